@@ -1,0 +1,11 @@
+# What the back ends and communicators need beyond the floors: oneDNN, MPI, per-file instruction sets.
+get_target_property(backend_kind tt_backend TYPE)
+if(dnnl_FOUND AND NOT backend_kind STREQUAL "INTERFACE_LIBRARY")
+  target_compile_definitions(tt_backend PRIVATE TT_HAVE_ONEDNN=1)
+  target_link_libraries(tt_backend PUBLIC DNNL::dnnl)
+endif()
+get_target_property(comm_kind tt_comm TYPE)
+if(MPI_C_FOUND AND NOT comm_kind STREQUAL "INTERFACE_LIBRARY")
+  target_compile_definitions(tt_comm PRIVATE TT_HAVE_MPI=1)
+  target_link_libraries(tt_comm PUBLIC MPI::MPI_C)
+endif()

@@ -1,0 +1,68 @@
+/* For back ends only: what a device is made of. A back end fills the two tables; everything public about devices
+ * and ops lives in backend/device.c and backend/ops/ and is written once. */
+#ifndef TT_BACKEND_DEVICE_IMPL_H
+#define TT_BACKEND_DEVICE_IMPL_H
+
+#include "backend/device.h"
+#include "backend/ops/attention.h"
+#include "backend/ops/cross_entropy.h"
+#include "backend/ops/elementwise.h"
+#include "backend/ops/embedding.h"
+#include "backend/ops/gemm.h"
+#include "backend/ops/optim.h"
+#include "backend/ops/rmsnorm.h"
+#include "backend/ops/swiglu.h"
+
+/* One function per op; arguments have been checked, implementations may only assert. */
+struct tt_op_table {
+#define OP(name) tt_status (*name)(struct tt_stream * stream, const struct tt_##name##_args *args);
+#include "backend/ops.def"
+#undef OP
+};
+
+struct tt_device_table {
+    const char *kind;
+    tt_status (*open)(struct tt_device *device, const struct tt_device_config *config); /* sets device->impl, name */
+    void (*close)(struct tt_device *device);
+    tt_status (*allocate)(struct tt_device *device, size_t bytes, void **data); /* zero-filled */
+    void (*release)(struct tt_device *device, void *data, size_t bytes);
+    tt_status (*stream_create)(struct tt_device *device, void **impl);
+    void (*stream_destroy)(struct tt_device *device, void *impl);
+    tt_status (*stream_synchronize)(struct tt_stream *stream);
+    tt_status (*event_create)(struct tt_device *device, void **impl);
+    void (*event_destroy)(struct tt_device *device, void *impl);
+    tt_status (*event_record)(struct tt_event *event, struct tt_stream *stream);
+    tt_status (*stream_wait)(struct tt_stream *stream, struct tt_event *event);
+    tt_status (*copy)(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction);
+    tt_status (*fill_zero)(struct tt_stream *stream, void *data, size_t bytes);
+    const struct tt_op_table *ops;
+};
+
+enum { TT_COPY_TO_DEVICE, TT_COPY_TO_HOST, TT_COPY_ON_DEVICE };
+
+struct tt_device {
+    const struct tt_device_table *table;
+    void *impl;
+    char name[160];
+    int index;
+    int threads;
+    size_t memory_limit;
+    bool is_plan;
+    bool frozen;
+    struct tt_memory_use memory;
+};
+
+struct tt_stream {
+    struct tt_device *device;
+    void *impl;
+};
+
+struct tt_event {
+    struct tt_device *device;
+    void *impl;
+};
+
+extern const struct tt_device_table tt_cpu_device_table;
+extern const struct tt_device_table tt_plan_device_table;
+
+#endif

@@ -1,0 +1,50 @@
+/* Causal attention over sequences of their own length that lie one after the other (variable length; no padding),
+ * grouped queries (H a multiple of K: query head h reads key/value head h / (H/K)), never an N x N matrix:
+ * Dao et al., arXiv 2205.14135 and 2307.08691.
+ *     p = softmax over j <= i of scale * q[i] . k[j];   o[i] = sum_j p[i,j] v[j];   lse[h,i] = log sum_j exp(..)
+ * Sequence b owns query rows cu_q[b] .. cu_q[b+1] and key rows cu_k[b] .. cu_k[b+1]. When there are more keys than
+ * queries (decoding with a cache), the last query lines up with the last key (bottom-right causal). window > 0:
+ * a query sees only the last `window` keys up to its own (Mistral: j > i - window).
+ * Tensors are rank 3 with contiguous last dimension and any token and head stride (fused q,k,v). Sums and softmax
+ * are fp32. E is at most 256. A sequence of length 0 is allowed. */
+#ifndef TT_BACKEND_OPS_ATTENTION_H
+#define TT_BACKEND_OPS_ATTENTION_H
+
+#include "backend/device.h"
+#include "tensor/tensor.h"
+
+struct tt_attention_forward_args {
+    tt_tensor q_THE;         /* f32 | bf16 */
+    tt_tensor k_TKE, v_TKE;  /* q's type; their own number of rows */
+    const int32_t *cu_q;     /* HOST memory, B + 1 entries, cu_q[0] = 0 */
+    const int32_t *cu_k;     /* HOST memory; may be the same pointer */
+    tt_tensor device_cu_q;   /* i32 [B + 1]: the same numbers in device memory, for devices that are not the host */
+    tt_tensor device_cu_k;
+    int64_t sequence_count;  /* B */
+    int64_t max_length_q, max_length_k;
+    double scale;
+    int64_t window;          /* 0: none */
+    tt_tensor o_THE;         /* q's type */
+    tt_tensor lse_HT;        /* f32 [H, T]; empty when no backward follows */
+};
+TT_MUST_USE tt_status tt_attention_forward(struct tt_stream *stream, const struct tt_attention_forward_args *args);
+
+struct tt_attention_backward_args {
+    struct tt_attention_forward_args forward; /* the same views; o and lse as forward left them */
+    tt_tensor do_THE;
+    tt_tensor dq_THE, dk_TKE, dv_TKE;         /* overwritten; the inputs' type; may not alias the inputs */
+};
+TT_MUST_USE tt_status tt_attention_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args);
+
+/* Rotary positions (Su et al., arXiv 2104.09864) in the half-split layout of Hugging Face's Llama: with E2 = E/2,
+ *     y[e] = x[e] cos[p,e] - x[e+E2] sin[p,e];   y[e+E2] = x[e+E2] cos[p,e] + x[e] sin[p,e],  e < E2
+ * in place over all heads; `inverse` rotates back (that is the gradient). */
+struct tt_rope_args {
+    tt_tensor x_THE;        /* f32 | bf16, in place */
+    tt_tensor positions_T;  /* i32 */
+    tt_tensor cos_PE, sin_PE; /* f32 [positions, E/2] */
+    bool inverse;
+};
+TT_MUST_USE tt_status tt_rope(struct tt_stream *stream, const struct tt_rope_args *args);
+
+#endif

@@ -1,0 +1,24 @@
+/* Softmax cross-entropy over rows of logits, with its gradient written in place.
+ *     loss[n] = logsumexp(logits[n]) - logits[n, label[n]]
+ *     dlogits[n,v] = (softmax(logits[n])[v] - [v = label]) * grad_scale        (only when `gradient`)
+ * With label_smoothing s (Szegedy et al. 2015; transformers' LabelSmoother):
+ *     loss = (1 - s) * nll + s * mean_v(-log p[v]), and the gradient to match.
+ * Arithmetic is fp32. */
+#ifndef TT_BACKEND_OPS_CROSS_ENTROPY_H
+#define TT_BACKEND_OPS_CROSS_ENTROPY_H
+
+#include "backend/device.h"
+#include "tensor/tensor.h"
+
+struct tt_cross_entropy_args {
+    tt_tensor logits_NV;  /* f32 | bf16; becomes dlogits when `gradient` */
+    tt_tensor labels_N;   /* i32, each in [0, V) */
+    tt_tensor loss_N;     /* f32, overwritten */
+    tt_tensor correct_N;  /* empty, or i32: 1 when the arg max (the lowest index on a tie) is the label */
+    float grad_scale;     /* 1 / supervised tokens of the global step */
+    float label_smoothing;
+    bool gradient;
+};
+TT_MUST_USE tt_status tt_cross_entropy(struct tt_stream *stream, const struct tt_cross_entropy_args *args);
+
+#endif

@@ -1,0 +1,55 @@
+/* Small element-wise ops. Shapes are equal unless said; rank 1 or 2; rows may be strided. */
+#ifndef TT_BACKEND_OPS_ELEMENTWISE_H
+#define TT_BACKEND_OPS_ELEMENTWISE_H
+
+#include "backend/device.h"
+#include "base/rng.h"
+#include "tensor/tensor.h"
+
+/* y = a + b, rounded once; y may alias either. */
+struct tt_add_args {
+    tt_tensor a, b; /* f32 | bf16, each its own */
+    tt_tensor y;
+};
+TT_MUST_USE tt_status tt_add(struct tt_stream *stream, const struct tt_add_args *args);
+
+/* x *= factor */
+struct tt_scale_args {
+    tt_tensor x; /* f32 | bf16 */
+    float factor;
+};
+TT_MUST_USE tt_status tt_scale(struct tt_stream *stream, const struct tt_scale_args *args);
+
+/* y = x in y's type; f32, bf16, f16 in any pair. */
+struct tt_cast_args {
+    tt_tensor x;
+    tt_tensor y;
+};
+TT_MUST_USE tt_status tt_cast(struct tt_stream *stream, const struct tt_cast_args *args);
+
+/* Inverted dropout: y = keep ? x / (1 - p) : 0. Whether element (t, d) is kept is a pure function of
+ * (rng, row_keys[t], d): a token keeps its mask wherever it lies in whatever batch on whatever rank. The same call
+ * on gradients is the backward pass. `accumulate` adds to y instead (y += ...). keep iff the 32-bit word
+ * tt_rng_block(rng, row_key, d / 4)[d % 4] >= p * 2^32. */
+struct tt_dropout_args {
+    tt_tensor x_TD;       /* f32 | bf16 */
+    tt_tensor row_keys_T; /* i64 */
+    struct tt_rng rng;
+    double p;             /* 0 <= p < 1 */
+    bool accumulate;
+    tt_tensor y_TD;       /* may alias x when not accumulating */
+};
+TT_MUST_USE tt_status tt_dropout(struct tt_stream *stream, const struct tt_dropout_args *args);
+
+/* Fills from counters first, first + 1, ...: element i of a slice of a larger tensor is the same number as when the
+ * whole is filled. uniform: [-scale, scale); normal: deviation scale. */
+struct tt_random_fill_args {
+    tt_tensor y;      /* f32 | bf16, rank 1 */
+    struct tt_rng rng;
+    int64_t first;
+    bool normal;
+    double scale;
+};
+TT_MUST_USE tt_status tt_random_fill(struct tt_stream *stream, const struct tt_random_fill_args *args);
+
+#endif

@@ -1,0 +1,40 @@
+/* Token embedding and moving rows.
+ * y[t] = table[ids[t]];   dtable[ids[t]] += dy[t]. An id outside [0, V) is TT_ERR_DATA on the cpu; the data
+ * layer has already checked ids against the vocabulary, so elsewhere it is undefined. */
+#ifndef TT_BACKEND_OPS_EMBEDDING_H
+#define TT_BACKEND_OPS_EMBEDDING_H
+
+#include "backend/device.h"
+#include "tensor/tensor.h"
+
+struct tt_embedding_forward_args {
+    tt_tensor table_VD; /* f32 | bf16 */
+    tt_tensor ids_T;    /* i32 */
+    tt_tensor y_TD;     /* f32 | bf16 */
+};
+TT_MUST_USE tt_status tt_embedding_forward(struct tt_stream *stream, const struct tt_embedding_forward_args *args);
+
+struct tt_embedding_backward_args {
+    tt_tensor dy_TD;     /* f32 | bf16 */
+    tt_tensor ids_T;     /* i32 */
+    tt_tensor dtable_VD; /* f32, accumulated into; the order of addition is by t, whatever the thread count */
+};
+TT_MUST_USE tt_status tt_embedding_backward(struct tt_stream *stream, const struct tt_embedding_backward_args *args);
+
+/* y[n] = x[rows[n]] */
+struct tt_gather_rows_args {
+    tt_tensor x_TD;
+    tt_tensor rows_N; /* i32, strictly increasing */
+    tt_tensor y_ND;   /* x's type */
+};
+TT_MUST_USE tt_status tt_gather_rows(struct tt_stream *stream, const struct tt_gather_rows_args *args);
+
+/* y = 0, then y[rows[n]] = x[n] */
+struct tt_scatter_rows_args {
+    tt_tensor x_ND;
+    tt_tensor rows_N; /* i32, strictly increasing */
+    tt_tensor y_TD;   /* x's type */
+};
+TT_MUST_USE tt_status tt_scatter_rows(struct tt_stream *stream, const struct tt_scatter_rows_args *args);
+
+#endif

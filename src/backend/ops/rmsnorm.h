@@ -1,0 +1,38 @@
+/* Root-mean-square norm (Zhang and Sennrich 2019, arXiv 1910.07467), as Llama uses it:
+ *     rstd[n] = 1 / sqrt(mean_d x[n,d]^2 + eps);   y[n,d] = weight[d] * x[n,d] * rstd[n]
+ * Arithmetic in fp32 whatever the types. Rows N may be tokens, or tokens x heads for the q/k norms: then the
+ * tensors have rank 3 [T, H, E] and rstd [T*H] (contiguous).
+ *
+ * With `residual`: x := x + residual is formed first (rounded to x's type), stored to `sum` and normalised.
+ *
+ * Backward: dx[n,d] = rstd * (g - xhat * mean_d(g * xhat)) (+ dres[n,d] when given), g = dy * weight,
+ * xhat = x * rstd; dweight[d] += sum_n dy * xhat (rows added in order of n, in fixed groups). */
+#ifndef TT_BACKEND_OPS_RMSNORM_H
+#define TT_BACKEND_OPS_RMSNORM_H
+
+#include "backend/device.h"
+#include "tensor/tensor.h"
+
+struct tt_rmsnorm_forward_args {
+    tt_tensor x_ND;        /* f32 | bf16, rank 2 or 3 with contiguous last dimension */
+    tt_tensor residual_ND; /* empty, or x's type and shape */
+    tt_tensor weight_D;    /* f32 | bf16 */
+    double eps;
+    tt_tensor sum_ND;      /* with residual: x + residual; may alias x or residual */
+    tt_tensor y_ND;        /* x's type; may alias x when there is no residual */
+    tt_tensor rstd_N;      /* f32; empty when no backward follows */
+};
+TT_MUST_USE tt_status tt_rmsnorm_forward(struct tt_stream *stream, const struct tt_rmsnorm_forward_args *args);
+
+struct tt_rmsnorm_backward_args {
+    tt_tensor dy_ND;
+    tt_tensor x_ND;      /* what was normalised (`sum` when there was a residual) */
+    tt_tensor weight_D;
+    tt_tensor rstd_N;
+    tt_tensor dres_ND;   /* empty, or a gradient added to dx; may alias dx */
+    tt_tensor dx_ND;     /* may alias dy */
+    tt_tensor dweight_D; /* f32, accumulated into; empty when the weight is frozen */
+};
+TT_MUST_USE tt_status tt_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsnorm_backward_args *args);
+
+#endif

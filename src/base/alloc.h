@@ -1,0 +1,31 @@
+/* Checked allocation. Every function sets the error record (TT_ERR_MEMORY) and returns NULL on failure, so the
+ * caller writes `if (x == NULL) return TT_ERR_MEMORY;`. Memory is released with tt_free, which takes NULL.
+ *
+ * Tests make the Nth allocation fail with tt_alloc_fail_at(); 0 turns that off. The counter is process-wide.
+ */
+#ifndef TT_BASE_ALLOC_H
+#define TT_BASE_ALLOC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Zero-initialised; count * size is checked for overflow; a request of 0 bytes returns a unique pointer. */
+void *tt_calloc(size_t count, size_t size);
+/* 64-byte aligned and not initialised; for large numeric arrays. Released with tt_free. */
+void *tt_alloc_aligned(size_t bytes);
+/* Grows or shrinks; on failure the old block stays valid and owned by the caller. */
+void *tt_realloc(void *block, size_t count, size_t size);
+char *tt_strdup(const char *text);
+char *tt_strndup(const char *text, size_t bytes);
+void tt_free(void *block);
+
+/* Makes room for one more element in a growing array: doubles *capacity when count == *capacity.
+ * Returns 0, or -1 with the error record set (the array is untouched). */
+int tt_grow(void **array, size_t count, size_t *capacity, size_t element_bytes);
+
+/* Test hooks. */
+void tt_alloc_fail_at(uint64_t nth);     /* the nth allocation from now on fails, once */
+uint64_t tt_alloc_count(void);           /* allocations since the process began */
+uint64_t tt_alloc_live(void);            /* blocks allocated and not yet freed */
+
+#endif

@@ -1,0 +1,81 @@
+/* Errors: a status says what kind, one thread-local record says what happened.
+ *
+ * Whoever detects a problem calls tt_fail() exactly once with the exact cause. Callers add what the callee
+ * could not know with tt_while(), innermost first, and may add one hint with tt_hint(). Only src/cli prints.
+ *
+ *     error: cannot open 'model-00003.safetensors': No such file or directory
+ *       while loading layer 17 of 32
+ *       while loading model 'llama-8b'
+ *       hint: the index lists 4 files, the folder has 3
+ *
+ * A record belongs to the thread that failed. To carry it to another thread (a rank's error to the thread
+ * that joins it) copy it with tt_error_copy() and put it back there with tt_error_restore().
+ */
+#ifndef TT_BASE_ERROR_H
+#define TT_BASE_ERROR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The kinds. Each maps to one process exit code (cli/exit_codes.h), which is an interface. */
+typedef enum tt_status {
+    TT_OK = 0,
+    TT_ERR_USAGE,       /* the command line or the configuration is wrong */
+    TT_ERR_DATA,        /* bytes from a file (model, tokenizer, data set) are wrong */
+    TT_ERR_IO,          /* the operating system refused to read or write */
+    TT_ERR_MEMORY,      /* host or device memory does not suffice */
+    TT_ERR_DEVICE,      /* a device or its library failed */
+    TT_ERR_COMM,        /* a collective failed */
+    TT_ERR_PEER,        /* another rank failed; that rank's record has the cause */
+    TT_ERR_UNSUPPORTED, /* a correct request that this build or device cannot serve */
+    TT_ERR_CANCELLED,   /* stopped on request (SIGINT, SIGTERM); resumable */
+    TT_ERR_INTERNAL,    /* our bug */
+} tt_status;
+
+#define TT_MUST_USE __attribute__((warn_unused_result))
+#define TT_PRINTF(format_index, first_index) __attribute__((format(printf, format_index, first_index)))
+
+enum { TT_ERROR_CONTEXT_MAX = 6 };
+
+struct tt_error {
+    tt_status status;
+    char message[640];
+    char context[TT_ERROR_CONTEXT_MAX][200]; /* innermost first; further calls of tt_while are dropped */
+    int context_count;
+    char hint[400]; /* empty when there is none */
+};
+
+/* Starts a fresh record in this thread and returns `status`, so that `return tt_fail(...)` reads well. */
+tt_status tt_fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
+/* As tt_fail, with ": strerror(error_number)" appended; the status is TT_ERR_IO. */
+tt_status tt_fail_errno(int error_number, const char *format, ...) TT_PRINTF(2, 3);
+/* Adds one line of context to the record of this thread ("loading layer 17 of 32"). */
+void tt_while(const char *format, ...) TT_PRINTF(1, 2);
+/* Sets the hint of the record of this thread; the first one stays. */
+void tt_hint(const char *format, ...) TT_PRINTF(1, 2);
+
+/* Borrows the record of this thread; status TT_OK when nothing failed since tt_error_clear. */
+const struct tt_error *tt_error_last(void);
+void tt_error_clear(void);
+void tt_error_copy(struct tt_error *out);
+/* Makes `error` the record of this thread and returns its status. */
+tt_status tt_error_restore(const struct tt_error *error);
+/* Writes the record as shown above into `text` (always terminated); returns the length it would need. */
+size_t tt_error_format(const struct tt_error *error, char *text, size_t text_bytes);
+const char *tt_status_name(tt_status status);
+
+/* Returns from the calling function when `call` does not give TT_OK. */
+#define TT_TRY(call)                                                                                         \
+    do {                                                                                                     \
+        tt_status tt_try_status_ = (call);                                                                   \
+        if (tt_try_status_ != TT_OK) return tt_try_status_;                                                  \
+    } while (0)
+
+/* For functions that own something: needs `tt_status status = TT_OK;` and one label `out:`. */
+#define TT_GO(call)                                                                                          \
+    do {                                                                                                     \
+        status = (call);                                                                                     \
+        if (status != TT_OK) goto out;                                                                       \
+    } while (0)
+
+#endif

@@ -1,0 +1,54 @@
+/* Files: whole reads, atomic writes, directory commits. Paths are UTF-8 bytes as the system takes them.
+ * Every error names the path. A write is complete or invisible. */
+#ifndef TT_BASE_FILE_H
+#define TT_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/error.h"
+#include "base/str.h"
+
+/* Reads the whole file (returns owned memory through `data`, with one 0 byte after it). A file of more than
+ * `max_bytes` is TT_ERR_DATA. */
+TT_MUST_USE tt_status tt_file_read(const char *path, size_t max_bytes, struct tt_str *data);
+/* temporary file in the same folder -> write -> fsync -> rename -> fsync of the folder. */
+TT_MUST_USE tt_status tt_file_write_atomic(const char *path, const void *data, size_t bytes);
+/* Byte-for-byte copy, same care as tt_file_write_atomic. */
+TT_MUST_USE tt_status tt_file_copy(const char *from, const char *to);
+/* Creates a file, or truncates it, for positioned writes; the descriptor is returned. */
+TT_MUST_USE tt_status tt_file_create(const char *path, uint64_t bytes, int *descriptor);
+TT_MUST_USE tt_status tt_file_open_read(const char *path, int *descriptor, uint64_t *bytes);
+TT_MUST_USE tt_status tt_file_open_write(const char *path, int *descriptor); /* an existing file */
+/* All of it or an error; a short read names path, offset and how much was there. */
+TT_MUST_USE tt_status tt_file_pread(int descriptor, const char *path, void *data, size_t bytes, uint64_t offset);
+TT_MUST_USE tt_status tt_file_pwrite(int descriptor, const char *path, const void *data, size_t bytes,
+                                     uint64_t offset);
+/* fsync + close; the descriptor is closed even when it fails. Negative descriptors are ignored. */
+TT_MUST_USE tt_status tt_file_sync_close(int descriptor, const char *path);
+void tt_file_close(int descriptor);
+
+bool tt_path_exists(const char *path);
+bool tt_path_is_dir(const char *path);
+/* "folder/name"; returns owned memory or NULL (record set). */
+char *tt_path_join(const char *folder, const char *name);
+const char *tt_path_basename(const char *path);
+
+TT_MUST_USE tt_status tt_dir_create(const char *path);  /* and its parents; existing is fine */
+TT_MUST_USE tt_status tt_dir_remove(const char *path);  /* the whole tree; a missing one is fine */
+/* fsync of every file's folder entry, then rename(temporary, final), then fsync of the parent. An existing
+ * `final` is replaced: it is moved aside first and removed after. */
+TT_MUST_USE tt_status tt_dir_commit(const char *temporary, const char *final);
+/* Calls `visit` for each entry name (no "." and ".."), in byte order. */
+TT_MUST_USE tt_status tt_dir_list(const char *path, tt_status (*visit)(void *context, const char *name), void *context);
+TT_MUST_USE tt_status tt_dir_free_bytes(const char *path, uint64_t *bytes); /* of the file system below it */
+
+/* Read-only memory map of a whole file. A zeroed struct is closed. */
+struct tt_file_map {
+    const uint8_t *data;
+    uint64_t bytes;
+};
+TT_MUST_USE tt_status tt_file_map_open(const char *path, struct tt_file_map *map);
+void tt_file_map_close(struct tt_file_map *map);
+
+#endif

@@ -1,0 +1,41 @@
+/* Growing byte strings and borrowed spans. A zeroed tt_str is valid and empty; data is always terminated. */
+#ifndef TT_BASE_STR_H
+#define TT_BASE_STR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include "base/error.h"
+
+struct tt_str {
+    char *data;   /* NULL while empty and never grown */
+    size_t bytes; /* without the terminator */
+    size_t capacity;
+};
+
+/* Borrowed bytes, not terminated. */
+struct tt_span {
+    const char *data;
+    size_t bytes;
+};
+
+TT_MUST_USE tt_status tt_str_append(struct tt_str *str, const char *data, size_t bytes);
+TT_MUST_USE tt_status tt_str_append_text(struct tt_str *str, const char *text);
+TT_MUST_USE tt_status tt_str_append_char(struct tt_str *str, char c);
+TT_MUST_USE tt_status tt_str_printf(struct tt_str *str, const char *format, ...) TT_PRINTF(2, 3);
+void tt_str_clear(struct tt_str *str); /* keeps the memory */
+void tt_str_deinit(struct tt_str *str);
+const char *tt_str_text(const struct tt_str *str); /* never NULL */
+
+struct tt_span tt_span_of(const char *text);
+bool tt_span_equals(struct tt_span a, const char *text);
+
+/* "1.5 GiB", "312 MiB", "17 B"; returns `text`. */
+const char *tt_format_bytes(double bytes, char *text, size_t text_bytes);
+/* "1h02m", "3m20s", "12.3s"; returns `text`. */
+const char *tt_format_duration(double seconds, char *text, size_t text_bytes);
+/* Damerau-Levenshtein distance, for "did you mean"; at most 127 bytes of each are looked at. */
+int tt_edit_distance(const char *a, const char *b);
+/* "24GiB", "512M", "1.5e9" -> bytes. K, M, G, T are powers of 1000, Ki.. and bare KiB.. powers of 1024. */
+TT_MUST_USE tt_status tt_parse_bytes(const char *text, size_t *bytes);
+
+#endif

@@ -1,0 +1,22 @@
+/* Threads that carry their error home. Mutexes and conditions are used straight from pthread. */
+#ifndef TT_BASE_THREAD_H
+#define TT_BASE_THREAD_H
+
+#include <stdatomic.h>
+#include "base/error.h"
+
+typedef tt_status tt_thread_main(void *argument);
+struct tt_thread; /* opaque, owned by whoever started it */
+
+TT_MUST_USE tt_status tt_thread_start(const char *name, tt_thread_main *main, void *argument, struct tt_thread **out);
+/* Waits, frees, and returns the thread's status with its error record restored in the calling thread. */
+TT_MUST_USE tt_status tt_thread_join(struct tt_thread *thread);
+
+/* A request to stop, set by a signal handler or another thread and looked at between steps. */
+struct tt_cancel {
+    atomic_int requests; /* 1: finish the step and save; 2 and more: stop at once */
+};
+
+int tt_cpu_count(void); /* processors this process may run on */
+
+#endif

@@ -1,0 +1,59 @@
+/* The communicator: what ranks say to each other. Implementations: self (one rank), threads (ranks are threads
+ * of this process), mpi; nccl for GPUs. Every rank makes the same calls in the same order.
+ *
+ * Data calls take device memory and a stream. On the cpu they complete before returning. Sums are made in order
+ * of rank in fp32, so a result is the same bits on every run and on every rank.
+ *
+ * Failure: a rank that fails calls tt_comm_abort; every call of every other rank, waiting or later, then returns
+ * TT_ERR_PEER at once. tt_comm_agree is the polite form, called by all after each phase.
+ */
+#ifndef TT_COMM_COMM_H
+#define TT_COMM_COMM_H
+
+#include "backend/device.h"
+#include "tensor/dtype.h"
+
+struct tt_comm;
+
+enum tt_reduce { TT_REDUCE_SUM, TT_REDUCE_MAX, TT_REDUCE_MIN };
+
+int tt_comm_rank(const struct tt_comm *comm);
+int tt_comm_world_size(const struct tt_comm *comm);
+const char *tt_comm_kind(const struct tt_comm *comm); /* "self", "threads", "mpi" */
+/* Ranks that share this process's memory and machine as far as known; 1 for self. */
+int tt_comm_local_size(const struct tt_comm *comm);
+
+/* recv[rank * bytes ...] of every rank = that rank's send. In place when send == recv + rank * bytes. */
+TT_MUST_USE tt_status tt_comm_all_gather(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
+                                         size_t bytes_per_rank);
+/* recv[count] = sum over ranks of send[rank * count ...]; send has world_size * count elements (f32 | bf16, summed
+ * in fp32). In place when recv == send + rank * count elements. */
+TT_MUST_USE tt_status tt_comm_reduce_scatter(struct tt_comm *comm, struct tt_stream *stream, const void *send,
+                                             void *recv, size_t count_per_rank, tt_dtype dtype);
+/* In place; f32, f64, bf16, i64. */
+TT_MUST_USE tt_status tt_comm_all_reduce(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t count,
+                                         tt_dtype dtype, enum tt_reduce reduce);
+TT_MUST_USE tt_status tt_comm_broadcast(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t bytes, int root);
+
+/* Host memory, small: control, not data. */
+TT_MUST_USE tt_status tt_comm_host_all_gather(struct tt_comm *comm, const void *send, void *recv, size_t bytes_per_rank);
+TT_MUST_USE tt_status tt_comm_barrier(struct tt_comm *comm);
+/* All ranks hand in their status. When all are TT_OK, so is the result. Otherwise: a rank that failed gets its own
+ * status back, its record untouched; the others get TT_ERR_PEER with a record that names the lowest failed rank
+ * and carries its message. No rank is left waiting. */
+TT_MUST_USE tt_status tt_comm_agree(struct tt_comm *comm, tt_status status);
+/* Wakes every rank that waits in a call; takes NULL. May be called from any thread, more than once. */
+void tt_comm_abort(struct tt_comm *comm);
+
+/* One rank. */
+TT_MUST_USE tt_status tt_comm_create_self(struct tt_comm **out);
+/* `world_size` communicators of one group; each is then used by its own thread. */
+TT_MUST_USE tt_status tt_comm_create_threads(int world_size, struct tt_comm **out);
+/* MPI_COMM_WORLD; initialises MPI (MPI_THREAD_SERIALIZED at least). TT_ERR_UNSUPPORTED in a build without MPI. */
+TT_MUST_USE tt_status tt_comm_create_mpi(struct tt_comm **out);
+bool tt_comm_mpi_is_launched(void); /* this process was started by mpirun / srun with more than one rank */
+/* Collective: the ranks with the same color form a new communicator, in order of rank (HYBRID_SHARD). */
+TT_MUST_USE tt_status tt_comm_split(struct tt_comm *comm, int color, struct tt_comm **out);
+void tt_comm_destroy(struct tt_comm *comm); /* takes NULL */
+
+#endif

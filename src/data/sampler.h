@@ -1,0 +1,57 @@
+/* The sampler: which samples make which micro batch of which step on which rank. A pure function of (data set, seed,
+ * step, micro batch, rank): nothing is remembered between calls, so any step can be asked for and a run resumes from
+ * one integer. Global batch s of an epoch is the next G = micro_batch_size * world_size * accumulation units of the
+ * epoch's order (a unit is a sample, or a pack of samples when packing); how it is cut over ranks and micro batches
+ * changes neither its content nor the loss. The last batch of an epoch may be smaller: then some ranks get micro
+ * batches with fewer units or none.
+ */
+#ifndef TT_DATA_SAMPLER_H
+#define TT_DATA_SAMPLER_H
+
+#include "data/dataset.h"
+
+struct tt_sampler_config {
+    int64_t micro_batch_size;  /* per_device_train_batch_size: units */
+    int world_size;
+    int64_t accumulation;
+    uint64_t seed;
+    bool shuffle;              /* false: file order */
+    bool drop_last;            /* an incomplete last batch of an epoch is left out */
+    bool packing;
+    const char *packing_strategy; /* "bfd": best-fit decreasing; "wrapped": one stream cut at max_length */
+    int64_t max_length;        /* length of a pack */
+};
+
+struct tt_sampler;
+/* Borrows the data set. */
+TT_MUST_USE tt_status tt_sampler_create(const struct tt_dataset *dataset, const struct tt_sampler_config *config,
+                                        struct tt_sampler **out);
+void tt_sampler_destroy(struct tt_sampler *sampler);
+int64_t tt_sampler_unit_count(const struct tt_sampler *sampler); /* samples or packs in an epoch */
+int64_t tt_sampler_steps_per_epoch(const struct tt_sampler *sampler);
+
+struct tt_step_facts {
+    int64_t epoch;
+    int64_t micro_count;        /* the same on all ranks; at most accumulation */
+    int64_t supervised_tokens;  /* of the whole global step: the denominator of the loss */
+    int64_t tokens, samples;    /* of the whole global step */
+};
+void tt_sampler_step(const struct tt_sampler *sampler, int64_t step, struct tt_step_facts *out);
+
+/* The largest micro batch of steps first .. first + count - 1 on any rank: what memory is planned for. */
+struct tt_batch_limits {
+    int64_t tokens, sequences, rows, length;
+};
+void tt_sampler_limits(const struct tt_sampler *sampler, int64_t first_step, int64_t step_count, struct tt_batch_limits *out);
+
+/* Host arrays for one micro batch, grown as needed. A zeroed struct is empty. */
+struct tt_batch_storage {
+    void *block;
+    size_t bytes;
+};
+void tt_batch_storage_deinit(struct tt_batch_storage *storage);
+/* `out` points into `storage` until its next use. */
+TT_MUST_USE tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t step, int64_t micro, int rank,
+                                       struct tt_batch_storage *storage, struct tt_batch *out);
+
+#endif

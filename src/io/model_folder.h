@@ -1,0 +1,31 @@
+/* A Hugging Face model folder: config.json and weights in one safetensors file or in several with an index.
+ * `.bin`, `.pt` and `.pth` weights are refused with the way to convert them. */
+#ifndef TT_IO_MODEL_FOLDER_H
+#define TT_IO_MODEL_FOLDER_H
+
+#include "base/json.h"
+#include "io/safetensors.h"
+
+struct tt_model_folder;
+
+/* Opens `path` (a folder): reads config.json, finds the weights, checks the index against the files both ways.
+ * Weights may be absent when `require_weights` is false (training from random weights). */
+TT_MUST_USE tt_status tt_model_folder_open(const char *path, bool require_weights, struct tt_model_folder **out);
+void tt_model_folder_close(struct tt_model_folder *folder); /* takes NULL */
+const char *tt_model_folder_path(const struct tt_model_folder *folder);
+const struct tt_json *tt_model_folder_config(const struct tt_model_folder *folder);
+bool tt_model_folder_has_weights(const struct tt_model_folder *folder);
+
+size_t tt_model_folder_tensor_count(const struct tt_model_folder *folder);
+/* Tensor `index` of all files, in order of name. */
+const struct tt_safetensors_entry *tt_model_folder_tensor(const struct tt_model_folder *folder, size_t index);
+const struct tt_safetensors_entry *tt_model_folder_find(const struct tt_model_folder *folder, const char *name);
+/* As tt_safetensors_read. `entry` must come from this folder. */
+TT_MUST_USE tt_status tt_model_folder_read(const struct tt_model_folder *folder, const struct tt_safetensors_entry *entry,
+                                           int64_t first, int64_t count, void *to, tt_dtype dtype);
+/* Copies, byte for byte, the files that make a tokenizer and its chat template (tokenizer.json, tokenizer_config.json,
+ * special_tokens_map.json, added_tokens.json, tokenizer.model, vocab.json, merges.txt, chat_template.jinja,
+ * chat_template.json, additional_chat_templates/) that exist in `from` into `to`; `generation_config` adds that file. */
+TT_MUST_USE tt_status tt_model_folder_copy_tokenizer(const char *from, const char *to, bool generation_config);
+
+#endif

@@ -1,0 +1,93 @@
+/* A model: a plain list of blocks with their parameters. It has no memory on a device and knows no ranks.
+ * Everything it points to lives in its arena. */
+#ifndef TT_MODEL_MODEL_H
+#define TT_MODEL_MODEL_H
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "nn/block.h"
+
+/* What config.json says, for every family; fields that a family lacks are 0. Key names: Hugging Face. */
+struct tt_model_config {
+    char model_type[32];             /* "llama" */
+    char architecture[64];           /* "LlamaForCausalLM" */
+    int64_t hidden_size;             /* D */
+    int64_t intermediate_size;       /* F */
+    int64_t num_hidden_layers;
+    int64_t num_attention_heads;     /* H */
+    int64_t num_key_value_heads;     /* K */
+    int64_t head_dim;                /* E */
+    int64_t vocab_size;              /* V */
+    int64_t max_position_embeddings;
+    double rms_norm_eps;
+    bool tie_word_embeddings;
+    bool attention_bias;             /* q, k, v have a bias */
+    bool attention_output_bias;      /* o has a bias */
+    bool mlp_bias;
+    bool qk_norm;                    /* Qwen3 */
+    int64_t sliding_window;          /* 0: none */
+    double initializer_range;
+    double rope_theta;
+    enum { TT_ROPE_DEFAULT, TT_ROPE_LINEAR, TT_ROPE_LLAMA3, TT_ROPE_YARN } rope_type;
+    double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
+    int64_t rope_original_max_position;
+    tt_dtype dtype;                  /* torch_dtype / dtype */
+    int64_t bos_token_id;            /* -1: none */
+    int64_t eos_token_ids[8];
+    int eos_token_count;
+};
+
+/* How LoRA is laid over the linears; made by model/lora.c from the settings (PEFT's rules). */
+struct tt_lora_config {
+    bool enabled;
+    int64_t r;
+    double alpha;
+    double dropout;
+    bool use_rslora;
+    bool gaussian_init;              /* init_lora_weights "gaussian"; otherwise kaiming-uniform */
+    const char *target_modules;      /* NULL; "all-linear"; a regular expression; or a JSON list as text */
+    const char *exclude_modules;     /* NULL, expression or JSON list */
+    const char *modules_to_save;     /* NULL or JSON list */
+    const char *layers_to_transform; /* NULL, integer or JSON list */
+    const char *layers_pattern;      /* NULL, name or JSON list */
+    const char *rank_pattern;        /* NULL or JSON object */
+    const char *alpha_pattern;
+};
+
+struct tt_model_options {
+    tt_dtype compute_dtype;      /* type in which frozen matrices are stored and activations computed */
+    bool train_base;             /* full fine-tuning: every base parameter trains */
+    struct tt_lora_config lora;
+    bool random_init;            /* parameters get their family's random init instead of a file */
+};
+
+struct tt_model {
+    struct tt_model_config config;
+    struct tt_model_options options;
+    struct tt_block *blocks;     /* [0] embedding, [1 .. L] decoder layers, [L + 1] head */
+    int block_count;
+    int *unit_of_block;          /* which unit holds the block's parameters: tied embedding and head share one */
+    int unit_count;
+    tt_param **params;           /* all, in order of the blocks */
+    size_t param_count;
+    int64_t base_param_count, adapter_param_count, trainable_param_count; /* elements; tied counted once */
+    struct tt_arena arena;
+};
+
+/* Reads and checks config.json (TT_ERR_DATA names the key; TT_ERR_UNSUPPORTED a family or feature not served). */
+TT_MUST_USE tt_status tt_model_config_parse(const struct tt_json *json, struct tt_model_config *config);
+/* Builds blocks and parameter specs. A LoRA pattern that matches nothing is TT_ERR_USAGE. */
+TT_MUST_USE tt_status tt_model_create(const struct tt_model_config *config, const struct tt_model_options *options,
+                                      struct tt_model **out);
+void tt_model_destroy(struct tt_model *model); /* takes NULL */
+/* Fills cos and sin tables f32 [positions, E/2] (host memory) by the model's rope type; positions must not exceed
+ * max_position_embeddings unless the rope type extends it. */
+void tt_model_fill_rope(const struct tt_model_config *config, int64_t positions, float *cos_PE, float *sin_PE);
+/* NULL when there is none of that name. */
+tt_param *tt_model_find_param(const struct tt_model *model, const char *name);
+
+/* FLOPs that training spends on one token of a sequence of `length` tokens, recompute not counted: 4 (LoRA) or 6
+ * (full) per matrix parameter read, the head only for supervised tokens, plus causal attention forward and backward. */
+double tt_model_flops_per_token(const struct tt_model *model, double length, bool full);
+
+#endif

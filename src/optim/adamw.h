@@ -1,0 +1,28 @@
+/* AdamW over the flat slices of one rank. Knows no model and no rank: it gets runs of elements with or without
+ * weight decay. State: m and v in fp32, in device memory of purpose OPTIMIZER. */
+#ifndef TT_OPTIM_ADAMW_H
+#define TT_OPTIM_ADAMW_H
+
+#include "backend/device.h"
+#include "optim/config.h"
+
+struct tt_adamw_state {
+    struct tt_buffer *buffer; /* owned: m then v */
+    float *m, *v;             /* [count] each */
+    int64_t count;
+};
+/* A zeroed struct is empty; deinit takes it. */
+TT_MUST_USE tt_status tt_adamw_state_init(struct tt_device *device, int64_t count, struct tt_adamw_state *state);
+void tt_adamw_state_deinit(struct tt_adamw_state *state);
+
+struct tt_adamw_run {
+    int64_t offset, count; /* of the slices */
+    bool weight_decay;
+};
+/* One update with rate `lr` and clipping coefficient `grad_scale`; `step` counts from 1. */
+TT_MUST_USE tt_status tt_adamw_update(struct tt_stream *stream, const struct tt_optim_config *config,
+                                      struct tt_adamw_state *state, float *master, const float *grad,
+                                      const struct tt_adamw_run *runs, size_t run_count, double lr, float grad_scale,
+                                      int64_t step);
+
+#endif

@@ -1,0 +1,108 @@
+/* FSDP units: own the shards, lend full views.
+ *
+ * A unit holds the parameters of one block (or of several blocks that share a tensor) in two segments:
+ *   frozen     all tensors that do not train, in their stored types, one after the other as bytes (each aligned to
+ *              64), padded, split evenly over the ranks: one all-gather of bytes, whatever the types inside;
+ *   trainable  one flat vector of fp32 master values over all trainable tensors in order, padded to a multiple of
+ *              the world size, split evenly; gathered in the compute type, gradients reduced in the reduce type.
+ *
+ * Strategies (names of PyTorch FSDP and accelerate):
+ *   FULL_SHARD     gathered for forward, released after it, gathered again for backward
+ *   SHARD_GRAD_OP  gathered once per optimizer step, kept from forward to backward; gradients and optimizer sharded
+ *   NO_SHARD       every rank holds all; gradients are all-reduced (DDP)
+ *   HYBRID_SHARD   FULL_SHARD inside `shard_comm`, replicated across `replicate_comm`
+ * A world of one rank is NO_SHARD with nothing to send: no copy of a frozen tensor is ever made there.
+ *
+ * Life of a unit in a step: gather (starts it; on a device with streams it runs on the comm stream) -> wait (the
+ * compute stream waits; value and grad views are lent to the parameters) -> blocks run -> release (views are taken
+ * back) ; in backward also reduce (before release). gather without wait is a prefetch. Calls nest: a unit that is
+ * held by two users is freed by the second release.
+ */
+#ifndef TT_SHARD_UNIT_H
+#define TT_SHARD_UNIT_H
+
+#include "comm/comm.h"
+#include "tensor/param.h"
+
+enum tt_shard_strategy { TT_FULL_SHARD, TT_SHARD_GRAD_OP, TT_NO_SHARD, TT_HYBRID_SHARD };
+const char *tt_shard_strategy_name(enum tt_shard_strategy strategy);
+
+/* What all units of a rank share: device, streams, communicators, the pool of gather buffers. */
+struct tt_shard_context;
+struct tt_shard_config {
+    enum tt_shard_strategy strategy;
+    struct tt_device *device;          /* lent */
+    struct tt_stream *compute;         /* lent */
+    struct tt_comm *shard_comm;        /* lent: the ranks that split a unit */
+    struct tt_comm *replicate_comm;    /* lent, NULL unless HYBRID_SHARD */
+    tt_dtype compute_dtype;            /* type in which trainable parameters are lent: F32 or BF16 */
+    tt_dtype reduce_dtype;             /* type in which gradients travel: F32 or BF16 */
+    bool train;                        /* false: no gradients, no masters (evaluation, generation) */
+};
+TT_MUST_USE tt_status tt_shard_context_create(const struct tt_shard_config *config, struct tt_shard_context **out);
+void tt_shard_context_destroy(struct tt_shard_context *context); /* after its units; takes NULL */
+
+struct tt_unit;
+
+/* Lays out and allocates the shards (no values yet). `params` is an array of pointers that is copied; the
+ * parameters themselves are lent by the model and outlive the unit. `user_count`: how many blocks use the unit in
+ * one pass (2 for tied embeddings: the unit reduces its gradients after the second). All units must be created
+ * before tt_shard_context_seal, which sizes and allocates the pool for the largest. */
+TT_MUST_USE tt_status tt_unit_create(struct tt_shard_context *context, const char *name, tt_param *const *params,
+                                     size_t param_count, int user_count, struct tt_unit **out);
+void tt_unit_destroy(struct tt_unit *unit); /* takes NULL */
+/* `gathers_in_flight`: buffers of the largest unit's size (2: one in use, one being fetched). */
+TT_MUST_USE tt_status tt_shard_context_seal(struct tt_shard_context *context, int gathers_in_flight);
+
+/* The piece of a parameter that this rank's shard holds, for loading and saving. Elements are counted in the flat
+ * row-major parameter; a parameter may have none here (count 0). */
+struct tt_piece {
+    tt_param *param;
+    int64_t first;    /* element */
+    int64_t count;
+    void *data;       /* device memory: stored_dtype for frozen, fp32 master for trainable */
+    tt_dtype dtype;   /* type of `data` */
+    int64_t slice_offset; /* trainable: element offset in this rank's slices (tt_unit_slices); else -1 */
+};
+size_t tt_unit_piece_count(const struct tt_unit *unit);
+struct tt_piece tt_unit_piece(const struct tt_unit *unit, size_t index);
+/* After the masters were written (load, optimizer step, resume): what is lent from now on is made from them. */
+TT_MUST_USE tt_status tt_unit_masters_changed(struct tt_unit *unit);
+
+/* Flat fp32 slices of this rank, all of the same length; what src/optim works on. The gradient slice holds the
+ * sum over micro batches after reduce. count is 0 when nothing trains. */
+struct tt_slices {
+    float *master;  /* device memory */
+    float *grad;
+    int64_t count;
+};
+struct tt_slices tt_unit_slices(const struct tt_unit *unit);
+/* A run of the slices that belongs to one parameter (for weight decay per parameter and for naming a gradient). */
+size_t tt_unit_run_count(const struct tt_unit *unit);
+struct tt_slice_run {
+    tt_param *param;
+    int64_t offset; /* in the slices */
+    int64_t count;
+};
+struct tt_slice_run tt_unit_run(const struct tt_unit *unit, size_t index);
+
+TT_MUST_USE tt_status tt_unit_gather(struct tt_unit *unit);
+TT_MUST_USE tt_status tt_unit_wait(struct tt_unit *unit);
+/* `backward`: this pass wrote gradients; `last_micro`: of the last micro batch of the step (NO_SHARD reduces only
+ * then). Adds this rank's share of the sum over ranks to the gradient slice. */
+TT_MUST_USE tt_status tt_unit_reduce(struct tt_unit *unit, bool last_micro);
+/* `keep`: the strategy may keep it for the backward pass of the same block. */
+TT_MUST_USE tt_status tt_unit_release(struct tt_unit *unit, bool keep);
+TT_MUST_USE tt_status tt_unit_zero_grad(struct tt_unit *unit);
+
+/* Seconds that waits for gathers, and reduces, have taken since the last call (for the step profile). */
+struct tt_shard_times {
+    double gather_seconds;
+    double reduce_seconds;
+};
+struct tt_shard_times tt_shard_context_times(struct tt_shard_context *context);
+const char *tt_unit_name(const struct tt_unit *unit);
+size_t tt_unit_frozen_bytes(const struct tt_unit *unit);     /* of the whole unit */
+int64_t tt_unit_trainable_count(const struct tt_unit *unit); /* elements of the whole unit */
+
+#endif

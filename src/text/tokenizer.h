@@ -1,0 +1,54 @@
+/* Tokenizers from Hugging Face's tokenizer.json (BPE), token for token like the reference library: added tokens,
+ * normalizers, pre-tokenizers, BPE with byte fallback, post-processors, decoders. Encoding takes O(n log n) time in
+ * the bytes of the text, whatever the text. Special tokens' names come from tokenizer_config.json beside it.
+ *
+ * A tokenizer is immutable after loading and may be used by many threads; each thread passes its own scratch.
+ */
+#ifndef TT_TEXT_TOKENIZER_H
+#define TT_TEXT_TOKENIZER_H
+
+#include "base/error.h"
+#include "base/str.h"
+#include <stdint.h>
+
+struct tt_tokenizer;
+struct tt_tokenizer_scratch; /* memory and word cache of one thread */
+
+/* A growing list of token ids. A zeroed struct is valid and empty. */
+struct tt_ids {
+    int32_t *data;
+    size_t count;
+    size_t capacity;
+};
+void tt_ids_deinit(struct tt_ids *ids);
+TT_MUST_USE tt_status tt_ids_append(struct tt_ids *ids, int32_t id);
+
+/* `folder` holds tokenizer.json and, optionally, tokenizer_config.json, special_tokens_map.json, chat_template.jinja. */
+TT_MUST_USE tt_status tt_tokenizer_load(const char *folder, struct tt_tokenizer **out);
+/* One tokenizer.json as text; no special-token names. */
+TT_MUST_USE tt_status tt_tokenizer_parse(const char *text, size_t bytes, const char *origin, struct tt_tokenizer **out);
+void tt_tokenizer_destroy(struct tt_tokenizer *tokenizer); /* takes NULL */
+
+/* One more than the largest id, added tokens included. */
+int32_t tt_tokenizer_vocab_size(const struct tt_tokenizer *tokenizer);
+int32_t tt_tokenizer_token_id(const struct tt_tokenizer *tokenizer, const char *token); /* -1: none */
+const char *tt_tokenizer_token(const struct tt_tokenizer *tokenizer, int32_t id);       /* NULL: none */
+bool tt_tokenizer_is_special(const struct tt_tokenizer *tokenizer, int32_t id);
+/* From tokenizer_config.json / special_tokens_map.json; -1 when not named. */
+int32_t tt_tokenizer_bos_id(const struct tt_tokenizer *tokenizer);
+int32_t tt_tokenizer_eos_id(const struct tt_tokenizer *tokenizer);
+int32_t tt_tokenizer_pad_id(const struct tt_tokenizer *tokenizer);
+const char *tt_tokenizer_chat_template(const struct tt_tokenizer *tokenizer); /* Jinja text or NULL */
+
+TT_MUST_USE tt_status tt_tokenizer_scratch_create(const struct tt_tokenizer *tokenizer, struct tt_tokenizer_scratch **out);
+void tt_tokenizer_scratch_destroy(struct tt_tokenizer_scratch *scratch);
+
+/* Appends the ids of `text` to `ids`. Invalid UTF-8 is TT_ERR_DATA and names the byte. `add_special`: run the
+ * post-processor that adds BOS/EOS, as the reference's add_special_tokens does. */
+TT_MUST_USE tt_status tt_tokenizer_encode(const struct tt_tokenizer *tokenizer, struct tt_tokenizer_scratch *scratch,
+                                          const char *text, size_t bytes, bool add_special, struct tt_ids *ids);
+/* Replaces `text`. Ids outside the vocabulary are TT_ERR_DATA. Bytes that are no UTF-8 become U+FFFD. */
+TT_MUST_USE tt_status tt_tokenizer_decode(const struct tt_tokenizer *tokenizer, const int32_t *ids, size_t count,
+                                          bool skip_special, struct tt_str *text);
+
+#endif

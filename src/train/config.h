@@ -1,0 +1,68 @@
+/* All that a training run is told, resolved and checked: one frozen struct. Names and defaults are those of TRL's
+ * SFTConfig / transformers' TrainingArguments / TRL's ModelConfig; the rows that parse them stand beside their owners
+ * (model/settings.c, data/settings.c, optim/settings.c, train/settings.c). Strings are owned by the settings store
+ * that filled the struct (config/settings.h) and live as long as it does. */
+#ifndef TT_TRAIN_CONFIG_H
+#define TT_TRAIN_CONFIG_H
+
+#include "data/dataset.h"
+#include "model/model.h"
+#include "optim/config.h"
+#include "shard/unit.h"
+
+enum tt_interval { TT_INTERVAL_NO, TT_INTERVAL_STEPS, TT_INTERVAL_EPOCH, TT_INTERVAL_BEST };
+
+struct tt_train_config {
+    /* model (TRL ModelConfig) */
+    const char *model_name_or_path;   /* a folder */
+    const char *init;                 /* "model": weights from the folder; "random" */
+    bool use_peft;                    /* default true here; false: full fine-tuning */
+    const char *adapter_name_or_path; /* NULL, or an adapter folder to start from */
+    struct tt_lora_config lora;
+    struct tt_data_config data;
+    struct tt_optim_config optim;
+
+    /* run (TrainingArguments) */
+    const char *output_dir;
+    bool overwrite_output_dir;
+    int64_t per_device_train_batch_size, per_device_eval_batch_size; /* 8, 8 */
+    int64_t gradient_accumulation_steps;                             /* 1 */
+    double num_train_epochs;                                         /* 3 */
+    int64_t max_steps;                                               /* -1 */
+    int64_t seed;                                                    /* 42 */
+    int64_t data_seed;                                               /* -1: seed */
+    bool bf16, fp16;
+    bool gradient_checkpointing;      /* true: recompute every block */
+    double label_smoothing_factor;
+    const char *train_sampling_strategy; /* "random" | "sequential" */
+    bool dataloader_drop_last;
+
+    enum tt_interval logging_strategy, eval_strategy, save_strategy;
+    double logging_steps, eval_steps, save_steps; /* in (0, 1): a share of all steps */
+    bool logging_first_step;
+    bool eval_on_start;
+    int64_t save_total_limit;         /* 0: keep all */
+    bool save_only_model;
+    bool load_best_model_at_end;
+    const char *metric_for_best_model; /* NULL: "loss" */
+    int greater_is_better;             /* -1: from the metric's name */
+    const char *report_to;             /* "tensorboard", "none", "all" */
+    const char *logging_dir;           /* NULL: output_dir/runs */
+    const char *run_name;
+    bool disable_tqdm;
+    const char *resume_from_checkpoint;
+
+    /* sharding (accelerate's file, or --ranks) */
+    enum tt_shard_strategy sharding_strategy;
+    int64_t ranks;                    /* ranks of this process; 0: one per device (cpu: 1) */
+    int64_t threads;                  /* cpu threads per rank; 0: processors / ranks */
+    const char *device;               /* "auto" | "cpu" */
+    enum { TT_PREFETCH_NONE, TT_PREFETCH_PRE, TT_PREFETCH_POST } backward_prefetch;
+    bool forward_prefetch;
+    const char *state_dict_type;      /* "FULL_STATE_DICT" | "SHARDED_STATE_DICT" */
+    const char *reduce_dtype;         /* "float32" | "bfloat16" */
+    const char *save_dtype;           /* type of full model folders: NULL: as the model's config.json */
+    size_t device_memory;             /* bytes; 0: no limit */
+};
+
+#endif
