@@ -12,6 +12,9 @@
 
 enum tt_interval { TT_INTERVAL_NO, TT_INTERVAL_STEPS, TT_INTERVAL_EPOCH, TT_INTERVAL_BEST };
 
+/* When the gather of the next block starts in backward: before this block's compute, after it, or not ahead. */
+enum tt_prefetch { TT_PREFETCH_NONE, TT_PREFETCH_PRE, TT_PREFETCH_POST };
+
 struct tt_train_config {
     /* model (TRL ModelConfig) */
     const char *model_name_or_path;   /* a folder */
@@ -57,7 +60,7 @@ struct tt_train_config {
     int64_t ranks;                    /* ranks of this process; 0: one per device (cpu: 1) */
     int64_t threads;                  /* cpu threads per rank; 0: processors / ranks */
     const char *device;               /* "auto" | "cpu" */
-    enum { TT_PREFETCH_NONE, TT_PREFETCH_PRE, TT_PREFETCH_POST } backward_prefetch;
+    enum tt_prefetch backward_prefetch;
     bool forward_prefetch;
     const char *state_dict_type;      /* "FULL_STATE_DICT" | "SHARDED_STATE_DICT" */
     const char *reduce_dtype;         /* "float32" | "bfloat16" */

@@ -1,0 +1,251 @@
+#include "optim/schedule.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/json.h"
+
+/* lr_scheduler_kwargs with transformers' defaults. */
+struct kwargs {
+    double num_cycles; /* negative: the schedule's own default */
+    double lr_end, power;
+    double timescale;
+    double min_lr, min_lr_rate; /* negative: not given */
+    int64_t num_stable_steps, num_decay_steps;
+    double min_lr_ratio;
+    const char *warmup_type, *decay_type;
+};
+
+/* What is left of the warm-up: the schedules' shapes are functions of these three. */
+struct position {
+    int64_t step, warmup, total;
+};
+
+static double progress(struct position at)
+{
+    int64_t span = at.total - at.warmup;
+    return (double)(at.step - at.warmup) / (double)(span > 1 ? span : 1);
+}
+
+static double clamp_low(double value)
+{
+    return value > 0.0 ? value : 0.0;
+}
+
+static double cosine_wave(double cycles, double at)
+{
+    return 0.5 * (1.0 + cos(M_PI * cycles * 2.0 * at));
+}
+
+static double linear(const struct tt_optim_config *config, const struct kwargs *kwargs, struct position at)
+{
+    (void)config, (void)kwargs;
+    int64_t span = at.total - at.warmup;
+    return clamp_low((double)(at.total - at.step) / (double)(span > 1 ? span : 1));
+}
+
+static double cosine(const struct tt_optim_config *config, const struct kwargs *kwargs, struct position at)
+{
+    (void)config;
+    return clamp_low(cosine_wave(kwargs->num_cycles < 0 ? 0.5 : kwargs->num_cycles, progress(at)));
+}
+
+static double cosine_with_restarts(const struct tt_optim_config *config, const struct kwargs *kwargs,
+                                   struct position at)
+{
+    (void)config;
+    double done = progress(at);
+    double cycles = kwargs->num_cycles < 0 ? 1.0 : kwargs->num_cycles;
+    return done >= 1.0 ? 0.0 : clamp_low(0.5 * (1.0 + cos(M_PI * fmod(cycles * done, 1.0))));
+}
+
+static double cosine_with_min_lr(const struct tt_optim_config *config, const struct kwargs *kwargs,
+                                 struct position at)
+{
+    double rate = kwargs->min_lr >= 0 ? kwargs->min_lr / config->learning_rate : kwargs->min_lr_rate;
+    double wave = cosine_wave(kwargs->num_cycles < 0 ? 0.5 : kwargs->num_cycles, progress(at));
+    return clamp_low(wave * (1.0 - rate) + rate);
+}
+
+static double polynomial(const struct tt_optim_config *config, const struct kwargs *kwargs,
+                         struct position at)
+{
+    double init = config->learning_rate;
+    if (at.step > at.total) return kwargs->lr_end / init;
+    double left = 1.0 - (double)(at.step - at.warmup) / (double)(at.total - at.warmup);
+    return ((init - kwargs->lr_end) * pow(left, kwargs->power) + kwargs->lr_end) / init;
+}
+
+static double constant(const struct tt_optim_config *config, const struct kwargs *kwargs, struct position at)
+{
+    (void)config, (void)kwargs, (void)at;
+    return 1.0;
+}
+
+static double inverse_sqrt(const struct tt_optim_config *config, const struct kwargs *kwargs,
+                           struct position at)
+{
+    (void)config;
+    double timescale = kwargs->timescale > 0 ? kwargs->timescale
+                       : at.warmup > 0       ? (double)at.warmup
+                                             : 10000.0;
+    return 1.0 / sqrt(((double)at.step + timescale - (double)at.warmup) / timescale);
+}
+
+static double decay_shape(const struct kwargs *kwargs, double done)
+{
+    if (strcmp(kwargs->decay_type, "linear") == 0) return 1.0 - done;
+    if (strcmp(kwargs->decay_type, "1-sqrt") == 0) return 1.0 - sqrt(done);
+    return cosine_wave(kwargs->num_cycles < 0 ? 0.5 : kwargs->num_cycles, done);
+}
+
+static double warmup_stable_decay(const struct tt_optim_config *config, const struct kwargs *kwargs,
+                                  struct position at)
+{
+    (void)config;
+    int64_t stable = kwargs->num_stable_steps >= 0 ? kwargs->num_stable_steps
+                                                   : at.total - at.warmup - kwargs->num_decay_steps;
+    int64_t into_decay = at.step - at.warmup - stable;
+    if (into_decay < 0) return 1.0;
+    if (into_decay >= kwargs->num_decay_steps) return kwargs->min_lr_ratio;
+    double shape = decay_shape(kwargs, (double)into_decay / (double)kwargs->num_decay_steps);
+    return clamp_low(shape * (1.0 - kwargs->min_lr_ratio) + kwargs->min_lr_ratio);
+}
+
+typedef double shape_function(const struct tt_optim_config *, const struct kwargs *, struct position);
+
+static const struct schedule {
+    const char *name;
+    shape_function *shape; /* after the warm-up */
+    bool warmup;
+} schedules[] = {
+    {"linear", linear, true},
+    {"cosine", cosine, true},
+    {"cosine_with_restarts", cosine_with_restarts, true},
+    {"cosine_with_min_lr", cosine_with_min_lr, true},
+    {"polynomial", polynomial, true},
+    {"constant", constant, false},
+    {"constant_with_warmup", constant, true},
+    {"inverse_sqrt", inverse_sqrt, true},
+    {"warmup_stable_decay", warmup_stable_decay, true},
+};
+
+static const struct schedule *find_schedule(const char *name)
+{
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
+        if (strcmp(schedules[i].name, name) == 0) return &schedules[i];
+    return NULL;
+}
+
+static tt_status read_kwargs(const struct tt_json *json, struct kwargs *kwargs)
+{
+    static const char *const known[] = {
+        "num_cycles",       "lr_end",          "power",        "timescale",   "min_lr",    "min_lr_rate",
+        "num_stable_steps", "num_decay_steps", "min_lr_ratio", "warmup_type", "decay_type"};
+    const char *key;
+    json_t *value;
+    json_object_foreach(json->root, key, value)
+    {
+        bool found = false;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++) found |= strcmp(known[i], key) == 0;
+        if (!found) return tt_fail(TT_ERR_USAGE, "lr_scheduler_kwargs has an unknown key '%s'", key);
+    }
+    const json_t *root = json->root;
+    TT_TRY(tt_json_opt_double(json, root, "num_cycles", &kwargs->num_cycles));
+    TT_TRY(tt_json_opt_double(json, root, "lr_end", &kwargs->lr_end));
+    TT_TRY(tt_json_opt_double(json, root, "power", &kwargs->power));
+    TT_TRY(tt_json_opt_double(json, root, "timescale", &kwargs->timescale));
+    TT_TRY(tt_json_opt_double(json, root, "min_lr", &kwargs->min_lr));
+    TT_TRY(tt_json_opt_double(json, root, "min_lr_rate", &kwargs->min_lr_rate));
+    TT_TRY(tt_json_opt_int(json, root, "num_stable_steps", &kwargs->num_stable_steps));
+    TT_TRY(tt_json_opt_int(json, root, "num_decay_steps", &kwargs->num_decay_steps));
+    TT_TRY(tt_json_opt_double(json, root, "min_lr_ratio", &kwargs->min_lr_ratio));
+    TT_TRY(tt_json_opt_string(json, root, "warmup_type", &kwargs->warmup_type));
+    return tt_json_opt_string(json, root, "decay_type", &kwargs->decay_type);
+}
+
+/* `json` keeps the strings alive; the caller deinits it. */
+static tt_status parse_kwargs(const struct tt_optim_config *config, struct tt_json *json,
+                              struct kwargs *kwargs)
+{
+    *kwargs = (struct kwargs){.num_cycles = -1,
+                              .lr_end = 1e-7,
+                              .power = 1.0,
+                              .min_lr = -1,
+                              .min_lr_rate = -1,
+                              .num_stable_steps = -1,
+                              .warmup_type = "linear",
+                              .decay_type = "cosine"};
+    const char *text = config->lr_scheduler_kwargs;
+    if (text == NULL) return TT_OK;
+    TT_TRY(tt_json_parse(text, strlen(text), "lr_scheduler_kwargs", json));
+    if (!json_is_object(json->root)) return tt_fail(TT_ERR_USAGE, "lr_scheduler_kwargs must be a mapping");
+    return read_kwargs(json, kwargs);
+}
+
+static tt_status check_kwargs(const struct tt_optim_config *config, const struct kwargs *kwargs)
+{
+    const char *name = config->lr_scheduler_type;
+    if (strcmp(name, "cosine_with_min_lr") == 0 && kwargs->min_lr < 0 && kwargs->min_lr_rate < 0)
+        return tt_fail(TT_ERR_USAGE, "lr_scheduler_type cosine_with_min_lr needs min_lr or min_lr_rate in "
+                                     "lr_scheduler_kwargs");
+    if (strcmp(name, "warmup_stable_decay") == 0 && kwargs->num_decay_steps <= 0)
+        return tt_fail(TT_ERR_USAGE, "lr_scheduler_type warmup_stable_decay needs num_decay_steps in "
+                                     "lr_scheduler_kwargs");
+    if (strcmp(kwargs->warmup_type, "linear") != 0)
+        return tt_fail(TT_ERR_UNSUPPORTED,
+                       "lr_scheduler_kwargs: warmup_type '%s' is not supported, only 'linear'",
+                       kwargs->warmup_type);
+    if (strcmp(kwargs->decay_type, "linear") != 0 && strcmp(kwargs->decay_type, "cosine") != 0 &&
+        strcmp(kwargs->decay_type, "1-sqrt") != 0)
+        return tt_fail(TT_ERR_USAGE,
+                       "lr_scheduler_kwargs: decay_type '%s' is not one of linear, cosine, 1-sqrt",
+                       kwargs->decay_type);
+    return TT_OK;
+}
+
+tt_status tt_schedule_check(const struct tt_optim_config *config)
+{
+    if (find_schedule(config->lr_scheduler_type) == NULL) {
+        (void)tt_fail(TT_ERR_USAGE, "lr_scheduler_type '%s' is not supported", config->lr_scheduler_type);
+        tt_hint("one of linear, cosine, cosine_with_restarts, cosine_with_min_lr, polynomial, constant, "
+                "constant_with_warmup, inverse_sqrt, warmup_stable_decay");
+        return TT_ERR_USAGE;
+    }
+    struct tt_json json = {0};
+    struct kwargs kwargs;
+    tt_status status = parse_kwargs(config, &json, &kwargs);
+    if (status == TT_OK) status = check_kwargs(config, &kwargs);
+    tt_json_deinit(&json);
+    return status;
+}
+
+int64_t tt_schedule_warmup_steps(const struct tt_optim_config *config, int64_t total_steps)
+{
+    if (config->warmup_steps >= 1.0) return (int64_t)config->warmup_steps;
+    double ratio = config->warmup_steps > 0.0 ? config->warmup_steps : config->warmup_ratio;
+    return (int64_t)ceil((double)total_steps * ratio);
+}
+
+double tt_schedule_factor(const struct tt_optim_config *config, int64_t step, int64_t total_steps)
+{
+    const struct schedule *schedule = find_schedule(config->lr_scheduler_type);
+    struct tt_json json = {0};
+    struct kwargs kwargs;
+    /* Both were checked before the run began (tt_schedule_check). */
+    if (schedule == NULL || parse_kwargs(config, &json, &kwargs) != TT_OK) {
+        tt_json_deinit(&json);
+        return 0.0;
+    }
+    struct position at = {step, tt_schedule_warmup_steps(config, total_steps), total_steps};
+    double factor;
+    if (schedule->warmup && step < at.warmup) {
+        factor = (double)step / (double)at.warmup;
+        if (schedule->shape == warmup_stable_decay)
+            factor = factor * (1.0 - kwargs.min_lr_ratio) + kwargs.min_lr_ratio;
+    } else {
+        factor = schedule->shape(config, &kwargs, at);
+    }
+    tt_json_deinit(&json);
+    return factor;
+}

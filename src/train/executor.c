@@ -1,0 +1,251 @@
+#include "train/executor.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/thread.h"
+
+/* One block's place in the pass. */
+struct slot {
+    tt_tensor x_TD;  /* its input */
+    void *saved;     /* host record of what its forward kept */
+    size_t mark;     /* workspace before its output and what it kept */
+    bool kept;       /* its forward kept what backward needs (no recompute) */
+};
+
+struct tt_executor {
+    struct tt_executor_config config;
+    struct slot *slots;
+    char *saved_block;    /* memory of all `saved` records */
+    int first_trainable;  /* lowest block with something to train; block_count when nothing trains */
+    size_t begin_mark;
+    bool open;            /* between forward and end */
+    tt_tensor dy_TD;
+    bool head_held;       /* the head's unit is still gathered, for the backward pass */
+};
+
+enum { SAVED_ALIGNMENT = 64 };
+
+static size_t saved_stride(const struct tt_block *block)
+{
+    return (block->ops->saved_bytes + SAVED_ALIGNMENT - 1) / SAVED_ALIGNMENT * SAVED_ALIGNMENT;
+}
+
+static struct tt_unit *unit_of(const struct tt_executor *executor, int block)
+{
+    return executor->config.units[executor->config.model->unit_of_block[block]];
+}
+
+tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_executor **out)
+{
+    const struct tt_model *model = config->model;
+    struct tt_executor *executor = tt_calloc(1, sizeof *executor);
+    if (executor == NULL) return TT_ERR_MEMORY;
+    executor->config = *config;
+    executor->first_trainable = model->block_count;
+    size_t bytes = 0;
+    for (int i = model->block_count - 1; i >= 0; i--) {
+        bytes += saved_stride(&model->blocks[i]);
+        if (model->blocks[i].trains) executor->first_trainable = i;
+    }
+    executor->slots = tt_calloc((size_t)model->block_count, sizeof *executor->slots);
+    executor->saved_block = tt_calloc(1, bytes + 1);
+    if (executor->slots == NULL || executor->saved_block == NULL) {
+        tt_executor_destroy(executor);
+        return TT_ERR_MEMORY;
+    }
+    char *next = executor->saved_block;
+    for (int i = 0; i < model->block_count; i++) {
+        executor->slots[i].saved = next;
+        next += saved_stride(&model->blocks[i]);
+    }
+    *out = executor;
+    return TT_OK;
+}
+
+void tt_executor_destroy(struct tt_executor *executor)
+{
+    if (executor == NULL) return;
+    tt_free(executor->slots);
+    tt_free(executor->saved_block);
+    tt_free(executor);
+}
+
+static tt_status check_cancel(const struct tt_executor *executor)
+{
+    const struct tt_cancel *cancel = executor->config.cancel;
+    if (cancel != NULL && atomic_load_explicit(&cancel->requests, memory_order_relaxed) > 1)
+        return tt_fail(TT_ERR_CANCELLED, "stopped at once on request");
+    return TT_OK;
+}
+
+/* Activations that must outlive their block: with gradients every block's input stays; without, two take turns. */
+static tt_status push_output(struct tt_executor *executor, struct tt_step *step, int block, tt_tensor pair[2],
+                             tt_tensor *y_TD)
+{
+    if (block == executor->config.model->block_count - 1) {
+        *y_TD = (tt_tensor){0};
+        return TT_OK;
+    }
+    if (!step->gradient && block >= 2) {
+        *y_TD = pair[block % 2];
+        return TT_OK;
+    }
+    TT_TRY(tt_workspace_2d(executor->config.workspace, "hidden states", step->compute_dtype,
+                           step->batch->token_count, executor->config.model->config.hidden_size, y_TD));
+    if (block < 2) pair[block] = *y_TD;
+    return TT_OK;
+}
+
+static tt_status forward_block(struct tt_executor *executor, struct tt_step *step, int index, tt_tensor pair[2],
+                               tt_tensor *x_TD)
+{
+    struct tt_model *model = executor->config.model;
+    struct tt_block *block = &model->blocks[index];
+    struct slot *slot = &executor->slots[index];
+    bool is_layer = index > 0 && index < model->block_count - 1;
+    slot->mark = tt_workspace_mark(executor->config.workspace);
+    slot->x_TD = *x_TD;
+    /* Below the lowest block that trains no backward pass comes by. */
+    slot->kept = step->gradient && index >= executor->first_trainable &&
+                 !(is_layer && executor->config.recompute);
+    tt_tensor y_TD;
+    TT_TRY(push_output(executor, step, index, pair, &y_TD));
+    bool gradient = step->gradient;
+    step->gradient = slot->kept;
+    tt_status status = block->ops->forward(block, step, slot->x_TD, slot->kept ? slot->saved : NULL, y_TD);
+    step->gradient = gradient;
+    if (status != TT_OK) tt_while("running %s forward", block->name);
+    *x_TD = y_TD;
+    return status;
+}
+
+tt_status tt_executor_forward(struct tt_executor *executor, struct tt_step *step)
+{
+    const struct tt_executor_config *config = &executor->config;
+    int count = config->model->block_count;
+    bool compute = step->batch->token_count > 0;
+    tt_tensor x_TD = {0}, pair[2] = {{0}, {0}};
+    executor->begin_mark = tt_workspace_mark(config->workspace);
+    executor->open = true;
+    if (compute && step->gradient)
+        TT_TRY(tt_workspace_2d(config->workspace, "gradient of hidden states", step->compute_dtype,
+                               step->batch->token_count, config->model->config.hidden_size, &executor->dy_TD));
+    for (int i = 0; i < count; i++) {
+        TT_TRY(check_cancel(executor));
+        TT_TRY(tt_unit_gather(unit_of(executor, i)));
+        TT_TRY(tt_unit_wait(unit_of(executor, i)));
+        if (i + 1 < count && config->forward_prefetch) TT_TRY(tt_unit_gather(unit_of(executor, i + 1)));
+        if (compute) TT_TRY(forward_block(executor, step, i, pair, &x_TD));
+        if (i + 1 == count && step->gradient) {
+            executor->head_held = true; /* its backward comes next */
+            break;
+        }
+        TT_TRY(tt_unit_release(unit_of(executor, i), step->gradient));
+    }
+    return TT_OK;
+}
+
+static tt_status recompute_block(struct tt_executor *executor, struct tt_step *step, int index)
+{
+    struct tt_block *block = &executor->config.model->blocks[index];
+    struct slot *slot = &executor->slots[index];
+    tt_tensor y_TD; /* nobody reads it: the next block has its own copy */
+    TT_TRY(tt_workspace_2d(executor->config.workspace, "recomputed hidden states", step->compute_dtype,
+                           step->batch->token_count, executor->config.model->config.hidden_size, &y_TD));
+    return block->ops->forward(block, step, slot->x_TD, slot->saved, y_TD);
+}
+
+static tt_status backward_block(struct tt_executor *executor, struct tt_step *step, int index)
+{
+    struct tt_block *block = &executor->config.model->blocks[index];
+    struct slot *slot = &executor->slots[index];
+    tt_status status = TT_OK;
+    if (!slot->kept) TT_GO(recompute_block(executor, step, index));
+    tt_tensor dx_TD = index > executor->first_trainable ? executor->dy_TD : (tt_tensor){0};
+    TT_GO(block->ops->backward(block, step, slot->x_TD, slot->saved, executor->dy_TD, dx_TD));
+    tt_workspace_release(executor->config.workspace, slot->mark);
+out:
+    if (status != TT_OK) tt_while("running %s backward", block->name);
+    return status;
+}
+
+tt_status tt_executor_backward(struct tt_executor *executor, struct tt_step *step, bool last_micro)
+{
+    const struct tt_executor_config *config = &executor->config;
+    int last = config->model->block_count - 1;
+    bool compute = step->batch->token_count > 0;
+    for (int i = last; i >= executor->first_trainable; i--) {
+        struct tt_unit *unit = unit_of(executor, i);
+        bool more = i > executor->first_trainable;
+        TT_TRY(check_cancel(executor));
+        if (!executor->head_held) { /* the head is still there from the forward pass */
+            TT_TRY(tt_unit_gather(unit));
+            TT_TRY(tt_unit_wait(unit));
+        }
+        executor->head_held = false;
+        if (more && config->backward_prefetch == TT_PREFETCH_PRE) TT_TRY(tt_unit_gather(unit_of(executor, i - 1)));
+        if (compute) TT_TRY(backward_block(executor, step, i));
+        if (more && config->backward_prefetch == TT_PREFETCH_POST) TT_TRY(tt_unit_gather(unit_of(executor, i - 1)));
+        TT_TRY(tt_unit_reduce(unit, last_micro));
+        TT_TRY(tt_unit_release(unit, false));
+    }
+    return TT_OK;
+}
+
+void tt_executor_end(struct tt_executor *executor)
+{
+    if (!executor->open) return;
+    tt_workspace_release(executor->config.workspace, executor->begin_mark);
+    executor->open = false;
+    executor->head_held = false;
+}
+
+static tt_status count_nonfinite(struct tt_step *step, tt_tensor y_TD, bool *found)
+{
+    size_t bytes = tt_tensor_bytes(y_TD);
+    int64_t count = tt_tensor_count(y_TD);
+    char *host = tt_alloc_aligned(bytes + (size_t)count * sizeof(float));
+    if (host == NULL) return TT_ERR_MEMORY;
+    float *values = (float *)(host + bytes);
+    tt_status status = tt_copy_to_host(step->stream, host, y_TD.data, bytes);
+    if (status == TT_OK) status = tt_stream_synchronize(step->stream);
+    *found = false;
+    if (status == TT_OK) {
+        (void)tt_dtype_convert(values, TT_F32, host, y_TD.dtype, (size_t)count);
+        for (int64_t i = 0; i < count && !*found; i++) *found = !isfinite(values[i]);
+    }
+    tt_free(host);
+    return status;
+}
+
+tt_status tt_executor_find_nonfinite(struct tt_executor *executor, struct tt_step *step, char *where,
+                                     size_t where_bytes)
+{
+    const struct tt_executor_config *config = &executor->config;
+    bool found = false;
+    tt_tensor x_TD = {0}, pair[2] = {{0}, {0}};
+    tt_status status = TT_OK;
+    bool gradient = step->gradient;
+    step->gradient = false;
+    snprintf(where, where_bytes, "the loss");
+    executor->begin_mark = tt_workspace_mark(config->workspace);
+    executor->open = true;
+    for (int i = 0; i < config->model->block_count; i++) {
+        TT_GO(tt_unit_gather(unit_of(executor, i)));
+        TT_GO(tt_unit_wait(unit_of(executor, i)));
+        if (step->batch->token_count > 0) {
+            TT_GO(forward_block(executor, step, i, pair, &x_TD));
+            if (!found && !tt_tensor_is_empty(x_TD)) {
+                TT_GO(count_nonfinite(step, x_TD, &found));
+                if (found) snprintf(where, where_bytes, "the output of %s", config->model->blocks[i].name);
+            }
+        }
+        TT_GO(tt_unit_release(unit_of(executor, i), false));
+    }
+out:
+    step->gradient = gradient;
+    tt_executor_end(executor);
+    return status;
+}

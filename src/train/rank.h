@@ -1,0 +1,65 @@
+/* A rank: one device and everything that belongs to it, built once and destroyed once in reverse order, driven by one
+ * thread. The same code builds the rank that trains and the rank on the plan device that only counts.
+ *
+ *     device -> stream -> model (specs) -> shard context -> units -> optimizer state -> batch buffers -> workspace
+ */
+#ifndef TT_TRAIN_RANK_H
+#define TT_TRAIN_RANK_H
+
+#include "data/sampler.h"
+#include "optim/adamw.h"
+#include "train/executor.h"
+
+struct tt_rank_config {
+    struct tt_device_config device;
+    struct tt_comm *comm;           /* lent: the ranks that share the shards; its rank is this rank */
+    struct tt_comm *replicate_comm; /* lent, NULL unless HYBRID_SHARD */
+    enum tt_shard_strategy strategy;
+    const struct tt_model_config *model_config;
+    struct tt_model_options model_options;
+    struct tt_batch_limits limits;  /* of training and evaluation micro batches together */
+    bool train;                     /* gradients, masters, optimizer state */
+    bool recompute;
+    enum tt_prefetch backward_prefetch;
+    bool forward_prefetch;
+    tt_dtype reduce_dtype;
+    size_t workspace_bytes;         /* from the plan; ignored on the plan device */
+    const struct tt_cancel *cancel; /* NULL or lent */
+};
+
+struct tt_rank {
+    struct tt_device *device;
+    struct tt_stream *stream;
+    struct tt_comm *comm;
+    struct tt_model *model;
+    struct tt_shard_context *shard;
+    struct tt_unit **units;          /* [model->unit_count] */
+    struct tt_adamw_state *adamw;    /* [model->unit_count]; empty ones where nothing trains */
+    struct tt_workspace *workspace;
+    struct tt_buffer *batch_buffer;
+    struct tt_buffer *rope_buffer;
+    struct tt_buffer *scalar_buffer; /* one f64, for sums */
+    tt_tensor rope_cos_PE, rope_sin_PE;
+    struct tt_batch_limits limits;
+    struct tt_device_batch batch;
+    struct tt_executor *executor;
+};
+
+/* A zeroed struct is empty; on error everything built so far is gone again. */
+TT_MUST_USE tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank);
+void tt_rank_deinit(struct tt_rank *rank);
+
+/* Copies a micro batch to the device and makes `step` ready for a pass over it (gradient, training and rng are then the
+ * caller's to set). */
+TT_MUST_USE tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch, struct tt_step *step);
+
+/* Sums of a pass, read back from the device: loss over rows, rows whose arg max was right. */
+struct tt_loss_sums {
+    double loss;
+    int64_t correct;
+};
+TT_MUST_USE tt_status tt_rank_read_loss(struct tt_rank *rank, const struct tt_step *step, struct tt_loss_sums *sums);
+/* sum of squares of `count` fp32 values in device memory, into host memory */
+TT_MUST_USE tt_status tt_rank_sum_squares(struct tt_rank *rank, const float *values, int64_t count, double *sum);
+
+#endif
