@@ -1,0 +1,122 @@
+#include "base/alloc.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* Counters for tests; process-wide by nature. `fail_countdown` is the number of allocations until one fails.
+ */
+static atomic_uint_fast64_t allocation_count;
+static atomic_uint_fast64_t live_count;
+static atomic_uint_fast64_t fail_countdown;
+
+/* True for exactly one allocation after tt_alloc_fail_at, whichever thread makes it. */
+static bool must_fail(void)
+{
+    atomic_fetch_add_explicit(&allocation_count, 1, memory_order_relaxed);
+    uint_fast64_t left = atomic_load_explicit(&fail_countdown, memory_order_relaxed);
+    while (left > 0) {
+        if (atomic_compare_exchange_weak_explicit(&fail_countdown, &left, left - 1, memory_order_relaxed,
+                                                  memory_order_relaxed)) {
+            return left == 1;
+        }
+    }
+    return false;
+}
+
+static void *report(void *block, size_t bytes)
+{
+    if (block == NULL) {
+        tt_fail(TT_ERR_MEMORY, "out of memory: cannot allocate %zu bytes", bytes);
+    } else {
+        atomic_fetch_add_explicit(&live_count, 1, memory_order_relaxed);
+    }
+    return block;
+}
+
+static bool product(size_t count, size_t size, size_t *bytes)
+{
+    if (!__builtin_mul_overflow(count, size, bytes) && *bytes <= PTRDIFF_MAX) return true;
+    tt_fail(TT_ERR_MEMORY, "out of memory: %zu elements of %zu bytes do not fit the address space", count,
+            size);
+    return false;
+}
+
+void *tt_calloc(size_t count, size_t size)
+{
+    size_t bytes;
+    if (!product(count, size, &bytes)) return NULL;
+    return report(must_fail() ? NULL : calloc(1, bytes > 0 ? bytes : 1), bytes);
+}
+
+void *tt_alloc_aligned(size_t bytes)
+{
+    void *block = NULL;
+    if (bytes > PTRDIFF_MAX || must_fail() || posix_memalign(&block, 64, bytes > 0 ? bytes : 1) != 0) {
+        block = NULL;
+    }
+    return report(block, bytes);
+}
+
+void *tt_realloc(void *block, size_t count, size_t size)
+{
+    size_t bytes;
+    if (!product(count, size, &bytes)) return NULL;
+    void *grown = must_fail() ? NULL : realloc(block, bytes > 0 ? bytes : 1);
+    if (block == NULL) return report(grown, bytes);
+    if (grown == NULL) tt_fail(TT_ERR_MEMORY, "out of memory: cannot grow a block to %zu bytes", bytes);
+    return grown;
+}
+
+char *tt_strndup(const char *text, size_t bytes)
+{
+    size_t length = strnlen(text, bytes);
+    char *copy = tt_calloc(length + 1, 1);
+    if (copy != NULL) memcpy(copy, text, length);
+    return copy;
+}
+
+char *tt_strdup(const char *text)
+{
+    return tt_strndup(text, strlen(text));
+}
+
+void tt_free(void *block)
+{
+    if (block == NULL) return;
+    atomic_fetch_sub_explicit(&live_count, 1, memory_order_relaxed);
+    free(block);
+}
+
+int tt_grow(void **array, size_t count, size_t *capacity, size_t element_bytes)
+{
+    if (count < *capacity) return 0;
+    size_t wanted = *capacity < 8 ? 8 : *capacity;
+    if (*capacity >= 8 && __builtin_mul_overflow(wanted, (size_t)2, &wanted)) {
+        tt_fail(TT_ERR_MEMORY, "out of memory: an array of %zu elements cannot grow", *capacity);
+        return -1;
+    }
+    void *grown = tt_realloc(*array, wanted, element_bytes);
+    if (grown == NULL) return -1;
+    *array = grown;
+    *capacity = wanted;
+    return 0;
+}
+
+void tt_alloc_fail_at(uint64_t nth)
+{
+    atomic_store(&fail_countdown, nth);
+}
+
+uint64_t tt_alloc_count(void)
+{
+    return atomic_load(&allocation_count);
+}
+
+uint64_t tt_alloc_live(void)
+{
+    return atomic_load(&live_count);
+}

@@ -1,0 +1,177 @@
+/* The folder half of base/file.h. */
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+tt_status tt_dir_create(const char *path)
+{
+    if (path[0] == '\0') return tt_fail(TT_ERR_USAGE, "cannot create a folder with an empty name");
+    char *copy = tt_strdup(path);
+    if (copy == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
+    for (char *at = copy + 1; status == TT_OK; at++) {
+        bool end = *at == '\0';
+        if (!end && *at != '/') continue;
+        *at = '\0';
+        if (mkdir(copy, 0777) != 0 && errno != EEXIST) {
+            int error_number = errno;
+            /* A parent that exists but may not be written to is no reason to stop. */
+            if (!tt_path_is_dir(copy))
+                status = tt_fail_errno(error_number, "cannot create folder '%s'", copy);
+        }
+        if (end) break;
+        *at = '/';
+    }
+    if (status == TT_OK && !tt_path_is_dir(path)) {
+        status = tt_fail_errno(ENOTDIR, "cannot create folder '%s'", path);
+    }
+    tt_free(copy);
+    return status;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *position)
+{
+    (void)info, (void)kind, (void)position;
+    return remove(path);
+}
+
+tt_status tt_dir_remove(const char *path)
+{
+    /* FTW_PHYS: a link is removed, never followed. */
+    if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT) {
+        return tt_fail_errno(errno, "cannot remove folder '%s'", path);
+    }
+    return TT_OK;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+struct name_list {
+    char **names;
+    size_t count, capacity;
+};
+
+static void name_list_deinit(struct name_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) tt_free(list->names[i]);
+    tt_free(list->names);
+}
+
+static tt_status read_names(const char *path, struct name_list *list)
+{
+    DIR *dir = opendir(path);
+    if (dir == NULL) return tt_fail_errno(errno, "cannot open folder '%s'", path);
+    tt_status status = TT_OK;
+    for (;;) {
+        errno = 0;
+        struct dirent *entry = readdir(dir);
+        if (entry == NULL) {
+            if (errno != 0) status = tt_fail_errno(errno, "cannot list folder '%s'", path);
+            break;
+        }
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        char *name = tt_strdup(entry->d_name);
+        if (name == NULL ||
+            tt_grow((void **)&list->names, list->count, &list->capacity, sizeof(char *)) != 0) {
+            tt_free(name);
+            status = TT_ERR_MEMORY;
+            break;
+        }
+        list->names[list->count++] = name;
+    }
+    closedir(dir);
+    return status;
+}
+
+tt_status tt_dir_list(const char *path, tt_status (*visit)(void *context, const char *name), void *context)
+{
+    struct name_list list = {0};
+    tt_status status = read_names(path, &list);
+    if (status == TT_OK && list.count > 1) qsort(list.names, list.count, sizeof(char *), compare_names);
+    for (size_t i = 0; status == TT_OK && i < list.count; i++) status = visit(context, list.names[i]);
+    name_list_deinit(&list);
+    return status;
+}
+
+tt_status tt_dir_free_bytes(const char *path, uint64_t *bytes)
+{
+    struct statvfs info;
+    if (statvfs(path, &info) != 0) return tt_fail_errno(errno, "cannot ask for the free space at '%s'", path);
+    *bytes = (uint64_t)info.f_bavail * info.f_frsize;
+    return TT_OK;
+}
+
+static tt_status sync_folder(const char *path)
+{
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return tt_fail_errno(errno, "cannot open folder '%s'", path);
+    return tt_file_sync_close(descriptor, path);
+}
+
+/* nftw takes no context; a folder that cannot be synced stops the walk with errno set. */
+static int sync_entry(const char *path, const struct stat *info, int kind, struct FTW *position)
+{
+    (void)info, (void)position;
+    if (kind != FTW_D && kind != FTW_DP) return 0;
+    return sync_folder(path) == TT_OK ? 0 : -1;
+}
+
+/* Puts `temporary` in the place of an existing `final`. Where the file system can swap two names at once
+ * there is no moment without a `final`; elsewhere the old one is moved aside first. */
+static tt_status replace_dir(const char *temporary, const char *final)
+{
+    if (renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE) == 0)
+        return tt_dir_remove(temporary);
+    struct tt_str aside = {0};
+    tt_status status = TT_OK;
+    int length = (int)strlen(final);
+    while (length > 1 && final[length - 1] == '/') length--;
+    TT_GO(tt_str_printf(&aside, "%.*s.old-%ld", length, final, (long)getpid()));
+    TT_GO(tt_dir_remove(aside.data));
+    if (rename(final, aside.data) != 0) {
+        TT_GO(tt_fail_errno(errno, "cannot rename '%s' to '%s'", final, aside.data));
+    }
+    if (rename(temporary, final) != 0) {
+        int error_number = errno;
+        if (rename(aside.data, final) != 0) tt_hint("the former folder is now '%s'", aside.data);
+        TT_GO(tt_fail_errno(error_number, "cannot rename '%s' to '%s'", temporary, final));
+    }
+    TT_GO(tt_dir_remove(aside.data));
+out:
+    tt_str_deinit(&aside);
+    return status;
+}
+
+tt_status tt_dir_commit(const char *temporary, const char *final)
+{
+    tt_error_clear();
+    if (nftw(temporary, sync_entry, 16, FTW_PHYS) != 0) {
+        const struct tt_error *error = tt_error_last();
+        return error->status != TT_OK ? error->status
+                                      : tt_fail_errno(errno, "cannot walk folder '%s'", temporary);
+    }
+    if (tt_path_exists(final)) {
+        TT_TRY(replace_dir(temporary, final));
+    } else if (rename(temporary, final) != 0) {
+        return tt_fail_errno(errno, "cannot rename '%s' to '%s'", temporary, final);
+    }
+    char *parent = tt_path_join(final, "..");
+    if (parent == NULL) return TT_ERR_MEMORY;
+    tt_status status = sync_folder(parent);
+    tt_free(parent);
+    return status;
+}

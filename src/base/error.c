@@ -1,0 +1,137 @@
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The only state of this file; one record per thread. */
+static _Thread_local struct tt_error record;
+
+/* The text is made before the record is touched: arguments may point into the old record. */
+static void start_record(tt_status status, const char *text)
+{
+    record.status = status;
+    record.context_count = 0;
+    record.hint[0] = '\0';
+    snprintf(record.message, sizeof record.message, "%s", text);
+}
+
+tt_status tt_fail(tt_status status, const char *format, ...)
+{
+    char text[sizeof record.message];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    start_record(status, text);
+    return status;
+}
+
+tt_status tt_fail_errno(int error_number, const char *format, ...)
+{
+    char text[sizeof record.message];
+    va_list arguments;
+    va_start(arguments, format);
+    int written = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    size_t used = written < 0 ? 0 : (size_t)written;
+    if (used >= sizeof text) used = sizeof text - 1;
+    char reason[128];
+    /* The GNU variant, which returns the text. */
+    snprintf(text + used, sizeof text - used, ": %s", strerror_r(error_number, reason, sizeof reason));
+    start_record(TT_ERR_IO, text);
+    return TT_ERR_IO;
+}
+
+void tt_while(const char *format, ...)
+{
+    if (record.context_count >= TT_ERROR_CONTEXT_MAX) return;
+    char text[sizeof record.context[0]];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    memcpy(record.context[record.context_count], text, sizeof text);
+    record.context_count++;
+}
+
+void tt_hint(const char *format, ...)
+{
+    if (record.hint[0] != '\0') return;
+    char text[sizeof record.hint];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    memcpy(record.hint, text, sizeof text);
+}
+
+const struct tt_error *tt_error_last(void)
+{
+    return &record;
+}
+
+void tt_error_clear(void)
+{
+    record = (struct tt_error){0};
+}
+
+void tt_error_copy(struct tt_error *out)
+{
+    *out = record;
+}
+
+tt_status tt_error_restore(const struct tt_error *error)
+{
+    if (error != &record) record = *error;
+    return record.status;
+}
+
+/* Appends at *used and counts what a large enough buffer would hold. */
+static void append(char *text, size_t text_bytes, size_t *used, const char *prefix, const char *line)
+{
+    size_t at = *used < text_bytes ? *used : text_bytes;
+    int written = snprintf(at < text_bytes ? text + at : NULL, text_bytes - at, "%s%s", prefix, line);
+    if (written > 0) *used += (size_t)written;
+}
+
+size_t tt_error_format(const struct tt_error *error, char *text, size_t text_bytes)
+{
+    size_t used = 0;
+    if (text_bytes > 0) text[0] = '\0';
+    append(text, text_bytes, &used, "error: ", error->message);
+    for (int i = 0; i < error->context_count; i++) {
+        append(text, text_bytes, &used, "\n  while ", error->context[i]);
+    }
+    if (error->hint[0] != '\0') append(text, text_bytes, &used, "\n  hint: ", error->hint);
+    return used;
+}
+
+const char *tt_status_name(tt_status status)
+{
+    switch (status) {
+    case TT_OK:
+        return "OK";
+    case TT_ERR_USAGE:
+        return "USAGE";
+    case TT_ERR_DATA:
+        return "DATA";
+    case TT_ERR_IO:
+        return "IO";
+    case TT_ERR_MEMORY:
+        return "MEMORY";
+    case TT_ERR_DEVICE:
+        return "DEVICE";
+    case TT_ERR_COMM:
+        return "COMM";
+    case TT_ERR_PEER:
+        return "PEER";
+    case TT_ERR_UNSUPPORTED:
+        return "UNSUPPORTED";
+    case TT_ERR_CANCELLED:
+        return "CANCELLED";
+    case TT_ERR_INTERNAL:
+        return "INTERNAL";
+    }
+    return "UNKNOWN";
+}

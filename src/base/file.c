@@ -1,0 +1,337 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+/* One system call moves at most this much: Linux stops at 2 GiB - 4 KiB anyway. */
+#define IO_CHUNK_BYTES ((size_t)1 << 30)
+
+bool tt_path_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+bool tt_path_is_dir(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+char *tt_path_join(const char *folder, const char *name)
+{
+    struct tt_str path = {0};
+    size_t bytes = strlen(folder);
+    bool slash = bytes > 0 && folder[bytes - 1] != '/';
+    if (tt_str_printf(&path, "%s%s%s", folder, slash ? "/" : "", name) != TT_OK) {
+        tt_str_deinit(&path);
+        return NULL;
+    }
+    return path.data;
+}
+
+const char *tt_path_basename(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+tt_status tt_file_open_read(const char *path, int *descriptor, uint64_t *bytes)
+{
+    int opened = open(path, O_RDONLY | O_CLOEXEC);
+    if (opened < 0) return tt_fail_errno(errno, "cannot open '%s'", path);
+    struct stat info;
+    int error_number = 0;
+    if (fstat(opened, &info) != 0) {
+        error_number = errno;
+    } else if (S_ISDIR(info.st_mode)) {
+        error_number = EISDIR;
+    }
+    if (error_number != 0) {
+        close(opened);
+        return tt_fail_errno(error_number, "cannot read '%s'", path);
+    }
+    *descriptor = opened;
+    if (bytes != NULL) *bytes = info.st_size > 0 ? (uint64_t)info.st_size : 0;
+    return TT_OK;
+}
+
+tt_status tt_file_open_write(const char *path, int *descriptor)
+{
+    int opened = open(path, O_WRONLY | O_CLOEXEC);
+    if (opened < 0) return tt_fail_errno(errno, "cannot open '%s' for writing", path);
+    *descriptor = opened;
+    return TT_OK;
+}
+
+tt_status tt_file_create(const char *path, uint64_t bytes, int *descriptor)
+{
+    if (bytes > INT64_MAX)
+        return tt_fail(TT_ERR_IO, "cannot make '%s': a file of %llu bytes", path, (unsigned long long)bytes);
+    int opened = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (opened < 0) return tt_fail_errno(errno, "cannot create '%s'", path);
+    /* Reserving the blocks now finds a full disk before the work is done; file systems without it take a
+     * sparse file. */
+    int error_number = 0;
+    if (bytes > 0 && fallocate(opened, 0, 0, (off_t)bytes) != 0) {
+        error_number = errno;
+        if (error_number == EOPNOTSUPP || error_number == ENOSYS || error_number == EINTR) {
+            error_number = ftruncate(opened, (off_t)bytes) != 0 ? errno : 0;
+        }
+    }
+    if (error_number != 0) {
+        close(opened);
+        return tt_fail_errno(error_number, "cannot reserve %llu bytes for '%s'", (unsigned long long)bytes,
+                             path);
+    }
+    *descriptor = opened;
+    return TT_OK;
+}
+
+tt_status tt_file_pread(int descriptor, const char *path, void *data, size_t bytes, uint64_t offset)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        size_t chunk = bytes - done < IO_CHUNK_BYTES ? bytes - done : IO_CHUNK_BYTES;
+        ssize_t got = pread(descriptor, (char *)data + done, chunk, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) {
+            return tt_fail_errno(errno, "cannot read %zu bytes at offset %llu of '%s'", bytes,
+                                 (unsigned long long)offset, path);
+        }
+        if (got == 0) {
+            return tt_fail(TT_ERR_DATA,
+                           "'%s' ends too early: %zu bytes wanted at offset %llu, %zu were there", path,
+                           bytes, (unsigned long long)offset, done);
+        }
+        done += (size_t)got;
+    }
+    return TT_OK;
+}
+
+tt_status tt_file_pwrite(int descriptor, const char *path, const void *data, size_t bytes, uint64_t offset)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        size_t chunk = bytes - done < IO_CHUNK_BYTES ? bytes - done : IO_CHUNK_BYTES;
+        ssize_t put = pwrite(descriptor, (const char *)data + done, chunk, (off_t)(offset + done));
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) {
+            return tt_fail_errno(put < 0 ? errno : EIO, "cannot write %zu bytes at offset %llu of '%s'",
+                                 bytes, (unsigned long long)offset, path);
+        }
+        done += (size_t)put;
+    }
+    return TT_OK;
+}
+
+tt_status tt_file_sync_close(int descriptor, const char *path)
+{
+    if (descriptor < 0) return TT_OK;
+    int error_number = fsync(descriptor) != 0 ? errno : 0;
+    /* Pipes and some virtual files have nothing to sync. */
+    if (error_number == EINVAL || error_number == EROFS) error_number = 0;
+    if (close(descriptor) != 0 && errno != EINTR && error_number == 0) error_number = errno;
+    if (error_number != 0) return tt_fail_errno(error_number, "cannot finish writing '%s'", path);
+    return TT_OK;
+}
+
+void tt_file_close(int descriptor)
+{
+    if (descriptor >= 0) close(descriptor);
+}
+
+tt_status tt_file_read(const char *path, size_t max_bytes, struct tt_str *data)
+{
+    int descriptor = -1;
+    uint64_t bytes = 0;
+    TT_TRY(tt_file_open_read(path, &descriptor, &bytes));
+    struct tt_str content = {0};
+    tt_status status = TT_OK;
+    if (bytes > max_bytes) {
+        status = tt_fail(TT_ERR_DATA, "'%s' has %llu bytes; at most %zu are expected", path,
+                         (unsigned long long)bytes, max_bytes);
+        goto out;
+    }
+    /* The size is a first guess only: pipes report 0 and files may grow meanwhile. */
+    content.capacity = (size_t)bytes + 1;
+    content.data = tt_realloc(NULL, content.capacity, 1);
+    if (content.data == NULL) {
+        status = TT_ERR_MEMORY;
+        goto out;
+    }
+    for (;;) {
+        if (content.bytes + 1 == content.capacity) {
+            char probe[4096];
+            ssize_t got = read(descriptor, probe, sizeof probe);
+            if (got < 0 && errno == EINTR) continue;
+            if (got < 0) TT_GO(tt_fail_errno(errno, "cannot read '%s'", path));
+            if (got == 0) break;
+            TT_GO(tt_str_append(&content, probe, (size_t)got));
+        } else {
+            size_t room = content.capacity - 1 - content.bytes;
+            ssize_t got =
+                read(descriptor, content.data + content.bytes, room < IO_CHUNK_BYTES ? room : IO_CHUNK_BYTES);
+            if (got < 0 && errno == EINTR) continue;
+            if (got < 0) TT_GO(tt_fail_errno(errno, "cannot read '%s'", path));
+            if (got == 0) break;
+            content.bytes += (size_t)got;
+        }
+        if (content.bytes > max_bytes) {
+            TT_GO(
+                tt_fail(TT_ERR_DATA, "'%s' has more than the %zu bytes that are expected", path, max_bytes));
+        }
+    }
+    content.data[content.bytes] = '\0';
+    tt_str_deinit(data);
+    *data = content;
+    content = (struct tt_str){0};
+out:
+    tt_str_deinit(&content);
+    tt_file_close(descriptor);
+    return status;
+}
+
+/* The folder that holds `path`; owned memory or NULL. */
+static char *parent_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL) return tt_strdup(".");
+    return tt_strndup(path, slash == path ? 1 : (size_t)(slash - path));
+}
+
+static tt_status sync_dir(const char *path)
+{
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return tt_fail_errno(errno, "cannot open folder '%s'", path);
+    return tt_file_sync_close(descriptor, path);
+}
+
+static tt_status sync_parent(const char *path)
+{
+    char *parent = parent_of(path);
+    if (parent == NULL) return TT_ERR_MEMORY;
+    tt_status status = sync_dir(parent);
+    tt_free(parent);
+    return status;
+}
+
+/* A new file beside `path`; its name is returned owned. mkstemp would ignore the umask. */
+static tt_status open_temporary(const char *path, char **name, int *descriptor)
+{
+    for (int attempt = 0;; attempt++) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        struct tt_str candidate = {0};
+        tt_status status =
+            tt_str_printf(&candidate, "%s.tmp-%ld-%ld-%d", path, (long)getpid(), now.tv_nsec, attempt);
+        if (status != TT_OK) {
+            tt_str_deinit(&candidate);
+            return status;
+        }
+        int opened = open(candidate.data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (opened >= 0) {
+            *name = candidate.data;
+            *descriptor = opened;
+            return TT_OK;
+        }
+        int error_number = errno;
+        tt_str_deinit(&candidate);
+        if (error_number != EEXIST || attempt >= 100)
+            return tt_fail_errno(error_number, "cannot create '%s'", path);
+    }
+}
+
+/* Ends what open_temporary began: with TT_OK the file takes its place, otherwise it goes. */
+static tt_status finish_temporary(tt_status status, char *name, int descriptor, const char *path)
+{
+    if (status == TT_OK) {
+        status = tt_file_sync_close(descriptor, path);
+    } else {
+        tt_file_close(descriptor);
+    }
+    if (status == TT_OK && rename(name, path) != 0) {
+        status = tt_fail_errno(errno, "cannot rename '%s' to '%s'", name, path);
+    }
+    if (status != TT_OK) {
+        unlink(name);
+    } else {
+        status = sync_parent(path);
+    }
+    tt_free(name);
+    return status;
+}
+
+tt_status tt_file_write_atomic(const char *path, const void *data, size_t bytes)
+{
+    char *name = NULL;
+    int descriptor = -1;
+    TT_TRY(open_temporary(path, &name, &descriptor));
+    return finish_temporary(tt_file_pwrite(descriptor, path, data, bytes, 0), name, descriptor, path);
+}
+
+static tt_status copy_bytes(const char *from, int source, const char *to, int target)
+{
+    enum { COPY_BYTES = 1 << 20 };
+    void *buffer = tt_alloc_aligned(COPY_BYTES);
+    if (buffer == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
+    for (uint64_t offset = 0;;) {
+        ssize_t got = pread(source, buffer, COPY_BYTES, (off_t)offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) status = tt_fail_errno(errno, "cannot read '%s'", from);
+        if (got <= 0) break;
+        status = tt_file_pwrite(target, to, buffer, (size_t)got, offset);
+        if (status != TT_OK) break;
+        offset += (uint64_t)got;
+    }
+    tt_free(buffer);
+    return status;
+}
+
+tt_status tt_file_copy(const char *from, const char *to)
+{
+    char *name = NULL;
+    int source = -1, target = -1;
+    TT_TRY(tt_file_open_read(from, &source, NULL));
+    tt_status status = open_temporary(to, &name, &target);
+    if (status == TT_OK) status = finish_temporary(copy_bytes(from, source, to, target), name, target, to);
+    tt_file_close(source);
+    return status;
+}
+
+tt_status tt_file_map_open(const char *path, struct tt_file_map *map)
+{
+    int descriptor = -1;
+    uint64_t bytes = 0;
+    TT_TRY(tt_file_open_read(path, &descriptor, &bytes));
+    tt_status status = TT_OK;
+    if (bytes == 0) {
+        /* mmap refuses empty files. */
+        *map = (struct tt_file_map){(const uint8_t *)"", 0};
+    } else {
+        void *data = bytes <= PTRDIFF_MAX ? mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, descriptor, 0)
+                                          : MAP_FAILED;
+        if (data == MAP_FAILED) {
+            status = tt_fail_errno(errno, "cannot map '%s' into memory", path);
+        } else {
+            *map = (struct tt_file_map){data, bytes};
+        }
+    }
+    tt_file_close(descriptor);
+    return status;
+}
+
+void tt_file_map_close(struct tt_file_map *map)
+{
+    if (map->data != NULL && map->bytes > 0) munmap((void *)(uintptr_t)map->data, (size_t)map->bytes);
+    *map = (struct tt_file_map){0};
+}

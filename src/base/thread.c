@@ -1,0 +1,67 @@
+#include "base/thread.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+struct tt_thread {
+    pthread_t handle;
+    tt_thread_main *main;
+    void *argument;
+    tt_status status;
+    struct tt_error error;
+    char name[16]; /* the kernel's limit, with the terminator */
+};
+
+static void *run(void *pointer)
+{
+    struct tt_thread *thread = pointer;
+    pthread_setname_np(pthread_self(), thread->name);
+    thread->status = thread->main(thread->argument);
+    tt_error_copy(&thread->error);
+    return NULL;
+}
+
+tt_status tt_thread_start(const char *name, tt_thread_main *main, void *argument, struct tt_thread **out)
+{
+    struct tt_thread *thread = tt_calloc(1, sizeof *thread);
+    if (thread == NULL) return TT_ERR_MEMORY;
+    thread->main = main;
+    thread->argument = argument;
+    snprintf(thread->name, sizeof thread->name, "%s", name);
+    int error_number = pthread_create(&thread->handle, NULL, run, thread);
+    if (error_number != 0) {
+        tt_free(thread);
+        return tt_fail_errno(error_number, "cannot start thread '%s'", name);
+    }
+    *out = thread;
+    return TT_OK;
+}
+
+tt_status tt_thread_join(struct tt_thread *thread)
+{
+    pthread_join(thread->handle, NULL);
+    tt_status status = thread->status;
+    if (status != TT_OK && thread->error.status == TT_OK) {
+        tt_fail(status, "thread '%s' failed with %s and no message", thread->name, tt_status_name(status));
+    } else if (status != TT_OK) {
+        tt_error_restore(&thread->error);
+    }
+    tt_free(thread);
+    return status;
+}
+
+int tt_cpu_count(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        int count = CPU_COUNT(&set);
+        if (count > 0) return count;
+    }
+    /* More processors than cpu_set_t has room for. */
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (int)online : 1;
+}
