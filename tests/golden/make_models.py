@@ -439,7 +439,8 @@ def train(model, rows, learning_rate, rows_per_forward):
             part.backward()
             loss += part.item()
         grad_norm = torch.nn.utils.clip_grad_norm_([p for _, p in named], TRAIN["max_grad_norm"]).item()
-        steps.append({"loss": loss, "grad_norm": grad_norm, "learning_rate": scheduler.get_last_lr()[0], "supervised_tokens": tokens})
+        rate = scheduler.get_last_lr()[0]
+        steps.append({"loss": loss, "grad_norm": grad_norm, "learning_rate": rate, "supervised_tokens": tokens})
         optimizer.step()
         scheduler.step()
         optimizer.zero_grad()
@@ -457,9 +458,14 @@ def reference_curve(make, rows, learning_rate, out):
     noise["tensor"] = max(((p - q).norm() / p.norm()).item() for p, q in trained)
     assert noise["loss"] < 1e-5 and noise["tensor"] < 1e-4, noise
     print(f"  {out}: loss {steps[0]['loss']:.4f} -> {steps[-1]['loss']:.4f}, noise {noise}")
-    settings = {**TRAIN, "learning_rate": learning_rate}
-    count = sum(p.numel() for p, _ in trained)
-    write_json(out, {"versions": versions(), "settings": settings, "trained_parameters": count, "noise_relative": noise, "steps": steps})
+    reference = {
+        "versions": versions(),
+        "settings": {**TRAIN, "learning_rate": learning_rate},
+        "trained_parameters": sum(p.numel() for p, _ in trained),
+        "noise_relative": noise,
+        "steps": steps,
+    }
+    write_json(out, reference)
     return model
 
 
