@@ -8,21 +8,21 @@
 
 /* One block's place in the pass. */
 struct slot {
-    tt_tensor x_TD;  /* its input */
-    void *saved;     /* host record of what its forward kept */
-    size_t mark;     /* workspace before its output and what it kept */
-    bool kept;       /* its forward kept what backward needs (no recompute) */
+    tt_tensor x_TD; /* its input */
+    void *saved;    /* host record of what its forward kept */
+    size_t mark;    /* workspace before its output and what it kept */
+    bool kept;      /* its forward kept what backward needs (no recompute) */
 };
 
 struct tt_executor {
     struct tt_executor_config config;
     struct slot *slots;
-    char *saved_block;    /* memory of all `saved` records */
-    int first_trainable;  /* lowest block with something to train; block_count when nothing trains */
+    char *saved_block;   /* memory of all `saved` records */
+    int first_trainable; /* lowest block with something to train; block_count when nothing trains */
     size_t begin_mark;
-    bool open;            /* between forward and end */
+    bool open; /* between forward and end */
     tt_tensor dy_TD;
-    bool head_held;       /* the head's unit is still gathered, for the backward pass */
+    bool head_held; /* the head's unit is still gathered, for the backward pass */
 };
 
 enum { SAVED_ALIGNMENT = 64 };
@@ -80,7 +80,8 @@ static tt_status check_cancel(const struct tt_executor *executor)
     return TT_OK;
 }
 
-/* Activations that must outlive their block: with gradients every block's input stays; without, two take turns. */
+/* Activations that must outlive their block: with gradients every block's input stays; without, two take
+ * turns. */
 static tt_status push_output(struct tt_executor *executor, struct tt_step *step, int block, tt_tensor pair[2],
                              tt_tensor *y_TD)
 {
@@ -98,8 +99,8 @@ static tt_status push_output(struct tt_executor *executor, struct tt_step *step,
     return TT_OK;
 }
 
-static tt_status forward_block(struct tt_executor *executor, struct tt_step *step, int index, tt_tensor pair[2],
-                               tt_tensor *x_TD)
+static tt_status forward_block(struct tt_executor *executor, struct tt_step *step, int index,
+                               tt_tensor pair[2], tt_tensor *x_TD)
 {
     struct tt_model *model = executor->config.model;
     struct tt_block *block = &model->blocks[index];
@@ -108,8 +109,8 @@ static tt_status forward_block(struct tt_executor *executor, struct tt_step *ste
     slot->mark = tt_workspace_mark(executor->config.workspace);
     slot->x_TD = *x_TD;
     /* Below the lowest block that trains no backward pass comes by. */
-    slot->kept = step->gradient && index >= executor->first_trainable &&
-                 !(is_layer && executor->config.recompute);
+    slot->kept =
+        step->gradient && index >= executor->first_trainable && !(is_layer && executor->config.recompute);
     tt_tensor y_TD;
     TT_TRY(push_output(executor, step, index, pair, &y_TD));
     bool gradient = step->gradient;
@@ -131,7 +132,8 @@ tt_status tt_executor_forward(struct tt_executor *executor, struct tt_step *step
     executor->open = true;
     if (compute && step->gradient)
         TT_TRY(tt_workspace_2d(config->workspace, "gradient of hidden states", step->compute_dtype,
-                               step->batch->token_count, config->model->config.hidden_size, &executor->dy_TD));
+                               step->batch->token_count, config->model->config.hidden_size,
+                               &executor->dy_TD));
     for (int i = 0; i < count; i++) {
         TT_TRY(check_cancel(executor));
         TT_TRY(tt_unit_gather(unit_of(executor, i)));
@@ -185,9 +187,11 @@ tt_status tt_executor_backward(struct tt_executor *executor, struct tt_step *ste
             TT_TRY(tt_unit_wait(unit));
         }
         executor->head_held = false;
-        if (more && config->backward_prefetch == TT_PREFETCH_PRE) TT_TRY(tt_unit_gather(unit_of(executor, i - 1)));
+        if (more && config->backward_prefetch == TT_PREFETCH_PRE)
+            TT_TRY(tt_unit_gather(unit_of(executor, i - 1)));
         if (compute) TT_TRY(backward_block(executor, step, i));
-        if (more && config->backward_prefetch == TT_PREFETCH_POST) TT_TRY(tt_unit_gather(unit_of(executor, i - 1)));
+        if (more && config->backward_prefetch == TT_PREFETCH_POST)
+            TT_TRY(tt_unit_gather(unit_of(executor, i - 1)));
         TT_TRY(tt_unit_reduce(unit, last_micro));
         TT_TRY(tt_unit_release(unit, false));
     }

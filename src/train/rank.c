@@ -66,7 +66,8 @@ static tt_status create_batch_buffers(const struct tt_rank_config *config, struc
     const struct tt_batch_limits *limits = &config->limits;
     size_t tokens = (size_t)limits->tokens, rows = (size_t)limits->rows;
     size_t bytes = 2 * align_up(tokens * sizeof(int32_t)) + align_up(tokens * sizeof(int64_t)) +
-                   align_up(((size_t)limits->sequences + 1) * sizeof(int32_t)) + 2 * align_up(rows * sizeof(int32_t));
+                   align_up(((size_t)limits->sequences + 1) * sizeof(int32_t)) +
+                   2 * align_up(rows * sizeof(int32_t));
     TT_TRY(tt_buffer_create(rank->device, bytes, TT_PURPOSE_BATCH, &rank->batch_buffer));
     TT_TRY(tt_buffer_create(rank->device, sizeof(double), TT_PURPOSE_BATCH, &rank->scalar_buffer));
 
@@ -190,7 +191,8 @@ tt_status tt_rank_read_loss(struct tt_rank *rank, const struct tt_step *step, st
     float *loss = tt_calloc((size_t)rows, sizeof *loss);
     int32_t *correct = tt_calloc((size_t)rows, sizeof *correct);
     tt_status status = loss != NULL && correct != NULL ? TT_OK : TT_ERR_MEMORY;
-    if (status == TT_OK) status = tt_copy_to_host(rank->stream, loss, step->loss_N.data, (size_t)rows * sizeof *loss);
+    if (status == TT_OK)
+        status = tt_copy_to_host(rank->stream, loss, step->loss_N.data, (size_t)rows * sizeof *loss);
     if (status == TT_OK && !tt_tensor_is_empty(step->correct_N))
         status = tt_copy_to_host(rank->stream, correct, step->correct_N.data, (size_t)rows * sizeof *correct);
     if (status == TT_OK) status = tt_stream_synchronize(rank->stream);
