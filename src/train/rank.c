@@ -90,7 +90,8 @@ static tt_status create_batch_buffers(const struct tt_rank_config *config, struc
 tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     tt_status status = TT_OK;
-    *rank = (struct tt_rank){.comm = config->comm, .limits = config->limits};
+    *rank = (struct tt_rank){.world = config->world, .comm = config->comm, .limits = config->limits};
+    rank->sharded = config->strategy != TT_NO_SHARD && tt_comm_world_size(config->comm) > 1;
     TT_GO(tt_device_open(&config->device, &rank->device));
     TT_GO(tt_stream_create(rank->device, &rank->stream));
     TT_GO(tt_model_create(config->model_config, &config->model_options, &rank->model));

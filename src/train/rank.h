@@ -12,7 +12,8 @@
 
 struct tt_rank_config {
     struct tt_device_config device;
-    struct tt_comm *comm;           /* lent: the ranks that share the shards; its rank is this rank */
+    struct tt_comm *world;          /* lent: all ranks of the run */
+    struct tt_comm *comm;           /* lent: the ranks that split a unit; the world itself unless HYBRID_SHARD */
     struct tt_comm *replicate_comm; /* lent, NULL unless HYBRID_SHARD */
     enum tt_shard_strategy strategy;
     const struct tt_model_config *model_config;
@@ -30,7 +31,8 @@ struct tt_rank_config {
 struct tt_rank {
     struct tt_device *device;
     struct tt_stream *stream;
-    struct tt_comm *comm;
+    struct tt_comm *world, *comm;
+    bool sharded;                    /* slices differ from rank to rank of `comm` */
     struct tt_model *model;
     struct tt_shard_context *shard;
     struct tt_unit **units;          /* [model->unit_count] */

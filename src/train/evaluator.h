@@ -1,0 +1,19 @@
+/* Evaluation: the mean loss over all supervised tokens of a data set, and how many the model got right. Collective.
+ * Logits are never kept: each row gives one loss and one "was the arg max right". */
+#ifndef TT_TRAIN_EVALUATOR_H
+#define TT_TRAIN_EVALUATOR_H
+
+#include "train/rank.h"
+
+struct tt_evaluation {
+    double loss;           /* NaN when nothing is supervised */
+    double token_accuracy;
+    int64_t samples, supervised_tokens, steps;
+    double seconds;
+};
+
+/* `sampler`: of the evaluation data, not shuffled; one epoch of it is run. */
+TT_MUST_USE tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler,
+                                  struct tt_batch_storage *storage, struct tt_evaluation *result);
+
+#endif

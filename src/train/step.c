@@ -1,0 +1,258 @@
+#include "train/step.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/thread.h"
+#include "optim/schedule.h"
+
+/* Optimizer steps with a learning rate above zero that a parameter has to show a gradient: LoRA's B gets one in the
+ * first, A in the second, once B has moved. */
+enum { WATCH_STEPS = 3 };
+
+tt_status tt_gradient_watch_init(const struct tt_model *model, struct tt_gradient_watch *watch)
+{
+    watch->steps_left = WATCH_STEPS;
+    watch->seen = tt_calloc(model->param_count + 1, sizeof *watch->seen);
+    return watch->seen != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+void tt_gradient_watch_deinit(struct tt_gradient_watch *watch)
+{
+    tt_free(watch->seen);
+    *watch = (struct tt_gradient_watch){0};
+}
+
+/* What every rank tells every other after the backward passes. */
+struct report {
+    double loss_sum;
+    double sum_squares; /* of this rank's gradient slices */
+    int64_t correct;
+    int64_t stop;
+};
+
+static void make_step_ready(const struct tt_train_step_config *config, int64_t step_index,
+                            const struct tt_step_facts *facts, struct tt_step *step)
+{
+    step->training = true;
+    step->gradient = true;
+    step->dropout_rng =
+        tt_rng_derive_index(tt_rng_derive(tt_rng_make(config->seed), "dropout"), (uint64_t)step_index);
+    step->loss_scale = 1.0f / (float)(facts->supervised_tokens > 0 ? facts->supervised_tokens : 1);
+    step->label_smoothing = (float)config->label_smoothing;
+}
+
+static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_config *config, int64_t step_index,
+                           const struct tt_step_facts *facts, int64_t micro, struct tt_batch_storage *storage,
+                           struct report *report)
+{
+    struct tt_batch batch;
+    struct tt_step step;
+    struct tt_loss_sums sums;
+    tt_status status = TT_OK;
+    TT_GO(tt_sampler_batch(config->sampler, step_index, micro, tt_comm_rank(rank->world), storage, &batch));
+    TT_GO(tt_rank_upload(rank, &batch, &step));
+    make_step_ready(config, step_index, facts, &step);
+    TT_GO(tt_executor_forward(rank->executor, &step));
+    TT_GO(tt_rank_read_loss(rank, &step, &sums));
+    report->loss_sum += sums.loss;
+    report->correct += sums.correct;
+    TT_GO(tt_executor_backward(rank->executor, &step, micro == facts->micro_count - 1));
+out:
+    tt_executor_end(rank->executor);
+    return status;
+}
+
+/* Runs the step's micro batches forward once more, looking for the first value that is not finite. */
+static tt_status explain_nonfinite(struct tt_rank *rank, const struct tt_train_step_config *config,
+                                   int64_t step_index, const struct tt_step_facts *facts,
+                                   struct tt_batch_storage *storage, double loss)
+{
+    char where[96] = "the loss";
+    for (int64_t micro = 0; micro < facts->micro_count && strcmp(where, "the loss") == 0; micro++) {
+        struct tt_batch batch;
+        struct tt_step step;
+        TT_TRY(tt_sampler_batch(config->sampler, step_index, micro, tt_comm_rank(rank->world), storage, &batch));
+        TT_TRY(tt_rank_upload(rank, &batch, &step));
+        make_step_ready(config, step_index, facts, &step);
+        TT_TRY(tt_executor_find_nonfinite(rank->executor, &step, where, sizeof where));
+        /* Every rank goes on to the next micro batch, or none does: the passes are collective. */
+        char all[96 * 64];
+        int world = tt_comm_world_size(rank->world);
+        if (world > 64) break;
+        TT_TRY(tt_comm_host_all_gather(rank->world, where, all, sizeof where));
+        for (int r = 0; r < world && strcmp(where, "the loss") == 0; r++)
+            if (strcmp(all + r * (int)sizeof where, "the loss") != 0) memcpy(where, all + r * (int)sizeof where, sizeof where);
+    }
+    (void)tt_fail(TT_ERR_DATA, "the loss of step %lld is %s; it first appeared in %s", (long long)step_index + 1,
+                  isnan(loss) ? "NaN" : "infinite", where);
+    tt_hint("lower learning_rate, add warmup_steps, or look at the data of this step; a model whose first step is not "
+            "finite has broken weights");
+    return TT_ERR_DATA;
+}
+
+/* Sum of squares of the gradients of one parameter over the ranks that split it. */
+static tt_status param_sum_squares(struct tt_rank *rank, struct tt_unit *unit, const tt_param *param, double *total)
+{
+    struct tt_slices slices = tt_unit_slices(unit);
+    double local = 0.0;
+    for (size_t r = 0; r < tt_unit_run_count(unit); r++) {
+        struct tt_slice_run run = tt_unit_run(unit, r);
+        double part;
+        if (run.param != param) continue;
+        TT_TRY(tt_rank_sum_squares(rank, slices.grad + run.offset, run.count, &part));
+        local += part;
+    }
+    double all[256];
+    int world = tt_comm_world_size(rank->comm);
+    if (!rank->sharded || world > 256) {
+        *total = local;
+        return TT_OK;
+    }
+    TT_TRY(tt_comm_host_all_gather(rank->comm, &local, all, sizeof local));
+    *total = 0.0;
+    for (int r = 0; r < world; r++) *total += all[r];
+    return TT_OK;
+}
+
+typedef tt_status param_visitor(struct tt_rank *rank, void *context, size_t index, double sum_squares);
+
+/* Visits every trainable parameter with its gradient's sum of squares, in the same order on all ranks. */
+static tt_status visit_gradients(struct tt_rank *rank, param_visitor *visit, void *context)
+{
+    const struct tt_model *model = rank->model;
+    for (int b = 0; b < model->block_count; b++) {
+        struct tt_unit *unit = rank->units[model->unit_of_block[b]];
+        for (size_t p = 0; p < model->blocks[b].param_count; p++) {
+            const tt_param *param = model->blocks[b].params[p];
+            double sum;
+            if (!param->trainable) continue;
+            size_t index = 0;
+            while (model->params[index] != param) index++;
+            TT_TRY(param_sum_squares(rank, unit, param, &sum));
+            TT_TRY(visit(rank, context, index, sum));
+        }
+    }
+    return TT_OK;
+}
+
+static tt_status name_nonfinite(struct tt_rank *rank, void *context, size_t index, double sum_squares)
+{
+    int64_t step = *(int64_t *)context;
+    if (isfinite(sum_squares)) return TT_OK;
+    return tt_fail(TT_ERR_DATA, "the gradient of '%s' is not finite in step %lld", rank->model->params[index]->name,
+                   (long long)step + 1);
+}
+
+static tt_status mark_seen(struct tt_rank *rank, void *context, size_t index, double sum_squares)
+{
+    (void)rank;
+    struct tt_gradient_watch *watch = context;
+    if (sum_squares > 0.0) watch->seen[index] = true;
+    return TT_OK;
+}
+
+static tt_status watch_gradients(struct tt_rank *rank, struct tt_gradient_watch *watch, double learning_rate)
+{
+    if (watch->steps_left == 0) return TT_OK;
+    TT_TRY(visit_gradients(rank, mark_seen, watch));
+    if (learning_rate > 0.0) watch->steps_left--;
+    const char *silent = NULL;
+    int64_t silent_count = 0, trainable = 0;
+    for (size_t i = 0; i < rank->model->param_count; i++) {
+        if (!rank->model->params[i]->trainable) continue;
+        trainable++;
+        if (watch->seen[i]) continue;
+        if (silent == NULL) silent = rank->model->params[i]->name;
+        silent_count++;
+    }
+    if (silent_count == 0) watch->steps_left = 0;
+    if (silent_count > 0 && watch->steps_left == 0) {
+        (void)tt_fail(TT_ERR_DATA, "'%s' has had no gradient in %d steps and would not train", silent, WATCH_STEPS);
+        tt_hint("%lld of %lld trainable tensors are affected; does the data reach them?", (long long)silent_count,
+                (long long)trainable);
+        return TT_ERR_DATA;
+    }
+    return TT_OK;
+}
+
+static tt_status update_unit(struct tt_rank *rank, const struct tt_train_step_config *config, int unit_index,
+                             double learning_rate, float grad_scale, int64_t step)
+{
+    struct tt_unit *unit = rank->units[unit_index];
+    struct tt_slices slices = tt_unit_slices(unit);
+    if (slices.count == 0) return TT_OK;
+    for (size_t r = 0; r < tt_unit_run_count(unit); r++) {
+        struct tt_slice_run slice = tt_unit_run(unit, r);
+        struct tt_adamw_run run = {slice.offset, slice.count, slice.param->weight_decay};
+        TT_TRY(tt_adamw_update(rank->stream, config->optim, &rank->adamw[unit_index], slices.master, slices.grad,
+                               &run, 1, learning_rate, grad_scale, step + 1));
+    }
+    return tt_unit_masters_changed(unit);
+}
+
+/* Everyone's report, summed in order of rank: the same numbers everywhere. */
+static tt_status exchange(struct tt_rank *rank, const struct report *mine, struct report *total)
+{
+    int world = tt_comm_world_size(rank->world);
+    struct report *all = tt_calloc((size_t)world, sizeof *all);
+    if (all == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_comm_host_all_gather(rank->world, mine, all, sizeof *mine);
+    *total = (struct report){0};
+    for (int r = 0; r < world && status == TT_OK; r++) {
+        total->loss_sum += all[r].loss_sum;
+        total->sum_squares += all[r].sum_squares;
+        total->correct += all[r].correct;
+        total->stop += all[r].stop;
+    }
+    /* Slices that several ranks hold alike were counted that many times. */
+    int copies = rank->sharded ? world / tt_comm_world_size(rank->comm) : world;
+    total->sum_squares /= copies;
+    tt_free(all);
+    return status;
+}
+
+tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config *config, int64_t step,
+                        struct tt_gradient_watch *watch, struct tt_batch_storage *storage,
+                        struct tt_train_step_result *result)
+{
+    struct report mine = {0}, total;
+    struct tt_step_facts facts;
+    tt_sampler_step(config->sampler, step, &facts);
+    for (int u = 0; u < rank->model->unit_count; u++) TT_TRY(tt_unit_zero_grad(rank->units[u]));
+    for (int64_t micro = 0; micro < facts.micro_count; micro++)
+        TT_TRY(run_micro(rank, config, step, &facts, micro, storage, &mine));
+    for (int u = 0; u < rank->model->unit_count; u++) {
+        struct tt_slices slices = tt_unit_slices(rank->units[u]);
+        double part;
+        TT_TRY(tt_rank_sum_squares(rank, slices.grad, slices.count, &part));
+        mine.sum_squares += part;
+    }
+    if (config->cancel != NULL) mine.stop = atomic_load_explicit(&config->cancel->requests, memory_order_relaxed) > 0;
+    TT_TRY(exchange(rank, &mine, &total));
+
+    int64_t supervised = facts.supervised_tokens > 0 ? facts.supervised_tokens : 1;
+    *result = (struct tt_train_step_result){
+        .facts = facts,
+        .loss = total.loss_sum / (double)supervised,
+        .grad_norm = sqrt(total.sum_squares),
+        .learning_rate = config->optim->learning_rate * tt_schedule_factor(config->optim, step, config->total_steps),
+        .token_accuracy = (double)total.correct / (double)supervised,
+        .stop_requested = total.stop > 0,
+    };
+    if (!isfinite(result->loss)) return explain_nonfinite(rank, config, step, &facts, storage, result->loss);
+    if (!isfinite(result->grad_norm)) {
+        TT_TRY(visit_gradients(rank, name_nonfinite, &step));
+        return tt_fail(TT_ERR_DATA, "the gradient norm of step %lld is not finite", (long long)step + 1);
+    }
+    TT_TRY(watch_gradients(rank, watch, result->learning_rate));
+
+    /* torch.nn.utils.clip_grad_norm_: coefficient max_norm / (norm + 1e-6), at most 1. */
+    double max_norm = config->optim->max_grad_norm;
+    double clip = max_norm > 0.0 ? max_norm / (result->grad_norm + 1e-6) : 1.0;
+    float grad_scale = (float)(clip < 1.0 ? clip : 1.0);
+    for (int u = 0; u < rank->model->unit_count; u++)
+        TT_TRY(update_unit(rank, config, u, result->learning_rate, grad_scale, step));
+    return TT_OK;
+}

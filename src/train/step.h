@@ -1,0 +1,43 @@
+/* One optimizer step on one rank: micro batches, gradient norm, clipping, update. Collective.
+ *
+ * The denominator of the loss is the number of supervised tokens of the whole global step, known before the step, so
+ * the split over micro batches and ranks changes nothing but the order of additions.
+ */
+#ifndef TT_TRAIN_STEP_H
+#define TT_TRAIN_STEP_H
+
+#include "train/rank.h"
+
+/* Sees to it that everything that should train does: each trainable parameter must show a finite gradient that is not
+ * zero within a few steps of a learning rate above zero, or the run stops and names it. */
+struct tt_gradient_watch {
+    bool *seen;          /* owned, per entry of model->params */
+    int64_t steps_left;  /* before those not seen are an error; 0: all were seen */
+};
+TT_MUST_USE tt_status tt_gradient_watch_init(const struct tt_model *model, struct tt_gradient_watch *watch);
+void tt_gradient_watch_deinit(struct tt_gradient_watch *watch);
+
+struct tt_train_step_config {
+    const struct tt_optim_config *optim;
+    const struct tt_sampler *sampler;
+    const struct tt_cancel *cancel;  /* NULL or lent */
+    uint64_t seed;
+    double label_smoothing;
+    int64_t total_steps;
+};
+
+struct tt_train_step_result {
+    struct tt_step_facts facts;
+    double loss;           /* mean over the supervised tokens of the global step */
+    double grad_norm;      /* before clipping */
+    double learning_rate;  /* used in this step */
+    double token_accuracy; /* share of supervised tokens whose arg max was right */
+    bool stop_requested;   /* by any rank */
+};
+
+/* `storage` is this rank's. A loss or gradient that is not finite is TT_ERR_DATA and says where it first appeared. */
+TT_MUST_USE tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config *config, int64_t step,
+                                    struct tt_gradient_watch *watch, struct tt_batch_storage *storage,
+                                    struct tt_train_step_result *result);
+
+#endif
