@@ -6,7 +6,9 @@
  * in `saved_bytes` bytes of host memory that the caller provides.
  *
  * Parameters: `params` are this block's, in the order in which they should lie in memory (tensors that one GEMM
- * reads are neighbours). Their `value` / `grad` views are set by the caller (src/shard) before a call.
+ * reads are neighbours). Their `value` / `grad` views are set by the caller (src/shard) before a call. Gradients are
+ * needed in backward; a head whose own weights train saves one pass over the logits when they are lent in its
+ * forward already (nn/head.h).
  */
 #ifndef TT_NN_BLOCK_H
 #define TT_NN_BLOCK_H

@@ -1,0 +1,13 @@
+/* The embedding block: token ids -> rows of the table. Keeps nothing. `impl` is a struct tt_embedding_block. */
+#ifndef TT_NN_EMBEDDING_BLOCK_H
+#define TT_NN_EMBEDDING_BLOCK_H
+
+#include "nn/block.h"
+
+struct tt_embedding_block {
+    tt_param *table; /* [V, D] */
+};
+
+extern const struct tt_block_ops tt_embedding_block_ops;
+
+#endif

@@ -1,0 +1,144 @@
+#include "nn/kv_cache.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include "backend/ops/elementwise.h"
+#include "base/alloc.h"
+
+struct tt_kv_cache {
+    struct tt_kv_cache_config config;
+    struct tt_buffer *rows;    /* [layers][k, v][B * max_length][K * E] */
+    struct tt_buffer *borders; /* cu_q, cu_k in device memory, i32 [2B + 1] each */
+    int32_t *lengths;          /* [B], tokens held */
+    int32_t *new_first;        /* [B + 1], rows of the current pass */
+    int32_t *cu_q, *cu_k;      /* [2B + 1]: sequence, free rows, sequence, ... */
+    int64_t max_new, max_held;
+};
+
+tt_status tt_kv_cache_create(struct tt_device *device, const struct tt_kv_cache_config *config,
+                             struct tt_kv_cache **out)
+{
+    tt_status status = TT_OK;
+    size_t sequences = (size_t)config->sequence_count, rows, bytes;
+    struct tt_kv_cache *cache = tt_calloc(1, sizeof *cache);
+    if (cache == NULL) return TT_ERR_MEMORY;
+    cache->config = *config;
+    if (config->sequence_count < 1 || config->max_length < 1 ||
+        __builtin_mul_overflow(sequences, (size_t)config->max_length, &rows) || rows > INT32_MAX) {
+        status = tt_fail(TT_ERR_USAGE,
+                         "a key/value cache of %" PRId64 " sequences of %" PRId64 " tokens is out of range",
+                         config->sequence_count, config->max_length);
+        goto out;
+    }
+    size_t row_bytes = (size_t)(config->kv_heads * config->head_dim) * tt_dtype_bytes(config->dtype);
+    if (__builtin_mul_overflow(rows, row_bytes * 2 * (size_t)config->layer_count, &bytes)) {
+        status =
+            tt_fail(TT_ERR_MEMORY, "a key/value cache of %zu rows is larger than the address space", rows);
+        goto out;
+    }
+    cache->lengths = tt_calloc(sequences, sizeof *cache->lengths);
+    cache->new_first = tt_calloc(sequences + 1, sizeof *cache->new_first);
+    cache->cu_q = tt_calloc(2 * sequences + 1, sizeof *cache->cu_q);
+    cache->cu_k = tt_calloc(2 * sequences + 1, sizeof *cache->cu_k);
+    if (!cache->lengths || !cache->new_first || !cache->cu_q || !cache->cu_k) {
+        status = TT_ERR_MEMORY;
+        goto out;
+    }
+    TT_GO(tt_buffer_create(device, bytes, TT_PURPOSE_ACTIVATIONS, &cache->rows));
+    TT_GO(tt_buffer_create(device, 2 * (2 * sequences + 1) * sizeof(int32_t), TT_PURPOSE_ACTIVATIONS,
+                           &cache->borders));
+    *out = cache;
+    cache = NULL;
+out:
+    if (status != TT_OK) tt_while("making a key/value cache for generation");
+    tt_kv_cache_destroy(cache);
+    return status;
+}
+
+void tt_kv_cache_destroy(struct tt_kv_cache *cache)
+{
+    if (cache == NULL) return;
+    tt_buffer_destroy(cache->rows);
+    tt_buffer_destroy(cache->borders);
+    tt_free(cache->lengths);
+    tt_free(cache->new_first);
+    tt_free(cache->cu_q);
+    tt_free(cache->cu_k);
+    tt_free(cache);
+}
+
+void tt_kv_cache_reset(struct tt_kv_cache *cache)
+{
+    memset(cache->lengths, 0, (size_t)cache->config.sequence_count * sizeof *cache->lengths);
+}
+
+int64_t tt_kv_cache_length(const struct tt_kv_cache *cache, int64_t sequence)
+{
+    return cache->lengths[sequence];
+}
+
+tt_status tt_kv_cache_begin(struct tt_kv_cache *cache, struct tt_stream *stream, const int32_t *cu_seqlens)
+{
+    int64_t sequences = cache->config.sequence_count, max_length = cache->config.max_length;
+    cache->max_new = cache->max_held = 0;
+    for (int64_t b = 0; b < sequences; b++) {
+        int64_t count = (int64_t)cu_seqlens[b + 1] - cu_seqlens[b], held = cache->lengths[b] + count;
+        if (count < 0 || held > max_length) {
+            return tt_fail(TT_ERR_USAGE,
+                           "sequence %" PRId64 " would hold %" PRId64
+                           " tokens, the cache has room for %" PRId64,
+                           b, held, max_length);
+        }
+        if (count > cache->max_new) cache->max_new = count;
+        if (held > cache->max_held) cache->max_held = held;
+        if (max_length - held > cache->max_held) cache->max_held = max_length - held;
+        cache->cu_q[2 * b + 1] = cache->cu_q[2 * b + 2] = cu_seqlens[b + 1];
+        cache->cu_k[2 * b + 1] = (int32_t)(b * max_length + held);
+        cache->cu_k[2 * b + 2] = (int32_t)((b + 1) * max_length);
+    }
+    memcpy(cache->new_first, cu_seqlens, (size_t)(sequences + 1) * sizeof *cu_seqlens);
+    size_t bytes = (size_t)(2 * sequences + 1) * sizeof(int32_t);
+    TT_TRY(tt_copy_to_device(stream, tt_buffer_data(cache->borders), cache->cu_q, bytes));
+    return tt_copy_to_device(stream, (char *)tt_buffer_data(cache->borders) + bytes, cache->cu_k, bytes);
+}
+
+void tt_kv_cache_end(struct tt_kv_cache *cache)
+{
+    for (int64_t b = 0; b < cache->config.sequence_count; b++) {
+        cache->lengths[b] += cache->new_first[b + 1] - cache->new_first[b];
+    }
+}
+
+tt_status tt_kv_cache_append(struct tt_kv_cache *cache, struct tt_stream *stream, int layer, tt_tensor k_TC,
+                             tt_tensor v_TC, struct tt_attention_forward_args *args)
+{
+    const struct tt_kv_cache_config *config = &cache->config;
+    int64_t cols = config->kv_heads * config->head_dim, rows = config->sequence_count * config->max_length;
+    size_t half_bytes = (size_t)(rows * cols) * tt_dtype_bytes(config->dtype);
+    char *data = (char *)tt_buffer_data(cache->rows) + (size_t)layer * 2 * half_bytes;
+    tt_tensor all[2] = {tt_tensor_2d(data, config->dtype, rows, cols),
+                        tt_tensor_2d(data + half_bytes, config->dtype, rows, cols)};
+    tt_tensor added[2] = {k_TC, v_TC};
+    for (int64_t b = 0; b < config->sequence_count; b++) {
+        int64_t first = cache->new_first[b], count = cache->new_first[b + 1] - first;
+        if (count == 0) continue;
+        for (int i = 0; i < 2; i++) {
+            struct tt_cast_args cast = {
+                .x = tt_tensor_rows(added[i], first, count),
+                .y = tt_tensor_rows(all[i], b * config->max_length + cache->lengths[b], count)};
+            TT_TRY(tt_cast(stream, &cast));
+        }
+    }
+    int64_t border_count = 2 * config->sequence_count + 1;
+    int32_t *borders = tt_buffer_data(cache->borders);
+    args->k_TKE = tt_tensor_heads(all[0], config->kv_heads);
+    args->v_TKE = tt_tensor_heads(all[1], config->kv_heads);
+    args->cu_q = cache->cu_q;
+    args->cu_k = cache->cu_k;
+    args->device_cu_q = tt_tensor_1d(borders, TT_I32, border_count);
+    args->device_cu_k = tt_tensor_1d(borders + border_count, TT_I32, border_count);
+    args->sequence_count = 2 * config->sequence_count;
+    args->max_length_q = cache->max_new;
+    args->max_length_k = cache->max_held;
+    return TT_OK;
+}

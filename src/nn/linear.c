@@ -1,0 +1,286 @@
+/* Linear layers with LoRA. Kept for backward: h_TR, (sum of r) * bytes of the compute type per token. */
+#include "nn/linear.h"
+
+#include "backend/ops/elementwise.h"
+#include "backend/ops/gemm.h"
+
+int64_t tt_linear_group_out(const struct tt_linear_group *group)
+{
+    int64_t out = 0;
+    for (int i = 0; i < group->count; i++) out += group->linears[i].out;
+    return out;
+}
+
+int64_t tt_linear_group_r(const struct tt_linear_group *group)
+{
+    int64_t r = 0;
+    for (int i = 0; i < group->count; i++) r += group->linears[i].r;
+    return r;
+}
+
+static bool trains(const tt_param *param)
+{
+    return param != NULL && param->trainable;
+}
+
+bool tt_linear_group_trains(const struct tt_linear_group *group)
+{
+    for (int i = 0; i < group->count; i++) {
+        const struct tt_linear *linear = &group->linears[i];
+        if (trains(linear->weight) || trains(linear->bias)) return true;
+        if (trains(linear->lora_A) || trains(linear->lora_B)) return true;
+    }
+    return false;
+}
+
+bool tt_linear_group_needs_x(const struct tt_linear_group *group)
+{
+    for (int i = 0; i < group->count; i++) {
+        if (trains(group->linears[i].weight) || trains(group->linears[i].lora_A)) return true;
+    }
+    return false;
+}
+
+tt_status tt_linear_push_h(const struct tt_linear_group *group, struct tt_step *step, int64_t rows,
+                           tt_tensor *h_TR)
+{
+    int64_t r = tt_linear_group_r(group);
+    *h_TR = (tt_tensor){0};
+    if (r == 0) return TT_OK;
+    return tt_workspace_2d(step->workspace, "LoRA h", step->compute_dtype, rows, r, h_TR);
+}
+
+/* c = alpha * op(a) * op(b) + beta * c */
+static tt_status multiply(struct tt_step *step, tt_tensor a, bool trans_a, tt_tensor b, bool trans_b,
+                          float alpha, float beta, tt_tensor c)
+{
+    struct tt_gemm_args args = {
+        .a = a, .b = b, .c = c, .trans_a = trans_a, .trans_b = trans_b, .alpha = alpha, .beta = beta};
+    return tt_gemm(step->stream, &args);
+}
+
+enum role { ROLE_WEIGHT, ROLE_LORA_A };
+
+static const tt_param *param_of(const struct tt_linear *linear, enum role role)
+{
+    return role == ROLE_WEIGHT ? linear->weight : linear->lora_A;
+}
+
+/* Makes `all` the [sum of rows, in] matrix over the values (or gradients) of one role when every linear of
+ * the group has it and they lie one after the other. A gradient counts only when the parameter trains. */
+static bool stack(const struct tt_linear_group *group, enum role role, bool grad, tt_tensor *all)
+{
+    tt_tensor first = {0};
+    int64_t rows = 0;
+    for (int i = 0; i < group->count; i++) {
+        const tt_param *param = param_of(&group->linears[i], role);
+        if (param == NULL || (grad && !param->trainable)) return false;
+        tt_tensor part = grad ? param->grad : param->value;
+        if (tt_tensor_is_empty(part) || !tt_tensor_is_contiguous(part)) return false;
+        if (i == 0) first = part;
+        const char *expected =
+            (const char *)first.data + (size_t)(rows * part.dims[1]) * tt_dtype_bytes(part.dtype);
+        if (part.dtype != first.dtype || (const char *)part.data != expected) return false;
+        rows += part.dims[0];
+    }
+    *all = tt_tensor_2d(first.data, first.dtype, rows, first.dims[1]);
+    return true;
+}
+
+static double active_dropout(const struct tt_linear *linear, const struct tt_step *step)
+{
+    return step->training && linear->r > 0 ? linear->dropout : 0.0;
+}
+
+static bool any_dropout(const struct tt_linear_group *group, const struct tt_step *step)
+{
+    for (int i = 0; i < group->count; i++) {
+        if (active_dropout(&group->linears[i], step) > 0) return true;
+    }
+    return false;
+}
+
+static tt_status drop(const struct tt_linear *linear, struct tt_step *step, tt_tensor row_keys_T, tt_tensor x,
+                      bool accumulate, tt_tensor y)
+{
+    struct tt_dropout_args args = {.x_TD = x,
+                                   .row_keys_T = row_keys_T,
+                                   .rng = tt_rng_derive(step->dropout_rng, linear->lora_A->name),
+                                   .p = active_dropout(linear, step),
+                                   .accumulate = accumulate,
+                                   .y_TD = y};
+    return tt_dropout(step->stream, &args);
+}
+
+/* h = drop(x) A^T */
+static tt_status lora_down(const struct tt_linear_group *group, struct tt_step *step, tt_tensor row_keys_T,
+                           tt_tensor x_TI, tt_tensor h_TR)
+{
+    tt_tensor a_all, dropped_TI;
+    bool dropout = any_dropout(group, step);
+    if (!dropout && stack(group, ROLE_LORA_A, false, &a_all)) {
+        return multiply(step, x_TI, false, a_all, true, 1, 0, h_TR);
+    }
+    size_t mark = tt_workspace_mark(step->workspace);
+    if (dropout) {
+        TT_TRY(tt_workspace_2d(step->workspace, "dropped input", x_TI.dtype, x_TI.dims[0], x_TI.dims[1],
+                               &dropped_TI));
+    }
+    int64_t first = 0;
+    for (int i = 0; i < group->count; i++) {
+        const struct tt_linear *linear = &group->linears[i];
+        if (linear->r == 0) continue;
+        tt_tensor input = x_TI;
+        if (active_dropout(linear, step) > 0) {
+            TT_TRY(drop(linear, step, row_keys_T, x_TI, false, dropped_TI));
+            input = dropped_TI;
+        }
+        TT_TRY(multiply(step, input, false, linear->lora_A->value, true, 1, 0,
+                        tt_tensor_cols(h_TR, first, linear->r)));
+        first += linear->r;
+    }
+    tt_workspace_release(step->workspace, mark);
+    return TT_OK;
+}
+
+tt_status tt_linear_forward(const struct tt_linear_group *group, struct tt_step *step, tt_tensor row_keys_T,
+                            tt_tensor x_TI, tt_tensor h_TR, tt_tensor y_TO)
+{
+    tt_tensor w_all;
+    bool stacked = stack(group, ROLE_WEIGHT, false, &w_all);
+    if (stacked) TT_TRY(multiply(step, x_TI, false, w_all, true, 1, 0, y_TO));
+    if (tt_linear_group_r(group) > 0) TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
+    int64_t first_out = 0, first_r = 0;
+    for (int i = 0; i < group->count; i++) {
+        const struct tt_linear *linear = &group->linears[i];
+        tt_tensor y = tt_tensor_cols(y_TO, first_out, linear->out);
+        if (!stacked) TT_TRY(multiply(step, x_TI, false, linear->weight->value, true, 1, 0, y));
+        if (linear->bias != NULL) {
+            struct tt_bias_forward_args args = {.bias_N = linear->bias->value, .y_TN = y};
+            TT_TRY(tt_bias_forward(step->stream, &args));
+        }
+        if (linear->r > 0) {
+            tt_tensor h = tt_tensor_cols(h_TR, first_r, linear->r);
+            TT_TRY(multiply(step, h, false, linear->lora_B->value, true, linear->scaling, 1, y));
+        }
+        first_out += linear->out;
+        first_r += linear->r;
+    }
+    return TT_OK;
+}
+
+/* dx += drop'(dh A) */
+static tt_status lora_input_gradient(const struct tt_linear_group *group, struct tt_step *step,
+                                     tt_tensor row_keys_T, tt_tensor dh_TR, tt_tensor dx_TI)
+{
+    tt_tensor a_all, through_TI;
+    bool dropout = any_dropout(group, step);
+    if (!dropout && stack(group, ROLE_LORA_A, false, &a_all)) {
+        return multiply(step, dh_TR, false, a_all, false, 1, 1, dx_TI);
+    }
+    size_t mark = tt_workspace_mark(step->workspace);
+    if (dropout) {
+        TT_TRY(tt_workspace_2d(step->workspace, "gradient of dropped input", dx_TI.dtype, dx_TI.dims[0],
+                               dx_TI.dims[1], &through_TI));
+    }
+    int64_t first = 0;
+    for (int i = 0; i < group->count; i++) {
+        const struct tt_linear *linear = &group->linears[i];
+        if (linear->r == 0) continue;
+        tt_tensor dh = tt_tensor_cols(dh_TR, first, linear->r);
+        if (active_dropout(linear, step) > 0) {
+            TT_TRY(multiply(step, dh, false, linear->lora_A->value, false, 1, 0, through_TI));
+            TT_TRY(drop(linear, step, row_keys_T, through_TI, true, dx_TI));
+        } else {
+            TT_TRY(multiply(step, dh, false, linear->lora_A->value, false, 1, 1, dx_TI));
+        }
+        first += linear->r;
+    }
+    tt_workspace_release(step->workspace, mark);
+    return TT_OK;
+}
+
+tt_status tt_linear_backward_input(const struct tt_linear_group *group, struct tt_step *step,
+                                   tt_tensor row_keys_T, tt_tensor dy_TO, tt_tensor dh_TR, tt_tensor dx_TI)
+{
+    tt_tensor w_all;
+    bool want_dx = !tt_tensor_is_empty(dx_TI);
+    bool stacked = stack(group, ROLE_WEIGHT, false, &w_all);
+    if (want_dx && stacked) TT_TRY(multiply(step, dy_TO, false, w_all, false, 1, 0, dx_TI));
+    int64_t first_out = 0, first_r = 0;
+    for (int i = 0; i < group->count; i++) {
+        const struct tt_linear *linear = &group->linears[i];
+        tt_tensor dy = tt_tensor_cols(dy_TO, first_out, linear->out);
+        if (want_dx && !stacked) {
+            TT_TRY(multiply(step, dy, false, linear->weight->value, false, 1, i == 0 ? 0 : 1, dx_TI));
+        }
+        if (linear->r > 0) {
+            tt_tensor dh = tt_tensor_cols(dh_TR, first_r, linear->r);
+            TT_TRY(multiply(step, dy, false, linear->lora_B->value, false, linear->scaling, 0, dh));
+        }
+        first_out += linear->out;
+        first_r += linear->r;
+    }
+    if (!want_dx || tt_linear_group_r(group) == 0) return TT_OK;
+    return lora_input_gradient(group, step, row_keys_T, dh_TR, dx_TI);
+}
+
+/* dA += dh^T drop(x) */
+static tt_status lora_a_gradient(const struct tt_linear_group *group, struct tt_step *step,
+                                 tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor dh_TR)
+{
+    tt_tensor da_all, dropped_TI;
+    bool dropout = any_dropout(group, step);
+    if (!dropout && stack(group, ROLE_LORA_A, true, &da_all)) {
+        return multiply(step, dh_TR, true, x_TI, false, 1, 1, da_all);
+    }
+    size_t mark = tt_workspace_mark(step->workspace);
+    if (dropout) {
+        TT_TRY(tt_workspace_2d(step->workspace, "dropped input", x_TI.dtype, x_TI.dims[0], x_TI.dims[1],
+                               &dropped_TI));
+    }
+    int64_t first = 0;
+    for (int i = 0; i < group->count; i++) {
+        const struct tt_linear *linear = &group->linears[i];
+        tt_tensor dh = tt_tensor_cols(dh_TR, first, linear->r);
+        first += linear->r;
+        if (!trains(linear->lora_A)) continue;
+        tt_tensor input = x_TI;
+        if (active_dropout(linear, step) > 0) {
+            TT_TRY(drop(linear, step, row_keys_T, x_TI, false, dropped_TI));
+            input = dropped_TI;
+        }
+        TT_TRY(multiply(step, dh, true, input, false, 1, 1, linear->lora_A->grad));
+    }
+    tt_workspace_release(step->workspace, mark);
+    return TT_OK;
+}
+
+tt_status tt_linear_backward_params(const struct tt_linear_group *group, struct tt_step *step,
+                                    tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR, tt_tensor dy_TO,
+                                    tt_tensor dh_TR)
+{
+    tt_tensor dw_all;
+    bool stacked = stack(group, ROLE_WEIGHT, true, &dw_all);
+    if (stacked) TT_TRY(multiply(step, dy_TO, true, x_TI, false, 1, 1, dw_all));
+    int64_t first_out = 0, first_r = 0;
+    for (int i = 0; i < group->count; i++) {
+        const struct tt_linear *linear = &group->linears[i];
+        tt_tensor dy = tt_tensor_cols(dy_TO, first_out, linear->out);
+        if (!stacked && trains(linear->weight)) {
+            TT_TRY(multiply(step, dy, true, x_TI, false, 1, 1, linear->weight->grad));
+        }
+        if (trains(linear->bias)) {
+            struct tt_bias_backward_args args = {.dy_TN = dy, .dbias_N = linear->bias->grad};
+            TT_TRY(tt_bias_backward(step->stream, &args));
+        }
+        if (trains(linear->lora_B)) {
+            tt_tensor h = tt_tensor_cols(h_TR, first_r, linear->r);
+            TT_TRY(multiply(step, dy, true, h, false, linear->scaling, 1, linear->lora_B->grad));
+        }
+        first_out += linear->out;
+        first_r += linear->r;
+    }
+    if (tt_linear_group_r(group) == 0) return TT_OK;
+    return lora_a_gradient(group, step, row_keys_T, x_TI, dh_TR);
+}

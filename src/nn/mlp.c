@@ -1,0 +1,92 @@
+#include "nn/mlp.h"
+
+#include "backend/ops/elementwise.h"
+#include "backend/ops/swiglu.h"
+
+tt_status tt_mlp_push_mid(struct tt_step *step, int64_t dim, struct tt_mlp_saved *saved)
+{
+    return tt_workspace_2d(step->workspace, "residual after attention", step->compute_dtype,
+                           step->batch->token_count, dim, &saved->x_mid_TD);
+}
+
+static tt_tensor gate_of(const struct tt_mlp_saved *saved)
+{
+    return tt_tensor_cols(saved->gate_up_TF2, 0, saved->gate_up_TF2.dims[1] / 2);
+}
+
+static tt_tensor up_of(const struct tt_mlp_saved *saved)
+{
+    int64_t ffn = saved->gate_up_TF2.dims[1] / 2;
+    return tt_tensor_cols(saved->gate_up_TF2, ffn, ffn);
+}
+
+tt_status tt_mlp_forward(const struct tt_mlp *mlp, struct tt_step *step, tt_tensor x_TD, bool keep,
+                         struct tt_mlp_saved *saved, tt_tensor y_TD)
+{
+    struct tt_workspace *workspace = step->workspace;
+    int64_t tokens = x_TD.dims[0], dim = x_TD.dims[1], ffn2 = tt_linear_group_out(&mlp->gate_up);
+    tt_tensor row_keys_T = step->batch->row_keys_T, n_TD, act_TF;
+    size_t start = tt_workspace_mark(workspace);
+    TT_TRY(tt_workspace_2d(workspace, "gate and up", step->compute_dtype, tokens, ffn2, &saved->gate_up_TF2));
+    TT_TRY(tt_linear_push_h(&mlp->gate_up, step, tokens, &saved->h_gate_up_TR));
+    TT_TRY(tt_linear_push_h(&mlp->down, step, tokens, &saved->h_down_TR));
+    saved->rstd_T = (tt_tensor){0};
+    if (keep) TT_TRY(tt_workspace_1d(workspace, "rstd", TT_F32, tokens, &saved->rstd_T));
+
+    size_t mark = tt_workspace_mark(workspace);
+    TT_TRY(tt_workspace_2d(workspace, "normed input of the MLP", step->compute_dtype, tokens, dim, &n_TD));
+    TT_TRY(tt_norm_forward_add(&mlp->norm, step, saved->x_mid_TD, x_TD, n_TD, saved->rstd_T));
+    TT_TRY(tt_linear_forward(&mlp->gate_up, step, row_keys_T, n_TD, saved->h_gate_up_TR, saved->gate_up_TF2));
+    tt_workspace_release(workspace, mark);
+
+    act_TF = gate_of(saved); /* in place when backward does not need gate */
+    if (keep) {
+        TT_TRY(tt_workspace_2d(workspace, "MLP activation", step->compute_dtype, tokens, ffn2 / 2, &act_TF));
+    }
+    struct tt_swiglu_forward_args swiglu = {.gate_TF = gate_of(saved), .up_TF = up_of(saved), .h_TF = act_TF};
+    TT_TRY(tt_swiglu_forward(step->stream, &swiglu));
+    TT_TRY(tt_linear_forward(&mlp->down, step, row_keys_T, act_TF, saved->h_down_TR, y_TD));
+    struct tt_add_args add = {.a = y_TD, .b = saved->x_mid_TD, .y = y_TD};
+    TT_TRY(tt_add(step->stream, &add));
+    tt_workspace_release(workspace, keep ? mark : start);
+    return TT_OK;
+}
+
+tt_status tt_mlp_backward(const struct tt_mlp *mlp, struct tt_step *step, const struct tt_mlp_saved *saved,
+                          tt_tensor dy_TD, tt_tensor dmid_TD)
+{
+    struct tt_workspace *workspace = step->workspace;
+    int64_t tokens = dy_TD.dims[0], dim = dy_TD.dims[1], ffn = tt_linear_group_out(&mlp->gate_up) / 2;
+    tt_tensor row_keys_T = step->batch->row_keys_T, dact_TF, dh_TR, n_TD;
+    size_t mark = tt_workspace_mark(workspace);
+
+    /* d(act) first; then, in one pass, dgate and dup in place of gate and up, and act itself in place of
+     * d(act). */
+    TT_TRY(tt_workspace_2d(workspace, "gradient of the MLP activation", step->compute_dtype, tokens, ffn,
+                           &dact_TF));
+    TT_TRY(tt_linear_push_h(&mlp->down, step, tokens, &dh_TR));
+    TT_TRY(tt_linear_backward_input(&mlp->down, step, row_keys_T, dy_TD, dh_TR, dact_TF));
+    struct tt_swiglu_backward_args swiglu = {.dh_TF = dact_TF,
+                                             .gate_TF = gate_of(saved),
+                                             .up_TF = up_of(saved),
+                                             .dgate_TF = gate_of(saved),
+                                             .dup_TF = up_of(saved)};
+    if (tt_linear_group_needs_x(&mlp->down)) swiglu.h_TF = dact_TF;
+    TT_TRY(tt_swiglu_backward(step->stream, &swiglu));
+    TT_TRY(tt_linear_backward_params(&mlp->down, step, row_keys_T, dact_TF, saved->h_down_TR, dy_TD, dh_TR));
+    tt_workspace_release(workspace, mark);
+
+    TT_TRY(tt_linear_push_h(&mlp->gate_up, step, tokens, &dh_TR));
+    TT_TRY(tt_linear_backward_input(&mlp->gate_up, step, row_keys_T, saved->gate_up_TF2, dh_TR, dmid_TD));
+    n_TD = (tt_tensor){0};
+    if (tt_linear_group_needs_x(&mlp->gate_up)) {
+        TT_TRY(
+            tt_workspace_2d(workspace, "normed input of the MLP", step->compute_dtype, tokens, dim, &n_TD));
+        TT_TRY(tt_norm_forward(&mlp->norm, step, saved->x_mid_TD, n_TD, (tt_tensor){0}));
+    }
+    TT_TRY(tt_linear_backward_params(&mlp->gate_up, step, row_keys_T, n_TD, saved->h_gate_up_TR,
+                                     saved->gate_up_TF2, dh_TR));
+    TT_TRY(tt_norm_backward(&mlp->norm, step, saved->x_mid_TD, saved->rstd_T, dy_TD, dmid_TD));
+    tt_workspace_release(workspace, mark);
+    return TT_OK;
+}

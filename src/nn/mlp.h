@@ -1,0 +1,31 @@
+/* The feed-forward half of a decoder layer, with its norm and residual:
+ *     x_mid = x + attention;   y = x_mid + down(silu(gate(n)) * up(n)),  n = norm(x_mid)
+ *
+ * Kept for backward, in elements per token (c: compute type, f: fp32): x_mid D c, gate and up 2F c, rstd 1 f,
+ * LoRA h of gate, up and down. n and silu(gate) * up are computed again. */
+#ifndef TT_NN_MLP_H
+#define TT_NN_MLP_H
+
+#include "nn/linear.h"
+#include "nn/norm.h"
+
+struct tt_mlp {
+    struct tt_norm norm;
+    struct tt_linear_group gate_up;
+    struct tt_linear_group down;
+};
+
+struct tt_mlp_saved {
+    tt_tensor x_mid_TD, gate_up_TF2, h_gate_up_TR, h_down_TR, rstd_T;
+};
+
+/* Pushes x_mid, which the attention half writes its output to and the MLP completes. */
+TT_MUST_USE tt_status tt_mlp_push_mid(struct tt_step *step, int64_t dim, struct tt_mlp_saved *saved);
+/* On entry x_mid holds the attention's output. With `keep` the rest of `saved` is pushed and stays. */
+TT_MUST_USE tt_status tt_mlp_forward(const struct tt_mlp *mlp, struct tt_step *step, tt_tensor x_TD, bool keep,
+                                     struct tt_mlp_saved *saved, tt_tensor y_TD);
+/* dy_TD -> dmid_TD, the gradient of x_mid. The saved gate and up are overwritten by their gradients. */
+TT_MUST_USE tt_status tt_mlp_backward(const struct tt_mlp *mlp, struct tt_step *step, const struct tt_mlp_saved *saved,
+                                      tt_tensor dy_TD, tt_tensor dmid_TD);
+
+#endif

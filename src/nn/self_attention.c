@@ -1,0 +1,213 @@
+#include "nn/self_attention.h"
+
+#include "backend/ops/attention.h"
+#include "nn/kv_cache.h"
+
+bool tt_self_attention_trains(const struct tt_self_attention *attention)
+{
+    const struct tt_norm *norms[] = {&attention->norm, &attention->q_norm, &attention->k_norm};
+    for (int i = 0; i < 3; i++) {
+        if (norms[i]->weight != NULL && norms[i]->weight->trainable) return true;
+    }
+    return tt_linear_group_trains(&attention->qkv) || tt_linear_group_trains(&attention->o);
+}
+
+static bool has_qk_norm(const struct tt_self_attention *attention)
+{
+    return attention->q_norm.weight != NULL;
+}
+
+/* The columns of q, k and v in [T, (H + 2K) E], as [T, heads, E]. */
+struct qkv {
+    tt_tensor q_THE, k_TKE, v_TKE;
+};
+
+static struct qkv split(const struct tt_self_attention *attention, tt_tensor qkv_TC)
+{
+    int64_t q_cols = attention->heads * attention->head_dim,
+            k_cols = attention->kv_heads * attention->head_dim;
+    return (struct qkv){
+        .q_THE = tt_tensor_heads(tt_tensor_cols(qkv_TC, 0, q_cols), attention->heads),
+        .k_TKE = tt_tensor_heads(tt_tensor_cols(qkv_TC, q_cols, k_cols), attention->kv_heads),
+        .v_TKE = tt_tensor_heads(tt_tensor_cols(qkv_TC, q_cols + k_cols, k_cols), attention->kv_heads),
+    };
+}
+
+static tt_status push_kept(const struct tt_self_attention *attention, struct tt_step *step, int64_t tokens,
+                           bool keep, struct tt_self_attention_saved *saved)
+{
+    struct tt_workspace *workspace = step->workspace;
+    int64_t heads = attention->heads, kv_heads = attention->kv_heads;
+    *saved = (struct tt_self_attention_saved){0};
+    TT_TRY(tt_workspace_2d(workspace, "q, k and v", step->compute_dtype, tokens,
+                           tt_linear_group_out(&attention->qkv), &saved->qkv_TC));
+    TT_TRY(tt_workspace_2d(workspace, "attention output", step->compute_dtype, tokens,
+                           heads * attention->head_dim, &saved->o_TC));
+    TT_TRY(tt_linear_push_h(&attention->qkv, step, tokens, &saved->h_qkv_TR));
+    TT_TRY(tt_linear_push_h(&attention->o, step, tokens, &saved->h_o_TR));
+    if (!keep) return TT_OK;
+    TT_TRY(tt_workspace_2d(workspace, "log-sum-exp", TT_F32, heads, tokens, &saved->lse_HT));
+    TT_TRY(tt_workspace_1d(workspace, "rstd", TT_F32, tokens, &saved->rstd_T));
+    if (!has_qk_norm(attention)) return TT_OK;
+    TT_TRY(tt_workspace_1d(workspace, "rstd of q", TT_F32, tokens * heads, &saved->rstd_q_N));
+    return tt_workspace_1d(workspace, "rstd of k", TT_F32, tokens * kv_heads, &saved->rstd_k_N);
+}
+
+static tt_status rotate(struct tt_step *step, tt_tensor x_THE, bool inverse)
+{
+    struct tt_rope_args args = {.x_THE = x_THE,
+                                .positions_T = step->batch->positions_T,
+                                .cos_PE = step->rope_cos_PE,
+                                .sin_PE = step->rope_sin_PE,
+                                .inverse = inverse};
+    return tt_rope(step->stream, &args);
+}
+
+/* From the linears' q, k, v to what attention reads: normed and rotated. Where q and k norms exist and the
+ * linears' q and k must stay, the result goes to scratch that is pushed here; otherwise in place. */
+static tt_status prepare(const struct tt_self_attention *attention, struct tt_step *step, bool keep,
+                         const struct tt_self_attention_saved *saved, struct qkv *ready)
+{
+    struct qkv raw = split(attention, saved->qkv_TC);
+    *ready = raw;
+    if (has_qk_norm(attention)) {
+        int64_t q_cols = attention->heads * attention->head_dim,
+                k_cols = attention->kv_heads * attention->head_dim;
+        if (keep) {
+            tt_tensor qk_TC;
+            TT_TRY(tt_workspace_2d(step->workspace, "normed q and k", step->compute_dtype,
+                                   saved->qkv_TC.dims[0], q_cols + k_cols, &qk_TC));
+            ready->q_THE = tt_tensor_heads(tt_tensor_cols(qk_TC, 0, q_cols), attention->heads);
+            ready->k_TKE = tt_tensor_heads(tt_tensor_cols(qk_TC, q_cols, k_cols), attention->kv_heads);
+        }
+        TT_TRY(tt_norm_forward(&attention->q_norm, step, raw.q_THE, ready->q_THE, saved->rstd_q_N));
+        TT_TRY(tt_norm_forward(&attention->k_norm, step, raw.k_TKE, ready->k_TKE, saved->rstd_k_N));
+    }
+    TT_TRY(rotate(step, ready->q_THE, false));
+    return rotate(step, ready->k_TKE, false);
+}
+
+static struct tt_attention_forward_args attend(const struct tt_self_attention *attention,
+                                               const struct tt_step *step, const struct qkv *ready,
+                                               const struct tt_self_attention_saved *saved)
+{
+    const struct tt_device_batch *batch = step->batch;
+    return (struct tt_attention_forward_args){
+        .q_THE = ready->q_THE,
+        .k_TKE = ready->k_TKE,
+        .v_TKE = ready->v_TKE,
+        .cu_q = batch->host_cu_seqlens,
+        .cu_k = batch->host_cu_seqlens,
+        .device_cu_q = batch->cu_seqlens,
+        .device_cu_k = batch->cu_seqlens,
+        .sequence_count = batch->sequence_count,
+        .max_length_q = batch->max_length,
+        .max_length_k = batch->max_length,
+        .scale = attention->scale,
+        .window = attention->window,
+        .o_THE = tt_tensor_heads(saved->o_TC, attention->heads),
+        .lse_HT = saved->lse_HT,
+    };
+}
+
+tt_status tt_self_attention_forward(const struct tt_self_attention *attention, struct tt_step *step,
+                                    tt_tensor x_TD, bool keep, struct tt_self_attention_saved *saved,
+                                    tt_tensor out_TD)
+{
+    struct tt_workspace *workspace = step->workspace;
+    int64_t tokens = x_TD.dims[0];
+    tt_tensor row_keys_T = step->batch->row_keys_T, n_TD;
+    size_t start = tt_workspace_mark(workspace);
+    TT_TRY(push_kept(attention, step, tokens, keep, saved));
+
+    size_t mark = tt_workspace_mark(workspace);
+    TT_TRY(tt_workspace_2d(workspace, "normed input of attention", step->compute_dtype, tokens, x_TD.dims[1],
+                           &n_TD));
+    TT_TRY(tt_norm_forward(&attention->norm, step, x_TD, n_TD, saved->rstd_T));
+    TT_TRY(tt_linear_forward(&attention->qkv, step, row_keys_T, n_TD, saved->h_qkv_TR, saved->qkv_TC));
+    tt_workspace_release(workspace, mark);
+
+    struct qkv ready;
+    TT_TRY(prepare(attention, step, keep, saved, &ready));
+    struct tt_attention_forward_args args = attend(attention, step, &ready, saved);
+    if (step->cache != NULL) {
+        int64_t k_cols = attention->kv_heads * attention->head_dim,
+                q_cols = attention->heads * attention->head_dim;
+        TT_TRY(tt_kv_cache_append(step->cache, step->stream, attention->layer,
+                                  tt_tensor_cols(saved->qkv_TC, q_cols, k_cols),
+                                  tt_tensor_cols(saved->qkv_TC, q_cols + k_cols, k_cols), &args));
+    }
+    TT_TRY(tt_attention_forward(step->stream, &args));
+    tt_workspace_release(workspace, mark);
+    TT_TRY(tt_linear_forward(&attention->o, step, row_keys_T, saved->o_TC, saved->h_o_TR, out_TD));
+    tt_workspace_release(workspace, keep ? mark : start);
+    return TT_OK;
+}
+
+/* d(x + out) -> d(q, k, v) as the linears gave them; adds to the gradients of o_proj and of the q and k
+ * norms. */
+static tt_status backward_to_qkv(const struct tt_self_attention *attention, struct tt_step *step,
+                                 const struct tt_self_attention_saved *saved, tt_tensor dmid_TD,
+                                 tt_tensor dqkv_TC)
+{
+    struct tt_workspace *workspace = step->workspace;
+    int64_t tokens = dmid_TD.dims[0];
+    tt_tensor row_keys_T = step->batch->row_keys_T, do_TC, dh_TR;
+    size_t mark = tt_workspace_mark(workspace);
+    TT_TRY(tt_workspace_2d(workspace, "gradient of the attention output", step->compute_dtype, tokens,
+                           attention->heads * attention->head_dim, &do_TC));
+    TT_TRY(tt_linear_push_h(&attention->o, step, tokens, &dh_TR));
+    TT_TRY(tt_linear_backward_input(&attention->o, step, row_keys_T, dmid_TD, dh_TR, do_TC));
+    TT_TRY(tt_linear_backward_params(&attention->o, step, row_keys_T, saved->o_TC, saved->h_o_TR, dmid_TD,
+                                     dh_TR));
+
+    struct qkv raw = split(attention, saved->qkv_TC), ready = raw, grad = split(attention, dqkv_TC);
+    if (has_qk_norm(attention)) TT_TRY(prepare(attention, step, true, saved, &ready));
+    struct tt_attention_backward_args args = {.forward = attend(attention, step, &ready, saved),
+                                              .do_THE = tt_tensor_heads(do_TC, attention->heads),
+                                              .dq_THE = grad.q_THE,
+                                              .dk_TKE = grad.k_TKE,
+                                              .dv_TKE = grad.v_TKE};
+    TT_TRY(tt_attention_backward(step->stream, &args));
+    tt_workspace_release(workspace, mark);
+    TT_TRY(rotate(step, grad.q_THE, true));
+    TT_TRY(rotate(step, grad.k_TKE, true));
+    if (!has_qk_norm(attention)) return TT_OK;
+    TT_TRY(
+        tt_norm_backward(&attention->q_norm, step, raw.q_THE, saved->rstd_q_N, (tt_tensor){0}, grad.q_THE));
+    return tt_norm_backward(&attention->k_norm, step, raw.k_TKE, saved->rstd_k_N, (tt_tensor){0}, grad.k_TKE);
+}
+
+tt_status tt_self_attention_backward(const struct tt_self_attention *attention, struct tt_step *step,
+                                     tt_tensor x_TD, const struct tt_self_attention_saved *saved,
+                                     tt_tensor dmid_TD, tt_tensor dx_TD)
+{
+    struct tt_workspace *workspace = step->workspace;
+    int64_t tokens = dmid_TD.dims[0], dim = dmid_TD.dims[1];
+    tt_tensor row_keys_T = step->batch->row_keys_T, dqkv_TC, dh_TR, n_TD = {0};
+    size_t mark = tt_workspace_mark(workspace);
+    TT_TRY(tt_workspace_2d(workspace, "gradient of q, k and v", step->compute_dtype, tokens,
+                           tt_linear_group_out(&attention->qkv), &dqkv_TC));
+    TT_TRY(backward_to_qkv(attention, step, saved, dmid_TD, dqkv_TC));
+
+    /* When nobody below trains, the gradient of the normed input is only needed for the norm's own weight. */
+    tt_tensor dn_TD = dx_TD;
+    if (tt_tensor_is_empty(dx_TD) && attention->norm.weight->trainable) {
+        TT_TRY(tt_workspace_2d(workspace, "gradient of the normed input", step->compute_dtype, tokens, dim,
+                               &dn_TD));
+    }
+    TT_TRY(tt_linear_push_h(&attention->qkv, step, tokens, &dh_TR));
+    TT_TRY(tt_linear_backward_input(&attention->qkv, step, row_keys_T, dqkv_TC, dh_TR, dn_TD));
+    if (tt_linear_group_needs_x(&attention->qkv)) {
+        TT_TRY(
+            tt_workspace_2d(workspace, "normed input of attention", step->compute_dtype, tokens, dim, &n_TD));
+        TT_TRY(tt_norm_forward(&attention->norm, step, x_TD, n_TD, (tt_tensor){0}));
+    }
+    TT_TRY(
+        tt_linear_backward_params(&attention->qkv, step, row_keys_T, n_TD, saved->h_qkv_TR, dqkv_TC, dh_TR));
+    if (!tt_tensor_is_empty(dn_TD)) {
+        TT_TRY(tt_norm_backward(&attention->norm, step, x_TD, saved->rstd_T, dmid_TD, dn_TD));
+    }
+    tt_workspace_release(workspace, mark);
+    return TT_OK;
+}
