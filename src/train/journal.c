@@ -1,0 +1,233 @@
+#include "train/journal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "train/tensorboard.h"
+
+struct tt_journal {
+    const struct tt_train_config *config;
+    const struct tt_train_observer *observer;
+    struct tt_journal_facts facts;
+    json_t *history, *all_results;
+    struct tt_tensorboard *board;
+    int metrics;             /* descriptor of metrics.jsonl */
+    char *metrics_path;
+    uint64_t metrics_offset;
+    int64_t step, tokens_seen, best_step;
+    double epoch, flops, best_metric;
+    char *best_checkpoint;
+};
+
+static bool reports_to(const char *list, const char *name)
+{
+    return list != NULL && (strstr(list, name) != NULL || strcmp(list, "all") == 0);
+}
+
+/* output_dir/runs/Nov21_14-03-59_host, as transformers names it. */
+static tt_status open_board(struct tt_journal *journal)
+{
+    const struct tt_train_config *config = journal->config;
+    if (!reports_to(config->report_to, "tensorboard")) return TT_OK;
+    if (config->logging_dir != NULL) return tt_tensorboard_open(config->logging_dir, &journal->board);
+    char stamp[64], host[64] = "host", folder[160];
+    time_t now = (time_t)tt_clock_unix_seconds();
+    struct tm local;
+    localtime_r(&now, &local);
+    strftime(stamp, sizeof stamp, "%b%d_%H-%M-%S", &local);
+    (void)gethostname(host, sizeof host - 1);
+    snprintf(folder, sizeof folder, "runs/%s_%s", stamp, host);
+    char *path = tt_path_join(config->output_dir, folder);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_tensorboard_open(path, &journal->board);
+    tt_free(path);
+    return status;
+}
+
+tt_status tt_journal_open(const struct tt_train_config *config, const struct tt_journal_facts *facts,
+                          const struct tt_train_observer *observer, struct tt_journal **out)
+{
+    tt_status status = TT_OK;
+    struct tt_journal *journal = tt_calloc(1, sizeof *journal);
+    if (journal == NULL) return TT_ERR_MEMORY;
+    *journal = (struct tt_journal){.config = config, .observer = observer, .facts = *facts, .metrics = -1};
+    journal->best_metric = NAN;
+    journal->history = json_array();
+    journal->all_results = json_object();
+    journal->metrics_path = tt_path_join(config->output_dir, "metrics.jsonl");
+    if (journal->history == NULL || journal->all_results == NULL || journal->metrics_path == NULL)
+        TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_dir_create(config->output_dir));
+    TT_GO(tt_file_create(journal->metrics_path, 0, &journal->metrics));
+    TT_GO(open_board(journal));
+    *out = journal;
+out:
+    if (status != TT_OK) tt_journal_close(journal);
+    return status;
+}
+
+void tt_journal_close(struct tt_journal *journal)
+{
+    if (journal == NULL) return;
+    tt_tensorboard_close(journal->board);
+    tt_file_close(journal->metrics);
+    json_decref(journal->history);
+    json_decref(journal->all_results);
+    tt_free(journal->metrics_path);
+    tt_free(journal->best_checkpoint);
+    tt_free(journal);
+}
+
+/* JSON has no NaN: such a value becomes null. Whole counts stay whole. */
+static json_t *number(const char *name, double value)
+{
+    if (!isfinite(value)) return json_null();
+    bool whole = strcmp(name, "step") == 0 || strcmp(name, "num_tokens") == 0 || strstr(name, "samples") == name;
+    return whole ? json_integer((json_int_t)value) : json_real(value);
+}
+
+static json_t *row_object(const struct tt_log_row *row)
+{
+    json_t *object = json_object();
+    for (int i = 0; i < row->field_count; i++)
+        json_object_set_new(object, row->fields[i].name, number(row->fields[i].name, row->fields[i].value));
+    json_object_set_new(object, "epoch", json_real(row->epoch));
+    return object;
+}
+
+static tt_status write_line(struct tt_journal *journal, const json_t *object)
+{
+    struct tt_str line = {0};
+    tt_status status = tt_json_write(object, 0, true, &line);
+    if (status == TT_OK) status = tt_str_append_char(&line, '\n');
+    if (status == TT_OK)
+        status = tt_file_pwrite(journal->metrics, journal->metrics_path, line.data, line.bytes,
+                                journal->metrics_offset);
+    if (status == TT_OK) journal->metrics_offset += line.bytes;
+    tt_str_deinit(&line);
+    return status;
+}
+
+/* transformers' rewrite_logs: eval_loss -> eval/loss, everything else -> train/... */
+static tt_status write_board(struct tt_journal *journal, const struct tt_log_row *row)
+{
+    for (int i = 0; i < row->field_count && journal->board != NULL; i++) {
+        char tag[128];
+        const char *name = row->fields[i].name;
+        if (strncmp(name, "eval_", 5) == 0)
+            snprintf(tag, sizeof tag, "eval/%s", name + 5);
+        else
+            snprintf(tag, sizeof tag, "train/%s", name);
+        TT_TRY(tt_tensorboard_scalar(journal->board, tag, row->step, row->fields[i].value));
+    }
+    return TT_OK;
+}
+
+tt_status tt_journal_row(struct tt_journal *journal, const struct tt_log_row *row)
+{
+    json_t *object = row_object(row);
+    if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for a log row");
+    json_object_set_new(object, "step", json_integer(row->step));
+    json_array_append(journal->history, object);
+    tt_status status = write_line(journal, object);
+    json_decref(object);
+    if (status == TT_OK) status = write_board(journal, row);
+    if (status == TT_OK && journal->observer != NULL && journal->observer->on_log != NULL)
+        journal->observer->on_log(journal->observer->context, row);
+    return status;
+}
+
+void tt_journal_progress(struct tt_journal *journal, int64_t step, double epoch, int64_t tokens_seen, double flops)
+{
+    journal->step = step;
+    journal->epoch = epoch;
+    journal->tokens_seen = tokens_seen;
+    journal->flops = flops;
+}
+
+tt_status tt_journal_best(struct tt_journal *journal, int64_t step, double metric, const char *checkpoint)
+{
+    char *copy = checkpoint != NULL ? tt_strdup(checkpoint) : NULL;
+    if (checkpoint != NULL && copy == NULL) return TT_ERR_MEMORY;
+    tt_free(journal->best_checkpoint);
+    journal->best_checkpoint = copy;
+    journal->best_step = step;
+    journal->best_metric = metric;
+    return TT_OK;
+}
+
+/* What transformers' own control callback would have said at the end of a step. */
+static json_t *control_state(bool training_stops)
+{
+    return json_pack("{s:{s:{s:b, s:b, s:b, s:b, s:b}, s:{}}}", "TrainerControl", "args", "should_epoch_stop", 0,
+                     "should_evaluate", 0, "should_log", 0, "should_save", 1, "should_training_stop",
+                     (int)training_stops, "attributes");
+}
+
+static json_t *state_object(const struct tt_journal *journal)
+{
+    const struct tt_journal_facts *facts = &journal->facts;
+    json_t *state = json_pack(
+        "{s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:b, s:b, s:b, s:n, s:n}", "epoch", journal->epoch,
+        "global_step", (json_int_t)journal->step, "max_steps", (json_int_t)facts->max_steps, "logging_steps",
+        (json_int_t)facts->logging_steps, "eval_steps", (json_int_t)facts->eval_steps, "save_steps",
+        (json_int_t)facts->save_steps, "train_batch_size", (json_int_t)facts->train_batch_size, "num_train_epochs",
+        ceil(facts->num_train_epochs), "num_input_tokens_seen", (json_int_t)journal->tokens_seen, "total_flos",
+        journal->flops, "is_local_process_zero", 1, "is_world_process_zero", 1, "is_hyper_param_search", 0,
+        "trial_name", "trial_params");
+    if (state == NULL) return NULL;
+    json_object_set_new(state, "num_train_epochs", json_integer((json_int_t)ceil(facts->num_train_epochs)));
+    bool best = isfinite(journal->best_metric);
+    json_object_set_new(state, "best_metric", best ? json_real(journal->best_metric) : json_null());
+    json_object_set_new(state, "best_global_step", best ? json_integer(journal->best_step) : json_null());
+    json_object_set_new(state, "best_model_checkpoint",
+                        journal->best_checkpoint != NULL ? json_string(journal->best_checkpoint) : json_null());
+    json_object_set_new(state, "stateful_callbacks", control_state(journal->step >= facts->max_steps));
+    json_object_set(state, "log_history", journal->history);
+    return state;
+}
+
+/* `text` + newline into folder/name, atomically. */
+static tt_status write_json(const json_t *object, int indent, const char *folder, const char *name)
+{
+    tt_status status = TT_OK;
+    struct tt_str text = {0};
+    char *path = tt_path_join(folder, name);
+    if (path == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_json_write(object, indent, true, &text));
+    TT_GO(tt_str_append_char(&text, '\n'));
+    TT_GO(tt_file_write_atomic(path, text.data, text.bytes));
+out:
+    tt_str_deinit(&text);
+    tt_free(path);
+    return status;
+}
+
+tt_status tt_journal_write_state(const struct tt_journal *journal, const char *folder)
+{
+    json_t *state = state_object(journal);
+    if (state == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for trainer_state.json");
+    tt_status status = write_json(state, 2, folder, "trainer_state.json");
+    json_decref(state);
+    return status;
+}
+
+tt_status tt_journal_write_results(struct tt_journal *journal, const char *split, const struct tt_log_row *row)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s_results.json", split);
+    json_t *object = row_object(row);
+    if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for %s", name);
+    json_object_update(journal->all_results, object);
+    tt_status status = write_json(object, 4, journal->config->output_dir, name);
+    if (status == TT_OK) status = write_json(journal->all_results, 4, journal->config->output_dir, "all_results.json");
+    json_decref(object);
+    return status;
+}

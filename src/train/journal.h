@@ -1,0 +1,31 @@
+/* The journal of a run: the log rows and where they go. metrics.jsonl (a row a line, at once), TensorBoard,
+ * trainer_state.json, train_results.json, eval_results.json, all_results.json in the shapes that transformers' Trainer
+ * writes (trainer_callback.TrainerState, Trainer.save_metrics). Rank 0 only. */
+#ifndef TT_TRAIN_JOURNAL_H
+#define TT_TRAIN_JOURNAL_H
+
+#include "train/trainer.h"
+
+struct tt_journal;
+
+struct tt_journal_facts {
+    int64_t max_steps, train_batch_size;
+    double num_train_epochs;
+    int64_t logging_steps, eval_steps, save_steps; /* resolved to steps */
+};
+
+/* Opens output_dir/metrics.jsonl and, when asked for, the TensorBoard file. */
+TT_MUST_USE tt_status tt_journal_open(const struct tt_train_config *config, const struct tt_journal_facts *facts,
+                                      const struct tt_train_observer *observer, struct tt_journal **out);
+void tt_journal_close(struct tt_journal *journal); /* takes NULL */
+
+TT_MUST_USE tt_status tt_journal_row(struct tt_journal *journal, const struct tt_log_row *row);
+/* State that trainer_state.json tells beside the rows. */
+void tt_journal_progress(struct tt_journal *journal, int64_t step, double epoch, int64_t tokens_seen, double flops);
+TT_MUST_USE tt_status tt_journal_best(struct tt_journal *journal, int64_t step, double metric, const char *checkpoint);
+/* trainer_state.json into `folder`. */
+TT_MUST_USE tt_status tt_journal_write_state(const struct tt_journal *journal, const char *folder);
+/* <split>_results.json and all_results.json into output_dir: the fields of `row`, and its epoch. */
+TT_MUST_USE tt_status tt_journal_write_results(struct tt_journal *journal, const char *split, const struct tt_log_row *row);
+
+#endif
