@@ -1,0 +1,397 @@
+#include "io/model_folder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+#define CONFIG_BYTES_MAX ((size_t)16 << 20)
+#define INDEX_BYTES_MAX ((size_t)256 << 20)
+
+static const char config_name[] = "config.json";
+static const char single_name[] = "model.safetensors";
+static const char index_name[] = "model.safetensors.index.json";
+
+struct located {
+    const struct tt_safetensors_entry *entry;
+    const struct tt_safetensors *file;
+};
+
+struct tt_model_folder {
+    char *path;
+    struct tt_json config;
+    struct tt_safetensors **files;
+    size_t file_count;
+    struct located *tensors; /* by name */
+    size_t tensor_count;
+};
+
+/* ---- What the folder holds, for messages ---- */
+
+struct contents {
+    size_t safetensors, pickles;
+    char pickle[256]; /* the first one */
+    bool adapter;
+};
+
+static bool ends_with(const char *name, const char *ending)
+{
+    size_t name_bytes = strlen(name), ending_bytes = strlen(ending);
+    return name_bytes >= ending_bytes && strcmp(name + name_bytes - ending_bytes, ending) == 0;
+}
+
+static tt_status look_at(void *context, const char *name)
+{
+    struct contents *contents = context;
+    bool pickle = ends_with(name, ".bin") || ends_with(name, ".pt") || ends_with(name, ".pth");
+    if (ends_with(name, ".safetensors")) contents->safetensors++;
+    if (pickle && strcmp(name, "training_args.bin") != 0) {
+        if (contents->pickles++ == 0) strncpy(contents->pickle, name, sizeof contents->pickle - 1);
+    }
+    if (strcmp(name, "adapter_config.json") == 0) contents->adapter = true;
+    return TT_OK;
+}
+
+static tt_status fail_no_weights(const char *path, const struct contents *contents)
+{
+    if (contents->pickles > 0) {
+        tt_fail(TT_ERR_UNSUPPORTED,
+                "'%s' has its weights in '%s': pickle files can run code and are not read", path,
+                contents->pickle);
+        tt_hint("convert them once, in Python: "
+                "AutoModelForCausalLM.from_pretrained('%s').save_pretrained('%s-safe', "
+                "safe_serialization=True)",
+                path, path);
+        return TT_ERR_UNSUPPORTED;
+    }
+    if (contents->safetensors > 0) {
+        tt_fail(TT_ERR_DATA, "'%s' has %zu safetensors files, but neither '%s' nor '%s'", path,
+                contents->safetensors, single_name, index_name);
+        tt_hint("a model in several files needs its index");
+        return TT_ERR_DATA;
+    }
+    return tt_fail(TT_ERR_DATA, "'%s' has no weights: neither '%s' nor '%s'", path, single_name, index_name);
+}
+
+/* ---- Finding and checking ---- */
+
+static tt_status open_file(struct tt_model_folder *folder, const char *name)
+{
+    char *path = tt_path_join(folder->path, name);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_safetensors_open(path, &folder->files[folder->file_count]);
+    if (status == TT_OK) folder->file_count++;
+    tt_free(path);
+    return status;
+}
+
+static int compare_located(const void *a, const void *b)
+{
+    const struct located *x = a, *y = b;
+    return strcmp(x->entry->name, y->entry->name);
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static tt_status collect_tensors(struct tt_model_folder *folder)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < folder->file_count; i++) count += tt_safetensors_count(folder->files[i]);
+    folder->tensors = tt_calloc(count + 1, sizeof *folder->tensors);
+    if (folder->tensors == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < folder->file_count; i++) {
+        for (size_t j = 0; j < tt_safetensors_count(folder->files[i]); j++) {
+            folder->tensors[folder->tensor_count++] =
+                (struct located){tt_safetensors_entry(folder->files[i], j), folder->files[i]};
+        }
+    }
+    qsort(folder->tensors, count, sizeof *folder->tensors, compare_located);
+    for (size_t i = 1; i < count; i++) {
+        const struct located *a = &folder->tensors[i - 1], *b = &folder->tensors[i];
+        if (strcmp(a->entry->name, b->entry->name) != 0) continue;
+        return tt_fail(TT_ERR_DATA, "tensor '%s' is in two files of '%s': '%s' and '%s'", a->entry->name,
+                       folder->path, tt_path_basename(tt_safetensors_path(a->file)),
+                       tt_path_basename(tt_safetensors_path(b->file)));
+    }
+    return TT_OK;
+}
+
+static const struct located *find(const struct tt_model_folder *folder, const char *name)
+{
+    if (folder->tensor_count == 0) return NULL;
+    struct tt_safetensors_entry wanted = {.name = name};
+    struct located key = {.entry = &wanted};
+    return bsearch(&key, folder->tensors, folder->tensor_count, sizeof key, compare_located);
+}
+
+/* Names of the files in the index, each once, in order. The index may not lead out of the folder. */
+static tt_status list_files(const struct tt_json *index, const json_t *weight_map, const char **names,
+                            size_t *count)
+{
+    const char *tensor;
+    json_t *value;
+    *count = 0;
+    json_object_foreach((json_t *)(uintptr_t)weight_map, tensor, value)
+    {
+        const char *name = json_string_value(value);
+        if (name == NULL || name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL) {
+            return tt_fail(TT_ERR_DATA,
+                           "%s: tensor '%s' must be mapped to the name of a file in the same folder",
+                           index->origin, tensor);
+        }
+        names[(*count)++] = name;
+    }
+    if (*count == 0) return tt_fail(TT_ERR_DATA, "%s lists no tensors", index->origin);
+    qsort(names, *count, sizeof *names, compare_texts);
+    size_t kept = 1;
+    for (size_t i = 1; i < *count; i++) {
+        if (strcmp(names[i], names[kept - 1]) != 0) names[kept++] = names[i];
+    }
+    *count = kept;
+    return TT_OK;
+}
+
+static tt_status open_files(struct tt_model_folder *folder, const char *const *names, size_t count)
+{
+    folder->files = tt_calloc(count, sizeof *folder->files);
+    if (folder->files == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        tt_status status = open_file(folder, names[i]);
+        if (status == TT_OK) continue;
+        struct contents contents = {0};
+        struct tt_error error;
+        tt_error_copy(&error);
+        if (tt_dir_list(folder->path, look_at, &contents) == TT_OK && contents.safetensors < count) {
+            tt_error_restore(&error);
+            tt_hint("the index lists %zu files, the folder has %zu", count, contents.safetensors);
+        } else {
+            tt_error_restore(&error);
+        }
+        return status;
+    }
+    return TT_OK;
+}
+
+static tt_status check_index(const struct tt_model_folder *folder, const struct tt_json *index,
+                             const json_t *weight_map)
+{
+    size_t missing = 0, unlisted = 0;
+    const char *first_missing = NULL, *first_file = NULL, *tensor;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)weight_map, tensor, value)
+    {
+        const struct located *found = find(folder, tensor);
+        const char *file = json_string_value(value);
+        if (found != NULL && strcmp(tt_path_basename(tt_safetensors_path(found->file)), file) == 0) continue;
+        if (missing++ == 0) {
+            first_missing = tensor;
+            first_file = file;
+        }
+    }
+    if (missing > 0) {
+        return tt_fail(TT_ERR_DATA, "%s maps tensor '%s' to '%s', which does not hold it (%zu such tensors)",
+                       index->origin, first_missing, first_file, missing);
+    }
+    const struct located *first = NULL;
+    for (size_t i = 0; i < folder->tensor_count; i++) {
+        if (json_object_get(weight_map, folder->tensors[i].entry->name) != NULL) continue;
+        if (unlisted++ == 0) first = &folder->tensors[i];
+    }
+    if (unlisted > 0) {
+        return tt_fail(TT_ERR_DATA, "'%s' holds tensor '%s', which %s does not list (%zu such tensors)",
+                       tt_safetensors_path(first->file), first->entry->name, index->origin, unlisted);
+    }
+    return TT_OK;
+}
+
+static tt_status open_index(struct tt_model_folder *folder, const char *index_path)
+{
+    struct tt_json index = {0};
+    const char **names = NULL;
+    size_t count = 0;
+    const json_t *weight_map = NULL;
+    tt_status status = TT_OK;
+    TT_GO(tt_json_read(index_path, INDEX_BYTES_MAX, &index));
+    TT_GO(tt_json_object(&index, index.root, "weight_map", &weight_map));
+    names = tt_calloc(json_object_size(weight_map), sizeof *names);
+    if (names == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(list_files(&index, weight_map, names, &count));
+    TT_GO(open_files(folder, names, count));
+    TT_GO(collect_tensors(folder));
+    TT_GO(check_index(folder, &index, weight_map));
+out:
+    tt_free(names);
+    tt_json_deinit(&index);
+    return status;
+}
+
+/* One file wins over an index when both are there, as in the reference library. */
+static tt_status open_weights(struct tt_model_folder *folder, bool require_weights)
+{
+    tt_status status = TT_OK;
+    char *single = tt_path_join(folder->path, single_name), *index = tt_path_join(folder->path, index_name);
+    if (single == NULL || index == NULL) TT_GO(TT_ERR_MEMORY);
+    if (tt_path_exists(single)) {
+        TT_GO(open_files(folder, (const char *const[]){single_name}, 1));
+        TT_GO(collect_tensors(folder));
+    } else if (tt_path_exists(index)) {
+        TT_GO(open_index(folder, index));
+    } else if (require_weights) {
+        struct contents contents = {0};
+        TT_GO(tt_dir_list(folder->path, look_at, &contents));
+        TT_GO(fail_no_weights(folder->path, &contents));
+    }
+out:
+    tt_free(single);
+    tt_free(index);
+    return status;
+}
+
+static tt_status open_config(struct tt_model_folder *folder)
+{
+    char *path = tt_path_join(folder->path, config_name);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status;
+    if (tt_path_exists(path)) {
+        status = tt_json_read(path, CONFIG_BYTES_MAX, &folder->config);
+        if (status == TT_OK && !json_is_object(folder->config.root)) {
+            status = tt_fail(TT_ERR_DATA, "%s must hold one object", path);
+        }
+    } else {
+        struct contents contents = {0};
+        tt_status listed = tt_dir_list(folder->path, look_at, &contents);
+        status =
+            listed != TT_OK ? listed : tt_fail(TT_ERR_DATA, "'%s' has no '%s'", folder->path, config_name);
+        if (contents.adapter) tt_hint("it holds an adapter: name the base model's folder here");
+    }
+    tt_free(path);
+    return status;
+}
+
+tt_status tt_model_folder_open(const char *path, bool require_weights, struct tt_model_folder **out)
+{
+    if (!tt_path_is_dir(path)) {
+        tt_fail(TT_ERR_DATA, "the model folder '%s' %s", path,
+                tt_path_exists(path) ? "is a file" : "does not exist");
+        tt_hint("models are read from a local folder with config.json and safetensors files");
+        return TT_ERR_DATA;
+    }
+    struct tt_model_folder *folder = tt_calloc(1, sizeof *folder);
+    if (folder == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
+    folder->path = tt_strdup(path);
+    if (folder->path == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(open_config(folder));
+    TT_GO(open_weights(folder, require_weights));
+    *out = folder;
+    return TT_OK;
+out:
+    tt_model_folder_close(folder);
+    return status;
+}
+
+void tt_model_folder_close(struct tt_model_folder *folder)
+{
+    if (folder == NULL) return;
+    for (size_t i = 0; i < folder->file_count; i++) tt_safetensors_close(folder->files[i]);
+    tt_free(folder->files);
+    tt_free(folder->tensors);
+    tt_json_deinit(&folder->config);
+    tt_free(folder->path);
+    tt_free(folder);
+}
+
+const char *tt_model_folder_path(const struct tt_model_folder *folder)
+{
+    return folder->path;
+}
+
+const struct tt_json *tt_model_folder_config(const struct tt_model_folder *folder)
+{
+    return &folder->config;
+}
+
+bool tt_model_folder_has_weights(const struct tt_model_folder *folder)
+{
+    return folder->file_count > 0;
+}
+
+size_t tt_model_folder_tensor_count(const struct tt_model_folder *folder)
+{
+    return folder->tensor_count;
+}
+
+const struct tt_safetensors_entry *tt_model_folder_tensor(const struct tt_model_folder *folder, size_t index)
+{
+    return index < folder->tensor_count ? folder->tensors[index].entry : NULL;
+}
+
+const struct tt_safetensors_entry *tt_model_folder_find(const struct tt_model_folder *folder,
+                                                        const char *name)
+{
+    const struct located *found = find(folder, name);
+    return found != NULL ? found->entry : NULL;
+}
+
+tt_status tt_model_folder_read(const struct tt_model_folder *folder, const struct tt_safetensors_entry *entry,
+                               int64_t first, int64_t count, void *to, tt_dtype dtype)
+{
+    const struct located *found = find(folder, entry->name);
+    if (found == NULL || found->entry != entry) {
+        return tt_fail(TT_ERR_INTERNAL, "tensor '%s' is not of the folder '%s'", entry->name, folder->path);
+    }
+    return tt_safetensors_read(found->file, entry, first, count, to, dtype);
+}
+
+/* ---- Copying what is not weights ---- */
+
+struct copy {
+    const char *from, *to;
+};
+
+static tt_status copy_one(void *context, const char *name)
+{
+    const struct copy *copy = context;
+    tt_status status = TT_OK;
+    char *from = tt_path_join(copy->from, name), *to = tt_path_join(copy->to, name);
+    if (from == NULL || to == NULL) {
+        status = TT_ERR_MEMORY;
+    } else if (tt_path_exists(from) && !tt_path_is_dir(from)) {
+        status = tt_file_copy(from, to);
+    }
+    tt_free(from);
+    tt_free(to);
+    return status;
+}
+
+static tt_status copy_templates(const char *from, const char *to)
+{
+    static const char name[] = "additional_chat_templates";
+    tt_status status = TT_OK;
+    struct copy copy = {tt_path_join(from, name), tt_path_join(to, name)};
+    if (copy.from == NULL || copy.to == NULL) {
+        status = TT_ERR_MEMORY;
+    } else if (tt_path_is_dir(copy.from)) {
+        status = tt_dir_create(copy.to);
+        if (status == TT_OK) status = tt_dir_list(copy.from, copy_one, &copy);
+    }
+    tt_free((char *)(uintptr_t)copy.from);
+    tt_free((char *)(uintptr_t)copy.to);
+    return status;
+}
+
+tt_status tt_model_folder_copy_tokenizer(const char *from, const char *to, bool generation_config)
+{
+    static const char *const names[] = {
+        "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
+        "added_tokens.json", "tokenizer.model",       "vocab.json",
+        "merges.txt",        "chat_template.jinja",   "chat_template.json"};
+    struct copy copy = {from, to};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) TT_TRY(copy_one(&copy, names[i]));
+    if (generation_config) TT_TRY(copy_one(&copy, "generation_config.json"));
+    return copy_templates(from, to);
+}

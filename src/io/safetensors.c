@@ -1,0 +1,391 @@
+#include "io/safetensors.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "io/safetensors_types.h"
+
+/* The reference reader's limit (safetensors/src/tensor.rs, MAX_HEADER_SIZE). */
+#define HEADER_BYTES_MAX 100000000u
+#define READ_BUFFER_BYTES ((size_t)512 << 10)
+
+struct pair {
+    const char *key;
+    const char *value;
+};
+
+struct tt_safetensors {
+    char *path;
+    int descriptor;
+    uint64_t file_bytes;
+    struct tt_arena arena; /* names and metadata */
+    struct tt_safetensors_entry *entries;
+    const struct tt_safetensors_entry **by_name;
+    size_t count;
+    struct pair *metadata;
+    size_t metadata_count;
+};
+
+static tt_status read_metadata(struct tt_safetensors *file, const json_t *object)
+{
+    if (!json_is_object(object)) {
+        return tt_fail(TT_ERR_DATA, "'%s': __metadata__ must be an object of strings", file->path);
+    }
+    size_t count = json_object_size(object);
+    file->metadata = tt_arena_alloc(&file->arena, (count + 1) * sizeof *file->metadata);
+    if (file->metadata == NULL) return TT_ERR_MEMORY;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        if (!json_is_string(value)) {
+            return tt_fail(TT_ERR_DATA, "'%s': __metadata__ '%s' must be a string", file->path, key);
+        }
+        struct pair pair = {tt_arena_strdup(&file->arena, key),
+                            tt_arena_strdup(&file->arena, json_string_value(value))};
+        if (pair.key == NULL || pair.value == NULL) return TT_ERR_MEMORY;
+        file->metadata[file->metadata_count++] = pair;
+    }
+    return TT_OK;
+}
+
+/* A member that must be a list of integers >= 0; returns the list. */
+static tt_status read_list(const struct tt_safetensors *file, const json_t *object, const char *name,
+                           const char *key, const json_t **out)
+{
+    const json_t *list = json_object_get(object, key);
+    if (!json_is_array(list)) {
+        return tt_fail(TT_ERR_DATA, "'%s': tensor '%s' has no list '%s'", file->path, name, key);
+    }
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *value = json_array_get(list, i);
+        if (!json_is_integer(value) || json_integer_value(value) < 0) {
+            return tt_fail(TT_ERR_DATA, "'%s': tensor '%s': '%s' must hold integers of 0 and more",
+                           file->path, name, key);
+        }
+    }
+    *out = list;
+    return TT_OK;
+}
+
+/* Bytes that a shape of a type takes, without trusting either. */
+static tt_status check_shape(const struct tt_safetensors *file, const struct tt_safetensors_entry *entry,
+                             unsigned bits, uint64_t *bytes)
+{
+    uint64_t count = 1, all_bits;
+    bool fits = true, empty = false;
+    /* The other dimensions of an empty tensor are multiplied too: whoever does so later must not overflow. */
+    for (int i = 0; i < entry->rank; i++) {
+        uint64_t dim = (uint64_t)entry->dims[i];
+        if (dim == 0) empty = true;
+        fits = fits && !__builtin_mul_overflow(count, dim > 0 ? dim : 1, &count);
+    }
+    /* One bound for all later arithmetic: element counts and byte counts fit int64. */
+    if (!fits || __builtin_mul_overflow(count, (uint64_t)bits, &all_bits) || all_bits > INT64_MAX) {
+        return tt_fail(TT_ERR_DATA, "'%s': tensor '%s' has a shape of more elements than a file can hold",
+                       file->path, entry->name);
+    }
+    if (empty) all_bits = 0;
+    if (all_bits % 8 != 0) {
+        return tt_fail(TT_ERR_DATA, "'%s': tensor '%s' of type %s does not end at a byte", file->path,
+                       entry->name, entry->dtype_name);
+    }
+    *bytes = all_bits / 8;
+    return TT_OK;
+}
+
+static tt_status read_entry(struct tt_safetensors *file, const char *name, const json_t *object,
+                            uint64_t data_start, struct tt_safetensors_entry *entry)
+{
+    entry->name = tt_arena_strdup(&file->arena, name);
+    if (entry->name == NULL) return TT_ERR_MEMORY;
+    const char *dtype = json_string_value(json_object_get(object, "dtype"));
+    if (dtype == NULL) return tt_fail(TT_ERR_DATA, "'%s': tensor '%s' has no 'dtype'", file->path, name);
+    const struct tt_safetensors_type *type = tt_safetensors_type_find(dtype);
+    if (type == NULL) {
+        return tt_fail(TT_ERR_DATA, "'%s': tensor '%s' has the unknown type '%.40s'", file->path, name,
+                       dtype);
+    }
+    entry->dtype = tt_dtype_from_name(dtype, strlen(dtype));
+    memcpy(entry->dtype_name, type->name, sizeof entry->dtype_name);
+
+    const json_t *shape, *offsets;
+    TT_TRY(read_list(file, object, name, "shape", &shape));
+    TT_TRY(read_list(file, object, name, "data_offsets", &offsets));
+    if (json_array_size(shape) > TT_SAFETENSORS_RANK_MAX) {
+        return tt_fail(TT_ERR_UNSUPPORTED, "'%s': tensor '%s' has %zu dimensions; at most %d are supported",
+                       file->path, name, json_array_size(shape), TT_SAFETENSORS_RANK_MAX);
+    }
+    entry->rank = (int)json_array_size(shape);
+    for (int i = 0; i < entry->rank; i++)
+        entry->dims[i] = json_integer_value(json_array_get(shape, (size_t)i));
+    uint64_t bytes;
+    TT_TRY(check_shape(file, entry, type->bits, &bytes));
+
+    if (json_array_size(offsets) != 2) {
+        return tt_fail(TT_ERR_DATA, "'%s': tensor '%s': 'data_offsets' must hold two numbers", file->path,
+                       name);
+    }
+    uint64_t begin = (uint64_t)json_integer_value(json_array_get(offsets, 0));
+    uint64_t end = (uint64_t)json_integer_value(json_array_get(offsets, 1));
+    uint64_t data_bytes = file->file_bytes - data_start;
+    if (begin > end) {
+        return tt_fail(TT_ERR_DATA, "'%s': tensor '%s' ends (%llu) before it begins (%llu)", file->path, name,
+                       (unsigned long long)end, (unsigned long long)begin);
+    }
+    if (end > data_bytes) {
+        tt_fail(TT_ERR_DATA, "'%s': tensor '%s' ends at byte %llu of the data, of which the file has %llu",
+                file->path, name, (unsigned long long)end, (unsigned long long)data_bytes);
+        tt_hint("the file is incomplete: fetch or write it again");
+        return TT_ERR_DATA;
+    }
+    if (end - begin != bytes) {
+        return tt_fail(TT_ERR_DATA, "'%s': tensor '%s' has %llu bytes, but its type and shape need %llu",
+                       file->path, name, (unsigned long long)(end - begin), (unsigned long long)bytes);
+    }
+    entry->offset = data_start + begin;
+    entry->bytes = bytes;
+    return TT_OK;
+}
+
+static int compare_offsets(const void *a, const void *b)
+{
+    const struct tt_safetensors_entry *x = a, *y = b;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    /* Empty tensors share their offset with the one that follows. */
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const struct tt_safetensors_entry *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* The format allows neither holes nor overlap nor bytes after the last tensor. */
+static tt_status check_cover(const struct tt_safetensors *file, uint64_t data_start)
+{
+    uint64_t at = data_start;
+    const char *before = "the header";
+    for (size_t i = 0; i < file->count; i++) {
+        const struct tt_safetensors_entry *entry = &file->entries[i];
+        if (entry->offset != at) {
+            return tt_fail(
+                TT_ERR_DATA, "'%s': tensor '%s' %s %s: it begins at byte %llu of the data, not at %llu",
+                file->path, entry->name, entry->offset < at ? "overlaps with" : "leaves a hole after", before,
+                (unsigned long long)(entry->offset - data_start), (unsigned long long)(at - data_start));
+        }
+        at += entry->bytes;
+        before = entry->name;
+    }
+    if (at != file->file_bytes) {
+        return tt_fail(TT_ERR_DATA, "'%s': %llu bytes follow the last tensor", file->path,
+                       (unsigned long long)(file->file_bytes - at));
+    }
+    return TT_OK;
+}
+
+static tt_status read_entries(struct tt_safetensors *file, const json_t *root, uint64_t data_start)
+{
+    size_t members = json_object_size(root);
+    file->entries = tt_calloc(members + 1, sizeof *file->entries);
+    file->by_name = tt_calloc(members + 1, sizeof *file->by_name);
+    if (file->entries == NULL || file->by_name == NULL) return TT_ERR_MEMORY;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)root, key, value)
+    {
+        if (strcmp(key, "__metadata__") == 0) {
+            TT_TRY(read_metadata(file, value));
+        } else {
+            TT_TRY(read_entry(file, key, value, data_start, &file->entries[file->count]));
+            file->count++;
+        }
+    }
+    qsort(file->entries, file->count, sizeof *file->entries, compare_offsets);
+    TT_TRY(check_cover(file, data_start));
+    for (size_t i = 0; i < file->count; i++) file->by_name[i] = &file->entries[i];
+    qsort(file->by_name, file->count, sizeof *file->by_name, compare_names);
+    return TT_OK;
+}
+
+static tt_status fail_header_size(const struct tt_safetensors *file, const unsigned char *start,
+                                  uint64_t header_bytes)
+{
+    tt_fail(TT_ERR_DATA, "'%s' is no safetensors file: it claims a header of %llu bytes; the file has %llu",
+            file->path, (unsigned long long)header_bytes, (unsigned long long)file->file_bytes);
+    if (memcmp(start, "version ", 8) == 0) {
+        tt_hint("it looks like a Git LFS pointer: run 'git lfs pull' in that folder");
+    } else if (header_bytes <= HEADER_BYTES_MAX) {
+        tt_hint("the file is incomplete: fetch or write it again");
+    }
+    return TT_ERR_DATA;
+}
+
+static tt_status read_header(struct tt_safetensors *file)
+{
+    unsigned char start[8];
+    if (file->file_bytes < sizeof start) {
+        return tt_fail(TT_ERR_DATA, "'%s' is no safetensors file: it has only %llu bytes", file->path,
+                       (unsigned long long)file->file_bytes);
+    }
+    TT_TRY(tt_file_pread(file->descriptor, file->path, start, sizeof start, 0));
+    uint64_t header_bytes = 0;
+    for (int i = 7; i >= 0; i--) header_bytes = header_bytes << 8 | start[i];
+    if (header_bytes > HEADER_BYTES_MAX || header_bytes > file->file_bytes - sizeof start) {
+        return fail_header_size(file, start, header_bytes);
+    }
+
+    tt_status status = TT_OK;
+    struct tt_json json = {0};
+    char *header = tt_calloc((size_t)header_bytes + 1, 1);
+    if (header == NULL) return TT_ERR_MEMORY;
+    TT_GO(tt_file_pread(file->descriptor, file->path, header, (size_t)header_bytes, sizeof start));
+    if (header[0] != '{') {
+        TT_GO(tt_fail(TT_ERR_DATA, "'%s' is no safetensors file: its header does not start with '{'",
+                      file->path));
+    }
+    status = tt_json_parse(header, (size_t)header_bytes, "the header", &json);
+    if (status != TT_OK) {
+        tt_while("reading '%s'", file->path);
+        goto out;
+    }
+    tt_free(header);
+    header = NULL;
+    TT_GO(read_entries(file, json.root, sizeof start + header_bytes));
+out:
+    tt_json_deinit(&json);
+    tt_free(header);
+    return status;
+}
+
+tt_status tt_safetensors_open(const char *path, struct tt_safetensors **out)
+{
+    struct tt_safetensors *file = tt_calloc(1, sizeof *file);
+    if (file == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
+    file->descriptor = -1;
+    file->path = tt_strdup(path);
+    if (file->path == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_file_open_read(path, &file->descriptor, &file->file_bytes));
+    TT_GO(read_header(file));
+    /* Only a hint to read ahead in larger steps; a refusal does no harm. */
+    (void)posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);
+    *out = file;
+    return TT_OK;
+out:
+    tt_safetensors_close(file);
+    return status;
+}
+
+void tt_safetensors_close(struct tt_safetensors *file)
+{
+    if (file == NULL) return;
+    tt_file_close(file->descriptor);
+    tt_free(file->path);
+    tt_free(file->entries);
+    tt_free(file->by_name);
+    tt_arena_deinit(&file->arena);
+    tt_free(file);
+}
+
+const char *tt_safetensors_path(const struct tt_safetensors *file)
+{
+    return file->path;
+}
+
+uint64_t tt_safetensors_file_bytes(const struct tt_safetensors *file)
+{
+    return file->file_bytes;
+}
+
+size_t tt_safetensors_count(const struct tt_safetensors *file)
+{
+    return file->count;
+}
+
+const struct tt_safetensors_entry *tt_safetensors_entry(const struct tt_safetensors *file, size_t index)
+{
+    return index < file->count ? &file->entries[index] : NULL;
+}
+
+const struct tt_safetensors_entry *tt_safetensors_find(const struct tt_safetensors *file, const char *name)
+{
+    size_t low = 0, high = file->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(name, file->by_name[middle]->name);
+        if (order == 0) return file->by_name[middle];
+        if (order < 0) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return NULL;
+}
+
+const char *tt_safetensors_metadata(const struct tt_safetensors *file, const char *key)
+{
+    for (size_t i = 0; i < file->metadata_count; i++) {
+        if (strcmp(file->metadata[i].key, key) == 0) return file->metadata[i].value;
+    }
+    return NULL;
+}
+
+static bool is_convertible(tt_dtype dtype)
+{
+    return dtype == TT_F32 || dtype == TT_BF16 || dtype == TT_F16 || dtype == TT_F64;
+}
+
+static tt_status check_read(const struct tt_safetensors *file, const struct tt_safetensors_entry *entry,
+                            int64_t first, int64_t count, tt_dtype dtype)
+{
+    bool readable = entry->dtype != TT_DTYPE_NONE &&
+                    (entry->dtype == dtype || (is_convertible(entry->dtype) && is_convertible(dtype)));
+    if (!readable) {
+        return tt_fail(TT_ERR_UNSUPPORTED, "'%s': tensor '%s' of type %s cannot be read as %s", file->path,
+                       entry->name, entry->dtype_name, tt_dtype_name(dtype));
+    }
+    int64_t elements = (int64_t)(entry->bytes / tt_dtype_bytes(entry->dtype));
+    if (first < 0 || count < 0 || first > elements || count > elements - first) {
+        return tt_fail(TT_ERR_INTERNAL, "'%s': elements %lld + %lld of tensor '%s', which has %lld",
+                       file->path, (long long)first, (long long)count, entry->name, (long long)elements);
+    }
+    return TT_OK;
+}
+
+tt_status tt_safetensors_read(const struct tt_safetensors *file, const struct tt_safetensors_entry *entry,
+                              int64_t first, int64_t count, void *to, tt_dtype dtype)
+{
+    TT_TRY(check_read(file, entry, first, count, dtype));
+    size_t from_bytes = tt_dtype_bytes(entry->dtype), to_bytes = tt_dtype_bytes(dtype);
+    uint64_t offset = entry->offset + (uint64_t)first * from_bytes;
+    tt_status status = TT_OK;
+    if (entry->dtype == dtype) {
+        status = tt_file_pread(file->descriptor, file->path, to, (size_t)count * from_bytes, offset);
+    } else if (count > 0) {
+        size_t step = READ_BUFFER_BYTES / from_bytes, left = (size_t)count;
+        if (step > left) step = left;
+        void *buffer = tt_alloc_aligned(step * from_bytes);
+        if (buffer == NULL) status = TT_ERR_MEMORY;
+        char *at = to;
+        while (status == TT_OK && left > 0) {
+            size_t part = left < step ? left : step;
+            status = tt_file_pread(file->descriptor, file->path, buffer, part * from_bytes, offset);
+            if (status != TT_OK) break;
+            tt_dtype_convert(at, dtype, buffer, entry->dtype, part);
+            at += part * to_bytes;
+            offset += part * from_bytes;
+            left -= part;
+        }
+        tt_free(buffer);
+    }
+    if (status != TT_OK) tt_while("reading tensor '%s'", entry->name);
+    return status;
+}
