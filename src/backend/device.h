@@ -26,13 +26,14 @@ enum tt_purpose {
     TT_PURPOSE_BATCH,       /* token ids, positions, labels */
     TT_PURPOSE_COMM,
     TT_PURPOSE_STAGING,     /* host memory through which files are read and written */
+    TT_PURPOSE_SCRATCH,     /* what the device needs for itself from the day it opens: packed panels, tiles */
     TT_PURPOSE_COUNT
 };
 const char *tt_purpose_name(enum tt_purpose purpose); /* "weights shard", ... */
 
 struct tt_device_config {
     const char *kind;    /* "cpu", "cuda" or "plan" */
-    int index;           /* which one of its kind */
+    int index;           /* which one of its kind; on cpus only a number for messages */
     int threads;         /* cpu: threads that one op may use; 0: all processors */
     size_t memory_limit; /* bytes of buffers; 0: none. More is TT_ERR_MEMORY */
 };

@@ -1,6 +1,7 @@
 /* The workspace of a rank: one buffer handed out as a stack. What the forward pass keeps is pushed block by
  * block and popped in reverse order by the backward pass; scratch is popped when its user returns. Its size
- * comes from a run on the plan device: there the stack has no end and only its high-water mark counts.
+ * comes from a run on the plan device: there the stack has no end and only its high-water mark counts (it is also
+ * what that device counts as activations). Every piece is rounded up to 256 bytes.
  */
 #ifndef TT_BACKEND_WORKSPACE_H
 #define TT_BACKEND_WORKSPACE_H

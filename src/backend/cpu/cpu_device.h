@@ -1,0 +1,26 @@
+/* What the cpu device owns besides the buffers: scratch and the matrix product's panels, allocated when it opens and
+ * counted as device scratch. */
+#ifndef TT_BACKEND_CPU_CPU_DEVICE_H
+#define TT_BACKEND_CPU_CPU_DEVICE_H
+
+#include "backend/cpu/parallel.h"
+
+struct tt_gemm_state; /* cpu/gemm.h */
+
+struct tt_cpu {
+    enum tt_cpu_isa isa;
+    char *scratch; /* threads * TT_CPU_SCRATCH_BYTES */
+    size_t scratch_bytes;
+    struct tt_gemm_state *gemm;
+};
+
+static inline struct tt_cpu *tt_cpu_of(const struct tt_device *device)
+{
+    return device->impl;
+}
+
+/* The best that the processor and operating system offer; TRIMTAB_CPU_ISA=portable|avx2|avx512 lowers it. */
+TT_MUST_USE tt_status tt_cpu_detect_isa(enum tt_cpu_isa *out);
+const char *tt_cpu_isa_name(enum tt_cpu_isa isa);
+
+#endif

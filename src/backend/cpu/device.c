@@ -1,0 +1,199 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/cpu_device.h"
+#include "backend/cpu/gemm.h"
+#include "base/alloc.h"
+#include "base/thread.h"
+
+enum { ALIGNMENT = 256, THREADS_MAX = 1024 };
+
+static const char *const isa_names[] = {
+    [TT_CPU_PORTABLE] = "portable", [TT_CPU_AVX2] = "avx2", [TT_CPU_AVX512] = "avx512"};
+
+const char *tt_cpu_isa_name(enum tt_cpu_isa isa)
+{
+    return isa_names[isa];
+}
+
+static enum tt_cpu_isa best_isa(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+        return TT_CPU_AVX512;
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return TT_CPU_AVX2;
+#endif
+    return TT_CPU_PORTABLE;
+}
+
+tt_status tt_cpu_detect_isa(enum tt_cpu_isa *out)
+{
+    enum tt_cpu_isa best = best_isa();
+    const char *wanted = getenv("TRIMTAB_CPU_ISA");
+    *out = best;
+    if (wanted == NULL || wanted[0] == '\0') return TT_OK;
+    for (int isa = TT_CPU_PORTABLE; isa <= TT_CPU_AVX512; isa++) {
+        if (strcmp(wanted, isa_names[isa]) != 0) continue;
+        if (isa > (int)best) {
+            return tt_fail(TT_ERR_UNSUPPORTED, "TRIMTAB_CPU_ISA asks for %s, this processor has %s", wanted,
+                           isa_names[best]);
+        }
+        *out = (enum tt_cpu_isa)isa;
+        return TT_OK;
+    }
+    tt_fail(TT_ERR_USAGE, "TRIMTAB_CPU_ISA is '%s'", wanted);
+    tt_hint("it may be portable, avx2 or avx512");
+    return TT_ERR_USAGE;
+}
+
+/* "AMD EPYC 7763 64-Core Processor"; Linux keeps the brand string in /proc/cpuinfo. */
+static void read_model_name(char *text, size_t text_bytes)
+{
+    snprintf(text, text_bytes, "CPU");
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    if (file == NULL) return;
+    char line[256];
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, "model name", 10) != 0) continue;
+        const char *colon = strchr(line, ':');
+        if (colon == NULL) continue;
+        colon += 1 + strspn(colon + 1, " \t");
+        snprintf(text, text_bytes, "%.*s", (int)strcspn(colon, "\n"), colon);
+        break;
+    }
+    fclose(file);
+}
+
+static void cpu_close(struct tt_device *device)
+{
+    struct tt_cpu *cpu = tt_cpu_of(device);
+    if (cpu == NULL) return;
+    tt_gemm_state_destroy(cpu->gemm);
+    tt_free(cpu->scratch);
+    if (cpu->scratch_bytes > 0) tt_device_give_back(device, TT_PURPOSE_SCRATCH, cpu->scratch_bytes);
+    tt_free(cpu);
+    device->impl = NULL;
+}
+
+static tt_status cpu_open(struct tt_device *device, const struct tt_device_config *config)
+{
+    tt_status status = TT_OK;
+    int threads = config->threads > 0 ? config->threads : tt_cpu_count();
+    device->threads = threads < THREADS_MAX ? threads : THREADS_MAX;
+    struct tt_cpu *cpu = tt_calloc(1, sizeof *cpu);
+    if (cpu == NULL) return TT_ERR_MEMORY;
+    device->impl = cpu;
+    TT_GO(tt_cpu_detect_isa(&cpu->isa));
+    size_t bytes = (size_t)device->threads * TT_CPU_SCRATCH_BYTES;
+    TT_GO(tt_device_take(device, TT_PURPOSE_SCRATCH, bytes));
+    cpu->scratch_bytes = bytes;
+    cpu->scratch = tt_alloc_aligned(bytes);
+    if (cpu->scratch == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_gemm_state_create(device, &cpu->gemm));
+    char model[96], gemm[48];
+    read_model_name(model, sizeof model);
+    snprintf(device->name, sizeof device->name, "%.80s, %d thread%s, %s, %.40s", model, device->threads,
+             device->threads == 1 ? "" : "s", tt_cpu_isa_name(cpu->isa),
+             tt_gemm_state_name(cpu->gemm, gemm, sizeof gemm));
+    return TT_OK;
+out:
+    cpu_close(device);
+    return status;
+}
+
+enum tt_cpu_isa tt_cpu_isa(const struct tt_stream *stream)
+{
+    return tt_cpu_of(stream->device)->isa;
+}
+
+void *tt_cpu_scratch(const struct tt_stream *stream, int thread)
+{
+    return tt_cpu_of(stream->device)->scratch + (size_t)thread * TT_CPU_SCRATCH_BYTES;
+}
+
+static tt_status cpu_allocate(struct tt_device *device, size_t bytes, void **data)
+{
+    (void)device;
+    size_t rounded;
+    if (__builtin_add_overflow(bytes, (size_t)ALIGNMENT, &rounded)) {
+        return tt_fail(TT_ERR_MEMORY, "%zu bytes are more than there can be", bytes);
+    }
+    void *block = NULL;
+    int error = posix_memalign(&block, ALIGNMENT, rounded);
+    if (error != 0) return tt_fail(TT_ERR_MEMORY, "cannot allocate %zu bytes: %s", bytes, strerror(error));
+    memset(block, 0, bytes);
+    *data = block;
+    return TT_OK;
+}
+
+static void cpu_release(struct tt_device *device, void *data, size_t bytes)
+{
+    (void)device, (void)bytes;
+    free(data);
+}
+
+static tt_status cpu_create(struct tt_device *device, void **impl)
+{
+    (void)device;
+    *impl = NULL;
+    return TT_OK;
+}
+
+static void cpu_destroy(struct tt_device *device, void *impl)
+{
+    (void)device, (void)impl;
+}
+
+/* Work runs at once in the calling thread, so there is never anything to wait for. */
+static tt_status cpu_synchronize(struct tt_stream *stream)
+{
+    (void)stream;
+    return TT_OK;
+}
+
+static tt_status cpu_record(struct tt_event *event, struct tt_stream *stream)
+{
+    (void)event, (void)stream;
+    return TT_OK;
+}
+
+static tt_status cpu_wait(struct tt_stream *stream, struct tt_event *event)
+{
+    (void)stream, (void)event;
+    return TT_OK;
+}
+
+static tt_status cpu_copy(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction)
+{
+    (void)stream, (void)direction;
+    memmove(to, from, bytes);
+    return TT_OK;
+}
+
+static tt_status cpu_fill_zero(struct tt_stream *stream, void *data, size_t bytes)
+{
+    (void)stream;
+    memset(data, 0, bytes);
+    return TT_OK;
+}
+
+const struct tt_device_table tt_cpu_device_table = {
+    .kind = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .allocate = cpu_allocate,
+    .release = cpu_release,
+    .stream_create = cpu_create,
+    .stream_destroy = cpu_destroy,
+    .stream_synchronize = cpu_synchronize,
+    .event_create = cpu_create,
+    .event_destroy = cpu_destroy,
+    .event_record = cpu_record,
+    .stream_wait = cpu_wait,
+    .copy = cpu_copy,
+    .fill_zero = cpu_fill_zero,
+    .ops = &tt_cpu_op_table,
+};

@@ -1,0 +1,7 @@
+#include "backend/cpu/cpu_ops.h"
+
+const struct tt_op_table tt_cpu_op_table = {
+#define OP(name) .name = tt_cpu_##name,
+#include "backend/ops.def"
+#undef OP
+};

@@ -1,0 +1,275 @@
+#include "backend/device.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "backend/device_impl.h"
+#include "base/alloc.h"
+#include "base/str.h"
+
+struct tt_buffer {
+    struct tt_device *device;
+    enum tt_purpose purpose;
+    size_t bytes;
+    void *data;
+};
+
+static const char *const purpose_names[TT_PURPOSE_COUNT] = {
+    [TT_PURPOSE_WEIGHTS] = "weights shard",
+    [TT_PURPOSE_ADAPTERS] = "adapter masters",
+    [TT_PURPOSE_OPTIMIZER] = "optimizer state",
+    [TT_PURPOSE_GRADIENTS] = "gradients",
+    [TT_PURPOSE_GATHER] = "gathered units",
+    [TT_PURPOSE_ACTIVATIONS] = "activations",
+    [TT_PURPOSE_BATCH] = "batch",
+    [TT_PURPOSE_COMM] = "communication",
+    [TT_PURPOSE_STAGING] = "staging",
+    [TT_PURPOSE_SCRATCH] = "device scratch",
+};
+
+const char *tt_purpose_name(enum tt_purpose purpose)
+{
+    if ((unsigned)purpose >= TT_PURPOSE_COUNT) return "unknown purpose";
+    return purpose_names[purpose];
+}
+
+static const struct tt_device_table *find_table(const char *kind)
+{
+    static const struct tt_device_table *const tables[] = {&tt_cpu_device_table, &tt_plan_device_table};
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        if (strcmp(tables[i]->kind, kind) == 0) return tables[i];
+    }
+    return NULL;
+}
+
+tt_status tt_device_open(const struct tt_device_config *config, struct tt_device **out)
+{
+    const char *kind = config->kind != NULL ? config->kind : "";
+    const struct tt_device_table *table = find_table(kind);
+    if (table == NULL) {
+        tt_fail(TT_ERR_UNSUPPORTED, "this build has no device of kind '%s'", kind);
+        tt_hint("it has 'cpu' and 'plan'");
+        return TT_ERR_UNSUPPORTED;
+    }
+    if (config->threads < 0) {
+        return tt_fail(TT_ERR_USAGE, "a device cannot have %d threads", config->threads);
+    }
+    struct tt_device *device = tt_calloc(1, sizeof *device);
+    if (device == NULL) return TT_ERR_MEMORY;
+    device->table = table;
+    device->index = config->index;
+    device->threads = config->threads;
+    device->memory_limit = config->memory_limit;
+    tt_status status = table->open(device, config);
+    if (status != TT_OK) {
+        tt_while("opening device %s:%d", kind, config->index);
+        tt_free(device);
+        return status;
+    }
+    *out = device;
+    return TT_OK;
+}
+
+void tt_device_close(struct tt_device *device)
+{
+    if (device == NULL) return;
+    device->table->close(device);
+    assert(device->memory.total_current == 0 && "a buffer outlives its device");
+    tt_free(device);
+}
+
+const char *tt_device_kind(const struct tt_device *device)
+{
+    return device->table->kind;
+}
+
+const char *tt_device_name(const struct tt_device *device)
+{
+    return device->name;
+}
+
+bool tt_device_is_plan(const struct tt_device *device)
+{
+    return device->is_plan;
+}
+
+int tt_device_threads(const struct tt_device *device)
+{
+    return device->threads;
+}
+
+void tt_device_memory(const struct tt_device *device, struct tt_memory_use *out)
+{
+    *out = device->memory;
+}
+
+void tt_device_freeze(struct tt_device *device, bool frozen)
+{
+    device->frozen = frozen;
+}
+
+tt_status tt_device_take(struct tt_device *device, enum tt_purpose purpose, size_t bytes)
+{
+    struct tt_memory_use *memory = &device->memory;
+    size_t limit = device->memory_limit != 0 ? device->memory_limit : SIZE_MAX;
+    if (bytes > limit - memory->total_current) {
+        char need[32], used[32], most[32];
+        tt_fail(TT_ERR_MEMORY, "%s need %s more, but %s of %s are in use on %s", tt_purpose_name(purpose),
+                tt_format_bytes((double)bytes, need, sizeof need),
+                tt_format_bytes((double)memory->total_current, used, sizeof used),
+                tt_format_bytes((double)limit, most, sizeof most), device->name);
+        return TT_ERR_MEMORY;
+    }
+    memory->current[purpose] += bytes;
+    memory->total_current += bytes;
+    if (memory->peak[purpose] < memory->current[purpose]) memory->peak[purpose] = memory->current[purpose];
+    if (memory->total_peak < memory->total_current) memory->total_peak = memory->total_current;
+    return TT_OK;
+}
+
+void tt_device_give_back(struct tt_device *device, enum tt_purpose purpose, size_t bytes)
+{
+    assert(device->memory.current[purpose] >= bytes);
+    device->memory.current[purpose] -= bytes;
+    device->memory.total_current -= bytes;
+}
+
+tt_status tt_buffer_create(struct tt_device *device, size_t bytes, enum tt_purpose purpose,
+                           struct tt_buffer **out)
+{
+    if (device->frozen) {
+        return tt_fail(TT_ERR_INTERNAL, "%zu bytes for %s are asked for after the device was frozen", bytes,
+                       tt_purpose_name(purpose));
+    }
+    struct tt_buffer *buffer = tt_calloc(1, sizeof *buffer);
+    if (buffer == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_device_take(device, purpose, bytes);
+    if (status != TT_OK) {
+        tt_free(buffer);
+        return status;
+    }
+    status = device->table->allocate(device, bytes, &buffer->data);
+    if (status != TT_OK) {
+        tt_while("creating a buffer for %s", tt_purpose_name(purpose));
+        tt_device_give_back(device, purpose, bytes);
+        tt_free(buffer);
+        return status;
+    }
+    buffer->device = device;
+    buffer->purpose = purpose;
+    buffer->bytes = bytes;
+    *out = buffer;
+    return TT_OK;
+}
+
+void tt_buffer_destroy(struct tt_buffer *buffer)
+{
+    if (buffer == NULL) return;
+    buffer->device->table->release(buffer->device, buffer->data, buffer->bytes);
+    tt_device_give_back(buffer->device, buffer->purpose, buffer->bytes);
+    tt_free(buffer);
+}
+
+void *tt_buffer_data(const struct tt_buffer *buffer)
+{
+    return buffer->data;
+}
+
+size_t tt_buffer_bytes(const struct tt_buffer *buffer)
+{
+    return buffer->bytes;
+}
+
+tt_status tt_stream_create(struct tt_device *device, struct tt_stream **out)
+{
+    struct tt_stream *stream = tt_calloc(1, sizeof *stream);
+    if (stream == NULL) return TT_ERR_MEMORY;
+    stream->device = device;
+    tt_status status = device->table->stream_create(device, &stream->impl);
+    if (status != TT_OK) {
+        tt_free(stream);
+        return status;
+    }
+    *out = stream;
+    return TT_OK;
+}
+
+void tt_stream_destroy(struct tt_stream *stream)
+{
+    if (stream == NULL) return;
+    stream->device->table->stream_destroy(stream->device, stream->impl);
+    tt_free(stream);
+}
+
+struct tt_device *tt_stream_device(const struct tt_stream *stream)
+{
+    return stream->device;
+}
+
+tt_status tt_stream_synchronize(struct tt_stream *stream)
+{
+    return stream->device->table->stream_synchronize(stream);
+}
+
+tt_status tt_event_create(struct tt_device *device, struct tt_event **out)
+{
+    struct tt_event *event = tt_calloc(1, sizeof *event);
+    if (event == NULL) return TT_ERR_MEMORY;
+    event->device = device;
+    tt_status status = device->table->event_create(device, &event->impl);
+    if (status != TT_OK) {
+        tt_free(event);
+        return status;
+    }
+    *out = event;
+    return TT_OK;
+}
+
+void tt_event_destroy(struct tt_event *event)
+{
+    if (event == NULL) return;
+    event->device->table->event_destroy(event->device, event->impl);
+    tt_free(event);
+}
+
+tt_status tt_event_record(struct tt_event *event, struct tt_stream *stream)
+{
+    return stream->device->table->event_record(event, stream);
+}
+
+tt_status tt_stream_wait(struct tt_stream *stream, struct tt_event *event)
+{
+    return stream->device->table->stream_wait(stream, event);
+}
+
+static tt_status copy(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction)
+{
+    if (bytes == 0) return TT_OK;
+    if (to == NULL || from == NULL) {
+        return tt_fail(TT_ERR_INTERNAL, "a copy of %zu bytes has no %s", bytes,
+                       to == NULL ? "target" : "source");
+    }
+    return stream->device->table->copy(stream, to, from, bytes, direction);
+}
+
+tt_status tt_copy_to_device(struct tt_stream *stream, void *to, const void *from_host, size_t bytes)
+{
+    return copy(stream, to, from_host, bytes, TT_COPY_TO_DEVICE);
+}
+
+tt_status tt_copy_to_host(struct tt_stream *stream, void *to_host, const void *from, size_t bytes)
+{
+    return copy(stream, to_host, from, bytes, TT_COPY_TO_HOST);
+}
+
+tt_status tt_copy_on_device(struct tt_stream *stream, void *to, const void *from, size_t bytes)
+{
+    return copy(stream, to, from, bytes, TT_COPY_ON_DEVICE);
+}
+
+tt_status tt_fill_zero(struct tt_stream *stream, void *data, size_t bytes)
+{
+    if (bytes == 0) return TT_OK;
+    if (data == NULL) return tt_fail(TT_ERR_INTERNAL, "a fill of %zu bytes has no target", bytes);
+    return stream->device->table->fill_zero(stream, data, bytes);
+}

@@ -1,0 +1,139 @@
+#include "backend/ops/attention.h"
+
+#include "backend/device_impl.h"
+#include "backend/ops/check.h"
+
+enum { HEAD_DIM_MAX = 256 };
+
+/* Offsets rise from 0 and stay inside `rows`; no sequence is longer than `max_length`. */
+static void check_offsets(struct tt_check *check, const char *name, const int32_t *offsets, int64_t count,
+                          int64_t rows, int64_t max_length)
+{
+    tt_check_that(check, offsets != NULL, "%s is not given", name);
+    if (check->status != TT_OK) return;
+    tt_check_that(check, offsets[0] == 0, "%s begins with %d instead of 0", name, offsets[0]);
+    for (int64_t b = 0; b < count && check->status == TT_OK; b++) {
+        int64_t length = (int64_t)offsets[b + 1] - offsets[b];
+        tt_check_that(check, length >= 0, "%s falls from %d to %d at sequence %lld", name, offsets[b],
+                      offsets[b + 1], (long long)b);
+        tt_check_that(check, length <= max_length,
+                      "%s gives sequence %lld %lld rows, the longest may have %lld", name, (long long)b,
+                      (long long)length, (long long)max_length);
+    }
+    tt_check_that(check, offsets[count] <= rows, "%s ends at row %d of %lld", name, offsets[count],
+                  (long long)rows);
+}
+
+static void check_sequences(struct tt_check *check, const struct tt_attention_forward_args *args)
+{
+    int64_t count = args->sequence_count;
+    tt_check_that(check, count >= 0, "%lld sequences", (long long)count);
+    check_offsets(check, "cu_q", args->cu_q, count, args->q_THE.dims[0], args->max_length_q);
+    check_offsets(check, "cu_k", args->cu_k, count, args->k_TKE.dims[0], args->max_length_k);
+    for (int64_t b = 0; b < count && check->status == TT_OK; b++) {
+        int length_q = args->cu_q[b + 1] - args->cu_q[b], length_k = args->cu_k[b + 1] - args->cu_k[b];
+        tt_check_that(check, length_k >= length_q, "sequence %lld has %d queries but only %d keys",
+                      (long long)b, length_q, length_k);
+    }
+    if (check->status != TT_OK) return;
+    tt_check_that(check, args->cu_q[count] == args->q_THE.dims[0], "cu_q covers %d of %lld query rows",
+                  args->cu_q[count], (long long)args->q_THE.dims[0]);
+    if (!tt_tensor_is_empty(args->device_cu_q)) {
+        tt_check_shape(check, "device_cu_q", args->device_cu_q, TT_TYPES_I32, 1, TT_DIMS(count + 1));
+    }
+    if (!tt_tensor_is_empty(args->device_cu_k)) {
+        tt_check_shape(check, "device_cu_k", args->device_cu_k, TT_TYPES_I32, 1, TT_DIMS(count + 1));
+    }
+}
+
+static void check_forward(struct tt_check *check, const struct tt_attention_forward_args *args)
+{
+    tt_tensor q = args->q_THE, k = args->k_TKE;
+    tt_check_tensor(check, "q", q, TT_TYPES_REAL, 3, 3);
+    tt_check_tensor(check, "k", k, TT_TYPES_REAL, 3, 3);
+    if (check->status != TT_OK) return;
+    int64_t heads = q.dims[1], kv_heads = k.dims[1], head_dim = q.dims[2];
+    tt_check_that(check, head_dim >= 1 && head_dim <= HEAD_DIM_MAX, "head dimension %lld is not in 1..%d",
+                  (long long)head_dim, HEAD_DIM_MAX);
+    tt_check_that(check, kv_heads >= 1 && heads >= 1 && heads % kv_heads == 0,
+                  "%lld query heads cannot share %lld key heads", (long long)heads, (long long)kv_heads);
+    tt_check_shape(check, "k", k, TT_TYPES_REAL, 3, TT_DIMS(k.dims[0], kv_heads, head_dim));
+    tt_check_like(check, "v", args->v_TKE, TT_TYPES_REAL, "k", k);
+    tt_check_like(check, "o", args->o_THE, TT_TYPES_REAL, "q", q);
+    tt_check_type(check, "k", k, q.dtype);
+    tt_check_type(check, "v", args->v_TKE, q.dtype);
+    tt_check_type(check, "o", args->o_THE, q.dtype);
+    if (!tt_tensor_is_empty(args->lse_HT)) {
+        tt_check_shape(check, "lse", args->lse_HT, TT_TYPES_F32, 2, TT_DIMS(heads, q.dims[0]));
+    }
+    tt_check_that(check, args->window >= 0, "window %lld is negative", (long long)args->window);
+    tt_check_apart(check, "o", args->o_THE, "q", q);
+    tt_check_apart(check, "o", args->o_THE, "k", k);
+    tt_check_apart(check, "o", args->o_THE, "v", args->v_TKE);
+    tt_check_apart(check, "o", args->o_THE, "lse", args->lse_HT);
+    if (check->status == TT_OK) check_sequences(check, args);
+}
+
+tt_status tt_attention_forward(struct tt_stream *stream, const struct tt_attention_forward_args *args)
+{
+    struct tt_check check = {.op = "attention_forward"};
+    check_forward(&check, args);
+    if (check.status != TT_OK) return check.status;
+    return stream->device->table->ops->attention_forward(stream, args);
+}
+
+tt_status tt_attention_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args)
+{
+    const struct tt_attention_forward_args *forward = &args->forward;
+    struct tt_check check = {.op = "attention_backward"};
+    check_forward(&check, forward);
+    if (check.status != TT_OK) return check.status;
+    tt_check_that(&check, !tt_tensor_is_empty(forward->lse_HT), "lse is not given");
+    const struct {
+        const char *name, *like_name;
+        tt_tensor tensor, like;
+    } gradients[] = {{"do", "q", args->do_THE, forward->q_THE},
+                     {"dq", "q", args->dq_THE, forward->q_THE},
+                     {"dk", "k", args->dk_TKE, forward->k_TKE},
+                     {"dv", "v", args->dv_TKE, forward->v_TKE}};
+    for (int i = 0; i < 4; i++) {
+        tt_check_like(&check, gradients[i].name, gradients[i].tensor, TT_TYPES_REAL, gradients[i].like_name,
+                      gradients[i].like);
+        tt_check_type(&check, gradients[i].name, gradients[i].tensor, forward->q_THE.dtype);
+    }
+    const struct {
+        const char *name;
+        tt_tensor tensor;
+    } inputs[] = {{"q", forward->q_THE}, {"k", forward->k_TKE},    {"v", forward->v_TKE},
+                  {"o", forward->o_THE}, {"lse", forward->lse_HT}, {"do", args->do_THE}};
+    for (int i = 1; i < 4; i++) {
+        for (int j = 0; j < 6; j++) {
+            tt_check_apart(&check, gradients[i].name, gradients[i].tensor, inputs[j].name, inputs[j].tensor);
+        }
+        for (int j = i + 1; j < 4; j++) {
+            tt_check_apart(&check, gradients[i].name, gradients[i].tensor, gradients[j].name,
+                           gradients[j].tensor);
+        }
+    }
+    if (check.status != TT_OK) return check.status;
+    return stream->device->table->ops->attention_backward(stream, args);
+}
+
+tt_status tt_rope(struct tt_stream *stream, const struct tt_rope_args *args)
+{
+    struct tt_check check = {.op = "rope"};
+    tt_tensor x = args->x_THE;
+    tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 3, 3);
+    if (check.status != TT_OK) return check.status;
+    tt_check_that(&check, x.dims[2] % 2 == 0, "head dimension %lld is odd", (long long)x.dims[2]);
+    tt_check_shape(&check, "positions", args->positions_T, TT_TYPES_I32, 1, TT_DIMS(x.dims[0]));
+    tt_check_tensor(&check, "cos", args->cos_PE, TT_TYPES_F32, 2, 2);
+    if (check.status != TT_OK) return check.status;
+    tt_check_shape(&check, "cos", args->cos_PE, TT_TYPES_F32, 2,
+                   TT_DIMS(args->cos_PE.dims[0], x.dims[2] / 2));
+    tt_check_like(&check, "sin", args->sin_PE, TT_TYPES_F32, "cos", args->cos_PE);
+    tt_check_apart(&check, "x", x, "cos", args->cos_PE);
+    tt_check_apart(&check, "x", x, "sin", args->sin_PE);
+    if (check.status != TT_OK) return check.status;
+    return stream->device->table->ops->rope(stream, args);
+}

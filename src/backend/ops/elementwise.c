@@ -1,0 +1,61 @@
+#include "backend/ops/elementwise.h"
+
+#include "backend/device_impl.h"
+#include "backend/ops/check.h"
+
+tt_status tt_add(struct tt_stream *stream, const struct tt_add_args *args)
+{
+    struct tt_check check = {.op = "add"};
+    tt_check_tensor(&check, "a", args->a, TT_TYPES_REAL, 1, 2);
+    tt_check_like(&check, "b", args->b, TT_TYPES_REAL, "a", args->a);
+    tt_check_like(&check, "y", args->y, TT_TYPES_REAL, "a", args->a);
+    tt_check_same_or_apart(&check, "y", args->y, "a", args->a);
+    tt_check_same_or_apart(&check, "y", args->y, "b", args->b);
+    if (check.status != TT_OK) return check.status;
+    return stream->device->table->ops->add(stream, args);
+}
+
+tt_status tt_scale(struct tt_stream *stream, const struct tt_scale_args *args)
+{
+    struct tt_check check = {.op = "scale"};
+    tt_check_tensor(&check, "x", args->x, TT_TYPES_REAL, 1, 2);
+    if (check.status != TT_OK) return check.status;
+    return stream->device->table->ops->scale(stream, args);
+}
+
+tt_status tt_cast(struct tt_stream *stream, const struct tt_cast_args *args)
+{
+    struct tt_check check = {.op = "cast"};
+    tt_check_tensor(&check, "x", args->x, TT_TYPES_CAST, 1, 2);
+    tt_check_like(&check, "y", args->y, TT_TYPES_CAST, "x", args->x);
+    tt_check_same_or_apart(&check, "y", args->y, "x", args->x);
+    if (check.status != TT_OK) return check.status;
+    return stream->device->table->ops->cast(stream, args);
+}
+
+tt_status tt_dropout(struct tt_stream *stream, const struct tt_dropout_args *args)
+{
+    struct tt_check check = {.op = "dropout"};
+    tt_check_tensor(&check, "x", args->x_TD, TT_TYPES_REAL, 2, 2);
+    if (check.status != TT_OK) return check.status;
+    tt_check_shape(&check, "row_keys", args->row_keys_T, TT_TYPES_I64, 1, TT_DIMS(args->x_TD.dims[0]));
+    tt_check_like(&check, "y", args->y_TD, TT_TYPES_REAL, "x", args->x_TD);
+    tt_check_that(&check, args->p >= 0 && args->p < 1, "p = %g is not in [0, 1)", args->p);
+    if (args->accumulate) {
+        tt_check_apart(&check, "y", args->y_TD, "x", args->x_TD);
+    } else {
+        tt_check_same_or_apart(&check, "y", args->y_TD, "x", args->x_TD);
+    }
+    tt_check_apart(&check, "y", args->y_TD, "row_keys", args->row_keys_T);
+    if (check.status != TT_OK) return check.status;
+    return stream->device->table->ops->dropout(stream, args);
+}
+
+tt_status tt_random_fill(struct tt_stream *stream, const struct tt_random_fill_args *args)
+{
+    struct tt_check check = {.op = "random_fill"};
+    tt_check_tensor(&check, "y", args->y, TT_TYPES_REAL, 1, 1);
+    tt_check_that(&check, args->first >= 0, "first element %lld is negative", (long long)args->first);
+    if (check.status != TT_OK) return check.status;
+    return stream->device->table->ops->random_fill(stream, args);
+}

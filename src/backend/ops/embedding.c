@@ -1,0 +1,67 @@
+#include "backend/ops/embedding.h"
+
+#include "backend/device_impl.h"
+#include "backend/ops/check.h"
+
+tt_status tt_embedding_forward(struct tt_stream *stream, const struct tt_embedding_forward_args *args)
+{
+    struct tt_check check = {.op = "embedding_forward"};
+    tt_check_tensor(&check, "table", args->table_VD, TT_TYPES_REAL, 2, 2);
+    tt_check_tensor(&check, "ids", args->ids_T, TT_TYPES_I32, 1, 1);
+    if (check.status != TT_OK) return check.status;
+    tt_check_shape(&check, "y", args->y_TD, TT_TYPES_REAL, 2,
+                   TT_DIMS(args->ids_T.dims[0], args->table_VD.dims[1]));
+    tt_check_apart(&check, "y", args->y_TD, "table", args->table_VD);
+    tt_check_apart(&check, "y", args->y_TD, "ids", args->ids_T);
+    if (check.status != TT_OK) return check.status;
+    return stream->device->table->ops->embedding_forward(stream, args);
+}
+
+tt_status tt_embedding_backward(struct tt_stream *stream, const struct tt_embedding_backward_args *args)
+{
+    struct tt_check check = {.op = "embedding_backward"};
+    tt_check_tensor(&check, "dtable", args->dtable_VD, TT_TYPES_F32, 2, 2);
+    tt_check_tensor(&check, "ids", args->ids_T, TT_TYPES_I32, 1, 1);
+    if (check.status != TT_OK) return check.status;
+    tt_check_shape(&check, "dy", args->dy_TD, TT_TYPES_REAL, 2,
+                   TT_DIMS(args->ids_T.dims[0], args->dtable_VD.dims[1]));
+    tt_check_apart(&check, "dtable", args->dtable_VD, "dy", args->dy_TD);
+    tt_check_apart(&check, "dtable", args->dtable_VD, "ids", args->ids_T);
+    if (check.status != TT_OK) return check.status;
+    return stream->device->table->ops->embedding_backward(stream, args);
+}
+
+/* Rows rise strictly, so there are never more of them than the matrix `whole` has. */
+static void check_rows(struct tt_check *check, tt_tensor whole, tt_tensor rows, const char *part_name,
+                       tt_tensor part)
+{
+    if (check->status != TT_OK) return;
+    tt_check_that(check, rows.dims[0] <= whole.dims[0], "%lld rows are named, the matrix has %lld",
+                  (long long)rows.dims[0], (long long)whole.dims[0]);
+    tt_check_shape(check, part_name, part, TT_TYPES_REAL, 2, TT_DIMS(rows.dims[0], whole.dims[1]));
+    tt_check_type(check, part_name, part, whole.dtype);
+}
+
+tt_status tt_gather_rows(struct tt_stream *stream, const struct tt_gather_rows_args *args)
+{
+    struct tt_check check = {.op = "gather_rows"};
+    tt_check_tensor(&check, "x", args->x_TD, TT_TYPES_REAL, 2, 2);
+    tt_check_tensor(&check, "rows", args->rows_N, TT_TYPES_I32, 1, 1);
+    check_rows(&check, args->x_TD, args->rows_N, "y", args->y_ND);
+    tt_check_apart(&check, "y", args->y_ND, "x", args->x_TD);
+    tt_check_apart(&check, "y", args->y_ND, "rows", args->rows_N);
+    if (check.status != TT_OK) return check.status;
+    return stream->device->table->ops->gather_rows(stream, args);
+}
+
+tt_status tt_scatter_rows(struct tt_stream *stream, const struct tt_scatter_rows_args *args)
+{
+    struct tt_check check = {.op = "scatter_rows"};
+    tt_check_tensor(&check, "y", args->y_TD, TT_TYPES_REAL, 2, 2);
+    tt_check_tensor(&check, "rows", args->rows_N, TT_TYPES_I32, 1, 1);
+    check_rows(&check, args->y_TD, args->rows_N, "x", args->x_ND);
+    tt_check_apart(&check, "y", args->y_TD, "x", args->x_ND);
+    tt_check_apart(&check, "y", args->y_TD, "rows", args->rows_N);
+    if (check.status != TT_OK) return check.status;
+    return stream->device->table->ops->scatter_rows(stream, args);
+}

@@ -1,0 +1,32 @@
+#include "backend/ops/optim.h"
+
+#include "backend/device_impl.h"
+#include "backend/ops/check.h"
+
+tt_status tt_adamw(struct tt_stream *stream, const struct tt_adamw_args *args)
+{
+    struct tt_check check = {.op = "adamw"};
+    tt_check_tensor(&check, "param", args->param, TT_TYPES_F32, 1, 1);
+    tt_check_like(&check, "grad", args->grad, TT_TYPES_F32, "param", args->param);
+    tt_check_like(&check, "m", args->m, TT_TYPES_F32, "param", args->param);
+    tt_check_like(&check, "v", args->v, TT_TYPES_F32, "param", args->param);
+    tt_check_that(&check, args->step >= 1, "step %lld is counted from 1", (long long)args->step);
+    tt_check_apart(&check, "param", args->param, "grad", args->grad);
+    tt_check_apart(&check, "param", args->param, "m", args->m);
+    tt_check_apart(&check, "param", args->param, "v", args->v);
+    tt_check_apart(&check, "m", args->m, "grad", args->grad);
+    tt_check_apart(&check, "m", args->m, "v", args->v);
+    tt_check_apart(&check, "v", args->v, "grad", args->grad);
+    if (check.status != TT_OK) return check.status;
+    return stream->device->table->ops->adamw(stream, args);
+}
+
+tt_status tt_sum_squares(struct tt_stream *stream, const struct tt_sum_squares_args *args)
+{
+    struct tt_check check = {.op = "sum_squares"};
+    tt_check_tensor(&check, "x", args->x, TT_TYPES_F32, 1, 1);
+    tt_check_shape(&check, "out", args->out, TT_TYPES_F64, 1, TT_DIMS(1));
+    tt_check_apart(&check, "out", args->out, "x", args->x);
+    if (check.status != TT_OK) return check.status;
+    return stream->device->table->ops->sum_squares(stream, args);
+}

@@ -1,0 +1,77 @@
+#include "backend/ops/rmsnorm.h"
+
+#include "backend/device_impl.h"
+#include "backend/ops/check.h"
+
+/* Rows are all dimensions but the last. */
+static int64_t row_count(tt_tensor x)
+{
+    return x.rank == 3 ? x.dims[0] * x.dims[1] : x.dims[0];
+}
+
+static void check_rstd(struct tt_check *check, tt_tensor rstd, tt_tensor x)
+{
+    tt_check_shape(check, "rstd", rstd, TT_TYPES_F32, 1, TT_DIMS(row_count(x)));
+    tt_check_contiguous(check, "rstd", rstd);
+}
+
+tt_status tt_rmsnorm_forward(struct tt_stream *stream, const struct tt_rmsnorm_forward_args *args)
+{
+    struct tt_check check = {.op = "rmsnorm_forward"};
+    tt_tensor x = args->x_ND;
+    tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 3);
+    if (check.status != TT_OK) return check.status;
+    tt_check_shape(&check, "weight", args->weight_D, TT_TYPES_REAL, 1, TT_DIMS(x.dims[x.rank - 1]));
+    tt_check_like(&check, "y", args->y_ND, TT_TYPES_REAL, "x", x);
+    tt_check_type(&check, "y", args->y_ND, x.dtype);
+    if (!tt_tensor_is_empty(args->rstd_N)) check_rstd(&check, args->rstd_N, x);
+    if (!tt_tensor_is_empty(args->residual_ND)) {
+        tt_check_like(&check, "residual", args->residual_ND, TT_TYPES_REAL, "x", x);
+        tt_check_type(&check, "residual", args->residual_ND, x.dtype);
+        tt_check_like(&check, "sum", args->sum_ND, TT_TYPES_REAL, "x", x);
+        tt_check_type(&check, "sum", args->sum_ND, x.dtype);
+        tt_check_same_or_apart(&check, "sum", args->sum_ND, "x", x);
+        tt_check_same_or_apart(&check, "sum", args->sum_ND, "residual", args->residual_ND);
+        tt_check_apart(&check, "y", args->y_ND, "sum", args->sum_ND);
+        tt_check_apart(&check, "y", args->y_ND, "x", x);
+        tt_check_apart(&check, "y", args->y_ND, "residual", args->residual_ND);
+    } else {
+        tt_check_that(&check, tt_tensor_is_empty(args->sum_ND), "sum is given without residual");
+        tt_check_same_or_apart(&check, "y", args->y_ND, "x", x);
+    }
+    tt_check_apart(&check, "y", args->y_ND, "weight", args->weight_D);
+    tt_check_apart(&check, "y", args->y_ND, "rstd", args->rstd_N);
+    if (check.status != TT_OK) return check.status;
+    return stream->device->table->ops->rmsnorm_forward(stream, args);
+}
+
+tt_status tt_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsnorm_backward_args *args)
+{
+    struct tt_check check = {.op = "rmsnorm_backward"};
+    tt_tensor x = args->x_ND;
+    tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 3);
+    if (check.status != TT_OK) return check.status;
+    int64_t width = x.dims[x.rank - 1];
+    tt_check_shape(&check, "weight", args->weight_D, TT_TYPES_REAL, 1, TT_DIMS(width));
+    tt_check_like(&check, "dy", args->dy_ND, TT_TYPES_REAL, "x", x);
+    tt_check_like(&check, "dx", args->dx_ND, TT_TYPES_REAL, "x", x);
+    tt_check_type(&check, "dy", args->dy_ND, x.dtype);
+    tt_check_type(&check, "dx", args->dx_ND, x.dtype);
+    check_rstd(&check, args->rstd_N, x);
+    if (!tt_tensor_is_empty(args->dres_ND)) {
+        tt_check_like(&check, "dres", args->dres_ND, TT_TYPES_REAL, "x", x);
+        tt_check_type(&check, "dres", args->dres_ND, x.dtype);
+        tt_check_same_or_apart(&check, "dx", args->dx_ND, "dres", args->dres_ND);
+    }
+    if (!tt_tensor_is_empty(args->dweight_D)) {
+        tt_check_shape(&check, "dweight", args->dweight_D, TT_TYPES_F32, 1, TT_DIMS(width));
+        tt_check_apart(&check, "dweight", args->dweight_D, "dx", args->dx_ND);
+        tt_check_apart(&check, "dweight", args->dweight_D, "weight", args->weight_D);
+    }
+    tt_check_same_or_apart(&check, "dx", args->dx_ND, "dy", args->dy_ND);
+    tt_check_apart(&check, "dx", args->dx_ND, "x", x);
+    tt_check_apart(&check, "dx", args->dx_ND, "rstd", args->rstd_N);
+    tt_check_apart(&check, "dx", args->dx_ND, "weight", args->weight_D);
+    if (check.status != TT_OK) return check.status;
+    return stream->device->table->ops->rmsnorm_backward(stream, args);
+}
