@@ -5,7 +5,11 @@
  * of rank in fp32, so a result is the same bits on every run and on every rank.
  *
  * Failure: a rank that fails calls tt_comm_abort; every call of every other rank, waiting or later, then returns
- * TT_ERR_PEER at once. tt_comm_agree is the polite form, called by all after each phase.
+ * TT_ERR_PEER at once, with the message of the rank that failed. tt_comm_agree is the polite form, called by all after
+ * each phase. Communicators made by tt_comm_split fail together with the one they came from.
+ *
+ * A communicator is used by one thread at a time. threads and mpi reach only memory of cpu devices; on the plan device
+ * data calls check their arguments and do nothing, with any communicator.
  */
 #ifndef TT_COMM_COMM_H
 #define TT_COMM_COMM_H
@@ -40,16 +44,21 @@ TT_MUST_USE tt_status tt_comm_host_all_gather(struct tt_comm *comm, const void *
 TT_MUST_USE tt_status tt_comm_barrier(struct tt_comm *comm);
 /* All ranks hand in their status. When all are TT_OK, so is the result. Otherwise: a rank that failed gets its own
  * status back, its record untouched; the others get TT_ERR_PEER with a record that names the lowest failed rank
- * and carries its message. No rank is left waiting. */
+ * (one that failed by itself before one that failed with TT_ERR_PEER) and carries its message, context and hint. No
+ * rank is left waiting. */
 TT_MUST_USE tt_status tt_comm_agree(struct tt_comm *comm, tt_status status);
-/* Wakes every rank that waits in a call; takes NULL. May be called from any thread, more than once. */
+/* Wakes every rank that waits in a call; takes NULL. May be called from any thread, more than once. The record of the
+ * calling thread is what the others report. After it only tt_comm_destroy makes sense; a process of an MPI job then
+ * ends without MPI_Finalize and the launcher ends the rest, so the rank that failed should print first. */
 void tt_comm_abort(struct tt_comm *comm);
 
 /* One rank. */
 TT_MUST_USE tt_status tt_comm_create_self(struct tt_comm **out);
-/* `world_size` communicators of one group; each is then used by its own thread. */
+/* `world_size` communicators of one group into out[]; each is then used, and destroyed, by its own thread. For the
+ * others, a rank that destroys its communicator while they still call is one that failed. */
 TT_MUST_USE tt_status tt_comm_create_threads(int world_size, struct tt_comm **out);
-/* MPI_COMM_WORLD; initialises MPI (MPI_THREAD_SERIALIZED at least). TT_ERR_UNSUPPORTED in a build without MPI. */
+/* MPI_COMM_WORLD; initialises MPI (MPI_THREAD_SERIALIZED at least) and ends it when the last communicator is destroyed:
+ * once per process. TT_ERR_UNSUPPORTED in a build without MPI. */
 TT_MUST_USE tt_status tt_comm_create_mpi(struct tt_comm **out);
 bool tt_comm_mpi_is_launched(void); /* this process was started by mpirun / srun with more than one rank */
 /* Collective: the ranks with the same color form a new communicator, in order of rank (HYBRID_SHARD). */

@@ -1,0 +1,163 @@
+#include <string.h>
+
+#include "comm/comm_impl.h"
+
+int tt_comm_rank(const struct tt_comm *comm)
+{
+    return comm->rank;
+}
+
+int tt_comm_world_size(const struct tt_comm *comm)
+{
+    return comm->world_size;
+}
+
+const char *tt_comm_kind(const struct tt_comm *comm)
+{
+    return comm->table->kind;
+}
+
+int tt_comm_local_size(const struct tt_comm *comm)
+{
+    return comm->local_size;
+}
+
+tt_status tt_comm_fail_peer(int rank, const struct tt_error *cause)
+{
+    int contexts = cause->context_count < TT_ERROR_CONTEXT_MAX ? cause->context_count : TT_ERROR_CONTEXT_MAX;
+    if (cause->status == TT_OK) {
+        tt_fail(TT_ERR_PEER, "rank %d stopped", rank);
+        return TT_ERR_PEER;
+    }
+    /* Precisions bound the reads: the bytes came from somebody else. */
+    tt_fail(TT_ERR_PEER, "rank %d failed: %.*s", rank, (int)sizeof cause->message - 1, cause->message);
+    for (int i = 0; i < contexts; i++) tt_while("%.*s", (int)sizeof cause->context[i] - 1, cause->context[i]);
+    if (cause->hint[0] != '\0') tt_hint("%.*s", (int)sizeof cause->hint - 1, cause->hint);
+    return TT_ERR_PEER;
+}
+
+static tt_status check_total(const struct tt_comm *comm, size_t count, size_t element_bytes)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, element_bytes, &bytes) ||
+        __builtin_mul_overflow(bytes, (size_t)comm->world_size, &bytes) || bytes > PTRDIFF_MAX)
+        return tt_fail(TT_ERR_INTERNAL,
+                       "a collective over %d ranks of %zu elements of %zu bytes does not fit memory",
+                       comm->world_size, count, element_bytes);
+    return TT_OK;
+}
+
+/* The transports for ranks on cpus touch memory themselves; device memory needs a transport of its own. */
+static tt_status check_memory(const struct tt_comm *comm, const struct tt_stream *stream)
+{
+    const struct tt_device *device = tt_stream_device(stream);
+    if (comm->world_size == 1 || strcmp(tt_device_kind(device), "cpu") == 0) return TT_OK;
+    return tt_fail(TT_ERR_UNSUPPORTED, "the %s communicator cannot reach memory of a %s device",
+                   comm->table->kind, tt_device_kind(device));
+}
+
+static bool is_plan(const struct tt_stream *stream)
+{
+    return tt_device_is_plan(tt_stream_device(stream));
+}
+
+tt_status tt_comm_all_gather(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
+                             size_t bytes_per_rank)
+{
+    TT_TRY(check_total(comm, bytes_per_rank, 1));
+    if (bytes_per_rank == 0 || is_plan(stream)) return TT_OK;
+    TT_TRY(check_memory(comm, stream));
+    return comm->table->all_gather(comm, stream, send, recv, bytes_per_rank);
+}
+
+tt_status tt_comm_reduce_scatter(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
+                                 size_t count_per_rank, tt_dtype dtype)
+{
+    if (dtype != TT_F32 && dtype != TT_BF16)
+        return tt_fail(TT_ERR_INTERNAL, "reduce-scatter of %s", tt_dtype_name(dtype));
+    TT_TRY(check_total(comm, count_per_rank, tt_dtype_bytes(dtype)));
+    if (count_per_rank == 0 || is_plan(stream)) return TT_OK;
+    TT_TRY(check_memory(comm, stream));
+    return comm->table->reduce_scatter(comm, stream, send, recv, count_per_rank, dtype);
+}
+
+tt_status tt_comm_all_reduce(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t count,
+                             tt_dtype dtype, enum tt_reduce reduce)
+{
+    if (dtype != TT_F32 && dtype != TT_BF16 && dtype != TT_F64 && dtype != TT_I64)
+        return tt_fail(TT_ERR_INTERNAL, "all-reduce of %s", tt_dtype_name(dtype));
+    TT_TRY(check_total(comm, count, tt_dtype_bytes(dtype)));
+    if (count == 0 || is_plan(stream)) return TT_OK;
+    TT_TRY(check_memory(comm, stream));
+    return comm->table->all_reduce(comm, data, count, dtype, reduce);
+}
+
+tt_status tt_comm_broadcast(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t bytes,
+                            int root)
+{
+    if (root < 0 || root >= comm->world_size)
+        return tt_fail(TT_ERR_INTERNAL, "broadcast from rank %d of %d", root, comm->world_size);
+    TT_TRY(check_total(comm, bytes, 1));
+    if (bytes == 0 || is_plan(stream)) return TT_OK;
+    TT_TRY(check_memory(comm, stream));
+    return comm->table->broadcast(comm, data, bytes, root);
+}
+
+tt_status tt_comm_host_all_gather(struct tt_comm *comm, const void *send, void *recv, size_t bytes_per_rank)
+{
+    TT_TRY(check_total(comm, bytes_per_rank, 1));
+    if (bytes_per_rank == 0) return TT_OK;
+    return comm->table->all_gather(comm, NULL, send, recv, bytes_per_rank);
+}
+
+tt_status tt_comm_barrier(struct tt_comm *comm)
+{
+    return comm->table->barrier(comm);
+}
+
+/* Finds the rank whose error the others report: the lowest that failed by itself, or else the lowest that
+ * failed because another one did; -1 when all are well. One number per rank: its rank, or its rank + world
+ * size in the second case. */
+static tt_status find_blamed(struct tt_comm *comm, tt_status status, int *blamed)
+{
+    int64_t key = INT64_MAX;
+    if (status == TT_ERR_PEER)
+        key = comm->rank + comm->world_size;
+    else if (status != TT_OK)
+        key = comm->rank;
+    TT_TRY(comm->table->all_reduce(comm, &key, 1, TT_I64, TT_REDUCE_MIN));
+    *blamed = key == INT64_MAX ? -1 : (int)(key % comm->world_size);
+    return TT_OK;
+}
+
+tt_status tt_comm_agree(struct tt_comm *comm, tt_status status)
+{
+    struct tt_error own, sent;
+    int blamed;
+    tt_error_copy(&own);
+    sent = own;
+    if (own.status != status) sent = (struct tt_error){.status = status, .message = "it left no message"};
+    tt_status exchange = find_blamed(comm, status, &blamed);
+    if (exchange == TT_OK && blamed >= 0) exchange = comm->table->broadcast(comm, &sent, sizeof sent, blamed);
+    if (status != TT_OK) {
+        tt_error_restore(&own); /* what this rank reports, whatever became of the exchange */
+        return status;
+    }
+    if (exchange != TT_OK) return exchange;
+    return blamed < 0 ? TT_OK : tt_comm_fail_peer(blamed, &sent);
+}
+
+void tt_comm_abort(struct tt_comm *comm)
+{
+    if (comm != NULL) comm->table->abort(comm);
+}
+
+tt_status tt_comm_split(struct tt_comm *comm, int color, struct tt_comm **out)
+{
+    return comm->table->split(comm, color, out);
+}
+
+void tt_comm_destroy(struct tt_comm *comm)
+{
+    if (comm != NULL) comm->table->destroy(comm);
+}

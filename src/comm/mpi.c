@@ -1,0 +1,494 @@
+/* Ranks are processes, bytes travel by MPI's collectives (MPI 3.1). Sums do not: MPI may add in any order, so
+ * pieces are exchanged and each rank adds them in order of rank, which gives the bits that threads give.
+ *
+ * A rank that stops tells all others by a message on a communicator of its own; every wait looks for such a
+ * message between tests of its request. After that no rank calls MPI again, not even MPI_Finalize, which
+ * would wait for requests that nobody completes: the processes end with their own exit codes and messages,
+ * and the launcher sees an abnormal end. (MPI_Abort would kill the others before they could say why.)
+ *
+ * All calls of MPI are made under one mutex: MPI_THREAD_SERIALIZED is enough, and tt_comm_abort works from
+ * any thread.
+ */
+#include "comm/comm_impl.h"
+
+#include <stdlib.h>
+
+static bool exceeds_one(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text != NULL && atoi(text) > 1;
+}
+
+bool tt_comm_mpi_is_launched(void)
+{
+    /* Open MPI; MPICH and Intel MPI (also under srun --mpi=pmi2); MVAPICH; srun itself. */
+    return exceeds_one("OMPI_COMM_WORLD_SIZE") || exceeds_one("PMI_SIZE") ||
+           exceeds_one("MV2_COMM_WORLD_SIZE") || exceeds_one("SLURM_STEP_NUM_TASKS");
+}
+
+tt_status tt_comm_create_mpi(struct tt_comm **out)
+{
+    return tt_comm_create_mpi_limited(0x7fffffff, out);
+}
+
+#ifndef TT_HAVE_MPI
+
+tt_status tt_comm_create_mpi_limited(int count_max, struct tt_comm **out)
+{
+    (void)count_max;
+    (void)out;
+    tt_fail(TT_ERR_UNSUPPORTED, "this build has no MPI");
+    tt_hint(
+        "install an MPI (Debian: libopenmpi-dev) and build again, or use --ranks for ranks in one process");
+    return TT_ERR_UNSUPPORTED;
+}
+
+#else
+
+#include <mpi.h>
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+
+enum {
+    STAGING_BYTES = 4 << 20,   /* pieces of a sum that are here at one time, of all ranks together */
+    ONE_STEP_BYTES = 64 << 10, /* up to here latency counts: every rank gets everything and adds it */
+    ABORT_TAG = 1,
+    TESTS_PER_PROBE = 32,
+};
+
+/* Of the process; shared by all communicators that were split from one. */
+struct mpi_world {
+    pthread_mutex_t mutex;
+    MPI_Comm control; /* carries only the message that a rank stopped */
+    int rank, size;
+    int users;
+    int count_max;
+    bool finalize; /* this world initialised MPI */
+    bool aborted;
+    int aborting_rank;
+    struct tt_error cause;
+    MPI_Request *farewells; /* [size] */
+};
+
+struct mpi_comm {
+    struct tt_comm base;
+    struct mpi_world *world;
+    MPI_Comm handle;
+    char *staging;
+    const void **sources;
+};
+
+static struct mpi_comm *mpi_of(struct tt_comm *comm)
+{
+    return (struct mpi_comm *)comm;
+}
+
+static tt_status fail_mpi(int code, const char *call)
+{
+    char text[MPI_MAX_ERROR_STRING] = "unknown error";
+    int length = 0;
+    (void)MPI_Error_string(code, text, &length);
+    return tt_fail(TT_ERR_COMM, "%s failed: %s", call, text);
+}
+
+#define TRY_MPI(call, name)                                                                                  \
+    do {                                                                                                     \
+        int code_ = (call);                                                                                  \
+        if (code_ != MPI_SUCCESS) return fail_mpi(code_, name);                                              \
+    } while (0)
+
+/* Takes the message of a rank that stopped, if there is one. With the mutex held. */
+static void look_for_abort(struct mpi_world *world)
+{
+    MPI_Status status;
+    int there = 0;
+    if (world->aborted) return;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, ABORT_TAG, world->control, &there, &status) != MPI_SUCCESS || !there)
+        return;
+    world->aborting_rank = status.MPI_SOURCE;
+    if (MPI_Recv(&world->cause, (int)sizeof world->cause, MPI_BYTE, status.MPI_SOURCE, ABORT_TAG,
+                 world->control, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+        world->cause = (struct tt_error){0};
+    world->aborted = true;
+}
+
+static tt_status fail_aborted(struct mpi_world *world)
+{
+    return tt_comm_fail_peer(world->aborting_rank, &world->cause);
+}
+
+/* Before a call: with the mutex taken on TT_OK. */
+static tt_status begin(struct mpi_comm *comm)
+{
+    struct mpi_world *world = comm->world;
+    pthread_mutex_lock(&world->mutex);
+    look_for_abort(world);
+    if (!world->aborted) return TT_OK;
+    pthread_mutex_unlock(&world->mutex);
+    return fail_aborted(world);
+}
+
+/* The waiting thread gives its processor away: ranks may outnumber processors, and the peer that it waits for
+ * may need this one. A wait of seconds is for loading or saving, and then sleeps. */
+static void pause_waiting(double waited_seconds)
+{
+    if (waited_seconds < 1.0)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+}
+
+/* Ends what `begin` began: `code` is what the call that made `request` returned. */
+static tt_status finish(struct mpi_comm *comm, int code, MPI_Request *request, const char *name)
+{
+    struct mpi_world *world = comm->world;
+    double start = tt_clock_seconds();
+    int done = 0;
+    for (unsigned tests = 1; code == MPI_SUCCESS && !done && !world->aborted; tests++) {
+        code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        if (code != MPI_SUCCESS || done) break;
+        if (tests % TESTS_PER_PROBE == 0) look_for_abort(world);
+        pthread_mutex_unlock(&world->mutex);
+        pause_waiting(tests % TESTS_PER_PROBE == 0 ? tt_clock_seconds() - start : 0);
+        pthread_mutex_lock(&world->mutex);
+    }
+    bool aborted = world->aborted && !done;
+    pthread_mutex_unlock(&world->mutex);
+    if (code != MPI_SUCCESS) return fail_mpi(code, name);
+    return aborted ? fail_aborted(world) : TT_OK;
+}
+
+/* `bytes` as `count` elements of a type; larger messages than MPI's int can count become one element of a
+ * large type. The type is freed with free_type. */
+static int make_type(const struct mpi_world *world, size_t bytes, int *count, MPI_Datatype *type)
+{
+    *count = 1;
+    *type = MPI_BYTE;
+    if (bytes <= (size_t)world->count_max) {
+        *count = (int)bytes;
+        return MPI_SUCCESS;
+    }
+    size_t unit = 1;
+    while (unit * 2 <= (size_t)world->count_max) unit *= 2;
+    MPI_Datatype units, parts[2] = {MPI_DATATYPE_NULL, MPI_BYTE};
+    int lengths[2] = {1, (int)(bytes % unit)};
+    MPI_Aint places[2] = {0, (MPI_Aint)(bytes - bytes % unit)};
+    int code = MPI_Type_contiguous((int)unit, MPI_BYTE, &units);
+    if (code != MPI_SUCCESS) return code;
+    code = MPI_Type_contiguous((int)(bytes / unit), units, &parts[0]);
+    MPI_Type_free(&units);
+    if (code != MPI_SUCCESS) return code;
+    code = MPI_Type_create_struct(2, lengths, places, parts, type);
+    MPI_Type_free(&parts[0]);
+    return code == MPI_SUCCESS ? MPI_Type_commit(type) : code;
+}
+
+/* Requests keep what they need of a type that is freed while they run (MPI 3.1, section 4.1.9). */
+static void free_type(MPI_Datatype *type)
+{
+    if (*type != MPI_BYTE && *type != MPI_DATATYPE_NULL) MPI_Type_free(type);
+}
+
+static tt_status gather_bytes(struct mpi_comm *comm, const void *send, void *recv, size_t bytes)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+    int count = 0;
+    bool in_place = send == (char *)recv + (size_t)comm->base.rank * bytes;
+    TT_TRY(begin(comm));
+    int code = make_type(comm->world, bytes, &count, &type);
+    if (code == MPI_SUCCESS)
+        code = MPI_Iallgather(in_place ? MPI_IN_PLACE : send, count, type, recv, count, type, comm->handle,
+                              &request);
+    free_type(&type);
+    return finish(comm, code, &request, "MPI_Iallgather");
+}
+
+static tt_status mpi_all_gather(struct tt_comm *base, struct tt_stream *stream, const void *send, void *recv,
+                                size_t bytes)
+{
+    (void)stream;
+    return gather_bytes(mpi_of(base), send, recv, bytes);
+}
+
+/* staging[q] = `bytes` at send + base.rank * stride of rank q. */
+static tt_status exchange_pieces(struct mpi_comm *comm, const char *send, size_t bytes, size_t stride)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Datatype piece = MPI_DATATYPE_NULL, spaced = MPI_DATATYPE_NULL;
+    TT_TRY(begin(comm));
+    int code = MPI_Type_contiguous((int)bytes, MPI_BYTE, &piece);
+    if (code == MPI_SUCCESS) code = MPI_Type_create_resized(piece, 0, (MPI_Aint)stride, &spaced);
+    if (code == MPI_SUCCESS) code = MPI_Type_commit(&spaced);
+    if (code == MPI_SUCCESS)
+        code = MPI_Ialltoall(send, 1, spaced, comm->staging, (int)bytes, MPI_BYTE, comm->handle, &request);
+    free_type(&spaced);
+    free_type(&piece);
+    return finish(comm, code, &request, "MPI_Ialltoall");
+}
+
+/* Points `sources` at the ranks' pieces in staging, which lie `bytes` apart. */
+static void point_sources(struct mpi_comm *comm, size_t bytes)
+{
+    for (int q = 0; q < comm->base.world_size; q++) comm->sources[q] = comm->staging + (size_t)q * bytes;
+}
+
+/* Elements of each rank's piece that go into staging at one time. */
+static size_t piece_max(const struct mpi_comm *comm, size_t element_bytes)
+{
+    size_t bytes = STAGING_BYTES / (size_t)comm->base.world_size;
+    if (bytes > (size_t)comm->world->count_max) bytes = (size_t)comm->world->count_max;
+    return bytes / element_bytes;
+}
+
+static tt_status mpi_reduce_scatter(struct tt_comm *base, struct tt_stream *stream, const void *send,
+                                    void *recv, size_t count, tt_dtype dtype)
+{
+    (void)stream;
+    struct mpi_comm *comm = mpi_of(base);
+    size_t element = tt_dtype_bytes(dtype);
+    size_t most = piece_max(comm, element);
+    for (size_t done = 0; done < count; done += most) {
+        size_t part = count - done < most ? count - done : most;
+        TT_TRY(exchange_pieces(comm, (const char *)send + done * element, part * element, count * element));
+        point_sources(comm, part * element);
+        tt_reduce_ordered((char *)recv + done * element, comm->sources, base->world_size, 0, part, dtype,
+                          TT_REDUCE_SUM);
+    }
+    return TT_OK;
+}
+
+static tt_status mpi_all_reduce(struct tt_comm *base, void *data, size_t count, tt_dtype dtype,
+                                enum tt_reduce reduce)
+{
+    struct mpi_comm *comm = mpi_of(base);
+    size_t element = tt_dtype_bytes(dtype);
+    size_t world_size = (size_t)base->world_size;
+    size_t most = piece_max(comm, element);
+    size_t one_step = ONE_STEP_BYTES / element / world_size;
+    if (one_step < world_size) one_step = world_size;
+    if (one_step > most) one_step = most;
+    for (size_t done = 0; done < count;) {
+        char *at = (char *)data + done * element;
+        size_t left = count - done;
+        if (left <= one_step || left < world_size) {
+            size_t part = left < most ? left : most;
+            TT_TRY(gather_bytes(comm, at, comm->staging, part * element));
+            point_sources(comm, part * element);
+            tt_reduce_ordered(at, comm->sources, base->world_size, 0, part, dtype, reduce);
+            done += part;
+            continue;
+        }
+        size_t part = left / world_size < most ? left / world_size : most; /* of each rank */
+        char *own = at + (size_t)base->rank * part * element;
+        TT_TRY(exchange_pieces(comm, at, part * element, part * element));
+        point_sources(comm, part * element);
+        tt_reduce_ordered(own, comm->sources, base->world_size, 0, part, dtype, reduce);
+        TT_TRY(gather_bytes(comm, own, at, part * element));
+        done += part * world_size;
+    }
+    return TT_OK;
+}
+
+static tt_status mpi_broadcast(struct tt_comm *base, void *data, size_t bytes, int root)
+{
+    struct mpi_comm *comm = mpi_of(base);
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+    int count = 0;
+    TT_TRY(begin(comm));
+    int code = make_type(comm->world, bytes, &count, &type);
+    if (code == MPI_SUCCESS) code = MPI_Ibcast(data, count, type, root, comm->handle, &request);
+    free_type(&type);
+    return finish(comm, code, &request, "MPI_Ibcast");
+}
+
+static tt_status mpi_barrier(struct tt_comm *base)
+{
+    struct mpi_comm *comm = mpi_of(base);
+    MPI_Request request = MPI_REQUEST_NULL;
+    TT_TRY(begin(comm));
+    int code = MPI_Ibarrier(comm->handle, &request);
+    return finish(comm, code, &request, "MPI_Ibarrier");
+}
+
+/* The message is small enough to be sent at once, so it leaves even if a receiver is busy; a second is
+ * plenty. */
+static void mpi_abort(struct tt_comm *base)
+{
+    struct mpi_world *world = mpi_of(base)->world;
+    pthread_mutex_lock(&world->mutex);
+    look_for_abort(world);
+    if (!world->aborted) {
+        world->aborted = true;
+        world->aborting_rank = world->rank;
+        tt_error_copy(&world->cause);
+        for (int q = 0; q < world->size; q++) {
+            if (q != world->rank)
+                (void)MPI_Isend(&world->cause, (int)sizeof world->cause, MPI_BYTE, q, ABORT_TAG,
+                                world->control, &world->farewells[q]);
+        }
+        int done = 0;
+        double start = tt_clock_seconds();
+        while (!done && tt_clock_seconds() - start < 1.0) {
+            if (MPI_Testall(world->size, world->farewells, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS) break;
+            if (!done) sched_yield();
+        }
+    }
+    pthread_mutex_unlock(&world->mutex);
+}
+
+static void world_release(struct mpi_world *world)
+{
+    pthread_mutex_lock(&world->mutex);
+    bool last = --world->users == 0;
+    pthread_mutex_unlock(&world->mutex);
+    if (!last) return;
+    if (!world->aborted) {
+        if (world->control != MPI_COMM_NULL) MPI_Comm_free(&world->control);
+        if (world->finalize) MPI_Finalize();
+    }
+    pthread_mutex_destroy(&world->mutex);
+    tt_free(world->farewells);
+    tt_free(world);
+}
+
+static void free_handle(struct mpi_world *world, MPI_Comm *handle)
+{
+    pthread_mutex_lock(&world->mutex);
+    if (!world->aborted && *handle != MPI_COMM_NULL) MPI_Comm_free(handle);
+    pthread_mutex_unlock(&world->mutex);
+}
+
+static void mpi_destroy(struct tt_comm *base)
+{
+    struct mpi_comm *comm = mpi_of(base);
+    free_handle(comm->world, &comm->handle);
+    world_release(comm->world);
+    tt_free(comm->staging);
+    tt_free(comm->sources);
+    tt_free(comm);
+}
+
+static tt_status mpi_split(struct tt_comm *base, int color, struct tt_comm **out);
+
+static const struct tt_comm_table mpi_table = {
+    .kind = "mpi",
+    .all_gather = mpi_all_gather,
+    .reduce_scatter = mpi_reduce_scatter,
+    .all_reduce = mpi_all_reduce,
+    .broadcast = mpi_broadcast,
+    .barrier = mpi_barrier,
+    .split = mpi_split,
+    .abort = mpi_abort,
+    .destroy = mpi_destroy,
+};
+
+static int describe(MPI_Comm handle, struct tt_comm *base)
+{
+    MPI_Comm local = MPI_COMM_NULL;
+    int code = MPI_Comm_set_errhandler(handle, MPI_ERRORS_RETURN);
+    if (code == MPI_SUCCESS) code = MPI_Comm_rank(handle, &base->rank);
+    if (code == MPI_SUCCESS) code = MPI_Comm_size(handle, &base->world_size);
+    if (code == MPI_SUCCESS)
+        code = MPI_Comm_split_type(handle, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local);
+    if (code == MPI_SUCCESS) code = MPI_Comm_size(local, &base->local_size);
+    if (local != MPI_COMM_NULL) MPI_Comm_free(&local);
+    return code;
+}
+
+/* Takes `handle` and one use of the world, also on failure. */
+static tt_status comm_create(struct mpi_world *world, MPI_Comm handle, struct tt_comm **out)
+{
+    struct mpi_comm *comm = tt_calloc(1, sizeof *comm);
+    if (comm == NULL) {
+        free_handle(world, &handle);
+        world_release(world);
+        return TT_ERR_MEMORY;
+    }
+    comm->world = world;
+    comm->handle = handle;
+    comm->base.table = &mpi_table;
+    pthread_mutex_lock(&world->mutex);
+    int code = describe(handle, &comm->base);
+    pthread_mutex_unlock(&world->mutex);
+    tt_status status = code == MPI_SUCCESS ? TT_OK : fail_mpi(code, "creating a communicator");
+    if (status == TT_OK) {
+        comm->staging = tt_alloc_aligned(STAGING_BYTES);
+        comm->sources = tt_calloc((size_t)comm->base.world_size, sizeof *comm->sources);
+        if (comm->staging == NULL || comm->sources == NULL) status = TT_ERR_MEMORY;
+    }
+    if (status != TT_OK) {
+        mpi_destroy(&comm->base);
+        return status;
+    }
+    *out = &comm->base;
+    return TT_OK;
+}
+
+/* MPI_Comm_split waits without looking for a rank that stopped; after a barrier all are about to call it. */
+static tt_status mpi_split(struct tt_comm *base, int color, struct tt_comm **out)
+{
+    struct mpi_comm *comm = mpi_of(base);
+    MPI_Comm handle = MPI_COMM_NULL;
+    TT_TRY(mpi_barrier(base));
+    TT_TRY(begin(comm));
+    int code = MPI_Comm_split(comm->handle, color, base->rank, &handle);
+    if (code == MPI_SUCCESS) comm->world->users++;
+    pthread_mutex_unlock(&comm->world->mutex);
+    if (code != MPI_SUCCESS) return fail_mpi(code, "MPI_Comm_split");
+    return comm_create(comm->world, handle, out);
+}
+
+static tt_status initialise(bool *finalize)
+{
+    int initialised = 0, finalised = 0, provided = MPI_THREAD_SINGLE;
+    TRY_MPI(MPI_Initialized(&initialised), "MPI_Initialized");
+    TRY_MPI(MPI_Finalized(&finalised), "MPI_Finalized");
+    if (finalised) return tt_fail(TT_ERR_COMM, "MPI was ended in this process and cannot begin again");
+    if (!initialised)
+        TRY_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+    else
+        TRY_MPI(MPI_Query_thread(&provided), "MPI_Query_thread");
+    *finalize = !initialised;
+    if (provided < MPI_THREAD_SERIALIZED)
+        return tt_fail(TT_ERR_UNSUPPORTED, "this MPI serves only one thread of a process");
+    return TT_OK;
+}
+
+tt_status tt_comm_create_mpi_limited(int count_max, struct tt_comm **out)
+{
+    bool finalize = false;
+    TT_TRY(initialise(&finalize));
+    struct mpi_world *world = tt_calloc(1, sizeof *world);
+    if (world == NULL) return TT_ERR_MEMORY;
+    MPI_Comm handle = MPI_COMM_NULL;
+    tt_status status = TT_OK;
+    pthread_mutex_init(&world->mutex, NULL);
+    world->users = 1;
+    world->count_max = count_max;
+    world->finalize = finalize;
+    world->control = MPI_COMM_NULL;
+    int code = MPI_Comm_dup(MPI_COMM_WORLD, &world->control);
+    if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(world->control, MPI_ERRORS_RETURN);
+    if (code == MPI_SUCCESS) code = MPI_Comm_rank(world->control, &world->rank);
+    if (code == MPI_SUCCESS) code = MPI_Comm_size(world->control, &world->size);
+    if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &handle);
+    if (code != MPI_SUCCESS) status = fail_mpi(code, "MPI_Comm_dup");
+    if (status == TT_OK) {
+        world->farewells = tt_calloc((size_t)world->size, sizeof *world->farewells);
+        if (world->farewells == NULL) status = TT_ERR_MEMORY;
+    }
+    if (status != TT_OK) {
+        world_release(world);
+        return status;
+    }
+    for (int q = 0; q < world->size; q++) world->farewells[q] = MPI_REQUEST_NULL;
+    return comm_create(world, handle, out);
+}
+
+#endif

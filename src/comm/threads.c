@@ -1,0 +1,396 @@
+/* Ranks are threads of one process. A collective is: publish where my data lies, wait until all have (enter),
+ * move my part straight between the ranks' memories, wait until all are done with mine (leave).
+ *
+ * Why nobody hangs and nobody reads freed memory when a rank stops at any moment: waiting in `enter` ends
+ * with an error as soon as a rank aborts or leaves for good, but the decision is made under one mutex: either
+ * all ranks pass or none does. Between enter and leave a rank only computes, so waiting in `leave` always
+ * ends, and before it ends no rank returns to its caller, who may then free what others were reading.
+ */
+#include <pthread.h>
+
+#include "base/alloc.h"
+#include "comm/comm_impl.h"
+
+enum call { CALL_ALL_GATHER, CALL_REDUCE_SCATTER, CALL_ALL_REDUCE, CALL_BROADCAST, CALL_BARRIER, CALL_SPLIT };
+
+static const char *const call_names[] = {"all-gather", "reduce-scatter", "all-reduce",
+                                         "broadcast",  "barrier",        "split"};
+
+/* What a rank is about to do; the first part must be the same on all ranks. */
+struct order {
+    enum call call;
+    size_t size;
+    int parameter; /* type, or root */
+    enum tt_reduce reduce;
+    /* own to each rank */
+    const void *send;
+    void *data;
+    int color;
+};
+
+/* All groups that grew out of one by splitting: they fail together. */
+struct domain {
+    pthread_mutex_t mutex; /* guards everything below and all groups' counters */
+    struct group *groups;
+    bool aborted;
+    int aborting_rank; /* in the first group */
+    struct tt_error cause;
+};
+
+struct group {
+    struct domain *domain;
+    struct group *next;
+    pthread_cond_t changed;
+    int world_size;
+    int members;  /* communicators not yet destroyed */
+    int departed; /* rank that left, or -1 */
+    int entered, left;
+    uint64_t entries, leaves;   /* how often all ranks came together */
+    struct order *orders;       /* [world_size] */
+    struct threads_comm **made; /* [world_size]: what a split made for each rank */
+};
+
+struct threads_comm {
+    struct tt_comm base;
+    struct group *group;
+    int first_rank; /* in the first group, for messages */
+    const void **sources;
+};
+
+static void wake_all(struct domain *domain)
+{
+    for (struct group *group = domain->groups; group != NULL; group = group->next)
+        pthread_cond_broadcast(&group->changed);
+}
+
+/* Waits until all ranks have entered; returns whether they did. */
+static bool enter_locked(struct group *group)
+{
+    const struct domain *domain = group->domain;
+    if (domain->aborted || group->departed >= 0) return false;
+    uint64_t before = group->entries;
+    if (++group->entered == group->world_size) {
+        group->entered = 0;
+        group->entries++;
+        pthread_cond_broadcast(&group->changed);
+        return true;
+    }
+    while (group->entries == before && !domain->aborted && group->departed < 0)
+        pthread_cond_wait(&group->changed, &group->domain->mutex);
+    return group->entries != before;
+}
+
+static void leave(struct threads_comm *comm)
+{
+    struct group *group = comm->group;
+    pthread_mutex_lock(&group->domain->mutex);
+    uint64_t before = group->leaves;
+    if (++group->left == group->world_size) {
+        group->left = 0;
+        group->leaves++;
+        pthread_cond_broadcast(&group->changed);
+    } else {
+        while (group->leaves == before) pthread_cond_wait(&group->changed, &group->domain->mutex);
+    }
+    pthread_mutex_unlock(&group->domain->mutex);
+}
+
+/* All ranks compare all orders, so all come to the same result. */
+static tt_status check_orders(const struct threads_comm *comm)
+{
+    const struct order *orders = comm->group->orders;
+    for (int q = 1; q < comm->base.world_size; q++) {
+        if (orders[q].call == orders[0].call && orders[q].size == orders[0].size &&
+            orders[q].parameter == orders[0].parameter && orders[q].reduce == orders[0].reduce)
+            continue;
+        return tt_fail(TT_ERR_INTERNAL, "rank 0 calls %s of %zu while rank %d calls %s of %zu",
+                       call_names[orders[0].call], orders[0].size, q, call_names[orders[q].call],
+                       orders[q].size);
+    }
+    return TT_OK;
+}
+
+/* On TT_OK every rank has published the same kind of order and `leave` must follow; otherwise it must not. */
+static tt_status enter(struct threads_comm *comm, const struct order *order)
+{
+    struct group *group = comm->group;
+    struct domain *domain = group->domain;
+    struct tt_error cause = {0};
+    int stopped = 0;
+    pthread_mutex_lock(&domain->mutex);
+    group->orders[comm->base.rank] = *order;
+    bool together = enter_locked(group);
+    if (!together) {
+        cause = domain->cause;
+        stopped = domain->aborted ? domain->aborting_rank : group->departed;
+    }
+    pthread_mutex_unlock(&domain->mutex);
+    if (!together) return tt_comm_fail_peer(stopped, &cause);
+    tt_status status = check_orders(comm);
+    if (status != TT_OK) leave(comm);
+    return status;
+}
+
+static struct threads_comm *threads_of(struct tt_comm *comm)
+{
+    return (struct threads_comm *)comm;
+}
+
+static tt_status threads_all_gather(struct tt_comm *base, struct tt_stream *stream, const void *send,
+                                    void *recv, size_t bytes)
+{
+    (void)stream;
+    struct threads_comm *comm = threads_of(base);
+    TT_TRY(enter(comm, &(struct order){.call = CALL_ALL_GATHER, .size = bytes, .send = send}));
+    /* Beginning with itself and going round, so that not all ranks read the same one at a time. */
+    for (int step = 0; step < base->world_size; step++) {
+        int q = (base->rank + step) % base->world_size;
+        char *to = (char *)recv + (size_t)q * bytes;
+        if (to != comm->group->orders[q].send) memcpy(to, comm->group->orders[q].send, bytes);
+    }
+    leave(comm);
+    return TT_OK;
+}
+
+static tt_status threads_reduce_scatter(struct tt_comm *base, struct tt_stream *stream, const void *send,
+                                        void *recv, size_t count, tt_dtype dtype)
+{
+    (void)stream;
+    struct threads_comm *comm = threads_of(base);
+    TT_TRY(enter(
+        comm,
+        &(struct order){.call = CALL_REDUCE_SCATTER, .size = count, .parameter = (int)dtype, .send = send}));
+    for (int q = 0; q < base->world_size; q++) comm->sources[q] = comm->group->orders[q].send;
+    tt_reduce_ordered(recv, comm->sources, base->world_size, (size_t)base->rank * count, count, dtype,
+                      TT_REDUCE_SUM);
+    leave(comm);
+    return TT_OK;
+}
+
+/* Each rank reduces one part and writes it into every rank's data: no other rank touches that part. */
+static tt_status threads_all_reduce(struct tt_comm *base, void *data, size_t count, tt_dtype dtype,
+                                    enum tt_reduce reduce)
+{
+    struct threads_comm *comm = threads_of(base);
+    TT_TRY(enter(comm, &(struct order){.call = CALL_ALL_REDUCE,
+                                       .size = count,
+                                       .parameter = (int)dtype,
+                                       .reduce = reduce,
+                                       .send = data,
+                                       .data = data}));
+    size_t element = tt_dtype_bytes(dtype);
+    size_t lines = (count + 63) / 64; /* parts of whole cache lines, for any type */
+    size_t share = (lines + (size_t)base->world_size - 1) / (size_t)base->world_size * 64;
+    size_t first = (size_t)base->rank * share;
+    size_t end = first + share < count ? first + share : count;
+    enum { PART = 2048 };
+    for (int q = 0; q < base->world_size; q++) comm->sources[q] = comm->group->orders[q].send;
+    for (size_t at = first; at < end; at += PART) {
+        size_t part = end - at < PART ? end - at : PART;
+        char *own = (char *)data + at * element;
+        tt_reduce_ordered(own, comm->sources, base->world_size, at, part, dtype, reduce);
+        for (int q = 0; q < base->world_size; q++) {
+            if (q != base->rank)
+                memcpy((char *)comm->group->orders[q].data + at * element, own, part * element);
+        }
+    }
+    leave(comm);
+    return TT_OK;
+}
+
+static tt_status threads_broadcast(struct tt_comm *base, void *data, size_t bytes, int root)
+{
+    struct threads_comm *comm = threads_of(base);
+    TT_TRY(
+        enter(comm, &(struct order){.call = CALL_BROADCAST, .size = bytes, .parameter = root, .send = data}));
+    if (base->rank != root) memcpy(data, comm->group->orders[root].send, bytes);
+    leave(comm);
+    return TT_OK;
+}
+
+static tt_status threads_barrier(struct tt_comm *base)
+{
+    struct threads_comm *comm = threads_of(base);
+    TT_TRY(enter(comm, &(struct order){.call = CALL_BARRIER}));
+    leave(comm);
+    return TT_OK;
+}
+
+static void threads_abort(struct tt_comm *base)
+{
+    struct threads_comm *comm = threads_of(base);
+    struct domain *domain = comm->group->domain;
+    pthread_mutex_lock(&domain->mutex);
+    if (!domain->aborted) {
+        domain->aborted = true;
+        domain->aborting_rank = comm->first_rank;
+        tt_error_copy(&domain->cause);
+        wake_all(domain);
+    }
+    pthread_mutex_unlock(&domain->mutex);
+}
+
+static void group_free(struct group *group)
+{
+    if (group == NULL) return;
+    pthread_cond_destroy(&group->changed);
+    tt_free(group->orders);
+    tt_free(group->made);
+    tt_free(group);
+}
+
+static void domain_free(struct domain *domain)
+{
+    pthread_mutex_destroy(&domain->mutex);
+    tt_free(domain);
+}
+
+static void threads_destroy(struct tt_comm *base)
+{
+    struct threads_comm *comm = threads_of(base);
+    struct group *group = comm->group;
+    struct domain *domain = group->domain;
+    pthread_mutex_lock(&domain->mutex);
+    bool group_empty = --group->members == 0;
+    if (group->departed < 0) group->departed = comm->first_rank;
+    pthread_cond_broadcast(&group->changed);
+    if (group_empty) {
+        struct group **link = &domain->groups;
+        while (*link != group) link = &(*link)->next;
+        *link = group->next;
+    }
+    bool domain_empty = domain->groups == NULL;
+    pthread_mutex_unlock(&domain->mutex);
+    if (group_empty) group_free(group);
+    if (domain_empty) domain_free(domain);
+    tt_free(comm->sources);
+    tt_free(comm);
+}
+
+static tt_status threads_split(struct tt_comm *base, int color, struct tt_comm **out);
+
+static const struct tt_comm_table threads_table = {
+    .kind = "threads",
+    .all_gather = threads_all_gather,
+    .reduce_scatter = threads_reduce_scatter,
+    .all_reduce = threads_all_reduce,
+    .broadcast = threads_broadcast,
+    .barrier = threads_barrier,
+    .split = threads_split,
+    .abort = threads_abort,
+    .destroy = threads_destroy,
+};
+
+static struct threads_comm *comm_create(struct group *group, int rank, int first_rank)
+{
+    struct threads_comm *comm = tt_calloc(1, sizeof *comm);
+    if (comm == NULL) return NULL;
+    comm->base = (struct tt_comm){.table = &threads_table,
+                                  .rank = rank,
+                                  .world_size = group->world_size,
+                                  .local_size = group->world_size};
+    comm->group = group;
+    comm->first_rank = first_rank;
+    comm->sources = tt_calloc((size_t)group->world_size, sizeof *comm->sources);
+    if (comm->sources == NULL) {
+        tt_free(comm);
+        return NULL;
+    }
+    return comm;
+}
+
+/* A group of `world_size` with its communicators in comms[]; not yet in the domain's list. Rank r is
+ * `first_ranks[r]` of the first group, or r when that is NULL. */
+static tt_status group_create(struct domain *domain, int world_size, const int *first_ranks,
+                              struct threads_comm **comms, struct group **out)
+{
+    struct group *group = tt_calloc(1, sizeof *group);
+    if (group == NULL) return TT_ERR_MEMORY;
+    pthread_cond_init(&group->changed, NULL);
+    group->domain = domain;
+    group->world_size = group->members = world_size;
+    group->departed = -1;
+    group->orders = tt_calloc((size_t)world_size, sizeof *group->orders);
+    group->made = tt_calloc((size_t)world_size, sizeof *group->made);
+    bool complete = group->orders != NULL && group->made != NULL;
+    int count = 0;
+    for (; complete && count < world_size; count++) {
+        comms[count] = comm_create(group, count, first_ranks != NULL ? first_ranks[count] : count);
+        if (comms[count] == NULL) break;
+    }
+    if (complete && count == world_size) {
+        *out = group;
+        return TT_OK;
+    }
+    while (count-- > 0) {
+        tt_free(comms[count]->sources);
+        tt_free(comms[count]);
+        comms[count] = NULL;
+    }
+    group_free(group);
+    return TT_ERR_MEMORY;
+}
+
+/* The lowest rank of a color builds the group for all of that color. */
+static tt_status split_build(struct threads_comm *comm, int color)
+{
+    struct group *parent = comm->group;
+    struct threads_comm **comms = tt_calloc((size_t)parent->world_size, sizeof *comms);
+    int *members = tt_calloc((size_t)parent->world_size * 2, sizeof *members);
+    int *first_ranks = members != NULL ? members + parent->world_size : NULL;
+    struct group *group = NULL;
+    int count = 0;
+    tt_status status = comms != NULL && members != NULL ? TT_OK : TT_ERR_MEMORY;
+    for (int q = 0; status == TT_OK && q < parent->world_size; q++) {
+        if (parent->orders[q].color != color) continue;
+        members[count] = q;
+        first_ranks[count++] = *(const int *)parent->orders[q].send;
+    }
+    if (status == TT_OK) status = group_create(parent->domain, count, first_ranks, comms, &group);
+    if (status == TT_OK) {
+        for (int i = 0; i < count; i++) parent->made[members[i]] = comms[i];
+        pthread_mutex_lock(&parent->domain->mutex);
+        group->next = parent->domain->groups;
+        parent->domain->groups = group;
+        pthread_mutex_unlock(&parent->domain->mutex);
+    }
+    tt_free(comms);
+    tt_free(members);
+    return status;
+}
+
+static tt_status threads_split(struct tt_comm *base, int color, struct tt_comm **out)
+{
+    struct threads_comm *comm = threads_of(base);
+    struct group *group = comm->group;
+    tt_status status = TT_OK;
+    TT_TRY(enter(comm, &(struct order){.call = CALL_SPLIT, .send = &comm->first_rank, .color = color}));
+    int lowest = 0;
+    while (group->orders[lowest].color != color) lowest++;
+    if (lowest == base->rank) status = split_build(comm, color);
+    leave(comm);
+    if (status != TT_OK) return status;
+    struct threads_comm *made = group->made[base->rank];
+    group->made[base->rank] = NULL;
+    if (made == NULL)
+        return tt_fail(TT_ERR_MEMORY, "rank %d had no memory to split the communicator", lowest);
+    *out = &made->base;
+    return TT_OK;
+}
+
+tt_status tt_comm_create_threads(int world_size, struct tt_comm **out)
+{
+    if (world_size < 1) return tt_fail(TT_ERR_USAGE, "a group of %d ranks cannot be made", world_size);
+    struct threads_comm **comms = tt_calloc((size_t)world_size, sizeof *comms);
+    struct domain *domain = tt_calloc(1, sizeof *domain);
+    tt_status status = comms != NULL && domain != NULL ? TT_OK : TT_ERR_MEMORY;
+    if (domain != NULL) pthread_mutex_init(&domain->mutex, NULL);
+    if (status == TT_OK) status = group_create(domain, world_size, NULL, comms, &domain->groups);
+    if (status == TT_OK) {
+        for (int rank = 0; rank < world_size; rank++) out[rank] = &comms[rank]->base;
+    } else if (domain != NULL) {
+        domain_free(domain);
+    }
+    tt_free(comms);
+    return status;
+}
