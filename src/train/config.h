@@ -66,6 +66,13 @@ struct tt_train_config {
     const char *reduce_dtype;         /* "float32" | "bfloat16" */
     const char *save_dtype;           /* type of full model folders: NULL: as the model's config.json */
     size_t device_memory;             /* bytes; 0: no limit */
+
+    /* launch (accelerate's file); kept for whoever finds the peers */
+    const char *fsdp, *fsdp_config;   /* TrainingArguments' spelling; already resolved into the fields above */
+    int64_t num_processes;            /* ranks of all machines; 0: not said */
+    int64_t num_machines, machine_rank; /* 1, 0 */
+    const char *main_process_ip;      /* NULL: not said */
+    int64_t main_process_port;        /* 0: not said */
 };
 
 #endif

@@ -5,8 +5,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-static tt_status run_micro(struct tt_rank *rank, const struct tt_sampler *sampler, int64_t index, int64_t micro,
-                           struct tt_batch_storage *storage, struct tt_loss_sums *total)
+static tt_status run_micro(struct tt_rank *rank, const struct tt_sampler *sampler, int64_t index,
+                           int64_t micro, struct tt_batch_storage *storage, struct tt_loss_sums *total)
 {
     tt_status status = TT_OK;
     struct tt_batch batch;
@@ -24,8 +24,8 @@ out:
     return status;
 }
 
-tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, struct tt_batch_storage *storage,
-                      struct tt_evaluation *result)
+tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler,
+                      struct tt_batch_storage *storage, struct tt_evaluation *result)
 {
     tt_status status = TT_OK;
     double start = tt_clock_seconds();

@@ -18,7 +18,7 @@ struct tt_journal {
     struct tt_journal_facts facts;
     json_t *history, *all_results;
     struct tt_tensorboard *board;
-    int metrics;             /* descriptor of metrics.jsonl */
+    int metrics; /* descriptor of metrics.jsonl */
     char *metrics_path;
     uint64_t metrics_offset;
     int64_t step, tokens_seen, best_step;
@@ -89,7 +89,8 @@ void tt_journal_close(struct tt_journal *journal)
 static json_t *number(const char *name, double value)
 {
     if (!isfinite(value)) return json_null();
-    bool whole = strcmp(name, "step") == 0 || strcmp(name, "num_tokens") == 0 || strstr(name, "samples") == name;
+    bool whole =
+        strcmp(name, "step") == 0 || strcmp(name, "num_tokens") == 0 || strstr(name, "samples") == name;
     return whole ? json_integer((json_int_t)value) : json_real(value);
 }
 
@@ -144,7 +145,8 @@ tt_status tt_journal_row(struct tt_journal *journal, const struct tt_log_row *ro
     return status;
 }
 
-void tt_journal_progress(struct tt_journal *journal, int64_t step, double epoch, int64_t tokens_seen, double flops)
+void tt_journal_progress(struct tt_journal *journal, int64_t step, double epoch, int64_t tokens_seen,
+                         double flops)
 {
     journal->step = step;
     journal->epoch = epoch;
@@ -166,8 +168,8 @@ tt_status tt_journal_best(struct tt_journal *journal, int64_t step, double metri
 /* What transformers' own control callback would have said at the end of a step. */
 static json_t *control_state(bool training_stops)
 {
-    return json_pack("{s:{s:{s:b, s:b, s:b, s:b, s:b}, s:{}}}", "TrainerControl", "args", "should_epoch_stop", 0,
-                     "should_evaluate", 0, "should_log", 0, "should_save", 1, "should_training_stop",
+    return json_pack("{s:{s:{s:b, s:b, s:b, s:b, s:b}, s:{}}}", "TrainerControl", "args", "should_epoch_stop",
+                     0, "should_evaluate", 0, "should_log", 0, "should_save", 1, "should_training_stop",
                      (int)training_stops, "attributes");
 }
 
@@ -175,20 +177,21 @@ static json_t *state_object(const struct tt_journal *journal)
 {
     const struct tt_journal_facts *facts = &journal->facts;
     json_t *state = json_pack(
-        "{s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:b, s:b, s:b, s:n, s:n}", "epoch", journal->epoch,
-        "global_step", (json_int_t)journal->step, "max_steps", (json_int_t)facts->max_steps, "logging_steps",
-        (json_int_t)facts->logging_steps, "eval_steps", (json_int_t)facts->eval_steps, "save_steps",
-        (json_int_t)facts->save_steps, "train_batch_size", (json_int_t)facts->train_batch_size, "num_train_epochs",
-        ceil(facts->num_train_epochs), "num_input_tokens_seen", (json_int_t)journal->tokens_seen, "total_flos",
-        journal->flops, "is_local_process_zero", 1, "is_world_process_zero", 1, "is_hyper_param_search", 0,
-        "trial_name", "trial_params");
+        "{s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:b, s:b, s:b, s:n, s:n}", "epoch",
+        journal->epoch, "global_step", (json_int_t)journal->step, "max_steps", (json_int_t)facts->max_steps,
+        "logging_steps", (json_int_t)facts->logging_steps, "eval_steps", (json_int_t)facts->eval_steps,
+        "save_steps", (json_int_t)facts->save_steps, "train_batch_size", (json_int_t)facts->train_batch_size,
+        "num_train_epochs", ceil(facts->num_train_epochs), "num_input_tokens_seen",
+        (json_int_t)journal->tokens_seen, "total_flos", journal->flops, "is_local_process_zero", 1,
+        "is_world_process_zero", 1, "is_hyper_param_search", 0, "trial_name", "trial_params");
     if (state == NULL) return NULL;
     json_object_set_new(state, "num_train_epochs", json_integer((json_int_t)ceil(facts->num_train_epochs)));
     bool best = isfinite(journal->best_metric);
     json_object_set_new(state, "best_metric", best ? json_real(journal->best_metric) : json_null());
     json_object_set_new(state, "best_global_step", best ? json_integer(journal->best_step) : json_null());
     json_object_set_new(state, "best_model_checkpoint",
-                        journal->best_checkpoint != NULL ? json_string(journal->best_checkpoint) : json_null());
+                        journal->best_checkpoint != NULL ? json_string(journal->best_checkpoint)
+                                                         : json_null());
     json_object_set_new(state, "stateful_callbacks", control_state(journal->step >= facts->max_steps));
     json_object_set(state, "log_history", journal->history);
     return state;
@@ -219,7 +222,8 @@ tt_status tt_journal_write_state(const struct tt_journal *journal, const char *f
     return status;
 }
 
-tt_status tt_journal_write_results(struct tt_journal *journal, const char *split, const struct tt_log_row *row)
+tt_status tt_journal_write_results(struct tt_journal *journal, const char *split,
+                                   const struct tt_log_row *row)
 {
     char name[64];
     snprintf(name, sizeof name, "%s_results.json", split);
@@ -227,7 +231,8 @@ tt_status tt_journal_write_results(struct tt_journal *journal, const char *split
     if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for %s", name);
     json_object_update(journal->all_results, object);
     tt_status status = write_json(object, 4, journal->config->output_dir, name);
-    if (status == TT_OK) status = write_json(journal->all_results, 4, journal->config->output_dir, "all_results.json");
+    if (status == TT_OK)
+        status = write_json(journal->all_results, 4, journal->config->output_dir, "all_results.json");
     json_decref(object);
     return status;
 }

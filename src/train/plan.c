@@ -93,8 +93,9 @@ tt_status tt_plan_check(const struct tt_plan *plan, const struct tt_rank_config 
     (void)tt_fail(TT_ERR_MEMORY, "this run needs %s a rank, the limit is %s", need, have);
     size_t activation_bytes = plan->workspace_bytes;
     if (!rank->recompute && activation_bytes > plan->memory.total_peak / 3)
-        tt_hint("activations take %s: --gradient_checkpointing true or a smaller --per_device_train_batch_size",
-                activations);
+        tt_hint(
+            "activations take %s: --gradient_checkpointing true or a smaller --per_device_train_batch_size",
+            activations);
     else if (activation_bytes > plan->memory.total_peak / 3)
         tt_hint("activations take %s: a smaller --per_device_train_batch_size (with more "
                 "--gradient_accumulation_steps) or a smaller --max_length",

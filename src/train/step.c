@@ -7,8 +7,8 @@
 #include "base/thread.h"
 #include "optim/schedule.h"
 
-/* Optimizer steps with a learning rate above zero that a parameter has to show a gradient: LoRA's B gets one in the
- * first, A in the second, once B has moved. */
+/* Optimizer steps with a learning rate above zero that a parameter has to show a gradient: LoRA's B gets one
+ * in the first, A in the second, once B has moved. */
 enum { WATCH_STEPS = 3 };
 
 tt_status tt_gradient_watch_init(const struct tt_model *model, struct tt_gradient_watch *watch)
@@ -43,9 +43,9 @@ static void make_step_ready(const struct tt_train_step_config *config, int64_t s
     step->label_smoothing = (float)config->label_smoothing;
 }
 
-static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_config *config, int64_t step_index,
-                           const struct tt_step_facts *facts, int64_t micro, struct tt_batch_storage *storage,
-                           struct report *report)
+static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_config *config,
+                           int64_t step_index, const struct tt_step_facts *facts, int64_t micro,
+                           struct tt_batch_storage *storage, struct report *report)
 {
     struct tt_batch batch;
     struct tt_step step;
@@ -73,7 +73,8 @@ static tt_status explain_nonfinite(struct tt_rank *rank, const struct tt_train_s
     for (int64_t micro = 0; micro < facts->micro_count && strcmp(where, "the loss") == 0; micro++) {
         struct tt_batch batch;
         struct tt_step step;
-        TT_TRY(tt_sampler_batch(config->sampler, step_index, micro, tt_comm_rank(rank->world), storage, &batch));
+        TT_TRY(
+            tt_sampler_batch(config->sampler, step_index, micro, tt_comm_rank(rank->world), storage, &batch));
         TT_TRY(tt_rank_upload(rank, &batch, &step));
         make_step_ready(config, step_index, facts, &step);
         TT_TRY(tt_executor_find_nonfinite(rank->executor, &step, where, sizeof where));
@@ -83,17 +84,20 @@ static tt_status explain_nonfinite(struct tt_rank *rank, const struct tt_train_s
         if (world > 64) break;
         TT_TRY(tt_comm_host_all_gather(rank->world, where, all, sizeof where));
         for (int r = 0; r < world && strcmp(where, "the loss") == 0; r++)
-            if (strcmp(all + r * (int)sizeof where, "the loss") != 0) memcpy(where, all + r * (int)sizeof where, sizeof where);
+            if (strcmp(all + r * (int)sizeof where, "the loss") != 0)
+                memcpy(where, all + r * (int)sizeof where, sizeof where);
     }
-    (void)tt_fail(TT_ERR_DATA, "the loss of step %lld is %s; it first appeared in %s", (long long)step_index + 1,
-                  isnan(loss) ? "NaN" : "infinite", where);
-    tt_hint("lower learning_rate, add warmup_steps, or look at the data of this step; a model whose first step is not "
+    (void)tt_fail(TT_ERR_DATA, "the loss of step %lld is %s; it first appeared in %s",
+                  (long long)step_index + 1, isnan(loss) ? "NaN" : "infinite", where);
+    tt_hint("lower learning_rate, add warmup_steps, or look at the data of this step; a model whose first "
+            "step is not "
             "finite has broken weights");
     return TT_ERR_DATA;
 }
 
 /* Sum of squares of the gradients of one parameter over the ranks that split it. */
-static tt_status param_sum_squares(struct tt_rank *rank, struct tt_unit *unit, const tt_param *param, double *total)
+static tt_status param_sum_squares(struct tt_rank *rank, struct tt_unit *unit, const tt_param *param,
+                                   double *total)
 {
     struct tt_slices slices = tt_unit_slices(unit);
     double local = 0.0;
@@ -141,8 +145,8 @@ static tt_status name_nonfinite(struct tt_rank *rank, void *context, size_t inde
 {
     int64_t step = *(int64_t *)context;
     if (isfinite(sum_squares)) return TT_OK;
-    return tt_fail(TT_ERR_DATA, "the gradient of '%s' is not finite in step %lld", rank->model->params[index]->name,
-                   (long long)step + 1);
+    return tt_fail(TT_ERR_DATA, "the gradient of '%s' is not finite in step %lld",
+                   rank->model->params[index]->name, (long long)step + 1);
 }
 
 static tt_status mark_seen(struct tt_rank *rank, void *context, size_t index, double sum_squares)
@@ -169,9 +173,10 @@ static tt_status watch_gradients(struct tt_rank *rank, struct tt_gradient_watch 
     }
     if (silent_count == 0) watch->steps_left = 0;
     if (silent_count > 0 && watch->steps_left == 0) {
-        (void)tt_fail(TT_ERR_DATA, "'%s' has had no gradient in %d steps and would not train", silent, WATCH_STEPS);
-        tt_hint("%lld of %lld trainable tensors are affected; does the data reach them?", (long long)silent_count,
-                (long long)trainable);
+        (void)tt_fail(TT_ERR_DATA, "'%s' has had no gradient in %d steps and would not train", silent,
+                      WATCH_STEPS);
+        tt_hint("%lld of %lld trainable tensors are affected; does the data reach them?",
+                (long long)silent_count, (long long)trainable);
         return TT_ERR_DATA;
     }
     return TT_OK;
@@ -186,8 +191,8 @@ static tt_status update_unit(struct tt_rank *rank, const struct tt_train_step_co
     for (size_t r = 0; r < tt_unit_run_count(unit); r++) {
         struct tt_slice_run slice = tt_unit_run(unit, r);
         struct tt_adamw_run run = {slice.offset, slice.count, slice.param->weight_decay};
-        TT_TRY(tt_adamw_update(rank->stream, config->optim, &rank->adamw[unit_index], slices.master, slices.grad,
-                               &run, 1, learning_rate, grad_scale, step + 1));
+        TT_TRY(tt_adamw_update(rank->stream, config->optim, &rank->adamw[unit_index], slices.master,
+                               slices.grad, &run, 1, learning_rate, grad_scale, step + 1));
     }
     return tt_unit_masters_changed(unit);
 }
@@ -229,7 +234,8 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
         TT_TRY(tt_rank_sum_squares(rank, slices.grad, slices.count, &part));
         mine.sum_squares += part;
     }
-    if (config->cancel != NULL) mine.stop = atomic_load_explicit(&config->cancel->requests, memory_order_relaxed) > 0;
+    if (config->cancel != NULL)
+        mine.stop = atomic_load_explicit(&config->cancel->requests, memory_order_relaxed) > 0;
     TT_TRY(exchange(rank, &mine, &total));
 
     int64_t supervised = facts.supervised_tokens > 0 ? facts.supervised_tokens : 1;
@@ -237,7 +243,8 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
         .facts = facts,
         .loss = total.loss_sum / (double)supervised,
         .grad_norm = sqrt(total.sum_squares),
-        .learning_rate = config->optim->learning_rate * tt_schedule_factor(config->optim, step, config->total_steps),
+        .learning_rate =
+            config->optim->learning_rate * tt_schedule_factor(config->optim, step, config->total_steps),
         .token_accuracy = (double)total.correct / (double)supervised,
         .stop_requested = total.stop > 0,
     };

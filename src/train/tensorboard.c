@@ -66,7 +66,8 @@ static tt_status write_event(struct tt_tensorboard *board)
     TT_TRY(tt_str_append(&board->record, (const char *)&length_crc, sizeof length_crc));
     TT_TRY(tt_str_append(&board->record, board->event.data, board->event.bytes));
     TT_TRY(tt_str_append(&board->record, (const char *)&data_crc, sizeof data_crc));
-    TT_TRY(tt_file_pwrite(board->descriptor, board->path, board->record.data, board->record.bytes, board->offset));
+    TT_TRY(tt_file_pwrite(board->descriptor, board->path, board->record.data, board->record.bytes,
+                          board->offset));
     board->offset += board->record.bytes;
     return TT_OK;
 }
@@ -86,7 +87,8 @@ tt_status tt_tensorboard_open(const char *folder, struct tt_tensorboard **out)
     if (board == NULL) return TT_ERR_MEMORY;
     board->descriptor = -1;
     (void)gethostname(host, sizeof host - 1);
-    snprintf(name, sizeof name, "events.out.tfevents.%.0f.%s.%d.0", tt_clock_unix_seconds(), host, (int)getpid());
+    snprintf(name, sizeof name, "events.out.tfevents.%.0f.%s.%d.0", tt_clock_unix_seconds(), host,
+             (int)getpid());
     TT_GO(tt_dir_create(folder));
     board->path = tt_path_join(folder, name);
     if (board->path == NULL) TT_GO(TT_ERR_MEMORY);

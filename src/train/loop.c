@@ -1,0 +1,237 @@
+#include <math.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "train/checkpoints.h"
+
+/* What a rank remembers from step to step. */
+struct loop {
+    struct tt_run *run;
+    struct tt_rank *rank;
+    bool first; /* global rank 0: the one that tells */
+    struct tt_batch_storage storage;
+    struct tt_gradient_watch watch;
+    struct tt_checkpoints checkpoints;
+    double train_start;           /* end of loading */
+    double train_seconds;         /* in training steps */
+    double loss_sum, window_loss; /* over all steps; since the last log row */
+    double window_accuracy, window_tokens, window_seconds;
+    int64_t window_steps, steps_done;
+    int64_t tokens, samples;
+    double last_eval_loss;
+    int64_t last_eval_step, last_save_step;
+};
+
+static bool due(int64_t every, int64_t step)
+{
+    return every > 0 && step % every == 0;
+}
+
+static double epoch_of(const struct loop *loop, int64_t step)
+{
+    return (double)step / (double)loop->run->steps_per_epoch;
+}
+
+static double flops_per_token(const struct loop *loop)
+{
+    double length = loop->samples > 0 ? (double)loop->tokens / (double)loop->samples : 1.0;
+    return tt_model_flops_per_token(loop->rank->model, length, loop->rank->model->options.train_base);
+}
+
+static tt_status log_row(struct loop *loop, bool evaluation, int64_t step, const struct tt_log_field *fields,
+                         int count)
+{
+    struct tt_log_row row = {evaluation, step, epoch_of(loop, step), fields, count};
+    return tt_journal_row(loop->run->journal, &row);
+}
+
+static tt_status log_training(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
+{
+    double steps = (double)loop->window_steps;
+    struct tt_log_field fields[] = {
+        {"loss", loop->window_loss / steps},
+        {"grad_norm", result->grad_norm},
+        {"learning_rate", result->learning_rate},
+        {"mean_token_accuracy", loop->window_accuracy / steps},
+        {"num_tokens", (double)loop->tokens},
+        {"tokens_per_second", loop->window_seconds > 0 ? loop->window_tokens / loop->window_seconds : 0.0},
+    };
+    loop->window_loss = loop->window_accuracy = loop->window_tokens = loop->window_seconds = 0.0;
+    loop->window_steps = 0;
+    return log_row(loop, false, step, fields, sizeof fields / sizeof *fields);
+}
+
+static tt_status evaluate(struct loop *loop, int64_t step)
+{
+    struct tt_run *run = loop->run;
+    struct tt_evaluation evaluation;
+    TT_TRY(tt_evaluate(loop->rank, run->eval_sampler, &loop->storage, &evaluation));
+    loop->last_eval_loss = evaluation.loss;
+    loop->last_eval_step = step;
+    tt_checkpoints_note_metric(&loop->checkpoints, run->config, &evaluation, step);
+    if (!loop->first) return TT_OK;
+    double seconds = evaluation.seconds > 0 ? evaluation.seconds : 1e-9;
+    struct tt_log_field fields[] = {
+        {"eval_loss", evaluation.loss},
+        {"eval_mean_token_accuracy", evaluation.token_accuracy},
+        {"eval_runtime", evaluation.seconds},
+        {"eval_samples_per_second", (double)evaluation.samples / seconds},
+        {"eval_steps_per_second", (double)evaluation.steps / seconds},
+    };
+    int count = sizeof fields / sizeof *fields;
+    TT_TRY(log_row(loop, true, step, fields, count));
+    struct tt_log_row row = {true, step, epoch_of(loop, step), fields, count};
+    return tt_journal_write_results(run->journal, "eval", &row);
+}
+
+static tt_status tell_step(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
+{
+    struct tt_run *run = loop->run;
+    const struct tt_train_config *config = run->config;
+    double speed = loop->train_seconds > 0 ? (double)loop->tokens / loop->train_seconds : 0.0;
+    tt_journal_progress(run->journal, step, epoch_of(loop, step), loop->tokens,
+                        flops_per_token(loop) * (double)loop->tokens);
+    if (run->observer != NULL && run->observer->on_progress != NULL) {
+        double per_step = loop->train_seconds / (double)loop->steps_done;
+        struct tt_progress progress = {
+            step,
+            run->total_steps,
+            epoch_of(loop, step),
+            result->loss,
+            speed,
+            (double)(run->total_steps - step) * per_step,
+        };
+        run->observer->on_progress(run->observer->context, &progress);
+    }
+    if (due(run->logging_steps, step) || (config->logging_first_step && step == 1) ||
+        (step == run->total_steps && run->logging_steps > 0))
+        return log_training(loop, step, result);
+    return TT_OK;
+}
+
+static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_result *result)
+{
+    struct tt_run *run = loop->run;
+    struct tt_train_step_config config = {
+        .optim = &run->config->optim,
+        .sampler = run->train_sampler,
+        .cancel = run->cancel,
+        .seed = (uint64_t)run->config->seed,
+        .label_smoothing = run->config->label_smoothing_factor,
+        .total_steps = run->total_steps,
+    };
+    double start = tt_clock_seconds();
+    TT_TRY(tt_train_step(loop->rank, &config, step, &loop->watch, &loop->storage, result));
+    double seconds = tt_clock_seconds() - start;
+    loop->steps_done++;
+    loop->train_seconds += seconds;
+    loop->loss_sum += result->loss;
+    loop->window_loss += result->loss;
+    loop->window_accuracy += result->token_accuracy;
+    loop->window_tokens += (double)result->facts.tokens;
+    loop->window_seconds += seconds;
+    loop->window_steps++;
+    loop->tokens += result->facts.tokens;
+    loop->samples += result->facts.samples;
+    if (step == 0 && run->summary != NULL && loop->first)
+        run->summary->first_step_seconds = tt_clock_seconds() - run->start_seconds;
+    return TT_OK;
+}
+
+static tt_status save(struct loop *loop, int64_t step)
+{
+    if (loop->last_save_step == step) return TT_OK;
+    loop->last_save_step = step;
+    return tt_checkpoints_save(&loop->checkpoints, loop->run, loop->rank, step);
+}
+
+/* After step `done` (counted from 1): log, evaluate, save, in transformers' order. */
+static tt_status after_step(struct loop *loop, int64_t done, const struct tt_train_step_result *result)
+{
+    struct tt_run *run = loop->run;
+    int64_t best_before = loop->checkpoints.has_best ? loop->checkpoints.best_step : -1;
+    if (loop->first) TT_TRY(tell_step(loop, done, result));
+    bool last = done == run->total_steps;
+    bool evaluates =
+        run->eval_sampler != NULL && (due(run->eval_steps, done) || (last && run->eval_steps > 0));
+    if (evaluates) TT_TRY(evaluate(loop, done));
+    bool improved = loop->checkpoints.has_best && loop->checkpoints.best_step == done && best_before != done;
+    bool saves = run->config->save_strategy == TT_INTERVAL_BEST ? improved : due(run->save_steps, done);
+    if (last && run->config->save_strategy == TT_INTERVAL_STEPS) saves = true;
+    return saves ? save(loop, done) : TT_OK;
+}
+
+static tt_status finish(struct loop *loop, bool stopped)
+{
+    struct tt_run *run = loop->run;
+    double runtime = tt_clock_seconds() - loop->train_start;
+    double steps = (double)(loop->steps_done > 0 ? loop->steps_done : 1);
+    if (loop->first) {
+        struct tt_log_field fields[] = {
+            {"train_runtime", runtime},
+            {"train_samples_per_second", (double)loop->samples / runtime},
+            {"train_steps_per_second", (double)loop->steps_done / runtime},
+            {"total_flos", flops_per_token(loop) * (double)loop->tokens},
+            {"train_loss", loop->loss_sum / steps},
+        };
+        int count = sizeof fields / sizeof *fields;
+        struct tt_log_row row = {false, loop->steps_done, epoch_of(loop, loop->steps_done), fields, count};
+        TT_TRY(log_row(loop, false, loop->steps_done, fields, count));
+        TT_TRY(tt_journal_write_results(run->journal, "train", &row));
+    }
+    TT_TRY(tt_checkpoints_finish(&loop->checkpoints, run, loop->rank));
+    if (!loop->first || run->summary == NULL) return TT_OK;
+    struct tt_train_summary *summary = run->summary;
+    struct tt_memory_use memory;
+    tt_device_memory(loop->rank->device, &memory);
+    summary->steps = loop->steps_done;
+    summary->epochs = epoch_of(loop, loop->steps_done);
+    summary->train_loss = loop->loss_sum / steps;
+    summary->last_eval_loss = loop->last_eval_loss;
+    summary->seconds = runtime;
+    summary->tokens_per_second = loop->train_seconds > 0 ? (double)loop->tokens / loop->train_seconds : 0.0;
+    summary->samples_per_second = loop->train_seconds > 0 ? (double)loop->samples / loop->train_seconds : 0.0;
+    summary->model_tflops = summary->tokens_per_second * flops_per_token(loop) / 1e12;
+    summary->planned_bytes = run->plan.memory.total_peak;
+    summary->peak_bytes = memory.total_peak;
+    summary->stopped = stopped;
+    snprintf(summary->output, sizeof summary->output, "%s", run->config->output_dir);
+    return TT_OK;
+}
+
+static tt_status train(struct loop *loop)
+{
+    struct tt_run *run = loop->run;
+    struct tt_train_step_result result = {0};
+    bool stopped = false;
+    if (run->config->eval_on_start && run->eval_sampler != NULL) TT_TRY(evaluate(loop, 0));
+    for (int64_t step = 0; step < run->total_steps && !stopped; step++) {
+        TT_TRY(run_step(loop, step, &result));
+        TT_TRY(after_step(loop, step + 1, &result));
+        stopped = result.stop_requested && step + 1 < run->total_steps;
+        if (stopped) TT_TRY(save(loop, step + 1));
+    }
+    TT_TRY(finish(loop, stopped));
+    if (!stopped) return TT_OK;
+    return tt_fail(TT_ERR_CANCELLED,
+                   "stopped on request after step %lld of %lld; checkpoint-%lld is complete",
+                   (long long)loop->steps_done, (long long)run->total_steps, (long long)loop->steps_done);
+}
+
+tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank)
+{
+    struct loop loop = {
+        .run = run,
+        .rank = rank,
+        .first = tt_comm_rank(rank->world) == 0,
+        .train_start = tt_clock_seconds(),
+        .last_eval_loss = NAN,
+        .last_eval_step = -1,
+        .last_save_step = -1,
+    };
+    tt_status status = tt_gradient_watch_init(rank->model, &loop.watch);
+    if (status == TT_OK) status = train(&loop);
+    tt_gradient_watch_deinit(&loop.watch);
+    tt_batch_storage_deinit(&loop.storage);
+    return status;
+}

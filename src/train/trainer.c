@@ -1,0 +1,288 @@
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "optim/schedule.h"
+#include "train/run.h"
+#include "train/world.h"
+
+void tt_run_say(const struct tt_run *run, const char *text)
+{
+    if (run->observer == NULL || run->observer->on_message == NULL) return;
+    for (const char *line = text; *line != '\0';) {
+        const char *end = strchr(line, '\n');
+        char copy[2048];
+        snprintf(copy, sizeof copy, "%.*s", (int)(end != NULL ? end - line : (long)strlen(line)), line);
+        run->observer->on_message(run->observer->context, copy);
+        line = end != NULL ? end + 1 : line + strlen(line);
+    }
+}
+
+/* Every so many steps: a share of all steps when below 1; 0 when never. */
+static int64_t resolve_interval(enum tt_interval strategy, double every, int64_t per_epoch, int64_t total)
+{
+    if (strategy == TT_INTERVAL_EPOCH) return per_epoch;
+    if (strategy != TT_INTERVAL_STEPS || every <= 0.0) return 0;
+    return every < 1.0 ? (int64_t)ceil((double)total * every) : (int64_t)every;
+}
+
+static tt_status create_samplers(struct tt_run *run, int world_size)
+{
+    const struct tt_train_config *config = run->config;
+    const struct tt_data_config *data = &config->data;
+    struct tt_sampler_config train = {
+        .micro_batch_size = config->per_device_train_batch_size,
+        .world_size = world_size,
+        .accumulation = config->gradient_accumulation_steps,
+        .seed = (uint64_t)(config->data_seed >= 0 ? config->data_seed : config->seed),
+        .shuffle = strcmp(config->train_sampling_strategy, "sequential") != 0,
+        .drop_last = config->dataloader_drop_last,
+        .packing = data->packing,
+        .packing_strategy = data->packing_strategy,
+        .max_length = data->max_length,
+    };
+    TT_TRY(tt_sampler_create(run->inputs.train, &train, &run->train_sampler));
+    run->steps_per_epoch = tt_sampler_steps_per_epoch(run->train_sampler);
+    if (run->steps_per_epoch < 1)
+        return tt_fail(TT_ERR_USAGE,
+                       "the data has fewer rows than one batch, and dataloader_drop_last is on");
+    run->total_steps = config->max_steps > 0
+                           ? config->max_steps
+                           : (int64_t)ceil(config->num_train_epochs * (double)run->steps_per_epoch);
+    tt_sampler_limits(run->train_sampler, 0, run->total_steps, &run->train_limits);
+    if (run->inputs.eval == NULL) return TT_OK;
+    struct tt_sampler_config eval = train;
+    eval.micro_batch_size = config->per_device_eval_batch_size;
+    eval.accumulation = 1;
+    eval.shuffle = eval.drop_last = false;
+    eval.packing = data->eval_packing >= 0 ? data->eval_packing : data->packing;
+    TT_TRY(tt_sampler_create(run->inputs.eval, &eval, &run->eval_sampler));
+    tt_sampler_limits(run->eval_sampler, 0, tt_sampler_steps_per_epoch(run->eval_sampler), &run->eval_limits);
+    return TT_OK;
+}
+
+static void resolve_intervals(struct tt_run *run)
+{
+    const struct tt_train_config *config = run->config;
+    int64_t per_epoch = run->steps_per_epoch, total = run->total_steps;
+    double eval_steps = config->eval_steps > 0 ? config->eval_steps : config->logging_steps;
+    run->logging_steps = resolve_interval(config->logging_strategy, config->logging_steps, per_epoch, total);
+    run->eval_steps = resolve_interval(config->eval_strategy, eval_steps, per_epoch, total);
+    run->save_steps = resolve_interval(config->save_strategy, config->save_steps, per_epoch, total);
+}
+
+static void describe_rank(struct tt_run *run)
+{
+    const struct tt_train_config *config = run->config;
+    run->rank_config = (struct tt_rank_config){
+        .device = {.kind = "cpu", .memory_limit = config->device_memory},
+        .strategy = config->sharding_strategy,
+        .model_config = &run->inputs.model_config,
+        .model_options = run->inputs.model_options,
+        .train = true,
+        .recompute = config->gradient_checkpointing,
+        .backward_prefetch = config->backward_prefetch,
+        .forward_prefetch = config->forward_prefetch,
+        .reduce_dtype = tt_dtype_from_torch_name(config->reduce_dtype),
+        .cancel = run->cancel,
+    };
+    /* On one machine the hybrid is the full shard: there is one group. */
+    if (config->sharding_strategy == TT_HYBRID_SHARD) run->rank_config.strategy = TT_FULL_SHARD;
+}
+
+static tt_status say_data(const struct tt_run *run)
+{
+    tt_status status = TT_OK;
+    struct tt_str text = {0};
+    TT_GO(tt_inputs_describe_data(run->inputs.train, "training data", &text));
+    tt_run_say(run, tt_str_text(&text));
+    tt_str_clear(&text);
+    if (run->inputs.eval != NULL) {
+        TT_GO(tt_inputs_describe_data(run->inputs.eval, "evaluation data", &text));
+        tt_run_say(run, tt_str_text(&text));
+        tt_str_clear(&text);
+    }
+    if (run->inputs.tokenizer != NULL) {
+        tt_run_say(run, "first sample; what is between [[ and ]] is learned:");
+        TT_GO(tt_dataset_show(run->inputs.train, 0, run->inputs.tokenizer, "[[", "]]", &text));
+        tt_run_say(run, tt_str_text(&text));
+    }
+out:
+    tt_str_deinit(&text);
+    return status;
+}
+
+/* 12,345,678 */
+static const char *grouped(int64_t value, char *text, size_t text_bytes)
+{
+    char digits[32];
+    int count = snprintf(digits, sizeof digits, "%lld", (long long)value), at = 0;
+    for (int i = 0; i < count && (size_t)at + 2 < text_bytes; i++) {
+        if (i > 0 && (count - i) % 3 == 0) text[at++] = ',';
+        text[at++] = digits[i];
+    }
+    text[at] = '\0';
+    return text;
+}
+
+static tt_status say_model(const struct tt_run *run, const struct tt_model *model,
+                           const struct tt_world *world)
+{
+    char trainable[40], all[40], line[512];
+    int64_t all_count = model->base_param_count + model->adapter_param_count;
+    snprintf(line, sizeof line, "trainable params: %s || all params: %s || trainable%%: %.4f",
+             grouped(model->trainable_param_count, trainable, sizeof trainable),
+             grouped(all_count, all, sizeof all),
+             100.0 * (double)model->trainable_param_count / (double)all_count);
+    tt_run_say(run, line);
+    struct tt_str plan = {0};
+    tt_status status = tt_plan_format(&run->plan, world->world_size, &plan);
+    if (status == TT_OK) tt_run_say(run, tt_str_text(&plan));
+    tt_str_deinit(&plan);
+    snprintf(line, sizeof line, "%lld steps, %lld an epoch, on %d rank%s (%s, %s) of %d thread%s, %s, %s",
+             (long long)run->total_steps, (long long)run->steps_per_epoch, world->world_size,
+             world->world_size == 1 ? "" : "s", tt_comm_kind(world->comms[0]),
+             tt_shard_strategy_name(run->rank_config.strategy), world->threads_per_rank,
+             world->threads_per_rank == 1 ? "" : "s",
+             tt_dtype_torch_name(run->inputs.model_options.compute_dtype),
+             run->rank_config.recompute ? "gradient checkpointing" : "no gradient checkpointing");
+    tt_run_say(run, line);
+    return status;
+}
+
+/* Everything that can be known to be wrong before a byte of weights is read. */
+static tt_status check_before_start(struct tt_run *run, const struct tt_world *world)
+{
+    tt_status status = TT_OK;
+    struct tt_model *model = NULL;
+    TT_GO(tt_model_create(&run->inputs.model_config, &run->inputs.model_options, &model));
+    TT_GO(tt_load_check(model, &run->inputs.source));
+    TT_GO(tt_plan_make(&run->rank_config, world->world_size, &run->train_limits, &run->eval_limits,
+                       &run->plan));
+    TT_GO(tt_plan_check(&run->plan, &run->rank_config, run->config->device_memory));
+    TT_GO(say_data(run));
+    TT_GO(say_model(run, model, world));
+out:
+    tt_model_destroy(model);
+    return status;
+}
+
+static tt_status note_result(void *context, const char *name)
+{
+    bool *found = context;
+    *found |= strcmp(name, "adapter_config.json") == 0 || strcmp(name, "config.json") == 0 ||
+              strncmp(name, "checkpoint-", 11) == 0;
+    return TT_OK;
+}
+
+/* An earlier result is not overwritten unasked, and the folder is proved writable and large enough now, not
+ * hours on. */
+static tt_status check_output(const struct tt_run *run)
+{
+    const struct tt_train_config *config = run->config;
+    bool result = false;
+    TT_TRY(tt_dir_create(config->output_dir));
+    TT_TRY(tt_dir_list(config->output_dir, note_result, &result));
+    if (result && !config->overwrite_output_dir) {
+        (void)tt_fail(TT_ERR_USAGE, "output_dir '%s' already holds the result of a run", config->output_dir);
+        tt_hint("choose another --output_dir, or say --overwrite_output_dir");
+        return TT_ERR_USAGE;
+    }
+    char *probe = tt_path_join(config->output_dir, ".write-probe");
+    if (probe == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_file_write_atomic(probe, "", 0);
+    if (status == TT_OK && remove(probe) != 0) status = tt_fail(TT_ERR_IO, "cannot remove '%s'", probe);
+    tt_free(probe);
+    return status;
+}
+
+static tt_status rank_main(void *context, struct tt_comm *comm)
+{
+    struct tt_run *run = context;
+    struct tt_rank rank = {0};
+    struct tt_rank_config config = run->rank_config;
+    config.device.threads = run->threads_per_rank;
+    config.world = config.comm = comm;
+    config.workspace_bytes = run->plan.workspace_bytes;
+    tt_status status = tt_rank_init(&config, &rank);
+    if (status == TT_OK) status = tt_load_units(rank.model, rank.units, rank.stream, &run->inputs.source);
+    status = tt_comm_agree(comm, status);
+    if (status == TT_OK) {
+        tt_device_freeze(rank.device, true);
+        status = tt_run_loop(run, &rank);
+    }
+    tt_rank_deinit(&rank);
+    return status;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static tt_status open_journal(struct tt_run *run)
+{
+    struct tt_journal_facts facts = {
+        .max_steps = run->total_steps,
+        .train_batch_size = run->config->per_device_train_batch_size,
+        .num_train_epochs = (double)run->total_steps / (double)run->steps_per_epoch,
+        .logging_steps = run->logging_steps,
+        .eval_steps = run->eval_steps,
+        .save_steps = run->save_steps,
+    };
+    return tt_journal_open(run->config, &facts, run->observer, &run->journal);
+}
+
+static tt_status prepare(struct tt_run *run, const struct tt_world *world)
+{
+    TT_TRY(tt_schedule_check(&run->config->optim));
+    if (world->first_rank == 0) TT_TRY(check_output(run));
+    TT_TRY(tt_inputs_open(run->config, TT_INPUTS_TRAIN, &run->inputs));
+    TT_TRY(create_samplers(run, world->world_size));
+    resolve_intervals(run);
+    describe_rank(run);
+    const struct tt_batch_limits *a = &run->train_limits, *b = &run->eval_limits;
+    run->rank_config.limits =
+        (struct tt_batch_limits){larger(a->tokens, b->tokens), larger(a->sequences, b->sequences),
+                                 larger(a->rows, b->rows), larger(a->length, b->length)};
+    TT_TRY(check_before_start(run, world));
+    if (world->first_rank == 0) TT_TRY(open_journal(run));
+    return TT_OK;
+}
+
+tt_status tt_trainer_run(const struct tt_train_config *config, const struct tt_settings *settings,
+                         const struct tt_train_observer *observer, struct tt_cancel *cancel,
+                         struct tt_train_summary *summary)
+{
+    tt_status status = TT_OK;
+    struct tt_world world = {0};
+    struct tt_run run = {
+        .config = config,
+        .settings = settings,
+        .cancel = cancel,
+        .start_seconds = tt_clock_seconds(),
+        .summary = summary,
+    };
+    *summary = (struct tt_train_summary){.last_eval_loss = NAN};
+    TT_GO(tt_world_open(config, &world));
+    run.observer = world.first_rank == 0 ? observer : NULL;
+    /* Until all have agreed, a process that fails here must not leave the others waiting in a collective. */
+    status = prepare(&run, &world);
+    if (world.local_count < world.world_size) status = tt_comm_agree(world.comms[0], status);
+    if (status != TT_OK) goto out;
+    run.threads_per_rank = world.threads_per_rank;
+    TT_GO(tt_world_run(&world, rank_main, &run));
+out:
+    tt_journal_close(run.journal);
+    tt_sampler_destroy(run.train_sampler);
+    tt_sampler_destroy(run.eval_sampler);
+    tt_inputs_close(&run.inputs);
+    tt_world_close(&world);
+    return status;
+}
