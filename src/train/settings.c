@@ -185,7 +185,7 @@ const struct tt_setting tt_run_settings[] = {
     TT_SETTING_UNNEEDED("torch_empty_cache_steps", "device memory is planned once and never fragments"),
     TT_SETTING_UNNEEDED("torchdynamo", no_compile),
     TT_SETTING_UNNEEDED("ignore_bias_buffers", "models hold no buffers"),
-    TT_SETTING_UNNEEDED("debug", "wrong numbers and hangs are always watched for"),
+    TT_SETTING_UNNEEDED("debug", "a loss that is not a number is always looked for"),
     TT_SETTING_UNNEEDED("past_index", "no model served here keeps a state between batches"),
     TT_SETTING_UNNEEDED("restore_callback_states_from_checkpoint", "there are no callbacks"),
     {.name = NULL},

@@ -1,0 +1,284 @@
+/* What people read: --help, docs/settings.md, the resolved file. All of it follows from the rows. */
+#include <math.h>
+#include <string.h>
+
+#include "config/settings.h"
+#include "config/store.h"
+#include "config/value.h"
+
+enum { NAME_COLUMN = 4, HELP_COLUMN = 8, COLUMNS_MIN = 40 };
+
+enum row_group { GROUP_SERVED, GROUP_ONLY, GROUP_UNNEEDED };
+
+static enum row_group group_of(const struct tt_setting *row)
+{
+    if (row->unneeded != NULL) return GROUP_UNNEEDED;
+    return row->offset == TT_SETTING_NO_FIELD ? GROUP_ONLY : GROUP_SERVED;
+}
+
+static const char *type_word(const struct tt_setting *row)
+{
+    switch (row->type) {
+    case TT_SETTING_INT:
+    case TT_SETTING_DOUBLE:
+        return "N";
+    case TT_SETTING_BYTES:
+        return "SIZE";
+    case TT_SETTING_JSON:
+        return "WORD...";
+    case TT_SETTING_TRISTATE:
+        return "[true|false|null]";
+    case TT_SETTING_BOOL:
+        return "[true|false]";
+    case TT_SETTING_STRING:
+    case TT_SETTING_CHOICE:
+        break;
+    }
+    return "TEXT";
+}
+
+/* "a|b|c" from "a b c". */
+static tt_status append_choices(struct tt_str *text, const char *words, const char *between)
+{
+    for (const char *at = words; *at != 0;) {
+        size_t bytes = strcspn(at, " ");
+        TT_TRY(tt_str_append(text, at, bytes));
+        at += bytes;
+        at += strspn(at, " ");
+        if (*at != 0) TT_TRY(tt_str_append_text(text, between));
+    }
+    return TT_OK;
+}
+
+static tt_status append_value_form(struct tt_str *text, const struct tt_setting *row)
+{
+    const char *words = row->choices != NULL ? row->choices : row->only;
+    if (words != NULL && row->type != TT_SETTING_JSON && strlen(words) < 70)
+        return append_choices(text, words, "|");
+    return tt_str_append_text(text, type_word(row));
+}
+
+/* Appends `words` from column `indent` on, broken between words; the text stands at column `at`. */
+static tt_status append_wrapped(struct tt_str *text, const char *words, int indent, int columns, int at)
+{
+    bool first = at <= indent;
+    while (*words != 0) {
+        size_t bytes = strcspn(words, " ");
+        if (!first && at + 1 + (int)bytes > columns) {
+            TT_TRY(tt_str_printf(text, "\n%*s", indent, ""));
+            at = indent;
+            first = true;
+        }
+        if (!first) TT_TRY(tt_str_append_char(text, ' '));
+        TT_TRY(tt_str_append(text, words, bytes));
+        at += (int)bytes + !first;
+        first = false;
+        words += bytes;
+        words += strspn(words, " ");
+    }
+    return TT_OK;
+}
+
+/* Help with default, range and old spellings, as one paragraph. */
+static tt_status describe_row(struct tt_str *text, const struct tt_setting *row, bool with_default)
+{
+    char low[40], high[40];
+    if (row->help != NULL) TT_TRY(tt_str_append_text(text, row->help));
+    if (row->minimum != 0 || row->maximum != 0) {
+        tt_value_format_double(row->minimum, low, sizeof low);
+        tt_value_format_double(row->maximum, high, sizeof high);
+        TT_TRY(isinf(row->maximum) ? tt_str_printf(text, " At least %s.", low)
+                                   : tt_str_printf(text, " From %s to %s.", low, high));
+    }
+    if (row->aliases != NULL) {
+        TT_TRY(tt_str_append_text(text, " Also: "));
+        TT_TRY(append_choices(text, row->aliases, ", "));
+        TT_TRY(tt_str_append_char(text, '.'));
+    }
+    if (row->required) return tt_str_append_text(text, " Required.");
+    if (!with_default || row->default_text == NULL || row->transient) return TT_OK;
+    return tt_str_printf(text, " [%s]", row->default_text[0] != 0 ? row->default_text : "\"\"");
+}
+
+static tt_status help_row(struct tt_str *text, const struct tt_setting *row, int columns)
+{
+    struct tt_str words = {0};
+    tt_status status;
+    TT_GO(tt_str_printf(text, "%*s--%s ", NAME_COLUMN, "", row->name));
+    TT_GO(append_value_form(text, row));
+    TT_GO(describe_row(&words, row, true));
+    TT_GO(tt_str_printf(text, "\n%*s", HELP_COLUMN, ""));
+    TT_GO(append_wrapped(text, tt_str_text(&words), HELP_COLUMN, columns, HELP_COLUMN));
+    TT_GO(tt_str_append_char(text, '\n'));
+out:
+    tt_str_deinit(&words);
+    return status;
+}
+
+/* The names of a group on wrapped lines. */
+static tt_status help_names(struct tt_str *text, const struct tt_setting_section *sections,
+                            size_t section_count, enum row_group group, const char *heading, int columns)
+{
+    struct tt_str words = {0};
+    tt_status status = TT_OK;
+    for (size_t i = 0; i < section_count; i++)
+        for (const struct tt_setting *row = sections[i].rows; row->name != NULL; row++)
+            if (group_of(row) == group)
+                TT_GO(tt_str_printf(&words, "%s%s", words.bytes > 0 ? " " : "", row->name));
+    if (words.bytes == 0) goto out;
+    TT_GO(tt_str_printf(text, "\n%s\n%*s", heading, NAME_COLUMN, ""));
+    TT_GO(append_wrapped(text, tt_str_text(&words), NAME_COLUMN, columns, NAME_COLUMN));
+    TT_GO(tt_str_append_char(text, '\n'));
+out:
+    tt_str_deinit(&words);
+    return status;
+}
+
+tt_status tt_settings_help(const struct tt_setting_section *sections, size_t section_count, int columns,
+                           struct tt_str *text)
+{
+    if (columns < COLUMNS_MIN) columns = COLUMNS_MIN;
+    for (size_t i = 0; i < section_count; i++) {
+        bool titled = false;
+        for (const struct tt_setting *row = sections[i].rows; row->name != NULL; row++) {
+            if (group_of(row) != GROUP_SERVED) continue;
+            if (!titled) TT_TRY(tt_str_printf(text, "\n%s\n", sections[i].title));
+            titled = true;
+            TT_TRY(help_row(text, row, columns));
+        }
+    }
+    TT_TRY(help_names(text, sections, section_count, GROUP_ONLY,
+                      "Known, and accepted only at the values that leave them off (docs/settings.md)",
+                      columns));
+    return help_names(text, sections, section_count, GROUP_UNNEEDED,
+                      "Known, accepted and not needed here (docs/settings.md says why)", columns);
+}
+
+/* A cell of a Markdown table. */
+static tt_status append_cell(struct tt_str *text, const char *words)
+{
+    for (; *words != 0; words++) {
+        if (*words == '|' || *words == '<' || *words == '*') TT_TRY(tt_str_append_char(text, '\\'));
+        TT_TRY(tt_str_append_char(text, *words));
+    }
+    return TT_OK;
+}
+
+static tt_status docs_row(struct tt_str *text, const struct tt_setting *row)
+{
+    struct tt_str words = {0};
+    tt_status status;
+    TT_GO(tt_str_printf(text, "| `%s` | ", row->name));
+    if (row->default_text != NULL) TT_GO(tt_str_printf(text, "`%s`", row->default_text));
+    TT_GO(tt_str_append_text(text, " | "));
+    TT_GO(append_value_form(&words, row));
+    TT_GO(append_cell(text, tt_str_text(&words)));
+    tt_str_clear(&words);
+    TT_GO(tt_str_append_text(text, " | "));
+    TT_GO(describe_row(&words, row, false));
+    TT_GO(append_cell(text, tt_str_text(&words)));
+    TT_GO(tt_str_append_text(text, " |\n"));
+out:
+    tt_str_deinit(&words);
+    return status;
+}
+
+static tt_status docs_served(struct tt_str *text, const struct tt_setting_section *section)
+{
+    bool titled = false;
+    for (const struct tt_setting *row = section->rows; row->name != NULL; row++) {
+        if (group_of(row) != GROUP_SERVED) continue;
+        if (!titled)
+            TT_TRY(tt_str_printf(text, "\n## %s\n\n| key | default | values | meaning |\n|---|---|---|---|\n",
+                                 section->title));
+        titled = true;
+        TT_TRY(docs_row(text, row));
+    }
+    return TT_OK;
+}
+
+static tt_status docs_reason(struct tt_str *text, const struct tt_setting *row)
+{
+    TT_TRY(tt_str_printf(text, "| `%s` | ", row->name));
+    if (group_of(row) == GROUP_ONLY) {
+        TT_TRY(tt_str_append_char(text, '`'));
+        TT_TRY(append_choices(text, row->only, "`, `"));
+        TT_TRY(tt_str_append_text(text, "` | "));
+    }
+    const char *why = row->unneeded != NULL ? row->unneeded : row->only_reason;
+    TT_TRY(append_cell(text, why != NULL ? why : ""));
+    if (row->unneeded != NULL && row->only != NULL) TT_TRY(tt_str_printf(text, " (only: %s)", row->only));
+    return tt_str_append_text(text, " |\n");
+}
+
+static tt_status docs_group(struct tt_str *text, const struct tt_setting_section *sections,
+                            size_t section_count, enum row_group group, const char *heading)
+{
+    bool titled = false;
+    for (size_t i = 0; i < section_count; i++)
+        for (const struct tt_setting *row = sections[i].rows; row->name != NULL; row++) {
+            if (group_of(row) != group) continue;
+            if (!titled) TT_TRY(tt_str_append_text(text, heading));
+            titled = true;
+            TT_TRY(docs_reason(text, row));
+        }
+    return TT_OK;
+}
+
+tt_status tt_settings_docs(const struct tt_setting_section *sections, size_t section_count,
+                           struct tt_str *markdown)
+{
+    for (size_t i = 0; i < section_count; i++) TT_TRY(docs_served(markdown, &sections[i]));
+    TT_TRY(docs_group(
+        markdown, sections, section_count, GROUP_ONLY,
+        "\n## Accepted only at the values that leave them off\n\n| key | accepted | why |\n|---|---|---|\n"));
+    return docs_group(markdown, sections, section_count, GROUP_UNNEEDED,
+                      "\n## Accepted and not needed\n\n| key | why |\n|---|---|\n");
+}
+
+/* JSON is written as it is where a YAML reader takes it so; \u escapes may hold halves of pairs, which YAML
+ * refuses. */
+static tt_status append_value(struct tt_str *text, const struct tt_setting_entry *entry)
+{
+    if (entry->text == NULL) return tt_str_append_text(text, "null");
+    bool json = entry->row->type == TT_SETTING_JSON && (entry->text[0] == '[' || entry->text[0] == '{');
+    struct tt_json parsed = {0};
+    if (json && strstr(entry->text, "\\u") == NULL &&
+        tt_json_parse(entry->text, strlen(entry->text), entry->row->name, &parsed) == TT_OK) {
+        tt_json_deinit(&parsed);
+        return tt_str_append_text(text, entry->text);
+    }
+    tt_error_clear();
+    bool text_type = entry->row->type == TT_SETTING_STRING || entry->row->type == TT_SETTING_JSON ||
+                     entry->row->type == TT_SETTING_CHOICE;
+    return text_type ? tt_value_write_yaml(entry->text, text) : tt_str_append_text(text, entry->text);
+}
+
+static tt_status write_entry(struct tt_str *text, const struct tt_setting_entry *entry)
+{
+    TT_TRY(tt_str_printf(text, "%s: ", entry->row->name));
+    TT_TRY(append_value(text, entry));
+    if (entry->origin != NULL) {
+        TT_TRY(tt_str_append_text(text, "  # "));
+        TT_TRY(tt_value_write_comment(entry->origin, text));
+    }
+    return tt_str_append_char(text, '\n');
+}
+
+tt_status tt_settings_write_yaml(const struct tt_settings *settings, struct tt_str *text)
+{
+    size_t index = 0;
+    TT_TRY(tt_str_append_text(text, "# The resolved configuration; what no comment follows is a default.\n"));
+    for (size_t i = 0; i < settings->section_count; i++) {
+        bool titled = false;
+        for (const struct tt_setting *row = settings->sections[i].rows; row->name != NULL; row++, index++) {
+            const struct tt_setting_entry *entry = &settings->entries[index];
+            if (row->transient || group_of(row) == GROUP_UNNEEDED) continue;
+            if (group_of(row) == GROUP_ONLY && entry->origin == NULL) continue;
+            if (!titled) TT_TRY(tt_str_printf(text, "\n# %s\n", settings->sections[i].title));
+            titled = true;
+            TT_TRY(write_entry(text, entry));
+        }
+    }
+    return TT_OK;
+}

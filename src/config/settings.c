@@ -1,0 +1,491 @@
+#include "config/settings.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "config/store.h"
+#include "config/value.h"
+
+bool tt_words_find(const char *words, const char *word, int *index)
+{
+    size_t length = strlen(word);
+    int place = 0;
+    for (const char *at = words; at != NULL && *at != 0; place++) {
+        size_t bytes = strcspn(at, " ");
+        if (bytes == length && strncasecmp(at, word, bytes) == 0) {
+            if (index != NULL) *index = place;
+            return true;
+        }
+        at += bytes;
+        at += strspn(at, " ");
+    }
+    return false;
+}
+
+static size_t field_bytes(enum tt_setting_type type)
+{
+    switch (type) {
+    case TT_SETTING_INT:
+        return sizeof(int64_t);
+    case TT_SETTING_DOUBLE:
+        return sizeof(double);
+    case TT_SETTING_BOOL:
+        return sizeof(bool);
+    case TT_SETTING_TRISTATE:
+    case TT_SETTING_CHOICE:
+        return sizeof(int);
+    case TT_SETTING_BYTES:
+        return sizeof(size_t);
+    case TT_SETTING_STRING:
+    case TT_SETTING_JSON:
+        break;
+    }
+    return sizeof(const char *);
+}
+
+static bool has_field(const struct tt_setting *row)
+{
+    return row->unneeded == NULL && row->offset != TT_SETTING_NO_FIELD;
+}
+
+/* Where the value of `entry` goes, or NULL. */
+static void *field_of(const struct tt_settings *settings, const struct tt_setting_entry *entry)
+{
+    return has_field(entry->row) ? settings->target + entry->base_offset + entry->row->offset : NULL;
+}
+
+static tt_status add_section(struct tt_settings *settings, const struct tt_setting_section *section)
+{
+    for (const struct tt_setting *row = section->rows; row->name != NULL; row++) {
+        struct tt_setting_entry *entry = &settings->entries[settings->count];
+        *entry = (struct tt_setting_entry){.row = row, .base_offset = section->base_offset};
+        if (tt_settings_find(settings, row->name) != NULL)
+            return tt_fail(TT_ERR_INTERNAL, "two settings are called '%s'", row->name);
+        if (has_field(row) &&
+            section->base_offset + row->offset + field_bytes(row->type) > settings->target_bytes)
+            return tt_fail(TT_ERR_INTERNAL, "setting '%s' lies outside its struct", row->name);
+        settings->count++;
+        TT_TRY(tt_settings_assign(settings, entry, row->default_text, false, NULL));
+    }
+    return TT_OK;
+}
+
+tt_status tt_settings_create(const struct tt_setting_section *sections, size_t section_count, void *target,
+                             size_t target_bytes, struct tt_settings **out)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < section_count; i++)
+        for (const struct tt_setting *row = sections[i].rows; row->name != NULL; row++) total++;
+    struct tt_settings *settings = tt_calloc(1, sizeof *settings);
+    if (settings == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
+    settings->sections = sections;
+    settings->section_count = section_count;
+    settings->target = target;
+    settings->target_bytes = target_bytes;
+    settings->entries = tt_calloc(total, sizeof *settings->entries);
+    if (settings->entries == NULL) status = TT_ERR_MEMORY;
+    for (size_t i = 0; i < section_count && status == TT_OK; i++)
+        status = add_section(settings, &sections[i]);
+    if (status == TT_OK)
+        *out = settings;
+    else
+        tt_settings_destroy(settings);
+    return status;
+}
+
+void tt_settings_destroy(struct tt_settings *settings)
+{
+    if (settings == NULL) return;
+    tt_free(settings->entries);
+    tt_arena_deinit(&settings->arena);
+    tt_free(settings);
+}
+
+/* Names are compared with '-' read as '_'. */
+static bool same_name(const char *known, size_t known_bytes, const char *name)
+{
+    for (size_t i = 0; i < known_bytes; i++)
+        if (known[i] != (name[i] == '-' ? '_' : name[i])) return false;
+    return name[known_bytes] == 0;
+}
+
+static bool is_called(const struct tt_setting *row, const char *name)
+{
+    if (same_name(row->name, strlen(row->name), name)) return true;
+    for (const char *at = row->aliases; at != NULL && *at != 0;) {
+        size_t bytes = strcspn(at, " ");
+        if (same_name(at, bytes, name)) return true;
+        at += bytes;
+        at += strspn(at, " ");
+    }
+    return false;
+}
+
+struct tt_setting_entry *tt_settings_find(const struct tt_settings *settings, const char *name)
+{
+    for (size_t i = 0; i < settings->count; i++)
+        if (is_called(settings->entries[i].row, name)) return &settings->entries[i];
+    return NULL;
+}
+
+struct nearest {
+    char name[64];
+    int distance;
+};
+
+static void consider(const char *known, size_t known_bytes, const char *name, struct nearest *nearest)
+{
+    char word[64];
+    if (known_bytes >= sizeof word) return;
+    memcpy(word, known, known_bytes);
+    word[known_bytes] = 0;
+    int distance = tt_edit_distance(word, name);
+    /* A piece of a longer name ("batch_size") is nearer than letters by chance. */
+    if (strlen(name) >= 5 && strstr(word, name) != NULL) distance = 2;
+    if (distance >= nearest->distance) return;
+    nearest->distance = distance;
+    memcpy(nearest->name, word, known_bytes + 1);
+}
+
+tt_status tt_settings_fail_unknown(const struct tt_settings *settings, const char *name, const char *origin)
+{
+    struct nearest nearest = {.distance = (int)(strlen(name) < 60 ? strlen(name) : 60) / 2 + 2};
+    for (size_t i = 0; i < settings->count; i++) {
+        const struct tt_setting *row = settings->entries[i].row;
+        consider(row->name, strlen(row->name), name, &nearest);
+        for (const char *at = row->aliases; at != NULL && *at != 0;) {
+            size_t bytes = strcspn(at, " ");
+            consider(at, bytes, name, &nearest);
+            at += bytes;
+            at += strspn(at, " ");
+        }
+    }
+    tt_status status = tt_fail(TT_ERR_USAGE, "%s: there is no setting '%.100s'", origin, name);
+    if (nearest.name[0] != 0) tt_hint("did you mean '%s'?", nearest.name);
+    return status;
+}
+
+bool tt_settings_is_set(const struct tt_settings *settings, const char *name)
+{
+    const struct tt_setting_entry *entry = tt_settings_find(settings, name);
+    return entry != NULL && entry->origin != NULL;
+}
+
+const char *tt_settings_origin(const struct tt_settings *settings, const char *name)
+{
+    const struct tt_setting_entry *entry = tt_settings_find(settings, name);
+    return entry != NULL ? entry->origin : NULL;
+}
+
+tt_status tt_settings_check(struct tt_settings *settings)
+{
+    for (size_t i = 0; i < settings->count; i++) {
+        const struct tt_setting_entry *entry = &settings->entries[i];
+        const struct tt_setting *row = entry->row;
+        if (row->unneeded != NULL && entry->origin != NULL)
+            tt_info("%s is accepted and not needed here: %s (%s)", row->name, row->unneeded, entry->origin);
+        if (!row->required || (entry->text != NULL && entry->text[0] != 0)) continue;
+        tt_status status = tt_fail(TT_ERR_USAGE, "setting '%s' is missing", row->name);
+        tt_hint("give --%s, or a line '%s: ...' in the file of --config", row->name, row->name);
+        return status;
+    }
+    return TT_OK;
+}
+
+tt_status tt_settings_set(struct tt_settings *settings, const char *name, const char *value,
+                          const char *origin)
+{
+    struct tt_setting_entry *entry = tt_settings_find(settings, name);
+    if (entry == NULL) return tt_settings_fail_unknown(settings, name, origin);
+    return tt_settings_assign(settings, entry, value, false, origin);
+}
+
+/* What the parser of each type wants and found: the value, its canonical text, and a field to write. */
+struct assignment {
+    struct tt_settings *settings;
+    const struct tt_setting *row;
+    const char *origin; /* NULL: a default from the table */
+    const char *given;  /* as written */
+    void *field;        /* NULL: nothing to write */
+    const char *text;   /* result: canonical, in the arena */
+};
+
+static tt_status wanted(const struct assignment *to, const char *what)
+{
+    if (to->origin == NULL)
+        return tt_fail(TT_ERR_INTERNAL, "default '%s' of setting '%s' is not %s", to->given, to->row->name,
+                       what);
+    return tt_fail(TT_ERR_USAGE, "%s: '%s' takes %s, not '%.100s'", to->origin, to->row->name, what,
+                   to->given != NULL ? to->given : "null");
+}
+
+static tt_status wanted_one_of(const struct assignment *to)
+{
+    char what[300];
+    snprintf(what, sizeof what, "one of: %s", to->row->choices);
+    tt_status status = wanted(to, what);
+    if (to->row->only_reason != NULL) tt_hint("%s", to->row->only_reason);
+    return status;
+}
+
+static tt_status check_range(const struct assignment *to, double value)
+{
+    const struct tt_setting *row = to->row;
+    char what[120], low[40], high[40];
+    if (row->minimum == 0 && row->maximum == 0) return TT_OK;
+    if (value >= row->minimum && value <= row->maximum) return TT_OK;
+    tt_value_format_double(row->minimum, low, sizeof low);
+    tt_value_format_double(row->maximum, high, sizeof high);
+    if (isinf(row->maximum))
+        snprintf(what, sizeof what, "a number of at least %s", low);
+    else if (isinf(row->minimum))
+        snprintf(what, sizeof what, "a number of at most %s", high);
+    else
+        snprintf(what, sizeof what, "a number from %s to %s", low, high);
+    return wanted(to, what);
+}
+
+static tt_status keep(struct assignment *to, const char *text)
+{
+    to->text = tt_arena_strdup(&to->settings->arena, text);
+    return to->text != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+static tt_status assign_int(struct assignment *to, const char *text)
+{
+    int64_t value;
+    char canonical[32];
+    if (!tt_value_parse_int(text, &value)) return wanted(to, "a whole number");
+    TT_TRY(check_range(to, (double)value));
+    if (to->field != NULL) *(int64_t *)to->field = value;
+    snprintf(canonical, sizeof canonical, "%lld", (long long)value);
+    return keep(to, canonical);
+}
+
+static tt_status assign_double(struct assignment *to, const char *text)
+{
+    double value;
+    char canonical[48];
+    if (!tt_value_parse_double(text, &value)) return wanted(to, "a number");
+    TT_TRY(check_range(to, value));
+    if (to->field != NULL) *(double *)to->field = value;
+    return keep(to, tt_value_format_double(value, canonical, sizeof canonical));
+}
+
+static tt_status assign_bytes(struct assignment *to, const char *text)
+{
+    size_t value;
+    char canonical[32];
+    if (tt_parse_bytes(text, &value) != TT_OK) return wanted(to, "a size such as 24GiB");
+    if (to->field != NULL) *(size_t *)to->field = value;
+    snprintf(canonical, sizeof canonical, "%zu", value);
+    return keep(to, canonical);
+}
+
+static tt_status word_at(struct assignment *to, const char *words, int place)
+{
+    for (; place > 0; place--) words += strcspn(words, " ") + 1;
+    to->text = tt_arena_strndup(&to->settings->arena, words, strcspn(words, " "));
+    return to->text != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+static tt_status assign_bool(struct assignment *to, const char *text)
+{
+    bool value;
+    int place;
+    if (to->row->choices != NULL) {
+        if (!tt_words_find(to->row->choices, text, &place)) return wanted_one_of(to);
+        if (to->field != NULL) *(bool *)to->field = place == 1;
+        return word_at(to, to->row->choices, place);
+    }
+    if (!tt_value_parse_bool(text, &value)) return wanted(to, "true or false");
+    if (to->field != NULL) *(bool *)to->field = value;
+    return keep(to, value ? "true" : "false");
+}
+
+static tt_status assign_tristate(struct assignment *to, const char *text)
+{
+    bool value = false;
+    if (text != NULL && !tt_value_parse_bool(text, &value)) return wanted(to, "true, false or null");
+    if (to->field != NULL) *(int *)to->field = text == NULL ? -1 : value;
+    return text == NULL ? TT_OK : keep(to, value ? "true" : "false");
+}
+
+static tt_status assign_choice(struct assignment *to, const char *text)
+{
+    int place;
+    if (!tt_words_find(to->row->choices, text, &place)) return wanted_one_of(to);
+    if (to->field != NULL) *(int *)to->field = place;
+    return word_at(to, to->row->choices, place);
+}
+
+static tt_status assign_string(struct assignment *to, const char *text)
+{
+    int place;
+    if (text != NULL && to->row->choices != NULL) {
+        if (!tt_words_find(to->row->choices, text, &place)) return wanted_one_of(to);
+        TT_TRY(word_at(to, to->row->choices, place));
+    } else if (text != NULL) {
+        TT_TRY(keep(to, text));
+    }
+    if (to->field != NULL) *(const char **)to->field = to->text;
+    return TT_OK;
+}
+
+enum { LIST_WORD_MAX = 256 };
+
+/* "q_proj,v_proj": names and numbers with commas between them can only mean a list. */
+static bool is_comma_list(const char *text)
+{
+    static const char *const part = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+    size_t bytes = strspn(text, part);
+    if (text[bytes] != ',') return false;
+    for (;;) {
+        if (bytes == 0 || bytes >= LIST_WORD_MAX) return false;
+        if (text[bytes] != ',') return text[bytes] == 0;
+        text += bytes + 1;
+        bytes = strspn(text, part);
+    }
+}
+
+static json_t *split_commas(const char *text)
+{
+    json_t *list = json_array();
+    while (list != NULL) {
+        size_t bytes = strcspn(text, ",");
+        char word[LIST_WORD_MAX];
+        int64_t number;
+        snprintf(word, sizeof word, "%.*s", (int)bytes, text);
+        json_t *item = tt_value_parse_int(word, &number) ? json_integer(number) : json_string(word);
+        if (json_array_append_new(list, item) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+        if (text[bytes] == 0) break;
+        text += bytes + 1;
+    }
+    return list;
+}
+
+static tt_status assign_json(struct assignment *to, const char *text)
+{
+    struct tt_json json = {0};
+    struct tt_str canonical = {0};
+    tt_status status = TT_OK;
+    if (text != NULL && is_comma_list(text)) {
+        json.root = split_commas(text);
+        if (json.root == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for setting '%s'", to->row->name);
+    } else if (text != NULL && (text[0] == '[' || text[0] == '{')) {
+        /* What does not parse is a word that begins with a bracket, such as the expression [qv]_proj. */
+        if (tt_json_parse(text, strlen(text), to->row->name, &json) != TT_OK) tt_error_clear();
+    }
+    if (json.root != NULL) {
+        status = tt_json_write(json.root, 0, false, &canonical);
+        if (status == TT_OK) status = keep(to, tt_str_text(&canonical));
+    } else if (text != NULL) {
+        status = keep(to, text);
+    }
+    if (status == TT_OK && to->field != NULL) *(const char **)to->field = to->text;
+    tt_json_deinit(&json);
+    tt_str_deinit(&canonical);
+    return status;
+}
+
+/* Whether `text` is one of the values that leave the feature off, compared as the type compares. */
+static bool is_served(const struct tt_setting *row, const char *text)
+{
+    bool a, b;
+    double x, y;
+    if (text == NULL) text = "null";
+    for (const char *at = row->only; *at != 0;) {
+        char word[64];
+        size_t bytes = strcspn(at, " ");
+        snprintf(word, sizeof word, "%.*s", (int)bytes, at);
+        if (strcasecmp(word, text) == 0) return true;
+        if (row->type == TT_SETTING_BOOL && tt_value_parse_bool(text, &a) && tt_value_parse_bool(word, &b) &&
+            a == b)
+            return true;
+        if (tt_value_parse_double(text, &x) && tt_value_parse_double(word, &y) && x == y) return true;
+        at += bytes;
+        at += strspn(at, " ");
+    }
+    return false;
+}
+
+static tt_status check_served(const struct assignment *to, const char *text)
+{
+    const struct tt_setting *row = to->row;
+    if (row->only == NULL || to->origin == NULL || is_served(row, text)) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: '%s' is served only as: %s; not as '%.100s'",
+                               to->origin, row->name, row->only, text != NULL ? text : "null");
+    if (row->only_reason != NULL) tt_hint("%s", row->only_reason);
+    return status;
+}
+
+static tt_status assign_typed(struct assignment *to, const char *text)
+{
+    if (to->row->unneeded != NULL) return text != NULL ? keep(to, text) : TT_OK;
+    switch (to->row->type) {
+    case TT_SETTING_TRISTATE:
+        return assign_tristate(to, text);
+    case TT_SETTING_STRING:
+        return assign_string(to, text);
+    case TT_SETTING_JSON:
+        return assign_json(to, text);
+    case TT_SETTING_INT:
+        return assign_int(to, text);
+    case TT_SETTING_DOUBLE:
+        return assign_double(to, text);
+    case TT_SETTING_BYTES:
+        return assign_bytes(to, text);
+    case TT_SETTING_BOOL:
+        return assign_bool(to, text);
+    case TT_SETTING_CHOICE:
+        return assign_choice(to, text);
+    }
+    return tt_fail(TT_ERR_INTERNAL, "setting '%s' has no type", to->row->name);
+}
+
+static bool type_has_null(enum tt_setting_type type)
+{
+    return type == TT_SETTING_STRING || type == TT_SETTING_JSON || type == TT_SETTING_TRISTATE;
+}
+
+/* null, where the type has none: what the row says it stands for. */
+static const char *meaning_of_null(const struct tt_setting *row)
+{
+    if (row->null_text != NULL) return row->null_text;
+    return row->type == TT_SETTING_BOOL ? row->default_text : NULL;
+}
+
+tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_entry *entry, const char *text,
+                             bool quoted, const char *origin)
+{
+    const struct tt_setting *row = entry->row;
+    struct assignment to = {settings, row, origin, text, field_of(settings, entry), NULL};
+    if (text != NULL && !tt_value_is_utf8(text))
+        return tt_fail(TT_ERR_USAGE, "%s: the value of '%s' is not UTF-8", origin, row->name);
+    bool word_is_choice = text != NULL && row->choices != NULL && tt_words_find(row->choices, text, NULL);
+    if (text != NULL && !quoted && !word_is_choice && tt_value_is_null(text)) text = NULL;
+    if (text != NULL && text[0] == 0 && row->type == TT_SETTING_JSON) text = NULL;
+    TT_TRY(check_served(&to, text));
+    if (text == NULL && row->unneeded == NULL && !type_has_null(row->type)) {
+        text = meaning_of_null(row);
+        if (text == NULL && origin == NULL && row->offset == TT_SETTING_NO_FIELD) return TT_OK;
+        if (text == NULL) {
+            tt_status status = wanted(&to, "a value");
+            if (row->only_reason != NULL) tt_hint("%s", row->only_reason);
+            return status;
+        }
+    }
+    TT_TRY(assign_typed(&to, text));
+    entry->text = to.text;
+    if (origin == NULL) return TT_OK;
+    entry->origin = tt_arena_strdup(&settings->arena, origin);
+    return entry->origin != NULL ? TT_OK : TT_ERR_MEMORY;
+}

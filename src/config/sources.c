@@ -1,0 +1,242 @@
+/* Where values come from: YAML files and flags. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "config/settings.h"
+#include "config/store.h"
+#include "config/value.h"
+
+/* The text that a YAML value stands for: a scalar as it is, a list or mapping as JSON. */
+static tt_status node_text(const struct tt_yaml_node *node, struct tt_str *text)
+{
+    if (node->kind == TT_YAML_SCALAR) return tt_str_append_text(text, node->text);
+    json_t *value = tt_yaml_to_json(node);
+    if (value == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_json_write(value, 0, false, text);
+    json_decref(value);
+    return status;
+}
+
+/* A list of one stands for its item where one value is wanted (`report_to: [tensorboard]`). */
+static tt_status pick_value(const struct tt_yaml_node *node, const struct tt_setting *row, const char *origin,
+                            const struct tt_yaml_node **out)
+{
+    *out = node;
+    if (node->kind == TT_YAML_SCALAR || row->type == TT_SETTING_JSON) return TT_OK;
+    *out = node->first;
+    if (node->kind == TT_YAML_LIST && node->first != NULL && node->first->next == NULL &&
+        node->first->kind == TT_YAML_SCALAR)
+        return TT_OK;
+    return tt_fail(TT_ERR_USAGE, "%s: '%s' takes one value, not a %s", origin, row->name,
+                   node->kind == TT_YAML_LIST ? "list" : "mapping");
+}
+
+static tt_status take_entry(struct tt_settings *settings, const struct tt_yaml *yaml,
+                            const struct tt_yaml_node *node)
+{
+    struct tt_str origin = {0}, text = {0};
+    tt_status status;
+    TT_GO(tt_str_printf(&origin, "%s line %zu", yaml->origin, node->line));
+    struct tt_setting_entry *entry = tt_settings_find(settings, node->key);
+    if (entry == NULL) {
+        status = tt_settings_fail_unknown(settings, node->key, tt_str_text(&origin));
+        goto out;
+    }
+    if (entry->file_index == settings->file_count) {
+        status = tt_fail(TT_ERR_USAGE, "%s: '%s' sets '%s' again, after line %zu", tt_str_text(&origin),
+                         node->key, entry->row->name, entry->file_line);
+        goto out;
+    }
+    const struct tt_yaml_node *value;
+    TT_GO(pick_value(node, entry->row, tt_str_text(&origin), &value));
+    TT_GO(node_text(value, &text));
+    TT_GO(tt_settings_assign(settings, entry, tt_str_text(&text),
+                             value->kind != TT_YAML_SCALAR || value->quoted, tt_str_text(&origin)));
+    entry->file_index = settings->file_count;
+    entry->file_line = node->line;
+out:
+    tt_str_deinit(&origin);
+    tt_str_deinit(&text);
+    return status;
+}
+
+static tt_status take_document(struct tt_settings *settings, const struct tt_yaml *yaml)
+{
+    settings->file_count++;
+    if (yaml->root == NULL || tt_yaml_is_null(yaml->root)) return TT_OK;
+    if (yaml->root->kind != TT_YAML_MAP)
+        return tt_fail(TT_ERR_USAGE, "%s line %zu: a configuration is lines of 'key: value'", yaml->origin,
+                       yaml->root->line);
+    for (const struct tt_yaml_node *node = yaml->root->first; node != NULL; node = node->next)
+        TT_TRY(take_entry(settings, yaml, node));
+    return TT_OK;
+}
+
+tt_status tt_settings_read_yaml(struct tt_settings *settings, const char *path)
+{
+    struct tt_yaml yaml;
+    tt_status status = tt_yaml_read(path, &yaml);
+    if (status != TT_OK) {
+        tt_while("reading the configuration '%s'", path);
+        return status;
+    }
+    status = take_document(settings, &yaml);
+    tt_yaml_deinit(&yaml);
+    return status;
+}
+
+tt_status tt_settings_parse_yaml(struct tt_settings *settings, const char *text, size_t bytes,
+                                 const char *origin)
+{
+    struct tt_yaml yaml;
+    TT_TRY(tt_yaml_parse(text, bytes, origin, &yaml));
+    tt_status status = take_document(settings, &yaml);
+    tt_yaml_deinit(&yaml);
+    return status;
+}
+
+/* One flag of the command line: its name, the value after '=' if any, and the words that follow it. */
+struct flag {
+    char name[128]; /* without dashes in front, '-' made '_' */
+    char shown[132];
+    const char *inline_value; /* NULL: none */
+    char *const *words;
+    int word_count;
+    int word_index; /* place of the flag in argv, for messages */
+};
+
+static bool is_flag(const char *word)
+{
+    return word[0] == '-' && word[1] == '-' && word[2] != 0;
+}
+
+/* Splits argv at `*index` and moves past the flag and its words. */
+static tt_status next_flag(int argc, char *const *argv, int *index, struct flag *flag)
+{
+    const char *word = argv[*index];
+    if (!is_flag(word)) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "'%.100s' stands where a flag is expected", word);
+        tt_hint("flags begin with two dashes: --learning_rate 2e-5");
+        return status;
+    }
+    size_t bytes = strcspn(word + 2, "=");
+    if (bytes >= sizeof flag->name) return tt_fail(TT_ERR_USAGE, "there is no flag '%.60s...'", word);
+    memcpy(flag->name, word + 2, bytes);
+    flag->name[bytes] = 0;
+    for (char *at = flag->name; *at != 0; at++)
+        if (*at == '-') *at = '_';
+    snprintf(flag->shown, sizeof flag->shown, "--%s", flag->name);
+    flag->inline_value = word[2 + bytes] == '=' ? word + 3 + bytes : NULL;
+    flag->words = argv + *index + 1;
+    flag->word_count = 0;
+    if (flag->inline_value == NULL)
+        while (*index + 1 + flag->word_count < argc && !is_flag(flag->words[flag->word_count]))
+            flag->word_count++;
+    *index += 1 + flag->word_count;
+    return TT_OK;
+}
+
+/* The one value of the flag; words beyond it are an error. */
+static tt_status single_value(const struct flag *flag, const char **value)
+{
+    if (flag->inline_value != NULL) {
+        *value = flag->inline_value;
+        return TT_OK;
+    }
+    if (flag->word_count == 0) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "%s needs a value", flag->shown);
+        tt_hint("a value that begins with two dashes is written %s=--value", flag->shown);
+        return status;
+    }
+    if (flag->word_count > 1)
+        return tt_fail(TT_ERR_USAGE, "%s takes one value; '%.100s' is one too many", flag->shown,
+                       flag->words[1]);
+    *value = flag->words[0];
+    return TT_OK;
+}
+
+/* Several words become a JSON list, numbers among them as numbers. */
+static tt_status join_words(const struct flag *flag, struct tt_str *text)
+{
+    json_t *list = json_array();
+    tt_status status = list != NULL ? TT_OK : TT_ERR_MEMORY;
+    for (int i = 0; i < flag->word_count && status == TT_OK; i++) {
+        int64_t number;
+        if (!tt_value_is_utf8(flag->words[i]))
+            status = tt_fail(TT_ERR_USAGE, "%s: value %d is not UTF-8", flag->shown, i + 1);
+        else if (json_array_append_new(list, tt_value_parse_int(flag->words[i], &number)
+                                                 ? json_integer(number)
+                                                 : json_string(flag->words[i])) != 0)
+            status = tt_fail(TT_ERR_MEMORY, "out of memory while reading %s", flag->shown);
+    }
+    if (status == TT_OK) status = tt_json_write(list, 0, false, text);
+    json_decref(list);
+    return status;
+}
+
+static tt_status take_words(struct tt_settings *settings, struct tt_setting_entry *entry,
+                            const struct flag *flag)
+{
+    const struct tt_setting *row = entry->row;
+    bool truth = (row->type == TT_SETTING_BOOL && row->choices == NULL) || row->type == TT_SETTING_TRISTATE;
+    bool nothing = flag->inline_value == NULL && flag->word_count == 0;
+    if (nothing && (truth || row->unneeded != NULL))
+        return tt_settings_assign(settings, entry, "true", false, flag->shown);
+    if (flag->inline_value == NULL && flag->word_count > 1 && row->type == TT_SETTING_JSON) {
+        struct tt_str text = {0};
+        tt_status status = join_words(flag, &text);
+        if (status == TT_OK)
+            status = tt_settings_assign(settings, entry, tt_str_text(&text), true, flag->shown);
+        tt_str_deinit(&text);
+        return status;
+    }
+    const char *value = NULL;
+    TT_TRY(single_value(flag, &value));
+    /* An empty word on the command line is meant: --prompt "". */
+    bool empty_text = value[0] == 0 && row->type == TT_SETTING_STRING;
+    return tt_settings_assign(settings, entry, value, empty_text, flag->shown);
+}
+
+static tt_status take_flag(struct tt_settings *settings, const struct flag *flag)
+{
+    struct tt_setting_entry *entry = tt_settings_find(settings, flag->name);
+    if (entry != NULL) return take_words(settings, entry, flag);
+    /* --no_x turns x off, where x is a truth value. */
+    if (strncmp(flag->name, "no_", 3) == 0 && flag->inline_value == NULL && flag->word_count == 0) {
+        entry = tt_settings_find(settings, flag->name + 3);
+        if (entry != NULL && (entry->row->type == TT_SETTING_BOOL ||
+                              entry->row->type == TT_SETTING_TRISTATE || entry->row->unneeded != NULL))
+            return tt_settings_assign(settings, entry, "false", false, flag->shown);
+    }
+    return tt_settings_fail_unknown(settings, flag->name, flag->shown);
+}
+
+static bool is_listed(const char *const *names, const char *name)
+{
+    for (; names != NULL && *names != NULL; names++)
+        if (strcmp(*names, name) == 0) return true;
+    return false;
+}
+
+tt_status tt_settings_parse_flags(struct tt_settings *settings, int argc, char *const *argv,
+                                  const char *const *handled_elsewhere)
+{
+    struct flag flag;
+    const char *value = NULL;
+    for (int i = 0; i < argc;) {
+        TT_TRY(next_flag(argc, argv, &i, &flag));
+        if (strcmp(flag.name, "config") != 0) continue;
+        TT_TRY(single_value(&flag, &value));
+        TT_TRY(tt_settings_read_yaml(settings, value));
+    }
+    for (int i = 0; i < argc;) {
+        TT_TRY(next_flag(argc, argv, &i, &flag));
+        if (strcmp(flag.name, "config") == 0) continue;
+        if (is_listed(handled_elsewhere, flag.name))
+            TT_TRY(single_value(&flag, &value));
+        else
+            TT_TRY(take_flag(settings, &flag));
+    }
+    return TT_OK;
+}

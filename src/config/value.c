@@ -1,0 +1,183 @@
+#include "config/value.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { NUMBER_BYTES_MAX = 64 };
+
+static bool is_one_of(const char *text, const char *const *words)
+{
+    for (; *words != NULL; words++)
+        if (strcasecmp(text, *words) == 0) return true;
+    return false;
+}
+
+bool tt_value_is_null(const char *text)
+{
+    static const char *const words[] = {"", "~", "null", "none", NULL};
+    return is_one_of(text, words);
+}
+
+bool tt_value_parse_bool(const char *text, bool *out)
+{
+    static const char *const yes[] = {"true", "yes", "on", "1", "y", "t", NULL};
+    static const char *const no[] = {"false", "no", "off", "0", "n", "f", NULL};
+    if (is_one_of(text, yes)) return *out = true, true;
+    if (is_one_of(text, no)) return *out = false, true;
+    return false;
+}
+
+/* Copies a decimal number without the underscores that may stand between two digits. */
+static bool strip_number(const char *text, char number[NUMBER_BYTES_MAX])
+{
+    size_t length = 0;
+    for (size_t i = 0; text[i] != 0; i++) {
+        if (text[i] == '_' && i > 0 && isdigit((unsigned char)text[i - 1]) &&
+            isdigit((unsigned char)text[i + 1]))
+            continue;
+        if (strchr("0123456789+-.eE", text[i]) == NULL || length + 1 >= NUMBER_BYTES_MAX) return false;
+        number[length++] = text[i];
+    }
+    number[length] = 0;
+    return length > 0;
+}
+
+bool tt_value_parse_double(const char *text, double *out)
+{
+    char number[NUMBER_BYTES_MAX], *end;
+    if (!strip_number(text, number)) return false;
+    double value = strtod(number, &end);
+    if (end == number || *end != 0 || !isfinite(value)) return false;
+    *out = value;
+    return true;
+}
+
+bool tt_value_parse_int(const char *text, int64_t *out)
+{
+    char number[NUMBER_BYTES_MAX], *end;
+    if (!strip_number(text, number)) return false;
+    errno = 0;
+    long long whole = strtoll(number, &end, 10);
+    if (end != number && *end == 0) {
+        if (errno != 0) return false;
+        *out = whole;
+        return true;
+    }
+    double value;
+    /* Beyond 2^53 a double no longer tells one whole number from the next. */
+    if (!tt_value_parse_double(text, &value) || value != floor(value) || fabs(value) > 9007199254740992.0)
+        return false;
+    *out = (int64_t)value;
+    return true;
+}
+
+const char *tt_value_format_double(double value, char *text, size_t text_bytes)
+{
+    if (value == floor(value) && fabs(value) < 1e15) {
+        snprintf(text, text_bytes, "%.0f", value);
+        return text;
+    }
+    char number[NUMBER_BYTES_MAX];
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(number, sizeof number, "%.*g", digits, value);
+        if (strtod(number, NULL) == value) break;
+    }
+    const char *exponent = strchr(number, 'e');
+    if (exponent != NULL && strchr(number, '.') == NULL)
+        snprintf(text, text_bytes, "%.*s.0%s", (int)(exponent - number), number, exponent);
+    else
+        snprintf(text, text_bytes, "%s", number);
+    return text;
+}
+
+/* Decodes one code point; returns its bytes, or 0 where `text` is not UTF-8 (RFC 3629). */
+static int decode_utf8(const unsigned char *text, uint32_t *point)
+{
+    unsigned char lead = text[0];
+    int bytes = lead < 0x80                   ? 1
+                : lead >= 0xc2 && lead < 0xe0 ? 2
+                : lead >= 0xe0 && lead < 0xf0 ? 3
+                : lead >= 0xf0 && lead < 0xf5 ? 4
+                                              : 0;
+    if (bytes == 0) return 0;
+    uint32_t value = bytes == 1 ? lead : lead & (0xffu >> (bytes + 1));
+    for (int i = 1; i < bytes; i++) {
+        if ((text[i] & 0xc0) != 0x80) return 0;
+        value = value << 6 | (text[i] & 0x3fu);
+    }
+    if ((bytes == 3 && value < 0x800) || (bytes == 4 && (value < 0x10000 || value > 0x10ffff))) return 0;
+    if (value >= 0xd800 && value <= 0xdfff) return 0;
+    *point = value;
+    return bytes;
+}
+
+bool tt_value_is_utf8(const char *text)
+{
+    uint32_t point;
+    for (const unsigned char *at = (const unsigned char *)text; *at != 0;) {
+        int bytes = decode_utf8(at, &point);
+        if (bytes == 0) return false;
+        at += bytes;
+    }
+    return true;
+}
+
+/* Code points that a YAML 1.1 reader keeps as they are inside a line (production c-printable, without line
+ * breaks). */
+static bool is_printable(uint32_t point)
+{
+    if (point < 0xa1) return point >= 0x20 && point < 0x7f;
+    return point != 0x2028 && point != 0x2029 && point != 0xfeff && point != 0xfffe && point != 0xffff;
+}
+
+static bool is_plain(const char *text)
+{
+    bool truth;
+    double number;
+    if (!isalpha((unsigned char)text[0]) && text[0] != '/' && text[0] != '_') return false;
+    for (const char *at = text; *at != 0; at++)
+        if (!isalnum((unsigned char)*at) && strchr("_-./+", *at) == NULL) return false;
+    return !tt_value_is_null(text) && !tt_value_parse_bool(text, &truth) &&
+           !tt_value_parse_double(text, &number);
+}
+
+tt_status tt_value_write_yaml(const char *text, struct tt_str *yaml)
+{
+    if (is_plain(text)) return tt_str_append_text(yaml, text);
+    TT_TRY(tt_str_append_char(yaml, '"'));
+    for (const unsigned char *at = (const unsigned char *)text; *at != 0;) {
+        uint32_t point = *at;
+        int bytes = decode_utf8(at, &point);
+        if (bytes == 0) bytes = 1;
+        if (point == '"' || point == '\\') TT_TRY(tt_str_append_char(yaml, '\\'));
+        if (point == '\n')
+            TT_TRY(tt_str_append_text(yaml, "\\n"));
+        else if (point == '\t')
+            TT_TRY(tt_str_append_text(yaml, "\\t"));
+        else if (is_printable(point))
+            TT_TRY(tt_str_append(yaml, (const char *)at, (size_t)bytes));
+        else
+            TT_TRY(tt_str_printf(yaml, "\\u%04x", (unsigned)point));
+        at += bytes;
+    }
+    return tt_str_append_char(yaml, '"');
+}
+
+tt_status tt_value_write_comment(const char *text, struct tt_str *out)
+{
+    for (const unsigned char *at = (const unsigned char *)text; *at != 0;) {
+        uint32_t point = 0;
+        int bytes = decode_utf8(at, &point);
+        if (bytes != 0 && is_printable(point))
+            TT_TRY(tt_str_append(out, (const char *)at, (size_t)bytes));
+        else
+            TT_TRY(tt_str_append_char(out, '?'));
+        at += bytes != 0 ? bytes : 1;
+    }
+    return TT_OK;
+}

@@ -1,0 +1,279 @@
+#include "config/yaml.h"
+
+#include <string.h>
+#include <yaml.h>
+
+#include "base/file.h"
+#include "config/value.h"
+
+struct reader {
+    yaml_parser_t parser;
+    struct tt_yaml *yaml;
+    size_t node_count;
+};
+
+static tt_status parser_failed(struct reader *reader)
+{
+    const yaml_parser_t *parser = &reader->parser;
+    if (parser->error == YAML_MEMORY_ERROR)
+        return tt_fail(TT_ERR_MEMORY, "out of memory while parsing '%s'", reader->yaml->origin);
+    if (parser->error == YAML_READER_ERROR)
+        return tt_fail(TT_ERR_USAGE, "%s: not valid YAML at byte %zu: %s", reader->yaml->origin,
+                       parser->problem_offset, parser->problem != NULL ? parser->problem : "unreadable");
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "%s line %zu column %zu: not valid YAML: %s", reader->yaml->origin,
+                parser->problem_mark.line + 1, parser->problem_mark.column + 1,
+                parser->problem != NULL ? parser->problem : "unreadable");
+    if (parser->context != NULL)
+        tt_while("%s from line %zu on", parser->context, parser->context_mark.line + 1);
+    return status;
+}
+
+static tt_status next_event(struct reader *reader, yaml_event_t *event)
+{
+    if (yaml_parser_parse(&reader->parser, event)) return TT_OK;
+    return parser_failed(reader);
+}
+
+static tt_status refuse(const struct reader *reader, const yaml_event_t *event, const char *what)
+{
+    return tt_fail(TT_ERR_USAGE, "%s line %zu: %s", reader->yaml->origin, event->start_mark.line + 1, what);
+}
+
+static struct tt_yaml_node *new_node(struct reader *reader, const yaml_event_t *event, enum tt_yaml_kind kind)
+{
+    struct tt_yaml_node *node = tt_arena_alloc(&reader->yaml->arena, sizeof *node);
+    if (node == NULL) return NULL;
+    node->kind = kind;
+    node->line = event->start_mark.line + 1;
+    reader->node_count++;
+    return node;
+}
+
+static tt_status read_node(struct reader *reader, yaml_event_t *event, int depth, struct tt_yaml_node **out);
+
+static tt_status read_scalar(struct reader *reader, const yaml_event_t *event, struct tt_yaml_node **out)
+{
+    const char *value = (const char *)event->data.scalar.value;
+    const char *tag = (const char *)event->data.scalar.tag;
+    bool tagged_text = tag != NULL && strcmp(tag, YAML_STR_TAG) == 0;
+    if (tag != NULL && !tagged_text && strcmp(tag, "!") != 0)
+        return refuse(reader, event, "tags other than !!str are not read");
+    if (strlen(value) != event->data.scalar.length) return refuse(reader, event, "a value holds a 0 byte");
+    struct tt_yaml_node *node = new_node(reader, event, TT_YAML_SCALAR);
+    if (node == NULL) return TT_ERR_MEMORY;
+    node->quoted = tag != NULL || event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
+    node->text = tt_arena_strdup(&reader->yaml->arena, value);
+    if (node->text == NULL) return TT_ERR_MEMORY;
+    *out = node;
+    return TT_OK;
+}
+
+static tt_status read_list(struct reader *reader, const yaml_event_t *start, int depth,
+                           struct tt_yaml_node **out)
+{
+    struct tt_yaml_node *list = new_node(reader, start, TT_YAML_LIST);
+    if (list == NULL) return TT_ERR_MEMORY;
+    struct tt_yaml_node **end = &list->first;
+    for (;;) {
+        yaml_event_t event;
+        TT_TRY(next_event(reader, &event));
+        if (event.type == YAML_SEQUENCE_END_EVENT) {
+            yaml_event_delete(&event);
+            *out = list;
+            return TT_OK;
+        }
+        TT_TRY(read_node(reader, &event, depth + 1, end));
+        end = &(*end)->next;
+    }
+}
+
+static tt_status check_new_key(const struct reader *reader, const struct tt_yaml_node *map,
+                               const yaml_event_t *event)
+{
+    const char *key = (const char *)event->data.scalar.value;
+    if (strlen(key) != event->data.scalar.length) return refuse(reader, event, "a key holds a 0 byte");
+    const struct tt_yaml_node *same = tt_yaml_find(map, key);
+    if (same == NULL) return TT_OK;
+    return tt_fail(TT_ERR_USAGE, "%s line %zu: key '%.100s' was given before, at line %zu",
+                   reader->yaml->origin, event->start_mark.line + 1, key, same->line);
+}
+
+static tt_status read_entry(struct reader *reader, yaml_event_t *key_event, int depth,
+                            struct tt_yaml_node *map, struct tt_yaml_node **slot)
+{
+    tt_status status = TT_OK;
+    yaml_event_t event;
+    size_t line = key_event->start_mark.line + 1;
+    char *key = NULL;
+    if (key_event->type != YAML_SCALAR_EVENT) {
+        status = refuse(reader, key_event, "a key must be a word");
+    } else {
+        status = check_new_key(reader, map, key_event);
+        if (status == TT_OK) {
+            key = tt_arena_strdup(&reader->yaml->arena, (const char *)key_event->data.scalar.value);
+            if (key == NULL) status = TT_ERR_MEMORY;
+        }
+    }
+    yaml_event_delete(key_event);
+    if (status != TT_OK) return status;
+    TT_TRY(next_event(reader, &event));
+    TT_TRY(read_node(reader, &event, depth + 1, slot));
+    (*slot)->key = key;
+    (*slot)->line = line;
+    return TT_OK;
+}
+
+static tt_status read_map(struct reader *reader, const yaml_event_t *start, int depth,
+                          struct tt_yaml_node **out)
+{
+    struct tt_yaml_node *map = new_node(reader, start, TT_YAML_MAP);
+    if (map == NULL) return TT_ERR_MEMORY;
+    struct tt_yaml_node **end = &map->first;
+    for (;;) {
+        yaml_event_t event;
+        TT_TRY(next_event(reader, &event));
+        if (event.type == YAML_MAPPING_END_EVENT) {
+            yaml_event_delete(&event);
+            *out = map;
+            return TT_OK;
+        }
+        TT_TRY(read_entry(reader, &event, depth, map, end));
+        end = &(*end)->next;
+    }
+}
+
+/* Takes `event`. */
+static tt_status read_node(struct reader *reader, yaml_event_t *event, int depth, struct tt_yaml_node **out)
+{
+    tt_status status;
+    if (depth > TT_YAML_DEPTH_MAX)
+        status = refuse(reader, event, "nested too deeply");
+    else if (reader->node_count >= TT_YAML_NODES_MAX)
+        status = refuse(reader, event, "too many values for a configuration");
+    else if (event->type == YAML_SCALAR_EVENT)
+        status = read_scalar(reader, event, out);
+    else if (event->type == YAML_SEQUENCE_START_EVENT)
+        status = read_list(reader, event, depth, out);
+    else if (event->type == YAML_MAPPING_START_EVENT)
+        status = read_map(reader, event, depth, out);
+    else
+        status = refuse(reader, event, "aliases (*name) are not read: write the value out");
+    yaml_event_delete(event);
+    return status;
+}
+
+/* The event that opens the one document, or the end of the file. */
+static tt_status read_document(struct reader *reader)
+{
+    yaml_event_t event;
+    for (;;) {
+        TT_TRY(next_event(reader, &event));
+        yaml_event_type_t type = event.type;
+        if (type == YAML_STREAM_START_EVENT || type == YAML_DOCUMENT_END_EVENT) {
+            yaml_event_delete(&event);
+        } else if (type == YAML_STREAM_END_EVENT) {
+            yaml_event_delete(&event);
+            return TT_OK;
+        } else if (type == YAML_DOCUMENT_START_EVENT) {
+            tt_status status =
+                reader->yaml->root != NULL ? refuse(reader, &event, "a second document begins") : TT_OK;
+            yaml_event_delete(&event);
+            if (status != TT_OK) return status;
+            TT_TRY(next_event(reader, &event));
+            TT_TRY(read_node(reader, &event, 0, &reader->yaml->root));
+        } else {
+            tt_status status = refuse(reader, &event, "not valid YAML");
+            yaml_event_delete(&event);
+            return status;
+        }
+    }
+}
+
+tt_status tt_yaml_parse(const char *text, size_t bytes, const char *origin, struct tt_yaml *yaml)
+{
+    struct reader reader = {.yaml = yaml};
+    *yaml = (struct tt_yaml){0};
+    yaml->origin = tt_arena_strdup(&yaml->arena, origin);
+    if (yaml->origin == NULL) return TT_ERR_MEMORY;
+    tt_status status;
+    if (bytes > TT_YAML_BYTES_MAX) {
+        status = tt_fail(TT_ERR_USAGE, "%s: %zu bytes are too many for a configuration", origin, bytes);
+    } else if (!yaml_parser_initialize(&reader.parser)) {
+        status = tt_fail(TT_ERR_MEMORY, "out of memory while parsing '%s'", origin);
+    } else {
+        yaml_parser_set_input_string(&reader.parser, (const unsigned char *)text, bytes);
+        status = read_document(&reader);
+        yaml_parser_delete(&reader.parser);
+    }
+    if (status != TT_OK) tt_yaml_deinit(yaml);
+    return status;
+}
+
+tt_status tt_yaml_read(const char *path, struct tt_yaml *yaml)
+{
+    struct tt_str text = {0};
+    *yaml = (struct tt_yaml){0};
+    tt_status status = tt_file_read(path, TT_YAML_BYTES_MAX, &text);
+    if (status == TT_OK) status = tt_yaml_parse(tt_str_text(&text), text.bytes, path, yaml);
+    tt_str_deinit(&text);
+    return status;
+}
+
+void tt_yaml_deinit(struct tt_yaml *yaml)
+{
+    tt_arena_deinit(&yaml->arena);
+    *yaml = (struct tt_yaml){0};
+}
+
+const struct tt_yaml_node *tt_yaml_find(const struct tt_yaml_node *map, const char *key)
+{
+    if (map == NULL || map->kind != TT_YAML_MAP) return NULL;
+    for (const struct tt_yaml_node *node = map->first; node != NULL; node = node->next)
+        if (node->key != NULL && strcmp(node->key, key) == 0) return node;
+    return NULL;
+}
+
+bool tt_yaml_is_null(const struct tt_yaml_node *node)
+{
+    return node->kind == TT_YAML_SCALAR && !node->quoted && tt_value_is_null(node->text);
+}
+
+static json_t *scalar_to_json(const struct tt_yaml_node *node)
+{
+    int64_t whole;
+    double number;
+    bool truth;
+    if (node->quoted) return json_string(node->text);
+    if (tt_value_is_null(node->text)) return json_null();
+    if (tt_value_parse_int(node->text, &whole)) return json_integer(whole);
+    if (tt_value_parse_double(node->text, &number)) return json_real(number);
+    /* `yes` and `on` stay words here: in a list of names nobody means a truth value by them. */
+    if ((node->text[0] | 0x20) != 'y' && (node->text[0] | 0x20) != 'n' && (node->text[0] | 0x20) != 'o' &&
+        tt_value_parse_bool(node->text, &truth))
+        return json_boolean(truth);
+    return json_string(node->text);
+}
+
+json_t *tt_yaml_to_json(const struct tt_yaml_node *node)
+{
+    json_t *value = node->kind == TT_YAML_MAP    ? json_object()
+                    : node->kind == TT_YAML_LIST ? json_array()
+                                                 : scalar_to_json(node);
+    if (value == NULL) {
+        (void)tt_fail(TT_ERR_MEMORY, "out of memory while converting a configuration value");
+        return NULL;
+    }
+    for (const struct tt_yaml_node *child = node->first; child != NULL; child = child->next) {
+        json_t *item = tt_yaml_to_json(child);
+        int failed = item == NULL || (node->kind == TT_YAML_MAP ? json_object_set_new(value, child->key, item)
+                                                                : json_array_append_new(value, item));
+        if (failed) {
+            if (item != NULL)
+                (void)tt_fail(TT_ERR_MEMORY, "out of memory while converting a configuration value");
+            json_decref(value);
+            return NULL;
+        }
+    }
+    return value;
+}

@@ -1,0 +1,9 @@
+/* Rows of the settings that data/ owns, over struct tt_data_config. */
+#ifndef TT_DATA_SETTINGS_H
+#define TT_DATA_SETTINGS_H
+
+#include "config/settings.h"
+
+extern const struct tt_setting tt_data_settings[];
+
+#endif

@@ -1,0 +1,9 @@
+/* Rows of the settings that optim/ owns, over struct tt_optim_config. */
+#ifndef TT_OPTIM_SETTINGS_H
+#define TT_OPTIM_SETTINGS_H
+
+#include "config/settings.h"
+
+extern const struct tt_setting tt_optim_settings[];
+
+#endif
