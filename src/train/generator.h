@@ -19,6 +19,11 @@ struct tt_generator;
 /* Loads model (and adapter) of `config` for prompts of up to `max_prompt_tokens`, `batch_size` at once. */
 TT_MUST_USE tt_status tt_generator_create(const struct tt_train_config *config, int64_t batch_size, int64_t max_prompt_tokens,
                                           const struct tt_generate_options *options, struct tt_generator **out);
+/* The same from inputs that are open already and stay open (lent). */
+struct tt_inputs;
+TT_MUST_USE tt_status tt_generator_create_from(const struct tt_train_config *config, const struct tt_inputs *inputs,
+                                               int64_t batch_size, int64_t max_prompt_tokens,
+                                               const struct tt_generate_options *options, struct tt_generator **out);
 void tt_generator_destroy(struct tt_generator *generator); /* takes NULL */
 const struct tt_tokenizer *tt_generator_tokenizer(const struct tt_generator *generator); /* NULL: folder has none */
 /* Called with each new token of sequence `index`; returning false ends that sequence. */
