@@ -1,0 +1,67 @@
+/* How the cpu cuts attention into blocks. A block is a run of query rows of one sequence and one key/value
+ * head; row r is token r / group, head kv_head * group + r % group. All borders come from the shapes alone.
+ */
+#ifndef TT_BACKEND_CPU_ATTENTION_H
+#define TT_BACKEND_CPU_ATTENTION_H
+
+#include "backend/ops/attention.h"
+
+enum {
+    ATTENTION_HEAD_DIM_MAX = 256,
+    ATTENTION_BLOCK_FLOATS = 96 * 128, /* rows of a block x E: 96 rows up to E = 128, then 48 */
+    ATTENTION_KEYS_FLOATS = 64 * 128,  /* keys of a block x E: 64, then 32 */
+    ATTENTION_ROWS_MAX = 96,
+    ATTENTION_KEYS_MAX = 64,
+};
+
+struct attention_block {
+    int64_t query_row, key_row; /* where the sequence begins */
+    int64_t length_q, length_k;
+    int64_t kv_head, group;
+    int64_t window;
+    int64_t first_row, row_count; /* in 0 .. length_q * group */
+};
+
+struct attention_span {
+    int64_t begin, end;
+};
+
+static inline int64_t attention_block_rows(int64_t head_dim)
+{
+    return head_dim <= 128 ? 96 : 48;
+}
+
+static inline int64_t attention_block_keys(int64_t head_dim)
+{
+    return head_dim <= 128 ? 64 : 32;
+}
+
+/* The last query lines up with the last key. */
+static inline struct attention_span attention_keys_of_row(const struct attention_block *block, int64_t row)
+{
+    int64_t end = row / block->group + 1 + block->length_k - block->length_q;
+    int64_t begin = block->window > 0 && end > block->window ? end - block->window : 0;
+    return (struct attention_span){begin, end};
+}
+
+static inline int64_t attention_key_index(const tt_tensor *keys, const struct attention_block *block,
+                                          int64_t key)
+{
+    return (block->key_row + key) * keys->strides[0] + block->kv_head * keys->strides[1];
+}
+
+static inline int64_t attention_row_index(const tt_tensor *queries, const struct attention_block *block,
+                                          int64_t row)
+{
+    return (block->query_row + row / block->group) * queries->strides[0] +
+           (block->kv_head * block->group + row % block->group) * queries->strides[1];
+}
+
+/* Blocks of a whole call, numbered so that no table is needed: sequence b has the slots from
+ * cu_q[b] * group / rows + b on; that leaves room for all its blocks, and at times one slot stays empty. */
+int64_t tt_attention_slots(const struct tt_attention_forward_args *args);
+/* The block of (slot, kv_head); row_count is 0 for an empty slot. */
+struct attention_block tt_attention_block_at(const struct tt_attention_forward_args *args, int64_t slot,
+                                             int64_t kv_head);
+
+#endif

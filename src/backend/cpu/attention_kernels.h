@@ -1,0 +1,202 @@
+/* What attention's two directions share. Read once per instruction set, like vector_math.h.
+ *
+ * The lanes of a vector are query rows. The queries that read one key/value head (all G heads of its group,
+ * token by token: row r is head r % G of token r / G) are cut into panels of PANEL rows, and a panel is kept
+ * transposed, [E][PANEL]. Then all products have one form, a broadcast element of a K, V, P or dS block times
+ * vectors of rows, keys need no transposition, and softmax runs down the keys without crossing lanes. */
+#define PANEL_VECTORS 3
+#define PANEL (PANEL_VECTORS * TT_VECTOR_LANES)
+
+/* Rows of c held in registers when c is 3, 2, 1 vectors wide: the products of the two numbers fill 12 of 16
+ * registers, 24 of 32 with AVX-512. */
+#define ROWS_WIDE_3 (TT_VECTOR_LANES == 16 ? 8 : 4)
+#define ROWS_WIDE_2 (TT_VECTOR_LANES == 16 ? 12 : 6)
+#define ROWS_WIDE_1 (TT_VECTOR_LANES == 16 ? 16 : 8)
+
+struct TT_PASS(product) {
+    float *c;
+    int64_t c_row;
+    const float *a;
+    int64_t a_row, a_step;
+    const float *b;
+    int64_t b_row;
+    int64_t rows, depth;
+};
+#define product TT_PASS(product)
+
+/* c[i][lanes] (+)= sum over k < depth of a[i * a_row + k * a_step] * b[k][lanes], for `rows` x `vectors` of
+ * c, k ascending whatever the blocking: one sum is the same however often it is stored and taken up again. */
+TT_INLINE void TT_PASS(multiply_block)(const struct product *p, int64_t first_row, int64_t first_lane,
+                                       const int rows, const int vectors, const bool add)
+{
+    float *c = p->c + first_row * p->c_row + first_lane;
+    const float *a = p->a + first_row * p->a_row, *b = p->b + first_lane;
+    const int64_t a_row = p->a_row, a_step = p->a_step, b_row = p->b_row, depth = p->depth;
+    vf sum[16][3];
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 3
+        for (int v = 0; v < vectors; v++)
+            sum[i][v] = add ? vload(c, i * p->c_row + v * TT_VECTOR_LANES, false) : vsplat(0);
+    for (int64_t k = 0; k < depth; k++) {
+        vf lanes[3];
+#pragma GCC unroll 3
+        for (int v = 0; v < vectors; v++) lanes[v] = vload(b, v * TT_VECTOR_LANES, false);
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++) {
+            vf element = vsplat(a[i * a_row]);
+#pragma GCC unroll 3
+            for (int v = 0; v < vectors; v++) sum[i][v] += element * lanes[v];
+        }
+        a += a_step;
+        b += b_row;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 3
+        for (int v = 0; v < vectors; v++) vstore(c, i * p->c_row + v * TT_VECTOR_LANES, false, sum[i][v]);
+}
+#define multiply_block TT_PASS(multiply_block)
+
+TT_INLINE void TT_PASS(multiply_columns)(const struct product *p, int64_t first_lane, const int block_rows,
+                                         const int vectors, const bool add)
+{
+    int64_t i = 0;
+    for (; i + block_rows <= p->rows; i += block_rows)
+        multiply_block(p, i, first_lane, block_rows, vectors, add);
+    if (block_rows > 4)
+        for (; i + 4 <= p->rows; i += 4) multiply_block(p, i, first_lane, 4, vectors, add);
+    for (; i < p->rows; i++) multiply_block(p, i, first_lane, 1, vectors, add);
+}
+#define multiply_columns TT_PASS(multiply_columns)
+
+TT_INLINE void TT_PASS(multiply_any)(const struct product *p, int64_t vectors, const bool add)
+{
+    int64_t v = 0;
+    for (; v + 3 <= vectors; v += 3) multiply_columns(p, v * TT_VECTOR_LANES, ROWS_WIDE_3, 3, add);
+    if (vectors - v == 2) multiply_columns(p, v * TT_VECTOR_LANES, ROWS_WIDE_2, 2, add);
+    if (vectors - v == 1) multiply_columns(p, v * TT_VECTOR_LANES, ROWS_WIDE_1, 1, add);
+}
+
+static void TT_PASS(multiply)(const struct product *p, int64_t vectors)
+{
+    TT_PASS(multiply_any)(p, vectors, false);
+}
+#define multiply TT_PASS(multiply)
+
+static void TT_PASS(multiply_add)(const struct product *p, int64_t vectors)
+{
+    TT_PASS(multiply_any)(p, vectors, true);
+}
+#define multiply_add TT_PASS(multiply_add)
+
+/* Elements of one head's row, widened and times `factor`, into `to`. */
+TT_INLINE void TT_PASS(widen_row)(float *to, const void *from, int64_t index, bool bf16, int64_t count,
+                                  float factor)
+{
+    int64_t e = 0;
+    if (bf16) {
+        for (; e + TT_VECTOR_LANES <= count; e += TT_VECTOR_LANES)
+            vstore(to, e, false, vload(from, index + e, true) * factor);
+        for (; e < count; e++) to[e] = tt_bf16_to_f32(((const uint16_t *)from)[index + e]) * factor;
+    } else {
+        for (; e + TT_VECTOR_LANES <= count; e += TT_VECTOR_LANES)
+            vstore(to, e, false, vload(from, index + e, false) * factor);
+        for (; e < count; e++) to[e] = ((const float *)from)[index + e] * factor;
+    }
+}
+#define widen_row TT_PASS(widen_row)
+
+/* Keys first .. first + count of the block's key/value head to fp32, [count][E]. */
+static void TT_PASS(widen_keys)(float *to, const tt_tensor *keys, const struct attention_block *block,
+                                int64_t first, int64_t count)
+{
+    int64_t head_dim = keys->dims[2], at = attention_key_index(keys, block, first);
+    for (int64_t j = 0; j < count; j++)
+        widen_row(to + j * head_dim, keys->data, at + j * keys->strides[0], keys->dtype == TT_BF16, head_dim,
+                  1.0f);
+}
+#define widen_keys TT_PASS(widen_keys)
+
+/* Rows first .. first + count of the block to fp32, [count][stride], times `factor`. */
+static void TT_PASS(widen_rows)(float *to, int64_t stride, const tt_tensor *queries,
+                                const struct attention_block *block, int64_t first, int64_t count,
+                                float factor)
+{
+    for (int64_t r = 0; r < count; r++) {
+        int64_t at = attention_row_index(queries, block, first + r), head_dim = queries->dims[2];
+        widen_row(to + r * stride, queries->data, at, queries->dtype == TT_BF16, head_dim, factor);
+        for (int64_t e = head_dim; e < stride; e++) to[r * stride + e] = 0;
+    }
+}
+#define widen_rows TT_PASS(widen_rows)
+
+/* [count][stride] -> [E][PANEL]; lanes from `count` on are 0. */
+static void TT_PASS(transpose_to_panel)(float *panel, const float *rows, int64_t stride, int64_t count,
+                                        int64_t head_dim, float factor)
+{
+    for (int64_t r = 0; r < count; r++)
+        for (int64_t e = 0; e < head_dim; e++) panel[e * PANEL + r] = rows[r * stride + e] * factor;
+    for (int64_t e = 0; e < head_dim && count < PANEL; e++)
+        memset(panel + e * PANEL + count, 0, (size_t)(PANEL - count) * sizeof *panel);
+}
+#define transpose_to_panel TT_PASS(transpose_to_panel)
+
+/* The panel's rows, divided lane by lane, to the tensor. */
+static void TT_PASS(store_panel)(const tt_tensor *to, const struct attention_block *block, int64_t first,
+                                 int64_t count, const float *panel, const float factor_of_lane[PANEL])
+{
+    int64_t head_dim = to->dims[2];
+    for (int64_t r = 0; r < count; r++) {
+        float row[ATTENTION_HEAD_DIM_MAX];
+        for (int64_t e = 0; e < head_dim; e++) row[e] = panel[e * PANEL + r] * factor_of_lane[r];
+        int64_t at = attention_row_index(to, block, first + r), e = 0;
+        bool bf16 = to->dtype == TT_BF16;
+        for (; e + TT_VECTOR_LANES <= head_dim; e += TT_VECTOR_LANES)
+            vstore(to->data, at + e, bf16, vload(row, e, false));
+        for (; e < head_dim; e++) {
+            if (bf16)
+                ((uint16_t *)to->data)[at + e] = tt_f32_to_bf16(row[e]);
+            else
+                ((float *)to->data)[at + e] = row[e];
+        }
+    }
+}
+#define store_panel TT_PASS(store_panel)
+
+/* Which keys the rows of a panel see: row r those in [first[r], limit[r]); all of them together [begin, end),
+ * and every row all of [full_begin, full_end). Lanes without a row see none, and do not count. */
+struct TT_PASS(sight) {
+    int32_t first[PANEL], limit[PANEL];
+    int64_t begin, end, full_begin, full_end;
+};
+#define sight TT_PASS(sight)
+
+static void TT_PASS(look)(struct sight *sight, const struct attention_block *block, int64_t first_row,
+                          int64_t count)
+{
+    memset(sight, 0, sizeof *sight);
+    for (int64_t r = 0; r < count; r++) {
+        struct attention_span span = attention_keys_of_row(block, first_row + r);
+        sight->first[r] = (int32_t)span.begin;
+        sight->limit[r] = (int32_t)span.end;
+        if (r == 0) {
+            sight->begin = span.begin;
+            sight->full_end = span.end;
+        }
+        sight->end = span.end;
+        sight->full_begin = span.begin;
+    }
+    if (count < PANEL) sight->full_end = 0;
+}
+#define look TT_PASS(look)
+
+TT_INLINE vi TT_PASS(sees)(const struct sight *sight, int64_t lane, int64_t key)
+{
+    vi first, limit;
+    memcpy(&first, sight->first + lane, sizeof first);
+    memcpy(&limit, sight->limit + lane, sizeof limit);
+    vi at = vsplat_int((int32_t)key);
+    return (vi)(at >= first) & (vi)(at < limit);
+}
+#define sees TT_PASS(sees)

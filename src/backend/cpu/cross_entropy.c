@@ -1,0 +1,119 @@
+#ifndef TT_VECTOR_LANES
+
+#include <math.h>
+
+#include "backend/ops/cross_entropy.h"
+
+#define TT_VECTOR_SOURCE "backend/cpu/cross_entropy.c"
+#include "backend/cpu/vector_math_passes.h"
+
+tt_status tt_cpu_cross_entropy(struct tt_stream *stream, const struct tt_cross_entropy_args *args)
+{
+    int64_t rows = args->logits_NV.dims[0], words = args->logits_NV.dims[1];
+    const int32_t *labels = args->labels_N.data;
+    for (int64_t n = 0; n < rows; n++) {
+        if (labels[n] >= 0 && labels[n] < words) continue;
+        return tt_fail(TT_ERR_DATA, "cross_entropy: label %lld is %d, which is outside 0..%lld", (long long)n,
+                       labels[n], (long long)words - 1);
+    }
+    void (*entropy_row)(const struct tt_cross_entropy_args *, int64_t) = TT_BEST(stream, entropy_row);
+    int threads = tt_cpu_threads(stream, rows * words * 2);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t n = 0; n < rows; n++) entropy_row(args, n);
+    return TT_OK;
+}
+
+#else
+
+/* Of the logits read so far: the largest, the sum of exp(logit - largest), the plain sum. */
+struct TT_PASS(tally) {
+    float largest;
+    double exp_sum, sum;
+};
+#define tally TT_PASS(tally)
+
+/* One piece is small enough to stay in the first-level cache between its two readings, so that the row comes
+ * from memory once. */
+#define PIECE 2048
+
+TT_INLINE void TT_PASS(count_piece)(struct tally *tally, const void *row, int64_t first, int64_t end,
+                                    const bool bf16)
+{
+    vf top = vsplat(tally->largest), exps[2] = {{0}, {0}}, sums[2] = {{0}, {0}};
+    int64_t v = first;
+    for (; v + 2 * TT_VECTOR_LANES <= end; v += 2 * TT_VECTOR_LANES) {
+        vf a = vload(row, v, bf16), b = vload(row, v + TT_VECTOR_LANES, bf16);
+        top = vmax(top, vmax(a, b));
+        sums[0] += a;
+        sums[1] += b;
+    }
+    float largest = vmax_of(top);
+    double rest = 0, rest_exp = 0;
+    for (int64_t u = v; u < end; u++) {
+        float x = bf16 ? tt_bf16_to_f32(((const uint16_t *)row)[u]) : ((const float *)row)[u];
+        largest = x > largest ? x : largest;
+        rest += (double)x;
+    }
+    for (int64_t u = first; u < v; u += 2 * TT_VECTOR_LANES) {
+        exps[0] += vexp(vload(row, u, bf16) - largest);
+        exps[1] += vexp(vload(row, u + TT_VECTOR_LANES, bf16) - largest);
+    }
+    for (int64_t u = v; u < end; u++) {
+        float x = bf16 ? tt_bf16_to_f32(((const uint16_t *)row)[u]) : ((const float *)row)[u];
+        rest_exp += (double)expf(x - largest);
+    }
+    tally->exp_sum = tally->exp_sum * exp((double)tally->largest - (double)largest) +
+                     (double)vsum(exps[0] + exps[1]) + rest_exp;
+    tally->sum += (double)vsum(sums[0] + sums[1]) + rest;
+    tally->largest = largest;
+}
+
+TT_INLINE void TT_PASS(write_gradient)(void *row, int64_t words, float log_sum, float factor,
+                                       float everywhere, const bool bf16)
+{
+    int64_t v = 0;
+    for (; v + TT_VECTOR_LANES <= words; v += TT_VECTOR_LANES)
+        vstore(row, v, bf16, vexp(vload(row, v, bf16) - log_sum) * factor - everywhere);
+    int64_t left = words - v;
+    vstore_some(row, v, bf16, vexp(vload_some(row, v, bf16, left) - log_sum) * factor - everywhere, left);
+}
+
+TT_INLINE void TT_PASS(entropy_typed)(const struct tt_cross_entropy_args *args, int64_t n, const bool bf16)
+{
+    int64_t words = args->logits_NV.dims[1], label = ((const int32_t *)args->labels_N.data)[n];
+    void *row = (char *)args->logits_NV.data + n * args->logits_NV.strides[0] * (bf16 ? 2 : 4);
+    float at_label = bf16 ? tt_bf16_to_f32(((const uint16_t *)row)[label]) : ((const float *)row)[label];
+    /* The words before the label first: whether one of them is as large decides who is the arg max. */
+    struct tally tally = {.largest = -3.4028235e38f};
+    for (int64_t v = 0; v < label; v += PIECE)
+        TT_PASS(count_piece)(&tally, row, v, v + PIECE < label ? v + PIECE : label, bf16);
+    bool first_of_largest = label == 0 || at_label > tally.largest;
+    for (int64_t v = label; v < words; v += PIECE)
+        TT_PASS(count_piece)(&tally, row, v, v + PIECE < words ? v + PIECE : words, bf16);
+    double log_sum = (double)tally.largest + log(tally.exp_sum), smoothing = (double)args->label_smoothing;
+    double loss = log_sum - (1 - smoothing) * (double)at_label;
+    if (smoothing > 0) loss -= smoothing * tally.sum / (double)words;
+    ((float *)args->loss_N.data)[n] = (float)loss;
+    if (!tt_tensor_is_empty(args->correct_N))
+        ((int32_t *)args->correct_N.data)[n] = first_of_largest && at_label >= tally.largest;
+    if (!args->gradient) return;
+    double scale = (double)args->grad_scale;
+    TT_PASS(write_gradient)
+    (row, words, (float)log_sum, args->grad_scale, (float)(smoothing * scale / (double)words), bf16);
+    double probability = exp((double)at_label - log_sum);
+    float exact = (float)((probability - (1 - smoothing) - smoothing / (double)words) * scale);
+    if (bf16)
+        ((uint16_t *)row)[label] = tt_f32_to_bf16(exact);
+    else
+        ((float *)row)[label] = exact;
+}
+
+static void TT_PASS(entropy_row)(const struct tt_cross_entropy_args *args, int64_t n)
+{
+    if (args->logits_NV.dtype == TT_BF16)
+        TT_PASS(entropy_typed)(args, n, true);
+    else
+        TT_PASS(entropy_typed)(args, n, false);
+}
+
+#endif

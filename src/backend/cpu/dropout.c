@@ -1,0 +1,166 @@
+#ifndef TT_VECTOR_LANES
+
+#include <math.h>
+
+#include "backend/ops/elementwise.h"
+
+/* keep iff word >= p * 2^32, that is word >= threshold; 2^32 keeps none. */
+struct dropout_scalars {
+    uint64_t threshold;
+    float factor;
+};
+
+#define TT_VECTOR_SOURCE "backend/cpu/dropout.c"
+#include "backend/cpu/vector_math_passes.h"
+
+/* A generator block per four elements: about this many loads an element. */
+enum { COST = 4 };
+
+tt_status tt_cpu_dropout(struct tt_stream *stream, const struct tt_dropout_args *args)
+{
+    const struct dropout_scalars scalars = {
+        .threshold = (uint64_t)ceil(args->p * 0x1p32),
+        .factor = (float)(1 / (1 - args->p)),
+    };
+    int64_t rows = args->x_TD.dims[0];
+    void (*dropout_row)(const struct tt_dropout_args *, const struct dropout_scalars *, int64_t) =
+        TT_BEST(stream, dropout_row);
+    int threads = tt_cpu_threads(stream, rows * args->x_TD.dims[1] * COST);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t t = 0; t < rows; t++) dropout_row(args, &scalars, t);
+    return TT_OK;
+}
+
+#else
+
+/* Elements whose masks are drawn at once. */
+#define DRAWN (TT_VECTOR_LANES * 4)
+
+#if TT_VECTOR_LANES > 4
+
+/* Philox4x32-10 (base/rng.h) with a block in each 64-bit lane, a word of the block in the low half of a lane:
+ * then the widening product is one instruction. The high halves collect rubbish that no instruction reads. */
+typedef uint64_t TT_PASS(vq) __attribute__((vector_size(4 * TT_VECTOR_LANES), may_alias));
+#define vq TT_PASS(vq)
+
+TT_INLINE vq TT_PASS(widening_product)(vq a, vq b)
+{
+#if TT_VECTOR_LANES == 16
+    return (vq)_mm512_mul_epu32((__m512i)a, (__m512i)b);
+#else
+    return (vq)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+#endif
+}
+
+/* Words of TT_VECTOR_LANES / 2 blocks in order (0 .. 3 of the first block, 0 .. 3 of the second, ...). */
+TT_INLINE void TT_PASS(interleave)(uint32_t *words, vq c0, vq c1, vq c2, vq c3)
+{
+    const vq low = (vq){0} + 0xffffffffu;
+    vq a = (c0 & low) | (c1 << 32), b = (c2 & low) | (c3 << 32);
+#if TT_VECTOR_LANES == 16
+    const __m512i first = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
+    const __m512i second = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
+    _mm512_storeu_si512(words, _mm512_permutex2var_epi64((__m512i)a, first, (__m512i)b));
+    _mm512_storeu_si512(words + 16, _mm512_permutex2var_epi64((__m512i)a, second, (__m512i)b));
+#else
+    __m256i even = _mm256_unpacklo_epi64((__m256i)a, (__m256i)b); /* blocks 0 and 2 */
+    __m256i odd = _mm256_unpackhi_epi64((__m256i)a, (__m256i)b);  /* blocks 1 and 3 */
+    _mm256_storeu_si256((__m256i *)words, _mm256_permute2x128_si256(even, odd, 0x20));
+    _mm256_storeu_si256((__m256i *)(words + 8), _mm256_permute2x128_si256(even, odd, 0x31));
+#endif
+}
+
+/* Two independent groups of blocks at a time hide the latency of the products. */
+TT_INLINE void TT_PASS(draw)(struct tt_rng rng, uint64_t row_key, uint64_t block, uint32_t words[DRAWN])
+{
+    const vq m0 = (vq){0} + 0xD2511F53u, m1 = (vq){0} + 0xCD9E8D57u;
+    const uint64_t counting[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    vq c0[2], c1[2], c2[2], c3[2];
+    for (int g = 0; g < 2; g++) {
+        memcpy(&c0[g], counting, sizeof c0[g]);
+        c0[g] += block + (uint64_t)(g * TT_VECTOR_LANES / 2);
+        c1[g] = c0[g] >> 32;
+        c2[g] = (vq){0} + row_key;
+        c3[g] = (vq){0} + (row_key >> 32);
+    }
+    uint32_t k0 = (uint32_t)rng.key, k1 = (uint32_t)(rng.key >> 32);
+#pragma GCC unroll 10
+    for (int round = 0; round < 10; round++) {
+        vq key0 = (vq){0} + k0, key1 = (vq){0} + k1;
+#pragma GCC unroll 2
+        for (int g = 0; g < 2; g++) {
+            vq p0 = TT_PASS(widening_product)(m0, c0[g]), p1 = TT_PASS(widening_product)(m1, c2[g]);
+            c0[g] = (p1 >> 32) ^ c1[g] ^ key0;
+            c1[g] = p1;
+            c2[g] = (p0 >> 32) ^ c3[g] ^ key1;
+            c3[g] = p0;
+        }
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    for (int g = 0; g < 2; g++)
+        TT_PASS(interleave)(words + g * 2 * TT_VECTOR_LANES, c0[g], c1[g], c2[g], c3[g]);
+}
+
+#else
+
+TT_INLINE void TT_PASS(draw)(struct tt_rng rng, uint64_t row_key, uint64_t block, uint32_t words[DRAWN])
+{
+    for (int i = 0; i < TT_VECTOR_LANES; i++) tt_rng_block(rng, row_key, block + (uint64_t)i, words + 4 * i);
+}
+
+#endif
+
+/* word >= threshold as unsigned numbers: compared as signed ones after moving both by 2^31. */
+TT_INLINE vi TT_PASS(kept)(const uint32_t *words, const struct dropout_scalars *scalars)
+{
+    vu word;
+    memcpy(&word, words, sizeof word);
+    if (scalars->threshold == 0) return vsplat_int(-1);
+    int32_t below = (int32_t)((uint32_t)(scalars->threshold - 1) ^ 0x80000000u);
+    return (vi)((vi)(word ^ 0x80000000u) > vsplat_int(below));
+}
+
+TT_INLINE void TT_PASS(dropout_typed)(const struct tt_dropout_args *args,
+                                      const struct dropout_scalars *scalars, int64_t t, const bool x_bf16,
+                                      const bool y_bf16, const bool accumulate)
+{
+    const void *x = args->x_TD.data;
+    void *y = args->y_TD.data;
+    int64_t x_at = t * args->x_TD.strides[0], y_at = t * args->y_TD.strides[0], cols = args->x_TD.dims[1];
+    uint64_t row_key = (uint64_t)((const int64_t *)args->row_keys_T.data)[t];
+    uint32_t words[DRAWN];
+    int64_t d = 0;
+    for (; d + DRAWN <= cols; d += DRAWN) {
+        TT_PASS(draw)(args->rng, row_key, (uint64_t)d / 4, words);
+#pragma GCC unroll 4
+        for (int64_t i = 0; i < DRAWN; i += TT_VECTOR_LANES) {
+            vf in = vload(x, x_at + d + i, x_bf16) * scalars->factor;
+            vf out = vselect(TT_PASS(kept)(words + i, scalars), in, vsplat(0));
+            if (accumulate) out += vload(y, y_at + d + i, y_bf16);
+            vstore(y, y_at + d + i, y_bf16, out);
+        }
+    }
+    if (d < cols) TT_PASS(draw)(args->rng, row_key, (uint64_t)d / 4, words);
+    for (int64_t i = 0; d + i < cols; i += TT_VECTOR_LANES) {
+        int64_t left = cols - d - i < TT_VECTOR_LANES ? cols - d - i : TT_VECTOR_LANES;
+        vf in = vload_some(x, x_at + d + i, x_bf16, left) * scalars->factor;
+        vf out = vselect(TT_PASS(kept)(words + i, scalars), in, vsplat(0));
+        if (accumulate) out += vload_some(y, y_at + d + i, y_bf16, left);
+        vstore_some(y, y_at + d + i, y_bf16, out, left);
+    }
+}
+
+static void TT_PASS(dropout_row)(const struct tt_dropout_args *args, const struct dropout_scalars *scalars,
+                                 int64_t t)
+{
+    bool x_bf16 = args->x_TD.dtype == TT_BF16, y_bf16 = args->y_TD.dtype == TT_BF16;
+    if (x_bf16 && y_bf16)
+        TT_PASS(dropout_typed)(args, scalars, t, true, true, args->accumulate);
+    else if (!x_bf16 && !y_bf16)
+        TT_PASS(dropout_typed)(args, scalars, t, false, false, args->accumulate);
+    else
+        TT_PASS(dropout_typed)(args, scalars, t, x_bf16, y_bf16, args->accumulate);
+}
+
+#endif

@@ -1,0 +1,233 @@
+/* The vector layer of the cpu kernels: TT_VECTOR_LANES floats at a time in GCC's vector types, so that + - *
+ * / & | << on them are the machine's own, and a * b + c becomes one fused multiply-add where there is one.
+ * Read once per instruction set by vector_math_passes.h (hence no include guard); the short names are macros
+ * for that set's own.
+ *
+ *     vf, vi, vu            TT_VECTOR_LANES of float, int32_t, uint32_t
+ *     vload, vstore         TT_VECTOR_LANES elements from / to f32 or bf16 (`bf16` should be a constant after
+ * inlining) vload_some, ...       the first n of them; the other lanes are 0 / are not touched vexp, vexp2
+ * saturate outside the range of float; NaN stays NaN vselect(mask, a, b)   mask lanes are all ones (a) or
+ * zero (b), as comparisons make them */
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include "tensor/dtype.h"
+
+#define TT_INLINE static inline __attribute__((always_inline, unused))
+
+#define vf TT_PASS(vf)
+#define vi TT_PASS(vi)
+#define vu TT_PASS(vu)
+#define vh TT_PASS(vh)
+#define vf_unaligned TT_PASS(vf_unaligned)
+#define vh_unaligned TT_PASS(vh_unaligned)
+#define vsplat TT_PASS(vsplat)
+#define vsplat_int TT_PASS(vsplat_int)
+#define vselect TT_PASS(vselect)
+#define vmax TT_PASS(vmax)
+#define vmin TT_PASS(vmin)
+#define vsum TT_PASS(vsum)
+#define vmax_of TT_PASS(vmax_of)
+#define vany TT_PASS(vany)
+#define vbf16_widen TT_PASS(vbf16_widen)
+#define vbf16_round TT_PASS(vbf16_round)
+#define vload TT_PASS(vload)
+#define vstore TT_PASS(vstore)
+#define vload_some TT_PASS(vload_some)
+#define vstore_some TT_PASS(vstore_some)
+#define vround_base TT_PASS(vround_base)
+#define vtimes_power TT_PASS(vtimes_power)
+#define vexp TT_PASS(vexp)
+#define vexp2 TT_PASS(vexp2)
+#define vsigmoid TT_PASS(vsigmoid)
+
+typedef float vf __attribute__((vector_size(4 * TT_VECTOR_LANES), may_alias));
+typedef int32_t vi __attribute__((vector_size(4 * TT_VECTOR_LANES), may_alias));
+typedef uint32_t vu __attribute__((vector_size(4 * TT_VECTOR_LANES), may_alias));
+typedef uint16_t vh __attribute__((vector_size(2 * TT_VECTOR_LANES), may_alias));
+typedef float vf_unaligned __attribute__((vector_size(4 * TT_VECTOR_LANES), aligned(4), may_alias));
+typedef uint16_t vh_unaligned __attribute__((vector_size(2 * TT_VECTOR_LANES), aligned(2), may_alias));
+
+TT_INLINE vf vsplat(float x)
+{
+    return x - (vf){0}; /* minus, so that -0 stays -0 */
+}
+
+TT_INLINE vi vsplat_int(int32_t x)
+{
+    return x - (vi){0};
+}
+
+TT_INLINE vf vselect(vi mask, vf a, vf b)
+{
+#if TT_VECTOR_LANES == 8 && defined(__x86_64__)
+    return (vf)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)mask);
+#else
+    return (vf)(((vi)a & mask) | ((vi)b & ~mask));
+#endif
+}
+
+/* a > b ? a : b and a < b ? a : b, lane by lane: b when either is NaN, as the machine instruction has it. */
+TT_INLINE vf vmax(vf a, vf b)
+{
+#if TT_VECTOR_LANES == 16
+    return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif TT_VECTOR_LANES == 8
+    return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__x86_64__)
+    return (vf)_mm_max_ps((__m128)a, (__m128)b);
+#else
+    return vselect((vi)(a > b), a, b);
+#endif
+}
+
+TT_INLINE vf vmin(vf a, vf b)
+{
+#if TT_VECTOR_LANES == 16
+    return (vf)_mm512_min_ps((__m512)a, (__m512)b);
+#elif TT_VECTOR_LANES == 8
+    return (vf)_mm256_min_ps((__m256)a, (__m256)b);
+#elif defined(__x86_64__)
+    return (vf)_mm_min_ps((__m128)a, (__m128)b);
+#else
+    return vselect((vi)(a < b), a, b);
+#endif
+}
+
+/* Over the lanes, by halves. */
+TT_INLINE float vsum(vf x)
+{
+    float lanes[TT_VECTOR_LANES];
+    memcpy(lanes, &x, sizeof lanes);
+    for (int half = TT_VECTOR_LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++) lanes[i] += lanes[i + half];
+    return lanes[0];
+}
+
+/* The largest lane; NaN lanes may be passed over. */
+TT_INLINE float vmax_of(vf x)
+{
+    float best = x[0];
+    for (int i = 1; i < TT_VECTOR_LANES; i++)
+        if (x[i] > best) best = x[i];
+    return best;
+}
+
+/* Whether any lane of a mask is set. */
+TT_INLINE bool vany(vi mask)
+{
+#if TT_VECTOR_LANES == 16
+    return _mm512_movepi32_mask((__m512i)mask) != 0;
+#elif TT_VECTOR_LANES == 8
+    return _mm256_movemask_ps((__m256)mask) != 0;
+#else
+    int32_t any = 0;
+    for (int i = 0; i < TT_VECTOR_LANES; i++) any |= mask[i];
+    return any != 0;
+#endif
+}
+
+TT_INLINE vf vbf16_widen(vh bits)
+{
+    return (vf)(__builtin_convertvector(bits, vu) << 16);
+}
+
+/* As tt_f32_to_bf16: to nearest even, NaN stays NaN. */
+TT_INLINE vh vbf16_round(vf x)
+{
+    vu bits = (vu)x, nan = (vu)(x != x);
+    vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    rounded = (rounded & ~nan) | (((bits >> 16) | 0x40u) & nan);
+#if TT_VECTOR_LANES == 16
+    return (vh)_mm512_cvtepi32_epi16((__m512i)rounded);
+#elif TT_VECTOR_LANES == 8
+    __m256i packed = _mm256_packus_epi32((__m256i)rounded, (__m256i)rounded);
+    return (vh)_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
+#else
+    return __builtin_convertvector(rounded, vh);
+#endif
+}
+
+TT_INLINE vf vload(const void *from, int64_t index, bool bf16)
+{
+    if (bf16) return vbf16_widen((vh) * (const vh_unaligned *)((const uint16_t *)from + index));
+    return (vf) * (const vf_unaligned *)((const float *)from + index);
+}
+
+TT_INLINE void vstore(void *to, int64_t index, bool bf16, vf x)
+{
+    if (bf16)
+        *(vh_unaligned *)((uint16_t *)to + index) = (vh_unaligned)vbf16_round(x);
+    else
+        *(vf_unaligned *)((float *)to + index) = (vf_unaligned)x;
+}
+
+TT_INLINE vf vload_some(const void *from, int64_t index, bool bf16, int64_t n)
+{
+    float lanes[TT_VECTOR_LANES] = {0};
+    for (int64_t i = 0; i < n; i++)
+        lanes[i] =
+            bf16 ? tt_bf16_to_f32(((const uint16_t *)from)[index + i]) : ((const float *)from)[index + i];
+    return vload(lanes, 0, false);
+}
+
+TT_INLINE void vstore_some(void *to, int64_t index, bool bf16, vf x, int64_t n)
+{
+    float lanes[TT_VECTOR_LANES];
+    vstore(lanes, 0, false, x);
+    for (int64_t i = 0; i < n; i++) {
+        if (bf16)
+            ((uint16_t *)to)[index + i] = tt_f32_to_bf16(lanes[i]);
+        else
+            ((float *)to)[index + i] = lanes[i];
+    }
+}
+
+/* exp(x) = 2^n exp(r) with n = round(x / ln 2) and |r| <= ln(2) / 2 (the reduction of Cody and Waite, ln 2 in
+ * two parts of which the first has trailing zeros). exp(r) = 1 + r + r^2 q(r), q of degree 4 by the Remez
+ * exchange for the least relative error, 3.1e-9 before rounding; about 1 ulp in all. Adding 1.5 * 2^23 rounds
+ * to an integer and leaves it in the low mantissa bits, from where it is shifted onto the exponent. */
+TT_INLINE vf vround_base(void)
+{
+    return vsplat(0x1.8p23f);
+}
+
+TT_INLINE vf vtimes_power(vf x, vf shifted)
+{
+    return (vf)((vu)x + ((vu)shifted << 23));
+}
+
+TT_INLINE vf vexp(vf x)
+{
+    x = vmin(vsplat(88.7f), vmax(vsplat(-87.3f), x)); /* constants first: NaN passes */
+    vf shifted = x * 0x1.715476p+0f + vround_base();
+    vf n = shifted - vround_base();
+    vf r = x - n * 0x1.62e4p-1f;
+    r = r - n * 0x1.7f7d1cp-20f;
+    vf q = vsplat(0x1.6a241ap-10f);
+    q = q * r + 0x1.1239f2p-7f;
+    q = q * r + 0x1.5558f2p-5f;
+    q = q * r + 0x1.555492p-3f;
+    q = q * r + 0x1.fffffcp-2f;
+    return vtimes_power((q * r) * r + r + 1.0f, shifted);
+}
+
+/* 2^x: n = round(x), r = x - n, and the same polynomial with the powers of ln 2 in its coefficients. */
+TT_INLINE vf vexp2(vf x)
+{
+    x = vmin(vsplat(127.9f), vmax(vsplat(-126.0f), x));
+    vf shifted = x + vround_base();
+    vf r = x - (shifted - vround_base());
+    vf q = vsplat(0x1.414ea6p-13f);
+    q = q * r + 0x1.5f0402p-10f;
+    q = q * r + 0x1.3b2e0cp-7f;
+    q = q * r + 0x1.c6af88p-5f;
+    q = q * r + 0x1.ebfbdcp-3f;
+    q = q * r + 0x1.62e430p-1f;
+    return vtimes_power(q * r + 1.0f, shifted);
+}
+
+TT_INLINE vf vsigmoid(vf x)
+{
+    return 1.0f / (1.0f + vexp(-x));
+}
