@@ -7,6 +7,8 @@
 #include "base/json.h"
 #include "nn/block.h"
 
+enum { TT_MODEL_LAYERS_MAX = 1024 };
+
 /* What config.json says, for every family; fields that a family lacks are 0. Key names: Hugging Face. */
 struct tt_model_config {
     char model_type[32];             /* "llama" */
@@ -26,18 +28,21 @@ struct tt_model_config {
     bool mlp_bias;
     bool qk_norm;                    /* Qwen3 */
     int64_t sliding_window;          /* 0: none */
+    bool window_layers[TT_MODEL_LAYERS_MAX]; /* which layers have it (layer_types, max_window_layers) */
     double initializer_range;
     double rope_theta;
     enum { TT_ROPE_DEFAULT, TT_ROPE_LINEAR, TT_ROPE_LLAMA3, TT_ROPE_YARN } rope_type;
     double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
     int64_t rope_original_max_position;
+    double rope_beta_fast, rope_beta_slow, rope_attention_factor; /* yarn; the factor multiplies cos and sin */
+    bool rope_truncate;
     tt_dtype dtype;                  /* torch_dtype / dtype */
     int64_t bos_token_id;            /* -1: none */
     int64_t eos_token_ids[8];
     int eos_token_count;
 };
 
-/* How LoRA is laid over the linears; made by model/lora.c from the settings (PEFT's rules). */
+/* How LoRA is laid over the linears, in PEFT's words; model/lora.h has the rules. */
 struct tt_lora_config {
     bool enabled;
     int64_t r;
@@ -52,6 +57,7 @@ struct tt_lora_config {
     const char *layers_pattern;      /* NULL, name or JSON list */
     const char *rank_pattern;        /* NULL or JSON object */
     const char *alpha_pattern;
+    bool from_adapter;               /* read from an adapter: parts of a pattern that match nothing are only noted */
 };
 
 struct tt_model_options {
@@ -70,7 +76,8 @@ struct tt_model {
     int unit_count;
     tt_param **params;           /* all, in order of the blocks */
     size_t param_count;
-    int64_t base_param_count, adapter_param_count, trainable_param_count; /* elements; tied counted once */
+    /* Elements; tied counted once. As PEFT counts: the base includes originals of which modules_to_save trains a copy. */
+    int64_t base_param_count, adapter_param_count, trainable_param_count;
     struct tt_arena arena;
 };
 
@@ -85,9 +92,19 @@ void tt_model_destroy(struct tt_model *model); /* takes NULL */
 void tt_model_fill_rope(const struct tt_model_config *config, int64_t positions, float *cos_PE, float *sin_PE);
 /* NULL when there is none of that name. */
 tt_param *tt_model_find_param(const struct tt_model *model, const char *name);
+/* The tensor of the model folder that a base parameter is read from: its own name, except for an lm_head.weight that
+ * stands apart from tied embeddings because modules_to_save trains one of the two. NULL for LoRA's A and B. */
+const char *tt_model_source_name(const struct tt_model *model, const tt_param *param);
+/* Embedding and head are one parameter. False too when config.json ties them but modules_to_save trains a copy of one
+ * (as PEFT does): such an adapter cannot be merged into a tied model. */
+bool tt_model_is_tied(const struct tt_model *model);
+/* "trainable params: 1,024 || all params: 10,240 || trainable%: 10.0000", as PEFT prints it; returns `text`. */
+const char *tt_model_format_counts(const struct tt_model *model, char *text, size_t text_bytes);
 
 /* FLOPs that training spends on one token of a sequence of `length` tokens, recompute not counted: 4 (LoRA) or 6
- * (full) per matrix parameter read, the head only for supervised tokens, plus causal attention forward and backward. */
+ * (full) per matrix parameter read, plus causal attention forward and backward. Without the head, which only
+ * supervised tokens reach: tt_model_flops_per_label for each of those. */
 double tt_model_flops_per_token(const struct tt_model *model, double length, bool full);
+double tt_model_flops_per_label(const struct tt_model *model, bool full);
 
 #endif

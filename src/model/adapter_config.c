@@ -1,0 +1,192 @@
+#include "model/adapter_config.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+
+static const char key_prefix[] = "base_model.model.";
+
+char *tt_adapter_key(const char *param_name)
+{
+    size_t bytes = sizeof key_prefix + strlen(param_name);
+    char *key = tt_calloc(bytes, 1);
+    if (key == NULL) return NULL;
+    memcpy(key, key_prefix, sizeof key_prefix - 1);
+    memcpy(key + sizeof key_prefix - 1, param_name, strlen(param_name));
+    return key;
+}
+
+char *tt_adapter_param_name(const char *key)
+{
+    if (strncmp(key, key_prefix, sizeof key_prefix - 1) != 0) return NULL;
+    return tt_strdup(key + sizeof key_prefix - 1);
+}
+
+/* Keys that must have their default, which is absent, null, false, "", [] or {} unless said. */
+static const struct {
+    const char *key;
+    const char *default_text; /* a string that is the default too, or NULL */
+} must_be_default[] = {
+    {"bias", "none"},
+    {"fan_in_fan_out", NULL},
+    {"use_dora", NULL},
+    {"lora_bias", NULL},
+    {"use_qalora", NULL},
+    {"use_bdlora", NULL},
+    {"megatron_config", NULL},
+    {"layer_replication", NULL},
+    {"loftq_config", NULL},
+    {"eva_config", NULL},
+    {"corda_config", NULL},
+    {"lora_ga_config", NULL},
+    {"velora_config", NULL},
+    {"monteclora_config", NULL},
+    {"kasa_config", NULL},
+    {"arrow_config", NULL},
+    {"target_parameters", NULL},
+    {"trainable_token_indices", NULL},
+    {"alora_invocation_tokens", NULL},
+    {"ensure_weight_tying", NULL},
+    {"task_type", "CAUSAL_LM"},
+};
+
+/* Read below, or without meaning for results. */
+static const char *const known_keys[] = {
+    "peft_type",
+    "r",
+    "lora_alpha",
+    "lora_dropout",
+    "use_rslora",
+    "init_lora_weights",
+    "target_modules",
+    "exclude_modules",
+    "modules_to_save",
+    "layers_to_transform",
+    "layers_pattern",
+    "rank_pattern",
+    "alpha_pattern",
+    "auto_mapping",
+    "base_model_name_or_path",
+    "inference_mode",
+    "megatron_core",
+    "peft_version",
+    "qalora_group_size",
+    "revision",
+    "runtime_config",
+};
+
+static bool is_nothing(const json_t *value)
+{
+    if (json_is_null(value) || json_is_false(value)) return true;
+    if (json_is_string(value)) return json_string_length(value) == 0;
+    return (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_object(value) && json_object_size(value) == 0);
+}
+
+static tt_status check_key(const struct tt_json *json, const char *key, const json_t *value)
+{
+    for (size_t i = 0; i < sizeof known_keys / sizeof known_keys[0]; i++) {
+        if (strcmp(key, known_keys[i]) == 0) return TT_OK;
+    }
+    for (size_t i = 0; i < sizeof must_be_default / sizeof must_be_default[0]; i++) {
+        if (strcmp(key, must_be_default[i].key) != 0) continue;
+        const char *text = json_string_value(value), *allowed = must_be_default[i].default_text;
+        if (is_nothing(value) || (text != NULL && allowed != NULL && strcmp(text, allowed) == 0))
+            return TT_OK;
+        return tt_fail(TT_ERR_UNSUPPORTED,
+                       "%s: '%s' is not at its default, and what it asks for is not served", json->origin,
+                       key);
+    }
+    if (!is_nothing(value)) tt_warn("%s: the key '%s' is unknown and was ignored", json->origin, key);
+    return TT_OK;
+}
+
+/* true, false and the initialisations that leave the base weights alone do not matter for an adapter that
+ * exists. */
+static tt_status read_init(const struct tt_json *json, struct tt_lora_config *lora)
+{
+    const json_t *value = json_object_get(json->root, "init_lora_weights");
+    const char *name = json_string_value(value);
+    if (value == NULL || json_is_null(value) || json_is_boolean(value)) return TT_OK;
+    if (name != NULL && strcmp(name, "gaussian") == 0) {
+        lora->gaussian_init = true;
+        return TT_OK;
+    }
+    if (name != NULL && (strcmp(name, "eva") == 0 || strcmp(name, "orthogonal") == 0)) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_UNSUPPORTED,
+                "%s: init_lora_weights '%s' changes the base weights, so this adapter does not fit "
+                "the original model",
+                json->origin, name != NULL ? name : "(not a name)");
+    tt_hint("PEFT's save_pretrained(path_initial_model_for_weight_conversion=...) writes it as a plain LoRA "
+            "adapter");
+    return status;
+}
+
+/* A string stays as it is, anything else becomes JSON text; null and empty values are "not given". */
+static tt_status read_text(const struct tt_json *json, const char *key, struct tt_arena *arena,
+                           const char **out)
+{
+    const json_t *value = json_object_get(json->root, key);
+    struct tt_str text = {0};
+    *out = NULL;
+    if (value == NULL || is_nothing(value)) return TT_OK;
+    tt_status status = TT_OK;
+    if (json_is_string(value)) {
+        status = tt_str_append_text(&text, json_string_value(value));
+    } else {
+        status = tt_json_write(value, 0, false, &text);
+    }
+    if (status == TT_OK) {
+        *out = tt_arena_strdup(arena, tt_str_text(&text));
+        if (*out == NULL) status = TT_ERR_MEMORY;
+    }
+    tt_str_deinit(&text);
+    return status;
+}
+
+tt_status tt_adapter_config_parse(const struct tt_json *json, struct tt_arena *arena,
+                                  struct tt_lora_config *out)
+{
+    struct tt_lora_config lora = {
+        .enabled = true, .from_adapter = true, .r = 8, .alpha = 8}; /* PEFT's defaults */
+    const char *type = NULL, *key;
+    json_t *value;
+    if (!json_is_object(json->root)) return tt_fail(TT_ERR_DATA, "%s is not a JSON object", json->origin);
+    TT_TRY(tt_json_string(json, json->root, "peft_type", &type));
+    if (strcmp(type, "LORA") != 0) {
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: adapters of peft_type '%s' are not served, only LORA",
+                       json->origin, type);
+    }
+    json_object_foreach(json->root, key, value) TT_TRY(check_key(json, key, value));
+    TT_TRY(tt_json_opt_int(json, json->root, "r", &lora.r));
+    TT_TRY(tt_json_opt_double(json, json->root, "lora_alpha", &lora.alpha));
+    TT_TRY(tt_json_opt_double(json, json->root, "lora_dropout", &lora.dropout));
+    TT_TRY(tt_json_opt_bool(json, json->root, "use_rslora", &lora.use_rslora));
+    TT_TRY(read_init(json, &lora));
+    TT_TRY(read_text(json, "target_modules", arena, &lora.target_modules));
+    TT_TRY(read_text(json, "exclude_modules", arena, &lora.exclude_modules));
+    TT_TRY(read_text(json, "modules_to_save", arena, &lora.modules_to_save));
+    TT_TRY(read_text(json, "layers_to_transform", arena, &lora.layers_to_transform));
+    TT_TRY(read_text(json, "layers_pattern", arena, &lora.layers_pattern));
+    TT_TRY(read_text(json, "rank_pattern", arena, &lora.rank_pattern));
+    TT_TRY(read_text(json, "alpha_pattern", arena, &lora.alpha_pattern));
+    *out = lora;
+    return TT_OK;
+}
+
+tt_status tt_adapter_config_read(const char *folder, struct tt_arena *arena, struct tt_lora_config *lora)
+{
+    tt_status status = TT_OK;
+    struct tt_json json = {0};
+    char *path = tt_path_join(folder, "adapter_config.json");
+    if (path == NULL) return TT_ERR_MEMORY;
+    TT_GO(tt_json_read(path, (size_t)16 << 20, &json));
+    TT_GO(tt_adapter_config_parse(&json, arena, lora));
+out:
+    tt_json_deinit(&json);
+    tt_free(path);
+    return status;
+}

@@ -1,0 +1,192 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "model/adapter_config.h"
+#include "model/family.h"
+#include "model/lora.h"
+#include "model/pattern.h"
+
+/* The release whose format this is; the key itself exists since then. */
+static const char peft_version[] = "0.18.0";
+/* From this many names on PEFT writes the shortest endings instead of whole paths
+ * (MIN_TARGET_MODULES_FOR_OPTIMIZATION). */
+enum { WHOLE_PATHS_MAX = 20 };
+
+static tt_status no_memory(void)
+{
+    return tt_fail(TT_ERR_MEMORY, "no memory to write adapter_config.json");
+}
+
+static tt_status set(json_t *object, const char *key, json_t *value)
+{
+    return value != NULL && json_object_set_new(object, key, value) == 0 ? TT_OK : no_memory();
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static tt_status set_sorted_list(json_t *object, const char *key, const char **texts, size_t count)
+{
+    json_t *list = json_array();
+    tt_status status = list != NULL ? TT_OK : no_memory();
+    qsort(texts, count, sizeof *texts, compare_texts);
+    for (size_t i = 0; i < count && status == TT_OK; i++) {
+        if (json_array_append_new(list, json_string(texts[i])) != 0) status = no_memory();
+    }
+    if (status != TT_OK) {
+        json_decref(list);
+        return status;
+    }
+    return set(object, key, list);
+}
+
+/* What "all-linear" came to mean. */
+static tt_status set_all_linear(json_t *object, const struct tt_module_list *modules)
+{
+    size_t count = 0;
+    const char **names = tt_calloc(modules->count, sizeof *names);
+    if (names == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < modules->count; i++) {
+        const struct tt_module *module = &modules->items[i];
+        if (module->kind == TT_MODULE_LINEAR && module->layer >= 0) names[count++] = module->path;
+    }
+    if (count >= WHOLE_PATHS_MAX) {
+        count = 0;
+        for (int i = 0; i < TT_MODULES_PER_LAYER; i++) {
+            const struct tt_module *module = tt_module_of_layer(modules, 0, i);
+            if (module->kind == TT_MODULE_LINEAR) names[count++] = tt_module_last_name(module);
+        }
+    }
+    tt_status status = set_sorted_list(object, "target_modules", names, count);
+    tt_free(names);
+    return status;
+}
+
+/* A pattern setting as PEFT keeps it: null, a list of names, or the expression as a string. */
+static tt_status set_names(json_t *object, const char *key, const char *text, bool words)
+{
+    struct tt_name_pattern pattern = {0};
+    tt_status status = TT_OK;
+    const char **names = NULL;
+    if (text == NULL) return set(object, key, json_null());
+    TT_GO(tt_name_pattern_init(&pattern, key, text, words));
+    if (pattern.regex != NULL) {
+        TT_GO(set(object, key, json_string(text)));
+        goto out;
+    }
+    names = tt_calloc(pattern.count, sizeof *names);
+    if (names == NULL) TT_GO(TT_ERR_MEMORY);
+    for (size_t i = 0; i < pattern.count; i++) names[i] = tt_name_pattern_entry(&pattern, i);
+    TT_GO(set_sorted_list(object, key, names, pattern.count));
+out:
+    tt_free(names);
+    tt_name_pattern_deinit(&pattern);
+    return status;
+}
+
+/* Integers are written without a point, as Python does with an int. */
+static json_t *number(double value)
+{
+    return value == floor(value) && fabs(value) < 1e15 ? json_integer((json_int_t)value) : json_real(value);
+}
+
+/* JSON objects are written with sorted keys, but the first key that matches wins. Where a module matches keys
+ * of different values the pattern is written out module by module, so that it means the same in any order. */
+static tt_status set_values(json_t *object, const char *key, const char *text, double fallback,
+                            const struct tt_module_list *modules)
+{
+    struct tt_value_pattern pattern = {0};
+    tt_status status = TT_OK;
+    bool ambiguous = false;
+    json_t *spelled_out = json_object();
+    if (spelled_out == NULL) return no_memory();
+    TT_GO(tt_value_pattern_init(&pattern, key, text, false, 0, 1e18));
+    for (size_t i = 0; i < modules->count; i++) {
+        const struct tt_module *module = &modules->items[i];
+        if (module->kind != TT_MODULE_LINEAR) continue;
+        double value = fallback;
+        TT_GO(tt_value_pattern_find(&pattern, module->path, &value, &ambiguous));
+        if (value != fallback) TT_GO(set(spelled_out, module->path, number(value)));
+    }
+    if (!ambiguous && pattern.count > 0) {
+        TT_GO(set(object, key, json_incref(pattern.object.root)));
+    } else {
+        TT_GO(set(object, key, json_incref(spelled_out)));
+    }
+out:
+    json_decref(spelled_out);
+    tt_value_pattern_deinit(&pattern);
+    return status;
+}
+
+static tt_status set_json(json_t *object, const char *key, const char *text)
+{
+    struct tt_json json = {0};
+    if (text == NULL) return set(object, key, json_null());
+    TT_TRY(tt_json_parse(text, strlen(text), key, &json));
+    tt_status status = set(object, key, json_incref(json.root));
+    tt_json_deinit(&json);
+    return status;
+}
+
+static tt_status set_constants(json_t *object, const char *base_model)
+{
+    static const char *const nulls[] = {"auto_mapping", "layer_replication", "megatron_config", "revision"};
+    static const char *const falses[] = {"fan_in_fan_out", "lora_bias", "use_dora"};
+    for (size_t i = 0; i < sizeof nulls / sizeof nulls[0]; i++) TT_TRY(set(object, nulls[i], json_null()));
+    for (size_t i = 0; i < sizeof falses / sizeof falses[0]; i++)
+        TT_TRY(set(object, falses[i], json_false()));
+    TT_TRY(
+        set(object, "base_model_name_or_path", base_model != NULL ? json_string(base_model) : json_null()));
+    TT_TRY(set(object, "bias", json_string("none")));
+    TT_TRY(set(object, "inference_mode", json_true()));
+    TT_TRY(set(object, "loftq_config", json_object()));
+    TT_TRY(set(object, "megatron_core", json_string("megatron.core")));
+    TT_TRY(set(object, "peft_type", json_string("LORA")));
+    TT_TRY(set(object, "peft_version", json_string(peft_version)));
+    return set(object, "task_type", json_string("CAUSAL_LM"));
+}
+
+static tt_status set_lora(json_t *object, const struct tt_lora_config *lora, const char *default_targets,
+                          const struct tt_module_list *modules)
+{
+    bool words = !lora->from_adapter;
+    const char *targets = lora->target_modules != NULL ? lora->target_modules : default_targets;
+    if (tt_lora_is_all_linear(targets)) {
+        TT_TRY(set_all_linear(object, modules));
+    } else {
+        TT_TRY(set_names(object, "target_modules", targets, words));
+    }
+    TT_TRY(set_names(object, "exclude_modules", lora->exclude_modules, words));
+    TT_TRY(set_names(object, "modules_to_save", lora->modules_to_save, true));
+    TT_TRY(set_names(object, "layers_pattern", lora->layers_pattern, true));
+    TT_TRY(set_json(object, "layers_to_transform", lora->layers_to_transform));
+    TT_TRY(set_values(object, "rank_pattern", lora->rank_pattern, (double)lora->r, modules));
+    TT_TRY(set_values(object, "alpha_pattern", lora->alpha_pattern, lora->alpha, modules));
+    TT_TRY(set(object, "r", json_integer((json_int_t)lora->r)));
+    TT_TRY(set(object, "lora_alpha", number(lora->alpha)));
+    TT_TRY(set(object, "lora_dropout", json_real(lora->dropout)));
+    TT_TRY(set(object, "use_rslora", json_boolean(lora->use_rslora)));
+    return set(object, "init_lora_weights", lora->gaussian_init ? json_string("gaussian") : json_true());
+}
+
+tt_status tt_adapter_config_write(const struct tt_model *model, const char *base_model, struct tt_str *text)
+{
+    tt_status status = TT_OK;
+    struct tt_arena arena = {0};
+    struct tt_module_list modules = {0};
+    json_t *object = json_object();
+    if (object == NULL) return no_memory();
+    TT_GO(tt_module_list_make(&model->config, &arena, &modules));
+    TT_GO(set_constants(object, base_model));
+    TT_GO(set_lora(object, &model->options.lora,
+                   tt_model_family_find(model->config.model_type)->default_target_modules, &modules));
+    TT_GO(tt_json_write(object, 2, true, text));
+out:
+    json_decref(object);
+    tt_arena_deinit(&arena);
+    return status;
+}

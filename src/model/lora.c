@@ -1,0 +1,280 @@
+#include "model/lora.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+#include "base/log.h"
+#include "model/pattern.h"
+
+struct rules {
+    const struct tt_lora_config *config;
+    bool all_linear;
+    struct tt_name_pattern target, exclude, save, layers_pattern;
+    struct tt_json layers; /* a list of integers, or empty */
+    struct tt_value_pattern rank, alpha;
+};
+
+bool tt_lora_is_all_linear(const char *target_modules)
+{
+    return target_modules != NULL && strcasecmp(target_modules, "all-linear") == 0;
+}
+
+static void rules_deinit(struct rules *rules)
+{
+    tt_name_pattern_deinit(&rules->target);
+    tt_name_pattern_deinit(&rules->exclude);
+    tt_name_pattern_deinit(&rules->save);
+    tt_name_pattern_deinit(&rules->layers_pattern);
+    tt_json_deinit(&rules->layers);
+    tt_value_pattern_deinit(&rules->rank);
+    tt_value_pattern_deinit(&rules->alpha);
+}
+
+static tt_status check_numbers(const struct tt_lora_config *config)
+{
+    if (config->r < 1 || config->r > 65536)
+        return tt_fail(TT_ERR_USAGE, "the LoRA rank r is %" PRId64 "; it must be 1 to 65536", config->r);
+    if (!(config->alpha > 0 && config->alpha < 1e9))
+        return tt_fail(TT_ERR_USAGE, "lora_alpha is %g; it must be above 0", config->alpha);
+    if (!(config->dropout >= 0 && config->dropout < 1)) {
+        return tt_fail(TT_ERR_USAGE, "lora_dropout is %g; it must be at least 0 and below 1",
+                       config->dropout);
+    }
+    return TT_OK;
+}
+
+static tt_status read_layers(struct rules *rules, int64_t layer_count)
+{
+    const char *text = rules->config->layers_to_transform;
+    if (text == NULL) return TT_OK;
+    TT_TRY(tt_json_parse(text, strlen(text), "layers_to_transform", &rules->layers));
+    if (json_is_integer(rules->layers.root)) {
+        json_t *list = json_pack("[O]", rules->layers.root);
+        if (list == NULL) return tt_fail(TT_ERR_MEMORY, "no memory for layers_to_transform");
+        json_decref(rules->layers.root);
+        rules->layers.root = list;
+    }
+    if (!json_is_array(rules->layers.root))
+        return tt_fail(TT_ERR_USAGE, "layers_to_transform must be an integer or a list of integers");
+    size_t index;
+    json_t *value;
+    json_array_foreach(rules->layers.root, index, value)
+    {
+        if (!json_is_integer(value))
+            return tt_fail(TT_ERR_USAGE, "layers_to_transform must be an integer or a list of integers");
+        int64_t layer = json_integer_value(value);
+        if ((layer < 0 || layer >= layer_count) && !rules->config->from_adapter) {
+            return tt_fail(TT_ERR_USAGE,
+                           "layers_to_transform names layer %" PRId64 "; the model has layers 0 to %" PRId64,
+                           layer, layer_count - 1);
+        }
+    }
+    return TT_OK;
+}
+
+static tt_status rules_init(struct rules *rules, const struct tt_lora_config *config,
+                            const char *default_targets, int64_t layer_count)
+{
+    bool words = !config->from_adapter;
+    const char *targets = config->target_modules != NULL ? config->target_modules : default_targets;
+    *rules = (struct rules){.config = config, .all_linear = tt_lora_is_all_linear(targets)};
+    TT_TRY(check_numbers(config));
+    if (!rules->all_linear) TT_TRY(tt_name_pattern_init(&rules->target, "target_modules", targets, words));
+    TT_TRY(tt_name_pattern_init(&rules->exclude, "exclude_modules", config->exclude_modules, words));
+    TT_TRY(tt_name_pattern_init(&rules->save, "modules_to_save", config->modules_to_save, true));
+    if (rules->save.regex != NULL) return tt_fail(TT_ERR_USAGE, "modules_to_save must be a list of names");
+    TT_TRY(tt_name_pattern_init(&rules->layers_pattern, "layers_pattern", config->layers_pattern, true));
+    if (rules->layers_pattern.regex != NULL)
+        return tt_fail(TT_ERR_USAGE, "layers_pattern must be a list of names");
+    TT_TRY(read_layers(rules, layer_count));
+    TT_TRY(tt_value_pattern_init(&rules->rank, "rank_pattern", config->rank_pattern, true, 1, 65536));
+    TT_TRY(tt_value_pattern_init(&rules->alpha, "alpha_pattern", config->alpha_pattern, false, 1e-9, 1e9));
+    bool layered = json_array_size(rules->layers.root) > 0;
+    if (layered && (rules->all_linear || rules->target.regex != NULL)) {
+        return tt_fail(TT_ERR_USAGE, "layers_to_transform needs target_modules to be a list of names");
+    }
+    if (rules->layers_pattern.count > 0 && !layered)
+        return tt_fail(TT_ERR_USAGE, "layers_pattern needs layers_to_transform");
+    return TT_OK;
+}
+
+/* `name` stands in `path` as one or more whole components. */
+static bool has_components(const char *path, const char *name)
+{
+    size_t bytes = strlen(name);
+    for (const char *at = strstr(path, name); at != NULL; at = strstr(at + 1, name)) {
+        bool starts = at == path || at[-1] == '.', ends = at[bytes] == '\0' || at[bytes] == '.';
+        if (starts && ends) return true;
+    }
+    return false;
+}
+
+static tt_status in_transformed_layer(struct rules *rules, const struct tt_module *module, bool *inside)
+{
+    size_t index;
+    json_t *value;
+    *inside = json_array_size(rules->layers.root) == 0;
+    if (*inside || module->layer < 0) return TT_OK;
+    bool named = rules->layers_pattern.count == 0;
+    for (size_t i = 0; i < rules->layers_pattern.count; i++) {
+        /* the lists of layers of a decoder have one name */
+        if (strcmp(tt_name_pattern_entry(&rules->layers_pattern, i), "layers") == 0) named = true;
+    }
+    if (!named) return TT_OK;
+    json_array_foreach(rules->layers.root, index, value)
+    {
+        if (json_integer_value(value) == module->layer) *inside = true;
+    }
+    return TT_OK;
+}
+
+static tt_status is_target(struct rules *rules, const struct tt_module *module, bool *target)
+{
+    bool excluded = false, exact = false, inside = false;
+    *target = module->kind == TT_MODULE_LINEAR && strcmp(module->path, "lm_head") != 0;
+    if (!rules->all_linear) TT_TRY(tt_name_pattern_match(&rules->target, module->path, target, &exact));
+    TT_TRY(tt_name_pattern_match(&rules->exclude, module->path, &excluded, NULL));
+    for (size_t i = 0; i < rules->save.count && !excluded; i++) {
+        excluded = has_components(module->path, tt_name_pattern_entry(&rules->save, i));
+    }
+    if (*target && !exact) {
+        TT_TRY(in_transformed_layer(rules, module, &inside));
+        *target = inside;
+    }
+    *target = *target && !excluded;
+    return TT_OK;
+}
+
+static tt_status adapt(struct rules *rules, struct tt_module *module)
+{
+    double r = (double)rules->config->r, alpha = rules->config->alpha;
+    if (module->kind != TT_MODULE_LINEAR) {
+        tt_status status = tt_fail(module->kind == TT_MODULE_EMBEDDING ? TT_ERR_UNSUPPORTED : TT_ERR_USAGE,
+                                   "target_modules matches '%s', which is not a linear layer", module->path);
+        if (module->kind == TT_MODULE_EMBEDDING)
+            tt_hint("train the embedding as a whole: modules_to_save embed_tokens");
+        return status;
+    }
+    TT_TRY(tt_value_pattern_find(&rules->rank, module->path, &r, NULL));
+    TT_TRY(tt_value_pattern_find(&rules->alpha, module->path, &alpha, NULL));
+    module->adapted = true;
+    module->r = (int64_t)r;
+    module->alpha = alpha;
+    module->scaling = (float)(alpha / (rules->config->use_rslora ? sqrt(r) : r));
+    return TT_OK;
+}
+
+/* Marks every module whose path ends with an entry, and all below it. */
+static tt_status mark_saved(struct rules *rules, struct tt_module_list *modules)
+{
+    for (size_t e = 0; e < rules->save.count; e++) {
+        const char *entry = tt_name_pattern_entry(&rules->save, e);
+        size_t entry_bytes = strlen(entry);
+        for (size_t i = 0; i < modules->count; i++) {
+            const char *root = modules->items[i].path;
+            size_t bytes = strlen(root);
+            if (bytes < entry_bytes || strcmp(root + bytes - entry_bytes, entry) != 0) continue;
+            rules->save.used[e] = true;
+            for (size_t j = 0; j < modules->count; j++) {
+                const char *path = modules->items[j].path;
+                bool below = strncmp(path, root, bytes) == 0 && (path[bytes] == '\0' || path[bytes] == '.');
+                modules->items[j].saved = modules->items[j].saved || below;
+            }
+        }
+    }
+    for (size_t i = 0; i < modules->count; i++) {
+        const struct tt_module *module = &modules->items[i];
+        if (!module->saved || !module->adapted) continue;
+        return tt_fail(TT_ERR_USAGE, "'%s' matches both target_modules and modules_to_save", module->path);
+    }
+    return TT_OK;
+}
+
+/* The module name that is spelled most like the last component of `entry`. */
+static const char *nearest_name(const struct tt_module_list *modules, const char *entry)
+{
+    const char *dot = strrchr(entry, '.'), *wanted = dot != NULL ? dot + 1 : entry, *best = "q_proj";
+    int best_distance = INT32_MAX;
+    size_t count = TT_MODULE_FIRST_LAYER + TT_MODULES_PER_LAYER; /* all layers have the same names */
+    for (size_t i = 0; i < count && i < modules->count; i++) {
+        const struct tt_module *module = &modules->items[i];
+        if (module->kind == TT_MODULE_OTHER || *module->path == '\0') continue;
+        int distance = tt_edit_distance(wanted, tt_module_last_name(module));
+        if (distance < best_distance) {
+            best_distance = distance;
+            best = tt_module_last_name(module);
+        }
+    }
+    return best;
+}
+
+static tt_status unused(const struct rules *rules, const struct tt_module_list *modules, const char *setting,
+                        const char *entry)
+{
+    if (rules->config->from_adapter) {
+        tt_info("%s: '%s' matches no module of this model", setting, entry);
+        return TT_OK;
+    }
+    tt_status status = tt_fail(TT_ERR_USAGE, "%s: '%s' matches no module of this model", setting, entry);
+    tt_hint("the nearest name is '%s'; the linears are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, "
+            "down_proj and lm_head",
+            nearest_name(modules, entry));
+    return status;
+}
+
+static tt_status check_names_used(const struct rules *rules, const struct tt_module_list *modules,
+                                  const struct tt_name_pattern *pattern)
+{
+    for (size_t i = 0; i < pattern->count; i++) {
+        if (!pattern->used[i])
+            TT_TRY(unused(rules, modules, pattern->setting, tt_name_pattern_entry(pattern, i)));
+    }
+    return TT_OK;
+}
+
+static tt_status check_all_used(const struct rules *rules, const struct tt_module_list *modules,
+                                size_t adapted)
+{
+    if (rules->config->target_modules != NULL) TT_TRY(check_names_used(rules, modules, &rules->target));
+    TT_TRY(check_names_used(rules, modules, &rules->exclude));
+    TT_TRY(check_names_used(rules, modules, &rules->save));
+    const struct tt_value_pattern *values[] = {&rules->rank, &rules->alpha};
+    for (int v = 0; v < 2; v++) {
+        for (size_t i = 0; i < values[v]->count; i++) {
+            if (!values[v]->used[i]) TT_TRY(unused(rules, modules, values[v]->setting, values[v]->keys[i]));
+        }
+    }
+    if (adapted > 0) return TT_OK;
+    const char *text = rules->config->target_modules != NULL ? rules->config->target_modules : "(default)";
+    tt_status status = tt_fail(TT_ERR_USAGE, "target_modules %s matches no module of this model%s", text,
+                               rules->exclude.given ? " that exclude_modules leaves" : "");
+    tt_hint("an expression must match the whole path, such as 'model.layers.0.self_attn.q_proj'; the nearest "
+            "name is '%s'",
+            nearest_name(modules, text));
+    return status;
+}
+
+tt_status tt_lora_apply(const struct tt_lora_config *config, const char *default_targets,
+                        struct tt_module_list *modules)
+{
+    struct rules rules = {0};
+    tt_status status = TT_OK;
+    size_t adapted = 0;
+    int64_t layers = (int64_t)((modules->count - TT_MODULE_FIRST_LAYER) / TT_MODULES_PER_LAYER);
+    TT_GO(rules_init(&rules, config, default_targets, layers));
+    for (size_t i = 0; i < modules->count; i++) {
+        bool target = false;
+        if (*modules->items[i].path == '\0') continue;
+        TT_GO(is_target(&rules, &modules->items[i], &target));
+        if (!target) continue;
+        TT_GO(adapt(&rules, &modules->items[i]));
+        adapted++;
+    }
+    TT_GO(mark_saved(&rules, modules));
+    TT_GO(check_all_used(&rules, modules, adapted));
+out:
+    if (status != TT_OK) tt_while("laying LoRA over the model");
+    rules_deinit(&rules);
+    return status;
+}

@@ -1,0 +1,154 @@
+#include "model/pattern.h"
+
+#include <ctype.h>
+#include <string.h>
+#include "base/alloc.h"
+
+static bool is_word(const char *text)
+{
+    if (*text == '\0') return false;
+    for (; *text != '\0'; text++) {
+        if (!isalnum((unsigned char)*text) && *text != '_') return false;
+    }
+    return true;
+}
+
+static tt_status init_list(struct tt_name_pattern *pattern)
+{
+    if (!json_is_array(pattern->list.root)) {
+        return tt_fail(TT_ERR_USAGE, "%s must be a list of names or a regular expression", pattern->setting);
+    }
+    pattern->count = json_array_size(pattern->list.root);
+    pattern->used = tt_calloc(pattern->count, sizeof *pattern->used);
+    if (pattern->used == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < pattern->count; i++) {
+        const char *entry = tt_name_pattern_entry(pattern, i);
+        if (entry == NULL || *entry == '\0')
+            return tt_fail(TT_ERR_USAGE, "entry %zu of %s is not a name", i + 1, pattern->setting);
+    }
+    return TT_OK;
+}
+
+tt_status tt_name_pattern_init(struct tt_name_pattern *pattern, const char *setting, const char *text,
+                               bool words)
+{
+    *pattern = (struct tt_name_pattern){.setting = setting};
+    if (text == NULL) return TT_OK;
+    pattern->given = true;
+    const char *first = text + strspn(text, " \t\r\n");
+    if (*first == '[') {
+        TT_TRY(tt_json_parse(text, strlen(text), setting, &pattern->list));
+        return init_list(pattern);
+    }
+    if (words && is_word(text)) {
+        pattern->list.root = json_pack("[s]", text);
+        if (pattern->list.root == NULL) return tt_fail(TT_ERR_MEMORY, "no memory for %s", setting);
+        return init_list(pattern);
+    }
+    tt_status status = tt_regex_compile(text, &pattern->regex);
+    if (status != TT_OK) tt_while("reading %s", setting);
+    return status;
+}
+
+void tt_name_pattern_deinit(struct tt_name_pattern *pattern)
+{
+    tt_regex_destroy(pattern->regex);
+    tt_json_deinit(&pattern->list);
+    tt_free(pattern->used);
+    *pattern = (struct tt_name_pattern){0};
+}
+
+const char *tt_name_pattern_entry(const struct tt_name_pattern *pattern, size_t index)
+{
+    return json_string_value(json_array_get(pattern->list.root, index));
+}
+
+tt_status tt_name_pattern_match(struct tt_name_pattern *pattern, const char *path, bool *matched, bool *exact)
+{
+    *matched = false;
+    if (exact != NULL) *exact = false;
+    if (pattern->regex != NULL) return tt_regex_fullmatch(pattern->regex, path, matched);
+    size_t path_bytes = strlen(path);
+    for (size_t i = 0; i < pattern->count; i++) {
+        const char *entry = tt_name_pattern_entry(pattern, i);
+        size_t bytes = strlen(entry);
+        if (bytes > path_bytes || memcmp(path + path_bytes - bytes, entry, bytes) != 0) continue;
+        bool whole = bytes == path_bytes;
+        if (!whole && path[path_bytes - bytes - 1] != '.') continue;
+        *matched = true;
+        pattern->used[i] = true;
+        if (whole && exact != NULL) *exact = true;
+    }
+    return TT_OK;
+}
+
+static tt_status init_key(struct tt_value_pattern *pattern, size_t index, const char *key,
+                          const json_t *value, bool integers, double minimum, double maximum)
+{
+    struct tt_str expression = {0};
+    double number = json_number_value(value);
+    if (!json_is_number(value) || (integers && !json_is_integer(value)) ||
+        !(number >= minimum && number <= maximum)) {
+        return tt_fail(TT_ERR_USAGE, "the value of '%s' in %s must be %s between %g and %g", key,
+                       pattern->setting, integers ? "an integer" : "a number", minimum, maximum);
+    }
+    pattern->keys[index] = key;
+    pattern->values[index] = number;
+    tt_status status = tt_str_printf(&expression, "(?:.*\\.)?(?:%s)", key);
+    if (status == TT_OK) status = tt_regex_compile(tt_str_text(&expression), &pattern->regexes[index]);
+    if (status != TT_OK) tt_while("reading %s", pattern->setting);
+    tt_str_deinit(&expression);
+    return status;
+}
+
+tt_status tt_value_pattern_init(struct tt_value_pattern *pattern, const char *setting, const char *text,
+                                bool integers, double minimum, double maximum)
+{
+    *pattern = (struct tt_value_pattern){.setting = setting};
+    if (text == NULL) return TT_OK;
+    TT_TRY(tt_json_parse(text, strlen(text), setting, &pattern->object));
+    if (!json_is_object(pattern->object.root))
+        return tt_fail(TT_ERR_USAGE, "%s must be a mapping of names to numbers", setting);
+    size_t count = json_object_size(pattern->object.root), index = 0;
+    pattern->regexes = tt_calloc(count, sizeof *pattern->regexes);
+    pattern->keys = tt_calloc(count, sizeof *pattern->keys);
+    pattern->values = tt_calloc(count, sizeof *pattern->values);
+    pattern->used = tt_calloc(count, sizeof *pattern->used);
+    if (!pattern->regexes || !pattern->keys || !pattern->values || !pattern->used) return TT_ERR_MEMORY;
+    pattern->count = count;
+    const char *key;
+    json_t *value;
+    json_object_foreach(pattern->object.root, key, value)
+    {
+        TT_TRY(init_key(pattern, index, key, value, integers, minimum, maximum));
+        index++;
+    }
+    return TT_OK;
+}
+
+void tt_value_pattern_deinit(struct tt_value_pattern *pattern)
+{
+    for (size_t i = 0; i < pattern->count; i++) tt_regex_destroy(pattern->regexes[i]);
+    tt_free(pattern->regexes);
+    tt_free(pattern->keys);
+    tt_free(pattern->values);
+    tt_free(pattern->used);
+    tt_json_deinit(&pattern->object);
+    *pattern = (struct tt_value_pattern){0};
+}
+
+tt_status tt_value_pattern_find(struct tt_value_pattern *pattern, const char *path, double *value,
+                                bool *ambiguous)
+{
+    bool found = false;
+    for (size_t i = 0; i < pattern->count; i++) {
+        bool matched = false;
+        TT_TRY(tt_regex_fullmatch(pattern->regexes[i], path, &matched));
+        if (!matched) continue;
+        pattern->used[i] = true;
+        if (!found) *value = pattern->values[i];
+        if (found && *value != pattern->values[i] && ambiguous != NULL) *ambiguous = true;
+        found = true;
+    }
+    return TT_OK;
+}

@@ -1,0 +1,70 @@
+/* Tables of rotary positions, rounded where transformers rounds (frequencies and angles in fp32), because
+ * that is what models were trained with. Types: modeling_rope_utils.py of transformers; yarn: Peng et al.,
+ * arXiv 2309.00071. */
+#include <math.h>
+#include "model/model.h"
+
+static const double two_pi = 6.283185307179586476925;
+
+/* The Llama 3.1 rule: long waves are slowed by `factor`, short ones stay, and those between are blended. */
+static double llama3_frequency(const struct tt_model_config *config, double frequency)
+{
+    double original = (double)config->rope_original_max_position, wavelength = two_pi / frequency;
+    if (wavelength > original / config->rope_low_freq_factor) return frequency / config->rope_factor;
+    if (wavelength < original / config->rope_high_freq_factor) return frequency;
+    double smooth = (original / wavelength - config->rope_low_freq_factor) /
+                    (config->rope_high_freq_factor - config->rope_low_freq_factor);
+    return (1 - smooth) * frequency / config->rope_factor + smooth * frequency;
+}
+
+/* The dimension whose wave turns `rotations` times over the original length. */
+static double yarn_dimension(const struct tt_model_config *config, double rotations)
+{
+    double original = (double)config->rope_original_max_position;
+    return (double)config->head_dim * log(original / (rotations * two_pi)) / (2 * log(config->rope_theta));
+}
+
+static double yarn_frequency(const struct tt_model_config *config, double frequency, int64_t index)
+{
+    double low = yarn_dimension(config, config->rope_beta_fast),
+           high = yarn_dimension(config, config->rope_beta_slow);
+    if (config->rope_truncate) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0);
+    high = fmin(high, (double)config->head_dim - 1);
+    if (low == high) high += 0.001; /* the reference's guard against 0 / 0 */
+    double ramp = fmin(fmax(((double)index - low) / (high - low), 0), 1);
+    return frequency / config->rope_factor * ramp + frequency * (1 - ramp);
+}
+
+static double frequency_of(const struct tt_model_config *config, int64_t index)
+{
+    double frequency = (float)pow(config->rope_theta, -(double)(2 * index) / (double)config->head_dim);
+    switch (config->rope_type) {
+    case TT_ROPE_LINEAR:
+        return frequency / config->rope_factor;
+    case TT_ROPE_LLAMA3:
+        return llama3_frequency(config, frequency);
+    case TT_ROPE_YARN:
+        return yarn_frequency(config, frequency, index);
+    case TT_ROPE_DEFAULT:
+        break;
+    }
+    return frequency;
+}
+
+void tt_model_fill_rope(const struct tt_model_config *config, int64_t positions, float *cos_PE, float *sin_PE)
+{
+    int64_t half = config->head_dim / 2;
+    double scale = config->rope_type == TT_ROPE_YARN ? config->rope_attention_factor : 1;
+    for (int64_t e = 0; e < half; e++) {
+        float frequency = (float)frequency_of(config, e);
+        for (int64_t p = 0; p < positions; p++) {
+            float angle = (float)p * frequency;
+            cos_PE[p * half + e] = (float)(cos((double)angle) * scale);
+            sin_PE[p * half + e] = (float)(sin((double)angle) * scale);
+        }
+    }
+}
