@@ -36,6 +36,12 @@ static inline int64_t attention_block_keys(int64_t head_dim)
     return head_dim <= 128 ? 64 : 32;
 }
 
+/* The largest head dimension that is cut like `head_dim`. */
+static inline int64_t attention_width_max(int64_t head_dim)
+{
+    return head_dim <= 128 ? 128 : 256;
+}
+
 /* The last query lines up with the last key. */
 static inline struct attention_span attention_keys_of_row(const struct attention_block *block, int64_t row)
 {

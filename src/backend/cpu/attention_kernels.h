@@ -142,7 +142,19 @@ static void TT_PASS(transpose_to_panel)(float *panel, const float *rows, int64_t
 }
 #define transpose_to_panel TT_PASS(transpose_to_panel)
 
-/* The panel's rows, divided lane by lane, to the tensor. */
+/* One head's row, rounded to the tensor's type. */
+static void TT_PASS(store_row)(const tt_tensor *to, int64_t at, const float *row)
+{
+    int64_t head_dim = to->dims[2], e = 0;
+    bool bf16 = to->dtype == TT_BF16;
+    for (; e + TT_VECTOR_LANES <= head_dim; e += TT_VECTOR_LANES)
+        vstore(to->data, at + e, bf16, vload(row, e, false));
+    if (e < head_dim)
+        vstore_some(to->data, at + e, bf16, vload_some(row, e, false, head_dim - e), head_dim - e);
+}
+#define store_row TT_PASS(store_row)
+
+/* The panel's rows, times a factor of their own, to the tensor. */
 static void TT_PASS(store_panel)(const tt_tensor *to, const struct attention_block *block, int64_t first,
                                  int64_t count, const float *panel, const float factor_of_lane[PANEL])
 {
@@ -150,16 +162,7 @@ static void TT_PASS(store_panel)(const tt_tensor *to, const struct attention_blo
     for (int64_t r = 0; r < count; r++) {
         float row[ATTENTION_HEAD_DIM_MAX];
         for (int64_t e = 0; e < head_dim; e++) row[e] = panel[e * PANEL + r] * factor_of_lane[r];
-        int64_t at = attention_row_index(to, block, first + r), e = 0;
-        bool bf16 = to->dtype == TT_BF16;
-        for (; e + TT_VECTOR_LANES <= head_dim; e += TT_VECTOR_LANES)
-            vstore(to->data, at + e, bf16, vload(row, e, false));
-        for (; e < head_dim; e++) {
-            if (bf16)
-                ((uint16_t *)to->data)[at + e] = tt_f32_to_bf16(row[e]);
-            else
-                ((float *)to->data)[at + e] = row[e];
-        }
+        store_row(to, attention_row_index(to, block, first + r), row);
     }
 }
 #define store_panel TT_PASS(store_panel)
