@@ -134,6 +134,12 @@ void tt_device_give_back(struct tt_device *device, enum tt_purpose purpose, size
     device->memory.total_current -= bytes;
 }
 
+void tt_device_count_scratch(struct tt_device *device, size_t bytes)
+{
+    device->memory.current[TT_PURPOSE_SCRATCH] = bytes;
+    device->memory.peak[TT_PURPOSE_SCRATCH] = bytes;
+}
+
 tt_status tt_buffer_create(struct tt_device *device, size_t bytes, enum tt_purpose purpose,
                            struct tt_buffer **out)
 {

@@ -49,7 +49,7 @@ int tt_device_threads(const struct tt_device *device);
 struct tt_memory_use {
     size_t current[TT_PURPOSE_COUNT];
     size_t peak[TT_PURPOSE_COUNT];
-    size_t total_current;
+    size_t total_current; /* of buffers, as the limit is: without TT_PURPOSE_SCRATCH, so that a plan can match it */
     size_t total_peak;
 };
 void tt_device_memory(const struct tt_device *device, struct tt_memory_use *out);

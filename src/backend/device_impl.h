@@ -65,6 +65,8 @@ struct tt_event {
 /* Counts `bytes` more under `purpose`; TT_ERR_MEMORY when the limit forbids it (then nothing is counted). */
 TT_MUST_USE tt_status tt_device_take(struct tt_device *device, enum tt_purpose purpose, size_t bytes);
 void tt_device_give_back(struct tt_device *device, enum tt_purpose purpose, size_t bytes);
+/* What the device keeps for itself from open to close; the limit and the totals do not see it. */
+void tt_device_count_scratch(struct tt_device *device, size_t bytes);
 
 extern const struct tt_device_table tt_cpu_device_table;
 extern const struct tt_device_table tt_plan_device_table;

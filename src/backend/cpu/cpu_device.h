@@ -10,7 +10,6 @@ struct tt_gemm_state; /* cpu/gemm.h */
 struct tt_cpu {
     enum tt_cpu_isa isa;
     char *scratch; /* threads * TT_CPU_SCRATCH_BYTES */
-    size_t scratch_bytes;
     struct tt_gemm_state *gemm;
 };
 

@@ -73,7 +73,6 @@ static void cpu_close(struct tt_device *device)
     if (cpu == NULL) return;
     tt_gemm_state_destroy(cpu->gemm);
     tt_free(cpu->scratch);
-    if (cpu->scratch_bytes > 0) tt_device_give_back(device, TT_PURPOSE_SCRATCH, cpu->scratch_bytes);
     tt_free(cpu);
     device->impl = NULL;
 }
@@ -88,11 +87,10 @@ static tt_status cpu_open(struct tt_device *device, const struct tt_device_confi
     device->impl = cpu;
     TT_GO(tt_cpu_detect_isa(&cpu->isa));
     size_t bytes = (size_t)device->threads * TT_CPU_SCRATCH_BYTES;
-    TT_GO(tt_device_take(device, TT_PURPOSE_SCRATCH, bytes));
-    cpu->scratch_bytes = bytes;
     cpu->scratch = tt_alloc_aligned(bytes);
     if (cpu->scratch == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_gemm_state_create(device, &cpu->gemm));
+    tt_device_count_scratch(device, bytes + tt_gemm_state_bytes(cpu->gemm));
     char model[96], gemm[48];
     read_model_name(model, sizeof model);
     snprintf(device->name, sizeof device->name, "%.80s, %d thread%s, %s, %.40s", model, device->threads,

@@ -1,0 +1,168 @@
+#include "backend/cpu/gemm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+/* Best first. */
+static const struct tt_gemm_variant variants[] = {
+    {"dot", tt_gemm_dot},
+    {"panels", tt_gemm_panels},
+};
+enum { VARIANT_COUNT = sizeof variants / sizeof variants[0] };
+
+static const struct tt_gemm_kernel *kernel_for(enum tt_cpu_isa isa)
+{
+    switch (isa) {
+#if defined(__x86_64__)
+    case TT_CPU_AVX512:
+        return &tt_gemm_kernel_avx512;
+    case TT_CPU_AVX2:
+        return &tt_gemm_kernel_avx2;
+#endif
+    default:
+        return &tt_gemm_kernel_portable;
+    }
+}
+
+static tt_status find_forced(const struct tt_gemm_variant **out)
+{
+    const char *wanted = getenv("TRIMTAB_CPU_GEMM");
+    *out = NULL;
+    if (wanted == NULL || wanted[0] == '\0') return TT_OK;
+    for (int i = 0; i < VARIANT_COUNT; i++) {
+        if (strcmp(variants[i].name, wanted) == 0) {
+            *out = &variants[i];
+            return TT_OK;
+        }
+    }
+    tt_fail(TT_ERR_USAGE, "TRIMTAB_CPU_GEMM is '%s'", wanted);
+    tt_hint("it may be onednn, dot or panels");
+    return TT_ERR_USAGE;
+}
+
+tt_status tt_gemm_state_create(struct tt_device *device, struct tt_gemm_state **out)
+{
+    tt_status status = TT_OK;
+    struct tt_gemm_state *state = tt_calloc(1, sizeof *state);
+    if (state == NULL) return TT_ERR_MEMORY;
+    state->kernel = kernel_for(tt_cpu_of(device)->isa);
+    TT_GO(find_forced(&state->forced));
+    state->shared = tt_alloc_aligned(TT_GEMM_SHARED_FLOATS * sizeof *state->shared);
+    if (state->shared == NULL) TT_GO(TT_ERR_MEMORY);
+    *out = state;
+    return TT_OK;
+out:
+    tt_gemm_state_destroy(state);
+    return status;
+}
+
+void tt_gemm_state_destroy(struct tt_gemm_state *state)
+{
+    if (state == NULL) return;
+    tt_free(state->shared);
+    tt_free(state);
+}
+
+size_t tt_gemm_state_bytes(const struct tt_gemm_state *state)
+{
+    return TT_GEMM_SHARED_FLOATS * sizeof *state->shared;
+}
+
+const char *tt_gemm_state_name(const struct tt_gemm_state *state, char *text, size_t text_bytes)
+{
+    (void)state;
+    snprintf(text, text_bytes, "own matrix kernels");
+    return text;
+}
+
+static struct tt_gemm_source source_of(tt_tensor matrix, bool k_contiguous)
+{
+    return (struct tt_gemm_source){.data = matrix.data,
+                                   .dtype = matrix.dtype,
+                                   .stride = matrix.strides[0],
+                                   .k_contiguous = k_contiguous,
+                                   .across = matrix.dims[k_contiguous ? 0 : 1]};
+}
+
+/* True the first time that a problem of this shape is seen (as far as a small table remembers). */
+static bool is_new(struct tt_gemm_state *state, const struct tt_gemm_problem *problem)
+{
+    const int64_t traits[] = {problem->m,
+                              problem->n,
+                              problem->k,
+                              problem->a.dtype,
+                              problem->b.dtype,
+                              problem->c.dtype,
+                              problem->a.k_contiguous,
+                              problem->b.k_contiguous,
+                              problem->beta != 0.0f};
+    uint64_t hash = 14695981039346656037u; /* FNV-1a over whole words */
+    for (size_t i = 0; i < sizeof traits / sizeof traits[0]; i++) {
+        hash = (hash ^ (uint64_t)traits[i]) * 1099511628211u;
+    }
+    uint64_t *slot = &state->seen[(hash >> 32) % (sizeof state->seen / sizeof state->seen[0])];
+    bool fresh = *slot != hash;
+    *slot = hash;
+    return fresh;
+}
+
+static void log_choice(const struct tt_gemm_problem *problem, const char *variant, const char *declined)
+{
+    tt_debug("gemm %lldx%lldx%lld %s%s*%s%s->%s: %s%s%s", (long long)problem->m, (long long)problem->n,
+             (long long)problem->k, tt_dtype_name(problem->a.dtype), problem->a.k_contiguous ? "" : "^T",
+             tt_dtype_name(problem->b.dtype), problem->b.k_contiguous ? "^T" : "",
+             tt_dtype_name(problem->c.dtype), variant, declined != NULL ? " declines: " : "",
+             declined != NULL ? declined : "");
+}
+
+/* alpha * a * b vanishes: c = beta * c. */
+static void scale_only(const struct tt_gemm_kernel *kernel, const struct tt_gemm_problem *problem)
+{
+    static const float zeros[256] = {0};
+    for (int64_t row = 0; row < problem->m; row++) {
+        for (int64_t column = 0; column < problem->n; column += 256) {
+            int64_t count = problem->n - column < 256 ? problem->n - column : 256;
+            kernel->finish(tt_gemm_row(&problem->c, row, column), problem->c.dtype, zeros, count, 0.0f,
+                           problem->beta);
+        }
+    }
+}
+
+tt_status tt_cpu_gemm(struct tt_stream *stream, const struct tt_gemm_args *args)
+{
+    struct tt_gemm_state *state = tt_gemm_state_of(stream);
+    struct tt_gemm_problem problem = {
+        .m = args->c.dims[0],
+        .n = args->c.dims[1],
+        .k = args->a.dims[args->trans_a ? 0 : 1],
+        .a = source_of(args->a, !args->trans_a),
+        .b = source_of(args->b, args->trans_b),
+        .c = {.data = args->c.data, .dtype = args->c.dtype, .stride = args->c.strides[0]},
+        .alpha = args->alpha,
+        .beta = args->beta,
+    };
+    if (problem.k == 0 || args->alpha == 0.0f) {
+        scale_only(state->kernel, &problem);
+        return TT_OK;
+    }
+    bool talk = is_new(state, &problem);
+    const struct tt_gemm_variant *first = state->forced != NULL ? state->forced : variants;
+    const struct tt_gemm_variant *last = state->forced != NULL ? state->forced : variants + VARIANT_COUNT - 1;
+    for (const struct tt_gemm_variant *variant = first; variant <= last; variant++) {
+        const char *declined = NULL;
+        TT_TRY(variant->run(stream, &problem, &declined));
+        if (talk) log_choice(&problem, variant->name, declined);
+        if (declined == NULL) return TT_OK;
+        if (variant == state->forced) {
+            return tt_fail(TT_ERR_UNSUPPORTED, "gemm: the forced variant %s declines %lldx%lldx%lld: %s",
+                           variant->name, (long long)problem.m, (long long)problem.n, (long long)problem.k,
+                           declined);
+        }
+    }
+    return tt_fail(TT_ERR_INTERNAL, "gemm: no variant takes %lldx%lldx%lld", (long long)problem.m,
+                   (long long)problem.n, (long long)problem.k);
+}

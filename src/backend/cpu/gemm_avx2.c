@@ -1,0 +1,5 @@
+#define KERNEL tt_gemm_kernel_avx2
+#define LANES 8
+#define MR 6
+#define NV 2
+#include "backend/cpu/gemm_kernel.inc"

@@ -1,0 +1,5 @@
+#define KERNEL tt_gemm_kernel_avx512
+#define LANES 16
+#define MR 14
+#define NV 2
+#include "backend/cpu/gemm_kernel.inc"

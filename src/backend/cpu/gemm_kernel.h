@@ -1,0 +1,61 @@
+/* The innermost pieces of the matrix product, one set per instruction set. gemm_kernel.inc is their one source; the
+ * files gemm_<isa>.c compile it with their register tile and their compiler options (cmake/backends.cmake). */
+#ifndef TT_BACKEND_CPU_GEMM_KERNEL_H
+#define TT_BACKEND_CPU_GEMM_KERNEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tensor/dtype.h"
+
+/* Where a panel is cut from: a matrix of which one dimension lies along k and the other across the panel. */
+struct tt_gemm_source {
+    const void *data; /* f32 or bf16 */
+    tt_dtype dtype;
+    int64_t stride;    /* elements from row to row of what is stored */
+    bool k_contiguous; /* stored rows run along k; otherwise they run across the panel */
+    int64_t across;    /* elements across: all panels together */
+};
+
+/* One output block: rows of f32 or bf16. */
+struct tt_gemm_target {
+    void *data;
+    tt_dtype dtype;
+    int64_t stride;
+};
+
+enum {
+    TT_GEMM_PANEL_SLACK = 16,    /* floats behind each panel that packing may overwrite */
+    TT_GEMM_TILE_FLOATS = 16 * 32, /* the largest mr * nr */
+    TT_GEMM_DOT_STREAMED = 6,    /* the most rows of each kind in one dot tile */
+    TT_GEMM_DOT_SMALL = 4,
+};
+
+struct tt_gemm_kernel {
+    int mr, nr; /* the register tile */
+
+    /* tile[i][j] = alpha * sum_k a[k][i] * b[k][j] + beta * tile[i][j]; with beta = 0 the tile is not read. */
+    void (*tile)(int64_t k, const float *a, const float *b, float alpha, float beta, float *tile, int64_t stride);
+
+    /* to[k][width] = the elements first .. first + width across, k_first .. k_first + k along, as floats; zeros
+     * where the matrix ends. Width is mr or nr. */
+    void (*pack_a)(float *to, const struct tt_gemm_source *source, int64_t first, int64_t k_first, int64_t k);
+    void (*pack_b)(float *to, const struct tt_gemm_source *source, int64_t first, int64_t k_first, int64_t k);
+
+    /* One row: c[j] = alpha * sum[j] + beta * c[j], rounded once; with beta = 0 c is not read. */
+    void (*finish)(void *c, tt_dtype dtype, const float *sum, int64_t count, float alpha, float beta);
+
+    /* sums[r * sums_row + p * sums_small] += streamed[r][0..k) . small[p][0..k) for r < rows <= 6, p < smalls <= 4.
+     * `small` rows are floats, `small_stride` apart. */
+    void (*dot)(const struct tt_gemm_source *streamed, int64_t row, int rows, const float *small,
+                int64_t small_stride, int smalls, int64_t k_first, int64_t k, float *sums, int64_t sums_row,
+                int64_t sums_small);
+};
+
+extern const struct tt_gemm_kernel tt_gemm_kernel_portable;
+#if defined(__x86_64__)
+extern const struct tt_gemm_kernel tt_gemm_kernel_avx2;
+extern const struct tt_gemm_kernel tt_gemm_kernel_avx512;
+#endif
+
+#endif

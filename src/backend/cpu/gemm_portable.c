@@ -1,0 +1,5 @@
+#define KERNEL tt_gemm_kernel_portable
+#define LANES 4
+#define MR 4
+#define NV 2
+#include "backend/cpu/gemm_kernel.inc"
