@@ -13,6 +13,7 @@ struct kwargs {
     double min_lr, min_lr_rate; /* negative: not given */
     int64_t num_stable_steps, num_decay_steps;
     double min_lr_ratio;
+    double warmup_lr_rate; /* negative: not given */
     const char *warmup_type, *decay_type;
 };
 
@@ -59,12 +60,31 @@ static double cosine_with_restarts(const struct tt_optim_config *config, const s
     return done >= 1.0 ? 0.0 : clamp_low(0.5 * (1.0 + cos(M_PI * fmod(cycles * done, 1.0))));
 }
 
+/* The floor as a share of the peak rate. */
+static double floor_rate(const struct tt_optim_config *config, const struct kwargs *kwargs)
+{
+    return kwargs->min_lr >= 0 ? kwargs->min_lr / config->learning_rate : kwargs->min_lr_rate;
+}
+
+static double cosine_to_floor(const struct tt_optim_config *config, const struct kwargs *kwargs, double done)
+{
+    double rate = floor_rate(config, kwargs);
+    double wave = cosine_wave(kwargs->num_cycles < 0 ? 0.5 : kwargs->num_cycles, done);
+    return clamp_low(wave * (1.0 - rate) + rate);
+}
+
 static double cosine_with_min_lr(const struct tt_optim_config *config, const struct kwargs *kwargs,
                                  struct position at)
 {
-    double rate = kwargs->min_lr >= 0 ? kwargs->min_lr / config->learning_rate : kwargs->min_lr_rate;
-    double wave = cosine_wave(kwargs->num_cycles < 0 ? 0.5 : kwargs->num_cycles, progress(at));
-    return clamp_low(wave * (1.0 - rate) + rate);
+    return cosine_to_floor(config, kwargs, progress(at));
+}
+
+/* Its warm-up ends one step earlier than the others', so the wave begins one step earlier, too. */
+static double cosine_warmup_with_min_lr(const struct tt_optim_config *config, const struct kwargs *kwargs,
+                                        struct position at)
+{
+    int64_t span = at.total - at.warmup;
+    return cosine_to_floor(config, kwargs, (double)(at.step - at.warmup + 1) / (double)(span > 1 ? span : 1));
 }
 
 static double polynomial(const struct tt_optim_config *config, const struct kwargs *kwargs,
@@ -112,22 +132,46 @@ static double warmup_stable_decay(const struct tt_optim_config *config, const st
     return clamp_low(shape * (1.0 - kwargs->min_lr_ratio) + kwargs->min_lr_ratio);
 }
 
+static double linear_warmup(const struct kwargs *kwargs, struct position at)
+{
+    (void)kwargs;
+    return (double)at.step / (double)at.warmup;
+}
+
+static double min_lr_warmup(const struct kwargs *kwargs, struct position at)
+{
+    if (kwargs->warmup_lr_rate < 0) return (double)(at.step + 1) / (double)at.warmup;
+    int64_t span = at.warmup - 1;
+    return kwargs->warmup_lr_rate +
+           (1.0 - kwargs->warmup_lr_rate) * (double)at.step / (double)(span > 1 ? span : 1);
+}
+
+static double stable_warmup(const struct kwargs *kwargs, struct position at)
+{
+    double done = (double)at.step / (double)at.warmup, shape = done;
+    if (strcmp(kwargs->warmup_type, "cosine") == 0) shape = 0.5 * (1.0 - cos(M_PI * done));
+    if (strcmp(kwargs->warmup_type, "1-sqrt") == 0) shape = 1.0 - sqrt(1.0 - done);
+    return clamp_low(shape * (1.0 - kwargs->min_lr_ratio) + kwargs->min_lr_ratio);
+}
+
 typedef double shape_function(const struct tt_optim_config *, const struct kwargs *, struct position);
+typedef double warmup_function(const struct kwargs *, struct position);
 
 static const struct schedule {
     const char *name;
-    shape_function *shape; /* after the warm-up */
-    bool warmup;
+    shape_function *shape;   /* after the warm-up */
+    warmup_function *warmup; /* NULL: none, whatever the settings say */
 } schedules[] = {
-    {"linear", linear, true},
-    {"cosine", cosine, true},
-    {"cosine_with_restarts", cosine_with_restarts, true},
-    {"cosine_with_min_lr", cosine_with_min_lr, true},
-    {"polynomial", polynomial, true},
-    {"constant", constant, false},
-    {"constant_with_warmup", constant, true},
-    {"inverse_sqrt", inverse_sqrt, true},
-    {"warmup_stable_decay", warmup_stable_decay, true},
+    {"linear", linear, linear_warmup},
+    {"cosine", cosine, linear_warmup},
+    {"cosine_with_restarts", cosine_with_restarts, linear_warmup},
+    {"cosine_with_min_lr", cosine_with_min_lr, linear_warmup},
+    {"cosine_warmup_with_min_lr", cosine_warmup_with_min_lr, min_lr_warmup},
+    {"polynomial", polynomial, linear_warmup},
+    {"constant", constant, NULL},
+    {"constant_with_warmup", constant, linear_warmup},
+    {"inverse_sqrt", inverse_sqrt, linear_warmup},
+    {"warmup_stable_decay", warmup_stable_decay, stable_warmup},
 };
 
 static const struct schedule *find_schedule(const char *name)
@@ -140,8 +184,8 @@ static const struct schedule *find_schedule(const char *name)
 static tt_status read_kwargs(const struct tt_json *json, struct kwargs *kwargs)
 {
     static const char *const known[] = {
-        "num_cycles",       "lr_end",          "power",        "timescale",   "min_lr",    "min_lr_rate",
-        "num_stable_steps", "num_decay_steps", "min_lr_ratio", "warmup_type", "decay_type"};
+        "num_cycles",       "lr_end",          "power",        "timescale",   "min_lr",     "min_lr_rate",
+        "num_stable_steps", "num_decay_steps", "min_lr_ratio", "warmup_type", "decay_type", "warmup_lr_rate"};
     const char *key;
     json_t *value;
     json_object_foreach(json->root, key, value)
@@ -160,6 +204,7 @@ static tt_status read_kwargs(const struct tt_json *json, struct kwargs *kwargs)
     TT_TRY(tt_json_opt_int(json, root, "num_stable_steps", &kwargs->num_stable_steps));
     TT_TRY(tt_json_opt_int(json, root, "num_decay_steps", &kwargs->num_decay_steps));
     TT_TRY(tt_json_opt_double(json, root, "min_lr_ratio", &kwargs->min_lr_ratio));
+    TT_TRY(tt_json_opt_double(json, root, "warmup_lr_rate", &kwargs->warmup_lr_rate));
     TT_TRY(tt_json_opt_string(json, root, "warmup_type", &kwargs->warmup_type));
     return tt_json_opt_string(json, root, "decay_type", &kwargs->decay_type);
 }
@@ -173,6 +218,7 @@ static tt_status parse_kwargs(const struct tt_optim_config *config, struct tt_js
                               .power = 1.0,
                               .min_lr = -1,
                               .min_lr_rate = -1,
+                              .warmup_lr_rate = -1,
                               .num_stable_steps = -1,
                               .warmup_type = "linear",
                               .decay_type = "cosine"};
@@ -183,21 +229,25 @@ static tt_status parse_kwargs(const struct tt_optim_config *config, struct tt_js
     return read_kwargs(json, kwargs);
 }
 
+static bool is_shape(const char *name)
+{
+    return strcmp(name, "linear") == 0 || strcmp(name, "cosine") == 0 || strcmp(name, "1-sqrt") == 0;
+}
+
 static tt_status check_kwargs(const struct tt_optim_config *config, const struct kwargs *kwargs)
 {
     const char *name = config->lr_scheduler_type;
-    if (strcmp(name, "cosine_with_min_lr") == 0 && kwargs->min_lr < 0 && kwargs->min_lr_rate < 0)
-        return tt_fail(TT_ERR_USAGE, "lr_scheduler_type cosine_with_min_lr needs min_lr or min_lr_rate in "
-                                     "lr_scheduler_kwargs");
+    if (strstr(name, "_with_min_lr") != NULL && kwargs->min_lr < 0 && kwargs->min_lr_rate < 0)
+        return tt_fail(TT_ERR_USAGE,
+                       "lr_scheduler_type %s needs min_lr or min_lr_rate in lr_scheduler_kwargs", name);
     if (strcmp(name, "warmup_stable_decay") == 0 && kwargs->num_decay_steps <= 0)
         return tt_fail(TT_ERR_USAGE, "lr_scheduler_type warmup_stable_decay needs num_decay_steps in "
                                      "lr_scheduler_kwargs");
-    if (strcmp(kwargs->warmup_type, "linear") != 0)
-        return tt_fail(TT_ERR_UNSUPPORTED,
-                       "lr_scheduler_kwargs: warmup_type '%s' is not supported, only 'linear'",
+    if (!is_shape(kwargs->warmup_type))
+        return tt_fail(TT_ERR_USAGE,
+                       "lr_scheduler_kwargs: warmup_type '%s' is not one of linear, cosine, 1-sqrt",
                        kwargs->warmup_type);
-    if (strcmp(kwargs->decay_type, "linear") != 0 && strcmp(kwargs->decay_type, "cosine") != 0 &&
-        strcmp(kwargs->decay_type, "1-sqrt") != 0)
+    if (!is_shape(kwargs->decay_type))
         return tt_fail(TT_ERR_USAGE,
                        "lr_scheduler_kwargs: decay_type '%s' is not one of linear, cosine, 1-sqrt",
                        kwargs->decay_type);
@@ -208,7 +258,9 @@ tt_status tt_schedule_check(const struct tt_optim_config *config)
 {
     if (find_schedule(config->lr_scheduler_type) == NULL) {
         (void)tt_fail(TT_ERR_USAGE, "lr_scheduler_type '%s' is not supported", config->lr_scheduler_type);
-        tt_hint("one of linear, cosine, cosine_with_restarts, cosine_with_min_lr, polynomial, constant, "
+        tt_hint("one of linear, cosine, cosine_with_restarts, cosine_with_min_lr, cosine_warmup_with_min_lr, "
+                "polynomial, "
+                "constant, "
                 "constant_with_warmup, inverse_sqrt, warmup_stable_decay");
         return TT_ERR_USAGE;
     }
@@ -238,14 +290,8 @@ double tt_schedule_factor(const struct tt_optim_config *config, int64_t step, in
         return 0.0;
     }
     struct position at = {step, tt_schedule_warmup_steps(config, total_steps), total_steps};
-    double factor;
-    if (schedule->warmup && step < at.warmup) {
-        factor = (double)step / (double)at.warmup;
-        if (schedule->shape == warmup_stable_decay)
-            factor = factor * (1.0 - kwargs.min_lr_ratio) + kwargs.min_lr_ratio;
-    } else {
-        factor = schedule->shape(config, &kwargs, at);
-    }
+    double factor = schedule->warmup != NULL && step < at.warmup ? schedule->warmup(&kwargs, at)
+                                                                 : schedule->shape(config, &kwargs, at);
     tt_json_deinit(&json);
     return factor;
 }

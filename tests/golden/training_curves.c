@@ -1,0 +1,124 @@
+/* Training against transformers + PEFT in fp32: the loss, gradient norm and learning rate of each of 20 AdamW
+ * steps, and the weights at the end, for LoRA on all linears and for full fine-tuning of every family
+ * (tests/golden/make_models.py). */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "support/train_run.h"
+
+enum { STEPS = 20 };
+
+static void compare_steps(const char *family, const char *reference_name, const char *output)
+{
+    char path[512];
+    struct tt_json reference = {0};
+    double loss[STEPS + 1], norm[STEPS + 1], rate[STEPS + 1];
+    snprintf(path, sizeof path, "%s/golden/%s/%s", TT_TEST_ROOT, family, reference_name);
+    assert_int_equal(tt_json_read(path, 1 << 24, &reference), TT_OK);
+    assert_int_equal(test_read_log(output, "loss", loss, STEPS + 1), STEPS);
+    assert_int_equal(test_read_log(output, "grad_norm", norm, STEPS + 1), STEPS);
+    assert_int_equal(test_read_log(output, "learning_rate", rate, STEPS + 1), STEPS);
+    for (int i = 0; i < STEPS; i++) {
+        const json_t *step = json_array_get(json_object_get(reference.root, "steps"), (size_t)i);
+        double want_loss = json_number_value(json_object_get(step, "loss"));
+        double want_norm = json_number_value(json_object_get(step, "grad_norm"));
+        double want_rate = json_number_value(json_object_get(step, "learning_rate"));
+        if (fabs(loss[i] - want_loss) > 1e-4 * want_loss)
+            fail_msg("%s step %d: loss %.7f, wanted %.7f", family, i + 1, loss[i], want_loss);
+        if (fabs(norm[i] - want_norm) > 1e-3 * want_norm)
+            fail_msg("%s step %d: gradient norm %.7f, wanted %.7f", family, i + 1, norm[i], want_norm);
+        if (fabs(rate[i] - want_rate) > 1e-12)
+            fail_msg("%s step %d: learning rate %g, wanted %g", family, i + 1, rate[i], want_rate);
+    }
+    tt_json_deinit(&reference);
+}
+
+static void compare_weights(const char *family, const char *got, const char *want)
+{
+    char path[512], worst[200];
+    snprintf(path, sizeof path, "%s/golden/%s/%s", TT_TEST_ROOT, family, want);
+    double error = test_compare_weights(got, path, worst, sizeof worst);
+    if (error > 1e-3) fail_msg("%s: '%s' is off by %.2e", family, worst, error);
+}
+
+static void check_family(const char *family, bool lora)
+{
+    char model[512], data[512], adapter[512], weights[512];
+    char *output = test_folder_create();
+    snprintf(model, sizeof model, "%s/golden/%s/model", TT_TEST_ROOT, family);
+    snprintf(data, sizeof data, "%s/golden/%s/train.jsonl", TT_TEST_ROOT, family);
+    snprintf(adapter, sizeof adapter, "%s/golden/%s/adapter_init", TT_TEST_ROOT, family);
+    const char *common[] = {
+        "model_name_or_path",
+        model,
+        "dataset_name",
+        data,
+        "bf16",
+        "false",
+        "max_steps",
+        "20",
+        "weight_decay",
+        "0.01",
+        "warmup_steps",
+        "2",
+        "lr_scheduler_type",
+        "linear",
+        "per_device_train_batch_size",
+        "2",
+        "gradient_accumulation_steps",
+        "2",
+        "train_sampling_strategy",
+        "sequential",
+        "logging_steps",
+        "1",
+        "learning_rate",
+        lora ? "0.01" : "0.001",
+        "save_strategy",
+        "no",
+        lora ? "adapter_name_or_path" : "use_peft",
+        lora ? adapter : "false",
+        NULL,
+    };
+    struct tt_train_summary summary;
+    test_train_ok(common, output, &summary);
+    compare_steps(family, lora ? "train_reference.json" : "full_reference.json", output);
+    snprintf(weights, sizeof weights, "%s/%s", output,
+             lora ? "adapter_model.safetensors" : "model.safetensors");
+    compare_weights(family, weights,
+                    lora ? "adapter_final/adapter_model.safetensors" : "full_final.safetensors");
+    test_folder_remove(output);
+}
+
+#define FAMILY(name)                                                                                         \
+    static void lora_##name(void **state)                                                                    \
+    {                                                                                                        \
+        (void)state;                                                                                         \
+        check_family(#name, true);                                                                           \
+    }                                                                                                        \
+    static void full_##name(void **state)                                                                    \
+    {                                                                                                        \
+        (void)state;                                                                                         \
+        check_family(#name, false);                                                                          \
+    }
+FAMILY(llama2)
+FAMILY(llama3)
+FAMILY(mistral)
+FAMILY(qwen2)
+FAMILY(qwen3)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lora_llama2), cmocka_unit_test(lora_llama3),  cmocka_unit_test(lora_mistral),
+        cmocka_unit_test(lora_qwen2),  cmocka_unit_test(lora_qwen3),   cmocka_unit_test(full_llama2),
+        cmocka_unit_test(full_llama3), cmocka_unit_test(full_mistral), cmocka_unit_test(full_qwen2),
+        cmocka_unit_test(full_qwen3),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

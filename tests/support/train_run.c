@@ -1,0 +1,121 @@
+#include "support/train_run.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "io/safetensors.h"
+#include "train/settings.h"
+
+char *test_folder_create(void)
+{
+    char template[] = "/tmp/trimtab-test-XXXXXX";
+    if (mkdtemp(template) == NULL) fail_msg("cannot make a temporary folder");
+    return tt_strdup(template);
+}
+
+void test_folder_remove(char *folder)
+{
+    assert_int_equal(tt_dir_remove(folder), TT_OK);
+    tt_free(folder);
+}
+
+tt_status test_train(const char *const *pairs, const char *output_dir, struct tt_train_summary *summary)
+{
+    struct tt_train_config config = {0};
+    struct tt_settings *settings = NULL;
+    tt_status status = TT_OK;
+    TT_GO(tt_settings_create(tt_train_sections, tt_train_section_count, &config, sizeof config, &settings));
+    TT_GO(tt_settings_set(settings, "output_dir", output_dir, "test"));
+    TT_GO(tt_settings_set(settings, "report_to", "none", "test"));
+    TT_GO(tt_settings_set(settings, "overwrite_output_dir", "true", "test"));
+    for (; *pairs != NULL; pairs += 2) TT_GO(tt_settings_set(settings, pairs[0], pairs[1], "test"));
+    TT_GO(tt_train_settings_resolve(settings, &config));
+    TT_GO(tt_trainer_run(&config, settings, NULL, NULL, summary));
+out:
+    tt_settings_destroy(settings);
+    return status;
+}
+
+void test_train_ok(const char *const *pairs, const char *output_dir, struct tt_train_summary *summary)
+{
+    if (test_train(pairs, output_dir, summary) == TT_OK) return;
+    char text[2048];
+    tt_error_format(tt_error_last(), text, sizeof text);
+    fail_msg("%s", text);
+}
+
+int test_read_log(const char *output_dir, const char *name, double *values, int capacity)
+{
+    struct tt_json json = {0};
+    char *path = tt_path_join(output_dir, "trainer_state.json");
+    assert_int_equal(tt_json_read(path, 1 << 26, &json), TT_OK);
+    const json_t *history = json_object_get(json.root, "log_history");
+    int count = 0;
+    for (size_t i = 0; i < json_array_size(history) && count < capacity; i++) {
+        const json_t *value = json_object_get(json_array_get(history, i), name);
+        if (value != NULL) values[count++] = json_number_value(value);
+    }
+    tt_json_deinit(&json);
+    tt_free(path);
+    return count;
+}
+
+static double relative_error(const struct tt_safetensors *a, const struct tt_safetensors *b,
+                             const struct tt_safetensors_entry *wanted)
+{
+    const struct tt_safetensors_entry *got = tt_safetensors_find(a, wanted->name);
+    if (got == NULL) fail_msg("'%s' is missing", wanted->name);
+    assert_int_equal(got->rank, wanted->rank);
+    int64_t count = 1;
+    for (int d = 0; d < got->rank; d++) {
+        assert_int_equal(got->dims[d], wanted->dims[d]);
+        count *= got->dims[d];
+    }
+    float *x = tt_calloc((size_t)count, sizeof *x), *y = tt_calloc((size_t)count, sizeof *y);
+    assert_int_equal(tt_safetensors_read(a, got, 0, count, x, TT_F32), TT_OK);
+    assert_int_equal(tt_safetensors_read(b, wanted, 0, count, y, TT_F32), TT_OK);
+    double error = 0.0, norm = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        error += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
+        norm += (double)y[i] * y[i];
+    }
+    tt_free(x);
+    tt_free(y);
+    return norm > 0.0 ? sqrt(error / norm) : sqrt(error);
+}
+
+double test_compare_weights(const char *path, const char *reference_path, char *worst_name,
+                            size_t worst_bytes)
+{
+    struct tt_safetensors *a = NULL, *b = NULL;
+    assert_int_equal(tt_safetensors_open(path, &a), TT_OK);
+    assert_int_equal(tt_safetensors_open(reference_path, &b), TT_OK);
+    assert_int_equal(tt_safetensors_count(a), tt_safetensors_count(b));
+    double worst = 0.0;
+    for (size_t i = 0; i < tt_safetensors_count(b); i++) {
+        double error = relative_error(a, b, tt_safetensors_entry(b, i));
+        if (error < worst) continue;
+        worst = error;
+        snprintf(worst_name, worst_bytes, "%s", tt_safetensors_entry(b, i)->name);
+    }
+    tt_safetensors_close(a);
+    tt_safetensors_close(b);
+    return worst;
+}
+
+void test_same_file(const char *a, const char *b)
+{
+    struct tt_str x = {0}, y = {0};
+    assert_int_equal(tt_file_read(a, (size_t)1 << 30, &x), TT_OK);
+    assert_int_equal(tt_file_read(b, (size_t)1 << 30, &y), TT_OK);
+    if (x.bytes != y.bytes || memcmp(x.data, y.data, x.bytes) != 0) fail_msg("'%s' and '%s' differ", a, b);
+    tt_str_deinit(&x);
+    tt_str_deinit(&y);
+}
