@@ -1,0 +1,282 @@
+#include "support/model_runner.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include "base/alloc.h"
+#include "base/file.h"
+#include "io/model_folder.h"
+#include "model/adapter_config.h"
+#include "nn/kv_cache.h"
+
+enum { WORKSPACE_BYTES = 192 << 20, ROPE_POSITIONS = 1024 };
+
+static void check(tt_status status)
+{
+    char text[4096];
+    if (status == TT_OK) return;
+    (void)tt_error_format(tt_error_last(), text, sizeof text);
+    fail_msg("%s", text);
+}
+
+void tt_runner_read_config(const char *folder, const char *config_name, struct tt_model_config *config)
+{
+    struct tt_json json = {0};
+    char path[1024];
+    (void)snprintf(path, sizeof path, config_name != NULL ? "%s/../%s" : "%s/config.json", folder,
+                   config_name);
+    check(tt_json_read(path, 1 << 20, &json));
+    check(tt_model_config_parse(&json, config));
+    tt_json_deinit(&json);
+}
+
+static void *new_buffer(struct tt_model_runner *runner, size_t bytes)
+{
+    assert_true(runner->buffer_count < (int)(sizeof runner->buffers / sizeof runner->buffers[0]));
+    struct tt_buffer **buffer = &runner->buffers[runner->buffer_count++];
+    check(tt_buffer_create(runner->device, bytes > 0 ? bytes : 1, TT_PURPOSE_WEIGHTS, buffer));
+    return tt_buffer_data(*buffer);
+}
+
+static tt_tensor view(const tt_param *param, void *data, tt_dtype dtype)
+{
+    if (param->rank == 1) return tt_tensor_1d(data, dtype, param->dims[0]);
+    return tt_tensor_2d(data, dtype, param->dims[0], param->dims[1]);
+}
+
+static void place_block(struct tt_model_runner *runner, struct tt_block *block)
+{
+    size_t frozen = 0, trainable = 0;
+    tt_dtype dtype = runner->model->options.compute_dtype;
+    for (size_t i = 0; i < block->param_count; i++) {
+        const tt_param *param = block->params[i];
+        if (param->trainable) {
+            trainable += (size_t)tt_param_count(param);
+        } else {
+            frozen += ((size_t)tt_param_count(param) * tt_dtype_bytes(param->stored_dtype) + 63) / 64 * 64;
+        }
+    }
+    char *frozen_at = new_buffer(runner, frozen),
+         *value_at = new_buffer(runner, trainable * tt_dtype_bytes(dtype));
+    float *grad_at = new_buffer(runner, trainable * sizeof(float));
+    for (size_t i = 0; i < block->param_count; i++) {
+        tt_param *param = block->params[i];
+        size_t count = (size_t)tt_param_count(param);
+        if (!tt_tensor_is_empty(param->value)) continue; /* tied: the embedding has placed it */
+        if (param->trainable) {
+            param->value = view(param, value_at, dtype);
+            param->grad = view(param, grad_at, TT_F32);
+            value_at += count * tt_dtype_bytes(dtype);
+            grad_at += count;
+        } else {
+            param->value = view(param, frozen_at, param->stored_dtype);
+            frozen_at += (count * tt_dtype_bytes(param->stored_dtype) + 63) / 64 * 64;
+        }
+    }
+}
+
+static void make_rope(struct tt_model_runner *runner)
+{
+    int64_t half = runner->model->config.head_dim / 2;
+    float *cos_PE = new_buffer(runner, (size_t)(ROPE_POSITIONS * half) * sizeof(float));
+    float *sin_PE = new_buffer(runner, (size_t)(ROPE_POSITIONS * half) * sizeof(float));
+    tt_model_fill_rope(&runner->model->config, ROPE_POSITIONS, cos_PE, sin_PE);
+    runner->step.rope_cos_PE = tt_tensor_2d(cos_PE, TT_F32, ROPE_POSITIONS, half);
+    runner->step.rope_sin_PE = tt_tensor_2d(sin_PE, TT_F32, ROPE_POSITIONS, half);
+}
+
+struct tt_model_runner *tt_runner_create(const struct tt_model_config *config,
+                                         const struct tt_model_options *options)
+{
+    struct tt_model_runner *runner = tt_calloc(1, sizeof *runner);
+    assert_non_null(runner);
+    check(tt_model_create(config, options, &runner->model));
+    check(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &runner->device));
+    check(tt_stream_create(runner->device, &runner->stream));
+    check(tt_workspace_create(runner->device, WORKSPACE_BYTES, &runner->workspace));
+    runner->step = (struct tt_step){.stream = runner->stream,
+                                    .workspace = runner->workspace,
+                                    .batch = &runner->batch,
+                                    .compute_dtype = options->compute_dtype,
+                                    .dropout_rng = tt_rng_make(17),
+                                    .loss_scale = 1};
+    for (int i = 0; i < runner->model->block_count; i++) place_block(runner, &runner->model->blocks[i]);
+    make_rope(runner);
+    runner->batch_first = runner->buffer_count;
+    return runner;
+}
+
+static void drop_batch(struct tt_model_runner *runner)
+{
+    while (runner->buffer_count > runner->batch_first)
+        tt_buffer_destroy(runner->buffers[--runner->buffer_count]);
+}
+
+void tt_runner_destroy(struct tt_model_runner *runner)
+{
+    if (runner == NULL) return;
+    drop_batch(runner);
+    while (runner->buffer_count > 0) tt_buffer_destroy(runner->buffers[--runner->buffer_count]);
+    tt_workspace_destroy(runner->workspace);
+    tt_stream_destroy(runner->stream);
+    tt_device_close(runner->device);
+    tt_model_destroy(runner->model);
+    tt_free(runner);
+}
+
+static void load_adapter_param(const struct tt_safetensors *adapter, const tt_param *param)
+{
+    char *key = tt_adapter_key(param->name);
+    const struct tt_safetensors_entry *entry = tt_safetensors_find(adapter, key);
+    if (entry == NULL) fail_msg("the adapter has no '%s'", key);
+    tt_free(key);
+    check(
+        tt_safetensors_read(adapter, entry, 0, tt_param_count(param), param->value.data, param->value.dtype));
+}
+
+void tt_runner_load(struct tt_model_runner *runner, const char *folder, const char *adapter)
+{
+    struct tt_model_folder *files = NULL;
+    struct tt_safetensors *adapter_file = NULL;
+    check(tt_model_folder_open(folder, true, &files));
+    if (adapter != NULL) {
+        char *path = tt_path_join(adapter, "adapter_model.safetensors");
+        check(tt_safetensors_open(path, &adapter_file));
+        tt_free(path);
+    }
+    size_t adapter_count = 0;
+    for (size_t i = 0; i < runner->model->param_count; i++) {
+        const tt_param *param = runner->model->params[i];
+        const char *source = tt_model_source_name(runner->model, param);
+        if (param->adapter && adapter_file != NULL) {
+            load_adapter_param(adapter_file, param);
+            adapter_count++;
+        } else if (source != NULL) {
+            const struct tt_safetensors_entry *entry = tt_model_folder_find(files, source);
+            if (entry == NULL) fail_msg("the model folder has no '%s'", source);
+            check(tt_model_folder_read(files, entry, 0, tt_param_count(param), param->value.data,
+                                       param->value.dtype));
+        }
+    }
+    if (adapter_file != NULL) assert_int_equal(adapter_count, tt_safetensors_count(adapter_file));
+    tt_safetensors_close(adapter_file);
+    tt_model_folder_close(files);
+}
+
+void tt_runner_fill(struct tt_model_runner *runner, uint64_t seed, double scale)
+{
+    for (size_t i = 0; i < runner->model->param_count; i++) {
+        const tt_param *param = runner->model->params[i];
+        struct tt_rng rng = tt_rng_derive(tt_rng_make(seed), param->name);
+        double mean = strstr(param->name, "norm") != NULL ? 1 : 0;
+        for (int64_t e = 0; e < tt_param_count(param); e++) {
+            float value = (float)(mean + scale * tt_rng_normal(rng, (uint64_t)e));
+            if (param->value.dtype == TT_F32) ((float *)param->value.data)[e] = value;
+            if (param->value.dtype == TT_BF16) ((uint16_t *)param->value.data)[e] = tt_f32_to_bf16(value);
+        }
+    }
+}
+
+void tt_runner_set_batch(struct tt_model_runner *runner, const int32_t *ids, const int64_t *lengths,
+                         int64_t sequence_count, const int32_t *labels)
+{
+    struct tt_device_batch *batch = &runner->batch;
+    int64_t tokens = 0, rows = 0;
+    drop_batch(runner);
+    *batch = (struct tt_device_batch){.sequence_count = sequence_count};
+    for (int64_t b = 0; b < sequence_count; b++) tokens += lengths[b];
+    int32_t *id = new_buffer(runner, (size_t)tokens * 4), *position = new_buffer(runner, (size_t)tokens * 4);
+    int64_t *key = new_buffer(runner, (size_t)tokens * 8);
+    int32_t *border = new_buffer(runner, (size_t)(sequence_count + 1) * 4);
+    int32_t *row = new_buffer(runner, (size_t)tokens * 4), *label = new_buffer(runner, (size_t)tokens * 4);
+    int64_t t = 0;
+    for (int64_t b = 0; b < sequence_count; b++) {
+        int64_t held = runner->step.cache != NULL ? tt_kv_cache_length(runner->step.cache, b) : 0;
+        for (int64_t i = 0; i < lengths[b]; i++, t++) {
+            id[t] = ids[t];
+            position[t] = (int32_t)(held + i);
+            key[t] = (b << 24) | (held + i);
+            if (labels != NULL && labels[t] < 0) continue;
+            row[rows] = (int32_t)t;
+            label[rows++] = labels != NULL ? labels[t] : 0;
+        }
+        border[b + 1] = (int32_t)t;
+        if (lengths[b] > batch->max_length) batch->max_length = lengths[b];
+    }
+    batch->token_count = tokens;
+    batch->ids_T = tt_tensor_1d(id, TT_I32, tokens);
+    batch->positions_T = tt_tensor_1d(position, TT_I32, tokens);
+    batch->row_keys_T = tt_tensor_1d(key, TT_I64, tokens);
+    batch->cu_seqlens = tt_tensor_1d(border, TT_I32, sequence_count + 1);
+    batch->host_cu_seqlens = border;
+    batch->row_count = rows;
+    batch->rows_N = tt_tensor_1d(row, TT_I32, rows);
+    batch->labels_N = tt_tensor_1d(label, TT_I32, rows);
+}
+
+static tt_tensor new_activation(struct tt_model_runner *runner)
+{
+    tt_tensor tensor;
+    check(tt_workspace_2d(runner->workspace, "activation", runner->step.compute_dtype,
+                          runner->batch.token_count, runner->model->config.hidden_size, &tensor));
+    return tensor;
+}
+
+static void forward(struct tt_model_runner *runner, tt_tensor *x, void **saved)
+{
+    int last = runner->model->block_count - 1;
+    for (int i = 0; i <= last; i++) {
+        struct tt_block *block = &runner->model->blocks[i];
+        if (i < last) x[i + 1] = new_activation(runner);
+        if (runner->step.gradient) saved[i] = tt_calloc(1, block->ops->saved_bytes);
+        check(
+            block->ops->forward(block, &runner->step, x[i], saved[i], i < last ? x[i + 1] : (tt_tensor){0}));
+    }
+}
+
+void tt_runner_logits(struct tt_model_runner *runner, float *logits)
+{
+    tt_tensor x[TT_MODEL_LAYERS_MAX] = {{0}};
+    void *saved[TT_MODEL_LAYERS_MAX] = {NULL};
+    size_t mark = tt_workspace_mark(runner->workspace);
+    runner->step.gradient = false;
+    runner->step.want_logits = true;
+    forward(runner, x, saved);
+    memcpy(logits, runner->step.logits_NV.data, tt_tensor_bytes(runner->step.logits_NV));
+    runner->step.want_logits = false;
+    tt_workspace_release(runner->workspace, mark);
+}
+
+double tt_runner_loss(struct tt_model_runner *runner, bool gradient)
+{
+    tt_tensor x[TT_MODEL_LAYERS_MAX] = {{0}};
+    void *saved[TT_MODEL_LAYERS_MAX] = {NULL};
+    struct tt_model *model = runner->model;
+    int first = 0, last = model->block_count - 1;
+    double loss = 0;
+    size_t mark = tt_workspace_mark(runner->workspace);
+    runner->step.gradient = gradient;
+    forward(runner, x, saved);
+    for (int64_t n = 0; n < runner->batch.row_count; n++) loss += ((float *)runner->step.loss_N.data)[n];
+    while (!model->blocks[first].trains && first < last) first++;
+    tt_tensor dy = gradient ? new_activation(runner) : (tt_tensor){0};
+    for (int i = last; i >= first && gradient; i--) {
+        tt_tensor dx = i > first ? dy : (tt_tensor){0};
+        check(model->blocks[i].ops->backward(&model->blocks[i], &runner->step, x[i], saved[i], dy, dx));
+    }
+    for (int i = 0; i <= last; i++) tt_free(saved[i]);
+    tt_workspace_release(runner->workspace, mark);
+    return loss * runner->step.loss_scale;
+}
+
+void tt_runner_zero_grad(struct tt_model_runner *runner)
+{
+    for (size_t i = 0; i < runner->model->param_count; i++) {
+        tt_tensor grad = runner->model->params[i]->grad;
+        if (!tt_tensor_is_empty(grad)) memset(grad.data, 0, tt_tensor_bytes(grad));
+    }
+}
