@@ -1,0 +1,114 @@
+#include <math.h>
+
+#include "cli/commands.h"
+#include "data/settings.h"
+#include "train/settings.h"
+
+const char tt_cmd_eval_usage[] = " --model_name_or_path FOLDER [--adapter_name_or_path FOLDER] "
+                                 "--eval_dataset FILE [--exact_match] [--json]";
+
+struct eval_command {
+    struct tt_train_config config; /* first: the offsets of the shared rows hold */
+    bool exact_match, json;
+    int64_t max_new_tokens;
+};
+
+/* One row reads as one paragraph. */
+/* clang-format off */
+static const struct tt_setting own_settings[] = {
+    {.name = "exact_match", .type = TT_SETTING_BOOL, .offset = offsetof(struct eval_command, exact_match),
+     .default_text = "false",
+     .help = "Also complete each prompt greedily and count the completions that equal the row's."},
+    {.name = "max_new_tokens", .type = TT_SETTING_INT,
+     .offset = offsetof(struct eval_command, max_new_tokens), .default_text = "128", .minimum = 1,
+     .maximum = 1 << 20, .help = "Most tokens of a completion."},
+    {.name = "json", .type = TT_SETTING_BOOL, .offset = offsetof(struct eval_command, json),
+     .default_text = "false", .transient = true, .help = "Print the result as one JSON object."},
+    {.name = NULL},
+};
+/* clang-format on */
+
+size_t tt_cmd_eval_sections(struct tt_setting_section *sections)
+{
+    size_t count = 0;
+    sections[count++] = (struct tt_setting_section){"Evaluation", own_settings, 0};
+    sections[count++] = (struct tt_setting_section){"Model", tt_model_settings, 0};
+    sections[count++] =
+        (struct tt_setting_section){"Data", tt_data_settings, offsetof(struct tt_train_config, data)};
+    sections[count++] = (struct tt_setting_section){"Batch", tt_inference_settings, 0};
+    sections[count++] = (struct tt_setting_section){"Device", tt_device_settings, 0};
+    sections[count++] = (struct tt_setting_section){"Sharding and launch", tt_sharding_settings, 0};
+    return count;
+}
+
+static tt_status write_text(struct tt_str *text, const struct tt_eval_result *result)
+{
+    TT_TRY(tt_str_printf(text, "loss            %.6f\nperplexity      %.6g\ntoken accuracy  %.4f\n",
+                         result->loss, result->perplexity, result->token_accuracy));
+    TT_TRY(tt_str_printf(text, "samples         %lld\ntokens          %lld supervised\n",
+                         (long long)result->samples, (long long)result->tokens));
+    if (result->exact_matches >= 0)
+        TT_TRY(tt_str_printf(text, "exact match     %lld of %lld (%.2f %%)\n",
+                             (long long)result->exact_matches, (long long)result->exact_rows,
+                             result->exact_rows > 0
+                                 ? 100.0 * (double)result->exact_matches / (double)result->exact_rows
+                                 : 0.0));
+    return tt_str_printf(text, "seconds         %.2f\n", result->seconds);
+}
+
+static tt_status write_json(struct tt_str *text, const struct tt_eval_result *result)
+{
+    json_t *object =
+        json_pack("{s:f,s:f,s:f,s:I,s:I,s:f}", "loss", result->loss, "perplexity", result->perplexity,
+                  "token_accuracy", result->token_accuracy, "samples", (json_int_t)result->samples, "tokens",
+                  (json_int_t)result->tokens, "seconds", result->seconds);
+    if (object != NULL && result->exact_matches >= 0) {
+        double share =
+            result->exact_rows > 0 ? (double)result->exact_matches / (double)result->exact_rows : 0.0;
+        (void)json_object_set_new(object, "exact_match", json_real(share));
+        (void)json_object_set_new(object, "exact_matches", json_integer(result->exact_matches));
+        (void)json_object_set_new(object, "exact_rows", json_integer(result->exact_rows));
+    }
+    if (object == NULL)
+        return tt_fail(TT_ERR_DATA, "the result cannot be written as JSON: the loss is not a number");
+    tt_status status = tt_json_write(object, 0, false, text);
+    json_decref(object);
+    return status == TT_OK ? tt_str_append_char(text, '\n') : status;
+}
+
+static tt_status evaluate(struct tt_cli *cli, struct eval_command *command)
+{
+    struct tt_train_config *config = &command->config;
+    struct tt_eval_options options = {.exact_match = command->exact_match,
+                                      .max_new_tokens = command->max_new_tokens};
+    struct tt_train_observer observer = tt_report_observer(cli->report);
+    struct tt_eval_result result;
+    struct tt_str text = {0};
+    if (config->data.eval_dataset == NULL && config->data.dataset_name == NULL) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "there is nothing to evaluate on");
+        tt_hint("give --eval_dataset FILE, or --dataset_name FOLDER with a test split");
+        return status;
+    }
+    config->use_peft = config->lora.enabled = config->adapter_name_or_path != NULL;
+    TT_TRY(tt_evaluate_run(config, &options, &observer, cli->cancel, &result));
+    if (isnan(result.loss) && result.samples == 0) return TT_OK; /* another process has the result */
+    tt_status status = command->json ? write_json(&text, &result) : write_text(&text, &result);
+    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
+    tt_str_deinit(&text);
+    return status;
+}
+
+tt_status tt_cmd_eval(struct tt_cli *cli, int argc, char *const *argv)
+{
+    struct eval_command command = {0};
+    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
+    struct tt_settings *settings = NULL;
+    size_t count = tt_cmd_eval_sections(sections);
+    TT_TRY(tt_settings_create(sections, count, &command, sizeof command, &settings));
+    tt_status status = tt_settings_parse_flags(settings, argc, argv, NULL);
+    if (status == TT_OK) status = tt_settings_check(settings);
+    command.config.init = "model";
+    if (status == TT_OK) status = evaluate(cli, &command);
+    tt_settings_destroy(settings);
+    return status;
+}

@@ -1,0 +1,279 @@
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "cli/commands.h"
+#include "train/generator.h"
+#include "train/settings.h"
+
+const char tt_cmd_generate_usage[] =
+    " --model_name_or_path FOLDER [--adapter_name_or_path FOLDER] --prompt TEXT | --prompt_file FILE";
+
+struct generate_command {
+    struct tt_train_config config; /* first: the offsets of the shared rows hold */
+    const char *prompt, *prompt_file;
+    int64_t max_new_tokens, top_k;
+    double temperature, top_p;
+    int do_sample;
+    bool ignore_eos, json;
+};
+
+#define OWN(member) .offset = offsetof(struct generate_command, member)
+
+/* One row reads as one paragraph. */
+/* clang-format off */
+static const struct tt_setting own_settings[] = {
+    {.name = "prompt", .type = TT_SETTING_STRING, OWN(prompt), .help = "The text to go on from."},
+    {.name = "prompt_file", .aliases = "prompts", .type = TT_SETTING_STRING, OWN(prompt_file),
+     .help = "A file with one prompt a line: text, or JSON objects with a key prompt. - is standard input, "
+             "which is read too when no prompt is given."},
+    {.name = "max_new_tokens", .type = TT_SETTING_INT, OWN(max_new_tokens), .default_text = "128",
+     .minimum = 1, .maximum = 1 << 20, .help = "Most tokens of a completion."},
+    {.name = "do_sample", .aliases = "sample", .type = TT_SETTING_TRISTATE, OWN(do_sample),
+     .help = "Draw tokens instead of taking the likeliest; null: when temperature, top_k or top_p is given."},
+    {.name = "temperature", .type = TT_SETTING_DOUBLE, OWN(temperature), .default_text = "1", .minimum = 0,
+     .maximum = 1000, .help = "Logits are divided by it; 0 takes the likeliest token."},
+    {.name = "top_k", .type = TT_SETTING_INT, OWN(top_k), .default_text = "0", .null_text = "0", .minimum = 0,
+     .maximum = INFINITY, .help = "Draw from that many likeliest tokens; 0: from all."},
+    {.name = "top_p", .type = TT_SETTING_DOUBLE, OWN(top_p), .default_text = "1", .null_text = "1",
+     .minimum = 1e-6, .maximum = 1,
+     .help = "Draw from the likeliest tokens that hold this share of the probability."},
+    {.name = "ignore_eos", .type = TT_SETTING_BOOL, OWN(ignore_eos), .default_text = "false",
+     .help = "Go on after the end token."},
+    {.name = "json", .type = TT_SETTING_BOOL, OWN(json), .default_text = "false", .transient = true,
+     .help = "Print JSON lines with prompt and completion; several prompts always do."},
+    {.name = NULL},
+};
+/* clang-format on */
+
+size_t tt_cmd_generate_sections(struct tt_setting_section *sections)
+{
+    size_t count = 0;
+    sections[count++] = (struct tt_setting_section){"Generation", own_settings, 0};
+    sections[count++] = (struct tt_setting_section){"Model", tt_model_settings, 0};
+    sections[count++] = (struct tt_setting_section){"Batch", tt_inference_settings, 0};
+    sections[count++] = (struct tt_setting_section){"Device", tt_device_settings, 0};
+    return count;
+}
+
+enum { PROMPTS_BYTES_MAX = 64 << 20 };
+
+/* Prompts and what is made of them. A zeroed struct is empty. */
+struct prompts {
+    struct tt_arena arena;
+    const char **texts;
+    size_t count, capacity;
+    struct tt_ids *ids;
+    size_t longest;
+};
+
+static void prompts_deinit(struct prompts *prompts)
+{
+    for (size_t i = 0; prompts->ids != NULL && i < prompts->count; i++) tt_ids_deinit(&prompts->ids[i]);
+    tt_free(prompts->ids);
+    tt_free(prompts->texts);
+    tt_arena_deinit(&prompts->arena);
+}
+
+static tt_status add_prompt(struct prompts *prompts, const char *text, size_t bytes)
+{
+    if (tt_grow((void **)&prompts->texts, prompts->count, &prompts->capacity, sizeof *prompts->texts) != 0)
+        return TT_ERR_MEMORY;
+    prompts->texts[prompts->count] = tt_arena_strndup(&prompts->arena, text, bytes);
+    if (prompts->texts[prompts->count] == NULL) return TT_ERR_MEMORY;
+    prompts->count++;
+    return TT_OK;
+}
+
+/* One line: text as it is, or a JSON object with a key `prompt`. */
+static tt_status add_line(struct prompts *prompts, const char *line, size_t bytes, const char *origin,
+                          size_t number)
+{
+    struct tt_json json = {0};
+    const char *text = NULL;
+    char where[300];
+    if (bytes > 0 && line[bytes - 1] == '\r') bytes--;
+    if (bytes == 0) return TT_OK;
+    if (memchr(line, 0, bytes) != NULL)
+        return tt_fail(TT_ERR_DATA, "%s line %zu holds a 0 byte", origin, number);
+    if (line[0] != '{') return add_prompt(prompts, line, bytes);
+    snprintf(where, sizeof where, "%.200s line %zu", origin, number);
+    tt_status status = tt_json_parse(line, bytes, where, &json);
+    if (status == TT_OK) status = tt_json_string(&json, json.root, "prompt", &text);
+    if (status == TT_OK) status = add_prompt(prompts, text, strlen(text));
+    tt_json_deinit(&json);
+    return status;
+}
+
+static tt_status add_lines(struct prompts *prompts, const struct tt_str *data, const char *origin)
+{
+    const char *text = tt_str_text(data);
+    size_t number = 1;
+    for (size_t at = 0; at < data->bytes; number++) {
+        const char *end = memchr(text + at, '\n', data->bytes - at);
+        size_t bytes = end != NULL ? (size_t)(end - text) - at : data->bytes - at;
+        TT_TRY(add_line(prompts, text + at, bytes, origin, number));
+        at += bytes + 1;
+    }
+    return TT_OK;
+}
+
+static tt_status read_standard_input(struct tt_str *data)
+{
+    char buffer[65536];
+    for (;;) {
+        ssize_t bytes = read(STDIN_FILENO, buffer, sizeof buffer);
+        if (bytes < 0) return tt_fail(TT_ERR_IO, "cannot read standard input");
+        if (bytes == 0) return TT_OK;
+        if (data->bytes + (size_t)bytes > PROMPTS_BYTES_MAX)
+            return tt_fail(TT_ERR_DATA, "standard input holds more than %d MiB of prompts",
+                           PROMPTS_BYTES_MAX >> 20);
+        TT_TRY(tt_str_append(data, buffer, (size_t)bytes));
+    }
+}
+
+static tt_status collect_prompts(const struct generate_command *command, struct prompts *prompts)
+{
+    struct tt_str data = {0};
+    const char *file = command->prompt_file;
+    tt_status status = TT_OK;
+    if (command->prompt != NULL) status = add_prompt(prompts, command->prompt, strlen(command->prompt));
+    if (file == NULL && command->prompt == NULL && !isatty(STDIN_FILENO)) file = "-";
+    if (status == TT_OK && file != NULL) {
+        bool standard = strcmp(file, "-") == 0;
+        status = standard ? read_standard_input(&data) : tt_file_read(file, PROMPTS_BYTES_MAX, &data);
+        if (status == TT_OK) status = add_lines(prompts, &data, standard ? "standard input" : file);
+    }
+    tt_str_deinit(&data);
+    if (status != TT_OK || prompts->count > 0) return status;
+    status = tt_fail(TT_ERR_USAGE, "there is no prompt");
+    tt_hint("give --prompt TEXT, --prompt_file FILE, or prompts on standard input, one a line");
+    return status;
+}
+
+static tt_status encode_prompts(struct prompts *prompts, const struct tt_tokenizer *tokenizer)
+{
+    struct tt_tokenizer_scratch *scratch = NULL;
+    tt_status status = tt_tokenizer_scratch_create(tokenizer, &scratch);
+    prompts->ids = tt_calloc(prompts->count, sizeof *prompts->ids);
+    if (status == TT_OK && prompts->ids == NULL) status = TT_ERR_MEMORY;
+    for (size_t i = 0; i < prompts->count && status == TT_OK; i++) {
+        status = tt_tokenizer_encode(tokenizer, scratch, prompts->texts[i], strlen(prompts->texts[i]), true,
+                                     &prompts->ids[i]);
+        if (status != TT_OK) tt_while("tokenizing prompt %zu", i + 1);
+        if (status == TT_OK && prompts->ids[i].count == 0)
+            status = tt_fail(TT_ERR_USAGE, "prompt %zu has no tokens", i + 1);
+        if (prompts->ids[i].count > prompts->longest) prompts->longest = prompts->ids[i].count;
+    }
+    tt_tokenizer_scratch_destroy(scratch);
+    return status;
+}
+
+/* A run is stopped between tokens. */
+static bool on_token(void *context, int index, int32_t token)
+{
+    struct tt_cancel *cancel = context;
+    (void)index, (void)token;
+    return atomic_load(&cancel->requests) == 0;
+}
+
+static tt_status print_completion(struct tt_cli *cli, const char *prompt, const struct tt_str *completion,
+                                  bool json)
+{
+    struct tt_str line = {0};
+    tt_status status;
+    if (json) {
+        json_t *object = json_pack("{s:s,s:s}", "prompt", prompt, "completion", tt_str_text(completion));
+        status = object != NULL ? tt_json_write(object, 0, false, &line)
+                                : tt_fail(TT_ERR_DATA, "the completion cannot be written as JSON");
+        json_decref(object);
+    } else {
+        status = tt_str_append(&line, tt_str_text(completion), completion->bytes);
+    }
+    if (status == TT_OK) status = tt_str_append_char(&line, '\n');
+    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&line));
+    tt_str_deinit(&line);
+    return status;
+}
+
+/* `count` prompts from `first` on, at once. */
+static tt_status run_batch(struct tt_cli *cli, const struct generate_command *command,
+                           struct tt_generator *generator, const struct tt_tokenizer *tokenizer,
+                           const struct prompts *prompts, size_t first, size_t count)
+{
+    struct tt_str text = {0};
+    struct tt_ids *outputs = tt_calloc(count, sizeof *outputs);
+    if (outputs == NULL) return TT_ERR_MEMORY;
+    tt_status status =
+        tt_generator_run(generator, prompts->ids + first, (int)count, outputs, on_token, cli->cancel);
+    for (size_t i = 0; i < count && status == TT_OK; i++) {
+        status = tt_tokenizer_decode(tokenizer, outputs[i].data, outputs[i].count, true, &text);
+        if (status == TT_OK)
+            status =
+                print_completion(cli, prompts->texts[first + i], &text, command->json || prompts->count > 1);
+    }
+    for (size_t i = 0; i < count; i++) tt_ids_deinit(&outputs[i]);
+    tt_free(outputs);
+    tt_str_deinit(&text);
+    return status;
+}
+
+static tt_status generate(struct tt_cli *cli, struct generate_command *command, bool sample,
+                          struct prompts *prompts)
+{
+    struct tt_train_config *config = &command->config;
+    struct tt_tokenizer *tokenizer = NULL;
+    struct tt_generator *generator = NULL;
+    struct tt_generate_options options = {.max_new_tokens = command->max_new_tokens,
+                                          .sample = sample,
+                                          .temperature =
+                                              command->temperature > 0 ? command->temperature : 1.0,
+                                          .top_k = command->top_k,
+                                          .top_p = command->top_p,
+                                          .seed = (uint64_t)config->seed,
+                                          .ignore_eos = command->ignore_eos};
+    tt_status status = TT_OK;
+    TT_GO(collect_prompts(command, prompts));
+    TT_GO(tt_tokenizer_load(config->model_name_or_path, &tokenizer));
+    TT_GO(encode_prompts(prompts, tokenizer));
+    size_t batch = (size_t)config->per_device_eval_batch_size;
+    if (batch > prompts->count) batch = prompts->count;
+    TT_GO(tt_generator_create(config, (int64_t)batch, (int64_t)prompts->longest, &options, &generator));
+    for (size_t first = 0; first < prompts->count; first += batch) {
+        size_t count = prompts->count - first < batch ? prompts->count - first : batch;
+        TT_GO(run_batch(cli, command, generator, tokenizer, prompts, first, count));
+        if (atomic_load(&cli->cancel->requests) > 0) TT_GO(tt_fail(TT_ERR_CANCELLED, "stopped on request"));
+    }
+out:
+    tt_generator_destroy(generator);
+    tt_tokenizer_destroy(tokenizer);
+    return status;
+}
+
+static bool wants_sampling(const struct generate_command *command, const struct tt_settings *settings)
+{
+    if (command->temperature == 0) return false;
+    if (command->do_sample >= 0) return command->do_sample == 1;
+    return tt_settings_is_set(settings, "temperature") || tt_settings_is_set(settings, "top_k") ||
+           tt_settings_is_set(settings, "top_p");
+}
+
+tt_status tt_cmd_generate(struct tt_cli *cli, int argc, char *const *argv)
+{
+    struct generate_command command = {0};
+    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
+    struct tt_settings *settings = NULL;
+    struct prompts prompts = {0};
+    size_t count = tt_cmd_generate_sections(sections);
+    TT_TRY(tt_settings_create(sections, count, &command, sizeof command, &settings));
+    tt_status status = tt_settings_parse_flags(settings, argc, argv, NULL);
+    if (status == TT_OK) status = tt_settings_check(settings);
+    command.config.init = "model";
+    command.config.use_peft = command.config.lora.enabled = command.config.adapter_name_or_path != NULL;
+    if (status == TT_OK) status = generate(cli, &command, wants_sampling(&command, settings), &prompts);
+    prompts_deinit(&prompts);
+    tt_settings_destroy(settings);
+    return status;
+}

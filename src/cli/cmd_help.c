@@ -1,0 +1,111 @@
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/version.h"
+
+const char tt_cmd_help_usage[] = " [COMMAND] | --markdown";
+
+size_t tt_cmd_help_sections(struct tt_setting_section *sections)
+{
+    (void)sections;
+    return 0;
+}
+
+static tt_status write_program_help(struct tt_str *text)
+{
+    TT_TRY(tt_str_append_text(text, "trimtab " TT_VERSION
+                                    ": fine-tunes large language models with sharded LoRA.\n\n"
+                                    "usage: trimtab COMMAND [--config FILE.yaml] [--key value ...]\n\n"));
+    for (const struct tt_command *command = tt_commands; command->name != NULL; command++)
+        TT_TRY(tt_str_printf(text, "  %-10s %s\n", command->name, command->summary));
+    return tt_str_append_text(
+        text,
+        "\ntrimtab COMMAND --help lists what a command takes. Keys, defaults and meaning are those of TRL's\n"
+        "SFTConfig, transformers' TrainingArguments and PEFT's LoraConfig, where they exist there.\n\n"
+        "exit codes: 0 done, 2 command line or configuration, 3 input or output files, 4 memory,\n"
+        "10 device or peer (retry), 11 stopped and resumable (retry), 70 a bug in trimtab\n");
+}
+
+static tt_status write_command_help(struct tt_str *text, const struct tt_command *command, int columns)
+{
+    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
+    TT_TRY(
+        tt_str_printf(text, "usage: trimtab %s%s\n\n%s\n", command->name, command->usage, command->summary));
+    size_t count = command->sections(sections);
+    return count > 0 ? tt_settings_help(sections, count, columns, text) : TT_OK;
+}
+
+tt_status tt_help_print(struct tt_cli *cli, const struct tt_command *command)
+{
+    struct tt_str text = {0};
+    tt_status status = command == NULL
+                           ? write_program_help(&text)
+                           : write_command_help(&text, command, tt_report_columns(cli->report->out));
+    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
+    tt_str_deinit(&text);
+    return status;
+}
+
+/* Sections of `command` that `trimtab train` does not have: the reference says the others once. */
+static tt_status write_own_sections(struct tt_str *text, const char *name)
+{
+    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX], train[TT_COMMAND_SECTIONS_MAX];
+    const struct tt_command *command = tt_command_find(name);
+    size_t count = command->sections(sections), train_count = tt_command_find("train")->sections(train),
+           own = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool shared = false;
+        for (size_t j = 0; j < train_count; j++) shared |= sections[i].rows == train[j].rows;
+        if (!shared) sections[own++] = sections[i];
+    }
+    TT_TRY(tt_str_printf(text, "\n# trimtab %s\n\nBeside the keys below it takes those of:", name));
+    const char *between = " ";
+    for (size_t j = 0; j < train_count; j++) {
+        struct tt_setting_section again[TT_COMMAND_SECTIONS_MAX];
+        command->sections(again);
+        for (size_t i = 0; i < count; i++) {
+            if (again[i].rows != train[j].rows) continue;
+            TT_TRY(tt_str_printf(text, "%s%s", between, train[j].title));
+            between = "; ";
+        }
+    }
+    TT_TRY(tt_str_append_text(text, ".\n"));
+    return tt_settings_docs(sections, own, text);
+}
+
+static tt_status write_reference(struct tt_str *text)
+{
+    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
+    TT_TRY(tt_str_append_text(
+        text,
+        "<!-- Generated: trimtab help --markdown > docs/settings.md -->\n\n# Settings\n\n"
+        "Keys stand in a YAML file (`--config sft.yaml`) or are flags (`--learning_rate 2e-4`); flags win.\n"
+        "`--key=value` and `--key value` are the same, dashes in names read as underscores, `--no_key` turns "
+        "a\n"
+        "truth value off, and keys of lists take several words. `null` or `none` stands for \"not given\".\n"
+        "An unknown key is an error that names the nearest one.\n\n# trimtab train\n"));
+    size_t count = tt_command_find("train")->sections(sections);
+    TT_TRY(tt_settings_docs(sections, count, text));
+    TT_TRY(write_own_sections(text, "eval"));
+    return write_own_sections(text, "generate");
+}
+
+tt_status tt_cmd_help(struct tt_cli *cli, int argc, char *const *argv)
+{
+    if (argc == 0) return tt_help_print(cli, NULL);
+    if (argc == 1 && strcmp(argv[0], "--markdown") == 0) {
+        struct tt_str text = {0};
+        tt_status status = write_reference(&text);
+        if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
+        tt_str_deinit(&text);
+        return status;
+    }
+    const struct tt_command *command = tt_command_find(argv[0]);
+    if (command == NULL || argc > 1) {
+        tt_status status =
+            tt_fail(TT_ERR_USAGE, "help takes one command, not '%.60s'", command == NULL ? argv[0] : argv[1]);
+        tt_hint("trimtab --help lists the commands");
+        return status;
+    }
+    return tt_help_print(cli, command);
+}

@@ -1,0 +1,336 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "cli/commands.h"
+#include "config/value.h"
+#include "io/model_folder.h"
+#include "model/model.h"
+
+const char tt_cmd_inspect_usage[] = " PATH [--json] [--tensors]\n\n"
+                                    "PATH is a model folder, a PEFT adapter folder or one safetensors file.\n"
+                                    "--json prints one JSON object; --tensors lists every tensor too.";
+
+size_t tt_cmd_inspect_sections(struct tt_setting_section *sections)
+{
+    (void)sections;
+    return 0;
+}
+
+/* What is looked at: some list of entries, and facts about the whole. */
+struct subject {
+    const char *path, *kind;
+    const struct tt_safetensors_entry **entries; /* borrowed, in order of name */
+    size_t count;
+    struct tt_model_folder *folder;
+    struct tt_safetensors *file;
+    struct tt_json config; /* adapter_config.json */
+};
+
+static void subject_close(struct subject *subject)
+{
+    tt_free(subject->entries);
+    tt_model_folder_close(subject->folder);
+    tt_safetensors_close(subject->file);
+    tt_json_deinit(&subject->config);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct tt_safetensors_entry *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static tt_status list_file(struct subject *subject)
+{
+    subject->count = tt_safetensors_count(subject->file);
+    subject->entries = tt_calloc(subject->count, sizeof *subject->entries);
+    if (subject->entries == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < subject->count; i++) subject->entries[i] = tt_safetensors_entry(subject->file, i);
+    qsort(subject->entries, subject->count, sizeof *subject->entries, by_name);
+    return TT_OK;
+}
+
+static tt_status open_adapter(struct subject *subject)
+{
+    enum { CONFIG_BYTES_MAX = 4 << 20 };
+    char *config = tt_path_join(subject->path, "adapter_config.json");
+    char *weights = tt_path_join(subject->path, "adapter_model.safetensors");
+    tt_status status = config != NULL && weights != NULL ? TT_OK : TT_ERR_MEMORY;
+    subject->kind = "PEFT adapter";
+    if (status == TT_OK) status = tt_json_read(config, CONFIG_BYTES_MAX, &subject->config);
+    if (status == TT_OK) status = tt_safetensors_open(weights, &subject->file);
+    if (status == TT_OK) status = list_file(subject);
+    tt_free(config);
+    tt_free(weights);
+    return status;
+}
+
+static tt_status open_folder(struct subject *subject)
+{
+    subject->kind = "model folder";
+    TT_TRY(tt_model_folder_open(subject->path, false, &subject->folder));
+    subject->count = tt_model_folder_tensor_count(subject->folder);
+    subject->entries = tt_calloc(subject->count, sizeof *subject->entries);
+    if (subject->entries == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < subject->count; i++)
+        subject->entries[i] = tt_model_folder_tensor(subject->folder, i);
+    return TT_OK;
+}
+
+static tt_status subject_open(struct subject *subject)
+{
+    if (!tt_path_is_dir(subject->path)) {
+        subject->kind = "safetensors file";
+        TT_TRY(tt_safetensors_open(subject->path, &subject->file));
+        return list_file(subject);
+    }
+    char *adapter = tt_path_join(subject->path, "adapter_config.json");
+    if (adapter == NULL) return TT_ERR_MEMORY;
+    bool is_adapter = tt_path_exists(adapter);
+    tt_free(adapter);
+    return is_adapter ? open_adapter(subject) : open_folder(subject);
+}
+
+static double element_count(const struct tt_safetensors_entry *entry)
+{
+    double count = 1;
+    for (int i = 0; i < entry->rank; i++) count *= (double)entry->dims[i];
+    return count;
+}
+
+/* Sums over tensors that have something in common. */
+struct tally {
+    const char *name;
+    size_t tensors;
+    double parameters, bytes;
+};
+
+enum { TALLY_MAX = 40 };
+
+static void tally_add(struct tally *tallies, const char *name, const struct tt_safetensors_entry *entry)
+{
+    int i = 0;
+    while (i < TALLY_MAX - 1 && tallies[i].name != NULL && strcmp(tallies[i].name, name) != 0) i++;
+    tallies[i].name = i < TALLY_MAX - 1 ? name : "other";
+    tallies[i].tensors++;
+    tallies[i].parameters += element_count(entry);
+    tallies[i].bytes += (double)entry->bytes;
+}
+
+/* The part of a model that a tensor belongs to, by the words in its name. */
+static const char *group_of(const char *name)
+{
+    static const struct {
+        const char *word, *group;
+    } known[] = {
+        {"lora_", "LoRA"},     {"embed_tokens", "embedding"}, {"lm_head", "head"},
+        {"norm", "norms"},     {"self_attn", "attention"},    {"mlp", "MLP"},
+        {"attn", "attention"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strstr(name, known[i].word) != NULL) return known[i].group;
+    return "other";
+}
+
+struct sums {
+    struct tally groups[TALLY_MAX], types[TALLY_MAX], all;
+};
+
+static void sum_up(const struct subject *subject, struct sums *sums)
+{
+    *sums = (struct sums){.all = {.name = "all"}};
+    for (size_t i = 0; i < subject->count; i++) {
+        const struct tt_safetensors_entry *entry = subject->entries[i];
+        tally_add(sums->groups, group_of(entry->name), entry);
+        tally_add(sums->types, entry->dtype_name, entry);
+        sums->all.tensors++;
+        sums->all.parameters += element_count(entry);
+        sums->all.bytes += (double)entry->bytes;
+    }
+}
+
+/* Facts from config.json or adapter_config.json, as a list of pairs; the caller owns it. */
+static json_t *collect_facts(const struct subject *subject)
+{
+    static const char *const model_keys[] = {"model_type",          "architectures",
+                                             "hidden_size",         "intermediate_size",
+                                             "num_hidden_layers",   "num_attention_heads",
+                                             "num_key_value_heads", "head_dim",
+                                             "vocab_size",          "max_position_embeddings",
+                                             "tie_word_embeddings", "dtype",
+                                             "torch_dtype",         NULL};
+    static const char *const adapter_keys[] = {"peft_type",
+                                               "base_model_name_or_path",
+                                               "r",
+                                               "lora_alpha",
+                                               "lora_dropout",
+                                               "use_rslora",
+                                               "target_modules",
+                                               "modules_to_save",
+                                               "rank_pattern",
+                                               "alpha_pattern",
+                                               NULL};
+    const json_t *root =
+        subject->folder != NULL ? tt_model_folder_config(subject->folder)->root : subject->config.root;
+    json_t *facts = json_object();
+    if (facts == NULL || root == NULL) return facts;
+    for (const char *const *key = subject->folder != NULL ? model_keys : adapter_keys; *key != NULL; key++) {
+        json_t *value = json_object_get(root, *key);
+        if (value != NULL && !json_is_null(value)) json_object_set(facts, *key, value);
+    }
+    return facts;
+}
+
+static tt_status write_dims(struct tt_str *text, const struct tt_safetensors_entry *entry)
+{
+    TT_TRY(tt_str_append_char(text, '['));
+    for (int i = 0; i < entry->rank; i++)
+        TT_TRY(tt_str_printf(text, i > 0 ? ", %lld" : "%lld", (long long)entry->dims[i]));
+    return tt_str_append_char(text, ']');
+}
+
+static tt_status write_tallies(struct tt_str *text, const char *heading, const struct tally *tallies)
+{
+    char bytes[32];
+    if (tallies[0].name == NULL) return TT_OK;
+    TT_TRY(tt_str_printf(text, "\n%-16s %8s %18s %12s\n", heading, "tensors", "parameters", "size"));
+    for (int i = 0; i < TALLY_MAX && tallies[i].name != NULL; i++)
+        TT_TRY(tt_str_printf(text, "%-16s %8zu %18.0f %12s\n", tallies[i].name, tallies[i].tensors,
+                             tallies[i].parameters, tt_format_bytes(tallies[i].bytes, bytes, sizeof bytes)));
+    return TT_OK;
+}
+
+/* Whether this program serves the model, and if not, why. */
+static tt_status write_served(struct tt_str *text, const struct subject *subject)
+{
+    if (subject->folder == NULL) return TT_OK;
+    struct tt_model_config *config = tt_calloc(1, sizeof *config);
+    if (config == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_model_config_parse(tt_model_folder_config(subject->folder), config);
+    tt_free(config);
+    if (status == TT_OK) return tt_str_append_text(text, "  served                  yes\n");
+    if (status == TT_ERR_MEMORY) return status;
+    char why[sizeof tt_error_last()->message];
+    snprintf(why, sizeof why, "%s", tt_error_last()->message);
+    tt_error_clear();
+    return tt_str_printf(text, "  served                  no: %s\n", why);
+}
+
+static tt_status write_facts(struct tt_str *text, const struct subject *subject)
+{
+    const char *key;
+    json_t *value;
+    json_t *facts = collect_facts(subject);
+    tt_status status = facts != NULL ? TT_OK : tt_fail(TT_ERR_MEMORY, "out of memory while listing facts");
+    struct tt_str one = {0};
+    json_object_foreach(facts, key, value)
+    {
+        tt_str_clear(&one);
+        if (status != TT_OK) break;
+        status = json_is_string(value) ? tt_value_write_comment(json_string_value(value), &one)
+                                       : tt_json_write(value, 0, false, &one);
+        if (status == TT_OK) status = tt_str_printf(text, "  %-24s%s\n", key, tt_str_text(&one));
+    }
+    tt_str_deinit(&one);
+    json_decref(facts);
+    return status;
+}
+
+static tt_status write_report(struct tt_str *text, const struct subject *subject, bool list)
+{
+    struct sums sums;
+    char bytes[32];
+    sum_up(subject, &sums);
+    TT_TRY(tt_str_printf(text, "%s: %s\n", subject->path, subject->kind));
+    TT_TRY(write_facts(text, subject));
+    TT_TRY(write_served(text, subject));
+    TT_TRY(tt_str_printf(text, "  %zu tensors, %.0f parameters, %s\n", sums.all.tensors, sums.all.parameters,
+                         tt_format_bytes(sums.all.bytes, bytes, sizeof bytes)));
+    TT_TRY(write_tallies(text, "part", sums.groups));
+    TT_TRY(write_tallies(text, "type", sums.types));
+    if (!list) return TT_OK;
+    TT_TRY(tt_str_append_char(text, '\n'));
+    for (size_t i = 0; i < subject->count; i++) {
+        TT_TRY(tt_str_printf(text, "%-6s ", subject->entries[i]->dtype_name));
+        TT_TRY(tt_value_write_comment(subject->entries[i]->name, text));
+        TT_TRY(tt_str_append_char(text, ' '));
+        TT_TRY(write_dims(text, subject->entries[i]));
+        TT_TRY(tt_str_append_char(text, '\n'));
+    }
+    return TT_OK;
+}
+
+static json_t *tallies_to_json(const struct tally *tallies)
+{
+    json_t *object = json_object();
+    for (int i = 0; object != NULL && i < TALLY_MAX && tallies[i].name != NULL; i++)
+        json_object_set_new(object, tallies[i].name,
+                            json_pack("{s:I,s:I,s:I}", "tensors", (json_int_t)tallies[i].tensors,
+                                      "parameters", (json_int_t)tallies[i].parameters, "bytes",
+                                      (json_int_t)tallies[i].bytes));
+    return object;
+}
+
+static json_t *tensors_to_json(const struct subject *subject)
+{
+    json_t *object = json_object();
+    for (size_t i = 0; object != NULL && i < subject->count; i++) {
+        const struct tt_safetensors_entry *entry = subject->entries[i];
+        json_t *shape = json_array();
+        for (int d = 0; d < entry->rank; d++) json_array_append_new(shape, json_integer(entry->dims[d]));
+        json_object_set_new(object, entry->name,
+                            json_pack("{s:s,s:o,s:I}", "dtype", entry->dtype_name, "shape", shape, "bytes",
+                                      (json_int_t)entry->bytes));
+    }
+    return object;
+}
+
+static tt_status write_json(struct tt_str *text, const struct subject *subject, bool list)
+{
+    struct sums sums;
+    sum_up(subject, &sums);
+    json_t *root =
+        json_pack("{s:s,s:s,s:o,s:I,s:I,s:I,s:o,s:o}", "path", subject->path, "kind", subject->kind, "config",
+                  collect_facts(subject), "tensors", (json_int_t)sums.all.tensors, "parameters",
+                  (json_int_t)sums.all.parameters, "bytes", (json_int_t)sums.all.bytes, "parts",
+                  tallies_to_json(sums.groups), "types", tallies_to_json(sums.types));
+    if (root == NULL)
+        return tt_fail(TT_ERR_DATA, "the names in '%s' cannot be written as JSON", subject->path);
+    if (list) json_object_set_new(root, "list", tensors_to_json(subject));
+    tt_status status = tt_json_write(root, 2, false, text);
+    json_decref(root);
+    return status == TT_OK ? tt_str_append_char(text, '\n') : status;
+}
+
+tt_status tt_cmd_inspect(struct tt_cli *cli, int argc, char *const *argv)
+{
+    struct subject subject = {0};
+    struct tt_str text = {0};
+    bool json = false, list = false;
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            json = true;
+        else if (strcmp(argv[i], "--tensors") == 0)
+            list = true;
+        else if (argv[i][0] == '-' || subject.path != NULL)
+            return tt_fail(TT_ERR_USAGE, "inspect takes one path, --json and --tensors, not '%.100s'",
+                           argv[i]);
+        else
+            subject.path = argv[i];
+    }
+    if (subject.path == NULL) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "inspect needs a path");
+        tt_hint("a model folder, an adapter folder or a safetensors file");
+        return status;
+    }
+    tt_status status = subject_open(&subject);
+    if (status == TT_OK)
+        status = json ? write_json(&text, &subject, list) : write_report(&text, &subject, list);
+    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
+    subject_close(&subject);
+    tt_str_deinit(&text);
+    return status;
+}

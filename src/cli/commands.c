@@ -1,0 +1,74 @@
+#include "cli/commands.h"
+
+#include <string.h>
+
+#include "cli/exit_codes.h"
+#include "cli/signals.h"
+
+#define COMMAND(name, summary)                                                                               \
+    {#name, summary, tt_cmd_##name, tt_cmd_##name##_sections, tt_cmd_##name##_usage},
+const struct tt_command tt_commands[] = {
+#include "cli/commands.def"
+    {NULL, NULL, NULL, NULL, NULL},
+};
+#undef COMMAND
+
+const struct tt_command *tt_command_find(const char *name)
+{
+    for (const struct tt_command *command = tt_commands; command->name != NULL; command++)
+        if (strcmp(command->name, name) == 0) return command;
+    return NULL;
+}
+
+static tt_status fail_unknown(const char *name)
+{
+    const char *nearest = NULL;
+    int distance = 4;
+    for (const struct tt_command *command = tt_commands; command->name != NULL; command++) {
+        int here = tt_edit_distance(command->name, name);
+        if (here >= distance) continue;
+        distance = here;
+        nearest = command->name;
+    }
+    tt_status status = tt_fail(TT_ERR_USAGE, "there is no command '%.60s'", name);
+    if (nearest != NULL)
+        tt_hint("did you mean 'trimtab %s'?", nearest);
+    else
+        tt_hint("trimtab --help lists the commands");
+    return status;
+}
+
+/* `trimtab train --help` and `trimtab --help train` mean the same. */
+static bool wants_help(int argc, char *const *argv)
+{
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    return false;
+}
+
+static tt_status run_command(struct tt_cli *cli, int argc, char *const *argv)
+{
+    const char *name = argc > 1 ? argv[1] : "--help";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) name = "version";
+    const struct tt_command *command = tt_command_find(name);
+    if (command == NULL) return fail_unknown(name);
+    if (argc <= 1) return tt_help_print(cli, NULL);
+    if (wants_help(argc - 2, argv + 2)) return tt_help_print(cli, command);
+    return command->run(cli, argc - 2, argv + 2);
+}
+
+int tt_cli_main(int argc, char *const *argv, FILE *out, FILE *err)
+{
+    static struct tt_cancel cancel; /* the signal handler keeps it to the end of the process */
+    struct tt_report report;
+    struct tt_cli cli = {&report, &cancel};
+    tt_report_init(&report, out, err);
+    tt_signals_install(&cancel);
+    tt_log_set_sink(tt_report_log, &report);
+    tt_status status = run_command(&cli, argc, argv);
+    if (status != TT_OK) tt_report_error(&report);
+    tt_log_set_sink(NULL, NULL);
+    tt_report_deinit(&report);
+    return tt_exit_code_of(status);
+}

@@ -1,0 +1,26 @@
+#include "cli/exit_codes.h"
+
+enum tt_exit_code tt_exit_code_of(tt_status status)
+{
+    switch (status) {
+    case TT_OK:
+        return TT_EXIT_DONE;
+    case TT_ERR_USAGE:
+    case TT_ERR_UNSUPPORTED:
+        return TT_EXIT_USAGE;
+    case TT_ERR_DATA:
+    case TT_ERR_IO:
+        return TT_EXIT_DATA;
+    case TT_ERR_MEMORY:
+        return TT_EXIT_MEMORY;
+    case TT_ERR_DEVICE:
+    case TT_ERR_COMM:
+    case TT_ERR_PEER:
+        return TT_EXIT_DEVICE;
+    case TT_ERR_CANCELLED:
+        return TT_EXIT_STOPPED;
+    case TT_ERR_INTERNAL:
+        break;
+    }
+    return TT_EXIT_BUG;
+}

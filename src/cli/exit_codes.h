@@ -1,0 +1,19 @@
+/* Exit codes are an interface: what starts runs decides by them whether to try again. */
+#ifndef TT_CLI_EXIT_CODES_H
+#define TT_CLI_EXIT_CODES_H
+
+#include "base/error.h"
+
+enum tt_exit_code {
+    TT_EXIT_DONE = 0,
+    TT_EXIT_USAGE = 2,    /* command line or configuration; do not retry */
+    TT_EXIT_DATA = 3,     /* a model, tokenizer, data or output file or folder; do not retry */
+    TT_EXIT_MEMORY = 4,   /* does not fit; do not retry */
+    TT_EXIT_DEVICE = 10,  /* a device or a peer failed; retry */
+    TT_EXIT_STOPPED = 11, /* stopped on request; retry goes on from the last checkpoint */
+    TT_EXIT_BUG = 70,     /* our bug */
+};
+
+enum tt_exit_code tt_exit_code_of(tt_status status);
+
+#endif

@@ -1,0 +1,278 @@
+#include "cli/report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+
+enum { COLUMNS_DEFAULT = 80, BAR_MIN = 10, BAR_MAX = 30 };
+static const double redraw_seconds = 0.1;
+
+int tt_report_columns(FILE *file)
+{
+    struct winsize size;
+    if (ioctl(fileno(file), TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return COLUMNS_DEFAULT;
+    return size.ws_col;
+}
+
+/* Ranks as launchers number them: Open MPI, MPICH, PMIx, Slurm, torchrun. */
+static bool is_other_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID",
+                                        "RANK"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (value != NULL) return strtol(value, NULL, 10) > 0;
+    }
+    return false;
+}
+
+void tt_report_init(struct tt_report *report, FILE *out, FILE *err)
+{
+    *report = (struct tt_report){.out = out, .err = err};
+    report->terminal = isatty(fileno(err)) == 1;
+    const char *kind = getenv("TERM");
+    report->bar = report->terminal && (kind == NULL || strcmp(kind, "dumb") != 0);
+    const char *no_colour = getenv("NO_COLOR");
+    report->colour = report->bar && (no_colour == NULL || no_colour[0] == 0);
+    report->quiet = is_other_rank();
+    pthread_mutex_init(&report->lock, NULL);
+}
+
+void tt_report_deinit(struct tt_report *report)
+{
+    tt_report_bar_end(report);
+    pthread_mutex_destroy(&report->lock);
+}
+
+/* The cursor goes to the start of the line and what the bar left there is wiped. */
+static void wipe_bar(struct tt_report *report)
+{
+    if (report->bar_shown) fputs("\r\033[K", report->err);
+    report->bar_shown = false;
+}
+
+static void draw_bar(struct tt_report *report, double now)
+{
+    char text[400];
+    int columns = tt_report_columns(report->err);
+    fprintf(report->err, "\r%s\033[K",
+            tt_report_format_bar(&report->progress, columns - 1, text, sizeof text));
+    fflush(report->err);
+    report->bar_shown = true;
+    report->drawn_at = now;
+}
+
+/* Lines stand above the bar. */
+static void print_line(struct tt_report *report, const char *before, const char *line, const char *after)
+{
+    pthread_mutex_lock(&report->lock);
+    bool shown = report->bar_shown;
+    wipe_bar(report);
+    fprintf(report->err, "%s%s%s\n", before, line, after);
+    if (shown) draw_bar(report, tt_clock_seconds());
+    fflush(report->err);
+    pthread_mutex_unlock(&report->lock);
+}
+
+void tt_report_line(struct tt_report *report, const char *line)
+{
+    print_line(report, "", line, "");
+}
+
+void tt_report_bar_end(struct tt_report *report)
+{
+    pthread_mutex_lock(&report->lock);
+    if (report->bar_shown) fputc('\n', report->err);
+    report->bar_shown = false;
+    fflush(report->err);
+    pthread_mutex_unlock(&report->lock);
+}
+
+void tt_report_log(void *context, enum tt_log_level level, const char *line)
+{
+    struct tt_report *report = context;
+    if (level == TT_LOG_DEBUG || (level == TT_LOG_INFO && report->quiet)) return;
+    if (level == TT_LOG_WARNING)
+        print_line(report, report->colour ? "\033[33mwarning:\033[0m " : "warning: ", line, "");
+    else
+        print_line(report, "", line, "");
+}
+
+void tt_report_error(struct tt_report *report)
+{
+    char text[4096];
+    const struct tt_error *error = tt_error_last();
+    tt_error_format(error, text, sizeof text);
+    tt_report_bar_end(report);
+    const char *word = "error:";
+    if (report->colour && strncmp(text, word, strlen(word)) == 0)
+        fprintf(report->err, "\033[1;31m%s\033[0m%s", word, text + strlen(word));
+    else
+        fputs(text, report->err);
+    if (text[0] == 0 || text[strlen(text) - 1] != '\n') fputc('\n', report->err);
+    if (error->status == TT_ERR_INTERNAL)
+        fputs("  this is a bug in trimtab: please report it\n", report->err);
+    fflush(report->err);
+}
+
+/* 12345.6 -> "12.3k". */
+static void format_rate(double rate, char *text, size_t text_bytes)
+{
+    if (!(rate > 0) || !isfinite(rate))
+        snprintf(text, text_bytes, "-");
+    else if (rate >= 1e6)
+        snprintf(text, text_bytes, "%.1fM", rate / 1e6);
+    else if (rate >= 1e4)
+        snprintf(text, text_bytes, "%.1fk", rate / 1e3);
+    else
+        snprintf(text, text_bytes, "%.0f", rate);
+}
+
+/* Appends `piece` after two blanks when it still fits. */
+static void add_piece(char *text, size_t text_bytes, int columns, const char *piece)
+{
+    size_t length = strlen(text);
+    if ((int)(length + 2 + strlen(piece)) > columns || length + 3 + strlen(piece) > text_bytes) return;
+    snprintf(text + length, text_bytes - length, "  %s", piece);
+}
+
+const char *tt_report_format_bar(const struct tt_progress *progress, int columns, char *text,
+                                 size_t text_bytes)
+{
+    char facts[300], piece[80], number[32], bar[BAR_MAX + 3] = "";
+    double share = progress->max_steps > 0 ? (double)progress->step / (double)progress->max_steps : 0;
+    share = share < 0 ? 0 : share > 1 ? 1 : share;
+    snprintf(facts, sizeof facts, "%3d%% %lld/%lld", (int)(share * 100), (long long)progress->step,
+             (long long)progress->max_steps);
+    snprintf(piece, sizeof piece, "loss %.4f", progress->loss);
+    add_piece(facts, sizeof facts, columns, piece);
+    if (progress->seconds_left >= 0) {
+        snprintf(piece, sizeof piece, "%s left",
+                 tt_format_duration(progress->seconds_left, number, sizeof number));
+        add_piece(facts, sizeof facts, columns, piece);
+    }
+    format_rate(progress->tokens_per_second, number, sizeof number);
+    snprintf(piece, sizeof piece, "%s tokens/s", number);
+    add_piece(facts, sizeof facts, columns, piece);
+    snprintf(piece, sizeof piece, "epoch %.2f", progress->epoch);
+    add_piece(facts, sizeof facts, columns, piece);
+    int width = columns - (int)strlen(facts) - 3;
+    width = width > BAR_MAX ? BAR_MAX : width;
+    if (width >= BAR_MIN) {
+        int full = (int)(share * width + 0.5);
+        bar[0] = '[';
+        for (int i = 0; i < width; i++) bar[1 + i] = i < full ? '#' : '.';
+        bar[1 + width] = ']';
+        bar[2 + width] = 0;
+        snprintf(text, text_bytes, "%s %s", bar, facts);
+    } else {
+        snprintf(text, text_bytes, "%.*s", columns > 0 ? columns : 0, facts);
+    }
+    return text;
+}
+
+static void on_message(void *context, const char *line)
+{
+    tt_report_line(context, line);
+}
+
+static void on_progress(void *context, const struct tt_progress *progress)
+{
+    struct tt_report *report = context;
+    pthread_mutex_lock(&report->lock);
+    report->progress = *progress;
+    double now = tt_clock_seconds();
+    bool due = !report->bar_shown || now - report->drawn_at >= redraw_seconds ||
+               progress->step >= progress->max_steps;
+    if (report->bar && due) draw_bar(report, now);
+    pthread_mutex_unlock(&report->lock);
+}
+
+static void append_field(char *line, size_t line_bytes, const struct tt_log_field *field)
+{
+    size_t length = strlen(line);
+    bool whole = field->value == floor(field->value) && fabs(field->value) < 1e15;
+    snprintf(line + length, line_bytes - length, whole ? "  %s %.0f" : "  %s %.4g", field->name,
+             field->value);
+}
+
+/* A bar already shows what training rows say; evaluations always get a line. */
+static void on_log(void *context, const struct tt_log_row *row)
+{
+    struct tt_report *report = context;
+    char line[600], number[32];
+    if (report->bar && !row->evaluation) return;
+    pthread_mutex_lock(&report->lock);
+    struct tt_progress progress = report->progress;
+    pthread_mutex_unlock(&report->lock);
+    snprintf(line, sizeof line, "step %lld", (long long)row->step);
+    if (progress.max_steps > 0)
+        snprintf(line, sizeof line, "step %lld/%lld", (long long)row->step, (long long)progress.max_steps);
+    bool has_epoch = false;
+    for (int i = 0; i < row->field_count; i++) {
+        has_epoch |= strcmp(row->fields[i].name, "epoch") == 0;
+        if (strcmp(row->fields[i].name, "step") != 0) append_field(line, sizeof line, &row->fields[i]);
+    }
+    size_t length = strlen(line);
+    if (!has_epoch)
+        length += (size_t)snprintf(line + length, sizeof line - length, "  epoch %.2f", row->epoch);
+    if (!row->evaluation && progress.tokens_per_second > 0 && length < sizeof line) {
+        format_rate(progress.tokens_per_second, number, sizeof number);
+        snprintf(line + length, sizeof line - length, "  %s tokens/s", number);
+        length = strlen(line);
+        if (progress.seconds_left >= 0)
+            snprintf(line + length, sizeof line - length, "  %s left",
+                     tt_format_duration(progress.seconds_left, number, sizeof number));
+    }
+    tt_report_line(report, line);
+}
+
+static void on_save(void *context, const char *folder, double seconds)
+{
+    char line[1200], number[32];
+    snprintf(line, sizeof line, "saved %s in %s", folder, tt_format_duration(seconds, number, sizeof number));
+    tt_report_line(context, line);
+}
+
+struct tt_train_observer tt_report_observer(struct tt_report *report)
+{
+    return (struct tt_train_observer){.context = report,
+                                      .on_message = on_message,
+                                      .on_progress = on_progress,
+                                      .on_log = on_log,
+                                      .on_save = on_save};
+}
+
+void tt_report_summary(struct tt_report *report, const struct tt_train_summary *summary)
+{
+    char number[32], planned[32], peak[32];
+    tt_report_bar_end(report);
+    FILE *err = report->err;
+    fprintf(err, "%s: %lld steps, %.2f epochs in %s\n", summary->stopped ? "stopped" : "done",
+            (long long)summary->steps, summary->epochs,
+            tt_format_duration(summary->seconds, number, sizeof number));
+    fprintf(err, "  train loss %.4f", summary->train_loss);
+    if (!isnan(summary->last_eval_loss)) fprintf(err, ", eval loss %.4f", summary->last_eval_loss);
+    format_rate(summary->tokens_per_second, number, sizeof number);
+    fprintf(err, "\n  %s tokens/s, %.2f samples/s", number, summary->samples_per_second);
+    if (summary->model_tflops > 0) fprintf(err, ", %.3g model TFLOP/s", summary->model_tflops);
+    if (summary->peak_bytes > 0)
+        fprintf(err, "\n  memory of rank 0: %s planned, %s at most in use",
+                tt_format_bytes((double)summary->planned_bytes, planned, sizeof planned),
+                tt_format_bytes((double)summary->peak_bytes, peak, sizeof peak));
+    fprintf(err, "\n  result: %s\n", summary->output);
+    fflush(err);
+}
+
+tt_status tt_report_print(struct tt_report *report, const char *text)
+{
+    errno = 0;
+    if (fputs(text, report->out) >= 0 && fflush(report->out) == 0) return TT_OK;
+    return tt_fail_errno(errno, "cannot write to standard output");
+}

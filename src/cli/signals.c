@@ -1,0 +1,51 @@
+#include "cli/signals.h"
+
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/exit_codes.h"
+
+/* The one mutable global of the program: a signal handler gets no argument to find its data by. */
+static struct {
+    struct tt_cancel *cancel;
+    _Atomic int64_t first_ms; /* 0: no request yet */
+} handler;
+
+static void say(const char *text)
+{
+    ssize_t written = write(STDERR_FILENO, text, strlen(text));
+    (void)written;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 + 1;
+}
+
+static void on_signal(int number)
+{
+    int64_t now = now_ms(), first = 0;
+    (void)number;
+    if (atomic_compare_exchange_strong(&handler.first_ms, &first, now)) {
+        atomic_fetch_add(&handler.cancel->requests, 1);
+        say("\nstopping after this step; a second signal stops at once\n");
+        return;
+    }
+    if (now - first < 500) return;
+    say("\nstopped at once\n");
+    _exit(TT_EXIT_STOPPED);
+}
+
+void tt_signals_install(struct tt_cancel *cancel)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGUSR1};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    handler.cancel = cancel;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaction(numbers[i], &action, NULL);
+}
