@@ -44,19 +44,19 @@ static tt_status check_numbers(const struct tt_lora_config *config)
     return TT_OK;
 }
 
+/* An integer is a list of one. */
 static tt_status read_layers(struct rules *rules, int64_t layer_count)
 {
     const char *text = rules->config->layers_to_transform;
+    struct tt_str list = {0};
     if (text == NULL) return TT_OK;
-    TT_TRY(tt_json_parse(text, strlen(text), "layers_to_transform", &rules->layers));
-    if (json_is_integer(rules->layers.root)) {
-        json_t *list = json_pack("[O]", rules->layers.root);
-        if (list == NULL) return tt_fail(TT_ERR_MEMORY, "no memory for layers_to_transform");
-        json_decref(rules->layers.root);
-        rules->layers.root = list;
+    bool listed = text[strspn(text, " \t\r\n")] == '[';
+    tt_status status = tt_str_printf(&list, listed ? "%s" : "[%s]", text);
+    if (status == TT_OK) {
+        status = tt_json_parse(tt_str_text(&list), list.bytes, "layers_to_transform", &rules->layers);
     }
-    if (!json_is_array(rules->layers.root))
-        return tt_fail(TT_ERR_USAGE, "layers_to_transform must be an integer or a list of integers");
+    tt_str_deinit(&list);
+    if (status != TT_OK) return status;
     size_t index;
     json_t *value;
     json_array_foreach(rules->layers.root, index, value)

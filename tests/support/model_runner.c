@@ -13,7 +13,7 @@
 #include "model/adapter_config.h"
 #include "nn/kv_cache.h"
 
-enum { WORKSPACE_BYTES = 192 << 20, ROPE_POSITIONS = 1024 };
+enum { WORKSPACE_BYTES = 24 << 20, ROPE_POSITIONS = 1024 };
 
 static void check(tt_status status)
 {
