@@ -474,16 +474,16 @@ tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_ent
     if (text != NULL && !quoted && !word_is_choice && tt_value_is_null(text)) text = NULL;
     if (text != NULL && text[0] == 0 && row->type == TT_SETTING_JSON) text = NULL;
     TT_TRY(check_served(&to, text));
-    if (text == NULL && row->unneeded == NULL && !type_has_null(row->type)) {
+    bool keeps_null = type_has_null(row->type) || row->offset == TT_SETTING_NO_FIELD;
+    if (text == NULL && !keeps_null) {
         text = meaning_of_null(row);
-        if (text == NULL && origin == NULL && row->offset == TT_SETTING_NO_FIELD) return TT_OK;
         if (text == NULL) {
             tt_status status = wanted(&to, "a value");
             if (row->only_reason != NULL) tt_hint("%s", row->only_reason);
             return status;
         }
     }
-    TT_TRY(assign_typed(&to, text));
+    if (text != NULL || type_has_null(row->type)) TT_TRY(assign_typed(&to, text));
     entry->text = to.text;
     if (origin == NULL) return TT_OK;
     entry->origin = tt_arena_strdup(&settings->arena, origin);
