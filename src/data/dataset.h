@@ -5,6 +5,9 @@
  * input_ids, -100: no loss) or `completion_mask`. Errors name file, line and row. Tokenizing follows TRL: text rows get
  * the tokenizer's special tokens and an EOS at the end if it is not there; prompt and completion are tokenized as one
  * text when the prompt's ids are a prefix of it (a mismatch is counted and reported), EOS after the completion.
+ * Rows without a supervised token after truncation teach nothing: they are left out and counted. A .txt file is one
+ * text, cut into consecutive samples of max_length tokens; so are over-long rows when packing as one stream
+ * ("wrapped"). Rows are read by as many threads as there are processors; the result does not depend on how many.
  */
 #ifndef TT_DATA_DATASET_H
 #define TT_DATA_DATASET_H
@@ -53,7 +56,8 @@ struct tt_dataset_report {
 };
 
 struct tt_dataset;
-/* `tokenizer` may be NULL when all rows are pre-tokenized. Ids are checked against `vocab_size`. */
+/* `tokenizer` may be NULL when all rows are pre-tokenized. Ids are checked against `vocab_size`. `path` is a file;
+ * of it, the first `max_samples` rows (of a text file: samples) are taken; 0: all. */
 TT_MUST_USE tt_status tt_dataset_load(const char *path, const struct tt_data_config *config,
                                       const struct tt_tokenizer *tokenizer, int64_t vocab_size, int64_t max_samples,
                                       struct tt_dataset **out);
@@ -64,6 +68,8 @@ struct tt_sample tt_dataset_sample(const struct tt_dataset *dataset, size_t inde
 const char *tt_dataset_prompt(const struct tt_dataset *dataset, size_t index);
 const char *tt_dataset_completion(const struct tt_dataset *dataset, size_t index);
 void tt_dataset_report(const struct tt_dataset *dataset, struct tt_dataset_report *out);
+/* Puts the samples into an order keyed by `seed` (shuffle_dataset): what comes first when nothing else shuffles. */
+TT_MUST_USE tt_status tt_dataset_shuffle(struct tt_dataset *dataset, uint64_t seed);
 /* Moves the last `count` samples (after a shuffle keyed by `seed`) into a new data set: the held-out split. */
 TT_MUST_USE tt_status tt_dataset_split(struct tt_dataset *dataset, size_t count, uint64_t seed, struct tt_dataset **out);
 /* One decoded sample with what is supervised marked: between `on` and `off` ("\033[32m", "\033[0m" or "[[", "]]"). */

@@ -23,7 +23,7 @@ struct tt_sampler_config {
 };
 
 struct tt_sampler;
-/* Borrows the data set. */
+/* Borrows the data set. TT_ERR_USAGE when `drop_last` would leave no batch at all. */
 TT_MUST_USE tt_status tt_sampler_create(const struct tt_dataset *dataset, const struct tt_sampler_config *config,
                                         struct tt_sampler **out);
 void tt_sampler_destroy(struct tt_sampler *sampler);

@@ -1,0 +1,410 @@
+#include "data/dataset.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "base/thread.h"
+#include "data/prompt_template.h"
+#include "data/row_reader.h"
+#include "data/store.h"
+
+enum {
+    THREADS_MAX = 32,
+    /* Positions take 24 bits of a row key (data/batch.h). */
+    SAMPLE_TOKENS_MAX = 1 << 24,
+    BLOCK_ROWS_MAX = 512,
+};
+
+struct tt_dataset {
+    struct tt_store store;
+    struct tt_dataset_report report;
+};
+
+/* ---- Rows to samples ---- */
+
+/* Rows first .. first + count - 1, read by one thread. */
+struct block {
+    struct tt_store store;
+    struct tt_dataset_report report;
+};
+
+struct load {
+    const struct tt_rows *rows;
+    const struct tt_data_config *config;
+    const struct tt_tokenizer *tokenizer;
+    int64_t vocab_size;
+    struct block *blocks;
+    size_t block_count, block_rows;
+    atomic_size_t next_block;
+    atomic_bool failed;
+    /* The failure of the first row that failed, whichever thread met it: messages do not depend on timing.
+     * Blocks are handed out in order, so every row before it has been looked at. */
+    pthread_mutex_t lock;
+    size_t failed_row;
+    struct tt_error error;
+};
+
+static bool is_supervised(const uint8_t *supervised, size_t count)
+{
+    return count > 1 && memchr(supervised + 1, 1, count - 1) != NULL;
+}
+
+static tt_status add_sample(struct block *block, const struct tt_row *row, size_t first, size_t count,
+                            bool whole)
+{
+    if (!is_supervised(row->supervised + first, count)) {
+        block->report.without_supervision++;
+        return TT_OK;
+    }
+    return tt_store_append(&block->store, row->ids + first, row->supervised + first, (int32_t)count,
+                           whole ? row->prompt : NULL, whole ? row->completion : NULL);
+}
+
+/* Consecutive samples of max_length tokens each. */
+static tt_status add_pieces(struct block *block, const struct tt_row *row, size_t length)
+{
+    for (size_t first = 0; first < row->count; first += length) {
+        size_t left = row->count - first;
+        TT_TRY(add_sample(block, row, first, left < length ? left : length, row->count <= length));
+    }
+    return TT_OK;
+}
+
+static tt_status add_row(const struct load *load, size_t index, const struct tt_row *row, struct block *block)
+{
+    const struct tt_data_config *config = load->config;
+    struct tt_dataset_report *report = &block->report;
+    size_t limit = config->max_length > 0 && config->max_length < SAMPLE_TOKENS_MAX
+                       ? (size_t)config->max_length
+                       : SAMPLE_TOKENS_MAX;
+    size_t count = row->count;
+    bool stream = config->packing && config->packing_strategy != NULL &&
+                  strcmp(config->packing_strategy, "wrapped") == 0;
+    report->rows++;
+    report->prompt_mismatch += row->prompt_mismatch;
+    if ((int64_t)count > report->longest) report->longest = (int64_t)count;
+    if (count <= limit) return add_sample(block, row, 0, count, true);
+    /* A text file is one long row, and a stream is cut anyway: neither loses tokens. */
+    if (load->rows->plain_text || stream) {
+        report->longest = (int64_t)limit;
+        return add_pieces(block, row, limit);
+    }
+    switch (config->over_length) {
+    case TT_OVER_LENGTH_DROP:
+        report->dropped++;
+        return TT_OK;
+    case TT_OVER_LENGTH_ERROR:
+        tt_fail(TT_ERR_DATA, "'%s', row %zu (line %llu): %zu tokens are more than max_length (%zu)",
+                load->rows->path, index + 1, (unsigned long long)load->rows->spans[index].line, count, limit);
+        tt_hint("raise max_length, or set over_length to truncate or drop");
+        return TT_ERR_DATA;
+    case TT_OVER_LENGTH_TRUNCATE:
+        break;
+    }
+    report->truncated++;
+    return add_sample(block, row, 0, limit, true);
+}
+
+static tt_status read_block(struct load *load, size_t index, struct tt_row_reader *reader, size_t *at)
+{
+    size_t first = index * load->block_rows, end = first + load->block_rows;
+    if (end > load->rows->count) end = load->rows->count;
+    for (*at = first; *at < end; (*at)++) {
+        struct tt_row row;
+        TT_TRY(tt_row_read(reader, *at, &row));
+        TT_TRY(add_row(load, *at, &row, &load->blocks[index]));
+    }
+    return TT_OK;
+}
+
+static void record_failure(struct load *load, size_t row)
+{
+    atomic_store(&load->failed, true);
+    pthread_mutex_lock(&load->lock);
+    if (row < load->failed_row) {
+        load->failed_row = row;
+        tt_error_copy(&load->error);
+    }
+    pthread_mutex_unlock(&load->lock);
+}
+
+static tt_status read_blocks(void *argument)
+{
+    struct load *load = argument;
+    struct tt_row_reader *reader = NULL;
+    size_t row = 0;
+    tt_status status =
+        tt_row_reader_create(load->rows, load->config, load->tokenizer, load->vocab_size, &reader);
+    while (status == TT_OK && !atomic_load(&load->failed)) {
+        size_t index = atomic_fetch_add(&load->next_block, 1);
+        if (index >= load->block_count) break;
+        status = read_block(load, index, reader, &row);
+    }
+    if (status != TT_OK) record_failure(load, row);
+    tt_row_reader_destroy(reader);
+    return TT_OK;
+}
+
+static tt_status run_threads(struct load *load)
+{
+    struct tt_thread *threads[THREADS_MAX];
+    int wanted = tt_cpu_count(), started = 0;
+    if (wanted > THREADS_MAX) wanted = THREADS_MAX;
+    if ((size_t)wanted > load->block_count) wanted = (int)load->block_count;
+    tt_status status = TT_OK;
+    /* The calling thread is one of them. */
+    while (started + 1 < wanted && status == TT_OK) {
+        status = tt_thread_start("rows", read_blocks, load, &threads[started]);
+        if (status == TT_OK) started++;
+    }
+    if (status != TT_OK) {
+        record_failure(load, 0);
+    } else {
+        (void)read_blocks(load);
+    }
+    /* They always return TT_OK: failures are in the record of the load. */
+    for (int i = 0; i < started; i++) (void)!tt_thread_join(threads[i]);
+    return atomic_load(&load->failed) ? tt_error_restore(&load->error) : TT_OK;
+}
+
+/* Of the rows; the samples are counted once they are together. */
+static void add_report(struct tt_dataset_report *sum, const struct tt_dataset_report *report)
+{
+    sum->rows += report->rows;
+    sum->truncated += report->truncated;
+    sum->dropped += report->dropped;
+    sum->without_supervision += report->without_supervision;
+    sum->prompt_mismatch += report->prompt_mismatch;
+    if (report->longest > sum->longest) sum->longest = report->longest;
+}
+
+/* Blocks are freed as they are taken, so that the peak is little more than the result. */
+static tt_status join_blocks(struct load *load, size_t max_samples, struct tt_dataset *dataset)
+{
+    size_t tokens = 0, samples = 0;
+    for (size_t i = 0; i < load->block_count; i++) {
+        tokens += load->blocks[i].store.token_count;
+        samples += load->blocks[i].store.sample_count;
+        add_report(&dataset->report, &load->blocks[i].report);
+    }
+    TT_TRY(tt_store_reserve(&dataset->store, tokens, samples));
+    for (size_t i = 0; i < load->block_count; i++) {
+        struct tt_store *store = &load->blocks[i].store;
+        for (size_t j = 0; j < store->sample_count && dataset->store.sample_count < max_samples; j++) {
+            TT_TRY(tt_store_append_sample(&dataset->store, store, j));
+        }
+        tt_store_deinit(store);
+    }
+    return TT_OK;
+}
+
+/* What follows from the samples that are there. */
+static void count_samples(struct tt_dataset *dataset)
+{
+    const struct tt_store *store = &dataset->store;
+    struct tt_dataset_report *report = &dataset->report;
+    report->samples = (int64_t)store->sample_count;
+    report->tokens = (int64_t)store->token_count;
+    report->supervised_tokens = 0;
+    for (size_t i = 0; i < store->sample_count; i++)
+        report->supervised_tokens += store->samples[i].supervised_count;
+}
+
+static tt_status fail_empty(const char *path, const struct tt_dataset_report *report)
+{
+    tt_fail(TT_ERR_DATA,
+            "'%s' leaves nothing to learn: of %lld rows %lld are too long, %lld have no supervised token",
+            path, (long long)report->rows, (long long)report->dropped,
+            (long long)report->without_supervision);
+    tt_hint("a row needs at least two tokens, and a supervised one within max_length");
+    return TT_ERR_DATA;
+}
+
+static tt_status load_rows(const struct tt_rows *rows, struct load *load, size_t max_samples,
+                           struct tt_dataset *dataset)
+{
+    size_t block_rows = rows->count / (THREADS_MAX * 4) + 1;
+    load->block_rows = block_rows < BLOCK_ROWS_MAX ? block_rows : BLOCK_ROWS_MAX;
+    load->block_count = (rows->count + load->block_rows - 1) / load->block_rows;
+    load->failed_row = SIZE_MAX;
+    load->blocks = tt_calloc(load->block_count, sizeof *load->blocks);
+    if (load->blocks == NULL) return TT_ERR_MEMORY;
+    pthread_mutex_init(&load->lock, NULL);
+    tt_status status = run_threads(load);
+    if (status == TT_OK) status = join_blocks(load, max_samples, dataset);
+    for (size_t i = 0; i < load->block_count; i++) tt_store_deinit(&load->blocks[i].store);
+    pthread_mutex_destroy(&load->lock);
+    tt_free(load->blocks);
+    return status;
+}
+
+tt_status tt_dataset_load(const char *path, const struct tt_data_config *config,
+                          const struct tt_tokenizer *tokenizer, int64_t vocab_size, int64_t max_samples,
+                          struct tt_dataset **out)
+{
+    tt_status status = TT_OK;
+    struct tt_rows rows = {0};
+    size_t limit = max_samples > 0 ? (size_t)max_samples : SIZE_MAX;
+    struct tt_dataset *dataset = tt_calloc(1, sizeof *dataset);
+    if (dataset == NULL) return TT_ERR_MEMORY;
+    if (config->prompt_template != NULL) TT_GO(tt_prompt_template_check(config->prompt_template));
+    TT_GO(tt_rows_open(path, max_samples > 0 ? limit : 0, &rows));
+    struct load load = {.rows = &rows, .config = config, .tokenizer = tokenizer, .vocab_size = vocab_size};
+    TT_GO(load_rows(&rows, &load, limit, dataset));
+    count_samples(dataset);
+    if (dataset->store.sample_count == 0) TT_GO(fail_empty(path, &dataset->report));
+    *out = dataset;
+    dataset = NULL;
+out:
+    tt_rows_close(&rows);
+    tt_dataset_destroy(dataset);
+    return status;
+}
+
+/* ---- Access ---- */
+
+void tt_dataset_destroy(struct tt_dataset *dataset)
+{
+    if (dataset == NULL) return;
+    tt_store_deinit(&dataset->store);
+    tt_free(dataset);
+}
+
+size_t tt_dataset_count(const struct tt_dataset *dataset)
+{
+    return dataset->store.sample_count;
+}
+
+struct tt_sample tt_dataset_sample(const struct tt_dataset *dataset, size_t index)
+{
+    return tt_store_sample(&dataset->store, index);
+}
+
+const char *tt_dataset_prompt(const struct tt_dataset *dataset, size_t index)
+{
+    return tt_store_text(&dataset->store, dataset->store.samples[index].prompt);
+}
+
+const char *tt_dataset_completion(const struct tt_dataset *dataset, size_t index)
+{
+    return tt_store_text(&dataset->store, dataset->store.samples[index].completion);
+}
+
+void tt_dataset_report(const struct tt_dataset *dataset, struct tt_dataset_report *out)
+{
+    *out = dataset->report;
+}
+
+const struct tt_store *tt_dataset_store(const struct tt_dataset *dataset)
+{
+    return &dataset->store;
+}
+
+/* ---- Order and splitting ---- */
+
+tt_status tt_dataset_shuffle(struct tt_dataset *dataset, uint64_t seed)
+{
+    struct tt_store *store = &dataset->store, shuffled = {0};
+    struct tt_rng rng = tt_rng_derive(tt_rng_make(seed), "data shuffle");
+    tt_status status = tt_store_reserve(&shuffled, store->token_count, store->sample_count);
+    for (size_t i = 0; status == TT_OK && i < store->sample_count; i++) {
+        status = tt_store_append_sample(&shuffled, store, tt_rng_permute(rng, i, store->sample_count));
+    }
+    if (status == TT_OK) {
+        struct tt_store before = *store;
+        *store = shuffled;
+        shuffled = before;
+    }
+    tt_store_deinit(&shuffled);
+    return status;
+}
+
+tt_status tt_dataset_split(struct tt_dataset *dataset, size_t count, uint64_t seed, struct tt_dataset **out)
+{
+    size_t total = dataset->store.sample_count;
+    if (count == 0 || count >= total) {
+        return tt_fail(TT_ERR_USAGE, "cannot hold out %zu of %zu samples: both parts need one", count, total);
+    }
+    tt_status status = TT_OK;
+    struct tt_store kept = {0};
+    struct tt_dataset *held = tt_calloc(1, sizeof *held);
+    uint8_t *moves = tt_calloc(total, 1);
+    if (held == NULL || moves == NULL) TT_GO(TT_ERR_MEMORY);
+    struct tt_rng rng = tt_rng_derive(tt_rng_make(seed), "data split");
+    for (size_t i = total - count; i < total; i++) moves[tt_rng_permute(rng, i, total)] = 1;
+    for (size_t i = 0; i < total; i++) {
+        TT_GO(tt_store_append_sample(moves[i] ? &held->store : &kept, &dataset->store, i));
+    }
+    tt_store_deinit(&dataset->store);
+    dataset->store = kept;
+    kept = (struct tt_store){0};
+    count_samples(dataset);
+    count_samples(held);
+    held->report.rows = (int64_t)count;
+    dataset->report.rows -= (int64_t)count;
+    for (size_t i = 0; i < count; i++) {
+        if (held->store.samples[i].count > held->report.longest)
+            held->report.longest = held->store.samples[i].count;
+    }
+    *out = held;
+    held = NULL;
+out:
+    tt_store_deinit(&kept);
+    tt_dataset_destroy(held);
+    tt_free(moves);
+    return status;
+}
+
+/* ---- Showing ---- */
+
+/* Writes tokens first .. end - 1. A piece is shown as what it adds to the text before it: decoded alone it
+ * would lose the blank that some tokenizers drop at the start, and characters that span tokens. */
+static tt_status show_piece(const struct tt_tokenizer *tokenizer, const struct tt_sample *sample,
+                            int32_t first, int32_t end, struct tt_str *before, struct tt_str *text)
+{
+    if (tokenizer == NULL) {
+        for (int32_t i = first; i < end; i++) {
+            TT_TRY(tt_str_printf(text, "%s%d", i > first ? " " : "", (int)sample->ids[i]));
+        }
+        return TT_OK;
+    }
+    struct tt_str now = {0};
+    tt_status status = tt_tokenizer_decode(tokenizer, sample->ids, (size_t)end, false, &now);
+    if (status == TT_OK) {
+        size_t common = 0;
+        while (common < before->bytes && common < now.bytes && before->data[common] == now.data[common])
+            common++;
+        status = tt_str_append(text, tt_str_text(&now) + common, now.bytes - common);
+    }
+    tt_str_deinit(before);
+    *before = now;
+    return status;
+}
+
+tt_status tt_dataset_show(const struct tt_dataset *dataset, size_t index,
+                          const struct tt_tokenizer *tokenizer, const char *on, const char *off,
+                          struct tt_str *text)
+{
+    /* Decoding from the start for every piece is quadratic; a sample to look at need not be longer. */
+    enum { SHOWN_TOKENS = 2048 };
+    struct tt_sample sample = tt_dataset_sample(dataset, index);
+    int32_t shown = sample.count < SHOWN_TOKENS ? sample.count : SHOWN_TOKENS;
+    struct tt_str before = {0};
+    tt_status status = TT_OK;
+    for (int32_t first = 0; first < shown;) {
+        int32_t end = first + 1;
+        while (end < shown && sample.supervised[end] == sample.supervised[first]) end++;
+        if (sample.supervised[first]) TT_GO(tt_str_append_text(text, on));
+        TT_GO(show_piece(tokenizer, &sample, first, end, &before, text));
+        if (sample.supervised[first]) TT_GO(tt_str_append_text(text, off));
+        first = end;
+    }
+    if (shown < sample.count)
+        TT_GO(tt_str_printf(text, " ... (%d more tokens)", (int)(sample.count - shown)));
+out:
+    tt_str_deinit(&before);
+    return status;
+}

@@ -1,0 +1,15 @@
+/* A prompt made from the fields of a row: "Question: {question}\nAnswer:". Braces that are meant as such are doubled,
+ * as in Python's str.format. */
+#ifndef TT_DATA_PROMPT_TEMPLATE_H
+#define TT_DATA_PROMPT_TEMPLATE_H
+
+#include "base/json.h"
+#include "base/str.h"
+
+/* Checks the text once, before any row is read: TT_ERR_USAGE for a lone brace or a field without a name. */
+TT_MUST_USE tt_status tt_prompt_template_check(const char *text);
+/* Appends the prompt of `row` to `prompt`. A missing field, or one that is no text, number or truth value, is
+ * TT_ERR_DATA. */
+TT_MUST_USE tt_status tt_prompt_template_render(const char *text, const json_t *row, struct tt_str *prompt);
+
+#endif

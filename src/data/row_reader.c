@@ -1,0 +1,441 @@
+#include "data/row_reader.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "data/prompt_template.h"
+
+struct tt_row_reader {
+    const struct tt_rows *rows;
+    const struct tt_data_config *config;
+    const struct tt_tokenizer *tokenizer;
+    int64_t vocab_size;
+    const char *bos_text, *eos_text; /* NULL: the tokenizer has none */
+    int32_t bos_id, eos_id;
+    bool adds_eos; /* the tokenizer itself ends every text with EOS */
+    struct tt_tokenizer_scratch *scratch;
+    struct tt_ids ids, prompt_ids;
+    struct tt_str supervised;   /* one byte per id */
+    struct tt_str text, prompt; /* what is tokenized; prompt alone */
+    struct tt_str completion;
+    size_t row; /* in work, for messages */
+};
+
+/* ---- Set-up ---- */
+
+static const char *token_text(const struct tt_tokenizer *tokenizer, int32_t id)
+{
+    return id >= 0 ? tt_tokenizer_token(tokenizer, id) : NULL;
+}
+
+/* Whether the post-processor ends texts with EOS: asked of a text rather than of an empty one, for BOS may be
+ * the same token. */
+static tt_status probe_eos(struct tt_row_reader *reader)
+{
+    if (reader->eos_id < 0) return TT_OK;
+    reader->ids.count = 0;
+    TT_TRY(tt_tokenizer_encode(reader->tokenizer, reader->scratch, "a", 1, true, &reader->ids));
+    reader->adds_eos = reader->ids.count > 1 && reader->ids.data[reader->ids.count - 1] == reader->eos_id;
+    return TT_OK;
+}
+
+static tt_status prepare_tokenizer(struct tt_row_reader *reader)
+{
+    const struct tt_tokenizer *tokenizer = reader->tokenizer;
+    TT_TRY(tt_tokenizer_scratch_create(tokenizer, &reader->scratch));
+    reader->bos_id = tt_tokenizer_bos_id(tokenizer);
+    reader->eos_id = tt_tokenizer_eos_id(tokenizer);
+    const char *wanted = reader->config->eos_token;
+    if (wanted != NULL) {
+        reader->eos_id = tt_tokenizer_token_id(tokenizer, wanted);
+        if (reader->eos_id < 0) {
+            return tt_fail(TT_ERR_USAGE, "eos_token '%s' is not in the tokenizer's vocabulary", wanted);
+        }
+    }
+    reader->bos_text = token_text(tokenizer, reader->bos_id);
+    reader->eos_text = token_text(tokenizer, reader->eos_id);
+    return probe_eos(reader);
+}
+
+tt_status tt_row_reader_create(const struct tt_rows *rows, const struct tt_data_config *config,
+                               const struct tt_tokenizer *tokenizer, int64_t vocab_size,
+                               struct tt_row_reader **out)
+{
+    struct tt_row_reader *reader = tt_calloc(1, sizeof *reader);
+    if (reader == NULL) return TT_ERR_MEMORY;
+    *reader = (struct tt_row_reader){.rows = rows,
+                                     .config = config,
+                                     .tokenizer = tokenizer,
+                                     .vocab_size = vocab_size,
+                                     .bos_id = -1,
+                                     .eos_id = -1};
+    tt_status status = tokenizer != NULL ? prepare_tokenizer(reader) : TT_OK;
+    if (status != TT_OK) {
+        tt_row_reader_destroy(reader);
+        return status;
+    }
+    *out = reader;
+    return TT_OK;
+}
+
+void tt_row_reader_destroy(struct tt_row_reader *reader)
+{
+    if (reader == NULL) return;
+    tt_tokenizer_scratch_destroy(reader->scratch);
+    tt_ids_deinit(&reader->ids);
+    tt_ids_deinit(&reader->prompt_ids);
+    tt_str_deinit(&reader->supervised);
+    tt_str_deinit(&reader->text);
+    tt_str_deinit(&reader->prompt);
+    tt_str_deinit(&reader->completion);
+    tt_free(reader);
+}
+
+/* ---- Messages ---- */
+
+static tt_status fail_row(const struct tt_row_reader *reader, tt_status status, const char *format, ...)
+    TT_PRINTF(3, 4);
+
+static tt_status fail_row(const struct tt_row_reader *reader, tt_status status, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return tt_fail(status, "'%s', row %zu (line %llu): %s", reader->rows->path, reader->row + 1,
+                   (unsigned long long)reader->rows->spans[reader->row].line, text);
+}
+
+/* Says where, after a callee that knows nothing of rows has said what. */
+static tt_status in_row(const struct tt_row_reader *reader, tt_status status)
+{
+    if (status != TT_OK) {
+        tt_while("reading row %zu (line %llu) of '%s'", reader->row + 1,
+                 (unsigned long long)reader->rows->spans[reader->row].line, reader->rows->path);
+    }
+    return status;
+}
+
+/* ---- Ids ---- */
+
+static tt_status check_ids(const struct tt_row_reader *reader, bool own_tokenizer)
+{
+    for (size_t i = 0; i < reader->ids.count; i++) {
+        int32_t id = reader->ids.data[i];
+        if (id >= 0 && id < reader->vocab_size) continue;
+        if (own_tokenizer) {
+            fail_row(reader, TT_ERR_DATA, "the tokenizer gives id %d, but the model's vocabulary has %lld",
+                     (int)id, (long long)reader->vocab_size);
+            tt_hint("the tokenizer does not belong to this model");
+            return TT_ERR_DATA;
+        }
+        return fail_row(reader, TT_ERR_DATA, "input_ids[%zu] is %d; the model's vocabulary has ids 0 to %lld",
+                        i, (int)id, (long long)reader->vocab_size - 1);
+    }
+    return TT_OK;
+}
+
+static tt_status set_supervised(struct tt_row_reader *reader, size_t first_supervised)
+{
+    size_t count = reader->ids.count;
+    tt_str_clear(&reader->supervised);
+    for (size_t i = 0; i < count; i++) {
+        TT_TRY(tt_str_append_char(&reader->supervised, i >= first_supervised ? 1 : 0));
+    }
+    return TT_OK;
+}
+
+static bool starts_with(const struct tt_str *text, const char *start)
+{
+    size_t bytes = strlen(start);
+    return bytes > 0 && text->bytes >= bytes && memcmp(text->data, start, bytes) == 0;
+}
+
+static bool ends_with(const struct tt_str *text, const char *ending)
+{
+    size_t bytes = strlen(ending);
+    return bytes > 0 && text->bytes >= bytes && memcmp(text->data + text->bytes - bytes, ending, bytes) == 0;
+}
+
+/* EOS is added as text, as TRL's add_eos does, unless the text has it or the tokenizer adds it. */
+static tt_status end_text(struct tt_row_reader *reader)
+{
+    if (reader->eos_text == NULL) return TT_OK;
+    bool has = ends_with(&reader->text, reader->eos_text);
+    if (reader->adds_eos && has) {
+        reader->text.bytes -= strlen(reader->eos_text);
+        reader->text.data[reader->text.bytes] = '\0';
+    }
+    if (!reader->adds_eos && !has) return tt_str_append_text(&reader->text, reader->eos_text);
+    return TT_OK;
+}
+
+static tt_status encode_text(struct tt_row_reader *reader)
+{
+    reader->ids.count = 0;
+    TT_TRY(in_row(reader, tt_tokenizer_encode(reader->tokenizer, reader->scratch, tt_str_text(&reader->text),
+                                              reader->text.bytes, true, &reader->ids)));
+    const struct tt_ids *ids = &reader->ids;
+    bool twice = reader->bos_text != NULL && ids->count > 1 && ids->data[0] == reader->bos_id &&
+                 ids->data[1] == reader->bos_id && starts_with(&reader->text, reader->bos_text);
+    if (twice) {
+        fail_row(reader, TT_ERR_DATA,
+                 "the text begins with '%s', which the tokenizer adds: the sample would have it twice",
+                 reader->bos_text);
+        tt_hint("remove it from the rows");
+        return TT_ERR_DATA;
+    }
+    return check_ids(reader, true);
+}
+
+static tt_status need_tokenizer(const struct tt_row_reader *reader)
+{
+    if (reader->tokenizer != NULL) return TT_OK;
+    fail_row(reader, TT_ERR_DATA, "text needs a tokenizer, and the model folder has no tokenizer.json");
+    tt_hint("rows with input_ids need none");
+    return TT_ERR_DATA;
+}
+
+/* ---- Row kinds ---- */
+
+static tt_status read_string(const struct tt_row_reader *reader, const json_t *row, const char *key,
+                             struct tt_str *out)
+{
+    const json_t *value = json_object_get(row, key);
+    if (json_is_array(value)) {
+        return fail_row(
+            reader, TT_ERR_UNSUPPORTED,
+            "'%s' is a list of messages; only plain text is read (conversations are not supported yet)", key);
+    }
+    if (!json_is_string(value)) return fail_row(reader, TT_ERR_DATA, "'%s' must be a string", key);
+    tt_str_clear(out);
+    return tt_str_append(out, json_string_value(value), json_string_length(value));
+}
+
+static tt_status read_text_row(struct tt_row_reader *reader, const json_t *row, struct tt_row *out)
+{
+    const char *key = reader->config->dataset_text_field;
+    if (reader->config->completion_only_loss == 1) {
+        return fail_row(reader, TT_ERR_DATA,
+                        "completion_only_loss is set, but the row has no prompt and completion");
+    }
+    TT_TRY(need_tokenizer(reader));
+    TT_TRY(read_string(reader, row, key, &reader->text));
+    TT_TRY(end_text(reader));
+    TT_TRY(encode_text(reader));
+    TT_TRY(set_supervised(reader, 0));
+    *out = (struct tt_row){0};
+    return TT_OK;
+}
+
+static tt_status read_prompt(struct tt_row_reader *reader, const json_t *row)
+{
+    const char *template = reader->config->prompt_template;
+    if (template == NULL)
+        return read_string(reader, row, reader->config->dataset_prompt_field, &reader->prompt);
+    tt_str_clear(&reader->prompt);
+    return in_row(reader, tt_prompt_template_render(template, row, &reader->prompt));
+}
+
+/* Prompt and completion are one text; the completion begins where the ids of the prompt alone end. Where the
+ * two tokenize differently at the border that is an approximation, which is counted, as in TRL. */
+static tt_status read_completion_row(struct tt_row_reader *reader, const json_t *row, struct tt_row *out)
+{
+    const struct tt_data_config *config = reader->config;
+    TT_TRY(need_tokenizer(reader));
+    TT_TRY(read_prompt(reader, row));
+    TT_TRY(read_string(reader, row, config->dataset_completion_field, &reader->completion));
+
+    struct tt_ids *prompt_ids = &reader->prompt_ids;
+    prompt_ids->count = 0;
+    TT_TRY(
+        in_row(reader, tt_tokenizer_encode(reader->tokenizer, reader->scratch, tt_str_text(&reader->prompt),
+                                           reader->prompt.bytes, true, prompt_ids)));
+    size_t prompt_count = prompt_ids->count;
+    if (reader->adds_eos && prompt_count > 0) prompt_count--;
+
+    tt_str_clear(&reader->text);
+    TT_TRY(tt_str_append(&reader->text, tt_str_text(&reader->prompt), reader->prompt.bytes));
+    TT_TRY(tt_str_append(&reader->text, tt_str_text(&reader->completion), reader->completion.bytes));
+    TT_TRY(end_text(reader));
+    TT_TRY(encode_text(reader));
+
+    bool prefix = prompt_count <= reader->ids.count &&
+                  (prompt_count == 0 ||
+                   memcmp(reader->ids.data, prompt_ids->data, prompt_count * sizeof *prompt_ids->data) == 0);
+    TT_TRY(set_supervised(reader, config->completion_only_loss == 0 ? 0 : prompt_count));
+    *out = (struct tt_row){.prompt = tt_str_text(&reader->prompt),
+                           .completion = tt_str_text(&reader->completion),
+                           .prompt_mismatch = !prefix};
+    return TT_OK;
+}
+
+/* A list of integers as long as input_ids, or NULL when the row has none. */
+static tt_status find_list(const struct tt_row_reader *reader, const json_t *row, const char *key,
+                           size_t count, const json_t **out)
+{
+    const json_t *list = json_object_get(row, key);
+    *out = NULL;
+    if (list == NULL || json_is_null(list)) return TT_OK;
+    if (!json_is_array(list)) return fail_row(reader, TT_ERR_DATA, "'%s' must be a list", key);
+    if (json_array_size(list) != count) {
+        return fail_row(reader, TT_ERR_DATA, "'%s' has %zu entries, but input_ids has %zu", key,
+                        json_array_size(list), count);
+    }
+    *out = list;
+    return TT_OK;
+}
+
+static tt_status read_ids(struct tt_row_reader *reader, const json_t *list)
+{
+    reader->ids.count = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *value = json_array_get(list, i);
+        json_int_t id = json_integer_value(value);
+        if (!json_is_integer(value) || id < 0 || id > INT32_MAX) {
+            return fail_row(reader, TT_ERR_DATA, "input_ids[%zu] is no token id", i);
+        }
+        TT_TRY(tt_ids_append(&reader->ids, (int32_t)id));
+    }
+    return check_ids(reader, false);
+}
+
+static tt_status apply_labels(struct tt_row_reader *reader, const json_t *labels)
+{
+    for (size_t i = 0; i < reader->ids.count; i++) {
+        const json_t *value = json_array_get(labels, i);
+        json_int_t label = json_integer_value(value);
+        if (!json_is_integer(value)) return fail_row(reader, TT_ERR_DATA, "labels[%zu] is no integer", i);
+        if (label != TT_LABEL_NONE && label != reader->ids.data[i]) {
+            return fail_row(reader, TT_ERR_UNSUPPORTED,
+                            "labels[%zu] is %lld: a label repeats its input id (%d) or is -100", i,
+                            (long long)label, (int)reader->ids.data[i]);
+        }
+        if (label == TT_LABEL_NONE) reader->supervised.data[i] = 0;
+    }
+    return TT_OK;
+}
+
+static tt_status apply_mask(struct tt_row_reader *reader, const json_t *mask)
+{
+    for (size_t i = 0; i < reader->ids.count; i++) {
+        const json_t *value = json_array_get(mask, i);
+        bool on = json_is_true(value) || json_integer_value(value) == 1;
+        bool off = json_is_false(value) || (json_is_integer(value) && json_integer_value(value) == 0);
+        if (!on && !off) return fail_row(reader, TT_ERR_DATA, "completion_mask[%zu] must be 0 or 1", i);
+        if (off) reader->supervised.data[i] = 0;
+    }
+    return TT_OK;
+}
+
+static tt_status read_ids_row(struct tt_row_reader *reader, const json_t *row, struct tt_row *out)
+{
+    const json_t *ids = json_object_get(row, "input_ids"), *labels, *mask;
+    if (!json_is_array(ids)) return fail_row(reader, TT_ERR_DATA, "'input_ids' must be a list of integers");
+    TT_TRY(read_ids(reader, ids));
+    TT_TRY(find_list(reader, row, "labels", reader->ids.count, &labels));
+    TT_TRY(find_list(reader, row, "completion_mask", reader->ids.count, &mask));
+    if (reader->config->completion_only_loss == 0) mask = NULL;
+    if (reader->config->completion_only_loss == 1 && mask == NULL && labels == NULL) {
+        return fail_row(reader, TT_ERR_DATA,
+                        "completion_only_loss is set, but the row has no completion_mask");
+    }
+    TT_TRY(set_supervised(reader, 0));
+    if (labels != NULL) TT_TRY(apply_labels(reader, labels));
+    if (mask != NULL) TT_TRY(apply_mask(reader, mask));
+    *out = (struct tt_row){0};
+    return TT_OK;
+}
+
+/* None of the kinds: says what the row has, and for known dialects what to do. */
+static tt_status refuse_row(const struct tt_row_reader *reader, const json_t *row)
+{
+    const struct tt_data_config *config = reader->config;
+    static const char *const conversations[] = {"messages", "conversations", "conversation"};
+    for (size_t i = 0; i < sizeof conversations / sizeof conversations[0]; i++) {
+        if (json_object_get(row, conversations[i]) == NULL) continue;
+        fail_row(reader, TT_ERR_UNSUPPORTED, "'%s': conversations are not supported yet", conversations[i]);
+        tt_hint("render them to text, or to prompt and completion, with the model's chat template first");
+        return TT_ERR_UNSUPPORTED;
+    }
+    if (json_object_get(row, "chosen") != NULL) {
+        return fail_row(reader, TT_ERR_UNSUPPORTED,
+                        "preference rows ('chosen', 'rejected') are not supported");
+    }
+    char keys[200] = "";
+    size_t used = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)row, key, value)
+    {
+        if (used < sizeof keys) {
+            used += (size_t)snprintf(keys + used, sizeof keys - used, "%s'%s'", used > 0 ? ", " : "", key);
+        }
+    }
+    fail_row(reader, TT_ERR_DATA, "neither '%s', nor '%s' with '%s', nor 'input_ids'; it has %s",
+             config->dataset_text_field, config->dataset_prompt_field, config->dataset_completion_field,
+             used > 0 ? keys : "no fields");
+    tt_hint("name the fields with dataset_text_field, or dataset_prompt_field and dataset_completion_field, "
+            "or join "
+            "several into the prompt with prompt_template");
+    return TT_ERR_DATA;
+}
+
+static tt_status read_object(struct tt_row_reader *reader, const json_t *row, struct tt_row *out)
+{
+    const struct tt_data_config *config = reader->config;
+    bool has_prompt =
+        config->prompt_template != NULL || json_object_get(row, config->dataset_prompt_field) != NULL;
+    bool has_completion = json_object_get(row, config->dataset_completion_field) != NULL;
+    if (json_object_get(row, "input_ids") != NULL) return read_ids_row(reader, row, out);
+    if (has_prompt && has_completion) return read_completion_row(reader, row, out);
+    if (json_object_get(row, config->dataset_text_field) != NULL) return read_text_row(reader, row, out);
+    return refuse_row(reader, row);
+}
+
+static tt_status read_json(struct tt_row_reader *reader, const struct tt_row_span *span, struct tt_row *out)
+{
+    json_error_t error;
+    json_t *row = json_loadb(span->data, span->bytes,
+                             JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
+    if (row == NULL) {
+        if (json_error_code(&error) == json_error_out_of_memory) {
+            return fail_row(reader, TT_ERR_MEMORY, "out of memory");
+        }
+        unsigned long long line = span->line + (error.line > 0 ? (unsigned long long)error.line - 1 : 0);
+        return tt_fail(TT_ERR_DATA, "'%s', row %zu: line %llu, column %d: not valid JSON: %s",
+                       reader->rows->path, reader->row + 1, line, error.column, error.text);
+    }
+    tt_status status = json_is_object(row) ? read_object(reader, row, out)
+                                           : fail_row(reader, TT_ERR_DATA, "a row must be an object");
+    json_decref(row);
+    return status;
+}
+
+static tt_status read_plain(struct tt_row_reader *reader, const struct tt_row_span *span, struct tt_row *out)
+{
+    TT_TRY(need_tokenizer(reader));
+    tt_str_clear(&reader->text);
+    TT_TRY(tt_str_append(&reader->text, span->data, span->bytes));
+    TT_TRY(end_text(reader));
+    TT_TRY(encode_text(reader));
+    TT_TRY(set_supervised(reader, 0));
+    *out = (struct tt_row){0};
+    return TT_OK;
+}
+
+tt_status tt_row_read(struct tt_row_reader *reader, size_t index, struct tt_row *out)
+{
+    reader->row = index;
+    const struct tt_row_span *span = &reader->rows->spans[index];
+    struct tt_row row = {0};
+    TT_TRY(reader->rows->plain_text ? read_plain(reader, span, &row) : read_json(reader, span, &row));
+    row.ids = reader->ids.data;
+    row.supervised = (const uint8_t *)reader->supervised.data;
+    row.count = reader->ids.count;
+    *out = row;
+    return TT_OK;
+}

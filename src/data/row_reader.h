@@ -1,0 +1,29 @@
+/* One row -> token ids and what of them is supervised. A reader belongs to one thread; what tt_row_read gives is lent
+ * until the next call. */
+#ifndef TT_DATA_ROW_READER_H
+#define TT_DATA_ROW_READER_H
+
+#include "data/dataset.h"
+#include "data/rows.h"
+
+struct tt_row_reader;
+
+/* Borrows everything. Finds the token that ends a sample: TT_ERR_USAGE when config->eos_token is not in the vocabulary. */
+TT_MUST_USE tt_status tt_row_reader_create(const struct tt_rows *rows, const struct tt_data_config *config,
+                                           const struct tt_tokenizer *tokenizer, int64_t vocab_size,
+                                           struct tt_row_reader **out);
+void tt_row_reader_destroy(struct tt_row_reader *reader); /* takes NULL */
+
+struct tt_row {
+    const int32_t *ids;
+    const uint8_t *supervised;
+    size_t count; /* whole: nothing is truncated here */
+    const char *prompt;     /* NULL: no row of prompt and completion */
+    const char *completion; /* as above; without the end token */
+    bool prompt_mismatch;
+};
+
+/* Row `index` of the rows. Errors name file, row and line. */
+TT_MUST_USE tt_status tt_row_read(struct tt_row_reader *reader, size_t index, struct tt_row *out);
+
+#endif

@@ -1,0 +1,149 @@
+#include "data/rows.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "base/alloc.h"
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static bool has_ending(const char *path, const char *ending)
+{
+    size_t path_bytes = strlen(path), bytes = strlen(ending);
+    return path_bytes >= bytes && strcasecmp(path + path_bytes - bytes, ending) == 0;
+}
+
+static tt_status add(struct tt_rows *rows, const char *data, size_t bytes, uint64_t line)
+{
+    if (tt_grow((void **)&rows->spans, rows->count, &rows->capacity, sizeof *rows->spans) != 0)
+        return TT_ERR_MEMORY;
+    rows->spans[rows->count++] = (struct tt_row_span){data, bytes, line};
+    return TT_OK;
+}
+
+/* Blank lines are no rows. */
+static tt_status find_lines(struct tt_rows *rows, const char *at, const char *end, size_t max_rows)
+{
+    for (uint64_t line = 1; at < end && rows->count < max_rows; line++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        const char *stop = newline != NULL ? newline : end;
+        const char *start = at;
+        while (start < stop && is_space(*start)) start++;
+        if (start < stop) TT_TRY(add(rows, start, (size_t)(stop - start), line));
+        at = newline != NULL ? newline + 1 : end;
+    }
+    return TT_OK;
+}
+
+static const char *skip_space(const char *at, const char *end, uint64_t *line)
+{
+    while (at < end && is_space(*at)) {
+        if (*at == '\n') (*line)++;
+        at++;
+    }
+    return at;
+}
+
+/* The end of one element of an array: the comma or bracket after it that is in no string and no inner value.
+ * Only borders are looked for; the element itself is checked when it is parsed. */
+static const char *element_end(const char *at, const char *end, uint64_t *line)
+{
+    int64_t depth = 0;
+    bool in_string = false;
+    for (; at < end; at++) {
+        char c = *at;
+        if (c == '\n') (*line)++;
+        if (in_string) {
+            if (c == '\\' && at + 1 < end) {
+                at++;
+            } else if (c == '"') {
+                in_string = false;
+            }
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '{' || c == '[') {
+            depth++;
+        } else if (depth > 0 && (c == '}' || c == ']')) {
+            depth--;
+        } else if (depth == 0 && (c == ',' || c == ']')) {
+            return at;
+        }
+    }
+    return NULL;
+}
+
+static tt_status find_elements(struct tt_rows *rows, const char *at, const char *end, size_t max_rows)
+{
+    uint64_t line = 1;
+    at = skip_space(at, end, &line) + 1;
+    const char *start = skip_space(at, end, &line);
+    if (start < end && *start == ']') return TT_OK;
+    for (;;) {
+        if (rows->count == max_rows) return TT_OK;
+        start = skip_space(at, end, &line);
+        uint64_t first_line = line;
+        at = element_end(start, end, &line);
+        if (at == NULL) {
+            return tt_fail(TT_ERR_DATA, "'%s': the list of rows has no end: row %zu begins on line %llu",
+                           rows->path, rows->count + 1, (unsigned long long)first_line);
+        }
+        TT_TRY(add(rows, start, (size_t)(at - start), first_line));
+        if (*at++ == ']') break;
+    }
+    at = skip_space(at, end, &line);
+    if (at == end) return TT_OK;
+    return tt_fail(TT_ERR_DATA, "'%s': line %llu: something follows the list of rows", rows->path,
+                   (unsigned long long)line);
+}
+
+static tt_status refuse_kind(const char *path)
+{
+    tt_fail(TT_ERR_UNSUPPORTED, "'%s' is not read: data is .jsonl, .json or .txt", path);
+    if (has_ending(path, ".parquet") || has_ending(path, ".arrow")) {
+        tt_hint("convert it once, in Python: datasets.Dataset.from_%s('%s').to_json('train.jsonl')",
+                has_ending(path, ".arrow") ? "file" : "parquet", path);
+    } else if (has_ending(path, ".csv") || has_ending(path, ".tsv")) {
+        tt_hint("convert it once, in Python: datasets.Dataset.from_csv('%s').to_json('train.jsonl')", path);
+    }
+    return TT_ERR_UNSUPPORTED;
+}
+
+static tt_status find_rows(struct tt_rows *rows, size_t max_rows)
+{
+    const char *at = (const char *)rows->map.data, *end = at + rows->map.bytes;
+    /* A byte order mark says nothing in UTF-8. */
+    if (end - at >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0) at += 3;
+    if (rows->plain_text) return at < end ? add(rows, at, (size_t)(end - at), 1) : TT_OK;
+    const char *start = at;
+    while (start < end && is_space(*start)) start++;
+    if (start < end && *start == '[') return find_elements(rows, at, end, max_rows);
+    return find_lines(rows, at, end, max_rows);
+}
+
+tt_status tt_rows_open(const char *path, size_t max_rows, struct tt_rows *rows)
+{
+    struct tt_rows opened = {.path = path};
+    opened.plain_text = has_ending(path, ".txt");
+    bool json = has_ending(path, ".jsonl") || has_ending(path, ".json") || has_ending(path, ".ndjson");
+    if (!opened.plain_text && !json && !tt_path_is_dir(path) && tt_path_exists(path))
+        return refuse_kind(path);
+    tt_status status = TT_OK;
+    TT_GO(tt_file_map_open(path, &opened.map));
+    TT_GO(find_rows(&opened, max_rows > 0 ? max_rows : SIZE_MAX));
+    if (opened.count == 0) TT_GO(tt_fail(TT_ERR_DATA, "'%s' has no rows", path));
+    *rows = opened;
+    return TT_OK;
+out:
+    tt_rows_close(&opened);
+    return status;
+}
+
+void tt_rows_close(struct tt_rows *rows)
+{
+    tt_free(rows->spans);
+    tt_file_map_close(&rows->map);
+    *rows = (struct tt_rows){0};
+}

@@ -1,0 +1,90 @@
+#include "data/store.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+void tt_store_deinit(struct tt_store *store)
+{
+    tt_free(store->ids);
+    tt_free(store->supervised);
+    tt_free(store->samples);
+    tt_str_deinit(&store->texts);
+    *store = (struct tt_store){0};
+}
+
+static tt_status resize_tokens(struct tt_store *store, size_t capacity)
+{
+    int32_t *ids = tt_realloc(store->ids, capacity, sizeof *ids);
+    if (ids == NULL) return TT_ERR_MEMORY;
+    store->ids = ids;
+    uint8_t *supervised = tt_realloc(store->supervised, capacity, sizeof *supervised);
+    if (supervised == NULL) return TT_ERR_MEMORY;
+    store->supervised = supervised;
+    store->token_capacity = capacity;
+    return TT_OK;
+}
+
+tt_status tt_store_reserve(struct tt_store *store, size_t tokens, size_t samples)
+{
+    if (tokens > store->token_capacity) TT_TRY(resize_tokens(store, tokens));
+    if (samples > store->sample_capacity) {
+        struct tt_store_sample *grown = tt_realloc(store->samples, samples, sizeof *grown);
+        if (grown == NULL) return TT_ERR_MEMORY;
+        store->samples = grown;
+        store->sample_capacity = samples;
+    }
+    return TT_OK;
+}
+
+static tt_status append_text(struct tt_store *store, const char *text, size_t *position)
+{
+    *position = 0;
+    if (text == NULL) return TT_OK;
+    size_t at = store->texts.bytes;
+    TT_TRY(tt_str_append(&store->texts, text, strlen(text) + 1));
+    *position = at + 1;
+    return TT_OK;
+}
+
+tt_status tt_store_append(struct tt_store *store, const int32_t *ids, const uint8_t *supervised,
+                          int32_t count, const char *prompt, const char *completion)
+{
+    size_t needed = store->token_count + (size_t)count;
+    if (needed > store->token_capacity) {
+        size_t capacity = store->token_capacity * 2 > 1024 ? store->token_capacity * 2 : 1024;
+        TT_TRY(resize_tokens(store, capacity > needed ? capacity : needed));
+    }
+    if (tt_grow((void **)&store->samples, store->sample_count, &store->sample_capacity,
+                sizeof *store->samples) != 0) {
+        return TT_ERR_MEMORY;
+    }
+    struct tt_store_sample sample = {.first = store->token_count, .count = count};
+    TT_TRY(append_text(store, prompt, &sample.prompt));
+    TT_TRY(append_text(store, completion, &sample.completion));
+    memcpy(store->ids + store->token_count, ids, (size_t)count * sizeof *ids);
+    memcpy(store->supervised + store->token_count, supervised, (size_t)count);
+    for (int32_t i = 1; i < count; i++) sample.supervised_count += supervised[i];
+    store->token_count = needed;
+    store->samples[store->sample_count++] = sample;
+    return TT_OK;
+}
+
+tt_status tt_store_append_sample(struct tt_store *store, const struct tt_store *from, size_t index)
+{
+    const struct tt_store_sample *sample = &from->samples[index];
+    return tt_store_append(store, from->ids + sample->first, from->supervised + sample->first, sample->count,
+                           tt_store_text(from, sample->prompt), tt_store_text(from, sample->completion));
+}
+
+struct tt_sample tt_store_sample(const struct tt_store *store, size_t index)
+{
+    const struct tt_store_sample *sample = &store->samples[index];
+    return (struct tt_sample){store->ids + sample->first, store->supervised + sample->first, sample->count,
+                              sample->supervised_count};
+}
+
+const char *tt_store_text(const struct tt_store *store, size_t position)
+{
+    return position > 0 ? store->texts.data + position - 1 : NULL;
+}

@@ -1,0 +1,37 @@
+/* Samples in memory: all ids in one array, in order, so that the whole is also one stream of tokens. */
+#ifndef TT_DATA_STORE_H
+#define TT_DATA_STORE_H
+
+#include "data/dataset.h"
+
+struct tt_store_sample {
+    uint64_t first; /* of its tokens */
+    int32_t count;
+    int32_t supervised_count; /* without token 0 */
+    size_t prompt, completion; /* where the text begins in `texts`, plus 1; 0: none */
+};
+
+/* A zeroed struct is empty. */
+struct tt_store {
+    int32_t *ids;
+    uint8_t *supervised;
+    size_t token_count, token_capacity;
+    struct tt_store_sample *samples;
+    size_t sample_count, sample_capacity;
+    struct tt_str texts; /* terminated one by one */
+};
+
+void tt_store_deinit(struct tt_store *store);
+/* Makes room for exactly that much in all. */
+TT_MUST_USE tt_status tt_store_reserve(struct tt_store *store, size_t tokens, size_t samples);
+/* Copies; prompt and completion may be NULL. */
+TT_MUST_USE tt_status tt_store_append(struct tt_store *store, const int32_t *ids, const uint8_t *supervised,
+                                      int32_t count, const char *prompt, const char *completion);
+TT_MUST_USE tt_status tt_store_append_sample(struct tt_store *store, const struct tt_store *from, size_t index);
+struct tt_sample tt_store_sample(const struct tt_store *store, size_t index);
+const char *tt_store_text(const struct tt_store *store, size_t position); /* prompt or completion of a sample */
+
+/* The samples of a data set. */
+const struct tt_store *tt_dataset_store(const struct tt_dataset *dataset);
+
+#endif
