@@ -196,44 +196,41 @@ struct TT_PASS(backward_panel) {
     int64_t first_row, count, vectors;
     float *q, *d_out; /* rows */
     float *q_panel, *d_out_panel, *dq_panel;
-    float *weights, *gradients;     /* columns of the block's */
-    float lse[PANEL], delta[PANEL]; /* lse in units of log 2 */
+    float *weights, *gradients; /* columns of the block's */
+    float lse[PANEL], delta[PANEL];
 };
 #define backward_panel TT_PASS(backward_panel)
-
-TT_INLINE float TT_PASS(dot)(const float *a, const float *b, int64_t count)
-{
-    vf sum = vsplat(0);
-    int64_t e = 0;
-    for (; e + TT_VECTOR_LANES <= count; e += TT_VECTOR_LANES) sum += vload(a, e, false) * vload(b, e, false);
-    float total = vsum(sum);
-    for (; e < count; e++) total += a[e] * b[e];
-    return total;
-}
 
 static void TT_PASS(load_panel)(const struct tt_attention_backward_args *args,
                                 const struct attention_block *block, struct backward_panel *panel,
                                 int64_t stride)
 {
     const struct tt_attention_forward_args *forward = &args->forward;
-    const double log2e = 1.44269504088896340736;
     int64_t head_dim = forward->q_THE.dims[2], first = panel->first_row, count = panel->count;
     look(&panel->sight, block, first, count);
-    /* o is needed only for delta; it lies for a moment where dq will be. */
-    widen_rows(panel->dq_panel, head_dim, &forward->o_THE, block, first, count, 1.0f);
     widen_rows(panel->d_out, stride, &args->do_THE, block, first, count, 1.0f);
-    widen_rows(panel->q, stride, &forward->q_THE, block, first, count, 1.0f);
+    transpose_to_panel(panel->d_out_panel, panel->d_out, stride, count, head_dim, 1.0f);
+    /* o is needed only for delta, and lies for a moment where q and dq will be. The sum runs as those of dp
+     * do: where a row sees one key, delta is dp to the bit and the gradients of the scores are 0. */
+    widen_rows(panel->q, stride, &forward->o_THE, block, first, count, 1.0f);
+    transpose_to_panel(panel->dq_panel, panel->q, stride, count, head_dim, 1.0f);
+    for (int64_t lane = 0; lane < PANEL; lane += TT_VECTOR_LANES) {
+        vf delta = vsplat(0);
+        for (int64_t e = 0; e < head_dim; e++)
+            delta += vload(panel->dq_panel, e * PANEL + lane, false) *
+                     vload(panel->d_out_panel, e * PANEL + lane, false);
+        vstore(panel->delta, lane, false, delta);
+    }
     const tt_tensor *lse = &forward->lse_HT;
+    memset(panel->lse, 0, sizeof panel->lse);
     for (int64_t r = 0; r < count; r++) {
         int64_t row = first + r, head = block->kv_head * block->group + row % block->group;
         int64_t at = head * lse->strides[0] + block->query_row + row / block->group;
-        panel->lse[r] = (float)((double)((const float *)lse->data)[at] * log2e);
-        panel->delta[r] = TT_PASS(dot)(panel->d_out + r * stride, panel->dq_panel + r * head_dim, head_dim);
+        panel->lse[r] = ((const float *)lse->data)[at];
     }
-    for (int64_t r = count; r < PANEL; r++) panel->lse[r] = panel->delta[r] = 0;
     memset(panel->dq_panel, 0, (size_t)(PANEL * head_dim) * sizeof(float));
-    transpose_to_panel(panel->d_out_panel, panel->d_out, stride, count, head_dim, 1.0f);
-    transpose_to_panel(panel->q_panel, panel->q, stride, count, head_dim, (float)(forward->scale * log2e));
+    widen_rows(panel->q, stride, &forward->q_THE, block, first, count, 1.0f);
+    transpose_to_panel(panel->q_panel, panel->q, stride, count, head_dim, (float)forward->scale);
 }
 
 /* Scores become p = exp(score - lse), gradients of p become those of the scores: p (dp - delta). */
@@ -244,7 +241,7 @@ TT_INLINE void TT_PASS(differentiate)(struct backward_panel *panel, float *weigh
         vf lse = vload(panel->lse, lane, false), delta = vload(panel->delta, lane, false);
         for (int64_t j = 0; j < keys; j++) {
             int64_t at = j * ATTENTION_ROWS_MAX + lane;
-            vf p = vexp2(vload(weights, at, false) - lse);
+            vf p = vexp2((vload(weights, at, false) - lse) * LOG2_E);
             if (masked) p = vselect(sees(&panel->sight, lane, begin + j), p, vsplat(0));
             vstore(weights, at, false, p);
             vstore(gradients, at, false, p * (vload(gradients, at, false) - delta));
@@ -279,7 +276,8 @@ static void TT_PASS(backward_tile)(struct backward_panel *panel, struct backward
     if (begin < panel->sight.full_begin || end > panel->sight.full_end)
         TT_PASS(differentiate)(panel, panel->weights, panel->gradients, begin, end - begin, true);
     else
-        TT_PASS(differentiate)(panel, panel->weights, panel->gradients, begin, end - begin, false);
+        TT_PASS(differentiate)
+    (panel, panel->weights, panel->gradients, begin, end - begin, false);
     if (with_dq)
         multiply_add(&(struct product){.c = panel->dq_panel,
                                        .c_row = PANEL,

@@ -78,8 +78,8 @@ static_assert(sizeof(struct TT_PASS(forward_scratch)) <= TT_CPU_SCRATCH_BYTES, "
 struct TT_PASS(forward_panel) {
     struct sight sight;
     int64_t first_row, count, vectors;
-    float *query, *output;        /* [E][PANEL]; query is times scale * log2(e) */
-    float max[PANEL], sum[PANEL]; /* of 2^score so far */
+    float *query, *output;        /* [E][PANEL]; query is times scale */
+    float max[PANEL], sum[PANEL]; /* so far: of the scores, of exp(score - max) */
 };
 #define forward_panel TT_PASS(forward_panel)
 
@@ -96,12 +96,12 @@ TT_INLINE void TT_PASS(soften)(struct forward_panel *panel, float *scores, int64
             top = vmax(top, score);
         }
         for (int64_t j = 0; j < keys; j++) {
-            vf weight = vexp2(vload(scores, j * PANEL + lane, false) - top);
+            vf weight = vexp2((vload(scores, j * PANEL + lane, false) - top) * LOG2_E);
             if (masked) weight = vselect(sees(&panel->sight, lane, begin + j), weight, vsplat(0));
             vstore(scores, j * PANEL + lane, false, weight);
             sum += weight;
         }
-        vf shrink = vexp2(old - top);
+        vf shrink = vexp2((old - top) * LOG2_E);
         vstore(panel->sum, lane, false, vload(panel->sum, lane, false) * shrink + sum);
         vstore(panel->max, lane, false, top);
         if (!vany((vi)(shrink != vsplat(1)))) continue;
@@ -148,7 +148,6 @@ static void TT_PASS(forward_tile)(struct forward_panel *panel, struct TT_PASS(fo
 static void TT_PASS(store_forward)(const struct tt_attention_forward_args *args,
                                    const struct attention_block *block, struct forward_panel *panel)
 {
-    const double ln2 = 0.693147180559945309417;
     float factor[PANEL];
     for (int64_t r = 0; r < panel->count; r++) factor[r] = 1.0f / panel->sum[r];
     store_panel(&args->o_THE, block, panel->first_row, panel->count, panel->output, factor);
@@ -157,7 +156,7 @@ static void TT_PASS(store_forward)(const struct tt_attention_forward_args *args,
     for (int64_t r = 0; r < panel->count; r++) {
         int64_t row = panel->first_row + r, head = block->kv_head * block->group + row % block->group;
         int64_t at = head * lse->strides[0] + block->query_row + row / block->group;
-        ((float *)lse->data)[at] = (float)((double)panel->max[r] * ln2 + log((double)panel->sum[r]));
+        ((float *)lse->data)[at] = (float)((double)panel->max[r] + log((double)panel->sum[r]));
     }
 }
 
@@ -168,7 +167,6 @@ static void TT_PASS(forward_block)(const struct tt_attention_forward_args *args,
     struct TT_PASS(forward_scratch) *scratch = (void *)memory;
     struct forward_panel panels[ATTENTION_ROWS_MAX / PANEL];
     int64_t head_dim = args->q_THE.dims[2], panel_count = (block->row_count + PANEL - 1) / PANEL;
-    float factor = (float)(args->scale * 1.44269504088896340736);
     for (int64_t i = 0; i < panel_count; i++) {
         struct forward_panel *panel = &panels[i];
         panel->first_row = block->first_row + i * PANEL;
@@ -178,7 +176,7 @@ static void TT_PASS(forward_block)(const struct tt_attention_forward_args *args,
         panel->output = scratch->outputs + i * PANEL * head_dim;
         look(&panel->sight, block, panel->first_row, panel->count);
         widen_rows(panel->output, head_dim, &args->q_THE, block, panel->first_row, panel->count, 1.0f);
-        transpose_to_panel(panel->query, panel->output, head_dim, panel->count, head_dim, factor);
+        transpose_to_panel(panel->query, panel->output, head_dim, panel->count, head_dim, (float)args->scale);
         memset(panel->output, 0, (size_t)(PANEL * head_dim) * sizeof(float));
         memset(panel->sum, 0, sizeof panel->sum);
         for (int r = 0; r < PANEL; r++) panel->max[r] = LOWEST;

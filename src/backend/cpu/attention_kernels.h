@@ -7,6 +7,9 @@
 #define PANEL_VECTORS 3
 #define PANEL (PANEL_VECTORS * TT_VECTOR_LANES)
 
+/* exp(x) = 2^(x * LOG2_E) */
+#define LOG2_E 0x1.715476p+0f
+
 /* Rows of c held in registers when c is 3, 2, 1 vectors wide: the products of the two numbers fill 12 of 16
  * registers, 24 of 32 with AVX-512. */
 #define ROWS_WIDE_3 (TT_VECTOR_LANES == 16 ? 8 : 4)
