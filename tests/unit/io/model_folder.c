@@ -1,0 +1,279 @@
+/* io/model_folder.h: one file, an index, and every way in which the two disagree. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "io/model_folder.h"
+
+static char root[64];
+
+static const char *at(const char *name)
+{
+    static char path[4][256];
+    static int next;
+    next = (next + 1) % 4;
+    snprintf(path[next], sizeof path[next], "%s/%s", root, name);
+    return path[next];
+}
+
+static int fresh(void **state)
+{
+    (void)state;
+    snprintf(root, sizeof root, "/tmp/tt-model-%ld", (long)getpid());
+    if (tt_dir_remove(root) != TT_OK || tt_dir_create(root) != TT_OK) return -1;
+    return tt_file_write_atomic(at("config.json"), "{\"model_type\": \"llama\"}", 23) == TT_OK ? 0 : -1;
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    return tt_dir_remove(root) == TT_OK ? 0 : -1;
+}
+
+static void put(const char *name, const char *text)
+{
+    assert_int_equal(tt_file_write_atomic(at(name), text, strlen(text)), TT_OK);
+}
+
+/* A safetensors file of U8 tensors of one element each; element i has the value first + i. */
+static void put_tensors(const char *name, const char *const *tensors, int first)
+{
+    struct tt_safetensors_entry entries[8] = {0};
+    size_t count = 0;
+    for (; tensors[count] != NULL; count++) {
+        entries[count] =
+            (struct tt_safetensors_entry){.name = tensors[count], .dtype = TT_U8, .rank = 1, .dims = {1}};
+    }
+    struct tt_str file = {0};
+    uint64_t bytes;
+    assert_int_equal(tt_safetensors_layout(entries, count, &file, &bytes), TT_OK);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(tt_str_append_char(&file, (char)(first + (int)i)), TT_OK);
+    assert_int_equal(tt_file_write_atomic(at(name), file.data, file.bytes), TT_OK);
+    tt_str_deinit(&file);
+}
+
+static void put_shards(void)
+{
+    put_tensors("m-1.safetensors", (const char *const[]){"b", "d", NULL}, 10);
+    put_tensors("m-2.safetensors", (const char *const[]){"a", "c", NULL}, 20);
+}
+
+static void assert_refused(tt_status status, const char *part, const char *hint)
+{
+    struct tt_model_folder *folder = NULL;
+    uint64_t live = tt_alloc_live();
+    assert_int_equal(tt_model_folder_open(root, true, &folder), status);
+    assert_null(folder);
+    const struct tt_error *error = tt_error_last();
+    if (strstr(error->message, part) == NULL) fail_msg("'%s' not in '%s'", part, error->message);
+    if (hint != NULL && strstr(error->hint, hint) == NULL)
+        fail_msg("'%s' not in hint '%s'", hint, error->hint);
+    assert_int_equal(tt_alloc_live(), live);
+}
+
+static uint8_t value_of(const struct tt_model_folder *folder, const char *name)
+{
+    uint8_t value = 0;
+    const struct tt_safetensors_entry *entry = tt_model_folder_find(folder, name);
+    assert_non_null(entry);
+    assert_int_equal(tt_model_folder_read(folder, entry, 0, 1, &value, TT_U8), TT_OK);
+    return value;
+}
+
+static void shards(void **state)
+{
+    (void)state;
+    put_shards();
+    put("model.safetensors.index.json",
+        "{\"metadata\": {\"total_size\": 1, \"other\": []}, \"weight_map\": {\"a\": \"m-2.safetensors\","
+        " \"b\": \"m-1.safetensors\", \"c\": \"m-2.safetensors\", \"d\": \"m-1.safetensors\"}}");
+    struct tt_model_folder *folder = NULL;
+    assert_int_equal(tt_model_folder_open(root, true, &folder), TT_OK);
+    assert_int_equal(tt_model_folder_tensor_count(folder), 4);
+    static const char *const names[] = {"a", "b", "c", "d"};
+    for (size_t i = 0; i < 4; i++) assert_string_equal(tt_model_folder_tensor(folder, i)->name, names[i]);
+    assert_null(tt_model_folder_tensor(folder, 4));
+    assert_int_equal(value_of(folder, "b"), 10);
+    assert_int_equal(value_of(folder, "d"), 11);
+    assert_int_equal(value_of(folder, "a"), 20);
+    assert_int_equal(value_of(folder, "c"), 21);
+    assert_null(tt_model_folder_find(folder, "e"));
+    struct tt_safetensors_entry foreign = *tt_model_folder_find(folder, "a");
+    uint8_t value;
+    assert_int_equal(tt_model_folder_read(folder, &foreign, 0, 1, &value, TT_U8), TT_ERR_INTERNAL);
+    assert_true(tt_model_folder_has_weights(folder));
+    assert_string_equal(tt_model_folder_path(folder), root);
+    const char *type = NULL;
+    const struct tt_json *config = tt_model_folder_config(folder);
+    assert_int_equal(tt_json_string(config, config->root, "model_type", &type), TT_OK);
+    assert_string_equal(type, "llama");
+    tt_model_folder_close(folder);
+    /* One file beside the index wins. */
+    put_tensors("model.safetensors", (const char *const[]){"only", NULL}, 7);
+    assert_int_equal(tt_model_folder_open(root, true, &folder), TT_OK);
+    assert_int_equal(tt_model_folder_tensor_count(folder), 1);
+    assert_int_equal(value_of(folder, "only"), 7);
+    tt_model_folder_close(folder);
+    tt_model_folder_close(NULL);
+}
+
+static void bad_index(void **state)
+{
+    (void)state;
+    put_shards();
+    static const struct {
+        const char *map, *part, *hint;
+    } cases[] = {
+        {"{\"a\": \"m-2.safetensors\", \"b\": \"m-1.safetensors\", \"c\": \"m-2.safetensors\"}",
+         "holds tensor 'd', which", NULL},
+        {"{\"a\": \"m-2.safetensors\", \"b\": \"m-1.safetensors\", \"c\": \"m-2.safetensors\", \"d\": "
+         "\"m-1.safetensors\","
+         " \"e\": \"m-1.safetensors\"}",
+         "'e' to 'm-1.safetensors', which does not hold it (1 such", NULL},
+        {"{\"a\": \"m-1.safetensors\", \"b\": \"m-1.safetensors\", \"c\": \"m-2.safetensors\", \"d\": "
+         "\"m-1.safetensors\"}",
+         "'a' to 'm-1.safetensors', which does not hold it", NULL},
+        {"{\"a\": \"m-2.safetensors\", \"b\": \"m-1.safetensors\", \"z\": \"m-3.safetensors\"}",
+         "m-3.safetensors", "the index lists 3 files, the folder has 2"},
+        {"{\"a\": \"../m-2.safetensors\"}", "in the same folder", NULL},
+        {"{\"a\": \"/etc/passwd\"}", "in the same folder", NULL},
+        {"{\"a\": 1}", "in the same folder", NULL},
+        {"{}", "lists no tensors", NULL},
+        {"[]", "'weight_map' must be an object", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[512];
+        snprintf(text, sizeof text, "{\"weight_map\": %s}", cases[i].map);
+        put("model.safetensors.index.json", text);
+        assert_refused(strstr(cases[i].part, "m-3") == cases[i].part ? TT_ERR_IO : TT_ERR_DATA, cases[i].part,
+                       cases[i].hint);
+    }
+    put("model.safetensors.index.json", "{\"weight_map\": ");
+    assert_refused(TT_ERR_DATA, "not valid JSON", NULL);
+    put_tensors("m-1.safetensors", (const char *const[]){"a", "b", NULL}, 10);
+    put("model.safetensors.index.json", "{\"weight_map\": {\"a\": \"m-1.safetensors\", \"b\": "
+                                        "\"m-1.safetensors\", \"c\": \"m-2.safetensors\"}}");
+    assert_refused(TT_ERR_DATA, "'a' is in two files", NULL);
+}
+
+static void no_weights(void **state)
+{
+    (void)state;
+    assert_refused(TT_ERR_DATA, "has no weights", NULL);
+    struct tt_model_folder *folder = NULL;
+    assert_int_equal(tt_model_folder_open(root, false, &folder), TT_OK);
+    assert_false(tt_model_folder_has_weights(folder));
+    assert_int_equal(tt_model_folder_tensor_count(folder), 0);
+    assert_null(tt_model_folder_find(folder, "a"));
+    tt_model_folder_close(folder);
+    put("training_args.bin", "x");
+    assert_refused(TT_ERR_DATA, "has no weights", NULL);
+    put("pytorch_model.bin", "x");
+    assert_refused(TT_ERR_UNSUPPORTED, "pytorch_model.bin", "safe_serialization=True");
+    assert_int_equal(unlink(at("pytorch_model.bin")), 0);
+    put("consolidated.00.pth", "x");
+    assert_refused(TT_ERR_UNSUPPORTED, "consolidated.00.pth", "save_pretrained");
+    assert_int_equal(unlink(at("consolidated.00.pth")), 0);
+    put_shards();
+    assert_refused(TT_ERR_DATA, "2 safetensors files, but neither", "index");
+    put("model.safetensors", "not one at all");
+    assert_refused(TT_ERR_DATA, "no safetensors file", NULL);
+}
+
+static void bad_config(void **state)
+{
+    (void)state;
+    put("config.json", "[1]");
+    assert_refused(TT_ERR_DATA, "must hold one object", NULL);
+    put("config.json", "{\"a\": 1, \"a\": 2}");
+    assert_refused(TT_ERR_DATA, "duplicate", NULL);
+    assert_int_equal(unlink(at("config.json")), 0);
+    assert_refused(TT_ERR_DATA, "has no 'config.json'", NULL);
+    put("adapter_config.json", "{}");
+    assert_refused(TT_ERR_DATA, "has no 'config.json'", "adapter");
+    struct tt_model_folder *folder = NULL;
+    assert_int_equal(tt_model_folder_open(at("absent"), true, &folder), TT_ERR_DATA);
+    assert_non_null(strstr(tt_error_last()->message, "does not exist"));
+    assert_int_equal(tt_model_folder_open(at("adapter_config.json"), true, &folder), TT_ERR_DATA);
+    assert_non_null(strstr(tt_error_last()->message, "is a file"));
+}
+
+static void copy_tokenizer(void **state)
+{
+    (void)state;
+    put("tokenizer.json", "{\"t\": \"\xc3\xa9\"}\r\n");
+    put("chat_template.jinja", "{{ x }}");
+    put("generation_config.json", "{}");
+    put("README.md", "no");
+    assert_int_equal(tt_dir_create(at("additional_chat_templates")), TT_OK);
+    put("additional_chat_templates/rag.jinja", "rag");
+    assert_int_equal(tt_dir_create(at("out")), TT_OK);
+    assert_int_equal(tt_model_folder_copy_tokenizer(root, at("out"), false), TT_OK);
+    struct tt_str data = {0};
+    assert_int_equal(tt_file_read(at("out/tokenizer.json"), 100, &data), TT_OK);
+    assert_string_equal(data.data, "{\"t\": \"\xc3\xa9\"}\r\n");
+    assert_int_equal(tt_file_read(at("out/additional_chat_templates/rag.jinja"), 100, &data), TT_OK);
+    assert_string_equal(data.data, "rag");
+    tt_str_deinit(&data);
+    assert_true(tt_path_exists(at("out/chat_template.jinja")));
+    assert_false(tt_path_exists(at("out/generation_config.json")));
+    assert_false(tt_path_exists(at("out/README.md")));
+    assert_int_equal(tt_model_folder_copy_tokenizer(root, at("out"), true), TT_OK);
+    assert_true(tt_path_exists(at("out/generation_config.json")));
+    assert_int_equal(tt_model_folder_copy_tokenizer(root, at("no/such"), true), TT_ERR_IO);
+}
+
+static void golden_shards(void **state)
+{
+    (void)state;
+    struct tt_model_folder *folder = NULL;
+    const char *path = TT_TEST_ROOT "/golden/llama_sharded/model";
+    if (!tt_path_exists(path)) skip();
+    assert_int_equal(tt_model_folder_open(path, true, &folder), TT_OK);
+    const struct tt_safetensors_entry *entry = tt_model_folder_find(folder, "model.embed_tokens.weight");
+    assert_non_null(entry);
+    assert_int_equal(entry->rank, 2);
+    tt_model_folder_close(folder);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    put_shards();
+    put("model.safetensors.index.json",
+        "{\"weight_map\": {\"a\": \"m-2.safetensors\", \"b\": \"m-1.safetensors\","
+        " \"c\": \"m-2.safetensors\", \"d\": \"m-1.safetensors\"}}");
+    uint64_t live = tt_alloc_live();
+    for (uint64_t nth = 1;; nth++) {
+        struct tt_model_folder *folder = NULL;
+        tt_alloc_fail_at(nth);
+        tt_status status = tt_model_folder_open(root, true, &folder);
+        tt_alloc_fail_at(0);
+        tt_model_folder_close(folder);
+        assert_int_equal(tt_alloc_live(), live);
+        if (status == TT_OK) break;
+        assert_int_equal(status, TT_ERR_MEMORY);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(shards, fresh, clean),
+        cmocka_unit_test_setup_teardown(bad_index, fresh, clean),
+        cmocka_unit_test_setup_teardown(no_weights, fresh, clean),
+        cmocka_unit_test_setup_teardown(bad_config, fresh, clean),
+        cmocka_unit_test_setup_teardown(copy_tokenizer, fresh, clean),
+        cmocka_unit_test_setup_teardown(golden_shards, fresh, clean),
+        cmocka_unit_test_setup_teardown(every_allocation_may_fail, fresh, clean),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
