@@ -1,0 +1,533 @@
+#include "text/bpe.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "text/unicode.h"
+
+#define METASPACE "\xE2\x96\x81" /* U+2581 */
+
+enum {
+    CACHE_SETS = 1 << 14, /* of two entries each: 2 MiB, what fits a second-level cache */
+    CACHE_WORD_BYTES = 24,
+    CACHE_IDS = 9,
+    SHORT_WORD = 40, /* up to here scanning all pairs for each merge beats a heap */
+};
+
+struct bpe_merge {
+    uint64_t key; /* left << 32 | right, plus 1; 0 = free */
+    uint32_t rank;
+    int32_t id;
+};
+
+/* One cache line. */
+struct cache_entry {
+    uint64_t word[CACHE_WORD_BYTES / 8]; /* padded with zero bytes */
+    uint8_t bytes;                       /* 0 = free */
+    uint8_t count;
+    int32_t ids[CACHE_IDS];
+};
+
+struct bpe_scratch {
+    struct cache_entry *cache;
+    struct tt_ids symbols;
+    uint32_t *links; /* previous and next of each symbol */
+    uint64_t *heap;  /* rank << 32 | position */
+    size_t heap_count, link_capacity, heap_capacity;
+    struct tt_str text, mapped;
+};
+
+int32_t byte_level_code(unsigned char byte)
+{
+    if ((byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD)) return byte;
+    return byte <= 0x20 ? 0x100 + byte : byte == 0xAD ? 0x143 : 0x121 + byte - 0x7F;
+}
+
+int byte_level_byte(int32_t code)
+{
+    if (code < 0x100) return (code >= 0x21 && code <= 0x7E) || (code >= 0xA1 && code != 0xAD) ? code : -1;
+    if (code <= 0x120) return code - 0x100;
+    if (code <= 0x142) return code - 0x121 + 0x7F;
+    return code == 0x143 ? 0xAD : -1;
+}
+
+static size_t merge_slot(const struct bpe *bpe, uint64_t key)
+{
+    size_t mask = bpe->merge_slots - 1;
+    uint64_t hash = key * UINT64_C(0x9E3779B97F4A7C15);
+    size_t slot = (size_t)(hash ^ hash >> 32) & mask;
+    while (bpe->merges[slot].key != key && bpe->merges[slot].key != 0) slot = (slot + 1) & mask;
+    return slot;
+}
+
+/* NULL when the pair does not merge. */
+static const struct bpe_merge *find_merge(const struct bpe *bpe, int32_t left, int32_t right)
+{
+    if (bpe->merge_count == 0) return NULL;
+    const struct bpe_merge *merge = &bpe->merges[merge_slot(bpe, ((uint64_t)left << 32 | (uint32_t)right) + 1)];
+    return merge->key == 0 ? NULL : merge;
+}
+
+static tt_status grow_merges(struct bpe *bpe)
+{
+    if (bpe->merge_count * 2 < bpe->merge_slots) return TT_OK;
+    struct bpe old = *bpe;
+    bpe->merge_slots = old.merge_slots == 0 ? 1024 : old.merge_slots * 2;
+    bpe->merges = tt_calloc(bpe->merge_slots, sizeof bpe->merges[0]);
+    if (bpe->merges == NULL) {
+        *bpe = old;
+        return TT_ERR_MEMORY;
+    }
+    for (size_t i = 0; i < old.merge_slots; i++) {
+        if (old.merges[i].key != 0) bpe->merges[merge_slot(bpe, old.merges[i].key)] = old.merges[i];
+    }
+    tt_free(old.merges);
+    return TT_OK;
+}
+
+static bool starts_with(const char *data, size_t bytes, const char *start)
+{
+    return bytes >= strlen(start) && memcmp(data, start, strlen(start)) == 0;
+}
+
+static bool ends_with(const char *data, size_t bytes, const char *end)
+{
+    return bytes >= strlen(end) && memcmp(data + bytes - strlen(end), end, strlen(end)) == 0;
+}
+
+tt_status bpe_add_merge(struct bpe *bpe, const char *left, size_t left_bytes, const char *right, size_t right_bytes,
+                        uint32_t rank)
+{
+    int32_t left_id = vocab_id(&bpe->vocab, left, left_bytes);
+    int32_t right_id = vocab_id(&bpe->vocab, right, right_bytes);
+    if (left_id < 0 || right_id < 0) {
+        return tt_fail(TT_ERR_DATA, "merge %u refers to '%s', which is not in the vocabulary", rank,
+                       left_id < 0 ? left : right);
+    }
+    size_t prefix_bytes = bpe->prefix == NULL ? 0 : strlen(bpe->prefix);
+    /* Every merge makes a token longer, on which the order of merging relies. */
+    if (right_bytes <= prefix_bytes) {
+        return tt_fail(TT_ERR_DATA, "merge %u: '%s' is not longer than continuing_subword_prefix", rank, right);
+    }
+    struct tt_str joined = {0};
+    tt_status status = tt_str_append(&joined, left, left_bytes);
+    if (status == TT_OK) status = tt_str_append(&joined, right + prefix_bytes, right_bytes - prefix_bytes);
+    int32_t id = status == TT_OK ? vocab_id(&bpe->vocab, joined.data, joined.bytes) : -1;
+    if (status == TT_OK && id < 0) {
+        status = tt_fail(TT_ERR_DATA, "merge %u gives '%s', which is not in the vocabulary", rank, joined.data);
+    }
+    tt_str_deinit(&joined);
+    TT_TRY(status);
+    if (starts_with(right, right_bytes, METASPACE) && !ends_with(left, left_bytes, METASPACE)) {
+        bpe->cuts_at_metaspace = false;
+    }
+    TT_TRY(grow_merges(bpe));
+    uint64_t key = ((uint64_t)left_id << 32 | (uint32_t)right_id) + 1;
+    struct bpe_merge *merge = &bpe->merges[merge_slot(bpe, key)];
+    bpe->merge_count += merge->key == 0;
+    *merge = (struct bpe_merge){key, rank, id}; /* of equal pairs the last one counts, as in the reference */
+    return TT_OK;
+}
+
+tt_status bpe_finish(struct bpe *bpe)
+{
+    const struct vocab *vocab = &bpe->vocab;
+    bpe->unk_id = bpe->unk_token == NULL ? -1 : vocab_id(vocab, bpe->unk_token, strlen(bpe->unk_token));
+    bool plain = bpe->prefix == NULL && bpe->suffix == NULL;
+    if (!plain || bpe->byte_level || vocab_id(vocab, METASPACE, strlen(METASPACE)) < 0) bpe->cuts_at_metaspace = false;
+    if (bpe->unk_token != NULL && ends_with(bpe->unk_token, strlen(bpe->unk_token), METASPACE)) {
+        bpe->cuts_at_metaspace = false;
+    }
+    for (int byte = 0; byte < 256; byte++) {
+        char encoded[4], name[8];
+        size_t length = tt_utf8_encode(byte_level_code((unsigned char)byte), encoded);
+        bpe->byte_level_ids[byte] = plain ? vocab_id(vocab, encoded, length) : -1;
+        static const char digits[] = "0123456789ABCDEF";
+        memcpy(name, "<0x__>", 7);
+        name[3] = digits[byte >> 4];
+        name[4] = digits[byte & 15];
+        bpe->fallback_ids[byte] = vocab_id(vocab, name, 6);
+    }
+    return TT_OK;
+}
+
+void bpe_deinit(struct bpe *bpe)
+{
+    vocab_deinit(&bpe->vocab);
+    tt_free(bpe->merges);
+    tt_free(bpe->unk_token);
+    tt_free(bpe->prefix);
+    tt_free(bpe->suffix);
+    *bpe = (struct bpe){0};
+}
+
+tt_status bpe_scratch_create(struct bpe_scratch **out)
+{
+    struct bpe_scratch *scratch = tt_calloc(1, sizeof *scratch);
+    if (scratch == NULL) return TT_ERR_MEMORY;
+    size_t bytes = (size_t)2 * CACHE_SETS * sizeof scratch->cache[0];
+    scratch->cache = tt_alloc_aligned(bytes);
+    if (scratch->cache == NULL) {
+        tt_free(scratch);
+        return TT_ERR_MEMORY;
+    }
+    memset(scratch->cache, 0, bytes);
+    *out = scratch;
+    return TT_OK;
+}
+
+void bpe_scratch_destroy(struct bpe_scratch *scratch)
+{
+    if (scratch == NULL) return;
+    tt_free(scratch->cache);
+    tt_ids_deinit(&scratch->symbols);
+    tt_free(scratch->links);
+    tt_free(scratch->heap);
+    tt_str_deinit(&scratch->text);
+    tt_str_deinit(&scratch->mapped);
+    tt_free(scratch);
+}
+
+/* Merges a short word in place: the best pair is searched anew for each merge. Returns the number of symbols left. */
+static size_t merge_short(const struct bpe *bpe, int32_t *symbols, size_t count)
+{
+    uint32_t ranks[SHORT_WORD];
+    int32_t joined[SHORT_WORD];
+    for (size_t i = 0; i + 1 < count; i++) {
+        const struct bpe_merge *merge = find_merge(bpe, symbols[i], symbols[i + 1]);
+        ranks[i] = merge == NULL ? UINT32_MAX : merge->rank;
+        joined[i] = merge == NULL ? -1 : merge->id;
+    }
+    while (count > 1) {
+        size_t best = 0;
+        for (size_t i = 1; i + 1 < count; i++) {
+            if (ranks[i] < ranks[best]) best = i;
+        }
+        if (ranks[best] == UINT32_MAX) break;
+        symbols[best] = joined[best];
+        count--;
+        size_t behind = count - best - 1;
+        memmove(symbols + best + 1, symbols + best + 2, behind * sizeof symbols[0]);
+        memmove(ranks + best, ranks + best + 1, behind * sizeof ranks[0]);
+        memmove(joined + best, joined + best + 1, behind * sizeof joined[0]);
+        for (size_t i = best == 0 ? 0 : best - 1; i <= best && i + 1 < count; i++) {
+            const struct bpe_merge *merge = find_merge(bpe, symbols[i], symbols[i + 1]);
+            ranks[i] = merge == NULL ? UINT32_MAX : merge->rank;
+            joined[i] = merge == NULL ? -1 : merge->id;
+        }
+    }
+    return count;
+}
+
+static void sift_down(uint64_t *heap, size_t count, size_t at)
+{
+    uint64_t value = heap[at];
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child >= count) break;
+        if (child + 1 < count && heap[child + 1] < heap[child]) child++;
+        if (heap[child] >= value) break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = value;
+}
+
+static void heap_push(struct bpe_scratch *s, uint64_t value)
+{
+    size_t at = s->heap_count++;
+    while (at > 0 && s->heap[(at - 1) / 2] > value) {
+        s->heap[at] = s->heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    s->heap[at] = value;
+}
+
+static uint64_t heap_pop(struct bpe_scratch *s)
+{
+    uint64_t top = s->heap[0];
+    s->heap[0] = s->heap[--s->heap_count];
+    if (s->heap_count > 0) sift_down(s->heap, s->heap_count, 0);
+    return top;
+}
+
+static tt_status reserve_long(struct bpe_scratch *s, size_t count)
+{
+    if (count <= s->link_capacity) return TT_OK;
+    uint32_t *links = tt_realloc(s->links, count, 2 * sizeof *links);
+    if (links == NULL) return TT_ERR_MEMORY;
+    s->links = links;
+    /* A merge takes one entry away and adds at most two, and there are fewer than `count` merges. */
+    uint64_t *heap = tt_realloc(s->heap, count, 2 * sizeof *heap);
+    if (heap == NULL) return TT_ERR_MEMORY;
+    s->heap = heap;
+    s->link_capacity = count;
+    return TT_OK;
+}
+
+static void push_pair(const struct bpe *bpe, struct bpe_scratch *s, const int32_t *symbols, uint32_t left,
+                      uint32_t right)
+{
+    const struct bpe_merge *merge = find_merge(bpe, symbols[left], symbols[right]);
+    if (merge != NULL) heap_push(s, (uint64_t)merge->rank << 32 | left);
+}
+
+/* Merges a word of any length in place with a heap of pairs; entries that went stale are dropped when they come up. */
+static tt_status merge_long(const struct bpe *bpe, struct bpe_scratch *s, int32_t *symbols, size_t *count_inout)
+{
+    size_t count = *count_inout;
+    TT_TRY(reserve_long(s, count));
+    uint32_t *previous = s->links, *next = s->links + count;
+    s->heap_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        previous[i] = i == 0 ? UINT32_MAX : (uint32_t)i - 1;
+        next[i] = i + 1 == count ? UINT32_MAX : (uint32_t)i + 1;
+        const struct bpe_merge *merge = i + 1 == count ? NULL : find_merge(bpe, symbols[i], symbols[i + 1]);
+        if (merge != NULL) s->heap[s->heap_count++] = (uint64_t)merge->rank << 32 | i;
+    }
+    for (size_t i = s->heap_count / 2; i-- > 0;) sift_down(s->heap, s->heap_count, i);
+    while (s->heap_count > 0) {
+        uint64_t top = heap_pop(s);
+        uint32_t left = (uint32_t)top, right = next[left];
+        if (symbols[left] < 0 || right == UINT32_MAX) continue;
+        const struct bpe_merge *merge = find_merge(bpe, symbols[left], symbols[right]);
+        if (merge == NULL || merge->rank != top >> 32) continue;
+        symbols[left] = merge->id;
+        symbols[right] = -1;
+        next[left] = next[right];
+        if (next[left] != UINT32_MAX) {
+            previous[next[left]] = left;
+            push_pair(bpe, s, symbols, left, next[left]);
+        }
+        if (previous[left] != UINT32_MAX) push_pair(bpe, s, symbols, previous[left], left);
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (symbols[i] >= 0) symbols[kept++] = symbols[i];
+    }
+    *count_inout = kept;
+    return TT_OK;
+}
+
+/* Unknown characters that wait to be written as one or more unk tokens. */
+struct pending {
+    bool any;
+};
+
+static tt_status add_unknown(const struct bpe *bpe, struct tt_ids *symbols, struct pending *pending)
+{
+    if (bpe->unk_token == NULL) return TT_OK;
+    if (bpe->unk_id < 0) {
+        return tt_fail(TT_ERR_DATA, "unk_token '%s' is needed and not in the vocabulary", bpe->unk_token);
+    }
+    if (pending->any && !bpe->fuse_unk) TT_TRY(tt_ids_append(symbols, bpe->unk_id));
+    pending->any = true;
+    return TT_OK;
+}
+
+/* The symbol of one character (with prefix and suffix), its bytes' symbols, or an unknown one. Bytes do not end a
+ * run of unknown characters, so that these come after them: the reference does so. */
+static tt_status add_symbol(const struct bpe *bpe, const char *data, size_t bytes, struct tt_ids *symbols,
+                            struct pending *pending)
+{
+    int32_t id = vocab_id(&bpe->vocab, data, bytes);
+    if (id >= 0) {
+        if (pending->any) TT_TRY(tt_ids_append(symbols, bpe->unk_id));
+        pending->any = false;
+        return tt_ids_append(symbols, id);
+    }
+    bool fallback = bpe->byte_fallback;
+    for (size_t i = 0; fallback && i < bytes; i++) fallback = bpe->fallback_ids[(unsigned char)data[i]] >= 0;
+    if (!fallback) return add_unknown(bpe, symbols, pending);
+    for (size_t i = 0; i < bytes; i++) {
+        TT_TRY(tt_ids_append(symbols, bpe->fallback_ids[(unsigned char)data[i]]));
+    }
+    return TT_OK;
+}
+
+static tt_status split_characters(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes)
+{
+    struct pending pending = {false};
+    for (size_t at = 0; at < bytes;) {
+        size_t length = tt_utf8_length((unsigned char)word[at]);
+        bool prefix = bpe->prefix != NULL && at > 0, suffix = bpe->suffix != NULL && at + length == bytes;
+        const char *data = word + at;
+        size_t data_bytes = length;
+        if (prefix || suffix) {
+            tt_str_clear(&s->text);
+            if (prefix) TT_TRY(tt_str_append_text(&s->text, bpe->prefix));
+            TT_TRY(tt_str_append(&s->text, word + at, length));
+            if (suffix) TT_TRY(tt_str_append_text(&s->text, bpe->suffix));
+            data = s->text.data;
+            data_bytes = s->text.bytes;
+        }
+        TT_TRY(add_symbol(bpe, data, data_bytes, &s->symbols, &pending));
+        at += length;
+    }
+    return pending.any ? tt_ids_append(&s->symbols, bpe->unk_id) : TT_OK;
+}
+
+static tt_status map_bytes(struct bpe_scratch *s, const char *word, size_t bytes)
+{
+    tt_str_clear(&s->mapped);
+    for (size_t i = 0; i < bytes; i++) {
+        char encoded[4];
+        size_t length = tt_utf8_encode(byte_level_code((unsigned char)word[i]), encoded);
+        TT_TRY(tt_str_append(&s->mapped, encoded, length));
+    }
+    return TT_OK;
+}
+
+/* Fills s->symbols with the symbols that the word starts from. */
+static tt_status split_word(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes)
+{
+    s->symbols.count = 0;
+    if (!bpe->byte_level) return split_characters(bpe, s, word, bytes);
+    for (size_t i = 0; i < bytes; i++) {
+        int32_t id = bpe->byte_level_ids[(unsigned char)word[i]];
+        if (id < 0) {
+            s->symbols.count = 0;
+            TT_TRY(map_bytes(s, word, bytes));
+            return split_characters(bpe, s, s->mapped.data, s->mapped.bytes);
+        }
+        TT_TRY(tt_ids_append(&s->symbols, id));
+    }
+    return TT_OK;
+}
+
+static int32_t whole_word_id(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes,
+                             tt_status *status)
+{
+    *status = TT_OK;
+    if (!bpe->ignore_merges) return -1;
+    if (!bpe->byte_level) return vocab_id(&bpe->vocab, word, bytes);
+    *status = map_bytes(s, word, bytes);
+    return *status == TT_OK ? vocab_id(&bpe->vocab, s->mapped.data, s->mapped.bytes) : -1;
+}
+
+/* Computes the ids of one word into s->symbols. `whole`: a token that is the whole word goes before merging. */
+static tt_status compute(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes, bool whole)
+{
+    tt_status status = TT_OK;
+    int32_t id = whole ? whole_word_id(bpe, s, word, bytes, &status) : -1;
+    TT_TRY(status);
+    if (id >= 0) {
+        s->symbols.count = 0;
+        return tt_ids_append(&s->symbols, id);
+    }
+    TT_TRY(split_word(bpe, s, word, bytes));
+    if (s->symbols.count < 2) return TT_OK;
+    if (s->symbols.count <= SHORT_WORD) {
+        s->symbols.count = merge_short(bpe, s->symbols.data, s->symbols.count);
+        return TT_OK;
+    }
+    return merge_long(bpe, s, s->symbols.data, &s->symbols.count);
+}
+
+static tt_status reserve_ids(struct tt_ids *ids, size_t more)
+{
+    if (ids->capacity - ids->count >= more) return TT_OK;
+    size_t wanted = ids->capacity * 2 > ids->count + more ? ids->capacity * 2 : ids->count + more;
+    int32_t *grown = tt_realloc(ids->data, wanted, sizeof *grown);
+    if (grown == NULL) return TT_ERR_MEMORY;
+    ids->data = grown;
+    ids->capacity = wanted;
+    return TT_OK;
+}
+
+static tt_status append_symbols(const struct bpe_scratch *s, struct tt_ids *ids)
+{
+    if (s->symbols.count == 0) return TT_OK;
+    TT_TRY(reserve_ids(ids, s->symbols.count));
+    memcpy(ids->data + ids->count, s->symbols.data, s->symbols.count * sizeof ids->data[0]);
+    ids->count += s->symbols.count;
+    return TT_OK;
+}
+
+/* Up to 8 bytes as a number, without reading past them. */
+static inline uint64_t load_bytes(const char *data, size_t bytes)
+{
+    uint64_t word = 0;
+    uint32_t low, high;
+    uint16_t pair;
+    if (bytes >= 8) {
+        memcpy(&word, data, 8);
+    } else if (bytes >= 4) {
+        memcpy(&low, data, 4);
+        memcpy(&high, data + bytes - 4, 4);
+        word = low | (uint64_t)high << 8 * (bytes - 4);
+    } else if (bytes >= 2) {
+        memcpy(&pair, data, 2);
+        word = pair | (uint64_t)(unsigned char)data[bytes - 1] << 8 * (bytes - 1);
+    } else if (bytes == 1) {
+        word = (unsigned char)data[0];
+    }
+    return word;
+}
+
+/* One word through the cache. */
+static tt_status encode_word(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes, bool whole,
+                             struct tt_ids *ids)
+{
+    if (bytes > CACHE_WORD_BYTES) {
+        TT_TRY(compute(bpe, s, word, bytes, whole));
+        return append_symbols(s, ids);
+    }
+    uint64_t a = load_bytes(word, bytes);
+    uint64_t b = bytes > 8 ? load_bytes(word + 8, bytes - 8) : 0;
+    uint64_t c = bytes > 16 ? load_bytes(word + 16, bytes - 16) : 0;
+    uint64_t hash = (a ^ bytes) * UINT64_C(0x9E3779B97F4A7C15) + b * UINT64_C(0xC2B2AE3D27D4EB4F) +
+                    c * UINT64_C(0x165667B19E3779F9);
+    hash ^= hash >> 32;
+    hash *= UINT64_C(0xFF51AFD7ED558CCD);
+    struct cache_entry *set = &s->cache[2 * (hash >> 40 & (CACHE_SETS - 1))];
+    for (int way = 0; way < 2; way++) {
+        const struct cache_entry *entry = &set[way];
+        if (entry->word[0] != a || entry->bytes != bytes || entry->word[1] != b || entry->word[2] != c) continue;
+        TT_TRY(reserve_ids(ids, CACHE_IDS));
+        memcpy(ids->data + ids->count, entry->ids, sizeof entry->ids);
+        ids->count += entry->count;
+        return TT_OK;
+    }
+    TT_TRY(compute(bpe, s, word, bytes, whole));
+    TT_TRY(append_symbols(s, ids));
+    if (s->symbols.count > CACHE_IDS) return TT_OK;
+    /* The newest word goes first, the older of the two is forgotten. */
+    set[1] = set[0];
+    set[0] = (struct cache_entry){{a, b, c}, (uint8_t)bytes, (uint8_t)s->symbols.count, {0}};
+    if (s->symbols.count > 0) memcpy(set[0].ids, s->symbols.data, s->symbols.count * sizeof set[0].ids[0]);
+    return TT_OK;
+}
+
+/* A word without pre-tokenizer is a whole text. Where no merge crosses the border between a character and a
+ * following U+2581, the parts are independent and can be merged (and remembered) one by one. */
+static tt_status encode_parts(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes,
+                              struct tt_ids *ids)
+{
+    const size_t width = strlen(METASPACE);
+    size_t start = 0, at = 0;
+    while (at < bytes) {
+        bool meta = word[at] == METASPACE[0] && starts_with(word + at, bytes - at, METASPACE);
+        if (!meta) {
+            at++;
+            continue;
+        }
+        if (at > start) {
+            TT_TRY(encode_word(bpe, s, word + start, at - start, false, ids));
+            start = at;
+        }
+        while (starts_with(word + at, bytes - at, METASPACE)) at += width;
+    }
+    return start < bytes ? encode_word(bpe, s, word + start, bytes - start, false, ids) : TT_OK;
+}
+
+tt_status bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const char *word, size_t bytes,
+                     struct tt_ids *ids)
+{
+    if (!bpe->cuts_at_metaspace) return encode_word(bpe, scratch, word, bytes, true, ids);
+    tt_status status = TT_OK;
+    int32_t id = whole_word_id(bpe, scratch, word, bytes, &status);
+    TT_TRY(status);
+    if (id >= 0) return tt_ids_append(ids, id);
+    return encode_parts(bpe, scratch, word, bytes, ids);
+}

@@ -1,0 +1,272 @@
+#include <string.h>
+
+#include "base/alloc.h"
+#include "text/bpe.h"
+#include "text/pipeline.h"
+
+enum { NORMALIZED_BYTES_MAX = INT32_MAX / 2 };
+
+static tt_status add_step(const struct tt_json *json, struct normalizers *out, enum normalizer_kind kind,
+                          struct normalizer **step)
+{
+    if (out->count == PIPELINE_STEPS_MAX)
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: too many normalizers", json->origin);
+    *step = &out->steps[out->count++];
+    **step = (struct normalizer){.kind = kind};
+    return TT_OK;
+}
+
+static tt_status read_bert(const struct tt_json *json, const json_t *value, struct normalizers *out)
+{
+    bool clean = true, chinese = true, lowercase = true, accents;
+    struct normalizer *step = NULL;
+    TT_TRY(tt_json_bool(json, value, "clean_text", &clean));
+    TT_TRY(tt_json_bool(json, value, "handle_chinese_chars", &chinese));
+    TT_TRY(tt_json_bool(json, value, "lowercase", &lowercase));
+    accents = lowercase; /* unless it says otherwise */
+    TT_TRY(tt_json_opt_bool(json, value, "strip_accents", &accents));
+    if (clean) TT_TRY(add_step(json, out, NORMALIZE_BERT_CLEAN, &step));
+    if (chinese) TT_TRY(add_step(json, out, NORMALIZE_BERT_CHINESE, &step));
+    if (accents) {
+        TT_TRY(add_step(json, out, NORMALIZE_FORM, &step));
+        step->form = TT_NFD;
+        TT_TRY(add_step(json, out, NORMALIZE_STRIP_MARKS, &step));
+        step->only_nonspacing = true;
+    }
+    if (lowercase) TT_TRY(add_step(json, out, NORMALIZE_LOWERCASE, &step));
+    return TT_OK;
+}
+
+static tt_status copy_member(const struct tt_json *json, const json_t *value, const char *key, char **out)
+{
+    const char *text = NULL;
+    TT_TRY(tt_json_string(json, value, key, &text));
+    *out = tt_strdup(text);
+    return *out == NULL ? TT_ERR_MEMORY : TT_OK;
+}
+
+static tt_status read_value(const struct tt_json *json, const json_t *value, int depth,
+                            struct normalizers *out);
+
+static tt_status read_sequence(const struct tt_json *json, const json_t *value, int depth,
+                               struct normalizers *out)
+{
+    const json_t *items = NULL;
+    if (depth == PIPELINE_DEPTH_MAX)
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: sequences too deep", json->origin);
+    TT_TRY(tt_json_array(json, value, "normalizers", &items));
+    for (size_t i = 0; i < json_array_size(items); i++) {
+        TT_TRY(read_value(json, json_array_get(items, i), depth + 1, out));
+    }
+    return TT_OK;
+}
+
+static tt_status read_value(const struct tt_json *json, const json_t *value, int depth,
+                            struct normalizers *out)
+{
+    static const struct {
+        const char *type;
+        enum normalizer_kind kind;
+        enum tt_normal_form form;
+    } kinds[] = {
+        {"NFC", NORMALIZE_FORM, TT_NFC},
+        {"NFD", NORMALIZE_FORM, TT_NFD},
+        {"NFKC", NORMALIZE_FORM, TT_NFKC},
+        {"NFKD", NORMALIZE_FORM, TT_NFKD},
+        {"Lowercase", NORMALIZE_LOWERCASE, TT_NFC},
+        {"StripAccents", NORMALIZE_STRIP_MARKS, TT_NFC},
+        {"Strip", NORMALIZE_STRIP, TT_NFC},
+        {"Prepend", NORMALIZE_PREPEND, TT_NFC},
+        {"Replace", NORMALIZE_REPLACE, TT_NFC},
+        {"ByteLevel", NORMALIZE_BYTE_LEVEL, TT_NFC},
+        {"Nmt", NORMALIZE_NMT, TT_NFC},
+    };
+    const char *type = NULL;
+    TT_TRY(pipeline_type(json, value, &type));
+    if (strcmp(type, "Sequence") == 0) return read_sequence(json, value, depth, out);
+    if (strcmp(type, "BertNormalizer") == 0) return read_bert(json, value, out);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (strcmp(type, kinds[i].type) != 0) continue;
+        struct normalizer *step = NULL;
+        TT_TRY(add_step(json, out, kinds[i].kind, &step));
+        step->form = kinds[i].form;
+        if (step->kind == NORMALIZE_STRIP) {
+            TT_TRY(tt_json_bool(json, value, "strip_left", &step->left));
+            TT_TRY(tt_json_bool(json, value, "strip_right", &step->right));
+        } else if (step->kind == NORMALIZE_PREPEND) {
+            TT_TRY(copy_member(json, value, "prepend", &step->content));
+        } else if (step->kind == NORMALIZE_REPLACE) {
+            enum tt_scan scan;
+            TT_TRY(copy_member(json, value, "content", &step->content));
+            TT_TRY(pipeline_pattern(json, value, &step->pattern, &scan));
+        }
+        return TT_OK;
+    }
+    return tt_fail(TT_ERR_UNSUPPORTED, "%s: normalizer '%s' is not supported", json->origin, type);
+}
+
+tt_status normalizers_read(const struct tt_json *json, const json_t *value, struct normalizers *out)
+{
+    return value == NULL || json_is_null(value) ? TT_OK : read_value(json, value, 0, out);
+}
+
+void normalizers_deinit(struct normalizers *normalizers)
+{
+    for (size_t i = 0; i < normalizers->count; i++) {
+        tt_pattern_destroy(normalizers->steps[i].pattern);
+        tt_free(normalizers->steps[i].content);
+    }
+    normalizers->count = 0;
+}
+
+static tt_status append_code(struct tt_str *out, int32_t code)
+{
+    char encoded[4];
+    return tt_str_append(out, encoded, tt_utf8_encode(code, encoded));
+}
+
+/* The CJK ideograph blocks that BERT sets apart. */
+static bool is_chinese(int32_t code)
+{
+    return (code >= 0x4E00 && code <= 0x9FFF) || (code >= 0x3400 && code <= 0x4DBF) ||
+           (code >= 0x20000 && code <= 0x2A6DF) || (code >= 0x2A700 && code <= 0x2B81F) ||
+           (code >= 0x2B920 && code <= 0x2CEAF) || (code >= 0xF900 && code <= 0xFAFF) ||
+           (code >= 0x2F800 && code <= 0x2FA1F);
+}
+
+/* What the character becomes: itself, a space, or -1 for nothing. */
+static int32_t clean_bert(int32_t code)
+{
+    if (code == '\t' || code == '\n' || code == '\r' || tt_unicode_is_space(code)) {
+        /* U+000B, U+000C and U+0085 are controls first. */
+        return code == 0xB || code == 0xC || code == 0x85 ? -1 : ' ';
+    }
+    utf8proc_category_t category = tt_unicode_category(code);
+    bool control = category == UTF8PROC_CATEGORY_CN || category >= UTF8PROC_CATEGORY_CC;
+    return code == 0 || code == 0xFFFD || control ? -1 : code;
+}
+
+static int32_t clean_nmt(int32_t code)
+{
+    if ((code >= 1 && code <= 8) || code == 0xB || (code >= 0xE && code <= 0x1F) || code == 0x7F ||
+        code == 0x8F || code == 0x9F) {
+        return -1;
+    }
+    bool space = code == 9 || code == 0xA || code == 0xC || code == 0xD || code == 0x1680 ||
+                 (code >= 0x200B && code <= 0x200F) || code == 0x2028 || code == 0x2029 || code == 0x2581 ||
+                 code == 0xFEFF || code == 0xFFFD;
+    return space ? ' ' : code;
+}
+
+/* The steps that look at one character at a time. */
+static tt_status map_characters(const struct normalizer *step, const char *text, size_t bytes,
+                                struct tt_str *out, bool *at_start)
+{
+    size_t length;
+    for (size_t at = 0; at < bytes; at += length) {
+        int32_t code = tt_utf8_decode(text + at, &length), mapped = code, two[2];
+        if (step->kind == NORMALIZE_LOWERCASE) {
+            int count = tt_unicode_lower(code, two);
+            mapped = two[0];
+            if (count == 2) {
+                TT_TRY(append_code(out, two[0]));
+                mapped = two[1];
+            }
+        } else if (step->kind == NORMALIZE_STRIP_MARKS) {
+            bool drop = step->only_nonspacing ? tt_unicode_category(code) == UTF8PROC_CATEGORY_MN
+                                              : tt_unicode_is_mark(code);
+            if (drop) mapped = -1;
+        } else if (step->kind == NORMALIZE_BERT_CLEAN) {
+            mapped = clean_bert(code);
+        } else if (step->kind == NORMALIZE_NMT) {
+            mapped = clean_nmt(code);
+        } else if (is_chinese(code)) {
+            TT_TRY(append_code(out, ' '));
+            TT_TRY(append_code(out, code));
+            mapped = ' ';
+        }
+        if (mapped >= 0)
+            TT_TRY(append_code(out, mapped));
+        else if (out->bytes == 0)
+            *at_start = false;
+    }
+    return TT_OK;
+}
+
+static tt_status replace(const struct normalizer *step, struct tt_pattern_runner *runner, const char *text,
+                         size_t bytes, struct tt_str *out, bool *at_start)
+{
+    struct tt_pattern_iterator it = tt_pattern_matches(text, bytes);
+    size_t copied = 0, start, end;
+    bool found;
+    for (;;) {
+        TT_TRY(tt_pattern_next(step->pattern, runner, &it, &start, &end, &found));
+        if (!found) break;
+        TT_TRY(tt_str_append(out, text + copied, start - copied));
+        TT_TRY(tt_str_append_text(out, step->content));
+        if (out->bytes > NORMALIZED_BYTES_MAX) break;
+        /* The replacement is aligned with the last character that it stands for. */
+        bool one = end > start && end - start <= tt_utf8_length((unsigned char)text[start]);
+        if (start == 0 && end > 0 && !(one && step->content[0] != 0)) *at_start = false;
+        copied = end;
+    }
+    return tt_str_append(out, text + copied, bytes - copied);
+}
+
+static void strip(const struct normalizer *step, const char **text, size_t *bytes, bool *at_start)
+{
+    size_t length;
+    while (step->left && *bytes > 0 && tt_unicode_is_space(tt_utf8_decode(*text, &length))) {
+        *text += length;
+        *bytes -= length;
+        *at_start = false;
+    }
+    while (step->right && *bytes > 0 && tt_unicode_is_space(tt_utf8_decode_before(*text, *bytes, &length))) {
+        *bytes -= length;
+    }
+}
+
+static tt_status map_bytes(const char *text, size_t bytes, struct tt_str *out)
+{
+    for (size_t i = 0; i < bytes; i++) TT_TRY(append_code(out, byte_level_code((unsigned char)text[i])));
+    return TT_OK;
+}
+
+static tt_status apply(const struct normalizer *step, struct tt_pattern_runner *runner, const char *text,
+                       size_t bytes, struct tt_str *out, bool *at_start)
+{
+    switch (step->kind) {
+    case NORMALIZE_FORM:
+        return tt_unicode_normalize(step->form, text, bytes, out);
+    case NORMALIZE_REPLACE:
+        return replace(step, runner, text, bytes, out, at_start);
+    case NORMALIZE_BYTE_LEVEL:
+        return map_bytes(text, bytes, out);
+    case NORMALIZE_PREPEND:
+        if (bytes > 0) TT_TRY(tt_str_append_text(out, step->content));
+        return tt_str_append(out, text, bytes);
+    default:
+        return map_characters(step, text, bytes, out, at_start);
+    }
+}
+
+tt_status normalizers_apply(const struct normalizers *normalizers, struct tt_pattern_runner *runner,
+                            struct tt_str buffers[2], const char **text, size_t *bytes, bool *at_start)
+{
+    int turn = 0;
+    for (size_t i = 0; i < normalizers->count; i++) {
+        const struct normalizer *step = &normalizers->steps[i];
+        if (step->kind == NORMALIZE_STRIP) {
+            strip(step, text, bytes, at_start);
+            continue;
+        }
+        struct tt_str *out = &buffers[turn];
+        tt_str_clear(out);
+        TT_TRY(apply(step, runner, *text, *bytes, out, at_start));
+        if (out->bytes > NORMALIZED_BYTES_MAX) return tt_fail(TT_ERR_DATA, "the normalized text is too long");
+        *text = tt_str_text(out);
+        *bytes = out->bytes;
+        turn = !turn;
+    }
+    return TT_OK;
+}

@@ -1,0 +1,475 @@
+#include "text/pattern_class.h"
+
+#include <string.h>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "text/unicode.h"
+
+enum { CLASS_DEPTH_MAX = 32 };
+#define ANY_CHARACTER "(?s:.)"
+#define SPACE_ITEMS "\\x{9}-\\x{d}\\x{20}\\x{85}\\p{Z}"
+#define HEX_ITEMS "0-9A-Fa-f"
+
+tt_status pattern_unsupported(const struct pattern_reader *reader, const char *what)
+{
+    return tt_fail(TT_ERR_UNSUPPORTED, "%s at byte %zu of a pattern", what, reader->at);
+}
+
+int32_t pattern_peek(const struct pattern_reader *reader)
+{
+    if (reader->at >= reader->bytes) return -1;
+    size_t length;
+    return tt_utf8_decode(reader->text + reader->at, &length);
+}
+
+int32_t pattern_take(struct pattern_reader *reader)
+{
+    if (reader->at >= reader->bytes) return -1;
+    size_t length;
+    int32_t code = tt_utf8_decode(reader->text + reader->at, &length);
+    reader->at += length;
+    return code;
+}
+
+bool pattern_accept(struct pattern_reader *reader, const char *text)
+{
+    size_t bytes = strlen(text);
+    if (reader->bytes - reader->at < bytes || memcmp(reader->text + reader->at, text, bytes) != 0)
+        return false;
+    reader->at += bytes;
+    return true;
+}
+
+static int digit_value(int32_t code, int base)
+{
+    int value = code >= '0' && code <= '9'   ? code - '0'
+                : code >= 'a' && code <= 'f' ? code - 'a' + 10
+                : code >= 'A' && code <= 'F' ? code - 'A' + 10
+                                             : 99;
+    return value < base ? value : -1;
+}
+
+/* Up to `most` digits; returns how many were read. */
+static int take_digits(struct pattern_reader *reader, int base, int most, int32_t *value)
+{
+    int count = 0;
+    *value = 0;
+    while (count < most) {
+        int digit = digit_value(pattern_peek(reader), base);
+        if (digit < 0) break;
+        *value = *value * base + digit;
+        pattern_take(reader);
+        count++;
+    }
+    return count;
+}
+
+tt_status pattern_take_code_escape(struct pattern_reader *reader, int32_t *code)
+{
+    static const char simple[] = "t\tn\nr\rf\fv\va\ae\x1b";
+    int32_t letter = pattern_peek(reader);
+    *code = -1;
+    for (const char *pair = simple; *pair != 0; pair += 2) {
+        if (letter != pair[0]) continue;
+        pattern_take(reader);
+        *code = pair[1];
+        return TT_OK;
+    }
+    if (letter == 'x' || letter == 'u') {
+        pattern_take(reader);
+        bool braces = letter == 'x' && pattern_accept(reader, "{");
+        int most = braces ? 7 : letter == 'x' ? 2 : 4;
+        int count = take_digits(reader, 16, most, code);
+        if (braces && !pattern_accept(reader, "}"))
+            return pattern_unsupported(reader, "a list of code points");
+        if (count == 0 || (letter == 'u' && count != 4))
+            return pattern_unsupported(reader, "an incomplete escape");
+        /* Bytes of a longer sequence would be \xHH\xHH; as characters they make no sense. */
+        if (letter == 'x' && !braces && *code >= 0x80)
+            return pattern_unsupported(reader, "an escaped byte above 7F");
+        if (*code > 0x10FFFF || (*code >= 0xD800 && *code < 0xE000)) {
+            return pattern_unsupported(reader, "an escape that is no character");
+        }
+        return TT_OK;
+    }
+    if (letter == '0') {
+        take_digits(reader, 8, 3, code);
+        return TT_OK;
+    }
+    bool alphanumeric =
+        letter >= 0 && letter < 0x80 &&
+        (digit_value(letter | 0x20, 16) >= 0 || ((letter | 0x20) >= 'a' && (letter | 0x20) <= 'z'));
+    if (letter >= 0 && !alphanumeric) *code = pattern_take(reader);
+    return TT_OK;
+}
+
+static tt_status append_range(void *context, int32_t first, int32_t last)
+{
+    struct tt_str *items = context;
+    if (first == last) return tt_str_printf(items, "\\x{%x}", (unsigned)first);
+    return tt_str_printf(items, "\\x{%x}-\\x{%x}", (unsigned)first, (unsigned)last);
+}
+
+#define BIT(category) (UINT32_C(1) << UTF8PROC_CATEGORY_##category)
+#define LETTERS (BIT(LU) | BIT(LL) | BIT(LT) | BIT(LM) | BIT(LO))
+#define MARKS (BIT(MN) | BIT(MC) | BIT(ME))
+
+/* Oniguruma's names of sets, in PCRE2's words. `added` says which new code points belong to it. */
+static const struct named_set {
+    const char *name, *items;
+    uint32_t added;
+} named_sets[] = {
+    {"l", "\\p{L}", LETTERS},
+    {"letter", "\\p{L}", LETTERS},
+    {"lu", "\\p{Lu}", BIT(LU)},
+    {"uppercaseletter", "\\p{Lu}", BIT(LU)},
+    {"ll", "\\p{Ll}", BIT(LL)},
+    {"lowercaseletter", "\\p{Ll}", BIT(LL)},
+    {"lt", "\\p{Lt}", BIT(LT)},
+    {"titlecaseletter", "\\p{Lt}", BIT(LT)},
+    {"lm", "\\p{Lm}", BIT(LM)},
+    {"modifierletter", "\\p{Lm}", BIT(LM)},
+    {"lo", "\\p{Lo}", BIT(LO)},
+    {"otherletter", "\\p{Lo}", BIT(LO)},
+    {"m", "\\p{M}", MARKS},
+    {"mark", "\\p{M}", MARKS},
+    {"combiningmark", "\\p{M}", MARKS},
+    {"mn", "\\p{Mn}", BIT(MN)},
+    {"nonspacingmark", "\\p{Mn}", BIT(MN)},
+    {"mc", "\\p{Mc}", BIT(MC)},
+    {"spacingmark", "\\p{Mc}", BIT(MC)},
+    {"me", "\\p{Me}", BIT(ME)},
+    {"enclosingmark", "\\p{Me}", BIT(ME)},
+    {"n", "\\p{N}", BIT(ND) | BIT(NL) | BIT(NO)},
+    {"number", "\\p{N}", BIT(ND) | BIT(NL) | BIT(NO)},
+    {"nd", "\\p{Nd}", BIT(ND)},
+    {"decimalnumber", "\\p{Nd}", BIT(ND)},
+    {"digit", "\\p{Nd}", BIT(ND)},
+    {"nl", "\\p{Nl}", BIT(NL)},
+    {"letternumber", "\\p{Nl}", BIT(NL)},
+    {"no", "\\p{No}", BIT(NO)},
+    {"othernumber", "\\p{No}", BIT(NO)},
+    {"p", "\\p{P}", BIT(PC) | BIT(PD) | BIT(PS) | BIT(PE) | BIT(PI) | BIT(PF) | BIT(PO)},
+    {"punctuation", "\\p{P}", BIT(PC) | BIT(PD) | BIT(PS) | BIT(PE) | BIT(PI) | BIT(PF) | BIT(PO)},
+    {"punct", "\\p{P}", BIT(PC) | BIT(PD) | BIT(PS) | BIT(PE) | BIT(PI) | BIT(PF) | BIT(PO)},
+    {"pc", "\\p{Pc}", BIT(PC)},
+    {"connectorpunctuation", "\\p{Pc}", BIT(PC)},
+    {"pd", "\\p{Pd}", BIT(PD)},
+    {"dashpunctuation", "\\p{Pd}", BIT(PD)},
+    {"ps", "\\p{Ps}", BIT(PS)},
+    {"openpunctuation", "\\p{Ps}", BIT(PS)},
+    {"pe", "\\p{Pe}", BIT(PE)},
+    {"closepunctuation", "\\p{Pe}", BIT(PE)},
+    {"pi", "\\p{Pi}", BIT(PI)},
+    {"initialpunctuation", "\\p{Pi}", BIT(PI)},
+    {"pf", "\\p{Pf}", BIT(PF)},
+    {"finalpunctuation", "\\p{Pf}", BIT(PF)},
+    {"po", "\\p{Po}", BIT(PO)},
+    {"otherpunctuation", "\\p{Po}", BIT(PO)},
+    {"s", "\\p{S}", BIT(SM) | BIT(SC) | BIT(SK) | BIT(SO)},
+    {"symbol", "\\p{S}", BIT(SM) | BIT(SC) | BIT(SK) | BIT(SO)},
+    {"sm", "\\p{Sm}", BIT(SM)},
+    {"mathsymbol", "\\p{Sm}", BIT(SM)},
+    {"sc", "\\p{Sc}", BIT(SC)},
+    {"currencysymbol", "\\p{Sc}", BIT(SC)},
+    {"sk", "\\p{Sk}", BIT(SK)},
+    {"modifiersymbol", "\\p{Sk}", BIT(SK)},
+    {"so", "\\p{So}", BIT(SO)},
+    {"othersymbol", "\\p{So}", BIT(SO)},
+    {"z", "\\p{Z}", 0},
+    {"separator", "\\p{Z}", 0},
+    {"zs", "\\p{Zs}", 0},
+    {"spaceseparator", "\\p{Zs}", 0},
+    {"zl", "\\p{Zl}", 0},
+    {"lineseparator", "\\p{Zl}", 0},
+    {"zp", "\\p{Zp}", 0},
+    {"paragraphseparator", "\\p{Zp}", 0},
+    {"c", "\\p{C}", 0},
+    {"other", "\\p{C}", 0},
+    {"cc", "\\p{Cc}", 0},
+    {"control", "\\p{Cc}", 0},
+    {"cntrl", "\\p{Cc}", 0},
+    {"cf", "\\p{Cf}", BIT(CF)},
+    {"format", "\\p{Cf}", BIT(CF)},
+    {"co", "\\p{Co}", 0},
+    {"privateuse", "\\p{Co}", 0},
+    {"any", "\\x{0}-\\x{10ffff}", 0},
+    {"ascii", "\\x{0}-\\x{7f}", 0},
+    {"blank", "\\x{9}\\p{Zs}", 0},
+    {"space", SPACE_ITEMS, 0},
+    {"whitespace", SPACE_ITEMS, 0},
+    {"xdigit", HEX_ITEMS, 0},
+    {"alpha", "\\p{Alphabetic}", LETTERS | BIT(NL)},
+    {"alphabetic", "\\p{Alphabetic}", LETTERS | BIT(NL)},
+    {"alnum", "\\p{Alphabetic}\\p{Nd}", LETTERS | BIT(ND) | BIT(NL)},
+    {"upper", "\\p{Uppercase}", BIT(LU)},
+    {"uppercase", "\\p{Uppercase}", BIT(LU)},
+    {"lower", "\\p{Lowercase}", BIT(LL)},
+    {"lowercase", "\\p{Lowercase}", BIT(LL)},
+    /* Superscript digits and fractions of Latin-1 are word characters for Oniguruma. */
+    {"word", "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}",
+     LETTERS | MARKS | BIT(ND) | BIT(NL) | BIT(PC)},
+};
+
+static bool compiles(const char *pattern)
+{
+    int error;
+    PCRE2_SIZE offset;
+    pcre2_code *code =
+        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &error, &offset, NULL);
+    pcre2_code_free(code);
+    return code != NULL;
+}
+
+/* `name` in lower case, without spaces, hyphens and underscores. */
+static tt_status append_named_set(const struct pattern_reader *reader, const char *name, struct tt_str *items)
+{
+    for (size_t i = 0; i < sizeof named_sets / sizeof named_sets[0]; i++) {
+        if (strcmp(named_sets[i].name, name) != 0) continue;
+        TT_TRY(tt_str_append_text(items, named_sets[i].items));
+        return tt_unicode_new_ranges(named_sets[i].added, append_range, items);
+    }
+    struct tt_str item = {0};
+    tt_status status = TT_OK;
+    TT_GO(tt_str_printf(&item, "\\p{sc:%s}",
+                        name)); /* a script; without "sc:" PCRE2 takes its extensions too */
+    if (!compiles(tt_str_text(&item))) {
+        tt_str_clear(&item);
+        TT_GO(tt_str_printf(&item, "\\p{%s}", name));
+    }
+    if (!compiles(tt_str_text(&item))) {
+        status =
+            tt_fail(TT_ERR_UNSUPPORTED, "unknown property '%s' at byte %zu of a pattern", name, reader->at);
+        goto out;
+    }
+    TT_GO(tt_str_append(items, item.data, item.bytes));
+out:
+    tt_str_deinit(&item);
+    return status;
+}
+
+/* "{Name}" or "{^Name}" after \p, or "Name:]" of a POSIX bracket: reads up to and with `close`. */
+static tt_status take_named_set(struct pattern_reader *reader, const char *close, struct pattern_set *set)
+{
+    char name[64];
+    size_t count = 0;
+    if (pattern_accept(reader, "^")) set->negated = !set->negated;
+    while (!pattern_accept(reader, close)) {
+        int32_t code = pattern_take(reader);
+        if (code < 0 || code > 0x7E || count + 1 == sizeof name)
+            return pattern_unsupported(reader, "a broken name");
+        if (code == ' ' || code == '_' || code == '-') continue;
+        if (code >= 'A' && code <= 'Z') code += 'a' - 'A';
+        if (digit_value(code, 10) < 0 && (code < 'a' || code > 'z')) {
+            return pattern_unsupported(reader, "a broken name");
+        }
+        name[count++] = (char)code;
+    }
+    name[count] = 0;
+    /* [[:punct:]] holds symbols too, \p{Punct} does not. */
+    if (close[0] == ':' && strcmp(name, "punct") == 0) {
+        TT_TRY(append_named_set(reader, "s", &set->items));
+    }
+    return append_named_set(reader, name, &set->items);
+}
+
+tt_status pattern_word_items(struct tt_str *items)
+{
+    struct pattern_reader nowhere = {0};
+    return append_named_set(&nowhere, "word", items);
+}
+
+tt_status pattern_take_set_escape(struct pattern_reader *reader, struct pattern_set *set, bool *found)
+{
+    static const char letters[] = "dDsSwWhHpP";
+    int32_t letter = pattern_peek(reader);
+    *found = letter > 0 && letter < 0x80 && strchr(letters, letter) != NULL;
+    if (!*found) return TT_OK;
+    pattern_take(reader);
+    set->negated = letter < 'a';
+    switch (letter | 0x20) {
+    case 'd':
+        return append_named_set(reader, "nd", &set->items);
+    case 's':
+        return append_named_set(reader, "space", &set->items);
+    case 'w':
+        return append_named_set(reader, "word", &set->items);
+    case 'h':
+        return append_named_set(reader, "xdigit", &set->items);
+    default:
+        break;
+    }
+    if (!pattern_accept(reader, "{")) return pattern_unsupported(reader, "a property without braces");
+    return take_named_set(reader, "}", set);
+}
+
+tt_status pattern_append_set(struct tt_str *out, const struct pattern_set *set)
+{
+    TT_TRY(tt_str_append_text(out, set->negated ? "[^" : "["));
+    TT_TRY(tt_str_append(out, tt_str_text(&set->items), set->items.bytes));
+    return tt_str_append_char(out, ']');
+}
+
+/* A bracket expression while it is read. The union so far is "[items]" and the alternatives of `others` (each
+ * with a '|' before it); `terms` holds the finished operands of && as look-aheads. */
+struct bracket {
+    struct tt_str items, others, terms;
+    bool negated;
+};
+
+static void bracket_deinit(struct bracket *bracket)
+{
+    tt_str_deinit(&bracket->items);
+    tt_str_deinit(&bracket->others);
+    tt_str_deinit(&bracket->terms);
+}
+
+static tt_status append_union(const struct bracket *bracket, struct tt_str *out)
+{
+    if (bracket->items.bytes == 0 && bracket->others.bytes == 0) return tt_str_append_text(out, "(?!)");
+    if (bracket->others.bytes == 0) return tt_str_printf(out, "[%s]", bracket->items.data);
+    if (bracket->items.bytes == 0) return tt_str_printf(out, "(?:%s)", bracket->others.data + 1);
+    return tt_str_printf(out, "(?:[%s]%s)", bracket->items.data, bracket->others.data);
+}
+
+/* Ends one operand of &&. */
+static tt_status close_term(struct bracket *bracket)
+{
+    TT_TRY(tt_str_append_text(&bracket->terms, "(?="));
+    TT_TRY(append_union(bracket, &bracket->terms));
+    TT_TRY(tt_str_append_char(&bracket->terms, ')'));
+    tt_str_clear(&bracket->items);
+    tt_str_clear(&bracket->others);
+    return TT_OK;
+}
+
+static tt_status append_bracket(struct bracket *bracket, struct tt_str *out)
+{
+    bool simple = bracket->terms.bytes == 0 && bracket->others.bytes == 0 && bracket->items.bytes > 0;
+    if (simple) return tt_str_printf(out, bracket->negated ? "[^%s]" : "[%s]", bracket->items.data);
+    if (bracket->terms.bytes > 0) {
+        TT_TRY(close_term(bracket));
+    } else if (!bracket->negated) {
+        return append_union(bracket, out);
+    }
+    TT_TRY(tt_str_append_text(out, bracket->negated ? "(?:(?!" : "(?:"));
+    if (bracket->terms.bytes > 0) {
+        TT_TRY(tt_str_append(out, bracket->terms.data, bracket->terms.bytes));
+    } else {
+        TT_TRY(append_union(bracket, out));
+    }
+    return tt_str_append_text(out, bracket->negated ? ")" ANY_CHARACTER ")" : ANY_CHARACTER ")");
+}
+
+static tt_status add_set(struct bracket *bracket, const struct pattern_set *set)
+{
+    if (!set->negated) return tt_str_append(&bracket->items, tt_str_text(&set->items), set->items.bytes);
+    TT_TRY(tt_str_append_char(&bracket->others, '|'));
+    return pattern_append_set(&bracket->others, set);
+}
+
+static tt_status take_bracket(struct pattern_reader *reader, int depth, struct tt_str *out,
+                              struct tt_str *merge);
+
+/* The end of a range after "first-"; false when what follows is not one character. */
+static tt_status take_range_end(struct pattern_reader *reader, int32_t *last)
+{
+    size_t start = reader->at;
+    *last = -1;
+    if (pattern_accept(reader, "\\")) {
+        if (pattern_accept(reader, "b"))
+            *last = '\b';
+        else
+            TT_TRY(pattern_take_code_escape(reader, last));
+    } else if (pattern_peek(reader) != '[' && pattern_peek(reader) != ']') {
+        *last = pattern_take(reader);
+    }
+    if (*last < 0) reader->at = start;
+    return TT_OK;
+}
+
+static tt_status add_code(struct pattern_reader *reader, struct bracket *bracket, int32_t first)
+{
+    size_t start = reader->at;
+    int32_t last = -1;
+    if (pattern_accept(reader, "-")) TT_TRY(take_range_end(reader, &last));
+    if (last < 0) {
+        reader->at = start;
+        last = first;
+    }
+    if (last < first) return pattern_unsupported(reader, "an empty range");
+    return append_range(&bracket->items, first, last);
+}
+
+/* One element: an escape, a nested bracket, a POSIX bracket, a character or a range. */
+static tt_status take_element(struct pattern_reader *reader, int depth, struct bracket *bracket)
+{
+    struct pattern_set set = {0};
+    tt_status status = TT_OK;
+    if (pattern_accept(reader, "\\")) {
+        bool found = false;
+        int32_t code = -1;
+        TT_GO(pattern_take_set_escape(reader, &set, &found));
+        if (found) {
+            TT_GO(add_set(bracket, &set));
+            goto out;
+        }
+        if (pattern_accept(reader, "b"))
+            code = '\b';
+        else
+            TT_GO(pattern_take_code_escape(reader, &code));
+        if (code < 0) TT_GO(pattern_unsupported(reader, "an unknown escape in brackets"));
+        TT_GO(add_code(reader, bracket, code));
+    } else if (pattern_accept(reader, "[:")) {
+        TT_GO(take_named_set(reader, ":]", &set));
+        TT_GO(add_set(bracket, &set));
+    } else if (pattern_accept(reader, "[")) {
+        if (depth == CLASS_DEPTH_MAX) TT_GO(pattern_unsupported(reader, "brackets nested too deeply"));
+        TT_GO(take_bracket(reader, depth + 1, &bracket->others, &bracket->items));
+    } else {
+        TT_GO(add_code(reader, bracket, pattern_take(reader)));
+    }
+out:
+    tt_str_deinit(&set.items);
+    return status;
+}
+
+/* Appends the expression to `out`. Inside another bracket `merge` is that one's items, which take a simple
+ * set as it is; what is not simple becomes an alternative in `out`. */
+static tt_status take_bracket(struct pattern_reader *reader, int depth, struct tt_str *out,
+                              struct tt_str *merge)
+{
+    struct bracket bracket = {.negated = pattern_accept(reader, "^")};
+    tt_status status = TT_OK;
+    if (pattern_peek(reader) == ']') {
+        /* "[]a]": the first bracket is a character when another one closes. */
+        if (memchr(reader->text + reader->at + 1, ']', reader->bytes - reader->at - 1) == NULL) {
+            TT_GO(pattern_unsupported(reader, "empty brackets"));
+        }
+        TT_GO(add_code(reader, &bracket, pattern_take(reader)));
+    }
+    while (!pattern_accept(reader, "]")) {
+        if (pattern_peek(reader) < 0) TT_GO(pattern_unsupported(reader, "brackets without an end"));
+        if (pattern_accept(reader, "&&"))
+            TT_GO(close_term(&bracket));
+        else
+            TT_GO(take_element(reader, depth, &bracket));
+    }
+    bool simple = !bracket.negated && bracket.terms.bytes == 0 && bracket.others.bytes == 0;
+    if (merge != NULL && simple) {
+        TT_GO(tt_str_append(merge, tt_str_text(&bracket.items), bracket.items.bytes));
+    } else {
+        if (merge != NULL) TT_GO(tt_str_append_char(out, '|'));
+        TT_GO(append_bracket(&bracket, out));
+    }
+out:
+    bracket_deinit(&bracket);
+    return status;
+}
+
+tt_status pattern_take_class(struct pattern_reader *reader, struct tt_str *out)
+{
+    return take_bracket(reader, 0, out, NULL);
+}

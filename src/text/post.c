@@ -1,0 +1,122 @@
+#include <string.h>
+
+#include "base/alloc.h"
+#include "text/pipeline.h"
+
+static tt_status add_piece(struct post_processor *out, bool is_text, int32_t id)
+{
+    if (tt_grow((void **)&out->pieces, out->count, &out->capacity, sizeof out->pieces[0]) != 0)
+        return TT_ERR_MEMORY;
+    out->pieces[out->count++] = (struct post_piece){is_text, id};
+    return TT_OK;
+}
+
+static tt_status check_id(const struct tt_json *json, const json_t *value, int32_t *id)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > INT32_MAX) {
+        return tt_fail(TT_ERR_DATA, "%s: the post-processor has an id that is none", json->origin);
+    }
+    *id = (int32_t)json_integer_value(value);
+    return TT_OK;
+}
+
+static tt_status add_special(const struct tt_json *json, const json_t *specials, const char *name,
+                             struct post_processor *out)
+{
+    const json_t *special = json_object_get(specials, name), *ids = NULL;
+    if (!json_is_object(special)) {
+        return tt_fail(TT_ERR_DATA, "%s: the post-processor uses '%s' and does not list it", json->origin,
+                       name);
+    }
+    TT_TRY(tt_json_array(json, special, "ids", &ids));
+    for (size_t i = 0; i < json_array_size(ids); i++) {
+        int32_t id = 0;
+        TT_TRY(check_id(json, json_array_get(ids, i), &id));
+        TT_TRY(add_piece(out, false, id));
+    }
+    return TT_OK;
+}
+
+static tt_status read_template(const struct tt_json *json, const json_t *value, struct post_processor *out)
+{
+    const json_t *single = NULL, *specials = NULL;
+    TT_TRY(tt_json_array(json, value, "single", &single));
+    TT_TRY(tt_json_object(json, value, "special_tokens", &specials));
+    for (size_t i = 0; i < json_array_size(single); i++) {
+        const json_t *piece = json_array_get(single, i);
+        const json_t *special = json_object_get(piece, "SpecialToken"),
+                     *text = json_object_get(piece, "Sequence");
+        const char *id = NULL;
+        if ((special == NULL) == (text == NULL)) {
+            return tt_fail(TT_ERR_DATA, "%s: piece %zu of the template is no SpecialToken and no Sequence",
+                           json->origin, i);
+        }
+        TT_TRY(tt_json_string(json, special != NULL ? special : text, "id", &id));
+        if (special != NULL) {
+            TT_TRY(add_special(json, specials, id, out));
+        } else if (strcmp(id, "A") == 0) {
+            TT_TRY(add_piece(out, true, 0));
+        } else {
+            return tt_fail(TT_ERR_DATA, "%s: the template for one text uses sequence '%s'", json->origin, id);
+        }
+    }
+    return TT_OK;
+}
+
+/* BertProcessing and RobertaProcessing: ["</s>", 2] members. */
+static tt_status read_pair(const struct tt_json *json, const json_t *value, const char *key, int32_t *id)
+{
+    const json_t *pair = NULL;
+    TT_TRY(tt_json_array(json, value, key, &pair));
+    if (json_array_size(pair) != 2)
+        return tt_fail(TT_ERR_DATA, "%s: %s must be [token, id]", json->origin, key);
+    return check_id(json, json_array_get(pair, 1), id);
+}
+
+static tt_status read_around(const struct tt_json *json, const json_t *value, struct post_processor *out)
+{
+    int32_t cls = 0, sep = 0;
+    TT_TRY(read_pair(json, value, "cls", &cls));
+    TT_TRY(read_pair(json, value, "sep", &sep));
+    TT_TRY(add_piece(out, false, cls));
+    TT_TRY(add_piece(out, true, 0));
+    return add_piece(out, false, sep);
+}
+
+static tt_status read_value(const struct tt_json *json, const json_t *value, int depth,
+                            struct post_processor *out)
+{
+    const char *type = NULL;
+    TT_TRY(pipeline_type(json, value, &type));
+    if (strcmp(type, "ByteLevel") == 0) return TT_OK; /* it changes offsets only */
+    if (strcmp(type, "Sequence") == 0) {
+        const json_t *items = NULL;
+        if (depth == PIPELINE_DEPTH_MAX)
+            return tt_fail(TT_ERR_UNSUPPORTED, "%s: sequences too deep", json->origin);
+        TT_TRY(tt_json_array(json, value, "processors", &items));
+        for (size_t i = 0; i < json_array_size(items); i++) {
+            TT_TRY(read_value(json, json_array_get(items, i), depth + 1, out));
+        }
+        return TT_OK;
+    }
+    if (out->count > 0) {
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: more than one post-processor that adds tokens", json->origin);
+    }
+    if (strcmp(type, "TemplateProcessing") == 0) return read_template(json, value, out);
+    if (strcmp(type, "BertProcessing") == 0 || strcmp(type, "RobertaProcessing") == 0) {
+        return read_around(json, value, out);
+    }
+    return tt_fail(TT_ERR_UNSUPPORTED, "%s: post-processor '%s' is not supported", json->origin, type);
+}
+
+tt_status post_processor_read(const struct tt_json *json, const json_t *value, struct post_processor *out)
+{
+    if (value != NULL && !json_is_null(value)) TT_TRY(read_value(json, value, 0, out));
+    return out->count == 0 ? add_piece(out, true, 0) : TT_OK;
+}
+
+void post_processor_deinit(struct post_processor *processor)
+{
+    tt_free(processor->pieces);
+    *processor = (struct post_processor){0};
+}

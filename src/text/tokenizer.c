@@ -1,0 +1,302 @@
+#include "text/tokenizer.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "text/tokenizer_impl.h"
+
+enum { TOKENIZER_BYTES_MAX = 512 << 20, TEXT_BYTES_MAX = INT32_MAX / 2 };
+
+void tt_ids_deinit(struct tt_ids *ids)
+{
+    tt_free(ids->data);
+    *ids = (struct tt_ids){0};
+}
+
+tt_status tt_ids_append(struct tt_ids *ids, int32_t id)
+{
+    if (ids->count == ids->capacity &&
+        tt_grow((void **)&ids->data, ids->count, &ids->capacity, sizeof ids->data[0]) != 0) {
+        return TT_ERR_MEMORY;
+    }
+    ids->data[ids->count++] = id;
+    return TT_OK;
+}
+
+static tt_status create(const struct tt_json *json, struct tt_tokenizer **out)
+{
+    struct tt_tokenizer *tokenizer = tt_calloc(1, sizeof *tokenizer);
+    if (tokenizer == NULL) return TT_ERR_MEMORY;
+    tokenizer->bos_id = tokenizer->eos_id = tokenizer->pad_id = -1;
+    tt_status status = tokenizer_read(json, tokenizer);
+    if (status != TT_OK) {
+        tt_while("reading the tokenizer '%s'", json->origin);
+        tt_tokenizer_destroy(tokenizer);
+        return status;
+    }
+    *out = tokenizer;
+    return TT_OK;
+}
+
+tt_status tt_tokenizer_parse(const char *text, size_t bytes, const char *origin, struct tt_tokenizer **out)
+{
+    struct tt_json json = {0};
+    TT_TRY(tt_json_parse(text, bytes, origin, &json));
+    tt_status status = create(&json, out);
+    tt_json_deinit(&json);
+    return status;
+}
+
+tt_status tt_tokenizer_load(const char *folder, struct tt_tokenizer **out)
+{
+    struct tt_json json = {0};
+    struct tt_tokenizer *tokenizer = NULL;
+    char *path = tt_path_join(folder, "tokenizer.json");
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
+    TT_GO(tt_json_read(path, TOKENIZER_BYTES_MAX, &json));
+    TT_GO(create(&json, &tokenizer));
+    TT_GO(tokenizer_read_config(folder, tokenizer));
+    *out = tokenizer;
+    tokenizer = NULL;
+out:
+    if (status != TT_OK) tt_while("loading the tokenizer of '%s'", folder);
+    tt_tokenizer_destroy(tokenizer);
+    tt_json_deinit(&json);
+    tt_free(path);
+    return status;
+}
+
+void tt_tokenizer_destroy(struct tt_tokenizer *tokenizer)
+{
+    if (tokenizer == NULL) return;
+    bpe_deinit(&tokenizer->model);
+    vocab_deinit(&tokenizer->names);
+    tt_free(tokenizer->added);
+    tt_free(tokenizer->added_by_id);
+    added_finder_deinit(&tokenizer->raw);
+    added_finder_deinit(&tokenizer->normalized);
+    normalizers_deinit(&tokenizer->normalizers);
+    pretokenizers_deinit(&tokenizer->pretokenizers);
+    post_processor_deinit(&tokenizer->post);
+    decoders_deinit(&tokenizer->decoders);
+    tt_free(tokenizer->chat_template);
+    tt_free(tokenizer);
+}
+
+const struct added_token *tokenizer_added_token(const struct tt_tokenizer *tokenizer, int32_t id)
+{
+    size_t low = 0, high = tokenizer->added_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (tokenizer->added[tokenizer->added_by_id[middle]].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == tokenizer->added_count) return NULL;
+    const struct added_token *token = &tokenizer->added[tokenizer->added_by_id[low]];
+    return token->id == id ? token : NULL;
+}
+
+int32_t tt_tokenizer_vocab_size(const struct tt_tokenizer *tokenizer)
+{
+    return tokenizer->vocab_size;
+}
+
+int32_t tt_tokenizer_token_id(const struct tt_tokenizer *tokenizer, const char *token)
+{
+    int32_t index = vocab_id(&tokenizer->names, token, strlen(token));
+    return index >= 0 ? tokenizer->added[index].id : vocab_id(&tokenizer->model.vocab, token, strlen(token));
+}
+
+const char *tt_tokenizer_token(const struct tt_tokenizer *tokenizer, int32_t id)
+{
+    const struct added_token *added = tokenizer_added_token(tokenizer, id);
+    if (added != NULL) return added->content;
+    const struct vocab_token *token = vocab_find(&tokenizer->model.vocab, id);
+    return token == NULL ? NULL : token->data;
+}
+
+bool tt_tokenizer_is_special(const struct tt_tokenizer *tokenizer, int32_t id)
+{
+    const struct added_token *added = tokenizer_added_token(tokenizer, id);
+    return added != NULL && added->special;
+}
+
+int32_t tt_tokenizer_bos_id(const struct tt_tokenizer *tokenizer)
+{
+    return tokenizer->bos_id;
+}
+
+int32_t tt_tokenizer_eos_id(const struct tt_tokenizer *tokenizer)
+{
+    return tokenizer->eos_id;
+}
+
+int32_t tt_tokenizer_pad_id(const struct tt_tokenizer *tokenizer)
+{
+    return tokenizer->pad_id;
+}
+
+const char *tt_tokenizer_chat_template(const struct tt_tokenizer *tokenizer)
+{
+    return tokenizer->chat_template;
+}
+
+tt_status tt_tokenizer_scratch_create(const struct tt_tokenizer *tokenizer, struct tt_tokenizer_scratch **out)
+{
+    (void)tokenizer;
+    struct tt_tokenizer_scratch *scratch = tt_calloc(1, sizeof *scratch);
+    if (scratch == NULL) return TT_ERR_MEMORY;
+    tt_status status = bpe_scratch_create(&scratch->bpe);
+    if (status == TT_OK) status = tt_pattern_runner_create(&scratch->runner);
+    if (status != TT_OK) {
+        tt_tokenizer_scratch_destroy(scratch);
+        return status;
+    }
+    *out = scratch;
+    return TT_OK;
+}
+
+void tt_tokenizer_scratch_destroy(struct tt_tokenizer_scratch *scratch)
+{
+    if (scratch == NULL) return;
+    bpe_scratch_destroy(scratch->bpe);
+    tt_pattern_runner_destroy(scratch->runner);
+    tt_str_deinit(&scratch->normal[0]);
+    tt_str_deinit(&scratch->normal[1]);
+    for (size_t i = 0; i < PIPELINE_STEPS_MAX; i++) tt_str_deinit(&scratch->pieces[i]);
+    tt_free(scratch->raw.data);
+    tt_free(scratch->normalized.data);
+    tt_free(scratch);
+}
+
+/* One call of tt_tokenizer_encode. */
+struct encoding {
+    const struct tt_tokenizer *tokenizer;
+    struct tt_tokenizer_scratch *scratch;
+    struct tt_ids *ids;
+};
+
+static tt_status encode_piece(void *context, const char *text, size_t bytes)
+{
+    struct encoding *e = context;
+    return bpe_encode(&e->tokenizer->model, e->scratch->bpe, text, bytes, e->ids);
+}
+
+typedef tt_status encode_gap(struct encoding *e, const char *text, size_t bytes, bool at_start);
+
+static bool breaks_word(const struct added_token *token, const char *text, size_t bytes, size_t start,
+                        size_t end)
+{
+    size_t length;
+    if (!token->single_word) return false;
+    if (start > 0 && tt_unicode_is_word(tt_utf8_decode_before(text, start, &length))) return true;
+    return end < bytes && tt_unicode_is_word(tt_utf8_decode(text + end, &length));
+}
+
+/* Writes the ids of added tokens in the text and hands what lies between them to `gap`. */
+static tt_status split_added(struct encoding *e, const struct added_finder *finder,
+                             struct added_matches *matches, const char *text, size_t bytes, bool at_start,
+                             encode_gap *gap)
+{
+    size_t done = 0, length;
+    TT_TRY(added_finder_find(finder, text, bytes, matches));
+    for (size_t i = 0; i < matches->count; i++) {
+        size_t start = matches->data[i].start, end = start + matches->data[i].bytes;
+        const struct added_token *token = &e->tokenizer->added[matches->data[i].id];
+        if (breaks_word(token, text, bytes, start, end)) continue;
+        while (token->lstrip && start > done &&
+               tt_unicode_is_space(tt_utf8_decode_before(text, start, &length))) {
+            start -= length;
+        }
+        while (token->rstrip && end < bytes && tt_unicode_is_space(tt_utf8_decode(text + end, &length)))
+            end += length;
+        if (done < start) TT_TRY(gap(e, text + done, start - done, at_start && done == 0));
+        TT_TRY(tt_ids_append(e->ids, token->id));
+        done = end;
+    }
+    return done < bytes ? gap(e, text + done, bytes - done, at_start && done == 0) : TT_OK;
+}
+
+static tt_status encode_normalized(struct encoding *e, const char *text, size_t bytes, bool at_start)
+{
+    struct pretokenizers_run run = {&e->tokenizer->pretokenizers, e->scratch->runner, e->scratch->pieces,
+                                    encode_piece, e};
+    return pretokenizers_apply(&run, text, bytes, at_start);
+}
+
+static tt_status encode_raw(struct encoding *e, const char *text, size_t bytes, bool at_start)
+{
+    TT_TRY(normalizers_apply(&e->tokenizer->normalizers, e->scratch->runner, e->scratch->normal, &text,
+                             &bytes, &at_start));
+    return split_added(e, &e->tokenizer->normalized, &e->scratch->normalized, text, bytes, at_start,
+                       encode_normalized);
+}
+
+static tt_status append_copy(struct tt_ids *ids, size_t start, size_t count)
+{
+    for (size_t i = 0; i < count; i++) TT_TRY(tt_ids_append(ids, ids->data[start + i]));
+    return TT_OK;
+}
+
+static tt_status encode_pieces(struct encoding *e, const char *text, size_t bytes, bool add_special)
+{
+    const struct post_processor *post = &e->tokenizer->post;
+    size_t start = SIZE_MAX, count = 0;
+    for (size_t i = 0; i < post->count; i++) {
+        const struct post_piece *piece = &post->pieces[i];
+        if (!piece->is_text) {
+            if (add_special) TT_TRY(tt_ids_append(e->ids, piece->id));
+        } else if (start == SIZE_MAX) {
+            start = e->ids->count;
+            TT_TRY(split_added(e, &e->tokenizer->raw, &e->scratch->raw, text, bytes, true, encode_raw));
+            count = e->ids->count - start;
+        } else {
+            TT_TRY(append_copy(e->ids, start, count));
+        }
+    }
+    return TT_OK;
+}
+
+tt_status tt_tokenizer_encode(const struct tt_tokenizer *tokenizer, struct tt_tokenizer_scratch *scratch,
+                              const char *text, size_t bytes, bool add_special, struct tt_ids *ids)
+{
+    size_t before = ids->count;
+    if (bytes > TEXT_BYTES_MAX)
+        return tt_fail(TT_ERR_DATA, "a text of %zu bytes is too long to encode at once", bytes);
+    size_t invalid = tt_utf8_invalid_at(text, bytes);
+    if (invalid < bytes) {
+        return tt_fail(TT_ERR_DATA, "the text is not UTF-8: byte %zu is 0x%02X", invalid,
+                       (unsigned)(unsigned char)text[invalid]);
+    }
+    tt_pattern_runner_reset(scratch->runner, bytes);
+    struct encoding encoding = {tokenizer, scratch, ids};
+    tt_status status = encode_pieces(&encoding, text, bytes, add_special);
+    if (status != TT_OK) ids->count = before;
+    return status;
+}
+
+tt_status tt_tokenizer_decode(const struct tt_tokenizer *tokenizer, const int32_t *ids, size_t count,
+                              bool skip_special, struct tt_str *text)
+{
+    struct decode_list list = {0};
+    tt_status status = TT_OK;
+    for (size_t i = 0; i < count; i++) {
+        const struct added_token *added = tokenizer_added_token(tokenizer, ids[i]);
+        if (added != NULL && added->special && skip_special) continue;
+        const char *token = added != NULL ? added->content : tt_tokenizer_token(tokenizer, ids[i]);
+        if (token == NULL) {
+            status = tt_fail(TT_ERR_DATA, "id %d (number %zu of %zu) is no token of the tokenizer", ids[i], i,
+                             count);
+            goto out;
+        }
+        TT_GO(decode_list_append(&list, token, strlen(token)));
+    }
+    TT_GO(decoders_apply(&tokenizer->decoders, &list, text));
+out:
+    decode_list_deinit(&list);
+    return status;
+}

@@ -1,0 +1,111 @@
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "text/tokenizer_impl.h"
+
+enum { CONFIG_BYTES_MAX = 64 << 20 };
+
+/* Reads an optional file of the folder; *json stays empty when it is not there. */
+static tt_status read_optional(const char *folder, const char *name, struct tt_json *json)
+{
+    char *path = tt_path_join(folder, name);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_path_exists(path) ? tt_json_read(path, CONFIG_BYTES_MAX, json) : TT_OK;
+    if (status == TT_OK && json->root != NULL && !json_is_object(json->root)) {
+        status = tt_fail(TT_ERR_DATA, "%s: no JSON object", path);
+    }
+    tt_free(path);
+    return status;
+}
+
+/* The text of a token member: a string, or an object with "content". */
+static tt_status token_text(const struct tt_json *json, const char *key, const char **text)
+{
+    const json_t *value = json_object_get(json->root, key);
+    if (json_is_object(value)) return tt_json_string(json, value, "content", text);
+    return json->root == NULL ? TT_OK : tt_json_opt_string(json, json->root, key, text);
+}
+
+static tt_status read_token(const struct tt_tokenizer *tokenizer, const struct tt_json files[2],
+                            const char *key, int32_t *id)
+{
+    for (int i = 0; i < 2; i++) {
+        const char *text = NULL;
+        TT_TRY(token_text(&files[i], key, &text));
+        if (text == NULL) continue;
+        *id = tt_tokenizer_token_id(tokenizer, text);
+        /* Padding is a length here, so that a padding token outside the vocabulary does no harm. */
+        if (*id < 0 && strcmp(key, "pad_token") != 0) {
+            return tt_fail(TT_ERR_DATA, "%s: %s is '%s', which tokenizer.json does not have", files[i].origin,
+                           key, text);
+        }
+        return TT_OK;
+    }
+    return TT_OK;
+}
+
+/* A string, or a list of {"name", "template"} of which "default" counts. */
+static tt_status read_template(const struct tt_json *json, char **out)
+{
+    const json_t *value = json_object_get(json->root, "chat_template");
+    const char *text = json_string_value(value);
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *item = json_array_get(value, i);
+        const char *name = NULL, *candidate = NULL;
+        if (!json_is_object(item))
+            return tt_fail(TT_ERR_DATA, "%s: chat_template[%zu] is no object", json->origin, i);
+        TT_TRY(tt_json_string(json, item, "name", &name));
+        TT_TRY(tt_json_string(json, item, "template", &candidate));
+        if (strcmp(name, "default") == 0) text = candidate;
+    }
+    if (value != NULL && !json_is_string(value) && !json_is_array(value) && !json_is_null(value)) {
+        return tt_fail(TT_ERR_DATA, "%s: chat_template must be a string or a list", json->origin);
+    }
+    if (text == NULL) return TT_OK;
+    *out = tt_strdup(text);
+    return *out == NULL ? TT_ERR_MEMORY : TT_OK;
+}
+
+static tt_status read_template_file(const char *folder, char **out)
+{
+    struct tt_str text = {0};
+    char *path = tt_path_join(folder, "chat_template.jinja");
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
+    if (!tt_path_exists(path)) goto out;
+    TT_GO(tt_file_read(path, CONFIG_BYTES_MAX, &text));
+    if (tt_utf8_invalid_at(tt_str_text(&text), text.bytes) != text.bytes ||
+        memchr(tt_str_text(&text), 0, text.bytes) != NULL) {
+        status = tt_fail(TT_ERR_DATA, "%s: not UTF-8 text", path);
+        goto out;
+    }
+    char *copy = tt_strdup(tt_str_text(&text));
+    if (copy == NULL) {
+        status = TT_ERR_MEMORY;
+        goto out;
+    }
+    tt_free(*out);
+    *out = copy;
+out:
+    tt_str_deinit(&text);
+    tt_free(path);
+    return status;
+}
+
+tt_status tokenizer_read_config(const char *folder, struct tt_tokenizer *tokenizer)
+{
+    struct tt_json files[2] = {{0}, {0}};
+    tt_status status = TT_OK;
+    TT_GO(read_optional(folder, "tokenizer_config.json", &files[0]));
+    TT_GO(read_optional(folder, "special_tokens_map.json", &files[1]));
+    TT_GO(read_token(tokenizer, files, "bos_token", &tokenizer->bos_id));
+    TT_GO(read_token(tokenizer, files, "eos_token", &tokenizer->eos_id));
+    TT_GO(read_token(tokenizer, files, "pad_token", &tokenizer->pad_id));
+    if (files[0].root != NULL) TT_GO(read_template(&files[0], &tokenizer->chat_template));
+    TT_GO(read_template_file(folder, &tokenizer->chat_template));
+out:
+    tt_json_deinit(&files[0]);
+    tt_json_deinit(&files[1]);
+    return status;
+}

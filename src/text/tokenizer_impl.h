@@ -1,0 +1,51 @@
+/* The inside of a tokenizer. Internal to tokenizer*.c. */
+#ifndef TT_TEXT_TOKENIZER_IMPL_H
+#define TT_TEXT_TOKENIZER_IMPL_H
+
+#include "text/added.h"
+#include "text/bpe.h"
+#include "text/pipeline.h"
+#include "text/tokenizer.h"
+
+struct added_token {
+    const char *content; /* owned by the vocabulary of names */
+    size_t bytes;
+    int32_t id;
+    bool single_word, lstrip, rstrip;
+    bool special; /* once special, always special */
+};
+
+struct tt_tokenizer {
+    struct bpe model;
+    struct vocab names; /* of the added tokens; the "id" is the index into `added` */
+    struct added_token *added;
+    size_t added_count, added_capacity;
+    uint32_t *added_by_id;          /* indices, sorted by id */
+    struct added_finder raw;        /* tokens that are found in the text as it is */
+    struct added_finder normalized; /* tokens that are found after normalization */
+    struct normalizers normalizers;
+    struct pretokenizers pretokenizers;
+    struct post_processor post;
+    struct decoders decoders;
+    int32_t vocab_size;
+    int32_t bos_id, eos_id, pad_id;
+    char *chat_template;
+};
+
+struct tt_tokenizer_scratch {
+    struct bpe_scratch *bpe;
+    struct tt_pattern_runner *runner;
+    struct tt_str normal[2];
+    struct tt_str pieces[PIPELINE_STEPS_MAX];
+    struct added_matches raw, normalized;
+};
+
+/* NULL when the id belongs to no added token. */
+const struct added_token *tokenizer_added_token(const struct tt_tokenizer *tokenizer, int32_t id);
+/* The members of tokenizer.json. */
+TT_MUST_USE tt_status tokenizer_read(const struct tt_json *json, struct tt_tokenizer *tokenizer);
+/* tokenizer_config.json, special_tokens_map.json and chat_template.jinja in the folder, as far as they are
+ * there. */
+TT_MUST_USE tt_status tokenizer_read_config(const char *folder, struct tt_tokenizer *tokenizer);
+
+#endif

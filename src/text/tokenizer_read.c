@@ -1,0 +1,287 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "text/tokenizer_impl.h"
+
+static tt_status copy_optional(const struct tt_json *json, const json_t *object, const char *key, char **out)
+{
+    const char *text = NULL;
+    TT_TRY(tt_json_opt_string(json, object, key, &text));
+    if (text == NULL || text[0] == 0) return TT_OK;
+    *out = tt_strdup(text);
+    return *out == NULL ? TT_ERR_MEMORY : TT_OK;
+}
+
+static tt_status read_vocab(const struct tt_json *json, const json_t *model, struct vocab *vocab)
+{
+    const json_t *tokens = NULL;
+    TT_TRY(tt_json_object(json, model, "vocab", &tokens));
+    const char *token;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)tokens, token, value)
+    {
+        json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+        if (id < 0 || id >= INT32_MAX) {
+            return tt_fail(TT_ERR_DATA, "%s: the id of token '%s' is no integer from 0 to 2^31 - 2",
+                           json->origin, token);
+        }
+        TT_TRY(vocab_add(vocab, token, strlen(token), (int32_t)id));
+    }
+    return vocab_finish(vocab);
+}
+
+/* "left right", with one space. */
+static tt_status add_text_merge(struct bpe *bpe, const json_t *value, uint32_t rank)
+{
+    const char *text = json_string_value(value);
+    const char *space = strchr(text, ' ');
+    if (space == NULL || strchr(space + 1, ' ') != NULL) {
+        return tt_fail(TT_ERR_DATA, "merge %u: '%s' is not two tokens and one space", rank, text);
+    }
+    return bpe_add_merge(bpe, text, (size_t)(space - text), space + 1, strlen(space + 1), rank);
+}
+
+static tt_status read_merges(const struct tt_json *json, const json_t *model, struct bpe *bpe)
+{
+    const json_t *merges = NULL;
+    TT_TRY(tt_json_array(json, model, "merges", &merges));
+    size_t count = json_array_size(merges);
+    if (count >= UINT32_MAX) return tt_fail(TT_ERR_DATA, "%s: too many merges", json->origin);
+    bpe->cuts_at_metaspace = true; /* until a merge or an option says otherwise */
+    for (size_t i = 0; i < count; i++) {
+        const json_t *value = json_array_get(merges, i);
+        const json_t *left = json_array_get(value, 0), *right = json_array_get(value, 1);
+        tt_status status;
+        if (json_is_string(value)) {
+            if (strncmp(json_string_value(value), "#version", 8) == 0) continue;
+            status = add_text_merge(bpe, value, (uint32_t)i);
+        } else if (json_array_size(value) == 2 && json_is_string(left) && json_is_string(right)) {
+            status = bpe_add_merge(bpe, json_string_value(left), json_string_length(left),
+                                   json_string_value(right), json_string_length(right), (uint32_t)i);
+        } else {
+            status =
+                tt_fail(TT_ERR_DATA, "%s: merge %zu is neither \"a b\" nor [\"a\", \"b\"]", json->origin, i);
+        }
+        TT_TRY(status);
+    }
+    return TT_OK;
+}
+
+static tt_status read_model(const struct tt_json *json, struct tt_tokenizer *tokenizer)
+{
+    struct bpe *bpe = &tokenizer->model;
+    const json_t *model = NULL;
+    const char *type = "BPE";
+    double dropout = 0;
+    TT_TRY(tt_json_object(json, json->root, "model", &model));
+    TT_TRY(tt_json_opt_string(json, model, "type", &type));
+    if (strcmp(type, "BPE") != 0) {
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: a model of type '%s'; BPE is supported", json->origin, type);
+    }
+    TT_TRY(tt_json_opt_double(json, model, "dropout", &dropout));
+    if (dropout != 0) {
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: dropout %g would make every encoding a random one",
+                       json->origin, dropout);
+    }
+    TT_TRY(copy_optional(json, model, "unk_token", &bpe->unk_token));
+    TT_TRY(copy_optional(json, model, "continuing_subword_prefix", &bpe->prefix));
+    TT_TRY(copy_optional(json, model, "end_of_word_suffix", &bpe->suffix));
+    TT_TRY(tt_json_opt_bool(json, model, "fuse_unk", &bpe->fuse_unk));
+    TT_TRY(tt_json_opt_bool(json, model, "byte_fallback", &bpe->byte_fallback));
+    TT_TRY(tt_json_opt_bool(json, model, "ignore_merges", &bpe->ignore_merges));
+    TT_TRY(read_vocab(json, model, &bpe->vocab));
+    TT_TRY(read_merges(json, model, bpe));
+    bpe->byte_level = tokenizer->pretokenizers.ends_in_byte_level;
+    return bpe_finish(bpe);
+}
+
+/* While the added tokens are read: which of them are looked for, in the order in which equal ones count. */
+struct wanted {
+    uint32_t index;
+    bool special, normalized;
+};
+struct wanted_list {
+    struct wanted *data;
+    size_t count, capacity;
+};
+
+static tt_status want(struct wanted_list *list, uint32_t index, bool special, bool normalized)
+{
+    if (tt_grow((void **)&list->data, list->count, &list->capacity, sizeof list->data[0]) != 0)
+        return TT_ERR_MEMORY;
+    list->data[list->count++] = (struct wanted){index, special, normalized};
+    return TT_OK;
+}
+
+/* The reference gives ids by itself: that of the model's token of this name, or the next one that is free
+ * above the model's tokens and the added ones so far. */
+static int32_t next_id(const struct tt_tokenizer *tokenizer, const char *content, int32_t *largest)
+{
+    int32_t id = vocab_id(&tokenizer->model.vocab, content, strlen(content));
+    int32_t model_size = (int32_t)tokenizer->model.vocab.count;
+    if (id < 0) id = *largest >= model_size ? *largest + 1 : model_size;
+    if (id > *largest) *largest = id;
+    return id;
+}
+
+static tt_status read_added(const struct tt_json *json, const json_t *value, struct tt_tokenizer *tokenizer,
+                            struct wanted_list *list, int32_t *largest)
+{
+    struct added_token token = {0};
+    const char *content = NULL;
+    bool normalized = true;
+    int64_t stated = 0;
+    if (!json_is_object(value))
+        return tt_fail(TT_ERR_DATA, "%s: an added token that is no object", json->origin);
+    TT_TRY(tt_json_string(json, value, "content", &content));
+    TT_TRY(tt_json_int(json, value, "id", &stated));
+    TT_TRY(tt_json_bool(json, value, "single_word", &token.single_word));
+    TT_TRY(tt_json_bool(json, value, "lstrip", &token.lstrip));
+    TT_TRY(tt_json_bool(json, value, "rstrip", &token.rstrip));
+    TT_TRY(tt_json_bool(json, value, "normalized", &normalized));
+    TT_TRY(tt_json_bool(json, value, "special", &token.special));
+    if (content[0] == 0) return TT_OK;
+    size_t bytes = strlen(content);
+    int32_t index = vocab_id(&tokenizer->names, content, bytes);
+    bool was_special = index >= 0 && tokenizer->added[index].special, special = token.special;
+    if (index < 0) {
+        index = (int32_t)tokenizer->added_count;
+        TT_TRY(vocab_add(&tokenizer->names, content, bytes, index));
+        if (tt_grow((void **)&tokenizer->added, tokenizer->added_count, &tokenizer->added_capacity,
+                    sizeof tokenizer->added[0]) != 0) {
+            return TT_ERR_MEMORY;
+        }
+        token.id = next_id(tokenizer, content, largest);
+        if (token.id >= INT32_MAX - 1)
+            return tt_fail(TT_ERR_DATA, "%s: no id is left for '%s'", json->origin, content);
+        tokenizer->added_count++;
+    } else {
+        token.id = tokenizer->added[index].id;
+    }
+    if (token.id != stated) {
+        tt_warn("%s: added token '%s' says id %lld and gets %d, as in the reference library", json->origin,
+                content, (long long)stated, token.id);
+    }
+    token.content = tokenizer->names.tokens[index].data;
+    token.bytes = bytes;
+    token.special = special || was_special;
+    tokenizer->added[index] = token;
+    if (special && !was_special) return want(list, (uint32_t)index, true, normalized);
+    return token.special ? TT_OK : want(list, (uint32_t)index, false, normalized);
+}
+
+static tt_status build_finder(struct tt_tokenizer *tokenizer, const struct wanted_list *list, bool normalized,
+                              struct added_finder *finder)
+{
+    struct added_pattern *patterns = tt_calloc(list->count + 1, sizeof *patterns);
+    struct tt_arena texts = {0};
+    struct tt_str buffers[2] = {{0}, {0}};
+    struct tt_pattern_runner *runner = NULL;
+    size_t count = 0;
+    tt_status status = patterns == NULL ? TT_ERR_MEMORY : TT_OK;
+    if (status == TT_OK) status = tt_pattern_runner_create(&runner);
+    /* Special tokens come first. */
+    for (size_t i = 0; status == TT_OK && i < 2 * list->count; i++) {
+        const struct wanted *wanted = &list->data[i % list->count];
+        if (wanted->special != (i < list->count) || wanted->normalized != normalized) continue;
+        const struct added_token *token = &tokenizer->added[wanted->index];
+        const char *text = token->content;
+        size_t bytes = token->bytes;
+        bool at_start = true;
+        if (normalized) {
+            tt_pattern_runner_reset(runner, bytes);
+            TT_GO(normalizers_apply(&tokenizer->normalizers, runner, buffers, &text, &bytes, &at_start));
+            if (bytes == 0) {
+                status = tt_fail(TT_ERR_UNSUPPORTED, "the normalizer leaves nothing of added token '%s'",
+                                 token->content);
+                goto out;
+            }
+            text = tt_arena_strndup(&texts, text, bytes);
+            if (text == NULL) {
+                status = TT_ERR_MEMORY;
+                goto out;
+            }
+        }
+        patterns[count++] = (struct added_pattern){text, bytes, (int32_t)wanted->index};
+    }
+    if (status == TT_OK) status = added_finder_build(finder, patterns, count);
+out:
+    tt_free(patterns);
+    tt_arena_deinit(&texts);
+    tt_str_deinit(&buffers[0]);
+    tt_str_deinit(&buffers[1]);
+    tt_pattern_runner_destroy(runner);
+    return status;
+}
+
+static int compare_ids(const void *a, const void *b, void *context)
+{
+    const struct added_token *added = context;
+    int32_t x = added[*(const uint32_t *)a].id, y = added[*(const uint32_t *)b].id;
+    return x < y ? -1 : x > y;
+}
+
+/* Sorts the added tokens by id and finds the size of the vocabulary. */
+static tt_status index_ids(struct tt_tokenizer *tokenizer)
+{
+    const struct vocab *vocab = &tokenizer->model.vocab;
+    tokenizer->added_by_id = tt_calloc(tokenizer->added_count + 1, sizeof tokenizer->added_by_id[0]);
+    if (tokenizer->added_by_id == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < tokenizer->added_count; i++) {
+        const struct added_token *token = &tokenizer->added[i];
+        const struct vocab_token *same = vocab_find(vocab, token->id);
+        if (same != NULL && strcmp(same->data, token->content) != 0) {
+            return tt_fail(TT_ERR_DATA, "tokens '%s' and '%s' share id %d", same->data, token->content,
+                           token->id);
+        }
+        tokenizer->added_by_id[i] = (uint32_t)i;
+    }
+    qsort_r(tokenizer->added_by_id, tokenizer->added_count, sizeof tokenizer->added_by_id[0], compare_ids,
+            tokenizer->added);
+    int32_t largest = vocab->count == 0 ? -1 : vocab->tokens[vocab->count - 1].id;
+    if (tokenizer->added_count > 0) {
+        int32_t last = tokenizer->added[tokenizer->added_by_id[tokenizer->added_count - 1]].id;
+        if (last > largest) largest = last;
+    }
+    tokenizer->vocab_size = largest + 1;
+    return TT_OK;
+}
+
+static tt_status read_added_tokens(const struct tt_json *json, struct tt_tokenizer *tokenizer)
+{
+    const json_t *tokens = json_object_get(json->root, "added_tokens");
+    struct wanted_list list = {0};
+    int32_t largest = -1;
+    tt_status status = TT_OK;
+    if (tokens != NULL && !json_is_null(tokens))
+        TT_TRY(tt_json_array(json, json->root, "added_tokens", &tokens));
+    for (size_t i = 0; i < json_array_size(tokens); i++) {
+        TT_GO(read_added(json, json_array_get(tokens, i), tokenizer, &list, &largest));
+    }
+    TT_GO(build_finder(tokenizer, &list, false, &tokenizer->raw));
+    TT_GO(build_finder(tokenizer, &list, true, &tokenizer->normalized));
+    TT_GO(index_ids(tokenizer));
+out:
+    tt_free(list.data);
+    return status;
+}
+
+tt_status tokenizer_read(const struct tt_json *json, struct tt_tokenizer *tokenizer)
+{
+    const json_t *root = json->root;
+    const char *version = "1.0";
+    if (!json_is_object(root)) return tt_fail(TT_ERR_DATA, "%s: no JSON object", json->origin);
+    TT_TRY(tt_json_opt_string(json, root, "version", &version));
+    if (strcmp(version, "1.0") != 0) {
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: tokenizer version '%s'; 1.0 is supported", json->origin,
+                       version);
+    }
+    TT_TRY(normalizers_read(json, json_object_get(root, "normalizer"), &tokenizer->normalizers));
+    TT_TRY(pretokenizers_read(json, json_object_get(root, "pre_tokenizer"), &tokenizer->pretokenizers));
+    TT_TRY(post_processor_read(json, json_object_get(root, "post_processor"), &tokenizer->post));
+    TT_TRY(decoders_read(json, json_object_get(root, "decoder"), &tokenizer->decoders));
+    TT_TRY(read_model(json, tokenizer));
+    return read_added_tokens(json, tokenizer);
+}

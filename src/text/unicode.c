@@ -1,0 +1,289 @@
+#include "text/unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "text/unicode_new.h"
+
+enum { NEW_RANGE_COUNT = sizeof unicode_new_ranges / sizeof unicode_new_ranges[0] };
+
+/* Length of the well-formed sequence at `b` (1 to 4), or minus the length of the maximal ill-formed part. The
+ * ranges of second bytes are those of table 3-7 of the Unicode standard. */
+static int sequence_length(const unsigned char *b, size_t left)
+{
+    unsigned char lead = b[0];
+    if (lead < 0x80) return 1;
+    if (lead < 0xC2 || lead > 0xF4) return -1;
+    int need = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    for (int i = 1; i < need; i++) {
+        if ((size_t)i >= left || b[i] < low || b[i] > high) return -i;
+        low = 0x80;
+        high = 0xBF;
+    }
+    return need;
+}
+
+size_t tt_utf8_invalid_at(const char *text, size_t bytes)
+{
+    const unsigned char *b = (const unsigned char *)text;
+    size_t i = 0;
+    while (i < bytes) {
+        uint64_t word;
+        while (i + 8 <= bytes) {
+            memcpy(&word, b + i, 8);
+            if (word & UINT64_C(0x8080808080808080)) break;
+            i += 8;
+        }
+        if (i == bytes) break;
+        int length = sequence_length(b + i, bytes - i);
+        if (length < 0) return i;
+        i += (size_t)length;
+    }
+    return bytes;
+}
+
+tt_status tt_utf8_append_lossy(struct tt_str *out, const char *text, size_t bytes)
+{
+    while (bytes > 0) {
+        size_t valid = tt_utf8_invalid_at(text, bytes);
+        TT_TRY(tt_str_append(out, text, valid));
+        text += valid;
+        bytes -= valid;
+        if (bytes == 0) break;
+        size_t bad = (size_t)-sequence_length((const unsigned char *)text, bytes);
+        TT_TRY(tt_str_append(out, "\xEF\xBF\xBD", 3));
+        text += bad;
+        bytes -= bad;
+    }
+    return TT_OK;
+}
+
+int32_t tt_utf8_decode_before(const char *text, size_t end, size_t *length)
+{
+    size_t start = end - 1;
+    while (start > 0 && ((unsigned char)text[start] & 0xC0) == 0x80) start--;
+    return tt_utf8_decode(text + start, length);
+}
+
+size_t tt_utf8_encode(int32_t code, char out[4])
+{
+    return (size_t)utf8proc_encode_char(code, (utf8proc_uint8_t *)out);
+}
+
+static int compare_range(const void *key, const void *element)
+{
+    int32_t code = *(const int32_t *)key;
+    const struct unicode_range *range = element;
+    return code < range->first ? -1 : code > range->last ? 1 : 0;
+}
+
+utf8proc_category_t tt_unicode_category(int32_t code)
+{
+    utf8proc_category_t category = utf8proc_category(code);
+    if (category != UTF8PROC_CATEGORY_CN) return category;
+    const struct unicode_range *range =
+        bsearch(&code, unicode_new_ranges, NEW_RANGE_COUNT, sizeof unicode_new_ranges[0], compare_range);
+    return range == NULL ? UTF8PROC_CATEGORY_CN : range->category;
+}
+
+tt_status tt_unicode_new_ranges(uint32_t mask, tt_unicode_range_visit *visit, void *context)
+{
+    for (int i = 0; i < NEW_RANGE_COUNT; i++) {
+        const struct unicode_range *range = &unicode_new_ranges[i];
+        if (mask & UINT32_C(1) << range->category) TT_TRY(visit(context, range->first, range->last));
+    }
+    return TT_OK;
+}
+
+bool tt_unicode_is_letter(int32_t code)
+{
+    utf8proc_category_t category = tt_unicode_category(code);
+    return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+}
+
+bool tt_unicode_is_number(int32_t code)
+{
+    utf8proc_category_t category = tt_unicode_category(code);
+    return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
+}
+
+bool tt_unicode_is_mark(int32_t code)
+{
+    utf8proc_category_t category = tt_unicode_category(code);
+    return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+}
+
+bool tt_unicode_is_punctuation(int32_t code)
+{
+    utf8proc_category_t category = tt_unicode_category(code);
+    return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+}
+
+bool tt_unicode_is_space(int32_t code)
+{
+    if (code < 0x85) return code == ' ' || (code >= 9 && code <= 13);
+    if (code == 0x85) return true;
+    utf8proc_category_t category = tt_unicode_category(code);
+    return category >= UTF8PROC_CATEGORY_ZS && category <= UTF8PROC_CATEGORY_ZP;
+}
+
+bool tt_unicode_is_word(int32_t code)
+{
+    utf8proc_category_t category = tt_unicode_category(code);
+    if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) return true;
+    if (category == UTF8PROC_CATEGORY_PC || code == 0x200C || code == 0x200D) return true;
+    /* Circled and squared letters are symbols with Other_Alphabetic (PropList.txt). */
+    return (code >= 0x24B6 && code <= 0x24E9) || (code >= 0x1F130 && code <= 0x1F149) ||
+           (code >= 0x1F150 && code <= 0x1F169) || (code >= 0x1F170 && code <= 0x1F189);
+}
+
+int tt_unicode_lower(int32_t code, int32_t out[2])
+{
+    if (code == 0x130) {
+        out[0] = 'i';
+        out[1] = 0x307;
+        return 2;
+    }
+    /* Upper-case letters of Unicode 16 (UnicodeData.txt, field 13). */
+    if (code >= 0x10D50 && code <= 0x10D65)
+        out[0] = code + 0x20;
+    else if (code == 0x1C89 || code == 0xA7CC || code == 0xA7DA)
+        out[0] = code + 1;
+    else if (code == 0xA7CB)
+        out[0] = 0x264;
+    else if (code == 0xA7DC)
+        out[0] = 0x19B;
+    else
+        out[0] = utf8proc_tolower(code);
+    return 1;
+}
+
+/* A decomposed run of code points. */
+struct run {
+    int32_t *codes;
+    size_t count, capacity;
+    uint64_t *order; /* scratch of the canonical ordering */
+    size_t order_capacity;
+};
+
+static tt_status run_push(struct run *run, int32_t code, utf8proc_option_t options)
+{
+    enum { EXPANSION_MAX = 18 }; /* the longest compatibility decomposition, U+FDFA */
+    while (run->capacity - run->count < EXPANSION_MAX) {
+        size_t wanted = run->capacity < 64 ? 64 : run->capacity * 2;
+        int32_t *grown = tt_realloc(run->codes, wanted, sizeof *grown);
+        if (grown == NULL) return TT_ERR_MEMORY;
+        run->codes = grown;
+        run->capacity = wanted;
+    }
+    utf8proc_ssize_t got =
+        utf8proc_decompose_char(code, run->codes + run->count, EXPANSION_MAX, options, NULL);
+    if (got < 0 || got > EXPANSION_MAX) {
+        return tt_fail(TT_ERR_INTERNAL, "cannot decompose U+%04X: %s", (unsigned)code, utf8proc_errmsg(got));
+    }
+    run->count += (size_t)got;
+    return TT_OK;
+}
+
+static int compare_order(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Canonical ordering (Unicode, D109): combining marks between two starters are sorted by combining class,
+ * equal classes keep their order. Short sequences by insertion, long ones by qsort with the position in the
+ * key. */
+static tt_status order_marks(struct run *run, size_t first, size_t last)
+{
+    size_t count = last - first;
+    if (count < 2) return TT_OK;
+    int32_t *codes = run->codes + first;
+    if (count > run->order_capacity) {
+        uint64_t *grown = tt_realloc(run->order, count * 2, sizeof *grown);
+        if (grown == NULL) return TT_ERR_MEMORY;
+        run->order = grown;
+        run->order_capacity = count * 2;
+    }
+    bool sorted = true;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t class = (uint64_t)utf8proc_get_property(codes[i])->combining_class;
+        run->order[i] = class << 56 | (uint64_t)i << 21 | (uint64_t)codes[i];
+        if (i > 0 && run->order[i] < run->order[i - 1]) sorted = false;
+    }
+    if (sorted) return TT_OK;
+    qsort(run->order, count, sizeof run->order[0], compare_order);
+    for (size_t i = 0; i < count; i++) codes[i] = (int32_t)(run->order[i] & 0x1FFFFF);
+    return TT_OK;
+}
+
+static tt_status run_flush(struct run *run, enum tt_normal_form form, struct tt_str *out)
+{
+    size_t first = 0;
+    for (size_t i = 0; i < run->count; i++) {
+        if (utf8proc_get_property(run->codes[i])->combining_class != 0) continue;
+        TT_TRY(order_marks(run, first, i));
+        first = i + 1;
+    }
+    TT_TRY(order_marks(run, first, run->count));
+    size_t count = run->count;
+    if (form == TT_NFC || form == TT_NFKC) {
+        count = (size_t)utf8proc_normalize_utf32(run->codes, (utf8proc_ssize_t)count,
+                                                 UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    }
+    for (size_t i = 0; i < count; i++) {
+        char encoded[4];
+        TT_TRY(tt_str_append(out, encoded, tt_utf8_encode(run->codes[i], encoded)));
+    }
+    run->count = 0;
+    return TT_OK;
+}
+
+/* A starter that is its own normal form and never the second of a composing pair. Below `limit` that is so
+ * for all code points; above, the library's tables say it, except for Hangul, which composes by arithmetic.
+ */
+static bool is_inert(int32_t code, int32_t limit)
+{
+    if (code < limit) return true;
+    if ((code >= 0x1100 && code <= 0x11FF) || (code >= 0xAC00 && code <= 0xD7FF)) return false;
+    const utf8proc_property_t *property = utf8proc_get_property(code);
+    return property->combining_class == 0 && property->decomp_seqindex == UINT16_MAX &&
+           property->comb_index == UINT16_MAX;
+}
+
+tt_status tt_unicode_normalize(enum tt_normal_form form, const char *text, size_t bytes, struct tt_str *out)
+{
+    /* An inert code point can only be the first of a composing pair. So text is copied up to the last one
+     * before a code point that is not inert, and the run from there to the next inert one is normalized. */
+    int32_t limit = form == TT_NFC ? 0x300 : form == TT_NFD ? 0xC0 : 0xA0;
+    utf8proc_option_t options =
+        form == TT_NFC || form == TT_NFD ? UTF8PROC_DECOMPOSE : UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT;
+    struct run run = {0};
+    tt_status status = TT_OK;
+    size_t at = 0, length;
+    while (at < bytes) {
+        size_t copied = at, before = at;
+        while (at < bytes) {
+            int32_t code = tt_utf8_decode(text + at, &length);
+            if (!is_inert(code, limit)) break;
+            before = at;
+            at += length;
+        }
+        if (at == bytes) before = bytes;
+        TT_GO(tt_str_append(out, text + copied, before - copied));
+        for (at = before; at < bytes;) {
+            int32_t code = tt_utf8_decode(text + at, &length);
+            if (at > before && is_inert(code, limit)) break;
+            TT_GO(run_push(&run, code, options));
+            at += length;
+        }
+        TT_GO(run_flush(&run, form, out));
+    }
+out:
+    tt_free(run.codes);
+    tt_free(run.order);
+    return status;
+}
