@@ -122,13 +122,17 @@ out:
     return status;
 }
 
-static tt_status set_json(json_t *object, const char *key, const char *text)
+/* Any JSON value, also a bare number: parsed as the only entry of a list. */
+static tt_status set_json(json_t *object, const char *key, const char *value)
 {
     struct tt_json json = {0};
-    if (text == NULL) return set(object, key, json_null());
-    TT_TRY(tt_json_parse(text, strlen(text), key, &json));
-    tt_status status = set(object, key, json_incref(json.root));
+    struct tt_str list = {0};
+    if (value == NULL) return set(object, key, json_null());
+    tt_status status = tt_str_printf(&list, "[%s]", value);
+    if (status == TT_OK) status = tt_json_parse(tt_str_text(&list), list.bytes, key, &json);
+    if (status == TT_OK) status = set(object, key, json_incref(json_array_get(json.root, 0)));
     tt_json_deinit(&json);
+    tt_str_deinit(&list);
     return status;
 }
 

@@ -219,7 +219,9 @@ static void bf16_gradients_are_near(void **state)
         (void)tt_runner_loss(rounded, true);
         (void)tt_runner_loss(rough, true);
         double yardstick = distance(rounded, exact), error = distance(rough, rounded);
-            fail_msg("%s: relative error %g", variants[i].name, error);
+        if (!(error < 5 * yardstick && error > 1e-6)) {
+            fail_msg("%s: relative error %g, weights rounded %g", variants[i].name, error, yardstick);
+        }
         tt_runner_destroy(rough);
         tt_runner_destroy(rounded);
         tt_runner_destroy(exact);

@@ -1,0 +1,245 @@
+/* config.json: both spellings, defaults, windows, and everything absurd refused with the key's name. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include "model/model.h"
+
+static const char base[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 100, \"hidden_size\": 32, \"intermediate_size\": 48, "
+    "\"num_hidden_layers\": 3, \"num_attention_heads\": 4}";
+
+/* The base configuration with members replaced (or removed, by JSON text "absent"). */
+static tt_status parse(const char *changes, struct tt_model_config *config)
+{
+    struct tt_json json = {0}, change = {0};
+    const char *key;
+    json_t *value;
+    assert_int_equal(tt_json_parse(base, strlen(base), "config.json", &json), TT_OK);
+    assert_int_equal(tt_json_parse(changes, strlen(changes), "changes", &change), TT_OK);
+    json_object_foreach(change.root, key, value)
+    {
+        if (json_is_string(value) && strcmp(json_string_value(value), "absent") == 0) {
+            assert_int_equal(json_object_del(json.root, key), 0);
+        } else {
+            assert_int_equal(json_object_set(json.root, key, value), 0);
+        }
+    }
+    tt_status status = tt_model_config_parse(&json, config);
+    tt_json_deinit(&json);
+    tt_json_deinit(&change);
+    return status;
+}
+
+static struct tt_model_config parsed(const char *changes)
+{
+    struct tt_model_config config;
+    tt_status status = parse(changes, &config);
+    if (status != TT_OK) fail_msg("%s: %s", changes, tt_error_last()->message);
+    return config;
+}
+
+static void defaults(void **state)
+{
+    (void)state;
+    struct tt_model_config config = parsed("{}");
+    assert_string_equal(config.architecture, "LlamaForCausalLM");
+    assert_int_equal(config.num_key_value_heads, 4);
+    assert_int_equal(config.head_dim, 8);
+    assert_int_equal(config.max_position_embeddings, 2048);
+    assert_true(config.rms_norm_eps == 1e-6 && config.rope_theta == 10000 &&
+                config.initializer_range == 0.02);
+    assert_int_equal(config.rope_type, TT_ROPE_DEFAULT);
+    assert_false(config.tie_word_embeddings || config.attention_bias || config.mlp_bias || config.qk_norm);
+    assert_int_equal(config.dtype, TT_F32);
+    assert_int_equal(config.bos_token_id, -1);
+    assert_int_equal(config.eos_token_count, 0);
+    assert_int_equal(config.sliding_window, 0);
+
+    config = parsed(
+        "{\"num_key_value_heads\": null, \"head_dim\": null, \"torch_dtype\": null, \"rope_scaling\": null}");
+    assert_int_equal(config.num_key_value_heads, 4);
+    assert_int_equal(config.head_dim, 8);
+    config = parsed("{\"model_type\": \"qwen3\", \"num_key_value_heads\": 2}");
+    assert_int_equal(config.head_dim, 128);
+    assert_true(config.qk_norm);
+    config = parsed("{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2}");
+    assert_true(config.attention_bias && !config.attention_output_bias);
+    config = parsed("{\"attention_bias\": true, \"mlp_bias\": true}");
+    assert_true(config.attention_bias && config.attention_output_bias && config.mlp_bias);
+}
+
+static void both_spellings(void **state)
+{
+    (void)state;
+    const char *v4 = "{\"torch_dtype\": \"bfloat16\", \"rope_theta\": 500000.0, \"rope_scaling\": {\"type\": "
+                     "\"linear\", \"factor\": 4}}";
+    const char *v5 = "{\"dtype\": \"bfloat16\", \"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": "
+                     "4.0, \"rope_theta\": 500000}}";
+    struct tt_model_config a = parsed(v4), b = parsed(v5);
+    assert_true(a.rope_theta == 500000 && b.rope_theta == 500000 && a.rope_factor == 4 && b.rope_factor == 4);
+    assert_int_equal(b.rope_type, TT_ROPE_LINEAR);
+    assert_int_equal(b.dtype, TT_BF16);
+    assert_int_equal(a.rope_type, TT_ROPE_LINEAR);
+    assert_int_equal(a.dtype, TT_BF16);
+    a = parsed("{\"eos_token_id\": [2, 7, 9], \"bos_token_id\": 1}");
+    assert_int_equal(a.eos_token_count, 3);
+    assert_int_equal(a.eos_token_ids[2], 9);
+    a = parsed("{\"eos_token_id\": 5}");
+    assert_int_equal(a.eos_token_count, 1);
+}
+
+static void windows(void **state)
+{
+    (void)state;
+    struct tt_model_config config =
+        parsed("{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, \"sliding_window\": null}");
+    assert_int_equal(config.sliding_window, 0);
+    config = parsed("{\"model_type\": \"mistral\", \"num_key_value_heads\": 2}");
+    assert_int_equal(config.sliding_window, 4096);
+    assert_true(config.window_layers[0] && config.window_layers[2]);
+    /* Qwen: a window that is switched off is none, whatever the other keys say. */
+    config = parsed("{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2, \"sliding_window\": 64, "
+                    "\"use_sliding_window\": false}");
+    assert_int_equal(config.sliding_window, 0);
+    config = parsed("{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2, \"sliding_window\": 64, "
+                    "\"use_sliding_window\": true, "
+                    "\"max_window_layers\": 2}");
+    assert_int_equal(config.sliding_window, 64);
+    assert_false(config.window_layers[1]);
+    assert_true(config.window_layers[2]);
+    config = parsed("{\"model_type\": \"qwen3\", \"num_key_value_heads\": 2, \"sliding_window\": 64, "
+                    "\"use_sliding_window\": true, "
+                    "\"layer_types\": [\"sliding_attention\", \"full_attention\", \"full_attention\"]}");
+    assert_true(config.window_layers[0] && !config.window_layers[1]);
+    config = parsed("{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2, \"sliding_window\": 64, "
+                    "\"use_sliding_window\": true, "
+                    "\"max_window_layers\": 28}");
+    assert_int_equal(config.sliding_window, 0); /* no layer has it */
+}
+
+struct refusal {
+    const char *changes;
+    tt_status status;
+    const char *word; /* in the message */
+};
+
+static const struct refusal refusals[] = {
+    {"{\"model_type\": \"absent\"}", TT_ERR_DATA, "model_type"},
+    {"{\"model_type\": \"gpt2\"}", TT_ERR_UNSUPPORTED, "gpt2"},
+    {"{\"model_type\": 3}", TT_ERR_DATA, "model_type"},
+    {"{\"architectures\": [\"LlamaForSequenceClassification\"]}", TT_ERR_UNSUPPORTED,
+     "SequenceClassification"},
+    {"{\"hidden_size\": \"absent\"}", TT_ERR_DATA, "hidden_size"},
+    {"{\"hidden_size\": -32}", TT_ERR_DATA, "hidden_size"},
+    {"{\"hidden_size\": 0}", TT_ERR_DATA, "hidden_size"},
+    {"{\"hidden_size\": 32.5}", TT_ERR_DATA, "hidden_size"},
+    {"{\"hidden_size\": 4611686018427387904}", TT_ERR_DATA, "hidden_size"},
+    {"{\"hidden_size\": 33}", TT_ERR_DATA, "hidden_size"},
+    {"{\"vocab_size\": 0}", TT_ERR_DATA, "vocab_size"},
+    {"{\"vocab_size\": 2147483647}", TT_ERR_DATA, "vocab_size"},
+    {"{\"intermediate_size\": -1}", TT_ERR_DATA, "intermediate_size"},
+    {"{\"num_hidden_layers\": 1000000}", TT_ERR_DATA, "num_hidden_layers"},
+    {"{\"num_hidden_layers\": 0}", TT_ERR_DATA, "num_hidden_layers"},
+    {"{\"num_attention_heads\": 0}", TT_ERR_DATA, "num_attention_heads"},
+    {"{\"num_key_value_heads\": 3}", TT_ERR_DATA, "num_key_value_heads"},
+    {"{\"num_key_value_heads\": 0}", TT_ERR_DATA, "num_key_value_heads"},
+    {"{\"num_key_value_heads\": 8}", TT_ERR_DATA, "num_key_value_heads"},
+    {"{\"head_dim\": 7}", TT_ERR_DATA, "head_dim"},
+    {"{\"head_dim\": 512}", TT_ERR_DATA, "head_dim"},
+    {"{\"max_position_embeddings\": 0}", TT_ERR_DATA, "max_position_embeddings"},
+    {"{\"rms_norm_eps\": 0}", TT_ERR_DATA, "rms_norm_eps"},
+    {"{\"rms_norm_eps\": -1e-5}", TT_ERR_DATA, "rms_norm_eps"},
+    {"{\"rms_norm_eps\": \"small\"}", TT_ERR_DATA, "rms_norm_eps"},
+    {"{\"rope_theta\": 0}", TT_ERR_DATA, "rope_theta"},
+    {"{\"rope_theta\": -5}", TT_ERR_DATA, "rope_theta"},
+    {"{\"tie_word_embeddings\": \"yes\"}", TT_ERR_DATA, "tie_word_embeddings"},
+    {"{\"hidden_act\": \"gelu\"}", TT_ERR_UNSUPPORTED, "gelu"},
+    {"{\"dtype\": \"int8\"}", TT_ERR_UNSUPPORTED, "int8"},
+    {"{\"quantization_config\": {\"quant_method\": \"gptq\"}}", TT_ERR_UNSUPPORTED, "gptq"},
+    {"{\"partial_rotary_factor\": 0.5}", TT_ERR_UNSUPPORTED, "partial_rotary_factor"},
+    {"{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}", TT_ERR_UNSUPPORTED, "dynamic"},
+    {"{\"rope_scaling\": {\"rope_type\": \"longrope\"}}", TT_ERR_UNSUPPORTED, "longrope"},
+    {"{\"rope_scaling\": {\"type\": \"linear\"}}", TT_ERR_DATA, "factor"},
+    {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}", TT_ERR_DATA, "factor"},
+    {"{\"rope_scaling\": [2]}", TT_ERR_DATA, "rope_scaling"},
+    {"{\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e4}}}", TT_ERR_UNSUPPORTED,
+     "rope_parameters"},
+    {"{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, "
+     "\"high_freq_factor\": 4, "
+     "\"original_max_position_embeddings\": 64}}",
+     TT_ERR_DATA, "high_freq_factor"},
+    {"{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
+     "\"high_freq_factor\": 4, "
+     "\"original_max_position_embeddings\": 0}}",
+     TT_ERR_DATA, "original_max_position_embeddings"},
+    {"{\"eos_token_id\": 100}", TT_ERR_DATA, "eos_token_id"},
+    {"{\"eos_token_id\": [1, \"x\"]}", TT_ERR_DATA, "eos_token_id"},
+    {"{\"eos_token_id\": [1,1,1,1,1,1,1,1,1]}", TT_ERR_DATA, "eos_token_id"},
+    {"{\"bos_token_id\": -7}", TT_ERR_DATA, "bos_token_id"},
+    {"{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, \"sliding_window\": 0}", TT_ERR_DATA,
+     "sliding_window"},
+    {"{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, \"layer_types\": [\"full_attention\"]}",
+     TT_ERR_UNSUPPORTED, "layer_types"},
+    {"{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2, \"use_sliding_window\": true, \"layer_types\": "
+     "[\"full_attention\"]}",
+     TT_ERR_DATA, "layer_types"},
+    {"{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2, \"use_sliding_window\": true, "
+     "\"layer_types\": [\"full_attention\", \"chunked_attention\", \"full_attention\"]}",
+     TT_ERR_UNSUPPORTED, "chunked_attention"},
+};
+
+static void absurd_values_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+        struct tt_model_config config = {.vocab_size = -77};
+        tt_status status = parse(refusals[i].changes, &config);
+        if (status != refusals[i].status)
+            fail_msg("%s: status %s", refusals[i].changes, tt_status_name(status));
+        if (strstr(tt_error_last()->message, refusals[i].word) == NULL) {
+            fail_msg("%s: the message is '%s'", refusals[i].changes, tt_error_last()->message);
+        }
+        assert_int_equal(config.vocab_size, -77); /* written on success only */
+    }
+}
+
+/* Values of transformers 5.23, ROPE_INIT_FUNCTIONS: {"rope_type": "yarn", "factor": 4,
+ * "original_max_position_embeddings": 64}, theta 1e4, head_dim 16; inv_freq and attention_factor. */
+static void yarn_frequencies(void **state)
+{
+    (void)state;
+    static const double frequency[] = {1,
+                                       0.237170815,
+                                       0.049999997,
+                                       0.00790569466,
+                                       0.00249999994,
+                                       0.000790569466,
+                                       0.000250000012,
+                                       7.90569466e-05};
+    struct tt_model_config config =
+        parsed("{\"head_dim\": 16, \"max_position_embeddings\": 256, \"rope_scaling\": {\"rope_type\": "
+               "\"yarn\", \"factor\": 4.0, \"original_max_position_embeddings\": 64}}");
+    float cos_PE[2 * 8], sin_PE[2 * 8];
+    tt_model_fill_rope(&config, 2, cos_PE, sin_PE);
+    for (int e = 0; e < 8; e++) {
+        double factor = 1.13862943611;
+        assert_true(fabs(cos_PE[8 + e] - factor * cos(frequency[e])) < 2e-7);
+        assert_true(fabs(sin_PE[8 + e] - factor * sin(frequency[e])) < 2e-7);
+        assert_true(fabs(cos_PE[e] - factor) < 2e-7 && sin_PE[e] == 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults),         cmocka_unit_test(both_spellings),
+        cmocka_unit_test(windows),          cmocka_unit_test(absurd_values_are_refused),
+        cmocka_unit_test(yarn_frequencies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
