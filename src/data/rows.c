@@ -79,11 +79,11 @@ static tt_status find_elements(struct tt_rows *rows, const char *at, const char 
 {
     uint64_t line = 1;
     at = skip_space(at, end, &line) + 1;
-    const char *start = skip_space(at, end, &line);
-    if (start < end && *start == ']') return TT_OK;
+    at = skip_space(at, end, &line);
+    if (at < end && *at == ']') return TT_OK;
     for (;;) {
         if (rows->count == max_rows) return TT_OK;
-        start = skip_space(at, end, &line);
+        const char *start = skip_space(at, end, &line);
         uint64_t first_line = line;
         at = element_end(start, end, &line);
         if (at == NULL) {
