@@ -305,6 +305,34 @@ const struct tt_store *tt_dataset_store(const struct tt_dataset *dataset)
 
 /* ---- Order and splitting ---- */
 
+tt_status tt_dataset_create_random(size_t samples, int32_t length, int64_t vocab_size, uint64_t seed,
+                                   struct tt_dataset **out)
+{
+    tt_status status = TT_OK;
+    struct tt_rng rng = tt_rng_derive(tt_rng_make(seed), "random data set");
+    struct tt_dataset *dataset = tt_calloc(1, sizeof *dataset);
+    int32_t *ids = tt_calloc((size_t)length, sizeof *ids);
+    uint8_t *supervised = tt_calloc((size_t)length, sizeof *supervised);
+    if (dataset == NULL || ids == NULL || supervised == NULL) TT_GO(TT_ERR_MEMORY);
+    memset(supervised, 1, (size_t)length);
+    TT_GO(tt_store_reserve(&dataset->store, samples * (size_t)length, samples));
+    for (size_t i = 0; i < samples; i++) {
+        for (int32_t t = 0; t < length; t++)
+            ids[t] = (int32_t)tt_rng_below(rng, i * (uint64_t)length + (uint64_t)t, (uint64_t)vocab_size);
+        TT_GO(tt_store_append(&dataset->store, ids, supervised, length, NULL, NULL));
+    }
+    dataset->report.rows = dataset->report.samples = (int64_t)samples;
+    dataset->report.tokens = dataset->report.supervised_tokens = (int64_t)samples * length;
+    dataset->report.longest = length;
+    *out = dataset;
+    dataset = NULL;
+out:
+    tt_dataset_destroy(dataset);
+    tt_free(ids);
+    tt_free(supervised);
+    return status;
+}
+
 tt_status tt_dataset_shuffle(struct tt_dataset *dataset, uint64_t seed)
 {
     struct tt_store *store = &dataset->store, shuffled = {0};
