@@ -64,7 +64,8 @@ static size_t merge_slot(const struct bpe *bpe, uint64_t key)
 static const struct bpe_merge *find_merge(const struct bpe *bpe, int32_t left, int32_t right)
 {
     if (bpe->merge_count == 0) return NULL;
-    const struct bpe_merge *merge = &bpe->merges[merge_slot(bpe, ((uint64_t)left << 32 | (uint32_t)right) + 1)];
+    const struct bpe_merge *merge =
+        &bpe->merges[merge_slot(bpe, ((uint64_t)left << 32 | (uint32_t)right) + 1)];
     return merge->key == 0 ? NULL : merge;
 }
 
@@ -95,8 +96,8 @@ static bool ends_with(const char *data, size_t bytes, const char *end)
     return bytes >= strlen(end) && memcmp(data + bytes - strlen(end), end, strlen(end)) == 0;
 }
 
-tt_status bpe_add_merge(struct bpe *bpe, const char *left, size_t left_bytes, const char *right, size_t right_bytes,
-                        uint32_t rank)
+tt_status bpe_add_merge(struct bpe *bpe, const char *left, size_t left_bytes, const char *right,
+                        size_t right_bytes, uint32_t rank)
 {
     int32_t left_id = vocab_id(&bpe->vocab, left, left_bytes);
     int32_t right_id = vocab_id(&bpe->vocab, right, right_bytes);
@@ -107,14 +108,16 @@ tt_status bpe_add_merge(struct bpe *bpe, const char *left, size_t left_bytes, co
     size_t prefix_bytes = bpe->prefix == NULL ? 0 : strlen(bpe->prefix);
     /* Every merge makes a token longer, on which the order of merging relies. */
     if (right_bytes <= prefix_bytes) {
-        return tt_fail(TT_ERR_DATA, "merge %u: '%s' is not longer than continuing_subword_prefix", rank, right);
+        return tt_fail(TT_ERR_DATA, "merge %u: '%s' is not longer than continuing_subword_prefix", rank,
+                       right);
     }
     struct tt_str joined = {0};
     tt_status status = tt_str_append(&joined, left, left_bytes);
     if (status == TT_OK) status = tt_str_append(&joined, right + prefix_bytes, right_bytes - prefix_bytes);
     int32_t id = status == TT_OK ? vocab_id(&bpe->vocab, joined.data, joined.bytes) : -1;
     if (status == TT_OK && id < 0) {
-        status = tt_fail(TT_ERR_DATA, "merge %u gives '%s', which is not in the vocabulary", rank, joined.data);
+        status =
+            tt_fail(TT_ERR_DATA, "merge %u gives '%s', which is not in the vocabulary", rank, joined.data);
     }
     tt_str_deinit(&joined);
     TT_TRY(status);
@@ -134,7 +137,8 @@ tt_status bpe_finish(struct bpe *bpe)
     const struct vocab *vocab = &bpe->vocab;
     bpe->unk_id = bpe->unk_token == NULL ? -1 : vocab_id(vocab, bpe->unk_token, strlen(bpe->unk_token));
     bool plain = bpe->prefix == NULL && bpe->suffix == NULL;
-    if (!plain || bpe->byte_level || vocab_id(vocab, METASPACE, strlen(METASPACE)) < 0) bpe->cuts_at_metaspace = false;
+    if (!plain || bpe->byte_level || vocab_id(vocab, METASPACE, strlen(METASPACE)) < 0)
+        bpe->cuts_at_metaspace = false;
     if (bpe->unk_token != NULL && ends_with(bpe->unk_token, strlen(bpe->unk_token), METASPACE)) {
         bpe->cuts_at_metaspace = false;
     }
@@ -188,7 +192,8 @@ void bpe_scratch_destroy(struct bpe_scratch *scratch)
     tt_free(scratch);
 }
 
-/* Merges a short word in place: the best pair is searched anew for each merge. Returns the number of symbols left. */
+/* Merges a short word in place: the best pair is searched anew for each merge. Returns the number of symbols
+ * left. */
 static size_t merge_short(const struct bpe *bpe, int32_t *symbols, size_t count)
 {
     uint32_t ranks[SHORT_WORD];
@@ -272,8 +277,10 @@ static void push_pair(const struct bpe *bpe, struct bpe_scratch *s, const int32_
     if (merge != NULL) heap_push(s, (uint64_t)merge->rank << 32 | left);
 }
 
-/* Merges a word of any length in place with a heap of pairs; entries that went stale are dropped when they come up. */
-static tt_status merge_long(const struct bpe *bpe, struct bpe_scratch *s, int32_t *symbols, size_t *count_inout)
+/* Merges a word of any length in place with a heap of pairs; entries that went stale are dropped when they
+ * come up. */
+static tt_status merge_long(const struct bpe *bpe, struct bpe_scratch *s, int32_t *symbols,
+                            size_t *count_inout)
 {
     size_t count = *count_inout;
     TT_TRY(reserve_long(s, count));
@@ -325,8 +332,8 @@ static tt_status add_unknown(const struct bpe *bpe, struct tt_ids *symbols, stru
     return TT_OK;
 }
 
-/* The symbol of one character (with prefix and suffix), its bytes' symbols, or an unknown one. Bytes do not end a
- * run of unknown characters, so that these come after them: the reference does so. */
+/* The symbol of one character (with prefix and suffix), its bytes' symbols, or an unknown one. Bytes do not
+ * end a run of unknown characters, so that these come after them: the reference does so. */
 static tt_status add_symbol(const struct bpe *bpe, const char *data, size_t bytes, struct tt_ids *symbols,
                             struct pending *pending)
 {
@@ -345,7 +352,8 @@ static tt_status add_symbol(const struct bpe *bpe, const char *data, size_t byte
     return TT_OK;
 }
 
-static tt_status split_characters(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes)
+static tt_status split_characters(const struct bpe *bpe, struct bpe_scratch *s, const char *word,
+                                  size_t bytes)
 {
     struct pending pending = {false};
     for (size_t at = 0; at < bytes;) {
@@ -405,8 +413,10 @@ static int32_t whole_word_id(const struct bpe *bpe, struct bpe_scratch *s, const
     return *status == TT_OK ? vocab_id(&bpe->vocab, s->mapped.data, s->mapped.bytes) : -1;
 }
 
-/* Computes the ids of one word into s->symbols. `whole`: a token that is the whole word goes before merging. */
-static tt_status compute(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes, bool whole)
+/* Computes the ids of one word into s->symbols. `whole`: a token that is the whole word goes before merging.
+ */
+static tt_status compute(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes,
+                         bool whole)
 {
     tt_status status = TT_OK;
     int32_t id = whole ? whole_word_id(bpe, s, word, bytes, &status) : -1;
@@ -466,8 +476,8 @@ static inline uint64_t load_bytes(const char *data, size_t bytes)
 }
 
 /* One word through the cache. */
-static tt_status encode_word(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes, bool whole,
-                             struct tt_ids *ids)
+static tt_status encode_word(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes,
+                             bool whole, struct tt_ids *ids)
 {
     if (bytes > CACHE_WORD_BYTES) {
         TT_TRY(compute(bpe, s, word, bytes, whole));
@@ -483,7 +493,8 @@ static tt_status encode_word(const struct bpe *bpe, struct bpe_scratch *s, const
     struct cache_entry *set = &s->cache[2 * (hash >> 40 & (CACHE_SETS - 1))];
     for (int way = 0; way < 2; way++) {
         const struct cache_entry *entry = &set[way];
-        if (entry->word[0] != a || entry->bytes != bytes || entry->word[1] != b || entry->word[2] != c) continue;
+        if (entry->word[0] != a || entry->bytes != bytes || entry->word[1] != b || entry->word[2] != c)
+            continue;
         TT_TRY(reserve_ids(ids, CACHE_IDS));
         memcpy(ids->data + ids->count, entry->ids, sizeof entry->ids);
         ids->count += entry->count;

@@ -57,8 +57,8 @@ static tt_status read_sequence(const struct tt_json *json, const json_t *value, 
 
 static tt_status read_value(const struct tt_json *json, const json_t *value, int depth, struct decoders *out)
 {
-    static const char *const types[] = {"ByteLevel", "ByteFallback", "Fuse",      "Strip",
-                                        "Replace",   "Metaspace",    "BPEDecoder"};
+    static const char *const types[] = {"ByteLevel", "ByteFallback", "Fuse",       "Strip",
+                                        "Replace",   "Metaspace",    "BPEDecoder", "WordPiece"};
     const char *type = NULL;
     TT_TRY(pipeline_type(json, value, &type));
     if (strcmp(type, "Sequence") == 0) return read_sequence(json, value, depth, out);
@@ -78,6 +78,9 @@ static tt_status read_value(const struct tt_json *json, const json_t *value, int
         return read_metaspace(json, value, step);
     case DECODE_BPE:
         return copy_member(json, value, "suffix", &step->content);
+    case DECODE_WORDPIECE:
+        TT_TRY(copy_member(json, value, "prefix", &step->content));
+        return tt_json_bool(json, value, "cleanup", &step->cleanup);
     case DECODE_REPLACE:
         TT_TRY(copy_member(json, value, "content", &step->content));
         return pipeline_pattern(json, value, &step->pattern, &scan);
@@ -271,6 +274,47 @@ static tt_status decode_bpe(const struct decoder *step, struct tt_span token, bo
     return end_token(out);
 }
 
+/* Replaces every `from` after byte `start` of `text`; never by something longer. */
+static void replace_shorter(struct tt_str *text, size_t start, const char *from, const char *to)
+{
+    size_t from_bytes = strlen(from), to_bytes = strlen(to), kept = start;
+    for (size_t at = start; at < text->bytes;) {
+        if (text->bytes - at >= from_bytes && memcmp(text->data + at, from, from_bytes) == 0) {
+            memcpy(text->data + kept, to, to_bytes);
+            kept += to_bytes;
+            at += from_bytes;
+        } else {
+            text->data[kept++] = text->data[at++];
+        }
+    }
+    text->bytes = kept;
+    if (text->data != NULL) text->data[kept] = 0;
+}
+
+/* A token without the prefix of word parts begins a word, and a space goes before it; `cleanup` takes back
+ * the spaces before punctuation and contractions. */
+static tt_status decode_wordpiece(const struct decoder *step, struct tt_span token, bool first,
+                                  struct decode_list *out)
+{
+    static const char *const cleanups[][2] = {
+        {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
+        {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
+        {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
+    };
+    size_t prefix = strlen(step->content), start = out->text.bytes;
+    if (!first && token.bytes >= prefix && memcmp(token.data, step->content, prefix) == 0) {
+        token.data += prefix;
+        token.bytes -= prefix;
+    } else if (!first) {
+        TT_TRY(tt_str_append_char(&out->text, ' '));
+    }
+    TT_TRY(tt_str_append(&out->text, token.data, token.bytes));
+    for (size_t i = 0; step->cleanup && i < sizeof cleanups / sizeof cleanups[0]; i++) {
+        replace_shorter(&out->text, start, cleanups[i][0], cleanups[i][1]);
+    }
+    return end_token(out);
+}
+
 static tt_status apply(const struct decoder *step, struct tt_pattern_runner *runner,
                        const struct decode_list *in, struct decode_list *out)
 {
@@ -288,6 +332,9 @@ static tt_status apply(const struct decoder *step, struct tt_pattern_runner *run
             break;
         case DECODE_REPLACE:
             TT_TRY(decode_replace(step, runner, token, out));
+            break;
+        case DECODE_WORDPIECE:
+            TT_TRY(decode_wordpiece(step, token, i == 0, out));
             break;
         default:
             TT_TRY(decode_bpe(step, token, i + 1 == in->count, out));

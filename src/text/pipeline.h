@@ -51,9 +51,9 @@ TT_MUST_USE tt_status normalizers_read(const struct tt_json *json, const json_t 
 void normalizers_deinit(struct normalizers *normalizers);
 /* Leaves the result in *text, *bytes, which point to the input itself or into one of `buffers`. *at_start
  * becomes false when the first character of the result is not from the beginning of the input. */
-TT_MUST_USE tt_status normalizers_apply(const struct normalizers *normalizers, struct tt_pattern_runner *runner,
-                                        struct tt_str buffers[2], const char **text, size_t *bytes,
-                                        bool *at_start);
+TT_MUST_USE tt_status normalizers_apply(const struct normalizers *normalizers,
+                                        struct tt_pattern_runner *runner, struct tt_str buffers[2],
+                                        const char **text, size_t *bytes, bool *at_start);
 
 /* Pre-tokenizers. */
 enum split_behavior {
@@ -112,6 +112,7 @@ enum decoder_kind {
     DECODE_REPLACE,
     DECODE_METASPACE,
     DECODE_BPE,
+    DECODE_WORDPIECE,
 };
 struct decoder {
     enum decoder_kind kind;
@@ -119,7 +120,8 @@ struct decoder {
     size_t start, stop;
     bool drop_first; /* METASPACE: the replacement vanishes from the first token */
     struct tt_pattern *pattern;
-    char *content; /* REPLACE; BPE: the suffix */
+    bool cleanup;  /* WORDPIECE */
+    char *content; /* REPLACE; BPE: the suffix; WORDPIECE: the prefix */
 };
 struct decoders {
     struct decoder steps[PIPELINE_STEPS_MAX];

@@ -73,6 +73,7 @@ void tt_tokenizer_destroy(struct tt_tokenizer *tokenizer)
     if (tokenizer == NULL) return;
     bpe_deinit(&tokenizer->model);
     vocab_deinit(&tokenizer->names);
+    tt_arena_deinit(&tokenizer->decoded);
     tt_free(tokenizer->added);
     tt_free(tokenizer->added_by_id);
     added_finder_deinit(&tokenizer->raw);
@@ -279,6 +280,14 @@ tt_status tt_tokenizer_encode(const struct tt_tokenizer *tokenizer, struct tt_to
     return status;
 }
 
+/* The reference decides by the text that it decodes: a special token whose normal form differs from its name
+ * is not skipped. */
+static bool names_special(const struct tt_tokenizer *tokenizer, const char *token)
+{
+    int32_t index = vocab_id(&tokenizer->names, token, strlen(token));
+    return index >= 0 && tokenizer->added[index].special;
+}
+
 tt_status tt_tokenizer_decode(const struct tt_tokenizer *tokenizer, const int32_t *ids, size_t count,
                               bool skip_special, struct tt_str *text)
 {
@@ -286,13 +295,13 @@ tt_status tt_tokenizer_decode(const struct tt_tokenizer *tokenizer, const int32_
     tt_status status = TT_OK;
     for (size_t i = 0; i < count; i++) {
         const struct added_token *added = tokenizer_added_token(tokenizer, ids[i]);
-        if (added != NULL && added->special && skip_special) continue;
-        const char *token = added != NULL ? added->content : tt_tokenizer_token(tokenizer, ids[i]);
+        const char *token = added != NULL ? added->decoded : tt_tokenizer_token(tokenizer, ids[i]);
         if (token == NULL) {
             status = tt_fail(TT_ERR_DATA, "id %d (number %zu of %zu) is no token of the tokenizer", ids[i], i,
                              count);
             goto out;
         }
+        if (added != NULL && skip_special && names_special(tokenizer, token)) continue;
         TT_GO(decode_list_append(&list, token, strlen(token)));
     }
     TT_GO(decoders_apply(&tokenizer->decoders, &list, text));

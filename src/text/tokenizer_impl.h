@@ -10,6 +10,7 @@
 struct added_token {
     const char *content; /* owned by the vocabulary of names */
     size_t bytes;
+    const char *decoded; /* what decoders get: the content, or its normal form where that is what is found */
     int32_t id;
     bool single_word, lstrip, rstrip;
     bool special; /* once special, always special */
@@ -18,6 +19,7 @@ struct added_token {
 struct tt_tokenizer {
     struct bpe model;
     struct vocab names; /* of the added tokens; the "id" is the index into `added` */
+    struct tt_arena decoded; /* holds the normal forms */
     struct added_token *added;
     size_t added_count, added_capacity;
     uint32_t *added_by_id;          /* indices, sorted by id */

@@ -164,7 +164,7 @@ static tt_status read_added(const struct tt_json *json, const json_t *value, str
         tt_warn("%s: added token '%s' says id %lld and gets %d, as in the reference library", json->origin,
                 content, (long long)stated, token.id);
     }
-    token.content = tokenizer->names.tokens[index].data;
+    token.content = token.decoded = tokenizer->names.tokens[index].data;
     token.bytes = bytes;
     token.special = special || was_special;
     tokenizer->added[index] = token;
@@ -176,7 +176,6 @@ static tt_status build_finder(struct tt_tokenizer *tokenizer, const struct wante
                               struct added_finder *finder)
 {
     struct added_pattern *patterns = tt_calloc(list->count + 1, sizeof *patterns);
-    struct tt_arena texts = {0};
     struct tt_str buffers[2] = {{0}, {0}};
     struct tt_pattern_runner *runner = NULL;
     size_t count = 0;
@@ -186,7 +185,7 @@ static tt_status build_finder(struct tt_tokenizer *tokenizer, const struct wante
     for (size_t i = 0; status == TT_OK && i < 2 * list->count; i++) {
         const struct wanted *wanted = &list->data[i % list->count];
         if (wanted->special != (i < list->count) || wanted->normalized != normalized) continue;
-        const struct added_token *token = &tokenizer->added[wanted->index];
+        struct added_token *token = &tokenizer->added[wanted->index];
         const char *text = token->content;
         size_t bytes = token->bytes;
         bool at_start = true;
@@ -198,7 +197,7 @@ static tt_status build_finder(struct tt_tokenizer *tokenizer, const struct wante
                                  token->content);
                 goto out;
             }
-            text = tt_arena_strndup(&texts, text, bytes);
+            token->decoded = text = tt_arena_strndup(&tokenizer->decoded, text, bytes);
             if (text == NULL) {
                 status = TT_ERR_MEMORY;
                 goto out;
@@ -209,7 +208,6 @@ static tt_status build_finder(struct tt_tokenizer *tokenizer, const struct wante
     if (status == TT_OK) status = added_finder_build(finder, patterns, count);
 out:
     tt_free(patterns);
-    tt_arena_deinit(&texts);
     tt_str_deinit(&buffers[0]);
     tt_str_deinit(&buffers[1]);
     tt_pattern_runner_destroy(runner);
