@@ -1,0 +1,94 @@
+#include <string.h>
+
+#include "cli/commands.h"
+#include "model/settings.h"
+#include "optim/settings.h"
+#include "train/bench.h"
+#include "train/settings.h"
+
+const char tt_cmd_bench_usage[] = " train --config_json FILE [--per_device_train_batch_size N] [--sequence_length N]";
+
+struct bench_command {
+    struct tt_train_config config; /* first: the offsets of the shared rows hold */
+    struct tt_bench_options options;
+};
+
+#define OWN(member) .offset = offsetof(struct bench_command, options.member)
+
+/* One row reads as one paragraph. */
+/* clang-format off */
+static const struct tt_setting own_settings[] = {
+    {.name = "config_json", .type = TT_SETTING_STRING, OWN(config_json), .required = true,
+     .help = "The config.json of the shape to measure, such as bench/shapes/q05b.json; weights are random."},
+    {.name = "sequence_length", .aliases = "seq_length seq", .type = TT_SETTING_INT, OWN(sequence_length),
+     .default_text = "512", .minimum = 2, .maximum = 1 << 20, .help = "Tokens of each row."},
+    {.name = "steps", .type = TT_SETTING_INT, OWN(steps), .default_text = "5", .minimum = 1, .maximum = 1 << 20,
+     .help = "Optimizer steps that are timed; the median counts."},
+    {.name = "warmup", .type = TT_SETTING_INT, OWN(warmup), .default_text = "2", .minimum = 0, .maximum = 1 << 20,
+     .help = "Optimizer steps before those."},
+    {.name = NULL},
+};
+/* clang-format on */
+
+size_t tt_cmd_bench_sections(struct tt_setting_section *sections)
+{
+    size_t count = 0;
+    sections[count++] = (struct tt_setting_section){"Benchmark", own_settings, 0};
+    sections[count++] = (struct tt_setting_section){"LoRA", tt_lora_settings, offsetof(struct tt_train_config, lora)};
+    sections[count++] = (struct tt_setting_section){"Run", tt_run_settings, 0};
+    sections[count++] =
+        (struct tt_setting_section){"Optimizer", tt_optim_settings, offsetof(struct tt_train_config, optim)};
+    sections[count++] = (struct tt_setting_section){"Device", tt_device_settings, 0};
+    sections[count++] = (struct tt_setting_section){"Sharding and launch", tt_sharding_settings, 0};
+    return count;
+}
+
+static tt_status print_result(struct tt_cli *cli, const struct bench_command *command,
+                              const struct tt_bench_result *result)
+{
+    const struct tt_train_config *config = &command->config;
+    struct tt_str text = {0};
+    json_t *object = json_pack(
+        "{s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:s,s:b,s:f}", "config", command->options.config_json,
+        "batch", (json_int_t)config->per_device_train_batch_size, "sequence_length",
+        (json_int_t)command->options.sequence_length, "tokens_per_second", result->tokens_per_second, "step_seconds",
+        result->step_seconds, "model_tflops", result->model_tflops, "first_step_seconds", result->first_step_seconds,
+        "peak_bytes", (json_int_t)result->peak_bytes, "device_peak_bytes", (json_int_t)result->device_peak_bytes,
+        "planned_bytes", (json_int_t)result->planned_bytes, "base_params", (json_int_t)result->base_params,
+        "trainable_params", (json_int_t)result->trainable_params, "dtype", config->bf16 ? "bfloat16" : "float32",
+        "gradient_checkpointing", (int)config->gradient_checkpointing, "loss", result->loss);
+    if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the result");
+    tt_status status = tt_json_write(object, 0, false, &text);
+    if (status == TT_OK) status = tt_str_append_char(&text, '\n');
+    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
+    tt_str_deinit(&text);
+    json_decref(object);
+    return status;
+}
+
+static tt_status bench_train(struct tt_cli *cli, int argc, char *const *argv)
+{
+    struct bench_command command = {0};
+    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
+    struct tt_settings *settings = NULL;
+    struct tt_bench_result result;
+    tt_status status = TT_OK;
+    size_t count = tt_cmd_bench_sections(sections);
+    TT_GO(tt_settings_create(sections, count, &command, sizeof command, &settings));
+    TT_GO(tt_settings_parse_flags(settings, argc, argv, NULL));
+    TT_GO(tt_settings_check(settings));
+    TT_GO(tt_bench_train(&command.config, &command.options, cli->cancel, &result));
+    if (result.tokens_per_second > 0) TT_GO(print_result(cli, &command, &result)); /* rank 0 has it */
+out:
+    tt_settings_destroy(settings);
+    return status;
+}
+
+tt_status tt_cmd_bench(struct tt_cli *cli, int argc, char *const *argv)
+{
+    if (argc >= 1 && strcmp(argv[0], "train") == 0) return bench_train(cli, argc - 1, argv + 1);
+    tt_status status = argc == 0 ? tt_fail(TT_ERR_USAGE, "nothing to measure")
+                                 : tt_fail(TT_ERR_USAGE, "there is no benchmark '%s'", argv[0]);
+    tt_hint("trimtab bench train --config_json bench/shapes/q05b.json");
+    return status;
+}

@@ -1,0 +1,29 @@
+/* A training benchmark: a shape with random weights on random tokens, no files but config.json (`trimtab bench train`). */
+#ifndef TT_TRAIN_BENCH_H
+#define TT_TRAIN_BENCH_H
+
+#include "base/thread.h"
+#include "train/config.h"
+
+struct tt_bench_options {
+    const char *config_json;  /* a config.json */
+    int64_t sequence_length;  /* tokens of each row */
+    int64_t steps, warmup;    /* timed; before them */
+};
+
+struct tt_bench_result {
+    double tokens_per_second;    /* all ranks, median step */
+    double step_seconds;         /* median */
+    double model_tflops;         /* per second, all ranks, recompute not counted */
+    double first_step_seconds;   /* from the call to the end of step 1 */
+    double loss;                 /* of the last step */
+    size_t peak_bytes;           /* peak resident memory of this process */
+    size_t planned_bytes, device_peak_bytes; /* device buffers of rank 0: planned, measured */
+    int64_t base_params, trainable_params;
+};
+
+/* Model, batch, LoRA, precision, sharding and threads come from `config`. Rank 0 of the run fills `result`. */
+TT_MUST_USE tt_status tt_bench_train(const struct tt_train_config *config, const struct tt_bench_options *options,
+                                     struct tt_cancel *cancel, struct tt_bench_result *result);
+
+#endif
