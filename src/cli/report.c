@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 
-enum { COLUMNS_DEFAULT = 80, BAR_MIN = 10, BAR_MAX = 30 };
+enum { COLUMNS_DEFAULT = 80, COLUMNS_FOR_BAR = 60, BAR_MIN = 10, BAR_MAX = 30 };
 static const double redraw_seconds = 0.1;
 
 int tt_report_columns(FILE *file)
@@ -146,22 +146,23 @@ const char *tt_report_format_bar(const struct tt_progress *progress, int columns
                                  size_t text_bytes)
 {
     char facts[300], piece[80], number[32], bar[BAR_MAX + 3] = "";
+    int room = columns >= COLUMNS_FOR_BAR ? columns - BAR_MIN - 3 : columns;
     double share = progress->max_steps > 0 ? (double)progress->step / (double)progress->max_steps : 0;
     share = share < 0 ? 0 : share > 1 ? 1 : share;
     snprintf(facts, sizeof facts, "%3d%% %lld/%lld", (int)(share * 100), (long long)progress->step,
              (long long)progress->max_steps);
     snprintf(piece, sizeof piece, "loss %.4f", progress->loss);
-    add_piece(facts, sizeof facts, columns, piece);
+    add_piece(facts, sizeof facts, room, piece);
     if (progress->seconds_left >= 0) {
         snprintf(piece, sizeof piece, "%s left",
                  tt_format_duration(progress->seconds_left, number, sizeof number));
-        add_piece(facts, sizeof facts, columns, piece);
+        add_piece(facts, sizeof facts, room, piece);
     }
     format_rate(progress->tokens_per_second, number, sizeof number);
     snprintf(piece, sizeof piece, "%s tokens/s", number);
-    add_piece(facts, sizeof facts, columns, piece);
+    add_piece(facts, sizeof facts, room, piece);
     snprintf(piece, sizeof piece, "epoch %.2f", progress->epoch);
-    add_piece(facts, sizeof facts, columns, piece);
+    add_piece(facts, sizeof facts, room, piece);
     int width = columns - (int)strlen(facts) - 3;
     width = width > BAR_MAX ? BAR_MAX : width;
     if (width >= BAR_MIN) {

@@ -154,7 +154,7 @@ static void consider(const char *known, size_t known_bytes, const char *name, st
 
 tt_status tt_settings_fail_unknown(const struct tt_settings *settings, const char *name, const char *origin)
 {
-    struct nearest nearest = {.distance = (int)(strlen(name) < 60 ? strlen(name) : 60) / 2 + 2};
+    struct nearest nearest = {.distance = (int)(strlen(name) < 60 ? strlen(name) : 60) / 3 + 2};
     for (size_t i = 0; i < settings->count; i++) {
         const struct tt_setting *row = settings->entries[i].row;
         consider(row->name, strlen(row->name), name, &nearest);
@@ -165,7 +165,9 @@ tt_status tt_settings_fail_unknown(const struct tt_settings *settings, const cha
             at += strspn(at, " ");
         }
     }
-    tt_status status = tt_fail(TT_ERR_USAGE, "%s: there is no setting '%.100s'", origin, name);
+    tt_status status = origin[0] == '-'
+                           ? tt_fail(TT_ERR_USAGE, "there is no setting '%.100s' (flag %.100s)", name, origin)
+                           : tt_fail(TT_ERR_USAGE, "%s: there is no setting '%.100s'", origin, name);
     if (nearest.name[0] != 0) tt_hint("did you mean '%s'?", nearest.name);
     return status;
 }

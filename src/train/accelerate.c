@@ -66,6 +66,7 @@ static tt_status take_setting(const struct reading *reading, const struct key *k
 static tt_status take_unneeded(const struct reading *reading, const struct key *key,
                                const struct tt_yaml_node *node)
 {
+    if (node->kind != TT_YAML_SCALAR && node->first == NULL) return TT_OK; /* `tpu_env: []` says nothing */
     tt_info("%s is accepted and not needed here: %s (%s line %zu)", node->key, key->argument, reading->origin,
             node->line);
     return TT_OK;
@@ -334,7 +335,7 @@ static tt_status unknown_key(const struct reading *reading, const struct key *ke
                              const struct tt_yaml_node *node, const char *name, const char *prefix)
 {
     const struct key *nearest = NULL;
-    int distance = (int)(strlen(name) < 60 ? strlen(name) : 60) / 2 + 2;
+    int distance = (int)(strlen(name) < 60 ? strlen(name) : 60) / 3 + 2;
     for (const struct key *key = keys; key->name != NULL; key++) {
         int here = tt_edit_distance(key->name, name);
         if (here >= distance) continue;

@@ -1,0 +1,472 @@
+/* The rows of a training run: every key of the libraries whose files we read is known, at the default that
+ * they have; what does not go together is found. */
+#include <math.h>
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "config/store.h"
+#include "train/settings.h"
+
+/* transformers 5 training_args.py, TRL sft_config.py, model_config.py, scripts/utils.py, PEFT lora/config.py;
+ * with the spellings of earlier releases. `name=default` where our default must be theirs (as SFTConfig
+ * changes it). */
+static const char *const known[] = {
+    /* TrainingArguments */
+    "output_dir=trainer_output",
+    "per_device_train_batch_size=8",
+    "num_train_epochs=3",
+    "max_steps=-1",
+    "learning_rate=2.0e-05",
+    "lr_scheduler_type=linear",
+    "lr_scheduler_kwargs",
+    "warmup_steps=0",
+    "optim=adamw_torch_fused",
+    "optim_args",
+    "weight_decay=0",
+    "adam_beta1=0.9",
+    "adam_beta2=0.999",
+    "adam_epsilon=1.0e-08",
+    "optim_target_modules",
+    "gradient_accumulation_steps=1",
+    "average_tokens_across_devices=true",
+    "max_grad_norm=1",
+    "label_smoothing_factor=0",
+    "bf16=true",
+    "fp16=false",
+    "bf16_full_eval",
+    "fp16_full_eval",
+    "tf32",
+    "activation_checkpointing",
+    "activation_checkpointing_kwargs",
+    "gradient_checkpointing=true",
+    "gradient_checkpointing_kwargs",
+    "torch_compile",
+    "torch_compile_backend",
+    "torch_compile_mode",
+    "use_liger_kernel",
+    "liger_kernel_config",
+    "use_cache",
+    "neftune_noise_alpha",
+    "torch_empty_cache_steps",
+    "auto_find_batch_size",
+    "logging_strategy=steps",
+    "logging_steps=10",
+    "logging_first_step=false",
+    "log_on_each_node",
+    "logging_nan_inf_filter",
+    "include_num_input_tokens_seen",
+    "log_level",
+    "log_level_replica",
+    "disable_tqdm=false",
+    "report_to=tensorboard",
+    "run_name",
+    "project",
+    "trackio_space_id",
+    "trackio_bucket_id",
+    "trackio_static_space_id",
+    "eval_strategy=no",
+    "eval_steps=0",
+    "eval_delay",
+    "per_device_eval_batch_size=8",
+    "prediction_loss_only",
+    "eval_on_start=false",
+    "eval_do_concat_batches",
+    "eval_use_gather_object",
+    "eval_accumulation_steps",
+    "include_for_metrics",
+    "batch_eval_metrics",
+    "save_only_model=false",
+    "save_strategy=steps",
+    "save_steps=500",
+    "save_on_each_node",
+    "save_total_limit=0",
+    "enable_jit_checkpoint",
+    "push_to_hub",
+    "hub_token",
+    "hub_private_repo",
+    "hub_model_id",
+    "hub_strategy",
+    "hub_always_push",
+    "hub_revision",
+    "load_best_model_at_end=false",
+    "metric_for_best_model",
+    "greater_is_better",
+    "ignore_data_skip",
+    "restore_callback_states_from_checkpoint",
+    "full_determinism",
+    "seed=42",
+    "data_seed=-1",
+    "use_cpu",
+    "accelerator_config",
+    "parallelism_config",
+    "dataloader_drop_last=false",
+    "dataloader_num_workers",
+    "dataloader_pin_memory",
+    "dataloader_persistent_workers",
+    "dataloader_prefetch_factor",
+    "dataloader_multiprocessing_context",
+    "dataloader_in_order",
+    "remove_unused_columns",
+    "label_names",
+    "train_sampling_strategy=random",
+    "length_column_name",
+    "ddp_find_unused_parameters",
+    "ddp_bucket_cap_mb",
+    "ddp_broadcast_buffers",
+    "ddp_static_graph",
+    "ddp_backend",
+    "ddp_timeout",
+    "fsdp",
+    "fsdp_config",
+    "deepspeed",
+    "debug",
+    "skip_memory_metrics",
+    "do_train",
+    "do_eval",
+    "do_predict",
+    "resume_from_checkpoint",
+    "local_rank",
+    /* earlier spellings */
+    "evaluation_strategy",
+    "warmup_ratio=0",
+    "per_gpu_train_batch_size",
+    "per_gpu_eval_batch_size",
+    "no_cuda",
+    "overwrite_output_dir",
+    "group_by_length",
+    "save_safetensors",
+    "adafactor",
+    "logging_dir",
+    "half_precision_backend",
+    "torch_dtype",
+    "max_seq_length",
+    "fsdp_min_num_params",
+    "fsdp_transformer_layer_cls_to_wrap",
+    "include_tokens_per_second",
+    "jit_mode_eval",
+    "use_ipex",
+    "include_inputs_for_metrics",
+    "use_mps_device",
+    "past_index",
+    "dataset_batch_size",
+    "num_of_sequences",
+    "chars_per_token",
+    /* SFTConfig */
+    "model_init_kwargs",
+    "trust_remote_code",
+    "chat_template_path",
+    "router_aux_loss_coef",
+    "dataset_text_field=text",
+    "dataset_kwargs",
+    "dataset_num_proc",
+    "eos_token",
+    "pad_token",
+    "activation_offloading",
+    "max_length=1024",
+    "truncation_mode",
+    "shuffle_dataset=false",
+    "packing=false",
+    "packing_strategy=bfd",
+    "padding_free",
+    "pad_to_multiple_of",
+    "eval_packing",
+    "completion_only_loss",
+    "assistant_only_loss",
+    "loss_type",
+    /* ModelConfig, ScriptArguments */
+    "model_name_or_path",
+    "model_revision",
+    "dtype",
+    "attn_implementation",
+    "use_peft=true",
+    "lora_r=16",
+    "lora_alpha=32",
+    "lora_dropout=0.05",
+    "lora_target_modules",
+    "lora_target_parameters",
+    "lora_modules_to_save",
+    "lora_task_type",
+    "use_rslora=false",
+    "use_dora",
+    "load_in_8bit",
+    "load_in_4bit",
+    "bnb_4bit_quant_type",
+    "use_bnb_nested_quant",
+    "bnb_4bit_quant_storage",
+    "dataset_name",
+    "dataset_config",
+    "dataset_train_split=train",
+    "dataset_test_split=test",
+    "dataset_streaming",
+    "datasets",
+    "streaming",
+    "test_split_size",
+    "gradient_checkpointing_use_reentrant",
+    "ignore_bias_buffers",
+    /* LoraConfig */
+    "peft_type",
+    "task_type",
+    "base_model_name_or_path",
+    "revision",
+    "inference_mode",
+    "auto_mapping",
+    "peft_version",
+    "r",
+    "target_modules",
+    "exclude_modules",
+    "bias",
+    "fan_in_fan_out",
+    "lora_bias",
+    "modules_to_save",
+    "init_lora_weights=true",
+    "layers_to_transform",
+    "layers_pattern",
+    "rank_pattern",
+    "alpha_pattern",
+    "trainable_token_indices",
+    "target_parameters",
+    "layer_replication",
+    "ensure_weight_tying",
+    "megatron_config",
+    "megatron_core",
+    "loftq_config",
+    "eva_config",
+    "corda_config",
+    "lora_ga_config",
+    "velora_config",
+    "monteclora_config",
+    "kasa_config",
+    "arrow_config",
+    "alora_invocation_tokens",
+    "use_qalora",
+    "qalora_group_size",
+    "use_bdlora",
+    "runtime_config",
+};
+
+struct fixture {
+    struct tt_train_config config;
+    struct tt_settings *settings;
+};
+
+static void open_fixture(struct fixture *fixture)
+{
+    *fixture = (struct fixture){0};
+    assert_int_equal(tt_settings_create(tt_train_sections, tt_train_section_count, &fixture->config,
+                                        sizeof fixture->config, &fixture->settings),
+                     TT_OK);
+}
+
+static tt_status give(struct fixture *fixture, const char *yaml)
+{
+    return tt_settings_parse_yaml(fixture->settings, yaml, strlen(yaml), "t.yaml");
+}
+
+static void every_key_is_known(void **state)
+{
+    struct fixture fixture;
+    (void)state;
+    open_fixture(&fixture);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        char name[100];
+        const char *equals = strchr(known[i], '=');
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(known[i], "="), known[i]);
+        const struct tt_setting_entry *entry = tt_settings_find(fixture.settings, name);
+        if (entry == NULL) fail_msg("'%s' is not known", name);
+        if (equals != NULL && (entry->text == NULL || strcmp(entry->text, equals + 1) != 0))
+            fail_msg("'%s' is '%s', not '%s'", name, entry->text, equals + 1);
+        if (equals == NULL && entry->row->type == TT_SETTING_TRISTATE) assert_null(entry->text);
+    }
+    tt_settings_destroy(fixture.settings);
+}
+
+/* A row that is refused says why; one that is not needed too; help is there where it is shown. */
+static void rows_explain_themselves(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < tt_train_section_count; s++)
+        for (const struct tt_setting *row = tt_train_sections[s].rows; row->name != NULL; row++) {
+            if (row->only != NULL && row->only_reason == NULL) fail_msg("%s has no reason", row->name);
+            if (row->unneeded == NULL && row->offset != TT_SETTING_NO_FIELD && row->help == NULL)
+                fail_msg("%s has no help", row->name);
+        }
+}
+
+/* No two rows are called the same, old spellings included. */
+static void names_are_unique(void **state)
+{
+    struct fixture fixture;
+    (void)state;
+    open_fixture(&fixture);
+    for (size_t i = 0; i < fixture.settings->count; i++) {
+        const struct tt_setting *row = fixture.settings->entries[i].row;
+        for (const char *at = row->aliases; at != NULL && *at != 0;) {
+            char name[100];
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(at, " "), at);
+            if (tt_settings_find(fixture.settings, name)->row != row) fail_msg("'%s' is two settings", name);
+            at += strcspn(at, " ");
+            at += strspn(at, " ");
+        }
+    }
+    tt_settings_destroy(fixture.settings);
+}
+
+/* The recipe of mission's first row, as people write it. */
+static void a_recipe_lands_in_the_struct(void **state)
+{
+    struct fixture fixture;
+    (void)state;
+    open_fixture(&fixture);
+    const struct tt_train_config *config = &fixture.config;
+    assert_int_equal(
+        give(&fixture, "model_name_or_path: models/l11b\ndataset_name: data.jsonl\ntorch_dtype: bfloat16\n"
+                       "lora_r: 8\nlora_alpha: 16\nlora_dropout: 0.05\n"
+                       "lora_target_modules: [q_proj, k_proj, v_proj, o_proj]\n"
+                       "max_seq_length: 4096\nper_device_train_batch_size: 4\n"
+                       "gradient_accumulation_steps: 8\nlearning_rate: 2e-5\nlr_scheduler_type: cosine\n"
+                       "warmup_ratio: 0.1\nweight_decay: 0.01\nnum_train_epochs: 3\nbf16: yes\nseed: 42\n"
+                       "evaluation_strategy: steps\neval_steps: 0.25\nsave_strategy: no\nreport_to: [none]\n"
+                       "gradient_checkpointing: true\noptim: adamw_torch\nfsdp: shard_grad_op auto_wrap\n"),
+        TT_OK);
+    assert_int_equal(tt_train_settings_resolve(fixture.settings, &fixture.config), TT_OK);
+    assert_int_equal(config->lora.r, 8);
+    assert_true(config->lora.alpha == 16);
+    assert_true(config->lora.enabled);
+    assert_string_equal(config->lora.target_modules, "[\"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\"]");
+    assert_int_equal(config->data.max_length, 4096);
+    assert_true(config->optim.warmup_ratio == 0.1);
+    assert_true(config->eval_steps == 0.25);
+    assert_int_equal(config->eval_strategy, TT_INTERVAL_STEPS);
+    assert_int_equal(config->save_strategy, TT_INTERVAL_NO);
+    assert_string_equal(config->report_to, "none");
+    assert_int_equal(config->sharding_strategy, TT_SHARD_GRAD_OP);
+    assert_string_equal(config->optim.optim, "adamw_torch");
+    assert_int_equal(config->data.eval_packing, -1);
+    tt_settings_destroy(fixture.settings);
+}
+
+static void what_follows_is_settled(void **state)
+{
+    struct fixture fixture;
+    (void)state;
+    open_fixture(&fixture);
+    assert_int_equal(
+        give(
+            &fixture,
+            "model: m\ndataset: d\neval_strategy: steps\nlogging_steps: 25\nuse_peft: false\n"
+            "num_processes: 4\nnum_machines: 2\nmain_process_ip: 10.0.0.1\n"
+            "fsdp_config: {version: 1, reshard_after_forward: no_shard, backward_prefetch: backward_post}\n"),
+        TT_OK);
+    assert_int_equal(tt_train_settings_resolve(fixture.settings, &fixture.config), TT_OK);
+    assert_true(fixture.config.eval_steps == 25);
+    assert_false(fixture.config.lora.enabled);
+    assert_int_equal(fixture.config.ranks, 2);
+    assert_int_equal(fixture.config.sharding_strategy, TT_NO_SHARD);
+    assert_int_equal(fixture.config.backward_prefetch, TT_PREFETCH_POST);
+    tt_settings_destroy(fixture.settings);
+}
+
+/* What is set by a nearer source stays: the resolved file of this run must give this run. */
+static void resolving_twice_changes_nothing(void **state)
+{
+    struct fixture first, second;
+    struct tt_str a = {0};
+    (void)state;
+    open_fixture(&first);
+    open_fixture(&second);
+    assert_int_equal(
+        give(&first,
+             "model: m\ndataset: d\nfsdp: hybrid_shard\nsharding_strategy: NO_SHARD\neval_strategy: steps\n"
+             "num_processes: 2\nrank_pattern: {q_proj: 4}\nlr_scheduler_kwargs: '{\"num_cycles\": 0.5}'\n"),
+        TT_OK);
+    assert_int_equal(tt_train_settings_resolve(first.settings, &first.config), TT_OK);
+    assert_int_equal(first.config.sharding_strategy, TT_NO_SHARD);
+    assert_int_equal(tt_settings_write_yaml(first.settings, &a), TT_OK);
+    assert_int_equal(give(&second, a.data), TT_OK);
+    assert_int_equal(tt_train_settings_resolve(second.settings, &second.config), TT_OK);
+    for (size_t i = 0; i < first.settings->count; i++) {
+        const struct tt_setting_entry *x = &first.settings->entries[i], *y = &second.settings->entries[i];
+        if (x->text == NULL || y->text == NULL)
+            assert_ptr_equal(x->text, y->text);
+        else
+            assert_string_equal(x->text, y->text);
+    }
+    tt_str_deinit(&a);
+    tt_settings_destroy(first.settings);
+    tt_settings_destroy(second.settings);
+}
+
+static void contradictions_are_found(void **state)
+{
+    static const struct {
+        const char *yaml;
+        tt_status status;
+        const char *message;
+    } cases[] = {
+        {"learning_rate: 0\n", TT_ERR_USAGE, "learning_rate must be above 0"},
+        {"fp16: true\n", TT_ERR_UNSUPPORTED, "'fp16' is served only as: false"},
+        {"optim: adamw_8bit\n", TT_ERR_UNSUPPORTED, "'optim' is served only as"},
+        {"neftune_noise_alpha: 5\n", TT_ERR_UNSUPPORTED, "'neftune_noise_alpha'"},
+        {"use_dora: true\n", TT_ERR_UNSUPPORTED, "'use_dora'"},
+        {"load_in_4bit: true\n", TT_ERR_UNSUPPORTED, "'load_in_4bit'"},
+        {"packing_strategy: bfd_split\n", TT_ERR_USAGE, "'packing_strategy' takes one of: bfd wrapped"},
+        {"group_by_length: true\n", TT_ERR_UNSUPPORTED, "'group_by_length'"},
+        {"train_sampling_strategy: group_by_length\n", TT_ERR_USAGE, "one of: random sequential"},
+        {"assistant_only_loss: true\n", TT_ERR_UNSUPPORTED, "'assistant_only_loss'"},
+        {"loss_type: dft\n", TT_ERR_UNSUPPORTED, "'loss_type'"},
+        {"dtype: float16\n", TT_ERR_UNSUPPORTED, "'dtype'"},
+        {"init_lora_weights: pissa\n", TT_ERR_USAGE, "'init_lora_weights' takes one of: true gaussian"},
+        {"max_length: null\n", TT_ERR_USAGE, "'max_length' takes a value"},
+        {"lr_scheduler_type: cosin\n", TT_ERR_USAGE, "lr_scheduler_type 'cosin'"},
+        {"lr_scheduler_kwargs: {cycles: 1}\n", TT_ERR_USAGE, "unknown key 'cycles'"},
+        {"num_train_epochs: 0\n", TT_ERR_USAGE, "nothing to train"},
+        {"use_peft: false\nadapter_name_or_path: a\n", TT_ERR_USAGE, "use_peft is off"},
+        {"save_strategy: best\n", TT_ERR_USAGE, "save_strategy best needs evaluations"},
+        {"load_best_model_at_end: true\n", TT_ERR_USAGE, "needs evaluations"},
+        {"load_best_model_at_end: true\neval_strategy: epoch\n", TT_ERR_USAGE, "to be the same"},
+        {"load_best_model_at_end: true\neval_strategy: steps\neval_steps: 200\n", TT_ERR_USAGE,
+         "a multiple of eval_steps"},
+        {"eval_strategy: best\n", TT_ERR_USAGE, "'best' is a save_strategy only"},
+        {"save_steps: 0\n", TT_ERR_USAGE, "save_steps must be above 0"},
+        {"logging_steps: 2.5\n", TT_ERR_USAGE, "logging_steps is 2.5"},
+        {"warmup_steps: 10.5\n", TT_ERR_USAGE, "warmup_steps must be a whole number"},
+        {"num_processes: 3\nnum_machines: 2\n", TT_ERR_USAGE, "does not divide"},
+        {"num_machines: 2\nmachine_rank: 2\n", TT_ERR_USAGE, "machine_rank 2 is not below"},
+        {"num_machines: 2\n", TT_ERR_USAGE, "main_process_ip is missing"},
+        {"fsdp: full_shards\n", TT_ERR_USAGE, "unknown word 'full_shards'"},
+        {"fsdp_config: {shard: 1}\n", TT_ERR_USAGE, "there is no key 'shard'"},
+        {"report_to: wandb\n", TT_ERR_USAGE, "'report_to' takes one of"},
+        {"per_device_train_batch_size: 0\n", TT_ERR_USAGE, "a number from 1"},
+        {"lora_dropout: 1\n", TT_ERR_USAGE, "'lora_dropout' takes a number from 0 to 0.999"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture fixture;
+        open_fixture(&fixture);
+        assert_int_equal(give(&fixture, "model: m\ndataset: d\n"), TT_OK);
+        tt_status status = give(&fixture, cases[i].yaml);
+        if (status == TT_OK) status = tt_train_settings_resolve(fixture.settings, &fixture.config);
+        if (status != cases[i].status)
+            fail_msg("status %d (%s) for: %s", status, tt_error_last()->message, cases[i].yaml);
+        if (strstr(tt_error_last()->message, cases[i].message) == NULL)
+            fail_msg("no '%s' in: %s", cases[i].message, tt_error_last()->message);
+        tt_settings_destroy(fixture.settings);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_key_is_known),       cmocka_unit_test(rows_explain_themselves),
+        cmocka_unit_test(names_are_unique),         cmocka_unit_test(a_recipe_lands_in_the_struct),
+        cmocka_unit_test(what_follows_is_settled),  cmocka_unit_test(resolving_twice_changes_nothing),
+        cmocka_unit_test(contradictions_are_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
