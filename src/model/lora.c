@@ -53,7 +53,7 @@ static tt_status read_layers(struct rules *rules, int64_t layer_count)
     bool listed = text[strspn(text, " \t\r\n")] == '[';
     tt_status status = tt_str_printf(&list, listed ? "%s" : "[%s]", text);
     if (status == TT_OK) {
-        status = tt_json_parse(tt_str_text(&list), list.bytes, "layers_to_transform", &rules->layers);
+        status = tt_pattern_parse("layers_to_transform", tt_str_text(&list), &rules->layers);
     }
     tt_str_deinit(&list);
     if (status != TT_OK) return status;

@@ -13,6 +13,13 @@ static bool is_word(const char *text)
     return true;
 }
 
+tt_status tt_pattern_parse(const char *setting, const char *text, struct tt_json *json)
+{
+    tt_status status = tt_json_parse(text, strlen(text), setting, json);
+    if (status != TT_ERR_DATA) return status;
+    return tt_fail(TT_ERR_USAGE, "%s: '%s' is not what it should be, JSON", setting, text);
+}
+
 static tt_status init_list(struct tt_name_pattern *pattern)
 {
     if (!json_is_array(pattern->list.root)) {
@@ -37,7 +44,7 @@ tt_status tt_name_pattern_init(struct tt_name_pattern *pattern, const char *sett
     pattern->given = true;
     const char *first = text + strspn(text, " \t\r\n");
     if (*first == '[') {
-        TT_TRY(tt_json_parse(text, strlen(text), setting, &pattern->list));
+        TT_TRY(tt_pattern_parse(setting, text, &pattern->list));
         return init_list(pattern);
     }
     if (words && is_word(text)) {
@@ -106,7 +113,7 @@ tt_status tt_value_pattern_init(struct tt_value_pattern *pattern, const char *se
 {
     *pattern = (struct tt_value_pattern){.setting = setting};
     if (text == NULL) return TT_OK;
-    TT_TRY(tt_json_parse(text, strlen(text), setting, &pattern->object));
+    TT_TRY(tt_pattern_parse(setting, text, &pattern->object));
     if (!json_is_object(pattern->object.root))
         return tt_fail(TT_ERR_USAGE, "%s must be a mapping of names to numbers", setting);
     size_t count = json_object_size(pattern->object.root), index = 0;

@@ -26,6 +26,9 @@ const char *tt_name_pattern_entry(const struct tt_name_pattern *pattern, size_t 
 /* `exact` (may be NULL): an entry of the list is the whole path. */
 TT_MUST_USE tt_status tt_name_pattern_match(struct tt_name_pattern *pattern, const char *path, bool *matched, bool *exact);
 
+/* JSON text of a setting; what is not JSON is TT_ERR_USAGE, which names the setting. */
+TT_MUST_USE tt_status tt_pattern_parse(const char *setting, const char *text, struct tt_json *json);
+
 /* rank_pattern and alpha_pattern: {key: number}; the value of the first key of which (.*\.)?(key) matches the path. */
 struct tt_value_pattern {
     const char *setting;

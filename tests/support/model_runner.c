@@ -13,7 +13,8 @@
 #include "model/adapter_config.h"
 #include "nn/kv_cache.h"
 
-enum { WORKSPACE_BYTES = 24 << 20, ROPE_POSITIONS = 1024 };
+/* A large vocabulary fills a whole chunk of logits. */
+enum { WORKSPACE_BYTES = 24 << 20, CHUNK_BYTES = 64 << 20, LARGE_VOCAB = 10000, ROPE_POSITIONS = 1024 };
 
 static void check(tt_status status)
 {
@@ -97,7 +98,8 @@ struct tt_model_runner *tt_runner_create(const struct tt_model_config *config,
     check(tt_model_create(config, options, &runner->model));
     check(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &runner->device));
     check(tt_stream_create(runner->device, &runner->stream));
-    check(tt_workspace_create(runner->device, WORKSPACE_BYTES, &runner->workspace));
+    size_t workspace_bytes = WORKSPACE_BYTES + (config->vocab_size > LARGE_VOCAB ? CHUNK_BYTES : 0);
+    check(tt_workspace_create(runner->device, workspace_bytes, &runner->workspace));
     runner->step = (struct tt_step){.stream = runner->stream,
                                     .workspace = runner->workspace,
                                     .batch = &runner->batch,

@@ -1,0 +1,214 @@
+/* adapter_config.json: defaults, what is refused, names of tensors, and patterns whose order matters. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include "base/alloc.h"
+#include "model/adapter_config.h"
+#include "nn/decoder_layer.h"
+
+static tt_status parse(const char *text, struct tt_arena *arena, struct tt_lora_config *lora)
+{
+    struct tt_json json = {0};
+    assert_int_equal(tt_json_parse(text, strlen(text), "adapter_config.json", &json), TT_OK);
+    tt_status status = tt_adapter_config_parse(&json, arena, lora);
+    tt_json_deinit(&json);
+    return status;
+}
+
+static void defaults_are_pefts(void **state)
+{
+    struct tt_arena arena = {0};
+    struct tt_lora_config lora;
+    (void)state;
+    assert_int_equal(
+        parse("{\"peft_type\": \"LORA\", \"target_modules\": null, \"rank_pattern\": {}}", &arena, &lora),
+        TT_OK);
+    assert_true(lora.enabled && lora.from_adapter && !lora.use_rslora && !lora.gaussian_init);
+    assert_true(lora.r == 8 && lora.alpha == 8 && lora.dropout == 0);
+    assert_null(lora.target_modules);
+    assert_null(lora.rank_pattern);
+    assert_int_equal(parse("{\"peft_type\": \"LORA\", \"target_modules\": [\"a\", \"b\"], "
+                           "\"layers_to_transform\": 3, \"lora_alpha\": 2.5, "
+                           "\"something_new\": [1]}",
+                           &arena, &lora),
+                     TT_OK);
+    assert_string_equal(lora.target_modules, "[\"a\", \"b\"]");
+    assert_string_equal(lora.layers_to_transform, "3");
+    assert_true(lora.alpha == 2.5);
+    tt_arena_deinit(&arena);
+}
+
+static void what_is_not_served_is_refused(void **state)
+{
+    static const struct {
+        const char *text;
+        tt_status status;
+    } cases[] = {
+        {"[]", TT_ERR_DATA},
+        {"{}", TT_ERR_DATA},
+        {"{\"peft_type\": \"IA3\"}", TT_ERR_UNSUPPORTED},
+        {"{\"peft_type\": \"LORA\", \"r\": \"eight\"}", TT_ERR_DATA},
+        {"{\"peft_type\": \"LORA\", \"use_dora\": true}", TT_ERR_UNSUPPORTED},
+        {"{\"peft_type\": \"LORA\", \"bias\": \"all\"}", TT_ERR_UNSUPPORTED},
+        {"{\"peft_type\": \"LORA\", \"lora_bias\": true}", TT_ERR_UNSUPPORTED},
+        {"{\"peft_type\": \"LORA\", \"fan_in_fan_out\": true}", TT_ERR_UNSUPPORTED},
+        {"{\"peft_type\": \"LORA\", \"layer_replication\": [[0, 2]]}", TT_ERR_UNSUPPORTED},
+        {"{\"peft_type\": \"LORA\", \"trainable_token_indices\": [1]}", TT_ERR_UNSUPPORTED},
+        {"{\"peft_type\": \"LORA\", \"target_parameters\": [\"x\"]}", TT_ERR_UNSUPPORTED},
+        {"{\"peft_type\": \"LORA\", \"task_type\": \"SEQ_CLS\"}", TT_ERR_UNSUPPORTED},
+        {"{\"peft_type\": \"LORA\", \"init_lora_weights\": \"pissa\"}", TT_ERR_UNSUPPORTED},
+        {"{\"peft_type\": \"LORA\", \"init_lora_weights\": 3}", TT_ERR_UNSUPPORTED},
+        {"{\"peft_type\": \"LORA\", \"alora_invocation_tokens\": [1, 2]}", TT_ERR_UNSUPPORTED},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tt_arena arena = {0};
+        struct tt_lora_config lora;
+        tt_status status = parse(cases[i].text, &arena, &lora);
+        if (status != cases[i].status) fail_msg("%s: %s", cases[i].text, tt_status_name(status));
+        tt_arena_deinit(&arena);
+    }
+}
+
+static void tensor_names(void **state)
+{
+    (void)state;
+    char *key = tt_adapter_key("model.layers.0.self_attn.q_proj.lora_A.weight");
+    assert_string_equal(key, "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight");
+    char *name = tt_adapter_param_name(key);
+    assert_string_equal(name, "model.layers.0.self_attn.q_proj.lora_A.weight");
+    assert_null(tt_adapter_param_name("_orig_mod.base_model.model.x"));
+    tt_free(name);
+    tt_free(key);
+}
+
+static const struct tt_model_config small = {.model_type = "llama",
+                                             .hidden_size = 8,
+                                             .intermediate_size = 8,
+                                             .num_hidden_layers = 3,
+                                             .num_attention_heads = 2,
+                                             .num_key_value_heads = 1,
+                                             .head_dim = 4,
+                                             .vocab_size = 11,
+                                             .max_position_embeddings = 64,
+                                             .rms_norm_eps = 1e-5,
+                                             .initializer_range = 0.02,
+                                             .rope_theta = 1e4,
+                                             .rope_factor = 1};
+
+/* "q_proj" comes first and wins, but is written after ".*_proj": the file must say the same in its own order.
+ */
+static void order_of_patterns_survives_sorting(void **state)
+{
+    (void)state;
+    struct tt_model_options options = {.compute_dtype = TT_F32,
+                                       .lora = {.enabled = true,
+                                                .r = 4,
+                                                .alpha = 8,
+                                                .target_modules = "all-linear",
+                                                .alpha_pattern = "{\"q_proj\": 3, \".*_proj\": 5}"}};
+    struct tt_model *model = NULL, *again = NULL;
+    struct tt_str text = {0};
+    struct tt_arena arena = {0};
+    assert_int_equal(tt_model_create(&small, &options, &model), TT_OK);
+    assert_int_equal(tt_adapter_config_write(model, NULL, &text), TT_OK);
+    assert_int_equal(parse(tt_str_text(&text), &arena, &options.lora), TT_OK);
+    assert_int_equal(tt_model_create(&small, &options, &again), TT_OK);
+    for (int i = 1; i <= 3; i++) {
+        const struct tt_decoder_layer *layer = again->blocks[i].impl;
+        assert_true(layer->attention.qkv.linears[0].scaling == 0.75f);
+        assert_true(layer->attention.qkv.linears[1].scaling == 1.25f);
+        assert_true(layer->mlp.down.linears[0].scaling == 1.25f);
+    }
+    tt_model_destroy(model);
+    tt_model_destroy(again);
+    tt_str_deinit(&text);
+    tt_arena_deinit(&arena);
+}
+
+/* Stricter than PEFT: each of these would train something else than was meant. */
+static void mistakes_of_the_user(void **state)
+{
+    static const struct {
+        struct tt_lora_config lora;
+        const char *word, *hint;
+    } cases[] = {
+        {{.target_modules = "[\"q_prj\"]"}, "q_prj", "q_proj"},
+        {{.target_modules = "[\"q_proj\", \"gate_prok\"]"}, "gate_prok", "gate_proj"},
+        {{.target_modules = "[\"q_proj\"]", .exclude_modules = "[\"layers.9.self_attn.q_proj\"]"},
+         "layers.9",
+         "q_proj"},
+        {{.target_modules = "[\"q_proj\"]", .rank_pattern = "{\"v_projj\": 3}"}, "v_projj", "v_proj"},
+        {{.target_modules = "[\"q_proj\"]", .rank_pattern = "{\"q_proj\": 0}"}, "rank_pattern", ""},
+        {{.target_modules = "[\"q_proj\"]", .alpha_pattern = "[1]"}, "alpha_pattern", ""},
+        {{.target_modules = "[\"q_proj\"]", .layers_to_transform = "[3]"}, "layer 3", ""},
+        {{.target_modules = "[\"q_proj\"]", .layers_to_transform = "first"}, "layers_to_transform", ""},
+        {{.target_modules = "[\"q_proj\"]", .modules_to_save = "[\"embed_token\"]"},
+         "embed_token",
+         "embed_tokens"},
+        {{.target_modules = "[\"q_proj\", 3]"}, "target_modules", ""},
+        {{.target_modules = "[\"q_proj\""}, "target_modules", ""},
+        {{.target_modules = "(q_proj"}, "(q_proj", ""},
+        {{.target_modules = "[\"q_proj\"]", .dropout = 1.0}, "lora_dropout", ""},
+        {{.target_modules = "[\"q_proj\"]", .modules_to_save = "[\"proj\"]"}, "modules_to_save", ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tt_model_options options = {.compute_dtype = TT_F32, .lora = cases[i].lora};
+        struct tt_model *model = NULL;
+        options.lora.enabled = true;
+        options.lora.r = 4;
+        options.lora.alpha = 8;
+        tt_status status = tt_model_create(&small, &options, &model);
+        const struct tt_error *error = tt_error_last();
+        char text[2048];
+        (void)tt_error_format(error, text, sizeof text);
+        if (status != TT_ERR_USAGE)
+            fail_msg("case %zu: status %s", i, tt_status_name(status));
+        if (strstr(error->message, cases[i].word) == NULL) fail_msg("case %zu: %s", i, text);
+        if (strstr(error->hint, cases[i].hint) == NULL) fail_msg("case %zu: %s", i, text);
+    }
+}
+
+/* Whichever allocation fails: an error, nothing leaked. */
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    struct tt_model_options options = {.compute_dtype = TT_F32,
+                                       .lora = {.enabled = true,
+                                                .r = 4,
+                                                .alpha = 8,
+                                                .target_modules = ".*_proj",
+                                                .exclude_modules = "[\"o_proj\"]",
+                                                .layers_to_transform = NULL,
+                                                .rank_pattern = "{\"q_proj\": 2}",
+                                                .modules_to_save = "[\"lm_head\"]"}};
+    bool done = false;
+    for (uint64_t nth = 1; !done; nth++) {
+        struct tt_model *model = NULL;
+        struct tt_str text = {0};
+        uint64_t before = tt_alloc_live();
+        tt_alloc_fail_at(nth);
+        tt_status status = tt_model_create(&small, &options, &model);
+        if (status == TT_OK) status = tt_adapter_config_write(model, "base", &text);
+        tt_alloc_fail_at(0);
+        tt_model_destroy(model);
+        tt_str_deinit(&text);
+        assert_int_equal(tt_alloc_live(), before);
+        done = status == TT_OK;
+        if (!done) assert_int_equal(status, TT_ERR_MEMORY);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_pefts),   cmocka_unit_test(what_is_not_served_is_refused),
+        cmocka_unit_test(tensor_names),         cmocka_unit_test(order_of_patterns_survives_sorting),
+        cmocka_unit_test(mistakes_of_the_user), cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
