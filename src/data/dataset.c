@@ -16,6 +16,7 @@ enum {
     /* Positions take 24 bits of a row key (data/batch.h). */
     SAMPLE_TOKENS_MAX = 1 << 24,
     BLOCK_ROWS_MAX = 512,
+    SMALL_FILE_BYTES = 64 << 10,
 };
 
 struct tt_dataset {
@@ -226,7 +227,9 @@ static tt_status fail_empty(const char *path, const struct tt_dataset_report *re
 static tt_status load_rows(const struct tt_rows *rows, struct load *load, size_t max_samples,
                            struct tt_dataset *dataset)
 {
-    size_t block_rows = rows->count / (THREADS_MAX * 4) + 1;
+    /* Threads do not pay for a small file. */
+    size_t block_rows =
+        rows->map.bytes < SMALL_FILE_BYTES ? rows->count : rows->count / (THREADS_MAX * 4) + 1;
     load->block_rows = block_rows < BLOCK_ROWS_MAX ? block_rows : BLOCK_ROWS_MAX;
     load->block_count = (rows->count + load->block_rows - 1) / load->block_rows;
     load->failed_row = SIZE_MAX;
