@@ -1,5 +1,5 @@
-/* Regular expressions (PCRE2) that must match a whole text, as Python's re.fullmatch. The work of one match is
- * bounded: an expression that backtracks without end is an error, not a hang. */
+/* Regular expressions (PCRE2) that must match a whole text, as Python's re.fullmatch. The work of one match
+ * is bounded: an expression that backtracks without end is an error, not a hang. */
 #ifndef TT_BASE_REGEX_H
 #define TT_BASE_REGEX_H
 

@@ -1,5 +1,5 @@
-/* A model family: what its config.json means beyond the keys that all families share. One file and one line in
- * families.def each; the decoder itself is shared (model/decoder.c). */
+/* A model family: what its config.json means beyond the keys that all families share. One file and one line
+ * in families.def each; the decoder itself is shared (model/decoder.c). */
 #ifndef TT_MODEL_FAMILY_H
 #define TT_MODEL_FAMILY_H
 
@@ -8,10 +8,11 @@
 struct tt_model_family {
     const char *model_type;
     const char *architecture;
-    int64_t default_kv_heads;        /* when the key is missing; 0: as many as heads. null always means that */
-    int64_t default_head_dim;        /* when the key is missing; 0: hidden_size / num_attention_heads */
+    int64_t default_kv_heads; /* when the key is missing; 0: as many as heads. null always means that */
+    int64_t default_head_dim; /* when the key is missing; 0: hidden_size / num_attention_heads */
     int64_t default_max_position;
-    const char *default_target_modules; /* PEFT's TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING, a JSON list */
+    const char
+        *default_target_modules; /* PEFT's TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING, a JSON list */
     /* After the shared keys were read and checked: biases, norms, windows. */
     tt_status (*configure)(const struct tt_json *json, struct tt_model_config *config);
 };
@@ -24,6 +25,7 @@ const struct tt_model_family *tt_model_family_find(const char *model_type); /* N
 
 /* For configure(): which layers have the sliding window by Qwen's keys: use_sliding_window, sliding_window,
  * max_window_layers (layers from that index on), or layer_types where it is given. */
-TT_MUST_USE tt_status tt_model_config_qwen_windows(const struct tt_json *json, struct tt_model_config *config);
+TT_MUST_USE tt_status tt_model_config_qwen_windows(const struct tt_json *json,
+                                                   struct tt_model_config *config);
 
 #endif

@@ -1,23 +1,24 @@
-/* Which modules get LoRA, of which rank and scale, and which are trained as full copies: PEFT's rules, exactly.
+/* Which modules get LoRA, of which rank and scale, and which are trained as full copies: PEFT's rules,
+ * exactly.
  *
- *   target_modules       list: the path is an entry or ends with ".entry"; expression: matches the whole path;
- *                        "all-linear": every linear but lm_head; NULL: the family's default
- *   exclude_modules      the same rules; wins
- *   modules_to_save      every module whose path ends with an entry (also inside a name: "norm" is every layer norm)
- *                        trains as a whole; never adapted too when the entry is a whole component of the path
- *   layers_to_transform  with a list of targets: only layers of these indices (layers_pattern names the lists)
- *   rank_pattern, alpha_pattern   the first key of which (.*\.)?(key) matches the whole path
- *   scale                alpha / r, with rslora alpha / sqrt(r); r is that module's own
+ *   target_modules       list: the path is an entry or ends with ".entry"; expression: matches the whole
+ * path; "all-linear": every linear but lm_head; NULL: the family's default exclude_modules      the same
+ * rules; wins modules_to_save      every module whose path ends with an entry (also inside a name: "norm" is
+ * every layer norm) trains as a whole; never adapted too when the entry is a whole component of the path
+ *   layers_to_transform  with a list of targets: only layers of these indices (layers_pattern names the
+ * lists) rank_pattern, alpha_pattern   the first key of which (.*\.)?(key) matches the whole path scale alpha
+ * / r, with rslora alpha / sqrt(r); r is that module's own
  *
- * Stricter than PEFT, because each of these trains something else than was meant: an entry or key that matches nothing
- * is an error (for an adapter that exists already, a note); modules_to_save must exist. */
+ * Stricter than PEFT, because each of these trains something else than was meant: an entry or key that
+ * matches nothing is an error (for an adapter that exists already, a note); modules_to_save must exist. */
 #ifndef TT_MODEL_LORA_H
 #define TT_MODEL_LORA_H
 
 #include "model/module.h"
 
 /* Sets `adapted`, `saved`, r, alpha and scaling of the modules. `default_targets`: a JSON list. */
-TT_MUST_USE tt_status tt_lora_apply(const struct tt_lora_config *config, const char *default_targets, struct tt_module_list *modules);
+TT_MUST_USE tt_status tt_lora_apply(const struct tt_lora_config *config, const char *default_targets,
+                                    struct tt_module_list *modules);
 
 /* "all-linear" in any case of letters. */
 bool tt_lora_is_all_linear(const char *target_modules);

@@ -1,4 +1,5 @@
-/* The embedding block: token ids -> rows of the table. Keeps nothing. `impl` is a struct tt_embedding_block. */
+/* The embedding block: token ids -> rows of the table. Keeps nothing. `impl` is a struct tt_embedding_block.
+ */
 #ifndef TT_NN_EMBEDDING_BLOCK_H
 #define TT_NN_EMBEDDING_BLOCK_H
 

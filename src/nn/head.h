@@ -1,10 +1,11 @@
 /* The head block: final norm, output projection and loss, over the rows that have a label only, in chunks: a
- * chunk of logits takes at most TT_HEAD_CHUNK_BYTES, and there is never more than one. `impl` is a struct tt_head.
+ * chunk of logits takes at most TT_HEAD_CHUNK_BYTES, and there is never more than one. `impl` is a struct
+ * tt_head.
  *
- * With a gradient to come, forward goes from each chunk of logits straight back to the gradient of the normed rows,
- * so that the logits are computed once. What trains in the head (a full copy of lm_head, or LoRA on it) gets its
- * gradient on the same way when its grad views are lent in forward already; when they are not, forward computes the
- * loss only, and backward computes the chunks again.
+ * With a gradient to come, forward goes from each chunk of logits straight back to the gradient of the normed
+ * rows, so that the logits are computed once. What trains in the head (a full copy of lm_head, or LoRA on it)
+ * gets its gradient on the same way when its grad views are lent in forward already; when they are not,
+ * forward computes the loss only, and backward computes the chunks again.
  *
  * Kept for backward, per row with a label: D elements of the compute type and one rstd (fp32). */
 #ifndef TT_NN_HEAD_H

@@ -1,15 +1,16 @@
 /* Linear layers y = x W^T (+ bias) + s * (drop(x) A^T) B^T, in groups that read the same x.
  *
- * Low-rank adaptation: Hu et al., arXiv 2106.09685; s = alpha / r or alpha / sqrt(r) as PEFT defines it. W, A and B
- * are stored [out, in], [r, in], [out, r].
+ * Low-rank adaptation: Hu et al., arXiv 2106.09685; s = alpha / r or alpha / sqrt(r) as PEFT defines it. W, A
+ * and B are stored [out, in], [r, in], [out, r].
  *
- * A group (q, k, v; gate, up; or one alone) writes one matrix y_TO whose columns are the outputs one after the
- * other. Where the weights (or the A's, or their gradients) of a group lie next to each other in memory they are
- * multiplied as one stacked matrix; that is looked up by their addresses at every call, because the views are lent
- * anew each time. Stacked or one by one needs the same scratch, so a plan made without memory holds for both.
+ * A group (q, k, v; gate, up; or one alone) writes one matrix y_TO whose columns are the outputs one after
+ * the other. Where the weights (or the A's, or their gradients) of a group lie next to each other in memory
+ * they are multiplied as one stacked matrix; that is looked up by their addresses at every call, because the
+ * views are lent anew each time. Stacked or one by one needs the same scratch, so a plan made without memory
+ * holds for both.
  *
- * Dropout masks are a function of (rng, row key, column): they are computed again in the backward pass, never kept.
- * What backward needs besides x is h_TR = drop(x) A^T, [T, sum of r]: the caller keeps it.
+ * Dropout masks are a function of (rng, row key, column): they are computed again in the backward pass, never
+ * kept. What backward needs besides x is h_TR = drop(x) A^T, [T, sum of r]: the caller keeps it.
  */
 #ifndef TT_NN_LINEAR_H
 #define TT_NN_LINEAR_H
@@ -40,8 +41,8 @@ bool tt_linear_group_trains(const struct tt_linear_group *group);
 /* Whether tt_linear_backward_params reads x. */
 bool tt_linear_group_needs_x(const struct tt_linear_group *group);
 /* Pushes h_TR (or dh_TR) of `rows` rows in the compute type; empty when R is 0. */
-TT_MUST_USE tt_status tt_linear_push_h(const struct tt_linear_group *group, struct tt_step *step, int64_t rows,
-                                       tt_tensor *h_TR);
+TT_MUST_USE tt_status tt_linear_push_h(const struct tt_linear_group *group, struct tt_step *step,
+                                       int64_t rows, tt_tensor *h_TR);
 
 /* `row_keys_T` belongs to the rows of x. y_TO is overwritten and may be of a wider type than x. */
 TT_MUST_USE tt_status tt_linear_forward(const struct tt_linear_group *group, struct tt_step *step,
@@ -53,7 +54,7 @@ TT_MUST_USE tt_status tt_linear_backward_input(const struct tt_linear_group *gro
 /* Adds to the gradients of what trains: dW += dy^T x, dbias += sum dy, dB += s dy^T h, dA += dh^T drop(x).
  * After tt_linear_backward_input, which made dh. x_TI may be empty when tt_linear_group_needs_x says no. */
 TT_MUST_USE tt_status tt_linear_backward_params(const struct tt_linear_group *group, struct tt_step *step,
-                                                tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR, tt_tensor dy_TO,
-                                                tt_tensor dh_TR);
+                                                tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR,
+                                                tt_tensor dy_TO, tt_tensor dh_TR);
 
 #endif

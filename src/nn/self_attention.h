@@ -1,9 +1,11 @@
 /* The attention half of a decoder layer, with its norm:
- *     out = o_proj(attention(rope(q), rope(k), v)),  q, k, v = linears of norm(x)   (q and k normed per head in Qwen3)
+ *     out = o_proj(attention(rope(q), rope(k), v)),  q, k, v = linears of norm(x)   (q and k normed per head
+ * in Qwen3)
  *
- * Kept for backward, in elements per token (c: compute type, f: fp32): q, k, v (H + 2K) E c, o H E c, lse H f,
- * rstd 1 f, LoRA h of q, k, v and o. Without q/k norms q and k are kept after rope. With them they are kept as the
- * linears gave them, plus (H + K) f of rstd, and normed and rotated again in backward: one copy either way. */
+ * Kept for backward, in elements per token (c: compute type, f: fp32): q, k, v (H + 2K) E c, o H E c, lse H
+ * f, rstd 1 f, LoRA h of q, k, v and o. Without q/k norms q and k are kept after rope. With them they are
+ * kept as the linears gave them, plus (H + K) f of rstd, and normed and rotated again in backward: one copy
+ * either way. */
 #ifndef TT_NN_SELF_ATTENTION_H
 #define TT_NN_SELF_ATTENTION_H
 
@@ -25,14 +27,15 @@ struct tt_self_attention_saved {
     tt_tensor qkv_TC, h_qkv_TR, o_TC, h_o_TR, lse_HT, rstd_T, rstd_q_N, rstd_k_N;
 };
 
-/* With `keep` all of `saved` is pushed and stays; otherwise everything is popped. With step->cache the new keys and
- * values are appended to it and attended to after those that it holds. */
-TT_MUST_USE tt_status tt_self_attention_forward(const struct tt_self_attention *attention, struct tt_step *step,
-                                                tt_tensor x_TD, bool keep, struct tt_self_attention_saved *saved,
-                                                tt_tensor out_TD);
+/* With `keep` all of `saved` is pushed and stays; otherwise everything is popped. With step->cache the new
+ * keys and values are appended to it and attended to after those that it holds. */
+TT_MUST_USE tt_status tt_self_attention_forward(const struct tt_self_attention *attention,
+                                                struct tt_step *step, tt_tensor x_TD, bool keep,
+                                                struct tt_self_attention_saved *saved, tt_tensor out_TD);
 /* dmid_TD is the gradient of x + out; dx_TD (may be empty) becomes the whole gradient of x. */
-TT_MUST_USE tt_status tt_self_attention_backward(const struct tt_self_attention *attention, struct tt_step *step,
-                                                 tt_tensor x_TD, const struct tt_self_attention_saved *saved,
+TT_MUST_USE tt_status tt_self_attention_backward(const struct tt_self_attention *attention,
+                                                 struct tt_step *step, tt_tensor x_TD,
+                                                 const struct tt_self_attention_saved *saved,
                                                  tt_tensor dmid_TD, tt_tensor dx_TD);
 bool tt_self_attention_trains(const struct tt_self_attention *attention);
 
