@@ -197,7 +197,7 @@ static void every_case_is_close_and_independent_of_threads(void **state)
     (void)state;
     static const struct setting settings[] = {
         {NULL, NULL},    {"panels", "portable"}, {"dot", "portable"}, {"panels", "avx2"},
-        {"dot", "avx2"}, {"panels", "avx512"},   {"dot", "avx512"}};
+        {"dot", "avx2"}, {"panels", "avx512"},   {"dot", "avx512"},   {"onednn", NULL}};
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
         current_setting = &settings[i];
         taken = 0;

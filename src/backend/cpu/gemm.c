@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cpu/onednn.h"
 #include "base/alloc.h"
 #include "base/log.h"
 
 /* Best first. */
 static const struct tt_gemm_variant variants[] = {
+    {"onednn", tt_gemm_onednn},
     {"dot", tt_gemm_dot},
     {"panels", tt_gemm_panels},
 };
@@ -53,6 +55,10 @@ tt_status tt_gemm_state_create(struct tt_device *device, struct tt_gemm_state **
     TT_GO(find_forced(&state->forced));
     state->shared = tt_alloc_aligned(TT_GEMM_SHARED_FLOATS * sizeof *state->shared);
     if (state->shared == NULL) TT_GO(TT_ERR_MEMORY);
+    bool wants_onednn = state->forced != NULL && state->forced->run == tt_gemm_onednn;
+    if (state->forced == NULL || wants_onednn) {
+        TT_GO(tt_onednn_create(device, wants_onednn, &state->onednn));
+    }
     *out = state;
     return TT_OK;
 out:
@@ -63,6 +69,7 @@ out:
 void tt_gemm_state_destroy(struct tt_gemm_state *state)
 {
     if (state == NULL) return;
+    tt_onednn_destroy(state->onednn);
     tt_free(state->shared);
     tt_free(state);
 }
@@ -74,7 +81,7 @@ size_t tt_gemm_state_bytes(const struct tt_gemm_state *state)
 
 const char *tt_gemm_state_name(const struct tt_gemm_state *state, char *text, size_t text_bytes)
 {
-    (void)state;
+    if (state->onednn != NULL) return tt_onednn_name(state->onednn, text, text_bytes);
     snprintf(text, text_bytes, "own matrix kernels");
     return text;
 }
@@ -123,12 +130,9 @@ static void log_choice(const struct tt_gemm_problem *problem, const char *varian
 static void scale_only(const struct tt_gemm_kernel *kernel, const struct tt_gemm_problem *problem)
 {
     static const float zeros[256] = {0};
-    for (int64_t row = 0; row < problem->m; row++) {
-        for (int64_t column = 0; column < problem->n; column += 256) {
-            int64_t count = problem->n - column < 256 ? problem->n - column : 256;
-            kernel->finish(tt_gemm_row(&problem->c, row, column), problem->c.dtype, zeros, count, 0.0f,
-                           problem->beta);
-        }
+    for (int64_t column = 0; column < problem->n; column += 256) {
+        int64_t count = problem->n - column < 256 ? problem->n - column : 256;
+        kernel->finish(&problem->c, 0, column, zeros, 0, problem->m, count, 0.0f, problem->beta);
     }
 }
 

@@ -67,9 +67,4 @@ static inline int tt_gemm_threads(const struct tt_stream *stream, const struct t
     return useful < 2 ? 1 : (int)useful;
 }
 
-static inline void *tt_gemm_row(const struct tt_gemm_target *c, int64_t row, int64_t column)
-{
-    return (char *)c->data + (row * c->stride + column) * (int64_t)tt_dtype_bytes(c->dtype);
-}
-
 #endif

@@ -1,20 +1,20 @@
 /* Dot products against few rows. The narrow sides of adapters (x A^T, dy B with R columns) and decoding (few
  * rows of x against a whole weight) read one large operand once, and packing that one would cost more than
  * multiplying it. So the small operand becomes rows of floats along k, and the rows of the large one stream
- * past it as they are.
+ * past it as they are: six at a time meet two small rows at a time, while the next six are fetched.
  *
- * k goes in chunks, such that one group of small rows stays in the first-level cache; the chunks are added in
- * order, and their size depends on the number of small rows alone. */
+ * k goes in chunks, such that six streamed rows stay in the first-level cache until they have met all small
+ * rows; the chunks are added in order, and their size depends on the shape and types alone. */
 #include <omp.h>
 #include <string.h>
 
 #include "backend/cpu/gemm.h"
 
 enum {
-    SMALL_COLUMNS_MAX = 32, /* measured: beyond, packed panels are faster */
+    SMALL_COLUMNS_MAX = 32, /* beyond, packed panels are faster */
     SMALL_ROWS_MAX = 8,
-    STREAMED_BLOCK = 48, /* rows of the large operand that meet all small rows before the next come */
-    CHUNK_FLOATS = 4096, /* of a group of small rows */
+    STREAMED_BLOCK = 48, /* rows of the large operand per task */
+    CHUNK_BYTES = 3072,  /* of a streamed row */
 };
 
 struct plan {
@@ -33,16 +33,28 @@ static void load_small_row(const struct plan *plan, int64_t row)
 {
     const struct tt_gemm_source *small = &plan->small;
     float *to = plan->small_floats + row * plan->small_stride;
-    int64_t k = plan->problem->k, element = (int64_t)tt_dtype_bytes(small->dtype);
-    if (small->k_contiguous) {
-        tt_dtype_convert(to, TT_F32, (const char *)small->data + row * small->stride * element, small->dtype,
-                         (size_t)k);
-    } else if (small->dtype == TT_BF16) {
-        const uint16_t *from = (const uint16_t *)small->data + row;
-        for (int64_t i = 0; i < k; i++) to[i] = tt_bf16_to_f32(from[i * small->stride]);
-    } else {
-        const float *from = (const float *)small->data + row;
-        for (int64_t i = 0; i < k; i++) to[i] = from[i * small->stride];
+    bool turned = plan->streamed.dtype == TT_BF16;
+    int64_t along = small->k_contiguous ? 1 : small->stride, across = small->k_contiguous ? small->stride : 1;
+    const uint16_t *halves = (const uint16_t *)small->data + row * across;
+    const float *floats = (const float *)small->data + row * across;
+    memset(to + plan->small_stride - 16, 0, 16 * sizeof *to);
+    for (int64_t k = 0; k < plan->problem->k; k++) {
+        float value = small->dtype == TT_BF16 ? tt_bf16_to_f32(halves[k * along]) : floats[k * along];
+        to[turned ? tt_gemm_even_first(k) : k] = value;
+    }
+}
+
+/* Six streamed rows (or what is left) against all small ones, for one chunk of k. */
+static void multiply_tile(const struct plan *plan, int64_t row, int rows, int64_t k_first, int64_t k,
+                          float *sums, int64_t sums_row, int64_t sums_small)
+{
+    int64_t row_bytes = plan->streamed.stride * (int64_t)tt_dtype_bytes(plan->streamed.dtype);
+    int64_t ahead = TT_GEMM_DOT_ROWS * row_bytes;
+    for (int64_t small = 0; small < plan->small_rows; small += TT_GEMM_DOT_SMALLS, ahead += row_bytes) {
+        int smalls = plan->small_rows - small < TT_GEMM_DOT_SMALLS ? 1 : TT_GEMM_DOT_SMALLS;
+        plan->kernel->dot(&plan->streamed, row, rows,
+                          plan->small_floats + small * plan->small_stride + k_first, plan->small_stride,
+                          smalls, k_first, k, ahead, sums + small * sums_small, sums_row, sums_small);
     }
 }
 
@@ -52,29 +64,24 @@ static void multiply_rows(const struct plan *plan, int64_t first, int64_t end)
     float sums[STREAMED_BLOCK * SMALL_COLUMNS_MAX];
     int64_t sums_row = plan->streams_columns ? 1 : plan->small_rows;
     int64_t sums_small = plan->streams_columns ? STREAMED_BLOCK : 1;
-    int64_t group_max = plan->small_rows < TT_GEMM_DOT_SMALL ? plan->small_rows : TT_GEMM_DOT_SMALL;
-    int64_t chunk = CHUNK_FLOATS / group_max / 8 * 8;
+    /* A single group of small rows: the streamed ones are not met again, so they need not stay. */
+    int64_t chunk = plan->small_rows > TT_GEMM_DOT_SMALLS
+                        ? CHUNK_BYTES / (int64_t)tt_dtype_bytes(plan->streamed.dtype)
+                        : problem->k;
     memset(sums, 0, sizeof sums);
     for (int64_t k_first = 0; k_first < problem->k; k_first += chunk) {
         int64_t k = problem->k - k_first < chunk ? problem->k - k_first : chunk;
-        for (int64_t group = 0; group < plan->small_rows; group += group_max) {
-            int64_t smalls = plan->small_rows - group < group_max ? plan->small_rows - group : group_max;
-            plan->kernel->dot(&plan->streamed, first, (int)(end - first),
-                              plan->small_floats + group * plan->small_stride + k_first, plan->small_stride,
-                              (int)smalls, k_first, k, sums + group * sums_small, sums_row, sums_small);
+        for (int64_t row = first; row < end; row += TT_GEMM_DOT_ROWS) {
+            int rows = end - row < TT_GEMM_DOT_ROWS ? (int)(end - row) : TT_GEMM_DOT_ROWS;
+            multiply_tile(plan, row, rows, k_first, k, sums + (row - first) * sums_row, sums_row, sums_small);
         }
     }
-    const struct tt_gemm_target *c = &problem->c;
     if (plan->streams_columns) {
-        for (int64_t row = 0; row < plan->small_rows; row++) {
-            plan->kernel->finish(tt_gemm_row(c, row, first), c->dtype, sums + row * sums_small, end - first,
-                                 problem->alpha, problem->beta);
-        }
-        return;
-    }
-    for (int64_t row = first; row < end; row++) {
-        plan->kernel->finish(tt_gemm_row(c, row, 0), c->dtype, sums + (row - first) * sums_row,
-                             plan->small_rows, problem->alpha, problem->beta);
+        plan->kernel->finish(&problem->c, 0, first, sums, sums_small, plan->small_rows, end - first,
+                             problem->alpha, problem->beta);
+    } else {
+        plan->kernel->finish(&problem->c, first, 0, sums, sums_row, end - first, plan->small_rows,
+                             problem->alpha, problem->beta);
     }
 }
 
@@ -94,7 +101,7 @@ tt_status tt_gemm_dot(struct tt_stream *stream, const struct tt_gemm_problem *pr
     }
     plan.streamed_rows = plan.streamed.across;
     plan.small_rows = plan.small.across;
-    plan.small_stride = (problem->k + 7) / 8 * 8;
+    plan.small_stride = (problem->k + 15) / 16 * 16;
     if (plan.small_rows > TT_GEMM_SHARED_FLOATS / plan.small_stride) {
         *declined = "the small operand does not fit its scratch";
         return TT_OK;
@@ -106,7 +113,7 @@ tt_status tt_gemm_dot(struct tt_stream *stream, const struct tt_gemm_problem *pr
     {
 #pragma omp for schedule(static)
         for (int64_t row = 0; row < plan.small_rows; row++) load_small_row(&plan, row);
-#pragma omp for schedule(static)
+#pragma omp for schedule(dynamic)
         for (int64_t block = 0; block < blocks; block++) {
             int64_t first = block * STREAMED_BLOCK, end = first + STREAMED_BLOCK;
             multiply_rows(&plan, first, end < plan.streamed_rows ? end : plan.streamed_rows);

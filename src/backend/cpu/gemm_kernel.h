@@ -27,9 +27,15 @@ struct tt_gemm_target {
 enum {
     TT_GEMM_PANEL_SLACK = 16,    /* floats behind each panel that packing may overwrite */
     TT_GEMM_TILE_FLOATS = 16 * 32, /* the largest mr * nr */
-    TT_GEMM_DOT_STREAMED = 6,    /* the most rows of each kind in one dot tile */
-    TT_GEMM_DOT_SMALL = 4,
+    TT_GEMM_DOT_ROWS = 6, /* the most rows of each kind in one dot tile */
+    TT_GEMM_DOT_SMALLS = 2,
 };
+
+/* Where element k of a small row is stored: of each sixteen the even ones before the odd ones. */
+static inline int64_t tt_gemm_even_first(int64_t k)
+{
+    return (k & ~(int64_t)15) + (k & 1) * 8 + ((k & 15) >> 1);
+}
 
 struct tt_gemm_kernel {
     int mr, nr; /* the register tile */
@@ -42,14 +48,18 @@ struct tt_gemm_kernel {
     void (*pack_a)(float *to, const struct tt_gemm_source *source, int64_t first, int64_t k_first, int64_t k);
     void (*pack_b)(float *to, const struct tt_gemm_source *source, int64_t first, int64_t k_first, int64_t k);
 
-    /* One row: c[j] = alpha * sum[j] + beta * c[j], rounded once; with beta = 0 c is not read. */
-    void (*finish)(void *c, tt_dtype dtype, const float *sum, int64_t count, float alpha, float beta);
+    /* c[row + i, column + j] = alpha * sum[i * sum_stride + j] + beta * c[..], rounded once; with beta = 0 c is not
+     * read. */
+    void (*finish)(const struct tt_gemm_target *c, int64_t row, int64_t column, const float *sum,
+                   int64_t sum_stride, int64_t rows, int64_t columns, float alpha, float beta);
 
-    /* sums[r * sums_row + p * sums_small] += streamed[r][0..k) . small[p][0..k) for r < rows <= 6, p < smalls <= 4.
-     * `small` rows are floats, `small_stride` apart. */
+    /* sums[r * sums_row + s * sums_small] += streamed[row + r][k_first .. +k) . small[s][0 .. k) for r < rows <= 6,
+     * s < smalls <= 2. `small` rows are floats, `small_stride` apart, padded with zeros to a multiple of 16, and for
+     * a bf16 `streamed` in the order of tt_gemm_even_first; k_first is a multiple of 16. Memory `ahead` bytes
+     * further than the first row is fetched into the cache on the way. */
     void (*dot)(const struct tt_gemm_source *streamed, int64_t row, int rows, const float *small,
-                int64_t small_stride, int smalls, int64_t k_first, int64_t k, float *sums, int64_t sums_row,
-                int64_t sums_small);
+                int64_t small_stride, int smalls, int64_t k_first, int64_t k, int64_t ahead, float *sums,
+                int64_t sums_row, int64_t sums_small);
 };
 
 extern const struct tt_gemm_kernel tt_gemm_kernel_portable;

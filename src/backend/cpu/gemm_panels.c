@@ -6,10 +6,13 @@
  * and the result does not depend on who computes it:
  *  - c of floats: the tile itself is c, added to block after block;
  *  - c of bf16 and one block of k: through a tile on the side;
- *  - c of bf16 and several: through a block of floats in the thread's scratch.
+ *  - c of bf16 and several, and c turned: through a block of floats in the thread's scratch.
  *
  * b is packed once for all (16 MiB at a time), unless c has so few rows that every panel is used by one task
- * only, or k is so long that not even one panel fits: then each task packs its own. */
+ * only, or k is so long that not even one panel fits: then each task packs its own.
+ *
+ * A narrow c from an a that is stored across k (dB = dy^T h) is computed turned, c^T = b^T a^T: then the
+ * large operand is copied in wide rows. */
 #include <omp.h>
 #include <stddef.h>
 
@@ -20,12 +23,25 @@ enum {
     BLOCK_ROWS = 144,
     SHARED_COLUMNS_MAX = 1024, /* one task's block of c in scratch is at most BLOCK_ROWS x this */
     OWN_COLUMNS_MAX = 256,
-    SCRATCH_FLOATS = TT_CPU_SCRATCH_BYTES / 4,
+    TURNED_COLUMNS_MAX = 48,
+    PACK_K = 16, /* rows that are stored across k are copied for this many k at a time, through all panels */
+    PACK_PANELS = 8, /* the panels that one thread packs at a time */
 };
+_Static_assert((BLOCK_ROWS + 16) * (BLOCK_K + TT_GEMM_PANEL_SLACK) + BLOCK_ROWS * SHARED_COLUMNS_MAX +
+                       TT_GEMM_TILE_FLOATS <=
+                   TT_CPU_SCRATCH_BYTES / 4,
+               "with b packed by all, a and c fit the scratch of a thread");
+_Static_assert((BLOCK_ROWS + 16) * (BLOCK_K + TT_GEMM_PANEL_SLACK) +
+                       OWN_COLUMNS_MAX * (BLOCK_K + TT_GEMM_PANEL_SLACK) + BLOCK_ROWS * OWN_COLUMNS_MAX +
+                       TT_GEMM_TILE_FLOATS <=
+                   TT_CPU_SCRATCH_BYTES / 4,
+               "a, b and c of one task fit the scratch of a thread");
 
 struct plan {
     const struct tt_gemm_kernel *kernel;
     const struct tt_gemm_problem *problem;
+    bool turned;               /* c is stored the other way round */
+    bool waits;                /* sums wait in scratch until the last block of k */
     int64_t k_blocks, block_k; /* block_k but for the last block */
     int64_t row_blocks;
     int64_t columns;          /* of b that are packed at a time (all threads) or per task */
@@ -48,7 +64,6 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Floats of scratch: a's block, then b's (when packed per task), then the block of c, then one tile. */
 struct scratch {
     float *a, *b, *c, *tile;
 };
@@ -74,21 +89,21 @@ static void block_range(int64_t block, int64_t blocks, int64_t total, int64_t un
     *end = smaller(total, (block + 1) * units / blocks * unit);
 }
 
-static void pack_a_block(const struct plan *plan, float *to, int64_t first, int64_t end, int64_t k_first,
-                         int64_t k)
-{
-    const struct tt_gemm_kernel *kernel = plan->kernel;
-    for (int64_t row = first; row < end; row += kernel->mr, to += plan->a_panel) {
-        kernel->pack_a(to, &plan->problem->a, row, k_first, k);
-    }
-}
+typedef void pack_function(float *to, const struct tt_gemm_source *source, int64_t first, int64_t k_first,
+                           int64_t k);
 
-static void pack_b_block(const struct plan *plan, float *to, int64_t first, int64_t end, int64_t k_first,
-                         int64_t k)
+/* The panels of first .. end across. What is stored across k is copied a few k at a time through all panels,
+ * since a single panel would touch a page for every k. */
+static void pack_panels(pack_function *pack, int width, float *to, int64_t panel_floats,
+                        const struct tt_gemm_source *source, int64_t first, int64_t end, int64_t k_first,
+                        int64_t k)
 {
-    const struct tt_gemm_kernel *kernel = plan->kernel;
-    for (int64_t column = first; column < end; column += kernel->nr, to += plan->b_panel) {
-        kernel->pack_b(to, &plan->problem->b, column, k_first, k);
+    int64_t step = source->k_contiguous ? k : PACK_K;
+    for (int64_t p = 0; p < k; p += step) {
+        float *panel = to + p * width;
+        for (int64_t at = first; at < end; at += width, panel += panel_floats) {
+            pack(panel, source, at, k_first + p, smaller(step, k - p));
+        }
     }
 }
 
@@ -99,7 +114,6 @@ struct block {
     const float *a, *b;
 };
 
-/* Where the sums of a bf16 c wait for their last block of k. */
 static int64_t waiting_stride(const struct plan *plan, const struct block *block)
 {
     return round_up(block->columns, plan->kernel->nr);
@@ -113,29 +127,36 @@ static void multiply_tile(const struct plan *plan, const struct block *block, co
     const float *a = block->a + i / kernel->mr * plan->a_panel;
     const float *b = block->b + j / kernel->nr * plan->b_panel;
     int64_t rows = smaller(kernel->mr, block->rows - i), columns = smaller(kernel->nr, block->columns - j);
+    int64_t row = block->row + i, column = block->column + j;
     float beta = block->k_block == 0 ? problem->beta : 1.0f;
-    if (problem->c.dtype == TT_BF16 && plan->k_blocks > 1) {
+    if (plan->waits) {
         int64_t stride = waiting_stride(plan, block);
         kernel->tile(block->k, a, b, 1.0f, block->k_block == 0 ? 0.0f : 1.0f, scratch->c + i * stride + j,
                      stride);
-        return;
-    }
-    if (problem->c.dtype == TT_F32 && rows == kernel->mr && columns == kernel->nr) {
+    } else if (problem->c.dtype == TT_F32 && rows == kernel->mr && columns == kernel->nr) {
         kernel->tile(block->k, a, b, problem->alpha, beta,
-                     tt_gemm_row(&problem->c, block->row + i, block->column + j), problem->c.stride);
-        return;
-    }
-    kernel->tile(block->k, a, b, 1.0f, 0.0f, scratch->tile, kernel->nr);
-    for (int64_t r = 0; r < rows; r++) {
-        kernel->finish(tt_gemm_row(&problem->c, block->row + i + r, block->column + j), problem->c.dtype,
-                       scratch->tile + r * kernel->nr, columns, problem->alpha, beta);
+                     (float *)problem->c.data + row * problem->c.stride + column, problem->c.stride);
+    } else {
+        kernel->tile(block->k, a, b, 1.0f, 0.0f, scratch->tile, kernel->nr);
+        kernel->finish(&problem->c, row, column, scratch->tile, kernel->nr, rows, columns, problem->alpha,
+                       beta);
     }
 }
 
-static void multiply_block(const struct plan *plan, const struct block *block, const struct scratch *scratch)
+static void finish_block(const struct plan *plan, const struct block *block, const struct scratch *scratch)
 {
-    for (int64_t j = 0; j < block->columns; j += plan->kernel->nr) {
-        for (int64_t i = 0; i < block->rows; i += plan->kernel->mr) multiply_tile(plan, block, scratch, i, j);
+    const struct tt_gemm_problem *problem = plan->problem;
+    int64_t stride = waiting_stride(plan, block);
+    if (!plan->turned) {
+        plan->kernel->finish(&problem->c, block->row, block->column, scratch->c, stride, block->rows,
+                             block->columns, problem->alpha, problem->beta);
+        return;
+    }
+    for (int64_t j = 0; j < block->columns; j++) {
+        float row[BLOCK_ROWS];
+        for (int64_t i = 0; i < block->rows; i++) row[i] = scratch->c[i * stride + j];
+        plan->kernel->finish(&problem->c, block->column + j, block->row, row, 0, 1, block->rows,
+                             problem->alpha, problem->beta);
     }
 }
 
@@ -145,6 +166,7 @@ static void run_task(const struct plan *plan, float *memory, int64_t row, int64_
                      int64_t column_end, const float *shared_b, int64_t shared_step)
 {
     const struct tt_gemm_problem *problem = plan->problem;
+    const struct tt_gemm_kernel *kernel = plan->kernel;
     struct scratch scratch = cut_scratch(plan, memory);
     struct block block = {
         .row = row, .rows = row_end - row, .column = column, .columns = column_end - column};
@@ -152,30 +174,31 @@ static void run_task(const struct plan *plan, float *memory, int64_t row, int64_
         int64_t k_first = k_block * plan->block_k;
         block.k = smaller(plan->block_k, problem->k - k_first);
         block.k_block = k_block;
-        pack_a_block(plan, scratch.a, row, row_end, k_first, block.k);
-        if (shared_b == NULL) pack_b_block(plan, scratch.b, column, column_end, k_first, block.k);
         block.a = scratch.a;
         block.b = shared_b != NULL ? shared_b + k_block * shared_step : scratch.b;
-        multiply_block(plan, &block, &scratch);
+        pack_panels(kernel->pack_a, kernel->mr, scratch.a, plan->a_panel, &problem->a, row, row_end, k_first,
+                    block.k);
+        if (shared_b == NULL) {
+            pack_panels(kernel->pack_b, kernel->nr, scratch.b, plan->b_panel, &problem->b, column, column_end,
+                        k_first, block.k);
+        }
+        for (int64_t j = 0; j < block.columns; j += kernel->nr) {
+            for (int64_t i = 0; i < block.rows; i += kernel->mr) multiply_tile(plan, &block, &scratch, i, j);
+        }
     }
-    if (problem->c.dtype != TT_BF16 || plan->k_blocks == 1) return;
-    int64_t stride = waiting_stride(plan, &block);
-    for (int64_t i = 0; i < block.rows; i++) {
-        plan->kernel->finish(tt_gemm_row(&problem->c, row + i, column), TT_BF16, scratch.c + i * stride,
-                             block.columns, problem->alpha, problem->beta);
-    }
+    if (plan->waits) finish_block(plan, &block, &scratch);
 }
 
 static void run_own_panels(struct tt_stream *stream, const struct plan *plan, int threads)
 {
     const struct tt_gemm_problem *problem = plan->problem;
-    int64_t unit = plan->kernel->nr, column_blocks = ceil_divide(problem->n, plan->columns);
-    int64_t tasks = plan->row_blocks * column_blocks;
+    int64_t column_blocks = ceil_divide(problem->n, plan->columns), tasks = plan->row_blocks * column_blocks;
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (int64_t task = 0; task < tasks; task++) {
         int64_t row, row_end, column, column_end;
         block_range(task % plan->row_blocks, plan->row_blocks, problem->m, plan->kernel->mr, &row, &row_end);
-        block_range(task / plan->row_blocks, column_blocks, problem->n, unit, &column, &column_end);
+        block_range(task / plan->row_blocks, column_blocks, problem->n, plan->kernel->nr, &column,
+                    &column_end);
         run_task(plan, tt_cpu_scratch(stream, omp_get_thread_num()), row, row_end, column, column_end, NULL,
                  0);
     }
@@ -190,13 +213,16 @@ static void run_shared_panels(struct tt_stream *stream, const struct plan *plan,
         int64_t first, end;
         block_range(chunk, chunks, problem->n, nr, &first, &end);
         int64_t panels = ceil_divide(end - first, nr), step = panels * plan->b_panel;
+        int64_t groups = ceil_divide(panels, PACK_PANELS);
         /* Few blocks of rows for many threads: the columns are shared out as well. */
         int64_t splits = smaller(panels, ceil_divide(threads, plan->row_blocks));
-#pragma omp for schedule(static)
-        for (int64_t item = 0; item < panels * plan->k_blocks; item++) {
-            int64_t k_first = item / panels * plan->block_k, panel = item % panels;
-            plan->kernel->pack_b(plan->shared + item * plan->b_panel, &problem->b, first + panel * nr,
-                                 k_first, smaller(plan->block_k, problem->k - k_first));
+#pragma omp for schedule(dynamic)
+        for (int64_t item = 0; item < groups * plan->k_blocks; item++) {
+            int64_t k_block = item / groups, panel = item % groups * PACK_PANELS;
+            int64_t column = first + panel * nr, k_first = k_block * plan->block_k;
+            pack_panels(plan->kernel->pack_b, (int)nr, plan->shared + k_block * step + panel * plan->b_panel,
+                        plan->b_panel, &problem->b, column, smaller(end, column + PACK_PANELS * nr), k_first,
+                        smaller(plan->block_k, problem->k - k_first));
         }
 #pragma omp for schedule(dynamic)
         for (int64_t task = 0; task < plan->row_blocks * splits; task++) {
@@ -209,6 +235,17 @@ static void run_shared_panels(struct tt_stream *stream, const struct plan *plan,
     }
 }
 
+static void turn(struct plan *plan, struct tt_gemm_problem *turned)
+{
+    *turned = *plan->problem;
+    turned->m = plan->problem->n;
+    turned->n = plan->problem->m;
+    turned->a = plan->problem->b;
+    turned->b = plan->problem->a;
+    plan->problem = turned;
+    plan->turned = true;
+}
+
 tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem *problem,
                          const char **declined)
 {
@@ -217,24 +254,27 @@ tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem 
     const struct tt_gemm_kernel *kernel = state->kernel;
     int threads = tt_gemm_threads(stream, problem);
     struct plan plan = {.kernel = kernel, .problem = problem};
-    plan.k_blocks = ceil_divide(problem->k, BLOCK_K);
-    plan.block_k = round_up(ceil_divide(problem->k, plan.k_blocks), 8);
-    plan.k_blocks = ceil_divide(problem->k, plan.block_k);
+    struct tt_gemm_problem turned;
+    if (problem->n <= TURNED_COLUMNS_MAX && problem->m > problem->n && !problem->a.k_contiguous) {
+        turn(&plan, &turned);
+    }
+    int64_t m = plan.problem->m, n = plan.problem->n, k = plan.problem->k;
+    plan.block_k = round_up(ceil_divide(k, ceil_divide(k, BLOCK_K)), 8);
+    plan.k_blocks = ceil_divide(k, plan.block_k);
+    plan.waits = plan.turned || (problem->c.dtype == TT_BF16 && plan.k_blocks > 1);
     plan.a_panel = plan.block_k * kernel->mr + TT_GEMM_PANEL_SLACK;
     plan.b_panel = plan.block_k * kernel->nr + TT_GEMM_PANEL_SLACK;
-    plan.row_blocks = ceil_divide(problem->m, BLOCK_ROWS / kernel->mr * kernel->mr);
-    int64_t fitting =
-        smaller(SHARED_COLUMNS_MAX, TT_GEMM_SHARED_FLOATS / (plan.k_blocks * plan.b_panel) * kernel->nr);
+    plan.row_blocks = ceil_divide(m, BLOCK_ROWS / kernel->mr * kernel->mr);
+    int64_t fitting = TT_GEMM_SHARED_FLOATS / (plan.k_blocks * plan.b_panel) * kernel->nr;
     if (plan.row_blocks > 1 && fitting > 0) {
         plan.shared = state->shared;
-        plan.columns = fitting;
+        plan.columns = smaller(SHARED_COLUMNS_MAX, fitting);
         /* An even share of blocks for each thread, while blocks stay worth packing. */
         int64_t even = round_up(plan.row_blocks, threads);
-        if (problem->m / even >= 4 * kernel->mr) plan.row_blocks = even;
+        if (m / even >= 4 * kernel->mr) plan.row_blocks = even;
         run_shared_panels(stream, &plan, threads);
     } else {
-        int64_t share = round_up(ceil_divide(problem->n, threads), kernel->nr);
-        plan.columns = smaller(OWN_COLUMNS_MAX, share);
+        plan.columns = smaller(OWN_COLUMNS_MAX, round_up(ceil_divide(n, threads), kernel->nr));
         run_own_panels(stream, &plan, threads);
     }
     return TT_OK;

@@ -14,6 +14,9 @@
 
 #include <stdint.h>
 #include <string.h>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 #define TT_SIMD_BODY static inline __attribute__((always_inline, unused))
 #if defined(__x86_64__)
@@ -49,9 +52,15 @@ TT_SIMD_BODY void tt_v8_store(float *to, tt_v8 x)
 
 TT_SIMD_BODY tt_v8 tt_v8_load_bf16(const uint16_t *from)
 {
+#if defined(__AVX2__)
+    /* GCC 12 widens by halves instead. */
+    __m128i half = _mm_loadu_si128((const __m128i *)from);
+    return (tt_v8)_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16);
+#else
     tt_v8h half;
     memcpy(&half, from, sizeof half);
     return (tt_v8)(__builtin_convertvector(half, tt_v8u) << 16);
+#endif
 }
 
 /* To nearest even; NaN stays NaN (tt_f32_to_bf16 for eight). */
@@ -102,10 +111,12 @@ TT_SIMD_BODY tt_v8 tt_v8_max(tt_v8 a, tt_v8 b)
     return tt_v8_select(a > b, a, b);
 }
 
-/* Always in the same order of addition. */
+/* ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)) */
 TT_SIMD_BODY float tt_v8_sum(tt_v8 x)
 {
-    return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
+    x += __builtin_shuffle(x, (tt_v8i){4, 5, 6, 7, 0, 1, 2, 3});
+    x += __builtin_shuffle(x, (tt_v8i){2, 3, 0, 1, 6, 7, 4, 5});
+    return x[0] + x[1];
 }
 
 TT_SIMD_BODY float tt_v8_largest(tt_v8 x)

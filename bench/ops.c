@@ -1,0 +1,329 @@
+/* Speed of single ops on the cpu device. Usage: bench_ops [--threads N] [--seconds S] [name part ...]
+ * Prints one JSON line per case: the median time of the repetitions that fit in S seconds, GFLOP/s where the
+ * op is bound by arithmetic and GB/s where it is bound by memory (bytes that must be read and written once).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/device.h"
+#include "backend/ops/attention.h"
+#include "backend/ops/cross_entropy.h"
+#include "backend/ops/elementwise.h"
+#include "backend/ops/gemm.h"
+#include "backend/ops/optim.h"
+#include "backend/ops/rmsnorm.h"
+#include "backend/ops/swiglu.h"
+#include "base/clock.h"
+
+enum { REPETITIONS_MAX = 1000, TENSORS_MAX = 16 };
+
+struct bench {
+    struct tt_device *device;
+    struct tt_stream *stream;
+    double seconds;
+    struct tt_buffer *buffers[TENSORS_MAX];
+    int buffer_count;
+};
+
+static void must(tt_status status)
+{
+    if (status == TT_OK) return;
+    char text[1024];
+    tt_error_format(tt_error_last(), text, sizeof text);
+    fprintf(stderr, "%s\n", text);
+    exit(1);
+}
+
+static void *memory_for(struct bench *bench, size_t bytes)
+{
+    struct tt_buffer **slot = &bench->buffers[bench->buffer_count++];
+    must(tt_buffer_create(bench->device, bytes, TT_PURPOSE_ACTIVATIONS, slot));
+    return tt_buffer_data(*slot);
+}
+
+/* Normal numbers: zeros would flatter some processors. */
+static tt_tensor random_tensor(struct bench *bench, tt_dtype dtype, int64_t d0, int64_t d1)
+{
+    tt_tensor tensor = tt_tensor_2d(NULL, dtype, d0, d1);
+    tensor.data = memory_for(bench, tt_tensor_bytes(tensor));
+    struct tt_random_fill_args args = {.y = tt_tensor_1d(tensor.data, dtype, d0 * d1),
+                                       .rng = tt_rng_make(1),
+                                       .first = bench->buffer_count * 1000,
+                                       .normal = true,
+                                       .scale = 0.5};
+    must(tt_random_fill(bench->stream, &args));
+    return tensor;
+}
+
+static void release_memory(struct bench *bench)
+{
+    while (bench->buffer_count > 0) tt_buffer_destroy(bench->buffers[--bench->buffer_count]);
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+typedef tt_status run_function(struct tt_stream *stream, const void *args);
+
+static void measure(struct bench *bench, const char *name, run_function *run, const void *args, double flops,
+                    double bytes)
+{
+    static double times[REPETITIONS_MAX];
+    int count = 0;
+    must(run(bench->stream, args));
+    double begin = tt_clock_seconds(), now = begin;
+    do {
+        double start = now;
+        must(run(bench->stream, args));
+        must(tt_stream_synchronize(bench->stream));
+        now = tt_clock_seconds();
+        times[count++] = now - start;
+    } while (now - begin < bench->seconds && count < REPETITIONS_MAX);
+    qsort(times, (size_t)count, sizeof times[0], compare_doubles);
+    double median = times[count / 2];
+    printf("{\"op\": \"%s\", \"threads\": %d, \"repetitions\": %d, \"median_us\": %.1f, \"least_us\": %.1f",
+           name, tt_device_threads(bench->device), count, median * 1e6, times[0] * 1e6);
+    if (flops > 0) printf(", \"gflops\": %.1f", flops / median * 1e-9);
+    if (bytes > 0) printf(", \"gbytes_per_s\": %.1f", bytes / median * 1e-9);
+    printf(", \"device\": \"%s\"}\n", tt_device_name(bench->device));
+    fflush(stdout);
+}
+
+struct gemm_row {
+    const char *name;
+    int64_t m, n, k;
+    tt_dtype a, b, c;
+    bool trans_a, trans_b;
+    float beta;
+};
+
+static const struct gemm_row gemm_rows[] = {
+    {"gemm f32 2048x1024x1024", 2048, 1024, 1024, TT_F32, TT_F32, TT_F32, false, false, 0},
+    {"gemm f32 forward x W^T 2048x1024x1024", 2048, 1024, 1024, TT_F32, TT_F32, TT_F32, false, true, 0},
+    {"gemm bf16 forward x W^T 2048x1024x1024", 2048, 1024, 1024, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm bf16 forward x W^T 2048x4096x4096", 2048, 4096, 4096, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm bf16 backward dy W 2048x4096x4096", 2048, 4096, 4096, TT_BF16, TT_BF16, TT_BF16, false, false, 0},
+    {"gemm bf16 dW dy^T x 1024x1024x2048", 1024, 1024, 2048, TT_BF16, TT_BF16, TT_F32, true, false, 1},
+    {"gemm f32 tiny model 512x256x64", 512, 256, 64, TT_F32, TT_F32, TT_F32, false, true, 0},
+    {"gemm f32 64x64x64", 64, 64, 64, TT_F32, TT_F32, TT_F32, false, true, 0},
+    {"gemm lora A f32 x A^T 2048x16x4096", 2048, 16, 4096, TT_F32, TT_F32, TT_F32, false, true, 0},
+    {"gemm lora A bf16 x A^T 2048x16x4096", 2048, 16, 4096, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm lora A bf16 x A^T 2048x8x4096", 2048, 8, 4096, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm lora A bf16 x A^T 2048x32x4096", 2048, 32, 4096, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm lora A bf16 x A^T 2048x64x4096", 2048, 64, 4096, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm lora B bf16 h B^T 2048x4096x16", 2048, 4096, 16, TT_BF16, TT_BF16, TT_BF16, false, true, 1},
+    {"gemm lora B f32 h B^T 2048x4096x16", 2048, 4096, 16, TT_F32, TT_F32, TT_F32, false, true, 1},
+    {"gemm lora B bf16 h B^T 2048x4096x64", 2048, 4096, 64, TT_BF16, TT_BF16, TT_BF16, false, true, 1},
+    {"gemm lora dh bf16 dy B 2048x16x4096", 2048, 16, 4096, TT_BF16, TT_BF16, TT_BF16, false, false, 0},
+    {"gemm lora dA bf16 dh^T x 16x4096x2048", 16, 4096, 2048, TT_BF16, TT_BF16, TT_F32, true, false, 1},
+    {"gemm lora dA f32 dh^T x 16x4096x2048", 16, 4096, 2048, TT_F32, TT_F32, TT_F32, true, false, 1},
+    {"gemm lora dB bf16 dy^T h 4096x16x2048", 4096, 16, 2048, TT_BF16, TT_BF16, TT_F32, true, false, 1},
+    {"gemm lora dx bf16 dh A 2048x4096x16", 2048, 4096, 16, TT_BF16, TT_BF16, TT_BF16, false, false, 1},
+    {"gemm decode bf16 1x4096x4096", 1, 4096, 4096, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm decode bf16 2x4096x4096", 2, 4096, 4096, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm decode bf16 4x4096x4096", 4, 4096, 4096, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm decode bf16 8x4096x4096", 8, 4096, 4096, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm decode bf16 16x4096x4096", 16, 4096, 4096, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm decode f32 1x4096x4096", 1, 4096, 4096, TT_F32, TT_F32, TT_F32, false, true, 0},
+};
+
+static tt_status run_gemm(struct tt_stream *stream, const void *args)
+{
+    return tt_gemm(stream, args);
+}
+
+static void bench_gemm(struct bench *bench, const struct gemm_row *row)
+{
+    struct tt_gemm_args args = {.a = row->trans_a ? random_tensor(bench, row->a, row->k, row->m)
+                                                  : random_tensor(bench, row->a, row->m, row->k),
+                                .b = row->trans_b ? random_tensor(bench, row->b, row->n, row->k)
+                                                  : random_tensor(bench, row->b, row->k, row->n),
+                                .c = random_tensor(bench, row->c, row->m, row->n),
+                                .trans_a = row->trans_a,
+                                .trans_b = row->trans_b,
+                                .alpha = row->beta != 0 ? 1e-3f : 1.0f, /* what is added up stays finite */
+                                .beta = row->beta};
+    double bytes = (double)tt_tensor_bytes(args.a) + (double)tt_tensor_bytes(args.b) +
+                   (double)tt_tensor_bytes(args.c) * (row->beta != 0 ? 2 : 1);
+    measure(bench, row->name, run_gemm, &args, 2.0 * (double)row->m * (double)row->n * (double)row->k, bytes);
+    release_memory(bench);
+}
+
+static tt_status run_attention_forward(struct tt_stream *stream, const void *args)
+{
+    return tt_attention_forward(stream, args);
+}
+
+static tt_status run_attention_backward(struct tt_stream *stream, const void *args)
+{
+    return tt_attention_backward(stream, args);
+}
+
+/* One causal sequence of T tokens, H query heads over K key heads. */
+static void bench_attention(struct bench *bench, tt_dtype dtype, int32_t tokens, int64_t heads,
+                            int64_t kv_heads, int64_t head_dim)
+{
+    const int32_t cu[2] = {0, tokens};
+    struct tt_attention_backward_args args = {
+        .forward = {.q_THE = tt_tensor_heads(random_tensor(bench, dtype, tokens, heads * head_dim), heads),
+                    .k_TKE =
+                        tt_tensor_heads(random_tensor(bench, dtype, tokens, kv_heads * head_dim), kv_heads),
+                    .v_TKE =
+                        tt_tensor_heads(random_tensor(bench, dtype, tokens, kv_heads * head_dim), kv_heads),
+                    .cu_q = cu,
+                    .cu_k = cu,
+                    .sequence_count = 1,
+                    .max_length_q = tokens,
+                    .max_length_k = tokens,
+                    .scale = 0.125,
+                    .o_THE = tt_tensor_heads(random_tensor(bench, dtype, tokens, heads * head_dim), heads),
+                    .lse_HT = random_tensor(bench, TT_F32, heads, tokens)},
+        .do_THE = tt_tensor_heads(random_tensor(bench, dtype, tokens, heads * head_dim), heads),
+        .dq_THE = tt_tensor_heads(random_tensor(bench, dtype, tokens, heads * head_dim), heads),
+        .dk_TKE = tt_tensor_heads(random_tensor(bench, dtype, tokens, kv_heads * head_dim), kv_heads),
+        .dv_TKE = tt_tensor_heads(random_tensor(bench, dtype, tokens, kv_heads * head_dim), kv_heads)};
+    /* Half of the T x T products are below the diagonal; two products forward, five backward. */
+    double product = (double)tokens * (double)tokens * (double)heads * (double)head_dim;
+    char name[96];
+    snprintf(name, sizeof name, "attention forward %s T=%d H=%lld K=%lld E=%lld", tt_dtype_name(dtype),
+             (int)tokens, (long long)heads, (long long)kv_heads, (long long)head_dim);
+    measure(bench, name, run_attention_forward, &args.forward, 2 * product, 0);
+    snprintf(name, sizeof name, "attention backward %s T=%d H=%lld K=%lld E=%lld", tt_dtype_name(dtype),
+             (int)tokens, (long long)heads, (long long)kv_heads, (long long)head_dim);
+    measure(bench, name, run_attention_backward, &args, 5 * product, 0);
+    release_memory(bench);
+}
+
+static tt_status run_rmsnorm_forward(struct tt_stream *stream, const void *args)
+{
+    return tt_rmsnorm_forward(stream, args);
+}
+
+static tt_status run_rmsnorm_backward(struct tt_stream *stream, const void *args)
+{
+    return tt_rmsnorm_backward(stream, args);
+}
+
+static tt_status run_swiglu_forward(struct tt_stream *stream, const void *args)
+{
+    return tt_swiglu_forward(stream, args);
+}
+
+static tt_status run_swiglu_backward(struct tt_stream *stream, const void *args)
+{
+    return tt_swiglu_backward(stream, args);
+}
+
+static tt_status run_cross_entropy(struct tt_stream *stream, const void *args)
+{
+    return tt_cross_entropy(stream, args);
+}
+
+static tt_status run_adamw(struct tt_stream *stream, const void *args)
+{
+    return tt_adamw(stream, args);
+}
+
+static tt_status run_sum_squares(struct tt_stream *stream, const void *args)
+{
+    return tt_sum_squares(stream, args);
+}
+
+static void bench_rows(struct bench *bench, tt_dtype dtype, int64_t rows, int64_t width)
+{
+    char name[96];
+    const char *type = tt_dtype_name(dtype);
+    double pass = (double)rows * (double)width * (double)tt_dtype_bytes(dtype);
+    tt_tensor x = random_tensor(bench, dtype, rows, width), y = random_tensor(bench, dtype, rows, width);
+    tt_tensor dy = random_tensor(bench, dtype, rows, width), dx = random_tensor(bench, dtype, rows, width);
+    tt_tensor weight = tt_tensor_1d(random_tensor(bench, dtype, 1, width).data, dtype, width);
+    tt_tensor rstd = tt_tensor_1d(random_tensor(bench, TT_F32, 1, rows).data, TT_F32, rows);
+    struct tt_rmsnorm_forward_args norm = {
+        .x_ND = x, .weight_D = weight, .eps = 1e-5, .y_ND = y, .rstd_N = rstd};
+    struct tt_rmsnorm_backward_args dnorm = {
+        .dy_ND = dy, .x_ND = x, .weight_D = weight, .rstd_N = rstd, .dx_ND = dx};
+    struct tt_swiglu_forward_args swiglu = {.gate_TF = x, .up_TF = y, .h_TF = dx};
+    snprintf(name, sizeof name, "rmsnorm forward %s %lldx%lld", type, (long long)rows, (long long)width);
+    measure(bench, name, run_rmsnorm_forward, &norm, 0, 2 * pass);
+    snprintf(name, sizeof name, "rmsnorm backward %s %lldx%lld", type, (long long)rows, (long long)width);
+    measure(bench, name, run_rmsnorm_backward, &dnorm, 0, 3 * pass);
+    snprintf(name, sizeof name, "swiglu forward %s %lldx%lld", type, (long long)rows, (long long)width);
+    measure(bench, name, run_swiglu_forward, &swiglu, 0, 3 * pass);
+    struct tt_swiglu_backward_args dswiglu = {.dh_TF = dy, .gate_TF = x, .up_TF = y, .dgate_TF = dx};
+    dswiglu.dup_TF = random_tensor(bench, dtype, rows, width);
+    snprintf(name, sizeof name, "swiglu backward %s %lldx%lld", type, (long long)rows, (long long)width);
+    measure(bench, name, run_swiglu_backward, &dswiglu, 0, 5 * pass);
+    release_memory(bench);
+}
+
+static void bench_loss_and_optimizer(struct bench *bench)
+{
+    int64_t rows = 256, vocabulary = 32000, count = 8 << 20;
+    struct tt_cross_entropy_args loss = {
+        .logits_NV = random_tensor(bench, TT_BF16, rows, vocabulary),
+        .labels_N = tt_tensor_1d(memory_for(bench, 4 * (size_t)rows), TT_I32, rows),
+        .loss_N = tt_tensor_1d(memory_for(bench, 4 * (size_t)rows), TT_F32, rows),
+        .grad_scale = 1,
+        .gradient = true};
+    measure(bench, "cross_entropy with gradient BF16 256x32000", run_cross_entropy, &loss, 0,
+            2.0 * (double)tt_tensor_bytes(loss.logits_NV));
+    tt_tensor flat[4];
+    for (int i = 0; i < 4; i++)
+        flat[i] = tt_tensor_1d(random_tensor(bench, TT_F32, 1, count).data, TT_F32, count);
+    must(tt_fill_zero(bench->stream, flat[3].data, tt_tensor_bytes(flat[3]))); /* v is not negative */
+    struct tt_adamw_args adamw = {.param = flat[0],
+                                  .grad = flat[1],
+                                  .m = flat[2],
+                                  .v = flat[3],
+                                  .lr = 1e-4,
+                                  .beta1 = 0.9,
+                                  .beta2 = 0.999,
+                                  .eps = 1e-8,
+                                  .weight_decay = 0.01,
+                                  .grad_scale = 1,
+                                  .step = 10};
+    measure(bench, "adamw F32 8388608", run_adamw, &adamw, 0, 7.0 * (double)tt_tensor_bytes(flat[0]));
+    struct tt_sum_squares_args squares = {.x = flat[1], .out = tt_tensor_1d(memory_for(bench, 8), TT_F64, 1)};
+    measure(bench, "sum_squares F32 8388608", run_sum_squares, &squares, 0, (double)tt_tensor_bytes(flat[1]));
+    release_memory(bench);
+}
+
+static bool is_wanted(const char *name, int count, char **parts)
+{
+    for (int i = 0; i < count; i++) {
+        if (strstr(name, parts[i]) != NULL) return true;
+    }
+    return count == 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct bench bench = {.seconds = 0.5};
+    struct tt_device_config config = {.kind = "cpu"};
+    int at = 1;
+    for (; at + 1 < argc && strncmp(argv[at], "--", 2) == 0; at += 2) {
+        if (strcmp(argv[at], "--threads") == 0) config.threads = atoi(argv[at + 1]);
+        if (strcmp(argv[at], "--seconds") == 0) bench.seconds = atof(argv[at + 1]);
+    }
+    must(tt_device_open(&config, &bench.device));
+    must(tt_stream_create(bench.device, &bench.stream));
+    for (size_t i = 0; i < sizeof gemm_rows / sizeof gemm_rows[0]; i++) {
+        if (is_wanted(gemm_rows[i].name, argc - at, argv + at)) bench_gemm(&bench, &gemm_rows[i]);
+    }
+    if (is_wanted("attention", argc - at, argv + at)) {
+        bench_attention(&bench, TT_BF16, 2048, 16, 4, 64);
+        bench_attention(&bench, TT_F32, 1024, 16, 4, 128);
+    }
+    if (is_wanted("rows", argc - at, argv + at)) {
+        bench_rows(&bench, TT_BF16, 2048, 4096);
+        bench_rows(&bench, TT_F32, 2048, 4096);
+    }
+    if (is_wanted("flat", argc - at, argv + at)) bench_loss_and_optimizer(&bench);
+    tt_stream_destroy(bench.stream);
+    tt_device_close(bench.device);
+    return 0;
+}
