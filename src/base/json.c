@@ -6,10 +6,10 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
-static tt_status parse(const char *text, size_t bytes, const char *origin, size_t flags, struct tt_json *json)
+tt_status tt_json_parse(const char *text, size_t bytes, const char *origin, struct tt_json *json)
 {
     json_error_t error;
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | flags, &error);
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {
         if (json_error_code(&error) == json_error_out_of_memory) {
             return tt_fail(TT_ERR_MEMORY, "out of memory while reading %s", origin);
@@ -24,16 +24,6 @@ static tt_status parse(const char *text, size_t bytes, const char *origin, size_
     }
     *json = (struct tt_json){root, name};
     return TT_OK;
-}
-
-tt_status tt_json_parse(const char *text, size_t bytes, const char *origin, struct tt_json *json)
-{
-    return parse(text, bytes, origin, 0, json);
-}
-
-tt_status tt_json_parse_nul(const char *text, size_t bytes, const char *origin, struct tt_json *json)
-{
-    return parse(text, bytes, origin, JSON_ALLOW_NUL, json);
 }
 
 tt_status tt_json_read(const char *path, size_t max_bytes, struct tt_json *json)

@@ -21,8 +21,6 @@ struct tt_json {
 
 /* Errors say origin, line and column. */
 TT_MUST_USE tt_status tt_json_parse(const char *text, size_t bytes, const char *origin, struct tt_json *json);
-/* As tt_json_parse, but strings may hold U+0000: read them with json_string_value and json_string_length. */
-TT_MUST_USE tt_status tt_json_parse_nul(const char *text, size_t bytes, const char *origin, struct tt_json *json);
 TT_MUST_USE tt_status tt_json_read(const char *path, size_t max_bytes, struct tt_json *json);
 void tt_json_deinit(struct tt_json *json);
 

@@ -48,15 +48,11 @@ struct load {
     struct tt_error error;
 };
 
-static bool is_supervised(const uint8_t *supervised, size_t count)
-{
-    return count > 1 && memchr(supervised + 1, 1, count - 1) != NULL;
-}
-
 static tt_status add_sample(struct block *block, const struct tt_row *row, size_t first, size_t count,
                             bool whole)
 {
-    if (!is_supervised(row->supervised + first, count)) {
+    /* Nothing predicts token 0. An empty row has no arrays either. */
+    if (count < 2 || memchr(row->supervised + first + 1, 1, count - 1) == NULL) {
         block->report.without_supervision++;
         return TT_OK;
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/json.h"
 #include "data/prompt_template.h"
 
 struct tt_row_reader {

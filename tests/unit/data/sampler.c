@@ -321,6 +321,15 @@ static void order(void **state)
         }
     }
     tt_sampler_destroy(sampler);
+    /* Cut over ranks, each still has its samples in the order of the epoch. */
+    struct tt_sampler_config cut = {.micro_batch_size = 10, .world_size = 3, .accumulation = 2};
+    sampler = create(&cut);
+    for (int rank = 0; rank < 3; rank++) {
+        assert_int_equal(tt_sampler_batch(sampler, 1, 1, rank, &storage, &batch), TT_OK);
+        for (int64_t t = 1; t < batch.token_count; t++)
+            assert_true(batch.row_keys[t - 1] < batch.row_keys[t]);
+    }
+    tt_sampler_destroy(sampler);
     config.shuffle = true;
     sampler = create(&config);
     /* Any step can be asked for first, and again; epochs and seeds have orders of their own. */
