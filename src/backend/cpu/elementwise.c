@@ -77,31 +77,32 @@ tt_status tt_cpu_cast(struct tt_stream *stream, const struct tt_cast_args *args)
 
 #else
 
-TT_INLINE void TT_PASS(add_typed)(const struct tt_add_args *args, int64_t a, int64_t b, int64_t y,
-                                  int64_t count, const bool a_bf16, const bool b_bf16, const bool y_bf16)
+TT_INLINE void TT_PASS(add_typed)(void *y, const void *a, const void *b, int64_t y_at, int64_t a_at,
+                                  int64_t b_at, int64_t count, const bool y_bf16, const bool a_bf16,
+                                  const bool b_bf16)
 {
     int64_t i = 0;
     for (; i + TT_VECTOR_LANES <= count; i += TT_VECTOR_LANES)
-        vstore(args->y.data, y + i, y_bf16,
-               vload(args->a.data, a + i, a_bf16) + vload(args->b.data, b + i, b_bf16));
+        vstore(y, y_at + i, y_bf16, vload(a, a_at + i, a_bf16) + vload(b, b_at + i, b_bf16));
     int64_t left = count - i;
-    if (left > 0)
-        vstore_some(args->y.data, y + i, y_bf16,
-                    vload_some(args->a.data, a + i, a_bf16, left) +
-                        vload_some(args->b.data, b + i, b_bf16, left),
-                    left);
+    if (left == 0) return;
+    vf sum = vload_some(a, a_at + i, a_bf16, left) + vload_some(b, b_at + i, b_bf16, left);
+    vstore_some(y, y_at + i, y_bf16, sum, left);
 }
 
-static void TT_PASS(add_piece)(const struct tt_add_args *args, int64_t a, int64_t b, int64_t y, int64_t count)
+static void TT_PASS(add_piece)(const struct tt_add_args *args, int64_t a_at, int64_t b_at, int64_t y_at,
+                               int64_t count)
 {
     bool a_bf16 = args->a.dtype == TT_BF16, b_bf16 = args->b.dtype == TT_BF16,
          y_bf16 = args->y.dtype == TT_BF16;
+    const void *a = args->a.data, *b = args->b.data;
+    void *y = args->y.data;
     if (a_bf16 && b_bf16 && y_bf16)
-        TT_PASS(add_typed)(args, a, b, y, count, true, true, true);
+        TT_PASS(add_typed)(y, a, b, y_at, a_at, b_at, count, true, true, true);
     else if (!a_bf16 && !b_bf16 && !y_bf16)
-        TT_PASS(add_typed)(args, a, b, y, count, false, false, false);
+        TT_PASS(add_typed)(y, a, b, y_at, a_at, b_at, count, false, false, false);
     else
-        TT_PASS(add_typed)(args, a, b, y, count, a_bf16, b_bf16, y_bf16);
+        TT_PASS(add_typed)(y, a, b, y_at, a_at, b_at, count, y_bf16, a_bf16, b_bf16);
 }
 
 TT_INLINE void TT_PASS(scale_typed)(void *data, float factor, int64_t at, int64_t count, const bool bf16)

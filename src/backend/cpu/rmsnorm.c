@@ -11,11 +11,13 @@ enum {
     WIDTH_MAX = TT_CPU_SCRATCH_BYTES / sizeof(float),
 };
 
-/* Where row n begins: rows are all dimensions but the last. */
-static inline int64_t row_offset(const tt_tensor *x, int64_t n)
+/* Where row n begins: rows are all dimensions but the last. NULL for a tensor that is not given. */
+static inline void *row_of(const tt_tensor *x, int64_t n)
 {
-    if (x->rank == 2) return n * x->strides[0];
-    return n / x->dims[1] * x->strides[0] + n % x->dims[1] * x->strides[1];
+    if (tt_tensor_is_empty(*x)) return NULL;
+    int64_t at =
+        x->rank == 2 ? n * x->strides[0] : n / x->dims[1] * x->strides[0] + n % x->dims[1] * x->strides[1];
+    return (char *)x->data + at * (x->dtype == TT_BF16 ? 2 : 4);
 }
 
 static inline int64_t row_count(const tt_tensor *x)
@@ -29,10 +31,10 @@ static inline int64_t row_count(const tt_tensor *x)
 tt_status tt_cpu_rmsnorm_forward(struct tt_stream *stream, const struct tt_rmsnorm_forward_args *args)
 {
     int64_t rows = row_count(&args->x_ND), width = args->weight_D.dims[0];
-    void (*forward_row)(const struct tt_rmsnorm_forward_args *, int64_t) = TT_BEST(stream, forward_row);
+    void (*forward)(const struct tt_rmsnorm_forward_args *, int64_t) = TT_BEST(stream, forward);
     int threads = tt_cpu_threads(stream, rows * width);
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t n = 0; n < rows; n++) forward_row(args, n);
+    for (int64_t n = 0; n < rows; n++) forward(args, n);
     return TT_OK;
 }
 
@@ -41,12 +43,12 @@ tt_status tt_cpu_rmsnorm_forward(struct tt_stream *stream, const struct tt_rmsno
 tt_status tt_cpu_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsnorm_backward_args *args)
 {
     int64_t rows = row_count(&args->x_ND), width = args->weight_D.dims[0];
-    void (*backward_rows)(const struct tt_rmsnorm_backward_args *, int64_t, int64_t, float *) =
-        TT_BEST(stream, backward_rows);
+    void (*backward)(const struct tt_rmsnorm_backward_args *, int64_t, int64_t, float *) =
+        TT_BEST(stream, backward);
     int threads = tt_cpu_threads(stream, rows * width * 2);
     if (tt_tensor_is_empty(args->dweight_D)) {
 #pragma omp parallel for num_threads(threads) schedule(static)
-        for (int64_t n = 0; n < rows; n++) backward_rows(args, n, n + 1, NULL);
+        for (int64_t n = 0; n < rows; n++) backward(args, n, n + 1, NULL);
         return TT_OK;
     }
     if (width > WIDTH_MAX)
@@ -59,125 +61,176 @@ tt_status tt_cpu_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsn
     memset(lines, 0, (size_t)(groups * width) * sizeof *lines);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t g = 0; g < groups; g++)
-        backward_rows(args, rows * g / groups, rows * (g + 1) / groups, lines + g * width);
+        backward(args, rows * g / groups, rows * (g + 1) / groups, lines + g * width);
     float *dweight = args->dweight_D.data;
     for (int64_t d = 0; d < width; d++) {
-        float sum = 0;
-        for (int64_t g = 0; g < groups; g++) sum += lines[g * width + d];
-        dweight[d] += sum;
+        double sum = 0;
+        for (int64_t g = 0; g < groups; g++) sum += (double)lines[g * width + d];
+        dweight[d] += (float)sum;
     }
     return TT_OK;
 }
 
 #else
 
-#define load_up_to TT_PASS(load_up_to)
-#define store_up_to TT_PASS(store_up_to)
+/* `left` elements from `index` on, at most a vector; whole ones where the compiler knows that left is one. */
+#define load_part TT_PASS(load_part)
+#define store_part TT_PASS(store_part)
 
-TT_INLINE vf load_up_to(const void *from, int64_t index, bool bf16, int64_t left)
+TT_INLINE vf load_part(const void *from, int64_t index, bool bf16, int64_t left)
 {
-    return left >= TT_VECTOR_LANES ? vload(from, index, bf16) : vload_some(from, index, bf16, left);
+    return left == TT_VECTOR_LANES ? vload(from, index, bf16) : vload_some(from, index, bf16, left);
 }
 
-TT_INLINE void store_up_to(void *to, int64_t index, bool bf16, vf x, int64_t left)
+TT_INLINE void store_part(void *to, int64_t index, bool bf16, vf x, int64_t left)
 {
-    if (left >= TT_VECTOR_LANES)
+    if (left == TT_VECTOR_LANES)
         vstore(to, index, bf16, x);
     else
         vstore_some(to, index, bf16, x, left);
 }
 
-/* Sums run in four chains, so that an addition need not wait for the one before. */
-TT_INLINE void TT_PASS(forward_typed)(const struct tt_rmsnorm_forward_args *args, int64_t n, const bool bf16,
-                                      const bool weight_bf16)
+struct TT_PASS(forward_row) {
+    const void *x, *residual, *weight;
+    void *sum, *y;
+};
+
+/* Forms x + residual, rounded to x's type as it is stored. */
+TT_INLINE void TT_PASS(add_residual)(const struct TT_PASS(forward_row) * row, int64_t d, int64_t left,
+                                     const bool bf16)
 {
-    int64_t width = args->weight_D.dims[0];
-    bool has_residual = !tt_tensor_is_empty(args->residual_ND);
-    const tt_tensor *source = has_residual ? &args->sum_ND : &args->x_ND;
-    int64_t at = row_offset(source, n), y_at = row_offset(&args->y_ND, n);
-    if (has_residual) {
-        int64_t x_at = row_offset(&args->x_ND, n), residual_at = row_offset(&args->residual_ND, n);
-        for (int64_t d = 0; d < width; d += TT_VECTOR_LANES) {
-            vf sum = load_up_to(args->x_ND.data, x_at + d, bf16, width - d) +
-                     load_up_to(args->residual_ND.data, residual_at + d, bf16, width - d);
-            store_up_to(source->data, at + d, bf16, sum, width - d);
-        }
-    }
-    vf squares[4] = {{0}, {0}, {0}, {0}};
+    store_part(row->sum, d, bf16, load_part(row->x, d, bf16, left) + load_part(row->residual, d, bf16, left),
+               left);
+}
+
+/* Sums run in four chains, so that an addition need not wait for the one before. */
+TT_INLINE float TT_PASS(square_sum)(const void *x, int64_t width, const bool bf16)
+{
+    vf sums[4] = {{0}, {0}, {0}, {0}};
     int64_t d = 0;
     for (; d + 4 * TT_VECTOR_LANES <= width; d += 4 * TT_VECTOR_LANES)
         for (int i = 0; i < 4; i++) {
-            vf x = vload(source->data, at + d + i * TT_VECTOR_LANES, bf16);
-            squares[i] += x * x;
+            vf part = vload(x, d + i * TT_VECTOR_LANES, bf16);
+            sums[i] += part * part;
         }
     for (; d < width; d += TT_VECTOR_LANES) {
-        vf x = load_up_to(source->data, at + d, bf16, width - d);
-        squares[0] += x * x;
+        vf part = load_part(x, d, bf16, width - d < TT_VECTOR_LANES ? width - d : TT_VECTOR_LANES);
+        sums[0] += part * part;
     }
-    double sum = vsum((squares[0] + squares[1]) + (squares[2] + squares[3]));
-    float rstd = (float)(1.0 / sqrt(sum / (double)width + args->eps));
-    for (d = 0; d < width; d += TT_VECTOR_LANES) {
-        vf x = load_up_to(source->data, at + d, bf16, width - d);
-        vf weight = load_up_to(args->weight_D.data, d, weight_bf16, width - d);
-        store_up_to(args->y_ND.data, y_at + d, bf16, x * rstd * weight, width - d);
+    return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+TT_INLINE void TT_PASS(normalize)(const struct TT_PASS(forward_row) * row, const void *x, float rstd,
+                                  int64_t d, int64_t left, const bool bf16, const bool weight_bf16)
+{
+    vf weight = load_part(row->weight, d, weight_bf16, left);
+    store_part(row->y, d, bf16, load_part(x, d, bf16, left) * rstd * weight, left);
+}
+
+TT_INLINE float TT_PASS(forward_typed)(struct TT_PASS(forward_row) row, int64_t width, double eps,
+                                       const bool bf16, const bool weight_bf16)
+{
+    int64_t whole = width / TT_VECTOR_LANES * TT_VECTOR_LANES, d;
+    const void *x = row.x;
+    if (row.residual != NULL) {
+        for (d = 0; d < whole; d += TT_VECTOR_LANES) TT_PASS(add_residual)(&row, d, TT_VECTOR_LANES, bf16);
+        if (whole < width) TT_PASS(add_residual)(&row, whole, width - whole, bf16);
+        x = row.sum;
     }
+    double mean = (double)TT_PASS(square_sum)(x, width, bf16) / (double)width;
+    float rstd = (float)(1.0 / sqrt(mean + eps));
+    for (d = 0; d < whole; d += TT_VECTOR_LANES)
+        TT_PASS(normalize)(&row, x, rstd, d, TT_VECTOR_LANES, bf16, weight_bf16);
+    if (whole < width) TT_PASS(normalize)(&row, x, rstd, whole, width - whole, bf16, weight_bf16);
+    return rstd;
+}
+
+static void TT_PASS(forward)(const struct tt_rmsnorm_forward_args *args, int64_t n)
+{
+    const struct TT_PASS(forward_row) row = {.x = row_of(&args->x_ND, n),
+                                             .residual = row_of(&args->residual_ND, n),
+                                             .weight = args->weight_D.data,
+                                             .sum = row_of(&args->sum_ND, n),
+                                             .y = row_of(&args->y_ND, n)};
+    int64_t width = args->weight_D.dims[0];
+    bool bf16 = args->x_ND.dtype == TT_BF16, weight_bf16 = args->weight_D.dtype == TT_BF16;
+    float rstd = bf16 && weight_bf16 ? TT_PASS(forward_typed)(row, width, args->eps, true, true)
+                 : bf16              ? TT_PASS(forward_typed)(row, width, args->eps, true, false)
+                 : weight_bf16       ? TT_PASS(forward_typed)(row, width, args->eps, false, true)
+                                     : TT_PASS(forward_typed)(row, width, args->eps, false, false);
     if (!tt_tensor_is_empty(args->rstd_N)) ((float *)args->rstd_N.data)[n] = rstd;
 }
 
-static void TT_PASS(forward_row)(const struct tt_rmsnorm_forward_args *args, int64_t n)
-{
-    bool weight_bf16 = args->weight_D.dtype == TT_BF16;
-    if (args->x_ND.dtype == TT_BF16)
-        TT_PASS(forward_typed)(args, n, true, weight_bf16);
-    else
-        TT_PASS(forward_typed)(args, n, false, weight_bf16);
-}
+struct TT_PASS(backward_row) {
+    const void *dy, *x, *weight, *dres;
+    void *dx;
+    float *dweight; /* the line of the row's group, or NULL */
+    float rstd;
+};
 
-TT_INLINE void TT_PASS(backward_typed)(const struct tt_rmsnorm_backward_args *args, int64_t n, float *dweight,
-                                       const bool bf16, const bool weight_bf16)
+/* Sum of dy * weight * x. */
+TT_INLINE float TT_PASS(gradient_sum)(const struct TT_PASS(backward_row) * row, int64_t width,
+                                      const bool bf16, const bool weight_bf16)
 {
-    int64_t width = args->weight_D.dims[0], x_at = row_offset(&args->x_ND, n),
-            dy_at = row_offset(&args->dy_ND, n);
-    int64_t dx_at = row_offset(&args->dx_ND, n);
-    bool has_dres = !tt_tensor_is_empty(args->dres_ND);
-    int64_t dres_at = has_dres ? row_offset(&args->dres_ND, n) : 0;
-    const void *x_data = args->x_ND.data, *dy_data = args->dy_ND.data, *weight_data = args->weight_D.data;
-    float rstd = ((const float *)args->rstd_N.data)[n];
-    vf products[4] = {{0}, {0}, {0}, {0}};
+    vf sums[4] = {{0}, {0}, {0}, {0}};
     int64_t d = 0;
     for (; d + 4 * TT_VECTOR_LANES <= width; d += 4 * TT_VECTOR_LANES)
         for (int i = 0; i < 4; i++) {
-            int64_t place = d + i * TT_VECTOR_LANES;
-            products[i] += vload(dy_data, dy_at + place, bf16) * vload(weight_data, place, weight_bf16) *
-                           vload(x_data, x_at + place, bf16);
+            int64_t at = d + i * TT_VECTOR_LANES;
+            sums[i] +=
+                vload(row->dy, at, bf16) * vload(row->weight, at, weight_bf16) * vload(row->x, at, bf16);
         }
-    for (; d < width; d += TT_VECTOR_LANES)
-        products[0] += load_up_to(dy_data, dy_at + d, bf16, width - d) *
-                       load_up_to(weight_data, d, weight_bf16, width - d) *
-                       load_up_to(x_data, x_at + d, bf16, width - d);
-    float sum = vsum((products[0] + products[1]) + (products[2] + products[3]));
-    float mean = sum * rstd / (float)width; /* of g * xhat */
-    for (d = 0; d < width; d += TT_VECTOR_LANES) {
-        int64_t left = width - d;
-        vf dy = load_up_to(dy_data, dy_at + d, bf16, left);
-        vf xhat = load_up_to(x_data, x_at + d, bf16, left) * rstd;
-        vf dx = (dy * load_up_to(weight_data, d, weight_bf16, left) - xhat * mean) * rstd;
-        if (has_dres) dx += load_up_to(args->dres_ND.data, dres_at + d, bf16, left);
-        store_up_to(args->dx_ND.data, dx_at + d, bf16, dx, left);
-        if (dweight == NULL) continue;
-        store_up_to(dweight, d, false, load_up_to(dweight, d, false, left) + dy * xhat, left);
+    for (; d < width; d += TT_VECTOR_LANES) {
+        int64_t left = width - d < TT_VECTOR_LANES ? width - d : TT_VECTOR_LANES;
+        sums[0] += load_part(row->dy, d, bf16, left) * load_part(row->weight, d, weight_bf16, left) *
+                   load_part(row->x, d, bf16, left);
     }
+    return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-static void TT_PASS(backward_rows)(const struct tt_rmsnorm_backward_args *args, int64_t first, int64_t end,
-                                   float *dweight)
+TT_INLINE void TT_PASS(differentiate)(const struct TT_PASS(backward_row) * row, float mean, int64_t d,
+                                      int64_t left, const bool bf16, const bool weight_bf16)
 {
-    bool weight_bf16 = args->weight_D.dtype == TT_BF16;
+    vf dy = load_part(row->dy, d, bf16, left), xhat = load_part(row->x, d, bf16, left) * row->rstd;
+    vf dx = (dy * load_part(row->weight, d, weight_bf16, left) - xhat * mean) * row->rstd;
+    if (row->dres != NULL) dx += load_part(row->dres, d, bf16, left);
+    store_part(row->dx, d, bf16, dx, left);
+    if (row->dweight != NULL)
+        store_part(row->dweight, d, false, load_part(row->dweight, d, false, left) + dy * xhat, left);
+}
+
+TT_INLINE void TT_PASS(backward_typed)(struct TT_PASS(backward_row) row, int64_t width, const bool bf16,
+                                       const bool weight_bf16)
+{
+    float mean =
+        TT_PASS(gradient_sum)(&row, width, bf16, weight_bf16) * row.rstd / (float)width; /* of g * xhat */
+    int64_t whole = width / TT_VECTOR_LANES * TT_VECTOR_LANES;
+    for (int64_t d = 0; d < whole; d += TT_VECTOR_LANES)
+        TT_PASS(differentiate)(&row, mean, d, TT_VECTOR_LANES, bf16, weight_bf16);
+    if (whole < width) TT_PASS(differentiate)(&row, mean, whole, width - whole, bf16, weight_bf16);
+}
+
+static void TT_PASS(backward)(const struct tt_rmsnorm_backward_args *args, int64_t first, int64_t end,
+                              float *dweight)
+{
+    int64_t width = args->weight_D.dims[0];
+    bool bf16 = args->x_ND.dtype == TT_BF16, weight_bf16 = args->weight_D.dtype == TT_BF16;
     for (int64_t n = first; n < end; n++) {
-        if (args->x_ND.dtype == TT_BF16)
-            TT_PASS(backward_typed)(args, n, dweight, true, weight_bf16);
+        const struct TT_PASS(backward_row) row = {.dy = row_of(&args->dy_ND, n),
+                                                  .x = row_of(&args->x_ND, n),
+                                                  .weight = args->weight_D.data,
+                                                  .dres = row_of(&args->dres_ND, n),
+                                                  .dx = row_of(&args->dx_ND, n),
+                                                  .dweight = dweight,
+                                                  .rstd = ((const float *)args->rstd_N.data)[n]};
+        if (bf16 && weight_bf16)
+            TT_PASS(backward_typed)(row, width, true, true);
+        else if (bf16)
+            TT_PASS(backward_typed)(row, width, true, false);
+        else if (weight_bf16)
+            TT_PASS(backward_typed)(row, width, false, true);
         else
-            TT_PASS(backward_typed)(args, n, dweight, false, weight_bf16);
+            TT_PASS(backward_typed)(row, width, false, false);
     }
 }
 

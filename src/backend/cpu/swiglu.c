@@ -30,17 +30,17 @@ tt_status tt_cpu_swiglu_backward(struct tt_stream *stream, const struct tt_swigl
 TT_INLINE void TT_PASS(forward_typed)(const struct tt_swiglu_forward_args *args, int64_t row, const bool bf16)
 {
     const void *gate = args->gate_TF.data, *up = args->up_TF.data;
+    void *h = args->h_TF.data;
     int64_t gate_at = row * args->gate_TF.strides[0], up_at = row * args->up_TF.strides[0];
     int64_t h_at = row * args->h_TF.strides[0], cols = args->gate_TF.dims[1], f = 0;
     for (; f + TT_VECTOR_LANES <= cols; f += TT_VECTOR_LANES) {
         vf x = vload(gate, gate_at + f, bf16);
-        vstore(args->h_TF.data, h_at + f, bf16, x * vsigmoid(x) * vload(up, up_at + f, bf16));
+        vstore(h, h_at + f, bf16, x * vsigmoid(x) * vload(up, up_at + f, bf16));
     }
     int64_t left = cols - f;
     if (left == 0) return;
     vf x = vload_some(gate, gate_at + f, bf16, left);
-    vstore_some(args->h_TF.data, h_at + f, bf16, x * vsigmoid(x) * vload_some(up, up_at + f, bf16, left),
-                left);
+    vstore_some(h, h_at + f, bf16, x * vsigmoid(x) * vload_some(up, up_at + f, bf16, left), left);
 }
 
 static void TT_PASS(forward_row)(const struct tt_swiglu_forward_args *args, int64_t row)

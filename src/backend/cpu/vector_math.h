@@ -127,24 +127,31 @@ TT_INLINE bool vany(vi mask)
 #endif
 }
 
+/* bf16 is the upper half of a float. */
 TT_INLINE vf vbf16_widen(vh bits)
 {
+#if TT_VECTOR_LANES == 16
+    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)bits), 16);
+#elif TT_VECTOR_LANES == 8
+    return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)bits), 16);
+#else
     return (vf)(__builtin_convertvector(bits, vu) << 16);
+#endif
 }
 
 /* As tt_f32_to_bf16: to nearest even, NaN stays NaN. */
 TT_INLINE vh vbf16_round(vf x)
 {
-    vu bits = (vu)x, nan = (vu)(x != x);
-    vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    rounded = (rounded & ~nan) | (((bits >> 16) | 0x40u) & nan);
+    vu bits = (vu)x;
+    vf rounded = (vf)(bits + 0x7fffu + ((bits >> 16) & 1u));
+    vu upper = (vu)vselect((vi)(x != x), (vf)(bits | 0x00400000u), rounded) >> 16;
 #if TT_VECTOR_LANES == 16
-    return (vh)_mm512_cvtepi32_epi16((__m512i)rounded);
+    return (vh)_mm512_cvtepi32_epi16((__m512i)upper);
 #elif TT_VECTOR_LANES == 8
-    __m256i packed = _mm256_packus_epi32((__m256i)rounded, (__m256i)rounded);
+    __m256i packed = _mm256_packus_epi32((__m256i)upper, (__m256i)upper);
     return (vh)_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
 #else
-    return __builtin_convertvector(rounded, vh);
+    return __builtin_convertvector(upper, vh);
 #endif
 }
 

@@ -1,0 +1,193 @@
+#include "backend/ops/swiglu.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/isa.h"
+
+struct swiglu_case {
+    int64_t rows, width, gap;
+    tt_dtype dtype;
+    bool wants_h;
+    double size;
+};
+
+static const struct swiglu_case cases[] = {
+    {5, 64, 0, TT_F32, true, 1},        {5, 64, 0, TT_BF16, true, 1},   {100, 333, 5, TT_F32, false, 1},
+    {100, 333, 5, TT_BF16, true, 1},    {3, 1, 0, TT_F32, true, 1},     {1, 7, 1, TT_BF16, false, 1},
+    {60, 1000, 1000, TT_BF16, true, 3}, {10, 100, 0, TT_F32, true, 40}, {10, 100, 0, TT_BF16, true, 40},
+    {0, 16, 0, TT_F32, true, 1},
+};
+
+enum { DH, GATE, UP, FORWARD_H, DGATE, DUP, H, LINES };
+
+static const char *const names[LINES] = {"dh", "gate", "up", "h forward", "dgate", "dup", "h"};
+
+#define DEFINE_REFERENCE(name, real, real_exp)                                                               \
+    static void name(int64_t count, double *const v[LINES])                                                  \
+    {                                                                                                        \
+        for (int64_t i = 0; i < count; i++) {                                                                \
+            real gate = (real)v[GATE][i], up = (real)v[UP][i], dh = (real)v[DH][i];                          \
+            real s = 1 / (1 + real_exp(-gate));                                                              \
+            v[H][i] = v[FORWARD_H][i] = (double)(gate * s * up);                                             \
+            v[DUP][i] = (double)(dh * (gate * s));                                                           \
+            v[DGATE][i] = (double)(dh * up * s * (1 + gate * (1 - s)));                                      \
+        }                                                                                                    \
+    }
+
+DEFINE_REFERENCE(oracle, double, exp)
+DEFINE_REFERENCE(plain, float, expf)
+
+struct problem {
+    const struct swiglu_case *row;
+    struct test_tensor tensors[LINES], first[LINES];
+    double *exact[LINES], *simple[LINES];
+};
+
+static void make_problem(struct problem *p, const struct swiglu_case *row)
+{
+    memset(p, 0, sizeof *p);
+    p->row = row;
+    for (int i = 0; i < LINES; i++) {
+        p->tensors[i] = test_tensor_random(row->dtype, row->rows, row->width, TEST_UNUSED, row->gap,
+                                           (uint64_t)i + 1, i == GATE ? row->size : 1);
+        p->exact[i] = test_tensor_values(&p->tensors[i]);
+        p->simple[i] = test_tensor_values(&p->tensors[i]);
+    }
+}
+
+static void free_problem(struct problem *p)
+{
+    for (int i = 0; i < LINES; i++) {
+        test_tensor_free(&p->tensors[i]);
+        test_tensor_free(&p->first[i]);
+        free(p->exact[i]);
+        free(p->simple[i]);
+    }
+}
+
+static void run_op(struct test_device *device, bool wants_h, const struct test_tensor *t)
+{
+    struct tt_swiglu_backward_args args = {.dh_TF = t[DH].view,
+                                           .gate_TF = t[GATE].view,
+                                           .up_TF = t[UP].view,
+                                           .dgate_TF = t[DGATE].view,
+                                           .dup_TF = t[DUP].view};
+    if (wants_h) args.h_TF = t[H].view;
+    struct tt_swiglu_forward_args forward = {
+        .gate_TF = t[GATE].view, .up_TF = t[UP].view, .h_TF = t[FORWARD_H].view};
+    test_ok(tt_swiglu_forward(device->stream, &forward));
+    test_ok(tt_swiglu_backward(device->stream, &args));
+}
+
+static void check_run(struct test_device *device, int threads, void *context)
+{
+    struct problem *p = context;
+    struct test_tensor tensors[LINES];
+    for (int i = 0; i < LINES; i++) tensors[i] = test_tensor_copy(&p->tensors[i]);
+    run_op(device, p->row->wants_h, tensors);
+    for (int i = 0; i < LINES; i++) {
+        test_tensor_check_gaps(names[i], &tensors[i]);
+        if (i < FORWARD_H || (i == H && !p->row->wants_h)) {
+            test_tensor_equal(names[i], &tensors[i], &p->tensors[i]);
+        } else if (threads == 1) {
+            double *got = test_tensor_values(&tensors[i]);
+            test_close(names[i], got, p->exact[i], p->simple[i], tt_tensor_count(tensors[i].view),
+                       p->row->dtype, i == DGATE || i == DUP ? 3 : 2);
+            free(got);
+        } else {
+            test_tensor_equal(names[i], &tensors[i], &p->first[i]);
+        }
+        test_tensor_free(&p->first[i]);
+        p->first[i] = tensors[i];
+    }
+    if (p->row->wants_h) test_tensor_equal("h of both directions", &p->first[H], &p->first[FORWARD_H]);
+}
+
+static void check_case(const void *row)
+{
+    struct problem p;
+    make_problem(&p, row);
+    int64_t count = p.row->rows * p.row->width;
+    oracle(count, p.exact);
+    plain(count, p.simple);
+    for (int i = FORWARD_H; i < LINES; i++)
+        for (int64_t j = 0; j < count; j++)
+            p.simple[i][j] = (double)test_round((float)p.simple[i][j], p.row->dtype);
+    test_on_each_isa(check_run, &p);
+    free_problem(&p);
+}
+
+static void close_to_the_oracle(void **state)
+{
+    (void)state;
+    TEST_CASES("swiglu", cases, check_case);
+}
+
+static double weighted_output(void *context)
+{
+    struct problem *p = context;
+    int64_t count = p->row->rows * p->row->width;
+    oracle(count, p->exact);
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += p->exact[H][i] * p->exact[DH][i];
+    return sum;
+}
+
+static void oracle_agrees_with_finite_differences(void **state)
+{
+    (void)state;
+    const struct swiglu_case row = {4, 5, 0, TT_F32, true, 2};
+    struct problem p;
+    make_problem(&p, &row);
+    weighted_output(&p);
+    double dgate[20], dup[20];
+    memcpy(dgate, p.exact[DGATE], sizeof dgate);
+    memcpy(dup, p.exact[DUP], sizeof dup);
+    test_gradient("dgate", weighted_output, &p, p.exact[GATE], dgate, 20);
+    test_gradient("dup", weighted_output, &p, p.exact[UP], dup, 20);
+    free_problem(&p);
+}
+
+/* Halves of one [T, 2F], gradients in their place, h in place of dh. */
+static void in_place(void **state)
+{
+    (void)state;
+    const struct swiglu_case row = {6, 45, 0, TT_BF16, true, 1};
+    struct problem p;
+    struct test_device device;
+    make_problem(&p, &row);
+    test_device_open(&device, "cpu", 1);
+    run_op(&device, true, p.tensors);
+    struct test_tensor both = test_tensor_make(TT_BF16, 6, 90, TEST_UNUSED, 0),
+                       dh = test_tensor_copy(&p.tensors[DH]);
+    tt_tensor gate = tt_tensor_cols(both.view, 0, 45), up = tt_tensor_cols(both.view, 45, 45);
+    for (int64_t t = 0; t < 6; t++) {
+        memcpy((uint16_t *)gate.data + t * 90, (uint16_t *)p.tensors[GATE].view.data + t * 45, 90);
+        memcpy((uint16_t *)up.data + t * 90, (uint16_t *)p.tensors[UP].view.data + t * 45, 90);
+    }
+    struct tt_swiglu_backward_args args = {
+        .dh_TF = dh.view, .gate_TF = gate, .up_TF = up, .dgate_TF = gate, .dup_TF = up, .h_TF = dh.view};
+    test_ok(tt_swiglu_backward(device.stream, &args));
+    test_tensor_equal("h on dh", &dh, &p.tensors[H]);
+    for (int64_t t = 0; t < 6; t++) {
+        assert_memory_equal((uint16_t *)gate.data + t * 90, (uint16_t *)p.tensors[DGATE].view.data + t * 45,
+                            90);
+        assert_memory_equal((uint16_t *)up.data + t * 90, (uint16_t *)p.tensors[DUP].view.data + t * 45, 90);
+    }
+    test_device_close(&device);
+    test_tensor_free(&both);
+    test_tensor_free(&dh);
+    free_problem(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(oracle_agrees_with_finite_differences),
+        cmocka_unit_test(close_to_the_oracle),
+        cmocka_unit_test(in_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
