@@ -142,8 +142,7 @@ static int32_t clean_bert(int32_t code)
         return code == 0xB || code == 0xC || code == 0x85 ? -1 : ' ';
     }
     utf8proc_category_t category = tt_unicode_category(code);
-    bool control = category == UTF8PROC_CATEGORY_CN || category >= UTF8PROC_CATEGORY_CC;
-    return code == 0 || code == 0xFFFD || control ? -1 : code;
+    return code == 0 || code == 0xFFFD || category >= UTF8PROC_CATEGORY_CC ? -1 : code;
 }
 
 static int32_t clean_nmt(int32_t code)

@@ -11,6 +11,8 @@ enum { CLASS_DEPTH_MAX = 32 };
 #define ANY_CHARACTER "(?s:.)"
 #define SPACE_ITEMS "\\x{9}-\\x{d}\\x{20}\\x{85}\\p{Z}"
 #define HEX_ITEMS "0-9A-Fa-f"
+/* Superscript digits and fractions of Latin-1: for Oniguruma word characters outside of brackets only. */
+#define LATIN1_WORD_ITEMS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
 tt_status pattern_unsupported(const struct pattern_reader *reader, const char *what)
 {
@@ -195,6 +197,8 @@ static const struct named_set {
     {"format", "\\p{Cf}", BIT(CF)},
     {"co", "\\p{Co}", 0},
     {"privateuse", "\\p{Co}", 0},
+    /* The ideographs of Unicode 15 and 15.1. */
+    {"han", "\\p{sc:Han}\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}", 0},
     {"any", "\\x{0}-\\x{10ffff}", 0},
     {"ascii", "\\x{0}-\\x{7f}", 0},
     {"blank", "\\x{9}\\p{Zs}", 0},
@@ -208,9 +212,7 @@ static const struct named_set {
     {"uppercase", "\\p{Uppercase}", BIT(LU)},
     {"lower", "\\p{Lowercase}", BIT(LL)},
     {"lowercase", "\\p{Lowercase}", BIT(LL)},
-    /* Superscript digits and fractions of Latin-1 are word characters for Oniguruma. */
-    {"word", "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}",
-     LETTERS | MARKS | BIT(ND) | BIT(NL) | BIT(PC)},
+    {"word", "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}", LETTERS | MARKS | BIT(ND) | BIT(NL) | BIT(PC)},
 };
 
 static bool compiles(const char *pattern)
@@ -268,6 +270,7 @@ static tt_status take_named_set(struct pattern_reader *reader, const char *close
         name[count++] = (char)code;
     }
     name[count] = 0;
+    set->is_word = strcmp(name, "word") == 0 && !set->negated;
     /* [[:punct:]] holds symbols too, \p{Punct} does not. */
     if (close[0] == ':' && strcmp(name, "punct") == 0) {
         TT_TRY(append_named_set(reader, "s", &set->items));
@@ -278,7 +281,8 @@ static tt_status take_named_set(struct pattern_reader *reader, const char *close
 tt_status pattern_word_items(struct tt_str *items)
 {
     struct pattern_reader nowhere = {0};
-    return append_named_set(&nowhere, "word", items);
+    TT_TRY(append_named_set(&nowhere, "word", items));
+    return tt_str_append_text(items, LATIN1_WORD_ITEMS);
 }
 
 tt_status pattern_take_set_escape(struct pattern_reader *reader, struct pattern_set *set, bool *found)
@@ -295,6 +299,7 @@ tt_status pattern_take_set_escape(struct pattern_reader *reader, struct pattern_
     case 's':
         return append_named_set(reader, "space", &set->items);
     case 'w':
+        set->is_word = true;
         return append_named_set(reader, "word", &set->items);
     case 'h':
         return append_named_set(reader, "xdigit", &set->items);
@@ -303,6 +308,12 @@ tt_status pattern_take_set_escape(struct pattern_reader *reader, struct pattern_
     }
     if (!pattern_accept(reader, "{")) return pattern_unsupported(reader, "a property without braces");
     return take_named_set(reader, "}", set);
+}
+
+tt_status pattern_append_lone_set(struct tt_str *out, struct pattern_set *set)
+{
+    if (set->is_word) TT_TRY(tt_str_append_text(&set->items, LATIN1_WORD_ITEMS));
+    return pattern_append_set(out, set);
 }
 
 tt_status pattern_append_set(struct tt_str *out, const struct pattern_set *set)
@@ -413,6 +424,9 @@ static tt_status take_element(struct pattern_reader *reader, int depth, struct b
         int32_t code = -1;
         TT_GO(pattern_take_set_escape(reader, &set, &found));
         if (found) {
+            bool range = reader->bytes - reader->at > 1 && reader->text[reader->at] == '-' &&
+                         reader->text[reader->at + 1] != ']';
+            if (range) TT_GO(pattern_unsupported(reader, "a range that begins with a set"));
             TT_GO(add_set(bracket, &set));
             goto out;
         }

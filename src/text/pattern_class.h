@@ -16,6 +16,7 @@ struct pattern_reader {
 struct pattern_set {
     struct tt_str items;
     bool negated;
+    bool is_word; /* \w, \W or \p{Word} */
 };
 
 TT_MUST_USE tt_status pattern_unsupported(const struct pattern_reader *reader, const char *what);
@@ -33,7 +34,9 @@ TT_MUST_USE tt_status pattern_take_set_escape(struct pattern_reader *reader, str
 TT_MUST_USE tt_status pattern_take_class(struct pattern_reader *reader, struct tt_str *out);
 /* Appends the expression of a set: "[items]" or "[^items]". */
 TT_MUST_USE tt_status pattern_append_set(struct tt_str *out, const struct pattern_set *set);
-/* The items of \w. */
+/* The same for a set outside of brackets, where \w holds more. */
+TT_MUST_USE tt_status pattern_append_lone_set(struct tt_str *out, struct pattern_set *set);
+/* The items of \w outside of brackets. */
 TT_MUST_USE tt_status pattern_word_items(struct tt_str *items);
 
 #endif

@@ -210,7 +210,7 @@ static tt_status take_escape(struct translator *t)
     tt_status status = pattern_take_set_escape(&t->in, &set, &found);
     if (status == TT_OK && found) {
         begin_atom(t);
-        status = pattern_append_set(t->out, &set);
+        status = pattern_append_lone_set(t->out, &set);
     }
     tt_str_deinit(&set.items);
     if (status != TT_OK || found) return status;

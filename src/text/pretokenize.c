@@ -7,7 +7,9 @@
 static bool is_number(int32_t code, int32_t wanted)
 {
     (void)wanted;
-    return tt_unicode_is_number(code);
+    /* The reference's digits are those of Unicode 17. */
+    return tt_unicode_is_number(code) || (code >= 0x11DE0 && code <= 0x11DE9) ||
+           (code >= 0x16FF4 && code <= 0x16FF6);
 }
 
 static bool is_space(int32_t code, int32_t wanted)

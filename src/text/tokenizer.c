@@ -198,6 +198,15 @@ static bool breaks_word(const struct added_token *token, const char *text, size_
     return end < bytes && tt_unicode_is_word(tt_utf8_decode(text + end, &length));
 }
 
+/* Where the white space before `start` begins, `least` or later. */
+static size_t spaces_before(const char *text, size_t start, size_t least)
+{
+    size_t length;
+    if (start < least) return least;
+    while (start > least && tt_unicode_is_space(tt_utf8_decode_before(text, start, &length))) start -= length;
+    return start;
+}
+
 /* Writes the ids of added tokens in the text and hands what lies between them to `gap`. */
 static tt_status split_added(struct encoding *e, const struct added_finder *finder,
                              struct added_matches *matches, const char *text, size_t bytes, bool at_start,
@@ -209,14 +218,12 @@ static tt_status split_added(struct encoding *e, const struct added_finder *find
         size_t start = matches->data[i].start, end = start + matches->data[i].bytes;
         const struct added_token *token = &e->tokenizer->added[matches->data[i].id];
         if (breaks_word(token, text, bytes, start, end)) continue;
-        while (token->lstrip && start > done &&
-               tt_unicode_is_space(tt_utf8_decode_before(text, start, &length))) {
-            start -= length;
-        }
+        if (token->lstrip) start = spaces_before(text, start, done);
         while (token->rstrip && end < bytes && tt_unicode_is_space(tt_utf8_decode(text + end, &length)))
             end += length;
         if (done < start) TT_TRY(gap(e, text + done, start - done, at_start && done == 0));
-        TT_TRY(tt_ids_append(e->ids, token->id));
+        /* White space that the token before has taken may be all that is left of this one. */
+        if (start < end) TT_TRY(tt_ids_append(e->ids, token->id));
         done = end;
     }
     return done < bytes ? gap(e, text + done, bytes - done, at_start && done == 0) : TT_OK;

@@ -12,7 +12,7 @@ struct added_token {
     size_t bytes;
     const char *decoded; /* what decoders get: the content, or its normal form where that is what is found */
     int32_t id;
-    bool single_word, lstrip, rstrip;
+    bool single_word, lstrip, rstrip, normalized;
     bool special; /* once special, always special */
 };
 

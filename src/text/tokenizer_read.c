@@ -97,24 +97,6 @@ static tt_status read_model(const struct tt_json *json, struct tt_tokenizer *tok
     return bpe_finish(bpe);
 }
 
-/* While the added tokens are read: which of them are looked for, in the order in which equal ones count. */
-struct wanted {
-    uint32_t index;
-    bool special, normalized;
-};
-struct wanted_list {
-    struct wanted *data;
-    size_t count, capacity;
-};
-
-static tt_status want(struct wanted_list *list, uint32_t index, bool special, bool normalized)
-{
-    if (tt_grow((void **)&list->data, list->count, &list->capacity, sizeof list->data[0]) != 0)
-        return TT_ERR_MEMORY;
-    list->data[list->count++] = (struct wanted){index, special, normalized};
-    return TT_OK;
-}
-
 /* The reference gives ids by itself: that of the model's token of this name, or the next one that is free
  * above the model's tokens and the added ones so far. */
 static int32_t next_id(const struct tt_tokenizer *tokenizer, const char *content, int32_t *largest)
@@ -126,12 +108,12 @@ static int32_t next_id(const struct tt_tokenizer *tokenizer, const char *content
     return id;
 }
 
+/* One added token. A later one of the same name replaces it, except that special stays special. */
 static tt_status read_added(const struct tt_json *json, const json_t *value, struct tt_tokenizer *tokenizer,
-                            struct wanted_list *list, int32_t *largest)
+                            int32_t *largest)
 {
     struct added_token token = {0};
     const char *content = NULL;
-    bool normalized = true;
     int64_t stated = 0;
     if (!json_is_object(value))
         return tt_fail(TT_ERR_DATA, "%s: an added token that is no object", json->origin);
@@ -140,12 +122,11 @@ static tt_status read_added(const struct tt_json *json, const json_t *value, str
     TT_TRY(tt_json_bool(json, value, "single_word", &token.single_word));
     TT_TRY(tt_json_bool(json, value, "lstrip", &token.lstrip));
     TT_TRY(tt_json_bool(json, value, "rstrip", &token.rstrip));
-    TT_TRY(tt_json_bool(json, value, "normalized", &normalized));
+    TT_TRY(tt_json_bool(json, value, "normalized", &token.normalized));
     TT_TRY(tt_json_bool(json, value, "special", &token.special));
     if (content[0] == 0) return TT_OK;
     size_t bytes = strlen(content);
     int32_t index = vocab_id(&tokenizer->names, content, bytes);
-    bool was_special = index >= 0 && tokenizer->added[index].special, special = token.special;
     if (index < 0) {
         index = (int32_t)tokenizer->added_count;
         TT_TRY(vocab_add(&tokenizer->names, content, bytes, index));
@@ -159,6 +140,7 @@ static tt_status read_added(const struct tt_json *json, const json_t *value, str
         tokenizer->added_count++;
     } else {
         token.id = tokenizer->added[index].id;
+        token.special = token.special || tokenizer->added[index].special;
     }
     if (token.id != stated) {
         tt_warn("%s: added token '%s' says id %lld and gets %d, as in the reference library", json->origin,
@@ -166,44 +148,41 @@ static tt_status read_added(const struct tt_json *json, const json_t *value, str
     }
     token.content = token.decoded = tokenizer->names.tokens[index].data;
     token.bytes = bytes;
-    token.special = special || was_special;
     tokenizer->added[index] = token;
-    if (special && !was_special) return want(list, (uint32_t)index, true, normalized);
-    return token.special ? TT_OK : want(list, (uint32_t)index, false, normalized);
+    return TT_OK;
 }
 
-static tt_status build_finder(struct tt_tokenizer *tokenizer, const struct wanted_list *list, bool normalized,
-                              struct added_finder *finder)
+/* What is looked for in normalized text is the normal form of the token. */
+static tt_status normalize_token(struct tt_tokenizer *tokenizer, struct tt_pattern_runner *runner,
+                                 struct tt_str buffers[2], struct added_token *token, size_t *bytes)
 {
-    struct added_pattern *patterns = tt_calloc(list->count + 1, sizeof *patterns);
+    const char *text = token->content;
+    bool at_start = true;
+    *bytes = token->bytes;
+    tt_pattern_runner_reset(runner, *bytes);
+    TT_TRY(normalizers_apply(&tokenizer->normalizers, runner, buffers, &text, bytes, &at_start));
+    if (*bytes == 0) {
+        return tt_fail(TT_ERR_UNSUPPORTED, "the normalizer leaves nothing of added token '%s'",
+                       token->content);
+    }
+    token->decoded = tt_arena_strndup(&tokenizer->decoded, text, *bytes);
+    return token->decoded == NULL ? TT_ERR_MEMORY : TT_OK;
+}
+
+static tt_status build_finder(struct tt_tokenizer *tokenizer, bool normalized, struct added_finder *finder)
+{
+    size_t all = tokenizer->added_count, count = 0;
+    struct added_pattern *patterns = tt_calloc(all + 1, sizeof *patterns);
     struct tt_str buffers[2] = {{0}, {0}};
     struct tt_pattern_runner *runner = NULL;
-    size_t count = 0;
-    tt_status status = patterns == NULL ? TT_ERR_MEMORY : TT_OK;
-    if (status == TT_OK) status = tt_pattern_runner_create(&runner);
-    /* Special tokens come first. */
-    for (size_t i = 0; status == TT_OK && i < 2 * list->count; i++) {
-        const struct wanted *wanted = &list->data[i % list->count];
-        if (wanted->special != (i < list->count) || wanted->normalized != normalized) continue;
-        struct added_token *token = &tokenizer->added[wanted->index];
-        const char *text = token->content;
+    tt_status status = patterns == NULL ? TT_ERR_MEMORY : tt_pattern_runner_create(&runner);
+    /* Special tokens come first: they count among equal normal forms. */
+    for (size_t i = 0; status == TT_OK && i < 2 * all; i++) {
+        struct added_token *token = &tokenizer->added[i % all];
         size_t bytes = token->bytes;
-        bool at_start = true;
-        if (normalized) {
-            tt_pattern_runner_reset(runner, bytes);
-            TT_GO(normalizers_apply(&tokenizer->normalizers, runner, buffers, &text, &bytes, &at_start));
-            if (bytes == 0) {
-                status = tt_fail(TT_ERR_UNSUPPORTED, "the normalizer leaves nothing of added token '%s'",
-                                 token->content);
-                goto out;
-            }
-            token->decoded = text = tt_arena_strndup(&tokenizer->decoded, text, bytes);
-            if (text == NULL) {
-                status = TT_ERR_MEMORY;
-                goto out;
-            }
-        }
-        patterns[count++] = (struct added_pattern){text, bytes, (int32_t)wanted->index};
+        if (token->special != (i < all) || token->normalized != normalized) continue;
+        if (normalized) TT_GO(normalize_token(tokenizer, runner, buffers, token, &bytes));
+        patterns[count++] = (struct added_pattern){token->decoded, bytes, (int32_t)(i % all)};
     }
     if (status == TT_OK) status = added_finder_build(finder, patterns, count);
 out:
@@ -250,20 +229,16 @@ static tt_status index_ids(struct tt_tokenizer *tokenizer)
 static tt_status read_added_tokens(const struct tt_json *json, struct tt_tokenizer *tokenizer)
 {
     const json_t *tokens = json_object_get(json->root, "added_tokens");
-    struct wanted_list list = {0};
     int32_t largest = -1;
-    tt_status status = TT_OK;
-    if (tokens != NULL && !json_is_null(tokens))
+    if (tokens != NULL && !json_is_null(tokens)) {
         TT_TRY(tt_json_array(json, json->root, "added_tokens", &tokens));
-    for (size_t i = 0; i < json_array_size(tokens); i++) {
-        TT_GO(read_added(json, json_array_get(tokens, i), tokenizer, &list, &largest));
     }
-    TT_GO(build_finder(tokenizer, &list, false, &tokenizer->raw));
-    TT_GO(build_finder(tokenizer, &list, true, &tokenizer->normalized));
-    TT_GO(index_ids(tokenizer));
-out:
-    tt_free(list.data);
-    return status;
+    for (size_t i = 0; i < json_array_size(tokens); i++) {
+        TT_TRY(read_added(json, json_array_get(tokens, i), tokenizer, &largest));
+    }
+    TT_TRY(build_finder(tokenizer, false, &tokenizer->raw));
+    TT_TRY(build_finder(tokenizer, true, &tokenizer->normalized));
+    return index_ids(tokenizer);
 }
 
 tt_status tokenizer_read(const struct tt_json *json, struct tt_tokenizer *tokenizer)

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "text/unicode_new.h"
+#include "text/unicode_old.h"
 
 enum { NEW_RANGE_COUNT = sizeof unicode_new_ranges / sizeof unicode_new_ranges[0] };
 
@@ -89,6 +90,16 @@ utf8proc_category_t tt_unicode_category(int32_t code)
     return range == NULL ? UTF8PROC_CATEGORY_CN : range->category;
 }
 
+static int compare_code(const void *key, const void *element)
+{
+    int32_t code = *(const int32_t *)key;
+    const struct code_range *range = element;
+    return code < range->first ? -1 : code > range->last ? 1 : 0;
+}
+
+#define IS_IN(table, code)                                                                                   \
+    (bsearch(&(code), table, sizeof(table) / sizeof(table)[0], sizeof(table)[0], compare_code) != NULL)
+
 tt_status tt_unicode_new_ranges(uint32_t mask, tt_unicode_range_visit *visit, void *context)
 {
     for (int i = 0; i < NEW_RANGE_COUNT; i++) {
@@ -113,13 +124,19 @@ bool tt_unicode_is_number(int32_t code)
 bool tt_unicode_is_mark(int32_t code)
 {
     utf8proc_category_t category = tt_unicode_category(code);
-    return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+    if (category < UTF8PROC_CATEGORY_MN || category > UTF8PROC_CATEGORY_ME) {
+        return code == 0x1CF2 || code == 0x1CF3; /* letters since Unicode 12 */
+    }
+    return !IS_IN(new_marks, code);
 }
 
 bool tt_unicode_is_punctuation(int32_t code)
 {
     utf8proc_category_t category = tt_unicode_category(code);
-    return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+    if (category < UTF8PROC_CATEGORY_PC || category > UTF8PROC_CATEGORY_PO) {
+        return code == 0x166D || code == 0x111C9; /* a symbol and a mark since Unicode 12 and 11 */
+    }
+    return !IS_IN(new_punctuation, code);
 }
 
 bool tt_unicode_is_space(int32_t code)
@@ -147,10 +164,13 @@ int tt_unicode_lower(int32_t code, int32_t out[2])
         out[1] = 0x307;
         return 2;
     }
-    /* Upper-case letters of Unicode 16 (UnicodeData.txt, field 13). */
+    /* Upper-case letters of Unicode 16 and 17 (UnicodeData.txt, field 13). */
     if (code >= 0x10D50 && code <= 0x10D65)
         out[0] = code + 0x20;
-    else if (code == 0x1C89 || code == 0xA7CC || code == 0xA7DA)
+    else if (code >= 0x16EA0 && code <= 0x16EB8)
+        out[0] = code + 0x1B;
+    else if (code == 0x1C89 || code == 0xA7CC || code == 0xA7CE || code == 0xA7D2 || code == 0xA7D4 ||
+             code == 0xA7DA)
         out[0] = code + 1;
     else if (code == 0xA7CB)
         out[0] = 0x264;
@@ -178,6 +198,10 @@ static tt_status run_push(struct run *run, int32_t code, utf8proc_option_t optio
         if (grown == NULL) return TT_ERR_MEMORY;
         run->codes = grown;
         run->capacity = wanted;
+    }
+    if (IS_IN(new_decompositions, code)) {
+        run->codes[run->count++] = code;
+        return TT_OK;
     }
     utf8proc_ssize_t got =
         utf8proc_decompose_char(code, run->codes + run->count, EXPANSION_MAX, options, NULL);

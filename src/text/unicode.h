@@ -48,8 +48,8 @@ size_t tt_utf8_encode(int32_t code, char out[4]);
 utf8proc_category_t tt_unicode_category(int32_t code);
 bool tt_unicode_is_letter(int32_t code);      /* L */
 bool tt_unicode_is_number(int32_t code);      /* N */
-bool tt_unicode_is_mark(int32_t code);        /* M */
-bool tt_unicode_is_punctuation(int32_t code); /* P */
+bool tt_unicode_is_mark(int32_t code);        /* M as of Unicode 9 */
+bool tt_unicode_is_punctuation(int32_t code); /* P as of Unicode 8 */
 bool tt_unicode_is_space(int32_t code);       /* the property White_Space */
 /* Alphabetic, marks, decimal numbers, connector punctuation, joiners: \w of UTS 18, annex C. */
 bool tt_unicode_is_word(int32_t code);
