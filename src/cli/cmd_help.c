@@ -86,8 +86,12 @@ static tt_status write_reference(struct tt_str *text)
         "An unknown key is an error that names the nearest one.\n\n# trimtab train\n"));
     size_t count = tt_command_find("train")->sections(sections);
     TT_TRY(tt_settings_docs(sections, count, text));
-    TT_TRY(write_own_sections(text, "eval"));
-    return write_own_sections(text, "generate");
+    for (const struct tt_command *command = tt_commands; command->name != NULL; command++) {
+        struct tt_setting_section own[TT_COMMAND_SECTIONS_MAX];
+        if (strcmp(command->name, "train") == 0 || command->sections(own) == 0) continue;
+        TT_TRY(write_own_sections(text, command->name));
+    }
+    return TT_OK;
 }
 
 tt_status tt_cmd_help(struct tt_cli *cli, int argc, char *const *argv)

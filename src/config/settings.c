@@ -106,21 +106,20 @@ void tt_settings_destroy(struct tt_settings *settings)
     tt_free(settings);
 }
 
-/* Names are compared with '-' read as '_'. */
-static bool same_name(const char *known, size_t known_bytes, const char *name)
+/* `known` ends at a blank or at its end; in `name` '-' reads as '_'. */
+static bool same_name(const char *known, const char *name)
 {
-    for (size_t i = 0; i < known_bytes; i++)
-        if (known[i] != (name[i] == '-' ? '_' : name[i])) return false;
-    return name[known_bytes] == 0;
+    for (; *known != 0 && *known != ' '; known++, name++)
+        if (*known != (*name == '-' ? '_' : *name)) return false;
+    return *name == 0;
 }
 
 static bool is_called(const struct tt_setting *row, const char *name)
 {
-    if (same_name(row->name, strlen(row->name), name)) return true;
+    if (same_name(row->name, name)) return true;
     for (const char *at = row->aliases; at != NULL && *at != 0;) {
-        size_t bytes = strcspn(at, " ");
-        if (same_name(at, bytes, name)) return true;
-        at += bytes;
+        if (same_name(at, name)) return true;
+        at += strcspn(at, " ");
         at += strspn(at, " ");
     }
     return false;

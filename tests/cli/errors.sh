@@ -1,0 +1,76 @@
+#!/bin/bash
+# Every wrong command line ends in its exit code, one error and what to do about it.
+trimtab=$1/trimtab
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+
+# expect CODE 'text in the error output' words...
+expect() {
+    local code=$1 text=$2
+    shift 2
+    "$trimtab" "$@" >out 2>err </dev/null
+    local got=$?
+    if [ $got -ne "$code" ] || ! grep -qF -- "$text" err; then
+        echo "FAILED: trimtab $* -> exit $got (wanted $code), wanted '$text' in:"
+        cat err
+        failures=$((failures + 1))
+    fi
+    if [ "$code" -ne 0 ] && [ "$(grep -c '^error:' err)" -ne 1 ]; then
+        echo "FAILED: trimtab $* -> not one error:"
+        cat err
+        failures=$((failures + 1))
+    fi
+}
+
+cat >good.yaml <<'END'
+model_name_or_path: model
+dataset_name: data.jsonl
+learning_rate: 2e-5
+END
+printf 'model_name_or_path: m\nlearning_rat: 1\n' >unknown.yaml
+printf 'a: [1\n' >broken.yaml
+printf 'learning_rate: 1\nlearning_rate: 2\n' >double.yaml
+printf 'distributed_type: FSDP\nfsdp_config: {fsdp_shardings: 1}\n' >fsdp.yaml
+printf '\x00\x01' >zero.safetensors
+head -c 64 /dev/zero >empty.safetensors
+mkdir folder
+
+expect 2 "there is no command 'trian'" trian
+expect 2 "did you mean 'trimtab train'" trian
+expect 2 "setting 'model_name_or_path' is missing" train
+expect 2 "setting 'dataset_name' is missing" train --model_name_or_path m
+expect 2 "did you mean 'learning_rate'" train --learning_rat 1
+expect 2 "unknown.yaml line 2: there is no setting 'learning_rat'" train --config unknown.yaml
+expect 2 "broken.yaml line" train --config broken.yaml
+expect 2 "given before, at line 1" train --config double.yaml
+expect 3 "No such file" train --config nowhere.yaml
+expect 2 "'learning_rate' takes a number, not 'fast'" train --learning_rate fast
+expect 2 "'max_steps' takes a whole number" train --max_steps 1.5
+expect 2 "'bf16' takes true or false" train --bf16 perhaps
+expect 2 "takes one value" train --seed 1 2
+expect 2 "--seed needs a value" train --seed
+expect 2 "'word' stands where a flag is expected" train word
+expect 2 "'load_in_4bit' is served only as: false" train --load_in_4bit
+expect 2 "there is no key 'fsdp_shardings'" train --config good.yaml --config_file fsdp.yaml
+expect 2 "while reading accelerate's configuration 'fsdp.yaml'" train --config good.yaml --config_file fsdp.yaml
+expect 3 "nowhere.yaml" train --config good.yaml --config_file nowhere.yaml
+expect 2 "has no distributed_type" train --config good.yaml --config_file good.yaml
+expect 3 "model" train --config good.yaml --output_dir out
+expect 2 "setting 'model_name_or_path' is missing" eval
+expect 2 "nothing to evaluate on" eval --model_name_or_path m
+expect 3 "nowhere" eval --model_name_or_path nowhere --eval_dataset data.jsonl
+expect 2 "there is no prompt" generate --model_name_or_path m
+expect 3 "nowhere" generate --model_name_or_path nowhere --prompt hello
+expect 2 "inspect needs a path" inspect
+expect 2 "inspect takes one path" inspect a b
+expect 3 "nowhere" inspect nowhere
+expect 3 "folder" inspect folder
+expect 3 "zero.safetensors" inspect zero.safetensors
+expect 3 "empty.safetensors" inspect empty.safetensors
+expect 2 "help takes one command" help nothing
+expect 0 "" --version
+expect 0 "" --help
+[ $failures -eq 0 ] && echo "all as expected"
+exit $((failures > 0))

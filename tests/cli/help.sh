@@ -1,0 +1,35 @@
+#!/bin/bash
+# Help is complete and stable: every command has one, and docs/settings.md is what the rows say now.
+trimtab=$1/trimtab
+root=$(cd "$(dirname "$0")/../.." && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+failures=0
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+"$trimtab" --help >"$folder/help" || fail "--help"
+"$trimtab" >"$folder/plain" || fail "no words"
+cmp -s "$folder/help" "$folder/plain" || fail "trimtab and trimtab --help differ"
+for command in train eval generate inspect help version; do
+    grep -q "^  $command " "$folder/help" || fail "$command is not in the help"
+    "$trimtab" $command --help >"$folder/a" || fail "$command --help"
+    "$trimtab" help $command >"$folder/b" || fail "help $command"
+    cmp -s "$folder/a" "$folder/b" || fail "$command --help and help $command differ"
+    head -1 "$folder/a" | grep -q "^usage: trimtab $command" || fail "$command --help has no usage"
+done
+"$trimtab" train --model x --help --nonsense >"$folder/a" || fail "--help among other flags"
+grep -q -- '--learning_rate N' "$folder/a" || fail "train --help has no learning_rate"
+grep -q -- '\[2e-5\]' "$folder/a" || fail "train --help does not say the default"
+"$trimtab" --version | grep -qE '^trimtab [0-9]+\.[0-9]+\.[0-9]+$' || fail "--version"
+"$trimtab" help --markdown >"$folder/settings.md" || fail "help --markdown"
+diff -u "$root/docs/settings.md" "$folder/settings.md" >"$folder/diff" || {
+    fail "docs/settings.md is out of date: trimtab help --markdown > docs/settings.md"
+    head -20 "$folder/diff"
+}
+"$trimtab" --help >/dev/full 2>"$folder/err" && fail "a full disk is not noticed"
+grep -q "No space left" "$folder/err" || fail "a full disk is not named"
+[ $failures -eq 0 ] && echo "all as expected"
+exit $((failures > 0))

@@ -1,0 +1,28 @@
+#!/bin/bash
+# inspect says what lies in the reference models, as text and as JSON.
+trimtab=$1/trimtab
+golden=$(cd "$(dirname "$0")/../golden" && pwd)
+failures=0
+has() {
+    local text=$1
+    shift
+    "$trimtab" inspect "$@" 2>&1 | grep -qF -- "$text" || {
+        echo "FAILED: trimtab inspect $*: no '$text' in:"
+        "$trimtab" inspect "$@" 2>&1 | head -20
+        failures=$((failures + 1))
+    }
+}
+has "model folder" "$golden/llama2/model"
+has "model_type              qwen3" "$golden/qwen3/model"
+has "served                  yes" "$golden/qwen2/model"
+has "26 tensors, 83648 parameters, 327 KiB" "$golden/qwen2/model"
+has "model.embed_tokens.weight [290, 64]" "$golden/qwen2/model" --tensors
+has "model folder" "$golden/llama_sharded/model"
+has "PEFT adapter" "$golden/llama2/adapter_init"
+has "lora_alpha" "$golden/llama2/adapter_init"
+has "safetensors file" "$golden/llama2/adapter_init/adapter_model.safetensors"
+has '"kind": "model folder"' "$golden/mistral/model" --json
+has '"parameters": 83648' --json "$golden/qwen2/model"
+has '"shape": [' --json --tensors "$golden/qwen2/model"
+[ $failures -eq 0 ] && echo "all as expected"
+exit $((failures > 0))
