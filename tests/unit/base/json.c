@@ -1,0 +1,206 @@
+/* base/json.h: messages of the readers, and the writer against what Python's json.dumps prints. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/json.h"
+#include "base/rng.h"
+
+static struct tt_json parse(const char *text)
+{
+    struct tt_json json = {0};
+    assert_int_equal(tt_json_parse(text, strlen(text), "test.json", &json), TT_OK);
+    return json;
+}
+
+static void assert_message(const char *part)
+{
+    if (strstr(tt_error_last()->message, part) == NULL)
+        fail_msg("'%s' not in '%s'", part, tt_error_last()->message);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *part;
+    } cases[] = {
+        {"{\"a\": 1,\n \"a\": 2}", "line 2"},
+        {"{\"a\": 1,\n \"a\": 2}", "test.json"},
+        {"{\"a\": 1,\n\"b\" 2}", "line 2, column 5"},
+        {"", "not valid JSON"},
+        {"{\"a\": 1} x", "not valid JSON"},
+        {"[1e999]", "not valid JSON"},
+        {"[99999999999999999999]", "not valid JSON"},
+        {"[\"\\u0000\"]", "not valid JSON"},
+        {"[\"\xff\"]", "not valid JSON"},
+        {"[NaN]", "not valid JSON"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tt_json json = {0};
+        assert_int_equal(tt_json_parse(cases[i].text, strlen(cases[i].text), "test.json", &json),
+                         TT_ERR_DATA);
+        assert_message(cases[i].part);
+        assert_null(json.root);
+    }
+    char deep[100001];
+    memset(deep, '[', sizeof deep - 1);
+    struct tt_json json = {0};
+    assert_int_equal(tt_json_parse(deep, sizeof deep - 1, "deep", &json), TT_ERR_DATA);
+}
+
+static void getters(void **state)
+{
+    (void)state;
+    struct tt_json json = parse("{\"n\": 3, \"x\": 1.5, \"s\": \"t\", \"z\": null, \"f\": false,"
+                                " \"rope\": {\"factor\": \"big\"}, \"list\": [{\"k\": []}]}");
+    int64_t n = 7;
+    double x = 0;
+    bool f = true;
+    const char *s = "kept";
+    const json_t *child;
+    assert_int_equal(tt_json_int(&json, json.root, "n", &n), TT_OK);
+    assert_int_equal(n, 3);
+    assert_int_equal(tt_json_double(&json, json.root, "n", &x), TT_OK);
+    assert_true(x == 3.0);
+    assert_int_equal(tt_json_bool(&json, json.root, "f", &f), TT_OK);
+    assert_false(f);
+    assert_int_equal(tt_json_opt_string(&json, json.root, "z", &s), TT_OK);
+    assert_int_equal(tt_json_opt_string(&json, json.root, "absent", &s), TT_OK);
+    assert_string_equal(s, "kept");
+    assert_int_equal(tt_json_opt_int(&json, json.root, "x", &n), TT_ERR_DATA);
+    assert_message("'x' must be an integer, not 1.5");
+    assert_int_equal(n, 3);
+    assert_int_equal(tt_json_int(&json, json.root, "absent", &n), TT_ERR_DATA);
+    assert_message("'absent' is missing");
+    assert_int_equal(tt_json_object(&json, json.root, "rope", &child), TT_OK);
+    assert_int_equal(tt_json_double(&json, child, "factor", &x), TT_ERR_DATA);
+    assert_message("'rope.factor' must be a number, not the string \"big\"");
+    const json_t *first = json_array_get(json_object_get(json.root, "list"), 0);
+    assert_int_equal(tt_json_int(&json, first, "k", &n), TT_ERR_DATA);
+    assert_message("'list[0].k' must be an integer, not a list");
+    assert_int_equal(tt_json_opt_int(&json, json_object_get(json.root, "s"), "k", &n), TT_ERR_DATA);
+    tt_json_deinit(&json);
+    tt_json_deinit(&json);
+}
+
+static void assert_written(const char *text, int indent, bool sort, const char *wanted)
+{
+    struct tt_json json = parse(text);
+    struct tt_str written = {0};
+    assert_int_equal(tt_json_write(json.root, indent, sort, &written), TT_OK);
+    assert_string_equal(written.data, wanted);
+    tt_str_deinit(&written);
+    tt_json_deinit(&json);
+}
+
+static void writes_as_python(void **state)
+{
+    (void)state;
+    assert_written(
+        "{\"b\": [1, 2, {\"z\": null}], \"a\": {}, \"c\": []}", 2, true,
+        "{\n  \"a\": {},\n  \"b\": [\n    1,\n    2,\n    {\n      \"z\": null\n    }\n  ],\n  \"c\": []\n}");
+    assert_written("{\"b\": [1, 2], \"a\": true}", 0, false, "{\"b\": [1, 2], \"a\": true}");
+    assert_written("[\"\\u00e9\\ud83d\\ude00\\u007f\\u001f\\n\\t\\\"\\\\/\"]", 0, false,
+                   "[\"\\u00e9\\ud83d\\ude00\\u007f\\u001f\\n\\t\\\"\\\\/\"]");
+    /* Each is what Python 3.11's repr(float) gives. */
+    static const char *const floats[] = {
+        "1e-05",
+        "2e-05",
+        "1.0",
+        "0.1",
+        "0.0001",
+        "0.00012345",
+        "1e+16",
+        "1000000000000000.0",
+        "123.456",
+        "1e+22",
+        "5e-324",
+        "-0.0",
+        "100.0",
+        "1.5e-07",
+        "0.3",
+        "5.684341886080802e-14",
+        "0.30000000000000004",
+        "1.7976931348623157e+308",
+        "2.2250738585072014e-308",
+        "9007199254740993.0",
+        "1234567890123456.8",
+        "9.5367431640625e-07",
+        "1e+100",
+        "0.001",
+    };
+    for (size_t i = 0; i < sizeof floats / sizeof floats[0]; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "[%s]", floats[i]);
+        if (strcmp(floats[i], "9007199254740993.0") == 0) {
+            assert_written(text, 0, false, "[9007199254740992.0]");
+        } else {
+            assert_written(text, 0, false, text);
+        }
+    }
+}
+
+/* Any double reads back as itself, and no shorter text does. */
+static void floats_round_trip(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 20000; i++) {
+        uint64_t bits = tt_rng_u64(tt_rng_make(9), i);
+        if (i % 4 == 0) bits &= 0xfff0000000000000u; /* powers of two: uneven neighbours */
+        double value;
+        memcpy(&value, &bits, sizeof value);
+        if (value != value || value - value != 0) continue;
+        json_t *real = json_real(value);
+        struct tt_str text = {0};
+        assert_int_equal(tt_json_write(real, 0, false, &text), TT_OK);
+        assert_true(strtod(text.data, NULL) == value);
+        char shorter[64];
+        size_t digits = 0;
+        for (const char *at = text.data; *at != '\0' && *at != 'e'; at++) digits += *at >= '0' && *at <= '9';
+        if (digits > 1 && strchr(text.data, 'e') != NULL) {
+            snprintf(shorter, sizeof shorter, "%.*e", (int)digits - 2, value);
+            assert_true(strtod(shorter, NULL) != value);
+        }
+        tt_str_deinit(&text);
+        json_decref(real);
+    }
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    static const char source[] = "{\"b\": {\"c\": [1.5, \"\\u00e9\"]}}";
+    uint64_t live = tt_alloc_live();
+    for (uint64_t nth = 1;; nth++) {
+        struct tt_json json = {0};
+        struct tt_str text = {0};
+        tt_alloc_fail_at(nth);
+        tt_status status = tt_json_parse(source, sizeof source - 1, "x", &json);
+        if (status == TT_OK) status = tt_json_write(json.root, 2, true, &text);
+        tt_alloc_fail_at(0);
+        tt_json_deinit(&json);
+        tt_str_deinit(&text);
+        assert_int_equal(tt_alloc_live(), live);
+        if (status == TT_OK) break;
+        assert_int_equal(status, TT_ERR_MEMORY);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(getters),
+        cmocka_unit_test(writes_as_python),
+        cmocka_unit_test(floats_round_trip),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
