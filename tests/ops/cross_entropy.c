@@ -1,0 +1,282 @@
+#include "backend/ops/cross_entropy.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/isa.h"
+
+struct entropy_case {
+    int64_t rows, words, gap;
+    tt_dtype dtype;
+    double size, smoothing;
+    bool gradient, wants_correct;
+};
+
+static const struct entropy_case cases[] = {
+    {6, 100, 0, TT_F32, 1, 0, true, true},
+    {6, 100, 0, TT_BF16, 1, 0, true, true},
+    {20, 32000, 0, TT_F32, 3, 0, true, true},
+    {20, 32000, 0, TT_BF16, 3, 0, true, true},
+    {9, 5001, 7, TT_F32, 3, 0.1, true, true},
+    {9, 5001, 7, TT_BF16, 3, 0.1, true, true},
+    {40, 17, 1, TT_F32, 1, 0, true, true},
+    {5, 1, 0, TT_F32, 1, 0, true, true},
+    {5, 2, 0, TT_BF16, 1, 0.5, true, true},
+    {3, 2048, 0, TT_F32, 1, 0, true, false},
+    {3, 2049, 0, TT_F32, 1, 0, false, true},
+    {8, 300, 0, TT_F32, 1000, 0, true, true}, /* near the borders of exp */
+    {8, 300, 0, TT_BF16, 1e4, 0, true, true},
+    {8, 300, 0, TT_F32, 1e30, 0, true, true},
+    {0, 100, 0, TT_F32, 1, 0, true, true},
+};
+
+enum { LOGITS, LABELS, LOSS, CORRECT, LINES };
+
+static const char *const names[LINES] = {"logits", "labels", "loss", "correct"};
+
+#define DEFINE_REFERENCE(name, real, real_exp, real_log)                                                     \
+    static void name(const struct entropy_case *row, real scale, const double *labels, double *logits,       \
+                     double *loss)                                                                           \
+    {                                                                                                        \
+        int64_t V = row->words;                                                                              \
+        real smoothing = (real)(float)row->smoothing;                                                        \
+        for (int64_t n = 0; n < row->rows; n++) {                                                            \
+            double *x = logits + n * V;                                                                      \
+            int64_t label = (int64_t)labels[n];                                                              \
+            real most = (real)x[0], sum = 0, all = 0;                                                        \
+            for (int64_t v = 0; v < V; v++) most = (real)x[v] > most ? (real)x[v] : most;                    \
+            for (int64_t v = 0; v < V; v++) {                                                                \
+                sum += real_exp((real)x[v] - most);                                                          \
+                all += (real)x[v];                                                                           \
+            }                                                                                                \
+            real lse = most + real_log(sum);                                                                 \
+            loss[n] =                                                                                        \
+                (double)((1 - smoothing) * (lse - (real)x[label]) + smoothing * (lse - all / (real)V));      \
+            if (!row->gradient) continue;                                                                    \
+            for (int64_t v = 0; v < V; v++) {                                                                \
+                real p = real_exp((real)x[v] - lse) - smoothing / (real)V;                                   \
+                x[v] = (double)((p - (v == label ? 1 - smoothing : 0)) * scale);                             \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+
+DEFINE_REFERENCE(oracle, double, exp, log)
+DEFINE_REFERENCE(plain, float, expf, logf)
+
+struct problem {
+    const struct entropy_case *row;
+    struct test_tensor tensors[LINES], first[LINES];
+    double *exact[LINES], *simple[LINES];
+};
+
+static const float grad_scale = 0.03125f * 1.1f;
+
+static void make_problem(struct problem *p, const struct entropy_case *row)
+{
+    memset(p, 0, sizeof *p);
+    p->row = row;
+    p->tensors[LOGITS] =
+        test_tensor_random(row->dtype, row->rows, row->words, TEST_UNUSED, row->gap, 1, row->size);
+    p->tensors[LABELS] = test_tensor_make(TT_I32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
+    p->tensors[LOSS] = test_tensor_make(TT_F32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
+    p->tensors[CORRECT] = test_tensor_make(TT_I32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
+    test_tensor_random_index(&p->tensors[LABELS], 2, row->words);
+    int32_t *labels = p->tensors[LABELS].view.data;
+    if (row->rows > 0) labels[0] = 0;
+    if (row->rows > 1) labels[1] = (int32_t)row->words - 1;
+    for (int i = 0; i < LINES; i++) {
+        p->exact[i] = test_tensor_values(&p->tensors[i]);
+        p->simple[i] = test_tensor_values(&p->tensors[i]);
+    }
+    /* The label of every third row is its largest logit, so that `correct` has something to say. */
+    for (int64_t n = 2; n < row->rows; n += 3) {
+        const double *x = p->exact[LOGITS] + n * row->words;
+        int64_t best = 0;
+        for (int64_t v = 1; v < row->words; v++)
+            if (x[v] > x[best]) best = v;
+        labels[n] = (int32_t)best;
+        p->exact[LABELS][n] = p->simple[LABELS][n] = (double)best;
+    }
+    for (int64_t n = 0; n < row->rows; n++) {
+        const double *x = p->exact[LOGITS] + n * row->words;
+        int64_t best = 0;
+        for (int64_t v = 1; v < row->words; v++)
+            if (x[v] > x[best]) best = v;
+        p->exact[CORRECT][n] = p->simple[CORRECT][n] = best == labels[n];
+    }
+}
+
+static void free_problem(struct problem *p)
+{
+    for (int i = 0; i < LINES; i++) {
+        test_tensor_free(&p->tensors[i]);
+        test_tensor_free(&p->first[i]);
+        free(p->exact[i]);
+        free(p->simple[i]);
+    }
+}
+
+static tt_status run_op(struct test_device *device, const struct entropy_case *row,
+                        const struct test_tensor *t)
+{
+    struct tt_cross_entropy_args args = {.logits_NV = t[LOGITS].view,
+                                         .labels_N = t[LABELS].view,
+                                         .loss_N = t[LOSS].view,
+                                         .grad_scale = grad_scale,
+                                         .label_smoothing = (float)row->smoothing,
+                                         .gradient = row->gradient};
+    if (row->wants_correct) args.correct_N = t[CORRECT].view;
+    return tt_cross_entropy(device->stream, &args);
+}
+
+static void check_run(struct test_device *device, int threads, void *context)
+{
+    struct problem *p = context;
+    struct test_tensor tensors[LINES];
+    for (int i = 0; i < LINES; i++) tensors[i] = test_tensor_copy(&p->tensors[i]);
+    test_ok(run_op(device, p->row, tensors));
+    for (int i = 0; i < LINES; i++) {
+        test_tensor_check_gaps(names[i], &tensors[i]);
+        if (i == LABELS || (i == LOGITS && !p->row->gradient) || (i == CORRECT && !p->row->wants_correct)) {
+            test_tensor_equal(names[i], &tensors[i], &p->tensors[i]);
+        } else if (threads == 1) {
+            double *got = test_tensor_values(&tensors[i]);
+            test_close(names[i], got, p->exact[i], p->simple[i], tt_tensor_count(tensors[i].view),
+                       tensors[i].view.dtype, i == LOGITS ? 3 : 2);
+            free(got);
+        } else {
+            test_tensor_equal(names[i], &tensors[i], &p->first[i]);
+        }
+        test_tensor_free(&p->first[i]);
+        p->first[i] = tensors[i];
+    }
+}
+
+static void check_case(const void *row)
+{
+    struct problem p;
+    make_problem(&p, row);
+    oracle(p.row, (double)grad_scale, p.exact[LABELS], p.exact[LOGITS], p.exact[LOSS]);
+    plain(p.row, grad_scale, p.simple[LABELS], p.simple[LOGITS], p.simple[LOSS]);
+    for (int64_t i = 0; i < p.row->rows * p.row->words; i++)
+        p.simple[LOGITS][i] = (double)test_round((float)p.simple[LOGITS][i], p.row->dtype);
+    test_on_each_isa(check_run, &p);
+    free_problem(&p);
+}
+
+static void close_to_the_oracle(void **state)
+{
+    (void)state;
+    TEST_CASES("cross_entropy", cases, check_case);
+}
+
+/* The oracle's gradient against its own loss. */
+static struct {
+    struct entropy_case row;
+    double labels[4], logits[4 * 9], work[4 * 9], loss[4];
+} small = {.row = {4, 9, 0, TT_F32, 1, 0.2, true, false}, .labels = {0, 8, 3, 5}};
+
+static double total_loss(void *context)
+{
+    (void)context;
+    memcpy(small.work, small.logits, sizeof small.work);
+    oracle(&small.row, 0.7, small.labels, small.work, small.loss);
+    return 0.7 * (small.loss[0] + small.loss[1] + small.loss[2] + small.loss[3]);
+}
+
+static void oracle_agrees_with_finite_differences(void **state)
+{
+    (void)state;
+    struct test_tensor random = test_tensor_random(TT_F32, 4, 9, TEST_UNUSED, 0, 5, 1.5);
+    for (int i = 0; i < 36; i++) small.logits[i] = (double)((float *)random.view.data)[i];
+    total_loss(NULL);
+    double gradient[36];
+    memcpy(gradient, small.work, sizeof gradient);
+    test_gradient("dlogits", total_loss, NULL, small.logits, gradient, 36);
+    test_tensor_free(&random);
+}
+
+/* Rows of few different values: the lowest index among the largest is the arg max. */
+static void ties(struct test_device *device, int threads, void *context)
+{
+    (void)context, (void)threads;
+    const struct entropy_case row = {60, 5000, 0, TT_BF16, 1, 0, false, true};
+    struct problem p;
+    make_problem(&p, &row);
+    uint16_t *logits = p.tensors[LOGITS].view.data;
+    int32_t *labels = p.tensors[LABELS].view.data;
+    for (int64_t n = 0; n < row.rows; n++) {
+        uint16_t *x = logits + n * row.words;
+        for (int64_t v = 0; v < row.words; v++) x[v] = tt_f32_to_bf16(-1.0f);
+        int64_t first = n * 83 % 5000, second = first + n * 7 % (5000 - first);
+        x[first] = x[second] = tt_f32_to_bf16(2.0f);
+        labels[n] = (int32_t)(n % 2 == 0 ? first : second);
+    }
+    test_ok(run_op(device, &row, p.tensors));
+    for (int64_t n = 0; n < row.rows; n++) {
+        int64_t first = n * 83 % 5000;
+        assert_int_equal(((int32_t *)p.tensors[CORRECT].view.data)[n], labels[n] == first);
+    }
+    free_problem(&p);
+}
+
+static void lowest_index_wins_a_tie(void **state)
+{
+    (void)state;
+    test_on_each_isa(ties, NULL);
+}
+
+static void odd_numbers(struct test_device *device, int threads, void *context)
+{
+    (void)context, (void)threads;
+    const struct entropy_case row = {3, 70, 0, TT_F32, 1, 0, true, true};
+    struct problem p;
+    make_problem(&p, &row);
+    float *logits = p.tensors[LOGITS].view.data;
+    logits[33] = NAN;           /* row 0: the loss says so */
+    logits[70 + 5] = -INFINITY; /* row 1: a word that is ruled out */
+    for (int v = 0; v < 70; v++) logits[140 + v] = 3e38f;
+    test_ok(run_op(device, &row, p.tensors));
+    const float *loss = p.tensors[LOSS].view.data;
+    assert_true(isnan(loss[0]));
+    assert_true(isfinite(loss[1]));
+    assert_true(fabsf(logits[70 + 5]) < 1e-30f);
+    assert_true(isfinite(loss[2])); /* 3e38 + log 70 - 3e38 */
+    for (int v = 0; v < 140; v++) assert_true(isfinite(logits[70 + v]));
+    free_problem(&p);
+}
+
+static void nan_shows_and_infinity_is_survived(void **state)
+{
+    (void)state;
+    test_on_each_isa(odd_numbers, NULL);
+}
+
+static void a_label_outside_the_vocabulary_is_refused(void **state)
+{
+    (void)state;
+    const struct entropy_case row = {3, 10, 0, TT_F32, 1, 0, true, true};
+    struct problem p;
+    struct test_device device;
+    make_problem(&p, &row);
+    test_device_open(&device, "cpu", 1);
+    test_tensor_set(&p.tensors[LABELS], (const double[]){0, 10, 1});
+    test_refused(run_op(&device, &row, p.tensors), TT_ERR_DATA, "label 1 is 10");
+    test_tensor_set(&p.tensors[LABELS], (const double[]){0, 1, -100});
+    test_refused(run_op(&device, &row, p.tensors), TT_ERR_DATA, "label 2 is -100");
+    test_device_close(&device);
+    free_problem(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(oracle_agrees_with_finite_differences),
+        cmocka_unit_test(close_to_the_oracle),
+        cmocka_unit_test(lowest_index_wins_a_tie),
+        cmocka_unit_test(nan_shows_and_infinity_is_survived),
+        cmocka_unit_test(a_label_outside_the_vocabulary_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,158 @@
+#include "backend/ops/elementwise.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/isa.h"
+
+/* cols 0: rank 1. */
+struct elementwise_case {
+    int64_t rows, cols, gap;
+    tt_dtype a, b, y;
+};
+
+static const struct elementwise_case cases[] = {
+    {5, 64, 0, TT_F32, TT_F32, TT_F32},       {5, 64, 0, TT_BF16, TT_BF16, TT_BF16},
+    {70, 333, 3, TT_F32, TT_BF16, TT_F32},    {70, 333, 3, TT_BF16, TT_F32, TT_BF16},
+    {70, 333, 0, TT_F32, TT_F32, TT_BF16},    {3, 20000, 1, TT_BF16, TT_BF16, TT_F32},
+    {20001, 0, 0, TT_BF16, TT_BF16, TT_BF16}, {100003, 0, 0, TT_F32, TT_F32, TT_F32},
+    {1, 1, 0, TT_F32, TT_F32, TT_F32},        {0, 5, 0, TT_F32, TT_F32, TT_F32},
+    {0, 0, 0, TT_F32, TT_F32, TT_F32},        {4000, 3, 1, TT_BF16, TT_BF16, TT_BF16},
+};
+
+static struct test_tensor random_tensor(const struct elementwise_case *row, tt_dtype dtype, uint64_t seed)
+{
+    return test_tensor_random(dtype, row->rows, row->cols > 0 ? row->cols : TEST_UNUSED, TEST_UNUSED,
+                              row->gap, seed, 1);
+}
+
+/* Sums, products and conversions are rounded once, so they are known to the bit. */
+static void expect(const char *what, const struct test_tensor *got, const double *exact)
+{
+    double *values = test_tensor_values(got);
+    int64_t count = tt_tensor_count(got->view);
+    for (int64_t i = 0; i < count; i++) {
+        double want = (double)test_round((float)exact[i], got->view.dtype);
+        if (values[i] != want && !(isnan(values[i]) && isnan(want)))
+            fail_msg("%s: element %lld is %.9g instead of %.9g", what, (long long)i, values[i], want);
+    }
+    test_tensor_check_gaps(what, got);
+    free(values);
+}
+
+static void check_run(struct test_device *device, int threads, void *context)
+{
+    (void)threads;
+    const struct elementwise_case *row = context;
+    struct test_tensor a = random_tensor(row, row->a, 1), b = random_tensor(row, row->b, 2);
+    struct test_tensor y = random_tensor(row, row->y, 3), a_before = test_tensor_copy(&a);
+    double *a_values = test_tensor_values(&a), *b_values = test_tensor_values(&b);
+    int64_t count = tt_tensor_count(a.view);
+    double *want = test_doubles(count);
+    struct tt_add_args add = {.a = a.view, .b = b.view, .y = y.view};
+    test_ok(tt_add(device->stream, &add));
+    for (int64_t i = 0; i < count; i++) want[i] = a_values[i] + b_values[i];
+    expect("sum", &y, want);
+    struct tt_scale_args scale = {.x = b.view, .factor = -1.7f};
+    test_ok(tt_scale(device->stream, &scale));
+    for (int64_t i = 0; i < count; i++) want[i] = (double)((float)b_values[i] * -1.7f);
+    expect("product", &b, want);
+    struct tt_cast_args cast = {.x = a.view, .y = y.view};
+    test_ok(tt_cast(device->stream, &cast));
+    expect("cast", &y, a_values);
+    test_tensor_equal("a", &a, &a_before);
+    if (row->a == row->y) { /* in place */
+        struct test_tensor c = random_tensor(row, row->b, 2);
+        struct tt_add_args onto = {.a = a.view, .b = c.view, .y = a.view};
+        test_ok(tt_add(device->stream, &onto));
+        for (int64_t i = 0; i < count; i++) want[i] = a_values[i] + b_values[i];
+        expect("sum in place", &a, want);
+        test_tensor_free(&c);
+    }
+    free(a_values), free(b_values), free(want);
+    test_tensor_free(&a);
+    test_tensor_free(&a_before);
+    test_tensor_free(&b);
+    test_tensor_free(&y);
+}
+
+static void check_case(const void *row)
+{
+    test_on_each_isa(check_run, (void *)row);
+}
+
+static void rounded_once(void **state)
+{
+    (void)state;
+    TEST_CASES("elementwise", cases, check_case);
+}
+
+/* Every bf16 number, and floats around every border of rounding, as the scalar conversions have them. */
+static void check_bits(struct test_device *device, int threads, void *context)
+{
+    (void)threads, (void)context;
+    enum { COUNT = 65536 };
+    struct test_tensor half = test_tensor_make(TT_BF16, COUNT, TEST_UNUSED, TEST_UNUSED, 0);
+    struct test_tensor wide = test_tensor_make(TT_F32, COUNT, TEST_UNUSED, TEST_UNUSED, 0);
+    uint16_t *bits = half.view.data;
+    float *floats = wide.view.data;
+    for (int i = 0; i < COUNT; i++) bits[i] = (uint16_t)i;
+    struct tt_cast_args up = {.x = half.view, .y = wide.view}, down = {.x = wide.view, .y = half.view};
+    test_ok(tt_cast(device->stream, &up));
+    for (int i = 0; i < COUNT; i++) {
+        float want = tt_bf16_to_f32((uint16_t)i);
+        assert_memory_equal(&floats[i], &want, sizeof want);
+    }
+    static const uint32_t lower[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+    for (size_t k = 0; k < sizeof lower / sizeof lower[0]; k++) {
+        for (int i = 0; i < COUNT; i++) {
+            uint32_t word = (uint32_t)i << 16 | lower[k];
+            memcpy(&floats[i], &word, sizeof word);
+        }
+        test_ok(tt_cast(device->stream, &down));
+        for (int i = 0; i < COUNT; i++) assert_int_equal(bits[i], tt_f32_to_bf16(floats[i]));
+    }
+    test_tensor_free(&half);
+    test_tensor_free(&wide);
+}
+
+static void conversion_has_the_bits_of_the_scalar_one(void **state)
+{
+    (void)state;
+    test_on_each_isa(check_bits, NULL);
+}
+
+static void check_half(struct test_device *device, int threads, void *context)
+{
+    (void)threads, (void)context;
+    static const tt_dtype types[] = {TT_F32, TT_BF16, TT_F16};
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++) {
+            struct test_tensor x = test_tensor_random(types[i], 9, 37, TEST_UNUSED, 2, 1, 100);
+            struct test_tensor y = test_tensor_make(types[j], 9, 37, TEST_UNUSED, 5);
+            struct tt_cast_args args = {.x = x.view, .y = y.view};
+            test_ok(tt_cast(device->stream, &args));
+            double *values = test_tensor_values(&x);
+            expect("cast", &y, values);
+            free(values);
+            test_tensor_free(&x);
+            test_tensor_free(&y);
+        }
+}
+
+static void every_pair_of_types(void **state)
+{
+    (void)state;
+    test_on_each_isa(check_half, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rounded_once),
+        cmocka_unit_test(conversion_has_the_bits_of_the_scalar_one),
+        cmocka_unit_test(every_pair_of_types),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,188 @@
+#include "backend/ops/embedding.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/isa.h"
+
+struct embedding_case {
+    int64_t words, width, tokens, gap;
+    tt_dtype table, output;
+};
+
+static const struct embedding_case cases[] = {
+    {50, 64, 20, 0, TT_F32, TT_F32},   {50, 64, 20, 0, TT_BF16, TT_BF16},  {50, 67, 200, 3, TT_F32, TT_BF16},
+    {50, 67, 200, 3, TT_BF16, TT_F32}, {7, 300, 1000, 1, TT_F32, TT_BF16}, {1, 1, 5, 0, TT_F32, TT_F32},
+    {9, 1000, 90, 0, TT_BF16, TT_F32}, {9, 16, 0, 0, TT_F32, TT_F32},
+};
+
+struct problem {
+    const struct embedding_case *row;
+    struct test_tensor table, ids, y, dy, dtable, first_dtable;
+    double *exact_y, *exact_dtable, *simple_dtable;
+};
+
+static void check_run(struct test_device *device, int threads, void *context)
+{
+    struct problem *p = context;
+    struct test_tensor y = test_tensor_copy(&p->y), dtable = test_tensor_copy(&p->dtable);
+    struct tt_embedding_forward_args forward = {
+        .table_VD = p->table.view, .ids_T = p->ids.view, .y_TD = y.view};
+    struct tt_embedding_backward_args backward = {
+        .dy_TD = p->dy.view, .ids_T = p->ids.view, .dtable_VD = dtable.view};
+    test_ok(tt_embedding_forward(device->stream, &forward));
+    test_ok(tt_embedding_backward(device->stream, &backward));
+    test_tensor_check_gaps("y", &y);
+    test_tensor_check_gaps("dtable", &dtable);
+    double *got = test_tensor_values(&y);
+    assert_memory_equal(got, p->exact_y, (size_t)tt_tensor_count(y.view) * sizeof *got);
+    free(got);
+    if (threads == 1) {
+        got = test_tensor_values(&dtable);
+        test_close("dtable", got, p->exact_dtable, p->simple_dtable, tt_tensor_count(dtable.view), TT_F32, 3);
+        free(got);
+    } else {
+        test_tensor_equal("dtable", &dtable, &p->first_dtable);
+    }
+    test_tensor_free(&y);
+    test_tensor_free(&p->first_dtable);
+    p->first_dtable = dtable;
+}
+
+static void check_case(const void *row_pointer)
+{
+    const struct embedding_case *row = row_pointer;
+    struct problem p = {.row = row};
+    p.table = test_tensor_random(row->table, row->words, row->width, TEST_UNUSED, row->gap, 1, 1);
+    p.ids = test_tensor_make(TT_I32, row->tokens, TEST_UNUSED, TEST_UNUSED, 0);
+    test_tensor_random_index(&p.ids, 2, row->words);
+    p.y = test_tensor_random(row->output, row->tokens, row->width, TEST_UNUSED, row->gap, 3, 1);
+    p.dy = test_tensor_random(row->output, row->tokens, row->width, TEST_UNUSED, row->gap, 4, 1);
+    p.dtable = test_tensor_random(TT_F32, row->words, row->width, TEST_UNUSED, row->gap, 5, 1);
+    double *table = test_tensor_values(&p.table), *ids = test_tensor_values(&p.ids),
+           *dy = test_tensor_values(&p.dy);
+    p.exact_y = test_tensor_values(&p.y);
+    p.exact_dtable = test_tensor_values(&p.dtable);
+    p.simple_dtable = test_tensor_values(&p.dtable);
+    for (int64_t t = 0; t < row->tokens; t++)
+        for (int64_t d = 0; d < row->width; d++) {
+            int64_t from = (int64_t)ids[t] * row->width + d, to = t * row->width + d;
+            p.exact_y[to] = (double)test_round((float)table[from], row->output);
+            p.exact_dtable[from] += dy[to];
+            p.simple_dtable[from] = (double)((float)p.simple_dtable[from] + (float)dy[to]);
+        }
+    test_on_each_isa(check_run, &p);
+    free(table), free(ids), free(dy);
+    free(p.exact_y), free(p.exact_dtable), free(p.simple_dtable);
+    test_tensor_free(&p.table);
+    test_tensor_free(&p.ids);
+    test_tensor_free(&p.y);
+    test_tensor_free(&p.dy);
+    test_tensor_free(&p.dtable);
+    test_tensor_free(&p.first_dtable);
+}
+
+static void close_to_the_oracle(void **state)
+{
+    (void)state;
+    TEST_CASES("embedding", cases, check_case);
+}
+
+static void an_id_outside_the_table_is_refused(void **state)
+{
+    (void)state;
+    struct test_device device;
+    test_device_open(&device, "cpu", 1);
+    struct test_tensor table = test_tensor_random(TT_F32, 5, 4, TEST_UNUSED, 0, 1, 1);
+    struct test_tensor y = test_tensor_make(TT_F32, 2, 4, TEST_UNUSED, 0), before = test_tensor_copy(&table);
+    struct test_tensor ids = test_tensor_make(TT_I32, 2, TEST_UNUSED, TEST_UNUSED, 0);
+    struct tt_embedding_forward_args forward = {.table_VD = table.view, .ids_T = ids.view, .y_TD = y.view};
+    struct tt_embedding_backward_args backward = {
+        .dy_TD = y.view, .ids_T = ids.view, .dtable_VD = table.view};
+    test_tensor_set(&ids, (const double[]){4, 5});
+    test_refused(tt_embedding_forward(device.stream, &forward), TT_ERR_DATA,
+                 "entry 1 is 5, which is outside 0..4");
+    test_refused(tt_embedding_backward(device.stream, &backward), TT_ERR_DATA, "entry 1 is 5");
+    test_tensor_set(&ids, (const double[]){-1, 0});
+    test_refused(tt_embedding_forward(device.stream, &forward), TT_ERR_DATA, "entry 0 is -1");
+    test_tensor_equal("table", &table, &before);
+    struct tt_gather_rows_args gather = {.x_TD = table.view, .rows_N = ids.view, .y_ND = y.view};
+    struct tt_scatter_rows_args scatter = {.x_ND = y.view, .rows_N = ids.view, .y_TD = table.view};
+    test_refused(tt_gather_rows(device.stream, &gather), TT_ERR_INTERNAL, "entry 0 is -1");
+    test_refused(tt_scatter_rows(device.stream, &scatter), TT_ERR_INTERNAL, "entry 0 is -1");
+    test_device_close(&device);
+    test_tensor_free(&table);
+    test_tensor_free(&before);
+    test_tensor_free(&y);
+    test_tensor_free(&ids);
+}
+
+struct rows_case {
+    int64_t tokens, width, gap;
+    tt_dtype dtype;
+    int32_t rows[8]; /* ends with -1 */
+};
+
+static const struct rows_case row_cases[] = {
+    {10, 33, 2, TT_F32, {0, 3, 4, 9, -1}},
+    {10, 33, 0, TT_BF16, {2, -1}},
+    {3, 700, 1, TT_BF16, {0, 1, 2, -1}},
+    {400, 200, 0, TT_F32, {7, 100, 101, 399, -1}},
+    {6, 5, 0, TT_F32, {-1}},
+    {0, 5, 0, TT_F32, {-1}},
+};
+
+/* scatter(gather(x)) is x in the named rows and 0 in all others. */
+static void check_rows(struct test_device *device, int threads, void *context)
+{
+    (void)threads;
+    const struct rows_case *row = context;
+    int64_t count = 0;
+    while (row->rows[count] >= 0) count++;
+    struct test_tensor x =
+        test_tensor_random(row->dtype, row->tokens, row->width, TEST_UNUSED, row->gap, 1, 1);
+    struct test_tensor some = test_tensor_random(row->dtype, count, row->width, TEST_UNUSED, row->gap, 2, 1);
+    struct test_tensor back =
+        test_tensor_random(row->dtype, row->tokens, row->width, TEST_UNUSED, row->gap, 3, 1);
+    struct test_tensor rows = test_tensor_make(TT_I32, count, TEST_UNUSED, TEST_UNUSED, 0);
+    for (int64_t n = 0; n < count; n++) ((int32_t *)rows.view.data)[n] = row->rows[n];
+    struct tt_gather_rows_args gather = {.x_TD = x.view, .rows_N = rows.view, .y_ND = some.view};
+    struct tt_scatter_rows_args scatter = {.x_ND = some.view, .rows_N = rows.view, .y_TD = back.view};
+    test_ok(tt_gather_rows(device->stream, &gather));
+    test_ok(tt_scatter_rows(device->stream, &scatter));
+    test_tensor_check_gaps("some", &some);
+    test_tensor_check_gaps("back", &back);
+    double *in = test_tensor_values(&x), *out = test_tensor_values(&back);
+    for (int64_t t = 0, n = 0; t < row->tokens; t++) {
+        bool named = n < count && row->rows[n] == t;
+        n += named;
+        for (int64_t d = 0; d < row->width; d++)
+            assert_true(out[t * row->width + d] == (named ? in[t * row->width + d] : 0));
+    }
+    free(in), free(out);
+    test_tensor_free(&x);
+    test_tensor_free(&some);
+    test_tensor_free(&back);
+    test_tensor_free(&rows);
+}
+
+static void check_rows_case(const void *row)
+{
+    test_on_each_isa(check_rows, (void *)row);
+}
+
+static void rows_are_moved(void **state)
+{
+    (void)state;
+    TEST_CASES("rows", row_cases, check_rows_case);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(close_to_the_oracle),
+        cmocka_unit_test(an_id_outside_the_table_is_refused),
+        cmocka_unit_test(rows_are_moved),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,150 @@
+#include "backend/ops/optim.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/isa.h"
+
+struct adamw_case {
+    int64_t count, steps;
+    double lr, beta1, beta2, eps, weight_decay, grad_scale, size;
+};
+
+static const struct adamw_case cases[] = {
+    {1000, 1, 1e-3, 0.9, 0.999, 1e-8, 0.01, 1, 1},  {1000, 20, 1e-3, 0.9, 0.999, 1e-8, 0.01, 1, 1},
+    {40001, 3, 1e-2, 0.8, 0.95, 1e-6, 0, 0.3, 1},   {7, 5, 1e-3, 0.9, 0.999, 1e-8, 0.1, 1, 1},
+    {300, 5, 1e-3, 0.9, 0.999, 1e-8, 0.1, 1, 1e-9}, {300, 5, 1e-3, 0.9, 0.999, 1e-8, 0.1, 1, 1e4},
+    {0, 1, 1e-3, 0.9, 0.999, 1e-8, 0.01, 1, 1},     {50, 2, 0, 0.9, 0.999, 1e-8, 0.5, 1, 1},
+};
+
+enum { PARAM, GRAD, M, V, LINES };
+
+static const char *const names[LINES] = {"param", "grad", "m", "v"};
+
+/* The header's formula as it stands there. */
+#define DEFINE_REFERENCE(name, real, real_sqrt)                                                              \
+    static void name(const struct adamw_case *c, int64_t step, double *const v[LINES])                       \
+    {                                                                                                        \
+        real b1 = (real)c->beta1, b2 = (real)c->beta2, lr = (real)c->lr;                                     \
+        for (int64_t i = 0; i < c->count; i++) {                                                             \
+            real g = (real)v[GRAD][i] * (real)(float)c->grad_scale, p = (real)v[PARAM][i];                   \
+            p -= lr * (real)c->weight_decay * p;                                                             \
+            real m = b1 * (real)v[M][i] + (1 - b1) * g, s = b2 * (real)v[V][i] + (1 - b2) * g * g;           \
+            real c1 = (real)(1 - pow(c->beta1, (double)step)), c2 = (real)(1 - pow(c->beta2, (double)step)); \
+            p -= lr / c1 * m / (real_sqrt(s) / real_sqrt(c2) + (real)c->eps);                                \
+            v[PARAM][i] = (double)p;                                                                         \
+            v[M][i] = (double)m;                                                                             \
+            v[V][i] = (double)s;                                                                             \
+        }                                                                                                    \
+    }
+
+DEFINE_REFERENCE(oracle, double, sqrt)
+DEFINE_REFERENCE(plain, float, sqrtf)
+
+struct problem {
+    const struct adamw_case *row;
+    struct test_tensor tensors[LINES], first[LINES];
+    double *exact[LINES], *simple[LINES];
+};
+
+/* All steps with one gradient: the moments move, and so does their correction. */
+static void check_run(struct test_device *device, int threads, void *context)
+{
+    struct problem *p = context;
+    struct test_tensor t[LINES];
+    for (int i = 0; i < LINES; i++) t[i] = test_tensor_copy(&p->tensors[i]);
+    for (int64_t step = 1; step <= p->row->steps; step++) {
+        struct tt_adamw_args args = {.param = t[PARAM].view,
+                                     .grad = t[GRAD].view,
+                                     .m = t[M].view,
+                                     .v = t[V].view,
+                                     .lr = p->row->lr,
+                                     .beta1 = p->row->beta1,
+                                     .beta2 = p->row->beta2,
+                                     .eps = p->row->eps,
+                                     .weight_decay = p->row->weight_decay,
+                                     .grad_scale = (float)p->row->grad_scale,
+                                     .step = step};
+        test_ok(tt_adamw(device->stream, &args));
+    }
+    for (int i = 0; i < LINES; i++) {
+        test_tensor_check_gaps(names[i], &t[i]);
+        if (threads == 1) {
+            double *got = test_tensor_values(&t[i]);
+            test_close(names[i], got, p->exact[i], p->simple[i], p->row->count, TT_F32, 2);
+            free(got);
+        } else {
+            test_tensor_equal(names[i], &t[i], &p->first[i]);
+        }
+        test_tensor_free(&p->first[i]);
+        p->first[i] = t[i];
+    }
+}
+
+static void check_case(const void *row)
+{
+    struct problem p = {.row = row};
+    for (int i = 0; i < LINES; i++) {
+        p.tensors[i] = i == M || i == V ? test_tensor_make(TT_F32, p.row->count, TEST_UNUSED, TEST_UNUSED, 0)
+                                        : test_tensor_random(TT_F32, p.row->count, TEST_UNUSED, TEST_UNUSED,
+                                                             0, (uint64_t)i + 1, i == GRAD ? p.row->size : 1);
+        p.exact[i] = test_tensor_values(&p.tensors[i]);
+        p.simple[i] = test_tensor_values(&p.tensors[i]);
+    }
+    for (int64_t step = 1; step <= p.row->steps; step++) {
+        oracle(p.row, step, p.exact);
+        plain(p.row, step, p.simple);
+    }
+    test_on_each_isa(check_run, &p);
+    for (int i = 0; i < LINES; i++) {
+        test_tensor_free(&p.tensors[i]);
+        test_tensor_free(&p.first[i]);
+        free(p.exact[i]);
+        free(p.simple[i]);
+    }
+}
+
+static void adamw_follows_the_formula(void **state)
+{
+    (void)state;
+    TEST_CASES("adamw", cases, check_case);
+}
+
+static void check_squares(struct test_device *device, int threads, void *context)
+{
+    double *first = context;
+    static const int64_t counts[] = {0, 1, 15, 16, 17, 16384, 16385, 200003};
+    for (int i = 0; i < 8; i++) {
+        struct test_tensor x = test_tensor_random(TT_F32, counts[i], TEST_UNUSED, TEST_UNUSED, 0, 9, 3);
+        struct test_tensor out = test_tensor_make(TT_F64, 1, TEST_UNUSED, TEST_UNUSED, 0);
+        test_tensor_set(&out, (const double[]){0.25});
+        struct tt_sum_squares_args args = {.x = x.view, .out = out.view};
+        test_ok(tt_sum_squares(device->stream, &args));
+        long double sum = 0.25L;
+        for (int64_t j = 0; j < counts[i]; j++)
+            sum += (long double)((float *)x.view.data)[j] * (long double)((float *)x.view.data)[j];
+        double got = *(double *)out.view.data;
+        assert_true(fabs(got - (double)sum) <= 1e-14 * (double)sum);
+        if (threads > 1) assert_true(got == first[i]);
+        first[i] = got;
+        test_tensor_free(&x);
+        test_tensor_free(&out);
+    }
+}
+
+static void squares_are_summed_in_double(void **state)
+{
+    (void)state;
+    double first[8];
+    test_on_each_isa(check_squares, first);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adamw_follows_the_formula),
+        cmocka_unit_test(squares_are_summed_in_double),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,67 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/ops/elementwise.h"
+#include "ops/isa.h"
+
+enum { COUNT = 20000 };
+
+static void fill(struct test_device *device, const struct test_tensor *y, int64_t first, bool normal,
+                 double scale)
+{
+    struct tt_random_fill_args args = {.y = y->view,
+                                       .rng = tt_rng_derive(tt_rng_make(3), "weight"),
+                                       .first = first,
+                                       .normal = normal,
+                                       .scale = scale};
+    test_ok(tt_random_fill(device->stream, &args));
+    test_tensor_check_gaps("y", y);
+}
+
+/* A slice has the bits of the whole; the numbers are the generator's; their moments are right. */
+static void check_run(struct test_device *device, int threads, void *context)
+{
+    (void)threads, (void)context;
+    static const tt_dtype types[] = {TT_F32, TT_BF16};
+    for (int type = 0; type < 2; type++)
+        for (int normal = 0; normal < 2; normal++) {
+            struct test_tensor whole = test_tensor_make(types[type], COUNT, TEST_UNUSED, TEST_UNUSED, 0);
+            struct test_tensor slice = test_tensor_make(types[type], 1001, TEST_UNUSED, TEST_UNUSED, 0);
+            fill(device, &whole, 77, normal, 0.5);
+            fill(device, &slice, 77 + 5003, normal, 0.5);
+            size_t bytes = tt_dtype_bytes(types[type]);
+            assert_memory_equal((char *)whole.view.data + 5003 * bytes, slice.view.data, 1001 * bytes);
+            double *values = test_tensor_values(&whole), mean = 0, square = 0;
+            struct tt_rng rng = tt_rng_derive(tt_rng_make(3), "weight");
+            for (int i = 0; i < COUNT; i++) {
+                double number = normal ? tt_rng_normal(rng, 77 + (uint64_t)i)
+                                       : 2 * tt_rng_uniform(rng, 77 + (uint64_t)i) - 1;
+                assert_true(values[i] == (double)test_round((float)(0.5 * number), types[type]));
+                assert_true(normal || fabs(values[i]) <= 0.5);
+                mean += values[i] / COUNT;
+                square += values[i] * values[i] / COUNT;
+            }
+            double variance = normal ? 0.25 : 0.25 / 3;
+            assert_true(fabs(mean) < 5 * sqrt(variance / COUNT));
+            assert_true(fabs(square - variance) < 5 * variance * sqrt(2.0 / COUNT));
+            free(values);
+            test_tensor_free(&whole);
+            test_tensor_free(&slice);
+        }
+    struct test_tensor none = test_tensor_make(TT_F32, 0, TEST_UNUSED, TEST_UNUSED, 0);
+    fill(device, &none, 0, true, 1);
+    test_tensor_free(&none);
+}
+
+static void slices_and_moments(void **state)
+{
+    (void)state;
+    test_on_each_isa(check_run, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(slices_and_moments)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
