@@ -56,6 +56,7 @@ const struct tt_setting tt_data_settings[] = {
     {.name = "eos_token", .type = TT_SETTING_STRING, FIELD(eos_token),
      .help = "Token that ends a sample; not given: the tokenizer's."},
     {.name = "shuffle_dataset", .type = TT_SETTING_BOOL, FIELD(shuffle_dataset), .default_text = "false",
+     .only = "false", .only_reason = "every epoch is shuffled as train_sampling_strategy says",
      .help = "Shuffle the rows once before packing."},
     {.name = "max_train_samples", .type = TT_SETTING_INT, FIELD(max_train_samples), .default_text = "0",
      .null_text = "0", .minimum = 0, .maximum = INFINITY, .help = "Train on that many rows; 0: all."},

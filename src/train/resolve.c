@@ -75,15 +75,19 @@ static bool is_launched_per_rank(void)
 static tt_status resolve_ranks(struct tt_settings *settings, const struct tt_train_config *config)
 {
     char ranks[32];
-    if (config->num_processes <= 0 || is_launched_per_rank()) return TT_OK;
-    if (config->num_processes % config->num_machines != 0) {
-        tt_status status = tt_fail(TT_ERR_USAGE, "num_processes %lld does not divide over num_machines %lld",
-                                   (long long)config->num_processes, (long long)config->num_machines);
-        tt_hint("num_processes counts the ranks of all machines together");
-        return status;
-    }
-    snprintf(ranks, sizeof ranks, "%lld", (long long)(config->num_processes / config->num_machines));
+    if (config->num_processes <= 0 || config->num_machines > 1 || is_launched_per_rank()) return TT_OK;
+    snprintf(ranks, sizeof ranks, "%lld", (long long)config->num_processes);
     return set_derived(settings, "ranks", ranks, "num_processes");
+}
+
+/* A process that is told of other machines but was started alone would train alone, and look fine. */
+static tt_status check_started_together(const struct tt_train_config *config)
+{
+    if (config->num_machines <= 1 || is_launched_per_rank()) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "num_machines is %lld, but this process was started alone",
+                               (long long)config->num_machines);
+    tt_hint("start one process per rank on all machines with mpirun");
+    return status;
 }
 
 static tt_status resolve_eval_steps(struct tt_settings *settings, const struct tt_train_config *config)
@@ -108,7 +112,8 @@ tt_status tt_train_settings_resolve(struct tt_settings *settings, struct tt_trai
             "give --dataset_name train.jsonl, or a line 'dataset_name: train.jsonl' in the file of --config");
         return status;
     }
-    return tt_train_config_check(config);
+    TT_TRY(tt_train_config_check(config));
+    return check_started_together(config);
 }
 
 static tt_status usage(const char *message, const char *hint)

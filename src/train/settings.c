@@ -87,6 +87,7 @@ const struct tt_setting tt_run_settings[] = {
     {.name = "dataloader_drop_last", .type = TT_SETTING_BOOL, FIELD(dataloader_drop_last),
      .default_text = "false", .help = "Leave out the last step of an epoch when it is not full."},
     {.name = "resume_from_checkpoint", .type = TT_SETTING_STRING, FIELD(resume_from_checkpoint),
+     .only = "null false", .only_reason = "resuming is not served yet; adapter_name_or_path starts from an adapter",
      .help = "Checkpoint folder to go on from."},
 
     TT_SETTING_ONLY("loss_type", STRING, NULL, "null nll chunked_nll",
