@@ -17,8 +17,8 @@ struct origin {
     const struct tt_safetensors_entry *entry;
 };
 
-static tt_status find_origin(const struct tt_load_source *source, const tt_param *param,
-                             struct origin *origin)
+static tt_status find_origin(const struct tt_model *model, const struct tt_load_source *source,
+                             const tt_param *param, struct origin *origin)
 {
     *origin = (struct origin){0};
     if (param->adapter && source->adapter != NULL) {
@@ -28,9 +28,10 @@ static tt_status find_origin(const struct tt_load_source *source, const tt_param
         tt_free(key);
         origin->adapter = source->adapter;
     } else if (source->folder != NULL) {
-        /* Includes modules_to_save, whose full copies start from the base; LoRA matrices are not in the
-         * folder. */
-        origin->entry = tt_model_folder_find(source->folder, param->name);
+        /* modules_to_save train full copies that start from the base; LoRA's matrices are not in the folder.
+         */
+        const char *name = tt_model_source_name(model, param);
+        origin->entry = name != NULL ? tt_model_folder_find(source->folder, name) : NULL;
         origin->folder = source->folder;
     }
     return TT_OK;
@@ -65,7 +66,7 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
     for (size_t i = 0; i < model->param_count; i++) {
         const tt_param *param = model->params[i];
         struct origin origin;
-        TT_TRY(find_origin(source, param, &origin));
+        TT_TRY(find_origin(model, source, param, &origin));
         bool base_from_file = !param->adapter && source->folder != NULL;
         bool adapter_from_file = param->adapter && source->adapter != NULL;
         if (origin.entry == NULL) {
@@ -99,11 +100,20 @@ static tt_status check_folder(const struct tt_model *model, const struct tt_mode
     return TT_OK;
 }
 
+/* With LoRA on lm_head, PEFT also saves the head as it was: the base has it already. */
+static bool is_base_copy(const char *key)
+{
+    static const char ending[] = ".base_layer.weight";
+    size_t bytes = strlen(key);
+    return bytes >= sizeof ending - 1 && strcmp(key + bytes - (sizeof ending - 1), ending) == 0;
+}
+
 static tt_status check_adapter(const struct tt_model *model, const struct tt_safetensors *adapter,
                                struct complaint *complaint)
 {
     for (size_t i = 0; i < tt_safetensors_count(adapter); i++) {
         const char *key = tt_safetensors_entry(adapter, i)->name;
+        if (is_base_copy(key)) continue;
         char *name = tt_adapter_param_name(key);
         const tt_param *param = name != NULL ? tt_model_find_param(model, name) : NULL;
         tt_free(name);
@@ -172,12 +182,12 @@ static tt_status make_values(const struct tt_piece *piece, struct tt_stream *str
     return tt_random_fill(stream, &args);
 }
 
-static tt_status load_piece(const struct tt_piece *piece, struct tt_stream *stream,
-                            const struct tt_load_source *source, float *staging)
+static tt_status load_piece(const struct tt_model *model, const struct tt_piece *piece,
+                            struct tt_stream *stream, const struct tt_load_source *source, float *staging)
 {
     struct origin origin;
     if (piece->count == 0) return TT_OK;
-    TT_TRY(find_origin(source, piece->param, &origin));
+    TT_TRY(find_origin(model, source, piece->param, &origin));
     if (origin.entry == NULL) return make_values(piece, stream, source->seed, staging);
     size_t element = tt_dtype_bytes(piece->dtype);
     for (int64_t done = 0; done < piece->count; done += STAGING_COUNT) {
@@ -200,9 +210,10 @@ tt_status tt_load_units(const struct tt_model *model, struct tt_unit *const *uni
     for (int u = 0; u < model->unit_count && status == TT_OK; u++) {
         for (size_t p = 0; p < tt_unit_piece_count(units[u]) && status == TT_OK; p++) {
             struct tt_piece piece = tt_unit_piece(units[u], p);
-            status = load_piece(&piece, stream, source, staging);
+            status = load_piece(model, &piece, stream, source, staging);
             if (status != TT_OK) tt_while("loading '%s'", piece.param->name);
         }
+        if (status == TT_OK) status = tt_unit_frozen_changed(units[u]);
         if (status == TT_OK) status = tt_unit_masters_changed(units[u]);
     }
     tt_free(staging);

@@ -66,6 +66,8 @@ struct tt_piece {
 };
 size_t tt_unit_piece_count(const struct tt_unit *unit);
 struct tt_piece tt_unit_piece(const struct tt_unit *unit, size_t index);
+/* After the frozen shard was written (load). */
+TT_MUST_USE tt_status tt_unit_frozen_changed(struct tt_unit *unit);
 /* After the masters were written (load, optimizer step, resume): what is lent from now on is made from them. */
 TT_MUST_USE tt_status tt_unit_masters_changed(struct tt_unit *unit);
 
@@ -94,6 +96,9 @@ TT_MUST_USE tt_status tt_unit_reduce(struct tt_unit *unit, bool last_micro);
 /* `keep`: the strategy may keep it for the backward pass of the same block. */
 TT_MUST_USE tt_status tt_unit_release(struct tt_unit *unit, bool keep);
 TT_MUST_USE tt_status tt_unit_zero_grad(struct tt_unit *unit);
+
+/* The compute stream waits for the sums of all gradients so far; call it before the gradient slices are read. */
+TT_MUST_USE tt_status tt_shard_context_join(struct tt_shard_context *context);
 
 /* Seconds that waits for gathers, and reduces, have taken since the last call (for the step profile). */
 struct tt_shard_times {

@@ -48,9 +48,11 @@ static void fill_result(const struct bench *bench, const struct tt_rank *rank, d
     tt_device_memory(rank->device, &memory);
     result->step_seconds = seconds[bench->options->steps / 2];
     result->tokens_per_second = (double)last->facts.tokens / result->step_seconds;
-    double flops = tt_model_flops_per_token(rank->model, (double)bench->options->sequence_length,
-                                            rank->model->options.train_base);
-    result->model_tflops = result->tokens_per_second * flops / 1e12;
+    bool full = rank->model->options.train_base;
+    double flops = tt_model_flops_per_token(rank->model, (double)bench->options->sequence_length, full) *
+                       (double)last->facts.tokens +
+                   tt_model_flops_per_label(rank->model, full) * (double)last->facts.supervised_tokens;
+    result->model_tflops = flops / result->step_seconds / 1e12;
     result->loss = last->loss;
     result->peak_bytes = peak_resident_bytes();
     result->planned_bytes = bench->plan.memory.total_peak;
@@ -148,7 +150,8 @@ static tt_status prepare(struct bench *bench, const struct tt_world *world)
     bench->rank_config.model_options.lora.enabled = config->use_peft;
     bench->threads_per_rank = world->threads_per_rank;
     tt_sampler_limits(bench->sampler, 0, 1, &bench->rank_config.limits);
-    TT_TRY(tt_plan_make(&bench->rank_config, world->world_size, &bench->rank_config.limits, &none, &bench->plan));
+    TT_TRY(tt_plan_make(&bench->rank_config, world->world_size, &bench->rank_config.limits, &none,
+                        &bench->plan));
     return tt_plan_check(&bench->plan, &bench->rank_config, config->device_memory);
 }
 

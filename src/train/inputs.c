@@ -128,6 +128,8 @@ static tt_status load_train(const struct tt_train_config *config, struct tt_inpu
         found ? load_dataset(inputs, data, path, data->max_train_samples, &inputs->train)
               : tt_fail(TT_ERR_USAGE, "'%s' has no %s.jsonl, .json or .txt", path, data->dataset_train_split);
     tt_free(path);
+    if (status == TT_OK && data->shuffle_dataset)
+        status = tt_dataset_shuffle(inputs->train, (uint64_t)config->seed);
     return status;
 }
 

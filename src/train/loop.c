@@ -17,7 +17,7 @@ struct loop {
     double loss_sum, window_loss; /* over all steps; since the last log row */
     double window_accuracy, window_tokens, window_seconds;
     int64_t window_steps, steps_done;
-    int64_t tokens, samples;
+    int64_t tokens, supervised_tokens, samples;
     double last_eval_loss;
     int64_t last_eval_step, last_save_step;
 };
@@ -32,10 +32,14 @@ static double epoch_of(const struct loop *loop, int64_t step)
     return (double)step / (double)loop->run->steps_per_epoch;
 }
 
-static double flops_per_token(const struct loop *loop)
+/* FLOPs of the training so far. */
+static double flops_so_far(const struct loop *loop)
 {
+    const struct tt_model *model = loop->rank->model;
+    bool full = model->options.train_base;
     double length = loop->samples > 0 ? (double)loop->tokens / (double)loop->samples : 1.0;
-    return tt_model_flops_per_token(loop->rank->model, length, loop->rank->model->options.train_base);
+    return tt_model_flops_per_token(model, length, full) * (double)loop->tokens +
+           tt_model_flops_per_label(model, full) * (double)loop->supervised_tokens;
 }
 
 static tt_status log_row(struct loop *loop, bool evaluation, int64_t step, const struct tt_log_field *fields,
@@ -89,8 +93,7 @@ static tt_status tell_step(struct loop *loop, int64_t step, const struct tt_trai
     struct tt_run *run = loop->run;
     const struct tt_train_config *config = run->config;
     double speed = loop->train_seconds > 0 ? (double)loop->tokens / loop->train_seconds : 0.0;
-    tt_journal_progress(run->journal, step, epoch_of(loop, step), loop->tokens,
-                        flops_per_token(loop) * (double)loop->tokens);
+    tt_journal_progress(run->journal, step, epoch_of(loop, step), loop->tokens, flops_so_far(loop));
     if (run->observer != NULL && run->observer->on_progress != NULL) {
         double per_step = loop->train_seconds / (double)loop->steps_done;
         struct tt_progress progress = {
@@ -132,6 +135,7 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
     loop->window_seconds += seconds;
     loop->window_steps++;
     loop->tokens += result->facts.tokens;
+    loop->supervised_tokens += result->facts.supervised_tokens;
     loop->samples += result->facts.samples;
     if (step == 0 && run->summary != NULL && loop->first)
         run->summary->first_step_seconds = tt_clock_seconds() - run->start_seconds;
@@ -171,7 +175,7 @@ static tt_status finish(struct loop *loop, bool stopped)
             {"train_runtime", runtime},
             {"train_samples_per_second", (double)loop->samples / runtime},
             {"train_steps_per_second", (double)loop->steps_done / runtime},
-            {"total_flos", flops_per_token(loop) * (double)loop->tokens},
+            {"total_flos", flops_so_far(loop)},
             {"train_loss", loop->loss_sum / steps},
         };
         int count = sizeof fields / sizeof *fields;
@@ -191,7 +195,7 @@ static tt_status finish(struct loop *loop, bool stopped)
     summary->seconds = runtime;
     summary->tokens_per_second = loop->train_seconds > 0 ? (double)loop->tokens / loop->train_seconds : 0.0;
     summary->samples_per_second = loop->train_seconds > 0 ? (double)loop->samples / loop->train_seconds : 0.0;
-    summary->model_tflops = summary->tokens_per_second * flops_per_token(loop) / 1e12;
+    summary->model_tflops = loop->train_seconds > 0 ? flops_so_far(loop) / loop->train_seconds / 1e12 : 0.0;
     summary->planned_bytes = run->plan.memory.total_peak;
     summary->peak_bytes = memory.total_peak;
     summary->stopped = stopped;

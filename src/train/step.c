@@ -228,6 +228,7 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     for (int u = 0; u < rank->model->unit_count; u++) TT_TRY(tt_unit_zero_grad(rank->units[u]));
     for (int64_t micro = 0; micro < facts.micro_count; micro++)
         TT_TRY(run_micro(rank, config, step, &facts, micro, storage, &mine));
+    TT_TRY(tt_shard_context_join(rank->shard));
     for (int u = 0; u < rank->model->unit_count; u++) {
         struct tt_slices slices = tt_unit_slices(rank->units[u]);
         double part;

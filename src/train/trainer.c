@@ -118,29 +118,11 @@ out:
     return status;
 }
 
-/* 12,345,678 */
-static const char *grouped(int64_t value, char *text, size_t text_bytes)
-{
-    char digits[32];
-    int count = snprintf(digits, sizeof digits, "%lld", (long long)value), at = 0;
-    for (int i = 0; i < count && (size_t)at + 2 < text_bytes; i++) {
-        if (i > 0 && (count - i) % 3 == 0) text[at++] = ',';
-        text[at++] = digits[i];
-    }
-    text[at] = '\0';
-    return text;
-}
-
 static tt_status say_model(const struct tt_run *run, const struct tt_model *model,
                            const struct tt_world *world)
 {
-    char trainable[40], all[40], line[512];
-    int64_t all_count = model->base_param_count + model->adapter_param_count;
-    snprintf(line, sizeof line, "trainable params: %s || all params: %s || trainable%%: %.4f",
-             grouped(model->trainable_param_count, trainable, sizeof trainable),
-             grouped(all_count, all, sizeof all),
-             100.0 * (double)model->trainable_param_count / (double)all_count);
-    tt_run_say(run, line);
+    char line[512];
+    tt_run_say(run, tt_model_format_counts(model, line, sizeof line));
     struct tt_str plan = {0};
     tt_status status = tt_plan_format(&run->plan, world->world_size, &plan);
     if (status == TT_OK) tt_run_say(run, tt_str_text(&plan));

@@ -1,0 +1,238 @@
+/* The state of a unit is (prefetched, holders):
+ *
+ *   call      allowed when                 effect
+ *   gather    always                       prefetched; takes a slot and fills it when nobody holds the unit
+ *   wait      prefetched, or holders > 0   not prefetched, holders + 1; the first lends views and gradients
+ *   reduce    holders > 0                  (reduce.c)
+ *   release   holders > 0                  holders - 1; the last takes the views back and, unless the unit is
+ *                                          prefetched again, lets go of the slot
+ *
+ * A second gather before the wait changes nothing. Any other call is TT_ERR_INTERNAL with the unit's name and
+ * state. Where the values lie: resident units have theirs at hand and no slot, except for bf16 copies of what
+ * trains; SHARD_GRAD_OP gives every unit a slot of its own; otherwise slots come from the pool.
+ */
+#include "backend/ops/elementwise.h"
+#include "base/clock.h"
+#include "shard/shard_impl.h"
+
+tt_status tt_unit_fail_state(const struct tt_unit *unit, const char *call)
+{
+    return tt_fail(TT_ERR_INTERNAL, "%s of unit '%s', which is %sprefetched and has %d holders", call,
+                   unit->name, unit->prefetched ? "" : "not ", unit->holders);
+}
+
+static tt_status take_slot(struct tt_unit *unit)
+{
+    struct tt_shard_context *context = unit->context;
+    if (unit->slot != NULL) return TT_OK;
+    if (unit->own_slot.gathered != NULL) {
+        unit->slot = &unit->own_slot;
+        return TT_OK;
+    }
+    if (context->resident) return TT_OK;
+    return tt_shard_take_slot(context, unit, &unit->slot);
+}
+
+static void give_slot(struct tt_unit *unit, bool keep)
+{
+    struct gather_slot *slot = unit->slot;
+    unit->slot = NULL;
+    if (slot == NULL) return;
+    slot->held = false;
+    slot->keep = keep;
+    slot->let_go = ++unit->context->releases;
+}
+
+static char *trainable_values(const struct tt_unit *unit)
+{
+    size_t offset = unit->context->resident ? 0 : unit->frozen_bytes;
+    return unit->slot->data == NULL ? NULL : unit->slot->data + offset;
+}
+
+/* The masters in the compute type, first this rank's and then all. */
+static tt_status fill_trainable(struct tt_unit *unit)
+{
+    struct tt_shard_context *context = unit->context;
+    const struct tt_shard_config *config = &context->config;
+    size_t slice_bytes = (size_t)unit->slice_count * tt_dtype_bytes(config->compute_dtype);
+    void *master = tt_buffer_data(unit->master);
+    char *values = trainable_values(unit);
+    const void *send = master;
+    TT_TRY(tt_stream_wait(context->comm_stream, unit->written));
+    if (config->compute_dtype != TT_F32) {
+        char *own = values + (size_t)context->rank * slice_bytes;
+        struct tt_cast_args cast = {
+            .x = tt_tensor_1d(master, TT_F32, unit->slice_count),
+            .y = tt_tensor_1d(own, config->compute_dtype, unit->slice_count),
+        };
+        TT_TRY(tt_cast(context->comm_stream, &cast));
+        send = own;
+    }
+    if (context->resident) return TT_OK;
+    return tt_comm_all_gather(config->shard_comm, context->comm_stream, send, values, slice_bytes);
+}
+
+static tt_status fill_slot(struct tt_unit *unit)
+{
+    struct tt_shard_context *context = unit->context;
+    struct gather_slot *slot = unit->slot;
+    bool frozen = !context->resident && unit->frozen_bytes > 0 && !slot->frozen_valid;
+    bool trainable = unit->trainable_count > 0 && !slot->trainable_valid;
+    if (!frozen && !trainable) return TT_OK;
+    TT_TRY(tt_stream_wait(context->comm_stream, slot->released));
+    if (frozen) {
+        TT_TRY(tt_comm_all_gather(context->config.shard_comm, context->comm_stream,
+                                  tt_buffer_data(unit->frozen_shard), slot->data, unit->frozen_shard_bytes));
+        slot->frozen_valid = true;
+    }
+    if (trainable) {
+        TT_TRY(fill_trainable(unit));
+        slot->trainable_valid = true;
+    }
+    return tt_event_record(slot->gathered, context->comm_stream);
+}
+
+static tt_status fill(struct tt_unit *unit)
+{
+    if (unit->slot == NULL) return TT_OK;
+    double start = tt_clock_seconds();
+    tt_status status = fill_slot(unit);
+    unit->context->times.gather_seconds += tt_clock_seconds() - start;
+    if (status != TT_OK) tt_while("gathering unit '%s'", unit->name);
+    return status;
+}
+
+tt_status tt_unit_gather(struct tt_unit *unit)
+{
+    if (!unit->context->sealed)
+        return tt_fail(TT_ERR_INTERNAL, "unit '%s' is gathered before the seal", unit->name);
+    if (unit->prefetched) return TT_OK;
+    if (unit->holders == 0) {
+        TT_TRY(take_slot(unit));
+        tt_status status = fill(unit);
+        if (status != TT_OK) {
+            give_slot(unit, false);
+            return status;
+        }
+    }
+    unit->prefetched = true;
+    return TT_OK;
+}
+
+static tt_tensor view(const tt_param *param, void *data, tt_dtype dtype)
+{
+    tt_tensor tensor = {.data = data, .dtype = dtype, .rank = param->rank};
+    int64_t stride = 1;
+    for (int i = param->rank - 1; i >= 0; i--) {
+        tensor.dims[i] = param->dims[i];
+        tensor.strides[i] = stride;
+        stride *= param->dims[i];
+    }
+    return tensor;
+}
+
+static void *offset_of(void *base, size_t bytes)
+{
+    return base == NULL ? NULL : (char *)base + bytes;
+}
+
+static void lend(struct tt_unit *unit)
+{
+    const struct tt_shard_context *context = unit->context;
+    void *frozen = context->resident ? tt_buffer_at(unit->frozen_shard, 0) : unit->slot->data;
+    void *trainable = unit->slot == NULL ? tt_buffer_at(unit->master, 0) : trainable_values(unit);
+    float *gradient = context->resident             ? tt_buffer_at(unit->gradient, 0)
+                      : unit->gradient_slot != NULL ? unit->gradient_slot->data
+                                                    : NULL;
+    for (size_t i = 0; i < unit->member_count; i++) {
+        const struct member *member = &unit->members[i];
+        tt_param *param = member->param;
+        if (!member->trains) {
+            param->value = view(param, offset_of(frozen, member->offset), member->dtype);
+            continue;
+        }
+        param->value =
+            view(param, offset_of(trainable, member->offset * tt_dtype_bytes(member->dtype)), member->dtype);
+        param->grad = view(param, offset_of(gradient, member->offset * sizeof(float)), TT_F32);
+    }
+}
+
+static void take_back(struct tt_unit *unit)
+{
+    for (size_t i = 0; i < unit->member_count; i++)
+        unit->members[i].param->value = unit->members[i].param->grad = (tt_tensor){0};
+}
+
+static tt_status take_gradient_slot(struct tt_unit *unit)
+{
+    if (unit->context->resident || unit->trainable_count == 0) return TT_OK;
+    if (unit->user_count > 1)
+        unit->gradient_slot = &unit->own_gradient;
+    else
+        TT_TRY(tt_shard_take_gradient_slot(unit->context, unit, &unit->gradient_slot));
+    return tt_stream_wait(unit->context->config.compute, unit->gradient_slot->reduced);
+}
+
+static tt_status first_wait(struct tt_unit *unit)
+{
+    struct tt_shard_context *context = unit->context;
+    TT_TRY(fill(unit)); /* masters may have changed since the gather */
+    if (unit->slot != NULL) {
+        double start = tt_clock_seconds();
+        TT_TRY(tt_stream_wait(context->config.compute, unit->slot->gathered));
+        context->times.gather_seconds += tt_clock_seconds() - start;
+    }
+    TT_TRY(take_gradient_slot(unit));
+    lend(unit);
+    return TT_OK;
+}
+
+tt_status tt_unit_wait(struct tt_unit *unit)
+{
+    if (!unit->prefetched && unit->holders == 0) return tt_unit_fail_state(unit, "wait");
+    if (unit->holders == 0) TT_TRY(first_wait(unit));
+    unit->prefetched = false;
+    unit->holders++;
+    return TT_OK;
+}
+
+tt_status tt_unit_release(struct tt_unit *unit, bool keep)
+{
+    if (unit->holders == 0) return tt_unit_fail_state(unit, "release");
+    if (--unit->holders > 0) return TT_OK;
+    take_back(unit);
+    if (unit->gradient_slot != NULL) unit->gradient_slot->owner = NULL;
+    unit->gradient_slot = NULL;
+    tt_status status = TT_OK;
+    if (unit->slot != NULL) status = tt_event_record(unit->slot->released, unit->context->config.compute);
+    if (!unit->prefetched) give_slot(unit, keep);
+    return status;
+}
+
+/* Where values of this unit may lie from before. */
+static struct gather_slot *find_values(struct tt_unit *unit)
+{
+    struct tt_shard_context *context = unit->context;
+    if (unit->slot != NULL) return unit->slot;
+    if (unit->own_slot.gathered != NULL) return &unit->own_slot;
+    for (int i = 0; i < context->slot_count; i++) {
+        if (context->slots[i].owner == unit) return &context->slots[i];
+    }
+    return NULL;
+}
+
+tt_status tt_unit_masters_changed(struct tt_unit *unit)
+{
+    if (unit->holders > 0) return tt_unit_fail_state(unit, "change of the masters");
+    struct gather_slot *slot = find_values(unit);
+    if (slot != NULL) slot->trainable_valid = false;
+    return tt_event_record(unit->written, unit->context->config.compute);
+}
+
+tt_status tt_unit_frozen_changed(struct tt_unit *unit)
+{
+    if (unit->holders > 0) return tt_unit_fail_state(unit, "change of the frozen values");
+    struct gather_slot *slot = find_values(unit);
+    if (slot != NULL) slot->frozen_valid = false;
+    return tt_event_record(unit->written, unit->context->config.compute);
+}

@@ -1,0 +1,128 @@
+/* For src/shard only: what contexts and units are made of.
+ *
+ * Files: context.c (what units share, the pool), layout.c (where every tensor lies), unit.c (life and queries),
+ * gather.c (gather, wait, release), reduce.c (gradients).
+ */
+#ifndef TT_SHARD_SHARD_IMPL_H
+#define TT_SHARD_SHARD_IMPL_H
+
+#include "backend/device.h"
+#include "shard/unit.h"
+
+enum {
+    SEGMENT_ALIGNMENT = 64,                                       /* bytes, of every tensor in the frozen segment */
+    ELEMENT_ALIGNMENT = SEGMENT_ALIGNMENT / (int)sizeof(float),   /* elements, of every tensor in the trainable one */
+    GRADIENT_SLOTS = 1, /* full gradients in flight; a second would let a reduce overlap the next block's backward */
+};
+
+/* Memory for one whole unit. Its content stays known after the unit let go of it, so that the unit that is needed again
+ * first (the last of the forward pass) is not gathered twice. */
+struct gather_slot {
+    struct tt_buffer *buffer;
+    char *data;
+    struct tt_unit *owner; /* whose values lie here, or NULL */
+    bool frozen_valid;
+    bool trainable_valid;
+    bool held;
+    bool keep;             /* its owner said that it will be back */
+    uint64_t let_go;       /* count of releases, to find the oldest */
+    struct tt_event *gathered; /* on the comm stream: the values are there */
+    struct tt_event *released; /* on the compute stream: the last reader is done */
+};
+
+/* fp32 gradients of one whole unit; all zero whenever nobody holds it. */
+struct gradient_slot {
+    struct tt_buffer *buffer;
+    float *data;
+    struct tt_unit *owner; /* who holds it, or NULL */
+    struct tt_event *reduced; /* on the comm stream: read and zeroed again */
+};
+
+struct tt_shard_context {
+    struct tt_shard_config config;
+    bool resident;                /* every rank holds every unit whole: nothing is ever gathered */
+    int rank, world_size;         /* among those who split a unit; 0 of 1 when resident */
+    struct tt_comm *replicas;     /* gradients are summed over these too, once per step; NULL: none */
+    struct tt_stream *comm_stream;
+    struct tt_event *gradients_ready; /* on the compute stream */
+    struct tt_event *reduced;         /* on the comm stream */
+    struct tt_unit *units;        /* all that live, newest first */
+    bool sealed;
+    struct gather_slot *slots;
+    int slot_count;
+    struct gradient_slot gradient_slots[GRADIENT_SLOTS];
+    struct tt_buffer *travel;     /* gradients of one unit in the reduce type, when that is not F32 */
+    uint64_t releases;
+    struct tt_shard_times times;
+};
+
+/* Where one parameter lies. */
+struct member {
+    tt_param *param;
+    bool trains;     /* lies in the trainable segment */
+    tt_dtype dtype;  /* as it is lent */
+    int64_t count;   /* elements */
+    size_t offset;   /* bytes in the frozen segment, elements in the trainable one */
+};
+
+struct tt_unit {
+    struct tt_shard_context *context;
+    struct tt_unit *next;
+    char *name;
+    struct member *members;
+    struct tt_piece *pieces; /* [member_count] */
+    size_t member_count;
+    struct tt_slice_run *runs;
+    size_t run_count;
+    int user_count;
+
+    /* Whole segments with all padding, and this rank's share. */
+    size_t frozen_bytes, frozen_shard_bytes;
+    int64_t trainable_count, slice_count;
+    size_t frozen_payload_bytes;    /* without padding, for reports */
+    int64_t trainable_payload_count;
+
+    struct tt_buffer *frozen_shard; /* any buffer is NULL when it would be empty */
+    struct tt_buffer *master;
+    struct tt_buffer *gradient;     /* the slice */
+    struct gather_slot own_slot;    /* SHARD_GRAD_OP: the unit; resident: trainable values in bf16 */
+    struct gradient_slot own_gradient; /* more than one user: gradients of all of them meet here */
+    struct tt_event *written;       /* on the compute stream: masters have been written */
+
+    /* State: see gather.c. */
+    struct gather_slot *slot;
+    struct gradient_slot *gradient_slot;
+    bool prefetched;
+    int holders;
+    int reduces; /* since the last sum: the sum is made by the last user */
+};
+
+/* layout.c: fills members, sizes, pieces and runs; the pieces' data is set once memory is there. */
+TT_MUST_USE tt_status tt_unit_lay_out(struct tt_unit *unit, tt_param *const *params, size_t param_count);
+void tt_unit_set_piece_data(struct tt_unit *unit);
+
+size_t tt_unit_gathered_bytes(const struct tt_unit *unit); /* what a slot needs to hold all of it */
+
+TT_MUST_USE tt_status tt_shard_buffer_create(struct tt_shard_context *context, size_t bytes, enum tt_purpose purpose,
+                                             struct tt_buffer **out); /* 0 bytes: *out stays NULL */
+TT_MUST_USE tt_status tt_gather_slot_init(struct tt_shard_context *context, size_t bytes, struct gather_slot *slot);
+void tt_gather_slot_deinit(struct gather_slot *slot);
+TT_MUST_USE tt_status tt_gradient_slot_init(struct tt_shard_context *context, int64_t count,
+                                            struct gradient_slot *slot);
+void tt_gradient_slot_deinit(struct gradient_slot *slot);
+
+/* A free slot for `unit`, its old one when that still holds its values. */
+TT_MUST_USE tt_status tt_shard_take_slot(struct tt_shard_context *context, struct tt_unit *unit,
+                                         struct gather_slot **out);
+TT_MUST_USE tt_status tt_shard_take_gradient_slot(struct tt_shard_context *context, struct tt_unit *unit,
+                                                  struct gradient_slot **out);
+/* A call that the unit's state does not allow: TT_ERR_INTERNAL with name and state. */
+tt_status tt_unit_fail_state(const struct tt_unit *unit, const char *call);
+
+/* data + offset, or NULL when there is no buffer. */
+static inline void *tt_buffer_at(const struct tt_buffer *buffer, size_t offset)
+{
+    return buffer == NULL ? NULL : (char *)tt_buffer_data(buffer) + offset;
+}
+
+#endif

@@ -1,0 +1,133 @@
+#include "base/alloc.h"
+#include "shard/shard_impl.h"
+
+size_t tt_unit_gathered_bytes(const struct tt_unit *unit)
+{
+    return unit->frozen_bytes +
+           (size_t)unit->trainable_count * tt_dtype_bytes(unit->context->config.compute_dtype);
+}
+
+static tt_status create_memory(struct tt_unit *unit)
+{
+    struct tt_shard_context *context = unit->context;
+    size_t slice_bytes = (size_t)unit->slice_count * sizeof(float);
+    TT_TRY(
+        tt_shard_buffer_create(context, unit->frozen_shard_bytes, TT_PURPOSE_WEIGHTS, &unit->frozen_shard));
+    TT_TRY(tt_shard_buffer_create(context, slice_bytes, TT_PURPOSE_ADAPTERS, &unit->master));
+    TT_TRY(tt_shard_buffer_create(context, slice_bytes, TT_PURPOSE_GRADIENTS, &unit->gradient));
+    TT_TRY(tt_event_create(context->config.device, &unit->written));
+    tt_unit_set_piece_data(unit);
+    if (context->resident && context->config.compute_dtype != TT_F32) {
+        size_t bytes = (size_t)unit->trainable_count * tt_dtype_bytes(context->config.compute_dtype);
+        TT_TRY(tt_gather_slot_init(context, bytes, &unit->own_slot));
+    } else if (!context->resident && context->config.strategy == TT_SHARD_GRAD_OP) {
+        TT_TRY(tt_gather_slot_init(context, tt_unit_gathered_bytes(unit), &unit->own_slot));
+    }
+    if (!context->resident && unit->user_count > 1)
+        TT_TRY(tt_gradient_slot_init(context, unit->trainable_count, &unit->own_gradient));
+    return TT_OK;
+}
+
+tt_status tt_unit_create(struct tt_shard_context *context, const char *name, tt_param *const *params,
+                         size_t param_count, int user_count, struct tt_unit **out)
+{
+    tt_status status = TT_OK;
+    if (context->sealed || user_count < 1)
+        return tt_fail(TT_ERR_INTERNAL, "unit '%s' is created %s", name,
+                       context->sealed ? "after its context was sealed" : "for no user");
+    struct tt_unit *unit = tt_calloc(1, sizeof *unit);
+    if (unit == NULL) return TT_ERR_MEMORY;
+    unit->context = context;
+    unit->next = context->units;
+    context->units = unit;
+    unit->user_count = user_count;
+    unit->own_slot.owner = unit;
+    unit->name = tt_strdup(name);
+    if (unit->name == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_unit_lay_out(unit, params, param_count));
+    TT_GO(create_memory(unit));
+    *out = unit;
+out:
+    if (status != TT_OK) {
+        tt_while("creating unit '%s'", name);
+        tt_unit_destroy(unit);
+    }
+    return status;
+}
+
+/* The context must not remember a unit that is gone. */
+static void forget(struct tt_shard_context *context, const struct tt_unit *unit)
+{
+    struct tt_unit **link = &context->units;
+    while (*link != unit) link = &(*link)->next;
+    *link = unit->next;
+    for (int i = 0; i < context->slot_count; i++) {
+        struct gather_slot *slot = &context->slots[i];
+        if (slot->owner != unit) continue;
+        slot->owner = NULL;
+        slot->held = slot->keep = false;
+    }
+    for (int i = 0; i < GRADIENT_SLOTS; i++) {
+        if (context->gradient_slots[i].owner == unit) context->gradient_slots[i].owner = NULL;
+    }
+}
+
+void tt_unit_destroy(struct tt_unit *unit)
+{
+    if (unit == NULL) return;
+    forget(unit->context, unit);
+    for (size_t i = 0; i < unit->member_count && unit->holders > 0; i++)
+        unit->members[i].param->value = unit->members[i].param->grad = (tt_tensor){0};
+    tt_buffer_destroy(unit->frozen_shard);
+    tt_buffer_destroy(unit->master);
+    tt_buffer_destroy(unit->gradient);
+    tt_gather_slot_deinit(&unit->own_slot);
+    tt_gradient_slot_deinit(&unit->own_gradient);
+    if (unit->written != NULL) tt_event_destroy(unit->written);
+    tt_free(unit->members);
+    tt_free(unit->pieces);
+    tt_free(unit->runs);
+    tt_free(unit->name);
+    tt_free(unit);
+}
+
+size_t tt_unit_piece_count(const struct tt_unit *unit)
+{
+    return unit->member_count;
+}
+
+struct tt_piece tt_unit_piece(const struct tt_unit *unit, size_t index)
+{
+    return unit->pieces[index];
+}
+
+struct tt_slices tt_unit_slices(const struct tt_unit *unit)
+{
+    return (struct tt_slices){tt_buffer_at(unit->master, 0), tt_buffer_at(unit->gradient, 0),
+                              unit->slice_count};
+}
+
+size_t tt_unit_run_count(const struct tt_unit *unit)
+{
+    return unit->run_count;
+}
+
+struct tt_slice_run tt_unit_run(const struct tt_unit *unit, size_t index)
+{
+    return unit->runs[index];
+}
+
+const char *tt_unit_name(const struct tt_unit *unit)
+{
+    return unit->name;
+}
+
+size_t tt_unit_frozen_bytes(const struct tt_unit *unit)
+{
+    return unit->frozen_payload_bytes;
+}
+
+int64_t tt_unit_trainable_count(const struct tt_unit *unit)
+{
+    return unit->trainable_payload_count;
+}
