@@ -90,8 +90,10 @@ static void check_family(const char *family, bool lora)
     compare_steps(family, lora ? "train_reference.json" : "full_reference.json", output);
     snprintf(weights, sizeof weights, "%s/%s", output,
              lora ? "adapter_model.safetensors" : "model.safetensors");
-    compare_weights(family, weights,
-                    lora ? "adapter_final/adapter_model.safetensors" : "full_final.safetensors");
+    /* The full weights of only two families are kept, for their size; the curves of all are. */
+    if (lora || strcmp(family, "llama2") == 0 || strcmp(family, "qwen3") == 0)
+        compare_weights(family, weights,
+                        lora ? "adapter_final/adapter_model.safetensors" : "full_final.safetensors");
     test_folder_remove(output);
 }
 
