@@ -198,39 +198,53 @@ static void on_progress(void *context, const struct tt_progress *progress)
 static void append_field(char *line, size_t line_bytes, const struct tt_log_field *field)
 {
     size_t length = strlen(line);
-    bool whole = field->value == floor(field->value) && fabs(field->value) < 1e15;
-    snprintf(line + length, line_bytes - length, whole ? "  %s %.0f" : "  %s %.4g", field->name,
-             field->value);
+    double value = field->value, size = fabs(value);
+    bool whole = value == floor(value) && size < 1e15;
+    const char *format = whole || size >= 1000 ? "  %s %.0f" : size >= 1e-3 ? "  %s %.4f" : "  %s %.3g";
+    snprintf(line + length, line_bytes - length, format, field->name, value);
 }
 
-/* A bar already shows what training rows say; evaluations always get a line. */
+static bool has_field(const struct tt_log_row *row, const char *name)
+{
+    for (int i = 0; i < row->field_count; i++)
+        if (strcmp(row->fields[i].name, name) == 0) return true;
+    return false;
+}
+
+/* Speed and time left, where the row does not say them itself. */
+static void append_pace(char *line, size_t line_bytes, const struct tt_log_row *row,
+                        const struct tt_progress *progress)
+{
+    char number[32];
+    size_t length = strlen(line);
+    if (row->evaluation || !(progress->tokens_per_second > 0)) return;
+    if (!has_field(row, "tokens_per_second")) {
+        format_rate(progress->tokens_per_second, number, sizeof number);
+        length += (size_t)snprintf(line + length, line_bytes - length, "  %s tokens/s", number);
+    }
+    if (progress->seconds_left >= 0 && length < line_bytes)
+        snprintf(line + length, line_bytes - length, "  %s left",
+                 tt_format_duration(progress->seconds_left, number, sizeof number));
+}
+
+/* A bar already shows what training rows say; evaluations always get a line; the last row is the summary's.
+ */
 static void on_log(void *context, const struct tt_log_row *row)
 {
     struct tt_report *report = context;
-    char line[600], number[32];
-    if (report->bar && !row->evaluation) return;
+    char line[600];
+    if ((report->bar && !row->evaluation) || has_field(row, "train_runtime")) return;
     pthread_mutex_lock(&report->lock);
     struct tt_progress progress = report->progress;
     pthread_mutex_unlock(&report->lock);
     snprintf(line, sizeof line, "step %lld", (long long)row->step);
     if (progress.max_steps > 0)
         snprintf(line, sizeof line, "step %lld/%lld", (long long)row->step, (long long)progress.max_steps);
-    bool has_epoch = false;
-    for (int i = 0; i < row->field_count; i++) {
-        has_epoch |= strcmp(row->fields[i].name, "epoch") == 0;
+    for (int i = 0; i < row->field_count; i++)
         if (strcmp(row->fields[i].name, "step") != 0) append_field(line, sizeof line, &row->fields[i]);
-    }
-    size_t length = strlen(line);
-    if (!has_epoch)
-        length += (size_t)snprintf(line + length, sizeof line - length, "  epoch %.2f", row->epoch);
-    if (!row->evaluation && progress.tokens_per_second > 0 && length < sizeof line) {
-        format_rate(progress.tokens_per_second, number, sizeof number);
-        snprintf(line + length, sizeof line - length, "  %s tokens/s", number);
-        length = strlen(line);
-        if (progress.seconds_left >= 0)
-            snprintf(line + length, sizeof line - length, "  %s left",
-                     tt_format_duration(progress.seconds_left, number, sizeof number));
-    }
+    if (!has_field(row, "epoch"))
+        append_field(line, sizeof line, &(struct tt_log_field){.name = "epoch", .value = row->epoch});
+    append_pace(line, sizeof line, row, &progress);
     tt_report_line(report, line);
 }
 

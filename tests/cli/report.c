@@ -74,11 +74,11 @@ static void files_get_plain_lines(void **state)
     rewind(out_file);
     assert_int_equal(fread(err, 1, err_bytes, err_file), err_bytes);
     assert_int_equal(fread(out, 1, out_bytes, out_file), out_bytes);
-    assert_string_equal(err,
-                        "a fact\n"
-                        "step 10/20  loss 0.5  learning_rate 2e-05  epoch 0.50  100 tokens/s  5.0s left\n"
-                        "warning: careful\n"
-                        "error: it is broken\n  while reading it\n  hint: mend it\n");
+    assert_string_equal(
+        err, "a fact\n"
+             "step 10/20  loss 0.5000  learning_rate 2e-05  epoch 0.5000  100 tokens/s  5.0s left\n"
+             "warning: careful\n"
+             "error: it is broken\n  while reading it\n  hint: mend it\n");
     assert_string_equal(out, "result\n");
     free(err);
     free(out);
