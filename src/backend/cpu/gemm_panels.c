@@ -24,6 +24,7 @@ enum {
     SHARED_COLUMNS_MAX = 1024, /* one task's block of c in scratch is at most BLOCK_ROWS x this */
     OWN_COLUMNS_MAX = 256,
     TURNED_COLUMNS_MAX = 48,
+    FEW_K = 64,
     PACK_K = 16, /* rows that are stored across k are copied for this many k at a time, through all panels */
     PACK_PANELS = 8, /* the panels that one thread packs at a time */
 };
@@ -143,6 +144,22 @@ static void multiply_tile(const struct plan *plan, const struct block *block, co
     }
 }
 
+/* Down the rows of a panel of b, which stays in the first-level cache. With few k the product is bound by
+ * reading and writing c: then along its rows. */
+static void multiply_block(const struct plan *plan, const struct block *block, const struct scratch *scratch)
+{
+    int64_t mr = plan->kernel->mr, nr = plan->kernel->nr;
+    if (plan->problem->k <= FEW_K) {
+        for (int64_t i = 0; i < block->rows; i += mr) {
+            for (int64_t j = 0; j < block->columns; j += nr) multiply_tile(plan, block, scratch, i, j);
+        }
+    } else {
+        for (int64_t j = 0; j < block->columns; j += nr) {
+            for (int64_t i = 0; i < block->rows; i += mr) multiply_tile(plan, block, scratch, i, j);
+        }
+    }
+}
+
 static void finish_block(const struct plan *plan, const struct block *block, const struct scratch *scratch)
 {
     const struct tt_gemm_problem *problem = plan->problem;
@@ -182,9 +199,7 @@ static void run_task(const struct plan *plan, float *memory, int64_t row, int64_
             pack_panels(kernel->pack_b, kernel->nr, scratch.b, plan->b_panel, &problem->b, column, column_end,
                         k_first, block.k);
         }
-        for (int64_t j = 0; j < block.columns; j += kernel->nr) {
-            for (int64_t i = 0; i < block.rows; i += kernel->mr) multiply_tile(plan, &block, &scratch, i, j);
-        }
+        multiply_block(plan, &block, &scratch);
     }
     if (plan->waits) finish_block(plan, &block, &scratch);
 }

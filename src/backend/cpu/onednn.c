@@ -52,19 +52,24 @@ struct key {
 
 enum { SOURCE, WEIGHTS, TARGET, SCRATCHPAD, OPERANDS };
 
+/* oneDNN chooses how it splits the sums over k by the size of its team, so results of a whole product would
+ * depend on the number of threads. So c is cut into blocks by its shape alone, and each block is a product of
+ * one thread: the team is ours. */
+enum { BLOCK_ROWS = 512, BLOCK_COLUMNS = 256 };
+
 struct primitive {
     struct key key;
     bool used;
     const char *declined; /* why there is none for this shape */
     dnnl_primitive_t primitive;
-    dnnl_memory_t memory[OPERANDS];
+    dnnl_primitive_desc_t product;
 };
 
 struct tt_onednn {
     dnnl_engine_t engine;
-    dnnl_stream_t stream;
+    dnnl_stream_t *streams; /* one per thread */
+    int stream_count;
     bool has_amx;
-    bool forced;
     int used_count;
     struct primitive primitives[TT_ONEDNN_PRIMITIVES_MAX * 2]; /* open addressing, at most half full */
 };
@@ -78,9 +83,7 @@ static tt_status check(dnnl_status_t status, const char *what)
 
 static void destroy_primitive(struct primitive *primitive)
 {
-    for (int i = 0; i < OPERANDS; i++) {
-        if (primitive->memory[i] != NULL) dnnl_memory_destroy(primitive->memory[i]);
-    }
+    if (primitive->product != NULL) dnnl_primitive_desc_destroy(primitive->product);
     if (primitive->primitive != NULL) dnnl_primitive_destroy(primitive->primitive);
     memset(primitive, 0, sizeof *primitive);
 }
@@ -95,7 +98,6 @@ static void forget_all(struct tt_onednn *onednn)
 
 tt_status tt_onednn_create(struct tt_device *device, bool forced, struct tt_onednn **out)
 {
-    (void)device;
     *out = NULL;
     bool has_amx =
         (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
@@ -104,10 +106,14 @@ tt_status tt_onednn_create(struct tt_device *device, bool forced, struct tt_oned
     struct tt_onednn *onednn = tt_calloc(1, sizeof *onednn);
     if (onednn == NULL) return TT_ERR_MEMORY;
     onednn->has_amx = has_amx;
-    onednn->forced = forced;
+    onednn->streams = tt_calloc((size_t)device->threads, sizeof *onednn->streams);
+    if (onednn->streams == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(check(dnnl_engine_create(&onednn->engine, dnnl_cpu, 0), "open its cpu engine"));
-    TT_GO(check(dnnl_stream_create(&onednn->stream, onednn->engine, dnnl_stream_default_flags),
-                "make a stream"));
+    for (; onednn->stream_count < device->threads; onednn->stream_count++) {
+        TT_GO(check(dnnl_stream_create(&onednn->streams[onednn->stream_count], onednn->engine,
+                                       dnnl_stream_default_flags),
+                    "make a stream"));
+    }
     *out = onednn;
     return TT_OK;
 out:
@@ -119,8 +125,9 @@ void tt_onednn_destroy(struct tt_onednn *onednn)
 {
     if (onednn == NULL) return;
     forget_all(onednn);
-    if (onednn->stream != NULL) dnnl_stream_destroy(onednn->stream);
+    for (int i = 0; i < onednn->stream_count; i++) dnnl_stream_destroy(onednn->streams[i]);
     if (onednn->engine != NULL) dnnl_engine_destroy(onednn->engine);
+    tt_free(onednn->streams);
     tt_free(onednn);
 }
 
@@ -166,7 +173,6 @@ static dnnl_status_t describe_product(dnnl_primitive_desc_t *out, dnnl_engine_t 
 }
 
 typedef const_dnnl_memory_desc_t layout_view;
-#define VIEW(of) (of)
 #else
 typedef dnnl_memory_desc_t layout;
 
@@ -202,13 +208,7 @@ static dnnl_status_t describe_product(dnnl_primitive_desc_t *out, dnnl_engine_t 
 }
 
 typedef const dnnl_memory_desc_t *layout_view;
-#define VIEW(of) (&(of))
 #endif
-
-static dnnl_status_t make_memory(dnnl_memory_t *out, layout_view view, dnnl_engine_t engine)
-{
-    return dnnl_memory_create(out, view, engine, DNNL_MEMORY_NONE);
-}
 
 static dnnl_data_type_t type_of(int32_t dtype)
 {
@@ -232,38 +232,27 @@ static dnnl_status_t make_attributes(dnnl_primitive_attr_t *out, const struct ke
     return status;
 }
 
-static dnnl_status_t compile(struct tt_onednn *onednn, dnnl_primitive_desc_t product, layout of[3],
-                             struct primitive *primitive)
+static dnnl_status_t compile(dnnl_primitive_desc_t product, struct primitive *primitive)
 {
     const char *kernel = "";
     dnnl_primitive_desc_query(product, dnnl_query_impl_info_str, 0, &kernel);
-    /* Its other implementations are slower than the own kernels, and split sums over k between threads. */
+    /* Its other implementations are slower than the own kernels. */
     if (strncmp(kernel, "brg", 3) != 0) {
         primitive->declined = "oneDNN has no batch-reduce kernel for these types and layouts";
         return dnnl_success;
     }
-    if (dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(product, dnnl_query_scratchpad_md, 0)) >
-        TT_GEMM_SHARED_FLOATS * sizeof(float)) {
-        primitive->declined = "oneDNN needs more scratch than the device has";
+    layout_view scratchpad = dnnl_primitive_desc_query_md(product, dnnl_query_scratchpad_md, 0);
+    tt_debug("oneDNN compiled %lldx%lldx%lld: %s, %zu bytes of scratch", (long long)primitive->key.m,
+             (long long)primitive->key.n, (long long)primitive->key.k, kernel,
+             dnnl_memory_desc_get_size(scratchpad));
+    if (dnnl_memory_desc_get_size(scratchpad) > TT_CPU_SCRATCH_BYTES) {
+        primitive->declined = "oneDNN needs more scratch than a thread has";
         return dnnl_success;
     }
-    dnnl_status_t status = dnnl_primitive_create(&primitive->primitive, product);
-    for (int i = SOURCE; i <= TARGET && status == dnnl_success; i++) {
-        status = make_memory(&primitive->memory[i], VIEW(of[i]), onednn->engine);
-    }
-    if (status == dnnl_success) {
-        status =
-            make_memory(&primitive->memory[SCRATCHPAD],
-                        dnnl_primitive_desc_query_md(product, dnnl_query_scratchpad_md, 0), onednn->engine);
-    }
-    if (status == dnnl_success) {
-        tt_debug("oneDNN compiled %lldx%lldx%lld: %s", (long long)primitive->key.m,
-                 (long long)primitive->key.n, (long long)primitive->key.k, kernel);
-    }
-    return status;
+    return dnnl_primitive_create(&primitive->primitive, product);
 }
 
-static tt_status make_primitive(struct tt_onednn *onednn, struct primitive *primitive)
+static tt_status make_primitive(dnnl_engine_t engine, struct primitive *primitive)
 {
     const struct key *key = &primitive->key;
     layout of[3];
@@ -280,14 +269,14 @@ static tt_status make_primitive(struct tt_onednn *onednn, struct primitive *prim
         status = describe(&of[TARGET], key->m, key->n, type_of(key->c_type), key->c_stride, 1);
     }
     if (status == dnnl_success) status = make_attributes(&attributes, key);
-    if (status == dnnl_success) status = describe_product(&product, onednn->engine, of, attributes);
+    if (status == dnnl_success) status = describe_product(&product, engine, of, attributes);
     if (status == dnnl_success) {
-        status = compile(onednn, product, of, primitive);
+        status = compile(product, primitive);
     } else if (status == dnnl_unimplemented || status == dnnl_invalid_arguments) {
         primitive->declined = "oneDNN does not implement these types and layouts here";
         status = dnnl_success;
     }
-    if (product != NULL) dnnl_primitive_desc_destroy(product);
+    primitive->product = product;
     if (attributes != NULL) dnnl_primitive_attr_destroy(attributes);
     for (int i = 0; i < 3; i++) undescribe(&of[i]);
     return check(status, "compile a matrix product");
@@ -305,13 +294,9 @@ static tt_status find_primitive(struct tt_onednn *onednn, const struct key *key,
             return TT_OK;
         }
     }
-    if (onednn->used_count == TT_ONEDNN_PRIMITIVES_MAX) {
-        forget_all(onednn);
-        slot = hash % SLOTS;
-    }
     struct primitive *primitive = &onednn->primitives[slot];
     primitive->key = *key;
-    tt_status status = make_primitive(onednn, primitive);
+    tt_status status = make_primitive(onednn->engine, primitive);
     if (status != TT_OK) {
         destroy_primitive(primitive);
         return status;
@@ -322,55 +307,28 @@ static tt_status find_primitive(struct tt_onednn *onednn, const struct key *key,
     return TT_OK;
 }
 
-static tt_status execute(struct tt_onednn *onednn, struct primitive *primitive,
-                         const struct tt_gemm_problem *problem, float *scratch)
+/* Rows or columns of the blocks; the last block may be smaller. */
+struct cut {
+    int64_t total, size, count;
+};
+
+static struct cut cut_of(int64_t total, int64_t size)
 {
-    void *data[OPERANDS] = {
-        [SOURCE] = (void *)problem->a.data,
-        [WEIGHTS] = (void *)problem->b.data,
-        [TARGET] = problem->c.data,
-        [SCRATCHPAD] = scratch,
-    };
-    static const int names[OPERANDS] = {
-        [SOURCE] = DNNL_ARG_SRC,
-        [WEIGHTS] = DNNL_ARG_WEIGHTS,
-        [TARGET] = DNNL_ARG_DST,
-        [SCRATCHPAD] = DNNL_ARG_SCRATCHPAD,
-    };
-    dnnl_exec_arg_t arguments[OPERANDS];
-    for (int i = 0; i < OPERANDS; i++) {
-        TT_TRY(check(dnnl_memory_set_data_handle(primitive->memory[i], data[i]), "set an operand"));
-        arguments[i] = (dnnl_exec_arg_t){.arg = names[i], .memory = primitive->memory[i]};
-    }
-    TT_TRY(check(dnnl_primitive_execute(primitive->primitive, onednn->stream, OPERANDS, arguments),
-                 "run a matrix product"));
-    return check(dnnl_stream_wait(onednn->stream), "finish a matrix product");
+    return (struct cut){.total = total, .size = size, .count = (total + size - 1) / size};
 }
 
-static const char *policy(const struct tt_onednn *onednn, const struct tt_gemm_problem *problem)
+static int64_t size_at(const struct cut *cut, int64_t index)
 {
-    if (onednn->forced) return NULL;
-    if (problem->a.dtype != TT_BF16 || problem->b.dtype != TT_BF16) {
-        return "the own kernels are as fast unless both operands are bf16";
-    }
-    return NULL;
+    return index + 1 < cut->count ? cut->size : cut->total - index * cut->size;
 }
 
-tt_status tt_gemm_onednn(struct tt_stream *stream, const struct tt_gemm_problem *problem,
-                         const char **declined)
+/* The (at most four) shapes of blocks: [last row of blocks][last column of blocks]. */
+static tt_status find_blocks(struct tt_onednn *onednn, const struct tt_gemm_problem *problem,
+                             const struct cut *rows, const struct cut *columns, struct primitive *found[2][2])
 {
-    struct tt_gemm_state *state = tt_gemm_state_of(stream);
-    struct tt_onednn *onednn = state->onednn;
-    if (onednn == NULL) {
-        *declined = "the processor has no AMX";
-        return TT_OK;
-    }
-    *declined = policy(onednn, problem);
-    if (*declined != NULL) return TT_OK;
+    if (onednn->used_count + 4 > TT_ONEDNN_PRIMITIVES_MAX) forget_all(onednn);
     struct key key;
     memset(&key, 0, sizeof key); /* compared as bytes */
-    key.m = problem->m;
-    key.n = problem->n;
     key.k = problem->k;
     key.a_stride = problem->a.stride;
     key.b_stride = problem->b.stride;
@@ -382,18 +340,98 @@ tt_status tt_gemm_onednn(struct tt_stream *stream, const struct tt_gemm_problem 
     key.b_turned = problem->b.k_contiguous;
     key.alpha = problem->alpha;
     key.beta = problem->beta;
-    /* Its team is that of the calling thread's setting, when it compiles and when it runs. */
-    int before = omp_get_max_threads();
-    omp_set_num_threads(stream->device->threads);
-    struct primitive *primitive = NULL;
-    tt_status status = find_primitive(onednn, &key, &primitive);
-    if (status == TT_OK && primitive->declined != NULL) {
-        *declined = primitive->declined;
-    } else if (status == TT_OK) {
-        status = execute(onednn, primitive, problem, state->shared);
+    for (int i = 0; i < 2; i++) {
+        for (int j = 0; j < 2; j++) {
+            key.m = size_at(rows, i == 0 ? 0 : rows->count - 1);
+            key.n = size_at(columns, j == 0 ? 0 : columns->count - 1);
+            TT_TRY(find_primitive(onednn, &key, &found[i][j]));
+        }
     }
-    omp_set_num_threads(before);
+    return TT_OK;
+}
+
+static dnnl_status_t run_block(struct tt_onednn *onednn, const struct primitive *primitive, int thread,
+                               void *const data[OPERANDS])
+{
+    static const int names[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
+    static const dnnl_query_t queries[OPERANDS] = {dnnl_query_src_md, dnnl_query_weights_md,
+                                                   dnnl_query_dst_md, dnnl_query_scratchpad_md};
+    dnnl_exec_arg_t arguments[OPERANDS] = {0};
+    dnnl_status_t status = dnnl_success;
+    int made = 0;
+    for (; made < OPERANDS && status == dnnl_success; made++) {
+        layout_view view = dnnl_primitive_desc_query_md(primitive->product, queries[made], 0);
+        arguments[made].arg = names[made];
+        status = dnnl_memory_create(&arguments[made].memory, view, onednn->engine, data[made]);
+    }
+    if (status == dnnl_success) {
+        status = dnnl_primitive_execute(primitive->primitive, onednn->streams[thread], OPERANDS, arguments);
+    }
+    for (int i = 0; i < made; i++) {
+        if (arguments[i].memory != NULL) dnnl_memory_destroy(arguments[i].memory);
+    }
     return status;
+}
+
+/* The address of element (across, 0) of an operand. */
+static void *across_at(const struct tt_gemm_source *source, int64_t across)
+{
+    int64_t offset = source->k_contiguous ? across * source->stride : across;
+    return (char *)source->data + offset * (int64_t)tt_dtype_bytes(source->dtype);
+}
+
+static tt_status run_blocks(struct tt_stream *stream, struct tt_onednn *onednn,
+                            const struct tt_gemm_problem *problem, const struct cut *rows,
+                            const struct cut *columns, struct primitive *found[2][2])
+{
+    int threads = tt_gemm_threads(stream, problem), failed = dnnl_success;
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (int64_t block = 0; block < rows->count * columns->count; block++) {
+        int64_t i = block / columns->count, j = block % columns->count;
+        int64_t row = i * rows->size, column = j * columns->size;
+        int thread = omp_get_thread_num();
+        void *data[OPERANDS] = {
+            [SOURCE] = across_at(&problem->a, row),
+            [WEIGHTS] = across_at(&problem->b, column),
+            [TARGET] = (char *)problem->c.data +
+                       (row * problem->c.stride + column) * (int64_t)tt_dtype_bytes(problem->c.dtype),
+            [SCRATCHPAD] = tt_cpu_scratch(stream, thread),
+        };
+        const struct primitive *primitive = found[i + 1 == rows->count][j + 1 == columns->count];
+        dnnl_status_t status = run_block(onednn, primitive, thread, data);
+        if (status != dnnl_success) {
+#pragma omp atomic write
+            failed = (int)status;
+        }
+    }
+    return check((dnnl_status_t)failed, "run a matrix product");
+}
+
+tt_status tt_gemm_onednn(struct tt_stream *stream, const struct tt_gemm_problem *problem,
+                         const char **declined)
+{
+    struct tt_onednn *onednn = tt_gemm_state_of(stream)->onednn;
+    if (onednn == NULL) {
+        *declined = "the processor has no AMX";
+        return TT_OK;
+    }
+    if (problem->a.dtype != TT_BF16 || problem->b.dtype != TT_BF16) {
+        *declined = "the own kernels are as fast unless both operands are bf16";
+        return TT_OK;
+    }
+    struct cut rows = cut_of(problem->m, BLOCK_ROWS), columns = cut_of(problem->n, BLOCK_COLUMNS);
+    struct primitive *found[2][2];
+    /* A primitive is made for the team that the calling thread would have: one. */
+    int before = omp_get_max_threads();
+    omp_set_num_threads(1);
+    tt_status status = find_blocks(onednn, problem, &rows, &columns, found);
+    omp_set_num_threads(before);
+    if (status != TT_OK) return status;
+    for (int i = 0; i < 4; i++) {
+        *declined = found[i / 2][i % 2]->declined;
+        if (*declined != NULL) return TT_OK;
+    }
+    return run_blocks(stream, onednn, problem, &rows, &columns, found);
 }
 
 #endif

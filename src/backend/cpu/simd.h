@@ -18,6 +18,9 @@
 #include <immintrin.h>
 #endif
 
+/* Wide vectors are passed only between always-inline functions, so their calling convention does not matter. */
+#pragma GCC diagnostic ignored "-Wpsabi"
+
 #define TT_SIMD_BODY static inline __attribute__((always_inline, unused))
 #if defined(__x86_64__)
 #define TT_SIMD_AVX2 __attribute__((target("avx2,fma,f16c")))

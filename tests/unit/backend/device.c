@@ -1,0 +1,242 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "backend/device.h"
+#include "backend/ops/elementwise.h"
+#include "base/alloc.h"
+#include "base/thread.h"
+
+static struct tt_device *open_device(const char *kind, int threads, size_t limit)
+{
+    struct tt_device *device = NULL;
+    struct tt_device_config config = {.kind = kind, .threads = threads, .memory_limit = limit};
+    assert_int_equal(tt_device_open(&config, &device), TT_OK);
+    return device;
+}
+
+static void kinds_open_and_say_what_they_are(void **state)
+{
+    (void)state;
+    struct tt_device *cpu = open_device("cpu", 3, 0), *plan = open_device("plan", 0, 0);
+    assert_string_equal(tt_device_kind(cpu), "cpu");
+    assert_int_equal(tt_device_threads(cpu), 3);
+    assert_false(tt_device_is_plan(cpu));
+    assert_non_null(strstr(tt_device_name(cpu), ", 3 threads, "));
+    assert_string_equal(tt_device_kind(plan), "plan");
+    assert_true(tt_device_is_plan(plan));
+    assert_true(tt_device_threads(plan) >= 1);
+    tt_device_close(cpu);
+    tt_device_close(plan);
+    cpu = open_device("cpu", 0, 0);
+    assert_int_equal(tt_device_threads(cpu), tt_cpu_count());
+    tt_device_close(cpu);
+    tt_device_close(NULL);
+}
+
+static void what_cannot_be_opened_says_why(void **state)
+{
+    (void)state;
+    struct tt_device *device = NULL;
+    assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = "cuda"}, &device), TT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(tt_error_last()->message, "cuda"));
+    assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = NULL}, &device), TT_ERR_UNSUPPORTED);
+    assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = -1}, &device),
+                     TT_ERR_USAGE);
+    setenv("TRIMTAB_CPU_ISA", "quantum", 1);
+    assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = "cpu"}, &device), TT_ERR_USAGE);
+    assert_non_null(strstr(tt_error_last()->hint, "avx2"));
+    unsetenv("TRIMTAB_CPU_ISA");
+    setenv("TRIMTAB_CPU_GEMM", "abacus", 1);
+    assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = "cpu"}, &device), TT_ERR_USAGE);
+    unsetenv("TRIMTAB_CPU_GEMM");
+    assert_null(device);
+}
+
+static void every_failing_allocation_is_reported(void **state)
+{
+    (void)state;
+    for (uint64_t nth = 1;; nth++) {
+        uint64_t live = tt_alloc_live();
+        struct tt_device *device = NULL;
+        struct tt_stream *stream = NULL;
+        struct tt_event *event = NULL;
+        struct tt_buffer *buffer = NULL;
+        tt_alloc_fail_at(nth);
+        tt_status status = tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 2}, &device);
+        if (status == TT_OK) status = tt_stream_create(device, &stream);
+        if (status == TT_OK) status = tt_event_create(device, &event);
+        if (status == TT_OK) status = tt_buffer_create(device, 100, TT_PURPOSE_BATCH, &buffer);
+        bool done = status == TT_OK;
+        if (!done) assert_int_equal(status, TT_ERR_MEMORY);
+        tt_alloc_fail_at(0);
+        tt_buffer_destroy(buffer);
+        tt_event_destroy(event);
+        tt_stream_destroy(stream);
+        tt_device_close(device);
+        assert_int_equal(tt_alloc_live(), live);
+        if (done) {
+            assert_true(nth > 4);
+            return;
+        }
+    }
+}
+
+static void buffers_are_zero_aligned_and_counted(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"cpu", "plan"};
+    for (int kind = 0; kind < 2; kind++) {
+        struct tt_device *device = open_device(kinds[kind], 1, 0);
+        struct tt_memory_use use;
+        struct tt_buffer *a = NULL, *b = NULL, *empty = NULL;
+        assert_int_equal(tt_buffer_create(device, 1001, TT_PURPOSE_WEIGHTS, &a), TT_OK);
+        assert_int_equal(tt_buffer_create(device, 500, TT_PURPOSE_GATHER, &b), TT_OK);
+        assert_int_equal(tt_buffer_create(device, 0, TT_PURPOSE_COMM, &empty), TT_OK);
+        assert_int_equal(tt_buffer_bytes(a), 1001);
+        assert_int_equal((uintptr_t)tt_buffer_data(a) % 256, 0);
+        assert_int_equal((uintptr_t)tt_buffer_data(b) % 256, 0);
+        const char *a_data = tt_buffer_data(a), *b_data = tt_buffer_data(b);
+        assert_true(a_data + 1001 <= b_data || b_data + 500 <= a_data);
+        if (kind == 0) {
+            for (int i = 0; i < 1001; i++) assert_int_equal(a_data[i], 0);
+        }
+        tt_buffer_destroy(b);
+        tt_device_memory(device, &use);
+        assert_int_equal(use.current[TT_PURPOSE_WEIGHTS], 1001);
+        assert_int_equal(use.current[TT_PURPOSE_GATHER], 0);
+        assert_int_equal(use.peak[TT_PURPOSE_GATHER], 500);
+        assert_int_equal(use.total_current, 1001);
+        assert_int_equal(use.total_peak, 1501);
+        if (kind == 0) assert_true(use.current[TT_PURPOSE_SCRATCH] > 0);
+        tt_buffer_destroy(a);
+        tt_buffer_destroy(empty);
+        tt_buffer_destroy(NULL);
+        tt_device_close(device);
+    }
+}
+
+static void the_limit_holds(void **state)
+{
+    (void)state;
+    struct tt_device *device = open_device("cpu", 1, 10000);
+    struct tt_buffer *a = NULL, *b = NULL;
+    assert_int_equal(tt_buffer_create(device, 6000, TT_PURPOSE_WEIGHTS, &a), TT_OK);
+    assert_int_equal(tt_buffer_create(device, 4001, TT_PURPOSE_ACTIVATIONS, &b), TT_ERR_MEMORY);
+    assert_non_null(strstr(tt_error_last()->message, "activations"));
+    assert_int_equal(tt_buffer_create(device, SIZE_MAX, TT_PURPOSE_ACTIVATIONS, &b), TT_ERR_MEMORY);
+    assert_int_equal(tt_buffer_create(device, 4000, TT_PURPOSE_ACTIVATIONS, &b), TT_OK);
+    tt_buffer_destroy(a);
+    tt_buffer_destroy(b);
+    tt_device_close(device);
+    device = open_device("cpu", 1, 0);
+    assert_int_equal(tt_buffer_create(device, SIZE_MAX - 100, TT_PURPOSE_ACTIVATIONS, &b), TT_ERR_MEMORY);
+    struct tt_memory_use use;
+    tt_device_memory(device, &use);
+    assert_int_equal(use.total_current, 0);
+    tt_device_close(device);
+}
+
+static void a_frozen_device_gives_nothing(void **state)
+{
+    (void)state;
+    struct tt_device *device = open_device("cpu", 1, 0);
+    struct tt_buffer *buffer = NULL;
+    tt_device_freeze(device, true);
+    assert_int_equal(tt_buffer_create(device, 1, TT_PURPOSE_BATCH, &buffer), TT_ERR_INTERNAL);
+    assert_non_null(strstr(tt_error_last()->message, "frozen"));
+    tt_device_freeze(device, false);
+    assert_int_equal(tt_buffer_create(device, 1, TT_PURPOSE_BATCH, &buffer), TT_OK);
+    tt_buffer_destroy(buffer);
+    tt_device_close(device);
+}
+
+static void copies_and_fills_go_in_stream_order(void **state)
+{
+    (void)state;
+    struct tt_device *device = open_device("cpu", 1, 0);
+    struct tt_stream *stream = NULL, *other = NULL;
+    struct tt_event *event = NULL;
+    struct tt_buffer *buffer = NULL;
+    assert_int_equal(tt_stream_create(device, &stream), TT_OK);
+    assert_int_equal(tt_stream_create(device, &other), TT_OK);
+    assert_int_equal(tt_event_create(device, &event), TT_OK);
+    assert_int_equal(tt_buffer_create(device, 8, TT_PURPOSE_BATCH, &buffer), TT_OK);
+    assert_ptr_equal(tt_stream_device(stream), device);
+    char *data = tt_buffer_data(buffer), host[8];
+    assert_int_equal(tt_copy_to_device(stream, data, "abcdefg", 8), TT_OK);
+    assert_int_equal(tt_event_record(event, stream), TT_OK);
+    assert_int_equal(tt_stream_wait(other, event), TT_OK);
+    assert_int_equal(tt_fill_zero(other, data + 1, 2), TT_OK);
+    assert_int_equal(tt_copy_on_device(other, data + 5, data + 3, 2), TT_OK);
+    assert_int_equal(tt_copy_to_host(other, host, data, 8), TT_OK);
+    assert_int_equal(tt_stream_synchronize(other), TT_OK);
+    assert_memory_equal(host, "a\0\0dede", 8);
+    assert_int_equal(tt_copy_to_host(stream, NULL, NULL, 0), TT_OK);
+    assert_int_equal(tt_copy_to_host(stream, NULL, data, 1), TT_ERR_INTERNAL);
+    assert_int_equal(tt_fill_zero(stream, NULL, 1), TT_ERR_INTERNAL);
+    tt_buffer_destroy(buffer);
+    tt_event_destroy(event);
+    tt_stream_destroy(other);
+    tt_stream_destroy(stream);
+    tt_device_close(device);
+}
+
+/* The plan device checks ops as the others do, and touches no memory. */
+static void the_plan_checks_and_computes_nothing(void **state)
+{
+    (void)state;
+    struct tt_device *device = open_device("plan", 1, 0);
+    struct tt_stream *stream = NULL;
+    struct tt_buffer *buffer = NULL;
+    assert_int_equal(tt_stream_create(device, &stream), TT_OK);
+    assert_int_equal(tt_buffer_create(device, (size_t)1 << 40, TT_PURPOSE_WEIGHTS, &buffer), TT_OK);
+    void *data = tt_buffer_data(buffer);
+    struct tt_scale_args scale = {.x = tt_tensor_1d(data, TT_F32, 1 << 20), .factor = 2};
+    assert_int_equal(tt_scale(stream, &scale), TT_OK);
+    scale.x.dtype = TT_I32;
+    assert_int_equal(tt_scale(stream, &scale), TT_ERR_UNSUPPORTED);
+    struct tt_add_args add = {.a = tt_tensor_1d(data, TT_F32, 10),
+                              .b = tt_tensor_1d(data, TT_F32, 10),
+                              .y = tt_tensor_1d((char *)data + 4, TT_F32, 10)};
+    assert_int_equal(tt_add(stream, &add), TT_ERR_INTERNAL);
+    add.y = add.a;
+    assert_int_equal(tt_add(stream, &add), TT_OK);
+    assert_int_equal(tt_fill_zero(stream, data, 100), TT_OK);
+    assert_int_equal(tt_copy_on_device(stream, data, (char *)data + 1000, 100), TT_OK);
+    tt_buffer_destroy(buffer);
+    tt_stream_destroy(stream);
+    tt_device_close(device);
+}
+
+static void purposes_have_names(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TT_PURPOSE_COUNT; i++) {
+        assert_non_null(tt_purpose_name((enum tt_purpose)i));
+        for (int j = 0; j < i; j++) {
+            assert_string_not_equal(tt_purpose_name((enum tt_purpose)i), tt_purpose_name((enum tt_purpose)j));
+        }
+    }
+    assert_string_equal(tt_purpose_name(TT_PURPOSE_WEIGHTS), "weights shard");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kinds_open_and_say_what_they_are),
+        cmocka_unit_test(what_cannot_be_opened_says_why),
+        cmocka_unit_test(every_failing_allocation_is_reported),
+        cmocka_unit_test(buffers_are_zero_aligned_and_counted),
+        cmocka_unit_test(the_limit_holds),
+        cmocka_unit_test(a_frozen_device_gives_nothing),
+        cmocka_unit_test(copies_and_fills_go_in_stream_order),
+        cmocka_unit_test(the_plan_checks_and_computes_nothing),
+        cmocka_unit_test(purposes_have_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
