@@ -51,4 +51,21 @@ TT_MUST_USE tt_status tt_tokenizer_encode(const struct tt_tokenizer *tokenizer, 
 TT_MUST_USE tt_status tt_tokenizer_decode(const struct tt_tokenizer *tokenizer, const int32_t *ids, size_t count,
                                           bool skip_special, struct tt_str *text);
 
+/* The text of ids that come one by one, in whole characters: what a generation shows. A zeroed struct, with
+ * skip_special set as wanted, is a stream that has seen nothing. Ids without a token (models pad their vocabulary)
+ * add nothing. */
+struct tt_tokenizer_stream {
+    bool skip_special;
+    struct tt_ids ids; /* those that the text to come depends on */
+    size_t shown;      /* how many of them are shown already */
+    struct tt_str before, after;
+};
+/* Appends to `text` what `id` completes; bytes that are no whole character yet wait for the next ids. */
+TT_MUST_USE tt_status tt_tokenizer_stream_push(const struct tt_tokenizer *tokenizer,
+                                               struct tt_tokenizer_stream *stream, int32_t id, struct tt_str *text);
+/* Appends what still waits, broken characters as U+FFFD. */
+TT_MUST_USE tt_status tt_tokenizer_stream_finish(const struct tt_tokenizer *tokenizer,
+                                                 struct tt_tokenizer_stream *stream, struct tt_str *text);
+void tt_tokenizer_stream_deinit(struct tt_tokenizer_stream *stream);
+
 #endif

@@ -1,0 +1,106 @@
+/* Every tokenizer of this folder against what the reference library made of the same texts: ids with and
+ * without special tokens, decoded text with and without them. cases.jsonl is written by make_tokenizers.py.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "text/tokenizer.h"
+
+struct run {
+    const struct tt_tokenizer *tokenizer;
+    struct tt_tokenizer_scratch *scratch;
+    const char *folder;
+    size_t line;
+};
+
+static void check_ids(const struct run *run, const json_t *row, const char *key, bool add_special)
+{
+    const json_t *text = json_object_get(row, "text"), *expected = json_object_get(row, key);
+    struct tt_ids ids = {0};
+    tt_status status = tt_tokenizer_encode(run->tokenizer, run->scratch, json_string_value(text),
+                                           json_string_length(text), add_special, &ids);
+    if (status != TT_OK) fail_msg("%s:%zu: %s", run->folder, run->line, tt_error_last()->message);
+    bool same = ids.count == json_array_size(expected);
+    for (size_t i = 0; same && i < ids.count; i++) {
+        same = ids.data[i] == json_integer_value(json_array_get(expected, i));
+    }
+    if (!same) fail_msg("%s:%zu: %s differ for '%s'", run->folder, run->line, key, json_string_value(text));
+    tt_ids_deinit(&ids);
+}
+
+static void check_text(const struct run *run, const json_t *row, const char *key, bool skip_special)
+{
+    const json_t *list = json_object_get(row, "ids"), *expected = json_object_get(row, key);
+    struct tt_ids ids = {0};
+    struct tt_str text = {0};
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        assert_int_equal(tt_ids_append(&ids, (int32_t)json_integer_value(json_array_get(list, i))), TT_OK);
+    }
+    tt_status status = tt_tokenizer_decode(run->tokenizer, ids.data, ids.count, skip_special, &text);
+    if (status != TT_OK) fail_msg("%s:%zu: %s", run->folder, run->line, tt_error_last()->message);
+    if (text.bytes != json_string_length(expected) ||
+        memcmp(tt_str_text(&text), json_string_value(expected), text.bytes) != 0) {
+        fail_msg("%s:%zu: %s is '%s', not '%s'", run->folder, run->line, key, tt_str_text(&text),
+                 json_string_value(expected));
+    }
+    tt_ids_deinit(&ids);
+    tt_str_deinit(&text);
+}
+
+static tt_status check_folder(void *context, const char *name)
+{
+    size_t *folders = context;
+    char folder[1024];
+    struct tt_tokenizer *tokenizer = NULL;
+    struct tt_str rows = {0};
+    snprintf(folder, sizeof folder, "%s/golden/tokenizer/%s", TT_TEST_ROOT, name);
+    char *path = tt_path_join(folder, "cases.jsonl");
+    if (!tt_path_exists(path)) goto out;
+    struct run run = {.folder = name};
+    if (tt_tokenizer_load(folder, &tokenizer) != TT_OK) fail_msg("%s: %s", name, tt_error_last()->message);
+    run.tokenizer = tokenizer;
+    assert_int_equal(tt_tokenizer_scratch_create(tokenizer, &run.scratch), TT_OK);
+    assert_int_equal(tt_file_read(path, 64 << 20, &rows), TT_OK);
+    char *end;
+    for (char *line = rows.data; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        json_error_t error;
+        run.line++;
+        json_t *row = json_loadb(line, (size_t)(end - line), JSON_ALLOW_NUL, &error);
+        if (row == NULL) fail_msg("%s:%zu: %s", name, run.line, error.text);
+        check_ids(&run, row, "ids", true);
+        check_ids(&run, row, "ids_plain", false);
+        check_text(&run, row, "decoded", false);
+        check_text(&run, row, "decoded_skip", true);
+        json_decref(row);
+    }
+    assert_true(run.line > 50);
+    tt_tokenizer_scratch_destroy(run.scratch);
+    (*folders)++;
+out:
+    tt_tokenizer_destroy(tokenizer);
+    tt_str_deinit(&rows);
+    tt_free(path);
+    return TT_OK;
+}
+
+static void all_cases(void **state)
+{
+    (void)state;
+    size_t folders = 0;
+    assert_int_equal(tt_dir_list(TT_TEST_ROOT "/golden/tokenizer", check_folder, &folders), TT_OK);
+    assert_true(folders >= 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_cases)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
