@@ -452,16 +452,21 @@ static tt_status assign_typed(struct assignment *to, const char *text)
     return tt_fail(TT_ERR_INTERNAL, "setting '%s' has no type", to->row->name);
 }
 
-static bool type_has_null(enum tt_setting_type type)
+/* Whether null is kept as it is. A text that has a default always has a value: who reads it need not ask. */
+static bool keeps_null(const struct tt_setting *row)
 {
-    return type == TT_SETTING_STRING || type == TT_SETTING_JSON || type == TT_SETTING_TRISTATE;
+    if (row->offset == TT_SETTING_NO_FIELD || row->unneeded != NULL) return true;
+    if (row->type == TT_SETTING_STRING || row->type == TT_SETTING_JSON) return row->default_text == NULL;
+    return row->type == TT_SETTING_TRISTATE;
 }
 
-/* null, where the type has none: what the row says it stands for. */
+/* null, where it is not kept: what the row says it stands for. */
 static const char *meaning_of_null(const struct tt_setting *row)
 {
     if (row->null_text != NULL) return row->null_text;
-    return row->type == TT_SETTING_BOOL ? row->default_text : NULL;
+    bool takes_default =
+        row->type == TT_SETTING_BOOL || row->type == TT_SETTING_STRING || row->type == TT_SETTING_JSON;
+    return takes_default ? row->default_text : NULL;
 }
 
 tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_entry *entry, const char *text,
@@ -475,8 +480,7 @@ tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_ent
     if (text != NULL && !quoted && !word_is_choice && tt_value_is_null(text)) text = NULL;
     if (text != NULL && text[0] == 0 && row->type == TT_SETTING_JSON) text = NULL;
     TT_TRY(check_served(&to, text));
-    bool keeps_null = type_has_null(row->type) || row->offset == TT_SETTING_NO_FIELD;
-    if (text == NULL && !keeps_null) {
+    if (text == NULL && !keeps_null(row)) {
         text = meaning_of_null(row);
         if (text == NULL) {
             tt_status status = wanted(&to, "a value");
@@ -484,7 +488,7 @@ tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_ent
             return status;
         }
     }
-    if (text != NULL || type_has_null(row->type)) TT_TRY(assign_typed(&to, text));
+    if (text != NULL || to.field != NULL) TT_TRY(assign_typed(&to, text));
     entry->text = to.text;
     if (origin == NULL) return TT_OK;
     entry->origin = tt_arena_strdup(&settings->arena, origin);

@@ -34,7 +34,8 @@ struct tt_setting {
     enum tt_setting_type type;
     size_t offset;             /* in the section's struct, or TT_SETTING_NO_FIELD; ignored when `unneeded` is set */
     const char *default_text;  /* NULL: a NULL string / JSON */
-    const char *null_text;     /* what null stands for where the type has no null; NULL: BOOL its default, others refuse */
+    const char *null_text;     /* what null stands for where the type has no null; NULL: texts and BOOL their default,
+                                  numbers and CHOICE refuse it */
     const char *choices;       /* CHOICE: "truncate drop error"; STRING: allowed words, or NULL for any */
     double minimum, maximum;   /* INT, DOUBLE: inclusive range; both 0: any */
     const char *help;          /* one or two sentences */

@@ -351,6 +351,25 @@ static void a_recipe_lands_in_the_struct(void **state)
     tt_settings_destroy(fixture.settings);
 }
 
+/* A text with a default has a value, whatever a file says: its readers do not ask. */
+static void null_never_takes_a_default_away(void **state)
+{
+    struct fixture fixture;
+    (void)state;
+    open_fixture(&fixture);
+    for (size_t i = 0; i < fixture.settings->count; i++) {
+        struct tt_setting_entry *entry = &fixture.settings->entries[i];
+        if (entry->row->default_text == NULL || entry->row->offset == TT_SETTING_NO_FIELD) continue;
+        if (tt_settings_assign(fixture.settings, entry, "null", false, "test") == TT_OK &&
+            entry->text == NULL)
+            fail_msg("%s lost its default", entry->row->name);
+    }
+    assert_int_equal(give(&fixture, "model: m\ndataset: d\nlr_scheduler_type:\noutput_dir: null\n"), TT_OK);
+    assert_string_equal(fixture.config.optim.lr_scheduler_type, "linear");
+    assert_string_equal(fixture.config.output_dir, "trainer_output");
+    tt_settings_destroy(fixture.settings);
+}
+
 static void what_follows_is_settled(void **state)
 {
     struct fixture fixture;
@@ -470,7 +489,7 @@ int main(void)
         cmocka_unit_test(every_key_is_known),       cmocka_unit_test(rows_explain_themselves),
         cmocka_unit_test(names_are_unique),         cmocka_unit_test(a_recipe_lands_in_the_struct),
         cmocka_unit_test(what_follows_is_settled),  cmocka_unit_test(resolving_twice_changes_nothing),
-        cmocka_unit_test(contradictions_are_found),
+        cmocka_unit_test(contradictions_are_found), cmocka_unit_test(null_never_takes_a_default_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
