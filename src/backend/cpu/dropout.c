@@ -33,8 +33,10 @@ tt_status tt_cpu_dropout(struct tt_stream *stream, const struct tt_dropout_args 
 
 #else
 
-/* Elements whose masks are drawn at once. */
-#define DRAWN (TT_VECTOR_LANES * 4)
+/* Groups of TT_VECTOR_LANES / 2 generator blocks that are drawn at once: independent of each other, they hide
+ * the latency of the products; and the elements whose masks they hold. */
+#define GROUPS 4
+#define DRAWN (GROUPS * TT_VECTOR_LANES / 2 * 4)
 
 #if TT_VECTOR_LANES > 4
 
@@ -70,43 +72,69 @@ TT_INLINE void TT_PASS(interleave)(uint32_t *words, vq c0, vq c1, vq c2, vq c3)
 #endif
 }
 
-/* Two independent groups of blocks at a time hide the latency of the products. */
-TT_INLINE void TT_PASS(draw)(struct tt_rng rng, uint64_t row_key, uint64_t block, uint32_t words[DRAWN])
+/* The keys of the ten rounds, spread over vectors once per row. */
+struct TT_PASS(round_keys) {
+    vq key0[10], key1[10];
+};
+#define round_keys TT_PASS(round_keys)
+
+TT_INLINE void TT_PASS(make_round_keys)(struct round_keys *keys, struct tt_rng rng)
+{
+    uint32_t k0 = (uint32_t)rng.key, k1 = (uint32_t)(rng.key >> 32);
+    for (int round = 0; round < 10; round++) {
+        keys->key0[round] = (vq){0} + k0;
+        keys->key1[round] = (vq){0} + k1;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+}
+
+TT_INLINE void TT_PASS(draw)(const struct round_keys *keys, uint64_t row_key, uint64_t block,
+                             uint32_t words[DRAWN])
 {
     const vq m0 = (vq){0} + 0xD2511F53u, m1 = (vq){0} + 0xCD9E8D57u;
     const uint64_t counting[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-    vq c0[2], c1[2], c2[2], c3[2];
-    for (int g = 0; g < 2; g++) {
+    vq c0[GROUPS], c1[GROUPS], c2[GROUPS], c3[GROUPS];
+#pragma GCC unroll 4
+    for (int g = 0; g < GROUPS; g++) {
         memcpy(&c0[g], counting, sizeof c0[g]);
         c0[g] += block + (uint64_t)(g * TT_VECTOR_LANES / 2);
         c1[g] = c0[g] >> 32;
         c2[g] = (vq){0} + row_key;
         c3[g] = (vq){0} + (row_key >> 32);
     }
-    uint32_t k0 = (uint32_t)rng.key, k1 = (uint32_t)(rng.key >> 32);
 #pragma GCC unroll 10
     for (int round = 0; round < 10; round++) {
-        vq key0 = (vq){0} + k0, key1 = (vq){0} + k1;
-#pragma GCC unroll 2
-        for (int g = 0; g < 2; g++) {
+#pragma GCC unroll 4
+        for (int g = 0; g < GROUPS; g++) {
             vq p0 = TT_PASS(widening_product)(m0, c0[g]), p1 = TT_PASS(widening_product)(m1, c2[g]);
-            c0[g] = (p1 >> 32) ^ c1[g] ^ key0;
+            c0[g] = (p1 >> 32) ^ (c1[g] ^ keys->key0[round]);
             c1[g] = p1;
-            c2[g] = (p0 >> 32) ^ c3[g] ^ key1;
+            c2[g] = (p0 >> 32) ^ (c3[g] ^ keys->key1[round]);
             c3[g] = p0;
         }
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
     }
-    for (int g = 0; g < 2; g++)
+#pragma GCC unroll 4
+    for (int g = 0; g < GROUPS; g++)
         TT_PASS(interleave)(words + g * 2 * TT_VECTOR_LANES, c0[g], c1[g], c2[g], c3[g]);
 }
 
 #else
 
-TT_INLINE void TT_PASS(draw)(struct tt_rng rng, uint64_t row_key, uint64_t block, uint32_t words[DRAWN])
+struct TT_PASS(round_keys) {
+    struct tt_rng rng;
+};
+#define round_keys TT_PASS(round_keys)
+
+TT_INLINE void TT_PASS(make_round_keys)(struct round_keys *keys, struct tt_rng rng)
 {
-    for (int i = 0; i < TT_VECTOR_LANES; i++) tt_rng_block(rng, row_key, block + (uint64_t)i, words + 4 * i);
+    keys->rng = rng;
+}
+
+TT_INLINE void TT_PASS(draw)(const struct round_keys *keys, uint64_t row_key, uint64_t block,
+                             uint32_t words[DRAWN])
+{
+    for (int i = 0; i < DRAWN / 4; i++) tt_rng_block(keys->rng, row_key, block + (uint64_t)i, words + 4 * i);
 }
 
 #endif
@@ -129,11 +157,13 @@ TT_INLINE void TT_PASS(dropout_typed)(const struct tt_dropout_args *args,
     void *y = args->y_TD.data;
     int64_t x_at = t * args->x_TD.strides[0], y_at = t * args->y_TD.strides[0], cols = args->x_TD.dims[1];
     uint64_t row_key = (uint64_t)((const int64_t *)args->row_keys_T.data)[t];
+    struct round_keys keys;
+    TT_PASS(make_round_keys)(&keys, args->rng);
     uint32_t words[DRAWN];
     int64_t d = 0;
     for (; d + DRAWN <= cols; d += DRAWN) {
-        TT_PASS(draw)(args->rng, row_key, (uint64_t)d / 4, words);
-#pragma GCC unroll 4
+        TT_PASS(draw)(&keys, row_key, (uint64_t)d / 4, words);
+#pragma GCC unroll 8
         for (int64_t i = 0; i < DRAWN; i += TT_VECTOR_LANES) {
             vf in = vload(x, x_at + d + i, x_bf16) * scalars->factor;
             vf out = vselect(TT_PASS(kept)(words + i, scalars), in, vsplat(0));
@@ -141,7 +171,7 @@ TT_INLINE void TT_PASS(dropout_typed)(const struct tt_dropout_args *args,
             vstore(y, y_at + d + i, y_bf16, out);
         }
     }
-    if (d < cols) TT_PASS(draw)(args->rng, row_key, (uint64_t)d / 4, words);
+    if (d < cols) TT_PASS(draw)(&keys, row_key, (uint64_t)d / 4, words);
     for (int64_t i = 0; d + i < cols; i += TT_VECTOR_LANES) {
         int64_t left = cols - d - i < TT_VECTOR_LANES ? cols - d - i : TT_VECTOR_LANES;
         vf in = vload_some(x, x_at + d + i, x_bf16, left) * scalars->factor;

@@ -35,12 +35,12 @@ TT_INLINE void TT_PASS(forward_typed)(const struct tt_swiglu_forward_args *args,
     int64_t h_at = row * args->h_TF.strides[0], cols = args->gate_TF.dims[1], f = 0;
     for (; f + TT_VECTOR_LANES <= cols; f += TT_VECTOR_LANES) {
         vf x = vload(gate, gate_at + f, bf16);
-        vstore(h, h_at + f, bf16, x * vsigmoid(x) * vload(up, up_at + f, bf16));
+        vstore(h, h_at + f, bf16, x * vload(up, up_at + f, bf16) * vsigmoid(x));
     }
     int64_t left = cols - f;
     if (left == 0) return;
     vf x = vload_some(gate, gate_at + f, bf16, left);
-    vstore_some(h, h_at + f, bf16, x * vsigmoid(x) * vload_some(up, up_at + f, bf16, left), left);
+    vstore_some(h, h_at + f, bf16, x * vload_some(up, up_at + f, bf16, left) * vsigmoid(x), left);
 }
 
 static void TT_PASS(forward_row)(const struct tt_swiglu_forward_args *args, int64_t row)
@@ -57,9 +57,9 @@ struct TT_PASS(backward_lanes) {
 
 TT_INLINE struct TT_PASS(backward_lanes) TT_PASS(backward_of)(vf dh, vf gate, vf up)
 {
-    vf s = vsigmoid(gate), silu = gate * s;
+    vf s = vsigmoid(gate);
     return (struct TT_PASS(backward_lanes)){
-        .dgate = dh * up * (s * (1.0f + gate * (1.0f - s))), .dup = dh * silu, .h = silu * up};
+        .dgate = dh * up * (s * (1.0f + gate * (1.0f - s))), .dup = dh * (gate * s), .h = gate * up * s};
 }
 
 /* All inputs of a place are read before the first output is written: outputs may lie on inputs. */

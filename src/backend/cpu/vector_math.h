@@ -148,8 +148,8 @@ TT_INLINE vh vbf16_round(vf x)
 #if TT_VECTOR_LANES == 16
     return (vh)_mm512_cvtepi32_epi16((__m512i)upper);
 #elif TT_VECTOR_LANES == 8
-    __m256i packed = _mm256_packus_epi32((__m256i)upper, (__m256i)upper);
-    return (vh)_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
+    return (vh)_mm_packus_epi32(_mm256_castsi256_si128((__m256i)upper),
+                                _mm256_extracti128_si256((__m256i)upper, 1));
 #else
     return __builtin_convertvector(upper, vh);
 #endif
@@ -193,7 +193,8 @@ TT_INLINE void vstore_some(void *to, int64_t index, bool bf16, vf x, int64_t n)
 /* exp(x) = 2^n exp(r) with n = round(x / ln 2) and |r| <= ln(2) / 2 (the reduction of Cody and Waite, ln 2 in
  * two parts of which the first has trailing zeros). exp(r) = 1 + r + r^2 q(r), q of degree 4 by the Remez
  * exchange for the least relative error, 3.1e-9 before rounding; about 1 ulp in all. Adding 1.5 * 2^23 rounds
- * to an integer and leaves it in the low mantissa bits, from where it is shifted onto the exponent. */
+ * to an integer and leaves it in the low mantissa bits, from where it is shifted onto the exponent. The even
+ * and odd terms of q are summed apart (Estrin): a loop of exps is bound by the latency of its polynomial. */
 TT_INLINE vf vround_base(void)
 {
     return vsplat(0x1.8p23f);
@@ -211,12 +212,9 @@ TT_INLINE vf vexp(vf x)
     vf n = shifted - vround_base();
     vf r = x - n * 0x1.62e4p-1f;
     r = r - n * 0x1.7f7d1cp-20f;
-    vf q = vsplat(0x1.6a241ap-10f);
-    q = q * r + 0x1.1239f2p-7f;
-    q = q * r + 0x1.5558f2p-5f;
-    q = q * r + 0x1.555492p-3f;
-    q = q * r + 0x1.fffffcp-2f;
-    return vtimes_power((q * r) * r + r + 1.0f, shifted);
+    vf r2 = r * r, low = 0x1.555492p-3f * r + 0x1.fffffcp-2f, high = 0x1.1239f2p-7f * r + 0x1.5558f2p-5f;
+    vf q = (0x1.6a241ap-10f * r2 + high) * r2 + low;
+    return vtimes_power((q * r2 + r) + 1.0f, shifted);
 }
 
 /* 2^x: n = round(x), r = x - n, and the same polynomial with the powers of ln 2 in its coefficients. */
@@ -225,13 +223,9 @@ TT_INLINE vf vexp2(vf x)
     x = vmin(vsplat(127.9f), vmax(vsplat(-126.0f), x));
     vf shifted = x + vround_base();
     vf r = x - (shifted - vround_base());
-    vf q = vsplat(0x1.414ea6p-13f);
-    q = q * r + 0x1.5f0402p-10f;
-    q = q * r + 0x1.3b2e0cp-7f;
-    q = q * r + 0x1.c6af88p-5f;
-    q = q * r + 0x1.ebfbdcp-3f;
-    q = q * r + 0x1.62e430p-1f;
-    return vtimes_power(q * r + 1.0f, shifted);
+    vf r2 = r * r, low = 0x1.c6af88p-5f * r + 0x1.ebfbdcp-3f, high = 0x1.5f0402p-10f * r + 0x1.3b2e0cp-7f;
+    vf q = (0x1.414ea6p-13f * r2 + high) * r2 + low;
+    return vtimes_power((q * r2 + 0x1.62e430p-1f * r) + 1.0f, shifted);
 }
 
 TT_INLINE vf vsigmoid(vf x)
