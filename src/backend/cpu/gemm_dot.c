@@ -3,7 +3,7 @@
  * multiplying it. So the small operand becomes rows of floats along k, and the rows of the large one stream
  * past it as they are: six at a time meet two small rows at a time, while the next six are fetched.
  *
- * k goes in chunks, such that six streamed rows stay in the first-level cache until they have met all small
+ * k goes in chunks, such that these streamed rows stay in the first-level cache until they have met all small
  * rows; the chunks are added in order, and their size depends on the shape and types alone. */
 #include <omp.h>
 #include <string.h>
@@ -11,9 +11,8 @@
 #include "backend/cpu/gemm.h"
 
 enum {
-    SMALL_COLUMNS_MAX = 32, /* beyond, packed panels are faster */
-    SMALL_ROWS_MAX = 8,
-    STREAMED_BLOCK = 48, /* rows of the large operand per task */
+    SMALL_MAX = 32,      /* rows or columns of c; beyond, packed panels are faster (Zen 3, 2026-11) */
+    STREAMED_BLOCK = 60, /* rows of the large operand per task */
     CHUNK_BYTES = 3072,  /* of a streamed row */
 };
 
@@ -23,6 +22,7 @@ struct plan {
     struct tt_gemm_source streamed, small;
     bool streams_columns; /* streamed rows are columns of c; otherwise rows of c */
     int64_t streamed_rows;
+    int tile_rows;
     int64_t small_rows;
     int64_t small_stride;
     float *small_floats;
@@ -44,12 +44,12 @@ static void load_small_row(const struct plan *plan, int64_t row)
     }
 }
 
-/* Six streamed rows (or what is left) against all small ones, for one chunk of k. */
+/* One tile of streamed rows (or what is left) against all small ones, for one chunk of k. */
 static void multiply_tile(const struct plan *plan, int64_t row, int rows, int64_t k_first, int64_t k,
                           float *sums, int64_t sums_row, int64_t sums_small)
 {
     int64_t row_bytes = plan->streamed.stride * (int64_t)tt_dtype_bytes(plan->streamed.dtype);
-    int64_t ahead = TT_GEMM_DOT_ROWS * row_bytes;
+    int64_t ahead = plan->tile_rows * row_bytes;
     for (int64_t small = 0; small < plan->small_rows; small += TT_GEMM_DOT_SMALLS, ahead += row_bytes) {
         int smalls = plan->small_rows - small < TT_GEMM_DOT_SMALLS ? 1 : TT_GEMM_DOT_SMALLS;
         plan->kernel->dot(&plan->streamed, row, rows,
@@ -61,7 +61,7 @@ static void multiply_tile(const struct plan *plan, int64_t row, int rows, int64_
 static void multiply_rows(const struct plan *plan, int64_t first, int64_t end)
 {
     const struct tt_gemm_problem *problem = plan->problem;
-    float sums[STREAMED_BLOCK * SMALL_COLUMNS_MAX];
+    float sums[STREAMED_BLOCK * SMALL_MAX];
     int64_t sums_row = plan->streams_columns ? 1 : plan->small_rows;
     int64_t sums_small = plan->streams_columns ? STREAMED_BLOCK : 1;
     /* A single group of small rows: the streamed ones are not met again, so they need not stay. */
@@ -71,8 +71,8 @@ static void multiply_rows(const struct plan *plan, int64_t first, int64_t end)
     memset(sums, 0, sizeof sums);
     for (int64_t k_first = 0; k_first < problem->k; k_first += chunk) {
         int64_t k = problem->k - k_first < chunk ? problem->k - k_first : chunk;
-        for (int64_t row = first; row < end; row += TT_GEMM_DOT_ROWS) {
-            int rows = end - row < TT_GEMM_DOT_ROWS ? (int)(end - row) : TT_GEMM_DOT_ROWS;
+        for (int64_t row = first; row < end; row += plan->tile_rows) {
+            int rows = end - row < plan->tile_rows ? (int)(end - row) : plan->tile_rows;
             multiply_tile(plan, row, rows, k_first, k, sums + (row - first) * sums_row, sums_row, sums_small);
         }
     }
@@ -88,11 +88,11 @@ static void multiply_rows(const struct plan *plan, int64_t first, int64_t end)
 tt_status tt_gemm_dot(struct tt_stream *stream, const struct tt_gemm_problem *problem, const char **declined)
 {
     struct plan plan = {.kernel = tt_gemm_state_of(stream)->kernel, .problem = problem};
-    if (problem->m <= SMALL_ROWS_MAX && problem->b.k_contiguous) {
+    if (problem->m <= SMALL_MAX && problem->b.k_contiguous) {
         plan.streams_columns = true;
         plan.streamed = problem->b;
         plan.small = problem->a;
-    } else if (problem->n <= SMALL_COLUMNS_MAX && problem->a.k_contiguous && problem->k >= 64) {
+    } else if (problem->n <= SMALL_MAX && problem->a.k_contiguous && problem->k >= 64) {
         plan.streamed = problem->a;
         plan.small = problem->b;
     } else {
@@ -100,8 +100,9 @@ tt_status tt_gemm_dot(struct tt_stream *stream, const struct tt_gemm_problem *pr
         return TT_OK;
     }
     plan.streamed_rows = plan.streamed.across;
+    plan.tile_rows = plan.streamed.dtype == TT_BF16 ? TT_GEMM_DOT_ROWS_BF16 : TT_GEMM_DOT_ROWS_F32;
     plan.small_rows = plan.small.across;
-    plan.small_stride = (problem->k + 15) / 16 * 16;
+    plan.small_stride = (problem->k + 15) / 16 * 16 + 16;
     if (plan.small_rows > TT_GEMM_SHARED_FLOATS / plan.small_stride) {
         *declined = "the small operand does not fit its scratch";
         return TT_OK;

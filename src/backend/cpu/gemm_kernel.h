@@ -27,7 +27,8 @@ struct tt_gemm_target {
 enum {
     TT_GEMM_PANEL_SLACK = 16,    /* floats behind each panel that packing may overwrite */
     TT_GEMM_TILE_FLOATS = 16 * 32, /* the largest mr * nr */
-    TT_GEMM_DOT_ROWS = 6, /* the most rows of each kind in one dot tile */
+    TT_GEMM_DOT_ROWS_F32 = 6, /* rows of each kind in one dot tile: sixteen registers hold no more */
+    TT_GEMM_DOT_ROWS_BF16 = 5,
     TT_GEMM_DOT_SMALLS = 2,
 };
 
@@ -53,8 +54,8 @@ struct tt_gemm_kernel {
     void (*finish)(const struct tt_gemm_target *c, int64_t row, int64_t column, const float *sum,
                    int64_t sum_stride, int64_t rows, int64_t columns, float alpha, float beta);
 
-    /* sums[r * sums_row + s * sums_small] += streamed[row + r][k_first .. +k) . small[s][0 .. k) for r < rows <= 6,
-     * s < smalls <= 2. `small` rows are floats, `small_stride` apart, padded with zeros to a multiple of 16, and for
+    /* sums[r * sums_row + s * sums_small] += streamed[row + r][k_first .. +k) . small[s][0 .. k) for r < rows, at most
+     * TT_GEMM_DOT_ROWS_<type>, and s < smalls <= 2. `small` rows are floats, `small_stride` apart, padded with zeros to a multiple of 16, and for
      * a bf16 `streamed` in the order of tt_gemm_even_first; k_first is a multiple of 16. Memory `ahead` bytes
      * further than the first row is fetched into the cache on the way. */
     void (*dot)(const struct tt_gemm_source *streamed, int64_t row, int rows, const float *small,
