@@ -12,6 +12,8 @@
 #include "backend/ops/optim.h"
 #include "backend/ops/rmsnorm.h"
 #include "backend/ops/swiglu.h"
+#include "backend/profile.h"
+#include "base/clock.h"
 
 /* One function per op; arguments have been checked, implementations may only assert. */
 struct tt_op_table {
@@ -50,6 +52,8 @@ struct tt_device {
     bool is_plan;
     bool frozen;
     struct tt_memory_use memory;
+    bool profiles; /* op_times are counted */
+    struct tt_op_time op_times[TT_OP_COUNT];
 };
 
 struct tt_stream {
@@ -67,6 +71,21 @@ TT_MUST_USE tt_status tt_device_take(struct tt_device *device, enum tt_purpose p
 void tt_device_give_back(struct tt_device *device, enum tt_purpose purpose, size_t bytes);
 /* What the device keeps for itself from open to close; the limit and the totals do not see it. */
 void tt_device_count_scratch(struct tt_device *device, size_t bytes);
+
+/* tt_dispatch_<op>: what a checked entry ends with. */
+#define OP(name)                                                                                             \
+    static inline tt_status tt_dispatch_##name(struct tt_stream *stream, const struct tt_##name##_args *args) \
+    {                                                                                                        \
+        struct tt_device *device = stream->device;                                                           \
+        if (!device->profiles) return device->table->ops->name(stream, args);                                \
+        double start = tt_clock_seconds();                                                                   \
+        tt_status status = device->table->ops->name(stream, args);                                           \
+        device->op_times[TT_OP_##name].calls++;                                                              \
+        device->op_times[TT_OP_##name].seconds += tt_clock_seconds() - start;                                \
+        return status;                                                                                       \
+    }
+#include "backend/ops.def"
+#undef OP
 
 extern const struct tt_device_table tt_cpu_device_table;
 extern const struct tt_device_table tt_plan_device_table;

@@ -6,7 +6,8 @@
 #include "train/bench.h"
 #include "train/settings.h"
 
-const char tt_cmd_bench_usage[] = " train --config_json FILE [--per_device_train_batch_size N] [--sequence_length N]";
+const char tt_cmd_bench_usage[] =
+    " train --config_json FILE [--per_device_train_batch_size N] [--sequence_length N]";
 
 struct bench_command {
     struct tt_train_config config; /* first: the offsets of the shared rows hold */
@@ -34,7 +35,8 @@ size_t tt_cmd_bench_sections(struct tt_setting_section *sections)
 {
     size_t count = 0;
     sections[count++] = (struct tt_setting_section){"Benchmark", own_settings, 0};
-    sections[count++] = (struct tt_setting_section){"LoRA", tt_lora_settings, offsetof(struct tt_train_config, lora)};
+    sections[count++] =
+        (struct tt_setting_section){"LoRA", tt_lora_settings, offsetof(struct tt_train_config, lora)};
     sections[count++] = (struct tt_setting_section){"Run", tt_run_settings, 0};
     sections[count++] =
         (struct tt_setting_section){"Optimizer", tt_optim_settings, offsetof(struct tt_train_config, optim)};
@@ -43,21 +45,35 @@ size_t tt_cmd_bench_sections(struct tt_setting_section *sections)
     return count;
 }
 
+/* {"gemm": 5.1, ...}: the ops that took time, seconds a step. */
+static json_t *profile_object(const struct tt_bench_result *result)
+{
+    json_t *object = json_object();
+    for (int op = 0; op < TT_OP_COUNT; op++)
+        if (result->op_times[op].calls > 0)
+            json_object_set_new(object, tt_op_name((enum tt_op)op), json_real(result->op_times[op].seconds));
+    json_object_set_new(object, "gather_wait", json_real(result->gather_seconds));
+    json_object_set_new(object, "reduce", json_real(result->reduce_seconds));
+    return object;
+}
+
 static tt_status print_result(struct tt_cli *cli, const struct bench_command *command,
                               const struct tt_bench_result *result)
 {
     const struct tt_train_config *config = &command->config;
     struct tt_str text = {0};
     json_t *object = json_pack(
-        "{s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:s,s:b,s:f}", "config", command->options.config_json,
-        "batch", (json_int_t)config->per_device_train_batch_size, "sequence_length",
-        (json_int_t)command->options.sequence_length, "tokens_per_second", result->tokens_per_second, "step_seconds",
-        result->step_seconds, "model_tflops", result->model_tflops, "first_step_seconds", result->first_step_seconds,
-        "peak_bytes", (json_int_t)result->peak_bytes, "device_peak_bytes", (json_int_t)result->device_peak_bytes,
-        "planned_bytes", (json_int_t)result->planned_bytes, "base_params", (json_int_t)result->base_params,
-        "trainable_params", (json_int_t)result->trainable_params, "dtype", config->bf16 ? "bfloat16" : "float32",
+        "{s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:s,s:b,s:f}", "config",
+        command->options.config_json, "batch", (json_int_t)config->per_device_train_batch_size,
+        "sequence_length", (json_int_t)command->options.sequence_length, "tokens_per_second",
+        result->tokens_per_second, "step_seconds", result->step_seconds, "model_tflops", result->model_tflops,
+        "first_step_seconds", result->first_step_seconds, "peak_bytes", (json_int_t)result->peak_bytes,
+        "device_peak_bytes", (json_int_t)result->device_peak_bytes, "planned_bytes",
+        (json_int_t)result->planned_bytes, "base_params", (json_int_t)result->base_params, "trainable_params",
+        (json_int_t)result->trainable_params, "dtype", config->bf16 ? "bfloat16" : "float32",
         "gradient_checkpointing", (int)config->gradient_checkpointing, "loss", result->loss);
     if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the result");
+    json_object_set_new(object, "seconds_by_op", profile_object(result));
     tt_status status = tt_json_write(object, 0, false, &text);
     if (status == TT_OK) status = tt_str_append_char(&text, '\n');
     if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));

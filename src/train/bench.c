@@ -53,6 +53,15 @@ static void fill_result(const struct bench *bench, const struct tt_rank *rank, d
                        (double)last->facts.tokens +
                    tt_model_flops_per_label(rank->model, full) * (double)last->facts.supervised_tokens;
     result->model_tflops = flops / result->step_seconds / 1e12;
+    double steps = (double)bench->options->steps;
+    struct tt_shard_times waits = tt_shard_context_times(rank->shard);
+    result->gather_seconds = waits.gather_seconds / steps;
+    result->reduce_seconds = waits.reduce_seconds / steps;
+    for (int op = 0; op < TT_OP_COUNT; op++) {
+        result->op_times[op] = tt_device_op_times(rank->device)[op];
+        result->op_times[op].calls /= bench->options->steps;
+        result->op_times[op].seconds /= steps;
+    }
     result->loss = last->loss;
     result->peak_bytes = peak_resident_bytes();
     result->planned_bytes = bench->plan.memory.total_peak;
@@ -79,6 +88,10 @@ static tt_status run_steps(struct bench *bench, struct tt_rank *rank)
     if (seconds == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_gradient_watch_init(rank->model, &watch));
     for (int64_t step = 0; step < total; step++) {
+        if (step == warmup) {
+            tt_device_profile(rank->device, true);
+            (void)tt_shard_context_times(rank->shard);
+        }
         double start = tt_clock_seconds();
         TT_GO(tt_train_step(rank, &config, step, &watch, &storage, &last));
         double end = tt_clock_seconds();

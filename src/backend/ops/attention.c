@@ -79,7 +79,7 @@ tt_status tt_attention_forward(struct tt_stream *stream, const struct tt_attenti
     struct tt_check check = {.op = "attention_forward"};
     check_forward(&check, args);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->attention_forward(stream, args);
+    return tt_dispatch_attention_forward(stream, args);
 }
 
 tt_status tt_attention_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args)
@@ -116,7 +116,7 @@ tt_status tt_attention_backward(struct tt_stream *stream, const struct tt_attent
         }
     }
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->attention_backward(stream, args);
+    return tt_dispatch_attention_backward(stream, args);
 }
 
 tt_status tt_rope(struct tt_stream *stream, const struct tt_rope_args *args)
@@ -135,5 +135,5 @@ tt_status tt_rope(struct tt_stream *stream, const struct tt_rope_args *args)
     tt_check_apart(&check, "x", x, "cos", args->cos_PE);
     tt_check_apart(&check, "x", x, "sin", args->sin_PE);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->rope(stream, args);
+    return tt_dispatch_rope(stream, args);
 }

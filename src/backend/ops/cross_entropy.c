@@ -21,5 +21,5 @@ tt_status tt_cross_entropy(struct tt_stream *stream, const struct tt_cross_entro
     tt_check_apart(&check, "logits", args->logits_NV, "labels", args->labels_N);
     tt_check_apart(&check, "logits", args->logits_NV, "correct", args->correct_N);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->cross_entropy(stream, args);
+    return tt_dispatch_cross_entropy(stream, args);
 }

@@ -12,7 +12,7 @@ tt_status tt_add(struct tt_stream *stream, const struct tt_add_args *args)
     tt_check_same_or_apart(&check, "y", args->y, "a", args->a);
     tt_check_same_or_apart(&check, "y", args->y, "b", args->b);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->add(stream, args);
+    return tt_dispatch_add(stream, args);
 }
 
 tt_status tt_scale(struct tt_stream *stream, const struct tt_scale_args *args)
@@ -20,7 +20,7 @@ tt_status tt_scale(struct tt_stream *stream, const struct tt_scale_args *args)
     struct tt_check check = {.op = "scale"};
     tt_check_tensor(&check, "x", args->x, TT_TYPES_REAL, 1, 2);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->scale(stream, args);
+    return tt_dispatch_scale(stream, args);
 }
 
 tt_status tt_cast(struct tt_stream *stream, const struct tt_cast_args *args)
@@ -30,7 +30,7 @@ tt_status tt_cast(struct tt_stream *stream, const struct tt_cast_args *args)
     tt_check_like(&check, "y", args->y, TT_TYPES_CAST, "x", args->x);
     tt_check_same_or_apart(&check, "y", args->y, "x", args->x);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->cast(stream, args);
+    return tt_dispatch_cast(stream, args);
 }
 
 tt_status tt_dropout(struct tt_stream *stream, const struct tt_dropout_args *args)
@@ -48,7 +48,7 @@ tt_status tt_dropout(struct tt_stream *stream, const struct tt_dropout_args *arg
     }
     tt_check_apart(&check, "y", args->y_TD, "row_keys", args->row_keys_T);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->dropout(stream, args);
+    return tt_dispatch_dropout(stream, args);
 }
 
 tt_status tt_random_fill(struct tt_stream *stream, const struct tt_random_fill_args *args)
@@ -57,5 +57,5 @@ tt_status tt_random_fill(struct tt_stream *stream, const struct tt_random_fill_a
     tt_check_tensor(&check, "y", args->y, TT_TYPES_REAL, 1, 1);
     tt_check_that(&check, args->first >= 0, "first element %lld is negative", (long long)args->first);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->random_fill(stream, args);
+    return tt_dispatch_random_fill(stream, args);
 }

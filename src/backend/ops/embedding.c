@@ -14,7 +14,7 @@ tt_status tt_embedding_forward(struct tt_stream *stream, const struct tt_embeddi
     tt_check_apart(&check, "y", args->y_TD, "table", args->table_VD);
     tt_check_apart(&check, "y", args->y_TD, "ids", args->ids_T);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->embedding_forward(stream, args);
+    return tt_dispatch_embedding_forward(stream, args);
 }
 
 tt_status tt_embedding_backward(struct tt_stream *stream, const struct tt_embedding_backward_args *args)
@@ -28,7 +28,7 @@ tt_status tt_embedding_backward(struct tt_stream *stream, const struct tt_embedd
     tt_check_apart(&check, "dtable", args->dtable_VD, "dy", args->dy_TD);
     tt_check_apart(&check, "dtable", args->dtable_VD, "ids", args->ids_T);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->embedding_backward(stream, args);
+    return tt_dispatch_embedding_backward(stream, args);
 }
 
 /* Rows rise strictly, so there are never more of them than the matrix `whole` has. */
@@ -51,7 +51,7 @@ tt_status tt_gather_rows(struct tt_stream *stream, const struct tt_gather_rows_a
     tt_check_apart(&check, "y", args->y_ND, "x", args->x_TD);
     tt_check_apart(&check, "y", args->y_ND, "rows", args->rows_N);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->gather_rows(stream, args);
+    return tt_dispatch_gather_rows(stream, args);
 }
 
 tt_status tt_scatter_rows(struct tt_stream *stream, const struct tt_scatter_rows_args *args)
@@ -63,5 +63,5 @@ tt_status tt_scatter_rows(struct tt_stream *stream, const struct tt_scatter_rows
     tt_check_apart(&check, "y", args->y_TD, "x", args->x_ND);
     tt_check_apart(&check, "y", args->y_TD, "rows", args->rows_N);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->scatter_rows(stream, args);
+    return tt_dispatch_scatter_rows(stream, args);
 }

@@ -20,7 +20,7 @@ tt_status tt_gemm(struct tt_stream *stream, const struct tt_gemm_args *args)
     tt_check_apart(&check, "c", args->c, "b", args->b);
     if (check.status != TT_OK) return check.status;
     if (m == 0 || n == 0) return TT_OK;
-    return stream->device->table->ops->gemm(stream, args);
+    return tt_dispatch_gemm(stream, args);
 }
 
 tt_status tt_bias_forward(struct tt_stream *stream, const struct tt_bias_forward_args *args)
@@ -30,7 +30,7 @@ tt_status tt_bias_forward(struct tt_stream *stream, const struct tt_bias_forward
     tt_check_shape(&check, "bias", args->bias_N, TT_TYPES_REAL, 1, TT_DIMS(args->y_TN.dims[1]));
     tt_check_apart(&check, "y", args->y_TN, "bias", args->bias_N);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->bias_forward(stream, args);
+    return tt_dispatch_bias_forward(stream, args);
 }
 
 tt_status tt_bias_backward(struct tt_stream *stream, const struct tt_bias_backward_args *args)
@@ -40,5 +40,5 @@ tt_status tt_bias_backward(struct tt_stream *stream, const struct tt_bias_backwa
     tt_check_shape(&check, "dbias", args->dbias_N, TT_TYPES_F32, 1, TT_DIMS(args->dy_TN.dims[1]));
     tt_check_apart(&check, "dbias", args->dbias_N, "dy", args->dy_TN);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->bias_backward(stream, args);
+    return tt_dispatch_bias_backward(stream, args);
 }

@@ -18,7 +18,7 @@ tt_status tt_adamw(struct tt_stream *stream, const struct tt_adamw_args *args)
     tt_check_apart(&check, "m", args->m, "v", args->v);
     tt_check_apart(&check, "v", args->v, "grad", args->grad);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->adamw(stream, args);
+    return tt_dispatch_adamw(stream, args);
 }
 
 tt_status tt_sum_squares(struct tt_stream *stream, const struct tt_sum_squares_args *args)
@@ -28,5 +28,5 @@ tt_status tt_sum_squares(struct tt_stream *stream, const struct tt_sum_squares_a
     tt_check_shape(&check, "out", args->out, TT_TYPES_F64, 1, TT_DIMS(1));
     tt_check_apart(&check, "out", args->out, "x", args->x);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->sum_squares(stream, args);
+    return tt_dispatch_sum_squares(stream, args);
 }

@@ -42,7 +42,7 @@ tt_status tt_rmsnorm_forward(struct tt_stream *stream, const struct tt_rmsnorm_f
     tt_check_apart(&check, "y", args->y_ND, "weight", args->weight_D);
     tt_check_apart(&check, "y", args->y_ND, "rstd", args->rstd_N);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->rmsnorm_forward(stream, args);
+    return tt_dispatch_rmsnorm_forward(stream, args);
 }
 
 tt_status tt_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsnorm_backward_args *args)
@@ -73,5 +73,5 @@ tt_status tt_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsnorm_
     tt_check_apart(&check, "dx", args->dx_ND, "rstd", args->rstd_N);
     tt_check_apart(&check, "dx", args->dx_ND, "weight", args->weight_D);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->rmsnorm_backward(stream, args);
+    return tt_dispatch_rmsnorm_backward(stream, args);
 }

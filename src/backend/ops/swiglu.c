@@ -15,7 +15,7 @@ tt_status tt_swiglu_forward(struct tt_stream *stream, const struct tt_swiglu_for
     tt_check_same_or_apart(&check, "h", args->h_TF, "gate", gate);
     tt_check_same_or_apart(&check, "h", args->h_TF, "up", args->up_TF);
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->swiglu_forward(stream, args);
+    return tt_dispatch_swiglu_forward(stream, args);
 }
 
 tt_status tt_swiglu_backward(struct tt_stream *stream, const struct tt_swiglu_backward_args *args)
@@ -44,5 +44,5 @@ tt_status tt_swiglu_backward(struct tt_stream *stream, const struct tt_swiglu_ba
         }
     }
     if (check.status != TT_OK) return check.status;
-    return stream->device->table->ops->swiglu_backward(stream, args);
+    return tt_dispatch_swiglu_backward(stream, args);
 }
