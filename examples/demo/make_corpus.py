@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the text on which the demo's base model is trained: JSON Lines, {"text": ...}.
+"""Writes the text on which the demo's base model is trained: JSON Lines of prompt (the first line of a text) and
+completion (the rest).
 
-    python3 make_corpus.py --out corpus.jsonl --megabytes 30 --seed 1
+    python3 make_corpus.py --out corpus.jsonl --megabytes 40 --seed 1
+
+The first line brings news, new names above all, which nobody can predict; what follows can be read out of it. With
+the loss on the completion alone, half as many tokens teach as much (PyTorch prototype on an H200, 2026-11: exact match
+after LoRA 0.97 for a base of 10.7 M tokens, against 0.01 with the loss on all of them and 0.96 for twice as many).
 
 The texts teach the skills that the demo's task needs, each by itself: copying names that were never seen before, clock
 times, numbers and prices said in words, lists of fields in many formats, JSON of other documents. None shows the
@@ -72,33 +77,57 @@ def pick_fields(rng, record, said, count):
     return [(rng.choice(names), get(record, said)) for names, get in rng.sample(FIELDS, count)]
 
 
-def fields_text(world):
-    """A sentence, which fields are wanted, the fields."""
-    record = world.record()
-    sentence, said = world.order(record)
-    pairs = pick_fields(world.rng, record, said, world.rng.randint(3, 8))
+def fields_view(world, record, said):
+    """Which fields are wanted, then the fields."""
+    pairs = pick_fields(world.rng, record, said, world.rng.randint(2, 8))
     asked = world.rng.choice(("Fields", "Wanted", "List")) + ": " + ", ".join(key for key, _ in pairs) + ".\n"
-    return sentence + "\n" + asked + write_fields(world.rng, pairs)
+    return asked + write_fields(world.rng, pairs)
 
 
-def questions_text(world):
-    record = world.record()
-    sentence, said = world.order(record)
+def questions_view(world, record, said):
     rng = world.rng
     ask, answer = rng.choice((("", " — "), ("Q: ", "\nA: "), ("", " "), ("? ", "\n! ")))
-    lines = [sentence]
-    for wordings, get in rng.sample(QUESTIONS, rng.randint(3, 7)):
-        lines.append(ask + rng.choice(wordings) + answer + get(record, said))
-    return "\n".join(lines)
+    return "\n".join(ask + rng.choice(wordings) + answer + get(record, said)
+                     for wordings, get in rng.sample(QUESTIONS, rng.randint(2, 6)))
 
 
-def paraphrase_text(world):
-    """The same order said twice in different words."""
-    record = world.record()
-    first, _ = world.order(record)
-    second, _ = world.order(record)
+def when_view(world, record, said):
+    """Day and hour, as said and as written."""
+    day, written = record["day"], clock(record["minutes"])
+    return "When: " + world.rng.choice((
+        f"{day[:3]} {written}.", f"{day}, {written}.", f"{day}, {said['time']}: {day[:3]} {written}.",
+        f"{written} ({day[:3]}).", f"{day} is {day[:3]}, {said['time']} is {written}."))
+
+
+def again_view(world, record, said):
+    """The same order in different words."""
     link = world.rng.choice(("In other words: ", "That is to say: ", "Again: ", "Once more: ", "To repeat: "))
-    return first + "\n" + link + second
+    return link + world.order(record)[0]
+
+
+def order_text(world):
+    """An order, then what can be read out of it."""
+    record = world.record()
+    sentence, said = world.order(record)
+    views = [world.rng.choice((fields_view, fields_view, questions_view, when_view, again_view))
+             for _ in range(world.rng.randint(1, 3))]
+    return "\n".join([sentence] + [view(world, record, said) for view in views])
+
+
+def agenda_text(world):
+    """Who comes when, said one after the other; then, in another order, written."""
+    rng = world.rng
+    rows = [(world.first(), rng.choice(DAYS), rng.randrange(7 * 60, 22 * 60, 5)) for _ in range(rng.randint(2, 5))]
+    lines = [world.say(("{who} [comes|arrives|leaves|calls] [on|this|next] {day} at {time}.",
+                        "[On|This|Next] {day} at {time} {who} [comes|arrives|leaves|calls].",
+                        "{who}: {day}, {time}."), who=who, day=day, time=world.say_time(minutes))
+             for who, day, minutes in rows]
+    form = rng.randrange(4)
+    rng.shuffle(rows)
+    for who, day, minutes in rows:
+        lines.append((f"{who} {day[:3]} {clock(minutes)}", f"{who}: {clock(minutes)}, {day}",
+                      f'"{who}","{day[:3]}","{clock(minutes)}"', f"{day[:3]} {clock(minutes)} {who}")[form])
+    return "\n".join(lines)
 
 
 def copies_text(world):
@@ -147,6 +176,10 @@ def conversions_text(world):
         record = world.record()
         kind = rng.randrange(8)
         if kind < 3:
+            if rng.random() < 0.3:  # the same hour once in each half of the day
+                other = (record["minutes"] + 720) % 1440
+                if 7 * 60 <= other < 22 * 60:
+                    lines.append(link.join((world.say_time(other), clock(other))))
             pair = (world.say_time(record["minutes"]), clock(record["minutes"]))
         elif kind < 5:
             pair = (world.say_price(record["cents"]), price(record["cents"]))
@@ -249,7 +282,7 @@ def weather_json(world):
 
 
 def story_text(world):
-    """Plain text, in which names come back."""
+    """A story, in which names come back."""
     rng = world.rng
     hero, friend, street = world.person(), world.first(), world.street()
     thing, other = world.goods(), rng.choice(THING)
@@ -263,7 +296,7 @@ def story_text(world):
         f"So {friend} and {hero.split()[0]} went home, and the {other} stayed where they were.",
         f"Nobody in {street} saw the {thing} again.",
     ]
-    return " ".join(parts[: rng.randint(3, 6)])
+    return "\n".join(parts[: rng.randint(3, 6)])
 
 
 def spelling_text(world):
@@ -277,14 +310,14 @@ def spelling_text(world):
     return "\n".join(lines)
 
 
-MAKERS = [(fields_text, 34), (questions_text, 14), (paraphrase_text, 9), (copies_text, 9), (follows_text, 6),
-          (conversions_text, 9), (dialogue_text, 4), (person_json, 3), (meeting_json, 5), (shelf_json, 3),
-          (weather_json, 2), (story_text, 2), (spelling_text, 1)]
+MAKERS = [(order_text, 52), (agenda_text, 10), (copies_text, 8), (follows_text, 5), (conversions_text, 8),
+          (dialogue_text, 3), (person_json, 2), (meeting_json, 5), (shelf_json, 3), (weather_json, 2), (story_text, 1),
+          (spelling_text, 1)]
 
 
 def texts(seed):
     """Texts without end."""
-    world = World(random.Random(seed))
+    world = World(random.Random(seed), odd=0.06)
     makers = [maker for maker, weight in MAKERS for _ in range(weight)]
     while True:
         yield world.rng.choice(makers)(world)
@@ -293,7 +326,7 @@ def texts(seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", required=True)
-    parser.add_argument("--megabytes", type=float, default=30)
+    parser.add_argument("--megabytes", type=float, default=40)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     assert len(set(ORDERS)) == len(ORDERS)
@@ -301,7 +334,8 @@ def main():
     rows = 0
     with open(args.out, "w", encoding="utf-8") as out:
         for text in texts(args.seed):
-            row = json.dumps({"text": text}, ensure_ascii=False) + "\n"
+            first, rest = text.split("\n", 1)
+            row = json.dumps({"prompt": first + "\n", "completion": rest}, ensure_ascii=False) + "\n"
             out.write(row)
             rows += 1
             left -= len(row.encode())

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the demo's task: orders in plain words (prompt) and the record that a shop keeps of them (completion).
 
-    python3 make_task.py --out data [--train 3600] [--test 200] [--seed 7]
+    python3 make_task.py --out data [--train 3000] [--test 200] [--seed 7]
 
 data/train.jsonl and data/test.jsonl share no first name, no last name, no street and no goods; this is checked.
 """
@@ -16,7 +16,7 @@ from world import World, clock, price
 def record_json(record):
     """The record: keys in this order, one spelling for each value."""
     text = json.dumps(
-        {"name": record["who"], "item": record["item"], "qty": record["count"], "day": record["day"][:3],
+        {"name": record["who"], "item": record["item"], "count": record["count"], "day": record["day"][:3],
          "time": clock(record["minutes"]), "place": record["place"]},
         ensure_ascii=False, separators=(",", ":"))
     return text[:-1] + f',"price":{price(record["cents"])}}}'
@@ -51,7 +51,7 @@ def names(facts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", required=True, help="folder for train.jsonl and test.jsonl")
-    parser.add_argument("--train", type=int, default=3600)
+    parser.add_argument("--train", type=int, default=3000)
     parser.add_argument("--test", type=int, default=200)
     parser.add_argument("--seed", type=int, default=7)
     args = parser.parse_args()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the base model's tokenizer: byte-level BPE, written as tokenizer.json and tokenizer_config.json.
 
-    python3 make_tokenizer.py --corpus corpus.jsonl --out model [--vocab 1536] [--megabytes 8]
+    python3 make_tokenizer.py --corpus corpus.jsonl --out model [--vocab 1280] [--megabytes 8]
 
 Text is first cut by PATTERN. It keeps the space before a capital letter by itself, so that a name is the same tokens
 in a sentence and in quotes, and every digit by itself: what is copied then reads the same on both sides. Inside the
@@ -57,7 +57,8 @@ def count_pieces(path, limit_bytes):
     texts, size = [], 0
     with open(path, encoding="utf-8") as lines:
         for line in lines:
-            texts.append(json.loads(line)["text"])
+            row = json.loads(line)
+            texts.append(row["prompt"] + row["completion"])
             size += len(line.encode())
             if size >= limit_bytes:
                 break
@@ -160,9 +161,9 @@ def tokenizer_json(vocab, merges):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--corpus", required=True, help="JSON Lines with a text each")
+    parser.add_argument("--corpus", required=True, help="JSON Lines of prompt and completion")
     parser.add_argument("--out", required=True, help="model folder")
-    parser.add_argument("--vocab", type=int, default=1536)
+    parser.add_argument("--vocab", type=int, default=1280)
     parser.add_argument("--megabytes", type=float, default=8, help="how much of the corpus to count")
     args = parser.parse_args()
     vocab, merges = train(count_pieces(args.corpus, args.megabytes * 1e6), args.vocab)

@@ -15,9 +15,9 @@ Wes Yar Zell Ash Birk Crow Dal Ever Fen Gold Hart Iver Jun Kirk Lock Mill North 
 Brack Carl Dor Ell Frost Glen Hazel Kel Lim Mor Nor Pol Rush Sal Tres Wal Arn Bel Cald Drum Fal Gris""".split()
 LAST_END = """win ton ley den man by wick ford stone well er son mann ham croft field gate land holm more ness rick sby
 strom thwaite vale worth yard beck dale feld gren hurst kin lund mark nick over pool quist ridge shaw""".split()
-STREET_START = """Elm Bridge Castle Mill Old Kiln Lark Amber Bell Cooper Dove Ember Fern Garnet Heron Iron Juniper King
-Linden Maple Nettle Orchard Pepper Quarry River Silver Thistle Umber Vine Willow Abbey Birch Cinder Drover Eagle Fuller
-Gander Harbour Ivy Jacob Kestrel Lantern Magpie Needle Otter Pilgrim Raven Saddle Tanner Usher Velvet Weaver""".split()
+STREET_START = """Elm Bridge Castle Mill Old Kiln Lark Amber Bell Cooper Dusk Ember Fern Garnet Heron Iron Juniper King
+Linden Maple Nettle Ochre Pepper Quarry River Silver Thistle Umber Vine Willow Abbey Birch Cinder Drover Eagle Fuller
+Gander Harbour Ivy Jasmine Kestrel Lantern Meadow Needle Otter Pilgrim Raven Saddle Tanner Usher Velvet Weaver""".split()
 STREET_END = """brook gate hill stead side well mere croft field bank wood moor cross view down end bridge combe fall
 grove holt lea path rise stone water""".split()
 STREET_KIND = "Lane Street Road Way Row Square Yard Close Alley Walk".split()
@@ -47,16 +47,24 @@ def number_words(value):
 
 
 class World:
-    """Draws facts and the ways to say them from one random source; `held_out` picks the side of the names."""
+    """Draws facts and the ways to say them from one random source; `held_out` picks the side of the names. `odd` is the
+    share of names that are no such composition but letters at random: they make a reader of every token."""
 
-    def __init__(self, rng, held_out=False):
+    def __init__(self, rng, held_out=False, odd=0.0):
         self.rng = rng
         self.held_out = held_out
+        self.odd = odd
+
+    def odd_name(self):
+        letters = [self.rng.choice("bcdfghjklmnpqrstvwxzbdlmnrst" if i % 2 == 0 else "aeiouyaeioea")
+                   + (self.rng.choice("lnrstb") if self.rng.random() < 0.3 else "")
+                   for i in range(self.rng.randint(3, 7))]
+        return "".join(letters).capitalize()
 
     def draw(self, make):
-        """A name of this world's side. On both sides a name is new far more often than not."""
+        """A name of this world's side."""
         while True:
-            name = make()
+            name = self.odd_name() if self.rng.random() < self.odd else make()
             if kept_back(name) == self.held_out:
                 return name
 
@@ -77,7 +85,10 @@ class World:
 
     def goods(self):
         pick = self.rng.choice
-        return self.draw(lambda: pick(LOOK) + " " + pick(THING))
+        while True:
+            goods = pick(LOOK) + " " + pick(THING)
+            if kept_back(goods) == self.held_out:
+                return goods
 
     def record(self):
         """The facts of one order."""
