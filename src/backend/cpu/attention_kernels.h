@@ -110,14 +110,20 @@ TT_INLINE void TT_PASS(widen_row)(float *to, const void *from, int64_t index, bo
 }
 #define widen_row TT_PASS(widen_row)
 
-/* Keys first .. first + count of the block's key/value head to fp32, [count][E]. */
+/* Keys first .. first + count of the block's key/value head to fp32, [count][E]. The rows of one head lie
+ * apart, so the processor does not see the next one coming. */
 static void TT_PASS(widen_keys)(float *to, const tt_tensor *keys, const struct attention_block *block,
                                 int64_t first, int64_t count)
 {
-    int64_t head_dim = keys->dims[2], at = attention_key_index(keys, block, first);
-    for (int64_t j = 0; j < count; j++)
-        widen_row(to + j * head_dim, keys->data, at + j * keys->strides[0], keys->dtype == TT_BF16, head_dim,
-                  1.0f);
+    const int64_t ahead = 8, line = 64;
+    int64_t head_dim = keys->dims[2], element = keys->dtype == TT_BF16 ? 2 : 4;
+    int64_t at = attention_key_index(keys, block, first);
+    for (int64_t j = 0; j < count; j++, at += keys->strides[0]) {
+        const char *later = (const char *)keys->data + (at + ahead * keys->strides[0]) * element;
+        if (first + j + ahead < block->length_k)
+            for (int64_t b = 0; b < head_dim * element; b += line) __builtin_prefetch(later + b);
+        widen_row(to + j * head_dim, keys->data, at, keys->dtype == TT_BF16, head_dim, 1.0f);
+    }
 }
 #define widen_keys TT_PASS(widen_keys)
 
