@@ -8,31 +8,17 @@
  *       while loading model 'llama-8b'
  *       hint: the index lists 4 files, the folder has 3
  *
+ * The kinds (tt_status) and the reading of a record (tt_error_last, tt_error_clear, tt_error_format,
+ * tt_status_name) are public: trimtab.h declares them.
+ *
  * A record belongs to the thread that failed. To carry it to another thread (a rank's error to the thread
  * that joins it) copy it with tt_error_copy() and put it back there with tt_error_restore().
  */
 #ifndef TT_BASE_ERROR_H
 #define TT_BASE_ERROR_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "trimtab.h"
 
-/* The kinds. Each maps to one process exit code (cli/exit_codes.h), which is an interface. */
-typedef enum tt_status {
-    TT_OK = 0,
-    TT_ERR_USAGE,       /* the command line or the configuration is wrong */
-    TT_ERR_DATA,        /* bytes from a file (model, tokenizer, data set) are wrong */
-    TT_ERR_IO,          /* the operating system refused to read or write */
-    TT_ERR_MEMORY,      /* host or device memory does not suffice */
-    TT_ERR_DEVICE,      /* a device or its library failed */
-    TT_ERR_COMM,        /* a collective failed */
-    TT_ERR_PEER,        /* another rank failed; that rank's record has the cause */
-    TT_ERR_UNSUPPORTED, /* a correct request that this build or device cannot serve */
-    TT_ERR_CANCELLED,   /* stopped on request (SIGINT, SIGTERM); resumable */
-    TT_ERR_INTERNAL,    /* our bug */
-} tt_status;
-
-#define TT_MUST_USE __attribute__((warn_unused_result))
 #define TT_PRINTF(format_index, first_index) __attribute__((format(printf, format_index, first_index)))
 
 enum { TT_ERROR_CONTEXT_MAX = 6 };
@@ -54,15 +40,9 @@ void tt_while(const char *format, ...) TT_PRINTF(1, 2);
 /* Sets the hint of the record of this thread; the first one stays. */
 void tt_hint(const char *format, ...) TT_PRINTF(1, 2);
 
-/* Borrows the record of this thread; status TT_OK when nothing failed since tt_error_clear. */
-const struct tt_error *tt_error_last(void);
-void tt_error_clear(void);
 void tt_error_copy(struct tt_error *out);
 /* Makes `error` the record of this thread and returns its status. */
 tt_status tt_error_restore(const struct tt_error *error);
-/* Writes the record as shown above into `text` (always terminated); returns the length it would need. */
-size_t tt_error_format(const struct tt_error *error, char *text, size_t text_bytes);
-const char *tt_status_name(tt_status status);
 
 /* Returns from the calling function when `call` does not give TT_OK. */
 #define TT_TRY(call)                                                                                         \

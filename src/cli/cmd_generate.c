@@ -13,11 +13,9 @@ const char tt_cmd_generate_usage[] =
 
 struct generate_command {
     struct tt_train_config config; /* first: the offsets of the shared rows hold */
+    struct tt_generate_config generate;
     const char *prompt, *prompt_file;
-    int64_t max_new_tokens, top_k;
-    double temperature, top_p;
-    int do_sample;
-    bool ignore_eos, json;
+    bool json;
 };
 
 #define OWN(member) .offset = offsetof(struct generate_command, member)
@@ -29,19 +27,6 @@ static const struct tt_setting own_settings[] = {
     {.name = "prompt_file", .aliases = "prompts", .type = TT_SETTING_STRING, OWN(prompt_file),
      .help = "A file with one prompt a line: text, or JSON objects with a key prompt. - is standard input, "
              "which is read too when no prompt is given."},
-    {.name = "max_new_tokens", .type = TT_SETTING_INT, OWN(max_new_tokens), .default_text = "128",
-     .minimum = 1, .maximum = 1 << 20, .help = "Most tokens of a completion."},
-    {.name = "do_sample", .aliases = "sample", .type = TT_SETTING_TRISTATE, OWN(do_sample),
-     .help = "Draw tokens instead of taking the likeliest; null: when temperature, top_k or top_p is given."},
-    {.name = "temperature", .type = TT_SETTING_DOUBLE, OWN(temperature), .default_text = "1", .minimum = 0,
-     .maximum = 1000, .help = "Logits are divided by it; 0 takes the likeliest token."},
-    {.name = "top_k", .type = TT_SETTING_INT, OWN(top_k), .default_text = "0", .null_text = "0", .minimum = 0,
-     .maximum = INFINITY, .help = "Draw from that many likeliest tokens; 0: from all."},
-    {.name = "top_p", .type = TT_SETTING_DOUBLE, OWN(top_p), .default_text = "1", .null_text = "1",
-     .minimum = 1e-6, .maximum = 1,
-     .help = "Draw from the likeliest tokens that hold this share of the probability."},
-    {.name = "ignore_eos", .type = TT_SETTING_BOOL, OWN(ignore_eos), .default_text = "false",
-     .help = "Go on after the end token."},
     {.name = "json", .type = TT_SETTING_BOOL, OWN(json), .default_text = "false", .transient = true,
      .help = "Print JSON lines with prompt and completion; several prompts always do."},
     {.name = NULL},
@@ -51,7 +36,9 @@ static const struct tt_setting own_settings[] = {
 size_t tt_cmd_generate_sections(struct tt_setting_section *sections)
 {
     size_t count = 0;
-    sections[count++] = (struct tt_setting_section){"Generation", own_settings, 0};
+    sections[count++] = (struct tt_setting_section){"Prompts", own_settings, 0};
+    sections[count++] = (struct tt_setting_section){"Generation", tt_generate_settings,
+                                                    offsetof(struct generate_command, generate)};
     sections[count++] = (struct tt_setting_section){"Model", tt_model_settings, 0};
     sections[count++] = (struct tt_setting_section){"Batch", tt_inference_settings, 0};
     sections[count++] = (struct tt_setting_section){"Device", tt_device_settings, 0};
@@ -220,27 +207,19 @@ static tt_status run_batch(struct tt_cli *cli, const struct generate_command *co
     return status;
 }
 
-static tt_status generate(struct tt_cli *cli, struct generate_command *command, bool sample,
-                          struct prompts *prompts)
+static tt_status generate(struct tt_cli *cli, struct generate_command *command,
+                          const struct tt_generate_options *options, struct prompts *prompts)
 {
     struct tt_train_config *config = &command->config;
     struct tt_tokenizer *tokenizer = NULL;
     struct tt_generator *generator = NULL;
-    struct tt_generate_options options = {.max_new_tokens = command->max_new_tokens,
-                                          .sample = sample,
-                                          .temperature =
-                                              command->temperature > 0 ? command->temperature : 1.0,
-                                          .top_k = command->top_k,
-                                          .top_p = command->top_p,
-                                          .seed = (uint64_t)config->seed,
-                                          .ignore_eos = command->ignore_eos};
     tt_status status = TT_OK;
     TT_GO(collect_prompts(command, prompts));
     TT_GO(tt_tokenizer_load(config->model_name_or_path, &tokenizer));
     TT_GO(encode_prompts(prompts, tokenizer));
     size_t batch = (size_t)config->per_device_eval_batch_size;
     if (batch > prompts->count) batch = prompts->count;
-    TT_GO(tt_generator_create(config, (int64_t)batch, (int64_t)prompts->longest, &options, &generator));
+    TT_GO(tt_generator_create(config, (int64_t)batch, (int64_t)prompts->longest, options, &generator));
     for (size_t first = 0; first < prompts->count; first += batch) {
         size_t count = prompts->count - first < batch ? prompts->count - first : batch;
         TT_GO(run_batch(cli, command, generator, tokenizer, prompts, first, count));
@@ -252,27 +231,21 @@ out:
     return status;
 }
 
-static bool wants_sampling(const struct generate_command *command, const struct tt_settings *settings)
-{
-    if (command->temperature == 0) return false;
-    if (command->do_sample >= 0) return command->do_sample == 1;
-    return tt_settings_is_set(settings, "temperature") || tt_settings_is_set(settings, "top_k") ||
-           tt_settings_is_set(settings, "top_p");
-}
-
 tt_status tt_cmd_generate(struct tt_cli *cli, int argc, char *const *argv)
 {
     struct generate_command command = {0};
     struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
     struct tt_settings *settings = NULL;
     struct prompts prompts = {0};
+    struct tt_generate_options options;
     size_t count = tt_cmd_generate_sections(sections);
     TT_TRY(tt_settings_create(sections, count, &command, sizeof command, &settings));
     tt_status status = tt_settings_parse_flags(settings, argc, argv, NULL);
     if (status == TT_OK) status = tt_settings_check(settings);
     command.config.init = "model";
     command.config.use_peft = command.config.lora.enabled = command.config.adapter_name_or_path != NULL;
-    if (status == TT_OK) status = generate(cli, &command, wants_sampling(&command, settings), &prompts);
+    tt_generate_options_resolve(&command.generate, settings, command.config.seed, &options);
+    if (status == TT_OK) status = generate(cli, &command, &options, &prompts);
     prompts_deinit(&prompts);
     tt_settings_destroy(settings);
     return status;

@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/version.h"
+#include "trimtab.h"
 
 const char tt_cmd_help_usage[] = " [COMMAND] | --markdown";
 

@@ -1,5 +1,5 @@
 #include "cli/commands.h"
-#include "cli/version.h"
+#include "trimtab.h"
 
 const char tt_cmd_version_usage[] = "";
 

@@ -96,7 +96,8 @@ static tt_status describe_row(struct tt_str *text, const struct tt_setting *row,
         TT_TRY(tt_str_append_char(text, '.'));
     }
     if (row->required) return tt_str_append_text(text, " Required.");
-    if (!with_default || row->default_text == NULL || row->transient) return TT_OK;
+    bool plain_switch = row->transient && row->type == TT_SETTING_BOOL; /* off unless given, of course */
+    if (!with_default || row->default_text == NULL || plain_switch) return TT_OK;
     return tt_str_printf(text, " [%s]", row->default_text[0] != 0 ? row->default_text : "\"\"");
 }
 

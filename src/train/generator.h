@@ -2,6 +2,7 @@
 #ifndef TT_TRAIN_GENERATOR_H
 #define TT_TRAIN_GENERATOR_H
 
+#include "config/settings.h"
 #include "text/tokenizer.h"
 #include "train/config.h"
 
@@ -14,6 +15,17 @@ struct tt_generate_options {
     uint64_t seed;
     bool ignore_eos;
 };
+
+/* The same as people say it; rows: tt_generate_settings in train/settings.h. */
+struct tt_generate_config {
+    int64_t max_new_tokens, top_k;
+    double temperature, top_p; /* temperature 0: greedy */
+    int do_sample;             /* -1: when temperature, top_k or top_p was given */
+    bool ignore_eos;
+};
+/* `settings` is the store that filled `config`. */
+void tt_generate_options_resolve(const struct tt_generate_config *config, const struct tt_settings *settings, int64_t seed,
+                                 struct tt_generate_options *options);
 
 struct tt_generator;
 /* Loads model (and adapter) of `config` for prompts of up to `max_prompt_tokens`, `batch_size` at once. */

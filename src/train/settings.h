@@ -12,6 +12,9 @@ extern const struct tt_setting tt_watch_settings[];    /* logging, evaluation, s
 extern const struct tt_setting tt_device_settings[];   /* device, threads, precision of compute */
 extern const struct tt_setting tt_sharding_settings[]; /* ranks, FSDP, launch */
 
+/* Over struct tt_generate_config of train/generator.h: how text is made. */
+extern const struct tt_setting tt_generate_settings[];
+
 /* Everything that `trimtab train` takes, over struct tt_train_config. */
 extern const struct tt_setting_section tt_train_sections[];
 extern const size_t tt_train_section_count;

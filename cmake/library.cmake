@@ -1,0 +1,29 @@
+# libtrimtab: the shared library behind include/trimtab.h, its examples, and what `cmake --install` installs. Below
+# src/api its objects are the program's; symbols are hidden by default (CMakeLists.txt), so only what the header marks
+# TT_PUBLIC can be linked to.
+include(GNUInstallDirs)
+file(GLOB api_sources CONFIGURE_DEPENDS src/api/*.c)
+add_library(trimtab_lib SHARED ${api_sources})
+set_target_properties(trimtab_lib PROPERTIES
+  OUTPUT_NAME trimtab
+  VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} # before 1.0 a minor version may change the interface
+  PUBLIC_HEADER include/trimtab.h)
+target_include_directories(trimtab_lib PRIVATE src PUBLIC include)
+target_link_libraries(trimtab_lib PRIVATE tt_train)
+target_link_options(trimtab_lib PRIVATE -Wl,--no-undefined)
+
+# example_<name> from examples/library/<name>.c
+file(GLOB library_examples CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/examples/library examples/library/*.c)
+foreach(source ${library_examples})
+  string(REGEX REPLACE "\\.c$" "" name ${source})
+  add_executable(example_${name} examples/library/${source})
+  target_link_libraries(example_${name} PRIVATE trimtab_lib)
+endforeach()
+
+configure_file(cmake/trimtab.pc.in trimtab.pc @ONLY)
+install(TARGETS trimtab_lib
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  PUBLIC_HEADER DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${CMAKE_BINARY_DIR}/trimtab.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(TARGETS trimtab RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

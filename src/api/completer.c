@@ -1,0 +1,190 @@
+#include <string.h>
+
+#include "api/job.h"
+#include "base/alloc.h"
+#include "text/tokenizer.h"
+#include "train/inputs.h"
+
+enum { PROMPT_TOKENS_DEFAULT = 1024 };
+
+struct tt_completer {
+    struct tt_job *job; /* borrowed */
+    struct tt_inputs inputs;
+    struct tt_generator *generator;
+    struct tt_tokenizer_scratch *scratch;
+    int batch_size;
+};
+
+/* A group of prompts that are completed at once. */
+struct group {
+    struct tt_completer *completer;
+    tt_completion_visitor *visitor; /* may be NULL */
+    void *context;
+    int first, count; /* prompts of the call that are in it */
+    struct tt_ids *prompts, *outputs;
+    struct tt_tokenizer_stream *streams;
+    bool *ended; /* by the visitor */
+    struct tt_str piece;
+    tt_status status;      /* what went wrong inside on_token */
+    struct tt_error error; /* and its record */
+};
+
+/* What the model's positions leave beside the new tokens. */
+static int64_t prompt_tokens(const struct tt_job_target *target, const struct tt_model_config *model)
+{
+    if (target->max_prompt_tokens > 0) return target->max_prompt_tokens;
+    int64_t room = model->max_position_embeddings - target->generate.max_new_tokens;
+    return room < PROMPT_TOKENS_DEFAULT ? room : PROMPT_TOKENS_DEFAULT;
+}
+
+static tt_status build(struct tt_completer *completer)
+{
+    struct tt_job *job = completer->job;
+    struct tt_train_config config;
+    struct tt_generate_options options;
+    TT_TRY(tt_job_settle_inference(job, &config));
+    tt_generate_options_resolve(&job->target.generate, job->settings, config.seed, &options);
+    TT_TRY(tt_inputs_open(&config, TT_INPUTS_GENERATE, &completer->inputs));
+    if (completer->inputs.tokenizer == NULL)
+        return tt_fail(TT_ERR_DATA, "'%s' has no tokenizer.json, which prompts need",
+                       config.model_name_or_path);
+    completer->batch_size = (int)config.per_device_eval_batch_size;
+    TT_TRY(tt_tokenizer_scratch_create(completer->inputs.tokenizer, &completer->scratch));
+    return tt_generator_create_from(&config, &completer->inputs, completer->batch_size,
+                                    prompt_tokens(&job->target, &completer->inputs.model_config), &options,
+                                    &completer->generator);
+}
+
+tt_status tt_completer_create(struct tt_job *job, struct tt_completer **out)
+{
+    struct tt_completer *completer = tt_calloc(1, sizeof *completer);
+    if (completer == NULL) return TT_ERR_MEMORY;
+    completer->job = job;
+    tt_status status = build(completer);
+    if (status == TT_OK)
+        *out = completer;
+    else
+        tt_completer_destroy(completer);
+    return status;
+}
+
+void tt_completer_destroy(struct tt_completer *completer)
+{
+    if (completer == NULL) return;
+    tt_generator_destroy(completer->generator);
+    tt_tokenizer_scratch_destroy(completer->scratch);
+    tt_inputs_close(&completer->inputs);
+    tt_free(completer);
+}
+
+static tt_status group_init(struct tt_completer *completer, struct group *group)
+{
+    size_t size = (size_t)completer->batch_size;
+    group->completer = completer;
+    group->prompts = tt_calloc(size, sizeof *group->prompts);
+    group->outputs = tt_calloc(size, sizeof *group->outputs);
+    group->streams = tt_calloc(size, sizeof *group->streams);
+    group->ended = tt_calloc(size, sizeof *group->ended);
+    bool complete =
+        group->prompts != NULL && group->outputs != NULL && group->streams != NULL && group->ended != NULL;
+    return complete ? TT_OK : TT_ERR_MEMORY;
+}
+
+static void group_deinit(struct group *group)
+{
+    for (int i = 0; i < group->completer->batch_size; i++) {
+        if (group->prompts != NULL) tt_ids_deinit(&group->prompts[i]);
+        if (group->outputs != NULL) tt_ids_deinit(&group->outputs[i]);
+        if (group->streams != NULL) tt_tokenizer_stream_deinit(&group->streams[i]);
+    }
+    tt_free(group->prompts);
+    tt_free(group->outputs);
+    tt_free(group->streams);
+    tt_free(group->ended);
+    tt_str_deinit(&group->piece);
+}
+
+/* Empty again, with the memory kept. */
+static void group_reset(struct group *group, int first, int count)
+{
+    group->first = first;
+    group->count = count;
+    for (int i = 0; i < count; i++) {
+        group->prompts[i].count = group->outputs[i].count = 0;
+        group->streams[i].ids.count = group->streams[i].shown = 0;
+        group->streams[i].skip_special = true;
+        group->ended[i] = false;
+    }
+}
+
+/* Hands the piece to the visitor. */
+static void visit(struct group *group, int index)
+{
+    if (group->piece.bytes == 0 || group->visitor == NULL) return;
+    const char *text = tt_str_text(&group->piece);
+    group->ended[index] = !group->visitor(group->context, group->first + index, text, group->piece.bytes);
+}
+
+static bool is_stopped(const struct group *group)
+{
+    return atomic_load(&group->completer->job->cancel.requests) > 0;
+}
+
+static bool on_token(void *context, int index, int32_t token)
+{
+    struct group *group = context;
+    if (group->status != TT_OK || is_stopped(group)) return false;
+    tt_str_clear(&group->piece);
+    group->status = tt_tokenizer_stream_push(group->completer->inputs.tokenizer, &group->streams[index],
+                                             token, &group->piece);
+    if (group->status != TT_OK) tt_error_copy(&group->error);
+    if (group->status == TT_OK) visit(group, index);
+    return group->status == TT_OK && !group->ended[index];
+}
+
+static tt_status encode_prompts(struct group *group, const char *const *prompts)
+{
+    for (int i = 0; i < group->count; i++) {
+        const char *prompt = prompts[group->first + i];
+        tt_status status = tt_tokenizer_encode(group->completer->inputs.tokenizer, group->completer->scratch,
+                                               prompt, strlen(prompt), true, &group->prompts[i]);
+        if (status != TT_OK) {
+            tt_while("tokenizing prompt %d", i + 1);
+            return status;
+        }
+    }
+    return TT_OK;
+}
+
+static tt_status complete_group(struct group *group, const char *const *prompts)
+{
+    const struct tt_tokenizer *tokenizer = group->completer->inputs.tokenizer;
+    TT_TRY(encode_prompts(group, prompts));
+    TT_TRY(tt_generator_run(group->completer->generator, group->prompts, group->count, group->outputs,
+                            on_token, group));
+    if (group->status != TT_OK) return tt_error_restore(&group->error);
+    if (is_stopped(group)) return tt_fail(TT_ERR_CANCELLED, "stopped on request");
+    for (int i = 0; i < group->count; i++) {
+        if (group->ended[i]) continue;
+        tt_str_clear(&group->piece);
+        TT_TRY(tt_tokenizer_stream_finish(tokenizer, &group->streams[i], &group->piece));
+        visit(group, i);
+    }
+    return TT_OK;
+}
+
+tt_status tt_completer_run(struct tt_completer *completer, const char *const *prompts, int count,
+                           tt_completion_visitor *visitor, void *context)
+{
+    struct group group = {.visitor = visitor, .context = context};
+    tt_status status = group_init(completer, &group);
+    for (int first = 0; first < count && status == TT_OK; first += completer->batch_size) {
+        int left = count - first;
+        group_reset(&group, first, left < completer->batch_size ? left : completer->batch_size);
+        status = complete_group(&group, prompts);
+        if (status != TT_OK && count > completer->batch_size)
+            tt_while("completing prompts %d to %d of %d", first + 1, first + group.count, count);
+    }
+    group_deinit(&group);
+    return status;
+}
