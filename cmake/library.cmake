@@ -21,6 +21,8 @@ foreach(source ${library_examples})
   target_link_libraries(example_${name} PRIVATE trimtab_lib)
 endforeach()
 
+# Relative to where it lies, so that --install --prefix and packages may move it.
+file(RELATIVE_PATH prefix_from_pc /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/trimtab.pc.in trimtab.pc @ONLY)
 install(TARGETS trimtab_lib
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}

@@ -1,0 +1,42 @@
+#!/bin/bash
+# What `cmake --install` installs is complete: a program outside the tree builds with pkg-config alone, in C and C++,
+# and the library shows what the header declares and nothing else.
+build=$1
+root=$(cd "$(dirname "$0")/../.." && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+cmake --install "$build" --prefix "$folder/usr" >log 2>&1 || { cat log; exit 1; }
+[ "$(find usr/include -type f | wc -l)" -eq 1 ] || fail "more than one header: $(find usr/include -type f)"
+[ "$(usr/bin/trimtab --version)" = "trimtab $(sed -n 's/#define TT_VERSION "\(.*\)"/\1/p' usr/include/trimtab.h)" ] ||
+    fail "program and header have different versions"
+libdir=$(dirname "$(find usr -name libtrimtab.so)")
+export PKG_CONFIG_PATH=$folder/$libdir/pkgconfig PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1
+pkg-config --exact-version="$(usr/bin/trimtab --version | cut -d' ' -f2)" trimtab || fail "pkg-config has another version"
+
+nm -D --defined-only "$libdir/libtrimtab.so" | awk '{print $NF}' | sort >shown
+grep -oE '^TT_PUBLIC [^(]*[ *](tt_[a-z_]+)\(' usr/include/trimtab.h | grep -oE 'tt_[a-z_]+\($' | tr -d '(' | sort >declared
+diff declared shown >difference || fail "declared (<) and shown (>) differ: $(cat difference)"
+
+# Sanitizers belong to the build that is tested, and a program that links it must carry them too.
+sanitizers=
+grep -q '^TT_SANITIZE:BOOL=ON' "$build/CMakeCache.txt" && sanitizers=-fsanitize=address,undefined
+# shellcheck disable=SC2046
+${CC:-cc} -std=c17 -Wall -Wextra -Werror -pedantic $sanitizers "$root/examples/library/train.c" \
+    $(pkg-config --cflags --libs trimtab) -o train || fail "train.c does not build outside"
+LD_LIBRARY_PATH=$libdir ./train >said 2>&1
+[ $? -eq 2 ] || fail "train built outside: $(cat said)"
+if command -v c++ >/dev/null; then
+    printf '#include <trimtab.h>\nint main() { return tt_version()[0] == 0; }\n' >use.cc
+    # shellcheck disable=SC2046
+    c++ -std=c++17 -Wall -Wextra -Werror -pedantic $sanitizers use.cc $(pkg-config --cflags --libs trimtab) -o use ||
+        fail "the header is no C++"
+    LD_LIBRARY_PATH=$libdir ./use || fail "use from C++"
+fi
+[ $failures -eq 0 ] && echo "all as expected"
+exit $((failures > 0))
