@@ -59,50 +59,61 @@ static void check_round_trip(const struct tt_tokenizer *tokenizer, const struct 
     tt_str_deinit(&shown);
 }
 
-static void run(const char *pipeline, bool byte_level, bool round_trip, const char *text, size_t bytes)
+struct subject {
+    const char *pipeline;
+    bool byte_level, round_trip;
+    struct tt_tokenizer *tokenizer; /* made at the first run and kept: making one costs more than a run */
+    struct tt_tokenizer_scratch *scratch;
+};
+
+static void make(struct subject *subject)
 {
     struct tt_str json = {0};
-    struct tt_tokenizer *tokenizer = NULL;
-    struct tt_tokenizer_scratch *scratch = NULL;
+    if (tt_str_printf(&json, "{" ADDED ", %s, ", subject->pipeline) != TT_OK) abort();
+    append_model(&json, subject->byte_level);
+    if (tt_tokenizer_parse(json.data, json.bytes, "fuzz", &subject->tokenizer) != TT_OK) abort();
+    if (tt_tokenizer_scratch_create(subject->tokenizer, &subject->scratch) != TT_OK) abort();
+    tt_str_deinit(&json);
+}
+
+static void run(struct subject *subject, const char *text, size_t bytes)
+{
+    if (subject->tokenizer == NULL) make(subject);
     struct tt_ids ids = {0};
-    if (tt_str_printf(&json, "{" ADDED ", %s, ", pipeline) != TT_OK) abort();
-    append_model(&json, byte_level);
-    if (tt_tokenizer_parse(json.data, json.bytes, "fuzz", &tokenizer) != TT_OK) abort();
-    if (tt_tokenizer_scratch_create(tokenizer, &scratch) != TT_OK) abort();
-    tt_status status = tt_tokenizer_encode(tokenizer, scratch, text, bytes, true, &ids);
+    tt_status status = tt_tokenizer_encode(subject->tokenizer, subject->scratch, text, bytes, true, &ids);
     if ((status == TT_OK) != (tt_utf8_invalid_at(text, bytes) == bytes)) abort();
     for (size_t i = 0; i < ids.count; i++) {
-        if (tt_tokenizer_token(tokenizer, ids.data[i]) == NULL) abort();
+        if (tt_tokenizer_token(subject->tokenizer, ids.data[i]) == NULL) abort();
     }
-    if (status == TT_OK && round_trip) check_round_trip(tokenizer, &ids, text, bytes);
+    if (status == TT_OK && subject->round_trip) check_round_trip(subject->tokenizer, &ids, text, bytes);
     tt_ids_deinit(&ids);
-    tt_tokenizer_scratch_destroy(scratch);
-    tt_tokenizer_destroy(tokenizer);
-    tt_str_deinit(&json);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const char *text = (const char *)data;
-    run("\"decoder\": {\"type\": \"ByteLevel\"}, \"pre_tokenizer\": {\"type\": \"ByteLevel\", "
-        "\"add_prefix_space\": false, "
-        "\"trim_offsets\": true}",
-        true, true, text, size);
-    run("\"decoder\": {\"type\": \"ByteLevel\"}, \"pre_tokenizer\": {\"type\": \"Sequence\", "
-        "\"pretokenizers\": [{\"type\": "
-        "\"Split\", \"pattern\": {\"Regex\": \"\\\\p{N}{1,3}|[\\\\p{L}&&[^e]]+\"}, \"behavior\": "
-        "\"MergedWithNext\", "
-        "\"invert\": false}, {\"type\": \"Digits\", \"individual_digits\": true}, {\"type\": \"ByteLevel\", "
-        "\"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": false}]}",
-        true, true, text, size);
-    run("\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFKD\"}, {\"type\": "
-        "\"NFC\"}, {\"type\": "
-        "\"StripAccents\"}, {\"type\": \"Lowercase\"}, {\"type\": \"Strip\", \"strip_left\": true, "
-        "\"strip_right\": true}]}, "
-        "\"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"\u2581\", \"prepend_scheme\": "
-        "\"first\"}",
-        false, false, text, size);
-    run("\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\u2581\"}",
-        false, false, text, size);
+    static struct subject subjects[] = {
+        {"\"decoder\": {\"type\": \"ByteLevel\"}, \"pre_tokenizer\": {\"type\": \"ByteLevel\", "
+         "\"add_prefix_space\": false, "
+         "\"trim_offsets\": true}",
+         true, true, NULL, NULL},
+        {"\"decoder\": {\"type\": \"ByteLevel\"}, \"pre_tokenizer\": {\"type\": \"Sequence\", "
+         "\"pretokenizers\": [{\"type\": "
+         "\"Split\", \"pattern\": {\"Regex\": \"\\\\p{N}{1,3}|[\\\\p{L}&&[^e]]+\"}, \"behavior\": "
+         "\"MergedWithNext\", "
+         "\"invert\": false}, {\"type\": \"Digits\", \"individual_digits\": true}, {\"type\": \"ByteLevel\", "
+         "\"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": false}]}",
+         true, true, NULL, NULL},
+        {"\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFKD\"}, {\"type\": "
+         "\"NFC\"}, {\"type\": "
+         "\"StripAccents\"}, {\"type\": \"Lowercase\"}, {\"type\": \"Strip\", \"strip_left\": true, "
+         "\"strip_right\": true}]}, "
+         "\"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"\u2581\", \"prepend_scheme\": "
+         "\"first\"}",
+         false, false, NULL, NULL},
+        {"\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\u2581\"}",
+         false, false, NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof subjects / sizeof subjects[0]; i++)
+        run(&subjects[i], (const char *)data, size);
     return 0;
 }
