@@ -26,8 +26,12 @@ static bool metric_is_accuracy(const struct tt_train_config *config)
 }
 
 void tt_checkpoints_note_metric(struct tt_checkpoints *checkpoints, const struct tt_train_config *config,
-                                const struct tt_evaluation *evaluation, int64_t step)
+                                const struct tt_evaluation *evaluation, int64_t step, bool saved)
 {
+    bool by_best = config->save_strategy == TT_INTERVAL_BEST;
+    if (step == 0 || !(config->load_best_model_at_end || config->metric_for_best_model != NULL || by_best))
+        return;
+    if (config->load_best_model_at_end && !saved && !by_best) return;
     double metric = metric_is_accuracy(config) ? evaluation->token_accuracy : evaluation->loss;
     bool greater = config->greater_is_better >= 0 ? config->greater_is_better : metric_is_accuracy(config);
     if (isnan(metric)) return;
@@ -114,7 +118,8 @@ static int compare_steps(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Oldest first, until the limit holds; the best and the newest stay. */
+/* Until the limit holds: first those of later steps than the newest, which an earlier run left, then the
+ * oldest; the best and the newest stay. */
 static tt_status remove_old(const struct tt_checkpoints *checkpoints, const struct tt_run *run,
                             int64_t newest)
 {
@@ -124,12 +129,13 @@ static tt_status remove_old(const struct tt_checkpoints *checkpoints, const stru
     struct found_checkpoints found = {0};
     TT_GO(tt_dir_list(run->config->output_dir, note_checkpoint, &found));
     if (found.count > 1) qsort(found.steps, found.count, sizeof *found.steps, compare_steps);
-    bool keeps_best = run->config->load_best_model_at_end && checkpoints->has_best;
     int64_t excess = (int64_t)found.count - limit;
-    for (size_t i = 0; i < found.count && excess > 0; i++) {
+    for (size_t i = 0; i < 2 * found.count && excess > 0; i++) {
         char path[PATH_BYTES];
-        if (found.steps[i] == newest || (keeps_best && found.steps[i] == checkpoints->best_step)) continue;
-        TT_GO(checkpoint_path(run, found.steps[i], path));
+        int64_t step = found.steps[i % found.count];
+        bool left_over = step > newest, is_best = checkpoints->has_best && step == checkpoints->best_step;
+        if (left_over != (i < found.count) || step == newest || is_best) continue;
+        TT_GO(checkpoint_path(run, step, path));
         TT_GO(tt_dir_remove(path));
         excess--;
     }
@@ -138,22 +144,27 @@ out:
     return status;
 }
 
+/* What trainer_state.json says of the best; `saved`: the step whose checkpoint is about to be written, or -1.
+ */
+static tt_status tell_best(const struct tt_checkpoints *checkpoints, struct tt_run *run, int64_t saved)
+{
+    char best[PATH_BYTES];
+    if (!checkpoints->has_best) return TT_OK;
+    TT_TRY(checkpoint_path(run, checkpoints->best_step, best));
+    bool exists = checkpoints->best_step == saved || tt_path_exists(best);
+    return tt_journal_best(run->journal, checkpoints->best_step, checkpoints->best_metric,
+                           exists ? best : NULL);
+}
+
 tt_status tt_checkpoints_save(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank,
                               int64_t step)
 {
-    char path[PATH_BYTES], best[PATH_BYTES];
-    tt_status status = TT_OK;
+    char path[PATH_BYTES];
     bool first = tt_comm_rank(rank->world) == 0;
     TT_TRY(checkpoint_path(run, step, path));
-    if (first && checkpoints->has_best) {
-        status = checkpoint_path(run, checkpoints->best_step, best);
-        if (status == TT_OK)
-            status = tt_journal_best(run->journal, checkpoints->best_step, checkpoints->best_metric, best);
-    }
-    TT_TRY(tt_comm_agree(rank->world, status));
+    TT_TRY(tt_comm_agree(rank->world, first ? tell_best(checkpoints, run, step) : TT_OK));
     TT_TRY(save(run, rank, path, false));
-    if (first) status = remove_old(checkpoints, run, step);
-    return tt_comm_agree(rank->world, status);
+    return tt_comm_agree(rank->world, first ? remove_old(checkpoints, run, step) : TT_OK);
 }
 
 static tt_status load_best(const struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank)
@@ -187,5 +198,7 @@ tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_ru
 {
     if (run->config->load_best_model_at_end && checkpoints->has_best)
         TT_TRY(tt_comm_agree(rank->world, load_best(checkpoints, run, rank)));
+    bool first = tt_comm_rank(rank->world) == 0;
+    TT_TRY(tt_comm_agree(rank->world, first ? tell_best(checkpoints, run, -1) : TT_OK));
     return save(run, rank, run->config->output_dir, true);
 }

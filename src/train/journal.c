@@ -89,8 +89,9 @@ void tt_journal_close(struct tt_journal *journal)
 static json_t *number(const char *name, double value)
 {
     if (!isfinite(value)) return json_null();
-    bool whole =
-        strcmp(name, "step") == 0 || strcmp(name, "num_tokens") == 0 || strstr(name, "samples") == name;
+    static const char *const counts[] = {"step", "num_tokens", "train_samples", "eval_samples"};
+    bool whole = false;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) whole |= strcmp(name, counts[i]) == 0;
     return whole ? json_integer((json_int_t)value) : json_real(value);
 }
 
@@ -223,12 +224,13 @@ tt_status tt_journal_write_state(const struct tt_journal *journal, const char *f
 }
 
 tt_status tt_journal_write_results(struct tt_journal *journal, const char *split,
-                                   const struct tt_log_row *row)
+                                   const struct tt_log_row *row, const struct tt_log_field *samples)
 {
     char name[64];
     snprintf(name, sizeof name, "%s_results.json", split);
     json_t *object = row_object(row);
     if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for %s", name);
+    json_object_set_new(object, samples->name, number(samples->name, samples->value));
     json_object_update(journal->all_results, object);
     tt_status status = write_json(object, 4, journal->config->output_dir, name);
     if (status == TT_OK)

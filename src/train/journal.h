@@ -11,7 +11,7 @@ struct tt_journal;
 struct tt_journal_facts {
     int64_t max_steps, train_batch_size;
     double num_train_epochs;
-    int64_t logging_steps, eval_steps, save_steps; /* resolved to steps */
+    int64_t logging_steps, eval_steps, save_steps; /* as transformers' compute_steps resolves them */
 };
 
 /* Opens output_dir/metrics.jsonl and, when asked for, the TensorBoard file. */
@@ -25,7 +25,9 @@ void tt_journal_progress(struct tt_journal *journal, int64_t step, double epoch,
 TT_MUST_USE tt_status tt_journal_best(struct tt_journal *journal, int64_t step, double metric, const char *checkpoint);
 /* trainer_state.json into `folder`. */
 TT_MUST_USE tt_status tt_journal_write_state(const struct tt_journal *journal, const char *folder);
-/* <split>_results.json and all_results.json into output_dir: the fields of `row`, and its epoch. */
-TT_MUST_USE tt_status tt_journal_write_results(struct tt_journal *journal, const char *split, const struct tt_log_row *row);
+/* <split>_results.json and all_results.json into output_dir: the fields of `row`, its epoch, and `samples`, how many the
+ * data set has. */
+TT_MUST_USE tt_status tt_journal_write_results(struct tt_journal *journal, const char *split, const struct tt_log_row *row,
+                                               const struct tt_log_field *samples);
 
 #endif

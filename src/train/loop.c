@@ -65,6 +65,15 @@ static tt_status log_training(struct loop *loop, int64_t step, const struct tt_t
     return log_row(loop, false, step, fields, sizeof fields / sizeof *fields);
 }
 
+/* Whether a checkpoint follows step `done` whatever an evaluation says. As in transformers the last step is
+ * saved too when any are. */
+static bool saves_by_steps(const struct tt_run *run, int64_t done)
+{
+    enum tt_interval strategy = run->config->save_strategy;
+    if (strategy != TT_INTERVAL_STEPS && strategy != TT_INTERVAL_EPOCH) return false;
+    return due(run->save_steps, done) || done == run->total_steps;
+}
+
 static tt_status evaluate(struct loop *loop, int64_t step)
 {
     struct tt_run *run = loop->run;
@@ -72,7 +81,7 @@ static tt_status evaluate(struct loop *loop, int64_t step)
     TT_TRY(tt_evaluate(loop->rank, run->eval_sampler, &loop->storage, &evaluation));
     loop->last_eval_loss = evaluation.loss;
     loop->last_eval_step = step;
-    tt_checkpoints_note_metric(&loop->checkpoints, run->config, &evaluation, step);
+    tt_checkpoints_note_metric(&loop->checkpoints, run->config, &evaluation, step, saves_by_steps(run, step));
     if (!loop->first) return TT_OK;
     double seconds = evaluation.seconds > 0 ? evaluation.seconds : 1e-9;
     struct tt_log_field fields[] = {
@@ -85,7 +94,8 @@ static tt_status evaluate(struct loop *loop, int64_t step)
     int count = sizeof fields / sizeof *fields;
     TT_TRY(log_row(loop, true, step, fields, count));
     struct tt_log_row row = {true, step, epoch_of(loop, step), fields, count};
-    return tt_journal_write_results(run->journal, "eval", &row);
+    struct tt_log_field samples = {"eval_samples", (double)evaluation.samples};
+    return tt_journal_write_results(run->journal, "eval", &row, &samples);
 }
 
 static tt_status tell_step(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
@@ -160,8 +170,7 @@ static tt_status after_step(struct loop *loop, int64_t done, const struct tt_tra
         run->eval_sampler != NULL && (due(run->eval_steps, done) || (last && run->eval_steps > 0));
     if (evaluates) TT_TRY(evaluate(loop, done));
     bool improved = loop->checkpoints.has_best && loop->checkpoints.best_step == done && best_before != done;
-    bool saves = run->config->save_strategy == TT_INTERVAL_BEST ? improved : due(run->save_steps, done);
-    if (last && run->config->save_strategy == TT_INTERVAL_STEPS) saves = true;
+    bool saves = run->config->save_strategy == TT_INTERVAL_BEST ? improved : saves_by_steps(run, done);
     return saves ? save(loop, done) : TT_OK;
 }
 
@@ -175,13 +184,15 @@ static tt_status finish(struct loop *loop, bool stopped)
             {"train_runtime", runtime},
             {"train_samples_per_second", (double)loop->samples / runtime},
             {"train_steps_per_second", (double)loop->steps_done / runtime},
-            {"total_flos", flops_so_far(loop)},
             {"train_loss", loop->loss_sum / steps},
+            {"total_flos", flops_so_far(loop)}, /* in the log only */
         };
         int count = sizeof fields / sizeof *fields;
-        struct tt_log_row row = {false, loop->steps_done, epoch_of(loop, loop->steps_done), fields, count};
         TT_TRY(log_row(loop, false, loop->steps_done, fields, count));
-        TT_TRY(tt_journal_write_results(run->journal, "train", &row));
+        struct tt_log_row row = {false, loop->steps_done, epoch_of(loop, loop->steps_done), fields,
+                                 count - 1};
+        struct tt_log_field samples = {"train_samples", (double)tt_dataset_count(run->inputs.train)};
+        TT_TRY(tt_journal_write_results(run->journal, "train", &row, &samples));
     }
     TT_TRY(tt_checkpoints_finish(&loop->checkpoints, run, loop->rank));
     if (!loop->first || run->summary == NULL) return TT_OK;

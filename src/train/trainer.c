@@ -158,8 +158,10 @@ out:
 static tt_status note_result(void *context, const char *name)
 {
     bool *found = context;
+    size_t bytes = strlen(name);
+    bool unfinished = bytes > 7 && strcmp(name + bytes - 7, ".saving") == 0; /* a run that was killed */
     *found |= strcmp(name, "adapter_config.json") == 0 || strcmp(name, "config.json") == 0 ||
-              strncmp(name, "checkpoint-", 11) == 0;
+              (strncmp(name, "checkpoint-", 11) == 0 && !unfinished);
     return TT_OK;
 }
 
@@ -208,15 +210,23 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* transformers' TrainerState.compute_steps: what trainer_state.json says, also of a strategy that goes by
+ * epochs. */
+static int64_t stated_steps(double every, int64_t total)
+{
+    return every < 1.0 ? (int64_t)ceil((double)total * every) : (int64_t)every;
+}
+
 static tt_status open_journal(struct tt_run *run)
 {
+    const struct tt_train_config *config = run->config;
     struct tt_journal_facts facts = {
         .max_steps = run->total_steps,
         .train_batch_size = run->config->per_device_train_batch_size,
         .num_train_epochs = (double)run->total_steps / (double)run->steps_per_epoch,
-        .logging_steps = run->logging_steps,
-        .eval_steps = run->eval_steps,
-        .save_steps = run->save_steps,
+        .logging_steps = stated_steps(config->logging_steps, run->total_steps),
+        .eval_steps = config->eval_steps > 0 ? stated_steps(config->eval_steps, run->total_steps) : 500,
+        .save_steps = stated_steps(config->save_steps, run->total_steps),
     };
     return tt_journal_open(run->config, &facts, run->observer, &run->journal);
 }

@@ -1,0 +1,223 @@
+/* The records that a run leaves have the keys and types that transformers' Trainer writes, and its values
+ * where they are not times (tests/golden/trainer/make_trainer.py: the training of llama2's
+ * train_reference.json, evaluated and saved every 10 steps). Our rows may say more; what more is listed here.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "support/train_run.h"
+
+static const char *const additional[] = {"mean_token_accuracy", "num_tokens", "tokens_per_second",
+                                         "eval_mean_token_accuracy"};
+/* Times, and what is counted in another way: FLOPs by matrix instead of 6 * parameters, the mean of eval_loss
+ * by tokens instead of rows, tokens always. */
+static const char *const other_values[] = {"runtime", "per_second", "total_flos", "eval_loss",
+                                           "num_input_tokens_seen"};
+
+static bool listed(const char *const *list, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strstr(name, list[i]) != NULL) return true;
+    return false;
+}
+
+static void compare(const char *where, const json_t *got, const json_t *want);
+
+static void compare_objects(const char *where, const json_t *got, const json_t *want)
+{
+    const char *key;
+    json_t *value;
+    char path[300];
+    json_object_foreach((json_t *)want, key, value)
+    {
+        snprintf(path, sizeof path, "%s.%s", where, key);
+        if (strcmp(key, "log_history") == 0) continue;
+        if (json_object_get(got, key) == NULL) fail_msg("%s is missing", path);
+        compare(path, json_object_get(got, key), value);
+    }
+    json_object_foreach((json_t *)got, key, value)
+    {
+        bool known = json_object_get(want, key) != NULL ||
+                     listed(additional, sizeof additional / sizeof *additional, key);
+        if (!known) fail_msg("%s has '%s', which transformers does not write", where, key);
+    }
+}
+
+static void compare(const char *where, const json_t *got, const json_t *want)
+{
+    if (json_typeof(got) != json_typeof(want))
+        fail_msg("%s is of type %d, transformers writes %d", where, (int)json_typeof(got),
+                 (int)json_typeof(want));
+    if (json_is_object(want)) {
+        compare_objects(where, got, want);
+    } else if (json_is_number(want) &&
+               !listed(other_values, sizeof other_values / sizeof *other_values, where)) {
+        double x = json_number_value(got), y = json_number_value(want);
+        if (fabs(x - y) > 1e-3 * fabs(y)) fail_msg("%s is %.10g, wanted %.10g", where, x, y);
+    }
+}
+
+static void read_pair(const char *folder, const char *name, const char *golden, struct tt_json *got,
+                      struct tt_json *want)
+{
+    char path[700];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (tt_json_read(path, 1 << 24, got) != TT_OK) fail_msg("%s", tt_error_last()->message);
+    snprintf(path, sizeof path, "%s/golden/trainer/%s", TT_TEST_ROOT, golden);
+    assert_int_equal(tt_json_read(path, 1 << 24, want), TT_OK);
+}
+
+static void compare_file(const char *folder, const char *name)
+{
+    struct tt_json got = {0}, want = {0};
+    read_pair(folder, name, name, &got, &want);
+    compare(name, got.root, want.root);
+    tt_json_deinit(&got);
+    tt_json_deinit(&want);
+}
+
+/* `rows`: how many of the golden log rows are compared; ours must be exactly these. */
+static void compare_state(const char *folder, const char *golden, size_t rows)
+{
+    struct tt_json got = {0}, want = {0};
+    read_pair(folder, "trainer_state.json", golden, &got, &want);
+    compare(golden, got.root, want.root);
+    const json_t *log = json_object_get(got.root, "log_history");
+    const json_t *golden_log = json_object_get(want.root, "log_history");
+    assert_int_equal(json_array_size(log), rows);
+    assert_true(json_array_size(golden_log) >= rows);
+    for (size_t i = 0; i < rows; i++) {
+        char where[64];
+        snprintf(where, sizeof where, "log_history[%zu]", i);
+        compare(where, json_array_get(log, i), json_array_get(golden_log, i));
+    }
+    tt_json_deinit(&got);
+    tt_json_deinit(&want);
+}
+
+/* One row a line, the rows of trainer_state.json. */
+static void compare_metrics_lines(const char *folder, size_t rows)
+{
+    char path[600];
+    struct tt_str text = {0};
+    struct tt_json state = {0};
+    snprintf(path, sizeof path, "%s/trainer_state.json", folder);
+    assert_int_equal(tt_json_read(path, 1 << 24, &state), TT_OK);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    assert_int_equal(tt_file_read(path, 1 << 24, &text), TT_OK);
+    const json_t *log = json_object_get(state.root, "log_history");
+    const char *at = text.data;
+    for (size_t i = 0; i < rows; i++) {
+        struct tt_json line = {0};
+        const char *end = strchr(at, '\n');
+        assert_non_null(end);
+        assert_int_equal(tt_json_parse(at, (size_t)(end - at), path, &line), TT_OK);
+        assert_true(json_equal(line.root, json_array_get(log, i)));
+        tt_json_deinit(&line);
+        at = end + 1;
+    }
+    assert_int_equal(*at, '\0');
+    tt_str_deinit(&text);
+    tt_json_deinit(&state);
+}
+
+/* The first rows of the training data, as make_trainer.py evaluates on. */
+static void write_eval_rows(const char *data, const char *path, int rows)
+{
+    struct tt_str text = {0};
+    assert_int_equal(tt_file_read(data, 1 << 24, &text), TT_OK);
+    const char *end = text.data;
+    for (int i = 0; i < rows; i++) end = strchr(end, '\n') + 1;
+    assert_int_equal(tt_file_write_atomic(path, text.data, (size_t)(end - text.data)), TT_OK);
+    tt_str_deinit(&text);
+}
+
+/* Ours is the mean over tokens, so that it depends on the data alone and not on how it is cut into batches.
+ */
+static void compare_eval_loss(const char *output)
+{
+    char path[512];
+    double losses[2], wanted = 0.0;
+    struct tt_json json = {0};
+    snprintf(path, sizeof path, "%s/golden/trainer/eval_loss.json", TT_TEST_ROOT);
+    assert_int_equal(tt_json_read(path, 1 << 20, &json), TT_OK);
+    assert_int_equal(tt_json_double(&json, json.root, "loss_per_token", &wanted), TT_OK);
+    assert_int_equal(test_read_log(output, "eval_loss", losses, 2), 2);
+    if (fabs(losses[1] - wanted) > 1e-4 * wanted) fail_msg("eval_loss %.7f, wanted %.7f", losses[1], wanted);
+    tt_json_deinit(&json);
+}
+
+static void records_of_a_run(void **state)
+{
+    (void)state;
+    char model[512], data[512], adapter[512], eval[512], checkpoint[512];
+    char *output = test_folder_create();
+    snprintf(model, sizeof model, "%s/golden/llama2/model", TT_TEST_ROOT);
+    snprintf(data, sizeof data, "%s/golden/llama2/train.jsonl", TT_TEST_ROOT);
+    snprintf(adapter, sizeof adapter, "%s/golden/llama2/adapter_init", TT_TEST_ROOT);
+    snprintf(eval, sizeof eval, "%s/eval.jsonl", output);
+    write_eval_rows(data, eval, 6);
+    const char *pairs[] = {"model_name_or_path",
+                           model,
+                           "dataset_name",
+                           data,
+                           "eval_dataset",
+                           eval,
+                           "adapter_name_or_path",
+                           adapter,
+                           "bf16",
+                           "false",
+                           "max_steps",
+                           "20",
+                           "weight_decay",
+                           "0.01",
+                           "warmup_steps",
+                           "2",
+                           "lr_scheduler_type",
+                           "linear",
+                           "per_device_train_batch_size",
+                           "2",
+                           "per_device_eval_batch_size",
+                           "4",
+                           "gradient_accumulation_steps",
+                           "2",
+                           "train_sampling_strategy",
+                           "sequential",
+                           "logging_steps",
+                           "1",
+                           "eval_strategy",
+                           "steps",
+                           "eval_steps",
+                           "10",
+                           "save_steps",
+                           "10",
+                           "learning_rate",
+                           "0.01",
+                           "threads",
+                           "1",
+                           NULL};
+    struct tt_train_summary summary;
+    test_train_ok(pairs, output, &summary);
+    snprintf(checkpoint, sizeof checkpoint, "%s/checkpoint-20", output);
+    compare_state(checkpoint, "trainer_state.json", 22);
+    compare_state(output, "final_trainer_state.json", 23);
+    compare_metrics_lines(output, 23);
+    compare_eval_loss(output);
+    compare_file(output, "train_results.json");
+    compare_file(output, "eval_results.json");
+    compare_file(output, "all_results.json");
+    test_folder_remove(output);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(records_of_a_run)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
