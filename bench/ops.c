@@ -10,6 +10,7 @@
 #include "backend/ops/attention.h"
 #include "backend/ops/cross_entropy.h"
 #include "backend/ops/elementwise.h"
+#include "backend/ops/embedding.h"
 #include "backend/ops/gemm.h"
 #include "backend/ops/optim.h"
 #include "backend/ops/rmsnorm.h"
@@ -260,6 +261,76 @@ static void bench_rows(struct bench *bench, tt_dtype dtype, int64_t rows, int64_
     release_memory(bench);
 }
 
+static tt_status run_dropout(struct tt_stream *stream, const void *args)
+{
+    return tt_dropout(stream, args);
+}
+
+static tt_status run_rope(struct tt_stream *stream, const void *args)
+{
+    return tt_rope(stream, args);
+}
+
+static tt_status run_add(struct tt_stream *stream, const void *args)
+{
+    return tt_add(stream, args);
+}
+
+static tt_status run_cast(struct tt_stream *stream, const void *args)
+{
+    return tt_cast(stream, args);
+}
+
+static tt_status run_embedding_forward(struct tt_stream *stream, const void *args)
+{
+    return tt_embedding_forward(stream, args);
+}
+
+static tt_status run_embedding_backward(struct tt_stream *stream, const void *args)
+{
+    return tt_embedding_backward(stream, args);
+}
+
+/* Ops over tokens whose other operands are small: dropout, rope, sums, casts, embedding. */
+static void bench_tokens(struct bench *bench, tt_dtype dtype, int64_t tokens, int64_t heads, int64_t head_dim)
+{
+    char name[96];
+    const char *type = tt_dtype_name(dtype);
+    int64_t width = heads * head_dim, words = 32000;
+    double pass = (double)tokens * (double)width * (double)tt_dtype_bytes(dtype);
+    tt_tensor x = random_tensor(bench, dtype, tokens, width), y = random_tensor(bench, dtype, tokens, width);
+    tt_tensor wide = random_tensor(bench, TT_F32, tokens, width);
+    tt_tensor keys = tt_tensor_1d(memory_for(bench, 8 * (size_t)tokens), TT_I64, tokens);
+    tt_tensor ids = tt_tensor_1d(memory_for(bench, 4 * (size_t)tokens), TT_I32, tokens);
+    for (int64_t t = 0; t < tokens; t++) ((int32_t *)ids.data)[t] = (int32_t)(t * 7919 % words);
+    struct tt_dropout_args dropout = {
+        .x_TD = x, .row_keys_T = keys, .rng = tt_rng_make(1), .p = 0.05, .y_TD = y};
+    snprintf(name, sizeof name, "dropout %s %lldx%lld", type, (long long)tokens, (long long)width);
+    measure(bench, name, run_dropout, &dropout, 0, 2 * pass);
+    struct tt_rope_args rope = {.x_THE = tt_tensor_heads(y, heads),
+                                .positions_T = ids,
+                                .cos_PE = random_tensor(bench, TT_F32, words, head_dim / 2),
+                                .sin_PE = random_tensor(bench, TT_F32, words, head_dim / 2)};
+    snprintf(name, sizeof name, "rope %s %lldx%lldx%lld", type, (long long)tokens, (long long)heads,
+             (long long)head_dim);
+    measure(bench, name, run_rope, &rope, 0, 2 * pass);
+    struct tt_add_args add = {.a = x, .b = x, .y = y};
+    snprintf(name, sizeof name, "add %s %lldx%lld", type, (long long)tokens, (long long)width);
+    measure(bench, name, run_add, &add, 0, 3 * pass);
+    struct tt_cast_args cast = {.x = wide, .y = y};
+    snprintf(name, sizeof name, "cast F32 to %s %lldx%lld", type, (long long)tokens, (long long)width);
+    measure(bench, name, run_cast, &cast, 0, pass + (double)tt_tensor_bytes(wide));
+    struct tt_embedding_forward_args embedding = {
+        .table_VD = random_tensor(bench, dtype, words, width), .ids_T = ids, .y_TD = y};
+    snprintf(name, sizeof name, "embedding forward %s %lldx%lld", type, (long long)tokens, (long long)width);
+    measure(bench, name, run_embedding_forward, &embedding, 0, 2 * pass);
+    struct tt_embedding_backward_args scatter = {
+        .dy_TD = x, .ids_T = ids, .dtable_VD = random_tensor(bench, TT_F32, words, width)};
+    snprintf(name, sizeof name, "embedding backward %s %lldx%lld", type, (long long)tokens, (long long)width);
+    measure(bench, name, run_embedding_backward, &scatter, 0, pass + 2 * (double)tt_tensor_bytes(wide));
+    release_memory(bench);
+}
+
 static void bench_loss_and_optimizer(struct bench *bench)
 {
     int64_t rows = 256, vocabulary = 32000, count = 8 << 20;
@@ -317,10 +388,15 @@ int main(int argc, char **argv)
     if (is_wanted("attention", argc - at, argv + at)) {
         bench_attention(&bench, TT_BF16, 2048, 16, 4, 64);
         bench_attention(&bench, TT_F32, 1024, 16, 4, 128);
+        bench_attention(&bench, TT_BF16, 512, 14, 2, 64);
     }
     if (is_wanted("rows", argc - at, argv + at)) {
         bench_rows(&bench, TT_BF16, 2048, 4096);
         bench_rows(&bench, TT_F32, 2048, 4096);
+    }
+    if (is_wanted("tokens", argc - at, argv + at)) {
+        bench_tokens(&bench, TT_BF16, 2048, 14, 64);
+        bench_tokens(&bench, TT_F32, 2048, 14, 64);
     }
     if (is_wanted("flat", argc - at, argv + at)) bench_loss_and_optimizer(&bench);
     tt_stream_destroy(bench.stream);

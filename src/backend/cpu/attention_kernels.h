@@ -177,7 +177,8 @@ static void TT_PASS(store_panel)(const tt_tensor *to, const struct attention_blo
 #define store_panel TT_PASS(store_panel)
 
 /* Which keys the rows of a panel see: row r those in [first[r], limit[r]); all of them together [begin, end),
- * and every row all of [full_begin, full_end). Lanes without a row see none, and do not count. */
+ * and every row all of [full_begin, full_end). What lanes without a row see does not matter: nothing reads
+ * them. */
 struct TT_PASS(sight) {
     int32_t first[PANEL], limit[PANEL];
     int64_t begin, end, full_begin, full_end;
@@ -199,7 +200,6 @@ static void TT_PASS(look)(struct sight *sight, const struct attention_block *blo
         sight->end = span.end;
         sight->full_begin = span.begin;
     }
-    if (count < PANEL) sight->full_end = 0;
 }
 #define look TT_PASS(look)
 
