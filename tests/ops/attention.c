@@ -136,8 +136,8 @@ static void run_op(const struct test_device *device, const struct problem *p)
     test_ok(tt_attention_backward(device->stream, &args));
 }
 
-/* The reference in type `real`, from the definition: all scores of a row at once. REAL_ROUND is what storing
- * o does to it, before the backward pass reads it again. */
+/* The reference in type `real`, from the definition: all scores of a row at once. o is rounded to `stored`
+ * before the backward pass reads it again, as the op's is. */
 #define DEFINE_REFERENCE(name, real, real_exp, real_log)                                                     \
     static void name(const struct problem *p, const double *const in[4], double *const out[TENSORS],         \
                      tt_dtype stored)                                                                        \

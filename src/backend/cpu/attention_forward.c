@@ -83,8 +83,8 @@ struct TT_PASS(forward_panel) {
 };
 #define forward_panel TT_PASS(forward_panel)
 
-/* Scores of keys begin, begin + 1, .. become exp2(score - max); sum and outputs so far are brought to the new
- * max. */
+/* Scores of keys begin, begin + 1, .. become exp(score - max); sum and outputs so far are brought to the new
+ * max. The difference comes before the factor of exp2, since it is small and exact where it matters. */
 TT_INLINE void TT_PASS(soften)(struct forward_panel *panel, float *scores, int64_t head_dim, int64_t begin,
                                int64_t keys, const bool masked)
 {

@@ -11,6 +11,7 @@
  *
  * So one binary runs on plain x86-64 and uses AVX2 + FMA or AVX-512 where the machine has them; on other
  * architectures there is the one portable pass over 16-byte vectors. (No include guard: one reading per op.)
+ * Macros that a kernel defines stay defined for the op itself, so none may be called as a clause of OpenMP is.
  */
 #include "backend/cpu/parallel.h"
 
