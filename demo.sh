@@ -32,10 +32,10 @@ completions() {
 }
 evaluate() {
     "$trimtab" eval --model_name_or_path $model --eval_dataset $held_out --max_length 256 \
-        --per_device_eval_batch_size 25 --exact_match true --max_new_tokens 80 --json true "$@"
+        --per_device_eval_batch_size 25 --exact_match true --max_new_tokens 64 --json true "$@"
 }
 generate() {
-    "$trimtab" generate --model_name_or_path $model --prompt_file "$out/prompts.jsonl" --max_new_tokens 80 \
+    "$trimtab" generate --model_name_or_path $model --prompt_file "$out/prompts.jsonl" --max_new_tokens 64 \
         --json true "$@"
 }
 

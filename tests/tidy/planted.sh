@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# tools/tidy and tools/floors find what is planted in a small tree, and nothing in a clean one.
+set -euo pipefail
+command -v python3 >/dev/null || { echo "skipped: there is no python3"; exit 77; }
+export PYTHONDONTWRITEBYTECODE=1
+tools=$(cd "$(dirname "$0")/../../tools" && pwd)
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+failed=0
+
+fresh() {
+    rm -rf "${tree:?}"/*
+    mkdir -p "$tree/tools" "$tree/src/base" "$tree/src/backend" "$tree/src/cli" "$tree/tests/ops"
+    printf 'base:\nbackend: base\ncli: base backend\n' >"$tree/tools/floors.txt"
+    printf 'OP(add)\n' >"$tree/src/backend/ops.def"
+    printf 'void test(void) { tt_add(0); }\n' >"$tree/tests/ops/add.c"
+    printf '#include "base/a.h"\n#include <stdio.h>\n' >"$tree/src/cli/main.c"
+    printf 'int main(void)\n{\n    printf("exit(1)");\n    return 0;\n}\n' >>"$tree/src/cli/main.c"
+    printf '#ifdef __cplusplus\nextern "C" {\n#endif\nvoid a(void);\n#ifdef __cplusplus\n}\n#endif\n' >"$tree/src/base/a.h"
+    cat >"$tree/src/base/a.c" <<'END'
+#include "base/a.h"
+/* printf("a comment"), exit(1) */
+static const char *const names[] = {"printf(", "}"};
+static const struct pair {
+    int x;
+} pairs[] = {{1}, {2}};
+static _Thread_local int last;
+typedef int pair_fn(int x);
+enum { LIMIT = 3 };
+void a(void)
+{
+    static const int table[] = {1, 2};
+    (void)names, (void)table, (void)pairs, last = LIMIT, comm->abort(0);
+}
+END
+}
+# expect WORD... : the tools name every word, and fail; without words they succeed.
+expect() {
+    local output status=0 word
+    output=$("$tools/tidy" --root "$tree" 2>&1) || status=1
+    output+=$("$tools/floors" --root "$tree" 2>&1) || status=1
+    if [ $# -eq 0 ] && [ $status -ne 0 ]; then
+        echo "a clean tree was refused:"$'\n'"$output"
+        failed=1
+    fi
+    for word in "$@"; do
+        if [ $status -eq 0 ] || ! grep -qF -- "$word" <<<"$output"; then
+            echo "not found: $word in"$'\n'"$output"
+            failed=1
+        fi
+    done
+}
+lines() { for ((i = 0; i < $1; i++)); do echo "    x++;"; done; }
+
+fresh && expect
+fresh && lines 601 | sed 's/^/\/\/ /' >>"$tree/src/base/a.c" && expect "[file]"
+fresh && { echo "int long_one(int x)"; echo "{"; lines 69; echo "}"; } >>"$tree/src/base/a.c" && expect "[function]"
+fresh && { echo "int fits(int x)"; echo "{"; lines 68; echo "}"; } >>"$tree/src/base/a.c" && expect
+fresh && echo "// TO""DO: later" >>"$tree/src/base/a.c" && expect "[reminder]"
+fresh && echo "int x; " >>"$tree/tests/ops/add.c" && expect "[space]"
+fresh && echo "void b(void) { printf(\"\"); }" >>"$tree/src/base/a.c" && expect "[print]"
+fresh && echo "void b(void) { fputs(\"\", stderr); }" >>"$tree/src/base/a.c" && expect "[print]"
+fresh && echo "void b(void) { exit(1); }" >>"$tree/src/base/a.c" && expect "[exit]"
+fresh && echo "static int counter;" >>"$tree/src/base/a.c" && expect "counter outlives"
+fresh && echo "static const char *word = 0;" >>"$tree/src/base/a.c" && expect "word outlives"
+fresh && echo "void b(void) { static int calls; calls++; }" >>"$tree/src/base/a.c" && expect "calls outlives"
+fresh && echo "static struct { int x; } state;" >>"$tree/src/base/a.c" && expect "state outlives"
+fresh && echo "void b(void) {" >>"$tree/src/base/a.c" && expect "[braces]"
+fresh && echo "OP(mul)" >>"$tree/src/backend/ops.def" && expect "mul has no test"
+fresh && echo "global src/base/a.c:counter 0 once needed" >"$tree/tools/tidy-exceptions.txt" && expect "not needed any more"
+fresh && echo "global src/base/a.c:counter 0 a reason" >"$tree/tools/tidy-exceptions.txt" &&
+    echo "static int counter;" >>"$tree/src/base/a.c" && expect
+fresh && echo "file src/base/a.c 900 a reason" >"$tree/tools/tidy-exceptions.txt" &&
+    lines 650 | sed 's/^/\/\/ /' >>"$tree/src/base/a.c" && expect "lower it"
+fresh && echo '#include "cli/a.h"' >>"$tree/src/base/a.c" && touch "$tree/src/cli/a.h" && expect "base may not include cli"
+fresh && echo '#include "a.h"' >>"$tree/src/base/a.c" && expect "there is no src/a.h"
+fresh && mkdir "$tree/src/new" && touch "$tree/src/new/b.c" && expect "src/new has no row"
+fresh && echo "new: cli late" >>"$tree/tools/floors.txt" && expect "names late, which has no row"
+fresh && printf 'base: cli\ncli:\n' >"$tree/tools/floors.txt" && expect "is not below it"
+exit $failed

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Every shell script parses, and passes shellcheck where there is one.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+failed=0
+while IFS= read -r -d '' file; do
+    head -n 1 "$file" | grep -q '^#!.*bash' || continue
+    bash -n "$file" || failed=1
+    if command -v shellcheck >/dev/null; then shellcheck --severity=warning "$file" || failed=1; fi
+done < <(find ./*.sh .ci bench deploy docs examples fuzz tests tools -type f -print0 2>/dev/null)
+exit $failed
