@@ -197,7 +197,8 @@ def print_page(lines):
 
 `tests/golden/check_with_peft.py` on {datetime.date.today()}: torch {torch.__version__.split('+')[0]}, transformers {transformers.__version__}, peft {peft.__version__},
 Python {platform.python_version()}, Linux {platform.machine()}; fp32 unless said otherwise. Each row is a training of 8 steps by trimtab on a
-tiny model of tests/golden, then loaded with warnings as errors.
+tiny model of tests/golden, then loaded with warnings as errors (but for transformers' FutureWarning about a call that PEFT
+makes, and PEFT's remark that a saved layer is a tied one).
 
 - logits: ‖trimtab − reference‖ / ‖reference‖ of one sequence, both in fp32 from the same folder (bound {LOGITS_BOUND:.0e})
 - moved: the same measure between the trained model and the one before training, so that an adapter that is ignored shows
