@@ -212,8 +212,8 @@ TT_PUBLIC void tt_codec_close(struct tt_codec *codec);
  * TT_ERR_DATA. */
 TT_PUBLIC TT_MUST_USE tt_status tt_codec_encode(struct tt_codec *codec, const char *text, size_t bytes, bool add_special,
                                                 const int32_t **ids, size_t *count);
-/* Lends the text of `ids`, terminated; `bytes` may be NULL. `skip_special`: without the text of special tokens. An id
- * outside the vocabulary is TT_ERR_DATA; bytes that are no UTF-8 become U+FFFD. */
+/* Lends the text of `ids`, terminated; `bytes` may be NULL. `skip_special`: without the text of special tokens. Ids without
+ * a token add nothing; bytes that are no UTF-8 become U+FFFD. */
 TT_PUBLIC TT_MUST_USE tt_status tt_codec_decode(struct tt_codec *codec, const int32_t *ids, size_t count,
                                                 bool skip_special, const char **text, size_t *bytes);
 TT_PUBLIC int32_t tt_codec_vocab_size(const struct tt_codec *codec); /* one more than the largest id */

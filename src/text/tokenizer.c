@@ -303,11 +303,7 @@ tt_status tt_tokenizer_decode(const struct tt_tokenizer *tokenizer, const int32_
     for (size_t i = 0; i < count; i++) {
         const struct added_token *added = tokenizer_added_token(tokenizer, ids[i]);
         const char *token = added != NULL ? added->decoded : tt_tokenizer_token(tokenizer, ids[i]);
-        if (token == NULL) {
-            status = tt_fail(TT_ERR_DATA, "id %d (number %zu of %zu) is no token of the tokenizer", ids[i], i,
-                             count);
-            goto out;
-        }
+        if (token == NULL) continue;
         if (added != NULL && skip_special && names_special(tokenizer, token)) continue;
         TT_GO(decode_list_append(&list, token, strlen(token)));
     }

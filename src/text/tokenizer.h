@@ -47,13 +47,13 @@ void tt_tokenizer_scratch_destroy(struct tt_tokenizer_scratch *scratch);
  * post-processor that adds BOS/EOS, as the reference's add_special_tokens does. */
 TT_MUST_USE tt_status tt_tokenizer_encode(const struct tt_tokenizer *tokenizer, struct tt_tokenizer_scratch *scratch,
                                           const char *text, size_t bytes, bool add_special, struct tt_ids *ids);
-/* Replaces `text`. Ids outside the vocabulary are TT_ERR_DATA. Bytes that are no UTF-8 become U+FFFD. */
+/* Replaces `text`. Ids without a token (models pad their vocabulary, and may generate what is there) add nothing, as in
+ * the reference. Bytes that are no UTF-8 become U+FFFD. */
 TT_MUST_USE tt_status tt_tokenizer_decode(const struct tt_tokenizer *tokenizer, const int32_t *ids, size_t count,
                                           bool skip_special, struct tt_str *text);
 
 /* The text of ids that come one by one, in whole characters: what a generation shows. A zeroed struct, with
- * skip_special set as wanted, is a stream that has seen nothing. Ids without a token (models pad their vocabulary)
- * add nothing. */
+ * skip_special set as wanted, is a stream that has seen nothing. */
 struct tt_tokenizer_stream {
     bool skip_special;
     struct tt_ids ids; /* those that the text to come depends on */
