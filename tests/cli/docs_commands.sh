@@ -1,0 +1,78 @@
+#!/bin/bash
+# The commands in README.md and docs/ work. Every ```sh block there stands after one of these lines:
+#
+#     <!-- test -->               it is run here, and must not fail
+#     <!-- test: PROGRAM -->      the same, where PROGRAM is installed
+#     <!-- not run: REASON -->
+#
+# The blocks of a page are run in order in one folder of their own, with the program on PATH, a tiny model as model/ and
+# rows of prompt and completion as train.jsonl and test.jsonl. Also checks that links between pages lead somewhere.
+build=$1
+root=$(cd "$(dirname "$0")/../.." && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export PATH=$build:$PATH
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+unset LOCAL_RANK SLURM_STEP_ID OMPI_COMM_WORLD_SIZE PMI_SIZE PMIX_RANK
+failures=0 blocks=0
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+prepare() {
+    mkdir -p "$1" && cd "$1" || exit 1
+    cp -r "$root/tests/golden/qwen2/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/ || exit 1
+    for i in $(seq 48); do echo "{\"prompt\": \"$i + 1 =\", \"completion\": \" $((i + 1))\"}"; done >train.jsonl
+    for i in $(seq 101 108); do echo "{\"prompt\": \"$i + 1 =\", \"completion\": \" $((i + 1))\"}"; done >test.jsonl
+}
+
+# Writes the blocks of a page as 0001.sh .. with what their first line says in 0001.mark and the line number in 0001.line.
+extract() {
+    awk -v to="$2" '
+        /^```sh$/ { inside = 1; count++; name = sprintf("%s/%04d", to, count)
+                    print mark > (name ".mark"); print NR > (name ".line"); printf "" > (name ".sh"); next }
+        /^```/ && inside { inside = 0; mark = ""; next }
+        inside { print > (name ".sh"); next }
+        /^<!-- .* -->$/ { mark = $0; next }
+        /[^ ]/ { mark = "" }' "$1"
+}
+
+run_page() {
+    local page=$1 work program mark
+    work=$folder/$(basename "$page" .md)
+    mkdir -p "$work.blocks"
+    extract "$page" "$work.blocks"
+    (prepare "$work") || exit 1
+    for block in "$work".blocks/*.sh; do
+        [ -e "$block" ] || continue
+        where="$(basename "$page") line $(cat "${block%.sh}.line")"
+        mark=$(cat "${block%.sh}.mark")
+        case $mark in
+        '<!-- not run: '*) continue ;;
+        '<!-- test -->') ;;
+        '<!-- test: '*)
+            program=${mark#<!-- test: }
+            command -v "${program% -->}" >/dev/null || continue
+            ;;
+        *)
+            fail "$where: a block of commands without a mark"
+            continue
+            ;;
+        esac
+        blocks=$((blocks + 1))
+        (cd "$work" && bash -eu -o pipefail "$block" >"$block.log" 2>&1 </dev/null) ||
+            fail "$where: exit $? of" "$(cat "$block")" "---" "$(tail -n 20 "$block.log")"
+    done
+}
+
+for page in "$root"/README.md "$root"/docs/*.md; do
+    run_page "$page"
+    # [text](page.md#part): the page must be there
+    while read -r link; do
+        [ -e "$(dirname "$page")/$link" ] || fail "$(basename "$page") links to $link, which is not there"
+    done < <(grep -oE '\]\([^)]+\)' "$page" | sed -E 's/^\]\(//; s/\)$//; s/#.*//' | grep -vE '^(https?:|$)')
+done
+[ $blocks -gt 0 ] || fail "no block was found"
+[ $failures -eq 0 ] && echo "all as expected: $blocks blocks"
+exit $((failures > 0))
