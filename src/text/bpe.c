@@ -142,6 +142,7 @@ tt_status bpe_finish(struct bpe *bpe)
     if (bpe->unk_token != NULL && ends_with(bpe->unk_token, strlen(bpe->unk_token), METASPACE)) {
         bpe->cuts_at_metaspace = false;
     }
+    bool all_bytes = bpe->byte_fallback;
     for (int byte = 0; byte < 256; byte++) {
         char encoded[4], name[8];
         size_t length = tt_utf8_encode(byte_level_code((unsigned char)byte), encoded);
@@ -151,7 +152,10 @@ tt_status bpe_finish(struct bpe *bpe)
         name[3] = digits[byte >> 4];
         name[4] = digits[byte & 15];
         bpe->fallback_ids[byte] = vocab_id(vocab, name, 6);
+        all_bytes = all_bytes && bpe->fallback_ids[byte] >= 0;
     }
+    /* Where characters can vanish, what stood on both sides of them meets and may merge. */
+    if (bpe->unk_token == NULL && !all_bytes) bpe->cuts_at_metaspace = false;
     return TT_OK;
 }
 

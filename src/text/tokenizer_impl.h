@@ -13,12 +13,13 @@ struct added_token {
     const char *decoded; /* what decoders get: the content, or its normal form where that is what is found */
     int32_t id;
     bool single_word, lstrip, rstrip, normalized;
-    bool special; /* once special, always special */
+    bool special;        /* once special, always special */
+    bool decodes_normal; /* some definition of it was a normalized one */
 };
 
 struct tt_tokenizer {
     struct bpe model;
-    struct vocab names; /* of the added tokens; the "id" is the index into `added` */
+    struct vocab names;      /* of the added tokens; the "id" is the index into `added` */
     struct tt_arena decoded; /* holds the normal forms */
     struct added_token *added;
     size_t added_count, added_capacity;

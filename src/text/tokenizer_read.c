@@ -127,6 +127,7 @@ static tt_status read_added(const struct tt_json *json, const json_t *value, str
     if (content[0] == 0) return TT_OK;
     size_t bytes = strlen(content);
     int32_t index = vocab_id(&tokenizer->names, content, bytes);
+    token.decodes_normal = token.normalized;
     if (index < 0) {
         index = (int32_t)tokenizer->added_count;
         TT_TRY(vocab_add(&tokenizer->names, content, bytes, index));
@@ -141,6 +142,7 @@ static tt_status read_added(const struct tt_json *json, const json_t *value, str
     } else {
         token.id = tokenizer->added[index].id;
         token.special = token.special || tokenizer->added[index].special;
+        token.decodes_normal = token.decodes_normal || tokenizer->added[index].decodes_normal;
     }
     if (token.id != stated) {
         tt_warn("%s: added token '%s' says id %lld and gets %d, as in the reference library", json->origin,
@@ -152,7 +154,7 @@ static tt_status read_added(const struct tt_json *json, const json_t *value, str
     return TT_OK;
 }
 
-/* What is looked for in normalized text is the normal form of the token. */
+/* What is looked for in normalized text is the normal form of the token; decoders get it too. */
 static tt_status normalize_token(struct tt_tokenizer *tokenizer, struct tt_pattern_runner *runner,
                                  struct tt_str buffers[2], struct added_token *token, size_t *bytes)
 {
@@ -181,8 +183,13 @@ static tt_status build_finder(struct tt_tokenizer *tokenizer, bool normalized, s
         struct added_token *token = &tokenizer->added[i % all];
         size_t bytes = token->bytes;
         if (token->special != (i < all) || token->normalized != normalized) continue;
-        if (normalized) TT_GO(normalize_token(tokenizer, runner, buffers, token, &bytes));
-        patterns[count++] = (struct added_pattern){token->decoded, bytes, (int32_t)(i % all)};
+        const char *text = token->content;
+        if (token->decodes_normal) TT_GO(normalize_token(tokenizer, runner, buffers, token, &bytes));
+        if (normalized)
+            text = token->decoded;
+        else
+            bytes = token->bytes;
+        patterns[count++] = (struct added_pattern){text, bytes, (int32_t)(i % all)};
     }
     if (status == TT_OK) status = added_finder_build(finder, patterns, count);
 out:

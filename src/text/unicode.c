@@ -218,6 +218,13 @@ static int compare_order(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* The reference's normalization has the combining classes of Unicode 9. */
+static uint64_t combining_class(int32_t code)
+{
+    uint64_t class = (uint64_t)utf8proc_get_property(code)->combining_class;
+    return class != 0 && IS_IN(new_marks, code) ? 0 : class;
+}
+
 /* Canonical ordering (Unicode, D109): combining marks between two starters are sorted by combining class,
  * equal classes keep their order. Short sequences by insertion, long ones by qsort with the position in the
  * key. */
@@ -234,7 +241,7 @@ static tt_status order_marks(struct run *run, size_t first, size_t last)
     }
     bool sorted = true;
     for (size_t i = 0; i < count; i++) {
-        uint64_t class = (uint64_t)utf8proc_get_property(codes[i])->combining_class;
+        uint64_t class = combining_class(codes[i]);
         run->order[i] = class << 56 | (uint64_t)i << 21 | (uint64_t)codes[i];
         if (i > 0 && run->order[i] < run->order[i - 1]) sorted = false;
     }
@@ -248,7 +255,7 @@ static tt_status run_flush(struct run *run, enum tt_normal_form form, struct tt_
 {
     size_t first = 0;
     for (size_t i = 0; i < run->count; i++) {
-        if (utf8proc_get_property(run->codes[i])->combining_class != 0) continue;
+        if (combining_class(run->codes[i]) != 0) continue;
         TT_TRY(order_marks(run, first, i));
         first = i + 1;
     }
