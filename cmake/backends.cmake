@@ -1,20 +1,18 @@
-# What the back ends and communicators need beyond the floors: oneDNN, MPI, per-file instruction sets.
+# What the back ends and communicators need beyond the floors: MPI, per-file instruction sets.
 get_target_property(backend_kind tt_backend TYPE)
-if(dnnl_FOUND AND NOT backend_kind STREQUAL "INTERFACE_LIBRARY")
-  target_compile_definitions(tt_backend PRIVATE TT_HAVE_ONEDNN=1)
-  target_link_libraries(tt_backend PUBLIC DNNL::dnnl)
-endif()
 if(NOT backend_kind STREQUAL "INTERFACE_LIBRARY")
   # Vectors wider than the base machine's are passed only between always-inline functions.
   target_compile_options(tt_backend PRIVATE -Wno-psabi)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     # Chosen at run time (cpu/gemm.c): the rest of the program runs on any x86-64.
     set_source_files_properties(src/backend/cpu/gemm_avx2.c PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma")
-    set_source_files_properties(src/backend/cpu/gemm_avx512.c PROPERTIES COMPILE_OPTIONS
-      "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx2;-mfma;-mprefer-vector-width=512")
+    set(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mprefer-vector-width=512)
+    set_source_files_properties(src/backend/cpu/gemm_avx512.c PROPERTIES COMPILE_OPTIONS "${avx512}")
+    set_source_files_properties(src/backend/cpu/gemm_amx.c PROPERTIES COMPILE_OPTIONS
+      "${avx512};-mamx-tile;-mamx-bf16")
   else()
-    set_source_files_properties(src/backend/cpu/gemm_avx2.c src/backend/cpu/gemm_avx512.c PROPERTIES
-      HEADER_FILE_ONLY TRUE)
+    set_source_files_properties(src/backend/cpu/gemm_avx2.c src/backend/cpu/gemm_avx512.c src/backend/cpu/gemm_amx.c
+      PROPERTIES HEADER_FILE_ONLY TRUE)
   endif()
 endif()
 get_target_property(comm_kind tt_comm TYPE)

@@ -196,8 +196,9 @@ static void every_case_is_close_and_independent_of_threads(void **state)
 {
     (void)state;
     static const struct setting settings[] = {
-        {NULL, NULL},    {"panels", "portable"}, {"dot", "portable"}, {"panels", "avx2"},
-        {"dot", "avx2"}, {"panels", "avx512"},   {"dot", "avx512"},   {"onednn", NULL}};
+        {NULL, NULL},       {"panels", "portable"}, {"dot", "portable"},
+        {"panels", "avx2"}, {"dot", "avx2"},        {"panels", "avx512"},
+        {"dot", "avx512"},  {"panels", "amx"},      {"dot", "amx"}};
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
         current_setting = &settings[i];
         taken = 0;
@@ -268,6 +269,40 @@ static void infinity_stays_in_its_row(void **state)
         free(got);
         free_operands(&operands);
     }
+}
+
+/* The device's scratch is used again and again: NaN that an earlier product left in it must not reach a later
+ * one. */
+static void earlier_products_leave_nothing_behind(void **state)
+{
+    (void)state;
+    struct gemm_case poison = {300, 300, 300, F, F, F, N_, T_, 1, 0, 0};
+    static const struct gemm_case shapes[] = {
+        {4, 100, 37, F, H, F, N_, T_, 1, 0, 0},  {100, 16, 101, F, F, F, N_, T_, 1, 0, 0},
+        {100, 40, 37, F, F, F, N_, N_, 1, 0, 0}, {300, 40, 37, H, H, H, N_, T_, 1, 0, 0},
+        {50, 300, 41, H, H, H, T_, N_, 1, 0, 0},
+    };
+    struct test_device device;
+    test_device_open(&device, "cpu", 2);
+    struct operands nan = make_operands(&poison);
+    double *values = test_doubles(300 * 300);
+    for (int i = 0; i < 300 * 300; i++) values[i] = NAN;
+    test_tensor_set(&nan.a, values);
+    test_tensor_set(&nan.b, values);
+    free(values);
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct operands operands = make_operands(&shapes[i]);
+        struct tt_gemm_args args = args_of(&poison, &nan);
+        test_ok(tt_gemm(device.stream, &args));
+        args = args_of(&shapes[i], &operands);
+        test_ok(tt_gemm(device.stream, &args));
+        double *got = test_tensor_values(&operands.c);
+        for (int64_t j = 0; j < shapes[i].m * shapes[i].n; j++) assert_true(isfinite(got[j]));
+        free(got);
+        free_operands(&operands);
+    }
+    free_operands(&nan);
+    test_device_close(&device);
 }
 
 static void wrong_arguments_are_refused(void **state)
@@ -385,6 +420,7 @@ int main(void)
         cmocka_unit_test(beta_zero_never_reads_c),
         cmocka_unit_test(empty_dimensions),
         cmocka_unit_test(infinity_stays_in_its_row),
+        cmocka_unit_test(earlier_products_leave_nothing_behind),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(bias_forward_and_backward),
     };

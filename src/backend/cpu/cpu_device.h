@@ -18,7 +18,7 @@ static inline struct tt_cpu *tt_cpu_of(const struct tt_device *device)
     return device->impl;
 }
 
-/* The best that the processor and operating system offer; TRIMTAB_CPU_ISA=portable|avx2|avx512 lowers it. */
+/* The best that the processor and operating system offer; TRIMTAB_CPU_ISA=portable|avx2|avx512|amx lowers it. */
 TT_MUST_USE tt_status tt_cpu_detect_isa(enum tt_cpu_isa *out);
 const char *tt_cpu_isa_name(enum tt_cpu_isa isa);
 

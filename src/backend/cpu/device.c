@@ -10,7 +10,7 @@
 enum { ALIGNMENT = 256, THREADS_MAX = 1024 };
 
 static const char *const isa_names[] = {
-    [TT_CPU_PORTABLE] = "portable", [TT_CPU_AVX2] = "avx2", [TT_CPU_AVX512] = "avx512"};
+    [TT_CPU_PORTABLE] = "portable", [TT_CPU_AVX2] = "avx2", [TT_CPU_AVX512] = "avx512", [TT_CPU_AMX] = "amx"};
 
 const char *tt_cpu_isa_name(enum tt_cpu_isa isa)
 {
@@ -22,7 +22,7 @@ static enum tt_cpu_isa best_isa(void)
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-        return TT_CPU_AVX512;
+        return tt_gemm_amx_request() ? TT_CPU_AMX : TT_CPU_AVX512;
     }
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return TT_CPU_AVX2;
 #endif
@@ -35,7 +35,7 @@ tt_status tt_cpu_detect_isa(enum tt_cpu_isa *out)
     const char *wanted = getenv("TRIMTAB_CPU_ISA");
     *out = best;
     if (wanted == NULL || wanted[0] == '\0') return TT_OK;
-    for (int isa = TT_CPU_PORTABLE; isa <= TT_CPU_AVX512; isa++) {
+    for (int isa = TT_CPU_PORTABLE; isa <= TT_CPU_AMX; isa++) {
         if (strcmp(wanted, isa_names[isa]) != 0) continue;
         if (isa > (int)best) {
             return tt_fail(TT_ERR_UNSUPPORTED, "TRIMTAB_CPU_ISA asks for %s, this processor has %s", wanted,
@@ -45,7 +45,7 @@ tt_status tt_cpu_detect_isa(enum tt_cpu_isa *out)
         return TT_OK;
     }
     tt_fail(TT_ERR_USAGE, "TRIMTAB_CPU_ISA is '%s'", wanted);
-    tt_hint("it may be portable, avx2 or avx512");
+    tt_hint("it may be portable, avx2, avx512 or amx");
     return TT_ERR_USAGE;
 }
 
@@ -91,11 +91,10 @@ static tt_status cpu_open(struct tt_device *device, const struct tt_device_confi
     if (cpu->scratch == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_gemm_state_create(device, &cpu->gemm));
     tt_device_count_scratch(device, bytes + tt_gemm_state_bytes(cpu->gemm));
-    char model[96], gemm[48];
+    char model[96];
     read_model_name(model, sizeof model);
-    snprintf(device->name, sizeof device->name, "%.80s, %d thread%s, %s, %.40s", model, device->threads,
-             device->threads == 1 ? "" : "s", tt_cpu_isa_name(cpu->isa),
-             tt_gemm_state_name(cpu->gemm, gemm, sizeof gemm));
+    snprintf(device->name, sizeof device->name, "%.80s, %d thread%s, %s", model, device->threads,
+             device->threads == 1 ? "" : "s", tt_cpu_isa_name(cpu->isa));
     return TT_OK;
 out:
     cpu_close(device);

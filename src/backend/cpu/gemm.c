@@ -4,13 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cpu/onednn.h"
 #include "base/alloc.h"
 #include "base/log.h"
 
 /* Best first. */
 static const struct tt_gemm_variant variants[] = {
-    {"onednn", tt_gemm_onednn},
     {"dot", tt_gemm_dot},
     {"panels", tt_gemm_panels},
 };
@@ -20,6 +18,7 @@ static const struct tt_gemm_kernel *kernel_for(enum tt_cpu_isa isa)
 {
     switch (isa) {
 #if defined(__x86_64__)
+    case TT_CPU_AMX:
     case TT_CPU_AVX512:
         return &tt_gemm_kernel_avx512;
     case TT_CPU_AVX2:
@@ -42,7 +41,7 @@ static tt_status find_forced(const struct tt_gemm_variant **out)
         }
     }
     tt_fail(TT_ERR_USAGE, "TRIMTAB_CPU_GEMM is '%s'", wanted);
-    tt_hint("it may be onednn, dot or panels");
+    tt_hint("it may be dot or panels");
     return TT_ERR_USAGE;
 }
 
@@ -52,13 +51,12 @@ tt_status tt_gemm_state_create(struct tt_device *device, struct tt_gemm_state **
     struct tt_gemm_state *state = tt_calloc(1, sizeof *state);
     if (state == NULL) return TT_ERR_MEMORY;
     state->kernel = kernel_for(tt_cpu_of(device)->isa);
+#if defined(__x86_64__)
+    if (tt_cpu_of(device)->isa == TT_CPU_AMX) state->bf16_kernel = &tt_gemm_kernel_amx;
+#endif
     TT_GO(find_forced(&state->forced));
     state->shared = tt_alloc_aligned(TT_GEMM_SHARED_FLOATS * sizeof *state->shared);
     if (state->shared == NULL) TT_GO(TT_ERR_MEMORY);
-    bool wants_onednn = state->forced != NULL && state->forced->run == tt_gemm_onednn;
-    if (state->forced == NULL || wants_onednn) {
-        TT_GO(tt_onednn_create(device, wants_onednn, &state->onednn));
-    }
     *out = state;
     return TT_OK;
 out:
@@ -69,7 +67,6 @@ out:
 void tt_gemm_state_destroy(struct tt_gemm_state *state)
 {
     if (state == NULL) return;
-    tt_onednn_destroy(state->onednn);
     tt_free(state->shared);
     tt_free(state);
 }
@@ -77,13 +74,6 @@ void tt_gemm_state_destroy(struct tt_gemm_state *state)
 size_t tt_gemm_state_bytes(const struct tt_gemm_state *state)
 {
     return TT_GEMM_SHARED_FLOATS * sizeof *state->shared;
-}
-
-const char *tt_gemm_state_name(const struct tt_gemm_state *state, char *text, size_t text_bytes)
-{
-    if (state->onednn != NULL) return tt_onednn_name(state->onednn, text, text_bytes);
-    snprintf(text, text_bytes, "own matrix kernels");
-    return text;
 }
 
 static struct tt_gemm_source source_of(tt_tensor matrix, bool k_contiguous)

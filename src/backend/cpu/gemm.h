@@ -2,7 +2,12 @@
  * takes everything. Which variant runs and how it splits the sums over k depends on the shape, the types and the
  * instruction set alone, never on the number of threads, which only share out whole elements of c.
  *
- * TRIMTAB_CPU_GEMM=onednn|dot|panels forces one variant (then a decline is TT_ERR_UNSUPPORTED): for tests and
+ * Why no library: oneDNN's results for bf16 on AMX depend on the size of its team (2.6 and 3.2: it splits sums over k
+ * by it), and cut into blocks of one thread it falls back to slow code as soon as a matrix is part of a larger one. One
+ * core of a Sapphire Rapids, 2026-11: bf16 products of 1024 .. 4096 at 0.8 .. 1.3 TFLOP/s there and 1.1 .. 1.3 here,
+ * narrow ones of adapters at 0.1 .. 0.6 and 0.1 .. 0.8, a single row times 4096 x 4096 at 21 and 33 GB/s.
+ *
+ * TRIMTAB_CPU_GEMM=dot|panels forces one variant (then a decline is TT_ERR_UNSUPPORTED): for tests and
  * measurements. */
 #ifndef TT_BACKEND_CPU_GEMM_H
 #define TT_BACKEND_CPU_GEMM_H
@@ -15,13 +20,12 @@ enum {
 };
 
 struct tt_gemm_variant;
-struct tt_onednn; /* cpu/onednn.h */
 
 struct tt_gemm_state {
-    const struct tt_gemm_kernel *kernel;
+    const struct tt_gemm_kernel *kernel;      /* takes all types */
+    const struct tt_gemm_kernel *bf16_kernel; /* bf16 x bf16 only, faster; NULL when there is none */
     float *shared; /* TT_GEMM_SHARED_FLOATS */
     const struct tt_gemm_variant *forced;
-    struct tt_onednn *onednn; /* NULL when this build or processor gains nothing from it */
     uint64_t seen[256];       /* shapes whose variant has been logged, by hash */
 };
 
@@ -40,8 +44,6 @@ struct tt_gemm_variant {
     tt_status (*run)(struct tt_stream *stream, const struct tt_gemm_problem *problem, const char **declined);
 };
 
-/* oneDNN, where its kernels beat these (cpu/onednn.c). */
-tt_status tt_gemm_onednn(struct tt_stream *stream, const struct tt_gemm_problem *problem, const char **declined);
 /* Dot products against few rows, without packing: adapters' narrow sides, decoding (cpu/gemm_dot.c). */
 tt_status tt_gemm_dot(struct tt_stream *stream, const struct tt_gemm_problem *problem, const char **declined);
 /* Packed panels: everything (cpu/gemm_panels.c). */
@@ -50,12 +52,16 @@ tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem 
 TT_MUST_USE tt_status tt_gemm_state_create(struct tt_device *device, struct tt_gemm_state **out);
 void tt_gemm_state_destroy(struct tt_gemm_state *state); /* takes NULL */
 size_t tt_gemm_state_bytes(const struct tt_gemm_state *state);
-/* "own matrix kernels" or "oneDNN 2.6.3 AMX"; returns `text`. */
-const char *tt_gemm_state_name(const struct tt_gemm_state *state, char *text, size_t text_bytes);
-
 static inline struct tt_gemm_state *tt_gemm_state_of(const struct tt_stream *stream)
 {
     return tt_cpu_of(stream->device)->gemm;
+}
+
+static inline const struct tt_gemm_kernel *tt_gemm_kernel_for(const struct tt_gemm_state *state,
+                                                              const struct tt_gemm_problem *problem)
+{
+    bool bf16 = problem->a.dtype == TT_BF16 && problem->b.dtype == TT_BF16;
+    return bf16 && state->bf16_kernel != NULL ? state->bf16_kernel : state->kernel;
 }
 
 /* The team for m * n * k multiplications. */

@@ -11,7 +11,8 @@
 #include "backend/cpu/gemm.h"
 
 enum {
-    SMALL_MAX = 32,      /* rows or columns of c; beyond, packed panels are faster (Zen 3, 2026-11) */
+    SMALL_MAX = 32,    /* rows or columns of c; beyond, packed panels are faster (Zen 3, 2026-11) */
+    SMALL_MAX_AMX = 4, /* the same where panels of bf16 go through the tile unit (Sapphire Rapids, 2026-11) */
     STREAMED_BLOCK = 60, /* rows of the large operand per task */
     CHUNK_BYTES = 3072,  /* of a streamed row */
 };
@@ -37,7 +38,7 @@ static void load_small_row(const struct plan *plan, int64_t row)
     int64_t along = small->k_contiguous ? 1 : small->stride, across = small->k_contiguous ? small->stride : 1;
     const uint16_t *halves = (const uint16_t *)small->data + row * across;
     const float *floats = (const float *)small->data + row * across;
-    memset(to + plan->small_stride - 16, 0, 16 * sizeof *to);
+    memset(to + plan->small_stride - 2 * 16, 0, 2 * 16 * sizeof *to);
     for (int64_t k = 0; k < plan->problem->k; k++) {
         float value = small->dtype == TT_BF16 ? tt_bf16_to_f32(halves[k * along]) : floats[k * along];
         to[turned ? tt_gemm_even_first(k) : k] = value;
@@ -87,12 +88,15 @@ static void multiply_rows(const struct plan *plan, int64_t first, int64_t end)
 
 tt_status tt_gemm_dot(struct tt_stream *stream, const struct tt_gemm_problem *problem, const char **declined)
 {
-    struct plan plan = {.kernel = tt_gemm_state_of(stream)->kernel, .problem = problem};
-    if (problem->m <= SMALL_MAX && problem->b.k_contiguous) {
+    struct tt_gemm_state *state = tt_gemm_state_of(stream);
+    struct plan plan = {.kernel = state->kernel, .problem = problem};
+    int64_t small_max =
+        tt_gemm_kernel_for(state, problem)->panel_dtype == TT_BF16 ? SMALL_MAX_AMX : SMALL_MAX;
+    if (problem->m <= small_max && problem->b.k_contiguous) {
         plan.streams_columns = true;
         plan.streamed = problem->b;
         plan.small = problem->a;
-    } else if (problem->n <= SMALL_MAX && problem->a.k_contiguous && problem->k >= 64) {
+    } else if (problem->n <= small_max && problem->a.k_contiguous && problem->k >= 64) {
         plan.streamed = problem->a;
         plan.small = problem->b;
     } else {
@@ -102,12 +106,14 @@ tt_status tt_gemm_dot(struct tt_stream *stream, const struct tt_gemm_problem *pr
     plan.streamed_rows = plan.streamed.across;
     plan.tile_rows = plan.streamed.dtype == TT_BF16 ? TT_GEMM_DOT_ROWS_BF16 : TT_GEMM_DOT_ROWS_F32;
     plan.small_rows = plan.small.across;
+    /* Sixteen more than the last k needs: rows of a power of two would all fall on the same lines of the
+     * cache. */
     plan.small_stride = (problem->k + 15) / 16 * 16 + 16;
     if (plan.small_rows > TT_GEMM_SHARED_FLOATS / plan.small_stride) {
         *declined = "the small operand does not fit its scratch";
         return TT_OK;
     }
-    plan.small_floats = tt_gemm_state_of(stream)->shared;
+    plan.small_floats = state->shared;
     int threads = tt_gemm_threads(stream, problem);
     int64_t blocks = (plan.streamed_rows + STREAMED_BLOCK - 1) / STREAMED_BLOCK;
 #pragma omp parallel num_threads(threads)

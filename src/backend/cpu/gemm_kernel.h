@@ -26,7 +26,7 @@ struct tt_gemm_target {
 
 enum {
     TT_GEMM_PANEL_SLACK = 16,    /* floats behind each panel that packing may overwrite */
-    TT_GEMM_TILE_FLOATS = 16 * 32, /* the largest mr * nr */
+    TT_GEMM_TILE_FLOATS = 32 * 32, /* the largest mr * nr */
     TT_GEMM_DOT_ROWS_F32 = 6, /* rows of each kind in one dot tile: sixteen registers hold no more */
     TT_GEMM_DOT_ROWS_BF16 = 5,
     TT_GEMM_DOT_SMALLS = 2,
@@ -39,13 +39,20 @@ static inline int64_t tt_gemm_even_first(int64_t k)
 }
 
 struct tt_gemm_kernel {
-    int mr, nr; /* the register tile */
+    int mr, nr;     /* the register tile */
+    int block_k;    /* so many k that a panel of b stays in the first-level cache */
+    int k_unit;     /* panels hold a multiple of this many k, filled up with zeros */
+    tt_dtype panel_dtype; /* F32, whatever the operands; or BF16, then both operands must be bf16 */
 
-    /* tile[i][j] = alpha * sum_k a[k][i] * b[k][j] + beta * tile[i][j]; with beta = 0 the tile is not read. */
-    void (*tile)(int64_t k, const float *a, const float *b, float alpha, float beta, float *tile, int64_t stride);
+    /* Around the calls of `tile` in one thread; NULL when there is nothing to do. */
+    void (*enter)(void);
+    void (*leave)(void);
 
-    /* to[k][width] = the elements first .. first + width across, k_first .. k_first + k along, as floats; zeros
-     * where the matrix ends. Width is mr or nr. */
+    /* to[i][j] = alpha * sum_k a[k][i] * b[k][j] + beta * to[i][j]; with beta = 0 `to` is not read. */
+    void (*tile)(int64_t k, const float *a, const float *b, float alpha, float beta, float *to, int64_t stride);
+
+    /* A panel `to` of width mr or nr: elements first .. first + width across, k_first .. k_first + k along, zeros where
+     * the matrix ends; F32: to[k][width]. */
     void (*pack_a)(float *to, const struct tt_gemm_source *source, int64_t first, int64_t k_first, int64_t k);
     void (*pack_b)(float *to, const struct tt_gemm_source *source, int64_t first, int64_t k_first, int64_t k);
 
@@ -57,7 +64,7 @@ struct tt_gemm_kernel {
     /* sums[r * sums_row + s * sums_small] += streamed[row + r][k_first .. +k) . small[s][0 .. k) for r < rows, at most
      * TT_GEMM_DOT_ROWS_<type>, and s < smalls <= 2. `small` rows are floats, `small_stride` apart, padded with zeros to a multiple of 16, and for
      * a bf16 `streamed` in the order of tt_gemm_even_first; k_first is a multiple of 16. Memory `ahead` bytes
-     * further than the first row is fetched into the cache on the way. */
+     * further than the first row is fetched into the cache on the way. F32 panels only. */
     void (*dot)(const struct tt_gemm_source *streamed, int64_t row, int rows, const float *small,
                 int64_t small_stride, int smalls, int64_t k_first, int64_t k, int64_t ahead, float *sums,
                 int64_t sums_row, int64_t sums_small);
@@ -67,6 +74,10 @@ extern const struct tt_gemm_kernel tt_gemm_kernel_portable;
 #if defined(__x86_64__)
 extern const struct tt_gemm_kernel tt_gemm_kernel_avx2;
 extern const struct tt_gemm_kernel tt_gemm_kernel_avx512;
+extern const struct tt_gemm_kernel tt_gemm_kernel_amx;
+
+/* True when processor and operating system have the tile unit for bf16; asks the latter to let this process use it. */
+bool tt_gemm_amx_request(void);
 #endif
 
 #endif

@@ -13,31 +13,21 @@
  *
  * A narrow c from an a that is stored across k (dB = dy^T h) is computed turned, c^T = b^T a^T: then the
  * large operand is copied in wide rows. */
+#include <assert.h>
 #include <omp.h>
 #include <stddef.h>
 
 #include "backend/cpu/gemm.h"
 
 enum {
-    BLOCK_K = 256,
     BLOCK_ROWS = 144,
     SHARED_COLUMNS_MAX = 1024, /* one task's block of c in scratch is at most BLOCK_ROWS x this */
     OWN_COLUMNS_MAX = 256,
-    TURNED_COLUMNS_MAX = 48,
+    TURNED_MAX = 48,
     FEW_K = 64,
-    PACK_K = 16, /* rows that are stored across k are copied for this many k at a time, through all panels */
+    PACK_K = 32, /* rows that are stored across k are copied for this many k at a time, through all panels */
     PACK_PANELS = 8, /* the panels that one thread packs at a time */
 };
-_Static_assert((BLOCK_ROWS + 16) * (BLOCK_K + TT_GEMM_PANEL_SLACK) + BLOCK_ROWS * SHARED_COLUMNS_MAX +
-                       TT_GEMM_TILE_FLOATS <=
-                   TT_CPU_SCRATCH_BYTES / 4,
-               "with b packed by all, a and c fit the scratch of a thread");
-_Static_assert((BLOCK_ROWS + 16) * (BLOCK_K + TT_GEMM_PANEL_SLACK) +
-                       OWN_COLUMNS_MAX * (BLOCK_K + TT_GEMM_PANEL_SLACK) + BLOCK_ROWS * OWN_COLUMNS_MAX +
-                       TT_GEMM_TILE_FLOATS <=
-                   TT_CPU_SCRATCH_BYTES / 4,
-               "a, b and c of one task fit the scratch of a thread");
-
 struct plan {
     const struct tt_gemm_kernel *kernel;
     const struct tt_gemm_problem *problem;
@@ -46,7 +36,7 @@ struct plan {
     int64_t k_blocks, block_k; /* block_k but for the last block */
     int64_t row_blocks;
     int64_t columns;          /* of b that are packed at a time (all threads) or per task */
-    int64_t a_panel, b_panel; /* floats from panel to panel */
+    int64_t a_panel, b_panel; /* from panel to panel, in floats whatever the panels hold */
     float *shared;            /* NULL: each task packs b */
 };
 
@@ -78,6 +68,9 @@ static struct scratch cut_scratch(const struct plan *plan, float *memory)
     scratch.b = scratch.a + a_panels * plan->a_panel;
     scratch.c = scratch.b;
     if (plan->shared == NULL) scratch.c += ceil_divide(OWN_COLUMNS_MAX, plan->kernel->nr) * plan->b_panel;
+    int64_t columns_max = plan->shared != NULL ? SHARED_COLUMNS_MAX : OWN_COLUMNS_MAX;
+    assert(scratch.c + BLOCK_ROWS * columns_max <= memory + TT_CPU_SCRATCH_BYTES / sizeof *memory);
+    (void)columns_max;
     return scratch;
 }
 
@@ -95,13 +88,14 @@ typedef void pack_function(float *to, const struct tt_gemm_source *source, int64
 
 /* The panels of first .. end across. What is stored across k is copied a few k at a time through all panels,
  * since a single panel would touch a page for every k. */
-static void pack_panels(pack_function *pack, int width, float *to, int64_t panel_floats,
-                        const struct tt_gemm_source *source, int64_t first, int64_t end, int64_t k_first,
-                        int64_t k)
+static void pack_panels(const struct plan *plan, pack_function *pack, int width, float *to,
+                        int64_t panel_floats, const struct tt_gemm_source *source, int64_t first, int64_t end,
+                        int64_t k_first, int64_t k)
 {
     int64_t step = source->k_contiguous ? k : PACK_K;
+    int64_t per_float = (int64_t)(sizeof(float) / tt_dtype_bytes(plan->kernel->panel_dtype));
     for (int64_t p = 0; p < k; p += step) {
-        float *panel = to + p * width;
+        float *panel = to + p * width / per_float;
         for (int64_t at = first; at < end; at += width, panel += panel_floats) {
             pack(panel, source, at, k_first + p, smaller(step, k - p));
         }
@@ -187,20 +181,22 @@ static void run_task(const struct plan *plan, float *memory, int64_t row, int64_
     struct scratch scratch = cut_scratch(plan, memory);
     struct block block = {
         .row = row, .rows = row_end - row, .column = column, .columns = column_end - column};
+    if (kernel->enter != NULL) kernel->enter();
     for (int64_t k_block = 0; k_block < plan->k_blocks; k_block++) {
         int64_t k_first = k_block * plan->block_k;
         block.k = smaller(plan->block_k, problem->k - k_first);
         block.k_block = k_block;
         block.a = scratch.a;
         block.b = shared_b != NULL ? shared_b + k_block * shared_step : scratch.b;
-        pack_panels(kernel->pack_a, kernel->mr, scratch.a, plan->a_panel, &problem->a, row, row_end, k_first,
-                    block.k);
+        pack_panels(plan, kernel->pack_a, kernel->mr, scratch.a, plan->a_panel, &problem->a, row, row_end,
+                    k_first, block.k);
         if (shared_b == NULL) {
-            pack_panels(kernel->pack_b, kernel->nr, scratch.b, plan->b_panel, &problem->b, column, column_end,
-                        k_first, block.k);
+            pack_panels(plan, kernel->pack_b, kernel->nr, scratch.b, plan->b_panel, &problem->b, column,
+                        column_end, k_first, block.k);
         }
         multiply_block(plan, &block, &scratch);
     }
+    if (kernel->leave != NULL) kernel->leave();
     if (plan->waits) finish_block(plan, &block, &scratch);
 }
 
@@ -235,8 +231,9 @@ static void run_shared_panels(struct tt_stream *stream, const struct plan *plan,
         for (int64_t item = 0; item < groups * plan->k_blocks; item++) {
             int64_t k_block = item / groups, panel = item % groups * PACK_PANELS;
             int64_t column = first + panel * nr, k_first = k_block * plan->block_k;
-            pack_panels(plan->kernel->pack_b, (int)nr, plan->shared + k_block * step + panel * plan->b_panel,
-                        plan->b_panel, &problem->b, column, smaller(end, column + PACK_PANELS * nr), k_first,
+            pack_panels(plan, plan->kernel->pack_b, (int)nr,
+                        plan->shared + k_block * step + panel * plan->b_panel, plan->b_panel, &problem->b,
+                        column, smaller(end, column + PACK_PANELS * nr), k_first,
                         smaller(plan->block_k, problem->k - k_first));
         }
 #pragma omp for schedule(dynamic)
@@ -248,6 +245,14 @@ static void run_shared_panels(struct tt_stream *stream, const struct plan *plan,
                      first + column_end, plan->shared + column / nr * plan->b_panel, step);
         }
     }
+}
+
+/* A panel of b is cheapest to pack from rows across k. On the tile unit one of a is, from rows along k. */
+static bool is_better_turned(const struct tt_gemm_kernel *kernel, const struct tt_gemm_problem *problem)
+{
+    if (problem->n <= TURNED_MAX && problem->m > problem->n && !problem->a.k_contiguous) return true;
+    return kernel->panel_dtype == TT_BF16 && problem->m <= TURNED_MAX && problem->n > problem->m &&
+           problem->b.k_contiguous;
 }
 
 static void turn(struct plan *plan, struct tt_gemm_problem *turned)
@@ -266,19 +271,18 @@ tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem 
 {
     (void)declined;
     struct tt_gemm_state *state = tt_gemm_state_of(stream);
-    const struct tt_gemm_kernel *kernel = state->kernel;
+    const struct tt_gemm_kernel *kernel = tt_gemm_kernel_for(state, problem);
     int threads = tt_gemm_threads(stream, problem);
     struct plan plan = {.kernel = kernel, .problem = problem};
     struct tt_gemm_problem turned;
-    if (problem->n <= TURNED_COLUMNS_MAX && problem->m > problem->n && !problem->a.k_contiguous) {
-        turn(&plan, &turned);
-    }
+    if (is_better_turned(kernel, problem)) turn(&plan, &turned);
     int64_t m = plan.problem->m, n = plan.problem->n, k = plan.problem->k;
-    plan.block_k = round_up(ceil_divide(k, ceil_divide(k, BLOCK_K)), 8);
+    plan.block_k = round_up(ceil_divide(k, ceil_divide(k, kernel->block_k)), kernel->k_unit);
     plan.k_blocks = ceil_divide(k, plan.block_k);
     plan.waits = plan.turned || (problem->c.dtype == TT_BF16 && plan.k_blocks > 1);
-    plan.a_panel = plan.block_k * kernel->mr + TT_GEMM_PANEL_SLACK;
-    plan.b_panel = plan.block_k * kernel->nr + TT_GEMM_PANEL_SLACK;
+    int64_t per_float = (int64_t)(sizeof(float) / tt_dtype_bytes(kernel->panel_dtype));
+    plan.a_panel = plan.block_k * kernel->mr / per_float + TT_GEMM_PANEL_SLACK;
+    plan.b_panel = plan.block_k * kernel->nr / per_float + TT_GEMM_PANEL_SLACK;
     plan.row_blocks = ceil_divide(m, BLOCK_ROWS / kernel->mr * kernel->mr);
     int64_t fitting = TT_GEMM_SHARED_FLOATS / (plan.k_blocks * plan.b_panel) * kernel->nr;
     if (plan.row_blocks > 1 && fitting > 0) {
