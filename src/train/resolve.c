@@ -136,9 +136,22 @@ static tt_status check_interval(const char *name, enum tt_interval strategy, dou
     return tt_fail(TT_ERR_USAGE, "%s_steps is %g: a whole number of steps, or a share below 1", name, steps);
 }
 
+static tt_status check_metric(const char *metric)
+{
+    static const char *const known[] = {"loss", "eval_loss", "mean_token_accuracy",
+                                        "eval_mean_token_accuracy"};
+    if (metric == NULL) return TT_OK;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(metric, known[i]) == 0) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE, "metric_for_best_model '%.60s' is not measured", metric);
+    tt_hint("evaluations measure loss and mean_token_accuracy");
+    return status;
+}
+
 /* The best checkpoint can only be picked among those that were evaluated (transformers has the same rule). */
 static tt_status check_best(const struct tt_train_config *config)
 {
+    TT_TRY(check_metric(config->metric_for_best_model));
     if (config->save_strategy == TT_INTERVAL_BEST && config->eval_strategy == TT_INTERVAL_NO)
         return usage("save_strategy best needs evaluations", "set eval_strategy to steps or epoch");
     if (!config->load_best_model_at_end) return TT_OK;

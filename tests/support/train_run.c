@@ -26,6 +26,41 @@ void test_folder_remove(char *folder)
     tt_free(folder);
 }
 
+static void add_word(struct test_words *words, const char *before, const char *word, size_t word_bytes)
+{
+    int capacity = (int)(sizeof words->list / sizeof *words->list);
+    size_t bytes = strlen(before) + word_bytes + 1;
+    if (words->count + 1 >= capacity || words->bytes + bytes > sizeof words->text) fail_msg("too many words");
+    char *to = words->text + words->bytes;
+    snprintf(to, bytes, "%s%.*s", before, (int)word_bytes, word);
+    words->list[words->count++] = to;
+    words->bytes += bytes;
+}
+
+void test_words_add(struct test_words *words, const char *text)
+{
+    for (text += strspn(text, " "); *text != '\0'; text += strspn(text, " ")) {
+        size_t bytes = strcspn(text, " ");
+        add_word(words, "", text, bytes);
+        text += bytes;
+    }
+}
+
+void test_words_pair(struct test_words *words, const char *name, const char *value)
+{
+    add_word(words, "", name, strlen(name));
+    add_word(words, "", value, strlen(value));
+}
+
+void test_words_command(struct test_words *command_line, const char *program, const char *command,
+                        const struct test_words *words)
+{
+    add_word(command_line, "", program, strlen(program));
+    add_word(command_line, "", command, strlen(command));
+    for (int i = 0; i < words->count; i++)
+        add_word(command_line, i % 2 == 0 ? "--" : "", words->list[i], strlen(words->list[i]));
+}
+
 tt_status test_train(const char *const *pairs, const char *output_dir, struct tt_train_summary *summary)
 {
     struct tt_train_config config = {0};
@@ -46,6 +81,29 @@ out:
 void test_train_ok(const char *const *pairs, const char *output_dir, struct tt_train_summary *summary)
 {
     if (test_train(pairs, output_dir, summary) == TT_OK) return;
+    char text[2048];
+    tt_error_format(tt_error_last(), text, sizeof text);
+    fail_msg("%s", text);
+}
+
+static tt_status evaluate(const char *const *pairs, bool exact_match, struct tt_eval_result *result)
+{
+    struct tt_train_config config = {0};
+    struct tt_settings *settings = NULL;
+    struct tt_eval_options options = {.exact_match = exact_match, .max_new_tokens = 16};
+    tt_status status = TT_OK;
+    TT_GO(tt_settings_create(tt_train_sections, tt_train_section_count, &config, sizeof config, &settings));
+    for (; *pairs != NULL; pairs += 2) TT_GO(tt_settings_set(settings, pairs[0], pairs[1], "test"));
+    config.use_peft = config.lora.enabled = config.adapter_name_or_path != NULL;
+    TT_GO(tt_evaluate_run(&config, &options, NULL, NULL, result));
+out:
+    tt_settings_destroy(settings);
+    return status;
+}
+
+void test_evaluate_ok(const char *const *pairs, bool exact_match, struct tt_eval_result *result)
+{
+    if (evaluate(pairs, exact_match, result) == TT_OK) return;
     char text[2048];
     tt_error_format(tt_error_last(), text, sizeof text);
     fail_msg("%s", text);

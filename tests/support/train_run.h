@@ -9,10 +9,27 @@
 char *test_folder_create(void);
 void test_folder_remove(char *folder); /* frees the name too */
 
+/* Settings as words: "max_steps 20 bf16 false" becomes {"max_steps", "20", "bf16", "false", NULL}. A zeroed struct is an
+ * empty list; it points into itself and is not copied. */
+struct test_words {
+    const char *list[160];
+    int count;
+    char text[8192];
+    size_t bytes;
+};
+void test_words_add(struct test_words *words, const char *text); /* separated by blanks */
+void test_words_pair(struct test_words *words, const char *name, const char *value); /* a value may hold blanks */
+/* The words as a command line: `program` and `command`, then --name value ... */
+void test_words_command(struct test_words *command_line, const char *program, const char *command,
+                        const struct test_words *words);
+
 /* Trains with the defaults, then `pairs` ({"learning_rate", "1e-3", ..., NULL}). The status is returned as it is. */
 tt_status test_train(const char *const *pairs, const char *output_dir, struct tt_train_summary *summary);
 /* As test_train, but a failure fails the test with its message. */
 void test_train_ok(const char *const *pairs, const char *output_dir, struct tt_train_summary *summary);
+
+/* `trimtab eval` with `pairs`; a failure fails the test. */
+void test_evaluate_ok(const char *const *pairs, bool exact_match, struct tt_eval_result *result);
 
 /* The value `name` of the log rows that have it, in order; returns how many (at most `capacity`). */
 int test_read_log(const char *output_dir, const char *name, double *values, int capacity);

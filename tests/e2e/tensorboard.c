@@ -1,0 +1,244 @@
+/* The TensorBoard file of a run: every record's two checksums, and the scalars that the log rows say. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <math.h>
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "support/train_run.h"
+#include "support/workplace.h"
+
+/* CRC-32C by its definition as polynomial division (RFC 3720, B.4), most significant coefficient first. */
+static uint32_t crc32c(const uint8_t *data, size_t bytes)
+{
+    uint32_t remainder = 0xffffffffu, reflected = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        for (int bit = 0; bit < 8; bit++) {
+            uint32_t in = (uint32_t)(data[i] >> bit & 1), out = remainder >> 31;
+            remainder = (remainder << 1) ^ ((in ^ out) * 0x1edc6f41u);
+        }
+    }
+    for (int bit = 0; bit < 32; bit++) reflected |= (remainder >> bit & 1) << (31 - bit);
+    return ~reflected;
+}
+
+static uint32_t unmask(const uint8_t *at)
+{
+    uint32_t masked;
+    memcpy(&masked, at, sizeof masked);
+    masked -= 0xa282ead8u;
+    return masked << 15 | masked >> 17;
+}
+
+struct field {
+    int number, type;
+    uint64_t value; /* varint, fixed32 or fixed64 */
+    const uint8_t *data;
+    size_t bytes;
+};
+
+static uint64_t read_varint(const uint8_t **at, const uint8_t *end)
+{
+    uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+        assert_true(*at < end && shift < 64);
+        uint8_t byte = *(*at)++;
+        value |= (uint64_t)(byte & 127) << shift;
+        if (byte < 128) return value;
+    }
+}
+
+/* One field of a protocol buffer message. */
+static struct field read_field(const uint8_t **at, const uint8_t *end)
+{
+    struct field field = {0};
+    uint64_t key = read_varint(at, end);
+    field.number = (int)(key >> 3);
+    field.type = (int)(key & 7);
+    if (field.type == 0) {
+        field.value = read_varint(at, end);
+        return field;
+    }
+    assert_true(field.type == 1 || field.type == 2 || field.type == 5);
+    field.bytes = field.type == 1 ? 8 : field.type == 5 ? 4 : (size_t)read_varint(at, end);
+    assert_true(field.bytes <= (size_t)(end - *at));
+    field.data = *at;
+    if (field.type != 2) memcpy(&field.value, field.data, field.bytes);
+    *at += field.bytes;
+    return field;
+}
+
+struct scalar {
+    char tag[64];
+    int64_t step;
+    float value;
+};
+
+struct events {
+    struct scalar scalars[256];
+    int count, records;
+    char version[32];
+    double first_time, last_time;
+};
+
+static void read_value(const struct field *summary, struct scalar *scalar)
+{
+    const uint8_t *at = summary->data, *end = at + summary->bytes;
+    struct field value = read_field(&at, end);
+    assert_true(value.number == 1 && value.type == 2 && at == end);
+    for (at = value.data, end = at + value.bytes; at < end;) {
+        struct field field = read_field(&at, end);
+        if (field.number == 1)
+            snprintf(scalar->tag, sizeof scalar->tag, "%.*s", (int)field.bytes, (const char *)field.data);
+        if (field.number == 2) memcpy(&scalar->value, field.data, 4);
+    }
+}
+
+static void read_event(const uint8_t *at, size_t bytes, struct events *events)
+{
+    const uint8_t *end = at + bytes;
+    struct scalar *scalar = &events->scalars[events->count];
+    assert_true(events->count < 256);
+    *scalar = (struct scalar){.step = 0};
+    while (at < end) {
+        struct field field = read_field(&at, end);
+        if (field.number == 1) memcpy(&events->last_time, field.data, 8);
+        if (field.number == 2) scalar->step = (int64_t)field.value;
+        if (field.number == 3)
+            snprintf(events->version, sizeof events->version, "%.*s", (int)field.bytes,
+                     (const char *)field.data);
+        if (field.number == 5) read_value(&field, scalar);
+    }
+    if (events->records++ == 0) events->first_time = events->last_time;
+    if (scalar->tag[0] != '\0') events->count++;
+}
+
+static void read_events(const char *path, struct events *events)
+{
+    struct tt_str file = {0};
+    assert_int_equal(tt_file_read(path, 1 << 24, &file), TT_OK);
+    const uint8_t *data = (const uint8_t *)file.data;
+    for (size_t at = 0; at < file.bytes;) {
+        uint64_t bytes;
+        assert_true(file.bytes - at >= 16);
+        memcpy(&bytes, data + at, 8);
+        assert_true(bytes <= file.bytes - at - 16);
+        assert_int_equal(unmask(data + at + 8), crc32c(data + at, 8));
+        assert_int_equal(unmask(data + at + 12 + bytes), crc32c(data + at + 12, bytes));
+        read_event(data + at + 12, bytes, events);
+        at += 16 + bytes;
+    }
+    tt_str_deinit(&file);
+}
+
+struct search {
+    const char *folder;
+    char found[TEST_PATH_BYTES];
+    int count;
+};
+
+static tt_status note(void *context, const char *name)
+{
+    struct search *search = context;
+    test_join(search->folder, name, search->found);
+    search->count++;
+    return TT_OK;
+}
+
+/* The only entry of a folder. */
+static void only_entry(const char *folder, char path[TEST_PATH_BYTES])
+{
+    struct search search = {.folder = folder};
+    assert_int_equal(tt_dir_list(folder, note, &search), TT_OK);
+    assert_int_equal(search.count, 1);
+    memcpy(path, search.found, TEST_PATH_BYTES);
+}
+
+/* The scalars of `tag`, against the values of `name` in the log. */
+static void compare(const struct events *events, const char *output, const char *tag, const char *name,
+                    int wanted, int step_every)
+{
+    double values[64];
+    int seen = 0;
+    assert_int_equal(test_read_log(output, name, values, 64), wanted);
+    for (int i = 0; i < events->count; i++) {
+        if (strcmp(events->scalars[i].tag, tag) != 0) continue;
+        assert_true(seen < wanted);
+        assert_true(events->scalars[i].value == (float)values[seen++]);
+        assert_int_equal(events->scalars[i].step, step_every * seen);
+    }
+    assert_int_equal(seen, wanted);
+}
+
+static void known_checksum(void **state)
+{
+    (void)state;
+    assert_int_equal(crc32c((const uint8_t *)"123456789", 9), 0xe3069283u); /* the catalogued check value */
+}
+
+static void scalars_of_a_run(void **state)
+{
+    (void)state;
+    struct test_workplace place;
+    struct test_words words = {0};
+    struct tt_train_summary summary;
+    struct events events = {0};
+    char output[TEST_PATH_BYTES], runs[TEST_PATH_BYTES], folder[TEST_PATH_BYTES], file[TEST_PATH_BYTES];
+    test_workplace_create("llama2", &place);
+    test_workplace_path(&place, "out", output);
+    test_words_pair(&words, "model_name_or_path", place.model);
+    test_words_pair(&words, "dataset_name", TT_TEST_ROOT "/golden/llama2/train.jsonl");
+    test_words_pair(&words, "eval_dataset", TT_TEST_ROOT "/golden/llama2/train.jsonl");
+    test_words_add(
+        &words, "threads 1 max_steps 200 per_device_train_batch_size 1 logging_steps 10 eval_strategy steps "
+                "eval_steps 100 save_strategy no report_to tensorboard lora_r 1");
+    test_train_ok(words.list, output, &summary);
+    only_entry(test_join(output, "runs", runs), folder);
+    only_entry(folder, file);
+    assert_non_null(strstr(file, "/events.out.tfevents."));
+    read_events(file, &events);
+    assert_string_equal(events.version, "brain.Event:2");
+    assert_true(events.first_time > 1.6e9 && events.last_time >= events.first_time);
+    compare(&events, output, "train/loss", "loss", 20, 10);
+    compare(&events, output, "train/learning_rate", "learning_rate", 20, 10);
+    compare(&events, output, "train/grad_norm", "grad_norm", 20, 10);
+    compare(&events, output, "eval/loss", "eval_loss", 2, 100);
+    compare(&events, output, "train/train_loss", "train_loss", 1, 200);
+    test_workplace_remove(&place);
+}
+
+static void folder_of_ones_own(void **state)
+{
+    (void)state;
+    struct test_workplace place;
+    struct test_words words = {0};
+    struct tt_train_summary summary;
+    struct events events = {0};
+    char output[TEST_PATH_BYTES], board[TEST_PATH_BYTES], file[TEST_PATH_BYTES];
+    test_workplace_create("llama2", &place);
+    test_workplace_path(&place, "out", output);
+    test_words_pair(&words, "model_name_or_path", place.model);
+    test_words_pair(&words, "dataset_name", TT_TEST_ROOT "/golden/llama2/train.jsonl");
+    test_words_pair(&words, "logging_dir", test_workplace_path(&place, "board/here", board));
+    test_words_add(&words, "threads 1 max_steps 2 save_strategy no report_to all");
+    test_train_ok(words.list, output, &summary);
+    only_entry(board, file);
+    read_events(file, &events);
+    assert_true(events.count > 0);
+    assert_int_equal(test_count_entries(output, "runs"), 0);
+    test_workplace_remove(&place);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_checksum),
+        cmocka_unit_test(scalars_of_a_run),
+        cmocka_unit_test(folder_of_ones_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
