@@ -58,8 +58,8 @@ TT_TARGET_END
 /* The pass for the instructions that the device of `stream` may use. */
 #if defined(__x86_64__)
 #define TT_BEST(stream, name)                                                                                \
-    (tt_cpu_isa(stream) == TT_CPU_AVX512 ? name##_avx512                                                     \
-     : tt_cpu_isa(stream) == TT_CPU_AVX2 ? name##_avx2                                                       \
+    (tt_cpu_isa(stream) >= TT_CPU_AVX512 ? name##_avx512                                                     \
+     : tt_cpu_isa(stream) >= TT_CPU_AVX2 ? name##_avx2                                                       \
                                          : name##_portable)
 #else
 #define TT_BEST(stream, name) ((void)(stream), name##_portable)
