@@ -154,6 +154,8 @@ void tt_comm_abort(struct tt_comm *comm)
 
 tt_status tt_comm_split(struct tt_comm *comm, int color, struct tt_comm **out)
 {
+    /* MPI has no negative colors: what works with threads must work with processes. */
+    if (color < 0) return tt_fail(TT_ERR_INTERNAL, "a communicator is split by the color %d", color);
     return comm->table->split(comm, color, out);
 }
 

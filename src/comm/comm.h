@@ -61,7 +61,7 @@ TT_MUST_USE tt_status tt_comm_create_threads(int world_size, struct tt_comm **ou
  * once per process. TT_ERR_UNSUPPORTED in a build without MPI. */
 TT_MUST_USE tt_status tt_comm_create_mpi(struct tt_comm **out);
 bool tt_comm_mpi_is_launched(void); /* this process was started by mpirun / srun with more than one rank */
-/* Collective: the ranks with the same color form a new communicator, in order of rank (HYBRID_SHARD). */
+/* Collective: the ranks with the same color (0 or more) form a new communicator, in order of rank (HYBRID_SHARD). */
 TT_MUST_USE tt_status tt_comm_split(struct tt_comm *comm, int color, struct tt_comm **out);
 void tt_comm_destroy(struct tt_comm *comm); /* takes NULL */
 

@@ -1,6 +1,7 @@
 #include "support/comm_calls.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "base/alloc.h"
 #include "base/rng.h"
@@ -219,4 +220,80 @@ out:
     tt_free(desk.memory);
     tt_free(desk.wanted);
     return status;
+}
+
+/* Which ranks of the world fail by themselves, and which because another one did. */
+struct agreement {
+    unsigned failed, followed;
+};
+
+static tt_status check_agreement(struct tt_comm *comm, const struct agreement *now, int blamed)
+{
+    int rank = tt_comm_rank(comm);
+    char own[40], wanted[100];
+    tt_status status = TT_OK;
+    snprintf(own, sizeof own, "trouble of rank %d", rank);
+    tt_error_clear();
+    if (now->failed >> rank & 1) status = tt_fail(TT_ERR_IO, "%s", own);
+    if (now->followed >> rank & 1) status = tt_fail(TT_ERR_PEER, "%s", own);
+    if (status != TT_OK) {
+        tt_while("loading layer %d", rank);
+        tt_hint("ask rank %d", rank);
+    }
+    struct tt_error before, after;
+    tt_error_copy(&before);
+    tt_status agreed = tt_comm_agree(comm, status);
+    tt_error_copy(&after);
+    if (status != TT_OK || blamed < 0) {
+        TEST_RANK_CHECK(agreed == status);
+        TEST_RANK_CHECK(memcmp(&before, &after, sizeof before) == 0);
+        return TT_OK;
+    }
+    snprintf(wanted, sizeof wanted, "rank %d failed: trouble of rank %d", blamed, blamed);
+    TEST_RANK_CHECK(agreed == TT_ERR_PEER && after.status == TT_ERR_PEER);
+    TEST_RANK_CHECK(strcmp(after.message, wanted) == 0);
+    snprintf(wanted, sizeof wanted, "loading layer %d", blamed);
+    TEST_RANK_CHECK(after.context_count == 1 && strcmp(after.context[0], wanted) == 0);
+    snprintf(wanted, sizeof wanted, "ask rank %d", blamed);
+    TEST_RANK_CHECK(strcmp(after.hint, wanted) == 0);
+    return TT_OK;
+}
+
+tt_status test_comm_agreement(struct tt_comm *comm)
+{
+    unsigned all = 1u << tt_comm_world_size(comm);
+    for (unsigned failed = 0; failed < all; failed++) {
+        for (unsigned followed = 0; followed < all; followed++) {
+            if ((failed & followed) != 0) continue;
+            unsigned to_blame = failed != 0 ? failed : followed;
+            int blamed = to_blame == 0 ? -1 : __builtin_ctz(to_blame);
+            TT_TRY(check_agreement(comm, &(struct agreement){failed, followed}, blamed));
+        }
+    }
+    return TT_OK;
+}
+
+tt_status test_comm_splits(struct tt_comm *comm, uint64_t *out)
+{
+    int rank = tt_comm_rank(comm), world_size = tt_comm_world_size(comm);
+    struct tt_comm *part = NULL, *inner = NULL;
+    for (int colors = 1; colors <= world_size; colors++) {
+        int color = (rank * 7 + 3) % colors, members = 0, own = 0;
+        for (int q = 0; q < world_size; q++) {
+            if ((q * 7 + 3) % colors != color) continue;
+            own += q < rank;
+            members++;
+        }
+        TT_TRY(tt_comm_split(comm, color, &part));
+        TEST_RANK_CHECK(tt_comm_world_size(part) == members && tt_comm_rank(part) == own);
+        int64_t sum = rank;
+        TT_TRY(tt_comm_host_all_gather(part, &sum, (int64_t[TEST_RANKS_MAX]){0}, sizeof sum));
+        if (colors == 2) TT_TRY(test_comm_calls(part, 5, out));
+        TT_TRY(tt_comm_split(part, rank, &inner)); /* each its own */
+        TEST_RANK_CHECK(tt_comm_world_size(inner) == 1);
+        tt_comm_destroy(part);
+        TT_TRY(tt_comm_barrier(inner));
+        tt_comm_destroy(inner);
+    }
+    return tt_comm_barrier(comm);
 }

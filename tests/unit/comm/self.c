@@ -71,6 +71,7 @@ static void bad_arguments(void **state)
                      TT_ERR_INTERNAL);
     assert_int_equal(tt_comm_broadcast(comm, stream, x, 4, 1), TT_ERR_INTERNAL);
     assert_int_equal(tt_comm_broadcast(comm, stream, x, 4, -1), TT_ERR_INTERNAL);
+    assert_int_equal(tt_comm_split(comm, -1, &(struct tt_comm *){NULL}), TT_ERR_INTERNAL);
     assert_int_equal(tt_comm_all_gather(comm, stream, NULL, NULL, 0), TT_OK);
     assert_int_equal(tt_comm_broadcast(comm, stream, NULL, 0, 0), TT_OK);
     assert_int_equal(tt_comm_all_reduce(comm, stream, NULL, 0, TT_F32, TT_REDUCE_MAX), TT_OK);
