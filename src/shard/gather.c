@@ -58,7 +58,6 @@ static tt_status fill_trainable(struct tt_unit *unit)
     void *master = tt_buffer_data(unit->master);
     char *values = trainable_values(unit);
     const void *send = master;
-    TT_TRY(tt_stream_wait(context->comm_stream, unit->written));
     if (config->compute_dtype != TT_F32) {
         char *own = values + (size_t)context->rank * slice_bytes;
         struct tt_cast_args cast = {
@@ -80,6 +79,7 @@ static tt_status fill_slot(struct tt_unit *unit)
     bool trainable = unit->trainable_count > 0 && !slot->trainable_valid;
     if (!frozen && !trainable) return TT_OK;
     TT_TRY(tt_stream_wait(context->comm_stream, slot->released));
+    TT_TRY(tt_stream_wait(context->comm_stream, unit->written));
     if (frozen) {
         TT_TRY(tt_comm_all_gather(context->config.shard_comm, context->comm_stream,
                                   tt_buffer_data(unit->frozen_shard), slot->data, unit->frozen_shard_bytes));

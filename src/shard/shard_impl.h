@@ -87,7 +87,7 @@ struct tt_unit {
     struct tt_buffer *gradient;     /* the slice */
     struct gather_slot own_slot;    /* SHARD_GRAD_OP: the unit; resident: trainable values in bf16 */
     struct gradient_slot own_gradient; /* more than one user: gradients of all of them meet here */
-    struct tt_event *written;       /* on the compute stream: masters have been written */
+    struct tt_event *written;       /* on the compute stream: masters or the frozen shard have been written */
 
     /* State: see gather.c. */
     struct gather_slot *slot;
