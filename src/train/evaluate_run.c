@@ -10,6 +10,7 @@
 /* What the ranks of an evaluation share. */
 struct evaluation_run {
     const struct tt_train_config *config;
+    struct tt_cancel *cancel; /* NULL or lent */
     struct tt_inputs inputs;
     struct tt_sampler *sampler;
     struct tt_rank_config rank_config;
@@ -33,7 +34,7 @@ static tt_status rank_main(void *context, struct tt_comm *comm)
     tt_status status = tt_rank_init(&config, &rank);
     if (status == TT_OK) status = tt_load_units(rank.model, rank.units, rank.stream, &run->inputs.source);
     TT_GO(tt_comm_agree(comm, status));
-    TT_GO(tt_evaluate(&rank, run->sampler, &storage, &evaluation));
+    TT_GO(tt_evaluate(&rank, run->sampler, run->cancel, &storage, &evaluation));
     if (tt_comm_rank(comm) == 0) {
         run->result->loss = evaluation.loss;
         run->result->perplexity = exp(evaluation.loss);
@@ -72,6 +73,7 @@ static tt_status prepare(struct evaluation_run *run, const struct tt_world *worl
         .backward_prefetch = TT_PREFETCH_PRE,
         .forward_prefetch = true,
         .reduce_dtype = TT_F32,
+        .cancel = run->cancel,
     };
     run->threads_per_rank = world->threads_per_rank;
     struct tt_model *model = NULL;
@@ -199,7 +201,7 @@ tt_status tt_evaluate_run(const struct tt_train_config *config, const struct tt_
 {
     tt_status status = TT_OK;
     struct tt_world world = {0};
-    struct evaluation_run run = {.config = config, .result = result};
+    struct evaluation_run run = {.config = config, .cancel = cancel, .result = result};
     *result = (struct tt_eval_result){.loss = NAN, .exact_matches = -1};
     TT_GO(tt_world_open(config, &world));
     status = prepare(&run, &world);

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/thread.h"
 
 static tt_status run_micro(struct tt_rank *rank, const struct tt_sampler *sampler, int64_t index,
                            int64_t micro, struct tt_batch_storage *storage, struct tt_loss_sums *total)
@@ -20,11 +21,20 @@ static tt_status run_micro(struct tt_rank *rank, const struct tt_sampler *sample
     total->loss += sums.loss;
     total->correct += sums.correct;
 out:
+    if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);
     tt_executor_end(rank->executor);
     return status;
 }
 
-tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler,
+static tt_status check_cancel(struct tt_rank *rank, const struct tt_cancel *cancel, int64_t done, int64_t all)
+{
+    if (cancel == NULL || atomic_load_explicit(&cancel->requests, memory_order_relaxed) == 0) return TT_OK;
+    tt_rank_abandon(rank);
+    return tt_fail(TT_ERR_CANCELLED, "stopped on request after %lld of %lld batches", (long long)done,
+                   (long long)all);
+}
+
+tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, const struct tt_cancel *cancel,
                       struct tt_batch_storage *storage, struct tt_evaluation *result)
 {
     tt_status status = TT_OK;
@@ -34,6 +44,7 @@ tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler,
     *result = (struct tt_evaluation){.steps = steps};
     for (int64_t s = 0; s < steps; s++) {
         struct tt_step_facts facts;
+        TT_GO(check_cancel(rank, cancel, s, steps));
         tt_sampler_step(sampler, s, &facts);
         result->samples += facts.samples;
         result->supervised_tokens += facts.supervised_tokens;

@@ -12,8 +12,9 @@ struct tt_evaluation {
     double seconds;
 };
 
-/* `sampler`: of the evaluation data, not shuffled; one epoch of it is run. */
-TT_MUST_USE tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler,
+/* `sampler`: of the evaluation data, not shuffled; one epoch of it is run. `cancel`: NULL, or one request ends the
+ * evaluation with TT_ERR_CANCELLED. */
+TT_MUST_USE tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, const struct tt_cancel *cancel,
                                   struct tt_batch_storage *storage, struct tt_evaluation *result);
 
 #endif

@@ -78,7 +78,7 @@ static tt_status evaluate(struct loop *loop, int64_t step)
 {
     struct tt_run *run = loop->run;
     struct tt_evaluation evaluation;
-    TT_TRY(tt_evaluate(loop->rank, run->eval_sampler, &loop->storage, &evaluation));
+    TT_TRY(tt_evaluate(loop->rank, run->eval_sampler, NULL, &loop->storage, &evaluation));
     loop->last_eval_loss = evaluation.loss;
     loop->last_eval_step = step;
     tt_checkpoints_note_metric(&loop->checkpoints, run->config, &evaluation, step, saves_by_steps(run, step));

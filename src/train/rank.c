@@ -184,6 +184,12 @@ tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch, str
     return TT_OK;
 }
 
+void tt_rank_abandon(struct tt_rank *rank)
+{
+    tt_comm_abort(rank->world);
+    if (rank->comm != rank->world) tt_comm_abort(rank->comm);
+}
+
 tt_status tt_rank_read_loss(struct tt_rank *rank, const struct tt_step *step, struct tt_loss_sums *sums)
 {
     *sums = (struct tt_loss_sums){0};

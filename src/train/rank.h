@@ -55,6 +55,10 @@ void tt_rank_deinit(struct tt_rank *rank);
  * caller's to set). */
 TT_MUST_USE tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch, struct tt_step *step);
 
+/* Before a rank leaves a collective piece of work on its own, because it was told to stop at once: the others, who may
+ * wait for it already, fail with TT_ERR_PEER instead of waiting for ever. */
+void tt_rank_abandon(struct tt_rank *rank);
+
 /* Sums of a pass, read back from the device: loss over rows, rows whose arg max was right. */
 struct tt_loss_sums {
     double loss;

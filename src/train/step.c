@@ -60,6 +60,7 @@ static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_conf
     report->correct += sums.correct;
     TT_GO(tt_executor_backward(rank->executor, &step, micro == facts->micro_count - 1));
 out:
+    if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);
     tt_executor_end(rank->executor);
     return status;
 }

@@ -85,6 +85,7 @@ struct seen {
     int messages, steps, rows, saves;
     double last_loss;
     int64_t stop_at;
+    int stops; /* calls of tt_job_stop then */
 };
 
 static void on_message(void *context, const char *line)
@@ -100,7 +101,7 @@ static void on_progress(void *context, const struct tt_progress *progress)
     seen->steps++;
     assert_int_equal(progress->step, seen->steps);
     seen->last_loss = progress->loss;
-    if (progress->step == seen->stop_at) tt_job_stop(seen->job);
+    for (int i = 0; i < seen->stops && progress->step == seen->stop_at; i++) tt_job_stop(seen->job);
 }
 
 static void on_log(void *context, const struct tt_log_row *row)
@@ -161,7 +162,7 @@ static void trains_and_evaluates(void **state)
 static void stops_on_request(void **state)
 {
     struct place *place = *state;
-    struct seen seen = {.stop_at = 2};
+    struct seen seen = {.stop_at = 2, .stops = 1};
     struct tt_train_observer observer = observe(&seen);
     struct tt_train_summary summary;
     seen.job = make_training(place, "50");
@@ -174,6 +175,39 @@ static void stops_on_request(void **state)
     snprintf(checkpoint, sizeof checkpoint, "%s/checkpoint-%d/adapter_model.safetensors", place->output,
              (int)summary.steps);
     assert_int_equal(access(checkpoint, R_OK), 0);
+}
+
+/* One rank is told while the others may already wait for it in the next step: nobody hangs. */
+static void stops_at_once(void **state)
+{
+    struct place *place = *state;
+    struct seen seen = {.stop_at = 2, .stops = 2};
+    struct tt_train_observer observer = observe(&seen);
+    struct tt_train_summary summary;
+    seen.job = make_training(place, "50");
+    check_ok(tt_job_set(seen.job, "ranks", "4"));
+    check_ok(tt_job_set(seen.job, "per_device_train_batch_size", "1"));
+    assert_int_equal(tt_job_train(seen.job, &observer, &summary), TT_ERR_CANCELLED);
+    assert_in_range(seen.steps, 2, 3);
+    tt_job_destroy(seen.job);
+}
+
+static void stop_job(void *context, const char *line)
+{
+    (void)line;
+    tt_job_stop(context);
+}
+
+static void stops_evaluations(void **state)
+{
+    struct place *place = *state;
+    struct tt_eval_result result;
+    struct tt_job *job = make_job(place);
+    struct tt_train_observer observer = {.context = job, .on_message = stop_job};
+    check_ok(tt_job_set(job, "eval_dataset", place->data));
+    check_ok(tt_job_set(job, "ranks", "3"));
+    assert_int_equal(tt_job_evaluate(job, &observer, &result), TT_ERR_CANCELLED);
+    tt_job_destroy(job);
 }
 
 static void settings_are_checked(void **state)
@@ -348,6 +382,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(trains_and_evaluates, make_place, remove_place),
         cmocka_unit_test_setup_teardown(stops_on_request, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(stops_at_once, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(stops_evaluations, make_place, remove_place),
         cmocka_unit_test_setup_teardown(settings_are_checked, make_place, remove_place),
         cmocka_unit_test_setup_teardown(completes_alone_and_together, make_place, remove_place),
         cmocka_unit_test_setup_teardown(refuses_prompts, make_place, remove_place),
