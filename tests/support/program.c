@@ -115,6 +115,17 @@ bool test_program_exists(const char *name)
     return test_program_run(words, NULL, &program) == 0;
 }
 
+const char *test_mpi_is_missing(void)
+{
+    struct test_program program;
+    const char *words[] = {"mpirun",  "--allow-run-as-root",  "--oversubscribe", "-np",
+                           "2",       test_trimtab(),         "train",           "--dataset_name",
+                           "nowhere", "--model_name_or_path", "nowhere",         NULL};
+    if (!test_program_exists("mpirun")) return "there is no mpirun";
+    (void)test_program_run(words, NULL, &program);
+    return strstr(program.output, "this build has no MPI") != NULL ? "this build has no MPI" : NULL;
+}
+
 int test_count_text(const char *output, const char *text)
 {
     int count = 0;

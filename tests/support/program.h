@@ -20,6 +20,9 @@ struct test_program {
     char output[TEST_OUTPUT_BYTES]; /* what it printed; filled by wait, cut when longer */
 };
 
+/* Open MPI's mpirun as words before the program: as root, on a machine of any size. */
+#define TEST_MPIRUN "mpirun --allow-run-as-root --oversubscribe"
+
 /* The trimtab of this build. */
 const char *test_trimtab(void);
 /* `words`: program and arguments, NULL at the end. `limits` may be NULL. */
@@ -32,6 +35,8 @@ bool test_program_says(struct test_program *program, const char *text, double se
 int test_program_run(const char *const *words, const struct test_limits *limits, struct test_program *program);
 /* Whether a program of that name can be started. */
 bool test_program_exists(const char *name);
+/* Why ranks cannot be started with mpirun here; NULL when they can. */
+const char *test_mpi_is_missing(void);
 /* How often `text` occurs in `output`. */
 int test_count_text(const char *output, const char *text);
 
