@@ -33,7 +33,7 @@ struct test_unit {
     int user_count;
     int version; /* of the values: another number is other values */
     tt_param params[TEST_PARAMS_MAX];
-    char names[TEST_PARAMS_MAX][16];
+    char names[TEST_PARAMS_MAX][32];
     size_t param_count;
     struct tt_unit *unit;
 };
