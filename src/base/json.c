@@ -11,7 +11,8 @@ tt_status tt_json_parse(const char *text, size_t bytes, const char *origin, stru
     json_error_t error;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {
-        if (json_error_code(&error) == json_error_out_of_memory) {
+        /* Not every place in jansson that runs out of memory says so; some say nothing. */
+        if (json_error_code(&error) == json_error_out_of_memory || error.text[0] == '\0') {
             return tt_fail(TT_ERR_MEMORY, "out of memory while reading %s", origin);
         }
         return tt_fail(TT_ERR_DATA, "%s: line %d, column %d: not valid JSON: %s", origin, error.line,

@@ -403,7 +403,8 @@ static tt_status read_json(struct tt_row_reader *reader, const struct tt_row_spa
     json_t *row = json_loadb(span->data, span->bytes,
                              JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
     if (row == NULL) {
-        if (json_error_code(&error) == json_error_out_of_memory) {
+        /* Not every place in jansson that runs out of memory says so; some say nothing. */
+        if (json_error_code(&error) == json_error_out_of_memory || error.text[0] == '\0') {
             return fail_row(reader, TT_ERR_MEMORY, "out of memory");
         }
         unsigned long long line = span->line + (error.line > 0 ? (unsigned long long)error.line - 1 : 0);

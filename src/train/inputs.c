@@ -146,13 +146,16 @@ static tt_status load_eval(const struct tt_train_config *config, enum tt_inputs_
                            rows);
         return tt_dataset_split(inputs->train, count, (uint64_t)config->seed, &inputs->eval);
     }
-    bool found = true;
-    char *path =
-        data->eval_dataset != NULL ? tt_strdup(data->eval_dataset)
-        : data->dataset_name != NULL && (use == TT_INPUTS_EVALUATE || tt_path_is_dir(data->dataset_name))
-            ? split_path(data->dataset_name, data->dataset_test_split, &found)
-            : NULL;
-    if (path == NULL || !found) {
+    const char *name = data->eval_dataset != NULL ? data->eval_dataset : data->dataset_name;
+    bool has_split = name != NULL && (use == TT_INPUTS_EVALUATE || tt_path_is_dir(name));
+    bool found = data->eval_dataset != NULL || has_split;
+    char *path = NULL;
+    if (found) {
+        path =
+            data->eval_dataset != NULL ? tt_strdup(name) : split_path(name, data->dataset_test_split, &found);
+        if (path == NULL) return TT_ERR_MEMORY;
+    }
+    if (!found) {
         tt_free(path);
         (void)tt_fail(TT_ERR_USAGE, "an evaluation is asked for, but there is no evaluation data");
         tt_hint("give --eval_dataset FILE, a folder with %s.jsonl as dataset_name, or --eval_split_size 0.05",

@@ -26,6 +26,11 @@ struct tt_journal {
     char *best_checkpoint;
 };
 
+static tt_status no_memory(const char *what)
+{
+    return tt_fail(TT_ERR_MEMORY, "out of memory for %s", what);
+}
+
 static bool reports_to(const char *list, const char *name)
 {
     return list != NULL && (strstr(list, name) != NULL || strcmp(list, "all") == 0);
@@ -62,8 +67,8 @@ tt_status tt_journal_open(const struct tt_train_config *config, const struct tt_
     journal->history = json_array();
     journal->all_results = json_object();
     journal->metrics_path = tt_path_join(config->output_dir, "metrics.jsonl");
-    if (journal->history == NULL || journal->all_results == NULL || journal->metrics_path == NULL)
-        TT_GO(TT_ERR_MEMORY);
+    if (journal->metrics_path == NULL) TT_GO(TT_ERR_MEMORY);
+    if (journal->history == NULL || journal->all_results == NULL) TT_GO(no_memory("the log"));
     TT_GO(tt_dir_create(config->output_dir));
     TT_GO(tt_file_create(journal->metrics_path, 0, &journal->metrics));
     TT_GO(open_board(journal));
@@ -95,13 +100,23 @@ static json_t *number(const char *name, double value)
     return whole ? json_integer((json_int_t)value) : json_real(value);
 }
 
+/* `object` when all went well, else NULL and `object` is gone. */
+static json_t *checked(json_t *object, bool ok)
+{
+    if (ok) return object;
+    json_decref(object);
+    return NULL;
+}
+
+/* Returns owned, or NULL without memory; jansson's setters take NULL and then fail. */
 static json_t *row_object(const struct tt_log_row *row)
 {
     json_t *object = json_object();
+    bool ok = json_object_set_new(object, "epoch", json_real(row->epoch)) == 0;
     for (int i = 0; i < row->field_count; i++)
-        json_object_set_new(object, row->fields[i].name, number(row->fields[i].name, row->fields[i].value));
-    json_object_set_new(object, "epoch", json_real(row->epoch));
-    return object;
+        ok &= json_object_set_new(object, row->fields[i].name,
+                                  number(row->fields[i].name, row->fields[i].value)) == 0;
+    return checked(object, ok);
 }
 
 static tt_status write_line(struct tt_journal *journal, const json_t *object)
@@ -135,10 +150,9 @@ static tt_status write_board(struct tt_journal *journal, const struct tt_log_row
 tt_status tt_journal_row(struct tt_journal *journal, const struct tt_log_row *row)
 {
     json_t *object = row_object(row);
-    if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for a log row");
-    json_object_set_new(object, "step", json_integer(row->step));
-    json_array_append(journal->history, object);
-    tt_status status = write_line(journal, object);
+    bool ok = json_object_set_new(object, "step", json_integer(row->step)) == 0;
+    ok = ok && json_array_append(journal->history, object) == 0;
+    tt_status status = ok ? write_line(journal, object) : no_memory("a log row");
     json_decref(object);
     if (status == TT_OK) status = write_board(journal, row);
     if (status == TT_OK && journal->observer != NULL && journal->observer->on_log != NULL)
@@ -188,14 +202,17 @@ static json_t *state_object(const struct tt_journal *journal)
     if (state == NULL) return NULL;
     json_object_set_new(state, "num_train_epochs", json_integer((json_int_t)ceil(facts->num_train_epochs)));
     bool best = isfinite(journal->best_metric);
-    json_object_set_new(state, "best_metric", best ? json_real(journal->best_metric) : json_null());
-    json_object_set_new(state, "best_global_step", best ? json_integer(journal->best_step) : json_null());
-    json_object_set_new(state, "best_model_checkpoint",
-                        journal->best_checkpoint != NULL ? json_string(journal->best_checkpoint)
-                                                         : json_null());
-    json_object_set_new(state, "stateful_callbacks", control_state(journal->step >= facts->max_steps));
-    json_object_set(state, "log_history", journal->history);
-    return state;
+    const char *checkpoint = journal->best_checkpoint;
+    bool ok = json_object_set_new(state, "best_metric",
+                                  best ? json_real(journal->best_metric) : json_null()) == 0 &&
+              json_object_set_new(state, "best_global_step",
+                                  best ? json_integer(journal->best_step) : json_null()) == 0 &&
+              json_object_set_new(state, "best_model_checkpoint",
+                                  checkpoint != NULL ? json_string(checkpoint) : json_null()) == 0 &&
+              json_object_set_new(state, "stateful_callbacks",
+                                  control_state(journal->step >= facts->max_steps)) == 0 &&
+              json_object_set(state, "log_history", journal->history) == 0;
+    return checked(state, ok);
 }
 
 /* `text` + newline into folder/name, atomically. */
@@ -217,7 +234,7 @@ out:
 tt_status tt_journal_write_state(const struct tt_journal *journal, const char *folder)
 {
     json_t *state = state_object(journal);
-    if (state == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for trainer_state.json");
+    if (state == NULL) return no_memory("trainer_state.json");
     tt_status status = write_json(state, 2, folder, "trainer_state.json");
     json_decref(state);
     return status;
@@ -229,10 +246,9 @@ tt_status tt_journal_write_results(struct tt_journal *journal, const char *split
     char name[64];
     snprintf(name, sizeof name, "%s_results.json", split);
     json_t *object = row_object(row);
-    if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for %s", name);
-    json_object_set_new(object, samples->name, number(samples->name, samples->value));
-    json_object_update(journal->all_results, object);
-    tt_status status = write_json(object, 4, journal->config->output_dir, name);
+    bool ok = json_object_set_new(object, samples->name, number(samples->name, samples->value)) == 0;
+    ok = ok && json_object_update(journal->all_results, object) == 0;
+    tt_status status = ok ? write_json(object, 4, journal->config->output_dir, name) : no_memory(name);
     if (status == TT_OK)
         status = write_json(journal->all_results, 4, journal->config->output_dir, "all_results.json");
     json_decref(object);
