@@ -1,5 +1,6 @@
 #include "checkpoint/save.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -138,7 +139,7 @@ out:
     return status;
 }
 
-/* What lies on disk is what was meant: names, types and shapes, read back through the strict reader. */
+/* What lies on disk is whole: the strict reader takes each file, and finds as many tensors as were meant. */
 static tt_status verify_files(const struct tt_weights_layout *layout, const char *folder)
 {
     for (size_t f = 0; f < layout->file_count; f++) {
@@ -170,7 +171,7 @@ static tt_status publish_entry(void *context, const char *name)
     if (tt_path_is_dir(from))
         TT_GO(tt_dir_commit(from, to));
     else if (rename(from, to) != 0)
-        TT_GO(tt_fail(TT_ERR_IO, "cannot move '%s' to '%s'", from, to));
+        TT_GO(tt_fail_errno(errno, "cannot move '%s' to '%s'", from, to));
 out:
     tt_free(from);
     tt_free(to);
@@ -217,7 +218,8 @@ out:
     if (status != TT_OK) {
         struct tt_error error;
         tt_error_copy(&error);
-        if (first && temporary.bytes > 0 && tt_dir_remove(tt_str_text(&temporary)) != TT_OK) tt_error_clear();
+        if (first && temporary.bytes > 0)
+            (void)!tt_dir_remove(tt_str_text(&temporary)); /* the first error counts */
         status = tt_error_restore(&error);
         tt_while("saving to '%s'", request->folder);
     }
@@ -226,11 +228,11 @@ out:
     return status;
 }
 
-uint64_t tt_checkpoint_bytes(const struct tt_model *model, tt_dtype dtype)
+tt_status tt_checkpoint_bytes(const struct tt_model *model, tt_dtype dtype, uint64_t *bytes)
 {
     struct tt_weights_layout layout;
-    if (tt_weights_layout_init(model, dtype, default_shard_bytes, &layout) != TT_OK) return 0;
-    uint64_t bytes = layout.tensor_bytes;
+    TT_TRY(tt_weights_layout_init(model, dtype, default_shard_bytes, &layout));
+    *bytes = layout.tensor_bytes;
     tt_weights_layout_deinit(&layout);
-    return bytes;
+    return TT_OK;
 }

@@ -31,6 +31,6 @@ struct tt_save_request {
 /* Collective; on return all ranks agree. */
 TT_MUST_USE tt_status tt_checkpoint_save(const struct tt_save_request *request);
 /* Bytes that a save will take on disk, weights only (all ranks together). */
-uint64_t tt_checkpoint_bytes(const struct tt_model *model, tt_dtype dtype);
+TT_MUST_USE tt_status tt_checkpoint_bytes(const struct tt_model *model, tt_dtype dtype, uint64_t *bytes);
 
 #endif

@@ -43,6 +43,8 @@ struct tt_batch_limits {
     int64_t tokens, sequences, rows, length;
 };
 void tt_sampler_limits(const struct tt_sampler *sampler, int64_t first_step, int64_t step_count, struct tt_batch_limits *out);
+/* Of each limit the larger one: room for the batches of both. */
+struct tt_batch_limits tt_batch_limits_join(const struct tt_batch_limits *a, const struct tt_batch_limits *b);
 
 /* Host arrays for one micro batch, grown as needed. A zeroed struct is empty. */
 struct tt_batch_storage {

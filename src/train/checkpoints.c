@@ -42,14 +42,13 @@ void tt_checkpoints_note_metric(struct tt_checkpoints *checkpoints, const struct
     checkpoints->best_step = step;
 }
 
-/* Adapters keep their fp32 masters; models go back to the type they came in. */
-static tt_dtype save_dtype(const struct tt_run *run, const struct tt_rank *rank)
+tt_dtype tt_checkpoints_dtype(const struct tt_train_config *config, const struct tt_model *model)
 {
     tt_dtype asked =
-        run->config->save_dtype != NULL ? tt_dtype_from_torch_name(run->config->save_dtype) : TT_DTYPE_NONE;
+        config->save_dtype != NULL ? tt_dtype_from_torch_name(config->save_dtype) : TT_DTYPE_NONE;
     if (asked != TT_DTYPE_NONE) return asked;
-    if (rank->model->adapter_param_count > 0) return TT_F32;
-    return tt_dtype_is_float(rank->model->config.dtype) ? rank->model->config.dtype : TT_F32;
+    if (model->adapter_param_count > 0) return TT_F32;
+    return tt_dtype_is_float(model->config.dtype) ? model->config.dtype : TT_F32;
 }
 
 static tt_status write_extras(void *context, const char *folder)
@@ -81,7 +80,7 @@ static tt_status save(struct tt_run *run, struct tt_rank *rank, const char *fold
         .stream = rank->stream,
         .comm = rank->world,
         .writes = writes,
-        .dtype = save_dtype(run, rank),
+        .dtype = tt_checkpoints_dtype(run->config, rank->model),
         .base_folder = run->config->model_name_or_path,
         .folder = folder,
         .merge = merge,

@@ -11,6 +11,8 @@ struct tt_checkpoints {
     int64_t best_step;
 };
 
+/* Type of the saved weights: save_dtype, else fp32 for adapters (their masters), else the type the model came in. */
+tt_dtype tt_checkpoints_dtype(const struct tt_train_config *config, const struct tt_model *model);
 /* Takes note of an evaluation after `step`, when a best metric is asked for at all (as transformers does: when
  * load_best_model_at_end, metric_for_best_model or save_strategy best is set); an evaluation before the first step does not
  * count. `saved`: a checkpoint of this step follows anyway. With load_best_model_at_end only such steps can be the best. */

@@ -206,13 +206,13 @@ void tt_executor_end(struct tt_executor *executor)
     executor->head_held = false;
 }
 
-static tt_status count_nonfinite(struct tt_step *step, tt_tensor y_TD, bool *found)
+static tt_status has_nonfinite(struct tt_step *step, tt_tensor y_TD, bool *found)
 {
     size_t bytes = tt_tensor_bytes(y_TD);
     int64_t count = tt_tensor_count(y_TD);
-    char *host = tt_alloc_aligned(bytes + (size_t)count * sizeof(float));
-    if (host == NULL) return TT_ERR_MEMORY;
-    float *values = (float *)(host + bytes);
+    float *values = tt_alloc_aligned((size_t)count * sizeof *values + bytes);
+    if (values == NULL) return TT_ERR_MEMORY;
+    char *host = (char *)(values + count); /* as they lie on the device */
     tt_status status = tt_copy_to_host(step->stream, host, y_TD.data, bytes);
     if (status == TT_OK) status = tt_stream_synchronize(step->stream);
     *found = false;
@@ -220,7 +220,7 @@ static tt_status count_nonfinite(struct tt_step *step, tt_tensor y_TD, bool *fou
         (void)tt_dtype_convert(values, TT_F32, host, y_TD.dtype, (size_t)count);
         for (int64_t i = 0; i < count && !*found; i++) *found = !isfinite(values[i]);
     }
-    tt_free(host);
+    tt_free(values);
     return status;
 }
 
@@ -242,7 +242,7 @@ tt_status tt_executor_find_nonfinite(struct tt_executor *executor, struct tt_ste
         if (step->batch->token_count > 0) {
             TT_GO(forward_block(executor, step, i, pair, &x_TD));
             if (!found && !tt_tensor_is_empty(x_TD)) {
-                TT_GO(count_nonfinite(step, x_TD, &found));
+                TT_GO(has_nonfinite(step, x_TD, &found));
                 if (found) snprintf(where, where_bytes, "the output of %s", config->model->blocks[i].name);
             }
         }

@@ -192,15 +192,14 @@ static json_t *state_object(const struct tt_journal *journal)
 {
     const struct tt_journal_facts *facts = &journal->facts;
     json_t *state = json_pack(
-        "{s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:b, s:b, s:b, s:n, s:n}", "epoch",
+        "{s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:b, s:b, s:n, s:n}", "epoch",
         journal->epoch, "global_step", (json_int_t)journal->step, "max_steps", (json_int_t)facts->max_steps,
         "logging_steps", (json_int_t)facts->logging_steps, "eval_steps", (json_int_t)facts->eval_steps,
         "save_steps", (json_int_t)facts->save_steps, "train_batch_size", (json_int_t)facts->train_batch_size,
-        "num_train_epochs", ceil(facts->num_train_epochs), "num_input_tokens_seen",
+        "num_train_epochs", (json_int_t)ceil(facts->num_train_epochs), "num_input_tokens_seen",
         (json_int_t)journal->tokens_seen, "total_flos", journal->flops, "is_local_process_zero", 1,
         "is_world_process_zero", 1, "is_hyper_param_search", 0, "trial_name", "trial_params");
     if (state == NULL) return NULL;
-    json_object_set_new(state, "num_train_epochs", json_integer((json_int_t)ceil(facts->num_train_epochs)));
     bool best = isfinite(journal->best_metric);
     const char *checkpoint = journal->best_checkpoint;
     bool ok = json_object_set_new(state, "best_metric",

@@ -19,7 +19,7 @@ struct loop {
     int64_t window_steps, steps_done;
     int64_t tokens, supervised_tokens, samples;
     double last_eval_loss;
-    int64_t last_eval_step, last_save_step;
+    int64_t last_save_step;
 };
 
 static bool due(int64_t every, int64_t step)
@@ -80,7 +80,6 @@ static tt_status evaluate(struct loop *loop, int64_t step)
     struct tt_evaluation evaluation;
     TT_TRY(tt_evaluate(loop->rank, run->eval_sampler, NULL, &loop->storage, &evaluation));
     loop->last_eval_loss = evaluation.loss;
-    loop->last_eval_step = step;
     tt_checkpoints_note_metric(&loop->checkpoints, run->config, &evaluation, step, saves_by_steps(run, step));
     if (!loop->first) return TT_OK;
     double seconds = evaluation.seconds > 0 ? evaluation.seconds : 1e-9;
@@ -241,7 +240,6 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank)
         .first = tt_comm_rank(rank->world) == 0,
         .train_start = tt_clock_seconds(),
         .last_eval_loss = NAN,
-        .last_eval_step = -1,
         .last_save_step = -1,
     };
     tt_status status = tt_gradient_watch_init(rank->model, &loop.watch);

@@ -40,17 +40,6 @@ out:
     return status;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static struct tt_batch_limits larger_limits(const struct tt_batch_limits *a, const struct tt_batch_limits *b)
-{
-    return (struct tt_batch_limits){larger(a->tokens, b->tokens), larger(a->sequences, b->sequences),
-                                    larger(a->rows, b->rows), larger(a->length, b->length)};
-}
-
 tt_status tt_plan_make(const struct tt_rank_config *config, int shard_ranks,
                        const struct tt_batch_limits *train_limits, const struct tt_batch_limits *eval_limits,
                        struct tt_plan *plan)
@@ -65,7 +54,7 @@ tt_status tt_plan_make(const struct tt_rank_config *config, int shard_ranks,
     planned.world = planned.comm = comms[0];
     planned.replicate_comm = config->replicate_comm != NULL ? comms[0] : NULL;
     planned.cancel = NULL;
-    planned.limits = larger_limits(train_limits, eval_limits);
+    planned.limits = tt_batch_limits_join(train_limits, eval_limits);
     TT_GO(tt_rank_init(&planned, &rank));
     if (config->train) TT_GO(run_pass(&rank, train_limits, true));
     TT_GO(run_pass(&rank, eval_limits, false));

@@ -65,35 +65,65 @@ out:
     return status;
 }
 
+/* Where something that is not finite was found; "the loss" while that is all that is known. */
+struct finding {
+    char where[96];
+};
+
+static const struct finding nothing_found = {"the loss"};
+
+static bool is_found(const struct finding *finding)
+{
+    return strcmp(finding->where, nothing_found.where) != 0;
+}
+
+/* The first rank's finding becomes everyone's: all go on to the next micro batch, or none does. */
+static tt_status share_finding(struct tt_comm *comm, struct finding *finding)
+{
+    int world = tt_comm_world_size(comm);
+    struct finding *all = tt_calloc((size_t)world, sizeof *all);
+    if (all == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_comm_host_all_gather(comm, finding, all, sizeof *finding);
+    *finding = nothing_found;
+    for (int r = 0; r < world && status == TT_OK && !is_found(finding); r++) *finding = all[r];
+    tt_free(all);
+    return status;
+}
+
 /* Runs the step's micro batches forward once more, looking for the first value that is not finite. */
 static tt_status explain_nonfinite(struct tt_rank *rank, const struct tt_train_step_config *config,
                                    int64_t step_index, const struct tt_step_facts *facts,
                                    struct tt_batch_storage *storage, double loss)
 {
-    char where[96] = "the loss";
-    for (int64_t micro = 0; micro < facts->micro_count && strcmp(where, "the loss") == 0; micro++) {
+    struct finding finding = nothing_found;
+    for (int64_t micro = 0; micro < facts->micro_count && !is_found(&finding); micro++) {
         struct tt_batch batch;
         struct tt_step step;
         TT_TRY(
             tt_sampler_batch(config->sampler, step_index, micro, tt_comm_rank(rank->world), storage, &batch));
         TT_TRY(tt_rank_upload(rank, &batch, &step));
         make_step_ready(config, step_index, facts, &step);
-        TT_TRY(tt_executor_find_nonfinite(rank->executor, &step, where, sizeof where));
-        /* Every rank goes on to the next micro batch, or none does: the passes are collective. */
-        char all[96 * 64];
-        int world = tt_comm_world_size(rank->world);
-        if (world > 64) break;
-        TT_TRY(tt_comm_host_all_gather(rank->world, where, all, sizeof where));
-        for (int r = 0; r < world && strcmp(where, "the loss") == 0; r++)
-            if (strcmp(all + r * (int)sizeof where, "the loss") != 0)
-                memcpy(where, all + r * (int)sizeof where, sizeof where);
+        TT_TRY(tt_executor_find_nonfinite(rank->executor, &step, finding.where, sizeof finding.where));
+        TT_TRY(share_finding(rank->world, &finding));
     }
     (void)tt_fail(TT_ERR_DATA, "the loss of step %lld is %s; it first appeared in %s",
-                  (long long)step_index + 1, isnan(loss) ? "NaN" : "infinite", where);
+                  (long long)step_index + 1, isnan(loss) ? "NaN" : "infinite", finding.where);
     tt_hint("lower learning_rate, add warmup_steps, or look at the data of this step; a model whose first "
-            "step is not "
-            "finite has broken weights");
+            "step is not finite has broken weights");
     return TT_ERR_DATA;
+}
+
+/* In order of rank: the same number everywhere. */
+static tt_status sum_over_ranks(struct tt_comm *comm, double mine, double *total)
+{
+    int world = tt_comm_world_size(comm);
+    double *all = tt_calloc((size_t)world, sizeof *all);
+    if (all == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_comm_host_all_gather(comm, &mine, all, sizeof mine);
+    *total = 0.0;
+    for (int r = 0; r < world && status == TT_OK; r++) *total += all[r];
+    tt_free(all);
+    return status;
 }
 
 /* Sum of squares of the gradients of one parameter over the ranks that split it. */
@@ -109,16 +139,8 @@ static tt_status param_sum_squares(struct tt_rank *rank, struct tt_unit *unit, c
         TT_TRY(tt_rank_sum_squares(rank, slices.grad + run.offset, run.count, &part));
         local += part;
     }
-    double all[256];
-    int world = tt_comm_world_size(rank->comm);
-    if (!rank->sharded || world > 256) {
-        *total = local;
-        return TT_OK;
-    }
-    TT_TRY(tt_comm_host_all_gather(rank->comm, &local, all, sizeof local));
-    *total = 0.0;
-    for (int r = 0; r < world; r++) *total += all[r];
-    return TT_OK;
+    *total = local;
+    return rank->sharded ? sum_over_ranks(rank->comm, local, total) : TT_OK;
 }
 
 typedef tt_status param_visitor(struct tt_rank *rank, void *context, size_t index, double sum_squares);

@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,19 +9,27 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "checkpoint/save.h"
 #include "optim/schedule.h"
+#include "train/checkpoints.h"
 #include "train/run.h"
 #include "train/world.h"
+
+/* A sample may be one line of any length; it is cut between characters. */
+enum { SAID_BYTES_MAX = 4000 };
 
 void tt_run_say(const struct tt_run *run, const char *text)
 {
     if (run->observer == NULL || run->observer->on_message == NULL) return;
     for (const char *line = text; *line != '\0';) {
         const char *end = strchr(line, '\n');
-        char copy[2048];
-        snprintf(copy, sizeof copy, "%.*s", (int)(end != NULL ? end - line : (long)strlen(line)), line);
+        size_t bytes = end != NULL ? (size_t)(end - line) : strlen(line), shown = bytes;
+        char copy[SAID_BYTES_MAX + sizeof " ..."];
+        if (shown > SAID_BYTES_MAX)
+            for (shown = SAID_BYTES_MAX; shown > 0 && ((unsigned char)line[shown] & 0xC0) == 0x80;) shown--;
+        snprintf(copy, sizeof copy, "%.*s%s", (int)shown, line, shown < bytes ? " ..." : "");
         run->observer->on_message(run->observer->context, copy);
-        line = end != NULL ? end + 1 : line + strlen(line);
+        line += end != NULL ? bytes + 1 : bytes;
     }
 }
 
@@ -138,6 +147,21 @@ static tt_status say_model(const struct tt_run *run, const struct tt_model *mode
     return status;
 }
 
+/* Room for the weights of one save, known now rather than at the first. */
+static tt_status check_space(const struct tt_run *run, const struct tt_model *model)
+{
+    uint64_t available, needed;
+    char have[32], need[32];
+    TT_TRY(tt_checkpoint_bytes(model, tt_checkpoints_dtype(run->config, model), &needed));
+    TT_TRY(tt_dir_free_bytes(run->config->output_dir, &available));
+    if (needed <= available) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_IO, "output_dir '%s' has %s free, and one save takes %s",
+                               run->config->output_dir, tt_format_bytes((double)available, have, sizeof have),
+                               tt_format_bytes((double)needed, need, sizeof need));
+    tt_hint("make room, or choose an --output_dir on another disk");
+    return status;
+}
+
 /* Everything that can be known to be wrong before a byte of weights is read. */
 static tt_status check_before_start(struct tt_run *run, const struct tt_world *world)
 {
@@ -145,6 +169,7 @@ static tt_status check_before_start(struct tt_run *run, const struct tt_world *w
     struct tt_model *model = NULL;
     TT_GO(tt_model_create(&run->inputs.model_config, &run->inputs.model_options, &model));
     TT_GO(tt_load_check(model, &run->inputs.source));
+    if (world->first_rank == 0) TT_GO(check_space(run, model));
     TT_GO(tt_plan_make(&run->rank_config, world->world_size, &run->train_limits, &run->eval_limits,
                        &run->plan));
     TT_GO(tt_plan_check(&run->plan, &run->rank_config, run->config->device_memory));
@@ -165,8 +190,7 @@ static tt_status note_result(void *context, const char *name)
     return TT_OK;
 }
 
-/* An earlier result is not overwritten unasked, and the folder is proved writable and large enough now, not
- * hours on. */
+/* An earlier result is not overwritten unasked, and the folder is proved writable now, not hours on. */
 static tt_status check_output(const struct tt_run *run)
 {
     const struct tt_train_config *config = run->config;
@@ -181,7 +205,7 @@ static tt_status check_output(const struct tt_run *run)
     char *probe = tt_path_join(config->output_dir, ".write-probe");
     if (probe == NULL) return TT_ERR_MEMORY;
     tt_status status = tt_file_write_atomic(probe, "", 0);
-    if (status == TT_OK && remove(probe) != 0) status = tt_fail(TT_ERR_IO, "cannot remove '%s'", probe);
+    if (status == TT_OK && remove(probe) != 0) status = tt_fail_errno(errno, "cannot remove '%s'", probe);
     tt_free(probe);
     return status;
 }
@@ -203,11 +227,6 @@ static tt_status rank_main(void *context, struct tt_comm *comm)
     }
     tt_rank_deinit(&rank);
     return status;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 /* transformers' TrainerState.compute_steps: what trainer_state.json says, also of a strategy that goes by
@@ -239,10 +258,7 @@ static tt_status prepare(struct tt_run *run, const struct tt_world *world)
     TT_TRY(create_samplers(run, world->world_size));
     resolve_intervals(run);
     describe_rank(run);
-    const struct tt_batch_limits *a = &run->train_limits, *b = &run->eval_limits;
-    run->rank_config.limits =
-        (struct tt_batch_limits){larger(a->tokens, b->tokens), larger(a->sequences, b->sequences),
-                                 larger(a->rows, b->rows), larger(a->length, b->length)};
+    run->rank_config.limits = tt_batch_limits_join(&run->train_limits, &run->eval_limits);
     TT_TRY(check_before_start(run, world));
     if (world->first_rank == 0) TT_TRY(open_journal(run));
     return TT_OK;
