@@ -1,0 +1,182 @@
+/* In a whole run - settings, model, tokenizer, data, training, evaluation, checkpoints - each allocation in
+ * turn fails once, ours and jansson's, with one rank and with two: a clean error each time, everything given
+ * back, nobody left waiting, and no folder under a final name that is not complete. As many as fit the time,
+ * evenly spread; a failure says which one it was. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "io/safetensors.h"
+#include "support/train_run.h"
+#include "support/workplace.h"
+
+enum { TRIES = 150 };
+static const double seconds_a_case = 10.0;
+
+static const char rows[] = "{\"prompt\": \"1 =\", \"completion\": \" one\"}\n"
+                           "{\"text\": \"some more words\"}\n"
+                           "{\"prompt\": \"2 =\", \"completion\": \" two\"}\n";
+
+/* jansson's allocations have counters of their own. */
+static atomic_llong json_count, json_live, json_countdown;
+
+static void *allocate_json(size_t bytes)
+{
+    atomic_fetch_add(&json_count, 1);
+    if (atomic_load(&json_countdown) > 0 && atomic_fetch_sub(&json_countdown, 1) == 1) return NULL;
+    atomic_fetch_add(&json_live, 1);
+    return malloc(bytes);
+}
+
+static void free_json(void *block)
+{
+    if (block != NULL) atomic_fetch_sub(&json_live, 1);
+    free(block);
+}
+
+struct trial {
+    struct test_workplace place;
+    struct test_words words;
+    char output[TEST_PATH_BYTES];
+};
+
+static tt_status run(const struct trial *trial)
+{
+    struct tt_train_summary summary;
+    assert_int_equal(tt_dir_remove(trial->output), TT_OK);
+    return test_train(trial->words.list, trial->output, &summary);
+}
+
+/* A checkpoint that is there is whole: its weights can be read and its state parses. */
+static tt_status look_at_checkpoint(void *context, const char *name)
+{
+    const struct trial *trial = context;
+    char folder[TEST_PATH_BYTES], path[TEST_PATH_BYTES];
+    struct tt_safetensors *weights = NULL;
+    struct tt_json state = {0};
+    if (strncmp(name, "checkpoint-", 11) != 0) return TT_OK;
+    test_join(trial->output, name, folder);
+    tt_status status = tt_safetensors_open(test_join(folder, "adapter_model.safetensors", path), &weights);
+    if (status == TT_OK)
+        status = tt_json_read(test_join(folder, "trainer_state.json", path), 1 << 20, &state);
+    if (status == TT_OK && json_object_size(state.root) < 20)
+        status = tt_fail(TT_ERR_DATA, "'%s' lacks members", path);
+    if (status == TT_OK && !tt_path_exists(test_join(folder, "tokenizer.json", path)))
+        status = tt_fail(TT_ERR_DATA, "'%s' is missing", path);
+    tt_json_deinit(&state);
+    tt_safetensors_close(weights);
+    return status;
+}
+
+/* The nth allocation, ours or jansson's. */
+static void check_one(const struct trial *trial, bool json, long long nth)
+{
+    char text[2048];
+    const char *whose = json ? "of jansson's" : "of ours";
+    uint64_t live = tt_alloc_live();
+    long long json_blocks = atomic_load(&json_live);
+    tt_error_clear();
+    if (json)
+        atomic_store(&json_countdown, nth);
+    else
+        tt_alloc_fail_at((uint64_t)nth);
+    tt_status status = run(trial);
+    tt_alloc_fail_at(0);
+    atomic_store(&json_countdown, 0);
+    tt_error_format(tt_error_last(), text, sizeof text);
+    if (status == TT_OK) fail_msg("allocation %lld %s failed and nobody noticed", nth, whose);
+    if (!json && (status != TT_ERR_MEMORY || strstr(text, "memory") == NULL))
+        fail_msg("allocation %lld %s: no error of memory: %s", nth, whose, text);
+    if (tt_error_last()->message[0] == '\0') fail_msg("allocation %lld %s: no message", nth, whose);
+    if (tt_alloc_live() != live || atomic_load(&json_live) != json_blocks)
+        fail_msg("allocation %lld %s: %lld and %lld blocks are lost after: %s", nth, whose,
+                 (long long)(tt_alloc_live() - live), (long long)atomic_load(&json_live) - json_blocks, text);
+    if (!tt_path_is_dir(trial->output)) return;
+    if (tt_dir_list(trial->output, look_at_checkpoint, (void *)(uintptr_t)trial) != TT_OK)
+        fail_msg("allocation %lld %s: %s", nth, whose, tt_error_last()->message);
+}
+
+static void prepare(struct trial *trial, const char *more)
+{
+    char data[TEST_PATH_BYTES];
+    *trial = (struct trial){0};
+    test_workplace_create("qwen2", &trial->place);
+    test_workplace_write(&trial->place, "train.jsonl", rows, data);
+    test_workplace_path(&trial->place, "out", trial->output);
+    test_words_pair(&trial->words, "model_name_or_path", trial->place.model);
+    test_words_pair(&trial->words, "dataset_name", data);
+    test_words_pair(&trial->words, "eval_dataset", data);
+    test_words_add(&trial->words, "threads 1 max_steps 2 per_device_train_batch_size 1 lora_r 2 save_steps 1 "
+                                  "save_total_limit 1 eval_strategy steps eval_steps 1 logging_steps 1 "
+                                  "load_best_model_at_end true report_to tensorboard");
+    test_words_add(&trial->words, more);
+}
+
+static void try_all(const char *more, bool json)
+{
+    struct trial trial;
+    prepare(&trial, more);
+    assert_int_equal(run(&trial), TT_OK); /* what is made once per process is made now */
+    uint64_t before = tt_alloc_count(), live = tt_alloc_live();
+    long long json_before = atomic_load(&json_count), json_blocks = atomic_load(&json_live);
+    assert_int_equal(run(&trial), TT_OK);
+    long long total = json ? atomic_load(&json_count) - json_before : (long long)(tt_alloc_count() - before);
+    assert_int_equal(tt_alloc_live(), live);
+    assert_int_equal(atomic_load(&json_live), json_blocks);
+    assert_true(total > 100);
+    /* With several threads a run makes a few more or fewer than another: the last ones are left out. */
+    long long stride = total / TRIES + 1;
+    double start = tt_clock_seconds();
+    for (long long nth = 1; nth + 20 < total; nth += stride) {
+        check_one(&trial, json, nth);
+        if (tt_clock_seconds() - start > seconds_a_case) stride = total / 10;
+    }
+    assert_int_equal(run(&trial), TT_OK); /* none of it did lasting harm */
+    test_workplace_remove(&trial.place);
+}
+
+static void one_rank(void **state)
+{
+    (void)state;
+    try_all("ranks 1", false);
+}
+
+static void two_ranks(void **state)
+{
+    (void)state;
+    try_all("ranks 2", false);
+}
+
+static void full_fine_tuning(void **state)
+{
+    (void)state;
+    try_all("ranks 2 use_peft false save_strategy no load_best_model_at_end false packing true max_length 64",
+            false);
+}
+
+static void in_jansson(void **state)
+{
+    (void)state;
+    try_all("ranks 2", true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_rank),
+        cmocka_unit_test(two_ranks),
+        cmocka_unit_test(full_fine_tuning),
+        cmocka_unit_test(in_jansson),
+    };
+    json_set_alloc_funcs(allocate_json, free_json);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
