@@ -101,8 +101,10 @@ static void describe_rank(struct tt_run *run)
         .reduce_dtype = tt_dtype_from_torch_name(config->reduce_dtype),
         .cancel = run->cancel,
     };
-    /* On one machine the hybrid is the full shard: there is one group. */
-    if (config->sharding_strategy == TT_HYBRID_SHARD) run->rank_config.strategy = TT_FULL_SHARD;
+    if (config->sharding_strategy == TT_HYBRID_SHARD) {
+        tt_info("HYBRID_SHARD shards inside a machine and replicates across: on one machine that is FULL_SHARD");
+        run->rank_config.strategy = TT_FULL_SHARD;
+    }
 }
 
 static tt_status say_data(const struct tt_run *run)
