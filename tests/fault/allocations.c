@@ -47,6 +47,7 @@ struct trial {
     struct test_workplace place;
     struct test_words words;
     char output[TEST_PATH_BYTES];
+    char good[TEST_PATH_BYTES]; /* what a run leaves when nothing fails */
 };
 
 static tt_status run(const struct trial *trial)
@@ -77,6 +78,33 @@ static tt_status look_at_checkpoint(void *context, const char *name)
     return status;
 }
 
+static size_t count_members(const char *folder, const char *name, const char *list)
+{
+    char path[TEST_PATH_BYTES];
+    struct tt_json json = {0};
+    if (tt_json_read(test_join(folder, name, path), 1 << 20, &json) != TT_OK) fail_msg("%s", path);
+    size_t count = json_object_size(json.root);
+    if (list != NULL) count = json_array_size(json_object_get(json.root, list));
+    tt_json_deinit(&json);
+    return count;
+}
+
+/* A run that went through in spite of all has left the same. */
+static void compare_with_good(const struct trial *trial, long long nth)
+{
+    static const char *const same[] = {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json"};
+    static const char *const counted[] = {"trainer_state.json", "all_results.json", "train_results.json",
+                                          "eval_results.json"};
+    char a[TEST_PATH_BYTES], b[TEST_PATH_BYTES];
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        test_same_file(test_join(trial->output, same[i], a), test_join(trial->good, same[i], b));
+    for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)
+        if (count_members(trial->output, counted[i], NULL) != count_members(trial->good, counted[i], NULL))
+            fail_msg("allocation %lld of jansson's: %s lacks members", nth, counted[i]);
+    assert_int_equal(count_members(trial->output, "trainer_state.json", "log_history"),
+                     count_members(trial->good, "trainer_state.json", "log_history"));
+}
+
 /* The nth allocation, ours or jansson's. */
 static void check_one(const struct trial *trial, bool json, long long nth)
 {
@@ -93,10 +121,12 @@ static void check_one(const struct trial *trial, bool json, long long nth)
     tt_alloc_fail_at(0);
     atomic_store(&json_countdown, 0);
     tt_error_format(tt_error_last(), text, sizeof text);
-    if (status == TT_OK) fail_msg("allocation %lld %s failed and nobody noticed", nth, whose);
+    if (status == TT_OK && !json) fail_msg("allocation %lld %s failed and nobody noticed", nth, whose);
+    if (status == TT_OK) compare_with_good(trial, nth);
     if (!json && (status != TT_ERR_MEMORY || strstr(text, "memory") == NULL))
         fail_msg("allocation %lld %s: no error of memory: %s", nth, whose, text);
-    if (tt_error_last()->message[0] == '\0') fail_msg("allocation %lld %s: no message", nth, whose);
+    if (status != TT_OK && tt_error_last()->message[0] == '\0')
+        fail_msg("allocation %lld %s: no message", nth, whose);
     if (tt_alloc_live() != live || atomic_load(&json_live) != json_blocks)
         fail_msg("allocation %lld %s: %lld and %lld blocks are lost after: %s", nth, whose,
                  (long long)(tt_alloc_live() - live), (long long)atomic_load(&json_live) - json_blocks, text);
@@ -112,6 +142,7 @@ static void prepare(struct trial *trial, const char *more)
     test_workplace_create("qwen2", &trial->place);
     test_workplace_write(&trial->place, "train.jsonl", rows, data);
     test_workplace_path(&trial->place, "out", trial->output);
+    test_workplace_path(&trial->place, "good", trial->good);
     test_words_pair(&trial->words, "model_name_or_path", trial->place.model);
     test_words_pair(&trial->words, "dataset_name", data);
     test_words_pair(&trial->words, "eval_dataset", data);
@@ -129,6 +160,7 @@ static void try_all(const char *more, bool json)
     uint64_t before = tt_alloc_count(), live = tt_alloc_live();
     long long json_before = atomic_load(&json_count), json_blocks = atomic_load(&json_live);
     assert_int_equal(run(&trial), TT_OK);
+    if (json) assert_int_equal(rename(trial.output, trial.good), 0);
     long long total = json ? atomic_load(&json_count) - json_before : (long long)(tt_alloc_count() - before);
     assert_int_equal(tt_alloc_live(), live);
     assert_int_equal(atomic_load(&json_live), json_blocks);
