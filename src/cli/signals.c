@@ -48,4 +48,6 @@ void tt_signals_install(struct tt_cancel *cancel)
     handler.cancel = cancel;
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaction(numbers[i], &action, NULL);
+    /* Writing past the limit on file sizes then fails like a full disk. */
+    signal(SIGXFSZ, SIG_IGN);
 }
