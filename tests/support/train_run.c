@@ -63,6 +63,13 @@ void test_words_command(struct test_words *command_line, const char *program, co
 
 tt_status test_train(const char *const *pairs, const char *output_dir, struct tt_train_summary *summary)
 {
+    return test_train_watched(pairs, output_dir, NULL, NULL, summary);
+}
+
+tt_status test_train_watched(const char *const *pairs, const char *output_dir,
+                             const struct tt_train_observer *observer, struct tt_cancel *cancel,
+                             struct tt_train_summary *summary)
+{
     struct tt_train_config config = {0};
     struct tt_settings *settings = NULL;
     tt_status status = TT_OK;
@@ -72,7 +79,7 @@ tt_status test_train(const char *const *pairs, const char *output_dir, struct tt
     TT_GO(tt_settings_set(settings, "overwrite_output_dir", "true", "test"));
     for (; *pairs != NULL; pairs += 2) TT_GO(tt_settings_set(settings, pairs[0], pairs[1], "test"));
     TT_GO(tt_train_settings_resolve(settings, &config));
-    TT_GO(tt_trainer_run(&config, settings, NULL, NULL, summary));
+    TT_GO(tt_trainer_run(&config, settings, observer, cancel, summary));
 out:
     tt_settings_destroy(settings);
     return status;

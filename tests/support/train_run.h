@@ -25,6 +25,9 @@ void test_words_command(struct test_words *command_line, const char *program, co
 
 /* Trains with the defaults, then `pairs` ({"learning_rate", "1e-3", ..., NULL}). The status is returned as it is. */
 tt_status test_train(const char *const *pairs, const char *output_dir, struct tt_train_summary *summary);
+/* As test_train with somebody who watches, and may stop; both may be NULL. */
+tt_status test_train_watched(const char *const *pairs, const char *output_dir, const struct tt_train_observer *observer,
+                             struct tt_cancel *cancel, struct tt_train_summary *summary);
 /* As test_train, but a failure fails the test with its message. */
 void test_train_ok(const char *const *pairs, const char *output_dir, struct tt_train_summary *summary);
 

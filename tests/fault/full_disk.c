@@ -1,0 +1,210 @@
+/* A disk that fills up, at the start, in the middle of a save, and at the end: one error that names the file,
+ * the older checkpoint untouched to the byte, nothing under a final name that is not complete, nothing
+ * unfinished left behind. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "cli/exit_codes.h"
+#include "support/program.h"
+#include "support/train_run.h"
+#include "support/workplace.h"
+
+#define ROWS TT_TEST_ROOT "/golden/llama2/train.jsonl"
+
+/* Files may not grow past `bytes` from now on; 0: as far as they like. */
+static void limit_files(rlim_t bytes)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes > 0 ? bytes : limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* The disk is full from the `after`th save on; of what was saved by then a file is kept aside. */
+struct watch {
+    const struct test_workplace *place;
+    int saves, after;
+    rlim_t bytes;
+};
+
+static void on_save(void *context, const char *folder, double seconds)
+{
+    struct watch *watch = context;
+    char from[TEST_PATH_BYTES], to[TEST_PATH_BYTES];
+    (void)seconds;
+    if (++watch->saves != watch->after) return;
+    test_join(folder, "trainer_state.json", from);
+    test_copy_file(from, test_workplace_path(watch->place, "kept.json", to));
+    limit_files(watch->bytes);
+}
+
+static tt_status train_until_full(struct watch *watch, const char *more, char output[TEST_PATH_BYTES])
+{
+    struct test_words words = {0};
+    struct tt_train_summary summary;
+    const struct tt_train_observer observer = {.context = watch, .on_save = on_save};
+    test_words_pair(&words, "model_name_or_path", watch->place->model);
+    test_words_pair(&words, "dataset_name", ROWS);
+    test_words_add(&words, "threads 1 ranks 2 max_steps 6 save_steps 2 lora_r 4 logging_strategy no");
+    test_words_add(&words, more);
+    test_workplace_path(watch->place, "out", output);
+    uint64_t live = tt_alloc_live();
+    tt_status status = test_train_watched(words.list, output, &observer, NULL, &summary);
+    limit_files(0);
+    assert_int_equal(tt_alloc_live(), live);
+    return status;
+}
+
+static void assert_says(const char *words)
+{
+    char text[4096];
+    tt_error_format(tt_error_last(), text, sizeof text);
+    if (strstr(text, words) == NULL) fail_msg("wanted '%s' in: %s", words, text);
+}
+
+static void assert_checkpoint_untouched(const struct test_workplace *place, const char *name)
+{
+    char kept[TEST_PATH_BYTES], file[TEST_PATH_BYTES], inside[128];
+    snprintf(inside, sizeof inside, "out/%s/trainer_state.json", name);
+    test_same_file(test_workplace_path(place, inside, file), test_workplace_path(place, "kept.json", kept));
+}
+
+static void second_save_fails(void **state)
+{
+    (void)state;
+    struct test_workplace place;
+    struct watch watch = {.place = &place, .after = 1, .bytes = 4096};
+    char output[TEST_PATH_BYTES];
+    test_workplace_create("llama2", &place);
+    assert_int_equal(train_until_full(&watch, "", output), TT_ERR_IO);
+    assert_says("File too large");
+    assert_says("checkpoint-4");
+    assert_says("saving to");
+    assert_checkpoint_untouched(&place, "checkpoint-2");
+    assert_int_equal(test_count_entries(output, "checkpoint-"), 1);
+    assert_int_equal(test_count_entries(output, "adapter"), 0);
+    test_nothing_unfinished(output);
+    test_workplace_remove(&place);
+}
+
+/* Overwriting a checkpoint of an earlier run: as long as the new one is not whole, the old one stays. */
+static void earlier_checkpoint_stays(void **state)
+{
+    (void)state;
+    struct test_workplace place;
+    struct watch all = {.place = &place}, none = {.place = &place, .after = 1, .bytes = 4096};
+    char output[TEST_PATH_BYTES], from[TEST_PATH_BYTES], to[TEST_PATH_BYTES];
+    test_workplace_create("llama2", &place);
+    assert_int_equal(train_until_full(&all, "", output), TT_OK);
+    test_copy_file(test_join(output, "checkpoint-4/adapter_model.safetensors", from),
+                   test_workplace_path(&place, "earlier.safetensors", to));
+    assert_int_equal(train_until_full(&none, "seed 7", output), TT_ERR_IO);
+    test_same_file(from, to);
+    test_nothing_unfinished(output);
+    test_workplace_remove(&place);
+}
+
+/* All checkpoints are there, but the result has no room: what an earlier run left in output_dir stays whole.
+ */
+static void result_fails(void **state)
+{
+    (void)state;
+    struct test_workplace place;
+    struct watch watch = {.place = &place, .after = 3, .bytes = 4096};
+    char output[TEST_PATH_BYTES];
+    test_workplace_create("llama2", &place);
+    assert_int_equal(train_until_full(&watch, "", output), TT_ERR_IO);
+    assert_checkpoint_untouched(&place, "checkpoint-6");
+    assert_int_equal(test_count_entries(output, "checkpoint-"), 3);
+    assert_int_equal(test_count_entries(output, "adapter"), 0);
+    test_nothing_unfinished(output);
+    test_workplace_remove(&place);
+}
+
+static void log_fails(void **state)
+{
+    (void)state;
+    struct test_workplace place;
+    struct watch watch = {.place = &place, .after = 1, .bytes = 1};
+    char output[TEST_PATH_BYTES];
+    test_workplace_create("llama2", &place);
+    assert_int_equal(train_until_full(&watch, "logging_strategy steps logging_steps 1", output), TT_ERR_IO);
+    assert_says("metrics.jsonl");
+    assert_checkpoint_untouched(&place, "checkpoint-2");
+    test_nothing_unfinished(output);
+    test_workplace_remove(&place);
+}
+
+/* The program under a limit of its shell: an error and an exit code, not a signal's end. */
+static void program_says_so(void **state)
+{
+    (void)state;
+    struct test_workplace place;
+    struct test_program program;
+    struct test_limits limits = {.file_bytes = 8192};
+    struct test_words words = {0}, command = {0};
+    char output[TEST_PATH_BYTES];
+    test_workplace_create("llama2", &place);
+    test_words_pair(&words, "model_name_or_path", place.model);
+    test_words_pair(&words, "dataset_name", ROWS);
+    test_words_pair(&words, "output_dir", test_workplace_path(&place, "out", output));
+    test_words_add(&words, "threads 1 ranks 2 max_steps 2 save_steps 1");
+    test_words_command(&command, test_trimtab(), "train", &words);
+    int code = test_program_run(command.list, &limits, &program);
+    if (code != TT_EXIT_DATA || test_count_text(program.output, "error:") != 1 ||
+        strstr(program.output, "File too large") == NULL)
+        fail_msg("exit %d: %s", code, program.output);
+    assert_int_equal(test_count_entries(output, "checkpoint-"), 0);
+    test_nothing_unfinished(output);
+    test_workplace_remove(&place);
+}
+
+/* A real file system that is too small for the third checkpoint. */
+static void small_file_system(void **state)
+{
+    (void)state;
+    struct test_workplace place;
+    struct test_words words = {0};
+    struct tt_train_summary summary;
+    char disk[TEST_PATH_BYTES], output[TEST_PATH_BYTES];
+    test_workplace_create("llama2", &place);
+    test_workplace_path(&place, "disk", disk);
+    assert_int_equal(tt_dir_create(disk), TT_OK);
+    if (mount("tmpfs", disk, "tmpfs", 0, "size=900k") != 0) {
+        test_workplace_remove(&place);
+        skip();
+    }
+    test_words_pair(&words, "model_name_or_path", place.model);
+    test_words_pair(&words, "dataset_name", ROWS);
+    test_words_add(&words, "threads 1 ranks 2 max_steps 9 save_steps 1 use_peft false bf16 false");
+    tt_status status = test_train(words.list, test_join(disk, "out", output), &summary);
+    int checkpoints = status == TT_ERR_IO ? test_count_entries(output, "checkpoint-") : -1;
+    char text[2048];
+    tt_error_format(tt_error_last(), text, sizeof text);
+    if (status == TT_ERR_IO) test_nothing_unfinished(output);
+    assert_int_equal(umount(disk), 0);
+    test_workplace_remove(&place);
+    assert_int_equal(status, TT_ERR_IO);
+    if (strstr(text, "No space left") == NULL) fail_msg("%s", text);
+    assert_true(checkpoints >= 1 && checkpoints <= 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(second_save_fails), cmocka_unit_test(earlier_checkpoint_stays),
+        cmocka_unit_test(result_fails),      cmocka_unit_test(log_fails),
+        cmocka_unit_test(program_says_so),   cmocka_unit_test(small_file_system),
+    };
+    signal(SIGXFSZ, SIG_IGN); /* writing past the limit is then an error */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
