@@ -1,6 +1,7 @@
 /* SIGINT, SIGTERM and SIGUSR1 ask a run to stop: the first asks it to finish the step and save, the second ends the
  * process at once with TT_EXIT_STOPPED (files are always complete or invisible). Repeats within half a second are one
- * request: a launcher and the terminal often send the same signal twice. */
+ * request: a launcher and the terminal often send the same signal twice. SIGXFSZ is ignored: a file
+ * that may not grow is an error of the write. */
 #ifndef TT_CLI_SIGNALS_H
 #define TT_CLI_SIGNALS_H
 
