@@ -102,7 +102,8 @@ static void describe_rank(struct tt_run *run)
         .cancel = run->cancel,
     };
     if (config->sharding_strategy == TT_HYBRID_SHARD) {
-        tt_info("HYBRID_SHARD shards inside a machine and replicates across: on one machine that is FULL_SHARD");
+        tt_info(
+            "HYBRID_SHARD shards inside a machine and replicates across: on one machine that is FULL_SHARD");
         run->rank_config.strategy = TT_FULL_SHARD;
     }
 }

@@ -166,8 +166,7 @@ static void mistakes_of_the_user(void **state)
         const struct tt_error *error = tt_error_last();
         char text[2048];
         (void)tt_error_format(error, text, sizeof text);
-        if (status != TT_ERR_USAGE)
-            fail_msg("case %zu: status %s", i, tt_status_name(status));
+        if (status != TT_ERR_USAGE) fail_msg("case %zu: status %s", i, tt_status_name(status));
         if (strstr(error->message, cases[i].word) == NULL) fail_msg("case %zu: %s", i, text);
         if (strstr(error->hint, cases[i].hint) == NULL) fail_msg("case %zu: %s", i, text);
     }
