@@ -1,7 +1,10 @@
-/* In a whole run - settings, model, tokenizer, data, training, evaluation, checkpoints - each allocation in
- * turn fails once, ours and jansson's, with one rank and with two: a clean error each time, everything given
- * back, nobody left waiting, and no folder under a final name that is not complete. As many as fit the time,
- * evenly spread; a failure says which one it was. */
+/* In a whole run - settings, model, tokenizer, data, training, evaluation, checkpoints - one allocation
+ * fails, with one rank and with two: a clean error, everything given back, nobody left waiting, and no
+ * checkpoint under its final name that is not complete. As many allocations in turn as fit the time, evenly
+ * spread; a failure of the test says which. Ours must give an error of memory; jansson's, which it does not
+ * always tell as such, an error of any kind. Of jansson's only those are tried that come after the input was
+ * read: its scanner passes over a failing strbuffer_append_byte and then goes on without that character, or
+ * ends the process by its own assert. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -50,11 +53,22 @@ struct trial {
     char good[TEST_PATH_BYTES]; /* what a run leaves when nothing fails */
 };
 
-static tt_status run(const struct trial *trial)
+/* The first thing that a run says comes when all input is read. */
+static void on_message(void *context, const char *line)
+{
+    long long *json_read = context;
+    (void)line;
+    if (*json_read == 0) *json_read = atomic_load(&json_count);
+}
+
+/* json_read: jansson's allocations when all input was read; may be NULL. */
+static tt_status run(const struct trial *trial, long long *json_read)
 {
     struct tt_train_summary summary;
+    const struct tt_train_observer observer = {.context = json_read, .on_message = on_message};
     assert_int_equal(tt_dir_remove(trial->output), TT_OK);
-    return test_train(trial->words.list, trial->output, &summary);
+    return test_train_watched(trial->words.list, trial->output, json_read != NULL ? &observer : NULL, NULL,
+                              &summary);
 }
 
 /* A checkpoint that is there is whole: its weights can be read and its state parses. */
@@ -89,10 +103,9 @@ static size_t count_members(const char *folder, const char *name, const char *li
     return count;
 }
 
-/* A run that went through in spite of all has left the same. */
-static void compare_with_good(const struct trial *trial, long long nth)
+static void compare_with_good(const struct trial *trial)
 {
-    static const char *const same[] = {"adapter_config.json", "tokenizer.json"};
+    static const char *const same[] = {"adapter_config.json", "adapter_model.safetensors"};
     static const char *const counted[] = {"trainer_state.json", "all_results.json", "train_results.json",
                                           "eval_results.json"};
     char a[TEST_PATH_BYTES], b[TEST_PATH_BYTES];
@@ -100,7 +113,7 @@ static void compare_with_good(const struct trial *trial, long long nth)
         test_same_file(test_join(trial->output, same[i], a), test_join(trial->good, same[i], b));
     for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)
         if (count_members(trial->output, counted[i], NULL) != count_members(trial->good, counted[i], NULL))
-            fail_msg("allocation %lld of jansson's: %s lacks members", nth, counted[i]);
+            fail_msg("%s lacks members", counted[i]);
     assert_int_equal(count_members(trial->output, "trainer_state.json", "log_history"),
                      count_members(trial->good, "trainer_state.json", "log_history"));
 }
@@ -117,16 +130,18 @@ static void check_one(const struct trial *trial, bool json, long long nth)
         atomic_store(&json_countdown, nth);
     else
         tt_alloc_fail_at((uint64_t)nth);
-    tt_status status = run(trial);
+    tt_status status = run(trial, NULL);
     tt_alloc_fail_at(0);
     atomic_store(&json_countdown, 0);
     tt_error_format(tt_error_last(), text, sizeof text);
     if (status == TT_OK && !json) fail_msg("allocation %lld %s failed and nobody noticed", nth, whose);
-    if (status == TT_OK) compare_with_good(trial, nth);
+    if (status == TT_OK) {
+        compare_with_good(trial);
+        return;
+    }
     if (!json && (status != TT_ERR_MEMORY || strstr(text, "memory") == NULL))
         fail_msg("allocation %lld %s: no error of memory: %s", nth, whose, text);
-    if (status != TT_OK && tt_error_last()->message[0] == '\0')
-        fail_msg("allocation %lld %s: no message", nth, whose);
+    if (tt_error_last()->message[0] == '\0') fail_msg("allocation %lld %s: no message", nth, whose);
     if (tt_alloc_live() != live || atomic_load(&json_live) != json_blocks)
         fail_msg("allocation %lld %s: %lld and %lld blocks are lost after: %s", nth, whose,
                  (long long)(tt_alloc_live() - live), (long long)atomic_load(&json_live) - json_blocks, text);
@@ -156,23 +171,23 @@ static void try_all(const char *more, bool json)
 {
     struct trial trial;
     prepare(&trial, more);
-    assert_int_equal(run(&trial), TT_OK); /* what is made once per process is made now */
+    assert_int_equal(run(&trial, NULL), TT_OK); /* what is made once per process is made now */
     uint64_t before = tt_alloc_count(), live = tt_alloc_live();
-    long long json_before = atomic_load(&json_count), json_blocks = atomic_load(&json_live);
-    assert_int_equal(run(&trial), TT_OK);
-    if (json) assert_int_equal(rename(trial.output, trial.good), 0);
+    long long json_before = atomic_load(&json_count), json_blocks = atomic_load(&json_live), json_read = 0;
+    assert_int_equal(run(&trial, &json_read), TT_OK);
+    assert_int_equal(rename(trial.output, trial.good), 0);
     long long total = json ? atomic_load(&json_count) - json_before : (long long)(tt_alloc_count() - before);
     assert_int_equal(tt_alloc_live(), live);
     assert_int_equal(atomic_load(&json_live), json_blocks);
     assert_true(total > 100);
     /* With several threads a run makes a few more or fewer than another: the last ones are left out. */
-    long long stride = total / TRIES + 1;
+    long long first = json ? json_read - json_before + 1 : 1, stride = (total - first) / TRIES + 1;
     double start = tt_clock_seconds();
-    for (long long nth = 1; nth + 20 < total; nth += stride) {
+    for (long long nth = first; nth + 20 < total; nth += stride) {
         check_one(&trial, json, nth);
         if (tt_clock_seconds() - start > seconds_a_case) stride = total / 10;
     }
-    assert_int_equal(run(&trial), TT_OK); /* none of it did lasting harm */
+    assert_int_equal(run(&trial, NULL), TT_OK); /* none of it did lasting harm */
     test_workplace_remove(&trial.place);
 }
 
