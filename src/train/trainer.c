@@ -183,14 +183,31 @@ out:
     return status;
 }
 
+/* A save that a killed run did not end: its folder still has its temporary name (checkpoint/save.h). */
+static bool is_unfinished_save(const char *name)
+{
+    static const char ending[] = ".saving";
+    size_t bytes = strlen(name), ending_bytes = sizeof ending - 1;
+    if (bytes < ending_bytes || strcmp(name + bytes - ending_bytes, ending) != 0) return false;
+    return bytes == ending_bytes || strncmp(name, "checkpoint-", 11) == 0;
+}
+
 static tt_status note_result(void *context, const char *name)
 {
     bool *found = context;
-    size_t bytes = strlen(name);
-    bool unfinished = bytes > 7 && strcmp(name + bytes - 7, ".saving") == 0; /* a run that was killed */
     *found |= strcmp(name, "adapter_config.json") == 0 || strcmp(name, "config.json") == 0 ||
-              (strncmp(name, "checkpoint-", 11) == 0 && !unfinished);
+              (strncmp(name, "checkpoint-", 11) == 0 && !is_unfinished_save(name));
     return TT_OK;
+}
+
+static tt_status remove_unfinished(void *context, const char *name)
+{
+    if (!is_unfinished_save(name)) return TT_OK;
+    char *path = tt_path_join(context, name);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_dir_remove(path);
+    tt_free(path);
+    return status;
 }
 
 /* An earlier result is not overwritten unasked, and the folder is proved writable now, not hours on. */
@@ -205,6 +222,7 @@ static tt_status check_output(const struct tt_run *run)
         tt_hint("choose another --output_dir, or say --overwrite_output_dir");
         return TT_ERR_USAGE;
     }
+    TT_TRY(tt_dir_list(config->output_dir, remove_unfinished, (void *)(uintptr_t)config->output_dir));
     char *probe = tt_path_join(config->output_dir, ".write-probe");
     if (probe == NULL) return TT_ERR_MEMORY;
     tt_status status = tt_file_write_atomic(probe, "", 0);
