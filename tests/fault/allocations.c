@@ -2,9 +2,10 @@
  * fails, with one rank and with two: a clean error, everything given back, nobody left waiting, and no
  * checkpoint under its final name that is not complete. As many allocations in turn as fit the time, evenly
  * spread; a failure of the test says which. Ours must give an error of memory; jansson's, which it does not
- * always tell as such, an error of any kind. Of jansson's only those are tried that come after the input was
- * read: its scanner passes over a failing strbuffer_append_byte and then goes on without that character, or
- * ends the process by its own assert. */
+ * always tell as such, an error of any kind. Its scanner is left out: it passes over a failing
+ * strbuffer_append_byte, then reads past the end or ends the process by its assert.
+ */
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -32,12 +33,29 @@ static const char rows[] = "{\"prompt\": \"1 =\", \"completion\": \" one\"}\n"
 /* jansson's allocations have counters of their own. */
 static atomic_llong json_count, json_live, json_countdown;
 
+static _Thread_local bool scanning;
+
 static void *allocate_json(size_t bytes)
 {
-    atomic_fetch_add(&json_count, 1);
-    if (atomic_load(&json_countdown) > 0 && atomic_fetch_sub(&json_countdown, 1) == 1) return NULL;
+    if (!scanning) {
+        atomic_fetch_add(&json_count, 1);
+        if (atomic_load(&json_countdown) > 0 && atomic_fetch_sub(&json_countdown, 1) == 1) return NULL;
+    }
     atomic_fetch_add(&json_live, 1);
     return malloc(bytes);
+}
+
+/* Stands before jansson's own function of that name. */
+json_t *json_loadb(const char *text, size_t bytes, size_t flags, json_error_t *error)
+{
+    typedef json_t *scanner(const char *, size_t, size_t, json_error_t *);
+    scanner *scan;
+    void *symbol = dlsym(RTLD_NEXT, "json_loadb");
+    memcpy(&scan, &symbol, sizeof scan);
+    scanning = true;
+    json_t *value = scan(text, bytes, flags, error);
+    scanning = false;
+    return value;
 }
 
 static void free_json(void *block)
@@ -50,25 +68,13 @@ struct trial {
     struct test_workplace place;
     struct test_words words;
     char output[TEST_PATH_BYTES];
-    char good[TEST_PATH_BYTES]; /* what a run leaves when nothing fails */
 };
 
-/* The first thing that a run says comes when all input is read. */
-static void on_message(void *context, const char *line)
-{
-    long long *json_read = context;
-    (void)line;
-    if (*json_read == 0) *json_read = atomic_load(&json_count);
-}
-
-/* json_read: jansson's allocations when all input was read; may be NULL. */
-static tt_status run(const struct trial *trial, long long *json_read)
+static tt_status run(const struct trial *trial)
 {
     struct tt_train_summary summary;
-    const struct tt_train_observer observer = {.context = json_read, .on_message = on_message};
     assert_int_equal(tt_dir_remove(trial->output), TT_OK);
-    return test_train_watched(trial->words.list, trial->output, json_read != NULL ? &observer : NULL, NULL,
-                              &summary);
+    return test_train(trial->words.list, trial->output, &summary);
 }
 
 /* A checkpoint that is there is whole: its weights can be read and its state parses. */
@@ -92,32 +98,6 @@ static tt_status look_at_checkpoint(void *context, const char *name)
     return status;
 }
 
-static size_t count_members(const char *folder, const char *name, const char *list)
-{
-    char path[TEST_PATH_BYTES];
-    struct tt_json json = {0};
-    if (tt_json_read(test_join(folder, name, path), 1 << 20, &json) != TT_OK) fail_msg("%s", path);
-    size_t count = json_object_size(json.root);
-    if (list != NULL) count = json_array_size(json_object_get(json.root, list));
-    tt_json_deinit(&json);
-    return count;
-}
-
-static void compare_with_good(const struct trial *trial)
-{
-    static const char *const same[] = {"adapter_config.json", "adapter_model.safetensors"};
-    static const char *const counted[] = {"trainer_state.json", "all_results.json", "train_results.json",
-                                          "eval_results.json"};
-    char a[TEST_PATH_BYTES], b[TEST_PATH_BYTES];
-    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
-        test_same_file(test_join(trial->output, same[i], a), test_join(trial->good, same[i], b));
-    for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)
-        if (count_members(trial->output, counted[i], NULL) != count_members(trial->good, counted[i], NULL))
-            fail_msg("%s lacks members", counted[i]);
-    assert_int_equal(count_members(trial->output, "trainer_state.json", "log_history"),
-                     count_members(trial->good, "trainer_state.json", "log_history"));
-}
-
 /* The nth allocation, ours or jansson's. */
 static void check_one(const struct trial *trial, bool json, long long nth)
 {
@@ -130,15 +110,11 @@ static void check_one(const struct trial *trial, bool json, long long nth)
         atomic_store(&json_countdown, nth);
     else
         tt_alloc_fail_at((uint64_t)nth);
-    tt_status status = run(trial, NULL);
+    tt_status status = run(trial);
     tt_alloc_fail_at(0);
     atomic_store(&json_countdown, 0);
     tt_error_format(tt_error_last(), text, sizeof text);
-    if (status == TT_OK && !json) fail_msg("allocation %lld %s failed and nobody noticed", nth, whose);
-    if (status == TT_OK) {
-        compare_with_good(trial);
-        return;
-    }
+    if (status == TT_OK) fail_msg("allocation %lld %s failed and nobody noticed", nth, whose);
     if (!json && (status != TT_ERR_MEMORY || strstr(text, "memory") == NULL))
         fail_msg("allocation %lld %s: no error of memory: %s", nth, whose, text);
     if (tt_error_last()->message[0] == '\0') fail_msg("allocation %lld %s: no message", nth, whose);
@@ -157,7 +133,6 @@ static void prepare(struct trial *trial, const char *more)
     test_workplace_create("qwen2", &trial->place);
     test_workplace_write(&trial->place, "train.jsonl", rows, data);
     test_workplace_path(&trial->place, "out", trial->output);
-    test_workplace_path(&trial->place, "good", trial->good);
     test_words_pair(&trial->words, "model_name_or_path", trial->place.model);
     test_words_pair(&trial->words, "dataset_name", data);
     test_words_pair(&trial->words, "eval_dataset", data);
@@ -171,23 +146,22 @@ static void try_all(const char *more, bool json)
 {
     struct trial trial;
     prepare(&trial, more);
-    assert_int_equal(run(&trial, NULL), TT_OK); /* what is made once per process is made now */
+    assert_int_equal(run(&trial), TT_OK); /* what is made once per process is made now */
     uint64_t before = tt_alloc_count(), live = tt_alloc_live();
-    long long json_before = atomic_load(&json_count), json_blocks = atomic_load(&json_live), json_read = 0;
-    assert_int_equal(run(&trial, &json_read), TT_OK);
-    assert_int_equal(rename(trial.output, trial.good), 0);
+    long long json_before = atomic_load(&json_count), json_blocks = atomic_load(&json_live);
+    assert_int_equal(run(&trial), TT_OK);
     long long total = json ? atomic_load(&json_count) - json_before : (long long)(tt_alloc_count() - before);
     assert_int_equal(tt_alloc_live(), live);
     assert_int_equal(atomic_load(&json_live), json_blocks);
     assert_true(total > 100);
     /* With several threads a run makes a few more or fewer than another: the last ones are left out. */
-    long long first = json ? json_read - json_before + 1 : 1, stride = (total - first) / TRIES + 1;
+    long long stride = total / TRIES + 1;
     double start = tt_clock_seconds();
-    for (long long nth = first; nth + 20 < total; nth += stride) {
+    for (long long nth = 1; nth + 20 < total; nth += stride) {
         check_one(&trial, json, nth);
         if (tt_clock_seconds() - start > seconds_a_case) stride = total / 10;
     }
-    assert_int_equal(run(&trial, NULL), TT_OK); /* none of it did lasting harm */
+    assert_int_equal(run(&trial), TT_OK); /* none of it did lasting harm */
     test_workplace_remove(&trial.place);
 }
 
