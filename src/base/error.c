@@ -11,6 +11,8 @@ static _Thread_local struct tt_error record;
 static void start_record(tt_status status, const char *text)
 {
     record.status = status;
+    record.cause = TT_OK;
+    record.told = false;
     record.context_count = 0;
     record.hint[0] = '\0';
     snprintf(record.message, sizeof record.message, "%s", text);
@@ -85,6 +87,12 @@ tt_status tt_error_restore(const struct tt_error *error)
 {
     if (error != &record) record = *error;
     return record.status;
+}
+
+void tt_error_leave_to_other(tt_status cause)
+{
+    record.cause = cause;
+    record.told = true;
 }
 
 /* Appends at *used and counts what a large enough buffer would hold. */

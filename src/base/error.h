@@ -29,6 +29,9 @@ struct tt_error {
     char context[TT_ERROR_CONTEXT_MAX][200]; /* innermost first; further calls of tt_while are dropped */
     int context_count;
     char hint[400]; /* empty when there is none */
+    /* Of runs over several processes, each of which may end in an error: */
+    tt_status cause; /* TT_ERR_PEER: what the other rank failed with; TT_OK when it could not tell */
+    bool told;       /* another rank has this error, or its cause, and tells it */
 };
 
 /* Starts a fresh record in this thread and returns `status`, so that `return tt_fail(...)` reads well. */
@@ -43,6 +46,8 @@ void tt_hint(const char *format, ...) TT_PRINTF(1, 2);
 void tt_error_copy(struct tt_error *out);
 /* Makes `error` the record of this thread and returns its status. */
 tt_status tt_error_restore(const struct tt_error *error);
+/* Another rank has the record of this thread, or what led to it (`cause`; TT_OK: none), and tells it. */
+void tt_error_leave_to_other(tt_status cause);
 
 /* Returns from the calling function when `call` does not give TT_OK. */
 #define TT_TRY(call)                                                                                         \

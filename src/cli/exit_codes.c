@@ -24,3 +24,9 @@ enum tt_exit_code tt_exit_code_of(tt_status status)
     }
     return TT_EXIT_BUG;
 }
+
+enum tt_exit_code tt_exit_code_of_error(const struct tt_error *error)
+{
+    bool has_cause = error->status == TT_ERR_PEER && error->cause != TT_OK;
+    return tt_exit_code_of(has_cause ? error->cause : error->status);
+}

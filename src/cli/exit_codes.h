@@ -15,5 +15,8 @@ enum tt_exit_code {
 };
 
 enum tt_exit_code tt_exit_code_of(tt_status status);
+/* Of the error record of this thread. A process that ended because another rank did has the code of that rank's error:
+ * a launcher reports the code of whichever process ends first. */
+enum tt_exit_code tt_exit_code_of_error(const struct tt_error *error);
 
 #endif

@@ -110,6 +110,7 @@ void tt_report_error(struct tt_report *report)
     const struct tt_error *error = tt_error_last();
     tt_error_format(error, text, sizeof text);
     tt_report_bar_end(report);
+    if (error->told) return; /* one message for all ranks */
     const char *word = "error:";
     if (report->colour && strncmp(text, word, strlen(word)) == 0)
         fprintf(report->err, "\033[1;31m%s\033[0m%s", word, text + strlen(word));

@@ -227,9 +227,9 @@ static tt_status train(struct loop *loop)
     }
     TT_TRY(finish(loop, stopped));
     if (!stopped) return TT_OK;
-    return tt_fail(TT_ERR_CANCELLED,
-                   "stopped on request after step %lld of %lld; checkpoint-%lld is complete",
-                   (long long)loop->steps_done, (long long)run->total_steps, (long long)loop->steps_done);
+    (void)tt_fail(TT_ERR_CANCELLED, "stopped on request after step %lld of %lld; checkpoint-%lld is complete",
+                  (long long)loop->steps_done, (long long)run->total_steps, (long long)loop->steps_done);
+    return tt_comm_agree(loop->rank->world, TT_ERR_CANCELLED); /* all ranks are here: one tells */
 }
 
 tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank)

@@ -110,7 +110,7 @@ static tt_status explain_nonfinite(struct tt_rank *rank, const struct tt_train_s
                   (long long)step_index + 1, isnan(loss) ? "NaN" : "infinite", finding.where);
     tt_hint("lower learning_rate, add warmup_steps, or look at the data of this step; a model whose first "
             "step is not finite has broken weights");
-    return TT_ERR_DATA;
+    return tt_comm_agree(rank->world, TT_ERR_DATA); /* all ranks are here: one tells */
 }
 
 /* In order of rank: the same number everywhere. */
@@ -168,8 +168,9 @@ static tt_status name_nonfinite(struct tt_rank *rank, void *context, size_t inde
 {
     int64_t step = *(int64_t *)context;
     if (isfinite(sum_squares)) return TT_OK;
-    return tt_fail(TT_ERR_DATA, "the gradient of '%s' is not finite in step %lld",
-                   rank->model->params[index]->name, (long long)step + 1);
+    (void)tt_fail(TT_ERR_DATA, "the gradient of '%s' is not finite in step %lld",
+                  rank->model->params[index]->name, (long long)step + 1);
+    return tt_comm_agree(rank->world, TT_ERR_DATA);
 }
 
 static tt_status mark_seen(struct tt_rank *rank, void *context, size_t index, double sum_squares)
@@ -200,7 +201,7 @@ static tt_status watch_gradients(struct tt_rank *rank, struct tt_gradient_watch 
                       WATCH_STEPS);
         tt_hint("%lld of %lld trainable tensors are affected; does the data reach them?",
                 (long long)silent_count, (long long)trainable);
-        return TT_ERR_DATA;
+        return tt_comm_agree(rank->world, TT_ERR_DATA);
     }
     return TT_OK;
 }
@@ -275,7 +276,8 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     if (!isfinite(result->loss)) return explain_nonfinite(rank, config, step, &facts, storage, result->loss);
     if (!isfinite(result->grad_norm)) {
         TT_TRY(visit_gradients(rank, name_nonfinite, &step));
-        return tt_fail(TT_ERR_DATA, "the gradient norm of step %lld is not finite", (long long)step + 1);
+        (void)tt_fail(TT_ERR_DATA, "the gradient norm of step %lld is not finite", (long long)step + 1);
+        return tt_comm_agree(rank->world, TT_ERR_DATA);
     }
     TT_TRY(watch_gradients(rank, watch, result->learning_rate));
 
