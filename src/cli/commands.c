@@ -70,5 +70,6 @@ int tt_cli_main(int argc, char *const *argv, FILE *out, FILE *err)
     if (status != TT_OK) tt_report_error(&report);
     tt_log_set_sink(NULL, NULL);
     tt_report_deinit(&report);
-    return status == TT_OK ? TT_EXIT_DONE : tt_exit_code_of_error(tt_error_last());
+    const struct tt_error *error = tt_error_last();
+    return status == error->status ? tt_exit_code_of_error(error) : tt_exit_code_of(status);
 }

@@ -43,9 +43,9 @@ TT_MUST_USE tt_status tt_comm_broadcast(struct tt_comm *comm, struct tt_stream *
 TT_MUST_USE tt_status tt_comm_host_all_gather(struct tt_comm *comm, const void *send, void *recv, size_t bytes_per_rank);
 TT_MUST_USE tt_status tt_comm_barrier(struct tt_comm *comm);
 /* All ranks hand in their status. When all are TT_OK, so is the result. Otherwise: a rank that failed gets its own
- * status back, its record untouched (only that it is left to the lowest rank to tell when that failed alike); the others get TT_ERR_PEER with a record that names the lowest failed rank
- * (one that failed by itself before one that failed with TT_ERR_PEER) and carries its message, context and hint. No
- * rank is left waiting. */
+ * status back and its record, which is left to the lowest failed rank to tell when that failed alike; the others get
+ * TT_ERR_PEER with a record that names the lowest failed rank (one that failed by itself before one that failed with
+ * TT_ERR_PEER) and carries its message, context and hint. No rank is left waiting. */
 TT_MUST_USE tt_status tt_comm_agree(struct tt_comm *comm, tt_status status);
 /* Wakes every rank that waits in a call; takes NULL. May be called from any thread, more than once. The record of the
  * calling thread is what the others report. After it only tt_comm_destroy makes sense; a process of an MPI job then
