@@ -115,7 +115,7 @@ tt_status tt_dir_free_bytes(const char *path, uint64_t *bytes)
     return TT_OK;
 }
 
-static tt_status sync_folder(const char *path)
+tt_status tt_dir_sync(const char *path)
 {
     int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) return tt_fail_errno(errno, "cannot open folder '%s'", path);
@@ -127,7 +127,7 @@ static int sync_entry(const char *path, const struct stat *info, int kind, struc
 {
     (void)info, (void)position;
     if (kind != FTW_D && kind != FTW_DP) return 0;
-    return sync_folder(path) == TT_OK ? 0 : -1;
+    return tt_dir_sync(path) == TT_OK ? 0 : -1;
 }
 
 /* Puts `temporary` in the place of an existing `final`. Where the file system can swap two names at once
@@ -171,7 +171,7 @@ tt_status tt_dir_commit(const char *temporary, const char *final)
     }
     char *parent = tt_path_join(final, "..");
     if (parent == NULL) return TT_ERR_MEMORY;
-    tt_status status = sync_folder(parent);
+    tt_status status = tt_dir_sync(parent);
     tt_free(parent);
     return status;
 }

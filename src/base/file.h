@@ -36,6 +36,7 @@ const char *tt_path_basename(const char *path);
 
 TT_MUST_USE tt_status tt_dir_create(const char *path);  /* and its parents; existing is fine */
 TT_MUST_USE tt_status tt_dir_remove(const char *path);  /* the whole tree; a missing one is fine */
+TT_MUST_USE tt_status tt_dir_sync(const char *path);    /* fsync of the folder: its entries survive a loss of power */
 /* fsync of every file's folder entry, then rename(temporary, final), then fsync of the parent. An existing
  * `final` is replaced: it is moved aside first and removed after. */
 TT_MUST_USE tt_status tt_dir_commit(const char *temporary, const char *final);

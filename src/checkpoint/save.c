@@ -185,6 +185,7 @@ static tt_status publish_into(const char *temporary, const char *folder)
     struct publication publication = {temporary, folder};
     TT_TRY(tt_dir_create(folder));
     TT_TRY(tt_dir_list(temporary, publish_entry, &publication));
+    TT_TRY(tt_dir_sync(folder));
     return tt_dir_remove(temporary);
 }
 
