@@ -1,5 +1,6 @@
 #include "train/checkpoints.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,6 +118,17 @@ static int compare_steps(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* A kill in the middle must not leave a part under the name of a whole: the folder first takes the name of an
+ * unfinished save, which the next run clears away. */
+static tt_status remove_checkpoint(const char *path)
+{
+    char aside[PATH_BYTES + 8];
+    snprintf(aside, sizeof aside, "%s.saving", path);
+    TT_TRY(tt_dir_remove(aside));
+    if (rename(path, aside) != 0) return tt_fail_errno(errno, "cannot move '%s' aside to remove it", path);
+    return tt_dir_remove(aside);
+}
+
 /* Until the limit holds: first those of later steps than the newest, which an earlier run left, then the
  * oldest; the best and the newest stay. */
 static tt_status remove_old(const struct tt_checkpoints *checkpoints, const struct tt_run *run,
@@ -135,7 +147,7 @@ static tt_status remove_old(const struct tt_checkpoints *checkpoints, const stru
         bool left_over = step > newest, is_best = checkpoints->has_best && step == checkpoints->best_step;
         if (left_over != (i < found.count) || step == newest || is_best) continue;
         TT_GO(checkpoint_path(run, step, path));
-        TT_GO(tt_dir_remove(path));
+        TT_GO(remove_checkpoint(path));
         excess--;
     }
 out:
