@@ -97,7 +97,7 @@ void tt_report_bar_end(struct tt_report *report)
 void tt_report_log(void *context, enum tt_log_level level, const char *line)
 {
     struct tt_report *report = context;
-    if (level == TT_LOG_DEBUG || (level == TT_LOG_INFO && report->quiet)) return;
+    if (level == TT_LOG_DEBUG || report->quiet) return;
     if (level == TT_LOG_WARNING)
         print_line(report, report->colour ? "\033[33mwarning:\033[0m " : "warning: ", line, "");
     else
