@@ -4,12 +4,14 @@
 #include <string.h>
 
 #include "backend/device_impl.h"
+#include "backend/plugin.h"
 #include "base/alloc.h"
 #include "base/str.h"
 
 struct tt_buffer {
     struct tt_device *device;
     enum tt_purpose purpose;
+    bool host; /* page-locked memory of the host, not the device's own */
     size_t bytes;
     void *data;
 };
@@ -24,7 +26,9 @@ static const char *const purpose_names[TT_PURPOSE_COUNT] = {
     [TT_PURPOSE_BATCH] = "batch",
     [TT_PURPOSE_COMM] = "communication",
     [TT_PURPOSE_STAGING] = "staging",
+    [TT_PURPOSE_OFFLOAD] = "offloaded to the host",
     [TT_PURPOSE_SCRATCH] = "device scratch",
+    [TT_PURPOSE_CONTEXT] = "device context",
 };
 
 const char *tt_purpose_name(enum tt_purpose purpose)
@@ -33,12 +37,21 @@ const char *tt_purpose_name(enum tt_purpose purpose)
     return purpose_names[purpose];
 }
 
+/* The table of a kind, or NULL with the error record set. */
 static const struct tt_device_table *find_table(const char *kind)
 {
-    static const struct tt_device_table *const tables[] = {&tt_cpu_device_table, &tt_plan_device_table};
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
-        if (strcmp(tables[i]->kind, kind) == 0) return tables[i];
+    if (strcmp(kind, "cpu") == 0) return &tt_cpu_device_table;
+    if (strcmp(kind, "plan") == 0) return &tt_plan_device_table;
+    if (strcmp(kind, "cuda") == 0) {
+        char reason[512] = "";
+        const struct tt_plugin *plugin = tt_plugin_load(reason, sizeof reason);
+        if (plugin != NULL) return plugin->device;
+        tt_fail(TT_ERR_DEVICE, "no GPU can be used: %s", reason);
+        tt_hint("libtrimtab_cuda.so is built where nvcc is found; --device cpu runs without it");
+        return NULL;
     }
+    tt_fail(TT_ERR_UNSUPPORTED, "this build has no device of kind '%s'", kind);
+    tt_hint("it has 'cpu', 'cuda' and 'plan'");
     return NULL;
 }
 
@@ -46,11 +59,7 @@ tt_status tt_device_open(const struct tt_device_config *config, struct tt_device
 {
     const char *kind = config->kind != NULL ? config->kind : "";
     const struct tt_device_table *table = find_table(kind);
-    if (table == NULL) {
-        tt_fail(TT_ERR_UNSUPPORTED, "this build has no device of kind '%s'", kind);
-        tt_hint("it has 'cpu' and 'plan'");
-        return TT_ERR_UNSUPPORTED;
-    }
+    if (table == NULL) return tt_error_last()->status;
     if (config->threads < 0) {
         return tt_fail(TT_ERR_USAGE, "a device cannot have %d threads", config->threads);
     }
@@ -60,6 +69,7 @@ tt_status tt_device_open(const struct tt_device_config *config, struct tt_device
     device->index = config->index;
     device->threads = config->threads;
     device->memory_limit = config->memory_limit;
+    device->is_host = true;
     tt_status status = table->open(device, config);
     if (status != TT_OK) {
         tt_while("opening device %s:%d", kind, config->index);
@@ -91,6 +101,27 @@ const char *tt_device_name(const struct tt_device *device)
 bool tt_device_is_plan(const struct tt_device *device)
 {
     return device->is_plan;
+}
+
+const struct tt_chip *tt_device_chip(const struct tt_device *device)
+{
+    return device->chip;
+}
+
+bool tt_device_is_host(const struct tt_device *device)
+{
+    return device->is_host;
+}
+
+size_t tt_device_used_bytes(struct tt_device *device)
+{
+    return device->table->used_bytes != NULL ? device->table->used_bytes(device) : 0;
+}
+
+void tt_device_set_watch(struct tt_device *device, tt_device_check *check, void *context)
+{
+    device->check = check;
+    device->check_context = context;
 }
 
 int tt_device_threads(const struct tt_device *device)
@@ -134,14 +165,8 @@ void tt_device_give_back(struct tt_device *device, enum tt_purpose purpose, size
     device->memory.total_current -= bytes;
 }
 
-void tt_device_count_scratch(struct tt_device *device, size_t bytes)
-{
-    device->memory.current[TT_PURPOSE_SCRATCH] = bytes;
-    device->memory.peak[TT_PURPOSE_SCRATCH] = bytes;
-}
-
-tt_status tt_buffer_create(struct tt_device *device, size_t bytes, enum tt_purpose purpose,
-                           struct tt_buffer **out)
+static tt_status create(struct tt_device *device, size_t bytes, enum tt_purpose purpose, bool host,
+                        struct tt_buffer **out)
 {
     if (device->frozen) {
         return tt_fail(TT_ERR_INTERNAL, "%zu bytes for %s are asked for after the device was frozen", bytes,
@@ -149,30 +174,54 @@ tt_status tt_buffer_create(struct tt_device *device, size_t bytes, enum tt_purpo
     }
     struct tt_buffer *buffer = tt_calloc(1, sizeof *buffer);
     if (buffer == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_device_take(device, purpose, bytes);
+    tt_status status = host ? TT_OK : tt_device_take(device, purpose, bytes);
     if (status != TT_OK) {
         tt_free(buffer);
         return status;
     }
-    status = device->table->allocate(device, bytes, &buffer->data);
+    const struct tt_device_table *table = device->table;
+    status = host ? table->allocate_host(device, bytes, &buffer->data) : table->allocate(device, bytes, &buffer->data);
     if (status != TT_OK) {
-        tt_while("creating a buffer for %s", tt_purpose_name(purpose));
-        tt_device_give_back(device, purpose, bytes);
+        tt_while("creating a %sbuffer for %s", host ? "host " : "", tt_purpose_name(purpose));
+        if (!host) tt_device_give_back(device, purpose, bytes);
         tt_free(buffer);
         return status;
+    }
+    if (host) {
+        device->memory.host[purpose] += bytes;
+        device->memory.host_total += bytes;
     }
     buffer->device = device;
     buffer->purpose = purpose;
+    buffer->host = host;
     buffer->bytes = bytes;
     *out = buffer;
     return TT_OK;
 }
 
+tt_status tt_buffer_create(struct tt_device *device, size_t bytes, enum tt_purpose purpose, struct tt_buffer **out)
+{
+    return create(device, bytes, purpose, false, out);
+}
+
+tt_status tt_host_buffer_create(struct tt_device *device, size_t bytes, enum tt_purpose purpose,
+                                struct tt_buffer **out)
+{
+    return create(device, bytes, purpose, true, out);
+}
+
 void tt_buffer_destroy(struct tt_buffer *buffer)
 {
     if (buffer == NULL) return;
-    buffer->device->table->release(buffer->device, buffer->data, buffer->bytes);
-    tt_device_give_back(buffer->device, buffer->purpose, buffer->bytes);
+    struct tt_device *device = buffer->device;
+    if (buffer->host) {
+        device->table->release_host(device, buffer->data, buffer->bytes);
+        device->memory.host[buffer->purpose] -= buffer->bytes;
+        device->memory.host_total -= buffer->bytes;
+    } else {
+        device->table->release(device, buffer->data, buffer->bytes);
+        tt_device_give_back(device, buffer->purpose, buffer->bytes);
+    }
     tt_free(buffer);
 }
 
@@ -186,18 +235,34 @@ size_t tt_buffer_bytes(const struct tt_buffer *buffer)
     return buffer->bytes;
 }
 
-tt_status tt_stream_create(struct tt_device *device, struct tt_stream **out)
+static tt_status create_stream(struct tt_device *device, enum tt_stream_kind kind, struct tt_stream **out)
 {
     struct tt_stream *stream = tt_calloc(1, sizeof *stream);
     if (stream == NULL) return TT_ERR_MEMORY;
     stream->device = device;
-    tt_status status = device->table->stream_create(device, &stream->impl);
+    stream->kind = kind;
+    tt_status status = device->table->stream_create(device, kind, &stream->impl);
     if (status != TT_OK) {
         tt_free(stream);
         return status;
     }
     *out = stream;
     return TT_OK;
+}
+
+tt_status tt_stream_create(struct tt_device *device, struct tt_stream **out)
+{
+    return create_stream(device, TT_STREAM_COMPUTE, out);
+}
+
+tt_status tt_stream_create_copy(struct tt_device *device, struct tt_stream **out)
+{
+    return create_stream(device, TT_STREAM_COPY, out);
+}
+
+void tt_stream_mark(struct tt_stream *stream, const char *what)
+{
+    if (stream->device->table->mark != NULL) stream->device->table->mark(stream, what);
 }
 
 void tt_stream_destroy(struct tt_stream *stream)

@@ -28,7 +28,10 @@ struct tt_device_table {
     void (*close)(struct tt_device *device);
     tt_status (*allocate)(struct tt_device *device, size_t bytes, void **data); /* zero-filled */
     void (*release)(struct tt_device *device, void *data, size_t bytes);
-    tt_status (*stream_create)(struct tt_device *device, void **impl);
+    tt_status (*allocate_host)(struct tt_device *device, size_t bytes, void **data); /* zero-filled, page-locked */
+    void (*release_host)(struct tt_device *device, void *data, size_t bytes);
+    size_t (*used_bytes)(struct tt_device *device); /* NULL: 0 */
+    tt_status (*stream_create)(struct tt_device *device, enum tt_stream_kind kind, void **impl);
     void (*stream_destroy)(struct tt_device *device, void *impl);
     tt_status (*stream_synchronize)(struct tt_stream *stream);
     tt_status (*event_create)(struct tt_device *device, void **impl);
@@ -37,6 +40,13 @@ struct tt_device_table {
     tt_status (*stream_wait)(struct tt_stream *stream, struct tt_event *event);
     tt_status (*copy)(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction);
     tt_status (*fill_zero)(struct tt_stream *stream, void *data, size_t bytes);
+    void (*mark)(struct tt_stream *stream, const char *what); /* NULL: nothing */
+    /* Time spans in stream order (profile.h); NULL where the calling thread does the work. `end` of a span comes after its
+     * `begin` on the same stream; spans of one stream nest or follow each other. collect adds all finished ones to
+     * device->spans; the host has synchronized. */
+    void (*span_begin)(struct tt_stream *stream, int span);
+    void (*span_end)(struct tt_stream *stream, int span);
+    tt_status (*spans_collect)(struct tt_device *device);
     const struct tt_op_table *ops;
 };
 
@@ -51,13 +61,19 @@ struct tt_device {
     size_t memory_limit;
     bool is_plan;
     bool frozen;
+    bool is_host;               /* set by open: its memory is the host's */
+    const struct tt_chip *chip; /* set by open when known */
     struct tt_memory_use memory;
-    bool profiles; /* op_times are counted */
-    struct tt_op_time op_times[TT_OP_COUNT];
+    tt_device_check *check;     /* tt_device_set_watch */
+    void *check_context;
+    bool profiles; /* spans are counted */
+    struct tt_op_time spans[TT_SPAN_COUNT];
+    double planned_seconds; /* plan: estimate of all ops so far, by the chip's rates */
 };
 
 struct tt_stream {
     struct tt_device *device;
+    enum tt_stream_kind kind;
     void *impl;
 };
 
@@ -70,7 +86,11 @@ struct tt_event {
 TT_MUST_USE tt_status tt_device_take(struct tt_device *device, enum tt_purpose purpose, size_t bytes);
 void tt_device_give_back(struct tt_device *device, enum tt_purpose purpose, size_t bytes);
 /* What the device keeps for itself from open to close; the limit and the totals do not see it. */
-void tt_device_count_scratch(struct tt_device *device, size_t bytes);
+static inline void tt_device_count_scratch(struct tt_device *device, size_t bytes)
+{
+    device->memory.current[TT_PURPOSE_SCRATCH] = bytes;
+    device->memory.peak[TT_PURPOSE_SCRATCH] = bytes;
+}
 
 /* tt_dispatch_<op>: what a checked entry ends with. */
 #define OP(name)                                                                                             \
@@ -78,10 +98,9 @@ void tt_device_count_scratch(struct tt_device *device, size_t bytes);
     {                                                                                                        \
         struct tt_device *device = stream->device;                                                           \
         if (!device->profiles) return device->table->ops->name(stream, args);                                \
-        double start = tt_clock_seconds();                                                                   \
+        tt_span_begin(stream, TT_OP_##name);                                                                 \
         tt_status status = device->table->ops->name(stream, args);                                           \
-        device->op_times[TT_OP_##name].calls++;                                                              \
-        device->op_times[TT_OP_##name].seconds += tt_clock_seconds() - start;                                \
+        tt_span_end(stream, TT_OP_##name);                                                                   \
         return status;                                                                                       \
     }
 #include "backend/ops.def"

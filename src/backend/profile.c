@@ -3,24 +3,54 @@
 #include <string.h>
 
 #include "backend/device_impl.h"
+#include "base/clock.h"
 
 const char *tt_op_name(enum tt_op op)
 {
-    static const char *const names[TT_OP_COUNT] = {
+    static const char *const names[TT_SPAN_COUNT] = {
 #define OP(name) #name,
 #include "backend/ops.def"
 #undef OP
+        [TT_SPAN_GATHER] = "gather",
+        [TT_SPAN_GATHER_WAIT] = "gather_wait",
+        [TT_SPAN_REDUCE] = "reduce",
+        [TT_SPAN_OFFLOAD_WAIT] = "offload_wait",
     };
     return names[op];
 }
 
 void tt_device_profile(struct tt_device *device, bool on)
 {
-    if (on) memset(device->op_times, 0, sizeof device->op_times);
+    if (on) {
+        if (device->table->spans_collect != NULL) (void)device->table->spans_collect(device);
+        memset(device->spans, 0, sizeof device->spans);
+    }
     device->profiles = on;
 }
 
-const struct tt_op_time *tt_device_op_times(const struct tt_device *device)
+const struct tt_op_time *tt_device_op_times(struct tt_device *device)
 {
-    return device->op_times;
+    if (device->table->spans_collect != NULL) (void)device->table->spans_collect(device);
+    return device->spans;
+}
+
+void tt_span_begin(struct tt_stream *stream, enum tt_op span)
+{
+    struct tt_device *device = stream->device;
+    if (!device->profiles) return;
+    if (device->table->span_begin != NULL)
+        device->table->span_begin(stream, span);
+    else
+        device->spans[span].seconds -= tt_clock_seconds();
+}
+
+void tt_span_end(struct tt_stream *stream, enum tt_op span)
+{
+    struct tt_device *device = stream->device;
+    if (!device->profiles) return;
+    device->spans[span].calls++;
+    if (device->table->span_end != NULL)
+        device->table->span_end(stream, span);
+    else
+        device->spans[span].seconds += tt_clock_seconds();
 }

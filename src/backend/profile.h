@@ -1,5 +1,5 @@
-/* Where the time of a device goes, by op: counted only while switched on. On devices that compute in the calling thread the
- * seconds are those of the work itself. */
+/* Where the time of a device goes: spans of a stream, one for every op, and those that other floors mark. Counted only while
+ * switched on. On devices that compute in the calling thread the seconds are the clock's, elsewhere the device's own. */
 #ifndef TT_BACKEND_PROFILE_H
 #define TT_BACKEND_PROFILE_H
 
@@ -12,7 +12,12 @@ enum tt_op {
 #define OP(name) TT_OP_##name,
 #include "backend/ops.def"
 #undef OP
-    TT_OP_COUNT
+    TT_OP_COUNT,
+    TT_SPAN_GATHER = TT_OP_COUNT, /* a gather, on the stream that runs it */
+    TT_SPAN_GATHER_WAIT,          /* compute waits for a gather: what was not hidden */
+    TT_SPAN_REDUCE,               /* a reduce of gradients, on the stream that runs it */
+    TT_SPAN_OFFLOAD_WAIT,         /* compute waits for what comes from host memory */
+    TT_SPAN_COUNT
 };
 
 struct tt_op_time {
@@ -20,9 +25,14 @@ struct tt_op_time {
     double seconds;
 };
 
-const char *tt_op_name(enum tt_op op); /* "rmsnorm_forward" */
+struct tt_stream;
+
+const char *tt_op_name(enum tt_op op); /* "rmsnorm_forward", "gather wait" */
 void tt_device_profile(struct tt_device *device, bool on);
-/* Borrows the [TT_OP_COUNT] counters; switching on clears them. */
-const struct tt_op_time *tt_device_op_times(const struct tt_device *device);
+/* Borrows the [TT_SPAN_COUNT] counters; switching on clears them. Call it when the streams are synchronized. */
+const struct tt_op_time *tt_device_op_times(struct tt_device *device);
+/* Around work of one stream; nothing unless profiling is on. Spans of one kind do not overlap on one stream. */
+void tt_span_begin(struct tt_stream *stream, enum tt_op span);
+void tt_span_end(struct tt_stream *stream, enum tt_op span);
 
 #endif

@@ -4,23 +4,35 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The only state of this file; one record per thread. */
-static _Thread_local struct tt_error record;
+/* One record per thread, and in a plugin where the program keeps its own (set once, before any other call). */
+static _Thread_local struct tt_error own_record;
+static struct tt_error *(*host_record)(void);
+
+struct tt_error *tt_error_record(void)
+{
+    return host_record != NULL ? host_record() : &own_record;
+}
+
+void tt_error_use_records(struct tt_error *(*record_of_thread)(void))
+{
+    host_record = record_of_thread;
+}
 
 /* The text is made before the record is touched: arguments may point into the old record. */
 static void start_record(tt_status status, const char *text)
 {
-    record.status = status;
-    record.cause = TT_OK;
-    record.told = false;
-    record.context_count = 0;
-    record.hint[0] = '\0';
-    snprintf(record.message, sizeof record.message, "%s", text);
+    struct tt_error *record = tt_error_record();
+    record->status = status;
+    record->cause = TT_OK;
+    record->told = false;
+    record->context_count = 0;
+    record->hint[0] = '\0';
+    snprintf(record->message, sizeof record->message, "%s", text);
 }
 
 tt_status tt_fail(tt_status status, const char *format, ...)
 {
-    char text[sizeof record.message];
+    char text[sizeof own_record.message];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
@@ -31,7 +43,7 @@ tt_status tt_fail(tt_status status, const char *format, ...)
 
 tt_status tt_fail_errno(int error_number, const char *format, ...)
 {
-    char text[sizeof record.message];
+    char text[sizeof own_record.message];
     va_list arguments;
     va_start(arguments, format);
     int written = vsnprintf(text, sizeof text, format, arguments);
@@ -47,52 +59,55 @@ tt_status tt_fail_errno(int error_number, const char *format, ...)
 
 void tt_while(const char *format, ...)
 {
-    if (record.context_count >= TT_ERROR_CONTEXT_MAX) return;
-    char text[sizeof record.context[0]];
+    struct tt_error *record = tt_error_record();
+    if (record->context_count >= TT_ERROR_CONTEXT_MAX) return;
+    char text[sizeof own_record.context[0]];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    memcpy(record.context[record.context_count], text, sizeof text);
-    record.context_count++;
+    memcpy(record->context[record->context_count], text, sizeof text);
+    record->context_count++;
 }
 
 void tt_hint(const char *format, ...)
 {
-    if (record.hint[0] != '\0') return;
-    char text[sizeof record.hint];
+    struct tt_error *record = tt_error_record();
+    if (record->hint[0] != '\0') return;
+    char text[sizeof own_record.hint];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    memcpy(record.hint, text, sizeof text);
+    memcpy(record->hint, text, sizeof text);
 }
 
 const struct tt_error *tt_error_last(void)
 {
-    return &record;
+    return tt_error_record();
 }
 
 void tt_error_clear(void)
 {
-    record = (struct tt_error){0};
+    *tt_error_record() = (struct tt_error){0};
 }
 
 void tt_error_copy(struct tt_error *out)
 {
-    *out = record;
+    *out = *tt_error_record();
 }
 
 tt_status tt_error_restore(const struct tt_error *error)
 {
-    if (error != &record) record = *error;
-    return record.status;
+    struct tt_error *record = tt_error_record();
+    if (error != record) *record = *error;
+    return record->status;
 }
 
 void tt_error_leave_to_other(tt_status cause)
 {
-    record.cause = cause;
-    record.told = true;
+    tt_error_record()->cause = cause;
+    tt_error_record()->told = true;
 }
 
 /* Appends at *used and counts what a large enough buffer would hold. */

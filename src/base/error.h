@@ -44,6 +44,10 @@ void tt_while(const char *format, ...) TT_PRINTF(1, 2);
 void tt_hint(const char *format, ...) TT_PRINTF(1, 2);
 
 void tt_error_copy(struct tt_error *out);
+/* The record of this thread, for code that is linked twice: a plugin has its own copy of this file and is told, once and
+ * before any other call, to use the program's records instead. */
+struct tt_error *tt_error_record(void);
+void tt_error_use_records(struct tt_error *(*record_of_thread)(void));
 /* Makes `error` the record of this thread and returns its status. */
 tt_status tt_error_restore(const struct tt_error *error);
 /* Another rank has the record of this thread, or what led to it (`cause`; TT_OK: none), and tells it. */

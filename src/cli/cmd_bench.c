@@ -49,7 +49,7 @@ size_t tt_cmd_bench_sections(struct tt_setting_section *sections)
 static json_t *profile_object(const struct tt_bench_result *result)
 {
     json_t *object = json_object();
-    for (int op = 0; op < TT_OP_COUNT; op++)
+    for (int op = 0; op < TT_SPAN_COUNT; op++)
         if (result->op_times[op].calls > 0)
             json_object_set_new(object, tt_op_name((enum tt_op)op), json_real(result->op_times[op].seconds));
     json_object_set_new(object, "gather_wait", json_real(result->gather_seconds));

@@ -51,7 +51,7 @@ tt_status tt_shard_context_create(const struct tt_shard_config *config, struct t
     else if (config->strategy == TT_NO_SHARD)
         context->replicas = config->shard_comm;
     if (context->replicas != NULL && tt_comm_world_size(context->replicas) == 1) context->replicas = NULL;
-    TT_GO(tt_stream_create(config->device, &context->comm_stream));
+    TT_GO(tt_stream_create_copy(config->device, &context->comm_stream));
     TT_GO(tt_event_create(config->device, &context->gradients_ready));
     TT_GO(tt_event_create(config->device, &context->reduced));
     *out = context;

@@ -57,7 +57,7 @@ static void fill_result(const struct bench *bench, const struct tt_rank *rank, d
     struct tt_shard_times waits = tt_shard_context_times(rank->shard);
     result->gather_seconds = waits.gather_seconds / steps;
     result->reduce_seconds = waits.reduce_seconds / steps;
-    for (int op = 0; op < TT_OP_COUNT; op++) {
+    for (int op = 0; op < TT_SPAN_COUNT; op++) {
         result->op_times[op] = tt_device_op_times(rank->device)[op];
         result->op_times[op].calls /= bench->options->steps;
         result->op_times[op].seconds /= steps;

@@ -22,7 +22,7 @@ struct tt_bench_result {
     size_t planned_bytes, device_peak_bytes; /* device buffers of rank 0: planned, measured */
     int64_t base_params, trainable_params;
     /* Of rank 0, a step: seconds by op, in gathers and in sums of gradients; the rest is not in any. */
-    struct tt_op_time op_times[TT_OP_COUNT];
+    struct tt_op_time op_times[TT_SPAN_COUNT];
     double gather_seconds, reduce_seconds;
 };
 

@@ -139,6 +139,12 @@ static tt_status cpu_create(struct tt_device *device, void **impl)
     return TT_OK;
 }
 
+static tt_status cpu_stream_create(struct tt_device *device, enum tt_stream_kind kind, void **impl)
+{
+    (void)kind;
+    return cpu_create(device, impl);
+}
+
 static void cpu_destroy(struct tt_device *device, void *impl)
 {
     (void)device, (void)impl;
@@ -183,7 +189,9 @@ const struct tt_device_table tt_cpu_device_table = {
     .close = cpu_close,
     .allocate = cpu_allocate,
     .release = cpu_release,
-    .stream_create = cpu_create,
+    .allocate_host = cpu_allocate,
+    .release_host = cpu_release,
+    .stream_create = cpu_stream_create,
     .stream_destroy = cpu_destroy,
     .stream_synchronize = cpu_synchronize,
     .event_create = cpu_create,

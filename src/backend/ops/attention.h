@@ -33,7 +33,13 @@ struct tt_attention_backward_args {
     struct tt_attention_forward_args forward; /* the same views; o and lse as forward left them */
     tt_tensor do_THE;
     tt_tensor dq_THE, dk_TKE, dv_TKE;         /* overwritten; the inputs' type; may not alias the inputs */
+    tt_tensor scratch;                        /* u8 [tt_attention_backward_scratch], 256-byte aligned; empty when that is 0 */
 };
+/* Bytes of device memory that the backward pass of `tokens` rows needs beside its arguments: known from shapes alone, the
+ * same for a device and for the plan of one. 0 where the device is the host. dQ's row stride counts, because the fp32 sums of
+ * dQ lie as dQ does (cuDNN's rule). */
+size_t tt_attention_backward_scratch(const struct tt_device *device, int64_t tokens, int64_t heads, int64_t kv_heads,
+                                     int64_t head_dim, int64_t dq_row_stride, int64_t dk_row_stride);
 TT_MUST_USE tt_status tt_attention_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args);
 
 /* Rotary positions (Su et al., arXiv 2104.09864) in the half-split layout of Hugging Face's Llama: with E2 = E/2,

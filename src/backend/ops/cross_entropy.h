@@ -21,4 +21,13 @@ struct tt_cross_entropy_args {
 };
 TT_MUST_USE tt_status tt_cross_entropy(struct tt_stream *stream, const struct tt_cross_entropy_args *args);
 
+/* sums[0] += sum of loss_N, sums[1] += sum of correct_N, in fp64, in order of n in fixed groups: the result depends on
+ * nothing but the values. */
+struct tt_loss_sums_args {
+    tt_tensor loss_N;    /* f32 */
+    tt_tensor correct_N; /* empty, or i32 */
+    tt_tensor sums;      /* f64 [2] */
+};
+TT_MUST_USE tt_status tt_loss_sums(struct tt_stream *stream, const struct tt_loss_sums_args *args);
+
 #endif

@@ -1,6 +1,7 @@
 /* The plan device: the checks of all ops, addresses without memory, counts of bytes. A training step that
  * runs here tells what the same step will need on a real device. */
 #include <stdio.h>
+#include <string.h>
 
 #include "backend/device_impl.h"
 #include "backend/plan/plan_ops.h"
@@ -17,9 +18,18 @@ static const uintptr_t first_address = (uintptr_t)1 << 53;
 
 static tt_status plan_open(struct tt_device *device, const struct tt_device_config *config)
 {
+    const char *name = config->stands_for != NULL ? config->stands_for : "cpu";
+    const struct tt_chip *chip = tt_chip_find(name);
+    if (chip == NULL) {
+        tt_fail(TT_ERR_USAGE, "no chip is called '%s'", name);
+        tt_hint("known are %s", tt_chip_names());
+        return TT_ERR_USAGE;
+    }
     struct plan *plan = tt_calloc(1, sizeof *plan);
     if (plan == NULL) return TT_ERR_MEMORY;
     plan->next = first_address;
+    device->chip = chip;
+    device->is_host = strcmp(chip->kind, "cpu") == 0;
     device->impl = plan;
     device->is_plan = true;
     device->threads = config->threads > 0 ? config->threads : 1;
@@ -55,6 +65,12 @@ static tt_status plan_create(struct tt_device *device, void **impl)
     (void)device;
     *impl = NULL;
     return TT_OK;
+}
+
+static tt_status plan_stream_create(struct tt_device *device, enum tt_stream_kind kind, void **impl)
+{
+    (void)kind;
+    return plan_create(device, impl);
 }
 
 static void plan_destroy(struct tt_device *device, void *impl)
@@ -98,7 +114,9 @@ const struct tt_device_table tt_plan_device_table = {
     .close = plan_close,
     .allocate = plan_allocate,
     .release = plan_release,
-    .stream_create = plan_create,
+    .allocate_host = plan_allocate,
+    .release_host = plan_release,
+    .stream_create = plan_stream_create,
     .stream_destroy = plan_destroy,
     .stream_synchronize = plan_synchronize,
     .event_create = plan_create,

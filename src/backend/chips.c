@@ -1,0 +1,47 @@
+/* What is known of chips: for plans made without one. Memory is what cudaMemGetInfo calls total; rates are those that
+ * programs reach on random data under the power cap (H200: measured here, docs/performance.md; others: the datasheet's
+ * dense bf16 rate and bandwidth times the share that the H200 reaches of its own, 0.68 and 0.88). */
+#include <string.h>
+#include <strings.h>
+
+#include "backend/device.h"
+
+#define GIB ((size_t)1 << 30)
+#define MIB ((size_t)1 << 20)
+
+static const struct tt_chip chips[] = {
+    {"cpu", "cpu", 0, 0, 1e12, 2e11, 2e11, 5e10, 5e10, 5e10},
+    {"h200", "cuda", 143156 * MIB, 800 * MIB, 670e12, 575e12, 450e12, 4.2e12, 360e9, 55e9},
+    {"h100", "cuda", 81008 * MIB, 800 * MIB, 670e12, 575e12, 450e12, 2.95e12, 360e9, 55e9},
+    {"a100-80gb", "cuda", 81050 * MIB, 700 * MIB, 230e12, 180e12, 140e12, 1.75e12, 220e9, 24e9},
+    {"a100-40gb", "cuda", 40338 * MIB, 700 * MIB, 230e12, 180e12, 140e12, 1.35e12, 220e9, 24e9},
+    {"l40s", "cuda", 45458 * MIB, 600 * MIB, 245e12, 180e12, 130e12, 0.76e12, 24e9, 24e9},
+    {"rtx4090", "cuda", 24081 * MIB, 600 * MIB, 150e12, 140e12, 110e12, 0.89e12, 20e9, 24e9},
+    {"rtx3090", "cuda", 24124 * MIB, 600 * MIB, 65e12, 55e12, 45e12, 0.82e12, 20e9, 12e9},
+};
+
+const struct tt_chip *tt_chip_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof chips / sizeof *chips; i++) {
+        if (strcasecmp(chips[i].name, name) == 0) return &chips[i];
+    }
+    return NULL;
+}
+
+const char *tt_chip_names(void)
+{
+    return "h200, h100, a100-80gb, a100-40gb, l40s, rtx4090, rtx3090";
+}
+
+const struct tt_chip *tt_chip_of_device_name(const char *device_name)
+{
+    static const struct {
+        const char *part, *chip;
+    } known[] = {{"H200", "h200"},          {"H100", "h100"}, {"A100-SXM4-80GB", "a100-80gb"},
+                 {"A100 80GB", "a100-80gb"}, {"A100", "a100-40gb"}, {"L40S", "l40s"},
+                 {"4090", "rtx4090"},       {"3090", "rtx3090"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strstr(device_name, known[i].part) != NULL) return tt_chip_find(known[i].chip);
+    }
+    return NULL;
+}
