@@ -147,6 +147,8 @@ tt_status tt_linear_forward(const struct tt_linear_group *group, struct tt_step 
                             tt_tensor x_TI, tt_tensor h_TR, tt_tensor y_TO)
 {
     tt_tensor w_all;
+    if (tt_tensor_is_empty(y_TO))
+        return tt_linear_group_r(group) > 0 ? lora_down(group, step, row_keys_T, x_TI, h_TR) : TT_OK;
     bool stacked = stack(group, ROLE_WEIGHT, false, &w_all);
     if (stacked) TT_TRY(multiply(step, x_TI, false, w_all, true, 1, 0, y_TO));
     if (tt_linear_group_r(group) > 0) TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));

@@ -44,7 +44,8 @@ bool tt_linear_group_needs_x(const struct tt_linear_group *group);
 TT_MUST_USE tt_status tt_linear_push_h(const struct tt_linear_group *group, struct tt_step *step,
                                        int64_t rows, tt_tensor *h_TR);
 
-/* `row_keys_T` belongs to the rows of x. y_TO is overwritten and may be of a wider type than x. */
+/* `row_keys_T` belongs to the rows of x. y_TO is overwritten and may be of a wider type than x; when it is empty only h_TR
+ * is made (a block that is run again for backward needs no more of its last linear). */
 TT_MUST_USE tt_status tt_linear_forward(const struct tt_linear_group *group, struct tt_step *step,
                                         tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR, tt_tensor y_TO);
 /* dx = dy W + drop'(dh A), dh = s dy B. dx_TI may be empty (nobody below trains): then only dh is made. */
