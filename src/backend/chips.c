@@ -1,6 +1,7 @@
-/* What is known of chips: for plans made without one. Memory is what cudaMemGetInfo calls total; rates are those that
- * programs reach on random data under the power cap (H200: measured here, docs/performance.md; others: the datasheet's
- * dense bf16 rate and bandwidth times the share that the H200 reaches of its own, 0.68 and 0.88). */
+/* What is known of chips: for plans made without one. Memory is what cudaMemGetInfo calls total; rates are
+ * those that programs reach on random data under the power cap (H200: measured here, docs/performance.md;
+ * others: the datasheet's dense bf16 rate and bandwidth times the share that the H200 reaches of its own,
+ * 0.68 and 0.88). */
 #include <string.h>
 #include <strings.h>
 
@@ -28,6 +29,11 @@ const struct tt_chip *tt_chip_find(const char *name)
     return NULL;
 }
 
+size_t tt_chip_context_bytes(const struct tt_chip *chip)
+{
+    return chip != NULL ? chip->context_bytes : 1024 * MIB;
+}
+
 const char *tt_chip_names(void)
 {
     return "h200, h100, a100-80gb, a100-40gb, l40s, rtx4090, rtx3090";
@@ -37,9 +43,9 @@ const struct tt_chip *tt_chip_of_device_name(const char *device_name)
 {
     static const struct {
         const char *part, *chip;
-    } known[] = {{"H200", "h200"},          {"H100", "h100"}, {"A100-SXM4-80GB", "a100-80gb"},
+    } known[] = {{"H200", "h200"},           {"H100", "h100"},      {"A100-SXM4-80GB", "a100-80gb"},
                  {"A100 80GB", "a100-80gb"}, {"A100", "a100-40gb"}, {"L40S", "l40s"},
-                 {"4090", "rtx4090"},       {"3090", "rtx3090"}};
+                 {"4090", "rtx4090"},        {"3090", "rtx3090"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strstr(device_name, known[i].part) != NULL) return tt_chip_find(known[i].chip);
     }

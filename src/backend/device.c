@@ -180,7 +180,8 @@ static tt_status create(struct tt_device *device, size_t bytes, enum tt_purpose 
         return status;
     }
     const struct tt_device_table *table = device->table;
-    status = host ? table->allocate_host(device, bytes, &buffer->data) : table->allocate(device, bytes, &buffer->data);
+    status = host ? table->allocate_host(device, bytes, &buffer->data)
+                  : table->allocate(device, bytes, &buffer->data);
     if (status != TT_OK) {
         tt_while("creating a %sbuffer for %s", host ? "host " : "", tt_purpose_name(purpose));
         if (!host) tt_device_give_back(device, purpose, bytes);
@@ -199,7 +200,8 @@ static tt_status create(struct tt_device *device, size_t bytes, enum tt_purpose 
     return TT_OK;
 }
 
-tt_status tt_buffer_create(struct tt_device *device, size_t bytes, enum tt_purpose purpose, struct tt_buffer **out)
+tt_status tt_buffer_create(struct tt_device *device, size_t bytes, enum tt_purpose purpose,
+                           struct tt_buffer **out)
 {
     return create(device, bytes, purpose, false, out);
 }

@@ -58,6 +58,7 @@ struct tt_chip {
     double host_bytes_per_second;     /* one way, page-locked */
 };
 const struct tt_chip *tt_chip_find(const char *name);    /* "h200", "h100", "a100-80gb", "rtx4090", ...; NULL: unknown */
+size_t tt_chip_context_bytes(const struct tt_chip *chip); /* of a chip that is not known (NULL): a cautious guess */
 const char *tt_chip_names(void);                         /* "h200, h100, ..." for messages */
 const struct tt_chip *tt_chip_of_device_name(const char *device_name); /* "NVIDIA H200" -> h200; NULL: unknown */
 

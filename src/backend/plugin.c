@@ -42,8 +42,9 @@ static bool own_folder(char *folder, size_t bytes)
 
 static void *open_file(void)
 {
-    static const char *const places[] = {"%s/%s", "%s/../lib/trimtab/%s", "%s/../lib/x86_64-linux-gnu/trimtab/%s",
-                                         "%s/../lib64/trimtab/%s", "%s/trimtab/%s"};
+    static const char *const places[] = {"%s/%s", "%s/../lib/trimtab/%s",
+                                         "%s/../lib/x86_64-linux-gnu/trimtab/%s", "%s/../lib64/trimtab/%s",
+                                         "%s/trimtab/%s"};
     const char *told = getenv("TRIMTAB_CUDA_PLUGIN");
     char folder[2048], path[4096];
     if (told != NULL) {

@@ -1,8 +1,9 @@
-/* What the program and libtrimtab_cuda.so say to each other. The plugin exports one function, TT_PLUGIN_ENTRY; everything
- * else in it is hidden. Both sides are built from the same sources: the abi text (version and sizes of the tables) is
- * compared before anything else is touched.
+/* What the program and libtrimtab_cuda.so say to each other. The plugin exports one function,
+ * TT_PLUGIN_ENTRY; everything else in it is hidden. Both sides are built from the same sources: the abi text
+ * (version and sizes of the tables) is compared before anything else is touched.
  *
- * The plugin carries its own copy of base/ and tensor/; its errors and log lines go to the program's through tt_host. */
+ * The plugin carries its own copy of base/ and tensor/; its errors and log lines go to the program's through
+ * tt_host. */
 #ifndef TT_BACKEND_PLUGIN_H
 #define TT_BACKEND_PLUGIN_H
 
@@ -17,7 +18,7 @@ struct tt_host {
 
 /* Facts of one GPU, for messages; nothing is created for them. */
 struct tt_gpu_facts {
-    char name[96];          /* "NVIDIA H200" */
+    char name[96]; /* "NVIDIA H200" */
     int compute_major, compute_minor, processors;
     size_t memory_bytes;
     int driver_version, runtime_version; /* 13000: 13.0 */
@@ -26,20 +27,22 @@ struct tt_gpu_facts {
 
 enum { TT_COLLECTIVE_ID_BYTES = 128 };
 
-/* NCCL, as comm/nccl.c uses it. A handle belongs to one device and one thread. All calls only queue work, except create,
- * abort and destroy; none blocks the host on other ranks (create polls `device`'s check). */
+/* NCCL, as comm/nccl.c uses it. A handle belongs to one device and one thread. All calls only queue work,
+ * except create, abort and destroy; none blocks the host on other ranks (create polls `device`'s check). */
 struct tt_collectives_table {
     tt_status (*make_id)(unsigned char id[TT_COLLECTIVE_ID_BYTES]);
-    tt_status (*create)(struct tt_device *device, const unsigned char id[TT_COLLECTIVE_ID_BYTES], int rank, int world_size,
-                        void **handle);
+    tt_status (*create)(struct tt_device *device, const unsigned char id[TT_COLLECTIVE_ID_BYTES], int rank,
+                        int world_size, void **handle);
     void (*destroy)(void *handle);
-    void (*abort)(void *handle); /* from any thread; only destroy makes sense after it */
+    void (*abort)(void *handle);      /* from any thread; only destroy makes sense after it */
     tt_status (*check)(void *handle); /* an asynchronous error, as TT_ERR_COMM */
-    tt_status (*all_gather)(void *handle, struct tt_stream *stream, const void *send, void *recv, size_t bytes_per_rank);
-    tt_status (*reduce_scatter)(void *handle, struct tt_stream *stream, const void *send, void *recv, size_t count_per_rank,
-                                tt_dtype dtype);
+    tt_status (*all_gather)(void *handle, struct tt_stream *stream, const void *send, void *recv,
+                            size_t bytes_per_rank);
+    tt_status (*reduce_scatter)(void *handle, struct tt_stream *stream, const void *send, void *recv,
+                                size_t count_per_rank, tt_dtype dtype);
     /* reduce: 0 sum, 1 max, 2 min (enum tt_reduce of comm/comm.h) */
-    tt_status (*all_reduce)(void *handle, struct tt_stream *stream, void *data, size_t count, tt_dtype dtype, int reduce);
+    tt_status (*all_reduce)(void *handle, struct tt_stream *stream, void *data, size_t count, tt_dtype dtype,
+                            int reduce);
     tt_status (*broadcast)(void *handle, struct tt_stream *stream, void *data, size_t bytes, int root);
 };
 
@@ -59,12 +62,12 @@ typedef const struct tt_plugin *tt_plugin_entry(const struct tt_host *host);
 
 static inline void tt_plugin_abi(char text[96])
 {
-    snprintf(text, 96, "trimtab " TT_VERSION " %zu %zu %zu %zu", sizeof(struct tt_device_table), sizeof(struct tt_op_table),
-             sizeof(struct tt_device), sizeof(struct tt_attention_backward_args));
+    snprintf(text, 96, "trimtab " TT_VERSION " %zu %zu %zu %zu", sizeof(struct tt_device_table),
+             sizeof(struct tt_op_table), sizeof(struct tt_device), sizeof(struct tt_attention_backward_args));
 }
 
-/* The program's side (plugin.c). Loads the plugin at the first call, from any thread; NULL when there is none (`reason` says
- * why; an unusable plugin is no error until someone asks for a GPU). */
+/* The program's side (plugin.c). Loads the plugin at the first call, from any thread; NULL when there is none
+ * (`reason` says why; an unusable plugin is no error until someone asks for a GPU). */
 const struct tt_plugin *tt_plugin_load(char *reason, size_t reason_bytes);
 
 #endif

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One record per thread, and in a plugin where the program keeps its own (set once, before any other call). */
+/* One record per thread, and in a plugin where the program keeps its own (set once, before any other call).
+ */
 static _Thread_local struct tt_error own_record;
 static struct tt_error *(*host_record)(void);
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "backend/ops/cross_entropy.h"
 #include "backend/ops/optim.h"
 #include "base/alloc.h"
 
@@ -69,7 +70,10 @@ static tt_status create_batch_buffers(const struct tt_rank_config *config, struc
                    align_up(((size_t)limits->sequences + 1) * sizeof(int32_t)) +
                    2 * align_up(rows * sizeof(int32_t));
     TT_TRY(tt_buffer_create(rank->device, bytes, TT_PURPOSE_BATCH, &rank->batch_buffer));
-    TT_TRY(tt_buffer_create(rank->device, sizeof(double), TT_PURPOSE_BATCH, &rank->scalar_buffer));
+    TT_TRY(tt_buffer_create(rank->device, sizeof(struct tt_rank_sums), TT_PURPOSE_BATCH, &rank->sums_buffer));
+    if (config->train)
+        TT_TRY(tt_buffer_create(rank->device, (rank->model->param_count + 1) * sizeof(double),
+                                TT_PURPOSE_BATCH, &rank->param_squares_buffer));
 
     int64_t half = config->model_config->head_dim / 2;
     size_t table = (size_t)(limits->length * half);
@@ -118,7 +122,8 @@ void tt_rank_deinit(struct tt_rank *rank)
 {
     tt_executor_destroy(rank->executor);
     tt_workspace_destroy(rank->workspace);
-    tt_buffer_destroy(rank->scalar_buffer);
+    tt_buffer_destroy(rank->param_squares_buffer);
+    tt_buffer_destroy(rank->sums_buffer);
     tt_buffer_destroy(rank->rope_buffer);
     tt_buffer_destroy(rank->batch_buffer);
     for (int u = 0; rank->model != NULL && u < rank->model->unit_count; u++) {
@@ -190,40 +195,59 @@ void tt_rank_abandon(struct tt_rank *rank)
     if (rank->comm != rank->world) tt_comm_abort(rank->comm);
 }
 
-tt_status tt_rank_read_loss(struct tt_rank *rank, const struct tt_step *step, struct tt_loss_sums *sums)
+tt_status tt_rank_clear_sums(struct tt_rank *rank)
 {
-    *sums = (struct tt_loss_sums){0};
-    int64_t rows = step->batch->row_count;
-    if (step->batch->token_count == 0 || rows == 0 || tt_device_is_plan(rank->device)) return TT_OK;
-    float *loss = tt_calloc((size_t)rows, sizeof *loss);
-    int32_t *correct = tt_calloc((size_t)rows, sizeof *correct);
-    tt_status status = loss != NULL && correct != NULL ? TT_OK : TT_ERR_MEMORY;
-    if (status == TT_OK)
-        status = tt_copy_to_host(rank->stream, loss, step->loss_N.data, (size_t)rows * sizeof *loss);
-    if (status == TT_OK && !tt_tensor_is_empty(step->correct_N))
-        status = tt_copy_to_host(rank->stream, correct, step->correct_N.data, (size_t)rows * sizeof *correct);
-    if (status == TT_OK) status = tt_stream_synchronize(rank->stream);
-    for (int64_t n = 0; n < rows && status == TT_OK; n++) {
-        sums->loss += (double)loss[n];
-        sums->correct += correct[n];
-    }
-    tt_free(loss);
-    tt_free(correct);
-    return status;
+    return tt_fill_zero(rank->stream, tt_buffer_data(rank->sums_buffer), sizeof(struct tt_rank_sums));
 }
 
-tt_status tt_rank_sum_squares(struct tt_rank *rank, const float *values, int64_t count, double *sum)
+tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_step *step)
 {
-    *sum = 0.0;
+    if (step->batch->token_count == 0 || step->batch->row_count == 0) return TT_OK;
+    struct tt_rank_sums *sums = tt_buffer_data(rank->sums_buffer);
+    struct tt_loss_sums_args args = {
+        .loss_N = step->loss_N,
+        .correct_N = step->correct_N,
+        .sums = tt_tensor_1d(&sums->loss, TT_F64, 2),
+    };
+    return tt_loss_sums(rank->stream, &args);
+}
+
+static tt_status add_squares(struct tt_rank *rank, double *to, const float *values, int64_t count)
+{
     if (count == 0) return TT_OK;
-    void *scalar = tt_buffer_data(rank->scalar_buffer);
-    TT_TRY(tt_fill_zero(rank->stream, scalar, sizeof(double)));
     struct tt_sum_squares_args args = {
         .x = tt_tensor_1d((float *)values, TT_F32, count),
-        .out = tt_tensor_1d(scalar, TT_F64, 1),
+        .out = tt_tensor_1d(to, TT_F64, 1),
     };
-    TT_TRY(tt_sum_squares(rank->stream, &args));
+    return tt_sum_squares(rank->stream, &args);
+}
+
+tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values, int64_t count)
+{
+    struct tt_rank_sums *sums = tt_buffer_data(rank->sums_buffer);
+    return add_squares(rank, &sums->squares, values, count);
+}
+
+tt_status tt_rank_read_sums(struct tt_rank *rank, struct tt_rank_sums *sums)
+{
+    *sums = (struct tt_rank_sums){0};
     if (tt_device_is_plan(rank->device)) return TT_OK;
-    TT_TRY(tt_copy_to_host(rank->stream, sum, scalar, sizeof(double)));
+    TT_TRY(tt_copy_to_host(rank->stream, sums, tt_buffer_data(rank->sums_buffer), sizeof *sums));
     return tt_stream_synchronize(rank->stream);
+}
+
+tt_status tt_rank_add_param_squares(struct tt_rank *rank, size_t index, const float *values, int64_t count)
+{
+    double *squares = tt_buffer_data(rank->param_squares_buffer);
+    return add_squares(rank, squares + index, values, count);
+}
+
+tt_status tt_rank_read_param_squares(struct tt_rank *rank, double *squares)
+{
+    void *device = tt_buffer_data(rank->param_squares_buffer);
+    size_t bytes = rank->model->param_count * sizeof *squares;
+    if (tt_device_is_plan(rank->device)) return TT_OK;
+    TT_TRY(tt_copy_to_host(rank->stream, squares, device, bytes));
+    TT_TRY(tt_stream_synchronize(rank->stream));
+    return tt_fill_zero(rank->stream, device, bytes);
 }

@@ -1,7 +1,9 @@
-/* A rank: one device and everything that belongs to it, built once and destroyed once in reverse order, driven by one
- * thread. The same code builds the rank that trains and the rank on the plan device that only counts.
+/* A rank: one device and everything that belongs to it, built once and destroyed once in reverse order,
+ * driven by one thread. The same code builds the rank that trains and the rank on the plan device that only
+ * counts.
  *
- *     device -> stream -> model (specs) -> shard context -> units -> optimizer state -> batch buffers -> workspace
+ *     device -> stream -> model (specs) -> shard context -> units -> optimizer state -> batch buffers ->
+ * workspace
  */
 #ifndef TT_TRAIN_RANK_H
 #define TT_TRAIN_RANK_H
@@ -12,14 +14,14 @@
 
 struct tt_rank_config {
     struct tt_device_config device;
-    struct tt_comm *world;          /* lent: all ranks of the run */
-    struct tt_comm *comm;           /* lent: the ranks that split a unit; the world itself unless HYBRID_SHARD */
+    struct tt_comm *world; /* lent: all ranks of the run */
+    struct tt_comm *comm;  /* lent: the ranks that split a unit; the world itself unless HYBRID_SHARD */
     struct tt_comm *replicate_comm; /* lent, NULL unless HYBRID_SHARD */
     enum tt_shard_strategy strategy;
     const struct tt_model_config *model_config;
     struct tt_model_options model_options;
-    struct tt_batch_limits limits;  /* of training and evaluation micro batches together */
-    bool train;                     /* gradients, masters, optimizer state */
+    struct tt_batch_limits limits; /* of training and evaluation micro batches together */
+    bool train;                    /* gradients, masters, optimizer state */
     bool recompute;
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;
@@ -32,15 +34,16 @@ struct tt_rank {
     struct tt_device *device;
     struct tt_stream *stream;
     struct tt_comm *world, *comm;
-    bool sharded;                    /* slices differ from rank to rank of `comm` */
+    bool sharded; /* slices differ from rank to rank of `comm` */
     struct tt_model *model;
     struct tt_shard_context *shard;
-    struct tt_unit **units;          /* [model->unit_count] */
-    struct tt_adamw_state *adamw;    /* [model->unit_count]; empty ones where nothing trains */
+    struct tt_unit **units;       /* [model->unit_count] */
+    struct tt_adamw_state *adamw; /* [model->unit_count]; empty ones where nothing trains */
     struct tt_workspace *workspace;
     struct tt_buffer *batch_buffer;
     struct tt_buffer *rope_buffer;
-    struct tt_buffer *scalar_buffer; /* one f64, for sums */
+    struct tt_buffer *sums_buffer;          /* f64: struct tt_rank_sums */
+    struct tt_buffer *param_squares_buffer; /* f64 [model->param_count]; NULL when nothing trains */
     tt_tensor rope_cos_PE, rope_sin_PE;
     struct tt_batch_limits limits;
     struct tt_device_batch batch;
@@ -51,21 +54,32 @@ struct tt_rank {
 TT_MUST_USE tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank);
 void tt_rank_deinit(struct tt_rank *rank);
 
-/* Copies a micro batch to the device and makes `step` ready for a pass over it (gradient, training and rng are then the
- * caller's to set). */
-TT_MUST_USE tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch, struct tt_step *step);
+/* Copies a micro batch to the device and makes `step` ready for a pass over it (gradient, training and rng
+ * are then the caller's to set). */
+TT_MUST_USE tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch,
+                                     struct tt_step *step);
 
-/* Before a rank leaves a collective piece of work on its own, because it was told to stop at once: the others, who may
- * wait for it already, fail with TT_ERR_PEER instead of waiting for ever. */
+/* Before a rank leaves a collective piece of work on its own, because it was told to stop at once: the
+ * others, who may wait for it already, fail with TT_ERR_PEER instead of waiting for ever. */
 void tt_rank_abandon(struct tt_rank *rank);
 
-/* Sums of a pass, read back from the device: loss over rows, rows whose arg max was right. */
-struct tt_loss_sums {
-    double loss;
-    int64_t correct;
+/* Sums that the device keeps, so that the host need not wait for a pass: of losses over rows, of rows whose
+ * arg max was right, of squares of gradients. All calls but the read only queue work. */
+struct tt_rank_sums {
+    double loss, correct, squares;
 };
-TT_MUST_USE tt_status tt_rank_read_loss(struct tt_rank *rank, const struct tt_step *step, struct tt_loss_sums *sums);
-/* sum of squares of `count` fp32 values in device memory, into host memory */
-TT_MUST_USE tt_status tt_rank_sum_squares(struct tt_rank *rank, const float *values, int64_t count, double *sum);
+TT_MUST_USE tt_status tt_rank_clear_sums(struct tt_rank *rank);
+TT_MUST_USE tt_status tt_rank_add_loss(struct tt_rank *rank,
+                                       const struct tt_step *step); /* after a forward pass */
+TT_MUST_USE tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values,
+                                          int64_t count); /* device memory */
+TT_MUST_USE tt_status tt_rank_read_sums(struct tt_rank *rank,
+                                        struct tt_rank_sums *sums); /* waits for the device */
+/* Adds the sum of squares of `count` fp32 values to squares[index] (device memory, tt_rank's param_squares).
+ */
+TT_MUST_USE tt_status tt_rank_add_param_squares(struct tt_rank *rank, size_t index, const float *values,
+                                                int64_t count);
+/* Reads all of param_squares ([model->param_count]) and clears them. */
+TT_MUST_USE tt_status tt_rank_read_param_squares(struct tt_rank *rank, double *squares);
 
 #endif

@@ -26,9 +26,7 @@ void tt_gradient_watch_deinit(struct tt_gradient_watch *watch)
 
 /* What every rank tells every other after the backward passes. */
 struct report {
-    double loss_sum;
-    double sum_squares; /* of this rank's gradient slices */
-    int64_t correct;
+    struct tt_rank_sums sums; /* squares: of this rank's gradient slices */
     int64_t stop;
 };
 
@@ -45,19 +43,16 @@ static void make_step_ready(const struct tt_train_step_config *config, int64_t s
 
 static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_config *config,
                            int64_t step_index, const struct tt_step_facts *facts, int64_t micro,
-                           struct tt_batch_storage *storage, struct report *report)
+                           struct tt_batch_storage *storage)
 {
     struct tt_batch batch;
     struct tt_step step;
-    struct tt_loss_sums sums;
     tt_status status = TT_OK;
     TT_GO(tt_sampler_batch(config->sampler, step_index, micro, tt_comm_rank(rank->world), storage, &batch));
     TT_GO(tt_rank_upload(rank, &batch, &step));
     make_step_ready(config, step_index, facts, &step);
     TT_GO(tt_executor_forward(rank->executor, &step));
-    TT_GO(tt_rank_read_loss(rank, &step, &sums));
-    report->loss_sum += sums.loss;
-    report->correct += sums.correct;
+    TT_GO(tt_rank_add_loss(rank, &step));
     TT_GO(tt_executor_backward(rank->executor, &step, micro == facts->micro_count - 1));
 out:
     if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);
@@ -113,78 +108,72 @@ static tt_status explain_nonfinite(struct tt_rank *rank, const struct tt_train_s
     return tt_comm_agree(rank->world, TT_ERR_DATA); /* all ranks are here: one tells */
 }
 
-/* In order of rank: the same number everywhere. */
-static tt_status sum_over_ranks(struct tt_comm *comm, double mine, double *total)
+/* In order of rank: the same numbers everywhere. */
+static tt_status sum_over_ranks(struct tt_comm *comm, double *values, size_t count)
 {
-    int world = tt_comm_world_size(comm);
-    double *all = tt_calloc((size_t)world, sizeof *all);
+    size_t world = (size_t)tt_comm_world_size(comm);
+    double *all = tt_calloc(world * count, sizeof *all);
     if (all == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_comm_host_all_gather(comm, &mine, all, sizeof mine);
-    *total = 0.0;
-    for (int r = 0; r < world && status == TT_OK; r++) *total += all[r];
+    tt_status status = tt_comm_host_all_gather(comm, values, all, count * sizeof *values);
+    for (size_t i = 0; i < count && status == TT_OK; i++) {
+        values[i] = 0.0;
+        for (size_t r = 0; r < world; r++) values[i] += all[r * count + i];
+    }
     tt_free(all);
     return status;
 }
 
-/* Sum of squares of the gradients of one parameter over the ranks that split it. */
-static tt_status param_sum_squares(struct tt_rank *rank, struct tt_unit *unit, const tt_param *param,
-                                   double *total)
-{
-    struct tt_slices slices = tt_unit_slices(unit);
-    double local = 0.0;
-    for (size_t r = 0; r < tt_unit_run_count(unit); r++) {
-        struct tt_slice_run run = tt_unit_run(unit, r);
-        double part;
-        if (run.param != param) continue;
-        TT_TRY(tt_rank_sum_squares(rank, slices.grad + run.offset, run.count, &part));
-        local += part;
-    }
-    *total = local;
-    return rank->sharded ? sum_over_ranks(rank->comm, local, total) : TT_OK;
-}
-
-typedef tt_status param_visitor(struct tt_rank *rank, void *context, size_t index, double sum_squares);
-
-/* Visits every trainable parameter with its gradient's sum of squares, in the same order on all ranks. */
-static tt_status visit_gradients(struct tt_rank *rank, param_visitor *visit, void *context)
+/* squares[i]: sum of squares of the gradient of model->params[i], over all ranks that split it; 0 when it
+ * does not train. */
+static tt_status param_squares(struct tt_rank *rank, double *squares)
 {
     const struct tt_model *model = rank->model;
-    for (int b = 0; b < model->block_count; b++) {
-        struct tt_unit *unit = rank->units[model->unit_of_block[b]];
-        for (size_t p = 0; p < model->blocks[b].param_count; p++) {
-            const tt_param *param = model->blocks[b].params[p];
-            double sum;
-            if (!param->trainable) continue;
+    for (size_t i = 0; i < model->param_count; i++) squares[i] = 0.0;
+    for (int u = 0; u < model->unit_count; u++) {
+        struct tt_slices slices = tt_unit_slices(rank->units[u]);
+        for (size_t r = 0; r < tt_unit_run_count(rank->units[u]); r++) {
+            struct tt_slice_run run = tt_unit_run(rank->units[u], r);
             size_t index = 0;
-            while (model->params[index] != param) index++;
-            TT_TRY(param_sum_squares(rank, unit, param, &sum));
-            TT_TRY(visit(rank, context, index, sum));
+            while (model->params[index] != run.param) index++;
+            TT_TRY(tt_rank_add_param_squares(rank, index, slices.grad + run.offset, run.count));
         }
     }
-    return TT_OK;
+    TT_TRY(tt_rank_read_param_squares(rank, squares));
+    return rank->sharded ? sum_over_ranks(rank->comm, squares, model->param_count) : TT_OK;
 }
 
-static tt_status name_nonfinite(struct tt_rank *rank, void *context, size_t index, double sum_squares)
+static tt_status name_nonfinite(struct tt_rank *rank, int64_t step)
 {
-    int64_t step = *(int64_t *)context;
-    if (isfinite(sum_squares)) return TT_OK;
-    (void)tt_fail(TT_ERR_DATA, "the gradient of '%s' is not finite in step %lld",
-                  rank->model->params[index]->name, (long long)step + 1);
+    double *squares = tt_calloc(rank->model->param_count + 1, sizeof *squares);
+    if (squares == NULL) return TT_ERR_MEMORY;
+    tt_status status = param_squares(rank, squares);
+    size_t index = 0;
+    while (index < rank->model->param_count && isfinite(squares[index])) index++;
+    tt_free(squares);
+    if (status != TT_OK) return status;
+    if (index < rank->model->param_count)
+        (void)tt_fail(TT_ERR_DATA, "the gradient of '%s' is not finite in step %lld",
+                      rank->model->params[index]->name, (long long)step + 1);
+    else
+        (void)tt_fail(TT_ERR_DATA, "the gradient norm of step %lld is not finite", (long long)step + 1);
     return tt_comm_agree(rank->world, TT_ERR_DATA);
 }
 
-static tt_status mark_seen(struct tt_rank *rank, void *context, size_t index, double sum_squares)
+static tt_status mark_seen(struct tt_rank *rank, struct tt_gradient_watch *watch)
 {
-    (void)rank;
-    struct tt_gradient_watch *watch = context;
-    if (sum_squares > 0.0) watch->seen[index] = true;
-    return TT_OK;
+    double *squares = tt_calloc(rank->model->param_count + 1, sizeof *squares);
+    if (squares == NULL) return TT_ERR_MEMORY;
+    tt_status status = param_squares(rank, squares);
+    for (size_t i = 0; i < rank->model->param_count && status == TT_OK; i++)
+        if (squares[i] > 0.0) watch->seen[i] = true;
+    tt_free(squares);
+    return status;
 }
 
 static tt_status watch_gradients(struct tt_rank *rank, struct tt_gradient_watch *watch, double learning_rate)
 {
     if (watch->steps_left == 0) return TT_OK;
-    TT_TRY(visit_gradients(rank, mark_seen, watch));
+    TT_TRY(mark_seen(rank, watch));
     if (learning_rate > 0.0) watch->steps_left--;
     const char *silent = NULL;
     int64_t silent_count = 0, trainable = 0;
@@ -212,9 +201,14 @@ static tt_status update_unit(struct tt_rank *rank, const struct tt_train_step_co
     struct tt_unit *unit = rank->units[unit_index];
     struct tt_slices slices = tt_unit_slices(unit);
     if (slices.count == 0) return TT_OK;
-    for (size_t r = 0; r < tt_unit_run_count(unit); r++) {
-        struct tt_slice_run slice = tt_unit_run(unit, r);
-        struct tt_adamw_run run = {slice.offset, slice.count, slice.param->weight_decay};
+    size_t count = tt_unit_run_count(unit);
+    for (size_t r = 0; r < count;) {
+        /* Runs of one kind are updated together with the padding between them, which is zero and stays so. */
+        struct tt_slice_run first = tt_unit_run(unit, r), last = first;
+        for (r++; r < count && tt_unit_run(unit, r).param->weight_decay == first.param->weight_decay; r++)
+            last = tt_unit_run(unit, r);
+        struct tt_adamw_run run = {first.offset, last.offset + last.count - first.offset,
+                                   first.param->weight_decay};
         TT_TRY(tt_adamw_update(rank->stream, config->optim, &rank->adamw[unit_index], slices.master,
                                slices.grad, &run, 1, learning_rate, grad_scale, step + 1));
     }
@@ -230,14 +224,14 @@ static tt_status exchange(struct tt_rank *rank, const struct report *mine, struc
     tt_status status = tt_comm_host_all_gather(rank->world, mine, all, sizeof *mine);
     *total = (struct report){0};
     for (int r = 0; r < world && status == TT_OK; r++) {
-        total->loss_sum += all[r].loss_sum;
-        total->sum_squares += all[r].sum_squares;
-        total->correct += all[r].correct;
+        total->sums.loss += all[r].sums.loss;
+        total->sums.squares += all[r].sums.squares;
+        total->sums.correct += all[r].sums.correct;
         total->stop += all[r].stop;
     }
     /* Slices that several ranks hold alike were counted that many times. */
     int copies = rank->sharded ? world / tt_comm_world_size(rank->comm) : world;
-    total->sum_squares /= copies;
+    total->sums.squares /= copies;
     tt_free(all);
     return status;
 }
@@ -250,15 +244,15 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     struct tt_step_facts facts;
     tt_sampler_step(config->sampler, step, &facts);
     for (int u = 0; u < rank->model->unit_count; u++) TT_TRY(tt_unit_zero_grad(rank->units[u]));
+    TT_TRY(tt_rank_clear_sums(rank));
     for (int64_t micro = 0; micro < facts.micro_count; micro++)
-        TT_TRY(run_micro(rank, config, step, &facts, micro, storage, &mine));
+        TT_TRY(run_micro(rank, config, step, &facts, micro, storage));
     TT_TRY(tt_shard_context_join(rank->shard));
     for (int u = 0; u < rank->model->unit_count; u++) {
         struct tt_slices slices = tt_unit_slices(rank->units[u]);
-        double part;
-        TT_TRY(tt_rank_sum_squares(rank, slices.grad, slices.count, &part));
-        mine.sum_squares += part;
+        TT_TRY(tt_rank_add_squares(rank, slices.grad, slices.count));
     }
+    TT_TRY(tt_rank_read_sums(rank, &mine.sums)); /* the one place of a step where the host waits */
     if (config->cancel != NULL)
         mine.stop = atomic_load_explicit(&config->cancel->requests, memory_order_relaxed) > 0;
     TT_TRY(exchange(rank, &mine, &total));
@@ -266,19 +260,15 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     int64_t supervised = facts.supervised_tokens > 0 ? facts.supervised_tokens : 1;
     *result = (struct tt_train_step_result){
         .facts = facts,
-        .loss = total.loss_sum / (double)supervised,
-        .grad_norm = sqrt(total.sum_squares),
+        .loss = total.sums.loss / (double)supervised,
+        .grad_norm = sqrt(total.sums.squares),
         .learning_rate =
             config->optim->learning_rate * tt_schedule_factor(config->optim, step, config->total_steps),
-        .token_accuracy = (double)total.correct / (double)supervised,
+        .token_accuracy = total.sums.correct / (double)supervised,
         .stop_requested = total.stop > 0,
     };
     if (!isfinite(result->loss)) return explain_nonfinite(rank, config, step, &facts, storage, result->loss);
-    if (!isfinite(result->grad_norm)) {
-        TT_TRY(visit_gradients(rank, name_nonfinite, &step));
-        (void)tt_fail(TT_ERR_DATA, "the gradient norm of step %lld is not finite", (long long)step + 1);
-        return tt_comm_agree(rank->world, TT_ERR_DATA);
-    }
+    if (!isfinite(result->grad_norm)) return name_nonfinite(rank, step);
     TT_TRY(watch_gradients(rank, watch, result->learning_rate));
 
     /* torch.nn.utils.clip_grad_norm_: coefficient max_norm / (norm + 1e-6), at most 1. */

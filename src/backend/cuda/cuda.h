@@ -1,9 +1,11 @@
-/* Inside the plugin: what a cuda device and a cuda stream are made of, and the idioms that all files of cuda/ use.
+/* Inside the plugin: what a cuda device and a cuda stream are made of, and the idioms that all files of cuda/
+ * use.
  *
- * C files own things (device.c, gemm.c, cudnn_*.c, nccl.c, ...); .cu files hold kernels, launchers and variant tables only.
- * Each op is `tt_status tt_cuda_<op>(struct tt_stream *stream, const struct tt_<op>_args *args)` in extern "C"; arguments
- * have been checked by backend/ops/. An op queues work on the stream and returns; it never allocates and never waits.
- * Scratch that is small and fixed comes from the stream (tt_cuda_scratch): the next op on the stream may reuse it.
+ * C files own things (device.c, gemm.c, cudnn_*.c, nccl.c, ...); .cu files hold kernels, launchers and
+ * variant tables only. Each op is `tt_status tt_cuda_<op>(struct tt_stream *stream, const struct tt_<op>_args
+ * *args)` in extern "C"; arguments have been checked by backend/ops/. An op queues work on the stream and
+ * returns; it never allocates and never waits. Scratch that is small and fixed comes from the stream
+ * (tt_cuda_scratch): the next op on the stream may reuse it.
  */
 #ifndef TT_BACKEND_CUDA_CUDA_H
 #define TT_BACKEND_CUDA_CUDA_H
@@ -26,8 +28,8 @@ struct tt_cuda_attention; /* attention.c: cuDNN handle, plans, which variant ser
 
 struct tt_cuda_device {
     int index;
-    int processors;      /* streaming multiprocessors */
-    int architecture;    /* 90: compute capability 9.0 */
+    int processors;   /* streaming multiprocessors */
+    int architecture; /* 90: compute capability 9.0 */
     struct tt_cuda_gemm *gemm;
     struct tt_cuda_attention *attention;
     struct tt_cuda_staging *staging; /* page-locked ring for uploads from ordinary memory */
@@ -62,22 +64,24 @@ static inline void *tt_cuda_scratch(const struct tt_stream *stream)
     return tt_cuda_of(stream)->scratch;
 }
 
-/* TT_OK for cudaSuccess. Otherwise TT_ERR_DEVICE (TT_ERR_MEMORY for a failed allocation): "rmsnorm_forward: an illegal memory
- * access was encountered (cudaErrorIllegalAddress) on cuda:0, in backward of model.layers.3". `stream` may be NULL. */
+/* TT_OK for cudaSuccess. Otherwise TT_ERR_DEVICE (TT_ERR_MEMORY for a failed allocation): "rmsnorm_forward:
+ * an illegal memory access was encountered (cudaErrorIllegalAddress) on cuda:0, in backward of
+ * model.layers.3". `stream` may be NULL. */
 tt_status tt_cuda_check(cudaError_t error, const struct tt_stream *stream, const char *what);
 /* After a launch: its error if it could not be launched. `tensor` (may be NULL) is said with its shape. */
 tt_status tt_cuda_launched(const struct tt_stream *stream, const char *op, const tt_tensor *tensor);
 
-/* Waits until all work queued on the stream is done, looking at the device's check and at the marks meanwhile: TT_ERR_DEVICE
- * when nothing has moved for too long (the mark names what), the check's status when that ends the wait. */
+/* Waits until all work queued on the stream is done, looking at the device's check and at the marks
+ * meanwhile: TT_ERR_DEVICE when nothing has moved for too long (the mark names what), the check's status when
+ * that ends the wait. */
 tt_status tt_cuda_wait(struct tt_stream *stream);
 
 #define OP(name) tt_status tt_cuda_##name(struct tt_stream *stream, const struct tt_##name##_args *args);
 #include "backend/ops.def"
 #undef OP
 
-/* gemm.c, attention.c: made by device.c when the device opens and before it closes. create may take device memory (counted by
- * the caller as TT_PURPOSE_CONTEXT). */
+/* gemm.c, attention.c: made by device.c when the device opens and before it closes. create may take device
+ * memory (counted by the caller as TT_PURPOSE_CONTEXT). */
 tt_status tt_cuda_gemm_create(struct tt_device *device, struct tt_cuda_gemm **out);
 void tt_cuda_gemm_destroy(struct tt_cuda_gemm *gemm);
 tt_status tt_cuda_attention_create(struct tt_device *device, struct tt_cuda_attention **out);

@@ -1,0 +1,25 @@
+# libtrimtab_cuda.so: the plugin that is opened at run time where there is a GPU. Built wherever nvcc is found; the program
+# never links it. It carries its own objects of base/ and tensor/.
+option(TT_WITH_CUDA "Build libtrimtab_cuda.so, when nvcc is found" ON)
+set(TT_CUDA_ARCHITECTURES "80;89;90a" CACHE STRING "Compute capabilities that libtrimtab_cuda.so is built for")
+set(cuda_places /usr/local/cuda/bin /usr/lib/nvidia-cuda-toolkit/bin)
+if(TT_WITH_CUDA AND NOT TT_SANITIZE AND NOT TT_FUZZ)
+  find_program(TT_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS ${cuda_places} PATH_SUFFIXES bin)
+endif()
+if(NOT TT_NVCC)
+  message(STATUS "GPU plugin: not built (no nvcc, or a build that has no use for it)")
+  return()
+endif()
+set(CMAKE_CUDA_COMPILER ${TT_NVCC})
+set(CMAKE_CUDA_ARCHITECTURES OFF) # written out below
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+find_path(TT_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+find_path(TT_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+if(NOT TT_NCCL_INCLUDE OR NOT TT_CUDNN_INCLUDE)
+  message(STATUS "GPU plugin: not built (nccl.h or cudnn.h not found)")
+  return()
+endif()
+message(STATUS "GPU plugin: ${TT_NVCC} for ${TT_CUDA_ARCHITECTURES}")
+
+add_subdirectory(src/backend/cuda)

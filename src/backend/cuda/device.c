@@ -1,0 +1,256 @@
+/* A GPU: memory, streams, events, copies. Opened, driven and closed by its rank's thread. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/ops_table.h"
+#include "backend/cuda/parts.h"
+#include "base/alloc.h"
+
+enum { ARCHITECTURE_MIN = 80 }; /* bf16 tensor cores */
+
+tt_status tt_cuda_check(cudaError_t error, const struct tt_stream *stream, const char *what)
+{
+    if (error == cudaSuccess) return TT_OK;
+    (void)cudaGetLastError(); /* errors that can be recovered from must not show in a later call */
+    bool memory = error == cudaErrorMemoryAllocation;
+    tt_status status = memory ? TT_ERR_MEMORY : TT_ERR_DEVICE;
+    if (stream == NULL)
+        return tt_fail(status, "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
+    tt_fail(status, "%s: %s (%s) on %s, at %s", what, cudaGetErrorString(error), cudaGetErrorName(error),
+            stream->device->name, tt_cuda_watch_where(stream->device));
+    if (!memory)
+        tt_hint("kernels run after the call that starts them: CUDA_LAUNCH_BLOCKING=1 shows which one it was, "
+                "compute-sanitizer why");
+    return status;
+}
+
+tt_status tt_cuda_launched(const struct tt_stream *stream, const char *op, const tt_tensor *tensor)
+{
+    cudaError_t error = cudaGetLastError();
+    if (error == cudaSuccess) return TT_OK;
+    char shape[96] = "", what[160];
+    if (tensor != NULL) tt_tensor_format(*tensor, shape, sizeof shape);
+    snprintf(what, sizeof what, "%s%s%s", op, shape[0] != '\0' ? " of " : "", shape);
+    return tt_cuda_check(error, stream, what);
+}
+
+static void count_fixed(struct tt_device *device, enum tt_purpose purpose, size_t bytes)
+{
+    device->memory.current[purpose] += bytes;
+    device->memory.total_current += bytes;
+    if (device->memory.peak[purpose] < device->memory.current[purpose])
+        device->memory.peak[purpose] = device->memory.current[purpose];
+    if (device->memory.total_peak < device->memory.total_current)
+        device->memory.total_peak = device->memory.total_current;
+}
+
+static void uncount_fixed(struct tt_device *device, enum tt_purpose purpose, size_t bytes)
+{
+    device->memory.current[purpose] -= bytes;
+    device->memory.total_current -= bytes;
+}
+
+static void cuda_close(struct tt_device *device)
+{
+    struct tt_cuda_device *cuda = device->impl;
+    uncount_fixed(device, TT_PURPOSE_CONTEXT, device->memory.current[TT_PURPOSE_CONTEXT]);
+    if (!tt_cuda_is_stuck(device)) {
+        tt_cuda_attention_destroy(cuda->attention);
+        tt_cuda_gemm_destroy(cuda->gemm);
+        tt_cuda_spans_destroy(cuda->spans);
+        tt_cuda_staging_destroy(cuda->staging);
+        tt_cuda_watch_destroy(cuda->watch);
+    }
+    tt_free(cuda);
+    device->impl = NULL;
+}
+
+static tt_status describe(struct tt_device *device, struct tt_cuda_device *cuda)
+{
+    struct tt_gpu_facts facts;
+    TT_TRY(tt_cuda_facts(cuda->index, &facts));
+    cuda->processors = facts.processors;
+    cuda->architecture = facts.compute_major * 10 + facts.compute_minor;
+    snprintf(device->name, sizeof device->name, "cuda:%d (%s)", cuda->index, facts.name);
+    device->chip = tt_chip_of_device_name(facts.name);
+    if (cuda->architecture >= ARCHITECTURE_MIN) return TT_OK;
+    return tt_fail(TT_ERR_UNSUPPORTED, "%s has compute capability %d.%d; bf16 needs 8.0 or newer",
+                   device->name, facts.compute_major, facts.compute_minor);
+}
+
+static tt_status cuda_open(struct tt_device *device, const struct tt_device_config *config)
+{
+    tt_status status = TT_OK;
+    int count = tt_cuda_count(NULL, 0);
+    if (config->index < 0 || config->index >= count)
+        return tt_fail(TT_ERR_DEVICE, "there is no GPU %d: %d %s visible", config->index, count,
+                       count == 1 ? "is" : "are");
+    struct tt_cuda_device *cuda = tt_calloc(1, sizeof *cuda);
+    if (cuda == NULL) return TT_ERR_MEMORY;
+    cuda->index = config->index;
+    device->impl = cuda;
+    device->is_host = false;
+    snprintf(device->name, sizeof device->name, "cuda:%d", config->index);
+    TT_GO(tt_cuda_check(cudaSetDevice(config->index), NULL, "taking the GPU"));
+    TT_GO(tt_cuda_check(cudaFree(NULL), NULL, "starting the GPU"));
+    TT_GO(describe(device, cuda));
+    count_fixed(device, TT_PURPOSE_CONTEXT, tt_chip_context_bytes(device->chip));
+    TT_GO(tt_cuda_watch_create(&cuda->watch));
+    TT_GO(tt_cuda_staging_create(&cuda->staging));
+    TT_GO(tt_cuda_gemm_create(device, &cuda->gemm));
+    TT_GO(tt_cuda_attention_create(device, &cuda->attention));
+out:
+    if (status != TT_OK) cuda_close(device);
+    return status;
+}
+
+static tt_status cuda_allocate(struct tt_device *device, size_t bytes, void **data)
+{
+    void *block = NULL;
+    char what[224];
+    snprintf(what, sizeof what, "taking %zu bytes of %s", bytes, device->name);
+    TT_TRY(tt_cuda_check(cudaMalloc(&block, bytes > 0 ? bytes : 1), NULL, what));
+    cudaError_t error = cudaMemset(block, 0, bytes);
+    if (error == cudaSuccess)
+        error = cudaStreamSynchronize(NULL); /* other streams do not wait for this one */
+    if (error != cudaSuccess) {
+        cudaFree(block);
+        return tt_cuda_check(error, NULL, what);
+    }
+    *data = block;
+    return TT_OK;
+}
+
+static void cuda_release(struct tt_device *device, void *data, size_t bytes)
+{
+    (void)bytes;
+    if (!tt_cuda_is_stuck(device)) (void)cudaFree(data);
+}
+
+static tt_status cuda_allocate_host(struct tt_device *device, size_t bytes, void **data)
+{
+    (void)device;
+    void *block = NULL;
+    char what[224];
+    snprintf(what, sizeof what, "page-locking %zu bytes of host memory", bytes);
+    TT_TRY(tt_cuda_check(cudaHostAlloc(&block, bytes > 0 ? bytes : 1, cudaHostAllocPortable), NULL, what));
+    memset(block, 0, bytes);
+    *data = block;
+    return TT_OK;
+}
+
+static void cuda_release_host(struct tt_device *device, void *data, size_t bytes)
+{
+    (void)bytes;
+    if (!tt_cuda_is_stuck(device)) (void)cudaFreeHost(data);
+}
+
+static size_t cuda_used_bytes(struct tt_device *device)
+{
+    size_t available = 0, total = 0;
+    (void)device;
+    if (cudaMemGetInfo(&available, &total) != cudaSuccess) return 0;
+    return total - available;
+}
+
+static void cuda_stream_destroy(struct tt_device *device, void *impl)
+{
+    struct tt_cuda_stream *stream = impl;
+    if (stream == NULL) return;
+    if (stream->scratch != NULL)
+        uncount_fixed(device, TT_PURPOSE_SCRATCH, TT_CUDA_SCRATCH_BYTES + TT_CUDA_GEMM_WORKSPACE_BYTES);
+    if (!tt_cuda_is_stuck(device)) {
+        if (stream->stream != NULL) cudaStreamDestroy(stream->stream);
+        if (stream->scratch != NULL) cudaFree(stream->scratch);
+    }
+    tt_free(stream);
+}
+
+static tt_status cuda_stream_create(struct tt_device *device, enum tt_stream_kind kind, void **impl)
+{
+    tt_status status = TT_OK;
+    int least = 0, greatest = 0;
+    struct tt_cuda_stream *stream = tt_calloc(1, sizeof *stream);
+    if (stream == NULL) return TT_ERR_MEMORY;
+    (void)cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    /* Small collectives and casts must not queue behind the blocks of a large GEMM. */
+    int priority = kind == TT_STREAM_COPY ? greatest : least;
+    TT_GO(tt_cuda_check(cudaStreamCreateWithPriority(&stream->stream, cudaStreamNonBlocking, priority), NULL,
+                        "creating a stream"));
+    if (kind == TT_STREAM_COMPUTE) {
+        size_t bytes = TT_CUDA_SCRATCH_BYTES + TT_CUDA_GEMM_WORKSPACE_BYTES;
+        TT_GO(cuda_allocate(device, bytes, &stream->scratch));
+        stream->gemm_workspace = (char *)stream->scratch + TT_CUDA_SCRATCH_BYTES;
+        count_fixed(device, TT_PURPOSE_SCRATCH, bytes);
+    }
+    *impl = stream;
+out:
+    if (status != TT_OK) cuda_stream_destroy(device, stream);
+    return status;
+}
+
+static tt_status cuda_event_create(struct tt_device *device, void **impl)
+{
+    (void)device;
+    cudaEvent_t event = NULL;
+    TT_TRY(
+        tt_cuda_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), NULL, "creating an event"));
+    *impl = event;
+    return TT_OK;
+}
+
+static void cuda_event_destroy(struct tt_device *device, void *impl)
+{
+    if (impl != NULL && !tt_cuda_is_stuck(device)) cudaEventDestroy(impl);
+}
+
+static tt_status cuda_event_record(struct tt_event *event, struct tt_stream *stream)
+{
+    return tt_cuda_check(cudaEventRecord(event->impl, tt_cuda_handle(stream)), stream, "recording an event");
+}
+
+static tt_status cuda_stream_wait(struct tt_stream *stream, struct tt_event *event)
+{
+    return tt_cuda_check(cudaStreamWaitEvent(tt_cuda_handle(stream), event->impl, 0), stream,
+                         "waiting for an event");
+}
+
+static tt_status cuda_copy(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction)
+{
+    if (direction == TT_COPY_TO_DEVICE) return tt_cuda_upload(stream, to, from, bytes);
+    if (direction == TT_COPY_TO_HOST) return tt_cuda_download(stream, to, from, bytes);
+    return tt_cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, tt_cuda_handle(stream)), stream,
+                         "copy on the device");
+}
+
+static tt_status cuda_fill_zero(struct tt_stream *stream, void *data, size_t bytes)
+{
+    return tt_cuda_check(cudaMemsetAsync(data, 0, bytes, tt_cuda_handle(stream)), stream,
+                         "filling with zero");
+}
+
+const struct tt_device_table tt_cuda_device_table = {
+    .kind = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .allocate = cuda_allocate,
+    .release = cuda_release,
+    .allocate_host = cuda_allocate_host,
+    .release_host = cuda_release_host,
+    .used_bytes = cuda_used_bytes,
+    .stream_create = cuda_stream_create,
+    .stream_destroy = cuda_stream_destroy,
+    .stream_synchronize = tt_cuda_wait,
+    .event_create = cuda_event_create,
+    .event_destroy = cuda_event_destroy,
+    .event_record = cuda_event_record,
+    .stream_wait = cuda_stream_wait,
+    .copy = cuda_copy,
+    .fill_zero = cuda_fill_zero,
+    .mark = tt_cuda_mark,
+    .span_begin = tt_cuda_span_begin,
+    .span_end = tt_cuda_span_end,
+    .spans_collect = tt_cuda_spans_collect,
+    .ops = &tt_cuda_op_table,
+};

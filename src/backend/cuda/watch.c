@@ -1,0 +1,187 @@
+/* Waiting for the device without being caught by it. The host only ever waits here: it polls, lets the owner
+ * of the device look whether another rank failed (tt_device_set_watch), and watches the marks that the
+ * compute stream passes. A stream that passes no mark for HANG_SECONDS, while no collective is unfinished
+ * that other ranks could be late for, hangs. */
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "backend/cuda/parts.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+
+enum { MARKS = 512 };
+
+static const double hang_seconds_default = 20.0; /* no block takes that long */
+static const double peer_seconds = 1800.0;       /* other ranks may save or evaluate meanwhile */
+static const double spin_seconds = 0.0005;
+static const double check_seconds = 0.005;
+
+struct tt_cuda_watch {
+    cudaEvent_t events[MARKS];
+    const char *texts[MARKS];
+    uint64_t queued;             /* marks set so far */
+    uint64_t passed;             /* marks known to be behind the stream */
+    cudaEvent_t collective;      /* after the newest collective */
+    const char *collective_text; /* NULL: none was queued, or it is done */
+    double hang_seconds;
+    bool stuck;
+};
+
+tt_status tt_cuda_watch_create(struct tt_cuda_watch **out)
+{
+    struct tt_cuda_watch *watch = tt_calloc(1, sizeof *watch);
+    if (watch == NULL) return TT_ERR_MEMORY;
+    const char *told = getenv("TRIMTAB_HANG_SECONDS");
+    watch->hang_seconds = told != NULL && atof(told) > 0 ? atof(told) : hang_seconds_default;
+    tt_status status = tt_cuda_check(cudaEventCreateWithFlags(&watch->collective, cudaEventDisableTiming),
+                                     NULL, "creating an event");
+    for (int i = 0; i < MARKS && status == TT_OK; i++)
+        status = tt_cuda_check(cudaEventCreateWithFlags(&watch->events[i], cudaEventDisableTiming), NULL,
+                               "creating an event");
+    if (status != TT_OK) {
+        tt_cuda_watch_destroy(watch);
+        return status;
+    }
+    *out = watch;
+    return TT_OK;
+}
+
+void tt_cuda_watch_destroy(struct tt_cuda_watch *watch)
+{
+    if (watch == NULL) return;
+    for (int i = 0; i < MARKS; i++)
+        if (watch->events[i] != NULL) cudaEventDestroy(watch->events[i]);
+    if (watch->collective != NULL) cudaEventDestroy(watch->collective);
+    tt_free(watch);
+}
+
+static struct tt_cuda_watch *watch_of(const struct tt_device *device)
+{
+    return ((struct tt_cuda_device *)device->impl)->watch;
+}
+
+void tt_cuda_mark(struct tt_stream *stream, const char *what)
+{
+    struct tt_cuda_watch *watch = watch_of(stream->device);
+    int index = (int)(watch->queued % MARKS);
+    tt_cuda_of(stream)->mark = what;
+    if (stream->kind != TT_STREAM_COMPUTE) return;
+    watch->texts[index] = what;
+    (void)cudaEventRecord(watch->events[index], tt_cuda_handle(stream));
+    watch->queued++;
+    if (watch->queued - watch->passed > MARKS) watch->passed = watch->queued - MARKS;
+}
+
+void tt_cuda_collective_queued(struct tt_stream *stream, const char *what)
+{
+    struct tt_cuda_watch *watch = watch_of(stream->device);
+    watch->collective_text = what;
+    (void)cudaEventRecord(watch->collective, tt_cuda_handle(stream));
+}
+
+const char *tt_cuda_watch_where(const struct tt_device *device)
+{
+    const struct tt_cuda_device *cuda = device->impl;
+    const struct tt_cuda_watch *watch = cuda != NULL ? cuda->watch : NULL;
+    if (watch == NULL || watch->queued == 0) return "no marked work";
+    /* What runs is what the last mark that was passed announced. */
+    uint64_t at = watch->passed > 0 ? watch->passed - 1 : 0;
+    const char *text = watch->texts[at % MARKS];
+    return text != NULL ? text : "no marked work";
+}
+
+bool tt_cuda_is_stuck(const struct tt_device *device)
+{
+    const struct tt_cuda_device *cuda = device->impl;
+    return cuda != NULL && cuda->watch != NULL && cuda->watch->stuck;
+}
+
+/* Moves `passed` over all marks that are done; returns whether one was. */
+static bool advance(struct tt_cuda_watch *watch)
+{
+    uint64_t before = watch->passed;
+    while (watch->passed < watch->queued &&
+           cudaEventQuery(watch->events[watch->passed % MARKS]) == cudaSuccess)
+        watch->passed++;
+    return watch->passed != before;
+}
+
+static bool waits_for_others(struct tt_cuda_watch *watch)
+{
+    if (watch->collective_text == NULL) return false;
+    if (cudaEventQuery(watch->collective) == cudaErrorNotReady) return true;
+    watch->collective_text = NULL;
+    return false;
+}
+
+static tt_status report_hang(struct tt_device *device, double seconds)
+{
+    struct tt_cuda_watch *watch = watch_of(device);
+    watch->stuck = true;
+    tt_fail(TT_ERR_DEVICE, "%s has done nothing for %.0f s; it was at %s", device->name, seconds,
+            tt_cuda_watch_where(device));
+    tt_hint("a kernel that does not end, or a GPU that has stopped: see dmesg and nvidia-smi; "
+            "TRIMTAB_HANG_SECONDS changes how long is waited");
+    return TT_ERR_DEVICE;
+}
+
+/* One look at everything that can end a wait early. `moved` is when something last moved. */
+static tt_status look(struct tt_device *device, double now, double *moved)
+{
+    struct tt_cuda_watch *watch = watch_of(device);
+    if (device->check != NULL) TT_TRY(device->check(device->check_context));
+    if (advance(watch)) *moved = now;
+    double limit = waits_for_others(watch) ? peer_seconds : watch->hang_seconds;
+    return now - *moved > limit ? report_hang(device, now - *moved) : TT_OK;
+}
+
+typedef cudaError_t query(void *what);
+
+static tt_status wait_for(struct tt_device *device, query *is_done, void *what, struct tt_stream *stream,
+                          const char *call)
+{
+    double start = 0, moved = 0, checked = 0;
+    for (;;) {
+        cudaError_t error = is_done(what);
+        if (error == cudaSuccess) return TT_OK;
+        if (error != cudaErrorNotReady) return tt_cuda_check(error, stream, call);
+        double now = tt_clock_seconds();
+        if (start == 0) start = moved = checked = now;
+        if (now - checked > check_seconds) {
+            checked = now;
+            TT_TRY(look(device, now, &moved));
+        }
+        if (now - start < spin_seconds) {
+            sched_yield();
+        } else {
+            struct timespec nap = {0, 20000};
+            nanosleep(&nap, NULL);
+        }
+    }
+}
+
+static cudaError_t stream_done(void *what)
+{
+    return cudaStreamQuery((cudaStream_t)what);
+}
+
+static cudaError_t event_done(void *what)
+{
+    return cudaEventQuery((cudaEvent_t)what);
+}
+
+tt_status tt_cuda_wait(struct tt_stream *stream)
+{
+    if (tt_cuda_is_stuck(stream->device)) return TT_ERR_DEVICE;
+    tt_status status =
+        wait_for(stream->device, stream_done, tt_cuda_handle(stream), stream, "waiting for the device");
+    if (status == TT_OK) (void)advance(watch_of(stream->device));
+    return status;
+}
+
+tt_status tt_cuda_event_wait(struct tt_device *device, cudaEvent_t event)
+{
+    if (tt_cuda_is_stuck(device)) return TT_ERR_DEVICE;
+    return wait_for(device, event_done, event, NULL, "waiting for the device");
+}
