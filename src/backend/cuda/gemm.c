@@ -1,0 +1,114 @@
+/* Matrix products through cuBLASLt.
+ *
+ * Row-major c = op(a) op(b) is column-major c' = op(b)' op(a)': cuBLASLt's first matrix is our b, its second
+ * our a, and a matrix that is stored "transposed" for us is not for it. A linear layer's y = x W' (W stored
+ * [out, in]) becomes the form "TN", which Hopper likes best.
+ *
+ * bf16 x bf16 and fp32 x fp32 -> fp32 are cuBLASLt's, with sums in fp32 (never TF32). The rest is the plain
+ * kernel's: mixed types, which no layer makes while it trains, K = 0, and whatever cuBLASLt declines
+ * (addresses that are not aligned, for one).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/gemm_algorithms.h"
+#include "backend/cuda/gemm_plain.h"
+#include "base/alloc.h"
+
+tt_status tt_cuda_gemm_create(struct tt_device *device, struct tt_cuda_gemm **out)
+{
+    tt_status status = TT_OK;
+    cublasStatus_t made;
+    struct tt_cuda_gemm *gemm = tt_calloc(1, sizeof *gemm);
+    if (gemm == NULL) return TT_ERR_MEMORY;
+    gemm->plans = tt_calloc(TT_GEMM_PLANS, sizeof *gemm->plans);
+    gemm->choices = tt_calloc(TT_GEMM_CHOICES, sizeof *gemm->choices);
+    if (gemm->plans == NULL || gemm->choices == NULL) TT_GO(TT_ERR_MEMORY);
+    made = cublasLtCreate(&gemm->handle);
+    if (made != CUBLAS_STATUS_SUCCESS) {
+        gemm->handle = NULL;
+        TT_GO(tt_fail(TT_ERR_DEVICE, "cuBLASLt cannot be used: %s (%s)", cublasLtGetStatusString(made),
+                      cublasLtGetStatusName(made)));
+    }
+    const char *tune = getenv("TRIMTAB_GEMM_TUNE");
+    gemm->tunes = tune != NULL && strcmp(tune, "1") == 0;
+    tt_gemm_choices_load(gemm, device);
+    *out = gemm;
+    return TT_OK;
+out:
+    tt_cuda_gemm_destroy(gemm);
+    return status;
+}
+
+void tt_cuda_gemm_destroy(struct tt_cuda_gemm *gemm)
+{
+    if (gemm == NULL) return;
+    if (gemm->handle != NULL) cublasLtDestroy(gemm->handle);
+    tt_free(gemm->choices);
+    tt_free(gemm->plans);
+    tt_free(gemm);
+}
+
+static uint8_t alignment_of(const void *data)
+{
+    uint8_t log2 = 0;
+    while (log2 < 8 && ((uintptr_t)data >> log2 & 1) == 0) log2++;
+    return log2;
+}
+
+/* The stride of a single row may be anything; cuBLASLt wants it no less than the row. */
+static int64_t leading(tt_tensor matrix)
+{
+    return matrix.dims[0] > 1 ? matrix.strides[0] : matrix.dims[1];
+}
+
+static bool is_cublas(const struct tt_gemm_args *args, const struct tt_gemm_key *key)
+{
+    if (key->k == 0 || key->m > INT32_MAX || key->n > INT32_MAX || key->k > INT32_MAX) return false;
+    if (args->a.dtype != args->b.dtype) return false;
+    return args->a.dtype == TT_BF16 || args->c.dtype == TT_F32;
+}
+
+static tt_status fail(const struct tt_stream *stream, const struct tt_gemm_args *args, cublasStatus_t error)
+{
+    char a[96], b[96], c[96];
+    cudaError_t cause = cudaPeekAtLastError();
+    if (cause != cudaSuccess) return tt_cuda_check(cause, stream, "gemm");
+    return tt_fail(TT_ERR_DEVICE, "gemm of %s%s and %s%s into %s: %s (%s) on %s",
+                   tt_tensor_format(args->a, a, sizeof a), args->trans_a ? " transposed" : "",
+                   tt_tensor_format(args->b, b, sizeof b), args->trans_b ? " transposed" : "",
+                   tt_tensor_format(args->c, c, sizeof c), cublasLtGetStatusString(error),
+                   cublasLtGetStatusName(error), stream->device->name);
+}
+
+tt_status tt_cuda_gemm(struct tt_stream *stream, const struct tt_gemm_args *args)
+{
+    struct tt_cuda_gemm *gemm = tt_cuda_device_of(stream)->gemm;
+    struct tt_gemm_key key = {.m = args->c.dims[1],
+                              .n = args->c.dims[0],
+                              .k = args->a.dims[args->trans_a ? 0 : 1],
+                              .lda = leading(args->b),
+                              .ldb = leading(args->a),
+                              .ldc = leading(args->c),
+                              .a_type = (uint8_t)args->b.dtype,
+                              .b_type = (uint8_t)args->a.dtype,
+                              .c_type = (uint8_t)args->c.dtype,
+                              .trans_a = args->trans_b,
+                              .trans_b = args->trans_a,
+                              .accumulates = args->beta != 0.0f,
+                              .a_align = alignment_of(args->b.data),
+                              .b_align = alignment_of(args->a.data),
+                              .c_align = alignment_of(args->c.data)};
+    if (!is_cublas(args, &key)) return tt_cuda_gemm_plain(stream, args);
+    struct tt_gemm_operands operands = {
+        .a = args->b.data, .b = args->a.data, .c = args->c.data, .alpha = args->alpha, .beta = args->beta};
+    struct tt_gemm_plan *plan;
+    TT_TRY(tt_gemm_plan_find(gemm, stream, &key, &operands, &plan));
+    if (plan->declined) return tt_cuda_gemm_plain(stream, args);
+    cublasStatus_t ran = tt_gemm_plan_run(gemm, stream, plan, &plan->algorithm, &operands);
+    if (ran == CUBLAS_STATUS_SUCCESS) return TT_OK;
+    if (ran != CUBLAS_STATUS_NOT_SUPPORTED && ran != CUBLAS_STATUS_INVALID_VALUE)
+        return fail(stream, args, ran);
+    plan->declined = true; /* nothing has been queued */
+    return tt_cuda_gemm_plain(stream, args);
+}

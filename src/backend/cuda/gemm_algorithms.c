@@ -1,0 +1,162 @@
+#include "backend/cuda/gemm_algorithms.h"
+
+#include <string.h>
+
+#include "base/log.h"
+
+static uint64_t hash(const struct tt_gemm_key *key)
+{
+    uint64_t words[sizeof *key / sizeof(uint64_t)], mixed = 0x9e3779b97f4a7c15u;
+    memcpy(words, key, sizeof words);
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        mixed = (mixed ^ words[i]) * 0xff51afd7ed558ccdu;
+        mixed ^= mixed >> 32;
+    }
+    return mixed;
+}
+_Static_assert(sizeof(struct tt_gemm_key) == 64, "a key is compared as bytes: no padding");
+
+/* The place of `key` in the table: its plan, or a free one. */
+static struct tt_gemm_plan *look_up(struct tt_cuda_gemm *gemm, const struct tt_gemm_key *key)
+{
+    for (uint64_t at = hash(key);; at++) {
+        struct tt_gemm_plan *plan = &gemm->plans[at % TT_GEMM_PLANS];
+        if (!plan->used || memcmp(&plan->key, key, sizeof *key) == 0) return plan;
+    }
+}
+
+static cudaDataType cuda_type(uint8_t dtype)
+{
+    return dtype == TT_F32 ? CUDA_R_32F : CUDA_R_16BF;
+}
+
+static cublasStatus_t describe(struct tt_gemm_plan *plan)
+{
+    const struct tt_gemm_key *key = &plan->key;
+    cublasOperation_t a_op = key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t b_op = key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    int64_t a_rows = key->trans_a ? key->k : key->m, a_columns = key->trans_a ? key->m : key->k;
+    int64_t b_rows = key->trans_b ? key->n : key->k, b_columns = key->trans_b ? key->k : key->n;
+    cublasStatus_t parts[] = {
+        cublasLtMatmulDescInit(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        cublasLtMatmulDescSetAttribute(&plan->operation, CUBLASLT_MATMUL_DESC_TRANSA, &a_op, sizeof a_op),
+        cublasLtMatmulDescSetAttribute(&plan->operation, CUBLASLT_MATMUL_DESC_TRANSB, &b_op, sizeof b_op),
+        cublasLtMatrixLayoutInit(&plan->a, cuda_type(key->a_type), (uint64_t)a_rows, (uint64_t)a_columns,
+                                 key->lda),
+        cublasLtMatrixLayoutInit(&plan->b, cuda_type(key->b_type), (uint64_t)b_rows, (uint64_t)b_columns,
+                                 key->ldb),
+        cublasLtMatrixLayoutInit(&plan->c, cuda_type(key->c_type), (uint64_t)key->m, (uint64_t)key->n,
+                                 key->ldc),
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (parts[i] != CUBLAS_STATUS_SUCCESS) return parts[i];
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* What the heuristics offer, best guess first; 0 when they decline. */
+static int candidates_of(struct tt_cuda_gemm *gemm, struct tt_gemm_plan *plan,
+                         cublasLtMatmulHeuristicResult_t results[TT_GEMM_CANDIDATES])
+{
+    const struct tt_gemm_key *key = &plan->key;
+    uint64_t workspace_bytes = TT_CUDA_GEMM_WORKSPACE_BYTES;
+    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* see the header: in fp32, in order */
+    struct {
+        cublasLtMatmulPreferenceAttributes_t name;
+        uint32_t bytes;
+    } alignments[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 1u << key->a_align},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, 1u << key->b_align},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 1u << key->c_align},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 1u << key->c_align}};
+    cublasLtMatmulPreferenceOpaque_t preference;
+    int offered = 0, usable = 0;
+    if (cublasLtMatmulPreferenceInit(&preference) != CUBLAS_STATUS_SUCCESS ||
+        cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &workspace_bytes,
+                                             sizeof workspace_bytes) != CUBLAS_STATUS_SUCCESS ||
+        cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                             &reductions, sizeof reductions) != CUBLAS_STATUS_SUCCESS)
+        return 0;
+    for (int i = 0; i < 4; i++) {
+        if (cublasLtMatmulPreferenceSetAttribute(&preference, alignments[i].name, &alignments[i].bytes,
+                                                 sizeof alignments[i].bytes) != CUBLAS_STATUS_SUCCESS)
+            return 0;
+    }
+    if (cublasLtMatmulAlgoGetHeuristic(gemm->handle, &plan->operation, &plan->a, &plan->b, &plan->c, &plan->c,
+                                       &preference, TT_GEMM_CANDIDATES, results,
+                                       &offered) != CUBLAS_STATUS_SUCCESS)
+        return 0;
+    for (int i = 0; i < offered; i++) {
+        if (results[i].state == CUBLAS_STATUS_SUCCESS) results[usable++] = results[i];
+    }
+    return usable;
+}
+
+/* Whether a choice from disk, made for a shape of about this size, serves this one. */
+static bool take_choice(struct tt_cuda_gemm *gemm, struct tt_gemm_plan *plan)
+{
+    const cublasLtMatmulAlgo_t *chosen = tt_gemm_choice_find(gemm, &plan->key);
+    cublasLtMatmulHeuristicResult_t result;
+    if (chosen == NULL) return false;
+    if (cublasLtMatmulAlgoCheck(gemm->handle, &plan->operation, &plan->a, &plan->b, &plan->c, &plan->c,
+                                chosen, &result) != CUBLAS_STATUS_SUCCESS ||
+        result.workspaceSize > TT_CUDA_GEMM_WORKSPACE_BYTES)
+        return false;
+    plan->algorithm = *chosen;
+    return true;
+}
+
+static tt_status make_plan(struct tt_cuda_gemm *gemm, struct tt_stream *stream, struct tt_gemm_plan *plan,
+                           const struct tt_gemm_operands *operands)
+{
+    cublasLtMatmulHeuristicResult_t results[TT_GEMM_CANDIDATES];
+    int count = describe(plan) == CUBLAS_STATUS_SUCCESS ? candidates_of(gemm, plan, results) : 0;
+    plan->declined = count == 0;
+    if (plan->declined) {
+        const struct tt_gemm_key *key = &plan->key;
+        tt_debug(
+            "cuBLASLt declines a product of m %lld, n %lld, k %lld with leading dimensions %lld, %lld, %lld: "
+            "the plain kernel runs, slowly",
+            (long long)key->m, (long long)key->n, (long long)key->k, (long long)key->lda, (long long)key->ldb,
+            (long long)key->ldc);
+        return TT_OK;
+    }
+    plan->algorithm = results[0].algo;
+    if (!tt_gemm_choice_applies(&plan->key) || take_choice(gemm, plan)) return TT_OK;
+    if (!gemm->tunes || count < 2) return TT_OK;
+    return tt_gemm_tune(gemm, stream, plan, results, count, operands);
+}
+
+tt_status tt_gemm_plan_find(struct tt_cuda_gemm *gemm, struct tt_stream *stream,
+                            const struct tt_gemm_key *key, const struct tt_gemm_operands *operands,
+                            struct tt_gemm_plan **out)
+{
+    struct tt_gemm_plan *plan = look_up(gemm, key);
+    if (!plan->used) {
+        if (gemm->plan_count >= TT_GEMM_PLANS / 4 * 3) {
+            memset(gemm->plans, 0, TT_GEMM_PLANS * sizeof *gemm->plans);
+            gemm->plan_count = 0;
+            plan = look_up(gemm, key);
+        }
+        plan->key = *key;
+        tt_status status = make_plan(gemm, stream, plan, operands);
+        if (status != TT_OK) {
+            tt_while("choosing an algorithm for a matrix product");
+            return status;
+        }
+        plan->used = true;
+        gemm->plan_count++;
+    }
+    *out = plan;
+    return TT_OK;
+}
+
+cublasStatus_t tt_gemm_plan_run(struct tt_cuda_gemm *gemm, struct tt_stream *stream,
+                                struct tt_gemm_plan *plan, const cublasLtMatmulAlgo_t *algorithm,
+                                const struct tt_gemm_operands *operands)
+{
+    const struct tt_cuda_stream *of = tt_cuda_of(stream);
+    return cublasLtMatmul(gemm->handle, &plan->operation, &operands->alpha, operands->a, &plan->a,
+                          operands->b, &plan->b, &operands->beta, operands->c, &plan->c, operands->c,
+                          &plan->c, algorithm, of->gemm_workspace, TT_CUDA_GEMM_WORKSPACE_BYTES, of->stream);
+}
