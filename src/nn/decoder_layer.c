@@ -5,6 +5,12 @@ struct saved {
     struct tt_mlp_saved mlp;
 };
 
+const char *tt_level_name(enum tt_level level)
+{
+    static const char *const names[TT_LEVEL_COUNT] = {"none", "cheap", "block", "offload"};
+    return (unsigned)level < TT_LEVEL_COUNT ? names[level] : "unknown";
+}
+
 static tt_status forward(struct tt_block *block, struct tt_step *step, tt_tensor x_TD, void *record,
                          tt_tensor y_TD)
 {

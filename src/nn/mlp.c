@@ -20,35 +20,74 @@ static tt_tensor up_of(const struct tt_mlp_saved *saved)
     return tt_tensor_cols(saved->gate_up_TF2, ffn, ffn);
 }
 
+/* n and the activation where they are kept; scratch is pushed for the others later, above everything that
+ * stays. */
+static tt_status push_kept(const struct tt_mlp *mlp, struct tt_step *step, int64_t tokens, int64_t dim,
+                           struct tt_mlp_saved *saved)
+{
+    TT_TRY(tt_workspace_1d(step->workspace, "rstd", TT_F32, tokens, &saved->rstd_T));
+    if (step->level != TT_KEEP_ALL) return TT_OK;
+    if (tt_linear_group_needs_x(&mlp->gate_up))
+        TT_TRY(tt_workspace_2d(step->workspace, "kept input of the MLP", step->compute_dtype, tokens, dim,
+                               &saved->n_TD));
+    if (!tt_linear_group_needs_x(&mlp->down)) return TT_OK;
+    return tt_workspace_2d(step->workspace, "kept MLP activation", step->compute_dtype, tokens,
+                           saved->gate_up_TF2.dims[1] / 2, &saved->act_TF);
+}
+
+static tt_status run_gate_up(const struct tt_mlp *mlp, struct tt_step *step, tt_tensor x_TD,
+                             const struct tt_mlp_saved *saved)
+{
+    size_t mark = tt_workspace_mark(step->workspace);
+    tt_tensor n_TD = saved->n_TD;
+    if (tt_tensor_is_empty(n_TD))
+        TT_TRY(tt_workspace_2d(step->workspace, "normed input of the MLP", step->compute_dtype, x_TD.dims[0],
+                               x_TD.dims[1], &n_TD));
+    TT_TRY(tt_norm_forward_add(&mlp->norm, step, saved->x_mid_TD, x_TD, n_TD, saved->rstd_T));
+    TT_TRY(tt_linear_forward(&mlp->gate_up, step, step->batch->row_keys_T, n_TD, saved->h_gate_up_TR,
+                             saved->gate_up_TF2));
+    tt_workspace_release(step->workspace, mark);
+    return TT_OK;
+}
+
+/* y = x_mid + down(act). Without y only what backward reads is made: the kept activation, and down's h. */
+static tt_status run_down(const struct tt_mlp *mlp, struct tt_step *step, bool keep,
+                          const struct tt_mlp_saved *saved, tt_tensor y_TD)
+{
+    size_t mark = tt_workspace_mark(step->workspace);
+    tt_tensor act_TF = saved->act_TF, gate_up_TF2 = saved->gate_up_TF2;
+    bool again = tt_tensor_is_empty(y_TD);
+    if (again && tt_tensor_is_empty(act_TF) && tt_tensor_is_empty(saved->h_down_TR)) return TT_OK;
+    if (!keep)
+        act_TF = gate_of(saved); /* in place when backward does not need gate */
+    else if (tt_tensor_is_empty(act_TF))
+        TT_TRY(tt_workspace_2d(step->workspace, "MLP activation", step->compute_dtype, gate_up_TF2.dims[0],
+                               gate_up_TF2.dims[1] / 2, &act_TF));
+    struct tt_swiglu_forward_args swiglu = {.gate_TF = gate_of(saved), .up_TF = up_of(saved), .h_TF = act_TF};
+    TT_TRY(tt_swiglu_forward(step->stream, &swiglu));
+    TT_TRY(tt_linear_forward(&mlp->down, step, step->batch->row_keys_T, act_TF, saved->h_down_TR, y_TD));
+    if (!again) {
+        struct tt_add_args add = {.a = y_TD, .b = saved->x_mid_TD, .y = y_TD};
+        TT_TRY(tt_add(step->stream, &add));
+    }
+    tt_workspace_release(step->workspace, mark);
+    return TT_OK;
+}
+
 tt_status tt_mlp_forward(const struct tt_mlp *mlp, struct tt_step *step, tt_tensor x_TD, bool keep,
                          struct tt_mlp_saved *saved, tt_tensor y_TD)
 {
     struct tt_workspace *workspace = step->workspace;
-    int64_t tokens = x_TD.dims[0], dim = x_TD.dims[1], ffn2 = tt_linear_group_out(&mlp->gate_up);
-    tt_tensor row_keys_T = step->batch->row_keys_T, n_TD, act_TF;
+    int64_t tokens = x_TD.dims[0], ffn2 = tt_linear_group_out(&mlp->gate_up);
     size_t start = tt_workspace_mark(workspace);
+    saved->rstd_T = saved->n_TD = saved->act_TF = (tt_tensor){0};
     TT_TRY(tt_workspace_2d(workspace, "gate and up", step->compute_dtype, tokens, ffn2, &saved->gate_up_TF2));
     TT_TRY(tt_linear_push_h(&mlp->gate_up, step, tokens, &saved->h_gate_up_TR));
     TT_TRY(tt_linear_push_h(&mlp->down, step, tokens, &saved->h_down_TR));
-    saved->rstd_T = (tt_tensor){0};
-    if (keep) TT_TRY(tt_workspace_1d(workspace, "rstd", TT_F32, tokens, &saved->rstd_T));
-
-    size_t mark = tt_workspace_mark(workspace);
-    TT_TRY(tt_workspace_2d(workspace, "normed input of the MLP", step->compute_dtype, tokens, dim, &n_TD));
-    TT_TRY(tt_norm_forward_add(&mlp->norm, step, saved->x_mid_TD, x_TD, n_TD, saved->rstd_T));
-    TT_TRY(tt_linear_forward(&mlp->gate_up, step, row_keys_T, n_TD, saved->h_gate_up_TR, saved->gate_up_TF2));
-    tt_workspace_release(workspace, mark);
-
-    act_TF = gate_of(saved); /* in place when backward does not need gate */
-    if (keep) {
-        TT_TRY(tt_workspace_2d(workspace, "MLP activation", step->compute_dtype, tokens, ffn2 / 2, &act_TF));
-    }
-    struct tt_swiglu_forward_args swiglu = {.gate_TF = gate_of(saved), .up_TF = up_of(saved), .h_TF = act_TF};
-    TT_TRY(tt_swiglu_forward(step->stream, &swiglu));
-    TT_TRY(tt_linear_forward(&mlp->down, step, row_keys_T, act_TF, saved->h_down_TR, y_TD));
-    struct tt_add_args add = {.a = y_TD, .b = saved->x_mid_TD, .y = y_TD};
-    TT_TRY(tt_add(step->stream, &add));
-    tt_workspace_release(workspace, keep ? mark : start);
+    if (keep) TT_TRY(push_kept(mlp, step, tokens, x_TD.dims[1], saved));
+    TT_TRY(run_gate_up(mlp, step, x_TD, saved));
+    TT_TRY(run_down(mlp, step, keep, saved, y_TD));
+    if (!keep) tt_workspace_release(workspace, start);
     return TT_OK;
 }
 
@@ -60,8 +99,8 @@ tt_status tt_mlp_backward(const struct tt_mlp *mlp, struct tt_step *step, const 
     tt_tensor row_keys_T = step->batch->row_keys_T, dact_TF, dh_TR, n_TD;
     size_t mark = tt_workspace_mark(workspace);
 
-    /* d(act) first; then, in one pass, dgate and dup in place of gate and up, and act itself in place of
-     * d(act). */
+    /* d(act) first; then, in one pass, dgate and dup in place of gate and up, and act itself, unless it was
+     * kept, in place of d(act). */
     TT_TRY(tt_workspace_2d(workspace, "gradient of the MLP activation", step->compute_dtype, tokens, ffn,
                            &dact_TF));
     TT_TRY(tt_linear_push_h(&mlp->down, step, tokens, &dh_TR));
@@ -71,15 +110,16 @@ tt_status tt_mlp_backward(const struct tt_mlp *mlp, struct tt_step *step, const 
                                              .up_TF = up_of(saved),
                                              .dgate_TF = gate_of(saved),
                                              .dup_TF = up_of(saved)};
-    if (tt_linear_group_needs_x(&mlp->down)) swiglu.h_TF = dact_TF;
+    tt_tensor act_TF = saved->act_TF;
+    if (tt_tensor_is_empty(act_TF) && tt_linear_group_needs_x(&mlp->down)) act_TF = swiglu.h_TF = dact_TF;
     TT_TRY(tt_swiglu_backward(step->stream, &swiglu));
-    TT_TRY(tt_linear_backward_params(&mlp->down, step, row_keys_T, dact_TF, saved->h_down_TR, dy_TD, dh_TR));
+    TT_TRY(tt_linear_backward_params(&mlp->down, step, row_keys_T, act_TF, saved->h_down_TR, dy_TD, dh_TR));
     tt_workspace_release(workspace, mark);
 
     TT_TRY(tt_linear_push_h(&mlp->gate_up, step, tokens, &dh_TR));
     TT_TRY(tt_linear_backward_input(&mlp->gate_up, step, row_keys_T, saved->gate_up_TF2, dh_TR, dmid_TD));
-    n_TD = (tt_tensor){0};
-    if (tt_linear_group_needs_x(&mlp->gate_up)) {
+    n_TD = saved->n_TD;
+    if (tt_tensor_is_empty(n_TD) && tt_linear_group_needs_x(&mlp->gate_up)) {
         TT_TRY(
             tt_workspace_2d(workspace, "normed input of the MLP", step->compute_dtype, tokens, dim, &n_TD));
         TT_TRY(tt_norm_forward(&mlp->norm, step, saved->x_mid_TD, n_TD, (tt_tensor){0}));

@@ -33,9 +33,10 @@ static struct qkv split(const struct tt_self_attention *attention, tt_tensor qkv
     };
 }
 
-static tt_status push_kept(const struct tt_self_attention *attention, struct tt_step *step, int64_t tokens,
+static tt_status push_kept(const struct tt_self_attention *attention, struct tt_step *step, tt_tensor x_TD,
                            bool keep, struct tt_self_attention_saved *saved)
 {
+    int64_t tokens = x_TD.dims[0], dim = x_TD.dims[1];
     struct tt_workspace *workspace = step->workspace;
     int64_t heads = attention->heads, kv_heads = attention->kv_heads;
     *saved = (struct tt_self_attention_saved){0};
@@ -48,9 +49,17 @@ static tt_status push_kept(const struct tt_self_attention *attention, struct tt_
     if (!keep) return TT_OK;
     TT_TRY(tt_workspace_2d(workspace, "log-sum-exp", TT_F32, heads, tokens, &saved->lse_HT));
     TT_TRY(tt_workspace_1d(workspace, "rstd", TT_F32, tokens, &saved->rstd_T));
+    if (has_qk_norm(attention)) {
+        TT_TRY(tt_workspace_1d(workspace, "rstd of q", TT_F32, tokens * heads, &saved->rstd_q_N));
+        TT_TRY(tt_workspace_1d(workspace, "rstd of k", TT_F32, tokens * kv_heads, &saved->rstd_k_N));
+    }
+    if (step->level != TT_KEEP_ALL) return TT_OK;
+    if (tt_linear_group_needs_x(&attention->qkv))
+        TT_TRY(tt_workspace_2d(workspace, "kept input of attention", step->compute_dtype, tokens, dim,
+                               &saved->n_TD));
     if (!has_qk_norm(attention)) return TT_OK;
-    TT_TRY(tt_workspace_1d(workspace, "rstd of q", TT_F32, tokens * heads, &saved->rstd_q_N));
-    return tt_workspace_1d(workspace, "rstd of k", TT_F32, tokens * kv_heads, &saved->rstd_k_N);
+    return tt_workspace_2d(workspace, "kept q and k", step->compute_dtype, tokens,
+                           (heads + kv_heads) * attention->head_dim, &saved->ready_qk_TC);
 }
 
 static tt_status rotate(struct tt_step *step, tt_tensor x_THE, bool inverse)
@@ -63,22 +72,32 @@ static tt_status rotate(struct tt_step *step, tt_tensor x_THE, bool inverse)
     return tt_rope(step->stream, &args);
 }
 
+/* The ready q and k where they lie apart from the linears' q and k: in what was kept, or in `qk_TC`. */
+static struct qkv with_ready(const struct tt_self_attention *attention, struct qkv raw, tt_tensor qk_TC)
+{
+    int64_t q_cols = attention->heads * attention->head_dim,
+            k_cols = attention->kv_heads * attention->head_dim;
+    raw.q_THE = tt_tensor_heads(tt_tensor_cols(qk_TC, 0, q_cols), attention->heads);
+    raw.k_TKE = tt_tensor_heads(tt_tensor_cols(qk_TC, q_cols, k_cols), attention->kv_heads);
+    return raw;
+}
+
 /* From the linears' q, k, v to what attention reads: normed and rotated. Where q and k norms exist and the
- * linears' q and k must stay, the result goes to scratch that is pushed here; otherwise in place. */
+ * linears' q and k must stay, the result goes to where it is kept, or to scratch that is pushed here;
+ * otherwise in place. */
 static tt_status prepare(const struct tt_self_attention *attention, struct tt_step *step, bool keep,
                          const struct tt_self_attention_saved *saved, struct qkv *ready)
 {
     struct qkv raw = split(attention, saved->qkv_TC);
     *ready = raw;
     if (has_qk_norm(attention)) {
-        int64_t q_cols = attention->heads * attention->head_dim,
-                k_cols = attention->kv_heads * attention->head_dim;
         if (keep) {
-            tt_tensor qk_TC;
-            TT_TRY(tt_workspace_2d(step->workspace, "normed q and k", step->compute_dtype,
-                                   saved->qkv_TC.dims[0], q_cols + k_cols, &qk_TC));
-            ready->q_THE = tt_tensor_heads(tt_tensor_cols(qk_TC, 0, q_cols), attention->heads);
-            ready->k_TKE = tt_tensor_heads(tt_tensor_cols(qk_TC, q_cols, k_cols), attention->kv_heads);
+            tt_tensor qk_TC = saved->ready_qk_TC;
+            if (tt_tensor_is_empty(qk_TC))
+                TT_TRY(tt_workspace_2d(
+                    step->workspace, "normed q and k", step->compute_dtype, saved->qkv_TC.dims[0],
+                    (attention->heads + attention->kv_heads) * attention->head_dim, &qk_TC));
+            *ready = with_ready(attention, raw, qk_TC);
         }
         TT_TRY(tt_norm_forward(&attention->q_norm, step, raw.q_THE, ready->q_THE, saved->rstd_q_N));
         TT_TRY(tt_norm_forward(&attention->k_norm, step, raw.k_TKE, ready->k_TKE, saved->rstd_k_N));
@@ -116,13 +135,15 @@ tt_status tt_self_attention_forward(const struct tt_self_attention *attention, s
 {
     struct tt_workspace *workspace = step->workspace;
     int64_t tokens = x_TD.dims[0];
-    tt_tensor row_keys_T = step->batch->row_keys_T, n_TD;
+    tt_tensor row_keys_T = step->batch->row_keys_T;
     size_t start = tt_workspace_mark(workspace);
-    TT_TRY(push_kept(attention, step, tokens, keep, saved));
+    TT_TRY(push_kept(attention, step, x_TD, keep, saved));
 
     size_t mark = tt_workspace_mark(workspace);
-    TT_TRY(tt_workspace_2d(workspace, "normed input of attention", step->compute_dtype, tokens, x_TD.dims[1],
-                           &n_TD));
+    tt_tensor n_TD = saved->n_TD;
+    if (tt_tensor_is_empty(n_TD))
+        TT_TRY(tt_workspace_2d(workspace, "normed input of attention", step->compute_dtype, tokens,
+                               x_TD.dims[1], &n_TD));
     TT_TRY(tt_norm_forward(&attention->norm, step, x_TD, n_TD, saved->rstd_T));
     TT_TRY(tt_linear_forward(&attention->qkv, step, row_keys_T, n_TD, saved->h_qkv_TR, saved->qkv_TC));
     tt_workspace_release(workspace, mark);
@@ -144,6 +165,16 @@ tt_status tt_self_attention_forward(const struct tt_self_attention *attention, s
     return TT_OK;
 }
 
+static tt_status push_attention_scratch(const struct tt_self_attention *attention, struct tt_step *step,
+                                        struct tt_attention_backward_args *args)
+{
+    size_t bytes = tt_attention_backward_scratch(tt_stream_device(step->stream), args->dq_THE.dims[0],
+                                                 attention->heads, attention->kv_heads, attention->head_dim,
+                                                 args->dq_THE.strides[0], args->dk_TKE.strides[0]);
+    if (bytes == 0) return TT_OK;
+    return tt_workspace_1d(step->workspace, "attention scratch", TT_U8, (int64_t)bytes, &args->scratch);
+}
+
 /* d(x + out) -> d(q, k, v) as the linears gave them; adds to the gradients of o_proj and of the q and k
  * norms. */
 static tt_status backward_to_qkv(const struct tt_self_attention *attention, struct tt_step *step,
@@ -162,12 +193,16 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, stru
                                      dh_TR));
 
     struct qkv raw = split(attention, saved->qkv_TC), ready = raw, grad = split(attention, dqkv_TC);
-    if (has_qk_norm(attention)) TT_TRY(prepare(attention, step, true, saved, &ready));
+    if (!tt_tensor_is_empty(saved->ready_qk_TC))
+        ready = with_ready(attention, raw, saved->ready_qk_TC);
+    else if (has_qk_norm(attention))
+        TT_TRY(prepare(attention, step, true, saved, &ready));
     struct tt_attention_backward_args args = {.forward = attend(attention, step, &ready, saved),
                                               .do_THE = tt_tensor_heads(do_TC, attention->heads),
                                               .dq_THE = grad.q_THE,
                                               .dk_TKE = grad.k_TKE,
                                               .dv_TKE = grad.v_TKE};
+    TT_TRY(push_attention_scratch(attention, step, &args));
     TT_TRY(tt_attention_backward(step->stream, &args));
     tt_workspace_release(workspace, mark);
     TT_TRY(rotate(step, grad.q_THE, true));
@@ -184,7 +219,7 @@ tt_status tt_self_attention_backward(const struct tt_self_attention *attention, 
 {
     struct tt_workspace *workspace = step->workspace;
     int64_t tokens = dmid_TD.dims[0], dim = dmid_TD.dims[1];
-    tt_tensor row_keys_T = step->batch->row_keys_T, dqkv_TC, dh_TR, n_TD = {0};
+    tt_tensor row_keys_T = step->batch->row_keys_T, dqkv_TC, dh_TR, n_TD = saved->n_TD;
     size_t mark = tt_workspace_mark(workspace);
     TT_TRY(tt_workspace_2d(workspace, "gradient of q, k and v", step->compute_dtype, tokens,
                            tt_linear_group_out(&attention->qkv), &dqkv_TC));
@@ -198,7 +233,7 @@ tt_status tt_self_attention_backward(const struct tt_self_attention *attention, 
     }
     TT_TRY(tt_linear_push_h(&attention->qkv, step, tokens, &dh_TR));
     TT_TRY(tt_linear_backward_input(&attention->qkv, step, row_keys_T, dqkv_TC, dh_TR, dn_TD));
-    if (tt_linear_group_needs_x(&attention->qkv)) {
+    if (tt_tensor_is_empty(n_TD) && tt_linear_group_needs_x(&attention->qkv)) {
         TT_TRY(
             tt_workspace_2d(workspace, "normed input of attention", step->compute_dtype, tokens, dim, &n_TD));
         TT_TRY(tt_norm_forward(&attention->norm, step, x_TD, n_TD, (tt_tensor){0}));

@@ -5,7 +5,10 @@
  * Kept for backward, in elements per token (c: compute type, f: fp32): q, k, v (H + 2K) E c, o H E c, lse H
  * f, rstd 1 f, LoRA h of q, k, v and o. Without q/k norms q and k are kept after rope. With them they are
  * kept as the linears gave them, plus (H + K) f of rstd, and normed and rotated again in backward: one copy
- * either way. */
+ * either way.
+ *
+ * At TT_KEEP_ALL also what backward would make again: the normed input D c where LoRA or a weight of q, k, v trains, and
+ * with q/k norms the ready q and k, (H + K) E c. */
 #ifndef TT_NN_SELF_ATTENTION_H
 #define TT_NN_SELF_ATTENTION_H
 
@@ -25,6 +28,7 @@ struct tt_self_attention {
 
 struct tt_self_attention_saved {
     tt_tensor qkv_TC, h_qkv_TR, o_TC, h_o_TR, lse_HT, rstd_T, rstd_q_N, rstd_k_N;
+    tt_tensor n_TD, ready_qk_TC; /* empty: made again */
 };
 
 /* With `keep` all of `saved` is pushed and stays; otherwise everything is popped. With step->cache the new

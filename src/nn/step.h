@@ -26,6 +26,17 @@ struct tt_device_batch {
 /* Keys and values of earlier tokens of B sequences, for generation. Owned by nn/kv_cache.c. */
 struct tt_kv_cache;
 
+/* What a block's forward leaves for its backward: the less, the more is computed again. Results are the same bits at every
+ * level. */
+enum tt_level {
+    TT_KEEP_ALL,          /* everything that backward reads */
+    TT_KEEP_CHEAP,        /* not what element-wise ops make again at once: normed inputs, the MLP's activation */
+    TT_RECOMPUTE_BLOCK,   /* only the block's input: the block runs again before its backward */
+    TT_RECOMPUTE_OFFLOAD, /* not even that on the device: the input waits in page-locked host memory */
+    TT_LEVEL_COUNT
+};
+const char *tt_level_name(enum tt_level level); /* "none", "cheap", "block", "offload": what is computed again */
+
 struct tt_step {
     struct tt_stream *stream;
     struct tt_workspace *workspace;
@@ -33,6 +44,7 @@ struct tt_step {
     tt_dtype compute_dtype;   /* of activations: F32 or BF16 */
     bool training;            /* dropout on */
     bool gradient;            /* a backward pass follows: keep what it needs */
+    enum tt_level level;      /* with gradient: of the block that runs, KEEP_ALL or KEEP_CHEAP */
     struct tt_rng dropout_rng; /* derived from (seed, optimizer step); blocks derive their own by parameter name */
     float loss_scale;         /* 1 / supervised tokens of the global step */
     float label_smoothing;
