@@ -52,7 +52,7 @@ static tt_status check_total(const struct tt_comm *comm, size_t count, size_t el
 static tt_status check_memory(const struct tt_comm *comm, const struct tt_stream *stream)
 {
     const struct tt_device *device = tt_stream_device(stream);
-    if (comm->world_size == 1 || strcmp(tt_device_kind(device), "cpu") == 0) return TT_OK;
+    if (comm->world_size == 1 || tt_device_is_host(device) || comm->table->reaches_devices) return TT_OK;
     return tt_fail(TT_ERR_UNSUPPORTED, "the %s communicator cannot reach memory of a %s device",
                    comm->table->kind, tt_device_kind(device));
 }
@@ -90,7 +90,7 @@ tt_status tt_comm_all_reduce(struct tt_comm *comm, struct tt_stream *stream, voi
     TT_TRY(check_total(comm, count, tt_dtype_bytes(dtype)));
     if (count == 0 || is_plan(stream)) return TT_OK;
     TT_TRY(check_memory(comm, stream));
-    return comm->table->all_reduce(comm, data, count, dtype, reduce);
+    return comm->table->all_reduce(comm, stream, data, count, dtype, reduce);
 }
 
 tt_status tt_comm_broadcast(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t bytes,
@@ -101,7 +101,7 @@ tt_status tt_comm_broadcast(struct tt_comm *comm, struct tt_stream *stream, void
     TT_TRY(check_total(comm, bytes, 1));
     if (bytes == 0 || is_plan(stream)) return TT_OK;
     TT_TRY(check_memory(comm, stream));
-    return comm->table->broadcast(comm, data, bytes, root);
+    return comm->table->broadcast(comm, stream, data, bytes, root);
 }
 
 tt_status tt_comm_host_all_gather(struct tt_comm *comm, const void *send, void *recv, size_t bytes_per_rank)
@@ -126,7 +126,7 @@ static tt_status find_blamed(struct tt_comm *comm, tt_status status, int *blamed
         key = comm->rank + comm->world_size;
     else if (status != TT_OK)
         key = comm->rank;
-    TT_TRY(comm->table->all_reduce(comm, &key, 1, TT_I64, TT_REDUCE_MIN));
+    TT_TRY(comm->table->all_reduce(comm, NULL, &key, 1, TT_I64, TT_REDUCE_MIN));
     *blamed = key == INT64_MAX ? -1 : (int)(key % comm->world_size);
     return TT_OK;
 }
@@ -139,7 +139,8 @@ tt_status tt_comm_agree(struct tt_comm *comm, tt_status status)
     sent = own;
     if (own.status != status) sent = (struct tt_error){.status = status, .message = "it left no message"};
     tt_status exchange = find_blamed(comm, status, &blamed);
-    if (exchange == TT_OK && blamed >= 0) exchange = comm->table->broadcast(comm, &sent, sizeof sent, blamed);
+    if (exchange == TT_OK && blamed >= 0)
+        exchange = comm->table->broadcast(comm, NULL, &sent, sizeof sent, blamed);
     if (status != TT_OK) {
         tt_error_restore(&own); /* what this rank reports, whatever became of the exchange */
         bool alike = exchange == TT_OK && blamed != comm->rank && sent.status == status &&
@@ -149,6 +150,11 @@ tt_status tt_comm_agree(struct tt_comm *comm, tt_status status)
     }
     if (exchange != TT_OK) return exchange;
     return blamed < 0 ? TT_OK : tt_comm_fail_peer(blamed, &sent);
+}
+
+tt_status tt_comm_poll(struct tt_comm *comm)
+{
+    return comm->table->poll(comm);
 }
 
 void tt_comm_abort(struct tt_comm *comm)

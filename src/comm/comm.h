@@ -1,14 +1,15 @@
 /* The communicator: what ranks say to each other. Implementations: self (one rank), threads (ranks are threads
- * of this process), mpi; nccl for GPUs. Every rank makes the same calls in the same order.
+ * of this process), tcp (processes that find each other by address), mpi; nccl for GPUs, on top of one of the others.
+ * Every rank makes the same calls in the same order.
  *
- * Data calls take device memory and a stream. On the cpu they complete before returning. Sums are made in order
- * of rank in fp32, so a result is the same bits on every run and on every rank.
+ * Data calls take device memory and a stream. On the cpu they complete before returning; on cuda they are queued. Sums are
+ * made in order of rank in fp32, so a result is the same bits on every run and on every rank; with nccl it is what NCCL gives.
  *
  * Failure: a rank that fails calls tt_comm_abort; every call of every other rank, waiting or later, then returns
  * TT_ERR_PEER at once, with the message of the rank that failed. tt_comm_agree is the polite form, called by all after
  * each phase. Communicators made by tt_comm_split fail together with the one they came from.
  *
- * A communicator is used by one thread at a time. threads and mpi reach only memory of cpu devices; on the plan device
+ * A communicator is used by one thread at a time. threads, tcp and mpi reach only memory of cpu devices; on the plan device
  * data calls check their arguments and do nothing, with any communicator.
  */
 #ifndef TT_COMM_COMM_H
@@ -23,7 +24,7 @@ enum tt_reduce { TT_REDUCE_SUM, TT_REDUCE_MAX, TT_REDUCE_MIN };
 
 int tt_comm_rank(const struct tt_comm *comm);
 int tt_comm_world_size(const struct tt_comm *comm);
-const char *tt_comm_kind(const struct tt_comm *comm); /* "self", "threads", "mpi" */
+const char *tt_comm_kind(const struct tt_comm *comm); /* "self", "threads", "tcp", "mpi", "nccl" */
 /* Ranks that share this process's memory and machine as far as known; 1 for self. */
 int tt_comm_local_size(const struct tt_comm *comm);
 
@@ -47,6 +48,8 @@ TT_MUST_USE tt_status tt_comm_barrier(struct tt_comm *comm);
  * TT_ERR_PEER with a record that names the lowest failed rank (one that failed by itself before one that failed with
  * TT_ERR_PEER) and carries its message, context and hint. No rank is left waiting. */
 TT_MUST_USE tt_status tt_comm_agree(struct tt_comm *comm, tt_status status);
+/* TT_OK, or what the calls would say because a peer has failed; never waits. */
+TT_MUST_USE tt_status tt_comm_poll(struct tt_comm *comm);
 /* Wakes every rank that waits in a call; takes NULL. May be called from any thread, more than once. The record of the
  * calling thread is what the others report. After it only tt_comm_destroy makes sense; a process of an MPI job then
  * ends without MPI_Finalize and the launcher ends the rest, so the rank that failed should print first. */
@@ -61,6 +64,11 @@ TT_MUST_USE tt_status tt_comm_create_threads(int world_size, struct tt_comm **ou
  * once per process. TT_ERR_UNSUPPORTED in a build without MPI. */
 TT_MUST_USE tt_status tt_comm_create_mpi(struct tt_comm **out);
 bool tt_comm_mpi_is_launched(void); /* this process was started by mpirun / srun with more than one rank */
+/* For ranks on GPUs. Collective: host calls, agreement, barrier and abort go over `control` (borrowed), data over NCCL. Watches
+ * `device` (borrowed, tt_device_set_watch): the host's waits for it end with TT_ERR_PEER when a peer has failed. When this or a
+ * peer's rank has failed, call tt_comm_abort before anything that waits for the device: its queue may hold collectives that
+ * nobody else joins. */
+TT_MUST_USE tt_status tt_comm_create_nccl(struct tt_comm *control, struct tt_device *device, struct tt_comm **out);
 /* Collective: the ranks with the same color (0 or more) form a new communicator, in order of rank (HYBRID_SHARD). */
 TT_MUST_USE tt_status tt_comm_split(struct tt_comm *comm, int color, struct tt_comm **out);
 void tt_comm_destroy(struct tt_comm *comm); /* takes NULL */

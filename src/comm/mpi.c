@@ -262,9 +262,10 @@ static tt_status mpi_reduce_scatter(struct tt_comm *base, struct tt_stream *stre
     return TT_OK;
 }
 
-static tt_status mpi_all_reduce(struct tt_comm *base, void *data, size_t count, tt_dtype dtype,
-                                enum tt_reduce reduce)
+static tt_status mpi_all_reduce(struct tt_comm *base, struct tt_stream *stream, void *data, size_t count,
+                                tt_dtype dtype, enum tt_reduce reduce)
 {
+    (void)stream;
     struct mpi_comm *comm = mpi_of(base);
     size_t element = tt_dtype_bytes(dtype);
     size_t world_size = (size_t)base->world_size;
@@ -294,8 +295,10 @@ static tt_status mpi_all_reduce(struct tt_comm *base, void *data, size_t count, 
     return TT_OK;
 }
 
-static tt_status mpi_broadcast(struct tt_comm *base, void *data, size_t bytes, int root)
+static tt_status mpi_broadcast(struct tt_comm *base, struct tt_stream *stream, void *data, size_t bytes,
+                               int root)
 {
+    (void)stream;
     struct mpi_comm *comm = mpi_of(base);
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Datatype type = MPI_DATATYPE_NULL;
@@ -314,6 +317,17 @@ static tt_status mpi_barrier(struct tt_comm *base)
     TT_TRY(begin(comm));
     int code = MPI_Ibarrier(comm->handle, &request);
     return finish(comm, code, &request, "MPI_Ibarrier");
+}
+
+/* Another thread in a call of MPI looks for the message itself. */
+static tt_status mpi_poll(struct tt_comm *base)
+{
+    struct mpi_world *world = mpi_of(base)->world;
+    if (pthread_mutex_trylock(&world->mutex) != 0) return TT_OK;
+    look_for_abort(world);
+    bool aborted = world->aborted;
+    pthread_mutex_unlock(&world->mutex);
+    return aborted ? fail_aborted(world) : TT_OK;
 }
 
 /* The message is small enough to be sent at once, so it leaves even if a receiver is busy; a second is
@@ -383,6 +397,7 @@ static const struct tt_comm_table mpi_table = {
     .all_reduce = mpi_all_reduce,
     .broadcast = mpi_broadcast,
     .barrier = mpi_barrier,
+    .poll = mpi_poll,
     .split = mpi_split,
     .abort = mpi_abort,
     .destroy = mpi_destroy,

@@ -25,10 +25,11 @@ static tt_status self_reduce_scatter(struct tt_comm *comm, struct tt_stream *str
     return copy(stream, recv, send, count * tt_dtype_bytes(dtype));
 }
 
-static tt_status self_all_reduce(struct tt_comm *comm, void *data, size_t count, tt_dtype dtype,
-                                 enum tt_reduce reduce)
+static tt_status self_all_reduce(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t count,
+                                 tt_dtype dtype, enum tt_reduce reduce)
 {
     (void)comm;
+    (void)stream;
     (void)data;
     (void)count;
     (void)dtype;
@@ -36,9 +37,11 @@ static tt_status self_all_reduce(struct tt_comm *comm, void *data, size_t count,
     return TT_OK;
 }
 
-static tt_status self_broadcast(struct tt_comm *comm, void *data, size_t bytes, int root)
+static tt_status self_broadcast(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t bytes,
+                                int root)
 {
     (void)comm;
+    (void)stream;
     (void)data;
     (void)bytes;
     (void)root;
@@ -76,6 +79,7 @@ static const struct tt_comm_table self_table = {
     .all_reduce = self_all_reduce,
     .broadcast = self_broadcast,
     .barrier = self_barrier,
+    .poll = self_barrier, /* nobody else can stop */
     .split = self_split,
     .abort = self_abort,
     .destroy = self_destroy,

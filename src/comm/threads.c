@@ -168,9 +168,10 @@ static tt_status threads_reduce_scatter(struct tt_comm *base, struct tt_stream *
 }
 
 /* Each rank reduces one part and writes it into every rank's data: no other rank touches that part. */
-static tt_status threads_all_reduce(struct tt_comm *base, void *data, size_t count, tt_dtype dtype,
-                                    enum tt_reduce reduce)
+static tt_status threads_all_reduce(struct tt_comm *base, struct tt_stream *stream, void *data, size_t count,
+                                    tt_dtype dtype, enum tt_reduce reduce)
 {
+    (void)stream;
     struct threads_comm *comm = threads_of(base);
     TT_TRY(enter(comm, &(struct order){.call = CALL_ALL_REDUCE,
                                        .size = count,
@@ -198,8 +199,10 @@ static tt_status threads_all_reduce(struct tt_comm *base, void *data, size_t cou
     return TT_OK;
 }
 
-static tt_status threads_broadcast(struct tt_comm *base, void *data, size_t bytes, int root)
+static tt_status threads_broadcast(struct tt_comm *base, struct tt_stream *stream, void *data, size_t bytes,
+                                   int root)
 {
+    (void)stream;
     struct threads_comm *comm = threads_of(base);
     TT_TRY(
         enter(comm, &(struct order){.call = CALL_BROADCAST, .size = bytes, .parameter = root, .send = data}));
@@ -214,6 +217,21 @@ static tt_status threads_barrier(struct tt_comm *base)
     TT_TRY(enter(comm, &(struct order){.call = CALL_BARRIER}));
     leave(comm);
     return TT_OK;
+}
+
+static tt_status threads_poll(struct tt_comm *base)
+{
+    struct domain *domain = threads_of(base)->group->domain;
+    struct tt_error cause = {0};
+    int stopped = 0;
+    pthread_mutex_lock(&domain->mutex);
+    bool aborted = domain->aborted;
+    if (aborted) {
+        cause = domain->cause;
+        stopped = domain->aborting_rank;
+    }
+    pthread_mutex_unlock(&domain->mutex);
+    return aborted ? tt_comm_fail_peer(stopped, &cause) : TT_OK;
 }
 
 static void threads_abort(struct tt_comm *base)
@@ -276,6 +294,7 @@ static const struct tt_comm_table threads_table = {
     .all_reduce = threads_all_reduce,
     .broadcast = threads_broadcast,
     .barrier = threads_barrier,
+    .poll = threads_poll,
     .split = threads_split,
     .abort = threads_abort,
     .destroy = threads_destroy,

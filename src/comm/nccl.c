@@ -1,0 +1,253 @@
+/* Ranks on GPUs. What the host says travels over `control`, what lies on devices over NCCL (the plugin's
+ * table).
+ *
+ * A communicator and those split from it make a family: they fail together, and the device has one check for
+ * all of them. A peer that stops shows in two places, in control by name and in NCCL as an error without one;
+ * the first is worth waiting a little for.
+ */
+#include <pthread.h>
+#include <time.h>
+
+#include "backend/plugin.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "comm/comm_impl.h"
+
+enum { NAME_SECONDS_MAX = 3 }; /* how long NCCL's error waits for the name of the peer that caused it */
+
+struct nccl_comm;
+
+struct family {
+    pthread_mutex_t mutex; /* guards the list, which tt_comm_abort of any thread walks along */
+    struct nccl_comm *first;
+    struct tt_comm *control; /* of the first communicator; NULL when that is destroyed */
+    struct tt_device *device;
+    const struct tt_collectives_table *calls;
+};
+
+struct nccl_comm {
+    struct tt_comm base;
+    struct family *family;
+    struct nccl_comm *next;
+    struct tt_comm *control;
+    bool owns_control;
+    void *handle;
+};
+
+static struct nccl_comm *nccl_of(struct tt_comm *comm)
+{
+    return (struct nccl_comm *)comm;
+}
+
+/* After NCCL failed: the error of the peer that is to blame, when control names it soon; otherwise NCCL's
+ * own. */
+static tt_status explain(struct tt_comm *control, tt_status status)
+{
+    struct tt_error own;
+    if (status != TT_ERR_COMM || control == NULL) return status;
+    tt_error_copy(&own);
+    for (double start = tt_clock_seconds(); tt_clock_seconds() - start < NAME_SECONDS_MAX;) {
+        if (tt_comm_poll(control) != TT_OK) return TT_ERR_PEER;
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    return tt_error_restore(&own);
+}
+
+/* What the device asks while the host waits for it, in the rank's own thread. */
+static tt_status check_family(void *context)
+{
+    const struct family *family = context;
+    if (family->control != NULL) TT_TRY(tt_comm_poll(family->control));
+    for (const struct nccl_comm *comm = family->first; comm != NULL; comm = comm->next) {
+        tt_status status = family->calls->check(comm->handle);
+        if (status != TT_OK) return explain(family->control, status);
+    }
+    return TT_OK;
+}
+
+static tt_status nccl_all_gather(struct tt_comm *base, struct tt_stream *stream, const void *send, void *recv,
+                                 size_t bytes)
+{
+    struct nccl_comm *comm = nccl_of(base);
+    if (stream == NULL) return comm->control->table->all_gather(comm->control, NULL, send, recv, bytes);
+    return explain(comm->control, comm->family->calls->all_gather(comm->handle, stream, send, recv, bytes));
+}
+
+static tt_status nccl_reduce_scatter(struct tt_comm *base, struct tt_stream *stream, const void *send,
+                                     void *recv, size_t count, tt_dtype dtype)
+{
+    struct nccl_comm *comm = nccl_of(base);
+    return explain(comm->control,
+                   comm->family->calls->reduce_scatter(comm->handle, stream, send, recv, count, dtype));
+}
+
+static tt_status nccl_all_reduce(struct tt_comm *base, struct tt_stream *stream, void *data, size_t count,
+                                 tt_dtype dtype, enum tt_reduce reduce)
+{
+    struct nccl_comm *comm = nccl_of(base);
+    if (stream == NULL)
+        return comm->control->table->all_reduce(comm->control, NULL, data, count, dtype, reduce);
+    return explain(comm->control,
+                   comm->family->calls->all_reduce(comm->handle, stream, data, count, dtype, (int)reduce));
+}
+
+static tt_status nccl_broadcast(struct tt_comm *base, struct tt_stream *stream, void *data, size_t bytes,
+                                int root)
+{
+    struct nccl_comm *comm = nccl_of(base);
+    if (stream == NULL) return comm->control->table->broadcast(comm->control, NULL, data, bytes, root);
+    return explain(comm->control, comm->family->calls->broadcast(comm->handle, stream, data, bytes, root));
+}
+
+static tt_status nccl_barrier(struct tt_comm *base)
+{
+    return tt_comm_barrier(nccl_of(base)->control);
+}
+
+static tt_status nccl_poll(struct tt_comm *base)
+{
+    return tt_comm_poll(nccl_of(base)->control);
+}
+
+/* Control first: the peers, whose devices may wait for this one, hear the cause before NCCL tells them of its
+ * effects. */
+static void nccl_abort(struct tt_comm *base)
+{
+    struct nccl_comm *comm = nccl_of(base);
+    struct family *family = comm->family;
+    tt_comm_abort(comm->control);
+    pthread_mutex_lock(&family->mutex);
+    for (struct nccl_comm *member = family->first; member != NULL; member = member->next)
+        if (member->handle != NULL) family->calls->abort(member->handle);
+    pthread_mutex_unlock(&family->mutex);
+}
+
+static void family_release(struct family *family)
+{
+    if (family->first != NULL) return;
+    tt_device_set_watch(family->device, NULL, NULL);
+    pthread_mutex_destroy(&family->mutex);
+    tt_free(family);
+}
+
+static void nccl_destroy(struct tt_comm *base)
+{
+    struct nccl_comm *comm = nccl_of(base);
+    struct family *family = comm->family;
+    struct tt_error record;
+    tt_error_copy(&record);
+    bool failed = tt_comm_poll(comm->control) != TT_OK;
+    (void)tt_error_restore(&record);
+    if (failed) family->calls->abort(comm->handle); /* an orderly end waits for peers */
+    pthread_mutex_lock(&family->mutex);
+    struct nccl_comm **link = &family->first;
+    while (*link != comm) link = &(*link)->next;
+    *link = comm->next;
+    if (family->control == comm->control) family->control = NULL;
+    pthread_mutex_unlock(&family->mutex);
+    family->calls->destroy(comm->handle);
+    if (comm->owns_control) tt_comm_destroy(comm->control);
+    tt_free(comm);
+    family_release(family);
+}
+
+static tt_status nccl_split(struct tt_comm *base, int color, struct tt_comm **out);
+
+static const struct tt_comm_table nccl_table = {
+    .kind = "nccl",
+    .reaches_devices = true,
+    .all_gather = nccl_all_gather,
+    .reduce_scatter = nccl_reduce_scatter,
+    .all_reduce = nccl_all_reduce,
+    .broadcast = nccl_broadcast,
+    .barrier = nccl_barrier,
+    .poll = nccl_poll,
+    .split = nccl_split,
+    .abort = nccl_abort,
+    .destroy = nccl_destroy,
+};
+
+/* Collective over `control`. A rank that fails here leaves the others inside NCCL, where only an abort
+ * reaches them. */
+static tt_status connect(const struct family *family, struct tt_comm *control, void **handle)
+{
+    unsigned char id[TT_COLLECTIVE_ID_BYTES] = {0};
+    tt_status status = control->rank == 0 ? family->calls->make_id(id) : TT_OK;
+    TT_TRY(tt_comm_agree(control, status));
+    TT_TRY(control->table->broadcast(control, NULL, id, sizeof id, 0));
+    status = family->calls->create(family->device, id, control->rank, control->world_size, handle);
+    status = explain(control, status);
+    if (status != TT_OK) {
+        tt_while("connecting the GPUs of %d ranks", control->world_size);
+        tt_comm_abort(control);
+    }
+    return status;
+}
+
+/* Takes `control` when it `owns` it, also on failure. */
+static tt_status comm_create(struct family *family, struct tt_comm *control, bool owns, struct tt_comm **out)
+{
+    tt_status status;
+    void *handle = NULL;
+    struct nccl_comm *comm = tt_calloc(1, sizeof *comm);
+    status = tt_comm_agree(control, comm != NULL ? TT_OK : TT_ERR_MEMORY);
+    if (status == TT_OK) status = connect(family, control, &handle);
+    if (status != TT_OK) {
+        if (owns) tt_comm_destroy(control);
+        tt_free(comm);
+        return status;
+    }
+    *comm = (struct nccl_comm){
+        .base = {.table = &nccl_table,
+                 .rank = control->rank,
+                 .world_size = control->world_size,
+                 .local_size = control->local_size},
+        .family = family,
+        .control = control,
+        .owns_control = owns,
+        .handle = handle,
+    };
+    pthread_mutex_lock(&family->mutex);
+    comm->next = family->first;
+    family->first = comm;
+    pthread_mutex_unlock(&family->mutex);
+    *out = &comm->base;
+    return TT_OK;
+}
+
+static tt_status nccl_split(struct tt_comm *base, int color, struct tt_comm **out)
+{
+    struct nccl_comm *comm = nccl_of(base);
+    struct tt_comm *control = NULL;
+    TT_TRY(tt_comm_split(comm->control, color, &control));
+    return comm_create(comm->family, control, true, out);
+}
+
+static tt_status family_create(struct tt_comm *control, struct tt_device *device, struct family **out)
+{
+    char reason[512] = "";
+    const struct tt_plugin *plugin = tt_plugin_load(reason, sizeof reason);
+    if (plugin == NULL) return tt_fail(TT_ERR_DEVICE, "no GPU can be used: %s", reason);
+    if (plugin->collectives == NULL)
+        return tt_fail(TT_ERR_UNSUPPORTED, "this build has no collectives between GPUs");
+    struct family *family = tt_calloc(1, sizeof *family);
+    if (family == NULL) return TT_ERR_MEMORY;
+    pthread_mutex_init(&family->mutex, NULL);
+    family->control = control;
+    family->device = device;
+    family->calls = plugin->collectives;
+    *out = family;
+    return TT_OK;
+}
+
+tt_status tt_comm_create_nccl(struct tt_comm *control, struct tt_device *device, struct tt_comm **out)
+{
+    struct family *family = NULL;
+    tt_status status = tt_comm_agree(control, family_create(control, device, &family));
+    if (status == TT_OK) {
+        tt_device_set_watch(device, check_family, family);
+        status = comm_create(family, control, false, out);
+    }
+    if (status != TT_OK && family != NULL) family_release(family);
+    return status;
+}
