@@ -66,23 +66,34 @@ static const tt_param *param_of(const struct tt_linear *linear, enum role role)
     return role == ROLE_WEIGHT ? linear->weight : linear->lora_A;
 }
 
+/* Results on the host stay what they have been, bit for bit; on a GPU, where reading an activation once more
+ * is what the narrow products of LoRA cost, they are ordered otherwise. */
+static bool on_gpu(const struct tt_step *step)
+{
+    return !tt_device_is_host(tt_stream_device(step->stream));
+}
+
 /* Makes `all` the [sum of rows, in] matrix over the values (or gradients) of one role when every linear of
- * the group has it and they lie one after the other. A gradient counts only when the parameter trains. */
-static bool stack(const struct tt_linear_group *group, enum role role, bool grad, tt_tensor *all)
+ * the group has it (on a GPU: those of the group that have it) and they lie one after the other. A gradient
+ * counts only when the parameter trains. */
+static bool stack(const struct tt_linear_group *group, const struct tt_step *step, enum role role, bool grad,
+                  tt_tensor *all)
 {
     tt_tensor first = {0};
     int64_t rows = 0;
     for (int i = 0; i < group->count; i++) {
         const tt_param *param = param_of(&group->linears[i], role);
+        if (param == NULL && role == ROLE_LORA_A && on_gpu(step)) continue;
         if (param == NULL || (grad && !param->trainable)) return false;
         tt_tensor part = grad ? param->grad : param->value;
         if (tt_tensor_is_empty(part) || !tt_tensor_is_contiguous(part)) return false;
-        if (i == 0) first = part;
+        if (rows == 0) first = part;
         const char *expected =
             (const char *)first.data + (size_t)(rows * part.dims[1]) * tt_dtype_bytes(part.dtype);
         if (part.dtype != first.dtype || (const char *)part.data != expected) return false;
         rows += part.dims[0];
     }
+    if (rows == 0) return false;
     *all = tt_tensor_2d(first.data, first.dtype, rows, first.dims[1]);
     return true;
 }
@@ -118,7 +129,7 @@ static tt_status lora_down(const struct tt_linear_group *group, struct tt_step *
 {
     tt_tensor a_all, dropped_TI;
     bool dropout = any_dropout(group, step);
-    if (!dropout && stack(group, ROLE_LORA_A, false, &a_all)) {
+    if (!dropout && stack(group, step, ROLE_LORA_A, false, &a_all)) {
         return multiply(step, x_TI, false, a_all, true, 1, 0, h_TR);
     }
     size_t mark = tt_workspace_mark(step->workspace);
@@ -143,27 +154,20 @@ static tt_status lora_down(const struct tt_linear_group *group, struct tt_step *
     return TT_OK;
 }
 
-tt_status tt_linear_forward(const struct tt_linear_group *group, struct tt_step *step, tt_tensor row_keys_T,
-                            tt_tensor x_TI, tt_tensor h_TR, tt_tensor y_TO)
+/* y += s h B^T, or y = s h B^T: then columns without LoRA become 0 when `zeros` says so. */
+static tt_status lora_up(const struct tt_linear_group *group, struct tt_step *step, tt_tensor h_TR, bool adds,
+                         bool zeros, tt_tensor y_TO)
 {
-    tt_tensor w_all;
-    if (tt_tensor_is_empty(y_TO))
-        return tt_linear_group_r(group) > 0 ? lora_down(group, step, row_keys_T, x_TI, h_TR) : TT_OK;
-    bool stacked = stack(group, ROLE_WEIGHT, false, &w_all);
-    if (stacked) TT_TRY(multiply(step, x_TI, false, w_all, true, 1, 0, y_TO));
-    if (tt_linear_group_r(group) > 0) TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
     int64_t first_out = 0, first_r = 0;
     for (int i = 0; i < group->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
-        tt_tensor y = tt_tensor_cols(y_TO, first_out, linear->out);
-        if (!stacked) TT_TRY(multiply(step, x_TI, false, linear->weight->value, true, 1, 0, y));
-        if (linear->bias != NULL) {
-            struct tt_bias_forward_args args = {.bias_N = linear->bias->value, .y_TN = y};
-            TT_TRY(tt_bias_forward(step->stream, &args));
-        }
+        tt_tensor y = tt_tensor_cols(y_TO, first_out, linear->out),
+                  h = tt_tensor_cols(h_TR, first_r, linear->r);
         if (linear->r > 0) {
-            tt_tensor h = tt_tensor_cols(h_TR, first_r, linear->r);
-            TT_TRY(multiply(step, h, false, linear->lora_B->value, true, linear->scaling, 1, y));
+            TT_TRY(multiply(step, h, false, linear->lora_B->value, true, linear->scaling, adds ? 1 : 0, y));
+        } else if (zeros) { /* a product over nothing */
+            tt_tensor nothing = tt_tensor_2d(NULL, h.dtype, linear->out, 0);
+            TT_TRY(multiply(step, h, false, nothing, true, 1, 0, y));
         }
         first_out += linear->out;
         first_r += linear->r;
@@ -171,14 +175,46 @@ tt_status tt_linear_forward(const struct tt_linear_group *group, struct tt_step 
     return TT_OK;
 }
 
-/* dx += drop'(dh A) */
+/* On a GPU the narrow product comes first and the wide one adds to it: reading y hides behind the wide one's
+ * arithmetic, while y += s h B^T would pass over y once more. 16384 x 6144, in 4096, r 24 on an H200
+ * (2026-11-21): 0.09 + 1.20 ms instead of 1.19 + 0.18. */
+tt_status tt_linear_forward(const struct tt_linear_group *group, struct tt_step *step, tt_tensor row_keys_T,
+                            tt_tensor x_TI, tt_tensor h_TR, tt_tensor y_TO)
+{
+    tt_tensor w_all;
+    bool lora = tt_linear_group_r(group) > 0, lora_first = lora && on_gpu(step);
+    if (tt_tensor_is_empty(y_TO)) return lora ? lora_down(group, step, row_keys_T, x_TI, h_TR) : TT_OK;
+    bool stacked = stack(group, step, ROLE_WEIGHT, false, &w_all);
+    if (lora_first) {
+        TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
+        TT_TRY(lora_up(group, step, h_TR, false, stacked, y_TO));
+    }
+    if (stacked) TT_TRY(multiply(step, x_TI, false, w_all, true, 1, lora_first ? 1 : 0, y_TO));
+    int64_t first_out = 0;
+    for (int i = 0; i < group->count; i++) {
+        const struct tt_linear *linear = &group->linears[i];
+        tt_tensor y = tt_tensor_cols(y_TO, first_out, linear->out);
+        bool adds = lora_first && linear->r > 0;
+        if (!stacked) TT_TRY(multiply(step, x_TI, false, linear->weight->value, true, 1, adds ? 1 : 0, y));
+        if (linear->bias != NULL) {
+            struct tt_bias_forward_args args = {.bias_N = linear->bias->value, .y_TN = y};
+            TT_TRY(tt_bias_forward(step->stream, &args));
+        }
+        first_out += linear->out;
+    }
+    if (!lora || lora_first) return TT_OK;
+    TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
+    return lora_up(group, step, h_TR, true, false, y_TO);
+}
+
+/* dx += drop'(dh A); without dropout also dx = dh A. */
 static tt_status lora_input_gradient(const struct tt_linear_group *group, struct tt_step *step,
-                                     tt_tensor row_keys_T, tt_tensor dh_TR, tt_tensor dx_TI)
+                                     tt_tensor row_keys_T, tt_tensor dh_TR, bool adds, tt_tensor dx_TI)
 {
     tt_tensor a_all, through_TI;
     bool dropout = any_dropout(group, step);
-    if (!dropout && stack(group, ROLE_LORA_A, false, &a_all)) {
-        return multiply(step, dh_TR, false, a_all, false, 1, 1, dx_TI);
+    if (!dropout && stack(group, step, ROLE_LORA_A, false, &a_all)) {
+        return multiply(step, dh_TR, false, a_all, false, 1, adds ? 1 : 0, dx_TI);
     }
     size_t mark = tt_workspace_mark(step->workspace);
     if (dropout) {
@@ -194,37 +230,60 @@ static tt_status lora_input_gradient(const struct tt_linear_group *group, struct
             TT_TRY(multiply(step, dh, false, linear->lora_A->value, false, 1, 0, through_TI));
             TT_TRY(drop(linear, step, row_keys_T, through_TI, true, dx_TI));
         } else {
-            TT_TRY(multiply(step, dh, false, linear->lora_A->value, false, 1, 1, dx_TI));
+            TT_TRY(multiply(step, dh, false, linear->lora_A->value, false, 1, adds ? 1 : 0, dx_TI));
         }
+        adds = true;
         first += linear->r;
     }
     tt_workspace_release(step->workspace, mark);
     return TT_OK;
 }
 
-tt_status tt_linear_backward_input(const struct tt_linear_group *group, struct tt_step *step,
-                                   tt_tensor row_keys_T, tt_tensor dy_TO, tt_tensor dh_TR, tt_tensor dx_TI)
+/* dh = s dy B */
+static tt_status lora_hidden_gradient(const struct tt_linear_group *group, struct tt_step *step,
+                                      tt_tensor dy_TO, tt_tensor dh_TR)
 {
-    tt_tensor w_all;
-    bool want_dx = !tt_tensor_is_empty(dx_TI);
-    bool stacked = stack(group, ROLE_WEIGHT, false, &w_all);
-    if (want_dx && stacked) TT_TRY(multiply(step, dy_TO, false, w_all, false, 1, 0, dx_TI));
     int64_t first_out = 0, first_r = 0;
     for (int i = 0; i < group->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
-        tt_tensor dy = tt_tensor_cols(dy_TO, first_out, linear->out);
-        if (want_dx && !stacked) {
-            TT_TRY(multiply(step, dy, false, linear->weight->value, false, 1, i == 0 ? 0 : 1, dx_TI));
-        }
         if (linear->r > 0) {
-            tt_tensor dh = tt_tensor_cols(dh_TR, first_r, linear->r);
-            TT_TRY(multiply(step, dy, false, linear->lora_B->value, false, linear->scaling, 0, dh));
+            TT_TRY(multiply(step, tt_tensor_cols(dy_TO, first_out, linear->out), false, linear->lora_B->value,
+                            false, linear->scaling, 0, tt_tensor_cols(dh_TR, first_r, linear->r)));
         }
         first_out += linear->out;
         first_r += linear->r;
     }
-    if (!want_dx || tt_linear_group_r(group) == 0) return TT_OK;
-    return lora_input_gradient(group, step, row_keys_T, dh_TR, dx_TI);
+    return TT_OK;
+}
+
+/* dx (+)= dy W */
+static tt_status base_input_gradient(const struct tt_linear_group *group, struct tt_step *step,
+                                     tt_tensor dy_TO, bool adds, tt_tensor dx_TI)
+{
+    tt_tensor w_all;
+    if (stack(group, step, ROLE_WEIGHT, false, &w_all))
+        return multiply(step, dy_TO, false, w_all, false, 1, adds ? 1 : 0, dx_TI);
+    int64_t first_out = 0;
+    for (int i = 0; i < group->count; i++) {
+        const struct tt_linear *linear = &group->linears[i];
+        TT_TRY(multiply(step, tt_tensor_cols(dy_TO, first_out, linear->out), false, linear->weight->value,
+                        false, 1, adds || i > 0 ? 1 : 0, dx_TI));
+        first_out += linear->out;
+    }
+    return TT_OK;
+}
+
+/* The order is that of tt_linear_forward, for the same reason. A mask on dh A needs a pass over dx anyway. */
+tt_status tt_linear_backward_input(const struct tt_linear_group *group, struct tt_step *step,
+                                   tt_tensor row_keys_T, tt_tensor dy_TO, tt_tensor dh_TR, tt_tensor dx_TI)
+{
+    bool lora = tt_linear_group_r(group) > 0, lora_first = lora && on_gpu(step) && !any_dropout(group, step);
+    if (lora) TT_TRY(lora_hidden_gradient(group, step, dy_TO, dh_TR));
+    if (tt_tensor_is_empty(dx_TI)) return TT_OK;
+    if (lora_first) TT_TRY(lora_input_gradient(group, step, row_keys_T, dh_TR, false, dx_TI));
+    TT_TRY(base_input_gradient(group, step, dy_TO, lora_first, dx_TI));
+    if (!lora || lora_first) return TT_OK;
+    return lora_input_gradient(group, step, row_keys_T, dh_TR, true, dx_TI);
 }
 
 /* dA += dh^T drop(x) */
@@ -233,7 +292,7 @@ static tt_status lora_a_gradient(const struct tt_linear_group *group, struct tt_
 {
     tt_tensor da_all, dropped_TI;
     bool dropout = any_dropout(group, step);
-    if (!dropout && stack(group, ROLE_LORA_A, true, &da_all)) {
+    if (!dropout && stack(group, step, ROLE_LORA_A, true, &da_all)) {
         return multiply(step, dh_TR, true, x_TI, false, 1, 1, da_all);
     }
     size_t mark = tt_workspace_mark(step->workspace);
@@ -263,7 +322,7 @@ tt_status tt_linear_backward_params(const struct tt_linear_group *group, struct 
                                     tt_tensor dh_TR)
 {
     tt_tensor dw_all;
-    bool stacked = stack(group, ROLE_WEIGHT, true, &dw_all);
+    bool stacked = stack(group, step, ROLE_WEIGHT, true, &dw_all);
     if (stacked) TT_TRY(multiply(step, dy_TO, true, x_TI, false, 1, 1, dw_all));
     int64_t first_out = 0, first_r = 0;
     for (int i = 0; i < group->count; i++) {

@@ -9,6 +9,8 @@
  * views are lent anew each time. Stacked or one by one needs the same scratch, so a plan made without memory
  * holds for both.
  *
+ * Where the device is not the host the narrow products come before the wide ones, which add to them (linear.c).
+ *
  * Dropout masks are a function of (rng, row key, column): they are computed again in the backward pass, never
  * kept. What backward needs besides x is h_TR = drop(x) A^T, [T, sum of r]: the caller keeps it.
  */

@@ -81,6 +81,16 @@ static tt_status fail(const struct tt_stream *stream, const struct tt_gemm_args 
                    cublasLtGetStatusName(error), stream->device->name);
 }
 
+/* A product over nothing. */
+static tt_status zero(struct tt_stream *stream, tt_tensor c)
+{
+    size_t element = tt_dtype_bytes(c.dtype);
+    return tt_cuda_check(cudaMemset2DAsync(c.data, (size_t)leading(c) * element, 0,
+                                           (size_t)c.dims[1] * element, (size_t)c.dims[0],
+                                           tt_cuda_handle(stream)),
+                         stream, "gemm");
+}
+
 tt_status tt_cuda_gemm(struct tt_stream *stream, const struct tt_gemm_args *args)
 {
     struct tt_cuda_gemm *gemm = tt_cuda_device_of(stream)->gemm;
@@ -99,6 +109,7 @@ tt_status tt_cuda_gemm(struct tt_stream *stream, const struct tt_gemm_args *args
                               .a_align = alignment_of(args->b.data),
                               .b_align = alignment_of(args->a.data),
                               .c_align = alignment_of(args->c.data)};
+    if (key.k == 0 && !key.accumulates) return zero(stream, args->c);
     if (!is_cublas(args, &key)) return tt_cuda_gemm_plain(stream, args);
     struct tt_gemm_operands operands = {
         .a = args->b.data, .b = args->a.data, .c = args->c.data, .alpha = args->alpha, .beta = args->beta};

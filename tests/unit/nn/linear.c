@@ -1,5 +1,6 @@
 /* Groups of linears with LoRA against plain loops in fp64: weights that lie together and apart, strided
- * outputs, dropout, members without LoRA, and no wish for dx. */
+ * outputs, dropout, members without LoRA, and no wish for dx; in the order of the host and in that of GPUs.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include "backend/device_impl.h"
 #include "base/alloc.h"
 #include "nn/linear.h"
 
@@ -182,9 +184,11 @@ static void compare(const float *ours, const double *theirs, size_t count, const
     }
 }
 
-static void check(bool apart, bool ranked, double dropout)
+/* `host` false: the cpu device says that it is none, and the order of the products is that of GPUs. */
+static void check(bool apart, bool ranked, double dropout, bool host)
 {
     struct fixture *fixture = make(apart, ranked, dropout);
+    fixture->device->is_host = host;
     struct expected *expected = tt_calloc(1, sizeof *expected);
     double *grads = tt_calloc(4096, sizeof *grads);
     assert_true(expected != NULL && grads != NULL);
@@ -218,8 +222,10 @@ static void groups_are_their_members(void **state)
     (void)state;
     for (int apart = 0; apart < 2; apart++) {
         for (int ranked = 0; ranked < 2; ranked++) {
-            check(apart, ranked, 0);
-            check(apart, ranked, 0.4);
+            for (int host = 0; host < 2; host++) {
+                check(apart, ranked, 0, host);
+                check(apart, ranked, 0.4, host);
+            }
         }
     }
 }
