@@ -113,6 +113,18 @@ bool tt_device_is_host(const struct tt_device *device)
     return device->is_host;
 }
 
+bool tt_device_reach(struct tt_device *device, int index)
+{
+    if (device->is_host) return true;
+    const struct tt_plugin *plugin = device->is_plan ? NULL : tt_plugin_load(NULL, 0);
+    return plugin != NULL && (index == device->index || plugin->enable_peer(device->index, index));
+}
+
+int tt_device_index(const struct tt_device *device)
+{
+    return device->index;
+}
+
 size_t tt_device_used_bytes(struct tt_device *device)
 {
     return device->table->used_bytes != NULL ? device->table->used_bytes(device) : 0;
@@ -168,7 +180,7 @@ void tt_device_give_back(struct tt_device *device, enum tt_purpose purpose, size
 static tt_status create(struct tt_device *device, size_t bytes, enum tt_purpose purpose, bool host,
                         struct tt_buffer **out)
 {
-    if (device->frozen) {
+    if (device->frozen && !(host && purpose == TT_PURPOSE_STAGING)) {
         return tt_fail(TT_ERR_INTERNAL, "%zu bytes for %s are asked for after the device was frozen", bytes,
                        tt_purpose_name(purpose));
     }
@@ -313,6 +325,14 @@ tt_status tt_event_record(struct tt_event *event, struct tt_stream *stream)
 tt_status tt_stream_wait(struct tt_stream *stream, struct tt_event *event)
 {
     return stream->device->table->stream_wait(stream, event);
+}
+
+tt_status tt_event_synchronize(struct tt_event *event)
+{
+    struct tt_device *device = event->device;
+    if (device->table->event_synchronize != NULL) return device->table->event_synchronize(event);
+    if (device->is_host || device->is_plan) return TT_OK;
+    return tt_fail(TT_ERR_INTERNAL, "a device of kind '%s' cannot wait for an event", device->table->kind);
 }
 
 static tt_status copy(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction)

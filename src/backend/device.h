@@ -84,11 +84,15 @@ struct tt_memory_use {
     size_t host[TT_PURPOSE_COUNT]; /* page-locked host buffers (tt_host_buffer_create), not in the numbers above */
     size_t host_total;
 };
+/* Whether on-device copies of this device may read the memory of GPU `index` of this process; switches it on. */
+bool tt_device_reach(struct tt_device *device, int index);
+int tt_device_index(const struct tt_device *device);
 /* Bytes of the device that this process holds as the driver counts it, buffers, context and libraries together; 0 where the
  * device is the host. */
 size_t tt_device_used_bytes(struct tt_device *device);
 void tt_device_memory(const struct tt_device *device, struct tt_memory_use *out);
-/* After this, creating a buffer is TT_ERR_INTERNAL until thawed: training allocates nothing. */
+/* After this, creating a buffer is TT_ERR_INTERNAL until thawed: training allocates nothing. Host buffers for
+ * TT_PURPOSE_STAGING are let through: a save has one while it lasts. */
 void tt_device_freeze(struct tt_device *device, bool frozen);
 
 /* Zero-filled, 256-byte aligned. On the plan device data is a made-up address that must not be touched. */
@@ -123,6 +127,7 @@ TT_MUST_USE tt_status tt_event_create(struct tt_device *device, struct tt_event 
 void tt_event_destroy(struct tt_event *event);
 TT_MUST_USE tt_status tt_event_record(struct tt_event *event, struct tt_stream *stream);
 TT_MUST_USE tt_status tt_stream_wait(struct tt_stream *stream, struct tt_event *event); /* the stream waits */
+TT_MUST_USE tt_status tt_event_synchronize(struct tt_event *event); /* the host waits for what came before the last record */
 
 /* In stream order. The host side of an upload may change as soon as the call returns, unless it lies in a host buffer
  * (tt_host_buffer_create): that must stay as it is until the stream has passed. A download is there after a

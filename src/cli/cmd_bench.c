@@ -52,8 +52,6 @@ static json_t *profile_object(const struct tt_bench_result *result)
     for (int op = 0; op < TT_SPAN_COUNT; op++)
         if (result->op_times[op].calls > 0)
             json_object_set_new(object, tt_op_name((enum tt_op)op), json_real(result->op_times[op].seconds));
-    json_object_set_new(object, "gather_wait", json_real(result->gather_seconds));
-    json_object_set_new(object, "reduce", json_real(result->reduce_seconds));
     return object;
 }
 
@@ -71,7 +69,7 @@ static tt_status print_result(struct tt_cli *cli, const struct bench_command *co
         "device_peak_bytes", (json_int_t)result->device_peak_bytes, "planned_bytes",
         (json_int_t)result->planned_bytes, "base_params", (json_int_t)result->base_params, "trainable_params",
         (json_int_t)result->trainable_params, "dtype", config->bf16 ? "bfloat16" : "float32",
-        "gradient_checkpointing", (int)config->gradient_checkpointing, "loss", result->loss);
+        "gradient_checkpointing", (int)(config->gradient_checkpointing != 0), "loss", result->loss);
     if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the result");
     json_object_set_new(object, "seconds_by_op", profile_object(result));
     tt_status status = tt_json_write(object, 0, false, &text);

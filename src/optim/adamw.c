@@ -2,11 +2,16 @@
 
 #include "backend/ops/optim.h"
 
-tt_status tt_adamw_state_init(struct tt_device *device, int64_t count, struct tt_adamw_state *state)
+tt_status tt_adamw_state_init(struct tt_device *device, int64_t count, bool offload,
+                              struct tt_adamw_state *state)
 {
     *state = (struct tt_adamw_state){.count = count};
     if (count == 0) return TT_OK;
-    TT_TRY(tt_buffer_create(device, (size_t)count * 2 * sizeof(float), TT_PURPOSE_OPTIMIZER, &state->buffer));
+    size_t bytes = (size_t)count * 2 * sizeof(float);
+    if (offload)
+        TT_TRY(tt_host_buffer_create(device, bytes, TT_PURPOSE_OPTIMIZER, &state->buffer));
+    else
+        TT_TRY(tt_buffer_create(device, bytes, TT_PURPOSE_OPTIMIZER, &state->buffer));
     state->m = tt_buffer_data(state->buffer);
     state->v = state->m + count;
     return TT_OK;

@@ -1,5 +1,6 @@
 /* AdamW over the flat slices of one rank. Knows no model and no rank: it gets runs of elements with or without
- * weight decay. State: m and v in fp32, in device memory of purpose OPTIMIZER. */
+ * weight decay. State: m and v in fp32, in device memory of purpose OPTIMIZER; offloaded, in page-locked host
+ * memory that the device reads and writes over its link during the update (each value once: that is all the streaming). */
 #ifndef TT_OPTIM_ADAMW_H
 #define TT_OPTIM_ADAMW_H
 
@@ -12,7 +13,8 @@ struct tt_adamw_state {
     int64_t count;
 };
 /* A zeroed struct is empty; deinit takes it. */
-TT_MUST_USE tt_status tt_adamw_state_init(struct tt_device *device, int64_t count, struct tt_adamw_state *state);
+TT_MUST_USE tt_status tt_adamw_state_init(struct tt_device *device, int64_t count, bool offload,
+                                          struct tt_adamw_state *state);
 void tt_adamw_state_deinit(struct tt_adamw_state *state);
 
 struct tt_adamw_run {

@@ -44,6 +44,7 @@ tt_status tt_shard_context_create(const struct tt_shard_config *config, struct t
     int world_size = tt_comm_world_size(config->shard_comm);
     context->config = *config;
     context->resident = config->strategy == TT_NO_SHARD || world_size == 1;
+    context->at_hand = context->resident && !config->offload_params;
     context->rank = context->resident ? 0 : tt_comm_rank(config->shard_comm);
     context->world_size = context->resident ? 1 : world_size;
     if (config->strategy == TT_HYBRID_SHARD)
@@ -63,6 +64,7 @@ out:
 void tt_shard_context_destroy(struct tt_shard_context *context)
 {
     if (context == NULL) return;
+    tt_share_leave(context);
     for (int i = 0; i < context->slot_count; i++) tt_gather_slot_deinit(&context->slots[i]);
     tt_free(context->slots);
     for (int i = 0; i < GRADIENT_SLOTS; i++) tt_gradient_slot_deinit(&context->gradient_slots[i]);
@@ -134,7 +136,7 @@ tt_status tt_shard_context_seal(struct tt_shard_context *context, int gathers_in
         if (unit->user_count == 1 && unit->trainable_count > pooled_gradients)
             pooled_gradients = unit->trainable_count;
     }
-    bool from_pool = !context->resident && context->config.strategy != TT_SHARD_GRAD_OP;
+    bool from_pool = !context->at_hand && (context->resident || context->config.strategy != TT_SHARD_GRAD_OP);
     if (from_pool) TT_TRY(create_slots(context, gathers_in_flight, gathered_bytes));
     for (int i = 0; i < GRADIENT_SLOTS && !context->resident; i++)
         TT_TRY(tt_gradient_slot_init(context, pooled_gradients, &context->gradient_slots[i]));
@@ -194,20 +196,16 @@ tt_status tt_shard_take_gradient_slot(struct tt_shard_context *context, struct t
                                       struct gradient_slot **out)
 {
     for (int i = 0; i < GRADIENT_SLOTS; i++) {
-        if (context->gradient_slots[i].owner != NULL) continue;
-        context->gradient_slots[i].owner = unit;
-        *out = &context->gradient_slots[i];
+        /* In turn: the one that was let go of last may still be summed. */
+        int index = (context->next_gradient_slot + i) % GRADIENT_SLOTS;
+        if (context->gradient_slots[index].owner != NULL) continue;
+        context->next_gradient_slot = (index + 1) % GRADIENT_SLOTS;
+        context->gradient_slots[index].owner = unit;
+        *out = &context->gradient_slots[index];
         return TT_OK;
     }
     return tt_fail(TT_ERR_INTERNAL, "no gradient buffer is free for unit '%s': unit '%s' still holds it",
                    unit->name, context->gradient_slots[0].owner->name);
-}
-
-struct tt_shard_times tt_shard_context_times(struct tt_shard_context *context)
-{
-    struct tt_shard_times times = context->times;
-    context->times = (struct tt_shard_times){0};
-    return times;
 }
 
 tt_status tt_shard_context_join(struct tt_shard_context *context)

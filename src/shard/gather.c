@@ -12,7 +12,7 @@
  * trains; SHARD_GRAD_OP gives every unit a slot of its own; otherwise slots come from the pool.
  */
 #include "backend/ops/elementwise.h"
-#include "base/clock.h"
+#include "backend/profile.h"
 #include "shard/shard_impl.h"
 
 tt_status tt_unit_fail_state(const struct tt_unit *unit, const char *call)
@@ -25,11 +25,11 @@ static tt_status take_slot(struct tt_unit *unit)
 {
     struct tt_shard_context *context = unit->context;
     if (unit->slot != NULL) return TT_OK;
-    if (unit->own_slot.gathered != NULL) {
+    if (has_slot(&unit->own_slot)) {
         unit->slot = &unit->own_slot;
         return TT_OK;
     }
-    if (context->resident) return TT_OK;
+    if (context->at_hand) return TT_OK;
     return tt_shard_take_slot(context, unit, &unit->slot);
 }
 
@@ -43,10 +43,19 @@ static void give_slot(struct tt_unit *unit, bool keep)
     slot->let_go = ++unit->context->releases;
 }
 
-static char *trainable_values(const struct tt_unit *unit)
+/* Where the trainable values in the compute type lie: NULL when the masters themselves are lent. */
+static struct gather_slot *trainable_slot(struct tt_unit *unit)
 {
-    size_t offset = unit->context->resident ? 0 : unit->frozen_bytes;
-    return unit->slot->data == NULL ? NULL : unit->slot->data + offset;
+    if (has_slot(&unit->own_trainable)) return &unit->own_trainable;
+    return unit->context->resident ? NULL : unit->slot;
+}
+
+static char *trainable_values(struct tt_unit *unit)
+{
+    const struct gather_slot *slot = trainable_slot(unit);
+    if (slot == NULL) return tt_buffer_at(unit->master, 0);
+    if (slot->data == NULL) return NULL;
+    return slot == &unit->own_trainable ? slot->data : slot->data + unit->frozen_bytes;
 }
 
 /* The masters in the compute type, first this rank's and then all. */
@@ -55,49 +64,67 @@ static tt_status fill_trainable(struct tt_unit *unit)
     struct tt_shard_context *context = unit->context;
     const struct tt_shard_config *config = &context->config;
     size_t slice_bytes = (size_t)unit->slice_count * tt_dtype_bytes(config->compute_dtype);
-    void *master = tt_buffer_data(unit->master);
-    char *values = trainable_values(unit);
-    const void *send = master;
-    if (config->compute_dtype != TT_F32) {
-        char *own = values + (size_t)context->rank * slice_bytes;
-        struct tt_cast_args cast = {
-            .x = tt_tensor_1d(master, TT_F32, unit->slice_count),
-            .y = tt_tensor_1d(own, config->compute_dtype, unit->slice_count),
-        };
-        TT_TRY(tt_cast(context->comm_stream, &cast));
-        send = own;
-    }
+    char *values = trainable_values(unit), *own = values + (size_t)context->rank * slice_bytes;
+    struct tt_cast_args cast = {
+        .x = tt_tensor_1d(tt_buffer_data(unit->master), TT_F32, unit->slice_count),
+        .y = tt_tensor_1d(own, config->compute_dtype, unit->slice_count),
+    };
+    TT_TRY(tt_cast(context->comm_stream, &cast));
     if (context->resident) return TT_OK;
-    return tt_comm_all_gather(config->shard_comm, context->comm_stream, send, values, slice_bytes);
+    return tt_comm_all_gather(config->shard_comm, context->comm_stream, own, values, slice_bytes);
 }
 
-static tt_status fill_slot(struct tt_unit *unit)
+/* The frozen segment, whole, into the slot. Devices gather in place: from any other place the copy of a
+ * rank's own share would wait for free processors inside the collective. */
+static tt_status fill_frozen(struct tt_unit *unit, char *to)
 {
     struct tt_shard_context *context = unit->context;
-    struct gather_slot *slot = unit->slot;
-    bool frozen = !context->resident && unit->frozen_bytes > 0 && !slot->frozen_valid;
-    bool trainable = unit->trainable_count > 0 && !slot->trainable_valid;
-    if (!frozen && !trainable) return TT_OK;
-    TT_TRY(tt_stream_wait(context->comm_stream, slot->released));
-    TT_TRY(tt_stream_wait(context->comm_stream, unit->written));
-    if (frozen) {
-        TT_TRY(tt_comm_all_gather(context->config.shard_comm, context->comm_stream,
-                                  tt_buffer_data(unit->frozen_shard), slot->data, unit->frozen_shard_bytes));
+    const struct tt_shard_config *config = &context->config;
+    struct tt_stream *stream = context->comm_stream;
+    const void *shard = tt_buffer_data(unit->frozen_shard);
+    size_t bytes = unit->frozen_shard_bytes;
+    if (unit->peer_shards != NULL) return tt_shard_pull(unit, to);
+    char *own = to + (size_t)context->rank * bytes;
+    if (config->offload_params)
+        TT_TRY(tt_copy_to_device(stream, own, shard, bytes));
+    else if (tt_device_is_host(config->device))
+        return tt_comm_all_gather(config->shard_comm, stream, shard, to, bytes);
+    else
+        TT_TRY(tt_copy_on_device(stream, own, shard, bytes));
+    return context->resident ? TT_OK : tt_comm_all_gather(config->shard_comm, stream, own, to, bytes);
+}
+
+static tt_status begin_fill(struct tt_unit *unit, struct gather_slot *slot)
+{
+    struct tt_stream *stream = unit->context->comm_stream;
+    TT_TRY(tt_stream_wait(stream, slot->released));
+    return tt_stream_wait(stream, unit->written);
+}
+
+static tt_status fill_slots(struct tt_unit *unit)
+{
+    struct tt_stream *stream = unit->context->comm_stream;
+    struct gather_slot *slot = unit->slot, *trainable = trainable_slot(unit);
+    if (slot != NULL && unit->frozen_bytes > 0 && !slot->frozen_valid) {
+        TT_TRY(begin_fill(unit, slot));
+        tt_span_begin(stream, TT_SPAN_GATHER);
+        TT_TRY(fill_frozen(unit, slot->data));
+        tt_span_end(stream, TT_SPAN_GATHER);
         slot->frozen_valid = true;
+        TT_TRY(tt_event_record(slot->gathered, stream));
     }
-    if (trainable) {
+    if (trainable != NULL && unit->trainable_count > 0 && !trainable->trainable_valid) {
+        TT_TRY(begin_fill(unit, trainable));
         TT_TRY(fill_trainable(unit));
-        slot->trainable_valid = true;
+        trainable->trainable_valid = true;
+        TT_TRY(tt_event_record(trainable->gathered, stream));
     }
-    return tt_event_record(slot->gathered, context->comm_stream);
+    return TT_OK;
 }
 
 static tt_status fill(struct tt_unit *unit)
 {
-    if (unit->slot == NULL) return TT_OK;
-    double start = tt_clock_seconds();
-    tt_status status = fill_slot(unit);
-    unit->context->times.gather_seconds += tt_clock_seconds() - start;
+    tt_status status = fill_slots(unit);
     if (status != TT_OK) tt_while("gathering unit '%s'", unit->name);
     return status;
 }
@@ -139,8 +166,8 @@ static void *offset_of(void *base, size_t bytes)
 static void lend(struct tt_unit *unit)
 {
     const struct tt_shard_context *context = unit->context;
-    void *frozen = context->resident ? tt_buffer_at(unit->frozen_shard, 0) : unit->slot->data;
-    void *trainable = unit->slot == NULL ? tt_buffer_at(unit->master, 0) : trainable_values(unit);
+    void *frozen = context->at_hand ? tt_buffer_at(unit->frozen_shard, 0) : unit->slot->data;
+    void *trainable = trainable_values(unit);
     float *gradient = context->resident             ? tt_buffer_at(unit->gradient, 0)
                       : unit->gradient_slot != NULL ? unit->gradient_slot->data
                                                     : NULL;
@@ -175,14 +202,14 @@ static tt_status take_gradient_slot(struct tt_unit *unit)
 
 static tt_status first_wait(struct tt_unit *unit)
 {
-    struct tt_shard_context *context = unit->context;
+    struct tt_stream *compute = unit->context->config.compute;
     TT_TRY(fill(unit)); /* masters may have changed since the gather */
-    if (unit->slot != NULL) {
-        double start = tt_clock_seconds();
-        TT_TRY(tt_stream_wait(context->config.compute, unit->slot->gathered));
-        context->times.gather_seconds += tt_clock_seconds() - start;
-    }
+    struct gather_slot *trainable = trainable_slot(unit);
+    tt_span_begin(compute, TT_SPAN_GATHER_WAIT);
+    if (unit->slot != NULL) TT_TRY(tt_stream_wait(compute, unit->slot->gathered));
+    if (trainable != NULL && trainable != unit->slot) TT_TRY(tt_stream_wait(compute, trainable->gathered));
     TT_TRY(take_gradient_slot(unit));
+    tt_span_end(compute, TT_SPAN_GATHER_WAIT);
     lend(unit);
     return TT_OK;
 }
@@ -204,7 +231,10 @@ tt_status tt_unit_release(struct tt_unit *unit, bool keep)
     if (unit->gradient_slot != NULL) unit->gradient_slot->owner = NULL;
     unit->gradient_slot = NULL;
     tt_status status = TT_OK;
-    if (unit->slot != NULL) status = tt_event_record(unit->slot->released, unit->context->config.compute);
+    struct tt_stream *compute = unit->context->config.compute;
+    if (unit->slot != NULL) status = tt_event_record(unit->slot->released, compute);
+    if (status == TT_OK && has_slot(&unit->own_trainable))
+        status = tt_event_record(unit->own_trainable.released, compute);
     if (!unit->prefetched) give_slot(unit, keep);
     return status;
 }
@@ -214,7 +244,7 @@ static struct gather_slot *find_values(struct tt_unit *unit)
 {
     struct tt_shard_context *context = unit->context;
     if (unit->slot != NULL) return unit->slot;
-    if (unit->own_slot.gathered != NULL) return &unit->own_slot;
+    if (has_slot(&unit->own_slot)) return &unit->own_slot;
     for (int i = 0; i < context->slot_count; i++) {
         if (context->slots[i].owner == unit) return &context->slots[i];
     }
@@ -224,7 +254,7 @@ static struct gather_slot *find_values(struct tt_unit *unit)
 tt_status tt_unit_masters_changed(struct tt_unit *unit)
 {
     if (unit->holders > 0) return tt_unit_fail_state(unit, "change of the masters");
-    struct gather_slot *slot = find_values(unit);
+    struct gather_slot *slot = has_slot(&unit->own_trainable) ? &unit->own_trainable : find_values(unit);
     if (slot != NULL) slot->trainable_valid = false;
     return tt_event_record(unit->written, unit->context->config.compute);
 }

@@ -9,7 +9,7 @@
  * spares a zeroing in every forward pass, which gets gradient views too and writes none.
  */
 #include "backend/ops/elementwise.h"
-#include "base/clock.h"
+#include "backend/profile.h"
 #include "shard/shard_impl.h"
 
 static tt_status cast(struct tt_shard_context *context, void *from, tt_dtype from_dtype, void *to,
@@ -66,8 +66,10 @@ static tt_status reduce(struct tt_unit *unit, bool last_micro)
     struct tt_shard_context *context = unit->context;
     TT_TRY(tt_event_record(context->gradients_ready, context->config.compute));
     TT_TRY(tt_stream_wait(context->comm_stream, context->gradients_ready));
+    tt_span_begin(context->comm_stream, TT_SPAN_REDUCE);
     if (!context->resident) TT_TRY(sum_over_shards(unit));
     if (context->replicas != NULL && last_micro) TT_TRY(sum_over_replicas(unit));
+    tt_span_end(context->comm_stream, TT_SPAN_REDUCE);
     return tt_event_record(context->reduced, context->comm_stream);
 }
 
@@ -77,9 +79,7 @@ tt_status tt_unit_reduce(struct tt_unit *unit, bool last_micro)
     if (unit->holders == 0 || !context->config.train) return tt_unit_fail_state(unit, "reduce");
     if (unit->trainable_count == 0 || ++unit->reduces < unit->user_count) return TT_OK;
     unit->reduces = 0;
-    double start = tt_clock_seconds();
     tt_status status = reduce(unit, last_micro);
-    context->times.reduce_seconds += tt_clock_seconds() - start;
     if (status != TT_OK) tt_while("summing the gradients of unit '%s'", unit->name);
     return status;
 }

@@ -1,7 +1,7 @@
 /* For src/shard only: what contexts and units are made of.
  *
  * Files: context.c (what units share, the pool), layout.c (where every tensor lies), unit.c (life and queries),
- * gather.c (gather, wait, release), reduce.c (gradients).
+ * gather.c (gather, wait, release), share.c (shards of other ranks of this process), reduce.c (gradients).
  */
 #ifndef TT_SHARD_SHARD_IMPL_H
 #define TT_SHARD_SHARD_IMPL_H
@@ -12,7 +12,8 @@
 enum {
     SEGMENT_ALIGNMENT = 64,                                       /* bytes, of every tensor in the frozen segment */
     ELEMENT_ALIGNMENT = SEGMENT_ALIGNMENT / (int)sizeof(float),   /* elements, of every tensor in the trainable one */
-    GRADIENT_SLOTS = 1, /* full gradients in flight; a second would let a reduce overlap the next block's backward */
+    GRADIENT_SLOTS = 2, /* full gradients in flight: a reduce overlaps the next block's backward */
+    SMALL_TRAINABLE = 8, /* trainable values of at most this share of a unit stay gathered from step to step */
 };
 
 /* Memory for one whole unit. Its content stays known after the unit let go of it, so that the unit that is needed again
@@ -40,7 +41,9 @@ struct gradient_slot {
 
 struct tt_shard_context {
     struct tt_shard_config config;
-    bool resident;                /* every rank holds every unit whole: nothing is ever gathered */
+    bool resident;                /* every rank holds every unit whole: nothing comes from other ranks */
+    bool at_hand;                 /* resident, and frozen values are lent where they are stored */
+    struct share *share;          /* share.c; NULL unless shards of others are pulled */
     int rank, world_size;         /* among those who split a unit; 0 of 1 when resident */
     struct tt_comm *replicas;     /* gradients are summed over these too, once per step; NULL: none */
     struct tt_stream *comm_stream;
@@ -51,9 +54,9 @@ struct tt_shard_context {
     struct gather_slot *slots;
     int slot_count;
     struct gradient_slot gradient_slots[GRADIENT_SLOTS];
+    int next_gradient_slot;
     struct tt_buffer *travel;     /* gradients of one unit in the reduce type, when that is not F32 */
     uint64_t releases;
-    struct tt_shard_times times;
 };
 
 /* Where one parameter lies. */
@@ -85,7 +88,9 @@ struct tt_unit {
     struct tt_buffer *frozen_shard; /* any buffer is NULL when it would be empty */
     struct tt_buffer *master;
     struct tt_buffer *gradient;     /* the slice */
-    struct gather_slot own_slot;    /* SHARD_GRAD_OP: the unit; resident: trainable values in bf16 */
+    struct gather_slot own_slot;    /* SHARD_GRAD_OP: the unit */
+    struct gather_slot own_trainable; /* trainable values in the compute type, where they have a place of their own */
+    const void **peer_shards;       /* [world_size]: where the others' frozen shards lie; NULL: not known */
     struct gradient_slot own_gradient; /* more than one user: gradients of all of them meet here */
     struct tt_event *written;       /* on the compute stream: masters or the frozen shard have been written */
 
@@ -118,6 +123,16 @@ TT_MUST_USE tt_status tt_shard_take_gradient_slot(struct tt_shard_context *conte
                                                   struct gradient_slot **out);
 /* A call that the unit's state does not allow: TT_ERR_INTERNAL with name and state. */
 tt_status tt_unit_fail_state(const struct tt_unit *unit, const char *call);
+
+/* share.c. Queues the copies of a whole frozen segment into `to`; only when unit->peer_shards is known. */
+TT_MUST_USE tt_status tt_shard_pull(struct tt_unit *unit, char *to);
+/* Nobody frees what others of this process may still pull: waits for them. Takes NULL. */
+void tt_share_leave(struct tt_shard_context *context);
+
+static inline bool has_slot(const struct gather_slot *slot)
+{
+    return slot->gathered != NULL;
+}
 
 /* data + offset, or NULL when there is no buffer. */
 static inline void *tt_buffer_at(const struct tt_buffer *buffer, size_t offset)

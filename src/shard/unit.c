@@ -3,26 +3,42 @@
 
 size_t tt_unit_gathered_bytes(const struct tt_unit *unit)
 {
+    if (has_slot(&unit->own_trainable)) return unit->frozen_bytes;
     return unit->frozen_bytes +
            (size_t)unit->trainable_count * tt_dtype_bytes(unit->context->config.compute_dtype);
+}
+
+/* Small values, such as a LoRA's, are gathered once a step and stay; so does a copy in bf16 where nothing is
+ * gathered. */
+static bool keeps_trainable(const struct tt_unit *unit)
+{
+    const struct tt_shard_context *context = unit->context;
+    size_t bytes = (size_t)unit->trainable_count * tt_dtype_bytes(context->config.compute_dtype);
+    if (bytes == 0) return false;
+    if (context->resident) return context->config.compute_dtype != TT_F32;
+    return context->config.strategy != TT_SHARD_GRAD_OP && bytes <= unit->frozen_bytes / SMALL_TRAINABLE;
 }
 
 static tt_status create_memory(struct tt_unit *unit)
 {
     struct tt_shard_context *context = unit->context;
     size_t slice_bytes = (size_t)unit->slice_count * sizeof(float);
-    TT_TRY(
-        tt_shard_buffer_create(context, unit->frozen_shard_bytes, TT_PURPOSE_WEIGHTS, &unit->frozen_shard));
+    if (!context->config.offload_params)
+        TT_TRY(tt_shard_buffer_create(context, unit->frozen_shard_bytes, TT_PURPOSE_WEIGHTS,
+                                      &unit->frozen_shard));
+    else if (unit->frozen_shard_bytes > 0)
+        TT_TRY(tt_host_buffer_create(context->config.device, unit->frozen_shard_bytes, TT_PURPOSE_OFFLOAD,
+                                     &unit->frozen_shard));
     TT_TRY(tt_shard_buffer_create(context, slice_bytes, TT_PURPOSE_ADAPTERS, &unit->master));
     TT_TRY(tt_shard_buffer_create(context, slice_bytes, TT_PURPOSE_GRADIENTS, &unit->gradient));
     TT_TRY(tt_event_create(context->config.device, &unit->written));
     tt_unit_set_piece_data(unit);
-    if (context->resident && context->config.compute_dtype != TT_F32) {
+    if (keeps_trainable(unit)) {
         size_t bytes = (size_t)unit->trainable_count * tt_dtype_bytes(context->config.compute_dtype);
-        TT_TRY(tt_gather_slot_init(context, bytes, &unit->own_slot));
-    } else if (!context->resident && context->config.strategy == TT_SHARD_GRAD_OP) {
-        TT_TRY(tt_gather_slot_init(context, tt_unit_gathered_bytes(unit), &unit->own_slot));
+        TT_TRY(tt_gather_slot_init(context, bytes, &unit->own_trainable));
     }
+    if (!context->resident && context->config.strategy == TT_SHARD_GRAD_OP)
+        TT_TRY(tt_gather_slot_init(context, tt_unit_gathered_bytes(unit), &unit->own_slot));
     if (!context->resident && unit->user_count > 1)
         TT_TRY(tt_gradient_slot_init(context, unit->trainable_count, &unit->own_gradient));
     return TT_OK;
@@ -41,7 +57,7 @@ tt_status tt_unit_create(struct tt_shard_context *context, const char *name, tt_
     unit->next = context->units;
     context->units = unit;
     unit->user_count = user_count;
-    unit->own_slot.owner = unit;
+    unit->own_slot.owner = unit->own_trainable.owner = unit;
     unit->name = tt_strdup(name);
     if (unit->name == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_unit_lay_out(unit, params, param_count));
@@ -75,6 +91,7 @@ static void forget(struct tt_shard_context *context, const struct tt_unit *unit)
 void tt_unit_destroy(struct tt_unit *unit)
 {
     if (unit == NULL) return;
+    tt_share_leave(unit->context); /* before the first of the shards that others pull is gone */
     forget(unit->context, unit);
     for (size_t i = 0; i < unit->member_count && unit->holders > 0; i++)
         unit->members[i].param->value = unit->members[i].param->grad = (tt_tensor){0};
@@ -82,6 +99,8 @@ void tt_unit_destroy(struct tt_unit *unit)
     tt_buffer_destroy(unit->master);
     tt_buffer_destroy(unit->gradient);
     tt_gather_slot_deinit(&unit->own_slot);
+    tt_gather_slot_deinit(&unit->own_trainable);
+    tt_free(unit->peer_shards);
     tt_gradient_slot_deinit(&unit->own_gradient);
     if (unit->written != NULL) tt_event_destroy(unit->written);
     tt_free(unit->members);

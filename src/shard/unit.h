@@ -38,6 +38,7 @@ struct tt_shard_config {
     tt_dtype compute_dtype;            /* type in which trainable parameters are lent: F32 or BF16 */
     tt_dtype reduce_dtype;             /* type in which gradients travel: F32 or BF16 */
     bool train;                        /* false: no gradients, no masters (evaluation, generation) */
+    bool offload_params;               /* frozen shards lie in page-locked host memory and come by in time */
 };
 TT_MUST_USE tt_status tt_shard_context_create(const struct tt_shard_config *config, struct tt_shard_context **out);
 void tt_shard_context_destroy(struct tt_shard_context *context); /* after its units; takes NULL */
@@ -53,6 +54,10 @@ TT_MUST_USE tt_status tt_unit_create(struct tt_shard_context *context, const cha
 void tt_unit_destroy(struct tt_unit *unit); /* takes NULL */
 /* `gathers_in_flight`: buffers of the largest unit's size (2: one in use, one being fetched). */
 TT_MUST_USE tt_status tt_shard_context_seal(struct tt_shard_context *context, int gathers_in_flight);
+/* After all frozen shards are loaded, collective: ranks that are threads of one process and whose GPUs reach each other tell
+ * where their shards lie. A frozen shard never changes, so from then on each rank pulls what it needs with its copy engines:
+ * no handshake, no processor of the GPU, no communicator. Elsewhere this does nothing. Ends when all ranks have loaded. */
+TT_MUST_USE tt_status tt_shard_context_share(struct tt_shard_context *context);
 
 /* The piece of a parameter that this rank's shard holds, for loading and saving. Elements are counted in the flat
  * row-major parameter; a parameter may have none here (count 0). */
@@ -99,13 +104,8 @@ TT_MUST_USE tt_status tt_unit_zero_grad(struct tt_unit *unit);
 
 /* The compute stream waits for the sums of all gradients so far; call it before the gradient slices are read. */
 TT_MUST_USE tt_status tt_shard_context_join(struct tt_shard_context *context);
+/* Where time goes: spans TT_SPAN_GATHER, TT_SPAN_GATHER_WAIT (what was not hidden) and TT_SPAN_REDUCE of backend/profile.h. */
 
-/* Seconds that waits for gathers, and reduces, have taken since the last call (for the step profile). */
-struct tt_shard_times {
-    double gather_seconds;
-    double reduce_seconds;
-};
-struct tt_shard_times tt_shard_context_times(struct tt_shard_context *context);
 const char *tt_unit_name(const struct tt_unit *unit);
 size_t tt_unit_frozen_bytes(const struct tt_unit *unit);     /* of the whole unit */
 int64_t tt_unit_trainable_count(const struct tt_unit *unit); /* elements of the whole unit */

@@ -54,9 +54,6 @@ static void fill_result(const struct bench *bench, const struct tt_rank *rank, d
                    tt_model_flops_per_label(rank->model, full) * (double)last->facts.supervised_tokens;
     result->model_tflops = flops / result->step_seconds / 1e12;
     double steps = (double)bench->options->steps;
-    struct tt_shard_times waits = tt_shard_context_times(rank->shard);
-    result->gather_seconds = waits.gather_seconds / steps;
-    result->reduce_seconds = waits.reduce_seconds / steps;
     for (int op = 0; op < TT_SPAN_COUNT; op++) {
         result->op_times[op] = tt_device_op_times(rank->device)[op];
         result->op_times[op].calls /= bench->options->steps;
@@ -90,7 +87,6 @@ static tt_status run_steps(struct bench *bench, struct tt_rank *rank)
     for (int64_t step = 0; step < total; step++) {
         if (step == warmup) {
             tt_device_profile(rank->device, true);
-            (void)tt_shard_context_times(rank->shard);
         }
         double start = tt_clock_seconds();
         TT_GO(tt_train_step(rank, &config, step, &watch, &storage, &last));
@@ -117,6 +113,7 @@ static tt_status rank_main(void *context, struct tt_comm *comm)
     config.device.threads = bench->threads_per_rank;
     config.world = config.comm = comm;
     config.workspace_bytes = bench->plan.workspace_bytes;
+    config.levels = bench->plan.levels;
     tt_status status = tt_rank_init(&config, &rank);
     if (status == TT_OK) status = tt_load_units(rank.model, rank.units, rank.stream, &source);
     status = tt_comm_agree(comm, status);
@@ -154,7 +151,8 @@ static tt_status prepare(struct bench *bench, const struct tt_world *world)
                           .lora = config->lora,
                           .random_init = true},
         .train = true,
-        .recompute = config->gradient_checkpointing,
+        .recompute = tt_train_config_recompute(config),
+        .offload_params = config->offload_params,
         .backward_prefetch = config->backward_prefetch,
         .forward_prefetch = config->forward_prefetch,
         .reduce_dtype = tt_dtype_from_torch_name(config->reduce_dtype),

@@ -21,9 +21,7 @@ struct tt_bench_result {
     size_t peak_bytes;           /* peak resident memory of this process */
     size_t planned_bytes, device_peak_bytes; /* device buffers of rank 0: planned, measured */
     int64_t base_params, trainable_params;
-    /* Of rank 0, a step: seconds by op, in gathers and in sums of gradients; the rest is not in any. */
-    struct tt_op_time op_times[TT_SPAN_COUNT];
-    double gather_seconds, reduce_seconds;
+    struct tt_op_time op_times[TT_SPAN_COUNT]; /* of rank 0, a step: seconds by op and span; the rest is not in any */
 };
 
 /* Model, batch, LoRA, precision, sharding and threads come from `config`. Rank 0 of the run fills `result`. */

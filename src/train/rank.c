@@ -26,6 +26,7 @@ static tt_status create_units(const struct tt_rank_config *config, struct tt_ran
         .compute_dtype = config->model_options.compute_dtype,
         .reduce_dtype = config->reduce_dtype,
         .train = config->train,
+        .offload_params = config->offload_params,
     };
     TT_TRY(tt_shard_context_create(&shard, &rank->shard));
     rank->units = tt_calloc((size_t)model->unit_count, sizeof *rank->units);
@@ -55,10 +56,11 @@ static tt_status create_units(const struct tt_rank_config *config, struct tt_ran
     return tt_shard_context_seal(rank->shard, ahead ? 2 : 1);
 }
 
-static tt_status create_optimizer(struct tt_rank *rank)
+static tt_status create_optimizer(struct tt_rank *rank, bool offload)
 {
     for (int u = 0; u < rank->model->unit_count; u++)
-        TT_TRY(tt_adamw_state_init(rank->device, tt_unit_slices(rank->units[u]).count, &rank->adamw[u]));
+        TT_TRY(tt_adamw_state_init(rank->device, tt_unit_slices(rank->units[u]).count, offload,
+                                   &rank->adamw[u]));
     return TT_OK;
 }
 
@@ -100,14 +102,16 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
     TT_GO(tt_stream_create(rank->device, &rank->stream));
     TT_GO(tt_model_create(config->model_config, &config->model_options, &rank->model));
     TT_GO(create_units(config, rank));
-    if (config->train) TT_GO(create_optimizer(rank));
+    if (config->train) TT_GO(create_optimizer(rank, config->offload_params));
     TT_GO(create_batch_buffers(config, rank));
     TT_GO(tt_workspace_create(rank->device, config->workspace_bytes, &rank->workspace));
     struct tt_executor_config executor = {
         .model = rank->model,
         .units = rank->units,
         .workspace = rank->workspace,
-        .recompute = config->recompute,
+        .device = rank->device,
+        .levels = config->levels,
+        .tokens_max = config->limits.tokens,
         .backward_prefetch = config->backward_prefetch,
         .forward_prefetch = config->forward_prefetch,
         .cancel = config->cancel,

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "backend/profile.h"
 #include "base/alloc.h"
 #include "support/ranks.h"
 #include "support/shard_world.h"
@@ -237,6 +238,7 @@ static void layout(void **state)
     struct tt_memory_use use;
     tt_device_memory(desk.device, &use);
     tt_device_freeze(desk.device, true);
+    tt_device_profile(desk.device, true);
     for (int u = 0; u < UNITS; u++) {
         take(desk.units[u]);
         assert_int_equal(tt_unit_reduce(desk.units[u], true), TT_OK);
@@ -246,10 +248,12 @@ static void layout(void **state)
     size_t before = use.total_current;
     tt_device_memory(desk.device, &use);
     assert_true(use.total_current == before && use.total_peak == before && before > 0);
-    struct tt_shard_times times = tt_shard_context_times(desk.context);
-    assert_true(times.gather_seconds > 0 && times.reduce_seconds > 0);
-    times = tt_shard_context_times(desk.context);
-    assert_true(times.gather_seconds == 0 && times.reduce_seconds == 0);
+    const struct tt_op_time *spans = tt_device_op_times(desk.device);
+    assert_true(spans[TT_SPAN_GATHER].calls > 0 && spans[TT_SPAN_GATHER].seconds > 0);
+    assert_true(spans[TT_SPAN_REDUCE].calls > 0 && spans[TT_SPAN_REDUCE].seconds > 0);
+    assert_true(spans[TT_SPAN_GATHER_WAIT].calls > 0);
+    tt_device_profile(desk.device, true);
+    assert_true(tt_device_op_times(desk.device)[TT_SPAN_GATHER].calls == 0);
     close_desk(&desk);
     tt_unit_destroy(NULL);
     tt_shard_context_destroy(NULL);
