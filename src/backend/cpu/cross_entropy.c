@@ -23,6 +23,19 @@ tt_status tt_cpu_cross_entropy(struct tt_stream *stream, const struct tt_cross_e
     return TT_OK;
 }
 
+tt_status tt_cpu_loss_sums(struct tt_stream *stream, const struct tt_loss_sums_args *args)
+{
+    (void)stream;
+    const float *loss = args->loss_N.data;
+    const int32_t *correct = tt_tensor_is_empty(args->correct_N) ? NULL : args->correct_N.data;
+    double *sums = args->sums.data;
+    for (int64_t n = 0; n < args->loss_N.dims[0]; n++) {
+        sums[0] += (double)loss[n];
+        if (correct != NULL) sums[1] += (double)correct[n];
+    }
+    return TT_OK;
+}
+
 #else
 
 /* Of the logits read so far: the largest, the sum of exp(logit - largest), the plain sum. */

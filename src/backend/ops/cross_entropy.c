@@ -23,3 +23,18 @@ tt_status tt_cross_entropy(struct tt_stream *stream, const struct tt_cross_entro
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_cross_entropy(stream, args);
 }
+
+tt_status tt_loss_sums(struct tt_stream *stream, const struct tt_loss_sums_args *args)
+{
+    struct tt_check check = {.op = "loss_sums"};
+    tt_check_tensor(&check, "loss", args->loss_N, TT_TYPES_F32, 1, 1);
+    if (check.status != TT_OK) return check.status;
+    if (!tt_tensor_is_empty(args->correct_N)) {
+        tt_check_like(&check, "correct", args->correct_N, TT_TYPES_I32, "loss", args->loss_N);
+    }
+    tt_check_shape(&check, "sums", args->sums, TT_TYPES_F64, 1, TT_DIMS(2));
+    tt_check_apart(&check, "sums", args->sums, "loss", args->loss_N);
+    tt_check_apart(&check, "sums", args->sums, "correct", args->correct_N);
+    if (check.status != TT_OK) return check.status;
+    return tt_dispatch_loss_sums(stream, args);
+}
