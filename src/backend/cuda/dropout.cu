@@ -1,0 +1,91 @@
+#include <math.h>
+
+#include "backend/cuda/sheet.cuh"
+
+namespace
+{
+
+/* keep iff word >= p * 2^32, that is word >= threshold; 2^32 keeps none. */
+struct masks {
+    const int64_t *row_keys;
+    uint64_t key;
+    uint32_t threshold;
+    bool none;
+
+    __device__ __forceinline__ bool kept(uint32_t word) const
+    {
+        return word >= threshold && !none;
+    }
+};
+
+template <typename X, typename Y, bool ACCUMULATE> struct dropout_op {
+    view<const X> x;
+    view<Y> y;
+    struct masks masks;
+    float factor;
+
+    template <int W> struct loaded {
+        vec<X, W> x;
+        vec<Y, W> y;
+        uint64_t row_key;
+    };
+
+    template <int W> __device__ void load(int64_t row, int64_t col, loaded<W> &in) const
+    {
+        in.x = ::load<X, W>(x.at(row, col));
+        if (ACCUMULATE) in.y = ::load<Y, W>(y.at(row, col));
+        in.row_key = (uint64_t)masks.row_keys[row];
+    }
+
+    template <int W> __device__ void store(int64_t row, int64_t col, const loaded<W> &in) const
+    {
+        float p[W], before[W];
+        widen(in.x, p);
+        if (ACCUMULATE) widen(in.y, before);
+        uint32_t words[4];
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            if (i % 4 == 0) random_block(masks.key, in.row_key, (uint64_t)(col + i) / 4, words);
+            uint32_t word = W >= 4 ? words[i % 4] : pick(words, (int)(col % 4));
+            p[i] = masks.kept(word) ? p[i] * factor : 0.0f;
+            if (ACCUMULATE) p[i] += before[i];
+        }
+        vec<Y, W> out;
+        narrow(out, p);
+        ::store(y.at(row, col), out);
+    }
+
+    static __device__ __forceinline__ uint32_t pick(const uint32_t (&words)[4], int i)
+    {
+        uint32_t low = i % 2 == 0 ? words[0] : words[1], high = i % 2 == 0 ? words[2] : words[3];
+        return i < 2 ? low : high;
+    }
+};
+
+template <typename X, typename Y, bool ACCUMULATE>
+tt_status dropout_typed(struct tt_stream *stream, const struct tt_dropout_args *args)
+{
+    constexpr int W = wide<X, Y>();
+    const tt_tensor &x = args->x_TD, &y = args->y_TD;
+    double threshold = ceil(args->p * 0x1p32);
+    struct dropout_op<X, Y, ACCUMULATE> op = {
+        view_of<const X>(x), view_of<Y>(y), {}, (float)(1 / (1 - args->p))
+    };
+    op.masks.row_keys = static_cast<const int64_t *>(args->row_keys_T.data);
+    op.masks.key = args->rng.key;
+    op.masks.none = threshold >= 0x1p32;
+    op.masks.threshold = op.masks.none ? 0xffffffffu : (uint32_t)threshold;
+    return apply<W, 2>(stream, "dropout", op, y.dims[0], y.dims[1], is_aligned(x, W) && is_aligned(y, W), &y);
+}
+
+} // namespace
+
+extern "C" tt_status tt_cuda_dropout(struct tt_stream *stream, const struct tt_dropout_args *args)
+{
+    return with_type(args->x_TD.dtype, [&](auto x) {
+        return with_type(args->y_TD.dtype, [&](auto y) {
+            return args->accumulate ? dropout_typed<decltype(x), decltype(y), true>(stream, args)
+                                    : dropout_typed<decltype(x), decltype(y), false>(stream, args);
+        });
+    });
+}

@@ -1,0 +1,366 @@
+#include "backend/cuda/device_math.cuh"
+
+/* Two kernels per direction. Rows in registers: `lanes` threads share a row, each with CHUNKS vectors of 16
+ * bytes; short rows take a part of a warp, several to a block, long ones a block. Rows of any width and
+ * alignment: a block per row, which it reads twice.
+ *
+ * With a weight gradient the rows are cut into groups whose borders depend on the shape alone. A block sums
+ * its group into a line of the scratch, and the lines are added in order. */
+
+namespace
+{
+
+constexpr int BLOCK_THREADS = 512, GENERAL_THREADS = 256, SHORT_THREADS = 256;
+constexpr int64_t GROUPS_MAX = 512, GROUP_ROWS_MIN = 4;
+
+/* Where row n begins: rows are all dimensions but the last. */
+struct rows {
+    void *data; /* NULL: not given */
+    int64_t inner, outer_stride, inner_stride;
+
+    template <typename T> __device__ __forceinline__ T *at(int64_t n) const
+    {
+        if (inner == 1) return static_cast<T *>(data) + n * outer_stride;
+        int64_t outer = n >> 31 == 0 ? (uint32_t)n / (uint32_t)inner : n / inner;
+        return static_cast<T *>(data) + outer * outer_stride + (n - outer * inner) * inner_stride;
+    }
+};
+
+struct rows rows_of(const tt_tensor &x)
+{
+    if (tt_tensor_is_empty(x)) return {};
+    return x.rank == 2 ? rows{x.data, 1, x.strides[0], 0}
+                       : rows{x.data, x.dims[1], x.strides[0], x.strides[1]};
+}
+
+int64_t row_count(const tt_tensor &x)
+{
+    return x.rank == 2 ? x.dims[0] : x.dims[0] * x.dims[1];
+}
+
+struct forward {
+    struct rows x, residual, sum, y;
+    const void *weight;
+    float *rstd;
+    int64_t count, width;
+    float eps;
+    bool weight_bf16;
+};
+
+struct backward {
+    struct rows dy, x, dres, dx;
+    const void *weight;
+    const float *rstd;
+    float *lines; /* a line of the scratch per group; NULL: no weight gradient */
+    int64_t count, width, group_rows;
+    bool weight_bf16;
+};
+
+/* One over the root of the mean square. */
+__device__ __forceinline__ float rstd_of(float squares, const struct forward &f)
+{
+    return 1.0f / sqrtf(squares / (float)f.width + f.eps);
+}
+
+template <typename T, int CHUNKS, bool SHORT>
+__global__ void __launch_bounds__(SHORT ? SHORT_THREADS : BLOCK_THREADS) forward_held(const struct forward f)
+{
+    constexpr int W = wide<T>();
+    __shared__ float partial[32];
+    int64_t n = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
+    bool in_rows = n < f.count;
+    int first = (int)threadIdx.x * W, step = (int)blockDim.x * W, width = in_rows ? (int)f.width : 0;
+    vec<T, W> held[CHUNKS], added[CHUNKS];
+    const T *x = f.x.at<const T>(n);
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++)
+        if (first + k * step < width) held[k] = load<T, W>(x + first + k * step);
+    if (f.residual.data != nullptr) {
+        const T *residual = f.residual.at<const T>(n);
+        T *sum = f.sum.at<T>(n);
+#pragma unroll
+        for (int k = 0; k < CHUNKS; k++)
+            if (first + k * step < width) added[k] = load<T, W>(residual + first + k * step);
+#pragma unroll
+        for (int k = 0; k < CHUNKS; k++) {
+            if (first + k * step >= width) break;
+            float p[W], q[W];
+            widen(held[k], p);
+            widen(added[k], q);
+#pragma unroll
+            for (int i = 0; i < W; i++) p[i] += q[i];
+            narrow(held[k], p);
+            store(sum + first + k * step, held[k]);
+        }
+    }
+    float squares = 0;
+    float weight[CHUNKS][W];
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        if (first + k * step >= width) break;
+        float p[W];
+        widen(held[k], p);
+#pragma unroll
+        for (int i = 0; i < W; i++) squares += p[i] * p[i];
+        load_either(f.weight, first + k * step, f.weight_bf16, weight[k]);
+    }
+    float rstd = rstd_of(SHORT ? lanes_sum(squares, (int)blockDim.x) : block_sum(squares, partial), f);
+    if (!in_rows) return;
+    if (threadIdx.x == 0 && f.rstd != nullptr) f.rstd[n] = rstd;
+    T *y = f.y.at<T>(n);
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        if (first + k * step >= width) break;
+        float p[W];
+        widen(held[k], p);
+#pragma unroll
+        for (int i = 0; i < W; i++) p[i] = p[i] * rstd * weight[k][i];
+        narrow(held[k], p);
+        store(y + first + k * step, held[k]);
+    }
+}
+
+template <typename T> __global__ void __launch_bounds__(GENERAL_THREADS) forward_any(const struct forward f)
+{
+    __shared__ float partial[32];
+    int64_t n = blockIdx.x;
+    const T *x = f.x.at<const T>(n);
+    float squares = 0;
+    for (int64_t d = threadIdx.x; d < f.width; d += GENERAL_THREADS) {
+        float value = load_one(x + d);
+        if (f.residual.data != nullptr) {
+            vec<T, 1> rounded;
+            float sum[1] = {value + load_one(f.residual.at<const T>(n) + d)};
+            narrow(rounded, sum);
+            store(f.sum.at<T>(n) + d, rounded);
+            widen(rounded, sum);
+            value = sum[0];
+        }
+        squares += value * value;
+    }
+    float rstd = rstd_of(block_sum(squares, partial), f);
+    if (threadIdx.x == 0 && f.rstd != nullptr) f.rstd[n] = rstd;
+    if (f.residual.data != nullptr) x = f.sum.at<const T>(n);
+    for (int64_t d = threadIdx.x; d < f.width; d += GENERAL_THREADS)
+        store_one(f.y.at<T>(n) + d, load_one(x + d) * rstd * load_either(f.weight, d, f.weight_bf16));
+}
+
+/* A block takes the rows from blockIdx.x * group_rows on, blockDim.y at a time. */
+template <typename T, int CHUNKS, bool SHORT, bool WEIGHT>
+__global__ void __launch_bounds__(SHORT ? SHORT_THREADS : BLOCK_THREADS)
+    backward_held(const struct backward b)
+{
+    constexpr int W = wide<T>();
+    __shared__ float partial[2][32];
+    __shared__ float sums[SHORT && WEIGHT ? SHORT_THREADS * W : 1];
+    int first = (int)threadIdx.x * W, step = (int)blockDim.x * W;
+    int64_t begin = blockIdx.x * b.group_rows,
+            end = begin + b.group_rows < b.count ? begin + b.group_rows : b.count;
+    float line[WEIGHT ? CHUNKS : 1][W] = {};
+    int turn = 0;
+    for (int64_t row = begin; row < end; row += blockDim.y) {
+        int64_t n = row + threadIdx.y;
+        int width = n < end ? (int)b.width : 0;
+        vec<T, W> dy_held[CHUNKS], x_held[CHUNKS], dres_held[CHUNKS];
+        const T *dy = b.dy.at<const T>(n), *x = b.x.at<const T>(n);
+#pragma unroll
+        for (int k = 0; k < CHUNKS; k++) {
+            if (first + k * step >= width) break;
+            dy_held[k] = load<T, W>(dy + first + k * step);
+            x_held[k] = load<T, W>(x + first + k * step);
+        }
+        if (b.dres.data != nullptr) {
+            const T *dres = b.dres.at<const T>(n);
+#pragma unroll
+            for (int k = 0; k < CHUNKS; k++)
+                if (first + k * step < width) dres_held[k] = load<T, W>(dres + first + k * step);
+        }
+        float rstd = width > 0 ? b.rstd[n] : 0.0f, sum = 0;
+        float weight[CHUNKS][W];
+#pragma unroll
+        for (int k = 0; k < CHUNKS; k++) {
+            if (first + k * step >= width) break;
+            float p[W], q[W];
+            load_either(b.weight, first + k * step, b.weight_bf16, weight[k]);
+            widen(dy_held[k], p);
+            widen(x_held[k], q);
+#pragma unroll
+            for (int i = 0; i < W; i++) sum += p[i] * weight[k][i] * q[i];
+        }
+        sum = SHORT ? lanes_sum(sum, (int)blockDim.x) : block_sum(sum, partial[turn]);
+        turn ^= 1;
+        float mean = sum * rstd / (float)b.width; /* of g * xhat */
+        T *dx = b.dx.at<T>(n);
+#pragma unroll
+        for (int k = 0; k < CHUNKS; k++) {
+            if (first + k * step >= width) break;
+            float p[W], q[W], r[W] = {};
+            widen(dy_held[k], p);
+            widen(x_held[k], q);
+            if (b.dres.data != nullptr) widen(dres_held[k], r);
+#pragma unroll
+            for (int i = 0; i < W; i++) {
+                float xhat = q[i] * rstd;
+                if (WEIGHT) line[k][i] += p[i] * xhat;
+                r[i] += (p[i] * weight[k][i] - xhat * mean) * rstd;
+            }
+            narrow(dy_held[k], r);
+            store(dx + first + k * step, dy_held[k]);
+        }
+    }
+    if constexpr (WEIGHT && SHORT) {
+#pragma unroll
+        for (int i = 0; i < W; i++) sums[(threadIdx.y * blockDim.x + threadIdx.x) * W + i] = line[0][i];
+        __syncthreads();
+        if (threadIdx.y > 0) return;
+        for (unsigned y = 1; y < blockDim.y; y++)
+#pragma unroll
+            for (int i = 0; i < W; i++) line[0][i] += sums[(y * blockDim.x + threadIdx.x) * W + i];
+    }
+    if constexpr (WEIGHT) {
+#pragma unroll
+        for (int k = 0; k < CHUNKS; k++) {
+            if (first + k * step >= b.width) break;
+#pragma unroll
+            for (int i = 0; i < W; i++) b.lines[blockIdx.x * b.width + first + k * step + i] = line[k][i];
+        }
+    }
+}
+
+template <typename T> __global__ void __launch_bounds__(GENERAL_THREADS) backward_any(const struct backward b)
+{
+    __shared__ float partial[2][32];
+    int64_t begin = blockIdx.x * b.group_rows,
+            end = begin + b.group_rows < b.count ? begin + b.group_rows : b.count;
+    float *line = b.lines != nullptr ? b.lines + blockIdx.x * b.width : nullptr;
+    for (int64_t n = begin; n < end; n++) {
+        const T *dy = b.dy.at<const T>(n), *x = b.x.at<const T>(n);
+        float sum = 0, rstd = b.rstd[n];
+        for (int64_t d = threadIdx.x; d < b.width; d += GENERAL_THREADS)
+            sum += load_one(dy + d) * load_either(b.weight, d, b.weight_bf16) * load_one(x + d);
+        float mean = block_sum(sum, partial[(n - begin) % 2]) * rstd / (float)b.width;
+        for (int64_t d = threadIdx.x; d < b.width; d += GENERAL_THREADS) {
+            float gradient = load_one(dy + d), xhat = load_one(x + d) * rstd;
+            float out = (gradient * load_either(b.weight, d, b.weight_bf16) - xhat * mean) * rstd;
+            if (b.dres.data != nullptr) out += load_one(b.dres.at<const T>(n) + d);
+            if (line != nullptr) line[d] = (n > begin ? line[d] : 0.0f) + gradient * xhat;
+            store_one(b.dx.at<T>(n) + d, out);
+        }
+    }
+}
+
+/* How rows of `vectors` vectors are held: CHUNKS 0 when they are not. */
+struct shape {
+    int chunks;
+    bool is_short;
+    dim3 threads;
+};
+
+struct shape shape_of(int64_t vectors)
+{
+    if (vectors <= 32) {
+        unsigned lanes = 1;
+        while (lanes < vectors) lanes *= 2;
+        return {1, true, dim3(lanes, (unsigned)SHORT_THREADS / lanes)};
+    }
+    int chunks = vectors <= 256 ? 1 : vectors <= 2 * BLOCK_THREADS ? 2 : 4;
+    if (vectors > 4 * BLOCK_THREADS) return {0, false, dim3(GENERAL_THREADS)};
+    return {chunks, false, dim3((unsigned)((vectors + 32 * chunks - 1) / (32 * chunks) * 32))};
+}
+
+template <typename T>
+tt_status forward_typed(struct tt_stream *stream, const struct tt_rmsnorm_forward_args *args)
+{
+    constexpr int W = wide<T>();
+    struct forward f = {};
+    f.x = rows_of(args->x_ND), f.residual = rows_of(args->residual_ND);
+    f.sum = rows_of(args->sum_ND), f.y = rows_of(args->y_ND);
+    f.weight = args->weight_D.data, f.weight_bf16 = args->weight_D.dtype == TT_BF16;
+    f.rstd = static_cast<float *>(tt_tensor_is_empty(args->rstd_N) ? nullptr : args->rstd_N.data);
+    f.count = row_count(args->x_ND), f.width = args->weight_D.dims[0], f.eps = (float)args->eps;
+    if (f.count == 0) return TT_OK;
+    bool held = f.width > 0 && f.width % W == 0 && is_aligned(args->x_ND, W) && is_aligned(args->y_ND, W) &&
+                (uintptr_t)f.weight % 16 == 0;
+    if (f.residual.data != nullptr)
+        held = held && is_aligned(args->residual_ND, W) && is_aligned(args->sum_ND, W);
+    struct shape s = shape_of(f.width / W);
+    unsigned blocks = (unsigned)((f.count + s.threads.y - 1) / s.threads.y);
+    cudaStream_t handle = tt_cuda_handle(stream);
+    if (!held || s.chunks == 0)
+        forward_any<T><<<(unsigned)f.count, GENERAL_THREADS, 0, handle>>>(f);
+    else if (s.is_short)
+        forward_held<T, 1, true><<<blocks, s.threads, 0, handle>>>(f);
+    else if (s.chunks == 1)
+        forward_held<T, 1, false><<<blocks, s.threads, 0, handle>>>(f);
+    else if (s.chunks == 2)
+        forward_held<T, 2, false><<<blocks, s.threads, 0, handle>>>(f);
+    else
+        forward_held<T, 4, false><<<blocks, s.threads, 0, handle>>>(f);
+    return tt_cuda_launched(stream, "rmsnorm_forward", &args->x_ND);
+}
+
+template <typename T, bool WEIGHT>
+void launch_backward(cudaStream_t handle, const struct backward &b, const struct shape &s, unsigned blocks)
+{
+    if (s.chunks == 0)
+        backward_any<T><<<blocks, GENERAL_THREADS, 0, handle>>>(b);
+    else if (s.is_short)
+        backward_held<T, 1, true, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
+    else if (s.chunks == 1)
+        backward_held<T, 1, false, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
+    else if (s.chunks == 2)
+        backward_held<T, 2, false, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
+    else
+        backward_held<T, 4, false, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
+}
+
+template <typename T>
+tt_status backward_typed(struct tt_stream *stream, const struct tt_rmsnorm_backward_args *args)
+{
+    constexpr int W = wide<T>();
+    struct backward b = {};
+    b.dy = rows_of(args->dy_ND), b.x = rows_of(args->x_ND);
+    b.dres = rows_of(args->dres_ND), b.dx = rows_of(args->dx_ND);
+    b.weight = args->weight_D.data, b.weight_bf16 = args->weight_D.dtype == TT_BF16;
+    b.rstd = static_cast<const float *>(args->rstd_N.data);
+    b.count = row_count(args->x_ND), b.width = args->weight_D.dims[0];
+    if (b.count == 0 || b.width == 0) return TT_OK;
+    bool held = b.width % W == 0 && is_aligned(args->dy_ND, W) && is_aligned(args->x_ND, W) &&
+                is_aligned(args->dx_ND, W) && (b.dres.data == nullptr || is_aligned(args->dres_ND, W)) &&
+                (uintptr_t)b.weight % 16 == 0;
+    struct shape s = shape_of(b.width / W);
+    if (!held) s = {0, false, dim3(GENERAL_THREADS)};
+    if (tt_tensor_is_empty(args->dweight_D)) {
+        b.group_rows = s.threads.y;
+        launch_backward<T, false>(tt_cuda_handle(stream), b, s,
+                                  (unsigned)((b.count + b.group_rows - 1) / b.group_rows));
+        return tt_cuda_launched(stream, "rmsnorm_backward", &args->x_ND);
+    }
+    int64_t fits = TT_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float);
+    if (b.width > fits)
+        return tt_fail(TT_ERR_UNSUPPORTED, "rmsnorm_backward: rows of %lld, the gpu's limit is %lld",
+                       (long long)b.width, (long long)fits);
+    int64_t groups = (b.count + GROUP_ROWS_MIN - 1) / GROUP_ROWS_MIN;
+    if (groups > GROUPS_MAX) groups = GROUPS_MAX;
+    if (groups > fits / b.width) groups = fits / b.width;
+    b.group_rows = (b.count + groups - 1) / groups;
+    groups = (b.count + b.group_rows - 1) / b.group_rows;
+    b.lines = static_cast<float *>(tt_cuda_scratch(stream));
+    launch_backward<T, true>(tt_cuda_handle(stream), b, s, (unsigned)groups);
+    launch_add_lines(stream, static_cast<float *>(args->dweight_D.data), b.lines, (int)groups, b.width);
+    return tt_cuda_launched(stream, "rmsnorm_backward", &args->x_ND);
+}
+
+} // namespace
+
+extern "C" tt_status tt_cuda_rmsnorm_forward(struct tt_stream *stream,
+                                             const struct tt_rmsnorm_forward_args *args)
+{
+    return with_type(args->x_ND.dtype, [&](auto t) { return forward_typed<decltype(t)>(stream, args); });
+}
+
+extern "C" tt_status tt_cuda_rmsnorm_backward(struct tt_stream *stream,
+                                              const struct tt_rmsnorm_backward_args *args)
+{
+    return with_type(args->x_ND.dtype, [&](auto t) { return backward_typed<decltype(t)>(stream, args); });
+}

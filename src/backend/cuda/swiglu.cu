@@ -1,0 +1,128 @@
+#include "backend/cuda/sheet.cuh"
+
+namespace
+{
+
+/* The hardware's exponential and reciprocal where the result is rounded to 8 bits anyway. */
+__device__ __forceinline__ float sigmoid(float x, bf16)
+{
+    return __fdividef(1.0f, 1.0f + __expf(-x));
+}
+
+__device__ __forceinline__ float sigmoid(float x, float)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+
+template <typename T> struct forward_op {
+    view<const T> gate, up;
+    view<T> h;
+
+    template <int W> struct loaded {
+        vec<T, W> gate, up;
+    };
+
+    template <int W> __device__ void load(int64_t row, int64_t col, loaded<W> &in) const
+    {
+        in.gate = ::load<T, W>(gate.at(row, col));
+        in.up = ::load<T, W>(up.at(row, col));
+    }
+
+    template <int W> __device__ void store(int64_t row, int64_t col, const loaded<W> &in) const
+    {
+        float g[W], u[W];
+        widen(in.gate, g);
+        widen(in.up, u);
+#pragma unroll
+        for (int i = 0; i < W; i++) u[i] *= g[i] * sigmoid(g[i], T{});
+        vec<T, W> out;
+        narrow(out, u);
+        ::store(h.at(row, col), out);
+    }
+};
+
+template <typename T> struct backward_op {
+    view<const T> dh, gate, up;
+    view<T> dgate, dup, h; /* h.data NULL: not wanted */
+
+    template <int W> struct loaded {
+        vec<T, W> dh, gate, up;
+    };
+
+    template <int W> __device__ void load(int64_t row, int64_t col, loaded<W> &in) const
+    {
+        in.dh = ::load<T, W>(dh.at(row, col));
+        in.gate = ::load<T, W>(gate.at(row, col));
+        in.up = ::load<T, W>(up.at(row, col));
+    }
+
+    template <int W> __device__ void store(int64_t row, int64_t col, const loaded<W> &in) const
+    {
+        float d[W], g[W], u[W], dg[W], du[W];
+        widen(in.dh, d);
+        widen(in.gate, g);
+        widen(in.up, u);
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            float s = sigmoid(g[i], T{}), silu = g[i] * s;
+            dg[i] = d[i] * u[i] * (s * (1.0f + g[i] * (1.0f - s)));
+            du[i] = d[i] * silu;
+            u[i] *= silu;
+        }
+        vec<T, W> out;
+        narrow(out, dg);
+        ::store(dgate.at(row, col), out);
+        narrow(out, du);
+        ::store(dup.at(row, col), out);
+        if (h.data == nullptr) return;
+        narrow(out, u);
+        ::store(h.at(row, col), out);
+    }
+};
+
+template <typename T>
+tt_status forward_typed(struct tt_stream *stream, const struct tt_swiglu_forward_args *args)
+{
+    constexpr int W = wide<T>();
+    const tt_tensor &gate = args->gate_TF, &up = args->up_TF, &h = args->h_TF;
+    struct forward_op<T> op = {
+        view_of<const T>(gate), view_of<const T>(up), view_of<T>(h)
+    };
+    bool aligned = is_aligned(gate, W) && is_aligned(up, W) && is_aligned(h, W);
+    return apply<W, 2>(stream, "swiglu_forward", op, h.dims[0], h.dims[1], aligned, &h);
+}
+
+template <typename T>
+tt_status backward_typed(struct tt_stream *stream, const struct tt_swiglu_backward_args *args)
+{
+    constexpr int W = wide<T>();
+    const tt_tensor &gate = args->gate_TF, &up = args->up_TF, &dh = args->dh_TF;
+    struct backward_op<T> op = {
+        view_of<const T>(dh), view_of<const T>(gate), view_of<const T>(up), view_of<T>(args->dgate_TF),
+            view_of<T>(args->dup_TF),
+        {
+            nullptr, 0
+        }
+    };
+    bool aligned = is_aligned(gate, W) && is_aligned(up, W) && is_aligned(dh, W) &&
+                   is_aligned(args->dgate_TF, W) && is_aligned(args->dup_TF, W);
+    if (!tt_tensor_is_empty(args->h_TF)) {
+        op.h = view_of<T>(args->h_TF);
+        aligned = aligned && is_aligned(args->h_TF, W);
+    }
+    return apply<W, 2>(stream, "swiglu_backward", op, gate.dims[0], gate.dims[1], aligned, &gate);
+}
+
+} // namespace
+
+extern "C" tt_status tt_cuda_swiglu_forward(struct tt_stream *stream,
+                                            const struct tt_swiglu_forward_args *args)
+{
+    return with_type(args->gate_TF.dtype, [&](auto t) { return forward_typed<decltype(t)>(stream, args); });
+}
+
+extern "C" tt_status tt_cuda_swiglu_backward(struct tt_stream *stream,
+                                             const struct tt_swiglu_backward_args *args)
+{
+    return with_type(args->gate_TF.dtype, [&](auto t) { return backward_typed<decltype(t)>(stream, args); });
+}
