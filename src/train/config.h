@@ -15,6 +15,16 @@ enum tt_interval { TT_INTERVAL_NO, TT_INTERVAL_STEPS, TT_INTERVAL_EPOCH, TT_INTE
 /* When the gather of the next block starts in backward: before this block's compute, after it, or not ahead. */
 enum tt_prefetch { TT_PREFETCH_NONE, TT_PREFETCH_PRE, TT_PREFETCH_POST };
 
+/* What the memory plan may choose from (train/plan.h), block by block. */
+enum tt_recompute {
+    TT_RECOMPUTE_AUTO,  /* the fastest that fits */
+    TT_RECOMPUTE_NONE,  /* TT_KEEP_ALL */
+    TT_RECOMPUTE_CHEAP, /* TT_KEEP_CHEAP */
+    TT_RECOMPUTE_EVERY_BLOCK,   /* TT_RECOMPUTE_BLOCK */
+    TT_RECOMPUTE_EVERY_OFFLOAD, /* TT_RECOMPUTE_OFFLOAD */
+    TT_RECOMPUTE_NO_BLOCK, /* TT_KEEP_ALL or TT_KEEP_CHEAP; not a word of the setting: gradient_checkpointing false */
+};
+
 struct tt_train_config {
     /* model (TRL ModelConfig) */
     const char *model_name_or_path;   /* a folder */
@@ -35,7 +45,8 @@ struct tt_train_config {
     int64_t seed;                                                    /* 42 */
     int64_t data_seed;                                               /* -1: seed */
     bool bf16, fp16;
-    bool gradient_checkpointing;      /* true: recompute every block */
+    int gradient_checkpointing;       /* -1: the plan chooses; 0: recompute no block; 1: every block */
+    enum tt_recompute recompute;      /* the same, exactly; AUTO: as gradient_checkpointing says */
     double label_smoothing_factor;
     const char *train_sampling_strategy; /* "random" | "sequential" */
     bool dataloader_drop_last;
@@ -65,7 +76,8 @@ struct tt_train_config {
     const char *state_dict_type;      /* "FULL_STATE_DICT" | "SHARDED_STATE_DICT" */
     const char *reduce_dtype;         /* "float32" | "bfloat16" */
     const char *save_dtype;           /* type of full model folders: NULL: as the model's config.json */
-    size_t device_memory;             /* bytes; 0: no limit */
+    size_t device_memory;             /* bytes; 0: what the device has, on cpus no limit */
+    bool offload_params;              /* frozen shards and optimizer state in host memory */
 
     /* launch (accelerate's file); kept for whoever finds the peers */
     const char *fsdp, *fsdp_config;   /* TrainingArguments' spelling; already resolved into the fields above */
@@ -74,5 +86,8 @@ struct tt_train_config {
     const char *main_process_ip;      /* NULL: not said */
     int64_t main_process_port;        /* 0: not said */
 };
+
+/* What `recompute` and `gradient_checkpointing` mean together. */
+enum tt_recompute tt_train_config_recompute(const struct tt_train_config *config);
 
 #endif

@@ -5,20 +5,25 @@
 
 #include "base/alloc.h"
 #include "base/thread.h"
+#include "train/executor_offload.h"
 
 /* One block's place in the pass. */
 struct slot {
     tt_tensor x_TD; /* its input */
     void *saved;    /* host record of what its forward kept */
     size_t mark;    /* workspace before its output and what it kept */
-    bool kept;      /* its forward kept what backward needs (no recompute) */
+    enum tt_level level;
+    bool kept; /* its forward kept what backward needs (no recompute) */
+    char forward_mark[96], backward_mark[96];
 };
 
 struct tt_executor {
     struct tt_executor_config config;
     struct slot *slots;
-    char *saved_block;   /* memory of all `saved` records */
-    int first_trainable; /* lowest block with something to train; block_count when nothing trains */
+    char *saved_block; /* memory of all `saved` records */
+    struct tt_offload *offload;
+    struct tt_stream *stream; /* of the last pass: the marks in it are ours */
+    int first_trainable;      /* lowest block with something to train; block_count when nothing trains */
     size_t begin_mark;
     bool open; /* between forward and end */
     tt_tensor dy_TD;
@@ -37,8 +42,33 @@ static struct tt_unit *unit_of(const struct tt_executor *executor, int block)
     return executor->config.units[executor->config.model->unit_of_block[block]];
 }
 
+/* Embedding and head know one way, and below the lowest block that trains no backward pass comes by. */
+static tt_status create_slots(struct tt_executor *executor)
+{
+    const struct tt_executor_config *config = &executor->config;
+    const struct tt_model *model = config->model;
+    tt_status status = TT_OK;
+    enum tt_level *levels = tt_calloc((size_t)model->block_count, sizeof *levels);
+    if (levels == NULL) return TT_ERR_MEMORY;
+    char *next = executor->saved_block;
+    for (int i = 0; i < model->block_count; i++) {
+        struct slot *slot = &executor->slots[i];
+        bool is_layer = i > 0 && i < model->block_count - 1;
+        bool free_choice = config->levels != NULL && is_layer && i >= executor->first_trainable;
+        slot->level = levels[i] = free_choice ? config->levels[i] : TT_KEEP_CHEAP;
+        slot->saved = next;
+        next += saved_stride(&model->blocks[i]);
+        snprintf(slot->forward_mark, sizeof slot->forward_mark, "forward of %s", model->blocks[i].name);
+        snprintf(slot->backward_mark, sizeof slot->backward_mark, "backward of %s", model->blocks[i].name);
+    }
+    status = tt_offload_create(config->device, model, levels, config->tokens_max, &executor->offload);
+    tt_free(levels);
+    return status;
+}
+
 tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_executor **out)
 {
+    tt_status status = TT_OK;
     const struct tt_model *model = config->model;
     struct tt_executor *executor = tt_calloc(1, sizeof *executor);
     if (executor == NULL) return TT_ERR_MEMORY;
@@ -51,22 +81,20 @@ tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_
     }
     executor->slots = tt_calloc((size_t)model->block_count, sizeof *executor->slots);
     executor->saved_block = tt_calloc(1, bytes + 1);
-    if (executor->slots == NULL || executor->saved_block == NULL) {
-        tt_executor_destroy(executor);
-        return TT_ERR_MEMORY;
-    }
-    char *next = executor->saved_block;
-    for (int i = 0; i < model->block_count; i++) {
-        executor->slots[i].saved = next;
-        next += saved_stride(&model->blocks[i]);
-    }
+    if (executor->slots == NULL || executor->saved_block == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(create_slots(executor));
+    executor->config.levels = NULL; /* they were the caller's */
     *out = executor;
-    return TT_OK;
+out:
+    if (status != TT_OK) tt_executor_destroy(executor);
+    return status;
 }
 
 void tt_executor_destroy(struct tt_executor *executor)
 {
     if (executor == NULL) return;
+    if (executor->stream != NULL) tt_stream_mark(executor->stream, "the end of the run");
+    tt_offload_destroy(executor->offload);
     tt_free(executor->slots);
     tt_free(executor->saved_block);
     tt_free(executor);
@@ -80,22 +108,24 @@ static tt_status check_cancel(const struct tt_executor *executor)
     return TT_OK;
 }
 
-/* Activations that must outlive their block: with gradients every block's input stays; without, two take
- * turns. */
+/* Activations that must outlive their block: inputs that a backward pass reads stay on the workspace, or
+ * leave for the host; of the others two take turns. */
 static tt_status push_output(struct tt_executor *executor, struct tt_step *step, int block, tt_tensor pair[2],
                              tt_tensor *y_TD)
 {
-    if (block == executor->config.model->block_count - 1) {
-        *y_TD = (tt_tensor){0};
-        return TT_OK;
-    }
-    if (!step->gradient && block >= 2) {
-        *y_TD = pair[block % 2];
+    bool wanted = step->gradient && block + 1 >= executor->first_trainable;
+    *y_TD = (tt_tensor){0};
+    if (block == executor->config.model->block_count - 1) return TT_OK;
+    if (wanted) TT_TRY(tt_offload_take(executor->offload, step, block + 1, y_TD));
+    if (!tt_tensor_is_empty(*y_TD)) return TT_OK;
+    tt_tensor *turn = &pair[block % 2];
+    if (!wanted && !tt_tensor_is_empty(*turn)) {
+        *y_TD = *turn;
         return TT_OK;
     }
     TT_TRY(tt_workspace_2d(executor->config.workspace, "hidden states", step->compute_dtype,
                            step->batch->token_count, executor->config.model->config.hidden_size, y_TD));
-    if (block < 2) pair[block] = *y_TD;
+    if (!wanted) *turn = *y_TD;
     return TT_OK;
 }
 
@@ -105,20 +135,23 @@ static tt_status forward_block(struct tt_executor *executor, struct tt_step *ste
     struct tt_model *model = executor->config.model;
     struct tt_block *block = &model->blocks[index];
     struct slot *slot = &executor->slots[index];
-    bool is_layer = index > 0 && index < model->block_count - 1;
+    tt_status status = TT_OK;
+    bool gradient = step->gradient;
+    tt_tensor y_TD;
+    tt_stream_mark(step->stream, slot->forward_mark);
     slot->mark = tt_workspace_mark(executor->config.workspace);
     slot->x_TD = *x_TD;
-    /* Below the lowest block that trains no backward pass comes by. */
-    slot->kept =
-        step->gradient && index >= executor->first_trainable && !(is_layer && executor->config.recompute);
-    tt_tensor y_TD;
-    TT_TRY(push_output(executor, step, index, pair, &y_TD));
-    bool gradient = step->gradient;
+    slot->kept = gradient && index >= executor->first_trainable && slot->level < TT_RECOMPUTE_BLOCK;
+    TT_GO(push_output(executor, step, index, pair, &y_TD));
     step->gradient = slot->kept;
-    tt_status status = block->ops->forward(block, step, slot->x_TD, slot->kept ? slot->saved : NULL, y_TD);
+    step->level = slot->level;
+    status = block->ops->forward(block, step, slot->x_TD, slot->kept ? slot->saved : NULL, y_TD);
     step->gradient = gradient;
-    if (status != TT_OK) tt_while("running %s forward", block->name);
+    if (status != TT_OK) goto out;
+    if (gradient && index + 1 < model->block_count) TT_GO(tt_offload_put(executor->offload, step, index + 1));
     *x_TD = y_TD;
+out:
+    if (status != TT_OK) tt_while("running %s forward", block->name);
     return status;
 }
 
@@ -134,6 +167,8 @@ tt_status tt_executor_forward(struct tt_executor *executor, struct tt_step *step
         TT_TRY(tt_workspace_2d(config->workspace, "gradient of hidden states", step->compute_dtype,
                                step->batch->token_count, config->model->config.hidden_size,
                                &executor->dy_TD));
+    if (compute && step->gradient) TT_TRY(tt_offload_begin(executor->offload, step));
+    executor->stream = step->stream;
     for (int i = 0; i < count; i++) {
         TT_TRY(check_cancel(executor));
         TT_TRY(tt_unit_gather(unit_of(executor, i)));
@@ -149,14 +184,17 @@ tt_status tt_executor_forward(struct tt_executor *executor, struct tt_step *step
     return TT_OK;
 }
 
+/* The block above has read this block's output for the last time: the second run writes over it, and makes
+ * none. */
 static tt_status recompute_block(struct tt_executor *executor, struct tt_step *step, int index)
 {
     struct tt_block *block = &executor->config.model->blocks[index];
     struct slot *slot = &executor->slots[index];
-    tt_tensor y_TD; /* nobody reads it: the next block has its own copy */
-    TT_TRY(tt_workspace_2d(executor->config.workspace, "recomputed hidden states", step->compute_dtype,
-                           step->batch->token_count, executor->config.model->config.hidden_size, &y_TD));
-    return block->ops->forward(block, step, slot->x_TD, slot->saved, y_TD);
+    tt_workspace_release(executor->config.workspace, slot->mark);
+    TT_TRY(tt_offload_get(executor->offload, step, index));
+    step->level =
+        TT_KEEP_CHEAP; /* what it keeps is read at once: room counts more than the element-wise ops */
+    return block->ops->forward(block, step, slot->x_TD, slot->saved, (tt_tensor){0});
 }
 
 static tt_status backward_block(struct tt_executor *executor, struct tt_step *step, int index)
@@ -164,9 +202,11 @@ static tt_status backward_block(struct tt_executor *executor, struct tt_step *st
     struct tt_block *block = &executor->config.model->blocks[index];
     struct slot *slot = &executor->slots[index];
     tt_status status = TT_OK;
+    tt_stream_mark(step->stream, slot->backward_mark);
     if (!slot->kept) TT_GO(recompute_block(executor, step, index));
     tt_tensor dx_TD = index > executor->first_trainable ? executor->dy_TD : (tt_tensor){0};
     TT_GO(block->ops->backward(block, step, slot->x_TD, slot->saved, executor->dy_TD, dx_TD));
+    TT_GO(tt_offload_done(executor->offload, step, index));
     tt_workspace_release(executor->config.workspace, slot->mark);
 out:
     if (status != TT_OK) tt_while("running %s backward", block->name);

@@ -1,5 +1,7 @@
 #include "train/plan.h"
 
+#include <stdio.h>
+
 #include "base/alloc.h"
 
 /* Sequence borders for a batch at its limits: as many full-length sequences as the tokens give. */
@@ -54,6 +56,13 @@ tt_status tt_plan_make(const struct tt_rank_config *config, int shard_ranks,
     planned.world = planned.comm = comms[0];
     planned.replicate_comm = config->replicate_comm != NULL ? comms[0] : NULL;
     planned.cancel = NULL;
+    plan->block_count = (int)config->model_config->num_hidden_layers + 2;
+    enum tt_level level = config->recompute == TT_RECOMPUTE_AUTO ? TT_RECOMPUTE_BLOCK
+                          : config->recompute == TT_RECOMPUTE_NO_BLOCK
+                              ? TT_KEEP_CHEAP
+                              : (enum tt_level)(config->recompute - 1);
+    for (int i = 0; i < plan->block_count; i++) plan->levels[i] = level;
+    planned.levels = plan->levels;
     planned.limits = tt_batch_limits_join(train_limits, eval_limits);
     TT_GO(tt_rank_init(&planned, &rank));
     if (config->train) TT_GO(run_pass(&rank, train_limits, true));
@@ -74,6 +83,7 @@ out:
 
 tt_status tt_plan_check(const struct tt_plan *plan, const struct tt_rank_config *rank, size_t limit)
 {
+    (void)rank;
     if (limit == 0 || plan->memory.total_peak <= limit) return TT_OK;
     char need[32], have[32], activations[32];
     tt_format_bytes((double)plan->memory.total_peak, need, sizeof need);
@@ -81,7 +91,7 @@ tt_status tt_plan_check(const struct tt_plan *plan, const struct tt_rank_config 
     tt_format_bytes((double)plan->workspace_bytes, activations, sizeof activations);
     (void)tt_fail(TT_ERR_MEMORY, "this run needs %s a rank, the limit is %s", need, have);
     size_t activation_bytes = plan->workspace_bytes;
-    if (!rank->recompute && activation_bytes > plan->memory.total_peak / 3)
+    if (plan->levels[1] < TT_RECOMPUTE_BLOCK && activation_bytes > plan->memory.total_peak / 3)
         tt_hint(
             "activations take %s: --gradient_checkpointing true or a smaller --per_device_train_batch_size",
             activations);
@@ -92,6 +102,12 @@ tt_status tt_plan_check(const struct tt_plan *plan, const struct tt_rank_config 
     else
         tt_hint("weights take most of it: more --ranks with --sharding_strategy FULL_SHARD");
     return TT_ERR_MEMORY;
+}
+
+const char *tt_plan_recompute_text(const struct tt_plan *plan, char *text, size_t text_bytes)
+{
+    snprintf(text, text_bytes, "recompute %s", tt_level_name(plan->levels[1]));
+    return text;
 }
 
 tt_status tt_plan_format(const struct tt_plan *plan, int ranks, struct tt_str *text)

@@ -22,7 +22,9 @@ struct tt_rank_config {
     struct tt_model_options model_options;
     struct tt_batch_limits limits; /* of training and evaluation micro batches together */
     bool train;                    /* gradients, masters, optimizer state */
-    bool recompute;
+    enum tt_recompute recompute;   /* what the plan may choose from */
+    const enum tt_level *levels;   /* [block_count], lent: what it chose; NULL: TT_KEEP_CHEAP */
+    bool offload_params;           /* frozen shards and optimizer state in page-locked host memory */
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;
     tt_dtype reduce_dtype;

@@ -116,6 +116,12 @@ tt_status tt_train_settings_resolve(struct tt_settings *settings, struct tt_trai
     return check_started_together(config);
 }
 
+enum tt_recompute tt_train_config_recompute(const struct tt_train_config *config)
+{
+    if (config->recompute != TT_RECOMPUTE_AUTO || config->gradient_checkpointing < 0) return config->recompute;
+    return config->gradient_checkpointing ? TT_RECOMPUTE_EVERY_BLOCK : TT_RECOMPUTE_NO_BLOCK;
+}
+
 static tt_status usage(const char *message, const char *hint)
 {
     tt_status status = tt_fail(TT_ERR_USAGE, "%s", message);

@@ -95,7 +95,8 @@ static void describe_rank(struct tt_run *run)
         .model_config = &run->inputs.model_config,
         .model_options = run->inputs.model_options,
         .train = true,
-        .recompute = config->gradient_checkpointing,
+        .recompute = tt_train_config_recompute(config),
+        .offload_params = config->offload_params,
         .backward_prefetch = config->backward_prefetch,
         .forward_prefetch = config->forward_prefetch,
         .reduce_dtype = tt_dtype_from_torch_name(config->reduce_dtype),
@@ -133,7 +134,7 @@ out:
 static tt_status say_model(const struct tt_run *run, const struct tt_model *model,
                            const struct tt_world *world)
 {
-    char line[512];
+    char line[512], recompute[96];
     tt_run_say(run, tt_model_format_counts(model, line, sizeof line));
     struct tt_str plan = {0};
     tt_status status = tt_plan_format(&run->plan, world->world_size, &plan);
@@ -145,7 +146,7 @@ static tt_status say_model(const struct tt_run *run, const struct tt_model *mode
              tt_shard_strategy_name(run->rank_config.strategy), world->threads_per_rank,
              world->threads_per_rank == 1 ? "" : "s",
              tt_dtype_torch_name(run->inputs.model_options.compute_dtype),
-             run->rank_config.recompute ? "gradient checkpointing" : "no gradient checkpointing");
+             tt_plan_recompute_text(&run->plan, recompute, sizeof recompute));
     tt_run_say(run, line);
     return status;
 }
@@ -239,6 +240,7 @@ static tt_status rank_main(void *context, struct tt_comm *comm)
     config.device.threads = run->threads_per_rank;
     config.world = config.comm = comm;
     config.workspace_bytes = run->plan.workspace_bytes;
+    config.levels = run->plan.levels;
     tt_status status = tt_rank_init(&config, &rank);
     if (status == TT_OK) status = tt_load_units(rank.model, rank.units, rank.stream, &run->inputs.source);
     status = tt_comm_agree(comm, status);
