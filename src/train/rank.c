@@ -5,6 +5,7 @@
 #include "backend/ops/cross_entropy.h"
 #include "backend/ops/optim.h"
 #include "base/alloc.h"
+#include "checkpoint/load.h"
 
 /* Places in the batch buffer, each aligned so that vector loads are fine. */
 enum { BATCH_ALIGNMENT = 256 };
@@ -21,8 +22,8 @@ static tt_status create_units(const struct tt_rank_config *config, struct tt_ran
         .strategy = config->strategy,
         .device = rank->device,
         .compute = rank->stream,
-        .shard_comm = config->comm,
-        .replicate_comm = config->replicate_comm,
+        .shard_comm = rank->comms.shard,
+        .replicate_comm = rank->comms.replicate,
         .compute_dtype = config->model_options.compute_dtype,
         .reduce_dtype = config->reduce_dtype,
         .train = config->train,
@@ -96,9 +97,12 @@ static tt_status create_batch_buffers(const struct tt_rank_config *config, struc
 tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     tt_status status = TT_OK;
-    *rank = (struct tt_rank){.world = config->world, .comm = config->comm, .limits = config->limits};
-    rank->sharded = config->strategy != TT_NO_SHARD && tt_comm_world_size(config->comm) > 1;
+    *rank = (struct tt_rank){.limits = config->limits};
     TT_GO(tt_device_open(&config->device, &rank->device));
+    TT_GO(tt_rank_comms_init(config, rank->device, &rank->comms));
+    rank->world = rank->comms.world;
+    rank->comm = rank->comms.shard;
+    rank->sharded = config->strategy != TT_NO_SHARD && tt_comm_world_size(rank->comm) > 1;
     TT_GO(tt_stream_create(rank->device, &rank->stream));
     TT_GO(tt_model_create(config->model_config, &config->model_options, &rank->model));
     TT_GO(create_units(config, rank));
@@ -139,8 +143,17 @@ void tt_rank_deinit(struct tt_rank *rank)
     tt_shard_context_destroy(rank->shard);
     tt_model_destroy(rank->model);
     tt_stream_destroy(rank->stream);
+    tt_rank_comms_deinit(&rank->comms);
     tt_device_close(rank->device);
     *rank = (struct tt_rank){0};
+}
+
+tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_source *source)
+{
+    tt_status status = tt_load_units(rank->model, rank->units, rank->stream, source);
+    if (status == TT_OK) status = tt_stream_synchronize(rank->stream);
+    TT_TRY(tt_comm_agree(rank->world, status));
+    return tt_shard_context_share(rank->shard);
 }
 
 /* Takes the next piece of the batch buffer and copies `bytes` from the host into it. */

@@ -11,12 +11,14 @@
 #include "data/sampler.h"
 #include "optim/adamw.h"
 #include "train/executor.h"
+#include "train/rank_comms.h"
 
 struct tt_rank_config {
     struct tt_device_config device;
-    struct tt_comm *world; /* lent: all ranks of the run */
-    struct tt_comm *comm;  /* lent: the ranks that split a unit; the world itself unless HYBRID_SHARD */
-    struct tt_comm *replicate_comm; /* lent, NULL unless HYBRID_SHARD */
+    struct tt_comm *world;          /* lent: all ranks of the run, as the host reaches them */
+    struct tt_comm *comm;           /* lent: the ranks that split a unit; NULL: the rank makes it (rank_comms.h) */
+    struct tt_comm *replicate_comm; /* lent, NULL unless HYBRID_SHARD; made with `comm` */
+    int machine, local_rank;        /* world.h; by them HYBRID_SHARD splits the world */
     enum tt_shard_strategy strategy;
     const struct tt_model_config *model_config;
     struct tt_model_options model_options;
@@ -35,7 +37,8 @@ struct tt_rank_config {
 struct tt_rank {
     struct tt_device *device;
     struct tt_stream *stream;
-    struct tt_comm *world, *comm;
+    struct tt_rank_comms comms;
+    struct tt_comm *world, *comm;    /* of comms */
     bool sharded; /* slices differ from rank to rank of `comm` */
     struct tt_model *model;
     struct tt_shard_context *shard;
@@ -55,6 +58,9 @@ struct tt_rank {
 /* A zeroed struct is empty; on error everything built so far is gone again. */
 TT_MUST_USE tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank);
 void tt_rank_deinit(struct tt_rank *rank);
+/* Loads all units from `source` and ends, on every rank with the same status, when all ranks have loaded. Collective. */
+struct tt_load_source;
+TT_MUST_USE tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_source *source);
 
 /* Copies a micro batch to the device and makes `step` ready for a pass over it (gradient, training and rng
  * are then the caller's to set). */
