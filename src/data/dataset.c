@@ -304,25 +304,29 @@ const struct tt_store *tt_dataset_store(const struct tt_dataset *dataset)
 
 /* ---- Order and splitting ---- */
 
-tt_status tt_dataset_create_random(size_t samples, int32_t length, int64_t vocab_size, uint64_t seed,
-                                   struct tt_dataset **out)
+tt_status tt_dataset_create_random(size_t samples, int32_t length_min, int32_t length_max, int64_t vocab_size,
+                                   uint64_t seed, struct tt_dataset **out)
 {
     tt_status status = TT_OK;
     struct tt_rng rng = tt_rng_derive(tt_rng_make(seed), "random data set");
+    struct tt_rng lengths = tt_rng_derive(rng, "lengths");
     struct tt_dataset *dataset = tt_calloc(1, sizeof *dataset);
-    int32_t *ids = tt_calloc((size_t)length, sizeof *ids);
-    uint8_t *supervised = tt_calloc((size_t)length, sizeof *supervised);
+    int32_t *ids = tt_calloc((size_t)length_max, sizeof *ids);
+    uint8_t *supervised = tt_calloc((size_t)length_max, sizeof *supervised);
     if (dataset == NULL || ids == NULL || supervised == NULL) TT_GO(TT_ERR_MEMORY);
-    memset(supervised, 1, (size_t)length);
-    TT_GO(tt_store_reserve(&dataset->store, samples * (size_t)length, samples));
+    memset(supervised, 1, (size_t)length_max);
+    TT_GO(tt_store_reserve(&dataset->store, samples * (size_t)length_max, samples));
     for (size_t i = 0; i < samples; i++) {
+        uint64_t spread = (uint64_t)(length_max - length_min) + 1;
+        int32_t length = length_min + (int32_t)tt_rng_below(lengths, i, spread);
         for (int32_t t = 0; t < length; t++)
-            ids[t] = (int32_t)tt_rng_below(rng, i * (uint64_t)length + (uint64_t)t, (uint64_t)vocab_size);
+            ids[t] = (int32_t)tt_rng_below(rng, i * (uint64_t)length_max + (uint64_t)t, (uint64_t)vocab_size);
         TT_GO(tt_store_append(&dataset->store, ids, supervised, length, NULL, NULL));
+        dataset->report.tokens += length;
+        if (length > dataset->report.longest) dataset->report.longest = length;
     }
     dataset->report.rows = dataset->report.samples = (int64_t)samples;
-    dataset->report.tokens = dataset->report.supervised_tokens = (int64_t)samples * length;
-    dataset->report.longest = length;
+    dataset->report.supervised_tokens = dataset->report.tokens;
     *out = dataset;
     dataset = NULL;
 out:

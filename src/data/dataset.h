@@ -61,9 +61,10 @@ struct tt_dataset;
 TT_MUST_USE tt_status tt_dataset_load(const char *path, const struct tt_data_config *config,
                                       const struct tt_tokenizer *tokenizer, int64_t vocab_size, int64_t max_samples,
                                       struct tt_dataset **out);
-/* Random ids, every token supervised: what a benchmark trains on. The same numbers for the same seed. */
-TT_MUST_USE tt_status tt_dataset_create_random(size_t samples, int32_t length, int64_t vocab_size, uint64_t seed,
-                                               struct tt_dataset **out);
+/* Random ids, every token supervised: what a benchmark trains on. Samples of `length_min` to `length_max` tokens, each length as
+ * likely as any other. The same numbers for the same seed. */
+TT_MUST_USE tt_status tt_dataset_create_random(size_t samples, int32_t length_min, int32_t length_max, int64_t vocab_size,
+                                               uint64_t seed, struct tt_dataset **out);
 void tt_dataset_destroy(struct tt_dataset *dataset); /* takes NULL */
 size_t tt_dataset_count(const struct tt_dataset *dataset);
 struct tt_sample tt_dataset_sample(const struct tt_dataset *dataset, size_t index);

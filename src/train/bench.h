@@ -9,6 +9,7 @@
 struct tt_bench_options {
     const char *config_json;  /* a config.json */
     int64_t sequence_length;  /* tokens of each row */
+    int64_t row_tokens_min, row_tokens_max; /* 0: rows of sequence_length; else rows of such lengths, packed to it */
     int64_t steps, warmup;    /* timed; before them */
 };
 
