@@ -38,6 +38,7 @@ struct tt_device_table {
     void (*event_destroy)(struct tt_device *device, void *impl);
     tt_status (*event_record)(struct tt_event *event, struct tt_stream *stream);
     tt_status (*stream_wait)(struct tt_stream *stream, struct tt_event *event);
+    tt_status (*event_synchronize)(struct tt_event *event); /* NULL where the calling thread does the work */
     tt_status (*copy)(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction);
     tt_status (*fill_zero)(struct tt_stream *stream, void *data, size_t bytes);
     void (*mark)(struct tt_stream *stream, const char *what); /* NULL: nothing */

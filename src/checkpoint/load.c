@@ -5,10 +5,11 @@
 #include "backend/ops/elementwise.h"
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "checkpoint/reader.h"
 #include "model/adapter_config.h"
 
-/* Elements that pass through host memory at a time: at most 1 MiB of fp32. */
-enum { STAGING_COUNT = 256 * 1024 };
+/* Bytes of ones that are uploaded at a time, again and again. */
+enum { ONES_BYTES = 64 * 1024 };
 
 /* Where a parameter's values come from: a tensor of the folder or of the adapter, or neither. */
 struct origin {
@@ -143,79 +144,117 @@ tt_status tt_load_check(const struct tt_model *model, const struct tt_load_sourc
     return status;
 }
 
-static tt_status read_origin(const struct origin *origin, int64_t first, int64_t count, void *to,
-                             tt_dtype dtype)
+/* What a load of one rank holds while it lasts. */
+struct loading {
+    const struct tt_model *model;
+    const struct tt_load_source *source;
+    struct tt_stream *stream;
+    struct tt_read_range *ranges; /* of all units */
+    size_t range_count;
+    struct tt_buffer
+        *ones[TT_DTYPE_COUNT]; /* as far as needed; never written again, so no upload has to be waited for */
+};
+
+/* A host buffer of ONES_BYTES that holds ones. */
+static tt_status make_ones(struct loading *loading, tt_dtype dtype, const void **out)
 {
-    if (origin->adapter != NULL)
-        return tt_safetensors_read(origin->adapter, origin->entry, first, count, to, dtype);
-    return tt_model_folder_read(origin->folder, origin->entry, first, count, to, dtype);
+    struct tt_buffer **ones = &loading->ones[dtype];
+    if (*ones == NULL) {
+        const float one = 1.0f;
+        size_t element = tt_dtype_bytes(dtype);
+        TT_TRY(
+            tt_host_buffer_create(tt_stream_device(loading->stream), ONES_BYTES, TT_PURPOSE_STAGING, ones));
+        char *data = tt_buffer_data(*ones);
+        for (size_t at = 0; at + element <= ONES_BYTES; at += element)
+            (void)tt_dtype_convert(data + at, dtype, &one, TT_F32, 1);
+    }
+    *out = tt_buffer_data(*ones);
+    return TT_OK;
 }
 
-static tt_status make_values(const struct tt_piece *piece, struct tt_stream *stream, uint64_t seed,
-                             float *staging)
+/* One run of elements without gaps, from element `first` of the parameter on. */
+static tt_status make_run(struct loading *loading, const struct tt_piece *piece, int64_t first, int64_t count,
+                          void *data)
 {
     const tt_param *param = piece->param;
+    size_t bytes = (size_t)count * tt_dtype_bytes(piece->dtype);
     if (param->init == TT_INIT_FILE)
         return tt_fail(TT_ERR_INTERNAL, "parameter '%s' has neither a file nor an initial value",
                        param->name);
-    if (param->init == TT_INIT_ZERO)
-        return tt_fill_zero(stream, piece->data, (size_t)piece->count * tt_dtype_bytes(piece->dtype));
+    if (param->init == TT_INIT_ZERO) return tt_fill_zero(loading->stream, data, bytes);
     if (param->init == TT_INIT_ONE) {
-        for (int64_t i = 0; i < STAGING_COUNT; i++) staging[i] = 1.0f;
-        for (int64_t done = 0; done < piece->count; done += STAGING_COUNT / 2) {
-            int64_t count = piece->count - done < STAGING_COUNT / 2 ? piece->count - done : STAGING_COUNT / 2;
-            float *converted = staging + STAGING_COUNT / 2;
-            (void)tt_dtype_convert(converted, piece->dtype, staging, TT_F32, (size_t)count);
-            char *to = (char *)piece->data + (size_t)done * tt_dtype_bytes(piece->dtype);
-            TT_TRY(tt_copy_to_device(stream, to, converted, (size_t)count * tt_dtype_bytes(piece->dtype)));
-            TT_TRY(tt_stream_synchronize(stream));
-        }
+        const void *ones;
+        TT_TRY(make_ones(loading, piece->dtype, &ones));
+        for (size_t done = 0; done < bytes; done += ONES_BYTES)
+            TT_TRY(tt_copy_to_device(loading->stream, (char *)data + done, ones,
+                                     bytes - done < ONES_BYTES ? bytes - done : ONES_BYTES));
         return TT_OK;
     }
     struct tt_random_fill_args args = {
-        .y = tt_tensor_1d(piece->data, piece->dtype, piece->count),
-        .rng = tt_rng_derive(tt_rng_derive(tt_rng_make(seed), "init"), param->name),
-        .first = piece->first,
+        .y = tt_tensor_1d(data, piece->dtype, count),
+        .rng = tt_rng_derive(tt_rng_derive(tt_rng_make(loading->source->seed), "init"), param->name),
+        .first = first,
         .normal = param->init == TT_INIT_NORMAL,
         .scale = param->init_scale,
     };
-    return tt_random_fill(stream, &args);
+    return tt_random_fill(loading->stream, &args);
 }
 
-static tt_status load_piece(const struct tt_model *model, const struct tt_piece *piece,
-                            struct tt_stream *stream, const struct tt_load_source *source, float *staging)
+/* What a file holds is only noted, to be read together with all else; what none holds is made. */
+static tt_status load_piece(struct loading *loading, const struct tt_piece *piece)
 {
     struct origin origin;
     if (piece->count == 0) return TT_OK;
-    TT_TRY(find_origin(model, source, piece->param, &origin));
-    if (origin.entry == NULL) return make_values(piece, stream, source->seed, staging);
-    size_t element = tt_dtype_bytes(piece->dtype);
-    for (int64_t done = 0; done < piece->count; done += STAGING_COUNT) {
-        int64_t count = piece->count - done < STAGING_COUNT ? piece->count - done : STAGING_COUNT;
-        TT_TRY(read_origin(&origin, piece->first + done, count, staging, piece->dtype));
-        TT_TRY(tt_copy_to_device(stream, (char *)piece->data + (size_t)done * element, staging,
-                                 (size_t)count * element));
-        TT_TRY(tt_stream_synchronize(stream));
-    }
+    TT_TRY(find_origin(loading->model, loading->source, piece->param, &origin));
+    if (origin.entry == NULL) return make_run(loading, piece, piece->first, piece->count, piece->data);
+    const struct tt_safetensors *file =
+        origin.adapter != NULL ? origin.adapter : tt_model_folder_file(origin.folder, origin.entry);
+    if (file == NULL) return TT_ERR_INTERNAL;
+    loading->ranges[loading->range_count++] = (struct tt_read_range){
+        .file = file,
+        .entry = origin.entry,
+        .first = piece->first,
+        .count = piece->count,
+        .to = piece->data,
+        .dtype = piece->dtype,
+        .name = piece->param->name,
+    };
     return TT_OK;
+}
+
+static tt_status load_pieces(struct loading *loading, struct tt_unit *const *units)
+{
+    size_t piece_count = 0;
+    for (int u = 0; u < loading->model->unit_count; u++) piece_count += tt_unit_piece_count(units[u]);
+    loading->ranges = tt_calloc(piece_count, sizeof *loading->ranges);
+    if (loading->ranges == NULL) return TT_ERR_MEMORY;
+    for (int u = 0; u < loading->model->unit_count; u++) {
+        for (size_t p = 0; p < tt_unit_piece_count(units[u]); p++) {
+            struct tt_piece piece = tt_unit_piece(units[u], p);
+            tt_status status = load_piece(loading, &piece);
+            if (status != TT_OK) tt_while("loading '%s'", piece.param->name);
+            TT_TRY(status);
+        }
+    }
+    struct tt_reader_config config = {.cancel = loading->source->cancel};
+    return tt_reader_run(loading->stream, loading->ranges, loading->range_count, &config);
 }
 
 tt_status tt_load_units(const struct tt_model *model, struct tt_unit *const *units, struct tt_stream *stream,
                         const struct tt_load_source *source)
 {
     if (tt_device_is_plan(tt_stream_device(stream))) return TT_OK;
-    tt_status status = TT_OK;
-    float *staging = tt_alloc_aligned(STAGING_COUNT * sizeof *staging);
-    if (staging == NULL) return TT_ERR_MEMORY;
+    struct loading loading = {.model = model, .source = source, .stream = stream};
+    tt_status status = load_pieces(&loading, units);
     for (int u = 0; u < model->unit_count && status == TT_OK; u++) {
-        for (size_t p = 0; p < tt_unit_piece_count(units[u]) && status == TT_OK; p++) {
-            struct tt_piece piece = tt_unit_piece(units[u], p);
-            status = load_piece(model, &piece, stream, source, staging);
-            if (status != TT_OK) tt_while("loading '%s'", piece.param->name);
-        }
-        if (status == TT_OK) status = tt_unit_frozen_changed(units[u]);
+        status = tt_unit_frozen_changed(units[u]);
         if (status == TT_OK) status = tt_unit_masters_changed(units[u]);
     }
-    tt_free(staging);
-    return status;
+    struct tt_error error;
+    tt_error_copy(&error);
+    tt_status synchronized = tt_stream_synchronize(stream); /* the ones are uploaded */
+    if (status != TT_OK) (void)tt_error_restore(&error);
+    for (int d = 0; d < TT_DTYPE_COUNT; d++) tt_buffer_destroy(loading.ones[d]);
+    tt_free(loading.ranges);
+    return status != TT_OK ? status : synchronized;
 }

@@ -11,8 +11,10 @@
 #include "io/model_folder.h"
 #include "model/adapter_config.h"
 
-/* Elements that pass through host memory at a time. */
-enum { STAGING_COUNT = 256 * 1024 };
+/* Bytes that come from the device before the host waits for them, of at most so many pieces; elements that
+ * are converted at a time. */
+enum { STAGING_BYTES = 8 << 20, PARTS_MAX = 256, CONVERTED_COUNT = 256 * 1024 };
+#define PART_ALIGNMENT ((size_t)64)
 
 static const uint64_t default_shard_bytes = 50ull * 1000 * 1000 * 1000;
 
@@ -25,23 +27,107 @@ static const struct tt_safetensors_entry *find_entry(const struct tt_weights_lay
     return NULL;
 }
 
-static tt_status write_piece(const struct tt_piece *piece, const struct tt_safetensors_entry *entry,
-                             int descriptor, const char *path, struct tt_stream *stream, float *staging)
+/* Elements on their way from a piece into the file. */
+struct part {
+    const tt_param *param;
+    const struct tt_safetensors_entry *entry;
+    const char *from; /* host memory, once the stream has passed */
+    tt_dtype dtype;
+    int64_t first, count;
+};
+
+/* Writes one file. Downloads gather in one page-locked buffer until it is full; where the device's memory is
+ * the host's, it is written from where it lies. */
+struct writer {
+    struct tt_stream *stream;
+    int descriptor;
+    char *path;
+    struct tt_buffer *staging; /* NULL: the device is the host */
+    size_t staged_bytes;
+    void *converted;
+    struct part parts[PARTS_MAX];
+    size_t part_count;
+};
+
+static tt_status write_part(struct writer *writer, const struct part *part)
 {
-    size_t from_bytes = tt_dtype_bytes(piece->dtype), to_bytes = tt_dtype_bytes(entry->dtype);
-    float *converted = staging + STAGING_COUNT;
-    for (int64_t done = 0; done < piece->count; done += STAGING_COUNT) {
-        int64_t count = piece->count - done < STAGING_COUNT ? piece->count - done : STAGING_COUNT;
-        TT_TRY(tt_copy_to_host(stream, staging, (char *)piece->data + (size_t)done * from_bytes,
-                               (size_t)count * from_bytes));
-        TT_TRY(tt_stream_synchronize(stream));
-        if (!tt_dtype_convert(converted, entry->dtype, staging, piece->dtype, (size_t)count))
-            return tt_fail(TT_ERR_INTERNAL, "'%s' cannot be saved as %s", piece->param->name,
-                           entry->dtype_name);
-        TT_TRY(tt_file_pwrite(descriptor, path, converted, (size_t)count * to_bytes,
-                              entry->offset + (uint64_t)(piece->first + done) * to_bytes));
+    tt_dtype to = part->entry->dtype;
+    size_t from_bytes = tt_dtype_bytes(part->dtype), to_bytes = tt_dtype_bytes(to);
+    uint64_t offset = part->entry->offset + (uint64_t)part->first * to_bytes;
+    if (part->dtype == to)
+        return tt_file_pwrite(writer->descriptor, writer->path, part->from, (size_t)part->count * to_bytes,
+                              offset);
+    for (int64_t done = 0; done < part->count; done += CONVERTED_COUNT) {
+        size_t count = (size_t)(part->count - done < CONVERTED_COUNT ? part->count - done : CONVERTED_COUNT);
+        if (!tt_dtype_convert(writer->converted, to, part->from + (size_t)done * from_bytes, part->dtype,
+                              count))
+            return tt_fail(TT_ERR_INTERNAL, "'%s' cannot be saved as %s", part->param->name,
+                           part->entry->dtype_name);
+        TT_TRY(tt_file_pwrite(writer->descriptor, writer->path, writer->converted, count * to_bytes,
+                              offset + (uint64_t)done * to_bytes));
     }
     return TT_OK;
+}
+
+static tt_status flush(struct writer *writer)
+{
+    if (writer->part_count > 0) TT_TRY(tt_stream_synchronize(writer->stream));
+    for (size_t i = 0; i < writer->part_count; i++) TT_TRY(write_part(writer, &writer->parts[i]));
+    writer->part_count = 0;
+    writer->staged_bytes = 0;
+    return TT_OK;
+}
+
+static tt_status write_piece(struct writer *writer, const struct tt_piece *piece,
+                             const struct tt_safetensors_entry *entry)
+{
+    size_t element = tt_dtype_bytes(piece->dtype);
+    for (int64_t done = 0; done < piece->count;) {
+        const char *data = (const char *)piece->data + (size_t)done * element;
+        struct part part = {piece->param,       entry, data, piece->dtype, piece->first + done,
+                            piece->count - done};
+        bool full = writer->staged_bytes + element > STAGING_BYTES;
+        if (full || writer->part_count == PARTS_MAX) TT_TRY(flush(writer));
+        if (writer->staging != NULL) {
+            int64_t room = (int64_t)((STAGING_BYTES - writer->staged_bytes) / element);
+            char *staged = (char *)tt_buffer_data(writer->staging) + writer->staged_bytes;
+            if (part.count > room) part.count = room;
+            part.from = staged;
+            /* The next part may be of a wider type. */
+            writer->staged_bytes +=
+                ((size_t)part.count * element + PART_ALIGNMENT - 1) & ~(PART_ALIGNMENT - 1);
+            TT_TRY(tt_copy_to_host(writer->stream, staged, data, (size_t)part.count * element));
+        }
+        writer->parts[writer->part_count++] = part;
+        done += part.count;
+    }
+    return TT_OK;
+}
+
+static tt_status open_writer(struct tt_stream *stream, const char *folder, const char *name,
+                             struct writer *writer)
+{
+    struct tt_device *device = tt_stream_device(stream);
+    *writer = (struct writer){.stream = stream, .descriptor = -1};
+    writer->path = tt_path_join(folder, name);
+    writer->converted = tt_alloc_aligned(CONVERTED_COUNT * sizeof(double));
+    if (writer->path == NULL || writer->converted == NULL) return TT_ERR_MEMORY;
+    if (!tt_device_is_host(device))
+        TT_TRY(tt_host_buffer_create(device, STAGING_BYTES, TT_PURPOSE_STAGING, &writer->staging));
+    return tt_file_open_write(writer->path, &writer->descriptor);
+}
+
+/* What is still on its way into the buffer, after an error, ends first. */
+static void close_writer(struct writer *writer)
+{
+    struct tt_error error;
+    tt_error_copy(&error);
+    if (writer->staging != NULL && tt_stream_synchronize(writer->stream) != TT_OK)
+        (void)tt_error_restore(&error);
+    tt_buffer_destroy(writer->staging);
+    tt_file_close(writer->descriptor);
+    tt_free(writer->converted);
+    tt_free(writer->path);
 }
 
 /* This rank's share of one file. */
@@ -49,26 +135,22 @@ static tt_status write_slices(const struct tt_save_request *request, const struc
                               size_t file, const char *folder)
 {
     tt_status status = TT_OK;
-    int descriptor = -1;
-    char *path = tt_path_join(folder, layout->files[file].name);
-    float *staging = tt_alloc_aligned(2 * STAGING_COUNT * sizeof *staging);
-    if (path == NULL || staging == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(tt_file_open_write(path, &descriptor));
+    struct writer writer;
+    TT_GO(open_writer(request->stream, folder, layout->files[file].name, &writer));
     for (int u = 0; u < request->model->unit_count; u++) {
         for (size_t p = 0; p < tt_unit_piece_count(request->units[u]); p++) {
             struct tt_piece piece = tt_unit_piece(request->units[u], p);
             size_t in_file;
             const struct tt_safetensors_entry *entry = find_entry(layout, piece.param, &in_file);
             if (entry == NULL || in_file != file) continue;
-            TT_GO(write_piece(&piece, entry, descriptor, path, request->stream, staging));
+            TT_GO(write_piece(&writer, &piece, entry));
         }
     }
-    TT_GO(tt_file_sync_close(descriptor, path));
-    descriptor = -1;
+    TT_GO(flush(&writer));
+    status = tt_file_sync_close(writer.descriptor, writer.path);
+    writer.descriptor = -1;
 out:
-    tt_file_close(descriptor);
-    tt_free(staging);
-    tt_free(path);
+    close_writer(&writer);
     return status;
 }
 

@@ -337,14 +337,21 @@ const struct tt_safetensors_entry *tt_model_folder_find(const struct tt_model_fo
     return found != NULL ? found->entry : NULL;
 }
 
+const struct tt_safetensors *tt_model_folder_file(const struct tt_model_folder *folder,
+                                                  const struct tt_safetensors_entry *entry)
+{
+    const struct located *found = find(folder, entry->name);
+    if (found != NULL && found->entry == entry) return found->file;
+    tt_fail(TT_ERR_INTERNAL, "tensor '%s' is not of the folder '%s'", entry->name, folder->path);
+    return NULL;
+}
+
 tt_status tt_model_folder_read(const struct tt_model_folder *folder, const struct tt_safetensors_entry *entry,
                                int64_t first, int64_t count, void *to, tt_dtype dtype)
 {
-    const struct located *found = find(folder, entry->name);
-    if (found == NULL || found->entry != entry) {
-        return tt_fail(TT_ERR_INTERNAL, "tensor '%s' is not of the folder '%s'", entry->name, folder->path);
-    }
-    return tt_safetensors_read(found->file, entry, first, count, to, dtype);
+    const struct tt_safetensors *file = tt_model_folder_file(folder, entry);
+    if (file == NULL) return TT_ERR_INTERNAL;
+    return tt_safetensors_read(file, entry, first, count, to, dtype);
 }
 
 /* ---- Copying what is not weights ---- */

@@ -20,6 +20,9 @@ size_t tt_model_folder_tensor_count(const struct tt_model_folder *folder);
 /* Tensor `index` of all files, in order of name. */
 const struct tt_safetensors_entry *tt_model_folder_tensor(const struct tt_model_folder *folder, size_t index);
 const struct tt_safetensors_entry *tt_model_folder_find(const struct tt_model_folder *folder, const char *name);
+/* The open file that holds `entry`, which must come from this folder; NULL (record set) when it does not. */
+const struct tt_safetensors *tt_model_folder_file(const struct tt_model_folder *folder,
+                                                  const struct tt_safetensors_entry *entry);
 /* As tt_safetensors_read. `entry` must come from this folder. */
 TT_MUST_USE tt_status tt_model_folder_read(const struct tt_model_folder *folder, const struct tt_safetensors_entry *entry,
                                            int64_t first, int64_t count, void *to, tt_dtype dtype);

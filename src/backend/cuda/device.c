@@ -216,6 +216,11 @@ static tt_status cuda_stream_wait(struct tt_stream *stream, struct tt_event *eve
                          "waiting for an event");
 }
 
+static tt_status cuda_event_synchronize(struct tt_event *event)
+{
+    return tt_cuda_event_wait(event->device, event->impl);
+}
+
 static tt_status cuda_copy(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction)
 {
     if (direction == TT_COPY_TO_DEVICE) return tt_cuda_upload(stream, to, from, bytes);
@@ -246,6 +251,7 @@ const struct tt_device_table tt_cuda_device_table = {
     .event_destroy = cuda_event_destroy,
     .event_record = cuda_event_record,
     .stream_wait = cuda_stream_wait,
+    .event_synchronize = cuda_event_synchronize,
     .copy = cuda_copy,
     .fill_zero = cuda_fill_zero,
     .mark = tt_cuda_mark,

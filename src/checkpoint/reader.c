@@ -1,0 +1,369 @@
+#include "checkpoint/reader.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* What one thread reads at a time: elements of one range. */
+struct chunk {
+    const struct tt_read_range *range;
+    int64_t first, count;
+};
+
+/* A page-locked buffer with the chunk that is in it. */
+struct slot {
+    char *memory;
+    struct tt_event *uploaded;
+    struct chunk chunk;
+    struct slot *next; /* in the list or queue that it is in */
+};
+
+/* Slots in the order in which they came. */
+struct queue {
+    struct slot *head, *tail;
+    size_t count;
+};
+
+/* A slot is in `idle`, held by a reader, in `filled`, or in `in_flight`; the last belongs to the driving
+ * thread alone, all else is under the mutex. */
+struct reading {
+    const struct tt_reader_config *config;
+    struct tt_stream *stream;
+    size_t chunk_bytes;
+    pthread_mutex_t mutex;
+    pthread_cond_t may_fill, may_upload;
+    const struct tt_read_range *range, *range_end; /* what is taken next, */
+    int64_t range_done;                            /* and how far it has been taken */
+    int readers;                                   /* that have not ended */
+    bool failed;
+    struct tt_error error; /* the first one */
+    struct queue idle, filled, in_flight;
+    struct slot slots[2 * TT_READER_THREADS_MAX];
+    struct tt_thread *threads[TT_READER_THREADS_MAX];
+    struct tt_buffer *staging;
+};
+
+static void push(struct queue *queue, struct slot *slot)
+{
+    slot->next = NULL;
+    if (queue->tail != NULL) queue->tail->next = slot;
+    if (queue->head == NULL) queue->head = slot;
+    queue->tail = slot;
+    queue->count++;
+}
+
+static struct slot *pop(struct queue *queue)
+{
+    struct slot *slot = queue->head;
+    if (slot == NULL) return NULL;
+    queue->head = slot->next;
+    if (queue->head == NULL) queue->tail = NULL;
+    queue->count--;
+    return slot;
+}
+
+/* ---- Places ---- */
+
+/* Elements from the place of element 0 to that of element `index`. */
+static int64_t place_of(const struct tt_read_range *range, int64_t index)
+{
+    if (range->columns == 0) return index;
+    return index / range->columns * range->row_stride + index % range->columns;
+}
+
+/* Elements of device memory from the first of a chunk to its last. */
+static int64_t span_of(const struct chunk *chunk)
+{
+    const struct tt_read_range *range = chunk->range;
+    return place_of(range, chunk->first + chunk->count - 1) - place_of(range, chunk->first) + 1;
+}
+
+static size_t bytes_of(const struct chunk *chunk)
+{
+    return (size_t)span_of(chunk) * tt_dtype_bytes(chunk->range->dtype);
+}
+
+static char *target_of(const struct chunk *chunk)
+{
+    const struct tt_read_range *range = chunk->range;
+    int64_t offset = place_of(range, chunk->first) - place_of(range, range->first);
+    return (char *)range->to + (size_t)offset * tt_dtype_bytes(range->dtype);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Elements of the chunk that begins at `first`: neither what is read nor what is written is longer than
+ * chunk_bytes. */
+static int64_t chunk_count(const struct reading *reading, const struct tt_read_range *range, int64_t first)
+{
+    size_t from_bytes = tt_dtype_bytes(range->entry->dtype), to_bytes = tt_dtype_bytes(range->dtype);
+    int64_t most = (int64_t)(reading->chunk_bytes / (from_bytes > to_bytes ? from_bytes : to_bytes));
+    int64_t left = range->first + range->count - first;
+    if (range->columns == 0) return least(left, most);
+    int64_t in_row = range->columns - first % range->columns, rows = most / range->row_stride;
+    if (rows == 0) return least(left, least(in_row, most));
+    return least(left, in_row + (rows - 1) * range->columns);
+}
+
+static int compare_ranges(const void *a, const void *b)
+{
+    const struct tt_read_range *x = a, *y = b;
+    int order = strcmp(tt_safetensors_path(x->file), tt_safetensors_path(y->file));
+    if (order != 0) return order;
+    if (x->entry->offset != y->entry->offset) return x->entry->offset < y->entry->offset ? -1 : 1;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+/* ---- Reading ---- */
+
+/* The rows of a chunk lie together at the end of its span: each moves to its place, the first one first, and
+ * never over one that has yet to move. */
+static void spread_rows(const struct chunk *chunk, char *memory)
+{
+    const struct tt_read_range *range = chunk->range;
+    size_t element = tt_dtype_bytes(range->dtype);
+    size_t gap = (size_t)(range->row_stride - range->columns) * element;
+    char *from = memory + (size_t)(span_of(chunk) - chunk->count) * element, *to = memory;
+    int64_t left = chunk->count, in_row = range->columns - chunk->first % range->columns;
+    while (left > 0) {
+        int64_t count = least(left, in_row);
+        memmove(to, from, (size_t)count * element);
+        to += (size_t)count * element;
+        from += (size_t)count * element;
+        left -= count;
+        in_row = range->columns;
+        if (left == 0) break;
+        memset(to, 0, gap);
+        to += gap;
+    }
+}
+
+static tt_status read_chunk(const struct chunk *chunk, char *memory)
+{
+    const struct tt_read_range *range = chunk->range;
+    size_t gaps = (size_t)(span_of(chunk) - chunk->count) * tt_dtype_bytes(range->dtype);
+    tt_status status = tt_safetensors_read(range->file, range->entry, chunk->first, chunk->count,
+                                           memory + gaps, range->dtype);
+    if (status == TT_OK && gaps > 0) spread_rows(chunk, memory);
+    if (status != TT_OK) tt_while("loading '%s'", range->name);
+    return status;
+}
+
+/* The record of this thread becomes that of the reading when it is the first one. With the mutex. */
+static void set_failed(struct reading *reading)
+{
+    if (!reading->failed) tt_error_copy(&reading->error);
+    reading->failed = true;
+    pthread_cond_broadcast(&reading->may_fill);
+    pthread_cond_broadcast(&reading->may_upload);
+}
+
+/* false: nothing is left, or the reading has failed. With the mutex. */
+static bool take_chunk(struct reading *reading, struct chunk *chunk)
+{
+    const struct tt_cancel *cancel = reading->config->cancel;
+    if (reading->failed || reading->range == reading->range_end) return false;
+    if (cancel != NULL && atomic_load_explicit(&cancel->requests, memory_order_relaxed) > 0) {
+        (void)tt_fail(TT_ERR_CANCELLED, "stopped on request");
+        set_failed(reading);
+        return false;
+    }
+    const struct tt_read_range *range = reading->range;
+    int64_t first = range->first + reading->range_done, count = chunk_count(reading, range, first);
+    *chunk = (struct chunk){range, first, count};
+    reading->range_done += count;
+    if (reading->range_done == range->count) {
+        reading->range++;
+        reading->range_done = 0;
+    }
+    return true;
+}
+
+/* The device's memory is the host's: every thread does this. */
+static tt_status read_in_place(void *argument)
+{
+    struct reading *reading = argument;
+    struct chunk chunk;
+    for (;;) {
+        pthread_mutex_lock(&reading->mutex);
+        bool taken = take_chunk(reading, &chunk);
+        pthread_mutex_unlock(&reading->mutex);
+        if (!taken) return TT_OK;
+        if (read_chunk(&chunk, target_of(&chunk)) == TT_OK) continue;
+        pthread_mutex_lock(&reading->mutex);
+        set_failed(reading);
+        pthread_mutex_unlock(&reading->mutex);
+    }
+}
+
+/* Fills buffers until there is nothing left to read. An error goes into `reading`, never home with the
+ * thread. */
+static tt_status fill_slots(void *argument)
+{
+    struct reading *reading = argument;
+    struct chunk chunk;
+    pthread_mutex_lock(&reading->mutex);
+    while (take_chunk(reading, &chunk)) {
+        while (reading->idle.count == 0 && !reading->failed)
+            pthread_cond_wait(&reading->may_fill, &reading->mutex);
+        if (reading->failed) break;
+        struct slot *slot = pop(&reading->idle);
+        pthread_mutex_unlock(&reading->mutex);
+        slot->chunk = chunk;
+        tt_status status = read_chunk(&chunk, slot->memory);
+        pthread_mutex_lock(&reading->mutex);
+        if (status != TT_OK) {
+            set_failed(reading);
+            break;
+        }
+        push(&reading->filled, slot);
+        pthread_cond_signal(&reading->may_upload);
+    }
+    reading->readers--;
+    pthread_cond_signal(&reading->may_upload);
+    pthread_mutex_unlock(&reading->mutex);
+    return TT_OK;
+}
+
+/* ---- Uploading ---- */
+
+/* Waits for something to do. Returns a filled slot; or NULL, and then `*ended` says whether all is queued (or
+ * the reading has failed) or an upload in flight may be waited for. */
+static struct slot *next_filled(struct reading *reading, bool *ended)
+{
+    pthread_mutex_lock(&reading->mutex);
+    while (reading->filled.count == 0 && reading->readers > 0 && !reading->failed &&
+           reading->in_flight.count == 0)
+        pthread_cond_wait(&reading->may_upload, &reading->mutex);
+    struct slot *slot = reading->failed ? NULL : pop(&reading->filled);
+    *ended = slot == NULL && (reading->readers == 0 || reading->failed);
+    pthread_mutex_unlock(&reading->mutex);
+    return slot;
+}
+
+/* Half of the slots may be on their way while the readers fill the other half; the oldest comes back when
+ * there are more, or when there is nothing better to do. */
+static tt_status upload_slots(struct reading *reading, size_t slot_count)
+{
+    for (bool ended = false; !ended;) {
+        struct slot *slot = next_filled(reading, &ended);
+        if (slot != NULL) {
+            TT_TRY(tt_copy_to_device(reading->stream, target_of(&slot->chunk), slot->memory,
+                                     bytes_of(&slot->chunk)));
+            TT_TRY(tt_event_record(slot->uploaded, reading->stream));
+            push(&reading->in_flight, slot);
+        }
+        if (ended || (slot != NULL && reading->in_flight.count <= slot_count / 2)) continue;
+        struct slot *oldest = pop(&reading->in_flight);
+        TT_TRY(tt_event_synchronize(oldest->uploaded));
+        pthread_mutex_lock(&reading->mutex);
+        push(&reading->idle, oldest);
+        pthread_cond_signal(&reading->may_fill);
+        pthread_mutex_unlock(&reading->mutex);
+    }
+    return TT_OK;
+}
+
+static tt_status create_slots(struct reading *reading, size_t count)
+{
+    struct tt_device *device = tt_stream_device(reading->stream);
+    TT_TRY(
+        tt_host_buffer_create(device, count * reading->chunk_bytes, TT_PURPOSE_STAGING, &reading->staging));
+    for (size_t i = 0; i < count; i++) {
+        TT_TRY(tt_event_create(device, &reading->slots[i].uploaded));
+        reading->slots[i].memory = (char *)tt_buffer_data(reading->staging) + i * reading->chunk_bytes;
+        push(&reading->idle, &reading->slots[i]);
+    }
+    return TT_OK;
+}
+
+/* ---- All of it ---- */
+
+/* Starts `count` threads, does the calling thread's part, and waits for the others. */
+static tt_status run_threads(struct reading *reading, int count, size_t slot_count)
+{
+    bool in_place = slot_count == 0;
+    tt_status status = TT_OK;
+    int started = 0;
+    reading->readers = count;
+    for (; started < count && status == TT_OK; started++) {
+        status = tt_thread_start("reader", in_place ? read_in_place : fill_slots, reading,
+                                 &reading->threads[started]);
+        if (status != TT_OK) break;
+    }
+    if (status == TT_OK) status = in_place ? read_in_place(reading) : upload_slots(reading, slot_count);
+    if (status != TT_OK) {
+        pthread_mutex_lock(&reading->mutex);
+        set_failed(reading);
+        pthread_mutex_unlock(&reading->mutex);
+    }
+    for (int i = 0; i < started; i++) {
+        tt_status joined = tt_thread_join(reading->threads[i]);
+        if (status == TT_OK) status = joined;
+    }
+    return reading->failed ? tt_error_restore(&reading->error) : status;
+}
+
+/* Chunks of all ranges, but no more than `most`. */
+static size_t count_chunks(const struct reading *reading, size_t most)
+{
+    size_t chunks = 0;
+    for (const struct tt_read_range *range = reading->range; range < reading->range_end && chunks < most;
+         range++)
+        for (int64_t done = 0; done < range->count && chunks < most; chunks++)
+            done += chunk_count(reading, range, range->first + done);
+    return chunks;
+}
+
+static tt_status run(struct reading *reading)
+{
+    struct tt_device *device = tt_stream_device(reading->stream);
+    bool in_place = tt_device_is_host(device);
+    int processors = tt_device_threads(device) > 0 ? tt_device_threads(device) : tt_cpu_count();
+    int threads = reading->config->threads > 0 ? reading->config->threads : processors;
+    if (threads > TT_READER_THREADS_MAX) threads = TT_READER_THREADS_MAX;
+    size_t slot_count = count_chunks(reading, 2 * (size_t)threads);
+    if (slot_count < (size_t)threads) threads = (int)slot_count;
+    if (slot_count == 0) return TT_OK;
+    /* The calling thread is one of those that read in place. */
+    if (in_place) return run_threads(reading, threads - 1, 0);
+
+    tt_status status = create_slots(reading, slot_count);
+    if (status == TT_OK) status = run_threads(reading, threads, slot_count);
+    /* The buffer may not go while it is read from, whatever has failed. */
+    struct tt_error error;
+    tt_error_copy(&error);
+    tt_status synchronized = tt_stream_synchronize(reading->stream);
+    if (status != TT_OK) (void)tt_error_restore(&error);
+    for (size_t i = 0; i < slot_count; i++) tt_event_destroy(reading->slots[i].uploaded);
+    tt_buffer_destroy(reading->staging);
+    return status != TT_OK ? status : synchronized;
+}
+
+tt_status tt_reader_run(struct tt_stream *stream, struct tt_read_range *ranges, size_t range_count,
+                        const struct tt_reader_config *config)
+{
+    if (range_count == 0) return TT_OK;
+    struct reading *reading = tt_calloc(1, sizeof *reading);
+    if (reading == NULL) return TT_ERR_MEMORY;
+    qsort(ranges, range_count, sizeof *ranges, compare_ranges);
+    reading->config = config;
+    reading->stream = stream;
+    reading->chunk_bytes = config->chunk_bytes > 0 ? config->chunk_bytes : TT_READER_CHUNK_BYTES;
+    reading->range = ranges;
+    reading->range_end = ranges + range_count;
+    pthread_mutex_init(&reading->mutex, NULL);
+    pthread_cond_init(&reading->may_fill, NULL);
+    pthread_cond_init(&reading->may_upload, NULL);
+    tt_status status = run(reading);
+    pthread_cond_destroy(&reading->may_upload);
+    pthread_cond_destroy(&reading->may_fill);
+    pthread_mutex_destroy(&reading->mutex);
+    tt_free(reading);
+    return status;
+}

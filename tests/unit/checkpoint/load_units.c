@@ -1,0 +1,271 @@
+/* Whole models: what lies in the shards after a load is what the folder holds, on any number of ranks and
+ * with either kind of memory; initial values do not depend on either; and what is saved from a device is,
+ * byte for byte, what is saved from the host. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "checkpoint/load.h"
+#include "checkpoint/save.h"
+#include "load_device.h"
+#include "support/ranks.h"
+
+#define MODEL TT_TEST_ROOT "/golden/llama_sharded/model"
+
+struct how {
+    bool late;
+    bool train_base, random;
+    tt_dtype dtype;
+    const char *save_to; /* NULL: nothing is saved */
+};
+
+struct world {
+    struct late_device *late;
+    struct tt_device *device;
+    struct tt_stream *stream;
+    struct tt_model *model;
+    struct tt_shard_context *context;
+    struct tt_unit **units;
+};
+
+static void close_world(struct world *world)
+{
+    for (int u = 0; world->units != NULL && u < world->model->unit_count; u++)
+        tt_unit_destroy(world->units[u]);
+    tt_free(world->units);
+    tt_shard_context_destroy(world->context);
+    tt_model_destroy(world->model);
+    if (world->stream != NULL) tt_stream_destroy(world->stream);
+    tt_device_close(world->device);
+    tt_free(world->late);
+}
+
+static tt_status create_units(struct world *world)
+{
+    struct tt_model *model = world->model;
+    world->units = tt_calloc((size_t)model->unit_count, sizeof *world->units);
+    if (world->units == NULL) return TT_ERR_MEMORY;
+    for (int b = 0; b < model->block_count; b++) {
+        const struct tt_block *block = &model->blocks[b];
+        int u = model->unit_of_block[b];
+        if (world->units[u] != NULL) continue; /* no model of this test is tied */
+        TT_TRY(tt_unit_create(world->context, block->name, block->params, block->param_count, 1,
+                              &world->units[u]));
+    }
+    return tt_shard_context_seal(world->context, 1);
+}
+
+static tt_status open_world(struct tt_comm *comm, const struct how *how, const struct tt_model_folder *folder,
+                            struct world *world)
+{
+    struct tt_model_config config;
+    struct tt_model_options options = {
+        .compute_dtype = how->dtype, .train_base = how->train_base, .random_init = how->random};
+    if (how->late) world->late = tt_calloc(1, sizeof *world->late);
+    TT_TRY(late_device_open(world->late, 2, &world->device));
+    TT_TRY(tt_stream_create(world->device, &world->stream));
+    TT_TRY(tt_model_config_parse(tt_model_folder_config(folder), &config));
+    TT_TRY(tt_model_create(&config, &options, &world->model));
+    struct tt_shard_config shard = {
+        .strategy = TT_FULL_SHARD,
+        .device = world->device,
+        .compute = world->stream,
+        .shard_comm = comm,
+        .compute_dtype = how->dtype,
+        .reduce_dtype = TT_F32,
+        .train = how->train_base,
+    };
+    TT_TRY(tt_shard_context_create(&shard, &world->context));
+    return create_units(world);
+}
+
+static tt_status check_piece(const struct tt_piece *piece, const struct tt_model_folder *folder)
+{
+    const struct tt_safetensors_entry *entry = tt_model_folder_find(folder, piece->param->name);
+    TEST_RANK_CHECK(entry != NULL);
+    size_t bytes = (size_t)piece->count * tt_dtype_bytes(piece->dtype);
+    void *wanted = tt_alloc_aligned(bytes);
+    tt_status status = tt_model_folder_read(folder, entry, piece->first, piece->count, wanted, piece->dtype);
+    if (status == TT_OK && memcmp(wanted, piece->data, bytes) != 0)
+        status = tt_fail(TT_ERR_INTERNAL, "'%s' is not what the folder holds", piece->param->name);
+    tt_free(wanted);
+    return status;
+}
+
+/* Initial values: one, zero, or the same numbers as a fill of the whole tensor on an ordinary device. */
+static tt_status check_made(const struct world *world, const struct tt_piece *piece, struct tt_stream *plain)
+{
+    const tt_param *param = piece->param;
+    size_t element = tt_dtype_bytes(piece->dtype);
+    int64_t count = tt_param_count(param);
+    char *wanted = tt_calloc((size_t)count, element);
+    TEST_RANK_CHECK(wanted != NULL && param->init != TT_INIT_FILE);
+    const float one = 1.0f;
+    if (param->init == TT_INIT_ONE)
+        for (int64_t e = 0; e < count; e++)
+            (void)tt_dtype_convert(wanted + (size_t)e * element, piece->dtype, &one, TT_F32, 1);
+    struct tt_random_fill_args args = {
+        .y = tt_tensor_1d(wanted, piece->dtype, count),
+        .rng = tt_rng_derive(tt_rng_derive(tt_rng_make(5), "init"), param->name),
+        .normal = param->init == TT_INIT_NORMAL,
+        .scale = param->init_scale,
+    };
+    tt_status status = TT_OK;
+    if (param->init == TT_INIT_NORMAL || param->init == TT_INIT_UNIFORM)
+        status = tt_random_fill(plain, &args);
+    if (status == TT_OK &&
+        memcmp(wanted + (size_t)piece->first * element, piece->data, (size_t)piece->count * element) != 0)
+        status = tt_fail(TT_ERR_INTERNAL, "'%s' has other initial values", param->name);
+    tt_free(wanted);
+    (void)world;
+    return status;
+}
+
+static tt_status check_pieces(const struct world *world, const struct how *how,
+                              const struct tt_model_folder *folder)
+{
+    struct tt_device *device = NULL;
+    struct tt_stream *plain = NULL;
+    tt_status status = TT_OK;
+    TT_GO(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &device));
+    TT_GO(tt_stream_create(device, &plain));
+    for (int u = 0; u < world->model->unit_count; u++) {
+        for (size_t p = 0; p < tt_unit_piece_count(world->units[u]); p++) {
+            struct tt_piece piece = tt_unit_piece(world->units[u], p);
+            if (piece.count == 0) continue;
+            TT_GO(how->random ? check_made(world, &piece, plain) : check_piece(&piece, folder));
+        }
+    }
+out:
+    if (plain != NULL) tt_stream_destroy(plain);
+    tt_device_close(device);
+    return status;
+}
+
+static tt_status save(struct tt_comm *comm, const struct how *how, const struct world *world)
+{
+    struct tt_save_request request = {
+        .model = world->model,
+        .units = world->units,
+        .stream = world->stream,
+        .comm = comm,
+        .writes = true,
+        .folder = how->save_to,
+        .base_folder = MODEL,
+        .dtype = how->dtype,
+        .max_shard_bytes = 100000,
+    };
+    tt_device_freeze(world->device, true); /* as in training */
+    return tt_checkpoint_save(&request);
+}
+
+static tt_status run_rank(struct tt_comm *comm, void *argument)
+{
+    const struct how *how = argument;
+    struct world world = {0};
+    struct tt_model_folder *folder = NULL;
+    tt_status status = TT_OK;
+    struct tt_memory_use memory;
+    TT_GO(tt_model_folder_open(MODEL, true, &folder));
+    TT_GO(open_world(comm, how, folder, &world));
+    struct tt_load_source source = {.folder = how->random ? NULL : folder, .seed = 5};
+    TT_GO(tt_load_check(world.model, &source));
+    TT_GO(tt_load_units(world.model, world.units, world.stream, &source));
+    TT_GO(check_pieces(&world, how, folder));
+    tt_device_memory(world.device, &memory);
+    if (memory.host_total != 0) TT_GO(tt_fail(TT_ERR_INTERNAL, "a staging buffer is left"));
+    if (how->save_to != NULL) TT_GO(save(comm, how, &world));
+out:
+    close_world(&world);
+    tt_model_folder_close(folder);
+    return status;
+}
+
+static void test_loads(void **state)
+{
+    static const tt_dtype dtypes[] = {TT_BF16, TT_F32};
+    (void)state;
+    for (int bits = 0; bits < 16; bits++) {
+        struct how how = {
+            .late = bits & 1, .train_base = bits & 2, .random = bits & 4, .dtype = dtypes[bits >> 3 & 1]};
+        for (int ranks = 1; ranks <= 3; ranks++) test_ranks(ranks, run_rank, &how);
+    }
+}
+
+static void check_same_file(const char *a, const char *b, const char *name)
+{
+    char path[512];
+    struct tt_str x = {0}, y = {0};
+    (void)snprintf(path, sizeof path, "%s/%s", a, name);
+    assert_int_equal(tt_file_read(path, 1 << 26, &x), TT_OK);
+    (void)snprintf(path, sizeof path, "%s/%s", b, name);
+    assert_int_equal(tt_file_read(path, 1 << 26, &y), TT_OK);
+    assert_int_equal(x.bytes, y.bytes);
+    assert_memory_equal(x.data, y.data, x.bytes);
+    tt_str_deinit(&x);
+    tt_str_deinit(&y);
+}
+
+static tt_status visit(void *context, const char *name)
+{
+    const char *const *folders = context;
+    if (strstr(name, ".safetensors") != NULL) check_same_file(folders[0], folders[1], name);
+    return TT_OK;
+}
+
+static void test_saves_the_same_bytes(void **state)
+{
+    static const tt_dtype dtypes[] = {TT_BF16, TT_F32};
+    char host[128], device[128];
+    const char *folders[2] = {host, device};
+    (void)state;
+    (void)snprintf(host, sizeof host, "/tmp/trimtab-save-%ld-host", (long)getpid());
+    (void)snprintf(device, sizeof device, "/tmp/trimtab-save-%ld-device", (long)getpid());
+    for (int bits = 0; bits < 4; bits++) {
+        struct how how = {.train_base = bits & 1, .dtype = dtypes[bits >> 1], .save_to = host};
+        test_ranks(1, run_rank, &how);
+        how.late = true;
+        how.save_to = device;
+        for (int ranks = 1; ranks <= 2; ranks++) {
+            test_ranks(ranks, run_rank, &how);
+            assert_int_equal(tt_dir_list(host, visit, folders), TT_OK);
+        }
+    }
+    assert_int_equal(tt_dir_remove(host), TT_OK);
+    assert_int_equal(tt_dir_remove(device), TT_OK);
+}
+
+static void test_cancelled(void **state)
+{
+    struct tt_comm *comm = NULL;
+    struct world world = {0};
+    struct tt_model_folder *folder = NULL;
+    struct how how = {.late = true, .dtype = TT_BF16};
+    struct tt_cancel cancel = {.requests = 1};
+    (void)state;
+    assert_int_equal(tt_comm_create_self(&comm), TT_OK);
+    assert_int_equal(tt_model_folder_open(MODEL, true, &folder), TT_OK);
+    assert_int_equal(open_world(comm, &how, folder, &world), TT_OK);
+    struct tt_load_source source = {.folder = folder, .cancel = &cancel};
+    assert_int_equal(tt_load_units(world.model, world.units, world.stream, &source), TT_ERR_CANCELLED);
+    atomic_store(&cancel.requests, 0);
+    assert_int_equal(tt_load_units(world.model, world.units, world.stream, &source), TT_OK);
+    close_world(&world);
+    tt_model_folder_close(folder);
+    tt_comm_destroy(comm);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_loads),
+        cmocka_unit_test(test_saves_the_same_bytes),
+        cmocka_unit_test(test_cancelled),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
