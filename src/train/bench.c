@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "checkpoint/load.h"
-#include "train/plan.h"
+#include "train/rank_config.h"
 #include "train/step.h"
 #include "train/world.h"
 
@@ -22,7 +22,6 @@ struct bench {
     struct tt_sampler *sampler;
     struct tt_rank_config rank_config;
     struct tt_plan plan;
-    int threads_per_rank;
     double start_seconds;
     struct tt_bench_result *result; /* written by global rank 0 */
 };
@@ -104,22 +103,35 @@ out:
     return status;
 }
 
-static tt_status rank_main(void *context, struct tt_comm *comm)
+static tt_status rank_main(void *context, const struct tt_world_rank *place)
 {
     struct bench *bench = context;
     struct tt_rank rank = {0};
     struct tt_load_source source = {.seed = (uint64_t)bench->config->seed};
-    struct tt_rank_config config = bench->rank_config;
-    config.device.threads = bench->threads_per_rank;
-    config.world = config.comm = comm;
-    config.workspace_bytes = bench->plan.workspace_bytes;
-    config.levels = bench->plan.levels;
+    struct tt_rank_config config = tt_rank_config_of(&bench->rank_config, place, &bench->plan);
     tt_status status = tt_rank_init(&config, &rank);
     if (status == TT_OK) status = tt_load_units(rank.model, rank.units, rank.stream, &source);
-    status = tt_comm_agree(comm, status);
+    status = tt_comm_agree(place->comm, status);
     if (status == TT_OK) status = run_steps(bench, &rank);
+    tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
     tt_rank_deinit(&rank);
     return status;
+}
+
+/* `samples` rows of full length, or shorter ones that fill as many packs and some more. */
+static tt_status create_data(struct bench *bench, int64_t samples)
+{
+    const struct tt_bench_options *options = bench->options;
+    int64_t length = options->sequence_length, shortest = length, longest = length;
+    if (options->row_tokens_max > 0) {
+        longest = options->row_tokens_max < length ? options->row_tokens_max : length;
+        shortest = options->row_tokens_min < 1 ? 1 : options->row_tokens_min;
+        if (shortest > longest) shortest = longest;
+        samples *= 2 * length / (shortest + longest) + 1;
+    }
+    return tt_dataset_create_random((size_t)samples, (int32_t)shortest, (int32_t)longest,
+                                    bench->model_config.vocab_size, (uint64_t)bench->config->seed,
+                                    &bench->dataset);
 }
 
 static tt_status prepare(struct bench *bench, const struct tt_world *world)
@@ -132,37 +144,28 @@ static tt_status prepare(struct bench *bench, const struct tt_world *world)
     tt_status status = tt_model_config_parse(&json, &bench->model_config);
     tt_json_deinit(&json);
     TT_TRY(status);
-    TT_TRY(tt_dataset_create_random((size_t)(micro * accumulation * world->world_size),
-                                    (int32_t)bench->options->sequence_length, bench->model_config.vocab_size,
-                                    (uint64_t)config->seed, &bench->dataset));
+    TT_TRY(create_data(bench, micro * accumulation * world->world_size));
+    bool packs = bench->options->row_tokens_max > 0;
     struct tt_sampler_config sampler = {
         .micro_batch_size = micro,
         .world_size = world->world_size,
         .accumulation = accumulation,
+        .packing = packs,
+        .packing_strategy = "bfd",
+        .drop_last = packs,
         .max_length = bench->options->sequence_length,
     };
     TT_TRY(tt_sampler_create(bench->dataset, &sampler, &bench->sampler));
-    bench->rank_config = (struct tt_rank_config){
-        .device = {.kind = "cpu", .memory_limit = config->device_memory},
-        .strategy = config->sharding_strategy == TT_HYBRID_SHARD ? TT_FULL_SHARD : config->sharding_strategy,
-        .model_config = &bench->model_config,
-        .model_options = {.compute_dtype = config->bf16 ? TT_BF16 : TT_F32,
-                          .train_base = !config->use_peft,
-                          .lora = config->lora,
-                          .random_init = true},
-        .train = true,
-        .recompute = tt_train_config_recompute(config),
-        .offload_params = config->offload_params,
-        .backward_prefetch = config->backward_prefetch,
-        .forward_prefetch = config->forward_prefetch,
-        .reduce_dtype = tt_dtype_from_torch_name(config->reduce_dtype),
-        .cancel = bench->cancel,
-    };
-    bench->rank_config.model_options.lora.enabled = config->use_peft;
-    bench->threads_per_rank = world->threads_per_rank;
+    struct tt_model_options options = {.compute_dtype = config->bf16 ? TT_BF16 : TT_F32,
+                                       .train_base = !config->use_peft,
+                                       .lora = config->lora,
+                                       .random_init = true};
+    options.lora.enabled = config->use_peft;
+    TT_TRY(tt_rank_config_make(config, world, &bench->model_config, &options, true, bench->cancel,
+                               &bench->rank_config));
     tt_sampler_limits(bench->sampler, 0, 1, &bench->rank_config.limits);
-    TT_TRY(tt_plan_make(&bench->rank_config, world->world_size, &bench->rank_config.limits, &none,
-                        &bench->plan));
+    TT_TRY(tt_plan_make(&bench->rank_config, tt_rank_config_shard_ranks(&bench->rank_config, world),
+                        &bench->rank_config.limits, &none, &bench->plan));
     return tt_plan_check(&bench->plan, &bench->rank_config, config->device_memory);
 }
 
@@ -179,10 +182,9 @@ tt_status tt_bench_train(const struct tt_train_config *config, const struct tt_b
         .result = result,
     };
     *result = (struct tt_bench_result){0};
-    TT_GO(tt_world_open(config, &world));
-    status = prepare(&bench, &world);
-    if (world.local_count < world.world_size) status = tt_comm_agree(world.comms[0], status);
-    if (status == TT_OK) status = tt_world_run(&world, rank_main, &bench);
+    TT_GO(tt_world_open(config, "bench", cancel, &world));
+    TT_GO(tt_world_agree(&world, prepare(&bench, &world)));
+    TT_GO(tt_world_run(&world, rank_main, &bench));
 out:
     tt_sampler_destroy(bench.sampler);
     tt_dataset_destroy(bench.dataset);

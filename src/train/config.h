@@ -70,7 +70,7 @@ struct tt_train_config {
     enum tt_shard_strategy sharding_strategy;
     int64_t ranks;                    /* ranks of this process; 0: one per device (cpu: 1) */
     int64_t threads;                  /* cpu threads per rank; 0: processors / ranks */
-    const char *device;               /* "auto" | "cpu" */
+    const char *device;               /* "auto" | "cpu" | "cuda" */
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;
     const char *state_dict_type;      /* "FULL_STATE_DICT" | "SHARDED_STATE_DICT" */
@@ -85,6 +85,7 @@ struct tt_train_config {
     int64_t num_machines, machine_rank; /* 1, 0 */
     const char *main_process_ip;      /* NULL: not said */
     int64_t main_process_port;        /* 0: not said */
+    int64_t rendezvous_timeout;       /* seconds; 300 */
 };
 
 /* What `recompute` and `gradient_checkpointing` mean together. */

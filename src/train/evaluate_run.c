@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "train/generator.h"
+#include "train/rank_config.h"
 #include "train/run.h"
 #include "train/trainer.h"
 #include "train/world.h"
@@ -15,27 +16,24 @@ struct evaluation_run {
     struct tt_sampler *sampler;
     struct tt_rank_config rank_config;
     struct tt_plan plan;
-    int threads_per_rank;
     struct tt_eval_result *result; /* written by global rank 0 */
 };
 
 enum { GENERATE_BATCH = 16 };
 
-static tt_status rank_main(void *context, struct tt_comm *comm)
+static tt_status rank_main(void *context, const struct tt_world_rank *place)
 {
     struct evaluation_run *run = context;
     struct tt_rank rank = {0};
     struct tt_batch_storage storage = {0};
     struct tt_evaluation evaluation;
-    struct tt_rank_config config = run->rank_config;
-    config.device.threads = run->threads_per_rank;
-    config.world = config.comm = comm;
-    config.workspace_bytes = run->plan.workspace_bytes;
+    struct tt_rank_config config = tt_rank_config_of(&run->rank_config, place, &run->plan);
     tt_status status = tt_rank_init(&config, &rank);
     if (status == TT_OK) status = tt_load_units(rank.model, rank.units, rank.stream, &run->inputs.source);
-    TT_GO(tt_comm_agree(comm, status));
+    TT_GO(tt_comm_agree(place->comm, status));
+    TT_GO(tt_rank_load(&rank, &run->inputs.source));
     TT_GO(tt_evaluate(&rank, run->sampler, run->cancel, &storage, &evaluation));
-    if (tt_comm_rank(comm) == 0) {
+    if (tt_comm_rank(place->comm) == 0) {
         run->result->loss = evaluation.loss;
         run->result->perplexity = exp(evaluation.loss);
         run->result->token_accuracy = evaluation.token_accuracy;
@@ -44,6 +42,7 @@ static tt_status rank_main(void *context, struct tt_comm *comm)
         run->result->seconds = evaluation.seconds;
     }
 out:
+    tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
     tt_batch_storage_deinit(&storage);
     tt_rank_deinit(&rank);
     return status;
@@ -64,24 +63,16 @@ static tt_status prepare(struct evaluation_run *run, const struct tt_world *worl
     };
     TT_TRY(tt_sampler_create(run->inputs.eval, &sampler, &run->sampler));
     tt_sampler_limits(run->sampler, 0, tt_sampler_steps_per_epoch(run->sampler), &limits);
-    run->rank_config = (struct tt_rank_config){
-        .device = {.kind = "cpu", .memory_limit = config->device_memory},
-        .strategy = config->sharding_strategy == TT_HYBRID_SHARD ? TT_FULL_SHARD : config->sharding_strategy,
-        .model_config = &run->inputs.model_config,
-        .model_options = run->inputs.model_options,
-        .limits = limits,
-        .backward_prefetch = TT_PREFETCH_PRE,
-        .forward_prefetch = true,
-        .reduce_dtype = TT_F32,
-        .cancel = run->cancel,
-    };
-    run->threads_per_rank = world->threads_per_rank;
+    TT_TRY(tt_rank_config_make(config, world, &run->inputs.model_config, &run->inputs.model_options, false,
+                               run->cancel, &run->rank_config));
+    run->rank_config.limits = limits;
     struct tt_model *model = NULL;
     TT_TRY(tt_model_create(&run->inputs.model_config, &run->inputs.model_options, &model));
     tt_status status = tt_load_check(model, &run->inputs.source);
     tt_model_destroy(model);
     if (status == TT_OK)
-        status = tt_plan_make(&run->rank_config, world->world_size, &none, &limits, &run->plan);
+        status = tt_plan_make(&run->rank_config, tt_rank_config_shard_ranks(&run->rank_config, world), &none,
+                              &limits, &run->plan);
     return status == TT_OK ? tt_plan_check(&run->plan, &run->rank_config, config->device_memory) : status;
 }
 
@@ -203,10 +194,8 @@ tt_status tt_evaluate_run(const struct tt_train_config *config, const struct tt_
     struct tt_world world = {0};
     struct evaluation_run run = {.config = config, .cancel = cancel, .result = result};
     *result = (struct tt_eval_result){.loss = NAN, .exact_matches = -1};
-    TT_GO(tt_world_open(config, &world));
-    status = prepare(&run, &world);
-    if (world.local_count < world.world_size) status = tt_comm_agree(world.comms[0], status);
-    if (status != TT_OK) goto out;
+    TT_GO(tt_world_open(config, "eval", cancel, &world));
+    TT_GO(tt_world_agree(&world, prepare(&run, &world)));
     if (observer != NULL && observer->on_message != NULL && world.first_rank == 0) {
         struct tt_str text = {0};
         status = tt_inputs_describe_data(run.inputs.eval, "evaluation data", &text);

@@ -10,6 +10,7 @@
 #include "train/inputs.h"
 #include "train/rank.h"
 #include "train/sampling.h"
+#include "train/world.h"
 
 enum { END_TOKENS_MAX = 16 };
 
@@ -143,8 +144,11 @@ static tt_status build(struct tt_generator *generator, const struct tt_train_con
                        (long long)inputs->model_config.max_position_embeddings);
     TT_TRY(find_end_tokens(generator));
     TT_TRY(tt_comm_create_self(&generator->comm));
+    const char *kind = NULL;
+    int devices = 0;
+    TT_TRY(tt_world_choose_device(config, &kind, &devices));
     struct tt_rank_config rank = {
-        .device = {.kind = "cpu",
+        .device = {.kind = kind,
                    .threads = config->threads > 0 ? (int)config->threads : tt_cpu_count(),
                    .memory_limit = config->device_memory},
         .world = generator->comm,

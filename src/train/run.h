@@ -19,7 +19,6 @@ struct tt_run {
     struct tt_batch_limits train_limits, eval_limits;
     struct tt_rank_config rank_config;        /* what each rank is made from; device and communicators filled per rank */
     struct tt_plan plan;
-    int threads_per_rank;
     int64_t steps_per_epoch, total_steps;
     int64_t logging_steps, eval_steps, save_steps; /* resolved: every so many steps; 0: never */
     double start_seconds;                     /* tt_clock_seconds when the run began */

@@ -217,7 +217,8 @@ const struct tt_setting tt_watch_settings[] = {
 
 const struct tt_setting tt_device_settings[] = {
     {.name = "device", .type = TT_SETTING_STRING, FIELD(device), .default_text = "auto",
-     .choices = "auto cpu", .only_reason = "this build computes on the CPU", .help = "Where to compute."},
+     .choices = "auto cpu cuda",
+     .help = "Where to compute; auto: on GPUs where there are any, one rank each."},
     {.name = "threads", .aliases = "num_cpu_threads_per_process", .type = TT_SETTING_INT, FIELD(threads),
      .default_text = "0", .null_text = "0", .minimum = 0, .maximum = 4096,
      .help = "CPU threads of a rank; 0: processors / ranks."},
@@ -246,7 +247,7 @@ const struct tt_setting tt_device_settings[] = {
 
 const struct tt_setting tt_sharding_settings[] = {
     {.name = "ranks", .type = TT_SETTING_INT, FIELD(ranks), .default_text = "0", .null_text = "0",
-     .minimum = 0, .maximum = 4096, .help = "Ranks of this process; 0: one per device, on the CPU one."},
+     .minimum = 0, .maximum = 4096, .help = "Ranks of this process; 0: one per GPU, on the CPU one."},
     {.name = "sharding_strategy", .aliases = "fsdp_sharding_strategy", .type = TT_SETTING_CHOICE,
      FIELD(sharding_strategy), .default_text = "FULL_SHARD",
      .choices = "FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD",
@@ -278,7 +279,11 @@ const struct tt_setting tt_sharding_settings[] = {
     {.name = "main_process_ip", .type = TT_SETTING_STRING, FIELD(main_process_ip),
      .help = "Address of machine 0."},
     {.name = "main_process_port", .type = TT_SETTING_INT, FIELD(main_process_port), .default_text = "0",
-     .null_text = "0", .minimum = 0, .maximum = 65535, .help = "Port on machine 0."},
+     .null_text = "0", .minimum = 0, .maximum = 65535,
+     .help = "Port on machine 0; 0: MASTER_PORT, or 29500."},
+    {.name = "rendezvous_timeout", .type = TT_SETTING_INT, FIELD(rendezvous_timeout), .default_text = "300",
+     .minimum = 1, .maximum = 1 << 20,
+     .help = "Seconds that the processes of a run wait for each other at the start."},
 
     TT_SETTING_ONLY("deepspeed", JSON, NULL, "null", "sharding is set by sharding_strategy or an FSDP file"),
     TT_SETTING_ONLY("parallelism_config", JSON, NULL, "null {}",

@@ -12,6 +12,7 @@
 #include "checkpoint/save.h"
 #include "optim/schedule.h"
 #include "train/checkpoints.h"
+#include "train/rank_config.h"
 #include "train/run.h"
 #include "train/world.h"
 
@@ -86,29 +87,6 @@ static void resolve_intervals(struct tt_run *run)
     run->save_steps = resolve_interval(config->save_strategy, config->save_steps, per_epoch, total);
 }
 
-static void describe_rank(struct tt_run *run)
-{
-    const struct tt_train_config *config = run->config;
-    run->rank_config = (struct tt_rank_config){
-        .device = {.kind = "cpu", .memory_limit = config->device_memory},
-        .strategy = config->sharding_strategy,
-        .model_config = &run->inputs.model_config,
-        .model_options = run->inputs.model_options,
-        .train = true,
-        .recompute = tt_train_config_recompute(config),
-        .offload_params = config->offload_params,
-        .backward_prefetch = config->backward_prefetch,
-        .forward_prefetch = config->forward_prefetch,
-        .reduce_dtype = tt_dtype_from_torch_name(config->reduce_dtype),
-        .cancel = run->cancel,
-    };
-    if (config->sharding_strategy == TT_HYBRID_SHARD) {
-        tt_info(
-            "HYBRID_SHARD shards inside a machine and replicates across: on one machine that is FULL_SHARD");
-        run->rank_config.strategy = TT_FULL_SHARD;
-    }
-}
-
 static tt_status say_data(const struct tt_run *run)
 {
     tt_status status = TT_OK;
@@ -142,7 +120,7 @@ static tt_status say_model(const struct tt_run *run, const struct tt_model *mode
     tt_str_deinit(&plan);
     snprintf(line, sizeof line, "%lld steps, %lld an epoch, on %d rank%s (%s, %s) of %d thread%s, %s, %s",
              (long long)run->total_steps, (long long)run->steps_per_epoch, world->world_size,
-             world->world_size == 1 ? "" : "s", tt_comm_kind(world->comms[0]),
+             world->world_size == 1 ? "" : "s", tt_comm_kind(world->ranks[0].comm),
              tt_shard_strategy_name(run->rank_config.strategy), world->threads_per_rank,
              world->threads_per_rank == 1 ? "" : "s",
              tt_dtype_torch_name(run->inputs.model_options.compute_dtype),
@@ -174,8 +152,8 @@ static tt_status check_before_start(struct tt_run *run, const struct tt_world *w
     TT_GO(tt_model_create(&run->inputs.model_config, &run->inputs.model_options, &model));
     TT_GO(tt_load_check(model, &run->inputs.source));
     if (world->first_rank == 0) TT_GO(check_space(run, model));
-    TT_GO(tt_plan_make(&run->rank_config, world->world_size, &run->train_limits, &run->eval_limits,
-                       &run->plan));
+    TT_GO(tt_plan_make(&run->rank_config, tt_rank_config_shard_ranks(&run->rank_config, world),
+                       &run->train_limits, &run->eval_limits, &run->plan));
     TT_GO(tt_plan_check(&run->plan, &run->rank_config, run->config->device_memory));
     TT_GO(say_data(run));
     TT_GO(say_model(run, model, world));
@@ -232,22 +210,19 @@ static tt_status check_output(const struct tt_run *run)
     return status;
 }
 
-static tt_status rank_main(void *context, struct tt_comm *comm)
+static tt_status rank_main(void *context, const struct tt_world_rank *place)
 {
     struct tt_run *run = context;
     struct tt_rank rank = {0};
-    struct tt_rank_config config = run->rank_config;
-    config.device.threads = run->threads_per_rank;
-    config.world = config.comm = comm;
-    config.workspace_bytes = run->plan.workspace_bytes;
-    config.levels = run->plan.levels;
+    struct tt_rank_config config = tt_rank_config_of(&run->rank_config, place, &run->plan);
     tt_status status = tt_rank_init(&config, &rank);
     if (status == TT_OK) status = tt_load_units(rank.model, rank.units, rank.stream, &run->inputs.source);
-    status = tt_comm_agree(comm, status);
+    status = tt_comm_agree(place->comm, status);
     if (status == TT_OK) {
         tt_device_freeze(rank.device, true);
         status = tt_run_loop(run, &rank);
     }
+    tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
     tt_rank_deinit(&rank);
     return status;
 }
@@ -280,7 +255,8 @@ static tt_status prepare(struct tt_run *run, const struct tt_world *world)
     TT_TRY(tt_inputs_open(run->config, TT_INPUTS_TRAIN, &run->inputs));
     TT_TRY(create_samplers(run, world->world_size));
     resolve_intervals(run);
-    describe_rank(run);
+    TT_TRY(tt_rank_config_make(run->config, world, &run->inputs.model_config, &run->inputs.model_options,
+                               true, run->cancel, &run->rank_config));
     run->rank_config.limits = tt_batch_limits_join(&run->train_limits, &run->eval_limits);
     TT_TRY(check_before_start(run, world));
     if (world->first_rank == 0) TT_TRY(open_journal(run));
@@ -301,13 +277,10 @@ tt_status tt_trainer_run(const struct tt_train_config *config, const struct tt_s
         .summary = summary,
     };
     *summary = (struct tt_train_summary){.last_eval_loss = NAN};
-    TT_GO(tt_world_open(config, &world));
+    TT_GO(tt_world_open(config, "train", cancel, &world));
     run.observer = world.first_rank == 0 ? observer : NULL;
     /* Until all have agreed, a process that fails here must not leave the others waiting in a collective. */
-    status = prepare(&run, &world);
-    if (world.local_count < world.world_size) status = tt_comm_agree(world.comms[0], status);
-    if (status != TT_OK) goto out;
-    run.threads_per_rank = world.threads_per_rank;
+    TT_GO(tt_world_agree(&world, prepare(&run, &world)));
     TT_GO(tt_world_run(&world, rank_main, &run));
 out:
     tt_journal_close(run.journal);

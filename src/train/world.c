@@ -1,64 +1,251 @@
 #include "train/world.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/log.h"
-#include "base/thread.h"
+#include "train/launch.h"
 
-tt_status tt_world_open(const struct tt_train_config *config, struct tt_world *world)
+/* Whether the machine has a GPU, whatever can be done with it. */
+static bool gpu_is_there(void)
 {
-    tt_status status = TT_OK;
-    *world = (struct tt_world){0};
-    bool mpi = tt_comm_mpi_is_launched();
-    int ranks = mpi ? 1 : config->ranks > 0 ? (int)config->ranks : 1;
-    if (mpi && config->ranks > 1)
-        return tt_fail(TT_ERR_USAGE, "--ranks %lld under mpirun: there each process is one rank",
-                       (long long)config->ranks);
-    world->comms = tt_calloc((size_t)ranks, sizeof(struct tt_comm *));
-    if (world->comms == NULL) return TT_ERR_MEMORY;
-    world->local_count = ranks;
-    if (mpi)
-        TT_GO(tt_comm_create_mpi(&world->comms[0]));
-    else if (ranks > 1)
-        TT_GO(tt_comm_create_threads(ranks, world->comms));
-    else
-        TT_GO(tt_comm_create_self(&world->comms[0]));
-    world->world_size = tt_comm_world_size(world->comms[0]);
-    world->first_rank = tt_comm_rank(world->comms[0]);
-    int sharing = mpi ? tt_comm_local_size(world->comms[0]) : ranks;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (visible != NULL && (visible[0] == '\0' || visible[0] == '-')) return false;
+    return tt_path_exists("/proc/driver/nvidia/version") && tt_path_exists("/dev/nvidiactl");
+}
+
+tt_status tt_world_choose_device(const struct tt_train_config *config, const char **kind, int *count)
+{
+    char reason[512] = "";
+    bool automatic = config->device == NULL || strcmp(config->device, "auto") == 0;
+    *kind = "cpu";
+    *count = 1;
+    if (!automatic && strcmp(config->device, "cpu") == 0) return TT_OK;
+    int gpus = tt_cuda_device_count(reason, sizeof reason);
+    if (gpus > 0) {
+        *kind = "cuda";
+        *count = gpus;
+        return TT_OK;
+    }
+    if (automatic && !gpu_is_there()) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_DEVICE,
+                automatic ? "there is a GPU, but it cannot be used: %s" : "no GPU can be used: %s", reason);
+    tt_hint("--device cpu runs without one");
+    return status;
+}
+
+/* How many ranks this process has when nobody started one process per rank. */
+static tt_status count_ranks(const struct tt_train_config *config, const struct tt_launch *launch,
+                             const char *kind, int devices, int *count)
+{
+    int64_t wanted = config->ranks;
+    if (wanted == 0 && launch->kind == TT_LAUNCH_MACHINES && config->num_processes > 0) {
+        if (config->num_processes % config->num_machines != 0)
+            return tt_fail(TT_ERR_USAGE,
+                           "num_processes %lld over num_machines %lld: not the same number on each",
+                           (long long)config->num_processes, (long long)config->num_machines);
+        wanted = config->num_processes / config->num_machines;
+    }
+    *count = wanted > 0 ? (int)wanted : devices;
+    if (strcmp(kind, "cuda") != 0 || *count <= devices) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE, "%d ranks, but this process sees %d GPU%s", *count, devices,
+                               devices == 1 ? "" : "s");
+    tt_hint("a rank is one GPU; CUDA_VISIBLE_DEVICES says which are seen");
+    return status;
+}
+
+/* Ranks as processes of one MPI job tell each other where they are. */
+static tt_status ask_machines(struct tt_comm *comm, const char *machine, int *machines)
+{
+    enum { BYTES = 80 };
+    int world_size = tt_comm_world_size(comm);
+    char own[BYTES] = "";
+    char(*all)[BYTES] = tt_calloc((size_t)world_size, sizeof *all);
+    if (all == NULL) return TT_ERR_MEMORY;
+    snprintf(own, sizeof own, "%s", machine);
+    tt_status status = tt_comm_host_all_gather(comm, own, all, sizeof own);
+    for (int q = 0, count = 0; status == TT_OK && q < world_size; q++) {
+        int same = 0;
+        while (same < q && memcmp(all[same], all[q], sizeof all[q]) != 0) same++;
+        machines[q] = same < q ? machines[same] : count++;
+    }
+    tt_free(all);
+    return status;
+}
+
+/* Communicators of the ranks of this process, and machines[]: the machine of every rank of the run, from 0.
+ */
+static tt_status connect_ranks(const struct tt_launch *launch, const struct tt_tcp_config *tcp,
+                               struct tt_comm **comms, int *machines)
+{
+    if (launch->kind == TT_LAUNCH_MPI) return tt_comm_create_mpi(&comms[0]);
+    if (tcp->world_size > tcp->local_count) return tt_comm_create_tcp(tcp, comms, machines);
+    if (tcp->world_size > 1) return tt_comm_create_threads(tcp->world_size, comms);
+    return tt_comm_create_self(&comms[0]);
+}
+
+static int machine_count_of(const int *machines, int world_size)
+{
+    int count = 0;
+    for (int q = 0; q < world_size; q++)
+        if (machines[q] >= count) count = machines[q] + 1;
+    return count;
+}
+
+static int ranks_on(const int *machines, int end, int machine)
+{
+    int count = 0;
+    for (int q = 0; q < end; q++) count += machines[q] == machine;
+    return count;
+}
+
+/* Which device of `count` the rank drives. A launcher may also give each process a view of just its own. */
+static tt_status choose_index(const struct tt_world *world, const struct tt_launch *launch, int r, int count,
+                              const char *kind, int *index)
+{
+    *index = world->ranks[r].local_rank;
+    if (strcmp(kind, "cpu") == 0) return TT_OK;
+    if (launch->kind == TT_LAUNCH_ALONE || launch->kind == TT_LAUNCH_MACHINES)
+        *index = r;
+    else if (launch->local_rank >= 0)
+        *index = launch->local_rank;
+    if (*index < count) return TT_OK;
+    if (count == 1) {
+        *index = 0;
+        return TT_OK;
+    }
+    return tt_fail(TT_ERR_USAGE, "local rank %d, but this process sees %d GPUs", *index, count);
+}
+
+/* Where everybody is, and with which device. */
+static tt_status place_ranks(const struct tt_train_config *config, const struct tt_launch *launch,
+                             const int *machines, const char *kind, int devices, struct tt_world *world)
+{
+    world->machine_count = machine_count_of(machines, world->world_size);
+    world->ranks_per_machine = ranks_on(machines, world->world_size, 0);
+    for (int m = 1; m < world->machine_count; m++)
+        if (ranks_on(machines, world->world_size, m) != world->ranks_per_machine)
+            world->ranks_per_machine = 0;
+    int sharing = ranks_on(machines, world->world_size, machines[world->first_rank]);
     int threads = tt_cpu_count() / (sharing > 0 ? sharing : 1);
     world->threads_per_rank = config->threads > 0 ? (int)config->threads : threads > 0 ? threads : 1;
+    for (int r = 0; r < world->local_count; r++) {
+        struct tt_world_rank *rank = &world->ranks[r];
+        rank->machine = machines[world->first_rank + r];
+        rank->local_rank = ranks_on(machines, world->first_rank + r, rank->machine);
+        rank->device = (struct tt_device_config){
+            .kind = kind, .threads = world->threads_per_rank, .memory_limit = config->device_memory};
+        TT_TRY(choose_index(world, launch, r, devices, kind, &rank->device.index));
+    }
+    return TT_OK;
+}
+
+/* Before anybody else is met: how many ranks this process has, and which. */
+static tt_status size_world(const struct tt_train_config *config, const struct tt_launch *launch,
+                            const char *kind, int devices, struct tt_tcp_config *tcp)
+{
+    tcp->local_count = 1;
+    tcp->world_size = launch->world_size;
+    tcp->first_rank = launch->rank;
+    if (launch->kind == TT_LAUNCH_PROCESSES || launch->kind == TT_LAUNCH_MPI) return TT_OK;
+    TT_TRY(count_ranks(config, launch, kind, devices, &tcp->local_count));
+    int64_t machines = launch->kind == TT_LAUNCH_MACHINES ? config->num_machines : 1;
+    tcp->world_size = (int)machines * tcp->local_count;
+    tcp->first_rank = machines > 1 ? (int)config->machine_rank * tcp->local_count : 0;
+    return TT_OK;
+}
+
+static tt_status meet(const struct tt_train_config *config, const struct tt_launch *launch,
+                      const char *machine, const char *kind, int devices, struct tt_tcp_config *tcp,
+                      struct tt_world *world)
+{
+    tt_status status = TT_OK;
+    int *machines = NULL;
+    struct tt_comm **comms = tt_calloc((size_t)tcp->local_count, sizeof(struct tt_comm *));
+    world->ranks = tt_calloc((size_t)tcp->local_count, sizeof *world->ranks);
+    machines = tt_calloc((size_t)tcp->world_size, sizeof *machines);
+    if (comms == NULL || machines == NULL || world->ranks == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(connect_ranks(launch, tcp, comms, machines));
+    world->local_count = tcp->local_count;
+    for (int r = 0; r < world->local_count; r++) world->ranks[r].comm = comms[r];
+    world->world_size = tt_comm_world_size(comms[0]);
+    world->first_rank = tt_comm_rank(comms[0]);
+    if (launch->kind == TT_LAUNCH_MPI) {
+        tt_free(machines);
+        machines = tt_calloc((size_t)world->world_size, sizeof *machines);
+        TT_GO(tt_comm_agree(comms[0], machines != NULL ? TT_OK : TT_ERR_MEMORY));
+        TT_GO(ask_machines(comms[0], machine, machines));
+    }
+    TT_GO(place_ranks(config, launch, machines, kind, devices, world));
 out:
+    tt_free(machines);
+    tt_free(comms);
+    return status;
+}
+
+tt_status tt_world_open(const struct tt_train_config *config, const char *command,
+                        const struct tt_cancel *cancel, struct tt_world *world)
+{
+    tt_status status = TT_OK;
+    const char *kind = NULL;
+    int devices = 0;
+    struct tt_launch launch;
+    struct tt_str settings = {0};
+    char machine[80] = "";
+    *world = (struct tt_world){0};
+    TT_GO(tt_launch_detect(config, &launch));
+    TT_GO(tt_world_choose_device(config, &kind, &devices));
+    TT_GO(tt_launch_settings(config, command, kind, &settings));
+    if (gethostname(machine, sizeof machine - 1) != 0) machine[0] = '\0';
+    if (launch.machine[0] != '\0') snprintf(machine, sizeof machine, "%s", launch.machine);
+    struct tt_tcp_config tcp = {
+        .host = launch.host,
+        .port = launch.port,
+        .machine = machine,
+        .settings = tt_str_text(&settings),
+        .timeout_seconds = (double)config->rendezvous_timeout,
+        .cancel = cancel,
+    };
+    TT_GO(size_world(config, &launch, kind, devices, &tcp));
+    TT_GO(meet(config, &launch, machine, kind, devices, &tcp, world));
+out:
+    tt_str_deinit(&settings);
     if (status != TT_OK) tt_world_close(world);
     return status;
 }
 
 void tt_world_close(struct tt_world *world)
 {
-    for (int r = 0; r < world->local_count && world->comms != NULL; r++) tt_comm_destroy(world->comms[r]);
-    tt_free(world->comms);
+    for (int r = 0; r < world->local_count && world->ranks != NULL; r++)
+        tt_comm_destroy(world->ranks[r].comm);
+    tt_free(world->ranks);
     *world = (struct tt_world){0};
+}
+
+void tt_world_rank_failed(struct tt_comm *comm, tt_status status)
+{
+    if (status == TT_OK || status == TT_ERR_CANCELLED) return;
+    if (tt_comm_world_size(comm) > 1 && status != TT_ERR_PEER)
+        tt_while("on rank %d of %d", tt_comm_rank(comm), tt_comm_world_size(comm));
+    tt_comm_abort(comm);
 }
 
 struct local_rank {
     tt_rank_main *main;
     void *context;
-    struct tt_comm *comm;
-    int world_size;
+    const struct tt_world_rank *place;
     struct tt_thread *thread;
 };
 
 static tt_status run_rank(void *argument)
 {
     struct local_rank *rank = argument;
-    tt_status status = rank->main(rank->context, rank->comm);
-    if (status != TT_OK && status != TT_ERR_CANCELLED) {
-        if (rank->world_size > 1 && status != TT_ERR_PEER)
-            tt_while("on rank %d of %d", tt_comm_rank(rank->comm), rank->world_size);
-        tt_comm_abort(rank->comm);
-    }
-    return status;
+    return rank->main(rank->context, rank->place);
 }
 
 /* How much a status explains: the cause before its consequences. */
@@ -79,12 +266,12 @@ tt_status tt_world_run(struct tt_world *world, tt_rank_main *main, void *context
     int started = 0;
     for (; started < world->local_count; started++) {
         char name[16];
-        ranks[started] = (struct local_rank){main, context, world->comms[started], world->world_size, NULL};
+        ranks[started] = (struct local_rank){main, context, &world->ranks[started], NULL};
         snprintf(name, sizeof name, "rank %d", world->first_rank + started);
         worst = tt_thread_start(name, run_rank, &ranks[started], &ranks[started].thread);
         if (worst != TT_OK) {
             tt_error_copy(&error);
-            tt_comm_abort(world->comms[0]);
+            tt_comm_abort(world->ranks[0].comm);
             break;
         }
     }
@@ -96,4 +283,25 @@ tt_status tt_world_run(struct tt_world *world, tt_rank_main *main, void *context
     }
     tt_free(ranks);
     return worst == TT_OK ? TT_OK : tt_error_restore(&error);
+}
+
+struct agreement {
+    tt_status status;
+    struct tt_error error;
+};
+
+static tt_status agree_rank(void *context, const struct tt_world_rank *rank)
+{
+    const struct agreement *agreement = context;
+    (void)tt_error_restore(&agreement->error);
+    return tt_comm_agree(rank->comm, agreement->status);
+}
+
+tt_status tt_world_agree(struct tt_world *world, tt_status status)
+{
+    if (world->local_count == world->world_size) return status;
+    if (world->local_count == 1) return tt_comm_agree(world->ranks[0].comm, status);
+    struct agreement agreement = {.status = status};
+    tt_error_copy(&agreement.error);
+    return tt_world_run(world, agree_rank, &agreement);
 }

@@ -1,0 +1,164 @@
+#include "train/launch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/comm.h"
+#include "config/value.h"
+#include "train/settings.h"
+
+enum { PORT_DEFAULT = 29500, COUNT_MAX = 1 << 20 };
+
+/* A whole number from the environment; false where it is missing. */
+static tt_status read_number(const char *name, int minimum, int maximum, int *number, bool *there)
+{
+    const char *text = getenv(name);
+    int64_t value;
+    *there = text != NULL && text[0] != '\0';
+    if (!*there) return TT_OK;
+    if (!tt_value_parse_int(text, &value) || value < minimum || value > maximum)
+        return tt_fail(TT_ERR_USAGE, "environment variable %s is '%.40s', not a number from %d to %d", name,
+                       text, minimum, maximum);
+    *number = (int)value;
+    return TT_OK;
+}
+
+/* TRIMTAB_NODE is for those who know better; GROUP_RANK is torchrun's, SLURM_NODEID srun's. */
+static void name_machine(const struct tt_train_config *config, struct tt_launch *launch)
+{
+    static const char *const names[] = {"TRIMTAB_NODE", "GROUP_RANK", "SLURM_NODEID"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = getenv(names[i]);
+        if (text == NULL || text[0] == '\0') continue;
+        snprintf(launch->machine, sizeof launch->machine, "%.60s", text);
+        return;
+    }
+    if (config->num_machines > 1)
+        snprintf(launch->machine, sizeof launch->machine, "%lld", (long long)config->machine_rank);
+}
+
+static tt_status take_address(const struct tt_train_config *config, struct tt_launch *launch)
+{
+    const char *host = getenv("MASTER_ADDR"), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
+    bool there = false;
+    if (config->main_process_ip != NULL) host = config->main_process_ip;
+    if (host == NULL || host[0] == '\0') {
+        tt_status status = tt_fail(TT_ERR_USAGE, "nothing says where rank 0 is");
+        tt_hint("set MASTER_ADDR and MASTER_PORT, or --main_process_ip and --main_process_port");
+        return status;
+    }
+    if (strlen(host) >= sizeof launch->host)
+        return tt_fail(TT_ERR_USAGE, "the address of rank 0 has %zu characters", strlen(host));
+    snprintf(launch->host, sizeof launch->host, "%s", host);
+    launch->port = PORT_DEFAULT;
+    TT_TRY(read_number("MASTER_PORT", 1, 65535, &launch->port, &there));
+    /* torchrun itself listens on MASTER_PORT for as long as its processes live. */
+    if (there && agent != NULL && strcmp(agent, "True") == 0) launch->port += launch->port < 65535 ? 1 : -1;
+    if (config->main_process_port > 0) launch->port = (int)config->main_process_port;
+    return TT_OK;
+}
+
+/* RANK without LOCAL_RANK may number pods, each of which should start several processes. */
+static tt_status refuse_pods(const struct tt_launch *launch)
+{
+    const char *per_node = getenv("PET_NPROC_PER_NODE");
+    if (launch->local_rank >= 0 || per_node == NULL || strcmp(per_node, "1") == 0) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "RANK is set without LOCAL_RANK while PET_NPROC_PER_NODE is '%.20s'", per_node);
+    tt_hint("start one process per machine with --num_machines, --machine_rank and --main_process_ip, or use "
+            "torchrun");
+    return status;
+}
+
+static tt_status take_processes(const struct tt_train_config *config, const char *rank,
+                                const char *world_size, const char *local_rank, struct tt_launch *launch)
+{
+    bool there = false;
+    launch->kind = TT_LAUNCH_PROCESSES;
+    TT_TRY(read_number(world_size, 1, COUNT_MAX, &launch->world_size, &there));
+    TT_TRY(read_number(rank, 0, launch->world_size - 1, &launch->rank, &there));
+    TT_TRY(read_number(local_rank, 0, COUNT_MAX, &launch->local_rank, &there));
+    if (config->ranks > 1)
+        return tt_fail(TT_ERR_USAGE, "--ranks %lld where %s says that each process is one rank",
+                       (long long)config->ranks, rank);
+    TT_TRY(refuse_pods(launch));
+    return launch->world_size > 1 ? take_address(config, launch) : TT_OK;
+}
+
+static bool is_there(const char *name)
+{
+    const char *text = getenv(name);
+    return text != NULL && text[0] != '\0';
+}
+
+tt_status tt_launch_detect(const struct tt_train_config *config, struct tt_launch *launch)
+{
+    *launch = (struct tt_launch){.world_size = 1, .local_rank = -1};
+    name_machine(config, launch);
+    bool address = is_there("MASTER_ADDR") || config->main_process_ip != NULL;
+    if (is_there("RANK") && is_there("WORLD_SIZE"))
+        return take_processes(config, "RANK", "WORLD_SIZE", "LOCAL_RANK", launch);
+    if (address && is_there("SLURM_PROCID") && is_there("SLURM_NTASKS") && is_there("SLURM_STEP_ID"))
+        return take_processes(config, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", launch);
+    if (tt_comm_mpi_is_launched()) {
+        launch->kind = TT_LAUNCH_MPI;
+        if (config->ranks <= 1) return TT_OK;
+        return tt_fail(TT_ERR_USAGE, "--ranks %lld under mpirun: there each process is one rank",
+                       (long long)config->ranks);
+    }
+    if (config->num_machines > 1) {
+        launch->kind = TT_LAUNCH_MACHINES;
+        return take_address(config, launch);
+    }
+    return TT_OK;
+}
+
+/* What may differ from machine to machine. */
+static bool is_local(const char *name)
+{
+    static const char *const names[] = {"machine_rank",  "main_process_ip", "main_process_port", "ranks",
+                                        "num_processes", "num_machines",    "threads",           "device",
+                                        "device_memory", "disable_tqdm",    "rendezvous_timeout"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+static tt_status write_value(const struct tt_setting *row, const void *value, struct tt_str *text)
+{
+    const char *string = NULL;
+    switch (row->type) {
+    case TT_SETTING_STRING:
+    case TT_SETTING_JSON:
+        string = *(const char *const *)value;
+        return tt_str_printf(text, "%s: %s\n", row->name, string != NULL ? string : "null");
+    case TT_SETTING_INT:
+        return tt_str_printf(text, "%s: %lld\n", row->name, (long long)*(const int64_t *)value);
+    case TT_SETTING_DOUBLE:
+        return tt_str_printf(text, "%s: %.17g\n", row->name, *(const double *)value);
+    case TT_SETTING_BOOL:
+        return tt_str_printf(text, "%s: %s\n", row->name, *(const bool *)value ? "true" : "false");
+    case TT_SETTING_TRISTATE:
+    case TT_SETTING_CHOICE:
+        return tt_str_printf(text, "%s: %d\n", row->name, *(const int *)value);
+    case TT_SETTING_BYTES:
+        return tt_str_printf(text, "%s: %zu\n", row->name, *(const size_t *)value);
+    }
+    return TT_OK;
+}
+
+tt_status tt_launch_settings(const struct tt_train_config *config, const char *command,
+                             const char *device_kind, struct tt_str *text)
+{
+    TT_TRY(tt_str_printf(text, "command: %s\ndevice: %s\n", command, device_kind));
+    for (size_t s = 0; s < tt_train_section_count; s++) {
+        const struct tt_setting_section *section = &tt_train_sections[s];
+        for (const struct tt_setting *row = section->rows; row->name != NULL; row++) {
+            if (row->unneeded != NULL || row->offset == TT_SETTING_NO_FIELD || is_local(row->name)) continue;
+            const char *value = (const char *)config + section->base_offset + row->offset;
+            TT_TRY(write_value(row, value, text));
+        }
+    }
+    return TT_OK;
+}

@@ -1,0 +1,35 @@
+/* How this process was started, and which ranks it therefore has: read from what launchers leave in the
+ * environment and from the settings that say so (num_machines, machine_rank, main_process_ip,
+ * main_process_port, ranks).
+ *
+ *   started by                                      ranks of this process      they find each other by
+ *   torchrun (RANK, WORLD_SIZE, MASTER_ADDR, ...)   one                        tcp
+ *   srun with MASTER_ADDR set                       one                        tcp
+ *   mpirun, srun                                    one                        mpi
+ *   hand, on each of num_machines machines          one per device             tcp
+ *   hand                                            one per device             threads
+ */
+#ifndef TT_TRAIN_LAUNCH_H
+#define TT_TRAIN_LAUNCH_H
+
+#include "base/str.h"
+#include "train/config.h"
+
+enum tt_launch_kind { TT_LAUNCH_ALONE, TT_LAUNCH_MPI, TT_LAUNCH_PROCESSES, TT_LAUNCH_MACHINES };
+
+struct tt_launch {
+    enum tt_launch_kind kind;
+    int rank, world_size; /* PROCESSES: of this process */
+    int local_rank;       /* PROCESSES: as the launcher says; -1: it does not */
+    char host[256];       /* PROCESSES, MACHINES: where rank 0 listens */
+    int port;
+    char machine[80]; /* which machine this is, when somebody says: ranks with one text share a machine */
+};
+
+TT_MUST_USE tt_status tt_launch_detect(const struct tt_train_config *config, struct tt_launch *launch);
+
+/* What must be the same in all processes, one "name: value" a line, command and device first. */
+TT_MUST_USE tt_status tt_launch_settings(const struct tt_train_config *config, const char *command,
+                                         const char *device_kind, struct tt_str *text);
+
+#endif
