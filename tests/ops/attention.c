@@ -69,6 +69,7 @@ struct problem {
     int32_t cu_q[SEQUENCES_MAX + 1], cu_k[SEQUENCES_MAX + 1];
     double scale;
     struct test_tensor tensors[TENSORS];
+    struct test_tensor device_cu[2]; /* of queries, of keys */
 };
 
 static void make_problem(struct problem *p, const struct attention_case *row)
@@ -87,17 +88,24 @@ static void make_problem(struct problem *p, const struct attention_case *row)
         bool keys = i == K || i == V || i == DK || i == DV;
         double size = i == Q || i == K ? row->size : 1;
         if (i == LSE)
-            p->tensors[i] = test_tensor_make(TT_F32, row->heads, p->rows_q, TEST_UNUSED, 3);
+            p->tensors[i] =
+                test_tensor_make(TT_F32, row->heads, p->rows_q, TEST_UNUSED, test_on_cpu() ? 3 : 0);
         else
             p->tensors[i] = test_tensor_random(row->dtype, keys ? p->rows_k : p->rows_q,
                                                keys ? row->kv_heads : row->heads, row->head_dim, row->gap,
                                                (uint64_t)i + 1, size);
+        if (i >= O) test_tensor_poison(&p->tensors[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        p->device_cu[i] = test_tensor_make(TT_I32, p->sequences + 1, TEST_UNUSED, TEST_UNUSED, 0);
+        memcpy(p->device_cu[i].view.data, i == 0 ? p->cu_q : p->cu_k, (size_t)(p->sequences + 1) * 4);
     }
 }
 
 static void free_problem(struct problem *p)
 {
     for (int i = 0; i < TENSORS; i++) test_tensor_free(&p->tensors[i]);
+    for (int i = 0; i < 2; i++) test_tensor_free(&p->device_cu[i]);
 }
 
 static struct tt_attention_forward_args forward_args(const struct problem *p)
@@ -113,6 +121,8 @@ static struct tt_attention_forward_args forward_args(const struct problem *p)
         .v_TKE = p->tensors[V].view,
         .cu_q = p->cu_q,
         .cu_k = p->cu_k,
+        .device_cu_q = p->device_cu[0].view,
+        .device_cu_k = p->device_cu[1].view,
         .sequence_count = p->sequences,
         .max_length_q = longest_q,
         .max_length_k = longest_k,
@@ -123,9 +133,31 @@ static struct tt_attention_forward_args forward_args(const struct problem *p)
     };
 }
 
-static void run_op(const struct test_device *device, const struct problem *p)
+/* The memory that the backward pass asks for, poisoned; empty where it asks for none. */
+static struct test_tensor make_scratch(const struct test_device *device, const struct problem *p)
 {
+    const struct attention_case *row = p->row;
+    tt_tensor dq = p->tensors[DQ].view, dk = p->tensors[DK].view;
+    size_t bytes =
+        tt_attention_backward_scratch(device->device, p->rows_q > p->rows_k ? p->rows_q : p->rows_k,
+                                      row->heads, row->kv_heads, row->head_dim, dq.strides[0], dk.strides[0]);
+    if (bytes == 0) return (struct test_tensor){0};
+    struct test_tensor scratch = {.view = tt_tensor_1d(NULL, TT_U8, (int64_t)bytes), .memory_bytes = bytes};
+    scratch.memory = malloc(bytes);
+    assert_non_null(scratch.memory);
+    memset(scratch.memory, 0xFF, bytes);
+    scratch.view.data = scratch.memory;
+    return scratch;
+}
+
+static void run_op(const struct test_device *device, struct problem *p)
+{
+    struct test_tensor scratch = make_scratch(device, p);
+    test_array_to_device(device, p->tensors, TENSORS);
+    test_array_to_device(device, p->device_cu, 2);
+    TEST_TO_DEVICE(device, &scratch);
     struct tt_attention_backward_args args = {
+        .scratch = scratch.view,
         .forward = forward_args(p),
         .do_THE = p->tensors[DO].view,
         .dq_THE = p->tensors[DQ].view,
@@ -134,6 +166,10 @@ static void run_op(const struct test_device *device, const struct problem *p)
     };
     test_ok(tt_attention_forward(device->stream, &args.forward));
     test_ok(tt_attention_backward(device->stream, &args));
+    test_array_to_host(device, p->tensors, TENSORS);
+    test_array_to_host(device, p->device_cu, 2);
+    TEST_TO_HOST(device, &scratch);
+    test_tensor_free(&scratch);
 }
 
 /* The reference in type `real`, from the definition: all scores of a row at once. o is rounded to `stored`
@@ -165,13 +201,14 @@ static void run_op(const struct test_device *device, const struct problem *p)
                     real lse = most + real_log(sum);                                                         \
                     out[LSE][h * p->rows_q + i] = (double)lse;                                               \
                     for (int64_t j = begin; j < end; j++) weights[j] = real_exp(weights[j] - lse);           \
+                    real o[256] = {0};                                                                       \
+                    for (int64_t j = begin; j < end; j++)                                                    \
+                        for (int64_t e = 0; e < E; e++)                                                      \
+                            o[e] += weights[j] * (real)in[V][(j * KV + kv) * E + e];                         \
                     for (int64_t e = 0; e < E; e++) {                                                        \
-                        real o = 0;                                                                          \
-                        for (int64_t j = begin; j < end; j++)                                                \
-                            o += weights[j] * (real)in[V][(j * KV + kv) * E + e];                            \
-                        if (stored != TT_F64) o = (real)test_round((float)o, stored);                        \
-                        out[O][(i * H + h) * E + e] = (double)o;                                             \
-                        delta += o * (real)d_out[e];                                                         \
+                        if (stored != TT_F64) o[e] = (real)test_round((float)o[e], stored);                  \
+                        out[O][(i * H + h) * E + e] = (double)o[e];                                          \
+                        delta += o[e] * (real)d_out[e];                                                      \
                     }                                                                                        \
                     real dq[256] = {0};                                                                      \
                     for (int64_t j = begin; j < end; j++) {                                                  \
@@ -205,7 +242,7 @@ static void check_case(const char *isa, int threads, const void *row)
 {
     struct test_device device;
     setenv("TRIMTAB_CPU_ISA", isa, 1);
-    test_device_open(&device, "cpu", threads);
+    test_device_open(&device, test_device_kind(), threads);
     struct problem p;
     make_problem(&p, row);
     double *in[4], *exact[TENSORS] = {0}, *simple[TENSORS] = {0};
@@ -222,7 +259,9 @@ static void check_case(const char *isa, int threads, const void *row)
         tt_dtype dtype = i == LSE ? TT_F32 : p.row->dtype;
         for (int64_t j = 0; j < count; j++) simple[i][j] = (double)test_round((float)simple[i][j], dtype);
         double *got = test_tensor_values(&p.tensors[i]);
-        test_close(names[i], got, exact[i], simple[i], count, dtype, i >= DQ ? 3 : 2);
+        /* What a GPU's forward pass leaves in lse is between it and its backward pass. */
+        if (i != LSE || test_on_cpu())
+            test_close(names[i], got, exact[i], simple[i], count, dtype, i >= DQ ? 3 : 2);
         free(got);
         free(exact[i]);
         free(simple[i]);
@@ -253,10 +292,109 @@ static void close_to_the_oracle(void **state)
 {
     (void)state;
     TEST_CASES("best", cases, check_best);
+    if (!test_on_cpu()) return;
     TEST_CASES("portable", cases, check_portable);
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f")) TEST_CASES("avx2", cases, check_avx2);
 #endif
+}
+
+/* clang-format off */
+static const struct attention_case gpu_cases[] = {
+    {32, 8, 128, 0, 0, TT_BF16, 1, {{1300, 1300}, {37, 37}, {1030, 1030}, {1, 1}, {0, 0}, {600, 600}, {-1, -1}}},
+    {32, 8, 128, 0, 2048, TT_BF16, 1, {{1024, 1024}, {700, 700}, {-1, -1}}}, /* queries of a fused q, k, v */
+    {28, 4, 128, 0, 0, TT_BF16, 1, {{999, 999}, {-1, -1}}},
+    {2, 2, 128, 0, 0, TT_BF16, 1, {{3001, 3001}, {-1, -1}}},
+    {14, 2, 64, 0, 0, TT_BF16, 1, {{1111, 1111}, {64, 64}, {128, 128}, {2048, 2048}, {-1, -1}}},
+    {32, 8, 64, 0, 0, TT_BF16, 1, {{2000, 2000}, {48, 48}, {-1, -1}}},
+    {16, 8, 256, 0, 0, TT_BF16, 1, {{1025, 1025}, {255, 255}, {-1, -1}}},
+    {8, 8, 96, 0, 0, TT_BF16, 1, {{777, 777}, {-1, -1}}},
+    {32, 8, 128, 500, 0, TT_BF16, 1, {{1500, 1500}, {400, 400}, {-1, -1}}},
+    {32, 8, 128, 0, 0, TT_BF16, 1, {{1, 1500}, {1, 300}, {9, 1025}, {-1, -1}}},
+};
+/* clang-format on */
+
+/* Sequence b as the query heads of key head `kv` see it, out of [rows, heads, E] values. */
+static double *slice_of(const struct problem *p, int tensor, const double *values, int64_t b, int64_t kv)
+{
+    bool keys = tensor == K || tensor == V || tensor == DK || tensor == DV;
+    int64_t group = p->row->heads / p->row->kv_heads, E = p->row->head_dim;
+    const int32_t *cu = keys ? p->cu_k : p->cu_q;
+    int64_t heads = keys ? p->row->kv_heads : p->row->heads, first = keys ? kv : kv * group;
+    int64_t taken = keys ? 1 : group, rows = cu[b + 1] - cu[b];
+    double *slice = test_doubles(rows * taken * E);
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(slice + i * taken * E, values + ((cu[b] + i) * heads + first) * E,
+               (size_t)(taken * E) * sizeof *slice);
+    return slice;
+}
+
+static void check_slice(const struct problem *p, double *const values[TENSORS], int64_t b, int64_t kv)
+{
+    struct attention_case row = *p->row;
+    row.heads /= row.kv_heads;
+    row.kv_heads = 1;
+    memcpy(row.lengths[0], p->row->lengths[b], sizeof row.lengths[0]);
+    row.lengths[1][0] = -1;
+    struct problem part = {
+        .row = &row, .sequences = 1, .rows_q = row.lengths[0][0], .rows_k = row.lengths[0][1]};
+    part.cu_q[1] = row.lengths[0][0], part.cu_k[1] = row.lengths[0][1];
+    part.scale = p->scale;
+    double *in[4], *exact[TENSORS] = {0}, *simple[TENSORS] = {0};
+    for (int i = 0; i < 4; i++) in[i] = slice_of(p, i, values[i], b, kv);
+    int64_t count_q = part.rows_q * row.heads * row.head_dim, count_k = part.rows_k * row.head_dim;
+    for (int i = O; i < TENSORS; i++) {
+        exact[i] = test_doubles(count_q + count_k);
+        simple[i] = test_doubles(count_q + count_k);
+    }
+#pragma omp parallel sections
+    {
+#pragma omp section
+        oracle(&part, (const double *const *)in, exact, TT_F64);
+#pragma omp section
+        plain(&part, (const double *const *)in, simple, row.dtype);
+    }
+    for (int i = O; i < TENSORS; i++) {
+        int64_t count = i == DK || i == DV ? count_k : count_q;
+        if (i == LSE) continue;
+        double *got = slice_of(p, i, values[i], b, kv);
+        for (int64_t j = 0; j < count; j++) simple[i][j] = (double)test_round((float)simple[i][j], row.dtype);
+        test_close(names[i], got, exact[i], simple[i], count, row.dtype, i >= DQ ? 3 : 2);
+        free(got);
+    }
+    for (int i = 0; i < 4; i++) free(in[i]);
+    for (int i = O; i < TENSORS; i++) free(exact[i]), free(simple[i]);
+}
+
+/* The oracle would take minutes for all of it: the first sequence with the last key head, the last with the
+ * first. */
+static void check_parts(const void *row)
+{
+    struct test_device device;
+    struct problem p;
+    test_device_open(&device, test_device_kind(), 1);
+    make_problem(&p, row);
+    run_op(&device, &p);
+    double *values[TENSORS];
+    for (int i = 0; i < TENSORS; i++) {
+        values[i] = test_tensor_values(&p.tensors[i]);
+        test_tensor_check_gaps(names[i], &p.tensors[i]);
+        for (int64_t j = 0; i >= O && j < tt_tensor_count(p.tensors[i].view); j++)
+            if (i != LSE && !isfinite(values[i][j]))
+                fail_msg("%s: element %lld is no number", names[i], (long long)j);
+    }
+    check_slice(&p, values, 0, p.row->kv_heads - 1);
+    check_slice(&p, values, p.sequences - 1, 0);
+    for (int i = 0; i < TENSORS; i++) free(values[i]);
+    free_problem(&p);
+    test_device_close(&device);
+}
+
+static void sizes_of_real_models(void **state)
+{
+    (void)state;
+    TEST_SIZES_ONLY();
+    TEST_CASES("attention", gpu_cases, check_parts);
 }
 
 /* Thread counts for which the backward pass takes its fused and its split form, with more and fewer threads
@@ -284,6 +422,7 @@ static void check_threads(const void *row)
 static void same_bits_on_any_number_of_threads(void **state)
 {
     (void)state;
+    TEST_CPU_ONLY();
     TEST_CASES("threads", cases, check_threads);
 }
 
@@ -291,6 +430,7 @@ static void same_bits_on_any_number_of_threads(void **state)
 static void same_bits_in_any_company(void **state)
 {
     (void)state;
+    TEST_CPU_ONLY();
     const struct attention_case alone_case = {6, 2, 48, 0, 0, TT_BF16, 1, {{77, 77}, {-1, -1}}};
     const struct attention_case packed_case = {6, 2,       48, 0,
                                                0, TT_BF16, 1,  {{19, 19}, {77, 77}, {35, 35}, {-1, -1}}};
@@ -372,23 +512,30 @@ static void fused_columns_without_lse(void **state)
     make_problem(&p, &row);
     struct test_tensor fused = test_tensor_make(TT_BF16, 45, 8 * 32, TEST_UNUSED, 0);
     struct test_tensor o = test_tensor_make(TT_BF16, 45, 4, 32, 0);
-    struct tt_attention_forward_args args = forward_args(&p), fused_args = args;
-    tt_tensor *views[] = {&fused_args.q_THE, &fused_args.k_TKE, &fused_args.v_TKE};
     int64_t at = 0;
     for (int i = 0; i < 3; i++) {
-        tt_tensor from = *views[i], columns = tt_tensor_cols(fused.view, at, from.dims[1] * 32);
-        *views[i] = tt_tensor_heads(columns, from.dims[1]);
+        tt_tensor from = p.tensors[i].view, columns = tt_tensor_cols(fused.view, at, from.dims[1] * 32);
         at += from.dims[1] * 32;
         for (int64_t t = 0; t < 45; t++)
             memcpy((uint16_t *)columns.data + t * columns.strides[0],
                    (uint16_t *)from.data + t * from.strides[0], (size_t)from.dims[1] * 64);
     }
+    struct test_device device;
+    test_device_open(&device, test_device_kind(), 2);
+    test_array_to_device(&device, p.tensors, TENSORS);
+    test_array_to_device(&device, p.device_cu, 2);
+    TEST_TO_DEVICE(&device, &fused, &o);
+    struct tt_attention_forward_args args = forward_args(&p), fused_args = args;
+    fused_args.q_THE = tt_tensor_heads(tt_tensor_cols(fused.view, 0, 128), 4);
+    fused_args.k_TKE = tt_tensor_heads(tt_tensor_cols(fused.view, 128, 64), 2);
+    fused_args.v_TKE = tt_tensor_heads(tt_tensor_cols(fused.view, 192, 64), 2);
     fused_args.o_THE = o.view;
     fused_args.lse_HT = (tt_tensor){0};
-    struct test_device device;
-    test_device_open(&device, "cpu", 2);
     test_ok(tt_attention_forward(device.stream, &args));
     test_ok(tt_attention_forward(device.stream, &fused_args));
+    test_array_to_host(&device, p.tensors, TENSORS);
+    test_array_to_host(&device, p.device_cu, 2);
+    TEST_TO_HOST(&device, &fused, &o);
     test_tensor_equal("o", &p.tensors[O], &o);
     test_tensor_check_gaps("o", &o);
     test_device_close(&device);
@@ -405,7 +552,7 @@ static void a_nan_is_not_hidden(void **state)
     make_problem(&p, &row);
     ((float *)p.tensors[K].view.data)[10 * 16] = NAN;
     struct test_device device;
-    test_device_open(&device, "cpu", 1);
+    test_device_open(&device, test_device_kind(), 1);
     run_op(&device, &p);
     const float *o = p.tensors[O].view.data;
     for (int t = 0; t < 70; t++) assert_true(t < 10 ? isfinite(o[t * 16]) : isnan(o[t * 16]));
@@ -415,9 +562,11 @@ static void a_nan_is_not_hidden(void **state)
 
 int main(void)
 {
+    if (test_device_missing() != 0) return test_device_missing();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(oracle_agrees_with_finite_differences),
         cmocka_unit_test(close_to_the_oracle),
+        cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(same_bits_on_any_number_of_threads),
         cmocka_unit_test(same_bits_in_any_company),
         cmocka_unit_test(fused_columns_without_lse),

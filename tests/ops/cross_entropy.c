@@ -31,6 +31,12 @@ static const struct entropy_case cases[] = {
     {0, 100, 0, TT_F32, 1, 0, true, true},
 };
 
+static const struct entropy_case gpu_cases[] = {
+    {40, 128256, 0, TT_BF16, 3, 0, true, true}, {33, 151936, 0, TT_BF16, 3, 0.1, true, false},
+    {1025, 2049, 1, TT_BF16, 3, 0, true, true}, {17, 128257, 0, TT_F32, 3, 0, false, true},
+    {70000, 30, 0, TT_BF16, 1, 0, true, true},
+};
+
 enum { LOGITS, LABELS, LOSS, CORRECT, LINES };
 
 static const char *const names[LINES] = {"logits", "labels", "loss", "correct"};
@@ -135,7 +141,10 @@ static void check_run(struct test_device *device, int threads, void *context)
     struct problem *p = context;
     struct test_tensor tensors[LINES];
     for (int i = 0; i < LINES; i++) tensors[i] = test_tensor_copy(&p->tensors[i]);
+    test_tensor_poison(&tensors[LOSS]);
+    test_array_to_device(device, tensors, LINES);
     test_ok(run_op(device, p->row, tensors));
+    test_array_to_host(device, tensors, LINES);
     for (int i = 0; i < LINES; i++) {
         test_tensor_check_gaps(names[i], &tensors[i]);
         if (i == LABELS || (i == LOGITS && !p->row->gradient) || (i == CORRECT && !p->row->wants_correct)) {
@@ -213,7 +222,9 @@ static void ties(struct test_device *device, int threads, void *context)
         x[first] = x[second] = tt_f32_to_bf16(2.0f);
         labels[n] = (int32_t)(n % 2 == 0 ? first : second);
     }
+    test_array_to_device(device, p.tensors, LINES);
     test_ok(run_op(device, &row, p.tensors));
+    test_array_to_host(device, p.tensors, LINES);
     for (int64_t n = 0; n < row.rows; n++) {
         int64_t first = n * 83 % 5000;
         assert_int_equal(((int32_t *)p.tensors[CORRECT].view.data)[n], labels[n] == first);
@@ -237,7 +248,9 @@ static void odd_numbers(struct test_device *device, int threads, void *context)
     logits[33] = NAN;           /* row 0: the loss says so */
     logits[70 + 5] = -INFINITY; /* row 1: a word that is ruled out */
     for (int v = 0; v < 70; v++) logits[140 + v] = 3e38f;
+    test_array_to_device(device, p.tensors, LINES);
     test_ok(run_op(device, &row, p.tensors));
+    test_array_to_host(device, p.tensors, LINES);
     const float *loss = p.tensors[LOSS].view.data;
     assert_true(isnan(loss[0]));
     assert_true(isfinite(loss[1]));
@@ -253,9 +266,17 @@ static void nan_shows_and_infinity_is_survived(void **state)
     test_on_each_isa(odd_numbers, NULL);
 }
 
+static void sizes_of_real_models(void **state)
+{
+    (void)state;
+    TEST_SIZES_ONLY();
+    TEST_CASES("cross_entropy", gpu_cases, check_case);
+}
+
 static void a_label_outside_the_vocabulary_is_refused(void **state)
 {
     (void)state;
+    TEST_CPU_ONLY();
     const struct entropy_case row = {3, 10, 0, TT_F32, 1, 0, true, true};
     struct problem p;
     struct test_device device;
@@ -271,9 +292,11 @@ static void a_label_outside_the_vocabulary_is_refused(void **state)
 
 int main(void)
 {
+    if (test_device_missing() != 0) return test_device_missing();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(oracle_agrees_with_finite_differences),
         cmocka_unit_test(close_to_the_oracle),
+        cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(lowest_index_wins_a_tie),
         cmocka_unit_test(nan_shows_and_infinity_is_survived),
         cmocka_unit_test(a_label_outside_the_vocabulary_is_refused),

@@ -20,6 +20,12 @@ static const struct dropout_case cases[] = {
     {0, 64, 0, TT_F32, TT_F32, 0.5, false},      {4, 100, 0, TT_F32, TT_F32, 1 - 0x1p-40, false},
 };
 
+static const struct dropout_case gpu_cases[] = {
+    {1000, 4096, 0, TT_BF16, TT_BF16, 0.05, false},
+    {513, 4095, 1, TT_BF16, TT_BF16, 0.1, true},
+    {70000, 64, 0, TT_BF16, TT_BF16, 0.05, true},
+};
+
 struct problem {
     const struct dropout_case *row;
     struct test_tensor x, y, keys;
@@ -33,14 +39,18 @@ static void check_run(struct test_device *device, int threads, void *context)
     (void)threads;
     const struct problem *p = context;
     const struct dropout_case *row = p->row;
+    struct test_tensor x = test_tensor_copy(&p->x), keys_T = test_tensor_copy(&p->keys);
     struct test_tensor y = test_tensor_copy(&p->y);
-    struct tt_dropout_args args = {.x_TD = p->x.view,
-                                   .row_keys_T = p->keys.view,
+    if (!row->accumulate) test_tensor_poison(&y);
+    TEST_TO_DEVICE(device, &x, &y, &keys_T);
+    struct tt_dropout_args args = {.x_TD = x.view,
+                                   .row_keys_T = keys_T.view,
                                    .rng = p->rng,
                                    .p = row->p,
                                    .accumulate = row->accumulate,
                                    .y_TD = y.view};
     test_ok(tt_dropout(device->stream, &args));
+    TEST_TO_HOST(device, &x, &y, &keys_T);
     double *got = test_tensor_values(&y);
     const int64_t *keys = p->keys.view.data;
     int64_t kept_count = 0;
@@ -61,8 +71,11 @@ static void check_run(struct test_device *device, int threads, void *context)
     double count = (double)(row->rows * row->width), expected = count * (1 - row->p);
     assert_true(fabs((double)kept_count - expected) <= 5 * sqrt(count * row->p * (1 - row->p)) + 1e-6);
     test_tensor_check_gaps("y", &y);
+    test_tensor_equal("x", &x, &p->x);
     free(got);
+    test_tensor_free(&x);
     test_tensor_free(&y);
+    test_tensor_free(&keys_T);
 }
 
 static void check_case(const void *row_pointer)
@@ -89,19 +102,28 @@ static void every_element_follows_the_definition(void **state)
     TEST_CASES("dropout", cases, check_case);
 }
 
+static void sizes_of_real_models(void **state)
+{
+    (void)state;
+    TEST_SIZES_ONLY();
+    TEST_CASES("dropout", gpu_cases, check_case);
+}
+
 static void in_place(void **state)
 {
     (void)state;
     struct test_device device;
-    test_device_open(&device, "cpu", 1);
+    test_device_open(&device, test_device_kind(), 1);
     struct test_tensor x = test_tensor_random(TT_BF16, 6, 77, TEST_UNUSED, 1, 1, 1);
     struct test_tensor y = test_tensor_make(TT_BF16, 6, 77, TEST_UNUSED, 1);
     struct test_tensor keys = test_tensor_make(TT_I64, 6, TEST_UNUSED, TEST_UNUSED, 0);
+    TEST_TO_DEVICE(&device, &x, &y, &keys);
     struct tt_dropout_args args = {
         .x_TD = x.view, .row_keys_T = keys.view, .rng = tt_rng_make(1), .p = 0.4, .y_TD = y.view};
     test_ok(tt_dropout(device.stream, &args));
     args.y_TD = x.view;
     test_ok(tt_dropout(device.stream, &args));
+    TEST_TO_HOST(&device, &x, &y, &keys);
     test_tensor_equal("in place", &x, &y);
     test_device_close(&device);
     test_tensor_free(&x);
@@ -111,8 +133,10 @@ static void in_place(void **state)
 
 int main(void)
 {
+    if (test_device_missing() != 0) return test_device_missing();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_element_follows_the_definition),
+        cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,12 @@ static const struct elementwise_case cases[] = {
     {0, 0, 0, TT_F32, TT_F32, TT_F32},        {4000, 3, 1, TT_BF16, TT_BF16, TT_BF16},
 };
 
+static const struct elementwise_case gpu_cases[] = {
+    {1024, 4096, 0, TT_BF16, TT_BF16, TT_BF16}, {200, 14336, 0, TT_BF16, TT_F32, TT_BF16},
+    {1001, 1537, 0, TT_BF16, TT_BF16, TT_BF16}, {5000005, 0, 0, TT_F32, TT_F32, TT_F32},
+    {70001, 16, 16, TT_BF16, TT_BF16, TT_BF16}, {2, 1000001, 0, TT_F32, TT_BF16, TT_BF16},
+};
+
 static struct test_tensor random_tensor(const struct elementwise_case *row, tt_dtype dtype, uint64_t seed)
 {
     return test_tensor_random(dtype, row->rows, row->cols > 0 ? row->cols : TEST_UNUSED, TEST_UNUSED,
@@ -50,22 +56,31 @@ static void check_run(struct test_device *device, int threads, void *context)
     double *a_values = test_tensor_values(&a), *b_values = test_tensor_values(&b);
     int64_t count = tt_tensor_count(a.view);
     double *want = test_doubles(count);
+    test_tensor_poison(&y);
+    TEST_TO_DEVICE(device, &a, &b, &y);
     struct tt_add_args add = {.a = a.view, .b = b.view, .y = y.view};
     test_ok(tt_add(device->stream, &add));
+    TEST_TO_HOST(device, &a, &b, &y);
     for (int64_t i = 0; i < count; i++) want[i] = a_values[i] + b_values[i];
     expect("sum", &y, want);
+    TEST_TO_DEVICE(device, &b);
     struct tt_scale_args scale = {.x = b.view, .factor = -1.7f};
     test_ok(tt_scale(device->stream, &scale));
+    TEST_TO_HOST(device, &b);
     for (int64_t i = 0; i < count; i++) want[i] = (double)((float)b_values[i] * -1.7f);
     expect("product", &b, want);
+    TEST_TO_DEVICE(device, &a, &y);
     struct tt_cast_args cast = {.x = a.view, .y = y.view};
     test_ok(tt_cast(device->stream, &cast));
+    TEST_TO_HOST(device, &a, &y);
     expect("cast", &y, a_values);
     test_tensor_equal("a", &a, &a_before);
     if (row->a == row->y) { /* in place */
         struct test_tensor c = random_tensor(row, row->b, 2);
+        TEST_TO_DEVICE(device, &a, &c);
         struct tt_add_args onto = {.a = a.view, .b = c.view, .y = a.view};
         test_ok(tt_add(device->stream, &onto));
+        TEST_TO_HOST(device, &a, &c);
         for (int64_t i = 0; i < count; i++) want[i] = a_values[i] + b_values[i];
         expect("sum in place", &a, want);
         test_tensor_free(&c);
@@ -88,6 +103,21 @@ static void rounded_once(void **state)
     TEST_CASES("elementwise", cases, check_case);
 }
 
+static void cast_one(const struct test_device *device, struct test_tensor *x, struct test_tensor *y)
+{
+    TEST_TO_DEVICE(device, x, y);
+    struct tt_cast_args args = {.x = x->view, .y = y->view};
+    test_ok(tt_cast(device->stream, &args));
+    TEST_TO_HOST(device, x, y);
+}
+
+static void sizes_of_real_models(void **state)
+{
+    (void)state;
+    TEST_SIZES_ONLY();
+    TEST_CASES("elementwise", gpu_cases, check_case);
+}
+
 /* Every bf16 number, and floats around every border of rounding, as the scalar conversions have them. */
 static void check_bits(struct test_device *device, int threads, void *context)
 {
@@ -98,8 +128,7 @@ static void check_bits(struct test_device *device, int threads, void *context)
     uint16_t *bits = half.view.data;
     float *floats = wide.view.data;
     for (int i = 0; i < COUNT; i++) bits[i] = (uint16_t)i;
-    struct tt_cast_args up = {.x = half.view, .y = wide.view}, down = {.x = wide.view, .y = half.view};
-    test_ok(tt_cast(device->stream, &up));
+    cast_one(device, &half, &wide);
     for (int i = 0; i < COUNT; i++) {
         float want = tt_bf16_to_f32((uint16_t)i);
         assert_memory_equal(&floats[i], &want, sizeof want);
@@ -110,7 +139,7 @@ static void check_bits(struct test_device *device, int threads, void *context)
             uint32_t word = (uint32_t)i << 16 | lower[k];
             memcpy(&floats[i], &word, sizeof word);
         }
-        test_ok(tt_cast(device->stream, &down));
+        cast_one(device, &wide, &half);
         for (int i = 0; i < COUNT; i++) assert_int_equal(bits[i], tt_f32_to_bf16(floats[i]));
     }
     test_tensor_free(&half);
@@ -131,8 +160,7 @@ static void check_half(struct test_device *device, int threads, void *context)
         for (int j = 0; j < 3; j++) {
             struct test_tensor x = test_tensor_random(types[i], 9, 37, TEST_UNUSED, 2, 1, 100);
             struct test_tensor y = test_tensor_make(types[j], 9, 37, TEST_UNUSED, 5);
-            struct tt_cast_args args = {.x = x.view, .y = y.view};
-            test_ok(tt_cast(device->stream, &args));
+            cast_one(device, &x, &y);
             double *values = test_tensor_values(&x);
             expect("cast", &y, values);
             free(values);
@@ -149,8 +177,10 @@ static void every_pair_of_types(void **state)
 
 int main(void)
 {
+    if (test_device_missing() != 0) return test_device_missing();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounded_once),
+        cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(conversion_has_the_bits_of_the_scalar_one),
         cmocka_unit_test(every_pair_of_types),
     };

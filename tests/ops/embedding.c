@@ -16,6 +16,13 @@ static const struct embedding_case cases[] = {
     {9, 1000, 90, 0, TT_BF16, TT_F32}, {9, 16, 0, 0, TT_F32, TT_F32},
 };
 
+static const struct embedding_case gpu_cases[] = {
+    {9000, 1024, 1000, 0, TT_BF16, TT_BF16},
+    {300, 2048, 2049, 0, TT_BF16, TT_BF16}, /* every id several times */
+    {5001, 897, 1501, 1, TT_BF16, TT_BF16},
+    {3, 512, 6000, 0, TT_F32, TT_F32},
+};
+
 struct problem {
     const struct embedding_case *row;
     struct test_tensor table, ids, y, dy, dtable, first_dtable;
@@ -26,12 +33,15 @@ static void check_run(struct test_device *device, int threads, void *context)
 {
     struct problem *p = context;
     struct test_tensor y = test_tensor_copy(&p->y), dtable = test_tensor_copy(&p->dtable);
+    test_tensor_poison(&y);
+    TEST_TO_DEVICE(device, &p->table, &p->ids, &p->dy, &y, &dtable);
     struct tt_embedding_forward_args forward = {
         .table_VD = p->table.view, .ids_T = p->ids.view, .y_TD = y.view};
     struct tt_embedding_backward_args backward = {
         .dy_TD = p->dy.view, .ids_T = p->ids.view, .dtable_VD = dtable.view};
     test_ok(tt_embedding_forward(device->stream, &forward));
     test_ok(tt_embedding_backward(device->stream, &backward));
+    TEST_TO_HOST(device, &p->table, &p->ids, &p->dy, &y, &dtable);
     test_tensor_check_gaps("y", &y);
     test_tensor_check_gaps("dtable", &dtable);
     double *got = test_tensor_values(&y);
@@ -88,9 +98,18 @@ static void close_to_the_oracle(void **state)
     TEST_CASES("embedding", cases, check_case);
 }
 
+static void sizes_of_real_models(void **state)
+{
+    (void)state;
+    TEST_SIZES_ONLY();
+    TEST_CASES("embedding", gpu_cases, check_case);
+}
+
+/* Elsewhere what is on the device cannot be looked at without waiting for it. */
 static void an_id_outside_the_table_is_refused(void **state)
 {
     (void)state;
+    TEST_CPU_ONLY();
     struct test_device device;
     test_device_open(&device, "cpu", 1);
     struct test_tensor table = test_tensor_random(TT_F32, 5, 4, TEST_UNUSED, 0, 1, 1);
@@ -128,6 +147,7 @@ static const struct rows_case row_cases[] = {
     {10, 33, 0, TT_BF16, {2, -1}},
     {3, 700, 1, TT_BF16, {0, 1, 2, -1}},
     {400, 200, 0, TT_F32, {7, 100, 101, 399, -1}},
+    {80, 4096, 0, TT_BF16, {0, 1, 60, 61, 62, 79, -1}},
     {6, 5, 0, TT_F32, {-1}},
     {0, 5, 0, TT_F32, {-1}},
 };
@@ -146,10 +166,14 @@ static void check_rows(struct test_device *device, int threads, void *context)
         test_tensor_random(row->dtype, row->tokens, row->width, TEST_UNUSED, row->gap, 3, 1);
     struct test_tensor rows = test_tensor_make(TT_I32, count, TEST_UNUSED, TEST_UNUSED, 0);
     for (int64_t n = 0; n < count; n++) ((int32_t *)rows.view.data)[n] = row->rows[n];
+    test_tensor_poison(&some);
+    test_tensor_poison(&back);
+    TEST_TO_DEVICE(device, &x, &some, &back, &rows);
     struct tt_gather_rows_args gather = {.x_TD = x.view, .rows_N = rows.view, .y_ND = some.view};
     struct tt_scatter_rows_args scatter = {.x_ND = some.view, .rows_N = rows.view, .y_TD = back.view};
     test_ok(tt_gather_rows(device->stream, &gather));
     test_ok(tt_scatter_rows(device->stream, &scatter));
+    TEST_TO_HOST(device, &x, &some, &back, &rows);
     test_tensor_check_gaps("some", &some);
     test_tensor_check_gaps("back", &back);
     double *in = test_tensor_values(&x), *out = test_tensor_values(&back);
@@ -179,8 +203,10 @@ static void rows_are_moved(void **state)
 
 int main(void)
 {
+    if (test_device_missing() != 0) return test_device_missing();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(close_to_the_oracle),
+        cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(an_id_outside_the_table_is_refused),
         cmocka_unit_test(rows_are_moved),
     };

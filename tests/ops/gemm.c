@@ -78,6 +78,19 @@ static const struct gemm_case cases[] = {
     {8, 16, 1000, H, H, H, N_, T_, 1, 0, 0},
 };
 
+/* Linears, adapters and heads of models of 1 to 70 billion parameters; the oracle knows every 61st row. */
+static const struct gemm_case gpu_cases[] = {
+    {2048, 6144, 4096, H, H, H, N_, T_, 1, 0, 0},  {2048, 4096, 6144, H, H, H, N_, N_, 1, 0, 0},
+    {1025, 14336, 4096, H, H, H, N_, T_, 1, 0, 0}, {1025, 4096, 14336, H, H, H, N_, T_, 1, 1, 0},
+    {999, 1537, 2049, H, H, H, N_, T_, 1, 0, 1},   {130, 128256, 512, H, H, H, N_, T_, 1, 0, 0},
+    {2048, 16, 4096, H, H, H, N_, T_, 1, 0, 0},    {2048, 4096, 16, H, H, H, N_, T_, 2, 1, 0},
+    {4096, 4096, 64, H, H, H, N_, T_, 2, 1, 0},    {16, 4096, 4096, H, H, F, T_, N_, 1, 1, 0},
+    {4096, 8, 4096, H, H, F, T_, N_, 1, 1, 0},     {1024, 1024, 4096, H, H, F, T_, N_, 1, 1, 0},
+    {700, 2048, 2048, F, F, F, N_, T_, 1, 0, 0},   {700, 2048, 2048, F, H, F, N_, N_, 1, 0, 0},
+    {2048, 6144, 4160, H, H, H, N_, T_, 1, 0, 64},
+};
+enum { ROW_STEP = 61 }; /* in cases of gpu_cases; a prime, so that every tile is met at other places */
+
 struct operands {
     struct test_tensor a, b, c;
 };
@@ -110,30 +123,40 @@ static struct tt_gemm_args args_of(const struct gemm_case *row, const struct ope
 }
 
 /* The product in fp64, and as plain code would make it: one float sum per element, rounded to c's type once.
- */
-static void multiply_plainly(const struct gemm_case *row, const struct operands *operands, double *oracle,
-                             double *plain)
+ * Of the rows 0, step, 2 step, ..., one after the other; returns how many. */
+static int64_t multiply_plainly(const struct gemm_case *row, const struct operands *operands, int64_t step,
+                                double *oracle, double *plain)
 {
     double *a = test_tensor_values(&operands->a), *b = test_tensor_values(&operands->b);
     double *c = test_tensor_values(&operands->c);
-    for (int64_t i = 0; i < row->m; i++) {
+    double *a_row = test_doubles(row->k), *b_columns = b;
+    if (!row->trans_b) { /* columns in a row */
+        b_columns = test_doubles(row->n * row->k);
+        for (int64_t p = 0; p < row->k; p++)
+            for (int64_t j = 0; j < row->n; j++) b_columns[j * row->k + p] = b[p * row->n + j];
+    }
+    int64_t known = 0;
+    for (int64_t i = 0; i < row->m; i += step, known++) {
+        for (int64_t p = 0; p < row->k; p++) a_row[p] = row->trans_a ? a[p * row->m + i] : a[i * row->k + p];
         for (int64_t j = 0; j < row->n; j++) {
             double exact = 0;
             float sum = 0;
             for (int64_t p = 0; p < row->k; p++) {
-                double x = row->trans_a ? a[p * row->m + i] : a[i * row->k + p];
-                double y = row->trans_b ? b[j * row->k + p] : b[p * row->n + j];
+                double x = a_row[p], y = b_columns[j * row->k + p];
                 exact += x * y;
                 sum += (float)x * (float)y;
             }
             double before = c[i * row->n + j];
-            oracle[i * row->n + j] = (double)row->alpha * exact + (double)row->beta * before;
-            plain[i * row->n + j] = test_round(row->alpha * sum + row->beta * (float)before, row->c);
+            oracle[known * row->n + j] = (double)row->alpha * exact + (double)row->beta * before;
+            plain[known * row->n + j] = test_round(row->alpha * sum + row->beta * (float)before, row->c);
         }
     }
+    if (b_columns != b) free(b_columns);
+    free(a_row);
     free(a);
     free(b);
     free(c);
+    return known;
 }
 
 /* The variant and instruction set of a run; NULL: the device's own choice. */
@@ -141,10 +164,21 @@ struct setting {
     const char *variant, *isa;
 };
 
-/* Runs the case on `threads` threads; false when the processor or the variant declines. */
-static bool run_gemm(const struct gemm_case *row, const struct operands *operands, struct setting setting,
+/* Runs the case on `threads` threads; false when the processor or the variant declines. On a GPU there is
+ * only its own choice. */
+static bool run_gemm(const struct gemm_case *row, struct operands *operands, struct setting setting,
                      int threads)
 {
+    if (!test_on_cpu()) {
+        struct test_device gpu;
+        test_device_open(&gpu, test_device_kind(), threads);
+        TEST_TO_DEVICE(&gpu, &operands->a, &operands->b, &operands->c);
+        struct tt_gemm_args gpu_args = args_of(row, operands);
+        test_ok(tt_gemm(gpu.stream, &gpu_args));
+        TEST_TO_HOST(&gpu, &operands->a, &operands->b, &operands->c);
+        test_device_close(&gpu);
+        return true;
+    }
     setenv("TRIMTAB_CPU_GEMM", setting.variant != NULL ? setting.variant : "", 1);
     setenv("TRIMTAB_CPU_ISA", setting.isa != NULL ? setting.isa : "", 1);
     struct test_device device = {0};
@@ -165,6 +199,7 @@ static bool run_gemm(const struct gemm_case *row, const struct operands *operand
 
 static const struct setting *current_setting;
 static size_t taken;
+static int64_t row_step = 1;
 
 static void check_case(const void *row)
 {
@@ -173,11 +208,14 @@ static void check_case(const void *row)
     struct operands again = {.a = operands.a, .b = operands.b, .c = test_tensor_copy(&operands.c)};
     struct operands three = {.a = operands.a, .b = operands.b, .c = test_tensor_copy(&operands.c)};
     double *oracle = test_doubles(test->m * test->n), *plain = test_doubles(test->m * test->n);
-    multiply_plainly(test, &operands, oracle, plain);
+    int64_t known = multiply_plainly(test, &operands, row_step, oracle, plain);
+    if (test->beta == 0) test_tensor_poison(&operands.c);
     if (run_gemm(test, &operands, *current_setting, 1)) {
         taken++;
         double *got = test_tensor_values(&operands.c);
-        test_close("c", got, oracle, plain, test->m * test->n, test->c, 2);
+        for (int64_t i = 0; i < known; i++)
+            memmove(got + i * test->n, got + i * row_step * test->n, (size_t)test->n * sizeof *got);
+        test_close("c", got, oracle, plain, known * test->n, test->c, 2);
         free(got);
         test_tensor_check_gaps("c", &operands.c);
         assert_true(run_gemm(test, &again, *current_setting, 2));
@@ -199,7 +237,8 @@ static void every_case_is_close_and_independent_of_threads(void **state)
         {NULL, NULL},       {"panels", "portable"}, {"dot", "portable"},
         {"panels", "avx2"}, {"dot", "avx2"},        {"panels", "avx512"},
         {"dot", "avx512"},  {"panels", "amx"},      {"dot", "amx"}};
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+    size_t count = test_on_cpu() ? sizeof settings / sizeof settings[0] : 1;
+    for (size_t i = 0; i < count; i++) {
         current_setting = &settings[i];
         taken = 0;
         TEST_CASES("gemm", cases, check_case);
@@ -207,6 +246,17 @@ static void every_case_is_close_and_independent_of_threads(void **state)
                       settings[i].isa ? settings[i].isa : "best", taken, sizeof cases / sizeof cases[0]);
         if (settings[i].variant == NULL) assert_int_equal(taken, sizeof cases / sizeof cases[0]);
     }
+}
+
+static void sizes_of_real_models(void **state)
+{
+    (void)state;
+    TEST_SIZES_ONLY();
+    static const struct setting best = {NULL, NULL};
+    current_setting = &best;
+    row_step = ROW_STEP;
+    TEST_CASES("gemm", gpu_cases, check_case);
+    row_step = 1;
 }
 
 /* With beta = 0 whatever lies in c must not come through, NaN and infinity included. */
@@ -238,20 +288,25 @@ static void empty_dimensions(void **state)
 {
     (void)state;
     struct test_device device;
-    test_device_open(&device, "cpu", 2);
-    float c_data[6] = {1, 2, 3, 4, 5, 6};
+    test_device_open(&device, test_device_kind(), 2);
+    struct test_tensor c = test_tensor_make(TT_F32, 2, 3, TEST_UNUSED, 0);
+    test_tensor_set(&c, (const double[]){1, 2, 3, 4, 5, 6});
+    TEST_TO_DEVICE(&device, &c);
     struct tt_gemm_args args = {.a = tt_tensor_2d(NULL, TT_F32, 2, 0),
                                 .b = tt_tensor_2d(NULL, TT_F32, 0, 3),
-                                .c = tt_tensor_2d(c_data, TT_F32, 2, 3),
+                                .c = c.view,
                                 .alpha = 1,
                                 .beta = 0.5f};
     test_ok(tt_gemm(device.stream, &args));
-    for (int i = 0; i < 6; i++) assert_true(c_data[i] == (float)(i + 1) * 0.5f);
     args.a = tt_tensor_2d(NULL, TT_F32, 0, 4);
-    args.b = tt_tensor_2d(c_data, TT_F32, 4, 1);
+    args.b = tt_tensor_2d(c.view.data, TT_F32, 4, 1);
     args.c = tt_tensor_2d(NULL, TT_F32, 0, 1);
     test_ok(tt_gemm(device.stream, &args));
+    TEST_TO_HOST(&device, &c);
+    const float *c_data = c.view.data;
+    for (int i = 0; i < 6; i++) assert_true(c_data[i] == (float)(i + 1) * 0.5f);
     test_device_close(&device);
+    test_tensor_free(&c);
 }
 
 /* Infinities and NaN of the inputs reach c; the zeros that pad panels do not make NaN of them elsewhere. */
@@ -283,7 +338,7 @@ static void earlier_products_leave_nothing_behind(void **state)
         {50, 300, 41, H, H, H, T_, N_, 1, 0, 0},
     };
     struct test_device device;
-    test_device_open(&device, "cpu", 2);
+    test_device_open(&device, test_device_kind(), 2);
     struct operands nan = make_operands(&poison);
     double *values = test_doubles(300 * 300);
     for (int i = 0; i < 300 * 300; i++) values[i] = NAN;
@@ -292,10 +347,12 @@ static void earlier_products_leave_nothing_behind(void **state)
     free(values);
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         struct operands operands = make_operands(&shapes[i]);
+        TEST_TO_DEVICE(&device, &nan.a, &nan.b, &nan.c, &operands.a, &operands.b, &operands.c);
         struct tt_gemm_args args = args_of(&poison, &nan);
         test_ok(tt_gemm(device.stream, &args));
         args = args_of(&shapes[i], &operands);
         test_ok(tt_gemm(device.stream, &args));
+        TEST_TO_HOST(&device, &nan.a, &nan.b, &nan.c, &operands.a, &operands.b, &operands.c);
         double *got = test_tensor_values(&operands.c);
         for (int64_t j = 0; j < shapes[i].m * shapes[i].n; j++) assert_true(isfinite(got[j]));
         free(got);
@@ -310,13 +367,14 @@ static void wrong_arguments_are_refused(void **state)
     (void)state;
     for (int plan = 0; plan < 2; plan++) {
         struct test_device device;
-        test_device_open(&device, plan ? "plan" : "cpu", 1);
+        test_device_open(&device, plan ? "plan" : test_device_kind(), 1);
         static float data[64];
+        /* Refused before anything is queued, so the memory may be the host's, whatever the device. */
         struct tt_gemm_args good = {.a = tt_tensor_2d(data, TT_F32, 2, 3),
                                     .b = tt_tensor_2d(data + 16, TT_F32, 3, 4),
                                     .c = tt_tensor_2d(data + 32, TT_F32, 2, 4),
                                     .alpha = 1};
-        test_ok(tt_gemm(device.stream, &good));
+        if (plan || test_on_cpu()) test_ok(tt_gemm(device.stream, &good));
         struct tt_gemm_args bad = good;
         bad.b = tt_tensor_2d(data + 16, TT_F32, 4, 3);
         test_refused(tt_gemm(device.stream, &bad), TT_ERR_INTERNAL, "a F32[2, 3] and b F32[4, 3] differ");
@@ -353,8 +411,8 @@ struct bias_case {
 };
 
 static const struct bias_case bias_cases[] = {
-    {1, 1, F, F, 0},     {3, 7, F, H, 1},     {3, 8, H, F, 0}, {65, 300, H, H, 3},
-    {200, 257, F, F, 0}, {129, 512, H, F, 4}, {0, 5, F, F, 0}, {1000, 33, H, H, 0},
+    {1, 1, F, F, 0},     {3, 7, F, H, 1}, {3, 8, H, F, 0},     {65, 300, H, H, 3},  {200, 257, F, F, 0},
+    {129, 512, H, F, 4}, {0, 5, F, F, 0}, {1000, 33, H, H, 0}, {700, 896, H, H, 0},
 };
 
 static void check_bias(const void *row)
@@ -385,15 +443,19 @@ static void check_bias(const void *row)
         d_plain[j] = sum;
     }
     struct test_device device;
-    test_device_open(&device, "cpu", 1);
+    test_device_open(&device, test_device_kind(), 1);
+    TEST_TO_DEVICE(&device, &y, &dbias);
     test_ok(tt_bias_backward(device.stream,
                              &(struct tt_bias_backward_args){.dy_TN = y.view, .dbias_N = dbias.view}));
+    TEST_TO_HOST(&device, &y, &dbias);
     test_device_close(&device);
-    test_device_open(&device, "cpu", 3);
+    test_device_open(&device, test_device_kind(), 3);
+    TEST_TO_DEVICE(&device, &y, &bias, &again);
     test_ok(tt_bias_backward(device.stream,
                              &(struct tt_bias_backward_args){.dy_TN = y.view, .dbias_N = again.view}));
     test_ok(
         tt_bias_forward(device.stream, &(struct tt_bias_forward_args){.bias_N = bias.view, .y_TN = y.view}));
+    TEST_TO_HOST(&device, &y, &bias, &again);
     test_device_close(&device);
     double *got = test_tensor_values(&y), *d_got = test_tensor_values(&dbias);
     test_close("y", got, oracle, plain, count, test->y, 2);
@@ -415,8 +477,10 @@ static void bias_forward_and_backward(void **state)
 
 int main(void)
 {
+    if (test_device_missing() != 0) return test_device_missing();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_case_is_close_and_independent_of_threads),
+        cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(beta_zero_never_reads_c),
         cmocka_unit_test(empty_dimensions),
         cmocka_unit_test(infinity_stays_in_its_row),

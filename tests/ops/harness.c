@@ -7,7 +7,14 @@
 
 #include "base/rng.h"
 
-enum { GUARD_BYTES = 64, GUARD_BYTE = 0xA5 };
+enum { GUARD_BYTE = 0xA5, DRAWN_MAX = 1 << 20 };
+
+/* Device memory is aligned as tt_buffer_create aligns it; on the host a narrow guard lets a sanitizer see
+ * more. */
+static size_t guard_bytes(void)
+{
+    return test_on_cpu() ? 64 : 256;
+}
 
 /* The row of the case table that runs, for messages. Each test program is one thread. */
 static const char *case_table_name;
@@ -19,18 +26,6 @@ static const char *where(void)
     if (case_table_name == NULL) return "";
     snprintf(text, sizeof text, " (%s, row %zu)", case_table_name, case_row);
     return text;
-}
-
-void test_device_open(struct test_device *out, const char *kind, int threads)
-{
-    test_ok(tt_device_open(&(struct tt_device_config){.kind = kind, .threads = threads}, &out->device));
-    test_ok(tt_stream_create(out->device, &out->stream));
-}
-
-void test_device_close(struct test_device *device)
-{
-    tt_stream_destroy(device->stream);
-    tt_device_close(device->device);
 }
 
 void test_ok(tt_status status)
@@ -181,11 +176,13 @@ double *test_view_values(tt_tensor view)
 
 double *test_tensor_values(const struct test_tensor *tensor)
 {
+    assert_null(tensor->buffer); /* still on the device */
     return test_view_values(tensor->view);
 }
 
 void test_tensor_set(const struct test_tensor *tensor, const double *values)
 {
+    assert_null(tensor->buffer);
     for_rows(tensor->view, write_row, (void *)values);
 }
 
@@ -196,10 +193,10 @@ struct test_tensor test_tensor_make(tt_dtype dtype, int64_t d0, int64_t d1, int6
     int64_t rows = d1 == TEST_UNUSED ? 1 : d0;
     int64_t width = d1 == TEST_UNUSED ? d0 : d2 == TEST_UNUSED ? d1 : d1 * d2;
     size_t body = (size_t)(rows * (width + gap)) * element;
-    tensor.memory_bytes = body + 2 * GUARD_BYTES;
+    tensor.memory_bytes = body + 2 * guard_bytes();
     tensor.memory = must_allocate(tensor.memory_bytes);
     memset(tensor.memory, GUARD_BYTE, tensor.memory_bytes);
-    void *data = tensor.memory + GUARD_BYTES;
+    void *data = tensor.memory + guard_bytes();
     if (d1 == TEST_UNUSED) {
         tensor.view = tt_tensor_1d(data, dtype, d0);
     } else if (d2 == TEST_UNUSED) {
@@ -221,7 +218,15 @@ struct test_tensor test_tensor_random(tt_dtype dtype, int64_t d0, int64_t d1, in
     int64_t count = tt_tensor_count(tensor.view);
     double *values = test_doubles(count);
     struct tt_rng rng = tt_rng_derive(tt_rng_make(seed), "test");
-    for (int64_t i = 0; i < count; i++) values[i] = scale * tt_rng_normal(rng, (uint64_t)i);
+    int64_t drawn = count < DRAWN_MAX ? count : DRAWN_MAX;
+    for (int64_t i = 0; i < drawn; i++) values[i] = scale * tt_rng_normal(rng, (uint64_t)i);
+    /* Matrices of models: normal numbers are slow to draw, so the rest are the first ones in another order.
+     */
+    uint64_t state = seed;
+    for (int64_t i = drawn; i < count; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        values[i] = values[(state >> 33) % DRAWN_MAX];
+    }
     test_tensor_set(&tensor, values);
     free(values);
     return tensor;
@@ -241,16 +246,18 @@ void test_tensor_random_index(const struct test_tensor *tensor, uint64_t seed, i
 
 void test_tensor_free(struct test_tensor *tensor)
 {
+    tt_buffer_destroy(tensor->buffer);
     free(tensor->memory);
     *tensor = (struct test_tensor){0};
 }
 
 struct test_tensor test_tensor_copy(const struct test_tensor *tensor)
 {
+    assert_null(tensor->buffer);
     struct test_tensor copy = *tensor;
     copy.memory = must_allocate(tensor->memory_bytes);
     memcpy(copy.memory, tensor->memory, tensor->memory_bytes);
-    copy.view.data = copy.memory + GUARD_BYTES;
+    copy.view.data = copy.memory + guard_bytes();
     return copy;
 }
 
@@ -258,6 +265,17 @@ static void stamp_row(void *context, unsigned char *row, int64_t first, int64_t 
 {
     (void)context, (void)first;
     memset(row, GUARD_BYTE, (size_t)count * tt_dtype_bytes(dtype));
+}
+
+static void poison_row(void *context, unsigned char *row, int64_t first, int64_t count, tt_dtype dtype)
+{
+    (void)context, (void)first;
+    memset(row, 0xFF, (size_t)count * tt_dtype_bytes(dtype));
+}
+
+void test_tensor_poison(const struct test_tensor *tensor)
+{
+    for_rows(tensor->view, poison_row, NULL);
 }
 
 void test_tensor_check_gaps(const char *what, const struct test_tensor *tensor)
@@ -269,8 +287,8 @@ void test_tensor_check_gaps(const char *what, const struct test_tensor *tensor)
     bool untouched = at == copy.memory_bytes;
     test_tensor_free(&copy);
     if (!untouched) {
-        fail_msg("%s: byte %zd was written, which is outside the tensor%s", what, (ssize_t)at - GUARD_BYTES,
-                 where());
+        fail_msg("%s: byte %zd was written, which is outside the tensor%s", what,
+                 (ssize_t)at - (ssize_t)guard_bytes(), where());
     }
 }
 

@@ -1,9 +1,13 @@
-/* For the tests of ops: a cpu device, random tensors with strides and guarded gaps, comparison with an fp64 oracle,
- * finite differences. All functions fail the running cmocka test with a text that names what was compared.
+/* For the tests of ops: a device, random tensors with strides and guarded gaps, comparison with an fp64 oracle, finite
+ * differences. All functions fail the running cmocka test with a text that names what was compared.
  *
- * A test of an op usually is: make the inputs; run the op; compute the oracle in fp64 from the very values the inputs
- * hold (tests read them with test_tensor_values); compute a plain implementation in floats with the same types in
- * and out; test_close. */
+ * A test of an op usually is: make the inputs; TEST_TO_DEVICE; run the op; TEST_TO_HOST; compute the oracle in fp64 from
+ * the very values the inputs hold (tests read them with test_tensor_values); compute a plain implementation in floats
+ * with the same types in and out; test_close.
+ *
+ * TT_TEST_DEVICE says which device the case tables run on: cpu (the default) or cuda. Without a GPU the latter is skipped
+ * (exit code 77), or fails where TT_REQUIRE is gpu. Sizes of real models run on GPUs only: TT_TEST_SIZES=0 leaves them out
+ * there (for compute-sanitizer), TT_TEST_SIZES=1 runs them on cpus too. */
 #ifndef TT_TESTS_OPS_HARNESS_H
 #define TT_TESTS_OPS_HARNESS_H
 
@@ -19,10 +23,25 @@
 struct test_device {
     struct tt_device *device;
     struct tt_stream *stream;
+    bool shared; /* the one GPU device of this program: opening one takes a second, so all tests use it */
 };
 
+/* "cpu" or "cuda": what TT_TEST_DEVICE says. */
+const char *test_device_kind(void);
+bool test_on_cpu(void);
+bool test_sizes_wanted(void); /* TT_TEST_SIZES; by default true on GPUs */
+/* First in main(): 0, or the exit code to end with because the wanted device is not there (it has said why). */
+int test_device_missing(void);
+/* For a cmocka test of something that only one of the two has. */
+#define TEST_CPU_ONLY() \
+    if (!test_on_cpu()) skip()
+#define TEST_SIZES_ONLY() \
+    if (!test_sizes_wanted()) skip()
+
+/* kind: test_device_kind(), or a kind that the test is about. `threads` is for cpus. Before a GPU's first stream is made,
+ * its memory is filled with 0xFF where it is free. */
 void test_device_open(struct test_device *out, const char *kind, int threads);
-void test_device_close(struct test_device *device);
+void test_device_close(struct test_device *device); /* waits for the stream, whose late errors fail the test */
 
 /* Fails the test with the error record when `status` is not TT_OK. */
 void test_ok(tt_status status);
@@ -36,6 +55,7 @@ struct test_tensor {
     tt_tensor view;
     unsigned char *memory;
     size_t memory_bytes;
+    struct tt_buffer *buffer; /* while the view points to device memory */
 };
 
 enum { TEST_UNUSED = -1 }; /* for dimensions beyond the rank */
@@ -52,6 +72,22 @@ void test_tensor_random_index(const struct test_tensor *tensor, uint64_t seed, i
 void test_tensor_free(struct test_tensor *tensor);
 /* A copy with the same layout and contents, in memory of its own. */
 struct test_tensor test_tensor_copy(const struct test_tensor *tensor);
+/* All elements become 0xFF bytes, NaN or -1: for what an op overwrites without reading it. */
+void test_tensor_poison(const struct test_tensor *tensor);
+
+/* Where the device's memory is not the host's: uploads the tensors with their gaps and guards and lets the views point
+ * there; and the way back, after waiting for the device. On cpus nothing
+ * happens. Values are read, set, copied and compared on the host only. */
+void test_to_device(const struct test_device *device, struct test_tensor *const *tensors, int count);
+void test_to_host(const struct test_device *device, struct test_tensor *const *tensors, int count);
+#define TEST_LIST(...) \
+    (struct test_tensor *[]){__VA_ARGS__}, (int)(sizeof((struct test_tensor *[]){__VA_ARGS__}) / sizeof(void *))
+#define TEST_TO_DEVICE(device, ...) test_to_device(device, TEST_LIST(__VA_ARGS__))
+#define TEST_TO_HOST(device, ...) test_to_host(device, TEST_LIST(__VA_ARGS__))
+/* The same for the `count` tensors of an array. */
+void test_array_to_device(const struct test_device *device, struct test_tensor *tensors, int count);
+void test_array_to_host(const struct test_device *device, struct test_tensor *tensors, int count);
+
 void test_tensor_check_gaps(const char *what, const struct test_tensor *tensor);
 /* The same elements, bit for bit. */
 void test_tensor_equal(const char *what, const struct test_tensor *a, const struct test_tensor *b);

@@ -1,4 +1,5 @@
-/* Runs a piece of a test on every instruction set that the cpu device has here, on one thread and on three.
+/* Runs a piece of a test on every instruction set that the cpu device has here, on one thread and on three; on a GPU
+ * twice, where the same command must give the same bits too.
  */
 #ifndef TT_TESTS_OPS_ISA_H
 #define TT_TESTS_OPS_ISA_H
@@ -15,6 +16,13 @@ static inline void test_on_each_isa(test_isa_body *body, void *context)
 {
     static const char *const isas[] = {"portable", "avx2", "avx512"};
     static const int thread_counts[] = {1, 3};
+    if (!test_on_cpu()) {
+        struct test_device device;
+        test_device_open(&device, test_device_kind(), 1);
+        for (int t = 0; t < 2; t++) body(&device, thread_counts[t], context);
+        test_device_close(&device);
+        return;
+    }
     for (int i = 0; i < 3; i++) {
         setenv("TRIMTAB_CPU_ISA", isas[i], 1);
         for (int t = 0; t < 2; t++) {

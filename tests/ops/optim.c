@@ -18,6 +18,10 @@ static const struct adamw_case cases[] = {
     {0, 1, 1e-3, 0.9, 0.999, 1e-8, 0.01, 1, 1},     {50, 2, 0, 0.9, 0.999, 1e-8, 0.5, 1, 1},
 };
 
+static const struct adamw_case gpu_cases[] = {
+    {3000001, 2, 1e-3, 0.9, 0.999, 1e-8, 0.01, 0.5, 1},
+};
+
 enum { PARAM, GRAD, M, V, LINES };
 
 static const char *const names[LINES] = {"param", "grad", "m", "v"};
@@ -54,6 +58,7 @@ static void check_run(struct test_device *device, int threads, void *context)
     struct problem *p = context;
     struct test_tensor t[LINES];
     for (int i = 0; i < LINES; i++) t[i] = test_tensor_copy(&p->tensors[i]);
+    test_array_to_device(device, t, LINES);
     for (int64_t step = 1; step <= p->row->steps; step++) {
         struct tt_adamw_args args = {.param = t[PARAM].view,
                                      .grad = t[GRAD].view,
@@ -68,6 +73,7 @@ static void check_run(struct test_device *device, int threads, void *context)
                                      .step = step};
         test_ok(tt_adamw(device->stream, &args));
     }
+    test_array_to_host(device, t, LINES);
     for (int i = 0; i < LINES; i++) {
         test_tensor_check_gaps(names[i], &t[i]);
         if (threads == 1) {
@@ -111,16 +117,26 @@ static void adamw_follows_the_formula(void **state)
     TEST_CASES("adamw", cases, check_case);
 }
 
+static void sizes_of_real_models(void **state)
+{
+    (void)state;
+    TEST_SIZES_ONLY();
+    TEST_CASES("adamw", gpu_cases, check_case);
+}
+
 static void check_squares(struct test_device *device, int threads, void *context)
 {
     double *first = context;
-    static const int64_t counts[] = {0, 1, 15, 16, 17, 16384, 16385, 200003};
-    for (int i = 0; i < 8; i++) {
+    static const int64_t counts[] = {0, 1, 15, 16, 17, 16384, 16385, 200003, 9000001};
+    int sizes = test_sizes_wanted() ? 9 : 8;
+    for (int i = 0; i < sizes; i++) {
         struct test_tensor x = test_tensor_random(TT_F32, counts[i], TEST_UNUSED, TEST_UNUSED, 0, 9, 3);
         struct test_tensor out = test_tensor_make(TT_F64, 1, TEST_UNUSED, TEST_UNUSED, 0);
         test_tensor_set(&out, (const double[]){0.25});
+        TEST_TO_DEVICE(device, &x, &out);
         struct tt_sum_squares_args args = {.x = x.view, .out = out.view};
         test_ok(tt_sum_squares(device->stream, &args));
+        TEST_TO_HOST(device, &x, &out);
         long double sum = 0.25L;
         for (int64_t j = 0; j < counts[i]; j++)
             sum += (long double)((float *)x.view.data)[j] * (long double)((float *)x.view.data)[j];
@@ -136,14 +152,16 @@ static void check_squares(struct test_device *device, int threads, void *context
 static void squares_are_summed_in_double(void **state)
 {
     (void)state;
-    double first[8];
+    double first[9];
     test_on_each_isa(check_squares, first);
 }
 
 int main(void)
 {
+    if (test_device_missing() != 0) return test_device_missing();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_follows_the_formula),
+        cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(squares_are_summed_in_double),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

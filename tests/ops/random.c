@@ -7,15 +7,17 @@
 
 enum { COUNT = 20000 };
 
-static void fill(struct test_device *device, const struct test_tensor *y, int64_t first, bool normal,
-                 double scale)
+static void fill(struct test_device *device, struct test_tensor *y, int64_t first, bool normal, double scale)
 {
+    test_tensor_poison(y);
+    TEST_TO_DEVICE(device, y);
     struct tt_random_fill_args args = {.y = y->view,
                                        .rng = tt_rng_derive(tt_rng_make(3), "weight"),
                                        .first = first,
                                        .normal = normal,
                                        .scale = scale};
     test_ok(tt_random_fill(device->stream, &args));
+    TEST_TO_HOST(device, y);
     test_tensor_check_gaps("y", y);
 }
 
@@ -37,7 +39,10 @@ static void check_run(struct test_device *device, int threads, void *context)
             for (int i = 0; i < COUNT; i++) {
                 double number = normal ? tt_rng_normal(rng, 77 + (uint64_t)i)
                                        : 2 * tt_rng_uniform(rng, 77 + (uint64_t)i) - 1;
-                assert_true(values[i] == (double)test_round((float)(0.5 * number), types[type]));
+                double want = (double)test_round((float)(0.5 * number), types[type]);
+                /* The last bit of a logarithm or cosine is another one on a GPU. */
+                double slack = test_on_cpu() ? 0 : (type == 0 ? 0x1p-22 : 0x1p-7) * fabs(want) + 1e-9;
+                assert_true(fabs(values[i] - want) <= slack);
                 assert_true(normal || fabs(values[i]) <= 0.5);
                 mean += values[i] / COUNT;
                 square += values[i] * values[i] / COUNT;
@@ -62,6 +67,7 @@ static void slices_and_moments(void **state)
 
 int main(void)
 {
+    if (test_device_missing() != 0) return test_device_missing();
     const struct CMUnitTest tests[] = {cmocka_unit_test(slices_and_moments)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,6 +33,17 @@ static const struct rmsnorm_case cases[] = {
     {4, 0, 256, 0, TT_F32, TT_F32, false, false, true, 1e6},
 };
 
+static const struct rmsnorm_case gpu_cases[] = {
+    {500, 0, 4096, 0, TT_BF16, TT_BF16, true, true, true, 1},
+    {257, 0, 8192, 0, TT_BF16, TT_BF16, true, true, false, 1},
+    {1500, 0, 1024, 0, TT_BF16, TT_F32, false, true, true, 1},
+    {300, 0, 5120, 0, TT_BF16, TT_BF16, true, false, false, 1},
+    {1001, 0, 1537, 1, TT_BF16, TT_BF16, true, true, true, 1},
+    {130, 32, 128, 0, TT_BF16, TT_BF16, false, false, true, 1},
+    {515, 8, 128, 5120, TT_BF16, TT_BF16, false, false, true, 1}, /* keys of a fused q, k, v */
+    {70000, 0, 16, 0, TT_BF16, TT_BF16, true, true, true, 1},
+};
+
 enum { X, RESIDUAL, WEIGHT, DY, DRES, SUM, Y, RSTD, DX, DWEIGHT, LINES };
 
 static const char *const names[LINES] = {"x",   "residual", "weight", "dy", "dres",
@@ -110,6 +121,7 @@ static void make_problem(struct problem *p, const struct rmsnorm_case *row)
                                                      (uint64_t)i + 1, row->size)
                                 : test_tensor_random(row->dtype, row->rows, row->width, TEST_UNUSED, row->gap,
                                                      (uint64_t)i + 1, row->size);
+        if (i >= SUM && i != DWEIGHT) test_tensor_poison(&p->tensors[i]);
     }
     for (int i = 0; i < LINES; i++) {
         p->exact[i] = test_tensor_values(&p->tensors[i]);
@@ -153,7 +165,9 @@ static void check_run(struct test_device *device, int threads, void *context)
     struct problem *p = context;
     struct test_tensor tensors[LINES];
     for (int i = 0; i < LINES; i++) tensors[i] = test_tensor_copy(&p->tensors[i]);
+    test_array_to_device(device, tensors, LINES);
     run_op(device, p->row, tensors);
+    test_array_to_host(device, tensors, LINES);
     for (int i = 0; i < LINES; i++) {
         test_tensor_check_gaps(names[i], &tensors[i]);
         if ((i == SUM && !p->row->residual) || (i == DWEIGHT && !p->row->dweight) || i < SUM) {
@@ -191,6 +205,13 @@ static void close_to_the_oracle(void **state)
     TEST_CASES("rmsnorm", cases, check_case);
 }
 
+static void sizes_of_real_models(void **state)
+{
+    (void)state;
+    TEST_SIZES_ONLY();
+    TEST_CASES("rmsnorm", gpu_cases, check_case);
+}
+
 static double weighted_output(void *context)
 {
     struct problem *p = context;
@@ -226,22 +247,26 @@ static void in_place(void **state)
     struct problem p;
     struct test_device device;
     make_problem(&p, &row);
-    test_device_open(&device, "cpu", 1);
+    test_device_open(&device, test_device_kind(), 1);
     struct test_tensor apart[LINES], alias[LINES];
     for (int i = 0; i < LINES; i++) {
         apart[i] = test_tensor_copy(&p.tensors[i]);
         alias[i] = test_tensor_copy(&p.tensors[i]);
     }
+    test_array_to_device(&device, apart, LINES);
+    test_array_to_device(&device, alias, LINES);
     run_op(&device, &row, apart);
     struct test_tensor shared[LINES];
     memcpy(shared, alias, sizeof shared);
     shared[SUM] = shared[X];
     shared[DX] = shared[DY];
     run_op(&device, &row, shared);
-    test_tensor_equal("sum on x", &shared[X], &apart[SUM]);
-    test_tensor_equal("y", &shared[Y], &apart[Y]);
-    test_tensor_equal("dx on dy", &shared[DY], &apart[DX]);
-    test_tensor_equal("dweight", &shared[DWEIGHT], &apart[DWEIGHT]);
+    test_array_to_host(&device, apart, LINES);
+    test_array_to_host(&device, alias, LINES);
+    test_tensor_equal("sum on x", &alias[X], &apart[SUM]);
+    test_tensor_equal("y", &alias[Y], &apart[Y]);
+    test_tensor_equal("dx on dy", &alias[DY], &apart[DX]);
+    test_tensor_equal("dweight", &alias[DWEIGHT], &apart[DWEIGHT]);
     test_device_close(&device);
     for (int i = 0; i < LINES; i++) {
         test_tensor_free(&apart[i]);
@@ -252,9 +277,11 @@ static void in_place(void **state)
 
 int main(void)
 {
+    if (test_device_missing() != 0) return test_device_missing();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(oracle_agrees_with_finite_differences),
         cmocka_unit_test(close_to_the_oracle),
+        cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

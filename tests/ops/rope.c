@@ -17,6 +17,14 @@ static const struct rope_case cases[] = {
     {3, 2, 256, 0, TT_BF16, false}, {3, 2, 6, 1, TT_BF16, true},   {0, 2, 64, 0, TT_F32, false},
 };
 
+static const struct rope_case gpu_cases[] = {
+    {2048, 32, 128, 0, TT_BF16, false},
+    {2049, 8, 128, 4096 + 1024, TT_BF16, true}, /* keys of a fused q, k, v */
+    {3001, 14, 64, 0, TT_BF16, false},
+    {1025, 8, 256, 0, TT_BF16, false},
+    {70001, 2, 16, 0, TT_BF16, false},
+};
+
 enum { POSITIONS = 50 };
 
 struct problem {
@@ -29,12 +37,14 @@ static void check_run(struct test_device *device, int threads, void *context)
 {
     struct problem *p = context;
     struct test_tensor x = test_tensor_copy(&p->x);
+    TEST_TO_DEVICE(device, &x, &p->positions, &p->cos, &p->sin);
     struct tt_rope_args args = {.x_THE = x.view,
                                 .positions_T = p->positions.view,
                                 .cos_PE = p->cos.view,
                                 .sin_PE = p->sin.view,
                                 .inverse = p->row->inverse};
     test_ok(tt_rope(device->stream, &args));
+    TEST_TO_HOST(device, &x, &p->positions, &p->cos, &p->sin);
     test_tensor_check_gaps("x", &x);
     if (threads == 1) {
         double *got = test_tensor_values(&x);
@@ -87,13 +97,20 @@ static void close_to_the_oracle(void **state)
     TEST_CASES("rope", cases, check_case);
 }
 
+static void sizes_of_real_models(void **state)
+{
+    (void)state;
+    TEST_SIZES_ONLY();
+    TEST_CASES("rope", gpu_cases, check_case);
+}
+
 /* The inverse is the transpose: <rope(x), y> = <x, rope^-1(y)>. That it also undoes a rotation needs real
  * angles. */
 static void inverse_undoes(void **state)
 {
     (void)state;
     struct test_device device;
-    test_device_open(&device, "cpu", 1);
+    test_device_open(&device, test_device_kind(), 1);
     struct test_tensor x = test_tensor_random(TT_F32, 20, 3, 64, 0, 1, 1), y = test_tensor_copy(&x);
     struct test_tensor positions = test_tensor_make(TT_I32, 20, TEST_UNUSED, TEST_UNUSED, 0);
     struct test_tensor cosine = test_tensor_make(TT_F32, POSITIONS, 32, TEST_UNUSED, 0);
@@ -104,11 +121,13 @@ static void inverse_undoes(void **state)
         ((float *)cosine.view.data)[i] = (float)cos(angle);
         ((float *)sine.view.data)[i] = (float)sin(angle);
     }
+    TEST_TO_DEVICE(&device, &y, &positions, &cosine, &sine);
     struct tt_rope_args args = {
         .x_THE = y.view, .positions_T = positions.view, .cos_PE = cosine.view, .sin_PE = sine.view};
     test_ok(tt_rope(device.stream, &args));
     args.inverse = true;
     test_ok(tt_rope(device.stream, &args));
+    TEST_TO_HOST(&device, &y, &positions, &cosine, &sine);
     for (int64_t i = 0; i < 20 * 3 * 64; i++)
         assert_true(fabsf(((float *)x.view.data)[i] - ((float *)y.view.data)[i]) < 2e-6f);
     test_device_close(&device);
@@ -122,6 +141,7 @@ static void inverse_undoes(void **state)
 static void a_position_beyond_the_table_is_refused(void **state)
 {
     (void)state;
+    TEST_CPU_ONLY();
     struct test_device device;
     test_device_open(&device, "cpu", 1);
     struct test_tensor x = test_tensor_random(TT_F32, 2, 1, 4, 0, 1, 1),
@@ -141,8 +161,10 @@ static void a_position_beyond_the_table_is_refused(void **state)
 
 int main(void)
 {
+    if (test_device_missing() != 0) return test_device_missing();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(close_to_the_oracle),
+        cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(inverse_undoes),
         cmocka_unit_test(a_position_beyond_the_table_is_refused),
     };

@@ -20,6 +20,12 @@ static const struct swiglu_case cases[] = {
     {0, 16, 0, TT_F32, true, 1},
 };
 
+static const struct swiglu_case gpu_cases[] = {
+    {150, 14336, 0, TT_BF16, true, 1}, {130, 14336, 14336, TT_BF16, true, 1}, /* halves of one gate and up */
+    {70, 28672, 0, TT_BF16, false, 1}, {1501, 1537, 1, TT_BF16, true, 1},
+    {70000, 32, 0, TT_BF16, true, 3},
+};
+
 enum { DH, GATE, UP, FORWARD_H, DGATE, DUP, H, LINES };
 
 static const char *const names[LINES] = {"dh", "gate", "up", "h forward", "dgate", "dup", "h"};
@@ -52,6 +58,7 @@ static void make_problem(struct problem *p, const struct swiglu_case *row)
     for (int i = 0; i < LINES; i++) {
         p->tensors[i] = test_tensor_random(row->dtype, row->rows, row->width, TEST_UNUSED, row->gap,
                                            (uint64_t)i + 1, i == GATE ? row->size : 1);
+        if (i >= FORWARD_H) test_tensor_poison(&p->tensors[i]);
         p->exact[i] = test_tensor_values(&p->tensors[i]);
         p->simple[i] = test_tensor_values(&p->tensors[i]);
     }
@@ -86,7 +93,9 @@ static void check_run(struct test_device *device, int threads, void *context)
     struct problem *p = context;
     struct test_tensor tensors[LINES];
     for (int i = 0; i < LINES; i++) tensors[i] = test_tensor_copy(&p->tensors[i]);
+    test_array_to_device(device, tensors, LINES);
     run_op(device, p->row->wants_h, tensors);
+    test_array_to_host(device, tensors, LINES);
     for (int i = 0; i < LINES; i++) {
         test_tensor_check_gaps(names[i], &tensors[i]);
         if (i < FORWARD_H || (i == H && !p->row->wants_h)) {
@@ -125,6 +134,13 @@ static void close_to_the_oracle(void **state)
     TEST_CASES("swiglu", cases, check_case);
 }
 
+static void sizes_of_real_models(void **state)
+{
+    (void)state;
+    TEST_SIZES_ONLY();
+    TEST_CASES("swiglu", gpu_cases, check_case);
+}
+
 static double weighted_output(void *context)
 {
     struct problem *p = context;
@@ -158,8 +174,10 @@ static void in_place(void **state)
     struct problem p;
     struct test_device device;
     make_problem(&p, &row);
-    test_device_open(&device, "cpu", 1);
+    test_device_open(&device, test_device_kind(), 1);
+    test_array_to_device(&device, p.tensors, LINES);
     run_op(&device, true, p.tensors);
+    test_array_to_host(&device, p.tensors, LINES);
     struct test_tensor both = test_tensor_make(TT_BF16, 6, 90, TEST_UNUSED, 0),
                        dh = test_tensor_copy(&p.tensors[DH]);
     tt_tensor gate = tt_tensor_cols(both.view, 0, 45), up = tt_tensor_cols(both.view, 45, 45);
@@ -167,9 +185,16 @@ static void in_place(void **state)
         memcpy((uint16_t *)gate.data + t * 90, (uint16_t *)p.tensors[GATE].view.data + t * 45, 90);
         memcpy((uint16_t *)up.data + t * 90, (uint16_t *)p.tensors[UP].view.data + t * 45, 90);
     }
-    struct tt_swiglu_backward_args args = {
-        .dh_TF = dh.view, .gate_TF = gate, .up_TF = up, .dgate_TF = gate, .dup_TF = up, .h_TF = dh.view};
+    TEST_TO_DEVICE(&device, &both, &dh);
+    tt_tensor device_gate = tt_tensor_cols(both.view, 0, 45), device_up = tt_tensor_cols(both.view, 45, 45);
+    struct tt_swiglu_backward_args args = {.dh_TF = dh.view,
+                                           .gate_TF = device_gate,
+                                           .up_TF = device_up,
+                                           .dgate_TF = device_gate,
+                                           .dup_TF = device_up,
+                                           .h_TF = dh.view};
     test_ok(tt_swiglu_backward(device.stream, &args));
+    TEST_TO_HOST(&device, &both, &dh);
     test_tensor_equal("h on dh", &dh, &p.tensors[H]);
     for (int64_t t = 0; t < 6; t++) {
         assert_memory_equal((uint16_t *)gate.data + t * 90, (uint16_t *)p.tensors[DGATE].view.data + t * 45,
@@ -184,9 +209,11 @@ static void in_place(void **state)
 
 int main(void)
 {
+    if (test_device_missing() != 0) return test_device_missing();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(oracle_agrees_with_finite_differences),
         cmocka_unit_test(close_to_the_oracle),
+        cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
