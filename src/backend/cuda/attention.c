@@ -1,0 +1,232 @@
+/* Attention on cuda: which variant serves what, best first.
+ *
+ * 1. cuDNN (cudnn_attention.h): bf16, queries and keys of equal length, Hopper and newer.
+ * 2. This library's own kernels (attention_mma.h): everything else, and everything when they are asked for.
+ *
+ * TRIMTAB_ATTENTION=own keeps cuDNN out of it; =cudnn makes it an error that cuDNN cannot be used at all;
+ * =auto is the default. TRIMTAB_DETERMINISTIC=1 means own: cuDNN's deterministic backward pass needs memory
+ * that grows with the square of the length.
+ *
+ * The memory order of lse_HT is the variant's: [T, H] after cuDNN, [H, T] after the own kernels. Which
+ * variant a forward pass takes depends on its arguments alone, so the backward pass knows what it finds. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/attention_check.h"
+#include "backend/cuda/attention_mma.h"
+#include "backend/cuda/attention_offsets.h"
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/cudnn_attention.h"
+#include "base/alloc.h"
+#include "base/log.h"
+
+enum { CONFIGURATIONS_MAX = 64, REASONS_MAX = 16 };
+static const double error_max = 2e-2; /* both sides round to bf16: some 4e-3 when all is well */
+
+enum choice { CHOICE_AUTO, CHOICE_CUDNN, CHOICE_OWN };
+
+/* What cuDNN is checked for, once each, at first use. */
+struct configuration {
+    int64_t heads, kv_heads, head_dim;
+    bool window, training;
+    bool trusted;
+};
+
+struct tt_cuda_attention {
+    struct tt_device *device;
+    enum choice choice;
+    bool opened;                 /* cuDNN has been looked for */
+    struct tt_cuda_cudnn *cudnn; /* NULL: not usable */
+    struct configuration configurations[CONFIGURATIONS_MAX];
+    int configuration_count;
+    char reasons[REASONS_MAX][200]; /* why cuDNN declined, those that have been logged */
+    int reason_count;
+};
+
+static enum choice read_choice(void)
+{
+    const char *variant = getenv("TRIMTAB_ATTENTION"), *deterministic = getenv("TRIMTAB_DETERMINISTIC");
+    if (deterministic != NULL && strcmp(deterministic, "1") == 0) return CHOICE_OWN;
+    if (variant == NULL || variant[0] == '\0' || strcmp(variant, "auto") == 0) return CHOICE_AUTO;
+    if (strcmp(variant, "own") == 0) return CHOICE_OWN;
+    if (strcmp(variant, "cudnn") == 0) return CHOICE_CUDNN;
+    tt_warn("TRIMTAB_ATTENTION=%s is none of cudnn, own, auto; auto is used", variant);
+    return CHOICE_AUTO;
+}
+
+tt_status tt_cuda_attention_create(struct tt_device *device, struct tt_cuda_attention **out)
+{
+    struct tt_cuda_attention *attention = tt_calloc(1, sizeof *attention);
+    if (attention == NULL) return TT_ERR_MEMORY;
+    attention->device = device;
+    attention->choice = read_choice();
+    *out = attention;
+    return TT_OK;
+}
+
+void tt_cuda_attention_destroy(struct tt_cuda_attention *attention)
+{
+    if (attention == NULL) return;
+    tt_cuda_cudnn_destroy(attention->cudnn);
+    tt_free(attention);
+}
+
+/* cuDNN is opened when attention is first computed: that takes 0.3 s. */
+static tt_status open_cudnn(struct tt_cuda_attention *attention)
+{
+    if (attention->opened || attention->choice == CHOICE_OWN) return TT_OK;
+    if (tt_cuda_cudnn_create(attention->device, &attention->cudnn) == TT_OK) {
+        attention->opened = true;
+        tt_debug("attention: %s", tt_cuda_cudnn_name(attention->cudnn));
+        return TT_OK;
+    }
+    if (attention->choice == CHOICE_CUDNN) {
+        tt_while("opening cuDNN, because of TRIMTAB_ATTENTION=cudnn");
+        return tt_error_last()->status;
+    }
+    attention->opened = true;
+    /* Before Hopper the own kernels are as fast, so nothing is lost. */
+    const struct tt_cuda_device *cuda = attention->device->impl;
+    bool loses = cuda->architecture >= 90;
+    tt_log(loses && cuda->index == 0 ? TT_LOG_WARNING : TT_LOG_DEBUG, "attention without cuDNN%s: %s",
+           loses ? ", which would be about twice as fast" : "", tt_error_last()->message);
+    tt_error_clear();
+    return TT_OK;
+}
+
+/* Each reason is logged once. */
+static void note(struct tt_cuda_attention *attention, const char *pass, const char *why)
+{
+    char line[200];
+    snprintf(line, sizeof line, "%s: %.180s", pass, why);
+    for (int i = 0; i < attention->reason_count; i++) {
+        if (strcmp(attention->reasons[i], line) == 0) return;
+    }
+    if (attention->reason_count == REASONS_MAX) return;
+    memcpy(attention->reasons[attention->reason_count++], line, sizeof line);
+    tt_debug("attention %s: cuDNN declined", line);
+}
+
+static tt_status check(struct tt_cuda_attention *attention, struct tt_stream *stream,
+                       const struct tt_attention_forward_args *args, struct configuration *configuration)
+{
+    struct tt_cuda_attention_errors e;
+    tt_status status = tt_cuda_attention_check(attention->cudnn, stream, args, &e);
+    if (status == TT_ERR_UNSUPPORTED) {
+        tt_info("attention: the own kernels serve %lld:%lld heads of %lld%s, because cuDNN declines: %s",
+                (long long)configuration->heads, (long long)configuration->kv_heads,
+                (long long)configuration->head_dim, configuration->window ? " with a window" : "",
+                tt_error_last()->message);
+        tt_error_clear();
+        return TT_OK;
+    }
+    TT_TRY(status);
+    /* Written so that NaN fails. */
+    configuration->trusted =
+        !e.compared || (e.o <= error_max && e.dq <= error_max && e.dk <= error_max && e.dv <= error_max);
+    tt_log(configuration->trusted ? TT_LOG_DEBUG : TT_LOG_WARNING,
+           "attention: %s %s for %lld:%lld heads of %lld%s (o %.1e, dq %.1e, dk %.1e, dv %.1e)",
+           tt_cuda_cudnn_name(attention->cudnn),
+           !e.compared              ? "is used without a check"
+           : configuration->trusted ? "agrees with the own kernels"
+                                    : "is wrong, and not used,",
+           (long long)configuration->heads, (long long)configuration->kv_heads,
+           (long long)configuration->head_dim, configuration->window ? " with a window" : "", e.o, e.dq, e.dk,
+           e.dv);
+    return TT_OK;
+}
+
+/* Whether cuDNN is right for this configuration; found out at first use. */
+static tt_status trust(struct tt_cuda_attention *attention, struct tt_stream *stream,
+                       const struct tt_attention_forward_args *args, bool *trusted)
+{
+    struct configuration wanted = {.heads = args->q_THE.dims[1],
+                                   .kv_heads = args->k_TKE.dims[1],
+                                   .head_dim = args->q_THE.dims[2],
+                                   .window = tt_cudnn_window(args) > 0,
+                                   .training = !tt_tensor_is_empty(args->lse_HT)};
+    for (int i = 0; i < attention->configuration_count; i++) {
+        const struct configuration *known = &attention->configurations[i];
+        if (known->heads == wanted.heads && known->kv_heads == wanted.kv_heads &&
+            known->head_dim == wanted.head_dim && known->window == wanted.window &&
+            known->training == wanted.training) {
+            *trusted = known->trusted;
+            return TT_OK;
+        }
+    }
+    *trusted = false;
+    if (attention->configuration_count == CONFIGURATIONS_MAX) return TT_OK;
+    TT_TRY(check(attention, stream, args, &wanted));
+    attention->configurations[attention->configuration_count++] = wanted;
+    *trusted = wanted.trusted;
+    return TT_OK;
+}
+
+/* Whether the forward pass of these arguments is cuDNN's. */
+static tt_status forward_is_cudnn(struct tt_stream *stream, const struct tt_attention_forward_args *args,
+                                  bool *is)
+{
+    struct tt_cuda_attention *attention = tt_cuda_device_of(stream)->attention;
+    char why[200];
+    *is = false;
+    TT_TRY(open_cudnn(attention));
+    if (attention->cudnn == NULL) return TT_OK;
+    if (!tt_cuda_cudnn_takes_forward(attention->cudnn, args, why, sizeof why)) {
+        note(attention, "forward", why);
+        return TT_OK;
+    }
+    return trust(attention, stream, args, is);
+}
+
+static tt_status own_serves(const struct tt_attention_forward_args *args, bool backward)
+{
+    char why[200] = "", q[64], k[64];
+    if (tt_cuda_mma_attention_serves(args, backward, why, sizeof why)) return TT_OK;
+    return tt_fail(TT_ERR_UNSUPPORTED, "attention_%s: no kernel for q %s, k %s: %s",
+                   backward ? "backward" : "forward", tt_tensor_format(args->q_THE, q, sizeof q),
+                   tt_tensor_format(args->k_TKE, k, sizeof k), why);
+}
+
+tt_status tt_cuda_attention_forward(struct tt_stream *stream, const struct tt_attention_forward_args *args)
+{
+    bool is_cudnn;
+    TT_TRY(forward_is_cudnn(stream, args, &is_cudnn));
+    if (is_cudnn) return tt_cuda_cudnn_forward(tt_cuda_device_of(stream)->attention->cudnn, stream, args);
+    TT_TRY(own_serves(args, false));
+    return tt_cuda_mma_attention_forward(stream, args);
+}
+
+/* The own kernels after a forward pass of cuDNN's: with lse in the order that they read, at the end of the
+ * scratch. */
+static tt_status own_after_cudnn(struct tt_stream *stream, const struct tt_attention_backward_args *args)
+{
+    int64_t tokens = args->forward.q_THE.dims[0], heads = args->forward.q_THE.dims[1];
+    size_t own = tt_mma_attention_backward_scratch(tokens, heads, args->forward.k_TKE.dims[1],
+                                                   args->forward.q_THE.dims[2]);
+    struct tt_attention_backward_args turned = *args;
+    size_t needed = own + (size_t)(tokens * heads) * sizeof(float);
+    if (tt_tensor_is_empty(args->scratch) || tt_tensor_bytes(args->scratch) < needed) {
+        return tt_fail(TT_ERR_INTERNAL, "attention_backward: %zu bytes of scratch are needed", needed);
+    }
+    turned.forward.lse_HT = tt_tensor_2d((char *)args->scratch.data + own, TT_F32, heads, tokens);
+    turned.scratch = tt_tensor_1d(args->scratch.data, TT_U8, (int64_t)own);
+    TT_TRY(tt_cuda_check(tt_cuda_attention_transpose(tt_cuda_handle(stream), args->forward.lse_HT.data,
+                                                     turned.forward.lse_HT.data, tokens, heads),
+                         stream, "attention_backward"));
+    return tt_cuda_mma_attention_backward(stream, &turned);
+}
+
+tt_status tt_cuda_attention_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args)
+{
+    struct tt_cuda_attention *attention = tt_cuda_device_of(stream)->attention;
+    char why[200];
+    bool is_cudnn;
+    TT_TRY(forward_is_cudnn(stream, &args->forward, &is_cudnn));
+    if (is_cudnn && tt_cuda_cudnn_takes_backward(attention->cudnn, args, why, sizeof why)) {
+        return tt_cuda_cudnn_backward(attention->cudnn, stream, args);
+    }
+    if (is_cudnn) note(attention, "backward", why);
+    TT_TRY(own_serves(&args->forward, true));
+    return is_cudnn ? own_after_cudnn(stream, args) : tt_cuda_mma_attention_backward(stream, args);
+}

@@ -1,0 +1,46 @@
+/* Small kernels around attention: what cuDNN wants to know of a packed batch, and what the self-check needs.
+ */
+#ifndef TT_BACKEND_CUDA_ATTENTION_OFFSETS_H
+#define TT_BACKEND_CUDA_ATTENTION_OFFSETS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+enum { TT_CUDA_OFFSETS_MAX = 8 };
+
+/* offsets[r][b] = cu[min(b, sequences)] * strides[r], b = 0 .. bucket; lengths[b] = cu[b+1] - cu[b], 0 beyond
+ * `sequences`. So the sequences up to `bucket` that do not exist lie, empty, behind the last one. */
+struct tt_cuda_offsets {
+    const int32_t *cu; /* [sequences + 1], device */
+    int sequences, bucket;
+    int count;
+    int64_t strides[TT_CUDA_OFFSETS_MAX];
+    int64_t *offsets[TT_CUDA_OFFSETS_MAX]; /* [bucket + 1] each */
+    int32_t *lengths;                      /* [bucket] */
+};
+cudaError_t tt_cuda_attention_offsets(cudaStream_t stream, const struct tt_cuda_offsets *args);
+
+/* Two [rows, columns] bf16 matrices, contiguous, into rows of other strides. columns and strides are
+ * multiples of 8 and all pointers 16-byte aligned. */
+cudaError_t tt_cuda_attention_spread(cudaStream_t stream, const void *const from[2], void *const to[2],
+                                     const int64_t to_strides[2], int64_t rows, int64_t columns);
+
+/* [rows, columns] fp32 -> [columns, rows]. */
+cudaError_t tt_cuda_attention_transpose(cudaStream_t stream, const float *from, float *to, int64_t rows,
+                                        int64_t columns);
+
+/* bf16 values in (-1.7, 1.7), variance about 1, a pure function of seed and place. */
+cudaError_t tt_cuda_attention_noise(cudaStream_t stream, void *data, int64_t count, uint32_t seed);
+/* sums[0] += |a - b|^2, sums[1] += |b|^2 over [rows, columns] bf16; sums is zeroed by the caller. */
+cudaError_t tt_cuda_attention_distance(cudaStream_t stream, const void *a, int64_t a_stride, const void *b,
+                                       int64_t b_stride, int64_t rows, int64_t columns, double sums[2]);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

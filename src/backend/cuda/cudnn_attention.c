@@ -1,0 +1,320 @@
+#include "backend/cuda/cudnn_attention.h"
+
+#include "backend/cuda/attention_offsets.h"
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/cudnn_plans.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+enum {
+    SEQUENCES_MAX = 1 << 15,
+    /* The stream's scratch: cuDNN's workspace (plans ask for some 20 kB), offsets and lengths, an lse that
+       nobody keeps. */
+    WORKSPACE_BYTES = 1 << 20,
+    OFFSETS_BYTES = 5 << 19,
+    LSE_BYTES = TT_CUDA_SCRATCH_BYTES - WORKSPACE_BYTES - OFFSETS_BYTES,
+    ARCHITECTURE_FIRST = 90, /* before: no ragged sums, no head dimension 256 in the backward pass */
+    ARCHITECTURE_END = 120
+};
+
+struct tt_cuda_cudnn {
+    struct tt_cudnn library;
+    struct tt_cudnn_plans plans;
+    int64_t least_tokens;
+    char name[32];
+};
+
+tt_status tt_cuda_cudnn_create(struct tt_device *device, struct tt_cuda_cudnn **out)
+{
+    const struct tt_cuda_device *cuda = device->impl;
+    if (cuda->architecture < ARCHITECTURE_FIRST || cuda->architecture >= ARCHITECTURE_END) {
+        return tt_fail(TT_ERR_UNSUPPORTED, "compute capability %d.%d", cuda->architecture / 10,
+                       cuda->architecture % 10);
+    }
+    struct tt_cuda_cudnn *cudnn = tt_calloc(1, sizeof *cudnn);
+    if (cudnn == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
+    struct cudaDeviceProp properties;
+    TT_GO(tt_cudnn_open(&cudnn->library));
+    TT_GO(tt_cudnn_connect(&cudnn->library));
+    TT_GO(tt_cuda_check(cudaGetDeviceProperties(&properties, cuda->index), NULL, "device properties"));
+    cudnn->plans.cudnn = &cudnn->library;
+    cudnn->plans.workspace_limit = WORKSPACE_BYTES;
+    snprintf(cudnn->plans.device, sizeof cudnn->plans.device, "%.96s %d.%d %d", properties.name,
+             properties.major, properties.minor, properties.multiProcessorCount);
+    size_t version = cudnn->library.version;
+    snprintf(cudnn->name, sizeof cudnn->name, "cuDNN %zu.%zu.%zu", version / 10000, version / 100 % 100,
+             version % 100);
+    *out = cudnn;
+    return TT_OK;
+out:
+    tt_cuda_cudnn_destroy(cudnn);
+    return status;
+}
+
+void tt_cuda_cudnn_destroy(struct tt_cuda_cudnn *cudnn)
+{
+    if (cudnn == NULL) return;
+    tt_cudnn_plans_deinit(&cudnn->plans);
+    tt_cudnn_close(&cudnn->library);
+    tt_free(cudnn);
+}
+
+void tt_cuda_cudnn_least_tokens(struct tt_cuda_cudnn *cudnn, int64_t tokens)
+{
+    cudnn->least_tokens = tokens;
+}
+
+const char *tt_cuda_cudnn_name(const struct tt_cuda_cudnn *cudnn)
+{
+    return cudnn->name;
+}
+
+#define DECLINE(...)                                                                                         \
+    do {                                                                                                     \
+        snprintf(why, why_bytes, __VA_ARGS__);                                                               \
+        return false;                                                                                        \
+    } while (0)
+
+/* What cuDNN's loads want: heads that follow each other, rows of 16-byte pieces. */
+static bool fits(const tt_tensor *tensor)
+{
+    return tensor->strides[1] == tensor->dims[2] && tensor->strides[0] % 8 == 0 &&
+           (uintptr_t)tensor->data % 16 == 0;
+}
+
+static bool same_lengths(const struct tt_attention_forward_args *args)
+{
+    if (args->cu_q == args->cu_k) return true;
+    size_t bytes = (size_t)(args->sequence_count + 1) * sizeof *args->cu_q;
+    return memcmp(args->cu_q, args->cu_k, bytes) == 0;
+}
+
+/* Conditions on the arguments alone. */
+static bool suits(const struct tt_attention_forward_args *args, char *why, size_t why_bytes)
+{
+    int64_t head_dim = args->q_THE.dims[2];
+    if (args->q_THE.dtype != TT_BF16) DECLINE("%s", tt_dtype_name(args->q_THE.dtype));
+    if (head_dim % 16 != 0) DECLINE("head dimension %lld is no multiple of 16", (long long)head_dim);
+    if (args->q_THE.dims[0] == 0) DECLINE("no tokens");
+    if (args->sequence_count > SEQUENCES_MAX) DECLINE("%lld sequences", (long long)args->sequence_count);
+    if (tt_tensor_is_empty(args->device_cu_q)) DECLINE("offsets are not on the device");
+    if (!same_lengths(args)) DECLINE("more keys than queries");
+    const tt_tensor *tensors[] = {&args->q_THE, &args->k_TKE, &args->v_TKE, &args->o_THE};
+    for (int i = 0; i < 4; i++) {
+        if (!fits(tensors[i])) DECLINE("a layout of \"%c\" that cuDNN does not read", "qkvo"[i]);
+    }
+    return true;
+}
+
+_Static_assert(((SEQUENCES_MAX + 1) * TT_CUDA_OFFSETS_MAX * 8 + SEQUENCES_MAX * 4) <= OFFSETS_BYTES,
+               "offsets fit");
+
+/* A forward pass that keeps no lse runs the plan of one that does, where there is room: plans are dear. */
+static bool has_lse(const struct tt_attention_forward_args *args)
+{
+    return !tt_tensor_is_empty(args->lse_HT) ||
+           args->q_THE.dims[0] * args->q_THE.dims[1] * (int64_t)sizeof(float) <= LSE_BYTES;
+}
+
+static struct tt_cudnn_shape shape_of(const struct tt_cuda_cudnn *cudnn,
+                                      const struct tt_attention_forward_args *args)
+{
+    int64_t tokens = args->q_THE.dims[0];
+    if (tokens < cudnn->least_tokens) tokens = cudnn->least_tokens;
+    return (struct tt_cudnn_shape){.heads = args->q_THE.dims[1],
+                                   .kv_heads = args->k_TKE.dims[1],
+                                   .head_dim = args->q_THE.dims[2],
+                                   .sequences = tt_cudnn_round_sequences(args->sequence_count),
+                                   .tokens = tt_cudnn_round_tokens(tokens),
+                                   .q = args->q_THE.strides[0],
+                                   .k = args->k_TKE.strides[0],
+                                   .v = args->v_TKE.strides[0],
+                                   .o = args->o_THE.strides[0],
+                                   .stats = has_lse(args),
+                                   .window = tt_cudnn_window(args) > 0};
+}
+
+static struct tt_cudnn_scratch scratch_of(const struct tt_attention_backward_args *args)
+{
+    const struct tt_attention_forward_args *forward = &args->forward;
+    return tt_cudnn_scratch_layout(forward->q_THE.dims[0], forward->q_THE.dims[1], forward->k_TKE.dims[1],
+                                   forward->q_THE.dims[2], args->dq_THE.strides[0], args->dk_TKE.strides[0]);
+}
+
+static struct tt_cudnn_shape backward_shape_of(const struct tt_cuda_cudnn *cudnn,
+                                               const struct tt_attention_backward_args *args,
+                                               const struct tt_cudnn_scratch *scratch)
+{
+    struct tt_cudnn_shape shape = shape_of(cudnn, &args->forward);
+    int64_t packed = shape.kv_heads * shape.head_dim;
+    shape.backward = 1;
+    shape.dk = scratch->has_packed ? packed : args->dk_TKE.strides[0];
+    shape.dv = scratch->has_packed ? packed : args->dv_TKE.strides[0];
+    return shape;
+}
+
+bool tt_cuda_cudnn_takes_forward(struct tt_cuda_cudnn *cudnn, const struct tt_attention_forward_args *args,
+                                 char *why, size_t why_bytes)
+{
+    if (!suits(args, why, why_bytes)) return false;
+    struct tt_cudnn_shape shape = shape_of(cudnn, args);
+    int64_t sequences;
+    return tt_cudnn_plans_find(&cudnn->plans, &shape, &sequences, why, why_bytes) != NULL;
+}
+
+bool tt_cuda_cudnn_takes_backward(struct tt_cuda_cudnn *cudnn, const struct tt_attention_backward_args *args,
+                                  char *why, size_t why_bytes)
+{
+    const struct tt_attention_forward_args *forward = &args->forward;
+    if (!suits(forward, why, why_bytes)) return false;
+    if (forward->k_TKE.dims[0] != forward->q_THE.dims[0]) DECLINE("rows of k that no sequence has");
+    const tt_tensor *tensors[] = {&args->do_THE, &args->dq_THE, &args->dk_TKE, &args->dv_TKE};
+    for (int i = 0; i < 4; i++) {
+        if (!fits(tensors[i])) DECLINE("a layout of \"d%c\" that cuDNN does not write", "oqkv"[i]);
+    }
+    /* cuDNN uses q's offsets for dq and for its fp32 sums, whatever it is told. */
+    if (args->dq_THE.strides[0] != forward->q_THE.strides[0]) {
+        DECLINE("rows of q and dq are %lld and %lld elements apart", (long long)forward->q_THE.strides[0],
+                (long long)args->dq_THE.strides[0]);
+    }
+    if (args->do_THE.strides[0] != forward->o_THE.strides[0]) {
+        DECLINE("rows of o and do are %lld and %lld elements apart", (long long)forward->o_THE.strides[0],
+                (long long)args->do_THE.strides[0]);
+    }
+    if (args->dv_TKE.strides[0] != args->dk_TKE.strides[0]) {
+        DECLINE("rows of dk and dv are %lld and %lld elements apart", (long long)args->dk_TKE.strides[0],
+                (long long)args->dv_TKE.strides[0]);
+    }
+    struct tt_cudnn_scratch scratch = scratch_of(args);
+    if (tt_tensor_is_empty(args->scratch) || tt_tensor_bytes(args->scratch) < scratch.total) {
+        DECLINE("%zu bytes of scratch are needed", scratch.total);
+    }
+    struct tt_cudnn_shape shape = backward_shape_of(cudnn, args, &scratch);
+    int64_t sequences;
+    return tt_cudnn_plans_find(&cudnn->plans, &shape, &sequences, why, why_bytes) != NULL;
+}
+
+/* What a plan is run with. */
+struct pack {
+    int64_t ids[TT_ID_COUNT];
+    void *pointers[TT_ID_COUNT];
+    int count;
+    float scale, masked, window, one;
+    char *scratch; /* of the stream */
+    struct tt_cuda_offsets offsets;
+};
+
+static void put(struct pack *pack, enum tt_cudnn_id id, const void *pointer)
+{
+    pack->ids[pack->count] = id;
+    pack->pointers[pack->count++] = (void *)(uintptr_t)pointer;
+}
+
+static void put_offsets(struct pack *pack, enum tt_cudnn_id id, int64_t stride)
+{
+    struct tt_cuda_offsets *offsets = &pack->offsets;
+    int64_t *data = (int64_t *)(void *)pack->scratch;
+    pack->scratch += ((size_t)offsets->bucket + 1) * sizeof *data;
+    offsets->strides[offsets->count] = stride;
+    offsets->offsets[offsets->count++] = data;
+    put(pack, id, data);
+}
+
+/* What both passes have in common; the stream's scratch holds cuDNN's workspace, then offsets, then lengths.
+ */
+static void put_common(struct pack *pack, struct tt_stream *stream,
+                       const struct tt_attention_forward_args *args, int64_t sequences)
+{
+    pack->scratch = (char *)tt_cuda_scratch(stream) + WORKSPACE_BYTES;
+    pack->offsets.cu = args->device_cu_q.data;
+    pack->offsets.sequences = (int)args->sequence_count;
+    pack->offsets.bucket = (int)sequences;
+    put_offsets(pack, TT_ID_OFFSETS_Q, args->q_THE.strides[0]);
+    put_offsets(pack, TT_ID_OFFSETS_K, args->k_TKE.strides[0]);
+    put_offsets(pack, TT_ID_OFFSETS_V, args->v_TKE.strides[0]);
+    put_offsets(pack, TT_ID_OFFSETS_O, args->o_THE.strides[0]);
+    if (has_lse(args)) {
+        char *unkept = (char *)tt_cuda_scratch(stream) + WORKSPACE_BYTES + OFFSETS_BYTES;
+        put_offsets(pack, TT_ID_OFFSETS_LSE, args->q_THE.dims[1]);
+        put(pack, TT_ID_LSE, tt_tensor_is_empty(args->lse_HT) ? unkept : args->lse_HT.data);
+    }
+    pack->scale = (float)args->scale;
+    pack->masked = -INFINITY;
+    pack->window = (float)args->window;
+    put(pack, TT_ID_SCALE, &pack->scale);
+    put(pack, TT_ID_MASKED, &pack->masked);
+    if (tt_cudnn_window(args) > 0) put(pack, TT_ID_WINDOW, &pack->window);
+    put(pack, TT_ID_Q, args->q_THE.data);
+    put(pack, TT_ID_K, args->k_TKE.data);
+    put(pack, TT_ID_V, args->v_TKE.data);
+    put(pack, TT_ID_O, args->o_THE.data);
+}
+
+static tt_status execute(struct tt_stream *stream, const struct tt_cudnn_plan *plan, struct pack *pack)
+{
+    pack->offsets.lengths = (int32_t *)(void *)pack->scratch;
+    put(pack, TT_ID_LENGTHS_Q, pack->offsets.lengths);
+    put(pack, TT_ID_LENGTHS_K, pack->offsets.lengths);
+    TT_TRY(tt_cuda_check(tt_cuda_attention_offsets(tt_cuda_handle(stream), &pack->offsets), stream,
+                         "attention offsets"));
+    return tt_cudnn_plan_execute(plan, tt_cuda_handle(stream), pack->ids, pack->pointers, pack->count,
+                                 tt_cuda_scratch(stream));
+}
+
+tt_status tt_cuda_cudnn_forward(struct tt_cuda_cudnn *cudnn, struct tt_stream *stream,
+                                const struct tt_attention_forward_args *args)
+{
+    struct tt_cudnn_shape shape = shape_of(cudnn, args);
+    struct pack pack = {0};
+    int64_t sequences = 0;
+    char why[200];
+    const struct tt_cudnn_plan *plan =
+        tt_cudnn_plans_find(&cudnn->plans, &shape, &sequences, why, sizeof why);
+    if (plan == NULL) return tt_fail(TT_ERR_INTERNAL, "attention_forward: cuDNN has no plan: %s", why);
+    put_common(&pack, stream, args, sequences);
+    return execute(stream, plan, &pack);
+}
+
+tt_status tt_cuda_cudnn_backward(struct tt_cuda_cudnn *cudnn, struct tt_stream *stream,
+                                 const struct tt_attention_backward_args *args)
+{
+    struct tt_cudnn_scratch scratch = scratch_of(args);
+    struct tt_cudnn_shape shape = backward_shape_of(cudnn, args, &scratch);
+    struct pack pack = {0};
+    int64_t sequences = 0;
+    char why[200], *base = args->scratch.data;
+    const struct tt_cudnn_plan *plan =
+        tt_cudnn_plans_find(&cudnn->plans, &shape, &sequences, why, sizeof why);
+    if (plan == NULL) return tt_fail(TT_ERR_INTERNAL, "attention_backward: cuDNN has no plan: %s", why);
+    put_common(&pack, stream, &args->forward, sequences);
+    put_offsets(&pack, TT_ID_OFFSETS_DK, shape.dk);
+    put_offsets(&pack, TT_ID_OFFSETS_DV, shape.dv);
+    pack.one = 1.0f;
+    put(&pack, TT_ID_ONE, &pack.one);
+    put(&pack, TT_ID_DO, args->do_THE.data);
+    put(&pack, TT_ID_DQ, args->dq_THE.data);
+    void *dk = scratch.has_packed ? base + scratch.packed_k : args->dk_TKE.data;
+    void *dv = scratch.has_packed ? base + scratch.packed_v : args->dv_TKE.data;
+    put(&pack, TT_ID_DK, dk);
+    put(&pack, TT_ID_DV, dv);
+    put(&pack, TT_ID_SUMS, base + scratch.sums);
+    put(&pack, TT_ID_DELTA, base + scratch.delta);
+    if (scratch.has_full) {
+        put(&pack, TT_ID_FULL_K, base + scratch.full_k);
+        put(&pack, TT_ID_FULL_V, base + scratch.full_v);
+    }
+    TT_TRY(execute(stream, plan, &pack));
+    if (!scratch.has_packed) return TT_OK;
+    const void *from[] = {dk, dv};
+    void *to[] = {args->dk_TKE.data, args->dv_TKE.data};
+    int64_t strides[] = {args->dk_TKE.strides[0], args->dv_TKE.strides[0]};
+    return tt_cuda_check(tt_cuda_attention_spread(tt_cuda_handle(stream), from, to, strides,
+                                                  args->dk_TKE.dims[0], shape.kv_heads * shape.head_dim),
+                         stream, "attention_backward");
+}

@@ -1,0 +1,83 @@
+/* Attention through cuDNN: packed sequences (ragged tensors), bf16, causal, grouped queries, an optional
+ * window; Hopper and newer. Graphs are composed of plain operations, because cuDNN's own attention operation
+ * knows no causal mask before 9.21.
+ *
+ * A plan is made for numbers of sequences and tokens rounded up, since it costs a second and slack costs
+ * nothing: sequences that do not exist are empty and lie behind the last (H200, cuDNN 9.19: 32 x 16384 is as
+ * fast as the exact plan). Plans are kept as files in $XDG_CACHE_HOME/trimtab (else ~/.cache/trimtab): 20 ms
+ * instead of 0.3 .. 1 s in the next process.
+ *
+ * lse in this variant is [T, H] inside the H x T floats that it is given: the stride of a plan cannot be the
+ * batch's T. */
+#ifndef TT_BACKEND_CUDA_CUDNN_ATTENTION_H
+#define TT_BACKEND_CUDA_CUDNN_ATTENTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/ops/attention.h"
+
+struct tt_cuda_cudnn; /* the library, a handle, the plans of one device */
+
+/* TT_ERR_UNSUPPORTED says why cuDNN cannot be used here. */
+TT_MUST_USE tt_status tt_cuda_cudnn_create(struct tt_device *device, struct tt_cuda_cudnn **out);
+void tt_cuda_cudnn_destroy(struct tt_cuda_cudnn *cudnn); /* takes NULL */
+
+/* Whether cuDNN takes these arguments; `why` gets the reason when not. At first sight of a shape this builds
+ * its plan. For the same arguments the answer never changes from yes to no. */
+bool tt_cuda_cudnn_takes_forward(struct tt_cuda_cudnn *cudnn, const struct tt_attention_forward_args *args,
+                                 char *why, size_t why_bytes);
+bool tt_cuda_cudnn_takes_backward(struct tt_cuda_cudnn *cudnn, const struct tt_attention_backward_args *args,
+                                  char *why, size_t why_bytes);
+
+/* From now on plans have room for at least `tokens`; 0: what a batch needs. So the self-check, whose batch is
+ * small, runs the plan of the real one. */
+void tt_cuda_cudnn_least_tokens(struct tt_cuda_cudnn *cudnn, int64_t tokens);
+const char *tt_cuda_cudnn_name(const struct tt_cuda_cudnn *cudnn); /* "cuDNN 9.19.0" */
+
+/* For arguments that are taken. */
+TT_MUST_USE tt_status tt_cuda_cudnn_forward(struct tt_cuda_cudnn *cudnn, struct tt_stream *stream,
+                                            const struct tt_attention_forward_args *args);
+TT_MUST_USE tt_status tt_cuda_cudnn_backward(struct tt_cuda_cudnn *cudnn, struct tt_stream *stream,
+                                             const struct tt_attention_backward_args *args);
+
+/* The window that a graph needs: one no shorter than the longest sequence hides nothing, and makes for a
+ * slower plan. */
+static inline int64_t tt_cudnn_window(const struct tt_attention_forward_args *args)
+{
+    return args->window < args->max_length_q ? args->window : 0;
+}
+
+/* Where things lie in the backward pass's scratch. The fp32 sums of dQ have dQ's row stride, which must be
+ * Q's; gradients of each query head's keys and values have H heads before they are summed over groups. These
+ * have the row stride of dK times H / K (cuDNN's rule), so a dK that is a slice of a wider matrix is first
+ * made contiguous and then copied there. */
+struct tt_cudnn_scratch {
+    size_t sums, delta, full_k, full_v, packed_k, packed_v, total;
+    bool has_full, has_packed;
+};
+
+static inline size_t tt_cudnn_take(size_t *total, int64_t count, size_t element_bytes)
+{
+    size_t at = *total;
+    *total += ((size_t)count * element_bytes + 255) / 256 * 256;
+    return at;
+}
+
+static inline struct tt_cudnn_scratch tt_cudnn_scratch_layout(int64_t tokens, int64_t heads, int64_t kv_heads,
+                                                              int64_t head_dim, int64_t dq_row_stride,
+                                                              int64_t dk_row_stride)
+{
+    struct tt_cudnn_scratch s = {.has_full = heads != kv_heads};
+    s.has_packed = s.has_full && dk_row_stride != kv_heads * head_dim;
+    s.sums = tt_cudnn_take(&s.total, tokens * dq_row_stride, 4);
+    s.delta = tt_cudnn_take(&s.total, tokens * heads, 4);
+    if (s.has_full) s.full_k = tt_cudnn_take(&s.total, tokens * heads * head_dim, 2);
+    if (s.has_full) s.full_v = tt_cudnn_take(&s.total, tokens * heads * head_dim, 2);
+    if (s.has_packed) s.packed_k = tt_cudnn_take(&s.total, tokens * kv_heads * head_dim, 2);
+    if (s.has_packed) s.packed_v = tt_cudnn_take(&s.total, tokens * kv_heads * head_dim, 2);
+    return s;
+}
+
+#endif
