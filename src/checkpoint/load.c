@@ -217,6 +217,7 @@ static tt_status load_piece(struct loading *loading, const struct tt_piece *piec
         .count = piece->count,
         .to = piece->data,
         .dtype = piece->dtype,
+        .in_host = piece->in_host,
         .name = piece->param->name,
     };
     return TT_OK;

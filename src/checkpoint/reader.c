@@ -110,6 +110,12 @@ static int64_t chunk_count(const struct reading *reading, const struct tt_read_r
     return least(left, in_row + (rows - 1) * range->columns);
 }
 
+/* Goes through a page-locked buffer. */
+static bool is_staged(const struct reading *reading, const struct tt_read_range *range)
+{
+    return !tt_device_is_host(tt_stream_device(reading->stream)) && !range->in_host;
+}
+
 static int compare_ranges(const void *a, const void *b)
 {
     const struct tt_read_range *x = a, *y = b;
@@ -184,45 +190,45 @@ static bool take_chunk(struct reading *reading, struct chunk *chunk)
     return true;
 }
 
-/* The device's memory is the host's: every thread does this. */
-static tt_status read_in_place(void *argument)
+/* Straight into its place. The error goes into `reading`. With the mutex, which is free meanwhile. */
+static void read_in_place(struct reading *reading, const struct chunk *chunk)
 {
-    struct reading *reading = argument;
-    struct chunk chunk;
-    for (;;) {
-        pthread_mutex_lock(&reading->mutex);
-        bool taken = take_chunk(reading, &chunk);
-        pthread_mutex_unlock(&reading->mutex);
-        if (!taken) return TT_OK;
-        if (read_chunk(&chunk, target_of(&chunk)) == TT_OK) continue;
-        pthread_mutex_lock(&reading->mutex);
-        set_failed(reading);
-        pthread_mutex_unlock(&reading->mutex);
-    }
+    pthread_mutex_unlock(&reading->mutex);
+    tt_status status = read_chunk(chunk, target_of(chunk));
+    pthread_mutex_lock(&reading->mutex);
+    if (status != TT_OK) set_failed(reading);
 }
 
-/* Fills buffers until there is nothing left to read. An error goes into `reading`, never home with the
- * thread. */
-static tt_status fill_slots(void *argument)
+/* Through a buffer that the driving thread then uploads. As read_in_place. */
+static void read_into_slot(struct reading *reading, const struct chunk *chunk)
+{
+    while (reading->idle.count == 0 && !reading->failed)
+        pthread_cond_wait(&reading->may_fill, &reading->mutex);
+    if (reading->failed) return;
+    struct slot *slot = pop(&reading->idle);
+    pthread_mutex_unlock(&reading->mutex);
+    slot->chunk = *chunk;
+    tt_status status = read_chunk(chunk, slot->memory);
+    pthread_mutex_lock(&reading->mutex);
+    if (status != TT_OK) {
+        set_failed(reading);
+        return;
+    }
+    push(&reading->filled, slot);
+    pthread_cond_signal(&reading->may_upload);
+}
+
+/* Reads until there is nothing left. No error goes home with the thread. */
+static tt_status read_chunks(void *argument)
 {
     struct reading *reading = argument;
     struct chunk chunk;
     pthread_mutex_lock(&reading->mutex);
     while (take_chunk(reading, &chunk)) {
-        while (reading->idle.count == 0 && !reading->failed)
-            pthread_cond_wait(&reading->may_fill, &reading->mutex);
-        if (reading->failed) break;
-        struct slot *slot = pop(&reading->idle);
-        pthread_mutex_unlock(&reading->mutex);
-        slot->chunk = chunk;
-        tt_status status = read_chunk(&chunk, slot->memory);
-        pthread_mutex_lock(&reading->mutex);
-        if (status != TT_OK) {
-            set_failed(reading);
-            break;
-        }
-        push(&reading->filled, slot);
-        pthread_cond_signal(&reading->may_upload);
+        if (is_staged(reading, chunk.range))
+            read_into_slot(reading, &chunk);
+        else
+            read_in_place(reading, &chunk);
     }
     reading->readers--;
     pthread_cond_signal(&reading->may_upload);
@@ -287,16 +293,16 @@ static tt_status create_slots(struct reading *reading, size_t count)
 /* Starts `count` threads, does the calling thread's part, and waits for the others. */
 static tt_status run_threads(struct reading *reading, int count, size_t slot_count)
 {
-    bool in_place = slot_count == 0;
     tt_status status = TT_OK;
     int started = 0;
-    reading->readers = count;
-    for (; started < count && status == TT_OK; started++) {
-        status = tt_thread_start("reader", in_place ? read_in_place : fill_slots, reading,
-                                 &reading->threads[started]);
-        if (status != TT_OK) break;
+    bool helps = slot_count == 0; /* nothing to upload: the calling thread is one of the readers */
+    if (helps) count--;
+    reading->readers = count + helps;
+    while (started < count && status == TT_OK) {
+        status = tt_thread_start("reader", read_chunks, reading, &reading->threads[started]);
+        if (status == TT_OK) started++;
     }
-    if (status == TT_OK) status = in_place ? read_in_place(reading) : upload_slots(reading, slot_count);
+    if (status == TT_OK) status = helps ? read_chunks(reading) : upload_slots(reading, slot_count);
     if (status != TT_OK) {
         pthread_mutex_lock(&reading->mutex);
         set_failed(reading);
@@ -309,29 +315,31 @@ static tt_status run_threads(struct reading *reading, int count, size_t slot_cou
     return reading->failed ? tt_error_restore(&reading->error) : status;
 }
 
-/* Chunks of all ranges, but no more than `most`. */
-static size_t count_chunks(const struct reading *reading, size_t most)
+/* Chunks of all ranges, and of those that are staged, but no more than `most`. */
+static void count_chunks(const struct reading *reading, size_t most, size_t *chunks, size_t *staged)
 {
-    size_t chunks = 0;
-    for (const struct tt_read_range *range = reading->range; range < reading->range_end && chunks < most;
-         range++)
-        for (int64_t done = 0; done < range->count && chunks < most; chunks++)
+    *chunks = *staged = 0;
+    for (const struct tt_read_range *range = reading->range; range < reading->range_end && *staged < most;
+         range++) {
+        size_t count = 0;
+        for (int64_t done = 0; done < range->count && count < most; count++)
             done += chunk_count(reading, range, range->first + done);
-    return chunks;
+        *chunks += count;
+        if (is_staged(reading, range)) *staged += count;
+    }
+    if (*staged > most) *staged = most;
 }
 
 static tt_status run(struct reading *reading)
 {
     struct tt_device *device = tt_stream_device(reading->stream);
-    bool in_place = tt_device_is_host(device);
     int processors = tt_device_threads(device) > 0 ? tt_device_threads(device) : tt_cpu_count();
     int threads = reading->config->threads > 0 ? reading->config->threads : processors;
     if (threads > TT_READER_THREADS_MAX) threads = TT_READER_THREADS_MAX;
-    size_t slot_count = count_chunks(reading, 2 * (size_t)threads);
-    if (slot_count < (size_t)threads) threads = (int)slot_count;
-    if (slot_count == 0) return TT_OK;
-    /* The calling thread is one of those that read in place. */
-    if (in_place) return run_threads(reading, threads - 1, 0);
+    size_t chunks, slot_count;
+    count_chunks(reading, 2 * (size_t)threads, &chunks, &slot_count);
+    if (chunks < (size_t)threads) threads = (int)chunks;
+    if (slot_count == 0) return run_threads(reading, threads, 0);
 
     tt_status status = create_slots(reading, slot_count);
     if (status == TT_OK) status = run_threads(reading, threads, slot_count);

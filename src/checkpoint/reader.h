@@ -23,9 +23,10 @@ struct tt_read_range {
     int64_t first, count; /* elements of the flat tensor; count > 0 */
     void *to;             /* device memory: the place of element `first` */
     tt_dtype dtype;       /* type of `to` */
+    bool in_host;         /* `to` is memory of the host that the device reaches */
     int64_t columns;      /* 0: the elements lie one after the other. Else they are rows of so many, */
-    int64_t row_stride;   /* each beginning so many elements after the one before; `first` may be amid a row.
-                             What   lies between two rows becomes zero or stays as it is */
+    int64_t row_stride;   /* each beginning so many elements after the one before; `first` may be amid a row. What
+                             lies between two rows becomes zero or stays as it is */
     const char *name;     /* for messages; lent */
 };
 

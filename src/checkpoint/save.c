@@ -36,8 +36,8 @@ struct part {
     int64_t first, count;
 };
 
-/* Writes one file. Downloads gather in one page-locked buffer until it is full; where the device's memory is
- * the host's, it is written from where it lies. */
+/* Writes one file. Downloads gather in one page-locked buffer until it is full; what lies in the
+ * host's memory is written from there. */
 struct writer {
     struct tt_stream *stream;
     int descriptor;
@@ -88,7 +88,7 @@ static tt_status write_piece(struct writer *writer, const struct tt_piece *piece
                             piece->count - done};
         bool full = writer->staged_bytes + element > STAGING_BYTES;
         if (full || writer->part_count == PARTS_MAX) TT_TRY(flush(writer));
-        if (writer->staging != NULL) {
+        if (writer->staging != NULL && !piece->in_host) {
             int64_t room = (int64_t)((STAGING_BYTES - writer->staged_bytes) / element);
             char *staged = (char *)tt_buffer_data(writer->staging) + writer->staged_bytes;
             if (part.count > room) part.count = room;

@@ -84,6 +84,7 @@ static void make_piece(struct tt_unit *unit, const struct member *member, struct
     int64_t element = (int64_t)tt_dtype_bytes(member->dtype);
     int64_t share = (int64_t)unit->frozen_shard_bytes;
     piece->dtype = member->dtype;
+    piece->in_host = unit->context->config.offload_params;
     intersect((int64_t)member->offset, member->count * element, rank * share, share, &piece->first,
               &piece->count);
     piece->first /= element;

@@ -67,6 +67,7 @@ struct tt_piece {
     int64_t count;
     void *data;       /* device memory: stored_dtype for frozen, fp32 master for trainable */
     tt_dtype dtype;   /* type of `data` */
+    bool in_host;     /* `data` is page-locked memory of the host (offload_params) */
     int64_t slice_offset; /* trainable: element offset in this rank's slices (tt_unit_slices); else -1 */
 };
 size_t tt_unit_piece_count(const struct tt_unit *unit);
