@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "backend/plan/plan.h"
 #include "comm/comm_impl.h"
 
 int tt_comm_rank(const struct tt_comm *comm)
@@ -62,11 +63,19 @@ static bool is_plan(const struct tt_stream *stream)
     return tt_device_is_plan(tt_stream_device(stream));
 }
 
+/* On the plan device nothing travels, but the time that it would take passes. `bytes` from each other rank.
+ */
+static tt_status plan_receive(const struct tt_comm *comm, struct tt_stream *stream, size_t bytes)
+{
+    return comm->world_size > 1 ? tt_plan_receive(stream, bytes * (size_t)(comm->world_size - 1)) : TT_OK;
+}
+
 tt_status tt_comm_all_gather(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
                              size_t bytes_per_rank)
 {
     TT_TRY(check_total(comm, bytes_per_rank, 1));
-    if (bytes_per_rank == 0 || is_plan(stream)) return TT_OK;
+    if (bytes_per_rank == 0) return TT_OK;
+    if (is_plan(stream)) return plan_receive(comm, stream, bytes_per_rank);
     TT_TRY(check_memory(comm, stream));
     return comm->table->all_gather(comm, stream, send, recv, bytes_per_rank);
 }
@@ -77,7 +86,8 @@ tt_status tt_comm_reduce_scatter(struct tt_comm *comm, struct tt_stream *stream,
     if (dtype != TT_F32 && dtype != TT_BF16)
         return tt_fail(TT_ERR_INTERNAL, "reduce-scatter of %s", tt_dtype_name(dtype));
     TT_TRY(check_total(comm, count_per_rank, tt_dtype_bytes(dtype)));
-    if (count_per_rank == 0 || is_plan(stream)) return TT_OK;
+    if (count_per_rank == 0) return TT_OK;
+    if (is_plan(stream)) return plan_receive(comm, stream, count_per_rank * tt_dtype_bytes(dtype));
     TT_TRY(check_memory(comm, stream));
     return comm->table->reduce_scatter(comm, stream, send, recv, count_per_rank, dtype);
 }
@@ -88,7 +98,9 @@ tt_status tt_comm_all_reduce(struct tt_comm *comm, struct tt_stream *stream, voi
     if (dtype != TT_F32 && dtype != TT_BF16 && dtype != TT_F64 && dtype != TT_I64)
         return tt_fail(TT_ERR_INTERNAL, "all-reduce of %s", tt_dtype_name(dtype));
     TT_TRY(check_total(comm, count, tt_dtype_bytes(dtype)));
-    if (count == 0 || is_plan(stream)) return TT_OK;
+    if (count == 0) return TT_OK;
+    if (is_plan(stream)) /* each rank sums its share and sends it to all */
+        return plan_receive(comm, stream, 2 * count * tt_dtype_bytes(dtype) / (size_t)comm->world_size);
     TT_TRY(check_memory(comm, stream));
     return comm->table->all_reduce(comm, stream, data, count, dtype, reduce);
 }

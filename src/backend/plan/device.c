@@ -1,5 +1,5 @@
-/* The plan device: the checks of all ops, addresses without memory, counts of bytes. A training step that
- * runs here tells what the same step will need on a real device. */
+/* The plan device: the checks of all ops, addresses without memory, counts of bytes, clocks. A training step
+ * that runs here tells what the same step will need on a real device, and about how long it takes there. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,8 +9,21 @@
 
 enum { ALIGNMENT = 256 };
 
+/* What cuda/cuda.h gives each compute stream: GEMM workspace and scratch for partial sums. */
+static const size_t stream_scratch_bytes = (size_t)(32 + 8) << 20;
+
+/* A kernel that does nothing; a collective that sends nothing. Of the time of a transfer beside compute, the
+ * share by which it slows that (H200: gathers by the copy engine beside GEMMs). */
+static const double launch_seconds = 4e-6, collective_seconds = 20e-6, drag_share = 0.13;
+
 struct plan {
-    uintptr_t next; /* the next made-up address */
+    uintptr_t next;      /* the next made-up address */
+    double host_seconds; /* the host's clock: it has waited for streams */
+    double drag_seconds; /* what transfers have slowed compute by, and no op has paid for yet */
+};
+
+struct clock {
+    double seconds;
 };
 
 /* Where no process is given memory, so that a read or write faults at once. */
@@ -33,12 +46,19 @@ static tt_status plan_open(struct tt_device *device, const struct tt_device_conf
     device->impl = plan;
     device->is_plan = true;
     device->threads = config->threads > 0 ? config->threads : 1;
+    size_t context_bytes = device->is_host ? 0 : tt_chip_context_bytes(chip);
+    tt_status status = tt_device_take(device, TT_PURPOSE_CONTEXT, context_bytes);
+    if (status != TT_OK) {
+        tt_free(plan);
+        return status;
+    }
     snprintf(device->name, sizeof device->name, "plan (no compute, no memory)");
     return TT_OK;
 }
 
 static void plan_close(struct tt_device *device)
 {
+    tt_device_give_back(device, TT_PURPOSE_CONTEXT, device->memory.current[TT_PURPOSE_CONTEXT]);
     tt_free(device->impl);
 }
 
@@ -63,48 +83,128 @@ static void plan_release(struct tt_device *device, void *data, size_t bytes)
 static tt_status plan_create(struct tt_device *device, void **impl)
 {
     (void)device;
-    *impl = NULL;
-    return TT_OK;
-}
-
-static tt_status plan_stream_create(struct tt_device *device, enum tt_stream_kind kind, void **impl)
-{
-    (void)kind;
-    return plan_create(device, impl);
+    *impl = tt_calloc(1, sizeof(struct clock));
+    return *impl != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
 static void plan_destroy(struct tt_device *device, void *impl)
 {
-    (void)device, (void)impl;
+    (void)device;
+    tt_free(impl);
+}
+
+struct plan_stream {
+    struct clock clock; /* first: what a clock is asked for */
+    enum tt_stream_kind kind;
+};
+
+static tt_status plan_stream_create(struct tt_device *device, enum tt_stream_kind kind, void **impl)
+{
+    struct plan_stream *stream = tt_calloc(1, sizeof *stream);
+    if (stream == NULL) return TT_ERR_MEMORY;
+    stream->kind = kind;
+    tt_status status = TT_OK;
+    if (kind == TT_STREAM_COMPUTE && !device->is_host)
+        status = tt_device_take(device, TT_PURPOSE_SCRATCH, stream_scratch_bytes);
+    if (status != TT_OK) {
+        tt_free(stream);
+        return status;
+    }
+    *impl = stream;
+    return TT_OK;
+}
+
+static void plan_stream_destroy(struct tt_device *device, void *impl)
+{
+    const struct plan_stream *stream = impl;
+    if (stream->kind == TT_STREAM_COMPUTE && !device->is_host)
+        tt_device_give_back(device, TT_PURPOSE_SCRATCH, stream_scratch_bytes);
+    tt_free(impl);
+}
+
+/* Work of `seconds` on a stream. Where the device is the host the calling thread does it: there the host
+ * waits. */
+static void pass(struct tt_stream *stream, double seconds)
+{
+    struct tt_device *device = stream->device;
+    struct plan *plan = device->impl;
+    struct clock *clock = stream->impl;
+    if (clock->seconds < plan->host_seconds) clock->seconds = plan->host_seconds;
+    clock->seconds += seconds;
+    if (device->is_host) plan->host_seconds = clock->seconds;
+    if (device->planned_seconds < clock->seconds) device->planned_seconds = clock->seconds;
+}
+
+void tt_plan_spend(struct tt_stream *stream, double flops, double flops_rate, double bytes)
+{
+    struct plan *plan = stream->device->impl;
+    const struct tt_chip *chip = stream->device->chip;
+    double seconds = flops / flops_rate, moving = bytes / chip->memory_bytes_per_second;
+    if (seconds < moving) seconds = moving;
+    if (seconds < launch_seconds && !stream->device->is_host) seconds = launch_seconds;
+    if (stream->kind == TT_STREAM_COMPUTE) {
+        seconds += plan->drag_seconds;
+        plan->drag_seconds = 0.0;
+    }
+    pass(stream, seconds);
+}
+
+static void transfer(struct tt_stream *stream, double bytes, double rate, double least)
+{
+    struct plan *plan = stream->device->impl;
+    double seconds = bytes / rate;
+    if (!stream->device->is_host) plan->drag_seconds += drag_share * seconds;
+    pass(stream, seconds + (stream->device->is_host ? 0.0 : least));
+}
+
+tt_status tt_plan_receive(struct tt_stream *stream, size_t bytes)
+{
+    transfer(stream, (double)bytes, stream->device->chip->link_bytes_per_second, collective_seconds);
+    return TT_OK;
+}
+
+double tt_plan_seconds(const struct tt_device *device)
+{
+    return device->planned_seconds;
 }
 
 static tt_status plan_synchronize(struct tt_stream *stream)
 {
-    (void)stream;
+    struct plan *plan = stream->device->impl;
+    const struct clock *clock = stream->impl;
+    if (plan->host_seconds < clock->seconds) plan->host_seconds = clock->seconds;
     return TT_OK;
 }
 
 static tt_status plan_record(struct tt_event *event, struct tt_stream *stream)
 {
-    (void)event, (void)stream;
+    *(struct clock *)event->impl = *(const struct clock *)stream->impl;
     return TT_OK;
 }
 
 static tt_status plan_wait(struct tt_stream *stream, struct tt_event *event)
 {
-    (void)stream, (void)event;
+    struct clock *clock = stream->impl;
+    const struct clock *until = event->impl;
+    if (clock->seconds < until->seconds) clock->seconds = until->seconds;
     return TT_OK;
 }
 
 static tt_status plan_copy(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction)
 {
-    (void)stream, (void)to, (void)from, (void)bytes, (void)direction;
+    (void)to, (void)from;
+    const struct tt_chip *chip = stream->device->chip;
+    if (direction == TT_COPY_ON_DEVICE)
+        tt_plan_spend(stream, 0.0, 1.0, 2.0 * (double)bytes);
+    else
+        transfer(stream, (double)bytes, chip->host_bytes_per_second, launch_seconds);
     return TT_OK;
 }
 
 static tt_status plan_fill_zero(struct tt_stream *stream, void *data, size_t bytes)
 {
-    (void)stream, (void)data, (void)bytes;
+    (void)data;
+    tt_plan_spend(stream, 0.0, 1.0, (double)bytes);
     return TT_OK;
 }
 
@@ -117,7 +217,7 @@ const struct tt_device_table tt_plan_device_table = {
     .allocate_host = plan_allocate,
     .release_host = plan_release,
     .stream_create = plan_stream_create,
-    .stream_destroy = plan_destroy,
+    .stream_destroy = plan_stream_destroy,
     .stream_synchronize = plan_synchronize,
     .event_create = plan_create,
     .event_destroy = plan_destroy,
