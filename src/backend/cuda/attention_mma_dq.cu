@@ -1,0 +1,171 @@
+/* Backward, dQ: one block per (block of query rows, head) goes over the keys that its rows see, as forward
+ * does. Scores and weights are computed again from q, k and lse, so that nothing is added up across blocks
+ * and repeats are equal bit for bit: p = exp(scale q k^T - lse);   ds = p (do v^T - delta);   dq = scale ds k
+ */
+#include "backend/cuda/attention_mma_tiles.h"
+
+static __device__ __forceinline__ float dot_8(uint4 a, uint4 b)
+{
+    const __nv_bfloat162 *pa = (const __nv_bfloat162 *)&a, *pb = (const __nv_bfloat162 *)&b;
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float2 fa = __bfloat1622float2(pa[i]), fb = __bfloat1622float2(pb[i]);
+        sum = fmaf(fa.x, fb.x, fmaf(fa.y, fb.y, sum));
+    }
+    return sum;
+}
+
+/* delta[h, t] = sum over e of do o, of the warp's rows: to `to` and to device memory. D / 8 lanes take a row.
+ */
+template <int D, int M>
+static __device__ __forceinline__ void rows_delta(const tt_attention_problem &p, const block_span &span,
+                                                  int head, int first, float *to)
+{
+    constexpr int LANES = D / 8, STEP = 32 / LANES;
+    int lane = threadIdx.x % 32, column = lane % LANES * 8;
+    bool inside = column < p.head_dim;
+    const __nv_bfloat16 *o = rows_of(p.o, span.q0, head) + (inside ? column : 0);
+    const __nv_bfloat16 *go = rows_of(p.go, span.q0, head) + (inside ? column : 0);
+#pragma unroll 4
+    for (int i = 0; i < 16 * M; i += STEP) {
+        int row = first + i + lane / LANES, safe = min(row, span.length_q - 1);
+        float sum = dot_8(*(const uint4 *)(o + safe * p.o.token), *(const uint4 *)(go + safe * p.go.token));
+        if (!inside) sum = 0.0f;
+#pragma unroll
+        for (int step = LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+        if (column == 0) to[row - first] = sum;
+        if (column == 0 && row < span.length_q) p.delta[head * p.rows_q + span.q0 + row] = sum;
+    }
+    __syncwarp();
+}
+
+template <int D, int ROWS, int KEYS, int STAGES, int WARPS_> struct dq_tiles {
+    enum {
+        ROW = ROWS * D * 2,
+        KEY = KEYS * D * 2,
+        STAGE = 2 * KEY,
+        DELTA = 2 * ROW + STAGES * STAGE,
+        TOTAL = DELTA + ROWS * 4,
+        WARPS = WARPS_,
+        THREADS = WARPS * 32
+    };
+};
+
+/* s and dp become ds. */
+template <int M, int N>
+static __device__ __forceinline__ void rows_differentiate(float (&s)[M][N][4], const float (&dp)[M][N][4],
+                                                          float scale_log2, const float (&lse_log2)[M][2],
+                                                          const float (&delta)[M][2])
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float weight = exp2_fast(fmaf(s[m][n][i], scale_log2, -lse_log2[m][i / 2]));
+                s[m][n][i] = weight * (dp[m][n][i] - delta[m][i / 2]);
+            }
+}
+
+template <int D, int ROWS, int KEYS, int STAGES, int WARPS>
+static __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
+    dq_kernel(const __grid_constant__ tt_attention_problem p)
+{
+    using tiles = dq_tiles<D, ROWS, KEYS, STAGES, WARPS>;
+    constexpr int M = ROWS / WARPS / 16, N = KEYS / 8, THREADS = tiles::THREADS;
+    extern __shared__ __align__(1024) unsigned char shared[];
+    /* Blocks with most keys first. */
+    int head = blockIdx.x % p.heads, slot = (gridDim.x - 1 - blockIdx.x) / p.heads;
+    block_span span;
+    if (!find_block<ROWS, false>(p, slot, &span)) return;
+
+    const __nv_bfloat16 *k = rows_of(p.k, span.k0, head / p.group);
+    const __nv_bfloat16 *v = rows_of(p.v, span.k0, head / p.group);
+    int limit = min(span.first + ROWS, span.length_q) + span.offset; /* keys that some row sees */
+    int tile = (limit - 1) / KEYS;
+    int last_tile = p.window > 0 ? max(0, span.first + span.offset - p.window + 1) / KEYS : 0;
+    uint32_t base = shared_address(shared), keys = base + 2 * tiles::ROW;
+    load_tile<ROWS, D, THREADS>(base, rows_of(p.q, span.q0, head), p.q.token, span.first, span.length_q,
+                                p.head_dim);
+    load_tile<ROWS, D, THREADS>(base + tiles::ROW, rows_of(p.go, span.q0, head), p.go.token, span.first,
+                                span.length_q, p.head_dim);
+    if (STAGES == 2) {
+        load_tile<KEYS, D, THREADS>(keys, k, p.k.token, tile * KEYS, span.length_k, p.head_dim);
+        load_tile<KEYS, D, THREADS>(keys + tiles::KEY, v, p.v.token, tile * KEYS, span.length_k, p.head_dim);
+    }
+    copy_commit();
+
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int first = span.first + warp * (16 * M); /* the warp's rows */
+    float scale_log2 = p.scale * TT_LOG2_E;
+    float lse_log2[M][2], delta[M][2], dq[M][D / 8][4];
+    float *own_delta = (float *)(shared + tiles::DELTA) + warp * (16 * M);
+    rows_delta<D, M>(p, span, head, first, own_delta);
+    clear(dq);
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            int row = first + m * 16 + h * 8 + lane / 4;
+            bool inside = row < span.length_q;
+            lse_log2[m][h] = inside ? p.lse[head * p.lse_head + span.q0 + row] * TT_LOG2_E : 0.0f;
+            delta[m][h] = own_delta[row - first];
+        }
+    uint32_t lane_q = lane_address<D>(base + warp * (16 * M * D * 2)), lane_go = lane_q + tiles::ROW;
+    for (int stage = 0; tile >= last_tile; tile--, stage ^= STAGES - 1) {
+        int next = tile + 1 - STAGES;
+        if (STAGES == 2) copy_wait();
+        __syncthreads(); /* nobody reads any more what is overwritten next; with two stages this tile is there
+                          */
+        if (next >= last_tile) {
+            uint32_t to = keys + (stage ^ (STAGES - 1)) * tiles::STAGE;
+            load_tile<KEYS, D, THREADS>(to, k, p.k.token, next * KEYS, span.length_k, p.head_dim);
+            load_tile<KEYS, D, THREADS>(to + tiles::KEY, v, p.v.token, next * KEYS, span.length_k,
+                                        p.head_dim);
+            copy_commit();
+        }
+        if (STAGES == 1) {
+            copy_wait();
+            __syncthreads();
+        }
+        /* The warp's row r sees the tile's keys low + r <= key < high + r. */
+        int high = first + span.offset + 1 - tile * KEYS;
+        int low = p.window > 0 ? high - p.window : -(1 << 29);
+        if (first >= span.length_q || high + 16 * M - 1 <= 0 || low >= KEYS) continue;
+        uint32_t lane_k = lane_address<D>(keys + stage * tiles::STAGE);
+        float s[M][N][4], dp[M][N][4];
+        multiply_tiles<D>(s, lane_q, lane_k);
+        multiply_tiles<D>(dp, lane_go, lane_k + tiles::KEY);
+        if (high < KEYS || low + 16 * M - 1 > 0) mask_band(s, low, high);
+        rows_differentiate(s, dp, scale_log2, lse_log2, delta);
+        multiply_add<D>(dq, s, lane_k);
+    }
+    if (first >= span.length_q) return;
+    float factor[M][2];
+#pragma unroll
+    for (int m = 0; m < M; m++) factor[m][0] = factor[m][1] = p.scale;
+    store_rows<D, M>(dq, factor, shared + warp * (16 * M * D * 2), rows_of(p.gq, span.q0, head), p.gq.token,
+                     first, span.length_q, p.head_dim);
+}
+
+template <int D, int ROWS, int KEYS, int STAGES, int WARPS>
+static void launch(const tt_attention_problem *problem, cudaStream_t stream)
+{
+    using tiles = dq_tiles<D, ROWS, KEYS, STAGES, WARPS>;
+    int64_t slots = tt_attention_slots(problem->rows_q, problem->sequences, ROWS);
+    tt_attention_launch(dq_kernel<D, ROWS, KEYS, STAGES, WARPS>, slots * problem->heads, tiles::THREADS,
+                        tiles::TOTAL, problem, stream);
+}
+
+/* All fit the 99 KiB of the smallest chips. */
+void tt_attention_mma_dq(const struct tt_attention_problem *problem, cudaStream_t stream)
+{
+    if (problem->head_dim <= 64)
+        launch<64, 128, 64, 2, 4>(problem, stream);
+    else if (problem->head_dim <= 128)
+        launch<128, 128, 32, 2, 4>(problem, stream);
+    else
+        launch<256, 64, 32, 1, 4>(problem, stream);
+}

@@ -1,0 +1,305 @@
+/* What the attention kernels share: the problem as kernels see it, the search for a block's sequence, and
+ * tiles of bf16 in shared memory with products of them on tensor cores.
+ *
+ * A tile is [rows][D] bf16 in shared memory; the 16-byte chunk c of row r lies at chunk c ^ (r & 7) of its
+ * row, so that the eight rows that ldmatrix reads at once lie in different banks. All reads of a tile go in
+ * pieces of 16 rows x 16 columns, lane l pointing at chunk l / 16 of row l % 16; such an address is "the
+ * lane's", and column 16 k of it is (address ^ (k << 5)).
+ *
+ * Sums of a product lie in registers as mma.m16n8k16 has them: lane l holds of a 16 x 8 piece row l / 4
+ * (values 0, 1) and l / 4 + 8 (values 2, 3), columns 2 (l % 4) and 2 (l % 4) + 1. */
+#ifndef TT_BACKEND_CUDA_ATTENTION_MMA_TILES_H
+#define TT_BACKEND_CUDA_ATTENTION_MMA_TILES_H
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+struct tt_attention_view {
+    void *data;
+    int64_t token, head; /* strides in elements */
+};
+
+/* Lives in a kernel's parameters. */
+struct tt_attention_problem {
+    struct tt_attention_view q, k, v, o, go, gq, gk, gv; /* go: gradient of o, ... */
+    float *lse;                                          /* [H, T]; NULL: not wanted */
+    int64_t lse_head;                                    /* stride */
+    float *delta;                                        /* [H, rows_q] */
+    const int32_t *cu_q, *cu_k;                          /* device memory */
+    int64_t rows_q, rows_k;
+    int sequences, heads, kv_heads, group, head_dim;
+    int window; /* 0: none */
+    float scale;
+    int max_shared; /* bytes of shared memory that one block may have */
+};
+
+/* Backward: dq first, which also computes delta for the other. */
+void tt_attention_mma_forward(const struct tt_attention_problem *problem, cudaStream_t stream);
+void tt_attention_mma_dq(const struct tt_attention_problem *problem, cudaStream_t stream);
+void tt_attention_mma_dkv(const struct tt_attention_problem *problem, cudaStream_t stream);
+void tt_attention_any_forward(const struct tt_attention_problem *problem, bool bf16, cudaStream_t stream);
+void tt_attention_any_backward(const struct tt_attention_problem *problem, bool bf16, cudaStream_t stream);
+
+/* Blocks that cover `rows` rows of any number of sequences: sequence b has the slots from cu[b] / block + b
+ * on, at least as many as it needs, so no prefix sum is needed; those too many return at once. */
+static inline int64_t tt_attention_slots(int64_t rows, int sequences, int block)
+{
+    return rows / block + sequences;
+}
+
+/* Launches with as much shared memory as it needs. What goes wrong is cudaGetLastError's. */
+template <typename Kernel>
+static void tt_attention_launch(Kernel *kernel, int64_t blocks, int threads, int shared,
+                                const struct tt_attention_problem *problem, cudaStream_t stream)
+{
+    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared) != cudaSuccess)
+        return;
+    if (cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100) != cudaSuccess)
+        return;
+    kernel<<<(unsigned)blocks, threads, shared, stream>>>(*problem);
+}
+
+#define TT_LOG2_E 1.4426950408889634f
+#define TT_LN_2 0.6931471805599453f
+
+/* The sequence b with base(b) <= slot < base(b + 1), base(b) = cu[b] / block + b * per_sequence, found by the
+ * 32 lanes of a warp together. With per_sequence 0 and block 1 that is the sequence that owns row `slot`. */
+static __device__ __forceinline__ int find_sequence(const int32_t *cu, int sequences, int block,
+                                                    int per_sequence, int slot)
+{
+    int lane = threadIdx.x % 32, low = 0, count = sequences;
+    while (count > 1) {
+        int step = (count + 31) / 32, at = low + lane * step;
+        bool before = lane * step < count && cu[at] / block + at * per_sequence <= slot;
+        int skip = (__popc(__ballot_sync(0xffffffffu, before)) - 1) * step;
+        low += skip;
+        count = count - skip < step ? count - skip : step;
+    }
+    return low;
+}
+
+/* A block of rows of one sequence. */
+struct block_span {
+    int q0, k0, length_q, length_k;
+    int first;  /* row of the block, counted in its sequence */
+    int offset; /* key that lines up with query 0 */
+};
+
+/* Of the slot's block of query rows (or of key rows); false: the slot is one too many. */
+template <int BLOCK, bool KEYS>
+static __device__ __forceinline__ bool find_block(const tt_attention_problem &p, int slot, block_span *span)
+{
+    const int32_t *cu = KEYS ? p.cu_k : p.cu_q;
+    int b = find_sequence(cu, p.sequences, BLOCK, 1, slot);
+    span->q0 = p.cu_q[b];
+    span->k0 = p.cu_k[b];
+    span->length_q = p.cu_q[b + 1] - span->q0;
+    span->length_k = p.cu_k[b + 1] - span->k0;
+    span->offset = span->length_k - span->length_q;
+    span->first = (slot - (KEYS ? span->k0 : span->q0) / BLOCK - b) * BLOCK;
+    return span->first < (KEYS ? span->length_k : span->length_q);
+}
+
+static __device__ __forceinline__ const __nv_bfloat16 *rows_of(const tt_attention_view &view, int64_t row,
+                                                               int head)
+{
+    return (const __nv_bfloat16 *)view.data + row * view.token + head * view.head;
+}
+
+static __device__ __forceinline__ uint32_t shared_address(const void *data)
+{
+    return (uint32_t)__cvta_generic_to_shared(data);
+}
+
+/* Zeros instead when not `valid`: then nothing is read. */
+static __device__ __forceinline__ void copy_16(uint32_t to, const void *from, bool valid)
+{
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(valid ? 16 : 0)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void copy_4(uint32_t to, const void *from, bool valid)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(valid ? 4 : 0)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void copy_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+static __device__ __forceinline__ void copy_wait()
+{
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+}
+
+static __device__ __forceinline__ void load_pieces(uint32_t (&r)[4], uint32_t address)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address));
+}
+
+static __device__ __forceinline__ void load_pieces_transposed(uint32_t (&r)[4], uint32_t address)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address));
+}
+
+static __device__ __forceinline__ void multiply_piece(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                                      uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+static __device__ __forceinline__ uint32_t pack_bf16(float low, float high)
+{
+    uint32_t packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+static __device__ __forceinline__ float exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* Rows first .. first + ROWS of a head (`base` is its row 0) to the tile at `to`; zeros from row `length` and
+ * column `head_dim` on. */
+template <int ROWS, int D, int THREADS>
+static __device__ __forceinline__ void load_tile(uint32_t to, const __nv_bfloat16 *base, int64_t stride,
+                                                 int first, int length, int head_dim)
+{
+    constexpr int CHUNKS = D / 8, STEP = THREADS / CHUNKS;
+    int chunk = threadIdx.x % CHUNKS, row = threadIdx.x / CHUNKS;
+    bool inside = chunk * 8 < head_dim;
+    const __nv_bfloat16 *from = base + (int64_t)(first + row) * stride + chunk * 8;
+#pragma unroll
+    for (int i = 0; i < ROWS; i += STEP) {
+        int r = row + i;
+        bool valid = inside && first + r < length;
+        copy_16(to + r * (D * 2) + ((chunk ^ (r & 7)) << 4), from, valid);
+        from += STEP * stride;
+    }
+}
+
+/* The lane's address in the piece at row 0 of a tile. */
+template <int D> static __device__ __forceinline__ uint32_t lane_address(uint32_t tile)
+{
+    int lane = threadIdx.x % 32;
+    return tile + (lane % 16) * (D * 2) + (((lane / 16) ^ (lane & 7)) << 4);
+}
+
+template <int M, int N> static __device__ __forceinline__ void clear(float (&c)[M][N][4])
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++) c[m][n][0] = c[m][n][1] = c[m][n][2] = c[m][n][3] = 0.0f;
+}
+
+/* c[i][j] = sum over e < D of a[i][e] b[j][e]: 16 M rows of the tile at `a`, 8 N rows of the tile at `b`
+ * (lane addresses). */
+template <int D, int M, int N>
+static __device__ __forceinline__ void multiply_tiles(float (&c)[M][N][4], uint32_t a, uint32_t b)
+{
+    clear(c);
+#pragma unroll
+    for (int k = 0; k < D / 16; k++) {
+        uint32_t fa[M][4], fb[4];
+#pragma unroll
+        for (int m = 0; m < M; m++) load_pieces(fa[m], (a ^ (k << 5)) + m * 16 * D * 2);
+#pragma unroll
+        for (int n = 0; n < N / 2; n++) {
+            load_pieces(fb, (b ^ (k << 5)) + n * 16 * D * 2);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                multiply_piece(c[m][2 * n], fa[m], fb[0], fb[2]);
+                multiply_piece(c[m][2 * n + 1], fa[m], fb[1], fb[3]);
+            }
+        }
+    }
+}
+
+/* c[i][e] += sum over j of p[i][j] b[j][e]: p in registers, rounded to bf16; 8 N rows of the tile at `b`. */
+template <int D, int M, int N>
+static __device__ __forceinline__ void multiply_add(float (&c)[M][D / 8][4], const float (&p)[M][N][4],
+                                                    uint32_t b)
+{
+#pragma unroll
+    for (int k = 0; k < N / 2; k++) {
+        uint32_t fa[M][4], fb[4];
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            fa[m][0] = pack_bf16(p[m][2 * k][0], p[m][2 * k][1]);
+            fa[m][1] = pack_bf16(p[m][2 * k][2], p[m][2 * k][3]);
+            fa[m][2] = pack_bf16(p[m][2 * k + 1][0], p[m][2 * k + 1][1]);
+            fa[m][3] = pack_bf16(p[m][2 * k + 1][2], p[m][2 * k + 1][3]);
+        }
+#pragma unroll
+        for (int n = 0; n < D / 16; n++) {
+            load_pieces_transposed(fb, (b ^ (n << 5)) + k * 16 * D * 2);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                multiply_piece(c[m][2 * n], fa[m], fb[0], fb[1]);
+                multiply_piece(c[m][2 * n + 1], fa[m], fb[2], fb[3]);
+            }
+        }
+    }
+}
+
+/* Row r of the piece keeps the columns low + r <= column < high + r, the others become -infinity. */
+template <int M, int N>
+static __device__ __forceinline__ void mask_band(float (&c)[M][N][4], int low, int high)
+{
+    int lane = threadIdx.x % 32, shift = lane / 4 - 2 * (lane % 4);
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int column = n * 8 + i % 2 - m * 16 - i / 2 * 8;
+                if (column < low + shift || column >= high + shift) c[m][n][i] = -INFINITY;
+            }
+}
+
+/* Rows `first` .. + 16 M of c, each times its factor, to `out` (row 0 of its head) as bf16. They pass through
+ * `stage`, [16 M][D] of shared memory that only this warp uses, so that whole chunks are stored. */
+template <int D, int M>
+static __device__ __forceinline__ void store_rows(const float (&c)[M][D / 8][4], const float (&factor)[M][2],
+                                                  unsigned char *stage, const __nv_bfloat16 *out,
+                                                  int64_t stride, int first, int length, int head_dim)
+{
+    constexpr int CHUNKS = D / 8, STEP = 32 / CHUNKS;
+    int lane = threadIdx.x % 32;
+    __syncwarp();
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < D / 8; n++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                int row = m * 16 + h * 8 + lane / 4;
+                unsigned char *to = stage + row * (D * 2) + ((n ^ (row & 7)) << 4) + lane % 4 * 4;
+                *(uint32_t *)to = pack_bf16(c[m][n][2 * h] * factor[m][h], c[m][n][2 * h + 1] * factor[m][h]);
+            }
+    __syncwarp();
+    int chunk = lane % CHUNKS;
+    for (int row = lane / CHUNKS; row < 16 * M; row += STEP) {
+        if (first + row >= length || chunk * 8 >= head_dim) continue;
+        uint4 value = *(const uint4 *)(stage + row * (D * 2) + ((chunk ^ (row & 7)) << 4));
+        *(uint4 *)(const_cast<__nv_bfloat16 *>(out) + (int64_t)(first + row) * stride + chunk * 8) = value;
+    }
+}
+
+#endif
