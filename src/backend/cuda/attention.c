@@ -1,7 +1,8 @@
 /* Attention on cuda: which variant serves what, best first.
  *
  * 1. cuDNN (cudnn_attention.h): bf16, queries and keys of equal length, Hopper and newer.
- * 2. This library's own kernels (attention_mma.h): everything else, and everything when they are asked for.
+ * 2. This library's own kernels (attention_mma.h): everything else, and everything when they are asked for;
+ *    also the backward pass of short sequences, where cuDNN's sums in memory cost more than the products.
  *
  * TRIMTAB_ATTENTION=own keeps cuDNN out of it; =cudnn makes it an error that cuDNN cannot be used at all;
  * =auto is the default. TRIMTAB_DETERMINISTIC=1 means own: cuDNN's deterministic backward pass needs memory
@@ -21,7 +22,17 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
-enum { CONFIGURATIONS_MAX = 64, REASONS_MAX = 16 };
+enum {
+    CONFIGURATIONS_MAX = 64,
+    REASONS_MAX = 16,
+    /* Below these lengths the own backward kernels are faster, with and without groups of heads that share
+     * keys. H200, cuDNN 9.19, 16384 tokens, 2026-11-21, ms of cuDNN / own at 256, 384, 512: 32:8 heads of 128
+     * 0.90/0.67, 0.94/0.84, 0.99/1.03; 14:2 of 64 0.29/0.19, 0.30/0.24, 0.32/0.31; 16:8 of
+     * 256 1.10/0.80, 1.18/1.04, 1.29/1.31; 32:32 of 128, at 128, 192, 256: 0.80/0.60, 0.80/0.74, 0.75/0.74.
+     * Forward cuDNN is the faster one from 128 on. */
+    SHORT_GROUPED = 440,
+    SHORT_PLAIN = 230
+};
 static const double error_max = 2e-2; /* both sides round to bf16: some 4e-3 when all is well */
 
 enum choice { CHOICE_AUTO, CHOICE_CUDNN, CHOICE_OWN };
@@ -217,16 +228,31 @@ static tt_status own_after_cudnn(struct tt_stream *stream, const struct tt_atten
     return tt_cuda_mma_attention_backward(stream, &turned);
 }
 
+/* Work grows with the square of a length, so lengths are averaged over tokens. */
+static bool is_short(const struct tt_attention_forward_args *args)
+{
+    int64_t limit = args->q_THE.dims[1] != args->k_TKE.dims[1] ? SHORT_GROUPED : SHORT_PLAIN, squares = 0;
+    for (int64_t b = 0; b < args->sequence_count; b++) {
+        int64_t length = args->cu_q[b + 1] - args->cu_q[b];
+        squares += length * length;
+    }
+    return squares < limit * args->q_THE.dims[0];
+}
+
 tt_status tt_cuda_attention_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args)
 {
     struct tt_cuda_attention *attention = tt_cuda_device_of(stream)->attention;
     char why[200];
     bool is_cudnn;
     TT_TRY(forward_is_cudnn(stream, &args->forward, &is_cudnn));
-    if (is_cudnn && tt_cuda_cudnn_takes_backward(attention->cudnn, args, why, sizeof why)) {
-        return tt_cuda_cudnn_backward(attention->cudnn, stream, args);
+    bool prefers_own = attention->choice == CHOICE_AUTO && is_short(&args->forward) &&
+                       tt_cuda_mma_attention_serves(&args->forward, true, why, sizeof why);
+    if (is_cudnn && !prefers_own) {
+        if (tt_cuda_cudnn_takes_backward(attention->cudnn, args, why, sizeof why)) {
+            return tt_cuda_cudnn_backward(attention->cudnn, stream, args);
+        }
+        note(attention, "backward", why);
     }
-    if (is_cudnn) note(attention, "backward", why);
     TT_TRY(own_serves(&args->forward, true));
     return is_cudnn ? own_after_cudnn(stream, args) : tt_cuda_mma_attention_backward(stream, args);
 }

@@ -1,5 +1,7 @@
 #include "backend/ops/attention.h"
 
+#include "backend/cuda/attention_mma.h"
+#include "backend/cuda/cudnn_attention.h"
 #include "backend/device_impl.h"
 #include "backend/ops/check.h"
 
@@ -82,6 +84,38 @@ tt_status tt_attention_forward(struct tt_stream *stream, const struct tt_attenti
     return tt_dispatch_attention_forward(stream, args);
 }
 
+/* The most that any variant of cuda/ takes: cuDNN's, which needs Hopper; the own kernels', with lse turned to
+ * their order. */
+size_t tt_attention_backward_scratch(const struct tt_device *device, int64_t tokens, int64_t heads,
+                                     int64_t kv_heads, int64_t head_dim, int64_t dq_row_stride,
+                                     int64_t dk_row_stride)
+{
+    if (tt_device_is_host(device)) return 0;
+    const struct tt_chip *chip = tt_device_chip(device);
+    bool before_hopper = chip != NULL && chip->name[0] != 'h';
+    size_t own = tt_mma_attention_backward_scratch(tokens, heads, kv_heads, head_dim) +
+                 (size_t)(tokens * heads) * sizeof(float);
+    size_t cudnn =
+        tt_cudnn_scratch_layout(tokens, heads, kv_heads, head_dim, dq_row_stride, dk_row_stride).total;
+    return before_hopper || cudnn < own ? own : cudnn;
+}
+
+static void check_scratch(struct tt_check *check, const struct tt_device *device,
+                          const struct tt_attention_backward_args *args)
+{
+    tt_tensor q = args->forward.q_THE;
+    if (check->status != TT_OK) return;
+    size_t needed =
+        tt_attention_backward_scratch(device, q.dims[0], q.dims[1], args->forward.k_TKE.dims[1], q.dims[2],
+                                      args->dq_THE.strides[0], args->dk_TKE.strides[0]);
+    if (needed == 0) return;
+    tt_check_tensor(check, "scratch", args->scratch, 1u << TT_U8, 1, 1);
+    if (check->status != TT_OK) return;
+    tt_check_that(check, tt_tensor_bytes(args->scratch) >= needed, "scratch has %zu bytes of %zu",
+                  tt_tensor_bytes(args->scratch), needed);
+    tt_check_that(check, (uintptr_t)args->scratch.data % 256 == 0, "scratch is not 256-byte aligned");
+}
+
 tt_status tt_attention_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args)
 {
     const struct tt_attention_forward_args *forward = &args->forward;
@@ -114,7 +148,9 @@ tt_status tt_attention_backward(struct tt_stream *stream, const struct tt_attent
             tt_check_apart(&check, gradients[i].name, gradients[i].tensor, gradients[j].name,
                            gradients[j].tensor);
         }
+        tt_check_apart(&check, gradients[i].name, gradients[i].tensor, "scratch", args->scratch);
     }
+    check_scratch(&check, tt_stream_device(stream), args);
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_attention_backward(stream, args);
 }
