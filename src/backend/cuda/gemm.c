@@ -7,6 +7,10 @@
  * bf16 x bf16 and fp32 x fp32 -> fp32 are cuBLASLt's, with sums in fp32 (never TF32). The rest is the plain
  * kernel's: mixed types, which no layer makes while it trains, K = 0, and whatever cuBLASLt declines
  * (addresses that are not aligned, for one).
+ *
+ * One thing is not as the op's header has it: where c is bf16 and beta is not 0, cuBLASLt rounds the product
+ * to bf16 before it adds beta * c, and then the sum (seen on an H200 with 13.1: a + b and b + a give the same
+ * bits whichever of the two is in c). Where c is fp32, as gradients are, nothing is rounded.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -92,59 +92,97 @@ static int candidates_of(struct tt_cuda_gemm *gemm, struct tt_gemm_plan *plan,
     return usable;
 }
 
-/* Whether a choice from disk, made for a shape of about this size, serves this one. */
-static bool take_choice(struct tt_cuda_gemm *gemm, struct tt_gemm_plan *plan)
+/* Whether an algorithm that was chosen for another shape serves this one. */
+static bool take(struct tt_cuda_gemm *gemm, struct tt_gemm_plan *plan, const cublasLtMatmulAlgo_t *algorithm)
 {
-    const cublasLtMatmulAlgo_t *chosen = tt_gemm_choice_find(gemm, &plan->key);
     cublasLtMatmulHeuristicResult_t result;
-    if (chosen == NULL) return false;
+    if (algorithm == NULL) return false;
     if (cublasLtMatmulAlgoCheck(gemm->handle, &plan->operation, &plan->a, &plan->b, &plan->c, &plan->c,
-                                chosen, &result) != CUBLAS_STATUS_SUCCESS ||
+                                algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
         result.workspaceSize > TT_CUDA_GEMM_WORKSPACE_BYTES)
         return false;
-    plan->algorithm = *chosen;
+    plan->algorithm = *algorithm;
     return true;
 }
 
-static tt_status make_plan(struct tt_cuda_gemm *gemm, struct tt_stream *stream, struct tt_gemm_plan *plan,
-                           const struct tt_gemm_operands *operands)
+static void ask(struct tt_cuda_gemm *gemm, struct tt_gemm_plan *plan)
 {
     cublasLtMatmulHeuristicResult_t results[TT_GEMM_CANDIDATES];
-    int count = describe(plan) == CUBLAS_STATUS_SUCCESS ? candidates_of(gemm, plan, results) : 0;
-    plan->declined = count == 0;
-    if (plan->declined) {
-        const struct tt_gemm_key *key = &plan->key;
-        tt_debug(
-            "cuBLASLt declines a product of m %lld, n %lld, k %lld with leading dimensions %lld, %lld, %lld: "
-            "the plain kernel runs, slowly",
-            (long long)key->m, (long long)key->n, (long long)key->k, (long long)key->lda, (long long)key->ldb,
-            (long long)key->ldc);
-        return TT_OK;
+    plan->declined = candidates_of(gemm, plan, results) == 0;
+    if (!plan->declined) plan->algorithm = results[0].algo;
+}
+
+/* The number of tokens differs from batch to batch, and asking the heuristics takes longer than running many
+ * a product. So they are asked for the next of a few numbers; what they say holds for all below it. That
+ * number depends on nothing but the shape: a run that is resumed gets the algorithms that it had. Tokens are
+ * what the last dimension of two matrices has in common, so that no leading dimension follows from their
+ * number. */
+static bool ask_for_similar(struct tt_cuda_gemm *gemm, struct tt_gemm_plan *plan)
+{
+    struct tt_gemm_plan similar = {.key = plan->key};
+    if (!plan->key.trans_b)
+        similar.key.n = tt_gemm_rounded(plan->key.n);
+    else if (!plan->key.trans_a)
+        similar.key.k = tt_gemm_rounded(plan->key.k);
+    if (memcmp(&similar.key, &plan->key, sizeof plan->key) == 0) return false;
+    struct tt_gemm_plan *known = look_up(gemm, &similar.key);
+    if (!known->used) {
+        if (describe(&similar) != CUBLAS_STATUS_SUCCESS) return false;
+        ask(gemm, &similar);
+        similar.used = true;
+        *known = similar;
+        gemm->plan_count++;
     }
+    return !known->declined && take(gemm, plan, &known->algorithm);
+}
+
+static tt_status tune(struct tt_cuda_gemm *gemm, struct tt_stream *stream, struct tt_gemm_plan *plan,
+                      const struct tt_gemm_operands *operands)
+{
+    cublasLtMatmulHeuristicResult_t results[TT_GEMM_CANDIDATES];
+    int count = candidates_of(gemm, plan, results);
+    plan->declined = count == 0;
+    if (plan->declined) return TT_OK;
     plan->algorithm = results[0].algo;
-    if (!tt_gemm_choice_applies(&plan->key) || take_choice(gemm, plan)) return TT_OK;
-    if (!gemm->tunes || count < 2) return TT_OK;
-    return tt_gemm_tune(gemm, stream, plan, results, count, operands);
+    return count > 1 ? tt_gemm_tune(gemm, stream, plan, results, count, operands) : TT_OK;
+}
+
+static tt_status choose(struct tt_cuda_gemm *gemm, struct tt_stream *stream, struct tt_gemm_plan *plan,
+                        const struct tt_gemm_operands *operands)
+{
+    bool worthwhile = tt_gemm_choice_applies(&plan->key);
+    plan->declined = describe(plan) != CUBLAS_STATUS_SUCCESS;
+    if (plan->declined) return TT_OK;
+    if (worthwhile && take(gemm, plan, tt_gemm_choice_find(gemm, &plan->key))) return TT_OK;
+    if (worthwhile && gemm->tunes) return tune(gemm, stream, plan, operands);
+    if (!ask_for_similar(gemm, plan)) ask(gemm, plan);
+    return TT_OK;
 }
 
 tt_status tt_gemm_plan_find(struct tt_cuda_gemm *gemm, struct tt_stream *stream,
                             const struct tt_gemm_key *key, const struct tt_gemm_operands *operands,
                             struct tt_gemm_plan **out)
 {
-    struct tt_gemm_plan *plan = look_up(gemm, key);
+    struct tt_gemm_plan *plan = look_up(gemm, key), fresh = {.key = *key};
     if (!plan->used) {
         if (gemm->plan_count >= TT_GEMM_PLANS / 4 * 3) {
             memset(gemm->plans, 0, TT_GEMM_PLANS * sizeof *gemm->plans);
             gemm->plan_count = 0;
-            plan = look_up(gemm, key);
         }
-        plan->key = *key;
-        tt_status status = make_plan(gemm, stream, plan, operands);
+        tt_status status = choose(gemm, stream, &fresh, operands);
         if (status != TT_OK) {
             tt_while("choosing an algorithm for a matrix product");
             return status;
         }
-        plan->used = true;
+        if (fresh.declined)
+            tt_debug(
+                "cuBLASLt declines a product of m %lld, n %lld, k %lld with leading dimensions %lld, %lld, "
+                "%lld: the plain kernel runs, slowly",
+                (long long)key->m, (long long)key->n, (long long)key->k, (long long)key->lda,
+                (long long)key->ldb, (long long)key->ldc);
+        fresh.used = true;
+        plan = look_up(gemm, key); /* another plan may have taken the place */
+        *plan = fresh;
         gemm->plan_count++;
     }
     *out = plan;

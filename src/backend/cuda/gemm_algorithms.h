@@ -80,6 +80,9 @@ cublasStatus_t tt_gemm_plan_run(struct tt_cuda_gemm *gemm, struct tt_stream *str
 
 /* gemm_tune.c. Reads the choices on disk; without them, or when they cannot be read, there are none. */
 void tt_gemm_choices_load(struct tt_cuda_gemm *gemm, const struct tt_device *device);
+/* Up to the next number of four significant bits: 14336 stays, 15001 becomes 15360. Shapes that are nearly
+ * equal share an algorithm. */
+int64_t tt_gemm_rounded(int64_t value);
 /* Whether shapes like this one are worth a choice of their own. */
 bool tt_gemm_choice_applies(const struct tt_gemm_key *key);
 const cublasLtMatmulAlgo_t *tt_gemm_choice_find(const struct tt_cuda_gemm *gemm,

@@ -28,9 +28,7 @@ bool tt_gemm_choice_applies(const struct tt_gemm_key *key)
            key->ldb % ab == 0 && key->ldc % c == 0;
 }
 
-/* Up to the next number of four significant bits: 14336 stays, 16001 becomes 16384. The number of tokens
- * varies from batch to batch; shapes that are nearly equal share a choice. */
-static int64_t rounded(int64_t value)
+int64_t tt_gemm_rounded(int64_t value)
 {
     int64_t step = 1;
     while (value / step >= 16) step *= 2;
@@ -39,9 +37,9 @@ static int64_t rounded(int64_t value)
 
 static struct tt_gemm_key choice_key(const struct tt_gemm_key *key)
 {
-    return (struct tt_gemm_key){.m = rounded(key->m),
-                                .n = rounded(key->n),
-                                .k = rounded(key->k),
+    return (struct tt_gemm_key){.m = tt_gemm_rounded(key->m),
+                                .n = tt_gemm_rounded(key->n),
+                                .k = tt_gemm_rounded(key->k),
                                 .a_type = key->a_type,
                                 .b_type = key->b_type,
                                 .c_type = key->c_type,
