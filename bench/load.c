@@ -1,15 +1,16 @@
 /* Loading: how fast tt_load_units fills a device from a model folder, beside a plain parallel read of the
  * same files with as many threads. One JSON line per round, and one of the best.
  *
- *     bench_load make FOLDER --config_json FILE [--threads N]    writes a folder of that shape with random
- * bf16 weights bench_load run FOLDER [--device cuda|cpu] [--threads N] [--rounds N] [--ranks N] [--dtype
- * bf16|f32] [--cold true]
- *                           [--verify true] [--chunk_kib N]
+ *     bench_load make FOLDER --config_json FILE [--threads N]
+ *         writes a folder of that shape with random bf16 weights
+ *     bench_load run FOLDER [--device cuda|cpu] [--threads N] [--rounds N] [--ranks N]
+ *                [--dtype bf16|f32] [--cold true] [--verify true] [--chunk_kib N]
  *
- * The plain read has one buffer a thread and reads as much at a time as the loader. --ranks N loads as N
- * ranks of one process do, each its part, on GPUs 0 to N - 1, with the threads divided. --cold drops the
- * files from the page cache before every measurement. --verify compares values with the formula that `make`
- * writes by. --chunk_kib is for finding the best size of a chunk: other than the loader's own.
+ * The plain read reads as much at a time as the loader: on a GPU into one buffer a thread, on cpus into
+ * memory as large as the files, since that is where they have to go. --ranks N loads as N ranks of one
+ * process do, each its part, on GPUs 0 to N - 1, with the threads divided. --cold drops the files from the
+ * page cache before every measurement. --verify compares values with the formula that `make` writes by.
+ * --chunk_kib is for finding the best size of a chunk: other than the loader's own.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -64,6 +65,7 @@ struct work {
     char *paths[FILES_MAX];
     int file_count;
     bool write;
+    char *targets[FILES_MAX]; /* where each file is read to; NULL: into a buffer of the thread */
     size_t chunk_bytes;
     pthread_mutex_t mutex;
     int file;
@@ -101,7 +103,8 @@ static tt_status move_ranges(void *argument)
     if (buffer == NULL) return TT_ERR_MEMORY;
     while (status == TT_OK && take(work, &file, &offset, &bytes)) {
         if (!work->write) {
-            status = tt_file_pread(work->descriptors[file], work->paths[file], buffer, bytes, offset);
+            void *to = work->targets[file] != NULL ? work->targets[file] + offset : (char *)buffer;
+            status = tt_file_pread(work->descriptors[file], work->paths[file], to, bytes, offset);
             continue;
         }
         uint64_t first = offset / 8, last = (offset + bytes - 1) / 8;
@@ -430,8 +433,25 @@ static tt_status open_file(void *context, const char *name)
     return tt_file_open_read(work->paths[f], &work->descriptors[f], &work->ends[f]);
 }
 
+/* Memory for all files that has been touched: what cpus would read into. */
+static tt_status create_targets(struct work *work, char **memory)
+{
+    uint64_t bytes = 0;
+    for (int f = 0; f < work->file_count; f++) bytes += work->ends[f];
+    *memory = tt_alloc_aligned((size_t)bytes);
+    if (*memory == NULL) return TT_ERR_MEMORY;
+    memset(*memory, 1, (size_t)bytes);
+    bytes = 0;
+    for (int f = 0; f < work->file_count; f++) {
+        work->targets[f] = *memory + bytes;
+        bytes += work->ends[f];
+    }
+    return TT_OK;
+}
+
 static tt_status run_all(const struct options *options)
 {
+    char *memory = NULL;
     static struct work work;
     struct tt_model_folder *folder = NULL;
     struct run run = {.options = options, .work = &work};
@@ -441,12 +461,14 @@ static tt_status run_all(const struct options *options)
     TT_GO(tt_model_folder_open(options->folder, true, &folder));
     run.folder = folder;
     TT_GO(tt_dir_list(options->folder, open_file, &run));
+    if (strcmp(options->device, "cpu") == 0) TT_GO(create_targets(&work, &memory));
     TT_GO(tt_comm_create_threads(options->ranks, comms));
     TT_GO(run_ranks(&run, comms));
     print_times(&run, "best", run.best_read, run.best_load);
 out:
     for (int r = 0; r < options->ranks; r++) tt_comm_destroy(comms[r]);
     close_work(&work);
+    tt_free(memory);
     tt_model_folder_close(folder);
     return status;
 }
