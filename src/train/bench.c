@@ -165,8 +165,8 @@ static tt_status prepare(struct bench *bench, const struct tt_world *world)
                                &bench->rank_config));
     tt_sampler_limits(bench->sampler, 0, 1, &bench->rank_config.limits);
     TT_TRY(tt_plan_make(&bench->rank_config, tt_rank_config_shard_ranks(&bench->rank_config, world),
-                        &bench->rank_config.limits, &none, &bench->plan));
-    return tt_plan_check(&bench->plan, &bench->rank_config, config->device_memory);
+                        accumulation, &bench->rank_config.limits, &none, &bench->plan));
+    return tt_plan_check(&bench->plan);
 }
 
 tt_status tt_bench_train(const struct tt_train_config *config, const struct tt_bench_options *options,

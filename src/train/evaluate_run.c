@@ -71,9 +71,9 @@ static tt_status prepare(struct evaluation_run *run, const struct tt_world *worl
     tt_status status = tt_load_check(model, &run->inputs.source);
     tt_model_destroy(model);
     if (status == TT_OK)
-        status = tt_plan_make(&run->rank_config, tt_rank_config_shard_ranks(&run->rank_config, world), &none,
-                              &limits, &run->plan);
-    return status == TT_OK ? tt_plan_check(&run->plan, &run->rank_config, config->device_memory) : status;
+        status = tt_plan_make(&run->rank_config, tt_rank_config_shard_ranks(&run->rank_config, world), 1,
+                              &none, &limits, &run->plan);
+    return status == TT_OK ? tt_plan_check(&run->plan) : status;
 }
 
 /* Leading and trailing white space does not count. */

@@ -173,6 +173,15 @@ static tt_status after_step(struct loop *loop, int64_t done, const struct tt_tra
     return saves ? save(loop, done) : TT_OK;
 }
 
+static tt_status say_memory(const struct loop *loop)
+{
+    struct tt_str text = {0};
+    tt_status status = tt_plan_compare(&loop->run->plan, loop->rank->device, &text);
+    if (status == TT_OK) tt_run_say(loop->run, tt_str_text(&text));
+    tt_str_deinit(&text);
+    return status;
+}
+
 static tt_status finish(struct loop *loop, bool stopped)
 {
     struct tt_run *run = loop->run;
@@ -210,7 +219,7 @@ static tt_status finish(struct loop *loop, bool stopped)
     summary->peak_bytes = memory.total_peak;
     summary->stopped = stopped;
     snprintf(summary->output, sizeof summary->output, "%s", run->config->output_dir);
-    return TT_OK;
+    return say_memory(loop);
 }
 
 static tt_status train(struct loop *loop)

@@ -1,8 +1,19 @@
 #include "train/plan.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include "backend/plan/plan.h"
+#include "backend/plugin.h"
 #include "base/alloc.h"
+
+/* One try: a rank on the plan device with given levels. */
+struct attempt {
+    struct tt_rank_config rank;
+    int shard_ranks;
+    int64_t micro_steps;
+    struct tt_batch_limits train, eval;
+};
 
 /* Sequence borders for a batch at its limits: as many full-length sequences as the tokens give. */
 static int32_t *make_borders(const struct tt_batch_limits *limits)
@@ -17,7 +28,8 @@ static int32_t *make_borders(const struct tt_batch_limits *limits)
     return borders;
 }
 
-static tt_status run_pass(struct tt_rank *rank, const struct tt_batch_limits *limits, bool train)
+static tt_status run_pass(struct tt_rank *rank, const struct tt_batch_limits *limits, bool train,
+                          size_t *kept_bytes)
 {
     if (limits->tokens == 0) return TT_OK;
     tt_status status = TT_OK;
@@ -35,6 +47,7 @@ static tt_status run_pass(struct tt_rank *rank, const struct tt_batch_limits *li
     step.training = train;
     step.gradient = train;
     TT_GO(tt_executor_forward(rank->executor, &step));
+    if (train) *kept_bytes = tt_workspace_mark(rank->workspace);
     if (train) TT_GO(tt_executor_backward(rank->executor, &step, true));
 out:
     tt_executor_end(rank->executor);
@@ -42,83 +55,265 @@ out:
     return status;
 }
 
-tt_status tt_plan_make(const struct tt_rank_config *config, int shard_ranks,
-                       const struct tt_batch_limits *train_limits, const struct tt_batch_limits *eval_limits,
-                       struct tt_plan *plan)
+/* What a step does beside its passes: gradients are zeroed, summed up and applied. */
+static tt_status run_update(struct tt_rank *rank)
+{
+    const struct tt_optim_config optim = {.adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8};
+    TT_TRY(tt_shard_context_join(rank->shard));
+    for (int u = 0; u < rank->model->unit_count; u++) {
+        struct tt_slices slices = tt_unit_slices(rank->units[u]);
+        struct tt_adamw_run run = {.count = slices.count};
+        if (slices.count == 0) continue;
+        TT_TRY(tt_unit_zero_grad(rank->units[u]));
+        TT_TRY(tt_adamw_update(rank->stream, &optim, &rank->adamw[u], slices.master, slices.grad, &run, 1,
+                               0.0, 1.0f, 1));
+        TT_TRY(tt_unit_masters_changed(rank->units[u]));
+    }
+    return TT_OK;
+}
+
+/* One micro step stands for all; the optimizer comes once. State that waits in host memory crosses the link
+ * both ways. */
+static tt_status run_step(const struct attempt *attempt, struct tt_rank *rank, struct tt_plan *plan)
+{
+    double start = tt_plan_seconds(rank->device);
+    TT_TRY(run_pass(rank, &attempt->train, true, &plan->kept_bytes));
+    TT_TRY(tt_stream_synchronize(rank->stream));
+    double passed = tt_plan_seconds(rank->device);
+    TT_TRY(run_update(rank));
+    double updated = tt_plan_seconds(rank->device);
+    plan->step_seconds = (passed - start) * (double)attempt->micro_steps + (updated - passed);
+    const struct tt_chip *chip = tt_device_chip(rank->device);
+    if (attempt->rank.offload_params && !tt_device_is_host(rank->device))
+        for (int u = 0; u < rank->model->unit_count; u++)
+            plan->step_seconds += 16.0 * (double)rank->adamw[u].count / chip->host_bytes_per_second;
+    return TT_OK;
+}
+
+static tt_status run_rank(const struct attempt *attempt, struct tt_comm *comm, struct tt_plan *plan)
 {
     tt_status status = TT_OK;
     struct tt_rank rank = {0};
-    struct tt_rank_config planned = *config;
-    struct tt_comm **comms = tt_calloc((size_t)shard_ranks, sizeof(struct tt_comm *));
-    if (comms == NULL) return TT_ERR_MEMORY;
-    TT_GO(tt_comm_create_threads(shard_ranks, comms));
-    planned.device = (struct tt_device_config){.kind = "plan", .threads = 1};
-    planned.world = planned.comm = comms[0];
-    planned.replicate_comm = config->replicate_comm != NULL ? comms[0] : NULL;
-    planned.cancel = NULL;
-    plan->block_count = (int)config->model_config->num_hidden_layers + 2;
-    enum tt_level level = config->recompute == TT_RECOMPUTE_AUTO ? TT_RECOMPUTE_BLOCK
-                          : config->recompute == TT_RECOMPUTE_NO_BLOCK
-                              ? TT_KEEP_CHEAP
-                              : (enum tt_level)(config->recompute - 1);
-    for (int i = 0; i < plan->block_count; i++) plan->levels[i] = level;
-    planned.levels = plan->levels;
-    planned.limits = tt_batch_limits_join(train_limits, eval_limits);
-    TT_GO(tt_rank_init(&planned, &rank));
-    if (config->train) TT_GO(run_pass(&rank, train_limits, true));
-    TT_GO(run_pass(&rank, eval_limits, false));
+    struct tt_rank_config config = attempt->rank;
+    config.world = config.comm = comm;
+    config.replicate_comm = attempt->rank.replicate_comm != NULL ? comm : NULL;
+    config.levels = plan->levels;
+    plan->kept_bytes = 0;
+    plan->step_seconds = 0.0;
+    TT_GO(tt_rank_init(&config, &rank));
+    if (config.train) TT_GO(run_step(attempt, &rank, plan));
+    TT_GO(run_pass(&rank, &attempt->eval, false, NULL));
     plan->workspace_bytes = tt_workspace_peak(rank.workspace);
     tt_device_memory(rank.device, &plan->memory);
     /* On the plan device the workspace has no end and no bytes: its high-water mark is what it will take. */
     plan->memory.peak[TT_PURPOSE_ACTIVATIONS] = plan->workspace_bytes;
+    if (!plan->is_host && attempt->shard_ranks > 1)
+        plan->memory.peak[TT_PURPOSE_COMM] += tt_device_chip(rank.device)->collectives_bytes;
     plan->memory.total_peak = 0;
     for (int p = 0; p < TT_PURPOSE_COUNT; p++) plan->memory.total_peak += plan->memory.peak[p];
 out:
-    if (status != TT_OK) tt_while("planning the memory of a rank");
     tt_rank_deinit(&rank);
-    for (int r = 0; r < shard_ranks; r++) tt_comm_destroy(comms[r]);
-    tt_free(comms);
     return status;
 }
 
-tt_status tt_plan_check(const struct tt_plan *plan, const struct tt_rank_config *rank, size_t limit)
+/* Fills all of `plan` that follows from its levels. */
+static tt_status run_attempt(const struct attempt *attempt, struct tt_plan *plan)
 {
-    (void)rank;
-    if (limit == 0 || plan->memory.total_peak <= limit) return TT_OK;
-    char need[32], have[32], activations[32];
-    tt_format_bytes((double)plan->memory.total_peak, need, sizeof need);
-    tt_format_bytes((double)limit, have, sizeof have);
-    tt_format_bytes((double)plan->workspace_bytes, activations, sizeof activations);
-    (void)tt_fail(TT_ERR_MEMORY, "this run needs %s a rank, the limit is %s", need, have);
-    size_t activation_bytes = plan->workspace_bytes;
-    if (plan->levels[1] < TT_RECOMPUTE_BLOCK && activation_bytes > plan->memory.total_peak / 3)
-        tt_hint(
-            "activations take %s: --gradient_checkpointing true or a smaller --per_device_train_batch_size",
-            activations);
-    else if (activation_bytes > plan->memory.total_peak / 3)
-        tt_hint("activations take %s: a smaller --per_device_train_batch_size (with more "
-                "--gradient_accumulation_steps) or a smaller --max_length",
-                activations);
-    else
-        tt_hint("weights take most of it: more --ranks with --sharding_strategy FULL_SHARD");
-    return TT_ERR_MEMORY;
+    struct tt_comm **comms = tt_calloc((size_t)attempt->shard_ranks, sizeof(struct tt_comm *));
+    if (comms == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_comm_create_threads(attempt->shard_ranks, comms);
+    if (status == TT_OK) status = run_rank(attempt, comms[0], plan);
+    if (status != TT_OK) tt_while("planning the memory of a rank");
+    for (int r = 0; r < attempt->shard_ranks; r++) tt_comm_destroy(comms[r]);
+    tt_free(comms);
+    plan->fits = plan->limit_bytes == 0 || plan->memory.total_peak <= plan->limit_bytes;
+    return status;
 }
 
-const char *tt_plan_recompute_text(const struct tt_plan *plan, char *text, size_t text_bytes)
+/* The place on the path: stage by stage, in each the first blocks first. */
+static tt_status run_at(const struct attempt *attempt, int place, struct tt_plan *plan)
 {
-    snprintf(text, text_bytes, "recompute %s", tt_level_name(plan->levels[1]));
-    return text;
+    int layers = plan->block_count - 2, stage = layers > 0 ? place / layers : 0,
+        beyond = place - stage * layers;
+    for (int i = 0; i < plan->block_count; i++)
+        plan->levels[i] = (enum tt_level)(stage + (i >= 1 && i <= beyond ? 1 : 0));
+    return run_attempt(attempt, plan);
 }
 
-tt_status tt_plan_format(const struct tt_plan *plan, int ranks, struct tt_str *text)
+/* Between which places the setting lets the plan choose. */
+static void find_range(const struct tt_rank_config *rank, const struct tt_plan *plan, int *first, int *last)
 {
-    char amount[32];
-    TT_TRY(tt_str_printf(text, "memory of a rank (%d in all), planned:", ranks));
-    for (int p = 0; p < TT_PURPOSE_COUNT; p++) {
-        if (plan->memory.peak[p] == 0) continue;
-        TT_TRY(tt_str_printf(text, "\n  %-22s %12s", tt_purpose_name((enum tt_purpose)p),
-                             tt_format_bytes((double)plan->memory.peak[p], amount, sizeof amount)));
+    int layers = plan->block_count - 2;
+    bool roomy = !plan->is_host || plan->limit_bytes != 0;
+    switch (rank->recompute) {
+    case TT_RECOMPUTE_AUTO: /* where the host is the device, offloading gives nothing */
+        *first = roomy ? 0 : TT_RECOMPUTE_BLOCK * layers;
+        *last = (plan->is_host ? TT_RECOMPUTE_BLOCK : TT_RECOMPUTE_OFFLOAD) * layers;
+        return;
+    case TT_RECOMPUTE_NO_BLOCK:
+        *first = roomy ? 0 : TT_KEEP_CHEAP * layers;
+        *last = TT_KEEP_CHEAP * layers;
+        return;
+    default:
+        *first = *last = (int)(rank->recompute - TT_RECOMPUTE_NONE) * layers;
     }
-    return tt_str_printf(text, "\n  %-22s %12s", "in all",
-                         tt_format_bytes((double)plan->memory.total_peak, amount, sizeof amount));
+}
+
+/* The first place that fits; the last one when none does. */
+static tt_status choose(const struct attempt *attempt, struct tt_plan *plan)
+{
+    int first, last;
+    find_range(&attempt->rank, plan, &first, &last);
+    if (!attempt->rank.train) first = last = 0;
+    TT_TRY(run_at(attempt, first, plan));
+    if (plan->fits || first == last) return TT_OK;
+    TT_TRY(run_at(attempt, last, plan));
+    if (!plan->fits) return TT_OK;
+    while (first + 1 < last) { /* `first` does not fit, `last` does */
+        int middle = first + (last - first) / 2;
+        TT_TRY(run_at(attempt, middle, plan));
+        *(plan->fits ? &last : &first) = middle;
+    }
+    return run_at(attempt, last, plan);
+}
+
+/* Whether this attempt would fit; its need is added to `advice` when it does. */
+static tt_status try_advice(const struct attempt *attempt, const char *what, const struct tt_plan *like,
+                            char *advice, bool *found)
+{
+    char need[32];
+    struct tt_plan *plan = tt_calloc(1, sizeof *plan);
+    if (plan == NULL) return TT_ERR_MEMORY;
+    plan->block_count = like->block_count;
+    plan->limit_bytes = like->limit_bytes;
+    plan->is_host = like->is_host;
+    tt_status status = choose(attempt, plan);
+    *found = status == TT_OK && plan->fits;
+    if (*found) {
+        size_t used = strlen(advice);
+        snprintf(advice + used, TT_PLAN_ADVICE_BYTES - used, "%s%s (%s)", used > 0 ? "; or " : "", what,
+                 tt_format_bytes((double)plan->memory.total_peak, need, sizeof need));
+    }
+    tt_free(plan);
+    return status;
+}
+
+static struct tt_batch_limits part_of(const struct tt_batch_limits *limits, int64_t parts)
+{
+    struct tt_batch_limits part = *limits;
+    part.tokens = (limits->tokens + parts - 1) / parts;
+    part.rows = (limits->rows + parts - 1) / parts;
+    part.sequences = (limits->sequences + parts - 1) / parts;
+    return part;
+}
+
+static tt_status advise_batch(const struct attempt *tight, const struct tt_plan *plan, char *advice,
+                              bool *found)
+{
+    static const char *const names[] = {"half", "a quarter", "an eighth"};
+    const struct tt_batch_limits *limits = tight->train.tokens > 0 ? &tight->train : &tight->eval;
+    *found = false;
+    for (int i = 0; i < 3 && !*found && limits->tokens >= limits->length << (i + 1); i++) {
+        char what[96];
+        struct attempt smaller = *tight;
+        smaller.train = part_of(&tight->train, 2 << i);
+        smaller.eval = part_of(&tight->eval, 2 << i);
+        smaller.rank.limits = tt_batch_limits_join(&smaller.train, &smaller.eval);
+        snprintf(what, sizeof what, "%s of the --per_device_%s_batch_size", names[i],
+                 tight->train.tokens > 0 ? "train" : "eval");
+        TT_TRY(try_advice(&smaller, what, plan, advice, found));
+    }
+    return TT_OK;
+}
+
+/* What would make it fit, by trying; alone or, at the end, all together with more ranks. */
+static tt_status advise(const struct attempt *tight, struct tt_plan *plan)
+{
+    char *advice = plan->advice, what[96];
+    bool found = false;
+    int tried = 0;
+    struct attempt attempt = *tight;
+    attempt.rank.recompute = TT_RECOMPUTE_AUTO;
+    if (tight->rank.train && tight->rank.recompute != TT_RECOMPUTE_AUTO) {
+        TT_TRY(try_advice(&attempt, "--recompute auto", plan, advice, &found));
+        tried += found;
+    }
+    if (!plan->is_host && !tight->rank.offload_params) {
+        attempt.rank.offload_params = true;
+        TT_TRY(try_advice(&attempt, "--offload_params true", plan, advice, &found));
+        attempt.rank.offload_params = false;
+        tried += found;
+    }
+    TT_TRY(advise_batch(&attempt, plan, advice, &found));
+    tried += found;
+    if (tried > 0) return TT_OK;
+    attempt.rank.strategy = TT_FULL_SHARD;
+    attempt.rank.replicate_comm = NULL;
+    for (int ranks = 2 * tight->shard_ranks; ranks <= 64 && !found; ranks *= 2) {
+        attempt.shard_ranks = ranks;
+        snprintf(what, sizeof what, "%d --ranks with --sharding_strategy FULL_SHARD", ranks);
+        TT_TRY(try_advice(&attempt, what, plan, advice, &found));
+    }
+    attempt.rank.offload_params = !plan->is_host;
+    attempt.shard_ranks = tight->shard_ranks;
+    if (!found) TT_TRY(advise_batch(&attempt, plan, advice, &found));
+    if (advice[0] == '\0')
+        snprintf(advice, TT_PLAN_ADVICE_BYTES, "a smaller --max_length, and more --ranks with FULL_SHARD");
+    return TT_OK;
+}
+
+/* Which chip the device is, and how many bytes it has. A chip that is not known is planned for with cautious
+ * rates. */
+static tt_status look_at_device(const struct tt_device_config *device, struct tt_plan *plan,
+                                const char **stands_for)
+{
+    const char *name =
+        device->kind != NULL && strcmp(device->kind, "plan") == 0 ? device->stands_for : device->kind;
+    size_t memory_bytes = 0;
+    if (name != NULL && strcmp(name, "cuda") == 0) {
+        char reason[256];
+        struct tt_gpu_facts facts;
+        const struct tt_plugin *plugin = tt_plugin_load(reason, sizeof reason);
+        if (plugin == NULL) return tt_fail(TT_ERR_DEVICE, "no GPU can be planned for: %s", reason);
+        TT_TRY(plugin->facts(device->index, &facts));
+        const struct tt_chip *chip = tt_chip_of_device_name(facts.name);
+        name = chip != NULL ? chip->name : "hopper-or-newer";
+        memory_bytes = facts.memory_bytes;
+        snprintf(plan->device, sizeof plan->device, "%s", chip != NULL ? chip->name : facts.name);
+    }
+    const struct tt_chip *chip = tt_chip_find(name != NULL ? name : "cpu");
+    if (chip == NULL) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "no chip is called '%s'", name);
+        tt_hint("cpu, %s", tt_chip_names());
+        return status;
+    }
+    if (memory_bytes == 0) memory_bytes = chip->memory_bytes;
+    if (plan->device[0] == '\0') snprintf(plan->device, sizeof plan->device, "%s", chip->name);
+    plan->is_host = strcmp(chip->kind, "cpu") == 0;
+    /* Two parts in a hundred stay free unless somebody said how much may be taken: plans are that exact. */
+    plan->limit_bytes = memory_bytes - memory_bytes / 50;
+    if (device->memory_limit != 0 && (memory_bytes == 0 || device->memory_limit < memory_bytes))
+        plan->limit_bytes = device->memory_limit;
+    *stands_for = chip->name;
+    return TT_OK;
+}
+
+tt_status tt_plan_make(const struct tt_rank_config *config, int shard_ranks, int64_t micro_steps,
+                       const struct tt_batch_limits *train_limits, const struct tt_batch_limits *eval_limits,
+                       struct tt_plan *plan)
+{
+    const char *stands_for = NULL;
+    struct attempt attempt = {.rank = *config,
+                              .shard_ranks = shard_ranks,
+                              .micro_steps = micro_steps > 0 ? micro_steps : 1,
+                              .train = *train_limits,
+                              .eval = *eval_limits};
+    *plan = (struct tt_plan){.block_count = (int)config->model_config->num_hidden_layers + 2};
+    TT_TRY(look_at_device(&config->device, plan, &stands_for));
+    attempt.rank.device = (struct tt_device_config){.kind = "plan", .threads = 1, .stands_for = stands_for};
+    attempt.rank.cancel = NULL;
+    attempt.rank.limits = tt_batch_limits_join(train_limits, eval_limits);
+    plan->step_tokens = attempt.train.tokens * attempt.micro_steps;
+    TT_TRY(choose(&attempt, plan));
+    return plan->fits ? TT_OK : advise(&attempt, plan);
 }

@@ -153,10 +153,11 @@ static tt_status check_before_start(struct tt_run *run, const struct tt_world *w
     TT_GO(tt_load_check(model, &run->inputs.source));
     if (world->first_rank == 0) TT_GO(check_space(run, model));
     TT_GO(tt_plan_make(&run->rank_config, tt_rank_config_shard_ranks(&run->rank_config, world),
-                       &run->train_limits, &run->eval_limits, &run->plan));
-    TT_GO(tt_plan_check(&run->plan, &run->rank_config, run->config->device_memory));
+                       run->config->gradient_accumulation_steps, &run->train_limits, &run->eval_limits,
+                       &run->plan));
     TT_GO(say_data(run));
     TT_GO(say_model(run, model, world));
+    TT_GO(tt_plan_check(&run->plan));
 out:
     tt_model_destroy(model);
     return status;

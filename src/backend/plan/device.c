@@ -12,9 +12,9 @@ enum { ALIGNMENT = 256 };
 /* What cuda/cuda.h gives each compute stream: GEMM workspace and scratch for partial sums. */
 static const size_t stream_scratch_bytes = (size_t)(32 + 8) << 20;
 
-/* A kernel that does nothing; a collective that sends nothing. Of the time of a transfer beside compute, the
- * share by which it slows that (H200: gathers by the copy engine beside GEMMs). */
-static const double launch_seconds = 4e-6, collective_seconds = 20e-6, drag_share = 0.13;
+/* A kernel that does nothing; a collective that sends nothing. Compute beside a transfer is slowed by as much
+ * as moving so many times its bytes would take (H200: gathers by the copy engine beside GEMMs). */
+static const double launch_seconds = 4e-6, collective_seconds = 20e-6, drag_bytes = 1.5;
 
 struct plan {
     uintptr_t next;      /* the next made-up address */
@@ -152,9 +152,9 @@ void tt_plan_spend(struct tt_stream *stream, double flops, double flops_rate, do
 static void transfer(struct tt_stream *stream, double bytes, double rate, double least)
 {
     struct plan *plan = stream->device->impl;
-    double seconds = bytes / rate;
-    if (!stream->device->is_host) plan->drag_seconds += drag_share * seconds;
-    pass(stream, seconds + (stream->device->is_host ? 0.0 : least));
+    bool is_host = stream->device->is_host;
+    if (!is_host) plan->drag_seconds += drag_bytes * bytes / stream->device->chip->memory_bytes_per_second;
+    pass(stream, bytes / rate + (is_host ? 0.0 : least));
 }
 
 tt_status tt_plan_receive(struct tt_stream *stream, size_t bytes)
