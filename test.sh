@@ -28,6 +28,8 @@ run_tests() {
     fi
     tests=$(attribute "$report" tests) failures=$(attribute "$report" failures)
     skips=$(($(attribute "$report" skipped) + $(attribute "$report" disabled)))
+    # Why, each reason once: ctest itself shows the output of failures only.
+    sed -n 's/^\(skipped: .*\)$/  \1/p' "$folder/Testing/Temporary/LastTest.log" | sort | uniq -c
     passed=$((passed + tests - failures - skips)) failed=$((failed + failures)) skipped=$((skipped + skips))
 }
 

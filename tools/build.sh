@@ -20,3 +20,4 @@ if ! cmake -S "$root" -B "$folder" "${generator[@]}" "${options[@]}" >"$log" 2>&
     echo "error: the build failed; all of its log is in $log" >&2
     exit 1
 fi
+sed -n 's/^-- \(GPU plugin: .*\)$/\1/p' "$log" >&2

@@ -292,7 +292,8 @@ static void a_label_outside_the_vocabulary_is_refused(void **state)
 
 int main(void)
 {
-    if (test_device_missing() != 0) return test_device_missing();
+    int missing = test_device_missing();
+    if (missing != 0) return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(oracle_agrees_with_finite_differences),
         cmocka_unit_test(close_to_the_oracle),

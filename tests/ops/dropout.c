@@ -133,7 +133,8 @@ static void in_place(void **state)
 
 int main(void)
 {
-    if (test_device_missing() != 0) return test_device_missing();
+    int missing = test_device_missing();
+    if (missing != 0) return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_element_follows_the_definition),
         cmocka_unit_test(sizes_of_real_models),

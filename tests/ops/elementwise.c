@@ -177,7 +177,8 @@ static void every_pair_of_types(void **state)
 
 int main(void)
 {
-    if (test_device_missing() != 0) return test_device_missing();
+    int missing = test_device_missing();
+    if (missing != 0) return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounded_once),
         cmocka_unit_test(sizes_of_real_models),

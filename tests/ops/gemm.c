@@ -477,7 +477,8 @@ static void bias_forward_and_backward(void **state)
 
 int main(void)
 {
-    if (test_device_missing() != 0) return test_device_missing();
+    int missing = test_device_missing();
+    if (missing != 0) return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_case_is_close_and_independent_of_threads),
         cmocka_unit_test(sizes_of_real_models),

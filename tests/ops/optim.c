@@ -158,7 +158,8 @@ static void squares_are_summed_in_double(void **state)
 
 int main(void)
 {
-    if (test_device_missing() != 0) return test_device_missing();
+    int missing = test_device_missing();
+    if (missing != 0) return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_follows_the_formula),
         cmocka_unit_test(sizes_of_real_models),

@@ -67,7 +67,8 @@ static void slices_and_moments(void **state)
 
 int main(void)
 {
-    if (test_device_missing() != 0) return test_device_missing();
+    int missing = test_device_missing();
+    if (missing != 0) return missing;
     const struct CMUnitTest tests[] = {cmocka_unit_test(slices_and_moments)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -161,7 +161,8 @@ static void a_position_beyond_the_table_is_refused(void **state)
 
 int main(void)
 {
-    if (test_device_missing() != 0) return test_device_missing();
+    int missing = test_device_missing();
+    if (missing != 0) return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(close_to_the_oracle),
         cmocka_unit_test(sizes_of_real_models),

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Puts what tests and measurements on GPUs need into one folder, for a machine that cannot build: program, plugin, the tests of
+# ops and bench_ops, stripped, and the libraries that a bare machine lacks.
+#
+#     tests/gpu/bundle.sh FOLDER [BUILD_FOLDER]
+#
+# BUILD_FOLDER (default build-gpu) is configured and built without MPI. CMAKE_OPTIONS adds options, such as
+# -DTT_CUDA_ARCHITECTURES=90a; JOBS says how many compilers run at a time.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+[ $# -ge 1 ] || { sed -n '2,8p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+bundle=$1 build=${2:-$root/build-gpu}
+limit=$((30 << 20))
+read -ra options <<<"${CMAKE_OPTIONS:-}"
+generator=()
+[ -e "$build/CMakeCache.txt" ] || ! command -v ninja >/dev/null || generator=(-G Ninja)
+
+targets=(trimtab trimtab_cuda bench_ops)
+for source in "$root"/tests/ops/*.c; do
+    name=$(basename "$source" .c)
+    case $name in harness* | vector_math) ;; *) targets+=("test_ops_$name") ;; esac
+done
+cmake -S "$root" -B "$build" "${generator[@]}" -DTT_WITH_MPI=OFF "${options[@]}" >&2
+cmake --build "$build" --parallel "${JOBS:-$(nproc)}" --target "${targets[@]}" >&2
+
+rm -rf "$bundle"
+mkdir -p "$bundle/lib"
+for target in "${targets[@]}"; do
+    case $target in
+    trimtab) file=$build/trimtab ;;
+    trimtab_cuda) file=$build/libtrimtab_cuda.so ;;
+    bench_*) file=$build/bench/$target ;;
+    *) file=$build/tests/$target ;;
+    esac
+    cp "$file" "$bundle/"
+    strip "$bundle/$(basename "$file")"
+done
+# libc and its kin are everywhere, and must be those of the machine.
+needed=$(ldd "$bundle"/trimtab "$bundle"/test_* "$bundle"/bench_ops | sed -n 's/^.* => \(\/[^ ]*\).*$/\1/p' | sort -u |
+    grep -E '/lib(jansson|yaml|pcre2-8|utf8proc|cmocka|gomp)[-.]')
+for library in $needed; do cp -L "$library" "$bundle/lib/"; done
+bytes=$(du -sb "$bundle" | cut -f1)
+echo "$bundle: $((bytes >> 10)) KiB, $(find "$bundle" -type f | wc -l) files"
+if [ "$bytes" -gt "$limit" ]; then
+    echo "error: more than $((limit >> 20)) MiB" >&2
+    exit 1
+fi
