@@ -65,7 +65,7 @@ static tt_status print_result(struct tt_cli *cli, const struct bench_command *co
     const struct tt_train_config *config = &command->config;
     struct tt_str text = {0};
     json_t *object = json_pack(
-        "{s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:s,s:b,s:f}", "config",
+        "{s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:s,s:b,s:f,s:s,s:f,s:I}", "config",
         command->options.config_json, "batch", (json_int_t)config->per_device_train_batch_size,
         "sequence_length", (json_int_t)command->options.sequence_length, "tokens_per_second",
         result->tokens_per_second, "step_seconds", result->step_seconds, "model_tflops", result->model_tflops,
@@ -73,7 +73,9 @@ static tt_status print_result(struct tt_cli *cli, const struct bench_command *co
         "device_peak_bytes", (json_int_t)result->device_peak_bytes, "planned_bytes",
         (json_int_t)result->planned_bytes, "base_params", (json_int_t)result->base_params, "trainable_params",
         (json_int_t)result->trainable_params, "dtype", config->bf16 ? "bfloat16" : "float32",
-        "gradient_checkpointing", (int)(config->gradient_checkpointing != 0), "loss", result->loss);
+        "gradient_checkpointing", (int)result->recomputes_blocks, "loss", result->loss, "recompute",
+        result->recompute + strlen("recompute "), "planned_step_seconds", result->planned_step_seconds,
+        "device_used_bytes", (json_int_t)result->device_used_bytes);
     if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the result");
     json_object_set_new(object, "seconds_by_op", profile_object(result));
     tt_status status = tt_json_write(object, 0, false, &text);

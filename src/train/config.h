@@ -47,6 +47,7 @@ struct tt_train_config {
     bool bf16, fp16;
     int gradient_checkpointing;       /* -1: the plan chooses; 0: recompute no block; 1: every block */
     enum tt_recompute recompute;      /* the same, exactly; AUTO: as gradient_checkpointing says */
+    bool activation_offloading;       /* as TT_RECOMPUTE_EVERY_OFFLOAD */
     double label_smoothing_factor;
     const char *train_sampling_strategy; /* "random" | "sequential" */
     bool dataloader_drop_last;

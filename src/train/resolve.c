@@ -34,9 +34,9 @@ static tt_status resolve_fsdp_word(struct tt_settings *settings, const char *wor
         {"true", "FULL_SHARD"},
         {"hybrid_shard_zero2", "HYBRID_SHARD"},
         {"false", NULL},
-        {"offload", NULL},
         {"auto_wrap", NULL},
     };
+    if (strcasecmp(word, "offload") == 0) return set_derived(settings, "offload_params", "true", "fsdp");
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcasecmp(word, known[i].word) != 0) continue;
         return known[i].strategy != NULL
@@ -118,7 +118,9 @@ tt_status tt_train_settings_resolve(struct tt_settings *settings, struct tt_trai
 
 enum tt_recompute tt_train_config_recompute(const struct tt_train_config *config)
 {
-    if (config->recompute != TT_RECOMPUTE_AUTO || config->gradient_checkpointing < 0) return config->recompute;
+    if (config->recompute != TT_RECOMPUTE_AUTO) return config->recompute;
+    if (config->activation_offloading) return TT_RECOMPUTE_EVERY_OFFLOAD;
+    if (config->gradient_checkpointing < 0) return TT_RECOMPUTE_AUTO;
     return config->gradient_checkpointing ? TT_RECOMPUTE_EVERY_BLOCK : TT_RECOMPUTE_NO_BLOCK;
 }
 

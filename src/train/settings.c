@@ -82,6 +82,8 @@ const struct tt_setting tt_run_settings[] = {
      .choices = "auto none cheap block offload",
      .help = "What backward computes again: nothing; element-wise results; blocks; blocks whose inputs wait in host "
              "memory. auto: as gradient_checkpointing says."},
+    {.name = "activation_offloading", .type = TT_SETTING_BOOL, FIELD(activation_offloading), .default_text = "false",
+     .help = "The same as recompute: offload, unless recompute says something else."},
     {.name = "label_smoothing_factor", .type = TT_SETTING_DOUBLE, FIELD(label_smoothing_factor),
      .default_text = "0", .minimum = 0, .maximum = 0.9999999,
      .help = "Share of the target that is spread over all tokens."},
@@ -110,7 +112,6 @@ const struct tt_setting tt_run_settings[] = {
     TT_SETTING_UNNEEDED("do_eval", "the command says what is done; eval_strategy evaluates while training"),
     TT_SETTING_UNNEEDED("do_predict", "the command says what is done"),
     TT_SETTING_UNNEEDED("full_determinism", "two runs of the same command are always the same"),
-    TT_SETTING_UNNEEDED("activation_offloading", "on the CPU activations already lie in host memory"),
     TT_SETTING_UNNEEDED("gradient_checkpointing_kwargs", "there is one way to recompute a block"),
     TT_SETTING_UNNEEDED("activation_checkpointing_kwargs", "there is one way to recompute a block"),
     TT_SETTING_UNNEEDED("gradient_checkpointing_use_reentrant", "there is one way to recompute a block"),

@@ -80,9 +80,10 @@ static void version_1_as_peft_has_it(void **state)
     assert_string_equal(fixture.config.state_dict_type, "SHARDED_STATE_DICT");
     assert_int_equal(fixture.config.num_processes, 8);
     assert_true(fixture.config.bf16);
-    static const char *const said[] = {
-        "fsdp_auto_wrap_policy is accepted and not needed", "fsdp_offload_params is accepted",
-        "fsdp_cpu_ram_efficient_loading is accepted", "fsdp_sync_module_states", "fsdp_use_orig_params"};
+    assert_true(fixture.config.offload_params);
+    static const char *const said[] = {"fsdp_auto_wrap_policy is accepted and not needed",
+                                       "fsdp_cpu_ram_efficient_loading is accepted",
+                                       "fsdp_sync_module_states", "fsdp_use_orig_params"};
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         const char *found = strstr(tt_str_text(&fixture.said), said[i]);
         if (found == NULL) fail_msg("not said: %s", said[i]);
