@@ -170,7 +170,8 @@ static tt_status push_attention_scratch(const struct tt_self_attention *attentio
 {
     size_t bytes = tt_attention_backward_scratch(tt_stream_device(step->stream), args->dq_THE.dims[0],
                                                  attention->heads, attention->kv_heads, attention->head_dim,
-                                                 args->dq_THE.strides[0], args->dk_TKE.strides[0]);
+                                                 args->forward.q_THE.strides[0], args->dq_THE.strides[0],
+                                                 args->dk_TKE.strides[0]);
     if (bytes == 0) return TT_OK;
     return tt_workspace_1d(step->workspace, "attention scratch", TT_U8, (int64_t)bytes, &args->scratch);
 }

@@ -70,7 +70,7 @@ static void lay_out(struct bench *bench, const struct tt_attention_forward_args 
         one->dk_TKE = take_rows(bench, like->k_TKE, dk_stride);
         one->dv_TKE = take_rows(bench, like->v_TKE, dk_stride);
         size_t scratch =
-            tt_cudnn_scratch_layout(TOKENS, heads, kv_heads, head_dim, q_stride, dk_stride).total;
+            tt_cudnn_scratch_layout(TOKENS, heads, kv_heads, head_dim, q_stride, q_stride, dk_stride).total;
         size_t own = tt_mma_attention_backward_scratch(TOKENS, heads, kv_heads, head_dim);
         if (scratch < own) scratch = own;
         one->scratch = tt_tensor_1d(take(bench, scratch), TT_U8, (int64_t)scratch);

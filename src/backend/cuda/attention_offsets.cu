@@ -18,37 +18,25 @@ cudaError_t tt_cuda_attention_offsets(cudaStream_t stream, const struct tt_cuda_
     return cudaGetLastError();
 }
 
-struct spread_args {
-    const uint4 *from[2];
-    uint4 *to[2];
-    int64_t to_strides[2]; /* in units of 16 bytes, as columns */
-    int64_t rows, columns;
-};
-
-static __global__ void spread_kernel(struct spread_args args)
+static __global__ void move_kernel(struct tt_cuda_moves args)
 {
-    int which = (int)blockIdx.y;
-    int64_t count = args.rows * args.columns, step = (int64_t)gridDim.x * blockDim.x;
+    auto &move = args.moves[blockIdx.y];
+    const uint4 *from = (const uint4 *)move.from;
+    uint4 *to = (uint4 *)move.to;
+    int64_t columns = move.columns / 8, from_stride = move.from_stride / 8, to_stride = move.to_stride / 8;
+    int64_t count = args.rows * columns, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
-        int64_t row = i / args.columns, column = i - row * args.columns;
-        args.to[which][row * args.to_strides[which] + column] = args.from[which][i];
+        int64_t row = i / columns, column = i - row * columns;
+        to[row * to_stride + column] = from[row * from_stride + column];
     }
 }
 
-cudaError_t tt_cuda_attention_spread(cudaStream_t stream, const void *const from[2], void *const to[2],
-                                     const int64_t to_strides[2], int64_t rows, int64_t columns)
+cudaError_t tt_cuda_attention_move(cudaStream_t stream, const struct tt_cuda_moves *args)
 {
-    struct spread_args args;
-    for (int i = 0; i < 2; i++) {
-        args.from[i] = (const uint4 *)from[i];
-        args.to[i] = (uint4 *)to[i];
-        args.to_strides[i] = to_strides[i] / 8;
-    }
-    args.rows = rows;
-    args.columns = columns / 8;
-    int64_t blocks = (rows * args.columns + 255) / 256;
-    if (blocks == 0) return cudaSuccess;
-    spread_kernel<<<dim3((unsigned)(blocks < 4096 ? blocks : 4096), 2), 256, 0, stream>>>(args);
+    if (args->rows == 0 || args->count == 0) return cudaSuccess;
+    int64_t blocks = (args->rows * args->moves[0].columns / 8 + 255) / 256;
+    move_kernel<<<dim3((unsigned)(blocks < 4096 ? blocks : 4096), (unsigned)args->count), 256, 0, stream>>>(
+        *args);
     return cudaGetLastError();
 }
 

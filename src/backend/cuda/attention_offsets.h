@@ -24,10 +24,18 @@ struct tt_cuda_offsets {
 };
 cudaError_t tt_cuda_attention_offsets(cudaStream_t stream, const struct tt_cuda_offsets *args);
 
-/* Two [rows, columns] bf16 matrices, contiguous, into rows of other strides. columns and strides are
- * multiples of 8 and all pointers 16-byte aligned. */
-cudaError_t tt_cuda_attention_spread(cudaStream_t stream, const void *const from[2], void *const to[2],
-                                     const int64_t to_strides[2], int64_t rows, int64_t columns);
+/* bf16 matrices of `rows` rows into such of other row strides. All in elements; columns and strides are
+ * multiples of 8, all pointers 16-byte aligned. */
+struct tt_cuda_moves {
+    int count;
+    int64_t rows;
+    struct {
+        const void *from;
+        void *to;
+        int64_t from_stride, to_stride, columns;
+    } moves[3];
+};
+cudaError_t tt_cuda_attention_move(cudaStream_t stream, const struct tt_cuda_moves *args);
 
 /* [rows, columns] fp32 -> [columns, rows]. */
 cudaError_t tt_cuda_attention_transpose(cudaStream_t stream, const float *from, float *to, int64_t rows,

@@ -144,7 +144,8 @@ static struct tt_cudnn_scratch scratch_of(const struct tt_attention_backward_arg
 {
     const struct tt_attention_forward_args *forward = &args->forward;
     return tt_cudnn_scratch_layout(forward->q_THE.dims[0], forward->q_THE.dims[1], forward->k_TKE.dims[1],
-                                   forward->q_THE.dims[2], args->dq_THE.strides[0], args->dk_TKE.strides[0]);
+                                   forward->q_THE.dims[2], forward->q_THE.strides[0], args->dq_THE.strides[0],
+                                   args->dk_TKE.strides[0]);
 }
 
 static struct tt_cudnn_shape backward_shape_of(const struct tt_cuda_cudnn *cudnn,
@@ -154,8 +155,8 @@ static struct tt_cudnn_shape backward_shape_of(const struct tt_cuda_cudnn *cudnn
     struct tt_cudnn_shape shape = shape_of(cudnn, &args->forward);
     int64_t packed = shape.kv_heads * shape.head_dim;
     shape.backward = 1;
-    shape.dk = scratch->has_packed ? packed : args->dk_TKE.strides[0];
-    shape.dv = scratch->has_packed ? packed : args->dv_TKE.strides[0];
+    shape.dk = scratch->stages_kv ? packed : args->dk_TKE.strides[0];
+    shape.dv = scratch->stages_kv ? packed : args->dv_TKE.strides[0];
     return shape;
 }
 
@@ -177,11 +178,6 @@ bool tt_cuda_cudnn_takes_backward(struct tt_cuda_cudnn *cudnn, const struct tt_a
     const tt_tensor *tensors[] = {&args->do_THE, &args->dq_THE, &args->dk_TKE, &args->dv_TKE};
     for (int i = 0; i < 4; i++) {
         if (!fits(tensors[i])) DECLINE("a layout of \"d%c\" that cuDNN does not write", "oqkv"[i]);
-    }
-    /* cuDNN uses q's offsets for dq and for its fp32 sums, whatever it is told. */
-    if (args->dq_THE.strides[0] != forward->q_THE.strides[0]) {
-        DECLINE("rows of q and dq are %lld and %lld elements apart", (long long)forward->q_THE.strides[0],
-                (long long)args->dq_THE.strides[0]);
     }
     if (args->do_THE.strides[0] != forward->o_THE.strides[0]) {
         DECLINE("rows of o and do are %lld and %lld elements apart", (long long)forward->o_THE.strides[0],
@@ -281,6 +277,16 @@ tt_status tt_cuda_cudnn_forward(struct tt_cuda_cudnn *cudnn, struct tt_stream *s
     return execute(stream, plan, &pack);
 }
 
+static void add_move(struct tt_cuda_moves *moves, const void *from, int64_t from_stride, const tt_tensor *to)
+{
+    int i = moves->count++;
+    moves->moves[i].from = from;
+    moves->moves[i].from_stride = from_stride;
+    moves->moves[i].to = to->data;
+    moves->moves[i].to_stride = to->strides[0];
+    moves->moves[i].columns = to->dims[1] * to->dims[2];
+}
+
 tt_status tt_cuda_cudnn_backward(struct tt_cuda_cudnn *cudnn, struct tt_stream *stream,
                                  const struct tt_attention_backward_args *args)
 {
@@ -298,9 +304,10 @@ tt_status tt_cuda_cudnn_backward(struct tt_cuda_cudnn *cudnn, struct tt_stream *
     pack.one = 1.0f;
     put(&pack, TT_ID_ONE, &pack.one);
     put(&pack, TT_ID_DO, args->do_THE.data);
-    put(&pack, TT_ID_DQ, args->dq_THE.data);
-    void *dk = scratch.has_packed ? base + scratch.packed_k : args->dk_TKE.data;
-    void *dv = scratch.has_packed ? base + scratch.packed_v : args->dv_TKE.data;
+    void *dq = scratch.stages_q ? base + scratch.staged_q : args->dq_THE.data;
+    void *dk = scratch.stages_kv ? base + scratch.staged_k : args->dk_TKE.data;
+    void *dv = scratch.stages_kv ? base + scratch.staged_v : args->dv_TKE.data;
+    put(&pack, TT_ID_DQ, dq);
     put(&pack, TT_ID_DK, dk);
     put(&pack, TT_ID_DV, dv);
     put(&pack, TT_ID_SUMS, base + scratch.sums);
@@ -310,11 +317,10 @@ tt_status tt_cuda_cudnn_backward(struct tt_cuda_cudnn *cudnn, struct tt_stream *
         put(&pack, TT_ID_FULL_V, base + scratch.full_v);
     }
     TT_TRY(execute(stream, plan, &pack));
-    if (!scratch.has_packed) return TT_OK;
-    const void *from[] = {dk, dv};
-    void *to[] = {args->dk_TKE.data, args->dv_TKE.data};
-    int64_t strides[] = {args->dk_TKE.strides[0], args->dv_TKE.strides[0]};
-    return tt_cuda_check(tt_cuda_attention_spread(tt_cuda_handle(stream), from, to, strides,
-                                                  args->dk_TKE.dims[0], shape.kv_heads * shape.head_dim),
-                         stream, "attention_backward");
+    struct tt_cuda_moves moves = {.rows = args->dq_THE.dims[0]};
+    if (scratch.stages_q) add_move(&moves, dq, shape.q, &args->dq_THE);
+    if (scratch.stages_kv) add_move(&moves, dk, shape.dk, &args->dk_TKE);
+    if (scratch.stages_kv) add_move(&moves, dv, shape.dv, &args->dv_TKE);
+    return tt_cuda_check(tt_cuda_attention_move(tt_cuda_handle(stream), &moves), stream,
+                         "attention_backward");
 }

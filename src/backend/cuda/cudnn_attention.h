@@ -49,13 +49,13 @@ static inline int64_t tt_cudnn_window(const struct tt_attention_forward_args *ar
     return args->window < args->max_length_q ? args->window : 0;
 }
 
-/* Where things lie in the backward pass's scratch. The fp32 sums of dQ have dQ's row stride, which must be
- * Q's; gradients of each query head's keys and values have H heads before they are summed over groups. These
- * have the row stride of dK times H / K (cuDNN's rule), so a dK that is a slice of a wider matrix is first
- * made contiguous and then copied there. */
+/* Where things lie in the backward pass's scratch. cuDNN writes dQ, and its fp32 sums, with Q's row stride,
+ * so a dQ of another one is made here and copied. Gradients of each query head's keys and values have H heads
+ * before they are summed over groups, and the row stride of dK times H / K, so a dK that is a slice of a
+ * wider matrix is made contiguous here and copied. */
 struct tt_cudnn_scratch {
-    size_t sums, delta, full_k, full_v, packed_k, packed_v, total;
-    bool has_full, has_packed;
+    size_t sums, delta, full_k, full_v, staged_q, staged_k, staged_v, total;
+    bool has_full, stages_q, stages_kv;
 };
 
 static inline size_t tt_cudnn_take(size_t *total, int64_t count, size_t element_bytes)
@@ -66,17 +66,18 @@ static inline size_t tt_cudnn_take(size_t *total, int64_t count, size_t element_
 }
 
 static inline struct tt_cudnn_scratch tt_cudnn_scratch_layout(int64_t tokens, int64_t heads, int64_t kv_heads,
-                                                              int64_t head_dim, int64_t dq_row_stride,
-                                                              int64_t dk_row_stride)
+                                                              int64_t head_dim, int64_t q_row_stride,
+                                                              int64_t dq_row_stride, int64_t dk_row_stride)
 {
-    struct tt_cudnn_scratch s = {.has_full = heads != kv_heads};
-    s.has_packed = s.has_full && dk_row_stride != kv_heads * head_dim;
-    s.sums = tt_cudnn_take(&s.total, tokens * dq_row_stride, 4);
+    struct tt_cudnn_scratch s = {.has_full = heads != kv_heads, .stages_q = q_row_stride != dq_row_stride};
+    s.stages_kv = s.has_full && dk_row_stride != kv_heads * head_dim;
+    s.sums = tt_cudnn_take(&s.total, tokens * q_row_stride, 4);
     s.delta = tt_cudnn_take(&s.total, tokens * heads, 4);
     if (s.has_full) s.full_k = tt_cudnn_take(&s.total, tokens * heads * head_dim, 2);
     if (s.has_full) s.full_v = tt_cudnn_take(&s.total, tokens * heads * head_dim, 2);
-    if (s.has_packed) s.packed_k = tt_cudnn_take(&s.total, tokens * kv_heads * head_dim, 2);
-    if (s.has_packed) s.packed_v = tt_cudnn_take(&s.total, tokens * kv_heads * head_dim, 2);
+    if (s.stages_q) s.staged_q = tt_cudnn_take(&s.total, tokens * q_row_stride, 2);
+    if (s.stages_kv) s.staged_k = tt_cudnn_take(&s.total, tokens * kv_heads * head_dim, 2);
+    if (s.stages_kv) s.staged_v = tt_cudnn_take(&s.total, tokens * kv_heads * head_dim, 2);
     return s;
 }
 

@@ -87,8 +87,8 @@ tt_status tt_attention_forward(struct tt_stream *stream, const struct tt_attenti
 /* The most that any variant of cuda/ takes: cuDNN's, which needs Hopper; the own kernels', with lse turned to
  * their order. */
 size_t tt_attention_backward_scratch(const struct tt_device *device, int64_t tokens, int64_t heads,
-                                     int64_t kv_heads, int64_t head_dim, int64_t dq_row_stride,
-                                     int64_t dk_row_stride)
+                                     int64_t kv_heads, int64_t head_dim, int64_t q_row_stride,
+                                     int64_t dq_row_stride, int64_t dk_row_stride)
 {
     if (tt_device_is_host(device)) return 0;
     const struct tt_chip *chip = tt_device_chip(device);
@@ -96,7 +96,8 @@ size_t tt_attention_backward_scratch(const struct tt_device *device, int64_t tok
     size_t own = tt_mma_attention_backward_scratch(tokens, heads, kv_heads, head_dim) +
                  (size_t)(tokens * heads) * sizeof(float);
     size_t cudnn =
-        tt_cudnn_scratch_layout(tokens, heads, kv_heads, head_dim, dq_row_stride, dk_row_stride).total;
+        tt_cudnn_scratch_layout(tokens, heads, kv_heads, head_dim, q_row_stride, dq_row_stride, dk_row_stride)
+            .total;
     return before_hopper || cudnn < own ? own : cudnn;
 }
 
@@ -107,7 +108,7 @@ static void check_scratch(struct tt_check *check, const struct tt_device *device
     if (check->status != TT_OK) return;
     size_t needed =
         tt_attention_backward_scratch(device, q.dims[0], q.dims[1], args->forward.k_TKE.dims[1], q.dims[2],
-                                      args->dq_THE.strides[0], args->dk_TKE.strides[0]);
+                                      q.strides[0], args->dq_THE.strides[0], args->dk_TKE.strides[0]);
     if (needed == 0) return;
     tt_check_tensor(check, "scratch", args->scratch, 1u << TT_U8, 1, 1);
     if (check->status != TT_OK) return;

@@ -36,10 +36,11 @@ struct tt_attention_backward_args {
     tt_tensor scratch;                        /* u8 [tt_attention_backward_scratch], 256-byte aligned; empty when that is 0 */
 };
 /* Bytes of device memory that the backward pass of `tokens` rows needs beside its arguments: known from shapes alone, the
- * same for a device and for the plan of one. 0 where the device is the host. dQ's row stride counts, because the fp32 sums of
- * dQ lie as dQ does (cuDNN's rule). */
+ * same for a device and for the plan of one. 0 where the device is the host. Row strides count, because the fp32 sums of dQ lie as
+ * Q does (cuDNN's rule), and gradients that lie otherwise than cuDNN writes them are made in the scratch first. */
 size_t tt_attention_backward_scratch(const struct tt_device *device, int64_t tokens, int64_t heads, int64_t kv_heads,
-                                     int64_t head_dim, int64_t dq_row_stride, int64_t dk_row_stride);
+                                     int64_t head_dim, int64_t q_row_stride, int64_t dq_row_stride,
+                                     int64_t dk_row_stride);
 TT_MUST_USE tt_status tt_attention_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args);
 
 /* Rotary positions (Su et al., arXiv 2104.09864) in the half-split layout of Hugging Face's Llama: with E2 = E/2,
