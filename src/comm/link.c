@@ -1,0 +1,430 @@
+#include "comm/link.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "comm/comm_impl.h"
+#include "comm/wire.h"
+
+enum {
+    RETRY_MS = 250,
+    TRY_SECONDS = 10,      /* of one attempt to connect */
+    REMINDER_SECONDS = 10, /* between lines about rank 0 */
+    WORD_SECONDS = 3,      /* how long the cause may come after its effect */
+    FAREWELL_SECONDS = 2,
+    AWAY_SECONDS = 4, /* this process itself was stopped */
+};
+
+struct tt_link {
+    pthread_mutex_t mutex; /* guards the next block */
+    bool failed;           /* a rank failed: what follows is set */
+    bool unsent;           /* the others have not been told yet */
+    int failed_rank;
+    uint64_t teller; /* of TT_WIRE_ABORT; UINT64_MAX - 1: this process found it out alone and tells it */
+    struct tt_error cause;
+    bool closing;
+    int users;
+    char doing[160];
+
+    int wake;    /* eventfd, readable once `failed` */
+    int command; /* eventfd for the thread: `unsent` or `closing` has changed */
+    int control;
+    int first_rank, local_count;
+    int *machines; /* [world_size] */
+    struct tt_thread *thread;
+    struct tt_hub *hub; /* where rank 0 is */
+    char host[256];     /* of rank 0 */
+};
+
+static const uint64_t alone = UINT64_MAX - 1;
+
+static void signal_event(int event)
+{
+    uint64_t one = 1;
+    (void)!write(event, &one, sizeof one);
+}
+
+static void set_failed(struct tt_link *link, int rank, const struct tt_error *cause, uint64_t teller,
+                       bool unsent)
+{
+    pthread_mutex_lock(&link->mutex);
+    if (!link->failed) {
+        link->failed = true;
+        link->failed_rank = rank;
+        link->cause = *cause;
+        link->teller = teller;
+        link->unsent = unsent;
+        signal_event(link->wake);
+        signal_event(link->command);
+    }
+    pthread_mutex_unlock(&link->mutex);
+}
+
+static bool is_own(const struct tt_link *link, int rank)
+{
+    return rank >= link->first_rank && rank < link->first_rank + link->local_count;
+}
+
+tt_status tt_link_poll(struct tt_link *link)
+{
+    pthread_mutex_lock(&link->mutex);
+    bool failed = link->failed;
+    struct tt_error cause = {0};
+    if (failed) cause = link->cause;
+    int rank = link->failed_rank;
+    uint64_t teller = link->teller;
+    pthread_mutex_unlock(&link->mutex);
+    if (!failed) return TT_OK;
+    if (teller != UINT64_MAX) { /* a rank that cannot speak: somebody else does */
+        tt_error_restore(&cause);
+        if (teller != alone && teller != (uint64_t)link->first_rank) tt_error_leave_to_other(TT_OK);
+        return cause.status != TT_OK ? cause.status : tt_fail(TT_ERR_PEER, "rank %d stopped", rank);
+    }
+    return tt_comm_fail_peer(rank, &cause);
+}
+
+tt_status tt_link_lost(struct tt_link *link)
+{
+    struct pollfd file = {.fd = link->wake, .events = POLLIN};
+    (void)poll(&file, 1, WORD_SECONDS * 1000);
+    TT_TRY(tt_link_poll(link));
+    tt_fail(TT_ERR_PEER, "rank 0 (on %s) stopped", link->host);
+    struct tt_error cause;
+    tt_error_copy(&cause);
+    set_failed(link, 0, &cause, alone, false);
+    return tt_link_poll(link);
+}
+
+void tt_link_abort(struct tt_link *link, int rank)
+{
+    struct tt_error cause;
+    tt_error_copy(&cause);
+    set_failed(link, rank, &cause, UINT64_MAX, true);
+}
+
+void tt_link_say(struct tt_link *link, const char *doing)
+{
+    pthread_mutex_lock(&link->mutex);
+    snprintf(link->doing, sizeof link->doing, "%s", doing);
+    pthread_mutex_unlock(&link->mutex);
+}
+
+int tt_link_wake(const struct tt_link *link)
+{
+    return link->wake;
+}
+
+const int *tt_link_machines(const struct tt_link *link)
+{
+    return link->machines;
+}
+
+/* ---- The thread ---- */
+
+static enum tt_wire_result send_control(struct tt_link *link, enum tt_wire_kind kind, int rank,
+                                        const void *payload, size_t bytes)
+{
+    struct tt_wire_header header = {.magic = TT_WIRE_MAGIC, .kind = kind, .parameter = rank, .bytes = bytes};
+    return tt_wire_send(link->control, -1, &header, payload, tt_clock_seconds() + FAREWELL_SECONDS);
+}
+
+/* One frame from the hub, after its first byte has come. false: the connection is of no more use. */
+static bool take_frame(struct tt_link *link, bool *left)
+{
+    struct tt_wire_header header;
+    struct tt_error error;
+    double deadline = tt_clock_seconds() + TT_WIRE_SILENCE_SECONDS;
+    if (tt_wire_receive(link->control, -1, &header, sizeof header, deadline) != TT_WIRE_OK ||
+        header.magic != TT_WIRE_MAGIC)
+        return false;
+    switch (header.kind) {
+    case TT_WIRE_BEAT:
+        return header.bytes == 0;
+    case TT_WIRE_BYE:
+        *left = true;
+        return header.bytes == 0;
+    case TT_WIRE_ABORT:
+        if (header.bytes != sizeof error ||
+            tt_wire_receive(link->control, -1, &error, sizeof error, deadline) != TT_WIRE_OK)
+            return false;
+        tt_wire_clean_error(&error);
+        set_failed(link, header.parameter, &error, header.offset < alone ? header.offset : UINT64_MAX, false);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void lose_hub(struct tt_link *link, double silent_seconds)
+{
+    if (silent_seconds > 0)
+        tt_fail(TT_ERR_PEER, "rank 0 (on %s) has been silent for %.0f s", link->host, silent_seconds);
+    else
+        tt_fail(TT_ERR_PEER, "rank 0 (on %s) is gone without a word", link->host);
+    tt_hint("it was stopped or killed, or its machine or network failed");
+    struct tt_error cause;
+    tt_error_copy(&cause);
+    set_failed(link, 0, &cause, alone, false);
+}
+
+/* What the rank threads want of this one. false: to end. */
+static bool obey(struct tt_link *link)
+{
+    uint64_t count;
+    (void)!read(link->command, &count, sizeof count);
+    pthread_mutex_lock(&link->mutex);
+    bool unsent = link->unsent, closing = link->closing;
+    struct tt_error cause = link->cause;
+    int rank = link->failed_rank;
+    link->unsent = false;
+    pthread_mutex_unlock(&link->mutex);
+    if (unsent) (void)send_control(link, TT_WIRE_ABORT, rank, &cause, sizeof cause);
+    if (closing) (void)send_control(link, TT_WIRE_BYE, 0, NULL, 0);
+    return !closing;
+}
+
+static void beat(struct tt_link *link)
+{
+    char doing[sizeof link->doing];
+    pthread_mutex_lock(&link->mutex);
+    snprintf(doing, sizeof doing, "%s", link->doing);
+    pthread_mutex_unlock(&link->mutex);
+    (void)send_control(link, TT_WIRE_BEAT, 0, doing, strlen(doing));
+}
+
+static tt_status link_main(void *argument)
+{
+    struct tt_link *link = argument;
+    struct pollfd files[2] = {{.fd = link->command, .events = POLLIN},
+                              {.fd = link->control, .events = POLLIN}};
+    double now = tt_clock_seconds(), heard = now, beaten = 0;
+    bool hub_left = false;
+    for (;;) {
+        double before = now;
+        if (files[1].fd >= 0 && now - beaten >= TT_WIRE_BEAT_SECONDS) {
+            beat(link);
+            beaten = now;
+        }
+        (void)poll(files, 2, TT_WIRE_BEAT_SECONDS * 1000 / 4);
+        now = tt_clock_seconds();
+        if (now - before > AWAY_SECONDS) heard += now - before;
+        if (files[0].revents != 0 && !obey(link)) return TT_OK;
+        if (files[1].fd < 0) continue;
+        if (files[1].revents != 0) {
+            heard = now;
+            if (!take_frame(link, &hub_left)) {
+                if (!hub_left) lose_hub(link, 0);
+                files[1].fd = -1;
+            }
+        } else if (!hub_left && now - heard > TT_WIRE_SILENCE_SECONDS) {
+            lose_hub(link, now - heard);
+            files[1].fd = -1;
+        }
+    }
+}
+
+/* ---- Meeting the others ---- */
+
+static bool is_cancelled(const struct tt_tcp_config *config)
+{
+    return config->cancel != NULL && atomic_load(&config->cancel->requests) > 0;
+}
+
+static tt_status fail_cancelled(void)
+{
+    return tt_fail(TT_ERR_CANCELLED, "stopped on request while the ranks met");
+}
+
+/* Rank 0 may be started last: tries until the deadline. */
+static tt_status connect_hub(const struct tt_tcp_config *config, double deadline, int *socket)
+{
+    char why[200] = "";
+    double said = tt_clock_seconds();
+    for (unsigned tries = 0;; tries++) {
+        const char *own = tries % 2 == 0 ? "127.0.0.1" : "::1";
+        const char *host = config->first_rank == 0 ? own : config->host;
+        double now = tt_clock_seconds(), until = now + TRY_SECONDS;
+        *socket = tt_wire_connect(host, config->port, until < deadline ? until : deadline, why, sizeof why);
+        if (*socket >= 0) return TT_OK;
+        now = tt_clock_seconds();
+        if (is_cancelled(config)) return fail_cancelled();
+        if (now >= deadline) break;
+        if (now - said > REMINDER_SECONDS) {
+            tt_info("rank %d waits for rank 0 at %s port %d: %s", config->first_rank, host, config->port,
+                    why);
+            said = now;
+        }
+        (void)poll(NULL, 0, RETRY_MS);
+    }
+    tt_fail(TT_ERR_COMM, "rank 0 cannot be reached at %s port %d: %s, for %.0f s", config->host, config->port,
+            why, config->timeout_seconds);
+    tt_hint("is rank 0 running, and is this its address? --rendezvous_timeout says how long to wait");
+    return TT_ERR_COMM;
+}
+
+static tt_status say_hello(const struct tt_tcp_config *config, double deadline, int rank, int *socket)
+{
+    const char *settings = rank < 0 && config->settings != NULL ? config->settings : "";
+    size_t settings_bytes = rank < 0 ? strlen(settings) : 0;
+    struct tt_wire_hello hello = tt_wire_hello_make(config->world_size, config->first_rank,
+                                                    config->local_count, rank, config->machine);
+    struct tt_wire_header header = {
+        .magic = TT_WIRE_MAGIC, .kind = TT_WIRE_HELLO, .bytes = sizeof hello + settings_bytes};
+    struct iovec parts[3] = {
+        {&header, sizeof header}, {&hello, sizeof hello}, {(void *)(uintptr_t)settings, settings_bytes}};
+    if (settings_bytes > TT_WIRE_HELLO_BYTES_MAX)
+        return tt_fail(TT_ERR_UNSUPPORTED, "settings of %zu bytes are too long to compare", settings_bytes);
+    TT_TRY(connect_hub(config, deadline, socket));
+    if (tt_wire_send_parts(*socket, -1, parts, 3, deadline) == TT_WIRE_OK) return TT_OK;
+    return tt_fail(TT_ERR_COMM, "rank 0 at %s port %d closed the connection", config->host, config->port);
+}
+
+/* `bytes` of the hub's next frame, with a look at the wish to stop now and then. */
+static tt_status receive(const struct tt_tcp_config *config, int socket, void *data, size_t bytes,
+                         double deadline)
+{
+    struct pollfd file = {.fd = socket, .events = POLLIN};
+    while (poll(&file, 1, RETRY_MS) <= 0) {
+        if (is_cancelled(config)) return fail_cancelled();
+        if (tt_clock_seconds() > deadline)
+            return tt_fail(TT_ERR_COMM, "rank 0 did not say within %.0f s that all ranks are there",
+                           config->timeout_seconds);
+    }
+    if (tt_wire_receive(socket, -1, data, bytes, tt_clock_seconds() + TT_WIRE_SILENCE_SECONDS) == TT_WIRE_OK)
+        return TT_OK;
+    return tt_fail(TT_ERR_COMM, "rank 0 at %s port %d closed the connection before the run began",
+                   config->host, config->port);
+}
+
+static tt_status take_refusal(const struct tt_tcp_config *config, int socket, uint64_t bytes)
+{
+    char raw[TT_WIRE_TEXT_BYTES_MAX] = "", text[TT_WIRE_TEXT_BYTES_MAX];
+    size_t wanted = bytes < sizeof raw ? (size_t)bytes : sizeof raw - 1;
+    TT_TRY(receive(config, socket, raw, wanted, tt_clock_seconds() + TT_WIRE_BEAT_SECONDS));
+    tt_wire_clean_text(raw, wanted, text, sizeof text);
+    return tt_fail(TT_ERR_USAGE, "rank 0 turned this process away: %.500s", text);
+}
+
+/* A rank failed before the run began. */
+static tt_status take_abort(struct tt_link *link, const struct tt_tcp_config *config,
+                            const struct tt_wire_header *header)
+{
+    struct tt_error error = {0};
+    if (header->bytes != sizeof error) return tt_fail(TT_ERR_COMM, "rank 0 sent bytes that are no message");
+    TT_TRY(receive(config, link->control, &error, sizeof error, tt_clock_seconds() + TT_WIRE_BEAT_SECONDS));
+    tt_wire_clean_error(&error);
+    if (is_own(link, header->parameter)) return tt_error_restore(&error);
+    return tt_comm_fail_peer(header->parameter, &error);
+}
+
+static tt_status await_welcome(struct tt_link *link, const struct tt_tcp_config *config, double deadline)
+{
+    for (;;) {
+        struct tt_wire_header header;
+        TT_TRY(receive(config, link->control, &header, sizeof header, deadline));
+        if (header.magic != TT_WIRE_MAGIC) break;
+        if (header.kind == TT_WIRE_BEAT && header.bytes == 0) continue;
+        if (header.kind == TT_WIRE_REFUSE) return take_refusal(config, link->control, header.bytes);
+        if (header.kind == TT_WIRE_ABORT) return take_abort(link, config, &header);
+        if (header.kind != TT_WIRE_WELCOME || header.bytes != (uint64_t)config->world_size * sizeof(int32_t))
+            break;
+        TT_TRY(receive(config, link->control, link->machines, (size_t)header.bytes, deadline));
+        for (int q = 0; q < config->world_size; q++)
+            if (link->machines[q] < 0 || link->machines[q] > q) link->machines[q] = q;
+        return TT_OK;
+    }
+    return tt_fail(TT_ERR_COMM, "what listens at %s port %d is no rank 0 of this program", config->host,
+                   config->port);
+}
+
+static void link_free(struct tt_link *link)
+{
+    if (link->thread != NULL) {
+        pthread_mutex_lock(&link->mutex);
+        link->closing = true;
+        pthread_mutex_unlock(&link->mutex);
+        signal_event(link->command);
+        struct tt_error record;
+        tt_error_copy(&record);
+        (void)!tt_thread_join(link->thread);
+        (void)tt_error_restore(&record);
+    }
+    if (link->control >= 0) close(link->control);
+    tt_hub_stop(link->hub);
+    if (link->wake >= 0) close(link->wake);
+    if (link->command >= 0) close(link->command);
+    pthread_mutex_destroy(&link->mutex);
+    tt_free(link->machines);
+    tt_free(link);
+}
+
+static tt_status meet(struct tt_link *link, const struct tt_tcp_config *config, int *sockets)
+{
+    double deadline = tt_clock_seconds() + config->timeout_seconds;
+    _Static_assert(sizeof(int) == sizeof(int32_t), "machines travel as they lie");
+    link->machines = tt_calloc((size_t)config->world_size, sizeof *link->machines);
+    if (link->machines == NULL) return TT_ERR_MEMORY;
+    link->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    link->command = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (link->wake < 0 || link->command < 0) return tt_fail_errno(errno, "cannot make an eventfd");
+    if (config->first_rank == 0) {
+        struct tt_hub_config hub = {.port = config->port,
+                                    .world_size = config->world_size,
+                                    .settings = config->settings,
+                                    .timeout_seconds = config->timeout_seconds};
+        TT_TRY(tt_hub_start(&hub, &link->hub));
+    }
+    TT_TRY(say_hello(config, deadline, -1, &link->control));
+    for (int r = 0; r < config->local_count; r++)
+        TT_TRY(say_hello(config, deadline, config->first_rank + r, &sockets[r]));
+    /* The hub says who is missing; this is for a hub that says nothing. */
+    TT_TRY(await_welcome(link, config, deadline + 2 * REMINDER_SECONDS));
+    return tt_thread_start("link", link_main, link, &link->thread);
+}
+
+tt_status tt_link_create(const struct tt_tcp_config *config, struct tt_link **out, int *sockets)
+{
+    struct tt_link *link = tt_calloc(1, sizeof *link);
+    if (link == NULL) return TT_ERR_MEMORY;
+    pthread_mutex_init(&link->mutex, NULL);
+    link->control = link->wake = link->command = -1;
+    link->first_rank = config->first_rank;
+    link->local_count = config->local_count;
+    link->users = 1;
+    snprintf(link->host, sizeof link->host, "%s", config->host);
+    for (int r = 0; r < config->local_count; r++) sockets[r] = -1;
+    tt_status status = meet(link, config, sockets);
+    if (status == TT_OK) {
+        *out = link;
+        return TT_OK;
+    }
+    for (int r = 0; r < config->local_count; r++)
+        if (sockets[r] >= 0) close(sockets[r]);
+    link_free(link);
+    return status;
+}
+
+void tt_link_use(struct tt_link *link)
+{
+    pthread_mutex_lock(&link->mutex);
+    link->users++;
+    pthread_mutex_unlock(&link->mutex);
+}
+
+void tt_link_release(struct tt_link *link)
+{
+    pthread_mutex_lock(&link->mutex);
+    bool last = --link->users == 0;
+    pthread_mutex_unlock(&link->mutex);
+    if (last) link_free(link);
+}

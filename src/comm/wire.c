@@ -1,0 +1,219 @@
+#include "comm/wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+const char *tt_wire_call_name(uint32_t call)
+{
+    static const char *const names[] = {"all-gather", "reduce-scatter", "all-reduce",
+                                        "broadcast",  "barrier",        "split"};
+    return call < sizeof names / sizeof *names ? names[call] : "unknown call";
+}
+
+/* Waits until `socket` is ready for `events`. */
+static enum tt_wire_result wait_for(int socket, int wake, short events, double deadline)
+{
+    struct pollfd files[2] = {{.fd = socket, .events = events}, {.fd = wake, .events = POLLIN}};
+    for (;;) {
+        double left = deadline > 0 ? deadline - tt_clock_seconds() : 3600;
+        if (left <= 0) return TT_WIRE_LATE;
+        int ready = poll(files, wake >= 0 ? 2 : 1, left < 3600 ? (int)(left * 1000) + 1 : 3600000);
+        if (ready < 0 && errno != EINTR) return TT_WIRE_CLOSED;
+        if (ready <= 0) continue;
+        if (wake >= 0 && files[1].revents != 0) return TT_WIRE_WOKEN;
+        if (files[0].revents != 0) return TT_WIRE_OK;
+    }
+}
+
+static bool is_temporary(int error)
+{
+    return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+}
+
+enum tt_wire_result tt_wire_send_parts(int socket, int wake, struct iovec *parts, int count, double deadline)
+{
+    while (count > 0) {
+        if (parts[0].iov_len == 0) {
+            parts++;
+            count--;
+            continue;
+        }
+        struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)(count < 64 ? count : 64)};
+        ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+        if (sent < 0 && !is_temporary(errno)) return TT_WIRE_CLOSED;
+        if (sent < 0) {
+            enum tt_wire_result result = wait_for(socket, wake, POLLOUT, deadline);
+            if (result != TT_WIRE_OK) return result;
+            continue;
+        }
+        for (size_t left = (size_t)sent; left > 0;) {
+            size_t taken = left < parts[0].iov_len ? left : parts[0].iov_len;
+            parts[0].iov_base = (char *)parts[0].iov_base + taken;
+            parts[0].iov_len -= taken;
+            left -= taken;
+            if (parts[0].iov_len == 0) {
+                parts++;
+                count--;
+            }
+        }
+    }
+    return TT_WIRE_OK;
+}
+
+enum tt_wire_result tt_wire_send(int socket, int wake, const struct tt_wire_header *header,
+                                 const void *payload, double deadline)
+{
+    struct iovec parts[2] = {{(void *)(uintptr_t)header, sizeof *header},
+                             {(void *)(uintptr_t)payload, (size_t)header->bytes}};
+    return tt_wire_send_parts(socket, wake, parts, 2, deadline);
+}
+
+enum tt_wire_result tt_wire_receive(int socket, int wake, void *data, size_t bytes, double deadline)
+{
+    for (size_t have = 0; have < bytes;) {
+        ssize_t got = recv(socket, (char *)data + have, bytes - have, 0);
+        if (got == 0 || (got < 0 && !is_temporary(errno))) return TT_WIRE_CLOSED;
+        if (got > 0) {
+            have += (size_t)got;
+            continue;
+        }
+        enum tt_wire_result result = wait_for(socket, wake, POLLIN, deadline);
+        if (result != TT_WIRE_OK) return result;
+    }
+    return TT_WIRE_OK;
+}
+
+void tt_wire_prepare_socket(int socket)
+{
+    int on = 1;
+    (void)setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    (void)setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    (void)fcntl(socket, F_SETFL, fcntl(socket, F_GETFL, 0) | O_NONBLOCK);
+    (void)fcntl(socket, F_SETFD, FD_CLOEXEC);
+}
+
+/* Binds to every address of one family; IPv6 takes IPv4 along. */
+static int listen_family(int family, int port)
+{
+    int on = 1, off = 0;
+    struct sockaddr_in6 six = {
+        .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = in6addr_any};
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    const struct sockaddr *address = family == AF_INET6 ? (const void *)&six : (const void *)&four;
+    socklen_t bytes = family == AF_INET6 ? sizeof six : sizeof four;
+    int file = socket(family, SOCK_STREAM, 0);
+    if (file < 0) return -1;
+    (void)setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (family == AF_INET6) (void)setsockopt(file, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (bind(file, address, bytes) == 0 && listen(file, 1024) == 0) return file;
+    int error = errno;
+    close(file);
+    errno = error;
+    return -1;
+}
+
+tt_status tt_wire_listen(int port, int *socket)
+{
+    *socket = listen_family(AF_INET6, port);
+    if (*socket < 0 && errno != EADDRINUSE) *socket = listen_family(AF_INET, port);
+    if (*socket >= 0) {
+        tt_wire_prepare_socket(*socket);
+        return TT_OK;
+    }
+    tt_fail(TT_ERR_COMM, "rank 0 cannot listen at port %d: %s", port, strerror(errno));
+    tt_hint("another run may use it: choose another MASTER_PORT or --main_process_port");
+    return TT_ERR_COMM;
+}
+
+static int connect_address(const struct addrinfo *address, double deadline, int *error)
+{
+    int file = socket(address->ai_family, SOCK_STREAM, 0);
+    if (file < 0) {
+        *error = errno;
+        return -1;
+    }
+    tt_wire_prepare_socket(file);
+    *error = 0;
+    if (connect(file, address->ai_addr, address->ai_addrlen) == 0) return file;
+    if (errno == EINPROGRESS) {
+        socklen_t bytes = sizeof *error;
+        enum tt_wire_result result = wait_for(file, -1, POLLOUT, deadline);
+        if (result == TT_WIRE_OK && getsockopt(file, SOL_SOCKET, SO_ERROR, error, &bytes) == 0 && *error == 0)
+            return file;
+        if (result == TT_WIRE_LATE) *error = ETIMEDOUT;
+    } else {
+        *error = errno;
+    }
+    close(file);
+    return -1;
+}
+
+int tt_wire_connect(const char *host, int port, double deadline, char *why, size_t why_bytes)
+{
+    char service[16];
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *list = NULL;
+    int error = 0, file = -1;
+    snprintf(service, sizeof service, "%d", port);
+    int code = getaddrinfo(host, service, &hints, &list);
+    if (code != 0) {
+        snprintf(why, why_bytes, "%s", gai_strerror(code));
+        return -1;
+    }
+    for (const struct addrinfo *at = list; at != NULL && file < 0; at = at->ai_next)
+        file = connect_address(at, deadline, &error);
+    freeaddrinfo(list);
+    if (file < 0) snprintf(why, why_bytes, "%s", strerror(error));
+    return file;
+}
+
+struct tt_wire_hello tt_wire_hello_make(int world_size, int first_rank, int local_count, int rank,
+                                        const char *machine)
+{
+    struct tt_wire_hello hello = {
+        .version = TT_VERSION,
+        .byte_order = TT_WIRE_MAGIC,
+        .error_bytes = sizeof(struct tt_error),
+        .world_size = world_size,
+        .first_rank = first_rank,
+        .local_count = local_count,
+        .rank = rank,
+        .process = getpid(),
+    };
+    snprintf(hello.machine, sizeof hello.machine, "%s", machine);
+    if (gethostname(hello.host, sizeof hello.host - 1) != 0)
+        snprintf(hello.host, sizeof hello.host, "unknown");
+    return hello;
+}
+
+void tt_wire_clean_text(const void *from, size_t from_bytes, char *text, size_t text_bytes)
+{
+    const unsigned char *bytes = from;
+    size_t count = 0;
+    for (; count < from_bytes && count + 1 < text_bytes && bytes[count] != '\0'; count++)
+        text[count] =
+            bytes[count] == '\n' || (bytes[count] >= 32 && bytes[count] != 127) ? (char)bytes[count] : '?';
+    text[count] = '\0';
+}
+
+void tt_wire_clean_error(struct tt_error *error)
+{
+    struct tt_error clean = {.status = TT_ERR_INTERNAL, .cause = TT_OK};
+    if ((unsigned)error->status <= TT_ERR_INTERNAL) clean.status = error->status;
+    if ((unsigned)error->cause <= TT_ERR_INTERNAL) clean.cause = error->cause;
+    tt_wire_clean_text(error->message, sizeof error->message, clean.message, sizeof clean.message);
+    tt_wire_clean_text(error->hint, sizeof error->hint, clean.hint, sizeof clean.hint);
+    for (int i = 0; i < error->context_count && i < TT_ERROR_CONTEXT_MAX; i++)
+        tt_wire_clean_text(error->context[i], sizeof error->context[i], clean.context[clean.context_count++],
+                           sizeof clean.context[i]);
+    *error = clean;
+}
