@@ -1,14 +1,20 @@
 #include "backend/workspace.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "backend/device_impl.h"
 #include "base/alloc.h"
 
-enum { ALIGNMENT = 256 };
+enum { ALIGNMENT = 256, PIECES_NOTED = 64 };
 
 /* The made-up address range of a planned workspace: far more than a machine has. */
 static const size_t plan_range = (size_t)1 << 46;
+
+struct piece {
+    const char *what;
+    size_t bytes;
+};
 
 struct tt_workspace {
     struct tt_device *device;
@@ -17,6 +23,7 @@ struct tt_workspace {
     size_t bytes;
     size_t top;
     size_t peak;
+    struct piece pieces[PIECES_NOTED]; /* plan device: the largest of each name, as far as there is room */
 };
 
 tt_status tt_workspace_create(struct tt_device *device, size_t bytes, struct tt_workspace **out)
@@ -63,6 +70,24 @@ static tt_status raise_peak(struct tt_workspace *workspace)
     return TT_OK;
 }
 
+static void note(struct tt_workspace *workspace, const char *what, size_t bytes)
+{
+    for (int i = 0; i < PIECES_NOTED; i++) {
+        struct piece *piece = &workspace->pieces[i];
+        if (piece->what != NULL && strcmp(piece->what, what) != 0) continue;
+        piece->what = what;
+        if (piece->bytes < bytes) piece->bytes = bytes;
+        return;
+    }
+}
+
+size_t tt_workspace_largest(const struct tt_workspace *workspace, const char *what)
+{
+    for (int i = 0; i < PIECES_NOTED && workspace->pieces[i].what != NULL; i++)
+        if (strcmp(workspace->pieces[i].what, what) == 0) return workspace->pieces[i].bytes;
+    return 0;
+}
+
 static tt_status push(struct tt_workspace *workspace, const char *what, size_t bytes, void **data)
 {
     size_t left = workspace->bytes - workspace->top, rounded;
@@ -74,6 +99,7 @@ static tt_status push(struct tt_workspace *workspace, const char *what, size_t b
     }
     *data = workspace->base + workspace->top;
     workspace->top += rounded;
+    if (tt_device_is_plan(workspace->device)) note(workspace, what, rounded);
     tt_status status = raise_peak(workspace);
     if (status != TT_OK) {
         tt_while("planning '%s'", what);

@@ -24,5 +24,7 @@ TT_MUST_USE tt_status tt_workspace_2d(struct tt_workspace *workspace, const char
 size_t tt_workspace_mark(const struct tt_workspace *workspace);
 void tt_workspace_release(struct tt_workspace *workspace, size_t mark); /* pops all that came after `mark` */
 size_t tt_workspace_peak(const struct tt_workspace *workspace);         /* bytes */
+/* On the plan device: bytes of the largest piece that was called `what`, for tables; 0 when none was. */
+size_t tt_workspace_largest(const struct tt_workspace *workspace, const char *what);
 
 #endif

@@ -60,6 +60,9 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan, int 
         plan->step_seconds > 0 ? (double)plan->step_tokens * ranks / plan->step_seconds : 0.0, "recompute",
         levels);
     if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the plan");
+    json_object_set_new(object, "workspace_parts",
+                        json_pack("{s:I,s:I}", "attention", (json_int_t)plan->attention_bytes, "logits_chunk",
+                                  (json_int_t)plan->logits_bytes));
     if (!plan->fits) json_object_set_new(object, "advice", json_string(plan->advice));
     tt_status status = tt_json_write(object, 0, false, &text);
     if (status == TT_OK) status = tt_str_append_char(&text, '\n');

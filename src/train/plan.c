@@ -104,6 +104,8 @@ static tt_status run_rank(const struct attempt *attempt, struct tt_comm *comm, s
     if (config.train) TT_GO(run_step(attempt, &rank, plan));
     TT_GO(run_pass(&rank, &attempt->eval, false, NULL));
     plan->workspace_bytes = tt_workspace_peak(rank.workspace);
+    plan->attention_bytes = tt_workspace_largest(rank.workspace, "attention scratch");
+    plan->logits_bytes = tt_workspace_largest(rank.workspace, "chunk of logits");
     tt_device_memory(rank.device, &plan->memory);
     /* On the plan device the workspace has no end and no bytes: its high-water mark is what it will take. */
     plan->memory.peak[TT_PURPOSE_ACTIVATIONS] = plan->workspace_bytes;

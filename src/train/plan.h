@@ -23,7 +23,9 @@ struct tt_plan {
         memory;             /* buffers of one rank: by purpose at their peak, on the device and on the host */
     size_t workspace_bytes; /* of the activations: kept results, scratch, chunks of logits */
     size_t kept_bytes;      /* of the workspace: what forward leaves for backward */
-    size_t limit_bytes;     /* what one rank may take of its device; 0: no limit */
+    /* In the rest, in turns: the scratch of attention's backward, a chunk of logits. */
+    size_t attention_bytes, logits_bytes;
+    size_t limit_bytes; /* what one rank may take of its device; 0: no limit */
     bool fits;
     double step_seconds;               /* estimate of one optimizer step; 0 without training */
     int64_t step_tokens;               /* at most, of a rank in that step */

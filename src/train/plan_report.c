@@ -73,9 +73,20 @@ static tt_status format_step(const struct tt_plan *plan, struct tt_str *text)
 {
     if (plan->is_host || plan->step_seconds <= 0.0) return TT_OK; /* processors are too unlike each other */
     double seconds = plan->step_seconds;
-    return tt_str_printf(text, "\n  %-22s %12.*f %s   about; %.0f tokens/s a rank", "time of a step",
-                         seconds < 1.0 ? 0 : 2, seconds < 1.0 ? seconds * 1e3 : seconds,
-                         seconds < 1.0 ? "ms" : "s ", (double)plan->step_tokens / seconds);
+    bool long_enough = seconds >= 1.0;
+    return tt_str_printf(text, "\n  %-22s %8.3g %s   about; %.0f tokens/s a rank", "time of a step",
+                         long_enough ? seconds : seconds * 1e3, long_enough ? "s  " : "ms ",
+                         (double)plan->step_tokens / seconds);
+}
+
+/* What takes turns in the workspace, where it is worth a word. */
+static tt_status format_turns(const struct tt_plan *plan, struct tt_str *text)
+{
+    char attention[32], logits[32];
+    tt_format_bytes((double)plan->attention_bytes, attention, sizeof attention);
+    tt_format_bytes((double)plan->logits_bytes, logits, sizeof logits);
+    if (plan->attention_bytes == 0) return tt_str_printf(text, "   a chunk of logits: %s", logits);
+    return tt_str_printf(text, "   attention: %s, a chunk of logits: %s", attention, logits);
 }
 
 tt_status tt_plan_format(const struct tt_plan *plan, int ranks, struct tt_str *text)
@@ -85,9 +96,11 @@ tt_status tt_plan_format(const struct tt_plan *plan, int ranks, struct tt_str *t
     int count = tt_plan_rows(plan, rows);
     TT_TRY(tt_str_printf(text, "memory of a rank (%d in all), planned for %s, %s:", ranks, plan->device,
                          tt_plan_recompute_text(plan, levels, sizeof levels)));
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         TT_TRY(tt_str_printf(text, "\n  %-22s %12s", rows[i].name,
                              tt_format_bytes((double)rows[i].bytes, amount, sizeof amount)));
+        if (strcmp(rows[i].key, "workspace") == 0) TT_TRY(format_turns(plan, text));
+    }
     TT_TRY(tt_str_printf(text, "\n  %-22s %12s", "in all",
                          tt_format_bytes((double)plan->memory.total_peak, amount, sizeof amount)));
     if (plan->limit_bytes != 0)

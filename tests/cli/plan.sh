@@ -1,0 +1,69 @@
+#!/bin/bash
+# Plans for machines that are not here, as tests/golden/plan has them. After a change of what a rank needs or of what is
+# known of a chip, look at the differences and take them over: tests/cli/plan.sh BUILD --update
+trimtab=$1/trimtab
+root=$(cd "$(dirname "$0")/../.." && pwd)
+golden=$root/tests/golden/plan
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+failures=0
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# table NAME EXIT flags: the table, and what is said beside it
+table() {
+    local name=$1 wanted=$2 code=0
+    shift 2
+    "$trimtab" plan "$@" >"$folder/$name.txt" 2>&1 || code=$?
+    [ $code -eq "$wanted" ] || fail "$name: exit $code instead of $wanted"
+    [ "$update" = --update ] && cp "$folder/$name.txt" "$golden/$name.txt"
+    diff -u "$golden/$name.txt" "$folder/$name.txt" || fail "$name"
+}
+update=$2
+shapes=$root/bench/shapes
+
+table m11b-2xh200 0 --device h200 --ranks 2 --config_json "$shapes/m11b.json" --sequence_length 4096 \
+    --per_device_train_batch_size 4 --lora_r 8 --lora_target_modules q_proj,k_proj,v_proj,o_proj
+table m11b-2xh200-64GiB 0 --device h200 --ranks 2 --device_memory 64GiB --config_json "$shapes/m11b.json" \
+    --sequence_length 4096 --per_device_train_batch_size 4 --lora_r 8 \
+    --lora_target_modules q_proj,k_proj,v_proj,o_proj
+table l70b-2xh200-block 0 --device h200 --ranks 2 --recompute block --config_json "$shapes/l70b.json" \
+    --sequence_length 2048 --per_device_train_batch_size 1 --lora_r 16 --lora_target_modules q_proj,v_proj
+table l8b-h200 0 --device h200 --config_json "$shapes/l8b.json" --sequence_length 4096 \
+    --per_device_train_batch_size 2 --lora_r 16
+table l8b-rtx4090 0 --device rtx4090 --config_json "$shapes/l8b.json" --sequence_length 4096 \
+    --per_device_train_batch_size 2 --lora_r 16
+table l8b-rtx4090-none 4 --device rtx4090 --recompute none --config_json "$shapes/l8b.json" \
+    --sequence_length 4096 --per_device_train_batch_size 2 --lora_r 16
+table l70b-2xrtx4090 4 --device rtx4090 --ranks 2 --config_json "$shapes/l70b.json" --sequence_length 2048 \
+    --per_device_train_batch_size 1 --lora_r 16
+table m11b-rtx4090-offload 0 --device rtx4090 --offload_params true --config_json "$shapes/m11b.json" \
+    --sequence_length 4096 --per_device_train_batch_size 4 --lora_r 16
+
+# --json says the same in numbers
+"$trimtab" plan --device=h200 --json --ranks 2 --config_json "$shapes/tiny.json" >"$folder/json" || fail "--json"
+for part in '"fits": true' '"device": "h200"' '"ranks": 2' '"device_bytes": ' '"purposes": {"weights_shard": ' \
+    '"host_bytes": 0' '"step_seconds": ' '"recompute": \["none"'; do
+    grep -q "$part" "$folder/json" || fail "--json has no $part"
+done
+code=0
+"$trimtab" plan --device h200 --device_memory 1GiB --json --config_json "$shapes/l8b.json" \
+    >"$folder/json" 2>"$folder/err" || code=$?
+[ $code -eq 4 ] || fail "a plan that does not fit: exit $code instead of 4"
+grep -q '"fits": false' "$folder/json" || fail "--json of a plan that does not fit"
+grep -q '^error: this run needs ' "$folder/err" || fail "no error says what is needed"
+
+# a model folder and a training configuration do too
+model=$root/tests/golden/llama2/model
+"$trimtab" plan --model "$model" --max_length 64 --device cpu >"$folder/out" || fail "a model folder"
+grep -q 'planned for cpu, recompute block' "$folder/out" || fail "on the CPU every block runs again"
+printf 'model_name_or_path: %s\ndataset_name: x.jsonl\nmax_length: 64\ngradient_checkpointing: false\n' "$model" \
+    >"$folder/sft.yaml"
+"$trimtab" plan --config "$folder/sft.yaml" --device cpu | grep -q 'recompute cheap' || fail "a training file"
+"$trimtab" plan --config_json "$shapes/tiny.json" --device abacus >"$folder/out" 2>"$folder/err" && fail "an abacus"
+grep -q "no chip is called 'abacus'" "$folder/err" || fail "an unknown chip is not named"
+"$trimtab" plan --device h200 2>"$folder/err" && fail "no model"
+[ $failures -eq 0 ] && echo "all as expected"
+exit $((failures > 0))
