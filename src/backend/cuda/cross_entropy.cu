@@ -1,4 +1,5 @@
 #include <float.h>
+#include <math.h>
 
 #include "backend/cuda/device_math.cuh"
 
@@ -22,9 +23,12 @@ struct entropy {
     int held; /* vectors of a row that fit into shared memory */
 };
 
+/* e^x. The hardware's power of two where logits have 8 bits; what would be subnormal is 0. */
 __device__ __forceinline__ float exponential(float x, bf16)
 {
-    return __expf(x);
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
+    return y;
 }
 
 __device__ __forceinline__ float exponential(float x, float)
@@ -32,82 +36,109 @@ __device__ __forceinline__ float exponential(float x, float)
     return expf(x);
 }
 
+__device__ __forceinline__ float largest_of(const vec<float, 4> &v)
+{
+    float x[4];
+    widen(v, x);
+    return fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3]));
+}
+
+__device__ __forceinline__ uint32_t max_of_pairs(uint32_t a, uint32_t b)
+{
+    uint32_t c;
+    asm("max.bf16x2 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
+    return c;
+}
+
+__device__ __forceinline__ float largest_of(const vec<bf16, 8> &v)
+{
+    vec<bf16, 2> pair;
+    pair.word[0] = max_of_pairs(max_of_pairs(v.word[0], v.word[1]), max_of_pairs(v.word[2], v.word[3]));
+    float x[2];
+    widen(pair, x);
+    return fmaxf(x[0], x[1]);
+}
+
 /* Of the logits read so far. `largest` starts as the smallest finite number, so that a word that is ruled out
  * by -inf does not make a NaN. */
 struct tally {
     float largest, exp_sum, sum;
-    int32_t index; /* of the first that is the largest */
-
-    template <typename T> __device__ __forceinline__ void merge(const struct tally &other, T type)
-    {
-        bool better = other.largest > largest || (other.largest == largest && other.index < index);
-        float top = better ? other.largest : largest;
-        exp_sum = exp_sum * exponential(largest - top, type) +
-                  other.exp_sum * exponential(other.largest - top, type);
-        sum += other.sum;
-        largest = top;
-        index = better ? other.index : index;
-    }
+    int32_t index; /* of the first word of the first vector that has the largest */
 };
 
 constexpr int32_t NOWHERE = 0x7fffffff;
 
-__device__ __forceinline__ struct tally empty_tally()
-{
-    return {-FLT_MAX, 0.0f, 0.0f, NOWHERE};
-}
-
 /* `first` is the index of the vector's first word; a thread meets its vectors in rising order. */
-template <typename T, int W>
+template <typename T, bool SMOOTH, int W>
 __device__ __forceinline__ void count(struct tally &tally, const vec<T, W> &v, int32_t first)
 {
-    float x[W];
-    widen(v, x);
-    float top = x[0];
-#pragma unroll
-    for (int i = 1; i < W; i++) top = fmaxf(top, x[i]);
+    float top = largest_of(v), x[W];
     if (top > tally.largest) {
         tally.exp_sum *= exponential(tally.largest - top, T{});
         tally.largest = top;
-        int place = 0;
+        tally.index = first;
+    }
+    widen(v, x);
+    if (SMOOTH) {
 #pragma unroll
-        for (int i = W - 1; i > 0; i--) place = x[i] == top ? i : place;
-        tally.index = first + (x[0] == top ? 0 : place);
+        for (int i = 0; i < W; i++) tally.sum += x[i];
     }
 #pragma unroll
-    for (int i = 0; i < W; i++) {
-        tally.exp_sum += exponential(x[i] - tally.largest, T{});
-        tally.sum += x[i];
-    }
+    for (int i = 0; i < W; i++) x[i] = exponential(x[i] - tally.largest, T{});
+#pragma unroll
+    for (int half = W / 2; half > 0; half /= 2)
+#pragma unroll
+        for (int i = 0; i < half; i++) x[i] += x[i + half];
+    tally.exp_sum += x[0];
 }
 
-template <typename T>
-__device__ __forceinline__ struct tally block_tally(struct tally own, struct tally (&partial)[32])
+template <typename T> __device__ __forceinline__ void count_lone(struct tally &tally, float x, int32_t word)
 {
-    auto across = [](struct tally &value) {
-#pragma unroll
-        for (int step = 16; step > 0; step /= 2) {
-            struct tally other;
-            other.largest = __shfl_xor_sync(0xffffffffu, value.largest, step);
-            other.exp_sum = __shfl_xor_sync(0xffffffffu, value.exp_sum, step);
-            other.sum = __shfl_xor_sync(0xffffffffu, value.sum, step);
-            other.index = __shfl_xor_sync(0xffffffffu, value.index, step);
-            value.merge(other, T{});
-        }
-    };
+    if (x > tally.largest) {
+        tally.exp_sum *= exponential(tally.largest - x, T{});
+        tally.largest = x;
+        tally.index = word;
+    } else if (x == tally.largest && word < tally.index) {
+        tally.index = word;
+    }
+    tally.exp_sum += exponential(x - tally.largest, T{});
+    tally.sum += x;
+}
+
+/* Floats in the order of integers, both ways. */
+__device__ __forceinline__ int ordered(int bits)
+{
+    return bits ^ (bits >> 31 & 0x7fffffff);
+}
+
+template <typename T, bool SMOOTH> __device__ __forceinline__ void join_warp(struct tally &own)
+{
+    int key = __reduce_max_sync(0xffffffffu, ordered(__float_as_int(own.largest)));
+    float top = __int_as_float(ordered(key));
+    own.index =
+        (int)__reduce_min_sync(0xffffffffu, own.largest == top ? (unsigned)own.index : (unsigned)NOWHERE);
+    own.exp_sum = lanes_sum(own.exp_sum * exponential(own.largest - top, T{}), 32);
+    if (SMOOTH) own.sum = lanes_sum(own.sum, 32);
+    own.largest = top;
+}
+
+template <typename T, bool SMOOTH>
+__device__ __forceinline__ struct tally join_block(struct tally own, struct tally (&partial)[32])
+{
     unsigned lane = threadIdx.x % 32;
-    across(own);
+    join_warp<T, SMOOTH>(own);
     if (lane == 0) partial[threadIdx.x / 32] = own;
     __syncthreads();
-    own = lane < blockDim.x / 32 ? partial[lane] : empty_tally();
-    across(own);
+    struct tally none = {-FLT_MAX, 0.0f, 0.0f, NOWHERE};
+    own = lane < blockDim.x / 32 ? partial[lane] : none;
+    join_warp<T, SMOOTH>(own);
     return own;
 }
 
-/* Where a row's vectors of 16 bytes begin and end: `lead` words before them, `tail` behind them, one thread
- * each. */
+/* Where a row's vectors of 16 bytes begin and end: `lead` words before them, fewer than a vector behind them,
+ * one thread each. */
 struct split {
-    int lead, tail, vectors;
+    int lead, vectors;
     int64_t lone; /* this thread's word outside the vectors; -1: none */
 };
 
@@ -118,38 +149,70 @@ template <typename T> __device__ __forceinline__ struct split split_row(const T 
     s.lead = (int)((16 - (uintptr_t)row % 16) % 16 / sizeof(T));
     if (s.lead > words) s.lead = (int)words;
     s.vectors = (int)((words - s.lead) / W);
-    s.tail = (int)(words - s.lead - (int64_t)s.vectors * W);
-    int thread = (int)threadIdx.x;
-    s.lone = thread < s.lead ? thread : thread - s.lead < s.tail ? (int64_t)s.vectors * W + thread : -1;
+    int thread = (int)threadIdx.x, tail = (int)(words - s.lead - (int64_t)s.vectors * W);
+    s.lone = thread < s.lead ? thread : thread - s.lead < tail ? (int64_t)s.vectors * W + thread : -1;
     return s;
 }
 
+/* The label's logit, and the largest of the words before it in its vector: a tie that the label loses. */
+struct label_place {
+    float logit, before;
+    int64_t first; /* word of its vector, or itself when it is in none */
+};
+
+template <typename T>
+__device__ __forceinline__ struct label_place find_label(const T *row, const struct split &split,
+                                                         int64_t label)
+{
+    constexpr int W = wide<T>();
+    struct label_place place = {load_one(row + label), -INFINITY, label};
+    if (label < split.lead || label >= split.lead + (int64_t)split.vectors * W) return place;
+    place.first = label - (label - split.lead) % W;
+    float x[W];
+    widen(load<T, W>(row + place.first), x);
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        if (place.first + i < label) place.before = fmaxf(place.before, x[i]);
+    return place;
+}
+
 struct slope {
-    float largest, factor, everywhere, at_label; /* of the gradient */
+    float largest, per_sum, scale, share, wrong; /* 1 / sum of exponentials, smoothing / V, 1 - smoothing */
     int64_t label;
 };
 
 template <typename T> __device__ __forceinline__ float slope_at(const struct slope &s, float x, int64_t word)
 {
-    float p = exponential(x - s.largest, T{}) * s.factor - s.everywhere;
-    return word == s.label ? p - s.at_label : p;
+    float p = exponential(x - s.largest, T{}) * s.per_sum - s.share;
+    return (word == s.label ? p - s.wrong : p) * s.scale;
 }
 
 template <typename T, int W>
 __device__ __forceinline__ vec<T, W> gradient_of(const struct slope &s, const vec<T, W> &v, int64_t first)
 {
-    float x[W];
+    float x[W], factor = s.per_sum * s.scale, everywhere = s.share * s.scale;
     widen(v, x);
+    bool has_label = s.label >= first && s.label < first + W;
 #pragma unroll
-    for (int i = 0; i < W; i++) x[i] = exponential(x[i] - s.largest, T{}) * s.factor - s.everywhere;
-    if (s.label >= first && s.label < first + W) {
-#pragma unroll
-        for (int i = 0; i < W; i++)
-            if (first + i == s.label) x[i] -= s.at_label;
+    for (int i = 0; i < W; i++) {
+        float at_label = has_label && first + i == s.label ? slope_at<T>(s, x[i], s.label) : 0.0f;
+        x[i] = exponential(x[i] - s.largest, T{}) * factor - everywhere;
+        if (has_label && first + i == s.label) x[i] = at_label;
     }
     vec<T, W> out;
     narrow(out, x);
     return out;
+}
+
+/* Loads the BATCH vectors that a thread takes from number i on. */
+template <typename T, int W>
+__device__ __forceinline__ void load_batch(vec<T, W> (&v)[BATCH], const T *body, int i, int vectors)
+{
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) {
+        int at = i + k * (int)blockDim.x;
+        if (at < vectors) v[k] = load<T, W>(body + (int64_t)at * W);
+    }
 }
 
 template <typename T>
@@ -166,9 +229,7 @@ __device__ __forceinline__ void write_gradient(T *row, const struct split &split
     }
     for (; i < split.vectors; i += threads * BATCH) {
         vec<T, W> v[BATCH];
-#pragma unroll
-        for (int k = 0; k < BATCH; k++)
-            if (i + k * threads < split.vectors) v[k] = load<T, W>(body + (int64_t)(i + k * threads) * W);
+        load_batch(v, body, i, split.vectors);
 #pragma unroll
         for (int k = 0; k < BATCH; k++) {
             int64_t at = (int64_t)(i + k * threads) * W;
@@ -178,61 +239,61 @@ __device__ __forceinline__ void write_gradient(T *row, const struct split &split
     if (split.lone >= 0) store_one(row + split.lone, slope_at<T>(slope, lone, split.lone));
 }
 
-template <typename T> __global__ void __launch_bounds__(THREADS_MAX, 1) entropy_rows(const struct entropy e)
+template <typename T, bool SMOOTH>
+__global__ void __launch_bounds__(THREADS_MAX, 1) entropy_rows(const struct entropy e)
 {
     constexpr int W = wide<T>();
     extern __shared__ uint4 cache[];
     __shared__ struct tally partial[32];
     int64_t n = blockIdx.x, label = e.labels[n];
     T *row = static_cast<T *>(e.logits) + n * e.stride;
-    float at_label = load_one(row + label);
     struct split split = split_row(row, e.words);
-    struct tally own = empty_tally();
+    struct tally own = {-FLT_MAX, 0.0f, 0.0f, NOWHERE};
     float lone = split.lone >= 0 ? load_one(row + split.lone) : 0.0f;
     const T *body = row + split.lead;
     int threads = (int)blockDim.x;
+    vec<T, W> v[BATCH], next[BATCH];
+    load_batch(v, body, (int)threadIdx.x, split.vectors);
     for (int i = (int)threadIdx.x; i < split.vectors; i += threads * BATCH) {
-        vec<T, W> v[BATCH];
-#pragma unroll
-        for (int k = 0; k < BATCH; k++)
-            if (i + k * threads < split.vectors) v[k] = load<T, W>(body + (int64_t)(i + k * threads) * W);
+        load_batch(next, body, i + threads * BATCH, split.vectors);
 #pragma unroll
         for (int k = 0; k < BATCH; k++) {
             int at = i + k * threads;
             if (at >= split.vectors) break;
             if (at < e.held) cache[at] = make_uint4(v[k].word[0], v[k].word[1], v[k].word[2], v[k].word[3]);
-            count(own, v[k], split.lead + at * W);
+            count<T, SMOOTH>(own, v[k], split.lead + at * W);
         }
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) v[k] = next[k];
     }
-    if (split.lone >= 0) own.merge({lone, 1.0f, lone, (int32_t)split.lone}, T{});
-    struct tally all = block_tally<T>(own, partial);
-    float wrong = 1.0f - e.smoothing, log_sum = logf(all.exp_sum); /* relative to the largest */
+    if (split.lone >= 0) count_lone<T>(own, lone, (int32_t)split.lone);
+    struct label_place place = {};
+    if (threadIdx.x == 0) place = find_label(row, split, label); /* before another thread writes there */
+    struct tally all = join_block<T, SMOOTH>(own, partial);
+    float wrong = 1.0f - e.smoothing;
     if (threadIdx.x == 0) {
-        float loss = wrong * (all.largest - at_label) + log_sum;
-        if (e.smoothing > 0) loss += e.smoothing * (all.largest - all.sum / (float)e.words);
+        float loss = wrong * (all.largest - place.logit) + logf(all.exp_sum);
+        if (SMOOTH) loss += e.smoothing * (all.largest - all.sum / (float)e.words);
         e.loss[n] = loss;
-        if (e.correct != nullptr) e.correct[n] = all.index == label;
+        bool first = all.index == place.first && place.before < place.logit;
+        if (e.correct != nullptr) e.correct[n] = first && place.logit == all.largest;
     }
     if (!e.gradient) return;
-    struct slope slope;
-    slope.largest = all.largest, slope.factor = e.grad_scale / all.exp_sum;
-    slope.everywhere = e.smoothing * e.grad_scale / (float)e.words;
-    slope.at_label = wrong * e.grad_scale, slope.label = label;
+    struct slope slope = {all.largest, 1.0f / all.exp_sum, e.grad_scale, e.smoothing / (float)e.words, wrong,
+                          label};
     write_gradient(row, split, slope, lone, e.held, cache);
 }
 
 constexpr int SUM_THREADS = 1024;
 
-/* Each thread sums a run of rows in order; the runs' borders depend on the number of rows alone. */
+/* Thread i sums rows i, i + SUM_THREADS, ...: which rows come together depends on nothing. */
 __global__ void __launch_bounds__(SUM_THREADS)
     sum_losses(double *sums, const float *loss, const int32_t *correct, int64_t rows)
 {
     __shared__ double loss_partial[32], correct_partial[32];
-    int64_t run = (rows + SUM_THREADS - 1) / SUM_THREADS, first = threadIdx.x * run;
-    int64_t end = first + run < rows ? first + run : rows;
     double losses = 0, hits = 0;
 #pragma unroll 4
-    for (int64_t n = first; n < end; n++) {
+    for (int64_t n = threadIdx.x; n < rows; n += SUM_THREADS) {
         losses += (double)loss[n];
         if (correct != nullptr) hits += (double)correct[n];
     }
@@ -244,7 +305,7 @@ __global__ void __launch_bounds__(SUM_THREADS)
 }
 
 /* Threads so that each has a few vectors; as much of the row in shared memory as a block may have. */
-template <typename T>
+template <typename T, bool SMOOTH>
 tt_status entropy_typed(struct tt_stream *stream, struct entropy e, int64_t rows, const tt_tensor *logits)
 {
     int64_t bytes = e.words * (int64_t)sizeof(T);
@@ -252,16 +313,16 @@ tt_status entropy_typed(struct tt_stream *stream, struct entropy e, int64_t rows
     size_t shared = 0;
     if (e.gradient) {
         int limit = 0, device = tt_cuda_device_of(stream)->index;
-        TT_TRY(tt_cuda_check(cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-                             stream, "cross_entropy"));
+        cudaError_t error = cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+        TT_TRY(tt_cuda_check(error, stream, "cross_entropy"));
         int64_t room = limit - (int64_t)sizeof(struct tally[32]) - 128;
         e.held = (int)((bytes < room ? bytes : room) / 16);
         shared = (size_t)e.held * 16;
-        TT_TRY(tt_cuda_check(
-            cudaFuncSetAttribute(entropy_rows<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
-            stream, "cross_entropy"));
+        error = cudaFuncSetAttribute(entropy_rows<T, SMOOTH>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     (int)shared);
+        TT_TRY(tt_cuda_check(error, stream, "cross_entropy"));
     }
-    entropy_rows<T><<<(unsigned)rows, threads, shared, tt_cuda_handle(stream)>>>(e);
+    entropy_rows<T, SMOOTH><<<(unsigned)rows, threads, shared, tt_cuda_handle(stream)>>>(e);
     return tt_cuda_launched(stream, "cross_entropy", logits);
 }
 
@@ -277,8 +338,10 @@ extern "C" tt_status tt_cuda_cross_entropy(struct tt_stream *stream, const struc
     e.loss = static_cast<float *>(args->loss_N.data);
     if (!tt_tensor_is_empty(args->correct_N)) e.correct = static_cast<int32_t *>(args->correct_N.data);
     e.grad_scale = args->grad_scale, e.smoothing = args->label_smoothing, e.gradient = args->gradient;
-    return with_type(args->logits_NV.dtype,
-                     [&](auto t) { return entropy_typed<decltype(t)>(stream, e, rows, &args->logits_NV); });
+    return with_type(args->logits_NV.dtype, [&](auto t) {
+        return e.smoothing > 0 ? entropy_typed<decltype(t), true>(stream, e, rows, &args->logits_NV)
+                               : entropy_typed<decltype(t), false>(stream, e, rows, &args->logits_NV);
+    });
 }
 
 extern "C" tt_status tt_cuda_loss_sums(struct tt_stream *stream, const struct tt_loss_sums_args *args)

@@ -176,22 +176,34 @@ template <typename T> __device__ __forceinline__ T block_sum(T value, T (&partia
     return lanes_sum(lane < blockDim.x / 32 ? partial[lane] : (T)0, 32);
 }
 
+/* The keys of Philox's ten rounds: made once by the host, so that a kernel takes them as constants. */
+struct round_keys {
+    uint32_t k0[10], k1[10];
+};
+
+inline struct round_keys make_round_keys(struct tt_rng rng)
+{
+    struct round_keys keys;
+    for (uint32_t round = 0; round < 10; round++) {
+        keys.k0[round] = (uint32_t)rng.key + round * 0x9E3779B9u;
+        keys.k1[round] = (uint32_t)(rng.key >> 32) + round * 0xBB67AE85u;
+    }
+    return keys;
+}
+
 /* Philox4x32-10, the numbers of tt_rng_block (base/rng.h). */
-__device__ __forceinline__ void random_block(uint64_t key, uint64_t counter_hi, uint64_t counter_lo,
-                                             uint32_t (&out)[4])
+__device__ __forceinline__ void random_block(const struct round_keys &keys, uint64_t counter_hi,
+                                             uint64_t counter_lo, uint32_t (&out)[4])
 {
     uint32_t c0 = (uint32_t)counter_lo, c1 = (uint32_t)(counter_lo >> 32);
     uint32_t c2 = (uint32_t)counter_hi, c3 = (uint32_t)(counter_hi >> 32);
-    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
 #pragma unroll
     for (int round = 0; round < 10; round++) {
         uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ keys.k0[round];
         c1 = (uint32_t)p1;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ keys.k1[round];
         c3 = (uint32_t)p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
     }
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }

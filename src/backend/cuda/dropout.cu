@@ -8,7 +8,7 @@ namespace
 /* keep iff word >= p * 2^32, that is word >= threshold; 2^32 keeps none. */
 struct masks {
     const int64_t *row_keys;
-    uint64_t key;
+    struct round_keys round_keys;
     uint32_t threshold;
     bool none;
 
@@ -45,7 +45,7 @@ template <typename X, typename Y, bool ACCUMULATE> struct dropout_op {
         uint32_t words[4];
 #pragma unroll
         for (int i = 0; i < W; i++) {
-            if (i % 4 == 0) random_block(masks.key, in.row_key, (uint64_t)(col + i) / 4, words);
+            if (i % 4 == 0) random_block(masks.round_keys, in.row_key, (uint64_t)(col + i) / 4, words);
             uint32_t word = W >= 4 ? words[i % 4] : pick(words, (int)(col % 4));
             p[i] = masks.kept(word) ? p[i] * factor : 0.0f;
             if (ACCUMULATE) p[i] += before[i];
@@ -72,10 +72,10 @@ tt_status dropout_typed(struct tt_stream *stream, const struct tt_dropout_args *
         view_of<const X>(x), view_of<Y>(y), {}, (float)(1 / (1 - args->p))
     };
     op.masks.row_keys = static_cast<const int64_t *>(args->row_keys_T.data);
-    op.masks.key = args->rng.key;
+    op.masks.round_keys = make_round_keys(args->rng);
     op.masks.none = threshold >= 0x1p32;
     op.masks.threshold = op.masks.none ? 0xffffffffu : (uint32_t)threshold;
-    return apply<W, 2>(stream, "dropout", op, y.dims[0], y.dims[1], is_aligned(x, W) && is_aligned(y, W), &y);
+    return apply<W, 4>(stream, "dropout", op, y.dims[0], y.dims[1], is_aligned(x, W) && is_aligned(y, W), &y);
 }
 
 } // namespace

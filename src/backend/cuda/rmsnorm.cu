@@ -10,8 +10,8 @@
 namespace
 {
 
-constexpr int BLOCK_THREADS = 512, GENERAL_THREADS = 256, SHORT_THREADS = 256;
-constexpr int64_t GROUPS_MAX = 512, GROUP_ROWS_MIN = 4;
+constexpr int BLOCK_THREADS = 512, GENERAL_THREADS = 256, SHORT_THREADS = 256, SHORT_ROWS = 4;
+constexpr int64_t GROUP_ROWS_MIN = 4;
 
 /* Where row n begins: rows are all dimensions but the last. */
 struct rows {
@@ -62,14 +62,13 @@ __device__ __forceinline__ float rstd_of(float squares, const struct forward &f)
     return 1.0f / sqrtf(squares / (float)f.width + f.eps);
 }
 
-template <typename T, int CHUNKS, bool SHORT>
-__global__ void __launch_bounds__(SHORT ? SHORT_THREADS : BLOCK_THREADS) forward_held(const struct forward f)
+template <typename T, int CHUNKS>
+__global__ void __launch_bounds__(BLOCK_THREADS) forward_held(const struct forward f)
 {
     constexpr int W = wide<T>();
     __shared__ float partial[32];
-    int64_t n = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
-    bool in_rows = n < f.count;
-    int first = (int)threadIdx.x * W, step = (int)blockDim.x * W, width = in_rows ? (int)f.width : 0;
+    int64_t n = blockIdx.x;
+    int first = (int)threadIdx.x * W, step = (int)blockDim.x * W, width = (int)f.width;
     vec<T, W> held[CHUNKS], added[CHUNKS];
     const T *x = f.x.at<const T>(n);
 #pragma unroll
@@ -104,8 +103,7 @@ __global__ void __launch_bounds__(SHORT ? SHORT_THREADS : BLOCK_THREADS) forward
         for (int i = 0; i < W; i++) squares += p[i] * p[i];
         load_either(f.weight, first + k * step, f.weight_bf16, weight[k]);
     }
-    float rstd = rstd_of(SHORT ? lanes_sum(squares, (int)blockDim.x) : block_sum(squares, partial), f);
-    if (!in_rows) return;
+    float rstd = rstd_of(block_sum(squares, partial), f);
     if (threadIdx.x == 0 && f.rstd != nullptr) f.rstd[n] = rstd;
     T *y = f.y.at<T>(n);
 #pragma unroll
@@ -117,6 +115,52 @@ __global__ void __launch_bounds__(SHORT ? SHORT_THREADS : BLOCK_THREADS) forward
         for (int i = 0; i < W; i++) p[i] = p[i] * rstd * weight[k][i];
         narrow(held[k], p);
         store(y + first + k * step, held[k]);
+    }
+}
+
+/* A thread has the same vector of ROWS rows, blockDim.y rows apart. */
+template <typename T, int ROWS>
+__global__ void __launch_bounds__(SHORT_THREADS) forward_short(const struct forward f)
+{
+    constexpr int W = wide<T>();
+    int64_t first = (int64_t)blockIdx.x * blockDim.y * ROWS + threadIdx.y;
+    int d = (int)threadIdx.x * W;
+    bool inside = d < f.width;
+    vec<T, W> held[ROWS], added[ROWS];
+#pragma unroll
+    for (int k = 0; k < ROWS; k++) {
+        int64_t n = first + k * (int)blockDim.y;
+        held[k] = {}, added[k] = {};
+        if (!inside || n >= f.count) continue;
+        held[k] = load<T, W>(f.x.at<const T>(n) + d);
+        if (f.residual.data != nullptr) added[k] = load<T, W>(f.residual.at<const T>(n) + d);
+    }
+    float weight[W] = {};
+    if (inside) load_either(f.weight, d, f.weight_bf16, weight);
+#pragma unroll
+    for (int k = 0; k < ROWS; k++) {
+        int64_t n = first + k * (int)blockDim.y;
+        bool stores = inside && n < f.count;
+        float p[W], squares = 0;
+        if (f.residual.data != nullptr) {
+            float q[W];
+            widen(held[k], p);
+            widen(added[k], q);
+#pragma unroll
+            for (int i = 0; i < W; i++) p[i] += q[i];
+            narrow(held[k], p);
+            if (stores) store(f.sum.at<T>(n) + d, held[k]);
+        }
+        widen(held[k], p);
+#pragma unroll
+        for (int i = 0; i < W; i++) squares += p[i] * p[i];
+        float rstd = rstd_of(lanes_sum(squares, (int)blockDim.x), f);
+        if (!stores) continue;
+        if (d == 0 && f.rstd != nullptr) f.rstd[n] = rstd;
+#pragma unroll
+        for (int i = 0; i < W; i++) p[i] = p[i] * rstd * weight[i];
+        narrow(held[k], p);
+        store(f.y.at<T>(n) + d, held[k]);
     }
 }
 
@@ -145,22 +189,18 @@ template <typename T> __global__ void __launch_bounds__(GENERAL_THREADS) forward
         store_one(f.y.at<T>(n) + d, load_one(x + d) * rstd * load_either(f.weight, d, f.weight_bf16));
 }
 
-/* A block takes the rows from blockIdx.x * group_rows on, blockDim.y at a time. */
-template <typename T, int CHUNKS, bool SHORT, bool WEIGHT>
-__global__ void __launch_bounds__(SHORT ? SHORT_THREADS : BLOCK_THREADS)
-    backward_held(const struct backward b)
+/* A block takes the rows from blockIdx.x * group_rows on. */
+template <typename T, int CHUNKS, bool WEIGHT>
+__global__ void __launch_bounds__(BLOCK_THREADS) backward_held(const struct backward b)
 {
     constexpr int W = wide<T>();
     __shared__ float partial[2][32];
-    __shared__ float sums[SHORT && WEIGHT ? SHORT_THREADS * W : 1];
-    int first = (int)threadIdx.x * W, step = (int)blockDim.x * W;
+    int first = (int)threadIdx.x * W, step = (int)blockDim.x * W, width = (int)b.width;
     int64_t begin = blockIdx.x * b.group_rows,
             end = begin + b.group_rows < b.count ? begin + b.group_rows : b.count;
     float line[WEIGHT ? CHUNKS : 1][W] = {};
     int turn = 0;
-    for (int64_t row = begin; row < end; row += blockDim.y) {
-        int64_t n = row + threadIdx.y;
-        int width = n < end ? (int)b.width : 0;
+    for (int64_t n = begin; n < end; n++) {
         vec<T, W> dy_held[CHUNKS], x_held[CHUNKS], dres_held[CHUNKS];
         const T *dy = b.dy.at<const T>(n), *x = b.x.at<const T>(n);
 #pragma unroll
@@ -175,7 +215,7 @@ __global__ void __launch_bounds__(SHORT ? SHORT_THREADS : BLOCK_THREADS)
             for (int k = 0; k < CHUNKS; k++)
                 if (first + k * step < width) dres_held[k] = load<T, W>(dres + first + k * step);
         }
-        float rstd = width > 0 ? b.rstd[n] : 0.0f, sum = 0;
+        float rstd = b.rstd[n], sum = 0;
         float weight[CHUNKS][W];
 #pragma unroll
         for (int k = 0; k < CHUNKS; k++) {
@@ -187,7 +227,7 @@ __global__ void __launch_bounds__(SHORT ? SHORT_THREADS : BLOCK_THREADS)
 #pragma unroll
             for (int i = 0; i < W; i++) sum += p[i] * weight[k][i] * q[i];
         }
-        sum = SHORT ? lanes_sum(sum, (int)blockDim.x) : block_sum(sum, partial[turn]);
+        sum = block_sum(sum, partial[turn]);
         turn ^= 1;
         float mean = sum * rstd / (float)b.width; /* of g * xhat */
         T *dx = b.dx.at<T>(n);
@@ -208,22 +248,71 @@ __global__ void __launch_bounds__(SHORT ? SHORT_THREADS : BLOCK_THREADS)
             store(dx + first + k * step, dy_held[k]);
         }
     }
-    if constexpr (WEIGHT && SHORT) {
-#pragma unroll
-        for (int i = 0; i < W; i++) sums[(threadIdx.y * blockDim.x + threadIdx.x) * W + i] = line[0][i];
-        __syncthreads();
-        if (threadIdx.y > 0) return;
-        for (unsigned y = 1; y < blockDim.y; y++)
-#pragma unroll
-            for (int i = 0; i < W; i++) line[0][i] += sums[(y * blockDim.x + threadIdx.x) * W + i];
-    }
     if constexpr (WEIGHT) {
 #pragma unroll
         for (int k = 0; k < CHUNKS; k++) {
-            if (first + k * step >= b.width) break;
+            if (first + k * step >= width) break;
 #pragma unroll
             for (int i = 0; i < W; i++) b.lines[blockIdx.x * b.width + first + k * step + i] = line[k][i];
         }
+    }
+}
+
+/* As backward_held; a thread has the same vector of ROWS rows at a time, blockDim.y rows apart. */
+template <typename T, int ROWS, bool WEIGHT>
+__global__ void __launch_bounds__(SHORT_THREADS) backward_short(const struct backward b)
+{
+    constexpr int W = wide<T>();
+    __shared__ float sums[WEIGHT ? SHORT_THREADS * W : 1];
+    int d = (int)threadIdx.x * W;
+    bool inside = d < b.width;
+    int64_t begin = blockIdx.x * b.group_rows,
+            end = begin + b.group_rows < b.count ? begin + b.group_rows : b.count;
+    float line[W] = {}, weight[W] = {};
+    if (inside) load_either(b.weight, d, b.weight_bf16, weight);
+    for (int64_t row = begin; row < end; row += blockDim.y * ROWS) {
+        vec<T, W> dy_held[ROWS], x_held[ROWS], dres_held[ROWS];
+        float rstd[ROWS];
+#pragma unroll
+        for (int k = 0; k < ROWS; k++) {
+            int64_t n = row + k * (int)blockDim.y + threadIdx.y;
+            dy_held[k] = {}, x_held[k] = {}, dres_held[k] = {}, rstd[k] = 0;
+            if (!inside || n >= end) continue;
+            dy_held[k] = load<T, W>(b.dy.at<const T>(n) + d);
+            x_held[k] = load<T, W>(b.x.at<const T>(n) + d);
+            if (b.dres.data != nullptr) dres_held[k] = load<T, W>(b.dres.at<const T>(n) + d);
+            rstd[k] = b.rstd[n];
+        }
+#pragma unroll
+        for (int k = 0; k < ROWS; k++) {
+            int64_t n = row + k * (int)blockDim.y + threadIdx.y;
+            float p[W], q[W], r[W], sum = 0;
+            widen(dy_held[k], p);
+            widen(x_held[k], q);
+            widen(dres_held[k], r);
+#pragma unroll
+            for (int i = 0; i < W; i++) sum += p[i] * weight[i] * q[i];
+            float mean = lanes_sum(sum, (int)blockDim.x) * rstd[k] / (float)b.width; /* of g * xhat */
+#pragma unroll
+            for (int i = 0; i < W; i++) {
+                float xhat = q[i] * rstd[k];
+                if (WEIGHT) line[i] += p[i] * xhat;
+                r[i] += (p[i] * weight[i] - xhat * mean) * rstd[k];
+            }
+            narrow(dy_held[k], r);
+            if (inside && n < end) store(b.dx.at<T>(n) + d, dy_held[k]);
+        }
+    }
+    if constexpr (WEIGHT) {
+#pragma unroll
+        for (int i = 0; i < W; i++) sums[(threadIdx.y * blockDim.x + threadIdx.x) * W + i] = line[i];
+        __syncthreads();
+        if (threadIdx.y > 0 || !inside) return;
+        for (unsigned y = 1; y < blockDim.y; y++)
+#pragma unroll
+            for (int i = 0; i < W; i++) line[i] += sums[(y * blockDim.x + threadIdx.x) * W + i];
+#pragma unroll
+        for (int i = 0; i < W; i++) b.lines[blockIdx.x * b.width + d + i] = line[i];
     }
 }
 
@@ -256,6 +345,7 @@ struct shape {
     dim3 threads;
 };
 
+/* Few threads with several vectors each: more rows are under way, and less waits at a row's end. */
 struct shape shape_of(int64_t vectors)
 {
     if (vectors <= 32) {
@@ -263,9 +353,17 @@ struct shape shape_of(int64_t vectors)
         while (lanes < vectors) lanes *= 2;
         return {1, true, dim3(lanes, (unsigned)SHORT_THREADS / lanes)};
     }
-    int chunks = vectors <= 256 ? 1 : vectors <= 2 * BLOCK_THREADS ? 2 : 4;
+    int chunks = vectors <= 128 ? 1 : vectors <= 512 ? 2 : 4;
     if (vectors > 4 * BLOCK_THREADS) return {0, false, dim3(GENERAL_THREADS)};
     return {chunks, false, dim3((unsigned)((vectors + 32 * chunks - 1) / (32 * chunks) * 32))};
+}
+
+/* Groups of rows for the weight's gradient: about as many as the blocks that an H200 runs at a time, so that
+ * none is left over for a second round; elsewhere only the speed differs. */
+int64_t groups_max(const struct shape &s)
+{
+    int64_t threads = (int64_t)s.threads.x * s.threads.y, most = (s.chunks == 4 ? 65536 : 98304) / threads;
+    return s.chunks == 4 && most > 384 ? 384 : most;
 }
 
 template <typename T>
@@ -284,18 +382,19 @@ tt_status forward_typed(struct tt_stream *stream, const struct tt_rmsnorm_forwar
     if (f.residual.data != nullptr)
         held = held && is_aligned(args->residual_ND, W) && is_aligned(args->sum_ND, W);
     struct shape s = shape_of(f.width / W);
-    unsigned blocks = (unsigned)((f.count + s.threads.y - 1) / s.threads.y);
+    int64_t block_rows = SHORT_ROWS * (int64_t)s.threads.y;
+    unsigned blocks = (unsigned)(s.is_short ? (f.count + block_rows - 1) / block_rows : f.count);
     cudaStream_t handle = tt_cuda_handle(stream);
     if (!held || s.chunks == 0)
         forward_any<T><<<(unsigned)f.count, GENERAL_THREADS, 0, handle>>>(f);
     else if (s.is_short)
-        forward_held<T, 1, true><<<blocks, s.threads, 0, handle>>>(f);
+        forward_short<T, SHORT_ROWS><<<blocks, s.threads, 0, handle>>>(f);
     else if (s.chunks == 1)
-        forward_held<T, 1, false><<<blocks, s.threads, 0, handle>>>(f);
+        forward_held<T, 1><<<blocks, s.threads, 0, handle>>>(f);
     else if (s.chunks == 2)
-        forward_held<T, 2, false><<<blocks, s.threads, 0, handle>>>(f);
+        forward_held<T, 2><<<blocks, s.threads, 0, handle>>>(f);
     else
-        forward_held<T, 4, false><<<blocks, s.threads, 0, handle>>>(f);
+        forward_held<T, 4><<<blocks, s.threads, 0, handle>>>(f);
     return tt_cuda_launched(stream, "rmsnorm_forward", &args->x_ND);
 }
 
@@ -305,13 +404,13 @@ void launch_backward(cudaStream_t handle, const struct backward &b, const struct
     if (s.chunks == 0)
         backward_any<T><<<blocks, GENERAL_THREADS, 0, handle>>>(b);
     else if (s.is_short)
-        backward_held<T, 1, true, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
+        backward_short<T, SHORT_ROWS / 2, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
     else if (s.chunks == 1)
-        backward_held<T, 1, false, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
+        backward_held<T, 1, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
     else if (s.chunks == 2)
-        backward_held<T, 2, false, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
+        backward_held<T, 2, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
     else
-        backward_held<T, 4, false, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
+        backward_held<T, 4, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
 }
 
 template <typename T>
@@ -331,7 +430,7 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_rmsnorm_backw
     struct shape s = shape_of(b.width / W);
     if (!held) s = {0, false, dim3(GENERAL_THREADS)};
     if (tt_tensor_is_empty(args->dweight_D)) {
-        b.group_rows = s.threads.y;
+        b.group_rows = s.is_short ? (int64_t)s.threads.y * (SHORT_ROWS / 2) : 1;
         launch_backward<T, false>(tt_cuda_handle(stream), b, s,
                                   (unsigned)((b.count + b.group_rows - 1) / b.group_rows));
         return tt_cuda_launched(stream, "rmsnorm_backward", &args->x_ND);
@@ -340,8 +439,8 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_rmsnorm_backw
     if (b.width > fits)
         return tt_fail(TT_ERR_UNSUPPORTED, "rmsnorm_backward: rows of %lld, the gpu's limit is %lld",
                        (long long)b.width, (long long)fits);
-    int64_t groups = (b.count + GROUP_ROWS_MIN - 1) / GROUP_ROWS_MIN;
-    if (groups > GROUPS_MAX) groups = GROUPS_MAX;
+    int64_t groups = (b.count + GROUP_ROWS_MIN - 1) / GROUP_ROWS_MIN, most = groups_max(s);
+    if (groups > most) groups = most;
     if (groups > fits / b.width) groups = fits / b.width;
     b.group_rows = (b.count + groups - 1) / groups;
     groups = (b.count + b.group_rows - 1) / b.group_rows;
