@@ -1,6 +1,8 @@
-/* Speed of single ops on the cpu device. Usage: bench_ops [--threads N] [--seconds S] [name part ...]
+/* Speed of single ops. Usage: bench_ops [--device cpu|cuda] [--threads N] [--seconds S] [name part ...]
  * Prints one JSON line per case: the median time of the repetitions that fit in S seconds, GFLOP/s where the
  * op is bound by arithmetic and GB/s where it is bound by memory (bytes that must be read and written once).
+ * On a GPU the sizes are those of real models, and each case says its share of what this very machine
+ * reaches: of a large copy, or of a large bf16 product; both are measured first.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +19,7 @@
 #include "backend/ops/swiglu.h"
 #include "base/clock.h"
 
-enum { REPETITIONS_MAX = 1000, TENSORS_MAX = 16 };
+enum { REPETITIONS_MAX = 1000, TENSORS_MAX = 16, BATCH_MAX = 200 };
 
 struct bench {
     struct tt_device *device;
@@ -25,6 +27,8 @@ struct bench {
     double seconds;
     struct tt_buffer *buffers[TENSORS_MAX];
     int buffer_count;
+    bool gpu;
+    double copy_bytes, gemm_flops; /* a second, at best; 0: not measured */
 };
 
 static void must(tt_status status)
@@ -57,8 +61,27 @@ static tt_tensor random_tensor(struct bench *bench, tt_dtype dtype, int64_t d0, 
     return tensor;
 }
 
+/* t * step % bound in device memory. */
+static tt_tensor index_tensor(struct bench *bench, tt_dtype dtype, int64_t count, int64_t step, int64_t bound)
+{
+    tt_tensor tensor = tt_tensor_1d(NULL, dtype, count);
+    size_t bytes = tt_tensor_bytes(tensor);
+    tensor.data = memory_for(bench, bytes);
+    void *values = malloc(bytes);
+    if (values == NULL) exit(1);
+    for (int64_t t = 0; t < count; t++) {
+        if (dtype == TT_I64) ((int64_t *)values)[t] = t * step % bound;
+        if (dtype == TT_I32) ((int32_t *)values)[t] = (int32_t)(t * step % bound);
+    }
+    must(tt_copy_to_device(bench->stream, tensor.data, values, bytes));
+    must(tt_stream_synchronize(bench->stream));
+    free(values);
+    return tensor;
+}
+
 static void release_memory(struct bench *bench)
 {
+    must(tt_stream_synchronize(bench->stream));
     while (bench->buffer_count > 0) tt_buffer_destroy(bench->buffers[--bench->buffer_count]);
 }
 
@@ -70,28 +93,43 @@ static int compare_doubles(const void *a, const void *b)
 
 typedef tt_status run_function(struct tt_stream *stream, const void *args);
 
-static void measure(struct bench *bench, const char *name, run_function *run, const void *args, double flops,
-                    double bytes)
+/* The time of `batch` runs, all queued before the device is waited for. */
+static double run_batch(struct bench *bench, run_function *run, const void *args, int batch)
+{
+    double start = tt_clock_seconds();
+    for (int i = 0; i < batch; i++) must(run(bench->stream, args));
+    must(tt_stream_synchronize(bench->stream));
+    return tt_clock_seconds() - start;
+}
+
+/* Returns the median seconds of a run. On a GPU so many run in a row that waiting for them does not count. */
+static double measure(struct bench *bench, const char *name, run_function *run, const void *args,
+                      double flops, double bytes)
 {
     static double times[REPETITIONS_MAX];
-    int count = 0;
-    must(run(bench->stream, args));
-    double begin = tt_clock_seconds(), now = begin;
+    int count = 0, batch = 1;
+    run_batch(bench, run, args, 1);
+    if (bench->gpu) {
+        double one = run_batch(bench, run, args, 3) / 3;
+        batch = one > 2e-3 ? 1 : one < 2e-3 / BATCH_MAX ? BATCH_MAX : (int)(2e-3 / one);
+    }
+    double begin = tt_clock_seconds();
     do {
-        double start = now;
-        must(run(bench->stream, args));
-        must(tt_stream_synchronize(bench->stream));
-        now = tt_clock_seconds();
-        times[count++] = now - start;
-    } while (now - begin < bench->seconds && count < REPETITIONS_MAX);
+        times[count++] = run_batch(bench, run, args, batch) / batch;
+    } while (tt_clock_seconds() - begin < bench->seconds && count < REPETITIONS_MAX);
     qsort(times, (size_t)count, sizeof times[0], compare_doubles);
     double median = times[count / 2];
     printf("{\"op\": \"%s\", \"threads\": %d, \"repetitions\": %d, \"median_us\": %.1f, \"least_us\": %.1f",
-           name, tt_device_threads(bench->device), count, median * 1e6, times[0] * 1e6);
+           name, tt_device_threads(bench->device), count * batch, median * 1e6, times[0] * 1e6);
     if (flops > 0) printf(", \"gflops\": %.1f", flops / median * 1e-9);
     if (bytes > 0) printf(", \"gbytes_per_s\": %.1f", bytes / median * 1e-9);
+    if (flops > 0 && bench->gemm_flops > 0)
+        printf(", \"percent_of_gemm\": %.1f", 100 * flops / median / bench->gemm_flops);
+    if (bytes > 0 && bench->copy_bytes > 0)
+        printf(", \"percent_of_copy\": %.1f", 100 * bytes / median / bench->copy_bytes);
     printf(", \"device\": \"%s\"}\n", tt_device_name(bench->device));
     fflush(stdout);
+    return median;
 }
 
 struct gemm_row {
@@ -132,6 +170,28 @@ static const struct gemm_row gemm_rows[] = {
     {"gemm decode f32 1x4096x4096", 1, 4096, 4096, TT_F32, TT_F32, TT_F32, false, true, 0},
 };
 
+/* 16384 tokens of the 11 and 8 billion shapes. */
+static const struct gemm_row gpu_gemm_rows[] = {
+    {"gemm qkv 16384x6144x4096", 16384, 6144, 4096, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm o 16384x4096x4096", 16384, 4096, 4096, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm gate_up 16384x28672x4096", 16384, 28672, 4096, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm down 16384x4096x14336", 16384, 4096, 14336, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm down padded 16384x4096x14400", 16384, 4096, 14400, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm qkv padded 16384x6144x4160", 16384, 6144, 4160, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm dx of qkv 16384x4096x6144", 16384, 4096, 6144, TT_BF16, TT_BF16, TT_BF16, false, false, 0},
+    {"gemm dx of gate_up 16384x4096x28672", 16384, 4096, 28672, TT_BF16, TT_BF16, TT_BF16, false, false, 0},
+    {"gemm dx of down 16384x14336x4096", 16384, 14336, 4096, TT_BF16, TT_BF16, TT_BF16, false, false, 0},
+    {"gemm head 2048x128256x4096", 2048, 128256, 4096, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm lora A 16384x16x4096", 16384, 16, 4096, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm lora A 16384x64x14336", 16384, 64, 14336, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm lora B 16384x4096x16", 16384, 4096, 16, TT_BF16, TT_BF16, TT_BF16, false, true, 1},
+    {"gemm lora dA 16x4096x16384", 16, 4096, 16384, TT_BF16, TT_BF16, TT_F32, true, false, 1},
+    {"gemm lora dB 4096x16x16384", 4096, 16, 16384, TT_BF16, TT_BF16, TT_F32, true, false, 1},
+    {"gemm f32 2048x4096x4096", 2048, 4096, 4096, TT_F32, TT_F32, TT_F32, false, true, 0},
+    {"gemm decode 1x4096x4096", 1, 4096, 4096, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+    {"gemm decode 16x14336x4096", 16, 14336, 4096, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+};
+
 static tt_status run_gemm(struct tt_stream *stream, const void *args)
 {
     return tt_gemm(stream, args);
@@ -164,11 +224,15 @@ static tt_status run_attention_backward(struct tt_stream *stream, const void *ar
     return tt_attention_backward(stream, args);
 }
 
-/* One causal sequence of T tokens, H query heads over K key heads. */
-static void bench_attention(struct bench *bench, tt_dtype dtype, int32_t tokens, int64_t heads,
-                            int64_t kv_heads, int64_t head_dim)
+enum { SEQUENCES_MAX = 64 };
+
+/* B causal sequences of the same length, T tokens in all, H query heads over K key heads. */
+static void bench_attention(struct bench *bench, tt_dtype dtype, int32_t sequences, int32_t length,
+                            int64_t heads, int64_t kv_heads, int64_t head_dim)
 {
-    const int32_t cu[2] = {0, tokens};
+    int32_t cu[SEQUENCES_MAX + 1], tokens = sequences * length;
+    for (int32_t b = 0; b <= sequences; b++) cu[b] = b * length;
+    tt_tensor device_cu = index_tensor(bench, TT_I32, sequences + 1, length, INT32_MAX);
     struct tt_attention_backward_args args = {
         .forward = {.q_THE = tt_tensor_heads(random_tensor(bench, dtype, tokens, heads * head_dim), heads),
                     .k_TKE =
@@ -177,9 +241,11 @@ static void bench_attention(struct bench *bench, tt_dtype dtype, int32_t tokens,
                         tt_tensor_heads(random_tensor(bench, dtype, tokens, kv_heads * head_dim), kv_heads),
                     .cu_q = cu,
                     .cu_k = cu,
-                    .sequence_count = 1,
-                    .max_length_q = tokens,
-                    .max_length_k = tokens,
+                    .device_cu_q = device_cu,
+                    .device_cu_k = device_cu,
+                    .sequence_count = sequences,
+                    .max_length_q = length,
+                    .max_length_k = length,
                     .scale = 0.125,
                     .o_THE = tt_tensor_heads(random_tensor(bench, dtype, tokens, heads * head_dim), heads),
                     .lse_HT = random_tensor(bench, TT_F32, heads, tokens)},
@@ -187,14 +253,18 @@ static void bench_attention(struct bench *bench, tt_dtype dtype, int32_t tokens,
         .dq_THE = tt_tensor_heads(random_tensor(bench, dtype, tokens, heads * head_dim), heads),
         .dk_TKE = tt_tensor_heads(random_tensor(bench, dtype, tokens, kv_heads * head_dim), kv_heads),
         .dv_TKE = tt_tensor_heads(random_tensor(bench, dtype, tokens, kv_heads * head_dim), kv_heads)};
+    size_t scratch = tt_attention_backward_scratch(bench->device, tokens, heads, kv_heads, head_dim,
+                                                   args.forward.q_THE.strides[0], args.dq_THE.strides[0],
+                                                   args.dk_TKE.strides[0]);
+    if (scratch > 0) args.scratch = tt_tensor_1d(memory_for(bench, scratch), TT_U8, (int64_t)scratch);
     /* Half of the T x T products are below the diagonal; two products forward, five backward. */
-    double product = (double)tokens * (double)tokens * (double)heads * (double)head_dim;
-    char name[96];
-    snprintf(name, sizeof name, "attention forward %s T=%d H=%lld K=%lld E=%lld", tt_dtype_name(dtype),
-             (int)tokens, (long long)heads, (long long)kv_heads, (long long)head_dim);
+    double product = (double)tokens * (double)length * (double)heads * (double)head_dim;
+    char name[96], shape[64];
+    snprintf(shape, sizeof shape, "%s %dx%d H=%lld K=%lld E=%lld", tt_dtype_name(dtype), (int)sequences,
+             (int)length, (long long)heads, (long long)kv_heads, (long long)head_dim);
+    snprintf(name, sizeof name, "attention forward %s", shape);
     measure(bench, name, run_attention_forward, &args.forward, 2 * product, 0);
-    snprintf(name, sizeof name, "attention backward %s T=%d H=%lld K=%lld E=%lld", tt_dtype_name(dtype),
-             (int)tokens, (long long)heads, (long long)kv_heads, (long long)head_dim);
+    snprintf(name, sizeof name, "attention backward %s", shape);
     measure(bench, name, run_attention_backward, &args, 5 * product, 0);
     release_memory(bench);
 }
@@ -300,9 +370,8 @@ static void bench_tokens(struct bench *bench, tt_dtype dtype, int64_t tokens, in
     double pass = (double)tokens * (double)width * (double)tt_dtype_bytes(dtype);
     tt_tensor x = random_tensor(bench, dtype, tokens, width), y = random_tensor(bench, dtype, tokens, width);
     tt_tensor wide = random_tensor(bench, TT_F32, tokens, width);
-    tt_tensor keys = tt_tensor_1d(memory_for(bench, 8 * (size_t)tokens), TT_I64, tokens);
-    tt_tensor ids = tt_tensor_1d(memory_for(bench, 4 * (size_t)tokens), TT_I32, tokens);
-    for (int64_t t = 0; t < tokens; t++) ((int32_t *)ids.data)[t] = (int32_t)(t * 7919 % words);
+    tt_tensor keys = index_tensor(bench, TT_I64, tokens, 1, tokens);
+    tt_tensor ids = index_tensor(bench, TT_I32, tokens, 7919, words);
     struct tt_dropout_args dropout = {
         .x_TD = x, .row_keys_T = keys, .rng = tt_rng_make(1), .p = 0.05, .y_TD = y};
     snprintf(name, sizeof name, "dropout %s %lldx%lld", type, (long long)tokens, (long long)width);
@@ -333,15 +402,17 @@ static void bench_tokens(struct bench *bench, tt_dtype dtype, int64_t tokens, in
 
 static void bench_loss_and_optimizer(struct bench *bench)
 {
-    int64_t rows = 256, vocabulary = 32000, count = 8 << 20;
-    struct tt_cross_entropy_args loss = {
-        .logits_NV = random_tensor(bench, TT_BF16, rows, vocabulary),
-        .labels_N = tt_tensor_1d(memory_for(bench, 4 * (size_t)rows), TT_I32, rows),
-        .loss_N = tt_tensor_1d(memory_for(bench, 4 * (size_t)rows), TT_F32, rows),
-        .grad_scale = 1,
-        .gradient = true};
-    measure(bench, "cross_entropy with gradient BF16 256x32000", run_cross_entropy, &loss, 0,
-            2.0 * (double)tt_tensor_bytes(loss.logits_NV));
+    int64_t rows = bench->gpu ? 2048 : 256, vocabulary = bench->gpu ? 128256 : 32000, count = 8 << 20;
+    char name[96];
+    snprintf(name, sizeof name, "cross_entropy with gradient BF16 %lldx%lld", (long long)rows,
+             (long long)vocabulary);
+    struct tt_cross_entropy_args loss = {.logits_NV = random_tensor(bench, TT_BF16, rows, vocabulary),
+                                         .labels_N = index_tensor(bench, TT_I32, rows, 7919, vocabulary),
+                                         .loss_N =
+                                             tt_tensor_1d(memory_for(bench, 4 * (size_t)rows), TT_F32, rows),
+                                         .grad_scale = 1,
+                                         .gradient = true};
+    measure(bench, name, run_cross_entropy, &loss, 0, 2.0 * (double)tt_tensor_bytes(loss.logits_NV));
     tt_tensor flat[4];
     for (int i = 0; i < 4; i++)
         flat[i] = tt_tensor_1d(random_tensor(bench, TT_F32, 1, count).data, TT_F32, count);
@@ -371,24 +442,86 @@ static bool is_wanted(const char *name, int count, char **parts)
     return count == 0;
 }
 
+struct copy_args {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
+static tt_status run_copy(struct tt_stream *stream, const void *args)
+{
+    const struct copy_args *copy = args;
+    return tt_copy_on_device(stream, copy->to, copy->from, copy->bytes);
+}
+
+/* What the machine gives at best, on random numbers: zeros would need less power. */
+static void measure_ceilings(struct bench *bench)
+{
+    const int64_t side = 8192;
+    struct tt_gemm_args gemm = {.a = random_tensor(bench, TT_BF16, side, side),
+                                .b = random_tensor(bench, TT_BF16, side, side),
+                                .c = random_tensor(bench, TT_BF16, side, side),
+                                .trans_b = true,
+                                .alpha = 1};
+    double flops = 2.0 * (double)side * (double)side * (double)side;
+    bench->gemm_flops = flops / measure(bench, "gemm bf16 8192x8192x8192", run_gemm, &gemm, flops, 0);
+    release_memory(bench);
+    tt_tensor from = random_tensor(bench, TT_F32, 16384, 16384),
+              to = random_tensor(bench, TT_F32, 16384, 16384);
+    struct copy_args copy = {.to = to.data, .from = from.data, .bytes = tt_tensor_bytes(from)};
+    double bytes = 2.0 * (double)copy.bytes;
+    bench->copy_bytes = bytes / measure(bench, "copy 1 GiB", run_copy, &copy, 0, bytes);
+    release_memory(bench);
+}
+
+static void bench_gpu(struct bench *bench, int count, char **parts)
+{
+    measure_ceilings(bench);
+    for (size_t i = 0; i < sizeof gpu_gemm_rows / sizeof gpu_gemm_rows[0]; i++)
+        if (is_wanted(gpu_gemm_rows[i].name, count, parts)) bench_gemm(bench, &gpu_gemm_rows[i]);
+    if (is_wanted("attention", count, parts)) {
+        bench_attention(bench, TT_BF16, 4, 4096, 32, 8, 128);
+        bench_attention(bench, TT_BF16, 1, 16384, 32, 8, 128);
+        bench_attention(bench, TT_BF16, 16, 1024, 32, 8, 128);
+        bench_attention(bench, TT_BF16, 64, 256, 32, 8, 128);
+        bench_attention(bench, TT_BF16, 4, 4096, 32, 8, 64);
+        bench_attention(bench, TT_BF16, 4, 2048, 16, 8, 256);
+    }
+    if (is_wanted("rows", count, parts)) {
+        bench_rows(bench, TT_BF16, 16384, 4096);
+        bench_rows(bench, TT_BF16, 16384, 14336);
+        bench_rows(bench, TT_BF16, 2048, 8192);
+    }
+    if (is_wanted("tokens", count, parts)) bench_tokens(bench, TT_BF16, 16384, 32, 128);
+    if (is_wanted("flat", count, parts)) bench_loss_and_optimizer(bench);
+}
+
 int main(int argc, char **argv)
 {
     struct bench bench = {.seconds = 0.5};
     struct tt_device_config config = {.kind = "cpu"};
     int at = 1;
     for (; at + 1 < argc && strncmp(argv[at], "--", 2) == 0; at += 2) {
+        if (strcmp(argv[at], "--device") == 0) config.kind = argv[at + 1];
         if (strcmp(argv[at], "--threads") == 0) config.threads = atoi(argv[at + 1]);
         if (strcmp(argv[at], "--seconds") == 0) bench.seconds = atof(argv[at + 1]);
     }
     must(tt_device_open(&config, &bench.device));
     must(tt_stream_create(bench.device, &bench.stream));
+    bench.gpu = !tt_device_is_host(bench.device);
+    if (bench.gpu) {
+        bench_gpu(&bench, argc - at, argv + at);
+        tt_stream_destroy(bench.stream);
+        tt_device_close(bench.device);
+        return 0;
+    }
     for (size_t i = 0; i < sizeof gemm_rows / sizeof gemm_rows[0]; i++) {
         if (is_wanted(gemm_rows[i].name, argc - at, argv + at)) bench_gemm(&bench, &gemm_rows[i]);
     }
     if (is_wanted("attention", argc - at, argv + at)) {
-        bench_attention(&bench, TT_BF16, 2048, 16, 4, 64);
-        bench_attention(&bench, TT_F32, 1024, 16, 4, 128);
-        bench_attention(&bench, TT_BF16, 512, 14, 2, 64);
+        bench_attention(&bench, TT_BF16, 1, 2048, 16, 4, 64);
+        bench_attention(&bench, TT_F32, 1, 1024, 16, 4, 128);
+        bench_attention(&bench, TT_BF16, 1, 512, 14, 2, 64);
     }
     if (is_wanted("rows", argc - at, argv + at)) {
         bench_rows(&bench, TT_BF16, 2048, 4096);
