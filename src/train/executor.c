@@ -192,8 +192,8 @@ static tt_status recompute_block(struct tt_executor *executor, struct tt_step *s
     struct slot *slot = &executor->slots[index];
     tt_workspace_release(executor->config.workspace, slot->mark);
     TT_TRY(tt_offload_get(executor->offload, step, index));
-    step->level =
-        TT_KEEP_CHEAP; /* what it keeps is read at once: room counts more than the element-wise ops */
+    /* What it keeps is read at once: room counts more than the element-wise ops. */
+    step->level = TT_KEEP_CHEAP;
     return block->ops->forward(block, step, slot->x_TD, slot->saved, (tt_tensor){0});
 }
 
