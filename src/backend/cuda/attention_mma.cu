@@ -75,6 +75,14 @@ static tt_status check_serves(const struct tt_attention_forward_args *args, bool
     return tt_fail(TT_ERR_UNSUPPORTED, "attention_%s: %s", backward ? "backward" : "forward", why);
 }
 
+static tt_status set_max_shared(struct tt_stream *stream, struct tt_attention_problem *problem,
+                                const char *op)
+{
+    cudaError_t error = cudaDeviceGetAttribute(&problem->max_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                                               tt_cuda_device_of(stream)->index);
+    return tt_cuda_check(error, stream, op);
+}
+
 tt_status tt_cuda_mma_attention_forward(struct tt_stream *stream,
                                         const struct tt_attention_forward_args *args)
 {
@@ -82,10 +90,7 @@ tt_status tt_cuda_mma_attention_forward(struct tt_stream *stream,
     struct tt_attention_problem problem = problem_of(args);
     if (problem.sequences == 0 || problem.rows_q == 0) return TT_OK;
     if (suits_tensor_cores(stream, args, NULL)) {
-        int index = tt_cuda_device_of(stream)->index;
-        cudaError_t error =
-            cudaDeviceGetAttribute(&problem.max_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
-        TT_TRY(tt_cuda_check(error, stream, "attention_forward"));
+        TT_TRY(set_max_shared(stream, &problem, "attention_forward"));
         tt_attention_mma_forward(&problem, tt_cuda_handle(stream));
     } else {
         tt_attention_any_forward(&problem, args->q_THE.dtype == TT_BF16, tt_cuda_handle(stream));
@@ -116,7 +121,11 @@ tt_status tt_cuda_mma_attention_backward(struct tt_stream *stream,
         tt_attention_any_backward(&problem, forward->q_THE.dtype == TT_BF16, handle);
         return tt_cuda_launched(stream, "attention_backward", &forward->q_THE);
     }
-    if (problem.rows_q > 0) tt_attention_mma_dq(&problem, handle);
+    TT_TRY(set_max_shared(stream, &problem, "attention_backward"));
+    if (problem.rows_q > 0) {
+        tt_attention_mma_delta(&problem, handle);
+        tt_attention_mma_dq(&problem, handle);
+    }
     tt_attention_mma_dkv(&problem, handle);
     return tt_cuda_launched(stream, "attention_backward", &forward->q_THE);
 }

@@ -1,18 +1,24 @@
 /* Backward, dK and dV: one block per (block of keys, key/value head) goes over the heads of the group and the
- * queries that see its keys. All is transposed, rows are keys: a warp's scores and their gradients then are
- * left factors of P^T dO and dS^T Q without leaving its registers, and no two blocks write the same row: p^T
- * = exp(scale k q^T - lse);   ds^T = p^T (v do^T - delta);   dv = p^T do;   dk = scale ds^T q Head dimensions
- * over 128 have no room for both sums; two launches then do one each, the scores twice. */
+ * queries that see its keys. All is transposed, rows are keys, and no two blocks write the same row, so that
+ * repeats are equal bit for bit:
+ *     p^T = exp(scale k q^T - lse);   ds^T = p^T (v do^T - delta);   dv = p^T do;   dk = scale ds^T q
+ *
+ * SHARE warps share the same keys: each computes the weights of its part of the queries, and sums its part of
+ * the columns of dk and dv. A warp alone keeps the weights in registers as the left factors of the sums. Head
+ * dimensions over 128 have no room for all columns in one warp; there the weights pass through shared memory
+ * (H200, 2026-11-21, 4 x 4096 tokens, 16:8 heads of 256: 3.8 ms; dk and dv each by a launch: 5.2 ms). */
 #include "backend/cuda/attention_mma_tiles.h"
 
-/* DK, DV: which of the two is computed. */
-template <int D_, int KEYS_, int QUERIES_, int WARPS_, int STAGES_, bool DK_, bool DV_> struct dkv_tiles {
-    static constexpr int D = D_, KEYS = KEYS_, QUERIES = QUERIES_, WARPS = WARPS_, STAGES = STAGES_;
-    static constexpr bool DK = DK_, DV = DV_;
-    static constexpr int THREADS = WARPS * 32, KEY = KEYS * D * 2, QUERY = QUERIES * D * 2, STAGE = 2 * QUERY;
-    static constexpr int ROWS = (DK ? 2 : 1) * KEY + STAGES * STAGE; /* lse and delta of a stage's queries */
+template <int D_, int KEYS_, int QUERIES_, int STAGES_, int M_, int SHARE_> struct dkv_tiles {
+    static constexpr int D = D_, KEYS = KEYS_, QUERIES = QUERIES_, STAGES = STAGES_, M = M_, SHARE = SHARE_;
+    static constexpr int WARPS = KEYS / (16 * M) * SHARE, THREADS = WARPS * 32, COLUMNS = D / SHARE;
+    /* Queries of a part are at least what ldmatrix takes at once; warps too many then compute one twice. */
+    static constexpr int PART = QUERIES / SHARE < 16 ? 16 : QUERIES / SHARE, PARTS = QUERIES / PART,
+                         N = PART / 8;
+    static constexpr int KEY = KEYS * D * 2, QUERY = QUERIES * D * 2, STAGE = 2 * QUERY; /* bytes of tiles */
+    static constexpr int WEIGHTS = 2 * KEY + STAGES * STAGE, WEIGHT = SHARE == 1 ? 0 : KEYS * 128; /* p, ds */
+    static constexpr int ROWS = WEIGHTS + 2 * WEIGHT; /* lse and delta of a stage's queries */
     static constexpr int TOTAL = ROWS + STAGES * 2 * QUERIES * 4;
-    static constexpr int M = KEYS / WARPS / 16, N = QUERIES / 8;
 };
 
 /* The blocks of queries that see the block's keys, for each head of the group. */
@@ -38,7 +44,7 @@ static __device__ __forceinline__ void load_queries(const tt_attention_problem &
                                                     uint32_t base, int stage, int head, int first)
 {
     constexpr int D = tiles::D;
-    uint32_t to = base + (tiles::DK ? 2 : 1) * tiles::KEY + stage * tiles::STAGE;
+    uint32_t to = base + 2 * tiles::KEY + stage * tiles::STAGE;
     load_tile<tiles::QUERIES, D, tiles::THREADS>(to, rows_of(p.q, span.q0, head), p.q.token, first,
                                                  span.length_q, p.head_dim);
     load_tile<tiles::QUERIES, D, tiles::THREADS>(to + tiles::QUERY, rows_of(p.go, span.q0, head), p.go.token,
@@ -83,50 +89,153 @@ static __device__ __forceinline__ void differentiate(float (&s)[M][N][4], const 
     }
 }
 
-/* What a warp adds up; the one that is not computed takes no registers. */
-template <typename tiles> struct dkv_sums {
-    float dk[tiles::M][tiles::D / 8][4], dv[tiles::M][tiles::D / 8][4];
+/* The warp's part of the weights to the tile that its group shares, as bf16. */
+template <typename tiles>
+static __device__ __forceinline__ void share(unsigned char *tile, const float (&s)[tiles::M][tiles::N][4],
+                                             int part)
+{
+    static_assert(tiles::SHARE == 1 || tiles::QUERIES <= 64, "rows of 128 bytes, as a tile of 64 columns");
+    if (part >= tiles::PARTS) return;
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < tiles::M; m++)
+#pragma unroll
+        for (int n = 0; n < tiles::N; n++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                int row = m * 16 + h * 8 + lane / 4, chunk = part * tiles::N + n;
+                *(uint32_t *)(tile + row * 128 + ((chunk ^ (row & 7)) << 4) + lane % 4 * 4) =
+                    pack_bf16(s[m][n][2 * h], s[m][n][2 * h + 1]);
+            }
+}
+
+/* c[i][e] += sum over j < QUERIES of a[i][j] b[j][e], both in shared memory: the group's weights, and 64
+ * columns of a tile of queries (lane addresses). */
+template <int D, int QUERIES, int M>
+static __device__ __forceinline__ void multiply_add_shared(float (&c)[M][8][4], uint32_t a, uint32_t b)
+{
+#pragma unroll
+    for (int k = 0; k < QUERIES / 16; k++) {
+        uint32_t fa[M][4], fb[4];
+#pragma unroll
+        for (int m = 0; m < M; m++) load_pieces(fa[m], (a ^ (k << 5)) + m * 16 * 128);
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+            load_pieces_transposed(fb, (b ^ (n << 5)) + k * 16 * D * 2);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                multiply_piece(c[m][2 * n], fa[m], fb[0], fb[1]);
+                multiply_piece(c[m][2 * n + 1], fa[m], fb[2], fb[3]);
+            }
+        }
+    }
+}
+
+/* What a warp is for, and what it adds up. */
+template <typename tiles> struct dkv_warp {
+    int part, first_key;    /* of the queries and columns; the first of the keys that its group shares */
+    uint32_t lane_k;        /* lane address of those keys */
+    unsigned char *weights; /* the group's rows of p; ds lies WEIGHT behind */
+    float dk[tiles::M][tiles::COLUMNS / 8][4], dv[tiles::M][tiles::COLUMNS / 8][4];
 };
 
-/* One tile of queries, `first_query` on, against the warp's keys, `first_key` on. */
+/* A tile of queries: their lane address and their lse, with delta behind. */
+struct query_tile {
+    uint32_t lane;
+    const float *lse;
+    int low, high; /* the warp's key row r is seen by the columns low + r <= column < high + r */
+};
+
+/* The warp's part of p, or of ds, which needs p. */
 template <typename tiles>
-static __device__ __forceinline__ void add_queries(const tt_attention_problem &p, dkv_sums<tiles> &sums,
-                                                   const block_span &span, uint32_t lane_k, uint32_t lane_q,
-                                                   const float *lse, int first_key, int first_query)
+static __device__ __forceinline__ void compute_p(float (&s)[tiles::M][tiles::N][4], const query_tile &tile,
+                                                 const dkv_warp<tiles> &warp, float scale_log2)
 {
-    constexpr int M = tiles::M, N = tiles::N, D = tiles::D, QUERIES = tiles::QUERIES;
-    /* Key row r is seen by the columns low + r <= column < high + r. */
-    int low = first_key - span.offset - first_query, high = p.window > 0 ? low + p.window : 1 << 29;
-    if (first_key >= span.length_k || low >= QUERIES || high + 16 * M - 1 <= 0) return;
-    float s[M][N][4];
-    multiply_tiles<D>(s, lane_k, lane_q);
-    if (low + 16 * M - 1 > 0 || high < QUERIES) mask_band(s, low, high);
-    weigh(s, p.scale * TT_LOG2_E, lse);
-    if (tiles::DV) multiply_add<D>(sums.dv, s, lane_q + tiles::QUERY);
-    if (!tiles::DK) return;
-    float dp[M][N][4];
-    multiply_tiles<D>(dp, lane_k + tiles::KEY, lane_q + tiles::QUERY);
-    differentiate(s, dp, lse + QUERIES);
-    multiply_add<D>(sums.dk, s, lane_q);
+    constexpr int D = tiles::D, PART = tiles::PART;
+    int first = warp.part % tiles::PARTS * PART;
+    multiply_tiles<D>(s, warp.lane_k, tile.lane + first * (D * 2));
+    if (tile.low + 16 * tiles::M - 1 > first || tile.high < first + PART)
+        mask_band(s, tile.low - first, tile.high - first);
+    weigh(s, scale_log2, tile.lse + first + threadIdx.x % 4 * 2);
+}
+
+template <typename tiles>
+static __device__ __forceinline__ void compute_ds(float (&s)[tiles::M][tiles::N][4], const query_tile &tile,
+                                                  const dkv_warp<tiles> &warp)
+{
+    constexpr int D = tiles::D;
+    int first = warp.part % tiles::PARTS * tiles::PART;
+    float dp[tiles::M][tiles::N][4];
+    multiply_tiles<D>(dp, warp.lane_k + tiles::KEY, tile.lane + tiles::QUERY + first * (D * 2));
+    differentiate(s, dp, tile.lse + tiles::QUERIES + first + threadIdx.x % 4 * 2);
+}
+
+/* Adds what one tile of queries, `first_query` on, gives to the warp's keys. All warps of the block come
+ * here. */
+template <typename tiles>
+static __device__ __forceinline__ void add_queries(const tt_attention_problem &p, dkv_warp<tiles> &warp,
+                                                   const block_span &span, query_tile tile, int first_query)
+{
+    constexpr int M = tiles::M, D = tiles::D, QUERIES = tiles::QUERIES;
+    tile.low = warp.first_key - span.offset - first_query;
+    tile.high = p.window > 0 ? tile.low + p.window : 1 << 29;
+    bool seen = warp.first_key < span.length_k && tile.low < QUERIES && tile.high + 16 * M - 1 > 0;
+    float s[M][tiles::N][4];
+    if constexpr (tiles::SHARE == 1) {
+        if (!seen) return;
+        compute_p<tiles>(s, tile, warp, p.scale * TT_LOG2_E);
+        multiply_add<D>(warp.dv, s, tile.lane + tiles::QUERY);
+        compute_ds<tiles>(s, tile, warp);
+        multiply_add<D>(warp.dk, s, tile.lane);
+    } else {
+        if (seen) {
+            compute_p<tiles>(s, tile, warp, p.scale * TT_LOG2_E);
+            share<tiles>(warp.weights, s, warp.part);
+            compute_ds<tiles>(s, tile, warp);
+            share<tiles>(warp.weights + tiles::WEIGHT, s, warp.part);
+        }
+        __syncthreads();
+        if (!seen) return;
+        static_assert(tiles::COLUMNS == 64, "128 bytes");
+        uint32_t weights = lane_address<64>(shared_address(warp.weights)), columns = warp.part << 7;
+        multiply_add_shared<D, QUERIES>(warp.dv, weights, (tile.lane + tiles::QUERY) ^ columns);
+        multiply_add_shared<D, QUERIES>(warp.dk, weights + tiles::WEIGHT, tile.lane ^ columns);
+    }
+}
+
+template <typename tiles>
+static __device__ __forceinline__ void store_sums(const tt_attention_problem &p, dkv_warp<tiles> &warp,
+                                                  const block_span &span, int kv_head, unsigned char *stage)
+{
+    constexpr int M = tiles::M, COLUMNS = tiles::COLUMNS;
+    int column = warp.part * COLUMNS;
+    float factor[M][2];
+#pragma unroll
+    for (int m = 0; m < M; m++) factor[m][0] = factor[m][1] = p.scale;
+    store_rows<COLUMNS, M>(warp.dk, factor, stage, rows_of(p.gk, span.k0, kv_head) + column, p.gk.token,
+                           warp.first_key, span.length_k, p.head_dim - column);
+#pragma unroll
+    for (int m = 0; m < M; m++) factor[m][0] = factor[m][1] = 1.0f;
+    store_rows<COLUMNS, M>(warp.dv, factor, stage, rows_of(p.gv, span.k0, kv_head) + column, p.gv.token,
+                           warp.first_key, span.length_k, p.head_dim - column);
 }
 
 template <typename tiles>
 static __global__ void __launch_bounds__(tiles::THREADS, 256 / tiles::THREADS)
     dkv_kernel(const __grid_constant__ tt_attention_problem p)
 {
-    constexpr int M = tiles::M, D = tiles::D, STAGES = tiles::STAGES, THREADS = tiles::THREADS;
+    constexpr int D = tiles::D, STAGES = tiles::STAGES, THREADS = tiles::THREADS, ROWS = 16 * tiles::M;
     extern __shared__ __align__(1024) unsigned char shared[];
     int kv_head = blockIdx.x % p.kv_heads; /* early keys, which most queries see, first */
     block_span span;
     if (!find_block<tiles::KEYS, true>(p, blockIdx.x / p.kv_heads, &span)) return;
 
     query_range range = queries_of<tiles>(p, span);
-    uint32_t base = shared_address(shared), queries = base + (tiles::DK ? 2 : 1) * tiles::KEY;
+    uint32_t base = shared_address(shared), queries = base + 2 * tiles::KEY;
     load_tile<tiles::KEYS, D, THREADS>(base, rows_of(p.k, span.k0, kv_head), p.k.token, span.first,
                                        span.length_k, p.head_dim);
-    if (tiles::DK)
-        load_tile<tiles::KEYS, D, THREADS>(base + tiles::KEY, rows_of(p.v, span.k0, kv_head), p.v.token,
-                                           span.first, span.length_k, p.head_dim);
+    load_tile<tiles::KEYS, D, THREADS>(base + tiles::KEY, rows_of(p.v, span.k0, kv_head), p.v.token,
+                                       span.first, span.length_k, p.head_dim);
     int left = range.count * p.group, block = range.begin;       /* now computed */
     int next_head = kv_head * p.group, next_block = range.begin; /* loaded next */
     if (STAGES == 2 && left > 0) {
@@ -135,16 +244,18 @@ static __global__ void __launch_bounds__(tiles::THREADS, 256 / tiles::THREADS)
     }
     copy_commit();
 
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, first_key = span.first + warp * (16 * M);
-    dkv_sums<tiles> sums;
-    clear(sums.dk);
-    clear(sums.dv);
-    uint32_t lane_k = lane_address<D>(base + warp * (16 * M * D * 2));
-    const float *lse = (const float *)(shared + tiles::ROWS) + lane % 4 * 2;
+    int index = threadIdx.x / 32, group = index / tiles::SHARE;
+    dkv_warp<tiles> warp;
+    warp.part = index % tiles::SHARE;
+    warp.first_key = span.first + group * ROWS;
+    warp.lane_k = lane_address<D>(base + group * (ROWS * D * 2));
+    warp.weights = shared + tiles::WEIGHTS + group * (ROWS * 128);
+    clear(warp.dk);
+    clear(warp.dv);
     for (int stage = 0; left > 0; left--, stage ^= STAGES - 1) {
         if (STAGES == 2) copy_wait();
-        __syncthreads(); /* two stages: this tile is there; both: nobody reads any more what is overwritten
-                            next */
+        __syncthreads(); /* nobody reads any more what is overwritten next; with two stages this tile is there
+                          */
         if (left >= STAGES) {
             load_queries<tiles>(p, span, base, stage ^ (STAGES - 1), next_head, next_block * tiles::QUERIES);
             if (++next_block == range.begin + range.count) next_block = range.begin, next_head++;
@@ -154,24 +265,16 @@ static __global__ void __launch_bounds__(tiles::THREADS, 256 / tiles::THREADS)
             copy_wait();
             __syncthreads();
         }
-        add_queries<tiles>(p, sums, span, lane_k, lane_address<D>(queries + stage * tiles::STAGE),
-                           lse + stage * 2 * tiles::QUERIES, first_key, block * tiles::QUERIES);
+        query_tile tile = {};
+        tile.lane = lane_address<D>(queries + stage * tiles::STAGE);
+        tile.lse = (const float *)(shared + tiles::ROWS) + stage * 2 * tiles::QUERIES;
+        add_queries<tiles>(p, warp, span, tile, block * tiles::QUERIES);
         if (++block == range.begin + range.count) block = range.begin;
     }
-    copy_wait(); /* k and v, where no query sees them */
+    copy_wait(); /* of k and v, where no query sees them */
     __syncthreads();
-    float factor[M][2];
-    unsigned char *stage = shared + warp * (16 * M * D * 2); /* the warp's own rows of k */
-#pragma unroll
-    for (int m = 0; m < M; m++) factor[m][0] = factor[m][1] = p.scale;
-    if (tiles::DK)
-        store_rows<D, M>(sums.dk, factor, stage, rows_of(p.gk, span.k0, kv_head), p.gk.token, first_key,
-                         span.length_k, p.head_dim);
-#pragma unroll
-    for (int m = 0; m < M; m++) factor[m][0] = factor[m][1] = 1.0f;
-    if (tiles::DV)
-        store_rows<D, M>(sums.dv, factor, stage, rows_of(p.gv, span.k0, kv_head), p.gv.token, first_key,
-                         span.length_k, p.head_dim);
+    /* Over k, which nobody reads any more. */
+    store_sums<tiles>(p, warp, span, kv_head, shared + index * (ROWS * tiles::COLUMNS * 2));
 }
 
 template <typename tiles> static void launch(const tt_attention_problem *problem, cudaStream_t stream)
@@ -181,15 +284,16 @@ template <typename tiles> static void launch(const tt_attention_problem *problem
                         stream);
 }
 
-/* All fit the 99 KiB of the smallest chips. */
+/* All but `wide` fit the 99 KiB of the smallest chips. */
 void tt_attention_mma_dkv(const struct tt_attention_problem *problem, cudaStream_t stream)
 {
-    if (problem->head_dim <= 64) {
-        launch<dkv_tiles<64, 128, 32, 4, 2, true, true>>(problem, stream);
-    } else if (problem->head_dim <= 128) {
-        launch<dkv_tiles<128, 64, 64, 4, 2, true, true>>(problem, stream);
-    } else {
-        launch<dkv_tiles<256, 64, 32, 4, 2, false, true>>(problem, stream);
-        launch<dkv_tiles<256, 64, 32, 4, 1, true, false>>(problem, stream);
-    }
+    using wide = dkv_tiles<256, 64, 64, 2, 2, 4>;
+    if (problem->head_dim <= 64)
+        launch<dkv_tiles<64, 128, 32, 2, 2, 1>>(problem, stream);
+    else if (problem->head_dim <= 128)
+        launch<dkv_tiles<128, 64, 64, 2, 1, 1>>(problem, stream);
+    else if (wide::TOTAL <= problem->max_shared)
+        launch<wide>(problem, stream);
+    else
+        launch<dkv_tiles<256, 32, 32, 1, 2, 4>>(problem, stream);
 }

@@ -1,43 +1,45 @@
 /* Backward, dQ: one block per (block of query rows, head) goes over the keys that its rows see, as forward
  * does. Scores and weights are computed again from q, k and lse, so that nothing is added up across blocks
- * and repeats are equal bit for bit: p = exp(scale q k^T - lse);   ds = p (do v^T - delta);   dq = scale ds k
- */
+ * and repeats are equal bit for bit:
+ *     p = exp(scale q k^T - lse);   ds = p (do v^T - delta);   dq = scale ds k */
 #include "backend/cuda/attention_mma_tiles.h"
 
-static __device__ __forceinline__ float dot_8(uint4 a, uint4 b)
+/* delta[h, t] = sum over e of do o; D / 8 lanes take a row. A kernel of its own: done by the blocks of dq for
+ * their rows it costs short sequences more than it saves (H200, 2026-11-21, 64 x 256: 0.40 ms, not 0.34).
+ */
+template <int D>
+static __global__ void __launch_bounds__(256) delta_kernel(const __grid_constant__ tt_attention_problem p)
 {
-    const __nv_bfloat162 *pa = (const __nv_bfloat162 *)&a, *pb = (const __nv_bfloat162 *)&b;
+    constexpr int LANES = D / 8;
+    int64_t index = (int64_t)blockIdx.x * (256 / LANES) + threadIdx.x / LANES;
+    int64_t row = index / p.heads;
+    int head = (int)(index % p.heads), column = threadIdx.x % LANES * 8;
     float sum = 0.0f;
+    if (row < p.rows_q && column < p.head_dim) {
+        uint4 a = *(const uint4 *)(rows_of(p.o, row, head) + column);
+        uint4 b = *(const uint4 *)(rows_of(p.go, row, head) + column);
+        const __nv_bfloat162 *pa = (const __nv_bfloat162 *)&a, *pb = (const __nv_bfloat162 *)&b;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        float2 fa = __bfloat1622float2(pa[i]), fb = __bfloat1622float2(pb[i]);
-        sum = fmaf(fa.x, fb.x, fmaf(fa.y, fb.y, sum));
+        for (int i = 0; i < 4; i++) {
+            float2 fa = __bfloat1622float2(pa[i]), fb = __bfloat1622float2(pb[i]);
+            sum = fmaf(fa.x, fb.x, fmaf(fa.y, fb.y, sum));
+        }
     }
-    return sum;
+#pragma unroll
+    for (int step = LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    if (row < p.rows_q && column == 0) p.delta[head * p.rows_q + row] = sum;
 }
 
-/* delta[h, t] = sum over e of do o, of the warp's rows: to `to` and to device memory. D / 8 lanes take a row.
- */
-template <int D, int M>
-static __device__ __forceinline__ void rows_delta(const tt_attention_problem &p, const block_span &span,
-                                                  int head, int first, float *to)
+void tt_attention_mma_delta(const struct tt_attention_problem *problem, cudaStream_t stream)
 {
-    constexpr int LANES = D / 8, STEP = 32 / LANES;
-    int lane = threadIdx.x % 32, column = lane % LANES * 8;
-    bool inside = column < p.head_dim;
-    const __nv_bfloat16 *o = rows_of(p.o, span.q0, head) + (inside ? column : 0);
-    const __nv_bfloat16 *go = rows_of(p.go, span.q0, head) + (inside ? column : 0);
-#pragma unroll 4
-    for (int i = 0; i < 16 * M; i += STEP) {
-        int row = first + i + lane / LANES, safe = min(row, span.length_q - 1);
-        float sum = dot_8(*(const uint4 *)(o + safe * p.o.token), *(const uint4 *)(go + safe * p.go.token));
-        if (!inside) sum = 0.0f;
-#pragma unroll
-        for (int step = LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-        if (column == 0) to[row - first] = sum;
-        if (column == 0 && row < span.length_q) p.delta[head * p.rows_q + span.q0 + row] = sum;
-    }
-    __syncwarp();
+    int lanes = problem->head_dim <= 64 ? 8 : problem->head_dim <= 128 ? 16 : 32, rows = 256 / lanes;
+    unsigned blocks = (unsigned)((problem->rows_q * problem->heads + rows - 1) / rows);
+    if (lanes == 8)
+        delta_kernel<64><<<blocks, 256, 0, stream>>>(*problem);
+    else if (lanes == 16)
+        delta_kernel<128><<<blocks, 256, 0, stream>>>(*problem);
+    else
+        delta_kernel<256><<<blocks, 256, 0, stream>>>(*problem);
 }
 
 template <int D, int ROWS, int KEYS, int STAGES, int WARPS_> struct dq_tiles {
@@ -45,8 +47,7 @@ template <int D, int ROWS, int KEYS, int STAGES, int WARPS_> struct dq_tiles {
         ROW = ROWS * D * 2,
         KEY = KEYS * D * 2,
         STAGE = 2 * KEY,
-        DELTA = 2 * ROW + STAGES * STAGE,
-        TOTAL = DELTA + ROWS * 4,
+        TOTAL = 2 * ROW + STAGES * STAGE,
         WARPS = WARPS_,
         THREADS = WARPS * 32
     };
@@ -101,8 +102,6 @@ static __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
     int first = span.first + warp * (16 * M); /* the warp's rows */
     float scale_log2 = p.scale * TT_LOG2_E;
     float lse_log2[M][2], delta[M][2], dq[M][D / 8][4];
-    float *own_delta = (float *)(shared + tiles::DELTA) + warp * (16 * M);
-    rows_delta<D, M>(p, span, head, first, own_delta);
     clear(dq);
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -111,7 +110,7 @@ static __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
             int row = first + m * 16 + h * 8 + lane / 4;
             bool inside = row < span.length_q;
             lse_log2[m][h] = inside ? p.lse[head * p.lse_head + span.q0 + row] * TT_LOG2_E : 0.0f;
-            delta[m][h] = own_delta[row - first];
+            delta[m][h] = inside ? p.delta[head * p.rows_q + span.q0 + row] : 0.0f;
         }
     uint32_t lane_q = lane_address<D>(base + warp * (16 * M * D * 2)), lane_go = lane_q + tiles::ROW;
     for (int stage = 0; tile >= last_tile; tile--, stage ^= STAGES - 1) {

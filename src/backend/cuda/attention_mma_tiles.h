@@ -34,8 +34,9 @@ struct tt_attention_problem {
     int max_shared; /* bytes of shared memory that one block may have */
 };
 
-/* Backward: dq first, which also computes delta for the other. */
+/* Backward: delta, then the other two. */
 void tt_attention_mma_forward(const struct tt_attention_problem *problem, cudaStream_t stream);
+void tt_attention_mma_delta(const struct tt_attention_problem *problem, cudaStream_t stream);
 void tt_attention_mma_dq(const struct tt_attention_problem *problem, cudaStream_t stream);
 void tt_attention_mma_dkv(const struct tt_attention_problem *problem, cudaStream_t stream);
 void tt_attention_any_forward(const struct tt_attention_problem *problem, bool bf16, cudaStream_t stream);
