@@ -94,7 +94,7 @@ class Source:
 
     def variable(self, statement, start):
         """Notes a variable that can change. `statement` is a declaration without its semicolon."""
-        plain = without_braces(statement)
+        plain = re.sub(r"^\s*template\s*<[^{};]*>\s*(?=(struct|union)\b)", "", without_braces(statement))
         if self.name.endswith(".h") and not re.search(r"\b(static|extern)\b", plain):
             return  # headers declare
         declared = plain.split("=", 1)[0].strip()
