@@ -92,7 +92,7 @@ static const char deep_shape[] =
 /* The loss of the fourth step of seven layers of random weights: it holds all gradients before it. */
 static double deep_loss(const char *config_json, const char *recompute, const char *ranks)
 {
-    struct tt_train_config config;
+    struct tt_train_config config = {0};
     struct tt_settings *settings = NULL;
     struct tt_bench_result result;
     struct tt_bench_options options = {.config_json = config_json, .sequence_length = 24, .steps = 4};
