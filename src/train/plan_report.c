@@ -72,10 +72,9 @@ const char *tt_plan_recompute_text(const struct tt_plan *plan, char *text, size_
 static tt_status format_step(const struct tt_plan *plan, struct tt_str *text)
 {
     if (plan->is_host || plan->step_seconds <= 0.0) return TT_OK; /* processors are too unlike each other */
-    double seconds = plan->step_seconds;
-    bool long_enough = seconds >= 1.0;
-    return tt_str_printf(text, "\n  %-22s %8.3g %s   about; %.0f tokens/s a rank", "time of a step",
-                         long_enough ? seconds : seconds * 1e3, long_enough ? "s  " : "ms ",
+    double seconds = plan->step_seconds, shown = seconds >= 1.0 ? seconds : seconds * 1e3;
+    return tt_str_printf(text, "\n  %-22s %8.*f %-3s   about; %.0f tokens/s a rank", "time of a step",
+                         shown < 10.0 ? 2 : 0, shown, seconds >= 1.0 ? "s" : "ms",
                          (double)plan->step_tokens / seconds);
 }
 
