@@ -176,28 +176,30 @@ __device__ __forceinline__ struct label_place find_label(const T *row, const str
     return place;
 }
 
+/* The gradient is exp(logit - largest) * factor - everywhere, and less by at_label at the label. */
 struct slope {
-    float largest, per_sum, scale, share, wrong; /* 1 / sum of exponentials, smoothing / V, 1 - smoothing */
+    float largest, factor, everywhere, at_label;
     int64_t label;
 };
 
 template <typename T> __device__ __forceinline__ float slope_at(const struct slope &s, float x, int64_t word)
 {
-    float p = exponential(x - s.largest, T{}) * s.per_sum - s.share;
-    return (word == s.label ? p - s.wrong : p) * s.scale;
+    float p = exponential(x - s.largest, T{}) * s.factor - s.everywhere;
+    return word == s.label ? p - s.at_label : p;
 }
 
+/* `label` is the label's place in the vector, if it is there at all. */
 template <typename T, int W>
-__device__ __forceinline__ vec<T, W> gradient_of(const struct slope &s, const vec<T, W> &v, int64_t first)
+__device__ __forceinline__ vec<T, W> gradient_of(const struct slope &s, const vec<T, W> &v, int64_t label)
 {
-    float x[W], factor = s.per_sum * s.scale, everywhere = s.share * s.scale;
+    float x[W];
     widen(v, x);
-    bool has_label = s.label >= first && s.label < first + W;
 #pragma unroll
-    for (int i = 0; i < W; i++) {
-        float at_label = has_label && first + i == s.label ? slope_at<T>(s, x[i], s.label) : 0.0f;
-        x[i] = exponential(x[i] - s.largest, T{}) * factor - everywhere;
-        if (has_label && first + i == s.label) x[i] = at_label;
+    for (int i = 0; i < W; i++) x[i] = exponential(x[i] - s.largest, T{}) * s.factor - s.everywhere;
+    if (label >= 0 && label < W) {
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            if (i == label) x[i] -= s.at_label;
     }
     vec<T, W> out;
     narrow(out, x);
@@ -222,10 +224,13 @@ __device__ __forceinline__ void write_gradient(T *row, const struct split &split
     constexpr int W = wide<T>();
     T *body = row + split.lead;
     int threads = (int)blockDim.x, i = (int)threadIdx.x;
-    for (; i < held && i < split.vectors; i += threads) {
+    int64_t label = slope.label - split.lead;
+    if (held > split.vectors) held = split.vectors;
+#pragma unroll 4
+    for (; i < held; i += threads) {
         uint4 raw = cache[i];
         vec<T, W> v = {{raw.x, raw.y, raw.z, raw.w}};
-        store(body + (int64_t)i * W, gradient_of(slope, v, split.lead + (int64_t)i * W));
+        store(body + (int64_t)i * W, gradient_of(slope, v, label - (int64_t)i * W));
     }
     for (; i < split.vectors; i += threads * BATCH) {
         vec<T, W> v[BATCH];
@@ -233,7 +238,7 @@ __device__ __forceinline__ void write_gradient(T *row, const struct split &split
 #pragma unroll
         for (int k = 0; k < BATCH; k++) {
             int64_t at = (int64_t)(i + k * threads) * W;
-            if (i + k * threads < split.vectors) store(body + at, gradient_of(slope, v[k], split.lead + at));
+            if (i + k * threads < split.vectors) store(body + at, gradient_of(slope, v[k], label - at));
         }
     }
     if (split.lone >= 0) store_one(row + split.lone, slope_at<T>(slope, lone, split.lone));
@@ -279,8 +284,10 @@ __global__ void __launch_bounds__(THREADS_MAX, 1) entropy_rows(const struct entr
         if (e.correct != nullptr) e.correct[n] = first && place.logit == all.largest;
     }
     if (!e.gradient) return;
-    struct slope slope = {all.largest, 1.0f / all.exp_sum, e.grad_scale, e.smoothing / (float)e.words, wrong,
-                          label};
+    struct slope slope;
+    slope.largest = all.largest, slope.factor = e.grad_scale / all.exp_sum;
+    slope.everywhere = e.smoothing * e.grad_scale / (float)e.words;
+    slope.at_label = wrong * e.grad_scale, slope.label = label;
     write_gradient(row, split, slope, lone, e.held, cache);
 }
 
@@ -309,7 +316,7 @@ template <typename T, bool SMOOTH>
 tt_status entropy_typed(struct tt_stream *stream, struct entropy e, int64_t rows, const tt_tensor *logits)
 {
     int64_t bytes = e.words * (int64_t)sizeof(T);
-    int threads = bytes <= 4096 ? 128 : bytes <= 16384 ? 256 : bytes <= 100 << 10 ? 512 : THREADS_MAX;
+    int threads = bytes <= 4096 ? 128 : bytes <= 100 << 10 ? 256 : THREADS_MAX;
     size_t shared = 0;
     if (e.gradient) {
         int limit = 0, device = tt_cuda_device_of(stream)->index;
@@ -319,7 +326,7 @@ tt_status entropy_typed(struct tt_stream *stream, struct entropy e, int64_t rows
         e.held = (int)((bytes < room ? bytes : room) / 16);
         shared = (size_t)e.held * 16;
         error = cudaFuncSetAttribute(entropy_rows<T, SMOOTH>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)shared);
+                                     (int)room);
         TT_TRY(tt_cuda_check(error, stream, "cross_entropy"));
     }
     entropy_rows<T, SMOOTH><<<(unsigned)rows, threads, shared, tt_cuda_handle(stream)>>>(e);

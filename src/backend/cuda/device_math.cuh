@@ -161,7 +161,9 @@ __device__ __forceinline__ void load_either(const void *from, int64_t index, boo
  * sum. */
 template <typename T> __device__ __forceinline__ T lanes_sum(T value, int lanes)
 {
-    for (int step = lanes / 2; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2)
+        if (step < lanes) value += __shfl_xor_sync(0xffffffffu, value, step);
     return value;
 }
 

@@ -10,27 +10,36 @@
 namespace
 {
 
-constexpr int BLOCK_THREADS = 512, GENERAL_THREADS = 256, SHORT_THREADS = 256, SHORT_ROWS = 4;
+constexpr int BLOCK_THREADS = 512, GENERAL_THREADS = 256, SHORT_THREADS = 256, SHORT_ROWS = 2;
 constexpr int64_t GROUP_ROWS_MIN = 4;
 
-/* Where row n begins: rows are all dimensions but the last. */
+/* Row n of all dimensions but the last. All tensors of an op have one shape, so this is worked out once for
+ * them. */
+struct place {
+    int64_t outer, inner;
+};
+
+__device__ __forceinline__ struct place place_of(int64_t n, int64_t inner)
+{
+    if (inner == 1) return {n, 0};
+    int64_t outer = n >> 31 == 0 ? (uint32_t)n / (uint32_t)inner : n / inner;
+    return {outer, n - outer * inner};
+}
+
 struct rows {
     void *data; /* NULL: not given */
-    int64_t inner, outer_stride, inner_stride;
+    int64_t outer_stride, inner_stride;
 
-    template <typename T> __device__ __forceinline__ T *at(int64_t n) const
+    template <typename T> __device__ __forceinline__ T *at(const struct place &row) const
     {
-        if (inner == 1) return static_cast<T *>(data) + n * outer_stride;
-        int64_t outer = n >> 31 == 0 ? (uint32_t)n / (uint32_t)inner : n / inner;
-        return static_cast<T *>(data) + outer * outer_stride + (n - outer * inner) * inner_stride;
+        return static_cast<T *>(data) + row.outer * outer_stride + row.inner * inner_stride;
     }
 };
 
 struct rows rows_of(const tt_tensor &x)
 {
     if (tt_tensor_is_empty(x)) return {};
-    return x.rank == 2 ? rows{x.data, 1, x.strides[0], 0}
-                       : rows{x.data, x.dims[1], x.strides[0], x.strides[1]};
+    return {x.data, x.strides[0], x.rank == 2 ? 0 : x.strides[1]};
 }
 
 int64_t row_count(const tt_tensor &x)
@@ -42,7 +51,7 @@ struct forward {
     struct rows x, residual, sum, y;
     const void *weight;
     float *rstd;
-    int64_t count, width;
+    int64_t count, inner, width;
     float eps;
     bool weight_bf16;
 };
@@ -52,7 +61,7 @@ struct backward {
     const void *weight;
     const float *rstd;
     float *lines; /* a line of the scratch per group; NULL: no weight gradient */
-    int64_t count, width, group_rows;
+    int64_t count, inner, width, group_rows;
     bool weight_bf16;
 };
 
@@ -68,15 +77,16 @@ __global__ void __launch_bounds__(BLOCK_THREADS) forward_held(const struct forwa
     constexpr int W = wide<T>();
     __shared__ float partial[32];
     int64_t n = blockIdx.x;
+    struct place place = place_of(n, f.inner);
     int first = (int)threadIdx.x * W, step = (int)blockDim.x * W, width = (int)f.width;
     vec<T, W> held[CHUNKS], added[CHUNKS];
-    const T *x = f.x.at<const T>(n);
+    const T *x = f.x.at<const T>(place);
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++)
         if (first + k * step < width) held[k] = load<T, W>(x + first + k * step);
     if (f.residual.data != nullptr) {
-        const T *residual = f.residual.at<const T>(n);
-        T *sum = f.sum.at<T>(n);
+        const T *residual = f.residual.at<const T>(place);
+        T *sum = f.sum.at<T>(place);
 #pragma unroll
         for (int k = 0; k < CHUNKS; k++)
             if (first + k * step < width) added[k] = load<T, W>(residual + first + k * step);
@@ -105,7 +115,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) forward_held(const struct forwa
     }
     float rstd = rstd_of(block_sum(squares, partial), f);
     if (threadIdx.x == 0 && f.rstd != nullptr) f.rstd[n] = rstd;
-    T *y = f.y.at<T>(n);
+    T *y = f.y.at<T>(place);
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         if (first + k * step >= width) break;
@@ -127,19 +137,22 @@ __global__ void __launch_bounds__(SHORT_THREADS) forward_short(const struct forw
     int d = (int)threadIdx.x * W;
     bool inside = d < f.width;
     vec<T, W> held[ROWS], added[ROWS];
+    struct place places[ROWS];
 #pragma unroll
     for (int k = 0; k < ROWS; k++) {
         int64_t n = first + k * (int)blockDim.y;
         held[k] = {}, added[k] = {};
+        struct place place = places[k] = place_of(n, f.inner);
         if (!inside || n >= f.count) continue;
-        held[k] = load<T, W>(f.x.at<const T>(n) + d);
-        if (f.residual.data != nullptr) added[k] = load<T, W>(f.residual.at<const T>(n) + d);
+        held[k] = load<T, W>(f.x.at<const T>(place) + d);
+        if (f.residual.data != nullptr) added[k] = load<T, W>(f.residual.at<const T>(place) + d);
     }
     float weight[W] = {};
     if (inside) load_either(f.weight, d, f.weight_bf16, weight);
 #pragma unroll
     for (int k = 0; k < ROWS; k++) {
         int64_t n = first + k * (int)blockDim.y;
+        struct place place = places[k];
         bool stores = inside && n < f.count;
         float p[W], squares = 0;
         if (f.residual.data != nullptr) {
@@ -149,7 +162,7 @@ __global__ void __launch_bounds__(SHORT_THREADS) forward_short(const struct forw
 #pragma unroll
             for (int i = 0; i < W; i++) p[i] += q[i];
             narrow(held[k], p);
-            if (stores) store(f.sum.at<T>(n) + d, held[k]);
+            if (stores) store(f.sum.at<T>(place) + d, held[k]);
         }
         widen(held[k], p);
 #pragma unroll
@@ -160,7 +173,7 @@ __global__ void __launch_bounds__(SHORT_THREADS) forward_short(const struct forw
 #pragma unroll
         for (int i = 0; i < W; i++) p[i] = p[i] * rstd * weight[i];
         narrow(held[k], p);
-        store(f.y.at<T>(n) + d, held[k]);
+        store(f.y.at<T>(place) + d, held[k]);
     }
 }
 
@@ -168,15 +181,16 @@ template <typename T> __global__ void __launch_bounds__(GENERAL_THREADS) forward
 {
     __shared__ float partial[32];
     int64_t n = blockIdx.x;
-    const T *x = f.x.at<const T>(n);
+    struct place place = place_of(n, f.inner);
+    const T *x = f.x.at<const T>(place);
     float squares = 0;
     for (int64_t d = threadIdx.x; d < f.width; d += GENERAL_THREADS) {
         float value = load_one(x + d);
         if (f.residual.data != nullptr) {
             vec<T, 1> rounded;
-            float sum[1] = {value + load_one(f.residual.at<const T>(n) + d)};
+            float sum[1] = {value + load_one(f.residual.at<const T>(place) + d)};
             narrow(rounded, sum);
-            store(f.sum.at<T>(n) + d, rounded);
+            store(f.sum.at<T>(place) + d, rounded);
             widen(rounded, sum);
             value = sum[0];
         }
@@ -184,9 +198,9 @@ template <typename T> __global__ void __launch_bounds__(GENERAL_THREADS) forward
     }
     float rstd = rstd_of(block_sum(squares, partial), f);
     if (threadIdx.x == 0 && f.rstd != nullptr) f.rstd[n] = rstd;
-    if (f.residual.data != nullptr) x = f.sum.at<const T>(n);
+    if (f.residual.data != nullptr) x = f.sum.at<const T>(place);
     for (int64_t d = threadIdx.x; d < f.width; d += GENERAL_THREADS)
-        store_one(f.y.at<T>(n) + d, load_one(x + d) * rstd * load_either(f.weight, d, f.weight_bf16));
+        store_one(f.y.at<T>(place) + d, load_one(x + d) * rstd * load_either(f.weight, d, f.weight_bf16));
 }
 
 /* A block takes the rows from blockIdx.x * group_rows on. */
@@ -201,8 +215,9 @@ __global__ void __launch_bounds__(BLOCK_THREADS) backward_held(const struct back
     float line[WEIGHT ? CHUNKS : 1][W] = {};
     int turn = 0;
     for (int64_t n = begin; n < end; n++) {
+        struct place place = place_of(n, b.inner);
         vec<T, W> dy_held[CHUNKS], x_held[CHUNKS], dres_held[CHUNKS];
-        const T *dy = b.dy.at<const T>(n), *x = b.x.at<const T>(n);
+        const T *dy = b.dy.at<const T>(place), *x = b.x.at<const T>(place);
 #pragma unroll
         for (int k = 0; k < CHUNKS; k++) {
             if (first + k * step >= width) break;
@@ -210,7 +225,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) backward_held(const struct back
             x_held[k] = load<T, W>(x + first + k * step);
         }
         if (b.dres.data != nullptr) {
-            const T *dres = b.dres.at<const T>(n);
+            const T *dres = b.dres.at<const T>(place);
 #pragma unroll
             for (int k = 0; k < CHUNKS; k++)
                 if (first + k * step < width) dres_held[k] = load<T, W>(dres + first + k * step);
@@ -230,7 +245,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) backward_held(const struct back
         sum = block_sum(sum, partial[turn]);
         turn ^= 1;
         float mean = sum * rstd / (float)b.width; /* of g * xhat */
-        T *dx = b.dx.at<T>(n);
+        T *dx = b.dx.at<T>(place);
 #pragma unroll
         for (int k = 0; k < CHUNKS; k++) {
             if (first + k * step >= width) break;
@@ -273,14 +288,16 @@ __global__ void __launch_bounds__(SHORT_THREADS) backward_short(const struct bac
     for (int64_t row = begin; row < end; row += blockDim.y * ROWS) {
         vec<T, W> dy_held[ROWS], x_held[ROWS], dres_held[ROWS];
         float rstd[ROWS];
+        struct place places[ROWS];
 #pragma unroll
         for (int k = 0; k < ROWS; k++) {
             int64_t n = row + k * (int)blockDim.y + threadIdx.y;
             dy_held[k] = {}, x_held[k] = {}, dres_held[k] = {}, rstd[k] = 0;
+            struct place place = places[k] = place_of(n, b.inner);
             if (!inside || n >= end) continue;
-            dy_held[k] = load<T, W>(b.dy.at<const T>(n) + d);
-            x_held[k] = load<T, W>(b.x.at<const T>(n) + d);
-            if (b.dres.data != nullptr) dres_held[k] = load<T, W>(b.dres.at<const T>(n) + d);
+            dy_held[k] = load<T, W>(b.dy.at<const T>(place) + d);
+            x_held[k] = load<T, W>(b.x.at<const T>(place) + d);
+            if (b.dres.data != nullptr) dres_held[k] = load<T, W>(b.dres.at<const T>(place) + d);
             rstd[k] = b.rstd[n];
         }
 #pragma unroll
@@ -300,7 +317,7 @@ __global__ void __launch_bounds__(SHORT_THREADS) backward_short(const struct bac
                 r[i] += (p[i] * weight[i] - xhat * mean) * rstd[k];
             }
             narrow(dy_held[k], r);
-            if (inside && n < end) store(b.dx.at<T>(n) + d, dy_held[k]);
+            if (inside && n < end) store(b.dx.at<T>(places[k]) + d, dy_held[k]);
         }
     }
     if constexpr (WEIGHT) {
@@ -323,7 +340,8 @@ template <typename T> __global__ void __launch_bounds__(GENERAL_THREADS) backwar
             end = begin + b.group_rows < b.count ? begin + b.group_rows : b.count;
     float *line = b.lines != nullptr ? b.lines + blockIdx.x * b.width : nullptr;
     for (int64_t n = begin; n < end; n++) {
-        const T *dy = b.dy.at<const T>(n), *x = b.x.at<const T>(n);
+        struct place place = place_of(n, b.inner);
+        const T *dy = b.dy.at<const T>(place), *x = b.x.at<const T>(place);
         float sum = 0, rstd = b.rstd[n];
         for (int64_t d = threadIdx.x; d < b.width; d += GENERAL_THREADS)
             sum += load_one(dy + d) * load_either(b.weight, d, b.weight_bf16) * load_one(x + d);
@@ -331,9 +349,9 @@ template <typename T> __global__ void __launch_bounds__(GENERAL_THREADS) backwar
         for (int64_t d = threadIdx.x; d < b.width; d += GENERAL_THREADS) {
             float gradient = load_one(dy + d), xhat = load_one(x + d) * rstd;
             float out = (gradient * load_either(b.weight, d, b.weight_bf16) - xhat * mean) * rstd;
-            if (b.dres.data != nullptr) out += load_one(b.dres.at<const T>(n) + d);
+            if (b.dres.data != nullptr) out += load_one(b.dres.at<const T>(place) + d);
             if (line != nullptr) line[d] = (n > begin ? line[d] : 0.0f) + gradient * xhat;
-            store_one(b.dx.at<T>(n) + d, out);
+            store_one(b.dx.at<T>(place) + d, out);
         }
     }
 }
@@ -346,24 +364,26 @@ struct shape {
 };
 
 /* Few threads with several vectors each: more rows are under way, and less waits at a row's end. */
-struct shape shape_of(int64_t vectors)
+struct shape shape_of(int64_t vectors, bool weight)
 {
     if (vectors <= 32) {
         unsigned lanes = 1;
         while (lanes < vectors) lanes *= 2;
         return {1, true, dim3(lanes, (unsigned)SHORT_THREADS / lanes)};
     }
-    int chunks = vectors <= 128 ? 1 : vectors <= 512 ? 2 : 4;
+    int chunks = vectors <= 128 ? 1 : vectors <= 512 && !weight ? 2 : 4;
     if (vectors > 4 * BLOCK_THREADS) return {0, false, dim3(GENERAL_THREADS)};
     return {chunks, false, dim3((unsigned)((vectors + 32 * chunks - 1) / (32 * chunks) * 32))};
 }
 
-/* Groups of rows for the weight's gradient: about as many as the blocks that an H200 runs at a time, so that
- * none is left over for a second round; elsewhere only the speed differs. */
+/* Groups of rows for the weight's gradient: as many as the blocks that an H200 runs at a time (128 registers
+ * a thread when chunks are 4, below 80 otherwise), so that none is left over for a second round; elsewhere
+ * only the speed differs. */
 int64_t groups_max(const struct shape &s)
 {
-    int64_t threads = (int64_t)s.threads.x * s.threads.y, most = (s.chunks == 4 ? 65536 : 98304) / threads;
-    return s.chunks == 4 && most > 384 ? 384 : most;
+    int64_t threads = (int64_t)s.threads.x * s.threads.y,
+            on_processor = (s.chunks == 4 ? 512 : 768) / threads;
+    return 128 * (on_processor < 8 ? on_processor : 8);
 }
 
 template <typename T>
@@ -375,13 +395,14 @@ tt_status forward_typed(struct tt_stream *stream, const struct tt_rmsnorm_forwar
     f.sum = rows_of(args->sum_ND), f.y = rows_of(args->y_ND);
     f.weight = args->weight_D.data, f.weight_bf16 = args->weight_D.dtype == TT_BF16;
     f.rstd = static_cast<float *>(tt_tensor_is_empty(args->rstd_N) ? nullptr : args->rstd_N.data);
-    f.count = row_count(args->x_ND), f.width = args->weight_D.dims[0], f.eps = (float)args->eps;
+    f.count = row_count(args->x_ND), f.inner = args->x_ND.rank == 2 ? 1 : args->x_ND.dims[1],
+    f.width = args->weight_D.dims[0], f.eps = (float)args->eps;
     if (f.count == 0) return TT_OK;
     bool held = f.width > 0 && f.width % W == 0 && is_aligned(args->x_ND, W) && is_aligned(args->y_ND, W) &&
                 (uintptr_t)f.weight % 16 == 0;
     if (f.residual.data != nullptr)
         held = held && is_aligned(args->residual_ND, W) && is_aligned(args->sum_ND, W);
-    struct shape s = shape_of(f.width / W);
+    struct shape s = shape_of(f.width / W, false);
     int64_t block_rows = SHORT_ROWS * (int64_t)s.threads.y;
     unsigned blocks = (unsigned)(s.is_short ? (f.count + block_rows - 1) / block_rows : f.count);
     cudaStream_t handle = tt_cuda_handle(stream);
@@ -404,7 +425,7 @@ void launch_backward(cudaStream_t handle, const struct backward &b, const struct
     if (s.chunks == 0)
         backward_any<T><<<blocks, GENERAL_THREADS, 0, handle>>>(b);
     else if (s.is_short)
-        backward_short<T, SHORT_ROWS / 2, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
+        backward_short<T, SHORT_ROWS, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
     else if (s.chunks == 1)
         backward_held<T, 1, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
     else if (s.chunks == 2)
@@ -422,15 +443,16 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_rmsnorm_backw
     b.dres = rows_of(args->dres_ND), b.dx = rows_of(args->dx_ND);
     b.weight = args->weight_D.data, b.weight_bf16 = args->weight_D.dtype == TT_BF16;
     b.rstd = static_cast<const float *>(args->rstd_N.data);
-    b.count = row_count(args->x_ND), b.width = args->weight_D.dims[0];
+    b.count = row_count(args->x_ND), b.inner = args->x_ND.rank == 2 ? 1 : args->x_ND.dims[1],
+    b.width = args->weight_D.dims[0];
     if (b.count == 0 || b.width == 0) return TT_OK;
     bool held = b.width % W == 0 && is_aligned(args->dy_ND, W) && is_aligned(args->x_ND, W) &&
                 is_aligned(args->dx_ND, W) && (b.dres.data == nullptr || is_aligned(args->dres_ND, W)) &&
                 (uintptr_t)b.weight % 16 == 0;
-    struct shape s = shape_of(b.width / W);
+    struct shape s = shape_of(b.width / W, !tt_tensor_is_empty(args->dweight_D));
     if (!held) s = {0, false, dim3(GENERAL_THREADS)};
     if (tt_tensor_is_empty(args->dweight_D)) {
-        b.group_rows = s.is_short ? (int64_t)s.threads.y * (SHORT_ROWS / 2) : 1;
+        b.group_rows = s.is_short ? (int64_t)s.threads.y * SHORT_ROWS : 1;
         launch_backward<T, false>(tt_cuda_handle(stream), b, s,
                                   (unsigned)((b.count + b.group_rows - 1) / b.group_rows));
         return tt_cuda_launched(stream, "rmsnorm_backward", &args->x_ND);
