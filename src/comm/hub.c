@@ -82,10 +82,10 @@ void tt_hub_abort(struct tt_hub *hub, int rank, const struct tt_error *error, ui
 {
     if (hub->aborted) return;
     hub->aborted = true;
-    send_to_processes(hub,
-                      (struct tt_wire_header){
-                          .kind = TT_WIRE_ABORT, .parameter = rank, .offset = teller, .bytes = sizeof *error},
-                      error);
+    hub->abort_error = *error;
+    hub->abort_header = (struct tt_wire_header){
+        .kind = TT_WIRE_ABORT, .parameter = rank, .offset = teller, .bytes = sizeof *error};
+    send_to_processes(hub, hub->abort_header, &hub->abort_error);
 }
 
 void tt_hub_fail(struct tt_hub *hub, int rank)
@@ -203,7 +203,11 @@ static void take_hello(struct tt_hub *hub, struct peer *peer)
         return;
     }
     peer->kind = hello->rank >= 0 ? PEER_DATA : PEER_CONTROL;
-    if (peer->kind == PEER_CONTROL) compare_settings(hub, peer, peer->payload + sizeof *hello);
+    if (peer->kind == PEER_DATA) return;
+    if (hub->aborted)
+        tt_hub_send(hub, peer, hub->abort_header, &hub->abort_error); /* it came after the word was spread */
+    else
+        compare_settings(hub, peer, peer->payload + sizeof *hello);
 }
 
 /* ---- Receiving ---- */

@@ -47,7 +47,9 @@ struct tt_hub {
     struct hub_group *groups;
     uint32_t group_ids;
     bool begun;                                  /* all ranks were here */
-    bool aborted;                                /* all have been told of a failure */
+    bool aborted; /* all have been told of a failure: */
+    struct tt_wire_header abort_header;
+    struct tt_error abort_error;
     double now, started, said, beaten, stopping; /* tt_clock_seconds; stopping: 0 until then */
 };
 

@@ -249,22 +249,21 @@ static tt_status fail_cancelled(void)
 static tt_status connect_hub(const struct tt_tcp_config *config, double deadline, int *socket)
 {
     char why[200] = "";
-    double said = tt_clock_seconds();
-    for (unsigned tries = 0;; tries++) {
+    double now = tt_clock_seconds(), said = now;
+    for (unsigned tries = 0; tries == 0 || now < deadline; tries++) {
         const char *own = tries % 2 == 0 ? "127.0.0.1" : "::1";
         const char *host = config->first_rank == 0 ? own : config->host;
-        double now = tt_clock_seconds(), until = now + TRY_SECONDS;
-        *socket = tt_wire_connect(host, config->port, until < deadline ? until : deadline, why, sizeof why);
+        *socket = tt_wire_connect(host, config->port, now + TRY_SECONDS, why, sizeof why);
         if (*socket >= 0) return TT_OK;
-        now = tt_clock_seconds();
         if (is_cancelled(config)) return fail_cancelled();
-        if (now >= deadline) break;
+        now = tt_clock_seconds();
         if (now - said > REMINDER_SECONDS) {
             tt_info("rank %d waits for rank 0 at %s port %d: %s", config->first_rank, host, config->port,
                     why);
             said = now;
         }
         (void)poll(NULL, 0, RETRY_MS);
+        now = tt_clock_seconds();
     }
     tt_fail(TT_ERR_COMM, "rank 0 cannot be reached at %s port %d: %s, for %.0f s", config->host, config->port,
             why, config->timeout_seconds);

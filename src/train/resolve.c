@@ -65,7 +65,7 @@ static tt_status resolve_fsdp(struct tt_settings *settings, const char *fsdp)
 /* mpirun, srun and torchrun start one process per rank: then num_processes is theirs, not ours to start. */
 static bool is_launched_per_rank(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "LOCAL_RANK",
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "LOCAL_RANK", "RANK",
                                         "SLURM_STEP_ID"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (getenv(names[i]) != NULL) return true;
@@ -78,16 +78,6 @@ static tt_status resolve_ranks(struct tt_settings *settings, const struct tt_tra
     if (config->num_processes <= 0 || config->num_machines > 1 || is_launched_per_rank()) return TT_OK;
     snprintf(ranks, sizeof ranks, "%lld", (long long)config->num_processes);
     return set_derived(settings, "ranks", ranks, "num_processes");
-}
-
-/* A process that is told of other machines but was started alone would train alone, and look fine. */
-static tt_status check_started_together(const struct tt_train_config *config)
-{
-    if (config->num_machines <= 1 || is_launched_per_rank()) return TT_OK;
-    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "num_machines is %lld, but this process was started alone",
-                               (long long)config->num_machines);
-    tt_hint("start one process per rank on all machines with mpirun");
-    return status;
 }
 
 static tt_status resolve_eval_steps(struct tt_settings *settings, const struct tt_train_config *config)
@@ -112,8 +102,7 @@ tt_status tt_train_settings_resolve(struct tt_settings *settings, struct tt_trai
             "give --dataset_name train.jsonl, or a line 'dataset_name: train.jsonl' in the file of --config");
         return status;
     }
-    TT_TRY(tt_train_config_check(config));
-    return check_started_together(config);
+    return tt_train_config_check(config);
 }
 
 enum tt_recompute tt_train_config_recompute(const struct tt_train_config *config)

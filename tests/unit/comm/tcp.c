@@ -261,14 +261,18 @@ static void a_wait_that_is_cancelled(void **state)
 static void settings_that_differ(void **state)
 {
     (void)state;
-    struct process processes[2];
-    prepare(processes, 2, 1, barrier_rank, NULL);
-    processes[1].config.settings = "command: train\nlearning_rate: 0.2\nseed: 1\n";
-    run(processes, 2);
-    expect(&processes[1], TT_ERR_USAGE,
-           "the settings of rank 1 differ: 'learning_rate: 0.2', where rank 0 has 'learning_rate: 0.1'");
-    expect(&processes[0], TT_ERR_PEER, "rank 1 failed: the settings of rank 1 differ");
-    assert_true(processes[0].error.told && !processes[1].error.told);
+    for (int late = 0; late < 2; late++) {
+        struct process processes[3];
+        prepare(processes, 3, 1, barrier_rank, NULL);
+        processes[1].config.settings = "command: train\nlearning_rate: 0.2\nseed: 1\n";
+        processes[late].delay = 0.3;
+        run(processes, 3);
+        expect(&processes[1], TT_ERR_USAGE,
+               "the settings of rank 1 differ: 'learning_rate: 0.2', where rank 0 has 'learning_rate: 0.1'");
+        expect(&processes[0], TT_ERR_PEER, "rank 1 failed: the settings of rank 1 differ");
+        expect(&processes[2], TT_ERR_PEER, "rank 1 failed: the settings of rank 1 differ");
+        assert_true(processes[0].error.told && !processes[1].error.told);
+    }
 }
 
 static void worlds_that_differ(void **state)
