@@ -1,6 +1,7 @@
 /* Attention on cuda: which variant serves what, best first.
  *
- * 1. cuDNN (cudnn_attention.h): bf16, queries and keys of equal length, Hopper and newer.
+ * 1. cuDNN (cudnn_attention.h): bf16, queries and keys of equal length, Hopper and newer; for sequences that
+ *    all have the same length with a plan for just that batch, else with one for packed sequences.
  * 2. This library's own kernels (attention_mma.h): everything else, and everything when they are asked for;
  *    also the backward pass of short sequences, where cuDNN's sums in memory cost more than the products.
  *
@@ -37,10 +38,12 @@ static const double error_max = 2e-2; /* both sides round to bf16: some 4e-3 whe
 
 enum choice { CHOICE_AUTO, CHOICE_CUDNN, CHOICE_OWN };
 
+enum variant { VARIANT_OWN, VARIANT_PACKED, VARIANT_DENSE };
+
 /* What cuDNN is checked for, once each, at first use. */
 struct configuration {
     int64_t heads, kv_heads, head_dim;
-    bool window, training;
+    bool window, training, dense;
     bool trusted;
 };
 
@@ -123,11 +126,12 @@ static tt_status check(struct tt_cuda_attention *attention, struct tt_stream *st
                        const struct tt_attention_forward_args *args, struct configuration *configuration)
 {
     struct tt_cuda_attention_errors e;
-    tt_status status = tt_cuda_attention_check(attention->cudnn, stream, args, &e);
+    const char *with = configuration->window ? " with a window" : "",
+               *of = configuration->dense ? " in sequences of one length" : "";
+    tt_status status = tt_cuda_attention_check(attention->cudnn, stream, args, configuration->dense, &e);
     if (status == TT_ERR_UNSUPPORTED) {
-        tt_info("attention: the own kernels serve %lld:%lld heads of %lld%s, because cuDNN declines: %s",
-                (long long)configuration->heads, (long long)configuration->kv_heads,
-                (long long)configuration->head_dim, configuration->window ? " with a window" : "",
+        tt_info("attention: cuDNN declines %lld:%lld heads of %lld%s%s: %s", (long long)configuration->heads,
+                (long long)configuration->kv_heads, (long long)configuration->head_dim, with, of,
                 tt_error_last()->message);
         tt_error_clear();
         return TT_OK;
@@ -137,31 +141,31 @@ static tt_status check(struct tt_cuda_attention *attention, struct tt_stream *st
     configuration->trusted =
         !e.compared || (e.o <= error_max && e.dq <= error_max && e.dk <= error_max && e.dv <= error_max);
     tt_log(configuration->trusted ? TT_LOG_DEBUG : TT_LOG_WARNING,
-           "attention: %s %s for %lld:%lld heads of %lld%s (o %.1e, dq %.1e, dk %.1e, dv %.1e)",
+           "attention: %s %s for %lld:%lld heads of %lld%s%s (o %.1e, dq %.1e, dk %.1e, dv %.1e)",
            tt_cuda_cudnn_name(attention->cudnn),
            !e.compared              ? "is used without a check"
            : configuration->trusted ? "agrees with the own kernels"
                                     : "is wrong, and not used,",
            (long long)configuration->heads, (long long)configuration->kv_heads,
-           (long long)configuration->head_dim, configuration->window ? " with a window" : "", e.o, e.dq, e.dk,
-           e.dv);
+           (long long)configuration->head_dim, with, of, e.o, e.dq, e.dk, e.dv);
     return TT_OK;
 }
 
 /* Whether cuDNN is right for this configuration; found out at first use. */
 static tt_status trust(struct tt_cuda_attention *attention, struct tt_stream *stream,
-                       const struct tt_attention_forward_args *args, bool *trusted)
+                       const struct tt_attention_forward_args *args, bool dense, bool *trusted)
 {
     struct configuration wanted = {.heads = args->q_THE.dims[1],
                                    .kv_heads = args->k_TKE.dims[1],
                                    .head_dim = args->q_THE.dims[2],
                                    .window = tt_cudnn_window(args) > 0,
-                                   .training = !tt_tensor_is_empty(args->lse_HT)};
+                                   .training = !tt_tensor_is_empty(args->lse_HT),
+                                   .dense = dense};
     for (int i = 0; i < attention->configuration_count; i++) {
         const struct configuration *known = &attention->configurations[i];
         if (known->heads == wanted.heads && known->kv_heads == wanted.kv_heads &&
             known->head_dim == wanted.head_dim && known->window == wanted.window &&
-            known->training == wanted.training) {
+            known->training == wanted.training && known->dense == wanted.dense) {
             *trusted = known->trusted;
             return TT_OK;
         }
@@ -174,20 +178,37 @@ static tt_status trust(struct tt_cuda_attention *attention, struct tt_stream *st
     return TT_OK;
 }
 
-/* Whether the forward pass of these arguments is cuDNN's. */
-static tt_status forward_is_cudnn(struct tt_stream *stream, const struct tt_attention_forward_args *args,
-                                  bool *is)
+/* Whether cuDNN takes the forward pass of these arguments, and is right. */
+static tt_status try_cudnn(struct tt_stream *stream, const struct tt_attention_forward_args *args, bool dense,
+                           bool *is)
 {
     struct tt_cuda_attention *attention = tt_cuda_device_of(stream)->attention;
     char why[200];
     *is = false;
-    TT_TRY(open_cudnn(attention));
-    if (attention->cudnn == NULL) return TT_OK;
-    if (!tt_cuda_cudnn_takes_forward(attention->cudnn, args, why, sizeof why)) {
+    if (!tt_cuda_cudnn_takes_forward(attention->cudnn, args, dense, why, sizeof why)) {
         note(attention, "forward", why);
         return TT_OK;
     }
-    return trust(attention, stream, args, is);
+    return trust(attention, stream, args, dense, is);
+}
+
+/* Who computes the forward pass of these arguments. */
+static tt_status choose(struct tt_stream *stream, const struct tt_attention_forward_args *args,
+                        enum variant *variant)
+{
+    struct tt_cuda_attention *attention = tt_cuda_device_of(stream)->attention;
+    bool is = false;
+    *variant = VARIANT_OWN;
+    TT_TRY(open_cudnn(attention));
+    if (attention->cudnn == NULL) return TT_OK;
+    if (tt_cuda_cudnn_is_dense(attention->cudnn, args)) {
+        TT_TRY(try_cudnn(stream, args, true, &is));
+        if (is) *variant = VARIANT_DENSE;
+        if (is) return TT_OK;
+    }
+    TT_TRY(try_cudnn(stream, args, false, &is));
+    if (is) *variant = VARIANT_PACKED;
+    return TT_OK;
 }
 
 static tt_status own_serves(const struct tt_attention_forward_args *args, bool backward)
@@ -201,9 +222,12 @@ static tt_status own_serves(const struct tt_attention_forward_args *args, bool b
 
 tt_status tt_cuda_attention_forward(struct tt_stream *stream, const struct tt_attention_forward_args *args)
 {
-    bool is_cudnn;
-    TT_TRY(forward_is_cudnn(stream, args, &is_cudnn));
-    if (is_cudnn) return tt_cuda_cudnn_forward(tt_cuda_device_of(stream)->attention->cudnn, stream, args);
+    enum variant variant;
+    TT_TRY(choose(stream, args, &variant));
+    if (variant != VARIANT_OWN) {
+        return tt_cuda_cudnn_forward(tt_cuda_device_of(stream)->attention->cudnn, stream, args,
+                                     variant == VARIANT_DENSE);
+    }
     TT_TRY(own_serves(args, false));
     return tt_cuda_mma_attention_forward(stream, args);
 }
@@ -239,20 +263,42 @@ static bool is_short(const struct tt_attention_forward_args *args)
     return squares < limit * args->q_THE.dims[0];
 }
 
+/* Which of cuDNN's variants computes the backward pass after `forward`: that one, or else the other, which
+ * reads the same lse. */
+static tt_status choose_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args,
+                                 enum variant forward, enum variant *variant)
+{
+    struct tt_cuda_attention *attention = tt_cuda_device_of(stream)->attention;
+    char why[200];
+    bool is = forward != VARIANT_OWN;
+    *variant = forward;
+    if (is &&
+        tt_cuda_cudnn_takes_backward(attention->cudnn, args, forward == VARIANT_DENSE, why, sizeof why)) {
+        return TT_OK;
+    }
+    *variant = VARIANT_OWN;
+    if (is) note(attention, "backward", why);
+    if (forward != VARIANT_DENSE) return TT_OK;
+    TT_TRY(try_cudnn(stream, &args->forward, false, &is));
+    if (is && tt_cuda_cudnn_takes_backward(attention->cudnn, args, false, why, sizeof why)) {
+        *variant = VARIANT_PACKED;
+    }
+    return TT_OK;
+}
+
 tt_status tt_cuda_attention_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args)
 {
     struct tt_cuda_attention *attention = tt_cuda_device_of(stream)->attention;
     char why[200];
-    bool is_cudnn;
-    TT_TRY(forward_is_cudnn(stream, &args->forward, &is_cudnn));
+    enum variant forward, variant = VARIANT_OWN;
+    TT_TRY(choose(stream, &args->forward, &forward));
     bool prefers_own = attention->choice == CHOICE_AUTO && is_short(&args->forward) &&
                        tt_cuda_mma_attention_serves(&args->forward, true, why, sizeof why);
-    if (is_cudnn && !prefers_own) {
-        if (tt_cuda_cudnn_takes_backward(attention->cudnn, args, why, sizeof why)) {
-            return tt_cuda_cudnn_backward(attention->cudnn, stream, args);
-        }
-        note(attention, "backward", why);
+    if (!prefers_own) TT_TRY(choose_backward(stream, args, forward, &variant));
+    if (variant != VARIANT_OWN) {
+        return tt_cuda_cudnn_backward(attention->cudnn, stream, args, variant == VARIANT_DENSE);
     }
     TT_TRY(own_serves(&args->forward, true));
-    return is_cudnn ? own_after_cudnn(stream, args) : tt_cuda_mma_attention_backward(stream, args);
+    return forward != VARIANT_OWN ? own_after_cudnn(stream, args)
+                                  : tt_cuda_mma_attention_backward(stream, args);
 }

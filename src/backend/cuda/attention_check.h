@@ -11,11 +11,12 @@ struct tt_cuda_attention_errors {
     double o, dq, dk, dv; /* |cuDNN - own| / |own| */
 };
 
-/* With the shapes, strides, window and plan of `like`; the backward pass too when like->lse_HT is given.
+/* With the shapes, strides and window of `like`, and its plan or, dense, one of the same kind; the backward
+ * pass too when like->lse_HT is given.
  * Takes and frees device memory (some 100 MB) and waits for the stream: once per configuration.
  * TT_ERR_UNSUPPORTED: cuDNN declines. */
 TT_MUST_USE tt_status tt_cuda_attention_check(struct tt_cuda_cudnn *cudnn, struct tt_stream *stream,
-                                              const struct tt_attention_forward_args *like,
+                                              const struct tt_attention_forward_args *like, bool dense,
                                               struct tt_cuda_attention_errors *errors);
 
 #endif

@@ -18,6 +18,12 @@ enum {
     WORKSPACE_BYTES = 1 << 20,
     OFFSETS_BYTES = 5 << 19,
     LSE_BYTES = TT_CUDA_SCRATCH_BYTES - WORKSPACE_BYTES - OFFSETS_BYTES,
+    /* A dense plan gets only lengths that fill cuDNN's tiles: releases have given NaN for some others. One
+       sequence alone must be a rounder number, since it may have any length by chance. */
+    DENSE_BATCHES_MAX = 16,
+    DENSE_LENGTH_MIN = 512,
+    DENSE_STEP = 128,
+    DENSE_STEP_ALONE = 512,
     ARCHITECTURE_FIRST = 90, /* before: no ragged sums, no head dimension 256 in the backward pass */
     ARCHITECTURE_END = 120
 };
@@ -26,6 +32,10 @@ struct tt_cuda_cudnn {
     struct tt_cudnn library;
     struct tt_cudnn_plans plans;
     int64_t least_tokens;
+    struct dense_batch {
+        int64_t sequences, length;
+    } dense_batches[DENSE_BATCHES_MAX]; /* those that have a plan of their own */
+    int dense_count;
     char name[32];
 };
 
@@ -73,6 +83,24 @@ void tt_cuda_cudnn_least_tokens(struct tt_cuda_cudnn *cudnn, int64_t tokens)
 const char *tt_cuda_cudnn_name(const struct tt_cuda_cudnn *cudnn)
 {
     return cudnn->name;
+}
+
+bool tt_cuda_cudnn_is_dense(struct tt_cuda_cudnn *cudnn, const struct tt_attention_forward_args *args)
+{
+    int64_t count = args->sequence_count, length = count > 0 ? args->cu_q[1] : 0;
+    int64_t step = count > 1 ? DENSE_STEP : DENSE_STEP_ALONE;
+    if (length < DENSE_LENGTH_MIN || length % step != 0 || tt_cudnn_window(args) > 0) return false;
+    if (args->q_THE.dims[0] * args->q_THE.strides[0] > INT32_MAX) return false;
+    for (int64_t b = 0; b < count; b++) {
+        if (args->cu_q[b + 1] - args->cu_q[b] != length) return false;
+    }
+    for (int i = 0; i < cudnn->dense_count; i++) {
+        const struct dense_batch *known = &cudnn->dense_batches[i];
+        if (known->sequences == count && known->length == length) return true;
+    }
+    if (cudnn->dense_count == DENSE_BATCHES_MAX) return false;
+    cudnn->dense_batches[cudnn->dense_count++] = (struct dense_batch){count, length};
+    return true;
 }
 
 #define DECLINE(...)                                                                                         \
@@ -123,26 +151,31 @@ static bool has_lse(const struct tt_attention_forward_args *args)
 }
 
 static struct tt_cudnn_shape shape_of(const struct tt_cuda_cudnn *cudnn,
-                                      const struct tt_attention_forward_args *args)
+                                      const struct tt_attention_forward_args *args, bool dense)
 {
-    int64_t tokens = args->q_THE.dims[0];
+    int64_t sequences = args->sequence_count, tokens = args->q_THE.dims[0];
     if (tokens < cudnn->least_tokens) tokens = cudnn->least_tokens;
     return (struct tt_cudnn_shape){.heads = args->q_THE.dims[1],
                                    .kv_heads = args->k_TKE.dims[1],
                                    .head_dim = args->q_THE.dims[2],
-                                   .sequences = tt_cudnn_round_sequences(args->sequence_count),
-                                   .tokens = tt_cudnn_round_tokens(tokens),
+                                   .sequences = dense ? sequences : tt_cudnn_round_sequences(sequences),
+                                   .tokens = dense ? args->cu_q[1] : tt_cudnn_round_tokens(tokens),
                                    .q = args->q_THE.strides[0],
                                    .k = args->k_TKE.strides[0],
                                    .v = args->v_TKE.strides[0],
                                    .o = args->o_THE.strides[0],
                                    .stats = has_lse(args),
-                                   .window = tt_cudnn_window(args) > 0};
+                                   .window = tt_cudnn_window(args) > 0,
+                                   .dense = dense};
 }
 
-static struct tt_cudnn_scratch scratch_of(const struct tt_attention_backward_args *args)
+static struct tt_cudnn_scratch scratch_of(const struct tt_attention_backward_args *args, bool dense)
 {
     const struct tt_attention_forward_args *forward = &args->forward;
+    if (dense) {
+        return tt_cudnn_dense_scratch_layout(forward->q_THE.dims[0], forward->q_THE.dims[1],
+                                             forward->k_TKE.dims[1], forward->q_THE.dims[2]);
+    }
     return tt_cudnn_scratch_layout(forward->q_THE.dims[0], forward->q_THE.dims[1], forward->k_TKE.dims[1],
                                    forward->q_THE.dims[2], forward->q_THE.strides[0], args->dq_THE.strides[0],
                                    args->dk_TKE.strides[0]);
@@ -150,27 +183,29 @@ static struct tt_cudnn_scratch scratch_of(const struct tt_attention_backward_arg
 
 static struct tt_cudnn_shape backward_shape_of(const struct tt_cuda_cudnn *cudnn,
                                                const struct tt_attention_backward_args *args,
-                                               const struct tt_cudnn_scratch *scratch)
+                                               const struct tt_cudnn_scratch *scratch, bool dense)
 {
-    struct tt_cudnn_shape shape = shape_of(cudnn, &args->forward);
+    struct tt_cudnn_shape shape = shape_of(cudnn, &args->forward, dense);
     int64_t packed = shape.kv_heads * shape.head_dim;
     shape.backward = 1;
+    shape.dq = dense ? args->dq_THE.strides[0] : shape.q;
+    shape.sums = dense ? shape.heads * shape.head_dim : shape.q;
     shape.dk = scratch->stages_kv ? packed : args->dk_TKE.strides[0];
     shape.dv = scratch->stages_kv ? packed : args->dv_TKE.strides[0];
     return shape;
 }
 
 bool tt_cuda_cudnn_takes_forward(struct tt_cuda_cudnn *cudnn, const struct tt_attention_forward_args *args,
-                                 char *why, size_t why_bytes)
+                                 bool dense, char *why, size_t why_bytes)
 {
     if (!suits(args, why, why_bytes)) return false;
-    struct tt_cudnn_shape shape = shape_of(cudnn, args);
+    struct tt_cudnn_shape shape = shape_of(cudnn, args, dense);
     int64_t sequences;
     return tt_cudnn_plans_find(&cudnn->plans, &shape, &sequences, why, why_bytes) != NULL;
 }
 
 bool tt_cuda_cudnn_takes_backward(struct tt_cuda_cudnn *cudnn, const struct tt_attention_backward_args *args,
-                                  char *why, size_t why_bytes)
+                                  bool dense, char *why, size_t why_bytes)
 {
     const struct tt_attention_forward_args *forward = &args->forward;
     if (!suits(forward, why, why_bytes)) return false;
@@ -187,11 +222,11 @@ bool tt_cuda_cudnn_takes_backward(struct tt_cuda_cudnn *cudnn, const struct tt_a
         DECLINE("rows of dk and dv are %lld and %lld elements apart", (long long)args->dk_TKE.strides[0],
                 (long long)args->dv_TKE.strides[0]);
     }
-    struct tt_cudnn_scratch scratch = scratch_of(args);
+    struct tt_cudnn_scratch scratch = scratch_of(args, dense);
     if (tt_tensor_is_empty(args->scratch) || tt_tensor_bytes(args->scratch) < scratch.total) {
         DECLINE("%zu bytes of scratch are needed", scratch.total);
     }
-    struct tt_cudnn_shape shape = backward_shape_of(cudnn, args, &scratch);
+    struct tt_cudnn_shape shape = backward_shape_of(cudnn, args, &scratch, dense);
     int64_t sequences;
     return tt_cudnn_plans_find(&cudnn->plans, &shape, &sequences, why, why_bytes) != NULL;
 }
@@ -201,6 +236,7 @@ struct pack {
     int64_t ids[TT_ID_COUNT];
     void *pointers[TT_ID_COUNT];
     int count;
+    bool dense;
     float scale, masked, window, one;
     char *scratch; /* of the stream */
     struct tt_cuda_offsets offsets;
@@ -212,8 +248,10 @@ static void put(struct pack *pack, enum tt_cudnn_id id, const void *pointer)
     pack->pointers[pack->count++] = (void *)(uintptr_t)pointer;
 }
 
+/* A dense plan knows where sequences begin. */
 static void put_offsets(struct pack *pack, enum tt_cudnn_id id, int64_t stride)
 {
+    if (pack->dense) return;
     struct tt_cuda_offsets *offsets = &pack->offsets;
     int64_t *data = (int64_t *)(void *)pack->scratch;
     pack->scratch += ((size_t)offsets->bucket + 1) * sizeof *data;
@@ -254,20 +292,22 @@ static void put_common(struct pack *pack, struct tt_stream *stream,
 
 static tt_status execute(struct tt_stream *stream, const struct tt_cudnn_plan *plan, struct pack *pack)
 {
-    pack->offsets.lengths = (int32_t *)(void *)pack->scratch;
-    put(pack, TT_ID_LENGTHS_Q, pack->offsets.lengths);
-    put(pack, TT_ID_LENGTHS_K, pack->offsets.lengths);
-    TT_TRY(tt_cuda_check(tt_cuda_attention_offsets(tt_cuda_handle(stream), &pack->offsets), stream,
-                         "attention offsets"));
+    if (!pack->dense) {
+        pack->offsets.lengths = (int32_t *)(void *)pack->scratch;
+        put(pack, TT_ID_LENGTHS_Q, pack->offsets.lengths);
+        put(pack, TT_ID_LENGTHS_K, pack->offsets.lengths);
+        TT_TRY(tt_cuda_check(tt_cuda_attention_offsets(tt_cuda_handle(stream), &pack->offsets), stream,
+                             "attention offsets"));
+    }
     return tt_cudnn_plan_execute(plan, tt_cuda_handle(stream), pack->ids, pack->pointers, pack->count,
                                  tt_cuda_scratch(stream));
 }
 
 tt_status tt_cuda_cudnn_forward(struct tt_cuda_cudnn *cudnn, struct tt_stream *stream,
-                                const struct tt_attention_forward_args *args)
+                                const struct tt_attention_forward_args *args, bool dense)
 {
-    struct tt_cudnn_shape shape = shape_of(cudnn, args);
-    struct pack pack = {0};
+    struct tt_cudnn_shape shape = shape_of(cudnn, args, dense);
+    struct pack pack = {.dense = dense};
     int64_t sequences = 0;
     char why[200];
     const struct tt_cudnn_plan *plan =
@@ -288,11 +328,11 @@ static void add_move(struct tt_cuda_moves *moves, const void *from, int64_t from
 }
 
 tt_status tt_cuda_cudnn_backward(struct tt_cuda_cudnn *cudnn, struct tt_stream *stream,
-                                 const struct tt_attention_backward_args *args)
+                                 const struct tt_attention_backward_args *args, bool dense)
 {
-    struct tt_cudnn_scratch scratch = scratch_of(args);
-    struct tt_cudnn_shape shape = backward_shape_of(cudnn, args, &scratch);
-    struct pack pack = {0};
+    struct tt_cudnn_scratch scratch = scratch_of(args, dense);
+    struct tt_cudnn_shape shape = backward_shape_of(cudnn, args, &scratch, dense);
+    struct pack pack = {.dense = dense};
     int64_t sequences = 0;
     char why[200], *base = args->scratch.data;
     const struct tt_cudnn_plan *plan =

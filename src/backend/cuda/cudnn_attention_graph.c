@@ -5,15 +5,23 @@
  * = sum P;  O = (P / l) V;  lse = m + log l backward:  delta = sum_e dO O;  P = exp(S - lse);  dV = P^T dO;
  * dS = scale P (dO V^T - delta); dK = dS^T Q;  dQ = dS K */
 
-/* Rows of `heads` heads, `columns` each, in a matrix of row stride `stride`, that begin where `offsets` says.
- */
+/* Rows of `heads` heads, `columns` each, in a matrix of row stride `stride`, that begin where `offsets` says,
+ * or one sequence after the other when all have the same length. */
 static struct tt_cudnn_tensor rows(const struct tt_cudnn_shape *shape, cudnnDataType_t type, int64_t heads,
                                    int64_t columns, int64_t stride, int offsets)
 {
     return (struct tt_cudnn_tensor){.type = type,
                                     .dims = {shape->sequences, heads, shape->tokens, columns},
                                     .strides = {shape->tokens * stride, columns, stride, 1},
-                                    .ragged = offsets};
+                                    .ragged = shape->dense ? 0 : offsets};
+}
+
+/* c = a b; m, n, k as in tt_cudnn_matmul. Sequences of a dense batch have the extent of the graph. */
+static int product(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *shape, int a, int b, int c,
+                   int m, int n, int k)
+{
+    if (shape->dense) m = n = k = 0;
+    return tt_cudnn_matmul(graph, a, b, c, m, n, k);
 }
 
 /* The same seen with rows and columns exchanged. */
@@ -33,9 +41,10 @@ static void per_sequence(struct tt_cudnn_graph *graph, int id, cudnnDataType_t t
         graph, id, (struct tt_cudnn_tensor){.type = type, .dims = {count, 1, 1, 1}, .strides = {1, 1, 1, 1}});
 }
 
-/* Offsets, lengths, numbers, and the tensors that both passes read in the same form. */
-static void declare_common(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *shape)
+/* Where sequences begin and how long they are. */
+static void declare_sequences(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *shape)
 {
+    if (shape->dense) return;
     int offsets_end = shape->backward ? TT_ID_OFFSETS_DV : TT_ID_OFFSETS_LSE;
     for (int id = TT_ID_OFFSETS_Q; id <= offsets_end; id++) {
         if (id == TT_ID_OFFSETS_LSE && !shape->stats) continue;
@@ -43,6 +52,12 @@ static void declare_common(struct tt_cudnn_graph *graph, const struct tt_cudnn_s
     }
     per_sequence(graph, TT_ID_LENGTHS_Q, CUDNN_DATA_INT32, shape->sequences);
     per_sequence(graph, TT_ID_LENGTHS_K, CUDNN_DATA_INT32, shape->sequences);
+}
+
+/* Numbers, and the tensors that both passes read in the same form. */
+static void declare_common(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *shape)
+{
+    declare_sequences(graph, shape);
     tt_cudnn_scalar(graph, TT_ID_SCALE);
     tt_cudnn_scalar(graph, TT_ID_MASKED);
     if (shape->window) tt_cudnn_scalar(graph, TT_ID_WINDOW);
@@ -81,8 +96,8 @@ static int virtual_transpose(struct tt_cudnn_graph *graph, const struct tt_cudnn
 
 static int scaled_scores(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *shape)
 {
-    int s = tt_cudnn_matmul(graph, TT_ID_Q, TT_ID_K, virtual_square(graph, shape), TT_ID_LENGTHS_Q,
-                            TT_ID_LENGTHS_K, 0);
+    int s = product(graph, shape, TT_ID_Q, TT_ID_K, virtual_square(graph, shape), TT_ID_LENGTHS_Q,
+                    TT_ID_LENGTHS_K, 0);
     return tt_cudnn_float(graph, CUDNN_POINTWISE_MUL, s, TT_ID_SCALE, 0);
 }
 
@@ -92,8 +107,9 @@ static int compare(struct tt_cudnn_graph *graph, cudnnPointwiseMode_t mode, int 
 }
 
 /* Masked where row or column lies beyond the sequence. */
-static int mask_padding(struct tt_cudnn_graph *graph, int s)
+static int mask_padding(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *shape, int s)
 {
+    if (shape->dense) return s;
     int row = tt_cudnn_index(graph, s, 2), column = tt_cudnn_index(graph, s, 3);
     int row_in = compare(graph, CUDNN_POINTWISE_CMP_LT, row, TT_ID_LENGTHS_Q);
     int column_in = compare(graph, CUDNN_POINTWISE_CMP_LT, column, TT_ID_LENGTHS_K);
@@ -120,7 +136,7 @@ static void forward(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *s
     tt_cudnn_tensor(
         graph, TT_ID_V,
         rows(shape, CUDNN_DATA_BFLOAT16, shape->kv_heads, shape->head_dim, shape->v, TT_ID_OFFSETS_V));
-    int s = mask_band(graph, shape, mask_padding(graph, scaled_scores(graph, shape)));
+    int s = mask_band(graph, shape, mask_padding(graph, shape, scaled_scores(graph, shape)));
     int m = tt_cudnn_reduce(graph, CUDNN_REDUCE_TENSOR_MAX, s, 0);
     int p =
         tt_cudnn_float(graph, CUDNN_POINTWISE_EXP, tt_cudnn_float(graph, CUDNN_POINTWISE_SUB, s, m, 0), 0, 0);
@@ -129,7 +145,7 @@ static void forward(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *s
     int log = tt_cudnn_float(graph, CUDNN_POINTWISE_LOG, l, 0, 0);
     tt_cudnn_float(graph, CUDNN_POINTWISE_ADD, m, log, shape->stats ? TT_ID_LSE : 0);
     p = tt_cudnn_pointwise(graph, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, p, l, 0, CUDNN_DATA_BFLOAT16);
-    tt_cudnn_matmul(graph, p, TT_ID_V, TT_ID_O, TT_ID_LENGTHS_Q, 0, TT_ID_LENGTHS_K);
+    product(graph, shape, p, TT_ID_V, TT_ID_O, TT_ID_LENGTHS_Q, 0, TT_ID_LENGTHS_K);
 }
 
 /* out = x^T b for dV (P, dO) and dK (dS, Q): through `full`, with one part for each query head, when heads
@@ -139,7 +155,7 @@ static void gradient_of_keys(struct tt_cudnn_graph *graph, const struct tt_cudnn
 {
     int xt = virtual_transpose(graph, shape, x);
     bool grouped = shape->heads != shape->kv_heads;
-    tt_cudnn_matmul(graph, xt, b, grouped ? full : out, TT_ID_LENGTHS_K, 0, TT_ID_LENGTHS_Q);
+    product(graph, shape, xt, b, grouped ? full : out, TT_ID_LENGTHS_K, 0, TT_ID_LENGTHS_Q);
     if (grouped) tt_cudnn_reduce(graph, CUDNN_REDUCE_TENSOR_ADD, full, out);
 }
 
@@ -150,15 +166,17 @@ static void declare_backward(struct tt_cudnn_graph *graph, const struct tt_cudnn
     tt_cudnn_scalar(graph, TT_ID_ONE);
     tt_cudnn_tensor(graph, TT_ID_V, transposed(rows(shape, bf16, k, e, shape->v, TT_ID_OFFSETS_V)));
     tt_cudnn_tensor(graph, TT_ID_DO, rows(shape, bf16, h, e, shape->o, TT_ID_OFFSETS_O));
-    tt_cudnn_tensor(graph, TT_ID_DQ, rows(shape, bf16, h, e, shape->q, TT_ID_OFFSETS_Q));
-    tt_cudnn_tensor(graph, TT_ID_SUMS, rows(shape, f32, h, e, shape->q, TT_ID_OFFSETS_Q));
+    tt_cudnn_tensor(graph, TT_ID_DQ, rows(shape, bf16, h, e, shape->dq, TT_ID_OFFSETS_Q));
+    tt_cudnn_tensor(graph, TT_ID_SUMS, rows(shape, f32, h, e, shape->sums, TT_ID_OFFSETS_Q));
     tt_cudnn_tensor(graph, TT_ID_DELTA, rows(shape, f32, h, 1, h, TT_ID_OFFSETS_LSE));
     tt_cudnn_tensor(graph, TT_ID_DK, rows(shape, bf16, k, e, shape->dk, TT_ID_OFFSETS_DK));
     tt_cudnn_tensor(graph, TT_ID_DV, rows(shape, bf16, k, e, shape->dv, TT_ID_OFFSETS_DV));
     if (group == 1) return;
     /* Their offsets are those of dk and dv times `group`: the library multiplies. */
-    tt_cudnn_tensor(graph, TT_ID_FULL_K, rows(shape, bf16, h, e, shape->dk * group, TT_ID_OFFSETS_DK));
-    tt_cudnn_tensor(graph, TT_ID_FULL_V, rows(shape, bf16, h, e, shape->dv * group, TT_ID_OFFSETS_DV));
+    int64_t full_k = shape->dense ? h * e : shape->dk * group,
+            full_v = shape->dense ? h * e : shape->dv * group;
+    tt_cudnn_tensor(graph, TT_ID_FULL_K, rows(shape, bf16, h, e, full_k, TT_ID_OFFSETS_DK));
+    tt_cudnn_tensor(graph, TT_ID_FULL_V, rows(shape, bf16, h, e, full_v, TT_ID_OFFSETS_DV));
 }
 
 static void backward(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *shape)
@@ -168,13 +186,13 @@ static void backward(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *
     x = tt_cudnn_reduce(graph, CUDNN_REDUCE_TENSOR_ADD, x, 0);
     tt_cudnn_float(graph, CUDNN_POINTWISE_MUL, x, TT_ID_ONE, TT_ID_DELTA);
 
-    int s = mask_padding(graph, scaled_scores(graph, shape));
+    int s = mask_padding(graph, shape, scaled_scores(graph, shape));
     s = mask_band(graph, shape, tt_cudnn_float(graph, CUDNN_POINTWISE_SUB, s, TT_ID_LSE, 0));
     int p = tt_cudnn_float(graph, CUDNN_POINTWISE_EXP, s, 0, 0);
     gradient_of_keys(graph, shape, p, TT_ID_DO, TT_ID_FULL_V, TT_ID_DV);
 
-    int dp = tt_cudnn_matmul(graph, TT_ID_DO, TT_ID_V, virtual_square(graph, shape), TT_ID_LENGTHS_Q,
-                             TT_ID_LENGTHS_K, 0);
+    int dp = product(graph, shape, TT_ID_DO, TT_ID_V, virtual_square(graph, shape), TT_ID_LENGTHS_Q,
+                     TT_ID_LENGTHS_K, 0);
     dp = tt_cudnn_float(graph, CUDNN_POINTWISE_SUB, dp, TT_ID_DELTA, 0);
     int ds = tt_cudnn_float(graph, CUDNN_POINTWISE_MUL, dp, p, 0);
     ds = tt_cudnn_pointwise(graph, CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, ds, TT_ID_SCALE, 0,
@@ -184,7 +202,7 @@ static void backward(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *
     int k = tt_cudnn_virtual(
         graph, rows(shape, CUDNN_DATA_BFLOAT16, shape->kv_heads, shape->head_dim, shape->k, TT_ID_OFFSETS_K));
     tt_cudnn_reshape(graph, TT_ID_K, k);
-    tt_cudnn_matmul(graph, ds, k, TT_ID_SUMS, TT_ID_LENGTHS_Q, 0, TT_ID_LENGTHS_K);
+    product(graph, shape, ds, k, TT_ID_SUMS, TT_ID_LENGTHS_Q, 0, TT_ID_LENGTHS_K);
     tt_cudnn_float(graph, CUDNN_POINTWISE_IDENTITY, TT_ID_SUMS, 0, TT_ID_DQ);
 }
 

@@ -46,12 +46,13 @@ static void name_plan(const struct tt_cudnn_plans *plans, const struct tt_cudnn_
 {
     snprintf(
         name, NAME_BYTES,
-        "trimtab attention 1, cuDNN %zu, %s, H %lld K %lld E %lld B %lld T %lld, strides %lld %lld %lld %lld "
-        "%lld %lld, backward %lld stats %lld window %lld",
+        "trimtab attention 2, cuDNN %zu, %s, H %lld K %lld E %lld B %lld T %lld, strides %lld %lld %lld %lld "
+        "%lld %lld %lld %lld, backward %lld stats %lld window %lld dense %lld",
         plans->cudnn->version, plans->device, (long long)s->heads, (long long)s->kv_heads,
         (long long)s->head_dim, (long long)s->sequences, (long long)s->tokens, (long long)s->q,
-        (long long)s->k, (long long)s->v, (long long)s->o, (long long)s->dk, (long long)s->dv,
-        (long long)s->backward, (long long)s->stats, (long long)s->window);
+        (long long)s->k, (long long)s->v, (long long)s->o, (long long)s->dq, (long long)s->sums,
+        (long long)s->dk, (long long)s->dv, (long long)s->backward, (long long)s->stats, (long long)s->window,
+        (long long)s->dense);
 }
 
 /* FNV-1a. */
@@ -143,10 +144,11 @@ static tt_status obtain(const struct tt_cudnn_plans *plans, const struct tt_cudn
         TT_TRY(status);
         store(name, plan);
     }
-    tt_debug("attention: %s plan for %lld x %lld tokens, %lld:%lld heads of %lld, %s in %.0f ms",
-             shape->backward ? "backward" : "forward", (long long)shape->sequences, (long long)shape->tokens,
-             (long long)shape->heads, (long long)shape->kv_heads, (long long)shape->head_dim,
-             stored ? "read" : "made", (tt_clock_seconds() - start) * 1e3);
+    tt_debug("attention: %s%s plan for %lld x %lld tokens, %lld:%lld heads of %lld, %s in %.0f ms",
+             shape->dense ? "dense " : "", shape->backward ? "backward" : "forward",
+             (long long)shape->sequences, (long long)shape->tokens, (long long)shape->heads,
+             (long long)shape->kv_heads, (long long)shape->head_dim, stored ? "read" : "made",
+             (tt_clock_seconds() - start) * 1e3);
     return TT_OK;
 }
 
@@ -172,9 +174,12 @@ static const struct tt_cudnn_entry *add(struct tt_cudnn_plans *plans, const stru
     return entry;
 }
 
-/* Whether a plan for `made` can run `wanted`; the better, the fewer tokens it is for. */
+/* Whether a plan for `made` can run `wanted`; the better, the fewer tokens it is for. A dense one has no
+ * slack.
+ */
 static bool covers(const struct tt_cudnn_shape *made, const struct tt_cudnn_shape *wanted)
 {
+    if (made->dense) return false;
     struct tt_cudnn_shape alike = *wanted;
     alike.sequences = made->sequences;
     alike.tokens = made->tokens;

@@ -7,11 +7,13 @@
 /* All that a plan depends on. Only int64_t, so that two are compared as bytes. */
 struct tt_cudnn_shape {
     int64_t heads, kv_heads, head_dim;
-    int64_t sequences, tokens; /* rounded up */
-    int64_t q, k, v, o, dk,
-        dv; /* row strides in elements; dq has q's, do has o's; dk, dv 0 in a forward pass */
-    int64_t backward, stats,
-        window; /* yes or no: direction, whether lse is wanted, whether there is a window */
+    int64_t sequences, tokens; /* rounded up; dense: how many sequences there are, of how many tokens each */
+    /* Row strides in elements; do has o's. Of dq, its fp32 sums, dk, dv: 0 in a forward pass. dq and sums
+       have q's unless dense. */
+    int64_t q, k, v, o, dq, sums, dk, dv;
+    /* Yes or no: direction; whether lse is wanted; whether there is a window; whether all sequences have the
+       same length. */
+    int64_t backward, stats, window, dense;
 };
 
 /* Ids of the real tensors in both graphs. The offsets of dq, do, delta and of the sums of dq are those of q,
