@@ -9,9 +9,10 @@ struct saved {
     bool done;
 };
 
-int64_t tt_head_chunk_rows(int64_t vocab, tt_dtype dtype)
+int64_t tt_head_chunk_rows(int64_t vocab, tt_dtype dtype, bool host)
 {
-    int64_t rows = TT_HEAD_CHUNK_BYTES / (vocab * (int64_t)tt_dtype_bytes(dtype));
+    int64_t bytes = host ? TT_HEAD_CHUNK_BYTES_HOST : TT_HEAD_CHUNK_BYTES_DEVICE;
+    int64_t rows = bytes / (vocab * (int64_t)tt_dtype_bytes(dtype));
     if (rows > 64) rows -= rows % 64; /* whole tiles */
     return rows < 1 ? 1 : rows;
 }
@@ -55,7 +56,8 @@ static tt_status run_chunks(const struct tt_head *head, struct tt_step *step, tt
     struct tt_workspace *workspace = step->workspace;
     const struct tt_linear_group *linear = &head->lm_head;
     int64_t vocab = tt_linear_group_out(linear), total = n_ND.dims[0];
-    int64_t chunk = tt_head_chunk_rows(vocab, step->compute_dtype);
+    int64_t chunk =
+        tt_head_chunk_rows(vocab, step->compute_dtype, tt_device_is_host(tt_stream_device(step->stream)));
     tt_tensor keys_N, logits_NV, h_NR, dh_NR;
     size_t mark = tt_workspace_mark(workspace);
     if (chunk > total) chunk = total;

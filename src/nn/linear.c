@@ -1,6 +1,8 @@
 /* Linear layers with LoRA. Kept for backward: h_TR, (sum of r) * bytes of the compute type per token. */
 #include "nn/linear.h"
 
+#include <assert.h>
+
 #include "backend/ops/elementwise.h"
 #include "backend/ops/gemm.h"
 
@@ -50,13 +52,25 @@ tt_status tt_linear_push_h(const struct tt_linear_group *group, struct tt_step *
     return tt_workspace_2d(step->workspace, "LoRA h", step->compute_dtype, rows, r, h_TR);
 }
 
-/* c = alpha * op(a) * op(b) + beta * c */
+/* c = alpha * op(a) * op(b) + beta * addend (c itself when that is empty) */
+static tt_status multiply_add(struct tt_step *step, tt_tensor a, bool trans_a, tt_tensor b, bool trans_b,
+                              float alpha, float beta, tt_tensor addend, tt_tensor c)
+{
+    struct tt_gemm_args args = {.a = a,
+                                .b = b,
+                                .c = c,
+                                .addend = addend,
+                                .trans_a = trans_a,
+                                .trans_b = trans_b,
+                                .alpha = alpha,
+                                .beta = beta};
+    return tt_gemm(step->stream, &args);
+}
+
 static tt_status multiply(struct tt_step *step, tt_tensor a, bool trans_a, tt_tensor b, bool trans_b,
                           float alpha, float beta, tt_tensor c)
 {
-    struct tt_gemm_args args = {
-        .a = a, .b = b, .c = c, .trans_a = trans_a, .trans_b = trans_b, .alpha = alpha, .beta = beta};
-    return tt_gemm(step->stream, &args);
+    return multiply_add(step, a, trans_a, b, trans_b, alpha, beta, (tt_tensor){0}, c);
 }
 
 enum role { ROLE_WEIGHT, ROLE_LORA_A };
@@ -205,6 +219,30 @@ tt_status tt_linear_forward(const struct tt_linear_group *group, struct tt_step 
     if (!lora || lora_first) return TT_OK;
     TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
     return lora_up(group, step, h_TR, true, false, y_TO);
+}
+
+tt_status tt_linear_forward_add(const struct tt_linear_group *group, struct tt_step *step,
+                                tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR, tt_tensor residual_TO,
+                                tt_tensor y_TO)
+{
+    const struct tt_linear *linear = &group->linears[0];
+    assert(group->count == 1);
+    if (!on_gpu(step)) {
+        struct tt_add_args add = {.a = y_TO, .b = residual_TO, .y = y_TO};
+        TT_TRY(tt_linear_forward(group, step, row_keys_T, x_TI, h_TR, y_TO));
+        return tt_add(step->stream, &add);
+    }
+    tt_tensor addend = residual_TO; /* of the first product; what follows adds to y */
+    if (linear->r > 0) {
+        TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
+        TT_TRY(
+            multiply_add(step, h_TR, false, linear->lora_B->value, true, linear->scaling, 1, addend, y_TO));
+        addend = (tt_tensor){0};
+    }
+    TT_TRY(multiply_add(step, x_TI, false, linear->weight->value, true, 1, 1, addend, y_TO));
+    if (linear->bias == NULL) return TT_OK;
+    struct tt_bias_forward_args bias = {.bias_N = linear->bias->value, .y_TN = y_TO};
+    return tt_bias_forward(step->stream, &bias);
 }
 
 /* dx += drop'(dh A); without dropout also dx = dh A. */

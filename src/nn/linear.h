@@ -50,6 +50,11 @@ TT_MUST_USE tt_status tt_linear_push_h(const struct tt_linear_group *group, stru
  * is made (a block that is run again for backward needs no more of its last linear). */
 TT_MUST_USE tt_status tt_linear_forward(const struct tt_linear_group *group, struct tt_step *step,
                                         tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR, tt_tensor y_TO);
+/* As tt_linear_forward for a group of one, with `residual_TO` (y's type and shape, apart from y) added to y; a GPU adds it inside
+ * the product. */
+TT_MUST_USE tt_status tt_linear_forward_add(const struct tt_linear_group *group, struct tt_step *step,
+                                            tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR,
+                                            tt_tensor residual_TO, tt_tensor y_TO);
 /* dx = dy W + drop'(dh A), dh = s dy B. dx_TI may be empty (nobody below trains): then only dh is made. */
 TT_MUST_USE tt_status tt_linear_backward_input(const struct tt_linear_group *group, struct tt_step *step,
                                                tt_tensor row_keys_T, tt_tensor dy_TO, tt_tensor dh_TR,

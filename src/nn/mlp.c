@@ -65,11 +65,12 @@ static tt_status run_down(const struct tt_mlp *mlp, struct tt_step *step, bool k
                                gate_up_TF2.dims[1] / 2, &act_TF));
     struct tt_swiglu_forward_args swiglu = {.gate_TF = gate_of(saved), .up_TF = up_of(saved), .h_TF = act_TF};
     TT_TRY(tt_swiglu_forward(step->stream, &swiglu));
-    TT_TRY(tt_linear_forward(&mlp->down, step, step->batch->row_keys_T, act_TF, saved->h_down_TR, y_TD));
-    if (!again) {
-        struct tt_add_args add = {.a = y_TD, .b = saved->x_mid_TD, .y = y_TD};
-        TT_TRY(tt_add(step->stream, &add));
-    }
+    tt_tensor row_keys_T = step->batch->row_keys_T;
+    if (again)
+        TT_TRY(tt_linear_forward(&mlp->down, step, row_keys_T, act_TF, saved->h_down_TR, y_TD));
+    else
+        TT_TRY(tt_linear_forward_add(&mlp->down, step, row_keys_T, act_TF, saved->h_down_TR, saved->x_mid_TD,
+                                     y_TD));
     tt_workspace_release(step->workspace, mark);
     return TT_OK;
 }

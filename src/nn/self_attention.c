@@ -72,6 +72,21 @@ static tt_status rotate(struct tt_step *step, tt_tensor x_THE, bool inverse)
     return tt_rope(step->stream, &args);
 }
 
+/* q and k lie beside each other in every layout used here: one pass then does for both. */
+static tt_status rotate_both(struct tt_step *step, tt_tensor q_THE, tt_tensor k_TKE, bool inverse)
+{
+    const char *q_end =
+        (const char *)q_THE.data + (size_t)(q_THE.dims[1] * q_THE.strides[1]) * tt_dtype_bytes(q_THE.dtype);
+    bool beside =
+        q_end == k_TKE.data && q_THE.strides[0] == k_TKE.strides[0] && q_THE.strides[1] == k_TKE.strides[1];
+    if (!beside) {
+        TT_TRY(rotate(step, q_THE, inverse));
+        return rotate(step, k_TKE, inverse);
+    }
+    q_THE.dims[1] += k_TKE.dims[1];
+    return rotate(step, q_THE, inverse);
+}
+
 /* The ready q and k where they lie apart from the linears' q and k: in what was kept, or in `qk_TC`. */
 static struct qkv with_ready(const struct tt_self_attention *attention, struct qkv raw, tt_tensor qk_TC)
 {
@@ -102,8 +117,7 @@ static tt_status prepare(const struct tt_self_attention *attention, struct tt_st
         TT_TRY(tt_norm_forward(&attention->q_norm, step, raw.q_THE, ready->q_THE, saved->rstd_q_N));
         TT_TRY(tt_norm_forward(&attention->k_norm, step, raw.k_TKE, ready->k_TKE, saved->rstd_k_N));
     }
-    TT_TRY(rotate(step, ready->q_THE, false));
-    return rotate(step, ready->k_TKE, false);
+    return rotate_both(step, ready->q_THE, ready->k_TKE, false);
 }
 
 static struct tt_attention_forward_args attend(const struct tt_self_attention *attention,
@@ -206,8 +220,7 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, stru
     TT_TRY(push_attention_scratch(attention, step, &args));
     TT_TRY(tt_attention_backward(step->stream, &args));
     tt_workspace_release(workspace, mark);
-    TT_TRY(rotate(step, grad.q_THE, true));
-    TT_TRY(rotate(step, grad.k_TKE, true));
+    TT_TRY(rotate_both(step, grad.q_THE, grad.k_TKE, true));
     if (!has_qk_norm(attention)) return TT_OK;
     TT_TRY(
         tt_norm_backward(&attention->q_norm, step, raw.q_THE, saved->rstd_q_N, (tt_tensor){0}, grad.q_THE));

@@ -284,6 +284,36 @@ static void beta_zero_never_reads_c(void **state)
     }
 }
 
+/* beta times another matrix than c gives what c would have given there, bit for bit. */
+static void another_addend(void **state)
+{
+    (void)state;
+    static const struct gemm_case shapes[] = {
+        {13, 33, 17, F, F, F, N_, T_, 1, 0.5f, 0}, {150, 72, 600, H, H, H, N_, T_, 1, 1, 0},
+        {96, 64, 16, H, H, H, N_, T_, 2, 1, 0},    {20, 40, 64, F, H, F, N_, N_, 1, 1, 0},
+        {7, 9, 0, H, H, H, N_, T_, 1, 1, 0},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct operands operands = make_operands(&shapes[i]);
+        struct test_tensor other = test_tensor_copy(&operands.c), in_place = test_tensor_copy(&operands.c);
+        struct operands same = {.a = operands.a, .b = operands.b, .c = in_place};
+        assert_true(run_gemm(&shapes[i], &same, (struct setting){0}, 2));
+        struct test_device device;
+        test_device_open(&device, test_device_kind(), 2);
+        test_tensor_poison(&operands.c);
+        TEST_TO_DEVICE(&device, &operands.a, &operands.b, &operands.c, &other);
+        struct tt_gemm_args args = args_of(&shapes[i], &operands);
+        args.addend = other.view;
+        test_ok(tt_gemm(device.stream, &args));
+        TEST_TO_HOST(&device, &operands.a, &operands.b, &operands.c, &other);
+        test_device_close(&device);
+        test_tensor_equal("addend", &same.c, &operands.c);
+        test_tensor_free(&other);
+        test_tensor_free(&same.c);
+        free_operands(&operands);
+    }
+}
+
 static void empty_dimensions(void **state)
 {
     (void)state;
@@ -483,6 +513,7 @@ int main(void)
         cmocka_unit_test(every_case_is_close_and_independent_of_threads),
         cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(beta_zero_never_reads_c),
+        cmocka_unit_test(another_addend),
         cmocka_unit_test(empty_dimensions),
         cmocka_unit_test(infinity_stays_in_its_row),
         cmocka_unit_test(earlier_products_leave_nothing_behind),

@@ -126,8 +126,19 @@ static void scale_only(const struct tt_gemm_kernel *kernel, const struct tt_gemm
     }
 }
 
+/* The kernels add to c alone. */
+static void copy_addend(const struct tt_gemm_args *args)
+{
+    size_t element = tt_dtype_bytes(args->c.dtype), row = (size_t)args->c.dims[1] * element;
+    for (int64_t m = 0; m < args->c.dims[0]; m++) {
+        size_t offset = (size_t)(m * args->c.strides[0]) * element;
+        memcpy((char *)args->c.data + offset, (const char *)args->addend.data + offset, row);
+    }
+}
+
 tt_status tt_cpu_gemm(struct tt_stream *stream, const struct tt_gemm_args *args)
 {
+    if (args->beta != 0.0f && !tt_tensor_is_empty(args->addend)) copy_addend(args);
     struct tt_gemm_state *state = tt_gemm_state_of(stream);
     struct tt_gemm_problem problem = {
         .m = args->c.dims[0],

@@ -95,6 +95,19 @@ static tt_status zero(struct tt_stream *stream, tt_tensor c)
                          stream, "gemm");
 }
 
+/* The plain kernel adds to c alone: another addend is copied there first. */
+static tt_status plain(struct tt_stream *stream, const struct tt_gemm_args *args)
+{
+    if (args->beta != 0.0f && !tt_tensor_is_empty(args->addend)) {
+        size_t element = tt_dtype_bytes(args->c.dtype), pitch = (size_t)leading(args->c) * element;
+        TT_TRY(tt_cuda_check(cudaMemcpy2DAsync(args->c.data, pitch, args->addend.data, pitch,
+                                               (size_t)args->c.dims[1] * element, (size_t)args->c.dims[0],
+                                               cudaMemcpyDeviceToDevice, tt_cuda_handle(stream)),
+                             stream, "gemm"));
+    }
+    return tt_cuda_gemm_plain(stream, args);
+}
+
 tt_status tt_cuda_gemm(struct tt_stream *stream, const struct tt_gemm_args *args)
 {
     struct tt_cuda_gemm *gemm = tt_cuda_device_of(stream)->gemm;
@@ -113,17 +126,24 @@ tt_status tt_cuda_gemm(struct tt_stream *stream, const struct tt_gemm_args *args
                               .a_align = alignment_of(args->b.data),
                               .b_align = alignment_of(args->a.data),
                               .c_align = alignment_of(args->c.data)};
+    bool adds_other = key.accumulates && !tt_tensor_is_empty(args->addend);
     if (key.k == 0 && !key.accumulates) return zero(stream, args->c);
-    if (!is_cublas(args, &key)) return tt_cuda_gemm_plain(stream, args);
-    struct tt_gemm_operands operands = {
-        .a = args->b.data, .b = args->a.data, .c = args->c.data, .alpha = args->alpha, .beta = args->beta};
+    if (!is_cublas(args, &key)) return plain(stream, args);
+    if (adds_other && alignment_of(args->addend.data) < key.c_align)
+        key.c_align = alignment_of(args->addend.data);
+    struct tt_gemm_operands operands = {.a = args->b.data,
+                                        .b = args->a.data,
+                                        .c = args->c.data,
+                                        .alpha = args->alpha,
+                                        .beta = args->beta,
+                                        .addend = adds_other ? args->addend.data : args->c.data};
     struct tt_gemm_plan *plan;
     TT_TRY(tt_gemm_plan_find(gemm, stream, &key, &operands, &plan));
-    if (plan->declined) return tt_cuda_gemm_plain(stream, args);
+    if (plan->declined) return plain(stream, args);
     cublasStatus_t ran = tt_gemm_plan_run(gemm, stream, plan, &plan->algorithm, &operands);
     if (ran == CUBLAS_STATUS_SUCCESS) return TT_OK;
     if (ran != CUBLAS_STATUS_NOT_SUPPORTED && ran != CUBLAS_STATUS_INVALID_VALUE)
         return fail(stream, args, ran);
     plan->declined = true; /* nothing has been queued */
-    return tt_cuda_gemm_plain(stream, args);
+    return plain(stream, args);
 }

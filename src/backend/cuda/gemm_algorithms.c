@@ -195,6 +195,6 @@ cublasStatus_t tt_gemm_plan_run(struct tt_cuda_gemm *gemm, struct tt_stream *str
 {
     const struct tt_cuda_stream *of = tt_cuda_of(stream);
     return cublasLtMatmul(gemm->handle, &plan->operation, &operands->alpha, operands->a, &plan->a,
-                          operands->b, &plan->b, &operands->beta, operands->c, &plan->c, operands->c,
+                          operands->b, &plan->b, &operands->beta, operands->addend, &plan->c, operands->c,
                           &plan->c, algorithm, of->gemm_workspace, TT_CUDA_GEMM_WORKSPACE_BYTES, of->stream);
 }

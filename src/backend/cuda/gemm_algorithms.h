@@ -44,6 +44,7 @@ struct tt_gemm_operands {
     const void *a, *b;
     void *c;
     float alpha, beta;
+    const void *addend; /* what beta multiplies; c unless said otherwise */
 };
 
 /* A choice that was made by timing; dimensions are rounded (gemm_tune.c). */

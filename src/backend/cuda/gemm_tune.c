@@ -241,6 +241,7 @@ tt_status tt_gemm_tune(struct tt_cuda_gemm *gemm, struct tt_stream *stream, stru
             return TT_OK;
         }
         timing.operands.c = instead_of_c;
+        timing.operands.addend = instead_of_c;
     }
     if (cudaEventCreate(&timing.begin) == cudaSuccess && cudaEventCreate(&timing.end) == cudaSuccess &&
         (instead_of_c == NULL || cudaMemset(instead_of_c, 0, c_bytes) == cudaSuccess)) {

@@ -50,7 +50,7 @@ static void chunks_add_up(void **state)
         ids[t] = (t * 7919) % VOCAB;
         labels[t] = (t * 104729) % VOCAB;
     }
-    assert_true(tt_head_chunk_rows(VOCAB, TT_F32) * 2 < TOKENS); /* three chunks, the last one short */
+    assert_true(tt_head_chunk_rows(VOCAB, TT_F32, true) * 2 < TOKENS); /* three chunks, the last one short */
     tt_runner_set_batch(whole, ids, &length, 1, labels);
     double loss = tt_runner_loss(whole, true), sum = 0;
     for (int first = 0; first < TOKENS; first += 100) {
@@ -80,9 +80,9 @@ static void a_chunk_is_bounded(void **state)
     (void)state;
     static const int64_t vocabs[] = {1, 257, 32000, 151936, 1 << 24};
     for (int i = 0; i < 5; i++) {
-        int64_t rows = tt_head_chunk_rows(vocabs[i], TT_F32);
+        int64_t rows = tt_head_chunk_rows(vocabs[i], TT_F32, true);
         assert_true(rows >= 1);
-        assert_true(rows == 1 || rows * vocabs[i] * 4 <= TT_HEAD_CHUNK_BYTES);
+        assert_true(rows == 1 || rows * vocabs[i] * 4 <= TT_HEAD_CHUNK_BYTES_HOST);
     }
 }
 
