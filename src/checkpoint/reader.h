@@ -4,7 +4,7 @@
  * order. Where the memory of the device is the host's they read, and convert, straight into its place.
  * Elsewhere each fills page-locked buffers, two a thread, and the thread that drives the device queues the
  * uploads: a chunk is read while others are on their way. Host memory is bounded by 2 * threads *
- * chunk_bytes, counted under TT_PURPOSE_STAGING and given back at the end; a conversion takes 512 KiB a
+ * (chunk_bytes + 192), counted under TT_PURPOSE_STAGING and given back at the end; a conversion takes 512 KiB a
  * thread beside it. */
 #ifndef TT_CHECKPOINT_READER_H
 #define TT_CHECKPOINT_READER_H
