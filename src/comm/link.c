@@ -193,13 +193,16 @@ static bool obey(struct tt_link *link)
     return !closing;
 }
 
-static void beat(struct tt_link *link)
+/* Sooner than it must when there is something new to say. */
+static void beat(struct tt_link *link, double now, double *beaten, char said[160])
 {
-    char doing[sizeof link->doing];
     pthread_mutex_lock(&link->mutex);
-    snprintf(doing, sizeof doing, "%s", link->doing);
+    bool news = strcmp(said, link->doing) != 0;
+    snprintf(said, sizeof link->doing, "%s", link->doing);
     pthread_mutex_unlock(&link->mutex);
-    (void)send_control(link, TT_WIRE_BEAT, 0, doing, strlen(doing));
+    if (!news && now - *beaten < TT_WIRE_BEAT_SECONDS) return;
+    *beaten = now;
+    (void)send_control(link, TT_WIRE_BEAT, 0, said, strlen(said));
 }
 
 static tt_status link_main(void *argument)
@@ -209,12 +212,10 @@ static tt_status link_main(void *argument)
                               {.fd = link->control, .events = POLLIN}};
     double now = tt_clock_seconds(), heard = now, beaten = 0;
     bool hub_left = false;
+    char said[160] = "";
     for (;;) {
         double before = now;
-        if (files[1].fd >= 0 && now - beaten >= TT_WIRE_BEAT_SECONDS) {
-            beat(link);
-            beaten = now;
-        }
+        if (files[1].fd >= 0) beat(link, now, &beaten, said);
         (void)poll(files, 2, TT_WIRE_BEAT_SECONDS * 1000 / 4);
         now = tt_clock_seconds();
         if (now - before > AWAY_SECONDS) heard += now - before;

@@ -73,8 +73,9 @@ static tt_status save(struct tt_run *run, struct tt_rank *rank, const char *fold
 {
     double start = tt_clock_seconds();
     bool first = tt_comm_rank(rank->world) == 0;
-    /* Replicas hold the same slices: the first group of ranks writes them. */
-    bool writes = rank->sharded ? tt_comm_rank(rank->world) < tt_comm_world_size(rank->comm) : first;
+    /* Replicas hold the same slices: the first of each writes them. */
+    const struct tt_comm *replicas = rank->comms.replicate;
+    bool writes = rank->sharded ? replicas == NULL || tt_comm_rank(replicas) == 0 : first;
     struct tt_save_request request = {
         .model = rank->model,
         .units = rank->units,

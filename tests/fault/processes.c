@@ -1,0 +1,91 @@
+/* One process of a run over TCP is killed or stopped while it trains: the other ends soon, with a message
+ * that names the rank. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "support/processes.h"
+#include "support/workplace.h"
+
+enum { SECONDS_MAX = 30 };
+
+static void start(const struct test_workplace *place, struct test_processes *processes)
+{
+    char output[TEST_PATH_BYTES];
+    struct test_words words = {0};
+    test_words_pair(&words, "model_name_or_path", place->model);
+    test_words_pair(&words, "dataset_name", TT_TEST_ROOT "/golden/llama2/train.jsonl");
+    test_words_pair(&words, "output_dir", test_workplace_path(place, "out", output));
+    test_words_add(&words, "threads 1 max_steps 100000 save_strategy no logging_steps 50 learning_rate 1e-5 "
+                           "overwrite_output_dir true per_device_train_batch_size 4");
+    test_processes_start(processes, 2, NULL, &words, NULL);
+    assert_true(test_program_says(&processes->programs[0], "step 50/", 60));
+    nanosleep(&(struct timespec){.tv_sec = 1}, NULL); /* each has said what it does */
+}
+
+static void hurt(int signal, int victim, const char *wanted)
+{
+    struct test_workplace place;
+    struct test_processes processes;
+    test_workplace_create("llama2", &place);
+    start(&place, &processes);
+    struct test_program *other = &processes.programs[1 - victim];
+    double begin = tt_clock_seconds();
+    assert_int_equal(kill(processes.programs[victim].pid, signal), 0);
+    int code = test_program_wait(other, SECONDS_MAX);
+    const char *message = strstr(other->output, "error:");
+    if (code != 10 || message == NULL || strstr(message, wanted) == NULL)
+        fail_msg("after %.1f s: code %d, and not '%s': %s", tt_clock_seconds() - begin, code, wanted,
+                 message != NULL ? message : other->output);
+    assert_int_equal(test_count_text(other->output, "error:"), 1);
+    (void)kill(processes.programs[victim].pid, SIGKILL);
+    (void)test_program_wait(&processes.programs[victim], 10);
+    test_workplace_remove(&place);
+}
+
+static void killed(void **state)
+{
+    (void)state;
+    hurt(SIGKILL, 1, "error: rank 1 (process ");
+    hurt(SIGKILL, 0, "error: rank 0 (on 127.0.0.1) ");
+}
+
+static void stopped(void **state)
+{
+    (void)state;
+    hurt(SIGSTOP, 1, "has been silent for 20 s; it was last in: rank 1, ");
+    hurt(SIGSTOP, 0, "error: rank 0 (on 127.0.0.1) has been silent for 20 s");
+}
+
+/* Asked to stop: both end with a checkpoint, whichever was asked. */
+static void asked(void **state)
+{
+    (void)state;
+    for (int victim = 0; victim < 2; victim++) {
+        struct test_workplace place;
+        struct test_processes processes;
+        test_workplace_create("llama2", &place);
+        start(&place, &processes);
+        assert_int_equal(kill(processes.programs[victim].pid, SIGTERM), 0);
+        for (int q = 0; q < 2; q++)
+            assert_int_equal(test_program_wait(&processes.programs[q], SECONDS_MAX), 11);
+        assert_non_null(strstr(processes.programs[0].output, "is complete"));
+        test_workplace_remove(&place);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(killed),
+        cmocka_unit_test(stopped),
+        cmocka_unit_test(asked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
