@@ -20,8 +20,7 @@
 #include <nccl.h>
 #pragma GCC diagnostic pop
 
-#include "backend/cuda/cuda.h"
-#include "backend/plugin.h"
+#include "backend/cuda/parts.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 
@@ -152,6 +151,15 @@ static tt_status settle(struct handle *handle, ncclResult_t result, const char *
     tt_status status = result == ncclSuccess ? TT_OK : fail_nccl(result, handle->comm, call);
     pthread_mutex_unlock(&handle->mutex);
     return status;
+}
+
+/* The end of a collective call. */
+static tt_status settle_on(struct handle *handle, struct tt_stream *stream, ncclResult_t result,
+                           const char *call)
+{
+    TT_TRY(settle(handle, result, call));
+    tt_cuda_collective_queued(stream, call);
+    return TT_OK;
 }
 
 /* The mutex is held on TT_OK. */
@@ -291,7 +299,7 @@ static tt_status all_gather(void *context, struct tt_stream *stream, const void 
     TT_TRY(begin(handle, "ncclAllGather"));
     ncclResult_t result =
         nccl.ncclAllGather(send, recv, bytes_per_rank, ncclUint8, handle->comm, tt_cuda_handle(stream));
-    return settle(handle, result, "ncclAllGather");
+    return settle_on(handle, stream, result, "ncclAllGather");
 }
 
 static tt_status reduce_scatter(void *context, struct tt_stream *stream, const void *send, void *recv,
@@ -303,7 +311,7 @@ static tt_status reduce_scatter(void *context, struct tt_stream *stream, const v
     TT_TRY(begin(handle, "ncclReduceScatter"));
     ncclResult_t result = nccl.ncclReduceScatter(send, recv, count_per_rank, type, ncclSum, handle->comm,
                                                  tt_cuda_handle(stream));
-    return settle(handle, result, "ncclReduceScatter");
+    return settle_on(handle, stream, result, "ncclReduceScatter");
 }
 
 static tt_status all_reduce(void *context, struct tt_stream *stream, void *data, size_t count, tt_dtype dtype,
@@ -316,7 +324,7 @@ static tt_status all_reduce(void *context, struct tt_stream *stream, void *data,
     TT_TRY(begin(handle, "ncclAllReduce"));
     ncclResult_t result =
         nccl.ncclAllReduce(data, data, count, type, operations[reduce], handle->comm, tt_cuda_handle(stream));
-    return settle(handle, result, "ncclAllReduce");
+    return settle_on(handle, stream, result, "ncclAllReduce");
 }
 
 static tt_status broadcast(void *context, struct tt_stream *stream, void *data, size_t bytes, int root)
@@ -325,7 +333,7 @@ static tt_status broadcast(void *context, struct tt_stream *stream, void *data, 
     TT_TRY(begin(handle, "ncclBroadcast"));
     ncclResult_t result =
         nccl.ncclBroadcast(data, data, bytes, ncclUint8, root, handle->comm, tt_cuda_handle(stream));
-    return settle(handle, result, "ncclBroadcast");
+    return settle_on(handle, stream, result, "ncclBroadcast");
 }
 
 const struct tt_collectives_table tt_cuda_collectives = {
