@@ -16,10 +16,14 @@ import subprocess
 import sys
 import time
 
-import torch
-import transformers
-from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import AutoConfig, AutoModelForCausalLM
+try:
+    import torch
+    import transformers
+    from peft import LoraConfig, PeftModel, get_peft_model
+    from transformers import AutoConfig, AutoModelForCausalLM
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
 
 ROWS_PER_STEP = 2
 LEARNING_RATE = 1e-3

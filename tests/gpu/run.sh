@@ -43,7 +43,7 @@ record() {
     0) detail= ;;
     77) status=SKIP ;;
     124 | 137) status=FAIL detail="took longer than allowed" ;;
-    *) status=FAIL detail=$(grep -m 1 -E '^ERROR: |Invalid|error:|TT_REQUIRE|=+ +ERROR SUMMARY' "$4" | tr '\t' ' ' | cut -c1-300) ;;
+    *) status=FAIL detail=$(grep -m 1 -E '^ERROR: |^FAIL |Invalid|[eE]rror:|TT_REQUIRE|=+ +ERROR SUMMARY' "$4" | tr '\t' ' ' | cut -c1-300) ;;
     esac
     printf '%s\t%s\t%s\t%s\n' "$status" "$1" "$2" "${detail:-}" >>"$results"
     printf '%s\t%s\t%s\n' "$status" "$1" "$2"

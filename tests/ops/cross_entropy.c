@@ -47,7 +47,9 @@ static const char *const names[LINES] = {"logits", "labels", "loss", "correct"};
     {                                                                                                        \
         int64_t V = row->words;                                                                              \
         real smoothing = (real)(float)row->smoothing;                                                        \
-        for (int64_t n = 0; n < row->rows; n++) {                                                            \
+        _Pragma("omp parallel for if (TEST_IS_LARGE(row->rows * V))") for (int64_t n = 0; n < row->rows;     \
+                                                                           n++)                              \
+        {                                                                                                    \
             double *x = logits + n * V;                                                                      \
             int64_t label = (int64_t)labels[n];                                                              \
             real most = (real)x[0], sum = 0, all = 0;                                                        \
@@ -197,6 +199,7 @@ static double total_loss(void *context)
 static void oracle_agrees_with_finite_differences(void **state)
 {
     (void)state;
+    TEST_CPU_ONLY();
     struct test_tensor random = test_tensor_random(TT_F32, 4, 9, TEST_UNUSED, 0, 5, 1.5);
     for (int i = 0; i < 36; i++) small.logits[i] = (double)((float *)random.view.data)[i];
     total_loss(NULL);

@@ -23,7 +23,7 @@ static const struct elementwise_case cases[] = {
 
 static const struct elementwise_case gpu_cases[] = {
     {1024, 4096, 0, TT_BF16, TT_BF16, TT_BF16}, {200, 14336, 0, TT_BF16, TT_F32, TT_BF16},
-    {1001, 1537, 0, TT_BF16, TT_BF16, TT_BF16}, {5000005, 0, 0, TT_F32, TT_F32, TT_F32},
+    {1001, 1537, 0, TT_BF16, TT_BF16, TT_BF16}, {2000005, 0, 0, TT_F32, TT_F32, TT_F32},
     {70001, 16, 16, TT_BF16, TT_BF16, TT_BF16}, {2, 1000001, 0, TT_F32, TT_BF16, TT_BF16},
 };
 
@@ -37,12 +37,15 @@ static struct test_tensor random_tensor(const struct elementwise_case *row, tt_d
 static void expect(const char *what, const struct test_tensor *got, const double *exact)
 {
     double *values = test_tensor_values(got);
-    int64_t count = tt_tensor_count(got->view);
+    int64_t count = tt_tensor_count(got->view), wrong = -1;
+#pragma omp parallel for reduction(max : wrong) if (TEST_IS_LARGE(count))
     for (int64_t i = 0; i < count; i++) {
         double want = (double)test_round((float)exact[i], got->view.dtype);
-        if (values[i] != want && !(isnan(values[i]) && isnan(want)))
-            fail_msg("%s: element %lld is %.9g instead of %.9g", what, (long long)i, values[i], want);
+        if (values[i] != want && !(isnan(values[i]) && isnan(want))) wrong = i;
     }
+    if (wrong >= 0)
+        fail_msg("%s: element %lld is %.9g instead of %.9g", what, (long long)wrong, values[wrong],
+                 (double)test_round((float)exact[wrong], got->view.dtype));
     test_tensor_check_gaps(what, got);
     free(values);
 }
@@ -118,6 +121,12 @@ static void sizes_of_real_models(void **state)
     TEST_CASES("elementwise", gpu_cases, check_case);
 }
 
+/* A GPU makes a NaN of every NaN, but not with the same bits. */
+static bool both_nan(float a, float b)
+{
+    return !test_on_cpu() && isnan(a) && isnan(b);
+}
+
 /* Every bf16 number, and floats around every border of rounding, as the scalar conversions have them. */
 static void check_bits(struct test_device *device, int threads, void *context)
 {
@@ -131,7 +140,7 @@ static void check_bits(struct test_device *device, int threads, void *context)
     cast_one(device, &half, &wide);
     for (int i = 0; i < COUNT; i++) {
         float want = tt_bf16_to_f32((uint16_t)i);
-        assert_memory_equal(&floats[i], &want, sizeof want);
+        if (!both_nan(floats[i], want)) assert_memory_equal(&floats[i], &want, sizeof want);
     }
     static const uint32_t lower[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
     for (size_t k = 0; k < sizeof lower / sizeof lower[0]; k++) {
@@ -140,7 +149,9 @@ static void check_bits(struct test_device *device, int threads, void *context)
             memcpy(&floats[i], &word, sizeof word);
         }
         cast_one(device, &wide, &half);
-        for (int i = 0; i < COUNT; i++) assert_int_equal(bits[i], tt_f32_to_bf16(floats[i]));
+        for (int i = 0; i < COUNT; i++)
+            if (!both_nan(tt_bf16_to_f32(bits[i]), floats[i]))
+                assert_int_equal(bits[i], tt_f32_to_bf16(floats[i]));
     }
     test_tensor_free(&half);
     test_tensor_free(&wide);

@@ -105,6 +105,12 @@ float test_round(float value, tt_dtype dtype);
  * in the last place of `dtype` at the oracle's size is never held against it. */
 void test_close(const char *what, const double *got, const double *oracle, const double *plain, int64_t count,
                 tt_dtype dtype, double factor);
+/* As test_close, but an error below `relative` of the oracle's size, or below `absolute`, is not held against it either:
+ * for what a GPU rounds otherwise than plain code, with the reason where it is used. */
+void test_close_allowing(const char *what, const double *got, const double *oracle, const double *plain, int64_t count,
+                         tt_dtype dtype, double factor, double relative, double absolute);
+/* Loops over more elements than this are shared out to the processors: those of GPU sizes. */
+#define TEST_IS_LARGE(count) ((count) > 1 << 17)
 
 /* Checks an fp64 gradient by central differences of `f` at each of `count` places of `x`. */
 typedef double test_function(void *context);

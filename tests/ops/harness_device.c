@@ -5,7 +5,7 @@
 
 #include "ops/harness.h"
 
-enum { POISON_BYTES = 256 << 20 };
+enum { POISON_BYTES = 256 << 20, POISON_PIECE = 8 << 20 };
 
 const char *test_device_kind(void)
 {
@@ -59,10 +59,12 @@ static void poison_free_memory(struct tt_device *device)
     struct tt_buffer *buffer, *host;
     struct tt_stream *stream;
     test_ok(tt_buffer_create(device, POISON_BYTES, TT_PURPOSE_ACTIVATIONS, &buffer));
-    test_ok(tt_host_buffer_create(device, POISON_BYTES, TT_PURPOSE_STAGING, &host));
+    test_ok(tt_host_buffer_create(device, POISON_PIECE, TT_PURPOSE_STAGING, &host));
     test_ok(tt_stream_create_copy(device, &stream));
-    memset(tt_buffer_data(host), 0xFF, POISON_BYTES);
-    test_ok(tt_copy_to_device(stream, tt_buffer_data(buffer), tt_buffer_data(host), POISON_BYTES));
+    memset(tt_buffer_data(host), 0xFF, POISON_PIECE);
+    unsigned char *data = tt_buffer_data(buffer);
+    for (size_t at = 0; at < POISON_BYTES; at += POISON_PIECE)
+        test_ok(tt_copy_to_device(stream, data + at, tt_buffer_data(host), POISON_PIECE));
     test_ok(tt_stream_synchronize(stream));
     tt_stream_destroy(stream);
     tt_buffer_destroy(host);
