@@ -38,10 +38,12 @@ static void name_machine(const struct tt_train_config *config, struct tt_launch 
         snprintf(launch->machine, sizeof launch->machine, "%lld", (long long)config->machine_rank);
 }
 
-static tt_status take_address(const struct tt_train_config *config, struct tt_launch *launch)
+static tt_status take_address(const struct tt_train_config *config, const char *host_name,
+                              const char *port_name, struct tt_launch *launch)
 {
-    const char *host = getenv("MASTER_ADDR"), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
+    const char *host = getenv(host_name), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
     bool there = false;
+    if (host == NULL || host[0] == '\0') host = getenv("MASTER_ADDR");
     if (config->main_process_ip != NULL) host = config->main_process_ip;
     if (host == NULL || host[0] == '\0') {
         tt_status status = tt_fail(TT_ERR_USAGE, "nothing says where rank 0 is");
@@ -52,23 +54,12 @@ static tt_status take_address(const struct tt_train_config *config, struct tt_la
         return tt_fail(TT_ERR_USAGE, "the address of rank 0 has %zu characters", strlen(host));
     snprintf(launch->host, sizeof launch->host, "%s", host);
     launch->port = PORT_DEFAULT;
-    TT_TRY(read_number("MASTER_PORT", 1, 65535, &launch->port, &there));
+    TT_TRY(read_number(port_name, 1, 65535, &launch->port, &there));
+    if (!there) TT_TRY(read_number("MASTER_PORT", 1, 65535, &launch->port, &there));
     /* torchrun itself listens on MASTER_PORT for as long as its processes live. */
     if (there && agent != NULL && strcmp(agent, "True") == 0) launch->port += launch->port < 65535 ? 1 : -1;
     if (config->main_process_port > 0) launch->port = (int)config->main_process_port;
     return TT_OK;
-}
-
-/* RANK without LOCAL_RANK may number pods, each of which should start several processes. */
-static tt_status refuse_pods(const struct tt_launch *launch)
-{
-    const char *per_node = getenv("PET_NPROC_PER_NODE");
-    if (launch->local_rank >= 0 || per_node == NULL || strcmp(per_node, "1") == 0) return TT_OK;
-    tt_status status =
-        tt_fail(TT_ERR_USAGE, "RANK is set without LOCAL_RANK while PET_NPROC_PER_NODE is '%.20s'", per_node);
-    tt_hint("start one process per machine with --num_machines, --machine_rank and --main_process_ip, or use "
-            "torchrun");
-    return status;
 }
 
 static tt_status take_processes(const struct tt_train_config *config, const char *rank,
@@ -82,8 +73,7 @@ static tt_status take_processes(const struct tt_train_config *config, const char
     if (config->ranks > 1)
         return tt_fail(TT_ERR_USAGE, "--ranks %lld where %s says that each process is one rank",
                        (long long)config->ranks, rank);
-    TT_TRY(refuse_pods(launch));
-    return launch->world_size > 1 ? take_address(config, launch) : TT_OK;
+    return launch->world_size > 1 ? take_address(config, "MASTER_ADDR", "MASTER_PORT", launch) : TT_OK;
 }
 
 static bool is_there(const char *name)
@@ -92,11 +82,50 @@ static bool is_there(const char *name)
     return text != NULL && text[0] != '\0';
 }
 
+/* One process per pod, whose RANK counts pods: Kubeflow's jobs. How many ranks each has is a number, or a
+ * word that says one per device. */
+static tt_status take_pods(const struct tt_train_config *config, struct tt_launch *launch)
+{
+    const char *per_node = getenv("PET_NPROC_PER_NODE"), *nodes = getenv("PET_NNODES");
+    bool there = false;
+    if (strchr(nodes, ':') != NULL)
+        return tt_fail(TT_ERR_UNSUPPORTED,
+                       "PET_NNODES is '%.20s': the number of machines must not change during "
+                       "a run",
+                       nodes);
+    TT_TRY(read_number("PET_NNODES", 1, COUNT_MAX, &launch->machines, &there));
+    TT_TRY(read_number("PET_NODE_RANK", 0, launch->machines - 1, &launch->machine_rank, &there));
+    if (launch->ranks == 0 && per_node != NULL && per_node[0] >= '0' && per_node[0] <= '9')
+        TT_TRY(read_number("PET_NPROC_PER_NODE", 1, COUNT_MAX, &launch->ranks, &there));
+    if (launch->machines == 1) return TT_OK;
+    launch->kind = TT_LAUNCH_MACHINES;
+    snprintf(launch->machine, sizeof launch->machine, "%d", launch->machine_rank);
+    return take_address(config, "PET_MASTER_ADDR", "PET_MASTER_PORT", launch);
+}
+
+static tt_status take_machines(const struct tt_train_config *config, struct tt_launch *launch)
+{
+    launch->kind = TT_LAUNCH_MACHINES;
+    launch->machines = (int)config->num_machines;
+    launch->machine_rank = (int)config->machine_rank;
+    if (launch->ranks == 0 && config->num_processes > 0) {
+        if (config->num_processes % config->num_machines != 0)
+            return tt_fail(TT_ERR_USAGE,
+                           "num_processes %lld over num_machines %lld: not the same number on each",
+                           (long long)config->num_processes, (long long)config->num_machines);
+        launch->ranks = (int)(config->num_processes / config->num_machines);
+    }
+    return take_address(config, "MASTER_ADDR", "MASTER_PORT", launch);
+}
+
 tt_status tt_launch_detect(const struct tt_train_config *config, struct tt_launch *launch)
 {
-    *launch = (struct tt_launch){.world_size = 1, .local_rank = -1};
+    *launch =
+        (struct tt_launch){.world_size = 1, .local_rank = -1, .machines = 1, .ranks = (int)config->ranks};
     name_machine(config, launch);
     bool address = is_there("MASTER_ADDR") || config->main_process_ip != NULL;
+    if (is_there("PET_NNODES") && is_there("PET_NODE_RANK") && !is_there("LOCAL_RANK"))
+        return take_pods(config, launch);
     if (is_there("RANK") && is_there("WORLD_SIZE"))
         return take_processes(config, "RANK", "WORLD_SIZE", "LOCAL_RANK", launch);
     if (address && is_there("SLURM_PROCID") && is_there("SLURM_NTASKS") && is_there("SLURM_STEP_ID"))
@@ -107,11 +136,7 @@ tt_status tt_launch_detect(const struct tt_train_config *config, struct tt_launc
         return tt_fail(TT_ERR_USAGE, "--ranks %lld under mpirun: there each process is one rank",
                        (long long)config->ranks);
     }
-    if (config->num_machines > 1) {
-        launch->kind = TT_LAUNCH_MACHINES;
-        return take_address(config, launch);
-    }
-    return TT_OK;
+    return config->num_machines > 1 ? take_machines(config, launch) : TT_OK;
 }
 
 /* What may differ from machine to machine. */

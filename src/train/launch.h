@@ -2,12 +2,13 @@
  * environment and from the settings that say so (num_machines, machine_rank, main_process_ip,
  * main_process_port, ranks).
  *
- *   started by                                      ranks of this process      they find each other by
- *   torchrun (RANK, WORLD_SIZE, MASTER_ADDR, ...)   one                        tcp
- *   srun with MASTER_ADDR set                       one                        tcp
- *   mpirun, srun                                    one                        mpi
- *   hand, on each of num_machines machines          one per device             tcp
- *   hand                                            one per device             threads
+ *   started by                                       ranks of this process   they meet by
+ *   torchrun (RANK, WORLD_SIZE, MASTER_ADDR, ...)    one                     tcp
+ *   srun with MASTER_ADDR set                        one                     tcp
+ *   mpirun, srun                                     one                     mpi
+ *   Kubeflow, once per pod (PET_NNODES, ...)         one per device          tcp
+ *   hand, on each of num_machines machines           one per device          tcp
+ *   hand                                             one per device          threads
  */
 #ifndef TT_TRAIN_LAUNCH_H
 #define TT_TRAIN_LAUNCH_H
@@ -19,9 +20,11 @@ enum tt_launch_kind { TT_LAUNCH_ALONE, TT_LAUNCH_MPI, TT_LAUNCH_PROCESSES, TT_LA
 
 struct tt_launch {
     enum tt_launch_kind kind;
-    int rank, world_size; /* PROCESSES: of this process */
-    int local_rank;       /* PROCESSES: as the launcher says; -1: it does not */
-    char host[256];       /* PROCESSES, MACHINES: where rank 0 listens */
+    int rank, world_size;       /* PROCESSES: of this process */
+    int local_rank;             /* PROCESSES: as the launcher says; -1: it does not */
+    int machine_rank, machines; /* MACHINES: which one this is, of how many */
+    int ranks;                  /* ranks of this process; 0: one per device */
+    char host[256];             /* PROCESSES, MACHINES: where rank 0 listens */
     int port;
     char machine[80]; /* which machine this is, when somebody says: ranks with one text share a machine */
 };

@@ -199,9 +199,9 @@ static tt_status check_launch(const struct tt_train_config *config)
         tt_hint("machines are numbered from 0");
         return status;
     }
-    if (config->num_machines > 1 && config->main_process_ip == NULL)
+    if (config->num_machines > 1 && config->main_process_ip == NULL && getenv("MASTER_ADDR") == NULL)
         return usage("main_process_ip is missing for a run over several machines",
-                     "it is the address of machine 0");
+                     "it is the address of machine 0; MASTER_ADDR in the environment says it too");
     return TT_OK;
 }
 

@@ -40,18 +40,9 @@ tt_status tt_world_choose_device(const struct tt_train_config *config, const cha
 }
 
 /* How many ranks this process has when nobody started one process per rank. */
-static tt_status count_ranks(const struct tt_train_config *config, const struct tt_launch *launch,
-                             const char *kind, int devices, int *count)
+static tt_status count_ranks(const struct tt_launch *launch, const char *kind, int devices, int *count)
 {
-    int64_t wanted = config->ranks;
-    if (wanted == 0 && launch->kind == TT_LAUNCH_MACHINES && config->num_processes > 0) {
-        if (config->num_processes % config->num_machines != 0)
-            return tt_fail(TT_ERR_USAGE,
-                           "num_processes %lld over num_machines %lld: not the same number on each",
-                           (long long)config->num_processes, (long long)config->num_machines);
-        wanted = config->num_processes / config->num_machines;
-    }
-    *count = wanted > 0 ? (int)wanted : devices;
+    *count = launch->ranks > 0 ? launch->ranks : devices;
     if (strcmp(kind, "cuda") != 0 || *count <= devices) return TT_OK;
     tt_status status = tt_fail(TT_ERR_USAGE, "%d ranks, but this process sees %d GPU%s", *count, devices,
                                devices == 1 ? "" : "s");
@@ -146,17 +137,16 @@ static tt_status place_ranks(const struct tt_train_config *config, const struct 
 }
 
 /* Before anybody else is met: how many ranks this process has, and which. */
-static tt_status size_world(const struct tt_train_config *config, const struct tt_launch *launch,
-                            const char *kind, int devices, struct tt_tcp_config *tcp)
+static tt_status size_world(const struct tt_launch *launch, const char *kind, int devices,
+                            struct tt_tcp_config *tcp)
 {
     tcp->local_count = 1;
     tcp->world_size = launch->world_size;
     tcp->first_rank = launch->rank;
     if (launch->kind == TT_LAUNCH_PROCESSES || launch->kind == TT_LAUNCH_MPI) return TT_OK;
-    TT_TRY(count_ranks(config, launch, kind, devices, &tcp->local_count));
-    int64_t machines = launch->kind == TT_LAUNCH_MACHINES ? config->num_machines : 1;
-    tcp->world_size = (int)machines * tcp->local_count;
-    tcp->first_rank = machines > 1 ? (int)config->machine_rank * tcp->local_count : 0;
+    TT_TRY(count_ranks(launch, kind, devices, &tcp->local_count));
+    tcp->world_size = launch->machines * tcp->local_count;
+    tcp->first_rank = launch->machine_rank * tcp->local_count;
     return TT_OK;
 }
 
@@ -211,7 +201,7 @@ tt_status tt_world_open(const struct tt_train_config *config, const char *comman
         .timeout_seconds = (double)config->rendezvous_timeout,
         .cancel = cancel,
     };
-    TT_GO(size_world(config, &launch, kind, devices, &tcp));
+    TT_GO(size_world(&launch, kind, devices, &tcp));
     TT_GO(meet(config, &launch, machine, kind, devices, &tcp, world));
 out:
     tt_str_deinit(&settings);
