@@ -71,14 +71,16 @@ part_ops() {
     local test at_once=$(($(nproc) / 2))
     [ "$at_once" -ge 1 ] || at_once=1
     [ "$at_once" -le 8 ] || at_once=8
-    for variant in auto own cudnn; do
-        timed "ops attention, $variant" 200 env TRIMTAB_ATTENTION=$variant "$bundle/test_ops_attention" &
-        wait_below "$at_once"
+    for test in attention attention_sizes; do
+        for variant in auto own cudnn; do
+            timed "ops $test, $variant" 200 env TRIMTAB_ATTENTION=$variant "$bundle/test_ops_$test" &
+            wait_below "$at_once"
+        done
     done
     timed "ops attention, deterministic" 200 env TRIMTAB_DETERMINISTIC=1 "$bundle/test_ops_attention" &
     timed "ops gemm, tuned" 200 env TRIMTAB_GEMM_TUNE=1 TT_TEST_SIZES=0 "$bundle/test_ops_gemm" &
     for test in $(ops_tests); do
-        [ "$test" != test_ops_attention ] || continue
+        case $test in test_ops_attention*) continue ;; esac
         wait_below "$at_once"
         timed "ops ${test#test_ops_}" 200 "$bundle/$test" &
     done

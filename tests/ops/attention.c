@@ -258,6 +258,26 @@ static void fused_columns_without_lse(void **state)
     free_problem(&p);
 }
 
+/* Refused before anything is queued, so the memory may be the host's, whatever the device. */
+static void backward_needs_lse(void **state)
+{
+    (void)state;
+    const struct attention_case row = {2, 1, 16, 0, 0, TT_F32, 1, {{9, 9}, {-1, -1}}};
+    struct problem p;
+    struct test_device device;
+    make_problem(&p, &row);
+    test_device_open(&device, test_device_kind(), 1);
+    struct tt_attention_backward_args args = {.forward = forward_args(&p),
+                                              .do_THE = p.tensors[DO].view,
+                                              .dq_THE = p.tensors[DQ].view,
+                                              .dk_TKE = p.tensors[DK].view,
+                                              .dv_TKE = p.tensors[DV].view};
+    args.forward.lse_HT = (tt_tensor){0};
+    test_refused(tt_attention_backward(device.stream, &args), TT_ERR_INTERNAL, "lse is not given");
+    test_device_close(&device);
+    free_problem(&p);
+}
+
 static void a_nan_is_not_hidden(void **state)
 {
     (void)state;
@@ -284,6 +304,7 @@ int main(void)
         cmocka_unit_test(same_bits_on_any_number_of_threads),
         cmocka_unit_test(same_bits_in_any_company),
         cmocka_unit_test(fused_columns_without_lse),
+        cmocka_unit_test(backward_needs_lse),
         cmocka_unit_test(a_nan_is_not_hidden),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
