@@ -133,7 +133,7 @@ tt_status tt_shard_context_seal(struct tt_shard_context *context, int gathers_in
         size_t bytes = tt_unit_gathered_bytes(unit);
         if (bytes > gathered_bytes) gathered_bytes = bytes;
         if (unit->trainable_count > travelling) travelling = unit->trainable_count;
-        if (unit->user_count == 1 && unit->trainable_count > pooled_gradients)
+        if (unit->user_count == 1 && !unit->small && unit->trainable_count > pooled_gradients)
             pooled_gradients = unit->trainable_count;
     }
     bool from_pool = !context->at_hand && (context->resident || context->config.strategy != TT_SHARD_GRAD_OP);
@@ -210,5 +210,6 @@ tt_status tt_shard_take_gradient_slot(struct tt_shard_context *context, struct t
 
 tt_status tt_shard_context_join(struct tt_shard_context *context)
 {
+    TT_TRY(tt_shard_sum_due(context));
     return tt_stream_wait(context->config.compute, context->reduced);
 }

@@ -193,7 +193,7 @@ static void take_back(struct tt_unit *unit)
 static tt_status take_gradient_slot(struct tt_unit *unit)
 {
     if (unit->context->resident || unit->trainable_count == 0) return TT_OK;
-    if (unit->user_count > 1)
+    if (has_gradient_slot(&unit->own_gradient))
         unit->gradient_slot = &unit->own_gradient;
     else
         TT_TRY(tt_shard_take_gradient_slot(unit->context, unit, &unit->gradient_slot));
@@ -265,4 +265,11 @@ tt_status tt_unit_frozen_changed(struct tt_unit *unit)
     struct gather_slot *slot = find_values(unit);
     if (slot != NULL) slot->frozen_valid = false;
     return tt_event_record(unit->written, unit->context->config.compute);
+}
+
+tt_status tt_shard_context_publish(struct tt_shard_context *context)
+{
+    for (struct tt_unit *unit = context->units; unit != NULL; unit = unit->next)
+        if (has_slot(&unit->own_trainable) && unit->holders == 0) TT_TRY(fill(unit));
+    return TT_OK;
 }

@@ -1,9 +1,11 @@
 /* Gradients travel like this (slice: what this rank's optimizer works on).
  *
- *   resident      the blocks add straight into the slice, which is the whole vector; with replicas it is
- * summed over them at the last micro batch sharded       the blocks add into a full gradient, zero when lent;
- * reduce sums it over the ranks, adds this rank's share to the slice and zeroes it again; with replicas the
- * slice is summed over them at the last micro batch
+ *   resident   the blocks add straight into the slice, which is the whole vector; with replicas it is summed over
+ *              them at the last micro batch
+ *   sharded    the blocks add into a full gradient, zero when lent; reduce sums it over the ranks, adds this
+ *              rank's share to the slice and zeroes it again; with replicas the slice is summed over them at the
+ *              last micro batch
+ *   small      (what trains is little beside what does not) in either case the sum is made when the step joins
  *
  * A pass that wrote gradients and does not reduce leaves them for the next that gets the same memory. That
  * spares a zeroing in every forward pass, which gets gradient views too and writes none.
@@ -61,16 +63,34 @@ static tt_status sum_over_replicas(struct tt_unit *unit)
     return cast(context, travelling, dtype, slice, TT_F32, unit->slice_count);
 }
 
-static tt_status reduce(struct tt_unit *unit, bool last_micro)
+/* What the compute stream has written so far may be read on the comm stream. */
+static tt_status begin_sums(struct tt_shard_context *context)
 {
-    struct tt_shard_context *context = unit->context;
     TT_TRY(tt_event_record(context->gradients_ready, context->config.compute));
     TT_TRY(tt_stream_wait(context->comm_stream, context->gradients_ready));
     tt_span_begin(context->comm_stream, TT_SPAN_REDUCE);
-    if (!context->resident) TT_TRY(sum_over_shards(unit));
-    if (context->replicas != NULL && last_micro) TT_TRY(sum_over_replicas(unit));
+    return TT_OK;
+}
+
+static tt_status end_sums(struct tt_shard_context *context)
+{
     tt_span_end(context->comm_stream, TT_SPAN_REDUCE);
     return tt_event_record(context->reduced, context->comm_stream);
+}
+
+static tt_status sum(struct tt_unit *unit, bool last_micro)
+{
+    struct tt_shard_context *context = unit->context;
+    tt_status status = TT_OK;
+    if (!context->resident) {
+        struct gradient_slot *held = unit->gradient_slot;
+        if (held == NULL) unit->gradient_slot = &unit->own_gradient;
+        status = sum_over_shards(unit);
+        unit->gradient_slot = held;
+    }
+    if (status == TT_OK && context->replicas != NULL && last_micro) status = sum_over_replicas(unit);
+    if (status != TT_OK) tt_while("summing the gradients of unit '%s'", unit->name);
+    return status;
 }
 
 tt_status tt_unit_reduce(struct tt_unit *unit, bool last_micro)
@@ -79,9 +99,26 @@ tt_status tt_unit_reduce(struct tt_unit *unit, bool last_micro)
     if (unit->holders == 0 || !context->config.train) return tt_unit_fail_state(unit, "reduce");
     if (unit->trainable_count == 0 || ++unit->reduces < unit->user_count) return TT_OK;
     unit->reduces = 0;
-    tt_status status = reduce(unit, last_micro);
-    if (status != TT_OK) tt_while("summing the gradients of unit '%s'", unit->name);
-    return status;
+    if (unit->small) {
+        unit->sum_due |= last_micro;
+        return TT_OK;
+    }
+    TT_TRY(begin_sums(context));
+    TT_TRY(sum(unit, last_micro));
+    return end_sums(context);
+}
+
+tt_status tt_shard_sum_due(struct tt_shard_context *context)
+{
+    bool any = false;
+    for (struct tt_unit *unit = context->units; unit != NULL; unit = unit->next) {
+        if (!unit->sum_due) continue;
+        if (!any) TT_TRY(begin_sums(context));
+        any = true;
+        unit->sum_due = false;
+        TT_TRY(sum(unit, true));
+    }
+    return any ? end_sums(context) : TT_OK;
 }
 
 tt_status tt_unit_zero_grad(struct tt_unit *unit)

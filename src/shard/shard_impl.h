@@ -90,8 +90,9 @@ struct tt_unit {
     struct tt_buffer *gradient;     /* the slice */
     struct gather_slot own_slot;    /* SHARD_GRAD_OP: the unit */
     struct gather_slot own_trainable; /* trainable values in the compute type, where they have a place of their own */
+    bool small;                     /* what trains is little beside what does not */
     const void **peer_shards;       /* [world_size]: where the others' frozen shards lie; NULL: not known */
-    struct gradient_slot own_gradient; /* more than one user: gradients of all of them meet here */
+    struct gradient_slot own_gradient; /* more than one user, or small: gradients of all of them meet here */
     struct tt_event *written;       /* on the compute stream: masters or the frozen shard have been written */
 
     /* State: see gather.c. */
@@ -100,6 +101,7 @@ struct tt_unit {
     bool prefetched;
     int holders;
     int reduces; /* since the last sum: the sum is made by the last user */
+    bool sum_due; /* small: gradients of the whole step are summed when the step joins */
 };
 
 /* layout.c: fills members, sizes, pieces and runs; the pieces' data is set once memory is there. */
@@ -133,6 +135,14 @@ static inline bool has_slot(const struct gather_slot *slot)
 {
     return slot->gathered != NULL;
 }
+
+static inline bool has_gradient_slot(const struct gradient_slot *slot)
+{
+    return slot->reduced != NULL;
+}
+
+/* reduce.c: the sums that were put off to the end of the step. */
+TT_MUST_USE tt_status tt_shard_sum_due(struct tt_shard_context *context);
 
 /* data + offset, or NULL when there is no buffer. */
 static inline void *tt_buffer_at(const struct tt_buffer *buffer, size_t offset)

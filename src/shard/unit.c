@@ -8,21 +8,23 @@ size_t tt_unit_gathered_bytes(const struct tt_unit *unit)
            (size_t)unit->trainable_count * tt_dtype_bytes(unit->context->config.compute_dtype);
 }
 
-/* Small values, such as a LoRA's, are gathered once a step and stay; so does a copy in bf16 where nothing is
- * gathered. */
+/* Small values, such as a LoRA's, are gathered once a step and stay, and their gradients are summed once a
+ * step: short collectives beside the products cost those more than their own time. A bf16 copy also stays
+ * where nothing is gathered. */
 static bool keeps_trainable(const struct tt_unit *unit)
 {
     const struct tt_shard_context *context = unit->context;
-    size_t bytes = (size_t)unit->trainable_count * tt_dtype_bytes(context->config.compute_dtype);
-    if (bytes == 0) return false;
+    if (unit->trainable_count == 0) return false;
     if (context->resident) return context->config.compute_dtype != TT_F32;
-    return context->config.strategy != TT_SHARD_GRAD_OP && bytes <= unit->frozen_bytes / SMALL_TRAINABLE;
+    return unit->small && context->config.strategy != TT_SHARD_GRAD_OP;
 }
 
 static tt_status create_memory(struct tt_unit *unit)
 {
     struct tt_shard_context *context = unit->context;
     size_t slice_bytes = (size_t)unit->slice_count * sizeof(float);
+    unit->small = unit->trainable_count > 0 &&
+                  (size_t)unit->trainable_count * sizeof(float) <= unit->frozen_bytes / SMALL_TRAINABLE;
     if (!context->config.offload_params)
         TT_TRY(tt_shard_buffer_create(context, unit->frozen_shard_bytes, TT_PURPOSE_WEIGHTS,
                                       &unit->frozen_shard));
@@ -39,7 +41,7 @@ static tt_status create_memory(struct tt_unit *unit)
     }
     if (!context->resident && context->config.strategy == TT_SHARD_GRAD_OP)
         TT_TRY(tt_gather_slot_init(context, tt_unit_gathered_bytes(unit), &unit->own_slot));
-    if (!context->resident && unit->user_count > 1)
+    if (!context->resident && (unit->user_count > 1 || unit->small))
         TT_TRY(tt_gradient_slot_init(context, unit->trainable_count, &unit->own_gradient));
     return TT_OK;
 }

@@ -103,8 +103,12 @@ TT_MUST_USE tt_status tt_unit_reduce(struct tt_unit *unit, bool last_micro);
 TT_MUST_USE tt_status tt_unit_release(struct tt_unit *unit, bool keep);
 TT_MUST_USE tt_status tt_unit_zero_grad(struct tt_unit *unit);
 
-/* The compute stream waits for the sums of all gradients so far; call it before the gradient slices are read. */
+/* Makes the sums that were put off to the end of the step (of small units) and lets the compute stream wait for all sums so far.
+ * Call it on all ranks before the gradient slices are read. */
 TT_MUST_USE tt_status tt_shard_context_join(struct tt_shard_context *context);
+/* After the masters of all units changed, on all ranks: gathers at once those trainable values that stay gathered from step to
+ * step, so that no pass has to. What is not published is gathered when it is needed. */
+TT_MUST_USE tt_status tt_shard_context_publish(struct tt_shard_context *context);
 /* Where time goes: spans TT_SPAN_GATHER, TT_SPAN_GATHER_WAIT (what was not hidden) and TT_SPAN_REDUCE of backend/profile.h. */
 
 const char *tt_unit_name(const struct tt_unit *unit);

@@ -277,5 +277,5 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     float grad_scale = (float)(clip < 1.0 ? clip : 1.0);
     for (int u = 0; u < rank->model->unit_count; u++)
         TT_TRY(update_unit(rank, config, u, result->learning_rate, grad_scale, step));
-    return TT_OK;
+    return tt_shard_context_publish(rank->shard);
 }

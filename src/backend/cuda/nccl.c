@@ -25,6 +25,7 @@
 #include "base/clock.h"
 
 enum {
+    CTAS_MAX = 8,
     VERSION_MIN = 21800, /* 2.18: config of nonblocking communicators as it is used here */
     YIELDS = 2000,       /* of the processor, before a wait begins to sleep */
     YIELDS_PER_CHECK = 64,
@@ -205,6 +206,11 @@ static tt_status create(struct tt_device *device, const unsigned char id[TT_COLL
     ncclUniqueId unique;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
+    /* Fewer processors and buffers than NCCL would take by itself. Frozen weights come by copy engine inside
+     * a machine, so what is left is small or, in full fine-tuning, runs beside GEMMs that it must not slow
+     * down (two H200s: 24 channels cost a GEMM beside them 16 to 20 %, 8 channels 6 %, per layer the same).
+     */
+    config.maxCTAs = CTAS_MAX;
     TT_TRY(need_library());
     TT_TRY(tt_cuda_check(cudaSetDevice(cuda->index), NULL, "cudaSetDevice"));
     struct handle *handle = tt_calloc(1, sizeof *handle);
