@@ -220,7 +220,10 @@ static void gradient_buffers_end(void **state)
 {
     (void)state;
     struct desk desk;
-    open_all(&desk, TT_FULL_SHARD, 3);
+    open_desk(&desk, "plan");
+    assert_int_equal(open_context(&desk, TT_FULL_SHARD, TT_BF16), TT_OK);
+    assert_int_equal(open_units(&desk, 1, false), TT_OK);
+    assert_int_equal(tt_shard_context_seal(desk.context, 3), TT_OK);
     take(desk.units[0]);
     take(desk.units[1]);
     assert_int_equal(tt_unit_gather(desk.units[2]), TT_OK);
