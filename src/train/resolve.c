@@ -65,8 +65,8 @@ static tt_status resolve_fsdp(struct tt_settings *settings, const char *fsdp)
 /* mpirun, srun and torchrun start one process per rank: then num_processes is theirs, not ours to start. */
 static bool is_launched_per_rank(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "LOCAL_RANK", "RANK",
-                                        "SLURM_STEP_ID"};
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK",
+                                        "LOCAL_RANK",           "RANK",     "SLURM_STEP_ID"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (getenv(names[i]) != NULL) return true;
     return false;
