@@ -1,6 +1,7 @@
 #include "train/bench.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #include "base/alloc.h"
@@ -52,12 +53,7 @@ static void fill_result(const struct bench *bench, const struct tt_rank *rank, d
                        (double)last->facts.tokens +
                    tt_model_flops_per_label(rank->model, full) * (double)last->facts.supervised_tokens;
     result->model_tflops = flops / result->step_seconds / 1e12;
-    double steps = (double)bench->options->steps;
-    for (int op = 0; op < TT_SPAN_COUNT; op++) {
-        result->op_times[op] = tt_device_op_times(rank->device)[op];
-        result->op_times[op].calls /= bench->options->steps;
-        result->op_times[op].seconds /= steps;
-    }
+    memcpy(result->op_times, tt_device_op_times(rank->device), sizeof result->op_times);
     result->loss = last->loss;
     result->peak_bytes = peak_resident_bytes();
     result->planned_bytes = bench->plan.memory.total_peak;
@@ -83,20 +79,19 @@ static tt_status run_steps(struct bench *bench, struct tt_rank *rank)
         .sampler = bench->sampler,
         .cancel = bench->cancel,
         .seed = (uint64_t)bench->config->seed,
-        .total_steps = total,
+        .total_steps = total + 1,
     };
     if (seconds == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_gradient_watch_init(rank->model, &watch));
-    for (int64_t step = 0; step < total; step++) {
-        if (step == warmup) {
-            tt_device_profile(rank->device, true);
-        }
+    for (int64_t step = 0; step <= total; step++) {
+        /* One more step, not timed: the marks of a profile are not free. */
+        if (step == total) tt_device_profile(rank->device, true);
         double start = tt_clock_seconds();
         TT_GO(tt_train_step(rank, &config, step, &watch, &storage, &last));
         double end = tt_clock_seconds();
         if (step == 0 && tt_comm_rank(rank->world) == 0)
             bench->result->first_step_seconds = end - bench->start_seconds;
-        if (step >= warmup) seconds[step - warmup] = end - start;
+        if (step >= warmup && step < total) seconds[step - warmup] = end - start;
         if (last.stop_requested) TT_GO(tt_fail(TT_ERR_CANCELLED, "stopped on request"));
     }
     if (tt_comm_rank(rank->world) == 0) fill_result(bench, rank, seconds, &last);
@@ -111,11 +106,11 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
 {
     struct bench *bench = context;
     struct tt_rank rank = {0};
-    struct tt_load_source source = {.seed = (uint64_t)bench->config->seed};
+    struct tt_load_source source = {.seed = (uint64_t)bench->config->seed, .cancel = bench->cancel};
     struct tt_rank_config config = tt_rank_config_of(&bench->rank_config, place, &bench->plan);
     tt_status status = tt_rank_init(&config, &rank);
-    if (status == TT_OK) status = tt_load_units(rank.model, rank.units, rank.stream, &source);
     status = tt_comm_agree(place->comm, status);
+    if (status == TT_OK) status = tt_rank_load(&rank, &source);
     if (status == TT_OK) status = run_steps(bench, &rank);
     tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
     tt_rank_deinit(&rank);

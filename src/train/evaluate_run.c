@@ -29,9 +29,10 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     struct tt_evaluation evaluation;
     struct tt_rank_config config = tt_rank_config_of(&run->rank_config, place, &run->plan);
     tt_status status = tt_rank_init(&config, &rank);
-    if (status == TT_OK) status = tt_load_units(rank.model, rank.units, rank.stream, &run->inputs.source);
     TT_GO(tt_comm_agree(place->comm, status));
-    TT_GO(tt_rank_load(&rank, &run->inputs.source));
+    struct tt_load_source source = run->inputs.source;
+    source.cancel = run->cancel;
+    TT_GO(tt_rank_load(&rank, &source));
     TT_GO(tt_evaluate(&rank, run->sampler, run->cancel, &storage, &evaluation));
     if (tt_comm_rank(place->comm) == 0) {
         run->result->loss = evaluation.loss;

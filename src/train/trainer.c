@@ -217,8 +217,10 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     struct tt_rank rank = {0};
     struct tt_rank_config config = tt_rank_config_of(&run->rank_config, place, &run->plan);
     tt_status status = tt_rank_init(&config, &rank);
-    if (status == TT_OK) status = tt_load_units(rank.model, rank.units, rank.stream, &run->inputs.source);
     status = tt_comm_agree(place->comm, status);
+    struct tt_load_source source = run->inputs.source;
+    source.cancel = run->cancel;
+    if (status == TT_OK) status = tt_rank_load(&rank, &source);
     if (status == TT_OK) {
         tt_device_freeze(rank.device, true);
         status = tt_run_loop(run, &rank);
