@@ -8,10 +8,11 @@
 # cases), runs (tests/gpu/properties.py), peer (loss curves beside transformers + PEFT, where Python has them). Without parts:
 # all. Ends with a table of PASS, FAIL and SKIP with seconds; the exit code is 1 when anything failed.
 #
+# TT_AT_ONCE=1 runs the parts side by side, for machines that are lent by the minute.
 # TT_GPU_LIBRARIES: folders of CUDA libraries to use first; without it those that Python's nvidia packages bring.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-[ $# -ge 2 ] || { sed -n '2,12p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,13p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 bundle=$(cd "$1" && pwd) log=$2
 shift 2
 parts=("$@")
@@ -121,10 +122,18 @@ part_peer() {
 rm -f "$log/properties/results.tsv"
 for part in "${parts[@]}"; do
     case $part in
-    ops | memcheck | runs | peer) "part_$part" ;;
+    ops | memcheck | runs | peer) ;;
     *) echo "error: there is no part '$part'" >&2; exit 2 ;;
     esac
 done
+for part in "${parts[@]}"; do
+    if [ "${TT_AT_ONCE:-0}" = 1 ]; then
+        "part_$part" &
+    else
+        "part_$part"
+    fi
+done
+wait
 
 echo
 awk -F '\t' '{ printf "%-4s  %7.1f s  %-48s %s\n", $1, $3, $2, substr($4, 1, 160); count[$1]++ }
