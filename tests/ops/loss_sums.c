@@ -73,7 +73,8 @@ static void shapes_that_do_not_fit_are_refused(void **state)
 
 int main(void)
 {
-    if (test_device_missing() != 0) return test_device_missing();
+    int missing = test_device_missing();
+    if (missing != 0) return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_are_summed_in_double),
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
