@@ -1,0 +1,70 @@
+#!/bin/bash
+# What the program does around GPUs, on GPUs that are not there (tests/tools/fake_gpus.c): devices are chosen, ranks meet and
+# give the bits that ranks on CPUs give, and one that fails ends the others.
+build=$1
+root=$(cd "$(dirname "$0")/../.." && pwd)
+command -v cc >/dev/null || { echo "no cc"; exit 77; }
+grep -q "^TT_SANITIZE:BOOL=ON" "$build/CMakeCache.txt" && { echo "a plugin cannot bring its own sanitizer"; exit 77; }
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+fail() {
+    echo "FAILED: $*"
+    tail -20 said
+    failures=$((failures + 1))
+}
+mpi=$(sed -n 's/^MPI_C_LIBRARIES.*=//p;s/^MPI_mpi_LIBRARY:[^=]*=//p' "$build/CMakeCache.txt" | head -1)
+cc -std=gnu17 -O1 -shared -fPIC -fvisibility=hidden -D_GNU_SOURCE -I"$root/src" -I"$root/include" \
+    "$root/tests/tools/fake_gpus.c" -o fake_gpus.so -Wl,-Bsymbolic \
+    -Wl,--start-group "$build"/libtt_comm.a "$build"/libtt_backend.a "$build"/libtt_tensor.a "$build"/libtt_config.a \
+    "$build"/libtt_base.a -Wl,--end-group ${mpi:+"$mpi"} -ljansson -lpcre2-8 -lyaml -lgomp -lpthread -ldl -lm ||
+    { echo "FAILED: the plugin cannot be built"; exit 1; }
+export TRIMTAB_CUDA_PLUGIN=$folder/fake_gpus.so
+unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR CUDA_VISIBLE_DEVICES
+
+train() {
+    local output=$1
+    shift
+    timeout 100 "$build/trimtab" train --model_name_or_path "$root/tests/golden/llama2/model" --threads 1 \
+        --dataset_name "$root/tests/golden/llama2/train.jsonl" --max_steps 6 --per_device_train_batch_size 2 --bf16 false \
+        --learning_rate 0.01 --recompute none --save_steps 3 --output_dir "$output" "$@" >said 2>&1
+}
+same() { cmp -s "$1" "$2" || fail "$1 and $2 differ"; }
+
+train cpu2 --device cpu --ranks 2 || fail "two ranks on the CPU"
+train gpu2 --ranks 2 || fail "two ranks on GPUs"
+grep -q "on 2 ranks" said || fail "two ranks, not said"
+same cpu2/adapter_model.safetensors gpu2/adapter_model.safetensors
+same cpu2/checkpoint-3/adapter_model.safetensors gpu2/checkpoint-3/adapter_model.safetensors
+FAKE_PEER=1 train pulled --ranks 2 || fail "two ranks that pull each other's shards"
+same cpu2/adapter_model.safetensors pulled/adapter_model.safetensors
+train all || fail "as many ranks as there are GPUs"
+grep -q "on 4 ranks" said || fail "four GPUs are four ranks"
+train full4 --use_peft false --sharding_strategy SHARD_GRAD_OP || fail "full fine-tuning on four"
+train cpu4 --device cpu --ranks 4 --use_peft false --sharding_strategy SHARD_GRAD_OP || fail "the same on the CPU"
+same full4/model.safetensors cpu4/model.safetensors
+train one --device cuda --ranks 1 || fail "one GPU"
+
+train five --ranks 5 && fail "five ranks on four GPUs"
+grep -q "5 ranks, but this process sees 4 GPUs" said || fail "five ranks on four GPUs: the message"
+FAKE_FAIL=1 train failing --ranks 3 && fail "a communicator that cannot be made"
+[ "$(grep -c "^error: the fake communicator cannot be made" said)" -eq 1 ] || fail "a communicator: the message"
+grep -q "on rank 1 of 3" said || fail "a communicator: whose"
+train stopped --ranks 2 --device_memory 1KiB && fail "too little memory"
+# A rank that never comes to a collective: the others wait, as for one that saves, until the second signal.
+FAKE_HANG=40 "$build/trimtab" train --model_name_or_path "$root/tests/golden/llama2/model" --threads 1 --ranks 2 \
+    --dataset_name "$root/tests/golden/llama2/train.jsonl" --max_steps 6 --output_dir hanging >said 2>&1 &
+waiting=$!
+sleep 2
+kill -INT $waiting
+sleep 1
+kill -0 $waiting 2>/dev/null || fail "a rank that hangs is not waited for"
+kill -INT $waiting
+wait $waiting
+code=$?
+[ $code -eq 11 ] || fail "a second signal to a run that hangs ends it with $code"
+TRIMTAB_CUDA_PLUGIN=$folder/nothing.so train missing --device cuda && fail "a plugin that is missing"
+grep -q "no GPU can be used: " said || fail "a plugin that is missing: the message"
+[ $failures -eq 0 ] && echo "all as expected"
+exit $((failures > 0))

@@ -1,0 +1,278 @@
+/* A plugin that claims four GPUs and computes on the CPU: what the program does around GPUs (choosing
+ * devices, NCCL's communicators, pulling shards, failing) runs where there is none. Collectives meet in the
+ * memory of the process; they wait as the real ones do, looking at the device's check, and end when they are
+ * aborted.
+ *
+ * FAKE_PEER: GPUs reach each other's memory. FAKE_FAIL=R: rank R's communicator cannot be made. FAKE_HANG=N:
+ * after N calls the collectives of rank 1 never come, until somebody aborts. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backend/plugin.h"
+#include "base/alloc.h"
+#include "comm/comm_impl.h"
+
+enum { GPUS = 4, RANKS_MAX = 16 };
+
+/* All ranks with one id. */
+struct meeting {
+    struct meeting *next;
+    unsigned char id[TT_COLLECTIVE_ID_BYTES];
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    int world_size;
+    int arrived;
+    uint64_t rounds;
+    const void *data[RANKS_MAX];
+};
+
+struct handle {
+    struct meeting *meeting;
+    struct tt_device *device;
+    int rank;
+    int calls;
+    bool aborted;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct meeting *meetings;
+static uint64_t ids;
+
+static int number_from(const char *name, int otherwise)
+{
+    const char *text = getenv(name);
+    return text != NULL ? atoi(text) : otherwise;
+}
+
+static tt_status look(const struct handle *handle)
+{
+    if (handle->aborted) return tt_fail(TT_ERR_COMM, "the fake communicator was aborted");
+    const struct tt_device *device = handle->device;
+    return device->check != NULL ? device->check(device->check_context) : TT_OK;
+}
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+}
+
+/* Until all ranks are here. */
+static tt_status meet(struct handle *handle)
+{
+    struct meeting *meeting = handle->meeting;
+    pthread_mutex_lock(&meeting->mutex);
+    uint64_t round = meeting->rounds;
+    if (++meeting->arrived == meeting->world_size) {
+        meeting->arrived = 0;
+        meeting->rounds++;
+    }
+    while (meeting->rounds == round) {
+        pthread_mutex_unlock(&meeting->mutex);
+        TT_TRY(look(handle));
+        nap();
+        pthread_mutex_lock(&meeting->mutex);
+    }
+    pthread_mutex_unlock(&meeting->mutex);
+    return TT_OK;
+}
+
+static tt_status enter(struct handle *handle, const void *data)
+{
+    handle->calls++;
+    while (handle->rank == 1 && handle->calls > number_from("FAKE_HANG", 1 << 30)) {
+        TT_TRY(look(handle));
+        nap();
+    }
+    handle->meeting->data[handle->rank] = data;
+    return meet(handle);
+}
+
+static tt_status make_id(unsigned char id[TT_COLLECTIVE_ID_BYTES])
+{
+    pthread_mutex_lock(&mutex);
+    ids++;
+    memset(id, 0, TT_COLLECTIVE_ID_BYTES);
+    memcpy(id, &ids, sizeof ids);
+    pthread_mutex_unlock(&mutex);
+    return TT_OK;
+}
+
+static struct meeting *find_meeting(const unsigned char *id, int world_size)
+{
+    pthread_mutex_lock(&mutex);
+    struct meeting *meeting = meetings;
+    while (meeting != NULL && memcmp(meeting->id, id, sizeof meeting->id) != 0) meeting = meeting->next;
+    if (meeting == NULL) {
+        meeting = calloc(1, sizeof *meeting); /* for the life of the process */
+        if (meeting == NULL) abort();
+        memcpy(meeting->id, id, sizeof meeting->id);
+        meeting->world_size = world_size;
+        pthread_mutex_init(&meeting->mutex, NULL);
+        meeting->next = meetings;
+        meetings = meeting;
+    }
+    pthread_mutex_unlock(&mutex);
+    return meeting;
+}
+
+static tt_status create(struct tt_device *device, const unsigned char id[TT_COLLECTIVE_ID_BYTES], int rank,
+                        int world_size, void **out)
+{
+    if (number_from("FAKE_FAIL", -1) == rank)
+        return tt_fail(TT_ERR_COMM, "the fake communicator cannot be made");
+    struct handle *handle = tt_calloc(1, sizeof *handle);
+    if (handle == NULL) return TT_ERR_MEMORY;
+    *handle = (struct handle){.meeting = find_meeting(id, world_size), .device = device, .rank = rank};
+    tt_status status = meet(handle);
+    if (status != TT_OK) {
+        tt_free(handle);
+        return status;
+    }
+    *out = handle;
+    return TT_OK;
+}
+
+static void destroy(void *context)
+{
+    tt_free(context);
+}
+
+static void abort_handle(void *context)
+{
+    ((struct handle *)context)->aborted = true;
+}
+
+static tt_status check(void *context)
+{
+    const struct handle *handle = context;
+    return handle->aborted ? tt_fail(TT_ERR_COMM, "the fake communicator was aborted") : TT_OK;
+}
+
+static tt_status all_gather(void *context, struct tt_stream *stream, const void *send, void *recv,
+                            size_t bytes)
+{
+    struct handle *handle = context;
+    (void)stream;
+    TT_TRY(enter(handle, send));
+    for (int q = 0; q < handle->meeting->world_size; q++) {
+        char *to = (char *)recv + (size_t)q * bytes;
+        if (to != handle->meeting->data[q]) memcpy(to, handle->meeting->data[q], bytes);
+    }
+    return meet(handle);
+}
+
+/* `count` elements from `offset` of all ranks' data, summed, into `to` after all have read. */
+static tt_status sum(struct handle *handle, const void *data, void *to, size_t offset, size_t count,
+                     tt_dtype dtype, int reduce)
+{
+    size_t bytes = count * tt_dtype_bytes(dtype);
+    char *own = tt_alloc_aligned(bytes);
+    if (own == NULL) return TT_ERR_MEMORY;
+    tt_status status = enter(handle, data);
+    if (status == TT_OK) {
+        tt_reduce_ordered(own, handle->meeting->data, handle->meeting->world_size, offset, count, dtype,
+                          (enum tt_reduce)reduce);
+        status = meet(handle);
+    }
+    if (status == TT_OK) memcpy(to, own, bytes);
+    tt_free(own);
+    return status;
+}
+
+static tt_status reduce_scatter(void *context, struct tt_stream *stream, const void *send, void *recv,
+                                size_t count, tt_dtype dtype)
+{
+    struct handle *handle = context;
+    (void)stream;
+    return sum(handle, send, recv, (size_t)handle->rank * count, count, dtype, TT_REDUCE_SUM);
+}
+
+static tt_status all_reduce(void *context, struct tt_stream *stream, void *data, size_t count, tt_dtype dtype,
+                            int reduce)
+{
+    (void)stream;
+    return sum(context, data, data, 0, count, dtype, reduce);
+}
+
+static tt_status broadcast(void *context, struct tt_stream *stream, void *data, size_t bytes, int root)
+{
+    struct handle *handle = context;
+    (void)stream;
+    TT_TRY(enter(handle, data));
+    if (handle->rank != root) memcpy(data, handle->meeting->data[root], bytes);
+    return meet(handle);
+}
+
+static const struct tt_collectives_table collectives = {
+    .make_id = make_id,
+    .create = create,
+    .destroy = destroy,
+    .abort = abort_handle,
+    .check = check,
+    .all_gather = all_gather,
+    .reduce_scatter = reduce_scatter,
+    .all_reduce = all_reduce,
+    .broadcast = broadcast,
+};
+
+static int count_gpus(char *reason, size_t reason_bytes)
+{
+    if (reason_bytes > 0) reason[0] = '\0';
+    return GPUS;
+}
+
+static tt_status describe(int index, struct tt_gpu_facts *out)
+{
+    *out = (struct tt_gpu_facts){
+        .name = "NVIDIA H200", .memory_bytes = (size_t)140 << 30, .runtime_version = index};
+    return TT_OK;
+}
+
+static void describe_link(int from, int to, char *text, size_t text_bytes)
+{
+    snprintf(text, text_bytes, "%s", from == to ? "X" : "-");
+}
+
+static bool enable_peer(int from, int to)
+{
+    return from == to || getenv("FAKE_PEER") != NULL;
+}
+
+static tt_status open_device(struct tt_device *device, const struct tt_device_config *config)
+{
+    TT_TRY(tt_cpu_device_table.open(device, config));
+    device->is_host = false;
+    device->chip = tt_chip_find("h200");
+    return TT_OK;
+}
+
+static tt_status synchronize_event(struct tt_event *event)
+{
+    (void)event;
+    return TT_OK;
+}
+
+TT_PUBLIC tt_plugin_entry tt_cuda_plugin;
+
+const struct tt_plugin *tt_cuda_plugin(const struct tt_host *host)
+{
+    static struct tt_device_table device;
+    static struct tt_plugin plugin;
+    device = tt_cpu_device_table;
+    device.kind = "cuda";
+    device.open = open_device;
+    device.event_synchronize = synchronize_event;
+    plugin = (struct tt_plugin){
+        .device = &device,
+        .collectives = &collectives,
+        .device_count = count_gpus,
+        .facts = describe,
+        .link = describe_link,
+        .enable_peer = enable_peer,
+    };
+    tt_plugin_abi(plugin.abi);
+    tt_error_use_records(host->error_record);
+    return &plugin;
+}
