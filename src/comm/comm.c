@@ -169,6 +169,11 @@ tt_status tt_comm_poll(struct tt_comm *comm)
     return comm->table->poll(comm);
 }
 
+void tt_comm_note(struct tt_comm *comm, const char *text)
+{
+    if (comm->table->note != NULL) comm->table->note(comm, text);
+}
+
 void tt_comm_abort(struct tt_comm *comm)
 {
     if (comm != NULL) comm->table->abort(comm);

@@ -54,6 +54,8 @@ TT_MUST_USE tt_status tt_comm_barrier(struct tt_comm *comm);
  * before one that failed with TT_ERR_PEER) and carries its message, context and hint. No rank is left
  * waiting. */
 TT_MUST_USE tt_status tt_comm_agree(struct tt_comm *comm, tt_status status);
+/* What this rank is doing from now on ("step 12"): others are told when it falls silent. Cheap; copied. */
+void tt_comm_note(struct tt_comm *comm, const char *text);
 /* TT_OK, or what the calls would say because a peer has failed; never waits. */
 TT_MUST_USE tt_status tt_comm_poll(struct tt_comm *comm);
 /* Wakes every rank that waits in a call; takes NULL. May be called from any thread, more than once. The

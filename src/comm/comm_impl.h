@@ -22,6 +22,7 @@ struct tt_comm_table {
     tt_status (*broadcast)(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t bytes, int root);
     tt_status (*barrier)(struct tt_comm *comm);
     tt_status (*poll)(struct tt_comm *comm); /* tt_comm_poll */
+    void (*note)(struct tt_comm *comm, const char *text); /* tt_comm_note; NULL: nobody listens */
     tt_status (*split)(struct tt_comm *comm, int color, struct tt_comm **out);
     void (*abort)(struct tt_comm *comm);
     void (*destroy)(struct tt_comm *comm);

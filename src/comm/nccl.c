@@ -109,6 +109,11 @@ static tt_status nccl_poll(struct tt_comm *base)
     return tt_comm_poll(nccl_of(base)->control);
 }
 
+static void nccl_note(struct tt_comm *base, const char *text)
+{
+    tt_comm_note(nccl_of(base)->control, text);
+}
+
 /* Control first: the peers, whose devices may wait for this one, hear the cause before NCCL tells them of its
  * effects. */
 static void nccl_abort(struct tt_comm *base)
@@ -162,6 +167,7 @@ static const struct tt_comm_table nccl_table = {
     .broadcast = nccl_broadcast,
     .barrier = nccl_barrier,
     .poll = nccl_poll,
+    .note = nccl_note,
     .split = nccl_split,
     .abort = nccl_abort,
     .destroy = nccl_destroy,

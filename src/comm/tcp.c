@@ -23,6 +23,7 @@ struct line {
     int rank; /* in the world */
     int users;
     uint64_t sequence;
+    char note[60]; /* tt_comm_note */
 };
 
 struct tcp_comm {
@@ -98,10 +99,12 @@ static tt_status receive(struct tcp_comm *comm, void *to, size_t bytes)
 /* Before the pieces of a call; what the rank does is known when it falls silent. */
 static void begin(struct tcp_comm *comm, enum tt_wire_call call, size_t size)
 {
-    char doing[120];
+    char doing[160];
     pthread_mutex_lock(&comm->line->mutex);
-    snprintf(doing, sizeof doing, "rank %d, %s of %zu (message %llu)", comm->line->rank,
-             tt_wire_call_name(call), size, (unsigned long long)comm->line->sequence + 1);
+    const struct line *line = comm->line;
+    snprintf(doing, sizeof doing, "rank %d, %s%s%s of %zu (message %llu)", line->rank, line->note,
+             line->note[0] != '\0' ? ", " : "", tt_wire_call_name(call), size,
+             (unsigned long long)line->sequence + 1);
     tt_link_say(comm->line->link, doing);
 }
 
@@ -232,6 +235,17 @@ static tt_status tcp_barrier(struct tt_comm *base)
     return end(tcp_of(base), status == TT_OK ? expect(&header, 0) : status);
 }
 
+static void tcp_note(struct tt_comm *base, const char *text)
+{
+    struct line *line = tcp_of(base)->line;
+    char doing[120];
+    pthread_mutex_lock(&line->mutex);
+    snprintf(line->note, sizeof line->note, "%s", text);
+    snprintf(doing, sizeof doing, "rank %d, %s", line->rank, line->note);
+    pthread_mutex_unlock(&line->mutex);
+    tt_link_say(line->link, doing);
+}
+
 static tt_status tcp_poll(struct tt_comm *base)
 {
     return tt_link_poll(tcp_of(base)->line->link);
@@ -278,6 +292,7 @@ static const struct tt_comm_table tcp_table = {
     .broadcast = tcp_broadcast,
     .barrier = tcp_barrier,
     .poll = tcp_poll,
+    .note = tcp_note,
     .split = tcp_split,
     .abort = tcp_abort,
     .destroy = tcp_destroy,

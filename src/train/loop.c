@@ -132,6 +132,9 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
         .label_smoothing = run->config->label_smoothing_factor,
         .total_steps = run->total_steps,
     };
+    char note[40];
+    snprintf(note, sizeof note, "step %lld", (long long)step + 1);
+    tt_comm_note(loop->rank->world, note);
     double start = tt_clock_seconds();
     TT_TRY(tt_train_step(loop->rank, &config, step, &loop->watch, &loop->storage, result));
     double seconds = tt_clock_seconds() - start;

@@ -59,7 +59,7 @@ static void killed(void **state)
 static void stopped(void **state)
 {
     (void)state;
-    hurt(SIGSTOP, 1, "has been silent for 20 s; it was last in: rank 1, ");
+    hurt(SIGSTOP, 1, "has been silent for 20 s; it was last in: rank 1, step ");
     hurt(SIGSTOP, 0, "error: rank 0 (on 127.0.0.1) has been silent for 20 s");
 }
 

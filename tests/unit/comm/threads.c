@@ -216,6 +216,7 @@ static void an_abort_from_outside_wakes_all(void **state)
             ranks[q] = (struct endless){comms[q], run, NULL};
             assert_int_equal(tt_thread_start("rank", endless_main, &ranks[q], &ranks[q].thread), TT_OK);
         }
+        assert_int_equal(tt_comm_poll(comms[0]), TT_OK);
         nanosleep(&(struct timespec){.tv_nsec = (long)tt_rng_below(rng, run, 3000000)}, NULL);
         tt_fail(TT_ERR_CANCELLED, "no more in run %d", (int)run);
         tt_comm_abort(comms[victim]);
@@ -227,6 +228,8 @@ static void an_abort_from_outside_wakes_all(void **state)
             assert_string_equal(tt_error_last()->message, wanted);
         }
         assert_int_equal(tt_comm_barrier(comms[0]), TT_ERR_PEER);
+        assert_int_equal(tt_comm_poll(comms[1]), TT_ERR_PEER);
+        assert_string_equal(tt_error_last()->message, wanted);
         for (int q = 0; q < WORLD; q++) tt_comm_destroy(comms[q]);
         assert_true(tt_alloc_live() == live);
     }
