@@ -27,7 +27,7 @@ enum tt_reduce { TT_REDUCE_SUM, TT_REDUCE_MAX, TT_REDUCE_MIN };
 
 int tt_comm_rank(const struct tt_comm *comm);
 int tt_comm_world_size(const struct tt_comm *comm);
-const char *tt_comm_kind(const struct tt_comm *comm); /* "self", "threads", "tcp", "mpi", "nccl" */
+const char *tt_comm_kind(const struct tt_comm *comm); /* "self", "threads", "tcp", "mpi", "peers", "nccl" */
 /* Ranks that share this process's memory and machine as far as known; 1 for self. */
 int tt_comm_local_size(const struct tt_comm *comm);
 
@@ -89,6 +89,16 @@ struct tt_tcp_config {
  */
 TT_MUST_USE tt_status tt_comm_create_tcp(const struct tt_tcp_config *config, struct tt_comm **out,
                                          int *machines);
+/* For ranks on GPUs. Collective. What the host says goes over `control` (borrowed); data over the links between the GPUs when all
+ * ranks are threads of one process whose GPUs reach each other (tt_comm_create_peers), else over NCCL (tt_comm_create_nccl). */
+TT_MUST_USE tt_status tt_comm_create_gpu(struct tt_comm *control, struct tt_device *device, struct tt_comm **out);
+/* Whether all ranks are threads of one process whose devices read each other's memory, and all are `willing`: the same
+ * answer on all ranks. Collective. */
+TT_MUST_USE tt_status tt_comm_shares_memory(struct tt_comm *comm, struct tt_device *device, bool willing, bool *shares);
+/* Copy engines and element-wise kernels (comm/peers.c says why not NCCL). Every call also meets the others on the host. Sums: the
+ * owner of a slice adds the others' to its own, beginning with the next rank; in bf16 each addition rounds. all_reduce sums
+ * F32 and BF16 only. Watches `device` as tt_comm_create_nccl does. */
+TT_MUST_USE tt_status tt_comm_create_peers(struct tt_comm *control, struct tt_device *device, struct tt_comm **out);
 /* For ranks on GPUs. Collective: host calls, agreement, barrier and abort go over `control` (borrowed), data
  * over NCCL. Watches `device` (borrowed, tt_device_set_watch): the host's waits for it end with TT_ERR_PEER
  * when a peer has failed. When this or a peer's rank has failed, call tt_comm_abort before anything that

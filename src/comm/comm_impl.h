@@ -40,6 +40,9 @@ struct tt_comm {
  * message, context and hint. `cause` comes from another rank and may hold anything. */
 tt_status tt_comm_fail_peer(int rank, const struct tt_error *cause);
 
+/* How many ranks are threads of this process, this one included. Collective. */
+TT_MUST_USE tt_status tt_comm_ranks_here(struct tt_comm *comm, const struct tt_device *device, int *count);
+
 /* to[i] = from[0][i] + from[1][i] + ... in this order, for i < count; f32 and bf16 in fp32 (rounded once), f64 in f64,
  * i64 modulo 2^64; MAX and MIN keep a NaN. `offset` elements are skipped in every from[]. `to` may be one of the
  * places that are read (from[k] + offset), not overlap them in another way. */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -542,6 +543,17 @@ static void hub_free(struct tt_hub *hub)
     tt_free(hub);
 }
 
+/* Two connections a rank at most, and what the program has open besides. What cannot be raised shows when a
+ * rank connects. */
+static void raise_file_limit(int world_size)
+{
+    struct rlimit limit;
+    rlim_t wanted = 2 * (rlim_t)world_size + 512;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+    limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 tt_status tt_hub_start(const struct tt_hub_config *config, struct tt_hub **out)
 {
     tt_status status = TT_OK;
@@ -552,6 +564,7 @@ tt_status tt_hub_start(const struct tt_hub_config *config, struct tt_hub **out)
     hub->now = hub->started = hub->said = hub->beaten = tt_clock_seconds();
     hub->settings = tt_strdup(config->settings != NULL ? config->settings : "");
     if (hub->settings == NULL) TT_GO(TT_ERR_MEMORY);
+    raise_file_limit(config->world_size);
     TT_GO(tt_hub_groups_init(hub));
     TT_GO(tt_wire_listen(config->port, &hub->listener));
     hub->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -23,6 +23,7 @@ struct family {
     struct tt_comm *control; /* of the first communicator; NULL when that is destroyed */
     struct tt_device *device;
     const struct tt_collectives_table *calls;
+    bool careful; /* other ranks are threads of this process: see comm/peers.c on what can stop then */
 };
 
 struct nccl_comm {
@@ -65,20 +66,28 @@ static tt_status check_family(void *context)
     return TT_OK;
 }
 
+/* The end of every call on a stream. With several ranks in this process the host waits: nothing else may be
+ * asked of the driver while a kernel spins for another rank. */
+static tt_status settle(struct nccl_comm *comm, struct tt_stream *stream, tt_status status)
+{
+    if (status == TT_OK && comm->family->careful) return tt_stream_synchronize(stream);
+    return explain(comm->control, status);
+}
+
 static tt_status nccl_all_gather(struct tt_comm *base, struct tt_stream *stream, const void *send, void *recv,
                                  size_t bytes)
 {
     struct nccl_comm *comm = nccl_of(base);
     if (stream == NULL) return comm->control->table->all_gather(comm->control, NULL, send, recv, bytes);
-    return explain(comm->control, comm->family->calls->all_gather(comm->handle, stream, send, recv, bytes));
+    return settle(comm, stream, comm->family->calls->all_gather(comm->handle, stream, send, recv, bytes));
 }
 
 static tt_status nccl_reduce_scatter(struct tt_comm *base, struct tt_stream *stream, const void *send,
                                      void *recv, size_t count, tt_dtype dtype)
 {
     struct nccl_comm *comm = nccl_of(base);
-    return explain(comm->control,
-                   comm->family->calls->reduce_scatter(comm->handle, stream, send, recv, count, dtype));
+    return settle(comm, stream,
+                  comm->family->calls->reduce_scatter(comm->handle, stream, send, recv, count, dtype));
 }
 
 static tt_status nccl_all_reduce(struct tt_comm *base, struct tt_stream *stream, void *data, size_t count,
@@ -87,8 +96,8 @@ static tt_status nccl_all_reduce(struct tt_comm *base, struct tt_stream *stream,
     struct nccl_comm *comm = nccl_of(base);
     if (stream == NULL)
         return comm->control->table->all_reduce(comm->control, NULL, data, count, dtype, reduce);
-    return explain(comm->control,
-                   comm->family->calls->all_reduce(comm->handle, stream, data, count, dtype, (int)reduce));
+    return settle(comm, stream,
+                  comm->family->calls->all_reduce(comm->handle, stream, data, count, dtype, (int)reduce));
 }
 
 static tt_status nccl_broadcast(struct tt_comm *base, struct tt_stream *stream, void *data, size_t bytes,
@@ -96,7 +105,7 @@ static tt_status nccl_broadcast(struct tt_comm *base, struct tt_stream *stream, 
 {
     struct nccl_comm *comm = nccl_of(base);
     if (stream == NULL) return comm->control->table->broadcast(comm->control, NULL, data, bytes, root);
-    return explain(comm->control, comm->family->calls->broadcast(comm->handle, stream, data, bytes, root));
+    return settle(comm, stream, comm->family->calls->broadcast(comm->handle, stream, data, bytes, root));
 }
 
 static tt_status nccl_barrier(struct tt_comm *base)
@@ -250,7 +259,10 @@ tt_status tt_comm_create_nccl(struct tt_comm *control, struct tt_device *device,
 {
     struct family *family = NULL;
     tt_status status = tt_comm_agree(control, family_create(control, device, &family));
+    int here = 1;
+    if (status == TT_OK) status = tt_comm_ranks_here(control, device, &here);
     if (status == TT_OK) {
+        family->careful = here > 1;
         tt_device_set_watch(device, check_family, family);
         status = comm_create(family, control, false, out);
     }

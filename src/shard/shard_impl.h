@@ -43,7 +43,7 @@ struct tt_shard_context {
     struct tt_shard_config config;
     bool resident;                /* every rank holds every unit whole: nothing comes from other ranks */
     bool at_hand;                 /* resident, and frozen values are lent where they are stored */
-    struct share *share;          /* share.c; NULL unless shards of others are pulled */
+    struct tt_latch *sharing;     /* share.c; NULL unless shards of others are pulled */
     int rank, world_size;         /* among those who split a unit; 0 of 1 when resident */
     struct tt_comm *replicas;     /* gradients are summed over these too, once per step; NULL: none */
     struct tt_stream *comm_stream;

@@ -28,7 +28,7 @@ tt_status tt_rank_comms_init(const struct tt_rank_config *config, struct tt_devi
         return TT_OK;
     }
     if (!tt_device_is_host(device) && tt_comm_world_size(config->world) > 1) {
-        TT_GO(tt_comm_create_nccl(config->world, device, &comms->world));
+        TT_GO(tt_comm_create_gpu(config->world, device, &comms->world));
         keep(comms, comms->world);
     }
     comms->shard = comms->world;

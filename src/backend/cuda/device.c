@@ -212,8 +212,11 @@ static tt_status cuda_event_record(struct tt_event *event, struct tt_stream *str
 
 static tt_status cuda_stream_wait(struct tt_stream *stream, struct tt_event *event)
 {
-    return tt_cuda_check(cudaStreamWaitEvent(tt_cuda_handle(stream), event->impl, 0), stream,
-                         "waiting for an event");
+    TT_TRY(tt_cuda_check(cudaStreamWaitEvent(tt_cuda_handle(stream), event->impl, 0), stream,
+                         "waiting for an event"));
+    /* Until another rank's work is done this stream may stand still without hanging. */
+    if (event->device != stream->device) tt_cuda_collective_queued(stream, "waiting for another rank");
+    return TT_OK;
 }
 
 static tt_status cuda_event_synchronize(struct tt_event *event)

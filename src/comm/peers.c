@@ -1,0 +1,353 @@
+/* Ranks that are threads of one process, each with a GPU, where every GPU reads the memory of every other.
+ * What the host says travels over `control`; data is copied by copy engines and added by element-wise kernels
+ * that read the other GPU's memory over the link.
+ *
+ * Nothing here makes a GPU wait for another by spinning, as NCCL's kernels do. With several ranks in one
+ * process that can stop everything: the driver loads a kernel at its first use under a lock of the process,
+ * and may have to wait for what runs on that GPU; when that is a kernel that spins for another rank, whose
+ * thread waits for the lock, nobody moves (seen with two H200s, CUDA 13.0 and NCCL 2.28.9).
+ *
+ * A call, on every rank: say where the data lies, record "ready", meet the others (on the host), let the
+ * stream wait for their "ready", copy or add, record "done", meet again, let the stream wait for their
+ * "done". So the streams are ordered by events alone, and what a rank handed in may change as soon as its own
+ * stream gets there.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/ops/elementwise.h"
+#include "base/alloc.h"
+#include "comm/comm_impl.h"
+#include "comm/latch.h"
+
+enum {
+    LEAVE_SECONDS = 30,
+    SLICE_ELEMENTS = 8, /* borders between slices: 16-byte accesses in both types */
+};
+
+/* What one rank shows the others. Written by it before a meeting, read by them until the next. */
+struct seat {
+    const void *data;
+    struct tt_event *ready, *done;
+};
+
+struct group {
+    struct tt_latch *latch;
+    struct seat seats[];
+};
+
+struct peers_comm {
+    struct tt_comm base;
+    struct tt_comm *control;
+    bool owns_control;
+    bool watches; /* installed the device's check */
+    struct tt_device *device;
+    struct group *group;
+};
+
+static struct peers_comm *peers_of(struct tt_comm *comm)
+{
+    return (struct peers_comm *)comm;
+}
+
+static struct seat *own_seat(struct peers_comm *comm)
+{
+    return &comm->group->seats[comm->base.rank];
+}
+
+static tt_status wait_for_all(struct peers_comm *comm, struct tt_stream *stream, bool done)
+{
+    for (int r = 0; r < comm->base.world_size; r++) {
+        const struct seat *seat = &comm->group->seats[r];
+        if (r != comm->base.rank) TT_TRY(tt_stream_wait(stream, done ? seat->done : seat->ready));
+    }
+    return TT_OK;
+}
+
+/* After it the others' data is there for this stream. */
+static tt_status begin(struct peers_comm *comm, struct tt_stream *stream, const void *data)
+{
+    struct seat *seat = own_seat(comm);
+    seat->data = data;
+    TT_TRY(tt_event_record(seat->ready, stream));
+    TT_TRY(tt_comm_barrier(comm->control));
+    return wait_for_all(comm, stream, false);
+}
+
+/* After it nobody reads this rank's data any more, as far as the stream can see. */
+static tt_status end(struct peers_comm *comm, struct tt_stream *stream)
+{
+    TT_TRY(tt_event_record(own_seat(comm)->done, stream));
+    TT_TRY(tt_comm_barrier(comm->control));
+    return wait_for_all(comm, stream, true);
+}
+
+static tt_status peers_all_gather(struct tt_comm *base, struct tt_stream *stream, const void *send,
+                                  void *recv, size_t bytes)
+{
+    struct peers_comm *comm = peers_of(base);
+    if (stream == NULL) return comm->control->table->all_gather(comm->control, NULL, send, recv, bytes);
+    TT_TRY(begin(comm, stream, send));
+    for (int i = 0; i < base->world_size; i++) {
+        int from = (base->rank + i) % base->world_size;
+        const void *data = comm->group->seats[from].data;
+        char *to = (char *)recv + (size_t)from * bytes;
+        if (to != data) TT_TRY(tt_copy_on_device(stream, to, data, bytes));
+    }
+    return end(comm, stream);
+}
+
+/* to += the same elements of all others, beginning with the next rank. */
+static tt_status add_others(struct peers_comm *comm, struct tt_stream *stream, char *to, size_t offset,
+                            size_t count, tt_dtype dtype)
+{
+    tt_tensor sum = tt_tensor_1d(to, dtype, (int64_t)count);
+    for (int i = 1; i < comm->base.world_size; i++) {
+        int from = (comm->base.rank + i) % comm->base.world_size;
+        char *data = (char *)comm->group->seats[from].data + offset;
+        struct tt_add_args add = {.a = sum, .b = tt_tensor_1d(data, dtype, (int64_t)count), .y = sum};
+        TT_TRY(tt_add(stream, &add));
+    }
+    return TT_OK;
+}
+
+static tt_status peers_reduce_scatter(struct tt_comm *base, struct tt_stream *stream, const void *send,
+                                      void *recv, size_t count, tt_dtype dtype)
+{
+    struct peers_comm *comm = peers_of(base);
+    size_t bytes = count * tt_dtype_bytes(dtype), offset = (size_t)base->rank * bytes;
+    const char *own = (const char *)send + offset;
+    TT_TRY(begin(comm, stream, send));
+    if (own != recv) TT_TRY(tt_copy_on_device(stream, recv, own, bytes));
+    TT_TRY(add_others(comm, stream, recv, offset, count, dtype));
+    return end(comm, stream);
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Each rank sums one slice in place, and then takes the other slices from those who summed them: all get the
+ * same bits. */
+static tt_status peers_all_reduce(struct tt_comm *base, struct tt_stream *stream, void *data, size_t count,
+                                  tt_dtype dtype, enum tt_reduce reduce)
+{
+    struct peers_comm *comm = peers_of(base);
+    if (stream == NULL)
+        return comm->control->table->all_reduce(comm->control, NULL, data, count, dtype, reduce);
+    if (reduce != TT_REDUCE_SUM || (dtype != TT_F32 && dtype != TT_BF16))
+        return tt_fail(TT_ERR_UNSUPPORTED, "GPUs of one process sum F32 and BF16, not %s",
+                       tt_dtype_name(dtype));
+    size_t element = tt_dtype_bytes(dtype), world = (size_t)base->world_size;
+    size_t slice = (count + world * SLICE_ELEMENTS - 1) / (world * SLICE_ELEMENTS) * SLICE_ELEMENTS;
+    size_t first = least((size_t)base->rank * slice, count), last = least(first + slice, count);
+    TT_TRY(begin(comm, stream, data));
+    if (last > first)
+        TT_TRY(
+            add_others(comm, stream, (char *)data + first * element, first * element, last - first, dtype));
+    TT_TRY(end(comm, stream));
+    for (int i = 1; i < base->world_size; i++) {
+        size_t from = (size_t)((base->rank + i) % base->world_size);
+        size_t begins = least(from * slice, count), ends = least(begins + slice, count);
+        const char *theirs = (const char *)comm->group->seats[from].data + begins * element;
+        if (ends > begins)
+            TT_TRY(tt_copy_on_device(stream, (char *)data + begins * element, theirs,
+                                     (ends - begins) * element));
+    }
+    return end(comm, stream);
+}
+
+static tt_status peers_broadcast(struct tt_comm *base, struct tt_stream *stream, void *data, size_t bytes,
+                                 int root)
+{
+    struct peers_comm *comm = peers_of(base);
+    if (stream == NULL) return comm->control->table->broadcast(comm->control, NULL, data, bytes, root);
+    TT_TRY(begin(comm, stream, data));
+    if (base->rank != root) TT_TRY(tt_copy_on_device(stream, data, comm->group->seats[root].data, bytes));
+    return end(comm, stream);
+}
+
+static tt_status peers_barrier(struct tt_comm *base)
+{
+    return tt_comm_barrier(peers_of(base)->control);
+}
+
+static tt_status peers_poll(struct tt_comm *base)
+{
+    return tt_comm_poll(peers_of(base)->control);
+}
+
+static void peers_note(struct tt_comm *base, const char *text)
+{
+    tt_comm_note(peers_of(base)->control, text);
+}
+
+static void peers_abort(struct tt_comm *base)
+{
+    tt_comm_abort(peers_of(base)->control);
+}
+
+static void free_group(void *context)
+{
+    tt_free(context);
+}
+
+static void peers_destroy(struct tt_comm *base)
+{
+    struct peers_comm *comm = peers_of(base);
+    if (comm->watches) tt_device_set_watch(comm->device, NULL, NULL);
+    if (comm->group != NULL) {
+        struct seat seat = *own_seat(comm);
+        /* Until all have left, a rank that failed in the middle of a call may look at this one's seat. */
+        tt_latch_leave(comm->group->latch, LEAVE_SECONDS, free_group, comm->group);
+        if (seat.ready != NULL) tt_event_destroy(seat.ready);
+        if (seat.done != NULL) tt_event_destroy(seat.done);
+    }
+    if (comm->owns_control) tt_comm_destroy(comm->control);
+    tt_free(comm);
+}
+
+static tt_status peers_split(struct tt_comm *base, int color, struct tt_comm **out);
+
+static const struct tt_comm_table peers_table = {
+    .kind = "peers",
+    .reaches_devices = true,
+    .all_gather = peers_all_gather,
+    .reduce_scatter = peers_reduce_scatter,
+    .all_reduce = peers_all_reduce,
+    .broadcast = peers_broadcast,
+    .barrier = peers_barrier,
+    .poll = peers_poll,
+    .note = peers_note,
+    .split = peers_split,
+    .abort = peers_abort,
+    .destroy = peers_destroy,
+};
+
+static tt_status check_control(void *context)
+{
+    return tt_comm_poll(context);
+}
+
+static struct group *make_group(int world_size)
+{
+    struct group *group = tt_calloc(1, sizeof *group + (size_t)world_size * sizeof group->seats[0]);
+    if (group == NULL) return NULL;
+    group->latch = tt_latch_create(world_size);
+    if (group->latch != NULL) return group;
+    tt_free(group);
+    return NULL;
+}
+
+/* Takes `control` when it `owns` it, also on failure. Collective. */
+static tt_status create(struct tt_comm *control, struct tt_device *device, bool owns, struct tt_comm **out)
+{
+    tt_status status = TT_OK;
+    struct peers_comm *comm = tt_calloc(1, sizeof *comm);
+    struct group *group = NULL;
+    if (comm == NULL) {
+        status = tt_comm_agree(control, TT_ERR_MEMORY);
+        if (owns) tt_comm_destroy(control);
+        return status;
+    }
+    *comm = (struct peers_comm){.base = *control, .control = control, .owns_control = owns, .device = device};
+    comm->base.table = &peers_table;
+    if (control->rank == 0) group = make_group(control->world_size);
+    status = tt_comm_agree(control, control->rank == 0 && group == NULL ? TT_ERR_MEMORY : TT_OK);
+    if (status == TT_OK) status = control->table->broadcast(control, NULL, &group, sizeof group, 0);
+    if (status != TT_OK) {
+        if (control->rank == 0 && group != NULL) {
+            tt_latch_destroy(group->latch);
+            tt_free(group);
+        }
+        peers_destroy(&comm->base);
+        return status;
+    }
+    comm->group = group;
+    status = tt_event_create(device, &own_seat(comm)->ready);
+    if (status == TT_OK) status = tt_event_create(device, &own_seat(comm)->done);
+    status = tt_comm_agree(control, status);
+    if (status != TT_OK) {
+        peers_destroy(&comm->base);
+        return status;
+    }
+    *out = &comm->base;
+    return TT_OK;
+}
+
+static tt_status peers_split(struct tt_comm *base, int color, struct tt_comm **out)
+{
+    struct peers_comm *comm = peers_of(base);
+    struct tt_comm *control = NULL;
+    TT_TRY(tt_comm_split(comm->control, color, &control));
+    return create(control, comm->device, true, out);
+}
+
+/* What a rank says of itself to find out who can reach whom. */
+struct card {
+    int64_t process, device;
+    char host[64];
+};
+
+/* Returns owned cards of all ranks, or NULL in *cards on failure. */
+static tt_status exchange_cards(struct tt_comm *comm, const struct tt_device *device, struct card **cards)
+{
+    struct card own = {.process = getpid(), .device = tt_device_index(device)};
+    if (gethostname(own.host, sizeof own.host - 1) != 0) memset(own.host, 0, sizeof own.host);
+    *cards = tt_calloc((size_t)comm->world_size, sizeof **cards);
+    if (*cards == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_comm_host_all_gather(comm, &own, *cards, sizeof own);
+    if (status == TT_OK) return TT_OK;
+    tt_free(*cards);
+    *cards = NULL;
+    return status;
+}
+
+static bool is_same_process(const struct card *a, const struct card *b)
+{
+    return a->process == b->process && memcmp(a->host, b->host, sizeof a->host) == 0;
+}
+
+tt_status tt_comm_ranks_here(struct tt_comm *comm, const struct tt_device *device, int *count)
+{
+    struct card *cards = NULL;
+    TT_TRY(exchange_cards(comm, device, &cards));
+    *count = 0;
+    for (int r = 0; r < comm->world_size; r++) *count += is_same_process(&cards[r], &cards[comm->rank]);
+    tt_free(cards);
+    return TT_OK;
+}
+
+tt_status tt_comm_shares_memory(struct tt_comm *comm, struct tt_device *device, bool willing, bool *shares)
+{
+    struct card *cards = NULL;
+    int64_t can = willing, *all = tt_calloc((size_t)comm->world_size, sizeof *all);
+    if (all == NULL) return TT_ERR_MEMORY;
+    tt_status status = exchange_cards(comm, device, &cards);
+    for (int r = 0; r < comm->world_size && status == TT_OK && can; r++)
+        can = is_same_process(&cards[r], &cards[comm->rank]) && tt_device_reach(device, (int)cards[r].device);
+    if (status == TT_OK) status = tt_comm_host_all_gather(comm, &can, all, sizeof can);
+    *shares = true;
+    for (int r = 0; r < comm->world_size; r++) *shares &= all[r] != 0;
+    tt_free(all);
+    tt_free(cards);
+    return status;
+}
+
+tt_status tt_comm_create_peers(struct tt_comm *control, struct tt_device *device, struct tt_comm **out)
+{
+    struct tt_comm *comm = NULL;
+    TT_TRY(create(control, device, false, &comm));
+    tt_device_set_watch(device, check_control, control);
+    peers_of(comm)->watches = true;
+    *out = comm;
+    return TT_OK;
+}
+
+tt_status tt_comm_create_gpu(struct tt_comm *control, struct tt_device *device, struct tt_comm **out)
+{
+    bool shares = false;
+    TT_TRY(tt_comm_shares_memory(control, device, true, &shares));
+    return shares ? tt_comm_create_peers(control, device, out) : tt_comm_create_nccl(control, device, out);
+}
