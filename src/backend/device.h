@@ -51,7 +51,7 @@ struct tt_chip {
     const char *kind;         /* which device kind it is: "cpu" or "cuda" */
     size_t memory_bytes;      /* as cudaMemGetInfo's total */
     size_t context_bytes;     /* TT_PURPOSE_CONTEXT of one rank */
-    size_t collectives_bytes; /* what NCCL adds to it with more than one rank */
+    size_t collectives_bytes; /* what NCCL adds to it where ranks are processes */
     double gemm_flops;        /* bf16, sustained */
     double attention_forward_flops, attention_backward_flops; /* causal, head dim 128, long sequences */
     double memory_bytes_per_second;   /* read plus written */

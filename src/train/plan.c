@@ -109,7 +109,7 @@ static tt_status run_rank(const struct attempt *attempt, struct tt_comm *comm, s
     tt_device_memory(rank.device, &plan->memory);
     /* On the plan device the workspace has no end and no bytes: its high-water mark is what it will take. */
     plan->memory.peak[TT_PURPOSE_ACTIVATIONS] = plan->workspace_bytes;
-    if (!plan->is_host && attempt->shard_ranks > 1)
+    if (!plan->is_host && config.across_processes)
         plan->memory.peak[TT_PURPOSE_COMM] += tt_device_chip(rank.device)->collectives_bytes;
     plan->memory.total_peak = 0;
     for (int p = 0; p < TT_PURPOSE_COUNT; p++) plan->memory.total_peak += plan->memory.peak[p];

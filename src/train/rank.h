@@ -23,6 +23,7 @@ struct tt_rank_config {
     const struct tt_model_config *model_config;
     struct tt_model_options model_options;
     struct tt_batch_limits limits; /* of training and evaluation micro batches together */
+    bool across_processes; /* not all ranks are threads of this process: GPUs then use NCCL */
     bool train;                    /* gradients, masters, optimizer state */
     enum tt_recompute recompute;   /* what the plan may choose from */
     const enum tt_level *levels;   /* [block_count], lent: what it chose; NULL: TT_KEEP_CHEAP */

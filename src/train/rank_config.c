@@ -32,6 +32,7 @@ tt_status tt_rank_config_make(const struct tt_train_config *config, const struct
         .strategy = config->sharding_strategy,
         .model_config = model,
         .model_options = *options,
+        .across_processes = world->local_count < world->world_size,
         .train = train,
         .recompute = train ? tt_train_config_recompute(config) : TT_RECOMPUTE_AUTO,
         .offload_params = config->offload_params,
