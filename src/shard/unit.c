@@ -152,3 +152,8 @@ int64_t tt_unit_trainable_count(const struct tt_unit *unit)
 {
     return unit->trainable_payload_count;
 }
+
+bool tt_unit_sums_at_join(const struct tt_unit *unit)
+{
+    return unit->small;
+}

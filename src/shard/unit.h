@@ -105,6 +105,7 @@ TT_MUST_USE tt_status tt_unit_zero_grad(struct tt_unit *unit);
 
 /* Makes the sums that were put off to the end of the step (of small units) and lets the compute stream wait for all sums so far.
  * Call it on all ranks before the gradient slices are read. */
+bool tt_unit_sums_at_join(const struct tt_unit *unit); /* small: its micro batches are added up before ranks are */
 TT_MUST_USE tt_status tt_shard_context_join(struct tt_shard_context *context);
 /* After the masters of all units changed, on all ranks: gathers at once those trainable values that stay gathered from step to
  * step, so that no pass has to. What is not published is gathered when it is needed. */

@@ -188,18 +188,19 @@ static float in_type(float value, tt_dtype dtype)
     return dtype == TT_F32 ? value : tt_bf16_to_f32(tt_f32_to_bf16(value));
 }
 
-/* One micro batch added to `sum` for one replica: ranks are summed in order, each in the type that travels.
- */
-static float add_micro(const struct test_shard_world *world, const struct test_unit *unit, size_t param,
-                       int64_t k, int replica, int micro, float sum)
+/* Micro batches first .. last of one replica added to `sum`: ranks are summed in order, each in the type that
+ * travels. */
+static float add_micros(const struct test_shard_world *world, const struct test_unit *unit, size_t param,
+                        int64_t k, int replica, int first, int last, float sum)
 {
     tt_dtype dtype = world->how.reduce_dtype;
     float over_ranks = 0;
     for (int q = 0; q < world->shard_size; q++) {
         int rank = replica * world->shard_size + q;
         float own = world->shard_size == 1 ? sum : 0;
-        for (int user = 0; user < unit->user_count; user++)
-            own += gradient_of(unit, param, k, rank, micro, user);
+        for (int micro = first; micro <= last; micro++)
+            for (int user = 0; user < unit->user_count; user++)
+                own += gradient_of(unit, param, k, rank, micro, user);
         if (world->shard_size == 1) return own;
         over_ranks = q == 0 ? in_type(own, dtype) : over_ranks + in_type(own, dtype);
     }
@@ -213,8 +214,10 @@ static float gradient_sum(const struct test_shard_world *world, const struct tes
     float total = 0;
     for (int replica = 0; replica < world->replica_count; replica++) {
         float sum = 0;
-        for (int micro = 0; micro < micro_count; micro++)
-            sum = add_micro(world, unit, param, k, replica, micro, sum);
+        if (tt_unit_sums_at_join(unit->unit))
+            sum = add_micros(world, unit, param, k, replica, 0, micro_count - 1, sum);
+        for (int micro = 0; micro < micro_count && !tt_unit_sums_at_join(unit->unit); micro++)
+            sum = add_micros(world, unit, param, k, replica, micro, micro, sum);
         if (world->replica_count == 1) return sum;
         total = replica == 0 ? in_type(sum, dtype) : total + in_type(sum, dtype);
     }
