@@ -1,11 +1,10 @@
 /* Gradients travel like this (slice: what this rank's optimizer works on).
  *
- *   resident   the blocks add straight into the slice, which is the whole vector; with replicas it is summed over
- *              them at the last micro batch
- *   sharded    the blocks add into a full gradient, zero when lent; reduce sums it over the ranks, adds this
- *              rank's share to the slice and zeroes it again; with replicas the slice is summed over them at the
- *              last micro batch
- *   small      (what trains is little beside what does not) in either case the sum is made when the step joins
+ *   resident   the blocks add straight into the slice, which is the whole vector; with replicas it is summed
+ * over them at the last micro batch sharded    the blocks add into a full gradient, zero when lent; reduce
+ * sums it over the ranks, adds this rank's share to the slice and zeroes it again; with replicas the slice is
+ * summed over them at the last micro batch small      (what trains is little beside what does not) in either
+ * case the sum is made when the step joins
  *
  * A pass that wrote gradients and does not reduce leaves them for the next that gets the same memory. That
  * spares a zeroing in every forward pass, which gets gradient views too and writes none.

@@ -47,7 +47,8 @@ static void what_cannot_be_opened_says_why(void **state)
     assert_non_null(strstr(tt_error_last()->message, "no GPU can be used: /nowhere/libtrimtab_cuda.so"));
     assert_non_null(strstr(tt_error_last()->hint, "--device cpu"));
     unsetenv("TRIMTAB_CUDA_PLUGIN");
-    assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = "abacus"}, &device), TT_ERR_UNSUPPORTED);
+    assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = "abacus"}, &device),
+                     TT_ERR_UNSUPPORTED);
     assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = NULL}, &device), TT_ERR_UNSUPPORTED);
     assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = -1}, &device),
                      TT_ERR_USAGE);
