@@ -12,6 +12,7 @@
 #include "checkpoint/save.h"
 #include "optim/schedule.h"
 #include "train/checkpoints.h"
+#include "train/devices.h"
 #include "train/rank_config.h"
 #include "train/run.h"
 #include "train/world.h"
@@ -114,10 +115,16 @@ static tt_status say_model(const struct tt_run *run, const struct tt_model *mode
 {
     char line[512], recompute[96];
     tt_run_say(run, tt_model_format_counts(model, line, sizeof line));
-    struct tt_str plan = {0};
-    tt_status status = tt_plan_format(&run->plan, world->world_size, &plan);
-    if (status == TT_OK) tt_run_say(run, tt_str_text(&plan));
-    tt_str_deinit(&plan);
+    struct tt_str text = {0};
+    tt_status status = TT_OK;
+    if (strcmp(run->rank_config.device.kind, "cuda") == 0) {
+        status = tt_devices_describe(run->rank_config.device.index, world->local_count, &text);
+        if (status == TT_OK) tt_run_say(run, tt_str_text(&text));
+        tt_str_clear(&text);
+    }
+    if (status == TT_OK) status = tt_plan_format(&run->plan, world->world_size, &text);
+    if (status == TT_OK) tt_run_say(run, tt_str_text(&text));
+    tt_str_deinit(&text);
     snprintf(line, sizeof line, "%lld steps, %lld an epoch, on %d rank%s (%s, %s) of %d thread%s, %s, %s",
              (long long)run->total_steps, (long long)run->steps_per_epoch, world->world_size,
              world->world_size == 1 ? "" : "s", tt_comm_kind(world->ranks[0].comm),
