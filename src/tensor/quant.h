@@ -1,0 +1,124 @@
+/* Quantized matrices in the formats of bitsandbytes: what lies where, the code tables, and the arithmetic on
+ * the host that makes codes from weights. The reverse is the op `dequantize` (backend/ops/quant.h).
+ *
+ * A quantized matrix [rows, cols] is ONE contiguous segment of bytes, so that it is stored, split, gathered
+ * and copied like any other frozen tensor. Sections, in this order, each beginning at a multiple of 64 bytes:
+ *
+ *     codes          4 bits: two weights a byte, the first in the high nibble, (count + 1) / 2 bytes; int8:
+ * count bytes absmax         one number per block: f32[blocks], or u8[blocks] when nested; int8: f32[rows], a
+ * row is a block nested absmax  f32[nested_blocks], when nested: of blocks of `nested_block` absmax map
+ * f32[16], what a 4-bit code stands for; not for int8 nested map     f32[256], what an absmax code stands
+ * for, when nested offset         f32[1], the mean of all absmax, when nested
+ *
+ * Weights are counted in row-major order and blocks go on from row to row. A segment holds its own tables
+ * because those of a folder are used as they are stored.
+ *
+ *     4 bits:  w = map[code] * absmax[i / block],   absmax = nested ? nested_map[a[b]] * nested_absmax[b /
+ * nested_block] + offset int8:    w = code * absmax[row] * (1 / 127), in this order
+ *
+ * all in fp32, each operation rounded by itself. Numbers of the file are little-endian, as those of the host.
+ *
+ * Bit for bit the same as bitsandbytes 0.50 on the CPU: see docs/quantization.md for what its GPU kernels
+ * round otherwise. All functions are pure and take ranges: any number of threads and ranks, split at any
+ * block, gives the same bytes. */
+#ifndef TT_TENSOR_QUANT_H
+#define TT_TENSOR_QUANT_H
+
+#include "base/error.h"
+#include "tensor/dtype.h"
+
+enum tt_quant_type { TT_QUANT_NONE = 0, TT_QUANT_NF4, TT_QUANT_FP4, TT_QUANT_INT8 };
+
+enum {
+    TT_QUANT_BLOCK = 64, /* the library's defaults */
+    TT_QUANT_NESTED_BLOCK = 256,
+    TT_QUANT_MAP = 16,
+    TT_QUANT_NESTED_MAP = 256,
+    TT_QUANT_ALIGN = 64,
+};
+
+struct tt_quant_format {
+    enum tt_quant_type type;
+    bool nested;          /* "double quantization": 4 bits only */
+    int64_t block;        /* 32 .. 4096, a power of two; 0 for int8 */
+    int64_t nested_block; /* a power of two from 16 on; 0 unless nested */
+};
+
+struct tt_quant_section {
+    size_t offset, bytes; /* in the segment; bytes 0: not there */
+};
+
+struct tt_quant_layout {
+    struct tt_quant_format format;
+    int64_t rows, cols, count;     /* of the matrix */
+    int64_t blocks, nested_blocks; /* how many absmax, how many nested absmax */
+    struct tt_quant_section codes, absmax, nested_absmax, map, nested_map, offset;
+    size_t bytes; /* of the segment, a multiple of TT_QUANT_ALIGN */
+};
+
+const char *tt_quant_type_name(enum tt_quant_type type);      /* "nf4", "fp4", "int8", "none" */
+enum tt_quant_type tt_quant_type_from_name(const char *name); /* "nf4" | "fp4" | "int8"; NONE for others */
+/* The library's block sizes: 64, and 256 for nested absmax. */
+struct tt_quant_format tt_quant_format_make(enum tt_quant_type type, bool nested);
+
+/* TT_ERR_DATA for block sizes that the format does not have and for shapes that cannot be counted. Odd counts
+ * and matrices that end within a block are fine. */
+TT_MUST_USE tt_status tt_quant_layout_make(struct tt_quant_format format, int64_t rows, int64_t cols,
+                                           struct tt_quant_layout *out);
+
+/* The tables that bitsandbytes writes. */
+const float *tt_quant_map(enum tt_quant_type type); /* [16]; NULL unless nf4 or fp4 */
+const float *tt_quant_nested_map(void);             /* [256], ascending */
+
+/* ---- Making a segment from weights: two passes.
+ * --------------------------------------------------------------------
+ * 1. tt_quant_absmax over all blocks of the matrix (by any number of threads; a rank that holds a part still
+ * needs all);
+ * 2. tt_quant_mean of them, when nested;
+ * 3. tt_quant_encode for any range of bytes of the segment: it reads just the weights whose codes lie there.
+ * The library takes the codes from the absmax as they are, not from their nested form, and so does this. */
+
+/* absmax[i] of blocks first .. first + count - 1 (int8: rows). `weights` holds those blocks' weights,
+ * beginning with the first of block `first`: F32, BF16 or F16. NaN and infinities come through as NaN or
+ * infinity: see tt_quant_check. */
+void tt_quant_absmax(const struct tt_quant_layout *layout, int64_t first, int64_t count, const void *weights,
+                     tt_dtype dtype, float *absmax);
+/* TT_ERR_DATA when an absmax is not finite: such weights cannot be quantized. */
+TT_MUST_USE tt_status tt_quant_check(const struct tt_quant_layout *layout, const float *absmax);
+/* The mean of `count` numbers, added in the order in which torch adds them on one CPU thread (eight lanes,
+ * cascade). */
+float tt_quant_mean(const float *absmax, int64_t count);
+/* How many weights block `index` has, and which is its first. */
+int64_t tt_quant_block_first(const struct tt_quant_layout *layout, int64_t index);
+int64_t tt_quant_block_end(const struct tt_quant_layout *layout, int64_t index);
+
+/* Codes of blocks first .. first + count - 1 into `codes` (whole bytes: block sizes are even; the last may
+ * end in a half). */
+void tt_quant_codes(const struct tt_quant_layout *layout, int64_t first, int64_t count, const void *weights,
+                    tt_dtype dtype, const float *absmax, uint8_t *codes);
+/* Nested form of absmax blocks first .. first + count - 1. `absmax` is the whole array; `codes` and
+ * `nested_absmax` receive those blocks only, the codes beginning with that of absmax first * nested_block. */
+void tt_quant_nested(const struct tt_quant_layout *layout, int64_t first, int64_t count, const float *absmax,
+                     float offset, uint8_t *codes, float *nested_absmax);
+
+/* Gives `count` weights from weight `first` on, as `dtype` of the source. */
+typedef tt_status tt_quant_read(void *context, int64_t first, int64_t count, void *to);
+struct tt_quant_source {
+    const float *absmax; /* all of them, from tt_quant_absmax */
+    float offset;        /* tt_quant_mean, when nested */
+    tt_dtype dtype;      /* of the weights that `read` gives: F32, BF16, F16 */
+    tt_quant_read *read;
+    void *context;
+};
+/* Bytes [first, first + bytes) of the segment into `to` (gaps between sections are zeros). Reads through a
+ * buffer of at most 1 MiB. */
+TT_MUST_USE tt_status tt_quant_encode(const struct tt_quant_layout *layout,
+                                      const struct tt_quant_source *source, size_t first, size_t bytes,
+                                      void *to);
+
+/* ---- On the host, for tests and tools: weights first .. first + count - 1 of a segment as F32, BF16 or F16.
+ * ------------ */
+void tt_quant_decode(const struct tt_quant_layout *layout, const void *segment, int64_t first, int64_t count,
+                     void *to, tt_dtype dtype);
+
+#endif
