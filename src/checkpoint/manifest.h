@@ -1,0 +1,66 @@
+/* manifest.json: the last file of a checkpoint, which says what belongs to it. A folder with a manifest that verifies is
+ * complete; one without is not a checkpoint to go on from.
+ *
+ *     {"format": "trimtab-checkpoint", "version": 1, "step": 40,
+ *      "files": {"adapter_model.safetensors": {"bytes": 123, "crc64": "0123456789abcdef"}, ...}}
+ *
+ * It lists every file of the folder but itself. crc64 is CRC-64/XZ of the whole file (base/crc64.h), which does not
+ * depend on how many ranks wrote it. It stands in step with the files beside it because the folder appears by one
+ * rename after all of it is on the disk. */
+#ifndef TT_CHECKPOINT_MANIFEST_H
+#define TT_CHECKPOINT_MANIFEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "base/thread.h"
+
+#define TT_MANIFEST_NAME "manifest.json"
+
+struct tt_manifest_file {
+    char *name; /* owned; below the folder, "tokenizer.json" */
+    uint64_t bytes, crc64;
+};
+
+/* A zeroed manifest is empty. */
+struct tt_manifest {
+    int64_t step;
+    struct tt_manifest_file *files; /* owned; as added, or in order of name when read */
+    size_t count, capacity;
+};
+void tt_manifest_deinit(struct tt_manifest *manifest);
+const struct tt_manifest_file *tt_manifest_find(const struct tt_manifest *manifest, const char *name); /* or NULL */
+
+/* Making one: a file of known size and sum; a file that is there, which is read; every file of `folder` (and of the
+ * folders in it) that is not listed yet, likewise. */
+TT_MUST_USE tt_status tt_manifest_add(struct tt_manifest *manifest, const char *name, uint64_t bytes, uint64_t crc64);
+TT_MUST_USE tt_status tt_manifest_add_file(struct tt_manifest *manifest, const char *folder, const char *name);
+TT_MUST_USE tt_status tt_manifest_add_rest(struct tt_manifest *manifest, const char *folder);
+/* folder/manifest.json, atomically and on the disk when this returns. */
+TT_MUST_USE tt_status tt_manifest_write(const struct tt_manifest *manifest, const char *folder);
+
+/* Reads folder/manifest.json; nothing else is looked at. No manifest is TT_ERR_DATA. */
+TT_MUST_USE tt_status tt_manifest_read(const char *folder, struct tt_manifest *manifest);
+/* Every listed file is there with its size. */
+TT_MUST_USE tt_status tt_manifest_check_sizes(const struct tt_manifest *manifest, const char *folder);
+/* tt_manifest_check_sizes, and every byte is read and summed, by several threads. TT_ERR_DATA names the first file (in
+ * order of name) that is missing, of another size or changed. `cancel`: NULL or lent; any request ends it with
+ * TT_ERR_CANCELLED. */
+TT_MUST_USE tt_status tt_manifest_verify(const struct tt_manifest *manifest, const char *folder,
+                                         const struct tt_cancel *cancel);
+
+/* The checkpoints of a run: folders checkpoint-N in `output_dir`, newest (greatest N) first. Whether they are whole is not
+ * looked at. Returns owned memory (tt_free) through `steps`; NULL and 0 when there are none or no such folder. */
+TT_MUST_USE tt_status tt_checkpoint_list(const char *output_dir, int64_t **steps, size_t *count);
+/* "output_dir/checkpoint-N"; returns owned memory, or NULL (record set). */
+char *tt_checkpoint_path(const char *output_dir, int64_t step);
+/* The newest checkpoint whose manifest verifies. *path is owned, NULL when there is none. Each one passed over on the way
+ * is told to `skipped` (may be NULL) with the reason as one line. *passed_over (may be NULL) counts them. */
+TT_MUST_USE tt_status tt_checkpoint_find_newest(const char *output_dir, const struct tt_cancel *cancel,
+                                                void (*skipped)(void *context, const char *path, const char *reason),
+                                                void *context, char **path, size_t *passed_over);
+
+#endif
