@@ -1,0 +1,313 @@
+#include "checkpoint/manifest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json.h"
+
+enum { MANIFEST_BYTES_MAX = 64 << 20, VERSION = 1 };
+
+static const char format_name[] = "trimtab-checkpoint";
+
+void tt_manifest_deinit(struct tt_manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->count; i++) tt_free(manifest->files[i].name);
+    tt_free(manifest->files);
+    *manifest = (struct tt_manifest){0};
+}
+
+const struct tt_manifest_file *tt_manifest_find(const struct tt_manifest *manifest, const char *name)
+{
+    for (size_t i = 0; i < manifest->count; i++)
+        if (strcmp(manifest->files[i].name, name) == 0) return &manifest->files[i];
+    return NULL;
+}
+
+tt_status tt_manifest_add(struct tt_manifest *manifest, const char *name, uint64_t bytes, uint64_t crc64)
+{
+    char *copy = tt_strdup(name);
+    if (copy == NULL) return TT_ERR_MEMORY;
+    if (tt_grow((void **)&manifest->files, manifest->count, &manifest->capacity, sizeof *manifest->files) !=
+        0) {
+        tt_free(copy);
+        return TT_ERR_MEMORY;
+    }
+    manifest->files[manifest->count++] = (struct tt_manifest_file){copy, bytes, crc64};
+    return TT_OK;
+}
+
+struct rest {
+    struct tt_manifest *manifest;
+    const char *folder, *below; /* below: "" or "additional_chat_templates/" */
+};
+
+static tt_status add_rest_of(struct rest *rest);
+
+static tt_status add_entry(void *context, const char *entry)
+{
+    const struct rest *rest = context;
+    tt_status status = TT_OK;
+    struct tt_str name = {0}, below = {0};
+    char *path = NULL;
+    TT_GO(tt_str_printf(&name, "%s%s", rest->below, entry));
+    path = tt_path_join(rest->folder, tt_str_text(&name));
+    if (path == NULL) TT_GO(TT_ERR_MEMORY);
+    if (tt_path_is_dir(path)) {
+        struct rest inside = {rest->manifest, rest->folder, NULL};
+        TT_GO(tt_str_printf(&below, "%s/", tt_str_text(&name)));
+        inside.below = tt_str_text(&below);
+        TT_GO(add_rest_of(&inside));
+    } else if (strcmp(tt_str_text(&name), TT_MANIFEST_NAME) != 0 &&
+               tt_manifest_find(rest->manifest, tt_str_text(&name)) == NULL) {
+        TT_GO(tt_manifest_add_file(rest->manifest, rest->folder, tt_str_text(&name)));
+    }
+out:
+    tt_free(path);
+    tt_str_deinit(&below);
+    tt_str_deinit(&name);
+    return status;
+}
+
+static tt_status add_rest_of(struct rest *rest)
+{
+    char *path = tt_path_join(rest->folder, rest->below);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_dir_list(path, add_entry, rest);
+    tt_free(path);
+    return status;
+}
+
+tt_status tt_manifest_add_rest(struct tt_manifest *manifest, const char *folder)
+{
+    struct rest rest = {manifest, folder, ""};
+    return add_rest_of(&rest);
+}
+
+static json_t *manifest_object(const struct tt_manifest *manifest)
+{
+    json_t *files = json_object();
+    bool ok = files != NULL;
+    for (size_t i = 0; i < manifest->count && ok; i++) {
+        char sum[20];
+        snprintf(sum, sizeof sum, "%016llx", (unsigned long long)manifest->files[i].crc64);
+        json_t *file = json_pack("{s:I, s:s}", "bytes", (json_int_t)manifest->files[i].bytes, "crc64", sum);
+        ok = json_object_set_new(files, manifest->files[i].name, file) == 0;
+    }
+    if (!ok) {
+        json_decref(files);
+        return NULL;
+    }
+    return json_pack("{s:s, s:i, s:I, s:o}", "format", format_name, "version", VERSION, "step",
+                     (json_int_t)manifest->step, "files", files);
+}
+
+tt_status tt_manifest_write(const struct tt_manifest *manifest, const char *folder)
+{
+    tt_status status = TT_OK;
+    struct tt_str text = {0};
+    char *path = tt_path_join(folder, TT_MANIFEST_NAME);
+    json_t *object = manifest_object(manifest);
+    if (path == NULL) TT_GO(TT_ERR_MEMORY);
+    if (object == NULL) TT_GO(tt_fail(TT_ERR_MEMORY, "out of memory for %s", TT_MANIFEST_NAME));
+    TT_GO(tt_json_write(object, 2, true, &text));
+    TT_GO(tt_str_append_char(&text, '\n'));
+    TT_GO(tt_file_write_atomic(path, text.data, text.bytes));
+out:
+    json_decref(object);
+    tt_str_deinit(&text);
+    tt_free(path);
+    return status;
+}
+
+/* A name below the folder that leads nowhere else. */
+static bool is_inside(const char *name)
+{
+    if (name[0] == '\0' || name[0] == '/') return false;
+    for (const char *at = name; at != NULL; at = strchr(at, '/')) {
+        if (*at == '/') at++;
+        size_t bytes = strcspn(at, "/");
+        if (bytes == 0 || (bytes == 1 && at[0] == '.') || (bytes == 2 && at[0] == '.' && at[1] == '.'))
+            return false;
+    }
+    return true;
+}
+
+static tt_status read_file_row(const struct tt_json *json, const char *name, const json_t *row,
+                               struct tt_manifest *manifest)
+{
+    int64_t bytes;
+    const char *sum;
+    char *end;
+    if (!is_inside(name) || !json_is_object(row))
+        return tt_fail(TT_ERR_DATA, "'%s' lists '%s', which is no file of the folder", json->origin, name);
+    TT_TRY(tt_json_int(json, row, "bytes", &bytes));
+    TT_TRY(tt_json_string(json, row, "crc64", &sum));
+    unsigned long long value = strtoull(sum, &end, 16);
+    if (bytes < 0 || strlen(sum) != 16 || *end != '\0')
+        return tt_fail(TT_ERR_DATA, "'%s' has no size or no sum for '%s'", json->origin, name);
+    return tt_manifest_add(manifest, name, (uint64_t)bytes, value);
+}
+
+static int compare_files(const void *a, const void *b)
+{
+    return strcmp(((const struct tt_manifest_file *)a)->name, ((const struct tt_manifest_file *)b)->name);
+}
+
+static tt_status read_manifest(const struct tt_json *json, struct tt_manifest *manifest)
+{
+    const char *format;
+    const json_t *files;
+    int64_t version;
+    TT_TRY(tt_json_string(json, json->root, "format", &format));
+    TT_TRY(tt_json_int(json, json->root, "version", &version));
+    if (strcmp(format, format_name) != 0 || version != VERSION)
+        return tt_fail(TT_ERR_DATA, "'%s' is of format '%s' version %lld; %s version %d is expected",
+                       json->origin, format, (long long)version, format_name, VERSION);
+    TT_TRY(tt_json_int(json, json->root, "step", &manifest->step));
+    TT_TRY(tt_json_object(json, json->root, "files", &files));
+    const char *name;
+    json_t *row;
+    json_object_foreach((json_t *)(uintptr_t)files, name, row)
+        TT_TRY(read_file_row(json, name, row, manifest));
+    if (manifest->count > 1) qsort(manifest->files, manifest->count, sizeof *manifest->files, compare_files);
+    return TT_OK;
+}
+
+tt_status tt_manifest_read(const char *folder, struct tt_manifest *manifest)
+{
+    tt_status status = TT_OK;
+    struct tt_manifest made = {0};
+    struct tt_json json = {0};
+    char *path = tt_path_join(folder, TT_MANIFEST_NAME);
+    if (path == NULL) TT_GO(TT_ERR_MEMORY);
+    if (!tt_path_exists(path))
+        TT_GO(tt_fail(TT_ERR_DATA, "'%s' has no %s: it is no whole checkpoint, or none of trimtab's", folder,
+                      TT_MANIFEST_NAME));
+    TT_GO(tt_json_read(path, MANIFEST_BYTES_MAX, &json));
+    TT_GO(read_manifest(&json, &made));
+    *manifest = made;
+    made = (struct tt_manifest){0};
+out:
+    tt_manifest_deinit(&made);
+    tt_json_deinit(&json);
+    tt_free(path);
+    return status;
+}
+
+static tt_status check_size(const struct tt_manifest_file *file, const char *folder)
+{
+    struct stat info;
+    char *path = tt_path_join(folder, file->name);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
+        status = tt_fail(TT_ERR_DATA, "'%s' is missing", path);
+    else if ((uint64_t)info.st_size != file->bytes)
+        status = tt_fail(TT_ERR_DATA, "'%s' has %lld bytes, and %llu when it was saved", path,
+                         (long long)info.st_size, (unsigned long long)file->bytes);
+    tt_free(path);
+    return status;
+}
+
+tt_status tt_manifest_check_sizes(const struct tt_manifest *manifest, const char *folder)
+{
+    for (size_t i = 0; i < manifest->count; i++) TT_TRY(check_size(&manifest->files[i], folder));
+    return TT_OK;
+}
+
+struct found_steps {
+    const char *output_dir;
+    int64_t *steps; /* owned */
+    size_t count, capacity;
+};
+
+static tt_status note_step(void *context, const char *name)
+{
+    struct found_steps *found = context;
+    char *end;
+    if (strncmp(name, "checkpoint-", 11) != 0 || name[11] < '0' || name[11] > '9') return TT_OK;
+    long long step = strtoll(name + 11, &end, 10);
+    if (*end != '\0') return TT_OK;
+    char *path = tt_path_join(found->output_dir, name);
+    if (path == NULL) return TT_ERR_MEMORY;
+    bool is_dir = tt_path_is_dir(path);
+    tt_free(path);
+    if (!is_dir) return TT_OK;
+    if (tt_grow((void **)&found->steps, found->count, &found->capacity, sizeof *found->steps) != 0)
+        return TT_ERR_MEMORY;
+    found->steps[found->count++] = step;
+    return TT_OK;
+}
+
+static int compare_newest_first(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x > y ? -1 : x < y;
+}
+
+tt_status tt_checkpoint_list(const char *output_dir, int64_t **steps, size_t *count)
+{
+    struct found_steps found = {.output_dir = output_dir};
+    *steps = NULL;
+    *count = 0;
+    if (!tt_path_is_dir(output_dir)) return TT_OK;
+    tt_status status = tt_dir_list(output_dir, note_step, &found);
+    if (status != TT_OK) {
+        tt_free(found.steps);
+        return status;
+    }
+    if (found.count > 1) qsort(found.steps, found.count, sizeof *found.steps, compare_newest_first);
+    *steps = found.steps;
+    *count = found.count;
+    return TT_OK;
+}
+
+char *tt_checkpoint_path(const char *output_dir, int64_t step)
+{
+    char name[48];
+    snprintf(name, sizeof name, "checkpoint-%lld", (long long)step);
+    return tt_path_join(output_dir, name);
+}
+
+static tt_status verify_folder(const char *path, const struct tt_cancel *cancel)
+{
+    struct tt_manifest manifest = {0};
+    TT_TRY(tt_manifest_read(path, &manifest));
+    tt_status status = tt_manifest_verify(&manifest, path, cancel);
+    tt_manifest_deinit(&manifest);
+    return status;
+}
+
+tt_status tt_checkpoint_find_newest(const char *output_dir, const struct tt_cancel *cancel,
+                                    void (*skipped)(void *context, const char *path, const char *reason),
+                                    void *context, char **path, size_t *passed_over)
+{
+    tt_status status = TT_OK;
+    int64_t *steps = NULL;
+    size_t count = 0, passed = 0;
+    char *found = NULL;
+    TT_GO(tt_checkpoint_list(output_dir, &steps, &count));
+    for (size_t i = 0; i < count && found == NULL; i++) {
+        char *candidate = tt_checkpoint_path(output_dir, steps[i]);
+        if (candidate == NULL) TT_GO(TT_ERR_MEMORY);
+        tt_status verified = verify_folder(candidate, cancel);
+        if (verified == TT_OK) {
+            found = candidate;
+            continue;
+        }
+        bool broken = verified == TT_ERR_DATA || verified == TT_ERR_IO;
+        if (broken && skipped != NULL) skipped(context, candidate, tt_error_message(tt_error_last()));
+        tt_free(candidate);
+        if (!broken) TT_GO(verified);
+        passed++;
+    }
+    *path = found;
+    if (passed_over != NULL) *passed_over = passed;
+out:
+    tt_free(steps);
+    return status;
+}
