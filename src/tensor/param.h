@@ -7,6 +7,7 @@
 #ifndef TT_TENSOR_PARAM_H
 #define TT_TENSOR_PARAM_H
 
+#include "tensor/quant.h"
 #include "tensor/tensor.h"
 
 /* How a value is made when it is not read from a file. */
@@ -22,6 +23,8 @@ typedef struct tt_param {
     const char *name;       /* name in the model folder or adapter: "model.layers.0.self_attn.q_proj.weight",
                                "model.layers.0.self_attn.q_proj.lora_A.weight"; owned by the model's arena */
     tt_dtype stored_dtype;  /* of a frozen parameter: how it lies in the shard. Trainable: fp32 master */
+    struct tt_quant_layout quant; /* format.type TT_QUANT_NONE, or the segment of bytes that is stored instead, and lent as U8
+                               [quant.bytes]; dims stay those of the matrix, stored_dtype is U8. Never trainable */
     int rank;
     int64_t dims[TT_RANK_MAX];
     bool trainable;
@@ -33,6 +36,12 @@ typedef struct tt_param {
     tt_tensor grad;         /* lent */
 } tt_param;
 
-int64_t tt_param_count(const tt_param *param); /* elements */
+int64_t tt_param_count(const tt_param *param); /* elements of the matrix */
+static inline bool tt_param_is_quantized(const tt_param *param)
+{
+    return param->quant.format.type != TT_QUANT_NONE;
+}
+/* Elements of stored_dtype that are stored: bytes of the segment when quantized. */
+int64_t tt_param_stored_count(const tt_param *param);
 
 #endif

@@ -4,23 +4,24 @@
  * A quantized matrix [rows, cols] is ONE contiguous segment of bytes, so that it is stored, split, gathered
  * and copied like any other frozen tensor. Sections, in this order, each beginning at a multiple of 64 bytes:
  *
- *     codes          4 bits: two weights a byte, the first in the high nibble, (count + 1) / 2 bytes; int8:
- * count bytes absmax         one number per block: f32[blocks], or u8[blocks] when nested; int8: f32[rows], a
- * row is a block nested absmax  f32[nested_blocks], when nested: of blocks of `nested_block` absmax map
- * f32[16], what a 4-bit code stands for; not for int8 nested map     f32[256], what an absmax code stands
- * for, when nested offset         f32[1], the mean of all absmax, when nested
+ *     codes          4 bits: two weights a byte, the first in the high nibble; int8: one weight a byte
+ *     absmax         one number per block: f32[blocks], or u8[blocks] when nested; int8: f32[rows]
+ *     nested absmax  when nested, one number per nested_block absmax: f32[nested_blocks]
+ *     map            4 bits: what a code stands for, f32[16]
+ *     nested map     when nested: what an absmax code stands for, f32[256]
+ *     offset         when nested: the mean of all absmax, f32[1]
  *
- * Weights are counted in row-major order and blocks go on from row to row. A segment holds its own tables
- * because those of a folder are used as they are stored.
+ * Weights are counted in row-major order and blocks go on from row to row; int8: a row is a block. A segment
+ * holds its own tables, because those of a folder are used as they are stored.
  *
- *     4 bits:  w = map[code] * absmax[i / block],   absmax = nested ? nested_map[a[b]] * nested_absmax[b /
- * nested_block] + offset int8:    w = code * absmax[row] * (1 / 127), in this order
+ *     absmax  nested: nested_map[code] * nested_absmax[block / nested_block] + offset
+ *     weight  4 bits: map[code] * absmax[weight / block];  int8: code * absmax[row] * (1/127), from the left
  *
- * all in fp32, each operation rounded by itself. Numbers of the file are little-endian, as those of the host.
+ * all in fp32, each operation rounded by itself. Numbers are little-endian, as in files.
  *
- * Bit for bit the same as bitsandbytes 0.50 on the CPU: see docs/quantization.md for what its GPU kernels
- * round otherwise. All functions are pure and take ranges: any number of threads and ranks, split at any
- * block, gives the same bytes. */
+ * Codes and scales are bit for bit those of bitsandbytes 0.50 on a CPU; docs/quantization.md says what its
+ * GPU kernels round otherwise. All functions are pure and take ranges: any number of threads and ranks, split
+ * anywhere, makes the same bytes. A split at multiples of 64 * 256 weights keeps nested blocks whole. */
 #ifndef TT_TENSOR_QUANT_H
 #define TT_TENSOR_QUANT_H
 
@@ -41,7 +42,7 @@ struct tt_quant_format {
     enum tt_quant_type type;
     bool nested;          /* "double quantization": 4 bits only */
     int64_t block;        /* 32 .. 4096, a power of two; 0 for int8 */
-    int64_t nested_block; /* a power of two from 16 on; 0 unless nested */
+    int64_t nested_block; /* a power of two, 16 .. 4096; 0 unless nested */
 };
 
 struct tt_quant_section {
@@ -58,7 +59,7 @@ struct tt_quant_layout {
 
 const char *tt_quant_type_name(enum tt_quant_type type);      /* "nf4", "fp4", "int8", "none" */
 enum tt_quant_type tt_quant_type_from_name(const char *name); /* "nf4" | "fp4" | "int8"; NONE for others */
-/* The library's block sizes: 64, and 256 for nested absmax. */
+/* With the library's block sizes: 64 weights, 256 absmax. */
 struct tt_quant_format tt_quant_format_make(enum tt_quant_type type, bool nested);
 
 /* TT_ERR_DATA for block sizes that the format does not have and for shapes that cannot be counted. Odd counts
@@ -70,54 +71,48 @@ TT_MUST_USE tt_status tt_quant_layout_make(struct tt_quant_format format, int64_
 const float *tt_quant_map(enum tt_quant_type type); /* [16]; NULL unless nf4 or fp4 */
 const float *tt_quant_nested_map(void);             /* [256], ascending */
 
-/* ---- Making a segment from weights: two passes.
- * --------------------------------------------------------------------
- * 1. tt_quant_absmax over all blocks of the matrix (by any number of threads; a rank that holds a part still
- * needs all);
- * 2. tt_quant_mean of them, when nested;
- * 3. tt_quant_encode for any range of bytes of the segment: it reads just the weights whose codes lie there.
- * The library takes the codes from the absmax as they are, not from their nested form, and so does this. */
+/* Making a segment from weights takes two passes:
+ *   1. tt_quant_absmax over all blocks (by any number of threads; a rank that holds a part still needs all);
+ *   2. tt_quant_mean of them, when nested;
+ *   3. tt_quant_encode for any range of bytes of the segment: it reads just the weights of its codes.
+ * The codes come from the absmax as they are, not from their nested form. */
 
-/* absmax[i] of blocks first .. first + count - 1 (int8: rows). `weights` holds those blocks' weights,
- * beginning with the first of block `first`: F32, BF16 or F16. NaN and infinities come through as NaN or
- * infinity: see tt_quant_check. */
+/* The weights of block `index` (int8: of a row) are tt_quant_block_first .. tt_quant_block_first of the next
+ * one; that of `blocks` is the count. */
+int64_t tt_quant_block_first(const struct tt_quant_layout *layout, int64_t index);
+/* absmax[0 .. count - 1] of blocks first .. first + count - 1, whose weights lie in `weights`: F32, BF16 or
+ * F16. NaN and infinity come through: see tt_quant_check. */
 void tt_quant_absmax(const struct tt_quant_layout *layout, int64_t first, int64_t count, const void *weights,
                      tt_dtype dtype, float *absmax);
-/* TT_ERR_DATA when an absmax is not finite: such weights cannot be quantized. */
+/* `absmax` of all blocks. TT_ERR_DATA when one is not finite: such weights cannot be quantized. */
 TT_MUST_USE tt_status tt_quant_check(const struct tt_quant_layout *layout, const float *absmax);
-/* The mean of `count` numbers, added in the order in which torch adds them on one CPU thread (eight lanes,
- * cascade). */
+/* Added in the order in which torch adds them on one CPU thread: eight lanes, in a cascade. */
 float tt_quant_mean(const float *absmax, int64_t count);
-/* How many weights block `index` has, and which is its first. */
-int64_t tt_quant_block_first(const struct tt_quant_layout *layout, int64_t index);
-int64_t tt_quant_block_end(const struct tt_quant_layout *layout, int64_t index);
 
-/* Codes of blocks first .. first + count - 1 into `codes` (whole bytes: block sizes are even; the last may
- * end in a half). */
+/* Codes of weights first .. first + count - 1 (4 bits: first is even). `absmax` is the whole array. */
 void tt_quant_codes(const struct tt_quant_layout *layout, int64_t first, int64_t count, const void *weights,
                     tt_dtype dtype, const float *absmax, uint8_t *codes);
-/* Nested form of absmax blocks first .. first + count - 1. `absmax` is the whole array; `codes` and
- * `nested_absmax` receive those blocks only, the codes beginning with that of absmax first * nested_block. */
+/* The nested form of absmax blocks first .. first + count - 1. `absmax` is the whole array; `codes` and
+ * `nested_absmax` receive those of these blocks. */
 void tt_quant_nested(const struct tt_quant_layout *layout, int64_t first, int64_t count, const float *absmax,
                      float offset, uint8_t *codes, float *nested_absmax);
 
-/* Gives `count` weights from weight `first` on, as `dtype` of the source. */
+/* Gives `count` weights from weight `first` on, in the source's type. */
 typedef tt_status tt_quant_read(void *context, int64_t first, int64_t count, void *to);
 struct tt_quant_source {
     const float *absmax; /* all of them, from tt_quant_absmax */
     float offset;        /* tt_quant_mean, when nested */
-    tt_dtype dtype;      /* of the weights that `read` gives: F32, BF16, F16 */
+    tt_dtype dtype;      /* of what `read` gives: F32, BF16, F16 */
     tt_quant_read *read;
     void *context;
 };
-/* Bytes [first, first + bytes) of the segment into `to` (gaps between sections are zeros). Reads through a
- * buffer of at most 1 MiB. */
+/* Bytes [first, first + bytes) of the segment; gaps between sections are zeros. Reads through a buffer of at
+ * most 1 MiB. */
 TT_MUST_USE tt_status tt_quant_encode(const struct tt_quant_layout *layout,
                                       const struct tt_quant_source *source, size_t first, size_t bytes,
                                       void *to);
 
-/* ---- On the host, for tests and tools: weights first .. first + count - 1 of a segment as F32, BF16 or F16.
- * ------------ */
+/* The reverse on the host, for tests and tools: weights first .. first + count - 1 as F32, BF16 or F16. */
 void tt_quant_decode(const struct tt_quant_layout *layout, const void *segment, int64_t first, int64_t count,
                      void *to, tt_dtype dtype);
 
