@@ -58,8 +58,8 @@ static tt_status write_own_sections(struct tt_str *text, const char *name)
         for (size_t j = 0; j < train_count; j++) shared |= sections[i].rows == train[j].rows;
         if (!shared) sections[own++] = sections[i];
     }
-    TT_TRY(tt_str_printf(text, "\n# trimtab %s\n\nBeside the keys below it takes those of:", name));
-    const char *between = " ";
+    TT_TRY(tt_str_printf(text, "\n# trimtab %s\n", name));
+    const char *between = "\nBeside the keys below it takes those of: ";
     for (size_t j = 0; j < train_count; j++) {
         struct tt_setting_section again[TT_COMMAND_SECTIONS_MAX];
         command->sections(again);
@@ -69,7 +69,7 @@ static tt_status write_own_sections(struct tt_str *text, const char *name)
             between = "; ";
         }
     }
-    TT_TRY(tt_str_append_text(text, ".\n"));
+    if (own < count) TT_TRY(tt_str_append_text(text, ".\n"));
     return tt_settings_docs(sections, own, text);
 }
 

@@ -1,0 +1,131 @@
+#include <math.h>
+
+#include "base/json.h"
+#include "checkpoint/merge.h"
+#include "cli/commands.h"
+
+const char tt_cmd_merge_usage[] = " --model_name_or_path FOLDER --adapter_name_or_path FOLDER --output_dir "
+                                  "FOLDER [--save_dtype bfloat16] [--json]";
+
+struct merge_command {
+    const char *model, *adapter, *output_dir, *save_dtype;
+    size_t max_shard_bytes;
+    bool overwrite, json;
+};
+
+#define FIELD(member) .offset = offsetof(struct merge_command, member)
+
+/* One row reads as one paragraph. */
+/* clang-format off */
+static const struct tt_setting own_settings[] = {
+    {.name = "model_name_or_path", .aliases = "model_name model base_model", .type = TT_SETTING_STRING, FIELD(model),
+     .required = true, .help = "Folder of the base model, on which the adapter was trained."},
+    {.name = "adapter_name_or_path", .aliases = "adapter adapter_path", .type = TT_SETTING_STRING, FIELD(adapter),
+     .required = true, .help = "PEFT adapter folder."},
+    {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir), .required = true,
+     .help = "Where the merged model folder is written; it appears when it is complete."},
+    {.name = "save_dtype", .type = TT_SETTING_STRING, FIELD(save_dtype), .choices = "float32 bfloat16 float16",
+     .help = "Type of every tensor; not given: each keeps the base's."},
+    {.name = "max_shard_size", .type = TT_SETTING_BYTES, FIELD(max_shard_bytes), .default_text = "50GB",
+     .help = "Most bytes of one weights file."},
+    {.name = "overwrite_output_dir", .type = TT_SETTING_BOOL, FIELD(overwrite), .default_text = "false",
+     .help = "Replace an output_dir that is not empty, as a whole."},
+    {.name = "json", .type = TT_SETTING_BOOL, FIELD(json), .default_text = "false",
+     .help = "Print the changes as one JSON object."},
+    {.name = NULL},
+};
+/* clang-format on */
+
+size_t tt_cmd_merge_sections(struct tt_setting_section *sections)
+{
+    sections[0] = (struct tt_setting_section){"Merge", own_settings, 0};
+    return 1;
+}
+
+static double relative(double part, double whole)
+{
+    return whole > 0 ? sqrt(part / whole) : 0.0;
+}
+
+static tt_status write_text(struct tt_str *text, const struct tt_merge_report *report, const char *folder)
+{
+    char bytes[32];
+    const struct tt_merge_change *total = &report->total;
+    TT_TRY(tt_str_printf(text, "%-56s %11s %11s %9s\n", "tensor", "largest", "rms", "relative"));
+    for (size_t i = 0; i < report->count; i++) {
+        const struct tt_merge_change *change = &report->outputs[i].change;
+        if (change->count == 0) continue;
+        TT_TRY(tt_str_printf(text, "%-56s %11.3e %11.3e %9.2e\n", report->outputs[i].tensor->name,
+                             change->largest, tt_merge_change_rms(change),
+                             relative(change->squares, change->base_squares)));
+    }
+    TT_TRY(tt_str_printf(text, "%-56s %11.3e %11.3e %9.2e\n", "all that changed", total->largest,
+                         tt_merge_change_rms(total), relative(total->squares, total->base_squares)));
+    return tt_str_printf(
+        text,
+        "%zu of %zu tensors changed; rounding moved them by %.2g %% of the change; %s in %zu "
+        "file%s in '%s'\n",
+        report->changed, report->count, 100.0 * relative(total->rounding_squares, total->squares),
+        tt_format_bytes((double)report->bytes, bytes, sizeof bytes), report->files,
+        report->files == 1 ? "" : "s", folder);
+}
+
+static json_t *change_to_json(const struct tt_merge_change *change)
+{
+    return json_pack("{s:f,s:f,s:f,s:f}", "largest", change->largest, "rms", tt_merge_change_rms(change),
+                     "relative", relative(change->squares, change->base_squares), "rounding",
+                     relative(change->rounding_squares, change->squares));
+}
+
+static tt_status write_json(struct tt_str *text, const struct tt_merge_report *report)
+{
+    json_t *tensors = json_object();
+    bool ok = tensors != NULL;
+    for (size_t i = 0; i < report->count && ok; i++)
+        if (report->outputs[i].change.count > 0)
+            ok = json_object_set_new(tensors, report->outputs[i].tensor->name,
+                                     change_to_json(&report->outputs[i].change)) == 0;
+    json_t *root = json_pack("{s:o,s:o,s:I,s:I,s:I}", "changed", tensors, "total",
+                             change_to_json(&report->total), "tensors", (json_int_t)report->count, "files",
+                             (json_int_t)report->files, "bytes", (json_int_t)report->bytes);
+    if (!ok || root == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the report");
+    tt_status status = tt_json_write(root, 2, false, text);
+    json_decref(root);
+    return status == TT_OK ? tt_str_append_char(text, '\n') : status;
+}
+
+static tt_status merge(struct tt_cli *cli, const struct merge_command *command)
+{
+    tt_status status = TT_OK;
+    struct tt_merge both = {0};
+    struct tt_merge_report report = {0};
+    struct tt_str text = {0};
+    struct tt_merge_options options = {.output_dir = command->output_dir,
+                                       .overwrite = command->overwrite,
+                                       .max_shard_bytes = command->max_shard_bytes,
+                                       .work = {.cancel = cli->cancel}};
+    if (command->save_dtype != NULL) options.dtype = tt_dtype_from_torch_name(command->save_dtype);
+    TT_GO(tt_merge_open(command->model, command->adapter, &both));
+    TT_GO(tt_merge_write(&both, &options, &report));
+    TT_GO(command->json ? write_json(&text, &report) : write_text(&text, &report, command->output_dir));
+    TT_GO(tt_report_print(cli->report, tt_str_text(&text)));
+out:
+    tt_str_deinit(&text);
+    tt_merge_report_deinit(&report);
+    tt_merge_close(&both);
+    return status;
+}
+
+tt_status tt_cmd_merge(struct tt_cli *cli, int argc, char *const *argv)
+{
+    struct merge_command command = {0};
+    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
+    struct tt_settings *settings = NULL;
+    TT_TRY(
+        tt_settings_create(sections, tt_cmd_merge_sections(sections), &command, sizeof command, &settings));
+    tt_status status = tt_settings_parse_flags(settings, argc, argv, NULL);
+    if (status == TT_OK) status = tt_settings_check(settings);
+    if (status == TT_OK) status = merge(cli, &command);
+    tt_settings_destroy(settings);
+    return status;
+}
