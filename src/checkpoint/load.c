@@ -5,6 +5,7 @@
 #include "backend/ops/elementwise.h"
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "checkpoint/load_quantized.h"
 #include "checkpoint/reader.h"
 #include "model/adapter_config.h"
 
@@ -151,6 +152,8 @@ struct loading {
     struct tt_stream *stream;
     struct tt_read_range *ranges; /* of all units */
     size_t range_count;
+    struct tt_quant_item *items; /* pieces that are quantized on the way */
+    size_t item_count;
     struct tt_buffer
         *ones[TT_DTYPE_COUNT]; /* as far as needed; never written again, so no upload has to be waited for */
 };
@@ -206,10 +209,19 @@ static tt_status load_piece(struct loading *loading, const struct tt_piece *piec
     struct origin origin;
     if (piece->count == 0) return TT_OK;
     TT_TRY(find_origin(loading->model, loading->source, piece->param, &origin));
+    bool quantized = tt_param_is_quantized(piece->param);
+    if (origin.entry == NULL && quantized && piece->param->init != TT_INIT_FILE) {
+        loading->items[loading->item_count++] = (struct tt_quant_item){.piece = *piece};
+        return TT_OK;
+    }
     if (origin.entry == NULL) return make_run(loading, piece, piece->first, piece->count, piece->data);
     const struct tt_safetensors *file =
         origin.adapter != NULL ? origin.adapter : tt_model_folder_file(origin.folder, origin.entry);
     if (file == NULL) return TT_ERR_INTERNAL;
+    if (quantized) {
+        loading->items[loading->item_count++] = (struct tt_quant_item){*piece, file, origin.entry};
+        return TT_OK;
+    }
     loading->ranges[loading->range_count++] = (struct tt_read_range){
         .file = file,
         .entry = origin.entry,
@@ -228,7 +240,8 @@ static tt_status load_pieces(struct loading *loading, struct tt_unit *const *uni
     size_t piece_count = 0;
     for (int u = 0; u < loading->model->unit_count; u++) piece_count += tt_unit_piece_count(units[u]);
     loading->ranges = tt_calloc(piece_count, sizeof *loading->ranges);
-    if (loading->ranges == NULL) return TT_ERR_MEMORY;
+    loading->items = tt_calloc(piece_count, sizeof *loading->items);
+    if (loading->ranges == NULL || loading->items == NULL) return TT_ERR_MEMORY;
     for (int u = 0; u < loading->model->unit_count; u++) {
         for (size_t p = 0; p < tt_unit_piece_count(units[u]); p++) {
             struct tt_piece piece = tt_unit_piece(units[u], p);
@@ -238,7 +251,9 @@ static tt_status load_pieces(struct loading *loading, struct tt_unit *const *uni
         }
     }
     struct tt_reader_config config = {.cancel = loading->source->cancel};
-    return tt_reader_run(loading->stream, loading->ranges, loading->range_count, &config);
+    TT_TRY(tt_reader_run(loading->stream, loading->ranges, loading->range_count, &config));
+    return tt_load_quantized(loading->stream, loading->items, loading->item_count, loading->source->seed,
+                             &config);
 }
 
 tt_status tt_load_units(const struct tt_model *model, struct tt_unit *const *units, struct tt_stream *stream,
@@ -257,5 +272,6 @@ tt_status tt_load_units(const struct tt_model *model, struct tt_unit *const *uni
     if (status != TT_OK) (void)tt_error_restore(&error);
     for (int d = 0; d < TT_DTYPE_COUNT; d++) tt_buffer_destroy(loading.ones[d]);
     tt_free(loading.ranges);
+    tt_free(loading.items);
     return status != TT_OK ? status : synchronized;
 }

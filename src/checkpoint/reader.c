@@ -104,7 +104,8 @@ static int64_t least(int64_t a, int64_t b)
  * chunk_bytes. */
 static int64_t chunk_count(const struct reading *reading, const struct tt_read_range *range, int64_t first)
 {
-    size_t from_bytes = tt_dtype_bytes(range->entry->dtype), to_bytes = tt_dtype_bytes(range->dtype);
+    size_t to_bytes = tt_dtype_bytes(range->dtype);
+    size_t from_bytes = range->make != NULL ? to_bytes : tt_dtype_bytes(range->entry->dtype);
     int64_t most = (int64_t)(reading->chunk_bytes / (from_bytes > to_bytes ? from_bytes : to_bytes));
     int64_t left = range->first + range->count - first;
     if (range->columns == 0) return least(left, most);
@@ -116,12 +117,13 @@ static int64_t chunk_count(const struct reading *reading, const struct tt_read_r
 /* Goes through a page-locked buffer. */
 static bool is_staged(const struct reading *reading, const struct tt_read_range *range)
 {
-    return !tt_device_is_host(tt_stream_device(reading->stream)) && !range->in_host;
+    return !tt_device_is_host(tt_stream_device(reading->stream)) && !range->in_host && range->to != NULL;
 }
 
 static int compare_ranges(const void *a, const void *b)
 {
     const struct tt_read_range *x = a, *y = b;
+    if (x->file == NULL || y->file == NULL) return (x->file != NULL) - (y->file != NULL);
     int order = strcmp(tt_safetensors_path(x->file), tt_safetensors_path(y->file));
     if (order != 0) return order;
     if (x->entry->offset != y->entry->offset) return x->entry->offset < y->entry->offset ? -1 : 1;
@@ -163,8 +165,9 @@ static tt_status read_chunk(const struct chunk *chunk, char *memory)
 {
     const struct tt_read_range *range = chunk->range;
     size_t gaps = gaps_of(chunk);
-    tt_status status = tt_safetensors_read(range->file, range->entry, chunk->first, chunk->count,
-                                           memory + gaps, range->dtype);
+    tt_status status = range->make != NULL ? range->make(range->context, chunk->first, chunk->count, memory)
+                                           : tt_safetensors_read(range->file, range->entry, chunk->first,
+                                                                 chunk->count, memory + gaps, range->dtype);
     if (status == TT_OK && gaps > 0) spread_rows(chunk, memory);
     if (status != TT_OK) tt_while("loading '%s'", range->name);
     return status;
@@ -204,7 +207,7 @@ static bool take_chunk(struct reading *reading, struct chunk *chunk)
 static void read_in_place(struct reading *reading, const struct chunk *chunk)
 {
     pthread_mutex_unlock(&reading->mutex);
-    tt_status status = read_chunk(chunk, target_of(chunk));
+    tt_status status = read_chunk(chunk, chunk->range->to != NULL ? target_of(chunk) : NULL);
     pthread_mutex_lock(&reading->mutex);
     if (status != TT_OK) set_failed(reading);
 }
@@ -216,6 +219,7 @@ static void read_in_place(struct reading *reading, const struct chunk *chunk)
 static char *place_in_slot(const struct slot *slot, const struct chunk *chunk)
 {
     const struct tt_safetensors_entry *entry = chunk->range->entry;
+    if (chunk->range->make != NULL) return slot->memory;
     uint64_t from = entry->offset + (uint64_t)chunk->first * tt_dtype_bytes(entry->dtype);
     uint64_t further = ((uintptr_t)slot->memory + gaps_of(chunk) - from) % PAGE_BYTES;
     return slot->memory + (further > 0 && further < CACHE_LINE ? SLOT_SHIFT : 0);

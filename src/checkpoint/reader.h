@@ -16,6 +16,9 @@
 enum { TT_READER_THREADS_MAX = 8 };
 #define TT_READER_CHUNK_BYTES ((size_t)4 << 20)
 
+/* Makes elements first .. first + count - 1 of what goes to the device; called by several threads at once. */
+typedef tt_status tt_read_make(void *context, int64_t first, int64_t count, void *to);
+
 /* Where some elements of a tensor go. */
 struct tt_read_range {
     const struct tt_safetensors *file; /* lent, as is the entry */
@@ -27,6 +30,8 @@ struct tt_read_range {
     int64_t columns;      /* 0: the elements lie one after the other. Else they are rows of so many, */
     int64_t row_stride;   /* each beginning so many elements after the one before; `first` may be amid a row. What
                              lies between two rows becomes zero or stays as it is */
+    tt_read_make *make;   /* NULL: they are read. Else they are made by this from what it reads itself, in order of the file and */
+    void *context;        /* `first`; columns is 0, file and entry may be NULL, and so may `to`: then only `make` knows what for */
     const char *name;     /* for messages; lent */
 };
 

@@ -41,6 +41,8 @@ size_t tt_cmd_bench_sections(struct tt_setting_section *sections)
     sections[count++] = (struct tt_setting_section){"Benchmark", own_settings, 0};
     sections[count++] =
         (struct tt_setting_section){"LoRA", tt_lora_settings, offsetof(struct tt_train_config, lora)};
+    sections[count++] = (struct tt_setting_section){"Quantized base", tt_quantization_settings,
+                                                    offsetof(struct tt_train_config, quantization)};
     sections[count++] = (struct tt_setting_section){"Run", tt_run_settings, 0};
     sections[count++] =
         (struct tt_setting_section){"Optimizer", tt_optim_settings, offsetof(struct tt_train_config, optim)};

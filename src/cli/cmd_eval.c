@@ -33,6 +33,8 @@ size_t tt_cmd_eval_sections(struct tt_setting_section *sections)
     size_t count = 0;
     sections[count++] = (struct tt_setting_section){"Evaluation", own_settings, 0};
     sections[count++] = (struct tt_setting_section){"Model", tt_model_settings, 0};
+    sections[count++] = (struct tt_setting_section){"Quantized base", tt_quantization_settings,
+                                                    offsetof(struct tt_train_config, quantization)};
     sections[count++] =
         (struct tt_setting_section){"Data", tt_data_settings, offsetof(struct tt_train_config, data)};
     sections[count++] = (struct tt_setting_section){"Batch", tt_inference_settings, 0};

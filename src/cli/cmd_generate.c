@@ -40,6 +40,8 @@ size_t tt_cmd_generate_sections(struct tt_setting_section *sections)
     sections[count++] = (struct tt_setting_section){"Generation", tt_generate_settings,
                                                     offsetof(struct generate_command, generate)};
     sections[count++] = (struct tt_setting_section){"Model", tt_model_settings, 0};
+    sections[count++] = (struct tt_setting_section){"Quantized base", tt_quantization_settings,
+                                                    offsetof(struct tt_train_config, quantization)};
     sections[count++] = (struct tt_setting_section){"Batch", tt_inference_settings, 0};
     sections[count++] = (struct tt_setting_section){"Device", tt_device_settings, 0};
     return count;

@@ -3,6 +3,7 @@
  * transformers 5. Everything that sizes memory is checked against a limit here, so that later products cannot
  * overflow. */
 #include "model/family.h"
+#include "model/quantization.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -269,15 +270,6 @@ static tt_status refuse_unserved(const struct tt_json *json)
         return tt_fail(TT_ERR_UNSUPPORTED, "%s: hidden_act is '%s'; only 'silu' is served", json->origin,
                        activation);
     }
-    const json_t *quantization = json_object_get(json->root, "quantization_config");
-    if (quantization != NULL && !json_is_null(quantization)) {
-        const char *method = json_string_value(json_object_get(quantization, "quant_method"));
-        tt_status status =
-            tt_fail(TT_ERR_UNSUPPORTED, "%s: the weights are quantized (%s), which is not served",
-                    json->origin, method != NULL ? method : "no quant_method");
-        tt_hint("use the folder of the model in bfloat16 or float32");
-        return status;
-    }
     double dropout = 0;
     TT_TRY(tt_json_opt_double(json, json->root, "attention_dropout", &dropout));
     if (dropout != 0) tt_warn("%s: attention_dropout %g is not applied in training", json->origin, dropout);
@@ -327,6 +319,7 @@ tt_status tt_model_config_parse(const struct tt_json *json, struct tt_model_conf
     memcpy(config.model_type, family->model_type, strlen(family->model_type) + 1);
     memcpy(config.architecture, family->architecture, strlen(family->architecture) + 1);
     TT_TRY(refuse_unserved(json));
+    TT_TRY(tt_quantization_read(json, &config));
     TT_TRY(read_sizes(json, family, &config));
     TT_TRY(tt_json_opt_double(json, json->root, "rms_norm_eps", &config.rms_norm_eps));
     TT_TRY(check_positive(json, "rms_norm_eps", config.rms_norm_eps, 1));

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "model/family.h"
 #include "model/lora.h"
+#include "model/quantization.h"
 #include "nn/decoder_layer.h"
 #include "nn/embedding_block.h"
 #include "nn/head.h"
@@ -111,6 +112,16 @@ struct linear_shape {
     int64_t out;
 };
 
+/* Frozen, and in the format of the options: a segment of bytes instead of a matrix. */
+static void quantize(struct builder *builder, const struct tt_module *module, tt_param *weight)
+{
+    const struct tt_base_quant *quant = &builder->model->options.quant;
+    if (builder->status != TT_OK || !module->quantized || weight->trainable) return;
+    weight->stored_dtype = TT_U8;
+    builder->status = tt_quant_layout_make(tt_quant_format_make(quant->type, quant->nested), weight->dims[0],
+                                           weight->dims[1], &weight->quant);
+}
+
 /* Linears that read the same input: weights first, then biases, then all A and all B, so that each kind lies
  * together. `tied_weight` (or NULL) takes the place of the only weight. */
 static void make_group(struct builder *builder, const struct linear_shape *shapes, int count, int64_t in,
@@ -123,8 +134,10 @@ static void make_group(struct builder *builder, const struct linear_shape *shape
         *linear = (struct tt_linear){.in = in, .out = shapes[i].out};
         linear->weight = tied_weight;
         if (tied_weight != NULL) use_param(builder, tied_weight);
-        if (tied_weight == NULL)
+        if (tied_weight == NULL) {
             linear->weight = base_param(builder, module, "weight", 2, linear->out, in, TT_INIT_NORMAL);
+            quantize(builder, module, linear->weight);
+        }
         if (!module->adapted) continue;
         linear->r = module->r;
         linear->scaling = module->scaling;
@@ -296,9 +309,10 @@ static void assign_units(struct builder *builder)
 static void keep_strings(struct builder *builder)
 {
     struct tt_lora_config *lora = &builder->model->options.lora;
-    const char **texts[] = {&lora->target_modules,      &lora->exclude_modules, &lora->modules_to_save,
-                            &lora->layers_to_transform, &lora->layers_pattern,  &lora->rank_pattern,
-                            &lora->alpha_pattern};
+    const char **texts[] = {&lora->target_modules,  &lora->exclude_modules,
+                            &lora->modules_to_save, &lora->layers_to_transform,
+                            &lora->layers_pattern,  &lora->rank_pattern,
+                            &lora->alpha_pattern,   &builder->model->options.quant.skip_modules};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (*texts[i] == NULL) continue;
         *texts[i] = tt_arena_strdup(&builder->model->arena, *texts[i]);
@@ -319,6 +333,7 @@ tt_status tt_model_create(const struct tt_model_config *config, const struct tt_
     TT_GO(builder.status);
     TT_GO(tt_module_list_make(config, &model->arena, &builder.modules));
     TT_GO(apply_lora(&builder));
+    TT_GO(tt_quantization_apply(&model->options, config->stored_quant != TT_QUANT_NONE, &builder.modules));
     model->blocks = take(&builder, (size_t)(config->num_hidden_layers + 2) * sizeof *model->blocks);
     tt_param *embedding = make_embedding(&builder);
     for (int64_t i = 0; i < config->num_hidden_layers; i++) make_layer(&builder, i);

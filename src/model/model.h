@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "nn/block.h"
 
-enum { TT_MODEL_LAYERS_MAX = 1024 };
+enum { TT_MODEL_LAYERS_MAX = 1024, TT_MODEL_SKIP_BYTES = 1024 };
 
 /* What config.json says, for every family; fields that a family lacks are 0. Key names: Hugging Face. */
 struct tt_model_config {
@@ -37,6 +37,10 @@ struct tt_model_config {
     double rope_beta_fast, rope_beta_slow, rope_attention_factor; /* yarn; the factor multiplies cos and sin */
     bool rope_truncate;
     tt_dtype dtype;                  /* torch_dtype / dtype */
+    /* quantization_config: the folder holds what bitsandbytes made of the linears; NONE: it does not. */
+    enum tt_quant_type stored_quant;
+    bool stored_quant_nested;
+    char stored_quant_skip[TT_MODEL_SKIP_BYTES]; /* JSON list; empty: null */
     int64_t bos_token_id;            /* -1: none */
     int64_t eos_token_ids[8];
     int eos_token_count;
@@ -60,10 +64,18 @@ struct tt_lora_config {
     bool from_adapter;               /* read from an adapter: parts of a pattern that match nothing are only noted */
 };
 
+/* How the frozen linears are stored (model/quantization.h); lm_head and the embeddings never are. */
+struct tt_base_quant {
+    enum tt_quant_type type;  /* NONE: in the type that computes */
+    bool nested;              /* double quantization */
+    const char *skip_modules; /* NULL or JSON list: linears that stay as they are */
+};
+
 struct tt_model_options {
     tt_dtype compute_dtype;      /* type in which frozen matrices are stored and activations computed */
     bool train_base;             /* full fine-tuning: every base parameter trains */
     struct tt_lora_config lora;
+    struct tt_base_quant quant;
     bool random_init;            /* parameters get their family's random init instead of a file */
 };
 

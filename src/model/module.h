@@ -18,6 +18,7 @@ struct tt_module {
     /* What model/lora.c decides: */
     bool adapted; /* LoRA of rank r is added, times `scaling` */
     bool saved;   /* modules_to_save: a full copy trains */
+    bool quantized; /* model/quantization.c: its weight is stored in the format of the options */
     int64_t r;
     double alpha;
     float scaling;

@@ -20,7 +20,8 @@
 #include "nn/step.h"
 #include "tensor/param.h"
 
-/* Parameters are lent by the model. Without LoRA: lora_A and lora_B are NULL and r is 0. */
+/* Parameters are lent by the model. Without LoRA: lora_A and lora_B are NULL and r is 0. A weight that is quantized is
+ * dequantized into scratch for each product (nn/quantized.h). */
 struct tt_linear {
     tt_param *weight;
     tt_param *bias; /* NULL: none */

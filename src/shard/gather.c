@@ -148,6 +148,7 @@ tt_status tt_unit_gather(struct tt_unit *unit)
 
 static tt_tensor view(const tt_param *param, void *data, tt_dtype dtype)
 {
+    if (tt_param_is_quantized(param)) return tt_tensor_1d(data, dtype, (int64_t)param->quant.bytes);
     tt_tensor tensor = {.data = data, .dtype = dtype, .rank = param->rank};
     int64_t stride = 1;
     for (int i = param->rank - 1; i >= 0; i--) {

@@ -42,6 +42,7 @@ static tt_status place_members(struct tt_unit *unit, tt_param *const *params, si
             return tt_fail(TT_ERR_INTERNAL, "parameter '%s' has no stored type or a bad rank",
                            params[i]->name);
         bool fits = count_elements(params[i], &member->count);
+        if (tt_param_is_quantized(params[i])) member->count = (int64_t)params[i]->quant.bytes;
         if (fits && member->trains)
             fits = append(trainable_end, ELEMENT_ALIGNMENT, member->count, 1, &member->offset);
         else if (fits)

@@ -60,7 +60,7 @@ TT_MUST_USE tt_status tt_shard_context_seal(struct tt_shard_context *context, in
 TT_MUST_USE tt_status tt_shard_context_share(struct tt_shard_context *context);
 
 /* The piece of a parameter that this rank's shard holds, for loading and saving. Elements are counted in the flat
- * row-major parameter; a parameter may have none here (count 0). */
+ * row-major parameter, or are bytes of its segment when it is quantized; a parameter may have none here (count 0). */
 struct tt_piece {
     tt_param *param;
     int64_t first;    /* element */

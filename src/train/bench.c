@@ -160,6 +160,8 @@ static tt_status prepare(struct bench *bench, const struct tt_world *world)
                                        .lora = config->lora,
                                        .random_init = true};
     options.lora.enabled = config->use_peft;
+    TT_TRY(tt_quantization_resolve(&config->quantization, &bench->model_config, options.compute_dtype,
+                                   &options.quant));
     TT_TRY(tt_rank_config_make(config, world, &bench->model_config, &options, true, bench->cancel,
                                &bench->rank_config));
     tt_sampler_limits(bench->sampler, 0, 1, &bench->rank_config.limits);

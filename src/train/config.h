@@ -7,6 +7,7 @@
 
 #include "data/dataset.h"
 #include "model/model.h"
+#include "model/quantization.h"
 #include "optim/config.h"
 #include "shard/unit.h"
 
@@ -32,6 +33,7 @@ struct tt_train_config {
     bool use_peft;                    /* default true here; false: full fine-tuning */
     const char *adapter_name_or_path; /* NULL, or an adapter folder to start from */
     struct tt_lora_config lora;
+    struct tt_quantization_config quantization;
     struct tt_data_config data;
     struct tt_optim_config optim;
 

@@ -58,6 +58,8 @@ static tt_status open_model(const struct tt_train_config *config, enum tt_inputs
         .compute_dtype = config->bf16 ? TT_BF16 : TT_F32,
         .random_init = random,
     };
+    TT_TRY(tt_quantization_resolve(&config->quantization, &inputs->model_config,
+                                   inputs->model_options.compute_dtype, &inputs->model_options.quant));
     if (use == TT_INPUTS_TRAIN && config->use_peft) {
         inputs->model_options.lora = config->lora;
         inputs->model_options.lora.enabled = true;

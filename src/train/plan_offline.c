@@ -63,6 +63,8 @@ tt_status tt_plan_offline(const struct tt_train_config *config, const struct tt_
     };
     rank.model_options.lora.enabled = config->use_peft;
     TT_GO(read_config(options->config_json, config->model_name_or_path, &model));
+    TT_GO(tt_quantization_resolve(&config->quantization, &model, rank.model_options.compute_dtype,
+                                  &rank.model_options.quant));
     if (config->adapter_name_or_path != NULL)
         TT_GO(tt_adapter_config_read(config->adapter_name_or_path, &arena, &rank.model_options.lora));
     TT_GO(find_device(config, options->device, &rank.device, &devices));

@@ -211,6 +211,7 @@ tt_status tt_train_config_check(const struct tt_train_config *config)
     if (config->max_steps <= 0 && !(config->num_train_epochs > 0))
         return usage("there is nothing to train: max_steps and num_train_epochs are both 0",
                      "set one of them");
+    TT_TRY(tt_quantization_check(&config->quantization, config->bf16 ? TT_BF16 : TT_F32));
     if (!config->use_peft && config->adapter_name_or_path != NULL)
         return usage("adapter_name_or_path is given, but use_peft is off",
                      "leave use_peft on to train the adapter on");

@@ -161,6 +161,10 @@ static const struct refusal refusals[] = {
     {"{\"hidden_act\": \"gelu\"}", TT_ERR_UNSUPPORTED, "gelu"},
     {"{\"dtype\": \"int8\"}", TT_ERR_UNSUPPORTED, "int8"},
     {"{\"quantization_config\": {\"quant_method\": \"gptq\"}}", TT_ERR_UNSUPPORTED, "gptq"},
+    {"{\"quantization_config\": {\"quant_method\": \"bitsandbytes\"}}", TT_ERR_UNSUPPORTED, "bitsandbytes"},
+    {"{\"quantization_config\": {\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true, "
+     "\"bnb_4bit_quant_type\": \"int3\"}}",
+     TT_ERR_UNSUPPORTED, "int3"},
     {"{\"partial_rotary_factor\": 0.5}", TT_ERR_UNSUPPORTED, "partial_rotary_factor"},
     {"{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}", TT_ERR_UNSUPPORTED, "dynamic"},
     {"{\"rope_scaling\": {\"rope_type\": \"longrope\"}}", TT_ERR_UNSUPPORTED, "longrope"},

@@ -1,0 +1,271 @@
+#include "checkpoint/load_quantized.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+
+enum { WEIGHTS_BYTES = 1 << 20 }; /* that a thread reads at a time */
+#define ABSMAX_BYTES_MAX ((size_t)256 << 20)
+
+/* One tensor while it is loaded. Each block's absmax is written by one thread, and read by others only after
+ * all threads have ended. */
+struct job {
+    const struct tt_quant_item *item;
+    const struct tt_quant_layout *layout;
+    float *absmax; /* [layout->blocks]; those that this rank needs */
+    float offset;
+    tt_dtype dtype; /* in which weights are read */
+    struct tt_rng rng;
+};
+
+static tt_status read_weights(void *context, int64_t first, int64_t count, void *to)
+{
+    const struct job *job = context;
+    return tt_safetensors_read(job->item->file, job->item->entry, first, count, to, job->dtype);
+}
+
+/* 4 bits: absmax and codes of whole blocks, bytes first .. first + count - 1 of the codes; without `to` only
+ * the absmax. */
+static tt_status make_codes(void *context, int64_t first, int64_t count, void *to)
+{
+    struct job *job = context;
+    const struct tt_quant_layout *layout = job->layout;
+    int64_t block = layout->format.block, end = 2 * (first + count);
+    int64_t step = WEIGHTS_BYTES / (int64_t)tt_dtype_bytes(job->dtype) / block * block;
+    if (end > layout->count) end = layout->count;
+    void *weights = tt_alloc_aligned(WEIGHTS_BYTES);
+    if (weights == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
+    for (int64_t at = 2 * first; at < end; at += step) {
+        int64_t some = end - at < step ? end - at : step;
+        status = read_weights(job, at, some, weights);
+        if (status != TT_OK) break;
+        tt_quant_absmax(layout, at / block, (some + block - 1) / block, weights, job->dtype,
+                        job->absmax + at / block);
+        if (to != NULL)
+            tt_quant_codes(layout, at, some, weights, job->dtype, job->absmax,
+                           (uint8_t *)to + (at / 2 - first));
+    }
+    tt_free(weights);
+    return status;
+}
+
+/* int8: absmax of rows first .. first + count - 1. */
+static tt_status measure_rows(void *context, int64_t first, int64_t count, void *to)
+{
+    struct job *job = context;
+    const struct tt_quant_layout *layout = job->layout;
+    int64_t step = WEIGHTS_BYTES / (int64_t)tt_dtype_bytes(job->dtype) / layout->cols;
+    (void)to;
+    if (step < 1) step = 1;
+    void *weights = tt_alloc_aligned((size_t)(step * layout->cols) * tt_dtype_bytes(job->dtype));
+    if (weights == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
+    for (int64_t row = first; row < first + count && status == TT_OK; row += step) {
+        int64_t rows = first + count - row < step ? first + count - row : step;
+        status = read_weights(job, row * layout->cols, rows * layout->cols, weights);
+        if (status == TT_OK) tt_quant_absmax(layout, row, rows, weights, job->dtype, job->absmax + row);
+    }
+    tt_free(weights);
+    return status;
+}
+
+/* Bytes of the segment, once all absmax are known. */
+static tt_status make_rest(void *context, int64_t first, int64_t count, void *to)
+{
+    struct job *job = context;
+    struct tt_quant_source source = {.absmax = job->absmax,
+                                     .offset = job->offset,
+                                     .dtype = job->dtype,
+                                     .read = read_weights,
+                                     .context = job};
+    return tt_quant_encode(job->layout, &source, (size_t)first, (size_t)count, to);
+}
+
+/* ---- Made up: any codes, one absmax everywhere. The values a code takes have a deviation of about half the
+ * absmax. ---- */
+
+static void make_up_codes(const struct job *job, int64_t first, int64_t count, uint8_t *to)
+{
+    for (int64_t at = first; at < first + count;) {
+        uint32_t words[4];
+        tt_rng_block(job->rng, 0, (uint64_t)at / sizeof words, words);
+        int64_t in_block = at % (int64_t)sizeof words, left = (int64_t)sizeof words - in_block;
+        if (left > first + count - at) left = first + count - at;
+        memcpy(to + (at - first), (const char *)words + in_block, (size_t)left);
+        at += left;
+    }
+}
+
+static tt_status make_up(void *context, int64_t first, int64_t count, void *to)
+{
+    const struct job *job = context;
+    int64_t codes = (int64_t)job->layout->codes.bytes, here = codes - first < count ? codes - first : count;
+    if (here > 0) make_up_codes(job, first, here, to);
+    if (here < 0) here = 0;
+    if (here == count) return TT_OK;
+    struct tt_quant_source source = {.absmax = job->absmax, .offset = job->absmax[0], .dtype = TT_F32};
+    return tt_quant_encode(job->layout, &source, (size_t)(first + here), (size_t)(count - here),
+                           (char *)to + here);
+}
+
+/* ---- What has to be read ---- */
+
+struct span {
+    int64_t first, end; /* bytes of the codes */
+};
+
+static struct span clip(int64_t first, int64_t end, int64_t low, int64_t high)
+{
+    struct span span = {first > low ? first : low, end < high ? end : high};
+    if (span.first >= span.end) span = (struct span){0, 0};
+    return span;
+}
+
+/* The codes that the piece holds, and the codes whose absmax it needs for what else it holds. */
+static void find_spans(const struct job *job, struct span *held, struct span *needed)
+{
+    const struct tt_quant_layout *layout = job->layout;
+    const struct tt_piece *piece = &job->item->piece;
+    int64_t end = piece->first + piece->count, codes = (int64_t)layout->codes.bytes;
+    *held = clip(piece->first, end, 0, codes);
+    *needed = (struct span){0, 0};
+    if (end <= (int64_t)layout->absmax.offset) return;
+    if (layout->format.nested) {
+        *needed = (struct span){0, codes};
+        return;
+    }
+    int64_t absmax = (int64_t)layout->absmax.offset, width = (int64_t)sizeof(float);
+    struct span scales =
+        clip(piece->first - absmax, end - absmax, 0, (int64_t)layout->absmax.bytes); /* in bytes of theirs */
+    int64_t block_bytes = layout->format.type == TT_QUANT_INT8 ? layout->cols : layout->format.block / 2;
+    needed->first = scales.first / width * block_bytes;
+    needed->end = (scales.end + width - 1) / width * block_bytes;
+    if (needed->end > codes) needed->end = codes;
+}
+
+/* What one batch of tensors takes: first the blocks, then what follows from all of them. */
+struct batch {
+    struct job *jobs;
+    size_t job_count;
+    struct tt_read_range *ranges;
+    size_t range_count;
+};
+enum { RANGES_A_JOB = 3 };
+
+static void add_range(struct batch *batch, struct job *job, tt_read_make *make, int64_t first, int64_t end,
+                      void *to)
+{
+    if (first >= end) return;
+    batch->ranges[batch->range_count++] = (struct tt_read_range){
+        .file = job->item->file,
+        .entry = job->item->entry,
+        .first = first,
+        .count = end - first,
+        .to = to,
+        .dtype = TT_U8,
+        .in_host = job->item->piece.in_host,
+        .make = make,
+        .context = job,
+        .name = job->item->piece.param->name,
+    };
+}
+
+static void *place_of(const struct job *job, int64_t byte)
+{
+    return (char *)job->item->piece.data + (byte - job->item->piece.first);
+}
+
+static void add_blocks(struct batch *batch, struct job *job)
+{
+    struct span held, needed;
+    if (job->item->file == NULL) return;
+    find_spans(job, &held, &needed);
+    if (job->layout->format.type == TT_QUANT_INT8) {
+        int64_t cols = job->layout->cols, first = held.end > 0 ? held.first : needed.first;
+        if (needed.end > 0 && needed.first < first) first = needed.first;
+        int64_t end = held.end > needed.end ? held.end : needed.end;
+        add_range(batch, job, measure_rows, first / cols, (end + cols - 1) / cols, NULL);
+        return;
+    }
+    add_range(batch, job, make_codes, held.first, held.end, place_of(job, held.first));
+    if (held.end == 0) held.first = held.end = needed.end;
+    add_range(batch, job, make_codes, needed.first, needed.end < held.first ? needed.end : held.first, NULL);
+    add_range(batch, job, make_codes, needed.first > held.end ? needed.first : held.end, needed.end, NULL);
+}
+
+static tt_status add_rest(struct batch *batch, struct job *job)
+{
+    const struct tt_quant_layout *layout = job->layout;
+    const struct tt_piece *piece = &job->item->piece;
+    int64_t first = piece->first, end = piece->first + piece->count;
+    if (job->item->file == NULL) {
+        add_range(batch, job, make_up, first, end, place_of(job, first));
+        return TT_OK;
+    }
+    tt_status status = tt_quant_check(layout, job->absmax);
+    if (status != TT_OK) tt_while("quantizing '%s'", piece->param->name);
+    TT_TRY(status);
+    if (layout->format.nested) job->offset = tt_quant_mean(job->absmax, layout->blocks);
+    if (layout->format.type != TT_QUANT_INT8 && first < (int64_t)layout->codes.bytes)
+        first = (int64_t)layout->codes.bytes;
+    add_range(batch, job, make_rest, first, end, place_of(job, first));
+    return TT_OK;
+}
+
+/* ---- Batches ---- */
+
+static tt_status job_init(struct job *job, const struct tt_quant_item *item, uint64_t seed)
+{
+    const tt_param *param = item->piece.param;
+    *job = (struct job){.item = item, .layout = &param->quant, .dtype = TT_F32};
+    job->absmax = tt_calloc((size_t)job->layout->blocks, sizeof *job->absmax);
+    if (job->absmax == NULL) return TT_ERR_MEMORY;
+    if (item->file != NULL) {
+        if (item->entry->dtype == TT_BF16 || item->entry->dtype == TT_F16) job->dtype = item->entry->dtype;
+        return TT_OK;
+    }
+    job->rng = tt_rng_derive(tt_rng_derive(tt_rng_make(seed), "init"), param->name);
+    for (int64_t i = 0; i < job->layout->blocks; i++) job->absmax[i] = (float)(2.0 * param->init_scale);
+    return TT_OK;
+}
+
+static tt_status run_batch(struct tt_stream *stream, struct batch *batch,
+                           const struct tt_reader_config *config)
+{
+    batch->range_count = 0;
+    for (size_t j = 0; j < batch->job_count; j++) add_blocks(batch, &batch->jobs[j]);
+    TT_TRY(tt_reader_run(stream, batch->ranges, batch->range_count, config));
+    batch->range_count = 0;
+    for (size_t j = 0; j < batch->job_count; j++) TT_TRY(add_rest(batch, &batch->jobs[j]));
+    return tt_reader_run(stream, batch->ranges, batch->range_count, config);
+}
+
+tt_status tt_load_quantized(struct tt_stream *stream, const struct tt_quant_item *items, size_t item_count,
+                            uint64_t seed, const struct tt_reader_config *config)
+{
+    tt_status status = TT_OK;
+    struct batch batch = {0};
+    if (item_count == 0) return TT_OK;
+    batch.jobs = tt_calloc(item_count, sizeof *batch.jobs);
+    batch.ranges = tt_calloc(item_count * RANGES_A_JOB, sizeof *batch.ranges);
+    if (batch.jobs == NULL || batch.ranges == NULL) TT_GO(TT_ERR_MEMORY);
+    for (size_t i = 0; i < item_count;) {
+        size_t bytes = 0;
+        for (batch.job_count = 0; i < item_count && (bytes == 0 || bytes < ABSMAX_BYTES_MAX); i++) {
+            TT_GO(job_init(&batch.jobs[batch.job_count++], &items[i], seed));
+            bytes += (size_t)items[i].piece.param->quant.blocks * sizeof(float);
+        }
+        TT_GO(run_batch(stream, &batch, config));
+        for (size_t j = 0; j < batch.job_count; j++) {
+            tt_free(batch.jobs[j].absmax);
+            batch.jobs[j].absmax = NULL;
+        }
+    }
+out:
+    for (size_t j = 0; batch.jobs != NULL && j < item_count; j++) tt_free(batch.jobs[j].absmax);
+    tt_free(batch.jobs);
+    tt_free(batch.ranges);
+    return status;
+}

@@ -1,0 +1,197 @@
+#include "model/quantization.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/pattern.h"
+
+#define FIELD(member) .offset = offsetof(struct tt_quantization_config, member)
+
+/* One row reads as one paragraph. */
+/* clang-format off */
+const struct tt_setting tt_quantization_settings[] = {
+    {.name = "load_in_4bit", .type = TT_SETTING_BOOL, FIELD(load_in_4bit), .default_text = "false",
+     .help = "Store the frozen linears in 4 bits (QLoRA), quantized while they are loaded."},
+    {.name = "load_in_8bit", .type = TT_SETTING_BOOL, FIELD(load_in_8bit), .default_text = "false",
+     .help = "Store them as int8 with one scale a row."},
+    {.name = "bnb_4bit_quant_type", .type = TT_SETTING_CHOICE, FIELD(quant_type), .default_text = "nf4",
+     .choices = "nf4 fp4", .help = "The sixteen values of 4 bits."},
+    {.name = "bnb_4bit_use_double_quant", .aliases = "use_bnb_nested_quant", .type = TT_SETTING_BOOL,
+     FIELD(use_double_quant), .default_text = "false",
+     .help = "Store the scales of 4 bits in 8 bits: 4.13 instead of 4.5 bits a weight."},
+    {.name = "bnb_4bit_compute_dtype", .type = TT_SETTING_STRING, FIELD(compute_dtype),
+     .choices = "bfloat16 float32 float16",
+     .help = "Type in which the quantized linears compute: that of the run, which bf16 says; not given: the same."},
+    {.name = "llm_int8_skip_modules", .type = TT_SETTING_JSON, FIELD(skip_modules),
+     .help = "Names of linears that stay as they are; lm_head and the embeddings always do."},
+    TT_SETTING_UNNEEDED("bnb_4bit_quant_storage", "shards are bytes, whatever lies in them"),
+    TT_SETTING_UNNEEDED("llm_int8_threshold", "activations are never quantized, so none stands out"),
+    TT_SETTING_UNNEEDED("llm_int8_has_fp16_weight", "the base is frozen"),
+    TT_SETTING_UNNEEDED("llm_int8_enable_fp32_cpu_offload", "offload_params keeps shards in host memory"),
+    {.name = NULL},
+};
+/* clang-format on */
+
+tt_status tt_quantization_check(const struct tt_quantization_config *given, tt_dtype compute)
+{
+    if (given->load_in_4bit && given->load_in_8bit) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "load_in_4bit and load_in_8bit are both on");
+        tt_hint("set one of them; load_in_4bit is QLoRA");
+        return status;
+    }
+    if (given->compute_dtype == NULL || !given->load_in_4bit) return TT_OK;
+    if (strcmp(given->compute_dtype, tt_dtype_torch_name(compute)) == 0) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE, "bnb_4bit_compute_dtype is %s, but the run computes in %s",
+                               given->compute_dtype, tt_dtype_torch_name(compute));
+    tt_hint("the quantized linears compute in the type of all others: leave it out, or set bf16 to %s",
+            strcmp(given->compute_dtype, "float32") == 0 ? "false" : "true");
+    return status;
+}
+
+static bool is_4bit(enum tt_quant_type type)
+{
+    return type == TT_QUANT_NF4 || type == TT_QUANT_FP4;
+}
+
+tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
+                                  const struct tt_model_config *model, tt_dtype compute,
+                                  struct tt_base_quant *out)
+{
+    TT_TRY(tt_quantization_check(given, compute));
+    enum tt_quant_type stored = model->stored_quant;
+    if (stored != TT_QUANT_NONE) {
+        if (is_4bit(stored) ? given->load_in_8bit : given->load_in_4bit) {
+            tt_status status =
+                tt_fail(TT_ERR_USAGE, "the weights of this model are %s already", tt_quant_type_name(stored));
+            tt_hint("leave out load_in_4bit and load_in_8bit, or use the folder that it was made from");
+            return status;
+        }
+        *out = (struct tt_base_quant){
+            .type = stored,
+            .nested = model->stored_quant_nested,
+            .skip_modules = model->stored_quant_skip[0] != '\0' ? model->stored_quant_skip : NULL,
+        };
+        return TT_OK;
+    }
+    *out = (struct tt_base_quant){.skip_modules = given->skip_modules};
+    if (given->load_in_8bit) out->type = TT_QUANT_INT8;
+    if (!given->load_in_4bit) return TT_OK;
+    out->type = given->quant_type == TT_4BIT_FP4 ? TT_QUANT_FP4 : TT_QUANT_NF4;
+    out->nested = given->use_double_quant;
+    return TT_OK;
+}
+
+static tt_status read_skip(const struct tt_json *json, const json_t *object, struct tt_model_config *config)
+{
+    const json_t *list = json_object_get(object, "llm_int8_skip_modules");
+    struct tt_str text = {0};
+    if (list == NULL || json_is_null(list)) return TT_OK;
+    if (!json_is_array(list))
+        return tt_fail(TT_ERR_DATA, "%s: llm_int8_skip_modules is not a list", json->origin);
+    tt_status status = tt_json_write(list, 0, false, &text);
+    if (status == TT_OK && text.bytes >= sizeof config->stored_quant_skip)
+        status = tt_fail(TT_ERR_UNSUPPORTED, "%s: llm_int8_skip_modules is longer than %d bytes",
+                         json->origin, TT_MODEL_SKIP_BYTES - 1);
+    if (status == TT_OK)
+        (void)snprintf(config->stored_quant_skip, sizeof config->stored_quant_skip, "%s", tt_str_text(&text));
+    tt_str_deinit(&text);
+    return status;
+}
+
+tt_status tt_quantization_read(const struct tt_json *json, struct tt_model_config *config)
+{
+    const json_t *object = json_object_get(json->root, "quantization_config");
+    if (object == NULL || json_is_null(object)) return TT_OK;
+    const char *method = json_string_value(json_object_get(object, "quant_method"));
+    bool four = json_is_true(json_object_get(object, "load_in_4bit"));
+    bool eight = json_is_true(json_object_get(object, "load_in_8bit"));
+    if (method == NULL || strcmp(method, "bitsandbytes") != 0 || four == eight) {
+        tt_status status =
+            tt_fail(TT_ERR_UNSUPPORTED, "%s: the weights are quantized (%s), which is not served",
+                    json->origin, method != NULL ? method : "no quant_method");
+        tt_hint("use the folder of the model in bfloat16 or float32, or one that bitsandbytes has quantized");
+        return status;
+    }
+    config->stored_quant = TT_QUANT_INT8;
+    if (four) {
+        const char *type = "fp4";
+        TT_TRY(tt_json_opt_string(json, object, "bnb_4bit_quant_type", &type));
+        config->stored_quant = tt_quant_type_from_name(type);
+        if (!is_4bit(config->stored_quant))
+            return tt_fail(TT_ERR_UNSUPPORTED, "%s: bnb_4bit_quant_type '%.40s'", json->origin, type);
+        TT_TRY(tt_json_opt_bool(json, object, "bnb_4bit_use_double_quant", &config->stored_quant_nested));
+    }
+    return read_skip(json, object, config);
+}
+
+static bool begins_or_ends(const char *path, const char *name)
+{
+    size_t bytes = strlen(path), name_bytes = strlen(name);
+    if (name_bytes == 0 || name_bytes > bytes) return false;
+    return strncmp(path, name, name_bytes) == 0 || strcmp(path + bytes - name_bytes, name) == 0;
+}
+
+static tt_status mark(struct tt_name_pattern *skip, bool stored, struct tt_module_list *modules)
+{
+    if (skip->regex != NULL) return tt_fail(TT_ERR_USAGE, "llm_int8_skip_modules must be a list of names");
+    for (size_t i = 0; i < modules->count; i++) {
+        struct tt_module *module = &modules->items[i];
+        module->quantized = module->kind == TT_MODULE_LINEAR && module->layer >= 0;
+        for (size_t e = 0; e < skip->count; e++) {
+            if (!begins_or_ends(module->path, tt_name_pattern_entry(skip, e))) continue;
+            skip->used[e] = true;
+            module->quantized = false;
+        }
+    }
+    for (size_t e = 0; e < skip->count && !stored; e++) {
+        if (skip->used[e]) continue;
+        tt_status status =
+            tt_fail(TT_ERR_USAGE, "llm_int8_skip_modules: '%s' matches no module of this model",
+                    tt_name_pattern_entry(skip, e));
+        tt_hint("a name is the beginning or the end of a path such as 'model.layers.0.self_attn.q_proj'");
+        return status;
+    }
+    return TT_OK;
+}
+
+tt_status tt_quantization_apply(const struct tt_model_options *options, bool stored,
+                                struct tt_module_list *modules)
+{
+    struct tt_name_pattern skip = {0};
+    if (options->quant.type == TT_QUANT_NONE) return TT_OK;
+    if (options->train_base) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "a quantized base cannot train");
+        tt_hint("train an adapter over it: use_peft true");
+        return status;
+    }
+    tt_status status =
+        tt_name_pattern_init(&skip, "llm_int8_skip_modules", options->quant.skip_modules, true);
+    if (status == TT_OK) status = mark(&skip, stored, modules);
+    tt_name_pattern_deinit(&skip);
+    return status;
+}
+
+tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *text)
+{
+    const struct tt_base_quant *quant = &model->options.quant;
+    int64_t matrices = 0;
+    double weights = 0, bytes = 0;
+    if (quant->type == TT_QUANT_NONE) return TT_OK;
+    for (size_t i = 0; i < model->param_count; i++) {
+        const tt_param *param = model->params[i];
+        if (!tt_param_is_quantized(param)) continue;
+        matrices++;
+        weights += (double)tt_param_count(param);
+        bytes += (double)param->quant.bytes;
+    }
+    if (is_4bit(quant->type))
+        TT_TRY(tt_str_printf(text, "4-bit base: %s in blocks of %d, %s", tt_quant_type_name(quant->type),
+                             TT_QUANT_BLOCK, quant->nested ? "double quantization" : "scales in float32"));
+    else
+        TT_TRY(tt_str_printf(text, "8-bit base: int8 with a scale a row"));
+    return tt_str_printf(text, ", computes in %s: %lld matrices, %.2f bits a weight%s",
+                         tt_dtype_torch_name(model->options.compute_dtype), (long long)matrices,
+                         weights > 0 ? 8.0 * bytes / weights : 0.0,
+                         model->config.stored_quant != TT_QUANT_NONE ? ", as the folder has them" : "");
+}
