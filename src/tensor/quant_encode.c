@@ -237,7 +237,7 @@ static void encode_four(const struct coder *coder, const float *x, int64_t count
 /* To nearest even; |x| <= 127. */
 static void encode_int8(const float *x, int64_t count, float absmax, uint8_t *codes)
 {
-    float factor = absmax > 0 ? 127.0f / absmax : 0.0f;
+    float factor = absmax > 0 ? 1.0f / absmax * 127.0f : 0.0f; /* torch divides a number by a tensor so */
     for (int64_t i = 0; i < count; i++) codes[i] = (uint8_t)(int8_t)nearbyintf(x[i] * factor);
 }
 
