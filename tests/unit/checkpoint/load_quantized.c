@@ -1,0 +1,245 @@
+/* A base that is quantized while it is loaded: what lies in the shards is, byte for byte, the segment that
+ * the whole tensor gives, in every format, on any number of ranks and with either kind of memory; made-up
+ * weights are the same everywhere too. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "checkpoint/load.h"
+#include "load_device.h"
+#include "support/ranks.h"
+
+#define FOLDERS TT_TEST_ROOT "/golden"
+
+struct how {
+    const char *family;
+    struct tt_base_quant quant;
+    bool late, random;
+    struct tt_str *made; /* random: segments of one rank, to compare with */
+};
+
+struct world {
+    struct late_device *late;
+    struct tt_device *device;
+    struct tt_stream *stream;
+    struct tt_model *model;
+    struct tt_shard_context *context;
+    struct tt_unit **units;
+};
+
+static void close_world(struct world *world)
+{
+    for (int u = 0; world->units != NULL && u < world->model->unit_count; u++)
+        tt_unit_destroy(world->units[u]);
+    tt_free(world->units);
+    tt_shard_context_destroy(world->context);
+    tt_model_destroy(world->model);
+    if (world->stream != NULL) tt_stream_destroy(world->stream);
+    tt_device_close(world->device);
+    tt_free(world->late);
+}
+
+static tt_status create_units(struct world *world)
+{
+    struct tt_model *model = world->model;
+    world->units = tt_calloc((size_t)model->unit_count, sizeof *world->units);
+    if (world->units == NULL) return TT_ERR_MEMORY;
+    for (int b = 0; b < model->block_count; b++) {
+        const struct tt_block *block = &model->blocks[b];
+        int u = model->unit_of_block[b];
+        if (world->units[u] != NULL) continue;
+        TT_TRY(tt_unit_create(world->context, block->name, block->params, block->param_count, 1,
+                              &world->units[u]));
+    }
+    return tt_shard_context_seal(world->context, 1);
+}
+
+static tt_status open_world(struct tt_comm *comm, const struct how *how, const struct tt_model_folder *folder,
+                            struct world *world)
+{
+    struct tt_model_config config;
+    struct tt_model_options options = {
+        .compute_dtype = TT_BF16, .quant = how->quant, .random_init = how->random};
+    if (how->late) world->late = tt_calloc(1, sizeof *world->late);
+    TT_TRY(late_device_open(world->late, 2, &world->device));
+    TT_TRY(tt_stream_create(world->device, &world->stream));
+    TT_TRY(tt_model_config_parse(tt_model_folder_config(folder), &config));
+    TT_TRY(tt_model_create(&config, &options, &world->model));
+    struct tt_shard_config shard = {
+        .strategy = TT_FULL_SHARD,
+        .device = world->device,
+        .compute = world->stream,
+        .shard_comm = comm,
+        .compute_dtype = TT_BF16,
+        .reduce_dtype = TT_F32,
+    };
+    TT_TRY(tt_shard_context_create(&shard, &world->context));
+    return create_units(world);
+}
+
+struct whole {
+    const struct tt_model_folder *folder;
+    const struct tt_safetensors_entry *entry;
+};
+
+static tt_status read_whole(void *context, int64_t first, int64_t count, void *to)
+{
+    const struct whole *whole = context;
+    return tt_model_folder_read(whole->folder, whole->entry, first, count, to, TT_F32);
+}
+
+/* The segment from the whole tensor, at once. */
+static tt_status make_segment(const tt_param *param, const struct tt_model_folder *folder, uint8_t *segment)
+{
+    const struct tt_quant_layout *layout = &param->quant;
+    struct whole whole = {folder, tt_model_folder_find(folder, param->name)};
+    TEST_RANK_CHECK(whole.entry != NULL);
+    float *weights = tt_calloc((size_t)layout->count, sizeof *weights);
+    float *absmax = tt_calloc((size_t)layout->blocks, sizeof *absmax);
+    tt_status status = read_whole(&whole, 0, layout->count, weights);
+    tt_quant_absmax(layout, 0, layout->blocks, weights, TT_F32, absmax);
+    struct tt_quant_source source = {.absmax = absmax,
+                                     .offset = tt_quant_mean(absmax, layout->blocks),
+                                     .dtype = TT_F32,
+                                     .read = read_whole,
+                                     .context = &whole};
+    if (status == TT_OK) status = tt_quant_encode(layout, &source, 0, layout->bytes, segment);
+    tt_free(weights);
+    tt_free(absmax);
+    return status;
+}
+
+static tt_status check_piece(const struct how *how, const struct tt_piece *piece,
+                             const struct tt_model_folder *folder, size_t *at)
+{
+    tt_status status = TT_OK;
+    const tt_param *param = piece->param;
+    TEST_RANK_CHECK(piece->dtype == TT_U8);
+    uint8_t *segment = tt_calloc(param->quant.bytes, 1);
+    if (!how->random)
+        status = make_segment(param, folder, segment);
+    else
+        memcpy(segment, how->made->data + *at, param->quant.bytes);
+    *at += param->quant.bytes;
+    if (status == TT_OK && memcmp(segment + piece->first, piece->data, (size_t)piece->count) != 0)
+        status = tt_fail(TT_ERR_INTERNAL, "'%s' is not its segment", param->name);
+    tt_free(segment);
+    return status;
+}
+
+static tt_status check_pieces(const struct world *world, const struct how *how, int ranks,
+                              const struct tt_model_folder *folder)
+{
+    size_t at = 0, quantized = 0;
+    for (int u = 0; u < world->model->unit_count; u++) {
+        for (size_t p = 0; p < tt_unit_piece_count(world->units[u]); p++) {
+            struct tt_piece piece = tt_unit_piece(world->units[u], p);
+            if (!tt_param_is_quantized(piece.param)) continue;
+            quantized++;
+            if (how->random && ranks == 1)
+                TT_TRY(tt_str_append(how->made, piece.data, (size_t)piece.count));
+            else
+                TT_TRY(check_piece(how, &piece, folder, &at));
+        }
+    }
+    TEST_RANK_CHECK(quantized == 7 * (size_t)world->model->config.num_hidden_layers);
+    return TT_OK;
+}
+
+static tt_status run_rank(struct tt_comm *comm, void *argument)
+{
+    const struct how *how = argument;
+    char path[512];
+    struct world world = {0};
+    struct tt_model_folder *folder = NULL;
+    tt_status status = TT_OK;
+    struct tt_memory_use memory;
+    (void)snprintf(path, sizeof path, "%s/%s", FOLDERS, how->family);
+    TT_GO(tt_model_folder_open(path, true, &folder));
+    TT_GO(open_world(comm, how, folder, &world));
+    struct tt_load_source source = {.folder = how->random ? NULL : folder, .seed = 5};
+    TT_GO(tt_load_check(world.model, &source));
+    TT_GO(tt_load_units(world.model, world.units, world.stream, &source));
+    TT_GO(check_pieces(&world, how, tt_comm_world_size(comm), folder));
+    tt_device_memory(world.device, &memory);
+    if (memory.host_total != 0) TT_GO(tt_fail(TT_ERR_INTERNAL, "a staging buffer is left"));
+out:
+    close_world(&world);
+    tt_model_folder_close(folder);
+    return status;
+}
+
+static const struct tt_base_quant formats[] = {
+    {.type = TT_QUANT_NF4},
+    {.type = TT_QUANT_NF4, .nested = true},
+    {.type = TT_QUANT_FP4, .nested = true},
+    {.type = TT_QUANT_INT8},
+};
+
+static void test_segments(void **state)
+{
+    (void)state;
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+        for (int late = 0; late < 2; late++) {
+            struct how how = {.family = "llama_sharded/model", .quant = formats[f], .late = late != 0};
+            for (int ranks = 1; ranks <= 5; ranks++) test_ranks(ranks, run_rank, &how);
+            how.family = "mistral/model";
+            test_ranks(3, run_rank, &how);
+        }
+    }
+}
+
+static void test_made_up(void **state)
+{
+    (void)state;
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+        struct tt_str made = {0};
+        struct how how = {
+            .family = "llama_sharded/model", .quant = formats[f], .random = true, .made = &made};
+        test_ranks(1, run_rank, &how);
+        for (int bits = 0; bits < 4; bits++) {
+            how.late = bits & 1;
+            test_ranks(2 + (bits >> 1), run_rank, &how);
+        }
+        tt_str_deinit(&made);
+    }
+}
+
+static void test_skipped(void **state)
+{
+    struct tt_model_folder *folder = NULL;
+    struct tt_model_config config;
+    struct tt_model *model = NULL;
+    struct tt_model_options options = {.compute_dtype = TT_BF16,
+                                       .quant = {.type = TT_QUANT_NF4, .skip_modules = "[\"down_proj\"]"}};
+    (void)state;
+    assert_int_equal(tt_model_folder_open(FOLDERS "/llama2/model", true, &folder), TT_OK);
+    assert_int_equal(tt_model_config_parse(tt_model_folder_config(folder), &config), TT_OK);
+    assert_int_equal(tt_model_create(&config, &options, &model), TT_OK);
+    for (size_t i = 0; i < model->param_count; i++) {
+        const char *name = model->params[i]->name;
+        bool linear = strstr(name, "_proj.weight") != NULL && strstr(name, "down_proj") == NULL;
+        assert_int_equal(tt_param_is_quantized(model->params[i]), linear);
+    }
+    tt_model_destroy(model);
+    options.quant.skip_modules = "[\"doun_proj\"]";
+    assert_true(test_failed_with(tt_model_create(&config, &options, &model), TT_ERR_USAGE, "doun_proj"));
+    options.quant.skip_modules = NULL;
+    options.train_base = true;
+    assert_true(test_failed_with(tt_model_create(&config, &options, &model), TT_ERR_USAGE, "cannot train"));
+    tt_model_folder_close(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_segments),
+        cmocka_unit_test(test_made_up),
+        cmocka_unit_test(test_skipped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
