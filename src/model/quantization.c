@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "model/pattern.h"
 
 #define FIELD(member) .offset = offsetof(struct tt_quantization_config, member)
@@ -194,4 +195,13 @@ tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *
                          tt_dtype_torch_name(model->options.compute_dtype), (long long)matrices,
                          weights > 0 ? 8.0 * bytes / weights : 0.0,
                          model->config.stored_quant != TT_QUANT_NONE ? ", as the folder has them" : "");
+}
+
+tt_status tt_quantization_say(const struct tt_model *model)
+{
+    struct tt_str text = {0};
+    tt_status status = tt_quantization_describe(model, &text);
+    if (status == TT_OK && text.bytes > 0) tt_info("%s", tt_str_text(&text));
+    tt_str_deinit(&text);
+    return status;
 }

@@ -37,5 +37,6 @@ TT_MUST_USE tt_status tt_quantization_apply(const struct tt_model_options *optio
 /* "4-bit base: nf4 in blocks of 64, double quantization, computes in bfloat16": what is in force. Nothing
  * when nothing is quantized. */
 TT_MUST_USE tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *text);
+TT_MUST_USE tt_status tt_quantization_say(const struct tt_model *model); /* the same as a message */
 
 #endif

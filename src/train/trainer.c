@@ -116,8 +116,10 @@ static tt_status say_model(const struct tt_run *run, const struct tt_model *mode
     char line[512], recompute[96];
     tt_run_say(run, tt_model_format_counts(model, line, sizeof line));
     struct tt_str text = {0};
-    tt_status status = TT_OK;
-    if (strcmp(run->rank_config.device.kind, "cuda") == 0) {
+    tt_status status = tt_quantization_describe(model, &text);
+    if (text.bytes > 0) tt_run_say(run, tt_str_text(&text));
+    tt_str_clear(&text);
+    if (status == TT_OK && strcmp(run->rank_config.device.kind, "cuda") == 0) {
         status = tt_devices_describe(run->rank_config.device.index, world->local_count, &text);
         if (status == TT_OK) tt_run_say(run, tt_str_text(&text));
         tt_str_clear(&text);
