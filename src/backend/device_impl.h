@@ -10,6 +10,7 @@
 #include "backend/ops/embedding.h"
 #include "backend/ops/gemm.h"
 #include "backend/ops/optim.h"
+#include "backend/ops/quant.h"
 #include "backend/ops/rmsnorm.h"
 #include "backend/ops/swiglu.h"
 #include "backend/profile.h"

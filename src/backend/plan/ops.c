@@ -82,6 +82,12 @@ static tt_status plan_rmsnorm_backward(struct tt_stream *stream, const struct tt
     return moves(stream, size(args->dy_ND) + size(args->x_ND) + size(args->dres_ND) + size(args->dx_ND));
 }
 
+static tt_status plan_dequantize(struct tt_stream *stream, const struct tt_dequantize_args *args)
+{
+    double share = (double)args->y_NK.dims[0] / (double)args->layout.rows;
+    return moves(stream, (double)args->layout.bytes * share + size(args->y_NK));
+}
+
 static tt_status plan_bias_forward(struct tt_stream *stream, const struct tt_bias_forward_args *args)
 {
     return moves(stream, 2.0 * size(args->y_TN));

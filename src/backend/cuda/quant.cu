@@ -1,0 +1,254 @@
+/* Quantized matrices to numbers, bound by memory. A thread makes pieces of 8 weights: it loads their 4 bytes
+ * of codes (neighbouring threads load neighbouring words) and stores them with 16 bytes, so that stores,
+ * which are four fifths of the traffic, are coalesced whatever the row stride. Sixteen floats lie in sixteen
+ * banks of shared memory: a look-up there never has a conflict. On an H200 such a kernel reached 91 % of a
+ * copy's bandwidth, loads of 16 bytes with a transposition by shuffles 93 %, and loads of 16 bytes with 64
+ * bytes stored by each thread 50 % (2026-11-21). */
+#include "backend/cuda/sheet.cuh"
+#include "backend/ops/quant.h"
+
+namespace
+{
+
+enum { ITEMS = 4, PIECE = 8 };
+
+/* The sections of a segment. */
+struct packed {
+    const uint8_t *codes;
+    const void *absmax;
+    const float *nested_absmax, *map, *nested_map, *offset;
+    int64_t first; /* weight of the output's first element */
+    int block_shift, nested_shift;
+};
+
+struct packed packed_of(const struct tt_dequantize_args *args)
+{
+    const struct tt_quant_layout &layout = args->layout;
+    const uint8_t *data = static_cast<const uint8_t *>(args->packed.data);
+    struct packed p = {};
+    p.codes = data + layout.codes.offset;
+    p.absmax = data + layout.absmax.offset;
+    p.nested_absmax = reinterpret_cast<const float *>(data + layout.nested_absmax.offset);
+    p.map = reinterpret_cast<const float *>(data + layout.map.offset);
+    p.nested_map = reinterpret_cast<const float *>(data + layout.nested_map.offset);
+    p.offset = reinterpret_cast<const float *>(data + layout.offset.offset);
+    p.first = args->first_row * layout.cols;
+    while (((int64_t)1 << p.block_shift) < layout.format.block) p.block_shift++;
+    while (((int64_t)1 << p.nested_shift) < layout.format.nested_block) p.nested_shift++;
+    return p;
+}
+
+struct scale {
+    uint8_t code;
+    float absmax; /* nested: nested absmax */
+};
+
+template <bool NESTED>
+__device__ __forceinline__ struct scale load_scale(const struct packed &p, int64_t weight)
+{
+    int64_t block = weight >> p.block_shift;
+    struct scale s = {};
+    if constexpr (NESTED) {
+        s.code = static_cast<const uint8_t *>(p.absmax)[block];
+        s.absmax = p.nested_absmax[block >> p.nested_shift];
+    } else {
+        s.absmax = static_cast<const float *>(p.absmax)[block];
+    }
+    return s;
+}
+
+/* Each operation is rounded by itself, as the host does it. */
+template <bool NESTED>
+__device__ __forceinline__ float absmax_of(const struct scale &s, const float *nested_map, float offset)
+{
+    if constexpr (NESTED)
+        return __fadd_rn(__fmul_rn(nested_map[s.code], s.absmax), offset);
+    else
+        return s.absmax;
+}
+
+/* Eight elements with 16 bytes a store. */
+template <typename Y> __device__ __forceinline__ void store_piece(Y *to, const float (&x)[PIECE])
+{
+    constexpr int W = wide<Y>();
+#pragma unroll
+    for (int i = 0; i < PIECE; i += W) {
+        float part[W];
+#pragma unroll
+        for (int j = 0; j < W; j++) part[j] = x[i + j];
+        vec<Y, W> out;
+        narrow(out, part);
+        store(to + i, out);
+    }
+}
+
+/* The first weight lies in the high half of a byte. */
+__device__ __forceinline__ int code_of(uint32_t word, int i)
+{
+    return (int)(word >> (8 * (i / 2) + (i % 2 == 0 ? 4 : 0)) & 15u);
+}
+
+/* Rows of whole pieces, but for the end of the last one. */
+template <typename Y, bool NESTED>
+__global__ void __launch_bounds__(SHEET_THREADS)
+    dequantize_pieces(const struct packed p, const view<Y> y, const struct sheet s)
+{
+    __shared__ float map[TT_QUANT_MAP], nested_map[NESTED ? TT_QUANT_NESTED_MAP : 1];
+    int64_t begin = (int64_t)blockIdx.x * (SHEET_THREADS * ITEMS) + threadIdx.x;
+    int64_t row[ITEMS], col[ITEMS];
+    uint32_t word[ITEMS];
+    struct scale scales[ITEMS];
+#pragma unroll
+    for (int k = 0; k < ITEMS; k++) {
+        int64_t piece = begin + k * SHEET_THREADS;
+        row[k] = s.row_of(piece);
+        col[k] = (piece - row[k] * s.row_pieces) * PIECE;
+        if (row[k] >= s.rows || col[k] + PIECE > s.cols) continue;
+        int64_t weight = p.first + row[k] * s.cols + col[k];
+        word[k] = *reinterpret_cast<const uint32_t *>(p.codes + weight / 2);
+        scales[k] = load_scale<NESTED>(p, weight);
+    }
+    if (threadIdx.x < TT_QUANT_MAP) map[threadIdx.x] = p.map[threadIdx.x];
+    if (NESTED) nested_map[threadIdx.x] = p.nested_map[threadIdx.x];
+    float offset = NESTED ? *p.offset : 0.0f;
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < ITEMS; k++) {
+        if (row[k] >= s.rows) return;
+        if (col[k] + PIECE <= s.cols) {
+            float absmax = absmax_of<NESTED>(scales[k], nested_map, offset), x[PIECE];
+#pragma unroll
+            for (int i = 0; i < PIECE; i++) x[i] = __fmul_rn(map[code_of(word[k], i)], absmax);
+            store_piece(y.at(row[k], col[k]), x);
+            continue;
+        }
+        for (int64_t c = col[k]; c < s.cols; c++) {
+            int64_t weight = p.first + row[k] * s.cols + c;
+            float absmax = absmax_of<NESTED>(load_scale<NESTED>(p, weight), nested_map, offset);
+            int code = p.codes[weight / 2] >> (weight % 2 == 0 ? 4 : 0) & 15;
+            store_one(y.at(row[k], c), __fmul_rn(map[code], absmax));
+        }
+    }
+}
+static_assert((int)SHEET_THREADS == (int)TT_QUANT_NESTED_MAP, "one thread for each entry of the map");
+
+/* Any place of any row. */
+template <typename Y, bool NESTED> struct one_by_one {
+    struct packed p;
+    view<Y> y;
+    int64_t cols;
+
+    template <int W> struct loaded {
+        float x[W];
+    };
+
+    template <int W> __device__ void load(int64_t row, int64_t col, loaded<W> &in) const
+    {
+        float offset = NESTED ? *p.offset : 0.0f;
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            int64_t weight = p.first + row * cols + col + i;
+            float absmax = absmax_of<NESTED>(load_scale<NESTED>(p, weight), p.nested_map, offset);
+            int code = p.codes[weight / 2] >> (weight % 2 == 0 ? 4 : 0) & 15;
+            in.x[i] = __fmul_rn(p.map[code], absmax);
+        }
+    }
+
+    template <int W> __device__ void store(int64_t row, int64_t col, const loaded<W> &in) const
+    {
+#pragma unroll
+        for (int i = 0; i < W; i++) store_one(y.at(row, col + i), in.x[i]);
+    }
+};
+
+/* int8: the codes of a piece are 8 bytes, and a row has one absmax. */
+template <typename Y> struct int8_rows {
+    const uint8_t *codes;
+    const float *absmax;
+    view<Y> y;
+    int64_t cols; /* codes are without gaps */
+
+    template <int W> struct loaded {
+        uint32_t word[(W + 3) / 4];
+        float absmax;
+    };
+
+    template <int W> __device__ void load(int64_t row, int64_t col, loaded<W> &in) const
+    {
+        const uint8_t *from = codes + row * cols + col;
+        if constexpr (W == PIECE) {
+            uint2 raw = *reinterpret_cast<const uint2 *>(from);
+            in.word[0] = raw.x, in.word[1] = raw.y;
+        } else {
+            in.word[0] = *from;
+        }
+        in.absmax = absmax[row];
+    }
+
+    template <int W> __device__ void store(int64_t row, int64_t col, const loaded<W> &in) const
+    {
+        float x[W];
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            int code = (int8_t)(in.word[i / 4] >> (8 * (i % 4)) & 255u);
+            x[i] = __fmul_rn(__fmul_rn((float)code, in.absmax), 1.0f / 127.0f);
+        }
+        if constexpr (W == PIECE)
+            store_piece(y.at(row, col), x);
+        else
+            store_one(y.at(row, col), x[0]);
+    }
+};
+
+/* Whether stores of 16 bytes fit at the begin of every piece. */
+bool is_aligned_16(const tt_tensor &y)
+{
+    size_t bytes = tt_dtype_bytes(y.dtype);
+    if ((uintptr_t)y.data % 16 != 0) return false;
+    return y.dims[0] <= 1 || (size_t)y.strides[0] * bytes % 16 == 0;
+}
+
+template <typename Y, bool NESTED>
+tt_status four_bits(struct tt_stream *stream, const struct tt_dequantize_args *args)
+{
+    const tt_tensor &y = args->y_NK;
+    struct packed p = packed_of(args);
+    bool contiguous = tt_tensor_is_contiguous(y);
+    int64_t rows = rows_of(y, contiguous), cols = cols_of(y, contiguous);
+    bool pieces = is_aligned_16(y) && p.first % PIECE == 0 && (rows == 1 || cols % PIECE == 0);
+    if (!pieces) {
+        struct one_by_one<Y, NESTED> op = {
+            p, view_of<Y>(y), args->layout.cols
+        };
+        return apply<1, ITEMS>(stream, "dequantize", op, y.dims[0], args->layout.cols, false, &y);
+    }
+    struct sheet s = make_sheet(rows, cols, PIECE);
+    int64_t each = SHEET_THREADS * ITEMS, blocks = (s.rows * s.row_pieces + each - 1) / each;
+    dequantize_pieces<Y, NESTED>
+        <<<(unsigned)blocks, SHEET_THREADS, 0, tt_cuda_handle(stream)>>>(p, view_of<Y>(y), s);
+    return tt_cuda_launched(stream, "dequantize", &y);
+}
+
+template <typename Y> tt_status eight_bits(struct tt_stream *stream, const struct tt_dequantize_args *args)
+{
+    const tt_tensor &y = args->y_NK;
+    struct packed p = packed_of(args);
+    struct int8_rows<Y> op = {
+        p.codes + p.first,
+            static_cast<const float *>(p.absmax) + args->first_row, view_of<Y>(y), args->layout.cols
+    };
+    bool pieces = is_aligned_16(y) && args->layout.cols % PIECE == 0;
+    return apply<PIECE, ITEMS>(stream, "dequantize", op, y.dims[0], args->layout.cols, pieces, &y);
+}
+
+} // namespace
+
+extern "C" tt_status tt_cuda_dequantize(struct tt_stream *stream, const struct tt_dequantize_args *args)
+{
+    return with_type(args->y_NK.dtype, [&](auto y) {
+        using Y = decltype(y);
+        if (args->layout.format.type == TT_QUANT_INT8) return eight_bits<Y>(stream, args);
+        return args->layout.format.nested ? four_bits<Y, true>(stream, args)
+                                          : four_bits<Y, false>(stream, args);
+    });
+}
