@@ -15,6 +15,7 @@
 #include "backend/ops/embedding.h"
 #include "backend/ops/gemm.h"
 #include "backend/ops/optim.h"
+#include "backend/ops/quant.h"
 #include "backend/ops/rmsnorm.h"
 #include "backend/ops/swiglu.h"
 #include "base/clock.h"
@@ -400,6 +401,39 @@ static void bench_tokens(struct bench *bench, tt_dtype dtype, int64_t tokens, in
     release_memory(bench);
 }
 
+static tt_status run_dequantize(struct tt_stream *stream, const void *args)
+{
+    return tt_dequantize(stream, args);
+}
+
+/* Any numbers are codes, scales and tables. `gap`: columns of an adapter beside the matrix. */
+static void bench_dequantize(struct bench *bench, enum tt_quant_type type, tt_dtype dtype, int64_t rows,
+                             int64_t cols, int64_t gap)
+{
+    char name[96];
+    struct tt_dequantize_args args = {.y_NK = random_tensor(bench, dtype, rows, cols + gap)};
+    args.y_NK = tt_tensor_cols(args.y_NK, 0, cols);
+    must(tt_quant_layout_make(tt_quant_format_make(type, type != TT_QUANT_INT8), rows, cols, &args.layout));
+    int64_t bytes = (int64_t)args.layout.bytes;
+    args.packed = tt_tensor_1d(random_tensor(bench, TT_F32, 1, bytes / 4).data, TT_U8, bytes);
+    snprintf(name, sizeof name, "dequantize %s to %s %lldx%lld ld %lld", tt_quant_type_name(type),
+             tt_dtype_name(dtype), (long long)rows, (long long)cols, (long long)(cols + gap));
+    measure(bench, name, run_dequantize, &args, 0, (double)bytes + (double)tt_tensor_bytes(args.y_NK));
+    release_memory(bench);
+}
+
+static void bench_quant(struct bench *bench)
+{
+    int64_t scale = bench->gpu ? 4 : 1;
+    bench_dequantize(bench, TT_QUANT_NF4, TT_BF16, 3584 * scale, 1024 * scale, 0);
+    bench_dequantize(bench, TT_QUANT_NF4, TT_BF16, 3584 * scale, 1024 * scale, 64);
+    bench_dequantize(bench, TT_QUANT_NF4, TT_BF16, 1024 * scale, 1024 * scale, 0);
+    bench_dequantize(bench, TT_QUANT_NF4, TT_BF16, 256 * scale, 1024 * scale, 0);
+    bench_dequantize(bench, TT_QUANT_NF4, TT_F32, 3584 * scale, 1024 * scale, 0);
+    bench_dequantize(bench, TT_QUANT_INT8, TT_BF16, 3584 * scale, 1024 * scale, 0);
+    if (bench->gpu) bench_dequantize(bench, TT_QUANT_NF4, TT_BF16, 28672, 8192, 0);
+}
+
 static void bench_loss_and_optimizer(struct bench *bench)
 {
     int64_t rows = bench->gpu ? 2048 : 256, vocabulary = bench->gpu ? 128256 : 32000, count = 8 << 20;
@@ -493,6 +527,7 @@ static void bench_gpu(struct bench *bench, int count, char **parts)
         bench_rows(bench, TT_BF16, 2048, 8192);
     }
     if (is_wanted("tokens", count, parts)) bench_tokens(bench, TT_BF16, 16384, 32, 128);
+    if (is_wanted("quant", count, parts)) bench_quant(bench);
     if (is_wanted("flat", count, parts)) bench_loss_and_optimizer(bench);
 }
 
@@ -531,6 +566,7 @@ int main(int argc, char **argv)
         bench_tokens(&bench, TT_BF16, 2048, 14, 64);
         bench_tokens(&bench, TT_F32, 2048, 14, 64);
     }
+    if (is_wanted("quant", argc - at, argv + at)) bench_quant(&bench);
     if (is_wanted("flat", argc - at, argv + at)) bench_loss_and_optimizer(&bench);
     tt_stream_destroy(bench.stream);
     tt_device_close(bench.device);
