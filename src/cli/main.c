@@ -2,9 +2,21 @@
 
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
+#include "train/pulse.h"
+
+/* The thread of a rank will never end, and so could neither the process. */
+static void leave_stuck(const struct tt_error *error)
+{
+    char text[2048];
+    tt_error_format(error, text, sizeof text);
+    fprintf(stderr, "%s\n", text);
+    fflush(NULL);
+    _exit(TT_EXIT_DEVICE);
+}
 
 int main(int argc, char **argv)
 {
+    tt_pulse_set_handler(leave_stuck);
     int code = tt_cli_main(argc, argv, stdout, stderr);
     if (code != TT_EXIT_DEVICE) return code;
     /* A driver whose GPU hangs would wait for it in its own exit handlers. */

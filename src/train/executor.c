@@ -170,6 +170,7 @@ tt_status tt_executor_forward(struct tt_executor *executor, struct tt_step *step
     if (compute && step->gradient) TT_TRY(tt_offload_begin(executor->offload, step));
     executor->stream = step->stream;
     for (int i = 0; i < count; i++) {
+        tt_pulse_beat(config->pulse, executor->slots[i].forward_mark);
         TT_TRY(check_cancel(executor));
         TT_TRY(tt_unit_gather(unit_of(executor, i)));
         TT_TRY(tt_unit_wait(unit_of(executor, i)));
@@ -221,6 +222,7 @@ tt_status tt_executor_backward(struct tt_executor *executor, struct tt_step *ste
     for (int i = last; i >= executor->first_trainable; i--) {
         struct tt_unit *unit = unit_of(executor, i);
         bool more = i > executor->first_trainable;
+        tt_pulse_beat(config->pulse, executor->slots[i].backward_mark);
         TT_TRY(check_cancel(executor));
         if (!executor->head_held) { /* the head is still there from the forward pass */
             TT_TRY(tt_unit_gather(unit));
@@ -240,6 +242,7 @@ tt_status tt_executor_backward(struct tt_executor *executor, struct tt_step *ste
 
 void tt_executor_end(struct tt_executor *executor)
 {
+    tt_pulse_rest(executor->config.pulse);
     if (!executor->open) return;
     tt_workspace_release(executor->config.workspace, executor->begin_mark);
     executor->open = false;

@@ -18,6 +18,7 @@
 #include "model/model.h"
 #include "shard/unit.h"
 #include "train/config.h"
+#include "train/pulse.h"
 
 struct tt_executor;
 
@@ -32,6 +33,7 @@ struct tt_executor_config {
     int64_t tokens_max; /* of a micro batch with gradients: sizes the host memory of TT_RECOMPUTE_OFFLOAD */
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;
+    struct tt_pulse *pulse;            /* NULL, or beaten once a block */
     const struct tt_cancel *cancel; /* NULL, or looked at between blocks: two requests end the pass */
 };
 TT_MUST_USE tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_executor **out);

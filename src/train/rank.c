@@ -65,6 +65,18 @@ static tt_status create_optimizer(struct tt_rank *rank, bool offload)
     return TT_OK;
 }
 
+static tt_status create_snapshot(const struct tt_rank_config *config, struct tt_rank *rank)
+{
+    struct tt_snapshot_config snapshot = {
+        .device = rank->device,
+        .model = rank->model,
+        .units = rank->units,
+        .adamw = config->saves_state ? rank->adamw : NULL,
+        .moments_in_host = config->offload_params,
+    };
+    return config->saves ? tt_snapshot_init(&snapshot, &rank->snapshot) : TT_OK;
+}
+
 static tt_status create_batch_buffers(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     const struct tt_batch_limits *limits = &config->limits;
@@ -107,6 +119,7 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
     TT_GO(tt_model_create(config->model_config, &config->model_options, &rank->model));
     TT_GO(create_units(config, rank));
     if (config->train) TT_GO(create_optimizer(rank, config->offload_params));
+    TT_GO(create_snapshot(config, rank));
     TT_GO(create_batch_buffers(config, rank));
     TT_GO(tt_workspace_create(rank->device, config->workspace_bytes, &rank->workspace));
     struct tt_executor_config executor = {
@@ -118,6 +131,8 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
         .tokens_max = config->limits.tokens,
         .backward_prefetch = config->backward_prefetch,
         .forward_prefetch = config->forward_prefetch,
+        /* A block on the cpu takes as long as it takes. */
+        .pulse = tt_device_is_host(rank->device) ? NULL : config->pulse,
         .cancel = config->cancel,
     };
     TT_GO(tt_executor_create(&executor, &rank->executor));
@@ -134,6 +149,7 @@ void tt_rank_deinit(struct tt_rank *rank)
     tt_buffer_destroy(rank->sums_buffer);
     tt_buffer_destroy(rank->rope_buffer);
     tt_buffer_destroy(rank->batch_buffer);
+    tt_snapshot_deinit(&rank->snapshot);
     for (int u = 0; rank->model != NULL && u < rank->model->unit_count; u++) {
         if (rank->adamw != NULL) tt_adamw_state_deinit(&rank->adamw[u]);
         if (rank->units != NULL) tt_unit_destroy(rank->units[u]);

@@ -8,6 +8,7 @@
 #ifndef TT_TRAIN_RANK_H
 #define TT_TRAIN_RANK_H
 
+#include "checkpoint/state_snapshot.h"
 #include "data/sampler.h"
 #include "optim/adamw.h"
 #include "train/executor.h"
@@ -25,6 +26,7 @@ struct tt_rank_config {
     struct tt_batch_limits limits; /* of training and evaluation micro batches together */
     bool across_processes; /* not all ranks are threads of this process: GPUs then use NCCL */
     bool train;                    /* gradients, masters, optimizer state */
+    bool saves, saves_state;       /* host memory for what a save writes; for the optimizer state too */
     enum tt_recompute recompute;   /* what the plan may choose from */
     const enum tt_level *levels;   /* [block_count], lent: what it chose; NULL: TT_KEEP_CHEAP */
     bool offload_params;           /* frozen shards and optimizer state in page-locked host memory */
@@ -32,6 +34,7 @@ struct tt_rank_config {
     bool forward_prefetch;
     tt_dtype reduce_dtype;
     size_t workspace_bytes;         /* from the plan; ignored on the plan device */
+    struct tt_pulse *pulse; /* NULL or lent: this rank's */
     const struct tt_cancel *cancel; /* NULL or lent */
 };
 
@@ -45,6 +48,7 @@ struct tt_rank {
     struct tt_shard_context *shard;
     struct tt_unit **units;       /* [model->unit_count] */
     struct tt_adamw_state *adamw; /* [model->unit_count]; empty ones where nothing trains */
+    struct tt_snapshot snapshot;  /* empty unless config.saves */
     struct tt_workspace *workspace;
     struct tt_buffer *batch_buffer;
     struct tt_buffer *rope_buffer;

@@ -56,6 +56,7 @@ struct tt_rank_config tt_rank_config_of(const struct tt_rank_config *shared,
     config.device = place->device;
     config.world = place->comm;
     config.comm = config.replicate_comm = NULL; /* the rank makes them */
+    config.pulse = place->pulse;
     config.machine = place->machine;
     config.local_rank = place->local_rank;
     config.workspace_bytes = plan->workspace_bytes;

@@ -158,11 +158,16 @@ static tt_status meet(const struct tt_train_config *config, const struct tt_laun
     int *machines = NULL;
     struct tt_comm **comms = tt_calloc((size_t)tcp->local_count, sizeof(struct tt_comm *));
     world->ranks = tt_calloc((size_t)tcp->local_count, sizeof *world->ranks);
+    world->pulses = tt_calloc((size_t)tcp->local_count, sizeof *world->pulses);
     machines = tt_calloc((size_t)tcp->world_size, sizeof *machines);
-    if (comms == NULL || machines == NULL || world->ranks == NULL) TT_GO(TT_ERR_MEMORY);
+    if (comms == NULL || machines == NULL || world->ranks == NULL || world->pulses == NULL)
+        TT_GO(TT_ERR_MEMORY);
     TT_GO(connect_ranks(launch, tcp, comms, machines));
     world->local_count = tcp->local_count;
-    for (int r = 0; r < world->local_count; r++) world->ranks[r].comm = comms[r];
+    for (int r = 0; r < world->local_count; r++) {
+        world->ranks[r].comm = comms[r];
+        world->ranks[r].pulse = &world->pulses[r];
+    }
     world->world_size = tt_comm_world_size(comms[0]);
     world->first_rank = tt_comm_rank(comms[0]);
     if (launch->kind == TT_LAUNCH_MPI) {
@@ -214,6 +219,7 @@ void tt_world_close(struct tt_world *world)
     for (int r = 0; r < world->local_count && world->ranks != NULL; r++)
         tt_comm_destroy(world->ranks[r].comm);
     tt_free(world->ranks);
+    tt_free(world->pulses);
     *world = (struct tt_world){0};
 }
 
@@ -251,9 +257,15 @@ tt_status tt_world_run(struct tt_world *world, tt_rank_main *main, void *context
 {
     struct local_rank *ranks = tt_calloc((size_t)world->local_count, sizeof *ranks);
     if (ranks == NULL) return TT_ERR_MEMORY;
-    tt_status worst = TT_OK;
     struct tt_error error = {0};
+    struct tt_pulse_watch *watch = NULL;
     int started = 0;
+    tt_status worst = tt_pulse_watch_start(world->pulses, world->local_count, world->first_rank,
+                                           world->ranks[0].comm, &watch);
+    if (worst != TT_OK) {
+        tt_free(ranks);
+        return worst;
+    }
     for (; started < world->local_count; started++) {
         char name[16];
         ranks[started] = (struct local_rank){main, context, &world->ranks[started], NULL};
@@ -271,6 +283,7 @@ tt_status tt_world_run(struct tt_world *world, tt_rank_main *main, void *context
         worst = status;
         tt_error_copy(&error);
     }
+    tt_pulse_watch_stop(watch);
     tt_free(ranks);
     return worst == TT_OK ? TT_OK : tt_error_restore(&error);
 }

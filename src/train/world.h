@@ -9,18 +9,21 @@
 #include "base/thread.h"
 #include "comm/comm.h"
 #include "train/config.h"
+#include "train/pulse.h"
 
 /* What a rank is told when it starts. */
 struct tt_world_rank {
     struct tt_comm
         *comm; /* lent: all ranks of the run, as the host reaches them (GPUs: tt_rank_init adds NCCL) */
     struct tt_device_config device;
+    struct tt_pulse *pulse; /* lent: beaten while it queues work */
     int machine;    /* number of its machine, from 0 in order of the ranks */
     int local_rank; /* its number among the ranks of its machine */
 };
 
 struct tt_world {
     struct tt_world_rank *ranks; /* [local_count]; their communicators are owned */
+    struct tt_pulse *pulses;     /* [local_count], owned */
     int local_count;             /* ranks of this process */
     int world_size;              /* ranks of the run */
     int first_rank;              /* global rank of ranks[0] */
