@@ -132,6 +132,12 @@ TT_SIMD_AVX2 static int64_t look_up_f32_avx2(void *y, int64_t at, const uint8_t 
     }
     return i;
 }
+
+TT_SIMD_AVX2 static inline tt_v8 widen_int8_avx2(const int8_t *codes)
+{
+    __m128i narrow = _mm_loadl_epi64((const __m128i *)(const void *)codes);
+    return (tt_v8)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(narrow));
+}
 #endif
 
 TT_SIMD_BODY int64_t look_up_fast(void *y, int64_t at, const uint8_t *codes, int64_t count,
@@ -167,23 +173,36 @@ TT_SIMD_BODY void four_body(const struct packed *packed, int64_t first, int64_t 
     }
 }
 
+TT_SIMD_BODY tt_v8 widen_int8(const int8_t *codes, const bool avx2)
+{
+#if defined(__x86_64__)
+    if (avx2) return widen_int8_avx2(codes);
+#endif
+    (void)avx2;
+    tt_v8 x;
+    for (int i = 0; i < TT_LANES; i++) x[i] = codes[i];
+    return x;
+}
+
 /* Weights of one row. */
 TT_SIMD_BODY void int8_body(const struct packed *packed, int64_t first, int64_t count, void *y, int64_t at,
-                            float absmax, const bool bf16)
+                            float absmax, const bool bf16, const bool avx2)
 {
-    typedef int8_t v8b __attribute__((vector_size(8)));
     const int8_t *codes = (const int8_t *)packed->codes + first;
-    for (int64_t i = 0; i < count; i += TT_LANES) {
-        int64_t some = count - i < TT_LANES ? count - i : TT_LANES;
-        v8b narrow = {0};
-        memcpy(&narrow, codes + i, (size_t)some);
-        tt_v8 x = __builtin_convertvector(narrow, tt_v8) * absmax * (1.0f / 127.0f);
-        if (bf16 && some == TT_LANES)
+    int64_t i = 0;
+    for (; i + TT_LANES <= count; i += TT_LANES) {
+        tt_v8 x = widen_int8(codes + i, avx2) * absmax * (1.0f / 127.0f);
+        if (bf16)
             tt_v8_store_bf16((uint16_t *)y + at + i, x);
-        else if (bf16)
-            tt_v8_store_some_bf16((uint16_t *)y + at + i, x, some);
         else
-            tt_v8_store_some((float *)y + at + i, x, some);
+            tt_v8_store((float *)y + at + i, x);
+    }
+    for (; i < count; i++) {
+        float x = (float)codes[i] * absmax * (1.0f / 127.0f);
+        if (bf16)
+            ((uint16_t *)y)[at + i] = tt_f32_to_bf16(x);
+        else
+            ((float *)y)[at + i] = x;
     }
 }
 
@@ -211,15 +230,15 @@ TT_SIMD_AVX2 static void int8_avx2(const struct packed *packed, int64_t first, i
                                    int64_t at, float absmax, bool bf16)
 {
     if (bf16)
-        int8_body(packed, first, count, y, at, absmax, true);
+        int8_body(packed, first, count, y, at, absmax, true, true);
     else
-        int8_body(packed, first, count, y, at, absmax, false);
+        int8_body(packed, first, count, y, at, absmax, false, true);
 }
 
 static void int8_portable(const struct packed *packed, int64_t first, int64_t count, void *y, int64_t at,
                           float absmax, bool bf16)
 {
-    int8_body(packed, first, count, y, at, absmax, bf16);
+    int8_body(packed, first, count, y, at, absmax, bf16, false);
 }
 
 tt_status tt_cpu_dequantize(struct tt_stream *stream, const struct tt_dequantize_args *args)
