@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "checkpoint/load_quantized.h"
+#include "checkpoint/load_stored.h"
 #include "checkpoint/reader.h"
 #include "model/adapter_config.h"
 
@@ -62,6 +63,11 @@ static bool same_shape(const tt_param *param, const struct tt_safetensors_entry 
     return true;
 }
 
+static bool is_stored_quantized(const struct tt_model *model, const tt_param *param)
+{
+    return model->config.stored_quant != TT_QUANT_NONE && tt_param_is_quantized(param);
+}
+
 static tt_status check_params(const struct tt_model *model, const struct tt_load_source *source,
                               struct complaint *complaint)
 {
@@ -74,6 +80,8 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
         if (origin.entry == NULL) {
             if (base_from_file || adapter_from_file)
                 TT_TRY(complain(complaint, &complaint->missing, "missing", param->name));
+        } else if (is_stored_quantized(model, param)) {
+            TT_TRY(tt_stored_quant_check(source->folder, param));
         } else if (!same_shape(param, origin.entry)) {
             TT_TRY(complain(complaint, &complaint->misshapen, "of another shape", param->name));
         } else if (!tt_dtype_is_float(origin.entry->dtype)) {
@@ -96,7 +104,8 @@ static tt_status check_folder(const struct tt_model *model, const struct tt_mode
 {
     for (size_t i = 0; i < tt_model_folder_tensor_count(folder); i++) {
         const char *name = tt_model_folder_tensor(folder, i)->name;
-        if (tt_model_find_param(model, name) == NULL && !carries_nothing(model, name))
+        if (tt_model_find_param(model, name) == NULL && !carries_nothing(model, name) &&
+            !tt_stored_quant_owns(model, name))
             TT_TRY(complain(complaint, &complaint->unexpected, "unexpected", name));
     }
     return TT_OK;
@@ -154,6 +163,8 @@ struct loading {
     size_t range_count;
     struct tt_quant_item *items; /* pieces that are quantized on the way */
     size_t item_count;
+    float *offsets; /* of pieces that are quantized already */
+    size_t offset_count;
     struct tt_buffer
         *ones[TT_DTYPE_COUNT]; /* as far as needed; never written again, so no upload has to be waited for */
 };
@@ -218,6 +229,9 @@ static tt_status load_piece(struct loading *loading, const struct tt_piece *piec
     const struct tt_safetensors *file =
         origin.adapter != NULL ? origin.adapter : tt_model_folder_file(origin.folder, origin.entry);
     if (file == NULL) return TT_ERR_INTERNAL;
+    if (is_stored_quantized(loading->model, piece->param))
+        return tt_stored_quant_ranges(origin.folder, piece, &loading->offsets[loading->offset_count++],
+                                      loading->ranges, &loading->range_count);
     if (quantized) {
         loading->items[loading->item_count++] = (struct tt_quant_item){*piece, file, origin.entry};
         return TT_OK;
@@ -239,9 +253,11 @@ static tt_status load_pieces(struct loading *loading, struct tt_unit *const *uni
 {
     size_t piece_count = 0;
     for (int u = 0; u < loading->model->unit_count; u++) piece_count += tt_unit_piece_count(units[u]);
-    loading->ranges = tt_calloc(piece_count, sizeof *loading->ranges);
+    bool stored = loading->model->config.stored_quant != TT_QUANT_NONE;
+    loading->ranges = tt_calloc(piece_count * (stored ? TT_STORED_RANGES_MAX : 1), sizeof *loading->ranges);
+    loading->offsets = tt_calloc(piece_count, sizeof *loading->offsets);
     loading->items = tt_calloc(piece_count, sizeof *loading->items);
-    if (loading->ranges == NULL || loading->items == NULL) return TT_ERR_MEMORY;
+    if (loading->ranges == NULL || loading->items == NULL || loading->offsets == NULL) return TT_ERR_MEMORY;
     for (int u = 0; u < loading->model->unit_count; u++) {
         for (size_t p = 0; p < tt_unit_piece_count(units[u]); p++) {
             struct tt_piece piece = tt_unit_piece(units[u], p);
@@ -273,5 +289,6 @@ tt_status tt_load_units(const struct tt_model *model, struct tt_unit *const *uni
     for (int d = 0; d < TT_DTYPE_COUNT; d++) tt_buffer_destroy(loading.ones[d]);
     tt_free(loading.ranges);
     tt_free(loading.items);
+    tt_free(loading.offsets);
     return status != TT_OK ? status : synchronized;
 }

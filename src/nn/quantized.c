@@ -39,10 +39,10 @@ tt_status tt_quantized_part(const struct tt_linear_group *group, struct tt_step 
     int64_t row = 0;
     for (int i = first; i < first + part->count; i++) {
         linear = &group->linears[i];
-        tt_tensor y = tt_tensor_rows(part->w_OI, row, linear->out);
-        if (!tt_device_is_plan(tt_stream_device(step->stream)))
-            tt_quant_decode(&linear->weight->quant, linear->weight->value.data, 0,
-                            linear->weight->quant.count, y.data, y.dtype);
+        struct tt_dequantize_args args = {.layout = linear->weight->quant,
+                                          .packed = linear->weight->value,
+                                          .y_NK = tt_tensor_rows(part->w_OI, row, linear->out)};
+        TT_TRY(tt_dequantize(step->stream, &args));
         row += linear->out;
     }
     return TT_OK;

@@ -81,13 +81,26 @@ static void fp4(void **state)
     check("fp4", "qwen3", "qwen3/model", "load_in_4bit true bnb_4bit_quant_type fp4");
 }
 
+/* Folders that are quantized say so themselves; what they hold is what the two above make. */
+static void stored_nf4_double(void **state)
+{
+    (void)state;
+    check("nf4_double", "llama2", "qlora/nf4_double", "");
+    check("nf4_double", "llama2", "qlora/nf4_double",
+          "ranks 4 gradient_accumulation_steps 1 per_device_train_batch_size 1");
+}
+
+static void stored_fp4(void **state)
+{
+    (void)state;
+    check("fp4", "qwen3", "qlora/fp4", "load_in_4bit true ranks 2 per_device_train_batch_size 1");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nf4_double),
-        cmocka_unit_test(nf4_double_on_two_ranks),
-        cmocka_unit_test(nf4),
-        cmocka_unit_test(fp4),
+        cmocka_unit_test(nf4_double), cmocka_unit_test(nf4_double_on_two_ranks), cmocka_unit_test(nf4),
+        cmocka_unit_test(fp4),        cmocka_unit_test(stored_nf4_double),       cmocka_unit_test(stored_fp4),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
