@@ -148,7 +148,7 @@ struct tt_train_observer {
     void (*on_message)(void *context, const char *line); /* facts before the first step, one line each */
     void (*on_progress)(void *context, const struct tt_progress *progress); /* after every step */
     void (*on_log)(void *context, const struct tt_log_row *row);
-    void (*on_save)(void *context, const char *folder, double seconds);
+    void (*on_save)(void *context, const char *folder, double seconds); /* it is whole, and was begun so long ago */
 };
 
 struct tt_train_summary {
@@ -162,6 +162,7 @@ struct tt_train_summary {
     size_t planned_bytes, peak_bytes; /* device buffers of rank 0: planned, measured */
     char output[1024];         /* where the result lies */
     bool stopped;              /* on request, before the last step */
+    double save_seconds, save_stall_seconds; /* the longest save; the longest that training stood still for one */
 };
 
 /* `trimtab train`: from files to files. Needs at least model_name_or_path, dataset_name and output_dir. `observer` may be

@@ -24,8 +24,9 @@ tt_status tt_dir_create(const char *path)
         bool end = *at == '\0';
         if (!end && *at != '/') continue;
         *at = '\0';
-        if (mkdir(copy, 0777) != 0 && errno != EEXIST) {
-            int error_number = errno;
+        int error_number = tt_path_is_dir(copy) ? 0 : tt_file_fault();
+        if (error_number == 0 && mkdir(copy, 0777) != 0 && errno != EEXIST) error_number = errno;
+        if (error_number != 0) {
             /* A parent that exists but may not be written to is no reason to stop. */
             if (!tt_path_is_dir(copy))
                 status = tt_fail_errno(error_number, "cannot create folder '%s'", copy);
@@ -43,6 +44,11 @@ tt_status tt_dir_create(const char *path)
 static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *position)
 {
     (void)info, (void)kind, (void)position;
+    int fault = tt_file_fault();
+    if (fault != 0) {
+        errno = fault;
+        return -1;
+    }
     return remove(path);
 }
 
@@ -134,22 +140,22 @@ static int sync_entry(const char *path, const struct stat *info, int kind, struc
  * there is no moment without a `final`; elsewhere the old one is moved aside first. */
 static tt_status replace_dir(const char *temporary, const char *final)
 {
-    if (renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE) == 0)
-        return tt_dir_remove(temporary);
+    if (tt_file_fault() == 0 && renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
+        if (tt_dir_remove(temporary) != TT_OK)
+            tt_error_clear(); /* the new one is in its place all the same */
+        return TT_OK;
+    }
     struct tt_str aside = {0};
     tt_status status = TT_OK;
     int length = (int)strlen(final);
     while (length > 1 && final[length - 1] == '/') length--;
     TT_GO(tt_str_printf(&aside, "%.*s.old-%ld", length, final, (long)getpid()));
     TT_GO(tt_dir_remove(aside.data));
-    if (rename(final, aside.data) != 0) {
-        TT_GO(tt_fail_errno(errno, "cannot rename '%s' to '%s'", final, aside.data));
-    }
-    if (rename(temporary, final) != 0) {
-        int error_number = errno;
-        if (rename(aside.data, final) != 0) tt_hint("the former folder is now '%s'", aside.data);
-        TT_GO(tt_fail_errno(error_number, "cannot rename '%s' to '%s'", temporary, final));
-    }
+    TT_GO(tt_file_rename(final, aside.data));
+    status = tt_file_rename(temporary, final);
+    if (status != TT_OK && rename(aside.data, final) != 0)
+        tt_hint("the former folder is now '%s'", aside.data);
+    if (status != TT_OK) goto out;
     TT_GO(tt_dir_remove(aside.data));
 out:
     tt_str_deinit(&aside);
@@ -166,8 +172,8 @@ tt_status tt_dir_commit(const char *temporary, const char *final)
     }
     if (tt_path_exists(final)) {
         TT_TRY(replace_dir(temporary, final));
-    } else if (rename(temporary, final) != 0) {
-        return tt_fail_errno(errno, "cannot rename '%s' to '%s'", temporary, final);
+    } else {
+        TT_TRY(tt_file_rename(temporary, final));
     }
     char *parent = tt_path_join(final, "..");
     if (parent == NULL) return TT_ERR_MEMORY;

@@ -64,6 +64,13 @@ tt_status tt_file_open_read(const char *path, int *descriptor, uint64_t *bytes)
     return TT_OK;
 }
 
+tt_status tt_file_rename(const char *from, const char *to)
+{
+    int error_number = tt_file_fault();
+    if (error_number == 0 && rename(from, to) != 0) error_number = errno;
+    return error_number == 0 ? TT_OK : tt_fail_errno(error_number, "cannot rename '%s' to '%s'", from, to);
+}
+
 tt_status tt_file_open_write(const char *path, int *descriptor)
 {
     int opened = open(path, O_WRONLY | O_CLOEXEC);
@@ -72,28 +79,44 @@ tt_status tt_file_open_write(const char *path, int *descriptor)
     return TT_OK;
 }
 
-tt_status tt_file_create(const char *path, uint64_t bytes, int *descriptor)
+/* Reserving the blocks now finds a full disk before the work is done; file systems without it take a sparse
+ * file. */
+static tt_status reserve(int opened, const char *path, uint64_t bytes)
 {
+    int error_number = 0;
     if (bytes > INT64_MAX)
         return tt_fail(TT_ERR_IO, "cannot make '%s': a file of %llu bytes", path, (unsigned long long)bytes);
-    int opened = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (opened < 0) return tt_fail_errno(errno, "cannot create '%s'", path);
-    /* Reserving the blocks now finds a full disk before the work is done; file systems without it take a
-     * sparse file. */
-    int error_number = 0;
     if (bytes > 0 && fallocate(opened, 0, 0, (off_t)bytes) != 0) {
         error_number = errno;
-        if (error_number == EOPNOTSUPP || error_number == ENOSYS || error_number == EINTR) {
+        if (error_number == EOPNOTSUPP || error_number == ENOSYS || error_number == EINTR)
             error_number = ftruncate(opened, (off_t)bytes) != 0 ? errno : 0;
-        }
     }
-    if (error_number != 0) {
+    if (error_number == 0) return TT_OK;
+    return tt_fail_errno(error_number, "cannot reserve %llu bytes for '%s'", (unsigned long long)bytes, path);
+}
+
+static tt_status open_reserved(const char *path, int flags, uint64_t bytes, int *descriptor)
+{
+    int fault = tt_file_fault();
+    int opened = fault == 0 ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666) : -1;
+    if (opened < 0) return tt_fail_errno(fault != 0 ? fault : errno, "cannot create '%s'", path);
+    tt_status status = reserve(opened, path, bytes);
+    if (status != TT_OK) {
         close(opened);
-        return tt_fail_errno(error_number, "cannot reserve %llu bytes for '%s'", (unsigned long long)bytes,
-                             path);
+        return status;
     }
     *descriptor = opened;
     return TT_OK;
+}
+
+tt_status tt_file_create(const char *path, uint64_t bytes, int *descriptor)
+{
+    return open_reserved(path, O_TRUNC, bytes, descriptor);
+}
+
+tt_status tt_file_open_shared(const char *path, uint64_t bytes, int *descriptor)
+{
+    return open_reserved(path, 0, bytes, descriptor);
 }
 
 tt_status tt_file_pread(int descriptor, const char *path, void *data, size_t bytes, uint64_t offset)
@@ -120,6 +143,10 @@ tt_status tt_file_pread(int descriptor, const char *path, void *data, size_t byt
 tt_status tt_file_pwrite(int descriptor, const char *path, const void *data, size_t bytes, uint64_t offset)
 {
     size_t done = 0;
+    int fault = tt_file_fault_of_write(descriptor, data, bytes, offset);
+    if (fault != 0)
+        return tt_fail_errno(fault, "cannot write %zu bytes at offset %llu of '%s'", bytes,
+                             (unsigned long long)offset, path);
     while (done < bytes) {
         size_t chunk = bytes - done < IO_CHUNK_BYTES ? bytes - done : IO_CHUNK_BYTES;
         ssize_t put = pwrite(descriptor, (const char *)data + done, chunk, (off_t)(offset + done));
@@ -136,7 +163,8 @@ tt_status tt_file_pwrite(int descriptor, const char *path, const void *data, siz
 tt_status tt_file_sync_close(int descriptor, const char *path)
 {
     if (descriptor < 0) return TT_OK;
-    int error_number = fsync(descriptor) != 0 ? errno : 0;
+    int error_number = tt_file_fault();
+    if (error_number == 0 && fsync(descriptor) != 0) error_number = errno;
     /* Pipes and some virtual files have nothing to sync. */
     if (error_number == EINVAL || error_number == EROFS) error_number = 0;
     if (close(descriptor) != 0 && errno != EINTR && error_number == 0) error_number = errno;
@@ -237,13 +265,15 @@ static tt_status open_temporary(const char *path, char **name, int *descriptor)
             tt_str_deinit(&candidate);
             return status;
         }
-        int opened = open(candidate.data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        int error_number = tt_file_fault();
+        int opened = -1;
+        if (error_number == 0) opened = open(candidate.data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (opened >= 0) {
             *name = candidate.data;
             *descriptor = opened;
             return TT_OK;
         }
-        int error_number = errno;
+        if (error_number == 0) error_number = errno;
         tt_str_deinit(&candidate);
         if (error_number != EEXIST || attempt >= 100)
             return tt_fail_errno(error_number, "cannot create '%s'", path);
@@ -258,9 +288,7 @@ static tt_status finish_temporary(tt_status status, char *name, int descriptor, 
     } else {
         tt_file_close(descriptor);
     }
-    if (status == TT_OK && rename(name, path) != 0) {
-        status = tt_fail_errno(errno, "cannot rename '%s' to '%s'", name, path);
-    }
+    if (status == TT_OK) status = tt_file_rename(name, path);
     if (status != TT_OK) {
         unlink(name);
     } else {

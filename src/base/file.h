@@ -20,6 +20,9 @@ TT_MUST_USE tt_status tt_file_copy(const char *from, const char *to);
 TT_MUST_USE tt_status tt_file_create(const char *path, uint64_t bytes, int *descriptor);
 TT_MUST_USE tt_status tt_file_open_read(const char *path, int *descriptor, uint64_t *bytes);
 TT_MUST_USE tt_status tt_file_open_write(const char *path, int *descriptor); /* an existing file */
+/* A file of `bytes` that several write to, each its own parts: creates it unless it is there, reserves its whole length,
+ * and leaves alone what others have written. */
+TT_MUST_USE tt_status tt_file_open_shared(const char *path, uint64_t bytes, int *descriptor);
 /* All of it or an error; a short read names path, offset and how much was there. */
 TT_MUST_USE tt_status tt_file_pread(int descriptor, const char *path, void *data, size_t bytes, uint64_t offset);
 TT_MUST_USE tt_status tt_file_pwrite(int descriptor, const char *path, const void *data, size_t bytes,
@@ -27,6 +30,9 @@ TT_MUST_USE tt_status tt_file_pwrite(int descriptor, const char *path, const voi
 /* fsync + close; the descriptor is closed even when it fails. Negative descriptors are ignored. */
 TT_MUST_USE tt_status tt_file_sync_close(int descriptor, const char *path);
 void tt_file_close(int descriptor);
+
+/* rename(2). */
+TT_MUST_USE tt_status tt_file_rename(const char *from, const char *to);
 
 bool tt_path_exists(const char *path);
 bool tt_path_is_dir(const char *path);
@@ -43,6 +49,16 @@ TT_MUST_USE tt_status tt_dir_commit(const char *temporary, const char *final);
 /* Calls `visit` for each entry name (no "." and ".."), in byte order. */
 TT_MUST_USE tt_status tt_dir_list(const char *path, tt_status (*visit)(void *context, const char *name), void *context);
 TT_MUST_USE tt_status tt_dir_free_bytes(const char *path, uint64_t *bytes); /* of the file system below it */
+
+/* Test hook, process-wide, for whatever changes the file system here: each creation, write, fsync, rename and removal is
+ * one change. The nth from now on, and with `sticky` all after it, fails with `error_number`; 0: the process is killed
+ * there as kill -9 would, a write half done. nth 0 turns it off. TRIMTAB_FILE_FAULT="nth error_number sticky" in the
+ * environment does the same from the first change on. */
+void tt_file_fail_at(uint64_t nth, int error_number, bool sticky);
+uint64_t tt_file_changes(void); /* so far */
+/* To be asked before a change: 0, or the errno that it fails with. */
+int tt_file_fault(void);
+int tt_file_fault_of_write(int descriptor, const void *data, size_t bytes, uint64_t offset);
 
 /* Read-only memory map of a whole file. A zeroed struct is closed. */
 struct tt_file_map {

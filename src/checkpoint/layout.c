@@ -38,6 +38,38 @@ static size_t split_files(const struct tt_model *model, const struct tt_weights_
     return file + 1;
 }
 
+static tt_status alloc_entries(struct tt_weights_file *file, size_t capacity)
+{
+    file->entries = tt_calloc(capacity + 1, sizeof *file->entries);
+    file->params = tt_calloc(capacity + 1, sizeof *file->params);
+    file->slots = tt_calloc(capacity + 1, sizeof *file->slots);
+    file->firsts = tt_calloc(capacity + 1, sizeof *file->firsts);
+    bool ok = file->entries != NULL && file->params != NULL && file->slots != NULL && file->firsts != NULL;
+    return ok ? TT_OK : TT_ERR_MEMORY;
+}
+
+static void free_entries(struct tt_weights_file *file)
+{
+    tt_free(file->entries);
+    tt_free(file->params);
+    tt_free(file->slots);
+    tt_free(file->firsts);
+}
+
+static void append(struct tt_weights_layout *layout, struct tt_weights_file *file,
+                   const struct tt_safetensors_entry *entry, const tt_param *param, enum tt_slot slot,
+                   int64_t first)
+{
+    uint64_t bytes = tt_dtype_bytes(entry->dtype);
+    for (int d = 0; d < entry->rank; d++) bytes *= (uint64_t)entry->dims[d];
+    file->entries[file->count] = *entry;
+    file->params[file->count] = param;
+    file->slots[file->count] = slot;
+    file->firsts[file->count] = first;
+    file->count++;
+    layout->tensor_bytes += bytes;
+}
+
 static tt_status add_entry(struct tt_weights_layout *layout, struct tt_weights_file *file,
                            const tt_param *param, tt_dtype dtype)
 {
@@ -50,29 +82,32 @@ static tt_status add_entry(struct tt_weights_layout *layout, struct tt_weights_f
         if (entry.name == NULL) return TT_ERR_MEMORY;
     }
     for (int d = 0; d < param->rank; d++) entry.dims[d] = param->dims[d];
-    file->entries[file->count] = entry;
-    file->params[file->count] = param;
-    file->count++;
-    layout->tensor_bytes += saved_bytes(param, dtype);
+    append(layout, file, &entry, param, TT_SLOT_MASTER, 0);
     return TT_OK;
 }
 
-/* The writer sorts entries; parameters follow by name. */
+/* The writer sorts entries; what belongs to them follows by name. */
 static tt_status finish_file(struct tt_weights_file *file)
 {
-    struct tt_safetensors_entry *before = tt_calloc(file->count + 1, sizeof *before);
-    const tt_param **params = tt_calloc(file->count + 1, sizeof *params);
-    tt_status status = before != NULL && params != NULL ? TT_OK : TT_ERR_MEMORY;
-    if (status == TT_OK) {
-        memcpy(before, file->entries, file->count * sizeof *before);
-        memcpy(params, file->params, file->count * sizeof *params);
-        status = tt_safetensors_layout(file->entries, file->count, &file->header, &file->bytes);
+    tt_status status = TT_OK;
+    struct tt_weights_file before = {.count = file->count};
+    TT_GO(alloc_entries(&before, file->count));
+    for (size_t i = 0; i < file->count; i++) {
+        before.entries[i] = file->entries[i];
+        before.params[i] = file->params[i];
+        before.slots[i] = file->slots[i];
+        before.firsts[i] = file->firsts[i];
     }
-    for (size_t i = 0; i < file->count && status == TT_OK; i++)
-        for (size_t j = 0; j < file->count; j++)
-            if (before[j].name == file->entries[i].name) file->params[i] = params[j];
-    tt_free(before);
-    tt_free(params);
+    TT_GO(tt_safetensors_layout(file->entries, file->count, &file->header, &file->bytes));
+    for (size_t i = 0; i < file->count; i++) {
+        size_t j = 0;
+        while (before.entries[j].name != file->entries[i].name) j++;
+        file->params[i] = before.params[j];
+        file->slots[i] = before.slots[j];
+        file->firsts[i] = before.firsts[j];
+    }
+out:
+    free_entries(&before);
     return status;
 }
 
@@ -100,9 +135,7 @@ tt_status tt_weights_layout_init(const struct tt_model *model, tt_dtype dtype, u
     if (layout->files == NULL) TT_GO(TT_ERR_MEMORY);
     layout->file_count = file_count;
     for (size_t f = 0; f < file_count; f++) {
-        layout->files[f].entries = tt_calloc(model->param_count + 1, sizeof *layout->files[f].entries);
-        layout->files[f].params = tt_calloc(model->param_count + 1, sizeof *layout->files[f].params);
-        if (layout->files[f].entries == NULL || layout->files[f].params == NULL) TT_GO(TT_ERR_MEMORY);
+        TT_GO(alloc_entries(&layout->files[f], model->param_count));
         name_file(layout, f, layout->files[f].name, sizeof layout->files[f].name);
     }
     for (size_t i = 0; i < model->param_count; i++)
@@ -115,11 +148,84 @@ out:
     return status;
 }
 
+const char *tt_slot_prefix(enum tt_slot slot)
+{
+    static const char *const prefixes[] = {"master.", "optimizer.exp_avg.", "optimizer.exp_avg_sq."};
+    return prefixes[slot];
+}
+
+/* `count`: -1: the whole parameter; else so many elements from `first` on. */
+static tt_status add_state_entry(struct tt_weights_layout *layout, const tt_param *param, enum tt_slot slot,
+                                 int64_t first, int64_t count)
+{
+    struct tt_safetensors_entry entry = {.dtype = TT_F32, .rank = param->rank};
+    struct tt_str name = {0};
+    tt_status status = TT_OK;
+    TT_GO(tt_str_printf(&name, "%s%s", tt_slot_prefix(slot), param->name));
+    for (int d = 0; d < param->rank; d++) {
+        entry.dims[d] = param->dims[d];
+        if (count >= 0) TT_GO(tt_str_printf(&name, "%s%lld", d > 0 ? "," : "[", (long long)param->dims[d]));
+    }
+    if (count >= 0) {
+        TT_GO(tt_str_printf(&name, "]@%lld", (long long)first));
+        entry.rank = 1;
+        entry.dims[0] = count;
+    }
+    entry.name = tt_arena_strdup(&layout->arena, tt_str_text(&name));
+    if (entry.name == NULL) TT_GO(TT_ERR_MEMORY);
+    append(layout, &layout->files[0], &entry, param, slot, first);
+out:
+    tt_str_deinit(&name);
+    return status;
+}
+
+static tt_status add_pieces(struct tt_weights_layout *layout, const struct tt_unit *unit, enum tt_slot slot)
+{
+    for (size_t p = 0; p < tt_unit_piece_count(unit); p++) {
+        struct tt_piece piece = tt_unit_piece(unit, p);
+        if (piece.param->trainable && piece.count > 0)
+            TT_TRY(add_state_entry(layout, piece.param, slot, piece.first, piece.count));
+    }
+    return TT_OK;
+}
+
+static tt_status add_state(struct tt_weights_layout *layout, const struct tt_model *model,
+                           struct tt_unit *const *units, enum tt_slot slot)
+{
+    for (int u = 0; u < model->unit_count && units != NULL; u++) TT_TRY(add_pieces(layout, units[u], slot));
+    for (size_t i = 0; i < model->param_count && units == NULL; i++)
+        if (model->params[i]->trainable) TT_TRY(add_state_entry(layout, model->params[i], slot, 0, -1));
+    return TT_OK;
+}
+
+tt_status tt_state_layout_init(const struct tt_model *model, bool masters, struct tt_unit *const *units,
+                               int part, int parts, struct tt_weights_layout *layout)
+{
+    tt_status status = TT_OK;
+    size_t capacity = model->param_count;
+    *layout = (struct tt_weights_layout){0};
+    for (int u = 0; u < model->unit_count && units != NULL; u++) capacity += tt_unit_piece_count(units[u]);
+    layout->files = tt_calloc(1, sizeof *layout->files);
+    if (layout->files == NULL) TT_GO(TT_ERR_MEMORY);
+    layout->file_count = 1;
+    struct tt_weights_file *file = &layout->files[0];
+    TT_GO(alloc_entries(file, TT_SLOT_COUNT * capacity));
+    if (units == NULL)
+        snprintf(file->name, sizeof file->name, "training_state.safetensors");
+    else
+        snprintf(file->name, sizeof file->name, "training_state-%05d-of-%05d.safetensors", part + 1, parts);
+    for (int slot = masters ? TT_SLOT_MASTER : TT_SLOT_EXP_AVG; slot < TT_SLOT_COUNT; slot++)
+        TT_GO(add_state(layout, model, units, (enum tt_slot)slot));
+    TT_GO(finish_file(file));
+out:
+    if (status != TT_OK) tt_weights_layout_deinit(layout);
+    return status;
+}
+
 void tt_weights_layout_deinit(struct tt_weights_layout *layout)
 {
     for (size_t f = 0; f < layout->file_count; f++) {
-        tt_free(layout->files[f].entries);
-        tt_free(layout->files[f].params);
+        free_entries(&layout->files[f]);
         tt_str_deinit(&layout->files[f].header);
     }
     tt_free(layout->files);

@@ -300,7 +300,7 @@ tt_status tt_checkpoint_find_newest(const char *output_dir, const struct tt_canc
             continue;
         }
         bool broken = verified == TT_ERR_DATA || verified == TT_ERR_IO;
-        if (broken && skipped != NULL) skipped(context, candidate, tt_error_message(tt_error_last()));
+        if (broken && skipped != NULL) skipped(context, candidate, tt_error_last()->message);
         tt_free(candidate);
         if (!broken) TT_GO(verified);
         passed++;

@@ -1,321 +1,312 @@
 #include "checkpoint/save.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file.h"
-#include "checkpoint/layout.h"
-#include "io/model_folder.h"
-#include "model/adapter_config.h"
-
-/* Bytes that come from the device before the host waits for them, of at most so many pieces; elements that
- * are converted at a time. */
-enum { STAGING_BYTES = 8 << 20, PARTS_MAX = 256, CONVERTED_COUNT = 256 * 1024 };
-#define PART_ALIGNMENT ((size_t)64)
+#include "base/log.h"
+#include "base/thread.h"
+#include "checkpoint/publish.h"
+#include "checkpoint/writer.h"
 
 static const uint64_t default_shard_bytes = 50ull * 1000 * 1000 * 1000;
 
-static const struct tt_safetensors_entry *find_entry(const struct tt_weights_layout *layout,
-                                                     const tt_param *param, size_t *file)
-{
-    for (*file = 0; *file < layout->file_count; (*file)++)
-        for (size_t i = 0; i < layout->files[*file].count; i++)
-            if (layout->files[*file].params[i] == param) return &layout->files[*file].entries[i];
-    return NULL;
-}
+/* Where a save is; the thread moves it on from WRITING. */
+enum phase { IDLE, TAKEN, WRITING, WRITTEN, DONE, FAILED };
 
-/* Elements on their way from a piece into the file. */
-struct part {
-    const tt_param *param;
-    const struct tt_safetensors_entry *entry;
-    const char *from; /* host memory, once the stream has passed */
-    tt_dtype dtype;
-    int64_t first, count;
+struct tt_saver {
+    struct tt_saver_config config;
+    bool first;     /* rank 0 */
+    bool *expected; /* [world_size]: ranks that write */
+    struct tt_weights_layout weights, state;
+    struct tt_writer writer; /* of the weights, then of the state */
+    size_t weights_files;
+    struct tt_thread *thread;
+    atomic_int phase;
+    atomic_bool cancelled;
+    struct tt_str folder, temporary;
+    struct tt_save_job job; /* the one under way; texts owned */
+    double start_seconds, stall_seconds, end_seconds;
+    uint64_t bytes;
 };
 
-/* Writes one file. Downloads gather in one page-locked buffer until it is full; what lies in the
- * host's memory is written from there. */
-struct writer {
-    struct tt_stream *stream;
-    int descriptor;
-    char *path;
-    struct tt_buffer *staging; /* NULL: the device is the host */
-    size_t staged_bytes;
-    void *converted;
-    struct part parts[PARTS_MAX];
-    size_t part_count;
-};
-
-static tt_status write_part(struct writer *writer, const struct part *part)
+static bool needs_masters(const struct tt_saver_config *config)
 {
-    tt_dtype to = part->entry->dtype;
-    size_t from_bytes = tt_dtype_bytes(part->dtype), to_bytes = tt_dtype_bytes(to);
-    uint64_t offset = part->entry->offset + (uint64_t)part->first * to_bytes;
-    if (part->dtype == to)
-        return tt_file_pwrite(writer->descriptor, writer->path, part->from, (size_t)part->count * to_bytes,
-                              offset);
-    for (int64_t done = 0; done < part->count; done += CONVERTED_COUNT) {
-        size_t count = (size_t)(part->count - done < CONVERTED_COUNT ? part->count - done : CONVERTED_COUNT);
-        if (!tt_dtype_convert(writer->converted, to, part->from + (size_t)done * from_bytes, part->dtype,
-                              count))
-            return tt_fail(TT_ERR_INTERNAL, "'%s' cannot be saved as %s", part->param->name,
-                           part->entry->dtype_name);
-        TT_TRY(tt_file_pwrite(writer->descriptor, writer->path, writer->converted, count * to_bytes,
-                              offset + (uint64_t)done * to_bytes));
-    }
-    return TT_OK;
+    return config->dtype != TT_F32;
 }
 
-static tt_status flush(struct writer *writer)
+static bool has_state(const struct tt_saver_config *config)
 {
-    if (writer->part_count > 0) TT_TRY(tt_stream_synchronize(writer->stream));
-    for (size_t i = 0; i < writer->part_count; i++) TT_TRY(write_part(writer, &writer->parts[i]));
-    writer->part_count = 0;
-    writer->staged_bytes = 0;
-    return TT_OK;
+    return config->snapshot->config.adamw != NULL;
 }
 
-static tt_status write_piece(struct writer *writer, const struct tt_piece *piece,
-                             const struct tt_safetensors_entry *entry)
+/* All parts of one file: of the pieces of all units, those that lie in it. Entries of a file of the whole
+ * state or of weights begin at element 0; those of a rank's own file where its piece begins. */
+static tt_status add_parts(const struct tt_saver_config *config, struct tt_writer_file *out)
 {
-    size_t element = tt_dtype_bytes(piece->dtype);
-    for (int64_t done = 0; done < piece->count;) {
-        const char *data = (const char *)piece->data + (size_t)done * element;
-        struct part part = {piece->param,       entry, data, piece->dtype, piece->first + done,
-                            piece->count - done};
-        bool full = writer->staged_bytes + element > STAGING_BYTES;
-        if (full || writer->part_count == PARTS_MAX) TT_TRY(flush(writer));
-        if (writer->staging != NULL && !piece->in_host) {
-            int64_t room = (int64_t)((STAGING_BYTES - writer->staged_bytes) / element);
-            char *staged = (char *)tt_buffer_data(writer->staging) + writer->staged_bytes;
-            if (part.count > room) part.count = room;
-            part.from = staged;
-            /* The next part may be of a wider type. */
-            writer->staged_bytes +=
-                ((size_t)part.count * element + PART_ALIGNMENT - 1) & ~(PART_ALIGNMENT - 1);
-            TT_TRY(tt_copy_to_host(writer->stream, staged, data, (size_t)part.count * element));
+    for (size_t e = 0; e < out->file->count; e++) {
+        const tt_param *param = out->file->params[e];
+        for (int u = 0; u < config->model->unit_count; u++) {
+            for (size_t p = 0; p < tt_unit_piece_count(config->units[u]); p++) {
+                struct tt_piece piece = tt_unit_piece(config->units[u], p);
+                if (piece.param != param || piece.count == 0) continue;
+                struct tt_writer_part part = {
+                    .from = tt_snapshot_data(config->snapshot, u, p, out->file->slots[e]),
+                    .dtype = piece.dtype,
+                    .entry = &out->file->entries[e],
+                    .first = piece.first - out->file->firsts[e],
+                    .count = piece.count,
+                };
+                TT_TRY(tt_writer_add_part(out, &part));
+            }
         }
-        writer->parts[writer->part_count++] = part;
-        done += part.count;
     }
     return TT_OK;
 }
 
-static tt_status open_writer(struct tt_stream *stream, const char *folder, const char *name,
-                             struct writer *writer)
+static tt_status plan_files(struct tt_saver *saver)
 {
-    struct tt_device *device = tt_stream_device(stream);
-    *writer = (struct writer){.stream = stream, .descriptor = -1};
-    writer->path = tt_path_join(folder, name);
-    writer->converted = tt_alloc_aligned(CONVERTED_COUNT * sizeof(double));
-    if (writer->path == NULL || writer->converted == NULL) return TT_ERR_MEMORY;
-    if (!tt_device_is_host(device))
-        TT_TRY(tt_host_buffer_create(device, STAGING_BYTES, TT_PURPOSE_STAGING, &writer->staging));
-    return tt_file_open_write(writer->path, &writer->descriptor);
+    const struct tt_saver_config *config = &saver->config;
+    saver->weights_files = saver->weights.file_count;
+    saver->writer.file_count = saver->weights.file_count + saver->state.file_count;
+    saver->writer.files = tt_calloc(saver->writer.file_count + 1, sizeof *saver->writer.files);
+    if (saver->writer.files == NULL) return TT_ERR_MEMORY;
+    for (size_t f = 0; f < saver->writer.file_count; f++) {
+        struct tt_writer_file *file = &saver->writer.files[f];
+        bool state = f >= saver->weights_files;
+        file->file = state ? &saver->state.files[f - saver->weights_files] : &saver->weights.files[f];
+        file->writes_header = (state && config->sharded) || saver->first;
+        if (config->writes) TT_TRY(add_parts(config, file));
+    }
+    return TT_OK;
 }
 
-/* What is still on its way into the buffer, after an error, ends first. */
-static void close_writer(struct writer *writer)
+static tt_status ask_who_writes(struct tt_saver *saver)
+{
+    struct tt_comm *comm = saver->config.comm;
+    bool mine = saver->config.writes || saver->first;
+    saver->expected = tt_calloc((size_t)tt_comm_world_size(comm), sizeof *saver->expected);
+    TT_TRY(tt_comm_agree(comm, saver->expected != NULL ? TT_OK : TT_ERR_MEMORY));
+    return tt_comm_host_all_gather(comm, &mine, saver->expected, sizeof mine);
+}
+
+tt_status tt_saver_create(const struct tt_saver_config *config, struct tt_saver **out)
+{
+    struct tt_saver *saver = tt_calloc(1, sizeof *saver);
+    tt_status status = TT_OK;
+    TT_TRY(tt_comm_agree(config->comm, saver != NULL ? TT_OK : TT_ERR_MEMORY));
+    saver->config = *config;
+    saver->first = tt_comm_rank(config->comm) == 0;
+    saver->writer.rank = tt_comm_rank(config->comm);
+    saver->writer.cancelled = &saver->cancelled;
+    TT_GO(ask_who_writes(saver));
+    uint64_t shard_bytes = config->max_shard_bytes > 0 ? config->max_shard_bytes : default_shard_bytes;
+    status = tt_weights_layout_init(config->model, config->dtype, shard_bytes, &saver->weights);
+    if (status == TT_OK && has_state(config))
+        status =
+            tt_state_layout_init(config->model, needs_masters(config), config->sharded ? config->units : NULL,
+                                 config->part, config->parts, &saver->state);
+    if (status == TT_OK) status = plan_files(saver);
+    TT_GO(tt_comm_agree(config->comm, status));
+    *out = saver;
+out:
+    if (status != TT_OK) tt_saver_destroy(saver);
+    return status;
+}
+
+static void end_job(struct tt_saver *saver)
+{
+    for (int i = 0; i < TT_SAVE_TEXTS_MAX; i++) tt_str_deinit(&saver->job.texts[i].text);
+    saver->job = (struct tt_save_job){0};
+    atomic_store(&saver->phase, IDLE);
+    atomic_store(&saver->cancelled, false);
+}
+
+static void remove_temporary(struct tt_saver *saver)
 {
     struct tt_error error;
+    if (!saver->first || saver->temporary.bytes == 0) return;
     tt_error_copy(&error);
-    if (writer->staging != NULL && tt_stream_synchronize(writer->stream) != TT_OK)
-        (void)tt_error_restore(&error);
-    tt_buffer_destroy(writer->staging);
-    tt_file_close(writer->descriptor);
-    tt_free(writer->converted);
-    tt_free(writer->path);
+    (void)!tt_dir_remove(tt_str_text(&saver->temporary)); /* the first error counts */
+    (void)tt_error_restore(&error);
 }
 
-/* This rank's share of one file. */
-static tt_status write_slices(const struct tt_save_request *request, const struct tt_weights_layout *layout,
-                              size_t file, const char *folder)
+static tt_status join(struct tt_saver *saver)
 {
+    if (saver->thread == NULL) return TT_OK;
+    tt_status status = tt_thread_join(saver->thread);
+    saver->thread = NULL;
+    return status;
+}
+
+void tt_saver_destroy(struct tt_saver *saver)
+{
+    if (saver == NULL) return;
+    struct tt_error error;
+    tt_error_copy(&error);
+    atomic_store(&saver->cancelled, true);
+    if (atomic_load(&saver->phase) != IDLE && join(saver) != TT_OK) remove_temporary(saver);
+    end_job(saver);
+    (void)tt_error_restore(&error);
+    tt_writer_deinit(&saver->writer);
+    tt_weights_layout_deinit(&saver->weights);
+    tt_weights_layout_deinit(&saver->state);
+    tt_str_deinit(&saver->folder);
+    tt_str_deinit(&saver->temporary);
+    tt_free(saver->expected);
+    tt_free(saver);
+}
+
+/* The thread of one rank. */
+static tt_status write_and_publish(void *argument)
+{
+    struct tt_saver *saver = argument;
     tt_status status = TT_OK;
-    struct writer writer;
-    TT_GO(open_writer(request->stream, folder, layout->files[file].name, &writer));
-    for (int u = 0; u < request->model->unit_count; u++) {
-        for (size_t p = 0; p < tt_unit_piece_count(request->units[u]); p++) {
-            struct tt_piece piece = tt_unit_piece(request->units[u], p);
-            size_t in_file;
-            const struct tt_safetensors_entry *entry = find_entry(layout, piece.param, &in_file);
-            if (entry == NULL || in_file != file) continue;
-            TT_GO(write_piece(&writer, &piece, entry));
-        }
+    struct tt_manifest manifest = {.step = saver->job.step};
+    if (saver->config.writes || saver->first) TT_GO(tt_writer_run(&saver->writer));
+    if (saver->first) {
+        atomic_store(&saver->phase, WRITTEN);
+        TT_GO(tt_writer_collect(&saver->writer, saver->expected, tt_comm_world_size(saver->config.comm),
+                                &manifest));
+        struct tt_publication publication = {
+            .model = saver->config.model,
+            .weights = &saver->weights,
+            .base_folder = saver->config.base_folder,
+            .temporary = tt_str_text(&saver->temporary),
+            .job = &saver->job,
+            .manifest = &manifest,
+        };
+        TT_GO(tt_publish(&publication));
+        for (size_t i = 0; i < manifest.count; i++) saver->bytes += manifest.files[i].bytes;
+        if (saver->job.published != NULL && saver->job.published(saver->job.context) != TT_OK)
+            tt_warn("%s", tt_error_last()->message);
     }
-    TT_GO(flush(&writer));
-    status = tt_file_sync_close(writer.descriptor, writer.path);
-    writer.descriptor = -1;
 out:
-    close_writer(&writer);
+    if (status != TT_OK) tt_while("saving to '%s'", tt_str_text(&saver->folder));
+    tt_manifest_deinit(&manifest);
+    saver->end_seconds = tt_clock_seconds();
+    atomic_store(&saver->phase, status == TT_OK ? DONE : FAILED);
     return status;
 }
 
-/* Rank 0, before anyone writes: the folder and files of full length with their headers. */
-static tt_status create_files(const struct tt_weights_layout *layout, const char *folder)
+tt_status tt_saver_begin(struct tt_saver *saver, struct tt_save_job *job)
 {
-    TT_TRY(tt_dir_remove(folder));
-    TT_TRY(tt_dir_create(folder));
-    for (size_t f = 0; f < layout->file_count; f++) {
-        int descriptor = -1;
-        char *path = tt_path_join(folder, layout->files[f].name);
-        if (path == NULL) return TT_ERR_MEMORY;
-        tt_status status = tt_file_create(path, layout->files[f].bytes, &descriptor);
-        if (status == TT_OK)
-            status = tt_file_pwrite(descriptor, path, layout->files[f].header.data,
-                                    layout->files[f].header.bytes, 0);
-        if (status == TT_OK)
-            status = tt_file_sync_close(descriptor, path);
-        else
-            tt_file_close(descriptor);
-        tt_free(path);
-        if (status != TT_OK) return status;
-    }
-    return TT_OK;
-}
-
-static tt_status write_text(const char *folder, const char *name, const struct tt_str *text)
-{
-    char *path = tt_path_join(folder, name);
-    if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_file_write_atomic(path, tt_str_text(text), text->bytes);
-    tt_free(path);
-    return status;
-}
-
-static tt_status copy_file(const char *from_folder, const char *to_folder, const char *name)
-{
+    double start = tt_clock_seconds();
     tt_status status = TT_OK;
-    char *from = tt_path_join(from_folder, name), *to = tt_path_join(to_folder, name);
-    if (from == NULL || to == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(tt_file_copy(from, to));
+    saver->job = *job;
+    for (int i = 0; i < TT_SAVE_TEXTS_MAX; i++) job->texts[i].text = (struct tt_str){0};
+    saver->start_seconds = start;
+    saver->stall_seconds = 0.0;
+    saver->bytes = 0;
+    tt_str_clear(&saver->folder);
+    tt_str_clear(&saver->temporary);
+    TT_GO(tt_str_append_text(&saver->folder, job->folder));
+    TT_GO(tt_str_printf(&saver->temporary, "%s%s", job->folder, job->merge ? "/.saving" : ".saving"));
+    saver->job.folder = tt_str_text(&saver->folder);
+    saver->writer.folder = tt_str_text(&saver->temporary);
+    saver->writer.file_count = saver->weights_files + (job->state ? saver->state.file_count : 0);
+    TT_GO(tt_snapshot_take(saver->config.snapshot, saver->config.stream));
+    atomic_store(&saver->phase, TAKEN);
+    if (saver->config.snapshot->copies == NULL) TT_GO(tt_saver_launch(saver));
 out:
-    tt_free(from);
-    tt_free(to);
-    return status;
-}
-
-/* Rank 0, after everyone has written: the small files. */
-static tt_status write_small_files(const struct tt_save_request *request,
-                                   const struct tt_weights_layout *layout, const char *folder)
-{
-    tt_status status = TT_OK;
-    struct tt_str text = {0};
-    if (layout->adapter) {
-        TT_GO(tt_adapter_config_write(request->model, request->base_folder, &text));
-        TT_GO(write_text(folder, "adapter_config.json", &text));
-    } else {
-        TT_GO(copy_file(request->base_folder, folder, "config.json"));
-        if (layout->file_count > 1) {
-            TT_GO(tt_weights_layout_index(layout, &text));
-            TT_GO(write_text(folder, "model.safetensors.index.json", &text));
-        }
-    }
-    TT_GO(tt_model_folder_copy_tokenizer(request->base_folder, folder, !layout->adapter));
-    if (request->extras != NULL) TT_GO(request->extras(request->extras_context, folder));
-out:
-    tt_str_deinit(&text);
-    return status;
-}
-
-/* What lies on disk is whole: the strict reader takes each file, and finds as many tensors as were meant. */
-static tt_status verify_files(const struct tt_weights_layout *layout, const char *folder)
-{
-    for (size_t f = 0; f < layout->file_count; f++) {
-        const struct tt_weights_file *file = &layout->files[f];
-        struct tt_safetensors *reader = NULL;
-        char *path = tt_path_join(folder, file->name);
-        if (path == NULL) return TT_ERR_MEMORY;
-        tt_status status = tt_safetensors_open(path, &reader);
-        if (status == TT_OK && tt_safetensors_count(reader) != file->count)
-            status = tt_fail(TT_ERR_IO, "'%s' holds %zu tensors after saving %zu", path,
-                             tt_safetensors_count(reader), file->count);
-        tt_safetensors_close(reader);
-        tt_free(path);
-        if (status != TT_OK) return status;
-    }
-    return TT_OK;
-}
-
-struct publication {
-    const char *from, *to;
-};
-
-static tt_status publish_entry(void *context, const char *name)
-{
-    const struct publication *publication = context;
-    tt_status status = TT_OK;
-    char *from = tt_path_join(publication->from, name), *to = tt_path_join(publication->to, name);
-    if (from == NULL || to == NULL) TT_GO(TT_ERR_MEMORY);
-    if (tt_path_is_dir(from))
-        TT_GO(tt_dir_commit(from, to));
-    else if (rename(from, to) != 0)
-        TT_GO(tt_fail_errno(errno, "cannot move '%s' to '%s'", from, to));
-out:
-    tt_free(from);
-    tt_free(to);
-    return status;
-}
-
-/* Into a folder that also holds other things (checkpoints, logs): each file replaces its namesake as a whole.
- */
-static tt_status publish_into(const char *temporary, const char *folder)
-{
-    struct publication publication = {temporary, folder};
-    TT_TRY(tt_dir_create(folder));
-    TT_TRY(tt_dir_list(temporary, publish_entry, &publication));
-    TT_TRY(tt_dir_sync(folder));
-    return tt_dir_remove(temporary);
-}
-
-static tt_status publish(const struct tt_save_request *request, const struct tt_weights_layout *layout,
-                         const char *temporary)
-{
-    TT_TRY(write_small_files(request, layout, temporary));
-    TT_TRY(verify_files(layout, temporary));
-    return request->merge ? publish_into(temporary, request->folder)
-                          : tt_dir_commit(temporary, request->folder);
-}
-
-tt_status tt_checkpoint_save(const struct tt_save_request *request)
-{
-    tt_status status = TT_OK;
-    bool first = tt_comm_rank(request->comm) == 0;
-    struct tt_weights_layout layout = {0};
-    struct tt_str temporary = {0};
-    uint64_t shard_bytes = request->max_shard_bytes > 0 ? request->max_shard_bytes : default_shard_bytes;
-    status = tt_weights_layout_init(request->model, request->dtype, shard_bytes, &layout);
-    if (status == TT_OK)
-        status = tt_str_printf(&temporary, "%s%s", request->folder, request->merge ? "/.saving" : ".saving");
-    if (status == TT_OK && first) status = create_files(&layout, tt_str_text(&temporary));
-    TT_GO(tt_comm_agree(request->comm, status));
-    for (size_t f = 0; f < layout.file_count && request->writes && status == TT_OK; f++)
-        status = write_slices(request, &layout, f, tt_str_text(&temporary));
-    TT_GO(tt_comm_agree(request->comm, status));
-    if (first) status = publish(request, &layout, tt_str_text(&temporary));
-    TT_GO(tt_comm_agree(request->comm, status));
-out:
+    saver->stall_seconds = tt_clock_seconds() - start;
     if (status != TT_OK) {
-        struct tt_error error;
-        tt_error_copy(&error);
-        if (first && temporary.bytes > 0)
-            (void)!tt_dir_remove(tt_str_text(&temporary)); /* the first error counts */
-        status = tt_error_restore(&error);
-        tt_while("saving to '%s'", request->folder);
+        tt_while("saving to '%s'", job->folder);
+        end_job(saver);
     }
-    tt_str_deinit(&temporary);
-    tt_weights_layout_deinit(&layout);
     return status;
 }
 
-tt_status tt_checkpoint_bytes(const struct tt_model *model, tt_dtype dtype, uint64_t *bytes)
+tt_status tt_saver_launch(struct tt_saver *saver)
+{
+    if (atomic_load(&saver->phase) != TAKEN) return TT_OK;
+    double start = tt_clock_seconds();
+    TT_TRY(tt_snapshot_ready(saver->config.snapshot));
+    atomic_store(&saver->phase, WRITING);
+    tt_status status = tt_thread_start("save", write_and_publish, saver, &saver->thread);
+    if (status != TT_OK) atomic_store(&saver->phase, TAKEN);
+    saver->stall_seconds += tt_clock_seconds() - start;
+    return status;
+}
+
+static void report_on(const struct tt_saver *saver, struct tt_save_report *report)
+{
+    *report = (struct tt_save_report){
+        .seconds = saver->end_seconds - saver->start_seconds,
+        .stall_seconds = saver->stall_seconds,
+        .bytes = saver->bytes,
+    };
+    snprintf(report->folder, sizeof report->folder, "%s", tt_str_text(&saver->folder));
+}
+
+bool tt_saver_collect(struct tt_saver *saver, struct tt_save_report *report)
+{
+    if (atomic_load(&saver->phase) != DONE) return false;
+    (void)!join(saver);
+    report_on(saver, report);
+    end_job(saver);
+    return true;
+}
+
+bool tt_saver_failed(const struct tt_saver *saver)
+{
+    return atomic_load(&saver->phase) == FAILED;
+}
+
+static void wait_until_written(const struct tt_saver *saver)
+{
+    const struct timespec pause = {.tv_nsec = 200000};
+    for (int phase = WRITING; phase == WRITING; phase = atomic_load(&saver->phase)) nanosleep(&pause, NULL);
+}
+
+/* This rank's files are on the disk, or why not. */
+static tt_status finish_own(struct tt_saver *saver)
+{
+    if (atomic_load(&saver->phase) == IDLE) return TT_OK;
+    TT_TRY(tt_saver_launch(saver));
+    wait_until_written(saver);
+    return atomic_load(&saver->phase) == FAILED ? join(saver) : TT_OK;
+}
+
+tt_status tt_saver_finish(struct tt_saver *saver, struct tt_save_report *report, bool *reported)
+{
+    double start = tt_clock_seconds();
+    struct tt_comm *comm = saver->config.comm;
+    *reported = false;
+    tt_status status = tt_comm_agree(comm, finish_own(saver));
+    struct tt_error error;
+    tt_error_copy(&error);
+    if (status != TT_OK) atomic_store(&saver->cancelled, true);
+    tt_status joined = join(saver);
+    if (status == TT_OK)
+        status = tt_comm_agree(comm, joined);
+    else {
+        (void)!tt_comm_barrier(comm); /* nobody writes any more */
+        (void)tt_error_restore(&error);
+    }
+    if (atomic_load(&saver->phase) == IDLE) return status;
+    if (status != TT_OK) remove_temporary(saver);
+    saver->stall_seconds += tt_clock_seconds() - start;
+    if (status == TT_OK && saver->first) {
+        report_on(saver, report);
+        *reported = true;
+    }
+    end_job(saver);
+    return status;
+}
+
+tt_status tt_checkpoint_bytes(const struct tt_model *model, tt_dtype dtype, bool state, uint64_t *bytes)
 {
     struct tt_weights_layout layout;
     TT_TRY(tt_weights_layout_init(model, dtype, default_shard_bytes, &layout));
     *bytes = layout.tensor_bytes;
+    tt_weights_layout_deinit(&layout);
+    if (!state) return TT_OK;
+    TT_TRY(tt_state_layout_init(model, dtype != TT_F32, NULL, 0, 1, &layout));
+    *bytes += layout.tensor_bytes;
     tt_weights_layout_deinit(&layout);
     return TT_OK;
 }

@@ -1,36 +1,78 @@
-/* Saving: every rank writes its own slices at their final offsets, no gather, no collective while bytes move. Nothing is
- * visible before it is complete: temporary folder -> files -> fsync -> rename -> fsync of the parent.
+/* Saving, while training goes on. What is saved is copied into host memory (state_snapshot.h); a thread of each rank then
+ * writes that rank's slices at their final offsets: no gather, and no collective while bytes move. Rank 0 adds the small
+ * files and the manifest (manifest.h). Nothing is visible before it is complete:
+ * temporary folder -> files -> fsync -> manifest -> rename -> fsync of the parent.
  *
  * An adapter run leaves a PEFT folder (adapter_model.safetensors, adapter_config.json), full fine-tuning a model folder
  * (model.safetensors, or shards with an index; config.json and generation_config.json byte for byte); both with the
- * tokenizer files byte for byte.
+ * tokenizer files byte for byte, and with the training state (layout.h) where a save has one. The adapter file in fp32 is
+ * the masters; only where the weights file has another type does the state repeat them.
+ *
+ *     begin  ->  launch, before values change  ->  collect (mine is done?), step by step  ->  finish, all together
  */
 #ifndef TT_CHECKPOINT_SAVE_H
 #define TT_CHECKPOINT_SAVE_H
 
+#include "checkpoint/state_snapshot.h"
 #include "comm/comm.h"
-#include "model/model.h"
-#include "shard/unit.h"
 
-struct tt_save_request {
-    const struct tt_model *model;
+struct tt_saver;
+
+struct tt_saver_config {
+    const struct tt_model *model;      /* lent, as all below */
     struct tt_unit *const *units;
-    struct tt_stream *stream;
-    struct tt_comm *comm;           /* all ranks of the run; its rank 0 makes folders and small files */
-    bool writes;                    /* this rank's slices are not also another rank's to write (replicas) */
-    tt_dtype dtype;                 /* of the file */
-    const char *base_folder;        /* model folder: for adapter_config.json, config.json and the tokenizer files */
-    const char *folder;             /* where to: replaced as a whole, or, with `merge`, file by file */
-    bool merge;
-    uint64_t max_shard_bytes;       /* of one weights file; 0: 50 GB, transformers' default */
-    /* Adds files to the temporary folder before it becomes visible; on rank 0 only; may be NULL. */
-    tt_status (*extras)(void *context, const char *folder);
-    void *extras_context;
+    struct tt_stream *stream;          /* what is queued in it is saved */
+    struct tt_snapshot *snapshot;
+    struct tt_comm *comm;              /* all ranks of the run; its rank 0 makes small files */
+    bool writes;                       /* this rank's slices are not also another rank's to write (replicas) */
+    bool sharded;                      /* the state goes into one file per rank that writes */
+    int part, parts;                   /* number of this rank's piece, and of how many */
+    tt_dtype dtype;                    /* of the weights file */
+    const char *base_folder;           /* model folder: for adapter_config.json, config.json and the tokenizer files */
+    uint64_t max_shard_bytes;          /* of one weights file; 0: 50 GB, transformers' default */
 };
+/* Collective. */
+TT_MUST_USE tt_status tt_saver_create(const struct tt_saver_config *config, struct tt_saver **out);
+/* A save under way is given up; takes NULL. */
+void tt_saver_destroy(struct tt_saver *saver);
 
-/* Collective; on return all ranks agree. */
-TT_MUST_USE tt_status tt_checkpoint_save(const struct tt_save_request *request);
-/* Bytes that a save will take on disk, weights only (all ranks together). */
-TT_MUST_USE tt_status tt_checkpoint_bytes(const struct tt_model *model, tt_dtype dtype, uint64_t *bytes);
+struct tt_save_text {
+    const char *name;
+    struct tt_str text; /* owned; empty: no such file */
+};
+enum { TT_SAVE_TEXTS_MAX = 4 };
+
+struct tt_save_job {
+    const char *folder;                /* where to: replaced as a whole, or, with `merge`, file by file */
+    int64_t step;
+    bool merge;                        /* without a manifest: the folder also holds other things */
+    bool state;                        /* with the training state; needs a snapshot with moments */
+    struct tt_save_text texts[TT_SAVE_TEXTS_MAX]; /* on rank 0: more files; taken over, whatever is returned */
+    /* On rank 0, in the background, once the new folder is in its place and was verified; may be NULL. What fails there is
+     * logged. `context` is lent until the save is finished. */
+    tt_status (*published)(void *context);
+    void *context;
+};
+/* All ranks; none may have a save under way. */
+TT_MUST_USE tt_status tt_saver_begin(struct tt_saver *saver, struct tt_save_job *job);
+/* Before what is saved changes: waits for the copies, and the writing begins. Does nothing when it has begun. */
+TT_MUST_USE tt_status tt_saver_launch(struct tt_saver *saver);
+
+struct tt_save_report {
+    char folder[1024];
+    double seconds;         /* begin to the end */
+    double stall_seconds;   /* of which the caller was kept */
+    uint64_t bytes;         /* on rank 0: of all files */
+};
+/* This rank has ended its part, and ended it well: rank 0 when all is visible. Fills `report` once. Not collective. */
+bool tt_saver_collect(struct tt_saver *saver, struct tt_save_report *report);
+/* This rank's part has failed: a tt_saver_finish is due, on all ranks. */
+bool tt_saver_failed(const struct tt_saver *saver);
+/* Waits for the save under way, if any; collective, with the same outcome on all ranks. After a failure nothing of it is
+ * left. `report` is filled when rank 0 has something new to report; *reported says whether. */
+TT_MUST_USE tt_status tt_saver_finish(struct tt_saver *saver, struct tt_save_report *report, bool *reported);
+
+/* Bytes of one save on disk, tokenizer and small files not counted. */
+TT_MUST_USE tt_status tt_checkpoint_bytes(const struct tt_model *model, tt_dtype dtype, bool state, uint64_t *bytes);
 
 #endif

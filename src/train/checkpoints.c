@@ -1,15 +1,14 @@
 #include "train/checkpoints.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/file.h"
-#include "checkpoint/save.h"
+#include "base/log.h"
+#include "checkpoint/manifest.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -52,71 +51,115 @@ tt_dtype tt_checkpoints_dtype(const struct tt_train_config *config, const struct
     return tt_dtype_is_float(model->config.dtype) ? model->config.dtype : TT_F32;
 }
 
-static tt_status write_extras(void *context, const char *folder)
+tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank)
 {
-    const struct tt_run *run = context;
-    TT_TRY(tt_journal_write_state(run->journal, folder));
-    if (run->settings == NULL) return TT_OK;
-    tt_status status = TT_OK;
-    struct tt_str text = {0};
-    char *path = tt_path_join(folder, "trimtab_config.yaml");
-    if (path == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(tt_settings_write_yaml(run->settings, &text));
-    TT_GO(tt_file_write_atomic(path, tt_str_text(&text), text.bytes));
-out:
-    tt_free(path);
-    tt_str_deinit(&text);
-    return status;
-}
-
-static tt_status save(struct tt_run *run, struct tt_rank *rank, const char *folder, bool merge)
-{
-    double start = tt_clock_seconds();
-    bool first = tt_comm_rank(rank->world) == 0;
     /* Replicas hold the same slices: the first of each writes them. */
     const struct tt_comm *replicas = rank->comms.replicate;
-    bool writes = rank->sharded ? replicas == NULL || tt_comm_rank(replicas) == 0 : first;
-    struct tt_save_request request = {
+    bool first = tt_comm_rank(rank->world) == 0;
+    struct tt_saver_config config = {
         .model = rank->model,
         .units = rank->units,
         .stream = rank->stream,
+        .snapshot = &rank->snapshot,
         .comm = rank->world,
-        .writes = writes,
+        .writes = rank->sharded ? replicas == NULL || tt_comm_rank(replicas) == 0 : first,
+        .sharded = strcmp(run->config->state_dict_type, "SHARDED_STATE_DICT") == 0,
+        .part = rank->sharded ? tt_comm_rank(rank->comm) : 0,
+        .parts = rank->sharded ? tt_comm_world_size(rank->comm) : 1,
         .dtype = tt_checkpoints_dtype(run->config, rank->model),
         .base_folder = run->config->model_name_or_path,
-        .folder = folder,
-        .merge = merge,
-        .extras = write_extras,
-        .extras_context = run,
     };
-    TT_TRY(tt_checkpoint_save(&request));
-    if (first && run->observer != NULL && run->observer->on_save != NULL)
-        run->observer->on_save(run->observer->context, folder, tt_clock_seconds() - start);
+    *checkpoints = (struct tt_checkpoints){0};
+    return tt_saver_create(&config, &checkpoints->saver);
+}
+
+void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints)
+{
+    tt_saver_destroy(checkpoints->saver);
+    checkpoints->saver = NULL;
+}
+
+static void tell_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
+                      const struct tt_save_report *report)
+{
+    if (report->seconds > checkpoints->save_seconds) checkpoints->save_seconds = report->seconds;
+    if (report->stall_seconds > checkpoints->stall_seconds)
+        checkpoints->stall_seconds = report->stall_seconds;
+    if (run->observer != NULL && run->observer->on_save != NULL)
+        run->observer->on_save(run->observer->context, report->folder, report->seconds);
+}
+
+/* A save has failed, as all ranks know: either the run ends with this, or it goes on. */
+static tt_status weigh_failure(const struct tt_run *run, tt_status status)
+{
+    struct tt_error error;
+    tt_error_copy(&error);
+    tt_status kind = status == TT_ERR_PEER ? error.cause : status;
+    if (kind != TT_ERR_IO || strcmp(run->config->on_save_error, "continue") != 0) return status;
+    if (run->journal != NULL) {
+        tt_warn("a checkpoint could not be written: %s; training goes on, older checkpoints are as they were",
+                error.message);
+    }
     return TT_OK;
 }
 
-struct found_checkpoints {
-    int64_t *steps; /* owned */
-    size_t count, capacity;
-};
-
-static tt_status note_checkpoint(void *context, const char *name)
+/* The save under way, if any, is done after this. */
+static tt_status finish_save(struct tt_checkpoints *checkpoints, struct tt_run *run, bool must)
 {
-    struct found_checkpoints *found = context;
-    char *end;
-    if (strncmp(name, "checkpoint-", 11) != 0) return TT_OK;
-    long long step = strtoll(name + 11, &end, 10);
-    if (end == name + 11 || *end != '\0') return TT_OK;
-    if (tt_grow((void **)&found->steps, found->count, &found->capacity, sizeof *found->steps) != 0)
-        return TT_ERR_MEMORY;
-    found->steps[found->count++] = step;
+    struct tt_save_report report;
+    bool reported = false;
+    tt_status status = tt_saver_finish(checkpoints->saver, &report, &reported);
+    if (reported) tell_save(checkpoints, run, &report);
+    if (status == TT_OK || must) return status;
+    return weigh_failure(run, status);
+}
+
+tt_status tt_checkpoints_before_update(void *context)
+{
+    struct tt_checkpoints *checkpoints = context;
+    return tt_saver_launch(checkpoints->saver);
+}
+
+/* Once, so that a grace period can be chosen. */
+static void tell_grace(struct tt_checkpoints *checkpoints, const struct tt_run *run, double step_seconds)
+{
+    char line[300], save[32], stall[32], step[32], both[32];
+    if (checkpoints->told_grace) return;
+    checkpoints->told_grace = true;
+    snprintf(
+        line, sizeof line,
+        "a save takes %s, for %s of which training stands still; a step takes %s: a stop (SIGTERM) is done "
+        "after about %s, and a grace period should be longer",
+        tt_format_duration(checkpoints->save_seconds, save, sizeof save),
+        tt_format_duration(checkpoints->stall_seconds, stall, sizeof stall),
+        tt_format_duration(step_seconds, step, sizeof step),
+        tt_format_duration(2.0 * checkpoints->save_seconds + step_seconds, both, sizeof both));
+    tt_run_say(run, line);
+}
+
+tt_status tt_checkpoints_look(struct tt_checkpoints *checkpoints, struct tt_run *run, bool failed,
+                              double step_seconds)
+{
+    struct tt_save_report report;
+    if (failed) return finish_save(checkpoints, run, false);
+    if (!tt_saver_collect(checkpoints->saver, &report)) return TT_OK;
+    tell_save(checkpoints, run, &report);
+    tell_grace(checkpoints, run, step_seconds);
     return TT_OK;
 }
 
-static int compare_steps(const void *a, const void *b)
+static tt_status make_texts(const struct tt_run *run, struct tt_save_job *job)
 {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x < y ? -1 : x > y;
+    job->texts[0].name = "trainer_state.json";
+    job->texts[1].name = "trimtab_config.yaml";
+    TT_TRY(tt_journal_state_text(run->journal, &job->texts[0].text));
+    if (run->settings == NULL) return TT_OK;
+    return tt_settings_write_yaml(run->settings, &job->texts[1].text);
+}
+
+static void drop_texts(struct tt_save_job *job)
+{
+    for (int i = 0; i < TT_SAVE_TEXTS_MAX; i++) tt_str_deinit(&job->texts[i].text);
 }
 
 /* A kill in the middle must not leave a part under the name of a whole: the folder first takes the name of an
@@ -126,33 +169,35 @@ static tt_status remove_checkpoint(const char *path)
     char aside[PATH_BYTES + 8];
     snprintf(aside, sizeof aside, "%s.saving", path);
     TT_TRY(tt_dir_remove(aside));
-    if (rename(path, aside) != 0) return tt_fail_errno(errno, "cannot move '%s' aside to remove it", path);
+    TT_TRY(tt_file_rename(path, aside));
     return tt_dir_remove(aside);
 }
 
 /* Until the limit holds: first those of later steps than the newest, which an earlier run left, then the
- * oldest; the best and the newest stay. */
-static tt_status remove_old(const struct tt_checkpoints *checkpoints, const struct tt_run *run,
-                            int64_t newest)
+ * oldest; the best and the newest stay. In the thread of the save. */
+static tt_status remove_old(void *context)
 {
-    int64_t limit = run->config->save_total_limit;
+    const struct tt_checkpoints *checkpoints = context;
+    const struct tt_run *run = checkpoints->keep.run;
+    int64_t limit = run->config->save_total_limit, newest = checkpoints->keep.newest;
     if (limit <= 0) return TT_OK;
     tt_status status = TT_OK;
-    struct found_checkpoints found = {0};
-    TT_GO(tt_dir_list(run->config->output_dir, note_checkpoint, &found));
-    if (found.count > 1) qsort(found.steps, found.count, sizeof *found.steps, compare_steps);
-    int64_t excess = (int64_t)found.count - limit;
-    for (size_t i = 0; i < 2 * found.count && excess > 0; i++) {
+    int64_t *steps = NULL;
+    size_t count = 0;
+    TT_GO(tt_checkpoint_list(run->config->output_dir, &steps, &count));
+    int64_t excess = (int64_t)count - limit;
+    for (size_t i = 0; i < 2 * count && excess > 0; i++) {
         char path[PATH_BYTES];
-        int64_t step = found.steps[i % found.count];
-        bool left_over = step > newest, is_best = checkpoints->has_best && step == checkpoints->best_step;
-        if (left_over != (i < found.count) || step == newest || is_best) continue;
+        int64_t step = steps[count - 1 - i % count];
+        bool left_over = step > newest;
+        bool is_best = checkpoints->keep.has_best && step == checkpoints->keep.best_step;
+        if (left_over != (i < count) || step == newest || is_best) continue;
         TT_GO(checkpoint_path(run, step, path));
         TT_GO(remove_checkpoint(path));
         excess--;
     }
 out:
-    tt_free(found.steps);
+    tt_free(steps);
     return status;
 }
 
@@ -168,15 +213,41 @@ static tt_status tell_best(const struct tt_checkpoints *checkpoints, struct tt_r
                            exists ? best : NULL);
 }
 
+static tt_status make_job(struct tt_checkpoints *checkpoints, struct tt_run *run, const struct tt_rank *rank,
+                          int64_t step, const struct tt_counters *counters,
+                          const struct tt_gradient_watch *watch, struct tt_save_job *job)
+{
+    TT_TRY(tell_best(checkpoints, run, step));
+    TT_TRY(make_texts(run, job));
+    job->texts[2].name = "training_state.json";
+    if (!job->state) return TT_OK;
+    return tt_resume_text(run, rank, step, counters, checkpoints, watch, &job->texts[2].text);
+}
+
 tt_status tt_checkpoints_save(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank,
-                              int64_t step)
+                              int64_t step, const struct tt_counters *counters,
+                              const struct tt_gradient_watch *watch)
 {
     char path[PATH_BYTES];
     bool first = tt_comm_rank(rank->world) == 0;
+    struct tt_save_job job = {.folder = path, .step = step, .state = !run->config->save_only_model};
+    TT_TRY(finish_save(checkpoints, run, false));
     TT_TRY(checkpoint_path(run, step, path));
-    TT_TRY(tt_comm_agree(rank->world, first ? tell_best(checkpoints, run, step) : TT_OK));
-    TT_TRY(save(run, rank, path, false));
-    return tt_comm_agree(rank->world, first ? remove_old(checkpoints, run, step) : TT_OK);
+    tt_status status = TT_OK;
+    if (first) {
+        checkpoints->keep.run = run;
+        checkpoints->keep.has_best = checkpoints->has_best;
+        checkpoints->keep.best_step = checkpoints->best_step;
+        checkpoints->keep.newest = step;
+        job.published = remove_old;
+        job.context = checkpoints;
+        status = make_job(checkpoints, run, rank, step, counters, watch, &job);
+    }
+    if (status == TT_OK)
+        status = tt_saver_begin(checkpoints->saver, &job);
+    else
+        drop_texts(&job);
+    return status;
 }
 
 static tt_status load_best(const struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank)
@@ -206,11 +277,68 @@ out:
     return status;
 }
 
-tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank)
+/* The weights of the best, unless its checkpoint could not be written. */
+static tt_status go_back_to_best(const struct tt_checkpoints *checkpoints, struct tt_run *run,
+                                 struct tt_rank *rank)
 {
-    if (run->config->load_best_model_at_end && checkpoints->has_best)
-        TT_TRY(tt_comm_agree(rank->world, load_best(checkpoints, run, rank)));
+    char path[PATH_BYTES];
+    if (!run->config->load_best_model_at_end || !checkpoints->has_best) return TT_OK;
+    TT_TRY(checkpoint_path(run, checkpoints->best_step, path));
+    if (strcmp(run->config->on_save_error, "continue") == 0 && !tt_path_exists(path)) {
+        if (run->journal != NULL) tt_warn("the best, %s, was not written: the result is the last step", path);
+        return TT_OK;
+    }
+    return tt_comm_agree(rank->world, load_best(checkpoints, run, rank));
+}
+
+tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank,
+                                bool stopped)
+{
     bool first = tt_comm_rank(rank->world) == 0;
-    TT_TRY(tt_comm_agree(rank->world, first ? tell_best(checkpoints, run, -1) : TT_OK));
-    return save(run, rank, run->config->output_dir, true);
+    struct tt_save_job job = {.folder = run->config->output_dir, .merge = true};
+    TT_TRY(finish_save(checkpoints, run, stopped));
+    TT_TRY(go_back_to_best(checkpoints, run, rank));
+    tt_status status = first ? tell_best(checkpoints, run, -1) : TT_OK;
+    if (status == TT_OK && first) status = make_texts(run, &job);
+    if (status == TT_OK)
+        status = tt_saver_begin(checkpoints->saver, &job);
+    else
+        drop_texts(&job);
+    return status == TT_OK ? finish_save(checkpoints, run, true) : status;
+}
+
+/* How many saves there will be, as far as can be known. */
+static int64_t count_saves(const struct tt_run *run)
+{
+    int64_t every = run->config->save_strategy == TT_INTERVAL_BEST ? run->eval_steps : run->save_steps;
+    int64_t left = run->total_steps - run->first_step;
+    return every > 0 ? (left + every - 1) / every : 0;
+}
+
+tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_model *model)
+{
+    const struct tt_train_config *config = run->config;
+    tt_dtype dtype = tt_checkpoints_dtype(config, model);
+    uint64_t available, weights, one;
+    int64_t *steps = NULL;
+    size_t there = 0;
+    char have[32], need[32], each[32];
+    TT_TRY(tt_checkpoint_bytes(model, dtype, false, &weights));
+    TT_TRY(tt_checkpoint_bytes(model, dtype, !config->save_only_model, &one));
+    TT_TRY(tt_dir_free_bytes(config->output_dir, &available));
+    TT_TRY(tt_checkpoint_list(config->output_dir, &steps, &there));
+    tt_free(steps);
+    int64_t saves = count_saves(run), limit = config->save_total_limit;
+    int64_t kept = limit > 0 && limit < saves ? limit + 1 : saves; /* one more while the newest is written */
+    if (limit > 0 && kept > 0) kept = kept > (int64_t)there ? kept - (int64_t)there : 1;
+    uint64_t needed = weights + (uint64_t)kept * one;
+    if (needed <= available) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_IO,
+                "output_dir '%s' has %s free, and the run needs %s: %lld checkpoint%s of %s and the result",
+                config->output_dir, tt_format_bytes((double)available, have, sizeof have),
+                tt_format_bytes((double)needed, need, sizeof need), (long long)kept, kept == 1 ? "" : "s",
+                tt_format_bytes((double)one, each, sizeof each));
+    tt_hint("make room, choose an --output_dir on another disk, or keep fewer with --save_total_limit");
+    return status;
 }

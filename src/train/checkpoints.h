@@ -1,15 +1,30 @@
 /* The checkpoints of a run: checkpoint-N folders in output_dir, how many are kept, which is the best, and the result at
- * the end. Collective calls; every rank has the same view. */
+ * the end. Collective calls; every rank has the same view. A save is written while training goes on (checkpoint/save.h):
+ * the next one waits for it. */
 #ifndef TT_TRAIN_CHECKPOINTS_H
 #define TT_TRAIN_CHECKPOINTS_H
 
+#include "checkpoint/save.h"
 #include "train/run.h"
 
 struct tt_checkpoints {
     bool has_best;
     double best_metric;
     int64_t best_step;
+    struct tt_saver *saver;
+    /* What the thread of a save may know when it removes old ones. */
+    struct {
+        const struct tt_run *run;
+        bool has_best;
+        int64_t best_step, newest;
+    } keep;
+    double save_seconds, stall_seconds; /* of the longest save */
+    bool told_grace;
 };
+
+/* A zeroed struct is empty. Collective. */
+TT_MUST_USE tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank);
+void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints); /* a save under way is given up */
 
 /* Type of the saved weights: save_dtype, else fp32 for adapters (their masters), else the type the model came in. */
 tt_dtype tt_checkpoints_dtype(const struct tt_train_config *config, const struct tt_model *model);
@@ -18,11 +33,22 @@ tt_dtype tt_checkpoints_dtype(const struct tt_train_config *config, const struct
  * count. `saved`: a checkpoint of this step follows anyway. With load_best_model_at_end only such steps can be the best. */
 void tt_checkpoints_note_metric(struct tt_checkpoints *checkpoints, const struct tt_train_config *config,
                                 const struct tt_evaluation *evaluation, int64_t step, bool saved);
-/* Writes checkpoint-<step> and then removes what save_total_limit no longer allows: first those of later steps, which an
- * earlier run left, then the oldest, never the best. */
+/* Begins checkpoint-<step>, when the save before is done. Once it is whole, what save_total_limit no longer allows is
+ * removed: first those of later steps, which an earlier run left, then the oldest, never the best. */
 TT_MUST_USE tt_status tt_checkpoints_save(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank,
-                                          int64_t step);
-/* The result into output_dir itself; with load_best_model_at_end the best checkpoint's weights are read back first. */
-TT_MUST_USE tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank);
+                                          int64_t step, const struct tt_counters *counters,
+                                          const struct tt_gradient_watch *watch);
+/* Before values change. Not collective. */
+TT_MUST_USE tt_status tt_checkpoints_before_update(void *checkpoints);
+/* After each step: tells of a save that has ended. `failed`: some rank said that its part failed. What then happens is
+ * on_save_error's to say. */
+TT_MUST_USE tt_status tt_checkpoints_look(struct tt_checkpoints *checkpoints, struct tt_run *run, bool failed,
+                                          double step_seconds);
+/* The result into output_dir itself; with load_best_model_at_end the best checkpoint's weights are read back first.
+ * `stopped`: the last checkpoint must be whole. */
+TT_MUST_USE tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank,
+                                            bool stopped);
+/* Room for what is kept, one save under way and the result: known before the first step. */
+TT_MUST_USE tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_model *model);
 
 #endif

@@ -67,7 +67,9 @@ struct tt_train_config {
     const char *logging_dir;           /* NULL: output_dir/runs */
     const char *run_name;
     bool disable_tqdm;
-    const char *resume_from_checkpoint;
+    const char *resume_from_checkpoint; /* NULL or "false": no; "true": the newest whole one of output_dir; a folder */
+    bool resume_changed;               /* go on though settings that matter have changed */
+    const char *on_save_error;         /* "stop" | "continue" */
 
     /* sharding (accelerate's file, or --ranks) */
     enum tt_shard_strategy sharding_strategy;

@@ -230,13 +230,34 @@ out:
     return status;
 }
 
-tt_status tt_journal_write_state(const struct tt_journal *journal, const char *folder)
+tt_status tt_journal_state_text(const struct tt_journal *journal, struct tt_str *text)
 {
     json_t *state = state_object(journal);
     if (state == NULL) return no_memory("trainer_state.json");
-    tt_status status = write_json(state, 2, folder, "trainer_state.json");
+    tt_status status = tt_json_write(state, 2, true, text);
+    if (status == TT_OK) status = tt_str_append_char(text, '\n');
     json_decref(state);
     return status;
+}
+
+json_t *tt_journal_results(const struct tt_journal *journal)
+{
+    return journal->all_results;
+}
+
+tt_status tt_journal_restore(struct tt_journal *journal, const json_t *history, const json_t *results)
+{
+    size_t index;
+    json_t *row;
+    json_array_foreach((json_t *)(uintptr_t)history, index, row)
+    {
+        if (json_array_append(journal->history, row) != 0) return no_memory("the log so far");
+        TT_TRY(write_line(journal, row));
+    }
+    if (json_is_object(results) &&
+        json_object_update(journal->all_results, (json_t *)(uintptr_t)results) != 0)
+        return no_memory("the results so far");
+    return TT_OK;
 }
 
 tt_status tt_journal_write_results(struct tt_journal *journal, const char *split,

@@ -4,6 +4,7 @@
 #ifndef TT_TRAIN_JOURNAL_H
 #define TT_TRAIN_JOURNAL_H
 
+#include "base/json.h"
 #include "train/trainer.h"
 
 struct tt_journal;
@@ -23,8 +24,13 @@ TT_MUST_USE tt_status tt_journal_row(struct tt_journal *journal, const struct tt
 /* State that trainer_state.json tells beside the rows. */
 void tt_journal_progress(struct tt_journal *journal, int64_t step, double epoch, int64_t tokens_seen, double flops);
 TT_MUST_USE tt_status tt_journal_best(struct tt_journal *journal, int64_t step, double metric, const char *checkpoint);
-/* trainer_state.json into `folder`. */
-TT_MUST_USE tt_status tt_journal_write_state(const struct tt_journal *journal, const char *folder);
+/* The text of trainer_state.json, appended. */
+TT_MUST_USE tt_status tt_journal_state_text(const struct tt_journal *journal, struct tt_str *text);
+/* All that all_results.json has; lent. */
+json_t *tt_journal_results(const struct tt_journal *journal);
+/* Goes on from the log rows (trainer_state.json's log_history, which metrics.jsonl then holds again) and results of an earlier
+ * part of the run. Both lent. */
+TT_MUST_USE tt_status tt_journal_restore(struct tt_journal *journal, const json_t *history, const json_t *results);
 /* <split>_results.json and all_results.json into output_dir: the fields of `row`, its epoch, and `samples`, how many the
  * data set has. */
 TT_MUST_USE tt_status tt_journal_write_results(struct tt_journal *journal, const char *split, const struct tt_log_row *row,

@@ -12,13 +12,9 @@ struct loop {
     struct tt_batch_storage storage;
     struct tt_gradient_watch watch;
     struct tt_checkpoints checkpoints;
-    double train_start;           /* end of loading */
-    double train_seconds;         /* in training steps */
-    double loss_sum, window_loss; /* over all steps; since the last log row */
-    double window_accuracy, window_tokens, window_seconds;
-    int64_t window_steps, steps_done;
-    int64_t tokens, supervised_tokens, samples;
-    double last_eval_loss;
+    double train_start; /* end of loading */
+    struct tt_counters counters;
+    int64_t samples_before; /* of the run that this one goes on from */
     int64_t last_save_step;
 };
 
@@ -37,9 +33,10 @@ static double flops_so_far(const struct loop *loop)
 {
     const struct tt_model *model = loop->rank->model;
     bool full = model->options.train_base;
-    double length = loop->samples > 0 ? (double)loop->tokens / (double)loop->samples : 1.0;
-    return tt_model_flops_per_token(model, length, full) * (double)loop->tokens +
-           tt_model_flops_per_label(model, full) * (double)loop->supervised_tokens;
+    double length =
+        loop->counters.samples > 0 ? (double)loop->counters.tokens / (double)loop->counters.samples : 1.0;
+    return tt_model_flops_per_token(model, length, full) * (double)loop->counters.tokens +
+           tt_model_flops_per_label(model, full) * (double)loop->counters.supervised_tokens;
 }
 
 static tt_status log_row(struct loop *loop, bool evaluation, int64_t step, const struct tt_log_field *fields,
@@ -51,17 +48,20 @@ static tt_status log_row(struct loop *loop, bool evaluation, int64_t step, const
 
 static tt_status log_training(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
 {
-    double steps = (double)loop->window_steps;
+    double steps = (double)loop->counters.window_steps;
     struct tt_log_field fields[] = {
-        {"loss", loop->window_loss / steps},
+        {"loss", loop->counters.window_loss / steps},
         {"grad_norm", result->grad_norm},
         {"learning_rate", result->learning_rate},
-        {"mean_token_accuracy", loop->window_accuracy / steps},
-        {"num_tokens", (double)loop->tokens},
-        {"tokens_per_second", loop->window_seconds > 0 ? loop->window_tokens / loop->window_seconds : 0.0},
+        {"mean_token_accuracy", loop->counters.window_accuracy / steps},
+        {"num_tokens", (double)loop->counters.tokens},
+        {"tokens_per_second", loop->counters.window_seconds > 0
+                                  ? loop->counters.window_tokens / loop->counters.window_seconds
+                                  : 0.0},
     };
-    loop->window_loss = loop->window_accuracy = loop->window_tokens = loop->window_seconds = 0.0;
-    loop->window_steps = 0;
+    loop->counters.window_loss = loop->counters.window_accuracy = loop->counters.window_tokens =
+        loop->counters.window_seconds = 0.0;
+    loop->counters.window_steps = 0;
     return log_row(loop, false, step, fields, sizeof fields / sizeof *fields);
 }
 
@@ -79,7 +79,7 @@ static tt_status evaluate(struct loop *loop, int64_t step)
     struct tt_run *run = loop->run;
     struct tt_evaluation evaluation;
     TT_TRY(tt_evaluate(loop->rank, run->eval_sampler, NULL, &loop->storage, &evaluation));
-    loop->last_eval_loss = evaluation.loss;
+    loop->counters.last_eval_loss = evaluation.loss;
     tt_checkpoints_note_metric(&loop->checkpoints, run->config, &evaluation, step, saves_by_steps(run, step));
     if (!loop->first) return TT_OK;
     double seconds = evaluation.seconds > 0 ? evaluation.seconds : 1e-9;
@@ -101,10 +101,11 @@ static tt_status tell_step(struct loop *loop, int64_t step, const struct tt_trai
 {
     struct tt_run *run = loop->run;
     const struct tt_train_config *config = run->config;
-    double speed = loop->train_seconds > 0 ? (double)loop->tokens / loop->train_seconds : 0.0;
-    tt_journal_progress(run->journal, step, epoch_of(loop, step), loop->tokens, flops_so_far(loop));
+    double speed =
+        loop->counters.train_seconds > 0 ? (double)loop->counters.tokens / loop->counters.train_seconds : 0.0;
+    tt_journal_progress(run->journal, step, epoch_of(loop, step), loop->counters.tokens, flops_so_far(loop));
     if (run->observer != NULL && run->observer->on_progress != NULL) {
-        double per_step = loop->train_seconds / (double)loop->steps_done;
+        double per_step = loop->counters.train_seconds / (double)loop->counters.steps_done;
         struct tt_progress progress = {
             step,
             run->total_steps,
@@ -131,6 +132,9 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
         .seed = (uint64_t)run->config->seed,
         .label_smoothing = run->config->label_smoothing_factor,
         .total_steps = run->total_steps,
+        .before_update = tt_checkpoints_before_update,
+        .context = &loop->checkpoints,
+        .save_failed = tt_saver_failed(loop->checkpoints.saver),
     };
     char note[40];
     snprintf(note, sizeof note, "step %lld", (long long)step + 1);
@@ -138,18 +142,18 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
     double start = tt_clock_seconds();
     TT_TRY(tt_train_step(loop->rank, &config, step, &loop->watch, &loop->storage, result));
     double seconds = tt_clock_seconds() - start;
-    loop->steps_done++;
-    loop->train_seconds += seconds;
-    loop->loss_sum += result->loss;
-    loop->window_loss += result->loss;
-    loop->window_accuracy += result->token_accuracy;
-    loop->window_tokens += (double)result->facts.tokens;
-    loop->window_seconds += seconds;
-    loop->window_steps++;
-    loop->tokens += result->facts.tokens;
-    loop->supervised_tokens += result->facts.supervised_tokens;
-    loop->samples += result->facts.samples;
-    if (step == 0 && run->summary != NULL && loop->first)
+    loop->counters.steps_done++;
+    loop->counters.train_seconds += seconds;
+    loop->counters.loss_sum += result->loss;
+    loop->counters.window_loss += result->loss;
+    loop->counters.window_accuracy += result->token_accuracy;
+    loop->counters.window_tokens += (double)result->facts.tokens;
+    loop->counters.window_seconds += seconds;
+    loop->counters.window_steps++;
+    loop->counters.tokens += result->facts.tokens;
+    loop->counters.supervised_tokens += result->facts.supervised_tokens;
+    loop->counters.samples += result->facts.samples;
+    if (step == run->first_step && run->summary != NULL && loop->first)
         run->summary->first_step_seconds = tt_clock_seconds() - run->start_seconds;
     return TT_OK;
 }
@@ -158,7 +162,8 @@ static tt_status save(struct loop *loop, int64_t step)
 {
     if (loop->last_save_step == step) return TT_OK;
     loop->last_save_step = step;
-    return tt_checkpoints_save(&loop->checkpoints, loop->run, loop->rank, step);
+    return tt_checkpoints_save(&loop->checkpoints, loop->run, loop->rank, step, &loop->counters,
+                               &loop->watch);
 }
 
 /* After step `done` (counted from 1): log, evaluate, save, in transformers' order. */
@@ -189,38 +194,45 @@ static tt_status finish(struct loop *loop, bool stopped)
 {
     struct tt_run *run = loop->run;
     double runtime = tt_clock_seconds() - loop->train_start;
-    double steps = (double)(loop->steps_done > 0 ? loop->steps_done : 1);
+    double steps = (double)(loop->counters.steps_done > 0 ? loop->counters.steps_done : 1);
+    int64_t steps_now = loop->counters.steps_done - run->first_step;
     if (loop->first) {
         struct tt_log_field fields[] = {
             {"train_runtime", runtime},
-            {"train_samples_per_second", (double)loop->samples / runtime},
-            {"train_steps_per_second", (double)loop->steps_done / runtime},
-            {"train_loss", loop->loss_sum / steps},
+            {"train_samples_per_second", (double)(loop->counters.samples - loop->samples_before) / runtime},
+            {"train_steps_per_second", (double)steps_now / runtime},
+            {"train_loss", loop->counters.loss_sum / steps},
             {"total_flos", flops_so_far(loop)}, /* in the log only */
         };
         int count = sizeof fields / sizeof *fields;
-        TT_TRY(log_row(loop, false, loop->steps_done, fields, count));
-        struct tt_log_row row = {false, loop->steps_done, epoch_of(loop, loop->steps_done), fields,
-                                 count - 1};
+        TT_TRY(log_row(loop, false, loop->counters.steps_done, fields, count));
+        struct tt_log_row row = {false, loop->counters.steps_done, epoch_of(loop, loop->counters.steps_done),
+                                 fields, count - 1};
         struct tt_log_field samples = {"train_samples", (double)tt_dataset_count(run->inputs.train)};
         TT_TRY(tt_journal_write_results(run->journal, "train", &row, &samples));
     }
-    TT_TRY(tt_checkpoints_finish(&loop->checkpoints, run, loop->rank));
+    TT_TRY(tt_checkpoints_finish(&loop->checkpoints, run, loop->rank, stopped));
     if (!loop->first || run->summary == NULL) return TT_OK;
     struct tt_train_summary *summary = run->summary;
     struct tt_memory_use memory;
     tt_device_memory(loop->rank->device, &memory);
-    summary->steps = loop->steps_done;
-    summary->epochs = epoch_of(loop, loop->steps_done);
-    summary->train_loss = loop->loss_sum / steps;
-    summary->last_eval_loss = loop->last_eval_loss;
+    summary->steps = loop->counters.steps_done;
+    summary->epochs = epoch_of(loop, loop->counters.steps_done);
+    summary->train_loss = loop->counters.loss_sum / steps;
+    summary->last_eval_loss = loop->counters.last_eval_loss;
     summary->seconds = runtime;
-    summary->tokens_per_second = loop->train_seconds > 0 ? (double)loop->tokens / loop->train_seconds : 0.0;
-    summary->samples_per_second = loop->train_seconds > 0 ? (double)loop->samples / loop->train_seconds : 0.0;
-    summary->model_tflops = loop->train_seconds > 0 ? flops_so_far(loop) / loop->train_seconds / 1e12 : 0.0;
+    summary->tokens_per_second =
+        loop->counters.train_seconds > 0 ? (double)loop->counters.tokens / loop->counters.train_seconds : 0.0;
+    summary->samples_per_second = loop->counters.train_seconds > 0
+                                      ? (double)loop->counters.samples / loop->counters.train_seconds
+                                      : 0.0;
+    summary->model_tflops =
+        loop->counters.train_seconds > 0 ? flops_so_far(loop) / loop->counters.train_seconds / 1e12 : 0.0;
     summary->planned_bytes = run->plan.memory.total_peak;
     summary->peak_bytes = memory.total_peak;
     summary->stopped = stopped;
+    summary->save_seconds = loop->checkpoints.save_seconds;
+    summary->save_stall_seconds = loop->checkpoints.stall_seconds;
     snprintf(summary->output, sizeof summary->output, "%s", run->config->output_dir);
     return say_memory(loop);
 }
@@ -230,9 +242,12 @@ static tt_status train(struct loop *loop)
     struct tt_run *run = loop->run;
     struct tt_train_step_result result = {0};
     bool stopped = false;
-    if (run->config->eval_on_start && run->eval_sampler != NULL) TT_TRY(evaluate(loop, 0));
-    for (int64_t step = 0; step < run->total_steps && !stopped; step++) {
+    if (run->config->eval_on_start && run->eval_sampler != NULL && run->first_step == 0)
+        TT_TRY(evaluate(loop, 0));
+    for (int64_t step = run->first_step; step < run->total_steps && !stopped; step++) {
+        double start = tt_clock_seconds();
         TT_TRY(run_step(loop, step, &result));
+        TT_TRY(tt_checkpoints_look(&loop->checkpoints, run, result.save_failed, tt_clock_seconds() - start));
         TT_TRY(after_step(loop, step + 1, &result));
         stopped = result.stop_requested && step + 1 < run->total_steps;
         if (stopped) TT_TRY(save(loop, step + 1));
@@ -240,8 +255,24 @@ static tt_status train(struct loop *loop)
     TT_TRY(finish(loop, stopped));
     if (!stopped) return TT_OK;
     (void)tt_fail(TT_ERR_CANCELLED, "stopped on request after step %lld of %lld; checkpoint-%lld is complete",
-                  (long long)loop->steps_done, (long long)run->total_steps, (long long)loop->steps_done);
+                  (long long)loop->counters.steps_done, (long long)run->total_steps,
+                  (long long)loop->counters.steps_done);
+    tt_hint("--resume_from_checkpoint true goes on from there");
     return tt_comm_agree(loop->rank->world, TT_ERR_CANCELLED); /* all ranks are here: one tells */
+}
+
+/* Where the run was when the checkpoint was made. */
+static tt_status restore(struct loop *loop)
+{
+    struct tt_run *run = loop->run;
+    TT_TRY(tt_resume_restore(run, &loop->counters, &loop->checkpoints, &loop->watch));
+    loop->samples_before = loop->counters.samples;
+    if (!loop->first || run->resume.folder == NULL) return TT_OK;
+    TT_TRY(tt_journal_restore(run->journal, json_object_get(run->resume.trainer.root, "log_history"),
+                              json_object_get(run->resume.state.root, "results")));
+    tt_journal_progress(run->journal, run->first_step, epoch_of(loop, run->first_step), loop->counters.tokens,
+                        flops_so_far(loop));
+    return TT_OK;
 }
 
 tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank)
@@ -251,11 +282,14 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank)
         .rank = rank,
         .first = tt_comm_rank(rank->world) == 0,
         .train_start = tt_clock_seconds(),
-        .last_eval_loss = NAN,
-        .last_save_step = -1,
+        .counters = {.last_eval_loss = NAN},
+        .last_save_step = run->first_step > 0 ? run->first_step : -1,
     };
     tt_status status = tt_gradient_watch_init(rank->model, &loop.watch);
+    if (status == TT_OK) status = tt_checkpoints_init(&loop.checkpoints, run, rank);
+    if (status == TT_OK) status = restore(&loop);
     if (status == TT_OK) status = train(&loop);
+    tt_checkpoints_deinit(&loop.checkpoints);
     tt_gradient_watch_deinit(&loop.watch);
     tt_batch_storage_deinit(&loop.storage);
     return status;

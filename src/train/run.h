@@ -7,6 +7,7 @@
 #include "train/inputs.h"
 #include "train/journal.h"
 #include "train/plan.h"
+#include "train/resume.h"
 #include "train/step.h"
 
 struct tt_run {
@@ -22,10 +23,13 @@ struct tt_run {
     int64_t steps_per_epoch, total_steps;
     int64_t logging_steps, eval_steps, save_steps; /* resolved: every so many steps; 0: never */
     double start_seconds;                     /* tt_clock_seconds when the run began */
+    struct tt_resume resume;
+    int64_t first_step;                       /* steps that were done before */
 
     /* global rank 0 only */
     struct tt_journal *journal;
     struct tt_train_summary *summary;
+    char base_hash[20], data_hash[20];
 };
 
 /* Says a line to whoever watches; any number of lines in `text`. */

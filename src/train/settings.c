@@ -86,8 +86,10 @@ const struct tt_setting tt_run_settings[] = {
     {.name = "dataloader_drop_last", .type = TT_SETTING_BOOL, FIELD(dataloader_drop_last),
      .default_text = "false", .help = "Leave out the last step of an epoch when it is not full."},
     {.name = "resume_from_checkpoint", .type = TT_SETTING_STRING, FIELD(resume_from_checkpoint),
-     .only = "null false", .only_reason = "resuming is not served yet; adapter_name_or_path starts from an adapter",
-     .help = "Checkpoint folder to go on from."},
+     .help = "true: go on from the newest whole checkpoint in output_dir, or begin when there is none; or the checkpoint "
+             "folder to go on from."},
+    {.name = "resume_changed", .type = TT_SETTING_BOOL, FIELD(resume_changed), .default_text = "false",
+     .help = "Go on from a checkpoint though settings that matter are not those it was made with."},
 
     TT_SETTING_ONLY("loss_type", STRING, NULL, "null nll chunked_nll",
                     "the loss is the mean negative log-likelihood"),
@@ -151,6 +153,10 @@ const struct tt_setting tt_watch_settings[] = {
      .help = "Checkpoints to keep; the oldest goes first, the best stays; 0: all."},
     {.name = "save_only_model", .type = TT_SETTING_BOOL, FIELD(save_only_model), .default_text = "false",
      .help = "Checkpoints without what a resume needs."},
+    {.name = "on_save_error", .type = TT_SETTING_STRING, FIELD(on_save_error), .default_text = "stop",
+     .choices = "stop continue",
+     .help = "What follows when a checkpoint cannot be written (disk full, folder read-only): the run ends, or says so "
+             "and trains on to the next save."},
     {.name = "save_dtype", .type = TT_SETTING_STRING, FIELD(save_dtype),
      .choices = "float32 bfloat16 float16",
      .help = "Type of the weights in full model folders; not given: as the model's config.json says."},

@@ -14,6 +14,7 @@ enum { WATCH_STEPS = 3 };
 tt_status tt_gradient_watch_init(const struct tt_model *model, struct tt_gradient_watch *watch)
 {
     watch->steps_left = WATCH_STEPS;
+    watch->count = model->param_count;
     watch->seen = tt_calloc(model->param_count + 1, sizeof *watch->seen);
     return watch->seen != NULL ? TT_OK : TT_ERR_MEMORY;
 }
@@ -27,7 +28,7 @@ void tt_gradient_watch_deinit(struct tt_gradient_watch *watch)
 /* What every rank tells every other after the backward passes. */
 struct report {
     struct tt_rank_sums sums; /* squares: of this rank's gradient slices */
-    int64_t stop;
+    int64_t stop, save_failed;
 };
 
 static void make_step_ready(const struct tt_train_step_config *config, int64_t step_index,
@@ -228,6 +229,7 @@ static tt_status exchange(struct tt_rank *rank, const struct report *mine, struc
         total->sums.squares += all[r].sums.squares;
         total->sums.correct += all[r].sums.correct;
         total->stop += all[r].stop;
+        total->save_failed += all[r].save_failed;
     }
     /* Slices that several ranks hold alike were counted that many times. */
     int copies = rank->sharded ? world / tt_comm_world_size(rank->comm) : world;
@@ -255,6 +257,7 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     TT_TRY(tt_rank_read_sums(rank, &mine.sums)); /* the one place of a step where the host waits */
     if (config->cancel != NULL)
         mine.stop = atomic_load_explicit(&config->cancel->requests, memory_order_relaxed) > 0;
+    mine.save_failed = config->save_failed;
     TT_TRY(exchange(rank, &mine, &total));
 
     int64_t supervised = facts.supervised_tokens > 0 ? facts.supervised_tokens : 1;
@@ -266,6 +269,7 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
             config->optim->learning_rate * tt_schedule_factor(config->optim, step, config->total_steps),
         .token_accuracy = total.sums.correct / (double)supervised,
         .stop_requested = total.stop > 0,
+        .save_failed = total.save_failed > 0,
     };
     if (!isfinite(result->loss)) return explain_nonfinite(rank, config, step, &facts, storage, result->loss);
     if (!isfinite(result->grad_norm)) return name_nonfinite(rank, step);
@@ -275,6 +279,7 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     double max_norm = config->optim->max_grad_norm;
     double clip = max_norm > 0.0 ? max_norm / (result->grad_norm + 1e-6) : 1.0;
     float grad_scale = (float)(clip < 1.0 ? clip : 1.0);
+    if (config->before_update != NULL) TT_TRY(config->before_update(config->context));
     for (int u = 0; u < rank->model->unit_count; u++)
         TT_TRY(update_unit(rank, config, u, result->learning_rate, grad_scale, step));
     return tt_shard_context_publish(rank->shard);

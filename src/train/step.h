@@ -12,6 +12,7 @@
  * zero within a few steps of a learning rate above zero, or the run stops and names it. */
 struct tt_gradient_watch {
     bool *seen;          /* owned, per entry of model->params */
+    size_t count;
     int64_t steps_left;  /* before those not seen are an error; 0: all were seen */
 };
 TT_MUST_USE tt_status tt_gradient_watch_init(const struct tt_model *model, struct tt_gradient_watch *watch);
@@ -24,6 +25,10 @@ struct tt_train_step_config {
     uint64_t seed;
     double label_smoothing;
     int64_t total_steps;
+    /* When the passes are done and before a value changes; may be NULL. */
+    tt_status (*before_update)(void *context);
+    void *context;
+    bool save_failed; /* this rank's part of a save has failed: the others are told */
 };
 
 struct tt_train_step_result {
@@ -33,6 +38,7 @@ struct tt_train_step_result {
     double learning_rate;  /* used in this step */
     double token_accuracy; /* share of supervised tokens whose arg max was right */
     bool stop_requested;   /* by any rank */
+    bool save_failed;      /* on any rank */
 };
 
 /* `storage` is this rank's. A loss or gradient that is not finite is TT_ERR_DATA and says where it first appeared. */

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "checkpoint/save.h"
 #include "optim/schedule.h"
 #include "train/checkpoints.h"
 #include "train/devices.h"
@@ -135,21 +134,10 @@ static tt_status say_model(const struct tt_run *run, const struct tt_model *mode
              tt_dtype_torch_name(run->inputs.model_options.compute_dtype),
              tt_plan_recompute_text(&run->plan, recompute, sizeof recompute));
     tt_run_say(run, line);
-    return status;
-}
-
-/* Room for the weights of one save, known now rather than at the first. */
-static tt_status check_space(const struct tt_run *run, const struct tt_model *model)
-{
-    uint64_t available, needed;
-    char have[32], need[32];
-    TT_TRY(tt_checkpoint_bytes(model, tt_checkpoints_dtype(run->config, model), &needed));
-    TT_TRY(tt_dir_free_bytes(run->config->output_dir, &available));
-    if (needed <= available) return TT_OK;
-    tt_status status = tt_fail(TT_ERR_IO, "output_dir '%s' has %s free, and one save takes %s",
-                               run->config->output_dir, tt_format_bytes((double)available, have, sizeof have),
-                               tt_format_bytes((double)needed, need, sizeof need));
-    tt_hint("make room, or choose an --output_dir on another disk");
+    struct tt_str resume = {0};
+    if (status == TT_OK) status = tt_resume_describe(run, world, &resume);
+    if (resume.bytes > 0) tt_run_say(run, tt_str_text(&resume));
+    tt_str_deinit(&resume);
     return status;
 }
 
@@ -160,7 +148,8 @@ static tt_status check_before_start(struct tt_run *run, const struct tt_world *w
     struct tt_model *model = NULL;
     TT_GO(tt_model_create(&run->inputs.model_config, &run->inputs.model_options, &model));
     TT_GO(tt_load_check(model, &run->inputs.source));
-    if (world->first_rank == 0) TT_GO(check_space(run, model));
+    TT_GO(tt_resume_check_model(run, model));
+    if (world->first_rank == 0) TT_GO(tt_checkpoints_check_space(run, model));
     TT_GO(tt_plan_make(&run->rank_config, tt_rank_config_shard_ranks(&run->rank_config, world),
                        run->config->gradient_accumulation_steps, &run->train_limits, &run->eval_limits,
                        &run->plan));
@@ -199,6 +188,15 @@ static tt_status remove_unfinished(void *context, const char *name)
     return status;
 }
 
+/* After a failure: all ranks of this process have ended. What failed is told already. */
+static void clear_unfinished(const char *output_dir)
+{
+    struct tt_error error;
+    tt_error_copy(&error);
+    (void)!tt_dir_list(output_dir, remove_unfinished, (void *)(uintptr_t)output_dir);
+    (void)tt_error_restore(&error);
+}
+
 /* An earlier result is not overwritten unasked, and the folder is proved writable now, not hours on. */
 static tt_status check_output(const struct tt_run *run)
 {
@@ -206,9 +204,10 @@ static tt_status check_output(const struct tt_run *run)
     bool result = false;
     TT_TRY(tt_dir_create(config->output_dir));
     TT_TRY(tt_dir_list(config->output_dir, note_result, &result));
-    if (result && !config->overwrite_output_dir) {
+    if (result && !config->overwrite_output_dir && run->resume.folder == NULL) {
         (void)tt_fail(TT_ERR_USAGE, "output_dir '%s' already holds the result of a run", config->output_dir);
-        tt_hint("choose another --output_dir, or say --overwrite_output_dir");
+        tt_hint("choose another --output_dir, say --overwrite_output_dir, or go on from its checkpoints with "
+                "--resume_from_checkpoint true");
         return TT_ERR_USAGE;
     }
     TT_TRY(tt_dir_list(config->output_dir, remove_unfinished, (void *)(uintptr_t)config->output_dir));
@@ -231,6 +230,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     struct tt_load_source source = run->inputs.source;
     source.cancel = run->cancel;
     if (status == TT_OK) status = tt_rank_load(&rank, &source);
+    if (status == TT_OK) status = tt_resume_load(run, &rank);
     if (status == TT_OK) {
         tt_device_freeze(rank.device, true);
         status = tt_run_loop(run, &rank);
@@ -264,12 +264,16 @@ static tt_status open_journal(struct tt_run *run)
 static tt_status prepare(struct tt_run *run, const struct tt_world *world)
 {
     TT_TRY(tt_schedule_check(&run->config->optim));
+    TT_TRY(tt_resume_open(run));
     if (world->first_rank == 0) TT_TRY(check_output(run));
     TT_TRY(tt_inputs_open(run->config, TT_INPUTS_TRAIN, &run->inputs));
     TT_TRY(create_samplers(run, world->world_size));
     resolve_intervals(run);
+    TT_TRY(tt_resume_prepare(run, world));
     TT_TRY(tt_rank_config_make(run->config, world, &run->inputs.model_config, &run->inputs.model_options,
                                true, run->cancel, &run->rank_config));
+    run->rank_config.saves = true;
+    run->rank_config.saves_state = !run->config->save_only_model;
     run->rank_config.limits = tt_batch_limits_join(&run->train_limits, &run->eval_limits);
     TT_TRY(check_before_start(run, world));
     if (world->first_rank == 0) TT_TRY(open_journal(run));
@@ -293,10 +297,13 @@ tt_status tt_trainer_run(const struct tt_train_config *config, const struct tt_s
     TT_GO(tt_world_open(config, "train", cancel, &world));
     run.observer = world.first_rank == 0 ? observer : NULL;
     /* Until all have agreed, a process that fails here must not leave the others waiting in a collective. */
+    TT_GO(tt_resume_find(&run, &world));
     TT_GO(tt_world_agree(&world, prepare(&run, &world)));
     TT_GO(tt_world_run(&world, rank_main, &run));
 out:
+    if (status != TT_OK && run.journal != NULL) clear_unfinished(config->output_dir);
     tt_journal_close(run.journal);
+    tt_resume_close(&run.resume);
     tt_sampler_destroy(run.train_sampler);
     tt_sampler_destroy(run.eval_sampler);
     tt_inputs_close(&run.inputs);

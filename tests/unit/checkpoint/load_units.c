@@ -149,19 +149,35 @@ out:
 
 static tt_status save(struct tt_comm *comm, const struct how *how, const struct world *world)
 {
-    struct tt_save_request request = {
+    struct tt_snapshot snapshot = {0};
+    struct tt_saver *saver = NULL;
+    struct tt_save_job job = {.folder = how->save_to};
+    struct tt_save_report report;
+    bool reported;
+    tt_status status = TT_OK;
+    struct tt_snapshot_config snapshot_config = {
+        .device = world->device, .model = world->model, .units = world->units};
+    struct tt_saver_config config = {
         .model = world->model,
         .units = world->units,
         .stream = world->stream,
+        .snapshot = &snapshot,
         .comm = comm,
         .writes = true,
-        .folder = how->save_to,
         .base_folder = MODEL,
         .dtype = how->dtype,
         .max_shard_bytes = 100000,
     };
+    TT_GO(tt_snapshot_init(&snapshot_config, &snapshot));
     tt_device_freeze(world->device, true); /* as in training */
-    return tt_checkpoint_save(&request);
+    TT_GO(tt_saver_create(&config, &saver));
+    TT_GO(tt_saver_begin(saver, &job));
+    TT_GO(tt_saver_finish(saver, &report, &reported));
+    if (reported != (tt_comm_rank(comm) == 0)) TT_GO(tt_fail(TT_ERR_INTERNAL, "nobody reported"));
+out:
+    tt_saver_destroy(saver);
+    tt_snapshot_deinit(&snapshot);
+    return status;
 }
 
 static tt_status run_rank(struct tt_comm *comm, void *argument)

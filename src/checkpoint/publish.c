@@ -1,0 +1,142 @@
+#include "checkpoint/publish.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "io/model_folder.h"
+#include "model/adapter_config.h"
+
+/* Saves up to this size are read back as a whole before they are called good; of larger ones sizes and
+ * headers. */
+#define READ_BACK_BYTES_MAX ((uint64_t)1 << 30)
+
+static tt_status write_text(const char *folder, const char *name, const struct tt_str *text)
+{
+    char *path = tt_path_join(folder, name);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_file_write_atomic(path, tt_str_text(text), text->bytes);
+    tt_free(path);
+    return status;
+}
+
+static tt_status copy_file(const char *from_folder, const char *to_folder, const char *name)
+{
+    tt_status status = TT_OK;
+    char *from = tt_path_join(from_folder, name), *to = tt_path_join(to_folder, name);
+    if (from == NULL || to == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_file_copy(from, to));
+out:
+    tt_free(from);
+    tt_free(to);
+    return status;
+}
+
+/* Everything but the weights and the state. */
+static tt_status write_small_files(const struct tt_publication *request)
+{
+    const struct tt_weights_layout *layout = request->weights;
+    const char *folder = request->temporary;
+    tt_status status = TT_OK;
+    struct tt_str text = {0};
+    if (layout->adapter) {
+        TT_GO(tt_adapter_config_write(request->model, request->base_folder, &text));
+        TT_GO(write_text(folder, "adapter_config.json", &text));
+    } else {
+        TT_GO(copy_file(request->base_folder, folder, "config.json"));
+        if (layout->file_count > 1) {
+            TT_GO(tt_weights_layout_index(layout, &text));
+            TT_GO(write_text(folder, "model.safetensors.index.json", &text));
+        }
+    }
+    TT_GO(tt_model_folder_copy_tokenizer(request->base_folder, folder, !layout->adapter));
+    for (int i = 0; i < TT_SAVE_TEXTS_MAX; i++)
+        if (request->job->texts[i].text.bytes > 0)
+            TT_GO(write_text(folder, request->job->texts[i].name, &request->job->texts[i].text));
+out:
+    tt_str_deinit(&text);
+    return status;
+}
+
+static bool ends_with(const char *text, const char *ending)
+{
+    size_t bytes = strlen(text), ending_bytes = strlen(ending);
+    return bytes >= ending_bytes && strcmp(text + bytes - ending_bytes, ending) == 0;
+}
+
+/* What lies on disk is whole: the strict reader takes each file, and finds as many tensors as were meant. */
+static tt_status verify_file(const struct tt_publication *publication, const char *name)
+{
+    const struct tt_weights_layout *weights = publication->weights;
+    struct tt_safetensors *reader = NULL;
+    char *path = tt_path_join(publication->temporary, name);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_safetensors_open(path, &reader);
+    for (size_t f = 0; f < weights->file_count && status == TT_OK; f++)
+        if (strcmp(weights->files[f].name, name) == 0 &&
+            tt_safetensors_count(reader) != weights->files[f].count)
+            status = tt_fail(TT_ERR_IO, "'%s' holds %zu tensors after saving %zu", path,
+                             tt_safetensors_count(reader), weights->files[f].count);
+    tt_safetensors_close(reader);
+    tt_free(path);
+    return status;
+}
+
+static tt_status verify_files(const struct tt_publication *publication)
+{
+    for (size_t i = 0; i < publication->manifest->count; i++)
+        if (ends_with(publication->manifest->files[i].name, ".safetensors"))
+            TT_TRY(verify_file(publication, publication->manifest->files[i].name));
+    return TT_OK;
+}
+
+struct move {
+    const char *from, *to;
+};
+
+static tt_status publish_entry(void *context, const char *name)
+{
+    const struct move *move = context;
+    tt_status status = TT_OK;
+    char *from = tt_path_join(move->from, name), *to = tt_path_join(move->to, name);
+    if (from == NULL || to == NULL) TT_GO(TT_ERR_MEMORY);
+    if (tt_path_is_dir(from))
+        TT_GO(tt_dir_commit(from, to));
+    else
+        TT_GO(tt_file_rename(from, to));
+out:
+    tt_free(from);
+    tt_free(to);
+    return status;
+}
+
+/* Into a folder that also holds other things (checkpoints, logs): each file replaces its namesake as a whole.
+ */
+static tt_status publish_into(const char *temporary, const char *folder)
+{
+    struct move move = {temporary, folder};
+    TT_TRY(tt_dir_create(folder));
+    TT_TRY(tt_dir_list(temporary, publish_entry, &move));
+    TT_TRY(tt_dir_sync(folder));
+    return tt_dir_remove(temporary);
+}
+
+static tt_status complete_manifest(const struct tt_publication *publication)
+{
+    struct tt_manifest *manifest = publication->manifest;
+    uint64_t bytes = 0;
+    TT_TRY(tt_manifest_add_rest(manifest, publication->temporary));
+    TT_TRY(tt_manifest_write(manifest, publication->temporary));
+    for (size_t i = 0; i < manifest->count; i++) bytes += manifest->files[i].bytes;
+    if (bytes > READ_BACK_BYTES_MAX) return tt_manifest_check_sizes(manifest, publication->temporary);
+    return tt_manifest_verify(manifest, publication->temporary, NULL);
+}
+
+tt_status tt_publish(const struct tt_publication *publication)
+{
+    TT_TRY(write_small_files(publication));
+    TT_TRY(verify_files(publication));
+    if (publication->job->merge) return publish_into(publication->temporary, publication->job->folder);
+    TT_TRY(complete_manifest(publication));
+    return tt_dir_commit(publication->temporary, publication->job->folder);
+}

@@ -1,0 +1,19 @@
+/* The last part of a save, on rank 0: when all ranks have written, the small files, the manifest, a look at what lies on
+ * the disk, and the rename that makes it visible. Internal to src/checkpoint. */
+#ifndef TT_CHECKPOINT_PUBLISH_H
+#define TT_CHECKPOINT_PUBLISH_H
+
+#include "checkpoint/manifest.h"
+#include "checkpoint/save.h"
+
+struct tt_publication {
+    const struct tt_model *model; /* lent, as all below */
+    const struct tt_weights_layout *weights;
+    const char *base_folder;
+    const char *temporary;
+    const struct tt_save_job *job;
+    struct tt_manifest *manifest; /* knows the large files */
+};
+TT_MUST_USE tt_status tt_publish(const struct tt_publication *publication);
+
+#endif

@@ -1,0 +1,270 @@
+#include "checkpoint/state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "base/file.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/reader.h"
+
+enum { NAME_BYTES = 1024 };
+
+/* A run of elements of one value, as a file holds it. */
+struct extent {
+    const char *key; /* "optimizer.exp_avg.<name>", in the arena */
+    int rank;
+    int64_t dims[TT_SAFETENSORS_RANK_MAX]; /* of the whole */
+    int64_t first, count;
+    const struct tt_safetensors *file;
+    const struct tt_safetensors_entry *entry;
+};
+
+struct tt_state {
+    char *folder;
+    struct tt_safetensors **files; /* owned */
+    size_t file_count, file_capacity;
+    struct extent *extents; /* owned; by key, then by first */
+    size_t count, capacity;
+    struct tt_arena arena;
+};
+
+void tt_state_close(struct tt_state *state)
+{
+    if (state == NULL) return;
+    for (size_t f = 0; f < state->file_count; f++) tt_safetensors_close(state->files[f]);
+    tt_free(state->files);
+    tt_free(state->extents);
+    tt_free(state->folder);
+    tt_arena_deinit(&state->arena);
+    tt_free(state);
+}
+
+static tt_status visit_file(void *context, const char *name)
+{
+    struct tt_state *state = context;
+    size_t bytes = strlen(name);
+    static const char ending[] = ".safetensors";
+    bool named = strncmp(name, "training_state", 14) == 0 && (name[14] == '.' || name[14] == '-') &&
+                 bytes > sizeof ending && strcmp(name + bytes - (sizeof ending - 1), ending) == 0;
+    if (!named) return TT_OK;
+    if (tt_grow((void **)&state->files, state->file_count, &state->file_capacity, sizeof *state->files) != 0)
+        return TT_ERR_MEMORY;
+    char *path = tt_path_join(state->folder, name);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_safetensors_open(path, &state->files[state->file_count]);
+    if (status == TT_OK) state->file_count++;
+    tt_free(path);
+    return status;
+}
+
+static int64_t product(const int64_t *dims, int rank)
+{
+    int64_t count = 1;
+    for (int d = 0; d < rank; d++) /* a shape out of a name may be anything */
+        if (dims[d] < 0 || __builtin_mul_overflow(count, dims[d], &count)) return -1;
+    return count;
+}
+
+/* "<key>[8,64]@256" of a vector. Anything else is a whole tensor. */
+static bool parse_piece(char *name, struct extent *extent)
+{
+    char *at = strrchr(name, '@'), *bracket = at != NULL ? strrchr(name, '[') : NULL, *end;
+    if (bracket == NULL || bracket > at || at[-1] != ']' || extent->rank != 1) return false;
+    extent->first = strtoll(at + 1, &end, 10);
+    if (*end != '\0' || end == at + 1) return false;
+    extent->count = extent->dims[0];
+    extent->rank = 0;
+    for (char *number = bracket + 1; extent->rank < TT_SAFETENSORS_RANK_MAX; number = end + 1) {
+        extent->dims[extent->rank++] = strtoll(number, &end, 10);
+        if (end == number || (*end != ',' && *end != ']')) return false;
+        if (*end == ']') break;
+    }
+    *bracket = '\0';
+    return true;
+}
+
+static tt_status add_extent(struct tt_state *state, const struct tt_safetensors *file,
+                            const struct tt_safetensors_entry *entry)
+{
+    char *name = tt_arena_strdup(&state->arena, entry->name);
+    if (name == NULL) return TT_ERR_MEMORY;
+    struct extent extent = {.key = name, .rank = entry->rank, .file = file, .entry = entry};
+    memcpy(extent.dims, entry->dims, sizeof extent.dims);
+    if (strchr(name, '@') == NULL)
+        extent.count = product(entry->dims, entry->rank);
+    else if (!parse_piece(name, &extent))
+        return tt_fail(TT_ERR_DATA, "'%s' has a tensor '%s', which is no part of a training state",
+                       tt_safetensors_path(file), entry->name);
+    int64_t whole = product(extent.dims, extent.rank);
+    if (entry->dtype != TT_F32 || extent.first < 0 || extent.count < 0 || whole < 0 ||
+        extent.first > whole - extent.count)
+        return tt_fail(TT_ERR_DATA, "'%s' in '%s' is not fp32, or lies outside of its shape", entry->name,
+                       tt_safetensors_path(file));
+    if (tt_grow((void **)&state->extents, state->count, &state->capacity, sizeof extent) != 0)
+        return TT_ERR_MEMORY;
+    state->extents[state->count++] = extent;
+    return TT_OK;
+}
+
+static int compare_extents(const void *a, const void *b)
+{
+    const struct extent *x = a, *y = b;
+    int order = strcmp(x->key, y->key);
+    if (order != 0) return order;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+tt_status tt_state_open(const char *folder, struct tt_state **out)
+{
+    tt_status status = TT_OK;
+    struct tt_state *state = tt_calloc(1, sizeof *state);
+    if (state == NULL) return TT_ERR_MEMORY;
+    state->folder = tt_strdup(folder);
+    if (state->folder == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_dir_list(folder, visit_file, state));
+    if (state->file_count == 0) {
+        status = tt_fail(TT_ERR_DATA, "'%s' holds no training state to go on from", folder);
+        tt_hint("it was saved with save_only_model, or by another program; adapter_name_or_path starts from "
+                "an adapter");
+        goto out;
+    }
+    for (size_t f = 0; f < state->file_count; f++)
+        for (size_t i = 0; i < tt_safetensors_count(state->files[f]); i++)
+            TT_GO(add_extent(state, state->files[f], tt_safetensors_entry(state->files[f], i)));
+    if (state->count > 1) qsort(state->extents, state->count, sizeof *state->extents, compare_extents);
+    *out = state;
+out:
+    if (status != TT_OK) tt_state_close(state);
+    return status;
+}
+
+/* The extents of one value, in order; their number through `count`. */
+static const struct extent *find(const struct tt_state *state, const char *prefix, const char *name,
+                                 size_t *count)
+{
+    char key[NAME_BYTES];
+    size_t low = 0, high = state->count;
+    *count = 0;
+    if (snprintf(key, sizeof key, "%s%s", prefix, name) >= (int)sizeof key) return NULL;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(state->extents[middle].key, key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    while (low + *count < state->count && strcmp(state->extents[low + *count].key, key) == 0) (*count)++;
+    return state->extents + low;
+}
+
+static tt_status check_value(const struct tt_state *state, const tt_param *param, enum tt_slot slot)
+{
+    size_t count;
+    const char *prefix = tt_slot_prefix(slot);
+    const struct extent *extents = find(state, prefix, param->name, &count);
+    int64_t reached = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool same = extents[i].rank == param->rank;
+        for (int d = 0; d < param->rank && same; d++) same = extents[i].dims[d] == param->dims[d];
+        if (!same)
+            return tt_fail(TT_ERR_DATA, "'%s%s' in '%s' has another shape than the model gives it", prefix,
+                           param->name, state->folder);
+        if (extents[i].first != reached) break;
+        reached += extents[i].count;
+    }
+    if (reached == tt_param_count(param)) return TT_OK;
+    return tt_fail(TT_ERR_DATA, "the training state in '%s' %s '%s%s'", state->folder,
+                   count == 0 ? "has no" : "is not whole or has too much of", prefix, param->name);
+}
+
+tt_status tt_state_check(const struct tt_state *state, const struct tt_model *model, bool masters)
+{
+    size_t known = 0;
+    for (size_t i = 0; i < model->param_count; i++) {
+        const tt_param *param = model->params[i];
+        for (int slot = 0; slot < TT_SLOT_COUNT; slot++) {
+            size_t count;
+            if (!param->trainable) continue;
+            (void)find(state, tt_slot_prefix((enum tt_slot)slot), param->name, &count);
+            if (slot != TT_SLOT_MASTER || masters || count > 0)
+                TT_TRY(check_value(state, param, (enum tt_slot)slot));
+            known += count;
+        }
+    }
+    for (size_t e = 0; e < state->count && known != state->count; e++) {
+        const char *name = state->extents[e].key;
+        bool found = false;
+        for (int slot = 0; slot < TT_SLOT_COUNT; slot++) {
+            size_t bytes = strlen(tt_slot_prefix((enum tt_slot)slot));
+            if (strncmp(name, tt_slot_prefix((enum tt_slot)slot), bytes) != 0) continue;
+            const tt_param *param = tt_model_find_param(model, name + bytes);
+            found |= param != NULL && param->trainable;
+        }
+        if (!found)
+            return tt_fail(TT_ERR_DATA, "the training state in '%s' has '%s', which the model does not train",
+                           state->folder, name);
+    }
+    return TT_OK;
+}
+
+/* Ranges that bring [piece.first, piece.first + piece.count) of one value to `to`. */
+static void add_ranges(const struct tt_state *state, const struct tt_piece *piece, enum tt_slot slot,
+                       float *to, bool in_host, struct tt_read_range *ranges, size_t *range_count)
+{
+    size_t count;
+    const struct extent *extents = find(state, tt_slot_prefix(slot), piece->param->name, &count);
+    int64_t end = piece->first + piece->count;
+    for (size_t i = 0; i < count; i++) {
+        const struct extent *extent = &extents[i];
+        int64_t low = extent->first > piece->first ? extent->first : piece->first;
+        int64_t high = extent->first + extent->count < end ? extent->first + extent->count : end;
+        if (low >= high) continue;
+        ranges[(*range_count)++] = (struct tt_read_range){
+            .file = extent->file,
+            .entry = extent->entry,
+            .first = low - extent->first,
+            .count = high - low,
+            .to = to + (low - piece->first),
+            .dtype = TT_F32,
+            .in_host = in_host,
+            .name = extent->key,
+        };
+    }
+}
+
+static void add_piece(const struct tt_state *state, const struct tt_state_target *target, int u,
+                      const struct tt_piece *piece, struct tt_read_range *ranges, size_t *range_count)
+{
+    const struct tt_adamw_state *adamw = &target->adamw[u];
+    bool in_host = target->moments_in_host;
+    if (!piece->param->trainable || piece->count == 0) return;
+    add_ranges(state, piece, TT_SLOT_MASTER, piece->data, piece->in_host, ranges, range_count);
+    add_ranges(state, piece, TT_SLOT_EXP_AVG, adamw->m + piece->slice_offset, in_host, ranges, range_count);
+    add_ranges(state, piece, TT_SLOT_EXP_AVG_SQ, adamw->v + piece->slice_offset, in_host, ranges,
+               range_count);
+}
+
+tt_status tt_state_load(const struct tt_state *state, const struct tt_state_target *target)
+{
+    size_t range_count = 0, capacity = state->count;
+    for (int u = 0; u < target->model->unit_count; u++)
+        capacity += TT_SLOT_COUNT * tt_unit_piece_count(target->units[u]);
+    struct tt_read_range *ranges = tt_calloc(capacity + 1, sizeof *ranges);
+    if (ranges == NULL) return TT_ERR_MEMORY;
+    for (int u = 0; u < target->model->unit_count; u++) {
+        for (size_t p = 0; p < tt_unit_piece_count(target->units[u]); p++) {
+            struct tt_piece piece = tt_unit_piece(target->units[u], p);
+            add_piece(state, target, u, &piece, ranges, &range_count);
+        }
+    }
+    struct tt_reader_config config = {.cancel = target->cancel};
+    tt_status status = tt_reader_run(target->stream, ranges, range_count, &config);
+    tt_free(ranges);
+    for (int u = 0; u < target->model->unit_count && status == TT_OK; u++)
+        status = tt_unit_masters_changed(target->units[u]);
+    if (status != TT_OK) tt_while("reading the training state in '%s'", state->folder);
+    return status;
+}

@@ -1,0 +1,150 @@
+#include "checkpoint/state_snapshot.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum { ALIGNMENT = 256 };
+
+static size_t align_up(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* Slots of a unit lie one after the other, each of this many bytes. */
+static size_t slot_bytes(const struct tt_snapshot *snapshot, int unit)
+{
+    return align_up((size_t)tt_unit_slices(snapshot->config.units[unit]).count * sizeof(float));
+}
+
+static int slot_count(const struct tt_snapshot *snapshot)
+{
+    return snapshot->config.adamw != NULL ? TT_SLOT_COUNT : 1;
+}
+
+static size_t frozen_bytes(const struct tt_snapshot *snapshot, const struct tt_piece *piece)
+{
+    if (!snapshot->frozen_too || piece->param->trainable) return 0;
+    return align_up((size_t)piece->count * tt_dtype_bytes(piece->dtype));
+}
+
+tt_status tt_snapshot_init(const struct tt_snapshot_config *config, struct tt_snapshot *snapshot)
+{
+    tt_status status = TT_OK;
+    size_t bytes = 0;
+    const struct tt_model *model = config->model;
+    *snapshot = (struct tt_snapshot){.config = *config, .frozen_too = model->adapter_param_count == 0};
+    snapshot->unit_offsets = tt_calloc((size_t)model->unit_count + 1, sizeof *snapshot->unit_offsets);
+    if (snapshot->unit_offsets == NULL) TT_GO(TT_ERR_MEMORY);
+    for (int u = 0; u < model->unit_count; u++) {
+        snapshot->unit_offsets[u] = bytes;
+        bytes += (size_t)slot_count(snapshot) * slot_bytes(snapshot, u);
+        for (size_t p = 0; p < tt_unit_piece_count(config->units[u]); p++) {
+            struct tt_piece piece = tt_unit_piece(config->units[u], p);
+            bytes += frozen_bytes(snapshot, &piece);
+        }
+    }
+    if (bytes > 0) TT_GO(tt_host_buffer_create(config->device, bytes, TT_PURPOSE_STAGING, &snapshot->buffer));
+    if (tt_device_is_host(config->device)) return TT_OK;
+    TT_GO(tt_stream_create_copy(config->device, &snapshot->copies));
+    TT_GO(tt_event_create(config->device, &snapshot->stepped));
+    TT_GO(tt_event_create(config->device, &snapshot->taken));
+out:
+    if (status != TT_OK) {
+        tt_while("taking host memory for saves");
+        tt_snapshot_deinit(snapshot);
+    }
+    return status;
+}
+
+void tt_snapshot_deinit(struct tt_snapshot *snapshot)
+{
+    if (snapshot->stepped != NULL) tt_event_destroy(snapshot->stepped);
+    if (snapshot->taken != NULL) tt_event_destroy(snapshot->taken);
+    if (snapshot->copies != NULL) {
+        struct tt_error error;
+        tt_error_copy(&error);
+        (void)!tt_stream_synchronize(snapshot->copies); /* nothing may write into what goes now */
+        (void)tt_error_restore(&error);
+        tt_stream_destroy(snapshot->copies);
+    }
+    tt_buffer_destroy(snapshot->buffer);
+    tt_free(snapshot->unit_offsets);
+    *snapshot = (struct tt_snapshot){0};
+}
+
+static char *slot_at(const struct tt_snapshot *snapshot, int unit, int slot)
+{
+    return (char *)tt_buffer_data(snapshot->buffer) + snapshot->unit_offsets[unit] +
+           (size_t)slot * slot_bytes(snapshot, unit);
+}
+
+static const float *moments_of(const struct tt_snapshot *snapshot, int unit, int slot)
+{
+    const struct tt_adamw_state *state = &snapshot->config.adamw[unit];
+    return slot == TT_SLOT_EXP_AVG ? state->m : state->v;
+}
+
+static tt_status take_unit(struct tt_snapshot *snapshot, struct tt_stream *stream, int u)
+{
+    struct tt_unit *unit = snapshot->config.units[u];
+    struct tt_slices slices = tt_unit_slices(unit);
+    size_t bytes = (size_t)slices.count * sizeof(float);
+    bool direct = snapshot->copies == NULL || !snapshot->config.moments_in_host;
+    for (int slot = 0; slot < slot_count(snapshot) && bytes > 0; slot++) {
+        const float *from = slot == TT_SLOT_MASTER ? slices.master : moments_of(snapshot, u, slot);
+        if (slot == TT_SLOT_MASTER || direct)
+            TT_TRY(tt_copy_to_host(stream, slot_at(snapshot, u, slot), from, bytes));
+    }
+    char *to = slot_at(snapshot, u, slot_count(snapshot));
+    for (size_t p = 0; p < tt_unit_piece_count(unit); p++) {
+        struct tt_piece piece = tt_unit_piece(unit, p);
+        size_t room = frozen_bytes(snapshot, &piece);
+        bytes = (size_t)piece.count * tt_dtype_bytes(piece.dtype);
+        if (room > 0 && piece.in_host)
+            memcpy(to, piece.data, bytes); /* it never changes */
+        else if (room > 0)
+            TT_TRY(tt_copy_to_host(stream, to, piece.data, bytes));
+        to += room;
+    }
+    return TT_OK;
+}
+
+tt_status tt_snapshot_take(struct tt_snapshot *snapshot, struct tt_stream *compute)
+{
+    struct tt_stream *stream = snapshot->copies != NULL ? snapshot->copies : compute;
+    if (snapshot->buffer == NULL) return TT_OK;
+    if (snapshot->copies != NULL) {
+        TT_TRY(tt_event_record(snapshot->stepped, compute));
+        TT_TRY(tt_stream_wait(snapshot->copies, snapshot->stepped));
+    }
+    for (int u = 0; u < snapshot->config.model->unit_count; u++) TT_TRY(take_unit(snapshot, stream, u));
+    return snapshot->copies != NULL ? tt_event_record(snapshot->taken, snapshot->copies) : TT_OK;
+}
+
+tt_status tt_snapshot_ready(struct tt_snapshot *snapshot)
+{
+    if (snapshot->copies == NULL || snapshot->buffer == NULL) return TT_OK;
+    TT_TRY(tt_event_synchronize(snapshot->taken));
+    if (!snapshot->config.moments_in_host || snapshot->config.adamw == NULL) return TT_OK;
+    /* Moments that wait in host memory: the step is over, or the copies of its masters would not be. */
+    for (int u = 0; u < snapshot->config.model->unit_count; u++) {
+        size_t bytes = (size_t)tt_unit_slices(snapshot->config.units[u]).count * sizeof(float);
+        for (int slot = TT_SLOT_EXP_AVG; slot < TT_SLOT_COUNT && bytes > 0; slot++)
+            memcpy(slot_at(snapshot, u, slot), moments_of(snapshot, u, slot), bytes);
+    }
+    return TT_OK;
+}
+
+const void *tt_snapshot_data(const struct tt_snapshot *snapshot, int unit, size_t index, enum tt_slot slot)
+{
+    struct tt_piece piece = tt_unit_piece(snapshot->config.units[unit], index);
+    if (piece.param->trainable)
+        return slot_at(snapshot, unit, slot) + (size_t)piece.slice_offset * sizeof(float);
+    const char *at = slot_at(snapshot, unit, slot_count(snapshot));
+    for (size_t p = 0; p < index; p++) {
+        struct tt_piece before = tt_unit_piece(snapshot->config.units[unit], p);
+        at += frozen_bytes(snapshot, &before);
+    }
+    return at;
+}

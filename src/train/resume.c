@@ -1,0 +1,266 @@
+#include "train/resume.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "checkpoint/manifest.h"
+#include "train/checkpoints.h"
+#include "train/run.h"
+#include "train/world.h"
+
+enum { PATH_BYTES = 4096, STATE_BYTES_MAX = 256 << 20, VERSION = 1, CHANGES_SHOWN = 6 };
+
+bool tt_resume_is_asked(const char *setting)
+{
+    static const char *const no[] = {"", "false", "False", "no", "None"};
+    for (size_t i = 0; setting != NULL && i < sizeof no / sizeof *no; i++)
+        if (strcmp(setting, no[i]) == 0) return false;
+    return setting != NULL;
+}
+
+static bool means_newest(const char *setting)
+{
+    static const char *const yes[] = {"true", "True", "yes", "last", "latest"};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
+        if (strcmp(setting, yes[i]) == 0) return true;
+    return false;
+}
+
+static void note_skipped(void *context, const char *path, const char *reason)
+{
+    (void)context;
+    tt_warn("%s is passed over: %s", path, reason);
+}
+
+static tt_status verify_named(const struct tt_run *run, const char *folder)
+{
+    struct tt_manifest manifest = {0};
+    if (!tt_path_is_dir(folder)) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "resume_from_checkpoint: there is no folder '%s'", folder);
+        tt_hint("true takes the newest whole checkpoint of output_dir");
+        return status;
+    }
+    TT_TRY(tt_manifest_read(folder, &manifest));
+    tt_status status = tt_manifest_verify(&manifest, folder, run->cancel);
+    tt_manifest_deinit(&manifest);
+    return status;
+}
+
+/* The process of rank 0. */
+static tt_status find(struct tt_run *run)
+{
+    const char *setting = run->config->resume_from_checkpoint, *output = run->config->output_dir;
+    size_t passed_over = 0;
+    if (!means_newest(setting)) {
+        run->resume.folder = tt_strdup(setting);
+        if (run->resume.folder == NULL) return TT_ERR_MEMORY;
+        return verify_named(run, setting);
+    }
+    TT_TRY(tt_checkpoint_find_newest(output, run->cancel, note_skipped, NULL, &run->resume.folder,
+                                     &passed_over));
+    if (run->resume.folder != NULL || passed_over == 0) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_DATA, "none of the %zu checkpoints in '%s' is whole", passed_over, output);
+    tt_hint("the warnings above say what is wrong with each; without resume_from_checkpoint, and with "
+            "overwrite_output_dir, the run begins again");
+    return status;
+}
+
+struct telling {
+    struct tt_run *run;
+    int first_rank;
+};
+
+/* Everyone learns what rank 0 found; a process takes note once. */
+static tt_status tell_rank(void *context, const struct tt_world_rank *rank)
+{
+    const struct telling *telling = context;
+    struct tt_resume *resume = &telling->run->resume;
+    int world_size = tt_comm_world_size(rank->comm), me = tt_comm_rank(rank->comm);
+    char own[PATH_BYTES] = "";
+    char *all = tt_calloc((size_t)world_size, PATH_BYTES);
+    if (me == 0 && resume->folder != NULL) snprintf(own, sizeof own, "%s", resume->folder);
+    TT_TRY(tt_comm_agree(rank->comm, all != NULL ? TT_OK : TT_ERR_MEMORY));
+    tt_status status = tt_comm_host_all_gather(rank->comm, own, all, PATH_BYTES);
+    if (status == TT_OK && me == telling->first_rank && resume->folder == NULL && all[0] != '\0') {
+        resume->folder = tt_strdup(all);
+        if (resume->folder == NULL) status = TT_ERR_MEMORY;
+    }
+    tt_free(all);
+    return tt_comm_agree(rank->comm, status);
+}
+
+tt_status tt_resume_find(struct tt_run *run, struct tt_world *world)
+{
+    if (!tt_resume_is_asked(run->config->resume_from_checkpoint)) return TT_OK;
+    TT_TRY(tt_world_agree(world, world->first_rank == 0 ? find(run) : TT_OK));
+    if (world->local_count == world->world_size) return TT_OK;
+    struct telling telling = {run, world->first_rank};
+    return tt_world_run(world, tell_rank, &telling);
+}
+
+static tt_status read_json(const char *folder, const char *name, struct tt_json *json)
+{
+    char *path = tt_path_join(folder, name);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_json_read(path, STATE_BYTES_MAX, json);
+    tt_free(path);
+    return status;
+}
+
+static tt_status open_adapter(struct tt_resume *resume)
+{
+    char *path = tt_path_join(resume->folder, "adapter_model.safetensors");
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_path_exists(path) ? tt_safetensors_open(path, &resume->adapter) : TT_OK;
+    tt_free(path);
+    return status;
+}
+
+tt_status tt_resume_open(struct tt_run *run)
+{
+    struct tt_resume *resume = &run->resume;
+    int64_t version;
+    tt_status status = TT_OK;
+    if (resume->folder == NULL) return TT_OK;
+    TT_GO(tt_state_open(resume->folder, &resume->tensors)); /* save_only_model: said in so many words */
+    TT_GO(read_json(resume->folder, "training_state.json", &resume->state));
+    TT_GO(tt_json_int(&resume->state, resume->state.root, "version", &version));
+    if (version != VERSION)
+        TT_GO(tt_fail(TT_ERR_DATA, "'%s' is of version %lld; %d is expected", resume->state.origin,
+                      (long long)version, VERSION));
+    TT_GO(tt_json_int(&resume->state, resume->state.root, "step", &resume->step));
+    TT_GO(read_json(resume->folder, "trainer_state.json", &resume->trainer));
+    TT_GO(open_adapter(resume));
+out:
+    if (status != TT_OK) tt_while("going on from '%s'", resume->folder);
+    return status;
+}
+
+void tt_resume_close(struct tt_resume *resume)
+{
+    tt_safetensors_close(resume->adapter);
+    tt_state_close(resume->tensors);
+    tt_json_deinit(&resume->state);
+    tt_json_deinit(&resume->trainer);
+    tt_free(resume->folder);
+    *resume = (struct tt_resume){0};
+}
+
+/* "'learning_rate' was 0.1 and is 0.2"; what one side does not know is not compared. */
+static tt_status list_changes(const json_t *before, const json_t *now, struct tt_str *text, int *count)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)now, name, value)
+    {
+        const json_t *old = json_object_get(before, name);
+        struct tt_str was = {0}, is = {0};
+        if (old == NULL || json_equal(old, value) || ++*count > CHANGES_SHOWN) continue;
+        tt_status status = tt_json_write(old, 0, true, &was);
+        if (status == TT_OK) status = tt_json_write(value, 0, true, &is);
+        if (status == TT_OK)
+            status = tt_str_printf(text, "%s%s was %s and is %s", *count > 1 ? "; " : "", name,
+                                   tt_str_text(&was), tt_str_text(&is));
+        tt_str_deinit(&was);
+        tt_str_deinit(&is);
+        if (status != TT_OK) return status;
+    }
+    return *count > CHANGES_SHOWN ? tt_str_append_text(text, "; ...") : TT_OK;
+}
+
+static tt_status check_identity(const struct tt_run *run, int world_size)
+{
+    const struct tt_resume *resume = &run->resume;
+    const json_t *before;
+    struct tt_str text = {0};
+    int count = 0;
+    TT_TRY(tt_json_object(&resume->state, resume->state.root, "identity", &before));
+    json_t *now = tt_resume_identity(run, world_size);
+    if (now == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the settings that matter");
+    tt_status status = list_changes(before, now, &text, &count);
+    json_decref(now);
+    if (status == TT_OK && count > 0 && run->config->resume_changed) {
+        tt_warn("going on with other settings: %s", tt_str_text(&text));
+    } else if (status == TT_OK && count > 0) {
+        status = tt_fail(TT_ERR_USAGE, "this is not the run that '%s' belongs to: %s", resume->folder,
+                         tt_str_text(&text));
+        tt_hint("set it back, or say --resume_changed to go on all the same");
+    }
+    tt_str_deinit(&text);
+    return status;
+}
+
+tt_status tt_resume_prepare(struct tt_run *run, const struct tt_world *world)
+{
+    struct tt_resume *resume = &run->resume;
+    if (world->first_rank == 0) {
+        TT_TRY(tt_resume_hash_base(run, run->base_hash));
+        tt_resume_hash_data(run->inputs.train, run->data_hash);
+    }
+    if (resume->folder == NULL) return TT_OK;
+    if (world->first_rank == 0) TT_TRY(check_identity(run, world->world_size));
+    if (resume->adapter != NULL) run->inputs.source.adapter = resume->adapter;
+    if (resume->step > run->total_steps)
+        return tt_fail(TT_ERR_USAGE, "'%s' is beyond the end of this run: it has %lld steps", resume->folder,
+                       (long long)run->total_steps);
+    run->first_step = resume->step;
+    return TT_OK;
+}
+
+tt_status tt_resume_check_model(const struct tt_run *run, const struct tt_model *model)
+{
+    /* fp32 adapters are their masters; what was saved in another type has them in the state. */
+    const struct tt_resume *resume = &run->resume;
+    const char *dtype;
+    if (resume->folder == NULL) return TT_OK;
+    TT_TRY(tt_json_string(&resume->state, resume->state.root, "weights_dtype", &dtype));
+    bool masters = strcmp(dtype, "float32") != 0 || model->adapter_param_count == 0;
+    if (!masters && resume->adapter == NULL)
+        return tt_fail(TT_ERR_DATA, "'%s' has no adapter_model.safetensors", resume->folder);
+    return tt_state_check(resume->tensors, model, masters);
+}
+
+tt_status tt_resume_describe(const struct tt_run *run, const struct tt_world *world, struct tt_str *text)
+{
+    const struct tt_resume *resume = &run->resume;
+    int64_t ranks = 0;
+    if (resume->folder == NULL) {
+        if (!tt_resume_is_asked(run->config->resume_from_checkpoint)) return TT_OK;
+        return tt_str_printf(text, "no checkpoint in '%s' yet: the run begins at the beginning",
+                             run->config->output_dir);
+    }
+    TT_TRY(tt_json_int(&resume->state, resume->state.root, "world_size", &ranks));
+    TT_TRY(tt_str_printf(
+        text,
+        "going on from %s: step %lld of %lld is done (epoch %.2f). Every byte of it was checked; "
+        "weights, optimizer, schedule, data position and log go on as if the run had never stopped",
+        resume->folder, (long long)resume->step, (long long)run->total_steps,
+        (double)resume->step / (double)run->steps_per_epoch));
+    if (ranks != world->world_size)
+        TT_TRY(tt_str_printf(text,
+                             ". It was saved by %lld rank%s and goes on with %d: the same data in the same "
+                             "order, sums in another order",
+                             (long long)ranks, ranks == 1 ? "" : "s", world->world_size));
+    return TT_OK;
+}
+
+tt_status tt_resume_load(const struct tt_run *run, struct tt_rank *rank)
+{
+    if (run->resume.folder == NULL) return TT_OK;
+    struct tt_state_target target = {
+        .model = rank->model,
+        .units = rank->units,
+        .adamw = rank->adamw,
+        .stream = rank->stream,
+        .moments_in_host = run->config->offload_params,
+        .cancel = run->cancel,
+    };
+    tt_status status = tt_state_load(run->resume.tensors, &target);
+    if (status == TT_OK) status = tt_stream_synchronize(rank->stream);
+    return tt_comm_agree(rank->world, status);
+}
