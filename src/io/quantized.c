@@ -1,0 +1,320 @@
+#include "io/quantized.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum { STATE_BYTES_MAX = 4096, NAME_BYTES = 1024 };
+
+static const char weight_end[] = ".weight";
+
+static const char *const beside[] = {
+    ".weight.absmax",
+    ".weight.quant_map",
+    ".weight.nested_absmax",
+    ".weight.nested_quant_map",
+    ".SCB",
+    ".weight_format",
+    ".weight.quant_state.bitsandbytes__nf4",
+    ".weight.quant_state.bitsandbytes__fp4",
+};
+
+static bool ends_with(const char *name, const char *ending, size_t *before)
+{
+    size_t bytes = strlen(name), ending_bytes = strlen(ending);
+    if (bytes <= ending_bytes || strcmp(name + bytes - ending_bytes, ending) != 0) return false;
+    *before = bytes - ending_bytes;
+    return true;
+}
+
+bool tt_quantized_is_part(const char *name, size_t *module_bytes)
+{
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
+        if (ends_with(name, beside[i], module_bytes)) return true;
+    return false;
+}
+
+/* The tensor `module` + `ending`, where the module's name is the first `module_bytes` of `name`. */
+static const struct tt_safetensors_entry *find(const struct tt_model_folder *folder, const char *name,
+                                               size_t module_bytes, const char *ending)
+{
+    char text[NAME_BYTES];
+    int written = snprintf(text, sizeof text, "%.*s%s", (int)module_bytes, name, ending);
+    if (written < 0 || (size_t)written >= sizeof text) return NULL;
+    return tt_model_folder_find(folder, text);
+}
+
+/* ---- The JSON beside the codes ---- */
+
+static tt_status read_shape(const struct tt_json *json, int64_t *rows, int64_t *cols)
+{
+    const json_t *shape;
+    TT_TRY(tt_json_array(json, json->root, "shape", &shape));
+    const json_t *first = json_array_get(shape, 0), *second = json_array_get(shape, 1);
+    if (json_array_size(shape) != 2 || !json_is_integer(first) || !json_is_integer(second))
+        return tt_fail(TT_ERR_DATA, "%s: 'shape' is not that of a matrix: two whole numbers", json->origin);
+    *rows = json_integer_value(first);
+    *cols = json_integer_value(second);
+    return TT_OK;
+}
+
+static tt_status read_nested(const struct tt_json *json, struct tt_quant_format *format, float *offset)
+{
+    const json_t *root = json->root;
+    const char *dtype = "float32";
+    double value = 0;
+    format->nested = json_object_get(root, "nested_blocksize") != NULL;
+    bool has_offset = json_object_get(root, "nested_offset") != NULL;
+    if (format->nested != has_offset)
+        return tt_fail(TT_ERR_DATA, "%s: of 'nested_blocksize' and 'nested_offset' there is only one",
+                       json->origin);
+    if (!format->nested) return TT_OK;
+    TT_TRY(tt_json_int(json, root, "nested_blocksize", &format->nested_block));
+    TT_TRY(tt_json_double(json, root, "nested_offset", &value));
+    TT_TRY(tt_json_opt_string(json, root, "nested_dtype", &dtype));
+    if (tt_dtype_from_torch_name(dtype) != TT_F32)
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: 'nested_dtype' is '%.40s', not float32", json->origin, dtype);
+    if (!isfinite(value) || fabs(value) > 3.4e38)
+        return tt_fail(TT_ERR_DATA, "%s: 'nested_offset' is no number of float32", json->origin);
+    *offset = (float)value;
+    return TT_OK;
+}
+
+static tt_status read_state(const struct tt_json *json, struct tt_quant_layout *layout, tt_dtype *dtype,
+                            float *offset)
+{
+    const char *type, *torch_name;
+    struct tt_quant_format format = {0};
+    int64_t rows, cols;
+    if (!json_is_object(json->root)) return tt_fail(TT_ERR_DATA, "%s: not a JSON object", json->origin);
+    TT_TRY(tt_json_string(json, json->root, "quant_type", &type));
+    TT_TRY(tt_json_int(json, json->root, "blocksize", &format.block));
+    TT_TRY(tt_json_string(json, json->root, "dtype", &torch_name));
+    TT_TRY(read_shape(json, &rows, &cols));
+    TT_TRY(read_nested(json, &format, offset));
+    format.type = tt_quant_type_from_name(type);
+    if (format.type != TT_QUANT_NF4 && format.type != TT_QUANT_FP4)
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: 'quant_type' is '%.40s', not nf4 or fp4", json->origin, type);
+    *dtype = tt_dtype_from_torch_name(torch_name);
+    if (*dtype != TT_F32 && *dtype != TT_BF16 && *dtype != TT_F16)
+        return tt_fail(TT_ERR_DATA, "%s: 'dtype' is '%.40s', not float32, bfloat16 or float16", json->origin,
+                       torch_name);
+    tt_status status = tt_quant_layout_make(format, rows, cols, layout);
+    if (status != TT_OK) tt_while("reading %s", json->origin);
+    return status;
+}
+
+tt_status tt_quantized_state_parse(const char *text, size_t bytes, const char *origin,
+                                   struct tt_quant_layout *layout, tt_dtype *dtype, float *offset)
+{
+    struct tt_json json = {0};
+    TT_TRY(tt_json_parse(text, bytes, origin, &json));
+    tt_status status = read_state(&json, layout, dtype, offset);
+    tt_json_deinit(&json);
+    return status;
+}
+
+/* ---- Finding ---- */
+
+static tt_status add_part(struct tt_quantized *tensor, const char *name, const char *what,
+                          const struct tt_safetensors_entry *entry, tt_dtype dtype,
+                          struct tt_quant_section section)
+{
+    if (section.bytes == 0 && entry == NULL) return TT_OK;
+    if (section.bytes == 0)
+        return tt_fail(TT_ERR_DATA, "'%s' is there, but its quantization state does not have it",
+                       entry->name);
+    if (entry == NULL) return tt_fail(TT_ERR_DATA, "the quantized weight '%s' is without '%s'", name, what);
+    if (dtype != TT_DTYPE_NONE && entry->dtype != dtype)
+        return tt_fail(TT_ERR_DATA, "'%s' is %s, but must be %s", entry->name, entry->dtype_name,
+                       tt_dtype_name(dtype));
+    if (entry->dtype == TT_DTYPE_NONE)
+        return tt_fail(TT_ERR_UNSUPPORTED, "'%s' has the type %s, whose bytes cannot be read", entry->name,
+                       entry->dtype_name);
+    if (entry->bytes != section.bytes)
+        return tt_fail(TT_ERR_DATA,
+                       "'%s' has %" PRIu64 " bytes, but %s [%" PRId64 ", %" PRId64 "] in blocks of %" PRId64
+                       " needs %zu",
+                       entry->name, entry->bytes, tt_quant_type_name(tensor->layout.format.type),
+                       tensor->layout.rows, tensor->layout.cols, tensor->layout.format.block, section.bytes);
+    tensor->parts[tensor->part_count++] = (struct tt_quantized_part){entry, section};
+    return TT_OK;
+}
+
+static tt_status load_state(const struct tt_model_folder *folder, const struct tt_safetensors_entry *entry,
+                            struct tt_quantized *out)
+{
+    char text[STATE_BYTES_MAX];
+    if (entry->dtype != TT_U8)
+        return tt_fail(TT_ERR_DATA, "'%s' is %s, but must be U8 with JSON in it", entry->name,
+                       entry->dtype_name);
+    if (entry->bytes > sizeof text)
+        return tt_fail(TT_ERR_DATA, "'%s' has %" PRIu64 " bytes: too many for a quantization state",
+                       entry->name, entry->bytes);
+    TT_TRY(tt_model_folder_read(folder, entry, 0, (int64_t)entry->bytes, text, TT_U8));
+    return tt_quantized_state_parse(text, (size_t)entry->bytes, entry->name, &out->layout, &out->dtype,
+                                    &out->offset);
+}
+
+static tt_status find_four(const struct tt_model_folder *folder, const char *name, size_t module_bytes,
+                           const struct tt_safetensors_entry *state, enum tt_quant_type type,
+                           struct tt_quantized *out)
+{
+    TT_TRY(load_state(folder, state, out));
+    const struct tt_quant_layout *layout = &out->layout;
+    if (layout->format.type != type)
+        return tt_fail(TT_ERR_DATA, "'%s': 'quant_type' is '%s'", state->name,
+                       tt_quant_type_name(layout->format.type));
+    const struct {
+        const char *ending;
+        tt_dtype dtype;
+        struct tt_quant_section section;
+    } parts[] = {
+        {".weight", TT_DTYPE_NONE, layout->codes},
+        {".weight.absmax", layout->format.nested ? TT_U8 : TT_F32, layout->absmax},
+        {".weight.nested_absmax", TT_F32, layout->nested_absmax},
+        {".weight.quant_map", TT_F32, layout->map},
+        {".weight.nested_quant_map", TT_F32, layout->nested_map},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        TT_TRY(add_part(out, name, parts[i].ending, find(folder, name, module_bytes, parts[i].ending),
+                        parts[i].dtype, parts[i].section));
+    return TT_OK;
+}
+
+static tt_status find_int8(const struct tt_model_folder *folder, const char *name, size_t module_bytes,
+                           const struct tt_safetensors_entry *codes,
+                           const struct tt_safetensors_entry *scales, struct tt_quantized *out)
+{
+    uint8_t order = 0;
+    if (codes->rank != 2)
+        return tt_fail(TT_ERR_DATA, "'%s' has '.SCB' beside it, but is no matrix", codes->name);
+    TT_TRY(tt_quant_layout_make(tt_quant_format_make(TT_QUANT_INT8, false), codes->dims[0], codes->dims[1],
+                                &out->layout));
+    out->dtype = TT_F16;
+    const struct tt_safetensors_entry *format = find(folder, name, module_bytes, ".weight_format");
+    if (format != NULL) {
+        if (format->dtype != TT_U8 || format->bytes != 1)
+            return tt_fail(TT_ERR_DATA, "'%s' is not one U8", format->name);
+        TT_TRY(tt_model_folder_read(folder, format, 0, 1, &order, TT_U8));
+    }
+    if (order != 0) {
+        tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "'%s' is in tiles (weight_format %d), not in rows",
+                                   codes->name, order);
+        tt_hint("load and save it with a bitsandbytes of 2024 or later, which has only rows");
+        return status;
+    }
+    TT_TRY(add_part(out, name, ".weight", codes, TT_I8, out->layout.codes));
+    return add_part(out, name, ".SCB", scales, TT_F32, out->layout.absmax);
+}
+
+/* The codes alone tell nothing: with scales but without their JSON a weight must not pass as a plain one. */
+static tt_status refuse_remains(const struct tt_model_folder *folder, const char *name, size_t module_bytes)
+{
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
+        const struct tt_safetensors_entry *entry = find(folder, name, module_bytes, beside[i]);
+        if (entry == NULL) continue;
+        tt_status status =
+            tt_fail(TT_ERR_DATA, "'%s' is there, but neither '%.*s.SCB' nor the quantization state of '%s'",
+                    entry->name, (int)module_bytes, name, name);
+        tt_hint("a weight of 4 bits needs '%s.quant_state.bitsandbytes__nf4' or '__fp4'", name);
+        return status;
+    }
+    return TT_OK;
+}
+
+tt_status tt_quantized_find(const struct tt_model_folder *folder, const char *name, struct tt_quantized *out)
+{
+    size_t module_bytes;
+    *out = (struct tt_quantized){0};
+    if (!ends_with(name, weight_end, &module_bytes)) return TT_OK;
+    const struct tt_safetensors_entry *codes = tt_model_folder_find(folder, name);
+    const struct tt_safetensors_entry *nf4 =
+        find(folder, name, module_bytes, ".weight.quant_state.bitsandbytes__nf4");
+    const struct tt_safetensors_entry *fp4 =
+        find(folder, name, module_bytes, ".weight.quant_state.bitsandbytes__fp4");
+    const struct tt_safetensors_entry *scales = find(folder, name, module_bytes, ".SCB");
+    struct tt_quantized found = {0};
+    tt_status status = TT_OK;
+    if ((nf4 != NULL) + (fp4 != NULL) + (scales != NULL) > 1)
+        status = tt_fail(TT_ERR_DATA, "'%s' has more than one kind of quantization state", name);
+    else if (nf4 == NULL && fp4 == NULL && scales == NULL)
+        return refuse_remains(folder, name, module_bytes);
+    else if (codes == NULL)
+        status = tt_fail(TT_ERR_DATA, "'%s' is missing: there is only its quantization state", name);
+    else if (scales != NULL)
+        status = find_int8(folder, name, module_bytes, codes, scales, &found);
+    else
+        status = find_four(folder, name, module_bytes, nf4 != NULL ? nf4 : fp4,
+                           nf4 != NULL ? TT_QUANT_NF4 : TT_QUANT_FP4, &found);
+    if (status == TT_OK) *out = found;
+    return status;
+}
+
+/* ---- Reading ---- */
+
+/* Elements may be wider than a byte, and the range may begin within one. */
+static tt_status read_bytes(const struct tt_model_folder *folder, const struct tt_safetensors_entry *entry,
+                            size_t first, size_t bytes, uint8_t *to)
+{
+    size_t width = tt_dtype_bytes(entry->dtype);
+    while (bytes > 0) {
+        size_t skip = first % width, whole = bytes / width * width;
+        if (skip == 0 && whole > 0) {
+            TT_TRY(tt_model_folder_read(folder, entry, (int64_t)(first / width), (int64_t)(whole / width), to,
+                                        entry->dtype));
+        } else {
+            uint8_t element[8];
+            whole = width - skip < bytes ? width - skip : bytes;
+            TT_TRY(tt_model_folder_read(folder, entry, (int64_t)(first / width), 1, element, entry->dtype));
+            memcpy(to, element + skip, whole);
+        }
+        first += whole, bytes -= whole, to += whole;
+    }
+    return TT_OK;
+}
+
+tt_status tt_quantized_read(const struct tt_model_folder *folder, const struct tt_quantized *tensor,
+                            size_t first, size_t bytes, void *to)
+{
+    size_t end = first + bytes;
+    memset(to, 0, bytes);
+    for (int p = 0; p < tensor->part_count; p++) {
+        const struct tt_quantized_part *part = &tensor->parts[p];
+        size_t low = part->section.offset > first ? part->section.offset : first;
+        size_t high = part->section.offset + part->section.bytes;
+        if (high > end) high = end;
+        if (low >= high) continue;
+        TT_TRY(read_bytes(folder, part->entry, low - part->section.offset, high - low,
+                          (uint8_t *)to + (low - first)));
+    }
+    const struct tt_quant_section *section = &tensor->layout.offset;
+    for (size_t i = 0; i < section->bytes; i++)
+        if (section->offset + i >= first && section->offset + i < end)
+            ((uint8_t *)to)[section->offset + i - first] = ((const uint8_t *)&tensor->offset)[i];
+    return TT_OK;
+}
+
+tt_status tt_quantized_check_values(const struct tt_model_folder *folder, const struct tt_quantized *tensor)
+{
+    enum { PIECE = 1024 };
+    float values[PIECE];
+    for (int p = 0; p < tensor->part_count; p++) {
+        const struct tt_safetensors_entry *entry = tensor->parts[p].entry;
+        if (entry->dtype != TT_F32 || tensor->parts[p].section.offset == tensor->layout.codes.offset)
+            continue;
+        int64_t count = (int64_t)(entry->bytes / sizeof(float));
+        for (int64_t at = 0; at < count; at += PIECE) {
+            int64_t some = count - at < PIECE ? count - at : PIECE;
+            TT_TRY(tt_model_folder_read(folder, entry, at, some, values, TT_F32));
+            for (int64_t i = 0; i < some; i++)
+                if (!isfinite(values[i]))
+                    return tt_fail(TT_ERR_DATA, "'%s'[%" PRId64 "] is %s", entry->name, at + i,
+                                   isnan(values[i]) ? "not a number" : "infinite");
+        }
+    }
+    return TT_OK;
+}

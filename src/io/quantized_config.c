@@ -1,0 +1,95 @@
+/* quantization_config of config.json (transformers/utils/quantization_config.py, BitsAndBytesConfig). */
+#include "io/quantized.h"
+
+#include <string.h>
+
+static tt_status read_dtype(const struct tt_json *json, const json_t *object, const char *key,
+                            tt_dtype *dtype)
+{
+    const char *name = NULL;
+    TT_TRY(tt_json_opt_string(json, object, key, &name));
+    if (name == NULL) return TT_OK;
+    *dtype = tt_dtype_from_torch_name(name);
+    if (*dtype == TT_DTYPE_NONE)
+        return tt_fail(TT_ERR_DATA, "%s: '%s' is '%.40s', which is no type", json->origin, key, name);
+    return TT_OK;
+}
+
+static tt_status read_skip(const struct tt_json *json, const json_t *object, struct tt_quantized_config *out)
+{
+    const char key[] = "llm_int8_skip_modules";
+    const json_t *list = json_object_get(object, key);
+    if (list == NULL || json_is_null(list)) return TT_OK;
+    if (!json_is_array(list)) return tt_fail(TT_ERR_DATA, "%s: '%s' is not a list", json->origin, key);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        if (name == NULL) return tt_fail(TT_ERR_DATA, "%s: '%s' is not of names", json->origin, key);
+        if (out->skip_count == TT_QUANTIZED_SKIP_MAX)
+            return tt_fail(TT_ERR_UNSUPPORTED, "%s: '%s' has more than %d names", json->origin, key,
+                           TT_QUANTIZED_SKIP_MAX);
+        out->skip[out->skip_count++] = name;
+    }
+    return TT_OK;
+}
+
+static tt_status fail_method(const struct tt_json *json, const char *method)
+{
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: weights quantized by '%.40s' are not read",
+                               json->origin, method != NULL ? method : "(no quant_method)");
+    tt_hint("use the folder of the model in bfloat16 or float32, or one that bitsandbytes has quantized");
+    return status;
+}
+
+tt_status tt_quantized_config_read(const struct tt_json *config, struct tt_quantized_config *out)
+{
+    const json_t *object = json_object_get(config->root, "quantization_config");
+    const char *method = NULL, *type = "fp4";
+    bool four = false, eight = false;
+    struct tt_quantized_config found = {.compute_dtype = TT_F32, .storage_dtype = TT_U8};
+    *out = found;
+    if (object == NULL || json_is_null(object)) return TT_OK;
+    if (!json_is_object(object))
+        return tt_fail(TT_ERR_DATA, "%s: 'quantization_config' is not an object", config->origin);
+    TT_TRY(tt_json_opt_bool(config, object, "load_in_4bit", &four));
+    TT_TRY(tt_json_opt_bool(config, object, "load_in_8bit", &eight));
+    TT_TRY(tt_json_opt_string(config, object, "quant_method", &method));
+    if (method != NULL ? strcmp(method, "bitsandbytes") != 0 : !four && !eight)
+        return fail_method(config, method);
+    if (four == eight)
+        return tt_fail(TT_ERR_DATA, "%s: quantization_config has %s load_in_4bit and load_in_8bit",
+                       config->origin, four ? "both" : "neither of");
+    TT_TRY(tt_json_opt_string(config, object, "bnb_4bit_quant_type", &type));
+    TT_TRY(tt_json_opt_bool(config, object, "bnb_4bit_use_double_quant", &found.nested));
+    TT_TRY(read_dtype(config, object, "bnb_4bit_compute_dtype", &found.compute_dtype));
+    TT_TRY(read_dtype(config, object, "bnb_4bit_quant_storage", &found.storage_dtype));
+    TT_TRY(read_skip(config, object, &found));
+    found.type = four ? tt_quant_type_from_name(type) : TT_QUANT_INT8;
+    found.nested = found.nested && four;
+    if (four && found.type != TT_QUANT_NF4 && found.type != TT_QUANT_FP4)
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: bnb_4bit_quant_type is '%.40s', not nf4 or fp4",
+                       config->origin, type);
+    *out = found;
+    return TT_OK;
+}
+
+json_t *tt_quantized_config_make(const struct tt_quantized_config *config)
+{
+    bool four = config->type != TT_QUANT_INT8;
+    json_t *skip = config->skip_count > 0 ? json_array() : json_null();
+    for (int i = 0; i < config->skip_count; i++)
+        if (json_array_append_new(skip, json_string(config->skip[i])) != 0) {
+            json_decref(skip);
+            (void)tt_fail(TT_ERR_MEMORY, "out of memory for quantization_config");
+            return NULL;
+        }
+    json_t *object = json_pack(
+        "{s:b,s:b,s:s,s:s,s:s,s:b,s:b,s:b,s:o,s:f,s:b,s:b,s:s}", "_load_in_4bit", four, "_load_in_8bit",
+        !four, "bnb_4bit_compute_dtype", tt_dtype_torch_name(config->compute_dtype), "bnb_4bit_quant_storage",
+        tt_dtype_torch_name(config->storage_dtype), "bnb_4bit_quant_type",
+        four ? tt_quant_type_name(config->type) : "fp4", "bnb_4bit_use_double_quant", config->nested,
+        "llm_int8_enable_fp32_cpu_offload", false, "llm_int8_has_fp16_weight", false, "llm_int8_skip_modules",
+        skip, "llm_int8_threshold", 6.0, "load_in_4bit", four, "load_in_8bit", !four, "quant_method",
+        "bitsandbytes");
+    if (object == NULL) (void)tt_fail(TT_ERR_MEMORY, "out of memory for quantization_config");
+    return object;
+}
