@@ -151,6 +151,8 @@ void tt_saver_destroy(struct tt_saver *saver)
     if (atomic_load(&saver->phase) != IDLE && join(saver) != TT_OK) remove_temporary(saver);
     end_job(saver);
     (void)tt_error_restore(&error);
+    if (saver->writer.files != NULL) /* of the last save some may have been left out */
+        saver->writer.file_count = saver->weights_files + saver->state.file_count;
     tt_writer_deinit(&saver->writer);
     tt_weights_layout_deinit(&saver->weights);
     tt_weights_layout_deinit(&saver->state);

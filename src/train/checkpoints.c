@@ -69,7 +69,7 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
         .dtype = tt_checkpoints_dtype(run->config, rank->model),
         .base_folder = run->config->model_name_or_path,
     };
-    *checkpoints = (struct tt_checkpoints){0};
+    *checkpoints = (struct tt_checkpoints){.first = first};
     return tt_saver_create(&config, &checkpoints->saver);
 }
 
@@ -90,13 +90,14 @@ static void tell_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
 }
 
 /* A save has failed, as all ranks know: either the run ends with this, or it goes on. */
-static tt_status weigh_failure(const struct tt_run *run, tt_status status)
+static tt_status weigh_failure(const struct tt_checkpoints *checkpoints, const struct tt_run *run,
+                               tt_status status)
 {
     struct tt_error error;
     tt_error_copy(&error);
     tt_status kind = status == TT_ERR_PEER ? error.cause : status;
     if (kind != TT_ERR_IO || strcmp(run->config->on_save_error, "continue") != 0) return status;
-    if (run->journal != NULL) {
+    if (checkpoints->first) {
         tt_warn("a checkpoint could not be written: %s; training goes on, older checkpoints are as they were",
                 error.message);
     }
@@ -111,7 +112,7 @@ static tt_status finish_save(struct tt_checkpoints *checkpoints, struct tt_run *
     tt_status status = tt_saver_finish(checkpoints->saver, &report, &reported);
     if (reported) tell_save(checkpoints, run, &report);
     if (status == TT_OK || must) return status;
-    return weigh_failure(run, status);
+    return weigh_failure(checkpoints, run, status);
 }
 
 tt_status tt_checkpoints_before_update(void *context)
@@ -123,17 +124,15 @@ tt_status tt_checkpoints_before_update(void *context)
 /* Once, so that a grace period can be chosen. */
 static void tell_grace(struct tt_checkpoints *checkpoints, const struct tt_run *run, double step_seconds)
 {
-    char line[300], save[32], stall[32], step[32], both[32];
+    char line[300];
+    double save = checkpoints->save_seconds;
     if (checkpoints->told_grace) return;
     checkpoints->told_grace = true;
-    snprintf(
-        line, sizeof line,
-        "a save takes %s, for %s of which training stands still; a step takes %s: a stop (SIGTERM) is done "
-        "after about %s, and a grace period should be longer",
-        tt_format_duration(checkpoints->save_seconds, save, sizeof save),
-        tt_format_duration(checkpoints->stall_seconds, stall, sizeof stall),
-        tt_format_duration(step_seconds, step, sizeof step),
-        tt_format_duration(2.0 * checkpoints->save_seconds + step_seconds, both, sizeof both));
+    snprintf(line, sizeof line,
+             "a save takes %.3g s, and training stands still for %.2g ms of it; a step takes %.3g s. A stop "
+             "(SIGTERM) "
+             "is done after about %.2g s: a grace period must be longer",
+             save, 1e3 * checkpoints->stall_seconds, step_seconds, 2.0 * save + step_seconds);
     tt_run_say(run, line);
 }
 
@@ -142,7 +141,7 @@ tt_status tt_checkpoints_look(struct tt_checkpoints *checkpoints, struct tt_run 
 {
     struct tt_save_report report;
     if (failed) return finish_save(checkpoints, run, false);
-    if (!tt_saver_collect(checkpoints->saver, &report)) return TT_OK;
+    if (!tt_saver_collect(checkpoints->saver, &report) || !checkpoints->first) return TT_OK;
     tell_save(checkpoints, run, &report);
     tell_grace(checkpoints, run, step_seconds);
     return TT_OK;
@@ -285,7 +284,7 @@ static tt_status go_back_to_best(const struct tt_checkpoints *checkpoints, struc
     if (!run->config->load_best_model_at_end || !checkpoints->has_best) return TT_OK;
     TT_TRY(checkpoint_path(run, checkpoints->best_step, path));
     if (strcmp(run->config->on_save_error, "continue") == 0 && !tt_path_exists(path)) {
-        if (run->journal != NULL) tt_warn("the best, %s, was not written: the result is the last step", path);
+        if (checkpoints->first) tt_warn("the best, %s, was not written: the result is the last step", path);
         return TT_OK;
     }
     return tt_comm_agree(rank->world, load_best(checkpoints, run, rank));

@@ -11,6 +11,7 @@ struct tt_checkpoints {
     bool has_best;
     double best_metric;
     int64_t best_step;
+    bool first; /* global rank 0: the one that tells */
     struct tt_saver *saver;
     /* What the thread of a save may know when it removes old ones. */
     struct {

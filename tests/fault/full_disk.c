@@ -34,7 +34,18 @@ struct watch {
     const struct test_workplace *place;
     int saves, after;
     rlim_t bytes;
+    const char *filled; /* a file system that is filled up instead */
 };
+
+static void fill(const char *folder)
+{
+    char path[TEST_PATH_BYTES], block[4096] = {1};
+    FILE *file = fopen(test_join(folder, "filler", path), "w");
+    assert_non_null(file);
+    setvbuf(file, NULL, _IONBF, 0);
+    while (fwrite(block, 1, sizeof block, file) == sizeof block) continue;
+    fclose(file);
+}
 
 static void on_save(void *context, const char *folder, double seconds)
 {
@@ -44,7 +55,10 @@ static void on_save(void *context, const char *folder, double seconds)
     if (++watch->saves != watch->after) return;
     test_join(folder, "trainer_state.json", from);
     test_copy_file(from, test_workplace_path(watch->place, "kept.json", to));
-    limit_files(watch->bytes);
+    if (watch->filled != NULL)
+        fill(watch->filled);
+    else
+        limit_files(watch->bytes);
 }
 
 static tt_status train_until_full(struct watch *watch, const char *more, char output[TEST_PATH_BYTES])
@@ -168,34 +182,65 @@ static void program_says_so(void **state)
     test_workplace_remove(&place);
 }
 
-/* A real file system that is too small for the third checkpoint. */
+/* A real file system that somebody else fills up while training runs, and one that is too small from the
+ * start: that is said before the first step. */
 static void small_file_system(void **state)
 {
     (void)state;
     struct test_workplace place;
     struct test_words words = {0};
     struct tt_train_summary summary;
-    char disk[TEST_PATH_BYTES], output[TEST_PATH_BYTES];
+    char disk[TEST_PATH_BYTES], output[TEST_PATH_BYTES], kept[TEST_PATH_BYTES], text[2048];
     test_workplace_create("llama2", &place);
     test_workplace_path(&place, "disk", disk);
     assert_int_equal(tt_dir_create(disk), TT_OK);
-    if (mount("tmpfs", disk, "tmpfs", 0, "size=900k") != 0) {
+    if (mount("tmpfs", disk, "tmpfs", 0, "size=7m") != 0) {
         test_workplace_remove(&place);
         skip();
     }
+    struct watch watch = {.place = &place, .after = 1, .filled = disk};
+    const struct tt_train_observer observer = {.context = &watch, .on_save = on_save};
     test_words_pair(&words, "model_name_or_path", place.model);
     test_words_pair(&words, "dataset_name", ROWS);
-    test_words_add(&words, "threads 1 ranks 2 max_steps 9 save_steps 1 use_peft false bf16 false");
-    tt_status status = test_train(words.list, test_join(disk, "out", output), &summary);
-    int checkpoints = status == TT_ERR_IO ? test_count_entries(output, "checkpoint-") : -1;
-    char text[2048];
+    test_words_add(&words, "threads 1 ranks 2 save_steps 1 use_peft false bf16 false max_steps");
+    int last = words.count;
+    test_words_add(&words, "99");
+    tt_status refused = test_train(words.list, test_join(disk, "out", output), &summary);
     tt_error_format(tt_error_last(), text, sizeof text);
-    if (status == TT_ERR_IO) test_nothing_unfinished(output);
+    int steps = refused == TT_ERR_IO && strstr(text, "--save_total_limit") != NULL ? (int)summary.steps : -1;
+    words.list[last] = "9";
+    tt_status status = test_train_watched(words.list, output, &observer, NULL, &summary);
+    tt_error_format(tt_error_last(), text, sizeof text);
+    int checkpoints = status == TT_ERR_IO ? test_count_entries(output, "checkpoint-") : -1;
+    if (status == TT_ERR_IO) {
+        test_nothing_unfinished(output);
+        char name[TEST_PATH_BYTES];
+        test_same_file(test_join(output, "checkpoint-1/trainer_state.json", name),
+                       test_workplace_path(&place, "kept.json", kept));
+    }
     assert_int_equal(umount(disk), 0);
     test_workplace_remove(&place);
+    assert_int_equal(steps, 0);
     assert_int_equal(status, TT_ERR_IO);
     if (strstr(text, "No space left") == NULL) fail_msg("%s", text);
     assert_true(checkpoints >= 1 && checkpoints <= 4);
+}
+
+/* on_save_error continue: training goes on, later saves may succeed. */
+static void goes_on(void **state)
+{
+    (void)state;
+    struct test_workplace place;
+    struct watch watch = {.place = &place, .after = 1, .bytes = 4096};
+    char output[TEST_PATH_BYTES];
+    test_workplace_create("llama2", &place);
+    assert_int_equal(train_until_full(&watch, "on_save_error continue", output), TT_ERR_IO);
+    assert_says("saving to"); /* the result has no room either, and that is always an error */
+    if (strstr(tt_error_last()->context[0], "checkpoint") != NULL) fail_msg("a checkpoint ended the run");
+    assert_checkpoint_untouched(&place, "checkpoint-2");
+    assert_int_equal(test_count_entries(output, "checkpoint-"), 1);
+    test_nothing_unfinished(output);
+    test_workplace_remove(&place);
 }
 
 int main(void)
@@ -204,6 +249,7 @@ int main(void)
         cmocka_unit_test(second_save_fails), cmocka_unit_test(earlier_checkpoint_stays),
         cmocka_unit_test(result_fails),      cmocka_unit_test(log_fails),
         cmocka_unit_test(program_says_so),   cmocka_unit_test(small_file_system),
+        cmocka_unit_test(goes_on),
     };
     signal(SIGXFSZ, SIG_IGN); /* writing past the limit is then an error */
     return cmocka_run_group_tests(tests, NULL, NULL);
