@@ -203,6 +203,15 @@ static tt_status measure(const struct tt_merge_output *output, struct chunk *chu
     return TT_OK;
 }
 
+/* float16 alone has a smaller range than the types that models come in. */
+static tt_status check_half(const struct tt_merge_output *output, const uint16_t *out, int64_t count)
+{
+    for (int64_t i = 0; output->dtype == TT_F16 && i < count; i++)
+        if ((out[i] & 0x7c00) == 0x7c00)
+            return tt_fail(TT_ERR_DATA, "'%s' has a value that is no finite float16", output->tensor->name);
+    return TT_OK;
+}
+
 /* The chunk's values in the output's type; stays in the hand's memory. */
 static tt_status make_values(struct work *work, struct hand *hand, struct chunk *chunk, void **out)
 {
@@ -212,9 +221,12 @@ static tt_status make_values(struct work *work, struct hand *hand, struct chunk 
     *out = reserve(&hand->out, (size_t)count * tt_dtype_bytes(output->dtype));
     if (*out == NULL) return TT_ERR_MEMORY;
     bool changes = tensor->base != NULL && (tensor->saved != NULL || tensor->lora_A != NULL);
-    if (!changes)
-        return tensor->saved != NULL ? read_saved(work, tensor, chunk, *out, output->dtype)
-                                     : read_base(work, tensor, chunk, *out, output->dtype);
+    if (!changes) {
+        const struct tt_safetensors_entry *from = tensor->saved != NULL ? tensor->saved : tensor->base;
+        TT_TRY(tensor->saved != NULL ? read_saved(work, tensor, chunk, *out, output->dtype)
+                                     : read_base(work, tensor, chunk, *out, output->dtype));
+        return from->dtype == output->dtype ? TT_OK : check_half(output, *out, count);
+    }
     float *values = reserve(&hand->values, (size_t)count * sizeof *values);
     float *base = reserve(&hand->base, (size_t)count * sizeof *base);
     if (values == NULL || base == NULL) return TT_ERR_MEMORY;

@@ -1,0 +1,87 @@
+#include <string.h>
+
+#include "checkpoint/gguf.h"
+#include "cli/commands.h"
+
+const char tt_cmd_export_usage[] =
+    " gguf --model_name_or_path FOLDER [--adapter_name_or_path FOLDER [--adapter_only]] "
+    "--output_file FILE.gguf [--outtype f16]";
+
+struct export_command {
+    const char *model, *adapter, *output_file;
+    int outtype;
+    bool adapter_only, overwrite;
+};
+
+#define FIELD(member) .offset = offsetof(struct export_command, member)
+
+/* One row reads as one paragraph. */
+/* clang-format off */
+static const struct tt_setting own_settings[] = {
+    {.name = "model_name_or_path", .aliases = "model_name model base_model", .type = TT_SETTING_STRING, FIELD(model),
+     .required = true, .help = "Folder of the model, or of the adapter's base."},
+    {.name = "adapter_name_or_path", .aliases = "adapter adapter_path", .type = TT_SETTING_STRING, FIELD(adapter),
+     .help = "PEFT adapter folder: merged into the model on the way."},
+    {.name = "adapter_only", .type = TT_SETTING_BOOL, FIELD(adapter_only), .default_text = "false",
+     .help = "Write the adapter alone, as a file to be used beside one of its base."},
+    {.name = "output_file", .aliases = "outfile", .type = TT_SETTING_STRING, FIELD(output_file), .required = true,
+     .help = "The GGUF file; it appears when it is complete."},
+    {.name = "outtype", .type = TT_SETTING_CHOICE, FIELD(outtype), .choices = "auto f32 f16 bf16", .default_text = "auto",
+     .help = "Type of matrices; auto: the one they have. Norms and biases are always f32."},
+    {.name = "overwrite", .type = TT_SETTING_BOOL, FIELD(overwrite), .default_text = "false",
+     .help = "Replace output_file when it exists."},
+    {.name = NULL},
+};
+/* clang-format on */
+
+size_t tt_cmd_export_sections(struct tt_setting_section *sections)
+{
+    sections[0] = (struct tt_setting_section){"GGUF", own_settings, 0};
+    return 1;
+}
+
+static tt_status export_gguf(struct tt_cli *cli, const struct export_command *command)
+{
+    static const tt_dtype types[] = {TT_DTYPE_NONE, TT_F32, TT_F16, TT_BF16};
+    tt_status status = TT_OK;
+    struct tt_merge merge = {0};
+    struct tt_gguf_report report;
+    struct tt_str text = {0};
+    char bytes[32];
+    struct tt_gguf_options options = {.output_file = command->output_file,
+                                      .overwrite = command->overwrite,
+                                      .dtype = types[command->outtype],
+                                      .adapter_only = command->adapter_only,
+                                      .work = {.cancel = cli->cancel}};
+    TT_GO(tt_merge_open(command->model, command->adapter, &merge));
+    TT_GO(tt_gguf_export(&merge, &options, &report));
+    TT_GO(tt_str_printf(&text, "%s: %s of architecture '%s', %zu tensors, matrices %s, %s\n",
+                        command->output_file, command->adapter_only ? "LoRA adapter" : "model",
+                        report.architecture, report.tensors, tt_dtype_torch_name(report.dtype),
+                        tt_format_bytes((double)report.bytes, bytes, sizeof bytes)));
+    TT_GO(tt_report_print(cli->report, tt_str_text(&text)));
+out:
+    tt_str_deinit(&text);
+    tt_merge_close(&merge);
+    return status;
+}
+
+tt_status tt_cmd_export(struct tt_cli *cli, int argc, char *const *argv)
+{
+    struct export_command command = {0};
+    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
+    struct tt_settings *settings = NULL;
+    if (argc < 1 || strcmp(argv[0], "gguf") != 0) {
+        tt_status status = argc < 1 ? tt_fail(TT_ERR_USAGE, "export needs a format")
+                                    : tt_fail(TT_ERR_USAGE, "there is no format '%.60s'", argv[0]);
+        tt_hint("trimtab export gguf --model_name_or_path FOLDER --output_file FILE.gguf");
+        return status;
+    }
+    TT_TRY(
+        tt_settings_create(sections, tt_cmd_export_sections(sections), &command, sizeof command, &settings));
+    tt_status status = tt_settings_parse_flags(settings, argc - 1, argv + 1, NULL);
+    if (status == TT_OK) status = tt_settings_check(settings);
+    if (status == TT_OK) status = export_gguf(cli, &command);
+    tt_settings_destroy(settings);
+    return status;
+}
