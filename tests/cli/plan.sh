@@ -42,6 +42,17 @@ table l70b-2xrtx4090 4 --device rtx4090 --ranks 2 --config_json "$shapes/l70b.js
 table m11b-rtx4090-offload 0 --device rtx4090 --offload_params true --config_json "$shapes/m11b.json" \
     --sequence_length 4096 --per_device_train_batch_size 4 --lora_r 16
 
+nf4="--load_in_4bit true --bnb_4bit_use_double_quant true"
+table l70b-nf4-2xh200-24GiB 0 --device h200 --ranks 2 --device_memory 24GiB --config_json "$shapes/l70b.json" \
+    --sequence_length 2048 --per_device_train_batch_size 2 --lora_r 16 --lora_target_modules q_proj,v_proj $nf4
+table l8b-nf4-rtx4090 0 --device rtx4090 --config_json "$shapes/l8b.json" --sequence_length 4096 \
+    --per_device_train_batch_size 4 --lora_r 16 --lora_target_modules all-linear $nf4
+table l8b-int8-h200 0 --device h200 --config_json "$shapes/l8b.json" --sequence_length 4096 \
+    --per_device_train_batch_size 2 --lora_r 16 --load_in_8bit true
+bash "$root/bench/story-70b.sh" "$trimtab" >"$folder/story-70b.txt" || fail "bench/story-70b.sh"
+[ "$update" = --update ] && cp "$folder/story-70b.txt" "$golden/story-70b.txt"
+diff -u "$golden/story-70b.txt" "$folder/story-70b.txt" || fail "story-70b"
+
 # --json says the same in numbers
 "$trimtab" plan --device=h200 --json --ranks 2 --config_json "$shapes/tiny.json" >"$folder/json" || fail "--json"
 for part in '"fits": true' '"device": "h200"' '"ranks": 2' '"device_bytes": ' '"purposes": {"weights_shard": ' \
