@@ -264,6 +264,24 @@ static void wait_until_written(const struct tt_saver *saver)
     for (int phase = WRITING; phase == WRITING; phase = atomic_load(&saver->phase)) nanosleep(&pause, NULL);
 }
 
+bool tt_saver_complete(struct tt_saver *saver, double patience_seconds, struct tt_save_report *report)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    struct tt_error error;
+    bool done = false;
+    if (atomic_load(&saver->phase) == IDLE) return false;
+    tt_error_copy(&error);
+    if (tt_saver_launch(saver) == TT_OK) {
+        wait_until_written(saver);
+        double start = tt_clock_seconds();
+        while (atomic_load(&saver->phase) == WRITTEN && tt_clock_seconds() - start < patience_seconds)
+            nanosleep(&pause, NULL);
+        done = tt_saver_collect(saver, report);
+    }
+    (void)tt_error_restore(&error);
+    return done;
+}
+
 /* This rank's files are on the disk, or why not. */
 static tt_status finish_own(struct tt_saver *saver)
 {

@@ -35,6 +35,10 @@ struct tt_saver_config {
 TT_MUST_USE tt_status tt_saver_create(const struct tt_saver_config *config, struct tt_saver **out);
 /* A save under way is given up; takes NULL. */
 void tt_saver_destroy(struct tt_saver *saver);
+/* Before that, when the run ends in an error: what is saved is from before the error, so this rank writes its part to the
+ * end, and rank 0 waits so long for the parts of the others. Not collective; true and `report` as tt_saver_collect. */
+struct tt_save_report;
+bool tt_saver_complete(struct tt_saver *saver, double patience_seconds, struct tt_save_report *report);
 
 struct tt_save_text {
     const char *name;

@@ -11,6 +11,8 @@
 #include "checkpoint/manifest.h"
 
 enum { PATH_BYTES = 4096 };
+/* For the parts of other ranks, when the run has failed. */
+static const double patience_seconds = 5.0;
 
 static tt_status checkpoint_path(const struct tt_run *run, int64_t step, char path[PATH_BYTES])
 {
@@ -73,12 +75,6 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
     return tt_saver_create(&config, &checkpoints->saver);
 }
 
-void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints)
-{
-    tt_saver_destroy(checkpoints->saver);
-    checkpoints->saver = NULL;
-}
-
 static void tell_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
                       const struct tt_save_report *report)
 {
@@ -87,6 +83,16 @@ static void tell_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
         checkpoints->stall_seconds = report->stall_seconds;
     if (run->observer != NULL && run->observer->on_save != NULL)
         run->observer->on_save(run->observer->context, report->folder, report->seconds);
+}
+
+void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints, struct tt_run *run)
+{
+    struct tt_save_report report;
+    if (checkpoints->saver != NULL && tt_saver_complete(checkpoints->saver, patience_seconds, &report) &&
+        checkpoints->first)
+        tell_save(checkpoints, run, &report);
+    tt_saver_destroy(checkpoints->saver);
+    checkpoints->saver = NULL;
 }
 
 /* A save has failed, as all ranks know: either the run ends with this, or it goes on. */

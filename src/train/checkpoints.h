@@ -25,7 +25,8 @@ struct tt_checkpoints {
 
 /* A zeroed struct is empty. Collective. */
 TT_MUST_USE tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank);
-void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints); /* a save under way is given up */
+/* A save under way, after an error, is brought to its end if it can be. */
+void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints, struct tt_run *run);
 
 /* Type of the saved weights: save_dtype, else fp32 for adapters (their masters), else the type the model came in. */
 tt_dtype tt_checkpoints_dtype(const struct tt_train_config *config, const struct tt_model *model);

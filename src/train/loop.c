@@ -289,7 +289,7 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank)
     if (status == TT_OK) status = tt_checkpoints_init(&loop.checkpoints, run, rank);
     if (status == TT_OK) status = restore(&loop);
     if (status == TT_OK) status = train(&loop);
-    tt_checkpoints_deinit(&loop.checkpoints);
+    tt_checkpoints_deinit(&loop.checkpoints, run);
     tt_gradient_watch_deinit(&loop.watch);
     tt_batch_storage_deinit(&loop.storage);
     return status;
