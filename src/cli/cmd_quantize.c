@@ -1,0 +1,203 @@
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "checkpoint/load.h"
+#include "cli/commands.h"
+#include "io/quantized_folder.h"
+#include "model/model.h"
+
+const char tt_cmd_quantize_usage[] =
+    " --model_name_or_path FOLDER --output_dir FOLDER [--bnb_4bit_quant_type nf4] [--load_in_8bit] [--json]";
+
+struct quantize_command {
+    const char *model, *output_dir, *compute_dtype, *storage, *skip_modules;
+    bool load_in_8bit, double_quant, overwrite, json;
+    enum { FORMAT_NF4, FORMAT_FP4 } quant_type;
+    size_t max_shard_bytes;
+};
+
+#define FIELD(member) .offset = offsetof(struct quantize_command, member)
+
+/* One row reads as one paragraph. */
+/* clang-format off */
+static const struct tt_setting own_settings[] = {
+    {.name = "model_name_or_path", .aliases = "model_name model", .type = TT_SETTING_STRING, FIELD(model),
+     .required = true, .help = "Folder of the model in bfloat16, float16 or float32."},
+    {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir), .required = true,
+     .help = "Where the quantized folder is written; it appears when it is complete."},
+    {.name = "bnb_4bit_quant_type", .type = TT_SETTING_CHOICE, FIELD(quant_type), .default_text = "nf4",
+     .choices = "nf4 fp4", .help = "The sixteen values of 4 bits."},
+    {.name = "bnb_4bit_use_double_quant", .aliases = "use_bnb_nested_quant", .type = TT_SETTING_BOOL,
+     FIELD(double_quant), .default_text = "false",
+     .help = "Store the scales of 4 bits in 8 bits: 4.13 instead of 4.5 bits a weight."},
+    {.name = "bnb_4bit_compute_dtype", .type = TT_SETTING_STRING, FIELD(compute_dtype), .default_text = "bfloat16",
+     .choices = "bfloat16 float32 float16", .help = "Written into config.json: in which type transformers computes."},
+    {.name = "bnb_4bit_quant_storage", .type = TT_SETTING_STRING, FIELD(storage), .default_text = "uint8",
+     .choices = "uint8 bfloat16 float16 float32",
+     .help = "What the bytes of the codes are called in the files; PyTorch's FSDP wants the type of the other weights."},
+    {.name = "load_in_8bit", .type = TT_SETTING_BOOL, FIELD(load_in_8bit), .default_text = "false",
+     .help = "int8 with one scale a row instead of 4 bits."},
+    {.name = "llm_int8_skip_modules", .type = TT_SETTING_JSON, FIELD(skip_modules),
+     .help = "Names of linears that stay as they are; lm_head and the embeddings always do."},
+    {.name = "max_shard_size", .type = TT_SETTING_BYTES, FIELD(max_shard_bytes), .default_text = "50GB",
+     .help = "Most bytes of one weights file."},
+    {.name = "overwrite_output_dir", .type = TT_SETTING_BOOL, FIELD(overwrite), .default_text = "false",
+     .help = "Replace an output_dir that is not empty, as a whole."},
+    {.name = "json", .type = TT_SETTING_BOOL, FIELD(json), .default_text = "false",
+     .help = "Print what quantizing did as one JSON object."},
+    {.name = NULL},
+};
+/* clang-format on */
+
+size_t tt_cmd_quantize_sections(struct tt_setting_section *sections)
+{
+    sections[0] = (struct tt_setting_section){"Quantize", own_settings, 0};
+    return 1;
+}
+
+/* Root mean square of the error over that of the weights. */
+static double relative(const struct tt_quantize_error *error)
+{
+    return error->squares > 0 ? sqrt(error->errors / error->squares) : 0.0;
+}
+
+static tt_status write_text(struct tt_str *text, const struct tt_quantize_report *report, const char *what,
+                            const char *folder)
+{
+    char before[32], after[32];
+    TT_TRY(
+        tt_str_printf(text, "%-24s %8s %16s %15s\n", "weights", "tensors", "parameters", "relative error"));
+    for (int k = 0; k < report->kind_count; k++) {
+        const struct tt_quantize_error *error = &report->kinds[k].error;
+        TT_TRY(tt_str_printf(text, "%-24s %8lld %16lld %15.3e\n", report->kinds[k].name,
+                             (long long)error->tensors, (long long)error->count, relative(error)));
+    }
+    TT_TRY(tt_str_printf(text, "%-24s %8lld %16lld %15.3e\n", "all that is quantized",
+                         (long long)report->total.tensors, (long long)report->total.count,
+                         relative(&report->total)));
+    return tt_str_printf(text, "%s: %s of tensors became %s, in %zu file%s in '%s'\n", what,
+                         tt_format_bytes((double)report->bytes_before, before, sizeof before),
+                         tt_format_bytes((double)report->bytes_after, after, sizeof after), report->files,
+                         report->files == 1 ? "" : "s", folder);
+}
+
+static json_t *error_to_json(const struct tt_quantize_error *error)
+{
+    return json_pack("{s:I,s:I,s:f}", "tensors", (json_int_t)error->tensors, "parameters",
+                     (json_int_t)error->count, "relative_error", relative(error));
+}
+
+static tt_status write_json(struct tt_str *text, const struct tt_quantize_report *report)
+{
+    json_t *kinds = json_object();
+    bool ok = kinds != NULL;
+    for (int k = 0; k < report->kind_count && ok; k++)
+        ok = json_object_set_new(kinds, report->kinds[k].name, error_to_json(&report->kinds[k].error)) == 0;
+    json_t *root = json_pack("{s:o,s:o,s:I,s:I,s:I}", "kinds", kinds, "total", error_to_json(&report->total),
+                             "bytes_before", (json_int_t)report->bytes_before, "bytes_after",
+                             (json_int_t)report->bytes_after, "files", (json_int_t)report->files);
+    if (!ok || root == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the report");
+    tt_status status = tt_json_write(root, 2, false, text);
+    json_decref(root);
+    return status == TT_OK ? tt_str_append_char(text, '\n') : status;
+}
+
+static const struct tt_quant_layout *layout_of(void *context, const char *name)
+{
+    const struct tt_model *model = context;
+    const tt_param *param = tt_model_find_param(model, name);
+    return param != NULL && tt_param_is_quantized(param) ? &param->quant : NULL;
+}
+
+/* transformers leaves the head alone only where no list is given: a list that is must name it. */
+static tt_status list_skipped(const struct tt_json *list, struct tt_quantized_config *config)
+{
+    bool head = false;
+    if (list->root == NULL) return TT_OK;
+    for (size_t i = 0; i < json_array_size(list->root); i++) {
+        const char *name = json_string_value(json_array_get(list->root, i));
+        if (name == NULL || config->skip_count + 1 == TT_QUANTIZED_SKIP_MAX)
+            return tt_fail(TT_ERR_USAGE, "llm_int8_skip_modules must be a list of fewer than %d names",
+                           TT_QUANTIZED_SKIP_MAX);
+        head |= strcmp(name, "lm_head") == 0;
+        config->skip[config->skip_count++] = name;
+    }
+    if (config->skip_count > 0 && !head) config->skip[config->skip_count++] = "lm_head";
+    return TT_OK;
+}
+
+static tt_status open_model(const struct quantize_command *command, struct tt_model_folder **folder,
+                            struct tt_model **model)
+{
+    enum tt_quant_type type = command->load_in_8bit               ? TT_QUANT_INT8
+                              : command->quant_type == FORMAT_FP4 ? TT_QUANT_FP4
+                                                                  : TT_QUANT_NF4;
+    struct tt_model_options options = {.compute_dtype = TT_F32,
+                                       .quant = {.type = type,
+                                                 .nested = command->double_quant && !command->load_in_8bit,
+                                                 .skip_modules = command->skip_modules}};
+    struct tt_model_config *config = tt_calloc(1, sizeof *config);
+    tt_status status = TT_OK;
+    if (config == NULL) return TT_ERR_MEMORY;
+    TT_GO(tt_model_folder_open(command->model, true, folder));
+    TT_GO(tt_model_config_parse(tt_model_folder_config(*folder), config));
+    if (config->stored_quant != TT_QUANT_NONE)
+        TT_GO(tt_fail(TT_ERR_USAGE, "the weights of '%s' are %s already", command->model,
+                      tt_quant_type_name(config->stored_quant)));
+    TT_GO(tt_model_create(config, &options, model));
+    TT_GO(tt_load_check(*model, &(struct tt_load_source){.folder = *folder}));
+out:
+    tt_free(config);
+    return status;
+}
+
+static tt_status quantize(struct tt_cli *cli, const struct quantize_command *command)
+{
+    tt_status status = TT_OK;
+    struct tt_model_folder *folder = NULL;
+    struct tt_model *model = NULL;
+    struct tt_json skip = {0};
+    struct tt_str text = {0};
+    struct tt_quantize_report report;
+    struct tt_quantize_options options = {.output_dir = command->output_dir,
+                                          .overwrite = command->overwrite,
+                                          .layout_of = layout_of,
+                                          .max_shard_bytes = command->max_shard_bytes,
+                                          .cancel = cli->cancel};
+    TT_GO(open_model(command, &folder, &model));
+    if (command->skip_modules != NULL)
+        TT_GO(tt_json_parse(command->skip_modules, strlen(command->skip_modules), "llm_int8_skip_modules",
+                            &skip));
+    TT_GO(list_skipped(&skip, &options.config));
+    options.context = model;
+    options.config.type = model->options.quant.type;
+    options.config.nested = model->options.quant.nested;
+    options.config.compute_dtype = tt_dtype_from_torch_name(command->compute_dtype);
+    options.config.storage_dtype = tt_dtype_from_torch_name(command->storage);
+    TT_GO(tt_quantized_folder_write(folder, &options, &report));
+    TT_GO(command->json
+              ? write_json(&text, &report)
+              : write_text(&text, &report, tt_quant_type_name(options.config.type), command->output_dir));
+    TT_GO(tt_report_print(cli->report, tt_str_text(&text)));
+out:
+    tt_str_deinit(&text);
+    tt_json_deinit(&skip);
+    tt_model_destroy(model);
+    tt_model_folder_close(folder);
+    return status;
+}
+
+tt_status tt_cmd_quantize(struct tt_cli *cli, int argc, char *const *argv)
+{
+    struct quantize_command command = {0};
+    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
+    struct tt_settings *settings = NULL;
+    TT_TRY(tt_settings_create(sections, tt_cmd_quantize_sections(sections), &command, sizeof command,
+                              &settings));
+    tt_status status = tt_settings_parse_flags(settings, argc, argv, NULL);
+    if (status == TT_OK) status = tt_settings_check(settings);
+    if (status == TT_OK) status = quantize(cli, &command);
+    tt_settings_destroy(settings);
+    return status;
+}
