@@ -112,11 +112,26 @@ static tt_status read_json(const char *folder, const char *name, struct tt_json 
     return status;
 }
 
-static tt_status open_adapter(struct tt_resume *resume)
+/* Weights in fp32 are the masters; those in another type have theirs in the state. */
+static tt_status holds_masters(const struct tt_resume *resume, bool *masters)
 {
+    const char *dtype;
+    TT_TRY(tt_json_string(&resume->state, resume->state.root, "weights_dtype", &dtype));
+    *masters = strcmp(dtype, "float32") == 0;
+    return TT_OK;
+}
+
+static tt_status open_weights(struct tt_resume *resume)
+{
+    bool masters;
+    TT_TRY(holds_masters(resume, &masters));
     char *path = tt_path_join(resume->folder, "adapter_model.safetensors");
     if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_path_exists(path) ? tt_safetensors_open(path, &resume->adapter) : TT_OK;
+    tt_status status = TT_OK;
+    if (tt_path_exists(path))
+        status = tt_safetensors_open(path, &resume->adapter);
+    else if (masters)
+        status = tt_model_folder_open(resume->folder, true, &resume->weights);
     tt_free(path);
     return status;
 }
@@ -135,7 +150,7 @@ tt_status tt_resume_open(struct tt_run *run)
                       (long long)version, VERSION));
     TT_GO(tt_json_int(&resume->state, resume->state.root, "step", &resume->step));
     TT_GO(read_json(resume->folder, "trainer_state.json", &resume->trainer));
-    TT_GO(open_adapter(resume));
+    TT_GO(open_weights(resume));
 out:
     if (status != TT_OK) tt_while("going on from '%s'", resume->folder);
     return status;
@@ -144,6 +159,7 @@ out:
 void tt_resume_close(struct tt_resume *resume)
 {
     tt_safetensors_close(resume->adapter);
+    tt_model_folder_close(resume->weights);
     tt_state_close(resume->tensors);
     tt_json_deinit(&resume->state);
     tt_json_deinit(&resume->trainer);
@@ -205,6 +221,7 @@ tt_status tt_resume_prepare(struct tt_run *run, const struct tt_world *world)
     if (resume->folder == NULL) return TT_OK;
     if (world->first_rank == 0) TT_TRY(check_identity(run, world->world_size));
     if (resume->adapter != NULL) run->inputs.source.adapter = resume->adapter;
+    if (resume->weights != NULL) run->inputs.source.folder = resume->weights;
     if (resume->step > run->total_steps)
         return tt_fail(TT_ERR_USAGE, "'%s' is beyond the end of this run: it has %lld steps", resume->folder,
                        (long long)run->total_steps);
@@ -214,15 +231,15 @@ tt_status tt_resume_prepare(struct tt_run *run, const struct tt_world *world)
 
 tt_status tt_resume_check_model(const struct tt_run *run, const struct tt_model *model)
 {
-    /* fp32 adapters are their masters; what was saved in another type has them in the state. */
     const struct tt_resume *resume = &run->resume;
-    const char *dtype;
+    bool masters;
     if (resume->folder == NULL) return TT_OK;
-    TT_TRY(tt_json_string(&resume->state, resume->state.root, "weights_dtype", &dtype));
-    bool masters = strcmp(dtype, "float32") != 0 || model->adapter_param_count == 0;
-    if (!masters && resume->adapter == NULL)
-        return tt_fail(TT_ERR_DATA, "'%s' has no adapter_model.safetensors", resume->folder);
-    return tt_state_check(resume->tensors, model, masters);
+    TT_TRY(holds_masters(resume, &masters));
+    if ((model->adapter_param_count > 0) != (resume->adapter != NULL))
+        return tt_fail(TT_ERR_DATA, "'%s' holds %s", resume->folder,
+                       resume->adapter != NULL ? "an adapter, and the run trains every weight"
+                                               : "no adapter, and the run trains one");
+    return tt_state_check(resume->tensors, model, !masters);
 }
 
 tt_status tt_resume_describe(const struct tt_run *run, const struct tt_world *world, struct tt_str *text)

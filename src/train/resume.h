@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "checkpoint/state.h"
 #include "data/sampler.h"
-#include "io/safetensors.h"
+#include "io/model_folder.h"
 
 struct tt_run;
 struct tt_rank;
@@ -33,7 +33,8 @@ struct tt_resume {
     int64_t step;           /* optimizer steps done */
     struct tt_json state;   /* training_state.json */
     struct tt_json trainer; /* trainer_state.json: the log so far */
-    struct tt_safetensors *adapter;
+    struct tt_safetensors *adapter;  /* what trained, when it was an adapter; */
+    struct tt_model_folder *weights; /* when it was a whole model, and its files are the masters */
     struct tt_state *tensors;
 };
 
