@@ -125,7 +125,9 @@ static tt_status check_adapter(const struct tt_model *model, const struct tt_saf
     for (size_t i = 0; i < tt_safetensors_count(adapter); i++) {
         const char *key = tt_safetensors_entry(adapter, i)->name;
         if (is_base_copy(key)) continue;
+        tt_error_clear();
         char *name = tt_adapter_param_name(key);
+        if (name == NULL && tt_error_last()->status != TT_OK) return tt_error_last()->status;
         const tt_param *param = name != NULL ? tt_model_find_param(model, name) : NULL;
         tt_free(name);
         if (param == NULL || !param->adapter)

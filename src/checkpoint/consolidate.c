@@ -1,0 +1,398 @@
+#include "checkpoint/consolidate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "io/safetensors.h"
+
+enum { COPY_COUNT = 256 * 1024, STATE_BYTES_MAX = 256 << 20 };
+static const char state_prefix[] = "training_state", state_json[] = "training_state.json",
+                  whole_state[] = "training_state.safetensors";
+
+/* Some elements of a tensor, as one file has them. */
+struct part {
+    struct tt_safetensors_entry whole; /* name, type and shape of the tensor */
+    int64_t first, count;
+    const struct tt_safetensors *file;
+    const struct tt_safetensors_entry *entry;
+};
+
+struct state {
+    struct tt_safetensors **files; /* owned */
+    size_t file_count;
+    struct part *parts; /* owned; by name, then by first */
+    size_t count, capacity;
+    struct tt_arena arena;
+};
+
+static bool ends_with(const char *name, const char *ending)
+{
+    size_t name_bytes = strlen(name), ending_bytes = strlen(ending);
+    return name_bytes >= ending_bytes && strcmp(name + name_bytes - ending_bytes, ending) == 0;
+}
+
+static bool is_state_file(const char *name)
+{
+    return strncmp(name, state_prefix, sizeof state_prefix - 1) == 0 && ends_with(name, ".safetensors");
+}
+
+/* ---- Facts ---- */
+
+/* training_state.json says how many ranks there were; it may be broken or absent. */
+static int64_t read_ranks(const char *folder)
+{
+    struct tt_json json = {0};
+    int64_t ranks = 0;
+    char *path = tt_path_join(folder, state_json);
+    if (path != NULL && tt_path_exists(path) && tt_json_read(path, STATE_BYTES_MAX, &json) == TT_OK &&
+        json_is_object(json.root))
+        (void)!tt_json_opt_int(&json, json.root, "world_size", &ranks);
+    tt_json_deinit(&json);
+    tt_free(path);
+    return ranks;
+}
+
+tt_status tt_checkpoint_facts(const char *folder, struct tt_checkpoint_facts *facts)
+{
+    struct tt_manifest manifest = {0};
+    *facts = (struct tt_checkpoint_facts){0};
+    TT_TRY(tt_manifest_read(folder, &manifest));
+    facts->step = manifest.step;
+    facts->files = manifest.count;
+    for (size_t i = 0; i < manifest.count; i++) {
+        facts->bytes += manifest.files[i].bytes;
+        facts->state_parts += is_state_file(manifest.files[i].name);
+    }
+    facts->adapter = tt_manifest_find(&manifest, "adapter_config.json") != NULL;
+    facts->ranks = read_ranks(folder);
+    tt_error_clear();
+    tt_status status = tt_manifest_check_sizes(&manifest, folder);
+    tt_manifest_deinit(&manifest);
+    return status;
+}
+
+/* ---- The state's files ---- */
+
+/* A tensor of a file of one rank is a vector called "<name>[shape]@first" (layout.h); any other is whole. */
+static bool read_name(const struct tt_safetensors_entry *entry, char *name, struct part *part)
+{
+    char *at = strrchr(name, '@'), *open = strrchr(name, '['), *next = open;
+    part->whole = *entry;
+    part->whole.name = name;
+    part->count = entry->rank > 0 ? entry->dims[0] : 1;
+    if (at == NULL) {
+        for (int d = 1; d < entry->rank; d++) part->count *= entry->dims[d];
+        return true;
+    }
+    if (open == NULL || open > at || at[-1] != ']' || entry->rank != 1) return false;
+    part->first = strtoll(at + 1, NULL, 10);
+    int64_t count = 1;
+    for (part->whole.rank = 0; *next != ']'; part->whole.rank++) {
+        if (part->whole.rank == TT_SAFETENSORS_RANK_MAX) return false;
+        int64_t dim = strtoll(next + 1, &next, 10);
+        if ((*next != ',' && *next != ']') || dim <= 0 || __builtin_mul_overflow(count, dim, &count))
+            return false;
+        part->whole.dims[part->whole.rank] = dim;
+    }
+    *open = '\0';
+    return part->first >= 0 && part->first <= count - part->count;
+}
+
+static tt_status add_file(struct state *state, const char *folder, const char *name)
+{
+    struct tt_safetensors *file = NULL;
+    char *path = tt_path_join(folder, name);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_safetensors_open(path, &file);
+    tt_free(path);
+    if (status != TT_OK) return status;
+    state->files[state->file_count++] = file;
+    for (size_t i = 0; i < tt_safetensors_count(file); i++) {
+        const struct tt_safetensors_entry *entry = tt_safetensors_entry(file, i);
+        struct part part = {.file = file, .entry = entry};
+        char *copy = tt_arena_strdup(&state->arena, entry->name);
+        if (copy == NULL ||
+            tt_grow((void **)&state->parts, state->count, &state->capacity, sizeof *state->parts) != 0)
+            return TT_ERR_MEMORY;
+        if (!read_name(entry, copy, &part) || entry->dtype != TT_F32)
+            return tt_fail(TT_ERR_DATA, "'%s' has a tensor '%s', which is no part of a training state",
+                           tt_safetensors_path(file), entry->name);
+        state->parts[state->count++] = part;
+    }
+    return TT_OK;
+}
+
+static int compare_parts(const void *a, const void *b)
+{
+    const struct part *x = a, *y = b;
+    int order = strcmp(x->whole.name, y->whole.name);
+    if (order != 0) return order;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+static int64_t elements(const struct tt_safetensors_entry *entry)
+{
+    int64_t count = 1;
+    for (int d = 0; d < entry->rank; d++) count *= entry->dims[d];
+    return count;
+}
+
+static bool same_tensor(const struct part *a, const struct part *b)
+{
+    return a->whole.rank == b->whole.rank &&
+           memcmp(a->whole.dims, b->whole.dims, (size_t)a->whole.rank * sizeof a->whole.dims[0]) == 0;
+}
+
+/* Every element of every tensor once. *tensors counts them. */
+static tt_status check_parts(const struct state *state, const char *folder, size_t *tensors)
+{
+    *tensors = 0;
+    for (size_t i = 0; i < state->count;) {
+        const struct part *first = &state->parts[i];
+        int64_t reached = 0;
+        bool whole = true;
+        for (; i < state->count && strcmp(state->parts[i].whole.name, first->whole.name) == 0; i++) {
+            whole &= same_tensor(first, &state->parts[i]) && state->parts[i].first == reached;
+            reached += state->parts[i].count;
+        }
+        if (!whole || reached != elements(&first->whole))
+            return tt_fail(TT_ERR_DATA, "the training state in '%s' does not have every element of '%s' once",
+                           folder, first->whole.name);
+        (*tensors)++;
+    }
+    return TT_OK;
+}
+
+static void state_deinit(struct state *state)
+{
+    for (size_t f = 0; f < state->file_count; f++) tt_safetensors_close(state->files[f]);
+    tt_free(state->files);
+    tt_free(state->parts);
+    tt_arena_deinit(&state->arena);
+}
+
+/* Opens and checks the files of the state that the manifest lists; none is fine. */
+static tt_status state_open(const char *folder, const struct tt_manifest *manifest, struct state *state,
+                            size_t *tensors)
+{
+    *state = (struct state){.files = tt_calloc(manifest->count + 1, sizeof *state->files)};
+    if (state->files == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < manifest->count; i++)
+        if (is_state_file(manifest->files[i].name)) TT_TRY(add_file(state, folder, manifest->files[i].name));
+    if (state->count > 1) qsort(state->parts, state->count, sizeof *state->parts, compare_parts);
+    return check_parts(state, folder, tensors);
+}
+
+/* ---- Verifying ---- */
+
+static tt_status check_safetensors(const char *folder, const char *name)
+{
+    struct tt_safetensors *file = NULL;
+    char *path = tt_path_join(folder, name);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_safetensors_open(path, &file);
+    tt_safetensors_close(file);
+    tt_free(path);
+    return status;
+}
+
+static tt_status verify(const char *folder, const struct tt_cancel *cancel, struct tt_manifest *manifest,
+                        struct state *state, size_t *tensors)
+{
+    TT_TRY(tt_manifest_read(folder, manifest));
+    TT_TRY(tt_manifest_verify(manifest, folder, cancel));
+    for (size_t i = 0; i < manifest->count; i++)
+        if (ends_with(manifest->files[i].name, ".safetensors"))
+            TT_TRY(check_safetensors(folder, manifest->files[i].name));
+    return state_open(folder, manifest, state, tensors);
+}
+
+tt_status tt_checkpoint_verify(const char *folder, const struct tt_cancel *cancel)
+{
+    struct tt_manifest manifest = {0};
+    struct state state = {0};
+    size_t tensors;
+    tt_status status = verify(folder, cancel, &manifest, &state, &tensors);
+    state_deinit(&state);
+    tt_manifest_deinit(&manifest);
+    return status;
+}
+
+/* ---- Consolidating ---- */
+
+static tt_status lay_out(const struct state *state, size_t tensors, struct tt_safetensors_entry **entries,
+                         struct tt_str *header, uint64_t *bytes)
+{
+    size_t count = 0;
+    *entries = tt_calloc(tensors + 1, sizeof **entries);
+    if (*entries == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < state->count; i++)
+        if (i == 0 || strcmp(state->parts[i].whole.name, state->parts[i - 1].whole.name) != 0)
+            (*entries)[count++] = state->parts[i].whole;
+    return tt_safetensors_layout(*entries, count, header, bytes);
+}
+
+static tt_status copy_part(const struct part *part, uint64_t offset, int descriptor, const char *path,
+                           float *buffer)
+{
+    for (int64_t done = 0; done < part->count; done += COPY_COUNT) {
+        int64_t count = part->count - done < COPY_COUNT ? part->count - done : COPY_COUNT;
+        TT_TRY(tt_safetensors_read(part->file, part->entry, done, count, buffer, TT_F32));
+        TT_TRY(tt_file_pwrite(descriptor, path, buffer, (size_t)count * sizeof *buffer,
+                              offset + (uint64_t)(part->first + done) * sizeof *buffer));
+    }
+    return TT_OK;
+}
+
+static tt_status write_parts(const struct state *state, const struct tt_safetensors_entry *entries,
+                             size_t tensors, int descriptor, const char *path, const struct tt_cancel *cancel)
+{
+    tt_status status = TT_OK;
+    float *buffer = tt_alloc_aligned(COPY_COUNT * sizeof *buffer);
+    size_t e = 0;
+    if (buffer == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < state->count; i++) {
+        /* Both are in order of name: one type, so the writer's order is that. */
+        while (e < tensors && strcmp(entries[e].name, state->parts[i].whole.name) != 0) e++;
+        if (e == tensors)
+            TT_GO(tt_fail(TT_ERR_INTERNAL, "'%s' was not laid out", state->parts[i].whole.name));
+        if (cancel != NULL && atomic_load(&cancel->requests) > 0)
+            TT_GO(tt_fail(TT_ERR_CANCELLED, "stopped on request"));
+        TT_GO(copy_part(&state->parts[i], entries[e].offset, descriptor, path, buffer));
+    }
+out:
+    tt_free(buffer);
+    return status;
+}
+
+static tt_status write_state(const struct state *state, size_t tensors, const char *folder,
+                             const struct tt_cancel *cancel)
+{
+    tt_status status = TT_OK;
+    struct tt_safetensors_entry *entries = NULL;
+    struct tt_str header = {0};
+    uint64_t bytes = 0;
+    int descriptor = -1;
+    char *path = tt_path_join(folder, whole_state);
+    if (path == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(lay_out(state, tensors, &entries, &header, &bytes));
+    TT_GO(tt_file_create(path, bytes, &descriptor));
+    TT_GO(tt_file_pwrite(descriptor, path, header.data, header.bytes, 0));
+    TT_GO(write_parts(state, entries, tensors, descriptor, path, cancel));
+    status = tt_file_sync_close(descriptor, path);
+    descriptor = -1;
+out:
+    tt_file_close(descriptor);
+    tt_str_deinit(&header);
+    tt_free(entries);
+    tt_free(path);
+    return status;
+}
+
+static tt_status write_state_json(const char *from, const char *to)
+{
+    tt_status status = TT_OK;
+    struct tt_json json = {0};
+    struct tt_str text = {0};
+    TT_GO(tt_json_read(from, STATE_BYTES_MAX, &json));
+    if (json_object_set_new(json.root, "state_dict_type", json_string("FULL_STATE_DICT")) != 0)
+        TT_GO(tt_fail(TT_ERR_DATA, "'%s' is no JSON object", from));
+    TT_GO(tt_json_write(json.root, 2, true, &text));
+    TT_GO(tt_str_append_char(&text, '\n'));
+    TT_GO(tt_file_write_atomic(to, text.data, text.bytes));
+out:
+    tt_json_deinit(&json);
+    tt_str_deinit(&text);
+    return status;
+}
+
+static tt_status copy_file(const char *from_folder, const char *to_folder, const char *name)
+{
+    tt_status status = TT_OK;
+    char *from = tt_path_join(from_folder, name), *to = tt_path_join(to_folder, name);
+    if (from == NULL || to == NULL) TT_GO(TT_ERR_MEMORY);
+    if (strchr(name, '/') != NULL) {
+        char *slash = strrchr(to, '/');
+        *slash = '\0';
+        TT_GO(tt_dir_create(to));
+        *slash = '/';
+    }
+    TT_GO(strcmp(name, state_json) == 0 ? write_state_json(from, to) : tt_file_copy(from, to));
+out:
+    tt_free(from);
+    tt_free(to);
+    return status;
+}
+
+static tt_status write_checkpoint(const char *folder, const char *temporary, const struct tt_cancel *cancel,
+                                  size_t *tensors)
+{
+    tt_status status = TT_OK;
+    struct tt_manifest manifest = {0}, made = {0};
+    struct state state = {0};
+    TT_GO(verify(folder, cancel, &manifest, &state, tensors));
+    if (state.file_count == 0 || tt_manifest_find(&manifest, whole_state) != NULL)
+        TT_GO(tt_fail(TT_ERR_USAGE, "'%s' %s", folder,
+                      state.file_count == 0 ? "holds no training state"
+                                            : "has its training state in one file already"));
+    TT_GO(tt_dir_remove(temporary));
+    TT_GO(tt_dir_create(temporary));
+    for (size_t i = 0; i < manifest.count; i++)
+        if (!is_state_file(manifest.files[i].name))
+            TT_GO(copy_file(folder, temporary, manifest.files[i].name));
+    TT_GO(write_state(&state, *tensors, temporary, cancel));
+    made.step = manifest.step;
+    TT_GO(tt_manifest_add_rest(&made, temporary));
+    TT_GO(tt_manifest_write(&made, temporary));
+out:
+    state_deinit(&state);
+    tt_manifest_deinit(&manifest);
+    tt_manifest_deinit(&made);
+    return status;
+}
+
+static tt_status see_entry(void *context, const char *name)
+{
+    (void)name;
+    *(bool *)context = true;
+    return TT_OK;
+}
+
+static tt_status check_output_dir(const char *folder, bool overwrite)
+{
+    bool filled = false, is_dir = tt_path_is_dir(folder);
+    if (!tt_path_exists(folder)) return TT_OK;
+    if (is_dir) TT_TRY(tt_dir_list(folder, see_entry, &filled));
+    if (is_dir && (!filled || overwrite)) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "output_dir '%s' %s", folder, is_dir ? "is not empty" : "is a file");
+    if (is_dir) tt_hint("name another, or replace it with --overwrite_output_dir");
+    return status;
+}
+
+tt_status tt_checkpoint_consolidate(const char *folder, const char *output_dir, bool overwrite,
+                                    const struct tt_cancel *cancel, size_t *tensors)
+{
+    tt_status status = TT_OK;
+    struct tt_str temporary = {0};
+    int length = (int)strlen(output_dir);
+    while (length > 1 && output_dir[length - 1] == '/') length--;
+    TT_GO(check_output_dir(output_dir, overwrite));
+    TT_GO(tt_str_printf(&temporary, "%.*s.consolidating", length, output_dir));
+    TT_GO(write_checkpoint(folder, tt_str_text(&temporary), cancel, tensors));
+    TT_GO(tt_dir_commit(tt_str_text(&temporary), output_dir));
+out:
+    if (status != TT_OK) {
+        struct tt_error error;
+        tt_error_copy(&error);
+        if (temporary.bytes > 0) (void)!tt_dir_remove(tt_str_text(&temporary)); /* the first error counts */
+        status = tt_error_restore(&error);
+        tt_while("consolidating '%s'", folder);
+    }
+    tt_str_deinit(&temporary);
+    return status;
+}

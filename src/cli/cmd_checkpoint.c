@@ -1,0 +1,232 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "checkpoint/consolidate.h"
+#include "cli/commands.h"
+
+const char tt_cmd_checkpoint_usage[] =
+    " ls FOLDER [--json] | verify FOLDER | consolidate CHECKPOINT --output_dir FOLDER";
+
+struct checkpoint_command {
+    const char *output_dir;
+    bool overwrite, json;
+};
+
+#define FIELD(member) .offset = offsetof(struct checkpoint_command, member)
+
+/* One row reads as one paragraph. */
+/* clang-format off */
+static const struct tt_setting own_settings[] = {
+    {.name = "json", .type = TT_SETTING_BOOL, FIELD(json), .default_text = "false", .help = "ls: print one JSON object."},
+    {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir),
+     .help = "consolidate: where the checkpoint is written with its training state in one file."},
+    {.name = "overwrite_output_dir", .type = TT_SETTING_BOOL, FIELD(overwrite), .default_text = "false",
+     .help = "consolidate: replace an output_dir that is not empty, as a whole."},
+    {.name = NULL},
+};
+/* clang-format on */
+
+enum { SUMMARY_BYTES_MAX = 256 << 20 };
+
+size_t tt_cmd_checkpoint_sections(struct tt_setting_section *sections)
+{
+    sections[0] = (struct tt_setting_section){"Checkpoint", own_settings, 0};
+    return 1;
+}
+
+static const char *kind_of(const struct tt_checkpoint_facts *facts, char *text, size_t text_bytes)
+{
+    const char *what = facts->adapter ? "adapter" : "model";
+    if (facts->files == 0)
+        (void)snprintf(text, text_bytes, "?");
+    else if (facts->state_parts == 0)
+        (void)snprintf(text, text_bytes, "%s, no state", what);
+    else if (facts->state_parts == 1)
+        (void)snprintf(text, text_bytes, "%s", what);
+    else
+        (void)snprintf(text, text_bytes, "%s, state in %d files", what, facts->state_parts);
+    return text;
+}
+
+/* The step of the best checkpoint, as the newest that says so has it; -1: none does. */
+static int64_t best_step(const char *folder, const int64_t *steps, size_t count)
+{
+    int64_t best = -1;
+    for (size_t i = 0; i < count && best < 0; i++) {
+        struct tt_json json = {0};
+        char *checkpoint = tt_checkpoint_path(folder, steps[i]);
+        char *path = checkpoint != NULL ? tt_path_join(checkpoint, "trainer_state.json") : NULL;
+        if (path != NULL && tt_path_exists(path) && tt_json_read(path, SUMMARY_BYTES_MAX, &json) == TT_OK) {
+            const char *name = json_string_value(json_object_get(json.root, "best_model_checkpoint"));
+            const char *number = name != NULL ? strrchr(name, '-') : NULL;
+            if (number != NULL) best = strtoll(number + 1, NULL, 10);
+        }
+        tt_json_deinit(&json);
+        tt_free(path);
+        tt_free(checkpoint);
+    }
+    tt_error_clear();
+    return best;
+}
+
+/* One line of the list; `why` is empty for one that is whole. */
+static tt_status list_one(struct tt_str *text, json_t *list, const struct tt_checkpoint_facts *facts,
+                          int64_t step, bool best, const char *why)
+{
+    char kind[64], bytes[32];
+    kind_of(facts, kind, sizeof kind);
+    if (list == NULL)
+        return tt_str_printf(text, "%10lld  %-28s %5lld  %10s  %s%s%s\n", (long long)step, kind,
+                             (long long)facts->ranks,
+                             tt_format_bytes((double)facts->bytes, bytes, sizeof bytes),
+                             *why == '\0' ? "whole" : "BROKEN: ", why, best ? "  (best)" : "");
+    json_t *row = json_pack("{s:I,s:s,s:i,s:I,s:I,s:b,s:b,s:s}", "step", (json_int_t)step, "kind",
+                            facts->adapter ? "adapter" : "model", "state_files", facts->state_parts, "ranks",
+                            (json_int_t)facts->ranks, "bytes", (json_int_t)facts->bytes, "whole",
+                            *why == '\0', "best", best, "problem", why);
+    return json_array_append_new(list, row) == 0 ? TT_OK
+                                                 : tt_fail(TT_ERR_MEMORY, "out of memory for the list");
+}
+
+static tt_status list_all(const char *folder, const int64_t *steps, size_t count, struct tt_str *text,
+                          json_t *list)
+{
+    int64_t best = best_step(folder, steps, count);
+    for (size_t i = count; i-- > 0;) {
+        struct tt_checkpoint_facts facts;
+        char why[sizeof tt_error_last()->message] = "", *path = tt_checkpoint_path(folder, steps[i]);
+        if (path == NULL) return TT_ERR_MEMORY;
+        tt_status status = tt_checkpoint_facts(path, &facts);
+        tt_free(path);
+        if (status == TT_ERR_MEMORY) return status;
+        if (status != TT_OK) (void)snprintf(why, sizeof why, "%s", tt_error_last()->message);
+        tt_error_clear();
+        TT_TRY(list_one(text, list, &facts, steps[i], steps[i] == best, why));
+    }
+    return TT_OK;
+}
+
+static tt_status fail_no_checkpoints(const char *folder)
+{
+    if (!tt_path_is_dir(folder))
+        return tt_fail(TT_ERR_DATA, "the folder '%s' %s", folder,
+                       tt_path_exists(folder) ? "is a file" : "does not exist");
+    tt_status status = tt_fail(TT_ERR_DATA, "'%s' holds no checkpoints", folder);
+    tt_hint("name the output_dir of a run, with folders checkpoint-N");
+    return status;
+}
+
+static tt_status run_ls(struct tt_cli *cli, const struct checkpoint_command *command, const char *folder)
+{
+    tt_status status = TT_OK;
+    struct tt_str text = {0};
+    int64_t *steps = NULL;
+    size_t count = 0;
+    json_t *list = command->json ? json_array() : NULL;
+    TT_GO(tt_checkpoint_list(folder, &steps, &count));
+    if (count == 0) TT_GO(fail_no_checkpoints(folder));
+    if (!command->json)
+        TT_GO(tt_str_printf(&text, "%10s  %-28s %5s  %10s\n", "step", "kind", "ranks", "bytes"));
+    TT_GO(list_all(folder, steps, count, &text, list));
+    if (command->json) {
+        TT_GO(tt_json_write(list, 2, false, &text));
+        TT_GO(tt_str_append_char(&text, '\n'));
+    }
+    TT_GO(tt_report_print(cli->report, tt_str_text(&text)));
+out:
+    json_decref(list);
+    tt_str_deinit(&text);
+    tt_free(steps);
+    return status;
+}
+
+/* Says how it is; *broken counts. What is no matter of the checkpoint (memory, a stop) is returned. */
+static tt_status verify_one(struct tt_cli *cli, const char *path, size_t *broken, struct tt_error *first)
+{
+    struct tt_str text = {0};
+    tt_status status = tt_checkpoint_verify(path, cli->cancel);
+    bool whole = status == TT_OK;
+    if (!whole && status != TT_ERR_DATA && status != TT_ERR_IO) return status;
+    if (!whole && (*broken)++ == 0) tt_error_copy(first);
+    status = tt_str_printf(&text, "%s: %s\n", path, whole ? "whole" : tt_error_last()->message);
+    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
+    tt_str_deinit(&text);
+    return status;
+}
+
+static tt_status run_verify(struct tt_cli *cli, const char *folder)
+{
+    tt_status status = TT_OK;
+    struct tt_error first;
+    int64_t *steps = NULL;
+    size_t count = 0, broken = 0;
+    TT_GO(tt_checkpoint_list(folder, &steps, &count));
+    char *manifest = count == 0 ? tt_path_join(folder, TT_MANIFEST_NAME) : NULL;
+    bool none = count == 0 && (manifest == NULL || !tt_path_exists(manifest)) &&
+                strncmp(tt_path_basename(folder), "checkpoint-", 11) != 0;
+    tt_free(manifest);
+    if (none) TT_GO(fail_no_checkpoints(folder));
+    if (count == 0) TT_GO(verify_one(cli, folder, &broken, &first));
+    for (size_t i = count; i-- > 0;) {
+        char *path = tt_checkpoint_path(folder, steps[i]);
+        if (path == NULL) TT_GO(TT_ERR_MEMORY);
+        status = verify_one(cli, path, &broken, &first);
+        tt_free(path);
+        TT_GO(status);
+    }
+    if (broken > 0) {
+        status = tt_error_restore(&first);
+        tt_while("verifying '%s' (%zu of %zu broken)", folder, broken, count > 0 ? count : 1);
+        if (status == TT_ERR_IO) status = TT_ERR_DATA;
+    }
+out:
+    tt_free(steps);
+    return status;
+}
+
+static tt_status run_consolidate(struct tt_cli *cli, const struct checkpoint_command *command,
+                                 const char *folder)
+{
+    struct tt_str text = {0};
+    size_t tensors = 0;
+    if (command->output_dir == NULL) return tt_fail(TT_ERR_USAGE, "consolidate needs --output_dir FOLDER");
+    TT_TRY(tt_checkpoint_consolidate(folder, command->output_dir, command->overwrite, cli->cancel, &tensors));
+    tt_status status =
+        tt_str_printf(&text, "%s: training state of %zu tensors in one file\n", command->output_dir, tensors);
+    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
+    tt_str_deinit(&text);
+    return status;
+}
+
+static tt_status run(struct tt_cli *cli, const struct checkpoint_command *command, const char *what,
+                     const char *folder)
+{
+    if (strcmp(what, "ls") == 0) return run_ls(cli, command, folder);
+    if (strcmp(what, "verify") == 0) return run_verify(cli, folder);
+    return run_consolidate(cli, command, folder);
+}
+
+tt_status tt_cmd_checkpoint(struct tt_cli *cli, int argc, char *const *argv)
+{
+    struct checkpoint_command command = {0};
+    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
+    struct tt_settings *settings = NULL;
+    const char *what = argc > 0 ? argv[0] : "";
+    bool known = strcmp(what, "ls") == 0 || strcmp(what, "verify") == 0 || strcmp(what, "consolidate") == 0;
+    if (!known || argc < 2 || argv[1][0] == '-') {
+        tt_status status = known ? tt_fail(TT_ERR_USAGE, "checkpoint %s needs a folder", what)
+                                 : tt_fail(TT_ERR_USAGE, "checkpoint cannot '%.60s'", what);
+        tt_hint("trimtab checkpoint%s", tt_cmd_checkpoint_usage);
+        return status;
+    }
+    TT_TRY(tt_settings_create(sections, tt_cmd_checkpoint_sections(sections), &command, sizeof command,
+                              &settings));
+    tt_status status = tt_settings_parse_flags(settings, argc - 2, argv + 2, NULL);
+    if (status == TT_OK) status = tt_settings_check(settings);
+    if (status == TT_OK) status = run(cli, &command, what, argv[1]);
+    tt_settings_destroy(settings);
+    return status;
+}

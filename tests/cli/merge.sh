@@ -1,0 +1,71 @@
+#!/bin/bash
+# merge and export on the command line: what they print, what they leave, what they refuse.
+trimtab=$1/trimtab
+golden=$(cd "$(dirname "$0")/../golden" && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+# expect CODE 'text in the output' words...
+expect() {
+    local code=$1 text=$2
+    shift 2
+    "$trimtab" "$@" >printed 2>&1 </dev/null
+    local got=$?
+    if [ $got -ne "$code" ] || ! grep -qF -- "$text" printed; then
+        fail "trimtab $* -> exit $got (wanted $code), wanted '$text' in:" "$(cat printed)"
+    fi
+}
+
+cp -r "$golden/qwen2/model" base && cp "$golden"/../support/tiny_tokenizer/* base/ || exit 1
+echo "a card" >base/README.md
+touch base/pytorch_model.bin
+random=$golden/qwen2/adapter_random variety=$golden/qwen2/variety
+
+expect 0 "14 of 26 tensors changed" merge --model_name_or_path base --adapter_name_or_path "$random" --output_dir merged
+for file in config.json generation_config.json tokenizer.json tokenizer_config.json README.md; do
+    cmp base/$file merged/$file || fail "$file is not copied"
+done
+[ -e merged/pytorch_model.bin ] && fail "other weights were copied"
+[ -e merged/model.safetensors.index.json ] && fail "an index of one file"
+expect 0 '"rounding": 0.00' merge --model base --adapter "$random" --output_dir half --save_dtype bfloat16 --json
+grep -q '"dtype": "bfloat16"' half/config.json || fail "config.json does not say the type"
+expect 0 "in 4 files" merge --model base --adapter "$random" --output_dir shards --max_shard_size 100KB
+expect 0 "served                  yes" inspect shards
+expect 0 "tie_word_embeddings false" merge --model base --adapter "$variety" --output_dir untied
+grep -q '"tie_word_embeddings": false' untied/config.json || fail "config.json still ties"
+expect 0 "lm_head.weight" inspect untied --tensors
+
+expect 2 "is not empty" merge --model base --adapter "$random" --output_dir merged
+expect 0 "tensors changed" merge --model base --adapter "$random" --output_dir merged --overwrite_output_dir
+expect 2 "is a folder that is read" merge --model base --adapter "$random" --output_dir base/. --overwrite_output_dir
+expect 2 "is missing" merge --model base --output_dir x
+expect 3 "the model folder 'nowhere' does not exist" merge --model nowhere --adapter "$random" --output_dir x
+expect 3 "the adapter folder 'nowhere' does not exist" merge --model base --adapter nowhere --output_dir x
+expect 3 "is no adapter" merge --model base --adapter base --output_dir x
+expect 3 "it holds an adapter: name the base model" merge --model "$random" --adapter "$random" --output_dir x
+expect 3 "'model.layers.0.self_attn.q_proj.lora_A.weight'" merge --model base --adapter "$golden/qwen3/adapter_random" --output_dir x
+expect 2 "takes one of" merge --model base --adapter "$random" --output_dir x --save_dtype int8
+
+export_() { expect "$1" "$2" export gguf --model base "${@:3}"; }
+export_ 0 "architecture 'qwen2', 26 tensors, matrices float32" --output_file base.gguf
+export_ 0 "matrices float16" --output_file merged.gguf --adapter "$random" --outtype f16
+export_ 0 "LoRA adapter of architecture 'qwen2', 28 tensors" --output_file lora.gguf --adapter "$random" --adapter_only
+for file in base merged lora; do [ "$(head -c 4 $file.gguf)" = GGUF ] || fail "$file.gguf is none"; done
+export_ 2 "exists" --output_file base.gguf
+export_ 0 "26 tensors" --output_file base.gguf --overwrite
+export_ 2 "needs an adapter" --output_file x --adapter_only
+export_ 2 "modules_to_save in an adapter: 'model.embed_tokens.weight'" --output_file x --adapter "$variety" --adapter_only
+export_ 0 "27 tensors" --output_file untied.gguf --adapter "$variety"
+export_ 2 "is a folder" --output_file base
+expect 3 "has no tokenizer.json" export gguf --model "$golden/qwen2/model" --output_file x
+expect 2 "there is no format 'onnx'" export onnx
+expect 2 "needs a format" export
+[ -e x ] && fail "something after an error"
+find . -name '*.merging' -o -name '*.exporting' | grep -q . && fail "something unfinished is left"
+[ $failures -eq 0 ] && echo "all as expected"
+exit $((failures > 0))
