@@ -52,7 +52,7 @@ expect 2 "'bf16' takes true or false" train --bf16 perhaps
 expect 2 "takes one value" train --seed 1 2
 expect 2 "--seed needs a value" train --seed
 expect 2 "'word' stands where a flag is expected" train word
-expect 2 "'load_in_4bit' is served only as: false" train --load_in_4bit
+expect 2 "'auto_find_batch_size' is served only as: false" train --auto_find_batch_size
 expect 2 "there is no key 'fsdp_shardings'" train --config good.yaml --config_file fsdp.yaml
 expect 2 "while reading accelerate's configuration 'fsdp.yaml'" train --config good.yaml --config_file fsdp.yaml
 expect 3 "nowhere.yaml" train --config good.yaml --config_file nowhere.yaml
