@@ -200,6 +200,7 @@ tt_status tt_saver_begin(struct tt_saver *saver, struct tt_save_job *job)
     tt_status status = TT_OK;
     saver->job = *job;
     for (int i = 0; i < TT_SAVE_TEXTS_MAX; i++) job->texts[i].text = (struct tt_str){0};
+    atomic_store(&saver->cancelled, false); /* of a save that this rank had ended already */
     saver->start_seconds = start;
     saver->stall_seconds = 0.0;
     saver->bytes = 0;

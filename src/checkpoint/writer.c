@@ -94,12 +94,13 @@ static char *note_path(const char *folder, int rank)
     return tt_path_join(folder, name);
 }
 
-/* One line a file: what was written of it, its size, the terms of its sum, its name. It appears as a whole.
- */
+/* One line a file: what was written of it, its size, the terms of its sum, its name. It appears as a whole;
+ * it need not outlive this save, so nothing is synced. */
 static tt_status write_note(const struct tt_writer *writer)
 {
     tt_status status = TT_OK;
-    struct tt_str text = {0};
+    int descriptor = -1;
+    struct tt_str text = {0}, unnamed = {0};
     char *path = note_path(writer->folder, writer->rank);
     if (path == NULL) return TT_ERR_MEMORY;
     for (size_t f = 0; f < writer->file_count; f++) {
@@ -108,8 +109,13 @@ static tt_status write_note(const struct tt_writer *writer)
                             (unsigned long long)file->file->bytes, (unsigned long long)file->terms,
                             file->file->name));
     }
-    TT_GO(tt_file_write_atomic(path, tt_str_text(&text), text.bytes));
+    TT_GO(tt_str_printf(&unnamed, "%s.new", path));
+    TT_GO(tt_file_create(tt_str_text(&unnamed), 0, &descriptor));
+    TT_GO(tt_file_pwrite(descriptor, path, tt_str_text(&text), text.bytes, 0));
+    TT_GO(tt_file_rename(tt_str_text(&unnamed), path));
 out:
+    tt_file_close(descriptor);
+    tt_str_deinit(&unnamed);
     tt_str_deinit(&text);
     tt_free(path);
     return status;

@@ -178,12 +178,33 @@ static tt_status note_result(void *context, const char *name)
     return TT_OK;
 }
 
+/* base/file.h writes "name.tmp-..." before "name". */
+static bool is_unfinished_file(const char *name)
+{
+    return strstr(name, ".json.tmp-") != NULL || strstr(name, ".yaml.tmp-") != NULL ||
+           strncmp(name, ".write-probe", 12) == 0;
+}
+
+/* Where two folders cannot change places at once, "checkpoint-4" was "checkpoint-4.old-123" for a moment. */
+static tt_status take_back(const char *path)
+{
+    tt_status status = TT_OK;
+    char *whole = tt_strdup(path);
+    if (whole == NULL) return TT_ERR_MEMORY;
+    *strstr(whole, ".old-") = '\0';
+    status = tt_path_exists(whole) ? tt_dir_remove(path) : tt_file_rename(path, whole);
+    tt_free(whole);
+    return status;
+}
+
+/* What a killed run left unfinished. */
 static tt_status remove_unfinished(void *context, const char *name)
 {
-    if (!is_unfinished_save(name)) return TT_OK;
+    bool aside = strncmp(name, "checkpoint-", 11) == 0 && strstr(name, ".old-") != NULL;
+    if (!is_unfinished_save(name) && !is_unfinished_file(name) && !aside) return TT_OK;
     char *path = tt_path_join(context, name);
     if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_dir_remove(path);
+    tt_status status = aside ? take_back(path) : tt_dir_remove(path);
     tt_free(path);
     return status;
 }
