@@ -1,25 +1,18 @@
-/* Weights that bitsandbytes has quantized and transformers has saved: for the weight `P.weight`
- *
- *     4 bits   P.weight (codes, as bytes or as bytes that are called BF16, F16 or F32), P.weight.absmax,
- *              P.weight.quant_map, P.weight.quant_state.bitsandbytes__nf4 or __fp4 (JSON as bytes), and with
- *              double quantization P.weight.nested_absmax, P.weight.nested_quant_map
- *     8 bits   P.weight (I8 [out, in]), P.SCB, P.weight_format (0: rows)
- *
- * Source: bitsandbytes/functional.py (QuantState.as_dict), nn/modules.py. They lie in the segment of
- * tensor/quant.h as they are stored; tables too. */
+/* Weights that bitsandbytes has quantized and transformers has saved (io/quantized.h): they lie in the shards as they are
+ * stored, tables too. */
 #ifndef TT_CHECKPOINT_LOAD_STORED_H
 #define TT_CHECKPOINT_LOAD_STORED_H
 
 #include "checkpoint/reader.h"
-#include "io/model_folder.h"
+#include "io/quantized.h"
 #include "model/model.h"
 #include "shard/unit.h"
 
-enum { TT_STORED_RANGES_MAX = 6 };
+enum { TT_STORED_RANGES_MAX = TT_QUANTIZED_PARTS + 1 };
 
 /* Whether `name` of a folder belongs to a weight of the model that is quantized, beside its codes. */
 bool tt_stored_quant_owns(const struct tt_model *model, const char *name);
-/* All tensors of the weight are there, of the right types and sizes, and describe its format: TT_ERR_DATA, or
+/* All tensors of the weight are there, of the right types and sizes, and have its format: TT_ERR_DATA, or
  * TT_ERR_UNSUPPORTED for another block size. */
 TT_MUST_USE tt_status tt_stored_quant_check(const struct tt_model_folder *folder, const tt_param *param);
 /* Appends what fills the piece (at most TT_STORED_RANGES_MAX) to `ranges`. `offset` is lent for the reading. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "io/quantized.h"
 #include "model/pattern.h"
 
 #define FIELD(member) .offset = offsetof(struct tt_quantization_config, member)
@@ -83,14 +84,14 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
     return TT_OK;
 }
 
-static tt_status read_skip(const struct tt_json *json, const json_t *object, struct tt_model_config *config)
+/* The names as a JSON list. */
+static tt_status keep_skip(const struct tt_json *json, const struct tt_quantized_config *stored,
+                           struct tt_model_config *config)
 {
-    const json_t *list = json_object_get(object, "llm_int8_skip_modules");
     struct tt_str text = {0};
-    if (list == NULL || json_is_null(list)) return TT_OK;
-    if (!json_is_array(list))
-        return tt_fail(TT_ERR_DATA, "%s: llm_int8_skip_modules is not a list", json->origin);
-    tt_status status = tt_json_write(list, 0, false, &text);
+    if (stored->skip_count == 0) return TT_OK;
+    const json_t *object = json_object_get(json->root, "quantization_config");
+    tt_status status = tt_json_write(json_object_get(object, "llm_int8_skip_modules"), 0, false, &text);
     if (status == TT_OK && text.bytes >= sizeof config->stored_quant_skip)
         status = tt_fail(TT_ERR_UNSUPPORTED, "%s: llm_int8_skip_modules is longer than %d bytes",
                          json->origin, TT_MODEL_SKIP_BYTES - 1);
@@ -102,28 +103,11 @@ static tt_status read_skip(const struct tt_json *json, const json_t *object, str
 
 tt_status tt_quantization_read(const struct tt_json *json, struct tt_model_config *config)
 {
-    const json_t *object = json_object_get(json->root, "quantization_config");
-    if (object == NULL || json_is_null(object)) return TT_OK;
-    const char *method = json_string_value(json_object_get(object, "quant_method"));
-    bool four = json_is_true(json_object_get(object, "load_in_4bit"));
-    bool eight = json_is_true(json_object_get(object, "load_in_8bit"));
-    if (method == NULL || strcmp(method, "bitsandbytes") != 0 || four == eight) {
-        tt_status status =
-            tt_fail(TT_ERR_UNSUPPORTED, "%s: the weights are quantized (%s), which is not served",
-                    json->origin, method != NULL ? method : "no quant_method");
-        tt_hint("use the folder of the model in bfloat16 or float32, or one that bitsandbytes has quantized");
-        return status;
-    }
-    config->stored_quant = TT_QUANT_INT8;
-    if (four) {
-        const char *type = "fp4";
-        TT_TRY(tt_json_opt_string(json, object, "bnb_4bit_quant_type", &type));
-        config->stored_quant = tt_quant_type_from_name(type);
-        if (!is_4bit(config->stored_quant))
-            return tt_fail(TT_ERR_UNSUPPORTED, "%s: bnb_4bit_quant_type '%.40s'", json->origin, type);
-        TT_TRY(tt_json_opt_bool(json, object, "bnb_4bit_use_double_quant", &config->stored_quant_nested));
-    }
-    return read_skip(json, object, config);
+    struct tt_quantized_config stored;
+    TT_TRY(tt_quantized_config_read(json, &stored));
+    config->stored_quant = stored.type;
+    config->stored_quant_nested = stored.nested;
+    return keep_skip(json, &stored, config);
 }
 
 static bool begins_or_ends(const char *path, const char *name)

@@ -1,6 +1,6 @@
 /* A base that is quantized while it is loaded: what lies in the shards is, byte for byte, the segment that
- * the whole tensor gives, in every format, on any number of ranks and with either kind of memory; made-up
- * weights are the same everywhere too. */
+ * the whole tensor gives, in every format, on any number of ranks and with either kind of memory; a folder
+ * that is quantized already gives what it holds; and made-up weights are the same everywhere too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "checkpoint/load.h"
+#include "io/quantized.h"
 #include "load_device.h"
 #include "support/ranks.h"
 
@@ -18,8 +19,8 @@
 struct how {
     const char *family;
     struct tt_base_quant quant;
-    bool late, random;
-    struct tt_str *made; /* random: segments of one rank, to compare with */
+    bool late, random, stored; /* stored: the folder is quantized already */
+    struct tt_str *made;       /* random: segments of one rank, to compare with */
 };
 
 struct world {
@@ -93,9 +94,15 @@ static tt_status read_whole(void *context, int64_t first, int64_t count, void *t
 }
 
 /* The segment from the whole tensor, at once. */
-static tt_status make_segment(const tt_param *param, const struct tt_model_folder *folder, uint8_t *segment)
+static tt_status make_segment(const tt_param *param, const struct tt_model_folder *folder, bool stored,
+                              uint8_t *segment)
 {
     const struct tt_quant_layout *layout = &param->quant;
+    if (stored) {
+        struct tt_quantized tensor;
+        TT_TRY(tt_quantized_find(folder, param->name, &tensor));
+        return tt_quantized_read(folder, &tensor, 0, layout->bytes, segment);
+    }
     struct whole whole = {folder, tt_model_folder_find(folder, param->name)};
     TEST_RANK_CHECK(whole.entry != NULL);
     float *weights = tt_calloc((size_t)layout->count, sizeof *weights);
@@ -121,7 +128,7 @@ static tt_status check_piece(const struct how *how, const struct tt_piece *piece
     TEST_RANK_CHECK(piece->dtype == TT_U8);
     uint8_t *segment = tt_calloc(param->quant.bytes, 1);
     if (!how->random)
-        status = make_segment(param, folder, segment);
+        status = make_segment(param, folder, how->stored, segment);
     else
         memcpy(segment, how->made->data + *at, param->quant.bytes);
     *at += param->quant.bytes;
@@ -193,6 +200,57 @@ static void test_segments(void **state)
     }
 }
 
+static void test_stored(void **state)
+{
+    static const struct {
+        const char *family;
+        struct tt_base_quant quant;
+    } folders[] = {
+        {"quant/nf4", {.type = TT_QUANT_NF4, .nested = true}},
+        {"quant/fp4", {.type = TT_QUANT_FP4}},
+        {"quant/int8", {.type = TT_QUANT_INT8}},
+        {"qlora/nf4_double", {.type = TT_QUANT_NF4, .nested = true}},
+    };
+    (void)state;
+    for (size_t f = 0; f < sizeof folders / sizeof *folders; f++) {
+        for (int late = 0; late < 2; late++) {
+            struct how how = {folders[f].family, folders[f].quant, .late = late != 0, .stored = true};
+            for (int ranks = 1; ranks <= 4; ranks++) test_ranks(ranks, run_rank, &how);
+        }
+    }
+}
+
+/* A folder that is not what config.json says. */
+static void test_stored_otherwise(void **state)
+{
+    static const struct {
+        const char *folder;
+        struct tt_base_quant quant;
+        const char *message;
+    } cases[] = {
+        {FOLDERS "/quant/nf4", {.type = TT_QUANT_FP4, .nested = true}, "is nf4 with nested scales"},
+        {FOLDERS "/quant/fp4", {.type = TT_QUANT_FP4, .nested = true}, "is fp4 with plain scales"},
+        {FOLDERS "/quant/int8", {.type = TT_QUANT_NF4}, "is int8 with plain scales"},
+        {FOLDERS "/quant/nf4",
+         {.type = TT_QUANT_NF4, .nested = true, .skip_modules = "[\"q_proj\"]"},
+         "'model.layers.0.self_attn.q_proj.weight'"},
+    };
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct tt_model_folder *folder = NULL;
+        struct tt_model_config config;
+        struct tt_model *model = NULL;
+        struct tt_model_options options = {.compute_dtype = TT_BF16, .quant = cases[c].quant};
+        assert_int_equal(tt_model_folder_open(cases[c].folder, true, &folder), TT_OK);
+        assert_int_equal(tt_model_config_parse(tt_model_folder_config(folder), &config), TT_OK);
+        assert_int_equal(tt_model_create(&config, &options, &model), TT_OK);
+        struct tt_load_source source = {.folder = folder};
+        assert_true(test_failed_with(tt_load_check(model, &source), TT_ERR_DATA, cases[c].message));
+        tt_model_destroy(model);
+        tt_model_folder_close(folder);
+    }
+}
+
 static void test_made_up(void **state)
 {
     (void)state;
@@ -237,8 +295,8 @@ static void test_skipped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_segments),
-        cmocka_unit_test(test_made_up),
+        cmocka_unit_test(test_segments),         cmocka_unit_test(test_stored),
+        cmocka_unit_test(test_stored_otherwise), cmocka_unit_test(test_made_up),
         cmocka_unit_test(test_skipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

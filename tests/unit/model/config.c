@@ -161,7 +161,7 @@ static const struct refusal refusals[] = {
     {"{\"hidden_act\": \"gelu\"}", TT_ERR_UNSUPPORTED, "gelu"},
     {"{\"dtype\": \"int8\"}", TT_ERR_UNSUPPORTED, "int8"},
     {"{\"quantization_config\": {\"quant_method\": \"gptq\"}}", TT_ERR_UNSUPPORTED, "gptq"},
-    {"{\"quantization_config\": {\"quant_method\": \"bitsandbytes\"}}", TT_ERR_UNSUPPORTED, "bitsandbytes"},
+    {"{\"quantization_config\": {\"quant_method\": \"bitsandbytes\"}}", TT_ERR_DATA, "neither of"},
     {"{\"quantization_config\": {\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true, "
      "\"bnb_4bit_quant_type\": \"int3\"}}",
      TT_ERR_UNSUPPORTED, "int3"},
