@@ -1,0 +1,69 @@
+#!/bin/bash
+# GPUs that are not there and work late (tests/tools/late_gpus.c): whatever runs behind, streams or GPUs, a run gives the same bits;
+# and a GPU that fails ends the run soon, with one error. Events that are missing show surely, not by chance, when program and
+# plugin are built with -fsanitize=thread.
+build=$1
+root=$(cd "$(dirname "$0")/../.." && pwd)
+command -v cc >/dev/null || { echo "no cc"; exit 77; }
+grep -q "^TT_SANITIZE:BOOL=ON" "$build/CMakeCache.txt" && { echo "a plugin cannot bring its own sanitizer"; exit 77; }
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+fail() {
+    echo "FAILED: $*"
+    tail -20 said
+    failures=$((failures + 1))
+}
+mpi=$(sed -n 's/^MPI_C_LIBRARIES.*=//p;s/^MPI_mpi_LIBRARY:[^=]*=//p' "$build/CMakeCache.txt" | head -1)
+cc -std=gnu17 -O1 -shared -fPIC -fvisibility=hidden -D_GNU_SOURCE -I"$root/src" -I"$root/include" \
+    "$root/tests/tools/late_gpus.c" -o late_gpus.so -Wl,-Bsymbolic \
+    -Wl,--start-group "$build"/libtt_comm.a "$build"/libtt_backend.a "$build"/libtt_tensor.a "$build"/libtt_config.a \
+    "$build"/libtt_base.a -Wl,--end-group ${mpi:+"$mpi"} -ljansson -lpcre2-8 -lyaml -lgomp -lpthread -ldl -lm ||
+    { echo "FAILED: the plugin cannot be built"; exit 1; }
+export TRIMTAB_CUDA_PLUGIN=$folder/late_gpus.so
+unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR CUDA_VISIBLE_DEVICES LATE_SLOW LATE_FAIL
+
+train() {
+    local output=$1
+    shift
+    timeout 100 "$build/trimtab" train --model_name_or_path "$root/tests/golden/llama2/model" --threads 1 \
+        --dataset_name "$root/tests/golden/llama2/train.jsonl" --max_steps 4 --per_device_train_batch_size 2 --bf16 false \
+        --learning_rate 0.01 --save_steps 2 --output_dir "$output" "$@" >said 2>&1
+}
+same() { cmp -s "$1" "$2" || fail "$1 and $2 differ"; }
+
+# Sums over two ranks are the same in either order.
+train cpu --device cpu --ranks 2 --gradient_accumulation_steps 2 || fail "two ranks on the CPU"
+train late --device cuda --ranks 2 --gradient_accumulation_steps 2 || fail "two ranks on GPUs"
+grep -q "on 2 ranks" said || fail "two ranks, not said"
+same cpu/adapter_model.safetensors late/adapter_model.safetensors
+same cpu/checkpoint-2/adapter_model.safetensors late/checkpoint-2/adapter_model.safetensors
+
+# name file-of-the-result options...
+timings() {
+    local name=$1 file=$2
+    shift 2
+    train "$name" --device cuda "$@" || fail "$name"
+    for slow in compute copy even odd; do
+        LATE_SLOW=$slow train "$name-$slow" --device cuda "$@" || fail "$name, $slow late"
+        same "$name/$file" "$name-$slow/$file"
+    done
+}
+timings lora adapter_model.safetensors --ranks 4
+timings full model.safetensors --ranks 2 --use_peft false --offload_params true --recompute offload --bf16 true
+timings grad_op adapter_model.safetensors --ranks 3 --sharding_strategy SHARD_GRAD_OP --reduce_dtype bfloat16
+timings copies adapter_model.safetensors --ranks 2 --sharding_strategy NO_SHARD --eval_strategy steps --eval_steps 2 \
+    --eval_dataset "$root/tests/golden/llama2/train.jsonl" --load_best_model_at_end true
+
+# While a rank begins, loads, computes; without a wait for ranks that wait for it.
+for call in 1 3 60 110; do
+    LATE_FAIL=1:$call timeout 20 "$build/trimtab" train --model_name_or_path "$root/tests/golden/llama2/model" --ranks 2 \
+        --dataset_name "$root/tests/golden/llama2/train.jsonl" --max_steps 4 --output_dir "failing$call" --device cuda >said 2>&1
+    code=$?
+    [ $code -eq 10 ] || fail "a GPU that fails at its call $call ends the run with $code"
+    [ "$(grep -c "^error: the fake GPU 1 stops working" said)" -eq 1 ] || fail "a GPU that fails at its call $call: the message"
+    [ "$(grep -c "^error" said)" -eq 1 ] || fail "a GPU that fails at its call $call: more than one message"
+done
+[ $failures -eq 0 ] && echo "all as expected"
+exit $((failures > 0))
