@@ -12,16 +12,19 @@
  * "done". So the streams are ordered by events alone, and what a rank handed in may change as soon as its own
  * stream gets there.
  */
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backend/ops/elementwise.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "comm/comm_impl.h"
-#include "comm/latch.h"
 
 enum {
-    LEAVE_SECONDS = 30,
+    LEAVE_SECONDS_MAX = 30,
     SLICE_ELEMENTS = 8, /* borders between slices: 16-byte accesses in both types */
 };
 
@@ -29,10 +32,11 @@ enum {
 struct seat {
     const void *data;
     struct tt_event *ready, *done;
+    atomic_bool inside; /* a call, and may look at the others' seats */
 };
 
 struct group {
-    struct tt_latch *latch;
+    atomic_int users; /* the last one frees it */
     struct seat seats[];
 };
 
@@ -69,6 +73,7 @@ static tt_status begin(struct peers_comm *comm, struct tt_stream *stream, const 
 {
     struct seat *seat = own_seat(comm);
     seat->data = data;
+    atomic_store(&seat->inside, true);
     TT_TRY(tt_event_record(seat->ready, stream));
     TT_TRY(tt_comm_barrier(comm->control));
     return wait_for_all(comm, stream, false);
@@ -82,19 +87,32 @@ static tt_status end(struct peers_comm *comm, struct tt_stream *stream)
     return wait_for_all(comm, stream, true);
 }
 
-static tt_status peers_all_gather(struct tt_comm *base, struct tt_stream *stream, const void *send,
-                                  void *recv, size_t bytes)
+/* The end of a call, however it went: this rank looks at no seat but its own. */
+static tt_status leave(struct peers_comm *comm, tt_status status)
 {
-    struct peers_comm *comm = peers_of(base);
-    if (stream == NULL) return comm->control->table->all_gather(comm->control, NULL, send, recv, bytes);
+    atomic_store(&own_seat(comm)->inside, false);
+    return status;
+}
+
+static tt_status gather(struct peers_comm *comm, struct tt_stream *stream, const void *send, void *recv,
+                        size_t bytes)
+{
     TT_TRY(begin(comm, stream, send));
-    for (int i = 0; i < base->world_size; i++) {
-        int from = (base->rank + i) % base->world_size;
+    for (int i = 0; i < comm->base.world_size; i++) {
+        int from = (comm->base.rank + i) % comm->base.world_size;
         const void *data = comm->group->seats[from].data;
         char *to = (char *)recv + (size_t)from * bytes;
         if (to != data) TT_TRY(tt_copy_on_device(stream, to, data, bytes));
     }
     return end(comm, stream);
+}
+
+static tt_status peers_all_gather(struct tt_comm *base, struct tt_stream *stream, const void *send,
+                                  void *recv, size_t bytes)
+{
+    struct peers_comm *comm = peers_of(base);
+    if (stream == NULL) return comm->control->table->all_gather(comm->control, NULL, send, recv, bytes);
+    return leave(comm, gather(comm, stream, send, recv, bytes));
 }
 
 /* to += the same elements of all others, beginning with the next rank. */
@@ -111,16 +129,22 @@ static tt_status add_others(struct peers_comm *comm, struct tt_stream *stream, c
     return TT_OK;
 }
 
-static tt_status peers_reduce_scatter(struct tt_comm *base, struct tt_stream *stream, const void *send,
-                                      void *recv, size_t count, tt_dtype dtype)
+static tt_status sum_slice(struct peers_comm *comm, struct tt_stream *stream, const void *send, void *recv,
+                           size_t count, tt_dtype dtype)
 {
-    struct peers_comm *comm = peers_of(base);
-    size_t bytes = count * tt_dtype_bytes(dtype), offset = (size_t)base->rank * bytes;
+    size_t bytes = count * tt_dtype_bytes(dtype), offset = (size_t)comm->base.rank * bytes;
     const char *own = (const char *)send + offset;
     TT_TRY(begin(comm, stream, send));
     if (own != recv) TT_TRY(tt_copy_on_device(stream, recv, own, bytes));
     TT_TRY(add_others(comm, stream, recv, offset, count, dtype));
     return end(comm, stream);
+}
+
+static tt_status peers_reduce_scatter(struct tt_comm *base, struct tt_stream *stream, const void *send,
+                                      void *recv, size_t count, tt_dtype dtype)
+{
+    struct peers_comm *comm = peers_of(base);
+    return leave(comm, sum_slice(comm, stream, send, recv, count, dtype));
 }
 
 static size_t least(size_t a, size_t b)
@@ -130,25 +154,19 @@ static size_t least(size_t a, size_t b)
 
 /* Each rank sums one slice in place, and then takes the other slices from those who summed them: all get the
  * same bits. */
-static tt_status peers_all_reduce(struct tt_comm *base, struct tt_stream *stream, void *data, size_t count,
-                                  tt_dtype dtype, enum tt_reduce reduce)
+static tt_status sum_all(struct peers_comm *comm, struct tt_stream *stream, void *data, size_t count,
+                         tt_dtype dtype)
 {
-    struct peers_comm *comm = peers_of(base);
-    if (stream == NULL)
-        return comm->control->table->all_reduce(comm->control, NULL, data, count, dtype, reduce);
-    if (reduce != TT_REDUCE_SUM || (dtype != TT_F32 && dtype != TT_BF16))
-        return tt_fail(TT_ERR_UNSUPPORTED, "GPUs of one process sum F32 and BF16, not %s",
-                       tt_dtype_name(dtype));
-    size_t element = tt_dtype_bytes(dtype), world = (size_t)base->world_size;
+    size_t element = tt_dtype_bytes(dtype), world = (size_t)comm->base.world_size;
     size_t slice = (count + world * SLICE_ELEMENTS - 1) / (world * SLICE_ELEMENTS) * SLICE_ELEMENTS;
-    size_t first = least((size_t)base->rank * slice, count), last = least(first + slice, count);
+    size_t first = least((size_t)comm->base.rank * slice, count), last = least(first + slice, count);
     TT_TRY(begin(comm, stream, data));
     if (last > first)
         TT_TRY(
             add_others(comm, stream, (char *)data + first * element, first * element, last - first, dtype));
     TT_TRY(end(comm, stream));
-    for (int i = 1; i < base->world_size; i++) {
-        size_t from = (size_t)((base->rank + i) % base->world_size);
+    for (int i = 1; i < comm->base.world_size; i++) {
+        size_t from = (size_t)((comm->base.rank + i) % comm->base.world_size);
         size_t begins = least(from * slice, count), ends = least(begins + slice, count);
         const char *theirs = (const char *)comm->group->seats[from].data + begins * element;
         if (ends > begins)
@@ -158,14 +176,33 @@ static tt_status peers_all_reduce(struct tt_comm *base, struct tt_stream *stream
     return end(comm, stream);
 }
 
+static tt_status peers_all_reduce(struct tt_comm *base, struct tt_stream *stream, void *data, size_t count,
+                                  tt_dtype dtype, enum tt_reduce reduce)
+{
+    struct peers_comm *comm = peers_of(base);
+    if (stream == NULL)
+        return comm->control->table->all_reduce(comm->control, NULL, data, count, dtype, reduce);
+    if (reduce != TT_REDUCE_SUM || (dtype != TT_F32 && dtype != TT_BF16))
+        return tt_fail(TT_ERR_UNSUPPORTED, "GPUs of one process sum F32 and BF16, not %s",
+                       tt_dtype_name(dtype));
+    return leave(comm, sum_all(comm, stream, data, count, dtype));
+}
+
+static tt_status take_from(struct peers_comm *comm, struct tt_stream *stream, void *data, size_t bytes,
+                           int root)
+{
+    TT_TRY(begin(comm, stream, data));
+    if (comm->base.rank != root)
+        TT_TRY(tt_copy_on_device(stream, data, comm->group->seats[root].data, bytes));
+    return end(comm, stream);
+}
+
 static tt_status peers_broadcast(struct tt_comm *base, struct tt_stream *stream, void *data, size_t bytes,
                                  int root)
 {
     struct peers_comm *comm = peers_of(base);
     if (stream == NULL) return comm->control->table->broadcast(comm->control, NULL, data, bytes, root);
-    TT_TRY(begin(comm, stream, data));
-    if (base->rank != root) TT_TRY(tt_copy_on_device(stream, data, comm->group->seats[root].data, bytes));
-    return end(comm, stream);
+    return leave(comm, take_from(comm, stream, data, bytes, root));
 }
 
 static tt_status peers_barrier(struct tt_comm *base)
@@ -188,22 +225,34 @@ static void peers_abort(struct tt_comm *base)
     tt_comm_abort(peers_of(base)->control);
 }
 
-static void free_group(void *context)
+static bool is_anybody_inside(const struct peers_comm *comm)
 {
-    tt_free(context);
+    bool inside = false;
+    for (int r = 0; r < comm->base.world_size; r++)
+        inside |= r != comm->base.rank && atomic_load(&comm->group->seats[r].inside);
+    return inside;
+}
+
+/* A rank that came through the last meeting may still look at this one's seat, for as long as it takes to
+ * queue a few calls; it does not come through another meeting, to which this rank does not come. Nobody is
+ * waited for until it ends: a rank that fails before the others have begun must be able to tell them. */
+static void leave_group(struct peers_comm *comm)
+{
+    struct group *group = comm->group;
+    struct seat *seat = own_seat(comm);
+    double start = tt_clock_seconds();
+    while (is_anybody_inside(comm) && tt_clock_seconds() - start < LEAVE_SECONDS_MAX)
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    if (seat->ready != NULL) tt_event_destroy(seat->ready);
+    if (seat->done != NULL) tt_event_destroy(seat->done);
+    if (atomic_fetch_sub(&group->users, 1) == 1) tt_free(group);
 }
 
 static void peers_destroy(struct tt_comm *base)
 {
     struct peers_comm *comm = peers_of(base);
     if (comm->watches) tt_device_set_watch(comm->device, NULL, NULL);
-    if (comm->group != NULL) {
-        struct seat seat = *own_seat(comm);
-        /* Until all have left, a rank that failed in the middle of a call may look at this one's seat. */
-        tt_latch_leave(comm->group->latch, LEAVE_SECONDS, free_group, comm->group);
-        if (seat.ready != NULL) tt_event_destroy(seat.ready);
-        if (seat.done != NULL) tt_event_destroy(seat.done);
-    }
+    if (comm->group != NULL) leave_group(comm);
     if (comm->owns_control) tt_comm_destroy(comm->control);
     tt_free(comm);
 }
@@ -233,11 +282,8 @@ static tt_status check_control(void *context)
 static struct group *make_group(int world_size)
 {
     struct group *group = tt_calloc(1, sizeof *group + (size_t)world_size * sizeof group->seats[0]);
-    if (group == NULL) return NULL;
-    group->latch = tt_latch_create(world_size);
-    if (group->latch != NULL) return group;
-    tt_free(group);
-    return NULL;
+    if (group != NULL) atomic_init(&group->users, world_size);
+    return group;
 }
 
 /* Takes `control` when it `owns` it, also on failure. Collective. */
@@ -257,10 +303,7 @@ static tt_status create(struct tt_comm *control, struct tt_device *device, bool 
     status = tt_comm_agree(control, control->rank == 0 && group == NULL ? TT_ERR_MEMORY : TT_OK);
     if (status == TT_OK) status = control->table->broadcast(control, NULL, &group, sizeof group, 0);
     if (status != TT_OK) {
-        if (control->rank == 0 && group != NULL) {
-            tt_latch_destroy(group->latch);
-            tt_free(group);
-        }
+        if (control->rank == 0) tt_free(group);
         peers_destroy(&comm->base);
         return status;
     }
@@ -284,16 +327,24 @@ static tt_status peers_split(struct tt_comm *base, int color, struct tt_comm **o
     return create(control, comm->device, true, out);
 }
 
-/* What a rank says of itself to find out who can reach whom. */
+/* What a rank says of itself to find out who can reach whom. Containers of one machine may share its name,
+ * and in each the program may be process 1: process numbers count only inside one space of them. */
 struct card {
-    int64_t process, device;
+    int64_t process, process_space, device;
     char host[64];
 };
+
+static int64_t own_process_space(void)
+{
+    struct stat facts;
+    return stat("/proc/self/ns/pid", &facts) == 0 ? (int64_t)facts.st_ino : 0;
+}
 
 /* Returns owned cards of all ranks, or NULL in *cards on failure. */
 static tt_status exchange_cards(struct tt_comm *comm, const struct tt_device *device, struct card **cards)
 {
-    struct card own = {.process = getpid(), .device = tt_device_index(device)};
+    struct card own = {
+        .process = getpid(), .process_space = own_process_space(), .device = tt_device_index(device)};
     if (gethostname(own.host, sizeof own.host - 1) != 0) memset(own.host, 0, sizeof own.host);
     *cards = tt_calloc((size_t)comm->world_size, sizeof **cards);
     if (*cards == NULL) return TT_ERR_MEMORY;
@@ -306,7 +357,8 @@ static tt_status exchange_cards(struct tt_comm *comm, const struct tt_device *de
 
 static bool is_same_process(const struct card *a, const struct card *b)
 {
-    return a->process == b->process && memcmp(a->host, b->host, sizeof a->host) == 0;
+    return a->process == b->process && a->process_space == b->process_space &&
+           memcmp(a->host, b->host, sizeof a->host) == 0;
 }
 
 tt_status tt_comm_ranks_here(struct tt_comm *comm, const struct tt_device *device, int *count)
