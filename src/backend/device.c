@@ -155,7 +155,7 @@ tt_status tt_device_take(struct tt_device *device, enum tt_purpose purpose, size
 {
     struct tt_memory_use *memory = &device->memory;
     size_t limit = device->memory_limit != 0 ? device->memory_limit : SIZE_MAX;
-    if (bytes > limit - memory->total_current) {
+    if (memory->total_current > limit || bytes > limit - memory->total_current) {
         char need[32], used[32], most[32];
         tt_fail(TT_ERR_MEMORY, "%s need %s more, but %s of %s are in use on %s", tt_purpose_name(purpose),
                 tt_format_bytes((double)bytes, need, sizeof need),

@@ -67,7 +67,10 @@ void tt_share_leave(struct tt_shard_context *context)
     struct tt_latch *latch = context->sharing;
     if (latch == NULL) return;
     context->sharing = NULL;
+    struct tt_error record; /* what the rank failed with is what it will tell */
+    tt_error_copy(&record);
     if (tt_stream_synchronize(context->comm_stream) != TT_OK)
-        tt_warn("a rank leaves while its copies have not ended");
+        tt_debug("a rank leaves while its copies have not ended: %s", tt_error_last()->message);
+    (void)tt_error_restore(&record);
     tt_latch_leave(latch, LEAVE_SECONDS, NULL, NULL);
 }
