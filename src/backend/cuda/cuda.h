@@ -35,9 +35,11 @@ struct tt_cuda_device {
     struct tt_cuda_staging *staging; /* page-locked ring for uploads from ordinary memory */
     struct tt_cuda_watch *watch;     /* marks, waiting with a check */
     struct tt_cuda_spans *spans;     /* profile events */
+    struct tt_cuda_stream *streams;  /* that live */
 };
 
 struct tt_cuda_stream {
+    struct tt_cuda_stream *next; /* of the same device */
     cudaStream_t stream;
     void *scratch;        /* TT_CUDA_SCRATCH_BYTES of device memory; NULL on copy streams */
     void *gemm_workspace; /* TT_CUDA_GEMM_WORKSPACE_BYTES; NULL on copy streams */

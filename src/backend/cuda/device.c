@@ -158,9 +158,13 @@ static void cuda_stream_destroy(struct tt_device *device, void *impl)
 {
     struct tt_cuda_stream *stream = impl;
     if (stream == NULL) return;
+    struct tt_cuda_stream **link = &((struct tt_cuda_device *)device->impl)->streams;
+    while (*link != NULL && *link != stream) link = &(*link)->next;
+    bool stuck = tt_cuda_is_stuck(device);
+    if (*link != NULL) *link = stream->next;
     if (stream->scratch != NULL)
         uncount_fixed(device, TT_PURPOSE_SCRATCH, TT_CUDA_SCRATCH_BYTES + TT_CUDA_GEMM_WORKSPACE_BYTES);
-    if (!tt_cuda_is_stuck(device)) {
+    if (!stuck) {
         if (stream->stream != NULL) cudaStreamDestroy(stream->stream);
         if (stream->scratch != NULL) cudaFree(stream->scratch);
     }
@@ -184,6 +188,9 @@ static tt_status cuda_stream_create(struct tt_device *device, enum tt_stream_kin
         stream->gemm_workspace = (char *)stream->scratch + TT_CUDA_SCRATCH_BYTES;
         count_fixed(device, TT_PURPOSE_SCRATCH, bytes);
     }
+    struct tt_cuda_device *cuda = device->impl;
+    stream->next = cuda->streams;
+    cuda->streams = stream;
     *impl = stream;
 out:
     if (status != TT_OK) cuda_stream_destroy(device, stream);

@@ -21,7 +21,8 @@ void tt_cuda_mark(struct tt_stream *stream, const char *what);
 void tt_cuda_collective_queued(struct tt_stream *stream, const char *what);
 /* Text of what the compute stream was at, for messages: never NULL. */
 const char *tt_cuda_watch_where(const struct tt_device *device);
-/* A kernel never ended: destroying anything would wait for it. */
+/* A kernel never ended, or never will: destroying anything would wait for it. When another rank has failed
+ * this first waits a little for what is queued. */
 bool tt_cuda_is_stuck(const struct tt_device *device);
 tt_status tt_cuda_event_wait(struct tt_device *device,
                              cudaEvent_t event); /* as tt_cuda_wait, for one event */

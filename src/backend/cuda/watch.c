@@ -16,6 +16,8 @@ static const double hang_seconds_default = 20.0; /* no block takes that long */
 static const double peer_seconds = 1800.0;       /* other ranks may save or evaluate meanwhile */
 static const double spin_seconds = 0.0005;
 static const double check_seconds = 0.005;
+static const double stopped_seconds = 1.0; /* between two looks: a signal had stopped this process */
+static const double settle_seconds = 10.0; /* for what is queued when another rank has failed */
 
 struct tt_cuda_watch {
     cudaEvent_t events[MARKS];
@@ -26,6 +28,7 @@ struct tt_cuda_watch {
     const char *collective_text; /* NULL: none was queued, or it is done */
     double hang_seconds;
     bool stuck;
+    bool settled; /* after another rank's failure was seen, what is queued has been waited for */
 };
 
 tt_status tt_cuda_watch_create(struct tt_cuda_watch **out)
@@ -91,10 +94,40 @@ const char *tt_cuda_watch_where(const struct tt_device *device)
     return text != NULL ? text : "no marked work";
 }
 
+/* Work that waits for an event of another GPU ends soon, as all else does, unless that GPU has failed. */
+static bool settles(const struct tt_cuda_device *cuda)
+{
+    double start = tt_clock_seconds();
+    for (const struct tt_cuda_stream *stream = cuda->streams; stream != NULL; stream = stream->next) {
+        while (cudaStreamQuery(stream->stream) == cudaErrorNotReady) {
+            struct timespec nap = {0, 200000};
+            if (tt_clock_seconds() - start > settle_seconds) return false;
+            nanosleep(&nap, NULL);
+        }
+    }
+    return true;
+}
+
+static bool others_failed(const struct tt_device *device)
+{
+    struct tt_error record;
+    if (device->check == NULL) return false;
+    tt_error_copy(&record);
+    bool failed = device->check(device->check_context) != TT_OK;
+    (void)tt_error_restore(&record);
+    return failed;
+}
+
 bool tt_cuda_is_stuck(const struct tt_device *device)
 {
     const struct tt_cuda_device *cuda = device->impl;
-    return cuda != NULL && cuda->watch != NULL && cuda->watch->stuck;
+    struct tt_cuda_watch *watch = cuda != NULL ? cuda->watch : NULL;
+    if (watch == NULL) return false;
+    if (!watch->stuck && !watch->settled && others_failed(device)) {
+        watch->settled = true;
+        watch->stuck = !settles(cuda);
+    }
+    return watch->stuck;
 }
 
 /* Moves `passed` over all marks that are done; returns whether one was. */
@@ -148,6 +181,7 @@ static tt_status wait_for(struct tt_device *device, query *is_done, void *what, 
         if (error != cudaErrorNotReady) return tt_cuda_check(error, stream, call);
         double now = tt_clock_seconds();
         if (start == 0) start = moved = checked = now;
+        if (now - checked > stopped_seconds) moved += now - checked;
         if (now - checked > check_seconds) {
             checked = now;
             TT_TRY(look(device, now, &moved));
@@ -173,7 +207,7 @@ static cudaError_t event_done(void *what)
 
 tt_status tt_cuda_wait(struct tt_stream *stream)
 {
-    if (tt_cuda_is_stuck(stream->device)) return TT_ERR_DEVICE;
+    if (watch_of(stream->device)->stuck) return TT_ERR_DEVICE;
     tt_status status =
         wait_for(stream->device, stream_done, tt_cuda_handle(stream), stream, "waiting for the device");
     if (status == TT_OK) (void)advance(watch_of(stream->device));
@@ -182,6 +216,6 @@ tt_status tt_cuda_wait(struct tt_stream *stream)
 
 tt_status tt_cuda_event_wait(struct tt_device *device, cudaEvent_t event)
 {
-    if (tt_cuda_is_stuck(device)) return TT_ERR_DEVICE;
+    if (watch_of(device)->stuck) return TT_ERR_DEVICE;
     return wait_for(device, event_done, event, NULL, "waiting for the device");
 }
