@@ -9,7 +9,11 @@
 #include "base/clock.h"
 #include "base/thread.h"
 
-enum { STUCK_SECONDS = 27, LOOK_MS = 500 }; /* later than a device finds by itself that it hangs */
+enum {
+    STUCK_SECONDS = 27, /* later than a device finds by itself that it hangs */
+    LOOK_MS = 500,
+    STOPPED_MS = 3000, /* between two looks: a signal had stopped the process, or the machine slept */
+};
 
 struct tt_pulse_watch {
     struct tt_pulse *pulses;
@@ -47,14 +51,17 @@ void tt_pulse_rest(struct tt_pulse *pulse)
     if (pulse != NULL) atomic_store_explicit(&pulse->beat_ms, 0, memory_order_release);
 }
 
-/* The rank whose last beat is the oldest is told of: the others may only wait for it. */
-static int find_stuck(const struct tt_pulse_watch *watch, int64_t now, int64_t *silent_ms)
+/* The rank whose last beat is the oldest is told of: the others may only wait for it. Time before `awake`
+ * does not count: the whole process was stopped. */
+static int find_stuck(const struct tt_pulse_watch *watch, int64_t now, int64_t awake, int64_t *silent_ms)
 {
     int stuck = -1;
     *silent_ms = watch->limit_ms;
     for (int r = 0; r < watch->count; r++) {
         int64_t beat = atomic_load_explicit(&watch->pulses[r].beat_ms, memory_order_acquire);
-        if (beat == 0 || now - beat <= *silent_ms) continue;
+        if (beat == 0) continue;
+        if (beat < awake) beat = awake;
+        if (now - beat <= *silent_ms) continue;
         *silent_ms = now - beat;
         stuck = r;
     }
@@ -65,6 +72,7 @@ static tt_status watch_main(void *argument)
 {
     struct tt_pulse_watch *watch = argument;
     tt_status status = TT_OK;
+    int64_t awake = now_ms(), looked = awake;
     pthread_mutex_lock(&watch->mutex);
     while (!watch->stops && status == TT_OK) {
         struct timespec until;
@@ -73,8 +81,10 @@ static tt_status watch_main(void *argument)
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         (void)pthread_cond_timedwait(&watch->changed, &watch->mutex, &until);
-        int64_t silent_ms;
-        int stuck = watch->stops ? -1 : find_stuck(watch, now_ms(), &silent_ms);
+        int64_t silent_ms, now = now_ms();
+        if (now - looked > STOPPED_MS) awake = now;
+        looked = now;
+        int stuck = watch->stops ? -1 : find_stuck(watch, now, awake, &silent_ms);
         if (stuck < 0) continue;
         const char *what = atomic_load_explicit(&watch->pulses[stuck].what, memory_order_relaxed);
         status = tt_fail(TT_ERR_DEVICE, "rank %d has not come back for %lld s from a call in the %s",
