@@ -1,0 +1,292 @@
+/* What somebody sees who goes on from a checkpoint: from where, what was passed over, what is refused and
+ * why; over processes and mpirun; and a stop on request that goes on as if it had not been. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "cli/exit_codes.h"
+#include "support/processes.h"
+#include "support/train_run.h"
+#include "support/workplace.h"
+
+#define ROWS TT_TEST_ROOT "/golden/llama2/train.jsonl"
+
+struct scene {
+    struct test_workplace place;
+    char output[TEST_PATH_BYTES], whole[TEST_PATH_BYTES];
+    struct test_program program;
+};
+
+static void set_words(const struct scene *scene, const char *output, const char *more,
+                      struct test_words *words)
+{
+    *words = (struct test_words){0};
+    test_words_pair(words, "model_name_or_path", scene->place.model);
+    test_words_pair(words, "dataset_name", ROWS);
+    test_words_pair(words, "output_dir", output);
+    test_words_add(words, "threads 1 lora_r 2 lora_dropout 0.1 max_steps 6 save_steps 2 logging_steps 1 "
+                          "learning_rate 0.01 per_device_train_batch_size 4 report_to none bf16 false");
+    test_words_add(words, more);
+}
+
+static int run(struct scene *scene, const char *output, const char *more)
+{
+    struct test_words words, command = {0};
+    set_words(scene, output, more, &words);
+    test_words_add(&words, "device cpu");
+    test_words_command(&command, test_trimtab(), "train", &words);
+    return test_program_run(command.list, NULL, &scene->program);
+}
+
+/* Ran to the end with 2 ranks in `whole`; `output` has the first checkpoints of it. */
+static void begin(struct scene *scene, const char *keep)
+{
+    char command[2400];
+    test_workplace_create("llama2", &scene->place);
+    test_workplace_path(&scene->place, "out", scene->output);
+    test_workplace_path(&scene->place, "whole", scene->whole);
+    if (run(scene, scene->whole, "ranks 2") != 0) fail_msg("%s", scene->program.output);
+    snprintf(command, sizeof command, "mkdir '%s' && cd '%s' && cp -r %s '%s'", scene->output, scene->whole,
+             keep, scene->output);
+    assert_int_equal(system(command), 0);
+}
+
+static void expect(struct scene *scene, const char *more, int code, const char *const *says)
+{
+    int got = run(scene, scene->output, more);
+    if (got != code) fail_msg("%s: exit %d: %s", more, got, scene->program.output);
+    for (; *says != NULL; says++)
+        if (strstr(scene->program.output, *says) == NULL)
+            fail_msg("%s: no '%s' in: %s", more, *says, scene->program.output);
+}
+
+static void expect_same(const struct scene *scene, const char *name)
+{
+    char a[TEST_PATH_BYTES], b[TEST_PATH_BYTES];
+    test_same_file(test_join(scene->output, name, a), test_join(scene->whole, name, b));
+}
+
+static void expect_same_end(const struct scene *scene)
+{
+    double got[8], wanted[8];
+    expect_same(scene, "adapter_model.safetensors");
+    expect_same(scene, "checkpoint-6/training_state.safetensors");
+    assert_int_equal(test_read_log(scene->output, "loss", got, 8), 6);
+    assert_int_equal(test_read_log(scene->whole, "loss", wanted, 8), 6);
+    for (int i = 0; i < 6; i++) assert_true(got[i] == wanted[i]);
+}
+
+/* A changed byte in any file of the newest checkpoint: it is named and passed over. */
+static void flip_middle(const char *path)
+{
+    struct tt_str data = {0};
+    assert_int_equal(tt_file_read(path, 1 << 26, &data), TT_OK);
+    assert_true(data.bytes > 0);
+    data.data[data.bytes / 2] ^= 1;
+    assert_int_equal(tt_file_write_atomic(path, data.data, data.bytes), TT_OK);
+    tt_str_deinit(&data);
+}
+
+static void broken_ones_are_passed_over(void **state)
+{
+    (void)state;
+    struct scene scene;
+    char path[TEST_PATH_BYTES];
+    begin(&scene, "checkpoint-2 checkpoint-4");
+    flip_middle(test_join(scene.output, "checkpoint-4/adapter_model.safetensors", path));
+    static const char *const says[] = {"checkpoint-4 is passed over",
+                                       "adapter_model.safetensors' is not as it was saved", "going on from",
+                                       "checkpoint-2: step 2 of 6 is done", NULL};
+    expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_DONE, says);
+    expect_same_end(&scene);
+    test_workplace_remove(&scene.place);
+
+    static const char *const files[] = {"adapter_config.json", "training_state.safetensors",
+                                        "training_state.json", "trainer_state.json", "trimtab_config.yaml"};
+    begin(&scene, "checkpoint-4");
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char name[128];
+        snprintf(name, sizeof name, "checkpoint-4/%s", files[i]);
+        flip_middle(test_join(scene.output, name, path));
+        const char *const refused[] = {files[i], "is not as it was saved", "none of the 1 checkpoints", NULL};
+        expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_DATA, refused);
+        flip_middle(path);
+    }
+    assert_int_equal(remove(test_join(scene.output, "checkpoint-4/manifest.json", path)), 0);
+    static const char *const none[] = {"has no manifest.json", NULL};
+    expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_DATA, none);
+    test_workplace_remove(&scene.place);
+}
+
+static void another_run_is_refused(void **state)
+{
+    (void)state;
+    struct scene scene;
+    begin(&scene, "checkpoint-2");
+    static const struct {
+        const char *more, *says;
+    } changes[] = {
+        {"ranks 2 learning_rate 0.02", "learning_rate was 0.01 and is 0.02"},
+        {"ranks 2 lora_dropout 0.2", "lora_dropout was 0.1 and is 0.2"},
+        {"ranks 2 max_steps 7", "steps in all (max_steps, num_train_epochs) was 6 and is 7"},
+        {"ranks 1", "per_device_train_batch_size x gradient_accumulation_steps) was 8 and is 4"},
+        {"ranks 2 seed 7", "seed was 42 and is 7"},
+        {"ranks 2 max_train_samples 20", "training data was"},
+        {"ranks 2 lora_r 4", "lora_r was 2 and is 4"},
+    };
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char more[200];
+        const char *const says[] = {"this is not the run that", changes[i].says, "--resume_changed", NULL};
+        snprintf(more, sizeof more, "%s resume_from_checkpoint true", changes[i].more);
+        expect(&scene, more, TT_EXIT_USAGE, says);
+    }
+    static const char *const forced[] = {"going on with other settings: learning_rate was 0.01 and is 0.02",
+                                         NULL};
+    expect(&scene, "ranks 2 learning_rate 0.02 resume_changed true resume_from_checkpoint true", TT_EXIT_DONE,
+           forced);
+    test_workplace_remove(&scene.place);
+}
+
+static void other_base_is_refused(void **state)
+{
+    (void)state;
+    struct scene scene;
+    char path[TEST_PATH_BYTES];
+    begin(&scene, "checkpoint-2");
+    struct tt_str data = {0};
+    test_join(scene.place.model, "model.safetensors", path);
+    assert_int_equal(tt_file_read(path, 1 << 26, &data), TT_OK);
+    for (size_t i = data.bytes / 2; i < data.bytes; i += 16) data.data[i] ^= 1; /* trained on, say */
+    assert_int_equal(tt_file_write_atomic(path, data.data, data.bytes), TT_OK);
+    tt_str_deinit(&data);
+    static const char *const says[] = {"base model was", NULL};
+    expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_USAGE, says);
+    test_workplace_remove(&scene.place);
+}
+
+static void nothing_to_go_on_from(void **state)
+{
+    (void)state;
+    struct scene scene;
+    begin(&scene, "train_results.json");
+    static const char *const begins[] = {"the run begins at the beginning", NULL};
+    expect(&scene, "ranks 2 save_only_model true resume_from_checkpoint true", TT_EXIT_DONE, begins);
+    static const char *const only[] = {"holds no training state", "save_only_model", NULL};
+    expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_DATA, only);
+    static const char *const nowhere[] = {"there is no folder 'nowhere'", NULL};
+    expect(&scene, "ranks 2 resume_from_checkpoint nowhere", TT_EXIT_USAGE, nowhere);
+    static const char *const refused[] = {"already holds the result of a run",
+                                          "--resume_from_checkpoint true", NULL};
+    expect(&scene, "ranks 2", TT_EXIT_USAGE, refused);
+    test_workplace_remove(&scene.place);
+}
+
+/* From another folder, by its name; and from the last step, where only the result is left to write. */
+static void by_name_and_from_the_end(void **state)
+{
+    (void)state;
+    struct scene scene;
+    char more[TEST_PATH_BYTES + 64];
+    static const char *const none[] = {NULL}, *const end[] = {"step 6 of 6 is done", NULL};
+    begin(&scene, "train_results.json");
+    snprintf(more, sizeof more, "ranks 2 resume_from_checkpoint %.400s/checkpoint-4", scene.whole);
+    expect(&scene, more, TT_EXIT_DONE, none);
+    expect_same_end(&scene);
+    expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_DONE, end);
+    expect_same_end(&scene);
+    test_workplace_remove(&scene.place);
+}
+
+static void over_processes(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct test_processes processes;
+    struct test_words words;
+    begin(&scene, "checkpoint-2");
+    set_words(&scene, scene.output, "resume_from_checkpoint true", &words);
+    test_processes_start(&processes, 2, NULL, &words, NULL);
+    test_processes_expect_ok(&processes);
+    assert_int_equal(test_count_text(processes.programs[0].output, "going on from"), 1);
+    expect_same_end(&scene);
+    /* Saved by processes, one file each; gone on with by threads. */
+    char command[2400];
+    snprintf(command, sizeof command, "rm -rf '%s'", scene.output);
+    assert_int_equal(system(command), 0);
+    set_words(&scene, scene.output, "state_dict_type SHARDED_STATE_DICT", &words);
+    test_processes_start(&processes, 2, NULL, &words, NULL);
+    test_processes_expect_ok(&processes);
+    snprintf(command, sizeof command, "cd '%s' && rm -rf checkpoint-4 checkpoint-6 adapter_model.safetensors",
+             scene.output);
+    assert_int_equal(system(command), 0);
+    static const char *const says[] = {"checkpoint-2: step 2 of 6", NULL};
+    expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_DONE, says);
+    expect_same_end(&scene);
+    test_workplace_remove(&scene.place);
+}
+
+static void over_mpi(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct test_words words, command = {0};
+    if (test_mpi_is_missing() != NULL) skip();
+    begin(&scene, "checkpoint-2");
+    set_words(&scene, scene.output, "device cpu resume_from_checkpoint true", &words);
+    test_words_add(&command, TEST_MPIRUN " -np 2");
+    test_words_command(&command, test_trimtab(), "train", &words);
+    int code = test_program_run(command.list, NULL, &scene.program);
+    if (code != 0) fail_msg("exit %d: %s", code, scene.program.output);
+    expect_same_end(&scene);
+    test_workplace_remove(&scene.place);
+}
+
+/* SIGTERM at some step, exit 11, and on: the end is that of the run that nobody stopped. */
+static void stopped_and_gone_on(void **state)
+{
+    (void)state;
+    struct scene scene;
+    static const char more[] = "ranks 2 max_steps 3000 save_steps 100000 logging_steps 1000";
+    static const char *const none[] = {"going on from", NULL};
+    begin(&scene, "train_results.json");
+    if (run(&scene, scene.whole,
+            "ranks 2 max_steps 3000 save_steps 100000 logging_steps 1000 overwrite_output_dir true") != 0)
+        fail_msg("%s", scene.program.output);
+    struct test_words words, command = {0};
+    set_words(&scene, scene.output, more, &words);
+    test_words_add(&words, "device cpu logging_steps 1");
+    test_words_command(&command, test_trimtab(), "train", &words);
+    test_program_start(command.list, NULL, &scene.program);
+    if (!test_program_says(&scene.program, "step 9/", 60)) fail_msg("%s", scene.program.output);
+    assert_int_equal(kill(scene.program.pid, SIGTERM), 0);
+    int code = test_program_wait(&scene.program, 60);
+    if (code != TT_EXIT_STOPPED || strstr(scene.program.output, "--resume_from_checkpoint true") == NULL)
+        fail_msg("exit %d: %s", code, scene.program.output);
+    expect(&scene, "ranks 2 max_steps 3000 save_steps 100000 logging_steps 1000 resume_from_checkpoint true",
+           TT_EXIT_DONE, none);
+    expect_same(&scene, "adapter_model.safetensors");
+    expect_same(&scene, "checkpoint-3000/training_state.safetensors");
+    test_workplace_remove(&scene.place);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(broken_ones_are_passed_over),
+        cmocka_unit_test(another_run_is_refused),
+        cmocka_unit_test(other_base_is_refused),
+        cmocka_unit_test(nothing_to_go_on_from),
+        cmocka_unit_test(by_name_and_from_the_end),
+        cmocka_unit_test(over_processes),
+        cmocka_unit_test(over_mpi),
+        cmocka_unit_test(stopped_and_gone_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
