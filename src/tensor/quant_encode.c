@@ -17,10 +17,11 @@ enum { PIECE = 4096 }; /* weights that are widened at a time */
 static const float least_absmax = 1e-38f; /* what the library divides by where all weights are 0 */
 
 #if defined(__x86_64__)
-#define AVX2 __attribute__((target("avx2")))
+#include <immintrin.h>
+#define AVX2 __attribute__((target("avx2,f16c")))
 static bool has_avx2(void)
 {
-    return __builtin_cpu_supports("avx2");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); /* f16c came before fma */
 }
 #else
 #define AVX2
@@ -29,8 +30,12 @@ static bool has_avx2(void)
     return false;
 }
 #endif
-/* The same loop for any processor and for AVX2: the compiler makes the vectors. */
+/* The same code for any processor and for AVX2, in the compiler's vectors. */
 #define BODY static inline __attribute__((always_inline))
+#pragma GCC diagnostic ignored "-Wpsabi" /* they stay within inlined functions */
+
+enum { LANES = 8 };
+typedef int32_t v8i __attribute__((vector_size(32)));
 
 BODY void widen_bf16(const uint16_t *from, int64_t count, float *to)
 {
@@ -43,28 +48,92 @@ BODY void widen_bf16(const uint16_t *from, int64_t count, float *to)
 /* |x| as bits: larger numbers are larger integers, infinity is above all of them and NaN above infinity. */
 BODY float largest(const float *x, int64_t count)
 {
-    int32_t most = 0;
-    for (int64_t i = 0; i < count; i++) {
-        int32_t bits;
+    v8i most = {0}, bits;
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
         memcpy(&bits, x + i, sizeof bits);
         bits &= 0x7fffffff;
-        most = bits > most ? bits : most;
+        v8i larger = bits > most;
+        most = (larger & bits) | (~larger & most);
     }
+    for (; i < count; i++) {
+        int32_t one;
+        memcpy(&one, x + i, sizeof one);
+        one &= 0x7fffffff;
+        most[0] = one > most[0] ? one : most[0];
+    }
+    int32_t top = most[0];
+    for (int lane = 1; lane < LANES; lane++) top = most[lane] > top ? most[lane] : top;
     float value;
-    memcpy(&value, &most, sizeof value);
+    memcpy(&value, &top, sizeof value);
     return value;
 }
 
-/* How many of the 15 borders lie below each of count <= PIECE numbers. */
-BODY void ranks(const float *x, int64_t count, float factor, float divisor, const float *borders, uint8_t *to)
+/* How many of the 15 borders lie below each number times `factor`. */
+static void ranks_any(const float *x, int64_t count, float factor, const float *borders, uint8_t *to)
 {
     for (int64_t i = 0; i < count; i++) {
-        float value = divisor != 0.0f ? x[i] / divisor : x[i] * factor;
-        int32_t rank = 0;
-#pragma GCC unroll 15
+        float value = x[i] * factor;
+        int rank = 0;
         for (int b = 0; b < TT_QUANT_MAP - 1; b++) rank += value > borders[b];
         to[i] = (uint8_t)rank;
     }
+}
+
+AVX2 static void ranks_avx2(const float *x, int64_t count, float factor, const float *borders, uint8_t *to)
+{
+    enum { GROUP = 4 };
+    int64_t i = 0;
+#if defined(__x86_64__)
+    for (; i + GROUP * LANES <= count; i += GROUP * LANES) {
+        __m256 value[GROUP];
+        __m256i rank[GROUP];
+        for (int g = 0; g < GROUP; g++) {
+            value[g] = _mm256_mul_ps(_mm256_loadu_ps(x + i + LANES * g), _mm256_set1_ps(factor));
+            rank[g] = _mm256_setzero_si256();
+        }
+        for (int b = 0; b < TT_QUANT_MAP - 1; b++)
+            for (int g = 0; g < GROUP; g++) {
+                __m256 above = _mm256_cmp_ps(value[g], _mm256_set1_ps(borders[b]), _CMP_GT_OQ);
+                rank[g] = _mm256_sub_epi32(rank[g], _mm256_castps_si256(above));
+            }
+        /* Packing works within halves, so that words of four come out as 0 2 4 6 1 3 5 7. */
+        __m256i low = _mm256_packs_epi32(rank[0], rank[1]), high = _mm256_packs_epi32(rank[2], rank[3]);
+        __m256i bytes = _mm256_packus_epi16(low, high);
+        bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+        _mm256_storeu_si256((__m256i *)(void *)(to + i), bytes);
+    }
+#endif
+    ranks_any(x + i, count - i, factor, borders, to + i);
+}
+
+/* Two codes a byte, the first in the high half; `order` gives the code of a rank. */
+static void pack_any(const uint8_t *ranks, int64_t pairs, const uint8_t *order, uint8_t *codes)
+{
+    for (int64_t i = 0; i < pairs; i++)
+        codes[i] = (uint8_t)(order[ranks[2 * i]] << 4 | order[ranks[2 * i + 1]]);
+}
+
+AVX2 static void pack_avx2(const uint8_t *ranks, int64_t pairs, const uint8_t *order, uint8_t *codes)
+{
+    int64_t i = 0;
+#if defined(__x86_64__)
+    const __m128i table = _mm_loadu_si128((const __m128i *)(const void *)order),
+                  weights = _mm_set1_epi16(0x0110);
+    for (; i + 16 <= pairs; i += 16) {
+        const __m128i *from = (const __m128i *)(const void *)(ranks + 2 * i);
+        __m128i first = _mm_maddubs_epi16(_mm_shuffle_epi8(table, _mm_loadu_si128(from)), weights);
+        __m128i second = _mm_maddubs_epi16(_mm_shuffle_epi8(table, _mm_loadu_si128(from + 1)), weights);
+        _mm_storeu_si128((__m128i *)(void *)(codes + i), _mm_packus_epi16(first, second));
+    }
+#endif
+    pack_any(ranks + 2 * i, pairs - i, order, codes + i);
+}
+
+/* To nearest even; |x| * factor <= 127. */
+BODY void round_int8(const float *x, int64_t count, float factor, int8_t *to)
+{
+    for (int64_t i = 0; i < count; i++) to[i] = (int8_t)(int32_t)nearbyintf(x[i] * factor);
 }
 
 #define PASS(suffix, attribute)                                                                              \
@@ -76,14 +145,30 @@ BODY void ranks(const float *x, int64_t count, float factor, float divisor, cons
     {                                                                                                        \
         return largest(x, count);                                                                            \
     }                                                                                                        \
-    attribute static void ranks_##suffix(const float *x, int64_t count, float factor, const float *borders,  \
-                                         uint8_t *to)                                                        \
+    attribute static void round_int8_##suffix(const float *x, int64_t count, float factor, int8_t *to)       \
     {                                                                                                        \
-        ranks(x, count, factor, 0.0f, borders, to);                                                          \
+        round_int8(x, count, factor, to);                                                                    \
     }
 PASS(any, )
 PASS(avx2, AVX2)
 #define BEST(name) (has_avx2() ? name##_avx2 : name##_any)
+
+static void through_f16_any(float *x, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) x[i] = tt_f16_to_f32(tt_f32_to_f16(x[i]));
+}
+
+AVX2 static void through_f16_avx2(float *x, int64_t count)
+{
+    int64_t i = 0;
+#if defined(__x86_64__)
+    for (; i + LANES <= count; i += LANES) {
+        __m128i half = _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT);
+        _mm256_storeu_ps(x + i, _mm256_cvtph_ps(half));
+    }
+#endif
+    through_f16_any(x + i, count - i);
+}
 
 /* Weights as the library sees them: int8 goes through fp16. */
 static void widen(const struct tt_quant_layout *layout, const void *weights, tt_dtype dtype, int64_t first,
@@ -94,31 +179,30 @@ static void widen(const struct tt_quant_layout *layout, const void *weights, tt_
         BEST(widen_bf16)((const uint16_t *)from, count, to);
     else
         (void)tt_dtype_convert(to, TT_F32, from, dtype, (size_t)count);
-    if (layout->format.type == TT_QUANT_INT8 && dtype != TT_F16)
-        for (int64_t i = 0; i < count; i++) to[i] = tt_f16_to_f32(tt_f32_to_f16(to[i]));
+    if (layout->format.type == TT_QUANT_INT8 && dtype != TT_F16) BEST(through_f16)(to, count);
 }
 
 void tt_quant_absmax(const struct tt_quant_layout *layout, int64_t first, int64_t count, const void *weights,
                      tt_dtype dtype, float *absmax)
 {
     float (*best)(const float *, int64_t) = BEST(largest);
-    bool four_bits = layout->format.type != TT_QUANT_INT8;
+    int64_t width = layout->format.type == TT_QUANT_INT8 ? layout->cols : layout->format.block;
+    int64_t origin = tt_quant_block_first(layout, first), end = tt_quant_block_first(layout, first + count);
     float x[PIECE];
-    int64_t origin = tt_quant_block_first(layout, first);
-    for (int64_t block = first; block < first + count; block++) {
-        int64_t at = tt_quant_block_first(layout, block), end = tt_quant_block_first(layout, block + 1);
-        bool short_block = four_bits && end - at < layout->format.block;
-        float most = 0;
-        for (int64_t some; at < end; at += some) {
-            some = end - at < PIECE ? end - at : PIECE;
-            widen(layout, weights, dtype, at - origin, some, x);
-            float here = best(x, some);
-            most = isnan(here) || here > most ? here : most;
+    for (int64_t i = 0; i < count; i++) absmax[i] = 0;
+    for (int64_t some, at = origin; at < end; at += some) { /* pieces; in each what it has of a block */
+        some = end - at < PIECE ? end - at : PIECE;
+        widen(layout, weights, dtype, at - origin, some, x);
+        for (int64_t here, i = 0; i < some; i += here) {
+            int64_t block = (at + i) / width;
+            here = (block + 1) * width - (at + i) < some - i ? (block + 1) * width - (at + i) : some - i;
+            float most = best(x + i, here), *to = absmax + (block - first);
+            *to = isnan(most) || most > *to ? most : *to;
         }
-        /* The library stores this floor for a last block that is not whole, and only there. */
-        if (short_block && most < least_absmax) most = least_absmax;
-        absmax[block - first] = most;
     }
+    /* The library stores this floor for a last block that is not whole, and only there. */
+    bool has_short = count > 0 && first + count == layout->blocks && layout->count % width != 0;
+    if (has_short && absmax[count - 1] < least_absmax) absmax[count - 1] = least_absmax;
 }
 
 tt_status tt_quant_check(const struct tt_quant_layout *layout, const float *absmax)
@@ -134,7 +218,7 @@ tt_status tt_quant_check(const struct tt_quant_layout *layout, const float *absm
     return TT_OK;
 }
 
-enum { LANES = 8, STRANDS = 4, LEVELS = 4 };
+enum { STRANDS = 4, LEVELS = 4 };
 
 static int ceil_log2(int64_t value)
 {
@@ -216,77 +300,92 @@ static void coder_init(struct coder *coder, const float *map)
         coder->borders[i] = (map[coder->order[i]] + map[coder->order[i + 1]]) / 2;
 }
 
-/* `count` weights of one block, from an even place on. */
-static void encode_four(const struct coder *coder, const float *x, int64_t count, float absmax, bool whole,
-                        uint8_t *codes)
+/* `count` weights of one block; `whole`: the block has all its weights. */
+static void rank_block(const struct coder *coder, const float *x, int64_t count, float absmax, bool whole,
+                       uint8_t *rank)
 {
-    uint8_t rank[PIECE + 1];
     float floor = absmax > least_absmax ? absmax : least_absmax;
-    if (whole)
+    if (whole) {
         BEST(ranks)(x, count, 1.0f / floor, coder->borders, rank);
-    else
-        ranks(x, count, 0.0f, absmax, coder->borders, rank);
-    if (count % 2 != 0) {
-        float nothing = 0;
-        ranks(&nothing, 1, 1.0f, 0.0f, coder->borders, rank + count);
+        return;
     }
-    for (int64_t i = 0; i < (count + 1) / 2; i++)
-        codes[i] = (uint8_t)(coder->order[rank[2 * i]] << 4 | coder->order[rank[2 * i + 1]]);
+    for (int64_t i = 0; i < count; i++) { /* here the library divides */
+        float value = x[i] / absmax;
+        ranks_any(&value, 1, 1.0f, coder->borders, rank + i);
+    }
 }
 
-/* To nearest even; |x| <= 127. */
-static void encode_int8(const float *x, int64_t count, float absmax, uint8_t *codes)
+/* Pieces begin at even places. What an odd count leaves over is the code of 0. */
+static void encode_four(const struct tt_quant_layout *layout, const struct coder *coder, const float *x,
+                        int64_t first, int64_t count, const float *absmax, uint8_t *codes)
 {
-    float factor = absmax > 0 ? 1.0f / absmax * 127.0f : 0.0f; /* torch divides a number by a tensor so */
-    for (int64_t i = 0; i < count; i++) codes[i] = (uint8_t)(int8_t)nearbyintf(x[i] * factor);
+    uint8_t rank[PIECE + 1];
+    int64_t width = layout->format.block;
+    for (int64_t here, i = 0; i < count; i += here) {
+        int64_t block = (first + i) / width, end = (block + 1) * width;
+        here = end - (first + i) < count - i ? end - (first + i) : count - i;
+        rank_block(coder, x + i, here, absmax[block], end <= layout->count, rank + i);
+    }
+    const float nothing = 0;
+    if (count % 2 != 0) ranks_any(&nothing, 1, 1.0f, coder->borders, rank + count);
+    BEST(pack)(rank, (count + 1) / 2, coder->order, codes);
+}
+
+static void encode_int8(const struct tt_quant_layout *layout, const float *x, int64_t first, int64_t count,
+                        const float *absmax, uint8_t *codes)
+{
+    for (int64_t here, i = 0; i < count; i += here) {
+        int64_t row = (first + i) / layout->cols, end = (row + 1) * layout->cols;
+        here = end - (first + i) < count - i ? end - (first + i) : count - i;
+        /* torch divides a number by a tensor so */
+        float factor = absmax[row] > 0 ? 1.0f / absmax[row] * 127.0f : 0.0f;
+        BEST(round_int8)(x + i, here, factor, (int8_t *)codes + i);
+    }
 }
 
 void tt_quant_codes(const struct tt_quant_layout *layout, int64_t first, int64_t count, const void *weights,
                     tt_dtype dtype, const float *absmax, uint8_t *codes)
 {
     bool int8 = layout->format.type == TT_QUANT_INT8;
-    int64_t block_weights = int8 ? layout->cols : layout->format.block;
     struct coder coder;
     float x[PIECE];
     if (!int8) coder_init(&coder, tt_quant_map(layout->format.type));
-    for (int64_t some, at = first; at < first + count; at += some) {
-        int64_t block = at / block_weights, end = tt_quant_block_first(layout, block + 1);
-        if (end > first + count) end = first + count;
-        some = end - at < PIECE ? end - at : PIECE;
-        widen(layout, weights, dtype, at - first, some, x);
-        if (int8) {
-            encode_int8(x, some, absmax[block], codes + (at - first));
-        } else {
-            bool whole = (block + 1) * block_weights <= layout->count;
-            encode_four(&coder, x, some, absmax[block], whole, codes + (at - first) / 2);
-        }
+    for (int64_t at = 0; at < count; at += PIECE) {
+        int64_t some = count - at < PIECE ? count - at : PIECE;
+        widen(layout, weights, dtype, at, some, x);
+        if (int8)
+            encode_int8(layout, x, first + at, some, absmax, codes + at);
+        else
+            encode_four(layout, &coder, x, first + at, some, absmax, codes + at / 2);
     }
+}
+
+/* The middles between neighbours of the nested map. */
+static void make_middles(float middles[TT_QUANT_NESTED_MAP - 1])
+{
+    const float *map = tt_quant_nested_map();
+    for (int i = 0; i + 1 < TT_QUANT_NESTED_MAP; i++) middles[i] = (map[i] + map[i + 1]) / 2;
 }
 
 /* The library rounds a number in [-1, 1] to a grid of 65536 points and takes the nearest code of the point.
  */
-static uint8_t nested_code(float value)
+static uint8_t nested_code(const float *middles, float value)
 {
-    const float *map = tt_quant_nested_map();
     if (value < -1) value = -1;
     if (value > 1) value = 1;
     uint32_t point = (uint32_t)((value + 1.0f) * 0.5f * 65535.0f + 0.5f);
     float x = (float)((double)point / 65535.0 * 2.0 - 1.0);
-    int low = 0, high = TT_QUANT_NESTED_MAP - 1; /* the answer lies between them */
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (x > (map[middle] + map[middle + 1]) / 2)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (uint8_t)low;
+    int code = 0; /* how many of the 255 middles lie below x */
+    for (int step = 128; step > 0; step /= 2) code += x > middles[code + step - 1] ? step : 0;
+    return (uint8_t)code;
 }
 
 void tt_quant_nested(const struct tt_quant_layout *layout, int64_t first, int64_t count, const float *absmax,
                      float offset, uint8_t *codes, float *nested_absmax)
 {
     int64_t width = layout->format.nested_block, origin = first * width;
+    float middles[TT_QUANT_NESTED_MAP - 1];
+    make_middles(middles);
     for (int64_t block = first; block < first + count; block++) {
         int64_t at = block * width, end = at + width < layout->blocks ? at + width : layout->blocks;
         float most = 0;
@@ -297,7 +396,7 @@ void tt_quant_nested(const struct tt_quant_layout *layout, int64_t first, int64_
         nested_absmax[block - first] = most;
         float factor = most > 0 ? 1.0f / most : 0.0f;
         for (int64_t i = at; i < end; i++)
-            codes[i - origin] = most > 0 ? nested_code((absmax[i] - offset) * factor) : 0;
+            codes[i - origin] = most > 0 ? nested_code(middles, (absmax[i] - offset) * factor) : 0;
     }
 }
 
