@@ -390,7 +390,7 @@ static tt_dtype own_type(const struct tt_merge *merge, bool adapter)
     for (size_t i = 0; i < merge->count; i++) {
         const struct tt_merge_tensor *tensor = &merge->tensors[i];
         if (adapter && tensor->lora_A != NULL) return tensor->lora_A->dtype;
-        if (!adapter && tensor->rank == 2) return tensor->base->dtype;
+        if (!adapter && tensor->rank == 2) return tensor->dtype;
     }
     return TT_F32;
 }

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "checkpoint/load.h"
 #include "model/adapter_config.h"
+#include "model/quantization.h"
 #include "nn/decoder_layer.h"
 #include "nn/head.h"
 
@@ -67,6 +68,26 @@ static struct tt_merge_tensor *find_tensor(struct tt_merge *merge, const char *n
     return NULL;
 }
 
+/* Sets dtype and, for what bitsandbytes has quantized, `quantized`. Its int8 forgets the type: config.json's
+ * is meant. */
+static tt_status find_type(struct tt_merge *merge, const char *source, struct tt_merge_tensor *tensor)
+{
+    struct tt_quantized found = {0};
+    tensor->dtype = tensor->base->dtype;
+    if (merge->model->options.quant.type != TT_QUANT_NONE && tensor->rank == 2)
+        TT_TRY(tt_quantized_find(merge->folder, source, &found));
+    if (found.layout.format.type == TT_QUANT_NONE) return TT_OK;
+    struct tt_quantized *kept = tt_arena_alloc(&merge->arena, sizeof *kept);
+    if (kept == NULL) return TT_ERR_MEMORY;
+    *kept = found;
+    tt_dtype configured = merge->model->config.dtype;
+    bool forgets = found.layout.format.type == TT_QUANT_INT8 && configured != TT_DTYPE_NONE;
+    tensor->quantized = kept;
+    tensor->dtype = forgets ? configured : found.dtype;
+    merge->quantized = true;
+    return TT_OK;
+}
+
 static tt_status add_tensor(struct tt_merge *merge, const tt_param *param, const char *name)
 {
     const char *source = tt_model_source_name(merge->model, param);
@@ -81,6 +102,7 @@ static tt_status add_tensor(struct tt_merge *merge, const tt_param *param, const
     if (param->adapter) TT_TRY(find_in_adapter(merge, param->name, &tensor.saved));
     if (tensor.base == NULL)
         return tt_fail(TT_ERR_DATA, "'%s' has no tensor '%s'", tt_model_folder_path(merge->folder), source);
+    TT_TRY(find_type(merge, source, &tensor));
     merge->tensors[merge->count++] = tensor;
     return TT_OK;
 }
@@ -136,6 +158,7 @@ tt_status tt_merge_open(const char *base, const char *adapter, struct tt_merge *
     TT_GO(tt_model_folder_open(base, true, &merge->folder));
     TT_GO(tt_model_config_parse(tt_model_folder_config(merge->folder), config));
     if (adapter != NULL) TT_GO(open_adapter(merge, adapter, &options.lora));
+    TT_GO(tt_quantization_resolve(&(struct tt_quantization_config){0}, config, TT_F32, &options.quant));
     TT_GO(tt_model_create(config, &options, &merge->model));
     struct tt_load_source source = {.folder = merge->folder, .adapter = merge->adapter};
     TT_GO(tt_load_check(merge->model, &source));

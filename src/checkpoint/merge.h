@@ -13,7 +13,7 @@
 #define TT_CHECKPOINT_MERGE_H
 
 #include "base/thread.h"
-#include "io/model_folder.h"
+#include "io/quantized.h"
 #include "model/model.h"
 
 /* A tensor of the merged model. Matrices are [rows, columns], vectors [rows, 1]. */
@@ -23,7 +23,9 @@ struct tt_merge_tensor {
         *base; /* in the base folder; NULL: it is no tensor of a model (LoRA's A or B) */
     const struct tt_safetensors_entry *saved; /* in the adapter: takes the place of `base`; NULL: none */
     const struct tt_safetensors_entry *lora_A,
-        *lora_B; /* in the adapter, [r, columns] and [rows, r]; NULL: none */
+        *lora_B;                          /* in the adapter, [r, columns] and [rows, r]; NULL: none */
+    const struct tt_quantized *quantized; /* `base` holds its codes; NULL: plain values */
+    tt_dtype dtype;                       /* of the base's values */
     float scaling;
     int64_t r;
     int64_t rows, columns;
@@ -36,7 +38,7 @@ struct tt_merge {
     struct tt_model *model;          /* with the adapter's LoRA laid over it; no memory */
     struct tt_merge_tensor *tensors; /* in order of the model; owned */
     size_t count;
-    bool unties;
+    bool unties, quantized; /* some of the base was */
     struct tt_arena arena;
 };
 

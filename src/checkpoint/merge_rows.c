@@ -38,7 +38,7 @@ struct room {
 };
 
 struct hand {
-    struct room values, product, a, b, packed, out, base;
+    struct room values, product, a, b, packed, out, base, segment;
     const struct tt_merge_tensor *a_tensor; /* whose A is in `a`, */
     int64_t a_first, a_count;               /* these rows of it */
 };
@@ -55,8 +55,8 @@ static void *reserve(struct room *room, size_t bytes)
 
 static void hand_deinit(struct hand *hand)
 {
-    struct room *rooms[] = {&hand->values, &hand->product, &hand->a,   &hand->b,
-                            &hand->packed, &hand->out,     &hand->base};
+    struct room *rooms[] = {&hand->values, &hand->product, &hand->a,    &hand->b,
+                            &hand->packed, &hand->out,     &hand->base, &hand->segment};
     for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) tt_free(rooms[i]->data);
 }
 
@@ -72,11 +72,27 @@ static int64_t a_rows(const struct tt_merge_tensor *tensor)
     return smaller(rows > 0 ? rows : 1, tensor->r);
 }
 
+static int64_t greatest_divisor(int64_t a, int64_t b)
+{
+    return b == 0 ? a : greatest_divisor(b, a % b);
+}
+
+/* So many rows, and multiples of it, are whole blocks of a quantized matrix, nested ones too. */
+static int64_t rows_per_block(const struct tt_quant_layout *layout)
+{
+    int64_t block = layout->format.type == TT_QUANT_INT8 ? 1 : layout->format.block;
+    if (layout->format.nested) block *= layout->format.nested_block;
+    return block / greatest_divisor(block, layout->cols);
+}
+
 static int64_t rows_per_chunk(const struct tt_merge_output *output)
 {
     const struct tt_merge_tensor *tensor = output->tensor;
     int64_t row_bytes = (tensor->columns + tensor->r) * (int64_t)sizeof(float);
     int64_t rows = CHUNK_BYTES / row_bytes, whole = output->head_rows > 0 ? output->head_rows : 1;
+    if (tensor->quantized != NULL)
+        whole *= rows_per_block(&tensor->quantized->layout) /
+                 greatest_divisor(whole, rows_per_block(&tensor->quantized->layout));
     rows -= rows % whole;
     return rows > 0 ? rows : whole;
 }
@@ -158,9 +174,48 @@ static tt_status add_lora(struct work *work, struct hand *hand, const struct tt_
     return TT_OK;
 }
 
-static tt_status read_base(struct work *work, const struct tt_merge_tensor *tensor, const struct chunk *chunk,
-                           void *to, tt_dtype dtype)
+/* Bytes of one section of the whole matrix to the same section of a matrix that is its rows. */
+static tt_status read_section(struct work *work, const struct tt_quantized *whole,
+                              struct tt_quant_section from, uint64_t first, struct tt_quant_section to,
+                              char *segment)
 {
+    if (to.bytes == 0) return TT_OK;
+    return tt_quantized_read(work->merge->folder, whole, from.offset + first, to.bytes, segment + to.offset);
+}
+
+/* Rows of a quantized matrix, as a small matrix of the same format, then decoded to the type the weights had.
+ */
+static tt_status read_quantized(struct work *work, struct hand *hand, const struct tt_merge_tensor *tensor,
+                                const struct chunk *chunk, void *to, tt_dtype dtype)
+{
+    const struct tt_quantized *quantized = tensor->quantized;
+    const struct tt_quant_layout *whole = &quantized->layout;
+    struct tt_quant_layout rows;
+    TT_TRY(tt_quant_layout_make(whole->format, chunk->rows, tensor->columns, &rows));
+    char *segment = reserve(&hand->segment, rows.bytes + (size_t)rows.count * sizeof(float));
+    if (segment == NULL) return TT_ERR_MEMORY;
+    bool bytes_each = whole->format.type == TT_QUANT_INT8;
+    uint64_t first = (uint64_t)(chunk->first * tensor->columns);
+    uint64_t block = bytes_each ? (uint64_t)chunk->first : first / (uint64_t)whole->format.block;
+    uint64_t nested = whole->format.nested ? block / (uint64_t)whole->format.nested_block : 0;
+    TT_TRY(read_section(work, quantized, whole->codes, bytes_each ? first : first / 2, rows.codes, segment));
+    TT_TRY(read_section(work, quantized, whole->absmax, whole->format.nested ? block : 4 * block, rows.absmax,
+                        segment));
+    TT_TRY(read_section(work, quantized, whole->nested_absmax, 4 * nested, rows.nested_absmax, segment));
+    TT_TRY(read_section(work, quantized, whole->map, 0, rows.map, segment));
+    TT_TRY(read_section(work, quantized, whole->nested_map, 0, rows.nested_map, segment));
+    TT_TRY(read_section(work, quantized, whole->offset, 0, rows.offset, segment));
+    tt_dtype before = bytes_each ? TT_F32 : tensor->dtype;
+    void *decoded = dtype == before ? to : segment + rows.bytes;
+    tt_quant_decode(&rows, segment, 0, rows.count, decoded, before);
+    if (decoded == to || tt_dtype_convert(to, dtype, decoded, before, (size_t)rows.count)) return TT_OK;
+    return tt_fail(TT_ERR_INTERNAL, "'%s' cannot be written as %s", tensor->name, tt_dtype_name(dtype));
+}
+
+static tt_status read_base(struct work *work, struct hand *hand, const struct tt_merge_tensor *tensor,
+                           const struct chunk *chunk, void *to, tt_dtype dtype)
+{
+    if (tensor->quantized != NULL) return read_quantized(work, hand, tensor, chunk, to, dtype);
     return tt_model_folder_read(work->merge->folder, tensor->base, chunk->first * tensor->columns,
                                 chunk->rows * tensor->columns, to, dtype);
 }
@@ -222,15 +277,15 @@ static tt_status make_values(struct work *work, struct hand *hand, struct chunk 
     if (*out == NULL) return TT_ERR_MEMORY;
     bool changes = tensor->base != NULL && (tensor->saved != NULL || tensor->lora_A != NULL);
     if (!changes) {
-        const struct tt_safetensors_entry *from = tensor->saved != NULL ? tensor->saved : tensor->base;
+        tt_dtype from = tensor->saved != NULL ? tensor->saved->dtype : tensor->dtype;
         TT_TRY(tensor->saved != NULL ? read_saved(work, tensor, chunk, *out, output->dtype)
-                                     : read_base(work, tensor, chunk, *out, output->dtype));
-        return from->dtype == output->dtype ? TT_OK : check_half(output, *out, count);
+                                     : read_base(work, hand, tensor, chunk, *out, output->dtype));
+        return from == output->dtype ? TT_OK : check_half(output, *out, count);
     }
     float *values = reserve(&hand->values, (size_t)count * sizeof *values);
     float *base = reserve(&hand->base, (size_t)count * sizeof *base);
     if (values == NULL || base == NULL) return TT_ERR_MEMORY;
-    TT_TRY(read_base(work, tensor, chunk, base, TT_F32));
+    TT_TRY(read_base(work, hand, tensor, chunk, base, TT_F32));
     if (tensor->saved != NULL)
         TT_TRY(read_saved(work, tensor, chunk, values, TT_F32));
     else

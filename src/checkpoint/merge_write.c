@@ -33,7 +33,7 @@ struct writing {
 
 static tt_dtype type_of(const struct writing *writing, const struct tt_merge_tensor *tensor)
 {
-    return writing->options->dtype != TT_DTYPE_NONE ? writing->options->dtype : tensor->base->dtype;
+    return writing->options->dtype != TT_DTYPE_NONE ? writing->options->dtype : tensor->dtype;
 }
 
 static uint64_t bytes_of(const struct writing *writing, size_t index)
@@ -254,11 +254,13 @@ static tt_status write_config(const struct writing *writing)
 {
     const struct tt_json *config = tt_model_folder_config(writing->merge->folder);
     tt_dtype dtype = writing->options->dtype;
-    if (!writing->merge->unties && dtype == TT_DTYPE_NONE) return TT_OK; /* copied */
+    if (!writing->merge->unties && !writing->merge->quantized && dtype == TT_DTYPE_NONE)
+        return TT_OK; /* copied */
     json_t *root = json_deep_copy(config->root);
     bool ok = root != NULL;
     if (writing->merge->unties)
         ok = ok && json_object_set_new(root, "tie_word_embeddings", json_false()) == 0;
+    if (writing->merge->quantized) (void)json_object_del(root, "quantization_config");
     if (dtype != TT_DTYPE_NONE) {
         /* transformers 5 writes dtype, 4 wrote torch_dtype; both read both. */
         const char *key = json_object_get(root, "dtype") != NULL ? "dtype" : "torch_dtype";

@@ -40,6 +40,19 @@ expect 0 "tie_word_embeddings false" merge --model base --adapter "$variety" --o
 grep -q '"tie_word_embeddings": false' untied/config.json || fail "config.json still ties"
 expect 0 "lm_head.weight" inspect untied --tensors
 
+# What bitsandbytes has quantized becomes plain: the loss of the merged model is that of base and adapter.
+for i in $(seq 8); do echo "{\"prompt\": \"$i + 1 =\", \"completion\": \" $((i + 1))\"}"; done >test.jsonl
+loss() { "$trimtab" eval --eval_dataset test.jsonl --bf16 false "$@" 2>/dev/null | grep '^loss'; }
+for format in "--bnb_4bit_use_double_quant" "--bnb_4bit_quant_type fp4" "--load_in_8bit"; do
+    rm -rf quantized plain
+    # shellcheck disable=SC2086
+    "$trimtab" quantize --model_name_or_path base --output_dir quantized $format >/dev/null 2>&1 || fail "quantize $format"
+    expect 0 "14 of 26 tensors changed" merge --model quantized --adapter "$random" --output_dir plain
+    grep -q quantization_config plain/config.json && fail "config.json still says that it is quantized"
+    apart=$(loss --model_name_or_path quantized --adapter_name_or_path "$random")
+    [ -n "$apart" ] && [ "$apart" = "$(loss --model_name_or_path plain)" ] || fail "$format: not the loss of base and adapter"
+done
+
 expect 2 "is not empty" merge --model base --adapter "$random" --output_dir merged
 expect 0 "tensors changed" merge --model base --adapter "$random" --output_dir merged --overwrite_output_dir
 expect 2 "is a folder that is read" merge --model base --adapter "$random" --output_dir base/. --overwrite_output_dir
