@@ -203,6 +203,7 @@ static tt_status update_unit(struct tt_rank *rank, const struct tt_train_step_co
     struct tt_slices slices = tt_unit_slices(unit);
     if (slices.count == 0) return TT_OK;
     size_t count = tt_unit_run_count(unit);
+    tt_stream_mark(rank->stream, "the optimizer's update");
     for (size_t r = 0; r < count;) {
         /* Runs of one kind are updated together with the padding between them, which is zero and stays so. */
         struct tt_slice_run first = tt_unit_run(unit, r), last = first;

@@ -43,7 +43,6 @@ struct tt_cuda_stream {
     cudaStream_t stream;
     void *scratch;        /* TT_CUDA_SCRATCH_BYTES of device memory; NULL on copy streams */
     void *gemm_workspace; /* TT_CUDA_GEMM_WORKSPACE_BYTES; NULL on copy streams */
-    const char *mark;
 };
 
 static inline struct tt_cuda_device *tt_cuda_device_of(const struct tt_stream *stream)

@@ -222,7 +222,8 @@ static tt_status cuda_stream_wait(struct tt_stream *stream, struct tt_event *eve
     TT_TRY(tt_cuda_check(cudaStreamWaitEvent(tt_cuda_handle(stream), event->impl, 0), stream,
                          "waiting for an event"));
     /* Until another rank's work is done this stream may stand still without hanging. */
-    if (event->device != stream->device) tt_cuda_collective_queued(stream, "waiting for another rank");
+    if (event->device != stream->device)
+        tt_cuda_collective_queued(stream, "waiting for another rank", TT_CUDA_GPUS_SECONDS);
     return TT_OK;
 }
 

@@ -159,7 +159,7 @@ static tt_status settle_on(struct handle *handle, struct tt_stream *stream, nccl
                            const char *call)
 {
     TT_TRY(settle(handle, result, call));
-    tt_cuda_collective_queued(stream, call);
+    tt_cuda_collective_queued(stream, call, TT_CUDA_PROCESSES_SECONDS);
     return TT_OK;
 }
 

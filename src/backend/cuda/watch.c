@@ -3,6 +3,7 @@
  * compute stream passes. A stream that passes no mark for HANG_SECONDS, while no collective is unfinished
  * that other ranks could be late for, hangs. */
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -10,10 +11,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-enum { MARKS = 512 };
+enum { MARKS = 512, TEXT_BYTES = 96 };
 
 static const double hang_seconds_default = 20.0; /* no block takes that long */
-static const double peer_seconds = 1800.0;       /* other ranks may save or evaluate meanwhile */
 static const double spin_seconds = 0.0005;
 static const double check_seconds = 0.005;
 static const double stopped_seconds = 1.0; /* between two looks: a signal had stopped this process */
@@ -21,11 +21,12 @@ static const double settle_seconds = 10.0; /* for what is queued when another ra
 
 struct tt_cuda_watch {
     cudaEvent_t events[MARKS];
-    const char *texts[MARKS];
-    uint64_t queued;             /* marks set so far */
-    uint64_t passed;             /* marks known to be behind the stream */
-    cudaEvent_t collective;      /* after the newest collective */
-    const char *collective_text; /* NULL: none was queued, or it is done */
+    char texts[MARKS][TEXT_BYTES]; /* copies: an error may be told after the executor is gone */
+    uint64_t queued;               /* marks set so far */
+    uint64_t passed;               /* marks known to be behind the stream */
+    cudaEvent_t collective;        /* after the newest collective */
+    const char *collective_text;   /* NULL: none was queued, or it is done */
+    double collective_seconds;     /* how long it may take */
     double hang_seconds;
     bool stuck;
     bool settled; /* after another rank's failure was seen, what is queued has been waited for */
@@ -68,18 +69,18 @@ void tt_cuda_mark(struct tt_stream *stream, const char *what)
 {
     struct tt_cuda_watch *watch = watch_of(stream->device);
     int index = (int)(watch->queued % MARKS);
-    tt_cuda_of(stream)->mark = what;
     if (stream->kind != TT_STREAM_COMPUTE) return;
-    watch->texts[index] = what;
+    snprintf(watch->texts[index], TEXT_BYTES, "%s", what);
     (void)cudaEventRecord(watch->events[index], tt_cuda_handle(stream));
     watch->queued++;
     if (watch->queued - watch->passed > MARKS) watch->passed = watch->queued - MARKS;
 }
 
-void tt_cuda_collective_queued(struct tt_stream *stream, const char *what)
+void tt_cuda_collective_queued(struct tt_stream *stream, const char *what, double seconds_max)
 {
     struct tt_cuda_watch *watch = watch_of(stream->device);
     watch->collective_text = what;
+    watch->collective_seconds = seconds_max;
     (void)cudaEventRecord(watch->collective, tt_cuda_handle(stream));
 }
 
@@ -90,8 +91,7 @@ const char *tt_cuda_watch_where(const struct tt_device *device)
     if (watch == NULL || watch->queued == 0) return "no marked work";
     /* What runs is what the last mark that was passed announced. */
     uint64_t at = watch->passed > 0 ? watch->passed - 1 : 0;
-    const char *text = watch->texts[at % MARKS];
-    return text != NULL ? text : "no marked work";
+    return watch->texts[at % MARKS];
 }
 
 /* Work that waits for an event of another GPU ends soon, as all else does, unless that GPU has failed. */
@@ -165,7 +165,7 @@ static tt_status look(struct tt_device *device, double now, double *moved)
     struct tt_cuda_watch *watch = watch_of(device);
     if (device->check != NULL) TT_TRY(device->check(device->check_context));
     if (advance(watch)) *moved = now;
-    double limit = waits_for_others(watch) ? peer_seconds : watch->hang_seconds;
+    double limit = waits_for_others(watch) ? watch->collective_seconds : watch->hang_seconds;
     return now - *moved > limit ? report_hang(device, now - *moved) : TT_OK;
 }
 
