@@ -95,6 +95,8 @@ static void add_model(struct builder *to, const struct tt_run *run)
     add(to, "use_peft", json_boolean(!options->train_base));
     add(to, "bf16", json_boolean(options->compute_dtype == TT_BF16));
     add(to, "quantized base", json_integer(options->quant.type));
+    add(to, "bnb_4bit_use_double_quant", json_boolean(options->quant.nested));
+    add(to, "llm_int8_skip_modules", text_or_null(options->quant.skip_modules));
     if (options->train_base) return;
     add(to, "lora_r", json_integer(lora->r));
     add(to, "lora_alpha", json_real(lora->alpha));
