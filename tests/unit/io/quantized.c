@@ -423,6 +423,74 @@ static void what_is_not_written(void **state)
     assert_true(tt_path_exists(at("out/mine"))); /* nothing was replaced */
 }
 
+/* Rows that are no multiple of anything, and several pieces of work: the file is the same on any number of
+ * threads. */
+static void threads_make_the_same_file(void **state)
+{
+    (void)state;
+    enum { MANY = 9001 };
+    static uint16_t wide[MANY * COLS];
+    struct tt_str files[2] = {{0}, {0}};
+    for (int i = 0; i < MANY * COLS; i++)
+        wide[i] = tt_f32_to_bf16(sinf((float)i * 1.7f) * (1.0f + (float)(i % 911)));
+    const struct made made[] = {
+        {{.name = "m.up_proj.weight", .dtype = TT_BF16, .rank = 2, .dims = {MANY, COLS}}, wide}};
+    put_folder("source", "{}", made, 1);
+    ok(tt_quant_layout_make(tt_quant_format_make(TT_QUANT_NF4, true), MANY, COLS, &layout));
+    for (int run = 0; run < 2; run++) {
+        char output[256];
+        struct tt_quantize_report report;
+        snprintf(output, sizeof output, "%s", at(run == 0 ? "one" : "three"));
+        struct tt_quantize_options options = {.output_dir = output,
+                                              .layout_of = layout_of,
+                                              .threads = 1 + 2 * run,
+                                              .config = {.type = TT_QUANT_NF4, .storage_dtype = TT_BF16}};
+        ok(quantize(&options, &report));
+        ok(tt_file_read(at(run == 0 ? "one/model.safetensors" : "three/model.safetensors"), 1 << 24,
+                        &files[run]));
+    }
+    assert_int_equal(files[0].bytes, files[1].bytes);
+    assert_memory_equal(files[0].data, files[1].data, files[0].bytes);
+    tt_str_deinit(&files[0]);
+    tt_str_deinit(&files[1]);
+}
+
+/* Each allocation fails in turn: one error, nothing kept, nothing left in the way. */
+static void allocations_that_fail(void **state)
+{
+    (void)state;
+    char output[256];
+    struct tt_model_folder *folder = NULL;
+    put_source();
+    ok(tt_quant_layout_make(tt_quant_format_make(TT_QUANT_NF4, true), ROWS, COLS, &layout));
+    snprintf(output, sizeof output, "%s", at("out"));
+    ok(tt_model_folder_open(at("source"), true, &folder));
+    struct tt_quantize_options options = {.output_dir = output,
+                                          .layout_of = layout_of,
+                                          .threads = 2,
+                                          .config = {.type = TT_QUANT_NF4, .storage_dtype = TT_U8}};
+    tt_status status = TT_ERR_MEMORY;
+    uint64_t nth = 0;
+    while (status != TT_OK) {
+        struct tt_quantize_report report;
+        uint64_t live = tt_alloc_live();
+        tt_alloc_fail_at(++nth);
+        status = tt_quantized_folder_write(folder, &options, &report);
+        tt_alloc_fail_at(0);
+        assert_int_equal(tt_alloc_live(), live);
+        if (status == TT_OK) break;
+        if (status != TT_ERR_MEMORY) fail_msg("allocation %d: %s", (int)nth, tt_error_last()->message);
+        if (tt_path_exists(output)) { /* it had its name already, and so is complete */
+            struct tt_model_folder *made = NULL;
+            ok(tt_model_folder_open(output, true, &made));
+            tt_model_folder_close(made);
+            ok(tt_dir_remove(output));
+        }
+    }
+    assert_true(nth > 30);
+    tt_model_folder_close(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -433,6 +501,8 @@ int main(void)
         cmocka_unit_test(configurations),
         cmocka_unit_test_setup_teardown(written_and_read, fresh, clean),
         cmocka_unit_test_setup_teardown(what_is_not_written, fresh, clean),
+        cmocka_unit_test_setup_teardown(threads_make_the_same_file, fresh, clean),
+        cmocka_unit_test_setup_teardown(allocations_that_fail, fresh, clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
