@@ -80,13 +80,31 @@ static void some_stay(void **state)
     same_curve("llama3", "load_in_4bit true llm_int8_skip_modules [\"k_proj\",\"model.layers.1.mlp\"]");
 }
 
+/* A base is the same whenever it is quantized: stopped and resumed is not stopped, bit for bit. */
+static void resumed(void **state)
+{
+    (void)state;
+    char whole[600], end[600], from[700];
+    const char *format = "load_in_4bit true bnb_4bit_use_double_quant true";
+    char *plain = test_folder_create(), *stopped = test_folder_create(), *gone_on = test_folder_create();
+    run("llama2", "ranks 2 per_device_train_batch_size 2", format, plain);
+    run("llama2", "ranks 2 per_device_train_batch_size 2 save_strategy steps save_steps 3", format, stopped);
+    snprintf(from, sizeof from,
+             "ranks 2 per_device_train_batch_size 2 resume_from_checkpoint %s/checkpoint-3", stopped);
+    run("llama2", from, format, gone_on);
+    snprintf(whole, sizeof whole, "%s/adapter_model.safetensors", plain);
+    snprintf(end, sizeof end, "%s/adapter_model.safetensors", gone_on);
+    test_same_file(whole, end);
+    test_folder_remove(plain);
+    test_folder_remove(stopped);
+    test_folder_remove(gone_on);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nf4_double),
-        cmocka_unit_test(fp4_with_biases),
-        cmocka_unit_test(int8_rows),
-        cmocka_unit_test(some_stay),
+        cmocka_unit_test(nf4_double), cmocka_unit_test(fp4_with_biases), cmocka_unit_test(int8_rows),
+        cmocka_unit_test(some_stay),  cmocka_unit_test(resumed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
