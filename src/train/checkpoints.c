@@ -282,6 +282,22 @@ out:
     return status;
 }
 
+/* A run that was killed between its last save and the removal of the one before: gone on with, it has nothing
+ * more to save, and the limit holds all the same. */
+static tt_status keep_limit(struct tt_checkpoints *checkpoints, const struct tt_run *run)
+{
+    int64_t *steps = NULL;
+    size_t count = 0;
+    if (run->resume.folder == NULL || checkpoints->keep.run != NULL) return TT_OK;
+    TT_TRY(tt_checkpoint_list(run->config->output_dir, &steps, &count));
+    checkpoints->keep.run = run;
+    checkpoints->keep.has_best = checkpoints->has_best;
+    checkpoints->keep.best_step = checkpoints->best_step;
+    checkpoints->keep.newest = count > 0 ? steps[0] : 0;
+    tt_free(steps);
+    return remove_old(checkpoints);
+}
+
 /* The weights of the best, unless its checkpoint could not be written. */
 static tt_status go_back_to_best(const struct tt_checkpoints *checkpoints, struct tt_run *run,
                                  struct tt_rank *rank)
@@ -304,6 +320,7 @@ tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_ru
     TT_TRY(finish_save(checkpoints, run, stopped));
     TT_TRY(go_back_to_best(checkpoints, run, rank));
     tt_status status = first ? tell_best(checkpoints, run, -1) : TT_OK;
+    if (status == TT_OK && first) status = keep_limit(checkpoints, run);
     if (status == TT_OK && first) status = make_texts(run, &job);
     if (status == TT_OK)
         status = tt_saver_begin(checkpoints->saver, &job);
