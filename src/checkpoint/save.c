@@ -7,7 +7,6 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/thread.h"
 #include "checkpoint/publish.h"
 #include "checkpoint/writer.h"
@@ -71,9 +70,10 @@ static tt_status plan_files(struct tt_saver *saver)
 {
     const struct tt_saver_config *config = &saver->config;
     saver->weights_files = saver->weights.file_count;
-    saver->writer.file_count = saver->weights.file_count + saver->state.file_count;
-    saver->writer.files = tt_calloc(saver->writer.file_count + 1, sizeof *saver->writer.files);
+    size_t count = saver->weights.file_count + saver->state.file_count;
+    saver->writer.files = tt_calloc(count + 1, sizeof *saver->writer.files);
     if (saver->writer.files == NULL) return TT_ERR_MEMORY;
+    saver->writer.file_count = count;
     for (size_t f = 0; f < saver->writer.file_count; f++) {
         struct tt_writer_file *file = &saver->writer.files[f];
         bool state = f >= saver->weights_files;
@@ -97,7 +97,11 @@ tt_status tt_saver_create(const struct tt_saver_config *config, struct tt_saver 
 {
     struct tt_saver *saver = tt_calloc(1, sizeof *saver);
     tt_status status = TT_OK;
-    TT_TRY(tt_comm_agree(config->comm, saver != NULL ? TT_OK : TT_ERR_MEMORY));
+    status = tt_comm_agree(config->comm, saver != NULL ? TT_OK : TT_ERR_MEMORY);
+    if (status != TT_OK) {
+        tt_free(saver);
+        return status;
+    }
     saver->config = *config;
     saver->first = tt_comm_rank(config->comm) == 0;
     saver->writer.rank = tt_comm_rank(config->comm);
@@ -183,8 +187,7 @@ static tt_status write_and_publish(void *argument)
         };
         TT_GO(tt_publish(&publication));
         for (size_t i = 0; i < manifest.count; i++) saver->bytes += manifest.files[i].bytes;
-        if (saver->job.published != NULL && saver->job.published(saver->job.context) != TT_OK)
-            tt_warn("%s", tt_error_last()->message);
+        if (saver->job.published != NULL) TT_GO(saver->job.published(saver->job.context));
     }
 out:
     if (status != TT_OK) tt_while("saving to '%s'", tt_str_text(&saver->folder));

@@ -52,8 +52,8 @@ struct tt_save_job {
     bool merge;                        /* without a manifest: the folder also holds other things */
     bool state;                        /* with the training state; needs a snapshot with moments */
     struct tt_save_text texts[TT_SAVE_TEXTS_MAX]; /* on rank 0: more files; taken over, whatever is returned */
-    /* On rank 0, in the background, once the new folder is in its place and was verified; may be NULL. What fails there is
-     * logged. `context` is lent until the save is finished. */
+    /* On rank 0, in the background, once the new folder is in its place and was verified; may be NULL. What fails
+     * there is a failure of the save. `context` is lent until the save is finished. */
     tt_status (*published)(void *context);
     void *context;
 };

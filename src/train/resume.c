@@ -84,8 +84,12 @@ static tt_status tell_rank(void *context, const struct tt_world_rank *rank)
     char own[PATH_BYTES] = "";
     char *all = tt_calloc((size_t)world_size, PATH_BYTES);
     if (me == 0 && resume->folder != NULL) snprintf(own, sizeof own, "%s", resume->folder);
-    TT_TRY(tt_comm_agree(rank->comm, all != NULL ? TT_OK : TT_ERR_MEMORY));
-    tt_status status = tt_comm_host_all_gather(rank->comm, own, all, PATH_BYTES);
+    tt_status status = tt_comm_agree(rank->comm, all != NULL ? TT_OK : TT_ERR_MEMORY);
+    if (status != TT_OK) {
+        tt_free(all);
+        return status;
+    }
+    status = tt_comm_host_all_gather(rank->comm, own, all, PATH_BYTES);
     if (status == TT_OK && me == telling->first_rank && resume->folder == NULL && all[0] != '\0') {
         resume->folder = tt_strdup(all);
         if (resume->folder == NULL) status = TT_ERR_MEMORY;
