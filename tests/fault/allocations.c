@@ -184,6 +184,14 @@ static void full_fine_tuning(void **state)
             false);
 }
 
+static void quantized_base(void **state)
+{
+    (void)state;
+    try_all("ranks 2 load_in_4bit true bnb_4bit_use_double_quant true save_strategy no "
+            "load_best_model_at_end false",
+            false);
+}
+
 static void in_jansson(void **state)
 {
     (void)state;
@@ -193,10 +201,8 @@ static void in_jansson(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_rank),
-        cmocka_unit_test(two_ranks),
-        cmocka_unit_test(full_fine_tuning),
-        cmocka_unit_test(in_jansson),
+        cmocka_unit_test(one_rank),       cmocka_unit_test(two_ranks),  cmocka_unit_test(full_fine_tuning),
+        cmocka_unit_test(quantized_base), cmocka_unit_test(in_jansson),
     };
     json_set_alloc_funcs(allocate_json, free_json);
     return cmocka_run_group_tests(tests, NULL, NULL);
