@@ -26,6 +26,12 @@ GOLDEN = ROOT / "tests/golden"
 STEPS, SAMPLES = 8, 8  # of a run; of a step, over all ranks
 RUN_SECONDS = 120      # no run here takes longer, unless it hangs
 END_SECONDS = 30       # from the death of a rank to the end of the others
+QUANTIZED = [
+    ("nf4, double", "llama2", {"load_in_4bit": "true", "bnb_4bit_use_double_quant": "true"}),
+    ("fp4", "qwen2", {"load_in_4bit": "true", "bnb_4bit_quant_type": "fp4"}),
+    ("int8", "mistral", {"load_in_8bit": "true"}),
+    ("stored nf4", "llama2", {"model_name_or_path": GOLDEN / "qlora/nf4_double"}),
+]
 STRATEGIES = ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD"]
 LEVELS = ["none", "cheap", "block", "offload"]
 EXIT_USAGE, EXIT_DATA, EXIT_MEMORY, EXIT_DEVICE = 2, 3, 4, 10
@@ -207,6 +213,20 @@ def one_curve_fp32(suite, ranks):
                                     offload_params="true" if level == "block" else "false"))
             names.append(f"{strategy} {level}")
     return within(suite.curves(runs), names, wanted, 1e-4)
+
+
+def one_curve_quantized(suite, ranks, offload):
+    """Over 4 and 8 bits, made while loading or stored: the same base on any number of ranks, on the CPU too."""
+    suite.needs_gpus(ranks)
+    runs, wanted, names = [], [], []
+    for name, family, more in QUANTIZED:
+        settings = {"bf16": "false", "offload_params": offload, **more}
+        cpu = {key: value for key, value in settings.items() if key != "offload_params"}
+        wanted.append(suite.train({**suite.split(family, **cpu), "device": "cpu"}).curve())
+        runs.append(suite.split(family, ranks, recompute="block" if ranks > 1 else "none", **settings))
+        names.append(name)
+    return "; ".join(within([curve], [name], one, 1e-4)
+                     for curve, name, one in zip(suite.curves(runs), names, wanted))
 
 
 def as_on_the_cpu(suite, family, **more):
@@ -402,6 +422,9 @@ def all_checks(suite):
         suite.check(f"one curve, bf16, ranks {ranks}", lambda: one_curve_bf16(suite, ranks, False))
         suite.check(f"one curve, bf16 packed, ranks {ranks}", lambda: one_curve_bf16(suite, ranks, True))
         suite.check(f"same command, same bits, ranks {ranks}", lambda: same_bits(suite, ranks))
+        for offload in ("false", "true"):
+            suite.check(f"one curve, quantized base, ranks {ranks}, offload_params {offload}",
+                        lambda: one_curve_quantized(suite, ranks, offload))
     suite.check("generate", lambda: generates(suite))
     suite.check("eval", lambda: evaluates(suite))
     suite.check("a process for each rank", lambda: processes(suite))
