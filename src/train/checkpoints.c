@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/manifest.h"
@@ -53,6 +54,32 @@ tt_dtype tt_checkpoints_dtype(const struct tt_train_config *config, const struct
     return tt_dtype_is_float(model->config.dtype) ? model->config.dtype : TT_F32;
 }
 
+/* All ranks write into one folder: a file of rank 0's must be there for everybody. */
+static tt_status check_shared(const struct tt_run *run, const struct tt_rank *rank)
+{
+    char path[PATH_BYTES];
+    int64_t key = (int64_t)(tt_clock_unix_seconds() * 1e6), *keys;
+    int me = tt_comm_rank(rank->world), world_size = tt_comm_world_size(rank->world);
+    tt_status status = TT_OK;
+    keys = tt_calloc((size_t)world_size, sizeof *keys);
+    status = tt_comm_agree(rank->world, keys != NULL ? TT_OK : TT_ERR_MEMORY);
+    if (status == TT_OK) status = tt_comm_host_all_gather(rank->world, &key, keys, sizeof key);
+    if (status == TT_OK)
+        snprintf(path, sizeof path, "%s/.write-probe-%lld", run->config->output_dir, (long long)keys[0]);
+    tt_free(keys);
+    if (status != TT_OK) return status;
+    TT_TRY(tt_comm_agree(rank->world, me == 0 ? tt_file_write_atomic(path, "", 0) : TT_OK));
+    if (!tt_path_exists(path)) {
+        status = tt_fail(TT_ERR_USAGE, "output_dir '%s' is not the same folder on rank %d as on rank 0",
+                         run->config->output_dir, me);
+        tt_hint("every rank writes its part of a checkpoint there: it must be on storage that all machines "
+                "share");
+    }
+    status = tt_comm_agree(rank->world, status);
+    if (me == 0) (void)remove(path);
+    return status;
+}
+
 tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank)
 {
     /* Replicas hold the same slices: the first of each writes them. */
@@ -72,6 +99,7 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
         .base_folder = run->config->model_name_or_path,
     };
     *checkpoints = (struct tt_checkpoints){.first = first};
+    if (run->rank_config.across_processes) TT_TRY(check_shared(run, rank));
     return tt_saver_create(&config, &checkpoints->saver);
 }
 

@@ -232,6 +232,27 @@ static void over_processes(void **state)
     test_workplace_remove(&scene.place);
 }
 
+/* Each process in a folder of its own, and output_dir a relative path. */
+static void output_is_shared(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct test_words words, command = {0};
+    char text[TEST_PATH_BYTES + 200];
+    if (test_mpi_is_missing() != NULL) skip();
+    begin(&scene, "train_results.json");
+    set_words(&scene, "apart", "device cpu", &words);
+    snprintf(text, sizeof text, "%s -np 1 -wdir %.300s", TEST_MPIRUN, scene.place.folder);
+    test_words_add(&command, text);
+    test_words_command(&command, test_trimtab(), "train", &words);
+    test_words_add(&command, ": -np 1 -wdir /tmp");
+    test_words_command(&command, test_trimtab(), "train", &words);
+    int code = test_program_run(command.list, NULL, &scene.program);
+    if (code == 0 || strstr(scene.program.output, "is not the same folder on rank 1") == NULL)
+        fail_msg("exit %d: %s", code, scene.program.output);
+    test_workplace_remove(&scene.place);
+}
+
 static void over_mpi(void **state)
 {
     (void)state;
@@ -285,6 +306,7 @@ int main(void)
         cmocka_unit_test(nothing_to_go_on_from),
         cmocka_unit_test(by_name_and_from_the_end),
         cmocka_unit_test(over_processes),
+        cmocka_unit_test(output_is_shared),
         cmocka_unit_test(over_mpi),
         cmocka_unit_test(stopped_and_gone_on),
     };
