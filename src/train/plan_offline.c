@@ -55,6 +55,8 @@ tt_status tt_plan_offline(const struct tt_train_config *config, const struct tt_
                           .lora = config->lora,
                           .random_init = true},
         .train = true,
+        .saves = true,
+        .saves_state = !config->save_only_model,
         .recompute = tt_train_config_recompute(config),
         .offload_params = config->offload_params,
         .backward_prefetch = config->backward_prefetch,
