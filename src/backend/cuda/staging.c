@@ -68,7 +68,7 @@ tt_status tt_cuda_upload(struct tt_stream *stream, void *to, const void *from_ho
 {
     cudaStream_t handle = tt_cuda_handle(stream);
     if (bytes > SLOT_BYTES / 8 && is_page_locked(from_host))
-        return tt_cuda_check(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, handle), stream,
+        return tt_cuda_check(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyDefault, handle), stream,
                              "upload");
     for (size_t done = 0; done < bytes;) {
         size_t part = bytes - done < SLOT_BYTES ? bytes - done : SLOT_BYTES;
@@ -76,7 +76,7 @@ tt_status tt_cuda_upload(struct tt_stream *stream, void *to, const void *from_ho
         cudaEvent_t passed;
         TT_TRY(take_slot(stream, &slot, &passed));
         memcpy(slot, (const char *)from_host + done, part);
-        TT_TRY(tt_cuda_check(cudaMemcpyAsync((char *)to + done, slot, part, cudaMemcpyHostToDevice, handle),
+        TT_TRY(tt_cuda_check(cudaMemcpyAsync((char *)to + done, slot, part, cudaMemcpyDefault, handle),
                              stream, "upload"));
         TT_TRY(tt_cuda_check(cudaEventRecord(passed, handle), stream, "upload"));
         done += part;
