@@ -2,11 +2,14 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "train/pulse.h"
@@ -77,11 +80,41 @@ static void rest_is_no_silence(void **state)
     tt_pulse_rest(NULL);
 }
 
+/* A stopped process, or a machine that slept: nobody could beat. */
+static void time_while_stopped_does_not_count(void **state)
+{
+    (void)state;
+    struct tt_pulse pulse = {0};
+    struct tt_comm *comm = NULL;
+    struct tt_pulse_watch *watch = NULL;
+    atomic_store(&told, 0);
+    setenv("TRIMTAB_HANG_SECONDS", "1.5", 1); /* 2 s */
+    tt_pulse_set_handler(handler);
+    assert_int_equal(tt_comm_create_self(&comm), TT_OK);
+    assert_int_equal(tt_pulse_watch_start(&pulse, 1, 0, comm, &watch), TT_OK);
+    pid_t waker = fork();
+    assert_true(waker >= 0);
+    if (waker == 0) {
+        nap(4.0);
+        kill(getppid(), SIGCONT);
+        _exit(0);
+    }
+    tt_pulse_beat(&pulse, "forward of model.layers.0");
+    assert_int_equal(kill(getpid(), SIGSTOP), 0);
+    nap(1.0); /* the watch looks */
+    tt_pulse_rest(&pulse);
+    assert_int_equal(waitpid(waker, NULL, 0), waker);
+    assert_int_equal(atomic_load(&told), 0);
+    tt_pulse_watch_stop(watch);
+    tt_comm_destroy(comm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_the_stuck_one_is_told),
         cmocka_unit_test(rest_is_no_silence),
+        cmocka_unit_test(time_while_stopped_does_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
