@@ -95,10 +95,11 @@ static void time_while_stopped_does_not_count(void **state)
     pid_t waker = fork();
     assert_true(waker >= 0);
     if (waker == 0) {
-        nap(4.0);
+        nap(4.7);
         kill(getppid(), SIGCONT);
         _exit(0);
     }
+    nap(0.7); /* the watch has begun */
     tt_pulse_beat(&pulse, "forward of model.layers.0");
     assert_int_equal(kill(getpid(), SIGSTOP), 0);
     nap(1.0); /* the watch looks */
