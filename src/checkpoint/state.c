@@ -166,7 +166,8 @@ static tt_status check_value(const struct tt_state *state, const tt_param *param
     const char *prefix = tt_slot_prefix(slot);
     const struct extent *extents = find(state, prefix, param->name, &count);
     int64_t reached = 0;
-    for (size_t i = 0; i < count; i++) {
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++, used++) {
         bool same = extents[i].rank == param->rank;
         for (int d = 0; d < param->rank && same; d++) same = extents[i].dims[d] == param->dims[d];
         if (!same)
@@ -175,7 +176,7 @@ static tt_status check_value(const struct tt_state *state, const tt_param *param
         if (extents[i].first != reached) break;
         reached += extents[i].count;
     }
-    if (reached == tt_param_count(param)) return TT_OK;
+    if (used == count && reached == tt_param_count(param)) return TT_OK;
     return tt_fail(TT_ERR_DATA, "the training state in '%s' %s '%s%s'", state->folder,
                    count == 0 ? "has no" : "is not whole or has too much of", prefix, param->name);
 }
