@@ -232,23 +232,13 @@ static tt_status cuda_event_synchronize(struct tt_event *event)
     return tt_cuda_event_wait(event->device, event->impl);
 }
 
-/* On a copy stream, by the copy engines: the kernel that the driver would otherwise use within one GPU takes
- * processors from what computes, and at this stream's priority before all others. */
-static tt_status copy_by_engine(struct tt_stream *stream, void *to, const void *from, size_t bytes)
-{
-    struct cudaMemcpyAttributes attributes = {.srcAccessOrder = cudaMemcpySrcAccessOrderStream,
-                                              .flags = cudaMemcpyFlagPreferOverlapWithCompute};
-    size_t first = 0;
-    return tt_cuda_check(
-        cudaMemcpyBatchAsync(&to, &from, &bytes, 1, &attributes, &first, 1, tt_cuda_handle(stream)), stream,
-        "copy on the device");
-}
-
 static tt_status cuda_copy(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction)
 {
     if (direction == TT_COPY_TO_DEVICE) return tt_cuda_upload(stream, to, from, bytes);
     if (direction == TT_COPY_TO_HOST) return tt_cuda_download(stream, to, from, bytes);
-    if (stream->kind == TT_STREAM_COPY) return copy_by_engine(stream, to, from, bytes);
+    /* Between GPUs a copy engine does it. Within one a kernel of the driver does, which takes all processors
+     * for a moment; asked to overlap (cudaMemcpyFlagPreferOverlapWithCompute) it is several times slower than
+     * the link between GPUs. */
     return tt_cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, tt_cuda_handle(stream)), stream,
                          "copy on the device");
 }
