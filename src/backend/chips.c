@@ -1,13 +1,13 @@
 /* What is known of chips: for plans made without one. Memory is what cudaMemGetInfo calls total; rates are
- * those that programs reach on random data under the power cap (H200: measured here, docs/performance.md;
- * others: the datasheet's dense bf16 rate and bandwidth times the share that the H200 reaches of its own,
- * 0.68 and 0.88). */
+ * those that programs reach on random data under the power cap (H200: measured, docs/performance.md, but the
+ * rate of matrix products lies between what one GPU and what two gave; nothing of the others is measured: the
+ * datasheet's dense bf16 rate and bandwidth times the share that the H200 reaches of its own, 0.68 and 0.88).
+ */
 #include <string.h>
 #include <strings.h>
 
 #include "backend/device.h"
 
-#define GIB ((size_t)1 << 30)
 #define MIB ((size_t)1 << 20)
 
 static const struct tt_chip chips[] = {

@@ -116,11 +116,11 @@ void tt_stream_destroy(struct tt_stream *stream);
 struct tt_device *tt_stream_device(const struct tt_stream *stream);
 TT_MUST_USE tt_status tt_stream_synchronize(struct tt_stream *stream); /* the host waits */
 
-/* Says what the work queued from now on is ("backward of model.layers.3"; the text must stay valid): it is named when the
+/* Says what the work queued from now on is ("backward of model.layers.3"): it is named when the
  * device fails or hangs there. Where the device is the host this does nothing. */
 void tt_stream_mark(struct tt_stream *stream, const char *what);
 /* While the host waits for this device, `check` is called now and then; another status than TT_OK ends the wait with it (a
- * communicator whose peer failed says so). NULL: none. `describe` texts of marks are kept by the caller. */
+ * communicator whose peer failed says so). NULL: none. */
 typedef tt_status tt_device_check(void *context);
 void tt_device_set_watch(struct tt_device *device, tt_device_check *check, void *context);
 

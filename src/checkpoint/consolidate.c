@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "io/safetensors.h"
+#include "io/output_folder.h"
 
 enum { COPY_COUNT = 256 * 1024, STATE_BYTES_MAX = 256 << 20 };
 static const char state_prefix[] = "training_state", state_json[] = "training_state.json",
@@ -355,25 +356,6 @@ out:
     return status;
 }
 
-static tt_status see_entry(void *context, const char *name)
-{
-    (void)name;
-    *(bool *)context = true;
-    return TT_OK;
-}
-
-static tt_status check_output_dir(const char *folder, bool overwrite)
-{
-    bool filled = false, is_dir = tt_path_is_dir(folder);
-    if (!tt_path_exists(folder)) return TT_OK;
-    if (is_dir) TT_TRY(tt_dir_list(folder, see_entry, &filled));
-    if (is_dir && (!filled || overwrite)) return TT_OK;
-    tt_status status =
-        tt_fail(TT_ERR_USAGE, "output_dir '%s' %s", folder, is_dir ? "is not empty" : "is a file");
-    if (is_dir) tt_hint("name another, or replace it with --overwrite_output_dir");
-    return status;
-}
-
 tt_status tt_checkpoint_consolidate(const char *folder, const char *output_dir, bool overwrite,
                                     const struct tt_cancel *cancel, size_t *tensors)
 {
@@ -381,7 +363,7 @@ tt_status tt_checkpoint_consolidate(const char *folder, const char *output_dir, 
     struct tt_str temporary = {0};
     int length = (int)strlen(output_dir);
     while (length > 1 && output_dir[length - 1] == '/') length--;
-    TT_GO(check_output_dir(output_dir, overwrite));
+    TT_GO(tt_output_folder_check(output_dir, overwrite));
     TT_GO(tt_str_printf(&temporary, "%.*s.consolidating", length, output_dir));
     TT_GO(write_checkpoint(folder, tt_str_text(&temporary), cancel, tensors));
     TT_GO(tt_dir_commit(tt_str_text(&temporary), output_dir));

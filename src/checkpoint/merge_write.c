@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/merge.h"
+#include "io/output_folder.h"
 
 static const uint64_t default_shard_bytes = 50ull * 1000 * 1000 * 1000;
 
@@ -44,39 +45,16 @@ static uint64_t bytes_of(const struct writing *writing, size_t index)
 
 /* ---- Before anything is written ---- */
 
-static tt_status see_entry(void *context, const char *name)
-{
-    (void)name;
-    *(bool *)context = true;
-    return TT_OK;
-}
-
-static bool is_same_folder(const char *a, const char *b)
-{
-    char *real_a = realpath(a, NULL), *real_b = realpath(b, NULL);
-    bool same = real_a != NULL && real_b != NULL && strcmp(real_a, real_b) == 0;
-    free(real_a);
-    free(real_b);
-    return same;
-}
-
 static tt_status check_output_dir(const struct writing *writing)
 {
     const char *folder = writing->options->output_dir, *base = tt_model_folder_path(writing->merge->folder);
     const struct tt_safetensors *adapter = writing->merge->adapter;
-    bool filled = false;
     char *weights = adapter != NULL ? tt_path_join(folder, "adapter_model.safetensors") : NULL;
-    bool same = is_same_folder(folder, base) ||
-                (weights != NULL && is_same_folder(weights, tt_safetensors_path(adapter)));
+    bool same = tt_output_folder_is(folder, base) ||
+                (weights != NULL && tt_output_folder_is(weights, tt_safetensors_path(adapter)));
     tt_free(weights);
     if (same) return tt_fail(TT_ERR_USAGE, "output_dir '%s' is a folder that is read: name another", folder);
-    if (!tt_path_exists(folder)) return TT_OK;
-    if (tt_path_is_dir(folder)) TT_TRY(tt_dir_list(folder, see_entry, &filled));
-    if (tt_path_is_dir(folder) && (!filled || writing->options->overwrite)) return TT_OK;
-    tt_status status = tt_fail(TT_ERR_USAGE, "output_dir '%s' %s", folder,
-                               tt_path_is_dir(folder) ? "is not empty" : "is a file");
-    if (tt_path_is_dir(folder)) tt_hint("name another, or replace it with --overwrite_output_dir");
-    return status;
+    return tt_output_folder_check(folder, writing->options->overwrite);
 }
 
 static tt_status check_disk(const struct writing *writing)

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "io/output_folder.h"
 
 static const uint64_t default_shard_bytes = 50ull * 1000 * 1000 * 1000;
 
@@ -287,35 +288,12 @@ static tt_status write_index(const struct writing *writing)
 
 /* ---- The folder ---- */
 
-static tt_status see_entry(void *context, const char *name)
-{
-    (void)name;
-    *(bool *)context = true;
-    return TT_OK;
-}
-
-static bool is_same_folder(const char *a, const char *b)
-{
-    char *real_a = realpath(a, NULL), *real_b = realpath(b, NULL);
-    bool same = real_a != NULL && real_b != NULL && strcmp(real_a, real_b) == 0;
-    free(real_a);
-    free(real_b);
-    return same;
-}
-
 static tt_status check_output_dir(const struct writing *writing)
 {
     const char *folder = writing->options->output_dir;
-    bool filled = false;
-    if (is_same_folder(folder, tt_model_folder_path(writing->folder)))
+    if (tt_output_folder_is(folder, tt_model_folder_path(writing->folder)))
         return tt_fail(TT_ERR_USAGE, "output_dir '%s' is the folder that is read: name another", folder);
-    if (!tt_path_exists(folder)) return TT_OK;
-    if (tt_path_is_dir(folder)) TT_TRY(tt_dir_list(folder, see_entry, &filled));
-    if (tt_path_is_dir(folder) && (!filled || writing->options->overwrite)) return TT_OK;
-    tt_status status = tt_fail(TT_ERR_USAGE, "output_dir '%s' %s", folder,
-                               tt_path_is_dir(folder) ? "is not empty" : "is a file");
-    if (tt_path_is_dir(folder)) tt_hint("name another, or replace it with --overwrite_output_dir");
-    return status;
+    return tt_output_folder_check(folder, writing->options->overwrite);
 }
 
 static tt_status check_disk(const struct writing *writing)

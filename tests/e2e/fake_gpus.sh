@@ -3,25 +3,8 @@
 # give the bits that ranks on CPUs give, and one that fails ends the others.
 build=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
-command -v cc >/dev/null || { echo "no cc"; exit 77; }
-grep -q "^TT_SANITIZE:BOOL=ON" "$build/CMakeCache.txt" && { echo "a plugin cannot bring its own sanitizer"; exit 77; }
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
 failures=0
-fail() {
-    echo "FAILED: $*"
-    tail -20 said
-    failures=$((failures + 1))
-}
-mpi=$(sed -n 's/^MPI_C_LIBRARIES.*=//p;s/^MPI_mpi_LIBRARY:[^=]*=//p' "$build/CMakeCache.txt" | head -1)
-cc -std=gnu17 -O1 -shared -fPIC -fvisibility=hidden -D_GNU_SOURCE -I"$root/src" -I"$root/include" \
-    "$root/tests/tools/fake_gpus.c" -o fake_gpus.so -Wl,-Bsymbolic \
-    -Wl,--start-group "$build"/libtt_comm.a "$build"/libtt_backend.a "$build"/libtt_tensor.a "$build"/libtt_config.a \
-    "$build"/libtt_base.a -Wl,--end-group ${mpi:+"$mpi"} -ljansson -lpcre2-8 -lyaml -lgomp -lpthread -ldl -lm ||
-    { echo "FAILED: the plugin cannot be built"; exit 1; }
-export TRIMTAB_CUDA_PLUGIN=$folder/fake_gpus.so
-unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR CUDA_VISIBLE_DEVICES
+source "$root/tests/tools/pretend_plugin.sh" "$build" fake_gpus
 
 train() {
     local output=$1
@@ -64,7 +47,7 @@ kill -INT $waiting
 wait $waiting
 code=$?
 [ $code -eq 11 ] || fail "a second signal to a run that hangs ends it with $code"
-TRIMTAB_CUDA_PLUGIN=$folder/nothing.so train missing --device cuda && fail "a plugin that is missing"
+TRIMTAB_CUDA_PLUGIN=$PWD/nothing.so train missing --device cuda && fail "a plugin that is missing"
 grep -q "no GPU can be used: " said || fail "a plugin that is missing: the message"
 [ $failures -eq 0 ] && echo "all as expected"
 exit $((failures > 0))

@@ -4,25 +4,8 @@
 # plugin are built with -fsanitize=thread.
 build=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
-command -v cc >/dev/null || { echo "no cc"; exit 77; }
-grep -q "^TT_SANITIZE:BOOL=ON" "$build/CMakeCache.txt" && { echo "a plugin cannot bring its own sanitizer"; exit 77; }
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
 failures=0
-fail() {
-    echo "FAILED: $*"
-    tail -20 said
-    failures=$((failures + 1))
-}
-mpi=$(sed -n 's/^MPI_C_LIBRARIES.*=//p;s/^MPI_mpi_LIBRARY:[^=]*=//p' "$build/CMakeCache.txt" | head -1)
-cc -std=gnu17 -O1 -shared -fPIC -fvisibility=hidden -D_GNU_SOURCE -I"$root/src" -I"$root/include" \
-    "$root/tests/tools/late_gpus.c" -o late_gpus.so -Wl,-Bsymbolic \
-    -Wl,--start-group "$build"/libtt_comm.a "$build"/libtt_backend.a "$build"/libtt_tensor.a "$build"/libtt_config.a \
-    "$build"/libtt_base.a -Wl,--end-group ${mpi:+"$mpi"} -ljansson -lpcre2-8 -lyaml -lgomp -lpthread -ldl -lm ||
-    { echo "FAILED: the plugin cannot be built"; exit 1; }
-export TRIMTAB_CUDA_PLUGIN=$folder/late_gpus.so
-unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR CUDA_VISIBLE_DEVICES LATE_SLOW LATE_FAIL
+source "$root/tests/tools/pretend_plugin.sh" "$build" late_gpus
 
 train() {
     local output=$1

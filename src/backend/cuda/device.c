@@ -236,9 +236,9 @@ static tt_status cuda_copy(struct tt_stream *stream, void *to, const void *from,
 {
     if (direction == TT_COPY_TO_DEVICE) return tt_cuda_upload(stream, to, from, bytes);
     if (direction == TT_COPY_TO_HOST) return tt_cuda_download(stream, to, from, bytes);
-    /* Between GPUs a copy engine does it. Within one a kernel of the driver does, which takes all processors
-     * for a moment; asked to overlap (cudaMemcpyFlagPreferOverlapWithCompute) it is several times slower than
-     * the link between GPUs. */
+    /* Between GPUs a copy engine does it; within one a kernel of the driver, which takes all processors for a
+     * moment. docs/performance.md has what is known of the other way
+     * (cudaMemcpyFlagPreferOverlapWithCompute). */
     return tt_cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, tt_cuda_handle(stream)), stream,
                          "copy on the device");
 }

@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "checkpoint/load.h"
 #include "io/quantized.h"
-#include "load_device.h"
+#include "load_world.h"
 #include "support/ranks.h"
 
 #define FOLDERS TT_TEST_ROOT "/golden"
@@ -23,63 +23,12 @@ struct how {
     struct tt_str *made;       /* random: segments of one rank, to compare with */
 };
 
-struct world {
-    struct late_device *late;
-    struct tt_device *device;
-    struct tt_stream *stream;
-    struct tt_model *model;
-    struct tt_shard_context *context;
-    struct tt_unit **units;
-};
-
-static void close_world(struct world *world)
-{
-    for (int u = 0; world->units != NULL && u < world->model->unit_count; u++)
-        tt_unit_destroy(world->units[u]);
-    tt_free(world->units);
-    tt_shard_context_destroy(world->context);
-    tt_model_destroy(world->model);
-    if (world->stream != NULL) tt_stream_destroy(world->stream);
-    tt_device_close(world->device);
-    tt_free(world->late);
-}
-
-static tt_status create_units(struct world *world)
-{
-    struct tt_model *model = world->model;
-    world->units = tt_calloc((size_t)model->unit_count, sizeof *world->units);
-    if (world->units == NULL) return TT_ERR_MEMORY;
-    for (int b = 0; b < model->block_count; b++) {
-        const struct tt_block *block = &model->blocks[b];
-        int u = model->unit_of_block[b];
-        if (world->units[u] != NULL) continue;
-        TT_TRY(tt_unit_create(world->context, block->name, block->params, block->param_count, 1,
-                              &world->units[u]));
-    }
-    return tt_shard_context_seal(world->context, 1);
-}
-
 static tt_status open_world(struct tt_comm *comm, const struct how *how, const struct tt_model_folder *folder,
-                            struct world *world)
+                            struct load_world *world)
 {
-    struct tt_model_config config;
     struct tt_model_options options = {
         .compute_dtype = TT_BF16, .quant = how->quant, .random_init = how->random};
-    if (how->late) world->late = tt_calloc(1, sizeof *world->late);
-    TT_TRY(late_device_open(world->late, 2, &world->device));
-    TT_TRY(tt_stream_create(world->device, &world->stream));
-    TT_TRY(tt_model_config_parse(tt_model_folder_config(folder), &config));
-    TT_TRY(tt_model_create(&config, &options, &world->model));
-    struct tt_shard_config shard = {
-        .strategy = TT_FULL_SHARD,
-        .device = world->device,
-        .compute = world->stream,
-        .shard_comm = comm,
-        .compute_dtype = TT_BF16,
-        .reduce_dtype = TT_F32,
-    };
-    TT_TRY(tt_shard_context_create(&shard, &world->context));
-    return create_units(world);
+    return open_load_world(comm, how->late, &options, folder, world);
 }
 
 struct whole {
@@ -139,7 +88,7 @@ static tt_status check_piece(const struct how *how, const struct tt_piece *piece
     return status;
 }
 
-static tt_status check_pieces(const struct world *world, const struct how *how, int ranks,
+static tt_status check_pieces(const struct load_world *world, const struct how *how, int ranks,
                               const struct tt_model_folder *folder)
 {
     size_t at = 0, quantized = 0;
@@ -162,7 +111,7 @@ static tt_status run_rank(struct tt_comm *comm, void *argument)
 {
     const struct how *how = argument;
     char path[512];
-    struct world world = {0};
+    struct load_world world = {0};
     struct tt_model_folder *folder = NULL;
     tt_status status = TT_OK;
     struct tt_memory_use memory;
@@ -176,7 +125,7 @@ static tt_status run_rank(struct tt_comm *comm, void *argument)
     tt_device_memory(world.device, &memory);
     if (memory.host_total != 0) TT_GO(tt_fail(TT_ERR_INTERNAL, "a staging buffer is left"));
 out:
-    close_world(&world);
+    close_load_world(&world);
     tt_model_folder_close(folder);
     return status;
 }

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "checkpoint/load.h"
 #include "checkpoint/save.h"
-#include "load_device.h"
+#include "load_world.h"
 #include "support/ranks.h"
 
 #define MODEL TT_TEST_ROOT "/golden/llama_sharded/model"
@@ -24,64 +24,12 @@ struct how {
     const char *save_to; /* NULL: nothing is saved */
 };
 
-struct world {
-    struct late_device *late;
-    struct tt_device *device;
-    struct tt_stream *stream;
-    struct tt_model *model;
-    struct tt_shard_context *context;
-    struct tt_unit **units;
-};
-
-static void close_world(struct world *world)
-{
-    for (int u = 0; world->units != NULL && u < world->model->unit_count; u++)
-        tt_unit_destroy(world->units[u]);
-    tt_free(world->units);
-    tt_shard_context_destroy(world->context);
-    tt_model_destroy(world->model);
-    if (world->stream != NULL) tt_stream_destroy(world->stream);
-    tt_device_close(world->device);
-    tt_free(world->late);
-}
-
-static tt_status create_units(struct world *world)
-{
-    struct tt_model *model = world->model;
-    world->units = tt_calloc((size_t)model->unit_count, sizeof *world->units);
-    if (world->units == NULL) return TT_ERR_MEMORY;
-    for (int b = 0; b < model->block_count; b++) {
-        const struct tt_block *block = &model->blocks[b];
-        int u = model->unit_of_block[b];
-        if (world->units[u] != NULL) continue; /* no model of this test is tied */
-        TT_TRY(tt_unit_create(world->context, block->name, block->params, block->param_count, 1,
-                              &world->units[u]));
-    }
-    return tt_shard_context_seal(world->context, 1);
-}
-
 static tt_status open_world(struct tt_comm *comm, const struct how *how, const struct tt_model_folder *folder,
-                            struct world *world)
+                            struct load_world *world)
 {
-    struct tt_model_config config;
     struct tt_model_options options = {
         .compute_dtype = how->dtype, .train_base = how->train_base, .random_init = how->random};
-    if (how->late) world->late = tt_calloc(1, sizeof *world->late);
-    TT_TRY(late_device_open(world->late, 2, &world->device));
-    TT_TRY(tt_stream_create(world->device, &world->stream));
-    TT_TRY(tt_model_config_parse(tt_model_folder_config(folder), &config));
-    TT_TRY(tt_model_create(&config, &options, &world->model));
-    struct tt_shard_config shard = {
-        .strategy = TT_FULL_SHARD,
-        .device = world->device,
-        .compute = world->stream,
-        .shard_comm = comm,
-        .compute_dtype = how->dtype,
-        .reduce_dtype = TT_F32,
-        .train = how->train_base,
-    };
-    TT_TRY(tt_shard_context_create(&shard, &world->context));
-    return create_units(world);
+    return open_load_world(comm, how->late, &options, folder, world);
 }
 
 static tt_status check_piece(const struct tt_piece *piece, const struct tt_model_folder *folder)
@@ -98,7 +46,8 @@ static tt_status check_piece(const struct tt_piece *piece, const struct tt_model
 }
 
 /* Initial values: one, zero, or the same numbers as a fill of the whole tensor on an ordinary device. */
-static tt_status check_made(const struct world *world, const struct tt_piece *piece, struct tt_stream *plain)
+static tt_status check_made(const struct load_world *world, const struct tt_piece *piece,
+                            struct tt_stream *plain)
 {
     const tt_param *param = piece->param;
     size_t element = tt_dtype_bytes(piece->dtype);
@@ -126,7 +75,7 @@ static tt_status check_made(const struct world *world, const struct tt_piece *pi
     return status;
 }
 
-static tt_status check_pieces(const struct world *world, const struct how *how,
+static tt_status check_pieces(const struct load_world *world, const struct how *how,
                               const struct tt_model_folder *folder)
 {
     struct tt_device *device = NULL;
@@ -147,7 +96,7 @@ out:
     return status;
 }
 
-static tt_status save(struct tt_comm *comm, const struct how *how, const struct world *world)
+static tt_status save(struct tt_comm *comm, const struct how *how, const struct load_world *world)
 {
     struct tt_snapshot snapshot = {0};
     struct tt_saver *saver = NULL;
@@ -183,7 +132,7 @@ out:
 static tt_status run_rank(struct tt_comm *comm, void *argument)
 {
     const struct how *how = argument;
-    struct world world = {0};
+    struct load_world world = {0};
     struct tt_model_folder *folder = NULL;
     tt_status status = TT_OK;
     struct tt_memory_use memory;
@@ -197,7 +146,7 @@ static tt_status run_rank(struct tt_comm *comm, void *argument)
     if (memory.host_total != 0) TT_GO(tt_fail(TT_ERR_INTERNAL, "a staging buffer is left"));
     if (how->save_to != NULL) TT_GO(save(comm, how, &world));
 out:
-    close_world(&world);
+    close_load_world(&world);
     tt_model_folder_close(folder);
     return status;
 }
@@ -259,7 +208,7 @@ static void test_saves_the_same_bytes(void **state)
 static void test_cancelled(void **state)
 {
     struct tt_comm *comm = NULL;
-    struct world world = {0};
+    struct load_world world = {0};
     struct tt_model_folder *folder = NULL;
     struct how how = {.late = true, .dtype = TT_BF16};
     struct tt_cancel cancel = {.requests = 1};
@@ -271,7 +220,7 @@ static void test_cancelled(void **state)
     assert_int_equal(tt_load_units(world.model, world.units, world.stream, &source), TT_ERR_CANCELLED);
     atomic_store(&cancel.requests, 0);
     assert_int_equal(tt_load_units(world.model, world.units, world.stream, &source), TT_OK);
-    close_world(&world);
+    close_load_world(&world);
     tt_model_folder_close(folder);
     tt_comm_destroy(comm);
 }

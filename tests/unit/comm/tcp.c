@@ -265,7 +265,9 @@ static void settings_that_differ(void **state)
         struct process processes[3];
         prepare(processes, 3, 1, barrier_rank, NULL);
         processes[1].config.settings = "command: train\nlearning_rate: 0.2\nseed: 1\n";
-        processes[late].delay = 0.3;
+        /* Rank 2 has come before rank 1 ends everything: one that comes later finds nobody. */
+        processes[0].delay = late ? 0 : 0.3;
+        processes[1].delay = late ? 0.5 : 1.5;
         run(processes, 3);
         expect(&processes[1], TT_ERR_USAGE,
                "the settings of rank 1 differ: 'learning_rate: 0.2', where rank 0 has 'learning_rate: 0.1'");
