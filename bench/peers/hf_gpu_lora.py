@@ -9,6 +9,15 @@ allocator, first_step_s from the start of the process, the options and the versi
 what PEFT makes of it (fp32 masters, which FSDP2 gathers in bf16), attention is PyTorch's SDPA, dropout is off. --ckpt 1
 recomputes each layer in backward, --compile 1 compiles each layer; --rows LEAST MOST measures rows of such lengths, padded
 to the longest of a batch as data collators do, and counts only what is no padding.
+
+--quant nf4 (one GPU) keeps the linears of the layers as bitsandbytes' Linear4bit computing in bf16, quantized from random
+numbers where they lie; building that does not count in peak_gb. What else the model holds is as a recipe leaves it:
+
+    --recipe trl    as TRL's SFTTrainer does for QLoRA: embeddings, head and norms stay bf16, the adapter is made bf16
+    --recipe peft   PEFT's prepare_model_for_kbit_training: all of those, and the adapter, are fp32
+
+The first is the faster and the smaller, so it is what a measurement is held against. --autocast says whether the forward pass
+runs under bf16 autocast, which Trainer turns on with bf16=True; not given: only where there is something in fp32 for it.
 """
 
 import time
@@ -16,6 +25,7 @@ import time
 STARTED = time.perf_counter()  # before the imports: they are part of the wait for the first step
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -26,9 +36,14 @@ import peft
 import torch
 import torch.distributed as dist
 import transformers
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import AutoConfig, AutoModelForCausalLM
+
+try:
+    import bitsandbytes
+except ImportError:
+    bitsandbytes = None
 
 SHAPES = Path(__file__).resolve().parents[1] / "shapes"
 PAD_TO = 64  # lengths of padded batches are multiples of this, so that not every batch is a new shape
@@ -48,16 +63,27 @@ def parse_arguments():
     parser.add_argument("--reshard", type=int, default=1, help="0: keep gathered weights from forward to backward")
     parser.add_argument("--steps", type=int, default=6, help="measured steps, after the warmup")
     parser.add_argument("--warmup", type=int, default=3, help="steps before the measured ones, at least 1")
-    return parser.parse_args()
+    parser.add_argument("--quant", choices=["none", "nf4"], default="none", help="nf4: a 4-bit base, on one GPU")
+    parser.add_argument("--double-quant", type=int, default=1, help="1: the scales of a 4-bit base in 8 bits")
+    parser.add_argument("--recipe", choices=["trl", "peft"], default="trl", help="types of what is not in 4 bits")
+    parser.add_argument("--autocast", type=int, choices=[0, 1], help="of a 4-bit base: 1: bf16 autocast")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: to try this script")
+    args = parser.parse_args()
+    if args.quant == "none" or args.autocast is None:
+        args.autocast = int(args.quant != "none" and args.recipe == "peft")
+    return args
+
+
+def lora_of(args):
+    return LoraConfig(r=args.lora_r, lora_alpha=2 * args.lora_r, target_modules=args.targets.split(","), lora_dropout=0.0,
+                      task_type="CAUSAL_LM")
 
 
 def build_model(args, config, world):
     """Nothing is allocated before it is sharded; then random numbers, drawn where they lie."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
-        lora = LoraConfig(r=args.lora_r, lora_alpha=2 * args.lora_r, target_modules=args.targets.split(","),
-                          lora_dropout=0.0, task_type="CAUSAL_LM")
-        model = get_peft_model(model, lora)
+        model = get_peft_model(model, lora_of(args))
     if args.ckpt:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.enable_input_require_grads()
@@ -67,26 +93,77 @@ def build_model(args, config, world):
         for layer in decoder.layers:
             fully_shard(layer, mp_policy=policy, reshard_after_forward=bool(args.reshard))
         fully_shard(model, mp_policy=policy)
-    model.to_empty(device="cuda")
+    model.to_empty(device=args.device)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             local = parameter.to_local() if hasattr(parameter, "to_local") else parameter
             local.fill_(1.0) if "norm" in name else local.normal_(0.0, 0.02)
     # Its table is a buffer, which to_empty leaves undefined.
-    decoder.rotary_emb = type(decoder.rotary_emb)(config).to("cuda")
+    decoder.rotary_emb = type(decoder.rotary_emb)(config).to(args.device)
     if args.compile:
         for layer in decoder.layers:
             layer.compile()
     return model.train()
 
 
+def quantize_linears(layers, args):
+    """Replaces the linears of layers on the meta device by Linear4bit over random weights, of which one at a time is bf16."""
+    for name, linear in [pair for pair in layers.named_modules() if type(pair[1]) is torch.nn.Linear]:
+        double = bool(args.double_quant)
+        with torch.device("meta"):
+            packed = bitsandbytes.nn.Linear4bit(linear.in_features, linear.out_features, linear.bias is not None,
+                                                compute_dtype=torch.bfloat16, compress_statistics=double, quant_type="nf4")
+        weight = torch.empty(linear.weight.shape, dtype=torch.bfloat16, device=args.device).normal_(0.0, 0.02)
+        packed.weight = bitsandbytes.nn.Params4bit(weight, compress_statistics=double, quant_type="nf4",
+                                                   module=packed).to(args.device)
+        if linear.bias is not None:
+            packed.bias = torch.nn.Parameter(linear.bias.detach(), requires_grad=False)
+        layers.set_submodule(name, packed)
+
+
+def fill_meta(module, device):
+    """Random numbers for what is still on the meta device, in its own type."""
+    for name, parameter in list(module.named_parameters()):
+        if parameter.is_meta:
+            owner, _, leaf = name.rpartition(".")
+            value = torch.empty(parameter.shape, dtype=parameter.dtype, device=device)
+            value.fill_(1.0) if "norm" in name else value.normal_(0.0, 0.02)
+            setattr(module.get_submodule(owner), leaf, torch.nn.Parameter(value, requires_grad=False))
+
+
+def build_quantized_model(args, config):
+    """What from_pretrained with load_in_4bit makes, without a folder of weights; then a recipe's adapter."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
+    quantize_linears(model.model.layers, args)
+    fill_meta(model, args.device)
+    model.tie_weights()
+    model.model.rotary_emb = type(model.model.rotary_emb)(config).to(args.device)  # a buffer, which was on the meta device
+    model.is_loaded_in_4bit = True  # PEFT looks for this
+    keeping = {"gradient_checkpointing_kwargs": {"use_reentrant": False}}
+    if args.recipe == "peft":
+        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=bool(args.ckpt), **keeping)
+    elif args.ckpt:
+        model.gradient_checkpointing_enable(**keeping)
+        model.enable_input_require_grads()
+    with torch.device(args.device):
+        model = get_peft_model(model, lora_of(args))
+    for parameter in model.parameters():
+        if parameter.requires_grad and args.recipe == "trl":
+            parameter.data = parameter.data.to(torch.bfloat16)
+    if args.compile:
+        for layer in model.base_model.model.model.layers:
+            layer.compile()
+    return model.train()
+
+
 def make_batches(args, vocabulary, rank):
     """A function that draws a batch: ids, labels, mask (None without padding), tokens that count."""
-    generator = torch.Generator(device="cuda").manual_seed(1 + rank)
+    generator = torch.Generator(device=args.device).manual_seed(1 + rank)
     lengths_generator = torch.Generator().manual_seed(1 + rank)
 
     def full():
-        ids = torch.randint(0, vocabulary, (args.bs, args.seq), device="cuda", generator=generator)
+        ids = torch.randint(0, vocabulary, (args.bs, args.seq), device=args.device, generator=generator)
         return ids, ids, None, ids.numel()
 
     def padded():
@@ -94,8 +171,8 @@ def make_batches(args, vocabulary, rank):
         count = max(1, round(args.bs * args.seq / ((least + most) / 2)))
         lengths = torch.randint(least, most + 1, (count,), generator=lengths_generator)
         width = -(-int(lengths.max()) // PAD_TO) * PAD_TO
-        ids = torch.randint(0, vocabulary, (count, width), device="cuda", generator=generator)
-        mask = torch.arange(width, device="cuda")[None, :] < lengths.to("cuda")[:, None]
+        ids = torch.randint(0, vocabulary, (count, width), device=args.device, generator=generator)
+        mask = torch.arange(width, device=args.device)[None, :] < lengths.to(args.device)[:, None]
         return ids, ids.masked_fill(~mask, -100), mask.long(), int(lengths.sum())
 
     return padded if args.rows else full
@@ -112,58 +189,75 @@ def flops_per_token(config, length):
     return 4 * base + attention
 
 
+def parameter_count(model):
+    """Weights and not bytes: two of a 4-bit matrix lie in a byte."""
+    return sum(p.numel() * (2 if p.__class__.__name__ == "Params4bit" else 1) for p in model.parameters())
+
+
 def main():
     args = parse_arguments()
     rank, world, local = (int(os.environ.get(name, default)) for name, default in
                           (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
-    torch.cuda.set_device(local)
+    if args.quant != "none" and (world > 1 or bitsandbytes is None):
+        raise SystemExit("error: --quant needs bitsandbytes, and is for one GPU")
+    if args.device == "cuda":
+        torch.cuda.set_device(local)
     if world > 1:
         dist.init_process_group("nccl", device_id=torch.device("cuda", local))
     transformers.logging.set_verbosity_error()
     settings = json.loads((SHAPES / f"{args.shape}.json").read_text())
     config = AutoConfig.for_model(settings.pop("model_type"), **settings)
     config.use_cache = False
-    model = build_model(args, config, world)
+    model = build_quantized_model(args, config) if args.quant != "none" else build_model(args, config, world)
+    if args.device == "cuda":
+        # Nothing is trained yet: a bf16 matrix on its way to 4 bits is no part of what training takes.
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=2e-5, fused=True)
     draw = make_batches(args, config.vocab_size, rank)
+    autocast = torch.autocast(args.device, torch.bfloat16) if args.autocast else contextlib.nullcontext()
+    synchronize = torch.cuda.synchronize if args.device == "cuda" else torch.cpu.synchronize
 
     def step():
         ids, labels, mask, tokens = draw()
-        loss = model(input_ids=ids, labels=labels, attention_mask=mask).loss
+        with autocast:
+            loss = model(input_ids=ids, labels=labels, attention_mask=mask).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         return loss, tokens
 
     step()
-    torch.cuda.synchronize()
+    synchronize()
     first_step_s = time.perf_counter() - STARTED
     for _ in range(args.warmup - 1):
         step()
-    torch.cuda.synchronize()
+    synchronize()
     seconds, rates = [], []
     for _ in range(args.steps):
         before = time.perf_counter()
         loss, tokens = step()
-        torch.cuda.synchronize()
+        synchronize()
         seconds.append(time.perf_counter() - before)
         rates.append(tokens / seconds[-1])
     rate = statistics.median(rates)
     length = sum(args.rows) / 2 if args.rows else args.seq
     if rank == 0:
         print(json.dumps({
-            "peer": "transformers+peft+fsdp2", **vars(args), "world": world,
-            "params_b": round(sum(p.numel() for p in model.parameters()) / 1e9, 2),
+            "peer": f"transformers+peft+{'fsdp2' if args.quant == 'none' else 'bitsandbytes'}", **vars(args), "world": world,
+            "params_b": round(parameter_count(model) / 1e9, 2),
             "trained_parameters": sum(p.numel() for p in trained),
             "step_s": round(statistics.median(seconds), 4), "tok_s_gpu": round(rate),
             "tflops_gpu": round(rate * flops_per_token(config, length) / 1e12, 1),
             "peak_gb": round(torch.cuda.max_memory_allocated() / 1e9, 2),
             "reserved_gb": round(torch.cuda.max_memory_reserved() / 1e9, 2),
             "first_step_s": round(first_step_s, 1), "loss": round(loss.item(), 3),
-            "device": torch.cuda.get_device_name(),
+            "device": torch.cuda.get_device_name() if args.device == "cuda" else "cpu",
             "versions": {"python": platform.python_version(), "torch": torch.__version__,
-                         "transformers": transformers.__version__, "peft": peft.__version__},
+                         "transformers": transformers.__version__, "peft": peft.__version__,
+                         "bitsandbytes": getattr(bitsandbytes, "__version__", None)},
         }), flush=True)
     if world > 1:
         dist.destroy_process_group()
