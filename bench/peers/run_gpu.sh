@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# trimtab bench train --device cuda and transformers + PEFT + FSDP2 (hf_gpu_lora.py) on the same shapes and GPUs, in turns.
+# trimtab bench train --device cuda and another side on the same shapes and GPUs, in turns: transformers + PEFT (hf_gpu_lora.py)
+# with FSDP2 or over a 4-bit base of bitsandbytes, or trimtab itself in bf16.
 #
-#     bench/peers/run_gpu.sh [--budget SECONDS] [--pairs N] [--steps N] [--warmup N] [case ...]
+#     bench/peers/run_gpu.sh [--budget SECONDS] [--limit SECONDS] [--pairs N] [--steps N] [--warmup N] [case ...]
 #
-# Cases (default: those that the GPUs here suffice for):
+# Cases (default: those without nf4 that the GPUs here suffice for):
 #     m11b        11B, 2 GPUs, 4x4096, r 8 on q,k,v,o: the memory plan chooses / no checkpointing, compiled
 #     m11b-block  the same, blocks recomputed / checkpointing, compiled
 #     m11b-recipe the same / checkpointing, eager: what recipes run
@@ -13,23 +14,34 @@
 #     l70b        70B, 2 GPUs, 1x2048, r 16 on q,v, blocks recomputed / checkpointing, compiled
 #     l1b         1B, 1 GPU, 2x2048, r 16: to try the script
 #
+# With a base in NF4 and double quantization:
+#     l8b-nf4         8B, 1 GPU, 4x4096, r 16 on all seven linears, blocks recomputed / bitsandbytes, checkpointing, eager
+#     l8b-nf4-compile the same / compiled
+#     l8b-nf4-own     the same / trimtab over the same base in bf16
+#     l70b-nf4-own    70B, 2 GPUs, 4x2048, r 16 on q,v, blocks recomputed / trimtab over the same base in bf16
+#     l70b-nf4        70B, 2 GPUs, 2x2048, r 16 on q,v, a limit of 24 GiB a GPU: the memory plan chooses / nothing
+#     l70b-nf4-lean   the same, with a limit of 20.8 GiB / nothing
+#     l1b-nf4         1B, 1 GPU, 2x2048, r 16 on all seven, blocks recomputed / bitsandbytes, checkpointing: to try the script
+#
 # Prints every JSON line of both, and a table last: tokens/s/GPU, peak GB of each one's own allocations, seconds to the end of
-# step 1. No run is started after --budget (default 900) seconds, so what stands first is measured first; a second pair runs in
-# the other order. TRIMTAB is the program, PYTHON has torch, transformers and peft, PEER is another peer with the same flags
-# and fields, SIDES=trimtab or SIDES=peer runs one side only, OUT a folder for the logs.
+# step 1, and below it what nvidia-smi saw during the cases with a limit. No run is started after --budget (default 900)
+# seconds, and none takes longer than --limit (default 300), so what stands first is measured first; a second pair runs in the
+# other order. TRIMTAB is the program, PYTHON has torch, transformers, peft and, for nf4, bitsandbytes; PEER is another peer with
+# the same flags and fields, SIDES=trimtab or SIDES=peer runs one side only, OUT a folder for the logs.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 trimtab=${TRIMTAB:-$root/build/trimtab} python=${PYTHON:-python3} peer=${PEER:-$root/bench/peers/hf_gpu_lora.py}
 sides=${SIDES:-both} out=${OUT:-$(mktemp -d)}
-budget=900 pairs=1 steps=6 warmup=3
+budget=900 longest=300 pairs=1 steps=6 warmup=3
 cases=()
 while [ $# -gt 0 ]; do
     case $1 in
     --budget) budget=$2 && shift 2 ;;
+    --limit) longest=$2 && shift 2 ;;
     --pairs) pairs=$2 && shift 2 ;;
     --steps) steps=$2 && shift 2 ;;
     --warmup) warmup=$2 && shift 2 ;;
-    -*) sed -n '2,25p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
+    -*) sed -n '2,30p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
     *) cases+=("$1") && shift ;;
     esac
 done
@@ -41,44 +53,79 @@ if [ ${#cases[@]} -eq 0 ]; then
     [ "$gpus" -lt 2 ] || cases=(m11b l8b m11b-block l70b m11b-short)
 fi
 
-# describe CASE: sets world and both command lines' own flags.
+# describe CASE: sets world, what it is beside (fsdp, bnb, bf16, nothing), whether nvidia-smi watches, both command lines' flags.
 describe() {
-    local qkvo='["q_proj", "k_proj", "v_proj", "o_proj"]' names='q_proj,k_proj,v_proj,o_proj'
+    local targets='["q_proj", "k_proj", "v_proj", "o_proj"]' names='q_proj,k_proj,v_proj,o_proj'
     local batch seq rank ckpt compile=1
-    world=2 ours=() peers=()
+    world=2 beside=fsdp watch=0 ours=() nf4=() peers=()
     case $1 in
     m11b | m11b-block | m11b-recipe | m11b-short) shape=m11b batch=4 seq=4096 rank=8 ckpt=0 ;;
     l8b | l8b-short) shape=l8b batch=2 seq=4096 rank=16 ckpt=0 world=1 ;;
-    l70b) shape=l70b batch=1 seq=2048 rank=16 ckpt=1 qkvo='["q_proj", "v_proj"]' names=q_proj,v_proj ;;
-    l1b) shape=l1b batch=2 seq=2048 rank=16 ckpt=0 world=1 ;;
+    l8b-nf4 | l8b-nf4-compile | l8b-nf4-own) shape=l8b batch=4 seq=4096 rank=16 ckpt=1 world=1 ;;
+    l70b) shape=l70b batch=1 seq=2048 rank=16 ckpt=1 ;;
+    l70b-nf4-own) shape=l70b batch=4 seq=2048 rank=16 ckpt=1 ;;
+    l70b-nf4 | l70b-nf4-lean) shape=l70b batch=2 seq=2048 rank=16 ckpt=1 watch=1 ;;
+    l1b | l1b-nf4) shape=l1b batch=2 seq=2048 rank=16 ckpt=0 world=1 ;;
     *) echo "error: there is no case '$1'" >&2 && exit 2 ;;
     esac
     case $1 in
-    m11b-block | l70b) ckpt=1 ours+=(--recompute block) ;;
+    l70b*) targets='["q_proj", "v_proj"]' names=q_proj,v_proj ;;
+    *-nf4*)
+        names+=,gate_proj,up_proj,down_proj
+        targets="[\"${names//,/\", \"}\"]"
+        ;;
+    esac
+    case $1 in
+    m11b-block | l70b | l8b-nf4* | l70b-nf4-own | l1b-nf4) ckpt=1 ours+=(--recompute block) ;;
     m11b-recipe) ckpt=1 compile=0 ;;
     *-short)
         ours+=(--row_tokens_min 60 --row_tokens_max 340)
         peers+=(--rows 60 340)
         ;;
+    l70b-nf4) ours+=(--device_memory 24GiB) ;;
+    l70b-nf4-lean) ours+=(--device_memory 20.8GiB) ;;
+    esac
+    case $1 in
+    *-nf4-own) beside=bf16 ;;
+    l70b-nf4*) beside=nothing ;;
+    *-nf4-compile) beside=bnb ;;
+    *-nf4) beside=bnb compile=0 ;;
+    esac
+    case $1 in
+    *-nf4*)
+        nf4=(--load_in_4bit true --bnb_4bit_quant_type nf4 --bnb_4bit_use_double_quant true)
+        peers+=(--quant nf4 --double-quant 1)
+        ;;
     esac
     ours+=(--config_json "$root/bench/shapes/$shape.json" --ranks "$world" --per_device_train_batch_size "$batch"
         --sequence_length "$seq" --lora_r "$rank" --lora_alpha $((2 * rank)) --lora_dropout 0
-        --lora_target_modules "$qkvo" --sharding_strategy FULL_SHARD)
+        --lora_target_modules "$targets" --sharding_strategy FULL_SHARD)
     peers+=(--shape "$shape" --bs "$batch" --seq "$seq" --lora-r "$rank" --targets "$names" --ckpt "$ckpt"
         --compile "$compile")
 }
 left() {
     echo $((budget - SECONDS))
 }
+# watch_memory: MiB that each process has on each GPU, and each GPU in all, twice a second until it is ended.
+watch_memory() {
+    local query="timeout --kill-after=1 5 nvidia-smi --format=csv,noheader,nounits"
+    while sleep 0.5; do
+        $query --query-compute-apps=used_memory | sed 's/^/process /'
+        $query --query-gpu=memory.used | sed 's/^/gpu /'
+    done
+}
 # run_side trimtab|peer CASE: appends its JSON line to a file; says how long it took.
 run_side() {
-    local side=$1 name=$2 begin=$SECONDS limit command
+    local side=$1 name=$2 begin=$SECONDS limit command watcher=
     limit=$(left)
     if [ "$limit" -le 0 ]; then
         echo "$name $side: not run, the budget is spent"
         return
     fi
+    [ "$limit" -le "$longest" ] || limit=$longest
     if [ "$side" = trimtab ]; then
+        command=("$trimtab" bench train --device cuda "${ours[@]}" "${nf4[@]}" --steps "$steps" --warmup "$warmup")
+    elif [ "$beside" = bf16 ]; then
         command=("$trimtab" bench train --device cuda "${ours[@]}" --steps "$steps" --warmup "$warmup")
     elif [ "$world" -eq 1 ]; then
         command=("$python" "$peer" "${peers[@]}" --steps "$steps" --warmup "$warmup")
@@ -86,8 +133,16 @@ run_side() {
         command=("$python" -m torch.distributed.run --standalone --nproc_per_node "$world" "$peer" "${peers[@]}"
             --steps "$steps" --warmup "$warmup")
     fi
+    if [ "$watch" = 1 ]; then
+        watch_memory >>"$out/$name.smi" 2>/dev/null &
+        watcher=$!
+    fi
     if ! timeout --kill-after=5 "$limit" "${command[@]}" >"$out/$name.$side.out" 2>"$out/$name.$side.err"; then
         echo "$name $side: failed: $(grep -iE 'error|hint' "$out/$name.$side.err" | tail -n 3 | tr '\n' ' ' | cut -c1-600)"
+    fi
+    if [ -n "$watcher" ]; then
+        kill "$watcher"
+        wait "$watcher" 2>/dev/null
     fi
     grep '^{' "$out/$name.$side.out" | tail -n 1 | tee -a "$out/$name.$side.json"
     echo "$name $side: $((SECONDS - begin)) s, $(left) s left"
@@ -100,13 +155,14 @@ for name in "${cases[@]}"; do
         echo "$name: not run, it needs $world GPUs"
         continue
     fi
-    rm -f "$out/$name".*.json
-    echo "$name $world" >>"$out/cases"
+    rm -f "$out/$name".*.json "$out/$name.smi"
+    echo "$name $world $beside" >>"$out/cases"
     for pair in $(seq "$pairs"); do
         order=(trimtab peer)
         [ $((pair % 2)) -eq 1 ] || order=(peer trimtab)
         for side in "${order[@]}"; do
-            [ "$sides" != both ] && [ "$sides" != "$side" ] || run_side "$side" "$name"
+            if [ "$side" = peer ] && [ "$beside" = nothing ]; then continue; fi
+            if [ "$sides" = both ] || [ "$sides" = "$side" ]; then run_side "$side" "$name"; fi
         done
     done
 done
@@ -137,20 +193,51 @@ def ratio(a, b):
     return text(a / b if a and b else None, ".3f")
 
 
-print(f"\n{'case':12s} {'GPUs':>4s} | {'tokens/s/GPU':>12s} {'peer':>8s} {'ratio':>6s} | {'peak GB':>8s} {'peer':>8s} "
-      f"{'ratio':>6s} {'used GB':>8s} | {'step 1 s':>8s} {'peer':>6s} | recompute")
+def rate(row, world):
+    return row["tokens_per_second"] / world if "tokens_per_second" in row else row["tok_s_gpu"]
+
+
+def peak(row):
+    return row["device_peak_bytes"] / 1e9 if "device_peak_bytes" in row else row["peak_gb"]
+
+
+def first(row):
+    return row.get("first_step_seconds", row.get("first_step_s"))
+
+
+def trained(row):
+    return row.get("trainable_params", row.get("trained_parameters"))
+
+
+def seen(name, what):
+    """The most that nvidia-smi saw, in GB; None where it said nothing of the kind."""
+    path = out / f"{name}.smi"
+    words = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+    sizes = [int(pair[1]) * 2**20 / 1e9 for pair in words if len(pair) == 2 and pair[0] == what and pair[1].isdigit()]
+    return max(sizes, default=None)
+
+
+BESIDE = {"fsdp": "HF+PEFT+FSDP2", "bnb": "HF+PEFT+bnb", "bf16": "trimtab, bf16", "nothing": "-"}
+notes = []
+print(f"\n{'case':15s} {'GPUs':>4s} {'other side':13s} | {'tokens/s/GPU':>12s} {'other':>8s} {'ratio':>6s} | {'peak GB':>8s} "
+      f"{'other':>8s} {'ratio':>6s} {'used GB':>8s} | {'step 1 s':>8s} {'other':>6s} | recompute")
 for case in (out / "cases").read_text().splitlines():
-    name, world = case.split()
-    ours, peers = lines(name, "trimtab"), lines(name, "peer")
-    if ours and peers and "trained_parameters" in peers[0] and peers[0]["trained_parameters"] != ours[0]["trainable_params"]:
+    name, world, beside = case.split()
+    ours, others = lines(name, "trimtab"), lines(name, "peer")
+    if ours and others and trained(ours[0]) != trained(others[0]):
         # Under FSDP2 a rank counts whole tensors, so these must agree.
-        print(f"{name}: not the same parameters are trained: {ours[0]['trainable_params']} and "
-              f"{peers[0]['trained_parameters']}")
-    rate, peer_rate = median(ours, lambda r: r["tokens_per_second"] / int(world)), median(peers, lambda r: r["tok_s_gpu"])
-    peak, peer_peak = median(ours, lambda r: r["device_peak_bytes"] / 1e9), median(peers, lambda r: r["peak_gb"])
-    used = median(ours, lambda r: r.get("device_used_bytes", 0) / 1e9)
-    first, peer_first = median(ours, lambda r: r["first_step_seconds"]), median(peers, lambda r: r["first_step_s"])
-    print(f"{name:12s} {world:>4s} | {text(rate, '12.0f'):>12s} {text(peer_rate, '8.0f'):>8s} {ratio(rate, peer_rate):>6s} | "
-          f"{text(peak, '8.2f'):>8s} {text(peer_peak, '8.2f'):>8s} {ratio(peak, peer_peak):>6s} {text(used, '8.2f'):>8s} | "
-          f"{text(first, '8.2f'):>8s} {text(peer_first, '6.1f'):>6s} | {ours[0].get('recompute', '-') if ours else '-'}")
+        notes.append(f"{name}: not the same parameters are trained: {trained(ours[0])} and {trained(others[0])}")
+    rates = [median(side, lambda row: rate(row, int(world))) for side in (ours, others)]
+    peaks, firsts = ([median(side, value) for side in (ours, others)] for value in (peak, first))
+    used = median(ours, lambda row: row.get("device_used_bytes", 0) / 1e9)
+    if seen(name, "gpu") is not None:
+        notes.append(f"{name}: nvidia-smi saw at most {text(seen(name, 'gpu'), '.2f')} GB in use on a GPU, "
+                     f"{text(seen(name, 'process'), '.2f')} GB of it by one process")
+    print(f"{name:15s} {world:>4s} {BESIDE[beside]:13s} | {text(rates[0], '12.0f'):>12s} {text(rates[1], '8.0f'):>8s} "
+          f"{ratio(*rates):>6s} | {text(peaks[0], '8.2f'):>8s} {text(peaks[1], '8.2f'):>8s} {ratio(*peaks):>6s} "
+          f"{text(used, '8.2f'):>8s} | {text(firsts[0], '8.2f'):>8s} {text(firsts[1], '6.1f'):>6s} | "
+          f"{ours[0].get('recompute', '-') if ours else '-'}")
+print("ratios: trimtab over the other side; in cases with nf4 trimtab is over NF4 with double quantization")
+for note in notes:
+    print(note)
 END
