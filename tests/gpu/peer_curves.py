@@ -7,9 +7,13 @@ Needs torch, transformers and peft. Small random models of each family are made 
 ones. What rounding to bf16 does to a curve is measured, not chosen: the peer in bf16 against itself in fp32. Each of two
 bf16 curves is about that far from the fp32 one, so trimtab's may be at most twice that far from the peer's. In fp32 both
 must agree to a tenth of it. --tiny makes models that a CPU trains in seconds, to try this script.
+
+--quant nf4 is the same over a base that each side quantizes by itself from the same folder, to NF4 with double quantization:
+the peer by bitsandbytes, which is needed then, and computing in bf16 or, for the exact pair, in fp32.
 """
 import argparse
 import gc
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -20,7 +24,7 @@ try:
     import torch
     import transformers
     from peft import LoraConfig, PeftModel, get_peft_model
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
@@ -79,11 +83,26 @@ def make_model(family, folder, args):
     adapted.save_pretrained(folder / "adapter")
 
 
+def peer_model(folder, dtype, args):
+    how = {"dtype": dtype, "attn_implementation": "sdpa"}
+    if args.quant == "nf4":
+        how["device_map"] = {"": args.device}
+        how["quantization_config"] = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4",
+                                                        bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype)
+    base = AutoModelForCausalLM.from_pretrained(folder / "model", **how)
+    base.config.use_cache = False
+    model = PeftModel.from_pretrained(base, folder / "adapter", is_trainable=True, torch_device=args.device)
+    packed = sum(parameter.__class__.__name__ == "Params4bit" for parameter in model.parameters())
+    if packed != (len(TARGETS) * base.config.num_hidden_layers if args.quant == "nf4" else 0):
+        sys.exit(f"error: transformers has {packed} matrices in 4 bits")
+    if args.quant == "none":
+        model.to(args.device)
+    return model.train()
+
+
 def peer_curve(folder, rows, dtype, args):
     """50 steps in a plain loop: what Trainer does with bf16=True, one row at a time so that nothing is padded."""
-    base = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=dtype, attn_implementation="sdpa")
-    base.config.use_cache = False
-    model = PeftModel.from_pretrained(base, folder / "adapter", is_trainable=True).to(args.device).train()
+    model = peer_model(folder, dtype, args)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if any(parameter.dtype != torch.float32 for parameter in trained):
         sys.exit("error: PEFT keeps the adapter in another type than float32")
@@ -104,7 +123,7 @@ def peer_curve(folder, rows, dtype, args):
         optimizer.step()
         optimizer.zero_grad()
         curve.append(total)
-    del model, base, optimizer
+    del model, optimizer
     gc.collect()
     if args.device == "cuda":
         torch.cuda.empty_cache()
@@ -121,6 +140,8 @@ def our_curve(folder, bf16, args):
         "lr_scheduler_type": "constant", "warmup_steps": 0, "weight_decay": 0, "max_grad_norm": 1,
         "train_sampling_strategy": "sequential", "packing": "false", "max_length": 2048,
     }
+    if args.quant == "nf4":
+        settings |= {"load_in_4bit": "true", "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": "true"}
     words = [str(args.trimtab), "train"]
     for key, value in settings.items():
         words += [f"--{key}", str(value)]
@@ -138,7 +159,8 @@ def furthest(a, b):
 
 def compare(family, args):
     begin = time.monotonic()
-    folder = args.out / family
+    title = family if args.quant == "none" else f"{family} {args.quant}"
+    folder = args.out / title.replace(" ", "_")
     folder.mkdir(parents=True, exist_ok=True)
     make_model(family, folder, args)
     rows = make_rows(folder / "rows.jsonl", args.vocabulary, args.steps * ROWS_PER_STEP, args.longest)
@@ -153,7 +175,7 @@ def compare(family, args):
     fp32, fp32_step = furthest(curves["ours_fp32"], curves["peer_fp32"])
     learned = curves["peer_fp32"][-1] < 0.97 * curves["peer_fp32"][0]
     good = bf16 <= 2 * noise and fp32 <= 0.1 * noise and learned
-    print(f"{'PASS' if good else 'FAIL'} {family:8s} loss {curves['peer_bf16'][0]:.4f} to {curves['peer_bf16'][-1]:.4f}"
+    print(f"{'PASS' if good else 'FAIL'} {title:{args.width}s} loss {curves['peer_bf16'][0]:.4f} to {curves['peer_bf16'][-1]:.4f}"
           f"{'' if learned else ' (learned nothing)'}; bf16: furthest {bf16:.2e} (step {bf16_step}), bound {2 * noise:.2e}; "
           f"fp32: {fp32:.2e} (step {fp32_step}), bound {0.1 * noise:.2e}; bf16 against fp32: peer {noise:.2e}, "
           f"trimtab {own_noise:.2e}; {time.monotonic() - begin:.0f} s", flush=True)
@@ -167,13 +189,20 @@ def main():
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--families", nargs="*", choices=list(FAMILIES), default=list(FAMILIES))
     parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--quant", choices=["none", "nf4"], default="none")
     parser.add_argument("--tiny", action="store_true")
     args = parser.parse_args()
     args.vocabulary, args.longest = (300, 80) if args.tiny else (4096, 600)
+    args.width = 8 if args.quant == "none" else 12
     args.trimtab, args.out = args.trimtab.resolve(), args.out.resolve()
     if args.device == "cuda" and not torch.cuda.is_available():
         print("skipped: torch sees no GPU")
         sys.exit(77)
+    if args.quant != "none":
+        for name in ("bitsandbytes", "accelerate"):
+            if importlib.util.find_spec(name) is None:
+                print(f"skipped: there is no Python package {name}")
+                sys.exit(77)
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     good = [compare(family, args) for family in args.families]
