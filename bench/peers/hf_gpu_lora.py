@@ -16,7 +16,7 @@ numbers where they lie; building that does not count in peak_gb. What else the m
     --recipe trl    as TRL's SFTTrainer does for QLoRA: embeddings, head and norms stay bf16, the adapter is made bf16
     --recipe peft   PEFT's prepare_model_for_kbit_training: all of those, and the adapter, are fp32
 
-The first is the faster and the smaller, so it is what a measurement is held against. --autocast says whether the forward pass
+The first takes less memory and casts less, so it is what a measurement is held against. --autocast says whether the forward pass
 runs under bf16 autocast, which Trainer turns on with bf16=True; not given: only where there is something in fp32 for it.
 """
 
