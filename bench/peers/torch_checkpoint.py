@@ -14,9 +14,15 @@ Modes of --modes, each --saves times into a new folder below DIR:
     async-process  the same written by a process of its own, from shared memory
 
 Writers are FileSystemWriter with --threads files per rank and sync_files (fsync), its default. One JSON line of rank 0:
-for each save the stall (what the training thread was kept by the calls), the seconds until all was written, and how much
-longer than the median the steps meanwhile took. Then dcp.load into the running job, values checked; --resume FOLDER loads
-once after the start instead, and tells the seconds from the start of the process to the end of its first step.
+for each save
+
+    stall_s      how long the call kept the training thread
+    gap_s        the call and the step after it, less the median step: what training lost, copies that it waited for included
+    written_s    from the call until all was written
+    slower_s     by how much the steps meanwhile took longer than the median, without the first of them
+
+Then load_s: dcp.load into the running job, values checked. --resume FOLDER loads once after the start instead; built_s and
+first_step_s are then the seconds from the start of the process to a built model and to the end of the first step.
 """
 
 import time
@@ -24,6 +30,7 @@ import time
 STARTED = time.time()  # before the imports: they are part of a restart
 
 import argparse
+import faulthandler
 import inspect
 import json
 import os
@@ -54,11 +61,12 @@ def parse_arguments():
     parser.add_argument("--bs", type=int, default=2, help="sequences of one rank in a step")
     parser.add_argument("--seq", type=int, default=1024, help="tokens of a sequence")
     parser.add_argument("--steps", type=int, default=10, help="steps for the median, after 3 of warmup")
-    parser.add_argument("--modes", default="sync,async")
+    parser.add_argument("--modes", default="async,sync")
     parser.add_argument("--saves", type=int, default=2, help="of each mode; the first one takes memory too")
     parser.add_argument("--threads", type=int, default=8, help="writing threads, and files, of a rank; and of loading")
     parser.add_argument("--keep", type=int, default=0, help="1: leave the last checkpoint there")
     parser.add_argument("--resume", type=Path, help="a checkpoint to go on from: one load and two steps, nothing else")
+    parser.add_argument("--limit", type=float, default=300, help="seconds after which a rank ends, wherever it is")
     return parser.parse_args()
 
 
@@ -104,26 +112,23 @@ class Job:
         self.model, self.optimizer, self.vocabulary = build(args, self.device, self.rank)
         generator = torch.Generator(device=self.device).manual_seed(1 + self.rank)
         self.ids = torch.randint(0, self.vocabulary, (args.bs, args.seq), device=self.device, generator=generator)
-        self.options = StateDictOptions(ignore_frozen_params=bool(args.lora))
+        self.options = StateDictOptions(ignore_frozen_params=bool(args.lora), strict=not args.lora)
         self.stager = {}
         self.saving = dist.new_group(backend="gloo")  # a thread that saves must not share one with training
 
     def step(self, before_update=None):
-        """Its seconds, and those of them that before_update took; the loss is read, as a log of every step does."""
+        """Its seconds; the loss is read, as a log of every step does."""
         begin = time.perf_counter()
         loss = self.model(input_ids=self.ids, labels=self.ids).loss
         loss.backward()
-        waited = 0.0
         if before_update is not None:
-            asked = time.perf_counter()
             before_update()
-            waited = time.perf_counter() - asked
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         loss.item()
         if self.device.type == "cuda":
             torch.cuda.synchronize()
-        return time.perf_counter() - begin, waited
+        return time.perf_counter() - begin
 
     def state(self):
         model, optimizer = get_state_dict(self.model, self.optimizer, options=self.options)
@@ -137,10 +142,10 @@ class Job:
         begin = time.perf_counter()
         dcp.save(self.state(), storage_writer=self.writer(folder), process_group=self.saving)
         seconds = time.perf_counter() - begin
-        return {"stall_s": seconds, "written_s": seconds, "slower_s": 0.0, "steps_meanwhile": 0}
+        return {"stall_s": seconds, "gap_s": seconds, "written_s": seconds, "slower_s": 0.0, "steps_meanwhile": 0}
 
     def stage_by(self, process):
-        """The stager is kept: from the second save on its memory is there. Older versions know the writer as one."""
+        """The stager is kept: from the second save on its memory is there."""
         from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
         if process not in self.stager:
             gpu = self.device.type == "cuda"
@@ -162,17 +167,16 @@ class Job:
         written.add_done_callback(lambda _: ended.append(time.perf_counter()))
         seconds = []
         while len(seconds) < SLOW_STEPS_MAX:
-            taken, waited = self.step(staged.result if staged is not None else None)
+            seconds.append(self.step(staged.result if staged is not None else None))
             staged = None
-            stall += waited
-            seconds.append(taken - waited)
             done = torch.tensor([1 if written.done() else 0], device=self.device)
             dist.all_reduce(done, op=dist.ReduceOp.MIN)
             if done.item():
                 break
         written.result()
-        return {"stall_s": stall, "written_s": ended[0] - begin, "slower_s": sum(seconds) - len(seconds) * median,
-                "steps_meanwhile": len(seconds)}
+        first, *others = seconds
+        return {"stall_s": stall, "gap_s": stall + first - median, "written_s": ended[0] - begin,
+                "slower_s": sum(others) - len(others) * median, "steps_meanwhile": len(others)}
 
     def load(self, folder):
         """Seconds until weights and optimizer hold what was saved."""
@@ -221,7 +225,7 @@ def remove(folder):
 def measure(job, args):
     for _ in range(3):
         job.step()
-    median = statistics.median(job.step()[0] for _ in range(args.steps))
+    median = statistics.median(job.step() for _ in range(args.steps))
     result = {"step_s": median, "saves": []}
     last = None
     for mode in args.modes.split(","):
@@ -237,9 +241,9 @@ def measure(job, args):
             if last is not None:
                 remove(last)
             last = folder
-    # Steps followed the last save of the other modes; what is loaded must hold the present values.
-    remove(last)
-    dcp.save(job.state(), storage_writer=job.writer(last), process_group=job.saving)
+    if mode != "sync":  # steps followed it, and what is loaded must hold the present values
+        remove(last)
+        dcp.save(job.state(), storage_writer=job.writer(last), process_group=job.saving)
     before = job.sums()
     job.forget()
     result["load_s"] = job.load(last)
@@ -262,6 +266,7 @@ def resume(job, args):
 
 def main():
     args = parse_arguments()
+    faulthandler.dump_traceback_later(args.limit, exit=True)
     warnings.filterwarnings("ignore")
     if args.device == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
