@@ -641,11 +641,18 @@ def killed_while_saving(suite):
         run = Run(suite, ["train"], settings, REPEATABLE, result)
 
         def amid_a_save():
-            return max(checkpoints(), default=0) >= before + 2 and any(result.glob("checkpoint-*.saving"))
+            if max(checkpoints(), default=0) < before + 2 or not any(result.glob("checkpoint-*.saving")):
+                return False
+            run.process.send_signal(signal.SIGSTOP)  # so that it is still there when it is killed
+            time.sleep(0.001)
+            if any(result.glob("checkpoint-*.saving")):
+                return True
+            run.process.send_signal(signal.SIGCONT)
+            return False
 
         if not wait_until(run, RUN_SECONDS, amid_a_save):
             raise Failure(f"ended by itself: {run.output()[-300:]}")
-        time.sleep(0.0007 * attempts)  # somewhere else in a save each time
+        run.process.kill()  # end() would let it go on first
         run.end()
         if any(result.glob("checkpoint-*.saving")):
             killed_at.append(max(checkpoints()))
