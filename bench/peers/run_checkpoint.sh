@@ -4,8 +4,8 @@
 #
 #     bench/peers/run_checkpoint.sh [--budget SECONDS] [--shape l1b] [--ranks 2] [--kinds "full lora"] [--saves N] FOLDER...
 #
-# Each FOLDER is a place on a file system: both sides save there (42 GB are needed for l1b), and what they wrote is removed
-# again. Kinds: full (all weights; both store fp32 masters and both moments, 12 bytes per parameter), full14 (ours with the
+# Each FOLDER is a place on a file system: both sides save there, and what they wrote is removed again. For l1b it needs 64 GB,
+# or 45 GB with --saves 1: trimtab asks for room for one more than it keeps. Kinds: full (all weights; both store fp32 masters and both moments, 12 bytes per parameter), full14 (ours with the
 # weights in bf16 beside them, a folder that transformers loads), lora (rank 16 on all linears). Both flush files (fsync);
 # reading comes from the page cache on both sides, because it follows the writing. trimtab reads and checks sums of every
 # byte when it goes on; PyTorch's format has none.
@@ -13,8 +13,8 @@
 # Prints every JSON line, and a table last. No run is started after --budget (default 600) seconds, and none lasts beyond it.
 # TRIMTAB is the program, BENCH_LOAD makes the model folder (or MODEL names one of that shape), PYTHON has torch, transformers
 # and peft. SIDES=trimtab or SIDES=peer runs one side, MODES (async,sync) and THREADS (8) are the peer's, EVERY the steps
-# between our saves (20 with LoRA, else 120; a save should take less), RESTART=0 leaves out the processes that only go on, BATCH and SEQ are of one rank, DEVICE=cpu tries it
-# all, OUT is a folder for logs.
+# between our saves (20 with LoRA, else 120; a save should take less), RESTART=0 leaves out the processes that only go on, BATCH
+# and SEQ (2 and 1024) are of one rank, DEVICE=cpu tries it all, OUT is a folder for logs.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 peers=$root/bench/peers
@@ -31,11 +31,11 @@ while [ $# -gt 0 ]; do
     --ranks) ranks=$2 && shift 2 ;;
     --kinds) kinds=$2 && shift 2 ;;
     --saves) saves=$2 && shift 2 ;;
-    -*) sed -n '2,22p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
+    -*) sed -n '2,20p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
     *) folders+=("$1") && shift ;;
     esac
 done
-[ ${#folders[@]} -gt 0 ] || { sed -n '2,22p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
+[ ${#folders[@]} -gt 0 ] || { sed -n '2,20p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
 mkdir -p "$out"
 : >"$out/lines"
 export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0} # multicast stays off where hosts are shared
@@ -86,6 +86,7 @@ for folder in "${folders[@]}"; do
             timed "$kind $folder trimtab" "$python" "$peers/trimtab_checkpoint.py" --trimtab "$trimtab" --model "$model" \
                 --folder "$folder" --device "$device" --ranks "$ranks" --lora "$lora" --bs "$batch" --seq "$seq" \
                 --every "${EVERY:-$every}" --saves "$saves" --save-dtype "$dtype" --restart "$restart"
+            rm -rf "$folder/trimtab-run"
         fi
         if [ "$sides" != trimtab ] && [ "$kind" != full14 ]; then
             peer=("$python" -m torch.distributed.run --standalone --nproc_per_node "$ranks" "$peers/torch_checkpoint.py"
