@@ -5,10 +5,10 @@
 #     bench/peers/run_checkpoint.sh [--budget SECONDS] [--shape l1b] [--ranks 2] [--kinds "full lora"] [--saves N] FOLDER...
 #
 # Each FOLDER is a place on a file system: both sides save there, and what they wrote is removed again. For l1b it needs 64 GB,
-# or 45 GB with --saves 1: trimtab asks for room for one more than it keeps. Kinds: full (all weights; both store fp32 masters and both moments, 12 bytes per parameter), full14 (ours with the
-# weights in bf16 beside them, a folder that transformers loads), lora (rank 16 on all linears). Both flush files (fsync);
-# reading comes from the page cache on both sides, because it follows the writing. trimtab reads and checks sums of every
-# byte when it goes on; PyTorch's format has none.
+# or 45 GB with --saves 1: trimtab asks for room for one more than it keeps. Kinds: full (all weights; both store fp32 masters
+# and both moments, 12 bytes per parameter), full14 (ours with weights in bf16 beside them, a folder that transformers loads;
+# no peer), lora (rank 16 on all linears). Both flush files (fsync); reading comes from the page cache on both sides, because
+# it follows the writing. trimtab reads and checks sums of every byte when it goes on; PyTorch's format has none.
 #
 # Prints every JSON line, and a table last. No run is started after --budget (default 600) seconds, and none lasts beyond it.
 # TRIMTAB is the program, BENCH_LOAD makes the model folder (or MODEL names one of that shape), PYTHON has torch, transformers
@@ -31,11 +31,11 @@ while [ $# -gt 0 ]; do
     --ranks) ranks=$2 && shift 2 ;;
     --kinds) kinds=$2 && shift 2 ;;
     --saves) saves=$2 && shift 2 ;;
-    -*) sed -n '2,20p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
+    -*) sed -n '2,17p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
     *) folders+=("$1") && shift ;;
     esac
 done
-[ ${#folders[@]} -gt 0 ] || { sed -n '2,20p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
+[ ${#folders[@]} -gt 0 ] || { sed -n '2,17p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
 mkdir -p "$out"
 : >"$out/lines"
 export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0} # multicast stays off where hosts are shared

@@ -52,7 +52,10 @@ def parse_arguments():
     parser.add_argument("--sharded", type=int, default=0, help="1: a file of training state per rank")
     parser.add_argument("--restart", type=int, default=1, help="0: without the second run")
     parser.add_argument("--limit", type=float, default=240, help="most seconds of both runs")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.every < 8:
+        parser.error("--every: at least 8, for a median of steps before the first save")
+    return args
 
 
 def write_rows(path, vocabulary, tokens):
