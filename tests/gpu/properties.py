@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Whole runs of the trimtab program on GPUs: one loss curve for every split, the curve of the CPU, the same bits twice,
-inference, processes, and failures. Needs Python alone.
+inference, processes, going on from checkpoints, and failures. Needs Python alone.
 
     tests/gpu/properties.py --trimtab build/trimtab --out FOLDER [--device cuda] [--only WORD] [--jobs N]
+                            [--checks-at-once N] [--budget SECONDS]
 
 Each check is one line of FOLDER/results.tsv: PASS, FAIL or SKIP, its name, its seconds, and what was measured or went
 wrong. The output of every run stays in FOLDER. --device cpu runs what does not need a GPU, to try the checks themselves.
+Lines come in the order in which checks end; those whose seconds are what they check run alone, after all others.
 """
 import argparse
 import concurrent.futures
@@ -34,7 +36,24 @@ QUANTIZED = [
 ]
 STRATEGIES = ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD"]
 LEVELS = ["none", "cheap", "block", "offload"]
-EXIT_USAGE, EXIT_DATA, EXIT_MEMORY, EXIT_DEVICE = 2, 3, 4, 10
+EXIT_USAGE, EXIT_DATA, EXIT_MEMORY, EXIT_DEVICE, EXIT_STOPPED = 2, 3, 4, 10, 11
+REPEATABLE = {"TRIMTAB_DETERMINISTIC": "1"}
+ALL_WEIGHTS = {"use_peft": "false", "learning_rate": 0.001}
+SHARDED = {"state_dict_type": "SHARDED_STATE_DICT"}
+# What goes on from a checkpoint bit for bit. With weights in bf16 the state holds the masters too.
+SAVED = [
+    ("LoRA", "llama3", {}),
+    ("LoRA, file per rank", "qwen3", SHARDED),
+    ("LoRA, NO_SHARD", "llama3", {"sharding_strategy": "NO_SHARD"}),
+    ("LoRA, HYBRID_SHARD", "mistral", {"sharding_strategy": "HYBRID_SHARD", **SHARDED}),
+    ("LoRA, offloaded", "llama3", {"offload_params": "true", "recompute": "offload"}),
+    ("all weights", "llama3", {**ALL_WEIGHTS, "save_dtype": "bfloat16"}),
+    ("all weights, file per rank", "qwen2", {**ALL_WEIGHTS, **SHARDED}),
+    ("all weights, file per rank, offloaded", "llama2", {**ALL_WEIGHTS, **SHARDED, "save_dtype": "bfloat16",
+                                                         "offload_params": "true"}),
+]
+LONG = 300   # steps of a run that is stopped or killed on its way
+KILLS = 3    # in the middle of a save
 
 
 class Failure(Exception):
@@ -51,9 +70,10 @@ class Run:
     def __init__(self, suite, command, settings, env=None, result=None):
         with suite.lock:
             suite.runs += 1
+            suite.alive.append(self)
             self.folder = suite.out / "runs" / f"{suite.runs:04d}"
         self.folder.mkdir(parents=True)
-        words = [str(suite.trimtab), *command]
+        words = [str(suite.trimtab), *map(str, command)]
         for key, value in settings.items():
             words += [f"--{key}", str(value)]
         self.result = result or self.folder / "out"  # of a training
@@ -61,7 +81,7 @@ class Run:
             words += ["--output_dir", str(self.result), "--report_to", "none"]
         self.words, self.env = words, {**suite.env, **(env or {})}
         (self.folder / "command").write_text(" ".join(words) + "\n")
-        self.text = self.folder / "text"
+        self.text, self.process = self.folder / "text", None
         with open(self.text, "wb") as stream:
             self.process = subprocess.Popen(words, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                                             env=self.env)
@@ -75,7 +95,7 @@ class Run:
             raise Failure(f"did not end in {seconds} s ({self.folder.name})") from None
 
     def end(self):
-        if self.process.poll() is None:
+        if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()
             self.process.wait()
@@ -98,10 +118,13 @@ class Run:
 class Suite:
     def __init__(self, args):
         self.trimtab, self.out, self.device = args.trimtab.resolve(), args.out.resolve(), args.device
-        self.jobs, self.only = args.jobs, args.only
+        self.jobs, self.only, self.checks_at_once = args.jobs, args.only, args.checks_at_once
+        self.deadline = time.monotonic() + args.budget
         self.out.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self.out / "runs", ignore_errors=True)
-        self.lock, self.runs, self.failed = threading.Lock(), 0, 0
+        self.lock, self.runs, self.failed, self.alive = threading.Lock(), 0, 0, []
+        self.checks, self.made = [], {}
+        self.slots = threading.BoundedSemaphore(self.jobs)  # runs at a time, over all checks
         launcher = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}
         self.env = {key: value for key, value in os.environ.items() if key not in launcher}
         self.env.setdefault("NCCL_NVLS_ENABLE", "0")
@@ -130,19 +153,51 @@ class Suite:
         return {**self.base(family), "ranks": ranks, "per_device_train_batch_size": micro,
                 "gradient_accumulation_steps": accumulation, **more}
 
-    def train(self, settings, env=None):
-        return Run(self, ["train"], settings, env).must()
+    def train(self, settings, env=None, result=None):
+        with self.slots:
+            return Run(self, ["train"], settings, env, result).must()
+
+    def together(self, function, items):
+        """The function of each item, at the same time; how many of its runs there are at a time is for slots to say."""
+        items = list(items)
+        with concurrent.futures.ThreadPoolExecutor(max(1, len(items))) as pool:
+            return list(pool.map(function, items))
 
     def curves(self, many):
         """Loss curves of several runs, some of which run at the same time."""
-        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
-            return list(pool.map(lambda settings: self.train(settings).curve(), many))
+        return self.together(lambda settings: self.train(settings).curve(), many)
 
-    def check(self, name, body):
-        if self.only and not any(word in name for word in self.only):
-            return
+    def once(self, key, make):
+        """What several checks need is made by the first of them; the others wait for it, and share its failure."""
+        with self.lock:
+            mine = key not in self.made
+            if mine:
+                self.made[key] = concurrent.futures.Future()
+            future = self.made[key]
+        if mine:
+            try:
+                future.set_result(make())
+            except BaseException as reason:
+                future.set_exception(reason)
+        return future.result()
+
+    def check(self, name, body, *arguments, alone=False, **more):
+        """`alone`: its seconds matter, so nothing else may run meanwhile."""
+        if not self.only or any(word in name for word in self.only):
+            self.checks.append((alone, name, lambda: body(self, *arguments, **more)))
+
+    def run_checks(self):
+        with concurrent.futures.ThreadPoolExecutor(self.checks_at_once) as pool:
+            list(pool.map(lambda check: self.run_check(*check[1:]), [check for check in self.checks if not check[0]]))
+        for alone, name, body in self.checks:
+            if alone:
+                self.run_check(name, body)
+
+    def run_check(self, name, body):
         begin = time.monotonic()
         try:
+            if begin > self.deadline:
+                raise Skip("not begun: the budget is spent")
             status, detail = "PASS", body() or ""
         except Skip as reason:
             status, detail = "SKIP", str(reason)
@@ -150,11 +205,19 @@ class Suite:
             status, detail = "FAIL", str(reason)
         except Exception as reason:  # a check that breaks is a failed one, and the others still run
             status, detail = "FAIL", f"{type(reason).__name__}: {reason}"
-        self.failed += status == "FAIL"
         line = f"{status}\t{name}\t{time.monotonic() - begin:.1f}\t{' '.join(detail.split())}"
-        print(line, flush=True)
-        with open(self.out / "results.tsv", "a") as stream:
-            stream.write(line + "\n")
+        with self.lock:
+            self.failed += status == "FAIL"
+            print(line, flush=True)
+            with open(self.out / "results.tsv", "a") as stream:
+                stream.write(line + "\n")
+
+    def end_at_once(self, *_):
+        """Told to end: no run may stay behind."""
+        for run in list(self.alive):
+            if run.process is not None and run.process.returncode is None:
+                run.process.kill()
+        os._exit(130)
 
     def needs_gpus(self, count):
         if self.gpus < count:
@@ -186,12 +249,21 @@ def bf16_noise(suite, family, **more):
     return rounded[0], max(furthest(curve, exact) for curve in rounded)
 
 
+def plain_fp32(suite):
+    return suite.train(suite.split("qwen3", bf16="false", recompute="none")).curve()
+
+
+def strategies(ranks):
+    """One rank has nobody to share with: only whether there is a shard at all makes a difference."""
+    return STRATEGIES if ranks > 1 else ["FULL_SHARD", "NO_SHARD"]
+
+
 def one_curve_bf16(suite, ranks, packing):
     suite.needs_gpus(ranks)
     family, more = ("mistral", {"packing": "true", "max_length": 64, "lora_dropout": 0}) if packing else ("llama3", {})
-    wanted, noise = bf16_noise(suite, family, **more)
+    wanted, noise = suite.once(("bf16", packing), lambda: bf16_noise(suite, family, **more))
     runs, names = [], []
-    for s, strategy in enumerate(STRATEGIES):
+    for s, strategy in enumerate(strategies(ranks)):
         for l, level in enumerate(LEVELS):
             for offload in ("false", "true"):
                 accumulation = 1 if (s + l) % 2 == 0 or ranks == 4 else 2
@@ -205,9 +277,9 @@ def one_curve_bf16(suite, ranks, packing):
 
 def one_curve_fp32(suite, ranks):
     suite.needs_gpus(ranks)
-    wanted = suite.train(suite.split("qwen3", bf16="false", recompute="none")).curve()
+    wanted = suite.once("fp32", lambda: plain_fp32(suite))
     runs, names = [], []
-    for strategy in STRATEGIES:
+    for strategy in strategies(ranks):
         for level in ("none", "block"):
             runs.append(suite.split("qwen3", ranks, bf16="false", sharding_strategy=strategy, recompute=level,
                                     offload_params="true" if level == "block" else "false"))
@@ -218,21 +290,22 @@ def one_curve_fp32(suite, ranks):
 def one_curve_quantized(suite, ranks, offload):
     """Over 4 and 8 bits, made while loading or stored: the same base on any number of ranks, on the CPU too."""
     suite.needs_gpus(ranks)
-    runs, wanted, names = [], [], []
-    for name, family, more in QUANTIZED:
-        settings = {"bf16": "false", "offload_params": offload, **more}
-        cpu = {key: value for key, value in settings.items() if key != "offload_params"}
-        wanted.append(suite.train({**suite.split(family, **cpu), "device": "cpu"}).curve())
-        runs.append(suite.split(family, ranks, recompute="block" if ranks > 1 else "none", **settings))
-        names.append(name)
-    return "; ".join(within([curve], [name], one, 1e-4)
-                     for curve, name, one in zip(suite.curves(runs), names, wanted))
+
+    def on_the_cpu(base):
+        name, family, more = base
+        settings = {**suite.split(family, bf16="false", **more), "device": "cpu"}
+        return suite.once(("quantized", name), lambda: suite.train(settings).curve())
+
+    runs = [suite.split(family, ranks, recompute="block" if ranks > 1 else "none", bf16="false", offload_params=offload,
+                        **more) for _, family, more in QUANTIZED]
+    wanted = suite.together(on_the_cpu, QUANTIZED)
+    return "; ".join(within([curve], [base[0]], one, 1e-4)
+                     for curve, base, one in zip(suite.curves(runs), QUANTIZED, wanted))
 
 
 def as_on_the_cpu(suite, family, **more):
     runs = [suite.split(family, bf16="false", device=device, **more) for device in (suite.device, "cpu")]
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        ours, cpu = pool.map(suite.train, runs)
+    ours, cpu = suite.together(suite.train, runs)
     text = within([ours.curve()], ["loss"], cpu.curve(), 1e-4)
     norms = furthest(ours.curve("grad_norm"), cpu.curve("grad_norm"))
     if norms > 1e-3:
@@ -243,10 +316,8 @@ def as_on_the_cpu(suite, family, **more):
 def same_bits(suite, ranks):
     suite.needs_gpus(ranks)
     settings = suite.split("llama3", ranks, bf16="true", recompute="block")
-    files = []
-    for _ in range(2):
-        run = suite.train(settings, {"TRIMTAB_DETERMINISTIC": "1"})
-        files.append((run.result / "adapter_model.safetensors").read_bytes())
+    runs = suite.together(lambda _: suite.train(settings, REPEATABLE), range(2))
+    files = [(run.result / "adapter_model.safetensors").read_bytes() for run in runs]
     if files[0] != files[1]:
         different = sum(x != y for x, y in zip(*files))
         raise Failure(f"{different} of {len(files[0])} bytes of the adapters differ")
@@ -356,8 +427,7 @@ def a_rank_goes(suite, what):
 
 def damaged_model(suite):
     folder = suite.out / "damaged"
-    if folder.exists():
-        return folder
+    shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(GOLDEN / "llama2/model", folder)
     path = folder / "model.safetensors"
     content = bytearray(path.read_bytes())
@@ -374,7 +444,7 @@ def nan_weights(suite, with_processes):
     ranks = max(suite.rank_counts)
     if with_processes:
         suite.needs_gpus(2)
-    settings = {**suite.split("llama2", ranks), "model_name_or_path": damaged_model(suite)}
+    settings = {**suite.split("llama2", ranks), "model_name_or_path": suite.once("damaged", lambda: damaged_model(suite))}
     if with_processes:
         settings["ranks"] = 0
         runs = start_processes(suite, ranks, settings)
@@ -390,6 +460,215 @@ def nan_weights(suite, with_processes):
     if not any("model.layers.1" in line for line in lines):
         raise Failure(f"the layer is not named: {errors}")
     return errors[0]
+
+
+def saved_bytes(run, step=STEPS):
+    """Weights of the result, and weights and training state of the last checkpoint."""
+    folders = [run.result, run.result / f"checkpoint-{step}"]
+    files = {path.relative_to(run.result): path.read_bytes() for folder in folders for path in folder.glob("*.safetensors")}
+    if not any("training_state" in path.name for path in files):
+        raise Failure(f"no training state in {run.result}")
+    return files
+
+
+def must_be_same(a, b, what):
+    """How many bytes there are."""
+    if a.keys() != b.keys():
+        raise Failure(f"{what}: other files: {sorted(map(str, a.keys() ^ b.keys()))}")
+    for path in a:
+        different = sum(x != y for x, y in zip(a[path], b[path])) + abs(len(a[path]) - len(b[path]))
+        if different > 0:
+            raise Failure(f"{what}: {different} of {len(a[path])} bytes of {path} differ")
+    return sum(map(len, a.values()))
+
+
+def went_on(run, step):
+    """A run that began again would end alike."""
+    if f"step {step} of " not in run.output():
+        raise Failure(f"did not go on from step {step}: {run.output()[-300:]}")
+
+
+def goes_on_alike(suite, ranks, settings):
+    """Saved in the middle or not, gone on with from there or not: the same bytes at the end."""
+    settings = suite.split(*settings[1:2], ranks, bf16="true", save_strategy="steps", **settings[2])
+    whole, saving = suite.together(lambda every: suite.train({**settings, "save_steps": every}, REPEATABLE),
+                                   (STEPS, STEPS // 2))
+    after = suite.train({**settings, "save_steps": STEPS, "resume_from_checkpoint": saving.result / "checkpoint-4"},
+                        REPEATABLE)
+    went_on(after, STEPS // 2)
+    wanted = saved_bytes(whole)
+    must_be_same(saved_bytes(saving), wanted, "after a save in the middle")
+    return must_be_same(saved_bytes(after), wanted, "gone on with")
+
+
+def resumes_same_bits(suite, ranks, many):
+    suite.needs_gpus(ranks)
+
+    def one(settings):
+        try:
+            return goes_on_alike(suite, ranks, settings)
+        except Failure as reason:
+            return Failure(f"{settings[0]}: {reason}")
+
+    found = suite.together(one, many)
+    failures = [str(reason) for reason in found if isinstance(reason, Failure)]
+    if failures:
+        raise Failure("; ".join(failures))
+    return f"{len(found)} kinds of runs, {sum(found)} bytes"
+
+
+def resumes_elsewhere(suite, first, then, more):
+    """`first`, `then`: device and ranks. The curve of a run that never stopped is that of the run that saved."""
+    for device, ranks in (first, then):
+        if device != "cpu":
+            suite.needs_gpus(ranks)
+
+    def settings(place, **further):
+        device, ranks = place
+        return {**suite.split("llama3", ranks, bf16="false", save_strategy="steps", save_steps=STEPS // 2, **more,
+                              **further), "device": device}
+
+    saving = suite.once(("saving", first, str(more)), lambda: suite.train(settings(first)))
+    after = suite.train(settings(then, resume_from_checkpoint=saving.result / "checkpoint-4"))
+    half = STEPS // 2
+    went_on(after, half)
+    return within([after.curve()[half:]], ["the rest"], saving.curve()[half:], 1e-4)
+
+
+def resumes_elsewhere_both(suite, first, then):
+    """Adapters, and all weights."""
+    return "; ".join(suite.together(lambda more: resumes_elsewhere(suite, first, then, more), ({}, ALL_WEIGHTS)))
+
+
+def resumes_as_processes(suite):
+    """Saved by ranks of one process and gone on with by a process for each, and the other way round."""
+    suite.needs_gpus(2)
+    ranks = max(suite.rank_counts)
+    more = {"save_strategy": "steps", "save_steps": STEPS // 2}
+    runs = start_processes(suite, ranks, process_settings(suite, ranks, **more, **SHARDED))
+    threads = suite.train(suite.split("llama3", ranks, bf16="false", **more))
+    for run in runs:
+        run.must()
+    half = STEPS // 2
+    wanted = threads.curve()[half:]
+    saved = {"resume_from_checkpoint": threads.result / "checkpoint-4"}
+    others = start_processes(suite, ranks, process_settings(suite, ranks, **more, **saved))
+    saved = {"resume_from_checkpoint": runs[0].result / "checkpoint-4"}
+    after = suite.train(suite.split("llama3", ranks, bf16="false", **more, **saved))
+    for run in others:
+        run.must()
+    went_on(others[0], half)
+    went_on(after, half)
+    return within([others[0].curve()[half:], after.curve()[half:]], ["as processes", "as threads"], wanted, 1e-4)
+
+
+def verify(suite, folder):
+    run = Run(suite, ["checkpoint", "verify", folder], {})
+    if run.wait() != 0:
+        raise Failure(f"{folder}: {run.output().strip()[:300]}")
+
+
+def wait_until(run, seconds, holds):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if run.process.poll() is not None:
+            return False
+        if time.monotonic() > deadline:
+            run.end()
+            raise Failure(f"waited {seconds} s ({run.folder.name}): {run.output()[-300:]}")
+        time.sleep(0.002)
+    return True
+
+
+def stop_and_go_on(suite, with_processes):
+    """SIGTERM amid training: exit code 11, a whole checkpoint, and the end of a run that nobody stopped."""
+    ranks = max(suite.rank_counts)
+    more = {"bf16": "true", "max_steps": LONG, "save_strategy": "steps", "save_steps": LONG}
+    settings = suite.split("llama3", ranks, **more)
+    if with_processes:
+        suite.needs_gpus(2)
+        runs = start_processes(suite, ranks, {**settings, "ranks": 0}, REPEATABLE)
+    else:
+        runs = [Run(suite, ["train"], settings, REPEATABLE)]
+    try:
+        if not wait_until(runs[0], RUN_SECONDS, lambda: "step 9/" in runs[0].output()):
+            raise Failure(f"ended by itself: {runs[0].output()[-300:]}")
+        begin = time.monotonic()
+        runs[-1].process.send_signal(signal.SIGTERM)
+        codes = [run.wait(END_SECONDS) for run in runs]
+        seconds = time.monotonic() - begin
+    finally:
+        for run in runs:
+            run.end()
+    if any(code != EXIT_STOPPED for code in codes):
+        raise Failure(f"exit codes {codes} instead of {EXIT_STOPPED}: {runs[0].output()[-300:]}")
+    saved = list(runs[0].result.glob("checkpoint-*"))
+    if len(saved) != 1 or saved[0].name == f"checkpoint-{LONG}":
+        raise Failure(f"checkpoints of the stopped run: {[path.name for path in saved]}")
+    verify(suite, saved[0])
+    step = saved[0].name.split("-")[1]
+    rest = {**settings, "resume_from_checkpoint": "true"}
+    if with_processes:  # sums over processes come in another order
+        after = suite.train(rest, REPEATABLE, runs[0].result)
+        went_on(after, step)
+        if len(after.curve()) != LONG:
+            raise Failure(f"a curve of {len(after.curve())} steps")
+        return f"ended {seconds:.1f} s after the signal with {step} of {LONG} steps, and went on"
+    after, whole = suite.together(lambda pair: suite.train(pair[0], REPEATABLE, pair[1]),
+                                  [(rest, runs[0].result), (settings, None)])
+    went_on(after, step)
+    wanted = saved_bytes(whole, LONG)
+    stopped = {path: data for path, data in saved_bytes(after, LONG).items() if path in wanted}
+    return (f"ended {seconds:.1f} s after the signal with {step} of {LONG} steps; "
+            f"{must_be_same(stopped, wanted, 'gone on with')} bytes as if it had not")
+
+
+def killed_while_saving(suite):
+    """Killed a few times in the middle of a save: what bears the name of a checkpoint is one, and the run goes on."""
+    ranks = max(suite.rank_counts)
+    settings = suite.split("llama3", ranks, bf16="true", max_steps=LONG, save_strategy="steps", save_steps=1,
+                           save_total_limit=2, resume_from_checkpoint="true", **ALL_WEIGHTS, **SHARDED,
+                           save_dtype="bfloat16")
+    result, killed_at, attempts = suite.out / "runs" / "killed", [], 0
+
+    def checkpoints():
+        steps = [path.name.split("-")[1] for path in result.glob("checkpoint-*")]
+        return sorted(int(step) for step in steps if step.isdigit())
+
+    while len(killed_at) < KILLS and attempts < 3 * KILLS:
+        attempts += 1
+        before = max(checkpoints(), default=0)
+        run = Run(suite, ["train"], settings, REPEATABLE, result)
+
+        def amid_a_save():
+            if max(checkpoints(), default=0) < before + 2 or not any(result.glob("checkpoint-*.saving")):
+                return False
+            run.process.send_signal(signal.SIGSTOP)  # so that it is still there when it is killed
+            time.sleep(0.001)
+            if any(result.glob("checkpoint-*.saving")):
+                return True
+            run.process.send_signal(signal.SIGCONT)
+            return False
+
+        if not wait_until(run, RUN_SECONDS, amid_a_save):
+            raise Failure(f"ended by itself: {run.output()[-300:]}")
+        run.process.kill()  # end() would let it go on first
+        run.end()
+        if any(result.glob("checkpoint-*.saving")):
+            killed_at.append(max(checkpoints()))
+        for step in checkpoints():
+            verify(suite, result / f"checkpoint-{step}")
+    if not killed_at:
+        raise Failure(f"never amid a save in {attempts} attempts")
+    newest = max(checkpoints())
+    wanted_settings = {**settings, "save_steps": LONG, "resume_from_checkpoint": "false"}
+    after, whole = suite.together(lambda pair: suite.train(pair[0], REPEATABLE, pair[1]),
+                                  [({**settings, "save_steps": LONG}, result), (wanted_settings, None)])
+    went_on(after, newest)
+    if any(result.glob("*.saving")):
+        raise Failure("what the killed run left unfinished is still there")
+    bytes_same = must_be_same(saved_bytes(after, LONG), saved_bytes(whole, LONG), "gone on with")
+    return f"killed amid a save {len(killed_at)} times in {attempts} (after steps {killed_at}); {bytes_same} bytes the same"
 
 
 def refusal(suite, more, env, code, part):
@@ -414,26 +693,37 @@ REFUSALS = [
 
 def all_checks(suite):
     for family in ("llama2", "llama3", "mistral", "qwen2", "qwen3"):
-        suite.check(f"fp32 as on the CPU, {family}", lambda: as_on_the_cpu(suite, family))
-    suite.check("fp32 as on the CPU, all weights",
-                lambda: as_on_the_cpu(suite, "llama3", use_peft="false", learning_rate=0.001))
+        suite.check(f"fp32 as on the CPU, {family}", as_on_the_cpu, family)
+    suite.check("fp32 as on the CPU, all weights", as_on_the_cpu, "llama3", **ALL_WEIGHTS)
     for ranks in (1, 2, 4):
-        suite.check(f"one curve, fp32, ranks {ranks}", lambda: one_curve_fp32(suite, ranks))
-        suite.check(f"one curve, bf16, ranks {ranks}", lambda: one_curve_bf16(suite, ranks, False))
-        suite.check(f"one curve, bf16 packed, ranks {ranks}", lambda: one_curve_bf16(suite, ranks, True))
-        suite.check(f"same command, same bits, ranks {ranks}", lambda: same_bits(suite, ranks))
+        suite.check(f"one curve, bf16, ranks {ranks}", one_curve_bf16, ranks, False)
+        suite.check(f"one curve, bf16 packed, ranks {ranks}", one_curve_bf16, ranks, True)
+        suite.check(f"one curve, fp32, ranks {ranks}", one_curve_fp32, ranks)
+        suite.check(f"same command, same bits, ranks {ranks}", same_bits, ranks)
         for offload in ("false", "true"):
-            suite.check(f"one curve, quantized base, ranks {ranks}, offload_params {offload}",
-                        lambda: one_curve_quantized(suite, ranks, offload))
-    suite.check("generate", lambda: generates(suite))
-    suite.check("eval", lambda: evaluates(suite))
-    suite.check("a process for each rank", lambda: processes(suite))
-    suite.check("a rank is killed", lambda: a_rank_goes(suite, signal.SIGKILL))
-    suite.check("a rank is stopped", lambda: a_rank_goes(suite, signal.SIGSTOP))
-    suite.check("NaN in the weights, ranks of one process", lambda: nan_weights(suite, False))
-    suite.check("NaN in the weights, a process for each rank", lambda: nan_weights(suite, True))
+            suite.check(f"one curve, quantized base, ranks {ranks}, offload_params {offload}", one_curve_quantized, ranks,
+                        offload)
+        saved = [kind for kind in SAVED if kind[2].get("sharding_strategy", "FULL_SHARD") in strategies(ranks)]
+        suite.check(f"resume, same bits, ranks {ranks}", resumes_same_bits, ranks, saved)
+        suite.check(f"resume, same bits over a quantized base, ranks {ranks}", resumes_same_bits, ranks,
+                    QUANTIZED if ranks == 2 else QUANTIZED[:1])
+    here = suite.device
+    for first, then in (((here, 1), (here, 2)), ((here, 2), (here, 1)), ((here, 2), (here, 4)), ((here, 4), (here, 2)),
+                        ((here, 1), ("cpu", 1)), (("cpu", 2), (here, 1)), (("cpu", 1), (here, 2))):
+        suite.check(f"resume, {first[0]} ranks {first[1]} to {then[0]} ranks {then[1]}", resumes_elsewhere_both, first, then)
+    suite.check("resume, a process for each rank and threads", resumes_as_processes)
+    suite.check("resume after SIGTERM", stop_and_go_on, False)
+    suite.check("resume after SIGTERM to one of several processes", stop_and_go_on, True)
+    suite.check("resume after being killed while saving", killed_while_saving)
+    suite.check("generate", generates)
+    suite.check("eval", evaluates)
+    suite.check("a process for each rank", processes)
+    suite.check("a rank is killed", a_rank_goes, signal.SIGKILL, alone=True)
+    suite.check("a rank is stopped", a_rank_goes, signal.SIGSTOP, alone=True)
+    suite.check("NaN in the weights, ranks of one process", nan_weights, False)
+    suite.check("NaN in the weights, a process for each rank", nan_weights, True)
     for name, more, env, code, part in REFUSALS:
-        suite.check(f"refusal: {name}", lambda: refusal(suite, more, env, code, part))
+        suite.check(f"refusal: {name}", refusal, more, env, code, part)
 
 
 def main():
@@ -442,14 +732,23 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for results and outputs of runs")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--gpus", type=int, help="ranks to use at most; default: as many as there are")
-    parser.add_argument("--jobs", type=int, default=max(1, min(6, (os.cpu_count() or 2) // 3)), help="runs at a time")
+    parser.add_argument("--jobs", type=int, help="runs at a time, over all checks; default: by the processors")
+    parser.add_argument("--checks-at-once", type=int, default=1, help="checks at a time")
+    parser.add_argument("--budget", type=float, default=3600, help="seconds after which no check is begun")
     parser.add_argument("--only", nargs="*", help="checks whose name holds one of these words")
     args = parser.parse_args()
+    args.checks_at_once = max(1, args.checks_at_once)
+    if args.jobs is None:
+        args.jobs = min(6 * args.checks_at_once, (os.cpu_count() or 2) // 3)
+    args.jobs = max(1, args.jobs)
     try:
         suite = Suite(args)
     except Failure as reason:
         sys.exit(f"error: {reason}")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, suite.end_at_once)
     all_checks(suite)
+    suite.run_checks()
     sys.exit(1 if suite.failed else 0)
 
 
