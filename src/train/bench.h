@@ -22,7 +22,8 @@ struct tt_bench_result {
     double first_step_seconds;               /* from the call to the end of step 1 */
     double loss;                             /* of the last step */
     size_t peak_bytes;                       /* peak resident memory of this process */
-    size_t planned_bytes, device_peak_bytes; /* of rank 0's device: planned; what it counted itself */
+    /* Buffers on rank 0's device, without the driver's context: planned; what the device counted. */
+    size_t planned_bytes, device_peak_bytes;
     size_t device_used_bytes;                /* as the driver counts it; 0 where the device is the host */
     double planned_step_seconds;             /* what the plan thought; 0 on cpus */
     char recompute[96];                      /* "recompute none": what the plan chose */

@@ -161,6 +161,21 @@ static void find_range(const struct tt_rank_config *rank, const struct tt_plan *
     }
 }
 
+/* Copies that hide behind compute cost no time. So where inputs of some blocks have to wait in host memory, those
+ * of others follow as long as the estimate stays, within a part in 500: device memory that is not needed stays
+ * free, for a display or whatever else is there. `place` fits and offloads; `last` is the end of the path. */
+static tt_status offload_for_free(const struct attempt *attempt, int place, int last, struct tt_plan *plan)
+{
+    double seconds_max = plan->step_seconds * (1.0 + 1.0 / 500);
+    int beyond = last + 1; /* takes too long, or is not there */
+    while (place + 1 < beyond) {
+        int middle = place + (beyond - place) / 2;
+        TT_TRY(run_at(attempt, middle, plan));
+        *(plan->step_seconds <= seconds_max ? &place : &beyond) = middle;
+    }
+    return run_at(attempt, place, plan);
+}
+
 /* The first place that fits; the last one when none does. */
 static tt_status choose(const struct attempt *attempt, struct tt_plan *plan)
 {
@@ -171,12 +186,15 @@ static tt_status choose(const struct attempt *attempt, struct tt_plan *plan)
     if (plan->fits || first == last) return TT_OK;
     TT_TRY(run_at(attempt, last, plan));
     if (!plan->fits) return TT_OK;
+    int end = last;
     while (first + 1 < last) { /* `first` does not fit, `last` does */
         int middle = first + (last - first) / 2;
         TT_TRY(run_at(attempt, middle, plan));
         *(plan->fits ? &last : &first) = middle;
     }
-    return run_at(attempt, last, plan);
+    TT_TRY(run_at(attempt, last, plan));
+    bool offloads = last > TT_RECOMPUTE_BLOCK * (plan->block_count - 2);
+    return offloads ? offload_for_free(attempt, last, end, plan) : TT_OK;
 }
 
 /* Whether this attempt would fit; its need is added to `advice` when it does. */

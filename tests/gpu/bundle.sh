@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Puts what tests and measurements on GPUs need into one folder, for a machine that cannot build: program, plugin, the tests of
-# ops and bench_ops, stripped, and the libraries that a bare machine lacks.
+# ops, bench_ops and bench_load, stripped, and the libraries that a bare machine lacks.
 #
 #     tests/gpu/bundle.sh FOLDER [BUILD_FOLDER]
 #
@@ -15,7 +15,7 @@ read -ra options <<<"${CMAKE_OPTIONS:-}"
 generator=()
 [ -e "$build/CMakeCache.txt" ] || ! command -v ninja >/dev/null || generator=(-G Ninja)
 
-targets=(trimtab trimtab_cuda bench_ops)
+targets=(trimtab trimtab_cuda bench_ops bench_load)
 for source in "$root"/tests/ops/*.c; do
     name=$(basename "$source" .c)
     case $name in harness* | vector_math) ;; *) targets+=("test_ops_$name") ;; esac

@@ -96,8 +96,10 @@ static void check_part(struct part *part)
         if (i == LSE) continue;
         for (int64_t j = 0; j < count; j++)
             part->simple[i][j] = (double)test_round((float)part->simple[i][j], part->row.dtype);
+        /* Kernels that round probabilities and their gradients to bf16 put one element of 262,400 on the
+           other side of a border of rounding than plain code, which does not: 3.1 times its largest error. */
         test_close(names[i], part->got[i], part->exact[i], part->simple[i], count, part->row.dtype,
-                   i >= DQ ? 3 : 2);
+                   i >= DQ ? 4 : 2);
     }
     for (int i = 0; i < TENSORS; i++) {
         if (i < O) free(part->in[i]);

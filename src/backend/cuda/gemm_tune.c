@@ -1,11 +1,16 @@
 /* Choosing algorithms by time, and the choices on disk.
  *
  * A GPU that comes from rest runs its first 40 ms faster than it can keep up (790 against 690 TFLOP/s on an
- * H200, 2026-11-21), so candidates timed one after another would make the first win. Hence: warm for 0.3 s,
- * then round robin in visits of about 10 ms until each has run 100 ms. What this gains over the first guess
- * is 1 to 2 % sustained.
+ * H200, 2026-11-21), so candidates timed one after another would make the first win. Narrow products are
+ * timed round robin, in visits of about 10 ms until each has run 100 ms.
+ *
+ * Wide products run at the limit of power, and there the clock follows what a kernel draws. Round robin every
+ * candidate runs at the clock of all: choices that were 6 % faster one by one made a step's products 1.8 %
+ * faster, because they drew more (11B, two H200s). So a wide product's candidates run alone, first until the
+ * clock has settled to them.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +22,8 @@
 
 enum { ALGORITHM_BYTES = sizeof(cublasLtMatmulAlgo_t), CHOICES_BYTES_MAX = 4 << 20 };
 
-static const double warm_ms = 300, visit_ms = 10, candidate_ms = 100;
+static const double warm_ms = 300, visit_ms = 10, candidate_ms = 100, settle_ms = 120;
+static const double wide_flops = 5e10;
 static const double worthwhile_flops = 1e8; /* below, a product is a launch and little else */
 
 bool tt_gemm_choice_applies(const struct tt_gemm_key *key)
@@ -189,32 +195,58 @@ static double visit(struct timing *timing, const cublasLtMatmulAlgo_t *algorithm
     return ms;
 }
 
+/* Mean milliseconds of a run, or -1. */
+static double mean(struct timing *timing, const cublasLtMatmulAlgo_t *algorithm, double once, double ms)
+{
+    int repeat = once > 0 ? (int)(ms / once) + 1 : 1;
+    double total = visit(timing, algorithm, repeat);
+    return total < 0 ? -1 : total / repeat;
+}
+
+/* Each alone, at the clock that it leaves. */
+static void time_alone(struct timing *timing, const cublasLtMatmulHeuristicResult_t *candidates, int count,
+                       double once, double times[TT_GEMM_CANDIDATES])
+{
+    for (int i = 0; i < count; i++) {
+        times[i] = mean(timing, &candidates[i].algo, once, settle_ms);
+        if (times[i] >= 0) times[i] = mean(timing, &candidates[i].algo, once, candidate_ms);
+    }
+}
+
+static void time_in_turns(struct timing *timing, const cublasLtMatmulHeuristicResult_t *candidates, int count,
+                          double once, double times[TT_GEMM_CANDIDATES])
+{
+    int turns = (int)(candidate_ms / visit_ms);
+    for (int i = 0; i < count; i++) times[i] = 0;
+    for (int turn = 0; turn < turns; turn++) {
+        for (int i = 0; i < count; i++) {
+            double ms = times[i] < 0 ? -1 : mean(timing, &candidates[i].algo, once, visit_ms);
+            times[i] = ms < 0 ? -1 : times[i] + ms / turns;
+        }
+    }
+}
+
+static bool is_wide(const struct tt_gemm_key *key)
+{
+    return 2.0 * (double)key->m * (double)key->n * (double)key->k >= wide_flops;
+}
+
 /* Returns the fastest; times[i] is the mean of candidate i, infinite when it does not run. */
 static int fastest(struct timing *timing, const cublasLtMatmulHeuristicResult_t *candidates, int count,
                    double times[TT_GEMM_CANDIDATES])
 {
-    double total[TT_GEMM_CANDIDATES] = {0}, warmed = timing->gemm->warm ? warm_ms * 2 / 3 : 0, once = 0;
-    int runs[TT_GEMM_CANDIDATES] = {0}, best = 0;
-    for (int repeat = 1; warmed<warm_ms; repeat = once> 0 ? (int)(visit_ms / once) + 1 : 1) {
-        double ms = visit(timing, &candidates[0].algo, repeat);
+    double warmed = timing->gemm->warm ? warm_ms * 2 / 3 : 0, once = 0;
+    int best = 0;
+    while (warmed < warm_ms) {
+        double ms = mean(timing, &candidates[0].algo, once, once > 0 ? visit_ms : 0);
         if (ms < 0) break;
-        once = ms / repeat;
-        warmed += ms + 0.05;
+        warmed += once > 0 ? visit_ms : ms + 0.05;
+        once = ms;
     }
     timing->gemm->warm = true;
-    int repeat = once > 0 ? (int)(visit_ms / once) + 1 : 1;
-    for (bool more = true; more;) {
-        more = false;
-        for (int i = 0; i < count; i++) {
-            if (total[i] < 0 || total[i] >= candidate_ms) continue;
-            double ms = visit(timing, &candidates[i].algo, repeat);
-            total[i] = ms < 0 ? -1 : total[i] + ms;
-            runs[i] += repeat;
-            more = more || ms >= 0;
-        }
-    }
-    for (int i = 0; i < count; i++) times[i] = total[i] > 0 ? total[i] / runs[i] : 1e30;
-    for (int i = 1; i < count; i++) {
+    (is_wide(&timing->plan->key) ? time_alone : time_in_turns)(timing, candidates, count, once, times);
+    for (int i = 0; i < count; i++) {
+        if (times[i] <= 0) times[i] = INFINITY;
         if (times[i] < times[best]) best = i;
     }
     return times[best] < times[0] * 0.995 ? best : 0; /* a tie stays with the heuristics */

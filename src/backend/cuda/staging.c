@@ -67,7 +67,8 @@ static bool is_page_locked(const void *memory)
 tt_status tt_cuda_upload(struct tt_stream *stream, void *to, const void *from_host, size_t bytes)
 {
     cudaStream_t handle = tt_cuda_handle(stream);
-    if (bytes > SLOT_BYTES / 8 && is_page_locked(from_host))
+    /* In order of the stream: what is queued before may still write it. */
+    if (is_page_locked(from_host))
         return tt_cuda_check(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyDefault, handle), stream,
                              "upload");
     for (size_t done = 0; done < bytes;) {
