@@ -161,11 +161,13 @@ static void find_range(const struct tt_rank_config *rank, const struct tt_plan *
     }
 }
 
-/* Copies that hide behind compute cost no time. So where inputs of some blocks have to wait in host memory, those
- * of others follow as long as the estimate stays, within a part in 500: device memory that is not needed stays
- * free, for a display or whatever else is there. `place` fits and offloads; `last` is the end of the path. */
+/* Copies that hide behind compute cost no time. So where inputs of some blocks have to wait in host memory,
+ * those of others do as long as the estimate stays within a part in 500 of what it is when none waits: device
+ * memory that is not needed stays free, for a display or whatever else is there. `place` fits and offloads;
+ * `last` is the end of the path. */
 static tt_status offload_for_free(const struct attempt *attempt, int place, int last, struct tt_plan *plan)
 {
+    TT_TRY(run_at(attempt, TT_RECOMPUTE_BLOCK * (plan->block_count - 2), plan));
     double seconds_max = plan->step_seconds * (1.0 + 1.0 / 500);
     int beyond = last + 1; /* takes too long, or is not there */
     while (place + 1 < beyond) {

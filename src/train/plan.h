@@ -7,7 +7,7 @@
  * first k only their input, then all; the first k not even that on the device, then all. Along it bytes fall
  * and time rises, so the fastest choice that fits is found by bisection, every try a whole run on the plan
  * device. The first blocks go first because their backward comes last: when a block runs again, what the
- * others kept is gone already.
+ * others kept is gone already. Where some inputs have to wait on the host, all wait that can for nothing.
  */
 #ifndef TT_TRAIN_PLAN_H
 #define TT_TRAIN_PLAN_H

@@ -115,6 +115,17 @@ static void the_fastest_that_fits(void **state)
     assert_true(last_place >= 35);
 }
 
+/* One byte less than blocks that run again need: inputs wait on the host, and not just the one that must. */
+static void what_waits_for_free_waits(void **state)
+{
+    struct tt_plan blocks, plan;
+    (void)state;
+    make("h200", TT_RECOMPUTE_EVERY_BLOCK, 0, &blocks);
+    make("h200", TT_RECOMPUTE_AUTO, blocks.memory.total_peak - 1, &plan);
+    assert_true(place_of(&plan) > TT_RECOMPUTE_BLOCK * 12 + 3);
+    assert_true(plan.step_seconds <= blocks.step_seconds * 1.002);
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     struct tt_plan plan;
@@ -195,6 +206,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_level_takes_less_and_longer),
         cmocka_unit_test(the_fastest_that_fits),
+        cmocka_unit_test(what_waits_for_free_waits),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(cpus_recompute_unless_told_what_they_may_take),
         cmocka_unit_test(a_gpu_keeps_something_free),
