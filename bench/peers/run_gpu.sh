@@ -2,7 +2,7 @@
 # trimtab bench train --device cuda and another side on the same shapes and GPUs, in turns: transformers + PEFT (hf_gpu_lora.py)
 # with FSDP2 or over a 4-bit base of bitsandbytes, or trimtab itself in bf16.
 #
-#     bench/peers/run_gpu.sh [--budget SECONDS] [--limit SECONDS] [--pairs N] [--steps N] [--warmup N] [case ...]
+#     bench/peers/run_gpu.sh [--budget SECONDS] [--limit SECONDS] [--pairs N] [--steps N] [--warmup N] [--tune] [case ...]
 #
 # Cases (default: those without nf4 that the GPUs here suffice for):
 #     m11b        11B, 2 GPUs, 4x4096, r 8 on q,k,v,o: the memory plan chooses / no checkpointing, compiled
@@ -20,19 +20,19 @@
 #     l8b-nf4-own     the same / trimtab over the same base in bf16
 #     l70b-nf4-own    70B, 2 GPUs, 4x2048, r 16 on q,v, blocks recomputed / trimtab over the same base in bf16
 #     l70b-nf4        70B, 2 GPUs, 2x2048, r 16 on q,v, a limit of 24 GiB a GPU: the memory plan chooses / nothing
-#     l70b-nf4-lean   the same, with a limit of 20.8 GiB / nothing
 #     l1b-nf4         1B, 1 GPU, 2x2048, r 16 on all seven, blocks recomputed / bitsandbytes, checkpointing: to try the script
 #
 # Prints every JSON line of both, and a table last: tokens/s/GPU, peak GB of each one's own allocations, seconds to the end of
 # step 1, and below it what nvidia-smi saw during the cases with a limit. No run is started after --budget (default 900)
 # seconds, and none takes longer than --limit (default 300), so what stands first is measured first; a second pair runs in the
-# other order. TRIMTAB is the program, PYTHON has torch, transformers, peft and, for nf4, bitsandbytes; PEER is another peer with
+# other order. --tune runs ours with TRIMTAB_GEMM_TUNE=1 before each case, so that matrix products have been chosen by time as in any
+# later run on that machine; that run is not counted. TRIMTAB is the program, PYTHON has torch, transformers, peft and, for nf4, bitsandbytes; PEER is another peer with
 # the same flags and fields, SIDES=trimtab or SIDES=peer runs one side only, OUT a folder for the logs.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 trimtab=${TRIMTAB:-$root/build/trimtab} python=${PYTHON:-python3} peer=${PEER:-$root/bench/peers/hf_gpu_lora.py}
 sides=${SIDES:-both} out=${OUT:-$(mktemp -d)}
-budget=900 longest=300 pairs=1 steps=6 warmup=3
+budget=900 longest=300 pairs=1 steps=6 warmup=3 tune=0
 cases=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -41,7 +41,8 @@ while [ $# -gt 0 ]; do
     --pairs) pairs=$2 && shift 2 ;;
     --steps) steps=$2 && shift 2 ;;
     --warmup) warmup=$2 && shift 2 ;;
-    -*) sed -n '2,30p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
+    --tune) tune=1 && shift ;;
+    -*) sed -n '2,31p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
     *) cases+=("$1") && shift ;;
     esac
 done
@@ -64,7 +65,7 @@ describe() {
     l8b-nf4 | l8b-nf4-compile | l8b-nf4-own) shape=l8b batch=4 seq=4096 rank=16 ckpt=1 world=1 ;;
     l70b) shape=l70b batch=1 seq=2048 rank=16 ckpt=1 ;;
     l70b-nf4-own) shape=l70b batch=4 seq=2048 rank=16 ckpt=1 ;;
-    l70b-nf4 | l70b-nf4-lean) shape=l70b batch=2 seq=2048 rank=16 ckpt=1 watch=1 ;;
+    l70b-nf4) shape=l70b batch=2 seq=2048 rank=16 ckpt=1 watch=1 ;;
     l1b | l1b-nf4) shape=l1b batch=2 seq=2048 rank=16 ckpt=0 world=1 ;;
     *) echo "error: there is no case '$1'" >&2 && exit 2 ;;
     esac
@@ -83,11 +84,10 @@ describe() {
         peers+=(--rows 60 340)
         ;;
     l70b-nf4) ours+=(--device_memory 24GiB) ;;
-    l70b-nf4-lean) ours+=(--device_memory 20.8GiB) ;;
     esac
     case $1 in
     *-nf4-own) beside=bf16 ;;
-    l70b-nf4*) beside=nothing ;;
+    l70b-nf4) beside=nothing ;;
     *-nf4-compile) beside=bnb ;;
     *-nf4) beside=bnb compile=0 ;;
     esac
@@ -113,6 +113,13 @@ watch_memory() {
         $query --query-compute-apps=used_memory | sed 's/^/process /'
         $query --query-gpu=memory.used | sed 's/^/gpu /'
     done
+}
+# choose_products CASE: times the algorithms of our matrix products, which then lie in the cache.
+choose_products() {
+    local begin=$SECONDS
+    TRIMTAB_GEMM_TUNE=1 timeout --kill-after=5 "$longest" "$trimtab" bench train --device cuda "${ours[@]}" "${nf4[@]}" --steps 1 \
+        --warmup 0 >"$out/$1.tune.out" 2>"$out/$1.tune.err" || echo "$1: tuning failed: $(tail -n 1 "$out/$1.tune.err")"
+    echo "$1: matrix products chosen in $((SECONDS - begin)) s, $(left) s left"
 }
 # run_side trimtab|peer CASE: appends its JSON line to a file; says how long it took.
 run_side() {
@@ -157,6 +164,7 @@ for name in "${cases[@]}"; do
     fi
     rm -f "$out/$name".*.json "$out/$name.smi"
     echo "$name $world $beside" >>"$out/cases"
+    [ "$tune" = 0 ] || [ "$(left)" -le 0 ] || choose_products "$name"
     for pair in $(seq "$pairs"); do
         order=(trimtab peer)
         [ $((pair % 2)) -eq 1 ] || order=(peer trimtab)
