@@ -143,6 +143,11 @@ static struct tt_attention_forward_args attend(const struct tt_self_attention *a
     };
 }
 
+static tt_status announce_attention(struct tt_step *step)
+{
+    return step->before_attention != NULL ? step->before_attention(step->before_attention_context) : TT_OK;
+}
+
 tt_status tt_self_attention_forward(const struct tt_self_attention *attention, struct tt_step *step,
                                     tt_tensor x_TD, bool keep, struct tt_self_attention_saved *saved,
                                     tt_tensor out_TD)
@@ -172,6 +177,7 @@ tt_status tt_self_attention_forward(const struct tt_self_attention *attention, s
                                   tt_tensor_cols(saved->qkv_TC, q_cols, k_cols),
                                   tt_tensor_cols(saved->qkv_TC, q_cols + k_cols, k_cols), &args));
     }
+    TT_TRY(announce_attention(step));
     TT_TRY(tt_attention_forward(step->stream, &args));
     tt_workspace_release(workspace, mark);
     TT_TRY(tt_linear_forward(&attention->o, step, row_keys_T, saved->o_TC, saved->h_o_TR, out_TD));
@@ -218,6 +224,7 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, stru
                                               .dk_TKE = grad.k_TKE,
                                               .dv_TKE = grad.v_TKE};
     TT_TRY(push_attention_scratch(attention, step, &args));
+    TT_TRY(announce_attention(step));
     TT_TRY(tt_attention_backward(step->stream, &args));
     tt_workspace_release(workspace, mark);
     TT_TRY(rotate_both(step, grad.q_THE, grad.k_TKE, true));

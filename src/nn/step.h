@@ -49,6 +49,10 @@ struct tt_step {
     float loss_scale;         /* 1 / supervised tokens of the global step */
     float label_smoothing;
     struct tt_kv_cache *cache; /* NULL in training */
+    /* Called when the next op is attention, which computes much and reads little: the time to move other things. NULL: nobody
+     * asks for that. */
+    tt_status (*before_attention)(void *context);
+    void *before_attention_context;
     tt_tensor rope_cos_PE, rope_sin_PE; /* f32 [positions, E/2], device memory */
     /* Results of the head, device memory, valid after its forward: f32 [N] and i32 [N]; from the workspace. */
     tt_tensor loss_N;

@@ -54,6 +54,7 @@ tt_status tt_shard_context_create(const struct tt_shard_config *config, struct t
     if (context->replicas != NULL && tt_comm_world_size(context->replicas) == 1) context->replicas = NULL;
     TT_GO(tt_stream_create_copy(config->device, &context->comm_stream));
     TT_GO(tt_event_create(config->device, &context->gradients_ready));
+    TT_GO(tt_event_create(config->device, &context->reached));
     TT_GO(tt_event_create(config->device, &context->reduced));
     *out = context;
 out:
@@ -70,6 +71,7 @@ void tt_shard_context_destroy(struct tt_shard_context *context)
     for (int i = 0; i < GRADIENT_SLOTS; i++) tt_gradient_slot_deinit(&context->gradient_slots[i]);
     tt_buffer_destroy(context->travel);
     if (context->gradients_ready != NULL) tt_event_destroy(context->gradients_ready);
+    if (context->reached != NULL) tt_event_destroy(context->reached);
     if (context->reduced != NULL) tt_event_destroy(context->reduced);
     if (context->comm_stream != NULL) tt_stream_destroy(context->comm_stream);
     tt_free(context);

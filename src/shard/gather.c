@@ -146,6 +146,16 @@ tt_status tt_unit_gather(struct tt_unit *unit)
     return TT_OK;
 }
 
+tt_status tt_unit_gather_behind(struct tt_unit *unit)
+{
+    struct tt_shard_context *context = unit->context;
+    if (!unit->prefetched && unit->holders == 0) {
+        TT_TRY(tt_event_record(context->reached, context->config.compute));
+        TT_TRY(tt_stream_wait(context->comm_stream, context->reached));
+    }
+    return tt_unit_gather(unit);
+}
+
 static tt_tensor view(const tt_param *param, void *data, tt_dtype dtype)
 {
     if (tt_param_is_quantized(param)) return tt_tensor_1d(data, dtype, (int64_t)param->quant.bytes);

@@ -48,6 +48,7 @@ struct tt_shard_context {
     struct tt_comm *replicas;     /* gradients are summed over these too, once per step; NULL: none */
     struct tt_stream *comm_stream;
     struct tt_event *gradients_ready; /* on the compute stream */
+    struct tt_event *reached;         /* on the compute stream: where a gather may begin */
     struct tt_event *reduced;         /* on the comm stream */
     struct tt_unit *units;        /* all that live, newest first */
     bool sealed;

@@ -95,6 +95,8 @@ struct tt_slice_run {
 struct tt_slice_run tt_unit_run(const struct tt_unit *unit, size_t index);
 
 TT_MUST_USE tt_status tt_unit_gather(struct tt_unit *unit);
+/* The same, but nothing moves before the compute stream has come through what is queued on it now. */
+TT_MUST_USE tt_status tt_unit_gather_behind(struct tt_unit *unit);
 TT_MUST_USE tt_status tt_unit_wait(struct tt_unit *unit);
 /* `backward`: this pass wrote gradients; `last_micro`: of the last micro batch of the step (NO_SHARD reduces only
  * then). Adds this rank's share of the sum over ranks to the gradient slice. */

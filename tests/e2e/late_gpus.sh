@@ -39,6 +39,20 @@ timings grad_op adapter_model.safetensors --ranks 3 --sharding_strategy SHARD_GR
 timings copies adapter_model.safetensors --ranks 2 --sharding_strategy NO_SHARD --eval_strategy steps --eval_steps 2 \
     --eval_dataset "$root/tests/golden/llama2/train.jsonl" --load_best_model_at_end true
 
+# So many tokens that gathers begin with attention.
+loss() {
+    timeout 100 "$build/trimtab" bench train --config_json "$root/bench/shapes/tiny.json" --ranks 2 --sequence_length 64 --threads 1 \
+        --per_device_train_batch_size 128 --steps 1 --warmup 1 --lora_dropout 0 "$@" 2>said | sed -n 's/.*"loss": \([0-9.]*\).*/\1/p'
+}
+for level in none block; do
+    wanted=$(loss --device cuda --recompute $level)
+    [ -n "$wanted" ] || fail "a bench with late gathers, $level"
+    for slow in compute copy even odd; do
+        got=$(LATE_SLOW=$slow loss --device cuda --recompute $level)
+        [ "$got" = "$wanted" ] || fail "late gathers, $level, $slow late: loss $got instead of $wanted"
+    done
+done
+
 # While a rank begins, loads, computes; without a wait for ranks that wait for it.
 for call in 1 3 60 110; do
     LATE_FAIL=1:$call timeout 20 "$build/trimtab" train --model_name_or_path "$root/tests/golden/llama2/model" --ranks 2 \
