@@ -122,16 +122,16 @@ for row in rows:
               f"{save['bytes'] / row['trained_parameters']:7.2f} {1e3 * step:8.1f} {text(lost and 1e3 * lost, 8, '.1f')} "
               f"{text(lost and 100 * lost / step, 7, '.1f')} {text(call and 1e3 * call, 8, '.1f')} {save['written_s']:9.2f} "
               f"{save['bytes'] / save['written_s'] / 1e9:6.2f} {1e3 * save['slower_s']:9.1f} {save['steps_meanwhile']:8d}")
-print("\nload: in a running process; load+step: of a new one, after planning or building; to step 1: from its start; begin: the "
-      "same of a run that begins")
+print("\nload: into the devices, of torch in a running process, of ours with the base model; load+step: of a new process, after "
+      "planning or building; to step 1: from its start; begin: the same of a run that begins")
 print(f"{'going on':{wide}s} {'load s':>8s} {'load+step':>9s} {'to step 1':>9s} {'begin':>8s}")
 for row in rows:
     name = f"{row['name']:{wide}s}"
     if "resumed_first_step_s" in row:
         after = row["resumed_first_step_s"] - row["resumed_planned_s"]
-        print(f"{name} {text(None, 8, '')} {text(after, 9, '.2f')} {text(row['resumed_first_step_s'], 9, '.2f')} "
-              f"{text(row['first_step_s'], 8, '.2f')}   reading and checking all first: "
-              f"{row['resumed_planned_s'] - row['planned_s']:.2f} s")
+        print(f"{name} {text(row['load_s'], 8, '.3f')} {text(after, 9, '.2f')} {text(row['resumed_first_step_s'], 9, '.2f')} "
+              f"{text(row['first_step_s'], 8, '.2f')}   reading and checking all of {row['load_bytes'] / 1e9:.2f} GB first: "
+              f"{row['verify_s']:.3f} s")
     elif "built_s" in row:
         print(f"{name} {text(row['load_s'], 8, '.2f')} {text(row['first_step_s'] - row['built_s'], 9, '.2f')} "
               f"{text(row['first_step_s'], 9, '.2f')} {text(None, 8, '')}")

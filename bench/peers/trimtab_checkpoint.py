@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of `trimtab train`, measured from outside by when its lines come: the counterpart of torch_checkpoint.py.
+"""Checkpoints of `trimtab train`: what its records say, and when its lines come. The counterpart of torch_checkpoint.py.
 
     bench/peers/trimtab_checkpoint.py --trimtab build/trimtab --model MODEL_FOLDER --folder DIR [--ranks 2] [--lora R]
 
 One run trains and saves every --every steps, and is killed when --saves saves are whole; a second one goes on from the last
-of them (--restart 0: not) and is killed after two steps. One JSON line, with the fields of torch_checkpoint.py:
+of them (--restart 0: not) and is killed after two steps. One JSON line, with the fields of torch_checkpoint.py; those of the
+first group come from the records "save" and "resume" in metrics.jsonl:
 
-    stall_s      how long training stood still for the first save, as the program says it
-    gap_s        the same from outside: the step after the save began, less the median step: to be compared
-    written_s    from the end of the step to the save's line: written, flushed, read back (of more than 1 GiB: sizes and
-                 headers), under its name
+    bytes        of the files of a save
+    stall_s      how long training stood still for it; a save that the next one waited for counts that wait
+    written_s    from its beginning until it was written, flushed, read back (of more than 1 GiB: sizes and headers), under
+                 its name
+    verify_s, load_s    of the run that goes on: every byte of the checkpoint read and checked; model and training state into
+                        the devices
+
+    gap_s        stall_s from outside: the step after the save began, less the median step: to be compared
+    seen_s       written_s from outside: from the end of the step to the save's line, which comes between two steps
     slower_s     by how much the steps meanwhile took longer than the median, without the first of them
     first_step_s, resumed_first_step_s    from the start of the process to the end of its first step
     planned_s, resumed_planned_s          of these: until model, data and plan are known and, in the second, every byte of
@@ -136,8 +142,14 @@ def told(lines, pattern):
     return None
 
 
-def folder_bytes(folder):
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+def records(result, event):
+    """{step: record} of what the run says of its saves, or of going on; the last line may be half written."""
+    found = {}
+    for line in (result / "metrics.jsonl").read_text().splitlines(keepends=True):
+        record = json.loads(line) if line.endswith("\n") else {}
+        if record.get("event") == event:
+            found[record["step"]] = record
+    return found
 
 
 def measure_saves(program, args, result):
@@ -154,26 +166,21 @@ def measure_saves(program, args, result):
     took = {step: ends[step] - ends[step - 1] for step in ends if step - 1 in ends}
     usual = [seconds for step, seconds in took.items() if 3 < step <= args.every]
     median = statistics.median(usual)
-    saves, overrun = [], False
+    told_of, saves, overrun = records(result, "save"), [], False
     for number in range(args.saves):
         step = args.every * (number + 1)
-        whole = program.at(f"checkpoint-{step} in ")
+        whole, record = program.at(f"checkpoint-{step}: "), told_of[step]
         meanwhile = [took[s] for s in took if step + 1 < s < step + args.every and ends[s] < whole]
         gap = None if overrun else took[step + 1] - median  # with the wait for the save before it would say nothing
         overrun = whole > ends.get(step + args.every, float("inf"))
-        saves.append({"mode": "background", "number": number, "gap_s": gap,
-                      "written_s": whole - ends[step], "slower_s": sum(meanwhile) - len(meanwhile) * median,
-                      "steps_meanwhile": len(meanwhile), "next_save_waited": overrun,
-                      "bytes": folder_bytes(result / f"checkpoint-{step}")})
-    stall = told(program.lines, r"stands still for ([0-9.e+-]+) ms")
-    for save in saves:  # told once, after the first; a save that waits for it counts there
-        first = save["number"] == 0 and not save["next_save_waited"]
-        save["stall_s"] = stall / 1e3 if stall is not None and first else None
-    return {"step_s": median, "planned_s": program.at(" steps, "), "first_step_s": ends[1], "saves": saves,
-            "told_save_s": told(program.lines, r"a save takes ([0-9.e+-]+) s")}
+        saves.append({"mode": "background", "number": number, "gap_s": gap, "seen_s": whole - ends[step],
+                      "slower_s": sum(meanwhile) - len(meanwhile) * median,
+                      "steps_meanwhile": len(meanwhile), "next_save_waited": overrun, "bytes": record["bytes"],
+                      "written_s": record["seconds"], "stall_s": record["stall_seconds"]})
+    return {"step_s": median, "planned_s": program.at(" steps, "), "first_step_s": ends[1], "saves": saves}
 
 
-def measure_restart(program):
+def measure_restart(program, result, step):
     state = {"steps": 0}
 
     def enough(line):
@@ -181,7 +188,9 @@ def measure_restart(program):
         return state["steps"] >= 2
 
     program.read_until(enough)
-    return {"resumed_planned_s": program.at(" steps, "), "resumed_first_step_s": min(program.steps().values())}
+    record = records(result, "resume")[step]
+    return {"resumed_planned_s": program.at(" steps, "), "resumed_first_step_s": min(program.steps().values()),
+            "verify_s": record["verify_seconds"], "load_s": record["load_seconds"], "load_bytes": record["bytes"]}
 
 
 def main():
@@ -203,9 +212,9 @@ def main():
         program.kill()
         found["trained_parameters"] = int(told(program.lines, r"trainable params: ([0-9,]+)"))
         if args.restart:
-            last = result / f"checkpoint-{args.every * args.saves}"
-            program = Program(args, values | {"resume_from_checkpoint": last}, deadline)
-            found |= measure_restart(program)
+            last = args.every * args.saves
+            program = Program(args, values | {"resume_from_checkpoint": result / f"checkpoint-{last}"}, deadline)
+            found |= measure_restart(program, result, last)
     except RuntimeError as reason:
         print(f"error: {reason}", file=sys.stderr)
         return 1

@@ -249,20 +249,10 @@ static void on_log(void *context, const struct tt_log_row *row)
     tt_report_line(report, line);
 }
 
-static void on_save(void *context, const char *folder, double seconds)
-{
-    char line[1200], number[32];
-    snprintf(line, sizeof line, "saved %s in %s", folder, tt_format_duration(seconds, number, sizeof number));
-    tt_report_line(context, line);
-}
-
 struct tt_train_observer tt_report_observer(struct tt_report *report)
 {
-    return (struct tt_train_observer){.context = report,
-                                      .on_message = on_message,
-                                      .on_progress = on_progress,
-                                      .on_log = on_log,
-                                      .on_save = on_save};
+    return (struct tt_train_observer){
+        .context = report, .on_message = on_message, .on_progress = on_progress, .on_log = on_log};
 }
 
 void tt_report_summary(struct tt_report *report, const struct tt_train_summary *summary)

@@ -153,6 +153,10 @@ tt_status tt_comm_agree(struct tt_comm *comm, tt_status status)
     tt_status exchange = find_blamed(comm, status, &blamed);
     if (exchange == TT_OK && blamed >= 0)
         exchange = comm->table->broadcast(comm, NULL, &sent, sizeof sent, blamed);
+    /* A rank that knows may abort at once, and that must not overtake the record on its way to another rank,
+     * which would then tell what this one tells. All that pass here have the record; what becomes of the wait
+     * itself does not matter. */
+    if (exchange == TT_OK && blamed >= 0) (void)!comm->table->barrier(comm);
     if (status != TT_OK) {
         tt_error_restore(&own); /* what this rank reports, whatever became of the exchange */
         bool alike = exchange == TT_OK && blamed != comm->rank && sent.status == status &&

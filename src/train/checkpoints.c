@@ -103,22 +103,49 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
     return tt_saver_create(&config, &checkpoints->saver);
 }
 
-static void tell_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
-                      const struct tt_save_report *report)
+const char *tt_checkpoints_format_seconds(double seconds, char *text, size_t text_bytes)
 {
-    if (report->seconds > checkpoints->save_seconds) checkpoints->save_seconds = report->seconds;
-    if (report->stall_seconds > checkpoints->stall_seconds)
-        checkpoints->stall_seconds = report->stall_seconds;
+    double value = seconds < 0.9995 ? 1e3 * seconds : seconds;
+    int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+    if (!(seconds >= 0.0) || seconds >= 59.95) return tt_format_duration(seconds, text, text_bytes);
+    snprintf(text, text_bytes, "%.*f %s", decimals, value, seconds < 0.9995 ? "ms" : "s");
+    return text;
+}
+
+/* On rank 0. What it took is the observer's, the journal's and, of the longest one, the run's. */
+static tt_status tell_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
+                           const struct tt_save_report *report)
+{
+    char line[sizeof report->folder + 200], bytes[32], took[32], stall[32];
+    double prepared = checkpoints->save.prepare_seconds, stood_still = prepared + report->stall_seconds;
+    double seconds = prepared + report->seconds;
+    if (seconds > checkpoints->save_seconds) checkpoints->save_seconds = seconds;
+    if (stood_still > checkpoints->stall_seconds) checkpoints->stall_seconds = stood_still;
+    /* Older ones are removed after it: that takes time, but this one is safe. */
+    if (checkpoints->save.durable > 0) seconds = checkpoints->save.durable - checkpoints->save.begun;
+    snprintf(line, sizeof line, "saved %s: %s, safe after %s; training stood still for %s", report->folder,
+             tt_format_bytes((double)report->bytes, bytes, sizeof bytes),
+             tt_checkpoints_format_seconds(seconds, took, sizeof took),
+             tt_checkpoints_format_seconds(stood_still, stall, sizeof stall));
+    tt_run_say(run, line);
+    struct tt_log_field fields[] = {
+        {"bytes", (double)report->bytes}, {"seconds", seconds}, {"stall_seconds", stood_still}};
+    tt_status status = tt_journal_event(run->journal, "save", checkpoints->save.step, report->folder, fields,
+                                        sizeof fields / sizeof *fields);
     if (run->observer != NULL && run->observer->on_save != NULL)
-        run->observer->on_save(run->observer->context, report->folder, report->seconds);
+        run->observer->on_save(run->observer->context, report->folder, seconds);
+    return status;
 }
 
 void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints, struct tt_run *run)
 {
     struct tt_save_report report;
+    struct tt_error error;
+    tt_error_copy(&error);
     if (checkpoints->saver != NULL && tt_saver_complete(checkpoints->saver, patience_seconds, &report) &&
         checkpoints->first)
-        tell_save(checkpoints, run, &report);
+        (void)!tell_save(checkpoints, run, &report); /* why the run ends is what counts */
+    (void)tt_error_restore(&error);
     tt_saver_destroy(checkpoints->saver);
     checkpoints->saver = NULL;
 }
@@ -144,8 +171,8 @@ static tt_status finish_save(struct tt_checkpoints *checkpoints, struct tt_run *
     struct tt_save_report report;
     bool reported = false;
     tt_status status = tt_saver_finish(checkpoints->saver, &report, &reported);
-    if (reported) tell_save(checkpoints, run, &report);
-    if (status == TT_OK || must) return status;
+    if (reported) status = tell_save(checkpoints, run, &report);
+    if (status == TT_OK || must || reported) return status;
     return weigh_failure(checkpoints, run, status);
 }
 
@@ -158,15 +185,17 @@ tt_status tt_checkpoints_before_update(void *context)
 /* Once, so that a grace period can be chosen. */
 static void tell_grace(struct tt_checkpoints *checkpoints, const struct tt_run *run, double step_seconds)
 {
-    char line[300];
+    char line[300], takes[32], stall[32], step[32], stop[32];
     double save = checkpoints->save_seconds;
     if (checkpoints->told_grace) return;
     checkpoints->told_grace = true;
     snprintf(line, sizeof line,
-             "a save takes %.3g s, and training stands still for %.2g ms of it; a step takes %.3g s. A stop "
-             "(SIGTERM) "
-             "is done after about %.2g s: a grace period must be longer",
-             save, 1e3 * checkpoints->stall_seconds, step_seconds, 2.0 * save + step_seconds);
+             "a save takes %s, and training stands still for %s of it; a step takes %s. A stop (SIGTERM) is "
+             "done after about %s: a grace period must be longer",
+             tt_checkpoints_format_seconds(save, takes, sizeof takes),
+             tt_checkpoints_format_seconds(checkpoints->stall_seconds, stall, sizeof stall),
+             tt_checkpoints_format_seconds(step_seconds, step, sizeof step),
+             tt_checkpoints_format_seconds(2.0 * save + step_seconds, stop, sizeof stop));
     tt_run_say(run, line);
 }
 
@@ -176,7 +205,7 @@ tt_status tt_checkpoints_look(struct tt_checkpoints *checkpoints, struct tt_run 
     struct tt_save_report report;
     if (failed) return finish_save(checkpoints, run, false);
     if (!tt_saver_collect(checkpoints->saver, &report) || !checkpoints->first) return TT_OK;
-    tell_save(checkpoints, run, &report);
+    TT_TRY(tell_save(checkpoints, run, &report));
     tell_grace(checkpoints, run, step_seconds);
     return TT_OK;
 }
@@ -246,6 +275,22 @@ static tt_status tell_best(const struct tt_checkpoints *checkpoints, struct tt_r
                            exists ? best : NULL);
 }
 
+/* The new one is in its place and was verified. In the thread of the save. */
+static tt_status on_published(void *context)
+{
+    struct tt_checkpoints *checkpoints = context;
+    checkpoints->save.durable = tt_clock_seconds();
+    return remove_old(checkpoints);
+}
+
+static void note_begin(struct tt_checkpoints *checkpoints, int64_t step)
+{
+    checkpoints->save.step = step;
+    checkpoints->save.begun = tt_clock_seconds();
+    checkpoints->save.durable = 0;
+    checkpoints->save.prepare_seconds = 0;
+}
+
 static tt_status make_job(struct tt_checkpoints *checkpoints, struct tt_run *run, const struct tt_rank *rank,
                           int64_t step, const struct tt_counters *counters,
                           const struct tt_gradient_watch *watch, struct tt_save_job *job)
@@ -272,9 +317,11 @@ tt_status tt_checkpoints_save(struct tt_checkpoints *checkpoints, struct tt_run 
         checkpoints->keep.has_best = checkpoints->has_best;
         checkpoints->keep.best_step = checkpoints->best_step;
         checkpoints->keep.newest = step;
-        job.published = remove_old;
+        job.published = on_published;
         job.context = checkpoints;
+        note_begin(checkpoints, step);
         status = make_job(checkpoints, run, rank, step, counters, watch, &job);
+        checkpoints->save.prepare_seconds = tt_clock_seconds() - checkpoints->save.begun;
     }
     if (status == TT_OK)
         status = tt_saver_begin(checkpoints->saver, &job);
@@ -341,13 +388,14 @@ static tt_status go_back_to_best(const struct tt_checkpoints *checkpoints, struc
 }
 
 tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank,
-                                bool stopped)
+                                int64_t step, bool stopped)
 {
     bool first = tt_comm_rank(rank->world) == 0;
     struct tt_save_job job = {.folder = run->config->output_dir, .merge = true};
     TT_TRY(finish_save(checkpoints, run, stopped));
     TT_TRY(go_back_to_best(checkpoints, run, rank));
     tt_status status = first ? tell_best(checkpoints, run, -1) : TT_OK;
+    note_begin(checkpoints, step);
     if (status == TT_OK && first) status = keep_limit(checkpoints, run);
     if (status == TT_OK && first) status = make_texts(run, &job);
     if (status == TT_OK)

@@ -20,6 +20,13 @@ struct tt_checkpoints {
         int64_t best_step, newest;
     } keep;
     double save_seconds, stall_seconds; /* of the longest save */
+    /* On rank 0, of the save under way. */
+    struct {
+        int64_t step;
+        double begun;           /* tt_clock_seconds */
+        double prepare_seconds; /* until the saver had it */
+        double durable;         /* tt_clock_seconds once it was whole, from the thread of the save; 0: not told */
+    } save;
     bool told_grace;
 };
 
@@ -46,10 +53,12 @@ TT_MUST_USE tt_status tt_checkpoints_before_update(void *checkpoints);
  * on_save_error's to say. */
 TT_MUST_USE tt_status tt_checkpoints_look(struct tt_checkpoints *checkpoints, struct tt_run *run, bool failed,
                                           double step_seconds);
-/* The result into output_dir itself; with load_best_model_at_end the best checkpoint's weights are read back first.
- * `stopped`: the last checkpoint must be whole. */
+/* The result, after `step`, into output_dir itself; with load_best_model_at_end the best checkpoint's weights are read back
+ * first. `stopped`: the last checkpoint must be whole. */
 TT_MUST_USE tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank,
-                                            bool stopped);
+                                            int64_t step, bool stopped);
+/* "8.13 ms", "414 ms", "4.88 s", "1m40s"; returns `text`. */
+const char *tt_checkpoints_format_seconds(double seconds, char *text, size_t text_bytes);
 /* Room for what is kept, one save under way and the result: known before the first step. */
 TT_MUST_USE tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_model *model);
 

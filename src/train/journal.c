@@ -94,7 +94,7 @@ void tt_journal_close(struct tt_journal *journal)
 static json_t *number(const char *name, double value)
 {
     if (!isfinite(value)) return json_null();
-    static const char *const counts[] = {"step", "num_tokens", "train_samples", "eval_samples"};
+    static const char *const counts[] = {"step", "num_tokens", "train_samples", "eval_samples", "bytes"};
     bool whole = false;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) whole |= strcmp(name, counts[i]) == 0;
     return whole ? json_integer((json_int_t)value) : json_real(value);
@@ -157,6 +157,18 @@ tt_status tt_journal_row(struct tt_journal *journal, const struct tt_log_row *ro
     if (status == TT_OK) status = write_board(journal, row);
     if (status == TT_OK && journal->observer != NULL && journal->observer->on_log != NULL)
         journal->observer->on_log(journal->observer->context, row);
+    return status;
+}
+
+tt_status tt_journal_event(struct tt_journal *journal, const char *event, int64_t step, const char *folder,
+                           const struct tt_log_field *fields, int count)
+{
+    json_t *object = json_pack("{s:s, s:I, s:s}", "event", event, "step", (json_int_t)step, "folder", folder);
+    bool ok = object != NULL;
+    for (int i = 0; i < count && ok; i++)
+        ok = json_object_set_new(object, fields[i].name, number(fields[i].name, fields[i].value)) == 0;
+    tt_status status = ok ? write_line(journal, object) : no_memory("a record of the log");
+    json_decref(object);
     return status;
 }
 

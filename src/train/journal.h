@@ -1,4 +1,4 @@
-/* The journal of a run: the log rows and where they go. metrics.jsonl (a row a line, at once), TensorBoard,
+/* The journal of a run: the log rows and where they go. metrics.jsonl (a row or an event a line, at once), TensorBoard,
  * trainer_state.json, train_results.json, eval_results.json, all_results.json in the shapes that transformers' Trainer
  * writes (trainer_callback.TrainerState, Trainer.save_metrics). Rank 0 only. */
 #ifndef TT_TRAIN_JOURNAL_H
@@ -21,6 +21,10 @@ TT_MUST_USE tt_status tt_journal_open(const struct tt_train_config *config, cons
 void tt_journal_close(struct tt_journal *journal); /* takes NULL */
 
 TT_MUST_USE tt_status tt_journal_row(struct tt_journal *journal, const struct tt_log_row *row);
+/* A line in metrics.jsonl alone, {"event": "save", "step": 4, "folder": "out/checkpoint-4", ...}: what it cost this process to
+ * save or to go on. The log of the run, which a run that goes on has again, is without it. */
+TT_MUST_USE tt_status tt_journal_event(struct tt_journal *journal, const char *event, int64_t step, const char *folder,
+                                       const struct tt_log_field *fields, int count);
 /* State that trainer_state.json tells beside the rows. */
 void tt_journal_progress(struct tt_journal *journal, int64_t step, double epoch, int64_t tokens_seen, double flops);
 TT_MUST_USE tt_status tt_journal_best(struct tt_journal *journal, int64_t step, double metric, const char *checkpoint);

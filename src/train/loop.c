@@ -211,7 +211,7 @@ static tt_status finish(struct loop *loop, bool stopped)
         struct tt_log_field samples = {"train_samples", (double)tt_dataset_count(run->inputs.train)};
         TT_TRY(tt_journal_write_results(run->journal, "train", &row, &samples));
     }
-    TT_TRY(tt_checkpoints_finish(&loop->checkpoints, run, loop->rank, stopped));
+    TT_TRY(tt_checkpoints_finish(&loop->checkpoints, run, loop->rank, loop->counters.steps_done, stopped));
     if (!loop->first || run->summary == NULL) return TT_OK;
     struct tt_train_summary *summary = run->summary;
     struct tt_memory_use memory;
@@ -261,6 +261,24 @@ static tt_status train(struct loop *loop)
     return tt_comm_agree(loop->rank->world, TT_ERR_CANCELLED); /* all ranks are here: one tells */
 }
 
+/* What it cost to come back to where the run was. */
+static tt_status tell_resume(const struct loop *loop)
+{
+    const struct tt_run *run = loop->run;
+    const struct tt_resume *resume = &run->resume;
+    char line[5000], bytes[32], verified[32], loaded[32];
+    struct tt_log_field fields[] = {{"bytes", (double)resume->bytes},
+                                    {"verify_seconds", resume->verify_seconds},
+                                    {"load_seconds", resume->load_seconds}};
+    snprintf(line, sizeof line, "read %s: %s, verified in %s; model and training state loaded in %s",
+             resume->folder, tt_format_bytes((double)resume->bytes, bytes, sizeof bytes),
+             tt_checkpoints_format_seconds(resume->verify_seconds, verified, sizeof verified),
+             tt_checkpoints_format_seconds(resume->load_seconds, loaded, sizeof loaded));
+    tt_run_say(run, line);
+    return tt_journal_event(run->journal, "resume", resume->step, resume->folder, fields,
+                            sizeof fields / sizeof *fields);
+}
+
 /* Where the run was when the checkpoint was made. */
 static tt_status restore(struct loop *loop)
 {
@@ -272,7 +290,7 @@ static tt_status restore(struct loop *loop)
                               json_object_get(run->resume.state.root, "results")));
     tt_journal_progress(run->journal, run->first_step, epoch_of(loop, run->first_step), loop->counters.tokens,
                         flops_so_far(loop));
-    return TT_OK;
+    return tell_resume(loop);
 }
 
 tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/manifest.h"
@@ -70,6 +71,20 @@ static tt_status find(struct tt_run *run)
     return status;
 }
 
+static tt_status find_and_time(struct tt_run *run)
+{
+    struct tt_resume *resume = &run->resume;
+    struct tt_manifest manifest = {0};
+    double start = tt_clock_seconds();
+    TT_TRY(find(run));
+    resume->verify_seconds = tt_clock_seconds() - start;
+    if (resume->folder == NULL) return TT_OK;
+    TT_TRY(tt_manifest_read(resume->folder, &manifest));
+    for (size_t i = 0; i < manifest.count; i++) resume->bytes += manifest.files[i].bytes;
+    tt_manifest_deinit(&manifest);
+    return TT_OK;
+}
+
 struct telling {
     struct tt_run *run;
     int first_rank;
@@ -101,7 +116,7 @@ static tt_status tell_rank(void *context, const struct tt_world_rank *rank)
 tt_status tt_resume_find(struct tt_run *run, struct tt_world *world)
 {
     if (!tt_resume_is_asked(run->config->resume_from_checkpoint)) return TT_OK;
-    TT_TRY(tt_world_agree(world, world->first_rank == 0 ? find(run) : TT_OK));
+    TT_TRY(tt_world_agree(world, world->first_rank == 0 ? find_and_time(run) : TT_OK));
     if (world->local_count == world->world_size) return TT_OK;
     struct telling telling = {run, world->first_rank};
     return tt_world_run(world, tell_rank, &telling);

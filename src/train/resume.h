@@ -36,6 +36,10 @@ struct tt_resume {
     struct tt_safetensors *adapter;  /* what trained, when it was an adapter; */
     struct tt_model_folder *weights; /* when it was a whole model, and its files are the masters */
     struct tt_state *tensors;
+    /* On global rank 0: what it cost. */
+    uint64_t bytes;        /* of the files that the manifest lists */
+    double verify_seconds; /* until the one to go on from was found: those that are passed over are in it */
+    double load_seconds;   /* model, adapter and training state into the devices */
 };
 
 /* resume_from_checkpoint says more than "no". */

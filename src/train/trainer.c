@@ -250,8 +250,10 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     status = tt_comm_agree(place->comm, status);
     struct tt_load_source source = run->inputs.source;
     source.cancel = run->cancel;
+    double start = tt_clock_seconds();
     if (status == TT_OK) status = tt_rank_load(&rank, &source);
     if (status == TT_OK) status = tt_resume_load(run, &rank);
+    if (tt_comm_rank(place->comm) == 0) run->resume.load_seconds = tt_clock_seconds() - start;
     if (status == TT_OK) {
         tt_device_freeze(rank.device, true);
         status = tt_run_loop(run, &rank);

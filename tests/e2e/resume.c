@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "cli/exit_codes.h"
@@ -188,6 +189,66 @@ static void nothing_to_go_on_from(void **state)
     test_workplace_remove(&scene.place);
 }
 
+struct sized {
+    const char *folder;
+    uint64_t bytes;
+};
+
+static tt_status add_bytes(void *context, const char *name)
+{
+    struct sized *sized = context;
+    char path[TEST_PATH_BYTES];
+    struct stat about;
+    if (strcmp(name, "manifest.json") == 0) return TT_OK;
+    assert_int_equal(stat(test_join(sized->folder, name, path), &about), 0);
+    sized->bytes += (uint64_t)about.st_size;
+    return TT_OK;
+}
+
+/* The line of metrics.jsonl that tells of `event` in `folder`: its bytes are those of the files, its times
+ * are there. */
+static void expect_event(const struct scene *scene, const char *event, const char *folder,
+                         const char *const *times)
+{
+    char path[TEST_PATH_BYTES];
+    struct tt_str text = {0};
+    int found = 0;
+    struct sized files = {.folder = folder};
+    assert_int_equal(tt_dir_list(folder, add_bytes, &files), TT_OK);
+    assert_int_equal(tt_file_read(test_join(scene->output, "metrics.jsonl", path), 1 << 20, &text), TT_OK);
+    for (char *line = strtok(text.data, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        struct tt_json json = {0};
+        assert_int_equal(tt_json_parse(line, strlen(line), path, &json), TT_OK);
+        const char *is = json_string_value(json_object_get(json.root, "event"));
+        const char *of = json_string_value(json_object_get(json.root, "folder"));
+        if (is != NULL && of != NULL && strcmp(is, event) == 0 && strcmp(of, folder) == 0) {
+            found++;
+            assert_int_equal(json_integer_value(json_object_get(json.root, "bytes")), files.bytes);
+            for (int i = 0; times[i] != NULL; i++)
+                if (!(json_real_value(json_object_get(json.root, times[i])) > 0.0))
+                    fail_msg("%s: %s", times[i], line);
+        }
+        tt_json_deinit(&json);
+    }
+    if (found != 1) fail_msg("%d records of %s of %s in %s", found, event, folder, path);
+    tt_str_deinit(&text);
+}
+
+/* What it cost to go on from `from` and to save the last checkpoint: said, and recorded. */
+static void expect_costs(const struct scene *scene, const char *from)
+{
+    static const char *const read[] = {"verify_seconds", "load_seconds", NULL};
+    static const char *const written[] = {"seconds", "stall_seconds", NULL};
+    static const char *const says[] = {"verified in ", "training state loaded in ",
+                                       "checkpoint-6: ", "training stood still for "};
+    char path[TEST_PATH_BYTES];
+    expect_event(scene, "resume", from, read);
+    expect_event(scene, "save", test_join(scene->output, "checkpoint-6", path), written);
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++)
+        if (strstr(scene->program.output, says[i]) == NULL)
+            fail_msg("no '%s' in: %s", says[i], scene->program.output);
+}
+
 /* From another folder, by its name; and from the last step, where only the result is left to write. */
 static void by_name_and_from_the_end(void **state)
 {
@@ -199,6 +260,7 @@ static void by_name_and_from_the_end(void **state)
     snprintf(more, sizeof more, "ranks 2 resume_from_checkpoint %.400s/checkpoint-4", scene.whole);
     expect(&scene, more, TT_EXIT_DONE, none);
     expect_same_end(&scene);
+    expect_costs(&scene, strstr(more, "/"));
     expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_DONE, end);
     expect_same_end(&scene);
     test_workplace_remove(&scene.place);

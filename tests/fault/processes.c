@@ -1,5 +1,5 @@
 /* One process of a run over TCP is killed or stopped while it trains: the other ends soon, with a message
- * that names the rank. */
+ * that names the rank. What fails in all of them at once is told by one. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -80,12 +80,43 @@ static void asked(void **state)
     }
 }
 
+/* The learning rate ruins the weights, which all ranks find together. More than once: what was wrong here
+ * before showed in one run of five. */
+static void failed_alike(void **state)
+{
+    (void)state;
+    enum { RUNS = 8, COUNT = 3, DATA = 3 };
+    struct test_workplace place;
+    test_workplace_create("llama2", &place);
+    for (int run = 0; run < RUNS; run++) {
+        struct test_processes processes;
+        char output[TEST_PATH_BYTES];
+        int messages = 0;
+        struct test_words words = {0};
+        test_words_pair(&words, "model_name_or_path", place.model);
+        test_words_pair(&words, "dataset_name", TT_TEST_ROOT "/golden/llama2/train.jsonl");
+        test_words_pair(&words, "output_dir", test_workplace_path(&place, "out", output));
+        test_words_add(&words,
+                       "threads 1 max_steps 3 save_strategy no overwrite_output_dir true use_peft false "
+                       "learning_rate 1e19 max_grad_norm 0 lr_scheduler_type constant");
+        test_processes_start(&processes, COUNT, NULL, &words, NULL);
+        for (int q = 0; q < COUNT; q++) {
+            assert_int_equal(test_program_wait(&processes.programs[q], SECONDS_MAX), DATA);
+            messages += test_count_text(processes.programs[q].output, "error:");
+        }
+        assert_int_equal(messages, 1);
+        assert_non_null(strstr(processes.programs[0].output, "error: the loss of step 2 is "));
+    }
+    test_workplace_remove(&place);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed),
         cmocka_unit_test(stopped),
         cmocka_unit_test(asked),
+        cmocka_unit_test(failed_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

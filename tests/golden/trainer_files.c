@@ -102,7 +102,22 @@ static void compare_state(const char *folder, const char *golden, size_t rows)
     tt_json_deinit(&want);
 }
 
-/* One row a line, the rows of trainer_state.json. */
+/* What each save says: where, how much, how long. */
+static void check_save(const json_t *event, const char *folder, int saves)
+{
+    char wanted[600];
+    snprintf(wanted, sizeof wanted, saves < 2 ? "%s/checkpoint-%d" : "%s", folder, 10 * (saves + 1));
+    assert_string_equal(json_string_value(json_object_get(event, "event")), "save");
+    assert_string_equal(json_string_value(json_object_get(event, "folder")), wanted);
+    assert_int_equal(json_integer_value(json_object_get(event, "step")), saves == 0 ? 10 : 20);
+    assert_true(json_integer_value(json_object_get(event, "bytes")) > 10000);
+    double seconds = json_real_value(json_object_get(event, "seconds"));
+    double stall = json_real_value(json_object_get(event, "stall_seconds"));
+    if (!(seconds > 0.0 && stall > 0.0)) fail_msg("%s: seconds %g, stall %g", wanted, seconds, stall);
+}
+
+/* One row a line, the rows of trainer_state.json, and among them a line for each of two checkpoints and the
+ * result. */
 static void compare_metrics_lines(const char *folder, size_t rows)
 {
     char path[600];
@@ -114,16 +129,21 @@ static void compare_metrics_lines(const char *folder, size_t rows)
     assert_int_equal(tt_file_read(path, 1 << 24, &text), TT_OK);
     const json_t *log = json_object_get(state.root, "log_history");
     const char *at = text.data;
-    for (size_t i = 0; i < rows; i++) {
+    int saves = 0;
+    for (size_t i = 0; i < rows || saves < 3;) {
         struct tt_json line = {0};
         const char *end = strchr(at, '\n');
         assert_non_null(end);
         assert_int_equal(tt_json_parse(at, (size_t)(end - at), path, &line), TT_OK);
-        assert_true(json_equal(line.root, json_array_get(log, i)));
+        if (json_object_get(line.root, "event") != NULL)
+            check_save(line.root, folder, saves++);
+        else
+            assert_true(json_equal(line.root, json_array_get(log, i++)));
         tt_json_deinit(&line);
         at = end + 1;
     }
     assert_int_equal(*at, '\0');
+    assert_int_equal(saves, 3);
     tt_str_deinit(&text);
     tt_json_deinit(&state);
 }
