@@ -8,10 +8,14 @@ ones. What rounding to bf16 does to a curve is measured, not chosen: the peer in
 bf16 curves is about that far from the fp32 one, so trimtab's may be at most twice that far from the peer's. In fp32 both
 must agree to a tenth of it. --tiny makes models that a CPU trains in seconds, to try this script.
 
---quant nf4 is the same over a base that each side quantizes by itself from the same folder, to NF4 with double quantization:
-the peer by bitsandbytes, which is needed then, and computing in bf16 or, for the exact pair, in fp32.
+--quant nf4 is the same over a base in NF4 with double quantization. bitsandbytes, which is needed then, quantizes it once and
+saves it, and both sides train from that folder. On a GPU it adds up the scales in an order of its own, so that a few of them
+may get another code than on a CPU: what is compared is training, and such a code must not stand in its way. One more bf16
+curve is of trimtab quantizing the plain folder while it loads, which may be as far from the peer's as bf16 curves may be; how
+many codes and scales of the two differ is told.
 """
 import argparse
+import concurrent.futures
 import gc
 import importlib.util
 import json
@@ -24,6 +28,7 @@ try:
     import torch
     import transformers
     from peft import LoraConfig, PeftModel, get_peft_model
+    from safetensors import safe_open
     from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 except ImportError as missing:
     print(f"skipped: {missing}")
@@ -31,6 +36,7 @@ except ImportError as missing:
 
 ROWS_PER_STEP = 2
 LEARNING_RATE = 1e-3
+RUN_SECONDS = 120  # of trimtab
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FAMILIES = {
     "llama": dict(hidden_size=1024, num_hidden_layers=8, num_attention_heads=8, num_key_value_heads=2, head_dim=128,
@@ -83,14 +89,49 @@ def make_model(family, folder, args):
     adapted.save_pretrained(folder / "adapter")
 
 
+def make_quantized(folder, args):
+    """What the peer makes of the model, on disk. It is quantized from fp32, so that products in fp32 get numbers that were not
+    rounded to bf16 in between; products in bf16 round them then."""
+    how = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,
+                             bnb_4bit_compute_dtype=torch.float32)
+    base = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32, device_map={"": args.device},
+                                                quantization_config=how)
+    base.save_pretrained(folder / "quantized")
+
+
+def tensors_of(folder):
+    tensors = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, "pt") as stored:
+            tensors |= {name: stored.get_tensor(name) for name in stored.keys()}
+    return tensors
+
+
+def quantized_apart(folder, args):
+    """How many codes and scales `trimtab quantize` makes otherwise than the peer."""
+    words = [args.trimtab, "quantize", "--model_name_or_path", folder / "model", "--output_dir", folder / "quantized_by_us",
+             "--overwrite_output_dir", "true", "--bnb_4bit_use_double_quant", "true"]
+    run([str(word) for word in words])
+    ours, theirs = tensors_of(folder / "quantized_by_us"), tensors_of(folder / "quantized")
+    said = []
+    for what, ending in (("bytes of codes", ".weight"), ("scales", ".weight.absmax"), ("scales of scales", ".nested_absmax")):
+        names = [name for name in theirs if name.endswith(ending) and name.split(".weight")[0] + ".weight.absmax" in theirs]
+        if any(name not in ours for name in names):
+            sys.exit(f"error: trimtab quantize leaves out tensors that end in {ending}")
+        different = sum(int((ours[name].flatten() != theirs[name].flatten()).sum()) for name in names)
+        said.append(f"{different} of {sum(theirs[name].numel() for name in names)} {what}")
+    return ", ".join(said)
+
+
 def peer_model(folder, dtype, args):
     how = {"dtype": dtype, "attn_implementation": "sdpa"}
     if args.quant == "nf4":
         how["device_map"] = {"": args.device}
-        how["quantization_config"] = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4",
-                                                        bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype)
-    base = AutoModelForCausalLM.from_pretrained(folder / "model", **how)
+    base = AutoModelForCausalLM.from_pretrained(folder / ("quantized" if args.quant == "nf4" else "model"), **how)
     base.config.use_cache = False
+    for module in base.modules():
+        if module.__class__.__name__ == "Linear4bit":
+            module.compute_dtype = dtype  # the folder says float32
     model = PeftModel.from_pretrained(base, folder / "adapter", is_trainable=True, torch_device=args.device)
     packed = sum(parameter.__class__.__name__ == "Params4bit" for parameter in model.parameters())
     if packed != (len(TARGETS) * base.config.num_hidden_layers if args.quant == "nf4" else 0):
@@ -101,7 +142,7 @@ def peer_model(folder, dtype, args):
 
 
 def peer_curve(folder, rows, dtype, args):
-    """50 steps in a plain loop: what Trainer does with bf16=True, one row at a time so that nothing is padded."""
+    """Steps in a plain loop: what Trainer does with bf16=True, one row at a time so that nothing is padded."""
     model = peer_model(folder, dtype, args)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if any(parameter.dtype != torch.float32 for parameter in trained):
@@ -130,24 +171,29 @@ def peer_curve(folder, rows, dtype, args):
     return curve
 
 
-def our_curve(folder, bf16, args):
-    out = folder / f"ours_{'bf16' if bf16 else 'fp32'}"
+def run(words):
+    """Runs trimtab, in any thread: what it said when it fails is the error."""
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=RUN_SECONDS)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(words[:2])} ended with {done.returncode}: {done.stdout[-800:]}")
+
+
+def our_curve(folder, name, bf16, base, args):
+    out = folder / name
     settings = {
-        "model_name_or_path": folder / "model", "adapter_name_or_path": folder / "adapter",
+        "model_name_or_path": folder / base, "adapter_name_or_path": folder / "adapter",
         "dataset_name": folder / "rows.jsonl", "output_dir": out, "overwrite_output_dir": "true", "device": args.device,
         "ranks": 1, "bf16": str(bf16).lower(), "max_steps": args.steps, "logging_steps": 1, "save_strategy": "no",
         "report_to": "none", "per_device_train_batch_size": ROWS_PER_STEP, "learning_rate": LEARNING_RATE,
         "lr_scheduler_type": "constant", "warmup_steps": 0, "weight_decay": 0, "max_grad_norm": 1,
         "train_sampling_strategy": "sequential", "packing": "false", "max_length": 2048,
     }
-    if args.quant == "nf4":
+    if args.quant == "nf4" and base == "model":
         settings |= {"load_in_4bit": "true", "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": "true"}
     words = [str(args.trimtab), "train"]
     for key, value in settings.items():
         words += [f"--{key}", str(value)]
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200)
-    if done.returncode != 0:
-        raise RuntimeError(f"trimtab ended with {done.returncode}: {done.stdout[-800:]}")
+    run(words)
     state = json.loads((out / "trainer_state.json").read_text())
     return [row["loss"] for row in state["log_history"] if "loss" in row]
 
@@ -164,10 +210,19 @@ def compare(family, args):
     folder.mkdir(parents=True, exist_ok=True)
     make_model(family, folder, args)
     rows = make_rows(folder / "rows.jsonl", args.vocabulary, args.steps * ROWS_PER_STEP, args.longest)
-    curves = {
-        "peer_bf16": peer_curve(folder, rows, torch.bfloat16, args), "peer_fp32": peer_curve(folder, rows, torch.float32, args),
-        "ours_bf16": our_curve(folder, True, args), "ours_fp32": our_curve(folder, False, args),
-    }
+    ours = {"ours_bf16": (True, "model"), "ours_fp32": (False, "model")}
+    apart = ""
+    if args.quant == "nf4":
+        make_quantized(folder, args)
+        apart = quantized_apart(folder, args)
+        ours = {"ours_bf16": (True, "quantized"), "ours_fp32": (False, "quantized"), "ours_loading_bf16": (True, "model")}
+    with concurrent.futures.ThreadPoolExecutor(len(ours) if args.device == "cuda" else 1) as pool:
+        running = {name: pool.submit(our_curve, folder, name, *how, args) for name, how in ours.items()}
+        if args.device == "cpu":  # on a GPU they run beside the peer
+            concurrent.futures.wait(running.values())
+        curves = {"peer_bf16": peer_curve(folder, rows, torch.bfloat16, args),
+                  "peer_fp32": peer_curve(folder, rows, torch.float32, args)}
+        curves |= {name: future.result() for name, future in running.items()}
     (folder / "curves.json").write_text(json.dumps(curves))
     noise, _ = furthest(curves["peer_bf16"], curves["peer_fp32"])
     own_noise, _ = furthest(curves["ours_bf16"], curves["ours_fp32"])
@@ -175,9 +230,14 @@ def compare(family, args):
     fp32, fp32_step = furthest(curves["ours_fp32"], curves["peer_fp32"])
     learned = curves["peer_fp32"][-1] < 0.97 * curves["peer_fp32"][0]
     good = bf16 <= 2 * noise and fp32 <= 0.1 * noise and learned
+    loading = ""
+    if apart:
+        loading_bf16, loading_step = furthest(curves["ours_loading_bf16"], curves["peer_bf16"])
+        good = good and loading_bf16 <= 2 * noise
+        loading = f"quantized while loading, bf16: {loading_bf16:.2e} (step {loading_step}); made otherwise: {apart}; "
     print(f"{'PASS' if good else 'FAIL'} {title:{args.width}s} loss {curves['peer_bf16'][0]:.4f} to {curves['peer_bf16'][-1]:.4f}"
           f"{'' if learned else ' (learned nothing)'}; bf16: furthest {bf16:.2e} (step {bf16_step}), bound {2 * noise:.2e}; "
-          f"fp32: {fp32:.2e} (step {fp32_step}), bound {0.1 * noise:.2e}; bf16 against fp32: peer {noise:.2e}, "
+          f"fp32: {fp32:.2e} (step {fp32_step}), bound {0.1 * noise:.2e}; {loading}bf16 against fp32: peer {noise:.2e}, "
           f"trimtab {own_noise:.2e}; {time.monotonic() - begin:.0f} s", flush=True)
     return good
 

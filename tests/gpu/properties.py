@@ -3,11 +3,15 @@
 inference, processes, going on from checkpoints, and failures. Needs Python alone.
 
     tests/gpu/properties.py --trimtab build/trimtab --out FOLDER [--device cuda] [--only WORD] [--jobs N]
-                            [--checks-at-once N] [--budget SECONDS]
+                            [--checks-at-once N] [--budget SECONDS] [--results FILE]
 
-Each check is one line of FOLDER/results.tsv: PASS, FAIL or SKIP, its name, its seconds, and what was measured or went
+Each check is one line of FOLDER/results.tsv, or FILE: PASS, FAIL or SKIP, its name, its seconds, and what was measured or went
 wrong. The output of every run stays in FOLDER. --device cpu runs what does not need a GPU, to try the checks themselves.
-Lines come in the order in which checks end; those whose seconds are what they check run alone, after all others.
+Lines come in the order in which checks end; those whose seconds are what they check run after all others.
+
+Almost all of the time goes into starting some hundred programs, over a second each on a GPU. So several run at a time, --jobs
+in all, of --checks-at-once checks, those that need few GPUs on each of them in turn; and checks whose runs follow one another
+begin first.
 """
 import argparse
 import concurrent.futures
@@ -26,7 +30,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests/golden"
 STEPS, SAMPLES = 8, 8  # of a run; of a step, over all ranks
-RUN_SECONDS = 120      # no run here takes longer, unless it hangs
+RUN_SECONDS = {"cuda": 60, "cpu": 120}  # no run here takes longer, unless it hangs
 END_SECONDS = 30       # from the death of a rank to the end of the others
 QUANTIZED = [
     ("nf4, double", "llama2", {"load_in_4bit": "true", "bnb_4bit_use_double_quant": "true"}),
@@ -52,6 +56,7 @@ SAVED = [
     ("all weights, file per rank, offloaded", "llama2", {**ALL_WEIGHTS, **SHARDED, "save_dtype": "bfloat16",
                                                          "offload_params": "true"}),
 ]
+MACHINES = 2
 LONG = 300   # steps of a run that is stopped or killed on its way
 KILLS = 3    # in the middle of a save
 
@@ -79,26 +84,29 @@ class Run:
         self.result = result or self.folder / "out"  # of a training
         if command[0] == "train":
             words += ["--output_dir", str(self.result), "--report_to", "none"]
-        self.words, self.env = words, {**suite.env, **(env or {})}
+        self.words, self.env, self.seconds = words, {**suite.env, **(env or {})}, RUN_SECONDS[suite.device]
         (self.folder / "command").write_text(" ".join(words) + "\n")
         self.text, self.process = self.folder / "text", None
         with open(self.text, "wb") as stream:
             self.process = subprocess.Popen(words, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                                             env=self.env)
 
-    def wait(self, seconds=RUN_SECONDS):
+    def wait(self, seconds=0):
         """The exit code; a run that does not end is killed and fails the check."""
         try:
-            return self.process.wait(seconds)
+            return self.process.wait(seconds or self.seconds)
         except subprocess.TimeoutExpired:
             self.end()
-            raise Failure(f"did not end in {seconds} s ({self.folder.name})") from None
+            raise Failure(f"did not end in {seconds or self.seconds} s ({self.folder.name})") from None
 
     def end(self):
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()
-            self.process.wait()
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                pass  # it hangs in the driver, and goes when that lets it go
 
     def output(self):
         return self.text.read_text(errors="replace")
@@ -118,6 +126,7 @@ class Run:
 class Suite:
     def __init__(self, args):
         self.trimtab, self.out, self.device = args.trimtab.resolve(), args.out.resolve(), args.device
+        self.results = args.results or self.out / "results.tsv"
         self.jobs, self.only, self.checks_at_once = args.jobs, args.only, args.checks_at_once
         self.deadline = time.monotonic() + args.budget
         self.out.mkdir(parents=True, exist_ok=True)
@@ -125,10 +134,14 @@ class Suite:
         self.lock, self.runs, self.failed, self.alive = threading.Lock(), 0, 0, []
         self.checks, self.made = [], {}
         self.slots = threading.BoundedSemaphore(self.jobs)  # runs at a time, over all checks
-        launcher = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}
-        self.env = {key: value for key, value in os.environ.items() if key not in launcher}
+        self.ports = set()
+        launcher = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT", "TRIMTAB_NODE")
+        self.env = {key: value for key, value in os.environ.items()
+                    if key not in launcher and not key.startswith(("PET_", "SLURM_"))}
         self.env.setdefault("NCCL_NVLS_ENABLE", "0")
         self.gpus = args.gpus if args.gpus is not None else self.count_gpus()
+        names = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+        self.names, self.turn = names or [str(gpu) for gpu in range(self.gpus)], 0
         self.rank_counts = [n for n in (1, 2, 4) if n <= self.gpus]
 
     def count_gpus(self):
@@ -153,9 +166,18 @@ class Suite:
         return {**self.base(family), "ranks": ranks, "per_device_train_batch_size": micro,
                 "gradient_accumulation_steps": accumulation, **more}
 
+    def some_gpus(self, count):
+        """The environment of a run with so many ranks: each gets the next ones, and sees no others, which starts sooner."""
+        if self.device == "cpu" or not 0 < count <= len(self.names) // 2:
+            return {}
+        with self.lock:
+            first = self.turn = (self.turn + count - 1) // count * count % (len(self.names) // count * count)
+            self.turn += count
+        return {"CUDA_VISIBLE_DEVICES": ",".join(self.names[first:first + count])}
+
     def train(self, settings, env=None, result=None):
         with self.slots:
-            return Run(self, ["train"], settings, env, result).must()
+            return Run(self, ["train"], settings, {**self.some_gpus(settings["ranks"]), **(env or {})}, result).must()
 
     def together(self, function, items):
         """The function of each item, at the same time; how many of its runs there are at a time is for slots to say."""
@@ -181,17 +203,17 @@ class Suite:
                 future.set_exception(reason)
         return future.result()
 
-    def check(self, name, body, *arguments, alone=False, **more):
-        """`alone`: its seconds matter, so nothing else may run meanwhile."""
+    def check(self, name, body, *arguments, when=1, **more):
+        """`when`: 0 begins first, since its runs follow one another; 2 begins after all others have ended: its seconds
+        matter, which are those of waits, so that such checks may run together."""
         if not self.only or any(word in name for word in self.only):
-            self.checks.append((alone, name, lambda: body(self, *arguments, **more)))
+            self.checks.append((when, name, lambda: body(self, *arguments, **more)))
 
     def run_checks(self):
-        with concurrent.futures.ThreadPoolExecutor(self.checks_at_once) as pool:
-            list(pool.map(lambda check: self.run_check(*check[1:]), [check for check in self.checks if not check[0]]))
-        for alone, name, body in self.checks:
-            if alone:
-                self.run_check(name, body)
+        for last in (False, True):
+            checks = sorted((check for check in self.checks if (check[0] == 2) == last), key=lambda check: check[0])
+            with concurrent.futures.ThreadPoolExecutor(self.checks_at_once) as pool:
+                list(pool.map(lambda check: self.run_check(*check[1:]), checks))
 
     def run_check(self, name, body):
         begin = time.monotonic()
@@ -209,7 +231,7 @@ class Suite:
         with self.lock:
             self.failed += status == "FAIL"
             print(line, flush=True)
-            with open(self.out / "results.tsv", "a") as stream:
+            with open(self.results, "a") as stream:
                 stream.write(line + "\n")
 
     def end_at_once(self, *_):
@@ -359,15 +381,36 @@ def evaluates(suite):
     return f"loss {losses[0]:.6f}, CPU {losses[1]:.6f}, bf16 {losses[2]:.6f}"
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+def free_port(suite):
+    """One that no other check was given."""
+    while True:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = listener.getsockname()[1]
+        with suite.lock:
+            if port not in suite.ports:
+                suite.ports.add(port)
+                return port
+
+
+def all_must(runs):
+    """Processes of one run. None stays behind, whichever fails."""
+    try:
+        codes = [run.wait() for run in runs]
+        for run, code in zip(runs, codes):
+            if code not in (0, EXIT_DEVICE):  # that one says why; the others, that it is gone
+                run.must()
+        for run in runs:
+            run.must()
+    finally:
+        for run in runs:
+            run.end()
+    return runs[0]
 
 
 def start_processes(suite, ranks, settings, env=None):
     """One process for each rank, as a launcher would start them."""
-    port = free_port()
+    port = free_port(suite)
     runs = []
     for rank in range(ranks):
         own = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
@@ -386,10 +429,57 @@ def processes(suite):
     suite.needs_gpus(2)
     ranks = max(suite.rank_counts)
     wanted = suite.train(suite.split("llama3", ranks, bf16="false")).curve()
-    runs = start_processes(suite, ranks, process_settings(suite, ranks))
-    for run in runs:
-        run.must()
-    return f"{ranks} processes: " + within([runs[0].curve()], ["processes"], wanted, 1e-4)
+    with suite.slots:
+        run = all_must(start_processes(suite, ranks, process_settings(suite, ranks)))
+    return f"{ranks} processes: " + within([run.curve()], ["processes"], wanted, 1e-4)
+
+
+def start_machines(suite, ranks, how, settings):
+    """Two machines with half of the GPUs each, though they are one: `how` they are started is by flags, as pods, each one
+    process with a thread for each rank, or as processes of one rank."""
+    each, port, starts = ranks // MACHINES, str(free_port(suite)), []
+    for machine in range(MACHINES):
+        env = {"CUDA_VISIBLE_DEVICES": ",".join(suite.names[machine * each:(machine + 1) * each])}
+        if how == "flags":
+            starts.append(({"ranks": each, "num_machines": MACHINES, "machine_rank": machine, "main_process_ip": "127.0.0.1",
+                            "main_process_port": port}, env))
+        elif how == "pods":
+            env |= {"PET_NNODES": str(MACHINES), "PET_NODE_RANK": str(machine), "PET_NPROC_PER_NODE": str(each),
+                    "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": port}
+            starts.append(({}, env))
+        else:
+            starts += [({}, {**env, "GROUP_RANK": str(machine), "RANK": str(machine * each + local), "LOCAL_RANK": str(local),
+                             "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port})
+                       for local in range(each)]
+    runs = []
+    for more, env in starts:
+        runs.append(Run(suite, ["train"], {**settings, "ranks": 0, **more}, env, runs[0].result if runs else None))
+    return runs
+
+
+def machines(suite, strategy):
+    """Shards inside of machines and replicas across them, or shards across them; what they save goes on elsewhere."""
+    suite.needs_gpus(2)
+    ranks = max(suite.rank_counts)
+    kinds = [("flags", {"recompute": "none"}), ("pods", {"recompute": "block", "offload_params": "true"}),
+             ("processes", {"recompute": "none"})]
+    saving = {"save_strategy": "steps", "save_steps": STEPS // 2, **SHARDED}
+
+    def one(kind):
+        settings = suite.split("qwen3", ranks, bf16="false", sharding_strategy=strategy, **saving, **kind[1])
+        with suite.slots:
+            run = all_must(start_machines(suite, ranks, kind[0], settings))
+        if f"on {ranks} ranks" not in run.output() or f", {strategy})" not in run.output():
+            raise Failure(f"not {strategy} on {ranks} ranks ({run.folder.name}): {run.output()[-300:]}")
+        return run
+
+    runs = suite.together(one, kinds)
+    wanted = suite.once("fp32", lambda: plain_fp32(suite))
+    text = within([run.curve() for run in runs], [kind[0] for kind in kinds], wanted, 1e-4)
+    after = suite.train(suite.split("qwen3", bf16="false", resume_from_checkpoint=runs[0].result / "checkpoint-4"))
+    went_on(after, STEPS // 2)
+    rest = within([after.curve()[STEPS // 2:]], ["gone on with on one rank"], wanted[STEPS // 2:], 1e-4)
+    return f"{MACHINES} of {ranks // MACHINES} ranks: {text}; {rest}"
 
 
 def wait_for_training(runs):
@@ -450,7 +540,11 @@ def nan_weights(suite, with_processes):
         runs = start_processes(suite, ranks, settings)
     else:
         runs = [Run(suite, ["train"], settings)]
-    codes = [run.wait() for run in runs]
+    try:
+        codes = [run.wait() for run in runs]
+    finally:
+        for run in runs:
+            run.end()
     lines = [line for run in runs for line in run.output().splitlines()]
     errors = [line for line in lines if line.startswith("error")]
     if any(code != EXIT_DATA for code in codes):
@@ -545,21 +639,19 @@ def resumes_as_processes(suite):
     suite.needs_gpus(2)
     ranks = max(suite.rank_counts)
     more = {"save_strategy": "steps", "save_steps": STEPS // 2}
-    runs = start_processes(suite, ranks, process_settings(suite, ranks, **more, **SHARDED))
+    with suite.slots:
+        saving = all_must(start_processes(suite, ranks, process_settings(suite, ranks, **more, **SHARDED)))
     threads = suite.train(suite.split("llama3", ranks, bf16="false", **more))
-    for run in runs:
-        run.must()
     half = STEPS // 2
     wanted = threads.curve()[half:]
     saved = {"resume_from_checkpoint": threads.result / "checkpoint-4"}
-    others = start_processes(suite, ranks, process_settings(suite, ranks, **more, **saved))
-    saved = {"resume_from_checkpoint": runs[0].result / "checkpoint-4"}
+    with suite.slots:
+        other = all_must(start_processes(suite, ranks, process_settings(suite, ranks, **more, **saved)))
+    saved = {"resume_from_checkpoint": saving.result / "checkpoint-4"}
     after = suite.train(suite.split("llama3", ranks, bf16="false", **more, **saved))
-    for run in others:
-        run.must()
-    went_on(others[0], half)
+    went_on(other, half)
     went_on(after, half)
-    return within([others[0].curve()[half:], after.curve()[half:]], ["as processes", "as threads"], wanted, 1e-4)
+    return within([other.curve()[half:], after.curve()[half:]], ["as processes", "as threads"], wanted, 1e-4)
 
 
 def verify(suite, folder):
@@ -568,14 +660,14 @@ def verify(suite, folder):
         raise Failure(f"{folder}: {run.output().strip()[:300]}")
 
 
-def wait_until(run, seconds, holds):
-    deadline = time.monotonic() + seconds
+def wait_until(run, holds):
+    deadline = time.monotonic() + run.seconds
     while not holds():
         if run.process.poll() is not None:
             return False
         if time.monotonic() > deadline:
             run.end()
-            raise Failure(f"waited {seconds} s ({run.folder.name}): {run.output()[-300:]}")
+            raise Failure(f"waited {run.seconds} s ({run.folder.name}): {run.output()[-300:]}")
         time.sleep(0.002)
     return True
 
@@ -591,7 +683,7 @@ def stop_and_go_on(suite, with_processes):
     else:
         runs = [Run(suite, ["train"], settings, REPEATABLE)]
     try:
-        if not wait_until(runs[0], RUN_SECONDS, lambda: "step 9/" in runs[0].output()):
+        if not wait_until(runs[0], lambda: "step 9/" in runs[0].output()):
             raise Failure(f"ended by itself: {runs[0].output()[-300:]}")
         begin = time.monotonic()
         runs[-1].process.send_signal(signal.SIGTERM)
@@ -650,7 +742,7 @@ def killed_while_saving(suite):
             run.process.send_signal(signal.SIGCONT)
             return False
 
-        if not wait_until(run, RUN_SECONDS, amid_a_save):
+        if not wait_until(run, amid_a_save):
             raise Failure(f"ended by itself: {run.output()[-300:]}")
         run.process.kill()  # end() would let it go on first
         run.end()
@@ -711,15 +803,17 @@ def all_checks(suite):
     for first, then in (((here, 1), (here, 2)), ((here, 2), (here, 1)), ((here, 2), (here, 4)), ((here, 4), (here, 2)),
                         ((here, 1), ("cpu", 1)), (("cpu", 2), (here, 1)), (("cpu", 1), (here, 2))):
         suite.check(f"resume, {first[0]} ranks {first[1]} to {then[0]} ranks {then[1]}", resumes_elsewhere_both, first, then)
-    suite.check("resume, a process for each rank and threads", resumes_as_processes)
-    suite.check("resume after SIGTERM", stop_and_go_on, False)
-    suite.check("resume after SIGTERM to one of several processes", stop_and_go_on, True)
-    suite.check("resume after being killed while saving", killed_while_saving)
-    suite.check("generate", generates)
-    suite.check("eval", evaluates)
-    suite.check("a process for each rank", processes)
-    suite.check("a rank is killed", a_rank_goes, signal.SIGKILL, alone=True)
-    suite.check("a rank is stopped", a_rank_goes, signal.SIGSTOP, alone=True)
+    suite.check("resume, a process for each rank and threads", resumes_as_processes, when=0)
+    suite.check("resume after SIGTERM", stop_and_go_on, False, when=0)
+    suite.check("resume after SIGTERM to one of several processes", stop_and_go_on, True, when=0)
+    suite.check("resume after being killed while saving", killed_while_saving, when=0)
+    suite.check("generate", generates, when=0)
+    suite.check("eval", evaluates, when=0)
+    suite.check("a process for each rank", processes, when=0)
+    for strategy in ("HYBRID_SHARD", "FULL_SHARD"):
+        suite.check(f"two machines, {strategy}", machines, strategy, when=0)
+    suite.check("a rank is killed", a_rank_goes, signal.SIGKILL, when=2)
+    suite.check("a rank is stopped", a_rank_goes, signal.SIGSTOP, when=2)
     suite.check("NaN in the weights, ranks of one process", nan_weights, False)
     suite.check("NaN in the weights, a process for each rank", nan_weights, True)
     for name, more, env, code, part in REFUSALS:
@@ -735,6 +829,7 @@ def main():
     parser.add_argument("--jobs", type=int, help="runs at a time, over all checks; default: by the processors")
     parser.add_argument("--checks-at-once", type=int, default=1, help="checks at a time")
     parser.add_argument("--budget", type=float, default=3600, help="seconds after which no check is begun")
+    parser.add_argument("--results", type=pathlib.Path, help="file that gets a line of each check; default: results.tsv in --out")
     parser.add_argument("--only", nargs="*", help="checks whose name holds one of these words")
     args = parser.parse_args()
     args.checks_at_once = max(1, args.checks_at_once)

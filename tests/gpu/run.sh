@@ -5,14 +5,17 @@
 #     tests/gpu/run.sh BUNDLE LOG_FOLDER [part ...]
 #
 # Parts: ops (each op against its fp64 oracle, with each variant of attention), memcheck (compute-sanitizer over the small
-# cases), runs (tests/gpu/properties.py), peer (loss curves beside transformers + PEFT, where Python has them). Without parts:
-# all. Ends with a table of PASS, FAIL and SKIP with seconds; the exit code is 1 when anything failed.
+# cases), runs (tests/gpu/properties.py), peer (loss curves beside transformers + PEFT, and over NF4 beside bitsandbytes, where
+# Python has them). Without parts: all. Ends with a table of PASS, FAIL and SKIP with seconds; the exit code is 1 when anything
+# failed.
 #
 # TT_AT_ONCE=1 runs the parts side by side, for machines that are lent by the minute.
+# TT_CHECKS_AT_ONCE (4), TT_JOBS (by the processors): of part runs, how many checks and programs run at a time.
+# TT_BUDGET: seconds after which that part begins no other check; what it has not begun is a SKIP.
 # TT_GPU_LIBRARIES: folders of CUDA libraries to use first; without it those that Python's nvidia packages bring.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-[ $# -ge 2 ] || { sed -n '2,13p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,16p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 bundle=$(cd "$1" && pwd) log=$2
 shift 2
 parts=("$@")
@@ -36,6 +39,8 @@ export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0} # multicast stays off where hosts
 export XDG_CACHE_HOME=$log/cache               # what is tuned and compiled here stays here
 export TT_TEST_DEVICE=cuda TT_REQUIRE=gpu OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 
+export TT_RUN_SH=$$ # by which programs are found that must end
+
 # record NAME SECONDS CODE LOG: one row. The detail is the first failure, or the reason of a skip.
 record() {
     local status=PASS detail
@@ -55,7 +60,7 @@ timed() {
     shift 2
     file=$log/$(tr -c 'a-zA-Z0-9\n' '_' <<<"$name").log
     begin=$(date +%s.%N)
-    timeout --kill-after=5 "$limit" "$@" >"$file" 2>&1 </dev/null
+    timeout --signal=KILL "$limit" "$@" >"$file" 2>&1 </dev/null
     code=$?
     end=$(date +%s.%N)
     record "$name" "$(awk "BEGIN { printf \"%.1f\", $end - $begin }")" "$code" "$file"
@@ -104,39 +109,70 @@ part_memcheck() {
 }
 
 part_runs() {
-    python3 "$root/tests/gpu/properties.py" --trimtab "$bundle/trimtab" --out "$log/properties" >"$log/properties.log" 2>&1
-    local code=$?
+    local limit=900 more=() begin=$SECONDS code
+    if [ -n "${TT_BUDGET:-}" ]; then limit=$((TT_BUDGET + 120)) more+=(--budget "$TT_BUDGET"); fi
+    if [ -n "${TT_JOBS:-}" ]; then more+=(--jobs "$TT_JOBS"); fi
+    timeout --signal=KILL "$limit" python3 "$root/tests/gpu/properties.py" --trimtab "$bundle/trimtab" --out "$log/properties" \
+        --results "$results" --checks-at-once "${TT_CHECKS_AT_ONCE:-4}" "${more[@]}" >"$log/properties.log" 2>&1 </dev/null
+    code=$?
     cat "$log/properties.log"
-    cat "$log/properties/results.tsv" >>"$results" 2>/dev/null
-    if ! grep -q . "$log/properties/results.tsv" 2>/dev/null; then
-        printf 'FAIL\truns\t0.0\t%s (exit code %d)\n' "$(tail -n 1 "$log/properties.log")" "$code" >>"$results"
+    # One that ends by itself has told of all failures; anything else is one.
+    if [ $code -ne 0 ] && { [ $code -ne 1 ] || ! grep -q '^FAIL' "$log/properties.log"; }; then
+        printf 'exit code %d\n' $code >>"$log/properties.log"
+        printf 'FAIL\truns\t%d\t%s\n' $((SECONDS - begin)) "$(tail -n 2 "$log/properties.log" | tr '\t\n' '  ')" >>"$results"
     fi
 }
 
+# The Nth GPU from the last: what runs beside the other parts leaves them the first.
+gpu_from_last() {
+    local names count
+    IFS=, read -ra names <<<"${CUDA_VISIBLE_DEVICES:-$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | paste -sd, -)}"
+    count=${#names[@]}
+    [ "$count" -gt 0 ] || { echo 0; return; }
+    echo "${names[$((count >= $1 ? count - $1 : 0))]}"
+}
+peer_curves() {
+    local name=$1 gpu=$2 out=$3
+    shift 3
+    timed "$name" 200 env CUDA_VISIBLE_DEVICES="$(gpu_from_last "$gpu")" python3 "$root/tests/gpu/peer_curves.py" \
+        --trimtab "$bundle/trimtab" --out "$log/$out" "$@"
+    grep -E '^(PASS|FAIL) ' "$log/$(tr -c 'a-zA-Z0-9\n' '_' <<<"$name").log"
+}
 part_peer() {
-    timed "curves beside transformers + PEFT" 300 python3 "$root/tests/gpu/peer_curves.py" --trimtab "$bundle/trimtab" \
-        --out "$log/peer"
-    cat "$log/curves_beside_transformers___PEFT.log"
+    peer_curves "curves beside transformers + PEFT" 2 peer &
+    [ "${TT_AT_ONCE:-0}" = 1 ] || wait
+    peer_curves "curves over NF4 beside bitsandbytes" 1 peer_nf4 --quant nf4 --families llama qwen3 &
+    wait
 }
 
-rm -f "$log/properties/results.tsv"
+# However this ends, with all that is known by then.
+table() {
+    echo
+    awk -F '\t' '{ printf "%-4s  %7.1f s  %-48s %s\n", $1, $3, $2, substr($4, 1, 160); count[$1]++ }
+        END { printf "\n%d passed, %d failed, %d skipped\n", count["PASS"], count["FAIL"], count["SKIP"] }' "$results" |
+        tee "$log/table.txt"
+    ! grep -q '^FAIL' "$results" && grep -q '^PASS' "$results"
+}
+stopped() {
+    trap '' TERM INT
+    # Shells of this one first, so that they begin nothing more, then programs: some have lost their parents by now.
+    jobs -p | xargs -r kill -KILL 2>/dev/null
+    grep -lsz "^TT_RUN_SH=$$\$" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r env -u TT_RUN_SH kill -KILL 2>/dev/null
+    printf 'FAIL\trun.sh\t%d\tstopped by a signal\n' $SECONDS >>"$results"
+    table
+    exit 1
+}
+
 for part in "${parts[@]}"; do
     case $part in
     ops | memcheck | runs | peer) ;;
     *) echo "error: there is no part '$part'" >&2; exit 2 ;;
     esac
 done
+trap stopped TERM INT
 for part in "${parts[@]}"; do
-    if [ "${TT_AT_ONCE:-0}" = 1 ]; then
-        "part_$part" &
-    else
-        "part_$part"
-    fi
+    "part_$part" &
+    [ "${TT_AT_ONCE:-0}" = 1 ] || wait
 done
 wait
-
-echo
-awk -F '\t' '{ printf "%-4s  %7.1f s  %-48s %s\n", $1, $3, $2, substr($4, 1, 160); count[$1]++ }
-    END { printf "\n%d passed, %d failed, %d skipped\n", count["PASS"], count["FAIL"], count["SKIP"] }' "$results" |
-    tee "$log/table.txt"
-! grep -q '^FAIL' "$results" && grep -q '^PASS' "$results"
+table
