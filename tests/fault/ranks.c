@@ -176,7 +176,7 @@ static void killed_rank(void **state)
         add_training(&command, &run, run.place.model,
                      "max_steps 100000000 save_steps 3 save_total_limit 100000");
         test_program_start(command.list, NULL, &run.program);
-        if (!test_program_says(&run.program, "checkpoint-3 in ", patience_seconds))
+        if (!test_program_says(&run.program, "checkpoint-3: ", patience_seconds))
             fail_msg("%s", run.program.output);
         int count = find_children(run.program.pid, children);
         if (count < 2) {
