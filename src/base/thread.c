@@ -7,6 +7,8 @@
 
 #include "base/alloc.h"
 
+enum { THREADS_MAX = 64 }; /* of one tt_threads_run */
+
 struct tt_thread {
     pthread_t handle;
     tt_thread_main *main;
@@ -52,6 +54,26 @@ tt_status tt_thread_join(struct tt_thread *thread)
     }
     tt_free(thread);
     return status;
+}
+
+tt_status tt_threads_run(const char *name, int count, tt_thread_main *main, void *argument)
+{
+    struct tt_thread *threads[THREADS_MAX];
+    struct tt_error error = {0};
+    int started = 0;
+    while (started + 1 < count && started < THREADS_MAX &&
+           tt_thread_start(name, main, argument, &threads[started]) == TT_OK)
+        started++;
+    tt_error_clear();
+    tt_status status = main(argument);
+    if (status != TT_OK) tt_error_copy(&error);
+    for (int t = 0; t < started; t++) {
+        tt_status joined = tt_thread_join(threads[t]);
+        if (status != TT_OK || joined == TT_OK) continue;
+        status = joined;
+        tt_error_copy(&error);
+    }
+    return status == TT_OK ? TT_OK : tt_error_restore(&error);
 }
 
 int tt_cpu_count(void)

@@ -76,27 +76,10 @@ out:
 
 static tt_status run_threads(struct summing *summing)
 {
-    struct tt_thread *threads[THREADS_MAX] = {0};
     uint64_t chunks = summing->first_chunk[summing->count];
-    int wanted = tt_cpu_count() < THREADS_MAX ? tt_cpu_count() : THREADS_MAX, started = 1;
+    int wanted = tt_cpu_count() < THREADS_MAX ? tt_cpu_count() : THREADS_MAX;
     if (chunks < (uint64_t)wanted) wanted = chunks > 0 ? (int)chunks : 1;
-    tt_status status = TT_OK;
-    struct tt_error error = {0};
-    for (; started < wanted && status == TT_OK; started++)
-        status = tt_thread_start("checksums", sum_chunks, summing, &threads[started]);
-    if (status == TT_OK) status = sum_chunks(summing);
-    if (status != TT_OK) {
-        atomic_store(&summing->failed, true);
-        tt_error_copy(&error);
-    }
-    for (int t = 1; t < started; t++) {
-        if (threads[t] == NULL) continue;
-        tt_status joined = tt_thread_join(threads[t]);
-        if (status != TT_OK || joined == TT_OK) continue;
-        status = joined;
-        tt_error_copy(&error);
-    }
-    return status == TT_OK ? TT_OK : tt_error_restore(&error);
+    return tt_threads_run("checksums", wanted, sum_chunks, summing);
 }
 
 /* sums[i]: crc64 of files[i], whose sizes are known. */
