@@ -31,12 +31,7 @@ struct tt_executor {
     struct tt_unit *next_unit; /* to be gathered behind what the block that runs has queued by then */
 };
 
-/* A gather takes power and bandwidth from matrix products, the copy of a rank's own share even processors.
- * Attention minds less, so where there is time the next gather begins with it: 0.4 % of a step of 11 billion
- * parameters on two H200s with 16384 tokens. There is time when a quarter of a block's backward (attention
- * and what follows it) takes longer than a gather. Both grow with the parameters of the block: per parameter,
- * in bf16 over NVLink, 2 bytes at 300 GB/s against 6 FLOP a token at 600 TFLOP/s, which is 2700 tokens. */
-enum { SAVED_ALIGNMENT = 64, TOKENS_FOR_LATE_GATHER = 8192 };
+enum { SAVED_ALIGNMENT = 64 };
 
 static size_t saved_stride(const struct tt_block *block)
 {
@@ -177,8 +172,10 @@ static tt_status gather_at_attention(void *context)
 /* The unit of `block` is needed next: gathered now, or when the block that runs comes to its attention. */
 static tt_status prefetch(struct tt_executor *executor, const struct tt_step *step, int block)
 {
+    int64_t tokens_min = executor->config.late_gather_tokens;
+    bool late = tokens_min > 0 && step->batch->token_count >= tokens_min;
     executor->next_unit = unit_of(executor, block);
-    return step->batch->token_count >= TOKENS_FOR_LATE_GATHER ? TT_OK : gather_next(executor, false);
+    return late ? TT_OK : gather_next(executor, false);
 }
 
 tt_status tt_executor_forward(struct tt_executor *executor, struct tt_step *step)
