@@ -406,7 +406,6 @@ static tt_status run_dequantize(struct tt_stream *stream, const void *args)
     return tt_dequantize(stream, args);
 }
 
-/* Any numbers are codes, scales and tables. `gap`: columns of an adapter beside the matrix. */
 struct copy_args {
     void *to;
     const void *from;
@@ -429,6 +428,7 @@ static void bench_copy_of(struct bench *bench, double bytes)
     measure(bench, "copy of as many bytes", run_copy, &copy, 0, 2.0 * (double)half);
 }
 
+/* Any numbers are codes, scales and tables. `gap`: columns of an adapter beside the matrix. */
 static void bench_dequantize(struct bench *bench, enum tt_quant_type type, tt_dtype dtype, int64_t rows,
                              int64_t cols, int64_t gap)
 {
