@@ -169,11 +169,11 @@ static tt_status offload_for_free(const struct attempt *attempt, int place, int 
 {
     TT_TRY(run_at(attempt, TT_RECOMPUTE_BLOCK * (plan->block_count - 2), plan));
     double seconds_max = plan->step_seconds * (1.0 + 1.0 / 500);
-    int beyond = last + 1; /* takes too long, or is not there */
+    int beyond = last + 1; /* does not fit, takes too long, or is not there */
     while (place + 1 < beyond) {
         int middle = place + (beyond - place) / 2;
         TT_TRY(run_at(attempt, middle, plan));
-        *(plan->step_seconds <= seconds_max ? &place : &beyond) = middle;
+        *(plan->fits && plan->step_seconds <= seconds_max ? &place : &beyond) = middle;
     }
     return run_at(attempt, place, plan);
 }
