@@ -240,7 +240,7 @@ static int fastest(struct timing *timing, const cublasLtMatmulHeuristicResult_t 
     while (warmed < warm_ms) {
         double ms = mean(timing, &candidates[0].algo, once, once > 0 ? visit_ms : 0);
         if (ms < 0) break;
-        warmed += once > 0 ? visit_ms : ms + 0.05;
+        warmed += once > 0 ? fmax(visit_ms, ms) : ms + 0.05;
         once = ms;
     }
     timing->gemm->warm = true;
