@@ -105,6 +105,7 @@ tt_status tt_saver_create(const struct tt_saver_config *config, struct tt_saver 
     saver->config = *config;
     saver->first = tt_comm_rank(config->comm) == 0;
     saver->writer.rank = tt_comm_rank(config->comm);
+    saver->writer.ranks_here = tt_comm_local_size(config->comm);
     saver->writer.cancelled = &saver->cancelled;
     TT_GO(ask_who_writes(saver));
     uint64_t shard_bytes = config->max_shard_bytes > 0 ? config->max_shard_bytes : default_shard_bytes;

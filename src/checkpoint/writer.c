@@ -139,11 +139,11 @@ static tt_status open_output(struct writing *writing, struct output *output)
 }
 
 /* One thread sums and writes about 0.8 GB/s, of which most is the file system's. Training has use for the
- * other processors. */
-static int threads_for(uint64_t chunks)
+ * other processors: the ranks of a machine take half of them together, and one alone a quarter. */
+static int threads_for(const struct tt_writer *writer, uint64_t chunks)
 {
-    int quarter = tt_cpu_count() / 4;
-    int most = quarter < THREADS_MIN ? THREADS_MIN : quarter > THREADS_MAX ? THREADS_MAX : quarter;
+    int ranks = writer->ranks_here > 2 ? writer->ranks_here : 2, share = tt_cpu_count() / (2 * ranks);
+    int most = share < THREADS_MIN ? THREADS_MIN : share > THREADS_MAX ? THREADS_MAX : share;
     uint64_t worthwhile = chunks / CHUNKS_EACH;
     return worthwhile < (uint64_t)most ? (int)worthwhile + (worthwhile == 0) : most;
 }
@@ -163,7 +163,7 @@ static tt_status write_files(struct tt_writer *writer)
         if (file->part_count > 0 || file->writes_header) TT_GO(open_output(&writing, &writing.outputs[f]));
         for (size_t p = 0; p < file->part_count; p++) writing.chunks += chunks_of(&file->parts[p]);
     }
-    TT_GO(tt_threads_run("save", threads_for(writing.chunks), write_chunks, &writing));
+    TT_GO(tt_threads_run("save", threads_for(writer, writing.chunks), write_chunks, &writing));
     for (size_t f = 0; f < count; f++) {
         struct output *output = &writing.outputs[f];
         int descriptor = output->descriptor;

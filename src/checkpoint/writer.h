@@ -1,4 +1,4 @@
-/* The background half of a save: one rank's share of the files, written by a thread of its own from a snapshot in host
+/* The background half of a save: one rank's share of the files, written by threads of its own from a snapshot in host
  * memory, and, on rank 0, what makes a checkpoint of it. Internal to src/checkpoint (save.h is for the others).
  *
  * Ranks do not talk while they write. Each leaves a note in the temporary folder, .written-<rank>, with the sums of what
@@ -32,12 +32,13 @@ struct tt_writer {
     struct tt_writer_file *files; /* owned */
     size_t file_count;
     int rank;
+    int ranks_here; /* on this machine, this one included: they share its processors; 0 is 1 */
     const char *folder; /* the temporary one; lent */
     atomic_bool *cancelled; /* lent: somebody no longer wants this */
 };
 void tt_writer_deinit(struct tt_writer *writer);
 TT_MUST_USE tt_status tt_writer_add_part(struct tt_writer_file *file, const struct tt_writer_part *part);
-/* Files of this rank's share, then its note. */
+/* Files of this rank's share, by several threads, then its note. */
 TT_MUST_USE tt_status tt_writer_run(struct tt_writer *writer);
 
 /* Rank 0: waits until every rank with expected[rank] has left its note, takes the notes away, and adds the files that they
