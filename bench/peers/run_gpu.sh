@@ -25,9 +25,10 @@
 # Prints every JSON line of both, and a table last: tokens/s/GPU, peak GB of each one's own allocations, seconds to the end of
 # step 1, and below it what nvidia-smi saw during the cases with a limit. No run is started after --budget (default 900)
 # seconds, and none takes longer than --limit (default 300), so what stands first is measured first; a second pair runs in the
-# other order. --tune runs ours with TRIMTAB_GEMM_TUNE=1 before each case, so that matrix products have been chosen by time as in any
-# later run on that machine; that run is not counted. TRIMTAB is the program, PYTHON has torch, transformers, peft and, for nf4, bitsandbytes; PEER is another peer with
-# the same flags and fields, SIDES=trimtab or SIDES=peer runs one side only, OUT a folder for the logs.
+# other order. --tune runs ours with TRIMTAB_GEMM_TUNE=1 before each case, so that matrix products have been chosen by time as
+# in any later run on that machine; that run is not counted. TRIMTAB is the program, PYTHON has torch, transformers, peft and,
+# for nf4, bitsandbytes; PEER is another peer with the same flags and fields, SIDES=trimtab or SIDES=peer runs one side only, OUT
+# is a folder for the logs.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 trimtab=${TRIMTAB:-$root/build/trimtab} python=${PYTHON:-python3} peer=${PEER:-$root/bench/peers/hf_gpu_lora.py}
@@ -116,8 +117,10 @@ watch_memory() {
 }
 # choose_products CASE: times the algorithms of our matrix products, which then lie in the cache.
 choose_products() {
-    local begin=$SECONDS
-    TRIMTAB_GEMM_TUNE=1 timeout --kill-after=5 "$longest" "$trimtab" bench train --device cuda "${ours[@]}" "${nf4[@]}" --steps 1 \
+    local begin=$SECONDS limit
+    limit=$(left)
+    [ "$limit" -le "$longest" ] || limit=$longest
+    TRIMTAB_GEMM_TUNE=1 timeout --kill-after=5 "$limit" "$trimtab" bench train --device cuda "${ours[@]}" "${nf4[@]}" --steps 1 \
         --warmup 0 >"$out/$1.tune.out" 2>"$out/$1.tune.err" || echo "$1: tuning failed: $(tail -n 1 "$out/$1.tune.err")"
     echo "$1: matrix products chosen in $((SECONDS - begin)) s, $(left) s left"
 }

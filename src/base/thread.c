@@ -66,6 +66,8 @@ tt_status tt_threads_run(const char *name, int count, tt_thread_main *main, void
         started++;
     tt_error_clear();
     tt_status status = main(argument);
+    if (status != TT_OK && tt_error_last()->status == TT_OK)
+        tt_fail(status, "'%s' failed with %s and no message", name, tt_status_name(status));
     if (status != TT_OK) tt_error_copy(&error);
     for (int t = 0; t < started; t++) {
         tt_status joined = tt_thread_join(threads[t]);

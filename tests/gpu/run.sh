@@ -9,7 +9,7 @@
 # Python has them). Without parts: all. Ends with a table of PASS, FAIL and SKIP with seconds; the exit code is 1 when anything
 # failed.
 #
-# TT_AT_ONCE=1 runs the parts side by side, for machines that are lent by the minute.
+# TT_AT_ONCE=1 runs the parts side by side, which takes less time and tells less of who was slow.
 # TT_CHECKS_AT_ONCE (4), TT_JOBS (by the processors): of part runs, how many checks and programs run at a time.
 # TT_BUDGET: seconds after which that part begins no other check; what it has not begun is a SKIP.
 # TT_GPU_LIBRARIES: folders of CUDA libraries to use first; without it those that Python's nvidia packages bring.

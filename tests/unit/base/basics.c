@@ -1,4 +1,5 @@
 /* base: the error record, allocation, arena, strings, log and threads. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -86,6 +87,44 @@ static void threads_bring_their_error(void **state)
     assert_int_equal(tt_thread_join(thread), TT_ERR_COMM);
     assert_non_null(strstr(tt_error_last()->message, "silent"));
     assert_true(tt_cpu_count() >= 1);
+}
+
+enum { SHARING = 4 };
+
+/* The one with number `fails` fails; all go on only when all have come, so that they are as many as asked
+ * for. */
+struct sharing {
+    atomic_int came;
+    int fails;
+    pthread_barrier_t all;
+};
+
+static tt_status share_out(void *argument)
+{
+    struct sharing *sharing = argument;
+    int number = atomic_fetch_add(&sharing->came, 1);
+    pthread_barrier_wait(&sharing->all);
+    return number == sharing->fails ? tt_fail(TT_ERR_DATA, "number %d", number) : TT_OK;
+}
+
+static void threads_share_work_and_tell_of_a_failure(void **state)
+{
+    (void)state;
+    char message[32];
+    for (int fails = -1; fails < SHARING; fails++) {
+        struct sharing sharing = {.fails = fails};
+        assert_int_equal(pthread_barrier_init(&sharing.all, NULL, SHARING), 0);
+        tt_error_clear();
+        tt_status status = tt_threads_run("share", SHARING, share_out, &sharing);
+        assert_int_equal(status, fails < 0 ? TT_OK : TT_ERR_DATA);
+        snprintf(message, sizeof message, "number %d", fails);
+        assert_string_equal(tt_error_last()->message, fails < 0 ? "" : message);
+        assert_int_equal(sharing.came, SHARING);
+        pthread_barrier_destroy(&sharing.all);
+    }
+    tt_error_clear();
+    assert_int_equal(tt_threads_run("silent", 1, silent_thread, NULL), TT_ERR_COMM);
+    assert_non_null(strstr(tt_error_last()->message, "silent"));
 }
 
 static void allocation(void **state)
@@ -281,11 +320,17 @@ static void log_sink(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(error_record),  cmocka_unit_test(long_messages_are_cut),
-        cmocka_unit_test(allocation),    cmocka_unit_test(threads_bring_their_error),
-        cmocka_unit_test(arena),         cmocka_unit_test(fail_at_is_thread_safe),
-        cmocka_unit_test(strings),       cmocka_unit_test(formats),
-        cmocka_unit_test(edit_distance), cmocka_unit_test(parse_bytes),
+        cmocka_unit_test(error_record),
+        cmocka_unit_test(long_messages_are_cut),
+        cmocka_unit_test(allocation),
+        cmocka_unit_test(threads_bring_their_error),
+        cmocka_unit_test(arena),
+        cmocka_unit_test(fail_at_is_thread_safe),
+        cmocka_unit_test(threads_share_work_and_tell_of_a_failure),
+        cmocka_unit_test(strings),
+        cmocka_unit_test(formats),
+        cmocka_unit_test(edit_distance),
+        cmocka_unit_test(parse_bytes),
         cmocka_unit_test(log_sink),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
