@@ -148,7 +148,7 @@ struct tt_train_observer {
     void (*on_message)(void *context, const char *line); /* facts before the first step, one line each */
     void (*on_progress)(void *context, const struct tt_progress *progress); /* after every step */
     void (*on_log)(void *context, const struct tt_log_row *row);
-    void (*on_save)(void *context, const char *folder, double seconds); /* it is whole, and was begun so long ago */
+    void (*on_save)(void *context, const char *folder, double seconds); /* it was whole so long after it was begun */
 };
 
 struct tt_train_summary {
