@@ -53,7 +53,7 @@ show() {
 row "70B, NF4 with double quantization, 2 x $memory, length $length" "a rank" "" "tokens/s" "computed again, layers"
 show "every rank holds all (NO_SHARD), batch 1" --sharding_strategy NO_SHARD --per_device_train_batch_size 1
 show "each holds half (FULL_SHARD), batch 1" --per_device_train_batch_size 1
-show "batch 2: blocks run again, inputs of some wait on the host" --per_device_train_batch_size 2
+show "batch 2: blocks run again, their inputs wait on the host" --per_device_train_batch_size 2
 lean=$(plan --per_device_train_batch_size 2 --recompute offload)
 bytes=$(number device_bytes <<<"$lean")
 scratch=$(number attention <<<"$lean")
