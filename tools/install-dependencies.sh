@@ -6,7 +6,7 @@
 set -euo pipefail
 
 packages=(gcc libc6-dev cmake ninja-build pkg-config
-          libjansson-dev libyaml-dev libpcre2-dev libutf8proc-dev libcmocka-dev)
+          libjansson-dev libyaml-dev libpcre2-dev libutf8proc-dev liblzma-dev libcmocka-dev)
 case ${1:-build} in
 build) ;;
 test) packages+=(python3 libopenmpi-dev openmpi-bin clang-format-14) ;;

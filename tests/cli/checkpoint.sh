@@ -1,25 +1,6 @@
 #!/bin/bash
 # checkpoint ls, verify and consolidate, on the checkpoints of a small run on three ranks, saved in both ways.
-trimtab=$1/trimtab
-root=$(cd "$(dirname "$0")/../.." && pwd)
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failures=0
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
-# expect CODE 'text in the output' words...
-expect() {
-    local code=$1 text=$2
-    shift 2
-    "$trimtab" "$@" >printed 2>&1 </dev/null
-    local got=$?
-    if [ $got -ne "$code" ] || ! grep -qF -- "$text" printed; then
-        fail "trimtab $* -> exit $got (wanted $code), wanted '$text' in:" "$(cat printed)"
-    fi
-}
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
 
 cp -r "$root/tests/golden/qwen2/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/ || exit 1
 for i in $(seq 24); do echo "{\"prompt\": \"$i + 1 =\", \"completion\": \" $((i + 1))\"}"; done >train.jsonl
@@ -72,5 +53,4 @@ cp -r sharded/checkpoint-2 part && rm part/manifest.json
 expect 3 "no manifest.json" checkpoint consolidate part --output_dir other
 find . -name '*.consolidating' | grep -q . && fail "something unfinished is left"
 [ -e other ] && fail "a folder after an error"
-[ $failures -eq 0 ] && echo "all as expected"
-exit $((failures > 0))
+finish

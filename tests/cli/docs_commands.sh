@@ -7,19 +7,12 @@
 #
 # The blocks of a page are run in order in one folder of their own, with the program on PATH, a tiny model as model/ and
 # rows of prompt and completion as train.jsonl and test.jsonl. Also checks that links between pages lead somewhere.
-build=$1
-root=$(cd "$(dirname "$0")/../.." && pwd)
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
 export PATH=$build:$PATH
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export ASAN_OPTIONS=detect_leaks=0 # MPI's own would fail a build with sanitizers; other tests look for ours
 unset LOCAL_RANK SLURM_STEP_ID OMPI_COMM_WORLD_SIZE PMI_SIZE PMIX_RANK
-failures=0 blocks=0
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
+blocks=0
 
 prepare() {
     mkdir -p "$1" && cd "$1" || exit 1

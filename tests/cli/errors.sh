@@ -1,28 +1,6 @@
 #!/bin/bash
 # Every wrong command line ends in its exit code, one error and what to do about it.
-trimtab=$1/trimtab
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failures=0
-
-# expect CODE 'text in the error output' words...
-expect() {
-    local code=$1 text=$2
-    shift 2
-    "$trimtab" "$@" >printed 2>err </dev/null
-    local got=$?
-    if [ $got -ne "$code" ] || { [ -n "$text" ] && ! grep -qF -- "$text" err; }; then
-        echo "FAILED: trimtab $* -> exit $got (wanted $code), wanted '$text' in:"
-        cat err
-        failures=$((failures + 1))
-    fi
-    if [ "$code" -ne 0 ] && [ "$(grep -c '^error:' err)" -ne 1 ]; then
-        echo "FAILED: trimtab $* -> not one error:"
-        cat err
-        failures=$((failures + 1))
-    fi
-}
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
 
 cat >good.yaml <<'END'
 model_name_or_path: model
@@ -72,5 +50,4 @@ expect 3 "empty.safetensors" inspect empty.safetensors
 expect 2 "help takes one command" help nothing
 expect 0 "" --version
 expect 0 "" --help
-[ $failures -eq 0 ] && echo "all as expected"
-exit $((failures > 0))
+finish

@@ -1,14 +1,6 @@
 #!/bin/bash
 # Help is complete and stable: every command has one, and docs/settings.md is what the rows say now.
-trimtab=$1/trimtab
-root=$(cd "$(dirname "$0")/../.." && pwd)
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-failures=0
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
 
 "$trimtab" --help >"$folder/help" || fail "--help"
 "$trimtab" >"$folder/plain" || fail "no words"
@@ -31,5 +23,4 @@ diff -u "$root/docs/settings.md" "$folder/settings.md" >"$folder/diff" || {
 }
 "$trimtab" --help >/dev/full 2>"$folder/err" && fail "a full disk is not noticed"
 grep -q "No space left" "$folder/err" || fail "a full disk is not named"
-[ $failures -eq 0 ] && echo "all as expected"
-exit $((failures > 0))
+finish

@@ -1,8 +1,7 @@
 #!/bin/bash
 # inspect says what lies in the reference models, as text and as JSON.
-trimtab=$1/trimtab
-golden=$(cd "$(dirname "$0")/../golden" && pwd)
-failures=0
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
+golden=$root/tests/golden
 has() {
     local text=$1
     shift
@@ -24,5 +23,4 @@ has "safetensors file" "$golden/llama2/adapter_init/adapter_model.safetensors"
 has '"kind": "model folder"' "$golden/mistral/model" --json
 has '"parameters": 83648' --json "$golden/qwen2/model"
 has '"shape": [' --json --tensors "$golden/qwen2/model"
-[ $failures -eq 0 ] && echo "all as expected"
-exit $((failures > 0))
+finish

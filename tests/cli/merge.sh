@@ -1,25 +1,7 @@
 #!/bin/bash
 # merge and export on the command line: what they print, what they leave, what they refuse.
-trimtab=$1/trimtab
-golden=$(cd "$(dirname "$0")/../golden" && pwd)
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failures=0
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
-# expect CODE 'text in the output' words...
-expect() {
-    local code=$1 text=$2
-    shift 2
-    "$trimtab" "$@" >printed 2>&1 </dev/null
-    local got=$?
-    if [ $got -ne "$code" ] || ! grep -qF -- "$text" printed; then
-        fail "trimtab $* -> exit $got (wanted $code), wanted '$text' in:" "$(cat printed)"
-    fi
-}
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
+golden=$root/tests/golden
 
 cp -r "$golden/qwen2/model" base && cp "$golden"/../support/tiny_tokenizer/* base/ || exit 1
 echo "a card" >base/README.md
@@ -80,5 +62,4 @@ expect 2 "there is no format 'onnx'" export onnx
 expect 2 "needs a format" export
 [ -e x ] && fail "something after an error"
 find . -name '*.merging' -o -name '*.exporting' | grep -q . && fail "something unfinished is left"
-[ $failures -eq 0 ] && echo "all as expected"
-exit $((failures > 0))
+finish

@@ -1,16 +1,8 @@
 #!/bin/bash
 # Plans for machines that are not here, as tests/golden/plan has them. After a change of what a rank needs or of what is
 # known of a chip, look at the differences and take them over: tests/cli/plan.sh BUILD --update
-trimtab=$1/trimtab
-root=$(cd "$(dirname "$0")/../.." && pwd)
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
 golden=$root/tests/golden/plan
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-failures=0
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
 
 # table NAME EXIT flags: the table, and what is said beside it
 table() {
@@ -76,5 +68,4 @@ printf 'model_name_or_path: %s\ndataset_name: x.jsonl\nmax_length: 64\ngradient_
 "$trimtab" plan --config_json "$shapes/tiny.json" --device abacus >"$folder/out" 2>"$folder/err" && fail "an abacus"
 grep -q "no chip is called 'abacus'" "$folder/err" || fail "an unknown chip is not named"
 "$trimtab" plan --device h200 2>"$folder/err" && fail "no model"
-[ $failures -eq 0 ] && echo "all as expected"
-exit $((failures > 0))
+finish

@@ -1,16 +1,8 @@
 #!/bin/bash
 # What --print_config prints is a configuration: read again it prints the same values; flags win over files and files
 # over accelerate's.
-trimtab=$1/trimtab
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
 unset LOCAL_RANK SLURM_STEP_ID OMPI_COMM_WORLD_SIZE PMI_SIZE PMIX_RANK
-failures=0
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
 cat >sft.yaml <<'END'
 # as people write it
 model_name_or_path: models/llama
@@ -58,5 +50,4 @@ grep -q 'fsdp_use_orig_params is accepted and not needed here' said || fail "an 
 diff <(sed 's/  # .*//' first.yaml) <(sed 's/  # .*//' second.yaml) || fail "it does not read back the same"
 "$trimtab" train --config second.yaml --dry_run >third.yaml 2>said || fail "reading it thrice: $(cat said)"
 cmp -s <(sed 's/second.yaml/first.yaml/' third.yaml) second.yaml || fail "it is not stable"
-[ $failures -eq 0 ] && echo "all as expected"
-exit $((failures > 0))
+finish

@@ -515,6 +515,34 @@ def a_rank_goes(suite, what):
             run.end()
 
 
+def a_kernel_never_ends(suite, with_processes):
+    """On the last GPU; the others wait for it. The run ends with the name of that GPU."""
+    if suite.device == "cpu":
+        raise Skip("about GPUs")
+    ranks = max(suite.rank_counts)
+    if with_processes:
+        suite.needs_gpus(2)
+    env = {"TRIMTAB_GPU_FAULT": f"{ranks - 1}:200", "TRIMTAB_HANG_SECONDS": "5"}
+    settings = suite.split("llama3", ranks, bf16="false", max_steps=1000000, num_train_epochs=1000000, disable_tqdm="true")
+    if with_processes:
+        settings["ranks"] = 0
+        runs = start_processes(suite, ranks, settings, env)
+    else:
+        runs = [Run(suite, ["train"], settings, env)]
+    try:
+        begin = time.monotonic()
+        codes = [run.wait(END_SECONDS) for run in runs]
+        said = [line for run in runs for line in run.output().splitlines() if line.startswith("error")]
+        if any(code != EXIT_DEVICE for code in codes):
+            raise Failure(f"exit codes {codes} instead of {EXIT_DEVICE}: {said}")
+        if len(said) != 1 or f"cuda:{ranks - 1}" not in said[0]:
+            raise Failure(f"the GPU that hangs is not named once: {said}")
+        return f"{ranks} ranks ended {time.monotonic() - begin:.1f} s after their start: {said[0]}"
+    finally:
+        for run in runs:
+            run.end()
+
+
 def damaged_model(suite):
     folder = suite.out / "damaged"
     shutil.rmtree(folder, ignore_errors=True)
@@ -814,6 +842,8 @@ def all_checks(suite):
         suite.check(f"two machines, {strategy}", machines, strategy, when=0)
     suite.check("a rank is killed", a_rank_goes, signal.SIGKILL, when=2)
     suite.check("a rank is stopped", a_rank_goes, signal.SIGSTOP, when=2)
+    suite.check("a kernel never ends, ranks of one process", a_kernel_never_ends, False, when=2)
+    suite.check("a kernel never ends, a process for each rank", a_kernel_never_ends, True, when=2)
     suite.check("NaN in the weights, ranks of one process", nan_weights, False)
     suite.check("NaN in the weights, a process for each rank", nan_weights, True)
     for name, more, env, code, part in REFUSALS:

@@ -96,7 +96,7 @@ static tt_status cuda_open(struct tt_device *device, const struct tt_device_conf
     TT_GO(tt_cuda_check(cudaFree(NULL), NULL, "starting the GPU"));
     TT_GO(describe(device, cuda));
     count_fixed(device, TT_PURPOSE_CONTEXT, tt_chip_context_bytes(device->chip));
-    TT_GO(tt_cuda_watch_create(&cuda->watch));
+    TT_GO(tt_cuda_watch_create(cuda->index, &cuda->watch));
     TT_GO(tt_cuda_staging_create(&cuda->staging));
     TT_GO(tt_cuda_gemm_create(device, &cuda->gemm));
     TT_GO(tt_cuda_attention_create(device, &cuda->attention));
@@ -219,11 +219,12 @@ static tt_status cuda_event_record(struct tt_event *event, struct tt_stream *str
 
 static tt_status cuda_stream_wait(struct tt_stream *stream, struct tt_event *event)
 {
+    /* Until another rank's work is done this stream may stand still without hanging. */
+    bool for_others = event->device != stream->device;
+    if (for_others) tt_cuda_wait_begins(stream, TT_CUDA_GPUS_SECONDS);
     TT_TRY(tt_cuda_check(cudaStreamWaitEvent(tt_cuda_handle(stream), event->impl, 0), stream,
                          "waiting for an event"));
-    /* Until another rank's work is done this stream may stand still without hanging. */
-    if (event->device != stream->device)
-        tt_cuda_collective_queued(stream, "waiting for another rank", TT_CUDA_GPUS_SECONDS);
+    if (for_others) tt_cuda_wait_queued(stream);
     return TT_OK;
 }
 

@@ -159,7 +159,7 @@ static tt_status settle_on(struct handle *handle, struct tt_stream *stream, nccl
                            const char *call)
 {
     TT_TRY(settle(handle, result, call));
-    tt_cuda_collective_queued(stream, call, TT_CUDA_PROCESSES_SECONDS);
+    tt_cuda_wait_queued(stream);
     return TT_OK;
 }
 
@@ -170,6 +170,13 @@ static tt_status begin(struct handle *handle, const char *call)
     if (!handle->aborted) return TT_OK;
     pthread_mutex_unlock(&handle->mutex);
     return fail_aborted(call);
+}
+
+static tt_status begin_on(struct handle *handle, struct tt_stream *stream, const char *call)
+{
+    TT_TRY(begin(handle, call));
+    tt_cuda_wait_begins(stream, TT_CUDA_PROCESSES_SECONDS);
+    return TT_OK;
 }
 
 static tt_status make_id(unsigned char id[TT_COLLECTIVE_ID_BYTES])
@@ -302,7 +309,7 @@ static tt_status all_gather(void *context, struct tt_stream *stream, const void 
                             size_t bytes_per_rank)
 {
     struct handle *handle = context;
-    TT_TRY(begin(handle, "ncclAllGather"));
+    TT_TRY(begin_on(handle, stream, "ncclAllGather"));
     ncclResult_t result =
         nccl.ncclAllGather(send, recv, bytes_per_rank, ncclUint8, handle->comm, tt_cuda_handle(stream));
     return settle_on(handle, stream, result, "ncclAllGather");
@@ -314,7 +321,7 @@ static tt_status reduce_scatter(void *context, struct tt_stream *stream, const v
     struct handle *handle = context;
     ncclDataType_t type;
     TT_TRY(type_of(dtype, &type));
-    TT_TRY(begin(handle, "ncclReduceScatter"));
+    TT_TRY(begin_on(handle, stream, "ncclReduceScatter"));
     ncclResult_t result = nccl.ncclReduceScatter(send, recv, count_per_rank, type, ncclSum, handle->comm,
                                                  tt_cuda_handle(stream));
     return settle_on(handle, stream, result, "ncclReduceScatter");
@@ -327,7 +334,7 @@ static tt_status all_reduce(void *context, struct tt_stream *stream, void *data,
     struct handle *handle = context;
     ncclDataType_t type;
     TT_TRY(type_of(dtype, &type));
-    TT_TRY(begin(handle, "ncclAllReduce"));
+    TT_TRY(begin_on(handle, stream, "ncclAllReduce"));
     ncclResult_t result =
         nccl.ncclAllReduce(data, data, count, type, operations[reduce], handle->comm, tt_cuda_handle(stream));
     return settle_on(handle, stream, result, "ncclAllReduce");
@@ -336,7 +343,7 @@ static tt_status all_reduce(void *context, struct tt_stream *stream, void *data,
 static tt_status broadcast(void *context, struct tt_stream *stream, void *data, size_t bytes, int root)
 {
     struct handle *handle = context;
-    TT_TRY(begin(handle, "ncclBroadcast"));
+    TT_TRY(begin_on(handle, stream, "ncclBroadcast"));
     ncclResult_t result =
         nccl.ncclBroadcast(data, data, bytes, ncclUint8, root, handle->comm, tt_cuda_handle(stream));
     return settle_on(handle, stream, result, "ncclBroadcast");

@@ -13,16 +13,18 @@ tt_status tt_cuda_upload(struct tt_stream *stream, void *to, const void *from_ho
 tt_status tt_cuda_download(struct tt_stream *stream, void *to_host, const void *from, size_t bytes);
 
 /* watch.c: what is queued (marks), and whether it still moves. */
-tt_status tt_cuda_watch_create(struct tt_cuda_watch **out);
+tt_status tt_cuda_watch_create(int device_index, struct tt_cuda_watch **out);
 void tt_cuda_watch_destroy(struct tt_cuda_watch *watch);
 void tt_cuda_mark(struct tt_stream *stream, const char *what);
-/* Said after each collective and each wait for another GPU: while one is unfinished, a stream that stands
- * still waits for other ranks, which may take so long. */
+/* Said before and after each collective and each wait for another GPU is queued: a stream that has come to one and
+ * is not through it waits for other ranks, which may take so long. One that has not come to it yet is held up by
+ * work of its own. */
 enum {
     TT_CUDA_PROCESSES_SECONDS = 1800, /* other processes may save or evaluate meanwhile */
     TT_CUDA_GPUS_SECONDS = 300 /* what the other GPU has to do first is queued already: within a step */
 };
-void tt_cuda_collective_queued(struct tt_stream *stream, const char *what, double seconds_max);
+void tt_cuda_wait_begins(struct tt_stream *stream, int seconds_max);
+void tt_cuda_wait_queued(struct tt_stream *stream);
 /* Text of what the compute stream was at, for messages: never NULL. */
 const char *tt_cuda_watch_where(const struct tt_device *device);
 /* A kernel never ended, or never will: destroying anything would wait for it. When another rank has failed

@@ -1,17 +1,18 @@
 /* Waiting for the device without being caught by it. The host only ever waits here: it polls, lets the owner
  * of the device look whether another rank failed (tt_device_set_watch), and watches the marks that the
- * compute stream passes. A stream that passes no mark for HANG_SECONDS, while no collective is unfinished
+ * compute stream passes. A stream that passes no mark for HANG_SECONDS, while none has come to a collective
  * that other ranks could be late for, hangs. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include "backend/cuda/fault.h"
 #include "backend/cuda/parts.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 
-enum { MARKS = 512, TEXT_BYTES = 96 };
+enum { MARKS = 512, WAITS = 1024, TEXT_BYTES = 96 };
 
 static const double hang_seconds_default = 20.0; /* no block takes that long */
 static const double spin_seconds = 0.0005;
@@ -19,30 +20,44 @@ static const double check_seconds = 0.005;
 static const double stopped_seconds = 1.0; /* between two looks: a signal had stopped this process */
 static const double settle_seconds = 10.0; /* for what is queued when another rank has failed */
 
+/* A place in a stream where it may have to wait for other ranks. */
+struct wait {
+    cudaEvent_t reached, through;
+    bool queued; /* `through` is recorded */
+    int seconds_max;
+};
+
 struct tt_cuda_watch {
     cudaEvent_t events[MARKS];
     char texts[MARKS][TEXT_BYTES]; /* copies: an error may be told after the executor is gone */
     uint64_t queued;               /* marks set so far */
     uint64_t passed;               /* marks known to be behind the stream */
-    cudaEvent_t collective;        /* after the newest collective */
-    const char *collective_text;   /* NULL: none was queued, or it is done */
-    double collective_seconds;     /* how long it may take */
+    struct wait waits[WAITS];
+    uint64_t waits_queued, waits_over; /* of the first `waits_over` all streams are through */
     double hang_seconds;
+    uint64_t fault_mark; /* behind it the stream is made to hang; 0: behind none */
     bool stuck;
     bool settled; /* after another rank's failure was seen, what is queued has been waited for */
 };
 
-tt_status tt_cuda_watch_create(struct tt_cuda_watch **out)
+static tt_status create_event(cudaEvent_t *event)
+{
+    return tt_cuda_check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), NULL, "creating an event");
+}
+
+tt_status tt_cuda_watch_create(int device_index, struct tt_cuda_watch **out)
 {
     struct tt_cuda_watch *watch = tt_calloc(1, sizeof *watch);
     if (watch == NULL) return TT_ERR_MEMORY;
     const char *told = getenv("TRIMTAB_HANG_SECONDS");
+    watch->fault_mark = tt_cuda_fault_mark(device_index);
     watch->hang_seconds = told != NULL && atof(told) > 0 ? atof(told) : hang_seconds_default;
-    tt_status status = tt_cuda_check(cudaEventCreateWithFlags(&watch->collective, cudaEventDisableTiming),
-                                     NULL, "creating an event");
-    for (int i = 0; i < MARKS && status == TT_OK; i++)
-        status = tt_cuda_check(cudaEventCreateWithFlags(&watch->events[i], cudaEventDisableTiming), NULL,
-                               "creating an event");
+    tt_status status = TT_OK;
+    for (int i = 0; i < MARKS && status == TT_OK; i++) status = create_event(&watch->events[i]);
+    for (int i = 0; i < WAITS && status == TT_OK; i++) {
+        status = create_event(&watch->waits[i].reached);
+        if (status == TT_OK) status = create_event(&watch->waits[i].through);
+    }
     if (status != TT_OK) {
         tt_cuda_watch_destroy(watch);
         return status;
@@ -56,7 +71,10 @@ void tt_cuda_watch_destroy(struct tt_cuda_watch *watch)
     if (watch == NULL) return;
     for (int i = 0; i < MARKS; i++)
         if (watch->events[i] != NULL) cudaEventDestroy(watch->events[i]);
-    if (watch->collective != NULL) cudaEventDestroy(watch->collective);
+    for (int i = 0; i < WAITS; i++) {
+        if (watch->waits[i].reached != NULL) cudaEventDestroy(watch->waits[i].reached);
+        if (watch->waits[i].through != NULL) cudaEventDestroy(watch->waits[i].through);
+    }
     tt_free(watch);
 }
 
@@ -73,15 +91,25 @@ void tt_cuda_mark(struct tt_stream *stream, const char *what)
     snprintf(watch->texts[index], TEXT_BYTES, "%s", what);
     (void)cudaEventRecord(watch->events[index], tt_cuda_handle(stream));
     watch->queued++;
+    if (watch->queued == watch->fault_mark) tt_cuda_hang(stream);
     if (watch->queued - watch->passed > MARKS) watch->passed = watch->queued - MARKS;
 }
 
-void tt_cuda_collective_queued(struct tt_stream *stream, const char *what, double seconds_max)
+void tt_cuda_wait_begins(struct tt_stream *stream, int seconds_max)
 {
     struct tt_cuda_watch *watch = watch_of(stream->device);
-    watch->collective_text = what;
-    watch->collective_seconds = seconds_max;
-    (void)cudaEventRecord(watch->collective, tt_cuda_handle(stream));
+    struct wait *wait = &watch->waits[watch->waits_queued++ % WAITS];
+    wait->queued = false;
+    wait->seconds_max = seconds_max;
+    (void)cudaEventRecord(wait->reached, tt_cuda_handle(stream));
+}
+
+/* One thread drives the device, so this is the wait that has just begun. */
+void tt_cuda_wait_queued(struct tt_stream *stream)
+{
+    struct tt_cuda_watch *watch = watch_of(stream->device);
+    struct wait *wait = &watch->waits[(watch->waits_queued - 1) % WAITS];
+    wait->queued = cudaEventRecord(wait->through, tt_cuda_handle(stream)) == cudaSuccess;
 }
 
 const char *tt_cuda_watch_where(const struct tt_device *device)
@@ -140,12 +168,22 @@ static bool advance(struct tt_cuda_watch *watch)
     return watch->passed != before;
 }
 
-static bool waits_for_others(struct tt_cuda_watch *watch)
+/* How long a stream that waits for other ranks now may do so; 0: none does. */
+static double waits_for_others(struct tt_cuda_watch *watch)
 {
-    if (watch->collective_text == NULL) return false;
-    if (cudaEventQuery(watch->collective) == cudaErrorNotReady) return true;
-    watch->collective_text = NULL;
-    return false;
+    int seconds = 0;
+    if (watch->waits_queued - watch->waits_over > WAITS) { /* so many that the oldest are forgotten */
+        watch->waits_over = watch->waits_queued - WAITS;
+        seconds = TT_CUDA_PROCESSES_SECONDS;
+    }
+    for (uint64_t i = watch->waits_over; i < watch->waits_queued; i++) {
+        const struct wait *wait = &watch->waits[i % WAITS];
+        bool through = wait->queued && cudaEventQuery(wait->through) == cudaSuccess;
+        if (through && i == watch->waits_over) watch->waits_over++;
+        if (!through && wait->seconds_max > seconds && cudaEventQuery(wait->reached) == cudaSuccess)
+            seconds = wait->seconds_max;
+    }
+    return seconds;
 }
 
 static tt_status report_hang(struct tt_device *device, double seconds)
@@ -165,7 +203,7 @@ static tt_status look(struct tt_device *device, double now, double *moved)
     struct tt_cuda_watch *watch = watch_of(device);
     if (device->check != NULL) TT_TRY(device->check(device->check_context));
     if (advance(watch)) *moved = now;
-    double limit = waits_for_others(watch) ? watch->collective_seconds : watch->hang_seconds;
+    double for_others = waits_for_others(watch), limit = for_others > 0 ? for_others : watch->hang_seconds;
     return now - *moved > limit ? report_hang(device, now - *moved) : TT_OK;
 }
 

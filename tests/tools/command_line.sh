@@ -1,0 +1,28 @@
+# Sourced by tests of the command line: $1 is the build folder. Leaves the test in an empty folder of its own, $folder, which goes with it; with
+# $trimtab, $root, fail and expect, which count, and finish, the last line of a test.
+build=$(cd "$1" && pwd) || exit 1
+trimtab=$build/trimtab
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+# expect CODE 'text in the output' words...: what fails says so in exactly one error.
+expect() {
+    local code=$1 text=$2 got=0
+    shift 2
+    "$trimtab" "$@" >printed 2>err </dev/null || got=$?
+    if [ $got -ne "$code" ] || { [ -n "$text" ] && ! cat printed err | grep -qF -- "$text"; }; then
+        fail "trimtab $* -> exit $got (wanted $code), wanted '$text' in:" "$(cat printed err)"
+    elif [ "$code" -ne 0 ] && [ "$(grep -c '^error:' err)" -ne 1 ]; then
+        fail "trimtab $* -> not one error:" "$(cat err)"
+    fi
+}
+finish() {
+    [ $failures -eq 0 ] && echo "all as expected"
+    exit $((failures > 0))
+}
