@@ -1,5 +1,5 @@
-# Sourced by tests of the command line: $1 is the build folder. Leaves the test in an empty folder of its own, $folder, which goes with it; with
-# $trimtab, $root, fail and expect, which count, and finish, the last line of a test.
+# Sourced by tests of the command line: $1 is the build folder. Leaves the test in an empty folder of its own, $folder, which goes
+# with it; with $trimtab, $root, fail and expect, which count, and finish, the last line of a test.
 build=$(cd "$1" && pwd) || exit 1
 trimtab=$build/trimtab
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
