@@ -345,29 +345,6 @@ static tt_status run_thread(void *argument)
     return status;
 }
 
-static tt_status run_threads(struct work *work, int count)
-{
-    struct tt_thread *threads[THREADS_MAX] = {0};
-    struct tt_error first = {0};
-    tt_status status = TT_OK;
-    int started = 0;
-    while (started < count && status == TT_OK) {
-        status = tt_thread_start("merge", run_thread, work, &threads[started]);
-        if (status == TT_OK) started++;
-    }
-    if (status != TT_OK) {
-        tt_error_copy(&first);
-        atomic_store(&work->failed, true);
-    }
-    for (int t = 0; t < started; t++) {
-        tt_status ended = tt_thread_join(threads[t]);
-        if (ended == TT_OK || status != TT_OK) continue;
-        status = ended;
-        tt_error_copy(&first);
-    }
-    return status == TT_OK ? TT_OK : tt_error_restore(&first);
-}
-
 static tt_status cut_chunks(struct work *work, size_t output_count)
 {
     size_t count = 0;
@@ -395,7 +372,7 @@ tt_status tt_merge_run(const struct tt_merge *merge, struct tt_merge_output *out
     if (threads > THREADS_MAX) threads = THREADS_MAX;
     tt_status status = cut_chunks(&work, count);
     if (status == TT_OK && (size_t)threads > work.chunk_count) threads = (int)work.chunk_count;
-    if (status == TT_OK) status = run_threads(&work, threads);
+    if (status == TT_OK) status = tt_threads_run("merge", threads, run_thread, &work);
     /* In order of the chunks, so that sums do not depend on who was first. */
     for (size_t i = 0; status == TT_OK && i < work.chunk_count; i++)
         tt_merge_change_add(&outputs[work.chunks[i].output].change, &work.chunks[i].change);

@@ -41,6 +41,7 @@ struct output {
     int descriptor; /* -1: nothing of it is this rank's */
     char *path;
     _Atomic uint64_t terms, written;
+    _Atomic uint64_t chunks_left; /* whoever writes the last one flushes the file */
 };
 
 struct writing {
@@ -107,6 +108,13 @@ static void go_to(const struct writing *writing, uint64_t chunk, struct place *p
     }
 }
 
+static tt_status flush(struct output *output)
+{
+    int descriptor = output->descriptor;
+    output->descriptor = -1;
+    return tt_file_sync_close(descriptor, output->path);
+}
+
 static tt_status write_chunks(void *argument)
 {
     struct writing *writing = argument;
@@ -121,6 +129,7 @@ static tt_status write_chunks(void *argument)
         struct output *output = &writing->outputs[place.output];
         TT_GO(write_chunk(writing, output, &output->file->parts[place.part], chunk - place.first_chunk,
                           converted));
+        if (atomic_fetch_sub(&output->chunks_left, 1) == 1) TT_GO(flush(output));
     }
 out:
     if (status != TT_OK) atomic_store(&writing->failed, true);
@@ -158,19 +167,17 @@ static tt_status write_files(struct tt_writer *writer)
     for (size_t f = 0; f < count; f++)
         writing.outputs[f] = (struct output){.file = &writer->files[f], .descriptor = -1};
     for (size_t f = 0; f < count; f++) {
-        struct tt_writer_file *file = &writer->files[f];
-        file->terms = file->written = 0;
-        if (file->part_count > 0 || file->writes_header) TT_GO(open_output(&writing, &writing.outputs[f]));
-        for (size_t p = 0; p < file->part_count; p++) writing.chunks += chunks_of(&file->parts[p]);
+        struct output *output = &writing.outputs[f];
+        const struct tt_writer_file *file = output->file;
+        if (file->part_count > 0 || file->writes_header) TT_GO(open_output(&writing, output));
+        for (size_t p = 0; p < file->part_count; p++) output->chunks_left += chunks_of(&file->parts[p]);
+        writing.chunks += output->chunks_left;
+        if (output->chunks_left == 0) TT_GO(flush(output));
     }
     TT_GO(tt_threads_run("save", threads_for(writer, writing.chunks), write_chunks, &writing));
     for (size_t f = 0; f < count; f++) {
-        struct output *output = &writing.outputs[f];
-        int descriptor = output->descriptor;
-        output->descriptor = -1;
-        if (descriptor >= 0) TT_GO(tt_file_sync_close(descriptor, output->path));
-        writer->files[f].terms = output->terms;
-        writer->files[f].written = output->written;
+        writer->files[f].terms = writing.outputs[f].terms;
+        writer->files[f].written = writing.outputs[f].written;
     }
 out:
     for (size_t f = 0; f < count; f++) {

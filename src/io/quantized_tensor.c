@@ -112,26 +112,10 @@ static tt_status run_thread(void *argument)
 
 static tt_status run_pass(struct work *work, bool measure)
 {
-    struct tt_thread *threads[THREADS_MAX];
-    int count = work->tensor->threads < THREADS_MAX ? work->tensor->threads : THREADS_MAX, started = 0;
-    tt_status status = TT_OK;
+    int threads = work->tensor->threads < THREADS_MAX ? work->tensor->threads : THREADS_MAX;
     work->measure = measure;
     atomic_store(&work->next, 0);
-    for (; started < count - 1 && status == TT_OK; started++)
-        status = tt_thread_start("quantize", run_thread, work, &threads[started]);
-    if (status != TT_OK) started--; /* that one did not start */
-    if (status == TT_OK) status = run_thread(work);
-    struct tt_error error;
-    tt_error_copy(&error);
-    if (status != TT_OK) atomic_store(&work->stop, true);
-    for (int t = 0; t < started; t++) {
-        tt_status ended = tt_thread_join(threads[t]);
-        if (status == TT_OK && ended != TT_OK) {
-            status = ended;
-            tt_error_copy(&error);
-        }
-    }
-    return status == TT_OK ? TT_OK : tt_error_restore(&error);
+    return tt_threads_run("quantize", threads, run_thread, work);
 }
 
 static tt_status no_weights(void *context, int64_t first, int64_t count, void *to)

@@ -107,10 +107,10 @@ static tt_status create_batch_buffers(const struct tt_rank_config *config, struc
 }
 
 /* A gather takes power and bandwidth from matrix products, the copy of a rank's own share even processors.
- * Attention minds less, so where there is time the next gather begins with it: 0.4 % of a step of 11 billion
- * parameters on two H200s with 16384 tokens. There is time when a quarter of a block's pass (attention and
- * what follows it) takes longer than a gather: per parameter, in bf16, 2 bytes over the link against at least
- * 2 FLOP a token. Of a network the rate is not known. */
+ * Attention minds less, so where there is time the next gather begins with it: 0.1 to 0.4 % of a step of 11
+ * billion parameters on two H200s with 16384 tokens. There is time when a quarter of a block's pass
+ * (attention and what follows it) takes longer than a gather: per parameter, in bf16, 2 bytes over the link
+ * against at least 2 FLOP a token. Of a network the rate is not known. */
 static int64_t late_gather_tokens(const struct tt_rank_config *config, const struct tt_rank *rank)
 {
     const struct tt_chip *chip = tt_device_chip(rank->device);

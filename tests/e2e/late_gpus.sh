@@ -39,16 +39,22 @@ timings grad_op adapter_model.safetensors --ranks 3 --sharding_strategy SHARD_GR
 timings copies adapter_model.safetensors --ranks 2 --sharding_strategy NO_SHARD --eval_strategy steps --eval_steps 2 \
     --eval_dataset "$root/tests/golden/llama2/train.jsonl" --load_best_model_at_end true
 
-# So many tokens that gathers begin with attention.
-loss() {
+# So many tokens that gathers begin with attention: a wait more for each.
+bench() {
     timeout 100 "$build/trimtab" bench train --config_json "$root/bench/shapes/tiny.json" --ranks 2 --sequence_length 64 --threads 1 \
-        --per_device_train_batch_size 128 --steps 1 --warmup 1 --lora_dropout 0 "$@" 2>said | sed -n 's/.*"loss": \([0-9.]*\).*/\1/p'
+        --steps 1 --warmup 1 --lora_dropout 0 --device cuda "$@" 2>said | sed -n 's/.*"loss": \([0-9.]*\).*/\1/p'
 }
+waits() {
+    LATE_COUNT=1 bench "$@" >/dev/null
+    sed -n 's/^late GPUs: \([0-9]*\) waits/\1/p' said
+}
+few=$(waits --per_device_train_batch_size 16 --recompute none) many=$(waits --per_device_train_batch_size 128 --recompute none)
+[ "${few:-0}" -gt 0 ] && [ "${many:-0}" -gt "$few" ] || fail "gathers are not late: ${few:-no} and ${many:-no} waits"
 for level in none block; do
-    wanted=$(loss --device cuda --recompute $level)
+    wanted=$(bench --per_device_train_batch_size 128 --recompute $level)
     [ -n "$wanted" ] || fail "a bench with late gathers, $level"
     for slow in compute copy even odd; do
-        got=$(LATE_SLOW=$slow loss --device cuda --recompute $level)
+        got=$(LATE_SLOW=$slow bench --per_device_train_batch_size 128 --recompute $level)
         [ "$got" = "$wanted" ] || fail "late gathers, $level, $slow late: loss $got instead of $wanted"
     done
 done

@@ -598,9 +598,10 @@ def must_be_same(a, b, what):
     if a.keys() != b.keys():
         raise Failure(f"{what}: other files: {sorted(map(str, a.keys() ^ b.keys()))}")
     for path in a:
+        if a[path] == b[path]:
+            continue
         different = sum(x != y for x, y in zip(a[path], b[path])) + abs(len(a[path]) - len(b[path]))
-        if different > 0:
-            raise Failure(f"{what}: {different} of {len(a[path])} bytes of {path} differ")
+        raise Failure(f"{what}: {different} of {len(a[path])} bytes of {path} differ")
     return sum(map(len, a.values()))
 
 

@@ -6,10 +6,12 @@
  *
  * All GPUs reach each other's memory; there are no collectives (NCCL).
  * LATE_SLOW=compute|copy|even|odd: streams of that kind, or of GPUs with such a number, rest before each
- * piece of work. LATE_FAIL=G:N: the Nth piece of work of GPU G fails when it is queued. */
+ * piece of work. LATE_FAIL=G:N: the Nth piece of work of GPU G fails when it is queued. LATE_COUNT=1: says at
+ * the end how many waits were queued. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -350,8 +352,16 @@ static tt_status event_record(struct tt_event *event, struct tt_stream *stream)
     return TT_OK;
 }
 
+static atomic_int waits;
+
+__attribute__((destructor)) static void say_waits(void)
+{
+    if (getenv("LATE_COUNT") != NULL) fprintf(stderr, "late GPUs: %d waits\n", atomic_load(&waits));
+}
+
 static tt_status stream_wait(struct tt_stream *stream, struct tt_event *event)
 {
+    atomic_fetch_add(&waits, 1);
     struct late_event *late = event->impl;
     struct event_work work = {late, atomic_load_explicit(&late->recorded, memory_order_relaxed)};
     if (work.number > 0) push(late_of(stream), run_wait, &work, sizeof work);

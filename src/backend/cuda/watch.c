@@ -12,7 +12,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-enum { MARKS = 512, WAITS = 1024, TEXT_BYTES = 96 };
+enum { MARKS = 512, WAITS = 1024, TEXT_BYTES = 96, STREAMS_SEEN = 4 /* a device has no more that wait */ };
 
 static const double hang_seconds_default = 20.0; /* no block takes that long */
 static const double spin_seconds = 0.0005;
@@ -22,6 +22,7 @@ static const double settle_seconds = 10.0; /* for what is queued when another ra
 
 /* A place in a stream where it may have to wait for other ranks. */
 struct wait {
+    const struct tt_stream *stream;
     cudaEvent_t reached, through;
     bool queued; /* `through` is recorded */
     int seconds_max;
@@ -99,6 +100,7 @@ void tt_cuda_wait_begins(struct tt_stream *stream, int seconds_max)
 {
     struct tt_cuda_watch *watch = watch_of(stream->device);
     struct wait *wait = &watch->waits[watch->waits_queued++ % WAITS];
+    wait->stream = stream;
     wait->queued = false;
     wait->seconds_max = seconds_max;
     (void)cudaEventRecord(wait->reached, tt_cuda_handle(stream));
@@ -168,19 +170,27 @@ static bool advance(struct tt_cuda_watch *watch)
     return watch->passed != before;
 }
 
-/* How long a stream that waits for other ranks now may do so; 0: none does. */
-static double waits_for_others(struct tt_cuda_watch *watch)
+/* How long a stream that waits for other ranks now may do so; 0: none does. What a stream has queued behind a
+ * wait that it is not through need not be looked at. */
+static int waits_for_others(struct tt_cuda_watch *watch)
 {
-    int seconds = 0;
+    const struct tt_stream *seen[STREAMS_SEEN];
+    int seconds = 0, seen_count = 0;
     if (watch->waits_queued - watch->waits_over > WAITS) { /* so many that the oldest are forgotten */
         watch->waits_over = watch->waits_queued - WAITS;
         seconds = TT_CUDA_PROCESSES_SECONDS;
     }
-    for (uint64_t i = watch->waits_over; i < watch->waits_queued; i++) {
+    for (uint64_t i = watch->waits_over; i < watch->waits_queued && seen_count < STREAMS_SEEN; i++) {
         const struct wait *wait = &watch->waits[i % WAITS];
-        bool through = wait->queued && cudaEventQuery(wait->through) == cudaSuccess;
-        if (through && i == watch->waits_over) watch->waits_over++;
-        if (!through && wait->seconds_max > seconds && cudaEventQuery(wait->reached) == cudaSuccess)
+        bool behind = false;
+        for (int k = 0; k < seen_count; k++) behind |= seen[k] == wait->stream;
+        if (behind) continue;
+        if (wait->queued && cudaEventQuery(wait->through) == cudaSuccess) {
+            if (i == watch->waits_over) watch->waits_over++;
+            continue;
+        }
+        seen[seen_count++] = wait->stream;
+        if (wait->seconds_max > seconds && cudaEventQuery(wait->reached) == cudaSuccess)
             seconds = wait->seconds_max;
     }
     return seconds;
@@ -203,7 +213,8 @@ static tt_status look(struct tt_device *device, double now, double *moved)
     struct tt_cuda_watch *watch = watch_of(device);
     if (device->check != NULL) TT_TRY(device->check(device->check_context));
     if (advance(watch)) *moved = now;
-    double for_others = waits_for_others(watch), limit = for_others > 0 ? for_others : watch->hang_seconds;
+    int for_others = waits_for_others(watch);
+    double limit = for_others > 0 ? for_others : watch->hang_seconds;
     return now - *moved > limit ? report_hang(device, now - *moved) : TT_OK;
 }
 
