@@ -60,14 +60,19 @@ tt_status tt_threads_run(const char *name, int count, tt_thread_main *main, void
 {
     struct tt_thread *threads[THREADS_MAX];
     struct tt_error error = {0};
+    tt_status status = TT_OK;
     int started = 0;
-    while (started + 1 < count && started < THREADS_MAX &&
-           tt_thread_start(name, main, argument, &threads[started]) == TT_OK)
-        started++;
-    tt_error_clear();
-    tt_status status = main(argument);
-    if (status != TT_OK && tt_error_last()->status == TT_OK)
-        tt_fail(status, "'%s' failed with %s and no message", name, tt_status_name(status));
+    if (count > THREADS_MAX) count = THREADS_MAX;
+    while (started + 1 < count && status == TT_OK) {
+        status = tt_thread_start(name, main, argument, &threads[started]);
+        started += status == TT_OK;
+    }
+    if (status == TT_OK) {
+        tt_error_clear();
+        status = main(argument);
+        if (status != TT_OK && tt_error_last()->status == TT_OK)
+            tt_fail(status, "'%s' failed with %s and no message", name, tt_status_name(status));
+    }
     if (status != TT_OK) tt_error_copy(&error);
     for (int t = 0; t < started; t++) {
         tt_status joined = tt_thread_join(threads[t]);

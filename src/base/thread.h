@@ -12,9 +12,9 @@ TT_MUST_USE tt_status tt_thread_start(const char *name, tt_thread_main *main, vo
 /* Waits, frees, and returns the thread's status with its error record restored in the calling thread. */
 TT_MUST_USE tt_status tt_thread_join(struct tt_thread *thread);
 
-/* Runs main(argument) on `count` threads, the caller's own among them, or on fewer when no more can be started: they share the
- * work out among themselves. Of those that failed one tells, with its record: the caller's own before the others. It is main's
- * to tell the others to stop. */
+/* Runs main(argument) on `count` threads (at most 64), the caller's own among them; they share the work out among themselves. Of
+ * those that failed one tells, with its record: the caller's own before the others. It is main's to tell the others to stop. When
+ * a thread cannot be started, those that were come to their end first. */
 TT_MUST_USE tt_status tt_threads_run(const char *name, int count, tt_thread_main *main, void *argument);
 
 /* A request to stop, set by a signal handler or another thread and looked at between steps. */
