@@ -25,6 +25,7 @@ struct wait {
     const struct tt_stream *stream;
     cudaEvent_t reached, through;
     bool queued; /* `through` is recorded */
+    bool over;   /* the stream is through, as has been seen */
     int seconds_max;
 };
 
@@ -101,7 +102,7 @@ void tt_cuda_wait_begins(struct tt_stream *stream, int seconds_max)
     struct tt_cuda_watch *watch = watch_of(stream->device);
     struct wait *wait = &watch->waits[watch->waits_queued++ % WAITS];
     wait->stream = stream;
-    wait->queued = false;
+    wait->queued = wait->over = false;
     wait->seconds_max = seconds_max;
     (void)cudaEventRecord(wait->reached, tt_cuda_handle(stream));
 }
@@ -170,9 +171,16 @@ static bool advance(struct tt_cuda_watch *watch)
     return watch->passed != before;
 }
 
+static bool is_over(struct wait *wait)
+{
+    if (!wait->over) wait->over = wait->queued && cudaEventQuery(wait->through) == cudaSuccess;
+    return wait->over;
+}
+
 /* How long a stream that waits for other ranks now may do so; 0: none does. What a stream has queued behind a
- * wait that it is not through need not be looked at. */
-static int waits_for_others(struct tt_cuda_watch *watch)
+ * wait that it is not through need not be looked at. `moved`: a stream has come through one since the last
+ * look. */
+static int waits_for_others(struct tt_cuda_watch *watch, bool *moved)
 {
     const struct tt_stream *seen[STREAMS_SEEN];
     int seconds = 0, seen_count = 0;
@@ -181,11 +189,12 @@ static int waits_for_others(struct tt_cuda_watch *watch)
         seconds = TT_CUDA_PROCESSES_SECONDS;
     }
     for (uint64_t i = watch->waits_over; i < watch->waits_queued && seen_count < STREAMS_SEEN; i++) {
-        const struct wait *wait = &watch->waits[i % WAITS];
-        bool behind = false;
+        struct wait *wait = &watch->waits[i % WAITS];
+        bool behind = false, was_over = wait->over;
         for (int k = 0; k < seen_count; k++) behind |= seen[k] == wait->stream;
         if (behind) continue;
-        if (wait->queued && cudaEventQuery(wait->through) == cudaSuccess) {
+        if (is_over(wait)) {
+            *moved |= !was_over;
             if (i == watch->waits_over) watch->waits_over++;
             continue;
         }
@@ -212,8 +221,9 @@ static tt_status look(struct tt_device *device, double now, double *moved)
 {
     struct tt_cuda_watch *watch = watch_of(device);
     if (device->check != NULL) TT_TRY(device->check(device->check_context));
-    if (advance(watch)) *moved = now;
-    int for_others = waits_for_others(watch);
+    bool moves = advance(watch);
+    int for_others = waits_for_others(watch, &moves);
+    if (moves) *moved = now;
     double limit = for_others > 0 ? for_others : watch->hang_seconds;
     return now - *moved > limit ? report_hang(device, now - *moved) : TT_OK;
 }
