@@ -145,7 +145,7 @@ struct tt_log_row {
  * only on global rank 0. What they are passed is lent until they return. A slow function slows the run. */
 struct tt_train_observer {
     void *context;
-    void (*on_message)(void *context, const char *line); /* facts before the first step, one line each */
+    void (*on_message)(void *context, const char *line); /* a line for people: facts before the first step, saves */
     void (*on_progress)(void *context, const struct tt_progress *progress); /* after every step */
     void (*on_log)(void *context, const struct tt_log_row *row);
     void (*on_save)(void *context, const char *folder, double seconds); /* it was whole so long after it was begun */

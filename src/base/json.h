@@ -40,5 +40,7 @@ TT_MUST_USE tt_status tt_json_opt_string(const struct tt_json *json, const json_
 /* Text as Python's json.dumps(value, indent=2, sort_keys=True) writes it (floats in their shortest form that
  * reads back the same), without a newline at the end; indent 0 gives one line with ", " and ": ". */
 TT_MUST_USE tt_status tt_json_write(const json_t *value, int indent, bool sort_keys, struct tt_str *text);
+/* The same and a newline into folder/name, which appears as a whole. */
+TT_MUST_USE tt_status tt_json_write_file(const json_t *value, int indent, bool sort_keys, const char *folder, const char *name);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 
 /* A decimal number d.ddd x 10^exponent of `count` digits, as an integer. */
 struct decimal {
@@ -221,4 +222,20 @@ tt_status tt_json_write(const json_t *value, int indent, bool sort_keys, struct 
 {
     if (value == NULL) return tt_fail(TT_ERR_INTERNAL, "no JSON value to write");
     return write_value(value, (struct style){indent, sort_keys}, 0, text);
+}
+
+tt_status tt_json_write_file(const json_t *value, int indent, bool sort_keys, const char *folder,
+                             const char *name)
+{
+    tt_status status = TT_OK;
+    struct tt_str text = {0};
+    char *path = tt_path_join(folder, name);
+    if (path == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_json_write(value, indent, sort_keys, &text));
+    TT_GO(tt_str_append_char(&text, '\n'));
+    TT_GO(tt_file_write_atomic(path, text.data, text.bytes));
+out:
+    tt_str_deinit(&text);
+    tt_free(path);
+    return status;
 }

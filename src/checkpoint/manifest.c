@@ -107,19 +107,10 @@ static json_t *manifest_object(const struct tt_manifest *manifest)
 
 tt_status tt_manifest_write(const struct tt_manifest *manifest, const char *folder)
 {
-    tt_status status = TT_OK;
-    struct tt_str text = {0};
-    char *path = tt_path_join(folder, TT_MANIFEST_NAME);
     json_t *object = manifest_object(manifest);
-    if (path == NULL) TT_GO(TT_ERR_MEMORY);
-    if (object == NULL) TT_GO(tt_fail(TT_ERR_MEMORY, "out of memory for %s", TT_MANIFEST_NAME));
-    TT_GO(tt_json_write(object, 2, true, &text));
-    TT_GO(tt_str_append_char(&text, '\n'));
-    TT_GO(tt_file_write_atomic(path, text.data, text.bytes));
-out:
+    if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for %s", TT_MANIFEST_NAME);
+    tt_status status = tt_json_write_file(object, 2, true, folder, TT_MANIFEST_NAME);
     json_decref(object);
-    tt_str_deinit(&text);
-    tt_free(path);
     return status;
 }
 

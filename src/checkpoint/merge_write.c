@@ -151,22 +151,6 @@ static tt_status write_weights(struct writing *writing)
 
 /* ---- Small files ---- */
 
-static tt_status write_json(const struct writing *writing, const char *name, const json_t *value,
-                            bool sort_keys)
-{
-    struct tt_str text = {0};
-    tt_status status = TT_OK;
-    char *path = tt_path_join(tt_str_text(&writing->temporary), name);
-    if (path == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(tt_json_write(value, 2, sort_keys, &text));
-    TT_GO(tt_str_append_char(&text, '\n'));
-    TT_GO(tt_file_write_atomic(path, text.data, text.bytes));
-out:
-    tt_str_deinit(&text);
-    tt_free(path);
-    return status;
-}
-
 static tt_status write_index(const struct writing *writing)
 {
     json_t *map = json_object();
@@ -185,7 +169,8 @@ static tt_status write_index(const struct writing *writing)
     json_t *root = json_pack("{s:{s:I, s:I}, s:o}", "metadata", "total_parameters", (json_int_t)parameters,
                              "total_size", (json_int_t)writing->report->bytes, "weight_map", map);
     tt_status status = ok && root != NULL
-                           ? write_json(writing, "model.safetensors.index.json", root, true)
+                           ? tt_json_write_file(root, 2, true, tt_str_text(&writing->temporary),
+                                                "model.safetensors.index.json")
                            : tt_fail(TT_ERR_MEMORY, "out of memory for the index of the weights");
     json_decref(root);
     return status;
@@ -244,8 +229,9 @@ static tt_status write_config(const struct writing *writing)
         const char *key = json_object_get(root, "dtype") != NULL ? "dtype" : "torch_dtype";
         ok = ok && json_object_set_new(root, key, json_string(tt_dtype_torch_name(dtype))) == 0;
     }
-    tt_status status = ok ? write_json(writing, "config.json", root, false)
-                          : tt_fail(TT_ERR_MEMORY, "out of memory for config.json");
+    tt_status status =
+        ok ? tt_json_write_file(root, 2, false, tt_str_text(&writing->temporary), "config.json")
+           : tt_fail(TT_ERR_MEMORY, "out of memory for config.json");
     json_decref(root);
     return status;
 }

@@ -246,28 +246,13 @@ out:
 
 /* ---- Small files ---- */
 
-static tt_status write_json(const struct writing *writing, const char *name, const json_t *value)
-{
-    struct tt_str text = {0};
-    tt_status status = TT_OK;
-    char *path = tt_path_join(tt_str_text(&writing->temporary), name);
-    if (path == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(tt_json_write(value, 2, true, &text));
-    TT_GO(tt_str_append_char(&text, '\n'));
-    TT_GO(tt_file_write_atomic(path, text.data, text.bytes));
-out:
-    tt_str_deinit(&text);
-    tt_free(path);
-    return status;
-}
-
 static tt_status write_config(const struct writing *writing)
 {
     json_t *root = json_deep_copy(tt_model_folder_config(writing->folder)->root);
     json_t *config = tt_quantized_config_make(&writing->options->config);
     tt_status status = TT_ERR_MEMORY;
     if (root != NULL && config != NULL && json_object_set(root, "quantization_config", config) == 0)
-        status = write_json(writing, "config.json", root);
+        status = tt_json_write_file(root, 2, true, tt_str_text(&writing->temporary), "config.json");
     else
         (void)tt_fail(TT_ERR_MEMORY, "out of memory for config.json");
     json_decref(config);
@@ -281,7 +266,8 @@ static tt_status write_index(const struct writing *writing)
     json_t *root = json_pack("{s:{s:I}, s:O}", "metadata", "total_size",
                              (json_int_t)writing->report->bytes_after, "weight_map", writing->weight_map);
     if (root == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the index of the weights");
-    tt_status status = write_json(writing, "model.safetensors.index.json", root);
+    tt_status status =
+        tt_json_write_file(root, 2, true, tt_str_text(&writing->temporary), "model.safetensors.index.json");
     json_decref(root);
     return status;
 }

@@ -226,22 +226,6 @@ static json_t *state_object(const struct tt_journal *journal)
     return checked(state, ok);
 }
 
-/* `text` + newline into folder/name, atomically. */
-static tt_status write_json(const json_t *object, int indent, const char *folder, const char *name)
-{
-    tt_status status = TT_OK;
-    struct tt_str text = {0};
-    char *path = tt_path_join(folder, name);
-    if (path == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(tt_json_write(object, indent, true, &text));
-    TT_GO(tt_str_append_char(&text, '\n'));
-    TT_GO(tt_file_write_atomic(path, text.data, text.bytes));
-out:
-    tt_str_deinit(&text);
-    tt_free(path);
-    return status;
-}
-
 tt_status tt_journal_state_text(const struct tt_journal *journal, struct tt_str *text)
 {
     json_t *state = state_object(journal);
@@ -280,9 +264,11 @@ tt_status tt_journal_write_results(struct tt_journal *journal, const char *split
     json_t *object = row_object(row);
     bool ok = json_object_set_new(object, samples->name, number(samples->name, samples->value)) == 0;
     ok = ok && json_object_update(journal->all_results, object) == 0;
-    tt_status status = ok ? write_json(object, 4, journal->config->output_dir, name) : no_memory(name);
+    tt_status status =
+        ok ? tt_json_write_file(object, 4, true, journal->config->output_dir, name) : no_memory(name);
     if (status == TT_OK)
-        status = write_json(journal->all_results, 4, journal->config->output_dir, "all_results.json");
+        status = tt_json_write_file(journal->all_results, 4, true, journal->config->output_dir,
+                                    "all_results.json");
     json_decref(object);
     return status;
 }

@@ -6,8 +6,8 @@
  *
  * Wide products run at the limit of power, and there the clock follows what a kernel draws. Round robin every
  * candidate runs at the clock of all: choices that were 6 % faster one by one made a step's products 1.8 %
- * faster, because they drew more (11B, two H200s). So a wide product's candidates run alone, first until the
- * clock has settled to them.
+ * faster, most likely because they drew more (11B, two H200s). So a wide product's candidates run alone,
+ * first until the clock has settled to them.
  */
 #include <inttypes.h>
 #include <math.h>
