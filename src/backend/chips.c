@@ -11,16 +11,16 @@
 #define MIB ((size_t)1 << 20)
 
 static const struct tt_chip chips[] = {
-    {"cpu", "cpu", 0, 0, 0, 1e12, 2e11, 2e11, 5e10, 5e10, 5e10},
-    {"h200", "cuda", 143156 * MIB, 704 * MIB, 512 * MIB, 655e12, 575e12, 450e12, 4.2e12, 360e9, 55e9},
-    {"h100", "cuda", 81008 * MIB, 704 * MIB, 512 * MIB, 655e12, 575e12, 450e12, 2.95e12, 360e9, 55e9},
-    {"a100-80gb", "cuda", 81050 * MIB, 700 * MIB, 256 * MIB, 230e12, 180e12, 140e12, 1.75e12, 220e9, 24e9},
-    {"a100-40gb", "cuda", 40338 * MIB, 700 * MIB, 256 * MIB, 230e12, 180e12, 140e12, 1.35e12, 220e9, 24e9},
-    {"l40s", "cuda", 45458 * MIB, 600 * MIB, 256 * MIB, 245e12, 180e12, 130e12, 0.76e12, 24e9, 24e9},
-    {"rtx4090", "cuda", 24081 * MIB, 600 * MIB, 256 * MIB, 150e12, 140e12, 110e12, 0.89e12, 20e9, 24e9},
+    {"cpu", "cpu", 0, 0, 0, 1e12, 2e11, 2e11, 5e10, 5e10, 5e10, false},
+    {"h200", "cuda", 143156 * MIB, 704 * MIB, 512 * MIB, 640e12, 575e12, 450e12, 4.2e12, 360e9, 55e9, true},
+    {"h100", "cuda", 81008 * MIB, 704 * MIB, 512 * MIB, 640e12, 575e12, 450e12, 2.95e12, 360e9, 55e9, true},
+    {"a100-80gb", "cuda", 81050 * MIB, 700 * MIB, 256 * MIB, 230e12, 180e12, 140e12, 1.75e12, 220e9, 24e9, false},
+    {"a100-40gb", "cuda", 40338 * MIB, 700 * MIB, 256 * MIB, 230e12, 180e12, 140e12, 1.35e12, 220e9, 24e9, false},
+    {"l40s", "cuda", 45458 * MIB, 600 * MIB, 256 * MIB, 245e12, 180e12, 130e12, 0.76e12, 24e9, 24e9, false},
+    {"rtx4090", "cuda", 24081 * MIB, 600 * MIB, 256 * MIB, 150e12, 140e12, 110e12, 0.89e12, 20e9, 24e9, false},
     /* Not known by name: rates to be cautious with, memory as the driver says. */
-    {"hopper-or-newer", "cuda", 0, 1024 * MIB, 256 * MIB, 245e12, 180e12, 130e12, 0.76e12, 24e9, 24e9},
-    {"rtx3090", "cuda", 24124 * MIB, 600 * MIB, 256 * MIB, 65e12, 55e12, 45e12, 0.82e12, 20e9, 12e9},
+    {"hopper-or-newer", "cuda", 0, 1024 * MIB, 256 * MIB, 245e12, 180e12, 130e12, 0.76e12, 24e9, 24e9, false},
+    {"rtx3090", "cuda", 24124 * MIB, 600 * MIB, 256 * MIB, 65e12, 55e12, 45e12, 0.82e12, 20e9, 12e9, false},
 };
 
 const struct tt_chip *tt_chip_find(const char *name)

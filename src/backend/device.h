@@ -57,6 +57,7 @@ struct tt_chip {
     double memory_bytes_per_second;   /* read plus written */
     double link_bytes_per_second;     /* received from the other GPUs of the machine */
     double host_bytes_per_second;     /* one way, page-locked */
+    bool fuses;                       /* products with LoRA and SwiGLU in one kernel (cuda/gemm_fused.h) */
 };
 const struct tt_chip *tt_chip_find(const char *name);    /* "h200", "h100", "a100-80gb", "rtx4090", ...; NULL: unknown */
 size_t tt_chip_context_bytes(const struct tt_chip *chip); /* of a chip that is not known (NULL): a cautious guess */

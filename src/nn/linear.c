@@ -5,6 +5,8 @@
 
 #include "backend/ops/elementwise.h"
 #include "backend/ops/gemm.h"
+#include "backend/ops/gemm_fused.h"
+#include "backend/ops/swiglu.h"
 #include "nn/quantized.h"
 
 int64_t tt_linear_group_out(const struct tt_linear_group *group)
@@ -53,25 +55,13 @@ tt_status tt_linear_push_h(const struct tt_linear_group *group, struct tt_step *
     return tt_workspace_2d(step->workspace, "LoRA h", step->compute_dtype, rows, r, h_TR);
 }
 
-/* c = alpha * op(a) * op(b) + beta * addend (c itself when that is empty) */
-static tt_status multiply_add(struct tt_step *step, tt_tensor a, bool trans_a, tt_tensor b, bool trans_b,
-                              float alpha, float beta, tt_tensor addend, tt_tensor c)
-{
-    struct tt_gemm_args args = {.a = a,
-                                .b = b,
-                                .c = c,
-                                .addend = addend,
-                                .trans_a = trans_a,
-                                .trans_b = trans_b,
-                                .alpha = alpha,
-                                .beta = beta};
-    return tt_gemm(step->stream, &args);
-}
-
+/* c = alpha * op(a) * op(b) + beta * c */
 static tt_status multiply(struct tt_step *step, tt_tensor a, bool trans_a, tt_tensor b, bool trans_b,
                           float alpha, float beta, tt_tensor c)
 {
-    return multiply_add(step, a, trans_a, b, trans_b, alpha, beta, (tt_tensor){0}, c);
+    struct tt_gemm_args args = {
+        .a = a, .b = b, .c = c, .trans_a = trans_a, .trans_b = trans_b, .alpha = alpha, .beta = beta};
+    return tt_gemm(step->stream, &args);
 }
 
 enum role { ROLE_WEIGHT, ROLE_LORA_A };
@@ -81,8 +71,6 @@ static const tt_param *param_of(const struct tt_linear *linear, enum role role)
     return role == ROLE_WEIGHT ? linear->weight : linear->lora_A;
 }
 
-/* Results on the host stay what they have been, bit for bit; on a GPU, where reading an activation once more
- * is what the narrow products of LoRA cost, they are ordered otherwise. */
 static bool on_gpu(const struct tt_step *step)
 {
     return !tt_device_is_host(tt_stream_device(step->stream));
@@ -138,14 +126,28 @@ static tt_status drop(const struct tt_linear *linear, struct tt_step *step, tt_t
     return tt_dropout(step->stream, &args);
 }
 
-/* h = drop(x) A^T */
+/* One scaling for all, so that their narrow products can be one. */
+static bool scaled_alike(const struct tt_linear_group *group, float *scaling)
+{
+    *scaling = 0;
+    for (int i = 0; i < group->count; i++) {
+        const struct tt_linear *linear = &group->linears[i];
+        if (linear->r == 0) continue;
+        if (*scaling != 0 && *scaling != linear->scaling) return false;
+        *scaling = linear->scaling;
+    }
+    return true;
+}
+
+/* h = s drop(x) A^T */
 static tt_status lora_down(const struct tt_linear_group *group, struct tt_step *step, tt_tensor row_keys_T,
                            tt_tensor x_TI, tt_tensor h_TR)
 {
     tt_tensor a_all, dropped_TI;
+    float scaling;
     bool dropout = any_dropout(group, step);
-    if (!dropout && stack(group, step, ROLE_LORA_A, false, &a_all)) {
-        return multiply(step, x_TI, false, a_all, true, 1, 0, h_TR);
+    if (!dropout && scaled_alike(group, &scaling) && stack(group, step, ROLE_LORA_A, false, &a_all)) {
+        return multiply(step, x_TI, false, a_all, true, scaling, 0, h_TR);
     }
     size_t mark = tt_workspace_mark(step->workspace);
     if (dropout) {
@@ -161,7 +163,7 @@ static tt_status lora_down(const struct tt_linear_group *group, struct tt_step *
             TT_TRY(drop(linear, step, row_keys_T, x_TI, false, dropped_TI));
             input = dropped_TI;
         }
-        TT_TRY(multiply(step, input, false, linear->lora_A->value, true, 1, 0,
+        TT_TRY(multiply(step, input, false, linear->lora_A->value, true, linear->scaling, 0,
                         tt_tensor_cols(h_TR, first, linear->r)));
         first += linear->r;
     }
@@ -169,122 +171,178 @@ static tt_status lora_down(const struct tt_linear_group *group, struct tt_step *
     return TT_OK;
 }
 
-/* y += s h B^T, or y = s h B^T: then columns without LoRA become 0 when `zeros` says so. */
-static tt_status lora_up(const struct tt_linear_group *group, struct tt_step *step, tt_tensor h_TR, bool adds,
-                         bool zeros, tt_tensor y_TO)
+/* Linears that are multiplied at once, with their places in y and h. */
+struct part {
+    struct tt_weight_part weights;
+    int64_t first_out, first_r;
+};
+
+static bool has_next(const struct tt_linear_group *group, const struct part *before)
 {
-    int64_t first_out = 0, first_r = 0;
-    for (int i = 0; i < group->count; i++) {
-        const struct tt_linear *linear = &group->linears[i];
-        tt_tensor y = tt_tensor_cols(y_TO, first_out, linear->out),
-                  h = tt_tensor_cols(h_TR, first_r, linear->r);
-        if (linear->r > 0) {
-            TT_TRY(multiply(step, h, false, linear->lora_B->value, true, linear->scaling, adds ? 1 : 0, y));
-        } else if (zeros) { /* a product over nothing */
-            tt_tensor nothing = tt_tensor_2d(NULL, h.dtype, linear->out, 0);
-            TT_TRY(multiply(step, h, false, nothing, true, 1, 0, y));
-        }
-        first_out += linear->out;
-        first_r += linear->r;
+    return before == NULL || before->weights.first + before->weights.count < group->count;
+}
+
+/* The part behind `before` (NULL: the first): all weights where they lie one after the other, else what
+ * tt_quantized_part makes, whose scratch the caller releases. */
+static tt_status next_part(const struct tt_linear_group *group, struct tt_step *step,
+                           const struct part *before, struct part *part)
+{
+    int first = 0;
+    tt_tensor w_all;
+    struct part next = {0};
+    if (before != NULL) {
+        first = before->weights.first + before->weights.count;
+        next.first_out = before->first_out + before->weights.out;
+        next.first_r = before->first_r;
+        for (int i = before->weights.first; i < first; i++) next.first_r += group->linears[i].r;
     }
+    if (first == 0 && stack(group, step, ROLE_WEIGHT, false, &w_all))
+        next.weights = (struct tt_weight_part){
+            .first = 0, .count = group->count, .out = tt_linear_group_out(group), .w_OI = w_all};
+    else
+        TT_TRY(tt_quantized_part(group, step, first, &next.weights));
+    *part = next;
     return TT_OK;
 }
 
-/* y (+)= x W^T for a group of which some weights are quantized. */
-static tt_status quantized_products(const struct tt_linear_group *group, struct tt_step *step, tt_tensor x_TI,
-                                    bool adds, tt_tensor y_TO)
-{
-    struct tt_weight_part part;
-    int64_t first_out = 0;
-    for (int i = 0; i < group->count; i += part.count) {
-        size_t mark = tt_workspace_mark(step->workspace);
-        TT_TRY(tt_quantized_part(group, step, i, &part));
-        TT_TRY(multiply(step, x_TI, false, part.w_OI, true, 1, adds ? 1 : 0,
-                        tt_tensor_cols(y_TO, first_out, part.out)));
-        tt_workspace_release(step->workspace, mark);
-        first_out += part.out;
-    }
-    return TT_OK;
-}
-
-/* On a GPU the narrow product comes first and the wide one adds to it: reading y hides behind the wide one's
- * arithmetic, while y += s h B^T would pass over y once more. 16384 x 6144, in 4096, r 24 on an H200
- * (2026-11-21): 0.09 + 1.20 ms instead of 1.19 + 0.18. */
-tt_status tt_linear_forward(const struct tt_linear_group *group, struct tt_step *step, tt_tensor row_keys_T,
-                            tt_tensor x_TI, tt_tensor h_TR, tt_tensor y_TO)
+static bool is_one_part(const struct tt_linear_group *group, const struct tt_step *step)
 {
     tt_tensor w_all;
-    bool lora = tt_linear_group_r(group) > 0, lora_first = lora && on_gpu(step);
-    if (tt_tensor_is_empty(y_TO)) return lora ? lora_down(group, step, row_keys_T, x_TI, h_TR) : TT_OK;
-    bool quantized = tt_linear_group_is_quantized(group);
-    bool stacked = quantized || stack(group, step, ROLE_WEIGHT, false, &w_all);
-    if (lora_first) {
-        TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
-        TT_TRY(lora_up(group, step, h_TR, false, stacked, y_TO));
+    return stack(group, step, ROLE_WEIGHT, false, &w_all) ||
+           tt_quantized_part_count(group, step, 0) == group->count;
+}
+
+/* y's columns of this part += h B^T */
+static struct tt_low_rank low_rank_up(const struct tt_linear_group *group, const struct part *part,
+                                      tt_tensor h_TR)
+{
+    struct tt_low_rank low = {.h_MR = h_TR};
+    int64_t first_y = 0, first_h = part->first_r;
+    for (int i = part->weights.first; i < part->weights.first + part->weights.count; i++) {
+        const struct tt_linear *linear = &group->linears[i];
+        if (linear->r > 0) {
+            low.parts[low.count].b = linear->lora_B->value;
+            low.parts[low.count].first_h = first_h;
+            low.parts[low.count++].first_y = first_y;
+        }
+        first_y += linear->out;
+        first_h += linear->r;
     }
-    if (quantized)
-        TT_TRY(quantized_products(group, step, x_TI, lora_first, y_TO));
-    else if (stacked)
-        TT_TRY(multiply(step, x_TI, false, w_all, true, 1, lora_first ? 1 : 0, y_TO));
+    return low;
+}
+
+/* dx += dh A, with A's that lie one after the other as one. */
+static struct tt_low_rank low_rank_down(const struct tt_linear_group *group, const struct part *part,
+                                        tt_tensor dh_TR)
+{
+    struct tt_low_rank low = {.h_MR = dh_TR};
+    int64_t first_h = part->first_r;
+    for (int i = part->weights.first; i < part->weights.first + part->weights.count; i++) {
+        const struct tt_linear *linear = &group->linears[i];
+        if (linear->r == 0) continue;
+        tt_tensor a = linear->lora_A->value, *last = low.count > 0 ? &low.parts[low.count - 1].b : NULL;
+        if (last != NULL && tt_tensor_is_contiguous(a) && tt_tensor_is_contiguous(*last) &&
+            (const char *)last->data + tt_tensor_bytes(*last) == (const char *)a.data) {
+            *last = tt_tensor_2d(last->data, last->dtype, last->dims[0] + a.dims[0], a.dims[1]);
+        } else {
+            low.parts[low.count].b = a;
+            low.parts[low.count++].first_h = first_h;
+        }
+        first_h += linear->r;
+    }
+    return low;
+}
+
+static tt_status add_biases(const struct tt_linear_group *group, struct tt_step *step, tt_tensor y_TO)
+{
     int64_t first_out = 0;
     for (int i = 0; i < group->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
-        tt_tensor y = tt_tensor_cols(y_TO, first_out, linear->out);
-        bool adds = lora_first && linear->r > 0;
-        if (!stacked) TT_TRY(multiply(step, x_TI, false, linear->weight->value, true, 1, adds ? 1 : 0, y));
         if (linear->bias != NULL) {
-            struct tt_bias_forward_args args = {.bias_N = linear->bias->value, .y_TN = y};
+            struct tt_bias_forward_args args = {.bias_N = linear->bias->value,
+                                                .y_TN = tt_tensor_cols(y_TO, first_out, linear->out)};
             TT_TRY(tt_bias_forward(step->stream, &args));
         }
         first_out += linear->out;
     }
-    if (!lora || lora_first) return TT_OK;
-    TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
-    return lora_up(group, step, h_TR, true, false, y_TO);
+    return TT_OK;
+}
+
+/* y = x W^T + h B^T (+ residual) + bias */
+static tt_status up(const struct tt_linear_group *group, struct tt_step *step, tt_tensor x_TI, tt_tensor h_TR,
+                    tt_tensor residual_TO, tt_tensor y_TO)
+{
+    struct part part, *before = NULL;
+    while (has_next(group, before)) {
+        size_t mark = tt_workspace_mark(step->workspace);
+        TT_TRY(next_part(group, step, before, &part));
+        struct tt_gemm_lora_args args = {
+            .x_MK = x_TI,
+            .w = part.weights.w_OI,
+            .trans_w = true,
+            .low = low_rank_up(group, &part, h_TR),
+            .addend_MN = residual_TO,
+            .y_MN = tt_tensor_cols(y_TO, part.first_out, part.weights.out),
+        };
+        TT_TRY(tt_gemm_lora(step->stream, &args));
+        tt_workspace_release(step->workspace, mark);
+        before = &part;
+    }
+    return add_biases(group, step, y_TO);
+}
+
+tt_status tt_linear_forward(const struct tt_linear_group *group, struct tt_step *step, tt_tensor row_keys_T,
+                            tt_tensor x_TI, tt_tensor h_TR, tt_tensor y_TO)
+{
+    if (tt_linear_group_r(group) > 0) TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
+    return tt_tensor_is_empty(y_TO) ? TT_OK : up(group, step, x_TI, h_TR, (tt_tensor){0}, y_TO);
 }
 
 tt_status tt_linear_forward_add(const struct tt_linear_group *group, struct tt_step *step,
                                 tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR, tt_tensor residual_TO,
                                 tt_tensor y_TO)
 {
-    const struct tt_linear *linear = &group->linears[0];
     assert(group->count == 1);
-    if (!on_gpu(step)) {
-        struct tt_add_args add = {.a = y_TO, .b = residual_TO, .y = y_TO};
-        TT_TRY(tt_linear_forward(group, step, row_keys_T, x_TI, h_TR, y_TO));
-        return tt_add(step->stream, &add);
-    }
-    tt_tensor addend = residual_TO; /* of the first product; what follows adds to y */
-    if (linear->r > 0) {
-        TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
-        TT_TRY(
-            multiply_add(step, h_TR, false, linear->lora_B->value, true, linear->scaling, 1, addend, y_TO));
-        addend = (tt_tensor){0};
-    }
-    struct tt_weight_part part;
-    size_t mark = tt_workspace_mark(step->workspace);
-    TT_TRY(tt_quantized_part(group, step, 0, &part));
-    TT_TRY(multiply_add(step, x_TI, false, part.w_OI, true, 1, 1, addend, y_TO));
-    tt_workspace_release(step->workspace, mark);
-    if (linear->bias == NULL) return TT_OK;
-    struct tt_bias_forward_args bias = {.bias_N = linear->bias->value, .y_TN = y_TO};
-    return tt_bias_forward(step->stream, &bias);
+    if (tt_linear_group_r(group) > 0) TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
+    return up(group, step, x_TI, h_TR, residual_TO, y_TO);
 }
 
-/* dx += drop'(dh A); without dropout also dx = dh A. */
-static tt_status lora_input_gradient(const struct tt_linear_group *group, struct tt_step *step,
-                                     tt_tensor row_keys_T, tt_tensor dh_TR, bool adds, tt_tensor dx_TI)
+tt_status tt_linear_forward_swiglu(const struct tt_linear_group *group, struct tt_step *step,
+                                   tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR, bool keep,
+                                   tt_tensor gate_up_TF2, tt_tensor act_TF)
 {
-    tt_tensor a_all, through_TI;
-    bool dropout = any_dropout(group, step);
-    if (!dropout && stack(group, step, ROLE_LORA_A, false, &a_all)) {
-        return multiply(step, dh_TR, false, a_all, false, 1, adds ? 1 : 0, dx_TI);
+    int64_t ffn = act_TF.dims[1];
+    assert(group->count == 2);
+    if (tt_linear_group_r(group) > 0) TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
+    if (is_one_part(group, step) && group->linears[0].bias == NULL && group->linears[1].bias == NULL) {
+        struct part part;
+        size_t mark = tt_workspace_mark(step->workspace);
+        TT_TRY(next_part(group, step, NULL, &part));
+        struct tt_gemm_swiglu_args args = {.x_MK = x_TI,
+                                           .w_2FK = part.weights.w_OI,
+                                           .low = low_rank_up(group, &part, h_TR),
+                                           .gate_up_M2F = gate_up_TF2,
+                                           .keep = keep,
+                                           .act_MF = act_TF};
+        TT_TRY(tt_gemm_swiglu(step->stream, &args));
+        tt_workspace_release(step->workspace, mark);
+        return TT_OK;
     }
+    TT_TRY(up(group, step, x_TI, h_TR, (tt_tensor){0}, gate_up_TF2));
+    struct tt_swiglu_forward_args swiglu = {.gate_TF = tt_tensor_cols(gate_up_TF2, 0, ffn),
+                                            .up_TF = tt_tensor_cols(gate_up_TF2, ffn, ffn),
+                                            .h_TF = act_TF};
+    return tt_swiglu_forward(step->stream, &swiglu);
+}
+
+/* dx += drop'(dh A) */
+static tt_status add_through_dropout(const struct tt_linear_group *group, struct tt_step *step,
+                                     tt_tensor row_keys_T, tt_tensor dh_TR, tt_tensor dx_TI)
+{
+    tt_tensor through_TI;
     size_t mark = tt_workspace_mark(step->workspace);
-    if (dropout) {
-        TT_TRY(tt_workspace_2d(step->workspace, "gradient of dropped input", dx_TI.dtype, dx_TI.dims[0],
-                               dx_TI.dims[1], &through_TI));
-    }
+    TT_TRY(tt_workspace_2d(step->workspace, "gradient of dropped input", dx_TI.dtype, dx_TI.dims[0],
+                           dx_TI.dims[1], &through_TI));
     int64_t first = 0;
     for (int i = 0; i < group->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
@@ -294,9 +352,8 @@ static tt_status lora_input_gradient(const struct tt_linear_group *group, struct
             TT_TRY(multiply(step, dh, false, linear->lora_A->value, false, 1, 0, through_TI));
             TT_TRY(drop(linear, step, row_keys_T, through_TI, true, dx_TI));
         } else {
-            TT_TRY(multiply(step, dh, false, linear->lora_A->value, false, 1, adds ? 1 : 0, dx_TI));
+            TT_TRY(multiply(step, dh, false, linear->lora_A->value, false, 1, 1, dx_TI));
         }
-        adds = true;
         first += linear->r;
     }
     tt_workspace_release(step->workspace, mark);
@@ -320,37 +377,57 @@ static tt_status lora_hidden_gradient(const struct tt_linear_group *group, struc
     return TT_OK;
 }
 
-/* dx (+)= dy W */
-static tt_status base_input_gradient(const struct tt_linear_group *group, struct tt_step *step,
-                                     tt_tensor dy_TO, bool adds, tt_tensor dx_TI)
-{
-    tt_tensor w_all;
-    if (stack(group, step, ROLE_WEIGHT, false, &w_all))
-        return multiply(step, dy_TO, false, w_all, false, 1, adds ? 1 : 0, dx_TI);
-    int64_t first_out = 0;
-    struct tt_weight_part part;
-    for (int i = 0; i < group->count; i += part.count) {
-        size_t mark = tt_workspace_mark(step->workspace);
-        TT_TRY(tt_quantized_part(group, step, i, &part));
-        TT_TRY(multiply(step, tt_tensor_cols(dy_TO, first_out, part.out), false, part.w_OI, false, 1,
-                        adds || i > 0 ? 1 : 0, dx_TI));
-        tt_workspace_release(step->workspace, mark);
-        first_out += part.out;
-    }
-    return TT_OK;
-}
-
-/* The order is that of tt_linear_forward, for the same reason. A mask on dh A needs a pass over dx anyway. */
 tt_status tt_linear_backward_input(const struct tt_linear_group *group, struct tt_step *step,
                                    tt_tensor row_keys_T, tt_tensor dy_TO, tt_tensor dh_TR, tt_tensor dx_TI)
 {
-    bool lora = tt_linear_group_r(group) > 0, lora_first = lora && on_gpu(step) && !any_dropout(group, step);
+    bool lora = tt_linear_group_r(group) > 0, dropout = any_dropout(group, step);
     if (lora) TT_TRY(lora_hidden_gradient(group, step, dy_TO, dh_TR));
     if (tt_tensor_is_empty(dx_TI)) return TT_OK;
-    if (lora_first) TT_TRY(lora_input_gradient(group, step, row_keys_T, dh_TR, false, dx_TI));
-    TT_TRY(base_input_gradient(group, step, dy_TO, lora_first, dx_TI));
-    if (!lora || lora_first) return TT_OK;
-    return lora_input_gradient(group, step, row_keys_T, dh_TR, true, dx_TI);
+    struct part part, *before = NULL;
+    while (has_next(group, before)) {
+        size_t mark = tt_workspace_mark(step->workspace);
+        TT_TRY(next_part(group, step, before, &part));
+        struct tt_gemm_lora_args args = {
+            .x_MK = tt_tensor_cols(dy_TO, part.first_out, part.weights.out),
+            .w = part.weights.w_OI,
+            .addend_MN = before != NULL ? dx_TI : (tt_tensor){0},
+            .y_MN = dx_TI,
+        };
+        if (!dropout) args.low = low_rank_down(group, &part, dh_TR);
+        TT_TRY(tt_gemm_lora(step->stream, &args));
+        tt_workspace_release(step->workspace, mark);
+        before = &part;
+    }
+    return lora && dropout ? add_through_dropout(group, step, row_keys_T, dh_TR, dx_TI) : TT_OK;
+}
+
+tt_status tt_linear_backward_swiglu(const struct tt_linear_group *group, struct tt_step *step,
+                                    tt_tensor row_keys_T, tt_tensor dy_TO, tt_tensor dh_TR,
+                                    tt_tensor gate_up_TF2, tt_tensor dact_TF, bool wants_act)
+{
+    int64_t ffn = dact_TF.dims[1];
+    assert(group->count == 1);
+    if (!any_dropout(group, step)) {
+        struct part part;
+        size_t mark = tt_workspace_mark(step->workspace);
+        if (tt_linear_group_r(group) > 0) TT_TRY(lora_hidden_gradient(group, step, dy_TO, dh_TR));
+        TT_TRY(next_part(group, step, NULL, &part));
+        struct tt_gemm_swiglu_backward_args args = {.dy_MK = dy_TO,
+                                                    .w_KF = part.weights.w_OI,
+                                                    .low = low_rank_down(group, &part, dh_TR),
+                                                    .gate_up_M2F = gate_up_TF2,
+                                                    .dact_MF = dact_TF,
+                                                    .wants_act = wants_act};
+        TT_TRY(tt_gemm_swiglu_backward(step->stream, &args));
+        tt_workspace_release(step->workspace, mark);
+        return TT_OK;
+    }
+    TT_TRY(tt_linear_backward_input(group, step, row_keys_T, dy_TO, dh_TR, dact_TF));
+    tt_tensor gate = tt_tensor_cols(gate_up_TF2, 0, ffn), up_TF = tt_tensor_cols(gate_up_TF2, ffn, ffn);
+    struct tt_swiglu_backward_args swiglu = {
+        .dh_TF = dact_TF, .gate_TF = gate, .up_TF = up_TF, .dgate_TF = gate, .dup_TF = up_TF};
+    if (wants_act) swiglu.h_TF = dact_TF;
+    return tt_swiglu_backward(step->stream, &swiglu);
 }
 
 /* dA += dh^T drop(x) */
@@ -404,7 +481,7 @@ tt_status tt_linear_backward_params(const struct tt_linear_group *group, struct 
         }
         if (trains(linear->lora_B)) {
             tt_tensor h = tt_tensor_cols(h_TR, first_r, linear->r);
-            TT_TRY(multiply(step, dy, true, h, false, linear->scaling, 1, linear->lora_B->grad));
+            TT_TRY(multiply(step, dy, true, h, false, 1, 1, linear->lora_B->grad));
         }
         first_out += linear->out;
         first_r += linear->r;

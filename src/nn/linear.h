@@ -9,10 +9,8 @@
  * views are lent anew each time. Stacked or one by one needs the same scratch, so a plan made without memory
  * holds for both.
  *
- * Where the device is not the host the narrow products come before the wide ones, which add to them (linear.c).
- *
  * Dropout masks are a function of (rng, row key, column): they are computed again in the backward pass, never
- * kept. What backward needs besides x is h_TR = drop(x) A^T, [T, sum of r]: the caller keeps it.
+ * kept. What backward needs besides x is h_TR = s drop(x) A^T, [T, sum of r]: the caller keeps it.
  */
 #ifndef TT_NN_LINEAR_H
 #define TT_NN_LINEAR_H
@@ -51,16 +49,25 @@ TT_MUST_USE tt_status tt_linear_push_h(const struct tt_linear_group *group, stru
  * is made (a block that is run again for backward needs no more of its last linear). */
 TT_MUST_USE tt_status tt_linear_forward(const struct tt_linear_group *group, struct tt_step *step,
                                         tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR, tt_tensor y_TO);
-/* As tt_linear_forward for a group of one, with `residual_TO` (y's type and shape, apart from y) added to y; a GPU adds it inside
- * the product. */
+/* As tt_linear_forward for a group of one, with `residual_TO` (y's type and shape, apart from y) added to y. */
 TT_MUST_USE tt_status tt_linear_forward_add(const struct tt_linear_group *group, struct tt_step *step,
                                             tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR,
                                             tt_tensor residual_TO, tt_tensor y_TO);
+/* As tt_linear_forward for a group of two, and act = silu(gate) * up of its two halves. Without `keep` what is left in
+ * gate_up_TF2 is arbitrary, and act_TF may be its first half. */
+TT_MUST_USE tt_status tt_linear_forward_swiglu(const struct tt_linear_group *group, struct tt_step *step,
+                                               tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR, bool keep,
+                                               tt_tensor gate_up_TF2, tt_tensor act_TF);
 /* dx = dy W + drop'(dh A), dh = s dy B. dx_TI may be empty (nobody below trains): then only dh is made. */
 TT_MUST_USE tt_status tt_linear_backward_input(const struct tt_linear_group *group, struct tt_step *step,
                                                tt_tensor row_keys_T, tt_tensor dy_TO, tt_tensor dh_TR,
                                                tt_tensor dx_TI);
-/* Adds to the gradients of what trains: dW += dy^T x, dbias += sum dy, dB += s dy^T h, dA += dh^T drop(x).
+/* As tt_linear_backward_input for a group of one whose x was act = silu(gate) * up: turns gate | up into their gradients.
+ * dact_TF is scratch; with `wants_act` act is left there. */
+TT_MUST_USE tt_status tt_linear_backward_swiglu(const struct tt_linear_group *group, struct tt_step *step,
+                                                tt_tensor row_keys_T, tt_tensor dy_TO, tt_tensor dh_TR,
+                                                tt_tensor gate_up_TF2, tt_tensor dact_TF, bool wants_act);
+/* Adds to the gradients of what trains: dW += dy^T x, dbias += sum dy, dB += dy^T h, dA += dh^T drop(x).
  * After tt_linear_backward_input, which made dh. x_TI may be empty when tt_linear_group_needs_x says no. */
 TT_MUST_USE tt_status tt_linear_backward_params(const struct tt_linear_group *group, struct tt_step *step,
                                                 tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR,

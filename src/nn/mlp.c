@@ -1,8 +1,5 @@
 #include "nn/mlp.h"
 
-#include "backend/ops/elementwise.h"
-#include "backend/ops/swiglu.h"
-
 tt_status tt_mlp_push_mid(struct tt_step *step, int64_t dim, struct tt_mlp_saved *saved)
 {
     return tt_workspace_2d(step->workspace, "residual after attention", step->compute_dtype,
@@ -12,12 +9,6 @@ tt_status tt_mlp_push_mid(struct tt_step *step, int64_t dim, struct tt_mlp_saved
 static tt_tensor gate_of(const struct tt_mlp_saved *saved)
 {
     return tt_tensor_cols(saved->gate_up_TF2, 0, saved->gate_up_TF2.dims[1] / 2);
-}
-
-static tt_tensor up_of(const struct tt_mlp_saved *saved)
-{
-    int64_t ffn = saved->gate_up_TF2.dims[1] / 2;
-    return tt_tensor_cols(saved->gate_up_TF2, ffn, ffn);
 }
 
 /* n and the activation where they are kept; scratch is pushed for the others later, above everything that
@@ -35,37 +26,41 @@ static tt_status push_kept(const struct tt_mlp *mlp, struct tt_step *step, int64
                            saved->gate_up_TF2.dims[1] / 2, &saved->act_TF);
 }
 
-static tt_status run_gate_up(const struct tt_mlp *mlp, struct tt_step *step, tt_tensor x_TD,
-                             const struct tt_mlp_saved *saved)
+/* gate and up of norm(x_mid + x), and with `act_TF` the activation. */
+static tt_status run_gate_up(const struct tt_mlp *mlp, struct tt_step *step, tt_tensor x_TD, bool keep,
+                             const struct tt_mlp_saved *saved, tt_tensor act_TF)
 {
     size_t mark = tt_workspace_mark(step->workspace);
-    tt_tensor n_TD = saved->n_TD;
+    tt_tensor n_TD = saved->n_TD, row_keys_T = step->batch->row_keys_T;
     if (tt_tensor_is_empty(n_TD))
         TT_TRY(tt_workspace_2d(step->workspace, "normed input of the MLP", step->compute_dtype, x_TD.dims[0],
                                x_TD.dims[1], &n_TD));
     TT_TRY(tt_norm_forward_add(&mlp->norm, step, saved->x_mid_TD, x_TD, n_TD, saved->rstd_T));
-    TT_TRY(tt_linear_forward(&mlp->gate_up, step, step->batch->row_keys_T, n_TD, saved->h_gate_up_TR,
-                             saved->gate_up_TF2));
+    if (tt_tensor_is_empty(act_TF))
+        TT_TRY(tt_linear_forward(&mlp->gate_up, step, row_keys_T, n_TD, saved->h_gate_up_TR,
+                                 saved->gate_up_TF2));
+    else
+        TT_TRY(tt_linear_forward_swiglu(&mlp->gate_up, step, row_keys_T, n_TD, saved->h_gate_up_TR, keep,
+                                        saved->gate_up_TF2, act_TF));
     tt_workspace_release(step->workspace, mark);
     return TT_OK;
 }
 
 /* y = x_mid + down(act). Without y only what backward reads is made: the kept activation, and down's h. */
-static tt_status run_down(const struct tt_mlp *mlp, struct tt_step *step, bool keep,
-                          const struct tt_mlp_saved *saved, tt_tensor y_TD)
+static tt_status run(const struct tt_mlp *mlp, struct tt_step *step, tt_tensor x_TD, bool keep,
+                     const struct tt_mlp_saved *saved, tt_tensor y_TD)
 {
     size_t mark = tt_workspace_mark(step->workspace);
-    tt_tensor act_TF = saved->act_TF, gate_up_TF2 = saved->gate_up_TF2;
+    tt_tensor act_TF = saved->act_TF, gate_up_TF2 = saved->gate_up_TF2, row_keys_T = step->batch->row_keys_T;
     bool again = tt_tensor_is_empty(y_TD);
-    if (again && tt_tensor_is_empty(act_TF) && tt_tensor_is_empty(saved->h_down_TR)) return TT_OK;
+    if (again && tt_tensor_is_empty(act_TF) && tt_tensor_is_empty(saved->h_down_TR))
+        return run_gate_up(mlp, step, x_TD, keep, saved, (tt_tensor){0});
     if (!keep)
         act_TF = gate_of(saved); /* in place when backward does not need gate */
     else if (tt_tensor_is_empty(act_TF))
         TT_TRY(tt_workspace_2d(step->workspace, "MLP activation", step->compute_dtype, gate_up_TF2.dims[0],
                                gate_up_TF2.dims[1] / 2, &act_TF));
-    struct tt_swiglu_forward_args swiglu = {.gate_TF = gate_of(saved), .up_TF = up_of(saved), .h_TF = act_TF};
-    TT_TRY(tt_swiglu_forward(step->stream, &swiglu));
-    tt_tensor row_keys_T = step->batch->row_keys_T;
+    TT_TRY(run_gate_up(mlp, step, x_TD, keep, saved, act_TF));
     if (again)
         TT_TRY(tt_linear_forward(&mlp->down, step, row_keys_T, act_TF, saved->h_down_TR, y_TD));
     else
@@ -86,8 +81,7 @@ tt_status tt_mlp_forward(const struct tt_mlp *mlp, struct tt_step *step, tt_tens
     TT_TRY(tt_linear_push_h(&mlp->gate_up, step, tokens, &saved->h_gate_up_TR));
     TT_TRY(tt_linear_push_h(&mlp->down, step, tokens, &saved->h_down_TR));
     if (keep) TT_TRY(push_kept(mlp, step, tokens, x_TD.dims[1], saved));
-    TT_TRY(run_gate_up(mlp, step, x_TD, saved));
-    TT_TRY(run_down(mlp, step, keep, saved, y_TD));
+    TT_TRY(run(mlp, step, x_TD, keep, saved, y_TD));
     if (!keep) tt_workspace_release(workspace, start);
     return TT_OK;
 }
@@ -105,15 +99,11 @@ tt_status tt_mlp_backward(const struct tt_mlp *mlp, struct tt_step *step, const 
     TT_TRY(tt_workspace_2d(workspace, "gradient of the MLP activation", step->compute_dtype, tokens, ffn,
                            &dact_TF));
     TT_TRY(tt_linear_push_h(&mlp->down, step, tokens, &dh_TR));
-    TT_TRY(tt_linear_backward_input(&mlp->down, step, row_keys_T, dy_TD, dh_TR, dact_TF));
-    struct tt_swiglu_backward_args swiglu = {.dh_TF = dact_TF,
-                                             .gate_TF = gate_of(saved),
-                                             .up_TF = up_of(saved),
-                                             .dgate_TF = gate_of(saved),
-                                             .dup_TF = up_of(saved)};
     tt_tensor act_TF = saved->act_TF;
-    if (tt_tensor_is_empty(act_TF) && tt_linear_group_needs_x(&mlp->down)) act_TF = swiglu.h_TF = dact_TF;
-    TT_TRY(tt_swiglu_backward(step->stream, &swiglu));
+    bool again = tt_tensor_is_empty(act_TF) && tt_linear_group_needs_x(&mlp->down);
+    if (again) act_TF = dact_TF;
+    TT_TRY(tt_linear_backward_swiglu(&mlp->down, step, row_keys_T, dy_TD, dh_TR, saved->gate_up_TF2, dact_TF,
+                                     again));
     TT_TRY(tt_linear_backward_params(&mlp->down, step, row_keys_T, act_TF, saved->h_down_TR, dy_TD, dh_TR));
     tt_workspace_release(workspace, mark);
 

@@ -9,16 +9,17 @@ bool tt_linear_group_is_quantized(const struct tt_linear_group *group)
     return false;
 }
 
-/* How many quantized linears from `first` on fit into the scratch together; at least one. */
-static int count_together(const struct tt_linear_group *group, int first, size_t row_bytes, int64_t *out)
+/* At least one, and no more than fit into the scratch together. */
+int tt_quantized_part_count(const struct tt_linear_group *group, const struct tt_step *step, int first)
 {
     int count = 1;
-    *out = group->linears[first].out;
+    size_t row_bytes = (size_t)group->linears[first].in * tt_dtype_bytes(step->compute_dtype);
+    int64_t out = group->linears[first].out;
+    if (!tt_param_is_quantized(group->linears[first].weight)) return 1;
     for (int i = first + 1; i < group->count; i++, count++) {
-        const struct tt_linear *linear = &group->linears[i];
-        size_t bytes = (size_t)(*out + linear->out) * row_bytes;
-        if (!tt_param_is_quantized(linear->weight) || bytes > TT_QUANTIZED_SCRATCH_BYTES) break;
-        *out += linear->out;
+        out += group->linears[i].out;
+        if (!tt_param_is_quantized(group->linears[i].weight)) break;
+        if ((size_t)out * row_bytes > TT_QUANTIZED_SCRATCH_BYTES) break;
     }
     return count;
 }
@@ -32,8 +33,8 @@ tt_status tt_quantized_part(const struct tt_linear_group *group, struct tt_step 
         part->w_OI = linear->weight->value;
         return TT_OK;
     }
-    size_t row_bytes = (size_t)linear->in * tt_dtype_bytes(step->compute_dtype);
-    part->count = count_together(group, first, row_bytes, &part->out);
+    part->count = tt_quantized_part_count(group, step, first);
+    for (int i = first + 1; i < first + part->count; i++) part->out += group->linears[i].out;
     TT_TRY(tt_workspace_2d(step->workspace, "dequantized weights", step->compute_dtype, part->out, linear->in,
                            &part->w_OI));
     int64_t row = 0;

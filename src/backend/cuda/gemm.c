@@ -37,6 +37,7 @@ tt_status tt_cuda_gemm_create(struct tt_device *device, struct tt_cuda_gemm **ou
     const char *tune = getenv("TRIMTAB_GEMM_TUNE");
     gemm->tunes = tune != NULL && strcmp(tune, "1") == 0;
     tt_gemm_choices_load(gemm, device);
+    tt_cuda_fused_open(gemm, device);
     *out = gemm;
     return TT_OK;
 out:

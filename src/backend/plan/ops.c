@@ -1,5 +1,6 @@
 /* Seconds of every op by the chip's rates: matrix products and attention by their FLOPs or their bytes, the
  * rest by bytes. Bytes are what must be read and written once. */
+#include "backend/compose.h"
 #include "backend/plan/plan_ops.h"
 
 static double size(tt_tensor tensor)
@@ -20,6 +21,43 @@ static tt_status plan_gemm(struct tt_stream *stream, const struct tt_gemm_args *
     double bytes = size(args->a) + size(args->b) + size(args->c) * (args->beta != 0.0f ? 2.0 : 1.0);
     tt_plan_spend(stream, flops, stream->device->chip->gemm_flops, bytes);
     return TT_OK;
+}
+
+/* What a kernel that does all of it reads and writes hides behind the arithmetic. */
+static bool fuses(const struct tt_stream *stream, tt_tensor x)
+{
+    return stream->device->chip->fuses && x.dtype == TT_BF16;
+}
+
+static tt_status product(struct tt_stream *stream, tt_tensor x, tt_tensor w, const struct tt_low_rank *low,
+                         double columns, double bytes)
+{
+    double rows = (double)x.dims[0], flops = 2.0 * rows * (double)x.dims[1] * columns;
+    for (int i = 0; i < low->count; i++) flops += 2.0 * rows * (double)tt_tensor_count(low->parts[i].b);
+    tt_plan_spend(stream, flops, stream->device->chip->gemm_flops, size(x) + size(w) + bytes);
+    return TT_OK;
+}
+
+static tt_status plan_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
+{
+    if (args->low.count == 0 || !fuses(stream, args->x_MK)) return tt_compose_gemm_lora(stream, args);
+    return product(stream, args->x_MK, args->w, &args->low, (double)args->y_MN.dims[1],
+                   size(args->y_MN) + size(args->addend_MN));
+}
+
+static tt_status plan_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args)
+{
+    if (!fuses(stream, args->x_MK)) return tt_compose_gemm_swiglu(stream, args);
+    return product(stream, args->x_MK, args->w_2FK, &args->low, (double)args->gate_up_M2F.dims[1],
+                   (args->keep ? size(args->gate_up_M2F) : 0.0) + size(args->act_MF));
+}
+
+static tt_status plan_gemm_swiglu_backward(struct tt_stream *stream,
+                                           const struct tt_gemm_swiglu_backward_args *args)
+{
+    if (!fuses(stream, args->dy_MK)) return tt_compose_gemm_swiglu_backward(stream, args);
+    return product(stream, args->dy_MK, args->w_KF, &args->low, (double)args->dact_MF.dims[1],
+                   2.0 * size(args->gate_up_M2F) + (args->wants_act ? size(args->dact_MF) : 0.0));
 }
 
 /* FLOPs of the forward pass at the rate that sequences of 4096 tokens and heads of 128 reach. Shorter

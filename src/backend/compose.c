@@ -1,0 +1,128 @@
+#include "backend/compose.h"
+
+static tt_status multiply(struct tt_stream *stream, tt_tensor a, tt_tensor b, bool trans_b, tt_tensor addend,
+                          tt_tensor c)
+{
+    bool adds = !tt_tensor_is_empty(addend);
+    struct tt_gemm_args args = {.a = a, .b = b, .c = c, .trans_b = trans_b, .alpha = 1, .beta = adds ? 1 : 0};
+    if (adds && addend.data != c.data) args.addend = addend;
+    return stream->device->table->ops->gemm(stream, &args);
+}
+
+struct part {
+    tt_tensor h, b, y;
+    int64_t end; /* its last column of y, plus 1 */
+};
+
+static struct part part_at(const struct tt_gemm_lora_args *args, int i)
+{
+    const struct tt_low_rank *low = &args->low;
+    tt_tensor b = low->parts[i].b;
+    int64_t r = b.dims[args->trans_w ? 1 : 0], columns = b.dims[args->trans_w ? 0 : 1],
+            first = low->parts[i].first_y;
+    return (struct part){.h = tt_tensor_cols(low->h_MR, low->parts[i].first_h, r),
+                         .b = b,
+                         .y = tt_tensor_cols(args->y_MN, first, columns),
+                         .end = first + columns};
+}
+
+/* y[:, from .. to] = 0, as a product over nothing. */
+static tt_status clear(struct tt_stream *stream, const struct tt_gemm_lora_args *args, int64_t from,
+                       int64_t to)
+{
+    if (from >= to) return TT_OK;
+    bool trans = args->trans_w;
+    tt_tensor none = tt_tensor_2d(NULL, args->x_MK.dtype, trans ? to - from : 0, trans ? 0 : to - from);
+    return multiply(stream, tt_tensor_cols(args->x_MK, 0, 0), none, trans, (tt_tensor){0},
+                    tt_tensor_cols(args->y_MN, from, to - from));
+}
+
+/* Whether every column with an addend gets it from a narrow product. */
+static bool covers(const struct tt_gemm_lora_args *args)
+{
+    int64_t end = 0;
+    for (int i = 0; i < args->low.count; i++) {
+        if (args->low.parts[i].first_y > end) return false;
+        struct part part = part_at(args, i);
+        if (part.end > end) end = part.end;
+    }
+    return end == args->y_MN.dims[1];
+}
+
+/* y = low rank (+ addend) */
+static tt_status narrow(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
+{
+    int64_t done = 0; /* columns before this one have a value */
+    for (int i = 0; i < args->low.count; i++) {
+        struct part part = part_at(args, i);
+        int64_t first = args->low.parts[i].first_y;
+        tt_tensor addend = {0};
+        if (first < done)
+            addend = part.y;
+        else if (!tt_tensor_is_empty(args->addend_MN))
+            addend = tt_tensor_cols(args->addend_MN, first, part.end - first);
+        TT_TRY(clear(stream, args, done, first));
+        TT_TRY(multiply(stream, part.h, part.b, args->trans_w, addend, part.y));
+        if (part.end > done) done = part.end;
+    }
+    return clear(stream, args, done, args->y_MN.dims[1]);
+}
+
+/* Parts either lie beside each other or cover the same columns. */
+static bool overlap_is_whole(const struct tt_gemm_lora_args *args)
+{
+    for (int i = 1; i < args->low.count; i++) {
+        struct part before = part_at(args, i - 1), part = part_at(args, i);
+        bool beside = args->low.parts[i].first_y >= before.end,
+             same = part.y.data == before.y.data && part.end == before.end;
+        if (!beside && !same) return false;
+    }
+    return true;
+}
+
+tt_status tt_compose_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
+{
+    tt_tensor addend = args->addend_MN;
+    bool adds = !tt_tensor_is_empty(addend), in_place = adds && addend.data == args->y_MN.data;
+    bool first =
+        args->low.count > 0 && !stream->device->is_host && overlap_is_whole(args) && (!adds || covers(args));
+    if (first) {
+        TT_TRY(narrow(stream, args));
+        return multiply(stream, args->x_MK, args->w, args->trans_w, args->y_MN, args->y_MN);
+    }
+    bool late = adds && !in_place && stream->device->is_host; /* added to the whole sum, rounded once more */
+    TT_TRY(multiply(stream, args->x_MK, args->w, args->trans_w, late ? (tt_tensor){0} : addend, args->y_MN));
+    for (int i = 0; i < args->low.count; i++) {
+        struct part part = part_at(args, i);
+        TT_TRY(multiply(stream, part.h, part.b, args->trans_w, part.y, part.y));
+    }
+    if (!late) return TT_OK;
+    struct tt_add_args add = {.a = args->y_MN, .b = addend, .y = args->y_MN};
+    return stream->device->table->ops->add(stream, &add);
+}
+
+tt_status tt_compose_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args)
+{
+    struct tt_gemm_lora_args product = {
+        .x_MK = args->x_MK, .w = args->w_2FK, .trans_w = true, .low = args->low, .y_MN = args->gate_up_M2F};
+    int64_t f = args->act_MF.dims[1];
+    struct tt_swiglu_forward_args pass = {.gate_TF = tt_tensor_cols(args->gate_up_M2F, 0, f),
+                                          .up_TF = tt_tensor_cols(args->gate_up_M2F, f, f),
+                                          .h_TF = args->act_MF};
+    TT_TRY(tt_compose_gemm_lora(stream, &product));
+    return stream->device->table->ops->swiglu_forward(stream, &pass);
+}
+
+tt_status tt_compose_gemm_swiglu_backward(struct tt_stream *stream,
+                                          const struct tt_gemm_swiglu_backward_args *args)
+{
+    struct tt_gemm_lora_args product = {
+        .x_MK = args->dy_MK, .w = args->w_KF, .low = args->low, .y_MN = args->dact_MF};
+    int64_t f = args->dact_MF.dims[1];
+    tt_tensor gate = tt_tensor_cols(args->gate_up_M2F, 0, f), up = tt_tensor_cols(args->gate_up_M2F, f, f);
+    struct tt_swiglu_backward_args pass = {
+        .dh_TF = args->dact_MF, .gate_TF = gate, .up_TF = up, .dgate_TF = gate, .dup_TF = up};
+    if (args->wants_act) pass.h_TF = args->dact_MF;
+    TT_TRY(tt_compose_gemm_lora(stream, &product));
+    return stream->device->table->ops->swiglu_backward(stream, &pass);
+}

@@ -1,0 +1,211 @@
+/* Which products the fused kernel takes, and the maps that it reads them through. */
+#include "backend/cuda/gemm_fused.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/compose.h"
+#include "backend/cuda/gemm_algorithms.h"
+
+/* cuTensorMapEncodeTiled; the plugin does not link the driver. */
+typedef CUresult (*encode_function)(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank,
+                                    void *address, const cuuint64_t *dims, const cuuint64_t *strides,
+                                    const cuuint32_t *box, const cuuint32_t *element_strides,
+                                    CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                    CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill);
+
+/* Below, the tile's element-wise work does not hide behind the next one's arithmetic. */
+static const int64_t least_depth = 1024;
+/* Of the processors' time over all turns: a last turn with few tiles leaves most of them idle. */
+static const double least_share = 0.8;
+static const int band_rows = 8; /* 4 and 16 are 0.5 to 1 % slower */
+
+void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *device)
+{
+    const struct tt_cuda_device *cuda = (const struct tt_cuda_device *)device->impl;
+    const char *wish = getenv("TRIMTAB_GEMM_FUSED");
+    enum cudaDriverEntryPointQueryResult found;
+    void *function = NULL;
+    if (cuda->architecture != 90 || (wish != NULL && strcmp(wish, "0") == 0)) return;
+    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault,
+                                         &found) != cudaSuccess ||
+        found != cudaDriverEntryPointSuccess) {
+        cudaGetLastError();
+        return;
+    }
+    gemm->encode = function;
+}
+
+/* The copy engine wants addresses and rows that begin at 16 bytes, the kernel writes 16 bytes at a time. */
+static bool fits(tt_tensor matrix)
+{
+    return matrix.dtype == TT_BF16 && (uintptr_t)matrix.data % 16 == 0 &&
+           (matrix.dims[0] <= 1 || matrix.strides[0] % 8 == 0) && matrix.dims[0] <= INT32_MAX &&
+           matrix.dims[1] <= INT32_MAX;
+}
+
+static bool low_rank_fits(const struct tt_low_rank *low)
+{
+    if (low->count > 0 && !fits(low->h_MR)) return false;
+    for (int i = 0; i < low->count; i++)
+        if (!fits(low->parts[i].b) || low->parts[i].b.dims[1] % 8 != 0) return false;
+    return true;
+}
+
+/* CTAs for m x n in tiles of `columns`, or 0 when too many processors would stand idle. */
+static int ctas_for(const struct tt_cuda_device *cuda, int64_t m, int64_t n, int64_t columns)
+{
+    int64_t high = TT_FUSED_CLUSTER * TT_FUSED_ROWS, at_once = cuda->processors / TT_FUSED_CLUSTER;
+    int64_t tiles = (m + high - 1) / high * ((n + columns - 1) / columns);
+    int64_t turns = (tiles + at_once - 1) / at_once;
+    if ((double)tiles < least_share * (double)(turns * at_once)) return 0;
+    return (int)(tiles < at_once ? tiles : at_once) * TT_FUSED_CLUSTER;
+}
+
+static int64_t row_of(tt_tensor matrix)
+{
+    return matrix.dims[0] > 1 ? matrix.strides[0] : (matrix.dims[1] + 7) / 8 * 8;
+}
+
+/* Boxes of 64 columns by `rows`. */
+static tt_status map_matrix(const struct tt_cuda_gemm *gemm, tt_tensor matrix, int rows, CUtensorMap *map)
+{
+    cuuint64_t dims[2] = {(cuuint64_t)matrix.dims[1], (cuuint64_t)matrix.dims[0]};
+    cuuint64_t strides[1] = {(cuuint64_t)row_of(matrix) * 2};
+    cuuint32_t box[2] = {TT_FUSED_DEPTH, (cuuint32_t)rows}, every[2] = {1, 1};
+    char text[96];
+    CUresult made = ((encode_function)gemm->encode)(
+        map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, matrix.data, dims, strides, box, every,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (made == CUDA_SUCCESS) return TT_OK;
+    return tt_fail(TT_ERR_DEVICE, "no tensor map of %s, rows %lld elements apart: driver error %d",
+                   tt_tensor_format(matrix, text, sizeof text), (long long)row_of(matrix), (int)made);
+}
+
+static tt_status map_operands(const struct tt_cuda_gemm *gemm, tt_tensor a, tt_tensor b, bool trans_b,
+                              const struct tt_low_rank *low, struct tt_fused_params *params)
+{
+    int b_rows = trans_b ? TT_FUSED_COLUMNS / 2 : TT_FUSED_DEPTH;
+    TT_TRY(map_matrix(gemm, a, TT_FUSED_ROWS, &params->a));
+    TT_TRY(map_matrix(gemm, b, b_rows, &params->b));
+    if (low->count == 0) return TT_OK;
+    TT_TRY(map_matrix(gemm, low->h_MR, TT_FUSED_ROWS, &params->a2));
+    for (int i = 0; i < low->count; i++) TT_TRY(map_matrix(gemm, low->parts[i].b, b_rows, &params->b2[i]));
+    return TT_OK;
+}
+
+static void set_part(struct tt_fused_params *params, int i, const struct tt_low_rank *low, int from,
+                     bool trans)
+{
+    tt_tensor b = low->parts[from].b;
+    params->part[i].first = (int)low->parts[from].first_y;
+    params->part[i].end = (int)(low->parts[from].first_y + b.dims[trans ? 0 : 1]);
+    params->part[i].h = (int)low->parts[from].first_h;
+    params->part[i].r = (int)b.dims[trans ? 1 : 0];
+}
+
+/* Parts lie beside each other and begin and end where tiles do. */
+static bool set_parts(struct tt_fused_params *params, const struct tt_low_rank *low, bool trans, int64_t n)
+{
+    params->parts = low->count;
+    for (int i = 0; i < low->count; i++) {
+        set_part(params, i, low, i, trans);
+        if (params->part[i].first % TT_FUSED_COLUMNS != 0) return false;
+        if (params->part[i].end % TT_FUSED_COLUMNS != 0 && params->part[i].end != n) return false;
+        if (i > 0 && params->part[i].first < params->part[i - 1].end) return false;
+    }
+    return true;
+}
+
+/* gate's and up's, h of the second behind that of the first. */
+static bool set_gate_and_up(struct tt_fused_params *params, const struct tt_low_rank *low, int64_t f)
+{
+    int next = 0;
+    if (low->count == 0) return true;
+    params->parts = 2;
+    for (int i = 0; i < 2; i++) {
+        bool given = next < low->count && low->parts[next].first_y == i * f;
+        if (given && low->parts[next].b.dims[0] != f) return false;
+        if (given) set_part(params, i, low, next, true);
+        next += given;
+    }
+    if (next != low->count) return false;
+    if (params->part[0].r == 0) params->part[0].h = params->part[1].h;
+    return params->part[1].r == 0 || params->part[1].h == params->part[0].h + params->part[0].r;
+}
+
+static struct tt_fused_params params_of(tt_tensor a, int64_t n)
+{
+    return (struct tt_fused_params){.m = (int)a.dims[0], .n = (int)n, .k = (int)a.dims[1], .band = band_rows};
+}
+
+tt_status tt_cuda_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
+{
+    const struct tt_cuda_device *cuda = tt_cuda_device_of(stream);
+    const struct tt_low_rank *low = &args->low;
+    int64_t n = args->y_MN.dims[1];
+    bool adds = !tt_tensor_is_empty(args->addend_MN), trans = args->trans_w;
+    struct tt_fused_params params = params_of(args->x_MK, n);
+    int ctas = 0;
+    /* cuBLASLt adds an addend as well, and is faster where there is nothing else. */
+    if (cuda->gemm->encode != NULL && low->count > 0 && args->x_MK.dims[1] >= least_depth && n % 8 == 0 &&
+        fits(args->x_MK) && fits(args->w) && fits(args->y_MN) && (!adds || fits(args->addend_MN)) &&
+        low_rank_fits(low) && set_parts(&params, low, trans, n))
+        ctas = ctas_for(cuda, args->x_MK.dims[0], n, TT_FUSED_COLUMNS);
+    if (ctas == 0) return tt_compose_gemm_lora(stream, args);
+    TT_TRY(map_operands(cuda->gemm, args->x_MK, args->w, trans, low, &params));
+    params.addend = adds ? args->addend_MN.data : NULL;
+    params.c = args->y_MN.data;
+    params.c_row = row_of(args->y_MN);
+    return tt_cuda_check(
+        tt_cuda_fused_launch(trans ? TT_FUSED_LORA : TT_FUSED_LORA_NN, &params, ctas, tt_cuda_handle(stream)),
+        stream, "gemm_lora");
+}
+
+tt_status tt_cuda_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args)
+{
+    const struct tt_cuda_device *cuda = tt_cuda_device_of(stream);
+    int64_t f = args->act_MF.dims[1];
+    struct tt_fused_params params = params_of(args->x_MK, f);
+    int ctas = 0;
+    if (cuda->gemm->encode != NULL && args->x_MK.dims[1] >= least_depth && f % 8 == 0 && fits(args->x_MK) &&
+        fits(args->w_2FK) && fits(args->gate_up_M2F) && fits(args->act_MF) && low_rank_fits(&args->low) &&
+        set_gate_and_up(&params, &args->low, f))
+        ctas = ctas_for(cuda, args->x_MK.dims[0], f, TT_FUSED_COLUMNS / 2);
+    if (ctas == 0) return tt_compose_gemm_swiglu(stream, args);
+    struct tt_low_rank low = args->low;
+    if (low.count == 1) { /* the other half reads beyond the edge of the same map */
+        low.parts[1] = low.parts[0];
+        low.count = 2;
+    }
+    TT_TRY(map_operands(cuda->gemm, args->x_MK, args->w_2FK, true, &low, &params));
+    params.c = args->keep ? args->gate_up_M2F.data : NULL;
+    params.c_row = row_of(args->gate_up_M2F);
+    params.act = args->act_MF.data;
+    params.act_row = row_of(args->act_MF);
+    return tt_cuda_check(tt_cuda_fused_launch(TT_FUSED_SWIGLU, &params, ctas, tt_cuda_handle(stream)), stream,
+                         "gemm_swiglu");
+}
+
+tt_status tt_cuda_gemm_swiglu_backward(struct tt_stream *stream,
+                                       const struct tt_gemm_swiglu_backward_args *args)
+{
+    const struct tt_cuda_device *cuda = tt_cuda_device_of(stream);
+    int64_t f = args->dact_MF.dims[1];
+    struct tt_fused_params params = params_of(args->dy_MK, f);
+    int ctas = 0;
+    if (cuda->gemm->encode != NULL && args->dy_MK.dims[1] >= least_depth && f % 8 == 0 && fits(args->dy_MK) &&
+        fits(args->w_KF) && fits(args->gate_up_M2F) && fits(args->dact_MF) && low_rank_fits(&args->low) &&
+        set_parts(&params, &args->low, false, f))
+        ctas = ctas_for(cuda, args->dy_MK.dims[0], f, TT_FUSED_COLUMNS);
+    if (ctas == 0) return tt_compose_gemm_swiglu_backward(stream, args);
+    TT_TRY(map_operands(cuda->gemm, args->dy_MK, args->w_KF, false, &args->low, &params));
+    params.c = args->gate_up_M2F.data;
+    params.c_row = row_of(args->gate_up_M2F);
+    params.act = args->wants_act ? args->dact_MF.data : NULL;
+    params.act_row = row_of(args->dact_MF);
+    return tt_cuda_check(
+        tt_cuda_fused_launch(TT_FUSED_SWIGLU_BACKWARD, &params, ctas, tt_cuda_handle(stream)), stream,
+        "gemm_swiglu_backward");
+}

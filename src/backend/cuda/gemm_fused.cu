@@ -1,0 +1,401 @@
+#include "backend/cuda/gemm_fused.h"
+
+#include <cuda_bf16.h>
+
+#include "backend/cuda/hopper.cuh"
+
+namespace
+{
+
+enum {
+    ROWS = TT_FUSED_ROWS,
+    COLUMNS = TT_FUSED_COLUMNS,
+    DEPTH = TT_FUSED_DEPTH,
+    CLUSTER = TT_FUSED_CLUSTER,
+    STAGES = 3,
+    GROUP = 128, /* threads of a warp group */
+    THREADS = 3 * GROUP,
+    WRITERS = 3,             /* warps that write tiles out */
+    SLAB = ROWS * 64,        /* elements of 64 columns of a tile of sums */
+    LOADER_REGISTERS = 88,   /* of a thread of the first warp group; together at most 3 * 168 */
+    PRODUCT_REGISTERS = 208, /* of the two others: 128 hold sums */
+};
+
+using bf16 = __nv_bfloat16;
+
+struct alignas(1024) shared {
+    bf16 a[STAGES][ROWS * DEPTH];
+    bf16 b[STAGES][COLUMNS * DEPTH];
+    bf16 c[ROWS * COLUMNS]; /* four slabs of 64 columns */
+    uint64_t full[STAGES], empty[STAGES], sums_full, sums_empty;
+};
+
+#if defined(TT_HOPPER)
+
+struct tile {
+    int m, n;
+};
+
+/* The tile of turn `turn` of this CTA: its cluster's column by column through a band of rows, band after
+ * band. */
+template <int KIND> TT_DEVICE bool tile_at(const tt_fused_params &p, int turn, tile &t)
+{
+    constexpr int step = KIND == TT_FUSED_SWIGLU ? COLUMNS / 2 : COLUMNS, high = CLUSTER * ROWS;
+    int rows = (p.m + high - 1) / high, columns = (p.n + step - 1) / step;
+    int at = turn * (int)(gridDim.x / CLUSTER) + (int)(blockIdx.x / CLUSTER);
+    if (at >= rows * columns) return false;
+    int band = at / (p.band * columns), first = band * p.band, in = at - first * columns;
+    int band_rows = min(p.band, rows - first);
+    t.m = (first + in % band_rows) * high + (int)(blockIdx.x % CLUSTER) * ROWS;
+    t.n = in / band_rows * step;
+    return true;
+}
+
+/* The low rank part that a tile's columns belong to; parts begin and end with tiles. -1: none. */
+TT_DEVICE int part_of(const tt_fused_params &p, int n)
+{
+    for (int i = 0; i < p.parts; i++) {
+        if (n >= p.part[i].first && n < p.part[i].end) return i;
+    }
+    return -1;
+}
+
+/* Steps along K behind the wide product's. */
+template <int KIND> TT_DEVICE int narrow_steps(const tt_fused_params &p, const tile &t)
+{
+    if (p.parts == 0) return 0;
+    if (KIND == TT_FUSED_SWIGLU) return (p.part[0].r + p.part[1].r + DEPTH - 1) / DEPTH;
+    int part = part_of(p, t.n);
+    return part < 0 ? 0 : (p.part[part].r + DEPTH - 1) / DEPTH;
+}
+
+struct ring {
+    int slot = 0;
+    uint32_t phase = 0;
+
+    TT_DEVICE void next()
+    {
+        if (++slot < STAGES) return;
+        slot = 0;
+        phase ^= 1;
+    }
+};
+
+/* Where a step's operands come from: coordinates in two maps. */
+struct step {
+    const CUtensorMap *a, *b;
+    int k_a, k_b, n; /* n: of the first column of this tile in b */
+};
+
+template <int KIND> TT_DEVICE step wide_step(const tt_fused_params &p, const tile &t, int k, uint32_t rank)
+{
+    bool up = KIND == TT_FUSED_SWIGLU && rank == 1;
+    return {&p.a, &p.b, k, k, up ? p.n + t.n : t.n};
+}
+
+/* With SwiGLU h holds gate's columns and then up's: each half of the tile sees the other's as multiplied by
+ * what lies beyond the edge of its own b, which is zero. */
+template <int KIND> TT_DEVICE step narrow_step(const tt_fused_params &p, const tile &t, int k, uint32_t rank)
+{
+    constexpr int nowhere = 1 << 20;
+    if (KIND == TT_FUSED_SWIGLU) {
+        int k_b = p.part[rank].r == 0 ? nowhere : k - (rank == 1 ? p.part[0].r : 0);
+        return {&p.a2, &p.b2[rank], p.part[0].h + k, k_b, t.n};
+    }
+    int part = part_of(p, t.n);
+    return {&p.a2, &p.b2[part], p.part[part].h + k, k, t.n - p.part[part].first};
+}
+
+/* One thread: loads this CTA's a, and its half of b into both CTAs of the cluster. */
+template <int KIND> TT_DEVICE void load_tiles(const tt_fused_params &p, shared &s)
+{
+    constexpr bool transposed = KIND == TT_FUSED_LORA_NN || KIND == TT_FUSED_SWIGLU_BACKWARD;
+    const uint32_t rank = blockIdx.x % CLUSTER;
+    const int wide = (p.k + DEPTH - 1) / DEPTH;
+    ring at;
+    tile t;
+    for (int turn = 0; tile_at<KIND>(p, turn, t); turn++) {
+        int steps = wide + narrow_steps<KIND>(p, t);
+        for (int i = 0; i < steps; i++, at.next()) {
+            step from = i < wide ? wide_step<KIND>(p, t, i * DEPTH, rank)
+                                 : narrow_step<KIND>(p, t, (i - wide) * DEPTH, rank);
+            uint64_t *full = &s.full[at.slot];
+            barrier_wait(&s.empty[at.slot], at.phase ^ 1);
+            barrier_expect(full, (ROWS + COLUMNS) * DEPTH * (int)sizeof(bf16));
+            copy_tile(s.a[at.slot], from.a, full, from.k_a, t.m);
+            bf16 *half = s.b[at.slot] + rank * (COLUMNS / 2 * DEPTH);
+            int n = from.n + (KIND == TT_FUSED_SWIGLU ? 0 : (int)rank * COLUMNS / 2);
+            if (transposed) {
+                copy_tile_to_all(half, from.b, full, n, from.k_b);
+                copy_tile_to_all(half + 64 * DEPTH, from.b, full, n + 64, from.k_b);
+            } else {
+                copy_tile_to_all(half, from.b, full, from.k_b, n);
+            }
+        }
+    }
+}
+
+/* A warp group: 64 x 256 sums, which it leaves as bf16 in shared memory. In rows of 128 bytes the k-th 16
+ * bytes of row r lie at k ^ r % 8, as the copy engine lays tiles: no two threads of a store meet in a bank.
+ */
+template <int KIND> TT_DEVICE void multiply_tiles(const tt_fused_params &p, shared &s, int group)
+{
+    constexpr int transposed = KIND == TT_FUSED_LORA_NN || KIND == TT_FUSED_SWIGLU_BACKWARD;
+    constexpr uint32_t b_lead = transposed ? 64 * DEPTH * sizeof(bf16) : 16, eight_rows = 8 * 128;
+    const int wide = (p.k + DEPTH - 1) / DEPTH, thread = threadIdx.x % GROUP, lane = thread % 32;
+    const uint32_t row = group * 64 + thread / 32 * 16 + (lane / 8 & 1) * 8 + lane % 8;
+    float sums[128];
+    ring at;
+    tile t;
+    for (int turn = 0; tile_at<KIND>(p, turn, t); turn++) {
+        int steps = wide + narrow_steps<KIND>(p, t), before = -1;
+        for (int i = 0; i < steps; i++, at.next()) {
+            uint64_t a = matrix_descriptor(s.a[at.slot] + group * 64 * DEPTH, 16, eight_rows),
+                     b = matrix_descriptor(s.b[at.slot], b_lead, eight_rows);
+            barrier_wait(&s.full[at.slot], at.phase);
+            wgmma_fence();
+#pragma unroll
+            for (int k = 0; k < DEPTH / 16; k++)
+                wgmma_64x256x16<transposed>(sums, a + k * 2, b + k * (transposed ? 128 : 2), i > 0 || k > 0);
+            wgmma_commit();
+            wgmma_wait<1>();
+            if (before >= 0 && thread < CLUSTER) barrier_arrive_at(&s.empty[before], thread);
+            before = at.slot;
+        }
+        wgmma_wait<0>();
+        wgmma_results(sums);
+        if (before >= 0 && thread < CLUSTER) barrier_arrive_at(&s.empty[before], thread);
+        barrier_wait(&s.sums_empty, (turn & 1) ^ 1);
+#pragma unroll
+        for (int i = 0; i < 32; i += 2) {
+            uint32_t unit = i + lane / 16;
+            bf16 *to = s.c + unit / 8 * SLAB + row * 64 + (unit % 8 ^ row % 8) * 8;
+            store_matrices(to, pack(sums[4 * i], sums[4 * i + 1]), pack(sums[4 * i + 2], sums[4 * i + 3]),
+                           pack(sums[4 * i + 4], sums[4 * i + 5]), pack(sums[4 * i + 6], sums[4 * i + 7]));
+        }
+        __syncwarp();
+        if (lane == 0) barrier_arrive(&s.sums_full);
+    }
+}
+
+TT_DEVICE uint32_t add2(uint32_t x, uint32_t y)
+{
+    return pack(low_half(x) + low_half(y), high_half(x) + high_half(y));
+}
+
+TT_DEVICE uint4 add8(uint4 x, uint4 y)
+{
+    return {add2(x.x, y.x), add2(x.y, y.y), add2(x.z, y.z), add2(x.w, y.w)};
+}
+
+TT_DEVICE float sigmoid(float x)
+{
+    return __fdividef(1.0f, 1.0f + __expf(-x));
+}
+
+/* As swiglu.cu computes it. */
+TT_DEVICE float swiglu(float gate, float up)
+{
+    return up * (gate * sigmoid(gate));
+}
+
+TT_DEVICE uint32_t swiglu2(uint32_t gate, uint32_t up)
+{
+    return pack(swiglu(low_half(gate), low_half(up)), swiglu(high_half(gate), high_half(up)));
+}
+
+TT_DEVICE uint4 swiglu8(uint4 gate, uint4 up)
+{
+    return {swiglu2(gate.x, up.x), swiglu2(gate.y, up.y), swiglu2(gate.z, up.z), swiglu2(gate.w, up.w)};
+}
+
+struct derivative {
+    float dgate, dup, act;
+};
+
+TT_DEVICE derivative differentiate(float dact, float gate, float up)
+{
+    float s = sigmoid(gate), silu = gate * s;
+    return {dact * up * (s * (1.0f + gate * (1.0f - s))), dact * silu, up * silu};
+}
+
+TT_DEVICE void differentiate2(uint32_t dact, uint32_t gate, uint32_t up, uint32_t &dgate, uint32_t &dup,
+                              uint32_t &act)
+{
+    derivative low = differentiate(low_half(dact), low_half(gate), low_half(up)),
+               high = differentiate(high_half(dact), high_half(gate), high_half(up));
+    dgate = pack(low.dgate, high.dgate);
+    dup = pack(low.dup, high.dup);
+    act = pack(low.act, high.act);
+}
+
+/* Rows of a tile that a writing warp has in hand at a time, 16 bytes a thread and matrix; what they need from
+ * memory is asked for one batch ahead. */
+template <int KIND> struct batch {
+    static constexpr int units =
+        KIND == TT_FUSED_SWIGLU ? COLUMNS / 16 : COLUMNS / 8; /* 16 bytes each, in a row */
+    static constexpr int rows = 32 / units;
+    static constexpr int size = KIND == TT_FUSED_SWIGLU_BACKWARD ? 2 : 4;
+    static constexpr int step = WRITERS * rows * size;
+    uint4 x[size], y[KIND == TT_FUSED_SWIGLU_BACKWARD ? size : 1];
+
+    /* Row of item i of the batch that begins at `first`, and its column; false beyond the matrix. */
+    static TT_DEVICE bool place(const tt_fused_params &p, const tile &t, int first, int i, int &row,
+                                int &column)
+    {
+        int lane = threadIdx.x % 32, in_tile = first + i * WRITERS * rows + lane / units;
+        row = t.m + in_tile;
+        column = t.n + lane % units * 8;
+        return in_tile < ROWS && row < p.m && column < p.n;
+    }
+};
+
+template <int KIND>
+TT_DEVICE void read_batch(const tt_fused_params &p, const tile &t, int first, batch<KIND> &in)
+{
+    constexpr bool backward = KIND == TT_FUSED_SWIGLU_BACKWARD;
+    if constexpr (KIND != TT_FUSED_SWIGLU) {
+        const bf16 *from = static_cast<const bf16 *>(backward ? p.c : p.addend);
+        if (from == nullptr) return;
+#pragma unroll
+        for (int i = 0; i < batch<KIND>::size; i++) {
+            int row, column;
+            if (!batch<KIND>::place(p, t, first, i, row, column)) continue;
+            int64_t at = row * p.c_row + column;
+            in.x[i] = __ldcs(reinterpret_cast<const uint4 *>(from + at));
+            if (backward) in.y[backward ? i : 0] = __ldcs(reinterpret_cast<const uint4 *>(from + at + p.n));
+        }
+    }
+}
+
+TT_DEVICE uint4 sums_at(const shared &s, uint32_t row, uint32_t unit)
+{
+    return *reinterpret_cast<const uint4 *>(s.c + unit / 8 * SLAB + row * 64 + (unit % 8 ^ row % 8) * 8);
+}
+
+TT_DEVICE void put(void *matrix, int64_t at, uint4 value)
+{
+    *reinterpret_cast<uint4 *>(static_cast<bf16 *>(matrix) + at) = value;
+}
+
+template <int KIND>
+TT_DEVICE void write_batch(const tt_fused_params &p, const shared &s, const tile &t, int first,
+                           const batch<KIND> &in)
+{
+    const int unit = threadIdx.x % 32 % batch<KIND>::units;
+#pragma unroll
+    for (int i = 0; i < batch<KIND>::size; i++) {
+        int row, column;
+        if (!batch<KIND>::place(p, t, first, i, row, column)) continue;
+        int64_t at = row * p.c_row + column, at_act = row * p.act_row + column;
+        uint4 c = sums_at(s, row - t.m, unit);
+        if (KIND == TT_FUSED_SWIGLU) {
+            uint4 up = sums_at(s, row - t.m, unit + 16);
+            if (p.c != nullptr) { /* not read again before backward */
+                __stcs(reinterpret_cast<uint4 *>(static_cast<bf16 *>(p.c) + at), c);
+                __stcs(reinterpret_cast<uint4 *>(static_cast<bf16 *>(p.c) + at + p.n), up);
+            }
+            put(p.act, at_act, swiglu8(c, up));
+        } else if (KIND == TT_FUSED_SWIGLU_BACKWARD) {
+            const uint4 &gate = in.x[i], &up = in.y[KIND == TT_FUSED_SWIGLU_BACKWARD ? i : 0];
+            uint4 dgate, dup, act;
+            differentiate2(c.x, gate.x, up.x, dgate.x, dup.x, act.x);
+            differentiate2(c.y, gate.y, up.y, dgate.y, dup.y, act.y);
+            differentiate2(c.z, gate.z, up.z, dgate.z, dup.z, act.z);
+            differentiate2(c.w, gate.w, up.w, dgate.w, dup.w, act.w);
+            put(p.c, at, dgate);
+            put(p.c, at + p.n, dup);
+            if (p.act != nullptr) put(p.act, at_act, act);
+        } else {
+            put(p.c, at, p.addend != nullptr ? add8(c, in.x[i]) : c);
+        }
+    }
+}
+
+template <int KIND> TT_DEVICE void write_tiles(const tt_fused_params &p, shared &s)
+{
+    const int first_row = ((int)threadIdx.x / 32 - 1) * batch<KIND>::rows;
+    tile t;
+    for (int turn = 0; tile_at<KIND>(p, turn, t); turn++) {
+        batch<KIND> now, next;
+        read_batch<KIND>(p, t, first_row, now);
+        barrier_wait(&s.sums_full, turn & 1);
+        for (int first = first_row; first < ROWS; first += batch<KIND>::step) {
+            if (first + batch<KIND>::step < ROWS) read_batch<KIND>(p, t, first + batch<KIND>::step, next);
+            write_batch<KIND>(p, s, t, first, now);
+            now = next;
+        }
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(&s.sums_empty);
+    }
+}
+
+#endif
+
+template <int KIND>
+__global__ void __launch_bounds__(THREADS, 1) gemm_fused(const __grid_constant__ tt_fused_params p)
+{
+#if defined(TT_HOPPER)
+    extern __shared__ __align__(1024) unsigned char bytes[];
+    shared &s = *reinterpret_cast<shared *>(bytes);
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; i++) {
+            barrier_init(&s.full[i], 1);
+            barrier_init(&s.empty[i], CLUSTER * 2); /* both groups of both CTAs have read it */
+        }
+        barrier_init(&s.sums_full, 2 * GROUP / 32);
+        barrier_init(&s.sums_empty, WRITERS);
+        barriers_are_ready();
+    }
+    cluster_sync();
+    if (threadIdx.x < GROUP) {
+        give_registers<LOADER_REGISTERS>();
+        if (threadIdx.x >= 32)
+            write_tiles<KIND>(p, s);
+        else if (threadIdx.x == 0)
+            load_tiles<KIND>(p, s);
+    } else {
+        take_registers<PRODUCT_REGISTERS>();
+        multiply_tiles<KIND>(p, s, (int)threadIdx.x / GROUP - 1);
+    }
+    __syncwarp();
+    cluster_sync(); /* the other CTA may still write here */
+#endif
+}
+
+template <int KIND> cudaError_t launch(const tt_fused_params *params, int ctas, cudaStream_t stream)
+{
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = CLUSTER;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)ctas);
+    config.blockDim = dim3(THREADS);
+    config.dynamicSmemBytes = sizeof(shared);
+    config.stream = stream;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    cudaError_t error = cudaFuncSetAttribute(gemm_fused<KIND>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             (int)sizeof(shared));
+    return error != cudaSuccess ? error : cudaLaunchKernelEx(&config, gemm_fused<KIND>, *params);
+}
+
+} // namespace
+
+extern "C" cudaError_t tt_cuda_fused_launch(enum tt_fused_kind kind, const struct tt_fused_params *params,
+                                            int ctas, cudaStream_t stream)
+{
+    switch (kind) {
+    case TT_FUSED_LORA:
+        return launch<TT_FUSED_LORA>(params, ctas, stream);
+    case TT_FUSED_LORA_NN:
+        return launch<TT_FUSED_LORA_NN>(params, ctas, stream);
+    case TT_FUSED_SWIGLU:
+        return launch<TT_FUSED_SWIGLU>(params, ctas, stream);
+    case TT_FUSED_SWIGLU_BACKWARD:
+        return launch<TT_FUSED_SWIGLU_BACKWARD>(params, ctas, stream);
+    default:
+        return cudaErrorInvalidValue;
+    }
+}

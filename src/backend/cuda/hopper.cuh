@@ -1,0 +1,185 @@
+/* Hopper's own instructions (PTX ISA 8.0, sm_90a): barriers in shared memory, the bulk tensor copy engine, warp group
+ * matrix products. TT_HOPPER is defined where they can be compiled.
+ *
+ * Barriers are waited for and arrived at with PTX's default scope (the CTA), at the other CTA of a cluster too: what they
+ * guard is written and read by the copy engine and the tensor cores alone. A cluster-wide acquire or release would cost a
+ * fence of the whole GPU at each step (a quarter of the speed, seen on an H200). */
+#ifndef TT_BACKEND_CUDA_HOPPER_CUH
+#define TT_BACKEND_CUDA_HOPPER_CUH
+
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <stdint.h>
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define TT_HOPPER 1
+#define TT_DEVICE __device__ __forceinline__
+
+TT_DEVICE uint32_t shared_address(const void *data)
+{
+    return (uint32_t)__cvta_generic_to_shared(data);
+}
+
+TT_DEVICE void barrier_init(uint64_t *barrier, int arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+                 : "memory");
+}
+
+/* After barrier_init, before another CTA of the cluster or the copy engine uses them. */
+TT_DEVICE void barriers_are_ready()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+/* Arrives, and has the phase wait for `bytes` of the copy engine too. */
+TT_DEVICE void barrier_expect(uint64_t *barrier, int bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
+}
+
+TT_DEVICE void barrier_arrive(uint64_t *barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+/* At the same barrier of CTA `cta` of the cluster. */
+TT_DEVICE void barrier_arrive_at(uint64_t *barrier, uint32_t cta)
+{
+    asm volatile("{\n.reg .b32 there;\n"
+                 "mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(barrier)),
+                 "r"(cta)
+                 : "memory");
+}
+
+/* Until the phase of this parity is complete. */
+TT_DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
+{
+    asm volatile("{\n.reg .pred done;\nagain:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 "@!done bra again;\n}" ::"r"(shared_address(barrier)),
+                 "r"(parity)
+                 : "memory");
+}
+
+TT_DEVICE void cluster_sync()
+{
+    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+/* The box at (x, y) of the map, x along rows. */
+TT_DEVICE void copy_tile(void *to, const CUtensorMap *map, uint64_t *barrier, int x, int y)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(to)),
+                 "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y)
+                 : "memory");
+}
+
+/* Into the same place of both CTAs of a cluster of two, and their barriers. */
+TT_DEVICE void copy_tile_to_all(void *to, const CUtensorMap *map, uint64_t *barrier, int x, int y)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(to)),
+                 "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "h"((uint16_t)3)
+                 : "memory");
+}
+
+template <int REGISTERS> TT_DEVICE void give_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+
+template <int REGISTERS> TT_DEVICE void take_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+
+/* Of a matrix in shared memory with the 128-byte swizzle. With rows along k: `stride` lies between groups of 8 rows, `lead`
+ * is not used. With rows along m or n: `stride` lies between groups of 8 k, `lead` between blocks of 64 columns. */
+TT_DEVICE uint64_t matrix_descriptor(const void *at, uint32_t lead, uint32_t stride)
+{
+    return (uint64_t)((shared_address(at) & 0x3ffff) >> 4) | (uint64_t)(lead >> 4) << 16 |
+           (uint64_t)(stride >> 4) << 32 | 1ull << 62;
+}
+
+TT_DEVICE void wgmma_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+TT_DEVICE void wgmma_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Until at most PENDING committed groups are left. */
+template <int PENDING> TT_DEVICE void wgmma_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+/* After the last wait: nothing that reads the sums moves before it. */
+TT_DEVICE void wgmma_results(float (&sums)[128])
+{
+#pragma unroll
+    for (int i = 0; i < 128; i++) asm volatile("" : "+f"(sums[i])::"memory");
+}
+
+#define TT_SUMS_8(i)                                                                                         \
+    "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]),               \
+        "+f"(sums[i + 5]), "+f"(sums[i + 6]), "+f"(sums[i + 7])
+#define TT_SUMS_64(i)                                                                                        \
+    TT_SUMS_8(i), TT_SUMS_8(i + 8), TT_SUMS_8(i + 16), TT_SUMS_8(i + 24), TT_SUMS_8(i + 32),                 \
+        TT_SUMS_8(i + 40), TT_SUMS_8(i + 48), TT_SUMS_8(i + 56)
+
+/* sums (+)= a b, bf16: a [64, 16] with rows along k, b [256, 16] so too, or [16, 256] when TRANSPOSED. Sums 4 i .. 4 i + 3 of
+ * thread t of the warp group: columns 8 i + 2 (t % 4) and the next, of rows t / 32 * 16 + t % 32 / 4 and 8 below. */
+template <int TRANSPOSED>
+TT_DEVICE void wgmma_64x256x16(float (&sums)[128], uint64_t a, uint64_t b, int accumulate)
+{
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %130, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+                 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+                 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+                 "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+                 "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
+                 "%128, %129, adds, 1, 1, 0, %131;\n}"
+                 : TT_SUMS_64(0), TT_SUMS_64(64)
+                 : "l"(a), "l"(b), "r"(accumulate), "n"(TRANSPOSED));
+}
+
+/* Four 8 x 8 matrices: lane l gives the address of row l % 8 of matrix l / 8. */
+TT_DEVICE void store_matrices(void *row, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+                 "r"(m0), "r"(m1), "r"(m2), "r"(m3)
+                 : "memory");
+}
+
+/* Two bf16 in a word, the first in its low half. */
+TT_DEVICE uint32_t pack(float first, float second)
+{
+    uint32_t word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+    return word;
+}
+
+TT_DEVICE float low_half(uint32_t word)
+{
+    return __uint_as_float(word << 16);
+}
+
+TT_DEVICE float high_half(uint32_t word)
+{
+    return __uint_as_float(word & 0xffff0000u);
+}
+
+#endif
+#endif

@@ -1,0 +1,109 @@
+#include "backend/ops/gemm_fused.h"
+
+#include "backend/device_impl.h"
+#include "backend/ops/check.h"
+
+static void check_low_rank(struct tt_check *check, const struct tt_low_rank *low, tt_tensor x, bool trans,
+                           int64_t n)
+{
+    tt_check_that(check, low->count >= 0 && low->count <= TT_LOW_RANK_PARTS, "%d parts of low rank",
+                  low->count);
+    if (check->status != TT_OK || low->count == 0) return;
+    tt_check_tensor(check, "h", low->h_MR, TT_TYPES_REAL, 2, 2);
+    tt_check_type(check, "h", low->h_MR, x.dtype);
+    if (check->status != TT_OK) return;
+    tt_check_that(check, low->h_MR.dims[0] == x.dims[0], "h has %lld rows, x %lld",
+                  (long long)low->h_MR.dims[0], (long long)x.dims[0]);
+    for (int i = 0; i < low->count; i++) {
+        tt_tensor b = low->parts[i].b;
+        int64_t h = low->parts[i].first_h, y = low->parts[i].first_y;
+        tt_check_tensor(check, "b", b, TT_TYPES_REAL, 2, 2);
+        if (check->status != TT_OK) return;
+        int64_t r = b.dims[trans ? 1 : 0], columns = b.dims[trans ? 0 : 1];
+        tt_check_that(check, h >= 0 && h + r <= low->h_MR.dims[1],
+                      "b of part %d is for columns %lld to %lld of h, which has %lld", i, (long long)h,
+                      (long long)(h + r), (long long)low->h_MR.dims[1]);
+        tt_check_that(check, y >= (i > 0 ? low->parts[i - 1].first_y : 0) && y + columns <= n,
+                      "b of part %d is for columns %lld to %lld of %lld", i, (long long)y,
+                      (long long)(y + columns), (long long)n);
+    }
+}
+
+tt_status tt_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
+{
+    struct tt_check check = {.op = "gemm_lora"};
+    tt_tensor x = args->x_MK, w = args->w, y = args->y_MN;
+    tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
+    tt_check_tensor(&check, "w", w, TT_TYPES_REAL, 2, 2);
+    if (check.status != TT_OK) return check.status;
+    int64_t m = x.dims[0], n = w.dims[args->trans_w ? 0 : 1], k = w.dims[args->trans_w ? 1 : 0];
+    tt_check_that(&check, x.dims[1] == k, "x has %lld columns, w is for %lld", (long long)x.dims[1],
+                  (long long)k);
+    tt_check_shape(&check, "y", y, TT_TYPES_REAL, 2, TT_DIMS(m, n));
+    tt_check_apart(&check, "y", y, "x", x);
+    tt_check_apart(&check, "y", y, "w", w);
+    check_low_rank(&check, &args->low, x, args->trans_w, n);
+    if (!tt_tensor_is_empty(args->addend_MN)) {
+        tt_check_like(&check, "addend", args->addend_MN, TT_TYPES_REAL, "y", y);
+        tt_check_type(&check, "addend", args->addend_MN, y.dtype);
+        tt_check_same_or_apart(&check, "y", y, "addend", args->addend_MN);
+        tt_check_that(&check, m <= 1 || args->addend_MN.strides[0] == y.strides[0],
+                      "rows of addend lie %lld apart, those of y %lld", (long long)args->addend_MN.strides[0],
+                      (long long)y.strides[0]);
+    }
+    if (check.status != TT_OK) return check.status;
+    if (m == 0 || n == 0) return TT_OK;
+    return tt_dispatch_gemm_lora(stream, args);
+}
+
+tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args)
+{
+    struct tt_check check = {.op = "gemm_swiglu"};
+    tt_tensor x = args->x_MK, w = args->w_2FK, both = args->gate_up_M2F, act = args->act_MF;
+    tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
+    tt_check_tensor(&check, "w", w, TT_TYPES_REAL, 2, 2);
+    if (check.status != TT_OK) return check.status;
+    int64_t m = x.dims[0], f = w.dims[0] / 2;
+    tt_check_that(&check, w.dims[0] % 2 == 0 && w.dims[1] == x.dims[1],
+                  "w is [%lld, %lld], x has %lld columns", (long long)w.dims[0], (long long)w.dims[1],
+                  (long long)x.dims[1]);
+    tt_check_shape(&check, "gate and up", both, TT_TYPES_REAL, 2, TT_DIMS(m, 2 * f));
+    tt_check_shape(&check, "act", act, TT_TYPES_REAL, 2, TT_DIMS(m, f));
+    tt_check_type(&check, "gate and up", both, x.dtype);
+    tt_check_type(&check, "act", act, x.dtype);
+    tt_check_apart(&check, "gate and up", both, "x", x);
+    tt_check_apart(&check, "act", act, "x", x);
+    check_low_rank(&check, &args->low, x, true, 2 * f);
+    if (check.status != TT_OK) return check.status;
+    if (args->keep)
+        tt_check_apart(&check, "act", act, "gate and up", both);
+    else
+        tt_check_same_or_apart(&check, "act", act, "gate", tt_tensor_cols(both, 0, f));
+    tt_check_apart(&check, "act", act, "up", tt_tensor_cols(both, f, f));
+    if (check.status != TT_OK) return check.status;
+    if (m == 0 || f == 0) return TT_OK;
+    return tt_dispatch_gemm_swiglu(stream, args);
+}
+
+tt_status tt_gemm_swiglu_backward(struct tt_stream *stream, const struct tt_gemm_swiglu_backward_args *args)
+{
+    struct tt_check check = {.op = "gemm_swiglu_backward"};
+    tt_tensor dy = args->dy_MK, w = args->w_KF, both = args->gate_up_M2F, dact = args->dact_MF;
+    tt_check_tensor(&check, "dy", dy, TT_TYPES_REAL, 2, 2);
+    tt_check_tensor(&check, "w", w, TT_TYPES_REAL, 2, 2);
+    if (check.status != TT_OK) return check.status;
+    int64_t m = dy.dims[0], f = w.dims[1];
+    tt_check_that(&check, w.dims[0] == dy.dims[1], "dy has %lld columns, w is for %lld",
+                  (long long)dy.dims[1], (long long)w.dims[0]);
+    tt_check_shape(&check, "gate and up", both, TT_TYPES_REAL, 2, TT_DIMS(m, 2 * f));
+    tt_check_shape(&check, "dact", dact, TT_TYPES_REAL, 2, TT_DIMS(m, f));
+    tt_check_type(&check, "gate and up", both, dy.dtype);
+    tt_check_type(&check, "dact", dact, dy.dtype);
+    tt_check_apart(&check, "gate and up", both, "dy", dy);
+    tt_check_apart(&check, "dact", dact, "dy", dy);
+    tt_check_apart(&check, "dact", dact, "gate and up", both);
+    check_low_rank(&check, &args->low, dy, false, f);
+    if (check.status != TT_OK) return check.status;
+    if (m == 0 || f == 0) return TT_OK;
+    return tt_dispatch_gemm_swiglu_backward(stream, args);
+}

@@ -1,0 +1,58 @@
+/* A linear layer's product together with what else reads or writes the same matrices: the narrow products of LoRA,
+ * and SwiGLU. A device may do it in one pass (cuda/gemm_fused.h); elsewhere it is the same as the products and passes
+ * one after the other (backend/compose.h), and no result is more exact for it than rounding explains.
+ *
+ * Letters: M rows (tokens), K what is summed over, N columns, F feed-forward, R all LoRA ranks side by side. Matrices are f32
+ * or bf16, each weight and y_MN its own, all others x's (dy's); rows may be strided. */
+#ifndef TT_BACKEND_OPS_GEMM_FUSED_H
+#define TT_BACKEND_OPS_GEMM_FUSED_H
+
+#include "backend/device.h"
+#include "tensor/tensor.h"
+
+enum { TT_LOW_RANK_PARTS = 3 };
+
+/* Narrow products that belong to a wide one: y[:, first_y ..] += h[:, first_h .. first_h + r] op(b), where b is stored as
+ * the wide product's w is: [columns, r], or [r, columns] when that one is not transposed. Parts in the order of first_y. */
+struct tt_low_rank {
+    tt_tensor h_MR;
+    struct {
+        tt_tensor b;
+        int64_t first_h, first_y;
+    } parts[TT_LOW_RANK_PARTS];
+    int count;
+};
+
+/* y = x op(w) + low rank (+ addend); op(w) is w^T with `trans_w` (w [N, K], as linear weights are), else w [K, N]. */
+struct tt_gemm_lora_args {
+    tt_tensor x_MK, w;
+    bool trans_w;
+    struct tt_low_rank low;
+    tt_tensor addend_MN; /* empty, y itself, or apart from it with y's type and row stride */
+    tt_tensor y_MN;
+};
+TT_MUST_USE tt_status tt_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args);
+
+/* gate | up = x w^T + low rank, act = silu(gate) * up. */
+struct tt_gemm_swiglu_args {
+    tt_tensor x_MK, w_2FK;
+    struct tt_low_rank low; /* first_y counts columns of gate | up */
+    tt_tensor gate_up_M2F;
+    bool keep;       /* false: nobody reads gate and up again, what is left there is arbitrary */
+    tt_tensor act_MF; /* may be the columns of gate when `keep` is false */
+};
+TT_MUST_USE tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args);
+
+/* dact = dy w + low rank, and with it the gradients of gate and up (swiglu.h) in their place. dact_MF is scratch, in
+ * which act = silu(gate) * up is left with `wants_act` and anything without. */
+struct tt_gemm_swiglu_backward_args {
+    tt_tensor dy_MK, w_KF;
+    struct tt_low_rank low;
+    tt_tensor gate_up_M2F; /* in: gate | up; out: dgate | dup */
+    tt_tensor dact_MF;
+    bool wants_act;
+};
+TT_MUST_USE tt_status tt_gemm_swiglu_backward(struct tt_stream *stream,
+                                              const struct tt_gemm_swiglu_backward_args *args);
+
+#endif

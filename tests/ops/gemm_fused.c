@@ -1,0 +1,472 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/ops/gemm_fused.h"
+#include "ops/harness.h"
+
+/* Ranks of the parts of low rank beside each other, with the columns they cover. */
+struct low_case {
+    int64_t r[TT_LOW_RANK_PARTS], first[TT_LOW_RANK_PARTS], columns[TT_LOW_RANK_PARTS];
+    int count;
+};
+
+enum addend { NONE, APART, IN_PLACE };
+
+struct lora_case {
+    int64_t m, n, k;
+    tt_dtype dtype;
+    bool trans;
+    enum addend addend;
+    int64_t gap;
+    struct low_case low;
+};
+
+#define F TT_F32
+#define H TT_BF16
+#define N_ false
+#define T_ true
+#define NO_LOW                                                                                               \
+    {                                                                                                        \
+        {0}, {0}, {0}, 0                                                                                     \
+    }
+#define ALL(r, n)                                                                                            \
+    {                                                                                                        \
+        {r}, {0}, {n}, 1                                                                                     \
+    }
+#define QKV(r, q, k)                                                                                         \
+    {                                                                                                        \
+        {r, r, r}, {0, q, (q) + (k)}, {q, k, k}, 3                                                           \
+    }
+
+static const struct lora_case lora_cases[] = {
+    {1, 1, 1, F, T_, NONE, 0, ALL(1, 1)},
+    {5, 7, 3, F, T_, NONE, 2, NO_LOW},
+    {5, 7, 3, F, N_, IN_PLACE, 1, ALL(2, 7)},
+    {9, 40, 33, F, T_, APART, 0, ALL(8, 40)},
+    {13, 48, 65, H, T_, NONE, 3, QKV(4, 24, 12)},
+    {13, 48, 65, H, N_, NONE, 0, ALL(12, 48)},
+    {13, 48, 65, H, T_, IN_PLACE, 8, ALL(8, 48)},
+    {40, 96, 130, H, T_, APART, 8, ALL(8, 96)},
+    {40, 96, 130, H, N_, APART, 0, NO_LOW},
+    /* q and v alone; the same columns twice, as two adapters that do not lie together give them */
+    {17, 64, 70, H, T_, NONE, 0, {{8, 8}, {0, 48}, {32, 16}, 2}},
+    {17, 64, 70, F, T_, APART, 0, {{8, 8}, {0, 48}, {32, 16}, 2}},
+    {17, 64, 70, H, N_, NONE, 0, {{8, 16}, {0, 0}, {64, 64}, 2}},
+    {17, 64, 70, F, N_, IN_PLACE, 4, {{8, 16, 4}, {0, 0, 0}, {64, 64, 64}, 3}},
+};
+
+/* Tiles of 128 and 256 that are whole and that are not, k that ends within a step, ranks on both sides of a
+ * step. */
+static const struct lora_case lora_gpu_cases[] = {
+    {2048, 2048, 1024, H, T_, NONE, 0, ALL(16, 2048)},
+    {2048, 2048, 1024, H, N_, NONE, 0, ALL(8, 2048)},
+    {1999, 2040, 1096, H, T_, APART, 8, ALL(16, 2040)},
+    {1999, 2040, 1096, H, N_, IN_PLACE, 8, ALL(48, 2040)},
+    {2048, 2048, 2048, H, T_, NONE, 0, QKV(8, 1024, 512)},
+    {2048, 2048, 1032, H, T_, NONE, 8, {{16, 32}, {0, 1536}, {1024, 512}, 2}},
+    {2048, 2048, 1024, H, T_, APART, 0, ALL(64, 2048)},
+    {2048, 2048, 1024, H, T_, NONE, 0, QKV(72, 1024, 512)},
+    {2048, 2048, 1024, H, N_, NONE, 0, ALL(200, 2048)},
+    {4000, 6144, 4096, H, T_, NONE, 0, QKV(16, 4096, 1024)},
+    {8192, 4096, 6144, H, N_, NONE, 0, ALL(48, 4096)},
+};
+enum { ROW_STEP = 61 }; /* of rows whose values the oracle knows, in cases of real sizes */
+
+/* What a case multiplies: everything in one array, so that it goes to the device at once. */
+enum { X, W, OUT, ADDEND, HIDDEN, B0, TENSORS = B0 + TT_LOW_RANK_PARTS };
+
+struct problem {
+    struct test_tensor t[TENSORS];
+    int64_t m, n, k, step;
+    bool trans;
+    struct low_case low;
+};
+
+static int64_t sum_of_ranks(const struct low_case *low)
+{
+    int64_t r = 0;
+    for (int i = 0; i < low->count; i++) r += low->r[i];
+    return r;
+}
+
+static struct test_tensor weight(tt_dtype dtype, bool trans, int64_t n, int64_t k, uint64_t seed)
+{
+    return test_tensor_random(dtype, trans ? n : k, trans ? k : n, TEST_UNUSED, 0, seed, 1 / sqrt((double)k));
+}
+
+static struct problem make_problem(int64_t m, int64_t n, int64_t k, tt_dtype dtype, bool trans, int64_t gap,
+                                   const struct low_case *low, int64_t step)
+{
+    struct problem p = {.m = m, .n = n, .k = k, .step = step, .trans = trans, .low = *low};
+    int64_t r = sum_of_ranks(low);
+    p.t[X] = test_tensor_random(dtype, m, k, TEST_UNUSED, gap, 1, 1);
+    p.t[W] = weight(dtype, trans, n, k, 2);
+    p.t[OUT] = test_tensor_random(dtype, m, n, TEST_UNUSED, gap, 3, 1);
+    p.t[ADDEND] = test_tensor_random(dtype, m, n, TEST_UNUSED, gap, 4, 1);
+    p.t[HIDDEN] = test_tensor_random(dtype, m, r > 0 ? r : 8, TEST_UNUSED, 0, 5, 0.5);
+    for (int i = 0; i < TT_LOW_RANK_PARTS; i++) {
+        bool given = i < low->count;
+        p.t[B0 + i] =
+            weight(dtype, trans, given ? low->columns[i] : 1, given ? low->r[i] : 1, 6 + (uint64_t)i);
+    }
+    return p;
+}
+
+static void free_problem(struct problem *p)
+{
+    for (int i = 0; i < TENSORS; i++) test_tensor_free(&p->t[i]);
+}
+
+static struct tt_low_rank low_rank_of(const struct problem *p)
+{
+    struct tt_low_rank low = {.h_MR = p->t[HIDDEN].view, .count = p->low.count};
+    int64_t first_h = 0;
+    for (int i = 0; i < p->low.count; i++) {
+        low.parts[i].b = p->t[B0 + i].view;
+        low.parts[i].first_h = first_h;
+        low.parts[i].first_y = p->low.first[i];
+        first_h += p->low.r[i];
+    }
+    return low;
+}
+
+static double weight_at(const double *w, bool trans, int64_t columns, int64_t depth, int64_t column,
+                        int64_t at)
+{
+    return trans ? w[column * depth + at] : w[at * columns + column];
+}
+
+/* x op(w) + low rank of rows 0, step, 2 step, ... in fp64 and as float sums; returns how many rows. */
+static int64_t multiply(const struct problem *p, double *exact, float *sums)
+{
+    double *x = test_tensor_values(&p->t[X]), *w = test_tensor_values(&p->t[W]),
+           *h = test_tensor_values(&p->t[HIDDEN]), *b[TT_LOW_RANK_PARTS];
+    int64_t known = 0, r_all = p->t[HIDDEN].view.dims[1];
+    for (int i = 0; i < TT_LOW_RANK_PARTS; i++) b[i] = test_tensor_values(&p->t[B0 + i]);
+    for (int64_t row = 0; row < p->m; row += p->step, known++) {
+#pragma omp parallel for if (TEST_IS_LARGE(p->n * p->k))
+        for (int64_t j = 0; j < p->n; j++) {
+            double sum = 0;
+            float plain = 0;
+            for (int64_t i = 0; i < p->k; i++) {
+                double y = weight_at(w, p->trans, p->n, p->k, j, i), z = x[row * p->k + i];
+                sum += z * y;
+                plain += (float)z * (float)y;
+            }
+            int64_t first_h = 0;
+            for (int part = 0; part < p->low.count; part++) {
+                int64_t r = p->low.r[part], column = j - p->low.first[part];
+                for (int64_t i = 0; i < r && column >= 0 && column < p->low.columns[part]; i++) {
+                    double y = weight_at(b[part], p->trans, p->low.columns[part], r, column, i),
+                           z = h[row * r_all + first_h + i];
+                    sum += z * y;
+                    plain += (float)z * (float)y;
+                }
+                first_h += r;
+            }
+            exact[known * p->n + j] = sum;
+            sums[known * p->n + j] = plain;
+        }
+    }
+    for (int i = 0; i < TT_LOW_RANK_PARTS; i++) free(b[i]);
+    free(x);
+    free(w);
+    free(h);
+    return known;
+}
+
+/* The known rows of a matrix of n columns, one after the other. */
+static double *known_rows(const struct test_tensor *tensor, int64_t known, int64_t step)
+{
+    double *values = test_tensor_values(tensor);
+    size_t row = (size_t)tensor->view.dims[1];
+    for (int64_t i = 0; i < known; i++)
+        memmove(values + (size_t)i * row, values + (size_t)(i * step) * row, row * sizeof *values);
+    return values;
+}
+
+/* One rounding to bf16 for each product that is added to another: the wide one, up to three narrow ones, the
+ * addend. */
+static double roundings(const struct low_case *low, bool adds)
+{
+    return 2 + low->count + adds;
+}
+
+static int64_t row_step = 1;
+
+static void check_lora(const void *row)
+{
+    const struct lora_case *test = row;
+    struct problem p =
+        make_problem(test->m, test->n, test->k, test->dtype, test->trans, test->gap, &test->low, row_step);
+    int64_t count = test->m * test->n;
+    double *exact = test_doubles(count), *plain = test_doubles(count);
+    float *sums = malloc((size_t)count * sizeof *sums);
+    assert_non_null(sums);
+    int64_t known = multiply(&p, exact, sums);
+    const struct test_tensor *addend = &p.t[test->addend == IN_PLACE ? OUT : ADDEND];
+    double *before = known_rows(addend, known, row_step);
+    for (int64_t i = 0; i < known * test->n; i++) {
+        if (test->addend != NONE) exact[i] += before[i];
+        plain[i] = test_round(sums[i] + (test->addend != NONE ? (float)before[i] : 0), test->dtype);
+    }
+    if (test->addend != IN_PLACE) test_tensor_poison(&p.t[OUT]);
+    struct test_device device;
+    test_device_open(&device, test_device_kind(), 2);
+    test_array_to_device(&device, p.t, TENSORS);
+    struct tt_gemm_lora_args args = {.x_MK = p.t[X].view,
+                                     .w = p.t[W].view,
+                                     .trans_w = test->trans,
+                                     .low = low_rank_of(&p),
+                                     .y_MN = p.t[OUT].view};
+    if (test->addend != NONE) args.addend_MN = p.t[test->addend == IN_PLACE ? OUT : ADDEND].view;
+    test_ok(tt_gemm_lora(device.stream, &args));
+    test_array_to_host(&device, p.t, TENSORS);
+    test_device_close(&device);
+    double *got = known_rows(&p.t[OUT], known, row_step);
+    double relative = test->dtype == TT_F32 ? 0x1p-24 * sqrt((double)test->k) : 0;
+    test_close_allowing("y", got, exact, plain, known * test->n, test->dtype,
+                        roundings(&test->low, test->addend != NONE), relative, 0);
+    for (int i = 0; i < TENSORS; i++) test_tensor_check_gaps("tensor", &p.t[i]);
+    free(got);
+    free(before);
+    free(sums);
+    free(exact);
+    free(plain);
+    free_problem(&p);
+}
+
+static void lora_is_close_to_the_oracle(void **state)
+{
+    (void)state;
+    TEST_CASES("gemm_lora", lora_cases, check_lora);
+}
+
+static void lora_of_real_sizes(void **state)
+{
+    (void)state;
+    TEST_SIZES_ONLY();
+    row_step = ROW_STEP;
+    TEST_CASES("gemm_lora", lora_gpu_cases, check_lora);
+    row_step = 1;
+}
+
+struct swiglu_case {
+    int64_t m, f, k;
+    tt_dtype dtype;
+    int64_t gap;
+    int64_t r_gate, r_up, r_down;
+    bool keep; /* forward: gate and up; backward: act is wanted */
+};
+
+static const struct swiglu_case swiglu_cases[] = {
+    {1, 1, 1, F, 0, 0, 0, 0, true},    {7, 24, 9, F, 3, 4, 4, 4, true},    {7, 24, 9, F, 0, 0, 4, 0, false},
+    {19, 40, 70, H, 8, 8, 8, 8, true}, {19, 40, 70, H, 0, 0, 0, 0, false}, {33, 48, 64, H, 0, 8, 0, 16, true},
+};
+
+static const struct swiglu_case swiglu_gpu_cases[] = {
+    {2048, 1024, 1024, H, 0, 0, 0, 0, true},    {1990, 1000, 1096, H, 8, 16, 16, 16, true},
+    {2048, 1024, 1024, H, 0, 8, 0, 8, false},   {2048, 1024, 1024, H, 8, 0, 8, 0, true},
+    {2048, 1024, 2048, H, 0, 40, 48, 72, true}, {2048, 2048, 2048, H, 0, 16, 16, 16, true},
+    {1990, 2040, 1032, H, 8, 0, 0, 16, false},  {4096, 14336, 4096, H, 0, 16, 16, 16, true},
+};
+
+static double silu(double x)
+{
+    return x / (1 + exp(-x));
+}
+
+static void check_swiglu_forward(const struct swiglu_case *test)
+{
+    struct low_case low = {0};
+    int64_t f = test->f, n = 2 * f, r[2] = {test->r_gate, test->r_up};
+    for (int i = 0; i < 2; i++) {
+        if (r[i] == 0) continue;
+        low.r[low.count] = r[i];
+        low.first[low.count] = i * f;
+        low.columns[low.count++] = f;
+    }
+    struct problem p = make_problem(test->m, n, test->k, test->dtype, true, test->gap, &low, row_step);
+    struct test_tensor act = test_tensor_make(test->dtype, test->m, f, TEST_UNUSED, test->gap);
+    double *exact = test_doubles(test->m * n), *plain = test_doubles(test->m * n);
+    double *exact_act = test_doubles(test->m * f), *plain_act = test_doubles(test->m * f);
+    float *sums = malloc((size_t)(test->m * n) * sizeof *sums);
+    assert_non_null(sums);
+    int64_t known = multiply(&p, exact, sums);
+    for (int64_t i = 0; i < known * n; i++) plain[i] = test_round(sums[i], test->dtype);
+    for (int64_t i = 0; i < known * f; i++) {
+        int64_t at = i / f * n + i % f;
+        float gate = (float)plain[at], up = (float)plain[at + f];
+        exact_act[i] = silu(exact[at]) * exact[at + f];
+        plain_act[i] = test_round(gate / (1 + expf(-gate)) * up, test->dtype);
+    }
+    test_tensor_poison(&p.t[OUT]);
+    test_tensor_poison(&act);
+    struct test_device device;
+    test_device_open(&device, test_device_kind(), 2);
+    test_array_to_device(&device, p.t, TENSORS);
+    TEST_TO_DEVICE(&device, &act);
+    struct tt_gemm_swiglu_args args = {.x_MK = p.t[X].view,
+                                       .w_2FK = p.t[W].view,
+                                       .low = low_rank_of(&p),
+                                       .gate_up_M2F = p.t[OUT].view,
+                                       .keep = test->keep,
+                                       .act_MF = test->keep ? act.view : tt_tensor_cols(p.t[OUT].view, 0, f)};
+    test_ok(tt_gemm_swiglu(device.stream, &args));
+    test_array_to_host(&device, p.t, TENSORS);
+    TEST_TO_HOST(&device, &act);
+    test_device_close(&device);
+    double factor = roundings(&low, false);
+    double *got_act = known_rows(&act, known, row_step), *both = known_rows(&p.t[OUT], known, row_step);
+    double relative = test->dtype == TT_F32 ? 0x1p-23 * sqrt((double)test->k) : 0;
+    if (test->keep)
+        test_close_allowing("gate and up", both, exact, plain, known * n, test->dtype, factor, relative, 0);
+    else
+        for (int64_t i = 0; i < known * f; i++) got_act[i] = both[i / f * n + i % f];
+    test_close_allowing("act", got_act, exact_act, plain_act, known * f, test->dtype, factor, relative, 1e-7);
+    test_tensor_check_gaps("gate and up", &p.t[OUT]);
+    test_tensor_check_gaps("act", &act);
+    free(got_act);
+    free(both);
+    free(sums);
+    free(exact);
+    free(plain);
+    free(exact_act);
+    free(plain_act);
+    test_tensor_free(&act);
+    free_problem(&p);
+}
+
+/* Gradients from dact as it would be stored: in fp64, and in floats. */
+struct gradients {
+    double *exact, *plain, *exact_act, *plain_act; /* [known, 2f], [known, f] */
+};
+
+static void differentiate(const struct problem *p, int64_t known, const double *both, const double *exact,
+                          const float *sums, tt_dtype dtype, const struct gradients *g)
+{
+    int64_t f = p->n;
+    for (int64_t i = 0; i < known * f; i++) {
+        int64_t at = i / f * 2 * f + i % f;
+        double gate = both[at], up = both[at + f], s = 1 / (1 + exp(-gate));
+        float gate_f = (float)gate, up_f = (float)up, s_f = 1 / (1 + expf(-gate_f)),
+              dact_f = test_round(sums[i], dtype);
+        g->exact[at] = exact[i] * up * s * (1 + gate * (1 - s));
+        g->exact[at + f] = exact[i] * gate * s;
+        g->plain[at] = test_round(dact_f * up_f * s_f * (1 + gate_f * (1 - s_f)), dtype);
+        g->plain[at + f] = test_round(dact_f * gate_f * s_f, dtype);
+        g->exact_act[i] = gate * s * up;
+        g->plain_act[i] = test_round(gate_f * s_f * up_f, dtype);
+    }
+}
+
+static void check_swiglu_backward(const struct swiglu_case *test)
+{
+    int64_t f = test->f;
+    struct low_case low = {{test->r_down}, {0}, {f}, test->r_down > 0};
+    struct problem p = make_problem(test->m, f, test->k, test->dtype, false, test->gap, &low, row_step);
+    struct test_tensor both = test_tensor_random(test->dtype, test->m, 2 * f, TEST_UNUSED, test->gap, 9, 1);
+    double *exact = test_doubles(test->m * f);
+    float *sums = malloc((size_t)(test->m * f) * sizeof *sums);
+    assert_non_null(sums);
+    struct gradients g = {test_doubles(test->m * 2 * f), test_doubles(test->m * 2 * f),
+                          test_doubles(test->m * f), test_doubles(test->m * f)};
+    int64_t known = multiply(&p, exact, sums);
+    double *values = known_rows(&both, known, row_step);
+    differentiate(&p, known, values, exact, sums, test->dtype, &g);
+    test_tensor_poison(&p.t[OUT]);
+    struct test_device device;
+    test_device_open(&device, test_device_kind(), 2);
+    test_array_to_device(&device, p.t, TENSORS);
+    TEST_TO_DEVICE(&device, &both);
+    struct tt_gemm_swiglu_backward_args args = {.dy_MK = p.t[X].view,
+                                                .w_KF = p.t[W].view,
+                                                .low = low_rank_of(&p),
+                                                .gate_up_M2F = both.view,
+                                                .dact_MF = p.t[OUT].view,
+                                                .wants_act = test->keep};
+    test_ok(tt_gemm_swiglu_backward(device.stream, &args));
+    test_array_to_host(&device, p.t, TENSORS);
+    TEST_TO_HOST(&device, &both);
+    test_device_close(&device);
+    double *got = known_rows(&both, known, row_step), *got_act = known_rows(&p.t[OUT], known, row_step);
+    double relative = test->dtype == TT_F32 ? 0x1p-23 * sqrt((double)test->k) : 0;
+    test_close_allowing("dgate and dup", got, g.exact, g.plain, known * 2 * f, test->dtype,
+                        1 + roundings(&low, false), relative, 0);
+    if (test->keep) test_close("act", got_act, g.exact_act, g.plain_act, known * f, test->dtype, 2);
+    test_tensor_check_gaps("gate and up", &both);
+    test_tensor_check_gaps("dact", &p.t[OUT]);
+    free(got);
+    free(got_act);
+    free(values);
+    free(exact);
+    free(sums);
+    free(g.exact);
+    free(g.plain);
+    free(g.exact_act);
+    free(g.plain_act);
+    test_tensor_free(&both);
+    free_problem(&p);
+}
+
+static void check_swiglu(const void *row)
+{
+    check_swiglu_forward(row);
+    check_swiglu_backward(row);
+}
+
+static void swiglu_is_close_to_the_oracle(void **state)
+{
+    (void)state;
+    TEST_CASES("gemm_swiglu", swiglu_cases, check_swiglu);
+}
+
+static void swiglu_of_real_sizes(void **state)
+{
+    (void)state;
+    TEST_SIZES_ONLY();
+    row_step = ROW_STEP;
+    TEST_CASES("gemm_swiglu", swiglu_gpu_cases, check_swiglu);
+    row_step = 1;
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    struct low_case low = {{4}, {0}, {12}, 1};
+    struct problem p = make_problem(3, 12, 8, F, true, 0, &low, 1);
+    struct test_device device;
+    test_device_open(&device, test_device_kind(), 1);
+    test_array_to_device(&device, p.t, TENSORS);
+    struct tt_gemm_lora_args args = {.x_MK = p.t[X].view,
+                                     .w = p.t[W].view,
+                                     .trans_w = true,
+                                     .low = low_rank_of(&p),
+                                     .y_MN = p.t[OUT].view};
+    struct tt_gemm_lora_args wrong = args;
+    wrong.low.parts[0].first_h = 1;
+    test_refused(tt_gemm_lora(device.stream, &wrong), TT_ERR_INTERNAL, "columns 1 to 5 of h, which has 4");
+    wrong = args;
+    wrong.low.parts[0].first_y = 4;
+    test_refused(tt_gemm_lora(device.stream, &wrong), TT_ERR_INTERNAL, "columns 4 to 16 of 12");
+    wrong = args;
+    wrong.trans_w = false;
+    test_refused(tt_gemm_lora(device.stream, &wrong), TT_ERR_INTERNAL, "x has 8 columns, w is for 12");
+    test_ok(tt_gemm_lora(device.stream, &args));
+    test_array_to_host(&device, p.t, TENSORS);
+    test_device_close(&device);
+    free_problem(&p);
+}
+
+int main(void)
+{
+    int missing = test_device_missing();
+    if (missing != 0) return missing;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lora_is_close_to_the_oracle),  cmocka_unit_test(swiglu_is_close_to_the_oracle),
+        cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(lora_of_real_sizes),
+        cmocka_unit_test(swiglu_of_real_sizes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
