@@ -80,7 +80,7 @@ static bool overlap_is_whole(const struct tt_gemm_lora_args *args)
     return true;
 }
 
-tt_status tt_compose_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
+static tt_status product(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
 {
     tt_tensor addend = args->addend_MN;
     bool adds = !tt_tensor_is_empty(addend), in_place = adds && addend.data == args->y_MN.data;
@@ -99,6 +99,19 @@ tt_status tt_compose_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lo
     if (!late) return TT_OK;
     struct tt_add_args add = {.a = args->y_MN, .b = addend, .y = args->y_MN};
     return stream->device->table->ops->add(stream, &add);
+}
+
+tt_status tt_compose_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
+{
+    const struct tt_rotation *rotation = &args->rotation;
+    TT_TRY(product(stream, args));
+    if (rotation->columns == 0) return TT_OK;
+    struct tt_rope_args rope = {.x_THE = tt_tensor_heads(tt_tensor_cols(args->y_MN, 0, rotation->columns),
+                                                         rotation->columns / rotation->head_dim),
+                                .positions_T = rotation->positions_T,
+                                .cos_PE = rotation->cos_PE,
+                                .sin_PE = rotation->sin_PE};
+    return stream->device->table->ops->rope(stream, &rope);
 }
 
 tt_status tt_compose_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args)

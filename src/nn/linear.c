@@ -3,9 +3,9 @@
 
 #include <assert.h>
 
+#include "backend/ops/attention.h"
 #include "backend/ops/elementwise.h"
 #include "backend/ops/gemm.h"
-#include "backend/ops/gemm_fused.h"
 #include "backend/ops/swiglu.h"
 #include "nn/quantized.h"
 
@@ -212,6 +212,13 @@ static bool is_one_part(const struct tt_linear_group *group, const struct tt_ste
            tt_quantized_part_count(group, step, 0) == group->count;
 }
 
+static bool has_bias(const struct tt_linear_group *group)
+{
+    for (int i = 0; i < group->count; i++)
+        if (group->linears[i].bias != NULL) return true;
+    return false;
+}
+
 /* y's columns of this part += h B^T */
 static struct tt_low_rank low_rank_up(const struct tt_linear_group *group, const struct part *part,
                                       tt_tensor h_TR)
@@ -307,6 +314,34 @@ tt_status tt_linear_forward_add(const struct tt_linear_group *group, struct tt_s
     return up(group, step, x_TI, h_TR, residual_TO, y_TO);
 }
 
+tt_status tt_linear_forward_rotated(const struct tt_linear_group *group, struct tt_step *step,
+                                    tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR,
+                                    const struct tt_rotation *rotation, tt_tensor y_TO)
+{
+    if (is_one_part(group, step) && !has_bias(group)) {
+        struct part part;
+        size_t mark = tt_workspace_mark(step->workspace);
+        if (tt_linear_group_r(group) > 0) TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
+        TT_TRY(next_part(group, step, NULL, &part));
+        struct tt_gemm_lora_args args = {.x_MK = x_TI,
+                                         .w = part.weights.w_OI,
+                                         .trans_w = true,
+                                         .low = low_rank_up(group, &part, h_TR),
+                                         .rotation = *rotation,
+                                         .y_MN = y_TO};
+        TT_TRY(tt_gemm_lora(step->stream, &args));
+        tt_workspace_release(step->workspace, mark);
+        return TT_OK;
+    }
+    TT_TRY(tt_linear_forward(group, step, row_keys_T, x_TI, h_TR, y_TO));
+    struct tt_rope_args rope = {.x_THE = tt_tensor_heads(tt_tensor_cols(y_TO, 0, rotation->columns),
+                                                         rotation->columns / rotation->head_dim),
+                                .positions_T = rotation->positions_T,
+                                .cos_PE = rotation->cos_PE,
+                                .sin_PE = rotation->sin_PE};
+    return tt_rope(step->stream, &rope);
+}
+
 tt_status tt_linear_forward_swiglu(const struct tt_linear_group *group, struct tt_step *step,
                                    tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR, bool keep,
                                    tt_tensor gate_up_TF2, tt_tensor act_TF)
@@ -314,7 +349,7 @@ tt_status tt_linear_forward_swiglu(const struct tt_linear_group *group, struct t
     int64_t ffn = act_TF.dims[1];
     assert(group->count == 2);
     if (tt_linear_group_r(group) > 0) TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
-    if (is_one_part(group, step) && group->linears[0].bias == NULL && group->linears[1].bias == NULL) {
+    if (is_one_part(group, step) && !has_bias(group)) {
         struct part part;
         size_t mark = tt_workspace_mark(step->workspace);
         TT_TRY(next_part(group, step, NULL, &part));

@@ -15,6 +15,7 @@
 #ifndef TT_NN_LINEAR_H
 #define TT_NN_LINEAR_H
 
+#include "backend/ops/gemm_fused.h"
 #include "nn/step.h"
 #include "tensor/param.h"
 
@@ -53,6 +54,10 @@ TT_MUST_USE tt_status tt_linear_forward(const struct tt_linear_group *group, str
 TT_MUST_USE tt_status tt_linear_forward_add(const struct tt_linear_group *group, struct tt_step *step,
                                             tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR,
                                             tt_tensor residual_TO, tt_tensor y_TO);
+/* As tt_linear_forward, and then the first columns of y rotated as `rotation` says. */
+TT_MUST_USE tt_status tt_linear_forward_rotated(const struct tt_linear_group *group, struct tt_step *step,
+                                                tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR,
+                                                const struct tt_rotation *rotation, tt_tensor y_TO);
 /* As tt_linear_forward for a group of two, and act = silu(gate) * up of its two halves. Without `keep` what is left in
  * gate_up_TF2 is arbitrary, and act_TF may be its first half. */
 TT_MUST_USE tt_status tt_linear_forward_swiglu(const struct tt_linear_group *group, struct tt_step *step,

@@ -97,26 +97,41 @@ static struct qkv with_ready(const struct tt_self_attention *attention, struct q
     return raw;
 }
 
-/* From the linears' q, k, v to what attention reads: normed and rotated. Where q and k norms exist and the
- * linears' q and k must stay, the result goes to where it is kept, or to scratch that is pushed here;
- * otherwise in place. */
+/* x -> q, k and v as the linears give them, and rotated where no norm comes in between. */
+static tt_status project(const struct tt_self_attention *attention, struct tt_step *step, tt_tensor n_TD,
+                         const struct tt_self_attention_saved *saved)
+{
+    tt_tensor row_keys_T = step->batch->row_keys_T;
+    struct tt_rotation rotation = {.columns = (attention->heads + attention->kv_heads) * attention->head_dim,
+                                   .head_dim = attention->head_dim,
+                                   .positions_T = step->batch->positions_T,
+                                   .cos_PE = step->rope_cos_PE,
+                                   .sin_PE = step->rope_sin_PE};
+    if (has_qk_norm(attention))
+        return tt_linear_forward(&attention->qkv, step, row_keys_T, n_TD, saved->h_qkv_TR, saved->qkv_TC);
+    return tt_linear_forward_rotated(&attention->qkv, step, row_keys_T, n_TD, saved->h_qkv_TR, &rotation,
+                                     saved->qkv_TC);
+}
+
+/* From what `project` made to what attention reads: normed and rotated. Where the linears' q and k must stay
+ * beside the normed ones, the result goes to where it is kept, or to scratch that is pushed here; otherwise
+ * in place. */
 static tt_status prepare(const struct tt_self_attention *attention, struct tt_step *step, bool keep,
                          const struct tt_self_attention_saved *saved, struct qkv *ready)
 {
     struct qkv raw = split(attention, saved->qkv_TC);
     *ready = raw;
-    if (has_qk_norm(attention)) {
-        if (keep) {
-            tt_tensor qk_TC = saved->ready_qk_TC;
-            if (tt_tensor_is_empty(qk_TC))
-                TT_TRY(tt_workspace_2d(
-                    step->workspace, "normed q and k", step->compute_dtype, saved->qkv_TC.dims[0],
-                    (attention->heads + attention->kv_heads) * attention->head_dim, &qk_TC));
-            *ready = with_ready(attention, raw, qk_TC);
-        }
-        TT_TRY(tt_norm_forward(&attention->q_norm, step, raw.q_THE, ready->q_THE, saved->rstd_q_N));
-        TT_TRY(tt_norm_forward(&attention->k_norm, step, raw.k_TKE, ready->k_TKE, saved->rstd_k_N));
+    if (!has_qk_norm(attention)) return TT_OK;
+    if (keep) {
+        tt_tensor qk_TC = saved->ready_qk_TC;
+        if (tt_tensor_is_empty(qk_TC))
+            TT_TRY(tt_workspace_2d(step->workspace, "normed q and k", step->compute_dtype,
+                                   saved->qkv_TC.dims[0],
+                                   (attention->heads + attention->kv_heads) * attention->head_dim, &qk_TC));
+        *ready = with_ready(attention, raw, qk_TC);
     }
+    TT_TRY(tt_norm_forward(&attention->q_norm, step, raw.q_THE, ready->q_THE, saved->rstd_q_N));
+    TT_TRY(tt_norm_forward(&attention->k_norm, step, raw.k_TKE, ready->k_TKE, saved->rstd_k_N));
     return rotate_both(step, ready->q_THE, ready->k_TKE, false);
 }
 
@@ -164,7 +179,7 @@ tt_status tt_self_attention_forward(const struct tt_self_attention *attention, s
         TT_TRY(tt_workspace_2d(workspace, "normed input of attention", step->compute_dtype, tokens,
                                x_TD.dims[1], &n_TD));
     TT_TRY(tt_norm_forward(&attention->norm, step, x_TD, n_TD, saved->rstd_T));
-    TT_TRY(tt_linear_forward(&attention->qkv, step, row_keys_T, n_TD, saved->h_qkv_TR, saved->qkv_TC));
+    TT_TRY(project(attention, step, n_TD, saved));
     tt_workspace_release(workspace, mark);
 
     struct qkv ready;

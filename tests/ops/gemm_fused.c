@@ -20,6 +20,7 @@ struct lora_case {
     enum addend addend;
     int64_t gap;
     struct low_case low;
+    int64_t rotated, head_dim; /* the first columns are heads; 0: none */
 };
 
 #define F TT_F32
@@ -40,41 +41,48 @@ struct lora_case {
     }
 
 static const struct lora_case lora_cases[] = {
-    {1, 1, 1, F, T_, NONE, 0, ALL(1, 1)},
-    {5, 7, 3, F, T_, NONE, 2, NO_LOW},
-    {5, 7, 3, F, N_, IN_PLACE, 1, ALL(2, 7)},
-    {9, 40, 33, F, T_, APART, 0, ALL(8, 40)},
-    {13, 48, 65, H, T_, NONE, 3, QKV(4, 24, 12)},
-    {13, 48, 65, H, N_, NONE, 0, ALL(12, 48)},
-    {13, 48, 65, H, T_, IN_PLACE, 8, ALL(8, 48)},
-    {40, 96, 130, H, T_, APART, 8, ALL(8, 96)},
-    {40, 96, 130, H, N_, APART, 0, NO_LOW},
+    {1, 1, 1, F, T_, NONE, 0, ALL(1, 1), 0, 0},
+    {5, 7, 3, F, T_, NONE, 2, NO_LOW, 0, 0},
+    {5, 7, 3, F, N_, IN_PLACE, 1, ALL(2, 7), 0, 0},
+    {9, 40, 33, F, T_, APART, 0, ALL(8, 40), 0, 0},
+    {13, 48, 65, H, T_, NONE, 3, QKV(4, 24, 12), 0, 0},
+    {13, 48, 65, H, N_, NONE, 0, ALL(12, 48), 0, 0},
+    {13, 48, 65, H, T_, IN_PLACE, 8, ALL(8, 48), 0, 0},
+    {40, 96, 130, H, T_, APART, 8, ALL(8, 96), 0, 0},
+    {40, 96, 130, H, N_, APART, 0, NO_LOW, 0, 0},
     /* q and v alone; the same columns twice, as two adapters that do not lie together give them */
-    {17, 64, 70, H, T_, NONE, 0, {{8, 8}, {0, 48}, {32, 16}, 2}},
-    {17, 64, 70, F, T_, APART, 0, {{8, 8}, {0, 48}, {32, 16}, 2}},
-    {17, 64, 70, H, N_, NONE, 0, {{8, 16}, {0, 0}, {64, 64}, 2}},
-    {17, 64, 70, F, N_, IN_PLACE, 4, {{8, 16, 4}, {0, 0, 0}, {64, 64, 64}, 3}},
+    {17, 64, 70, H, T_, NONE, 0, {{8, 8}, {0, 48}, {32, 16}, 2}, 0, 0},
+    {17, 64, 70, F, T_, APART, 0, {{8, 8}, {0, 48}, {32, 16}, 2}, 0, 0},
+    {17, 64, 70, H, N_, NONE, 0, {{8, 16}, {0, 0}, {64, 64}, 2}, 0, 0},
+    {17, 64, 70, F, N_, IN_PLACE, 4, {{8, 16, 4}, {0, 0, 0}, {64, 64, 64}, 3}, 0, 0},
+    /* heads of q and k */
+    {9, 40, 33, F, T_, NONE, 0, NO_LOW, 24, 12},
+    {13, 48, 65, H, T_, NONE, 8, QKV(8, 16, 16), 32, 16},
 };
 
 /* Tiles of 128 and 256 that are whole and that are not, k that ends within a step, ranks on both sides of a
  * step. */
 static const struct lora_case lora_gpu_cases[] = {
-    {2048, 2048, 1024, H, T_, NONE, 0, ALL(16, 2048)},
-    {2048, 2048, 1024, H, N_, NONE, 0, ALL(8, 2048)},
-    {1999, 2040, 1096, H, T_, APART, 8, ALL(16, 2040)},
-    {1999, 2040, 1096, H, N_, IN_PLACE, 8, ALL(48, 2040)},
-    {2048, 2048, 2048, H, T_, NONE, 0, QKV(8, 1024, 512)},
-    {2048, 2048, 1032, H, T_, NONE, 8, {{16, 32}, {0, 1536}, {1024, 512}, 2}},
-    {2048, 2048, 1024, H, T_, APART, 0, ALL(64, 2048)},
-    {2048, 2048, 1024, H, T_, NONE, 0, QKV(72, 1024, 512)},
-    {2048, 2048, 1024, H, N_, NONE, 0, ALL(200, 2048)},
-    {4000, 6144, 4096, H, T_, NONE, 0, QKV(16, 4096, 1024)},
-    {8192, 4096, 6144, H, N_, NONE, 0, ALL(48, 4096)},
+    {2048, 2048, 1024, H, T_, NONE, 0, ALL(16, 2048), 0, 0},
+    {2048, 2048, 1024, H, N_, NONE, 0, ALL(8, 2048), 0, 0},
+    {1999, 2040, 1096, H, T_, APART, 8, ALL(16, 2040), 0, 0},
+    {1999, 2040, 1096, H, N_, IN_PLACE, 8, ALL(48, 2040), 0, 0},
+    {2048, 2048, 2048, H, T_, NONE, 0, QKV(8, 1024, 512), 0, 0},
+    {2048, 2048, 1032, H, T_, NONE, 8, {{16, 32}, {0, 1536}, {1024, 512}, 2}, 0, 0},
+    {2048, 2048, 1024, H, T_, APART, 0, ALL(64, 2048), 0, 0},
+    {2048, 2048, 1024, H, T_, NONE, 0, QKV(72, 1024, 512), 0, 0},
+    {2048, 2048, 1024, H, N_, NONE, 0, ALL(200, 2048), 0, 0},
+    {4000, 6144, 4096, H, T_, NONE, 0, QKV(16, 4096, 1024), 5120, 128},
+    {1999, 2048, 1096, H, T_, NONE, 8, QKV(8, 1024, 512), 1536, 64},
+    {2048, 2048, 1024, H, T_, NONE, 0, NO_LOW, 2048, 256},
+    {2048, 2040, 1024, H, T_, NONE, 0, ALL(16, 2040), 1920, 40},
+    {8192, 4096, 6144, H, N_, NONE, 0, ALL(48, 4096), 0, 0},
 };
 enum { ROW_STEP = 61 }; /* of rows whose values the oracle knows, in cases of real sizes */
 
 /* What a case multiplies: everything in one array, so that it goes to the device at once. */
-enum { X, W, OUT, ADDEND, HIDDEN, B0, TENSORS = B0 + TT_LOW_RANK_PARTS };
+enum { X, W, OUT, ADDEND, HIDDEN, B0, POSITIONS = B0 + TT_LOW_RANK_PARTS, COS, SIN, TENSORS };
+enum { PLACES = 50 }; /* rows of the tables of a rotation */
 
 struct problem {
     struct test_tensor t[TENSORS];
@@ -95,8 +103,17 @@ static struct test_tensor weight(tt_dtype dtype, bool trans, int64_t n, int64_t 
     return test_tensor_random(dtype, trans ? n : k, trans ? k : n, TEST_UNUSED, 0, seed, 1 / sqrt((double)k));
 }
 
+static void make_rotation(struct problem *p, int64_t head_dim)
+{
+    int64_t half = head_dim > 0 ? head_dim / 2 : 4;
+    p->t[POSITIONS] = test_tensor_make(TT_I32, p->m, TEST_UNUSED, TEST_UNUSED, 0);
+    test_tensor_random_index(&p->t[POSITIONS], 10, PLACES);
+    p->t[COS] = test_tensor_random(TT_F32, PLACES, half, TEST_UNUSED, 0, 11, 1);
+    p->t[SIN] = test_tensor_random(TT_F32, PLACES, half, TEST_UNUSED, 0, 12, 1);
+}
+
 static struct problem make_problem(int64_t m, int64_t n, int64_t k, tt_dtype dtype, bool trans, int64_t gap,
-                                   const struct low_case *low, int64_t step)
+                                   const struct low_case *low, int64_t head_dim, int64_t step)
 {
     struct problem p = {.m = m, .n = n, .k = k, .step = step, .trans = trans, .low = *low};
     int64_t r = sum_of_ranks(low);
@@ -110,6 +127,7 @@ static struct problem make_problem(int64_t m, int64_t n, int64_t k, tt_dtype dty
         p.t[B0 + i] =
             weight(dtype, trans, given ? low->columns[i] : 1, given ? low->r[i] : 1, 6 + (uint64_t)i);
     }
+    make_rotation(&p, head_dim);
     return p;
 }
 
@@ -193,13 +211,38 @@ static double roundings(const struct low_case *low, bool adds)
     return 2 + low->count + adds;
 }
 
+/* Rotates the known rows of both in place: exactly, and as plain code does with what is stored. */
+static void rotate(const struct problem *p, const struct lora_case *test, int64_t known, double *exact,
+                   double *plain)
+{
+    int64_t half = test->head_dim / 2;
+    double *at = test_tensor_values(&p->t[POSITIONS]), *cos_PE = test_tensor_values(&p->t[COS]),
+           *sin_PE = test_tensor_values(&p->t[SIN]);
+    for (int64_t row = 0; row < known; row++) {
+        for (int64_t j = 0; j < test->rotated; j++) {
+            if (j % test->head_dim >= half) continue;
+            int64_t place = (int64_t)at[row * p->step] * half + j % test->head_dim, low = row * p->n + j,
+                    high = low + half;
+            double c = cos_PE[place], s = sin_PE[place], a = exact[low], b = exact[high];
+            float c_f = (float)c, s_f = (float)s, a_f = (float)plain[low], b_f = (float)plain[high];
+            exact[low] = a * c - b * s;
+            exact[high] = b * c + a * s;
+            plain[low] = test_round(a_f * c_f - b_f * s_f, test->dtype);
+            plain[high] = test_round(b_f * c_f + a_f * s_f, test->dtype);
+        }
+    }
+    free(at);
+    free(cos_PE);
+    free(sin_PE);
+}
+
 static int64_t row_step = 1;
 
 static void check_lora(const void *row)
 {
     const struct lora_case *test = row;
-    struct problem p =
-        make_problem(test->m, test->n, test->k, test->dtype, test->trans, test->gap, &test->low, row_step);
+    struct problem p = make_problem(test->m, test->n, test->k, test->dtype, test->trans, test->gap,
+                                    &test->low, test->head_dim, row_step);
     int64_t count = test->m * test->n;
     double *exact = test_doubles(count), *plain = test_doubles(count);
     float *sums = malloc((size_t)count * sizeof *sums);
@@ -211,6 +254,7 @@ static void check_lora(const void *row)
         if (test->addend != NONE) exact[i] += before[i];
         plain[i] = test_round(sums[i] + (test->addend != NONE ? (float)before[i] : 0), test->dtype);
     }
+    rotate(&p, test, known, exact, plain);
     if (test->addend != IN_PLACE) test_tensor_poison(&p.t[OUT]);
     struct test_device device;
     test_device_open(&device, test_device_kind(), 2);
@@ -221,13 +265,19 @@ static void check_lora(const void *row)
                                      .low = low_rank_of(&p),
                                      .y_MN = p.t[OUT].view};
     if (test->addend != NONE) args.addend_MN = p.t[test->addend == IN_PLACE ? OUT : ADDEND].view;
+    if (test->rotated > 0)
+        args.rotation = (struct tt_rotation){.columns = test->rotated,
+                                             .head_dim = test->head_dim,
+                                             .positions_T = p.t[POSITIONS].view,
+                                             .cos_PE = p.t[COS].view,
+                                             .sin_PE = p.t[SIN].view};
     test_ok(tt_gemm_lora(device.stream, &args));
     test_array_to_host(&device, p.t, TENSORS);
     test_device_close(&device);
     double *got = known_rows(&p.t[OUT], known, row_step);
     double relative = test->dtype == TT_F32 ? 0x1p-24 * sqrt((double)test->k) : 0;
     test_close_allowing("y", got, exact, plain, known * test->n, test->dtype,
-                        roundings(&test->low, test->addend != NONE), relative, 0);
+                        roundings(&test->low, test->addend != NONE) + (test->rotated > 0), relative, 0);
     for (int i = 0; i < TENSORS; i++) test_tensor_check_gaps("tensor", &p.t[i]);
     free(got);
     free(before);
@@ -287,7 +337,7 @@ static void check_swiglu_forward(const struct swiglu_case *test)
         low.first[low.count] = i * f;
         low.columns[low.count++] = f;
     }
-    struct problem p = make_problem(test->m, n, test->k, test->dtype, true, test->gap, &low, row_step);
+    struct problem p = make_problem(test->m, n, test->k, test->dtype, true, test->gap, &low, 0, row_step);
     struct test_tensor act = test_tensor_make(test->dtype, test->m, f, TEST_UNUSED, test->gap);
     double *exact = test_doubles(test->m * n), *plain = test_doubles(test->m * n);
     double *exact_act = test_doubles(test->m * f), *plain_act = test_doubles(test->m * f);
@@ -365,7 +415,7 @@ static void check_swiglu_backward(const struct swiglu_case *test)
 {
     int64_t f = test->f;
     struct low_case low = {{test->r_down}, {0}, {f}, test->r_down > 0};
-    struct problem p = make_problem(test->m, f, test->k, test->dtype, false, test->gap, &low, row_step);
+    struct problem p = make_problem(test->m, f, test->k, test->dtype, false, test->gap, &low, 0, row_step);
     struct test_tensor both = test_tensor_random(test->dtype, test->m, 2 * f, TEST_UNUSED, test->gap, 9, 1);
     double *exact = test_doubles(test->m * f);
     float *sums = malloc((size_t)(test->m * f) * sizeof *sums);
@@ -435,7 +485,7 @@ static void what_does_not_fit_is_refused(void **state)
 {
     (void)state;
     struct low_case low = {{4}, {0}, {12}, 1};
-    struct problem p = make_problem(3, 12, 8, F, true, 0, &low, 1);
+    struct problem p = make_problem(3, 12, 8, F, true, 0, &low, 0, 1);
     struct test_device device;
     test_device_open(&device, test_device_kind(), 1);
     test_array_to_device(&device, p.t, TENSORS);

@@ -135,6 +135,24 @@ static bool set_gate_and_up(struct tt_fused_params *params, const struct tt_low_
     return params->part[1].r == 0 || params->part[1].h == params->part[0].h + params->part[0].r;
 }
 
+/* Tiles hold whole heads, and are rotated or not. */
+static bool set_rotation(struct tt_fused_params *params, const struct tt_rotation *rotation, int64_t n)
+{
+    int64_t half = rotation->head_dim / 2, columns = rotation->columns;
+    if (half != 32 && half != 64 && half != 128) return false;
+    if (columns % TT_FUSED_COLUMNS != 0 && columns != n) return false;
+    if ((uintptr_t)rotation->cos_PE.data % 16 != 0 || (uintptr_t)rotation->sin_PE.data % 16 != 0)
+        return false;
+    if (!tt_tensor_is_contiguous(rotation->cos_PE) || !tt_tensor_is_contiguous(rotation->sin_PE))
+        return false;
+    params->rotated = (int)columns;
+    params->half = (int)half;
+    params->positions = rotation->positions_T.data;
+    params->cos = rotation->cos_PE.data;
+    params->sin = rotation->sin_PE.data;
+    return true;
+}
+
 static struct tt_fused_params params_of(tt_tensor a, int64_t n)
 {
     return (struct tt_fused_params){.m = (int)a.dims[0], .n = (int)n, .k = (int)a.dims[1], .band = band_rows};
@@ -145,22 +163,24 @@ tt_status tt_cuda_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_
     const struct tt_cuda_device *cuda = tt_cuda_device_of(stream);
     const struct tt_low_rank *low = &args->low;
     int64_t n = args->y_MN.dims[1];
-    bool adds = !tt_tensor_is_empty(args->addend_MN), trans = args->trans_w;
+    bool adds = !tt_tensor_is_empty(args->addend_MN), trans = args->trans_w,
+         rotates = args->rotation.columns > 0;
     struct tt_fused_params params = params_of(args->x_MK, n);
     int ctas = 0;
     /* cuBLASLt adds an addend as well, and is faster where there is nothing else. */
-    if (cuda->gemm->encode != NULL && low->count > 0 && args->x_MK.dims[1] >= least_depth && n % 8 == 0 &&
-        fits(args->x_MK) && fits(args->w) && fits(args->y_MN) && (!adds || fits(args->addend_MN)) &&
-        low_rank_fits(low) && set_parts(&params, low, trans, n))
+    if (cuda->gemm->encode != NULL && (low->count > 0 || rotates) && args->x_MK.dims[1] >= least_depth &&
+        n % 8 == 0 && fits(args->x_MK) && fits(args->w) && fits(args->y_MN) &&
+        (!adds || fits(args->addend_MN)) && low_rank_fits(low) && set_parts(&params, low, trans, n) &&
+        (!rotates || (trans && !adds && set_rotation(&params, &args->rotation, n))))
         ctas = ctas_for(cuda, args->x_MK.dims[0], n, TT_FUSED_COLUMNS);
     if (ctas == 0) return tt_compose_gemm_lora(stream, args);
     TT_TRY(map_operands(cuda->gemm, args->x_MK, args->w, trans, low, &params));
     params.addend = adds ? args->addend_MN.data : NULL;
     params.c = args->y_MN.data;
     params.c_row = row_of(args->y_MN);
-    return tt_cuda_check(
-        tt_cuda_fused_launch(trans ? TT_FUSED_LORA : TT_FUSED_LORA_NN, &params, ctas, tt_cuda_handle(stream)),
-        stream, "gemm_lora");
+    enum tt_fused_kind kind = rotates ? TT_FUSED_ROTATED : trans ? TT_FUSED_LORA : TT_FUSED_LORA_NN;
+    return tt_cuda_check(tt_cuda_fused_launch(kind, &params, ctas, tt_cuda_handle(stream)), stream,
+                         "gemm_lora");
 }
 
 tt_status tt_cuda_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args)

@@ -312,6 +312,70 @@ TT_DEVICE void write_batch(const tt_fused_params &p, const shared &s, const tile
     }
 }
 
+/* cos and sin of 8 columns of a row. */
+struct turn_of_row {
+    float4 cos[2], sin[2];
+};
+
+TT_DEVICE void read_turn(const tt_fused_params &p, const tile &t, int row, int position, int column,
+                         turn_of_row &turn)
+{
+    if (row >= ROWS || t.m + row >= p.m || t.n >= p.rotated) return;
+    int64_t at = (int64_t)position * p.half + column;
+    const float4 *cos = reinterpret_cast<const float4 *>(p.cos + at),
+                 *sin = reinterpret_cast<const float4 *>(p.sin + at);
+    turn.cos[0] = __ldg(cos), turn.cos[1] = __ldg(cos + 1);
+    turn.sin[0] = __ldg(sin), turn.sin[1] = __ldg(sin + 1);
+}
+
+TT_DEVICE int position_of(const tt_fused_params &p, const tile &t, int row)
+{
+    return row < ROWS && t.m + row < p.m && t.n < p.rotated ? __ldg(p.positions + t.m + row) : 0;
+}
+
+/* Two neighbouring columns of a head's first half and the two of its second half. */
+TT_DEVICE void rotate2(uint32_t &first, uint32_t &second, float cos0, float sin0, float cos1, float sin1)
+{
+    float a0 = low_half(first), a1 = high_half(first), b0 = low_half(second), b1 = high_half(second);
+    first = pack(a0 * cos0 - b0 * sin0, a1 * cos1 - b1 * sin1);
+    second = pack(b0 * cos0 + a0 * sin0, b1 * cos1 + a1 * sin1);
+}
+
+/* A thread has 8 columns of a head's first half and those of its second half; a warp has two rows. Positions
+ * are asked for two rounds ahead, what is read by them one. */
+TT_DEVICE void write_rotated_tiles(const tt_fused_params &p, shared &s)
+{
+    constexpr int every = 2 * WRITERS;
+    const int lane = threadIdx.x % 32, units = p.half / 8, pair = lane % 16, in_half = pair % units;
+    const int low = pair / units * 2 * units + in_half, high = low + units;
+    const int first_row = ((int)threadIdx.x / 32 - 1) * 2 + lane / 16;
+    tile t;
+    for (int turn = 0; tile_at<TT_FUSED_ROTATED>(p, turn, t); turn++) {
+        turn_of_row now = {}, next = {};
+        int position = position_of(p, t, first_row + every);
+        read_turn(p, t, first_row, position_of(p, t, first_row), in_half * 8, now);
+        barrier_wait(&s.sums_full, turn & 1);
+        for (int row = first_row; row < ROWS; row += every) {
+            int later = position_of(p, t, row + 2 * every);
+            read_turn(p, t, row + every, position, in_half * 8, next);
+            position = later;
+            uint4 a = sums_at(s, row, low), b = sums_at(s, row, high);
+            if (t.n < p.rotated) {
+                rotate2(a.x, b.x, now.cos[0].x, now.sin[0].x, now.cos[0].y, now.sin[0].y);
+                rotate2(a.y, b.y, now.cos[0].z, now.sin[0].z, now.cos[0].w, now.sin[0].w);
+                rotate2(a.z, b.z, now.cos[1].x, now.sin[1].x, now.cos[1].y, now.sin[1].y);
+                rotate2(a.w, b.w, now.cos[1].z, now.sin[1].z, now.cos[1].w, now.sin[1].w);
+            }
+            int64_t at = (int64_t)(t.m + row) * p.c_row + t.n;
+            if (t.m + row < p.m && t.n + low * 8 < p.n) put(p.c, at + low * 8, a);
+            if (t.m + row < p.m && t.n + high * 8 < p.n) put(p.c, at + high * 8, b);
+            now = next;
+        }
+        __syncwarp();
+        if (lane == 0) barrier_arrive(&s.sums_empty);
+    }
+}
+
 template <int KIND> TT_DEVICE void write_tiles(const tt_fused_params &p, shared &s)
 {
     const int first_row = ((int)threadIdx.x / 32 - 1) * batch<KIND>::rows;
@@ -350,10 +414,13 @@ __global__ void __launch_bounds__(THREADS, 1) gemm_fused(const __grid_constant__
     cluster_sync();
     if (threadIdx.x < GROUP) {
         give_registers<LOADER_REGISTERS>();
-        if (threadIdx.x >= 32)
-            write_tiles<KIND>(p, s);
-        else if (threadIdx.x == 0)
-            load_tiles<KIND>(p, s);
+        if (threadIdx.x == 0) load_tiles<KIND>(p, s);
+        if (threadIdx.x >= 32) {
+            if constexpr (KIND == TT_FUSED_ROTATED)
+                write_rotated_tiles(p, s);
+            else
+                write_tiles<KIND>(p, s);
+        }
     } else {
         take_registers<PRODUCT_REGISTERS>();
         multiply_tiles<KIND>(p, s, (int)threadIdx.x / GROUP - 1);
@@ -391,6 +458,8 @@ extern "C" cudaError_t tt_cuda_fused_launch(enum tt_fused_kind kind, const struc
         return launch<TT_FUSED_LORA>(params, ctas, stream);
     case TT_FUSED_LORA_NN:
         return launch<TT_FUSED_LORA_NN>(params, ctas, stream);
+    case TT_FUSED_ROTATED:
+        return launch<TT_FUSED_ROTATED>(params, ctas, stream);
     case TT_FUSED_SWIGLU:
         return launch<TT_FUSED_SWIGLU>(params, ctas, stream);
     case TT_FUSED_SWIGLU_BACKWARD:

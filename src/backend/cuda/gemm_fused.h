@@ -4,7 +4,7 @@
  * bulk tensor copy engine into a ring of three stages; two CTAs that lie below each other form a cluster and load half of
  * the shared operand each, for both (multicast). Two warp groups multiply (wgmma m64n256k16), 64 rows each. The tile of
  * 128 x 256 sums goes as bf16 into shared memory, and the three other warps of the first group write it out while the next
- * tile is multiplied: they add the residual, or read gate and up, and apply SwiGLU or its derivative. So what element-wise
+ * tile is multiplied: they add the residual, rotate heads, or apply SwiGLU or its derivative. So what element-wise
  * passes move hides behind the arithmetic of the next tile.
  *
  * LoRA's narrow product is a few steps more along K, from maps of h and b of their own: beyond their edges the copy engine
@@ -27,6 +27,7 @@ extern "C" {
 enum tt_fused_kind {
     TT_FUSED_LORA,            /* c = a op(b) + low rank (+ addend), b [n, k] */
     TT_FUSED_LORA_NN,         /* the same, b [k, n] */
+    TT_FUSED_ROTATED,         /* b [n, k], no addend; heads are rotated */
     TT_FUSED_SWIGLU,          /* b [2n, k] */
     TT_FUSED_SWIGLU_BACKWARD, /* b [k, n] */
     TT_FUSED_KINDS
@@ -53,6 +54,9 @@ struct tt_fused_params {
     void *c;            /* LORA: [m, n]; SWIGLU: gate | up, NULL when not kept; BACKWARD: gate | up, in place */
     void *act;          /* SWIGLU: [m, n]; BACKWARD: NULL or [m, n] */
     int64_t c_row, act_row;
+    int rotated, half; /* ROTATED: columns of heads, whole tiles or all; half of a head's columns: 32, 64 or 128 */
+    const int32_t *positions;
+    const float *cos, *sin; /* [position, half] */
     int band; /* clusters of rows that are gone through together, for the second-level cache */
 };
 

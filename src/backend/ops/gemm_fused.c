@@ -29,6 +29,21 @@ static void check_low_rank(struct tt_check *check, const struct tt_low_rank *low
     }
 }
 
+static void check_rotation(struct tt_check *check, const struct tt_rotation *rotation, int64_t m, int64_t n)
+{
+    int64_t columns = rotation->columns, head_dim = rotation->head_dim;
+    if (columns == 0) return;
+    tt_check_that(
+        check, columns > 0 && columns <= n && head_dim > 0 && head_dim % 2 == 0 && columns % head_dim == 0,
+        "%lld of %lld columns are heads of %lld", (long long)columns, (long long)n, (long long)head_dim);
+    tt_check_shape(check, "positions", rotation->positions_T, TT_TYPES_I32, 1, TT_DIMS(m));
+    tt_check_tensor(check, "cos", rotation->cos_PE, TT_TYPES_F32, 2, 2);
+    if (check->status != TT_OK) return;
+    tt_check_shape(check, "cos", rotation->cos_PE, TT_TYPES_F32, 2,
+                   TT_DIMS(rotation->cos_PE.dims[0], head_dim / 2));
+    tt_check_like(check, "sin", rotation->sin_PE, TT_TYPES_F32, "cos", rotation->cos_PE);
+}
+
 tt_status tt_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
 {
     struct tt_check check = {.op = "gemm_lora"};
@@ -43,6 +58,7 @@ tt_status tt_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args 
     tt_check_apart(&check, "y", y, "x", x);
     tt_check_apart(&check, "y", y, "w", w);
     check_low_rank(&check, &args->low, x, args->trans_w, n);
+    check_rotation(&check, &args->rotation, m, n);
     if (!tt_tensor_is_empty(args->addend_MN)) {
         tt_check_like(&check, "addend", args->addend_MN, TT_TYPES_REAL, "y", y);
         tt_check_type(&check, "addend", args->addend_MN, y.dtype);

@@ -23,12 +23,19 @@ struct tt_low_rank {
     int count;
 };
 
-/* y = x op(w) + low rank (+ addend); op(w) is w^T with `trans_w` (w [N, K], as linear weights are), else w [K, N]. */
+/* The first `columns` columns are heads of head_dim, which are rotated as tt_rope does it (attention.h); columns 0: none. */
+struct tt_rotation {
+    int64_t columns, head_dim;
+    tt_tensor positions_T, cos_PE, sin_PE;
+};
+
+/* y = x op(w) + low rank (+ addend), then rotated; op(w) is w^T with `trans_w` (w [N, K], as linear weights are), else w [K, N]. */
 struct tt_gemm_lora_args {
     tt_tensor x_MK, w;
     bool trans_w;
     struct tt_low_rank low;
     tt_tensor addend_MN; /* empty, y itself, or apart from it with y's type and row stride */
+    struct tt_rotation rotation;
     tt_tensor y_MN;
 };
 TT_MUST_USE tt_status tt_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args);

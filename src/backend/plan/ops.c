@@ -40,7 +40,8 @@ static tt_status product(struct tt_stream *stream, tt_tensor x, tt_tensor w, con
 
 static tt_status plan_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
 {
-    if (args->low.count == 0 || !fuses(stream, args->x_MK)) return tt_compose_gemm_lora(stream, args);
+    if ((args->low.count == 0 && args->rotation.columns == 0) || !fuses(stream, args->x_MK))
+        return tt_compose_gemm_lora(stream, args);
     return product(stream, args->x_MK, args->w, &args->low, (double)args->y_MN.dims[1],
                    size(args->y_MN) + size(args->addend_MN));
 }
