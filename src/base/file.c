@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -80,17 +82,23 @@ tt_status tt_file_open_write(const char *path, int *descriptor)
 }
 
 /* Reserving the blocks now finds a full disk before the work is done; file systems without it take a sparse
- * file. */
+ * file. So does one in memory: it would take every page now, in one thread, which costs as much as writing.
+ */
+static int reserve_blocks(int opened, uint64_t bytes)
+{
+    struct statfs info;
+    if (fstatfs(opened, &info) == 0 && info.f_type == TMPFS_MAGIC)
+        return info.f_blocks > 0 && bytes / (uint64_t)info.f_bsize > info.f_bavail ? ENOSPC : EOPNOTSUPP;
+    return fallocate(opened, 0, 0, (off_t)bytes) != 0 ? errno : 0;
+}
+
 static tt_status reserve(int opened, const char *path, uint64_t bytes)
 {
-    int error_number = 0;
     if (bytes > INT64_MAX)
         return tt_fail(TT_ERR_IO, "cannot make '%s': a file of %llu bytes", path, (unsigned long long)bytes);
-    if (bytes > 0 && fallocate(opened, 0, 0, (off_t)bytes) != 0) {
-        error_number = errno;
-        if (error_number == EOPNOTSUPP || error_number == ENOSYS || error_number == EINTR)
-            error_number = ftruncate(opened, (off_t)bytes) != 0 ? errno : 0;
-    }
+    int error_number = bytes > 0 ? reserve_blocks(opened, bytes) : 0;
+    if (error_number == EOPNOTSUPP || error_number == ENOSYS || error_number == EINTR)
+        error_number = ftruncate(opened, (off_t)bytes) != 0 ? errno : 0;
     if (error_number == 0) return TT_OK;
     return tt_fail_errno(error_number, "cannot reserve %llu bytes for '%s'", (unsigned long long)bytes, path);
 }

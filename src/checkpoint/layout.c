@@ -18,24 +18,38 @@ static uint64_t saved_bytes(const tt_param *param, tt_dtype dtype)
     return (uint64_t)tt_param_count(param) * tt_dtype_bytes(dtype);
 }
 
-/* Files are filled in order of the model, as transformers shards: a tensor that would overfill one opens the
- * next. */
-static size_t split_files(const struct tt_model *model, const struct tt_weights_layout *layout,
-                          tt_dtype dtype, uint64_t max_bytes, size_t *file_of_param)
+/* Tensors in order, cut where the middle of one lies beyond the share of a file. Returns how many files there
+ * are; 0: one with several tensors is larger than max_bytes. */
+static size_t cut_evenly(const uint64_t *bytes, size_t count, uint64_t total, uint64_t shares,
+                         uint64_t max_bytes, size_t *file_of)
 {
-    size_t file = 0;
-    uint64_t filled = 0;
-    for (size_t i = 0; i < model->param_count; i++) {
-        if (!is_saved(layout, model->params[i])) continue;
-        uint64_t bytes = saved_bytes(model->params[i], dtype);
-        if (filled > 0 && filled + bytes > max_bytes) {
-            file++;
+    size_t files = 0;
+    uint64_t before = 0, filled = 0, last_share = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t share = total > 0 ? (before + bytes[i] / 2) / ((total - 1) / shares + 1) : 0;
+        if (files == 0 || share != last_share) {
+            files++;
             filled = 0;
         }
-        filled += bytes;
-        file_of_param[i] = file;
+        last_share = share;
+        filled += bytes[i];
+        before += bytes[i];
+        if (filled > max_bytes && filled > bytes[i]) return 0;
+        file_of[i] = files - 1;
     }
-    return file + 1;
+    return files;
+}
+
+/* Files of at most max_bytes, unless a single tensor is larger, and as even as whole tensors let them be:
+ * they are written at the same time. Half of max_bytes as the share always does. */
+static size_t split_files(const uint64_t *bytes, size_t count, uint64_t max_bytes, size_t *file_of)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < count; i++) total += bytes[i];
+    uint64_t shares = total / max_bytes + (total % max_bytes != 0 || total == 0);
+    size_t files = 0;
+    while (count > 0 && files == 0) files = cut_evenly(bytes, count, total, shares++, max_bytes, file_of);
+    return files > 0 ? files : 1;
 }
 
 static tt_status alloc_entries(struct tt_weights_file *file, size_t capacity)
@@ -121,29 +135,39 @@ static void name_file(const struct tt_weights_layout *layout, size_t index, char
         snprintf(name, name_bytes, "model-%05zu-of-%05zu.safetensors", index + 1, layout->file_count);
 }
 
-tt_status tt_weights_layout_init(const struct tt_model *model, tt_dtype dtype, uint64_t max_shard_bytes,
+static tt_status alloc_files(struct tt_weights_layout *layout, size_t file_count, size_t capacity)
+{
+    layout->files = tt_calloc(file_count, sizeof *layout->files);
+    if (layout->files == NULL) return TT_ERR_MEMORY;
+    layout->file_count = file_count;
+    for (size_t f = 0; f < file_count; f++) TT_TRY(alloc_entries(&layout->files[f], capacity));
+    return TT_OK;
+}
+
+tt_status tt_weights_layout_init(const struct tt_model *model, tt_dtype dtype, uint64_t max_file_bytes,
                                  struct tt_weights_layout *layout)
 {
     tt_status status = TT_OK;
+    size_t count = 0;
     *layout = (struct tt_weights_layout){0};
     for (size_t i = 0; i < model->param_count; i++) layout->adapter |= model->params[i]->adapter;
-    size_t *file_of_param = tt_calloc(model->param_count + 1, sizeof *file_of_param);
-    if (file_of_param == NULL) return TT_ERR_MEMORY;
-    size_t file_count =
-        split_files(model, layout, dtype, layout->adapter ? UINT64_MAX / 2 : max_shard_bytes, file_of_param);
-    layout->files = tt_calloc(file_count, sizeof *layout->files);
-    if (layout->files == NULL) TT_GO(TT_ERR_MEMORY);
-    layout->file_count = file_count;
-    for (size_t f = 0; f < file_count; f++) {
-        TT_GO(alloc_entries(&layout->files[f], model->param_count));
+    size_t *file_of = tt_calloc(model->param_count + 1, sizeof *file_of);
+    uint64_t *bytes = tt_calloc(model->param_count + 1, sizeof *bytes);
+    if (file_of == NULL || bytes == NULL) TT_GO(TT_ERR_MEMORY);
+    for (size_t i = 0; i < model->param_count; i++)
+        if (is_saved(layout, model->params[i])) bytes[count++] = saved_bytes(model->params[i], dtype);
+    uint64_t most = layout->adapter ? UINT64_MAX : max_file_bytes;
+    TT_GO(alloc_files(layout, split_files(bytes, count, most, file_of), model->param_count));
+    for (size_t f = 0; f < layout->file_count; f++)
         name_file(layout, f, layout->files[f].name, sizeof layout->files[f].name);
-    }
+    count = 0;
     for (size_t i = 0; i < model->param_count; i++)
         if (is_saved(layout, model->params[i]))
-            TT_GO(add_entry(layout, &layout->files[file_of_param[i]], model->params[i], dtype));
-    for (size_t f = 0; f < file_count; f++) TT_GO(finish_file(&layout->files[f]));
+            TT_GO(add_entry(layout, &layout->files[file_of[count++]], model->params[i], dtype));
+    for (size_t f = 0; f < layout->file_count; f++) TT_GO(finish_file(&layout->files[f]));
 out:
-    tt_free(file_of_param);
+    tt_free(bytes);
+    tt_free(file_of);
     if (status != TT_OK) tt_weights_layout_deinit(layout);
     return status;
 }
@@ -155,8 +179,8 @@ const char *tt_slot_prefix(enum tt_slot slot)
 }
 
 /* `count`: -1: the whole parameter; else so many elements from `first` on. */
-static tt_status add_state_entry(struct tt_weights_layout *layout, const tt_param *param, enum tt_slot slot,
-                                 int64_t first, int64_t count)
+static tt_status add_state_entry(struct tt_weights_layout *layout, struct tt_weights_file *file,
+                                 const tt_param *param, enum tt_slot slot, int64_t first, int64_t count)
 {
     struct tt_safetensors_entry entry = {.dtype = TT_F32, .rank = param->rank};
     struct tt_str name = {0};
@@ -173,50 +197,91 @@ static tt_status add_state_entry(struct tt_weights_layout *layout, const tt_para
     }
     entry.name = tt_arena_strdup(&layout->arena, tt_str_text(&name));
     if (entry.name == NULL) TT_GO(TT_ERR_MEMORY);
-    append(layout, &layout->files[0], &entry, param, slot, first);
+    append(layout, file, &entry, param, slot, first);
 out:
     tt_str_deinit(&name);
     return status;
 }
 
-static tt_status add_pieces(struct tt_weights_layout *layout, const struct tt_unit *unit, enum tt_slot slot)
+/* Of one rank: what its units hold. */
+static tt_status add_pieces(struct tt_weights_layout *layout, const struct tt_model *model,
+                            struct tt_unit *const *units, enum tt_slot slot)
 {
-    for (size_t p = 0; p < tt_unit_piece_count(unit); p++) {
-        struct tt_piece piece = tt_unit_piece(unit, p);
-        if (piece.param->trainable && piece.count > 0)
-            TT_TRY(add_state_entry(layout, piece.param, slot, piece.first, piece.count));
+    for (int u = 0; u < model->unit_count; u++) {
+        for (size_t p = 0; p < tt_unit_piece_count(units[u]); p++) {
+            struct tt_piece piece = tt_unit_piece(units[u], p);
+            if (piece.param->trainable && piece.count > 0)
+                TT_TRY(
+                    add_state_entry(layout, &layout->files[0], piece.param, slot, piece.first, piece.count));
+        }
     }
     return TT_OK;
 }
 
-static tt_status add_state(struct tt_weights_layout *layout, const struct tt_model *model,
-                           struct tt_unit *const *units, enum tt_slot slot)
+static tt_status lay_out_pieces(struct tt_weights_layout *layout, const struct tt_model *model,
+                                enum tt_slot first_slot, const struct tt_state_part *part)
 {
-    for (int u = 0; u < model->unit_count && units != NULL; u++) TT_TRY(add_pieces(layout, units[u], slot));
-    for (size_t i = 0; i < model->param_count && units == NULL; i++)
-        if (model->params[i]->trainable) TT_TRY(add_state_entry(layout, model->params[i], slot, 0, -1));
+    size_t capacity = 0;
+    for (int u = 0; u < model->unit_count; u++) capacity += tt_unit_piece_count(part->units[u]);
+    TT_TRY(alloc_files(layout, 1, TT_SLOT_COUNT * capacity));
+    snprintf(layout->files[0].name, sizeof layout->files[0].name, "training_state-%05d-of-%05d.safetensors",
+             part->number + 1, part->count);
+    for (int slot = (int)first_slot; slot < TT_SLOT_COUNT; slot++)
+        TT_TRY(add_pieces(layout, model, part->units, (enum tt_slot)slot));
     return TT_OK;
 }
 
-tt_status tt_state_layout_init(const struct tt_model *model, bool masters, struct tt_unit *const *units,
-                               int part, int parts, struct tt_weights_layout *layout)
+/* Those that train. */
+static size_t list_params(const struct tt_model *model, const tt_param **params)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < model->param_count; i++)
+        if (model->params[i]->trainable) params[count++] = model->params[i];
+    return count;
+}
+
+static tt_status lay_out_whole(struct tt_weights_layout *layout, const struct tt_model *model,
+                               enum tt_slot first_slot, uint64_t max_file_bytes)
 {
     tt_status status = TT_OK;
-    size_t capacity = model->param_count;
+    size_t most = TT_SLOT_COUNT * model->param_count + 1;
+    const tt_param **params = tt_calloc(model->param_count + 1, sizeof *params);
+    uint64_t *bytes = tt_calloc(most, sizeof *bytes);
+    size_t *file_of = tt_calloc(most, sizeof *file_of);
+    if (params == NULL || bytes == NULL || file_of == NULL) TT_GO(TT_ERR_MEMORY);
+    size_t each = list_params(model, params), count = (size_t)(TT_SLOT_COUNT - (int)first_slot) * each;
+    for (size_t i = 0; i < count; i++) bytes[i] = saved_bytes(params[i % each], TT_F32);
+    size_t file_count = split_files(bytes, count, max_file_bytes, file_of);
+    TT_GO(alloc_files(layout, file_count, count));
+    for (size_t f = 0; f < file_count; f++) {
+        struct tt_weights_file *file = &layout->files[f];
+        if (file_count == 1)
+            snprintf(file->name, sizeof file->name, "training_state.safetensors");
+        else
+            snprintf(file->name, sizeof file->name, "training_state-%05zu-of-%05zu.safetensors", f + 1,
+                     file_count);
+    }
+    for (size_t i = 0; i < count; i++)
+        TT_GO(add_state_entry(layout, &layout->files[file_of[i]], params[i % each],
+                              (enum tt_slot)((int)first_slot + (int)(i / each)), 0, -1));
+out:
+    tt_free(params);
+    tt_free(bytes);
+    tt_free(file_of);
+    return status;
+}
+
+tt_status tt_state_layout_init(const struct tt_model *model, bool masters, const struct tt_state_part *part,
+                               uint64_t max_file_bytes, struct tt_weights_layout *layout)
+{
+    tt_status status = TT_OK;
+    enum tt_slot first_slot = masters ? TT_SLOT_MASTER : TT_SLOT_EXP_AVG;
     *layout = (struct tt_weights_layout){0};
-    for (int u = 0; u < model->unit_count && units != NULL; u++) capacity += tt_unit_piece_count(units[u]);
-    layout->files = tt_calloc(1, sizeof *layout->files);
-    if (layout->files == NULL) TT_GO(TT_ERR_MEMORY);
-    layout->file_count = 1;
-    struct tt_weights_file *file = &layout->files[0];
-    TT_GO(alloc_entries(file, TT_SLOT_COUNT * capacity));
-    if (units == NULL)
-        snprintf(file->name, sizeof file->name, "training_state.safetensors");
+    if (part != NULL)
+        TT_GO(lay_out_pieces(layout, model, first_slot, part));
     else
-        snprintf(file->name, sizeof file->name, "training_state-%05d-of-%05d.safetensors", part + 1, parts);
-    for (int slot = masters ? TT_SLOT_MASTER : TT_SLOT_EXP_AVG; slot < TT_SLOT_COUNT; slot++)
-        TT_GO(add_state(layout, model, units, (enum tt_slot)slot));
-    TT_GO(finish_file(file));
+        TT_GO(lay_out_whole(layout, model, first_slot, max_file_bytes));
+    for (size_t f = 0; f < layout->file_count; f++) TT_GO(finish_file(&layout->files[f]));
 out:
     if (status != TT_OK) tt_weights_layout_deinit(layout);
     return status;

@@ -10,7 +10,7 @@
 enum tt_slot { TT_SLOT_MASTER, TT_SLOT_EXP_AVG, TT_SLOT_EXP_AVG_SQ, TT_SLOT_COUNT };
 
 struct tt_weights_file {
-    char name[48];                        /* "adapter_model.safetensors", "model-00001-of-00003.safetensors" */
+    char name[80];                        /* "adapter_model.safetensors", "model-00001-of-00003.safetensors" */
     struct tt_str header;                 /* owned */
     uint64_t bytes;                       /* header and data */
     struct tt_safetensors_entry *entries; /* owned */
@@ -28,16 +28,22 @@ struct tt_weights_layout {
     struct tt_arena arena;         /* names */
 };
 
-/* A model with adapter parameters lays out these; else all parameters. A zeroed layout is empty. */
-TT_MUST_USE tt_status tt_weights_layout_init(const struct tt_model *model, tt_dtype dtype, uint64_t max_shard_bytes,
+/* A model with adapter parameters lays out these; else all parameters. A zeroed layout is empty. An adapter is one file; a
+ * model as many as it takes for none to be larger than max_file_bytes, and as even as whole tensors let them be. */
+TT_MUST_USE tt_status tt_weights_layout_init(const struct tt_model *model, tt_dtype dtype, uint64_t max_file_bytes,
                                              struct tt_weights_layout *layout);
+/* What one rank holds, where each has a file. */
+struct tt_state_part {
+    struct tt_unit *const *units;
+    int number, count;
+};
 /* The training state, fp32: optimizer.exp_avg.<name> and optimizer.exp_avg_sq.<name> of every parameter that trains, and,
- * with `masters` (when the weights file does not hold them as they are), master.<name>. Without `units` whole tensors in
- * one file, training_state.safetensors. With the units of one rank: what that rank holds, in file `part` of `parts`,
- * training_state-0000R-of-0000N.safetensors; an entry is then a vector called <key>[shape]@first, which is
+ * with `masters` (when the weights file does not hold them as they are), master.<name>. Without `part` whole tensors in
+ * training_state.safetensors or, to keep to max_file_bytes, training_state-0000F-of-0000N.safetensors. With it what that
+ * rank holds, in training_state-0000R-of-0000N.safetensors; an entry is then a vector called <key>[shape]@first, which is
  * "optimizer.exp_avg.x.lora_A.weight[8,64]@256" for elements 256 and on of a matrix of 8 x 64. */
-TT_MUST_USE tt_status tt_state_layout_init(const struct tt_model *model, bool masters, struct tt_unit *const *units,
-                                           int part, int parts, struct tt_weights_layout *layout);
+TT_MUST_USE tt_status tt_state_layout_init(const struct tt_model *model, bool masters, const struct tt_state_part *part,
+                                           uint64_t max_file_bytes, struct tt_weights_layout *layout);
 /* "optimizer.exp_avg." and so on. */
 const char *tt_slot_prefix(enum tt_slot slot);
 

@@ -11,7 +11,11 @@
 #include "checkpoint/publish.h"
 #include "checkpoint/writer.h"
 
-static const uint64_t default_shard_bytes = 50ull * 1000 * 1000 * 1000;
+/* A file takes what one writer gives it: two writers of it wait for each other inside the kernel, so files of
+ * some gigabytes are what makes a save fast. Weights as transformers 4 shards; the state in files of a
+ * gigabyte or more, and not in hundreds of them. */
+static const uint64_t weights_file_bytes = 5ull * 1000 * 1000 * 1000, state_file_bytes = 1000 * 1000 * 1000;
+enum { STATE_FILES = 32 };
 
 /* Where a save is; the thread moves it on from WRITING. */
 enum phase { IDLE, TAKEN, WRITING, WRITTEN, DONE, FAILED };
@@ -35,6 +39,16 @@ struct tt_saver {
 static bool needs_masters(const struct tt_saver_config *config)
 {
     return config->dtype != TT_F32;
+}
+
+static uint64_t most_of_state_file(const struct tt_saver_config *config)
+{
+    uint64_t bytes = 0;
+    if (config->max_file_bytes > 0) return config->max_file_bytes;
+    for (size_t i = 0; i < config->model->param_count; i++)
+        if (config->model->params[i]->trainable)
+            bytes += TT_SLOT_COUNT * sizeof(float) * (uint64_t)tt_param_count(config->model->params[i]);
+    return bytes / STATE_FILES > state_file_bytes ? bytes / STATE_FILES : state_file_bytes;
 }
 
 static bool has_state(const struct tt_saver_config *config)
@@ -108,12 +122,12 @@ tt_status tt_saver_create(const struct tt_saver_config *config, struct tt_saver 
     saver->writer.ranks_here = tt_comm_local_size(config->comm);
     saver->writer.cancelled = &saver->cancelled;
     TT_GO(ask_who_writes(saver));
-    uint64_t shard_bytes = config->max_shard_bytes > 0 ? config->max_shard_bytes : default_shard_bytes;
-    status = tt_weights_layout_init(config->model, config->dtype, shard_bytes, &saver->weights);
+    uint64_t most = config->max_file_bytes > 0 ? config->max_file_bytes : weights_file_bytes;
+    struct tt_state_part part = {config->units, config->part, config->parts};
+    status = tt_weights_layout_init(config->model, config->dtype, most, &saver->weights);
     if (status == TT_OK && has_state(config))
-        status =
-            tt_state_layout_init(config->model, needs_masters(config), config->sharded ? config->units : NULL,
-                                 config->part, config->parts, &saver->state);
+        status = tt_state_layout_init(config->model, needs_masters(config), config->sharded ? &part : NULL,
+                                      most_of_state_file(config), &saver->state);
     if (status == TT_OK) status = plan_files(saver);
     TT_GO(tt_comm_agree(config->comm, status));
     *out = saver;
@@ -326,11 +340,11 @@ tt_status tt_saver_finish(struct tt_saver *saver, struct tt_save_report *report,
 tt_status tt_checkpoint_bytes(const struct tt_model *model, tt_dtype dtype, bool state, uint64_t *bytes)
 {
     struct tt_weights_layout layout;
-    TT_TRY(tt_weights_layout_init(model, dtype, default_shard_bytes, &layout));
+    TT_TRY(tt_weights_layout_init(model, dtype, UINT64_MAX, &layout));
     *bytes = layout.tensor_bytes;
     tt_weights_layout_deinit(&layout);
     if (!state) return TT_OK;
-    TT_TRY(tt_state_layout_init(model, dtype != TT_F32, NULL, 0, 1, &layout));
+    TT_TRY(tt_state_layout_init(model, dtype != TT_F32, NULL, UINT64_MAX, &layout));
     *bytes += layout.tensor_bytes;
     tt_weights_layout_deinit(&layout);
     return TT_OK;

@@ -2,6 +2,7 @@
  * writes that rank's slices at their final offsets: no gather, and no collective while bytes move. Rank 0 adds the small
  * files and the manifest (manifest.h). Nothing is visible before it is complete:
  * temporary folder -> files -> fsync -> manifest -> rename -> fsync of the parent.
+ * Large saves are several files of weights and of state, which are written at the same time.
  *
  * An adapter run leaves a PEFT folder (adapter_model.safetensors, adapter_config.json), full fine-tuning a model folder
  * (model.safetensors, or shards with an index; config.json and generation_config.json byte for byte); both with the
@@ -29,7 +30,7 @@ struct tt_saver_config {
     int part, parts;                   /* number of this rank's piece, and of how many */
     tt_dtype dtype;                    /* of the weights file */
     const char *base_folder;           /* model folder: for adapter_config.json, config.json and the tokenizer files */
-    uint64_t max_shard_bytes;          /* of one weights file; 0: 50 GB, transformers' default */
+    uint64_t max_file_bytes;           /* of one file; 0: 5 GB of weights, 1 GB or a 32nd of the state */
 };
 /* Collective. */
 TT_MUST_USE tt_status tt_saver_create(const struct tt_saver_config *config, struct tt_saver **out);

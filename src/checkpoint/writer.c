@@ -1,5 +1,6 @@
 #include "checkpoint/writer.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@ enum {
     NOTE_BYTES_MAX = 1 << 20,
     THREADS_MIN = 2,
     THREADS_MAX = 8,
-    CHUNKS_EACH = 8
+    CHUNKS_EACH = 8,
+    WRITERS_OF_FILE = 2
 };
 
 void tt_writer_deinit(struct tt_writer *writer)
@@ -35,11 +37,15 @@ tt_status tt_writer_add_part(struct tt_writer_file *file, const struct tt_writer
     return TT_OK;
 }
 
-/* A file of this rank's share while it is written. Chunks are numbered through all parts of all files. */
+/* A file of this rank's share while it is written. Chunks are numbered through all its parts. Linux lets one
+ * writer into a file at a time, so threads keep to different files as long as there are enough; two of one
+ * file take turns in summing and writing. */
 struct output {
     struct tt_writer_file *file;
     int descriptor; /* -1: nothing of it is this rank's */
     char *path;
+    uint64_t chunks, next; /* the chunk that nobody has taken; with the mutex, as is: */
+    int writers;           /* threads that take its chunks */
     _Atomic uint64_t terms, written;
     _Atomic uint64_t chunks_left; /* whoever writes the last one flushes the file */
 };
@@ -47,8 +53,8 @@ struct output {
 struct writing {
     struct tt_writer *writer;
     struct output *outputs; /* [writer->file_count] */
-    uint64_t chunks;
-    _Atomic uint64_t next; /* the chunk that nobody has taken */
+    size_t first;           /* where threads look first: other ranks begin with other files */
+    pthread_mutex_t mutex;
     atomic_bool failed;
 };
 
@@ -86,21 +92,47 @@ static tt_status write_chunk(struct writing *writing, struct output *output,
     return write_bytes(writing, output, data, count * to_bytes, offset);
 }
 
-/* Where a thread is: the chunks that it takes have rising numbers. */
+/* Where a thread is: the chunks that it takes of a file have rising numbers. */
 struct place {
-    size_t output, part;
+    struct output *output; /* NULL: nowhere yet */
+    size_t part;
     uint64_t first_chunk; /* of the part */
 };
 
-static void go_to(const struct writing *writing, uint64_t chunk, struct place *place)
+/* Of the files that are not all taken, one with the fewest writers. NULL: there is nothing to do for one more
+ * thread. With the mutex. */
+static struct output *output_to_join(const struct writing *writing)
 {
+    struct output *best = NULL;
+    size_t count = writing->writer->file_count;
+    for (size_t i = 0; i < count; i++) {
+        struct output *output = &writing->outputs[(writing->first + i) % count];
+        if (output->next == output->chunks || output->writers == WRITERS_OF_FILE) continue;
+        if (best == NULL || output->writers < best->writers) best = output;
+    }
+    return best;
+}
+
+/* The next chunk of the file that the thread is at, or of another one. false: none is left for it. */
+static bool take_chunk(struct writing *writing, struct place *place, uint64_t *chunk)
+{
+    pthread_mutex_lock(&writing->mutex);
+    if (place->output == NULL || place->output->next == place->output->chunks) {
+        if (place->output != NULL) place->output->writers--;
+        *place = (struct place){.output = output_to_join(writing)};
+        if (place->output != NULL) place->output->writers++;
+    }
+    bool taken = place->output != NULL;
+    if (taken) *chunk = place->output->next++;
+    pthread_mutex_unlock(&writing->mutex);
+    return taken;
+}
+
+/* To the part that has the chunk. */
+static void go_to(uint64_t chunk, struct place *place)
+{
+    const struct tt_writer_file *file = place->output->file;
     for (;;) {
-        const struct tt_writer_file *file = writing->outputs[place->output].file;
-        if (place->part == file->part_count) {
-            place->output++;
-            place->part = 0;
-            continue;
-        }
         uint64_t next = place->first_chunk + chunks_of(&file->parts[place->part]);
         if (chunk < next) return;
         place->first_chunk = next;
@@ -122,11 +154,9 @@ static tt_status write_chunks(void *argument)
     tt_status status = TT_OK;
     void *converted = tt_alloc_aligned(CHUNK_COUNT * sizeof(double));
     if (converted == NULL) TT_GO(TT_ERR_MEMORY);
-    while (!atomic_load(&writing->failed)) {
-        uint64_t chunk = atomic_fetch_add(&writing->next, 1);
-        if (chunk >= writing->chunks) break;
-        go_to(writing, chunk, &place);
-        struct output *output = &writing->outputs[place.output];
+    for (uint64_t chunk; !atomic_load(&writing->failed) && take_chunk(writing, &place, &chunk);) {
+        go_to(chunk, &place);
+        struct output *output = place.output;
         TT_GO(write_chunk(writing, output, &output->file->parts[place.part], chunk - place.first_chunk,
                           converted));
         if (atomic_fetch_sub(&output->chunks_left, 1) == 1) TT_GO(flush(output));
@@ -160,8 +190,11 @@ static int threads_for(const struct tt_writer *writer, uint64_t chunks)
 static tt_status write_files(struct tt_writer *writer)
 {
     tt_status status = TT_OK;
-    struct writing writing = {.writer = writer};
+    struct writing writing = {.writer = writer, .mutex = PTHREAD_MUTEX_INITIALIZER};
     size_t count = writer->file_count;
+    int ranks = writer->ranks_here > 1 ? writer->ranks_here : 1;
+    uint64_t chunks = 0;
+    writing.first = (size_t)(writer->rank % ranks) * count / (size_t)ranks;
     writing.outputs = tt_calloc(count + 1, sizeof *writing.outputs);
     if (writing.outputs == NULL) return TT_ERR_MEMORY;
     for (size_t f = 0; f < count; f++)
@@ -170,11 +203,12 @@ static tt_status write_files(struct tt_writer *writer)
         struct output *output = &writing.outputs[f];
         const struct tt_writer_file *file = output->file;
         if (file->part_count > 0 || file->writes_header) TT_GO(open_output(&writing, output));
-        for (size_t p = 0; p < file->part_count; p++) output->chunks_left += chunks_of(&file->parts[p]);
-        writing.chunks += output->chunks_left;
-        if (output->chunks_left == 0) TT_GO(flush(output));
+        for (size_t p = 0; p < file->part_count; p++) output->chunks += chunks_of(&file->parts[p]);
+        output->chunks_left = output->chunks;
+        chunks += output->chunks;
+        if (output->chunks == 0) TT_GO(flush(output));
     }
-    TT_GO(tt_threads_run("save", threads_for(writer, writing.chunks), write_chunks, &writing));
+    TT_GO(tt_threads_run("save", threads_for(writer, chunks), write_chunks, &writing));
     for (size_t f = 0; f < count; f++) {
         writer->files[f].terms = writing.outputs[f].terms;
         writer->files[f].written = writing.outputs[f].written;
@@ -185,6 +219,7 @@ out:
         tt_free(writing.outputs[f].path);
     }
     tt_free(writing.outputs);
+    pthread_mutex_destroy(&writing.mutex);
     return status;
 }
 
@@ -232,7 +267,7 @@ tt_status tt_writer_run(struct tt_writer *writer)
 
 /* What all ranks wrote of one file. */
 struct sum {
-    char name[64];
+    char name[80];
     uint64_t written, bytes, terms;
 };
 
@@ -245,7 +280,7 @@ static tt_status add_line(struct sums *sums, const char *line, const char *path)
 {
     unsigned long long written, bytes, terms;
     struct sum row = {0};
-    if (sscanf(line, "%llu %llu %llx %63s", &written, &bytes, &terms, row.name) != 4)
+    if (sscanf(line, "%llu %llu %llx %79s", &written, &bytes, &terms, row.name) != 4)
         return tt_fail(TT_ERR_IO, "'%s' is not as it was written", path);
     size_t i = 0;
     while (i < sums->count && strcmp(sums->rows[i].name, row.name) != 0) i++;

@@ -130,6 +130,7 @@ static void expect_hang(struct fixture *f, const char *where)
     assert_true(seconds > 0.9 * hang_seconds && seconds < 20 * hang_seconds);
     assert_non_null(strstr(tt_error_last()->message, where));
     assert_true(tt_cuda_is_stuck(&f->device));
+    assert_true(tt_cuda_has_hung(&f->device));
 }
 
 static void work_that_does_not_end_hangs(void **state)

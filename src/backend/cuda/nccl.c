@@ -6,11 +6,13 @@
  * check, until NCCL says that it is.
  *
  * ncclCommAbort frees the communicator, and may come from another thread than the calls: a mutex keeps them
- * apart, and after an abort the calls fail without touching it.
+ * apart, and after an abort the calls fail without touching it. It waits for the GPU, so where that hangs it
+ * would never return: a thread of its own does it, and nobody waits for that longer than some seconds.
  */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -29,7 +31,8 @@ enum {
     VERSION_MIN = 21800, /* 2.18: config of nonblocking communicators as it is used here */
     YIELDS = 2000,       /* of the processor, before a wait begins to sleep */
     YIELDS_PER_CHECK = 64,
-    FINALIZE_SECONDS_MAX = 5 /* after that a communicator is aborted */
+    FINALIZE_SECONDS_MAX = 5, /* after that a communicator is aborted */
+    ABORT_SECONDS_MAX = 3     /* after that it is left alone */
 };
 
 #define NCCL_CALLS(CALL)                                                                                     \
@@ -190,12 +193,45 @@ static tt_status make_id(unsigned char id[TT_COLLECTIVE_ID_BYTES])
     return TT_OK;
 }
 
+struct aborting {
+    ncclComm_t comm;
+    atomic_bool done;
+};
+
+static void *abort_main(void *argument)
+{
+    struct aborting *aborting = argument;
+    (void)nccl.ncclCommAbort(aborting->comm);
+    atomic_store(&aborting->done, true);
+    return NULL;
+}
+
+/* What cannot be aborted is left alone: the process ends soon. */
+static void abort_comm(const struct handle *handle)
+{
+    pthread_t thread;
+    if (handle->comm == NULL || tt_cuda_has_hung(handle->device)) return;
+    struct aborting *aborting = tt_calloc(1, sizeof *aborting);
+    if (aborting == NULL) return;
+    aborting->comm = handle->comm;
+    if (pthread_create(&thread, NULL, abort_main, aborting) != 0) {
+        tt_free(aborting);
+        return;
+    }
+    (void)pthread_detach(thread);
+    double start = tt_clock_seconds();
+    while (!atomic_load(&aborting->done)) {
+        if (tt_clock_seconds() - start > ABORT_SECONDS_MAX) return; /* it still has what it was given */
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+    tt_free(aborting);
+}
+
 static void abort_handle(void *context)
 {
     struct handle *handle = context;
     pthread_mutex_lock(&handle->mutex);
-    /* What cannot be aborted is left alone: the process ends soon. */
-    if (!handle->aborted && handle->comm != NULL) (void)nccl.ncclCommAbort(handle->comm);
+    if (!handle->aborted) abort_comm(handle);
     handle->aborted = true;
     pthread_mutex_unlock(&handle->mutex);
 }
@@ -271,7 +307,7 @@ static void destroy(void *context)
         if (finalize(handle))
             (void)nccl.ncclCommDestroy(handle->comm);
         else
-            (void)nccl.ncclCommAbort(handle->comm);
+            abort_comm(handle);
         (void)tt_error_restore(&record);
     }
     free_handle(handle);

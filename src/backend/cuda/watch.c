@@ -3,6 +3,7 @@
  * compute stream passes. A stream that passes no mark for HANG_SECONDS, while none has come to a collective
  * that other ranks could be late for, hangs. */
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -38,8 +39,8 @@ struct tt_cuda_watch {
     uint64_t waits_queued, waits_over; /* of the first `waits_over` all streams are through */
     double hang_seconds;
     uint64_t fault_mark; /* behind it the stream is made to hang; 0: behind none */
-    bool stuck;
-    bool settled; /* after another rank's failure was seen, what is queued has been waited for */
+    atomic_bool stuck;   /* written by the thread that drives the device */
+    bool settled;        /* after another rank's failure was seen, what is queued has been waited for */
 };
 
 static tt_status create_event(cudaEvent_t *event)
@@ -159,6 +160,12 @@ bool tt_cuda_is_stuck(const struct tt_device *device)
         watch->stuck = !settles(cuda);
     }
     return watch->stuck;
+}
+
+bool tt_cuda_has_hung(const struct tt_device *device)
+{
+    const struct tt_cuda_device *cuda = device->impl;
+    return cuda != NULL && cuda->watch != NULL && cuda->watch->stuck;
 }
 
 /* Moves `passed` over all marks that are done; returns whether one was. */

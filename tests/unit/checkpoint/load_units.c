@@ -115,7 +115,7 @@ static tt_status save(struct tt_comm *comm, const struct how *how, const struct 
         .writes = true,
         .base_folder = MODEL,
         .dtype = how->dtype,
-        .max_shard_bytes = 100000,
+        .max_file_bytes = 100000,
     };
     TT_GO(tt_snapshot_init(&snapshot_config, &snapshot));
     tt_device_freeze(world->device, true); /* as in training */

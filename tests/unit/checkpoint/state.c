@@ -33,7 +33,7 @@ static void begin(struct scene *scene)
     assert_int_equal(tt_model_config_parse(tt_model_folder_config(folder), &config), TT_OK);
     tt_model_folder_close(folder);
     assert_int_equal(tt_model_create(&config, &options, &scene->model), TT_OK);
-    assert_int_equal(tt_state_layout_init(scene->model, false, NULL, 0, 1, &scene->layout), TT_OK);
+    assert_int_equal(tt_state_layout_init(scene->model, false, NULL, UINT64_MAX, &scene->layout), TT_OK);
 }
 
 static void end(struct scene *scene)
