@@ -13,12 +13,16 @@ saves it, and both sides train from that folder. On a GPU it adds up the scales 
 may get another code than on a CPU: what is compared is training, and such a code must not stand in its way. One more bf16
 curve is of trimtab quantizing the plain folder while it loads, which may be as far from the peer's as bf16 curves may be; how
 many codes and scales of the two differ is told.
+
+llama-long has so many tokens a step, and is so wide, that its products fill an H200: what runs in fused kernels there is
+compared as well. One more bf16 curve is without them (TRIMTAB_GEMM_FUSED=0).
 """
 import argparse
 import concurrent.futures
 import gc
 import importlib.util
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -34,13 +38,16 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-ROWS_PER_STEP = 2
+ROWS_PER_STEP = {"llama-long": 10}
+ROWS_PER_STEP_DEFAULT = 2
 LEARNING_RATE = 1e-3
 RUN_SECONDS = 120  # of trimtab
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FAMILIES = {
     "llama": dict(hidden_size=1024, num_hidden_layers=8, num_attention_heads=8, num_key_value_heads=2, head_dim=128,
                   intermediate_size=2816, tie_word_embeddings=False),
+    "llama-long": dict(hidden_size=1024, num_hidden_layers=4, num_attention_heads=8, num_key_value_heads=4, head_dim=128,
+                       intermediate_size=4096, tie_word_embeddings=False),
     "mistral": dict(hidden_size=512, num_hidden_layers=6, num_attention_heads=8, num_key_value_heads=4, head_dim=64,
                     intermediate_size=1536, sliding_window=160, tie_word_embeddings=False),
     "qwen2": dict(hidden_size=896, num_hidden_layers=6, num_attention_heads=14, num_key_value_heads=2,
@@ -77,7 +84,7 @@ def make_model(family, folder, args):
     torch.manual_seed(1)
     settings = {**FAMILIES[family], **(TINY if args.tiny else {}), "vocab_size": args.vocabulary,
                 "max_position_embeddings": 2048, "initializer_range": 0.04}
-    config = AutoConfig.for_model(family, **settings)
+    config = AutoConfig.for_model(family.split("-")[0], **settings)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).to(torch.bfloat16)
     model.save_pretrained(folder / "model")
     lora = LoraConfig(r=8, lora_alpha=16, target_modules=TARGETS, lora_dropout=0.0, task_type="CAUSAL_LM")
@@ -141,7 +148,7 @@ def peer_model(folder, dtype, args):
     return model.train()
 
 
-def peer_curve(folder, rows, dtype, args):
+def peer_curve(folder, rows, dtype, rows_per_step, args):
     """Steps in a plain loop: what Trainer does with bf16=True, one row at a time so that nothing is padded."""
     model = peer_model(folder, dtype, args)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -150,7 +157,7 @@ def peer_curve(folder, rows, dtype, args):
     optimizer = torch.optim.AdamW(trained, lr=LEARNING_RATE, weight_decay=0.0)
     curve = []
     for step in range(args.steps):
-        batch = rows[step * ROWS_PER_STEP:(step + 1) * ROWS_PER_STEP]
+        batch = rows[step * rows_per_step:(step + 1) * rows_per_step]
         supervised = sum(len(ids) - 1 for ids in batch)
         total = 0.0
         for ids in batch:
@@ -171,20 +178,22 @@ def peer_curve(folder, rows, dtype, args):
     return curve
 
 
-def run(words):
+def run(words, environment=None):
     """Runs trimtab, in any thread: what it said when it fails is the error."""
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=RUN_SECONDS)
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=RUN_SECONDS,
+                          env={**os.environ, **(environment or {})})
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(words[:2])} ended with {done.returncode}: {done.stdout[-800:]}")
 
 
-def our_curve(folder, name, bf16, base, args):
+def our_curve(folder, name, bf16, base, rows_per_step, args):
     out = folder / name
+    environment = {"TRIMTAB_GEMM_FUSED": "0"} if name == "ours_unfused_bf16" else None
     settings = {
         "model_name_or_path": folder / base, "adapter_name_or_path": folder / "adapter",
         "dataset_name": folder / "rows.jsonl", "output_dir": out, "overwrite_output_dir": "true", "device": args.device,
         "ranks": 1, "bf16": str(bf16).lower(), "max_steps": args.steps, "logging_steps": 1, "save_strategy": "no",
-        "report_to": "none", "per_device_train_batch_size": ROWS_PER_STEP, "learning_rate": LEARNING_RATE,
+        "report_to": "none", "per_device_train_batch_size": rows_per_step, "learning_rate": LEARNING_RATE,
         "lr_scheduler_type": "constant", "warmup_steps": 0, "weight_decay": 0, "max_grad_norm": 1,
         "train_sampling_strategy": "sequential", "packing": "false", "max_length": 2048,
     }
@@ -193,7 +202,7 @@ def our_curve(folder, name, bf16, base, args):
     words = [str(args.trimtab), "train"]
     for key, value in settings.items():
         words += [f"--{key}", str(value)]
-    run(words)
+    run(words, environment)
     state = json.loads((out / "trainer_state.json").read_text())
     return [row["loss"] for row in state["log_history"] if "loss" in row]
 
@@ -209,19 +218,22 @@ def compare(family, args):
     folder = args.out / title.replace(" ", "_")
     folder.mkdir(parents=True, exist_ok=True)
     make_model(family, folder, args)
-    rows = make_rows(folder / "rows.jsonl", args.vocabulary, args.steps * ROWS_PER_STEP, args.longest)
+    rows_per_step = ROWS_PER_STEP.get(family, ROWS_PER_STEP_DEFAULT)
+    rows = make_rows(folder / "rows.jsonl", args.vocabulary, args.steps * rows_per_step, args.longest)
     ours = {"ours_bf16": (True, "model"), "ours_fp32": (False, "model")}
+    if family == "llama-long":
+        ours["ours_unfused_bf16"] = (True, "model")
     apart = ""
     if args.quant == "nf4":
         make_quantized(folder, args)
         apart = quantized_apart(folder, args)
         ours = {"ours_bf16": (True, "quantized"), "ours_fp32": (False, "quantized"), "ours_loading_bf16": (True, "model")}
     with concurrent.futures.ThreadPoolExecutor(len(ours) if args.device == "cuda" else 1) as pool:
-        running = {name: pool.submit(our_curve, folder, name, *how, args) for name, how in ours.items()}
+        running = {name: pool.submit(our_curve, folder, name, *how, rows_per_step, args) for name, how in ours.items()}
         if args.device == "cpu":  # on a GPU they run beside the peer
             concurrent.futures.wait(running.values())
-        curves = {"peer_bf16": peer_curve(folder, rows, torch.bfloat16, args),
-                  "peer_fp32": peer_curve(folder, rows, torch.float32, args)}
+        curves = {"peer_bf16": peer_curve(folder, rows, torch.bfloat16, rows_per_step, args),
+                  "peer_fp32": peer_curve(folder, rows, torch.float32, rows_per_step, args)}
         curves |= {name: future.result() for name, future in running.items()}
     (folder / "curves.json").write_text(json.dumps(curves))
     noise, _ = furthest(curves["peer_bf16"], curves["peer_fp32"])
@@ -231,10 +243,14 @@ def compare(family, args):
     learned = curves["peer_fp32"][-1] < 0.97 * curves["peer_fp32"][0]
     good = bf16 <= 2 * noise and fp32 <= 0.1 * noise and learned
     loading = ""
+    if "ours_unfused_bf16" in curves:
+        unfused, unfused_step = furthest(curves["ours_unfused_bf16"], curves["peer_bf16"])
+        good = good and unfused <= 2 * noise
+        loading = f"unfused, bf16: {unfused:.2e} (step {unfused_step}); "
     if apart:
         loading_bf16, loading_step = furthest(curves["ours_loading_bf16"], curves["peer_bf16"])
         good = good and loading_bf16 <= 2 * noise
-        loading = f"quantized while loading, bf16: {loading_bf16:.2e} (step {loading_step}); made otherwise: {apart}; "
+        loading += f"quantized while loading, bf16: {loading_bf16:.2e} (step {loading_step}); made otherwise: {apart}; "
     print(f"{'PASS' if good else 'FAIL'} {title:{args.width}s} loss {curves['peer_bf16'][0]:.4f} to {curves['peer_bf16'][-1]:.4f}"
           f"{'' if learned else ' (learned nothing)'}; bf16: furthest {bf16:.2e} (step {bf16_step}), bound {2 * noise:.2e}; "
           f"fp32: {fp32:.2e} (step {fp32_step}), bound {0.1 * noise:.2e}; {loading}bf16 against fp32: peer {noise:.2e}, "
@@ -253,7 +269,7 @@ def main():
     parser.add_argument("--tiny", action="store_true")
     args = parser.parse_args()
     args.vocabulary, args.longest = (300, 80) if args.tiny else (4096, 600)
-    args.width = 8 if args.quant == "none" else 12
+    args.width = 10 if args.quant == "none" else 12
     args.trimtab, args.out = args.trimtab.resolve(), args.out.resolve()
     if args.device == "cuda" and not torch.cuda.is_available():
         print("skipped: torch sees no GPU")
