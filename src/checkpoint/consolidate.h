@@ -10,7 +10,7 @@
 struct tt_checkpoint_facts {
     int64_t step;
     bool adapter;    /* else a model */
-    int state_parts; /* files of training state: 0 none (save_only_model), 1 whole, more: of one rank each */
+    int state_parts; /* files of training state: 0 none (save_only_model); more than 1: of one rank each, or of a large state */
     int64_t ranks;   /* that wrote it; 0: it does not say */
     uint64_t bytes;  /* of all files that the manifest lists */
     size_t files;

@@ -24,16 +24,20 @@ same cpu/adapter_model.safetensors late/adapter_model.safetensors
 same cpu/checkpoint-2/adapter_model.safetensors late/checkpoint-2/adapter_model.safetensors
 
 # name file-of-the-result options...
+slows=(compute copy even odd)
 timings() {
     local name=$1 file=$2
     shift 2
     train "$name" --device cuda "$@" || fail "$name"
-    for slow in compute copy even odd; do
+    for slow in "${slows[@]}"; do
         LATE_SLOW=$slow train "$name-$slow" --device cuda "$@" || fail "$name, $slow late"
         same "$name/$file" "$name-$slow/$file"
     done
 }
 timings lora adapter_model.safetensors --ranks 4
+slows=(odd)
+timings eight adapter_model.safetensors --ranks 8 --per_device_train_batch_size 1
+slows=(compute copy even odd)
 timings full model.safetensors --ranks 2 --use_peft false --offload_params true --recompute offload --bf16 true
 timings grad_op adapter_model.safetensors --ranks 3 --sharding_strategy SHARD_GRAD_OP --reduce_dtype bfloat16
 timings copies adapter_model.safetensors --ranks 2 --sharding_strategy NO_SHARD --eval_strategy steps --eval_steps 2 \

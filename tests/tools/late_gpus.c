@@ -1,4 +1,4 @@
-/* A plugin that claims four GPUs whose streams are threads: a call puts its work into a queue and returns, a
+/* A plugin that claims eight GPUs whose streams are threads: a call puts its work into a queue and returns, a
  * worker does it later, in order of its own stream, and nothing orders two streams but the events that the
  * program records and waits for, on GPUs of other ranks too. Work is done by the ops of the CPU. So an event
  * that is forgotten shows as wrong numbers, or, with program and plugin built for it, as a data race that
@@ -21,7 +21,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-enum { GPUS = 4, REST_MICROSECONDS = 300, CHECK_ROUNDS = 50, PAGE_BYTES = 4096 };
+enum { GPUS = 8, REST_MICROSECONDS = 300, CHECK_ROUNDS = 50, PAGE_BYTES = 4096 };
 static const size_t memory_bytes = (size_t)16 << 30; /* of all GPUs together, in the life of the process */
 
 struct late_stream;

@@ -118,6 +118,39 @@ static void whole_ones_pass(void **state)
     end(&scene);
 }
 
+/* A large state is several files: as even as whole tensors let them be, with the same tensors in the same
+ * order. */
+static void large_ones_are_several_files(void **state)
+{
+    (void)state;
+    struct scene scene = {0};
+    begin(&scene);
+    const struct tt_weights_file *whole = &scene.layout.files[0];
+    uint64_t tensors = scene.layout.tensor_bytes, largest = 0;
+    for (size_t i = 0; i < whole->count; i++)
+        if (whole->entries[i].bytes > largest) largest = whole->entries[i].bytes;
+    const uint64_t most[] = {tensors, tensors - 1, tensors / 3, largest, 1};
+    for (size_t m = 0; m < sizeof most / sizeof *most; m++) {
+        struct tt_weights_layout layout;
+        size_t entries = 0;
+        clear(&scene);
+        assert_int_equal(tt_state_layout_init(scene.model, false, NULL, most[m], &layout), TT_OK);
+        assert_true(m == 0 ? layout.file_count == 1 : layout.file_count > 1);
+        if (most[m] == 1) assert_int_equal(layout.file_count, whole->count);
+        for (size_t f = 0; f < layout.file_count; f++) {
+            struct tt_weights_file *file = &layout.files[f];
+            assert_true(file->count == 1 || file->bytes - file->header.bytes <= most[m]);
+            write_file(&scene, file->name, file->entries, file->count);
+            entries += file->count;
+        }
+        assert_int_equal(entries, whole->count);
+        assert_true(layout.tensor_bytes == tensors);
+        assert_int_equal(check(&scene), TT_OK);
+        tt_weights_layout_deinit(&layout);
+    }
+    end(&scene);
+}
+
 static void pieces_must_fit(void **state)
 {
     (void)state;
@@ -191,6 +224,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_ones_pass),
+        cmocka_unit_test(large_ones_are_several_files),
         cmocka_unit_test(pieces_must_fit),
         cmocka_unit_test(nothing_else),
     };
