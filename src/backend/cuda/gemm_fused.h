@@ -12,7 +12,7 @@
  *
  * On an H200 at its 700 W, beside cuBLASLt's best of eight and a pass of its own (2026-11-21, docs/performance.md):
  * 16384 x 28672 x 4096 with SwiGLU 5.66 against 5.75 ms, backward 2.98 against 3.24; 16384 x 6144 x 4096 with rank 16 1.25
- * against 1.33. Without anything to fuse cuBLASLt is 1 to 3 % faster and is asked instead. */
+ * against 1.33. Without anything to fuse cuBLASLt is 1 to 2 % faster and is asked instead. */
 #ifndef TT_BACKEND_CUDA_GEMM_FUSED_H
 #define TT_BACKEND_CUDA_GEMM_FUSED_H
 
