@@ -38,8 +38,8 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-ROWS_PER_STEP = {"llama-long": 10}
-ROWS_PER_STEP_DEFAULT = 2
+ROWS_PER_STEP = 2
+LONG_ROWS_PER_STEP, LONG_STEPS = 10, 20  # of llama-long: the peer computes row by row
 LEARNING_RATE = 1e-3
 RUN_SECONDS = 120  # of trimtab
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -218,7 +218,10 @@ def compare(family, args):
     folder = args.out / title.replace(" ", "_")
     folder.mkdir(parents=True, exist_ok=True)
     make_model(family, folder, args)
-    rows_per_step = ROWS_PER_STEP.get(family, ROWS_PER_STEP_DEFAULT)
+    rows_per_step = ROWS_PER_STEP
+    if family == "llama-long":
+        rows_per_step = LONG_ROWS_PER_STEP
+        args = argparse.Namespace(**{**vars(args), "steps": min(args.steps, LONG_STEPS)})
     rows = make_rows(folder / "rows.jsonl", args.vocabulary, args.steps * rows_per_step, args.longest)
     ours = {"ours_bf16": (True, "model"), "ours_fp32": (False, "model")}
     if family == "llama-long":
