@@ -27,6 +27,7 @@ void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *devic
     enum cudaDriverEntryPointQueryResult found;
     void *function = NULL;
     if (cuda->architecture != 90 || (wish != NULL && strcmp(wish, "0") == 0)) return;
+    if (!tt_cuda_fused_is_built()) return;
     if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault,
                                          &found) != cudaSuccess ||
         found != cudaDriverEntryPointSuccess) {
