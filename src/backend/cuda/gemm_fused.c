@@ -16,7 +16,9 @@ typedef CUresult (*encode_function)(CUtensorMap *map, CUtensorMapDataType type, 
 
 /* Below, the tile's element-wise work does not hide behind the next one's arithmetic. */
 static const int64_t least_depth = 1024;
-/* Of the processors' time over all turns: a last turn with few tiles leaves most of them idle. */
+/* Of the processors' time over all turns: a last turn with few tiles leaves most of them idle, and rows and
+ * columns of tiles that the matrix does not have are multiplied for nothing (one token beside 28672 columns).
+ */
 static const double least_share = 0.8;
 static const int band_rows = 8; /* 4 and 16 are 0.5 to 1 % slower */
 
@@ -53,13 +55,14 @@ static bool low_rank_fits(const struct tt_low_rank *low)
     return true;
 }
 
-/* CTAs for m x n in tiles of `columns`, or 0 when too many processors would stand idle. */
+/* CTAs for m x n in tiles of `columns`, or 0 when too much of the processors' time would be lost. */
 static int ctas_for(const struct tt_cuda_device *cuda, int64_t m, int64_t n, int64_t columns)
 {
     int64_t high = TT_FUSED_CLUSTER * TT_FUSED_ROWS, at_once = cuda->processors / TT_FUSED_CLUSTER;
     int64_t tiles = (m + high - 1) / high * ((n + columns - 1) / columns);
     int64_t turns = (tiles + at_once - 1) / at_once;
-    if ((double)tiles < least_share * (double)(turns * at_once)) return 0;
+    double filled = (double)m / (double)high * ((double)n / (double)columns); /* in tiles */
+    if (filled < least_share * (double)(turns * at_once)) return 0;
     return (int)(tiles < at_once ? tiles : at_once) * TT_FUSED_CLUSTER;
 }
 
