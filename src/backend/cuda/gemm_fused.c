@@ -55,6 +55,14 @@ static bool low_rank_fits(const struct tt_low_rank *low)
     return true;
 }
 
+/* c = a op(b) + low rank, c of n columns, as far as it does not depend on what else is done with c. */
+static bool takes(const struct tt_cuda_device *cuda, tt_tensor a, tt_tensor b, int64_t n,
+                  const struct tt_low_rank *low)
+{
+    return cuda->gemm->encode != NULL && a.dims[1] >= least_depth && n % 8 == 0 && fits(a) && fits(b) &&
+           low_rank_fits(low);
+}
+
 /* CTAs for m x n in tiles of `columns`, or 0 when too much of the processors' time would be lost. */
 static int ctas_for(const struct tt_cuda_device *cuda, int64_t m, int64_t n, int64_t columns)
 {
@@ -172,9 +180,8 @@ tt_status tt_cuda_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_
     struct tt_fused_params params = params_of(args->x_MK, n);
     int ctas = 0;
     /* cuBLASLt adds an addend as well, and is faster where there is nothing else. */
-    if (cuda->gemm->encode != NULL && (low->count > 0 || rotates) && args->x_MK.dims[1] >= least_depth &&
-        n % 8 == 0 && fits(args->x_MK) && fits(args->w) && fits(args->y_MN) &&
-        (!adds || fits(args->addend_MN)) && low_rank_fits(low) && set_parts(&params, low, trans, n) &&
+    if ((low->count > 0 || rotates) && takes(cuda, args->x_MK, args->w, n, low) && fits(args->y_MN) &&
+        (!adds || fits(args->addend_MN)) && set_parts(&params, low, trans, n) &&
         (!rotates || (trans && !adds && set_rotation(&params, &args->rotation, n))))
         ctas = ctas_for(cuda, args->x_MK.dims[0], n, TT_FUSED_COLUMNS);
     if (ctas == 0) return tt_compose_gemm_lora(stream, args);
@@ -193,9 +200,8 @@ tt_status tt_cuda_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swi
     int64_t f = args->act_MF.dims[1];
     struct tt_fused_params params = params_of(args->x_MK, f);
     int ctas = 0;
-    if (cuda->gemm->encode != NULL && args->x_MK.dims[1] >= least_depth && f % 8 == 0 && fits(args->x_MK) &&
-        fits(args->w_2FK) && fits(args->gate_up_M2F) && fits(args->act_MF) && low_rank_fits(&args->low) &&
-        set_gate_and_up(&params, &args->low, f))
+    if (takes(cuda, args->x_MK, args->w_2FK, f, &args->low) && fits(args->gate_up_M2F) &&
+        fits(args->act_MF) && set_gate_and_up(&params, &args->low, f))
         ctas = ctas_for(cuda, args->x_MK.dims[0], f, TT_FUSED_COLUMNS / 2);
     if (ctas == 0) return tt_compose_gemm_swiglu(stream, args);
     struct tt_low_rank low = args->low;
@@ -219,9 +225,8 @@ tt_status tt_cuda_gemm_swiglu_backward(struct tt_stream *stream,
     int64_t f = args->dact_MF.dims[1];
     struct tt_fused_params params = params_of(args->dy_MK, f);
     int ctas = 0;
-    if (cuda->gemm->encode != NULL && args->dy_MK.dims[1] >= least_depth && f % 8 == 0 && fits(args->dy_MK) &&
-        fits(args->w_KF) && fits(args->gate_up_M2F) && fits(args->dact_MF) && low_rank_fits(&args->low) &&
-        set_parts(&params, &args->low, false, f))
+    if (takes(cuda, args->dy_MK, args->w_KF, f, &args->low) && fits(args->gate_up_M2F) &&
+        fits(args->dact_MF) && set_parts(&params, &args->low, false, f))
         ctas = ctas_for(cuda, args->dy_MK.dims[0], f, TT_FUSED_COLUMNS);
     if (ctas == 0) return tt_compose_gemm_swiglu_backward(stream, args);
     TT_TRY(map_operands(cuda->gemm, args->dy_MK, args->w_KF, false, &args->low, &params));
