@@ -87,9 +87,13 @@ tt_status tt_file_open_write(const char *path, int *descriptor)
 static int reserve_blocks(int opened, uint64_t bytes)
 {
     struct statfs info;
-    if (fstatfs(opened, &info) == 0 && info.f_type == TMPFS_MAGIC)
-        return info.f_blocks > 0 && bytes / (uint64_t)info.f_bsize > info.f_bavail ? ENOSPC : EOPNOTSUPP;
-    return fallocate(opened, 0, 0, (off_t)bytes) != 0 ? errno : 0;
+    struct stat file;
+    if (fstatfs(opened, &info) != 0 || info.f_type != TMPFS_MAGIC)
+        return fallocate(opened, 0, 0, (off_t)bytes) != 0 ? errno : 0;
+    if (info.f_blocks == 0 || fstat(opened, &file) != 0) return EOPNOTSUPP;
+    uint64_t there = (uint64_t)file.st_blocks * 512; /* others may have begun to write it */
+    uint64_t needed = bytes > there ? bytes - there : 0;
+    return needed / (uint64_t)info.f_bsize > info.f_bavail ? ENOSPC : EOPNOTSUPP;
 }
 
 static tt_status reserve(int opened, const char *path, uint64_t bytes)

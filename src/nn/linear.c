@@ -249,6 +249,7 @@ static struct tt_low_rank low_rank_down(const struct tt_linear_group *group, con
         if (linear->r == 0) continue;
         tt_tensor a = linear->lora_A->value, *last = low.count > 0 ? &low.parts[low.count - 1].b : NULL;
         if (last != NULL && tt_tensor_is_contiguous(a) && tt_tensor_is_contiguous(*last) &&
+            a.dtype == last->dtype &&
             (const char *)last->data + tt_tensor_bytes(*last) == (const char *)a.data) {
             *last = tt_tensor_2d(last->data, last->dtype, last->dims[0] + a.dims[0], a.dims[1]);
         } else {
@@ -258,6 +259,16 @@ static struct tt_low_rank low_rank_down(const struct tt_linear_group *group, con
         first_h += linear->r;
     }
     return low;
+}
+
+static tt_status rotate(struct tt_step *step, const struct tt_rotation *rotation, tt_tensor y_TO)
+{
+    struct tt_rope_args args = {.x_THE = tt_tensor_heads(tt_tensor_cols(y_TO, 0, rotation->columns),
+                                                         rotation->columns / rotation->head_dim),
+                                .positions_T = rotation->positions_T,
+                                .cos_PE = rotation->cos_PE,
+                                .sin_PE = rotation->sin_PE};
+    return tt_rope(step->stream, &args);
 }
 
 static tt_status add_biases(const struct tt_linear_group *group, struct tt_step *step, tt_tensor y_TO)
@@ -275,11 +286,18 @@ static tt_status add_biases(const struct tt_linear_group *group, struct tt_step 
     return TT_OK;
 }
 
-/* y = x W^T + h B^T (+ residual) + bias */
+/* Whether one product gives all of y, so that what follows may be done with it. */
+static bool is_one_product(const struct tt_linear_group *group, const struct tt_step *step)
+{
+    return is_one_part(group, step) && !has_bias(group);
+}
+
+/* y = x W^T + h B^T (+ residual) + bias, then rotated unless `rotation` is NULL */
 static tt_status up(const struct tt_linear_group *group, struct tt_step *step, tt_tensor x_TI, tt_tensor h_TR,
-                    tt_tensor residual_TO, tt_tensor y_TO)
+                    tt_tensor residual_TO, const struct tt_rotation *rotation, tt_tensor y_TO)
 {
     struct part part, *before = NULL;
+    bool rotates_along = rotation != NULL && is_one_product(group, step);
     while (has_next(group, before)) {
         size_t mark = tt_workspace_mark(step->workspace);
         TT_TRY(next_part(group, step, before, &part));
@@ -291,18 +309,20 @@ static tt_status up(const struct tt_linear_group *group, struct tt_step *step, t
             .addend_MN = residual_TO,
             .y_MN = tt_tensor_cols(y_TO, part.first_out, part.weights.out),
         };
+        if (rotates_along) args.rotation = *rotation;
         TT_TRY(tt_gemm_lora(step->stream, &args));
         tt_workspace_release(step->workspace, mark);
         before = &part;
     }
-    return add_biases(group, step, y_TO);
+    TT_TRY(add_biases(group, step, y_TO));
+    return rotation == NULL || rotates_along ? TT_OK : rotate(step, rotation, y_TO);
 }
 
 tt_status tt_linear_forward(const struct tt_linear_group *group, struct tt_step *step, tt_tensor row_keys_T,
                             tt_tensor x_TI, tt_tensor h_TR, tt_tensor y_TO)
 {
     if (tt_linear_group_r(group) > 0) TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
-    return tt_tensor_is_empty(y_TO) ? TT_OK : up(group, step, x_TI, h_TR, (tt_tensor){0}, y_TO);
+    return tt_tensor_is_empty(y_TO) ? TT_OK : up(group, step, x_TI, h_TR, (tt_tensor){0}, NULL, y_TO);
 }
 
 tt_status tt_linear_forward_add(const struct tt_linear_group *group, struct tt_step *step,
@@ -311,35 +331,15 @@ tt_status tt_linear_forward_add(const struct tt_linear_group *group, struct tt_s
 {
     assert(group->count == 1);
     if (tt_linear_group_r(group) > 0) TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
-    return up(group, step, x_TI, h_TR, residual_TO, y_TO);
+    return up(group, step, x_TI, h_TR, residual_TO, NULL, y_TO);
 }
 
 tt_status tt_linear_forward_rotated(const struct tt_linear_group *group, struct tt_step *step,
                                     tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR,
                                     const struct tt_rotation *rotation, tt_tensor y_TO)
 {
-    if (is_one_part(group, step) && !has_bias(group)) {
-        struct part part;
-        size_t mark = tt_workspace_mark(step->workspace);
-        if (tt_linear_group_r(group) > 0) TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
-        TT_TRY(next_part(group, step, NULL, &part));
-        struct tt_gemm_lora_args args = {.x_MK = x_TI,
-                                         .w = part.weights.w_OI,
-                                         .trans_w = true,
-                                         .low = low_rank_up(group, &part, h_TR),
-                                         .rotation = *rotation,
-                                         .y_MN = y_TO};
-        TT_TRY(tt_gemm_lora(step->stream, &args));
-        tt_workspace_release(step->workspace, mark);
-        return TT_OK;
-    }
-    TT_TRY(tt_linear_forward(group, step, row_keys_T, x_TI, h_TR, y_TO));
-    struct tt_rope_args rope = {.x_THE = tt_tensor_heads(tt_tensor_cols(y_TO, 0, rotation->columns),
-                                                         rotation->columns / rotation->head_dim),
-                                .positions_T = rotation->positions_T,
-                                .cos_PE = rotation->cos_PE,
-                                .sin_PE = rotation->sin_PE};
-    return tt_rope(step->stream, &rope);
+    if (tt_linear_group_r(group) > 0) TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
+    return up(group, step, x_TI, h_TR, (tt_tensor){0}, rotation, y_TO);
 }
 
 tt_status tt_linear_forward_swiglu(const struct tt_linear_group *group, struct tt_step *step,
@@ -349,7 +349,7 @@ tt_status tt_linear_forward_swiglu(const struct tt_linear_group *group, struct t
     int64_t ffn = act_TF.dims[1];
     assert(group->count == 2);
     if (tt_linear_group_r(group) > 0) TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
-    if (is_one_part(group, step) && !has_bias(group)) {
+    if (is_one_product(group, step)) {
         struct part part;
         size_t mark = tt_workspace_mark(step->workspace);
         TT_TRY(next_part(group, step, NULL, &part));
@@ -363,7 +363,7 @@ tt_status tt_linear_forward_swiglu(const struct tt_linear_group *group, struct t
         tt_workspace_release(step->workspace, mark);
         return TT_OK;
     }
-    TT_TRY(up(group, step, x_TI, h_TR, (tt_tensor){0}, gate_up_TF2));
+    TT_TRY(up(group, step, x_TI, h_TR, (tt_tensor){0}, NULL, gate_up_TF2));
     struct tt_swiglu_forward_args swiglu = {.gate_TF = tt_tensor_cols(gate_up_TF2, 0, ffn),
                                             .up_TF = tt_tensor_cols(gate_up_TF2, ffn, ffn),
                                             .h_TF = act_TF};

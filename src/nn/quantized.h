@@ -20,6 +20,7 @@ struct tt_weight_part {
     int64_t out; /* rows of w_OI */
     tt_tensor w_OI;
 };
+/* How many linears from `first` on tt_quantized_part takes together. */
 int tt_quantized_part_count(const struct tt_linear_group *group, const struct tt_step *step, int first);
 /* The part that begins with linear `first`: pushes scratch, which the caller releases after the product. A
  * weight that is not quantized is a part of its own. */

@@ -261,7 +261,8 @@ const struct tt_setting tt_sharding_settings[] = {
     {.name = "state_dict_type", .aliases = "fsdp_state_dict_type", .type = TT_SETTING_STRING,
      FIELD(state_dict_type), .default_text = "FULL_STATE_DICT",
      .choices = "FULL_STATE_DICT SHARDED_STATE_DICT",
-     .help = "Whether checkpoints of the training state are one file or one per rank."},
+     .help = "Whether checkpoints have the training state in whole tensors (one file, or several where it is large) "
+             "or in one file per rank."},
     {.name = "reduce_dtype", .type = TT_SETTING_STRING, FIELD(reduce_dtype), .default_text = "float32",
      .choices = "float32 bfloat16", .help = "Type in which gradients travel between ranks."},
     {.name = "fsdp", .type = TT_SETTING_STRING, FIELD(fsdp),

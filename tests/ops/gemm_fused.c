@@ -503,7 +503,38 @@ static void what_does_not_fit_is_refused(void **state)
     wrong = args;
     wrong.trans_w = false;
     test_refused(tt_gemm_lora(device.stream, &wrong), TT_ERR_INTERNAL, "x has 8 columns, w is for 12");
+    wrong = args;
+    wrong.addend_MN = tt_tensor_2d(args.y_MN.data, F, 3, 8);
+    test_refused(tt_gemm_lora(device.stream, &wrong), TT_ERR_INTERNAL, "must have the shape of y");
+    wrong = args;
+    wrong.rotation = (struct tt_rotation){.columns = 10, .head_dim = 8};
+    test_refused(tt_gemm_lora(device.stream, &wrong), TT_ERR_INTERNAL, "10 of 12 columns are heads of 8");
     test_ok(tt_gemm_lora(device.stream, &args));
+    test_array_to_host(&device, p.t, TENSORS);
+    test_device_close(&device);
+    free_problem(&p);
+}
+
+/* act in place of gate is for those who read gate no more; in place of up it is for nobody. */
+static void act_must_not_cover_what_is_read(void **state)
+{
+    (void)state;
+    struct low_case low = {0};
+    struct problem p = make_problem(3, 12, 8, F, true, 0, &low, 0, 1);
+    struct test_device device;
+    test_device_open(&device, test_device_kind(), 1);
+    test_array_to_device(&device, p.t, TENSORS);
+    tt_tensor both = p.t[OUT].view;
+    struct tt_gemm_swiglu_args args = {.x_MK = p.t[X].view,
+                                       .w_2FK = p.t[W].view,
+                                       .gate_up_M2F = both,
+                                       .keep = true,
+                                       .act_MF = tt_tensor_cols(both, 0, 6)};
+    test_refused(tt_gemm_swiglu(device.stream, &args), TT_ERR_INTERNAL, "overlap in memory");
+    args.keep = false;
+    test_ok(tt_gemm_swiglu(device.stream, &args));
+    args.act_MF = tt_tensor_cols(both, 6, 6);
+    test_refused(tt_gemm_swiglu(device.stream, &args), TT_ERR_INTERNAL, "overlap in memory");
     test_array_to_host(&device, p.t, TENSORS);
     test_device_close(&device);
     free_problem(&p);
@@ -515,8 +546,8 @@ int main(void)
     if (missing != 0) return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lora_is_close_to_the_oracle),  cmocka_unit_test(swiglu_is_close_to_the_oracle),
-        cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(lora_of_real_sizes),
-        cmocka_unit_test(swiglu_of_real_sizes),
+        cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(act_must_not_cover_what_is_read),
+        cmocka_unit_test(lora_of_real_sizes),           cmocka_unit_test(swiglu_of_real_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

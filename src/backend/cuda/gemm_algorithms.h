@@ -80,7 +80,7 @@ cublasStatus_t tt_gemm_plan_run(struct tt_cuda_gemm *gemm, struct tt_stream *str
                                 struct tt_gemm_plan *plan, const cublasLtMatmulAlgo_t *algorithm,
                                 const struct tt_gemm_operands *operands);
 
-/* gemm_fused.c: whether this device has the fused kernel; TRIMTAB_GEMM_FUSED=0 says no. */
+/* gemm_fused.c: whether this device and this build have the fused kernel; TRIMTAB_GEMM_FUSED=0 says no. */
 void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *device);
 /* gemm_tune.c. Reads the choices on disk; without them, or when they cannot be read, there are none. */
 void tt_gemm_choices_load(struct tt_cuda_gemm *gemm, const struct tt_device *device);

@@ -16,7 +16,9 @@ typedef CUresult (*encode_function)(CUtensorMap *map, CUtensorMapDataType type, 
 
 /* Below, the tile's element-wise work does not hide behind the next one's arithmetic. */
 static const int64_t least_depth = 1024;
-/* Of the processors' time over all turns: a last turn with few tiles leaves most of them idle. */
+/* Of the processors' time over all turns: a last turn with few tiles leaves most of them idle, and rows and
+ * columns of tiles that the matrix does not have are multiplied for nothing (one token beside 28672 columns).
+ */
 static const double least_share = 0.8;
 static const int band_rows = 8; /* 4 and 16 are 0.5 to 1 % slower */
 
@@ -27,6 +29,7 @@ void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *devic
     enum cudaDriverEntryPointQueryResult found;
     void *function = NULL;
     if (cuda->architecture != 90 || (wish != NULL && strcmp(wish, "0") == 0)) return;
+    if (!tt_cuda_fused_is_built()) return;
     if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault,
                                          &found) != cudaSuccess ||
         found != cudaDriverEntryPointSuccess) {
@@ -52,13 +55,22 @@ static bool low_rank_fits(const struct tt_low_rank *low)
     return true;
 }
 
-/* CTAs for m x n in tiles of `columns`, or 0 when too many processors would stand idle. */
+/* c = a op(b) + low rank, c of n columns, as far as it does not depend on what else is done with c. */
+static bool takes(const struct tt_cuda_device *cuda, tt_tensor a, tt_tensor b, int64_t n,
+                  const struct tt_low_rank *low)
+{
+    return cuda->gemm->encode != NULL && a.dims[1] >= least_depth && n % 8 == 0 && fits(a) && fits(b) &&
+           low_rank_fits(low);
+}
+
+/* CTAs for m x n in tiles of `columns`, or 0 when too much of the processors' time would be lost. */
 static int ctas_for(const struct tt_cuda_device *cuda, int64_t m, int64_t n, int64_t columns)
 {
     int64_t high = TT_FUSED_CLUSTER * TT_FUSED_ROWS, at_once = cuda->processors / TT_FUSED_CLUSTER;
     int64_t tiles = (m + high - 1) / high * ((n + columns - 1) / columns);
     int64_t turns = (tiles + at_once - 1) / at_once;
-    if ((double)tiles < least_share * (double)(turns * at_once)) return 0;
+    double filled = (double)m / (double)high * ((double)n / (double)columns); /* in tiles */
+    if (filled < least_share * (double)(turns * at_once)) return 0;
     return (int)(tiles < at_once ? tiles : at_once) * TT_FUSED_CLUSTER;
 }
 
@@ -168,9 +180,8 @@ tt_status tt_cuda_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_
     struct tt_fused_params params = params_of(args->x_MK, n);
     int ctas = 0;
     /* cuBLASLt adds an addend as well, and is faster where there is nothing else. */
-    if (cuda->gemm->encode != NULL && (low->count > 0 || rotates) && args->x_MK.dims[1] >= least_depth &&
-        n % 8 == 0 && fits(args->x_MK) && fits(args->w) && fits(args->y_MN) &&
-        (!adds || fits(args->addend_MN)) && low_rank_fits(low) && set_parts(&params, low, trans, n) &&
+    if ((low->count > 0 || rotates) && takes(cuda, args->x_MK, args->w, n, low) && fits(args->y_MN) &&
+        (!adds || fits(args->addend_MN)) && set_parts(&params, low, trans, n) &&
         (!rotates || (trans && !adds && set_rotation(&params, &args->rotation, n))))
         ctas = ctas_for(cuda, args->x_MK.dims[0], n, TT_FUSED_COLUMNS);
     if (ctas == 0) return tt_compose_gemm_lora(stream, args);
@@ -189,9 +200,8 @@ tt_status tt_cuda_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swi
     int64_t f = args->act_MF.dims[1];
     struct tt_fused_params params = params_of(args->x_MK, f);
     int ctas = 0;
-    if (cuda->gemm->encode != NULL && args->x_MK.dims[1] >= least_depth && f % 8 == 0 && fits(args->x_MK) &&
-        fits(args->w_2FK) && fits(args->gate_up_M2F) && fits(args->act_MF) && low_rank_fits(&args->low) &&
-        set_gate_and_up(&params, &args->low, f))
+    if (takes(cuda, args->x_MK, args->w_2FK, f, &args->low) && fits(args->gate_up_M2F) &&
+        fits(args->act_MF) && set_gate_and_up(&params, &args->low, f))
         ctas = ctas_for(cuda, args->x_MK.dims[0], f, TT_FUSED_COLUMNS / 2);
     if (ctas == 0) return tt_compose_gemm_swiglu(stream, args);
     struct tt_low_rank low = args->low;
@@ -215,9 +225,8 @@ tt_status tt_cuda_gemm_swiglu_backward(struct tt_stream *stream,
     int64_t f = args->dact_MF.dims[1];
     struct tt_fused_params params = params_of(args->dy_MK, f);
     int ctas = 0;
-    if (cuda->gemm->encode != NULL && args->dy_MK.dims[1] >= least_depth && f % 8 == 0 && fits(args->dy_MK) &&
-        fits(args->w_KF) && fits(args->gate_up_M2F) && fits(args->dact_MF) && low_rank_fits(&args->low) &&
-        set_parts(&params, &args->low, false, f))
+    if (takes(cuda, args->dy_MK, args->w_KF, f, &args->low) && fits(args->gate_up_M2F) &&
+        fits(args->dact_MF) && set_parts(&params, &args->low, false, f))
         ctas = ctas_for(cuda, args->dy_MK.dims[0], f, TT_FUSED_COLUMNS);
     if (ctas == 0) return tt_compose_gemm_swiglu_backward(stream, args);
     TT_TRY(map_operands(cuda->gemm, args->dy_MK, args->w_KF, false, &args->low, &params));

@@ -450,6 +450,18 @@ template <int KIND> cudaError_t launch(const tt_fused_params *params, int ctas, 
 
 } // namespace
 
+/* The warp groups share the registers that a CTA starts with: with fewer they would wait for each other for
+ * ever. An empty body has four a thread. */
+extern "C" bool tt_cuda_fused_is_built(void)
+{
+    cudaFuncAttributes facts;
+    if (cudaFuncGetAttributes(&facts, gemm_fused<TT_FUSED_LORA>) != cudaSuccess) {
+        cudaGetLastError();
+        return false;
+    }
+    return facts.numRegs * THREADS >= (LOADER_REGISTERS + 2 * PRODUCT_REGISTERS) * GROUP;
+}
+
 extern "C" cudaError_t tt_cuda_fused_launch(enum tt_fused_kind kind, const struct tt_fused_params *params,
                                             int ctas, cudaStream_t stream)
 {

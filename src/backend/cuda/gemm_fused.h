@@ -60,6 +60,9 @@ struct tt_fused_params {
     int band; /* clusters of rows that are gone through together, for the second-level cache */
 };
 
+/* Whether the plugin holds the kernel for the current GPU. Built for sm_90, without sm_90a's instructions, it has an empty
+ * body there, which would leave c as it was. */
+bool tt_cuda_fused_is_built(void);
 /* Queues the kernel on `ctas` CTAs, a multiple of the cluster. */
 cudaError_t tt_cuda_fused_launch(enum tt_fused_kind kind, const struct tt_fused_params *params, int ctas,
                                  cudaStream_t stream);

@@ -1,6 +1,6 @@
 /* Groups of linears with LoRA against plain loops in fp64: weights that lie together and apart, strided
  * outputs, dropout, members without LoRA, and no wish for dx; in the order of the host and in that of GPUs.
- */
+ * What is done together with a product (rotation, SwiGLU and its gradient) against the same done after it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +9,8 @@
 #include <string.h>
 #include <cmocka.h>
 #include "backend/device_impl.h"
+#include "backend/ops/attention.h"
+#include "backend/ops/swiglu.h"
 #include "base/alloc.h"
 #include "nn/linear.h"
 
@@ -274,12 +276,140 @@ static void frozen_gets_no_gradient(void **state)
     destroy(fixture);
 }
 
+/* How a group may be: each bit one of these. */
+enum { APART = 1, UNBIASED = 2, DROPPED = 4, HOST = 8, WAYS = 16 };
+
+static struct fixture *make_way(int way)
+{
+    struct fixture *fixture = make((way & APART) != 0, false, (way & DROPPED) != 0 ? 0.4 : 0);
+    fixture->device->is_host = (way & HOST) != 0;
+    if ((way & UNBIASED) != 0) fixture->group.linears[2].bias = NULL;
+    return fixture;
+}
+
+static void destroy_way(struct fixture *fixture)
+{
+    assert_int_equal(tt_workspace_mark(fixture->workspace), 0);
+    destroy(fixture);
+}
+
+/* Also where weights that do not lie together, or a bias, come between the product and the rotation. */
+static void rotated_is_forward_and_rope(void **state)
+{
+    (void)state;
+    enum { COLUMNS = 12, HEAD = 4, PLACES = 3 };
+    int32_t positions[T] = {0, 2, 1, 1, 0, 2};
+    float cos_PE[PLACES * HEAD / 2], sin_PE[PLACES * HEAD / 2], expected[T * OUT];
+    for (int i = 0; i < PLACES * HEAD / 2; i++) {
+        cos_PE[i] = cosf(0.3f * (float)i);
+        sin_PE[i] = sinf(0.3f * (float)i);
+    }
+    struct tt_rotation rotation = {.columns = COLUMNS,
+                                   .head_dim = HEAD,
+                                   .positions_T = tt_tensor_1d(positions, TT_I32, T),
+                                   .cos_PE = tt_tensor_2d(cos_PE, TT_F32, PLACES, HEAD / 2),
+                                   .sin_PE = tt_tensor_2d(sin_PE, TT_F32, PLACES, HEAD / 2)};
+    for (int way = 0; way < WAYS; way++) {
+        struct fixture *f = make_way(way);
+        tt_tensor keys = tt_tensor_1d(f->keys, TT_I64, T), x = tt_tensor_2d(f->x, TT_F32, T, IN);
+        tt_tensor y = tt_tensor_2d(f->y, TT_F32, T, OUT), h = tt_tensor_2d(f->h, TT_F32, T, R);
+        struct tt_rope_args rope = {.x_THE = tt_tensor_heads(tt_tensor_cols(y, 0, COLUMNS), COLUMNS / HEAD),
+                                    .positions_T = rotation.positions_T,
+                                    .cos_PE = rotation.cos_PE,
+                                    .sin_PE = rotation.sin_PE};
+        assert_int_equal(tt_linear_forward(&f->group, &f->step, keys, x, h, y), TT_OK);
+        assert_int_equal(tt_rope(f->stream, &rope), TT_OK);
+        memcpy(expected, f->y, sizeof expected);
+        assert_int_equal(tt_linear_forward_rotated(&f->group, &f->step, keys, x, h, &rotation, y), TT_OK);
+        assert_memory_equal(f->y, expected, sizeof expected);
+        destroy_way(f);
+    }
+}
+
+/* A group of two members of 4: the last rows of the first, which lie before the second's. */
+static void make_pair(struct fixture *fixture, bool biased)
+{
+    enum { EACH = 4 };
+    struct tt_linear *first = &fixture->group.linears[0], *second = &fixture->group.linears[1];
+    float *rows = first->weight->value.data;
+    fixture->group.count = 2;
+    first->weight->value = tt_tensor_2d(rows + (first->out - EACH) * IN, TT_F32, EACH, IN);
+    first->lora_B->value = tt_tensor_2d(first->lora_B->value.data, TT_F32, EACH, first->r);
+    first->weight->dims[0] = first->lora_B->dims[0] = first->out = EACH;
+    if (biased) second->bias = new_param(fixture, 1, 3, EACH, 0, false);
+}
+
+static void swiglu_is_forward_and_swiglu(void **state)
+{
+    (void)state;
+    enum { F = 4 };
+    float both[T * 2 * F], act[T * F];
+    for (int way = 0; way < WAYS; way++) {
+        struct fixture *f = make_way(way);
+        make_pair(f, (way & UNBIASED) == 0);
+        tt_tensor keys = tt_tensor_1d(f->keys, TT_I64, T), x = tt_tensor_2d(f->x, TT_F32, T, IN);
+        tt_tensor gate_up = tt_tensor_2d(f->y, TT_F32, T, 2 * F), h = tt_tensor_2d(f->h, TT_F32, T, 3);
+        tt_tensor gate = tt_tensor_cols(gate_up, 0, F), apart = tt_tensor_2d(f->dy, TT_F32, T, F);
+        struct tt_swiglu_forward_args swiglu = {
+            .gate_TF = gate, .up_TF = tt_tensor_cols(gate_up, F, F), .h_TF = apart};
+        assert_int_equal(tt_linear_forward(&f->group, &f->step, keys, x, h, gate_up), TT_OK);
+        assert_int_equal(tt_swiglu_forward(f->stream, &swiglu), TT_OK);
+        memcpy(both, f->y, sizeof both);
+        memcpy(act, f->dy, sizeof act);
+        for (int i = 0; i < T * F; i++) f->dy[i] = NAN;
+        assert_int_equal(tt_linear_forward_swiglu(&f->group, &f->step, keys, x, h, true, gate_up, apart),
+                         TT_OK);
+        assert_memory_equal(f->y, both, sizeof both);
+        assert_memory_equal(f->dy, act, sizeof act);
+        assert_int_equal(tt_linear_forward_swiglu(&f->group, &f->step, keys, x, h, false, gate_up, gate),
+                         TT_OK);
+        for (int t = 0; t < T; t++) assert_memory_equal(f->y + t * 2 * F, act + t * F, F * sizeof *act);
+        destroy_way(f);
+    }
+}
+
+static void swiglu_backward_is_input_and_swiglu(void **state)
+{
+    (void)state;
+    float both[T * 2 * IN], before[T * 2 * IN], act[T * IN], dh_expected[T * 3];
+    for (uint64_t i = 0; i < T * 2 * IN; i++) before[i] = noise(tt_rng_make(4), i);
+    for (int way = 0; way < WAYS; way++) {
+        struct fixture *f = make_way(way);
+        f->group.count = 1;
+        int64_t out = f->group.linears[0].out;
+        tt_tensor keys = tt_tensor_1d(f->keys, TT_I64, T), dy = tt_tensor_2d(f->dy, TT_F32, T, out);
+        tt_tensor dh = tt_tensor_2d(f->dh, TT_F32, T, 3), dact = tt_tensor_2d(f->dx, TT_F32, T, IN);
+        tt_tensor gate_up = tt_tensor_2d(both, TT_F32, T, 2 * IN), gate = tt_tensor_cols(gate_up, 0, IN),
+                  up = tt_tensor_cols(gate_up, IN, IN);
+        struct tt_swiglu_backward_args swiglu = {
+            .dh_TF = dact, .gate_TF = gate, .up_TF = up, .dgate_TF = gate, .dup_TF = up, .h_TF = dact};
+        float expected[T * 2 * IN];
+        memcpy(both, before, sizeof both);
+        assert_int_equal(tt_linear_backward_input(&f->group, &f->step, keys, dy, dh, dact), TT_OK);
+        assert_int_equal(tt_swiglu_backward(f->stream, &swiglu), TT_OK);
+        memcpy(expected, both, sizeof both);
+        memcpy(act, f->dx, sizeof act);
+        memcpy(dh_expected, f->dh, sizeof dh_expected);
+        for (int wants_act = 0; wants_act < 2; wants_act++) {
+            memcpy(both, before, sizeof both);
+            for (int i = 0; i < T * 3; i++) f->dh[i] = NAN;
+            assert_int_equal(
+                tt_linear_backward_swiglu(&f->group, &f->step, keys, dy, dh, gate_up, dact, wants_act != 0),
+                TT_OK);
+            assert_memory_equal(both, expected, sizeof both);
+            assert_memory_equal(f->dh, dh_expected, sizeof dh_expected);
+        }
+        assert_memory_equal(f->dx, act, sizeof act);
+        destroy_way(f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_are_their_members),
-        cmocka_unit_test(no_dropout_outside_training),
-        cmocka_unit_test(frozen_gets_no_gradient),
+        cmocka_unit_test(groups_are_their_members),     cmocka_unit_test(no_dropout_outside_training),
+        cmocka_unit_test(frozen_gets_no_gradient),      cmocka_unit_test(rotated_is_forward_and_rope),
+        cmocka_unit_test(swiglu_is_forward_and_swiglu), cmocka_unit_test(swiglu_backward_is_input_and_swiglu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
