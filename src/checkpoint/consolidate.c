@@ -7,12 +7,12 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "io/safetensors.h"
+#include "checkpoint/layout.h"
 #include "io/output_folder.h"
+#include "io/safetensors.h"
 
 enum { COPY_COUNT = 256 * 1024, STATE_BYTES_MAX = 256 << 20 };
-static const char state_prefix[] = "training_state", state_json[] = "training_state.json",
-                  whole_state[] = "training_state.safetensors";
+static const char state_prefix[] = "training_state", state_json[] = "training_state.json";
 
 /* Some elements of a tensor, as one file has them. */
 struct part {
@@ -225,17 +225,21 @@ tt_status tt_checkpoint_verify(const char *folder, const struct tt_cancel *cance
 
 /* ---- Consolidating ---- */
 
-static tt_status lay_out(const struct state *state, size_t tensors, struct tt_safetensors_entry **entries,
-                         struct tt_str *header, uint64_t *bytes)
+/* Whether a file has pieces of tensors under names of their own (layout.h). */
+static bool has_pieces(const struct state *state)
 {
-    size_t count = 0;
-    *entries = tt_calloc(tensors + 1, sizeof **entries);
-    if (*entries == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < state->count; i++)
-        if (i == 0 || strcmp(state->parts[i].whole.name, state->parts[i - 1].whole.name) != 0)
-            (*entries)[count++] = state->parts[i].whole;
-    return tt_safetensors_layout(*entries, count, header, bytes);
+        if (strcmp(state->parts[i].entry->name, state->parts[i].whole.name) != 0) return true;
+    return false;
 }
+
+/* Tensors `first` to `first + count` of the state, in order of name, and the parts that they are made of. */
+struct output {
+    char name[80];
+    size_t first_part, part_count;
+    struct tt_safetensors_entry *entries; /* borrowed */
+    size_t count;
+};
 
 static tt_status copy_part(const struct part *part, uint64_t offset, int descriptor, const char *path,
                            float *buffer)
@@ -249,48 +253,90 @@ static tt_status copy_part(const struct part *part, uint64_t offset, int descrip
     return TT_OK;
 }
 
-static tt_status write_parts(const struct state *state, const struct tt_safetensors_entry *entries,
-                             size_t tensors, int descriptor, const char *path, const struct tt_cancel *cancel)
+static tt_status write_parts(const struct state *state, const struct output *output, int descriptor,
+                             const char *path, const struct tt_cancel *cancel)
 {
     tt_status status = TT_OK;
     float *buffer = tt_alloc_aligned(COPY_COUNT * sizeof *buffer);
     size_t e = 0;
     if (buffer == NULL) return TT_ERR_MEMORY;
-    for (size_t i = 0; i < state->count; i++) {
+    for (size_t i = output->first_part; i < output->first_part + output->part_count; i++) {
+        const struct part *part = &state->parts[i];
         /* Both are in order of name: one type, so the writer's order is that. */
-        while (e < tensors && strcmp(entries[e].name, state->parts[i].whole.name) != 0) e++;
-        if (e == tensors)
-            TT_GO(tt_fail(TT_ERR_INTERNAL, "'%s' was not laid out", state->parts[i].whole.name));
+        while (e < output->count && strcmp(output->entries[e].name, part->whole.name) != 0) e++;
+        if (e == output->count) TT_GO(tt_fail(TT_ERR_INTERNAL, "'%s' was not laid out", part->whole.name));
         if (cancel != NULL && atomic_load(&cancel->requests) > 0)
             TT_GO(tt_fail(TT_ERR_CANCELLED, "stopped on request"));
-        TT_GO(copy_part(&state->parts[i], entries[e].offset, descriptor, path, buffer));
+        TT_GO(copy_part(part, output->entries[e].offset, descriptor, path, buffer));
     }
 out:
     tt_free(buffer);
     return status;
 }
 
-static tt_status write_state(const struct state *state, size_t tensors, const char *folder,
-                             const struct tt_cancel *cancel)
+static tt_status write_output(const struct state *state, const struct output *output, const char *folder,
+                              const struct tt_cancel *cancel)
 {
     tt_status status = TT_OK;
-    struct tt_safetensors_entry *entries = NULL;
     struct tt_str header = {0};
     uint64_t bytes = 0;
     int descriptor = -1;
-    char *path = tt_path_join(folder, whole_state);
+    char *path = tt_path_join(folder, output->name);
     if (path == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(lay_out(state, tensors, &entries, &header, &bytes));
+    TT_GO(tt_safetensors_layout(output->entries, output->count, &header, &bytes));
     TT_GO(tt_file_create(path, bytes, &descriptor));
     TT_GO(tt_file_pwrite(descriptor, path, header.data, header.bytes, 0));
-    TT_GO(write_parts(state, entries, tensors, descriptor, path, cancel));
+    TT_GO(write_parts(state, output, descriptor, path, cancel));
     status = tt_file_sync_close(descriptor, path);
     descriptor = -1;
 out:
     tt_file_close(descriptor);
     tt_str_deinit(&header);
-    tt_free(entries);
     tt_free(path);
+    return status;
+}
+
+static uint64_t entry_bytes(const struct tt_safetensors_entry *entry)
+{
+    uint64_t bytes = tt_dtype_bytes(entry->dtype);
+    for (int d = 0; d < entry->rank; d++) bytes *= (uint64_t)entry->dims[d];
+    return bytes;
+}
+
+static tt_status write_state(const struct state *state, size_t tensors, const char *folder,
+                             uint64_t max_file_bytes, const struct tt_cancel *cancel)
+{
+    tt_status status = TT_OK;
+    struct tt_safetensors_entry *entries = tt_calloc(tensors + 1, sizeof *entries);
+    uint64_t *bytes = tt_calloc(tensors + 1, sizeof *bytes);
+    size_t *file_of = tt_calloc(tensors + 1, sizeof *file_of),
+           *first_part = tt_calloc(tensors + 1, sizeof *first_part);
+    size_t count = 0;
+    if (entries == NULL || bytes == NULL || file_of == NULL || first_part == NULL) TT_GO(TT_ERR_MEMORY);
+    for (size_t i = 0; i < state->count; i++) {
+        if (i > 0 && strcmp(state->parts[i].whole.name, state->parts[i - 1].whole.name) == 0) continue;
+        entries[count] = state->parts[i].whole;
+        bytes[count] = entry_bytes(&entries[count]);
+        first_part[count++] = i;
+    }
+    first_part[count] = state->count;
+    size_t files = tt_state_split(bytes, count, max_file_bytes, file_of), first = 0;
+    for (size_t f = 0; f < files; f++) {
+        size_t end = first;
+        while (end < count && file_of[end] == f) end++;
+        struct output output = {.first_part = first_part[first],
+                                .part_count = first_part[end] - first_part[first],
+                                .entries = entries + first,
+                                .count = end - first};
+        tt_state_file_name(f, files, output.name, sizeof output.name);
+        TT_GO(write_output(state, &output, folder, cancel));
+        first = end;
+    }
+out:
+    tt_free(entries);
+    tt_free(bytes);
+    tt_free(file_of);
+    tt_free(first_part);
     return status;
 }
 
@@ -329,23 +375,23 @@ out:
     return status;
 }
 
-static tt_status write_checkpoint(const char *folder, const char *temporary, const struct tt_cancel *cancel,
-                                  size_t *tensors)
+static tt_status write_checkpoint(const char *folder, const char *temporary, uint64_t max_file_bytes,
+                                  const struct tt_cancel *cancel, size_t *tensors)
 {
     tt_status status = TT_OK;
     struct tt_manifest manifest = {0}, made = {0};
     struct state state = {0};
     TT_GO(verify(folder, cancel, &manifest, &state, tensors));
-    if (state.file_count == 0 || tt_manifest_find(&manifest, whole_state) != NULL)
+    if (state.file_count == 0 || !has_pieces(&state))
         TT_GO(tt_fail(TT_ERR_USAGE, "'%s' %s", folder,
                       state.file_count == 0 ? "holds no training state"
-                                            : "has its training state in one file already"));
+                                            : "has the tensors of its training state whole already"));
     TT_GO(tt_dir_remove(temporary));
     TT_GO(tt_dir_create(temporary));
     for (size_t i = 0; i < manifest.count; i++)
         if (!is_state_file(manifest.files[i].name))
             TT_GO(copy_file(folder, temporary, manifest.files[i].name));
-    TT_GO(write_state(&state, *tensors, temporary, cancel));
+    TT_GO(write_state(&state, *tensors, temporary, max_file_bytes, cancel));
     made.step = manifest.step;
     TT_GO(tt_manifest_add_rest(&made, temporary));
     TT_GO(tt_manifest_write(&made, temporary));
@@ -357,7 +403,7 @@ out:
 }
 
 tt_status tt_checkpoint_consolidate(const char *folder, const char *output_dir, bool overwrite,
-                                    const struct tt_cancel *cancel, size_t *tensors)
+                                    uint64_t max_file_bytes, const struct tt_cancel *cancel, size_t *tensors)
 {
     tt_status status = TT_OK;
     struct tt_str temporary = {0};
@@ -365,7 +411,7 @@ tt_status tt_checkpoint_consolidate(const char *folder, const char *output_dir, 
     while (length > 1 && output_dir[length - 1] == '/') length--;
     TT_GO(tt_output_folder_check(output_dir, overwrite));
     TT_GO(tt_str_printf(&temporary, "%.*s.consolidating", length, output_dir));
-    TT_GO(write_checkpoint(folder, tt_str_text(&temporary), cancel, tensors));
+    TT_GO(write_checkpoint(folder, tt_str_text(&temporary), max_file_bytes, cancel, tensors));
     TT_GO(tt_dir_commit(tt_str_text(&temporary), output_dir));
 out:
     if (status != TT_OK) {

@@ -1,6 +1,5 @@
 /* Checkpoints that lie on a disk, without a run: what is in one, whether it is whole, and one whose training
- * state lies in a file per rank (SHARDED_STATE_DICT) as the one file that FULL_STATE_DICT would have written.
- */
+ * state lies in a file per rank (SHARDED_STATE_DICT) as FULL_STATE_DICT would have written it. */
 #ifndef TT_CHECKPOINT_CONSOLIDATE_H
 #define TT_CHECKPOINT_CONSOLIDATE_H
 
@@ -23,11 +22,12 @@ TT_MUST_USE tt_status tt_checkpoint_facts(const char *folder, struct tt_checkpoi
  * has every element of every tensor once. TT_ERR_DATA names the file or the tensor. */
 TT_MUST_USE tt_status tt_checkpoint_verify(const char *folder, const struct tt_cancel *cancel);
 
-/* Writes the checkpoint once more, its training state in one file, bit for bit as FULL_STATE_DICT would have;
- * all other files are copied, but for state_dict_type in training_state.json. `output_dir` must not exist, or
- * be empty, unless `overwrite`; it appears when it is complete. The checkpoint is verified before. *tensors:
- * of the state. */
+/* Writes the checkpoint once more, its training state in whole tensors, in the very files that FULL_STATE_DICT
+ * would have written (with this max_file_bytes: tt_state_split; 0 unless for tests); all other files are copied,
+ * but for state_dict_type in training_state.json. `output_dir` must not exist, or be empty, unless `overwrite`;
+ * it appears when it is complete. The checkpoint is verified before. *tensors: of the state. */
 TT_MUST_USE tt_status tt_checkpoint_consolidate(const char *folder, const char *output_dir, bool overwrite,
-                                                const struct tt_cancel *cancel, size_t *tensors);
+                                                uint64_t max_file_bytes, const struct tt_cancel *cancel,
+                                                size_t *tensors);
 
 #endif

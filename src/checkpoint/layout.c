@@ -8,6 +8,11 @@
 #include "base/json.h"
 #include "model/adapter_config.h"
 
+/* A gigabyte or more, and not hundreds of files: two writers of one file wait for each other inside the
+ * kernel. */
+static const uint64_t state_file_bytes = 1000 * 1000 * 1000;
+enum { STATE_FILES = 32 };
+
 static bool is_saved(const struct tt_weights_layout *layout, const tt_param *param)
 {
     return !layout->adapter || param->adapter;
@@ -231,12 +236,44 @@ static tt_status lay_out_pieces(struct tt_weights_layout *layout, const struct t
     return TT_OK;
 }
 
-/* Those that train. */
-static size_t list_params(const struct tt_model *model, const tt_param **params)
+size_t tt_state_split(const uint64_t *bytes, size_t count, uint64_t max_file_bytes, size_t *file_of)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < count; i++) total += bytes[i];
+    if (max_file_bytes == 0)
+        max_file_bytes = total / STATE_FILES > state_file_bytes ? total / STATE_FILES : state_file_bytes;
+    return split_files(bytes, count, max_file_bytes, file_of);
+}
+
+void tt_state_file_name(size_t index, size_t count, char *name, size_t name_bytes)
+{
+    if (count == 1)
+        snprintf(name, name_bytes, "training_state.safetensors");
+    else
+        snprintf(name, name_bytes, "training_state-%05zu-of-%05zu.safetensors", index + 1, count);
+}
+
+struct state_tensor {
+    const tt_param *param;
+    enum tt_slot slot;
+};
+
+static int compare_names(const void *left, const void *right)
+{
+    const struct state_tensor *a = left, *b = right;
+    int order = strcmp(tt_slot_prefix(a->slot), tt_slot_prefix(b->slot));
+    return order != 0 ? order : strcmp(a->param->name, b->param->name);
+}
+
+/* Those that train, in the order of their names in the state. */
+static size_t list_state(const struct tt_model *model, enum tt_slot first_slot, struct state_tensor *tensors)
 {
     size_t count = 0;
-    for (size_t i = 0; i < model->param_count; i++)
-        if (model->params[i]->trainable) params[count++] = model->params[i];
+    for (int slot = (int)first_slot; slot < TT_SLOT_COUNT; slot++)
+        for (size_t i = 0; i < model->param_count; i++)
+            if (model->params[i]->trainable)
+                tensors[count++] = (struct state_tensor){model->params[i], (enum tt_slot)slot};
+    qsort(tensors, count, sizeof *tensors, compare_names);
     return count;
 }
 
@@ -245,27 +282,20 @@ static tt_status lay_out_whole(struct tt_weights_layout *layout, const struct tt
 {
     tt_status status = TT_OK;
     size_t most = TT_SLOT_COUNT * model->param_count + 1;
-    const tt_param **params = tt_calloc(model->param_count + 1, sizeof *params);
+    struct state_tensor *tensors = tt_calloc(most, sizeof *tensors);
     uint64_t *bytes = tt_calloc(most, sizeof *bytes);
     size_t *file_of = tt_calloc(most, sizeof *file_of);
-    if (params == NULL || bytes == NULL || file_of == NULL) TT_GO(TT_ERR_MEMORY);
-    size_t each = list_params(model, params), count = (size_t)(TT_SLOT_COUNT - (int)first_slot) * each;
-    for (size_t i = 0; i < count; i++) bytes[i] = saved_bytes(params[i % each], TT_F32);
-    size_t file_count = split_files(bytes, count, max_file_bytes, file_of);
+    if (tensors == NULL || bytes == NULL || file_of == NULL) TT_GO(TT_ERR_MEMORY);
+    size_t count = list_state(model, first_slot, tensors);
+    for (size_t i = 0; i < count; i++) bytes[i] = saved_bytes(tensors[i].param, TT_F32);
+    size_t file_count = tt_state_split(bytes, count, max_file_bytes, file_of);
     TT_GO(alloc_files(layout, file_count, count));
-    for (size_t f = 0; f < file_count; f++) {
-        struct tt_weights_file *file = &layout->files[f];
-        if (file_count == 1)
-            snprintf(file->name, sizeof file->name, "training_state.safetensors");
-        else
-            snprintf(file->name, sizeof file->name, "training_state-%05zu-of-%05zu.safetensors", f + 1,
-                     file_count);
-    }
+    for (size_t f = 0; f < file_count; f++)
+        tt_state_file_name(f, file_count, layout->files[f].name, sizeof layout->files[f].name);
     for (size_t i = 0; i < count; i++)
-        TT_GO(add_state_entry(layout, &layout->files[file_of[i]], params[i % each],
-                              (enum tt_slot)((int)first_slot + (int)(i / each)), 0, -1));
+        TT_GO(add_state_entry(layout, &layout->files[file_of[i]], tensors[i].param, tensors[i].slot, 0, -1));
 out:
-    tt_free(params);
+    tt_free(tensors);
     tt_free(bytes);
     tt_free(file_of);
     return status;

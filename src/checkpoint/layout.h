@@ -39,11 +39,16 @@ struct tt_state_part {
 };
 /* The training state, fp32: optimizer.exp_avg.<name> and optimizer.exp_avg_sq.<name> of every parameter that trains, and,
  * with `masters` (when the weights file does not hold them as they are), master.<name>. Without `part` whole tensors in
- * training_state.safetensors or, to keep to max_file_bytes, training_state-0000F-of-0000N.safetensors. With it what that
+ * training_state.safetensors or, to keep to max_file_bytes (tt_state_split), training_state-0000F-of-0000N.safetensors. With it what that
  * rank holds, in training_state-0000R-of-0000N.safetensors; an entry is then a vector called <key>[shape]@first, which is
  * "optimizer.exp_avg.x.lora_A.weight[8,64]@256" for elements 256 and on of a matrix of 8 x 64. */
 TT_MUST_USE tt_status tt_state_layout_init(const struct tt_model *model, bool masters, const struct tt_state_part *part,
                                            uint64_t max_file_bytes, struct tt_weights_layout *layout);
+/* What decides which file of a whole state a tensor lies in: tensors in the order of their names (bytes' order), with their
+ * bytes; file_of[i] becomes the number of its file. Returns how many there are. max_file_bytes of 0: 1 GB, or a 32nd of the
+ * whole where that is more. */
+size_t tt_state_split(const uint64_t *bytes, size_t count, uint64_t max_file_bytes, size_t *file_of);
+void tt_state_file_name(size_t index, size_t count, char *name, size_t name_bytes);
 /* "optimizer.exp_avg." and so on. */
 const char *tt_slot_prefix(enum tt_slot slot);
 

@@ -12,10 +12,9 @@
 #include "checkpoint/writer.h"
 
 /* A file takes what one writer gives it: two writers of it wait for each other inside the kernel, so files of
- * some gigabytes are what makes a save fast. Weights as transformers 4 shards; the state in files of a
- * gigabyte or more, and not in hundreds of them. */
-static const uint64_t weights_file_bytes = 5ull * 1000 * 1000 * 1000, state_file_bytes = 1000 * 1000 * 1000;
-enum { STATE_FILES = 32 };
+ * some gigabytes are what makes a save fast. Weights as transformers 4 shards; the state as tt_state_split
+ * has it. */
+static const uint64_t weights_file_bytes = 5ull * 1000 * 1000 * 1000;
 
 /* Where a save is; the thread moves it on from WRITING. */
 enum phase { IDLE, TAKEN, WRITING, WRITTEN, DONE, FAILED };
@@ -39,16 +38,6 @@ struct tt_saver {
 static bool needs_masters(const struct tt_saver_config *config)
 {
     return config->dtype != TT_F32;
-}
-
-static uint64_t most_of_state_file(const struct tt_saver_config *config)
-{
-    uint64_t bytes = 0;
-    if (config->max_file_bytes > 0) return config->max_file_bytes;
-    for (size_t i = 0; i < config->model->param_count; i++)
-        if (config->model->params[i]->trainable)
-            bytes += TT_SLOT_COUNT * sizeof(float) * (uint64_t)tt_param_count(config->model->params[i]);
-    return bytes / STATE_FILES > state_file_bytes ? bytes / STATE_FILES : state_file_bytes;
 }
 
 static bool has_state(const struct tt_saver_config *config)
@@ -127,7 +116,7 @@ tt_status tt_saver_create(const struct tt_saver_config *config, struct tt_saver 
     status = tt_weights_layout_init(config->model, config->dtype, most, &saver->weights);
     if (status == TT_OK && has_state(config))
         status = tt_state_layout_init(config->model, needs_masters(config), config->sharded ? &part : NULL,
-                                      most_of_state_file(config), &saver->state);
+                                      config->max_file_bytes, &saver->state);
     if (status == TT_OK) status = plan_files(saver);
     TT_GO(tt_comm_agree(config->comm, status));
     *out = saver;

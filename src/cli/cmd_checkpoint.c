@@ -22,7 +22,7 @@ struct checkpoint_command {
 static const struct tt_setting own_settings[] = {
     {.name = "json", .type = TT_SETTING_BOOL, FIELD(json), .default_text = "false", .help = "ls: print one JSON object."},
     {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir),
-     .help = "consolidate: where the checkpoint is written with its training state in one file."},
+     .help = "consolidate: where the checkpoint is written with its training state in whole tensors."},
     {.name = "overwrite_output_dir", .type = TT_SETTING_BOOL, FIELD(overwrite), .default_text = "false",
      .help = "consolidate: replace an output_dir that is not empty, as a whole."},
     {.name = NULL},
@@ -193,9 +193,10 @@ static tt_status run_consolidate(struct tt_cli *cli, const struct checkpoint_com
     struct tt_str text = {0};
     size_t tensors = 0;
     if (command->output_dir == NULL) return tt_fail(TT_ERR_USAGE, "consolidate needs --output_dir FOLDER");
-    TT_TRY(tt_checkpoint_consolidate(folder, command->output_dir, command->overwrite, cli->cancel, &tensors));
+    TT_TRY(
+        tt_checkpoint_consolidate(folder, command->output_dir, command->overwrite, 0, cli->cancel, &tensors));
     tt_status status =
-        tt_str_printf(&text, "%s: training state of %zu tensors in one file\n", command->output_dir, tensors);
+        tt_str_printf(&text, "%s: training state of %zu whole tensors\n", command->output_dir, tensors);
     if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
     tt_str_deinit(&text);
     return status;

@@ -20,7 +20,7 @@ expect 0 "sharded/checkpoint-4: whole" checkpoint verify sharded
 expect 0 "full/checkpoint-2: whole" checkpoint verify full/checkpoint-2
 
 # What the other way to save would have written, and a run goes on from it.
-expect 0 "in one file" checkpoint consolidate sharded/checkpoint-2 --output_dir one/
+expect 0 "whole tensors" checkpoint consolidate sharded/checkpoint-2 --output_dir one/
 cmp full/checkpoint-2/training_state.safetensors one/training_state.safetensors || fail "not the state of a whole save"
 cmp full/checkpoint-2/adapter_model.safetensors one/adapter_model.safetensors || fail "not the weights"
 [ -e one/training_state-00001-of-00003.safetensors ] && fail "a file of one rank was copied"
@@ -30,7 +30,7 @@ rm -rf sharded/checkpoint-4 && cp -r sharded again && rm -rf again/checkpoint-2 
 train again FULL_STATE_DICT --resume_from_checkpoint again/checkpoint-2
 cmp full/adapter_model.safetensors again/adapter_model.safetensors || fail "going on from it ends elsewhere"
 
-expect 2 "in one file already" checkpoint consolidate full/checkpoint-2 --output_dir other
+expect 2 "whole already" checkpoint consolidate full/checkpoint-2 --output_dir other
 expect 2 "is not empty" checkpoint consolidate sharded/checkpoint-2 --output_dir full
 expect 2 "needs --output_dir" checkpoint consolidate sharded/checkpoint-2
 expect 2 "needs a folder" checkpoint verify

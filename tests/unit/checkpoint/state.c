@@ -10,7 +10,9 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "checkpoint/consolidate.h"
 #include "checkpoint/layout.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/state.h"
 #include "io/model_folder.h"
 
@@ -151,6 +153,111 @@ static void large_ones_are_several_files(void **state)
     end(&scene);
 }
 
+/* Element i of an entry is its number in the whole state times 1000 plus i. */
+static float value_of(size_t entry, int64_t i)
+{
+    return (float)(entry * 1000 + (size_t)i);
+}
+
+/* What one of two ranks holds: the first or the second part of every tensor. */
+static void write_rank(const struct scene *scene, int rank)
+{
+    const struct tt_weights_file *whole = &scene->layout.files[0];
+    struct tt_safetensors_entry pieces[64], sorted[64];
+    char names[64][160], path[128];
+    struct tt_str header = {0};
+    uint64_t bytes;
+    assert_true(whole->count <= 64);
+    for (size_t i = 0; i < whole->count; i++) {
+        const struct tt_safetensors_entry *entry = &whole->entries[i];
+        int64_t all = (int64_t)(entry->bytes / sizeof(float)), cut = all / 3;
+        char shape[32];
+        (void)snprintf(shape, sizeof shape, entry->rank == 1 ? "%lld" : "%lld,%lld",
+                       (long long)entry->dims[0], (long long)entry->dims[1]);
+        (void)snprintf(names[i], sizeof names[i], "%s[%s]@%lld", entry->name, shape,
+                       rank == 0 ? 0LL : (long long)cut);
+        pieces[i] = (struct tt_safetensors_entry){
+            .name = names[i], .dtype = TT_F32, .rank = 1, .dims = {rank == 0 ? cut : all - cut}};
+    }
+    memcpy(sorted, pieces, sizeof pieces);
+    assert_int_equal(tt_safetensors_layout(sorted, whole->count, &header, &bytes), TT_OK);
+    char *data = tt_calloc((size_t)bytes, 1);
+    assert_non_null(data);
+    memcpy(data, header.data, header.bytes);
+    for (size_t j = 0; j < whole->count; j++) {
+        size_t i = 0;
+        while (pieces[i].name != sorted[j].name) i++;
+        int64_t first = rank == 0 ? 0 : (int64_t)(whole->entries[i].bytes / sizeof(float)) / 3;
+        for (int64_t e = 0; e < sorted[j].dims[0]; e++) {
+            float value = value_of(i, first + e);
+            memcpy(data + sorted[j].offset + (size_t)e * sizeof value, &value, sizeof value);
+        }
+    }
+    (void)snprintf(path, sizeof path, "%s/training_state-%05d-of-00002.safetensors", scene->folder, rank + 1);
+    assert_int_equal(tt_file_write_atomic(path, data, (size_t)bytes), TT_OK);
+    tt_free(data);
+    tt_str_deinit(&header);
+}
+
+static void check_output(const struct scene *scene, const char *folder, const struct tt_weights_file *file)
+{
+    struct tt_str text = {0};
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", folder, file->name);
+    assert_int_equal(tt_file_read(path, 1 << 26, &text), TT_OK);
+    assert_true(text.bytes == file->bytes);
+    assert_memory_equal(text.data, file->header.data, file->header.bytes);
+    for (size_t j = 0; j < file->count; j++) {
+        size_t i = 0;
+        while (strcmp(scene->layout.files[0].entries[i].name, file->entries[j].name) != 0) i++;
+        for (size_t e = 0; e < file->entries[j].bytes / sizeof(float); e++) {
+            float value;
+            memcpy(&value, text.data + file->entries[j].offset + e * sizeof value, sizeof value);
+            if (value != value_of(i, (int64_t)e))
+                fail_msg("%s: element %zu of %s is %g", file->name, e, file->entries[j].name, (double)value);
+        }
+    }
+    tt_str_deinit(&text);
+}
+
+/* The files of two ranks as the very files that a save of whole tensors makes, however many. */
+static void pieces_become_the_files_of_a_whole_save(void **state)
+{
+    (void)state;
+    struct scene scene = {0};
+    struct tt_manifest manifest = {.step = 2};
+    char path[128], output[96];
+    begin(&scene);
+    clear(&scene);
+    write_rank(&scene, 0);
+    write_rank(&scene, 1);
+    (void)snprintf(path, sizeof path, "%s/training_state.json", scene.folder);
+    assert_int_equal(tt_file_write_atomic(path, "{}", 2), TT_OK);
+    assert_int_equal(tt_manifest_add_rest(&manifest, scene.folder), TT_OK);
+    assert_int_equal(tt_manifest_write(&manifest, scene.folder), TT_OK);
+    tt_manifest_deinit(&manifest);
+    (void)snprintf(output, sizeof output, "%s-whole", scene.folder);
+    const uint64_t most[] = {0, scene.layout.tensor_bytes / 3, 1};
+    for (size_t m = 0; m < sizeof most / sizeof *most; m++) {
+        struct tt_weights_layout layout;
+        struct tt_checkpoint_facts facts;
+        size_t tensors;
+        assert_int_equal(tt_state_layout_init(scene.model, false, NULL, most[m], &layout), TT_OK);
+        assert_true(m == 0 ? layout.file_count == 1 : layout.file_count > 2);
+        assert_int_equal(tt_checkpoint_consolidate(scene.folder, output, true, most[m], NULL, &tensors),
+                         TT_OK);
+        assert_int_equal(tensors, scene.layout.files[0].count);
+        for (size_t f = 0; f < layout.file_count; f++) check_output(&scene, output, &layout.files[f]);
+        assert_int_equal(tt_checkpoint_facts(output, &facts), TT_OK);
+        assert_int_equal(facts.state_parts, layout.file_count);
+        assert_int_equal(tt_checkpoint_consolidate(output, scene.folder, true, 0, NULL, &tensors),
+                         TT_ERR_USAGE);
+        tt_weights_layout_deinit(&layout);
+    }
+    assert_int_equal(tt_dir_remove(output), TT_OK);
+    end(&scene);
+}
+
 static void pieces_must_fit(void **state)
 {
     (void)state;
@@ -225,6 +332,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_ones_pass),
         cmocka_unit_test(large_ones_are_several_files),
+        cmocka_unit_test(pieces_become_the_files_of_a_whole_save),
         cmocka_unit_test(pieces_must_fit),
         cmocka_unit_test(nothing_else),
     };
