@@ -212,10 +212,11 @@ static void abort_comm(const struct handle *handle)
     pthread_t thread;
     if (handle->comm == NULL || tt_cuda_has_hung(handle->device)) return;
     struct aborting *aborting = tt_calloc(1, sizeof *aborting);
-    if (aborting == NULL) return;
-    aborting->comm = handle->comm;
-    if (pthread_create(&thread, NULL, abort_main, aborting) != 0) {
+    if (aborting != NULL) aborting->comm = handle->comm;
+    if (aborting == NULL || pthread_create(&thread, NULL, abort_main, aborting) != 0) {
         tt_free(aborting);
+        (void)nccl.ncclCommAbort(
+            handle->comm); /* better waited for than not done: others wait for this rank */
         return;
     }
     (void)pthread_detach(thread);

@@ -4,7 +4,7 @@
 #include "backend/ops/check.h"
 
 static void check_low_rank(struct tt_check *check, const struct tt_low_rank *low, tt_tensor x, bool trans,
-                           int64_t n)
+                           tt_tensor y)
 {
     tt_check_that(check, low->count >= 0 && low->count <= TT_LOW_RANK_PARTS, "%d parts of low rank",
                   low->count);
@@ -12,20 +12,23 @@ static void check_low_rank(struct tt_check *check, const struct tt_low_rank *low
     tt_check_tensor(check, "h", low->h_MR, TT_TYPES_REAL, 2, 2);
     tt_check_type(check, "h", low->h_MR, x.dtype);
     if (check->status != TT_OK) return;
+    int64_t n = y.dims[1];
+    tt_check_apart(check, "y", y, "h", low->h_MR);
     tt_check_that(check, low->h_MR.dims[0] == x.dims[0], "h has %lld rows, x %lld",
                   (long long)low->h_MR.dims[0], (long long)x.dims[0]);
     for (int i = 0; i < low->count; i++) {
         tt_tensor b = low->parts[i].b;
-        int64_t h = low->parts[i].first_h, y = low->parts[i].first_y;
+        int64_t h = low->parts[i].first_h, first = low->parts[i].first_y;
         tt_check_tensor(check, "b", b, TT_TYPES_REAL, 2, 2);
+        tt_check_apart(check, "y", y, "b", b);
         if (check->status != TT_OK) return;
         int64_t r = b.dims[trans ? 1 : 0], columns = b.dims[trans ? 0 : 1];
         tt_check_that(check, h >= 0 && h + r <= low->h_MR.dims[1],
                       "b of part %d is for columns %lld to %lld of h, which has %lld", i, (long long)h,
                       (long long)(h + r), (long long)low->h_MR.dims[1]);
-        tt_check_that(check, y >= (i > 0 ? low->parts[i - 1].first_y : 0) && y + columns <= n,
-                      "b of part %d is for columns %lld to %lld of %lld", i, (long long)y,
-                      (long long)(y + columns), (long long)n);
+        tt_check_that(check, first >= (i > 0 ? low->parts[i - 1].first_y : 0) && first + columns <= n,
+                      "b of part %d is for columns %lld to %lld of %lld", i, (long long)first,
+                      (long long)(first + columns), (long long)n);
     }
 }
 
@@ -57,7 +60,7 @@ tt_status tt_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args 
     tt_check_shape(&check, "y", y, TT_TYPES_REAL, 2, TT_DIMS(m, n));
     tt_check_apart(&check, "y", y, "x", x);
     tt_check_apart(&check, "y", y, "w", w);
-    check_low_rank(&check, &args->low, x, args->trans_w, n);
+    check_low_rank(&check, &args->low, x, args->trans_w, y);
     check_rotation(&check, &args->rotation, m, n);
     if (!tt_tensor_is_empty(args->addend_MN)) {
         tt_check_like(&check, "addend", args->addend_MN, TT_TYPES_REAL, "y", y);
@@ -89,7 +92,7 @@ tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_a
     tt_check_type(&check, "act", act, x.dtype);
     tt_check_apart(&check, "gate and up", both, "x", x);
     tt_check_apart(&check, "act", act, "x", x);
-    check_low_rank(&check, &args->low, x, true, 2 * f);
+    check_low_rank(&check, &args->low, x, true, both);
     if (check.status != TT_OK) return check.status;
     if (args->keep)
         tt_check_apart(&check, "act", act, "gate and up", both);
@@ -118,7 +121,7 @@ tt_status tt_gemm_swiglu_backward(struct tt_stream *stream, const struct tt_gemm
     tt_check_apart(&check, "gate and up", both, "dy", dy);
     tt_check_apart(&check, "dact", dact, "dy", dy);
     tt_check_apart(&check, "dact", dact, "gate and up", both);
-    check_low_rank(&check, &args->low, dy, false, f);
+    check_low_rank(&check, &args->low, dy, false, dact);
     if (check.status != TT_OK) return check.status;
     if (m == 0 || f == 0) return TT_OK;
     return tt_dispatch_gemm_swiglu_backward(stream, args);
