@@ -128,6 +128,7 @@ static void record_failure(struct load *load, size_t row)
     pthread_mutex_unlock(&load->lock);
 }
 
+/* Failures are in the record of the load. */
 static tt_status read_blocks(void *argument)
 {
     struct load *load = argument;
@@ -147,23 +148,10 @@ static tt_status read_blocks(void *argument)
 
 static tt_status run_threads(struct load *load)
 {
-    struct tt_thread *threads[THREADS_MAX];
-    int wanted = tt_cpu_count(), started = 0;
+    int wanted = tt_cpu_count();
     if (wanted > THREADS_MAX) wanted = THREADS_MAX;
     if ((size_t)wanted > load->block_count) wanted = (int)load->block_count;
-    tt_status status = TT_OK;
-    /* The calling thread is one of them. */
-    while (started + 1 < wanted && status == TT_OK) {
-        status = tt_thread_start("rows", read_blocks, load, &threads[started]);
-        if (status == TT_OK) started++;
-    }
-    if (status != TT_OK) {
-        record_failure(load, 0);
-    } else {
-        (void)read_blocks(load);
-    }
-    /* They always return TT_OK: failures are in the record of the load. */
-    for (int i = 0; i < started; i++) (void)!tt_thread_join(threads[i]);
+    TT_TRY(tt_threads_run("rows", wanted, read_blocks, load)); /* a thread that cannot be started */
     return atomic_load(&load->failed) ? tt_error_restore(&load->error) : TT_OK;
 }
 
