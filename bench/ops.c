@@ -14,6 +14,7 @@
 #include "backend/ops/elementwise.h"
 #include "backend/ops/embedding.h"
 #include "backend/ops/gemm.h"
+#include "backend/ops/gemm_fused.h"
 #include "backend/ops/optim.h"
 #include "backend/ops/quant.h"
 #include "backend/ops/rmsnorm.h"
@@ -48,8 +49,7 @@ static void *memory_for(struct bench *bench, size_t bytes)
     return tt_buffer_data(*slot);
 }
 
-/* Normal numbers: zeros would flatter some processors. */
-static tt_tensor random_tensor(struct bench *bench, tt_dtype dtype, int64_t d0, int64_t d1)
+static tt_tensor scaled_tensor(struct bench *bench, tt_dtype dtype, int64_t d0, int64_t d1, double scale)
 {
     tt_tensor tensor = tt_tensor_2d(NULL, dtype, d0, d1);
     tensor.data = memory_for(bench, tt_tensor_bytes(tensor));
@@ -57,9 +57,15 @@ static tt_tensor random_tensor(struct bench *bench, tt_dtype dtype, int64_t d0, 
                                        .rng = tt_rng_make(1),
                                        .first = bench->buffer_count * 1000,
                                        .normal = true,
-                                       .scale = 0.5};
+                                       .scale = scale};
     must(tt_random_fill(bench->stream, &args));
     return tensor;
+}
+
+/* Normal numbers: zeros would flatter some processors. */
+static tt_tensor random_tensor(struct bench *bench, tt_dtype dtype, int64_t d0, int64_t d1)
+{
+    return scaled_tensor(bench, dtype, d0, d1, 0.5);
 }
 
 /* t * step % bound in device memory. */
@@ -212,6 +218,64 @@ static void bench_gemm(struct bench *bench, const struct gemm_row *row)
     double bytes = (double)tt_tensor_bytes(args.a) + (double)tt_tensor_bytes(args.b) +
                    (double)tt_tensor_bytes(args.c) * (row->beta != 0 ? 2 : 1);
     measure(bench, row->name, run_gemm, &args, 2.0 * (double)row->m * (double)row->n * (double)row->k, bytes);
+    release_memory(bench);
+}
+
+static tt_status run_gemm_lora(struct tt_stream *stream, const void *args)
+{
+    return tt_gemm_lora(stream, args);
+}
+
+static tt_status run_gemm_swiglu(struct tt_stream *stream, const void *args)
+{
+    return tt_gemm_swiglu(stream, args);
+}
+
+static tt_status run_gemm_swiglu_backward(struct tt_stream *stream, const void *args)
+{
+    return tt_gemm_swiglu_backward(stream, args);
+}
+
+/* y [rows, n] = x w^T + LoRA of one rank over all columns, or dx = dy w + LoRA. */
+static void bench_lora(struct bench *bench, const char *what, int64_t rows, int64_t n, int64_t k, int64_t r,
+                       bool trans)
+{
+    char name[96];
+    struct tt_gemm_lora_args args = {
+        .x_MK = random_tensor(bench, TT_BF16, rows, k),
+        .w = random_tensor(bench, TT_BF16, trans ? n : k, trans ? k : n),
+        .trans_w = trans,
+        .low = {.h_MR = random_tensor(bench, TT_BF16, rows, r), .count = 1},
+        .y_MN = random_tensor(bench, TT_BF16, rows, n),
+    };
+    args.low.parts[0].b = random_tensor(bench, TT_BF16, trans ? n : r, trans ? r : n);
+    snprintf(name, sizeof name, "fused %s with LoRA %lldx%lldx%lld r %lld", what, (long long)rows,
+             (long long)n, (long long)k, (long long)r);
+    measure(bench, name, run_gemm_lora, &args, 2.0 * (double)rows * (double)n * (double)(k + r), 0);
+    release_memory(bench);
+}
+
+/* gate, up and their product; and their gradients, which stand in their place: weights so small that dact
+ * stays near 1 keep them finite. FLOPs are those of the products alone. */
+static void bench_swiglu_products(struct bench *bench, int64_t rows, int64_t dim, int64_t ffn)
+{
+    char name[96];
+    double flops = 2.0 * (double)rows * (double)dim * (double)ffn;
+    struct tt_gemm_swiglu_args forward = {.x_MK = random_tensor(bench, TT_BF16, rows, dim),
+                                          .w_2FK = scaled_tensor(bench, TT_BF16, 2 * ffn, dim, 0.02),
+                                          .gate_up_M2F = random_tensor(bench, TT_BF16, rows, 2 * ffn),
+                                          .keep = true,
+                                          .act_MF = random_tensor(bench, TT_BF16, rows, ffn)};
+    snprintf(name, sizeof name, "fused gate_up with SwiGLU %lldx%lldx%lld", (long long)rows,
+             (long long)(2 * ffn), (long long)dim);
+    measure(bench, name, run_gemm_swiglu, &forward, 2 * flops, 0);
+    struct tt_gemm_swiglu_backward_args backward = {.dy_MK = forward.x_MK,
+                                                    .w_KF = scaled_tensor(bench, TT_BF16, dim, ffn, 0.03),
+                                                    .gate_up_M2F = forward.gate_up_M2F,
+                                                    .dact_MF = forward.act_MF};
+    snprintf(name, sizeof name, "fused dx of down with SwiGLU %lldx%lldx%lld", (long long)rows,
+             (long long)ffn, (long long)dim);
+    measure(bench, name, run_gemm_swiglu_backward, &backward, flops, 0);
     release_memory(bench);
 }
 
@@ -525,6 +589,13 @@ static void bench_gpu(struct bench *bench, int count, char **parts)
     measure_ceilings(bench);
     for (size_t i = 0; i < sizeof gpu_gemm_rows / sizeof gpu_gemm_rows[0]; i++)
         if (is_wanted(gpu_gemm_rows[i].name, count, parts)) bench_gemm(bench, &gpu_gemm_rows[i]);
+    if (is_wanted("fused", count, parts)) {
+        bench_lora(bench, "qkv", 16384, 6144, 4096, 16, true);
+        bench_lora(bench, "dx of qkv", 16384, 4096, 6144, 48, false);
+        bench_lora(bench, "o", 8192, 4096, 4096, 16, true);
+        bench_swiglu_products(bench, 16384, 4096, 14336);
+        bench_swiglu_products(bench, 8192, 4096, 14336);
+    }
     if (is_wanted("attention", count, parts)) {
         bench_attention(bench, TT_BF16, 4, 4096, 32, 8, 128);
         bench_attention(bench, TT_BF16, 1, 16384, 32, 8, 128);
@@ -564,6 +635,10 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < sizeof gemm_rows / sizeof gemm_rows[0]; i++) {
         if (is_wanted(gemm_rows[i].name, argc - at, argv + at)) bench_gemm(&bench, &gemm_rows[i]);
+    }
+    if (is_wanted("fused", argc - at, argv + at)) {
+        bench_lora(&bench, "qkv", 512, 1152, 896, 16, true);
+        bench_swiglu_products(&bench, 512, 896, 4864);
     }
     if (is_wanted("attention", argc - at, argv + at)) {
         bench_attention(&bench, TT_BF16, 1, 2048, 16, 4, 64);
