@@ -19,125 +19,7 @@
 #include "backend/ops/quant.h"
 #include "backend/ops/rmsnorm.h"
 #include "backend/ops/swiglu.h"
-#include "base/clock.h"
-
-enum { REPETITIONS_MAX = 1000, TENSORS_MAX = 16, BATCH_MAX = 200 };
-
-struct bench {
-    struct tt_device *device;
-    struct tt_stream *stream;
-    double seconds;
-    struct tt_buffer *buffers[TENSORS_MAX];
-    int buffer_count;
-    bool gpu;
-    double copy_bytes, gemm_flops; /* a second, at best; 0: not measured */
-};
-
-static void must(tt_status status)
-{
-    if (status == TT_OK) return;
-    char text[1024];
-    tt_error_format(tt_error_last(), text, sizeof text);
-    fprintf(stderr, "%s\n", text);
-    exit(1);
-}
-
-static void *memory_for(struct bench *bench, size_t bytes)
-{
-    struct tt_buffer **slot = &bench->buffers[bench->buffer_count++];
-    must(tt_buffer_create(bench->device, bytes, TT_PURPOSE_ACTIVATIONS, slot));
-    return tt_buffer_data(*slot);
-}
-
-static tt_tensor scaled_tensor(struct bench *bench, tt_dtype dtype, int64_t d0, int64_t d1, double scale)
-{
-    tt_tensor tensor = tt_tensor_2d(NULL, dtype, d0, d1);
-    tensor.data = memory_for(bench, tt_tensor_bytes(tensor));
-    struct tt_random_fill_args args = {.y = tt_tensor_1d(tensor.data, dtype, d0 * d1),
-                                       .rng = tt_rng_make(1),
-                                       .first = bench->buffer_count * 1000,
-                                       .normal = true,
-                                       .scale = scale};
-    must(tt_random_fill(bench->stream, &args));
-    return tensor;
-}
-
-/* Normal numbers: zeros would flatter some processors. */
-static tt_tensor random_tensor(struct bench *bench, tt_dtype dtype, int64_t d0, int64_t d1)
-{
-    return scaled_tensor(bench, dtype, d0, d1, 0.5);
-}
-
-/* t * step % bound in device memory. */
-static tt_tensor index_tensor(struct bench *bench, tt_dtype dtype, int64_t count, int64_t step, int64_t bound)
-{
-    tt_tensor tensor = tt_tensor_1d(NULL, dtype, count);
-    size_t bytes = tt_tensor_bytes(tensor);
-    tensor.data = memory_for(bench, bytes);
-    void *values = malloc(bytes);
-    if (values == NULL) exit(1);
-    for (int64_t t = 0; t < count; t++) {
-        if (dtype == TT_I64) ((int64_t *)values)[t] = t * step % bound;
-        if (dtype == TT_I32) ((int32_t *)values)[t] = (int32_t)(t * step % bound);
-    }
-    must(tt_copy_to_device(bench->stream, tensor.data, values, bytes));
-    must(tt_stream_synchronize(bench->stream));
-    free(values);
-    return tensor;
-}
-
-static void release_memory(struct bench *bench)
-{
-    must(tt_stream_synchronize(bench->stream));
-    while (bench->buffer_count > 0) tt_buffer_destroy(bench->buffers[--bench->buffer_count]);
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-typedef tt_status run_function(struct tt_stream *stream, const void *args);
-
-/* The time of `batch` runs, all queued before the device is waited for. */
-static double run_batch(struct bench *bench, run_function *run, const void *args, int batch)
-{
-    double start = tt_clock_seconds();
-    for (int i = 0; i < batch; i++) must(run(bench->stream, args));
-    must(tt_stream_synchronize(bench->stream));
-    return tt_clock_seconds() - start;
-}
-
-/* Returns the median seconds of a run. On a GPU so many run in a row that waiting for them does not count. */
-static double measure(struct bench *bench, const char *name, run_function *run, const void *args,
-                      double flops, double bytes)
-{
-    static double times[REPETITIONS_MAX];
-    int count = 0, batch = 1;
-    run_batch(bench, run, args, 1);
-    if (bench->gpu) {
-        double one = run_batch(bench, run, args, 3) / 3;
-        batch = one > 2e-3 ? 1 : one < 2e-3 / BATCH_MAX ? BATCH_MAX : (int)(2e-3 / one);
-    }
-    double begin = tt_clock_seconds();
-    do {
-        times[count++] = run_batch(bench, run, args, batch) / batch;
-    } while (tt_clock_seconds() - begin < bench->seconds && count < REPETITIONS_MAX);
-    qsort(times, (size_t)count, sizeof times[0], compare_doubles);
-    double median = times[count / 2];
-    printf("{\"op\": \"%s\", \"threads\": %d, \"repetitions\": %d, \"median_us\": %.1f, \"least_us\": %.1f",
-           name, tt_device_threads(bench->device), count * batch, median * 1e6, times[0] * 1e6);
-    if (flops > 0) printf(", \"gflops\": %.1f", flops / median * 1e-9);
-    if (bytes > 0) printf(", \"gbytes_per_s\": %.1f", bytes / median * 1e-9);
-    if (flops > 0 && bench->gemm_flops > 0)
-        printf(", \"percent_of_gemm\": %.1f", 100 * flops / median / bench->gemm_flops);
-    if (bytes > 0 && bench->copy_bytes > 0)
-        printf(", \"percent_of_copy\": %.1f", 100 * bytes / median / bench->copy_bytes);
-    printf(", \"device\": \"%s\"}\n", tt_device_name(bench->device));
-    fflush(stdout);
-    return median;
-}
+#include "ops_timing.h"
 
 struct gemm_row {
     const char *name;
@@ -206,19 +88,20 @@ static tt_status run_gemm(struct tt_stream *stream, const void *args)
 
 static void bench_gemm(struct bench *bench, const struct gemm_row *row)
 {
-    struct tt_gemm_args args = {.a = row->trans_a ? random_tensor(bench, row->a, row->k, row->m)
-                                                  : random_tensor(bench, row->a, row->m, row->k),
-                                .b = row->trans_b ? random_tensor(bench, row->b, row->n, row->k)
-                                                  : random_tensor(bench, row->b, row->k, row->n),
-                                .c = random_tensor(bench, row->c, row->m, row->n),
+    struct tt_gemm_args args = {.a = row->trans_a ? bench_random_tensor(bench, row->a, row->k, row->m)
+                                                  : bench_random_tensor(bench, row->a, row->m, row->k),
+                                .b = row->trans_b ? bench_random_tensor(bench, row->b, row->n, row->k)
+                                                  : bench_random_tensor(bench, row->b, row->k, row->n),
+                                .c = bench_random_tensor(bench, row->c, row->m, row->n),
                                 .trans_a = row->trans_a,
                                 .trans_b = row->trans_b,
                                 .alpha = row->beta != 0 ? 1e-3f : 1.0f, /* what is added up stays finite */
                                 .beta = row->beta};
     double bytes = (double)tt_tensor_bytes(args.a) + (double)tt_tensor_bytes(args.b) +
                    (double)tt_tensor_bytes(args.c) * (row->beta != 0 ? 2 : 1);
-    measure(bench, row->name, run_gemm, &args, 2.0 * (double)row->m * (double)row->n * (double)row->k, bytes);
-    release_memory(bench);
+    bench_measure(bench, row->name, run_gemm, &args, 2.0 * (double)row->m * (double)row->n * (double)row->k,
+                  bytes);
+    bench_release(bench);
 }
 
 static tt_status run_gemm_lora(struct tt_stream *stream, const void *args)
@@ -242,17 +125,17 @@ static void bench_lora(struct bench *bench, const char *what, int64_t rows, int6
 {
     char name[96];
     struct tt_gemm_lora_args args = {
-        .x_MK = random_tensor(bench, TT_BF16, rows, k),
-        .w = random_tensor(bench, TT_BF16, trans ? n : k, trans ? k : n),
+        .x_MK = bench_random_tensor(bench, TT_BF16, rows, k),
+        .w = bench_random_tensor(bench, TT_BF16, trans ? n : k, trans ? k : n),
         .trans_w = trans,
-        .low = {.h_MR = random_tensor(bench, TT_BF16, rows, r), .count = 1},
-        .y_MN = random_tensor(bench, TT_BF16, rows, n),
+        .low = {.h_MR = bench_random_tensor(bench, TT_BF16, rows, r), .count = 1},
+        .y_MN = bench_random_tensor(bench, TT_BF16, rows, n),
     };
-    args.low.parts[0].b = random_tensor(bench, TT_BF16, trans ? n : r, trans ? r : n);
+    args.low.parts[0].b = bench_random_tensor(bench, TT_BF16, trans ? n : r, trans ? r : n);
     snprintf(name, sizeof name, "fused %s with LoRA %lldx%lldx%lld r %lld", what, (long long)rows,
              (long long)n, (long long)k, (long long)r);
-    measure(bench, name, run_gemm_lora, &args, 2.0 * (double)rows * (double)n * (double)(k + r), 0);
-    release_memory(bench);
+    bench_measure(bench, name, run_gemm_lora, &args, 2.0 * (double)rows * (double)n * (double)(k + r), 0);
+    bench_release(bench);
 }
 
 /* gate, up and their product; and their gradients, which stand in their place: weights so small that dact
@@ -261,22 +144,23 @@ static void bench_swiglu_products(struct bench *bench, int64_t rows, int64_t dim
 {
     char name[96];
     double flops = 2.0 * (double)rows * (double)dim * (double)ffn;
-    struct tt_gemm_swiglu_args forward = {.x_MK = random_tensor(bench, TT_BF16, rows, dim),
-                                          .w_2FK = scaled_tensor(bench, TT_BF16, 2 * ffn, dim, 0.02),
-                                          .gate_up_M2F = random_tensor(bench, TT_BF16, rows, 2 * ffn),
+    struct tt_gemm_swiglu_args forward = {.x_MK = bench_random_tensor(bench, TT_BF16, rows, dim),
+                                          .w_2FK = bench_scaled_tensor(bench, TT_BF16, 2 * ffn, dim, 0.02),
+                                          .gate_up_M2F = bench_random_tensor(bench, TT_BF16, rows, 2 * ffn),
                                           .keep = true,
-                                          .act_MF = random_tensor(bench, TT_BF16, rows, ffn)};
+                                          .act_MF = bench_random_tensor(bench, TT_BF16, rows, ffn)};
     snprintf(name, sizeof name, "fused gate_up with SwiGLU %lldx%lldx%lld", (long long)rows,
              (long long)(2 * ffn), (long long)dim);
-    measure(bench, name, run_gemm_swiglu, &forward, 2 * flops, 0);
+    bench_measure(bench, name, run_gemm_swiglu, &forward, 2 * flops, 0);
     struct tt_gemm_swiglu_backward_args backward = {.dy_MK = forward.x_MK,
-                                                    .w_KF = scaled_tensor(bench, TT_BF16, dim, ffn, 0.03),
+                                                    .w_KF =
+                                                        bench_scaled_tensor(bench, TT_BF16, dim, ffn, 0.03),
                                                     .gate_up_M2F = forward.gate_up_M2F,
                                                     .dact_MF = forward.act_MF};
     snprintf(name, sizeof name, "fused dx of down with SwiGLU %lldx%lldx%lld", (long long)rows,
              (long long)ffn, (long long)dim);
-    measure(bench, name, run_gemm_swiglu_backward, &backward, flops, 0);
-    release_memory(bench);
+    bench_measure(bench, name, run_gemm_swiglu_backward, &backward, flops, 0);
+    bench_release(bench);
 }
 
 static tt_status run_attention_forward(struct tt_stream *stream, const void *args)
@@ -297,13 +181,14 @@ static void bench_attention(struct bench *bench, tt_dtype dtype, int32_t sequenc
 {
     int32_t cu[SEQUENCES_MAX + 1], tokens = sequences * length;
     for (int32_t b = 0; b <= sequences; b++) cu[b] = b * length;
-    tt_tensor device_cu = index_tensor(bench, TT_I32, sequences + 1, length, INT32_MAX);
+    tt_tensor device_cu = bench_index_tensor(bench, TT_I32, sequences + 1, length, INT32_MAX);
     struct tt_attention_backward_args args = {
-        .forward = {.q_THE = tt_tensor_heads(random_tensor(bench, dtype, tokens, heads * head_dim), heads),
-                    .k_TKE =
-                        tt_tensor_heads(random_tensor(bench, dtype, tokens, kv_heads * head_dim), kv_heads),
-                    .v_TKE =
-                        tt_tensor_heads(random_tensor(bench, dtype, tokens, kv_heads * head_dim), kv_heads),
+        .forward = {.q_THE =
+                        tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, heads * head_dim), heads),
+                    .k_TKE = tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, kv_heads * head_dim),
+                                             kv_heads),
+                    .v_TKE = tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, kv_heads * head_dim),
+                                             kv_heads),
                     .cu_q = cu,
                     .cu_k = cu,
                     .device_cu_q = device_cu,
@@ -312,26 +197,27 @@ static void bench_attention(struct bench *bench, tt_dtype dtype, int32_t sequenc
                     .max_length_q = length,
                     .max_length_k = length,
                     .scale = 0.125,
-                    .o_THE = tt_tensor_heads(random_tensor(bench, dtype, tokens, heads * head_dim), heads),
-                    .lse_HT = random_tensor(bench, TT_F32, heads, tokens)},
-        .do_THE = tt_tensor_heads(random_tensor(bench, dtype, tokens, heads * head_dim), heads),
-        .dq_THE = tt_tensor_heads(random_tensor(bench, dtype, tokens, heads * head_dim), heads),
-        .dk_TKE = tt_tensor_heads(random_tensor(bench, dtype, tokens, kv_heads * head_dim), kv_heads),
-        .dv_TKE = tt_tensor_heads(random_tensor(bench, dtype, tokens, kv_heads * head_dim), kv_heads)};
+                    .o_THE =
+                        tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, heads * head_dim), heads),
+                    .lse_HT = bench_random_tensor(bench, TT_F32, heads, tokens)},
+        .do_THE = tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, heads * head_dim), heads),
+        .dq_THE = tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, heads * head_dim), heads),
+        .dk_TKE = tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, kv_heads * head_dim), kv_heads),
+        .dv_TKE = tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, kv_heads * head_dim), kv_heads)};
     size_t scratch = tt_attention_backward_scratch(bench->device, tokens, heads, kv_heads, head_dim,
                                                    args.forward.q_THE.strides[0], args.dq_THE.strides[0],
                                                    args.dk_TKE.strides[0]);
-    if (scratch > 0) args.scratch = tt_tensor_1d(memory_for(bench, scratch), TT_U8, (int64_t)scratch);
+    if (scratch > 0) args.scratch = tt_tensor_1d(bench_memory(bench, scratch), TT_U8, (int64_t)scratch);
     /* Half of the T x T products are below the diagonal; two products forward, five backward. */
     double product = (double)tokens * (double)length * (double)heads * (double)head_dim;
     char name[96], shape[64];
     snprintf(shape, sizeof shape, "%s %dx%d H=%lld K=%lld E=%lld", tt_dtype_name(dtype), (int)sequences,
              (int)length, (long long)heads, (long long)kv_heads, (long long)head_dim);
     snprintf(name, sizeof name, "attention forward %s", shape);
-    measure(bench, name, run_attention_forward, &args.forward, 2 * product, 0);
+    bench_measure(bench, name, run_attention_forward, &args.forward, 2 * product, 0);
     snprintf(name, sizeof name, "attention backward %s", shape);
-    measure(bench, name, run_attention_backward, &args, 5 * product, 0);
-    release_memory(bench);
+    bench_measure(bench, name, run_attention_backward, &args, 5 * product, 0);
+    bench_release(bench);
 }
 
 static tt_status run_rmsnorm_forward(struct tt_stream *stream, const void *args)
@@ -374,26 +260,28 @@ static void bench_rows(struct bench *bench, tt_dtype dtype, int64_t rows, int64_
     char name[96];
     const char *type = tt_dtype_name(dtype);
     double pass = (double)rows * (double)width * (double)tt_dtype_bytes(dtype);
-    tt_tensor x = random_tensor(bench, dtype, rows, width), y = random_tensor(bench, dtype, rows, width);
-    tt_tensor dy = random_tensor(bench, dtype, rows, width), dx = random_tensor(bench, dtype, rows, width);
-    tt_tensor weight = tt_tensor_1d(random_tensor(bench, dtype, 1, width).data, dtype, width);
-    tt_tensor rstd = tt_tensor_1d(random_tensor(bench, TT_F32, 1, rows).data, TT_F32, rows);
+    tt_tensor x = bench_random_tensor(bench, dtype, rows, width),
+              y = bench_random_tensor(bench, dtype, rows, width);
+    tt_tensor dy = bench_random_tensor(bench, dtype, rows, width),
+              dx = bench_random_tensor(bench, dtype, rows, width);
+    tt_tensor weight = tt_tensor_1d(bench_random_tensor(bench, dtype, 1, width).data, dtype, width);
+    tt_tensor rstd = tt_tensor_1d(bench_random_tensor(bench, TT_F32, 1, rows).data, TT_F32, rows);
     struct tt_rmsnorm_forward_args norm = {
         .x_ND = x, .weight_D = weight, .eps = 1e-5, .y_ND = y, .rstd_N = rstd};
     struct tt_rmsnorm_backward_args dnorm = {
         .dy_ND = dy, .x_ND = x, .weight_D = weight, .rstd_N = rstd, .dx_ND = dx};
     struct tt_swiglu_forward_args swiglu = {.gate_TF = x, .up_TF = y, .h_TF = dx};
     snprintf(name, sizeof name, "rmsnorm forward %s %lldx%lld", type, (long long)rows, (long long)width);
-    measure(bench, name, run_rmsnorm_forward, &norm, 0, 2 * pass);
+    bench_measure(bench, name, run_rmsnorm_forward, &norm, 0, 2 * pass);
     snprintf(name, sizeof name, "rmsnorm backward %s %lldx%lld", type, (long long)rows, (long long)width);
-    measure(bench, name, run_rmsnorm_backward, &dnorm, 0, 3 * pass);
+    bench_measure(bench, name, run_rmsnorm_backward, &dnorm, 0, 3 * pass);
     snprintf(name, sizeof name, "swiglu forward %s %lldx%lld", type, (long long)rows, (long long)width);
-    measure(bench, name, run_swiglu_forward, &swiglu, 0, 3 * pass);
+    bench_measure(bench, name, run_swiglu_forward, &swiglu, 0, 3 * pass);
     struct tt_swiglu_backward_args dswiglu = {.dh_TF = dy, .gate_TF = x, .up_TF = y, .dgate_TF = dx};
-    dswiglu.dup_TF = random_tensor(bench, dtype, rows, width);
+    dswiglu.dup_TF = bench_random_tensor(bench, dtype, rows, width);
     snprintf(name, sizeof name, "swiglu backward %s %lldx%lld", type, (long long)rows, (long long)width);
-    measure(bench, name, run_swiglu_backward, &dswiglu, 0, 5 * pass);
-    release_memory(bench);
+    bench_measure(bench, name, run_swiglu_backward, &dswiglu, 0, 5 * pass);
+    bench_release(bench);
 }
 
 static tt_status run_dropout(struct tt_stream *stream, const void *args)
@@ -433,36 +321,37 @@ static void bench_tokens(struct bench *bench, tt_dtype dtype, int64_t tokens, in
     const char *type = tt_dtype_name(dtype);
     int64_t width = heads * head_dim, words = 32000;
     double pass = (double)tokens * (double)width * (double)tt_dtype_bytes(dtype);
-    tt_tensor x = random_tensor(bench, dtype, tokens, width), y = random_tensor(bench, dtype, tokens, width);
-    tt_tensor wide = random_tensor(bench, TT_F32, tokens, width);
-    tt_tensor keys = index_tensor(bench, TT_I64, tokens, 1, tokens);
-    tt_tensor ids = index_tensor(bench, TT_I32, tokens, 7919, words);
+    tt_tensor x = bench_random_tensor(bench, dtype, tokens, width),
+              y = bench_random_tensor(bench, dtype, tokens, width);
+    tt_tensor wide = bench_random_tensor(bench, TT_F32, tokens, width);
+    tt_tensor keys = bench_index_tensor(bench, TT_I64, tokens, 1, tokens);
+    tt_tensor ids = bench_index_tensor(bench, TT_I32, tokens, 7919, words);
     struct tt_dropout_args dropout = {
         .x_TD = x, .row_keys_T = keys, .rng = tt_rng_make(1), .p = 0.05, .y_TD = y};
     snprintf(name, sizeof name, "dropout %s %lldx%lld", type, (long long)tokens, (long long)width);
-    measure(bench, name, run_dropout, &dropout, 0, 2 * pass);
+    bench_measure(bench, name, run_dropout, &dropout, 0, 2 * pass);
     struct tt_rope_args rope = {.x_THE = tt_tensor_heads(y, heads),
                                 .positions_T = ids,
-                                .cos_PE = random_tensor(bench, TT_F32, words, head_dim / 2),
-                                .sin_PE = random_tensor(bench, TT_F32, words, head_dim / 2)};
+                                .cos_PE = bench_random_tensor(bench, TT_F32, words, head_dim / 2),
+                                .sin_PE = bench_random_tensor(bench, TT_F32, words, head_dim / 2)};
     snprintf(name, sizeof name, "rope %s %lldx%lldx%lld", type, (long long)tokens, (long long)heads,
              (long long)head_dim);
-    measure(bench, name, run_rope, &rope, 0, 2 * pass);
+    bench_measure(bench, name, run_rope, &rope, 0, 2 * pass);
     struct tt_add_args add = {.a = x, .b = x, .y = y};
     snprintf(name, sizeof name, "add %s %lldx%lld", type, (long long)tokens, (long long)width);
-    measure(bench, name, run_add, &add, 0, 3 * pass);
+    bench_measure(bench, name, run_add, &add, 0, 3 * pass);
     struct tt_cast_args cast = {.x = wide, .y = y};
     snprintf(name, sizeof name, "cast F32 to %s %lldx%lld", type, (long long)tokens, (long long)width);
-    measure(bench, name, run_cast, &cast, 0, pass + (double)tt_tensor_bytes(wide));
+    bench_measure(bench, name, run_cast, &cast, 0, pass + (double)tt_tensor_bytes(wide));
     struct tt_embedding_forward_args embedding = {
-        .table_VD = random_tensor(bench, dtype, words, width), .ids_T = ids, .y_TD = y};
+        .table_VD = bench_random_tensor(bench, dtype, words, width), .ids_T = ids, .y_TD = y};
     snprintf(name, sizeof name, "embedding forward %s %lldx%lld", type, (long long)tokens, (long long)width);
-    measure(bench, name, run_embedding_forward, &embedding, 0, 2 * pass);
+    bench_measure(bench, name, run_embedding_forward, &embedding, 0, 2 * pass);
     struct tt_embedding_backward_args scatter = {
-        .dy_TD = x, .ids_T = ids, .dtable_VD = random_tensor(bench, TT_F32, words, width)};
+        .dy_TD = x, .ids_T = ids, .dtable_VD = bench_random_tensor(bench, TT_F32, words, width)};
     snprintf(name, sizeof name, "embedding backward %s %lldx%lld", type, (long long)tokens, (long long)width);
-    measure(bench, name, run_embedding_backward, &scatter, 0, pass + 2 * (double)tt_tensor_bytes(wide));
-    release_memory(bench);
+    bench_measure(bench, name, run_embedding_backward, &scatter, 0, pass + 2 * (double)tt_tensor_bytes(wide));
+    bench_release(bench);
 }
 
 static tt_status run_dequantize(struct tt_stream *stream, const void *args)
@@ -486,10 +375,10 @@ static tt_status run_copy(struct tt_stream *stream, const void *args)
 static void bench_copy_of(struct bench *bench, double bytes)
 {
     size_t half = (size_t)(bytes / 2) & ~(size_t)255;
-    struct copy_args copy = {.to = memory_for(bench, half),
-                             .from = random_tensor(bench, TT_F32, 1, (int64_t)half / 4).data,
+    struct copy_args copy = {.to = bench_memory(bench, half),
+                             .from = bench_random_tensor(bench, TT_F32, 1, (int64_t)half / 4).data,
                              .bytes = half};
-    measure(bench, "copy of as many bytes", run_copy, &copy, 0, 2.0 * (double)half);
+    bench_measure(bench, "copy of as many bytes", run_copy, &copy, 0, 2.0 * (double)half);
 }
 
 /* Any numbers are codes, scales and tables. `gap`: columns of an adapter beside the matrix. */
@@ -497,17 +386,18 @@ static void bench_dequantize(struct bench *bench, enum tt_quant_type type, tt_dt
                              int64_t cols, int64_t gap)
 {
     char name[96];
-    struct tt_dequantize_args args = {.y_NK = random_tensor(bench, dtype, rows, cols + gap)};
+    struct tt_dequantize_args args = {.y_NK = bench_random_tensor(bench, dtype, rows, cols + gap)};
     args.y_NK = tt_tensor_cols(args.y_NK, 0, cols);
-    must(tt_quant_layout_make(tt_quant_format_make(type, type != TT_QUANT_INT8), rows, cols, &args.layout));
+    bench_must(
+        tt_quant_layout_make(tt_quant_format_make(type, type != TT_QUANT_INT8), rows, cols, &args.layout));
     int64_t bytes = (int64_t)args.layout.bytes;
-    args.packed = tt_tensor_1d(random_tensor(bench, TT_F32, 1, bytes / 4).data, TT_U8, bytes);
+    args.packed = tt_tensor_1d(bench_random_tensor(bench, TT_F32, 1, bytes / 4).data, TT_U8, bytes);
     snprintf(name, sizeof name, "dequantize %s to %s %lldx%lld ld %lld", tt_quant_type_name(type),
              tt_dtype_name(dtype), (long long)rows, (long long)cols, (long long)(cols + gap));
     double moved = (double)bytes + (double)tt_tensor_bytes(args.y_NK);
-    measure(bench, name, run_dequantize, &args, 0, moved);
+    bench_measure(bench, name, run_dequantize, &args, 0, moved);
     if (bench->gpu) bench_copy_of(bench, moved);
-    release_memory(bench);
+    bench_release(bench);
 }
 
 static void bench_quant(struct bench *bench)
@@ -528,17 +418,17 @@ static void bench_loss_and_optimizer(struct bench *bench)
     char name[96];
     snprintf(name, sizeof name, "cross_entropy with gradient BF16 %lldx%lld", (long long)rows,
              (long long)vocabulary);
-    struct tt_cross_entropy_args loss = {.logits_NV = random_tensor(bench, TT_BF16, rows, vocabulary),
-                                         .labels_N = index_tensor(bench, TT_I32, rows, 7919, vocabulary),
-                                         .loss_N =
-                                             tt_tensor_1d(memory_for(bench, 4 * (size_t)rows), TT_F32, rows),
-                                         .grad_scale = 1,
-                                         .gradient = true};
-    measure(bench, name, run_cross_entropy, &loss, 0, 2.0 * (double)tt_tensor_bytes(loss.logits_NV));
+    struct tt_cross_entropy_args loss = {
+        .logits_NV = bench_random_tensor(bench, TT_BF16, rows, vocabulary),
+        .labels_N = bench_index_tensor(bench, TT_I32, rows, 7919, vocabulary),
+        .loss_N = tt_tensor_1d(bench_memory(bench, 4 * (size_t)rows), TT_F32, rows),
+        .grad_scale = 1,
+        .gradient = true};
+    bench_measure(bench, name, run_cross_entropy, &loss, 0, 2.0 * (double)tt_tensor_bytes(loss.logits_NV));
     tt_tensor flat[4];
     for (int i = 0; i < 4; i++)
-        flat[i] = tt_tensor_1d(random_tensor(bench, TT_F32, 1, count).data, TT_F32, count);
-    must(tt_fill_zero(bench->stream, flat[3].data, tt_tensor_bytes(flat[3]))); /* v is not negative */
+        flat[i] = tt_tensor_1d(bench_random_tensor(bench, TT_F32, 1, count).data, TT_F32, count);
+    bench_must(tt_fill_zero(bench->stream, flat[3].data, tt_tensor_bytes(flat[3]))); /* v is not negative */
     struct tt_adamw_args adamw = {.param = flat[0],
                                   .grad = flat[1],
                                   .m = flat[2],
@@ -550,10 +440,12 @@ static void bench_loss_and_optimizer(struct bench *bench)
                                   .weight_decay = 0.01,
                                   .grad_scale = 1,
                                   .step = 10};
-    measure(bench, "adamw F32 8388608", run_adamw, &adamw, 0, 7.0 * (double)tt_tensor_bytes(flat[0]));
-    struct tt_sum_squares_args squares = {.x = flat[1], .out = tt_tensor_1d(memory_for(bench, 8), TT_F64, 1)};
-    measure(bench, "sum_squares F32 8388608", run_sum_squares, &squares, 0, (double)tt_tensor_bytes(flat[1]));
-    release_memory(bench);
+    bench_measure(bench, "adamw F32 8388608", run_adamw, &adamw, 0, 7.0 * (double)tt_tensor_bytes(flat[0]));
+    struct tt_sum_squares_args squares = {.x = flat[1],
+                                          .out = tt_tensor_1d(bench_memory(bench, 8), TT_F64, 1)};
+    bench_measure(bench, "sum_squares F32 8388608", run_sum_squares, &squares, 0,
+                  (double)tt_tensor_bytes(flat[1]));
+    bench_release(bench);
 }
 
 static bool is_wanted(const char *name, int count, char **parts)
@@ -568,20 +460,20 @@ static bool is_wanted(const char *name, int count, char **parts)
 static void measure_ceilings(struct bench *bench)
 {
     const int64_t side = 8192;
-    struct tt_gemm_args gemm = {.a = random_tensor(bench, TT_BF16, side, side),
-                                .b = random_tensor(bench, TT_BF16, side, side),
-                                .c = random_tensor(bench, TT_BF16, side, side),
+    struct tt_gemm_args gemm = {.a = bench_random_tensor(bench, TT_BF16, side, side),
+                                .b = bench_random_tensor(bench, TT_BF16, side, side),
+                                .c = bench_random_tensor(bench, TT_BF16, side, side),
                                 .trans_b = true,
                                 .alpha = 1};
     double flops = 2.0 * (double)side * (double)side * (double)side;
-    bench->gemm_flops = flops / measure(bench, "gemm bf16 8192x8192x8192", run_gemm, &gemm, flops, 0);
-    release_memory(bench);
-    tt_tensor from = random_tensor(bench, TT_F32, 16384, 16384),
-              to = random_tensor(bench, TT_F32, 16384, 16384);
+    bench->gemm_flops = flops / bench_measure(bench, "gemm bf16 8192x8192x8192", run_gemm, &gemm, flops, 0);
+    bench_release(bench);
+    tt_tensor from = bench_random_tensor(bench, TT_F32, 16384, 16384),
+              to = bench_random_tensor(bench, TT_F32, 16384, 16384);
     struct copy_args copy = {.to = to.data, .from = from.data, .bytes = tt_tensor_bytes(from)};
     double bytes = 2.0 * (double)copy.bytes;
-    bench->copy_bytes = bytes / measure(bench, "copy 1 GiB", run_copy, &copy, 0, bytes);
-    release_memory(bench);
+    bench->copy_bytes = bytes / bench_measure(bench, "copy 1 GiB", run_copy, &copy, 0, bytes);
+    bench_release(bench);
 }
 
 static void bench_gpu(struct bench *bench, int count, char **parts)
@@ -624,8 +516,8 @@ int main(int argc, char **argv)
         if (strcmp(argv[at], "--threads") == 0) config.threads = atoi(argv[at + 1]);
         if (strcmp(argv[at], "--seconds") == 0) bench.seconds = atof(argv[at + 1]);
     }
-    must(tt_device_open(&config, &bench.device));
-    must(tt_stream_create(bench.device, &bench.stream));
+    bench_must(tt_device_open(&config, &bench.device));
+    bench_must(tt_stream_create(bench.device, &bench.stream));
     bench.gpu = !tt_device_is_host(bench.device);
     if (bench.gpu) {
         bench_gpu(&bench, argc - at, argv + at);
