@@ -14,7 +14,10 @@
 #include "base/alloc.h"
 #include "comm/comm_impl.h"
 
-enum { GPUS = 4, RANKS_MAX = 16 };
+#define PRETEND_GPUS 4
+#include "pretend_gpus.h"
+
+enum { RANKS_MAX = 16 };
 
 /* All ranks with one id. */
 struct meeting {
@@ -217,24 +220,6 @@ static const struct tt_collectives_table collectives = {
     .broadcast = broadcast,
 };
 
-static int count_gpus(char *reason, size_t reason_bytes)
-{
-    if (reason_bytes > 0) reason[0] = '\0';
-    return GPUS;
-}
-
-static tt_status describe(int index, struct tt_gpu_facts *out)
-{
-    *out = (struct tt_gpu_facts){
-        .name = "NVIDIA H200", .memory_bytes = (size_t)140 << 30, .runtime_version = index};
-    return TT_OK;
-}
-
-static void describe_link(int from, int to, char *text, size_t text_bytes)
-{
-    snprintf(text, text_bytes, "%s", from == to ? "X" : "-");
-}
-
 static bool enable_peer(int from, int to)
 {
     return from == to || getenv("FAKE_PEER") != NULL;
@@ -267,12 +252,7 @@ const struct tt_plugin *tt_cuda_plugin(const struct tt_host *host)
     plugin = (struct tt_plugin){
         .device = &device,
         .collectives = &collectives,
-        .device_count = count_gpus,
-        .facts = describe,
-        .link = describe_link,
         .enable_peer = enable_peer,
     };
-    tt_plugin_abi(plugin.abi);
-    tt_error_use_records(host->error_record);
-    return &plugin;
+    return pretend_plugin(host, &plugin);
 }

@@ -21,7 +21,10 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-enum { GPUS = 8, REST_MICROSECONDS = 300, CHECK_ROUNDS = 50, PAGE_BYTES = 4096 };
+#define PRETEND_GPUS 8
+#include "pretend_gpus.h"
+
+enum { REST_MICROSECONDS = 300, CHECK_ROUNDS = 50, PAGE_BYTES = 4096 };
 static const size_t memory_bytes = (size_t)16 << 30; /* of all GPUs together, in the life of the process */
 
 struct late_stream;
@@ -489,24 +492,6 @@ static tt_status attention_backward_kept(struct tt_stream *stream,
 
 /* ---- The plugin ---- */
 
-static int count_gpus(char *reason, size_t reason_bytes)
-{
-    if (reason_bytes > 0) reason[0] = '\0';
-    return GPUS;
-}
-
-static tt_status describe(int index, struct tt_gpu_facts *out)
-{
-    *out = (struct tt_gpu_facts){
-        .name = "NVIDIA H200", .memory_bytes = (size_t)140 << 30, .runtime_version = index};
-    return TT_OK;
-}
-
-static void describe_link(int from, int to, char *text, size_t text_bytes)
-{
-    snprintf(text, text_bytes, "%s", from == to ? "X" : "-");
-}
-
 static bool enable_peer(int from, int to)
 {
     (void)from, (void)to;
@@ -544,14 +529,9 @@ const struct tt_plugin *tt_cuda_plugin(const struct tt_host *host)
     };
     static struct tt_plugin plugin = {
         .device = &device,
-        .device_count = count_gpus,
-        .facts = describe,
-        .link = describe_link,
         .enable_peer = enable_peer,
     };
     ops.attention_forward = attention_forward_kept;
     ops.attention_backward = attention_backward_kept;
-    tt_plugin_abi(plugin.abi);
-    tt_error_use_records(host->error_record);
-    return &plugin;
+    return pretend_plugin(host, &plugin);
 }
