@@ -68,24 +68,11 @@ static tt_status narrow(struct tt_stream *stream, const struct tt_gemm_lora_args
     return clear(stream, args, done, args->y_MN.dims[1]);
 }
 
-/* Parts either lie beside each other or cover the same columns. */
-static bool overlap_is_whole(const struct tt_gemm_lora_args *args)
-{
-    for (int i = 1; i < args->low.count; i++) {
-        struct part before = part_at(args, i - 1), part = part_at(args, i);
-        bool beside = args->low.parts[i].first_y >= before.end,
-             same = part.y.data == before.y.data && part.end == before.end;
-        if (!beside && !same) return false;
-    }
-    return true;
-}
-
 static tt_status product(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
 {
     tt_tensor addend = args->addend_MN;
     bool adds = !tt_tensor_is_empty(addend), in_place = adds && addend.data == args->y_MN.data;
-    bool first =
-        args->low.count > 0 && !stream->device->is_host && overlap_is_whole(args) && (!adds || covers(args));
+    bool first = args->low.count > 0 && !stream->device->is_host && (!adds || covers(args));
     if (first) {
         TT_TRY(narrow(stream, args));
         return multiply(stream, args->x_MK, args->w, args->trans_w, args->y_MN, args->y_MN);

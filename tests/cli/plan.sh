@@ -45,6 +45,14 @@ bash "$root/bench/story-70b.sh" "$trimtab" >"$folder/story-70b.txt" || fail "ben
 [ "$update" = --update ] && cp "$folder/story-70b.txt" "$golden/story-70b.txt"
 diff -u "$golden/story-70b.txt" "$folder/story-70b.txt" || fail "story-70b"
 
+# Tables that the docs show are these.
+shown() {
+    [[ $(<"$root/docs/$1") == *"$(<"$golden/$2.txt")"* ]] || fail "docs/$1 shows another table than tests/golden/plan/$2.txt"
+}
+shown memory.md m11b-2xh200-64GiB
+shown qlora.md l70b-nf4-2xh200-24GiB
+shown qlora.md story-70b
+
 # --json says the same in numbers
 "$trimtab" plan --device=h200 --json --ranks 2 --config_json "$shapes/tiny.json" >"$folder/json" || fail "--json"
 for part in '"fits": true' '"device": "h200"' '"ranks": 2' '"device_bytes": ' '"purposes": {"weights_shard": ' \

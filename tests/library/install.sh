@@ -1,16 +1,7 @@
 #!/bin/bash
 # What `cmake --install` installs is complete: a program outside the tree builds with pkg-config alone, in C and C++,
 # and the library shows what the header declares and nothing else.
-build=$1
-root=$(cd "$(dirname "$0")/../.." && pwd)
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failures=0
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
 cmake --install "$build" --prefix "$folder/usr" >log 2>&1 || { cat log; exit 1; }
 [ "$(find usr/include -type f | wc -l)" -eq 1 ] || fail "more than one header: $(find usr/include -type f)"
 [ "$(usr/bin/trimtab --version)" = "trimtab $(sed -n 's/#define TT_VERSION "\(.*\)"/\1/p' usr/include/trimtab.h)" ] ||
@@ -38,5 +29,4 @@ if command -v c++ >/dev/null; then
         fail "the header is no C++"
     LD_LIBRARY_PATH=$libdir ./use || fail "use from C++"
 fi
-[ $failures -eq 0 ] && echo "all as expected"
-exit $((failures > 0))
+finish

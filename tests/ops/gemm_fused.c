@@ -501,6 +501,12 @@ static void what_does_not_fit_is_refused(void **state)
     wrong.low.parts[0].first_y = 4;
     test_refused(tt_gemm_lora(device.stream, &wrong), TT_ERR_INTERNAL, "columns 4 to 16 of 12");
     wrong = args;
+    wrong.low.parts[1] = wrong.low.parts[0];
+    wrong.low.parts[1].b.dims[0] = 6;
+    wrong.low.parts[1].first_y = 6;
+    wrong.low.count = 2;
+    test_refused(tt_gemm_lora(device.stream, &wrong), TT_ERR_INTERNAL, "some columns of the one before it");
+    wrong = args;
     wrong.trans_w = false;
     test_refused(tt_gemm_lora(device.stream, &wrong), TT_ERR_INTERNAL, "x has 8 columns, w is for 12");
     wrong = args;

@@ -12,7 +12,7 @@ static void check_low_rank(struct tt_check *check, const struct tt_low_rank *low
     tt_check_tensor(check, "h", low->h_MR, TT_TYPES_REAL, 2, 2);
     tt_check_type(check, "h", low->h_MR, x.dtype);
     if (check->status != TT_OK) return;
-    int64_t n = y.dims[1];
+    int64_t n = y.dims[1], before = 0, end = 0; /* columns of the part before */
     tt_check_apart(check, "y", y, "h", low->h_MR);
     tt_check_that(check, low->h_MR.dims[0] == x.dims[0], "h has %lld rows, x %lld",
                   (long long)low->h_MR.dims[0], (long long)x.dims[0]);
@@ -26,9 +26,13 @@ static void check_low_rank(struct tt_check *check, const struct tt_low_rank *low
         tt_check_that(check, h >= 0 && h + r <= low->h_MR.dims[1],
                       "b of part %d is for columns %lld to %lld of h, which has %lld", i, (long long)h,
                       (long long)(h + r), (long long)low->h_MR.dims[1]);
-        tt_check_that(check, first >= (i > 0 ? low->parts[i - 1].first_y : 0) && first + columns <= n,
+        tt_check_that(check, first >= 0 && first + columns <= n,
                       "b of part %d is for columns %lld to %lld of %lld", i, (long long)first,
                       (long long)(first + columns), (long long)n);
+        tt_check_that(check, first >= end || (first == before && first + columns == end),
+                      "part %d covers some columns of the one before it", i);
+        before = first;
+        end = first + columns;
     }
 }
 

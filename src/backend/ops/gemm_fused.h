@@ -13,8 +13,8 @@
 enum { TT_LOW_RANK_PARTS = 3 };
 
 /* Narrow products that belong to a wide one: y[:, first_y ..] += h[:, first_h .. first_h + r] op(b), where b is stored as
- * the wide product's w is: [columns, r], or [r, columns] when that one is not transposed. Parts in the order of first_y.
- * Where h is not finite anywhere, all of y may be NaN: a device may multiply other columns of h by zeros. */
+ * the wide product's w is: [columns, r], or [r, columns] when that one is not transposed. Parts in the order of first_y:
+ * each begins behind the one before it, or covers the same columns. Where h is not finite anywhere, all of y may be NaN: a device may multiply other columns of h by zeros. */
 struct tt_low_rank {
     tt_tensor h_MR;
     struct {
