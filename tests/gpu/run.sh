@@ -85,6 +85,9 @@ part_ops() {
     done
     timed "ops attention, deterministic" 200 env TRIMTAB_DETERMINISTIC=1 "$bundle/test_ops_attention" &
     timed "ops gemm, tuned" 200 env TRIMTAB_GEMM_TUNE=1 TT_TEST_SIZES=0 "$bundle/test_ops_gemm" &
+    if nvidia-smi --query-gpu=compute_cap --format=csv,noheader | grep -qx '9.0'; then
+        timed "ops gemm_fused, in one kernel" 200 env TRIMTAB_GEMM_FUSED=require "$bundle/test_ops_gemm_fused" &
+    fi
     for test in $(ops_tests); do
         case $test in test_ops_attention*) continue ;; esac
         wait_below "$at_once"

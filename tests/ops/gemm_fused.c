@@ -60,6 +60,28 @@ static const struct lora_case lora_cases[] = {
     {13, 48, 65, H, T_, NONE, 8, QKV(8, 16, 16), 32, 16},
 };
 
+/* With TRIMTAB_GEMM_FUSED=require only cases of real sizes run, and one kernel has to take them, but for
+ * heads that are no power of two and gradients of so few columns that there would be tiles for half of the
+ * GPU. */
+enum { ODD_HEAD = 40, FEW_COLUMNS = 1024 };
+
+static bool fusing_is_required(void)
+{
+    const char *wish = getenv("TRIMTAB_GEMM_FUSED");
+    return wish != NULL && strcmp(wish, "require") == 0;
+}
+
+/* Whether there is a result to look at. */
+static bool computed(tt_status status, bool composed)
+{
+    bool refused = composed && fusing_is_required();
+    if (refused)
+        test_refused(status, TT_ERR_DEVICE, "is not for the fused kernel");
+    else
+        test_ok(status);
+    return !refused;
+}
+
 /* Tiles of 128 and 256 that are whole and that are not, k that ends within a step, ranks on both sides of a
  * step. */
 static const struct lora_case lora_gpu_cases[] = {
@@ -75,7 +97,7 @@ static const struct lora_case lora_gpu_cases[] = {
     {4000, 6144, 4096, H, T_, NONE, 0, QKV(16, 4096, 1024), 5120, 128},
     {1999, 2048, 1096, H, T_, NONE, 8, QKV(8, 1024, 512), 1536, 64},
     {2048, 2048, 1024, H, T_, NONE, 0, NO_LOW, 2048, 256},
-    {2048, 2040, 1024, H, T_, NONE, 0, ALL(16, 2040), 1920, 40},
+    {2048, 2040, 1024, H, T_, NONE, 0, ALL(16, 2040), 1920, ODD_HEAD},
     {8192, 4096, 6144, H, N_, NONE, 0, ALL(48, 4096), 0, 0},
 };
 enum { ROW_STEP = 61 }; /* of rows whose values the oracle knows, in cases of real sizes */
@@ -271,13 +293,14 @@ static void check_lora(const void *row)
                                              .positions_T = p.t[POSITIONS].view,
                                              .cos_PE = p.t[COS].view,
                                              .sin_PE = p.t[SIN].view};
-    test_ok(tt_gemm_lora(device.stream, &args));
+    bool done = computed(tt_gemm_lora(device.stream, &args), test->head_dim == ODD_HEAD);
     test_array_to_host(&device, p.t, TENSORS);
     test_device_close(&device);
     double *got = known_rows(&p.t[OUT], known, row_step);
     double relative = test->dtype == TT_F32 ? 0x1p-24 * sqrt((double)test->k) : 0;
-    test_close_allowing("y", got, exact, plain, known * test->n, test->dtype,
-                        roundings(&test->low, test->addend != NONE) + (test->rotated > 0), relative, 0);
+    if (done)
+        test_close_allowing("y", got, exact, plain, known * test->n, test->dtype,
+                            roundings(&test->low, test->addend != NONE) + (test->rotated > 0), relative, 0);
     for (int i = 0; i < TENSORS; i++) test_tensor_check_gaps("tensor", &p.t[i]);
     free(got);
     free(before);
@@ -319,7 +342,8 @@ static const struct swiglu_case swiglu_gpu_cases[] = {
     {2048, 1024, 1024, H, 0, 0, 0, 0, true},    {1990, 1000, 1096, H, 8, 16, 16, 16, true},
     {2048, 1024, 1024, H, 0, 8, 0, 8, false},   {2048, 1024, 1024, H, 8, 0, 8, 0, true},
     {2048, 1024, 2048, H, 0, 40, 48, 72, true}, {2048, 2048, 2048, H, 0, 16, 16, 16, true},
-    {1990, 2040, 1032, H, 8, 0, 0, 16, false},  {4096, 14336, 4096, H, 0, 16, 16, 16, true},
+    {1990, 2040, 1032, H, 8, 0, 0, 16, false},  {2048, 2048, 1024, H, 8, 8, 0, 72, false},
+    {2048, 2048, 1024, H, 0, 0, 8, 0, true},    {4096, 14336, 4096, H, 0, 16, 16, 16, true},
 };
 
 static double silu(double x)
@@ -436,15 +460,16 @@ static void check_swiglu_backward(const struct swiglu_case *test)
                                                 .gate_up_M2F = both.view,
                                                 .dact_MF = p.t[OUT].view,
                                                 .wants_act = test->keep};
-    test_ok(tt_gemm_swiglu_backward(device.stream, &args));
+    bool done = computed(tt_gemm_swiglu_backward(device.stream, &args), f <= FEW_COLUMNS);
     test_array_to_host(&device, p.t, TENSORS);
     TEST_TO_HOST(&device, &both);
     test_device_close(&device);
     double *got = known_rows(&both, known, row_step), *got_act = known_rows(&p.t[OUT], known, row_step);
     double relative = test->dtype == TT_F32 ? 0x1p-23 * sqrt((double)test->k) : 0;
-    test_close_allowing("dgate and dup", got, g.exact, g.plain, known * 2 * f, test->dtype,
-                        1 + roundings(&low, false), relative, 0);
-    if (test->keep) test_close("act", got_act, g.exact_act, g.plain_act, known * f, test->dtype, 2);
+    if (done)
+        test_close_allowing("dgate and dup", got, g.exact, g.plain, known * 2 * f, test->dtype,
+                            1 + roundings(&low, false), relative, 0);
+    if (done && test->keep) test_close("act", got_act, g.exact_act, g.plain_act, known * f, test->dtype, 2);
     test_tensor_check_gaps("gate and up", &both);
     test_tensor_check_gaps("dact", &p.t[OUT]);
     free(got);
@@ -550,6 +575,11 @@ int main(void)
 {
     int missing = test_device_missing();
     if (missing != 0) return missing;
+    const struct CMUnitTest large[] = {
+        cmocka_unit_test(lora_of_real_sizes),
+        cmocka_unit_test(swiglu_of_real_sizes),
+    };
+    if (fusing_is_required()) return cmocka_run_group_tests(large, NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lora_is_close_to_the_oracle),  cmocka_unit_test(swiglu_is_close_to_the_oracle),
         cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(act_must_not_cover_what_is_read),

@@ -68,7 +68,8 @@ struct tt_cuda_gemm {
     struct tt_gemm_choice *choices;
     int choice_count;
     char choices_path[512]; /* empty: there is no place for them */
-    void *encode; /* the driver's maker of tensor maps; NULL: gemm_fused.c takes nothing */
+    void *encode;           /* the driver's maker of tensor maps; NULL: gemm_fused.c takes nothing */
+    bool must_fuse;
 };
 
 /* The plan of this key, made when it is new. `operands` are what a new plan may be timed with (c is
@@ -80,7 +81,8 @@ cublasStatus_t tt_gemm_plan_run(struct tt_cuda_gemm *gemm, struct tt_stream *str
                                 struct tt_gemm_plan *plan, const cublasLtMatmulAlgo_t *algorithm,
                                 const struct tt_gemm_operands *operands);
 
-/* gemm_fused.c: whether this device and this build have the fused kernel; TRIMTAB_GEMM_FUSED=0 says no. */
+/* gemm_fused.c: whether this device and this build have the fused kernel; TRIMTAB_GEMM_FUSED=0 says no, and
+ * with `require` products are refused that it does not take. */
 void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *device);
 /* gemm_tune.c. Reads the choices on disk; without them, or when they cannot be read, there are none. */
 void tt_gemm_choices_load(struct tt_cuda_gemm *gemm, const struct tt_device *device);

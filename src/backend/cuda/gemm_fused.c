@@ -28,6 +28,7 @@ void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *devic
     const char *wish = getenv("TRIMTAB_GEMM_FUSED");
     enum cudaDriverEntryPointQueryResult found;
     void *function = NULL;
+    gemm->must_fuse = wish != NULL && strcmp(wish, "require") == 0;
     if (cuda->architecture != 90 || (wish != NULL && strcmp(wish, "0") == 0)) return;
     if (!tt_cuda_fused_is_built()) return;
     if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault,
@@ -165,6 +166,16 @@ static bool set_rotation(struct tt_fused_params *params, const struct tt_rotatio
     return true;
 }
 
+/* Before products are composed: results look alike, so that tests have to be told which way they came. */
+static tt_status may_compose(const struct tt_cuda_device *cuda, const char *op, tt_tensor a, tt_tensor b)
+{
+    char a_text[96], b_text[96];
+    if (!cuda->gemm->must_fuse) return TT_OK;
+    return tt_fail(TT_ERR_DEVICE,
+                   "%s of %s and %s is not for the fused kernel, and TRIMTAB_GEMM_FUSED is 'require'", op,
+                   tt_tensor_format(a, a_text, sizeof a_text), tt_tensor_format(b, b_text, sizeof b_text));
+}
+
 static struct tt_fused_params params_of(tt_tensor a, int64_t n)
 {
     return (struct tt_fused_params){.m = (int)a.dims[0], .n = (int)n, .k = (int)a.dims[1], .band = band_rows};
@@ -177,14 +188,18 @@ tt_status tt_cuda_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_
     int64_t n = args->y_MN.dims[1];
     bool adds = !tt_tensor_is_empty(args->addend_MN), trans = args->trans_w,
          rotates = args->rotation.columns > 0;
+    /* cuBLASLt adds an addend as well, and is faster where there is nothing else. */
+    if (low->count == 0 && !rotates) return tt_compose_gemm_lora(stream, args);
     struct tt_fused_params params = params_of(args->x_MK, n);
     int ctas = 0;
-    /* cuBLASLt adds an addend as well, and is faster where there is nothing else. */
-    if ((low->count > 0 || rotates) && takes(cuda, args->x_MK, args->w, n, low) && fits(args->y_MN) &&
-        (!adds || fits(args->addend_MN)) && set_parts(&params, low, trans, n) &&
+    if (takes(cuda, args->x_MK, args->w, n, low) && fits(args->y_MN) && (!adds || fits(args->addend_MN)) &&
+        set_parts(&params, low, trans, n) &&
         (!rotates || (trans && !adds && set_rotation(&params, &args->rotation, n))))
         ctas = ctas_for(cuda, args->x_MK.dims[0], n, TT_FUSED_COLUMNS);
-    if (ctas == 0) return tt_compose_gemm_lora(stream, args);
+    if (ctas == 0) {
+        TT_TRY(may_compose(cuda, "gemm_lora", args->x_MK, args->w));
+        return tt_compose_gemm_lora(stream, args);
+    }
     TT_TRY(map_operands(cuda->gemm, args->x_MK, args->w, trans, low, &params));
     params.addend = adds ? args->addend_MN.data : NULL;
     params.c = args->y_MN.data;
@@ -203,7 +218,10 @@ tt_status tt_cuda_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swi
     if (takes(cuda, args->x_MK, args->w_2FK, f, &args->low) && fits(args->gate_up_M2F) &&
         fits(args->act_MF) && set_gate_and_up(&params, &args->low, f))
         ctas = ctas_for(cuda, args->x_MK.dims[0], f, TT_FUSED_COLUMNS / 2);
-    if (ctas == 0) return tt_compose_gemm_swiglu(stream, args);
+    if (ctas == 0) {
+        TT_TRY(may_compose(cuda, "gemm_swiglu", args->x_MK, args->w_2FK));
+        return tt_compose_gemm_swiglu(stream, args);
+    }
     struct tt_low_rank low = args->low;
     if (low.count == 1) { /* the other half reads beyond the edge of the same map */
         low.parts[1] = low.parts[0];
@@ -228,7 +246,10 @@ tt_status tt_cuda_gemm_swiglu_backward(struct tt_stream *stream,
     if (takes(cuda, args->dy_MK, args->w_KF, f, &args->low) && fits(args->gate_up_M2F) &&
         fits(args->dact_MF) && set_parts(&params, &args->low, false, f))
         ctas = ctas_for(cuda, args->dy_MK.dims[0], f, TT_FUSED_COLUMNS);
-    if (ctas == 0) return tt_compose_gemm_swiglu_backward(stream, args);
+    if (ctas == 0) {
+        TT_TRY(may_compose(cuda, "gemm_swiglu_backward", args->dy_MK, args->w_KF));
+        return tt_compose_gemm_swiglu_backward(stream, args);
+    }
     TT_TRY(map_operands(cuda->gemm, args->dy_MK, args->w_KF, false, &args->low, &params));
     params.c = args->gate_up_M2F.data;
     params.c_row = row_of(args->gate_up_M2F);
