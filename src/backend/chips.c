@@ -2,7 +2,8 @@
  * those that programs reach on random data under the power cap (H200: measured, docs/performance.md, but the
  * rate of matrix products lies between what one GPU and what two gave; nothing of the others is measured: the
  * datasheet's dense bf16 rate and bandwidth times the share that the H200 reaches of its own, 0.68 and 0.88).
- */
+ * Networks are guesses, nine tenths of a line: 400 Gbit/s for each GPU of a DGX H100 or H200, 200 of a DGX
+ * A100 (their datasheets), 100 for the L40S, 10 for desktops and processors. */
 #include <string.h>
 #include <strings.h>
 
@@ -11,19 +12,24 @@
 #define MIB ((size_t)1 << 20)
 
 static const struct tt_chip chips[] = {
-    {"cpu", "cpu", 0, 0, 0, 1e12, 2e11, 2e11, 5e10, 5e10, 5e10, false},
-    {"h200", "cuda", 143156 * MIB, 704 * MIB, 512 * MIB, 640e12, 575e12, 450e12, 4.2e12, 360e9, 55e9, true},
-    {"h100", "cuda", 81008 * MIB, 704 * MIB, 512 * MIB, 640e12, 575e12, 450e12, 2.95e12, 360e9, 55e9, true},
-    {"a100-80gb", "cuda", 81050 * MIB, 700 * MIB, 256 * MIB, 230e12, 180e12, 140e12, 1.75e12, 220e9, 24e9,
+    {"cpu", "cpu", 0, 0, 0, 1e12, 2e11, 2e11, 5e10, 5e10, 1.1e9, 5e10, false},
+    {"h200", "cuda", 143156 * MIB, 704 * MIB, 512 * MIB, 640e12, 575e12, 450e12, 4.2e12, 360e9, 45e9, 55e9,
+     true},
+    {"h100", "cuda", 81008 * MIB, 704 * MIB, 512 * MIB, 640e12, 575e12, 450e12, 2.95e12, 360e9, 45e9, 55e9,
+     true},
+    {"a100-80gb", "cuda", 81050 * MIB, 700 * MIB, 256 * MIB, 230e12, 180e12, 140e12, 1.75e12, 220e9, 22e9,
+     24e9, false},
+    {"a100-40gb", "cuda", 40338 * MIB, 700 * MIB, 256 * MIB, 230e12, 180e12, 140e12, 1.35e12, 220e9, 22e9,
+     24e9, false},
+    {"l40s", "cuda", 45458 * MIB, 600 * MIB, 256 * MIB, 245e12, 180e12, 130e12, 0.76e12, 24e9, 11e9, 24e9,
      false},
-    {"a100-40gb", "cuda", 40338 * MIB, 700 * MIB, 256 * MIB, 230e12, 180e12, 140e12, 1.35e12, 220e9, 24e9,
-     false},
-    {"l40s", "cuda", 45458 * MIB, 600 * MIB, 256 * MIB, 245e12, 180e12, 130e12, 0.76e12, 24e9, 24e9, false},
-    {"rtx4090", "cuda", 24081 * MIB, 600 * MIB, 256 * MIB, 150e12, 140e12, 110e12, 0.89e12, 20e9, 24e9,
+    {"rtx4090", "cuda", 24081 * MIB, 600 * MIB, 256 * MIB, 150e12, 140e12, 110e12, 0.89e12, 20e9, 1.1e9, 24e9,
      false},
     /* Not known by name: rates to be cautious with, memory as the driver says. */
-    {"hopper-or-newer", "cuda", 0, 1024 * MIB, 256 * MIB, 245e12, 180e12, 130e12, 0.76e12, 24e9, 24e9, false},
-    {"rtx3090", "cuda", 24124 * MIB, 600 * MIB, 256 * MIB, 65e12, 55e12, 45e12, 0.82e12, 20e9, 12e9, false},
+    {"hopper-or-newer", "cuda", 0, 1024 * MIB, 256 * MIB, 245e12, 180e12, 130e12, 0.76e12, 24e9, 11e9, 24e9,
+     false},
+    {"rtx3090", "cuda", 24124 * MIB, 600 * MIB, 256 * MIB, 65e12, 55e12, 45e12, 0.82e12, 20e9, 1.1e9, 12e9,
+     false},
 };
 
 const struct tt_chip *tt_chip_find(const char *name)

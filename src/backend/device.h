@@ -43,6 +43,7 @@ struct tt_device_config {
     int threads;         /* cpu: threads that one op may use; 0: all processors */
     size_t memory_limit; /* bytes of device memory, all in; 0: none. More is TT_ERR_MEMORY */
     const char *stands_for; /* plan: which chip is planned for ("cpu", or a name of tt_chip_find such as "h200"); NULL: "cpu" */
+    double network_bytes_per_second; /* plan: what a rank receives from other machines; 0: what the chip's usual servers give */
 };
 
 /* What is known of a chip without having one: for plans (sizes, rates) and for messages. Rates are what programs reach. */
@@ -56,6 +57,7 @@ struct tt_chip {
     double attention_forward_flops, attention_backward_flops; /* causal, head dim 128, long sequences */
     double memory_bytes_per_second;   /* read plus written */
     double link_bytes_per_second;     /* received from the other GPUs of the machine */
+    double network_bytes_per_second;  /* received from other machines: one network adapter a GPU, as usual servers have it */
     double host_bytes_per_second;     /* one way, page-locked */
     bool fuses;                       /* products with LoRA and SwiGLU in one kernel (cuda/gemm_fused.h) */
 };

@@ -28,6 +28,9 @@ static const struct tt_setting own_settings[] = {
      .help = "A config.json to plan for, such as bench/shapes/m11b.json; not given: that of model_name_or_path."},
     {.name = "sequence_length", .aliases = "seq_length seq", .type = TT_SETTING_INT, OWN(options.sequence_length),
      .default_text = "0", .minimum = 0, .maximum = 1 << 20, .help = "Tokens of each row; 0: max_length."},
+    {.name = "network_bandwidth", .type = TT_SETTING_BYTES, OWN(options.network_bandwidth), .default_text = "0",
+     .help = "Bytes a second that a rank receives from other machines (50GB: an adapter of 400 Gbit/s for each GPU); 0: what "
+             "servers with the chip usually have."},
     {.name = "json", .type = TT_SETTING_BOOL, OWN(json), .default_text = "false",
      .help = "Print the plan as one JSON object."},
     {.name = NULL},
@@ -42,7 +45,7 @@ size_t tt_cmd_plan_sections(struct tt_setting_section *sections)
     return count;
 }
 
-static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan, int ranks)
+static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan)
 {
     struct tt_str text = {0};
     struct tt_plan_row rows[TT_PLAN_ROWS_MAX];
@@ -53,12 +56,13 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan, int 
     for (int i = 1; i + 1 < plan->block_count; i++)
         json_array_append_new(levels, json_string(tt_level_name(plan->levels[i])));
     json_t *object = json_pack(
-        "{s:b,s:s,s:i,s:I,s:I,s:o,s:I,s:f,s:f,s:o}", "fits", (int)plan->fits, "device", plan->device, "ranks",
-        ranks, "device_bytes", (json_int_t)plan->memory.total_peak, "limit_bytes",
-        (json_int_t)plan->limit_bytes, "purposes", purposes, "host_bytes",
-        (json_int_t)plan->memory.host_total, "step_seconds", plan->step_seconds, "tokens_per_second",
-        plan->step_seconds > 0 ? (double)plan->step_tokens * ranks / plan->step_seconds : 0.0, "recompute",
-        levels);
+        "{s:b,s:s,s:i,s:i,s:I,s:I,s:o,s:I,s:f,s:f,s:o}", "fits", (int)plan->fits, "device", plan->device,
+        "ranks", plan->ranks.count, "machines", plan->ranks.machines, "device_bytes",
+        (json_int_t)plan->memory.total_peak, "limit_bytes", (json_int_t)plan->limit_bytes, "purposes",
+        purposes, "host_bytes", (json_int_t)plan->memory.host_total, "step_seconds", plan->step_seconds,
+        "tokens_per_second",
+        plan->step_seconds > 0 ? (double)plan->step_tokens * plan->ranks.count / plan->step_seconds : 0.0,
+        "recompute", levels);
     if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the plan");
     json_object_set_new(object, "workspace_parts",
                         json_pack("{s:I,s:I}", "attention", (json_int_t)plan->attention_bytes, "logits_chunk",
@@ -72,10 +76,10 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan, int 
     return status;
 }
 
-static tt_status print_table(struct tt_cli *cli, const struct tt_plan *plan, int ranks)
+static tt_status print_table(struct tt_cli *cli, const struct tt_plan *plan)
 {
     struct tt_str text = {0};
-    tt_status status = tt_plan_format(plan, ranks, &text);
+    tt_status status = tt_plan_format(plan, &text);
     if (status == TT_OK) status = tt_str_append_char(&text, '\n');
     if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
     tt_str_deinit(&text);
@@ -100,20 +104,21 @@ static tt_status make_plan(struct tt_cli *cli, struct plan_command *command, str
                            int argc, char *const *argv)
 {
     static const char *const own[] = {"device", NULL};
-    int ranks = 1;
     struct tt_plan plan;
     TT_TRY(tt_settings_parse_flags(settings, argc, argv, own));
     if (command->config_file != NULL) TT_TRY(tt_accelerate_read(command->config_file, settings));
-    /* A plan needs no data, and a config.json may stand alone. */
+    /* A plan needs no data and meets nobody, and a config.json may stand alone. */
     if (command->options.config_json != NULL && !tt_settings_is_set(settings, "model_name_or_path"))
         TT_TRY(tt_settings_set(settings, "model_name_or_path", ".", "--config_json"));
     if (!tt_settings_is_set(settings, "dataset_name"))
         TT_TRY(tt_settings_set(settings, "dataset_name", "-", "plan"));
+    if (!tt_settings_is_set(settings, "main_process_ip"))
+        TT_TRY(tt_settings_set(settings, "main_process_ip", "-", "plan"));
     TT_TRY(tt_train_settings_resolve(settings, &command->config));
     const char *device = find_device(argc, argv);
     command->options.device = device != NULL ? device : command->config.device;
-    TT_TRY(tt_plan_offline(&command->config, &command->options, &ranks, &plan));
-    TT_TRY(command->json ? print_json(cli, &plan, ranks) : print_table(cli, &plan, ranks));
+    TT_TRY(tt_plan_offline(&command->config, &command->options, &plan));
+    TT_TRY(command->json ? print_json(cli, &plan) : print_table(cli, &plan));
     return tt_plan_check(&plan);
 }
 

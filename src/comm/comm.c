@@ -64,10 +64,13 @@ static bool is_plan(const struct tt_stream *stream)
 }
 
 /* On the plan device nothing travels, but the time that it would take passes. `bytes` from each other rank.
- */
+ * The ranks of a machine share the way: each takes in what one rank of each other machine has, and they pass
+ * it on to each other. */
 static tt_status plan_receive(const struct tt_comm *comm, struct tt_stream *stream, size_t bytes)
 {
-    return comm->world_size > 1 ? tt_plan_receive(stream, bytes * (size_t)(comm->world_size - 1)) : TT_OK;
+    int machines = (comm->world_size + comm->local_size - 1) / comm->local_size;
+    if (comm->world_size == 1) return TT_OK;
+    return tt_plan_receive(stream, bytes * (size_t)(comm->world_size - 1), bytes * (size_t)(machines - 1));
 }
 
 tt_status tt_comm_all_gather(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,

@@ -66,6 +66,9 @@ void tt_comm_abort(struct tt_comm *comm);
 
 /* One rank. */
 TT_MUST_USE tt_status tt_comm_create_self(struct tt_comm **out);
+/* Rank 0 of `world_size`, `local_size` of them on each machine, of which no other is there: for the plan device, where data
+ * calls take the time that they would take. Nothing else may be asked of it. */
+TT_MUST_USE tt_status tt_comm_create_planned(int world_size, int local_size, struct tt_comm **out);
 /* `world_size` communicators of one group into out[]; each is then used, and destroyed, by its own thread.
  * For the others, a rank that destroys its communicator while they still call is one that failed. */
 TT_MUST_USE tt_status tt_comm_create_threads(int world_size, struct tt_comm **out);

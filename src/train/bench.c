@@ -165,8 +165,8 @@ static tt_status prepare(struct bench *bench, const struct tt_world *world)
     TT_TRY(tt_rank_config_make(config, world, &bench->model_config, &options, true, bench->cancel,
                                &bench->rank_config));
     tt_sampler_limits(bench->sampler, 0, 1, &bench->rank_config.limits);
-    TT_TRY(tt_plan_make(&bench->rank_config, tt_rank_config_shard_ranks(&bench->rank_config, world),
-                        accumulation, &bench->rank_config.limits, &none, &bench->plan));
+    TT_TRY(tt_plan_make(&bench->rank_config, tt_rank_config_ranks(world), accumulation,
+                        &bench->rank_config.limits, &none, &bench->plan));
     return tt_plan_check(&bench->plan);
 }
 

@@ -73,8 +73,7 @@ static tt_status prepare(struct evaluation_run *run, const struct tt_world *worl
     if (status == TT_OK) status = tt_quantization_say(model);
     tt_model_destroy(model);
     if (status == TT_OK)
-        status = tt_plan_make(&run->rank_config, tt_rank_config_shard_ranks(&run->rank_config, world), 1,
-                              &none, &limits, &run->plan);
+        status = tt_plan_make(&run->rank_config, tt_rank_config_ranks(world), 1, &none, &limits, &run->plan);
     return status == TT_OK ? tt_plan_check(&run->plan) : status;
 }
 

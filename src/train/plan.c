@@ -10,7 +10,7 @@
 /* One try: a rank on the plan device with given levels. */
 struct attempt {
     struct tt_rank_config rank;
-    int shard_ranks;
+    struct tt_plan_ranks ranks;
     int64_t micro_steps;
     struct tt_batch_limits train, eval;
 };
@@ -90,13 +90,14 @@ static tt_status run_step(const struct attempt *attempt, struct tt_rank *rank, s
     return TT_OK;
 }
 
-static tt_status run_rank(const struct attempt *attempt, struct tt_comm *comm, struct tt_plan *plan)
+static tt_status run_rank(const struct attempt *attempt, struct tt_comm *comm, struct tt_comm *replicas,
+                          struct tt_plan *plan)
 {
     tt_status status = TT_OK;
     struct tt_rank rank = {0};
     struct tt_rank_config config = attempt->rank;
     config.world = config.comm = comm;
-    config.replicate_comm = attempt->rank.replicate_comm != NULL ? comm : NULL;
+    config.replicate_comm = replicas;
     config.levels = plan->levels;
     plan->kept_bytes = 0;
     plan->step_seconds = 0.0;
@@ -121,13 +122,18 @@ out:
 /* Fills all of `plan` that follows from its levels. */
 static tt_status run_attempt(const struct attempt *attempt, struct tt_plan *plan)
 {
-    struct tt_comm **comms = tt_calloc((size_t)attempt->shard_ranks, sizeof(struct tt_comm *));
-    if (comms == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_comm_create_threads(attempt->shard_ranks, comms);
-    if (status == TT_OK) status = run_rank(attempt, comms[0], plan);
+    tt_status status = TT_OK;
+    bool hybrid = attempt->rank.strategy == TT_HYBRID_SHARD;
+    int machines = attempt->ranks.machines, count = attempt->ranks.count,
+        local = (count + machines - 1) / machines;
+    struct tt_comm *comm = NULL, *replicas = NULL;
+    TT_GO(tt_comm_create_planned(hybrid ? local : count, local, &comm));
+    if (hybrid) TT_GO(tt_comm_create_planned(machines, 1, &replicas));
+    status = run_rank(attempt, comm, replicas, plan);
+out:
     if (status != TT_OK) tt_while("planning the memory of a rank");
-    for (int r = 0; r < attempt->shard_ranks; r++) tt_comm_destroy(comms[r]);
-    tt_free(comms);
+    tt_comm_destroy(replicas);
+    tt_comm_destroy(comm);
     plan->fits = plan->limit_bytes == 0 || plan->memory.total_peak <= plan->limit_bytes;
     return status;
 }
@@ -270,14 +276,15 @@ static tt_status advise(const struct attempt *tight, struct tt_plan *plan)
     tried += found;
     if (tried > 0) return TT_OK;
     attempt.rank.strategy = TT_FULL_SHARD;
-    attempt.rank.replicate_comm = NULL;
-    for (int ranks = 2 * tight->shard_ranks; ranks <= 64 && !found; ranks *= 2) {
-        attempt.shard_ranks = ranks;
-        snprintf(what, sizeof what, "%d --ranks with --sharding_strategy FULL_SHARD", ranks);
+    int machines = tight->ranks.machines;
+    for (attempt.ranks.count = 2 * tight->ranks.count; attempt.ranks.count <= 64 && !found;
+         attempt.ranks.count *= 2) {
+        snprintf(what, sizeof what, "%d --ranks%s with --sharding_strategy FULL_SHARD",
+                 attempt.ranks.count / machines, machines > 1 ? " on each machine" : "");
         TT_TRY(try_advice(&attempt, what, plan, advice, &found));
     }
     attempt.rank.offload_params = !plan->is_host;
-    attempt.shard_ranks = tight->shard_ranks;
+    attempt.ranks = tight->ranks;
     if (!found) TT_TRY(advise_batch(&attempt, plan, advice, &found));
     if (advice[0] == '\0')
         snprintf(advice, TT_PLAN_ADVICE_BYTES, "a smaller --max_length, and more --ranks with FULL_SHARD");
@@ -320,19 +327,23 @@ static tt_status look_at_device(const struct tt_device_config *device, struct tt
     return TT_OK;
 }
 
-tt_status tt_plan_make(const struct tt_rank_config *config, int shard_ranks, int64_t micro_steps,
+tt_status tt_plan_make(const struct tt_rank_config *config, struct tt_plan_ranks ranks, int64_t micro_steps,
                        const struct tt_batch_limits *train_limits, const struct tt_batch_limits *eval_limits,
                        struct tt_plan *plan)
 {
     const char *stands_for = NULL;
     struct attempt attempt = {.rank = *config,
-                              .shard_ranks = shard_ranks,
+                              .ranks = ranks,
                               .micro_steps = micro_steps > 0 ? micro_steps : 1,
                               .train = *train_limits,
                               .eval = *eval_limits};
-    *plan = (struct tt_plan){.block_count = (int)config->model_config->num_hidden_layers + 2};
+    *plan = (struct tt_plan){.ranks = ranks, .block_count = (int)config->model_config->num_hidden_layers + 2};
     TT_TRY(look_at_device(&config->device, plan, &stands_for));
-    attempt.rank.device = (struct tt_device_config){.kind = "plan", .threads = 1, .stands_for = stands_for};
+    attempt.rank.device =
+        (struct tt_device_config){.kind = "plan",
+                                  .threads = 1,
+                                  .stands_for = stands_for,
+                                  .network_bytes_per_second = config->device.network_bytes_per_second};
     attempt.rank.cancel = NULL;
     attempt.rank.limits = tt_batch_limits_join(train_limits, eval_limits);
     plan->step_tokens = attempt.train.tokens * attempt.micro_steps;

@@ -16,7 +16,13 @@
 
 enum { TT_PLAN_ADVICE_BYTES = 240 };
 
+/* Over how many ranks a run goes, and over how many machines with as many on each. */
+struct tt_plan_ranks {
+    int count, machines;
+};
+
 struct tt_plan {
+    struct tt_plan_ranks ranks;
     enum tt_level levels[TT_MODEL_LAYERS_MAX + 2]; /* what each block keeps; [block_count] */
     int block_count;
     struct tt_memory_use
@@ -40,8 +46,8 @@ struct tt_plan {
  * memory is shared with others. `eval_limits` may be all 0; `micro_steps` make one optimizer step. A plan
  * that does not fit is no error (`fits`), so that it can be shown; see tt_plan_check. Fails as the real rank
  * would (TT_ERR_UNSUPPORTED for an op that is not served). */
-TT_MUST_USE tt_status tt_plan_make(const struct tt_rank_config *rank, int shard_ranks, int64_t micro_steps,
-                                   const struct tt_batch_limits *train_limits,
+TT_MUST_USE tt_status tt_plan_make(const struct tt_rank_config *rank, struct tt_plan_ranks ranks,
+                                   int64_t micro_steps, const struct tt_batch_limits *train_limits,
                                    const struct tt_batch_limits *eval_limits, struct tt_plan *plan);
 /* TT_ERR_MEMORY, with what would help, when it does not fit. */
 TT_MUST_USE tt_status tt_plan_check(const struct tt_plan *plan);
@@ -58,7 +64,7 @@ int tt_plan_rows(const struct tt_plan *plan, struct tt_plan_row rows[TT_PLAN_ROW
 /* "recompute none", or "recompute block in 12 of 48 layers, cheap in 36"; returns `text`. */
 const char *tt_plan_recompute_text(const struct tt_plan *plan, char *text, size_t text_bytes);
 /* The table of bytes by purpose, and the estimated time of a step. */
-TT_MUST_USE tt_status tt_plan_format(const struct tt_plan *plan, int ranks, struct tt_str *text);
+TT_MUST_USE tt_status tt_plan_format(const struct tt_plan *plan, struct tt_str *text);
 /* After a run: planned and measured, side by side. */
 TT_MUST_USE tt_status tt_plan_compare(const struct tt_plan *plan, struct tt_device *device,
                                       struct tt_str *text);

@@ -8,7 +8,7 @@
 #include "model/adapter_config.h"
 #include "train/world.h"
 
-enum { CONFIG_BYTES_MAX = 1 << 20 };
+enum { CONFIG_BYTES_MAX = 1 << 20, RANKS_MAX = 1 << 20 };
 
 static tt_status read_config(const char *config_json, const char *folder, struct tt_model_config *model)
 {
@@ -37,18 +37,37 @@ static tt_status find_device(const struct tt_train_config *config, const char *w
     return TT_OK;
 }
 
+/* On every machine `ranks`, else its part of num_processes, else one for each of its devices. */
+static tt_status count_ranks(const struct tt_train_config *config, int devices, struct tt_plan_ranks *out)
+{
+    int64_t machines = config->num_machines, here = config->ranks, all = config->num_processes;
+    if (here == 0 && all > 0 && all % machines != 0) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "num_processes %lld is no multiple of num_machines %lld",
+                                   (long long)all, (long long)machines);
+        tt_hint("a plan takes every machine to have as many ranks");
+        return status;
+    }
+    if (here == 0) here = all > 0 ? all / machines : devices;
+    if (here * machines > RANKS_MAX)
+        return tt_fail(TT_ERR_USAGE, "a plan for %lld ranks; %d at most", (long long)(here * machines),
+                       RANKS_MAX);
+    *out = (struct tt_plan_ranks){(int)(here * machines), (int)machines};
+    return TT_OK;
+}
+
 tt_status tt_plan_offline(const struct tt_train_config *config, const struct tt_plan_options *options,
-                          int *ranks, struct tt_plan *plan)
+                          struct tt_plan *plan)
 {
     tt_status status = TT_OK;
     int devices;
+    struct tt_plan_ranks ranks;
     struct tt_arena arena = {0};
     struct tt_model_config model;
     int64_t length = options->sequence_length > 0 ? options->sequence_length : config->data.max_length;
     int64_t batch = config->per_device_train_batch_size;
     struct tt_batch_limits none = {0}, limits = {length * batch, batch, length * batch, length};
     struct tt_rank_config rank = {
-        .strategy = config->sharding_strategy == TT_HYBRID_SHARD ? TT_FULL_SHARD : config->sharding_strategy,
+        .strategy = config->sharding_strategy,
         .model_config = &model,
         .model_options = {.compute_dtype = config->bf16 ? TT_BF16 : TT_F32,
                           .train_base = !config->use_peft,
@@ -70,8 +89,11 @@ tt_status tt_plan_offline(const struct tt_train_config *config, const struct tt_
     if (config->adapter_name_or_path != NULL)
         TT_GO(tt_adapter_config_read(config->adapter_name_or_path, &arena, &rank.model_options.lora));
     TT_GO(find_device(config, options->device, &rank.device, &devices));
-    *ranks = config->ranks > 0 ? (int)config->ranks : devices;
-    TT_GO(tt_plan_make(&rank, *ranks, config->gradient_accumulation_steps, &limits, &none, plan));
+    rank.device.network_bytes_per_second = (double)options->network_bandwidth;
+    TT_GO(count_ranks(config, devices, &ranks));
+    rank.across_processes = ranks.machines > 1;
+    if (rank.strategy == TT_HYBRID_SHARD && ranks.machines == 1) rank.strategy = TT_FULL_SHARD;
+    TT_GO(tt_plan_make(&rank, ranks, config->gradient_accumulation_steps, &limits, &none, plan));
 out:
     tt_arena_deinit(&arena);
     return status;

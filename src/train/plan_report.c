@@ -88,13 +88,15 @@ static tt_status format_turns(const struct tt_plan *plan, struct tt_str *text)
     return tt_str_printf(text, "   attention: %s, a chunk of logits: %s", attention, logits);
 }
 
-tt_status tt_plan_format(const struct tt_plan *plan, int ranks, struct tt_str *text)
+tt_status tt_plan_format(const struct tt_plan *plan, struct tt_str *text)
 {
-    char amount[32], limit[32], levels[96];
+    char amount[32], limit[32], levels[96], machines[32] = "";
     struct tt_plan_row rows[TT_PLAN_ROWS_MAX];
     int count = tt_plan_rows(plan, rows);
-    TT_TRY(tt_str_printf(text, "memory of a rank (%d in all), planned for %s, %s:", ranks, plan->device,
-                         tt_plan_recompute_text(plan, levels, sizeof levels)));
+    if (plan->ranks.machines > 1)
+        snprintf(machines, sizeof machines, " on %d machines", plan->ranks.machines);
+    TT_TRY(tt_str_printf(text, "memory of a rank (%d in all%s), planned for %s, %s:", plan->ranks.count,
+                         machines, plan->device, tt_plan_recompute_text(plan, levels, sizeof levels)));
     for (int i = 0; i < count; i++) {
         TT_TRY(tt_str_printf(text, "\n  %-22s %12s", rows[i].name,
                              tt_format_bytes((double)rows[i].bytes, amount, sizeof amount)));

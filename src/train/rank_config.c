@@ -19,7 +19,6 @@ static tt_status resolve_hybrid(const struct tt_world *world, struct tt_rank_con
         tt_hint("start as many ranks on every machine, or use --sharding_strategy FULL_SHARD");
         return status;
     }
-    out->replicate_comm = world->ranks[0].comm; /* for plans: that there are replicas */
     return TT_OK;
 }
 
@@ -44,9 +43,9 @@ tt_status tt_rank_config_make(const struct tt_train_config *config, const struct
     return out->strategy == TT_HYBRID_SHARD ? resolve_hybrid(world, out) : TT_OK;
 }
 
-int tt_rank_config_shard_ranks(const struct tt_rank_config *shared, const struct tt_world *world)
+struct tt_plan_ranks tt_rank_config_ranks(const struct tt_world *world)
 {
-    return shared->strategy == TT_HYBRID_SHARD ? world->ranks_per_machine : world->world_size;
+    return (struct tt_plan_ranks){world->world_size, world->machine_count};
 }
 
 struct tt_rank_config tt_rank_config_of(const struct tt_rank_config *shared,

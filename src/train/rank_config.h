@@ -12,8 +12,8 @@ TT_MUST_USE tt_status tt_rank_config_make(const struct tt_train_config *config, 
                                           const struct tt_model_config *model,
                                           const struct tt_model_options *options, bool train,
                                           const struct tt_cancel *cancel, struct tt_rank_config *out);
-/* Over how many ranks a unit is split. */
-int tt_rank_config_shard_ranks(const struct tt_rank_config *shared, const struct tt_world *world);
+/* What a plan has to know of the other ranks. */
+struct tt_plan_ranks tt_rank_config_ranks(const struct tt_world *world);
 /* What is one rank's own: device, communicators, what was planned. `plan` is lent. */
 struct tt_rank_config tt_rank_config_of(const struct tt_rank_config *shared,
                                         const struct tt_world_rank *place, const struct tt_plan *plan);

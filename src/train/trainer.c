@@ -123,7 +123,7 @@ static tt_status say_model(const struct tt_run *run, const struct tt_model *mode
         if (status == TT_OK) tt_run_say(run, tt_str_text(&text));
         tt_str_clear(&text);
     }
-    if (status == TT_OK) status = tt_plan_format(&run->plan, world->world_size, &text);
+    if (status == TT_OK) status = tt_plan_format(&run->plan, &text);
     if (status == TT_OK) tt_run_say(run, tt_str_text(&text));
     tt_str_deinit(&text);
     snprintf(line, sizeof line, "%lld steps, %lld an epoch, on %d rank%s (%s, %s) of %d thread%s, %s, %s",
@@ -150,7 +150,7 @@ static tt_status check_before_start(struct tt_run *run, const struct tt_world *w
     TT_GO(tt_load_check(model, &run->inputs.source));
     TT_GO(tt_resume_check_model(run, model));
     if (world->first_rank == 0) TT_GO(tt_checkpoints_check_space(run, model));
-    TT_GO(tt_plan_make(&run->rank_config, tt_rank_config_shard_ranks(&run->rank_config, world),
+    TT_GO(tt_plan_make(&run->rank_config, tt_rank_config_ranks(world),
                        run->config->gradient_accumulation_steps, &run->train_limits, &run->eval_limits,
                        &run->plan));
     TT_GO(say_data(run));

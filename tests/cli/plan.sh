@@ -21,6 +21,12 @@ table m11b-2xh200 0 --device h200 --ranks 2 --config_json "$shapes/m11b.json" --
 table m11b-2xh200-64GiB 0 --device h200 --ranks 2 --device_memory 64GiB --config_json "$shapes/m11b.json" \
     --sequence_length 4096 --per_device_train_batch_size 4 --lora_r 8 \
     --lora_target_modules q_proj,k_proj,v_proj,o_proj
+# Two machines of eight, of which each rank receives 10 Gbit/s: what is split over both waits for the network.
+table m11b-2x8h200 0 --device h200 --num_machines 2 --ranks 8 --config_json "$shapes/m11b.json" --sequence_length 4096 \
+    --per_device_train_batch_size 4 --lora_r 8 --lora_target_modules q_proj,k_proj,v_proj,o_proj --network_bandwidth 1.25GB
+table m11b-2x8h200-hybrid 0 --device h200 --num_machines 2 --num_processes 16 --sharding_strategy HYBRID_SHARD \
+    --config_json "$shapes/m11b.json" --sequence_length 4096 --per_device_train_batch_size 4 --lora_r 8 \
+    --lora_target_modules q_proj,k_proj,v_proj,o_proj --network_bandwidth 1.25GB
 table l70b-2xh200-block 0 --device h200 --ranks 2 --recompute block --config_json "$shapes/l70b.json" \
     --sequence_length 2048 --per_device_train_batch_size 1 --lora_r 16 --lora_target_modules q_proj,v_proj
 table l8b-h200 0 --device h200 --config_json "$shapes/l8b.json" --sequence_length 4096 \
@@ -55,7 +61,7 @@ shown qlora.md story-70b
 
 # --json says the same in numbers
 "$trimtab" plan --device=h200 --json --ranks 2 --config_json "$shapes/tiny.json" >"$folder/json" || fail "--json"
-for part in '"fits": true' '"device": "h200"' '"ranks": 2' '"device_bytes": ' '"purposes": {"weights_shard": ' \
+for part in '"fits": true' '"device": "h200"' '"ranks": 2' '"machines": 1' '"device_bytes": ' '"purposes": {"weights_shard": ' \
     '"host_bytes": [1-9]' '"step_seconds": ' '"recompute": \["none"'; do
     grep -q "$part" "$folder/json" || fail "--json has no $part"
 done
@@ -76,4 +82,11 @@ printf 'model_name_or_path: %s\ndataset_name: x.jsonl\nmax_length: 64\ngradient_
 "$trimtab" plan --config_json "$shapes/tiny.json" --device abacus >"$folder/out" 2>"$folder/err" && fail "an abacus"
 grep -q "no chip is called 'abacus'" "$folder/err" || fail "an unknown chip is not named"
 "$trimtab" plan --device h200 2>"$folder/err" && fail "no model"
+# accelerate's file for several machines, of which a plan meets none
+printf 'distributed_type: FSDP\nnum_machines: 3\nnum_processes: 6\nmachine_rank: 0\n' >"$folder/fsdp.yaml"
+"$trimtab" plan --config_file "$folder/fsdp.yaml" --config_json "$shapes/tiny.json" --device h200 >"$folder/out" ||
+    fail "accelerate's file"
+grep -q 'memory of a rank (6 in all on 3 machines)' "$folder/out" || fail "machines of accelerate's file are not planned for"
+expect 2 'num_processes 5 is no multiple of num_machines 3' plan --config_json "$shapes/tiny.json" --device h200 \
+    --num_machines 3 --num_processes 5
 finish

@@ -20,6 +20,7 @@ struct plan {
     uintptr_t next;      /* the next made-up address */
     double host_seconds; /* the host's clock: it has waited for streams */
     double drag_seconds; /* what transfers have slowed compute by, and no op has paid for yet */
+    double network_bytes_per_second;
 };
 
 struct clock {
@@ -41,6 +42,8 @@ static tt_status plan_open(struct tt_device *device, const struct tt_device_conf
     struct plan *plan = tt_calloc(1, sizeof *plan);
     if (plan == NULL) return TT_ERR_MEMORY;
     plan->next = first_address;
+    plan->network_bytes_per_second = config->network_bytes_per_second > 0.0 ? config->network_bytes_per_second
+                                                                            : chip->network_bytes_per_second;
     device->chip = chip;
     device->is_host = strcmp(chip->kind, "cpu") == 0;
     device->impl = plan;
@@ -149,17 +152,20 @@ void tt_plan_spend(struct tt_stream *stream, double flops, double flops_rate, do
     pass(stream, seconds);
 }
 
-static void transfer(struct tt_stream *stream, double bytes, double rate, double least)
+static void transfer(struct tt_stream *stream, double bytes, double seconds, double least)
 {
     struct plan *plan = stream->device->impl;
     bool is_host = stream->device->is_host;
     if (!is_host) plan->drag_seconds += drag_bytes * bytes / stream->device->chip->memory_bytes_per_second;
-    pass(stream, bytes / rate + (is_host ? 0.0 : least));
+    pass(stream, seconds + (is_host ? 0.0 : least));
 }
 
-tt_status tt_plan_receive(struct tt_stream *stream, size_t bytes)
+tt_status tt_plan_receive(struct tt_stream *stream, size_t bytes, size_t network_bytes)
 {
-    transfer(stream, (double)bytes, stream->device->chip->link_bytes_per_second, collective_seconds);
+    const struct plan *plan = stream->device->impl;
+    double inside = (double)bytes / stream->device->chip->link_bytes_per_second,
+           outside = (double)network_bytes / plan->network_bytes_per_second;
+    transfer(stream, (double)bytes, inside > outside ? inside : outside, collective_seconds);
     return TT_OK;
 }
 
@@ -197,7 +203,7 @@ static tt_status plan_copy(struct tt_stream *stream, void *to, const void *from,
     if (direction == TT_COPY_ON_DEVICE)
         tt_plan_spend(stream, 0.0, 1.0, 2.0 * (double)bytes);
     else
-        transfer(stream, (double)bytes, chip->host_bytes_per_second, launch_seconds);
+        transfer(stream, (double)bytes, (double)bytes / chip->host_bytes_per_second, launch_seconds);
     return TT_OK;
 }
 

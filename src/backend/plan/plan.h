@@ -7,9 +7,10 @@
 
 #include "backend/device.h"
 
-/* A collective, or a copy from another device: `bytes` that this device receives from others on this stream.
- * Compute that runs beside it is slowed a little. */
-TT_MUST_USE tt_status tt_plan_receive(struct tt_stream *stream, size_t bytes);
+/* A collective, or a copy from another device: `bytes` that this device receives from others on this stream,
+ * `network_bytes` of them over its own way to other machines; the slower of both counts. Compute that runs
+ * beside it is slowed a little. */
+TT_MUST_USE tt_status tt_plan_receive(struct tt_stream *stream, size_t bytes, size_t network_bytes);
 /* Where the latest clock of the device stands, in seconds since it was opened. */
 double tt_plan_seconds(const struct tt_device *device);
 

@@ -52,7 +52,7 @@ static void make(const char *chip, enum tt_recompute recompute, size_t limit, st
 {
     char text[2048];
     struct tt_rank_config rank = rank_of(chip, recompute, limit);
-    if (tt_plan_make(&rank, 2, 1, &batch, &none, plan) == TT_OK) return;
+    if (tt_plan_make(&rank, (struct tt_plan_ranks){2, 1}, 1, &batch, &none, plan) == TT_OK) return;
     (void)tt_error_format(tt_error_last(), text, sizeof text);
     fail_msg("%s", text);
 }
@@ -137,12 +137,13 @@ static void what_does_not_fit_is_refused(void **state)
     assert_non_null(strstr(tt_error_last()->hint, "--recompute auto"));
     make("h200", TT_RECOMPUTE_EVERY_OFFLOAD, 0, &plan);
     rank = rank_of("h200", TT_RECOMPUTE_AUTO, plan.memory.total_peak - ((size_t)8 << 20));
-    assert_int_equal(tt_plan_make(&rank, 2, 1, &batch, &none, &plan), TT_OK);
+    assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){2, 1}, 1, &batch, &none, &plan), TT_OK);
     assert_false(plan.fits);
     assert_non_null(strstr(plan.advice, "per_device_train_batch_size"));
     for (int b = 1; b <= 12; b++) assert_int_equal(plan.levels[b], TT_RECOMPUTE_OFFLOAD);
     rank.device.stands_for = "abacus";
-    assert_int_equal(tt_plan_make(&rank, 2, 1, &batch, &none, &plan), TT_ERR_USAGE);
+    assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){2, 1}, 1, &batch, &none, &plan),
+                     TT_ERR_USAGE);
 }
 
 static void cpus_recompute_unless_told_what_they_may_take(void **state)
@@ -180,12 +181,40 @@ static void time_adds_up(void **state)
     struct tt_batch_limits fewer = {.tokens = 4096, .sequences = 2, .rows = 4096, .length = 2048};
     (void)state;
     struct tt_rank_config rank = rank_of("h200", TT_RECOMPUTE_NONE, 0);
-    assert_int_equal(tt_plan_make(&rank, 1, 1, &batch, &none, &one), TT_OK);
-    assert_int_equal(tt_plan_make(&rank, 1, 4, &batch, &none, &four), TT_OK);
-    assert_int_equal(tt_plan_make(&rank, 1, 1, &fewer, &none, &half), TT_OK);
+    assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){1, 1}, 1, &batch, &none, &one), TT_OK);
+    assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){1, 1}, 4, &batch, &none, &four), TT_OK);
+    assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){1, 1}, 1, &fewer, &none, &half), TT_OK);
     assert_true(four.step_seconds > 3.5 * one.step_seconds && four.step_seconds < 4 * one.step_seconds);
     assert_true(half.step_seconds > 0.45 * one.step_seconds && half.step_seconds < 0.7 * one.step_seconds);
     assert_int_equal(four.step_tokens, 4 * 8192);
+}
+
+static double step_over(struct tt_plan_ranks ranks, enum tt_shard_strategy strategy, double network,
+                        size_t *weights)
+{
+    struct tt_plan plan;
+    struct tt_rank_config rank = rank_of("h200", TT_RECOMPUTE_NONE, 0);
+    rank.strategy = strategy;
+    rank.device.network_bytes_per_second = network;
+    assert_int_equal(tt_plan_make(&rank, ranks, 1, &batch, &none, &plan), TT_OK);
+    if (weights != NULL) *weights = plan.memory.peak[TT_PURPOSE_WEIGHTS];
+    return plan.step_seconds;
+}
+
+/* What is split over machines waits for a slow network, what is split inside of each does not. */
+static void networks_take_time(void **state)
+{
+    const struct tt_plan_ranks one = {8, 1}, two = {8, 2}, apart = {2, 2};
+    const double fast = 1e12, slow = 3e8;
+    size_t split_by_8, split_by_4;
+    (void)state;
+    double inside = step_over(one, TT_FULL_SHARD, slow, NULL);
+    assert_true(step_over(two, TT_FULL_SHARD, fast, &split_by_8) < inside * 1.01);
+    assert_true(step_over(two, TT_FULL_SHARD, slow, NULL) > inside * 2);
+    assert_true(step_over(apart, TT_FULL_SHARD, slow, NULL) > step_over(two, TT_FULL_SHARD, slow, NULL) * 3);
+    assert_true(step_over(two, TT_HYBRID_SHARD, slow, &split_by_4) <
+                step_over(two, TT_FULL_SHARD, slow, NULL) / 2);
+    assert_true(split_by_4 > split_by_8 * 19 / 10 && split_by_4 < split_by_8 * 21 / 10);
 }
 
 static void eighty_layers_in_a_second(void **state)
@@ -197,7 +226,7 @@ static void eighty_layers_in_a_second(void **state)
     large.num_hidden_layers = 80;
     rank.model_config = &large;
     double start = tt_clock_seconds();
-    assert_int_equal(tt_plan_make(&rank, 2, 1, &batch, &none, &plan), TT_OK);
+    assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){2, 1}, 1, &batch, &none, &plan), TT_OK);
     assert_true(tt_clock_seconds() - start < 10); /* a loaded machine with checks in every access */
 }
 
@@ -211,6 +240,7 @@ int main(void)
         cmocka_unit_test(cpus_recompute_unless_told_what_they_may_take),
         cmocka_unit_test(a_gpu_keeps_something_free),
         cmocka_unit_test(time_adds_up),
+        cmocka_unit_test(networks_take_time),
         cmocka_unit_test(eighty_layers_in_a_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
