@@ -1,26 +1,23 @@
 #ifndef TT_VECTOR_LANES
 
-#include <math.h>
-
 #include "backend/ops/elementwise.h"
 
-/* keep iff word >= p * 2^32, that is word >= threshold; 2^32 keeps none. */
 struct dropout_scalars {
-    uint64_t threshold;
+    int32_t threshold;
     float factor;
 };
 
 #define TT_VECTOR_SOURCE "backend/cpu/dropout.c"
 #include "backend/cpu/vector_math_passes.h"
 
-/* A generator block per four elements: about this many loads an element. */
-enum { COST = 4 };
+/* A generator block per eight elements: about this many loads an element. */
+enum { COST = 2 };
 
 tt_status tt_cpu_dropout(struct tt_stream *stream, const struct tt_dropout_args *args)
 {
     const struct dropout_scalars scalars = {
-        .threshold = (uint64_t)ceil(args->p * 0x1p32),
-        .factor = (float)(1 / (1 - args->p)),
+        .threshold = (int32_t)tt_dropout_threshold(args->p),
+        .factor = tt_dropout_factor(args->p),
     };
     int64_t rows = args->x_TD.dims[0];
     void (*dropout_row)(const struct tt_dropout_args *, const struct dropout_scalars *, int64_t) =
@@ -36,7 +33,7 @@ tt_status tt_cpu_dropout(struct tt_stream *stream, const struct tt_dropout_args 
 /* Groups of TT_VECTOR_LANES / 2 generator blocks that are drawn at once: independent of each other, they hide
  * the latency of the products; and the elements whose masks they hold. */
 #define GROUPS 4
-#define DRAWN (GROUPS * TT_VECTOR_LANES / 2 * 4)
+#define DRAWN (GROUPS * TT_VECTOR_LANES / 2 * 8)
 
 #if TT_VECTOR_LANES > 4
 
@@ -90,7 +87,7 @@ TT_INLINE void TT_PASS(make_round_keys)(struct round_keys *keys, struct tt_rng r
 }
 
 TT_INLINE void TT_PASS(draw)(const struct round_keys *keys, uint64_t row_key, uint64_t block,
-                             uint32_t words[DRAWN])
+                             uint32_t words[DRAWN / 2])
 {
     const vq m0 = (vq){0} + 0xD2511F53u, m1 = (vq){0} + 0xCD9E8D57u;
     const uint64_t counting[8] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -132,21 +129,19 @@ TT_INLINE void TT_PASS(make_round_keys)(struct round_keys *keys, struct tt_rng r
 }
 
 TT_INLINE void TT_PASS(draw)(const struct round_keys *keys, uint64_t row_key, uint64_t block,
-                             uint32_t words[DRAWN])
+                             uint32_t words[DRAWN / 2])
 {
-    for (int i = 0; i < DRAWN / 4; i++) tt_rng_block(keys->rng, row_key, block + (uint64_t)i, words + 4 * i);
+    for (int i = 0; i < DRAWN / 8; i++) tt_rng_block(keys->rng, row_key, block + (uint64_t)i, words + 4 * i);
 }
 
 #endif
 
-/* word >= threshold as unsigned numbers: compared as signed ones after moving both by 2^31. */
-TT_INLINE vi TT_PASS(kept)(const uint32_t *words, const struct dropout_scalars *scalars)
+/* Of the elements from number `first` of those drawn: the halves of words lie in memory in their order. */
+TT_INLINE vi TT_PASS(kept)(const uint32_t *words, int64_t first, const struct dropout_scalars *scalars)
 {
-    vu word;
-    memcpy(&word, words, sizeof word);
-    if (scalars->threshold == 0) return vsplat_int(-1);
-    int32_t below = (int32_t)((uint32_t)(scalars->threshold - 1) ^ 0x80000000u);
-    return (vi)((vi)(word ^ 0x80000000u) > vsplat_int(below));
+    vh half;
+    memcpy(&half, (const uint16_t *)words + first, sizeof half);
+    return (vi)(__builtin_convertvector(half, vi) >= vsplat_int(scalars->threshold));
 }
 
 TT_INLINE void TT_PASS(dropout_typed)(const struct tt_dropout_args *args,
@@ -159,23 +154,23 @@ TT_INLINE void TT_PASS(dropout_typed)(const struct tt_dropout_args *args,
     uint64_t row_key = (uint64_t)((const int64_t *)args->row_keys_T.data)[t];
     struct round_keys keys;
     TT_PASS(make_round_keys)(&keys, args->rng);
-    uint32_t words[DRAWN];
+    uint32_t words[DRAWN / 2];
     int64_t d = 0;
     for (; d + DRAWN <= cols; d += DRAWN) {
-        TT_PASS(draw)(&keys, row_key, (uint64_t)d / 4, words);
+        TT_PASS(draw)(&keys, row_key, (uint64_t)d / 8, words);
 #pragma GCC unroll 8
         for (int64_t i = 0; i < DRAWN; i += TT_VECTOR_LANES) {
             vf in = vload(x, x_at + d + i, x_bf16) * scalars->factor;
-            vf out = vselect(TT_PASS(kept)(words + i, scalars), in, vsplat(0));
+            vf out = vselect(TT_PASS(kept)(words, i, scalars), in, vsplat(0));
             if (accumulate) out += vload(y, y_at + d + i, y_bf16);
             vstore(y, y_at + d + i, y_bf16, out);
         }
     }
-    if (d < cols) TT_PASS(draw)(&keys, row_key, (uint64_t)d / 4, words);
+    if (d < cols) TT_PASS(draw)(&keys, row_key, (uint64_t)d / 8, words);
     for (int64_t i = 0; d + i < cols; i += TT_VECTOR_LANES) {
         int64_t left = cols - d - i < TT_VECTOR_LANES ? cols - d - i : TT_VECTOR_LANES;
         vf in = vload_some(x, x_at + d + i, x_bf16, left) * scalars->factor;
-        vf out = vselect(TT_PASS(kept)(words + i, scalars), in, vsplat(0));
+        vf out = vselect(TT_PASS(kept)(words, i, scalars), in, vsplat(0));
         if (accumulate) out += vload_some(y, y_at + d + i, y_bf16, left);
         vstore_some(y, y_at + d + i, y_bf16, out, left);
     }

@@ -1,21 +1,12 @@
-#include <math.h>
-
 #include "backend/cuda/sheet.cuh"
 
 namespace
 {
 
-/* keep iff word >= p * 2^32, that is word >= threshold; 2^32 keeps none. */
 struct masks {
     const int64_t *row_keys;
     struct round_keys round_keys;
     uint32_t threshold;
-    bool none;
-
-    __device__ __forceinline__ bool kept(uint32_t word) const
-    {
-        return word >= threshold && !none;
-    }
 };
 
 template <typename X, typename Y, bool ACCUMULATE> struct dropout_op {
@@ -42,12 +33,12 @@ template <typename X, typename Y, bool ACCUMULATE> struct dropout_op {
         float p[W], before[W];
         widen(in.x, p);
         if (ACCUMULATE) widen(in.y, before);
-        uint32_t words[4];
+        uint32_t words[4]; /* pieces of W do not cross blocks */
+        random_block(masks.round_keys, in.row_key, (uint64_t)col / 8, words);
 #pragma unroll
         for (int i = 0; i < W; i++) {
-            if (i % 4 == 0) random_block(masks.round_keys, in.row_key, (uint64_t)(col + i) / 4, words);
-            uint32_t word = W >= 4 ? words[i % 4] : pick(words, (int)(col % 4));
-            p[i] = masks.kept(word) ? p[i] * factor : 0.0f;
+            bool kept = half_at(words, W == 8 ? i : (int)(col % 8) + i) >= masks.threshold;
+            p[i] = kept ? p[i] * factor : 0.0f;
             if (ACCUMULATE) p[i] += before[i];
         }
         vec<Y, W> out;
@@ -55,10 +46,11 @@ template <typename X, typename Y, bool ACCUMULATE> struct dropout_op {
         ::store(y.at(row, col), out);
     }
 
-    static __device__ __forceinline__ uint32_t pick(const uint32_t (&words)[4], int i)
+    /* Element `at` of the eight that share a block. */
+    static __device__ __forceinline__ uint32_t half_at(const uint32_t (&words)[4], int at)
     {
-        uint32_t low = i % 2 == 0 ? words[0] : words[1], high = i % 2 == 0 ? words[2] : words[3];
-        return i < 2 ? low : high;
+        uint32_t low = at < 2 ? words[0] : words[1], high = at < 6 ? words[2] : words[3];
+        return (at < 4 ? low : high) >> 16 * (at % 2) & 0xffffu;
     }
 };
 
@@ -67,14 +59,12 @@ tt_status dropout_typed(struct tt_stream *stream, const struct tt_dropout_args *
 {
     constexpr int W = wide<X, Y>();
     const tt_tensor &x = args->x_TD, &y = args->y_TD;
-    double threshold = ceil(args->p * 0x1p32);
     struct dropout_op<X, Y, ACCUMULATE> op = {
-        view_of<const X>(x), view_of<Y>(y), {}, (float)(1 / (1 - args->p))
+        view_of<const X>(x), view_of<Y>(y), {}, tt_dropout_factor(args->p)
     };
     op.masks.row_keys = static_cast<const int64_t *>(args->row_keys_T.data);
     op.masks.round_keys = make_round_keys(args->rng);
-    op.masks.none = threshold >= 0x1p32;
-    op.masks.threshold = op.masks.none ? 0xffffffffu : (uint32_t)threshold;
+    op.masks.threshold = tt_dropout_threshold(args->p);
     return apply<W, 4>(stream, "dropout", op, y.dims[0], y.dims[1], is_aligned(x, W) && is_aligned(y, W), &y);
 }
 

@@ -29,8 +29,18 @@ TT_MUST_USE tt_status tt_cast(struct tt_stream *stream, const struct tt_cast_arg
 
 /* Inverted dropout: y = keep ? x / (1 - p) : 0. Whether element (t, d) is kept is a pure function of
  * (rng, row_keys[t], d): a token keeps its mask wherever it lies in whatever batch on whatever rank. The same call
- * on gradients is the backward pass. `accumulate` adds to y instead (y += ...). keep iff the 32-bit word
- * tt_rng_block(rng, row_key, d / 4)[d % 4] >= p * 2^32. */
+ * on gradients is the backward pass. `accumulate` adds to y instead (y += ...).
+ * p is taken in steps of 2^-16, for the factor too, so that the expectation stays. Keep iff half h = d % 8 of the 128 bits
+ * tt_rng_block(rng, row_key, d / 8), bits 16 (h % 2) to 16 (h % 2) + 15 of word h / 2, is tt_dropout_threshold(p) or more. */
+static inline uint32_t tt_dropout_threshold(double p)
+{
+    uint32_t threshold = (uint32_t)(p * 65536 + 0.5);
+    return threshold < 65535 ? threshold : 65535; /* some element is always kept */
+}
+static inline float tt_dropout_factor(double p)
+{
+    return 65536.0f / (float)(65536 - tt_dropout_threshold(p));
+}
 struct tt_dropout_args {
     tt_tensor x_TD;       /* f32 | bf16 */
     tt_tensor row_keys_T; /* i64 */

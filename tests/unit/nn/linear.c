@@ -116,8 +116,9 @@ static double factor(const struct fixture *fixture, const struct tt_linear *line
     uint32_t words[4];
     if (linear->dropout <= 0) return 1;
     struct tt_rng rng = tt_rng_derive(fixture->step.dropout_rng, linear->lora_A->name);
-    tt_rng_block(rng, (uint64_t)fixture->keys[t], (uint64_t)d / 4, words);
-    return words[d % 4] >= linear->dropout * 4294967296.0 ? 1 / (1 - linear->dropout) : 0;
+    double dropped = round(linear->dropout * 65536) / 65536;
+    tt_rng_block(rng, (uint64_t)fixture->keys[t], (uint64_t)d / 8, words);
+    return (words[d % 8 / 2] >> 16 * (d % 2) & 0xffff) >= dropped * 65536 ? 1 / (1 - dropped) : 0;
 }
 
 static double at(tt_tensor tensor, int64_t row, int64_t column)
