@@ -14,11 +14,11 @@
 #include "backend/ops/elementwise.h"
 #include "backend/ops/embedding.h"
 #include "backend/ops/gemm.h"
-#include "backend/ops/gemm_fused.h"
 #include "backend/ops/optim.h"
 #include "backend/ops/quant.h"
 #include "backend/ops/rmsnorm.h"
 #include "backend/ops/swiglu.h"
+#include "ops_lora.h"
 #include "ops_timing.h"
 
 struct gemm_row {
@@ -101,65 +101,6 @@ static void bench_gemm(struct bench *bench, const struct gemm_row *row)
                    (double)tt_tensor_bytes(args.c) * (row->beta != 0 ? 2 : 1);
     bench_measure(bench, row->name, run_gemm, &args, 2.0 * (double)row->m * (double)row->n * (double)row->k,
                   bytes);
-    bench_release(bench);
-}
-
-static tt_status run_gemm_lora(struct tt_stream *stream, const void *args)
-{
-    return tt_gemm_lora(stream, args);
-}
-
-static tt_status run_gemm_swiglu(struct tt_stream *stream, const void *args)
-{
-    return tt_gemm_swiglu(stream, args);
-}
-
-static tt_status run_gemm_swiglu_backward(struct tt_stream *stream, const void *args)
-{
-    return tt_gemm_swiglu_backward(stream, args);
-}
-
-/* y [rows, n] = x w^T + LoRA of one rank over all columns, or dx = dy w + LoRA. */
-static void bench_lora(struct bench *bench, const char *what, int64_t rows, int64_t n, int64_t k, int64_t r,
-                       bool trans)
-{
-    char name[96];
-    struct tt_gemm_lora_args args = {
-        .x_MK = bench_random_tensor(bench, TT_BF16, rows, k),
-        .w = bench_random_tensor(bench, TT_BF16, trans ? n : k, trans ? k : n),
-        .trans_w = trans,
-        .low = {.h_MR = bench_random_tensor(bench, TT_BF16, rows, r), .count = 1},
-        .y_MN = bench_random_tensor(bench, TT_BF16, rows, n),
-    };
-    args.low.parts[0].b = bench_random_tensor(bench, TT_BF16, trans ? n : r, trans ? r : n);
-    snprintf(name, sizeof name, "fused %s with LoRA %lldx%lldx%lld r %lld", what, (long long)rows,
-             (long long)n, (long long)k, (long long)r);
-    bench_measure(bench, name, run_gemm_lora, &args, 2.0 * (double)rows * (double)n * (double)(k + r), 0);
-    bench_release(bench);
-}
-
-/* gate, up and their product; and their gradients, which stand in their place: weights so small that dact
- * stays near 1 keep them finite. FLOPs are those of the products alone. */
-static void bench_swiglu_products(struct bench *bench, int64_t rows, int64_t dim, int64_t ffn)
-{
-    char name[96];
-    double flops = 2.0 * (double)rows * (double)dim * (double)ffn;
-    struct tt_gemm_swiglu_args forward = {.x_MK = bench_random_tensor(bench, TT_BF16, rows, dim),
-                                          .w_2FK = bench_scaled_tensor(bench, TT_BF16, 2 * ffn, dim, 0.02),
-                                          .gate_up_M2F = bench_random_tensor(bench, TT_BF16, rows, 2 * ffn),
-                                          .keep = true,
-                                          .act_MF = bench_random_tensor(bench, TT_BF16, rows, ffn)};
-    snprintf(name, sizeof name, "fused gate_up with SwiGLU %lldx%lldx%lld", (long long)rows,
-             (long long)(2 * ffn), (long long)dim);
-    bench_measure(bench, name, run_gemm_swiglu, &forward, 2 * flops, 0);
-    struct tt_gemm_swiglu_backward_args backward = {.dy_MK = forward.x_MK,
-                                                    .w_KF =
-                                                        bench_scaled_tensor(bench, TT_BF16, dim, ffn, 0.03),
-                                                    .gate_up_M2F = forward.gate_up_M2F,
-                                                    .dact_MF = forward.act_MF};
-    snprintf(name, sizeof name, "fused dx of down with SwiGLU %lldx%lldx%lld", (long long)rows,
-             (long long)ffn, (long long)dim);
-    bench_measure(bench, name, run_gemm_swiglu_backward, &backward, flops, 0);
     bench_release(bench);
 }
 
@@ -487,6 +428,13 @@ static void bench_gpu(struct bench *bench, int count, char **parts)
         bench_lora(bench, "o", 8192, 4096, 4096, 16, true);
         bench_swiglu_products(bench, 16384, 4096, 14336);
         bench_swiglu_products(bench, 8192, 4096, 14336);
+    }
+    if (is_wanted("lora_dropout", count, parts)) {
+        bench_lora_dropout(bench, 16384, 4096, 3, 8);
+        bench_lora_dropout(bench, 16384, 4096, 3, 16);
+        bench_lora_dropout(bench, 16384, 4096, 1, 16);
+        bench_lora_dropout(bench, 16384, 4096, 1, 64);
+        bench_lora_dropout(bench, 8192, 14336, 2, 16);
     }
     if (is_wanted("attention", count, parts)) {
         bench_attention(bench, TT_BF16, 4, 4096, 32, 8, 128);

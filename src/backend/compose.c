@@ -126,3 +126,70 @@ tt_status tt_compose_gemm_swiglu_backward(struct tt_stream *stream,
     TT_TRY(tt_compose_gemm_lora(stream, &product));
     return stream->device->table->ops->swiglu_backward(stream, &pass);
 }
+
+static tt_status drop(struct tt_stream *stream, const struct tt_dropout_parts *parts, int i, tt_tensor x,
+                      bool accumulate, tt_tensor y)
+{
+    struct tt_dropout_args args = {.x_TD = x,
+                                   .row_keys_T = parts->row_keys_M,
+                                   .rng = parts->part[i].rng,
+                                   .p = parts->part[i].p,
+                                   .accumulate = accumulate,
+                                   .y_TD = y};
+    return stream->device->table->ops->dropout(stream, &args);
+}
+
+/* drop(x), in `scratch` unless nothing is dropped. */
+static tt_status dropped(struct tt_stream *stream, const struct tt_dropout_parts *parts, int i, tt_tensor x,
+                         tt_tensor scratch, tt_tensor *out)
+{
+    *out = parts->part[i].p > 0 ? scratch : x;
+    return parts->part[i].p > 0 ? drop(stream, parts, i, x, false, scratch) : TT_OK;
+}
+
+tt_status tt_compose_gemm_dropout(struct tt_stream *stream, const struct tt_gemm_dropout_args *args)
+{
+    for (int i = 0; i < args->parts.count; i++) {
+        const struct tt_dropout_part *part = &args->parts.part[i];
+        struct tt_gemm_args gemm = {.b = part->a_RK,
+                                    .trans_b = true,
+                                    .c = tt_tensor_cols(args->h_MR, part->first_h, part->a_RK.dims[0]),
+                                    .alpha = part->scaling};
+        TT_TRY(dropped(stream, &args->parts, i, args->x_MK, args->scratch_MK, &gemm.a));
+        TT_TRY(stream->device->table->ops->gemm(stream, &gemm));
+    }
+    return TT_OK;
+}
+
+tt_status tt_compose_gemm_dropout_weights(struct tt_stream *stream,
+                                          const struct tt_gemm_dropout_weights_args *args)
+{
+    for (int i = 0; i < args->parts.count; i++) {
+        const struct tt_dropout_part *part = &args->parts.part[i];
+        struct tt_gemm_args gemm = {.a = tt_tensor_cols(args->dh_MR, part->first_h, part->da_RK.dims[0]),
+                                    .trans_a = true,
+                                    .c = part->da_RK,
+                                    .alpha = 1,
+                                    .beta = 1};
+        TT_TRY(dropped(stream, &args->parts, i, args->x_MK, args->scratch_MK, &gemm.b));
+        TT_TRY(stream->device->table->ops->gemm(stream, &gemm));
+    }
+    return TT_OK;
+}
+
+tt_status tt_compose_gemm_dropout_input(struct tt_stream *stream,
+                                        const struct tt_gemm_dropout_input_args *args)
+{
+    for (int i = 0; i < args->parts.count; i++) {
+        const struct tt_dropout_part *part = &args->parts.part[i];
+        bool drops = part->p > 0;
+        struct tt_gemm_args gemm = {.a = tt_tensor_cols(args->dh_MR, part->first_h, part->a_RK.dims[0]),
+                                    .b = part->a_RK,
+                                    .c = drops ? args->scratch_MK : args->dx_MK,
+                                    .alpha = 1,
+                                    .beta = drops ? 0 : 1};
+        TT_TRY(stream->device->table->ops->gemm(stream, &gemm));
+        if (drops) TT_TRY(drop(stream, &args->parts, i, args->scratch_MK, true, args->dx_MK));
+    }
+    return TT_OK;
+}

@@ -1,16 +1,29 @@
-/* The ops of ops/gemm_fused.h as products and passes one after the other, by the device's own table: what a back end
- * does that has no single pass for them. Arguments have been checked. */
+/* The ops of ops/gemm_fused.h and ops/gemm_dropout.h as products and passes one after the other, by the
+ * device's own table: what a back end does that has no single pass for them. Arguments have been checked. */
 #ifndef TT_BACKEND_COMPOSE_H
 #define TT_BACKEND_COMPOSE_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #include "backend/device_impl.h"
 
-/* Where the device is not the host the narrow products come first and the wide one adds to them: reading y then hides
- * behind the wide one's arithmetic, while y += h B^T would pass over y once more. 16384 x 6144, in 4096, r 24 on an H200
- * (2026-11-21): 0.09 + 1.20 ms instead of 1.19 + 0.18. */
+/* Where the device is not the host the narrow products come first and the wide one adds to them: reading y
+ * then hides behind the wide one's arithmetic, while y += h B^T would pass over y once more. 16384 x 6144, in
+ * 4096, r 24 on an H200 (2026-11-21): 0.09 + 1.20 ms instead of 1.19 + 0.18. */
 tt_status tt_compose_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args);
 tt_status tt_compose_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args);
 tt_status tt_compose_gemm_swiglu_backward(struct tt_stream *stream,
                                           const struct tt_gemm_swiglu_backward_args *args);
+tt_status tt_compose_gemm_dropout(struct tt_stream *stream, const struct tt_gemm_dropout_args *args);
+tt_status tt_compose_gemm_dropout_weights(struct tt_stream *stream,
+                                          const struct tt_gemm_dropout_weights_args *args);
+tt_status tt_compose_gemm_dropout_input(struct tt_stream *stream,
+                                        const struct tt_gemm_dropout_input_args *args);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

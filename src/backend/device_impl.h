@@ -9,6 +9,7 @@
 #include "backend/ops/elementwise.h"
 #include "backend/ops/embedding.h"
 #include "backend/ops/gemm.h"
+#include "backend/ops/gemm_dropout.h"
 #include "backend/ops/gemm_fused.h"
 #include "backend/ops/optim.h"
 #include "backend/ops/quant.h"

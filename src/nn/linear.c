@@ -4,8 +4,8 @@
 #include <assert.h>
 
 #include "backend/ops/attention.h"
-#include "backend/ops/elementwise.h"
 #include "backend/ops/gemm.h"
+#include "backend/ops/gemm_dropout.h"
 #include "backend/ops/swiglu.h"
 #include "nn/quantized.h"
 
@@ -114,16 +114,33 @@ static bool any_dropout(const struct tt_linear_group *group, const struct tt_ste
     return false;
 }
 
-static tt_status drop(const struct tt_linear *linear, struct tt_step *step, tt_tensor row_keys_T, tt_tensor x,
-                      bool accumulate, tt_tensor y)
+/* The adapters of a group, or those that train, as ops/gemm_dropout.h takes them. */
+static struct tt_dropout_parts dropout_parts(const struct tt_linear_group *group, const struct tt_step *step,
+                                             tt_tensor row_keys_T, bool training)
 {
-    struct tt_dropout_args args = {.x_TD = x,
-                                   .row_keys_T = row_keys_T,
-                                   .rng = tt_rng_derive(step->dropout_rng, linear->lora_A->name),
-                                   .p = active_dropout(linear, step),
-                                   .accumulate = accumulate,
-                                   .y_TD = y};
-    return tt_dropout(step->stream, &args);
+    struct tt_dropout_parts parts = {.row_keys_M = row_keys_T};
+    int64_t first = 0;
+    for (int i = 0; i < group->count; i++) {
+        const struct tt_linear *linear = &group->linears[i];
+        if (linear->r > 0 && (!training || trains(linear->lora_A))) {
+            assert(parts.count < TT_DROPOUT_PARTS);
+            parts.part[parts.count++] =
+                (struct tt_dropout_part){.a_RK = linear->lora_A->value,
+                                         .first_h = first,
+                                         .scaling = linear->scaling,
+                                         .rng = tt_rng_derive(step->dropout_rng, linear->lora_A->name),
+                                         .p = active_dropout(linear, step),
+                                         .da_RK = linear->lora_A->grad};
+        }
+        first += linear->r;
+    }
+    return parts;
+}
+
+static tt_status dropout_scratch(struct tt_step *step, tt_tensor x_TI, tt_tensor *scratch_TI)
+{
+    return tt_workspace_2d(step->workspace, "dropped input", x_TI.dtype, x_TI.dims[0], x_TI.dims[1],
+                           scratch_TI);
 }
 
 /* One scaling for all, so that their narrow products can be one. */
@@ -139,35 +156,36 @@ static bool scaled_alike(const struct tt_linear_group *group, float *scaling)
     return true;
 }
 
+static tt_status lora_down_dropped(const struct tt_linear_group *group, struct tt_step *step,
+                                   tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR)
+{
+    size_t mark = tt_workspace_mark(step->workspace);
+    struct tt_gemm_dropout_args args = {
+        .x_MK = x_TI, .parts = dropout_parts(group, step, row_keys_T, false), .h_MR = h_TR};
+    TT_TRY(dropout_scratch(step, x_TI, &args.scratch_MK));
+    TT_TRY(tt_gemm_dropout(step->stream, &args));
+    tt_workspace_release(step->workspace, mark);
+    return TT_OK;
+}
+
 /* h = s drop(x) A^T */
 static tt_status lora_down(const struct tt_linear_group *group, struct tt_step *step, tt_tensor row_keys_T,
                            tt_tensor x_TI, tt_tensor h_TR)
 {
-    tt_tensor a_all, dropped_TI;
+    tt_tensor a_all;
     float scaling;
-    bool dropout = any_dropout(group, step);
-    if (!dropout && scaled_alike(group, &scaling) && stack(group, step, ROLE_LORA_A, false, &a_all)) {
+    if (any_dropout(group, step)) return lora_down_dropped(group, step, row_keys_T, x_TI, h_TR);
+    if (scaled_alike(group, &scaling) && stack(group, step, ROLE_LORA_A, false, &a_all)) {
         return multiply(step, x_TI, false, a_all, true, scaling, 0, h_TR);
-    }
-    size_t mark = tt_workspace_mark(step->workspace);
-    if (dropout) {
-        TT_TRY(tt_workspace_2d(step->workspace, "dropped input", x_TI.dtype, x_TI.dims[0], x_TI.dims[1],
-                               &dropped_TI));
     }
     int64_t first = 0;
     for (int i = 0; i < group->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
         if (linear->r == 0) continue;
-        tt_tensor input = x_TI;
-        if (active_dropout(linear, step) > 0) {
-            TT_TRY(drop(linear, step, row_keys_T, x_TI, false, dropped_TI));
-            input = dropped_TI;
-        }
-        TT_TRY(multiply(step, input, false, linear->lora_A->value, true, linear->scaling, 0,
+        TT_TRY(multiply(step, x_TI, false, linear->lora_A->value, true, linear->scaling, 0,
                         tt_tensor_cols(h_TR, first, linear->r)));
         first += linear->r;
     }
-    tt_workspace_release(step->workspace, mark);
     return TT_OK;
 }
 
@@ -374,23 +392,11 @@ tt_status tt_linear_forward_swiglu(const struct tt_linear_group *group, struct t
 static tt_status add_through_dropout(const struct tt_linear_group *group, struct tt_step *step,
                                      tt_tensor row_keys_T, tt_tensor dh_TR, tt_tensor dx_TI)
 {
-    tt_tensor through_TI;
     size_t mark = tt_workspace_mark(step->workspace);
-    TT_TRY(tt_workspace_2d(step->workspace, "gradient of dropped input", dx_TI.dtype, dx_TI.dims[0],
-                           dx_TI.dims[1], &through_TI));
-    int64_t first = 0;
-    for (int i = 0; i < group->count; i++) {
-        const struct tt_linear *linear = &group->linears[i];
-        if (linear->r == 0) continue;
-        tt_tensor dh = tt_tensor_cols(dh_TR, first, linear->r);
-        if (active_dropout(linear, step) > 0) {
-            TT_TRY(multiply(step, dh, false, linear->lora_A->value, false, 1, 0, through_TI));
-            TT_TRY(drop(linear, step, row_keys_T, through_TI, true, dx_TI));
-        } else {
-            TT_TRY(multiply(step, dh, false, linear->lora_A->value, false, 1, 1, dx_TI));
-        }
-        first += linear->r;
-    }
+    struct tt_gemm_dropout_input_args args = {
+        .dh_MR = dh_TR, .parts = dropout_parts(group, step, row_keys_T, false), .dx_MK = dx_TI};
+    TT_TRY(dropout_scratch(step, dx_TI, &args.scratch_MK));
+    TT_TRY(tt_gemm_dropout_input(step->stream, &args));
     tt_workspace_release(step->workspace, mark);
     return TT_OK;
 }
@@ -465,19 +471,27 @@ tt_status tt_linear_backward_swiglu(const struct tt_linear_group *group, struct 
     return tt_swiglu_backward(step->stream, &swiglu);
 }
 
+static tt_status lora_a_gradient_dropped(const struct tt_linear_group *group, struct tt_step *step,
+                                         tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor dh_TR)
+{
+    size_t mark = tt_workspace_mark(step->workspace);
+    struct tt_gemm_dropout_weights_args args = {
+        .x_MK = x_TI, .parts = dropout_parts(group, step, row_keys_T, true), .dh_MR = dh_TR};
+    if (args.parts.count == 0) return TT_OK;
+    TT_TRY(dropout_scratch(step, x_TI, &args.scratch_MK));
+    TT_TRY(tt_gemm_dropout_weights(step->stream, &args));
+    tt_workspace_release(step->workspace, mark);
+    return TT_OK;
+}
+
 /* dA += dh^T drop(x) */
 static tt_status lora_a_gradient(const struct tt_linear_group *group, struct tt_step *step,
                                  tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor dh_TR)
 {
-    tt_tensor da_all, dropped_TI;
-    bool dropout = any_dropout(group, step);
-    if (!dropout && stack(group, step, ROLE_LORA_A, true, &da_all)) {
+    tt_tensor da_all;
+    if (any_dropout(group, step)) return lora_a_gradient_dropped(group, step, row_keys_T, x_TI, dh_TR);
+    if (stack(group, step, ROLE_LORA_A, true, &da_all)) {
         return multiply(step, dh_TR, true, x_TI, false, 1, 1, da_all);
-    }
-    size_t mark = tt_workspace_mark(step->workspace);
-    if (dropout) {
-        TT_TRY(tt_workspace_2d(step->workspace, "dropped input", x_TI.dtype, x_TI.dims[0], x_TI.dims[1],
-                               &dropped_TI));
     }
     int64_t first = 0;
     for (int i = 0; i < group->count; i++) {
@@ -485,14 +499,8 @@ static tt_status lora_a_gradient(const struct tt_linear_group *group, struct tt_
         tt_tensor dh = tt_tensor_cols(dh_TR, first, linear->r);
         first += linear->r;
         if (!trains(linear->lora_A)) continue;
-        tt_tensor input = x_TI;
-        if (active_dropout(linear, step) > 0) {
-            TT_TRY(drop(linear, step, row_keys_T, x_TI, false, dropped_TI));
-            input = dropped_TI;
-        }
-        TT_TRY(multiply(step, dh, true, input, false, 1, 1, linear->lora_A->grad));
+        TT_TRY(multiply(step, dh, true, x_TI, false, 1, 1, linear->lora_A->grad));
     }
-    tt_workspace_release(step->workspace, mark);
     return TT_OK;
 }
 

@@ -10,7 +10,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 [ $# -ge 1 ] || { sed -n '2,8p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 bundle=$1 build=${2:-$root/build-gpu}
-limit=$((30 << 20))
+limit=$((40 << 20))
 read -ra options <<<"${CMAKE_OPTIONS:-}"
 generator=()
 [ -e "$build/CMakeCache.txt" ] || ! command -v ninja >/dev/null || generator=(-G Ninja)

@@ -151,7 +151,12 @@ part_peer() {
 # However this ends, with all that is known by then.
 table() {
     echo
-    awk -F '\t' '{ printf "%-4s  %7.1f s  %-48s %s\n", $1, $3, $2, substr($4, 1, 160); count[$1]++ }
+    awk -F '\t' '{
+            row = sprintf("%-4s  %7.1f s  %-48s %s", $1, $3, $2, substr($4, 1, 160))
+            sub(/ +$/, "", row)
+            print row
+            count[$1]++
+        }
         END { printf "\n%d passed, %d failed, %d skipped\n", count["PASS"], count["FAIL"], count["SKIP"] }' "$results" |
         tee "$log/table.txt"
     ! grep -q '^FAIL' "$results" && grep -q '^PASS' "$results"

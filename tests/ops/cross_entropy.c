@@ -32,9 +32,11 @@ static const struct entropy_case cases[] = {
 };
 
 static const struct entropy_case gpu_cases[] = {
-    {40, 128256, 0, TT_BF16, 3, 0, true, true}, {33, 151936, 0, TT_BF16, 3, 0.1, true, false},
-    {1025, 2049, 1, TT_BF16, 3, 0, true, true}, {17, 128257, 0, TT_F32, 3, 0, false, true},
-    {70000, 30, 0, TT_BF16, 1, 0, true, true},
+    {40, 128256, 0, TT_BF16, 3, 0, true, true},   {33, 151936, 0, TT_BF16, 3, 0.1, true, false},
+    {1025, 2049, 1, TT_BF16, 3, 0, true, true},   {17, 128257, 0, TT_F32, 3, 0, false, true},
+    {70000, 30, 0, TT_BF16, 1, 0, true, true},    {11, 40001, 1, TT_BF16, 3, 0, true, true},
+    {300, 65003, 3, TT_BF16, 3, 0.1, true, true}, {9, 128257, 1, TT_F32, 3, 0, true, true},
+    {5, 300001, 0, TT_F32, 3, 0.1, true, true},
 };
 
 enum { LOGITS, LABELS, LOSS, CORRECT, LINES };

@@ -3,6 +3,7 @@
 
 #include "backend/ops/elementwise.h"
 #include "ops/isa.h"
+#include "support/dropout_mask.h"
 
 struct dropout_case {
     int64_t rows, width, gap;
@@ -54,13 +55,11 @@ static void check_run(struct test_device *device, int threads, void *context)
     double *got = test_tensor_values(&y);
     const int64_t *keys = p->keys.view.data;
     int64_t kept_count = 0;
-    double dropped = fmin(round(row->p * 65536), 65535) / 65536; /* p in the steps that there are */
+    double dropped = test_dropout_rate(row->p);
     for (int64_t t = 0; t < row->rows; t++)
         for (int64_t d = 0; d < row->width; d++) {
             int64_t at = t * row->width + d;
-            uint32_t words[4];
-            tt_rng_block(p->rng, (uint64_t)keys[t], (uint64_t)d / 8, words);
-            bool kept = (words[d % 8 / 2] >> 16 * (d % 2) & 0xffff) >= dropped * 65536;
+            bool kept = test_dropout_keeps(p->rng, keys[t], d, row->p);
             kept_count += kept;
             double before = row->accumulate ? p->y_values[at] : 0;
             double want = (kept ? p->x_values[at] / (1 - dropped) : 0) + before;

@@ -141,6 +141,7 @@ TT_INLINE vi TT_PASS(kept)(const uint32_t *words, int64_t first, const struct dr
 {
     vh half;
     memcpy(&half, (const uint16_t *)words + first, sizeof half);
+    half &= (vh){0} + (TT_DROPOUT_STEPS - 1);
     return (vi)(__builtin_convertvector(half, vi) >= vsplat_int(scalars->threshold));
 }
 

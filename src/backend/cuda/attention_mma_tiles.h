@@ -15,6 +15,8 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+#include "backend/cuda/mma.cuh"
+
 struct tt_attention_view {
     void *data;
     int64_t token, head; /* strides in elements */
@@ -108,11 +110,6 @@ static __device__ __forceinline__ const __nv_bfloat16 *rows_of(const tt_attentio
     return (const __nv_bfloat16 *)view.data + row * view.token + head * view.head;
 }
 
-static __device__ __forceinline__ uint32_t shared_address(const void *data)
-{
-    return (uint32_t)__cvta_generic_to_shared(data);
-}
-
 /* Zeros instead when not `valid`: then nothing is read. */
 static __device__ __forceinline__ void copy_16(uint32_t to, const void *from, bool valid)
 {
@@ -135,36 +132,6 @@ static __device__ __forceinline__ void copy_commit()
 static __device__ __forceinline__ void copy_wait()
 {
     asm volatile("cp.async.wait_group 0;" ::: "memory");
-}
-
-static __device__ __forceinline__ void load_pieces(uint32_t (&r)[4], uint32_t address)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address));
-}
-
-static __device__ __forceinline__ void load_pieces_transposed(uint32_t (&r)[4], uint32_t address)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address));
-}
-
-static __device__ __forceinline__ void multiply_piece(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                                                      uint32_t b1)
-{
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-static __device__ __forceinline__ uint32_t pack_bf16(float low, float high)
-{
-    uint32_t packed;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    return packed;
 }
 
 static __device__ __forceinline__ float exp2_fast(float x)

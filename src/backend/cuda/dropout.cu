@@ -50,7 +50,7 @@ template <typename X, typename Y, bool ACCUMULATE> struct dropout_op {
     static __device__ __forceinline__ uint32_t half_at(const uint32_t (&words)[4], int at)
     {
         uint32_t low = at < 2 ? words[0] : words[1], high = at < 6 ? words[2] : words[3];
-        return (at < 4 ? low : high) >> 16 * (at % 2) & 0xffffu;
+        return (at < 4 ? low : high) >> 16 * (at % 2) & (TT_DROPOUT_STEPS - 1);
     }
 };
 

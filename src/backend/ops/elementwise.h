@@ -30,16 +30,18 @@ TT_MUST_USE tt_status tt_cast(struct tt_stream *stream, const struct tt_cast_arg
 /* Inverted dropout: y = keep ? x / (1 - p) : 0. Whether element (t, d) is kept is a pure function of
  * (rng, row_keys[t], d): a token keeps its mask wherever it lies in whatever batch on whatever rank. The same call
  * on gradients is the backward pass. `accumulate` adds to y instead (y += ...).
- * p is taken in steps of 2^-16, for the factor too, so that the expectation stays. Keep iff half h = d % 8 of the 128 bits
- * tt_rng_block(rng, row_key, d / 8), bits 16 (h % 2) to 16 (h % 2) + 15 of word h / 2, is tt_dropout_threshold(p) or more. */
+ * p is taken in steps of 2^-14, for the factor too, so that the expectation stays. With h = d % 8, keep iff the lower 14 bits
+ * of half h % 2 (0: the lower) of word h / 2 of tt_rng_block(rng, row_key, d / 8) are tt_dropout_threshold(p) or more: as fp16
+ * such bits are finite numbers in the same order, and GPUs compare two at once. */
+enum { TT_DROPOUT_STEPS = 1 << 14 };
 static inline uint32_t tt_dropout_threshold(double p)
 {
-    uint32_t threshold = (uint32_t)(p * 65536 + 0.5);
-    return threshold < 65535 ? threshold : 65535; /* some element is always kept */
+    uint32_t threshold = (uint32_t)(p * TT_DROPOUT_STEPS + 0.5);
+    return threshold < TT_DROPOUT_STEPS ? threshold : TT_DROPOUT_STEPS - 1; /* something is always kept */
 }
 static inline float tt_dropout_factor(double p)
 {
-    return 65536.0f / (float)(65536 - tt_dropout_threshold(p));
+    return (float)TT_DROPOUT_STEPS / (float)(TT_DROPOUT_STEPS - tt_dropout_threshold(p));
 }
 struct tt_dropout_args {
     tt_tensor x_TD;       /* f32 | bf16 */

@@ -61,6 +61,40 @@ static tt_status plan_gemm_swiglu_backward(struct tt_stream *stream,
                    2.0 * size(args->gate_up_M2F) + (args->wants_act ? size(args->dact_MF) : 0.0));
 }
 
+/* One kernel for all adapters of a group, in bf16 on every GPU: it passes over x (or over dx twice) once for
+ * all of them, and drawing the random numbers of each takes about as long as a pass (H200,
+ * docs/performance.md). */
+static tt_status drops(struct tt_stream *stream, const struct tt_dropout_parts *parts, tt_tensor wide,
+                       int passes)
+{
+    return moves(stream, size(wide) * (double)(passes + parts->count));
+}
+
+static bool drops_at_once(const struct tt_stream *stream, tt_tensor wide)
+{
+    return !stream->device->is_host && wide.dtype == TT_BF16;
+}
+
+static tt_status plan_gemm_dropout(struct tt_stream *stream, const struct tt_gemm_dropout_args *args)
+{
+    if (!drops_at_once(stream, args->x_MK)) return tt_compose_gemm_dropout(stream, args);
+    return drops(stream, &args->parts, args->x_MK, 1);
+}
+
+static tt_status plan_gemm_dropout_weights(struct tt_stream *stream,
+                                           const struct tt_gemm_dropout_weights_args *args)
+{
+    if (!drops_at_once(stream, args->x_MK)) return tt_compose_gemm_dropout_weights(stream, args);
+    return drops(stream, &args->parts, args->x_MK, 1);
+}
+
+static tt_status plan_gemm_dropout_input(struct tt_stream *stream,
+                                         const struct tt_gemm_dropout_input_args *args)
+{
+    if (!drops_at_once(stream, args->dx_MK)) return tt_compose_gemm_dropout_input(stream, args);
+    return drops(stream, &args->parts, args->dx_MK, 2);
+}
+
 /* FLOPs of the forward pass at the rate that sequences of 4096 tokens and heads of 128 reach. Shorter
  * sequences reach less: rate ~ length / (length + half), from 256 to 16384 tokens within a tenth of what
  * cuDNN does on an H200. */

@@ -13,6 +13,7 @@
 #include "backend/ops/swiglu.h"
 #include "base/alloc.h"
 #include "nn/linear.h"
+#include "support/dropout_mask.h"
 
 enum { T = 6, IN = 10, MEMBERS = 3 };
 static const int64_t outs[MEMBERS] = {7, 4, 5}, ranks[MEMBERS] = {3, 0, 2};
@@ -113,12 +114,10 @@ static void destroy(struct fixture *fixture)
 /* What the dropout mask of ops/elementwise.h does to an element: 0 or 1 / (1 - p). */
 static double factor(const struct fixture *fixture, const struct tt_linear *linear, int t, int d)
 {
-    uint32_t words[4];
     if (linear->dropout <= 0) return 1;
     struct tt_rng rng = tt_rng_derive(fixture->step.dropout_rng, linear->lora_A->name);
-    double dropped = round(linear->dropout * 65536) / 65536;
-    tt_rng_block(rng, (uint64_t)fixture->keys[t], (uint64_t)d / 8, words);
-    return (words[d % 8 / 2] >> 16 * (d % 2) & 0xffff) >= dropped * 65536 ? 1 / (1 - dropped) : 0;
+    bool kept = test_dropout_keeps(rng, fixture->keys[t], d, linear->dropout);
+    return kept ? 1 / (1 - test_dropout_rate(linear->dropout)) : 0;
 }
 
 static double at(tt_tensor tensor, int64_t row, int64_t column)
