@@ -6,7 +6,7 @@
 
 One JSON line on standard output, of rank 0: tok_s_gpu and tflops_gpu of the median step, peak_gb and reserved_gb of the
 allocator, first_step_s from the start of the process, the options and the versions. Frozen weights are bf16, the adapter is
-what PEFT makes of it (fp32 masters, which FSDP2 gathers in bf16), attention is PyTorch's SDPA, dropout is off. --ckpt 1
+what PEFT makes of it (fp32 masters, which FSDP2 gathers in bf16), attention is PyTorch's SDPA. --ckpt 1
 recomputes each layer in backward, --compile 1 compiles each layer; --rows LEAST MOST measures rows of such lengths, padded
 to the longest of a batch as data collators do, and counts only what is no padding.
 
@@ -57,6 +57,7 @@ def parse_arguments():
     parser.add_argument("--rows", type=int, nargs=2, metavar=("LEAST", "MOST"),
                         help="rows of such lengths, as many as fill bs x seq tokens")
     parser.add_argument("--lora-r", type=int, default=8)
+    parser.add_argument("--dropout", type=float, default=0.0, help="on the input of each adapter")
     parser.add_argument("--targets", default="q_proj,k_proj,v_proj,o_proj")
     parser.add_argument("--ckpt", type=int, default=1, help="1: recompute each layer in backward")
     parser.add_argument("--compile", type=int, default=0, help="1: torch.compile each layer")
@@ -75,8 +76,8 @@ def parse_arguments():
 
 
 def lora_of(args):
-    return LoraConfig(r=args.lora_r, lora_alpha=2 * args.lora_r, target_modules=args.targets.split(","), lora_dropout=0.0,
-                      task_type="CAUSAL_LM")
+    return LoraConfig(r=args.lora_r, lora_alpha=2 * args.lora_r, target_modules=args.targets.split(","),
+                      lora_dropout=args.dropout, task_type="CAUSAL_LM")
 
 
 def build_model(args, config, world):

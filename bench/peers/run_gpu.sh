@@ -2,7 +2,8 @@
 # trimtab bench train --device cuda and another side on the same shapes and GPUs, in turns: transformers + PEFT (hf_gpu_lora.py)
 # with FSDP2 or over a 4-bit base of bitsandbytes, or trimtab itself in bf16.
 #
-#     bench/peers/run_gpu.sh [--budget SECONDS] [--limit SECONDS] [--pairs N] [--steps N] [--warmup N] [--tune] [case ...]
+#     bench/peers/run_gpu.sh [--budget SECONDS] [--limit SECONDS] [--pairs N] [--steps N] [--warmup N] [--tune]
+#                            [--dropout P] [case ...]
 #
 # Cases (default: those without nf4 that the GPUs here suffice for):
 #     m11b        11B, 2 GPUs, 4x4096, r 8 on q,k,v,o: the memory plan chooses / no checkpointing, compiled
@@ -26,14 +27,14 @@
 # step 1, and below it what nvidia-smi saw during the cases with a limit. No run is started after --budget (default 900)
 # seconds, and none takes longer than --limit (default 300), so what stands first is measured first; a second pair runs in the
 # other order. --tune runs ours with TRIMTAB_GEMM_TUNE=1 before each case, so that matrix products have been chosen by time as
-# in any later run on that machine; that run is not counted. TRIMTAB is the program, PYTHON has torch, transformers, peft and,
+# in any later run on that machine; that run is not counted. --dropout (0) is that of adapters. TRIMTAB is the program, PYTHON has torch, transformers, peft and,
 # for nf4, bitsandbytes; PEER is another peer with the same flags and fields, SIDES=trimtab or SIDES=peer runs one side only, OUT
 # is a folder for the logs.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 trimtab=${TRIMTAB:-$root/build/trimtab} python=${PYTHON:-python3} peer=${PEER:-$root/bench/peers/hf_gpu_lora.py}
 sides=${SIDES:-both} out=${OUT:-$(mktemp -d)}
-budget=900 longest=300 pairs=1 steps=6 warmup=3 tune=0
+budget=900 longest=300 pairs=1 steps=6 warmup=3 tune=0 dropout=0
 cases=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -43,7 +44,8 @@ while [ $# -gt 0 ]; do
     --steps) steps=$2 && shift 2 ;;
     --warmup) warmup=$2 && shift 2 ;;
     --tune) tune=1 && shift ;;
-    -*) sed -n '2,31p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
+    --dropout) dropout=$2 && shift 2 ;;
+    -*) sed -n '2,32p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
     *) cases+=("$1") && shift ;;
     esac
 done
@@ -99,10 +101,11 @@ describe() {
         ;;
     esac
     ours+=(--config_json "$root/bench/shapes/$shape.json" --ranks "$world" --per_device_train_batch_size "$batch"
-        --sequence_length "$seq" --lora_r "$rank" --lora_alpha $((2 * rank)) --lora_dropout 0
+        --sequence_length "$seq" --lora_r "$rank" --lora_alpha $((2 * rank)) --lora_dropout "$dropout"
         --lora_target_modules "$targets" --sharding_strategy FULL_SHARD)
     peers+=(--shape "$shape" --bs "$batch" --seq "$seq" --lora-r "$rank" --targets "$names" --ckpt "$ckpt"
         --compile "$compile")
+    [ "$dropout" = 0 ] || peers+=(--dropout "$dropout")
 }
 left() {
     echo $((budget - SECONDS))
