@@ -7,8 +7,9 @@
 #include "train/settings.h"
 
 const char tt_cmd_plan_usage[] =
-    " --model_name_or_path FOLDER [--device h200] [--ranks N] [--device_memory 24GiB] "
-    "[--json] [--key value ...]";
+    " --model_name_or_path FOLDER | --config_json FILE [--device h200] [--ranks N] [--device_memory 24GiB] "
+    "[--json] [--key value ...]\n\n"
+    "--device takes a chip too, which need not be here: h200, rtx4090, ... (a word that is none lists them).";
 
 struct plan_command {
     struct tt_train_config config; /* first: the offsets of tt_train_sections hold */

@@ -306,7 +306,7 @@ static tt_status look_at_device(const struct tt_device_config *device, struct tt
     const struct tt_chip *chip = tt_chip_find(name != NULL ? name : "cpu");
     if (chip == NULL) {
         tt_status status = tt_fail(TT_ERR_USAGE, "no chip is called '%s'", name);
-        tt_hint("cpu, %s", tt_chip_names());
+        tt_hint("auto (what is here), cpu, %s", tt_chip_names());
         return status;
     }
     if (memory_bytes == 0) memory_bytes = chip->memory_bytes;

@@ -23,15 +23,14 @@ static tt_status read_config(const char *config_json, const char *folder, struct
 }
 
 /* Words that are a kind of device are looked for here; others name a chip. */
-static tt_status find_device(const struct tt_train_config *config, const char *word,
-                             struct tt_device_config *device, int *count)
+static tt_status find_device(const char *word, size_t memory_limit, struct tt_device_config *device,
+                             int *count)
 {
     const char *kind = NULL;
     *count = 1;
-    *device =
-        (struct tt_device_config){.kind = "plan", .stands_for = word, .memory_limit = config->device_memory};
+    *device = (struct tt_device_config){.kind = "plan", .stands_for = word, .memory_limit = memory_limit};
     if (strcmp(word, "auto") != 0 && strcmp(word, "cuda") != 0) return TT_OK;
-    TT_TRY(tt_world_choose_device(config, &kind, count));
+    TT_TRY(tt_world_choose_device(word, &kind, count));
     device->kind = kind;
     device->stands_for = NULL;
     return TT_OK;
@@ -69,7 +68,7 @@ tt_status tt_plan_offline(const struct tt_train_config *config, const struct tt_
                                   &rank.model_options.quant));
     if (config->adapter_name_or_path != NULL)
         TT_GO(tt_adapter_config_read(config->adapter_name_or_path, &arena, &rank.model_options.lora));
-    TT_GO(find_device(config, options->device, &rank.device, &devices));
+    TT_GO(find_device(options->device, config->device_memory, &rank.device, &devices));
     *ranks = config->ranks > 0 ? (int)config->ranks : devices;
     TT_GO(tt_plan_make(&rank, *ranks, config->gradient_accumulation_steps, &limits, &none, plan));
 out:

@@ -75,5 +75,7 @@ printf 'model_name_or_path: %s\ndataset_name: x.jsonl\nmax_length: 64\ngradient_
 "$trimtab" plan --config "$folder/sft.yaml" --device cpu | grep -q 'recompute cheap' || fail "a training file"
 "$trimtab" plan --config_json "$shapes/tiny.json" --device abacus >"$folder/out" 2>"$folder/err" && fail "an abacus"
 grep -q "no chip is called 'abacus'" "$folder/err" || fail "an unknown chip is not named"
+TRIMTAB_CUDA_PLUGIN='' expect 10 "no GPU can be used" plan --config_json "$shapes/tiny.json" --device cuda
+TRIMTAB_CUDA_PLUGIN='' expect 10 "no GPU can be used" plan --config_json "$shapes/tiny.json" --device=cuda
 "$trimtab" plan --device h200 2>"$folder/err" && fail "no model"
 finish
