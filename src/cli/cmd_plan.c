@@ -105,11 +105,13 @@ static tt_status make_plan(struct tt_cli *cli, struct plan_command *command, str
     struct tt_plan plan;
     TT_TRY(tt_settings_parse_flags(settings, argc, argv, own));
     if (command->config_file != NULL) TT_TRY(tt_accelerate_read(command->config_file, settings));
-    /* A plan needs no data, and a config.json may stand alone. */
+    /* A plan needs no data and no address, and a config.json may stand alone. */
     if (command->options.config_json != NULL && !tt_settings_is_set(settings, "model_name_or_path"))
         TT_TRY(tt_settings_set(settings, "model_name_or_path", ".", "--config_json"));
     if (!tt_settings_is_set(settings, "dataset_name"))
         TT_TRY(tt_settings_set(settings, "dataset_name", "-", "plan"));
+    if (!tt_settings_is_set(settings, "main_process_ip")) /* nobody meets */
+        TT_TRY(tt_settings_set(settings, "main_process_ip", "-", "plan"));
     TT_TRY(tt_train_settings_resolve(settings, &command->config));
     const char *device = find_device(argc, argv);
     command->options.device = device != NULL ? device : command->config.device;

@@ -6,9 +6,10 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "model/adapter_config.h"
+#include "train/launch.h"
 #include "train/world.h"
 
-enum { CONFIG_BYTES_MAX = 1 << 20 };
+enum { CONFIG_BYTES_MAX = 1 << 20, RANKS_MAX = 1 << 16 };
 
 static tt_status read_config(const char *config_json, const char *folder, struct tt_model_config *model)
 {
@@ -36,18 +37,42 @@ static tt_status find_device(const char *word, size_t memory_limit, struct tt_de
     return TT_OK;
 }
 
+/* How the settings split the run over ranks of machines, of which none need be here. A unit is split over
+ * *shard_ranks of the *ranks. `marker` only says that there are replicas. */
+static tt_status count_ranks(const struct tt_train_config *config, int devices, struct tt_comm *marker,
+                             struct tt_rank_config *rank, int *shard_ranks, int *ranks)
+{
+    bool alone = config->num_machines == 1;
+    int each;
+    TT_TRY(tt_launch_count_ranks(config, &each));
+    if (each == 0) each = devices;
+    if (config->num_machines > RANKS_MAX / each) {
+        tt_status status =
+            tt_fail(TT_ERR_USAGE, "%d ranks on each of %lld machines", each, (long long)config->num_machines);
+        tt_hint("a plan is made for at most %d ranks in all", RANKS_MAX);
+        return status;
+    }
+    *ranks = each * (int)config->num_machines;
+    rank->across_processes = !alone;
+    rank->strategy =
+        config->sharding_strategy == TT_HYBRID_SHARD && alone ? TT_FULL_SHARD : config->sharding_strategy;
+    if (rank->strategy == TT_HYBRID_SHARD) rank->replicate_comm = marker;
+    *shard_ranks = rank->strategy == TT_HYBRID_SHARD ? each : *ranks;
+    return TT_OK;
+}
+
 tt_status tt_plan_offline(const struct tt_train_config *config, const struct tt_plan_options *options,
                           int *ranks, struct tt_plan *plan)
 {
     tt_status status = TT_OK;
-    int devices;
+    int devices, shard_ranks;
+    struct tt_comm *marker = NULL;
     struct tt_arena arena = {0};
     struct tt_model_config model;
     int64_t length = options->sequence_length > 0 ? options->sequence_length : config->data.max_length;
     int64_t batch = config->per_device_train_batch_size;
     struct tt_batch_limits none = {0}, limits = {length * batch, batch, length * batch, length};
     struct tt_rank_config rank = {
-        .strategy = config->sharding_strategy == TT_HYBRID_SHARD ? TT_FULL_SHARD : config->sharding_strategy,
         .model_config = &model,
         .model_options = {.compute_dtype = config->bf16 ? TT_BF16 : TT_F32,
                           .train_base = !config->use_peft,
@@ -69,9 +94,11 @@ tt_status tt_plan_offline(const struct tt_train_config *config, const struct tt_
     if (config->adapter_name_or_path != NULL)
         TT_GO(tt_adapter_config_read(config->adapter_name_or_path, &arena, &rank.model_options.lora));
     TT_GO(find_device(options->device, config->device_memory, &rank.device, &devices));
-    *ranks = config->ranks > 0 ? (int)config->ranks : devices;
-    TT_GO(tt_plan_make(&rank, *ranks, config->gradient_accumulation_steps, &limits, &none, plan));
+    TT_GO(tt_comm_create_self(&marker));
+    TT_GO(count_ranks(config, devices, marker, &rank, &shard_ranks, ranks));
+    TT_GO(tt_plan_make(&rank, shard_ranks, config->gradient_accumulation_steps, &limits, &none, plan));
 out:
+    tt_comm_destroy(marker);
     tt_arena_deinit(&arena);
     return status;
 }
