@@ -43,6 +43,11 @@ size_t tt_cmd_plan_sections(struct tt_setting_section *sections)
     return count;
 }
 
+static json_t *number_or_null(double number)
+{
+    return number > 0 ? json_real(number) : json_null();
+}
+
 static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan, int ranks)
 {
     struct tt_str text = {0};
@@ -53,13 +58,13 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan, int 
         json_object_set_new(purposes, rows[i].key, json_integer((json_int_t)rows[i].bytes));
     for (int i = 1; i + 1 < plan->block_count; i++)
         json_array_append_new(levels, json_string(tt_level_name(plan->levels[i])));
+    double seconds = tt_plan_estimate(plan);
     json_t *object = json_pack(
-        "{s:b,s:s,s:i,s:I,s:I,s:o,s:I,s:f,s:f,s:o}", "fits", (int)plan->fits, "device", plan->device, "ranks",
+        "{s:b,s:s,s:i,s:I,s:I,s:o,s:I,s:o,s:o,s:o}", "fits", (int)plan->fits, "device", plan->device, "ranks",
         ranks, "device_bytes", (json_int_t)plan->memory.total_peak, "limit_bytes",
         (json_int_t)plan->limit_bytes, "purposes", purposes, "host_bytes",
-        (json_int_t)plan->memory.host_total, "step_seconds", plan->step_seconds, "tokens_per_second",
-        plan->step_seconds > 0 ? (double)plan->step_tokens * ranks / plan->step_seconds : 0.0, "recompute",
-        levels);
+        (json_int_t)plan->memory.host_total, "step_seconds", number_or_null(seconds), "tokens_per_second",
+        number_or_null(seconds > 0 ? (double)plan->step_tokens * ranks / seconds : 0), "recompute", levels);
     if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the plan");
     json_object_set_new(object, "workspace_parts",
                         json_pack("{s:I,s:I}", "attention", (json_int_t)plan->attention_bytes, "logits_chunk",

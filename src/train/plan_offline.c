@@ -88,6 +88,7 @@ tt_status tt_plan_offline(const struct tt_train_config *config, const struct tt_
         .reduce_dtype = tt_dtype_from_torch_name(config->reduce_dtype),
     };
     rank.model_options.lora.enabled = config->use_peft;
+    TT_GO(tt_micro_batch_check((uint64_t)batch, length));
     TT_GO(read_config(options->config_json, config->model_name_or_path, &model));
     TT_GO(tt_quantization_resolve(&config->quantization, &model, rank.model_options.compute_dtype,
                                   &rank.model_options.quant));

@@ -59,6 +59,8 @@ for part in '"fits": true' '"device": "h200"' '"ranks": 2' '"device_bytes": ' '"
     '"host_bytes": [1-9]' '"step_seconds": ' '"recompute": \["none"'; do
     grep -q "$part" "$folder/json" || fail "--json has no $part"
 done
+"$trimtab" plan --device=cpu --json --config_json "$shapes/tiny.json" >"$folder/json" || fail "--json for the cpu"
+grep -q '"step_seconds": null, "tokens_per_second": null' "$folder/json" || fail "--json estimates the time of a processor"
 code=0
 "$trimtab" plan --device h200 --device_memory 1GiB --json --config_json "$shapes/l8b.json" \
     >"$folder/json" 2>"$folder/err" || code=$?
@@ -78,6 +80,34 @@ machines '16 in all.* weights shard 1.3 GiB' --num_processes 16
 machines '16 in all.* weights shard 2.5 GiB' --ranks 8 --sharding_strategy HYBRID_SHARD
 expect 2 "num_processes 15 over num_machines 2" plan --config_json "$shapes/tiny.json" --num_machines 2 --num_processes 15
 expect 2 "at most 65536 ranks" plan --config_json "$shapes/tiny.json" --num_machines 1000000 --ranks 8
+
+# What the hint of a plan that does not fit names fits, each of it, as it is named.
+follow() {
+    local batch=$1 code=0 way flags
+    shift
+    "$trimtab" plan "$@" --per_device_train_batch_size "$batch" >"$folder/out" 2>"$folder/err" || code=$?
+    [ $code -eq 4 ] || fail "$* fits: exit $code"
+    grep -q '^  hint: what would fit: ' "$folder/err" || fail "$*: nothing would fit"
+    while read -r way; do
+        flags=$(sed -E "s/^half of the (\S+)/\1 $((batch / 2))/; s/^a quarter of the (\S+)/\1 $((batch / 4))/
+            s/^an eighth of the (\S+)/\1 $((batch / 8))/; s/^([0-9]+) --ranks/--ranks \1/; s/ (with|and) / /g" <<<"${way% (*}")
+        # shellcheck disable=SC2086
+        "$trimtab" plan "$@" --per_device_train_batch_size "$batch" $flags >"$folder/out" 2>&1 ||
+            fail "$*: '$way' does not fit:" "$(tail -n 2 "$folder/out")"
+    done < <(sed -n 's/^  hint: what would fit: //p' "$folder/err" | sed 's/; or /\n/g')
+}
+l8b=(--device rtx4090 --config_json "$shapes/l8b.json" --sequence_length 4096)
+follow 2 "${l8b[@]}" --recompute none
+follow 2 "${l8b[@]}" --gradient_checkpointing false
+follow 2 "${l8b[@]}" --recompute block --device_memory 17GiB
+follow 64 "${l8b[@]}" --recompute block --device_memory 17GiB
+follow 256 "${l8b[@]}" --sequence_length 1024
+follow 64 "${l8b[@]}" --sequence_length 16384
+follow 1 --device cpu "${l8b[@]:2}" --sharding_strategy NO_SHARD --ranks 4 --device_memory 12GiB
+follow 1 "${l8b[@]}" --sharding_strategy SHARD_GRAD_OP --ranks 4 --recompute none --device_memory 12GiB
+expect 4 "neither a smaller batch nor more ranks" plan "${l8b[@]}" --device_memory 100MiB
+expect 4 "more than 64 TiB" plan "${l8b[@]}" --per_device_train_batch_size 524287
+expect 2 "a micro batch of 1048576 x 4096 tokens is too large" plan "${l8b[@]}" --per_device_train_batch_size 1048576
 
 # a model folder and a training configuration do too
 model=$root/tests/golden/llama2/model
