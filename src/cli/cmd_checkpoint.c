@@ -218,8 +218,9 @@ tt_status tt_cmd_checkpoint(struct tt_cli *cli, int argc, char *const *argv)
     const char *what = argc > 0 ? argv[0] : "";
     bool known = strcmp(what, "ls") == 0 || strcmp(what, "verify") == 0 || strcmp(what, "consolidate") == 0;
     if (!known || argc < 2 || argv[1][0] == '-') {
-        tt_status status = known ? tt_fail(TT_ERR_USAGE, "checkpoint %s needs a folder", what)
-                                 : tt_fail(TT_ERR_USAGE, "checkpoint cannot '%.60s'", what);
+        tt_status status = known       ? tt_fail(TT_ERR_USAGE, "checkpoint %s needs a folder", what)
+                           : argc == 0 ? tt_fail(TT_ERR_USAGE, "checkpoint needs to be told what to do")
+                                       : tt_fail(TT_ERR_USAGE, "checkpoint cannot '%.60s'", what);
         tt_hint("trimtab checkpoint%s", tt_cmd_checkpoint_usage);
         return status;
     }

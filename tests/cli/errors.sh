@@ -48,6 +48,12 @@ expect 3 "folder" inspect folder
 expect 3 "zero.safetensors" inspect zero.safetensors
 expect 3 "empty.safetensors" inspect empty.safetensors
 expect 2 "help takes one command" help nothing
+expect 2 "checkpoint needs to be told what to do" checkpoint
+expect 2 "trimtab checkpoint ls FOLDER" checkpoint list folder
+# What the list of commands says that a command does, it does.
+for word in $("$trimtab" --help | sed -n 's/^  checkpoint .*: //p' | tr -d ,); do
+    expect 2 "checkpoint $word needs a folder" checkpoint "$word"
+done
 expect 0 "" --version
 expect 0 "" --help
 finish
