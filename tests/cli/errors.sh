@@ -56,4 +56,12 @@ for word in $("$trimtab" --help | sed -n 's/^  checkpoint .*: //p' | tr -d ,); d
 done
 expect 0 "" --version
 expect 0 "" --help
+
+# With a model: what goes wrong at its files and folders.
+cp -r "$root/tests/golden/qwen2/model" base && cp "$root"/tests/support/tiny_tokenizer/* base/
+printf '{"text": "1 + 1 = 2"}\n' >data.jsonl
+train=(train --model_name_or_path base --max_steps 1 --dataset_name)
+mkfifo pipe.jsonl pipe.safetensors
+expect 3 "'pipe.jsonl' is no regular file" "${train[@]}" pipe.jsonl
+expect 3 "'pipe.safetensors' is no regular file" inspect pipe.safetensors
 finish
