@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "io/output_folder.h"
 #include "optim/schedule.h"
 #include "train/checkpoints.h"
 #include "train/devices.h"
@@ -223,6 +224,13 @@ static tt_status check_output(const struct tt_run *run)
 {
     const struct tt_train_config *config = run->config;
     bool result = false;
+    if (strcmp(config->init, "model") == 0 &&
+        tt_output_folder_is(config->output_dir, config->model_name_or_path)) {
+        (void)tt_fail(TT_ERR_USAGE, "output_dir '%s' is the folder of the model that is read",
+                      config->output_dir);
+        tt_hint("choose another --output_dir: the base of a training stays as it is");
+        return TT_ERR_USAGE;
+    }
     TT_TRY(tt_dir_create(config->output_dir));
     TT_TRY(tt_dir_list(config->output_dir, note_result, &result));
     if (result && !config->overwrite_output_dir && run->resume.folder == NULL) {

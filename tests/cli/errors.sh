@@ -61,6 +61,9 @@ expect 0 "" --help
 cp -r "$root/tests/golden/qwen2/model" base && cp "$root"/tests/support/tiny_tokenizer/* base/
 printf '{"text": "1 + 1 = 2"}\n' >data.jsonl
 train=(train --model_name_or_path base --max_steps 1 --dataset_name)
+expect 2 "output_dir './base' is the folder of the model that is read" "${train[@]}" data.jsonl --output_dir ./base \
+    --overwrite_output_dir --use_peft false
+cmp base/model.safetensors "$root/tests/golden/qwen2/model/model.safetensors" || fail "the base model was changed"
 mkfifo pipe.jsonl pipe.safetensors
 expect 3 "'pipe.jsonl' is no regular file" "${train[@]}" pipe.jsonl
 expect 3 "'pipe.safetensors' is no regular file" inspect pipe.safetensors
