@@ -19,7 +19,7 @@ static const struct tt_setting own_settings[] = {
      .help = "accelerate's configuration file (FSDP), read as it is; settings given elsewhere win over it."},
     {.name = "print_config", .aliases = "dry_run", .type = TT_SETTING_BOOL,
      .offset = offsetof(struct train_command, print_config), .default_text = "false", .transient = true,
-     .help = "Check everything, print the resolved configuration and stop."},
+     .help = "Check the settings, print all of them as they are resolved, and stop; model and data are not opened."},
     {.name = NULL},
 };
 /* clang-format on */

@@ -47,6 +47,11 @@ expect 3 "nowhere" inspect nowhere
 expect 3 "folder" inspect folder
 expect 3 "zero.safetensors" inspect zero.safetensors
 expect 3 "empty.safetensors" inspect empty.safetensors
+printf '\t- x' >tab.yaml
+expect 2 "  while scanning for the next token" train --config tab.yaml
+expect 2 "bfloat16 or float32: leave it out" train --config good.yaml --load_in_4bit --bnb_4bit_compute_dtype float16
+expect 2 "or set bf16 to false" train --config good.yaml --load_in_4bit --bnb_4bit_compute_dtype float32
+expect 2 "lr_scheduler_kwargs: '{bad' is not a mapping" train --config good.yaml --lr_scheduler_kwargs '{bad'
 expect 2 "help takes one command" help nothing
 expect 2 "checkpoint needs to be told what to do" checkpoint
 expect 2 "trimtab checkpoint ls FOLDER" checkpoint list folder
@@ -61,10 +66,13 @@ expect 0 "" --help
 cp -r "$root/tests/golden/qwen2/model" base && cp "$root"/tests/support/tiny_tokenizer/* base/
 printf '{"text": "1 + 1 = 2"}\n' >data.jsonl
 train=(train --model_name_or_path base --max_steps 1 --dataset_name)
+expect 3 "rows are read from a local .jsonl" "${train[@]}" somebody/dataset
 expect 2 "output_dir './base' is the folder of the model that is read" "${train[@]}" data.jsonl --output_dir ./base \
     --overwrite_output_dir --use_peft false
 cmp base/model.safetensors "$root/tests/golden/qwen2/model/model.safetensors" || fail "the base model was changed"
 mkfifo pipe.jsonl pipe.safetensors
 expect 3 "'pipe.jsonl' is no regular file" "${train[@]}" pipe.jsonl
 expect 3 "'pipe.safetensors' is no regular file" inspect pipe.safetensors
+expect 0 "" quantize --model_name_or_path base --output_dir quantized --llm_int8_skip_modules down_proj
+grep -q '"down_proj"' quantized/config.json || fail "down_proj was not left as it was"
 finish
