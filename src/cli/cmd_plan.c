@@ -119,7 +119,7 @@ static tt_status make_plan(struct tt_cli *cli, struct plan_command *command, str
         TT_TRY(tt_settings_set(settings, "main_process_ip", "-", "plan"));
     TT_TRY(tt_train_settings_resolve(settings, &command->config));
     const char *device = find_device(argc, argv);
-    command->options.device = device != NULL ? device : command->config.device;
+    command->options.device = device != NULL ? device : tt_train_config_device(&command->config);
     TT_TRY(tt_plan_offline(&command->config, &command->options, &ranks, &plan));
     TT_TRY(command->json ? print_json(cli, &plan, ranks) : print_table(cli, &plan, ranks));
     return tt_plan_check(&plan);

@@ -147,8 +147,9 @@ tt_status tt_launch_detect(const struct tt_train_config *config, struct tt_launc
 /* What may differ from machine to machine. */
 static bool is_local(const char *name)
 {
-    static const char *const names[] = {"machine_rank",  "main_process_ip", "main_process_port", "ranks",
-                                        "num_processes", "num_machines",    "threads",           "device",
+    static const char *const names[] = {"machine_rank",  "main_process_ip", "main_process_port",
+                                        "ranks",         "num_processes",   "num_machines",
+                                        "threads",       "device",          "use_cpu",
                                         "device_memory", "disable_tqdm",    "rendezvous_timeout"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return true;
