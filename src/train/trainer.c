@@ -127,9 +127,9 @@ static tt_status say_model(const struct tt_run *run, const struct tt_model *mode
     if (status == TT_OK) status = tt_plan_format(&run->plan, world->world_size, &text);
     if (status == TT_OK) tt_run_say(run, tt_str_text(&text));
     tt_str_deinit(&text);
-    snprintf(line, sizeof line, "%lld steps, %lld an epoch, on %d rank%s (%s, %s) of %d thread%s, %s, %s",
-             (long long)run->total_steps, (long long)run->steps_per_epoch, world->world_size,
-             world->world_size == 1 ? "" : "s", tt_comm_kind(world->ranks[0].comm),
+    snprintf(line, sizeof line, "%lld step%s, %lld an epoch, on %d rank%s (%s, %s) of %d thread%s, %s, %s",
+             (long long)run->total_steps, run->total_steps == 1 ? "" : "s", (long long)run->steps_per_epoch,
+             world->world_size, world->world_size == 1 ? "" : "s", tt_comm_kind(world->ranks[0].comm),
              tt_shard_strategy_name(run->rank_config.strategy), world->threads_per_rank,
              world->threads_per_rank == 1 ? "" : "s",
              tt_dtype_torch_name(run->inputs.model_options.compute_dtype),

@@ -73,6 +73,17 @@ cmp base/model.safetensors "$root/tests/golden/qwen2/model/model.safetensors" ||
 mkfifo pipe.jsonl pipe.safetensors
 expect 3 "'pipe.jsonl' is no regular file" "${train[@]}" pipe.jsonl
 expect 3 "'pipe.safetensors' is no regular file" inspect pipe.safetensors
+# A stop before the first step; the pipe holds the run until the signal is sent.
+mkfifo pipe.yaml
+"$trimtab" train --config pipe.yaml >printed 2>err &
+run=$!
+exec 3>pipe.yaml
+kill -INT $run
+printf 'model_name_or_path: base\ndataset_name: data.jsonl\noutput_dir: early\nmax_steps: 1\n' >&3
+exec 3>&-
+wait $run && fail "a run that was stopped before its first step is done"
+grep -q "the same command starts it again" err || fail "an early stop:" "$(cat err)"
+expect 0 "done: 1 step, " train --model_name_or_path base --dataset_name data.jsonl --output_dir early --max_steps 1
 expect 0 "" quantize --model_name_or_path base --output_dir quantized --llm_int8_skip_modules down_proj
 grep -q '"down_proj"' quantized/config.json || fail "down_proj was not left as it was"
 finish
