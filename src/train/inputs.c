@@ -8,9 +8,11 @@
 #include "base/log.h"
 #include "model/adapter_config.h"
 
-static tt_status open_adapter(const struct tt_train_config *config, struct tt_inputs *inputs)
+static tt_status open_adapter(const struct tt_train_config *config, enum tt_inputs_use use,
+                              struct tt_inputs *inputs)
 {
     tt_status status = TT_OK;
+    const struct tt_lora_config *lora = &inputs->model_options.lora;
     const char *folder = config->adapter_name_or_path;
     char *weights = NULL, *pickle = NULL;
     if (folder == NULL) return TT_OK;
@@ -25,6 +27,10 @@ static tt_status open_adapter(const struct tt_train_config *config, struct tt_in
     }
     TT_GO(tt_adapter_config_read(folder, &inputs->arena, &inputs->model_options.lora));
     TT_GO(tt_safetensors_open(weights, &inputs->adapter));
+    if (use == TT_INPUTS_TRAIN)
+        tt_info("the adapter '%s' says rank (%lld), alpha (%g) and targets; the lora_* settings of the run "
+                "are not used",
+                folder, (long long)lora->r, lora->alpha);
 out:
     if (status != TT_OK) tt_while("opening the adapter '%s'", folder);
     tt_free(weights);
@@ -69,7 +75,7 @@ static tt_status open_model(const struct tt_train_config *config, enum tt_inputs
         if (config->adapter_name_or_path != NULL)
             return tt_fail(TT_ERR_USAGE, "adapter_name_or_path is given, but use_peft is false");
     }
-    TT_TRY(open_adapter(config, inputs));
+    TT_TRY(open_adapter(config, use, inputs));
     inputs->source = (struct tt_load_source){
         .folder = random ? NULL : inputs->folder,
         .adapter = inputs->adapter,

@@ -55,6 +55,11 @@ expect 2 "lr_scheduler_kwargs: '{bad' is not a mapping" train --config good.yaml
 expect 2 "help takes one command" help nothing
 expect 2 "checkpoint needs to be told what to do" checkpoint
 expect 2 "trimtab checkpoint ls FOLDER" checkpoint list folder
+# The help names every schedule that the hint of a wrong one names.
+expect 2 "lr_scheduler_type 'cosin'" train --config good.yaml --lr_scheduler_type cosin
+for name in $(sed -n 's/^  hint: one of //p' err | tr -d ,); do
+    "$trimtab" train --help | grep -qw "$name" || fail "no $name in the help"
+done
 # What the list of commands says that a command does, it does.
 for word in $("$trimtab" --help | sed -n 's/^  checkpoint .*: //p' | tr -d ,); do
     expect 2 "checkpoint $word needs a folder" checkpoint "$word"
@@ -84,6 +89,8 @@ exec 3>&-
 wait $run && fail "a run that was stopped before its first step is done"
 grep -q "the same command starts it again" err || fail "an early stop:" "$(cat err)"
 expect 0 "done: 1 step, " train --model_name_or_path base --dataset_name data.jsonl --output_dir early --max_steps 1
+expect 0 "'early' says rank (16), alpha (32) and targets; the lora_* settings of the run are not used" \
+    "${train[@]}" data.jsonl --adapter early --lora_r 4 --output_dir later
 expect 0 "" quantize --model_name_or_path base --output_dir quantized --llm_int8_skip_modules down_proj
 grep -q '"down_proj"' quantized/config.json || fail "down_proj was not left as it was"
 finish
