@@ -9,7 +9,7 @@
 #include "train/launch.h"
 #include "train/world.h"
 
-enum { CONFIG_BYTES_MAX = 1 << 20, RANKS_MAX = 1 << 16 };
+enum { CONFIG_BYTES_MAX = 1 << 20, RANKS_MAX = 4096 };
 
 static tt_status read_config(const char *config_json, const char *folder, struct tt_model_config *model)
 {

@@ -79,7 +79,7 @@ machines '16 in all.* weights shard 1.3 GiB.* communication' --ranks 8
 machines '16 in all.* weights shard 1.3 GiB' --num_processes 16
 machines '16 in all.* weights shard 2.5 GiB' --ranks 8 --sharding_strategy HYBRID_SHARD
 expect 2 "num_processes 15 over num_machines 2" plan --config_json "$shapes/tiny.json" --num_machines 2 --num_processes 15
-expect 2 "at most 65536 ranks" plan --config_json "$shapes/tiny.json" --num_machines 1000000 --ranks 8
+expect 2 "at most 4096 ranks" plan --config_json "$shapes/tiny.json" --num_machines 1000000 --ranks 8
 
 # What the hint of a plan that does not fit names fits, each of it, as it is named.
 follow() {
