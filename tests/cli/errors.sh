@@ -52,6 +52,8 @@ expect 2 "  while scanning for the next token" train --config tab.yaml
 expect 2 "bfloat16 or float32: leave it out" train --config good.yaml --load_in_4bit --bnb_4bit_compute_dtype float16
 expect 2 "or set bf16 to false" train --config good.yaml --load_in_4bit --bnb_4bit_compute_dtype float32
 expect 2 "lr_scheduler_kwargs: '{bad' is not a mapping" train --config good.yaml --lr_scheduler_kwargs '{bad'
+expect 2 "row_tokens_min 10 is more than row_tokens_max 5" bench train --row_tokens_min 10 --row_tokens_max 5 \
+    --config_json "$root/bench/shapes/tiny.json" --device cpu
 expect 2 "help takes one command" help nothing
 expect 2 "checkpoint needs to be told what to do" checkpoint
 expect 2 "trimtab checkpoint ls FOLDER" checkpoint list folder
@@ -89,6 +91,8 @@ exec 3>&-
 wait $run && fail "a run that was stopped before its first step is done"
 grep -q "the same command starts it again" err || fail "an early stop:" "$(cat err)"
 expect 0 "done: 1 step, " train --model_name_or_path base --dataset_name data.jsonl --output_dir early --max_steps 1
+printf '{"prompt": "1 + 1 =", "completion": ""}\n' >empty.jsonl
+expect 0 "1 + 1 =[[</s>]]" "${train[@]}" empty.jsonl --output_dir end
 expect 0 "'early' says rank (16), alpha (32) and targets; the lora_* settings of the run are not used" \
     "${train[@]}" data.jsonl --adapter early --lora_r 4 --output_dir later
 expect 0 "" quantize --model_name_or_path base --output_dir quantized --llm_int8_skip_modules down_proj
