@@ -20,7 +20,8 @@ struct checkpoint_command {
 /* One row reads as one paragraph. */
 /* clang-format off */
 static const struct tt_setting own_settings[] = {
-    {.name = "json", .type = TT_SETTING_BOOL, FIELD(json), .default_text = "false", .help = "ls: print one JSON object."},
+    {.name = "json", .type = TT_SETTING_BOOL, FIELD(json), .default_text = "false",
+     .help = "ls: print one JSON list. What it calls whole has every file in its size; verify reads every byte."},
     {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir),
      .help = "consolidate: where the checkpoint is written with its training state in whole tensors."},
     {.name = "overwrite_output_dir", .type = TT_SETTING_BOOL, FIELD(overwrite), .default_text = "false",

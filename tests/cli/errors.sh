@@ -29,6 +29,7 @@ expect 2 "'max_steps' takes a whole number" train --max_steps 1.5
 expect 2 "'bf16' takes true or false" train --bf16 perhaps
 expect 2 "takes one value" train --seed 1 2
 expect 2 "--seed needs a value" train --seed
+expect 2 "write --resume_from_checkpoint VALUE" train --resume_from_checkpoint
 expect 2 "'word' stands where a flag is expected" train word
 expect 2 "'auto_find_batch_size' is served only as: false" train --auto_find_batch_size
 expect 2 "there is no key 'fsdp_shardings'" train --config good.yaml --config_file fsdp.yaml
