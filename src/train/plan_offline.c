@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "model/adapter_config.h"
+#include "train/inputs.h"
 #include "train/launch.h"
 #include "train/world.h"
 
@@ -34,6 +35,20 @@ static tt_status find_device(const char *word, size_t memory_limit, struct tt_de
     TT_TRY(tt_world_choose_device(word, &kind, count));
     device->kind = kind;
     device->stands_for = NULL;
+    return TT_OK;
+}
+
+/* Tokens of every row. A run cuts or leaves out rows of more tokens than the model has positions; a pack of
+ * several may have more. */
+static tt_status find_length(const struct tt_train_config *config, const struct tt_plan_options *options,
+                             const struct tt_model_config *model, int64_t *length)
+{
+    *length = options->sequence_length;
+    if (*length > model->max_position_embeddings)
+        return tt_fail(TT_ERR_USAGE, "sequence_length %lld is more than the model's %lld positions",
+                       (long long)*length, (long long)model->max_position_embeddings);
+    if (*length == 0)
+        *length = config->data.packing ? config->data.max_length : tt_inputs_max_length(config, model);
     return TT_OK;
 }
 
@@ -69,9 +84,8 @@ tt_status tt_plan_offline(const struct tt_train_config *config, const struct tt_
     struct tt_comm *marker = NULL;
     struct tt_arena arena = {0};
     struct tt_model_config model;
-    int64_t length = options->sequence_length > 0 ? options->sequence_length : config->data.max_length;
-    int64_t batch = config->per_device_train_batch_size;
-    struct tt_batch_limits none = {0}, limits = {length * batch, batch, length * batch, length};
+    int64_t length, batch = config->per_device_train_batch_size;
+    struct tt_batch_limits none = {0}, limits;
     struct tt_rank_config rank = {
         .model_config = &model,
         .model_options = {.compute_dtype = config->bf16 ? TT_BF16 : TT_F32,
@@ -88,8 +102,10 @@ tt_status tt_plan_offline(const struct tt_train_config *config, const struct tt_
         .reduce_dtype = tt_dtype_from_torch_name(config->reduce_dtype),
     };
     rank.model_options.lora.enabled = config->use_peft;
-    TT_GO(tt_micro_batch_check((uint64_t)batch, length));
     TT_GO(read_config(options->config_json, config->model_name_or_path, &model));
+    TT_GO(find_length(config, options, &model, &length));
+    TT_GO(tt_micro_batch_check((uint64_t)batch, length));
+    limits = (struct tt_batch_limits){length * batch, batch, length * batch, length};
     TT_GO(tt_quantization_resolve(&config->quantization, &model, rank.model_options.compute_dtype,
                                   &rank.model_options.quant));
     if (config->adapter_name_or_path != NULL)

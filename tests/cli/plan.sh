@@ -109,6 +109,16 @@ expect 4 "neither a smaller batch nor more ranks" plan "${l8b[@]}" --device_memo
 expect 4 "more than 64 TiB" plan "${l8b[@]}" --per_device_train_batch_size 524287
 expect 2 "a micro batch of 1048576 x 4096 tokens is too large" plan "${l8b[@]}" --per_device_train_batch_size 1048576
 
+# Rows are no longer than the model has positions, as in a run.
+tiny=(--device h200 --config_json "$shapes/tiny.json")
+expect 2 "sequence_length 4096 is more than the model's 2048 positions" plan "${tiny[@]}" --sequence_length 4096
+"$trimtab" plan "${tiny[@]}" --sequence_length 2048 >"$folder/all" || fail "as long as the model has positions"
+"$trimtab" plan "${tiny[@]}" --max_length 9999 >"$folder/out" 2>"$folder/err" || fail "a max_length beyond the positions"
+cmp "$folder/all" "$folder/out" || fail "max_length is not bounded by the positions"
+"$trimtab" plan "${tiny[@]}" --max_length 9999 --packing >"$folder/packs" 2>&1 || fail "packs of 9999 tokens"
+cmp -s "$folder/all" "$folder/packs" && fail "packs are bounded by the positions"
+grep -q "max_length 9999 is more than the model's 2048 positions" "$folder/err" || fail "the bound is not said"
+
 # a model folder and a training configuration do too
 model=$root/tests/golden/llama2/model
 "$trimtab" plan --model "$model" --max_length 64 --device cpu >"$folder/out" || fail "a model folder"
