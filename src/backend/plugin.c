@@ -2,6 +2,7 @@
 #include "backend/plugin.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,12 +24,14 @@ static void log_line(enum tt_log_level level, const char *line)
 
 static const struct tt_host host = {.error_record = tt_error_record, .log_line = log_line};
 
-/* The folder of the object that holds this code: of the program, or of libtrimtab.so. */
+/* The folder of the file that holds this code: of the program, or of libtrimtab.so. Of the program the loader
+ * knows only what it was called, a bare word where a shell found it on PATH. */
 static bool own_folder(char *folder, size_t bytes)
 {
     Dl_info info;
-    if (dladdr(&host, &info) == 0 || info.dli_fname == NULL) return false;
-    char *real = realpath(info.dli_fname, NULL);
+    struct link_map *map = NULL;
+    if (dladdr1(&host, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 || map == NULL) return false;
+    char *real = realpath(map->l_name[0] != '\0' ? map->l_name : "/proc/self/exe", NULL);
     if (real == NULL) return false;
     char *slash = strrchr(real, '/');
     bool fits = slash != NULL && (size_t)(slash - real) < bytes;
@@ -56,7 +59,11 @@ static void *open_file(void)
         if (handle == NULL) snprintf(why_not, sizeof why_not, "%s", dlerror());
         return handle;
     }
-    if (!own_folder(folder, sizeof folder)) snprintf(folder, sizeof folder, ".");
+    if (!own_folder(folder, sizeof folder)) {
+        snprintf(why_not, sizeof why_not,
+                 "nothing says in which folder the program lies, to look for %s there", file_name);
+        return NULL;
+    }
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         snprintf(path, sizeof path, places[i], folder, file_name);
         if (!tt_path_exists(path)) continue;

@@ -93,6 +93,10 @@ static tt_status push(struct tt_workspace *workspace, const char *what, size_t b
     size_t left = workspace->bytes - workspace->top, rounded;
     if (__builtin_add_overflow(bytes, ALIGNMENT - 1, &rounded)) rounded = SIZE_MAX;
     rounded -= rounded % ALIGNMENT;
+    if (rounded > left && tt_device_is_plan(workspace->device))
+        return tt_fail(TT_ERR_MEMORY,
+                       "a step takes more than %zu TiB: there is no room for '%s' of %zu bytes",
+                       plan_range >> 40, what, rounded);
     if (rounded > left) {
         return tt_fail(TT_ERR_INTERNAL, "the workspace of %zu bytes has %zu left, '%s' needs %zu",
                        workspace->bytes, left, what, rounded);

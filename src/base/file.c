@@ -46,15 +46,14 @@ const char *tt_path_basename(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-tt_status tt_file_open_read(const char *path, int *descriptor, uint64_t *bytes)
+static tt_status open_read(const char *path, int flags, int *descriptor, struct stat *info)
 {
-    int opened = open(path, O_RDONLY | O_CLOEXEC);
+    int opened = open(path, O_RDONLY | O_CLOEXEC | flags);
     if (opened < 0) return tt_fail_errno(errno, "cannot open '%s'", path);
-    struct stat info;
     int error_number = 0;
-    if (fstat(opened, &info) != 0) {
+    if (fstat(opened, info) != 0) {
         error_number = errno;
-    } else if (S_ISDIR(info.st_mode)) {
+    } else if (S_ISDIR(info->st_mode)) {
         error_number = EISDIR;
     }
     if (error_number != 0) {
@@ -62,7 +61,30 @@ tt_status tt_file_open_read(const char *path, int *descriptor, uint64_t *bytes)
         return tt_fail_errno(error_number, "cannot read '%s'", path);
     }
     *descriptor = opened;
+    return TT_OK;
+}
+
+tt_status tt_file_open_read(const char *path, int *descriptor, uint64_t *bytes)
+{
+    struct stat info;
+    TT_TRY(open_read(path, 0, descriptor, &info));
     if (bytes != NULL) *bytes = info.st_size > 0 ? (uint64_t)info.st_size : 0;
+    return TT_OK;
+}
+
+tt_status tt_file_open_parts(const char *path, int *descriptor, uint64_t *bytes)
+{
+    struct stat info;
+    int opened = -1;
+    TT_TRY(open_read(path, O_NONBLOCK, &opened, &info)); /* a pipe would be waited for */
+    if (!S_ISREG(info.st_mode)) {
+        close(opened);
+        tt_status status = tt_fail(TT_ERR_DATA, "'%s' is no regular file", path);
+        tt_hint("it is read in parts, which a pipe or a device has not: write what it gives into a file");
+        return status;
+    }
+    *descriptor = opened;
+    *bytes = (uint64_t)info.st_size;
     return TT_OK;
 }
 
@@ -352,7 +374,7 @@ tt_status tt_file_map_open(const char *path, struct tt_file_map *map)
 {
     int descriptor = -1;
     uint64_t bytes = 0;
-    TT_TRY(tt_file_open_read(path, &descriptor, &bytes));
+    TT_TRY(tt_file_open_parts(path, &descriptor, &bytes));
     tt_status status = TT_OK;
     if (bytes == 0) {
         /* mmap refuses empty files. */

@@ -19,6 +19,8 @@ TT_MUST_USE tt_status tt_file_copy(const char *from, const char *to);
 /* Creates a file, or truncates it, for positioned writes; the descriptor is returned. */
 TT_MUST_USE tt_status tt_file_create(const char *path, uint64_t bytes, int *descriptor);
 TT_MUST_USE tt_status tt_file_open_read(const char *path, int *descriptor, uint64_t *bytes);
+/* The same for a file that is mapped or read at places: what is no regular file is TT_ERR_DATA, and not waited for. */
+TT_MUST_USE tt_status tt_file_open_parts(const char *path, int *descriptor, uint64_t *bytes);
 TT_MUST_USE tt_status tt_file_open_write(const char *path, int *descriptor); /* an existing file */
 /* A file of `bytes` that several write to, each its own parts: creates it unless it is there, reserves its whole length,
  * and leaves alone what others have written. */

@@ -355,8 +355,8 @@ static tt_status write_file(struct export *export)
 {
     const char *path = tt_str_text(&export->temporary), *final = export->options->output_file;
     int descriptor = -1;
-    TT_TRY(tt_file_create(path, export->bytes.bytes + export->header.data_bytes, &descriptor));
-    tt_status status = write_data(export, descriptor, path);
+    tt_status status = tt_file_create(path, export->bytes.bytes + export->header.data_bytes, &descriptor);
+    if (status == TT_OK) status = write_data(export, descriptor, path);
     if (status == TT_OK)
         status = tt_file_sync_close(descriptor, path);
     else

@@ -99,6 +99,9 @@ static tt_status bench_train(struct tt_cli *cli, int argc, char *const *argv)
     TT_GO(tt_settings_create(sections, count, &command, sizeof command, &settings));
     TT_GO(tt_settings_parse_flags(settings, argc, argv, NULL));
     TT_GO(tt_settings_check(settings));
+    if (command.options.row_tokens_min > command.options.row_tokens_max)
+        TT_GO(tt_fail(TT_ERR_USAGE, "row_tokens_min %lld is more than row_tokens_max %lld",
+                      (long long)command.options.row_tokens_min, (long long)command.options.row_tokens_max));
     TT_GO(tt_bench_train(&command.config, &command.options, cli->cancel, &result));
     if (result.tokens_per_second > 0) TT_GO(print_result(cli, &command, &result)); /* rank 0 has it */
 out:

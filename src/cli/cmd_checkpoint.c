@@ -20,7 +20,8 @@ struct checkpoint_command {
 /* One row reads as one paragraph. */
 /* clang-format off */
 static const struct tt_setting own_settings[] = {
-    {.name = "json", .type = TT_SETTING_BOOL, FIELD(json), .default_text = "false", .help = "ls: print one JSON object."},
+    {.name = "json", .type = TT_SETTING_BOOL, FIELD(json), .default_text = "false",
+     .help = "ls: print one JSON list. What it calls whole has every file in its size; verify reads every byte."},
     {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir),
      .help = "consolidate: where the checkpoint is written with its training state in whole tensors."},
     {.name = "overwrite_output_dir", .type = TT_SETTING_BOOL, FIELD(overwrite), .default_text = "false",
@@ -218,8 +219,9 @@ tt_status tt_cmd_checkpoint(struct tt_cli *cli, int argc, char *const *argv)
     const char *what = argc > 0 ? argv[0] : "";
     bool known = strcmp(what, "ls") == 0 || strcmp(what, "verify") == 0 || strcmp(what, "consolidate") == 0;
     if (!known || argc < 2 || argv[1][0] == '-') {
-        tt_status status = known ? tt_fail(TT_ERR_USAGE, "checkpoint %s needs a folder", what)
-                                 : tt_fail(TT_ERR_USAGE, "checkpoint cannot '%.60s'", what);
+        tt_status status = known       ? tt_fail(TT_ERR_USAGE, "checkpoint %s needs a folder", what)
+                           : argc == 0 ? tt_fail(TT_ERR_USAGE, "checkpoint needs to be told what to do")
+                                       : tt_fail(TT_ERR_USAGE, "checkpoint cannot '%.60s'", what);
         tt_hint("trimtab checkpoint%s", tt_cmd_checkpoint_usage);
         return status;
     }

@@ -7,8 +7,9 @@
 #include "train/settings.h"
 
 const char tt_cmd_plan_usage[] =
-    " --model_name_or_path FOLDER [--device h200] [--ranks N] [--device_memory 24GiB] "
-    "[--json] [--key value ...]";
+    " --model_name_or_path FOLDER | --config_json FILE [--device h200] [--ranks N] [--device_memory 24GiB] "
+    "[--json] [--key value ...]\n\n"
+    "--device takes a chip too, which need not be here: h200, rtx4090, ... (a word that is none lists them).";
 
 struct plan_command {
     struct tt_train_config config; /* first: the offsets of tt_train_sections hold */
@@ -45,6 +46,11 @@ size_t tt_cmd_plan_sections(struct tt_setting_section *sections)
     return count;
 }
 
+static json_t *number_or_null(double number)
+{
+    return number > 0 ? json_real(number) : json_null();
+}
+
 static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan)
 {
     struct tt_str text = {0};
@@ -55,14 +61,15 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan)
         json_object_set_new(purposes, rows[i].key, json_integer((json_int_t)rows[i].bytes));
     for (int i = 1; i + 1 < plan->block_count; i++)
         json_array_append_new(levels, json_string(tt_level_name(plan->levels[i])));
-    json_t *object = json_pack(
-        "{s:b,s:s,s:i,s:i,s:I,s:I,s:o,s:I,s:f,s:f,s:o}", "fits", (int)plan->fits, "device", plan->device,
-        "ranks", plan->ranks.count, "machines", plan->ranks.machines, "device_bytes",
-        (json_int_t)plan->memory.total_peak, "limit_bytes", (json_int_t)plan->limit_bytes, "purposes",
-        purposes, "host_bytes", (json_int_t)plan->memory.host_total, "step_seconds", plan->step_seconds,
-        "tokens_per_second",
-        plan->step_seconds > 0 ? (double)plan->step_tokens * plan->ranks.count / plan->step_seconds : 0.0,
-        "recompute", levels);
+    double seconds = tt_plan_estimate(plan);
+    json_t *object =
+        json_pack("{s:b,s:s,s:i,s:i,s:I,s:I,s:o,s:I,s:o,s:o,s:o}", "fits", (int)plan->fits, "device",
+                  plan->device, "ranks", plan->ranks.count, "machines", plan->ranks.machines, "device_bytes",
+                  (json_int_t)plan->memory.total_peak, "limit_bytes", (json_int_t)plan->limit_bytes,
+                  "purposes", purposes, "host_bytes", (json_int_t)plan->memory.host_total, "step_seconds",
+                  number_or_null(seconds), "tokens_per_second",
+                  number_or_null(seconds > 0 ? (double)plan->step_tokens * plan->ranks.count / seconds : 0),
+                  "recompute", levels);
     if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the plan");
     json_object_set_new(object, "workspace_parts",
                         json_pack("{s:I,s:I}", "attention", (json_int_t)plan->attention_bytes, "logits_chunk",
@@ -116,7 +123,7 @@ static tt_status make_plan(struct tt_cli *cli, struct plan_command *command, str
         TT_TRY(tt_settings_set(settings, "main_process_ip", "-", "plan"));
     TT_TRY(tt_train_settings_resolve(settings, &command->config));
     const char *device = find_device(argc, argv);
-    command->options.device = device != NULL ? device : command->config.device;
+    command->options.device = device != NULL ? device : tt_train_config_device(&command->config);
     TT_TRY(tt_plan_offline(&command->config, &command->options, &plan));
     TT_TRY(command->json ? print_json(cli, &plan) : print_table(cli, &plan));
     return tt_plan_check(&plan);

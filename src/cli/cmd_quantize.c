@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "io/quantized_folder.h"
 #include "model/model.h"
+#include "model/pattern.h"
 
 const char tt_cmd_quantize_usage[] =
     " --model_name_or_path FOLDER --output_dir FOLDER [--bnb_4bit_quant_type nf4] [--load_in_8bit] [--json]";
@@ -111,13 +112,12 @@ static const struct tt_quant_layout *layout_of(void *context, const char *name)
 }
 
 /* transformers leaves the head alone only where no list is given: a list that is must name it. */
-static tt_status list_skipped(const struct tt_json *list, struct tt_quantized_config *config)
+static tt_status list_skipped(const struct tt_name_pattern *list, struct tt_quantized_config *config)
 {
     bool head = false;
-    if (list->root == NULL) return TT_OK;
-    for (size_t i = 0; i < json_array_size(list->root); i++) {
-        const char *name = json_string_value(json_array_get(list->root, i));
-        if (name == NULL || config->skip_count + 1 == TT_QUANTIZED_SKIP_MAX)
+    for (size_t i = 0; i < list->count; i++) {
+        const char *name = tt_name_pattern_entry(list, i);
+        if (config->skip_count + 1 == TT_QUANTIZED_SKIP_MAX)
             return tt_fail(TT_ERR_USAGE, "llm_int8_skip_modules must be a list of fewer than %d names",
                            TT_QUANTIZED_SKIP_MAX);
         head |= strcmp(name, "lm_head") == 0;
@@ -157,7 +157,7 @@ static tt_status quantize(struct tt_cli *cli, const struct quantize_command *com
     tt_status status = TT_OK;
     struct tt_model_folder *folder = NULL;
     struct tt_model *model = NULL;
-    struct tt_json skip = {0};
+    struct tt_name_pattern skip = {0};
     struct tt_str text = {0};
     struct tt_quantize_report report;
     struct tt_quantize_options options = {.output_dir = command->output_dir,
@@ -166,9 +166,7 @@ static tt_status quantize(struct tt_cli *cli, const struct quantize_command *com
                                           .max_shard_bytes = command->max_shard_bytes,
                                           .cancel = cli->cancel};
     TT_GO(open_model(command, &folder, &model));
-    if (command->skip_modules != NULL)
-        TT_GO(tt_json_parse(command->skip_modules, strlen(command->skip_modules), "llm_int8_skip_modules",
-                            &skip));
+    TT_GO(tt_name_pattern_init(&skip, "llm_int8_skip_modules", command->skip_modules, true));
     TT_GO(list_skipped(&skip, &options.config));
     options.context = model;
     options.config.type = model->options.quant.type;
@@ -182,7 +180,7 @@ static tt_status quantize(struct tt_cli *cli, const struct quantize_command *com
     TT_GO(tt_report_print(cli->report, tt_str_text(&text)));
 out:
     tt_str_deinit(&text);
-    tt_json_deinit(&skip);
+    tt_name_pattern_deinit(&skip);
     tt_model_destroy(model);
     tt_model_folder_close(folder);
     return status;

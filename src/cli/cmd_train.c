@@ -19,7 +19,7 @@ static const struct tt_setting own_settings[] = {
      .help = "accelerate's configuration file (FSDP), read as it is; settings given elsewhere win over it."},
     {.name = "print_config", .aliases = "dry_run", .type = TT_SETTING_BOOL,
      .offset = offsetof(struct train_command, print_config), .default_text = "false", .transient = true,
-     .help = "Check everything, print the resolved configuration and stop."},
+     .help = "Check the settings, print all of them as they are resolved, and stop; model and data are not opened."},
     {.name = NULL},
 };
 /* clang-format on */
@@ -51,6 +51,8 @@ static tt_status train(struct tt_cli *cli, struct train_command *command, struct
     report->bar = report->bar && !command->config.disable_tqdm;
     struct tt_train_observer observer = tt_report_observer(report);
     tt_status status = tt_trainer_run(&command->config, settings, &observer, cli->cancel, &summary);
+    if (status == TT_ERR_CANCELLED && summary.steps == 0)
+        tt_hint("it had not begun to train: the same command starts it again");
     if (summary.steps > 0 && (status == TT_OK || status == TT_ERR_CANCELLED))
         tt_report_summary(report, &summary);
     return status;

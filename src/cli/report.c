@@ -260,8 +260,8 @@ void tt_report_summary(struct tt_report *report, const struct tt_train_summary *
     char number[32], planned[32], peak[32];
     tt_report_bar_end(report);
     FILE *err = report->err;
-    fprintf(err, "%s: %lld steps, %.2f epochs in %s\n", summary->stopped ? "stopped" : "done",
-            (long long)summary->steps, summary->epochs,
+    fprintf(err, "%s: %lld step%s, %.2f epochs in %s\n", summary->stopped ? "stopped" : "done",
+            (long long)summary->steps, summary->steps == 1 ? "" : "s", summary->epochs,
             tt_format_duration(summary->seconds, number, sizeof number));
     fprintf(err, "  train loss %.4f", summary->train_loss);
     if (!isnan(summary->last_eval_loss)) fprintf(err, ", eval loss %.4f", summary->last_eval_loss);

@@ -146,7 +146,8 @@ static tt_status single_value(const struct flag *flag, const char **value)
     }
     if (flag->word_count == 0) {
         tt_status status = tt_fail(TT_ERR_USAGE, "%s needs a value", flag->shown);
-        tt_hint("a value that begins with two dashes is written %s=--value", flag->shown);
+        tt_hint("write %s VALUE; one that begins with two dashes is written %s=--VALUE", flag->shown,
+                flag->shown);
         return status;
     }
     if (flag->word_count > 1)

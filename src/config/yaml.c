@@ -24,8 +24,10 @@ static tt_status parser_failed(struct reader *reader)
         tt_fail(TT_ERR_USAGE, "%s line %zu column %zu: not valid YAML: %s", reader->yaml->origin,
                 parser->problem_mark.line + 1, parser->problem_mark.column + 1,
                 parser->problem != NULL ? parser->problem : "unreadable");
-    if (parser->context != NULL)
-        tt_while("%s from line %zu on", parser->context, parser->context_mark.line + 1);
+    const char *context = parser->context;
+    if (context == NULL) return status;
+    if (strncmp(context, "while ", 6) == 0) context += 6; /* tt_while says that */
+    tt_while("%s from line %zu on", context, parser->context_mark.line + 1);
     return status;
 }
 

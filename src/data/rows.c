@@ -130,8 +130,10 @@ tt_status tt_rows_open(const char *path, size_t max_rows, struct tt_rows *rows)
     bool json = has_ending(path, ".jsonl") || has_ending(path, ".json") || has_ending(path, ".ndjson");
     if (!opened.plain_text && !json && !tt_path_is_dir(path) && tt_path_exists(path))
         return refuse_kind(path);
-    tt_status status = TT_OK;
-    TT_GO(tt_file_map_open(path, &opened.map));
+    tt_status status = tt_file_map_open(path, &opened.map);
+    if (status != TT_OK && !tt_path_exists(path))
+        tt_hint("rows are read from a local .jsonl, .json or .txt file");
+    TT_GO(status);
     TT_GO(find_rows(&opened, max_rows > 0 ? max_rows : SIZE_MAX));
     if (opened.count == 0) TT_GO(tt_fail(TT_ERR_DATA, "'%s' has no rows", path));
     *rows = opened;

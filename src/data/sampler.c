@@ -439,6 +439,15 @@ static tt_status make_units(struct tt_sampler *sampler)
     return TT_OK;
 }
 
+tt_status tt_micro_batch_check(uint64_t samples, int64_t tokens)
+{
+    int64_t all;
+    if (samples <= INT32_MAX && !__builtin_mul_overflow((int64_t)samples, tokens, &all) && all <= INT32_MAX)
+        return TT_OK;
+    return tt_fail(TT_ERR_USAGE, "a micro batch of %llu x %lld tokens is too large",
+                   (unsigned long long)samples, (long long)tokens);
+}
+
 static tt_status check_units(struct tt_sampler *sampler)
 {
     const struct tt_sampler_config *config = &sampler->config;
@@ -446,14 +455,10 @@ static tt_status check_units(struct tt_sampler *sampler)
         struct unit_facts facts = unit_facts(sampler, unit);
         raise_limits(&sampler->largest_unit, &facts.size);
     }
-    /* A batch indexes its tokens with 32 bits. */
     uint64_t most = (uint64_t)config->micro_batch_size < sampler->unit_count
                         ? (uint64_t)config->micro_batch_size
                         : sampler->unit_count;
-    if (most > INT32_MAX || (int64_t)most * sampler->largest_unit.tokens > INT32_MAX) {
-        return tt_fail(TT_ERR_USAGE, "a micro batch of %lld x %lld tokens is too large",
-                       (long long)config->micro_batch_size, (long long)sampler->largest_unit.tokens);
-    }
+    TT_TRY(tt_micro_batch_check(most, sampler->largest_unit.tokens));
     uint64_t steps = sampler->unit_count / sampler->batch_units;
     if (!config->drop_last && sampler->unit_count % sampler->batch_units != 0) steps++;
     sampler->steps_per_epoch = (int64_t)steps;

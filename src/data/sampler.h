@@ -22,6 +22,9 @@ struct tt_sampler_config {
     int64_t max_length;        /* length of a pack */
 };
 
+/* A batch indexes its tokens with 32 bits: TT_ERR_USAGE when that many samples of that many tokens are beyond. */
+TT_MUST_USE tt_status tt_micro_batch_check(uint64_t samples, int64_t tokens);
+
 struct tt_sampler;
 /* Borrows the data set. TT_ERR_USAGE when `drop_last` would leave no batch at all. */
 TT_MUST_USE tt_status tt_sampler_create(const struct tt_dataset *dataset, const struct tt_sampler_config *config,

@@ -46,8 +46,12 @@ tt_status tt_quantization_check(const struct tt_quantization_config *given, tt_d
     if (strcmp(given->compute_dtype, tt_dtype_torch_name(compute)) == 0) return TT_OK;
     tt_status status = tt_fail(TT_ERR_USAGE, "bnb_4bit_compute_dtype is %s, but the run computes in %s",
                                given->compute_dtype, tt_dtype_torch_name(compute));
-    tt_hint("the quantized linears compute in the type of all others: leave it out, or set bf16 to %s",
-            strcmp(given->compute_dtype, "float32") == 0 ? "false" : "true");
+    bool wants_float32 = strcmp(given->compute_dtype, "float32") == 0;
+    if (wants_float32 || strcmp(given->compute_dtype, "bfloat16") == 0)
+        tt_hint("the quantized linears compute in the type of all others: leave it out, or set bf16 to %s",
+                wants_float32 ? "false" : "true");
+    else
+        tt_hint("the quantized linears compute in the type of all others, bfloat16 or float32: leave it out");
     return status;
 }
 

@@ -224,7 +224,11 @@ static tt_status parse_kwargs(const struct tt_optim_config *config, struct tt_js
                               .decay_type = "cosine"};
     const char *text = config->lr_scheduler_kwargs;
     if (text == NULL) return TT_OK;
-    TT_TRY(tt_json_parse(text, strlen(text), "lr_scheduler_kwargs", json));
+    tt_status status = tt_json_parse(text, strlen(text), "lr_scheduler_kwargs", json);
+    if (status == TT_ERR_DATA)
+        return tt_fail(TT_ERR_USAGE,
+                       "lr_scheduler_kwargs: '%.100s' is not a mapping such as {\"num_cycles\": 2}", text);
+    TT_TRY(status);
     if (!json_is_object(json->root)) return tt_fail(TT_ERR_USAGE, "lr_scheduler_kwargs must be a mapping");
     return read_kwargs(json, kwargs);
 }

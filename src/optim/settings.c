@@ -17,7 +17,8 @@ const struct tt_setting tt_optim_settings[] = {
     {.name = "lr_scheduler_type", .type = TT_SETTING_STRING, FIELD(lr_scheduler_type),
      .default_text = "linear",
      .help = "How the rate goes over the run: linear, cosine, constant, constant_with_warmup, "
-             "cosine_with_restarts, polynomial, inverse_sqrt, cosine_with_min_lr, warmup_stable_decay."},
+             "cosine_with_restarts, polynomial, inverse_sqrt, cosine_with_min_lr, cosine_warmup_with_min_lr, "
+             "warmup_stable_decay."},
     {.name = "lr_scheduler_kwargs", .type = TT_SETTING_JSON, FIELD(lr_scheduler_kwargs),
      .help = "Options of the schedule: {\"num_cycles\": 0.5}."},
     {.name = "warmup_steps", .type = TT_SETTING_DOUBLE, FIELD(warmup_steps), .default_text = "0",

@@ -58,7 +58,7 @@ static void fill_result(const struct bench *bench, const struct tt_rank *rank, d
     result->peak_bytes = peak_resident_bytes();
     result->planned_bytes = bench->plan.memory.total_peak - bench->plan.memory.peak[TT_PURPOSE_CONTEXT];
     result->device_used_bytes = tt_device_used_bytes(rank->device);
-    result->planned_step_seconds = bench->plan.is_host ? 0.0 : bench->plan.step_seconds;
+    result->planned_step_seconds = tt_plan_estimate(&bench->plan);
     tt_plan_recompute_text(&bench->plan, result->recompute, sizeof result->recompute);
     result->recomputes_blocks = bench->plan.levels[1] >= TT_RECOMPUTE_BLOCK; /* the first goes first */
     result->device_peak_bytes = memory.total_peak - memory.peak[TT_PURPOSE_CONTEXT];

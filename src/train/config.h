@@ -76,6 +76,7 @@ struct tt_train_config {
     int64_t ranks;                    /* ranks of this process; 0: one per device (cpu: 1) */
     int64_t threads;                  /* cpu threads per rank; 0: processors / ranks */
     const char *device;               /* "auto" | "cpu" | "cuda" */
+    bool use_cpu;                     /* as device "cpu"; see tt_train_config_device */
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;
     const char *state_dict_type;      /* "FULL_STATE_DICT" | "SHARDED_STATE_DICT" */
@@ -95,5 +96,7 @@ struct tt_train_config {
 
 /* What `recompute` and `gradient_checkpointing` mean together. */
 enum tt_recompute tt_train_config_recompute(const struct tt_train_config *config);
+/* What `device` and `use_cpu` together say. */
+const char *tt_train_config_device(const struct tt_train_config *config);
 
 #endif

@@ -146,7 +146,7 @@ static tt_status build(struct tt_generator *generator, const struct tt_train_con
     TT_TRY(tt_comm_create_self(&generator->comm));
     const char *kind = NULL;
     int devices = 0;
-    TT_TRY(tt_world_choose_device(config, &kind, &devices));
+    TT_TRY(tt_world_choose_device(tt_train_config_device(config), &kind, &devices));
     struct tt_rank_config rank = {
         .device = {.kind = kind,
                    .threads = config->threads > 0 ? (int)config->threads : tt_cpu_count(),

@@ -8,9 +8,11 @@
 #include "base/log.h"
 #include "model/adapter_config.h"
 
-static tt_status open_adapter(const struct tt_train_config *config, struct tt_inputs *inputs)
+static tt_status open_adapter(const struct tt_train_config *config, enum tt_inputs_use use,
+                              struct tt_inputs *inputs)
 {
     tt_status status = TT_OK;
+    const struct tt_lora_config *lora = &inputs->model_options.lora;
     const char *folder = config->adapter_name_or_path;
     char *weights = NULL, *pickle = NULL;
     if (folder == NULL) return TT_OK;
@@ -25,6 +27,10 @@ static tt_status open_adapter(const struct tt_train_config *config, struct tt_in
     }
     TT_GO(tt_adapter_config_read(folder, &inputs->arena, &inputs->model_options.lora));
     TT_GO(tt_safetensors_open(weights, &inputs->adapter));
+    if (use == TT_INPUTS_TRAIN)
+        tt_info("the adapter '%s' says rank (%lld), alpha (%g) and targets; the lora_* settings of the run "
+                "are not used",
+                folder, (long long)lora->r, lora->alpha);
 out:
     if (status != TT_OK) tt_while("opening the adapter '%s'", folder);
     tt_free(weights);
@@ -69,7 +75,7 @@ static tt_status open_model(const struct tt_train_config *config, enum tt_inputs
         if (config->adapter_name_or_path != NULL)
             return tt_fail(TT_ERR_USAGE, "adapter_name_or_path is given, but use_peft is false");
     }
-    TT_TRY(open_adapter(config, inputs));
+    TT_TRY(open_adapter(config, use, inputs));
     inputs->source = (struct tt_load_source){
         .folder = random ? NULL : inputs->folder,
         .adapter = inputs->adapter,
@@ -78,13 +84,13 @@ static tt_status open_model(const struct tt_train_config *config, enum tt_inputs
     return TT_OK;
 }
 
-static tt_status check_length(const struct tt_train_config *config, const struct tt_model_config *model)
+int64_t tt_inputs_max_length(const struct tt_train_config *config, const struct tt_model_config *model)
 {
-    if (config->data.max_length <= model->max_position_embeddings) return TT_OK;
+    if (config->data.max_length <= model->max_position_embeddings) return config->data.max_length;
     tt_warn("max_length %lld is more than the model's %lld positions; rows longer than that are handled as "
             "over-length",
             (long long)config->data.max_length, (long long)model->max_position_embeddings);
-    return TT_OK;
+    return model->max_position_embeddings;
 }
 
 /* dataset_name: a file, or a folder with <split>.jsonl, .json or .txt. Returns owned memory, or NULL with the
@@ -109,8 +115,7 @@ static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_da
                               const char *path, int64_t max_samples, struct tt_dataset **out)
 {
     struct tt_data_config limited = *data;
-    if (limited.max_length > inputs->model_config.max_position_embeddings)
-        limited.max_length = inputs->model_config.max_position_embeddings;
+    limited.max_length = inputs->max_length;
     return tt_dataset_load(path, &limited, inputs->tokenizer, inputs->model_config.vocab_size, max_samples,
                            out);
 }
@@ -176,7 +181,7 @@ tt_status tt_inputs_open(const struct tt_train_config *config, enum tt_inputs_us
     *inputs = (struct tt_inputs){0};
     TT_GO(open_model(config, use, inputs));
     TT_GO(open_tokenizer(config, inputs));
-    if (use != TT_INPUTS_GENERATE) TT_GO(check_length(config, &inputs->model_config));
+    if (use != TT_INPUTS_GENERATE) inputs->max_length = tt_inputs_max_length(config, &inputs->model_config);
     if (use == TT_INPUTS_TRAIN) TT_GO(load_train(config, inputs));
     bool evaluates =
         use == TT_INPUTS_EVALUATE || (use == TT_INPUTS_TRAIN && config->eval_strategy != TT_INTERVAL_NO);

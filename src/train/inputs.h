@@ -14,6 +14,7 @@ struct tt_inputs {
     struct tt_safetensors *adapter;      /* NULL: none to start from */
     struct tt_arena arena;               /* settings that came with the adapter */
     struct tt_load_source source;
+    int64_t max_length;                  /* tt_inputs_max_length; 0 for TT_INPUTS_GENERATE */
     struct tt_dataset *train, *eval;     /* NULL when not asked for */
 };
 
@@ -21,6 +22,8 @@ enum tt_inputs_use { TT_INPUTS_TRAIN, TT_INPUTS_EVALUATE, TT_INPUTS_GENERATE };
 
 /* A zeroed struct is empty; on error it is again. Settings that contradict the model are TT_ERR_USAGE. */
 TT_MUST_USE tt_status tt_inputs_open(const struct tt_train_config *config, enum tt_inputs_use use, struct tt_inputs *inputs);
+/* The setting, but never more than the model has positions; says so where it is. */
+int64_t tt_inputs_max_length(const struct tt_train_config *config, const struct tt_model_config *model);
 void tt_inputs_close(struct tt_inputs *inputs);
 /* "an error on row 7" of the report: what the data reader left out or cut; empty when nothing. */
 TT_MUST_USE tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *what, struct tt_str *text);

@@ -103,18 +103,23 @@ static tt_status take_pods(const struct tt_train_config *config, struct tt_launc
     return take_address(config, "PET_MASTER_ADDR", "PET_MASTER_PORT", launch);
 }
 
+tt_status tt_launch_count_ranks(const struct tt_train_config *config, int *ranks)
+{
+    *ranks = (int)config->ranks;
+    if (*ranks > 0 || config->num_processes <= 0) return TT_OK;
+    if (config->num_processes % config->num_machines != 0)
+        return tt_fail(TT_ERR_USAGE, "num_processes %lld over num_machines %lld: not the same number on each",
+                       (long long)config->num_processes, (long long)config->num_machines);
+    *ranks = (int)(config->num_processes / config->num_machines);
+    return TT_OK;
+}
+
 static tt_status take_machines(const struct tt_train_config *config, struct tt_launch *launch)
 {
     launch->kind = TT_LAUNCH_MACHINES;
     launch->machines = (int)config->num_machines;
     launch->machine_rank = (int)config->machine_rank;
-    if (launch->ranks == 0 && config->num_processes > 0) {
-        if (config->num_processes % config->num_machines != 0)
-            return tt_fail(TT_ERR_USAGE,
-                           "num_processes %lld over num_machines %lld: not the same number on each",
-                           (long long)config->num_processes, (long long)config->num_machines);
-        launch->ranks = (int)(config->num_processes / config->num_machines);
-    }
+    TT_TRY(tt_launch_count_ranks(config, &launch->ranks));
     return take_address(config, "MASTER_ADDR", "MASTER_PORT", launch);
 }
 
@@ -142,8 +147,9 @@ tt_status tt_launch_detect(const struct tt_train_config *config, struct tt_launc
 /* What may differ from machine to machine. */
 static bool is_local(const char *name)
 {
-    static const char *const names[] = {"machine_rank",  "main_process_ip", "main_process_port", "ranks",
-                                        "num_processes", "num_machines",    "threads",           "device",
+    static const char *const names[] = {"machine_rank",  "main_process_ip", "main_process_port",
+                                        "ranks",         "num_processes",   "num_machines",
+                                        "threads",       "device",          "use_cpu",
                                         "device_memory", "disable_tqdm",    "rendezvous_timeout"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return true;

@@ -31,6 +31,10 @@ struct tt_launch {
 
 TT_MUST_USE tt_status tt_launch_detect(const struct tt_train_config *config, struct tt_launch *launch);
 
+/* How many ranks the settings give each machine (ranks, else num_processes over num_machines); 0: one per
+ * device. */
+TT_MUST_USE tt_status tt_launch_count_ranks(const struct tt_train_config *config, int *ranks);
+
 /* What must be the same in all processes, one "name: value" a line, command and device first. */
 TT_MUST_USE tt_status tt_launch_settings(const struct tt_train_config *config, const char *command,
                                          const char *device_kind, struct tt_str *text);

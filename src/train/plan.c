@@ -132,6 +132,7 @@ static tt_status run_attempt(const struct attempt *attempt, struct tt_plan *plan
     status = run_rank(attempt, comm, replicas, plan);
 out:
     if (status != TT_OK) tt_while("planning the memory of a rank");
+    if (status == TT_ERR_MEMORY) tt_hint("make the batch smaller, or its rows shorter");
     tt_comm_destroy(replicas);
     tt_comm_destroy(comm);
     plan->fits = plan->limit_bytes == 0 || plan->memory.total_peak <= plan->limit_bytes;
@@ -235,60 +236,87 @@ static struct tt_batch_limits part_of(const struct tt_batch_limits *limits, int6
     return part;
 }
 
-static tt_status advise_batch(const struct attempt *tight, const struct tt_plan *plan, char *advice,
-                              bool *found)
+/* `with` is what the attempt changes besides, in words that follow. */
+static tt_status advise_batch(const struct attempt *tight, const char *with, const struct tt_plan *plan,
+                              char *advice, bool *found)
 {
     static const char *const names[] = {"half", "a quarter", "an eighth"};
     const struct tt_batch_limits *limits = tight->train.tokens > 0 ? &tight->train : &tight->eval;
     *found = false;
     for (int i = 0; i < 3 && !*found && limits->tokens >= limits->length << (i + 1); i++) {
-        char what[96];
+        char what[160];
         struct attempt smaller = *tight;
         smaller.train = part_of(&tight->train, 2 << i);
         smaller.eval = part_of(&tight->eval, 2 << i);
         smaller.rank.limits = tt_batch_limits_join(&smaller.train, &smaller.eval);
-        snprintf(what, sizeof what, "%s of the --per_device_%s_batch_size", names[i],
-                 tight->train.tokens > 0 ? "train" : "eval");
+        snprintf(what, sizeof what, "%s of the --per_device_%s_batch_size%s", names[i],
+                 tight->train.tokens > 0 ? "train" : "eval", with);
         TT_TRY(try_advice(&smaller, what, plan, advice, found));
     }
     return TT_OK;
 }
 
-/* What would make it fit, by trying; alone or, at the end, all together with more ranks. */
-static tt_status advise(const struct attempt *tight, struct tt_plan *plan)
+/* The flag that lets backward keep less than was said, and what it then may choose from; NULL: nothing keeps
+ * less. */
+static const char *find_leaner(const struct tt_rank_config *rank, enum tt_recompute *leaner)
 {
-    char *advice = plan->advice, what[96];
-    bool found = false;
-    int tried = 0;
+    *leaner = TT_RECOMPUTE_AUTO;
+    switch (rank->train ? rank->recompute : TT_RECOMPUTE_AUTO) {
+    case TT_RECOMPUTE_NONE:
+    case TT_RECOMPUTE_CHEAP:
+        return "--recompute auto";
+    case TT_RECOMPUTE_NO_BLOCK: /* where gradient_checkpointing says something, auto follows it */
+        return "--gradient_checkpointing null";
+    case TT_RECOMPUTE_EVERY_BLOCK:
+        *leaner = TT_RECOMPUTE_EVERY_OFFLOAD;
+        return "--recompute offload";
+    default:
+        *leaner = rank->recompute;
+        return NULL;
+    }
+}
+
+/* More ranks, or else a smaller batch, with all that alone was not enough. */
+static tt_status advise_together(const struct attempt *tight, struct tt_plan *plan)
+{
+    char what[160], *advice = plan->advice;
     struct attempt attempt = *tight;
-    attempt.rank.recompute = TT_RECOMPUTE_AUTO;
-    if (tight->rank.train && tight->rank.recompute != TT_RECOMPUTE_AUTO) {
-        TT_TRY(try_advice(&attempt, "--recompute auto", plan, advice, &found));
-        tried += found;
-    }
-    if (!plan->is_host && !tight->rank.offload_params) {
-        attempt.rank.offload_params = true;
-        TT_TRY(try_advice(&attempt, "--offload_params true", plan, advice, &found));
-        attempt.rank.offload_params = false;
-        tried += found;
-    }
-    TT_TRY(advise_batch(&attempt, plan, advice, &found));
-    tried += found;
-    if (tried > 0) return TT_OK;
+    const struct tt_rank_config *rank = &tight->rank;
+    const char *flag = find_leaner(rank, &attempt.rank.recompute);
+    bool found = false, offload = !plan->is_host && !rank->offload_params;
     attempt.rank.strategy = TT_FULL_SHARD;
     int machines = tight->ranks.machines;
-    for (attempt.ranks.count = 2 * tight->ranks.count; attempt.ranks.count <= 64 && !found;
+    bool other = rank->strategy != TT_FULL_SHARD && tight->ranks.count > 1;
+    for (attempt.ranks.count = (other ? 1 : 2) * tight->ranks.count; attempt.ranks.count <= 64 && !found;
          attempt.ranks.count *= 2) {
-        snprintf(what, sizeof what, "%d --ranks%s with --sharding_strategy FULL_SHARD",
-                 attempt.ranks.count / machines, machines > 1 ? " on each machine" : "");
+        snprintf(what, sizeof what, "%d --ranks%s with --sharding_strategy FULL_SHARD%s%s",
+                 attempt.ranks.count / machines, machines > 1 ? " on each machine" : "",
+                 flag != NULL ? " and " : "", flag != NULL ? flag : "");
         TT_TRY(try_advice(&attempt, what, plan, advice, &found));
     }
-    attempt.rank.offload_params = !plan->is_host;
+    if (found || (flag == NULL && !offload)) return TT_OK;
     attempt.ranks = tight->ranks;
-    if (!found) TT_TRY(advise_batch(&attempt, plan, advice, &found));
-    if (advice[0] == '\0')
-        snprintf(advice, TT_PLAN_ADVICE_BYTES, "a smaller --max_length, and more --ranks with FULL_SHARD");
-    return TT_OK;
+    attempt.rank.strategy = rank->strategy;
+    attempt.rank.offload_params |= offload;
+    snprintf(what, sizeof what, " with %s%s%s", offload ? "--offload_params true" : "",
+             offload && flag != NULL ? " and " : "", flag != NULL ? flag : "");
+    return advise_batch(&attempt, what, plan, advice, &found);
+}
+
+/* What would make it fit, by trying: one thing alone, or else several together. Nothing when none of them is
+ * enough. */
+static tt_status advise(const struct attempt *tight, struct tt_plan *plan)
+{
+    bool found = false;
+    struct attempt attempt = *tight;
+    const char *flag = find_leaner(&tight->rank, &attempt.rank.recompute);
+    if (flag != NULL) TT_TRY(try_advice(&attempt, flag, plan, plan->advice, &found));
+    attempt = *tight;
+    attempt.rank.offload_params = true;
+    if (!plan->is_host && !tight->rank.offload_params)
+        TT_TRY(try_advice(&attempt, "--offload_params true", plan, plan->advice, &found));
+    TT_TRY(advise_batch(tight, "", plan, plan->advice, &found));
+    return plan->advice[0] != '\0' ? TT_OK : advise_together(tight, plan);
 }
 
 /* Which chip the device is, and how many bytes it has. A chip that is not known is planned for with cautious
@@ -313,7 +341,7 @@ static tt_status look_at_device(const struct tt_device_config *device, struct tt
     const struct tt_chip *chip = tt_chip_find(name != NULL ? name : "cpu");
     if (chip == NULL) {
         tt_status status = tt_fail(TT_ERR_USAGE, "no chip is called '%s'", name);
-        tt_hint("cpu, %s", tt_chip_names());
+        tt_hint("auto (what is here), cpu, %s", tt_chip_names());
         return status;
     }
     if (memory_bytes == 0) memory_bytes = chip->memory_bytes;

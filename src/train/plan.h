@@ -35,7 +35,8 @@ struct tt_plan {
     bool fits;
     double step_seconds;               /* estimate of one optimizer step; 0 without training */
     int64_t step_tokens;               /* at most, of a rank in that step */
-    char advice[TT_PLAN_ADVICE_BYTES]; /* when it does not fit: what would help, with numbers */
+    char advice[TT_PLAN_ADVICE_BYTES]; /* when it does not fit: what would, with numbers; empty: nothing that
+                                          was tried */
     bool is_host;                      /* the device's memory is the host's */
     char device[96];                   /* what was planned for: "h200", "cpu" */
 };
@@ -63,6 +64,8 @@ int tt_plan_rows(const struct tt_plan *plan, struct tt_plan_row rows[TT_PLAN_ROW
 
 /* "recompute none", or "recompute block in 12 of 48 layers, cheap in 36"; returns `text`. */
 const char *tt_plan_recompute_text(const struct tt_plan *plan, char *text, size_t text_bytes);
+/* step_seconds where it may be shown, else 0: processors are too unlike each other. */
+double tt_plan_estimate(const struct tt_plan *plan);
 /* The table of bytes by purpose, and the estimated time of a step. */
 TT_MUST_USE tt_status tt_plan_format(const struct tt_plan *plan, struct tt_str *text);
 /* After a run: planned and measured, side by side. */

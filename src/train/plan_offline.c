@@ -6,9 +6,11 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "model/adapter_config.h"
+#include "train/inputs.h"
+#include "train/launch.h"
 #include "train/world.h"
 
-enum { CONFIG_BYTES_MAX = 1 << 20, RANKS_MAX = 1 << 20 };
+enum { CONFIG_BYTES_MAX = 1 << 20, RANKS_MAX = 4096 };
 
 static tt_status read_config(const char *config_json, const char *folder, struct tt_model_config *model)
 {
@@ -23,35 +25,46 @@ static tt_status read_config(const char *config_json, const char *folder, struct
 }
 
 /* Words that are a kind of device are looked for here; others name a chip. */
-static tt_status find_device(const struct tt_train_config *config, const char *word,
-                             struct tt_device_config *device, int *count)
+static tt_status find_device(const char *word, size_t memory_limit, struct tt_device_config *device,
+                             int *count)
 {
     const char *kind = NULL;
     *count = 1;
-    *device =
-        (struct tt_device_config){.kind = "plan", .stands_for = word, .memory_limit = config->device_memory};
+    *device = (struct tt_device_config){.kind = "plan", .stands_for = word, .memory_limit = memory_limit};
     if (strcmp(word, "auto") != 0 && strcmp(word, "cuda") != 0) return TT_OK;
-    TT_TRY(tt_world_choose_device(config, &kind, count));
+    TT_TRY(tt_world_choose_device(word, &kind, count));
     device->kind = kind;
     device->stands_for = NULL;
     return TT_OK;
 }
 
-/* On every machine `ranks`, else its part of num_processes, else one for each of its devices. */
-static tt_status count_ranks(const struct tt_train_config *config, int devices, struct tt_plan_ranks *out)
+/* Tokens of every row. A run cuts or leaves out rows of more tokens than the model has positions; a pack of
+ * several may have more. */
+static tt_status find_length(const struct tt_train_config *config, const struct tt_plan_options *options,
+                             const struct tt_model_config *model, int64_t *length)
 {
-    int64_t machines = config->num_machines, here = config->ranks, all = config->num_processes;
-    if (here == 0 && all > 0 && all % machines != 0) {
-        tt_status status = tt_fail(TT_ERR_USAGE, "num_processes %lld is no multiple of num_machines %lld",
-                                   (long long)all, (long long)machines);
-        tt_hint("a plan takes every machine to have as many ranks");
+    *length = options->sequence_length;
+    if (*length > model->max_position_embeddings)
+        return tt_fail(TT_ERR_USAGE, "sequence_length %lld is more than the model's %lld positions",
+                       (long long)*length, (long long)model->max_position_embeddings);
+    if (*length == 0)
+        *length = config->data.packing ? config->data.max_length : tt_inputs_max_length(config, model);
+    return TT_OK;
+}
+
+/* How the settings split the run over ranks of machines, of which none need be here. */
+static tt_status count_ranks(const struct tt_train_config *config, int devices, struct tt_plan_ranks *ranks)
+{
+    int each;
+    TT_TRY(tt_launch_count_ranks(config, &each));
+    if (each == 0) each = devices;
+    if (config->num_machines > RANKS_MAX / each) {
+        tt_status status =
+            tt_fail(TT_ERR_USAGE, "%d ranks on each of %lld machines", each, (long long)config->num_machines);
+        tt_hint("a plan is made for at most %d ranks in all", RANKS_MAX);
         return status;
     }
-    if (here == 0) here = all > 0 ? all / machines : devices;
-    if (here * machines > RANKS_MAX)
-        return tt_fail(TT_ERR_USAGE, "a plan for %lld ranks; %d at most", (long long)(here * machines),
-                       RANKS_MAX);
-    *out = (struct tt_plan_ranks){(int)(here * machines), (int)machines};
+    *ranks = (struct tt_plan_ranks){each * (int)config->num_machines, (int)config->num_machines};
     return TT_OK;
 }
 
@@ -63,9 +76,8 @@ tt_status tt_plan_offline(const struct tt_train_config *config, const struct tt_
     struct tt_plan_ranks ranks;
     struct tt_arena arena = {0};
     struct tt_model_config model;
-    int64_t length = options->sequence_length > 0 ? options->sequence_length : config->data.max_length;
-    int64_t batch = config->per_device_train_batch_size;
-    struct tt_batch_limits none = {0}, limits = {length * batch, batch, length * batch, length};
+    int64_t length, batch = config->per_device_train_batch_size;
+    struct tt_batch_limits none = {0}, limits;
     struct tt_rank_config rank = {
         .strategy = config->sharding_strategy,
         .model_config = &model,
@@ -84,11 +96,14 @@ tt_status tt_plan_offline(const struct tt_train_config *config, const struct tt_
     };
     rank.model_options.lora.enabled = config->use_peft;
     TT_GO(read_config(options->config_json, config->model_name_or_path, &model));
+    TT_GO(find_length(config, options, &model, &length));
+    TT_GO(tt_micro_batch_check((uint64_t)batch, length));
+    limits = (struct tt_batch_limits){length * batch, batch, length * batch, length};
     TT_GO(tt_quantization_resolve(&config->quantization, &model, rank.model_options.compute_dtype,
                                   &rank.model_options.quant));
     if (config->adapter_name_or_path != NULL)
         TT_GO(tt_adapter_config_read(config->adapter_name_or_path, &arena, &rank.model_options.lora));
-    TT_GO(find_device(config, options->device, &rank.device, &devices));
+    TT_GO(find_device(options->device, config->device_memory, &rank.device, &devices));
     rank.device.network_bytes_per_second = (double)options->network_bandwidth;
     TT_GO(count_ranks(config, devices, &ranks));
     rank.across_processes = ranks.machines > 1;

@@ -11,7 +11,11 @@ tt_status tt_plan_check(const struct tt_plan *plan)
     tt_status status = tt_fail(TT_ERR_MEMORY, "this run needs %s a rank, the limit is %s",
                                tt_format_bytes((double)plan->memory.total_peak, need, sizeof need),
                                tt_format_bytes((double)plan->limit_bytes, have, sizeof have));
-    tt_hint("what would fit: %s", plan->advice);
+    if (plan->advice[0] != '\0')
+        tt_hint("what would fit: %s", plan->advice);
+    else
+        tt_hint("neither a smaller batch nor more ranks are enough: shorter rows take less, and so does "
+                "--load_in_4bit");
     return status;
 }
 
@@ -69,10 +73,16 @@ const char *tt_plan_recompute_text(const struct tt_plan *plan, char *text, size_
     return text;
 }
 
+double tt_plan_estimate(const struct tt_plan *plan)
+{
+    return plan->is_host ? 0.0 : plan->step_seconds;
+}
+
 static tt_status format_step(const struct tt_plan *plan, struct tt_str *text)
 {
-    if (plan->is_host || plan->step_seconds <= 0.0) return TT_OK; /* processors are too unlike each other */
-    double seconds = plan->step_seconds, shown = seconds >= 1.0 ? seconds : seconds * 1e3;
+    double seconds = tt_plan_estimate(plan);
+    if (seconds <= 0.0) return TT_OK;
+    double shown = seconds >= 1.0 ? seconds : seconds * 1e3;
     return tt_str_printf(text, "\n  %-22s %8.*f %-3s   about; %.0f tokens/s a rank", "time of a step",
                          shown < 10.0 ? 2 : 0, shown, seconds >= 1.0 ? "s" : "ms",
                          (double)plan->step_tokens / seconds);

@@ -113,6 +113,11 @@ enum tt_recompute tt_train_config_recompute(const struct tt_train_config *config
     return config->gradient_checkpointing ? TT_RECOMPUTE_EVERY_BLOCK : TT_RECOMPUTE_NO_BLOCK;
 }
 
+const char *tt_train_config_device(const struct tt_train_config *config)
+{
+    return config->use_cpu ? "cpu" : config->device;
+}
+
 static tt_status usage(const char *message, const char *hint)
 {
     tt_status status = tt_fail(TT_ERR_USAGE, "%s", message);
@@ -208,6 +213,8 @@ static tt_status check_launch(const struct tt_train_config *config)
 tt_status tt_train_config_check(const struct tt_train_config *config)
 {
     if (config->bf16 && config->fp16) return usage("bf16 and fp16 are both on", "set one of them");
+    if (config->use_cpu && config->device != NULL && strcmp(config->device, "cuda") == 0)
+        return usage("use_cpu is on, and device is cuda", "set one of them");
     if (config->max_steps <= 0 && !(config->num_train_epochs > 0))
         return usage("there is nothing to train: max_steps and num_train_epochs are both 0",
                      "set one of them");

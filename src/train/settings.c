@@ -218,6 +218,8 @@ const struct tt_setting tt_device_settings[] = {
     {.name = "device", .type = TT_SETTING_STRING, FIELD(device), .default_text = "auto",
      .choices = "auto cpu cuda",
      .help = "Where to compute; auto: on GPUs where there are any, one rank each."},
+    {.name = "use_cpu", .aliases = "no_cuda", .type = TT_SETTING_BOOL, FIELD(use_cpu), .default_text = "false",
+     .help = "The same as device: cpu."},
     {.name = "threads", .aliases = "num_cpu_threads_per_process", .type = TT_SETTING_INT, FIELD(threads),
      .default_text = "0", .null_text = "0", .minimum = 0, .maximum = 4096,
      .help = "CPU threads of a rank; 0: processors / ranks."},
@@ -234,8 +236,6 @@ const struct tt_setting tt_device_settings[] = {
      .help = "Frozen shards and optimizer state wait in page-locked host memory; on the CPU they do anyway."},
 
     TT_SETTING_ONLY("half_precision_backend", STRING, "auto", "auto", "precision is set by bf16"),
-    TT_SETTING_UNNEEDED("use_cpu", "device says where to compute"),
-    TT_SETTING_UNNEEDED("no_cuda", "device says where to compute"),
     TT_SETTING_UNNEEDED("use_mps_device", "device says where to compute"),
     TT_SETTING_UNNEEDED("use_ipex", "matrix products use what the processor has"),
     TT_SETTING_UNNEEDED("tf32", "it is a switch for float32 products on GPUs"),

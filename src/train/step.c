@@ -189,7 +189,8 @@ static tt_status watch_gradients(struct tt_rank *rank, struct tt_gradient_watch 
     if (silent_count > 0 && watch->steps_left == 0) {
         (void)tt_fail(TT_ERR_DATA, "'%s' has had no gradient in %d steps and would not train", silent,
                       WATCH_STEPS);
-        tt_hint("%lld of %lld trainable tensors are affected; does the data reach them?",
+        tt_hint("%lld of %lld trainable tensors are affected; does the data reach them, or has a far too "
+                "high learning_rate silenced them?",
                 (long long)silent_count, (long long)trainable);
         return tt_comm_agree(rank->world, TT_ERR_DATA);
     }

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "io/output_folder.h"
 #include "optim/schedule.h"
 #include "train/checkpoints.h"
 #include "train/devices.h"
@@ -126,9 +127,9 @@ static tt_status say_model(const struct tt_run *run, const struct tt_model *mode
     if (status == TT_OK) status = tt_plan_format(&run->plan, &text);
     if (status == TT_OK) tt_run_say(run, tt_str_text(&text));
     tt_str_deinit(&text);
-    snprintf(line, sizeof line, "%lld steps, %lld an epoch, on %d rank%s (%s, %s) of %d thread%s, %s, %s",
-             (long long)run->total_steps, (long long)run->steps_per_epoch, world->world_size,
-             world->world_size == 1 ? "" : "s", tt_comm_kind(world->ranks[0].comm),
+    snprintf(line, sizeof line, "%lld step%s, %lld an epoch, on %d rank%s (%s, %s) of %d thread%s, %s, %s",
+             (long long)run->total_steps, run->total_steps == 1 ? "" : "s", (long long)run->steps_per_epoch,
+             world->world_size, world->world_size == 1 ? "" : "s", tt_comm_kind(world->ranks[0].comm),
              tt_shard_strategy_name(run->rank_config.strategy), world->threads_per_rank,
              world->threads_per_rank == 1 ? "" : "s",
              tt_dtype_torch_name(run->inputs.model_options.compute_dtype),
@@ -223,6 +224,13 @@ static tt_status check_output(const struct tt_run *run)
 {
     const struct tt_train_config *config = run->config;
     bool result = false;
+    if (strcmp(config->init, "model") == 0 &&
+        tt_output_folder_is(config->output_dir, config->model_name_or_path)) {
+        (void)tt_fail(TT_ERR_USAGE, "output_dir '%s' is the folder of the model that is read",
+                      config->output_dir);
+        tt_hint("choose another --output_dir: the base of a training stays as it is");
+        return TT_ERR_USAGE;
+    }
     TT_TRY(tt_dir_create(config->output_dir));
     TT_TRY(tt_dir_list(config->output_dir, note_result, &result));
     if (result && !config->overwrite_output_dir && run->resume.folder == NULL) {

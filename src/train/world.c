@@ -18,13 +18,13 @@ static bool gpu_is_there(void)
     return tt_path_exists("/proc/driver/nvidia/version") && tt_path_exists("/dev/nvidiactl");
 }
 
-tt_status tt_world_choose_device(const struct tt_train_config *config, const char **kind, int *count)
+tt_status tt_world_choose_device(const char *device, const char **kind, int *count)
 {
     char reason[512] = "";
-    bool automatic = config->device == NULL || strcmp(config->device, "auto") == 0;
+    bool automatic = device == NULL || strcmp(device, "auto") == 0;
     *kind = "cpu";
     *count = 1;
-    if (!automatic && strcmp(config->device, "cpu") == 0) return TT_OK;
+    if (!automatic && strcmp(device, "cpu") == 0) return TT_OK;
     int gpus = tt_cuda_device_count(reason, sizeof reason);
     if (gpus > 0) {
         *kind = "cuda";
@@ -194,7 +194,7 @@ tt_status tt_world_open(const struct tt_train_config *config, const char *comman
     char machine[80] = "";
     *world = (struct tt_world){0};
     TT_GO(tt_launch_detect(config, &launch));
-    TT_GO(tt_world_choose_device(config, &kind, &devices));
+    TT_GO(tt_world_choose_device(tt_train_config_device(config), &kind, &devices));
     TT_GO(tt_launch_settings(config, command, kind, &settings));
     if (gethostname(machine, sizeof machine - 1) != 0) machine[0] = '\0';
     if (launch.machine[0] != '\0') snprintf(machine, sizeof machine, "%s", launch.machine);

@@ -17,8 +17,8 @@ struct tt_world_rank {
         *comm; /* lent: all ranks of the run, as the host reaches them (GPUs: tt_rank_init adds NCCL) */
     struct tt_device_config device;
     struct tt_pulse *pulse; /* lent: beaten while it queues work */
-    int machine;    /* number of its machine, from 0 in order of the ranks */
-    int local_rank; /* its number among the ranks of its machine */
+    int machine;            /* number of its machine, from 0 in order of the ranks */
+    int local_rank;         /* its number among the ranks of its machine */
 };
 
 struct tt_world {
@@ -52,9 +52,8 @@ typedef tt_status tt_rank_main(void *context, const struct tt_world_rank *rank);
  * most. */
 TT_MUST_USE tt_status tt_world_run(struct tt_world *world, tt_rank_main *main, void *context);
 
-/* "cpu" or "cuda" for the setting `device`. "auto" takes GPUs where there are any; one that is there but
- * cannot be used is an error that says why. *count: how many this process sees, 1 for the cpu. */
-TT_MUST_USE tt_status tt_world_choose_device(const struct tt_train_config *config, const char **kind,
-                                             int *count);
+/* "cpu" or "cuda" for the setting `device`. "auto", or NULL, takes GPUs where there are any; one that is
+ * there but cannot be used is an error that says why. *count: how many this process sees, 1 for the cpu. */
+TT_MUST_USE tt_status tt_world_choose_device(const char *device, const char **kind, int *count);
 
 #endif

@@ -29,6 +29,7 @@ expect 2 "'max_steps' takes a whole number" train --max_steps 1.5
 expect 2 "'bf16' takes true or false" train --bf16 perhaps
 expect 2 "takes one value" train --seed 1 2
 expect 2 "--seed needs a value" train --seed
+expect 2 "write --resume_from_checkpoint VALUE" train --resume_from_checkpoint
 expect 2 "'word' stands where a flag is expected" train word
 expect 2 "'auto_find_batch_size' is served only as: false" train --auto_find_batch_size
 expect 2 "there is no key 'fsdp_shardings'" train --config good.yaml --config_file fsdp.yaml
@@ -47,7 +48,54 @@ expect 3 "nowhere" inspect nowhere
 expect 3 "folder" inspect folder
 expect 3 "zero.safetensors" inspect zero.safetensors
 expect 3 "empty.safetensors" inspect empty.safetensors
+printf '\t- x' >tab.yaml
+expect 2 "  while scanning for the next token" train --config tab.yaml
+expect 2 "bfloat16 or float32: leave it out" train --config good.yaml --load_in_4bit --bnb_4bit_compute_dtype float16
+expect 2 "or set bf16 to false" train --config good.yaml --load_in_4bit --bnb_4bit_compute_dtype float32
+expect 2 "lr_scheduler_kwargs: '{bad' is not a mapping" train --config good.yaml --lr_scheduler_kwargs '{bad'
+expect 2 "row_tokens_min 10 is more than row_tokens_max 5" bench train --row_tokens_min 10 --row_tokens_max 5 \
+    --config_json "$root/bench/shapes/tiny.json" --device cpu
 expect 2 "help takes one command" help nothing
+expect 2 "checkpoint needs to be told what to do" checkpoint
+expect 2 "trimtab checkpoint ls FOLDER" checkpoint list folder
+# The help names every schedule that the hint of a wrong one names.
+expect 2 "lr_scheduler_type 'cosin'" train --config good.yaml --lr_scheduler_type cosin
+for name in $(sed -n 's/^  hint: one of //p' err | tr -d ,); do
+    "$trimtab" train --help | grep -qw "$name" || fail "no $name in the help"
+done
+# What the list of commands says that a command does, it does.
+for word in $("$trimtab" --help | sed -n 's/^  checkpoint .*: //p' | tr -d ,); do
+    expect 2 "checkpoint $word needs a folder" checkpoint "$word"
+done
 expect 0 "" --version
 expect 0 "" --help
+
+# With a model: what goes wrong at its files and folders.
+cp -r "$root/tests/golden/qwen2/model" base && cp "$root"/tests/support/tiny_tokenizer/* base/
+printf '{"text": "1 + 1 = 2"}\n' >data.jsonl
+train=(train --model_name_or_path base --max_steps 1 --dataset_name)
+expect 3 "rows are read from a local .jsonl" "${train[@]}" somebody/dataset
+expect 2 "output_dir './base' is the folder of the model that is read" "${train[@]}" data.jsonl --output_dir ./base \
+    --overwrite_output_dir --use_peft false
+cmp base/model.safetensors "$root/tests/golden/qwen2/model/model.safetensors" || fail "the base model was changed"
+mkfifo pipe.jsonl pipe.safetensors
+expect 3 "'pipe.jsonl' is no regular file" "${train[@]}" pipe.jsonl
+expect 3 "'pipe.safetensors' is no regular file" inspect pipe.safetensors
+# A stop before the first step; the pipe holds the run until the signal is sent.
+mkfifo pipe.yaml
+"$trimtab" train --config pipe.yaml >printed 2>err &
+run=$!
+exec 3>pipe.yaml
+kill -INT $run
+printf 'model_name_or_path: base\ndataset_name: data.jsonl\noutput_dir: early\nmax_steps: 1\n' >&3
+exec 3>&-
+wait $run && fail "a run that was stopped before its first step is done"
+grep -q "the same command starts it again" err || fail "an early stop:" "$(cat err)"
+expect 0 "done: 1 step, " train --model_name_or_path base --dataset_name data.jsonl --output_dir early --max_steps 1
+printf '{"prompt": "1 + 1 =", "completion": ""}\n' >empty.jsonl
+expect 0 "1 + 1 =[[</s>]]" "${train[@]}" empty.jsonl --output_dir end
+expect 0 "'early' says rank (16), alpha (32) and targets; the lora_* settings of the run are not used" \
+    "${train[@]}" data.jsonl --adapter early --lora_r 4 --output_dir later
+expect 0 "" quantize --model_name_or_path base --output_dir quantized --llm_int8_skip_modules down_proj
+grep -q '"down_proj"' quantized/config.json || fail "down_proj was not left as it was"
 finish

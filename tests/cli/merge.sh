@@ -52,6 +52,12 @@ export_ 0 "matrices float16" --output_file merged.gguf --adapter "$random" --out
 export_ 0 "LoRA adapter of architecture 'qwen2', 28 tensors" --output_file lora.gguf --adapter "$random" --adapter_only
 for file in base merged lora; do [ "$(head -c 4 $file.gguf)" = GGUF ] || fail "$file.gguf is none"; done
 export_ 2 "exists" --output_file base.gguf
+# No room: what was begun is not left.
+if (trap '' XFSZ && ulimit -f 8 && "$trimtab" export gguf --model base --output_file full.gguf) >printed 2>err; then
+    fail "a file beyond the limit"
+fi
+grep -q "cannot reserve .* 'full.gguf.exporting'" err || fail "no room:" "$(cat err)"
+compgen -G 'full.gguf*' && fail "a failed export leaves a file"
 export_ 0 "26 tensors" --output_file base.gguf --overwrite
 export_ 2 "needs an adapter" --output_file x --adapter_only
 export_ 2 "modules_to_save in an adapter: 'model.embed_tokens.weight'" --output_file x --adapter "$variety" --adapter_only

@@ -102,7 +102,7 @@ static const char *const known[] = {
     "full_determinism",
     "seed=42",
     "data_seed=-1",
-    "use_cpu",
+    "use_cpu=false",
     "accelerator_config",
     "parallelism_config",
     "dataloader_drop_last=false",
@@ -286,6 +286,21 @@ static void every_key_is_known(void **state)
     tt_settings_destroy(fixture.settings);
 }
 
+/* transformers' use_cpu, and its older spelling, are asked for: on a machine with GPUs too. */
+static void use_cpu_is_the_device_cpu(void **state)
+{
+    static const char *const asked[] = {"use_cpu: true\n", "no_cuda: true\n", "device: cpu\n"};
+    (void)state;
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        struct fixture fixture;
+        open_fixture(&fixture);
+        assert_string_equal(tt_train_config_device(&fixture.config), "auto");
+        assert_int_equal(give(&fixture, asked[i]), TT_OK);
+        assert_string_equal(tt_train_config_device(&fixture.config), "cpu");
+        tt_settings_destroy(fixture.settings);
+    }
+}
+
 /* A row that is refused says why; one that is not needed too; help is there where it is shown. */
 static void rows_explain_themselves(void **state)
 {
@@ -462,6 +477,7 @@ static void contradictions_are_found(void **state)
         {"num_machines: 2\n", TT_ERR_USAGE, "main_process_ip is missing"},
         {"fsdp: full_shards\n", TT_ERR_USAGE, "unknown word 'full_shards'"},
         {"fsdp_config: {shard: 1}\n", TT_ERR_USAGE, "there is no key 'shard'"},
+        {"use_cpu: true\ndevice: cuda\n", TT_ERR_USAGE, "use_cpu is on, and device is cuda"},
         {"report_to: wandb\n", TT_ERR_USAGE, "'report_to' takes one of"},
         {"per_device_train_batch_size: 0\n", TT_ERR_USAGE, "a number from 1"},
         {"lora_dropout: 1\n", TT_ERR_USAGE, "'lora_dropout' takes a number from 0 to 0.999"},
@@ -488,10 +504,11 @@ int main(void)
                                            "SLURM_STEP_ID"};
     for (size_t i = 0; i < sizeof launcher / sizeof *launcher; i++) unsetenv(launcher[i]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_key_is_known),       cmocka_unit_test(rows_explain_themselves),
-        cmocka_unit_test(names_are_unique),         cmocka_unit_test(a_recipe_lands_in_the_struct),
-        cmocka_unit_test(what_follows_is_settled),  cmocka_unit_test(resolving_twice_changes_nothing),
-        cmocka_unit_test(contradictions_are_found), cmocka_unit_test(null_never_takes_a_default_away),
+        cmocka_unit_test(use_cpu_is_the_device_cpu),       cmocka_unit_test(every_key_is_known),
+        cmocka_unit_test(rows_explain_themselves),         cmocka_unit_test(names_are_unique),
+        cmocka_unit_test(a_recipe_lands_in_the_struct),    cmocka_unit_test(what_follows_is_settled),
+        cmocka_unit_test(resolving_twice_changes_nothing), cmocka_unit_test(contradictions_are_found),
+        cmocka_unit_test(null_never_takes_a_default_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,6 +29,9 @@ train cpu4 --device cpu --ranks 4 --use_peft false --sharding_strategy SHARD_GRA
 same full4/model.safetensors cpu4/model.safetensors
 train one --device cuda --ranks 1 || fail "one GPU"
 
+train asked --ranks 5 --use_cpu true || fail "use_cpu: five ranks on the CPU"
+grep -q "planned for cpu" said || fail "use_cpu: on GPUs"
+
 train five --ranks 5 && fail "five ranks on four GPUs"
 grep -q "5 ranks, but this process sees 4 GPUs" said || fail "five ranks on four GPUs: the message"
 FAKE_FAIL=1 train failing --ranks 3 && fail "a communicator that cannot be made"
