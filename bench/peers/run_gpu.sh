@@ -27,9 +27,9 @@
 # step 1, and below it what nvidia-smi saw during the cases with a limit. No run is started after --budget (default 900)
 # seconds, and none takes longer than --limit (default 300), so what stands first is measured first; a second pair runs in the
 # other order. --tune runs ours with TRIMTAB_GEMM_TUNE=1 before each case, so that matrix products have been chosen by time as
-# in any later run on that machine; that run is not counted. --dropout (0) is that of adapters. TRIMTAB is the program, PYTHON has torch, transformers, peft and,
-# for nf4, bitsandbytes; PEER is another peer with the same flags and fields, SIDES=trimtab or SIDES=peer runs one side only, OUT
-# is a folder for the logs.
+# in any later run on that machine; that run is not counted. --dropout (0) is that of adapters. TRIMTAB is the program,
+# PYTHON has torch, transformers, peft and, for nf4, bitsandbytes; PEER is another peer with the same flags and fields,
+# SIDES=trimtab or SIDES=peer runs one side only, OUT is a folder for the logs.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 trimtab=${TRIMTAB:-$root/build/trimtab} python=${PYTHON:-python3} peer=${PEER:-$root/bench/peers/hf_gpu_lora.py}

@@ -3,7 +3,7 @@
  * rate of matrix products lies between what one GPU and what two gave; nothing of the others is measured: the
  * datasheet's dense bf16 rate and bandwidth times the share that the H200 reaches of its own, 0.68 and 0.88).
  * Networks are guesses, nine tenths of a line: 400 Gbit/s for each GPU of a DGX H100 or H200, 200 of a DGX
- * A100 (their datasheets), 100 for the L40S, 10 for desktops and processors. */
+ * A100 (their datasheets), 100 for the L40S and what is not known, 10 for desktops and processors. */
 #include <string.h>
 #include <strings.h>
 

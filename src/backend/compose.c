@@ -193,3 +193,20 @@ tt_status tt_compose_gemm_dropout_input(struct tt_stream *stream,
     }
     return TT_OK;
 }
+
+bool tt_dropout_is_one_pass(tt_tensor wide, const struct tt_dropout_parts *parts, bool weights)
+{
+    int64_t columns = wide.dims[1], r = 0;
+    if (parts->count == 0 || wide.dtype != TT_BF16 || columns == 0 || columns % 32 != 0) return false;
+    for (int i = 0; i < parts->count; i++) {
+        int64_t rank = weights ? parts->part[i].da_RK.dims[0] : parts->part[i].a_RK.dims[0];
+        if (i > 0 && rank != r) return false;
+        r = rank;
+    }
+    return r > 0 && r <= 64 && r % 8 == 0;
+}
+
+int tt_dropout_together(int64_t r, int count)
+{
+    return r <= 16 ? count : 1;
+}

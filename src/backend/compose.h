@@ -22,6 +22,12 @@ tt_status tt_compose_gemm_dropout_weights(struct tt_stream *stream,
 tt_status tt_compose_gemm_dropout_input(struct tt_stream *stream,
                                         const struct tt_gemm_dropout_input_args *args);
 
+/* What cuda/gemm_dropout.cu has kernels for, and plans go by too: bf16, columns in 32s, one rank for all
+ * parts, in 8s up to 64. */
+bool tt_dropout_is_one_pass(tt_tensor wide, const struct tt_dropout_parts *parts, bool weights);
+/* How many adapters of such a rank a pass takes together: their sums have to fit into registers. */
+int tt_dropout_together(int64_t r, int count);
+
 #ifdef __cplusplus
 }
 #endif

@@ -123,6 +123,11 @@ static tt_status make_plan(struct tt_cli *cli, struct plan_command *command, str
         TT_TRY(tt_settings_set(settings, "main_process_ip", "-", "plan"));
     TT_TRY(tt_train_settings_resolve(settings, &command->config));
     const char *device = find_device(argc, argv);
+    if (device != NULL && command->config.use_cpu && strcmp(device, "cpu") != 0) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "use_cpu is on, and --device is '%s'", device);
+        tt_hint("set one of them");
+        return status;
+    }
     command->options.device = device != NULL ? device : tt_train_config_device(&command->config);
     TT_TRY(tt_plan_offline(&command->config, &command->options, &plan));
     TT_TRY(command->json ? print_json(cli, &plan) : print_table(cli, &plan));

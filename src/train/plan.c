@@ -257,8 +257,8 @@ static tt_status advise_batch(const struct attempt *tight, const char *with, con
 }
 
 /* The flag that lets backward keep less than was said, and what it then may choose from; NULL: nothing keeps
- * less. */
-static const char *find_leaner(const struct tt_rank_config *rank, enum tt_recompute *leaner)
+ * less. Where the host is the device, what waits there takes as much. */
+static const char *find_leaner(const struct tt_rank_config *rank, bool is_host, enum tt_recompute *leaner)
 {
     *leaner = TT_RECOMPUTE_AUTO;
     switch (rank->train ? rank->recompute : TT_RECOMPUTE_AUTO) {
@@ -268,12 +268,14 @@ static const char *find_leaner(const struct tt_rank_config *rank, enum tt_recomp
     case TT_RECOMPUTE_NO_BLOCK: /* where gradient_checkpointing says something, auto follows it */
         return "--gradient_checkpointing null";
     case TT_RECOMPUTE_EVERY_BLOCK:
+        if (is_host) break;
         *leaner = TT_RECOMPUTE_EVERY_OFFLOAD;
         return "--recompute offload";
     default:
-        *leaner = rank->recompute;
-        return NULL;
+        break;
     }
+    *leaner = rank->recompute;
+    return NULL;
 }
 
 /* More ranks, or else a smaller batch, with all that alone was not enough. */
@@ -282,12 +284,12 @@ static tt_status advise_together(const struct attempt *tight, struct tt_plan *pl
     char what[160], *advice = plan->advice;
     struct attempt attempt = *tight;
     const struct tt_rank_config *rank = &tight->rank;
-    const char *flag = find_leaner(rank, &attempt.rank.recompute);
+    const char *flag = find_leaner(rank, plan->is_host, &attempt.rank.recompute);
     bool found = false, offload = !plan->is_host && !rank->offload_params;
     attempt.rank.strategy = TT_FULL_SHARD;
-    int machines = tight->ranks.machines;
+    int machines = tight->ranks.machines, most = tight->ranks.count < 8 ? 64 : 8 * tight->ranks.count;
     bool other = rank->strategy != TT_FULL_SHARD && tight->ranks.count > 1;
-    for (attempt.ranks.count = (other ? 1 : 2) * tight->ranks.count; attempt.ranks.count <= 64 && !found;
+    for (attempt.ranks.count = (other ? 1 : 2) * tight->ranks.count; attempt.ranks.count <= most && !found;
          attempt.ranks.count *= 2) {
         snprintf(what, sizeof what, "%d --ranks%s with --sharding_strategy FULL_SHARD%s%s",
                  attempt.ranks.count / machines, machines > 1 ? " on each machine" : "",
@@ -309,7 +311,7 @@ static tt_status advise(const struct attempt *tight, struct tt_plan *plan)
 {
     bool found = false;
     struct attempt attempt = *tight;
-    const char *flag = find_leaner(&tight->rank, &attempt.rank.recompute);
+    const char *flag = find_leaner(&tight->rank, plan->is_host, &attempt.rank.recompute);
     if (flag != NULL) TT_TRY(try_advice(&attempt, flag, plan, plan->advice, &found));
     attempt = *tight;
     attempt.rank.offload_params = true;
@@ -365,7 +367,10 @@ tt_status tt_plan_make(const struct tt_rank_config *config, struct tt_plan_ranks
                               .micro_steps = micro_steps > 0 ? micro_steps : 1,
                               .train = *train_limits,
                               .eval = *eval_limits};
-    *plan = (struct tt_plan){.ranks = ranks, .block_count = (int)config->model_config->num_hidden_layers + 2};
+    *plan = (struct tt_plan){.ranks = ranks,
+                             .block_count = (int)config->model_config->num_hidden_layers + 2,
+                             .may_quantize = config->model_options.lora.enabled &&
+                                             config->model_options.quant.type == TT_QUANT_NONE};
     TT_TRY(look_at_device(&config->device, plan, &stands_for));
     attempt.rank.device =
         (struct tt_device_config){.kind = "plan",

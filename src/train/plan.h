@@ -37,6 +37,7 @@ struct tt_plan {
     int64_t step_tokens;               /* at most, of a rank in that step */
     char advice[TT_PLAN_ADVICE_BYTES]; /* when it does not fit: what would, with numbers; empty: nothing that
                                           was tried */
+    bool may_quantize;                 /* the base is frozen and not yet in 4 or 8 bits */
     bool is_host;                      /* the device's memory is the host's */
     char device[96];                   /* what was planned for: "h200", "cpu" */
 };

@@ -14,8 +14,8 @@ tt_status tt_plan_check(const struct tt_plan *plan)
     if (plan->advice[0] != '\0')
         tt_hint("what would fit: %s", plan->advice);
     else
-        tt_hint("neither a smaller batch nor more ranks are enough: shorter rows take less, and so does "
-                "--load_in_4bit");
+        tt_hint("neither a smaller batch nor more ranks are enough: shorter rows take less%s",
+                plan->may_quantize ? ", and so does --load_in_4bit" : "");
     return status;
 }
 

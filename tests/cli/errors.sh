@@ -60,11 +60,15 @@ expect 2 "checkpoint needs to be told what to do" checkpoint
 expect 2 "trimtab checkpoint ls FOLDER" checkpoint list folder
 # The help names every schedule that the hint of a wrong one names.
 expect 2 "lr_scheduler_type 'cosin'" train --config good.yaml --lr_scheduler_type cosin
-for name in $(sed -n 's/^  hint: one of //p' err | tr -d ,); do
+names=$(sed -n 's/^  hint: one of //p' err | tr -d ,)
+[ "$(wc -w <<<"$names")" -ge 9 ] || fail "not nine schedules: $names"
+for name in $names; do
     "$trimtab" train --help | grep -qw "$name" || fail "no $name in the help"
 done
 # What the list of commands says that a command does, it does.
-for word in $("$trimtab" --help | sed -n 's/^  checkpoint .*: //p' | tr -d ,); do
+words=$("$trimtab" --help | sed -n 's/^  checkpoint .*: //p' | tr -d ,)
+[ "$(wc -w <<<"$words")" -ge 3 ] || fail "not three things that checkpoint does: $words"
+for word in $words; do
     expect 2 "checkpoint $word needs a folder" checkpoint "$word"
 done
 expect 0 "" --version

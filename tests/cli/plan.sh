@@ -40,6 +40,9 @@ table l70b-2xrtx4090 4 --device rtx4090 --ranks 2 --config_json "$shapes/l70b.js
 table m11b-rtx4090-offload 0 --device rtx4090 --offload_params true --config_json "$shapes/m11b.json" \
     --sequence_length 4096 --per_device_train_batch_size 4 --lora_r 16
 
+table l8b-h200-r4 0 --device h200 --config_json "$shapes/l8b.json" --sequence_length 4096 \
+    --per_device_train_batch_size 2 --lora_r 4
+
 nf4="--load_in_4bit true --bnb_4bit_use_double_quant true"
 table l70b-nf4-2xh200-24GiB 0 --device h200 --ranks 2 --device_memory 24GiB --config_json "$shapes/l70b.json" \
     --sequence_length 2048 --per_device_train_batch_size 2 --lora_r 16 --lora_target_modules q_proj,v_proj $nf4
@@ -111,7 +114,13 @@ follow 256 "${l8b[@]}" --sequence_length 1024
 follow 64 "${l8b[@]}" --sequence_length 16384
 follow 1 --device cpu "${l8b[@]:2}" --sharding_strategy NO_SHARD --ranks 4 --device_memory 12GiB
 follow 1 "${l8b[@]}" --sharding_strategy SHARD_GRAD_OP --ranks 4 --recompute none --device_memory 12GiB
-expect 4 "neither a smaller batch nor more ranks" plan "${l8b[@]}" --device_memory 100MiB
+follow 8 --device cpu "${l8b[@]:2}" --recompute block --device_memory 20GiB
+grep -q "recompute offload" "$folder/err" && fail "memory of the host is advised instead of memory of the host"
+expect 4 "neither a smaller batch nor more ranks are enough: shorter rows take less, and so does --load_in_4bit" plan "${l8b[@]}" \
+    --device_memory 100MiB
+expect 4 "shorter rows take less" plan "${l8b[@]}" --device_memory 100MiB --load_in_4bit
+grep -q 'so does' err && fail "4 bits are advised to a base in 4 bits"
+expect 2 "use_cpu is on, and --device is 'h200'" plan "${l8b[@]:2}" --device h200 --use_cpu true
 expect 4 "more than 64 TiB" plan "${l8b[@]}" --per_device_train_batch_size 524287
 expect 2 "a micro batch of 1048576 x 4096 tokens is too large" plan "${l8b[@]}" --per_device_train_batch_size 1048576
 

@@ -160,7 +160,7 @@ class Suite:
     def base(self, family):
         return {"model_name_or_path": GOLDEN / family / "model", "dataset_name": GOLDEN / family / "train.jsonl",
                 "device": self.device, "threads": 1, "max_steps": STEPS, "logging_steps": 1, "learning_rate": 0.005,
-                "save_strategy": "no", "lora_r": 4, "lora_target_modules": "all-linear", "lora_dropout": 0.1}
+                "save_strategy": "no", "lora_r": 8, "lora_target_modules": "all-linear", "lora_dropout": 0.1}
 
     def split(self, family, ranks=1, accumulation=1, **more):
         """Settings of a run whose steps have the same SAMPLES samples whatever the split."""

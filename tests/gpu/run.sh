@@ -85,7 +85,8 @@ part_ops() {
     done
     timed "ops attention, deterministic" 200 env TRIMTAB_DETERMINISTIC=1 "$bundle/test_ops_attention" &
     timed "ops gemm, tuned" 200 env TRIMTAB_GEMM_TUNE=1 TT_TEST_SIZES=0 "$bundle/test_ops_gemm" &
-    if nvidia-smi --query-gpu=compute_cap --format=csv,noheader | grep -qx '9.0'; then
+    # Which products that kernel takes depends on the number of processors.
+    if nvidia-smi --query-gpu=name --format=csv,noheader | grep -qE 'H200|H100 80GB HBM3'; then
         timed "ops gemm_fused, in one kernel" 200 env TRIMTAB_GEMM_FUSED=require "$bundle/test_ops_gemm_fused" &
     fi
     for test in $(ops_tests); do
@@ -97,7 +98,7 @@ part_ops() {
 }
 
 part_memcheck() {
-    local test sanitizer
+    local test sanitizer tool
     sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer || true)
     if [ -z "$sanitizer" ]; then
         printf 'SKIP\tmemcheck\t0.0\tthere is no compute-sanitizer\n' | tee -a "$results"
@@ -107,6 +108,12 @@ part_memcheck() {
         wait_below 4
         timed "memcheck ${test#test_ops_}" 240 env TT_TEST_SIZES=0 TRIMTAB_ATTENTION=own \
             "$sanitizer" --tool memcheck --error-exitcode 1 --leak-check no "$bundle/$test" &
+    done
+    # Warps that use the same shared memory in turns.
+    for tool in racecheck synccheck; do
+        wait_below 4
+        timed "$tool gemm_dropout" 240 env TT_TEST_SIZES=0 "$sanitizer" --tool $tool --error-exitcode 1 \
+            "$bundle/test_ops_gemm_dropout" &
     done
     wait
 }

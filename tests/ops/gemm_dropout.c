@@ -28,6 +28,18 @@ static const struct dropout_case cases[] = {
     {33, 96, H, F, {0.05, 0.05}, {16, 16}, 0, 0},
     {40, 128, H, F, {0.5, 0, 0.5}, {8, 8, 8}, 0, 0},
     {70, 64, H, F, {0.05}, {40}, 0, 0},
+    /* one thing each that 16 bytes at a time cannot have: ranks, places in h, distances of rows */
+    {17, 64, H, F, {0.2, 0.2}, {4, 8}, 0, 0},
+    {17, 64, H, F, {0.2, 0.2}, {16, 8}, 0, 0},
+    {17, 64, H, F, {0.2}, {8}, 4, 0},
+    {17, 64, H, F, {0.2}, {8}, 0, 1},
+    /* all sizes of kernels, and more than one slice of the tokens */
+    {40, 96, H, F, {0.1}, {16}, 0, 0},
+    {40, 96, H, F, {0.1}, {32}, 0, 0},
+    {40, 96, H, F, {0.1, 0.1}, {8, 8}, 0, 0},
+    {300, 96, H, F, {0.1, 0.1, 0.1}, {16, 16, 16}, 0, 0},
+    {300, 32, H, F, {0.1}, {64}, 0, 0},
+    {0, 64, H, F, {0.1}, {8}, 0, 0},
 };
 
 /* All that go through kernels of their own: numbers of adapters and tiles of ranks, with ranks that fill no
@@ -115,7 +127,7 @@ static bool real_sizes;
 /* The kernels write nothing of what they drop: where they have to be taken, scratch stays as it was. */
 static void check_scratch(const struct problem *p)
 {
-    if (!real_sizes || p->row->r[0] > 64) return;
+    if (!real_sizes || p->row->r[0] > 64 || strcmp(test_device_kind(), "cuda") != 0) return;
     struct test_tensor poison =
         test_tensor_make(p->row->dtype, p->row->m, p->row->k, TEST_UNUSED, p->row->gap);
     test_tensor_poison(&poison);
@@ -334,6 +346,17 @@ static void what_does_not_fit_is_refused(void **state)
     wrong.parts.part[0].a_RK.dims[1] = 63;
     test_refused(tt_gemm_dropout(p.device.stream, &wrong), TT_ERR_INTERNAL,
                  "a of part 0 has 63 columns, x 64");
+    struct tt_gemm_dropout_weights_args weights = {.x_MK = p.t[X].view,
+                                                   .parts = p.parts,
+                                                   .dh_MR = tt_tensor_cols(p.t[HIDDEN].view, 0, 24),
+                                                   .scratch_MK = p.t[SCRATCH].view};
+    test_refused(tt_gemm_dropout_weights(p.device.stream, &weights), TT_ERR_INTERNAL,
+                 "part 2 has columns 24 to 32 of dh, which has 24");
+    struct tt_gemm_dropout_input_args input = {.dh_MR = p.t[HIDDEN].view,
+                                               .parts = p.parts,
+                                               .dx_MK = p.t[X].view,
+                                               .scratch_MK = tt_tensor_cols(p.t[SCRATCH].view, 0, 32)};
+    test_refused(tt_gemm_dropout_input(p.device.stream, &input), TT_ERR_INTERNAL, "scratch");
     test_array_to_host(&p.device, p.t, TENSORS);
     test_device_close(&p.device);
     end_problem(&p);

@@ -17,19 +17,3 @@ tt_status tt_cpu_gemm_swiglu_backward(struct tt_stream *stream,
 {
     return tt_compose_gemm_swiglu_backward(stream, args);
 }
-
-tt_status tt_cpu_gemm_dropout(struct tt_stream *stream, const struct tt_gemm_dropout_args *args)
-{
-    return tt_compose_gemm_dropout(stream, args);
-}
-
-tt_status tt_cpu_gemm_dropout_weights(struct tt_stream *stream,
-                                      const struct tt_gemm_dropout_weights_args *args)
-{
-    return tt_compose_gemm_dropout_weights(stream, args);
-}
-
-tt_status tt_cpu_gemm_dropout_input(struct tt_stream *stream, const struct tt_gemm_dropout_input_args *args)
-{
-    return tt_compose_gemm_dropout_input(stream, args);
-}

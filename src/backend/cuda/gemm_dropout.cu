@@ -339,19 +339,16 @@ __global__ void __launch_bounds__(THREADS, PARTS *TILES > 6 ? 1 : 2)
     }
 }
 
-/* Whether all have one rank, which the kernels have sizes for, and lie where 16 bytes can be moved. */
+/* Whether there is a kernel, and all lies where 16 bytes can be moved. */
 bool fits(const struct tt_dropout_parts &parts, bool weights, const tt_tensor &wide, const tt_tensor &narrow)
 {
-    const tt_tensor &first = weights ? parts.part[0].da_RK : parts.part[0].a_RK;
-    if (parts.count == 0 || wide.dtype != TT_BF16 || !is_aligned(wide, 8) || !is_aligned(narrow, 8))
-        return false;
-    if (wide.dims[0] > INT32_MAX / 2 || wide.dims[1] > INT32_MAX / 2 || wide.dims[1] % 32 != 0) return false;
-    if (first.dims[0] % 8 != 0 || first.dims[0] == 0 || first.dims[0] > 64) return false;
+    if (!tt_dropout_is_one_pass(wide, &parts, weights)) return false;
+    if (!is_aligned(wide, 8) || !is_aligned(narrow, 8)) return false;
+    if (wide.dims[0] > INT32_MAX / 2 || wide.dims[1] > INT32_MAX / 2) return false;
     for (int i = 0; i < parts.count; i++) {
         const tt_tensor &matrix = weights ? parts.part[i].da_RK : parts.part[i].a_RK;
-        if (matrix.dims[0] != first.dims[0] || !tt_tensor_is_contiguous(matrix)) return false;
-        if (matrix.dtype != (weights ? TT_F32 : TT_BF16) || parts.part[i].first_h % 8 != 0) return false;
-        if (!is_aligned(matrix, 8)) return false;
+        if (parts.part[i].first_h % 8 != 0 || !tt_tensor_is_contiguous(matrix)) return false;
+        if (weights ? matrix.dtype != TT_F32 : !is_aligned(matrix, 8)) return false;
     }
     return true;
 }
@@ -392,12 +389,6 @@ template <int PARTS, int TILES> struct kernels kernels_of()
     return {{drop_down<PARTS, TILES>, 0},
             {drop_weights<PARTS, TILES>, (int)sizeof(weights_memory<PARTS, TILES>)},
             {drop_input<PARTS, TILES>, 0}};
-}
-
-/* How many adapters of rank r go together: their sums have to fit into registers. */
-int together(int r, int count)
-{
-    return r <= 16 ? count : 1;
 }
 
 struct kernels choose(int r, int count)
@@ -460,7 +451,7 @@ extern "C" tt_status tt_cuda_gemm_dropout(struct tt_stream *stream, const struct
     const struct tt_dropout_parts &parts = args->parts;
     if (!fits(parts, false, args->x_MK, args->h_MR)) return tt_compose_gemm_dropout(stream, args);
     struct problem p = problem_of(args->x_MK, args->h_MR, parts, parts.part[0].a_RK.dims[0]);
-    int at_once = together(p.r, parts.count);
+    int at_once = tt_dropout_together(p.r, parts.count);
     struct kernel kernel = choose(p.r, at_once).down;
     for (int first = 0; first < parts.count; first += at_once) {
         for (int i = 0; i < at_once; i++) {
@@ -478,7 +469,7 @@ extern "C" tt_status tt_cuda_gemm_dropout_weights(struct tt_stream *stream,
     const struct tt_dropout_parts &parts = args->parts;
     if (!fits(parts, true, args->x_MK, args->dh_MR)) return tt_compose_gemm_dropout_weights(stream, args);
     struct problem p = problem_of(args->x_MK, args->dh_MR, parts, parts.part[0].da_RK.dims[0]);
-    int at_once = together(p.r, parts.count);
+    int at_once = tt_dropout_together(p.r, parts.count);
     int64_t width = (int64_t)p.r * p.k, fits_slices = TT_CUDA_SCRATCH_BYTES / (width * 4 * at_once);
     if (fits_slices == 0) return tt_compose_gemm_dropout_weights(stream, args);
     struct kernel kernel = choose(p.r, at_once).weights;
@@ -504,7 +495,7 @@ extern "C" tt_status tt_cuda_gemm_dropout_input(struct tt_stream *stream,
     const struct tt_dropout_parts &parts = args->parts;
     if (!fits(parts, false, args->dx_MK, args->dh_MR)) return tt_compose_gemm_dropout_input(stream, args);
     struct problem p = problem_of(args->dx_MK, args->dh_MR, parts, parts.part[0].a_RK.dims[0]);
-    int at_once = together(p.r, parts.count);
+    int at_once = tt_dropout_together(p.r, parts.count);
     struct kernel kernel = choose(p.r, at_once).input;
     dim3 blocks = blocks_for(&p, 32 * WARPS, 16, blocks_at_once(stream, kernel), 2.5, SLICES_MAX);
     for (int first = 0; first < parts.count; first += at_once) {

@@ -61,38 +61,42 @@ static tt_status plan_gemm_swiglu_backward(struct tt_stream *stream,
                    2.0 * size(args->gate_up_M2F) + (args->wants_act ? size(args->dact_MF) : 0.0));
 }
 
-/* One kernel for all adapters of a group, in bf16 on every GPU: it passes over x (or over dx twice) once for
- * all of them, and drawing the random numbers of each takes about as long as a pass (H200,
- * docs/performance.md). */
-static tt_status drops(struct tt_stream *stream, const struct tt_dropout_parts *parts, tt_tensor wide,
-                       int passes)
+/* Where there are kernels that drop on the way (compose.h), one passes over x once (or over dx twice) for all
+ * adapters that it takes together, and drawing the random numbers of each takes about as long as a pass
+ * (H200, docs/performance.md). */
+static bool drops_at_once(const struct tt_stream *stream, tt_tensor wide,
+                          const struct tt_dropout_parts *parts, bool weights)
 {
-    return moves(stream, size(wide) * (double)(passes + parts->count));
+    return !stream->device->is_host && tt_dropout_is_one_pass(wide, parts, weights);
 }
 
-static bool drops_at_once(const struct tt_stream *stream, tt_tensor wide)
+static tt_status drops(struct tt_stream *stream, tt_tensor wide, const struct tt_dropout_parts *parts,
+                       int64_t r, int passes)
 {
-    return !stream->device->is_host && wide.dtype == TT_BF16;
+    int kernels = parts->count / tt_dropout_together(r, parts->count);
+    return moves(stream, size(wide) * (double)(passes * kernels + parts->count));
 }
 
 static tt_status plan_gemm_dropout(struct tt_stream *stream, const struct tt_gemm_dropout_args *args)
 {
-    if (!drops_at_once(stream, args->x_MK)) return tt_compose_gemm_dropout(stream, args);
-    return drops(stream, &args->parts, args->x_MK, 1);
+    if (!drops_at_once(stream, args->x_MK, &args->parts, false)) return tt_compose_gemm_dropout(stream, args);
+    return drops(stream, args->x_MK, &args->parts, args->parts.part[0].a_RK.dims[0], 1);
 }
 
 static tt_status plan_gemm_dropout_weights(struct tt_stream *stream,
                                            const struct tt_gemm_dropout_weights_args *args)
 {
-    if (!drops_at_once(stream, args->x_MK)) return tt_compose_gemm_dropout_weights(stream, args);
-    return drops(stream, &args->parts, args->x_MK, 1);
+    if (!drops_at_once(stream, args->x_MK, &args->parts, true))
+        return tt_compose_gemm_dropout_weights(stream, args);
+    return drops(stream, args->x_MK, &args->parts, args->parts.part[0].da_RK.dims[0], 1);
 }
 
 static tt_status plan_gemm_dropout_input(struct tt_stream *stream,
                                          const struct tt_gemm_dropout_input_args *args)
 {
-    if (!drops_at_once(stream, args->dx_MK)) return tt_compose_gemm_dropout_input(stream, args);
-    return drops(stream, &args->parts, args->dx_MK, 2);
+    if (!drops_at_once(stream, args->dx_MK, &args->parts, false))
+        return tt_compose_gemm_dropout_input(stream, args);
+    return drops(stream, args->dx_MK, &args->parts, args->parts.part[0].a_RK.dims[0], 2);
 }
 
 /* FLOPs of the forward pass at the rate that sequences of 4096 tokens and heads of 128 reach. Shorter

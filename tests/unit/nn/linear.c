@@ -252,10 +252,9 @@ static void no_dropout_outside_training(void **state)
 }
 
 /* Only what trains gets a gradient, and then x is asked for only when it is needed. */
-static void frozen_gets_no_gradient(void **state)
+static void check_frozen(double dropout)
 {
-    (void)state;
-    struct fixture *fixture = make(false, true, 0);
+    struct fixture *fixture = make(false, true, dropout);
     for (int i = 0; i < MEMBERS; i++) {
         fixture->params[i][0].trainable = fixture->params[i][1].trainable = fixture->params[i][3].trainable =
             false;
@@ -274,6 +273,43 @@ static void frozen_gets_no_gradient(void **state)
     assert_true(b[0] != 0.25f);
     assert_true(fixture->grads[0] == 0.25f); /* the first weight's */
     destroy(fixture);
+}
+
+static void frozen_gets_no_gradient(void **state)
+{
+    (void)state;
+    check_frozen(0);
+    check_frozen(0.4);
+}
+
+/* The one A that trains gets what it gets beside others that train too. */
+static void one_of_several_trains(void **state)
+{
+    (void)state;
+    enum { TRAINS = 2 };
+    struct fixture *all = make(true, false, 0.4), *one = make(true, false, 0.4);
+    struct fixture *const both[] = {all, one};
+    for (int i = 0; i < MEMBERS; i++)
+        if (i != TRAINS) one->params[i][1].trainable = false;
+    for (int i = 0; i < 2; i++) {
+        struct fixture *fixture = both[i];
+        tt_tensor keys = tt_tensor_1d(fixture->keys, TT_I64, T), x = tt_tensor_2d(fixture->x, TT_F32, T, IN),
+                  dy = tt_tensor_2d(fixture->dy, TT_F32, T, OUT), h = tt_tensor_2d(fixture->h, TT_F32, T, R),
+                  dh = tt_tensor_2d(fixture->dh, TT_F32, T, R);
+        for (int k = 0; k < T * R; k++) fixture->h[k] = 1;
+        assert_int_equal(
+            tt_linear_backward_input(&fixture->group, &fixture->step, keys, dy, dh, (tt_tensor){0}), TT_OK);
+        assert_int_equal(tt_linear_backward_params(&fixture->group, &fixture->step, keys, x, h, dy, dh),
+                         TT_OK);
+    }
+    for (int i = 0; i < MEMBERS; i++) {
+        tt_tensor grad = all->params[i][1].grad;
+        if (tt_tensor_is_empty(grad)) continue;
+        bool same = memcmp(grad.data, one->params[i][1].grad.data, tt_tensor_bytes(grad)) == 0;
+        assert_true(same == (i == TRAINS));
+    }
+    destroy(one);
+    destroy(all);
 }
 
 /* How a group may be: each bit one of these. */
@@ -407,9 +443,13 @@ static void swiglu_backward_is_input_and_swiglu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_are_their_members),     cmocka_unit_test(no_dropout_outside_training),
-        cmocka_unit_test(frozen_gets_no_gradient),      cmocka_unit_test(rotated_is_forward_and_rope),
-        cmocka_unit_test(swiglu_is_forward_and_swiglu), cmocka_unit_test(swiglu_backward_is_input_and_swiglu),
+        cmocka_unit_test(groups_are_their_members),
+        cmocka_unit_test(no_dropout_outside_training),
+        cmocka_unit_test(one_of_several_trains),
+        cmocka_unit_test(frozen_gets_no_gradient),
+        cmocka_unit_test(rotated_is_forward_and_rope),
+        cmocka_unit_test(swiglu_is_forward_and_swiglu),
+        cmocka_unit_test(swiglu_backward_is_input_and_swiglu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
