@@ -288,6 +288,7 @@ static tt_status advise_together(const struct attempt *tight, struct tt_plan *pl
     bool found = false, offload = !plan->is_host && !rank->offload_params;
     attempt.rank.strategy = TT_FULL_SHARD;
     int machines = tight->ranks.machines, most = tight->ranks.count < 8 ? 64 : 8 * tight->ranks.count;
+    if (most > TT_PLAN_RANKS_MAX) most = TT_PLAN_RANKS_MAX;
     bool other = rank->strategy != TT_FULL_SHARD && tight->ranks.count > 1;
     for (attempt.ranks.count = (other ? 1 : 2) * tight->ranks.count; attempt.ranks.count <= most && !found;
          attempt.ranks.count *= 2) {

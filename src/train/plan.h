@@ -14,7 +14,7 @@
 
 #include "train/rank.h"
 
-enum { TT_PLAN_ADVICE_BYTES = 240 };
+enum { TT_PLAN_ADVICE_BYTES = 240, TT_PLAN_RANKS_MAX = 4096 };
 
 /* Over how many ranks a run goes, and over how many machines with as many on each. */
 struct tt_plan_ranks {

@@ -10,7 +10,7 @@
 #include "train/launch.h"
 #include "train/world.h"
 
-enum { CONFIG_BYTES_MAX = 1 << 20, RANKS_MAX = 4096 };
+enum { CONFIG_BYTES_MAX = 1 << 20 };
 
 static tt_status read_config(const char *config_json, const char *folder, struct tt_model_config *model)
 {
@@ -58,10 +58,10 @@ static tt_status count_ranks(const struct tt_train_config *config, int devices, 
     int each;
     TT_TRY(tt_launch_count_ranks(config, &each));
     if (each == 0) each = devices;
-    if (config->num_machines > RANKS_MAX / each) {
+    if (config->num_machines > TT_PLAN_RANKS_MAX / each) {
         tt_status status =
             tt_fail(TT_ERR_USAGE, "%d ranks on each of %lld machines", each, (long long)config->num_machines);
-        tt_hint("a plan is made for at most %d ranks in all", RANKS_MAX);
+        tt_hint("a plan is made for at most %d ranks in all", TT_PLAN_RANKS_MAX);
         return status;
     }
     *ranks = (struct tt_plan_ranks){each * (int)config->num_machines, (int)config->num_machines};

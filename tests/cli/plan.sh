@@ -77,16 +77,6 @@ code=0
 grep -q '"fits": false' "$folder/json" || fail "--json of a plan that does not fit"
 grep -q '^error: this run needs ' "$folder/err" || fail "no error says what is needed"
 
-# Several machines: --ranks is of each, --num_processes of all; HYBRID_SHARD splits inside one.
-machines() {
-    local wanted=$1
-    shift
-    "$trimtab" plan --device h200 --config_json "$shapes/m11b.json" --num_machines 2 "$@" >"$folder/out" || fail "$*"
-    [[ $(tr -s ' ' <"$folder/out") =~ $wanted ]] || fail "$*: no '$wanted' in:" "$(cat "$folder/out")"
-}
-machines '16 in all.* weights shard 1.3 GiB.* communication' --ranks 8
-machines '16 in all.* weights shard 1.3 GiB' --num_processes 16
-machines '16 in all.* weights shard 2.5 GiB' --ranks 8 --sharding_strategy HYBRID_SHARD
 expect 2 "num_processes 15 over num_machines 2" plan --config_json "$shapes/tiny.json" --num_machines 2 --num_processes 15
 expect 2 "at most 4096 ranks" plan --config_json "$shapes/tiny.json" --num_machines 1000000 --ranks 8
 

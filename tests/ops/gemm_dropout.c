@@ -40,6 +40,8 @@ static const struct dropout_case cases[] = {
     {300, 96, H, F, {0.1, 0.1, 0.1}, {16, 16, 16}, 0, 0},
     {300, 32, H, F, {0.1}, {64}, 0, 0},
     {0, 64, H, F, {0.1}, {8}, 0, 0},
+    /* partial sums of da that a stream has no room for */
+    {20, 32800, H, F, {0.1}, {64}, 0, 0},
 };
 
 /* All that go through kernels of their own: numbers of adapters and tiles of ranks, with ranks that fill no

@@ -1,4 +1,4 @@
-/* As gemm_fused.c: what is dropped lies in caches when it is multiplied. */
+/* By dropout and products, one after the other. */
 #include "backend/compose.h"
 #include "backend/cpu/cpu_ops.h"
 
