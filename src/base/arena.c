@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/number.h"
 
 enum { ARENA_ALIGNMENT = 16, ARENA_FIRST_BYTES = 4096, ARENA_LARGEST_BYTES = 1 << 20 };
 
@@ -77,14 +78,14 @@ char *tt_arena_printf(struct tt_arena *arena, const char *format, ...)
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    int length = tt_vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
     char *text = NULL;
     if (length < 0) {
         tt_fail(TT_ERR_INTERNAL, "cannot format '%s'", format);
     } else {
         text = tt_arena_alloc(arena, (size_t)length + 1);
-        if (text != NULL) vsnprintf(text, (size_t)length + 1, format, again);
+        if (text != NULL) tt_vsnprintf(text, (size_t)length + 1, format, again);
     }
     va_end(again);
     return text;

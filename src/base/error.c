@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
+
 /* One record per thread, and in a plugin where the program keeps its own (set once, before any other call).
  */
 static _Thread_local struct tt_error own_record;
@@ -36,7 +38,7 @@ tt_status tt_fail(tt_status status, const char *format, ...)
     char text[sizeof own_record.message];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    tt_vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     start_record(status, text);
     return status;
@@ -47,7 +49,7 @@ tt_status tt_fail_errno(int error_number, const char *format, ...)
     char text[sizeof own_record.message];
     va_list arguments;
     va_start(arguments, format);
-    int written = vsnprintf(text, sizeof text, format, arguments);
+    int written = tt_vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     size_t used = written < 0 ? 0 : (size_t)written;
     if (used >= sizeof text) used = sizeof text - 1;
@@ -65,7 +67,7 @@ void tt_while(const char *format, ...)
     char text[sizeof own_record.context[0]];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    tt_vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     memcpy(record->context[record->context_count], text, sizeof text);
     record->context_count++;
@@ -78,7 +80,7 @@ void tt_hint(const char *format, ...)
     char text[sizeof own_record.hint];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    tt_vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     memcpy(record->hint, text, sizeof text);
 }

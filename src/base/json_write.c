@@ -1,78 +1,19 @@
 /* The writing half of base/json.h: the text that Python's json.dumps makes. */
 #include "base/json.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/number.h"
 
-/* A decimal number d.ddd x 10^exponent of `count` digits, as an integer. */
-struct decimal {
-    uint64_t digits;
-    int count;
-    int exponent;
-};
-
-static double decimal_value(struct decimal decimal)
-{
-    char text[48];
-    snprintf(text, sizeof text, "%llue%d", (unsigned long long)decimal.digits,
-             decimal.exponent - (decimal.count - 1));
-    return strtod(text, NULL);
-}
-
-static struct decimal decimal_round(double value, int count)
-{
-    char text[48];
-    snprintf(text, sizeof text, "%.*e", count - 1, value);
-    char *mark = strchr(text, 'e');
-    struct decimal decimal = {0, count, atoi(mark + 1)};
-    for (char *at = text; at < mark; at++) {
-        if (*at >= '0' && *at <= '9') decimal.digits = decimal.digits * 10 + (uint64_t)(*at - '0');
-    }
-    return decimal;
-}
-
-/* The shortest decimal that reads back as `value` (> 0), and of those the nearest to it. Just above a power
- * of two the gap below is half the gap above, so the nearest decimal of a length may read back wrong while
- * its neighbour reads back right. */
-static struct decimal decimal_shortest(double value)
-{
-    for (int count = 1; count < 17; count++) {
-        struct decimal nearest = decimal_round(value, count);
-        if (decimal_value(nearest) == value) return nearest;
-        struct decimal above = nearest, below = nearest;
-        above.digits++;
-        if (decimal_value(above) == value) return above;
-        below.digits--;
-        if (decimal_value(below) == value) return below;
-    }
-    return decimal_round(value, 17);
-}
-
-/* Python's float.__repr__: an exponent below -4 or from 16 on is written out, with at least two digits. */
+/* Python's float.__repr__: whole numbers end in ".0". */
 static tt_status write_real(double value, struct tt_str *text)
 {
-    if (signbit(value)) TT_TRY(tt_str_append_char(text, '-'));
-    value = fabs(value);
-    if (value == 0.0) return tt_str_append_text(text, "0.0");
-    struct decimal decimal = decimal_shortest(value);
-    char digits[24];
-    int count = snprintf(digits, sizeof digits, "%llu", (unsigned long long)decimal.digits);
-    while (count > 1 && digits[count - 1] == '0') count--;
-    int exponent = decimal.exponent;
-    if (exponent < -4 || exponent >= 16) {
-        TT_TRY(tt_str_append_char(text, digits[0]));
-        if (count > 1) TT_TRY(tt_str_printf(text, ".%.*s", count - 1, digits + 1));
-        return tt_str_printf(text, "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent));
-    }
-    if (exponent < 0) return tt_str_printf(text, "0.%.*s%.*s", -exponent - 1, "0000", count, digits);
-    for (int i = 0; i <= exponent; i++) TT_TRY(tt_str_append_char(text, i < count ? digits[i] : '0'));
-    if (count <= exponent + 1) return tt_str_append_text(text, ".0");
-    return tt_str_printf(text, ".%.*s", count - exponent - 1, digits + exponent + 1);
+    char number[TT_DOUBLE_TEXT_BYTES];
+    TT_TRY(tt_str_append_text(text, tt_format_double(value, number, sizeof number)));
+    return strpbrk(number, ".en") == NULL ? tt_str_append_text(text, ".0") : TT_OK;
 }
 
 /* jansson holds only valid UTF-8, so the lead byte gives the length. */

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "base/number.h"
+
 /* Set once before any thread starts (see the header) and only read afterwards. */
 static tt_log_sink *installed_sink;
 static void *installed_context;
@@ -20,7 +22,7 @@ void tt_log(enum tt_log_level level, const char *format, ...)
     char line[1024];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
+    tt_vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
     installed_sink(installed_context, level, line);
 }

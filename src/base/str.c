@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #include "base/alloc.h"
+#include "base/number.h"
 
 /* Room for `more` bytes and the terminator; doubling keeps appends amortised O(1). */
 static tt_status reserve(struct tt_str *str, size_t more)
@@ -54,7 +55,7 @@ tt_status tt_str_printf(struct tt_str *str, const char *format, ...)
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    int length = tt_vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
     tt_status status = TT_OK;
     if (length < 0) {
@@ -63,7 +64,7 @@ tt_status tt_str_printf(struct tt_str *str, const char *format, ...)
         status = reserve(str, (size_t)length);
     }
     if (status == TT_OK) {
-        vsnprintf(str->data + str->bytes, (size_t)length + 1, format, again);
+        tt_vsnprintf(str->data + str->bytes, (size_t)length + 1, format, again);
         str->bytes += (size_t)length;
     }
     va_end(again);
@@ -108,7 +109,7 @@ const char *tt_format_bytes(double bytes, char *text, size_t text_bytes)
         unit++;
     }
     int decimals = unit > 0 && fabs(bytes) < 99.95 ? 1 : 0;
-    snprintf(text, text_bytes, "%.*f %s", decimals, bytes, units[unit]);
+    tt_snprintf(text, text_bytes, "%.*f %s", decimals, bytes, units[unit]);
     return text;
 }
 
@@ -117,7 +118,7 @@ const char *tt_format_duration(double seconds, char *text, size_t text_bytes)
     if (!(seconds >= 0.0) || seconds > 1e12) {
         snprintf(text, text_bytes, "?");
     } else if (seconds < 59.95) {
-        snprintf(text, text_bytes, "%.1fs", seconds);
+        tt_snprintf(text, text_bytes, "%.1fs", seconds);
     } else {
         uint64_t whole = (uint64_t)(seconds + 0.5);
         if (whole < 3600) {
@@ -175,12 +176,11 @@ tt_status tt_parse_bytes(const char *text, size_t *bytes)
 {
     const char *start = text;
     while (isspace((unsigned char)*start)) start++;
-    /* strtod would also take signs, "inf", "nan" and hexadecimal. */
-    bool plain = isdigit((unsigned char)start[0]) || start[0] == '.';
-    if (start[0] == '0' && (start[1] == 'x' || start[1] == 'X')) plain = false;
-    char *end = NULL;
-    double number = plain ? strtod(start, &end) : 0.0;
-    if (!plain || end == start) {
+    double number = 0.0;
+    size_t digits =
+        isdigit((unsigned char)start[0]) || start[0] == '.' ? tt_parse_double_prefix(start, &number) : 0;
+    const char *end = start + digits;
+    if (digits == 0) {
         return tt_fail(TT_ERR_USAGE, "'%s' is not a number of bytes (as 24GiB, 512M or 1.5e9)", text);
     }
     while (isspace((unsigned char)*end)) end++;

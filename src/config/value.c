@@ -8,6 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/number.h"
+
 enum { NUMBER_BYTES_MAX = 64 };
 
 static bool is_one_of(const char *text, const char *const *words)
@@ -49,12 +51,8 @@ static bool strip_number(const char *text, char number[NUMBER_BYTES_MAX])
 
 bool tt_value_parse_double(const char *text, double *out)
 {
-    char number[NUMBER_BYTES_MAX], *end;
-    if (!strip_number(text, number)) return false;
-    double value = strtod(number, &end);
-    if (end == number || *end != 0 || !isfinite(value)) return false;
-    *out = value;
-    return true;
+    char number[NUMBER_BYTES_MAX];
+    return strip_number(text, number) && tt_parse_double(number, out);
 }
 
 bool tt_value_parse_int(const char *text, int64_t *out)
@@ -78,15 +76,9 @@ bool tt_value_parse_int(const char *text, int64_t *out)
 
 const char *tt_value_format_double(double value, char *text, size_t text_bytes)
 {
-    if (value == floor(value) && fabs(value) < 1e15) {
-        snprintf(text, text_bytes, "%.0f", value);
-        return text;
-    }
-    char number[NUMBER_BYTES_MAX];
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(number, sizeof number, "%.*g", digits, value);
-        if (strtod(number, NULL) == value) break;
-    }
+    char number[TT_DOUBLE_TEXT_BYTES];
+    tt_format_double(value, number, sizeof number);
+    /* YAML 1.1 reads 3e-05 as text. */
     const char *exponent = strchr(number, 'e');
     if (exponent != NULL && strchr(number, '.') == NULL)
         snprintf(text, text_bytes, "%.*s.0%s", (int)(exponent - number), number, exponent);

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/json.h"
+#include "base/number.h"
 #include "data/prompt_template.h"
 
 struct tt_row_reader {
@@ -104,7 +105,7 @@ static tt_status fail_row(const struct tt_row_reader *reader, tt_status status, 
     char text[512];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    tt_vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     return tt_fail(status, "'%s', row %zu (line %llu): %s", reader->rows->path, reader->row + 1,
                    (unsigned long long)reader->rows->spans[reader->row].line, text);

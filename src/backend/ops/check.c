@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include "base/number.h"
 
 static void fail_tensor(struct tt_check *check, tt_status status, const char *name, tt_tensor tensor,
                         const char *why)
@@ -186,7 +187,7 @@ void tt_check_that(struct tt_check *check, bool holds, const char *format, ...)
     char text[320];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    tt_vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     check->status = tt_fail(TT_ERR_INTERNAL, "%s: %s", check->op, text);
 }

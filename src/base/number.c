@@ -1,0 +1,149 @@
+#include "base/number.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The C locale is a constant of the C library: this call allocates nothing and needs no freelocale(). */
+static locale_t c_locale(void)
+{
+    return newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+int tt_vsnprintf(char *text, size_t text_bytes, const char *format, va_list arguments)
+{
+    locale_t before = uselocale(c_locale());
+    int written = vsnprintf(text, text_bytes, format, arguments);
+    uselocale(before);
+    return written;
+}
+
+int tt_snprintf(char *text, size_t text_bytes, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int written = tt_vsnprintf(text, text_bytes, format, arguments);
+    va_end(arguments);
+    return written;
+}
+
+static size_t skip_digits(const char *text, size_t at)
+{
+    while (text[at] >= '0' && text[at] <= '9') at++;
+    return at;
+}
+
+size_t tt_parse_double_prefix(const char *text, double *out)
+{
+    size_t start = text[0] == '+' || text[0] == '-' ? 1 : 0;
+    size_t at = skip_digits(text, start);
+    size_t digits = at - start;
+    if (text[at] == '.') {
+        size_t end = skip_digits(text, at + 1);
+        digits += end - at - 1;
+        /* A point without a digit on either side belongs to no number. */
+        if (digits > 0) at = end;
+    }
+    if (digits == 0) return 0;
+    /* Hexadecimal is the one thing that strtod would read differently: "0x10" is the number 0 before an 'x'.
+     */
+    bool hexadecimal = text[start] == '0' && (text[start + 1] == 'x' || text[start + 1] == 'X');
+    if (hexadecimal) {
+        *out = text[0] == '-' ? -0.0 : 0.0;
+        return at;
+    }
+    char *end;
+    *out = strtod_l(text, &end, c_locale());
+    return (size_t)(end - text);
+}
+
+bool tt_parse_double(const char *text, double *out)
+{
+    double value;
+    size_t bytes = tt_parse_double_prefix(text, &value);
+    if (bytes == 0 || text[bytes] != '\0' || !isfinite(value)) return false;
+    *out = value;
+    return true;
+}
+
+/* A decimal number d.ddd x 10^exponent of `count` digits, as an integer. */
+struct decimal {
+    uint64_t digits;
+    int count;
+    int exponent;
+};
+
+static double decimal_value(struct decimal decimal)
+{
+    char text[48];
+    snprintf(text, sizeof text, "%llue%d", (unsigned long long)decimal.digits,
+             decimal.exponent - (decimal.count - 1));
+    return strtod_l(text, NULL, c_locale());
+}
+
+static struct decimal decimal_round(double value, int count)
+{
+    char text[48];
+    tt_snprintf(text, sizeof text, "%.*e", count - 1, value);
+    char *mark = strchr(text, 'e');
+    struct decimal decimal = {0, count, atoi(mark + 1)};
+    for (char *at = text; at < mark; at++) {
+        if (*at >= '0' && *at <= '9') decimal.digits = decimal.digits * 10 + (uint64_t)(*at - '0');
+    }
+    return decimal;
+}
+
+/* Just above a power of two the gap below is half the gap above, so the nearest decimal of a length may read
+ * back wrong while its neighbour reads back right. */
+static struct decimal decimal_shortest(double value)
+{
+    for (int count = 1; count < 17; count++) {
+        struct decimal nearest = decimal_round(value, count);
+        if (decimal_value(nearest) == value) return nearest;
+        struct decimal above = nearest, below = nearest;
+        above.digits++;
+        if (decimal_value(above) == value) return above;
+        below.digits--;
+        if (decimal_value(below) == value) return below;
+    }
+    return decimal_round(value, 17);
+}
+
+/* The text of value > 0, finite. */
+static void format_positive(double value, char *text, size_t text_bytes)
+{
+    struct decimal decimal = decimal_shortest(value);
+    char digits[24];
+    int count = snprintf(digits, sizeof digits, "%llu", (unsigned long long)decimal.digits);
+    while (count > 1 && digits[count - 1] == '0') count--;
+    int exponent = decimal.exponent;
+    if (exponent < -4 || exponent >= 16) {
+        snprintf(text, text_bytes, "%c%s%.*se%c%02d", digits[0], count > 1 ? "." : "", count - 1, digits + 1,
+                 exponent < 0 ? '-' : '+', abs(exponent));
+    } else if (exponent < 0) {
+        snprintf(text, text_bytes, "0.%.*s%.*s", -exponent - 1, "0000", count, digits);
+    } else if (count <= exponent + 1) {
+        snprintf(text, text_bytes, "%.*s%.*s", count, digits, exponent + 1 - count, "0000000000000000");
+    } else {
+        snprintf(text, text_bytes, "%.*s.%.*s", exponent + 1, digits, count - exponent - 1,
+                 digits + exponent + 1);
+    }
+}
+
+const char *tt_format_double(double value, char *text, size_t text_bytes)
+{
+    char number[TT_DOUBLE_TEXT_BYTES] = "0";
+    if (isnan(value)) {
+        snprintf(text, text_bytes, "nan");
+        return text;
+    }
+    if (isinf(value))
+        snprintf(number, sizeof number, "inf");
+    else if (value != 0)
+        format_positive(fabs(value), number, sizeof number);
+    snprintf(text, text_bytes, "%s%s", signbit(value) ? "-" : "", number);
+    return text;
+}
