@@ -4,7 +4,8 @@
  * the completion only, unless completion_only_loss is false), pre-tokenized `input_ids` with `labels` (aligned with
  * input_ids, -100: no loss) or `completion_mask`. Errors name file, line and row. Tokenizing follows TRL: text rows get
  * the tokenizer's special tokens and an EOS at the end if it is not there; prompt and completion are tokenized as one
- * text when the prompt's ids are a prefix of it (a mismatch is counted and reported), EOS after the completion.
+ * text, EOS after the completion, and the completion begins at the first id that differs from the ids of the prompt
+ * alone (rows where that is before the end of the prompt are counted and reported).
  * Rows without a supervised token after truncation teach nothing: they are left out and counted. A .txt file is one
  * text, cut into consecutive samples of max_length tokens; so are over-long rows when packing as one stream
  * ("wrapped"). Rows are read by as many threads as there are processors; the result does not depend on how many.

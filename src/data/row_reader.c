@@ -242,8 +242,16 @@ static tt_status read_prompt(struct tt_row_reader *reader, const json_t *row)
     return in_row(reader, tt_prompt_template_render(template, row, &reader->prompt));
 }
 
-/* Prompt and completion are one text; the completion begins where the ids of the prompt alone end. Where the
- * two tokenize differently at the border that is an approximation, which is counted, as in TRL. */
+static size_t common_prefix(const struct tt_ids *a, const struct tt_ids *b)
+{
+    size_t count = a->count < b->count ? a->count : b->count, i = 0;
+    while (i < count && a->data[i] == b->data[i]) i++;
+    return i;
+}
+
+/* Prompt and completion are tokenized as one text. The completion begins at the first token that differs from
+ * those of the prompt alone (TRL 1.16, common_prefix_length): where a token spans the border, that token is
+ * supervised. Such rows are counted. */
 static tt_status read_completion_row(struct tt_row_reader *reader, const json_t *row, struct tt_row *out)
 {
     const struct tt_data_config *config = reader->config;
@@ -256,8 +264,7 @@ static tt_status read_completion_row(struct tt_row_reader *reader, const json_t 
     TT_TRY(
         in_row(reader, tt_tokenizer_encode(reader->tokenizer, reader->scratch, tt_str_text(&reader->prompt),
                                            reader->prompt.bytes, true, prompt_ids)));
-    size_t prompt_count = prompt_ids->count;
-    if (reader->adds_eos && prompt_count > 0) prompt_count--;
+    if (reader->adds_eos && prompt_ids->count > 0) prompt_ids->count--;
 
     tt_str_clear(&reader->text);
     TT_TRY(tt_str_append(&reader->text, tt_str_text(&reader->prompt), reader->prompt.bytes));
@@ -265,13 +272,11 @@ static tt_status read_completion_row(struct tt_row_reader *reader, const json_t 
     TT_TRY(end_text(reader));
     TT_TRY(encode_text(reader));
 
-    bool prefix = prompt_count <= reader->ids.count &&
-                  (prompt_count == 0 ||
-                   memcmp(reader->ids.data, prompt_ids->data, prompt_count * sizeof *prompt_ids->data) == 0);
-    TT_TRY(set_supervised(reader, config->completion_only_loss == 0 ? 0 : prompt_count));
+    size_t first = common_prefix(prompt_ids, &reader->ids);
+    TT_TRY(set_supervised(reader, config->completion_only_loss == 0 ? 0 : first));
     *out = (struct tt_row){.prompt = tt_str_text(&reader->prompt),
                            .completion = tt_str_text(&reader->completion),
-                           .prompt_mismatch = !prefix};
+                           .prompt_mismatch = first < prompt_ids->count};
     return TT_OK;
 }
 

@@ -217,8 +217,8 @@ static void completion_rows(void **state)
                                            "{\"prompt\": \"a\", \"completion\": \"b!</s>\"}\n"
                                            "{\"prompt\": \"\", \"completion\": \"i\"}");
     assert_sample(d, 0, "0 104 105* 1*");
-    /* "ab" is one token: the border of the prompt lies inside it. */
-    assert_sample(d, 1, "0 300 33* 1*");
+    /* "ab" is one token: the border of the prompt lies inside it, and it is not in the ids of the prompt. */
+    assert_sample(d, 1, "0 300* 33* 1*");
     assert_sample(d, 2, "0 105* 1*");
     assert_string_equal(tt_dataset_prompt(d, 0), "h");
     assert_string_equal(tt_dataset_completion(d, 1), "b!</s>");
