@@ -469,6 +469,14 @@ static const char *meaning_of_null(const struct tt_setting *row)
     return takes_default ? row->default_text : NULL;
 }
 
+/* "none" is a word of some settings (bias, report_to) and reads as null only for those that lack it. "null"
+ * among the values served stands for null itself. */
+static bool is_word_of(const struct tt_setting *row, const char *text)
+{
+    if (tt_words_find(row->choices, text, NULL)) return true;
+    return strcasecmp(text, "null") != 0 && tt_words_find(row->only, text, NULL);
+}
+
 tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_entry *entry, const char *text,
                              bool quoted, const char *origin)
 {
@@ -476,8 +484,7 @@ tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_ent
     struct assignment to = {settings, row, origin, text, field_of(settings, entry), NULL};
     if (text != NULL && !tt_value_is_utf8(text))
         return tt_fail(TT_ERR_USAGE, "%s: the value of '%s' is not UTF-8", origin, row->name);
-    bool word_is_choice = text != NULL && row->choices != NULL && tt_words_find(row->choices, text, NULL);
-    if (text != NULL && !quoted && !word_is_choice && tt_value_is_null(text)) text = NULL;
+    if (text != NULL && !quoted && tt_value_is_null(text) && !is_word_of(row, text)) text = NULL;
     if (text != NULL && text[0] == 0 && row->type == TT_SETTING_JSON) text = NULL;
     TT_TRY(check_served(&to, text));
     if (text == NULL && !keeps_null(row)) {

@@ -14,7 +14,8 @@
 #include <stdint.h>
 
 enum tt_setting_type {
-    TT_SETTING_STRING, /* const char *; NULL when the default is NULL. "none"/"null" in YAML give NULL */
+    TT_SETTING_STRING, /* const char *; NULL when the default is NULL. "null" gives NULL; so does "none", unless it is
+                          among the row's `choices` or `only` */
     TT_SETTING_INT,    /* int64_t */
     TT_SETTING_DOUBLE, /* double */
     TT_SETTING_BOOL,   /* bool; flags: --x, --x true, --x=false, --no_x. With `choices` of two words: the words for

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include <cmocka.h>
 
@@ -367,6 +368,50 @@ static void a_recipe_lands_in_the_struct(void **state)
 }
 
 /* A text with a default has a value, whatever a file says: its readers do not ask. */
+static bool has_word(const char *words, const char *word)
+{
+    return tt_words_find(words, word, NULL);
+}
+
+/* `bias: none` is PEFT's own default and stands in every recipe. */
+static void none_is_a_word_where_there_is_one(void **state)
+{
+    struct fixture fixture;
+    int words = 0;
+    (void)state;
+    open_fixture(&fixture);
+    for (size_t i = 0; i < fixture.settings->count; i++) {
+        struct tt_setting_entry *entry = &fixture.settings->entries[i];
+        const struct tt_setting *row = entry->row;
+        char flag[80], yaml[160];
+        if (row->unneeded != NULL) continue;
+        snprintf(flag, sizeof flag, "--%s", row->name);
+        char *const arguments[] = {flag, "none"};
+        snprintf(yaml, sizeof yaml, "%s: none\n", row->name);
+        if (has_word(row->choices, "none") || has_word(row->only, "none")) {
+            words++;
+            for (int file = 0; file < 2; file++) {
+                tt_status status =
+                    file ? tt_settings_parse_yaml(fixture.settings, yaml, strlen(yaml), "a.yaml")
+                         : tt_settings_parse_flags(fixture.settings, 2, arguments, NULL);
+                if (status != TT_OK) fail_msg("%s: %s", row->name, tt_error_last()->message);
+                if (strcasecmp(entry->text, "none") != 0) fail_msg("%s is %s", row->name, entry->text);
+            }
+            continue;
+        }
+        /* Without such a word it is null: accepted or refused as null is, with the same result. */
+        tt_status as_null = tt_settings_set(fixture.settings, row->name, "null", "--null");
+        const char *wanted = entry->text;
+        tt_status status = tt_settings_parse_flags(fixture.settings, 2, arguments, NULL);
+        if (status != as_null) fail_msg("%s: status %d, null: %d", row->name, status, as_null);
+        bool same = entry->text == wanted ||
+                    (entry->text != NULL && wanted != NULL && strcmp(entry->text, wanted) == 0);
+        if (!same) fail_msg("%s: none is '%s'", row->name, entry->text);
+    }
+    assert_int_equal(words, 3); /* bias, recompute, report_to */
+    tt_settings_destroy(fixture.settings);
+}
+
 static void null_never_takes_a_default_away(void **state)
 {
     struct fixture fixture;
@@ -504,10 +549,15 @@ int main(void)
                                            "SLURM_STEP_ID"};
     for (size_t i = 0; i < sizeof launcher / sizeof *launcher; i++) unsetenv(launcher[i]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(use_cpu_is_the_device_cpu),       cmocka_unit_test(every_key_is_known),
-        cmocka_unit_test(rows_explain_themselves),         cmocka_unit_test(names_are_unique),
-        cmocka_unit_test(a_recipe_lands_in_the_struct),    cmocka_unit_test(what_follows_is_settled),
-        cmocka_unit_test(resolving_twice_changes_nothing), cmocka_unit_test(contradictions_are_found),
+        cmocka_unit_test(use_cpu_is_the_device_cpu),
+        cmocka_unit_test(every_key_is_known),
+        cmocka_unit_test(rows_explain_themselves),
+        cmocka_unit_test(names_are_unique),
+        cmocka_unit_test(a_recipe_lands_in_the_struct),
+        cmocka_unit_test(what_follows_is_settled),
+        cmocka_unit_test(resolving_twice_changes_nothing),
+        cmocka_unit_test(contradictions_are_found),
+        cmocka_unit_test(none_is_a_word_where_there_is_one),
         cmocka_unit_test(null_never_takes_a_default_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
