@@ -57,8 +57,8 @@ TT_PUBLIC const char *tt_version(void);
 typedef enum tt_status {
     TT_OK = 0,
     TT_ERR_USAGE,       /* a call, the command line or the configuration is wrong */
-    TT_ERR_DATA,        /* bytes from a file (model, tokenizer, data set) are wrong */
-    TT_ERR_IO,          /* the operating system refused to read or write */
+    TT_ERR_DATA,        /* bytes from a file (model, tokenizer, data set) are wrong; or a path is missing or closed */
+    TT_ERR_IO,          /* reading or writing failed (disk full, network file system): may work at another try */
     TT_ERR_MEMORY,      /* host or device memory does not suffice */
     TT_ERR_DEVICE,      /* a device or its library failed */
     TT_ERR_COMM,        /* a collective failed */

@@ -1,5 +1,6 @@
 #include "base/error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,6 +45,17 @@ tt_status tt_fail(tt_status status, const char *format, ...)
     return status;
 }
 
+/* A path that is wrong or closed to this user stays so; anything else (a full disk, a broken one, a server
+ * that is away) may work at the next try. */
+static tt_status status_of_errno(int error_number)
+{
+    static const int lasting[] = {ENOENT, ENOTDIR, EISDIR, EACCES, EPERM,
+                                  ELOOP,  EROFS,   ENXIO,  ENODEV, ENAMETOOLONG};
+    for (size_t i = 0; i < sizeof lasting / sizeof *lasting; i++)
+        if (error_number == lasting[i]) return TT_ERR_DATA;
+    return TT_ERR_IO;
+}
+
 tt_status tt_fail_errno(int error_number, const char *format, ...)
 {
     char text[sizeof own_record.message];
@@ -56,8 +68,9 @@ tt_status tt_fail_errno(int error_number, const char *format, ...)
     char reason[128];
     /* The GNU variant, which returns the text. */
     snprintf(text + used, sizeof text - used, ": %s", strerror_r(error_number, reason, sizeof reason));
-    start_record(TT_ERR_IO, text);
-    return TT_ERR_IO;
+    tt_status status = status_of_errno(error_number);
+    start_record(status, text);
+    return status;
 }
 
 void tt_while(const char *format, ...)

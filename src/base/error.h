@@ -36,7 +36,8 @@ struct tt_error {
 
 /* Starts a fresh record in this thread and returns `status`, so that `return tt_fail(...)` reads well. */
 tt_status tt_fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
-/* As tt_fail, with ": strerror(error_number)" appended; the status is TT_ERR_IO. */
+/* As tt_fail, with ": strerror(error_number)" appended. The status is TT_ERR_IO, which is worth another try (ENOSPC, EDQUOT,
+ * EIO, ESTALE, ETIMEDOUT, ...), or TT_ERR_DATA where the path itself is wrong (ENOENT, EACCES, EISDIR, EROFS, ...). */
 tt_status tt_fail_errno(int error_number, const char *format, ...) TT_PRINTF(2, 3);
 /* Adds one line of context to the record of this thread ("loading layer 17 of 32"). */
 void tt_while(const char *format, ...) TT_PRINTF(1, 2);

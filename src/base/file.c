@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -46,19 +47,45 @@ const char *tt_path_basename(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-static tt_status open_read(const char *path, int flags, int *descriptor, struct stat *info)
+/* What a path is that is no regular file. */
+static const char *kind_of(mode_t mode)
 {
-    int opened = open(path, O_RDONLY | O_CLOEXEC | flags);
-    if (opened < 0) return tt_fail_errno(errno, "cannot open '%s'", path);
-    int error_number = 0;
-    if (fstat(opened, info) != 0) {
-        error_number = errno;
-    } else if (S_ISDIR(info->st_mode)) {
-        error_number = EISDIR;
+    return S_ISDIR(mode) ? "a folder" : S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
+static tt_status fail_not_regular(const char *path, mode_t mode)
+{
+    if (S_ISDIR(mode)) return tt_fail_errno(EISDIR, "cannot read '%s'", path);
+    tt_status status = tt_fail(TT_ERR_DATA, "'%s' is %s, no regular file", path, kind_of(mode));
+    tt_hint("only regular files are read and written: a pipe or a device may wait or go on for ever");
+    return status;
+}
+
+/* Opens without waiting for whoever is behind a pipe, then asks the open file what it is, which nobody can
+ * exchange. */
+static tt_status open_regular(const char *path, int flags, const char *doing, int *descriptor,
+                              struct stat *info)
+{
+    int opened = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666), error_number = errno;
+    if (opened < 0) {
+        bool there = lstat(path, info) == 0;
+        if (there && S_ISLNK(info->st_mode) && (flags & O_NOFOLLOW) != 0 && error_number == ELOOP) {
+            tt_status status =
+                tt_fail(TT_ERR_DATA, "%s '%s': it is a link, which is not followed", doing, path);
+            tt_hint("remove the link: what is written must stay in its folder");
+            return status;
+        }
+        if (error_number == ENXIO && stat(path, info) == 0) return fail_not_regular(path, info->st_mode);
+        return tt_fail_errno(error_number, "%s '%s'", doing, path);
     }
-    if (error_number != 0) {
+    tt_status status = TT_OK;
+    if (fstat(opened, info) != 0)
+        status = tt_fail_errno(errno, "%s '%s'", doing, path);
+    else if (!S_ISREG(info->st_mode))
+        status = fail_not_regular(path, info->st_mode);
+    if (status != TT_OK) {
         close(opened);
-        return tt_fail_errno(error_number, "cannot read '%s'", path);
+        return status;
     }
     *descriptor = opened;
     return TT_OK;
@@ -67,24 +94,8 @@ static tt_status open_read(const char *path, int flags, int *descriptor, struct 
 tt_status tt_file_open_read(const char *path, int *descriptor, uint64_t *bytes)
 {
     struct stat info;
-    TT_TRY(open_read(path, 0, descriptor, &info));
+    TT_TRY(open_regular(path, O_RDONLY, "cannot open", descriptor, &info));
     if (bytes != NULL) *bytes = info.st_size > 0 ? (uint64_t)info.st_size : 0;
-    return TT_OK;
-}
-
-tt_status tt_file_open_parts(const char *path, int *descriptor, uint64_t *bytes)
-{
-    struct stat info;
-    int opened = -1;
-    TT_TRY(open_read(path, O_NONBLOCK, &opened, &info)); /* a pipe would be waited for */
-    if (!S_ISREG(info.st_mode)) {
-        close(opened);
-        tt_status status = tt_fail(TT_ERR_DATA, "'%s' is no regular file", path);
-        tt_hint("it is read in parts, which a pipe or a device has not: write what it gives into a file");
-        return status;
-    }
-    *descriptor = opened;
-    *bytes = (uint64_t)info.st_size;
     return TT_OK;
 }
 
@@ -121,7 +132,8 @@ static int reserve_blocks(int opened, uint64_t bytes)
 static tt_status reserve(int opened, const char *path, uint64_t bytes)
 {
     if (bytes > INT64_MAX)
-        return tt_fail(TT_ERR_IO, "cannot make '%s': a file of %llu bytes", path, (unsigned long long)bytes);
+        return tt_fail(TT_ERR_DATA, "cannot make '%s': a file of %llu bytes", path,
+                       (unsigned long long)bytes);
     int error_number = bytes > 0 ? reserve_blocks(opened, bytes) : 0;
     if (error_number == EOPNOTSUPP || error_number == ENOSYS || error_number == EINTR)
         error_number = ftruncate(opened, (off_t)bytes) != 0 ? errno : 0;
@@ -131,9 +143,10 @@ static tt_status reserve(int opened, const char *path, uint64_t bytes)
 
 static tt_status open_reserved(const char *path, int flags, uint64_t bytes, int *descriptor)
 {
-    int fault = tt_file_fault();
-    int opened = fault == 0 ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666) : -1;
-    if (opened < 0) return tt_fail_errno(fault != 0 ? fault : errno, "cannot create '%s'", path);
+    int fault = tt_file_fault(), opened = -1;
+    struct stat info;
+    if (fault != 0) return tt_fail_errno(fault, "cannot create '%s'", path);
+    TT_TRY(open_regular(path, O_WRONLY | O_CREAT | O_NOFOLLOW | flags, "cannot create", &opened, &info));
     tt_status status = reserve(opened, path, bytes);
     if (status != TT_OK) {
         close(opened);
@@ -211,6 +224,12 @@ void tt_file_close(int descriptor)
     if (descriptor >= 0) close(descriptor);
 }
 
+static tt_status fail_too_long(const char *path, uint64_t max_bytes)
+{
+    return tt_fail(TT_ERR_DATA, "'%s' has more than the %llu bytes that are expected", path,
+                   (unsigned long long)max_bytes);
+}
+
 tt_status tt_file_read(const char *path, size_t max_bytes, struct tt_str *data)
 {
     int descriptor = -1;
@@ -223,7 +242,7 @@ tt_status tt_file_read(const char *path, size_t max_bytes, struct tt_str *data)
                          (unsigned long long)bytes, max_bytes);
         goto out;
     }
-    /* The size is a first guess only: pipes report 0 and files may grow meanwhile. */
+    /* The size is a first guess only: files of /proc report 0, and others may grow meanwhile. */
     content.capacity = (size_t)bytes + 1;
     content.data = tt_realloc(NULL, content.capacity, 1);
     if (content.data == NULL) {
@@ -248,8 +267,7 @@ tt_status tt_file_read(const char *path, size_t max_bytes, struct tt_str *data)
             content.bytes += (size_t)got;
         }
         if (content.bytes > max_bytes) {
-            TT_GO(
-                tt_fail(TT_ERR_DATA, "'%s' has more than the %zu bytes that are expected", path, max_bytes));
+            TT_GO(fail_too_long(path, max_bytes));
         }
     }
     content.data[content.bytes] = '\0';
@@ -340,32 +358,100 @@ tt_status tt_file_write_atomic(const char *path, const void *data, size_t bytes)
     return finish_temporary(tt_file_pwrite(descriptor, path, data, bytes, 0), name, descriptor, path);
 }
 
-static tt_status copy_bytes(const char *from, int source, const char *to, int target)
+static tt_status copy_bytes(const char *from, int source, const char *to, int target, uint64_t max_bytes)
 {
     enum { COPY_BYTES = 1 << 20 };
     void *buffer = tt_alloc_aligned(COPY_BYTES);
     if (buffer == NULL) return TT_ERR_MEMORY;
     tt_status status = TT_OK;
-    for (uint64_t offset = 0;;) {
+    for (uint64_t offset = 0; status == TT_OK;) {
         ssize_t got = pread(source, buffer, COPY_BYTES, (off_t)offset);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) status = tt_fail_errno(errno, "cannot read '%s'", from);
         if (got <= 0) break;
-        status = tt_file_pwrite(target, to, buffer, (size_t)got, offset);
-        if (status != TT_OK) break;
+        status = (uint64_t)got > max_bytes - offset ? fail_too_long(from, max_bytes)
+                                                    : tt_file_pwrite(target, to, buffer, (size_t)got, offset);
         offset += (uint64_t)got;
     }
     tt_free(buffer);
     return status;
 }
 
-tt_status tt_file_copy(const char *from, const char *to)
+static tt_status copy_opened(const char *from, int source, const char *to, uint64_t max_bytes)
 {
     char *name = NULL;
-    int source = -1, target = -1;
+    int target = -1;
+    TT_TRY(open_temporary(to, &name, &target));
+    return finish_temporary(copy_bytes(from, source, to, target, max_bytes), name, target, to);
+}
+
+tt_status tt_file_copy(const char *from, const char *to)
+{
+    int source = -1;
     TT_TRY(tt_file_open_read(from, &source, NULL));
-    tt_status status = open_temporary(to, &name, &target);
-    if (status == TT_OK) status = finish_temporary(copy_bytes(from, source, to, target), name, target, to);
+    tt_status status = copy_opened(from, source, to, UINT64_MAX);
+    tt_file_close(source);
+    return status;
+}
+
+/* ---- Files of a folder that somebody else filled ---- */
+
+/* Whether `path` is "ROOT/blobs/HASH" and `folder` "ROOT/snapshots/REVISION" or below: the hub's cache keeps
+ * each file under its hash and lets snapshots point there. */
+static bool is_hub_blob(const char *folder, const char *path)
+{
+    static const char snapshots[] = "/snapshots/", blobs[] = "/blobs/";
+    const char *hash = tt_path_basename(path), *mark = NULL;
+    size_t digits = strspn(hash, "0123456789abcdef"), root = (size_t)(hash - path);
+    if (hash[digits] != '\0' || (digits != 40 && digits != 64) || root < sizeof blobs - 1) return false;
+    root -= sizeof blobs - 1;
+    for (const char *at = folder; (at = strstr(at, snapshots)) != NULL; at++) mark = at;
+    return memcmp(path + root, blobs, sizeof blobs - 1) == 0 && mark != NULL &&
+           (size_t)(mark - folder) == root && memcmp(folder, path, root) == 0;
+}
+
+/* Where the open file lies: its own name, not that by which it was opened. */
+static tt_status check_inside(const char *folder, const char *path, int descriptor)
+{
+    char link[64], *real_folder = realpath(folder, NULL), *real_file = NULL;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    real_file = realpath(link, NULL);
+    size_t bytes = real_folder != NULL ? strlen(real_folder) : 0;
+    bool inside = bytes > 0 && real_file != NULL &&
+                  ((strncmp(real_file, real_folder, bytes) == 0 &&
+                    (real_file[bytes] == '/' || real_folder[bytes - 1] == '/')) ||
+                   is_hub_blob(real_folder, real_file));
+    free(real_folder);
+    free(real_file);
+    if (inside) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_DATA, "'%s' is a link that leaves the folder '%s'", path, folder);
+    tt_hint("the file would be copied into the output folder; put the file itself there if that is meant");
+    return status;
+}
+
+tt_status tt_file_open_inside(const char *folder, const char *name, uint64_t max_bytes, int *descriptor,
+                              uint64_t *bytes)
+{
+    char *path = tt_path_join(folder, name);
+    int opened = -1;
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_file_open_read(path, &opened, bytes);
+    if (status == TT_OK) status = check_inside(folder, path, opened);
+    if (status == TT_OK && *bytes > max_bytes) status = fail_too_long(path, max_bytes);
+    tt_free(path);
+    if (status == TT_OK)
+        *descriptor = opened;
+    else
+        tt_file_close(opened);
+    return status;
+}
+
+tt_status tt_file_copy_inside(const char *folder, const char *name, uint64_t max_bytes, const char *to)
+{
+    uint64_t bytes;
+    int source = -1;
+    TT_TRY(tt_file_open_inside(folder, name, max_bytes, &source, &bytes));
+    tt_status status = copy_opened(name, source, to, max_bytes);
     tt_file_close(source);
     return status;
 }
@@ -374,7 +460,7 @@ tt_status tt_file_map_open(const char *path, struct tt_file_map *map)
 {
     int descriptor = -1;
     uint64_t bytes = 0;
-    TT_TRY(tt_file_open_parts(path, &descriptor, &bytes));
+    TT_TRY(tt_file_open_read(path, &descriptor, &bytes));
     tt_status status = TT_OK;
     if (bytes == 0) {
         /* mmap refuses empty files. */

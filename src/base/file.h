@@ -16,11 +16,18 @@ TT_MUST_USE tt_status tt_file_read(const char *path, size_t max_bytes, struct tt
 TT_MUST_USE tt_status tt_file_write_atomic(const char *path, const void *data, size_t bytes);
 /* Byte-for-byte copy, same care as tt_file_write_atomic. */
 TT_MUST_USE tt_status tt_file_copy(const char *from, const char *to);
-/* Creates a file, or truncates it, for positioned writes; the descriptor is returned. */
+/* Creates a file, or truncates it, for positioned writes; the descriptor is returned. A link at `path` is not followed. */
 TT_MUST_USE tt_status tt_file_create(const char *path, uint64_t bytes, int *descriptor);
+/* Opens a regular file. Anything else (a pipe, a device, a socket, a folder) is TT_ERR_DATA, and never waited for; the same
+ * holds for every call here that reads a file. `bytes` may be NULL. */
 TT_MUST_USE tt_status tt_file_open_read(const char *path, int *descriptor, uint64_t *bytes);
-/* The same for a file that is mapped or read at places: what is no regular file is TT_ERR_DATA, and not waited for. */
-TT_MUST_USE tt_status tt_file_open_parts(const char *path, int *descriptor, uint64_t *bytes);
+/* The same for folder/name, a file that is to be copied from a folder of unknown origin: at most `max_bytes` long, and inside
+ * `folder` once all links are followed. The one link that may leave it is that of the hub's cache:
+ * ROOT/snapshots/REVISION/name -> ROOT/blobs/HASH. */
+TT_MUST_USE tt_status tt_file_open_inside(const char *folder, const char *name, uint64_t max_bytes, int *descriptor,
+                                          uint64_t *bytes);
+/* tt_file_copy from there. */
+TT_MUST_USE tt_status tt_file_copy_inside(const char *folder, const char *name, uint64_t max_bytes, const char *to);
 TT_MUST_USE tt_status tt_file_open_write(const char *path, int *descriptor); /* an existing file */
 /* A file of `bytes` that several write to, each its own parts: creates it unless it is there, reserves its whole length,
  * and leaves alone what others have written. */

@@ -368,7 +368,8 @@ static tt_status copy_file(const char *from_folder, const char *to_folder, const
         TT_GO(tt_dir_create(to));
         *slash = '/';
     }
-    TT_GO(strcmp(name, state_json) == 0 ? write_state_json(from, to) : tt_file_copy(from, to));
+    TT_GO(strcmp(name, state_json) == 0 ? write_state_json(from, to)
+                                        : tt_file_copy_inside(from_folder, name, UINT64_MAX, to));
 out:
     tt_free(from);
     tt_free(to);

@@ -201,15 +201,25 @@ static tt_status copy_entry(void *context, const char *name)
     const struct writing *writing = context;
     tt_status status = TT_OK;
     if (name[0] == '.' || is_weights(name) || strcmp(name, TT_MANIFEST_NAME) == 0) return TT_OK;
-    char *from = tt_path_join(tt_model_folder_path(writing->merge->folder), name);
+    const char *folder = tt_model_folder_path(writing->merge->folder);
+    char *from = tt_path_join(folder, name);
     char *to = tt_path_join(tt_str_text(&writing->temporary), name);
     if (from == NULL || to == NULL)
         status = TT_ERR_MEMORY;
     else if (!tt_path_is_dir(from))
-        status = tt_file_copy(from, to);
+        status = tt_file_copy_inside(folder, name, TT_MODEL_FOLDER_COPY_BYTES_MAX, to);
     tt_free(from);
     tt_free(to);
     return status;
+}
+
+/* Before the weights, which take longer than finding that one of these cannot be copied. */
+static tt_status copy_small_files(struct writing *writing)
+{
+    const char *base = tt_model_folder_path(writing->merge->folder);
+    TT_TRY(tt_dir_list(base, copy_entry, writing));
+    /* Also the folder of further chat templates. */
+    return tt_model_folder_copy_tokenizer(base, tt_str_text(&writing->temporary), true);
 }
 
 /* Only the keys that are no longer true change; then the file is written anew, in the same order. */
@@ -234,16 +244,6 @@ static tt_status write_config(const struct writing *writing)
            : tt_fail(TT_ERR_MEMORY, "out of memory for config.json");
     json_decref(root);
     return status;
-}
-
-static tt_status write_small_files(struct writing *writing)
-{
-    const char *base = tt_model_folder_path(writing->merge->folder);
-    TT_TRY(tt_dir_list(base, copy_entry, writing));
-    /* Also the folder of further chat templates. */
-    TT_TRY(tt_model_folder_copy_tokenizer(base, tt_str_text(&writing->temporary), true));
-    TT_TRY(write_config(writing));
-    return write_index(writing);
 }
 
 /* The strict reader takes what was written. */
@@ -310,8 +310,10 @@ tt_status tt_merge_write(const struct tt_merge *merge, const struct tt_merge_opt
     TT_GO(tt_dir_remove(tt_str_text(&writing.temporary)));
     made = true;
     TT_GO(tt_dir_create(tt_str_text(&writing.temporary)));
+    TT_GO(copy_small_files(&writing));
     TT_GO(write_weights(&writing));
-    TT_GO(write_small_files(&writing));
+    TT_GO(write_config(&writing));
+    TT_GO(write_index(&writing));
     TT_GO(verify(&writing));
     TT_GO(tt_dir_commit(tt_str_text(&writing.temporary), options->output_dir));
     sum_up(report);

@@ -20,14 +20,11 @@ static tt_status write_text(const char *folder, const char *name, const struct t
     return status;
 }
 
-static tt_status copy_file(const char *from_folder, const char *to_folder, const char *name)
+static tt_status copy_config(const char *from, const char *folder)
 {
-    tt_status status = TT_OK;
-    char *from = tt_path_join(from_folder, name), *to = tt_path_join(to_folder, name);
-    if (from == NULL || to == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(tt_file_copy(from, to));
-out:
-    tt_free(from);
+    char *to = tt_path_join(folder, "config.json");
+    if (to == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_file_copy_inside(from, "config.json", TT_MODEL_FOLDER_COPY_BYTES_MAX, to);
     tt_free(to);
     return status;
 }
@@ -43,7 +40,7 @@ static tt_status write_small_files(const struct tt_publication *request)
         TT_GO(tt_adapter_config_write(request->model, request->base_folder, &text));
         TT_GO(write_text(folder, "adapter_config.json", &text));
     } else {
-        TT_GO(copy_file(request->base_folder, folder, "config.json"));
+        TT_GO(copy_config(request->base_folder, folder));
         if (layout->file_count > 1) {
             TT_GO(tt_weights_layout_index(layout, &text));
             TT_GO(write_text(folder, "model.safetensors.index.json", &text));

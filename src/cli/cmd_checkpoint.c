@@ -181,7 +181,6 @@ static tt_status run_verify(struct tt_cli *cli, const char *folder)
     if (broken > 0) {
         status = tt_error_restore(&first);
         tt_while("verifying '%s' (%zu of %zu broken)", folder, broken, count > 0 ? count : 1);
-        if (status == TT_ERR_IO) status = TT_ERR_DATA;
     }
 out:
     tt_free(steps);

@@ -23,7 +23,8 @@ static tt_status write_program_help(struct tt_str *text)
         "\ntrimtab COMMAND --help lists what a command takes. Keys, defaults and meaning are those of TRL's\n"
         "SFTConfig, transformers' TrainingArguments and PEFT's LoraConfig, where they exist there.\n\n"
         "exit codes: 0 done, 2 command line or configuration, 3 input or output files, 4 memory,\n"
-        "10 device or peer (retry), 11 stopped and resumable (retry), 70 a bug in trimtab\n");
+        "5 reading or writing failed (retry), 10 device or peer (retry), 11 stopped and resumable (retry), "
+        "70 a bug in trimtab\n");
 }
 
 static tt_status write_command_help(struct tt_str *text, const struct tt_command *command, int columns)

@@ -9,8 +9,9 @@ enum tt_exit_code tt_exit_code_of(tt_status status)
     case TT_ERR_UNSUPPORTED:
         return TT_EXIT_USAGE;
     case TT_ERR_DATA:
-    case TT_ERR_IO:
         return TT_EXIT_DATA;
+    case TT_ERR_IO:
+        return TT_EXIT_IO;
     case TT_ERR_MEMORY:
         return TT_EXIT_MEMORY;
     case TT_ERR_DEVICE:

@@ -8,6 +8,7 @@
 
 #define CONFIG_BYTES_MAX ((size_t)16 << 20)
 #define INDEX_BYTES_MAX ((size_t)256 << 20)
+enum { TEMPLATES_MAX = 1000 };
 
 static const char config_name[] = "config.json";
 static const char single_name[] = "model.safetensors";
@@ -356,49 +357,89 @@ tt_status tt_model_folder_read(const struct tt_model_folder *folder, const struc
 
 /* ---- Copying what is not weights ---- */
 
-struct copy {
-    const char *from, *to;
+static const char templates_name[] = "additional_chat_templates";
+
+struct listing {
+    const char *folder;
+    tt_status (*visit)(void *context, const char *name);
+    void *context;
+    size_t templates;
 };
 
-static tt_status copy_one(void *context, const char *name)
+static tt_status visit_one(const struct listing *listing, const char *name)
 {
-    const struct copy *copy = context;
-    tt_status status = TT_OK;
-    char *from = tt_path_join(copy->from, name), *to = tt_path_join(copy->to, name);
-    if (from == NULL || to == NULL) {
-        status = TT_ERR_MEMORY;
-    } else if (tt_path_exists(from) && !tt_path_is_dir(from)) {
-        status = tt_file_copy(from, to);
-    }
-    tt_free(from);
-    tt_free(to);
+    char *path = tt_path_join(listing->folder, name);
+    if (path == NULL) return TT_ERR_MEMORY;
+    bool there = tt_path_exists(path) && !tt_path_is_dir(path);
+    tt_free(path);
+    return there ? listing->visit(listing->context, name) : TT_OK;
+}
+
+static tt_status visit_template(void *context, const char *name)
+{
+    struct listing *listing = context;
+    if (listing->templates++ == TEMPLATES_MAX)
+        return tt_fail(TT_ERR_DATA, "'%s/%s' holds more than %d files", listing->folder, templates_name,
+                       TEMPLATES_MAX);
+    char *path = tt_path_join(templates_name, name);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = visit_one(listing, path);
+    tt_free(path);
     return status;
 }
 
-static tt_status copy_templates(const char *from, const char *to)
-{
-    static const char name[] = "additional_chat_templates";
-    tt_status status = TT_OK;
-    struct copy copy = {tt_path_join(from, name), tt_path_join(to, name)};
-    if (copy.from == NULL || copy.to == NULL) {
-        status = TT_ERR_MEMORY;
-    } else if (tt_path_is_dir(copy.from)) {
-        status = tt_dir_create(copy.to);
-        if (status == TT_OK) status = tt_dir_list(copy.from, copy_one, &copy);
-    }
-    tt_free((char *)(uintptr_t)copy.from);
-    tt_free((char *)(uintptr_t)copy.to);
-    return status;
-}
-
-tt_status tt_model_folder_copy_tokenizer(const char *from, const char *to, bool generation_config)
+tt_status tt_model_folder_list_tokenizer(const char *folder, bool generation_config,
+                                         tt_status (*visit)(void *context, const char *name), void *context)
 {
     static const char *const names[] = {
         "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
         "added_tokens.json", "tokenizer.model",       "vocab.json",
         "merges.txt",        "chat_template.jinja",   "chat_template.json"};
+    struct listing listing = {folder, visit, context, 0};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) TT_TRY(visit_one(&listing, names[i]));
+    if (generation_config) TT_TRY(visit_one(&listing, "generation_config.json"));
+    char *templates = tt_path_join(folder, templates_name);
+    if (templates == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_path_is_dir(templates) ? tt_dir_list(templates, visit_template, &listing) : TT_OK;
+    tt_free(templates);
+    return status;
+}
+
+struct copy {
+    const char *from, *to;
+};
+
+static tt_status check_one(void *context, const char *name)
+{
+    const struct copy *copy = context;
+    int descriptor = -1;
+    uint64_t bytes;
+    TT_TRY(tt_file_open_inside(copy->from, name, TT_MODEL_FOLDER_COPY_BYTES_MAX, &descriptor, &bytes));
+    tt_file_close(descriptor);
+    return TT_OK;
+}
+
+tt_status tt_model_folder_check_copied(const char *from, bool whole_model)
+{
+    struct copy copy = {from, NULL};
+    if (whole_model) TT_TRY(check_one(&copy, config_name));
+    return tt_model_folder_list_tokenizer(from, whole_model, check_one, &copy);
+}
+
+static tt_status copy_one(void *context, const char *name)
+{
+    const struct copy *copy = context;
+    char *to = tt_path_join(copy->to, name), *folder = tt_path_join(copy->to, templates_name);
+    tt_status status = to != NULL && folder != NULL ? TT_OK : TT_ERR_MEMORY;
+    if (status == TT_OK && strchr(name, '/') != NULL) status = tt_dir_create(folder);
+    if (status == TT_OK) status = tt_file_copy_inside(copy->from, name, TT_MODEL_FOLDER_COPY_BYTES_MAX, to);
+    tt_free(to);
+    tt_free(folder);
+    return status;
+}
+
+tt_status tt_model_folder_copy_tokenizer(const char *from, const char *to, bool generation_config)
+{
     struct copy copy = {from, to};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) TT_TRY(copy_one(&copy, names[i]));
-    if (generation_config) TT_TRY(copy_one(&copy, "generation_config.json"));
-    return copy_templates(from, to);
+    return tt_model_folder_list_tokenizer(from, generation_config, copy_one, &copy);
 }

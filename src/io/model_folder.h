@@ -26,9 +26,17 @@ const struct tt_safetensors *tt_model_folder_file(const struct tt_model_folder *
 /* As tt_safetensors_read. `entry` must come from this folder. */
 TT_MUST_USE tt_status tt_model_folder_read(const struct tt_model_folder *folder, const struct tt_safetensors_entry *entry,
                                            int64_t first, int64_t count, void *to, tt_dtype dtype);
-/* Copies, byte for byte, the files that make a tokenizer and its chat template (tokenizer.json, tokenizer_config.json,
- * special_tokens_map.json, added_tokens.json, tokenizer.model, vocab.json, merges.txt, chat_template.jinja,
- * chat_template.json, additional_chat_templates/) that exist in `from` into `to`; `generation_config` adds that file. */
+/* The most that one file of those below may have; tokenizer.json is the longest. */
+#define TT_MODEL_FOLDER_COPY_BYTES_MAX ((uint64_t)512 << 20)
+/* Calls `visit` for each file of `folder` that makes a tokenizer and its chat template and exists (tokenizer.json,
+ * tokenizer_config.json, special_tokens_map.json, added_tokens.json, tokenizer.model, vocab.json, merges.txt,
+ * chat_template.jinja, chat_template.json, additional_chat_templates/...); `generation_config` adds that file. */
+TT_MUST_USE tt_status tt_model_folder_list_tokenizer(const char *folder, bool generation_config,
+                                                     tt_status (*visit)(void *context, const char *name), void *context);
+/* Whether the files beside the weights of a saved adapter, or of a saved model (`whole_model`: generation_config.json and
+ * config.json too), can be copied: each is a regular file inside `from`, of a bounded length (tt_file_open_inside). */
+TT_MUST_USE tt_status tt_model_folder_check_copied(const char *from, bool whole_model);
+/* Copies them, byte for byte, into `to`. */
 TT_MUST_USE tt_status tt_model_folder_copy_tokenizer(const char *from, const char *to, bool generation_config);
 
 #endif

@@ -324,8 +324,9 @@ static tt_status write_all(struct writing *writing)
     const char *folder = tt_str_text(&writing->temporary);
     TT_TRY(tt_dir_create(folder));
     TT_TRY(check_disk(writing));
-    for (size_t s = 0; s < writing->shard_count; s++) TT_TRY(write_shard(writing, s));
+    /* First: the weights take longer than finding that one of these cannot be copied. */
     TT_TRY(tt_model_folder_copy_tokenizer(tt_model_folder_path(writing->folder), folder, true));
+    for (size_t s = 0; s < writing->shard_count; s++) TT_TRY(write_shard(writing, s));
     TT_TRY(write_config(writing));
     TT_TRY(write_index(writing));
     return verify(writing);

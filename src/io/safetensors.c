@@ -272,7 +272,7 @@ tt_status tt_safetensors_open(const char *path, struct tt_safetensors **out)
     file->descriptor = -1;
     file->path = tt_strdup(path);
     if (file->path == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(tt_file_open_parts(path, &file->descriptor, &file->file_bytes));
+    TT_GO(tt_file_open_read(path, &file->descriptor, &file->file_bytes));
     TT_GO(read_header(file));
     /* Only a hint to read ahead in larger steps; a refusal does no harm. */
     (void)posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);

@@ -157,7 +157,8 @@ static tt_status weigh_failure(const struct tt_checkpoints *checkpoints, const s
     struct tt_error error;
     tt_error_copy(&error);
     tt_status kind = status == TT_ERR_PEER ? error.cause : status;
-    if (kind != TT_ERR_IO || strcmp(run->config->on_save_error, "continue") != 0) return status;
+    bool of_the_disk = kind == TT_ERR_IO || kind == TT_ERR_DATA; /* DATA: its folder is gone or closed */
+    if (!of_the_disk || strcmp(run->config->on_save_error, "continue") != 0) return status;
     if (checkpoints->first) {
         tt_warn("a checkpoint could not be written: %s; training goes on, older checkpoints are as they were",
                 error.message);

@@ -180,6 +180,9 @@ tt_status tt_inputs_open(const struct tt_train_config *config, enum tt_inputs_us
     tt_status status = TT_OK;
     *inputs = (struct tt_inputs){0};
     TT_GO(open_model(config, use, inputs));
+    if (use == TT_INPUTS_TRAIN)
+        TT_GO(tt_model_folder_check_copied(tt_model_folder_path(inputs->folder),
+                                           inputs->model_options.train_base));
     TT_GO(open_tokenizer(config, inputs));
     if (use != TT_INPUTS_GENERATE) inputs->max_length = tt_inputs_max_length(config, &inputs->model_config);
     if (use == TT_INPUTS_TRAIN) TT_GO(load_train(config, inputs));

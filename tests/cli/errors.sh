@@ -83,16 +83,34 @@ expect 2 "output_dir './base' is the folder of the model that is read" "${train[
     --overwrite_output_dir --use_peft false
 cmp base/model.safetensors "$root/tests/golden/qwen2/model/model.safetensors" || fail "the base model was changed"
 mkfifo pipe.jsonl pipe.safetensors
-expect 3 "'pipe.jsonl' is no regular file" "${train[@]}" pipe.jsonl
-expect 3 "'pipe.safetensors' is no regular file" inspect pipe.safetensors
-# A stop before the first step; the pipe holds the run until the signal is sent.
-mkfifo pipe.yaml
-"$trimtab" train --config pipe.yaml >printed 2>err &
+expect 3 "'pipe.jsonl' is a pipe" "${train[@]}" pipe.jsonl
+expect 3 "'pipe.safetensors' is a pipe" inspect pipe.safetensors
+mkfifo pipe.yaml folder/adapter_config.json
+expect 3 "'pipe.yaml' is a pipe" train --config pipe.yaml
+expect 3 "'pipe.yaml' is a pipe" train --config good.yaml --config_file pipe.yaml
+expect 3 "'/dev/zero' is a device" train --config /dev/zero
+expect 3 "'/dev/zero' is a device" generate --model_name_or_path base --prompt_file /dev/zero
+expect 3 "'folder/adapter_config.json' is a pipe" inspect folder
+expect 3 "'folder/adapter_config.json' is a pipe" merge --model_name_or_path base --adapter folder --output_dir merged
+cp -r base piped && mkfifo piped/merges.txt piped/notes.md
+expect 3 "'piped/merges.txt' is a pipe" quantize --model_name_or_path piped --output_dir quantized
+rm piped/merges.txt
+expect 3 "'piped/notes.md' is a pipe" merge --model_name_or_path piped --adapter "$root/tests/golden/qwen2/adapter_random" \
+    --output_dir merged
+[ ! -e merged ] && [ ! -e quantized ] || fail "something was written from a folder that holds a pipe"
+# A checkpoint whose manifest is a pipe.
+mkdir checkpoint-1 && mkfifo checkpoint-1/manifest.json
+expect 3 "is a pipe" checkpoint verify checkpoint-1
+# A stop before the first step: rank 0 waits for another that does not come.
+RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 9000)) "$trimtab" train \
+    --model_name_or_path base --dataset_name data.jsonl --output_dir early --max_steps 1 >printed 2>err &
 run=$!
-exec 3>pipe.yaml
+caught=0
+for ((i = 0; i < 600 && !(0x$caught & 2); i++)); do
+    sleep 0.1
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' /proc/$run/status)
+done
 kill -INT $run
-printf 'model_name_or_path: base\ndataset_name: data.jsonl\noutput_dir: early\nmax_steps: 1\n' >&3
-exec 3>&-
 wait $run && fail "a run that was stopped before its first step is done"
 grep -q "the same command starts it again" err || fail "an early stop:" "$(cat err)"
 expect 0 "done: 1 step, " train --model_name_or_path base --dataset_name data.jsonl --output_dir early --max_steps 1

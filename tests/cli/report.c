@@ -91,7 +91,7 @@ static void statuses_map_to_exit_codes(void **state)
     static const int codes[] = {[TT_OK] = 0,
                                 [TT_ERR_USAGE] = 2,
                                 [TT_ERR_DATA] = 3,
-                                [TT_ERR_IO] = 3,
+                                [TT_ERR_IO] = 5,
                                 [TT_ERR_MEMORY] = 4,
                                 [TT_ERR_DEVICE] = 10,
                                 [TT_ERR_COMM] = 10,

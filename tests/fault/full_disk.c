@@ -174,7 +174,7 @@ static void program_says_so(void **state)
     test_words_add(&words, "threads 1 ranks 2 max_steps 2 save_steps 1");
     test_words_command(&command, test_trimtab(), "train", &words);
     int code = test_program_run(command.list, &limits, &program);
-    if (code != TT_EXIT_DATA || test_count_text(program.output, "error:") != 1 ||
+    if (code != TT_EXIT_IO || test_count_text(program.output, "error:") != 1 ||
         strstr(program.output, "File too large") == NULL)
         fail_msg("exit %d: %s", code, program.output);
     assert_int_equal(test_count_entries(output, "checkpoint-"), 0);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -101,7 +102,7 @@ static void rows(void **state)
         {DATA, "{\"prompt\": \"a\"}\n", NULL, TT_ERR_DATA, "row 1"},
         {DATA, "{\"input_ids\": [3, 4], \"labels\": [-100, -100]}\n", NULL, TT_ERR_DATA, "supervised"},
         {DATA, "{\"text\": \"much too long\"}\n", "max_length 4 over_length error", TT_ERR_DATA, "row 1"},
-        {DATA, NULL, NULL, TT_ERR_IO, "No such file"},
+        {DATA, NULL, NULL, TT_ERR_DATA, "No such file"},
     };
     (void)state;
     check_all(damages, sizeof damages / sizeof *damages);
@@ -123,7 +124,7 @@ static void model_folder(void **state)
         {NULL, NULL, "lora_target_modules nothing_like_it", TT_ERR_USAGE, "nothing_like_it"},
         {NULL, NULL, "eval_strategy steps eval_steps 1", TT_ERR_USAGE, "no evaluation data"},
         {NULL, NULL, "device_memory 1000", TT_ERR_MEMORY, "the limit is"},
-        {NULL, NULL, "adapter_name_or_path /nowhere", TT_ERR_IO, "/nowhere"},
+        {NULL, NULL, "adapter_name_or_path /nowhere", TT_ERR_DATA, "/nowhere"},
         {NULL, NULL, "metric_for_best_model f1", TT_ERR_USAGE, "not measured"},
     };
     (void)state;
@@ -213,7 +214,7 @@ static void adapters(void **state)
     test_workplace_path(&place, "adapter", folder);
     assert_int_equal(tt_dir_create(folder), TT_OK);
     snprintf(more, sizeof more, "adapter_name_or_path %s", folder);
-    check_refused(&place, more, TT_ERR_IO, "adapter_config.json", "an empty folder");
+    check_refused(&place, more, TT_ERR_DATA, "adapter_config.json", "an empty folder");
     test_workplace_write(&place, "adapter/adapter_model.bin", "PK", to);
     check_refused(&place, more, TT_ERR_UNSUPPORTED, "pickle", "a pickle");
     test_copy_file(TT_TEST_ROOT "/golden/llama2/adapter_random/adapter_config.json",
@@ -235,6 +236,79 @@ static void adapters(void **state)
     test_workplace_remove(&place);
 }
 
+/* Pipes, devices and links that leave the folder are refused before the first step, and nothing waits for
+ * them. Each is planted where a file of the name may be there or not. */
+static void planted_files(void **state)
+{
+    static const struct {
+        const char *name, *target; /* NULL: a pipe */
+        const char *more, *says;
+    } plants[] = {
+        {"model/config.json", NULL, NULL, "a pipe"},
+        {"model/config.json", "/dev/zero", NULL, "a device"},
+        {"model/model.safetensors", NULL, NULL, "a pipe"},
+        {"model/tokenizer.json", NULL, NULL, "a pipe"},
+        {"model/tokenizer_config.json", NULL, NULL, "a pipe"},
+        {"model/merges.txt", NULL, NULL, "a pipe"},
+        {"model/vocab.json", "/dev/zero", NULL, "a device"},
+        {"model/chat_template.jinja", "/etc/passwd", NULL, "leaves the folder"},
+        {"model/chat_template.json", "../train.jsonl", NULL, "leaves the folder"},
+        {"model/generation_config.json", "/etc/passwd", "use_peft false", "leaves the folder"},
+        {"train.jsonl", NULL, NULL, "a pipe"},
+        {"train.jsonl", "/dev/zero", NULL, "a device"},
+        {"out/metrics.jsonl", "../train.jsonl", NULL, "is a link"},
+        {"out/metrics.jsonl", NULL, NULL, "a pipe"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof plants / sizeof *plants; i++) {
+        struct test_workplace place;
+        char path[TEST_PATH_BYTES], output[TEST_PATH_BYTES];
+        struct tt_str rows = {0};
+        begin(&place);
+        assert_int_equal(tt_dir_create(test_workplace_path(&place, "out", output)), TT_OK);
+        test_workplace_path(&place, plants[i].name, path);
+        (void)unlink(path);
+        assert_int_equal(plants[i].target != NULL ? symlink(plants[i].target, path) : mkfifo(path, 0600), 0);
+        check_refused(&place, plants[i].more, TT_ERR_DATA, plants[i].says, plants[i].name);
+        if (strstr(plants[i].name, "metrics") != NULL) {
+            assert_int_equal(tt_file_read(test_workplace_path(&place, "train.jsonl", path), 1 << 20, &rows),
+                             TT_OK);
+            assert_string_equal(tt_str_text(&rows), good_rows);
+        }
+        tt_str_deinit(&rows);
+        test_workplace_remove(&place);
+    }
+}
+
+/* A model of the hub's cache, whose files are links to blobs, trains; links of weights may lead anywhere. */
+static void hub_cache(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"config.json", "tokenizer.json", "model.safetensors"};
+    struct test_workplace place;
+    struct test_words words = {0};
+    struct tt_train_summary summary;
+    char from[TEST_PATH_BYTES], to[TEST_PATH_BYTES], path[TEST_PATH_BYTES], link[TEST_PATH_BYTES];
+    begin(&place);
+    assert_int_equal(tt_dir_create(test_workplace_path(&place, "hub/blobs", path)), TT_OK);
+    assert_int_equal(tt_dir_create(test_workplace_path(&place, "hub/snapshots/main", path)), TT_OK);
+    for (int i = 0; i < 3; i++) {
+        char blob[128];
+        snprintf(blob, sizeof blob, i == 2 ? "weights-of-mine" : "hub/blobs/%064d", i);
+        test_join(place.model, names[i], from);
+        assert_int_equal(tt_file_rename(from, test_workplace_path(&place, blob, to)), TT_OK);
+        snprintf(link, sizeof link, "../../%s%s", i == 2 ? "../" : "", i == 2 ? blob : blob + 4);
+        snprintf(path, sizeof path, "%s/hub/snapshots/main/%s", place.folder, names[i]);
+        assert_int_equal(symlink(link, path), 0);
+    }
+    test_words_pair(&words, "model_name_or_path", test_workplace_path(&place, "hub/snapshots/main", path));
+    test_words_pair(&words, "dataset_name", test_workplace_path(&place, "train.jsonl", from));
+    test_words_add(&words, "threads 1 max_steps 1 per_device_train_batch_size 1 lora_r 2");
+    if (test_train(words.list, test_workplace_path(&place, "out", to), &summary) != TT_OK)
+        fail_msg("%s", tt_error_last()->message);
+    test_workplace_remove(&place);
+}
+
 /* Places where no result can go. */
 static void output_folders(void **state)
 {
@@ -250,12 +324,12 @@ static void output_folders(void **state)
     test_words_add(&words, "threads 1 max_steps 1");
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         assert_int_equal(test_train(words.list, test_workplace_path(&place, folders[i], output), &summary),
-                         TT_ERR_IO);
+                         TT_ERR_DATA);
         assert_non_null(strstr(tt_error_last()->message, "train.jsonl") != NULL
                             ? tt_error_last()->message
                             : strstr(tt_error_last()->message, "config.json"));
     }
-    assert_int_equal(test_train(words.list, "/proc/trimtab", &summary), TT_ERR_IO);
+    assert_int_equal(test_train(words.list, "/proc/trimtab", &summary), TT_ERR_DATA);
     test_workplace_remove(&place);
 }
 
@@ -267,6 +341,8 @@ int main(void)
         cmocka_unit_test(absurd_configurations),
         cmocka_unit_test(cut_weights),
         cmocka_unit_test(adapters),
+        cmocka_unit_test(planted_files),
+        cmocka_unit_test(hub_cache),
         cmocka_unit_test(output_folders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

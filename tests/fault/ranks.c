@@ -123,7 +123,7 @@ static void full_disk_on_one_rank(void **state)
     test_words_add(&command, ": -np 1 sh");
     test_words_pair(&command, "-c", line);
     test_program_start(command.list, NULL, &run.program);
-    expect_one_error(&run, TT_EXIT_DATA, "File too large");
+    expect_one_error(&run, TT_EXIT_IO, "File too large");
     assert_int_equal(test_count_text(run.program.output, "rank 1 of 2"), 1);
     assert_int_equal(test_count_entries(run.output, "checkpoint-"), 0);
     assert_int_equal(test_count_entries(run.output, "adapter"), 0);

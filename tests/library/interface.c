@@ -228,8 +228,8 @@ static void settings_are_checked(void **state)
     assert_null(tt_error_context(error, -1));
     assert_int_equal(tt_job_parse_yaml(job, "a: [1", 5, "inline"), TT_ERR_USAGE);
     assert_non_null(strstr(tt_error_message(tt_error_last()), "inline"));
-    assert_int_equal(tt_job_read_yaml(job, "/nowhere.yaml"), TT_ERR_IO);
-    assert_int_equal(tt_job_read_accelerate(job, "/nowhere.yaml"), TT_ERR_IO);
+    assert_int_equal(tt_job_read_yaml(job, "/nowhere.yaml"), TT_ERR_DATA);
+    assert_int_equal(tt_job_read_accelerate(job, "/nowhere.yaml"), TT_ERR_DATA);
     check_ok(tt_job_parse_yaml(job, text, sizeof text - 1, "inline"));
     check_ok(tt_job_set(job, "lora_r", "32"));
     check_ok(tt_job_set(job, "max_new_tokens", "7"));

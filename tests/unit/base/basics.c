@@ -21,7 +21,7 @@ static void error_record(void **state)
 {
     (void)state;
     char text[1024];
-    assert_int_equal(tt_fail_errno(ENOENT, "cannot open '%s'", "f"), TT_ERR_IO);
+    assert_int_equal(tt_fail_errno(ENOENT, "cannot open '%s'", "f"), TT_ERR_DATA);
     tt_while("loading layer %d of %d", 17, 32);
     tt_while("loading model '%s'", "m");
     tt_hint("first");
@@ -43,6 +43,19 @@ static void error_record(void **state)
     assert_int_equal(tt_error_last()->context_count, TT_ERROR_CONTEXT_MAX);
     tt_error_clear();
     assert_int_equal(tt_error_last()->status, TT_OK);
+}
+
+/* What may work at another try is TT_ERR_IO; a path that is wrong stays wrong. */
+static void kinds_of_errno(void **state)
+{
+    (void)state;
+    static const int passing[] = {ENOSPC, EDQUOT, EIO, ESTALE, ETIMEDOUT, EFBIG, EMFILE, EAGAIN, EINTR};
+    static const int lasting[] = {ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, ELOOP, EROFS, ENXIO, ENAMETOOLONG};
+    for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
+        assert_int_equal(tt_fail_errno(passing[i], "x"), TT_ERR_IO);
+    for (size_t i = 0; i < sizeof lasting / sizeof *lasting; i++)
+        assert_int_equal(tt_fail_errno(lasting[i], "x"), TT_ERR_DATA);
+    tt_error_clear();
 }
 
 static void long_messages_are_cut(void **state)
@@ -321,6 +334,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(error_record),
+        cmocka_unit_test(kinds_of_errno),
         cmocka_unit_test(long_messages_are_cut),
         cmocka_unit_test(allocation),
         cmocka_unit_test(threads_bring_their_error),

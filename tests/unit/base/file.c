@@ -5,7 +5,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -70,12 +72,12 @@ static void write_and_read(void **state)
     assert_int_equal(tt_file_read(in_root("a"), 0, &data), TT_OK);
     assert_int_equal(data.bytes, 0);
     assert_int_equal(data.data[0], 0);
-    assert_int_equal(tt_file_read(in_root("absent"), 10, &data), TT_ERR_IO);
+    assert_int_equal(tt_file_read(in_root("absent"), 10, &data), TT_ERR_DATA);
     assert_message("absent");
     assert_message("No such file");
-    assert_int_equal(tt_file_read(root, 10, &data), TT_ERR_IO);
+    assert_int_equal(tt_file_read(root, 10, &data), TT_ERR_DATA);
     assert_message("directory");
-    assert_int_equal(tt_file_write_atomic(in_root("no/such/folder"), "x", 1), TT_ERR_IO);
+    assert_int_equal(tt_file_write_atomic(in_root("no/such/folder"), "x", 1), TT_ERR_DATA);
     assert_entries(root, "a ");
     tt_str_deinit(&data);
 }
@@ -141,14 +143,129 @@ static void positioned(void **state)
     tt_file_map_close(&q);
 }
 
+/* Pipes, sockets and devices are refused at once by everything that opens a file: a pipe without a writer, or
+ * without a reader, would be waited for. */
+static void only_regular_files(void **state)
+{
+    (void)state;
+    struct tt_str data = {0};
+    struct tt_file_map map;
+    int descriptor = -1;
+    uint64_t bytes;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int server = socket(AF_UNIX, SOCK_STREAM, 0);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", in_root("socket"));
+    assert_int_equal(bind(server, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(mkfifo(in_root("pipe"), 0600), 0);
+    assert_int_equal(symlink("pipe", in_root("to-pipe")), 0);
+    const char *const names[][2] = {{in_root("pipe"), "a pipe"},
+                                    {in_root("to-pipe"), "a pipe"},
+                                    {in_root("socket"), "a socket"},
+                                    {"/dev/zero", "a device"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_int_equal(tt_file_read(names[i][0], 1 << 20, &data), TT_ERR_DATA);
+        assert_message(names[i][1]);
+        assert_int_equal(tt_file_open_read(names[i][0], &descriptor, &bytes), TT_ERR_DATA);
+        assert_int_equal(tt_file_map_open(names[i][0], &map), TT_ERR_DATA);
+        char copy[256];
+        snprintf(copy, sizeof copy, "%s/copy", root);
+        assert_int_equal(tt_file_copy(names[i][0], copy), TT_ERR_DATA);
+        assert_false(tt_path_exists(copy));
+        assert_int_equal(tt_file_create(names[i][0], 0, &descriptor), TT_ERR_DATA);
+        assert_int_equal(tt_file_open_shared(names[i][0], 8, &descriptor), TT_ERR_DATA);
+    }
+    assert_int_equal(descriptor, -1);
+    close(server);
+    assert_int_equal(unlink(in_root("pipe")) | unlink(in_root("to-pipe")) | unlink(in_root("socket")), 0);
+}
+
+/* A link where a file is to be written is refused; what it points at stays as it was. */
+static void planted_links(void **state)
+{
+    (void)state;
+    struct tt_str data = {0};
+    int descriptor = -1;
+    assert_int_equal(tt_file_write_atomic(in_root("secret"), "kept", 4), TT_OK);
+    assert_int_equal(symlink("secret", in_root("log")), 0);
+    assert_int_equal(symlink("not-there", in_root("dangling")), 0);
+    assert_int_equal(tt_file_create(in_root("log"), 0, &descriptor), TT_ERR_DATA);
+    assert_message("it is a link");
+    assert_int_equal(tt_file_open_shared(in_root("dangling"), 10, &descriptor), TT_ERR_DATA);
+    assert_message("it is a link");
+    assert_int_equal(descriptor, -1);
+    assert_false(tt_path_exists(in_root("not-there")));
+    assert_int_equal(tt_file_read(in_root("secret"), 10, &data), TT_OK);
+    assert_string_equal(data.data, "kept");
+    tt_str_deinit(&data);
+    assert_int_equal(unlink(in_root("log")) | unlink(in_root("dangling")) | unlink(in_root("secret")), 0);
+}
+
+static tt_status copy_inside(const char *folder, const char *name, uint64_t max_bytes)
+{
+    return tt_file_copy_inside(in_root(folder), name, max_bytes, in_root("copied"));
+}
+
+/* Files that are copied from a stranger's folder: links stay inside it, or have the form of the hub's cache.
+ */
+static void copies_stay_inside(void **state)
+{
+    (void)state;
+#define HASH "0123456789abcdef0123456789abcdef01234567"
+    assert_int_equal(tt_dir_create(in_root("hub/blobs")), TT_OK);
+    assert_int_equal(tt_dir_create(in_root("hub/snapshots/r1/sub")), TT_OK);
+    assert_int_equal(tt_dir_create(in_root("hub2/blobs")), TT_OK);
+    assert_int_equal(tt_file_write_atomic(in_root("hub/blobs/" HASH), "blob", 4), TT_OK);
+    assert_int_equal(tt_file_write_atomic(in_root("hub2/blobs/" HASH), "blob", 4), TT_OK);
+    assert_int_equal(tt_file_write_atomic(in_root("hub/blobs/secret"), "blob", 4), TT_OK);
+    assert_int_equal(tt_file_write_atomic(in_root("hub/outside"), "out", 3), TT_OK);
+    assert_int_equal(tt_file_write_atomic(in_root("hub/snapshots/r1/plain"), "plain", 5), TT_OK);
+    static const struct {
+        const char *name, *target;
+        tt_status status;
+    } links[] = {
+        {"within", "plain", TT_OK},
+        {"sub/up", "../plain", TT_OK},
+        {"blob", "../../blobs/" HASH, TT_OK},
+        {"sub/blob", "../../../blobs/" HASH, TT_OK},
+        {"named", "../../blobs/secret", TT_ERR_DATA},        /* no hash */
+        {"other", "../../../hub2/blobs/" HASH, TT_ERR_DATA}, /* another model's */
+        {"out", "../../outside", TT_ERR_DATA},
+        {"password", "/etc/passwd", TT_ERR_DATA},
+        {"device", "/dev/zero", TT_ERR_DATA},
+    };
+    for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "hub/snapshots/r1/%s", links[i].name);
+        assert_int_equal(symlink(links[i].target, in_root(path)), 0);
+        tt_status status = copy_inside("hub/snapshots/r1", links[i].name, 100);
+        if (status != links[i].status) fail_msg("%s: %s", links[i].name, tt_status_name(status));
+        assert_int_equal(tt_path_exists(in_root("copied")), status == TT_OK);
+        if (status == TT_OK) assert_int_equal(unlink(in_root("copied")), 0);
+    }
+    /* The same folder by another name, and one whose sibling begins as it does. */
+    assert_int_equal(symlink("hub/snapshots/r1", in_root("model")), 0);
+    assert_int_equal(copy_inside("model", "within", 100), TT_OK);
+    assert_int_equal(copy_inside("model", "blob", 4), TT_OK);
+    assert_int_equal(copy_inside("model", "blob", 3), TT_ERR_DATA);
+    assert_message("more than the 3 bytes");
+    assert_int_equal(tt_dir_create(in_root("hub/snapshots/r1-b")), TT_OK);
+    assert_int_equal(tt_file_write_atomic(in_root("hub/snapshots/r1-b/f"), "f", 1), TT_OK);
+    assert_int_equal(symlink("../r1-b/f", in_root("hub/snapshots/r1/sibling")), 0);
+    assert_int_equal(copy_inside("model", "sibling", 100), TT_ERR_DATA);
+    assert_message("leaves the folder");
+    assert_int_equal(tt_dir_remove(in_root("hub")), TT_OK);
+    assert_int_equal(tt_dir_remove(in_root("hub2")), TT_OK);
+    assert_int_equal(unlink(in_root("copied")) | unlink(in_root("model")), 0);
+}
+
 static void folders(void **state)
 {
     (void)state;
     assert_int_equal(tt_dir_create(in_root("x/y/z")), TT_OK);
     assert_int_equal(tt_dir_create(in_root("x/y/z/")), TT_OK);
     assert_int_equal(tt_file_write_atomic(in_root("x/f"), "1", 1), TT_OK);
-    assert_int_equal(tt_dir_create(in_root("x/f")), TT_ERR_IO);
-    assert_int_equal(tt_dir_create(in_root("x/f/g")), TT_ERR_IO);
+    assert_int_equal(tt_dir_create(in_root("x/f")), TT_ERR_DATA);
+    assert_int_equal(tt_dir_create(in_root("x/f/g")), TT_ERR_DATA);
     assert_int_equal(tt_dir_create(""), TT_ERR_USAGE);
     assert_entries(in_root("x"), "f y ");
     /* A link out of the tree is removed, what it points at stays. */
@@ -173,7 +290,7 @@ static void commit(void **state)
     assert_int_equal(tt_dir_commit(in_root("new"), in_root("final")), TT_OK);
     assert_entries(in_root("final"), "g ");
     assert_false(tt_path_exists(in_root("new")));
-    assert_int_equal(tt_dir_commit(in_root("new"), in_root("final")), TT_ERR_IO);
+    assert_int_equal(tt_dir_commit(in_root("new"), in_root("final")), TT_ERR_DATA);
     assert_entries(in_root("final"), "g ");
 }
 
@@ -216,10 +333,17 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(write_and_read), cmocka_unit_test(permissions),
-        cmocka_unit_test(a_full_disk),    cmocka_unit_test(positioned),
-        cmocka_unit_test(folders),        cmocka_unit_test(commit),
-        cmocka_unit_test(paths),          cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(write_and_read),
+        cmocka_unit_test(permissions),
+        cmocka_unit_test(a_full_disk),
+        cmocka_unit_test(positioned),
+        cmocka_unit_test(only_regular_files),
+        cmocka_unit_test(planted_links),
+        cmocka_unit_test(copies_stay_inside),
+        cmocka_unit_test(folders),
+        cmocka_unit_test(commit),
+        cmocka_unit_test(paths),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }

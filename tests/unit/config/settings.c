@@ -259,7 +259,7 @@ static void flags_win_over_files(void **state)
     assert_string_equal(tt_settings_origin(fixture->settings, "learning_rate"), "--learning_rate");
     assert_non_null(strstr(tt_settings_origin(fixture->settings, "count"), " line 2"));
     remove(path);
-    assert_error(FLAGS("--config", path), TT_ERR_IO, "No such file", NULL);
+    assert_error(FLAGS("--config", path), TT_ERR_DATA, "No such file", NULL);
 }
 
 static void flags_take_words(void **state)

@@ -399,8 +399,8 @@ static void refusals(void **state)
         assert_int_equal(tt_alloc_live(), live);
     }
     struct tt_dataset *d = NULL;
-    assert_int_equal(tt_dataset_load(at("absent.jsonl"), &config, tokenizer, VOCAB, 0, &d), TT_ERR_IO);
-    assert_int_equal(tt_dataset_load(root, &config, tokenizer, VOCAB, 0, &d), TT_ERR_IO);
+    assert_int_equal(tt_dataset_load(at("absent.jsonl"), &config, tokenizer, VOCAB, 0, &d), TT_ERR_DATA);
+    assert_int_equal(tt_dataset_load(root, &config, tokenizer, VOCAB, 0, &d), TT_ERR_DATA);
     put("t.jsonl", "{\"text\": \"hi\"}");
     assert_int_equal(tt_dataset_load(at("t.jsonl"), &config, NULL, VOCAB, 0, &d), TT_ERR_DATA);
     assert_non_null(strstr(tt_error_last()->message, "text needs a tokenizer"));

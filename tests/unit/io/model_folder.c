@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -153,8 +154,7 @@ static void bad_index(void **state)
         char text[512];
         snprintf(text, sizeof text, "{\"weight_map\": %s}", cases[i].map);
         put("model.safetensors.index.json", text);
-        assert_refused(strstr(cases[i].part, "m-3") == cases[i].part ? TT_ERR_IO : TT_ERR_DATA, cases[i].part,
-                       cases[i].hint);
+        assert_refused(TT_ERR_DATA, cases[i].part, cases[i].hint);
     }
     put("model.safetensors.index.json", "{\"weight_map\": ");
     assert_refused(TT_ERR_DATA, "not valid JSON", NULL);
@@ -228,7 +228,43 @@ static void copy_tokenizer(void **state)
     assert_false(tt_path_exists(at("out/README.md")));
     assert_int_equal(tt_model_folder_copy_tokenizer(root, at("out"), true), TT_OK);
     assert_true(tt_path_exists(at("out/generation_config.json")));
-    assert_int_equal(tt_model_folder_copy_tokenizer(root, at("no/such"), true), TT_ERR_IO);
+    assert_int_equal(tt_model_folder_copy_tokenizer(root, at("no/such"), true), TT_ERR_DATA);
+}
+
+/* Every file that is copied is looked at before: it must lie in the folder and be a regular file. Weights may
+ * be links. */
+static void what_is_copied_is_checked(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"chat_template.jinja", "merges.txt", "tokenizer.json",
+                                        "additional_chat_templates/x.jinja"};
+    put("weights", "w");
+    assert_int_equal(tt_dir_create(at("additional_chat_templates")), TT_OK);
+    assert_int_equal(symlink("/etc/passwd", at("model.safetensors")), 0);
+    assert_int_equal(tt_model_folder_check_copied(root, true), TT_OK);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_int_equal(symlink("/etc/passwd", at(names[i])), 0);
+        assert_int_equal(tt_model_folder_check_copied(root, true), TT_ERR_DATA);
+        assert_non_null(strstr(tt_error_last()->message, names[i]));
+        assert_int_equal(tt_dir_create(at("out")), TT_OK);
+        assert_int_equal(tt_model_folder_copy_tokenizer(root, at("out"), true), TT_ERR_DATA);
+        assert_int_equal(unlink(at(names[i])), 0);
+        assert_int_equal(mkfifo(at(names[i]), 0600), 0);
+        assert_int_equal(tt_model_folder_check_copied(root, true), TT_ERR_DATA);
+        assert_non_null(strstr(tt_error_last()->message, "a pipe"));
+        assert_int_equal(unlink(at(names[i])), 0);
+    }
+    int descriptor = -1;
+    assert_int_equal(tt_file_create(at("vocab.json"), 0, &descriptor), TT_OK);
+    assert_int_equal(ftruncate(descriptor, (off_t)TT_MODEL_FOLDER_COPY_BYTES_MAX + 1), 0);
+    tt_file_close(descriptor);
+    assert_int_equal(tt_model_folder_check_copied(root, false), TT_ERR_DATA);
+    assert_non_null(strstr(tt_error_last()->message, "vocab.json"));
+    /* generation_config.json counts only where it is copied. */
+    assert_int_equal(unlink(at("vocab.json")), 0);
+    assert_int_equal(symlink("/etc/passwd", at("generation_config.json")), 0);
+    assert_int_equal(tt_model_folder_check_copied(root, false), TT_OK);
+    assert_int_equal(tt_model_folder_check_copied(root, true), TT_ERR_DATA);
 }
 
 static void golden_shards(void **state)
@@ -271,6 +307,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(bad_index, fresh, clean),
         cmocka_unit_test_setup_teardown(no_weights, fresh, clean),
         cmocka_unit_test_setup_teardown(bad_config, fresh, clean),
+        cmocka_unit_test_setup_teardown(what_is_copied_is_checked, fresh, clean),
         cmocka_unit_test_setup_teardown(copy_tokenizer, fresh, clean),
         cmocka_unit_test_setup_teardown(golden_shards, fresh, clean),
         cmocka_unit_test_setup_teardown(every_allocation_may_fail, fresh, clean),

@@ -113,7 +113,7 @@ static void refusals(void **state)
         assert_int_equal(tt_alloc_live(), live);
     }
     struct tt_safetensors *file = NULL;
-    assert_int_equal(tt_safetensors_open("/nowhere/x.safetensors", &file), TT_ERR_IO);
+    assert_int_equal(tt_safetensors_open("/nowhere/x.safetensors", &file), TT_ERR_DATA);
     write_file("{}", 3, 0);
     assert_int_equal(tt_safetensors_open(path, &file), TT_ERR_DATA);
     assert_string_equal(tt_error_last()->hint, "the file is incomplete: fetch or write it again");

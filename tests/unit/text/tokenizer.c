@@ -515,7 +515,7 @@ static void configuration(void **state)
         remove_folder(folder);
     }
     struct tt_tokenizer *tokenizer = NULL;
-    assert_int_equal(tt_tokenizer_load(TT_BUILD_DIR "/nowhere", &tokenizer), TT_ERR_IO);
+    assert_int_equal(tt_tokenizer_load(TT_BUILD_DIR "/nowhere", &tokenizer), TT_ERR_DATA);
 }
 
 /* Pieces of a stream are whole characters and add up to the decoded text. */
