@@ -15,8 +15,6 @@ if [ -z "${TRIMTAB:-}" ]; then
     tools/install-dependencies.sh build
     tools/build.sh "$root/build" "-DCMAKE_BUILD_TYPE=Release" trimtab
 fi
-# Threads that wait sleep: on a machine with other work, spinning ones would take its time and ours.
-export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 model=examples/demo/model
 held_out=examples/demo/data/test.jsonl
 adapter=$out/adapter

@@ -8,8 +8,6 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$root"
 tools/install-dependencies.sh test
 
-# Threads that wait sleep: tests run side by side, and spinning ones would take each other's time.
-export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 passed=0 failed=0 skipped=0
 # attribute FILE NAME: a number of the JUnit file's <testsuite>.
 attribute() {

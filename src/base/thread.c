@@ -1,9 +1,8 @@
 #include "base/thread.h"
 
-#include <pthread.h>
-#include <sched.h>
+#include <errno.h>
 #include <stdio.h>
-#include <unistd.h>
+#include <time.h>
 
 #include "base/alloc.h"
 
@@ -83,14 +82,9 @@ tt_status tt_threads_run(const char *name, int count, tt_thread_main *main, void
     return status == TT_OK ? TT_OK : tt_error_restore(&error);
 }
 
-int tt_cpu_count(void)
+bool tt_cond_wait_until(pthread_cond_t *changed, pthread_mutex_t *mutex, double deadline)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) {
-        int count = CPU_COUNT(&set);
-        if (count > 0) return count;
-    }
-    /* More processors than cpu_set_t has room for. */
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? (int)online : 1;
+    struct timespec until = {.tv_sec = (time_t)deadline};
+    until.tv_nsec = (long)((deadline - (double)until.tv_sec) * 1e9);
+    return pthread_cond_clockwait(changed, mutex, CLOCK_MONOTONIC, &until) != ETIMEDOUT;
 }

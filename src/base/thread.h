@@ -2,7 +2,9 @@
 #ifndef TT_BASE_THREAD_H
 #define TT_BASE_THREAD_H
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include "base/error.h"
 
 typedef tt_status tt_thread_main(void *argument);
@@ -22,6 +24,13 @@ struct tt_cancel {
     atomic_int requests; /* 1: finish the step and save; 2 and more: stop at once */
 };
 
-int tt_cpu_count(void); /* processors this process may run on */
+/* Waits for `changed` until `deadline`, in seconds of tt_clock_seconds; false: the deadline has passed. Setting the wall
+ * clock neither shortens nor lengthens the wait. May wake for no reason, as pthread_cond_wait does. */
+bool tt_cond_wait_until(pthread_cond_t *changed, pthread_mutex_t *mutex, double deadline);
+
+/* Processors this process may use: its affinity mask, or the cgroup's CPU quota rounded up where that is less. */
+int tt_cpu_count(void);
+/* The quota alone, from a file as /proc/self/cgroup is and the folder where cgroup file systems are mounted; 0: none. */
+int tt_cpu_quota(const char *cgroup_file, const char *mounts);
 
 #endif

@@ -1,11 +1,8 @@
 #include "comm/latch.h"
 
-#include <errno.h>
-#include <pthread.h>
-#include <stdbool.h>
-#include <time.h>
-
 #include "base/alloc.h"
+#include "base/clock.h"
+#include "base/thread.h"
 
 struct tt_latch {
     pthread_mutex_t mutex;
@@ -34,15 +31,11 @@ void tt_latch_destroy(struct tt_latch *latch)
 
 void tt_latch_leave(struct tt_latch *latch, int seconds_max, void (*release)(void *context), void *context)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += seconds_max;
+    double deadline = tt_clock_seconds() + seconds_max;
     pthread_mutex_lock(&latch->mutex);
     latch->inside--;
     pthread_cond_broadcast(&latch->changed);
-    int waited = 0;
-    while (latch->inside > 0 && waited != ETIMEDOUT)
-        waited = pthread_cond_timedwait(&latch->changed, &latch->mutex, &until);
+    while (latch->inside > 0 && tt_cond_wait_until(&latch->changed, &latch->mutex, deadline)) continue;
     bool last = --latch->users == 0;
     pthread_mutex_unlock(&latch->mutex);
     if (!last) return;

@@ -1,9 +1,6 @@
 #include "train/pulse.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -75,12 +72,7 @@ static tt_status watch_main(void *argument)
     int64_t awake = now_ms(), looked = awake;
     pthread_mutex_lock(&watch->mutex);
     while (!watch->stops && status == TT_OK) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += LOOK_MS * 1000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        (void)pthread_cond_timedwait(&watch->changed, &watch->mutex, &until);
+        (void)tt_cond_wait_until(&watch->changed, &watch->mutex, tt_clock_seconds() + LOOK_MS * 1e-3);
         int64_t silent_ms, now = now_ms();
         if (now - looked > STOPPED_MS) awake = now;
         looked = now;

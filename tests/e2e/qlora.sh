@@ -7,7 +7,6 @@ trimtab=$1/trimtab
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 cd "$root"
-export OMP_WAIT_POLICY=passive
 model=examples/demo/model
 four_bits=(--load_in_4bit true --bnb_4bit_use_double_quant true)
 fail() {
