@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trimtab's main job on what ships with it, on a fresh Debian 12: installs what is missing, builds, trains a LoRA adapter
+# Trimtab's main job on what ships with it, on a fresh Debian 12 or 13: installs what is missing, builds, trains a LoRA adapter
 # for the small model in examples/demo on 2 sharded ranks, and shows what it learned on rows that it never saw.
 #
 #     ./demo.sh

@@ -3,6 +3,8 @@
 # of single parts, of failures and of hostile input. Installs what is missing (apt, as root or with sudo).
 #
 #     ./test.sh
+#
+# Warnings are errors with the compilers that these tests are tried with (TT_WERROR=ON: with any, OFF: with none).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$root"
@@ -31,10 +33,11 @@ run_tests() {
     passed=$((passed + tests - failures - skips)) failed=$((failed + failures)) skipped=$((skipped + skips))
 }
 
-tools/build.sh "$root/build" "-DCMAKE_BUILD_TYPE=Release"
+options="-DTT_TESTS=ON -DTT_WERROR=${TT_WERROR:-TESTED}"
+tools/build.sh "$root/build" "-DCMAKE_BUILD_TYPE=Release $options"
 run_tests "$root/build"
 
-tools/build.sh "$root/build-sanitize" "-DCMAKE_BUILD_TYPE=Debug -DTT_SANITIZE=ON"
+tools/build.sh "$root/build-sanitize" "-DCMAKE_BUILD_TYPE=Debug -DTT_SANITIZE=ON $options"
 run_tests "$root/build-sanitize" --tests-regex '^(unit|ops|fault|fuzz)_'
 
 total=$((passed + failed))

@@ -1,49 +1,106 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing, says which, and does nothing when there are none.
+# Installs the Debian packages that are missing, says which, and does nothing when there are none. What is there counts
+# wherever it came from. Without root and without sudo only a missing required package is an error.
 #
 #     tools/install-dependencies.sh build     to build trimtab
 #     tools/install-dependencies.sh test      to build and run its tests too
 set -euo pipefail
 
-packages=(gcc libc6-dev cmake ninja-build pkg-config
-          libjansson-dev libyaml-dev libpcre2-dev libutf8proc-dev liblzma-dev libcmocka-dev)
+has_command() { command -v "$1" >/dev/null; }
+has_library() { has_command pkg-config && pkg-config --exists "$1"; }
+has_header() { has_command "${CC:-cc}" && printf '#include <%s>\n' "$1" | "${CC:-cc}" -E - >/dev/null 2>&1; }
+# "package: how to see that it is there"
+required=(
+    "gcc: has_command ${CC:-cc}"
+    "libc6-dev: has_header stdio.h"
+    "cmake: has_command cmake"
+    "ninja-build: has_command ninja || has_command make"
+    "pkg-config: has_command pkg-config"
+    "libjansson-dev: has_library jansson"
+    "libyaml-dev: has_library yaml-0.1"
+    "libpcre2-dev: has_library libpcre2-8"
+    "libutf8proc-dev: has_library libutf8proc"
+    "liblzma-dev: has_library liblzma"
+)
+optional=()
 case ${1:-build} in
 build) ;;
-test) packages+=(python3 libopenmpi-dev openmpi-bin clang-format-14) ;;
+test)
+    required+=("libcmocka-dev: has_library cmocka")
+    optional=(
+        "python3: has_command python3"
+        "libopenmpi-dev: has_command mpicc"
+        "openmpi-bin: has_command mpirun"
+        "clang-format-14: has_command clang-format-14"
+        "locales: test -e /usr/share/i18n/locales/de_DE"
+    )
+    ;;
 *)
     echo "usage: $0 build|test" >&2
     exit 2
     ;;
 esac
 
-if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
-    echo "no apt-get here: going on with what is installed; needed are (Debian names) ${packages[*]}" >&2
-    exit 0
-fi
-missing=()
-for package in "${packages[@]}"; do
-    state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
-    [ "$state" = installed ] || missing+=("$package")
-done
-[ ${#missing[@]} -gt 0 ] || exit 0
+# missing ROW...: the packages of those rows that are not there.
+missing() {
+    local row
+    for row in "$@"; do
+        eval "${row#*: }" || echo "${row%%: *}"
+    done
+}
+mapfile -t needed < <(missing "${required[@]}")
+mapfile -t wanted < <(missing "${optional[@]}")
+[ $((${#needed[@]} + ${#wanted[@]})) -gt 0 ] || exit 0
 
+stop() {
+    echo "error: $1; have these installed and run this again (Debian's names): ${needed[*]}" >&2
+    exit 1
+}
+# give_up REASON: an error when something required is missing.
+give_up() {
+    [ ${#needed[@]} -eq 0 ] || stop "$1"
+    echo "$1: going on without ${wanted[*]}; the tests that need them are skipped" >&2
+    exit 0
+}
+has_command apt-get || give_up "there is no apt-get here"
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
-    if ! command -v sudo >/dev/null; then
-        echo "error: neither root nor sudo; have these installed and run this again: ${missing[*]}" >&2
-        exit 1
-    fi
+    has_command sudo || give_up "neither root nor sudo"
     as_root=(sudo)
+    # Nobody is asked for a password for packages that can be done without.
+    [ ${#needed[@]} -gt 0 ] || as_root=(sudo -n)
 fi
-echo "installing with apt: ${missing[*]}" >&2
+
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-install() {
+apt() {
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 \
         -o Acquire::Retries=3 "$@" >"$log" 2>&1 </dev/null
 }
-if ! install update || ! install install --no-install-recommends "${missing[@]}"; then
+install() {
+    echo "installing with apt: $*" >&2
+    apt install --no-install-recommends "$@"
+}
+if ! apt update; then
     cat "$log" >&2
-    echo "error: apt could not install ${missing[*]}" >&2
-    exit 1
+    give_up "apt could not update its lists"
 fi
+known=()
+for package in "${wanted[@]}"; do
+    if [ -n "$(apt-cache madison "$package" 2>/dev/null)" ]; then
+        known+=("$package")
+    else
+        echo "this release has no $package; the tests that need it are skipped" >&2
+    fi
+done
+# All at once is quickest. An optional package that cannot be installed must not take the others with it.
+if [ $((${#needed[@]} + ${#known[@]})) -eq 0 ] || install "${needed[@]}" "${known[@]}"; then
+    exit 0
+fi
+if [ ${#needed[@]} -gt 0 ] && ! install "${needed[@]}"; then
+    cat "$log" >&2
+    stop "apt could not install what is missing"
+fi
+for package in "${known[@]}"; do
+    install "$package" || echo "apt could not install $package; the tests that need it are skipped" >&2
+done

@@ -14,7 +14,7 @@
 static const uint64_t default_shard_bytes = 50ull * 1000 * 1000 * 1000;
 
 struct shard {
-    char name[48];
+    char name[64]; /* two counts of 20 digits */
     char *path;
     int descriptor;
     size_t first, count; /* tensors */

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Ranks over MPI: the same bits as ranks that are threads, and no rank outlives one that was killed or failed.
 rank=$1/tests/test_fault_mpi_rank
-command -v mpirun >/dev/null || { echo "no mpirun"; exit 77; }
+command -v mpirun >/dev/null || { echo "skipped: there is no mpirun"; exit 77; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failures=0
@@ -18,7 +18,7 @@ mpirun --version 2>&1 | grep -q "Open MPI" && flags="--oversubscribe --allow-run
 launch() { timeout --kill-after=10 "$1" mpirun $flags -np "${@:2}"; }
 
 launch 60 1 "$rank" calls mpi 2147483647 >"$folder/one" 2>&1
-grep -q "this build has no MPI" "$folder/one" && { echo "a build without MPI"; exit 77; }
+grep -q "this build has no MPI" "$folder/one" && { echo "skipped: a build without MPI"; exit 77; }
 
 for world in 1 2 3; do
     "$rank" calls threads $world | sort >"$folder/threads"

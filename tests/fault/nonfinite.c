@@ -20,8 +20,8 @@
 static const char *const ways[] = {
     "ranks 1 bf16 false gradient_checkpointing false",
     "ranks 1 bf16 true gradient_checkpointing true",
-    "ranks 2 bf16 false gradient_checkpointing true per_device_train_batch_size 1 "
-    "gradient_accumulation_steps 2",
+    ("ranks 2 bf16 false gradient_checkpointing true per_device_train_batch_size 1 "
+     "gradient_accumulation_steps 2"),
     "ranks 2 bf16 true gradient_checkpointing false sharding_strategy NO_SHARD",
 };
 

@@ -6,6 +6,9 @@ cmake --install "$build" --prefix "$folder/usr" >log 2>&1 || { cat log; exit 1; 
 [ "$(find usr/include -type f | wc -l)" -eq 1 ] || fail "more than one header: $(find usr/include -type f)"
 [ "$(usr/bin/trimtab --version)" = "trimtab $(sed -n 's/#define TT_VERSION "\(.*\)"/\1/p' usr/include/trimtab.h)" ] ||
     fail "program and header have different versions"
+pages=usr/share/doc/trimtab
+cmp "$root/LICENSE" $pages/LICENSE || fail "no licence is installed"
+[ "$(cd $pages && find docs -name '*.md' | sort)" = "$(cd "$root" && find docs -name '*.md' | sort)" ] || fail "not all pages are installed"
 libdir=$(dirname "$(find usr -name libtrimtab.so)")
 export PKG_CONFIG_PATH=$folder/$libdir/pkgconfig PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1
 pkg-config --exact-version="$(usr/bin/trimtab --version | cut -d' ' -f2)" trimtab || fail "pkg-config has another version"
@@ -28,5 +31,7 @@ if command -v c++ >/dev/null; then
     c++ -std=c++17 -Wall -Wextra -Werror -pedantic $sanitizers use.cc $(pkg-config --cflags --libs trimtab) -o use ||
         fail "the header is no C++"
     LD_LIBRARY_PATH=$libdir ./use || fail "use from C++"
+else
+    echo "skipped: there is no C++ compiler to try the header with"
 fi
 finish

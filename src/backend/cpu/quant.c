@@ -3,6 +3,8 @@
  * 32 codes at a time. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("fp-contract=off") /* each operation is rounded by itself */
+#else
+#pragma STDC FP_CONTRACT OFF
 #endif
 
 #include "backend/ops/quant.h"
@@ -133,10 +135,11 @@ TT_SIMD_AVX2 static int64_t look_up_f32_avx2(void *y, int64_t at, const uint8_t 
     return i;
 }
 
-TT_SIMD_AVX2 static inline tt_v8 widen_int8_avx2(const int8_t *codes)
+/* Through a pointer: a vector of 32 bytes as the result of a call has no common form with and without AVX. */
+TT_SIMD_AVX2 static inline void widen_int8_avx2(const int8_t *codes, tt_v8 *x)
 {
     __m128i narrow = _mm_loadl_epi64((const __m128i *)(const void *)codes);
-    return (tt_v8)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(narrow));
+    *x = (tt_v8)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(narrow));
 }
 #endif
 
@@ -175,11 +178,14 @@ TT_SIMD_BODY void four_body(const struct packed *packed, int64_t first, int64_t 
 
 TT_SIMD_BODY tt_v8 widen_int8(const int8_t *codes, const bool avx2)
 {
+    tt_v8 x;
 #if defined(__x86_64__)
-    if (avx2) return widen_int8_avx2(codes);
+    if (avx2) {
+        widen_int8_avx2(codes, &x);
+        return x;
+    }
 #endif
     (void)avx2;
-    tt_v8 x;
     for (int i = 0; i < TT_LANES; i++) x[i] = codes[i];
     return x;
 }

@@ -117,8 +117,8 @@ TT_SIMD_BODY tt_v8 tt_v8_max(tt_v8 a, tt_v8 b)
 /* ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)) */
 TT_SIMD_BODY float tt_v8_sum(tt_v8 x)
 {
-    x += __builtin_shuffle(x, (tt_v8i){4, 5, 6, 7, 0, 1, 2, 3});
-    x += __builtin_shuffle(x, (tt_v8i){2, 3, 0, 1, 6, 7, 4, 5});
+    x += __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3);
+    x += __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5);
     return x[0] + x[1];
 }
 
