@@ -321,6 +321,16 @@ bool tt_model_folder_has_weights(const struct tt_model_folder *folder)
     return folder->file_count > 0;
 }
 
+size_t tt_model_folder_file_count(const struct tt_model_folder *folder)
+{
+    return folder->file_count;
+}
+
+const struct tt_safetensors *tt_model_folder_file_at(const struct tt_model_folder *folder, size_t index)
+{
+    return index < folder->file_count ? folder->files[index] : NULL;
+}
+
 size_t tt_model_folder_tensor_count(const struct tt_model_folder *folder)
 {
     return folder->tensor_count;

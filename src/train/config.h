@@ -16,6 +16,9 @@ enum tt_interval { TT_INTERVAL_NO, TT_INTERVAL_STEPS, TT_INTERVAL_EPOCH, TT_INTE
 /* When the gather of the next block starts in backward: before this block's compute, after it, or not ahead. */
 enum tt_prefetch { TT_PREFETCH_NONE, TT_PREFETCH_PRE, TT_PREFETCH_POST };
 
+/* How much of the input files is compared between machines and with a checkpoint's (train/fingerprint.h). */
+enum tt_verify_inputs { TT_VERIFY_QUICK, TT_VERIFY_FULL };
+
 /* What the memory plan may choose from (train/plan.h), block by block. */
 enum tt_recompute {
     TT_RECOMPUTE_AUTO,  /* the fastest that fits */
@@ -68,6 +71,7 @@ struct tt_train_config {
     const char *run_name;
     bool disable_tqdm;
     const char *resume_from_checkpoint; /* NULL or "false": no; "true": the newest whole one of output_dir; a folder */
+    enum tt_verify_inputs verify_inputs;
     bool resume_changed;               /* go on though settings that matter have changed */
     const char *on_save_error;         /* "stop" | "continue" */
 

@@ -13,6 +13,7 @@ struct evaluation_run {
     const struct tt_train_config *config;
     struct tt_cancel *cancel; /* NULL or lent */
     struct tt_inputs inputs;
+    struct tt_fingerprint fingerprint; /* empty where there is one process */
     struct tt_sampler *sampler;
     struct tt_rank_config rank_config;
     struct tt_plan plan;
@@ -49,11 +50,18 @@ out:
     return status;
 }
 
+static tt_status open_inputs(struct evaluation_run *run, const struct tt_world *world)
+{
+    TT_TRY(tt_inputs_open(run->config, TT_INPUTS_EVALUATE, &run->inputs));
+    if (world->local_count == world->world_size) return TT_OK; /* nobody to compare with */
+    return tt_fingerprint_take_run(run->config, "eval", world, &run->inputs, NULL, run->cancel,
+                                   &run->fingerprint);
+}
+
 static tt_status prepare(struct evaluation_run *run, const struct tt_world *world)
 {
     const struct tt_train_config *config = run->config;
     struct tt_batch_limits limits, none = {0};
-    TT_TRY(tt_inputs_open(config, TT_INPUTS_EVALUATE, &run->inputs));
     struct tt_sampler_config sampler = {
         .micro_batch_size = config->per_device_eval_batch_size,
         .world_size = world->world_size,
@@ -196,6 +204,8 @@ tt_status tt_evaluate_run(const struct tt_train_config *config, const struct tt_
     struct evaluation_run run = {.config = config, .cancel = cancel, .result = result};
     *result = (struct tt_eval_result){.loss = NAN, .exact_matches = -1};
     TT_GO(tt_world_open(config, "eval", cancel, &world));
+    TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
+    TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
     TT_GO(tt_world_agree(&world, prepare(&run, &world)));
     if (observer != NULL && observer->on_message != NULL && world.first_rank == 0) {
         struct tt_str text = {0};
@@ -210,6 +220,7 @@ tt_status tt_evaluate_run(const struct tt_train_config *config, const struct tt_
 out:
     tt_sampler_destroy(run.sampler);
     tt_inputs_close(&run.inputs);
+    tt_fingerprint_deinit(&run.fingerprint);
     tt_world_close(&world);
     return status;
 }

@@ -27,6 +27,8 @@ static tt_status open_adapter(const struct tt_train_config *config, enum tt_inpu
     }
     TT_GO(tt_adapter_config_read(folder, &inputs->arena, &inputs->model_options.lora));
     TT_GO(tt_safetensors_open(weights, &inputs->adapter));
+    inputs->adapter_folder = tt_strdup(folder);
+    if (inputs->adapter_folder == NULL) TT_GO(TT_ERR_MEMORY);
     if (use == TT_INPUTS_TRAIN)
         tt_info("the adapter '%s' says rank (%lld), alpha (%g) and targets; the lora_* settings of the run "
                 "are not used",
@@ -131,10 +133,10 @@ static tt_status load_train(const struct tt_train_config *config, struct tt_inpu
     }
     char *path = split_path(data->dataset_name, data->dataset_train_split, &found);
     if (path == NULL) return TT_ERR_MEMORY;
+    inputs->train_path = path;
     tt_status status =
         found ? load_dataset(inputs, data, path, data->max_train_samples, &inputs->train)
               : tt_fail(TT_ERR_USAGE, "'%s' has no %s.jsonl, .json or .txt", path, data->dataset_train_split);
-    tt_free(path);
     if (status == TT_OK && data->shuffle_dataset)
         status = tt_dataset_shuffle(inputs->train, (uint64_t)config->seed);
     return status;
@@ -169,9 +171,8 @@ static tt_status load_eval(const struct tt_train_config *config, enum tt_inputs_
                 data->dataset_test_split);
         return TT_ERR_USAGE;
     }
-    tt_status status = load_dataset(inputs, data, path, data->max_eval_samples, &inputs->eval);
-    tt_free(path);
-    return status;
+    inputs->eval_path = path;
+    return load_dataset(inputs, data, path, data->max_eval_samples, &inputs->eval);
 }
 
 tt_status tt_inputs_open(const struct tt_train_config *config, enum tt_inputs_use use,
@@ -202,6 +203,9 @@ void tt_inputs_close(struct tt_inputs *inputs)
     tt_safetensors_close(inputs->adapter);
     tt_model_folder_close(inputs->folder);
     tt_arena_deinit(&inputs->arena);
+    tt_free(inputs->adapter_folder);
+    tt_free(inputs->train_path);
+    tt_free(inputs->eval_path);
     *inputs = (struct tt_inputs){0};
 }
 

@@ -16,6 +16,8 @@ struct tt_inputs {
     struct tt_load_source source;
     int64_t max_length;                  /* tt_inputs_max_length; 0 for TT_INPUTS_GENERATE */
     struct tt_dataset *train, *eval;     /* NULL when not asked for */
+    char *adapter_folder;                /* owned; NULL: no adapter */
+    char *train_path, *eval_path;        /* owned: files of the data sets; NULL: none, or rows split off from `train` */
 };
 
 enum tt_inputs_use { TT_INPUTS_TRAIN, TT_INPUTS_EVALUATE, TT_INPUTS_GENERATE };

@@ -13,7 +13,7 @@
 #include "train/run.h"
 #include "train/world.h"
 
-enum { PATH_BYTES = 4096, STATE_BYTES_MAX = 256 << 20, VERSION = 1, CHANGES_SHOWN = 6 };
+enum { PATH_BYTES = 4096, STATE_BYTES_MAX = 256 << 20, VERSION = 2, CHANGES_SHOWN = 6 };
 
 bool tt_resume_is_asked(const char *setting)
 {
@@ -208,6 +208,25 @@ static tt_status list_changes(const json_t *before, const json_t *now, struct tt
     return *count > CHANGES_SHOWN ? tt_str_append_text(text, "; ...") : TT_OK;
 }
 
+/* Appends what makes the input files another run's to `text`, and warns of the rest. */
+static tt_status check_inputs(const struct tt_run *run, struct tt_str *text)
+{
+    const struct tt_resume *resume = &run->resume;
+    const json_t *before;
+    struct tt_str broken = {0}, changed = {0};
+    tt_status status = TT_OK;
+    TT_GO(tt_json_object(&resume->state, resume->state.root, "inputs", &before));
+    TT_GO(tt_fingerprint_changes(&run->fingerprint, before, &broken, &changed));
+    if (changed.bytes > 0)
+        tt_warn("since '%s' was saved, input files have changed: %s", resume->folder, tt_str_text(&changed));
+    if (broken.bytes > 0)
+        TT_GO(tt_str_printf(text, "%s%s", text->bytes > 0 ? "; " : "", tt_str_text(&broken)));
+out:
+    tt_str_deinit(&broken);
+    tt_str_deinit(&changed);
+    return status;
+}
+
 static tt_status check_identity(const struct tt_run *run, int world_size)
 {
     const struct tt_resume *resume = &run->resume;
@@ -219,9 +238,10 @@ static tt_status check_identity(const struct tt_run *run, int world_size)
     if (now == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the settings that matter");
     tt_status status = list_changes(before, now, &text, &count);
     json_decref(now);
-    if (status == TT_OK && count > 0 && run->config->resume_changed) {
+    if (status == TT_OK) status = check_inputs(run, &text);
+    if (status == TT_OK && text.bytes > 0 && run->config->resume_changed) {
         tt_warn("going on with other settings: %s", tt_str_text(&text));
-    } else if (status == TT_OK && count > 0) {
+    } else if (status == TT_OK && text.bytes > 0) {
         status = tt_fail(TT_ERR_USAGE, "this is not the run that '%s' belongs to: %s", resume->folder,
                          tt_str_text(&text));
         tt_hint("set it back, or say --resume_changed to go on all the same");
@@ -233,10 +253,6 @@ static tt_status check_identity(const struct tt_run *run, int world_size)
 tt_status tt_resume_prepare(struct tt_run *run, const struct tt_world *world)
 {
     struct tt_resume *resume = &run->resume;
-    if (world->first_rank == 0) {
-        TT_TRY(tt_resume_hash_base(run, run->base_hash));
-        tt_resume_hash_data(run->inputs.train, run->data_hash);
-    }
     if (resume->folder == NULL) return TT_OK;
     if (world->first_rank == 0) TT_TRY(check_identity(run, world->world_size));
     if (resume->adapter != NULL) run->inputs.source.adapter = resume->adapter;

@@ -1,8 +1,8 @@
 /* Going on from a checkpoint: which one, whether the run is still the same one, and what is put back.
  *
  * What a run remembers from step to step is little: data order, learning rate and dropout are pure functions of the step.
- * training_state.json has the rest (counters, the best so far, what was watched) beside the settings that matter, hashes
- * of base model and data, and the configuration as text. The tensors are in checkpoint/state.h. */
+ * training_state.json has the rest (counters, the best so far, what was watched) beside the settings that matter, the
+ * fingerprints of the input files, and the configuration as text. The tensors are in checkpoint/state.h. */
 #ifndef TT_TRAIN_RESUME_H
 #define TT_TRAIN_RESUME_H
 
@@ -51,7 +51,9 @@ TT_MUST_USE tt_status tt_resume_find(struct tt_run *run, struct tt_world *world)
 /* Before the inputs are opened: training_state.json, trainer_state.json, the tensors' headers. */
 TT_MUST_USE tt_status tt_resume_open(struct tt_run *run);
 /* When inputs, samplers and configuration are known: adapters are loaded from the checkpoint, and on the process of rank 0
- * a setting that matters and has changed is TT_ERR_USAGE, which names it, unless resume_changed says to go on. */
+ * a setting that matters, rows or a base model that have changed are TT_ERR_USAGE, which names them, unless resume_changed
+ * says to go on. Other input files that have changed (evaluation data, tokenizer, start adapter, training data with the same
+ * rows) are a warning. */
 TT_MUST_USE tt_status tt_resume_prepare(struct tt_run *run, const struct tt_world *world);
 TT_MUST_USE tt_status tt_resume_check_model(const struct tt_run *run, const struct tt_model *model);
 void tt_resume_close(struct tt_resume *resume);
@@ -67,12 +69,8 @@ TT_MUST_USE tt_status tt_resume_text(const struct tt_run *run, const struct tt_r
                                      const struct tt_counters *counters, const struct tt_checkpoints *checkpoints,
                                      const struct tt_gradient_watch *watch, struct tt_str *text);
 
-/* train/resume_identity.c: settings that matter for going on, by their names, with hashes of base model and data and the
+/* train/resume_identity.c: settings that matter for going on, by their names, with a sum of the training rows and the
  * samples of a step. Owned; NULL without memory. */
 json_t *tt_resume_identity(const struct tt_run *run, int world_size);
-/* Of the base model: names, types and shapes of all tensors, 4 KiB amid each, and config.json. Of the data: the lengths of
- * all samples and the ids of up to 4096 of them. 16 hexadecimal digits. */
-TT_MUST_USE tt_status tt_resume_hash_base(const struct tt_run *run, char hash[20]);
-void tt_resume_hash_data(const struct tt_dataset *dataset, char hash[20]);
 
 #endif

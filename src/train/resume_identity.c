@@ -10,67 +10,6 @@
 #include "train/resume.h"
 #include "train/run.h"
 
-enum { BLOCK_BYTES = 4096, SAMPLES_READ = 4096, CONFIG_BYTES_MAX = 1 << 24 };
-
-static void format_hash(uint64_t sum, char hash[20])
-{
-    snprintf(hash, 20, "%016llx", (unsigned long long)sum);
-}
-
-static tt_status hash_tensor(const struct tt_model_folder *folder, const struct tt_safetensors_entry *entry,
-                             uint64_t *sum)
-{
-    char block[BLOCK_BYTES];
-    int descriptor = -1;
-    const struct tt_safetensors *file = tt_model_folder_file(folder, entry);
-    if (file == NULL) return TT_ERR_INTERNAL;
-    size_t bytes = entry->bytes < sizeof block ? (size_t)entry->bytes : sizeof block;
-    uint64_t offset = entry->offset + (entry->bytes - bytes) / 2;
-    *sum = tt_crc64(*sum, entry->name, strlen(entry->name) + 1);
-    *sum = tt_crc64(*sum, entry->dtype_name, strlen(entry->dtype_name) + 1);
-    *sum = tt_crc64(*sum, entry->dims, (size_t)entry->rank * sizeof *entry->dims);
-    TT_TRY(tt_file_open_read(tt_safetensors_path(file), &descriptor, NULL));
-    tt_status status = tt_file_pread(descriptor, tt_safetensors_path(file), block, bytes, offset);
-    tt_file_close(descriptor);
-    if (status == TT_OK) *sum = tt_crc64(*sum, block, bytes);
-    return status;
-}
-
-tt_status tt_resume_hash_base(const struct tt_run *run, char hash[20])
-{
-    uint64_t sum = 0;
-    struct tt_str text = {0};
-    const struct tt_model_folder *folder = run->inputs.folder;
-    char *path = tt_path_join(tt_model_folder_path(folder), "config.json");
-    if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_file_read(path, CONFIG_BYTES_MAX, &text);
-    tt_free(path);
-    if (status != TT_OK) return status;
-    sum = tt_crc64(0, text.data, text.bytes);
-    tt_str_deinit(&text);
-    /* From random weights on, the folder's do not matter. */
-    bool weights = tt_model_folder_has_weights(folder) && run->inputs.source.folder != NULL;
-    for (size_t i = 0; weights && i < tt_model_folder_tensor_count(folder); i++)
-        TT_TRY(hash_tensor(folder, tt_model_folder_tensor(folder, i), &sum));
-    format_hash(sum, hash);
-    return TT_OK;
-}
-
-void tt_resume_hash_data(const struct tt_dataset *dataset, char hash[20])
-{
-    uint64_t sum = 0;
-    size_t count = tt_dataset_count(dataset), every = count / SAMPLES_READ + 1;
-    for (size_t i = 0; i < count; i++) {
-        struct tt_sample sample = tt_dataset_sample(dataset, i);
-        int32_t sizes[2] = {sample.count, sample.supervised_count};
-        sum = tt_crc64(sum, sizes, sizeof sizes);
-        if (i % every != 0) continue;
-        sum = tt_crc64(sum, sample.ids, (size_t)sample.count * sizeof *sample.ids);
-        sum = tt_crc64(sum, sample.supervised, (size_t)sample.count);
-    }
-    format_hash(sum, hash);
-}
-
 static json_t *text_or_null(const char *text)
 {
     return text != NULL ? json_string(text) : json_null();
@@ -90,7 +29,6 @@ static void add_model(struct builder *to, const struct tt_run *run)
 {
     const struct tt_model_options *options = &run->inputs.model_options;
     const struct tt_lora_config *lora = &options->lora;
-    add(to, "base model", json_string(run->base_hash));
     add(to, "init", text_or_null(run->config->init));
     add(to, "use_peft", json_boolean(!options->train_base));
     add(to, "bf16", json_boolean(options->compute_dtype == TT_BF16));
@@ -114,7 +52,9 @@ static void add_model(struct builder *to, const struct tt_run *run)
 static void add_data(struct builder *to, const struct tt_run *run, int world_size)
 {
     const struct tt_train_config *config = run->config;
-    add(to, "training data", json_string(run->data_hash));
+    char sum[20];
+    snprintf(sum, sizeof sum, "%016llx", (unsigned long long)tt_fingerprint_of_rows(run->inputs.train));
+    add(to, "training data", json_string(sum));
     add(to, "samples of a step (ranks x per_device_train_batch_size x gradient_accumulation_steps)",
         json_integer(world_size * config->per_device_train_batch_size * config->gradient_accumulation_steps));
     add(to, "max_length", json_integer(config->data.max_length));

@@ -7,7 +7,7 @@
 #include "train/resume.h"
 #include "train/run.h"
 
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
 /* JSON has no NaN. */
 static json_t *real(double value)
@@ -72,6 +72,7 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
     tt_status status = TT_OK;
     if (ok) {
         ok &= json_object_set_new(root, "identity", tt_resume_identity(run, world_size)) == 0;
+        ok &= json_object_set_new(root, "inputs", tt_fingerprint_json(&run->fingerprint)) == 0;
         ok &= json_object_set_new(root, "counters", counters_object(counters)) == 0;
         ok &= json_object_set_new(root, "best", best_object(checkpoints)) == 0;
         ok &= json_object_set_new(root, "gradient_watch", watch_object(rank, watch)) == 0;

@@ -4,6 +4,7 @@
 #define TT_TRAIN_RUN_H
 
 #include "train/evaluator.h"
+#include "train/fingerprint.h"
 #include "train/inputs.h"
 #include "train/journal.h"
 #include "train/plan.h"
@@ -24,12 +25,12 @@ struct tt_run {
     int64_t logging_steps, eval_steps, save_steps; /* resolved: every so many steps; 0: never */
     double start_seconds;                     /* tt_clock_seconds when the run began */
     struct tt_resume resume;
+    struct tt_fingerprint fingerprint;        /* of the input files */
     int64_t first_step;                       /* steps that were done before */
 
     /* global rank 0 only */
     struct tt_journal *journal;
     struct tt_train_summary *summary;
-    char base_hash[20], data_hash[20];
 };
 
 /* Says a line to whoever watches; any number of lines in `text`. */

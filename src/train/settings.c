@@ -281,6 +281,10 @@ const struct tt_setting tt_sharding_settings[] = {
     {.name = "main_process_port", .type = TT_SETTING_INT, FIELD(main_process_port), .default_text = "0",
      .null_text = "0", .minimum = 0, .maximum = 65535,
      .help = "Port on machine 0; 0: MASTER_PORT, or 29500."},
+    {.name = "verify_inputs", .type = TT_SETTING_CHOICE, FIELD(verify_inputs), .default_text = "quick",
+     .choices = "quick full",
+     .help = "How the input files of all processes, and those of the run that a checkpoint belongs to, are compared: by "
+             "sizes, headers and samples of every tensor; or by every byte."},
     {.name = "rendezvous_timeout", .type = TT_SETTING_INT, FIELD(rendezvous_timeout), .default_text = "300",
      .minimum = 1, .maximum = 1 << 20,
      .help = "Seconds that the processes of a run wait for each other at the start."},

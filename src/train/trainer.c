@@ -292,12 +292,18 @@ static tt_status open_journal(struct tt_run *run)
     return tt_journal_open(run->config, &facts, run->observer, &run->journal);
 }
 
-static tt_status prepare(struct tt_run *run, const struct tt_world *world)
+static tt_status open_inputs(struct tt_run *run, const struct tt_world *world)
 {
     TT_TRY(tt_schedule_check(&run->config->optim));
     TT_TRY(tt_resume_open(run));
     if (world->first_rank == 0) TT_TRY(check_output(run));
     TT_TRY(tt_inputs_open(run->config, TT_INPUTS_TRAIN, &run->inputs));
+    return tt_fingerprint_take_run(run->config, "train", world, &run->inputs, run->resume.folder, run->cancel,
+                                   &run->fingerprint);
+}
+
+static tt_status prepare(struct tt_run *run, const struct tt_world *world)
+{
     TT_TRY(create_samplers(run, world->world_size));
     resolve_intervals(run);
     TT_TRY(tt_resume_prepare(run, world));
@@ -329,6 +335,8 @@ tt_status tt_trainer_run(const struct tt_train_config *config, const struct tt_s
     run.observer = world.first_rank == 0 ? observer : NULL;
     /* Until all have agreed, a process that fails here must not leave the others waiting in a collective. */
     TT_GO(tt_resume_find(&run, &world));
+    TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
+    TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
     TT_GO(tt_world_agree(&world, prepare(&run, &world)));
     TT_GO(tt_world_run(&world, rank_main, &run));
 out:
@@ -338,6 +346,7 @@ out:
     tt_sampler_destroy(run.train_sampler);
     tt_sampler_destroy(run.eval_sampler);
     tt_inputs_close(&run.inputs);
+    tt_fingerprint_deinit(&run.fingerprint);
     tt_world_close(&world);
     return status;
 }

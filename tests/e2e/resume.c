@@ -167,7 +167,7 @@ static void other_base_is_refused(void **state)
     for (size_t i = data.bytes / 2; i < data.bytes; i += 16) data.data[i] ^= 1; /* trained on, say */
     assert_int_equal(tt_file_write_atomic(path, data.data, data.bytes), TT_OK);
     tt_str_deinit(&data);
-    static const char *const says[] = {"base model was", NULL};
+    static const char *const says[] = {"tensor '", "of 'model.safetensors' is not as it was", NULL};
     expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_USAGE, says);
     test_workplace_remove(&scene.place);
 }
