@@ -363,6 +363,8 @@ static void bench_loss_and_optimizer(struct bench *bench)
         .logits_NV = bench_random_tensor(bench, TT_BF16, rows, vocabulary),
         .labels_N = bench_index_tensor(bench, TT_I32, rows, 7919, vocabulary),
         .loss_N = tt_tensor_1d(bench_memory(bench, 4 * (size_t)rows), TT_F32, rows),
+        .correct_N = tt_tensor_1d(bench_memory(bench, 4 * (size_t)rows), TT_I32, rows),
+        .entropy_N = tt_tensor_1d(bench_memory(bench, 4 * (size_t)rows), TT_F32, rows),
         .grad_scale = 1,
         .gradient = true};
     bench_measure(bench, name, run_cross_entropy, &loss, 0, 2.0 * (double)tt_tensor_bytes(loss.logits_NV));

@@ -83,7 +83,8 @@ static tt_status write_reference(struct tt_str *text)
         "Keys stand in a YAML file (`--config sft.yaml`) or are flags (`--learning_rate 2e-4`); flags win.\n"
         "`--key=value` and `--key value` are the same, dashes in names read as underscores, `--no_key` turns "
         "a\n"
-        "truth value off, and keys of lists take several words. `null` or `none` stands for \"not given\".\n"
+        "truth value off, and keys of lists take several words. `null` stands for \"not given\", and so\n"
+        "does `none` unless it is one of the key's own values (`bias: none`).\n"
         "An unknown key is an error that names the nearest one.\n\n# trimtab train\n"));
     size_t count = tt_command_find("train")->sections(sections);
     TT_TRY(tt_settings_docs(sections, count, text));

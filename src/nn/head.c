@@ -48,8 +48,8 @@ static tt_tensor rows_or_empty(tt_tensor tensor, int64_t first, int64_t count)
     return tt_tensor_is_empty(tensor) ? tensor : tt_tensor_rows(tensor, first, count);
 }
 
-/* Normed rows -> loss and hits, chunk by chunk; with `gradient` also d(rows) and the gradients of what trains
- * here. */
+/* Normed rows -> loss, hits and entropy, chunk by chunk; with `gradient` also d(rows) and the gradients of
+ * what trains here. */
 static tt_status run_chunks(const struct tt_head *head, struct tt_step *step, tt_tensor n_ND, bool gradient,
                             tt_tensor drows_ND)
 {
@@ -76,6 +76,7 @@ static tt_status run_chunks(const struct tt_head *head, struct tt_step *step, tt
             .labels_N = tt_tensor_rows(step->batch->labels_N, first, count),
             .loss_N = tt_tensor_rows(step->loss_N, first, count),
             .correct_N = tt_tensor_rows(step->correct_N, first, count),
+            .entropy_N = tt_tensor_rows(step->entropy_N, first, count),
             .grad_scale = step->loss_scale,
             .label_smoothing = step->label_smoothing,
             .gradient = gradient,
@@ -127,6 +128,7 @@ static tt_status forward(struct tt_block *block, struct tt_step *step, tt_tensor
     if (step->want_logits) return forward_logits(head, step, x_TD);
     TT_TRY(tt_workspace_1d(step->workspace, "loss of rows", TT_F32, rows, &step->loss_N));
     TT_TRY(tt_workspace_1d(step->workspace, "hits of rows", TT_I32, rows, &step->correct_N));
+    TT_TRY(tt_workspace_1d(step->workspace, "entropy of rows", TT_F32, rows, &step->entropy_N));
     tt_tensor drows_ND = {0}, rstd_N = {0}, n_ND;
     bool done = saved != NULL && grads_lent(head);
     if (saved != NULL) {

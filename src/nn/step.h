@@ -54,9 +54,10 @@ struct tt_step {
     tt_status (*before_attention)(void *context);
     void *before_attention_context;
     tt_tensor rope_cos_PE, rope_sin_PE; /* f32 [positions, E/2], device memory */
-    /* Results of the head, device memory, valid after its forward: f32 [N] and i32 [N]; from the workspace. */
+    /* Results of the head, device memory, valid after its forward: f32, i32 and f32 [N]; from the workspace. */
     tt_tensor loss_N;
     tt_tensor correct_N;
+    tt_tensor entropy_N;
     /* When want_logits: f32 [N, V] in the workspace instead of a loss (labels are not read). */
     bool want_logits;
     tt_tensor logits_NV;

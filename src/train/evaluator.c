@@ -54,14 +54,16 @@ tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, co
     all = tt_calloc((size_t)world, sizeof *all);
     if (all == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_comm_host_all_gather(rank->world, &mine, all, sizeof mine));
-    double loss = 0.0, correct = 0.0;
+    double loss = 0.0, correct = 0.0, entropy = 0.0;
     for (int r = 0; r < world; r++) {
         loss += all[r].loss;
         correct += all[r].correct;
+        entropy += all[r].entropy;
     }
     double tokens = (double)result->supervised_tokens;
     result->loss = tokens > 0 ? loss / tokens : NAN;
     result->token_accuracy = tokens > 0 ? correct / tokens : NAN;
+    result->entropy = tokens > 0 ? entropy / tokens : NAN;
     result->seconds = tt_clock_seconds() - start;
 out:
     tt_free(all);

@@ -1,5 +1,5 @@
 /* Evaluation: the mean loss over all supervised tokens of a data set, and how many the model got right. Collective.
- * Logits are never kept: each row gives one loss and one "was the arg max right". */
+ * Logits are never kept: each row gives one loss, one "was the arg max right", one entropy. */
 #ifndef TT_TRAIN_EVALUATOR_H
 #define TT_TRAIN_EVALUATOR_H
 
@@ -7,7 +7,7 @@
 
 struct tt_evaluation {
     double loss;           /* NaN when nothing is supervised */
-    double token_accuracy;
+    double token_accuracy, entropy; /* means over all supervised tokens */
     int64_t samples, supervised_tokens, steps;
     double seconds;
 };

@@ -53,14 +53,15 @@ static tt_status log_training(struct loop *loop, int64_t step, const struct tt_t
         {"loss", loop->counters.window_loss / steps},
         {"grad_norm", result->grad_norm},
         {"learning_rate", result->learning_rate},
+        {"entropy", loop->counters.window_entropy / steps},
         {"mean_token_accuracy", loop->counters.window_accuracy / steps},
         {"num_tokens", (double)loop->counters.tokens},
         {"tokens_per_second", loop->counters.window_seconds > 0
                                   ? loop->counters.window_tokens / loop->counters.window_seconds
                                   : 0.0},
     };
-    loop->counters.window_loss = loop->counters.window_accuracy = loop->counters.window_tokens =
-        loop->counters.window_seconds = 0.0;
+    loop->counters.window_loss = loop->counters.window_accuracy = loop->counters.window_entropy = 0.0;
+    loop->counters.window_tokens = loop->counters.window_seconds = 0.0;
     loop->counters.window_steps = 0;
     return log_row(loop, false, step, fields, sizeof fields / sizeof *fields);
 }
@@ -85,6 +86,7 @@ static tt_status evaluate(struct loop *loop, int64_t step)
     double seconds = evaluation.seconds > 0 ? evaluation.seconds : 1e-9;
     struct tt_log_field fields[] = {
         {"eval_loss", evaluation.loss},
+        {"eval_entropy", evaluation.entropy},
         {"eval_mean_token_accuracy", evaluation.token_accuracy},
         {"eval_runtime", evaluation.seconds},
         {"eval_samples_per_second", (double)evaluation.samples / seconds},
@@ -147,6 +149,7 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
     loop->counters.loss_sum += result->loss;
     loop->counters.window_loss += result->loss;
     loop->counters.window_accuracy += result->token_accuracy;
+    loop->counters.window_entropy += result->entropy;
     loop->counters.window_tokens += (double)result->facts.tokens;
     loop->counters.window_seconds += seconds;
     loop->counters.window_steps++;

@@ -255,7 +255,8 @@ tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_step *step)
     struct tt_loss_sums_args args = {
         .loss_N = step->loss_N,
         .correct_N = step->correct_N,
-        .sums = tt_tensor_1d(&sums->loss, TT_F64, 2),
+        .entropy_N = step->entropy_N,
+        .sums = tt_tensor_1d(&sums->loss, TT_F64, 3),
     };
     return tt_loss_sums(rank->stream, &args);
 }

@@ -77,9 +77,10 @@ TT_MUST_USE tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch
 void tt_rank_abandon(struct tt_rank *rank);
 
 /* Sums that the device keeps, so that the host need not wait for a pass: of losses over rows, of rows whose
- * arg max was right, of squares of gradients. All calls but the read only queue work. */
+ * arg max was right, of entropies over rows, of squares of gradients. All calls but the read only queue work. */
 struct tt_rank_sums {
-    double loss, correct, squares;
+    double loss, correct, entropy; /* as tt_loss_sums has them */
+    double squares;
 };
 TT_MUST_USE tt_status tt_rank_clear_sums(struct tt_rank *rank);
 TT_MUST_USE tt_status tt_rank_add_loss(struct tt_rank *rank,

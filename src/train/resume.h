@@ -21,7 +21,7 @@ struct tt_gradient_watch;
 struct tt_counters {
     double train_seconds;         /* in training steps */
     double loss_sum, window_loss; /* over all steps; since the last log row */
-    double window_accuracy, window_tokens, window_seconds;
+    double window_accuracy, window_entropy, window_tokens, window_seconds;
     int64_t window_steps, steps_done;
     int64_t tokens, supervised_tokens, samples;
     double last_eval_loss;

@@ -17,12 +17,13 @@ static json_t *real(double value)
 
 static json_t *counters_object(const struct tt_counters *counters)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o}", "train_seconds",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o}", "train_seconds",
                      real(counters->train_seconds), "loss_sum", real(counters->loss_sum), "window_loss",
                      real(counters->window_loss), "window_accuracy", real(counters->window_accuracy),
-                     "window_tokens", real(counters->window_tokens), "window_seconds",
-                     real(counters->window_seconds), "window_steps", (json_int_t)counters->window_steps,
-                     "steps_done", (json_int_t)counters->steps_done, "tokens", (json_int_t)counters->tokens,
+                     "window_entropy", real(counters->window_entropy), "window_tokens",
+                     real(counters->window_tokens), "window_seconds", real(counters->window_seconds),
+                     "window_steps", (json_int_t)counters->window_steps, "steps_done",
+                     (json_int_t)counters->steps_done, "tokens", (json_int_t)counters->tokens,
                      "supervised_tokens", (json_int_t)counters->supervised_tokens, "samples",
                      (json_int_t)counters->samples, "last_eval_loss", real(counters->last_eval_loss));
 }
@@ -92,6 +93,7 @@ static tt_status read_counters(const struct tt_json *json, const json_t *from, s
     TT_TRY(tt_json_opt_double(json, from, "loss_sum", &counters->loss_sum));
     TT_TRY(tt_json_opt_double(json, from, "window_loss", &counters->window_loss));
     TT_TRY(tt_json_opt_double(json, from, "window_accuracy", &counters->window_accuracy));
+    TT_TRY(tt_json_opt_double(json, from, "window_entropy", &counters->window_entropy));
     TT_TRY(tt_json_opt_double(json, from, "window_tokens", &counters->window_tokens));
     TT_TRY(tt_json_opt_double(json, from, "window_seconds", &counters->window_seconds));
     TT_TRY(tt_json_int(json, from, "window_steps", &counters->window_steps));

@@ -91,7 +91,7 @@ const struct tt_setting tt_run_settings[] = {
     {.name = "resume_changed", .type = TT_SETTING_BOOL, FIELD(resume_changed), .default_text = "false",
      .help = "Go on from a checkpoint though settings that matter are not those it was made with."},
 
-    TT_SETTING_ONLY("loss_type", STRING, NULL, "null nll chunked_nll",
+    TT_SETTING_ONLY("loss_type", STRING, "nll", "null nll chunked_nll",
                     "the loss is the mean negative log-likelihood"),
     TT_SETTING_ONLY("average_tokens_across_devices", BOOL, "true", "true",
                     "the loss is always the mean over the supervised tokens of all ranks"),

@@ -230,6 +230,7 @@ static tt_status exchange(struct tt_rank *rank, const struct report *mine, struc
         total->sums.loss += all[r].sums.loss;
         total->sums.squares += all[r].sums.squares;
         total->sums.correct += all[r].sums.correct;
+        total->sums.entropy += all[r].sums.entropy;
         total->stop += all[r].stop;
         total->save_failed += all[r].save_failed;
     }
@@ -270,6 +271,7 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
         .learning_rate =
             config->optim->learning_rate * tt_schedule_factor(config->optim, step, config->total_steps),
         .token_accuracy = total.sums.correct / (double)supervised,
+        .entropy = total.sums.entropy / (double)supervised,
         .stop_requested = total.stop > 0,
         .save_failed = total.save_failed > 0,
     };

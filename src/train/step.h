@@ -37,6 +37,7 @@ struct tt_train_step_result {
     double grad_norm;      /* before clipping */
     double learning_rate;  /* used in this step */
     double token_accuracy; /* share of supervised tokens whose arg max was right */
+    double entropy;        /* of the predictions of supervised tokens, in nats: mean over them */
     bool stop_requested;   /* by any rank */
     bool save_failed;      /* on any rank */
 };

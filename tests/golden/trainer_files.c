@@ -14,8 +14,9 @@
 #include "base/file.h"
 #include "support/train_run.h"
 
-static const char *const additional[] = {"mean_token_accuracy", "num_tokens", "tokens_per_second",
-                                         "eval_mean_token_accuracy"};
+static const char *const additional[] = {"entropy",      "mean_token_accuracy",
+                                         "num_tokens",   "tokens_per_second",
+                                         "eval_entropy", "eval_mean_token_accuracy"};
 /* Times, and what is counted in another way: FLOPs by matrix instead of 6 * parameters, the mean of eval_loss
  * by tokens instead of rows, tokens always. */
 static const char *const other_values[] = {"runtime", "per_second", "total_flos", "eval_loss",

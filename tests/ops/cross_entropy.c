@@ -39,13 +39,13 @@ static const struct entropy_case gpu_cases[] = {
     {5, 300001, 0, TT_F32, 3, 0.1, true, true},
 };
 
-enum { LOGITS, LABELS, LOSS, CORRECT, LINES };
+enum { LOGITS, LABELS, LOSS, CORRECT, ENTROPY, LINES };
 
-static const char *const names[LINES] = {"logits", "labels", "loss", "correct"};
+static const char *const names[LINES] = {"logits", "labels", "loss", "correct", "entropy"};
 
 #define DEFINE_REFERENCE(name, real, real_exp, real_log)                                                     \
     static void name(const struct entropy_case *row, real scale, const double *labels, double *logits,       \
-                     double *loss)                                                                           \
+                     double *loss, double *entropy)                                                          \
     {                                                                                                        \
         int64_t V = row->words;                                                                              \
         real smoothing = (real)(float)row->smoothing;                                                        \
@@ -54,13 +54,16 @@ static const char *const names[LINES] = {"logits", "labels", "loss", "correct"};
         {                                                                                                    \
             double *x = logits + n * V;                                                                      \
             int64_t label = (int64_t)labels[n];                                                              \
-            real most = (real)x[0], sum = 0, all = 0;                                                        \
+            real most = (real)x[0], sum = 0, all = 0, weighted = 0;                                          \
             for (int64_t v = 0; v < V; v++) most = (real)x[v] > most ? (real)x[v] : most;                    \
             for (int64_t v = 0; v < V; v++) {                                                                \
-                sum += real_exp((real)x[v] - most);                                                          \
+                real e = real_exp((real)x[v] - most);                                                        \
+                sum += e;                                                                                    \
+                weighted += e * ((real)x[v] - most);                                                         \
                 all += (real)x[v];                                                                           \
             }                                                                                                \
             real lse = most + real_log(sum);                                                                 \
+            entropy[n] = (double)(real_log(sum) - weighted / sum);                                           \
             loss[n] =                                                                                        \
                 (double)((1 - smoothing) * (lse - (real)x[label]) + smoothing * (lse - all / (real)V));      \
             if (!row->gradient) continue;                                                                    \
@@ -91,6 +94,7 @@ static void make_problem(struct problem *p, const struct entropy_case *row)
     p->tensors[LABELS] = test_tensor_make(TT_I32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
     p->tensors[LOSS] = test_tensor_make(TT_F32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
     p->tensors[CORRECT] = test_tensor_make(TT_I32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
+    p->tensors[ENTROPY] = test_tensor_make(TT_F32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
     test_tensor_random_index(&p->tensors[LABELS], 2, row->words);
     int32_t *labels = p->tensors[LABELS].view.data;
     if (row->rows > 0) labels[0] = 0;
@@ -137,6 +141,7 @@ static tt_status run_op(struct test_device *device, const struct entropy_case *r
                                          .label_smoothing = (float)row->smoothing,
                                          .gradient = row->gradient};
     if (row->wants_correct) args.correct_N = t[CORRECT].view;
+    if (row->wants_correct) args.entropy_N = t[ENTROPY].view;
     return tt_cross_entropy(device->stream, &args);
 }
 
@@ -151,12 +156,16 @@ static void check_run(struct test_device *device, int threads, void *context)
     test_array_to_host(device, tensors, LINES);
     for (int i = 0; i < LINES; i++) {
         test_tensor_check_gaps(names[i], &tensors[i]);
-        if (i == LABELS || (i == LOGITS && !p->row->gradient) || (i == CORRECT && !p->row->wants_correct)) {
+        if (i == LABELS || (i == LOGITS && !p->row->gradient) ||
+            ((i == CORRECT || i == ENTROPY) && !p->row->wants_correct)) {
             test_tensor_equal(names[i], &tensors[i], &p->tensors[i]);
         } else if (threads == 1) {
             double *got = test_tensor_values(&tensors[i]);
-            test_close(names[i], got, p->exact[i], p->simple[i], tt_tensor_count(tensors[i].view),
-                       tensors[i].view.dtype, i == LOGITS ? 3 : 2);
+            /* exp of what is far below the largest may be the least normal number instead of 0, times -128.
+             */
+            double least = i == ENTROPY ? 256 * 0x1p-126 * (double)p->row->words : 0;
+            test_close_allowing(names[i], got, p->exact[i], p->simple[i], tt_tensor_count(tensors[i].view),
+                                tensors[i].view.dtype, i == LOGITS ? 3 : 2, 0, least);
             free(got);
         } else {
             test_tensor_equal(names[i], &tensors[i], &p->first[i]);
@@ -170,8 +179,8 @@ static void check_case(const void *row)
 {
     struct problem p;
     make_problem(&p, row);
-    oracle(p.row, (double)grad_scale, p.exact[LABELS], p.exact[LOGITS], p.exact[LOSS]);
-    plain(p.row, grad_scale, p.simple[LABELS], p.simple[LOGITS], p.simple[LOSS]);
+    oracle(p.row, (double)grad_scale, p.exact[LABELS], p.exact[LOGITS], p.exact[LOSS], p.exact[ENTROPY]);
+    plain(p.row, grad_scale, p.simple[LABELS], p.simple[LOGITS], p.simple[LOSS], p.simple[ENTROPY]);
     for (int64_t i = 0; i < p.row->rows * p.row->words; i++)
         p.simple[LOGITS][i] = (double)test_round((float)p.simple[LOGITS][i], p.row->dtype);
     test_on_each_isa(check_run, &p);
@@ -187,14 +196,14 @@ static void close_to_the_oracle(void **state)
 /* The oracle's gradient against its own loss. */
 static struct {
     struct entropy_case row;
-    double labels[4], logits[4 * 9], work[4 * 9], loss[4];
+    double labels[4], logits[4 * 9], work[4 * 9], loss[4], entropy[4];
 } small = {.row = {4, 9, 0, TT_F32, 1, 0.2, true, false}, .labels = {0, 8, 3, 5}};
 
 static double total_loss(void *context)
 {
     (void)context;
     memcpy(small.work, small.logits, sizeof small.work);
-    oracle(&small.row, 0.7, small.labels, small.work, small.loss);
+    oracle(&small.row, 0.7, small.labels, small.work, small.loss, small.entropy);
     return 0.7 * (small.loss[0] + small.loss[1] + small.loss[2] + small.loss[3]);
 }
 
@@ -261,6 +270,10 @@ static void odd_numbers(struct test_device *device, int threads, void *context)
     assert_true(isfinite(loss[1]));
     assert_true(fabsf(logits[70 + 5]) < 1e-30f);
     assert_true(isfinite(loss[2])); /* 3e38 + log 70 - 3e38 */
+    const float *entropy = p.tensors[ENTROPY].view.data;
+    assert_true(isnan(entropy[0]));
+    assert_true(entropy[1] > 0 && entropy[1] < logf(69.0f)); /* the word that is ruled out adds nothing */
+    assert_true(fabsf(entropy[2] - logf(70.0f)) < 1e-6f);    /* all alike: the most there can be */
     for (int v = 0; v < 140; v++) assert_true(isfinite(logits[70 + v]));
     free_problem(&p);
 }

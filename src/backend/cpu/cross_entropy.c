@@ -28,20 +28,23 @@ tt_status tt_cpu_loss_sums(struct tt_stream *stream, const struct tt_loss_sums_a
     (void)stream;
     const float *loss = args->loss_N.data;
     const int32_t *correct = tt_tensor_is_empty(args->correct_N) ? NULL : args->correct_N.data;
+    const float *entropy = tt_tensor_is_empty(args->entropy_N) ? NULL : args->entropy_N.data;
     double *sums = args->sums.data;
     for (int64_t n = 0; n < args->loss_N.dims[0]; n++) {
         sums[0] += (double)loss[n];
         if (correct != NULL) sums[1] += (double)correct[n];
+        if (entropy != NULL) sums[2] += (double)entropy[n];
     }
     return TT_OK;
 }
 
 #else
 
-/* Of the logits read so far: the largest, the sum of exp(logit - largest), the plain sum. */
+/* Of the logits read so far: the largest, the sum of exp(logit - largest), that of (logit - largest) times
+ * it, the plain sum. */
 struct TT_PASS(tally) {
     float largest;
-    double exp_sum, sum;
+    double exp_sum, weighted, sum;
 };
 #define tally TT_PASS(tally)
 
@@ -49,10 +52,14 @@ struct TT_PASS(tally) {
  * from memory once. */
 #define PIECE 2048
 
+/* exp of it is 0 in fp32: a word that is ruled out by -inf then adds 0 to `weighted`, not 0 times infinity.
+ */
+#define NOTHING -128.0f
+
 TT_INLINE void TT_PASS(count_piece)(struct tally *tally, const void *row, int64_t first, int64_t end,
                                     const bool bf16)
 {
-    vf top = vsplat(tally->largest), exps[2] = {{0}, {0}}, sums[2] = {{0}, {0}};
+    vf top = vsplat(tally->largest), exps[2] = {{0}, {0}}, sums[2] = {{0}, {0}}, weighted[2] = {{0}, {0}};
     int64_t v = first;
     for (; v + 2 * TT_VECTOR_LANES <= end; v += 2 * TT_VECTOR_LANES) {
         vf a = vload(row, v, bf16), b = vload(row, v + TT_VECTOR_LANES, bf16);
@@ -61,22 +68,30 @@ TT_INLINE void TT_PASS(count_piece)(struct tally *tally, const void *row, int64_
         sums[1] += b;
     }
     float largest = vmax_of(top);
-    double rest = 0, rest_exp = 0;
+    double rest = 0, rest_exp = 0, rest_weighted = 0;
     for (int64_t u = v; u < end; u++) {
         float x = bf16 ? tt_bf16_to_f32(((const uint16_t *)row)[u]) : ((const float *)row)[u];
         largest = x > largest ? x : largest;
         rest += (double)x;
     }
     for (int64_t u = first; u < v; u += 2 * TT_VECTOR_LANES) {
-        exps[0] += vexp(vload(row, u, bf16) - largest);
-        exps[1] += vexp(vload(row, u + TT_VECTOR_LANES, bf16) - largest);
+        vf a = vload(row, u, bf16) - largest, b = vload(row, u + TT_VECTOR_LANES, bf16) - largest;
+        vf exp_a = vexp(a), exp_b = vexp(b);
+        exps[0] += exp_a;
+        exps[1] += exp_b;
+        weighted[0] += exp_a * vmax(a, vsplat(NOTHING));
+        weighted[1] += exp_b * vmax(b, vsplat(NOTHING));
     }
     for (int64_t u = v; u < end; u++) {
         float x = bf16 ? tt_bf16_to_f32(((const uint16_t *)row)[u]) : ((const float *)row)[u];
-        rest_exp += (double)expf(x - largest);
+        float e = expf(x - largest);
+        rest_exp += (double)e;
+        rest_weighted += (double)e * (double)fmaxf(x - largest, NOTHING);
     }
-    tally->exp_sum = tally->exp_sum * exp((double)tally->largest - (double)largest) +
-                     (double)vsum(exps[0] + exps[1]) + rest_exp;
+    double down = (double)tally->largest - (double)largest;
+    tally->weighted = (tally->weighted + tally->exp_sum * down) * exp(down) +
+                      (double)vsum(weighted[0] + weighted[1]) + rest_weighted;
+    tally->exp_sum = tally->exp_sum * exp(down) + (double)vsum(exps[0] + exps[1]) + rest_exp;
     tally->sum += (double)vsum(sums[0] + sums[1]) + rest;
     tally->largest = largest;
 }
@@ -109,6 +124,8 @@ TT_INLINE void TT_PASS(entropy_typed)(const struct tt_cross_entropy_args *args, 
     ((float *)args->loss_N.data)[n] = (float)loss;
     if (!tt_tensor_is_empty(args->correct_N))
         ((int32_t *)args->correct_N.data)[n] = first_of_largest && at_label >= tally.largest;
+    if (!tt_tensor_is_empty(args->entropy_N))
+        ((float *)args->entropy_N.data)[n] = (float)(log(tally.exp_sum) - tally.weighted / tally.exp_sum);
     if (!args->gradient) return;
     double scale = (double)args->grad_scale;
     TT_PASS(write_gradient)

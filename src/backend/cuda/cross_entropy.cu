@@ -4,7 +4,7 @@
 #include "backend/cuda/device_math.cuh"
 
 /* A block per row. First all logits are read once: the largest, where it lies, the sum of exp(logit - largest
- * so far). As they pass, as many as fit stay in shared memory, so that the gradient need not fetch them
+ * so far), and that of (logit - largest) times it for the entropy. As they pass, as many as fit stay in shared memory, so that the gradient need not fetch them
  * again; the rest of the row comes from the second-level cache, where the rows under way fit together. */
 
 namespace
@@ -17,7 +17,8 @@ struct entropy {
     int64_t stride, words;
     const int32_t *labels;
     float *loss;
-    int32_t *correct; /* NULL: not wanted */
+    int32_t *correct;   /* NULL: not wanted */
+    float *row_entropy; /* NULL: not wanted */
     float grad_scale, smoothing;
     bool gradient;
     int held; /* vectors of a row that fit into shared memory */
@@ -62,11 +63,22 @@ __device__ __forceinline__ float largest_of(const vec<bf16, 8> &v)
 /* Of the logits read so far. `largest` starts as the smallest finite number, so that a word that is ruled out
  * by -inf does not make a NaN. */
 struct tally {
-    float largest, exp_sum, sum;
+    float largest, exp_sum, weighted, sum;
     int32_t index; /* of the first word of the first vector that has the largest */
 };
 
 constexpr int32_t NOWHERE = 0x7fffffff;
+/* exp of it is 0: what is below adds 0 to `weighted`, and -inf does not make 0 times infinity. */
+constexpr float NOTHING = -128.0f;
+
+/* Measures from `top`, which is no smaller than the largest so far. */
+template <typename T> __device__ __forceinline__ void measure_from(struct tally &tally, float top)
+{
+    float down = tally.largest - top, scale = exponential(down, T{});
+    tally.weighted = (tally.weighted + tally.exp_sum * fmaxf(down, NOTHING)) * scale;
+    tally.exp_sum *= scale;
+    tally.largest = top;
+}
 
 /* `first` is the index of the vector's first word; a thread meets its vectors in rising order. */
 template <typename T, bool SMOOTH, int W>
@@ -74,8 +86,7 @@ __device__ __forceinline__ void count(struct tally &tally, const vec<T, W> &v, i
 {
     float top = largest_of(v), x[W];
     if (top > tally.largest) {
-        tally.exp_sum *= exponential(tally.largest - top, T{});
-        tally.largest = top;
+        measure_from<T>(tally, top);
         tally.index = first;
     }
     widen(v, x);
@@ -83,25 +94,32 @@ __device__ __forceinline__ void count(struct tally &tally, const vec<T, W> &v, i
 #pragma unroll
         for (int i = 0; i < W; i++) tally.sum += x[i];
     }
+    float weighted = 0.0f;
 #pragma unroll
-    for (int i = 0; i < W; i++) x[i] = exponential(x[i] - tally.largest, T{});
+    for (int i = 0; i < W; i++) {
+        float down = x[i] - tally.largest;
+        x[i] = exponential(down, T{});
+        weighted = fmaf(x[i], fmaxf(down, NOTHING), weighted);
+    }
 #pragma unroll
     for (int half = W / 2; half > 0; half /= 2)
 #pragma unroll
         for (int i = 0; i < half; i++) x[i] += x[i + half];
     tally.exp_sum += x[0];
+    tally.weighted += weighted;
 }
 
 template <typename T> __device__ __forceinline__ void count_lone(struct tally &tally, float x, int32_t word)
 {
     if (x > tally.largest) {
-        tally.exp_sum *= exponential(tally.largest - x, T{});
-        tally.largest = x;
+        measure_from<T>(tally, x);
         tally.index = word;
     } else if (x == tally.largest && word < tally.index) {
         tally.index = word;
     }
-    tally.exp_sum += exponential(x - tally.largest, T{});
+    float down = x - tally.largest, e = exponential(down, T{});
+    tally.exp_sum += e;
+    tally.weighted += e * fmaxf(down, NOTHING);
     tally.sum += x;
 }
 
@@ -117,9 +135,10 @@ template <typename T, bool SMOOTH> __device__ __forceinline__ void join_warp(str
     float top = __int_as_float(ordered(key));
     own.index =
         (int)__reduce_min_sync(0xffffffffu, own.largest == top ? (unsigned)own.index : (unsigned)NOWHERE);
-    own.exp_sum = lanes_sum(own.exp_sum * exponential(own.largest - top, T{}), 32);
+    measure_from<T>(own, top);
+    own.exp_sum = lanes_sum(own.exp_sum, 32);
+    own.weighted = lanes_sum(own.weighted, 32);
     if (SMOOTH) own.sum = lanes_sum(own.sum, 32);
-    own.largest = top;
 }
 
 template <typename T, bool SMOOTH>
@@ -129,7 +148,7 @@ __device__ __forceinline__ struct tally join_block(struct tally own, struct tall
     join_warp<T, SMOOTH>(own);
     if (lane == 0) partial[threadIdx.x / 32] = own;
     __syncthreads();
-    struct tally none = {-FLT_MAX, 0.0f, 0.0f, NOWHERE};
+    struct tally none = {-FLT_MAX, 0.0f, 0.0f, 0.0f, NOWHERE};
     own = lane < blockDim.x / 32 ? partial[lane] : none;
     join_warp<T, SMOOTH>(own);
     return own;
@@ -253,7 +272,7 @@ __global__ void __launch_bounds__(THREADS_MAX, 1) entropy_rows(const struct entr
     int64_t n = blockIdx.x, label = e.labels[n];
     T *row = static_cast<T *>(e.logits) + n * e.stride;
     struct split split = split_row(row, e.words);
-    struct tally own = {-FLT_MAX, 0.0f, 0.0f, NOWHERE};
+    struct tally own = {-FLT_MAX, 0.0f, 0.0f, 0.0f, NOWHERE};
     float lone = split.lone >= 0 ? load_one(row + split.lone) : 0.0f;
     const T *body = row + split.lead;
     int threads = (int)blockDim.x;
@@ -280,6 +299,7 @@ __global__ void __launch_bounds__(THREADS_MAX, 1) entropy_rows(const struct entr
         float loss = wrong * (all.largest - place.logit) + logf(all.exp_sum);
         if (SMOOTH) loss += e.smoothing * (all.largest - all.sum / (float)e.words);
         e.loss[n] = loss;
+        if (e.row_entropy != nullptr) e.row_entropy[n] = logf(all.exp_sum) - all.weighted / all.exp_sum;
         bool first = all.index == place.first && place.before < place.logit;
         if (e.correct != nullptr) e.correct[n] = first && place.logit == all.largest;
     }
@@ -295,20 +315,23 @@ constexpr int SUM_THREADS = 1024;
 
 /* Thread i sums rows i, i + SUM_THREADS, ...: which rows come together depends on nothing. */
 __global__ void __launch_bounds__(SUM_THREADS)
-    sum_losses(double *sums, const float *loss, const int32_t *correct, int64_t rows)
+    sum_losses(double *sums, const float *loss, const int32_t *correct, const float *entropy, int64_t rows)
 {
-    __shared__ double loss_partial[32], correct_partial[32];
-    double losses = 0, hits = 0;
+    __shared__ double loss_partial[32], correct_partial[32], entropy_partial[32];
+    double losses = 0, hits = 0, entropies = 0;
 #pragma unroll 4
     for (int64_t n = threadIdx.x; n < rows; n += SUM_THREADS) {
         losses += (double)loss[n];
         if (correct != nullptr) hits += (double)correct[n];
+        if (entropy != nullptr) entropies += (double)entropy[n];
     }
     losses = block_sum(losses, loss_partial);
     hits = block_sum(hits, correct_partial);
+    entropies = block_sum(entropies, entropy_partial);
     if (threadIdx.x > 0) return;
     sums[0] += losses;
     sums[1] += hits;
+    sums[2] += entropies;
 }
 
 /* Threads so that each has a few vectors; as much of the row in shared memory as a block may have. */
@@ -344,6 +367,7 @@ extern "C" tt_status tt_cuda_cross_entropy(struct tt_stream *stream, const struc
     e.labels = static_cast<const int32_t *>(args->labels_N.data);
     e.loss = static_cast<float *>(args->loss_N.data);
     if (!tt_tensor_is_empty(args->correct_N)) e.correct = static_cast<int32_t *>(args->correct_N.data);
+    if (!tt_tensor_is_empty(args->entropy_N)) e.row_entropy = static_cast<float *>(args->entropy_N.data);
     e.grad_scale = args->grad_scale, e.smoothing = args->label_smoothing, e.gradient = args->gradient;
     return with_type(args->logits_NV.dtype, [&](auto t) {
         return e.smoothing > 0 ? entropy_typed<decltype(t), true>(stream, e, rows, &args->logits_NV)
@@ -357,7 +381,10 @@ extern "C" tt_status tt_cuda_loss_sums(struct tt_stream *stream, const struct tt
     if (rows == 0) return TT_OK;
     const int32_t *correct = nullptr;
     if (!tt_tensor_is_empty(args->correct_N)) correct = static_cast<const int32_t *>(args->correct_N.data);
-    sum_losses<<<1, SUM_THREADS, 0, tt_cuda_handle(stream)>>>(
-        static_cast<double *>(args->sums.data), static_cast<const float *>(args->loss_N.data), correct, rows);
+    const float *entropy = nullptr;
+    if (!tt_tensor_is_empty(args->entropy_N)) entropy = static_cast<const float *>(args->entropy_N.data);
+    sum_losses<<<1, SUM_THREADS, 0, tt_cuda_handle(stream)>>>(static_cast<double *>(args->sums.data),
+                                                              static_cast<const float *>(args->loss_N.data),
+                                                              correct, entropy, rows);
     return tt_cuda_launched(stream, "loss_sums", &args->loss_N);
 }

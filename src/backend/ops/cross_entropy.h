@@ -3,6 +3,8 @@
  *     dlogits[n,v] = (softmax(logits[n])[v] - [v = label]) * grad_scale        (only when `gradient`)
  * With label_smoothing s (Szegedy et al. 2015; transformers' LabelSmoother):
  *     loss = (1 - s) * nll + s * mean_v(-log p[v]), and the gradient to match.
+ * Beside it, for the records, the entropy of the predicted distribution in nats, without a gradient:
+ *     entropy[n] = -sum_v p[v] log p[v] = log(sum_v e[v]) - sum_v e[v] d[v] / sum_v e[v],  d = logits - max, e = exp(d)
  * Arithmetic is fp32. */
 #ifndef TT_BACKEND_OPS_CROSS_ENTROPY_H
 #define TT_BACKEND_OPS_CROSS_ENTROPY_H
@@ -15,18 +17,20 @@ struct tt_cross_entropy_args {
     tt_tensor labels_N;   /* i32, each in [0, V) */
     tt_tensor loss_N;     /* f32, overwritten */
     tt_tensor correct_N;  /* empty, or i32: 1 when the arg max (the lowest index on a tie) is the label */
+    tt_tensor entropy_N;  /* empty, or f32, overwritten */
     float grad_scale;     /* 1 / supervised tokens of the global step */
     float label_smoothing;
     bool gradient;
 };
 TT_MUST_USE tt_status tt_cross_entropy(struct tt_stream *stream, const struct tt_cross_entropy_args *args);
 
-/* sums[0] += sum of loss_N, sums[1] += sum of correct_N, in fp64, in order of n in fixed groups: the result depends on
- * nothing but the values. */
+/* sums[0] += sum of loss_N, sums[1] += sum of correct_N, sums[2] += sum of entropy_N, in fp64, in order of n in fixed
+ * groups: the result depends on nothing but the values. */
 struct tt_loss_sums_args {
     tt_tensor loss_N;    /* f32 */
     tt_tensor correct_N; /* empty, or i32 */
-    tt_tensor sums;      /* f64 [2] */
+    tt_tensor entropy_N; /* empty, or f32 */
+    tt_tensor sums;      /* f64 [3] */
 };
 TT_MUST_USE tt_status tt_loss_sums(struct tt_stream *stream, const struct tt_loss_sums_args *args);
 

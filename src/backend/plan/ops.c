@@ -227,7 +227,7 @@ static tt_status plan_cross_entropy(struct tt_stream *stream, const struct tt_cr
 
 static tt_status plan_loss_sums(struct tt_stream *stream, const struct tt_loss_sums_args *args)
 {
-    return moves(stream, size(args->loss_N) + size(args->correct_N));
+    return moves(stream, size(args->loss_N) + size(args->correct_N) + size(args->entropy_N));
 }
 
 static tt_status plan_adamw(struct tt_stream *stream, const struct tt_adamw_args *args)

@@ -1,0 +1,137 @@
+/* What a run logs against SFTTrainer of TRL 1.16 (trl/make_trl.py): loss, entropy, token accuracy, gradient
+ * norm and learning rate of 12 steps and two evaluations in fp32, each step and each evaluation one micro
+ * batch, so that TRL's means over micro batches are means over tokens. A weight decay of 1 shows what it acts
+ * on. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "support/train_run.h"
+
+enum { ROWS = 14 };
+
+static void compare_row(const char *name, int line, const json_t *got, const json_t *want)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)want, key, value)
+    {
+        const json_t *ours = json_object_get(got, key);
+        if (!json_is_number(ours)) fail_msg("%s, row %d: there is no '%s'", name, line, key);
+        double x = json_number_value(ours), y = json_number_value(value);
+        /* An accuracy is a share of whole tokens; the norm is the sum of squares of small numbers. */
+        double relative = strcmp(key, "grad_norm") == 0     ? 1e-3
+                          : strstr(key, "accuracy") != NULL ? 1e-6
+                                                            : 2e-5;
+        if (fabs(x - y) > relative * fabs(y) + 1e-12)
+            fail_msg("%s, row %d: %s is %.9g, TRL logs %.9g", name, line, key, x, y);
+    }
+}
+
+static void compare_log(const char *name, const char *output)
+{
+    char golden[512];
+    struct tt_json want = {0}, got = {0};
+    snprintf(golden, sizeof golden, "%s/golden/trl/%s.json", TT_TEST_ROOT, name);
+    assert_int_equal(tt_json_read(golden, 1 << 20, &want), TT_OK);
+    char *path = tt_path_join(output, "trainer_state.json");
+    assert_int_equal(tt_json_read(path, 1 << 20, &got), TT_OK);
+    const json_t *rows = json_object_get(want.root, "log"), *log = json_object_get(got.root, "log_history");
+    assert_int_equal(json_array_size(rows), ROWS);
+    assert_true(json_array_size(log) >= ROWS);
+    for (int i = 0; i < ROWS; i++)
+        compare_row(name, i, json_array_get(log, (size_t)i), json_array_get(rows, (size_t)i));
+    tt_free(path);
+    tt_json_deinit(&want);
+    tt_json_deinit(&got);
+}
+
+/* The first 6 rows of `data`, to evaluate on. */
+static void write_eval_rows(const char *data, const char *path)
+{
+    struct tt_str text = {0};
+    assert_int_equal(tt_file_read(data, 1 << 20, &text), TT_OK);
+    const char *end = text.data;
+    for (int i = 0; i < 6; i++) end = strchr(end, '\n') + 1;
+    assert_int_equal(tt_file_write_atomic(path, text.data, (size_t)(end - text.data)), TT_OK);
+    tt_str_deinit(&text);
+}
+
+static void check(const char *name, bool lora)
+{
+    char model[512], data[512], adapter[512], rows[512];
+    char *output = test_folder_create(), *work = test_folder_create();
+    snprintf(model, sizeof model, "%s/golden/llama2/model", TT_TEST_ROOT);
+    snprintf(data, sizeof data, "%s/golden/llama2/train.jsonl", TT_TEST_ROOT);
+    snprintf(adapter, sizeof adapter, "%s/golden/llama2/adapter_init", TT_TEST_ROOT);
+    snprintf(rows, sizeof rows, "%s/eval.jsonl", work);
+    write_eval_rows(data, rows);
+    const char *settings[] = {
+        "model_name_or_path",
+        model,
+        "dataset_name",
+        data,
+        "eval_dataset",
+        rows,
+        "bf16",
+        "false",
+        "max_steps",
+        "12",
+        "weight_decay",
+        "1.0",
+        "warmup_steps",
+        "2",
+        "lr_scheduler_type",
+        "linear",
+        "learning_rate",
+        "0.01",
+        "per_device_train_batch_size",
+        "4",
+        "gradient_accumulation_steps",
+        "1",
+        "per_device_eval_batch_size",
+        "6",
+        "train_sampling_strategy",
+        "sequential",
+        "logging_steps",
+        "1",
+        "eval_strategy",
+        "steps",
+        "eval_steps",
+        "6",
+        "save_strategy",
+        "no",
+        lora ? "adapter_name_or_path" : "use_peft",
+        lora ? adapter : "false",
+        NULL,
+    };
+    struct tt_train_summary summary;
+    test_train_ok(settings, output, &summary);
+    compare_log(name, output);
+    test_folder_remove(output);
+    test_folder_remove(work);
+}
+
+static void full(void **state)
+{
+    (void)state;
+    check("full", false);
+}
+
+static void lora(void **state)
+{
+    (void)state;
+    check("lora", true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(full), cmocka_unit_test(lora)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
