@@ -335,6 +335,15 @@ tt_status tt_event_synchronize(struct tt_event *event)
     return tt_fail(TT_ERR_INTERNAL, "a device of kind '%s' cannot wait for an event", device->table->kind);
 }
 
+tt_status tt_event_query(struct tt_event *event, bool *done)
+{
+    struct tt_device *device = event->device;
+    *done = true;
+    if (device->table->event_query != NULL) return device->table->event_query(event, done);
+    if (device->is_host || device->is_plan) return TT_OK;
+    return tt_fail(TT_ERR_INTERNAL, "a device of kind '%s' cannot ask for an event", device->table->kind);
+}
+
 static tt_status copy(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction)
 {
     if (bytes == 0) return TT_OK;

@@ -132,6 +132,8 @@ void tt_event_destroy(struct tt_event *event);
 TT_MUST_USE tt_status tt_event_record(struct tt_event *event, struct tt_stream *stream);
 TT_MUST_USE tt_status tt_stream_wait(struct tt_stream *stream, struct tt_event *event); /* the stream waits */
 TT_MUST_USE tt_status tt_event_synchronize(struct tt_event *event); /* the host waits for what came before the last record */
+/* Whether that is done. Never waits; from any thread, unlike all other calls. */
+TT_MUST_USE tt_status tt_event_query(struct tt_event *event, bool *done);
 
 /* In stream order. The host side of an upload may change as soon as the call returns, unless it lies in a host buffer
  * (tt_host_buffer_create): that must stay as it is until the stream has passed. A download is there after a

@@ -42,6 +42,7 @@ struct tt_device_table {
     tt_status (*event_record)(struct tt_event *event, struct tt_stream *stream);
     tt_status (*stream_wait)(struct tt_stream *stream, struct tt_event *event);
     tt_status (*event_synchronize)(struct tt_event *event); /* NULL where the calling thread does the work */
+    tt_status (*event_query)(struct tt_event *event, bool *done); /* NULL likewise; from any thread */
     tt_status (*copy)(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction);
     tt_status (*fill_zero)(struct tt_stream *stream, void *data, size_t bytes);
     void (*mark)(struct tt_stream *stream, const char *what); /* NULL: nothing */

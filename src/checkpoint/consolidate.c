@@ -387,8 +387,6 @@ static tt_status write_checkpoint(const char *folder, const char *temporary, uin
         TT_GO(tt_fail(TT_ERR_USAGE, "'%s' %s", folder,
                       state.file_count == 0 ? "holds no training state"
                                             : "has the tensors of its training state whole already"));
-    TT_GO(tt_dir_remove(temporary));
-    TT_GO(tt_dir_create(temporary));
     for (size_t i = 0; i < manifest.count; i++)
         if (!is_state_file(manifest.files[i].name))
             TT_GO(copy_file(folder, temporary, manifest.files[i].name));
@@ -407,21 +405,12 @@ tt_status tt_checkpoint_consolidate(const char *folder, const char *output_dir, 
                                     uint64_t max_file_bytes, const struct tt_cancel *cancel, size_t *tensors)
 {
     tt_status status = TT_OK;
-    struct tt_str temporary = {0};
-    int length = (int)strlen(output_dir);
-    while (length > 1 && output_dir[length - 1] == '/') length--;
-    TT_GO(tt_output_folder_check(output_dir, overwrite));
-    TT_GO(tt_str_printf(&temporary, "%.*s.consolidating", length, output_dir));
-    TT_GO(write_checkpoint(folder, tt_str_text(&temporary), max_file_bytes, cancel, tensors));
-    TT_GO(tt_dir_commit(tt_str_text(&temporary), output_dir));
+    struct tt_output_folder output = {0};
+    TT_GO(tt_output_folder_open(output_dir, ".consolidating", overwrite, &output));
+    TT_GO(write_checkpoint(folder, tt_str_text(&output.temporary), max_file_bytes, cancel, tensors));
+    TT_GO(tt_output_folder_commit(&output));
 out:
-    if (status != TT_OK) {
-        struct tt_error error;
-        tt_error_copy(&error);
-        if (temporary.bytes > 0) (void)!tt_dir_remove(tt_str_text(&temporary)); /* the first error counts */
-        status = tt_error_restore(&error);
-        tt_while("consolidating '%s'", folder);
-    }
-    tt_str_deinit(&temporary);
+    if (status != TT_OK) tt_while("consolidating '%s'", folder);
+    tt_output_folder_close(&output);
     return status;
 }

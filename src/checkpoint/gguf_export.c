@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "checkpoint/gguf.h"
+#include "io/output_folder.h"
 
 enum { NAME_BYTES = 64, QUANTIZATION_VERSION = 2, FILE_TYPE_F32 = 0, FILE_TYPE_F16 = 1, FILE_TYPE_BF16 = 32 };
 
@@ -400,9 +401,13 @@ tt_status tt_gguf_export(const struct tt_merge *merge, const struct tt_gguf_opti
 {
     tt_status status = TT_OK;
     struct export export = {.merge = merge, .config = &merge->model->config, .options = options};
+    struct tt_lock *lock = NULL;
+    struct tt_str what = {0};
     if (options->adapter_only && merge->adapter == NULL)
         TT_GO(tt_fail(TT_ERR_USAGE, "adapter_only needs an adapter"));
     export.dtype = options->dtype != TT_DTYPE_NONE ? options->dtype : own_type(merge, options->adapter_only);
+    TT_GO(tt_str_printf(&what, "output_file '%s'", options->output_file));
+    TT_GO(tt_output_lock(options->output_file, tt_str_text(&what), &lock));
     TT_GO(check_output(options));
     TT_GO(tt_str_printf(&export.temporary, "%s.exporting", options->output_file));
     TT_GO(describe(&export));
@@ -413,6 +418,8 @@ tt_status tt_gguf_export(const struct tt_merge *merge, const struct tt_gguf_opti
     (void)snprintf(report->architecture, sizeof report->architecture, "%s", export.architecture->name);
 out:
     if (status != TT_OK) tt_while("exporting to '%s'", options->output_file);
+    tt_lock_release(lock);
+    tt_str_deinit(&what);
     tt_gguf_header_deinit(&export.header);
     tt_str_deinit(&export.bytes);
     tt_str_deinit(&export.temporary);

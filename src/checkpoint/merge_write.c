@@ -27,7 +27,7 @@ struct writing {
     const struct tt_merge *merge;
     const struct tt_merge_options *options;
     struct tt_merge_report *report;
-    struct tt_str temporary;
+    struct tt_output_folder output;
     struct shard *shards;
     size_t shard_count;
 };
@@ -54,7 +54,7 @@ static tt_status check_output_dir(const struct writing *writing)
                 (weights != NULL && tt_output_folder_is(weights, tt_safetensors_path(adapter)));
     tt_free(weights);
     if (same) return tt_fail(TT_ERR_USAGE, "output_dir '%s' is a folder that is read: name another", folder);
-    return tt_output_folder_check(folder, writing->options->overwrite);
+    return TT_OK;
 }
 
 static tt_status check_disk(const struct writing *writing)
@@ -62,7 +62,7 @@ static tt_status check_disk(const struct writing *writing)
     uint64_t needed = 0, there = 0;
     char text[2][32];
     for (size_t s = 0; s < writing->shard_count; s++) needed += writing->shards[s].bytes;
-    TT_TRY(tt_dir_free_bytes(tt_str_text(&writing->temporary), &there));
+    TT_TRY(tt_dir_free_bytes(tt_str_text(&writing->output.temporary), &there));
     if (there >= needed) return TT_OK;
     return tt_fail(TT_ERR_IO, "the merged model takes %s, and the disk below '%s' has %s left",
                    tt_format_bytes((double)needed, text[0], sizeof text[0]), writing->options->output_dir,
@@ -105,7 +105,7 @@ static tt_status split_shards(struct writing *writing)
 static tt_status lay_out_shard(struct writing *writing, struct shard *shard)
 {
     shard->entries = tt_calloc(shard->count + 1, sizeof *shard->entries);
-    shard->path = tt_path_join(tt_str_text(&writing->temporary), shard->name);
+    shard->path = tt_path_join(tt_str_text(&writing->output.temporary), shard->name);
     if (shard->entries == NULL || shard->path == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < shard->count; i++) {
         const struct tt_merge_tensor *tensor = &writing->merge->tensors[shard->first + i];
@@ -169,7 +169,7 @@ static tt_status write_index(const struct writing *writing)
     json_t *root = json_pack("{s:{s:I, s:I}, s:o}", "metadata", "total_parameters", (json_int_t)parameters,
                              "total_size", (json_int_t)writing->report->bytes, "weight_map", map);
     tt_status status = ok && root != NULL
-                           ? tt_json_write_file(root, 2, true, tt_str_text(&writing->temporary),
+                           ? tt_json_write_file(root, 2, true, tt_str_text(&writing->output.temporary),
                                                 "model.safetensors.index.json")
                            : tt_fail(TT_ERR_MEMORY, "out of memory for the index of the weights");
     json_decref(root);
@@ -203,7 +203,7 @@ static tt_status copy_entry(void *context, const char *name)
     if (name[0] == '.' || is_weights(name) || strcmp(name, TT_MANIFEST_NAME) == 0) return TT_OK;
     const char *folder = tt_model_folder_path(writing->merge->folder);
     char *from = tt_path_join(folder, name);
-    char *to = tt_path_join(tt_str_text(&writing->temporary), name);
+    char *to = tt_path_join(tt_str_text(&writing->output.temporary), name);
     if (from == NULL || to == NULL)
         status = TT_ERR_MEMORY;
     else if (!tt_path_is_dir(from))
@@ -219,7 +219,7 @@ static tt_status copy_small_files(struct writing *writing)
     const char *base = tt_model_folder_path(writing->merge->folder);
     TT_TRY(tt_dir_list(base, copy_entry, writing));
     /* Also the folder of further chat templates. */
-    return tt_model_folder_copy_tokenizer(base, tt_str_text(&writing->temporary), true);
+    return tt_model_folder_copy_tokenizer(base, tt_str_text(&writing->output.temporary), true);
 }
 
 /* Only the keys that are no longer true change; then the file is written anew, in the same order. */
@@ -240,7 +240,7 @@ static tt_status write_config(const struct writing *writing)
         ok = ok && json_object_set_new(root, key, json_string(tt_dtype_torch_name(dtype))) == 0;
     }
     tt_status status =
-        ok ? tt_json_write_file(root, 2, false, tt_str_text(&writing->temporary), "config.json")
+        ok ? tt_json_write_file(root, 2, false, tt_str_text(&writing->output.temporary), "config.json")
            : tt_fail(TT_ERR_MEMORY, "out of memory for config.json");
     json_decref(root);
     return status;
@@ -250,12 +250,12 @@ static tt_status write_config(const struct writing *writing)
 static tt_status verify(const struct writing *writing)
 {
     struct tt_model_folder *folder = NULL;
-    TT_TRY(tt_model_folder_open(tt_str_text(&writing->temporary), true, &folder));
+    TT_TRY(tt_model_folder_open(tt_str_text(&writing->output.temporary), true, &folder));
     size_t count = tt_model_folder_tensor_count(folder);
     tt_model_folder_close(folder);
     if (count == writing->merge->count) return TT_OK;
-    return tt_fail(TT_ERR_IO, "'%s' holds %zu tensors after writing %zu", tt_str_text(&writing->temporary),
-                   count, writing->merge->count);
+    return tt_fail(TT_ERR_IO, "'%s' holds %zu tensors after writing %zu",
+                   tt_str_text(&writing->output.temporary), count, writing->merge->count);
 }
 
 static void sum_up(struct tt_merge_report *report)
@@ -267,16 +267,6 @@ static void sum_up(struct tt_merge_report *report)
     }
 }
 
-/* Beside output_dir, so that one rename publishes it. */
-static tt_status name_temporary(struct writing *writing)
-{
-    const char *folder = writing->options->output_dir;
-    int length = (int)strlen(folder);
-    while (length > 1 && folder[length - 1] == '/') length--;
-    if (length == 0) return tt_fail(TT_ERR_USAGE, "output_dir is empty");
-    return tt_str_printf(&writing->temporary, "%.*s.merging", length, folder);
-}
-
 static void end_writing(struct writing *writing)
 {
     for (size_t s = 0; writing->shards != NULL && s < writing->shard_count; s++) {
@@ -286,7 +276,7 @@ static void end_writing(struct writing *writing)
         tt_str_deinit(&writing->shards[s].header);
     }
     tt_free(writing->shards);
-    tt_str_deinit(&writing->temporary);
+    tt_output_folder_close(&writing->output);
 }
 
 void tt_merge_report_deinit(struct tt_merge_report *report)
@@ -299,23 +289,19 @@ tt_status tt_merge_write(const struct tt_merge *merge, const struct tt_merge_opt
                          struct tt_merge_report *report)
 {
     tt_status status = TT_OK;
-    bool made = false;
     struct writing writing = {.merge = merge, .options = options, .report = report};
     *report = (struct tt_merge_report){.count = merge->count};
     report->outputs = tt_calloc(merge->count + 1, sizeof *report->outputs);
     if (report->outputs == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(check_output_dir(&writing));
-    TT_GO(name_temporary(&writing));
+    TT_GO(tt_output_folder_open(options->output_dir, ".merging", options->overwrite, &writing.output));
     TT_GO(split_shards(&writing));
-    TT_GO(tt_dir_remove(tt_str_text(&writing.temporary)));
-    made = true;
-    TT_GO(tt_dir_create(tt_str_text(&writing.temporary)));
     TT_GO(copy_small_files(&writing));
     TT_GO(write_weights(&writing));
     TT_GO(write_config(&writing));
     TT_GO(write_index(&writing));
     TT_GO(verify(&writing));
-    TT_GO(tt_dir_commit(tt_str_text(&writing.temporary), options->output_dir));
+    TT_GO(tt_output_folder_commit(&writing.output));
     sum_up(report);
     report->files = writing.shard_count;
     for (size_t i = 0; i < report->count; i++) report->outputs[i].path = NULL; /* it was the temporary one */
@@ -325,10 +311,6 @@ tt_status tt_merge_write(const struct tt_merge *merge, const struct tt_merge_opt
                 options->output_dir);
 out:
     if (status != TT_OK) {
-        struct tt_error error;
-        tt_error_copy(&error);
-        if (made) (void)!tt_dir_remove(tt_str_text(&writing.temporary)); /* the first error counts */
-        status = tt_error_restore(&error);
         tt_while("merging into '%s'", options->output_dir);
         tt_merge_report_deinit(report);
     }

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "io/model_folder.h"
 #include "model/adapter_config.h"
 
@@ -47,12 +48,25 @@ static tt_status write_small_files(const struct tt_publication *request)
         }
     }
     TT_GO(tt_model_folder_copy_tokenizer(request->base_folder, folder, !layout->adapter));
-    for (int i = 0; i < TT_SAVE_TEXTS_MAX; i++)
-        if (request->job->texts[i].text.bytes > 0)
-            TT_GO(write_text(folder, request->job->texts[i].name, &request->job->texts[i].text));
 out:
     tt_str_deinit(&text);
     return status;
+}
+
+/* Of a checkpoint they are a part; beside a result they are records, and a result is complete without them.
+ */
+static tt_status write_texts(const struct tt_publication *request, const char *folder, bool must)
+{
+    for (int i = 0; i < TT_SAVE_TEXTS_MAX; i++) {
+        const struct tt_save_text *text = &request->job->texts[i];
+        if (text->text.bytes == 0) continue;
+        tt_status status = write_text(folder, text->name, &text->text);
+        if (status != TT_OK && must) return status;
+        if (status != TT_OK)
+            tt_warn("%s; the result in '%s' is complete without %s", tt_error_last()->message, folder,
+                    text->name);
+    }
+    return TT_OK;
 }
 
 static bool ends_with(const char *text, const char *ending)
@@ -133,7 +147,11 @@ tt_status tt_publish(const struct tt_publication *publication)
 {
     TT_TRY(write_small_files(publication));
     TT_TRY(verify_files(publication));
-    if (publication->job->merge) return publish_into(publication->temporary, publication->job->folder);
+    if (publication->job->merge) {
+        TT_TRY(publish_into(publication->temporary, publication->job->folder));
+        return write_texts(publication, publication->job->folder, false);
+    }
+    TT_TRY(write_texts(publication, publication->temporary, true));
     TT_TRY(complete_manifest(publication));
     return tt_dir_commit(publication->temporary, publication->job->folder);
 }

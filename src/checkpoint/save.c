@@ -16,7 +16,7 @@
  * has it. */
 static const uint64_t weights_file_bytes = 5ull * 1000 * 1000 * 1000;
 
-/* Where a save is; the thread moves it on from WRITING. */
+/* Where a save is; its thread moves it on from TAKEN, when the copies are queued. */
 enum phase { IDLE, TAKEN, WRITING, WRITTEN, DONE, FAILED };
 
 struct tt_saver {
@@ -28,7 +28,7 @@ struct tt_saver {
     size_t weights_files;
     struct tt_thread *thread;
     atomic_int phase;
-    atomic_bool cancelled;
+    atomic_bool cancelled, all_written;
     struct tt_str folder, temporary;
     struct tt_save_job job; /* the one under way; texts owned */
     double start_seconds, stall_seconds, end_seconds;
@@ -110,6 +110,8 @@ tt_status tt_saver_create(const struct tt_saver_config *config, struct tt_saver 
     saver->writer.rank = tt_comm_rank(config->comm);
     saver->writer.ranks_here = tt_comm_local_size(config->comm);
     saver->writer.cancelled = &saver->cancelled;
+    saver->writer.all_written = &saver->all_written;
+    saver->writer.stop = config->stop;
     TT_GO(ask_who_writes(saver));
     uint64_t most = config->max_file_bytes > 0 ? config->max_file_bytes : weights_file_bytes;
     struct tt_state_part part = {config->units, config->part, config->parts};
@@ -131,6 +133,7 @@ static void end_job(struct tt_saver *saver)
     saver->job = (struct tt_save_job){0};
     atomic_store(&saver->phase, IDLE);
     atomic_store(&saver->cancelled, false);
+    atomic_store(&saver->all_written, false);
 }
 
 static void remove_temporary(struct tt_saver *saver)
@@ -170,12 +173,29 @@ void tt_saver_destroy(struct tt_saver *saver)
     tt_free(saver);
 }
 
+/* In the thread of the save, which may not use the device's other calls. */
+static tt_status await_copies(struct tt_saver *saver)
+{
+    const struct timespec pause = {.tv_nsec = 200000};
+    for (;;) {
+        bool done;
+        TT_TRY(tt_snapshot_poll(saver->config.snapshot, &done));
+        if (done) break;
+        if (atomic_load(&saver->cancelled)) return tt_fail(TT_ERR_CANCELLED, "the save was given up");
+        nanosleep(&pause, NULL);
+    }
+    tt_snapshot_complete(saver->config.snapshot);
+    atomic_store(&saver->phase, WRITING);
+    return TT_OK;
+}
+
 /* The thread of one rank. */
 static tt_status write_and_publish(void *argument)
 {
     struct tt_saver *saver = argument;
     tt_status status = TT_OK;
     struct tt_manifest manifest = {.step = saver->job.step};
+    TT_GO(await_copies(saver));
     if (saver->config.writes || saver->first) TT_GO(tt_writer_run(&saver->writer));
     if (saver->first) {
         atomic_store(&saver->phase, WRITTEN);
@@ -220,7 +240,7 @@ tt_status tt_saver_begin(struct tt_saver *saver, struct tt_save_job *job)
     saver->writer.file_count = saver->weights_files + (job->state ? saver->state.file_count : 0);
     TT_GO(tt_snapshot_take(saver->config.snapshot, saver->config.stream));
     atomic_store(&saver->phase, TAKEN);
-    if (saver->config.snapshot->copies == NULL) TT_GO(tt_saver_launch(saver));
+    TT_GO(tt_thread_start("save", write_and_publish, saver, &saver->thread));
 out:
     saver->stall_seconds = tt_clock_seconds() - start;
     if (status != TT_OK) {
@@ -230,16 +250,15 @@ out:
     return status;
 }
 
-tt_status tt_saver_launch(struct tt_saver *saver)
+tt_status tt_saver_wait_copies(struct tt_saver *saver)
 {
-    if (atomic_load(&saver->phase) != TAKEN) return TT_OK;
+    const struct timespec pause = {.tv_nsec = 50000};
     double start = tt_clock_seconds();
-    TT_TRY(tt_snapshot_ready(saver->config.snapshot));
-    atomic_store(&saver->phase, WRITING);
-    tt_status status = tt_thread_start("save", write_and_publish, saver, &saver->thread);
-    if (status != TT_OK) atomic_store(&saver->phase, TAKEN);
+    if (atomic_load(&saver->phase) != TAKEN) return TT_OK;
+    TT_TRY(tt_snapshot_wait(saver->config.snapshot));
+    while (atomic_load(&saver->phase) == TAKEN) nanosleep(&pause, NULL);
     saver->stall_seconds += tt_clock_seconds() - start;
-    return status;
+    return TT_OK;
 }
 
 static void report_on(const struct tt_saver *saver, struct tt_save_report *report)
@@ -269,7 +288,8 @@ bool tt_saver_failed(const struct tt_saver *saver)
 static void wait_until_written(const struct tt_saver *saver)
 {
     const struct timespec pause = {.tv_nsec = 200000};
-    for (int phase = WRITING; phase == WRITING; phase = atomic_load(&saver->phase)) nanosleep(&pause, NULL);
+    for (int phase = TAKEN; phase == TAKEN || phase == WRITING; phase = atomic_load(&saver->phase))
+        nanosleep(&pause, NULL);
 }
 
 bool tt_saver_complete(struct tt_saver *saver, double patience_seconds, struct tt_save_report *report)
@@ -279,7 +299,7 @@ bool tt_saver_complete(struct tt_saver *saver, double patience_seconds, struct t
     bool done = false;
     if (atomic_load(&saver->phase) == IDLE) return false;
     tt_error_copy(&error);
-    if (tt_saver_launch(saver) == TT_OK) {
+    if (tt_saver_wait_copies(saver) == TT_OK) {
         wait_until_written(saver);
         double start = tt_clock_seconds();
         while (atomic_load(&saver->phase) == WRITTEN && tt_clock_seconds() - start < patience_seconds)
@@ -294,7 +314,7 @@ bool tt_saver_complete(struct tt_saver *saver, double patience_seconds, struct t
 static tt_status finish_own(struct tt_saver *saver)
 {
     if (atomic_load(&saver->phase) == IDLE) return TT_OK;
-    TT_TRY(tt_saver_launch(saver));
+    TT_TRY(tt_saver_wait_copies(saver));
     wait_until_written(saver);
     return atomic_load(&saver->phase) == FAILED ? join(saver) : TT_OK;
 }
@@ -307,7 +327,7 @@ tt_status tt_saver_finish(struct tt_saver *saver, struct tt_save_report *report,
     tt_status status = tt_comm_agree(comm, finish_own(saver));
     struct tt_error error;
     tt_error_copy(&error);
-    if (status != TT_OK) atomic_store(&saver->cancelled, true);
+    atomic_store(status == TT_OK ? &saver->all_written : &saver->cancelled, true);
     tt_status joined = join(saver);
     if (status == TT_OK)
         status = tt_comm_agree(comm, joined);

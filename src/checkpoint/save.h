@@ -9,7 +9,10 @@
  * tokenizer files byte for byte, and with the training state (layout.h) where a save has one. The adapter file in fp32 is
  * the masters; only where the weights file has another type does the state repeat them.
  *
- *     begin  ->  launch, before values change  ->  collect (mine is done?), step by step  ->  finish, all together
+ *     begin  ->  wait for the copies, before values change  ->  collect (mine is done?), step by step  ->  finish, all together
+ *
+ * The thread begins to write as soon as its copies are there, and rank 0's publishes when the last rank has written: neither
+ * waits for the step that runs meanwhile.
  */
 #ifndef TT_CHECKPOINT_SAVE_H
 #define TT_CHECKPOINT_SAVE_H
@@ -29,6 +32,7 @@ struct tt_saver_config {
     bool sharded;                      /* the state goes into one file per rank that writes */
     int part, parts;                   /* number of this rank's piece, and of how many */
     tt_dtype dtype;                    /* of the weights file */
+    const struct tt_cancel *stop;      /* NULL or lent: a stop was requested; shortens waits for other ranks' files */
     const char *base_folder;           /* model folder: for adapter_config.json, config.json and the tokenizer files */
     uint64_t max_file_bytes;           /* of one file; 0: 5 GB of weights, 1 GB or a 32nd of the state */
 };
@@ -50,7 +54,9 @@ enum { TT_SAVE_TEXTS_MAX = 4 };
 struct tt_save_job {
     const char *folder;                /* where to: replaced as a whole, or, with `merge`, file by file */
     int64_t step;
-    bool merge;                        /* without a manifest: the folder also holds other things */
+    /* Without a manifest: the folder also holds other things. The texts are written last, and one that cannot be is a
+     * warning: what trained is saved without them. */
+    bool merge;
     bool state;                        /* with the training state; needs a snapshot with moments */
     struct tt_save_text texts[TT_SAVE_TEXTS_MAX]; /* on rank 0: more files; taken over, whatever is returned */
     /* On rank 0, in the background, once the new folder is in its place and was verified; may be NULL. What fails
@@ -60,8 +66,8 @@ struct tt_save_job {
 };
 /* All ranks; none may have a save under way. */
 TT_MUST_USE tt_status tt_saver_begin(struct tt_saver *saver, struct tt_save_job *job);
-/* Before what is saved changes: waits for the copies, and the writing begins. Does nothing when it has begun. */
-TT_MUST_USE tt_status tt_saver_launch(struct tt_saver *saver);
+/* Before what is saved changes: waits for the copies. */
+TT_MUST_USE tt_status tt_saver_wait_copies(struct tt_saver *saver);
 
 struct tt_save_report {
     char folder[1024];

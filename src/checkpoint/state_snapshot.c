@@ -122,18 +122,29 @@ tt_status tt_snapshot_take(struct tt_snapshot *snapshot, struct tt_stream *compu
     return snapshot->copies != NULL ? tt_event_record(snapshot->taken, snapshot->copies) : TT_OK;
 }
 
-tt_status tt_snapshot_ready(struct tt_snapshot *snapshot)
+tt_status tt_snapshot_wait(struct tt_snapshot *snapshot)
 {
     if (snapshot->copies == NULL || snapshot->buffer == NULL) return TT_OK;
-    TT_TRY(tt_event_synchronize(snapshot->taken));
-    if (!snapshot->config.moments_in_host || snapshot->config.adamw == NULL) return TT_OK;
+    return tt_event_synchronize(snapshot->taken);
+}
+
+tt_status tt_snapshot_poll(struct tt_snapshot *snapshot, bool *done)
+{
+    *done = true;
+    if (snapshot->copies == NULL || snapshot->buffer == NULL) return TT_OK;
+    return tt_event_query(snapshot->taken, done);
+}
+
+void tt_snapshot_complete(struct tt_snapshot *snapshot)
+{
+    if (snapshot->copies == NULL || snapshot->buffer == NULL) return;
+    if (!snapshot->config.moments_in_host || snapshot->config.adamw == NULL) return;
     /* Moments that wait in host memory: the step is over, or the copies of its masters would not be. */
     for (int u = 0; u < snapshot->config.model->unit_count; u++) {
         size_t bytes = (size_t)tt_unit_slices(snapshot->config.units[u]).count * sizeof(float);
         for (int slot = TT_SLOT_EXP_AVG; slot < TT_SLOT_COUNT && bytes > 0; slot++)
             memcpy(slot_at(snapshot, u, slot), moments_of(snapshot, u, slot), bytes);
     }
-    return TT_OK;
 }
 
 const void *tt_snapshot_data(const struct tt_snapshot *snapshot, int unit, size_t index, enum tt_slot slot)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/crc64.h"
 #include "base/file.h"
 #include "base/thread.h"
@@ -21,6 +22,9 @@ enum {
     CHUNKS_EACH = 8,
     WRITERS_OF_FILE = 2
 };
+
+/* How long a note that was written may stay unseen. NFS caches what is not in a folder for up to 60 s. */
+static const double default_patience_seconds = 90.0;
 
 void tt_writer_deinit(struct tt_writer *writer)
 {
@@ -295,12 +299,33 @@ static tt_status add_line(struct sums *sums, const char *line, const char *path)
     return TT_OK;
 }
 
+/* Why nobody should wait for the note `path` any longer. `*since`: when all ranks had written; 0: not yet. */
+static tt_status check_wait(const struct tt_writer *writer, const char *path, double *since)
+{
+    if (atomic_load(writer->cancelled))
+        return tt_fail(TT_ERR_CANCELLED, "the save of '%s' was given up", writer->folder);
+    if (!tt_path_is_dir(writer->folder)) {
+        (void)tt_fail(TT_ERR_IO, "'%s' was removed while it was written", writer->folder);
+        tt_hint("nothing else may change output_dir while a run uses it");
+        return TT_ERR_IO;
+    }
+    if (!atomic_load(writer->all_written)) return TT_OK;
+    double now = tt_clock_seconds();
+    if (*since <= 0) *since = now;
+    bool stops = writer->stop != NULL && atomic_load(&writer->stop->requests) > 0;
+    double patience = writer->patience_seconds > 0 ? writer->patience_seconds : default_patience_seconds;
+    if (now - *since <= (stops ? patience / 4 : patience)) return TT_OK;
+    (void)tt_fail(TT_ERR_IO, "'%s' was written %.0f s ago and is not there", path, now - *since);
+    tt_hint("something else changes output_dir, or the file system shows new files too late");
+    return TT_ERR_IO;
+}
+
 static tt_status wait_for(const struct tt_writer *writer, const char *path)
 {
     struct timespec pause = {.tv_nsec = 500000};
+    double since = 0;
     while (!tt_path_exists(path)) {
-        if (atomic_load(writer->cancelled))
-            return tt_fail(TT_ERR_CANCELLED, "the save of '%s' was given up", writer->folder);
+        TT_TRY(check_wait(writer, path, &since));
         nanosleep(&pause, NULL);
         if (pause.tv_nsec < 50000000) pause.tv_nsec *= 2;
     }

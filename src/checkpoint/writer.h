@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 
+#include "base/thread.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
 
@@ -35,6 +36,9 @@ struct tt_writer {
     int ranks_here; /* on this machine, this one included: they share its processors; 0 is 1 */
     const char *folder; /* the temporary one; lent */
     atomic_bool *cancelled; /* lent: somebody no longer wants this */
+    const atomic_bool *all_written;    /* lent: every rank has ended its part */
+    const struct tt_cancel *stop;      /* NULL or lent: a stop was requested */
+    double patience_seconds;           /* for a note that is not seen; 0: 90 */
 };
 void tt_writer_deinit(struct tt_writer *writer);
 TT_MUST_USE tt_status tt_writer_add_part(struct tt_writer_file *file, const struct tt_writer_part *part);
@@ -42,7 +46,9 @@ TT_MUST_USE tt_status tt_writer_add_part(struct tt_writer_file *file, const stru
 TT_MUST_USE tt_status tt_writer_run(struct tt_writer *writer);
 
 /* Rank 0: waits until every rank with expected[rank] has left its note, takes the notes away, and adds the files that they
- * name to `manifest`. A file of which bytes are missing is TT_ERR_INTERNAL. */
+ * name to `manifest`. A file of which bytes are missing is TT_ERR_INTERNAL. The wait ends with TT_ERR_IO when the folder is
+ * gone, or when all ranks have written and a note is not seen for patience_seconds (network file systems show new files
+ * late), a quarter of it once a stop was requested; with TT_ERR_CANCELLED when the save is cancelled. */
 TT_MUST_USE tt_status tt_writer_collect(const struct tt_writer *writer, const bool *expected, int world_size,
                                         struct tt_manifest *manifest);
 

@@ -21,7 +21,7 @@ struct writing {
     const struct tt_model_folder *folder;
     const struct tt_quantize_options *options;
     struct tt_quantize_report *report;
-    struct tt_str temporary;
+    struct tt_output_folder output;
     struct tt_arena arena;
     struct item *items;
     size_t count;
@@ -203,7 +203,7 @@ static tt_status name_shard(const struct writing *writing, size_t index, struct 
     else
         snprintf(shard->name, sizeof shard->name, "model-%05zu-of-%05zu.safetensors", index + 1,
                  writing->shard_count);
-    shard->path = tt_path_join(tt_str_text(&writing->temporary), shard->name);
+    shard->path = tt_path_join(tt_str_text(&writing->output.temporary), shard->name);
     return shard->path != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
@@ -252,7 +252,7 @@ static tt_status write_config(const struct writing *writing)
     json_t *config = tt_quantized_config_make(&writing->options->config);
     tt_status status = TT_ERR_MEMORY;
     if (root != NULL && config != NULL && json_object_set(root, "quantization_config", config) == 0)
-        status = tt_json_write_file(root, 2, true, tt_str_text(&writing->temporary), "config.json");
+        status = tt_json_write_file(root, 2, true, tt_str_text(&writing->output.temporary), "config.json");
     else
         (void)tt_fail(TT_ERR_MEMORY, "out of memory for config.json");
     json_decref(config);
@@ -266,8 +266,8 @@ static tt_status write_index(const struct writing *writing)
     json_t *root = json_pack("{s:{s:I}, s:O}", "metadata", "total_size",
                              (json_int_t)writing->report->bytes_after, "weight_map", writing->weight_map);
     if (root == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the index of the weights");
-    tt_status status =
-        tt_json_write_file(root, 2, true, tt_str_text(&writing->temporary), "model.safetensors.index.json");
+    tt_status status = tt_json_write_file(root, 2, true, tt_str_text(&writing->output.temporary),
+                                          "model.safetensors.index.json");
     json_decref(root);
     return status;
 }
@@ -279,33 +279,23 @@ static tt_status check_output_dir(const struct writing *writing)
     const char *folder = writing->options->output_dir;
     if (tt_output_folder_is(folder, tt_model_folder_path(writing->folder)))
         return tt_fail(TT_ERR_USAGE, "output_dir '%s' is the folder that is read: name another", folder);
-    return tt_output_folder_check(folder, writing->options->overwrite);
+    return TT_OK;
 }
 
 static tt_status check_disk(const struct writing *writing)
 {
     uint64_t there = 0, needed = writing->report->bytes_after;
-    TT_TRY(tt_dir_free_bytes(tt_str_text(&writing->temporary), &there));
+    TT_TRY(tt_dir_free_bytes(tt_str_text(&writing->output.temporary), &there));
     if (there >= needed) return TT_OK;
     return tt_fail(TT_ERR_IO, "the quantized model takes %.1f GB, and the disk below '%s' has %.1f GB left",
                    (double)needed * 1e-9, writing->options->output_dir, (double)there * 1e-9);
-}
-
-/* Beside output_dir, so that one rename publishes it. */
-static tt_status name_temporary(struct writing *writing)
-{
-    const char *folder = writing->options->output_dir;
-    int length = (int)strlen(folder);
-    while (length > 1 && folder[length - 1] == '/') length--;
-    if (length == 0) return tt_fail(TT_ERR_USAGE, "output_dir is empty");
-    return tt_str_printf(&writing->temporary, "%.*s.quantizing", length, folder);
 }
 
 /* What was written is read again: every quantized weight with its state. */
 static tt_status verify(const struct writing *writing)
 {
     struct tt_model_folder *folder = NULL;
-    TT_TRY(tt_model_folder_open(tt_str_text(&writing->temporary), true, &folder));
+    TT_TRY(tt_model_folder_open(tt_str_text(&writing->output.temporary), true, &folder));
     tt_status status = TT_OK;
     for (size_t i = 0; i < writing->count && status == TT_OK; i++) {
         const struct item *item = &writing->items[i];
@@ -321,8 +311,7 @@ static tt_status verify(const struct writing *writing)
 
 static tt_status write_all(struct writing *writing)
 {
-    const char *folder = tt_str_text(&writing->temporary);
-    TT_TRY(tt_dir_create(folder));
+    const char *folder = tt_str_text(&writing->output.temporary);
     TT_TRY(check_disk(writing));
     /* First: the weights take longer than finding that one of these cannot be copied. */
     TT_TRY(tt_model_folder_copy_tokenizer(tt_model_folder_path(writing->folder), folder, true));
@@ -337,7 +326,6 @@ tt_status tt_quantized_folder_write(const struct tt_model_folder *folder,
                                     struct tt_quantize_report *report)
 {
     tt_status status = TT_OK;
-    bool made = false;
     struct writing writing = {.folder = folder, .options = options, .report = report};
     struct tt_quantized_config before;
     *report = (struct tt_quantize_report){0};
@@ -350,24 +338,17 @@ tt_status tt_quantized_folder_write(const struct tt_model_folder *folder,
         TT_GO(tt_fail(TT_ERR_USAGE, "the weights of '%s' are %s already", tt_model_folder_path(folder),
                       tt_quant_type_name(before.type)));
     TT_GO(check_output_dir(&writing));
-    TT_GO(name_temporary(&writing));
+    TT_GO(tt_output_folder_open(options->output_dir, ".quantizing", options->overwrite, &writing.output));
     TT_GO(plan(&writing));
-    TT_GO(tt_dir_remove(tt_str_text(&writing.temporary)));
-    made = true;
     TT_GO(write_all(&writing));
-    TT_GO(tt_dir_commit(tt_str_text(&writing.temporary), options->output_dir));
+    TT_GO(tt_output_folder_commit(&writing.output));
 out:
-    if (status != TT_OK) {
-        struct tt_error error;
-        tt_error_copy(&error);
-        if (made) (void)!tt_dir_remove(tt_str_text(&writing.temporary)); /* the first error counts */
-        status = tt_error_restore(&error);
+    if (status != TT_OK)
         tt_while("quantizing '%s' into '%s'", tt_model_folder_path(folder), options->output_dir);
-    }
+    tt_output_folder_close(&writing.output);
     json_decref(writing.weight_map);
     tt_free(writing.items);
     tt_free(writing.shard_first);
-    tt_str_deinit(&writing.temporary);
     tt_arena_deinit(&writing.arena);
     return status;
 }

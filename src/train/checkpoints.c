@@ -96,6 +96,7 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
         .part = rank->sharded ? tt_comm_rank(rank->comm) : 0,
         .parts = rank->sharded ? tt_comm_world_size(rank->comm) : 1,
         .dtype = tt_checkpoints_dtype(run->config, rank->model),
+        .stop = run->cancel,
         .base_folder = run->config->model_name_or_path,
     };
     *checkpoints = (struct tt_checkpoints){.first = first};
@@ -180,7 +181,7 @@ static tt_status finish_save(struct tt_checkpoints *checkpoints, struct tt_run *
 tt_status tt_checkpoints_before_update(void *context)
 {
     struct tt_checkpoints *checkpoints = context;
-    return tt_saver_launch(checkpoints->saver);
+    return tt_saver_wait_copies(checkpoints->saver);
 }
 
 /* Once, so that a grace period can be chosen. */
@@ -321,7 +322,8 @@ tt_status tt_checkpoints_save(struct tt_checkpoints *checkpoints, struct tt_run 
         job.published = on_published;
         job.context = checkpoints;
         note_begin(checkpoints, step);
-        status = make_job(checkpoints, run, rank, step, counters, watch, &job);
+        status = tt_output_dir_hold(&run->output);
+        if (status == TT_OK) status = make_job(checkpoints, run, rank, step, counters, watch, &job);
         checkpoints->save.prepare_seconds = tt_clock_seconds() - checkpoints->save.begun;
     }
     if (status == TT_OK)
@@ -397,6 +399,7 @@ tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_ru
     TT_TRY(go_back_to_best(checkpoints, run, rank));
     tt_status status = first ? tell_best(checkpoints, run, -1) : TT_OK;
     note_begin(checkpoints, step);
+    if (status == TT_OK && first) status = tt_output_dir_hold(&run->output);
     if (status == TT_OK && first) status = keep_limit(checkpoints, run);
     if (status == TT_OK && first) status = make_texts(run, &job);
     if (status == TT_OK)

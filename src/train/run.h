@@ -7,6 +7,7 @@
 #include "train/fingerprint.h"
 #include "train/inputs.h"
 #include "train/journal.h"
+#include "train/output_dir.h"
 #include "train/plan.h"
 #include "train/resume.h"
 #include "train/step.h"
@@ -29,6 +30,7 @@ struct tt_run {
     int64_t first_step;                       /* steps that were done before */
 
     /* global rank 0 only */
+    struct tt_output_dir output;
     struct tt_journal *journal;
     struct tt_train_summary *summary;
 };

@@ -1,6 +1,5 @@
 #include "train/trainer.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,10 +8,10 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "io/output_folder.h"
 #include "optim/schedule.h"
 #include "train/checkpoints.h"
 #include "train/devices.h"
+#include "train/output_dir.h"
 #include "train/rank_config.h"
 #include "train/run.h"
 #include "train/world.h"
@@ -162,92 +161,6 @@ out:
     return status;
 }
 
-/* A save that a killed run did not end: its folder still has its temporary name (checkpoint/save.h). */
-static bool is_unfinished_save(const char *name)
-{
-    static const char ending[] = ".saving";
-    size_t bytes = strlen(name), ending_bytes = sizeof ending - 1;
-    if (bytes < ending_bytes || strcmp(name + bytes - ending_bytes, ending) != 0) return false;
-    return bytes == ending_bytes || strncmp(name, "checkpoint-", 11) == 0;
-}
-
-static tt_status note_result(void *context, const char *name)
-{
-    bool *found = context;
-    *found |= strcmp(name, "adapter_config.json") == 0 || strcmp(name, "config.json") == 0 ||
-              (strncmp(name, "checkpoint-", 11) == 0 && !is_unfinished_save(name));
-    return TT_OK;
-}
-
-/* base/file.h writes "name.tmp-..." before "name". */
-static bool is_unfinished_file(const char *name)
-{
-    return strstr(name, ".json.tmp-") != NULL || strstr(name, ".yaml.tmp-") != NULL ||
-           strncmp(name, ".write-probe", 12) == 0;
-}
-
-/* Where two folders cannot change places at once, "checkpoint-4" was "checkpoint-4.old-123" for a moment. */
-static tt_status take_back(const char *path)
-{
-    tt_status status = TT_OK;
-    char *whole = tt_strdup(path);
-    if (whole == NULL) return TT_ERR_MEMORY;
-    *strstr(whole, ".old-") = '\0';
-    status = tt_path_exists(whole) ? tt_dir_remove(path) : tt_file_rename(path, whole);
-    tt_free(whole);
-    return status;
-}
-
-/* What a killed run left unfinished. */
-static tt_status remove_unfinished(void *context, const char *name)
-{
-    bool aside = strncmp(name, "checkpoint-", 11) == 0 && strstr(name, ".old-") != NULL;
-    if (!is_unfinished_save(name) && !is_unfinished_file(name) && !aside) return TT_OK;
-    char *path = tt_path_join(context, name);
-    if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = aside ? take_back(path) : tt_dir_remove(path);
-    tt_free(path);
-    return status;
-}
-
-/* After a failure: all ranks of this process have ended. What failed is told already. */
-static void clear_unfinished(const char *output_dir)
-{
-    struct tt_error error;
-    tt_error_copy(&error);
-    (void)!tt_dir_list(output_dir, remove_unfinished, (void *)(uintptr_t)output_dir);
-    (void)tt_error_restore(&error);
-}
-
-/* An earlier result is not overwritten unasked, and the folder is proved writable now, not hours on. */
-static tt_status check_output(const struct tt_run *run)
-{
-    const struct tt_train_config *config = run->config;
-    bool result = false;
-    if (strcmp(config->init, "model") == 0 &&
-        tt_output_folder_is(config->output_dir, config->model_name_or_path)) {
-        (void)tt_fail(TT_ERR_USAGE, "output_dir '%s' is the folder of the model that is read",
-                      config->output_dir);
-        tt_hint("choose another --output_dir: the base of a training stays as it is");
-        return TT_ERR_USAGE;
-    }
-    TT_TRY(tt_dir_create(config->output_dir));
-    TT_TRY(tt_dir_list(config->output_dir, note_result, &result));
-    if (result && !config->overwrite_output_dir && run->resume.folder == NULL) {
-        (void)tt_fail(TT_ERR_USAGE, "output_dir '%s' already holds the result of a run", config->output_dir);
-        tt_hint("choose another --output_dir, say --overwrite_output_dir, or go on from its checkpoints with "
-                "--resume_from_checkpoint true");
-        return TT_ERR_USAGE;
-    }
-    TT_TRY(tt_dir_list(config->output_dir, remove_unfinished, (void *)(uintptr_t)config->output_dir));
-    char *probe = tt_path_join(config->output_dir, ".write-probe");
-    if (probe == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_file_write_atomic(probe, "", 0);
-    if (status == TT_OK && remove(probe) != 0) status = tt_fail_errno(errno, "cannot remove '%s'", probe);
-    tt_free(probe);
-    return status;
-}
-
 static tt_status rank_main(void *context, const struct tt_world_rank *place)
 {
     struct tt_run *run = context;
@@ -296,7 +209,8 @@ static tt_status open_inputs(struct tt_run *run, const struct tt_world *world)
 {
     TT_TRY(tt_schedule_check(&run->config->optim));
     TT_TRY(tt_resume_open(run));
-    if (world->first_rank == 0) TT_TRY(check_output(run));
+    if (world->first_rank == 0)
+        TT_TRY(tt_output_dir_check(&run->output, run->config, run->resume.folder != NULL));
     TT_TRY(tt_inputs_open(run->config, TT_INPUTS_TRAIN, &run->inputs));
     return tt_fingerprint_take_run(run->config, "train", world, &run->inputs, run->resume.folder, run->cancel,
                                    &run->fingerprint);
@@ -334,14 +248,15 @@ tt_status tt_trainer_run(const struct tt_train_config *config, const struct tt_s
     TT_GO(tt_world_open(config, "train", cancel, &world));
     run.observer = world.first_rank == 0 ? observer : NULL;
     /* Until all have agreed, a process that fails here must not leave the others waiting in a collective. */
+    TT_GO(tt_world_agree(&world, world.first_rank == 0 ? tt_output_dir_claim(config, &run.output) : TT_OK));
     TT_GO(tt_resume_find(&run, &world));
     TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
     TT_GO(tt_world_agree(&world, prepare(&run, &world)));
     TT_GO(tt_world_run(&world, rank_main, &run));
 out:
-    if (status != TT_OK && run.journal != NULL) clear_unfinished(config->output_dir);
     tt_journal_close(run.journal);
+    tt_output_dir_release(&run.output, status != TT_OK);
     tt_resume_close(&run.resume);
     tt_sampler_destroy(run.train_sampler);
     tt_sampler_destroy(run.eval_sampler);

@@ -239,6 +239,13 @@ static tt_status synchronize_event(struct tt_event *event)
     return TT_OK;
 }
 
+static tt_status query_event(struct tt_event *event, bool *done)
+{
+    (void)event;
+    *done = true;
+    return TT_OK;
+}
+
 TT_PUBLIC tt_plugin_entry tt_cuda_plugin;
 
 const struct tt_plugin *tt_cuda_plugin(const struct tt_host *host)
@@ -249,6 +256,7 @@ const struct tt_plugin *tt_cuda_plugin(const struct tt_host *host)
     device.kind = "cuda";
     device.open = open_device;
     device.event_synchronize = synchronize_event;
+    device.event_query = query_event;
     plugin = (struct tt_plugin){
         .device = &device,
         .collectives = &collectives,

@@ -382,6 +382,14 @@ static tt_status event_synchronize(struct tt_event *event)
     return TT_OK;
 }
 
+static tt_status event_query(struct tt_event *event, bool *done)
+{
+    struct late_event *late = event->impl;
+    uint64_t number = atomic_load_explicit(&late->recorded, memory_order_relaxed);
+    *done = atomic_load_explicit(&late->completed, memory_order_acquire) >= number;
+    return TT_OK;
+}
+
 /* ---- Copies ---- */
 
 struct copy_work {
@@ -523,6 +531,7 @@ const struct tt_plugin *tt_cuda_plugin(const struct tt_host *host)
         .event_record = event_record,
         .stream_wait = stream_wait,
         .event_synchronize = event_synchronize,
+        .event_query = event_query,
         .copy = copy,
         .fill_zero = fill_zero,
         .ops = &ops,

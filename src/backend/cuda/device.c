@@ -233,6 +233,13 @@ static tt_status cuda_event_synchronize(struct tt_event *event)
     return tt_cuda_event_wait(event->device, event->impl);
 }
 
+static tt_status cuda_event_query(struct tt_event *event, bool *done)
+{
+    cudaError_t error = cudaEventQuery(event->impl);
+    *done = error == cudaSuccess;
+    return *done || error == cudaErrorNotReady ? TT_OK : tt_cuda_check(error, NULL, "asking for an event");
+}
+
 static tt_status cuda_copy(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction)
 {
     if (direction == TT_COPY_TO_DEVICE) return tt_cuda_upload(stream, to, from, bytes);
@@ -267,6 +274,7 @@ const struct tt_device_table tt_cuda_device_table = {
     .event_record = cuda_event_record,
     .stream_wait = cuda_stream_wait,
     .event_synchronize = cuda_event_synchronize,
+    .event_query = cuda_event_query,
     .copy = cuda_copy,
     .fill_zero = cuda_fill_zero,
     .mark = tt_cuda_mark,

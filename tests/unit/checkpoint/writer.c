@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/crc64.h"
 #include "base/file.h"
 #include "checkpoint/writer.h"
@@ -30,7 +31,8 @@ struct fixture {
     struct tt_weights_file files[2]; /* of two entries and of one */
     float *values[ENTRIES];
     struct tt_writer writers[RANKS];
-    atomic_bool cancelled;
+    atomic_bool cancelled, all_written;
+    struct tt_cancel stop;
 };
 
 static int64_t count_of(const struct tt_safetensors_entry *entry)
@@ -52,8 +54,12 @@ static void share(struct fixture *f)
 {
     for (int rank = 0; rank < RANKS; rank++) {
         struct tt_writer *writer = &f->writers[rank];
-        *writer = (struct tt_writer){
-            .file_count = 2, .rank = rank, .folder = f->folder, .cancelled = &f->cancelled};
+        *writer = (struct tt_writer){.file_count = 2,
+                                     .rank = rank,
+                                     .folder = f->folder,
+                                     .cancelled = &f->cancelled,
+                                     .all_written = &f->all_written,
+                                     .stop = &f->stop};
         writer->files = tt_calloc(2, sizeof *writer->files);
         assert_non_null(writer->files);
         for (int n = 0; n < 2; n++) {
@@ -182,11 +188,44 @@ static void no_note_of_what_is_not_whole(void **state)
     assert_true(tt_path_exists(note));
 }
 
+/* Rank 1's note never comes: whoever waits for it is told why, and soon. */
+static void a_wait_ends(void **state)
+{
+    struct fixture *f = *state;
+    bool expected[RANKS] = {true, true};
+    struct tt_manifest manifest = {.step = 3};
+    assert_int_equal(tt_writer_run(&f->writers[0]), TT_OK);
+    atomic_store(&f->all_written, true);
+    f->writers[0].patience_seconds = 0.2;
+    assert_int_equal(tt_writer_collect(&f->writers[0], expected, RANKS, &manifest), TT_ERR_IO);
+    assert_non_null(strstr(tt_error_last()->message, ".written-1"));
+    assert_int_equal(tt_writer_run(&f->writers[0]), TT_OK);
+    f->writers[0].patience_seconds = 3600;
+    atomic_store(&f->cancelled, true);
+    assert_int_equal(tt_writer_collect(&f->writers[0], expected, RANKS, &manifest), TT_ERR_CANCELLED);
+    atomic_store(&f->cancelled, false);
+    f->writers[0].patience_seconds = 20;
+    atomic_store(&f->stop.requests, 1);
+    double start = tt_clock_seconds();
+    assert_int_equal(tt_writer_run(&f->writers[0]), TT_OK);
+    assert_int_equal(tt_writer_collect(&f->writers[0], expected, RANKS, &manifest), TT_ERR_IO);
+    assert_true(tt_clock_seconds() - start < 15);
+    f->writers[0].patience_seconds = 3600;
+    atomic_store(&f->stop.requests, 0);
+    assert_int_equal(tt_dir_remove(f->folder), TT_OK);
+    assert_int_equal(tt_writer_collect(&f->writers[0], (bool[RANKS]){false, true}, RANKS, &manifest),
+                     TT_ERR_IO);
+    assert_non_null(strstr(tt_error_last()->message, "was removed"));
+    assert_int_equal(tt_dir_create(f->folder), TT_OK);
+    tt_manifest_deinit(&manifest);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(shares_add_up_to_files_and_their_sums, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_note_of_what_is_not_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_wait_ends, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,179 @@
+#include "base/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+enum { ATTEMPTS_MAX = 100, HOLDER_BYTES_MAX = 512 };
+
+struct tt_lock {
+    char *path;
+    int descriptor;
+};
+
+/* What the file says, in one line: "PID START INODE HOST". START is the start of the process in clock ticks
+ * since boot, which tells it from a later one with the same number. INODE is that of the lock file. */
+struct holder {
+    long pid;
+    unsigned long long start, inode;
+    char host[128]; /* empty: the file says nothing */
+};
+
+/* Field 22 of /proc/PID/stat; the command's name before it is in brackets and may hold anything. 0: no such
+ * process. */
+static unsigned long long start_of(long pid)
+{
+    char path[64], text[1024];
+    unsigned long long start = 0;
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return 0;
+    ssize_t bytes = read(descriptor, text, sizeof text - 1);
+    close(descriptor);
+    if (bytes <= 0) return 0;
+    text[bytes] = '\0';
+    const char *at = strrchr(text, ')');
+    for (int field = 2; field < 22 && at != NULL; field++) at = strchr(at + 1, ' ');
+    if (at != NULL) start = strtoull(at, NULL, 10);
+    return start;
+}
+
+static void name_host(char *host, size_t bytes)
+{
+    if (gethostname(host, bytes) != 0) snprintf(host, bytes, "localhost");
+    host[bytes - 1] = '\0';
+}
+
+static void read_holder(int descriptor, struct holder *holder)
+{
+    char text[HOLDER_BYTES_MAX];
+    *holder = (struct holder){0};
+    ssize_t bytes = pread(descriptor, text, sizeof text - 1, 0);
+    if (bytes <= 0) return;
+    text[bytes] = '\0';
+    if (sscanf(text, "%ld %llu %llu %127[^\n]", &holder->pid, &holder->start, &holder->inode, holder->host) !=
+        4)
+        *holder = (struct holder){0};
+}
+
+/* Who holds the lock helps people and file systems without locks: what cannot be written is left out. */
+static void write_holder(const struct tt_lock *lock)
+{
+    char host[128], text[HOLDER_BYTES_MAX];
+    struct stat info;
+    if (fstat(lock->descriptor, &info) != 0 || ftruncate(lock->descriptor, 0) != 0) return;
+    name_host(host, sizeof host);
+    int bytes = snprintf(text, sizeof text, "%ld %llu %llu %s\n", (long)getpid(), start_of((long)getpid()),
+                         (unsigned long long)info.st_ino, host);
+    if (tt_file_pwrite(lock->descriptor, lock->path, text, (size_t)bytes, 0) != TT_OK) tt_error_clear();
+}
+
+/* For file systems without locks. */
+static bool is_alive(const struct holder *holder, const struct stat *file)
+{
+    char host[128];
+    if (holder->host[0] == '\0' || holder->inode != (unsigned long long)file->st_ino) return false;
+    name_host(host, sizeof host);
+    if (strcmp(host, holder->host) != 0) return true;
+    unsigned long long start = start_of(holder->pid);
+    return start != 0 && start == holder->start;
+}
+
+static tt_status refuse(const struct tt_lock *lock, const struct holder *holder, const char *what,
+                        bool unlocked)
+{
+    if (holder->host[0] == '\0')
+        (void)tt_fail(TT_ERR_USAGE, "%s is in use by another run", what);
+    else
+        (void)tt_fail(TT_ERR_USAGE, "%s is in use by another run: process %ld on host '%s'", what,
+                      holder->pid, holder->host);
+    if (unlocked)
+        tt_hint("wait until it has ended, or choose another place; this file system has no locks: if that "
+                "run is no "
+                "longer there, remove '%s'",
+                lock->path);
+    else
+        tt_hint("wait until it has ended, or choose another place; a run that has died does not hold it");
+    return TT_ERR_USAGE;
+}
+
+/* TT_OK with *held false: somebody removed the file meanwhile. */
+static tt_status lock_file(struct tt_lock *lock, const char *what, bool *held)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct stat mine, there;
+    struct holder holder;
+    int error_number = fcntl(lock->descriptor, F_OFD_SETLK, &whole) != 0 ? errno : 0;
+    read_holder(lock->descriptor, &holder);
+    if (error_number == EAGAIN || error_number == EACCES) return refuse(lock, &holder, what, false);
+    if (fstat(lock->descriptor, &mine) != 0) return tt_fail_errno(errno, "cannot read '%s'", lock->path);
+    if (!S_ISREG(mine.st_mode)) return tt_fail(TT_ERR_USAGE, "'%s' is no regular file", lock->path);
+    if (error_number != 0 && is_alive(&holder, &mine)) return refuse(lock, &holder, what, true);
+    *held = lstat(lock->path, &there) == 0 && there.st_ino == mine.st_ino && there.st_dev == mine.st_dev;
+    if (*held) write_holder(lock);
+    return TT_OK;
+}
+
+static tt_status open_lock_file(struct tt_lock *lock)
+{
+    int error_number = tt_file_fault();
+    if (error_number == 0) {
+        lock->descriptor = open(lock->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+        if (lock->descriptor < 0) error_number = errno;
+    }
+    if (error_number == 0) return TT_OK;
+    return tt_fail_errno(error_number, "cannot create '%s'", lock->path);
+}
+
+tt_status tt_lock_take(const char *path, const char *what, struct tt_lock **out)
+{
+    tt_status status = TT_OK;
+    bool held = false;
+    struct tt_lock *lock = tt_calloc(1, sizeof *lock);
+    if (lock == NULL) return TT_ERR_MEMORY;
+    lock->descriptor = -1;
+    lock->path = tt_strdup(path);
+    if (lock->path == NULL) TT_GO(TT_ERR_MEMORY);
+    for (int attempt = 0; !held && attempt < ATTEMPTS_MAX; attempt++) {
+        tt_file_close(lock->descriptor);
+        lock->descriptor = -1;
+        TT_GO(open_lock_file(lock));
+        TT_GO(lock_file(lock, what, &held));
+    }
+    if (!held) TT_GO(tt_fail(TT_ERR_IO, "'%s' is removed as often as it is created", path));
+    *out = lock;
+    lock = NULL;
+out:
+    if (lock != NULL) {
+        tt_file_close(lock->descriptor);
+        tt_free(lock->path);
+        tt_free(lock);
+    }
+    return status;
+}
+
+bool tt_lock_is_held(const struct tt_lock *lock)
+{
+    struct stat mine, there;
+    return lock != NULL && fstat(lock->descriptor, &mine) == 0 && lstat(lock->path, &there) == 0 &&
+           mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+}
+
+void tt_lock_release(struct tt_lock *lock)
+{
+    if (lock == NULL) return;
+    /* While the lock is held nobody else can take the file that goes; whoever has it open sees that it is
+     * gone. */
+    if (tt_lock_is_held(lock) && tt_file_fault() == 0) (void)unlink(lock->path);
+    tt_file_close(lock->descriptor);
+    tt_free(lock->path);
+    tt_free(lock);
+}
