@@ -16,7 +16,6 @@ required=(
     "cmake: has_command cmake"
     "ninja-build: has_command ninja || has_command make"
     "pkg-config: has_command pkg-config"
-    "libjansson-dev: has_library jansson"
     "libyaml-dev: has_library yaml-0.1"
     "libpcre2-dev: has_library libpcre2-8"
     "libutf8proc-dev: has_library libutf8proc"

@@ -1,46 +1,153 @@
-/* JSON: a thin view over jansson. Values are borrowed from the document that owns them. Getters report the
- * path of the offending key and what was found; documents remember where they came from for messages.
+/* JSON (RFC 8259): a parser, values, and a writer.
  *
- * Duplicate keys are an error, depth is limited, numbers out of range are an error, and strings hold UTF-8 (with
- * \u0000 refused unless asked for): what jansson checks, plus a size limit.
- */
+ * A parsed document keeps its values in one arena and cannot be changed; values made by the functions below live on the
+ * heap, form trees, and are released with their root. Getters report the path of the offending key and what was found;
+ * documents remember where they came from for messages.
+ *
+ * Beyond RFC 8259, as Python's json module: NaN, Infinity and -Infinity are numbers, and integers and exponents have no
+ * limit. The getters give only integers of 64 bits and finite numbers, so that other numbers do harm nowhere but in a
+ * place that is read. Narrower than Python: duplicate keys, lone surrogates and invalid UTF-8 are errors, and nesting and
+ * size have limits. tests/golden/readers has the table. */
 #ifndef TT_BASE_JSON_H
 #define TT_BASE_JSON_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
 
-/* An owned document. A zeroed struct is empty; deinit takes it. */
-struct tt_json {
-    json_t *root;
-    char *origin; /* "config.json", "train.jsonl row 17": used in messages */
+enum { TT_JSON_DEPTH_MAX = 512 };
+
+enum tt_json_type {
+    TT_JSON_NULL,
+    TT_JSON_FALSE,
+    TT_JSON_TRUE,
+    TT_JSON_INTEGER, /* of 64 bits */
+    TT_JSON_HUGE,    /* an integer beyond 64 bits, kept as text */
+    TT_JSON_REAL,    /* a double, which may be infinite or NaN */
+    TT_JSON_STRING,
+    TT_JSON_LIST,
+    TT_JSON_OBJECT,
 };
 
-/* Errors say origin, line and column. */
-TT_MUST_USE tt_status tt_json_parse(const char *text, size_t bytes, const char *origin, struct tt_json *json);
-TT_MUST_USE tt_status tt_json_read(const char *path, size_t max_bytes, struct tt_json *json);
-void tt_json_deinit(struct tt_json *json);
+struct tt_json_value;
 
-/* Required members: TT_ERR_DATA when missing or of another type. `object` is any object inside `json`. */
-TT_MUST_USE tt_status tt_json_int(const struct tt_json *json, const json_t *object, const char *key, int64_t *out);
-TT_MUST_USE tt_status tt_json_double(const struct tt_json *json, const json_t *object, const char *key, double *out);
-TT_MUST_USE tt_status tt_json_bool(const struct tt_json *json, const json_t *object, const char *key, bool *out);
-TT_MUST_USE tt_status tt_json_string(const struct tt_json *json, const json_t *object, const char *key, const char **out);
-TT_MUST_USE tt_status tt_json_array(const struct tt_json *json, const json_t *object, const char *key, const json_t **out);
-TT_MUST_USE tt_status tt_json_object(const struct tt_json *json, const json_t *object, const char *key, const json_t **out);
+/* An owned document. A zeroed struct is empty; deinit takes it. */
+struct tt_json {
+    struct tt_json_value *root;
+    char *origin; /* "config.json", "train.jsonl row 17": used in messages; lives in the arena */
+    struct tt_arena arena;
+};
+
+/* ---- Parsing. Errors are TT_ERR_DATA and say origin, line, column (in bytes, from 1) and byte (from 0). ---- */
+
+struct tt_json_source {
+    const char *text; /* borrowed during the call; needs no terminator */
+    size_t bytes;     /* below 4 GiB */
+    const char *origin;
+    unsigned long long first_line; /* 0: 1 */
+    bool nul; /* keys and strings may hold U+0000, which is an error otherwise */
+};
+
+TT_MUST_USE tt_status tt_json_parse_source(const struct tt_json_source *source, struct tt_json *json);
+TT_MUST_USE tt_status tt_json_parse(const char *text, size_t bytes, const char *origin, struct tt_json *json);
+/* A file, which may begin with a byte order mark. */
+TT_MUST_USE tt_status tt_json_read(const char *path, size_t max_bytes, struct tt_json *json);
+/* The same with U+0000 allowed in keys and strings: for vocabularies. */
+TT_MUST_USE tt_status tt_json_read_nul(const char *path, size_t max_bytes, struct tt_json *json);
+void tt_json_deinit(struct tt_json *json);
+/* Makes the values of a parsed document changeable, by a copy on the heap. Pointers into it die. */
+TT_MUST_USE tt_status tt_json_make_editable(struct tt_json *json);
+
+/* ---- Members with a type. Required ones: TT_ERR_DATA when missing or of another type. `object` is any object inside
+ * `json`. Numbers are finite, strings hold no U+0000. ---- */
+
+TT_MUST_USE tt_status tt_json_int(const struct tt_json *json, const struct tt_json_value *object, const char *key, int64_t *out);
+TT_MUST_USE tt_status tt_json_double(const struct tt_json *json, const struct tt_json_value *object, const char *key, double *out);
+TT_MUST_USE tt_status tt_json_bool(const struct tt_json *json, const struct tt_json_value *object, const char *key, bool *out);
+TT_MUST_USE tt_status tt_json_string(const struct tt_json *json, const struct tt_json_value *object, const char *key, const char **out);
+TT_MUST_USE tt_status tt_json_array(const struct tt_json *json, const struct tt_json_value *object, const char *key,
+                                    const struct tt_json_value **out);
+TT_MUST_USE tt_status tt_json_object(const struct tt_json *json, const struct tt_json_value *object, const char *key,
+                                     const struct tt_json_value **out);
 /* Optional members: missing or null leaves *out as it is; another type is an error. */
-TT_MUST_USE tt_status tt_json_opt_int(const struct tt_json *json, const json_t *object, const char *key, int64_t *out);
-TT_MUST_USE tt_status tt_json_opt_double(const struct tt_json *json, const json_t *object, const char *key, double *out);
-TT_MUST_USE tt_status tt_json_opt_bool(const struct tt_json *json, const json_t *object, const char *key, bool *out);
-TT_MUST_USE tt_status tt_json_opt_string(const struct tt_json *json, const json_t *object, const char *key, const char **out);
+TT_MUST_USE tt_status tt_json_opt_int(const struct tt_json *json, const struct tt_json_value *object, const char *key, int64_t *out);
+TT_MUST_USE tt_status tt_json_opt_double(const struct tt_json *json, const struct tt_json_value *object, const char *key, double *out);
+TT_MUST_USE tt_status tt_json_opt_bool(const struct tt_json *json, const struct tt_json_value *object, const char *key, bool *out);
+TT_MUST_USE tt_status tt_json_opt_string(const struct tt_json *json, const struct tt_json_value *object, const char *key,
+                                         const char **out);
+
+/* ---- Values. All take NULL and values of any type. ---- */
+
+enum tt_json_type tt_json_type(const struct tt_json_value *value); /* NULL: TT_JSON_NULL */
+bool tt_json_is_null(const struct tt_json_value *value);           /* a null that is there */
+bool tt_json_is_bool(const struct tt_json_value *value);
+bool tt_json_is_true(const struct tt_json_value *value);
+bool tt_json_is_false(const struct tt_json_value *value);
+bool tt_json_is_integer(const struct tt_json_value *value); /* of 64 bits */
+bool tt_json_is_number(const struct tt_json_value *value);  /* any: also a huge one, an infinity, NaN */
+bool tt_json_is_string(const struct tt_json_value *value);
+bool tt_json_is_list(const struct tt_json_value *value);
+bool tt_json_is_object(const struct tt_json_value *value);
+
+int64_t tt_json_integer(const struct tt_json_value *value); /* 0 when it is none of 64 bits */
+double tt_json_number(const struct tt_json_value *value);   /* 0 when it is no number */
+/* NULL when it is no string, or one that holds U+0000 and so is no C string. */
+const char *tt_json_text(const struct tt_json_value *value);
+/* The bytes of any string; {NULL, 0} when it is none. A 0 byte follows them. */
+struct tt_span tt_json_span(const struct tt_json_value *value);
+
+size_t tt_json_count(const struct tt_json_value *value); /* elements or members; 0 of other types */
+const struct tt_json_value *tt_json_at(const struct tt_json_value *list, size_t index); /* NULL beyond the end */
+const struct tt_json_value *tt_json_get(const struct tt_json_value *object, const char *key); /* NULL when missing */
+/* Members in their order; `value` is NULL beyond the end. */
+struct tt_json_member {
+    struct tt_span key; /* a 0 byte follows it */
+    const struct tt_json_value *value;
+};
+struct tt_json_member tt_json_member(const struct tt_json_value *object, size_t index);
+/* for (size_t at = 0; tt_json_next_member(object, &at, &key, &value);): for documents whose keys are C strings. */
+bool tt_json_next_member(const struct tt_json_value *object, size_t *index, const char **key,
+                         const struct tt_json_value **value);
+/* The same type and content; members in any order. NaN equals NaN. */
+bool tt_json_equal(const struct tt_json_value *a, const struct tt_json_value *b);
+
+/* ---- Making values. All return NULL or -1 with the error record set when memory runs out. ---- */
+
+struct tt_json_value *tt_json_new_null(void);
+struct tt_json_value *tt_json_new_bool(bool value);
+struct tt_json_value *tt_json_new_integer(int64_t value);
+struct tt_json_value *tt_json_new_real(double value); /* null for what JSON has no number for: NaN and infinities */
+struct tt_json_value *tt_json_new_string(const char *text); /* valid UTF-8; invalid bytes become U+FFFD */
+struct tt_json_value *tt_json_new_list(void);
+struct tt_json_value *tt_json_new_object(void);
+struct tt_json_value *tt_json_copy(const struct tt_json_value *value);
+void tt_json_release(struct tt_json_value *value); /* takes NULL, and values of parsed documents, which it leaves */
+
+/* These take `value` over, also when they fail (-1), and take NULL, which fails. The pointer to it is dead afterwards, and
+ * so are pointers to other members of the same object or list. `object` and `list` are not of a parsed document. */
+int tt_json_set(struct tt_json_value *object, const char *key, struct tt_json_value *value); /* replaces */
+int tt_json_append(struct tt_json_value *list, struct tt_json_value *value);
+/* The same with a copy. */
+int tt_json_set_copy(struct tt_json_value *object, const char *key, const struct tt_json_value *value);
+int tt_json_append_copy(struct tt_json_value *list, const struct tt_json_value *value);
+/* Sets copies of all members of `from`. */
+int tt_json_update(struct tt_json_value *object, const struct tt_json_value *from);
+/* Whether there was such a member. */
+bool tt_json_remove(struct tt_json_value *object, const char *key);
+/* "{s:I, s:[f, b]}": s a text, I an int64_t, i an int, f a double, b an int as a truth value, n null, o a value that is
+ * taken over, also on failure, O one that is copied. Keys are s. */
+struct tt_json_value *tt_json_pack(const char *format, ...);
+
+/* ---- Writing ---- */
 
 /* Text as Python's json.dumps(value, indent=2, sort_keys=True) writes it (floats in their shortest form that
- * reads back the same), without a newline at the end; indent 0 gives one line with ", " and ": ". */
-TT_MUST_USE tt_status tt_json_write(const json_t *value, int indent, bool sort_keys, struct tt_str *text);
+ * reads back the same, NaN and infinities as Python does), without a newline at the end; indent 0 gives one line with
+ * ", " and ": ". */
+TT_MUST_USE tt_status tt_json_write(const struct tt_json_value *value, int indent, bool sort_keys, struct tt_str *text);
 /* The same and a newline into folder/name, which appears as a whole. */
-TT_MUST_USE tt_status tt_json_write_file(const json_t *value, int indent, bool sort_keys, const char *folder, const char *name);
+TT_MUST_USE tt_status tt_json_write_file(const struct tt_json_value *value, int indent, bool sort_keys, const char *folder,
+                                         const char *name);
 
 #endif

@@ -1,22 +1,25 @@
 /* The writing half of base/json.h: the text that Python's json.dumps makes. */
-#include "base/json.h"
-
+#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json_value.h"
 #include "base/number.h"
 
 /* Python's float.__repr__: whole numbers end in ".0". */
 static tt_status write_real(double value, struct tt_str *text)
 {
     char number[TT_DOUBLE_TEXT_BYTES];
+    if (isnan(value)) return tt_str_append_text(text, "NaN");
+    if (isinf(value)) return tt_str_append_text(text, value < 0 ? "-Infinity" : "Infinity");
     TT_TRY(tt_str_append_text(text, tt_format_double(value, number, sizeof number)));
-    return strpbrk(number, ".en") == NULL ? tt_str_append_text(text, ".0") : TT_OK;
+    return strpbrk(number, ".e") == NULL ? tt_str_append_text(text, ".0") : TT_OK;
 }
 
-/* jansson holds only valid UTF-8, so the lead byte gives the length. */
+/* Values hold only valid UTF-8, so the lead byte gives the length. */
 static uint32_t decode(const unsigned char *at, int *length)
 {
     if (at[0] < 0x80) return *length = 1, at[0];
@@ -78,7 +81,8 @@ struct style {
     bool sort_keys;
 };
 
-static tt_status write_value(const json_t *value, struct style style, int depth, struct tt_str *text);
+static tt_status write_value(const struct tt_json_value *value, struct style style, int depth,
+                             struct tt_str *text);
 
 static tt_status write_break(struct style style, int depth, bool first, struct tt_str *text)
 {
@@ -87,14 +91,15 @@ static tt_status write_break(struct style style, int depth, bool first, struct t
     return tt_str_printf(text, "\n%*s", style.indent * depth, "");
 }
 
-static tt_status write_array(const json_t *array, struct style style, int depth, struct tt_str *text)
+static tt_status write_array(const struct tt_json_value *array, struct style style, int depth,
+                             struct tt_str *text)
 {
-    size_t count = json_array_size(array);
+    size_t count = tt_json_count(array);
     if (count == 0) return tt_str_append_text(text, "[]");
     TT_TRY(tt_str_append_char(text, '['));
     for (size_t i = 0; i < count; i++) {
         TT_TRY(write_break(style, depth + 1, i == 0, text));
-        TT_TRY(write_value(json_array_get(array, i), style, depth + 1, text));
+        TT_TRY(write_value(tt_json_at(array, i), style, depth + 1, text));
     }
     if (style.indent > 0) TT_TRY(write_break(style, depth, true, text));
     return tt_str_append_char(text, ']');
@@ -103,70 +108,74 @@ static tt_status write_array(const json_t *array, struct style style, int depth,
 static int compare_keys(const void *a, const void *b)
 {
     /* The byte order of UTF-8 is the order of code points, which is Python's. */
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+    const struct tt_json_member *x = a, *y = b;
+    size_t bytes = x->key.bytes < y->key.bytes ? x->key.bytes : y->key.bytes;
+    int order = memcmp(x->key.data, y->key.data, bytes);
+    return order != 0 ? order : (x->key.bytes > y->key.bytes) - (x->key.bytes < y->key.bytes);
 }
 
-static tt_status write_members(const json_t *object, const char **keys, size_t count, struct style style,
+static tt_status write_members(const struct tt_json_member *members, size_t count, struct style style,
                                int depth, struct tt_str *text)
 {
     TT_TRY(tt_str_append_char(text, '{'));
     for (size_t i = 0; i < count; i++) {
         TT_TRY(write_break(style, depth + 1, i == 0, text));
-        TT_TRY(write_string(keys[i], strlen(keys[i]), text));
+        TT_TRY(write_string(members[i].key.data, members[i].key.bytes, text));
         TT_TRY(tt_str_append_text(text, ": "));
-        TT_TRY(write_value(json_object_get(object, keys[i]), style, depth + 1, text));
+        TT_TRY(write_value(members[i].value, style, depth + 1, text));
     }
     if (style.indent > 0) TT_TRY(write_break(style, depth, true, text));
     return tt_str_append_char(text, '}');
 }
 
-static tt_status write_object(const json_t *object, struct style style, int depth, struct tt_str *text)
+static tt_status write_object(const struct tt_json_value *object, struct style style, int depth,
+                              struct tt_str *text)
 {
-    size_t count = json_object_size(object);
+    size_t count = tt_json_count(object);
     if (count == 0) return tt_str_append_text(text, "{}");
-    const char **keys = tt_calloc(count, sizeof *keys);
-    if (keys == NULL) return TT_ERR_MEMORY;
-    size_t at = 0;
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value) keys[at++] = key;
-    if (style.sort_keys) qsort(keys, count, sizeof *keys, compare_keys);
-    tt_status status = write_members(object, keys, count, style, depth, text);
-    tt_free(keys);
+    struct tt_json_member *members = tt_calloc(count, sizeof *members);
+    if (members == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++) members[i] = tt_json_member(object, i);
+    if (style.sort_keys) qsort(members, count, sizeof *members, compare_keys);
+    tt_status status = write_members(members, count, style, depth, text);
+    tt_free(members);
     return status;
 }
 
-static tt_status write_value(const json_t *value, struct style style, int depth, struct tt_str *text)
+static tt_status write_value(const struct tt_json_value *value, struct style style, int depth,
+                             struct tt_str *text)
 {
-    switch (json_typeof(value)) {
-    case JSON_OBJECT:
+    switch (tt_json_type(value)) {
+    case TT_JSON_OBJECT:
         return write_object(value, style, depth, text);
-    case JSON_ARRAY:
+    case TT_JSON_LIST:
         return write_array(value, style, depth, text);
-    case JSON_STRING:
-        return write_string(json_string_value(value), json_string_length(value), text);
-    case JSON_INTEGER:
-        return tt_str_printf(text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    case JSON_REAL:
-        return write_real(json_real_value(value), text);
-    case JSON_TRUE:
+    case TT_JSON_STRING:
+        return write_string(value->text, value->count, text);
+    case TT_JSON_INTEGER:
+        return tt_str_printf(text, "%" PRId64, value->integer);
+    case TT_JSON_HUGE:
+        return tt_str_append(text, value->text, value->count);
+    case TT_JSON_REAL:
+        return write_real(value->real, text);
+    case TT_JSON_TRUE:
         return tt_str_append_text(text, "true");
-    case JSON_FALSE:
+    case TT_JSON_FALSE:
         return tt_str_append_text(text, "false");
-    case JSON_NULL:
+    case TT_JSON_NULL:
         return tt_str_append_text(text, "null");
     }
-    return tt_fail(TT_ERR_INTERNAL, "a JSON value of unknown type %d", (int)json_typeof(value));
+    return tt_fail(TT_ERR_INTERNAL, "a JSON value of unknown type %d", (int)tt_json_type(value));
 }
 
-tt_status tt_json_write(const json_t *value, int indent, bool sort_keys, struct tt_str *text)
+tt_status tt_json_write(const struct tt_json_value *value, int indent, bool sort_keys, struct tt_str *text)
 {
     if (value == NULL) return tt_fail(TT_ERR_INTERNAL, "no JSON value to write");
     return write_value(value, (struct style){indent, sort_keys}, 0, text);
 }
 
-tt_status tt_json_write_file(const json_t *value, int indent, bool sort_keys, const char *folder,
-                             const char *name)
+tt_status tt_json_write_file(const struct tt_json_value *value, int indent, bool sort_keys,
+                             const char *folder, const char *name)
 {
     tt_status status = TT_OK;
     struct tt_str text = {0};

@@ -50,7 +50,7 @@ static int64_t read_ranks(const char *folder)
     int64_t ranks = 0;
     char *path = tt_path_join(folder, state_json);
     if (path != NULL && tt_path_exists(path) && tt_json_read(path, STATE_BYTES_MAX, &json) == TT_OK &&
-        json_is_object(json.root))
+        tt_json_is_object(json.root))
         (void)!tt_json_opt_int(&json, json.root, "world_size", &ranks);
     tt_json_deinit(&json);
     tt_free(path);
@@ -346,8 +346,10 @@ static tt_status write_state_json(const char *from, const char *to)
     struct tt_json json = {0};
     struct tt_str text = {0};
     TT_GO(tt_json_read(from, STATE_BYTES_MAX, &json));
-    if (json_object_set_new(json.root, "state_dict_type", json_string("FULL_STATE_DICT")) != 0)
-        TT_GO(tt_fail(TT_ERR_DATA, "'%s' is no JSON object", from));
+    TT_GO(tt_json_make_editable(&json));
+    if (!tt_json_is_object(json.root)) TT_GO(tt_fail(TT_ERR_DATA, "'%s' is no JSON object", from));
+    if (tt_json_set(json.root, "state_dict_type", tt_json_new_string("FULL_STATE_DICT")) != 0)
+        TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_json_write(json.root, 2, true, &text));
     TT_GO(tt_str_append_char(&text, '\n'));
     TT_GO(tt_file_write_atomic(to, text.data, text.bytes));

@@ -15,7 +15,7 @@ struct source {
     const struct tt_model_config *config;
     struct tt_json tokenizer, settings,
         special; /* tokenizer.json, tokenizer_config.json, special_tokens_map.json */
-    const json_t *model;
+    const struct tt_json_value *model;
     bool byte_level, ignore_merges;
     size_t count; /* rows of the embeddings */
     struct tt_span *tokens;
@@ -40,7 +40,7 @@ static tt_status read_file(const struct source *source, const char *name, bool r
     tt_status status = TT_OK;
     if (tt_path_exists(path)) {
         status = tt_json_read(path, FILE_BYTES_MAX, json);
-        if (status == TT_OK && !json_is_object(json->root))
+        if (status == TT_OK && !tt_json_is_object(json->root))
             status = tt_fail(TT_ERR_DATA, "%s: no JSON object", path);
     } else if (required) {
         status = tt_fail(TT_ERR_DATA, "'%s' has no %s, and a GGUF model holds its tokenizer", source->folder,
@@ -50,29 +50,30 @@ static tt_status read_file(const struct source *source, const char *name, bool r
     return status;
 }
 
-static const char *type_of(const json_t *step)
+static const char *type_of(const struct tt_json_value *step)
 {
-    const char *type = json_string_value(json_object_get(step, "type"));
+    const char *type = tt_json_text(tt_json_get(step, "type"));
     return type != NULL ? type : "";
 }
 
-static bool is_type(const json_t *step, const char *type)
+static bool is_type(const struct tt_json_value *step, const char *type)
 {
     return strcmp(type_of(step), type) == 0;
 }
 
 /* A step alone or the steps of a Sequence. */
-static size_t list_steps(const json_t *value, const char *member, const json_t *steps[4])
+static size_t list_steps(const struct tt_json_value *value, const char *member,
+                         const struct tt_json_value *steps[4])
 {
     size_t count = 0;
-    if (value == NULL || json_is_null(value)) return 0;
+    if (value == NULL || tt_json_is_null(value)) return 0;
     if (!is_type(value, "Sequence")) {
         steps[count++] = value;
         return count;
     }
-    const json_t *list = json_object_get(value, member);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        if (count < 4) steps[count] = json_array_get(list, i);
+    const struct tt_json_value *list = tt_json_get(value, member);
+    for (size_t i = 0; i < tt_json_count(list); i++) {
+        if (count < 4) steps[count] = tt_json_at(list, i);
         count++;
     }
     return count;
@@ -96,31 +97,31 @@ static const struct {
 };
 
 /* ByteLevel as the last of the steps; *own_cut: it cuts the text as GPT-2 did. */
-static bool ends_in_byte_level(const json_t *const *steps, size_t count, bool *own_cut)
+static bool ends_in_byte_level(const struct tt_json_value *const *steps, size_t count, bool *own_cut)
 {
     if (count == 0 || count > 4 || !is_type(steps[count - 1], "ByteLevel")) return false;
-    const json_t *use_regex = json_object_get(steps[count - 1], "use_regex");
-    *own_cut = use_regex == NULL || json_is_true(use_regex);
+    const struct tt_json_value *use_regex = tt_json_get(steps[count - 1], "use_regex");
+    *own_cut = use_regex == NULL || tt_json_is_true(use_regex);
     return true;
 }
 
-static tt_status put_cut(struct source *source, struct tt_gguf_header *header, const json_t *const *steps,
-                         size_t count, bool own_cut)
+static tt_status put_cut(struct source *source, struct tt_gguf_header *header,
+                         const struct tt_json_value *const *steps, size_t count, bool own_cut)
 {
     const char *name = NULL;
     bool ignore_merges = false;
-    if (json_is_true(json_object_get(steps[count - 1], "add_prefix_space")))
+    if (tt_json_is_true(tt_json_get(steps[count - 1], "add_prefix_space")))
         return refuse(source, "a byte-level tokenizer with add_prefix_space");
     if (count == 1 && own_cut) name = "gpt-2";
     if (count == 2 && own_cut && is_type(steps[0], "Digits") &&
-        json_is_true(json_object_get(steps[0], "individual_digits")))
+        tt_json_is_true(tt_json_get(steps[0], "individual_digits")))
         name = "smollm";
     if (count == 2 && !own_cut && is_type(steps[0], "Split")) {
-        const json_t *pattern = json_object_get(steps[0], "pattern");
-        const char *expression = json_string_value(json_object_get(pattern, "Regex"));
-        const char *behavior = json_string_value(json_object_get(steps[0], "behavior"));
+        const struct tt_json_value *pattern = tt_json_get(steps[0], "pattern");
+        const char *expression = tt_json_text(tt_json_get(pattern, "Regex"));
+        const char *behavior = tt_json_text(tt_json_get(steps[0], "behavior"));
         bool plain = behavior != NULL && strcmp(behavior, "Isolated") == 0 &&
-                     !json_is_true(json_object_get(steps[0], "invert"));
+                     !tt_json_is_true(tt_json_get(steps[0], "invert"));
         for (size_t i = 0; i < sizeof cuts / sizeof cuts[0] && plain && expression != NULL; i++) {
             if (strcmp(expression, cuts[i].expression) != 0) continue;
             name = cuts[i].name;
@@ -136,10 +137,10 @@ static tt_status put_cut(struct source *source, struct tt_gguf_header *header, c
 
 /* NFC is what Qwen's tokenizers ask for; readers of GGUF leave it out, for want of a key. */
 static tt_status put_byte_level(struct source *source, struct tt_gguf_header *header,
-                                const json_t *const *steps, size_t count, bool own_cut)
+                                const struct tt_json_value *const *steps, size_t count, bool own_cut)
 {
-    const json_t *normalizer = json_object_get(source->tokenizer.root, "normalizer");
-    if (normalizer != NULL && !json_is_null(normalizer) && !is_type(normalizer, "NFC"))
+    const struct tt_json_value *normalizer = tt_json_get(source->tokenizer.root, "normalizer");
+    if (normalizer != NULL && !tt_json_is_null(normalizer) && !is_type(normalizer, "NFC"))
         return refuse(source, "the normalizer of a byte-level tokenizer");
     source->byte_level = true;
     TT_TRY(tt_gguf_put_string(header, "tokenizer.ggml.model", tt_span_of("gpt2")));
@@ -153,28 +154,28 @@ static bool is_metaspace(const char *text)
 
 /* Blanks become U+2581, one is put first or not: all that SentencePiece's kind leaves open. */
 static tt_status put_sentencepiece(struct source *source, struct tt_gguf_header *header,
-                                   const json_t *const *steps, size_t count)
+                                   const struct tt_json_value *const *steps, size_t count)
 {
-    const json_t *normalizers[4];
+    const struct tt_json_value *normalizers[4];
     bool prefix = false, replaces = false;
     size_t normalizer_count =
-        list_steps(json_object_get(source->tokenizer.root, "normalizer"), "normalizers", normalizers);
+        list_steps(tt_json_get(source->tokenizer.root, "normalizer"), "normalizers", normalizers);
     for (size_t i = 0; i < normalizer_count; i++) {
-        const json_t *step = i < 4 ? normalizers[i] : NULL;
-        const json_t *pattern = json_object_get(step, "pattern");
-        const char *blank = json_string_value(json_object_get(pattern, "String"));
-        if (is_type(step, "Prepend") && is_metaspace(json_string_value(json_object_get(step, "prepend"))))
+        const struct tt_json_value *step = i < 4 ? normalizers[i] : NULL;
+        const struct tt_json_value *pattern = tt_json_get(step, "pattern");
+        const char *blank = tt_json_text(tt_json_get(pattern, "String"));
+        if (is_type(step, "Prepend") && is_metaspace(tt_json_text(tt_json_get(step, "prepend"))))
             prefix = true;
         else if (is_type(step, "Replace") && blank != NULL && strcmp(blank, " ") == 0 &&
-                 is_metaspace(json_string_value(json_object_get(step, "content"))))
+                 is_metaspace(tt_json_text(tt_json_get(step, "content"))))
             replaces = true;
         else
             return refuse(source, "its normalizer");
     }
     if (count == 1 && is_type(steps[0], "Metaspace")) {
-        const char *scheme = json_string_value(json_object_get(steps[0], "prepend_scheme"));
+        const char *scheme = tt_json_text(tt_json_get(steps[0], "prepend_scheme"));
         prefix = scheme != NULL ? strcmp(scheme, "never") != 0
-                                : !json_is_false(json_object_get(steps[0], "add_prefix_space"));
+                                : !tt_json_is_false(tt_json_get(steps[0], "add_prefix_space"));
         replaces = true;
     } else if (count > 0) {
         return refuse(source, "its pre_tokenizer");
@@ -187,7 +188,7 @@ static tt_status put_sentencepiece(struct source *source, struct tt_gguf_header 
 
 static tt_status put_kind(struct source *source, struct tt_gguf_header *header)
 {
-    const json_t *steps[4];
+    const struct tt_json_value *steps[4];
     bool own_cut = false;
     const char *type = "BPE";
     const struct tt_json *json = &source->tokenizer;
@@ -195,10 +196,10 @@ static tt_status put_kind(struct source *source, struct tt_gguf_header *header)
     TT_TRY(tt_json_opt_string(json, source->model, "type", &type));
     if (strcmp(type, "BPE") != 0) return refuse(source, "a model that is not BPE");
     TT_TRY(tt_json_opt_bool(json, source->model, "ignore_merges", &source->ignore_merges));
-    size_t count = list_steps(json_object_get(json->root, "pre_tokenizer"), "pretokenizers", steps);
+    size_t count = list_steps(tt_json_get(json->root, "pre_tokenizer"), "pretokenizers", steps);
     if (ends_in_byte_level(steps, count, &own_cut))
         return put_byte_level(source, header, steps, count, own_cut);
-    if (json_is_true(json_object_get(source->model, "byte_fallback")) && !source->ignore_merges)
+    if (tt_json_is_true(tt_json_get(source->model, "byte_fallback")) && !source->ignore_merges)
         return put_sentencepiece(source, header, steps, count);
     return refuse(source, "a tokenizer that is neither byte-level nor SentencePiece's");
 }
@@ -210,7 +211,7 @@ static bool is_byte(const char *text)
     return strlen(text) == 6 && strncmp(text, "<0x", 3) == 0 && text[5] == '>';
 }
 
-static tt_status set_token(struct source *source, const char *text, json_int_t id, int type)
+static tt_status set_token(struct source *source, const char *text, int64_t id, int type)
 {
     if (id < 0 || (size_t)id >= source->count) {
         return tt_fail(TT_ERR_DATA, "%s: '%s' has id %lld, and the model embeds %zu",
@@ -224,26 +225,25 @@ static tt_status set_token(struct source *source, const char *text, json_int_t i
 static tt_status read_tokens(struct source *source)
 {
     const struct tt_json *json = &source->tokenizer;
-    const json_t *vocab = NULL;
+    const struct tt_json_value *vocab = NULL;
     const char *text, *unknown = NULL;
-    json_t *value;
+    const struct tt_json_value *value;
     TT_TRY(tt_json_object(json, source->model, "vocab", &vocab));
     TT_TRY(tt_json_opt_string(json, source->model, "unk_token", &unknown));
-    json_object_foreach((json_t *)(uintptr_t)vocab, text, value)
-    {
+    for (size_t member = 0; tt_json_next_member(vocab, &member, &text, &value);) {
         bool byte = !source->byte_level && is_byte(text);
         bool is_unknown = unknown != NULL && strcmp(text, unknown) == 0;
-        TT_TRY(set_token(source, text, json_is_integer(value) ? json_integer_value(value) : -1,
+        TT_TRY(set_token(source, text, tt_json_is_integer(value) ? tt_json_integer(value) : -1,
                          byte         ? BYTE
                          : is_unknown ? UNKNOWN
                                       : NORMAL));
     }
-    const json_t *added = json_object_get(json->root, "added_tokens");
-    for (size_t i = 0; i < json_array_size(added); i++) {
-        const json_t *token = json_array_get(added, i);
+    const struct tt_json_value *added = tt_json_get(json->root, "added_tokens");
+    for (size_t i = 0; i < tt_json_count(added); i++) {
+        const struct tt_json_value *token = tt_json_at(added, i);
         bool special = false;
         int64_t id = -1;
-        if (!json_is_object(token))
+        if (!tt_json_is_object(token))
             return tt_fail(TT_ERR_DATA, "%s: added_tokens[%zu] is no object", json->origin, i);
         TT_TRY(tt_json_string(json, token, "content", &text));
         TT_TRY(tt_json_int(json, token, "id", &id));
@@ -256,19 +256,19 @@ static tt_status read_tokens(struct source *source)
         if (source->types[i] != 0) continue;
         text = tt_arena_printf(&source->arena, "[PAD%zu]", i);
         if (text == NULL) return TT_ERR_MEMORY;
-        TT_TRY(set_token(source, text, (json_int_t)i, UNUSED));
+        TT_TRY(set_token(source, text, (int64_t)i, UNUSED));
     }
     return TT_OK;
 }
 
 /* A merge as its two halves. Sets *left, which lives in the arena or in the document. */
-static tt_status split_merge(struct source *source, const json_t *value, size_t index, const char **left,
-                             const char **right)
+static tt_status split_merge(struct source *source, const struct tt_json_value *value, size_t index,
+                             const char **left, const char **right)
 {
-    *left = json_string_value(json_array_get(value, 0));
-    *right = json_string_value(json_array_get(value, 1));
-    if (json_is_string(value)) {
-        char *copy = tt_arena_strdup(&source->arena, json_string_value(value));
+    *left = tt_json_text(tt_json_at(value, 0));
+    *right = tt_json_text(tt_json_at(value, 1));
+    if (tt_json_is_string(value)) {
+        char *copy = tt_arena_strdup(&source->arena, tt_json_text(value));
         if (copy == NULL) return TT_ERR_MEMORY;
         char *space = strchr(copy, ' ');
         if (space != NULL) *space = '\0';
@@ -286,25 +286,25 @@ static tt_status split_merge(struct source *source, const json_t *value, size_t 
 static tt_status read_merges(struct source *source)
 {
     const struct tt_json *json = &source->tokenizer;
-    const json_t *merges = NULL, *vocab = json_object_get(source->model, "vocab");
+    const struct tt_json_value *merges = NULL, *vocab = tt_json_get(source->model, "vocab");
     TT_TRY(tt_json_array(json, source->model, "merges", &merges));
-    size_t count = json_array_size(merges);
+    size_t count = tt_json_count(merges);
     source->merges = tt_calloc(count + 1, sizeof *source->merges);
     if (source->merges == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < source->count; i++)
         source->scores[i] = source->types[i] == NORMAL ? -(float)count : 0.0f;
     for (size_t i = count; i-- > 0;) { /* the first merge that makes a token is the last to be seen */
         const char *left, *right;
-        const json_t *value = json_array_get(merges, i);
-        if (json_is_string(value) && strncmp(json_string_value(value), "#version", 8) == 0) continue;
+        const struct tt_json_value *value = tt_json_at(merges, i);
+        if (tt_json_is_string(value) && strncmp(tt_json_text(value), "#version", 8) == 0) continue;
         TT_TRY(split_merge(source, value, i, &left, &right));
         char *pair = tt_arena_printf(&source->arena, "%s %s", left, right);
         char *joined = tt_arena_printf(&source->arena, "%s%s", left, right);
         if (pair == NULL || joined == NULL) return TT_ERR_MEMORY;
         source->merges[count - 1 - source->merge_count++] = tt_span_of(pair);
-        const json_t *id = json_object_get(vocab, joined);
-        if (id != NULL && source->types[json_integer_value(id)] == NORMAL)
-            source->scores[json_integer_value(id)] = -(float)i;
+        const struct tt_json_value *id = tt_json_get(vocab, joined);
+        if (id != NULL && source->types[tt_json_integer(id)] == NORMAL)
+            source->scores[tt_json_integer(id)] = -(float)i;
     }
     memmove(source->merges, source->merges + count - source->merge_count,
             source->merge_count * sizeof *source->merges);
@@ -342,9 +342,9 @@ static int64_t named_id(const struct source *source, const char *key, int64_t ot
 {
     const struct tt_json *files[] = {&source->settings, &source->special};
     for (size_t i = 0; i < 2; i++) {
-        const json_t *value = json_object_get(files[i]->root, key);
-        const json_t *text = json_is_object(value) ? json_object_get(value, "content") : value;
-        int64_t id = find_id(source, json_string_value(text));
+        const struct tt_json_value *value = tt_json_get(files[i]->root, key);
+        const struct tt_json_value *text = tt_json_is_object(value) ? tt_json_get(value, "content") : value;
+        int64_t id = find_id(source, tt_json_text(text));
         if (id >= 0) return id;
     }
     return otherwise;
@@ -353,16 +353,15 @@ static int64_t named_id(const struct source *source, const char *key, int64_t ot
 /* Whether the post-processor puts `id` before (or after) each text. */
 static bool is_added(const struct source *source, int64_t id, bool before)
 {
-    const json_t *steps[4];
-    size_t count = list_steps(json_object_get(source->tokenizer.root, "post_processor"), "processors", steps);
+    const struct tt_json_value *steps[4];
+    size_t count = list_steps(tt_json_get(source->tokenizer.root, "post_processor"), "processors", steps);
     for (size_t i = 0; i < count && i < 4; i++) {
-        const json_t *single = json_object_get(steps[i], "single");
-        size_t length = json_array_size(single);
+        const struct tt_json_value *single = tt_json_get(steps[i], "single");
+        size_t length = tt_json_count(single);
         if (!is_type(steps[i], "TemplateProcessing") || length == 0) continue;
-        const json_t *item = json_array_get(single, before ? 0 : length - 1);
-        const json_t *token = json_object_get(item, "SpecialToken");
-        if (token != NULL && find_id(source, json_string_value(json_object_get(token, "id"))) == id)
-            return id >= 0;
+        const struct tt_json_value *item = tt_json_at(single, before ? 0 : length - 1);
+        const struct tt_json_value *token = tt_json_get(item, "SpecialToken");
+        if (token != NULL && find_id(source, tt_json_text(tt_json_get(token, "id"))) == id) return id >= 0;
     }
     return false;
 }
@@ -393,15 +392,14 @@ static tt_status put_chat_template(struct source *source, struct tt_gguf_header 
 {
     struct tt_str file = {0};
     tt_status status = TT_OK;
-    const json_t *value = json_object_get(source->settings.root, "chat_template");
-    const char *text = json_string_value(value);
+    const struct tt_json_value *value = tt_json_get(source->settings.root, "chat_template");
+    const char *text = tt_json_text(value);
     char *path = tt_path_join(source->folder, "chat_template.jinja");
     if (path == NULL) return TT_ERR_MEMORY;
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        const json_t *item = json_array_get(value, i);
-        const char *name = json_string_value(json_object_get(item, "name"));
-        if (name != NULL && strcmp(name, "default") == 0)
-            text = json_string_value(json_object_get(item, "template"));
+    for (size_t i = 0; i < tt_json_count(value); i++) {
+        const struct tt_json_value *item = tt_json_at(value, i);
+        const char *name = tt_json_text(tt_json_get(item, "name"));
+        if (name != NULL && strcmp(name, "default") == 0) text = tt_json_text(tt_json_get(item, "template"));
     }
     if (tt_path_exists(path)) {
         TT_GO(tt_file_read(path, FILE_BYTES_MAX, &file));

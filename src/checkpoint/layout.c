@@ -330,18 +330,18 @@ void tt_weights_layout_deinit(struct tt_weights_layout *layout)
 
 tt_status tt_weights_layout_index(const struct tt_weights_layout *layout, struct tt_str *json)
 {
-    json_t *map = json_object();
+    struct tt_json_value *map = tt_json_new_object();
     bool ok = true;
     for (size_t f = 0; f < layout->file_count; f++)
         for (size_t i = 0; i < layout->files[f].count; i++)
-            ok &= json_object_set_new(map, layout->files[f].entries[i].name,
-                                      json_string(layout->files[f].name)) == 0;
-    json_t *root = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)layout->tensor_bytes,
-                             "weight_map", map);
+            ok &= tt_json_set(map, layout->files[f].entries[i].name,
+                              tt_json_new_string(layout->files[f].name)) == 0;
+    struct tt_json_value *root = tt_json_pack("{s:{s:I}, s:o}", "metadata", "total_size",
+                                              (int64_t)layout->tensor_bytes, "weight_map", map);
     tt_status status = ok && root != NULL
                            ? tt_json_write(root, 2, true, json)
                            : tt_fail(TT_ERR_MEMORY, "out of memory for the index of the weights");
     if (status == TT_OK) status = tt_str_append_char(json, '\n');
-    json_decref(root);
+    tt_json_release(root);
     return status;
 }

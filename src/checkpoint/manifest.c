@@ -87,30 +87,31 @@ tt_status tt_manifest_add_rest(struct tt_manifest *manifest, const char *folder)
     return add_rest_of(&rest);
 }
 
-static json_t *manifest_object(const struct tt_manifest *manifest)
+static struct tt_json_value *manifest_object(const struct tt_manifest *manifest)
 {
-    json_t *files = json_object();
+    struct tt_json_value *files = tt_json_new_object();
     bool ok = files != NULL;
     for (size_t i = 0; i < manifest->count && ok; i++) {
         char sum[20];
         snprintf(sum, sizeof sum, "%016llx", (unsigned long long)manifest->files[i].crc64);
-        json_t *file = json_pack("{s:I, s:s}", "bytes", (json_int_t)manifest->files[i].bytes, "crc64", sum);
-        ok = json_object_set_new(files, manifest->files[i].name, file) == 0;
+        struct tt_json_value *file =
+            tt_json_pack("{s:I, s:s}", "bytes", (int64_t)manifest->files[i].bytes, "crc64", sum);
+        ok = tt_json_set(files, manifest->files[i].name, file) == 0;
     }
     if (!ok) {
-        json_decref(files);
+        tt_json_release(files);
         return NULL;
     }
-    return json_pack("{s:s, s:i, s:I, s:o}", "format", format_name, "version", VERSION, "step",
-                     (json_int_t)manifest->step, "files", files);
+    return tt_json_pack("{s:s, s:i, s:I, s:o}", "format", format_name, "version", VERSION, "step",
+                        (int64_t)manifest->step, "files", files);
 }
 
 tt_status tt_manifest_write(const struct tt_manifest *manifest, const char *folder)
 {
-    json_t *object = manifest_object(manifest);
+    struct tt_json_value *object = manifest_object(manifest);
     if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for %s", TT_MANIFEST_NAME);
     tt_status status = tt_json_write_file(object, 2, true, folder, TT_MANIFEST_NAME);
-    json_decref(object);
+    tt_json_release(object);
     return status;
 }
 
@@ -127,13 +128,13 @@ static bool is_inside(const char *name)
     return true;
 }
 
-static tt_status read_file_row(const struct tt_json *json, const char *name, const json_t *row,
+static tt_status read_file_row(const struct tt_json *json, const char *name, const struct tt_json_value *row,
                                struct tt_manifest *manifest)
 {
     int64_t bytes;
     const char *sum;
     char *end;
-    if (!is_inside(name) || !json_is_object(row))
+    if (!is_inside(name) || !tt_json_is_object(row))
         return tt_fail(TT_ERR_DATA, "'%s' lists '%s', which is no file of the folder", json->origin, name);
     TT_TRY(tt_json_int(json, row, "bytes", &bytes));
     TT_TRY(tt_json_string(json, row, "crc64", &sum));
@@ -151,7 +152,7 @@ static int compare_files(const void *a, const void *b)
 static tt_status read_manifest(const struct tt_json *json, struct tt_manifest *manifest)
 {
     const char *format;
-    const json_t *files;
+    const struct tt_json_value *files;
     int64_t version;
     TT_TRY(tt_json_string(json, json->root, "format", &format));
     TT_TRY(tt_json_int(json, json->root, "version", &version));
@@ -161,8 +162,8 @@ static tt_status read_manifest(const struct tt_json *json, struct tt_manifest *m
     TT_TRY(tt_json_int(json, json->root, "step", &manifest->step));
     TT_TRY(tt_json_object(json, json->root, "files", &files));
     const char *name;
-    json_t *row;
-    json_object_foreach((json_t *)(uintptr_t)files, name, row)
+    const struct tt_json_value *row;
+    for (size_t member = 0; tt_json_next_member(files, &member, &name, &row);)
         TT_TRY(read_file_row(json, name, row, manifest));
     if (manifest->count > 1) qsort(manifest->files, manifest->count, sizeof *manifest->files, compare_files);
     return TT_OK;

@@ -153,26 +153,27 @@ static tt_status write_weights(struct writing *writing)
 
 static tt_status write_index(const struct writing *writing)
 {
-    json_t *map = json_object();
+    struct tt_json_value *map = tt_json_new_object();
     bool ok = map != NULL;
     int64_t parameters = 0;
     if (writing->shard_count == 1) {
-        json_decref(map);
+        tt_json_release(map);
         return TT_OK;
     }
     for (size_t s = 0; s < writing->shard_count; s++)
         for (size_t i = 0; i < writing->shards[s].count; i++)
-            ok &= json_object_set_new(map, writing->shards[s].entries[i].name,
-                                      json_string(writing->shards[s].name)) == 0;
+            ok &= tt_json_set(map, writing->shards[s].entries[i].name,
+                              tt_json_new_string(writing->shards[s].name)) == 0;
     for (size_t i = 0; i < writing->merge->count; i++)
         parameters += writing->merge->tensors[i].rows * writing->merge->tensors[i].columns;
-    json_t *root = json_pack("{s:{s:I, s:I}, s:o}", "metadata", "total_parameters", (json_int_t)parameters,
-                             "total_size", (json_int_t)writing->report->bytes, "weight_map", map);
+    struct tt_json_value *root =
+        tt_json_pack("{s:{s:I, s:I}, s:o}", "metadata", "total_parameters", (int64_t)parameters, "total_size",
+                     (int64_t)writing->report->bytes, "weight_map", map);
     tt_status status = ok && root != NULL
                            ? tt_json_write_file(root, 2, true, tt_str_text(&writing->output.temporary),
                                                 "model.safetensors.index.json")
                            : tt_fail(TT_ERR_MEMORY, "out of memory for the index of the weights");
-    json_decref(root);
+    tt_json_release(root);
     return status;
 }
 
@@ -229,20 +230,20 @@ static tt_status write_config(const struct writing *writing)
     tt_dtype dtype = writing->options->dtype;
     if (!writing->merge->unties && !writing->merge->quantized && dtype == TT_DTYPE_NONE)
         return TT_OK; /* copied */
-    json_t *root = json_deep_copy(config->root);
+    struct tt_json_value *root = tt_json_copy(config->root);
     bool ok = root != NULL;
     if (writing->merge->unties)
-        ok = ok && json_object_set_new(root, "tie_word_embeddings", json_false()) == 0;
-    if (writing->merge->quantized) (void)json_object_del(root, "quantization_config");
+        ok = ok && tt_json_set(root, "tie_word_embeddings", tt_json_new_bool(false)) == 0;
+    if (writing->merge->quantized) (void)tt_json_remove(root, "quantization_config");
     if (dtype != TT_DTYPE_NONE) {
         /* transformers 5 writes dtype, 4 wrote torch_dtype; both read both. */
-        const char *key = json_object_get(root, "dtype") != NULL ? "dtype" : "torch_dtype";
-        ok = ok && json_object_set_new(root, key, json_string(tt_dtype_torch_name(dtype))) == 0;
+        const char *key = tt_json_get(root, "dtype") != NULL ? "dtype" : "torch_dtype";
+        ok = ok && tt_json_set(root, key, tt_json_new_string(tt_dtype_torch_name(dtype))) == 0;
     }
     tt_status status =
         ok ? tt_json_write_file(root, 2, false, tt_str_text(&writing->output.temporary), "config.json")
            : tt_fail(TT_ERR_MEMORY, "out of memory for config.json");
-    json_decref(root);
+    tt_json_release(root);
     return status;
 }
 

@@ -52,12 +52,12 @@ size_t tt_cmd_bench_sections(struct tt_setting_section *sections)
 }
 
 /* {"gemm": 5.1, ...}: the ops that took time, seconds a step. */
-static json_t *profile_object(const struct tt_bench_result *result)
+static struct tt_json_value *profile_object(const struct tt_bench_result *result)
 {
-    json_t *object = json_object();
+    struct tt_json_value *object = tt_json_new_object();
     for (int op = 0; op < TT_SPAN_COUNT; op++)
         if (result->op_times[op].calls > 0)
-            json_object_set_new(object, tt_op_name((enum tt_op)op), json_real(result->op_times[op].seconds));
+            tt_json_set(object, tt_op_name((enum tt_op)op), tt_json_new_real(result->op_times[op].seconds));
     return object;
 }
 
@@ -66,25 +66,25 @@ static tt_status print_result(struct tt_cli *cli, const struct bench_command *co
 {
     const struct tt_train_config *config = &command->config;
     struct tt_str text = {0};
-    json_t *object = json_pack(
+    struct tt_json_value *object = tt_json_pack(
         "{s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:s,s:b,s:f,s:s,s:f,s:I}", "config",
-        command->options.config_json, "batch", (json_int_t)config->per_device_train_batch_size,
-        "sequence_length", (json_int_t)command->options.sequence_length, "tokens_per_second",
+        command->options.config_json, "batch", (int64_t)config->per_device_train_batch_size,
+        "sequence_length", (int64_t)command->options.sequence_length, "tokens_per_second",
         result->tokens_per_second, "step_seconds", result->step_seconds, "model_tflops", result->model_tflops,
-        "first_step_seconds", result->first_step_seconds, "peak_bytes", (json_int_t)result->peak_bytes,
-        "device_peak_bytes", (json_int_t)result->device_peak_bytes, "planned_bytes",
-        (json_int_t)result->planned_bytes, "base_params", (json_int_t)result->base_params, "trainable_params",
-        (json_int_t)result->trainable_params, "dtype", config->bf16 ? "bfloat16" : "float32",
+        "first_step_seconds", result->first_step_seconds, "peak_bytes", (int64_t)result->peak_bytes,
+        "device_peak_bytes", (int64_t)result->device_peak_bytes, "planned_bytes",
+        (int64_t)result->planned_bytes, "base_params", (int64_t)result->base_params, "trainable_params",
+        (int64_t)result->trainable_params, "dtype", config->bf16 ? "bfloat16" : "float32",
         "gradient_checkpointing", (int)result->recomputes_blocks, "loss", result->loss, "recompute",
         result->recompute + strlen("recompute "), "planned_step_seconds", result->planned_step_seconds,
-        "device_used_bytes", (json_int_t)result->device_used_bytes);
+        "device_used_bytes", (int64_t)result->device_used_bytes);
     if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the result");
-    json_object_set_new(object, "seconds_by_op", profile_object(result));
+    tt_json_set(object, "seconds_by_op", profile_object(result));
     tt_status status = tt_json_write(object, 0, false, &text);
     if (status == TT_OK) status = tt_str_append_char(&text, '\n');
     if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
     tt_str_deinit(&text);
-    json_decref(object);
+    tt_json_release(object);
     return status;
 }
 

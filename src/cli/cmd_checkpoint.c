@@ -61,7 +61,7 @@ static int64_t best_step(const char *folder, const int64_t *steps, size_t count)
         char *checkpoint = tt_checkpoint_path(folder, steps[i]);
         char *path = checkpoint != NULL ? tt_path_join(checkpoint, "trainer_state.json") : NULL;
         if (path != NULL && tt_path_exists(path) && tt_json_read(path, SUMMARY_BYTES_MAX, &json) == TT_OK) {
-            const char *name = json_string_value(json_object_get(json.root, "best_model_checkpoint"));
+            const char *name = tt_json_text(tt_json_get(json.root, "best_model_checkpoint"));
             const char *number = name != NULL ? strrchr(name, '-') : NULL;
             if (number != NULL) best = strtoll(number + 1, NULL, 10);
         }
@@ -74,8 +74,8 @@ static int64_t best_step(const char *folder, const int64_t *steps, size_t count)
 }
 
 /* One line of the list; `why` is empty for one that is whole. */
-static tt_status list_one(struct tt_str *text, json_t *list, const struct tt_checkpoint_facts *facts,
-                          int64_t step, bool best, const char *why)
+static tt_status list_one(struct tt_str *text, struct tt_json_value *list,
+                          const struct tt_checkpoint_facts *facts, int64_t step, bool best, const char *why)
 {
     char kind[64], bytes[32];
     kind_of(facts, kind, sizeof kind);
@@ -84,16 +84,16 @@ static tt_status list_one(struct tt_str *text, json_t *list, const struct tt_che
                              (long long)facts->ranks,
                              tt_format_bytes((double)facts->bytes, bytes, sizeof bytes),
                              *why == '\0' ? "whole" : "BROKEN: ", why, best ? "  (best)" : "");
-    json_t *row = json_pack("{s:I,s:s,s:i,s:I,s:I,s:b,s:b,s:s}", "step", (json_int_t)step, "kind",
-                            facts->adapter ? "adapter" : "model", "state_files", facts->state_parts, "ranks",
-                            (json_int_t)facts->ranks, "bytes", (json_int_t)facts->bytes, "whole",
-                            *why == '\0', "best", best, "problem", why);
-    return json_array_append_new(list, row) == 0 ? TT_OK
-                                                 : tt_fail(TT_ERR_MEMORY, "out of memory for the list");
+    struct tt_json_value *row =
+        tt_json_pack("{s:I,s:s,s:i,s:I,s:I,s:b,s:b,s:s}", "step", (int64_t)step, "kind",
+                     facts->adapter ? "adapter" : "model", "state_files", facts->state_parts, "ranks",
+                     (int64_t)facts->ranks, "bytes", (int64_t)facts->bytes, "whole", *why == '\0', "best",
+                     best, "problem", why);
+    return tt_json_append(list, row) == 0 ? TT_OK : tt_fail(TT_ERR_MEMORY, "out of memory for the list");
 }
 
 static tt_status list_all(const char *folder, const int64_t *steps, size_t count, struct tt_str *text,
-                          json_t *list)
+                          struct tt_json_value *list)
 {
     int64_t best = best_step(folder, steps, count);
     for (size_t i = count; i-- > 0;) {
@@ -126,7 +126,7 @@ static tt_status run_ls(struct tt_cli *cli, const struct checkpoint_command *com
     struct tt_str text = {0};
     int64_t *steps = NULL;
     size_t count = 0;
-    json_t *list = command->json ? json_array() : NULL;
+    struct tt_json_value *list = command->json ? tt_json_new_list() : NULL;
     TT_GO(tt_checkpoint_list(folder, &steps, &count));
     if (count == 0) TT_GO(fail_no_checkpoints(folder));
     if (!command->json)
@@ -138,7 +138,7 @@ static tt_status run_ls(struct tt_cli *cli, const struct checkpoint_command *com
     }
     TT_GO(tt_report_print(cli->report, tt_str_text(&text)));
 out:
-    json_decref(list);
+    tt_json_release(list);
     tt_str_deinit(&text);
     tt_free(steps);
     return status;

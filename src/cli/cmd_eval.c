@@ -60,21 +60,21 @@ static tt_status write_text(struct tt_str *text, const struct tt_eval_result *re
 
 static tt_status write_json(struct tt_str *text, const struct tt_eval_result *result)
 {
-    json_t *object =
-        json_pack("{s:f,s:f,s:f,s:I,s:I,s:f}", "loss", result->loss, "perplexity", result->perplexity,
-                  "token_accuracy", result->token_accuracy, "samples", (json_int_t)result->samples, "tokens",
-                  (json_int_t)result->tokens, "seconds", result->seconds);
+    struct tt_json_value *object =
+        tt_json_pack("{s:f,s:f,s:f,s:I,s:I,s:f}", "loss", result->loss, "perplexity", result->perplexity,
+                     "token_accuracy", result->token_accuracy, "samples", (int64_t)result->samples, "tokens",
+                     (int64_t)result->tokens, "seconds", result->seconds);
     if (object != NULL && result->exact_matches >= 0) {
         double share =
             result->exact_rows > 0 ? (double)result->exact_matches / (double)result->exact_rows : 0.0;
-        (void)json_object_set_new(object, "exact_match", json_real(share));
-        (void)json_object_set_new(object, "exact_matches", json_integer(result->exact_matches));
-        (void)json_object_set_new(object, "exact_rows", json_integer(result->exact_rows));
+        (void)tt_json_set(object, "exact_match", tt_json_new_real(share));
+        (void)tt_json_set(object, "exact_matches", tt_json_new_integer(result->exact_matches));
+        (void)tt_json_set(object, "exact_rows", tt_json_new_integer(result->exact_rows));
     }
     if (object == NULL)
         return tt_fail(TT_ERR_DATA, "the result cannot be written as JSON: the loss is not a number");
     tt_status status = tt_json_write(object, 0, false, text);
-    json_decref(object);
+    tt_json_release(object);
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;
 }
 

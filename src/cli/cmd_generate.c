@@ -174,10 +174,11 @@ static tt_status print_completion(struct tt_cli *cli, const char *prompt, const 
     struct tt_str line = {0};
     tt_status status;
     if (json) {
-        json_t *object = json_pack("{s:s,s:s}", "prompt", prompt, "completion", tt_str_text(completion));
+        struct tt_json_value *object =
+            tt_json_pack("{s:s,s:s}", "prompt", prompt, "completion", tt_str_text(completion));
         status = object != NULL ? tt_json_write(object, 0, false, &line)
                                 : tt_fail(TT_ERR_DATA, "the completion cannot be written as JSON");
-        json_decref(object);
+        tt_json_release(object);
     } else {
         status = tt_str_append(&line, tt_str_text(completion), completion->bytes);
     }

@@ -153,7 +153,7 @@ static void sum_up(const struct subject *subject, struct sums *sums)
 }
 
 /* Facts from config.json or adapter_config.json, as a list of pairs; the caller owns it. */
-static json_t *collect_facts(const struct subject *subject)
+static struct tt_json_value *collect_facts(const struct subject *subject)
 {
     static const char *const model_keys[] = {"model_type",          "architectures",
                                              "hidden_size",         "intermediate_size",
@@ -173,13 +173,13 @@ static json_t *collect_facts(const struct subject *subject)
                                                "rank_pattern",
                                                "alpha_pattern",
                                                NULL};
-    const json_t *root =
+    const struct tt_json_value *root =
         subject->folder != NULL ? tt_model_folder_config(subject->folder)->root : subject->config.root;
-    json_t *facts = json_object();
+    struct tt_json_value *facts = tt_json_new_object();
     if (facts == NULL || root == NULL) return facts;
     for (const char *const *key = subject->folder != NULL ? model_keys : adapter_keys; *key != NULL; key++) {
-        json_t *value = json_object_get(root, *key);
-        if (value != NULL && !json_is_null(value)) json_object_set(facts, *key, value);
+        const struct tt_json_value *value = tt_json_get(root, *key);
+        if (value != NULL && !tt_json_is_null(value)) tt_json_set_copy(facts, *key, value);
     }
     return facts;
 }
@@ -222,20 +222,19 @@ static tt_status write_served(struct tt_str *text, const struct subject *subject
 static tt_status write_facts(struct tt_str *text, const struct subject *subject)
 {
     const char *key;
-    json_t *value;
-    json_t *facts = collect_facts(subject);
+    const struct tt_json_value *value;
+    struct tt_json_value *facts = collect_facts(subject);
     tt_status status = facts != NULL ? TT_OK : tt_fail(TT_ERR_MEMORY, "out of memory while listing facts");
     struct tt_str one = {0};
-    json_object_foreach(facts, key, value)
-    {
+    for (size_t member = 0; tt_json_next_member(facts, &member, &key, &value);) {
         tt_str_clear(&one);
         if (status != TT_OK) break;
-        status = json_is_string(value) ? tt_value_write_comment(json_string_value(value), &one)
-                                       : tt_json_write(value, 0, false, &one);
+        status = tt_json_is_string(value) ? tt_value_write_comment(tt_json_text(value), &one)
+                                          : tt_json_write(value, 0, false, &one);
         if (status == TT_OK) status = tt_str_printf(text, "  %-24s%s\n", key, tt_str_text(&one));
     }
     tt_str_deinit(&one);
-    json_decref(facts);
+    tt_json_release(facts);
     return status;
 }
 
@@ -263,27 +262,26 @@ static tt_status write_report(struct tt_str *text, const struct subject *subject
     return TT_OK;
 }
 
-static json_t *tallies_to_json(const struct tally *tallies)
+static struct tt_json_value *tallies_to_json(const struct tally *tallies)
 {
-    json_t *object = json_object();
+    struct tt_json_value *object = tt_json_new_object();
     for (int i = 0; object != NULL && i < TALLY_MAX && tallies[i].name != NULL; i++)
-        json_object_set_new(object, tallies[i].name,
-                            json_pack("{s:I,s:I,s:I}", "tensors", (json_int_t)tallies[i].tensors,
-                                      "parameters", (json_int_t)tallies[i].parameters, "bytes",
-                                      (json_int_t)tallies[i].bytes));
+        tt_json_set(object, tallies[i].name,
+                    tt_json_pack("{s:I,s:I,s:I}", "tensors", (int64_t)tallies[i].tensors, "parameters",
+                                 (int64_t)tallies[i].parameters, "bytes", (int64_t)tallies[i].bytes));
     return object;
 }
 
-static json_t *tensors_to_json(const struct subject *subject)
+static struct tt_json_value *tensors_to_json(const struct subject *subject)
 {
-    json_t *object = json_object();
+    struct tt_json_value *object = tt_json_new_object();
     for (size_t i = 0; object != NULL && i < subject->count; i++) {
         const struct tt_safetensors_entry *entry = subject->entries[i];
-        json_t *shape = json_array();
-        for (int d = 0; d < entry->rank; d++) json_array_append_new(shape, json_integer(entry->dims[d]));
-        json_object_set_new(object, entry->name,
-                            json_pack("{s:s,s:o,s:I}", "dtype", entry->dtype_name, "shape", shape, "bytes",
-                                      (json_int_t)entry->bytes));
+        struct tt_json_value *shape = tt_json_new_list();
+        for (int d = 0; d < entry->rank; d++) tt_json_append(shape, tt_json_new_integer(entry->dims[d]));
+        tt_json_set(object, entry->name,
+                    tt_json_pack("{s:s,s:o,s:I}", "dtype", entry->dtype_name, "shape", shape, "bytes",
+                                 (int64_t)entry->bytes));
     }
     return object;
 }
@@ -292,16 +290,16 @@ static tt_status write_json(struct tt_str *text, const struct subject *subject, 
 {
     struct sums sums;
     sum_up(subject, &sums);
-    json_t *root =
-        json_pack("{s:s,s:s,s:o,s:I,s:I,s:I,s:o,s:o}", "path", subject->path, "kind", subject->kind, "config",
-                  collect_facts(subject), "tensors", (json_int_t)sums.all.tensors, "parameters",
-                  (json_int_t)sums.all.parameters, "bytes", (json_int_t)sums.all.bytes, "parts",
-                  tallies_to_json(sums.groups), "types", tallies_to_json(sums.types));
+    struct tt_json_value *root =
+        tt_json_pack("{s:s,s:s,s:o,s:I,s:I,s:I,s:o,s:o}", "path", subject->path, "kind", subject->kind,
+                     "config", collect_facts(subject), "tensors", (int64_t)sums.all.tensors, "parameters",
+                     (int64_t)sums.all.parameters, "bytes", (int64_t)sums.all.bytes, "parts",
+                     tallies_to_json(sums.groups), "types", tallies_to_json(sums.types));
     if (root == NULL)
         return tt_fail(TT_ERR_DATA, "the names in '%s' cannot be written as JSON", subject->path);
-    if (list) json_object_set_new(root, "list", tensors_to_json(subject));
+    if (list) tt_json_set(root, "list", tensors_to_json(subject));
     tt_status status = tt_json_write(root, 2, false, text);
-    json_decref(root);
+    tt_json_release(root);
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;
 }
 

@@ -70,27 +70,27 @@ static tt_status write_text(struct tt_str *text, const struct tt_merge_report *r
         report->files == 1 ? "" : "s", folder);
 }
 
-static json_t *change_to_json(const struct tt_merge_change *change)
+static struct tt_json_value *change_to_json(const struct tt_merge_change *change)
 {
-    return json_pack("{s:f,s:f,s:f,s:f}", "largest", change->largest, "rms", tt_merge_change_rms(change),
-                     "relative", relative(change->squares, change->base_squares), "rounding",
-                     relative(change->rounding_squares, change->squares));
+    return tt_json_pack("{s:f,s:f,s:f,s:f}", "largest", change->largest, "rms", tt_merge_change_rms(change),
+                        "relative", relative(change->squares, change->base_squares), "rounding",
+                        relative(change->rounding_squares, change->squares));
 }
 
 static tt_status write_json(struct tt_str *text, const struct tt_merge_report *report)
 {
-    json_t *tensors = json_object();
+    struct tt_json_value *tensors = tt_json_new_object();
     bool ok = tensors != NULL;
     for (size_t i = 0; i < report->count && ok; i++)
         if (report->outputs[i].change.count > 0)
-            ok = json_object_set_new(tensors, report->outputs[i].tensor->name,
-                                     change_to_json(&report->outputs[i].change)) == 0;
-    json_t *root = json_pack("{s:o,s:o,s:I,s:I,s:I}", "changed", tensors, "total",
-                             change_to_json(&report->total), "tensors", (json_int_t)report->count, "files",
-                             (json_int_t)report->files, "bytes", (json_int_t)report->bytes);
+            ok = tt_json_set(tensors, report->outputs[i].tensor->name,
+                             change_to_json(&report->outputs[i].change)) == 0;
+    struct tt_json_value *root = tt_json_pack(
+        "{s:o,s:o,s:I,s:I,s:I}", "changed", tensors, "total", change_to_json(&report->total), "tensors",
+        (int64_t)report->count, "files", (int64_t)report->files, "bytes", (int64_t)report->bytes);
     if (!ok || root == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the report");
     tt_status status = tt_json_write(root, 2, false, text);
-    json_decref(root);
+    tt_json_release(root);
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;
 }
 

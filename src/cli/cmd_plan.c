@@ -46,9 +46,9 @@ size_t tt_cmd_plan_sections(struct tt_setting_section *sections)
     return count;
 }
 
-static json_t *number_or_null(double number)
+static struct tt_json_value *number_or_null(double number)
 {
-    return number > 0 ? json_real(number) : json_null();
+    return number > 0 ? tt_json_new_real(number) : tt_json_new_null();
 }
 
 static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan)
@@ -56,30 +56,30 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan)
     struct tt_str text = {0};
     struct tt_plan_row rows[TT_PLAN_ROWS_MAX];
     int count = tt_plan_rows(plan, rows);
-    json_t *purposes = json_object(), *levels = json_array();
+    struct tt_json_value *purposes = tt_json_new_object(), *levels = tt_json_new_list();
     for (int i = 0; i < count; i++)
-        json_object_set_new(purposes, rows[i].key, json_integer((json_int_t)rows[i].bytes));
+        tt_json_set(purposes, rows[i].key, tt_json_new_integer((int64_t)rows[i].bytes));
     for (int i = 1; i + 1 < plan->block_count; i++)
-        json_array_append_new(levels, json_string(tt_level_name(plan->levels[i])));
+        tt_json_append(levels, tt_json_new_string(tt_level_name(plan->levels[i])));
     double seconds = tt_plan_estimate(plan);
-    json_t *object =
-        json_pack("{s:b,s:s,s:i,s:i,s:I,s:I,s:o,s:I,s:o,s:o,s:o}", "fits", (int)plan->fits, "device",
-                  plan->device, "ranks", plan->ranks.count, "machines", plan->ranks.machines, "device_bytes",
-                  (json_int_t)plan->memory.total_peak, "limit_bytes", (json_int_t)plan->limit_bytes,
-                  "purposes", purposes, "host_bytes", (json_int_t)plan->memory.host_total, "step_seconds",
-                  number_or_null(seconds), "tokens_per_second",
-                  number_or_null(seconds > 0 ? (double)plan->step_tokens * plan->ranks.count / seconds : 0),
-                  "recompute", levels);
+    struct tt_json_value *object = tt_json_pack(
+        "{s:b,s:s,s:i,s:i,s:I,s:I,s:o,s:I,s:o,s:o,s:o}", "fits", (int)plan->fits, "device", plan->device,
+        "ranks", plan->ranks.count, "machines", plan->ranks.machines, "device_bytes",
+        (int64_t)plan->memory.total_peak, "limit_bytes", (int64_t)plan->limit_bytes, "purposes", purposes,
+        "host_bytes", (int64_t)plan->memory.host_total, "step_seconds", number_or_null(seconds),
+        "tokens_per_second",
+        number_or_null(seconds > 0 ? (double)plan->step_tokens * plan->ranks.count / seconds : 0),
+        "recompute", levels);
     if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the plan");
-    json_object_set_new(object, "workspace_parts",
-                        json_pack("{s:I,s:I}", "attention", (json_int_t)plan->attention_bytes, "logits_chunk",
-                                  (json_int_t)plan->logits_bytes));
-    if (!plan->fits) json_object_set_new(object, "advice", json_string(plan->advice));
+    tt_json_set(object, "workspace_parts",
+                tt_json_pack("{s:I,s:I}", "attention", (int64_t)plan->attention_bytes, "logits_chunk",
+                             (int64_t)plan->logits_bytes));
+    if (!plan->fits) tt_json_set(object, "advice", tt_json_new_string(plan->advice));
     tt_status status = tt_json_write(object, 0, false, &text);
     if (status == TT_OK) status = tt_str_append_char(&text, '\n');
     if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
     tt_str_deinit(&text);
-    json_decref(object);
+    tt_json_release(object);
     return status;
 }
 

@@ -354,17 +354,18 @@ static bool is_comma_list(const char *text)
     }
 }
 
-static json_t *split_commas(const char *text)
+static struct tt_json_value *split_commas(const char *text)
 {
-    json_t *list = json_array();
+    struct tt_json_value *list = tt_json_new_list();
     while (list != NULL) {
         size_t bytes = strcspn(text, ",");
         char word[LIST_WORD_MAX];
         int64_t number;
         snprintf(word, sizeof word, "%.*s", (int)bytes, text);
-        json_t *item = tt_value_parse_int(word, &number) ? json_integer(number) : json_string(word);
-        if (json_array_append_new(list, item) != 0) {
-            json_decref(list);
+        struct tt_json_value *item =
+            tt_value_parse_int(word, &number) ? tt_json_new_integer(number) : tt_json_new_string(word);
+        if (tt_json_append(list, item) != 0) {
+            tt_json_release(list);
             return NULL;
         }
         if (text[bytes] == 0) break;

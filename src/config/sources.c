@@ -11,10 +11,10 @@
 static tt_status node_text(const struct tt_yaml_node *node, struct tt_str *text)
 {
     if (node->kind == TT_YAML_SCALAR) return tt_str_append_text(text, node->text);
-    json_t *value = tt_yaml_to_json(node);
+    struct tt_json_value *value = tt_yaml_to_json(node);
     if (value == NULL) return TT_ERR_MEMORY;
     tt_status status = tt_json_write(value, 0, false, text);
-    json_decref(value);
+    tt_json_release(value);
     return status;
 }
 
@@ -160,19 +160,19 @@ static tt_status single_value(const struct flag *flag, const char **value)
 /* Several words become a JSON list, numbers among them as numbers. */
 static tt_status join_words(const struct flag *flag, struct tt_str *text)
 {
-    json_t *list = json_array();
+    struct tt_json_value *list = tt_json_new_list();
     tt_status status = list != NULL ? TT_OK : TT_ERR_MEMORY;
     for (int i = 0; i < flag->word_count && status == TT_OK; i++) {
         int64_t number;
         if (!tt_value_is_utf8(flag->words[i]))
             status = tt_fail(TT_ERR_USAGE, "%s: value %d is not UTF-8", flag->shown, i + 1);
-        else if (json_array_append_new(list, tt_value_parse_int(flag->words[i], &number)
-                                                 ? json_integer(number)
-                                                 : json_string(flag->words[i])) != 0)
+        else if (tt_json_append(list, tt_value_parse_int(flag->words[i], &number)
+                                          ? tt_json_new_integer(number)
+                                          : tt_json_new_string(flag->words[i])) != 0)
             status = tt_fail(TT_ERR_MEMORY, "out of memory while reading %s", flag->shown);
     }
     if (status == TT_OK) status = tt_json_write(list, 0, false, text);
-    json_decref(list);
+    tt_json_release(list);
     return status;
 }
 

@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "base/number.h"
+#include "base/utf8.h"
 
 enum { NUMBER_BYTES_MAX = 64 };
 
@@ -87,36 +88,10 @@ const char *tt_value_format_double(double value, char *text, size_t text_bytes)
     return text;
 }
 
-/* Decodes one code point; returns its bytes, or 0 where `text` is not UTF-8 (RFC 3629). */
-static int decode_utf8(const unsigned char *text, uint32_t *point)
-{
-    unsigned char lead = text[0];
-    int bytes = lead < 0x80                   ? 1
-                : lead >= 0xc2 && lead < 0xe0 ? 2
-                : lead >= 0xe0 && lead < 0xf0 ? 3
-                : lead >= 0xf0 && lead < 0xf5 ? 4
-                                              : 0;
-    if (bytes == 0) return 0;
-    uint32_t value = bytes == 1 ? lead : lead & (0xffu >> (bytes + 1));
-    for (int i = 1; i < bytes; i++) {
-        if ((text[i] & 0xc0) != 0x80) return 0;
-        value = value << 6 | (text[i] & 0x3fu);
-    }
-    if ((bytes == 3 && value < 0x800) || (bytes == 4 && (value < 0x10000 || value > 0x10ffff))) return 0;
-    if (value >= 0xd800 && value <= 0xdfff) return 0;
-    *point = value;
-    return bytes;
-}
-
 bool tt_value_is_utf8(const char *text)
 {
-    uint32_t point;
-    for (const unsigned char *at = (const unsigned char *)text; *at != 0;) {
-        int bytes = decode_utf8(at, &point);
-        if (bytes == 0) return false;
-        at += bytes;
-    }
-    return true;
+    size_t bytes = strlen(text);
+    return tt_utf8_invalid_at(text, bytes) == bytes;
 }
 
 /* Code points that a YAML 1.1 reader keeps as they are inside a line (production c-printable, without line
@@ -142,9 +117,9 @@ tt_status tt_value_write_yaml(const char *text, struct tt_str *yaml)
 {
     if (is_plain(text)) return tt_str_append_text(yaml, text);
     TT_TRY(tt_str_append_char(yaml, '"'));
-    for (const unsigned char *at = (const unsigned char *)text; *at != 0;) {
-        uint32_t point = *at;
-        int bytes = decode_utf8(at, &point);
+    for (const char *at = text, *end = text + strlen(text); at < end;) {
+        uint32_t point = (unsigned char)*at;
+        size_t bytes = tt_utf8_next(at, (size_t)(end - at), &point);
         if (bytes == 0) bytes = 1;
         if (point == '"' || point == '\\') TT_TRY(tt_str_append_char(yaml, '\\'));
         if (point == '\n')
@@ -152,7 +127,7 @@ tt_status tt_value_write_yaml(const char *text, struct tt_str *yaml)
         else if (point == '\t')
             TT_TRY(tt_str_append_text(yaml, "\\t"));
         else if (is_printable(point))
-            TT_TRY(tt_str_append(yaml, (const char *)at, (size_t)bytes));
+            TT_TRY(tt_str_append(yaml, at, bytes));
         else
             TT_TRY(tt_str_printf(yaml, "\\u%04x", (unsigned)point));
         at += bytes;
@@ -162,11 +137,11 @@ tt_status tt_value_write_yaml(const char *text, struct tt_str *yaml)
 
 tt_status tt_value_write_comment(const char *text, struct tt_str *out)
 {
-    for (const unsigned char *at = (const unsigned char *)text; *at != 0;) {
+    for (const char *at = text, *end = text + strlen(text); at < end;) {
         uint32_t point = 0;
-        int bytes = decode_utf8(at, &point);
+        size_t bytes = tt_utf8_next(at, (size_t)(end - at), &point);
         if (bytes != 0 && is_printable(point))
-            TT_TRY(tt_str_append(out, (const char *)at, (size_t)bytes));
+            TT_TRY(tt_str_append(out, at, bytes));
         else
             TT_TRY(tt_str_append_char(out, '?'));
         at += bytes != 0 ? bytes : 1;

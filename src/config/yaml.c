@@ -241,39 +241,39 @@ bool tt_yaml_is_null(const struct tt_yaml_node *node)
     return node->kind == TT_YAML_SCALAR && !node->quoted && tt_value_is_null(node->text);
 }
 
-static json_t *scalar_to_json(const struct tt_yaml_node *node)
+static struct tt_json_value *scalar_to_json(const struct tt_yaml_node *node)
 {
     int64_t whole;
     double number;
     bool truth;
-    if (node->quoted) return json_string(node->text);
-    if (tt_value_is_null(node->text)) return json_null();
-    if (tt_value_parse_int(node->text, &whole)) return json_integer(whole);
-    if (tt_value_parse_double(node->text, &number)) return json_real(number);
+    if (node->quoted) return tt_json_new_string(node->text);
+    if (tt_value_is_null(node->text)) return tt_json_new_null();
+    if (tt_value_parse_int(node->text, &whole)) return tt_json_new_integer(whole);
+    if (tt_value_parse_double(node->text, &number)) return tt_json_new_real(number);
     /* `yes` and `on` stay words here: in a list of names nobody means a truth value by them. */
     if ((node->text[0] | 0x20) != 'y' && (node->text[0] | 0x20) != 'n' && (node->text[0] | 0x20) != 'o' &&
         tt_value_parse_bool(node->text, &truth))
-        return json_boolean(truth);
-    return json_string(node->text);
+        return tt_json_new_bool(truth);
+    return tt_json_new_string(node->text);
 }
 
-json_t *tt_yaml_to_json(const struct tt_yaml_node *node)
+struct tt_json_value *tt_yaml_to_json(const struct tt_yaml_node *node)
 {
-    json_t *value = node->kind == TT_YAML_MAP    ? json_object()
-                    : node->kind == TT_YAML_LIST ? json_array()
-                                                 : scalar_to_json(node);
+    struct tt_json_value *value = node->kind == TT_YAML_MAP    ? tt_json_new_object()
+                                  : node->kind == TT_YAML_LIST ? tt_json_new_list()
+                                                               : scalar_to_json(node);
     if (value == NULL) {
         (void)tt_fail(TT_ERR_MEMORY, "out of memory while converting a configuration value");
         return NULL;
     }
     for (const struct tt_yaml_node *child = node->first; child != NULL; child = child->next) {
-        json_t *item = tt_yaml_to_json(child);
-        int failed = item == NULL || (node->kind == TT_YAML_MAP ? json_object_set_new(value, child->key, item)
-                                                                : json_array_append_new(value, item));
+        struct tt_json_value *item = tt_yaml_to_json(child);
+        int failed = item == NULL || (node->kind == TT_YAML_MAP ? tt_json_set(value, child->key, item)
+                                                                : tt_json_append(value, item));
         if (failed) {
             if (item != NULL)
                 (void)tt_fail(TT_ERR_MEMORY, "out of memory while converting a configuration value");
-            json_decref(value);
+            tt_json_release(value);
             return NULL;
         }
     }

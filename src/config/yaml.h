@@ -44,6 +44,6 @@ const struct tt_yaml_node *tt_yaml_find(const struct tt_yaml_node *map, const ch
 bool tt_yaml_is_null(const struct tt_yaml_node *node);
 /* A new JSON value (owned by the caller), NULL when memory runs out (record set). Plain scalars become null, true,
  * false or numbers where they read as such, strings otherwise. */
-json_t *tt_yaml_to_json(const struct tt_yaml_node *node);
+struct tt_json_value *tt_yaml_to_json(const struct tt_yaml_node *node);
 
 #endif

@@ -44,15 +44,15 @@ tt_status tt_prompt_template_check(const char *text)
     return TT_OK;
 }
 
-static tt_status append_field(const json_t *row, struct tt_span name, struct tt_str *prompt)
+static tt_status append_field(const struct tt_json_value *row, struct tt_span name, struct tt_str *prompt)
 {
     struct tt_str key = {0};
     tt_status status = TT_OK;
     TT_GO(tt_str_append(&key, name.data, name.bytes));
-    const json_t *value = json_object_get(row, key.data);
-    if (json_is_string(value)) {
-        TT_GO(tt_str_append(prompt, json_string_value(value), json_string_length(value)));
-    } else if (json_is_number(value) || json_is_boolean(value)) {
+    const struct tt_json_value *value = tt_json_get(row, key.data);
+    if (tt_json_is_string(value)) {
+        TT_GO(tt_str_append(prompt, tt_json_span(value).data, tt_json_span(value).bytes));
+    } else if (tt_json_is_number(value) || tt_json_is_bool(value)) {
         TT_GO(tt_json_write(value, 0, false, prompt));
     } else {
         TT_GO(tt_fail(TT_ERR_DATA, "the row %s '%s', which prompt_template names",
@@ -63,7 +63,7 @@ out:
     return status;
 }
 
-tt_status tt_prompt_template_render(const char *text, const json_t *row, struct tt_str *prompt)
+tt_status tt_prompt_template_render(const char *text, const struct tt_json_value *row, struct tt_str *prompt)
 {
     struct piece piece;
     for (const char *at = text; next_piece(&at, &piece);) {

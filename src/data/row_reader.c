@@ -203,21 +203,22 @@ static tt_status need_tokenizer(const struct tt_row_reader *reader)
 
 /* ---- Row kinds ---- */
 
-static tt_status read_string(const struct tt_row_reader *reader, const json_t *row, const char *key,
-                             struct tt_str *out)
+static tt_status read_string(const struct tt_row_reader *reader, const struct tt_json_value *row,
+                             const char *key, struct tt_str *out)
 {
-    const json_t *value = json_object_get(row, key);
-    if (json_is_array(value)) {
+    const struct tt_json_value *value = tt_json_get(row, key);
+    if (tt_json_is_list(value)) {
         return fail_row(
             reader, TT_ERR_UNSUPPORTED,
             "'%s' is a list of messages; only plain text is read (conversations are not supported yet)", key);
     }
-    if (!json_is_string(value)) return fail_row(reader, TT_ERR_DATA, "'%s' must be a string", key);
+    if (!tt_json_is_string(value)) return fail_row(reader, TT_ERR_DATA, "'%s' must be a string", key);
     tt_str_clear(out);
-    return tt_str_append(out, json_string_value(value), json_string_length(value));
+    return tt_str_append(out, tt_json_span(value).data, tt_json_span(value).bytes);
 }
 
-static tt_status read_text_row(struct tt_row_reader *reader, const json_t *row, struct tt_row *out)
+static tt_status read_text_row(struct tt_row_reader *reader, const struct tt_json_value *row,
+                               struct tt_row *out)
 {
     const char *key = reader->config->dataset_text_field;
     if (reader->config->completion_only_loss == 1) {
@@ -233,7 +234,7 @@ static tt_status read_text_row(struct tt_row_reader *reader, const json_t *row, 
     return TT_OK;
 }
 
-static tt_status read_prompt(struct tt_row_reader *reader, const json_t *row)
+static tt_status read_prompt(struct tt_row_reader *reader, const struct tt_json_value *row)
 {
     const char *template = reader->config->prompt_template;
     if (template == NULL)
@@ -252,7 +253,8 @@ static size_t common_prefix(const struct tt_ids *a, const struct tt_ids *b)
 /* Prompt and completion are tokenized as one text. The completion begins at the first token that differs from
  * those of the prompt alone (TRL 1.16, common_prefix_length): where a token spans the border, that token is
  * supervised. Such rows are counted. */
-static tt_status read_completion_row(struct tt_row_reader *reader, const json_t *row, struct tt_row *out)
+static tt_status read_completion_row(struct tt_row_reader *reader, const struct tt_json_value *row,
+                                     struct tt_row *out)
 {
     const struct tt_data_config *config = reader->config;
     TT_TRY(need_tokenizer(reader));
@@ -281,28 +283,28 @@ static tt_status read_completion_row(struct tt_row_reader *reader, const json_t 
 }
 
 /* A list of integers as long as input_ids, or NULL when the row has none. */
-static tt_status find_list(const struct tt_row_reader *reader, const json_t *row, const char *key,
-                           size_t count, const json_t **out)
+static tt_status find_list(const struct tt_row_reader *reader, const struct tt_json_value *row,
+                           const char *key, size_t count, const struct tt_json_value **out)
 {
-    const json_t *list = json_object_get(row, key);
+    const struct tt_json_value *list = tt_json_get(row, key);
     *out = NULL;
-    if (list == NULL || json_is_null(list)) return TT_OK;
-    if (!json_is_array(list)) return fail_row(reader, TT_ERR_DATA, "'%s' must be a list", key);
-    if (json_array_size(list) != count) {
+    if (list == NULL || tt_json_is_null(list)) return TT_OK;
+    if (!tt_json_is_list(list)) return fail_row(reader, TT_ERR_DATA, "'%s' must be a list", key);
+    if (tt_json_count(list) != count) {
         return fail_row(reader, TT_ERR_DATA, "'%s' has %zu entries, but input_ids has %zu", key,
-                        json_array_size(list), count);
+                        tt_json_count(list), count);
     }
     *out = list;
     return TT_OK;
 }
 
-static tt_status read_ids(struct tt_row_reader *reader, const json_t *list)
+static tt_status read_ids(struct tt_row_reader *reader, const struct tt_json_value *list)
 {
     reader->ids.count = 0;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *value = json_array_get(list, i);
-        json_int_t id = json_integer_value(value);
-        if (!json_is_integer(value) || id < 0 || id > INT32_MAX) {
+    for (size_t i = 0; i < tt_json_count(list); i++) {
+        const struct tt_json_value *value = tt_json_at(list, i);
+        int64_t id = tt_json_integer(value);
+        if (!tt_json_is_integer(value) || id < 0 || id > INT32_MAX) {
             return fail_row(reader, TT_ERR_DATA, "input_ids[%zu] is no token id", i);
         }
         TT_TRY(tt_ids_append(&reader->ids, (int32_t)id));
@@ -310,12 +312,12 @@ static tt_status read_ids(struct tt_row_reader *reader, const json_t *list)
     return check_ids(reader, false);
 }
 
-static tt_status apply_labels(struct tt_row_reader *reader, const json_t *labels)
+static tt_status apply_labels(struct tt_row_reader *reader, const struct tt_json_value *labels)
 {
     for (size_t i = 0; i < reader->ids.count; i++) {
-        const json_t *value = json_array_get(labels, i);
-        json_int_t label = json_integer_value(value);
-        if (!json_is_integer(value)) return fail_row(reader, TT_ERR_DATA, "labels[%zu] is no integer", i);
+        const struct tt_json_value *value = tt_json_at(labels, i);
+        int64_t label = tt_json_integer(value);
+        if (!tt_json_is_integer(value)) return fail_row(reader, TT_ERR_DATA, "labels[%zu] is no integer", i);
         if (label != TT_LABEL_NONE && label != reader->ids.data[i]) {
             return fail_row(reader, TT_ERR_UNSUPPORTED,
                             "labels[%zu] is %lld: a label repeats its input id (%d) or is -100", i,
@@ -326,22 +328,23 @@ static tt_status apply_labels(struct tt_row_reader *reader, const json_t *labels
     return TT_OK;
 }
 
-static tt_status apply_mask(struct tt_row_reader *reader, const json_t *mask)
+static tt_status apply_mask(struct tt_row_reader *reader, const struct tt_json_value *mask)
 {
     for (size_t i = 0; i < reader->ids.count; i++) {
-        const json_t *value = json_array_get(mask, i);
-        bool on = json_is_true(value) || json_integer_value(value) == 1;
-        bool off = json_is_false(value) || (json_is_integer(value) && json_integer_value(value) == 0);
+        const struct tt_json_value *value = tt_json_at(mask, i);
+        bool on = tt_json_is_true(value) || tt_json_integer(value) == 1;
+        bool off = tt_json_is_false(value) || (tt_json_is_integer(value) && tt_json_integer(value) == 0);
         if (!on && !off) return fail_row(reader, TT_ERR_DATA, "completion_mask[%zu] must be 0 or 1", i);
         if (off) reader->supervised.data[i] = 0;
     }
     return TT_OK;
 }
 
-static tt_status read_ids_row(struct tt_row_reader *reader, const json_t *row, struct tt_row *out)
+static tt_status read_ids_row(struct tt_row_reader *reader, const struct tt_json_value *row,
+                              struct tt_row *out)
 {
-    const json_t *ids = json_object_get(row, "input_ids"), *labels, *mask;
-    if (!json_is_array(ids)) return fail_row(reader, TT_ERR_DATA, "'input_ids' must be a list of integers");
+    const struct tt_json_value *ids = tt_json_get(row, "input_ids"), *labels, *mask;
+    if (!tt_json_is_list(ids)) return fail_row(reader, TT_ERR_DATA, "'input_ids' must be a list of integers");
     TT_TRY(read_ids(reader, ids));
     TT_TRY(find_list(reader, row, "labels", reader->ids.count, &labels));
     TT_TRY(find_list(reader, row, "completion_mask", reader->ids.count, &mask));
@@ -358,26 +361,25 @@ static tt_status read_ids_row(struct tt_row_reader *reader, const json_t *row, s
 }
 
 /* None of the kinds: says what the row has, and for known dialects what to do. */
-static tt_status refuse_row(const struct tt_row_reader *reader, const json_t *row)
+static tt_status refuse_row(const struct tt_row_reader *reader, const struct tt_json_value *row)
 {
     const struct tt_data_config *config = reader->config;
     static const char *const conversations[] = {"messages", "conversations", "conversation"};
     for (size_t i = 0; i < sizeof conversations / sizeof conversations[0]; i++) {
-        if (json_object_get(row, conversations[i]) == NULL) continue;
+        if (tt_json_get(row, conversations[i]) == NULL) continue;
         fail_row(reader, TT_ERR_UNSUPPORTED, "'%s': conversations are not supported yet", conversations[i]);
         tt_hint("render them to text, or to prompt and completion, with the model's chat template first");
         return TT_ERR_UNSUPPORTED;
     }
-    if (json_object_get(row, "chosen") != NULL) {
+    if (tt_json_get(row, "chosen") != NULL) {
         return fail_row(reader, TT_ERR_UNSUPPORTED,
                         "preference rows ('chosen', 'rejected') are not supported");
     }
     char keys[200] = "";
     size_t used = 0;
     const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)row, key, value)
-    {
+    const struct tt_json_value *value;
+    for (size_t member = 0; tt_json_next_member(row, &member, &key, &value);) {
         if (used < sizeof keys) {
             used += (size_t)snprintf(keys + used, sizeof keys - used, "%s'%s'", used > 0 ? ", " : "", key);
         }
@@ -391,35 +393,32 @@ static tt_status refuse_row(const struct tt_row_reader *reader, const json_t *ro
     return TT_ERR_DATA;
 }
 
-static tt_status read_object(struct tt_row_reader *reader, const json_t *row, struct tt_row *out)
+static tt_status read_object(struct tt_row_reader *reader, const struct tt_json_value *row,
+                             struct tt_row *out)
 {
     const struct tt_data_config *config = reader->config;
     bool has_prompt =
-        config->prompt_template != NULL || json_object_get(row, config->dataset_prompt_field) != NULL;
-    bool has_completion = json_object_get(row, config->dataset_completion_field) != NULL;
-    if (json_object_get(row, "input_ids") != NULL) return read_ids_row(reader, row, out);
+        config->prompt_template != NULL || tt_json_get(row, config->dataset_prompt_field) != NULL;
+    bool has_completion = tt_json_get(row, config->dataset_completion_field) != NULL;
+    if (tt_json_get(row, "input_ids") != NULL) return read_ids_row(reader, row, out);
     if (has_prompt && has_completion) return read_completion_row(reader, row, out);
-    if (json_object_get(row, config->dataset_text_field) != NULL) return read_text_row(reader, row, out);
+    if (tt_json_get(row, config->dataset_text_field) != NULL) return read_text_row(reader, row, out);
     return refuse_row(reader, row);
 }
 
 static tt_status read_json(struct tt_row_reader *reader, const struct tt_row_span *span, struct tt_row *out)
 {
-    json_error_t error;
-    json_t *row = json_loadb(span->data, span->bytes,
-                             JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
-    if (row == NULL) {
-        /* Not every place in jansson that runs out of memory says so; some say nothing. */
-        if (json_error_code(&error) == json_error_out_of_memory || error.text[0] == '\0') {
-            return fail_row(reader, TT_ERR_MEMORY, "out of memory");
-        }
-        unsigned long long line = span->line + (error.line > 0 ? (unsigned long long)error.line - 1 : 0);
-        return tt_fail(TT_ERR_DATA, "'%s', row %zu: line %llu, column %d: not valid JSON: %s",
-                       reader->rows->path, reader->row + 1, line, error.column, error.text);
-    }
-    tt_status status = json_is_object(row) ? read_object(reader, row, out)
-                                           : fail_row(reader, TT_ERR_DATA, "a row must be an object");
-    json_decref(row);
+    struct tt_str origin = {0};
+    struct tt_json json = {0};
+    tt_status status = TT_OK;
+    TT_GO(tt_str_printf(&origin, "'%s', row %zu", reader->rows->path, reader->row + 1));
+    TT_GO(tt_json_parse_source(
+        &(struct tt_json_source){span->data, span->bytes, origin.data, span->line, true}, &json));
+    TT_GO(tt_json_is_object(json.root) ? read_object(reader, json.root, out)
+                                       : fail_row(reader, TT_ERR_DATA, "a row must be an object"));
+out:
+    tt_json_deinit(&json);
+    tt_str_deinit(&origin);
     return status;
 }
 

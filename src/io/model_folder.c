@@ -130,15 +130,14 @@ static const struct located *find(const struct tt_model_folder *folder, const ch
 }
 
 /* Names of the files in the index, each once, in order. The index may not lead out of the folder. */
-static tt_status list_files(const struct tt_json *index, const json_t *weight_map, const char **names,
-                            size_t *count)
+static tt_status list_files(const struct tt_json *index, const struct tt_json_value *weight_map,
+                            const char **names, size_t *count)
 {
     const char *tensor;
-    json_t *value;
+    const struct tt_json_value *value;
     *count = 0;
-    json_object_foreach((json_t *)(uintptr_t)weight_map, tensor, value)
-    {
-        const char *name = json_string_value(value);
+    for (size_t member = 0; tt_json_next_member(weight_map, &member, &tensor, &value);) {
+        const char *name = tt_json_text(value);
         if (name == NULL || name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL) {
             return tt_fail(TT_ERR_DATA,
                            "%s: tensor '%s' must be mapped to the name of a file in the same folder",
@@ -178,15 +177,14 @@ static tt_status open_files(struct tt_model_folder *folder, const char *const *n
 }
 
 static tt_status check_index(const struct tt_model_folder *folder, const struct tt_json *index,
-                             const json_t *weight_map)
+                             const struct tt_json_value *weight_map)
 {
     size_t missing = 0, unlisted = 0;
     const char *first_missing = NULL, *first_file = NULL, *tensor;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)weight_map, tensor, value)
-    {
+    const struct tt_json_value *value;
+    for (size_t member = 0; tt_json_next_member(weight_map, &member, &tensor, &value);) {
         const struct located *found = find(folder, tensor);
-        const char *file = json_string_value(value);
+        const char *file = tt_json_text(value);
         if (found != NULL && strcmp(tt_path_basename(tt_safetensors_path(found->file)), file) == 0) continue;
         if (missing++ == 0) {
             first_missing = tensor;
@@ -199,7 +197,7 @@ static tt_status check_index(const struct tt_model_folder *folder, const struct 
     }
     const struct located *first = NULL;
     for (size_t i = 0; i < folder->tensor_count; i++) {
-        if (json_object_get(weight_map, folder->tensors[i].entry->name) != NULL) continue;
+        if (tt_json_get(weight_map, folder->tensors[i].entry->name) != NULL) continue;
         if (unlisted++ == 0) first = &folder->tensors[i];
     }
     if (unlisted > 0) {
@@ -214,11 +212,11 @@ static tt_status open_index(struct tt_model_folder *folder, const char *index_pa
     struct tt_json index = {0};
     const char **names = NULL;
     size_t count = 0;
-    const json_t *weight_map = NULL;
+    const struct tt_json_value *weight_map = NULL;
     tt_status status = TT_OK;
     TT_GO(tt_json_read(index_path, INDEX_BYTES_MAX, &index));
     TT_GO(tt_json_object(&index, index.root, "weight_map", &weight_map));
-    names = tt_calloc(json_object_size(weight_map), sizeof *names);
+    names = tt_calloc(tt_json_count(weight_map), sizeof *names);
     if (names == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(list_files(&index, weight_map, names, &count));
     TT_GO(open_files(folder, names, count));
@@ -259,7 +257,7 @@ static tt_status open_config(struct tt_model_folder *folder)
     tt_status status;
     if (tt_path_exists(path)) {
         status = tt_json_read(path, CONFIG_BYTES_MAX, &folder->config);
-        if (status == TT_OK && !json_is_object(folder->config.root)) {
+        if (status == TT_OK && !tt_json_is_object(folder->config.root)) {
             status = tt_fail(TT_ERR_DATA, "%s must hold one object", path);
         }
     } else {

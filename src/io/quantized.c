@@ -51,23 +51,23 @@ static const struct tt_safetensors_entry *find(const struct tt_model_folder *fol
 
 static tt_status read_shape(const struct tt_json *json, int64_t *rows, int64_t *cols)
 {
-    const json_t *shape;
+    const struct tt_json_value *shape;
     TT_TRY(tt_json_array(json, json->root, "shape", &shape));
-    const json_t *first = json_array_get(shape, 0), *second = json_array_get(shape, 1);
-    if (json_array_size(shape) != 2 || !json_is_integer(first) || !json_is_integer(second))
+    const struct tt_json_value *first = tt_json_at(shape, 0), *second = tt_json_at(shape, 1);
+    if (tt_json_count(shape) != 2 || !tt_json_is_integer(first) || !tt_json_is_integer(second))
         return tt_fail(TT_ERR_DATA, "%s: 'shape' is not that of a matrix: two whole numbers", json->origin);
-    *rows = json_integer_value(first);
-    *cols = json_integer_value(second);
+    *rows = tt_json_integer(first);
+    *cols = tt_json_integer(second);
     return TT_OK;
 }
 
 static tt_status read_nested(const struct tt_json *json, struct tt_quant_format *format, float *offset)
 {
-    const json_t *root = json->root;
+    const struct tt_json_value *root = json->root;
     const char *dtype = "float32";
     double value = 0;
-    format->nested = json_object_get(root, "nested_blocksize") != NULL;
-    bool has_offset = json_object_get(root, "nested_offset") != NULL;
+    format->nested = tt_json_get(root, "nested_blocksize") != NULL;
+    bool has_offset = tt_json_get(root, "nested_offset") != NULL;
     if (format->nested != has_offset)
         return tt_fail(TT_ERR_DATA, "%s: of 'nested_blocksize' and 'nested_offset' there is only one",
                        json->origin);
@@ -89,7 +89,7 @@ static tt_status read_state(const struct tt_json *json, struct tt_quant_layout *
     const char *type, *torch_name;
     struct tt_quant_format format = {0};
     int64_t rows, cols;
-    if (!json_is_object(json->root)) return tt_fail(TT_ERR_DATA, "%s: not a JSON object", json->origin);
+    if (!tt_json_is_object(json->root)) return tt_fail(TT_ERR_DATA, "%s: not a JSON object", json->origin);
     TT_TRY(tt_json_string(json, json->root, "quant_type", &type));
     TT_TRY(tt_json_int(json, json->root, "blocksize", &format.block));
     TT_TRY(tt_json_string(json, json->root, "dtype", &torch_name));

@@ -30,7 +30,7 @@ struct tt_quantized_config {
  * bitsandbytes. */
 TT_MUST_USE tt_status tt_quantized_config_read(const struct tt_json *config, struct tt_quantized_config *out);
 /* The reverse, as transformers writes it; returns a reference of the caller's, or NULL (record set). */
-json_t *tt_quantized_config_make(const struct tt_quantized_config *config);
+struct tt_json_value *tt_quantized_config_make(const struct tt_quantized_config *config);
 
 /* ---- Reading ---- */
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static tt_status read_dtype(const struct tt_json *json, const json_t *object, const char *key,
+static tt_status read_dtype(const struct tt_json *json, const struct tt_json_value *object, const char *key,
                             tt_dtype *dtype)
 {
     const char *name = NULL;
@@ -15,14 +15,15 @@ static tt_status read_dtype(const struct tt_json *json, const json_t *object, co
     return TT_OK;
 }
 
-static tt_status read_skip(const struct tt_json *json, const json_t *object, struct tt_quantized_config *out)
+static tt_status read_skip(const struct tt_json *json, const struct tt_json_value *object,
+                           struct tt_quantized_config *out)
 {
     const char key[] = "llm_int8_skip_modules";
-    const json_t *list = json_object_get(object, key);
-    if (list == NULL || json_is_null(list)) return TT_OK;
-    if (!json_is_array(list)) return tt_fail(TT_ERR_DATA, "%s: '%s' is not a list", json->origin, key);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *name = json_string_value(json_array_get(list, i));
+    const struct tt_json_value *list = tt_json_get(object, key);
+    if (list == NULL || tt_json_is_null(list)) return TT_OK;
+    if (!tt_json_is_list(list)) return tt_fail(TT_ERR_DATA, "%s: '%s' is not a list", json->origin, key);
+    for (size_t i = 0; i < tt_json_count(list); i++) {
+        const char *name = tt_json_text(tt_json_at(list, i));
         if (name == NULL) return tt_fail(TT_ERR_DATA, "%s: '%s' is not of names", json->origin, key);
         if (out->skip_count == TT_QUANTIZED_SKIP_MAX)
             return tt_fail(TT_ERR_UNSUPPORTED, "%s: '%s' has more than %d names", json->origin, key,
@@ -42,13 +43,13 @@ static tt_status fail_method(const struct tt_json *json, const char *method)
 
 tt_status tt_quantized_config_read(const struct tt_json *config, struct tt_quantized_config *out)
 {
-    const json_t *object = json_object_get(config->root, "quantization_config");
+    const struct tt_json_value *object = tt_json_get(config->root, "quantization_config");
     const char *method = NULL, *type = "fp4";
     bool four = false, eight = false;
     struct tt_quantized_config found = {.compute_dtype = TT_F32, .storage_dtype = TT_U8};
     *out = found;
-    if (object == NULL || json_is_null(object)) return TT_OK;
-    if (!json_is_object(object))
+    if (object == NULL || tt_json_is_null(object)) return TT_OK;
+    if (!tt_json_is_object(object))
         return tt_fail(TT_ERR_DATA, "%s: 'quantization_config' is not an object", config->origin);
     TT_TRY(tt_json_opt_bool(config, object, "load_in_4bit", &four));
     TT_TRY(tt_json_opt_bool(config, object, "load_in_8bit", &eight));
@@ -72,17 +73,17 @@ tt_status tt_quantized_config_read(const struct tt_json *config, struct tt_quant
     return TT_OK;
 }
 
-json_t *tt_quantized_config_make(const struct tt_quantized_config *config)
+struct tt_json_value *tt_quantized_config_make(const struct tt_quantized_config *config)
 {
     bool four = config->type != TT_QUANT_INT8;
-    json_t *skip = config->skip_count > 0 ? json_array() : json_null();
+    struct tt_json_value *skip = config->skip_count > 0 ? tt_json_new_list() : tt_json_new_null();
     for (int i = 0; i < config->skip_count; i++)
-        if (json_array_append_new(skip, json_string(config->skip[i])) != 0) {
-            json_decref(skip);
+        if (tt_json_append(skip, tt_json_new_string(config->skip[i])) != 0) {
+            tt_json_release(skip);
             (void)tt_fail(TT_ERR_MEMORY, "out of memory for quantization_config");
             return NULL;
         }
-    json_t *object = json_pack(
+    struct tt_json_value *object = tt_json_pack(
         "{s:b,s:b,s:s,s:s,s:s,s:b,s:b,s:b,s:o,s:f,s:b,s:b,s:s}", "_load_in_4bit", four, "_load_in_8bit",
         !four, "bnb_4bit_compute_dtype", tt_dtype_torch_name(config->compute_dtype), "bnb_4bit_quant_storage",
         tt_dtype_torch_name(config->storage_dtype), "bnb_4bit_quant_type",

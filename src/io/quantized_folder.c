@@ -27,7 +27,7 @@ struct writing {
     size_t count;
     size_t *shard_first; /* [shard_count + 1], items */
     size_t shard_count;
-    json_t *weight_map;
+    struct tt_json_value *weight_map;
     int threads;
 };
 
@@ -215,7 +215,7 @@ static tt_status lay_out_shard(struct writing *writing, size_t first, size_t end
         for (int e = 0; e < writing->items[i].to.count; e++) {
             const struct tt_safetensors_entry *entry = &writing->items[i].to.entries[e];
             shard->entries[shard->count++] = *entry;
-            if (json_object_set_new(writing->weight_map, entry->name, json_string(shard->name)) != 0)
+            if (tt_json_set(writing->weight_map, entry->name, tt_json_new_string(shard->name)) != 0)
                 return tt_fail(TT_ERR_MEMORY, "out of memory for the index of the weights");
         }
     return tt_safetensors_layout(shard->entries, shard->count, &shard->header, &shard->bytes);
@@ -248,27 +248,27 @@ out:
 
 static tt_status write_config(const struct writing *writing)
 {
-    json_t *root = json_deep_copy(tt_model_folder_config(writing->folder)->root);
-    json_t *config = tt_quantized_config_make(&writing->options->config);
+    struct tt_json_value *root = tt_json_copy(tt_model_folder_config(writing->folder)->root);
+    struct tt_json_value *config = tt_quantized_config_make(&writing->options->config);
     tt_status status = TT_ERR_MEMORY;
-    if (root != NULL && config != NULL && json_object_set(root, "quantization_config", config) == 0)
+    if (tt_json_set(root, "quantization_config", config) == 0)
         status = tt_json_write_file(root, 2, true, tt_str_text(&writing->output.temporary), "config.json");
     else
         (void)tt_fail(TT_ERR_MEMORY, "out of memory for config.json");
-    json_decref(config);
-    json_decref(root);
+    tt_json_release(root);
     return status;
 }
 
 static tt_status write_index(const struct writing *writing)
 {
     if (writing->shard_count == 1) return TT_OK;
-    json_t *root = json_pack("{s:{s:I}, s:O}", "metadata", "total_size",
-                             (json_int_t)writing->report->bytes_after, "weight_map", writing->weight_map);
+    struct tt_json_value *root =
+        tt_json_pack("{s:{s:I}, s:O}", "metadata", "total_size", (int64_t)writing->report->bytes_after,
+                     "weight_map", writing->weight_map);
     if (root == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the index of the weights");
     tt_status status = tt_json_write_file(root, 2, true, tt_str_text(&writing->output.temporary),
                                           "model.safetensors.index.json");
-    json_decref(root);
+    tt_json_release(root);
     return status;
 }
 
@@ -331,7 +331,7 @@ tt_status tt_quantized_folder_write(const struct tt_model_folder *folder,
     *report = (struct tt_quantize_report){0};
     int processors = tt_cpu_count();
     writing.threads = options->threads > 0 ? options->threads : processors < 8 ? processors : 8;
-    writing.weight_map = json_object();
+    writing.weight_map = tt_json_new_object();
     if (writing.weight_map == NULL) TT_GO(tt_fail(TT_ERR_MEMORY, "out of memory for the index"));
     TT_GO(tt_quantized_config_read(tt_model_folder_config(folder), &before));
     if (before.type != TT_QUANT_NONE)
@@ -346,7 +346,7 @@ out:
     if (status != TT_OK)
         tt_while("quantizing '%s' into '%s'", tt_model_folder_path(folder), options->output_dir);
     tt_output_folder_close(&writing.output);
-    json_decref(writing.weight_map);
+    tt_json_release(writing.weight_map);
     tt_free(writing.items);
     tt_free(writing.shard_first);
     tt_arena_deinit(&writing.arena);

@@ -19,10 +19,11 @@ tt_status tt_quantized_state_write(const struct tt_quant_layout *layout, tt_dtyp
     if (!format->nested) return tt_str_append_char(text, '}');
     TT_TRY(tt_str_printf(text, ", \"nested_blocksize\": %lld, \"nested_dtype\": \"float32\", ",
                          (long long)format->nested_block));
-    json_t *value = json_real((double)offset);
-    tt_status status = value != NULL ? tt_json_write(value, 0, false, &number)
-                                     : tt_fail(TT_ERR_DATA, "the mean of the scales is not finite");
-    json_decref(value);
+    struct tt_json_value *value = tt_json_new_real((double)offset);
+    tt_status status = value == NULL      ? TT_ERR_MEMORY
+                       : isfinite(offset) ? tt_json_write(value, 0, false, &number)
+                                          : tt_fail(TT_ERR_DATA, "the mean of the scales is not finite");
+    tt_json_release(value);
     if (status == TT_OK)
         status = tt_str_printf(text, "\"nested_offset\": %s}%*s", tt_str_text(&number),
                                OFFSET_TEXT - (int)number.bytes, "");

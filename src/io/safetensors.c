@@ -30,23 +30,22 @@ struct tt_safetensors {
     size_t metadata_count;
 };
 
-static tt_status read_metadata(struct tt_safetensors *file, const json_t *object)
+static tt_status read_metadata(struct tt_safetensors *file, const struct tt_json_value *object)
 {
-    if (!json_is_object(object)) {
+    if (!tt_json_is_object(object)) {
         return tt_fail(TT_ERR_DATA, "'%s': __metadata__ must be an object of strings", file->path);
     }
-    size_t count = json_object_size(object);
+    size_t count = tt_json_count(object);
     file->metadata = tt_arena_alloc(&file->arena, (count + 1) * sizeof *file->metadata);
     if (file->metadata == NULL) return TT_ERR_MEMORY;
     const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value)
-    {
-        if (!json_is_string(value)) {
+    const struct tt_json_value *value;
+    for (size_t member = 0; tt_json_next_member(object, &member, &key, &value);) {
+        if (!tt_json_is_string(value)) {
             return tt_fail(TT_ERR_DATA, "'%s': __metadata__ '%s' must be a string", file->path, key);
         }
         struct pair pair = {tt_arena_strdup(&file->arena, key),
-                            tt_arena_strdup(&file->arena, json_string_value(value))};
+                            tt_arena_strdup(&file->arena, tt_json_text(value))};
         if (pair.key == NULL || pair.value == NULL) return TT_ERR_MEMORY;
         file->metadata[file->metadata_count++] = pair;
     }
@@ -54,16 +53,16 @@ static tt_status read_metadata(struct tt_safetensors *file, const json_t *object
 }
 
 /* A member that must be a list of integers >= 0; returns the list. */
-static tt_status read_list(const struct tt_safetensors *file, const json_t *object, const char *name,
-                           const char *key, const json_t **out)
+static tt_status read_list(const struct tt_safetensors *file, const struct tt_json_value *object,
+                           const char *name, const char *key, const struct tt_json_value **out)
 {
-    const json_t *list = json_object_get(object, key);
-    if (!json_is_array(list)) {
+    const struct tt_json_value *list = tt_json_get(object, key);
+    if (!tt_json_is_list(list)) {
         return tt_fail(TT_ERR_DATA, "'%s': tensor '%s' has no list '%s'", file->path, name, key);
     }
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *value = json_array_get(list, i);
-        if (!json_is_integer(value) || json_integer_value(value) < 0) {
+    for (size_t i = 0; i < tt_json_count(list); i++) {
+        const struct tt_json_value *value = tt_json_at(list, i);
+        if (!tt_json_is_integer(value) || tt_json_integer(value) < 0) {
             return tt_fail(TT_ERR_DATA, "'%s': tensor '%s': '%s' must hold integers of 0 and more",
                            file->path, name, key);
         }
@@ -98,12 +97,12 @@ static tt_status check_shape(const struct tt_safetensors *file, const struct tt_
     return TT_OK;
 }
 
-static tt_status read_entry(struct tt_safetensors *file, const char *name, const json_t *object,
+static tt_status read_entry(struct tt_safetensors *file, const char *name, const struct tt_json_value *object,
                             uint64_t data_start, struct tt_safetensors_entry *entry)
 {
     entry->name = tt_arena_strdup(&file->arena, name);
     if (entry->name == NULL) return TT_ERR_MEMORY;
-    const char *dtype = json_string_value(json_object_get(object, "dtype"));
+    const char *dtype = tt_json_text(tt_json_get(object, "dtype"));
     if (dtype == NULL) return tt_fail(TT_ERR_DATA, "'%s': tensor '%s' has no 'dtype'", file->path, name);
     const struct tt_safetensors_type *type = tt_safetensors_type_find(dtype);
     if (type == NULL) {
@@ -113,25 +112,24 @@ static tt_status read_entry(struct tt_safetensors *file, const char *name, const
     entry->dtype = tt_dtype_from_name(dtype, strlen(dtype));
     memcpy(entry->dtype_name, type->name, sizeof entry->dtype_name);
 
-    const json_t *shape, *offsets;
+    const struct tt_json_value *shape, *offsets;
     TT_TRY(read_list(file, object, name, "shape", &shape));
     TT_TRY(read_list(file, object, name, "data_offsets", &offsets));
-    if (json_array_size(shape) > TT_SAFETENSORS_RANK_MAX) {
+    if (tt_json_count(shape) > TT_SAFETENSORS_RANK_MAX) {
         return tt_fail(TT_ERR_UNSUPPORTED, "'%s': tensor '%s' has %zu dimensions; at most %d are supported",
-                       file->path, name, json_array_size(shape), TT_SAFETENSORS_RANK_MAX);
+                       file->path, name, tt_json_count(shape), TT_SAFETENSORS_RANK_MAX);
     }
-    entry->rank = (int)json_array_size(shape);
-    for (int i = 0; i < entry->rank; i++)
-        entry->dims[i] = json_integer_value(json_array_get(shape, (size_t)i));
+    entry->rank = (int)tt_json_count(shape);
+    for (int i = 0; i < entry->rank; i++) entry->dims[i] = tt_json_integer(tt_json_at(shape, (size_t)i));
     uint64_t bytes;
     TT_TRY(check_shape(file, entry, type->bits, &bytes));
 
-    if (json_array_size(offsets) != 2) {
+    if (tt_json_count(offsets) != 2) {
         return tt_fail(TT_ERR_DATA, "'%s': tensor '%s': 'data_offsets' must hold two numbers", file->path,
                        name);
     }
-    uint64_t begin = (uint64_t)json_integer_value(json_array_get(offsets, 0));
-    uint64_t end = (uint64_t)json_integer_value(json_array_get(offsets, 1));
+    uint64_t begin = (uint64_t)tt_json_integer(tt_json_at(offsets, 0));
+    uint64_t end = (uint64_t)tt_json_integer(tt_json_at(offsets, 1));
     uint64_t data_bytes = file->file_bytes - data_start;
     if (begin > end) {
         return tt_fail(TT_ERR_DATA, "'%s': tensor '%s' ends (%llu) before it begins (%llu)", file->path, name,
@@ -190,16 +188,16 @@ static tt_status check_cover(const struct tt_safetensors *file, uint64_t data_st
     return TT_OK;
 }
 
-static tt_status read_entries(struct tt_safetensors *file, const json_t *root, uint64_t data_start)
+static tt_status read_entries(struct tt_safetensors *file, const struct tt_json_value *root,
+                              uint64_t data_start)
 {
-    size_t members = json_object_size(root);
+    size_t members = tt_json_count(root);
     file->entries = tt_calloc(members + 1, sizeof *file->entries);
     file->by_name = tt_calloc(members + 1, sizeof *file->by_name);
     if (file->entries == NULL || file->by_name == NULL) return TT_ERR_MEMORY;
     const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)root, key, value)
-    {
+    const struct tt_json_value *value;
+    for (size_t member = 0; tt_json_next_member(root, &member, &key, &value);) {
         if (strcmp(key, "__metadata__") == 0) {
             TT_TRY(read_metadata(file, value));
         } else {
@@ -246,7 +244,8 @@ static tt_status read_header(struct tt_safetensors *file)
     char *header = tt_calloc((size_t)header_bytes + 1, 1);
     if (header == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_file_pread(file->descriptor, file->path, header, (size_t)header_bytes, sizeof start));
-    if (header[0] != '{') {
+    /* The reference library skips white space before the object since 0.8. */
+    if (header[strspn(header, " \t\r\n")] != '{') {
         TT_GO(tt_fail(TT_ERR_DATA, "'%s' is no safetensors file: its header does not start with '{'",
                       file->path));
     }

@@ -77,22 +77,22 @@ static const char *const known_keys[] = {
     "runtime_config",
 };
 
-static bool is_nothing(const json_t *value)
+static bool is_nothing(const struct tt_json_value *value)
 {
-    if (json_is_null(value) || json_is_false(value)) return true;
-    if (json_is_string(value)) return json_string_length(value) == 0;
-    return (json_is_array(value) && json_array_size(value) == 0) ||
-           (json_is_object(value) && json_object_size(value) == 0);
+    if (tt_json_is_null(value) || tt_json_is_false(value)) return true;
+    if (tt_json_is_string(value)) return tt_json_span(value).bytes == 0;
+    return (tt_json_is_list(value) && tt_json_count(value) == 0) ||
+           (tt_json_is_object(value) && tt_json_count(value) == 0);
 }
 
-static tt_status check_key(const struct tt_json *json, const char *key, const json_t *value)
+static tt_status check_key(const struct tt_json *json, const char *key, const struct tt_json_value *value)
 {
     for (size_t i = 0; i < sizeof known_keys / sizeof known_keys[0]; i++) {
         if (strcmp(key, known_keys[i]) == 0) return TT_OK;
     }
     for (size_t i = 0; i < sizeof must_be_default / sizeof must_be_default[0]; i++) {
         if (strcmp(key, must_be_default[i].key) != 0) continue;
-        const char *text = json_string_value(value), *allowed = must_be_default[i].default_text;
+        const char *text = tt_json_text(value), *allowed = must_be_default[i].default_text;
         if (is_nothing(value) || (text != NULL && allowed != NULL && strcmp(text, allowed) == 0))
             return TT_OK;
         return tt_fail(TT_ERR_UNSUPPORTED,
@@ -107,9 +107,9 @@ static tt_status check_key(const struct tt_json *json, const char *key, const js
  * exists. */
 static tt_status read_init(const struct tt_json *json, struct tt_lora_config *lora)
 {
-    const json_t *value = json_object_get(json->root, "init_lora_weights");
-    const char *name = json_string_value(value);
-    if (value == NULL || json_is_null(value) || json_is_boolean(value)) return TT_OK;
+    const struct tt_json_value *value = tt_json_get(json->root, "init_lora_weights");
+    const char *name = tt_json_text(value);
+    if (value == NULL || tt_json_is_null(value) || tt_json_is_bool(value)) return TT_OK;
     if (name != NULL && strcmp(name, "gaussian") == 0) {
         lora->gaussian_init = true;
         return TT_OK;
@@ -129,13 +129,13 @@ static tt_status read_init(const struct tt_json *json, struct tt_lora_config *lo
 static tt_status read_text(const struct tt_json *json, const char *key, struct tt_arena *arena,
                            const char **out)
 {
-    const json_t *value = json_object_get(json->root, key);
+    const struct tt_json_value *value = tt_json_get(json->root, key);
     struct tt_str text = {0};
     *out = NULL;
     if (value == NULL || is_nothing(value)) return TT_OK;
     tt_status status = TT_OK;
-    if (json_is_string(value)) {
-        status = tt_str_append_text(&text, json_string_value(value));
+    if (tt_json_is_string(value)) {
+        status = tt_str_append_text(&text, tt_json_text(value));
     } else {
         status = tt_json_write(value, 0, false, &text);
     }
@@ -153,14 +153,15 @@ tt_status tt_adapter_config_parse(const struct tt_json *json, struct tt_arena *a
     struct tt_lora_config lora = {
         .enabled = true, .from_adapter = true, .r = 8, .alpha = 8}; /* PEFT's defaults */
     const char *type = NULL, *key;
-    json_t *value;
-    if (!json_is_object(json->root)) return tt_fail(TT_ERR_DATA, "%s is not a JSON object", json->origin);
+    const struct tt_json_value *value;
+    if (!tt_json_is_object(json->root)) return tt_fail(TT_ERR_DATA, "%s is not a JSON object", json->origin);
     TT_TRY(tt_json_string(json, json->root, "peft_type", &type));
     if (strcmp(type, "LORA") != 0) {
         return tt_fail(TT_ERR_UNSUPPORTED, "%s: adapters of peft_type '%s' are not served, only LORA",
                        json->origin, type);
     }
-    json_object_foreach(json->root, key, value) TT_TRY(check_key(json, key, value));
+    for (size_t member = 0; tt_json_next_member(json->root, &member, &key, &value);)
+        TT_TRY(check_key(json, key, value));
     TT_TRY(tt_json_opt_int(json, json->root, "r", &lora.r));
     TT_TRY(tt_json_opt_double(json, json->root, "lora_alpha", &lora.alpha));
     TT_TRY(tt_json_opt_double(json, json->root, "lora_dropout", &lora.dropout));

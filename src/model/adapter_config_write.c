@@ -18,9 +18,9 @@ static tt_status no_memory(void)
     return tt_fail(TT_ERR_MEMORY, "no memory to write adapter_config.json");
 }
 
-static tt_status set(json_t *object, const char *key, json_t *value)
+static tt_status set(struct tt_json_value *object, const char *key, struct tt_json_value *value)
 {
-    return value != NULL && json_object_set_new(object, key, value) == 0 ? TT_OK : no_memory();
+    return value != NULL && tt_json_set(object, key, value) == 0 ? TT_OK : no_memory();
 }
 
 static int compare_texts(const void *a, const void *b)
@@ -28,23 +28,24 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static tt_status set_sorted_list(json_t *object, const char *key, const char **texts, size_t count)
+static tt_status set_sorted_list(struct tt_json_value *object, const char *key, const char **texts,
+                                 size_t count)
 {
-    json_t *list = json_array();
+    struct tt_json_value *list = tt_json_new_list();
     tt_status status = list != NULL ? TT_OK : no_memory();
     qsort(texts, count, sizeof *texts, compare_texts);
     for (size_t i = 0; i < count && status == TT_OK; i++) {
-        if (json_array_append_new(list, json_string(texts[i])) != 0) status = no_memory();
+        if (tt_json_append(list, tt_json_new_string(texts[i])) != 0) status = no_memory();
     }
     if (status != TT_OK) {
-        json_decref(list);
+        tt_json_release(list);
         return status;
     }
     return set(object, key, list);
 }
 
 /* What "all-linear" came to mean. */
-static tt_status set_all_linear(json_t *object, const struct tt_module_list *modules)
+static tt_status set_all_linear(struct tt_json_value *object, const struct tt_module_list *modules)
 {
     size_t count = 0;
     const char **names = tt_calloc(modules->count, sizeof *names);
@@ -66,15 +67,15 @@ static tt_status set_all_linear(json_t *object, const struct tt_module_list *mod
 }
 
 /* A pattern setting as PEFT keeps it: null, a list of names, or the expression as a string. */
-static tt_status set_names(json_t *object, const char *key, const char *text, bool words)
+static tt_status set_names(struct tt_json_value *object, const char *key, const char *text, bool words)
 {
     struct tt_name_pattern pattern = {0};
     tt_status status = TT_OK;
     const char **names = NULL;
-    if (text == NULL) return set(object, key, json_null());
+    if (text == NULL) return set(object, key, tt_json_new_null());
     TT_GO(tt_name_pattern_init(&pattern, key, text, words));
     if (pattern.regex != NULL) {
-        TT_GO(set(object, key, json_string(text)));
+        TT_GO(set(object, key, tt_json_new_string(text)));
         goto out;
     }
     names = tt_calloc(pattern.count, sizeof *names);
@@ -88,20 +89,21 @@ out:
 }
 
 /* Integers are written without a point, as Python does with an int. */
-static json_t *number(double value)
+static struct tt_json_value *number(double value)
 {
-    return value == floor(value) && fabs(value) < 1e15 ? json_integer((json_int_t)value) : json_real(value);
+    return value == floor(value) && fabs(value) < 1e15 ? tt_json_new_integer((int64_t)value)
+                                                       : tt_json_new_real(value);
 }
 
 /* JSON objects are written with sorted keys, but the first key that matches wins. Where a module matches keys
  * of different values the pattern is written out module by module, so that it means the same in any order. */
-static tt_status set_values(json_t *object, const char *key, const char *text, double fallback,
+static tt_status set_values(struct tt_json_value *object, const char *key, const char *text, double fallback,
                             const struct tt_module_list *modules)
 {
     struct tt_value_pattern pattern = {0};
     tt_status status = TT_OK;
     bool ambiguous = false;
-    json_t *spelled_out = json_object();
+    struct tt_json_value *spelled_out = tt_json_new_object();
     if (spelled_out == NULL) return no_memory();
     TT_GO(tt_value_pattern_init(&pattern, key, text, false, 0, 1e18));
     for (size_t i = 0; i < modules->count; i++) {
@@ -112,50 +114,51 @@ static tt_status set_values(json_t *object, const char *key, const char *text, d
         if (value != fallback) TT_GO(set(spelled_out, module->path, number(value)));
     }
     if (!ambiguous && pattern.count > 0) {
-        TT_GO(set(object, key, json_incref(pattern.object.root)));
+        TT_GO(set(object, key, tt_json_copy(pattern.object.root)));
     } else {
-        TT_GO(set(object, key, json_incref(spelled_out)));
+        TT_GO(set(object, key, tt_json_copy(spelled_out)));
     }
 out:
-    json_decref(spelled_out);
+    tt_json_release(spelled_out);
     tt_value_pattern_deinit(&pattern);
     return status;
 }
 
 /* Any JSON value, also a bare number: parsed as the only entry of a list. */
-static tt_status set_json(json_t *object, const char *key, const char *value)
+static tt_status set_json(struct tt_json_value *object, const char *key, const char *value)
 {
     struct tt_json json = {0};
     struct tt_str list = {0};
-    if (value == NULL) return set(object, key, json_null());
+    if (value == NULL) return set(object, key, tt_json_new_null());
     tt_status status = tt_str_printf(&list, "[%s]", value);
     if (status == TT_OK) status = tt_json_parse(tt_str_text(&list), list.bytes, key, &json);
-    if (status == TT_OK) status = set(object, key, json_incref(json_array_get(json.root, 0)));
+    if (status == TT_OK) status = set(object, key, tt_json_copy(tt_json_at(json.root, 0)));
     tt_json_deinit(&json);
     tt_str_deinit(&list);
     return status;
 }
 
-static tt_status set_constants(json_t *object, const char *base_model)
+static tt_status set_constants(struct tt_json_value *object, const char *base_model)
 {
     static const char *const nulls[] = {"auto_mapping", "layer_replication", "megatron_config", "revision"};
     static const char *const falses[] = {"fan_in_fan_out", "lora_bias", "use_dora"};
-    for (size_t i = 0; i < sizeof nulls / sizeof nulls[0]; i++) TT_TRY(set(object, nulls[i], json_null()));
+    for (size_t i = 0; i < sizeof nulls / sizeof nulls[0]; i++)
+        TT_TRY(set(object, nulls[i], tt_json_new_null()));
     for (size_t i = 0; i < sizeof falses / sizeof falses[0]; i++)
-        TT_TRY(set(object, falses[i], json_false()));
-    TT_TRY(
-        set(object, "base_model_name_or_path", base_model != NULL ? json_string(base_model) : json_null()));
-    TT_TRY(set(object, "bias", json_string("none")));
-    TT_TRY(set(object, "inference_mode", json_true()));
-    TT_TRY(set(object, "loftq_config", json_object()));
-    TT_TRY(set(object, "megatron_core", json_string("megatron.core")));
-    TT_TRY(set(object, "peft_type", json_string("LORA")));
-    TT_TRY(set(object, "peft_version", json_string(peft_version)));
-    return set(object, "task_type", json_string("CAUSAL_LM"));
+        TT_TRY(set(object, falses[i], tt_json_new_bool(false)));
+    TT_TRY(set(object, "base_model_name_or_path",
+               base_model != NULL ? tt_json_new_string(base_model) : tt_json_new_null()));
+    TT_TRY(set(object, "bias", tt_json_new_string("none")));
+    TT_TRY(set(object, "inference_mode", tt_json_new_bool(true)));
+    TT_TRY(set(object, "loftq_config", tt_json_new_object()));
+    TT_TRY(set(object, "megatron_core", tt_json_new_string("megatron.core")));
+    TT_TRY(set(object, "peft_type", tt_json_new_string("LORA")));
+    TT_TRY(set(object, "peft_version", tt_json_new_string(peft_version)));
+    return set(object, "task_type", tt_json_new_string("CAUSAL_LM"));
 }
 
-static tt_status set_lora(json_t *object, const struct tt_lora_config *lora, const char *default_targets,
-                          const struct tt_module_list *modules)
+static tt_status set_lora(struct tt_json_value *object, const struct tt_lora_config *lora,
+                          const char *default_targets, const struct tt_module_list *modules)
 {
     bool words = !lora->from_adapter;
     const char *targets = lora->target_modules != NULL ? lora->target_modules : default_targets;
@@ -170,11 +173,12 @@ static tt_status set_lora(json_t *object, const struct tt_lora_config *lora, con
     TT_TRY(set_json(object, "layers_to_transform", lora->layers_to_transform));
     TT_TRY(set_values(object, "rank_pattern", lora->rank_pattern, (double)lora->r, modules));
     TT_TRY(set_values(object, "alpha_pattern", lora->alpha_pattern, lora->alpha, modules));
-    TT_TRY(set(object, "r", json_integer((json_int_t)lora->r)));
+    TT_TRY(set(object, "r", tt_json_new_integer((int64_t)lora->r)));
     TT_TRY(set(object, "lora_alpha", number(lora->alpha)));
-    TT_TRY(set(object, "lora_dropout", json_real(lora->dropout)));
-    TT_TRY(set(object, "use_rslora", json_boolean(lora->use_rslora)));
-    return set(object, "init_lora_weights", lora->gaussian_init ? json_string("gaussian") : json_true());
+    TT_TRY(set(object, "lora_dropout", tt_json_new_real(lora->dropout)));
+    TT_TRY(set(object, "use_rslora", tt_json_new_bool(lora->use_rslora)));
+    return set(object, "init_lora_weights",
+               lora->gaussian_init ? tt_json_new_string("gaussian") : tt_json_new_bool(true));
 }
 
 tt_status tt_adapter_config_write(const struct tt_model *model, const char *base_model, struct tt_str *text)
@@ -182,7 +186,7 @@ tt_status tt_adapter_config_write(const struct tt_model *model, const char *base
     tt_status status = TT_OK;
     struct tt_arena arena = {0};
     struct tt_module_list modules = {0};
-    json_t *object = json_object();
+    struct tt_json_value *object = tt_json_new_object();
     if (object == NULL) return no_memory();
     TT_GO(tt_module_list_make(&model->config, &arena, &modules));
     TT_GO(set_constants(object, base_model));
@@ -190,7 +194,7 @@ tt_status tt_adapter_config_write(const struct tt_model *model, const char *base
                    tt_model_family_find(model->config.model_type)->default_target_modules, &modules));
     TT_GO(tt_json_write(object, 2, true, text));
 out:
-    json_decref(object);
+    tt_json_release(object);
     tt_arena_deinit(&arena);
     return status;
 }

@@ -41,8 +41,8 @@ static tt_status find_family(const struct tt_json *json, const struct tt_model_f
         tt_str_deinit(&names);
         return status;
     }
-    const json_t *architectures = json_object_get(json->root, "architectures");
-    const char *architecture = json_string_value(json_array_get(architectures, 0));
+    const struct tt_json_value *architectures = tt_json_get(json->root, "architectures");
+    const char *architecture = tt_json_text(tt_json_at(architectures, 0));
     if (architecture != NULL && strcmp(architecture, (*out)->architecture) != 0) {
         return tt_fail(TT_ERR_UNSUPPORTED,
                        "%s: the architecture '%s' is not served (for model_type '%s' it is %s)", json->origin,
@@ -69,7 +69,7 @@ static tt_status read_size(const struct tt_json *json, const char *key, int64_t 
 static tt_status read_optional_size(const struct tt_json *json, const char *key, int64_t maximum,
                                     int64_t missing_value, int64_t null_value, int64_t *out)
 {
-    *out = json_object_get(json->root, key) == NULL ? missing_value : null_value;
+    *out = tt_json_get(json->root, key) == NULL ? missing_value : null_value;
     TT_TRY(tt_json_opt_int(json, json->root, key, out));
     return check_range(json, key, *out, 1, maximum);
 }
@@ -92,7 +92,7 @@ static tt_status read_sizes(const struct tt_json *json, const struct tt_model_fa
                        ") is not a multiple of num_key_value_heads (%" PRId64 ")",
                        json->origin, heads, config->num_key_value_heads);
     }
-    bool divides = json_is_integer(json_object_get(json->root, "head_dim"));
+    bool divides = tt_json_is_integer(tt_json_get(json->root, "head_dim"));
     int64_t missing_dim = family->default_head_dim > 0 ? family->default_head_dim : shared_dim;
     divides = divides || (missing_dim == family->default_head_dim && family->default_head_dim > 0);
     if (!divides && config->hidden_size % heads != 0) {
@@ -117,7 +117,7 @@ static tt_status check_positive(const struct tt_json *json, const char *key, dou
                    maximum);
 }
 
-static tt_status read_rope_type(const struct tt_json *json, const json_t *rope,
+static tt_status read_rope_type(const struct tt_json *json, const struct tt_json_value *rope,
                                 struct tt_model_config *config)
 {
     static const char *const names[] = {"default", "linear", "llama3", "yarn"}; /* in order of the enum */
@@ -140,7 +140,8 @@ static double yarn_mscale(double factor, double mscale)
     return factor <= 1 ? 1.0 : 0.1 * mscale * log(factor) + 1.0;
 }
 
-static tt_status read_yarn(const struct tt_json *json, const json_t *rope, struct tt_model_config *config)
+static tt_status read_yarn(const struct tt_json *json, const struct tt_json_value *rope,
+                           struct tt_model_config *config)
 {
     double mscale = 0, mscale_all_dim = 0, attention_factor = 0;
     config->rope_beta_fast = 32;
@@ -164,7 +165,7 @@ static tt_status read_yarn(const struct tt_json *json, const json_t *rope, struc
     return TT_OK;
 }
 
-static tt_status read_rope_scaling(const struct tt_json *json, const json_t *rope,
+static tt_status read_rope_scaling(const struct tt_json *json, const struct tt_json_value *rope,
                                    struct tt_model_config *config)
 {
     TT_TRY(read_rope_type(json, rope, config));
@@ -202,11 +203,11 @@ static tt_status read_rope(const struct tt_json *json, struct tt_model_config *c
     TT_TRY(tt_json_opt_double(json, json->root, "partial_rotary_factor", &partial));
     static const char *const keys[] = {"rope_scaling", "rope_parameters"};
     for (int i = 0; i < 2; i++) {
-        const json_t *rope = json_object_get(json->root, keys[i]);
-        if (rope == NULL || json_is_null(rope)) continue;
+        const struct tt_json_value *rope = tt_json_get(json->root, keys[i]);
+        if (rope == NULL || tt_json_is_null(rope)) continue;
         TT_TRY(tt_json_object(json, json->root, keys[i], &rope));
-        if (json_is_object(json_object_get(rope, "full_attention")) ||
-            json_is_object(json_object_get(rope, "sliding_attention"))) {
+        if (tt_json_is_object(tt_json_get(rope, "full_attention")) ||
+            tt_json_is_object(tt_json_get(rope, "sliding_attention"))) {
             return tt_fail(TT_ERR_UNSUPPORTED, "%s: %s differ by layer type, which is not served",
                            json->origin, keys[i]);
         }
@@ -242,19 +243,19 @@ static tt_status read_tokens(const struct tt_json *json, struct tt_model_config 
     config->bos_token_id = -1;
     TT_TRY(tt_json_opt_int(json, json->root, "bos_token_id", &config->bos_token_id));
     TT_TRY(check_range(json, "bos_token_id", config->bos_token_id, -1, config->vocab_size - 1));
-    const json_t *eos = json_object_get(json->root, "eos_token_id");
-    if (eos == NULL || json_is_null(eos)) return TT_OK;
-    size_t count = json_is_array(eos) ? json_array_size(eos) : 1;
+    const struct tt_json_value *eos = tt_json_get(json->root, "eos_token_id");
+    if (eos == NULL || tt_json_is_null(eos)) return TT_OK;
+    size_t count = tt_json_is_list(eos) ? tt_json_count(eos) : 1;
     size_t room = sizeof config->eos_token_ids / sizeof config->eos_token_ids[0];
     if (count > room)
         return tt_fail(TT_ERR_DATA, "%s: eos_token_id has %zu entries, at most %zu are served", json->origin,
                        count, room);
     for (size_t i = 0; i < count; i++) {
-        const json_t *item = json_is_array(eos) ? json_array_get(eos, i) : eos;
-        if (!json_is_integer(item))
+        const struct tt_json_value *item = tt_json_is_list(eos) ? tt_json_at(eos, i) : eos;
+        if (!tt_json_is_integer(item))
             return tt_fail(TT_ERR_DATA, "%s: eos_token_id is not an integer or a list of integers",
                            json->origin);
-        int64_t id = json_integer_value(item);
+        int64_t id = tt_json_integer(item);
         TT_TRY(check_range(json, "eos_token_id", id, -1, config->vocab_size - 1));
         if (id >= 0) config->eos_token_ids[config->eos_token_count++] = id;
     }
@@ -281,22 +282,22 @@ tt_status tt_model_config_qwen_windows(const struct tt_json *json, struct tt_mod
     bool use = false;
     int64_t window = 4096, first_layer = 28;
     TT_TRY(tt_json_opt_bool(json, json->root, "use_sliding_window", &use));
-    const json_t *value = json_object_get(json->root, "sliding_window");
-    if (!use || (value != NULL && json_is_null(value))) return TT_OK;
+    const struct tt_json_value *value = tt_json_get(json->root, "sliding_window");
+    if (!use || (value != NULL && tt_json_is_null(value))) return TT_OK;
     TT_TRY(tt_json_opt_int(json, json->root, "sliding_window", &window));
     TT_TRY(check_range(json, "sliding_window", window, 1, INT32_MAX));
     TT_TRY(tt_json_opt_int(json, json->root, "max_window_layers", &first_layer));
-    const json_t *types = json_object_get(json->root, "layer_types");
-    bool listed = types != NULL && !json_is_null(types), any = false;
+    const struct tt_json_value *types = tt_json_get(json->root, "layer_types");
+    bool listed = types != NULL && !tt_json_is_null(types), any = false;
     if (listed) TT_TRY(tt_json_array(json, json->root, "layer_types", &types));
-    if (listed && (int64_t)json_array_size(types) != config->num_hidden_layers) {
+    if (listed && (int64_t)tt_json_count(types) != config->num_hidden_layers) {
         return tt_fail(TT_ERR_DATA, "%s: layer_types has %zu entries for %" PRId64 " layers", json->origin,
-                       json_array_size(types), config->num_hidden_layers);
+                       tt_json_count(types), config->num_hidden_layers);
     }
     for (int64_t i = 0; i < config->num_hidden_layers; i++) {
         config->window_layers[i] = i >= first_layer;
         if (listed) {
-            const char *type = json_string_value(json_array_get(types, (size_t)i));
+            const char *type = tt_json_text(tt_json_at(types, (size_t)i));
             if (type == NULL ||
                 (strcmp(type, "full_attention") != 0 && strcmp(type, "sliding_attention") != 0)) {
                 return tt_fail(TT_ERR_UNSUPPORTED, "%s: layer type '%s' of layer %" PRId64 " is not served",
@@ -314,7 +315,7 @@ tt_status tt_model_config_parse(const struct tt_json *json, struct tt_model_conf
 {
     struct tt_model_config config = {.initializer_range = 0.02, .rms_norm_eps = 1e-6};
     const struct tt_model_family *family;
-    if (!json_is_object(json->root)) return tt_fail(TT_ERR_DATA, "%s is not a JSON object", json->origin);
+    if (!tt_json_is_object(json->root)) return tt_fail(TT_ERR_DATA, "%s is not a JSON object", json->origin);
     TT_TRY(find_family(json, &family));
     memcpy(config.model_type, family->model_type, strlen(family->model_type) + 1);
     memcpy(config.architecture, family->architecture, strlen(family->architecture) + 1);

@@ -58,12 +58,11 @@ static tt_status read_layers(struct rules *rules, int64_t layer_count)
     tt_str_deinit(&list);
     if (status != TT_OK) return status;
     size_t index;
-    json_t *value;
-    json_array_foreach(rules->layers.root, index, value)
-    {
-        if (!json_is_integer(value))
+    const struct tt_json_value *value;
+    for (index = 0; (value = tt_json_at(rules->layers.root, index)) != NULL; index++) {
+        if (!tt_json_is_integer(value))
             return tt_fail(TT_ERR_USAGE, "layers_to_transform must be an integer or a list of integers");
-        int64_t layer = json_integer_value(value);
+        int64_t layer = tt_json_integer(value);
         if ((layer < 0 || layer >= layer_count) && !rules->config->from_adapter) {
             return tt_fail(TT_ERR_USAGE,
                            "layers_to_transform names layer %" PRId64 "; the model has layers 0 to %" PRId64,
@@ -90,7 +89,7 @@ static tt_status rules_init(struct rules *rules, const struct tt_lora_config *co
     TT_TRY(read_layers(rules, layer_count));
     TT_TRY(tt_value_pattern_init(&rules->rank, "rank_pattern", config->rank_pattern, true, 1, 65536));
     TT_TRY(tt_value_pattern_init(&rules->alpha, "alpha_pattern", config->alpha_pattern, false, 1e-9, 1e9));
-    bool layered = json_array_size(rules->layers.root) > 0;
+    bool layered = tt_json_count(rules->layers.root) > 0;
     if (layered && (rules->all_linear || rules->target.regex != NULL)) {
         return tt_fail(TT_ERR_USAGE, "layers_to_transform needs target_modules to be a list of names");
     }
@@ -113,8 +112,8 @@ static bool has_components(const char *path, const char *name)
 static tt_status in_transformed_layer(struct rules *rules, const struct tt_module *module, bool *inside)
 {
     size_t index;
-    json_t *value;
-    *inside = json_array_size(rules->layers.root) == 0;
+    const struct tt_json_value *value;
+    *inside = tt_json_count(rules->layers.root) == 0;
     if (*inside || module->layer < 0) return TT_OK;
     bool named = rules->layers_pattern.count == 0;
     for (size_t i = 0; i < rules->layers_pattern.count; i++) {
@@ -122,9 +121,8 @@ static tt_status in_transformed_layer(struct rules *rules, const struct tt_modul
         if (strcmp(tt_name_pattern_entry(&rules->layers_pattern, i), "layers") == 0) named = true;
     }
     if (!named) return TT_OK;
-    json_array_foreach(rules->layers.root, index, value)
-    {
-        if (json_integer_value(value) == module->layer) *inside = true;
+    for (index = 0; (value = tt_json_at(rules->layers.root, index)) != NULL; index++) {
+        if (tt_json_integer(value) == module->layer) *inside = true;
     }
     return TT_OK;
 }

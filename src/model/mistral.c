@@ -5,8 +5,8 @@
 
 static tt_status configure(const struct tt_json *json, struct tt_model_config *config)
 {
-    const json_t *window = json_object_get(json->root, "sliding_window");
-    if (window != NULL && json_is_null(window)) return TT_OK;
+    const struct tt_json_value *window = tt_json_get(json->root, "sliding_window");
+    if (window != NULL && tt_json_is_null(window)) return TT_OK;
     config->sliding_window = 4096; /* MistralConfig's default where the key is missing */
     TT_TRY(tt_json_opt_int(json, json->root, "sliding_window", &config->sliding_window));
     if (config->sliding_window < 1) {
@@ -15,10 +15,9 @@ static tt_status configure(const struct tt_json *json, struct tt_model_config *c
     }
     memset(config->window_layers, 1, (size_t)config->num_hidden_layers);
     size_t index;
-    json_t *type;
-    json_array_foreach(json_object_get(json->root, "layer_types"), index, type)
-    {
-        const char *name = json_string_value(type);
+    const struct tt_json_value *type;
+    for (index = 0; (type = tt_json_at(tt_json_get(json->root, "layer_types"), index)) != NULL; index++) {
+        const char *name = tt_json_text(type);
         if (name == NULL || strcmp(name, "sliding_attention") != 0) {
             tt_status status =
                 tt_fail(TT_ERR_UNSUPPORTED,

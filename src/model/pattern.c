@@ -22,10 +22,10 @@ tt_status tt_pattern_parse(const char *setting, const char *text, struct tt_json
 
 static tt_status init_list(struct tt_name_pattern *pattern)
 {
-    if (!json_is_array(pattern->list.root)) {
+    if (!tt_json_is_list(pattern->list.root)) {
         return tt_fail(TT_ERR_USAGE, "%s must be a list of names or a regular expression", pattern->setting);
     }
-    pattern->count = json_array_size(pattern->list.root);
+    pattern->count = tt_json_count(pattern->list.root);
     pattern->used = tt_calloc(pattern->count, sizeof *pattern->used);
     if (pattern->used == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < pattern->count; i++) {
@@ -48,7 +48,7 @@ tt_status tt_name_pattern_init(struct tt_name_pattern *pattern, const char *sett
         return init_list(pattern);
     }
     if (words && is_word(text)) {
-        pattern->list.root = json_pack("[s]", text);
+        pattern->list.root = tt_json_pack("[s]", text);
         if (pattern->list.root == NULL) return tt_fail(TT_ERR_MEMORY, "no memory for %s", setting);
         return init_list(pattern);
     }
@@ -67,7 +67,7 @@ void tt_name_pattern_deinit(struct tt_name_pattern *pattern)
 
 const char *tt_name_pattern_entry(const struct tt_name_pattern *pattern, size_t index)
 {
-    return json_string_value(json_array_get(pattern->list.root, index));
+    return tt_json_text(tt_json_at(pattern->list.root, index));
 }
 
 tt_status tt_name_pattern_match(struct tt_name_pattern *pattern, const char *path, bool *matched, bool *exact)
@@ -90,11 +90,11 @@ tt_status tt_name_pattern_match(struct tt_name_pattern *pattern, const char *pat
 }
 
 static tt_status init_key(struct tt_value_pattern *pattern, size_t index, const char *key,
-                          const json_t *value, bool integers, double minimum, double maximum)
+                          const struct tt_json_value *value, bool integers, double minimum, double maximum)
 {
     struct tt_str expression = {0};
-    double number = json_number_value(value);
-    if (!json_is_number(value) || (integers && !json_is_integer(value)) ||
+    double number = tt_json_number(value);
+    if (!tt_json_is_number(value) || (integers && !tt_json_is_integer(value)) ||
         !(number >= minimum && number <= maximum)) {
         return tt_fail(TT_ERR_USAGE, "the value of '%s' in %s must be %s between %g and %g", key,
                        pattern->setting, integers ? "an integer" : "a number", minimum, maximum);
@@ -114,9 +114,9 @@ tt_status tt_value_pattern_init(struct tt_value_pattern *pattern, const char *se
     *pattern = (struct tt_value_pattern){.setting = setting};
     if (text == NULL) return TT_OK;
     TT_TRY(tt_pattern_parse(setting, text, &pattern->object));
-    if (!json_is_object(pattern->object.root))
+    if (!tt_json_is_object(pattern->object.root))
         return tt_fail(TT_ERR_USAGE, "%s must be a mapping of names to numbers", setting);
-    size_t count = json_object_size(pattern->object.root), index = 0;
+    size_t count = tt_json_count(pattern->object.root), index = 0;
     pattern->regexes = tt_calloc(count, sizeof *pattern->regexes);
     pattern->keys = tt_calloc(count, sizeof *pattern->keys);
     pattern->values = tt_calloc(count, sizeof *pattern->values);
@@ -124,9 +124,8 @@ tt_status tt_value_pattern_init(struct tt_value_pattern *pattern, const char *se
     if (!pattern->regexes || !pattern->keys || !pattern->values || !pattern->used) return TT_ERR_MEMORY;
     pattern->count = count;
     const char *key;
-    json_t *value;
-    json_object_foreach(pattern->object.root, key, value)
-    {
+    const struct tt_json_value *value;
+    for (size_t member = 0; tt_json_next_member(pattern->object.root, &member, &key, &value);) {
         TT_TRY(init_key(pattern, index, key, value, integers, minimum, maximum));
         index++;
     }

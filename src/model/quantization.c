@@ -94,8 +94,8 @@ static tt_status keep_skip(const struct tt_json *json, const struct tt_quantized
 {
     struct tt_str text = {0};
     if (stored->skip_count == 0) return TT_OK;
-    const json_t *object = json_object_get(json->root, "quantization_config");
-    tt_status status = tt_json_write(json_object_get(object, "llm_int8_skip_modules"), 0, false, &text);
+    const struct tt_json_value *object = tt_json_get(json->root, "quantization_config");
+    tt_status status = tt_json_write(tt_json_get(object, "llm_int8_skip_modules"), 0, false, &text);
     if (status == TT_OK && text.bytes >= sizeof config->stored_quant_skip)
         status = tt_fail(TT_ERR_UNSUPPORTED, "%s: llm_int8_skip_modules is longer than %d bytes",
                          json->origin, TT_MODEL_SKIP_BYTES - 1);

@@ -187,14 +187,13 @@ static tt_status read_kwargs(const struct tt_json *json, struct kwargs *kwargs)
         "num_cycles",       "lr_end",          "power",        "timescale",   "min_lr",     "min_lr_rate",
         "num_stable_steps", "num_decay_steps", "min_lr_ratio", "warmup_type", "decay_type", "warmup_lr_rate"};
     const char *key;
-    json_t *value;
-    json_object_foreach(json->root, key, value)
-    {
+    const struct tt_json_value *value;
+    for (size_t member = 0; tt_json_next_member(json->root, &member, &key, &value);) {
         bool found = false;
         for (size_t i = 0; i < sizeof known / sizeof *known; i++) found |= strcmp(known[i], key) == 0;
         if (!found) return tt_fail(TT_ERR_USAGE, "lr_scheduler_kwargs has an unknown key '%s'", key);
     }
-    const json_t *root = json->root;
+    const struct tt_json_value *root = json->root;
     TT_TRY(tt_json_opt_double(json, root, "num_cycles", &kwargs->num_cycles));
     TT_TRY(tt_json_opt_double(json, root, "lr_end", &kwargs->lr_end));
     TT_TRY(tt_json_opt_double(json, root, "power", &kwargs->power));
@@ -229,7 +228,7 @@ static tt_status parse_kwargs(const struct tt_optim_config *config, struct tt_js
         return tt_fail(TT_ERR_USAGE,
                        "lr_scheduler_kwargs: '%.100s' is not a mapping such as {\"num_cycles\": 2}", text);
     TT_TRY(status);
-    if (!json_is_object(json->root)) return tt_fail(TT_ERR_USAGE, "lr_scheduler_kwargs must be a mapping");
+    if (!tt_json_is_object(json->root)) return tt_fail(TT_ERR_USAGE, "lr_scheduler_kwargs must be a mapping");
     return read_kwargs(json, kwargs);
 }
 

@@ -5,7 +5,8 @@
 #include "text/pipeline.h"
 
 /* Reading. */
-static tt_status copy_member(const struct tt_json *json, const json_t *value, const char *key, char **out)
+static tt_status copy_member(const struct tt_json *json, const struct tt_json_value *value, const char *key,
+                             char **out)
 {
     const char *text = NULL;
     TT_TRY(tt_json_string(json, value, key, &text));
@@ -13,7 +14,8 @@ static tt_status copy_member(const struct tt_json *json, const json_t *value, co
     return *out == NULL ? TT_ERR_MEMORY : TT_OK;
 }
 
-static tt_status read_strip(const struct tt_json *json, const json_t *value, struct decoder *step)
+static tt_status read_strip(const struct tt_json *json, const struct tt_json_value *value,
+                            struct decoder *step)
 {
     int64_t start = 0, stop = 0;
     TT_TRY(pipeline_character(json, value, "content", &step->code));
@@ -25,7 +27,8 @@ static tt_status read_strip(const struct tt_json *json, const json_t *value, str
     return TT_OK;
 }
 
-static tt_status read_metaspace(const struct tt_json *json, const json_t *value, struct decoder *step)
+static tt_status read_metaspace(const struct tt_json *json, const struct tt_json_value *value,
+                                struct decoder *step)
 {
     const char *scheme = "always";
     bool prefix = true;
@@ -40,22 +43,24 @@ static tt_status read_metaspace(const struct tt_json *json, const json_t *value,
     return TT_OK;
 }
 
-static tt_status read_value(const struct tt_json *json, const json_t *value, int depth, struct decoders *out);
+static tt_status read_value(const struct tt_json *json, const struct tt_json_value *value, int depth,
+                            struct decoders *out);
 
-static tt_status read_sequence(const struct tt_json *json, const json_t *value, int depth,
+static tt_status read_sequence(const struct tt_json *json, const struct tt_json_value *value, int depth,
                                struct decoders *out)
 {
-    const json_t *items = NULL;
+    const struct tt_json_value *items = NULL;
     if (depth == PIPELINE_DEPTH_MAX)
         return tt_fail(TT_ERR_UNSUPPORTED, "%s: sequences too deep", json->origin);
     TT_TRY(tt_json_array(json, value, "decoders", &items));
-    for (size_t i = 0; i < json_array_size(items); i++) {
-        TT_TRY(read_value(json, json_array_get(items, i), depth + 1, out));
+    for (size_t i = 0; i < tt_json_count(items); i++) {
+        TT_TRY(read_value(json, tt_json_at(items, i), depth + 1, out));
     }
     return TT_OK;
 }
 
-static tt_status read_value(const struct tt_json *json, const json_t *value, int depth, struct decoders *out)
+static tt_status read_value(const struct tt_json *json, const struct tt_json_value *value, int depth,
+                            struct decoders *out)
 {
     static const char *const types[] = {"ByteLevel", "ByteFallback", "Fuse",       "Strip",
                                         "Replace",   "Metaspace",    "BPEDecoder", "WordPiece"};
@@ -89,9 +94,9 @@ static tt_status read_value(const struct tt_json *json, const json_t *value, int
     }
 }
 
-tt_status decoders_read(const struct tt_json *json, const json_t *value, struct decoders *out)
+tt_status decoders_read(const struct tt_json *json, const struct tt_json_value *value, struct decoders *out)
 {
-    if (value == NULL || json_is_null(value)) return TT_OK;
+    if (value == NULL || tt_json_is_null(value)) return TT_OK;
     out->present = true;
     return read_value(json, value, 0, out);
 }

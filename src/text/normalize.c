@@ -16,7 +16,8 @@ static tt_status add_step(const struct tt_json *json, struct normalizers *out, e
     return TT_OK;
 }
 
-static tt_status read_bert(const struct tt_json *json, const json_t *value, struct normalizers *out)
+static tt_status read_bert(const struct tt_json *json, const struct tt_json_value *value,
+                           struct normalizers *out)
 {
     bool clean = true, chinese = true, lowercase = true, accents;
     struct normalizer *step = NULL;
@@ -37,7 +38,8 @@ static tt_status read_bert(const struct tt_json *json, const json_t *value, stru
     return TT_OK;
 }
 
-static tt_status copy_member(const struct tt_json *json, const json_t *value, const char *key, char **out)
+static tt_status copy_member(const struct tt_json *json, const struct tt_json_value *value, const char *key,
+                             char **out)
 {
     const char *text = NULL;
     TT_TRY(tt_json_string(json, value, key, &text));
@@ -45,23 +47,23 @@ static tt_status copy_member(const struct tt_json *json, const json_t *value, co
     return *out == NULL ? TT_ERR_MEMORY : TT_OK;
 }
 
-static tt_status read_value(const struct tt_json *json, const json_t *value, int depth,
+static tt_status read_value(const struct tt_json *json, const struct tt_json_value *value, int depth,
                             struct normalizers *out);
 
-static tt_status read_sequence(const struct tt_json *json, const json_t *value, int depth,
+static tt_status read_sequence(const struct tt_json *json, const struct tt_json_value *value, int depth,
                                struct normalizers *out)
 {
-    const json_t *items = NULL;
+    const struct tt_json_value *items = NULL;
     if (depth == PIPELINE_DEPTH_MAX)
         return tt_fail(TT_ERR_UNSUPPORTED, "%s: sequences too deep", json->origin);
     TT_TRY(tt_json_array(json, value, "normalizers", &items));
-    for (size_t i = 0; i < json_array_size(items); i++) {
-        TT_TRY(read_value(json, json_array_get(items, i), depth + 1, out));
+    for (size_t i = 0; i < tt_json_count(items); i++) {
+        TT_TRY(read_value(json, tt_json_at(items, i), depth + 1, out));
     }
     return TT_OK;
 }
 
-static tt_status read_value(const struct tt_json *json, const json_t *value, int depth,
+static tt_status read_value(const struct tt_json *json, const struct tt_json_value *value, int depth,
                             struct normalizers *out)
 {
     static const struct {
@@ -105,9 +107,10 @@ static tt_status read_value(const struct tt_json *json, const json_t *value, int
     return tt_fail(TT_ERR_UNSUPPORTED, "%s: normalizer '%s' is not supported", json->origin, type);
 }
 
-tt_status normalizers_read(const struct tt_json *json, const json_t *value, struct normalizers *out)
+tt_status normalizers_read(const struct tt_json *json, const struct tt_json_value *value,
+                           struct normalizers *out)
 {
-    return value == NULL || json_is_null(value) ? TT_OK : read_value(json, value, 0, out);
+    return value == NULL || tt_json_is_null(value) ? TT_OK : read_value(json, value, 0, out);
 }
 
 void normalizers_deinit(struct normalizers *normalizers)

@@ -2,31 +2,32 @@
 
 #include <string.h>
 
-tt_status pipeline_type(const struct tt_json *json, const json_t *object, const char **type)
+tt_status pipeline_type(const struct tt_json *json, const struct tt_json_value *object, const char **type)
 {
-    if (!json_is_object(object)) return tt_fail(TT_ERR_DATA, "%s: a step that is no object", json->origin);
+    if (!tt_json_is_object(object)) return tt_fail(TT_ERR_DATA, "%s: a step that is no object", json->origin);
     return tt_json_string(json, object, "type", type);
 }
 
-tt_status pipeline_pattern(const struct tt_json *json, const json_t *object, struct tt_pattern **out,
-                           enum tt_scan *scan)
+tt_status pipeline_pattern(const struct tt_json *json, const struct tt_json_value *object,
+                           struct tt_pattern **out, enum tt_scan *scan)
 {
-    const json_t *pattern = NULL;
+    const struct tt_json_value *pattern = NULL;
     TT_TRY(tt_json_object(json, object, "pattern", &pattern));
-    const json_t *text = json_object_get(pattern, "Regex");
+    const struct tt_json_value *text = tt_json_get(pattern, "Regex");
     bool literal = text == NULL;
-    if (literal) text = json_object_get(pattern, "String");
-    if (!json_is_string(text) || json_object_size(pattern) != 1) {
+    if (literal) text = tt_json_get(pattern, "String");
+    if (!tt_json_is_string(text) || tt_json_count(pattern) != 1) {
         return tt_fail(TT_ERR_DATA, "%s: a pattern must be {\"String\": ...} or {\"Regex\": ...}",
                        json->origin);
     }
-    const char *data = json_string_value(text);
-    size_t bytes = json_string_length(text);
+    const char *data = tt_json_span(text).data;
+    size_t bytes = tt_json_span(text).bytes;
     *scan = literal ? TT_SCAN_NONE : tt_scan_of_pattern(data, bytes);
     return literal ? tt_pattern_compile_literal(data, bytes, out) : tt_pattern_compile(data, bytes, out);
 }
 
-tt_status pipeline_character(const struct tt_json *json, const json_t *object, const char *key, int32_t *code)
+tt_status pipeline_character(const struct tt_json *json, const struct tt_json_value *object, const char *key,
+                             int32_t *code)
 {
     const char *text = NULL;
     TT_TRY(tt_json_string(json, object, key, &text));

@@ -13,12 +13,12 @@
 enum { PIPELINE_DEPTH_MAX = 16, PIPELINE_STEPS_MAX = 64 };
 
 /* The "type" of a step. */
-TT_MUST_USE tt_status pipeline_type(const struct tt_json *json, const json_t *object, const char **type);
+TT_MUST_USE tt_status pipeline_type(const struct tt_json *json, const struct tt_json_value *object, const char **type);
 /* {"String": "..."} or {"Regex": "..."}. */
-TT_MUST_USE tt_status pipeline_pattern(const struct tt_json *json, const json_t *object,
+TT_MUST_USE tt_status pipeline_pattern(const struct tt_json *json, const struct tt_json_value *object,
                                        struct tt_pattern **out, enum tt_scan *scan);
 /* A member that holds one character. */
-TT_MUST_USE tt_status pipeline_character(const struct tt_json *json, const json_t *object, const char *key,
+TT_MUST_USE tt_status pipeline_character(const struct tt_json *json, const struct tt_json_value *object, const char *key,
                                          int32_t *code);
 
 /* Normalizers. */
@@ -46,7 +46,7 @@ struct normalizers {
     struct normalizer steps[PIPELINE_STEPS_MAX];
     size_t count;
 };
-TT_MUST_USE tt_status normalizers_read(const struct tt_json *json, const json_t *value,
+TT_MUST_USE tt_status normalizers_read(const struct tt_json *json, const struct tt_json_value *value,
                                        struct normalizers *out);
 void normalizers_deinit(struct normalizers *normalizers);
 /* Leaves the result in *text, *bytes, which point to the input itself or into one of `buffers`. *at_start
@@ -88,7 +88,7 @@ struct pretokenizers {
     size_t count;
     bool ends_in_byte_level; /* a last BYTE_LEVEL step is left to the model, which takes bytes then */
 };
-TT_MUST_USE tt_status pretokenizers_read(const struct tt_json *json, const json_t *value,
+TT_MUST_USE tt_status pretokenizers_read(const struct tt_json *json, const struct tt_json_value *value,
                                          struct pretokenizers *out);
 void pretokenizers_deinit(struct pretokenizers *pretokenizers);
 /* Calls `word` for each piece, in order; pieces are never empty. `buffers` has PIPELINE_STEPS_MAX strings. */
@@ -136,7 +136,7 @@ struct decode_list {
 };
 TT_MUST_USE tt_status decode_list_append(struct decode_list *list, const char *data, size_t bytes);
 void decode_list_deinit(struct decode_list *list);
-TT_MUST_USE tt_status decoders_read(const struct tt_json *json, const json_t *value, struct decoders *out);
+TT_MUST_USE tt_status decoders_read(const struct tt_json *json, const struct tt_json_value *value, struct decoders *out);
 void decoders_deinit(struct decoders *decoders);
 /* Replaces `text`; uses up `list`. */
 TT_MUST_USE tt_status decoders_apply(const struct decoders *decoders, struct decode_list *list,
@@ -151,7 +151,7 @@ struct post_processor {
     struct post_piece *pieces;
     size_t count, capacity;
 };
-TT_MUST_USE tt_status post_processor_read(const struct tt_json *json, const json_t *value,
+TT_MUST_USE tt_status post_processor_read(const struct tt_json *json, const struct tt_json_value *value,
                                           struct post_processor *out);
 void post_processor_deinit(struct post_processor *processor);
 

@@ -11,41 +11,42 @@ static tt_status add_piece(struct post_processor *out, bool is_text, int32_t id)
     return TT_OK;
 }
 
-static tt_status check_id(const struct tt_json *json, const json_t *value, int32_t *id)
+static tt_status check_id(const struct tt_json *json, const struct tt_json_value *value, int32_t *id)
 {
-    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > INT32_MAX) {
+    if (!tt_json_is_integer(value) || tt_json_integer(value) < 0 || tt_json_integer(value) > INT32_MAX) {
         return tt_fail(TT_ERR_DATA, "%s: the post-processor has an id that is none", json->origin);
     }
-    *id = (int32_t)json_integer_value(value);
+    *id = (int32_t)tt_json_integer(value);
     return TT_OK;
 }
 
-static tt_status add_special(const struct tt_json *json, const json_t *specials, const char *name,
-                             struct post_processor *out)
+static tt_status add_special(const struct tt_json *json, const struct tt_json_value *specials,
+                             const char *name, struct post_processor *out)
 {
-    const json_t *special = json_object_get(specials, name), *ids = NULL;
-    if (!json_is_object(special)) {
+    const struct tt_json_value *special = tt_json_get(specials, name), *ids = NULL;
+    if (!tt_json_is_object(special)) {
         return tt_fail(TT_ERR_DATA, "%s: the post-processor uses '%s' and does not list it", json->origin,
                        name);
     }
     TT_TRY(tt_json_array(json, special, "ids", &ids));
-    for (size_t i = 0; i < json_array_size(ids); i++) {
+    for (size_t i = 0; i < tt_json_count(ids); i++) {
         int32_t id = 0;
-        TT_TRY(check_id(json, json_array_get(ids, i), &id));
+        TT_TRY(check_id(json, tt_json_at(ids, i), &id));
         TT_TRY(add_piece(out, false, id));
     }
     return TT_OK;
 }
 
-static tt_status read_template(const struct tt_json *json, const json_t *value, struct post_processor *out)
+static tt_status read_template(const struct tt_json *json, const struct tt_json_value *value,
+                               struct post_processor *out)
 {
-    const json_t *single = NULL, *specials = NULL;
+    const struct tt_json_value *single = NULL, *specials = NULL;
     TT_TRY(tt_json_array(json, value, "single", &single));
     TT_TRY(tt_json_object(json, value, "special_tokens", &specials));
-    for (size_t i = 0; i < json_array_size(single); i++) {
-        const json_t *piece = json_array_get(single, i);
-        const json_t *special = json_object_get(piece, "SpecialToken"),
-                     *text = json_object_get(piece, "Sequence");
+    for (size_t i = 0; i < tt_json_count(single); i++) {
+        const struct tt_json_value *piece = tt_json_at(single, i);
+        const struct tt_json_value *special = tt_json_get(piece, "SpecialToken"),
+                                   *text = tt_json_get(piece, "Sequence");
         const char *id = NULL;
         if ((special == NULL) == (text == NULL)) {
             return tt_fail(TT_ERR_DATA, "%s: piece %zu of the template is no SpecialToken and no Sequence",
@@ -64,16 +65,18 @@ static tt_status read_template(const struct tt_json *json, const json_t *value, 
 }
 
 /* BertProcessing and RobertaProcessing: ["</s>", 2] members. */
-static tt_status read_pair(const struct tt_json *json, const json_t *value, const char *key, int32_t *id)
+static tt_status read_pair(const struct tt_json *json, const struct tt_json_value *value, const char *key,
+                           int32_t *id)
 {
-    const json_t *pair = NULL;
+    const struct tt_json_value *pair = NULL;
     TT_TRY(tt_json_array(json, value, key, &pair));
-    if (json_array_size(pair) != 2)
+    if (tt_json_count(pair) != 2)
         return tt_fail(TT_ERR_DATA, "%s: %s must be [token, id]", json->origin, key);
-    return check_id(json, json_array_get(pair, 1), id);
+    return check_id(json, tt_json_at(pair, 1), id);
 }
 
-static tt_status read_around(const struct tt_json *json, const json_t *value, struct post_processor *out)
+static tt_status read_around(const struct tt_json *json, const struct tt_json_value *value,
+                             struct post_processor *out)
 {
     int32_t cls = 0, sep = 0;
     TT_TRY(read_pair(json, value, "cls", &cls));
@@ -83,19 +86,19 @@ static tt_status read_around(const struct tt_json *json, const json_t *value, st
     return add_piece(out, false, sep);
 }
 
-static tt_status read_value(const struct tt_json *json, const json_t *value, int depth,
+static tt_status read_value(const struct tt_json *json, const struct tt_json_value *value, int depth,
                             struct post_processor *out)
 {
     const char *type = NULL;
     TT_TRY(pipeline_type(json, value, &type));
     if (strcmp(type, "ByteLevel") == 0) return TT_OK; /* it changes offsets only */
     if (strcmp(type, "Sequence") == 0) {
-        const json_t *items = NULL;
+        const struct tt_json_value *items = NULL;
         if (depth == PIPELINE_DEPTH_MAX)
             return tt_fail(TT_ERR_UNSUPPORTED, "%s: sequences too deep", json->origin);
         TT_TRY(tt_json_array(json, value, "processors", &items));
-        for (size_t i = 0; i < json_array_size(items); i++) {
-            TT_TRY(read_value(json, json_array_get(items, i), depth + 1, out));
+        for (size_t i = 0; i < tt_json_count(items); i++) {
+            TT_TRY(read_value(json, tt_json_at(items, i), depth + 1, out));
         }
         return TT_OK;
     }
@@ -109,9 +112,10 @@ static tt_status read_value(const struct tt_json *json, const json_t *value, int
     return tt_fail(TT_ERR_UNSUPPORTED, "%s: post-processor '%s' is not supported", json->origin, type);
 }
 
-tt_status post_processor_read(const struct tt_json *json, const json_t *value, struct post_processor *out)
+tt_status post_processor_read(const struct tt_json *json, const struct tt_json_value *value,
+                              struct post_processor *out)
 {
-    if (value != NULL && !json_is_null(value)) TT_TRY(read_value(json, value, 0, out));
+    if (value != NULL && !tt_json_is_null(value)) TT_TRY(read_value(json, value, 0, out));
     return out->count == 0 ? add_piece(out, true, 0) : TT_OK;
 }
 

@@ -67,7 +67,8 @@ static tt_status read_behavior(const struct tt_json *json, const char *name, enu
     return tt_fail(TT_ERR_DATA, "%s: unknown split behavior '%s'", json->origin, name);
 }
 
-static tt_status read_byte_level(const struct tt_json *json, const json_t *value, struct pretokenizers *out)
+static tt_status read_byte_level(const struct tt_json *json, const struct tt_json_value *value,
+                                 struct pretokenizers *out)
 {
     bool prefix = true, regex = true;
     TT_TRY(tt_json_bool(json, value, "add_prefix_space", &prefix));
@@ -81,7 +82,8 @@ static tt_status read_byte_level(const struct tt_json *json, const json_t *value
     return add_step(json, out, (struct pretokenizer){.kind = PRETOKENIZE_BYTE_LEVEL});
 }
 
-static tt_status read_split(const struct tt_json *json, const json_t *value, struct pretokenizers *out)
+static tt_status read_split(const struct tt_json *json, const struct tt_json_value *value,
+                            struct pretokenizers *out)
 {
     struct pretokenizer step = {.kind = PRETOKENIZE_PATTERN};
     const char *behavior = NULL;
@@ -93,7 +95,8 @@ static tt_status read_split(const struct tt_json *json, const json_t *value, str
     return add_step(json, out, step);
 }
 
-static tt_status read_metaspace(const struct tt_json *json, const json_t *value, struct pretokenizers *out)
+static tt_status read_metaspace(const struct tt_json *json, const struct tt_json_value *value,
+                                struct pretokenizers *out)
 {
     struct pretokenizer step = {.kind = PRETOKENIZE_METASPACE};
     const char *scheme = "always";
@@ -118,23 +121,23 @@ static tt_status read_metaspace(const struct tt_json *json, const json_t *value,
     return split ? add_characters(json, out, SPLIT_MERGED_WITH_NEXT, is_code, step.code) : TT_OK;
 }
 
-static tt_status read_value(const struct tt_json *json, const json_t *value, int depth,
+static tt_status read_value(const struct tt_json *json, const struct tt_json_value *value, int depth,
                             struct pretokenizers *out);
 
-static tt_status read_sequence(const struct tt_json *json, const json_t *value, int depth,
+static tt_status read_sequence(const struct tt_json *json, const struct tt_json_value *value, int depth,
                                struct pretokenizers *out)
 {
-    const json_t *items = NULL;
+    const struct tt_json_value *items = NULL;
     if (depth == PIPELINE_DEPTH_MAX)
         return tt_fail(TT_ERR_UNSUPPORTED, "%s: sequences too deep", json->origin);
     TT_TRY(tt_json_array(json, value, "pretokenizers", &items));
-    for (size_t i = 0; i < json_array_size(items); i++) {
-        TT_TRY(read_value(json, json_array_get(items, i), depth + 1, out));
+    for (size_t i = 0; i < tt_json_count(items); i++) {
+        TT_TRY(read_value(json, tt_json_at(items, i), depth + 1, out));
     }
     return TT_OK;
 }
 
-static tt_status read_value(const struct tt_json *json, const json_t *value, int depth,
+static tt_status read_value(const struct tt_json *json, const struct tt_json_value *value, int depth,
                             struct pretokenizers *out)
 {
     const char *type = NULL;
@@ -171,9 +174,10 @@ static tt_status read_value(const struct tt_json *json, const json_t *value, int
     return tt_fail(TT_ERR_UNSUPPORTED, "%s: pre-tokenizer '%s' is not supported", json->origin, type);
 }
 
-tt_status pretokenizers_read(const struct tt_json *json, const json_t *value, struct pretokenizers *out)
+tt_status pretokenizers_read(const struct tt_json *json, const struct tt_json_value *value,
+                             struct pretokenizers *out)
 {
-    if (value == NULL || json_is_null(value)) return TT_OK;
+    if (value == NULL || tt_json_is_null(value)) return TT_OK;
     TT_TRY(read_value(json, value, 0, out));
     if (out->count > 0 && out->steps[out->count - 1].kind == PRETOKENIZE_BYTE_LEVEL) {
         out->ends_in_byte_level = true;

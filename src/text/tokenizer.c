@@ -42,7 +42,7 @@ static tt_status create(const struct tt_json *json, struct tt_tokenizer **out)
 tt_status tt_tokenizer_parse(const char *text, size_t bytes, const char *origin, struct tt_tokenizer **out)
 {
     struct tt_json json = {0};
-    TT_TRY(tt_json_parse(text, bytes, origin, &json));
+    TT_TRY(tt_json_parse_source(&(struct tt_json_source){text, bytes, origin, 1, true}, &json));
     tt_status status = create(&json, out);
     tt_json_deinit(&json);
     return status;
@@ -55,7 +55,7 @@ tt_status tt_tokenizer_load(const char *folder, struct tt_tokenizer **out)
     char *path = tt_path_join(folder, "tokenizer.json");
     if (path == NULL) return TT_ERR_MEMORY;
     tt_status status = TT_OK;
-    TT_GO(tt_json_read(path, TOKENIZER_BYTES_MAX, &json));
+    TT_GO(tt_json_read_nul(path, TOKENIZER_BYTES_MAX, &json));
     TT_GO(create(&json, &tokenizer));
     TT_GO(tokenizer_read_config(folder, tokenizer));
     *out = tokenizer;
@@ -302,10 +302,10 @@ tt_status tt_tokenizer_decode(const struct tt_tokenizer *tokenizer, const int32_
     tt_status status = TT_OK;
     for (size_t i = 0; i < count; i++) {
         const struct added_token *added = tokenizer_added_token(tokenizer, ids[i]);
-        const char *token = added != NULL ? added->decoded : tt_tokenizer_token(tokenizer, ids[i]);
-        if (token == NULL) continue;
-        if (added != NULL && skip_special && names_special(tokenizer, token)) continue;
-        TT_GO(decode_list_append(&list, token, strlen(token)));
+        const struct vocab_token *token = added == NULL ? vocab_find(&tokenizer->model.vocab, ids[i]) : NULL;
+        if (token != NULL) TT_GO(decode_list_append(&list, token->data, token->bytes));
+        if (added == NULL || (skip_special && names_special(tokenizer, added->decoded))) continue;
+        TT_GO(decode_list_append(&list, added->decoded, strlen(added->decoded)));
     }
     TT_GO(decoders_apply(&tokenizer->decoders, &list, text));
 out:

@@ -12,7 +12,7 @@ static tt_status read_optional(const char *folder, const char *name, struct tt_j
     char *path = tt_path_join(folder, name);
     if (path == NULL) return TT_ERR_MEMORY;
     tt_status status = tt_path_exists(path) ? tt_json_read(path, CONFIG_BYTES_MAX, json) : TT_OK;
-    if (status == TT_OK && json->root != NULL && !json_is_object(json->root)) {
+    if (status == TT_OK && json->root != NULL && !tt_json_is_object(json->root)) {
         status = tt_fail(TT_ERR_DATA, "%s: no JSON object", path);
     }
     tt_free(path);
@@ -22,8 +22,8 @@ static tt_status read_optional(const char *folder, const char *name, struct tt_j
 /* The text of a token member: a string, or an object with "content". */
 static tt_status token_text(const struct tt_json *json, const char *key, const char **text)
 {
-    const json_t *value = json_object_get(json->root, key);
-    if (json_is_object(value)) return tt_json_string(json, value, "content", text);
+    const struct tt_json_value *value = tt_json_get(json->root, key);
+    if (tt_json_is_object(value)) return tt_json_string(json, value, "content", text);
     return json->root == NULL ? TT_OK : tt_json_opt_string(json, json->root, key, text);
 }
 
@@ -48,18 +48,18 @@ static tt_status read_token(const struct tt_tokenizer *tokenizer, const struct t
 /* A string, or a list of {"name", "template"} of which "default" counts. */
 static tt_status read_template(const struct tt_json *json, char **out)
 {
-    const json_t *value = json_object_get(json->root, "chat_template");
-    const char *text = json_string_value(value);
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        const json_t *item = json_array_get(value, i);
+    const struct tt_json_value *value = tt_json_get(json->root, "chat_template");
+    const char *text = tt_json_text(value);
+    for (size_t i = 0; i < tt_json_count(value); i++) {
+        const struct tt_json_value *item = tt_json_at(value, i);
         const char *name = NULL, *candidate = NULL;
-        if (!json_is_object(item))
+        if (!tt_json_is_object(item))
             return tt_fail(TT_ERR_DATA, "%s: chat_template[%zu] is no object", json->origin, i);
         TT_TRY(tt_json_string(json, item, "name", &name));
         TT_TRY(tt_json_string(json, item, "template", &candidate));
         if (strcmp(name, "default") == 0) text = candidate;
     }
-    if (value != NULL && !json_is_string(value) && !json_is_array(value) && !json_is_null(value)) {
+    if (value != NULL && !tt_json_is_string(value) && !tt_json_is_list(value) && !tt_json_is_null(value)) {
         return tt_fail(TT_ERR_DATA, "%s: chat_template must be a string or a list", json->origin);
     }
     if (text == NULL) return TT_OK;

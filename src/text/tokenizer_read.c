@@ -5,7 +5,8 @@
 #include "base/log.h"
 #include "text/tokenizer_impl.h"
 
-static tt_status copy_optional(const struct tt_json *json, const json_t *object, const char *key, char **out)
+static tt_status copy_optional(const struct tt_json *json, const struct tt_json_value *object,
+                               const char *key, char **out)
 {
     const char *text = NULL;
     TT_TRY(tt_json_opt_string(json, object, key, &text));
@@ -14,52 +15,52 @@ static tt_status copy_optional(const struct tt_json *json, const json_t *object,
     return *out == NULL ? TT_ERR_MEMORY : TT_OK;
 }
 
-static tt_status read_vocab(const struct tt_json *json, const json_t *model, struct vocab *vocab)
+static tt_status read_vocab(const struct tt_json *json, const struct tt_json_value *model,
+                            struct vocab *vocab)
 {
-    const json_t *tokens = NULL;
+    const struct tt_json_value *tokens = NULL;
     TT_TRY(tt_json_object(json, model, "vocab", &tokens));
-    const char *token;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)tokens, token, value)
-    {
-        json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+    for (size_t i = 0; i < tt_json_count(tokens); i++) {
+        struct tt_json_member token = tt_json_member(tokens, i);
+        int64_t id = tt_json_is_integer(token.value) ? tt_json_integer(token.value) : -1;
         if (id < 0 || id >= INT32_MAX) {
             return tt_fail(TT_ERR_DATA, "%s: the id of token '%s' is no integer from 0 to 2^31 - 2",
-                           json->origin, token);
+                           json->origin, token.key.data);
         }
-        TT_TRY(vocab_add(vocab, token, strlen(token), (int32_t)id));
+        TT_TRY(vocab_add(vocab, token.key.data, token.key.bytes, (int32_t)id));
     }
     return vocab_finish(vocab);
 }
 
 /* "left right", with one space. */
-static tt_status add_text_merge(struct bpe *bpe, const json_t *value, uint32_t rank)
+static tt_status add_text_merge(struct bpe *bpe, const struct tt_json_value *value, uint32_t rank)
 {
-    const char *text = json_string_value(value);
-    const char *space = strchr(text, ' ');
-    if (space == NULL || strchr(space + 1, ' ') != NULL) {
-        return tt_fail(TT_ERR_DATA, "merge %u: '%s' is not two tokens and one space", rank, text);
+    struct tt_span text = tt_json_span(value);
+    const char *end = text.data + text.bytes, *space = memchr(text.data, ' ', text.bytes);
+    if (space == NULL || memchr(space + 1, ' ', (size_t)(end - space - 1)) != NULL) {
+        return tt_fail(TT_ERR_DATA, "merge %u: '%s' is not two tokens and one space", rank, text.data);
     }
-    return bpe_add_merge(bpe, text, (size_t)(space - text), space + 1, strlen(space + 1), rank);
+    return bpe_add_merge(bpe, text.data, (size_t)(space - text.data), space + 1, (size_t)(end - space - 1),
+                         rank);
 }
 
-static tt_status read_merges(const struct tt_json *json, const json_t *model, struct bpe *bpe)
+static tt_status read_merges(const struct tt_json *json, const struct tt_json_value *model, struct bpe *bpe)
 {
-    const json_t *merges = NULL;
+    const struct tt_json_value *merges = NULL;
     TT_TRY(tt_json_array(json, model, "merges", &merges));
-    size_t count = json_array_size(merges);
+    size_t count = tt_json_count(merges);
     if (count >= UINT32_MAX) return tt_fail(TT_ERR_DATA, "%s: too many merges", json->origin);
     bpe->cuts_at_metaspace = true; /* until a merge or an option says otherwise */
     for (size_t i = 0; i < count; i++) {
-        const json_t *value = json_array_get(merges, i);
-        const json_t *left = json_array_get(value, 0), *right = json_array_get(value, 1);
+        const struct tt_json_value *value = tt_json_at(merges, i);
+        const struct tt_json_value *left = tt_json_at(value, 0), *right = tt_json_at(value, 1);
         tt_status status;
-        if (json_is_string(value)) {
-            if (strncmp(json_string_value(value), "#version", 8) == 0) continue;
+        if (tt_json_is_string(value)) {
+            if (strncmp(tt_json_span(value).data, "#version", 8) == 0) continue;
             status = add_text_merge(bpe, value, (uint32_t)i);
-        } else if (json_array_size(value) == 2 && json_is_string(left) && json_is_string(right)) {
-            status = bpe_add_merge(bpe, json_string_value(left), json_string_length(left),
-                                   json_string_value(right), json_string_length(right), (uint32_t)i);
+        } else if (tt_json_count(value) == 2 && tt_json_is_string(left) && tt_json_is_string(right)) {
+            struct tt_span a = tt_json_span(left), b = tt_json_span(right);
+            status = bpe_add_merge(bpe, a.data, a.bytes, b.data, b.bytes, (uint32_t)i);
         } else {
             status =
                 tt_fail(TT_ERR_DATA, "%s: merge %zu is neither \"a b\" nor [\"a\", \"b\"]", json->origin, i);
@@ -72,7 +73,7 @@ static tt_status read_merges(const struct tt_json *json, const json_t *model, st
 static tt_status read_model(const struct tt_json *json, struct tt_tokenizer *tokenizer)
 {
     struct bpe *bpe = &tokenizer->model;
-    const json_t *model = NULL;
+    const struct tt_json_value *model = NULL;
     const char *type = "BPE";
     double dropout = 0;
     TT_TRY(tt_json_object(json, json->root, "model", &model));
@@ -109,13 +110,13 @@ static int32_t next_id(const struct tt_tokenizer *tokenizer, const char *content
 }
 
 /* One added token. A later one of the same name replaces it, except that special stays special. */
-static tt_status read_added(const struct tt_json *json, const json_t *value, struct tt_tokenizer *tokenizer,
-                            int32_t *largest)
+static tt_status read_added(const struct tt_json *json, const struct tt_json_value *value,
+                            struct tt_tokenizer *tokenizer, int32_t *largest)
 {
     struct added_token token = {0};
     const char *content = NULL;
     int64_t stated = 0;
-    if (!json_is_object(value))
+    if (!tt_json_is_object(value))
         return tt_fail(TT_ERR_DATA, "%s: an added token that is no object", json->origin);
     TT_TRY(tt_json_string(json, value, "content", &content));
     TT_TRY(tt_json_int(json, value, "id", &stated));
@@ -235,13 +236,13 @@ static tt_status index_ids(struct tt_tokenizer *tokenizer)
 
 static tt_status read_added_tokens(const struct tt_json *json, struct tt_tokenizer *tokenizer)
 {
-    const json_t *tokens = json_object_get(json->root, "added_tokens");
+    const struct tt_json_value *tokens = tt_json_get(json->root, "added_tokens");
     int32_t largest = -1;
-    if (tokens != NULL && !json_is_null(tokens)) {
+    if (tokens != NULL && !tt_json_is_null(tokens)) {
         TT_TRY(tt_json_array(json, json->root, "added_tokens", &tokens));
     }
-    for (size_t i = 0; i < json_array_size(tokens); i++) {
-        TT_TRY(read_added(json, json_array_get(tokens, i), tokenizer, &largest));
+    for (size_t i = 0; i < tt_json_count(tokens); i++) {
+        TT_TRY(read_added(json, tt_json_at(tokens, i), tokenizer, &largest));
     }
     TT_TRY(build_finder(tokenizer, false, &tokenizer->raw));
     TT_TRY(build_finder(tokenizer, true, &tokenizer->normalized));
@@ -250,18 +251,18 @@ static tt_status read_added_tokens(const struct tt_json *json, struct tt_tokeniz
 
 tt_status tokenizer_read(const struct tt_json *json, struct tt_tokenizer *tokenizer)
 {
-    const json_t *root = json->root;
+    const struct tt_json_value *root = json->root;
     const char *version = "1.0";
-    if (!json_is_object(root)) return tt_fail(TT_ERR_DATA, "%s: no JSON object", json->origin);
+    if (!tt_json_is_object(root)) return tt_fail(TT_ERR_DATA, "%s: no JSON object", json->origin);
     TT_TRY(tt_json_opt_string(json, root, "version", &version));
     if (strcmp(version, "1.0") != 0) {
         return tt_fail(TT_ERR_UNSUPPORTED, "%s: tokenizer version '%s'; 1.0 is supported", json->origin,
                        version);
     }
-    TT_TRY(normalizers_read(json, json_object_get(root, "normalizer"), &tokenizer->normalizers));
-    TT_TRY(pretokenizers_read(json, json_object_get(root, "pre_tokenizer"), &tokenizer->pretokenizers));
-    TT_TRY(post_processor_read(json, json_object_get(root, "post_processor"), &tokenizer->post));
-    TT_TRY(decoders_read(json, json_object_get(root, "decoder"), &tokenizer->decoders));
+    TT_TRY(normalizers_read(json, tt_json_get(root, "normalizer"), &tokenizer->normalizers));
+    TT_TRY(pretokenizers_read(json, tt_json_get(root, "pre_tokenizer"), &tokenizer->pretokenizers));
+    TT_TRY(post_processor_read(json, tt_json_get(root, "post_processor"), &tokenizer->post));
+    TT_TRY(decoders_read(json, tt_json_get(root, "decoder"), &tokenizer->decoders));
     TT_TRY(read_model(json, tokenizer));
     return read_added_tokens(json, tokenizer);
 }

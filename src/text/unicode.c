@@ -27,25 +27,6 @@ static int sequence_length(const unsigned char *b, size_t left)
     return need;
 }
 
-size_t tt_utf8_invalid_at(const char *text, size_t bytes)
-{
-    const unsigned char *b = (const unsigned char *)text;
-    size_t i = 0;
-    while (i < bytes) {
-        uint64_t word;
-        while (i + 8 <= bytes) {
-            memcpy(&word, b + i, 8);
-            if (word & UINT64_C(0x8080808080808080)) break;
-            i += 8;
-        }
-        if (i == bytes) break;
-        int length = sequence_length(b + i, bytes - i);
-        if (length < 0) return i;
-        i += (size_t)length;
-    }
-    return bytes;
-}
-
 tt_status tt_utf8_append_lossy(struct tt_str *out, const char *text, size_t bytes)
 {
     while (bytes > 0) {

@@ -2,7 +2,7 @@
  *
  * The reference tokenizers follow Unicode 16, the system's libraries may be older: code points that the
  * library does not know are looked up in a table of what versions 15 to 16 added (UnicodeData.txt of the
- * Unicode character database, field 2). All functions but tt_utf8_invalid_at expect valid UTF-8.
+ * Unicode character database, field 2). All functions but tt_utf8_append_lossy expect valid UTF-8.
  */
 #ifndef TT_TEXT_UNICODE_H
 #define TT_TEXT_UNICODE_H
@@ -10,9 +10,8 @@
 #include <stdint.h>
 #include <utf8proc.h>
 #include "base/str.h"
+#include "base/utf8.h"
 
-/* Offset of the first byte that is not part of valid UTF-8, or `bytes` when all of it is valid. */
-size_t tt_utf8_invalid_at(const char *text, size_t bytes);
 /* Appends `text` with each maximal ill-formed part replaced by U+FFFD (Unicode, section 3.9, "U+FFFD
  * substitution of maximal subparts"). */
 TT_MUST_USE tt_status tt_utf8_append_lossy(struct tt_str *out, const char *text, size_t bytes);

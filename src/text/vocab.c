@@ -70,8 +70,9 @@ tt_status vocab_add(struct vocab *vocab, const char *data, size_t bytes, int32_t
     if (tt_grow((void **)&vocab->tokens, vocab->count, &vocab->capacity, sizeof vocab->tokens[0]) != 0) {
         return TT_ERR_MEMORY;
     }
-    char *copy = tt_arena_strndup(&vocab->strings, data, bytes);
+    char *copy = tt_arena_alloc(&vocab->strings, bytes + 1);
     if (copy == NULL) return TT_ERR_MEMORY;
+    memcpy(copy, data, bytes);
     vocab->tokens[vocab->count++] = (struct vocab_token){copy, (uint32_t)bytes, id};
     vocab->slots[slot] = (uint32_t)vocab->count;
     return TT_OK;

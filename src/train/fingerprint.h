@@ -57,11 +57,11 @@ void tt_fingerprint_deinit(struct tt_fingerprint *fingerprint);
 TT_MUST_USE tt_status tt_fingerprint_compare(const struct tt_fingerprint *fingerprint, struct tt_world *world);
 
 /* What a checkpoint keeps: {"tensor 'x' of 'y'": "quick full", ...} in hexadecimal. Owned; NULL without memory. */
-json_t *tt_fingerprint_json(const struct tt_fingerprint *fingerprint);
+struct tt_json_value *tt_fingerprint_json(const struct tt_fingerprint *fingerprint);
 /* Lists, separated by "; ", the parts that are not as in `before`: in `broken` those without which the run is another one
  * (TT_FINGERPRINT_MODEL), in `changed` all others. Both stay empty when nothing has changed. A full sum is compared where both
  * have one. */
-TT_MUST_USE tt_status tt_fingerprint_changes(const struct tt_fingerprint *fingerprint, const json_t *before,
+TT_MUST_USE tt_status tt_fingerprint_changes(const struct tt_fingerprint *fingerprint, const struct tt_json_value *before,
                                              struct tt_str *broken, struct tt_str *changed);
 
 /* Of all tokens of a data set, and of which of them are supervised. */

@@ -157,19 +157,19 @@ static void format_sums(const struct tt_fingerprint *fingerprint, const struct t
         snprintf(text + HEX_DIGITS, HEX_DIGITS + 2, " %016llx", (unsigned long long)part->full);
 }
 
-json_t *tt_fingerprint_json(const struct tt_fingerprint *fingerprint)
+struct tt_json_value *tt_fingerprint_json(const struct tt_fingerprint *fingerprint)
 {
-    json_t *object = json_object();
+    struct tt_json_value *object = tt_json_new_object();
     bool ok = object != NULL;
     for (size_t i = 0; i < fingerprint->count && ok; i++) {
         char sums[2 * HEX_DIGITS + 2];
         const struct tt_fingerprint_part *part = &fingerprint->parts[i];
         if (!is_kept(part->role)) continue;
         format_sums(fingerprint, part, sums);
-        ok = json_object_set_new(object, part->name, json_string(sums)) == 0;
+        ok = tt_json_set(object, part->name, tt_json_new_string(sums)) == 0;
     }
     if (ok) return object;
-    json_decref(object);
+    tt_json_release(object);
     return NULL;
 }
 
@@ -194,29 +194,29 @@ static bool is_of_model(const char *name)
                         strncmp(name, tensor, sizeof tensor - 1) == 0);
 }
 
-tt_status tt_fingerprint_changes(const struct tt_fingerprint *fingerprint, const json_t *before,
+tt_status tt_fingerprint_changes(const struct tt_fingerprint *fingerprint, const struct tt_json_value *before,
                                  struct tt_str *broken, struct tt_str *changed)
 {
     struct list lists[2] = {{changed, 0}, {broken, 0}};
-    json_t *now = tt_fingerprint_json(fingerprint), *value;
+    struct tt_json_value *now = tt_fingerprint_json(fingerprint);
+    const struct tt_json_value *value;
     const char *name;
     tt_status status = now != NULL ? TT_OK : tt_fail(TT_ERR_MEMORY, "out of memory for fingerprints");
     for (size_t i = 0; i < fingerprint->count && status == TT_OK; i++) {
         char sums[2 * HEX_DIGITS + 2];
         const struct tt_fingerprint_part *part = &fingerprint->parts[i];
         if (!is_kept(part->role)) continue;
-        const char *old = json_string_value(json_object_get(before, part->name));
+        const char *old = tt_json_text(tt_json_get(before, part->name));
         format_sums(fingerprint, part, sums);
         size_t digits = old != NULL && strlen(old) == HEX_DIGITS ? HEX_DIGITS : strlen(sums);
         if (old == NULL || strncmp(old, sums, digits) != 0)
             status = add_change(&lists[is_of_model(part->name)], part->name,
                                 old == NULL ? "is new" : "is not as it was");
     }
-    json_object_foreach((json_t *)(uintptr_t)before, name, value)
-    {
-        if (status == TT_OK && json_object_get(now, name) == NULL)
+    for (size_t member = 0; tt_json_next_member(before, &member, &name, &value);) {
+        if (status == TT_OK && tt_json_get(now, name) == NULL)
             status = add_change(&lists[is_of_model(name)], name, "is gone");
     }
-    json_decref(now);
+    tt_json_release(now);
     return status;
 }

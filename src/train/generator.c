@@ -50,10 +50,10 @@ static tt_status find_end_tokens(struct tt_generator *generator)
     if (path == NULL) return TT_ERR_MEMORY;
     if (tt_path_exists(path)) {
         TT_GO(tt_json_read(path, 1 << 20, &json));
-        const json_t *eos = json_object_get(json.root, "eos_token_id");
-        if (json_is_integer(eos)) add_end_token(generator, json_integer_value(eos));
-        for (size_t i = 0; i < json_array_size(eos); i++)
-            add_end_token(generator, json_integer_value(json_array_get(eos, i)));
+        const struct tt_json_value *eos = tt_json_get(json.root, "eos_token_id");
+        if (tt_json_is_integer(eos)) add_end_token(generator, tt_json_integer(eos));
+        for (size_t i = 0; i < tt_json_count(eos); i++)
+            add_end_token(generator, tt_json_integer(tt_json_at(eos, i)));
     }
 out:
     tt_json_deinit(&json);

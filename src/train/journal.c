@@ -16,7 +16,7 @@ struct tt_journal {
     const struct tt_train_config *config;
     const struct tt_train_observer *observer;
     struct tt_journal_facts facts;
-    json_t *history, *all_results;
+    struct tt_json_value *history, *all_results;
     struct tt_tensorboard *board;
     int metrics; /* descriptor of metrics.jsonl */
     char *metrics_path;
@@ -64,8 +64,8 @@ tt_status tt_journal_open(const struct tt_train_config *config, const struct tt_
     if (journal == NULL) return TT_ERR_MEMORY;
     *journal = (struct tt_journal){.config = config, .observer = observer, .facts = *facts, .metrics = -1};
     journal->best_metric = NAN;
-    journal->history = json_array();
-    journal->all_results = json_object();
+    journal->history = tt_json_new_list();
+    journal->all_results = tt_json_new_object();
     journal->metrics_path = tt_path_join(config->output_dir, "metrics.jsonl");
     if (journal->metrics_path == NULL) TT_GO(TT_ERR_MEMORY);
     if (journal->history == NULL || journal->all_results == NULL) TT_GO(no_memory("the log"));
@@ -83,43 +83,43 @@ void tt_journal_close(struct tt_journal *journal)
     if (journal == NULL) return;
     tt_tensorboard_close(journal->board);
     tt_file_close(journal->metrics);
-    json_decref(journal->history);
-    json_decref(journal->all_results);
+    tt_json_release(journal->history);
+    tt_json_release(journal->all_results);
     tt_free(journal->metrics_path);
     tt_free(journal->best_checkpoint);
     tt_free(journal);
 }
 
 /* JSON has no NaN: such a value becomes null. Whole counts stay whole. */
-static json_t *number(const char *name, double value)
+static struct tt_json_value *number(const char *name, double value)
 {
-    if (!isfinite(value)) return json_null();
+    if (!isfinite(value)) return tt_json_new_null();
     static const char *const counts[] = {"step", "num_tokens", "train_samples", "eval_samples", "bytes"};
     bool whole = false;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) whole |= strcmp(name, counts[i]) == 0;
-    return whole ? json_integer((json_int_t)value) : json_real(value);
+    return whole ? tt_json_new_integer((int64_t)value) : tt_json_new_real(value);
 }
 
 /* `object` when all went well, else NULL and `object` is gone. */
-static json_t *checked(json_t *object, bool ok)
+static struct tt_json_value *checked(struct tt_json_value *object, bool ok)
 {
     if (ok) return object;
-    json_decref(object);
+    tt_json_release(object);
     return NULL;
 }
 
-/* Returns owned, or NULL without memory; jansson's setters take NULL and then fail. */
-static json_t *row_object(const struct tt_log_row *row)
+/* Returns owned, or NULL without memory; the setters take NULL and then fail. */
+static struct tt_json_value *row_object(const struct tt_log_row *row)
 {
-    json_t *object = json_object();
-    bool ok = json_object_set_new(object, "epoch", json_real(row->epoch)) == 0;
+    struct tt_json_value *object = tt_json_new_object();
+    bool ok = tt_json_set(object, "epoch", tt_json_new_real(row->epoch)) == 0;
     for (int i = 0; i < row->field_count; i++)
-        ok &= json_object_set_new(object, row->fields[i].name,
-                                  number(row->fields[i].name, row->fields[i].value)) == 0;
+        ok &=
+            tt_json_set(object, row->fields[i].name, number(row->fields[i].name, row->fields[i].value)) == 0;
     return checked(object, ok);
 }
 
-static tt_status write_line(struct tt_journal *journal, const json_t *object)
+static tt_status write_line(struct tt_journal *journal, const struct tt_json_value *object)
 {
     struct tt_str line = {0};
     tt_status status = tt_json_write(object, 0, true, &line);
@@ -149,11 +149,11 @@ static tt_status write_board(struct tt_journal *journal, const struct tt_log_row
 
 tt_status tt_journal_row(struct tt_journal *journal, const struct tt_log_row *row)
 {
-    json_t *object = row_object(row);
-    bool ok = json_object_set_new(object, "step", json_integer(row->step)) == 0;
-    ok = ok && json_array_append(journal->history, object) == 0;
+    struct tt_json_value *object = row_object(row);
+    bool ok = tt_json_set(object, "step", tt_json_new_integer(row->step)) == 0;
+    ok = ok && tt_json_append_copy(journal->history, object) == 0;
     tt_status status = ok ? write_line(journal, object) : no_memory("a log row");
-    json_decref(object);
+    tt_json_release(object);
     if (status == TT_OK) status = write_board(journal, row);
     if (status == TT_OK && journal->observer != NULL && journal->observer->on_log != NULL)
         journal->observer->on_log(journal->observer->context, row);
@@ -163,12 +163,13 @@ tt_status tt_journal_row(struct tt_journal *journal, const struct tt_log_row *ro
 tt_status tt_journal_event(struct tt_journal *journal, const char *event, int64_t step, const char *folder,
                            const struct tt_log_field *fields, int count)
 {
-    json_t *object = json_pack("{s:s, s:I, s:s}", "event", event, "step", (json_int_t)step, "folder", folder);
+    struct tt_json_value *object =
+        tt_json_pack("{s:s, s:I, s:s}", "event", event, "step", (int64_t)step, "folder", folder);
     bool ok = object != NULL;
     for (int i = 0; i < count && ok; i++)
-        ok = json_object_set_new(object, fields[i].name, number(fields[i].name, fields[i].value)) == 0;
+        ok = tt_json_set(object, fields[i].name, number(fields[i].name, fields[i].value)) == 0;
     tt_status status = ok ? write_line(journal, object) : no_memory("a record of the log");
-    json_decref(object);
+    tt_json_release(object);
     return status;
 }
 
@@ -193,65 +194,64 @@ tt_status tt_journal_best(struct tt_journal *journal, int64_t step, double metri
 }
 
 /* What transformers' own control callback would have said at the end of a step. */
-static json_t *control_state(bool training_stops)
+static struct tt_json_value *control_state(bool training_stops)
 {
-    return json_pack("{s:{s:{s:b, s:b, s:b, s:b, s:b}, s:{}}}", "TrainerControl", "args", "should_epoch_stop",
-                     0, "should_evaluate", 0, "should_log", 0, "should_save", 1, "should_training_stop",
-                     (int)training_stops, "attributes");
+    return tt_json_pack("{s:{s:{s:b, s:b, s:b, s:b, s:b}, s:{}}}", "TrainerControl", "args",
+                        "should_epoch_stop", 0, "should_evaluate", 0, "should_log", 0, "should_save", 1,
+                        "should_training_stop", (int)training_stops, "attributes");
 }
 
-static json_t *state_object(const struct tt_journal *journal)
+static struct tt_json_value *state_object(const struct tt_journal *journal)
 {
     const struct tt_journal_facts *facts = &journal->facts;
-    json_t *state = json_pack(
+    struct tt_json_value *state = tt_json_pack(
         "{s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:b, s:b, s:n, s:n}", "epoch",
-        journal->epoch, "global_step", (json_int_t)journal->step, "max_steps", (json_int_t)facts->max_steps,
-        "logging_steps", (json_int_t)facts->logging_steps, "eval_steps", (json_int_t)facts->eval_steps,
-        "save_steps", (json_int_t)facts->save_steps, "train_batch_size", (json_int_t)facts->train_batch_size,
-        "num_train_epochs", (json_int_t)ceil(facts->num_train_epochs), "num_input_tokens_seen",
-        (json_int_t)journal->tokens_seen, "total_flos", journal->flops, "is_local_process_zero", 1,
+        journal->epoch, "global_step", (int64_t)journal->step, "max_steps", (int64_t)facts->max_steps,
+        "logging_steps", (int64_t)facts->logging_steps, "eval_steps", (int64_t)facts->eval_steps,
+        "save_steps", (int64_t)facts->save_steps, "train_batch_size", (int64_t)facts->train_batch_size,
+        "num_train_epochs", (int64_t)ceil(facts->num_train_epochs), "num_input_tokens_seen",
+        (int64_t)journal->tokens_seen, "total_flos", journal->flops, "is_local_process_zero", 1,
         "is_world_process_zero", 1, "is_hyper_param_search", 0, "trial_name", "trial_params");
     if (state == NULL) return NULL;
     bool best = isfinite(journal->best_metric);
     const char *checkpoint = journal->best_checkpoint;
-    bool ok = json_object_set_new(state, "best_metric",
-                                  best ? json_real(journal->best_metric) : json_null()) == 0 &&
-              json_object_set_new(state, "best_global_step",
-                                  best ? json_integer(journal->best_step) : json_null()) == 0 &&
-              json_object_set_new(state, "best_model_checkpoint",
-                                  checkpoint != NULL ? json_string(checkpoint) : json_null()) == 0 &&
-              json_object_set_new(state, "stateful_callbacks",
-                                  control_state(journal->step >= facts->max_steps)) == 0 &&
-              json_object_set(state, "log_history", journal->history) == 0;
+    bool ok =
+        tt_json_set(state, "best_metric",
+                    best ? tt_json_new_real(journal->best_metric) : tt_json_new_null()) == 0 &&
+        tt_json_set(state, "best_global_step",
+                    best ? tt_json_new_integer(journal->best_step) : tt_json_new_null()) == 0 &&
+        tt_json_set(state, "best_model_checkpoint",
+                    checkpoint != NULL ? tt_json_new_string(checkpoint) : tt_json_new_null()) == 0 &&
+        tt_json_set(state, "stateful_callbacks", control_state(journal->step >= facts->max_steps)) == 0 &&
+        tt_json_set_copy(state, "log_history", journal->history) == 0;
     return checked(state, ok);
 }
 
 tt_status tt_journal_state_text(const struct tt_journal *journal, struct tt_str *text)
 {
-    json_t *state = state_object(journal);
+    struct tt_json_value *state = state_object(journal);
     if (state == NULL) return no_memory("trainer_state.json");
     tt_status status = tt_json_write(state, 2, true, text);
     if (status == TT_OK) status = tt_str_append_char(text, '\n');
-    json_decref(state);
+    tt_json_release(state);
     return status;
 }
 
-json_t *tt_journal_results(const struct tt_journal *journal)
+struct tt_json_value *tt_journal_results(const struct tt_journal *journal)
 {
     return journal->all_results;
 }
 
-tt_status tt_journal_restore(struct tt_journal *journal, const json_t *history, const json_t *results)
+tt_status tt_journal_restore(struct tt_journal *journal, const struct tt_json_value *history,
+                             const struct tt_json_value *results)
 {
     size_t index;
-    json_t *row;
-    json_array_foreach((json_t *)(uintptr_t)history, index, row)
-    {
-        if (json_array_append(journal->history, row) != 0) return no_memory("the log so far");
+    const struct tt_json_value *row;
+    for (index = 0; (row = tt_json_at(history, index)) != NULL; index++) {
+        if (tt_json_append_copy(journal->history, row) != 0) return no_memory("the log so far");
         TT_TRY(write_line(journal, row));
     }
-    if (json_is_object(results) &&
-        json_object_update(journal->all_results, (json_t *)(uintptr_t)results) != 0)
+    if (tt_json_is_object(results) && tt_json_update(journal->all_results, results) != 0)
         return no_memory("the results so far");
     return TT_OK;
 }
@@ -261,14 +261,14 @@ tt_status tt_journal_write_results(struct tt_journal *journal, const char *split
 {
     char name[64];
     snprintf(name, sizeof name, "%s_results.json", split);
-    json_t *object = row_object(row);
-    bool ok = json_object_set_new(object, samples->name, number(samples->name, samples->value)) == 0;
-    ok = ok && json_object_update(journal->all_results, object) == 0;
+    struct tt_json_value *object = row_object(row);
+    bool ok = tt_json_set(object, samples->name, number(samples->name, samples->value)) == 0;
+    ok = ok && tt_json_update(journal->all_results, object) == 0;
     tt_status status =
         ok ? tt_json_write_file(object, 4, true, journal->config->output_dir, name) : no_memory(name);
     if (status == TT_OK)
         status = tt_json_write_file(journal->all_results, 4, true, journal->config->output_dir,
                                     "all_results.json");
-    json_decref(object);
+    tt_json_release(object);
     return status;
 }

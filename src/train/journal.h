@@ -31,10 +31,10 @@ TT_MUST_USE tt_status tt_journal_best(struct tt_journal *journal, int64_t step, 
 /* The text of trainer_state.json, appended. */
 TT_MUST_USE tt_status tt_journal_state_text(const struct tt_journal *journal, struct tt_str *text);
 /* All that all_results.json has; lent. */
-json_t *tt_journal_results(const struct tt_journal *journal);
+struct tt_json_value *tt_journal_results(const struct tt_journal *journal);
 /* Goes on from the log rows (trainer_state.json's log_history, which metrics.jsonl then holds again) and results of an earlier
  * part of the run. Both lent. */
-TT_MUST_USE tt_status tt_journal_restore(struct tt_journal *journal, const json_t *history, const json_t *results);
+TT_MUST_USE tt_status tt_journal_restore(struct tt_journal *journal, const struct tt_json_value *history, const struct tt_json_value *results);
 /* <split>_results.json and all_results.json into output_dir: the fields of `row`, its epoch, and `samples`, how many the
  * data set has. */
 TT_MUST_USE tt_status tt_journal_write_results(struct tt_journal *journal, const char *split, const struct tt_log_row *row,

@@ -289,8 +289,8 @@ static tt_status restore(struct loop *loop)
     TT_TRY(tt_resume_restore(run, &loop->counters, &loop->checkpoints, &loop->watch));
     loop->samples_before = loop->counters.samples;
     if (!loop->first || run->resume.folder == NULL) return TT_OK;
-    TT_TRY(tt_journal_restore(run->journal, json_object_get(run->resume.trainer.root, "log_history"),
-                              json_object_get(run->resume.state.root, "results")));
+    TT_TRY(tt_journal_restore(run->journal, tt_json_get(run->resume.trainer.root, "log_history"),
+                              tt_json_get(run->resume.state.root, "results")));
     tt_journal_progress(run->journal, run->first_step, epoch_of(loop, run->first_step), loop->counters.tokens,
                         flops_so_far(loop));
     return tell_resume(loop);

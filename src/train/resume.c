@@ -187,15 +187,15 @@ void tt_resume_close(struct tt_resume *resume)
 }
 
 /* "'learning_rate' was 0.1 and is 0.2"; what one side does not know is not compared. */
-static tt_status list_changes(const json_t *before, const json_t *now, struct tt_str *text, int *count)
+static tt_status list_changes(const struct tt_json_value *before, const struct tt_json_value *now,
+                              struct tt_str *text, int *count)
 {
     const char *name;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)now, name, value)
-    {
-        const json_t *old = json_object_get(before, name);
+    const struct tt_json_value *value;
+    for (size_t member = 0; tt_json_next_member(now, &member, &name, &value);) {
+        const struct tt_json_value *old = tt_json_get(before, name);
         struct tt_str was = {0}, is = {0};
-        if (old == NULL || json_equal(old, value) || ++*count > CHANGES_SHOWN) continue;
+        if (old == NULL || tt_json_equal(old, value) || ++*count > CHANGES_SHOWN) continue;
         tt_status status = tt_json_write(old, 0, true, &was);
         if (status == TT_OK) status = tt_json_write(value, 0, true, &is);
         if (status == TT_OK)
@@ -212,7 +212,7 @@ static tt_status list_changes(const json_t *before, const json_t *now, struct tt
 static tt_status check_inputs(const struct tt_run *run, struct tt_str *text)
 {
     const struct tt_resume *resume = &run->resume;
-    const json_t *before;
+    const struct tt_json_value *before;
     struct tt_str broken = {0}, changed = {0};
     tt_status status = TT_OK;
     TT_GO(tt_json_object(&resume->state, resume->state.root, "inputs", &before));
@@ -230,14 +230,14 @@ out:
 static tt_status check_identity(const struct tt_run *run, int world_size)
 {
     const struct tt_resume *resume = &run->resume;
-    const json_t *before;
+    const struct tt_json_value *before;
     struct tt_str text = {0};
     int count = 0;
     TT_TRY(tt_json_object(&resume->state, resume->state.root, "identity", &before));
-    json_t *now = tt_resume_identity(run, world_size);
+    struct tt_json_value *now = tt_resume_identity(run, world_size);
     if (now == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the settings that matter");
     tt_status status = list_changes(before, now, &text, &count);
-    json_decref(now);
+    tt_json_release(now);
     if (status == TT_OK) status = check_inputs(run, &text);
     if (status == TT_OK && text.bytes > 0 && run->config->resume_changed) {
         tt_warn("going on with other settings: %s", tt_str_text(&text));

@@ -71,6 +71,6 @@ TT_MUST_USE tt_status tt_resume_text(const struct tt_run *run, const struct tt_r
 
 /* train/resume_identity.c: settings that matter for going on, by their names, with a sum of the training rows and the
  * samples of a step. Owned; NULL without memory. */
-json_t *tt_resume_identity(const struct tt_run *run, int world_size);
+struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_size);
 
 #endif

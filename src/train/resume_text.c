@@ -10,49 +10,50 @@
 enum { VERSION = 2 };
 
 /* JSON has no NaN. */
-static json_t *real(double value)
+static struct tt_json_value *real(double value)
 {
-    return isfinite(value) ? json_real(value) : json_null();
+    return isfinite(value) ? tt_json_new_real(value) : tt_json_new_null();
 }
 
-static json_t *counters_object(const struct tt_counters *counters)
+static struct tt_json_value *counters_object(const struct tt_counters *counters)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o}", "train_seconds",
-                     real(counters->train_seconds), "loss_sum", real(counters->loss_sum), "window_loss",
-                     real(counters->window_loss), "window_accuracy", real(counters->window_accuracy),
-                     "window_entropy", real(counters->window_entropy), "window_tokens",
-                     real(counters->window_tokens), "window_seconds", real(counters->window_seconds),
-                     "window_steps", (json_int_t)counters->window_steps, "steps_done",
-                     (json_int_t)counters->steps_done, "tokens", (json_int_t)counters->tokens,
-                     "supervised_tokens", (json_int_t)counters->supervised_tokens, "samples",
-                     (json_int_t)counters->samples, "last_eval_loss", real(counters->last_eval_loss));
+    return tt_json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o}", "train_seconds",
+                        real(counters->train_seconds), "loss_sum", real(counters->loss_sum), "window_loss",
+                        real(counters->window_loss), "window_accuracy", real(counters->window_accuracy),
+                        "window_entropy", real(counters->window_entropy), "window_tokens",
+                        real(counters->window_tokens), "window_seconds", real(counters->window_seconds),
+                        "window_steps", (int64_t)counters->window_steps, "steps_done",
+                        (int64_t)counters->steps_done, "tokens", (int64_t)counters->tokens,
+                        "supervised_tokens", (int64_t)counters->supervised_tokens, "samples",
+                        (int64_t)counters->samples, "last_eval_loss", real(counters->last_eval_loss));
 }
 
-static json_t *best_object(const struct tt_checkpoints *checkpoints)
+static struct tt_json_value *best_object(const struct tt_checkpoints *checkpoints)
 {
-    if (!checkpoints->has_best) return json_null();
-    return json_pack("{s:I, s:o}", "step", (json_int_t)checkpoints->best_step, "metric",
-                     real(checkpoints->best_metric));
+    if (!checkpoints->has_best) return tt_json_new_null();
+    return tt_json_pack("{s:I, s:o}", "step", (int64_t)checkpoints->best_step, "metric",
+                        real(checkpoints->best_metric));
 }
 
 /* Which parameters have shown a gradient, a digit each in order of the model. */
-static json_t *watch_object(const struct tt_rank *rank, const struct tt_gradient_watch *watch)
+static struct tt_json_value *watch_object(const struct tt_rank *rank, const struct tt_gradient_watch *watch)
 {
     size_t count = rank->model->param_count;
     char *seen = tt_calloc(count + 1, 1);
     if (seen == NULL) return NULL;
     for (size_t i = 0; i < count; i++) seen[i] = watch->seen[i] ? '1' : '0';
-    json_t *object = json_pack("{s:I, s:s}", "steps_left", (json_int_t)watch->steps_left, "seen", seen);
+    struct tt_json_value *object =
+        tt_json_pack("{s:I, s:s}", "steps_left", (int64_t)watch->steps_left, "seen", seen);
     tt_free(seen);
     return object;
 }
 
-static tt_status add_config(const struct tt_run *run, json_t *root, bool *ok)
+static tt_status add_config(const struct tt_run *run, struct tt_json_value *root, bool *ok)
 {
     struct tt_str yaml = {0};
     if (run->settings == NULL) return TT_OK;
     tt_status status = tt_settings_write_yaml(run->settings, &yaml);
-    if (status == TT_OK) *ok &= json_object_set_new(root, "config", json_string(tt_str_text(&yaml))) == 0;
+    if (status == TT_OK) *ok &= tt_json_set(root, "config", tt_json_new_string(tt_str_text(&yaml))) == 0;
     tt_str_deinit(&yaml);
     return status;
 }
@@ -62,32 +63,33 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
                          const struct tt_gradient_watch *watch, struct tt_str *text)
 {
     int world_size = tt_comm_world_size(rank->world);
-    json_t *root = json_pack(
+    struct tt_json_value *root = tt_json_pack(
         "{s:s, s:i, s:I, s:I, s:f, s:i, s:s, s:s, s:s, s:s, s:I}", "format", "trimtab-training-state",
-        "version", VERSION, "step", (json_int_t)step, "total_steps", (json_int_t)run->total_steps, "epoch",
+        "version", VERSION, "step", (int64_t)step, "total_steps", (int64_t)run->total_steps, "epoch",
         (double)step / (double)run->steps_per_epoch, "world_size", world_size, "sharding_strategy",
         tt_shard_strategy_name(run->rank_config.strategy), "state_dict_type", run->config->state_dict_type,
         "weights_dtype", tt_dtype_torch_name(tt_checkpoints_dtype(run->config, rank->model)), "base_model",
-        run->config->model_name_or_path, "rng_key", (json_int_t)run->config->seed);
+        run->config->model_name_or_path, "rng_key", (int64_t)run->config->seed);
     bool ok = root != NULL;
     tt_status status = TT_OK;
     if (ok) {
-        ok &= json_object_set_new(root, "identity", tt_resume_identity(run, world_size)) == 0;
-        ok &= json_object_set_new(root, "inputs", tt_fingerprint_json(&run->fingerprint)) == 0;
-        ok &= json_object_set_new(root, "counters", counters_object(counters)) == 0;
-        ok &= json_object_set_new(root, "best", best_object(checkpoints)) == 0;
-        ok &= json_object_set_new(root, "gradient_watch", watch_object(rank, watch)) == 0;
-        ok &= json_object_set(root, "results", tt_journal_results(run->journal)) == 0;
+        ok &= tt_json_set(root, "identity", tt_resume_identity(run, world_size)) == 0;
+        ok &= tt_json_set(root, "inputs", tt_fingerprint_json(&run->fingerprint)) == 0;
+        ok &= tt_json_set(root, "counters", counters_object(counters)) == 0;
+        ok &= tt_json_set(root, "best", best_object(checkpoints)) == 0;
+        ok &= tt_json_set(root, "gradient_watch", watch_object(rank, watch)) == 0;
+        ok &= tt_json_set_copy(root, "results", tt_journal_results(run->journal)) == 0;
         status = add_config(run, root, &ok);
     }
     if (status == TT_OK && !ok) status = tt_fail(TT_ERR_MEMORY, "out of memory for training_state.json");
     if (status == TT_OK) status = tt_json_write(root, 2, true, text);
     if (status == TT_OK) status = tt_str_append_char(text, '\n');
-    json_decref(root);
+    tt_json_release(root);
     return status;
 }
 
-static tt_status read_counters(const struct tt_json *json, const json_t *from, struct tt_counters *counters)
+static tt_status read_counters(const struct tt_json *json, const struct tt_json_value *from,
+                               struct tt_counters *counters)
 {
     TT_TRY(tt_json_opt_double(json, from, "train_seconds", &counters->train_seconds));
     TT_TRY(tt_json_opt_double(json, from, "loss_sum", &counters->loss_sum));
@@ -104,7 +106,8 @@ static tt_status read_counters(const struct tt_json *json, const json_t *from, s
     return tt_json_opt_double(json, from, "last_eval_loss", &counters->last_eval_loss);
 }
 
-static tt_status read_watch(const struct tt_json *json, const json_t *from, struct tt_gradient_watch *watch)
+static tt_status read_watch(const struct tt_json *json, const struct tt_json_value *from,
+                            struct tt_gradient_watch *watch)
 {
     const char *seen;
     TT_TRY(tt_json_int(json, from, "steps_left", &watch->steps_left));
@@ -120,13 +123,13 @@ tt_status tt_resume_restore(const struct tt_run *run, struct tt_counters *counte
                             struct tt_checkpoints *checkpoints, struct tt_gradient_watch *watch)
 {
     const struct tt_json *json = &run->resume.state;
-    const json_t *object, *best = json_object_get(json->root, "best");
+    const struct tt_json_value *object, *best = tt_json_get(json->root, "best");
     if (run->resume.folder == NULL) return TT_OK;
     TT_TRY(tt_json_object(json, json->root, "counters", &object));
     TT_TRY(read_counters(json, object, counters));
     TT_TRY(tt_json_object(json, json->root, "gradient_watch", &object));
     TT_TRY(read_watch(json, object, watch));
-    if (!json_is_object(best)) return TT_OK;
+    if (!tt_json_is_object(best)) return TT_OK;
     checkpoints->has_best = true;
     TT_TRY(tt_json_int(json, best, "step", &checkpoints->best_step));
     return tt_json_double(json, best, "metric", &checkpoints->best_metric);

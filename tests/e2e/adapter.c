@@ -74,11 +74,11 @@ static struct best read_best(const char *output)
     struct tt_json json = {0};
     struct best best = {0};
     assert_int_equal(tt_json_read(test_join(output, "trainer_state.json", path), 1 << 24, &json), TT_OK);
-    const json_t *checkpoint = json_object_get(json.root, "best_model_checkpoint");
-    assert_true(json_is_string(checkpoint));
-    snprintf(best.checkpoint, sizeof best.checkpoint, "%s", json_string_value(checkpoint));
-    best.metric = json_number_value(json_object_get(json.root, "best_metric"));
-    best.step = json_integer_value(json_object_get(json.root, "best_global_step"));
+    const struct tt_json_value *checkpoint = tt_json_get(json.root, "best_model_checkpoint");
+    assert_true(tt_json_is_string(checkpoint));
+    snprintf(best.checkpoint, sizeof best.checkpoint, "%s", tt_json_text(checkpoint));
+    best.metric = tt_json_number(tt_json_get(json.root, "best_metric"));
+    best.step = tt_json_integer(tt_json_get(json.root, "best_global_step"));
     tt_json_deinit(&json);
     return best;
 }

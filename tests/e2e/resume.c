@@ -219,13 +219,13 @@ static void expect_event(const struct scene *scene, const char *event, const cha
     for (char *line = strtok(text.data, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         struct tt_json json = {0};
         assert_int_equal(tt_json_parse(line, strlen(line), path, &json), TT_OK);
-        const char *is = json_string_value(json_object_get(json.root, "event"));
-        const char *of = json_string_value(json_object_get(json.root, "folder"));
+        const char *is = tt_json_text(tt_json_get(json.root, "event"));
+        const char *of = tt_json_text(tt_json_get(json.root, "folder"));
         if (is != NULL && of != NULL && strcmp(is, event) == 0 && strcmp(of, folder) == 0) {
             found++;
-            assert_int_equal(json_integer_value(json_object_get(json.root, "bytes")), files.bytes);
+            assert_int_equal(tt_json_integer(tt_json_get(json.root, "bytes")), files.bytes);
             for (int i = 0; times[i] != NULL; i++)
-                if (!(json_real_value(json_object_get(json.root, times[i])) > 0.0))
+                if (!(tt_json_number(tt_json_get(json.root, times[i])) > 0.0))
                     fail_msg("%s: %s", times[i], line);
         }
         tt_json_deinit(&json);

@@ -37,13 +37,13 @@ static void assert_rows(const struct run *run, const char *name, const char *wan
     struct tt_json json = {0};
     test_join(run->output, "trainer_state.json", path);
     assert_int_equal(tt_json_read(path, 1 << 24, &json), TT_OK);
-    const json_t *history = json_object_get(json.root, "log_history");
-    for (size_t i = 0; i < json_array_size(history); i++) {
-        const json_t *row = json_array_get(history, i);
+    const struct tt_json_value *history = tt_json_get(json.root, "log_history");
+    for (size_t i = 0; i < tt_json_count(history); i++) {
+        const struct tt_json_value *row = tt_json_at(history, i);
         size_t bytes = strlen(steps);
-        if (json_object_get(row, name) == NULL) continue;
+        if (tt_json_get(row, name) == NULL) continue;
         snprintf(steps + bytes, sizeof steps - bytes, "%s%d", bytes > 0 ? " " : "",
-                 (int)json_integer_value(json_object_get(row, "step")));
+                 (int)tt_json_integer(tt_json_get(row, "step")));
     }
     tt_json_deinit(&json);
     assert_string_equal(steps, wanted);

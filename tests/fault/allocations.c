@@ -1,20 +1,15 @@
 /* In a whole run - settings, model, tokenizer, data, training, evaluation, checkpoints - one allocation
  * fails, with one rank and with two: a clean error, everything given back, nobody left waiting, and no
  * checkpoint under its final name that is not complete. As many allocations in turn as fit the time, evenly
- * spread; a failure of the test says which. Ours must give an error of memory; jansson's, which it does not
- * always tell as such, an error of any kind. Its scanner is left out: it passes over a failing
- * strbuffer_append_byte, then reads past the end or ends the process by its assert.
+ * spread; a failure of the test says which. It must be an error of memory.
  */
-#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include <jansson.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -29,40 +24,6 @@ static const double seconds_a_case = 10.0;
 static const char rows[] = "{\"prompt\": \"1 =\", \"completion\": \" one\"}\n"
                            "{\"text\": \"some more words\"}\n"
                            "{\"prompt\": \"2 =\", \"completion\": \" two\"}\n";
-
-/* jansson's allocations have counters of their own. */
-static atomic_llong json_count, json_live, json_countdown;
-
-static _Thread_local bool scanning;
-
-static void *allocate_json(size_t bytes)
-{
-    if (!scanning) {
-        atomic_fetch_add(&json_count, 1);
-        if (atomic_load(&json_countdown) > 0 && atomic_fetch_sub(&json_countdown, 1) == 1) return NULL;
-    }
-    atomic_fetch_add(&json_live, 1);
-    return malloc(bytes);
-}
-
-/* Stands before jansson's own function of that name. */
-json_t *json_loadb(const char *text, size_t bytes, size_t flags, json_error_t *error)
-{
-    typedef json_t *scanner(const char *, size_t, size_t, json_error_t *);
-    scanner *scan;
-    void *symbol = dlsym(RTLD_NEXT, "json_loadb");
-    memcpy(&scan, &symbol, sizeof scan);
-    scanning = true;
-    json_t *value = scan(text, bytes, flags, error);
-    scanning = false;
-    return value;
-}
-
-static void free_json(void *block)
-{
-    if (block != NULL) atomic_fetch_sub(&json_live, 1);
-    free(block);
-}
 
 struct trial {
     struct test_workplace place;
@@ -89,7 +50,7 @@ static tt_status look_at_checkpoint(void *context, const char *name)
     tt_status status = tt_safetensors_open(test_join(folder, "adapter_model.safetensors", path), &weights);
     if (status == TT_OK)
         status = tt_json_read(test_join(folder, "trainer_state.json", path), 1 << 20, &state);
-    if (status == TT_OK && json_object_size(state.root) < 20)
+    if (status == TT_OK && tt_json_count(state.root) < 20)
         status = tt_fail(TT_ERR_DATA, "'%s' lacks members", path);
     if (status == TT_OK && !tt_path_exists(test_join(folder, "tokenizer.json", path)))
         status = tt_fail(TT_ERR_DATA, "'%s' is missing", path);
@@ -98,32 +59,24 @@ static tt_status look_at_checkpoint(void *context, const char *name)
     return status;
 }
 
-/* The nth allocation, ours or jansson's. */
-static void check_one(const struct trial *trial, bool json, long long nth)
+static void check_one(const struct trial *trial, long long nth)
 {
     char text[2048];
-    const char *whose = json ? "of jansson's" : "of ours";
     uint64_t live = tt_alloc_live();
-    long long json_blocks = atomic_load(&json_live);
     tt_error_clear();
-    if (json)
-        atomic_store(&json_countdown, nth);
-    else
-        tt_alloc_fail_at((uint64_t)nth);
+    tt_alloc_fail_at((uint64_t)nth);
     tt_status status = run(trial);
     tt_alloc_fail_at(0);
-    atomic_store(&json_countdown, 0);
     tt_error_format(tt_error_last(), text, sizeof text);
-    if (status == TT_OK) fail_msg("allocation %lld %s failed and nobody noticed", nth, whose);
-    if (!json && (status != TT_ERR_MEMORY || strstr(text, "memory") == NULL))
-        fail_msg("allocation %lld %s: no error of memory: %s", nth, whose, text);
-    if (tt_error_last()->message[0] == '\0') fail_msg("allocation %lld %s: no message", nth, whose);
-    if (tt_alloc_live() != live || atomic_load(&json_live) != json_blocks)
-        fail_msg("allocation %lld %s: %lld and %lld blocks are lost after: %s", nth, whose,
-                 (long long)(tt_alloc_live() - live), (long long)atomic_load(&json_live) - json_blocks, text);
+    if (status == TT_OK) fail_msg("allocation %lld failed and nobody noticed", nth);
+    if (status != TT_ERR_MEMORY || strstr(text, "memory") == NULL)
+        fail_msg("allocation %lld: no error of memory: %s", nth, text);
+    if (tt_alloc_live() != live)
+        fail_msg("allocation %lld: %lld blocks are lost after: %s", nth, (long long)(tt_alloc_live() - live),
+                 text);
     if (!tt_path_is_dir(trial->output)) return;
     if (tt_dir_list(trial->output, look_at_checkpoint, (void *)(uintptr_t)trial) != TT_OK)
-        fail_msg("allocation %lld %s: %s", nth, whose, tt_error_last()->message);
+        fail_msg("allocation %lld: %s", nth, tt_error_last()->message);
 }
 
 static void prepare(struct trial *trial, const char *more)
@@ -142,23 +95,21 @@ static void prepare(struct trial *trial, const char *more)
     test_words_add(&trial->words, more);
 }
 
-static void try_all(const char *more, bool json)
+static void try_all(const char *more)
 {
     struct trial trial;
     prepare(&trial, more);
     assert_int_equal(run(&trial), TT_OK); /* what is made once per process is made now */
     uint64_t before = tt_alloc_count(), live = tt_alloc_live();
-    long long json_before = atomic_load(&json_count), json_blocks = atomic_load(&json_live);
     assert_int_equal(run(&trial), TT_OK);
-    long long total = json ? atomic_load(&json_count) - json_before : (long long)(tt_alloc_count() - before);
+    long long total = (long long)(tt_alloc_count() - before);
     assert_int_equal(tt_alloc_live(), live);
-    assert_int_equal(atomic_load(&json_live), json_blocks);
     assert_true(total > 100);
     /* With several threads a run makes a few more or fewer than another: the last ones are left out. */
     long long stride = total / TRIES + 1;
     double start = tt_clock_seconds();
     for (long long nth = 1; nth + 20 < total; nth += stride) {
-        check_one(&trial, json, nth);
+        check_one(&trial, nth);
         if (tt_clock_seconds() - start > seconds_a_case) stride = total / 10;
     }
     assert_int_equal(run(&trial), TT_OK); /* none of it did lasting harm */
@@ -168,42 +119,36 @@ static void try_all(const char *more, bool json)
 static void one_rank(void **state)
 {
     (void)state;
-    try_all("ranks 1", false);
+    try_all("ranks 1");
 }
 
 static void two_ranks(void **state)
 {
     (void)state;
-    try_all("ranks 2", false);
+    try_all("ranks 2");
 }
 
 static void full_fine_tuning(void **state)
 {
     (void)state;
-    try_all("ranks 2 use_peft false save_strategy no load_best_model_at_end false packing true max_length 64",
-            false);
+    try_all(
+        "ranks 2 use_peft false save_strategy no load_best_model_at_end false packing true max_length 64");
 }
 
 static void quantized_base(void **state)
 {
     (void)state;
     try_all("ranks 2 load_in_4bit true bnb_4bit_use_double_quant true save_strategy no "
-            "load_best_model_at_end false",
-            false);
-}
-
-static void in_jansson(void **state)
-{
-    (void)state;
-    try_all("ranks 2", true);
+            "load_best_model_at_end false");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_rank),       cmocka_unit_test(two_ranks),  cmocka_unit_test(full_fine_tuning),
-        cmocka_unit_test(quantized_base), cmocka_unit_test(in_jansson),
+        cmocka_unit_test(one_rank),
+        cmocka_unit_test(two_ranks),
+        cmocka_unit_test(full_fine_tuning),
+        cmocka_unit_test(quantized_base),
     };
-    json_set_alloc_funcs(allocate_json, free_json);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -154,8 +154,11 @@ static void absurd_configurations(void **state)
         begin(&place);
         test_join(place.model, "config.json", path);
         assert_int_equal(tt_json_read(path, 1 << 20, &json), TT_OK);
-        json_t *value = json_loads(members[i].value, JSON_DECODE_ANY, NULL);
-        assert_int_equal(json_object_set_new(json.root, members[i].key, value), 0);
+        struct tt_json value = {0};
+        assert_int_equal(tt_json_parse(members[i].value, strlen(members[i].value), "value", &value), TT_OK);
+        assert_int_equal(tt_json_make_editable(&json), TT_OK);
+        assert_int_equal(tt_json_set_copy(json.root, members[i].key, value.root), 0);
+        tt_json_deinit(&value);
         assert_int_equal(tt_json_write(json.root, 2, true, &text), TT_OK);
         assert_int_equal(tt_file_write_atomic(path, text.data, text.bytes), TT_OK);
         tt_json_deinit(&json);

@@ -108,12 +108,13 @@ static void write_slow_model(const struct run *run)
     assert_non_null(rows);
     test_join(run->place.model, "config.json", path);
     assert_int_equal(tt_json_read(path, 1 << 20, &json), TT_OK);
-    json_object_set_new(json.root, "hidden_size", json_integer(512));
-    json_object_set_new(json.root, "intermediate_size", json_integer(2048));
-    json_object_set_new(json.root, "num_hidden_layers", json_integer(6));
-    json_object_set_new(json.root, "num_attention_heads", json_integer(8));
-    json_object_set_new(json.root, "num_key_value_heads", json_integer(8));
-    json_object_set_new(json.root, "head_dim", json_integer(64));
+    assert_int_equal(tt_json_make_editable(&json), TT_OK);
+    tt_json_set(json.root, "hidden_size", tt_json_new_integer(512));
+    tt_json_set(json.root, "intermediate_size", tt_json_new_integer(2048));
+    tt_json_set(json.root, "num_hidden_layers", tt_json_new_integer(6));
+    tt_json_set(json.root, "num_attention_heads", tt_json_new_integer(8));
+    tt_json_set(json.root, "num_key_value_heads", tt_json_new_integer(8));
+    tt_json_set(json.root, "head_dim", tt_json_new_integer(64));
     assert_int_equal(tt_json_write(json.root, 2, true, &text), TT_OK);
     assert_int_equal(tt_file_write_atomic(path, text.data, text.bytes), TT_OK);
     for (int i = 0; i < 64; i++) {

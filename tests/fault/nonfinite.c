@@ -163,7 +163,7 @@ static void evaluation_is_not_the_best(void **state)
              data);
     assert_int_equal(train(&place, ways[0], more, output), TT_OK);
     assert_int_equal(tt_json_read(test_join(output, "trainer_state.json", path), 1 << 20, &json), TT_OK);
-    assert_true(json_is_null(json_object_get(json.root, "best_metric")));
+    assert_true(tt_json_is_null(tt_json_get(json.root, "best_metric")));
     tt_json_deinit(&json);
     test_workplace_remove(&place);
 }

@@ -26,18 +26,18 @@ struct source {
 };
 
 static void check_sample(const struct source *source, const struct tt_dataset *dataset, size_t row,
-                         const json_t *golden)
+                         const struct tt_json_value *golden)
 {
     struct tt_sample sample = tt_dataset_sample(dataset, row);
-    int64_t first = json_integer_value(json_array_get(golden, 0));
-    const json_t *ids = json_array_get(golden, 1);
-    size_t count = json_array_size(ids) - (source->ends ? 1 : 0);
+    int64_t first = tt_json_integer(tt_json_at(golden, 0));
+    const struct tt_json_value *ids = tt_json_at(golden, 1);
+    size_t count = tt_json_count(ids) - (source->ends ? 1 : 0);
     /* After an empty completion TRL supervises the second of the two. */
     if (source->ends && first == (int64_t)count) first--;
     if ((size_t)sample.count != count)
         fail_msg("%s, row %zu: %d ids, not %zu", source->name, row, sample.count, count);
     for (int32_t i = 0; i < sample.count; i++) {
-        if (sample.ids[i] != json_integer_value(json_array_get(ids, (size_t)i)))
+        if (sample.ids[i] != tt_json_integer(tt_json_at(ids, (size_t)i)))
             fail_msg("%s, row %zu: id %d is %d", source->name, row, i, sample.ids[i]);
         if (sample.supervised[i] != (i >= first))
             fail_msg("%s, row %zu: label %d is %s, and the completion begins at %lld", source->name, row, i,

@@ -72,22 +72,21 @@ static int32_t best(const float *row, int64_t vocab)
     return at;
 }
 
-static void check_case(const char *family, const char *adapter, const json_t *prompt, const json_t *expected)
+static void check_case(const char *family, const char *adapter, const struct tt_json_value *prompt,
+                       const struct tt_json_value *expected)
 {
     struct tt_model_runner *runner = open_runner(family, NULL, adapter);
-    int64_t vocab = runner->model->config.vocab_size, length = (int64_t)json_array_size(prompt);
+    int64_t vocab = runner->model->config.vocab_size, length = (int64_t)tt_json_count(prompt);
     float *logits = tt_calloc(TOKENS_MAX * VOCAB_MAX, sizeof *logits);
     int32_t ids[TOKENS_MAX];
     struct tt_kv_cache *cache = open_cache(runner, 1, TOKENS_MAX);
     assert_true(logits != NULL && length <= TOKENS_MAX && vocab <= VOCAB_MAX);
-    for (int64_t i = 0; i < length; i++)
-        ids[i] = (int32_t)json_integer_value(json_array_get(prompt, (size_t)i));
-    for (size_t i = 0; i < json_array_size(expected); i++) {
+    for (int64_t i = 0; i < length; i++) ids[i] = (int32_t)tt_json_integer(tt_json_at(prompt, (size_t)i));
+    for (size_t i = 0; i < tt_json_count(expected); i++) {
         pass(runner, ids, &length, 1, logits);
         ids[0] = best(logits + (length - 1) * vocab, vocab);
         length = 1;
-        if (ids[0] != json_integer_value(json_array_get(expected, i)))
-            fail_msg("%s: token %zu differs", family, i);
+        if (ids[0] != tt_json_integer(tt_json_at(expected, i))) fail_msg("%s: token %zu differs", family, i);
     }
     tt_kv_cache_destroy(cache);
     tt_free(logits);
@@ -102,15 +101,14 @@ static void greedy_as_transformers(void **state)
         struct tt_json json = {0};
         char path[256];
         size_t index;
-        json_t *item;
+        const struct tt_json_value *item;
         (void)snprintf(path, sizeof path, GOLDEN "%s/generate.json", families[f]);
         must(tt_json_read(path, 1 << 20, &json));
-        json_array_foreach(json_object_get(json.root, "cases"), index, item)
-        {
-            const json_t *prompt = json_object_get(item, "prompt");
-            check_case(families[f], NULL, prompt, json_object_get(json_object_get(item, "base"), "ids"));
+        for (index = 0; (item = tt_json_at(tt_json_get(json.root, "cases"), index)) != NULL; index++) {
+            const struct tt_json_value *prompt = tt_json_get(item, "prompt");
+            check_case(families[f], NULL, prompt, tt_json_get(tt_json_get(item, "base"), "ids"));
             check_case(families[f], "adapter_random", prompt,
-                       json_object_get(json_object_get(item, "adapter_random"), "ids"));
+                       tt_json_get(tt_json_get(item, "adapter_random"), "ids"));
         }
         assert_true(index >= 2);
         tt_json_deinit(&json);

@@ -36,19 +36,19 @@ static void must(tt_status status, const char *what)
     fail_msg("%s: %s", what, text);
 }
 
-static struct tt_model_config config_of(const json_t *item)
+static struct tt_model_config config_of(const struct tt_json_value *item)
 {
     struct tt_model_config config;
-    struct tt_json json = {.root = json_deep_copy(json_object_get(golden.root, "config")),
-                           .origin = "config"};
-    assert_int_equal(json_object_set_new(json.root, "model_type", json_string("qwen2")), 0);
-    assert_int_equal(json_object_set(json.root, "tie_word_embeddings", json_object_get(item, "tied")), 0);
+    struct tt_json json = {.root = tt_json_copy(tt_json_get(golden.root, "config")), .origin = "config"};
+    assert_int_equal(tt_json_set(json.root, "model_type", tt_json_new_string("qwen2")), 0);
+    assert_int_equal(tt_json_set_copy(json.root, "tie_word_embeddings", tt_json_get(item, "tied")), 0);
     must(tt_model_config_parse(&json, &config), "config");
-    json_decref(json.root);
+    tt_json_release(json.root);
     return config;
 }
 
-static size_t compare_group(const struct tt_linear_group *group, const json_t *adapted, const char *arguments)
+static size_t compare_group(const struct tt_linear_group *group, const struct tt_json_value *adapted,
+                            const char *arguments)
 {
     size_t found = 0;
     for (int i = 0; i < group->count; i++) {
@@ -57,10 +57,10 @@ static size_t compare_group(const struct tt_linear_group *group, const json_t *a
         char path[256];
         (void)snprintf(path, sizeof path, "%s", linear->lora_A->name);
         path[strlen(path) - strlen(".lora_A.weight")] = '\0';
-        const json_t *expected = json_object_get(adapted, path);
+        const struct tt_json_value *expected = tt_json_get(adapted, path);
         if (expected == NULL) fail_msg("%s: '%s' should not be adapted", arguments, path);
-        assert_int_equal(linear->r, json_integer_value(json_array_get(expected, 0)));
-        double scaling = json_number_value(json_array_get(expected, 1));
+        assert_int_equal(linear->r, tt_json_integer(tt_json_at(expected, 0)));
+        double scaling = tt_json_number(tt_json_at(expected, 1));
         if (!(fabs(linear->scaling - scaling) <= 1e-6 * scaling)) {
             fail_msg("%s: the scale of '%s' is %g, not %g", arguments, path, linear->scaling, scaling);
         }
@@ -71,9 +71,10 @@ static size_t compare_group(const struct tt_linear_group *group, const json_t *a
     return found;
 }
 
-static void compare_model(const struct tt_model *model, const json_t *item, const char *arguments)
+static void compare_model(const struct tt_model *model, const struct tt_json_value *item,
+                          const char *arguments)
 {
-    const json_t *adapted = json_object_get(item, "adapted"), *saved = json_object_get(item, "saved");
+    const struct tt_json_value *adapted = tt_json_get(item, "adapted"), *saved = tt_json_get(item, "saved");
     size_t found = 0, found_saved = 0;
     for (int i = 1; i + 1 < model->block_count; i++) {
         const struct tt_decoder_layer *layer = model->blocks[i].impl;
@@ -84,53 +85,53 @@ static void compare_model(const struct tt_model *model, const json_t *item, cons
     }
     const struct tt_head *head = model->blocks[model->block_count - 1].impl;
     found += compare_group(&head->lm_head, adapted, arguments);
-    if (found != json_object_size(adapted))
-        fail_msg("%s: %zu of %zu modules", arguments, found, json_object_size(adapted));
+    if (found != tt_json_count(adapted))
+        fail_msg("%s: %zu of %zu modules", arguments, found, tt_json_count(adapted));
     for (size_t i = 0; i < model->param_count; i++) {
         const tt_param *param = model->params[i];
         if (param->adapter && strstr(param->name, ".lora_") == NULL) found_saved++;
         assert_int_equal(param->trainable, param->adapter);
     }
-    assert_int_equal(found_saved, json_array_size(saved));
+    assert_int_equal(found_saved, tt_json_count(saved));
     for (size_t i = 0; i < found_saved; i++) {
-        const tt_param *param = tt_model_find_param(model, json_string_value(json_array_get(saved, i)));
+        const tt_param *param = tt_model_find_param(model, tt_json_text(tt_json_at(saved, i)));
         assert_true(param != NULL && param->adapter);
     }
-    assert_int_equal(model->trainable_param_count, json_integer_value(json_object_get(item, "trainable")));
+    assert_int_equal(model->trainable_param_count, tt_json_integer(tt_json_get(item, "trainable")));
     assert_int_equal(model->base_param_count + model->adapter_param_count,
-                     json_integer_value(json_object_get(item, "all")));
+                     tt_json_integer(tt_json_get(item, "all")));
 }
 
-static bool contains(const json_t *list, const json_t *value)
+static bool contains(const struct tt_json_value *list, const struct tt_json_value *value)
 {
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        if (json_equal(json_array_get(list, i), value)) return true;
+    for (size_t i = 0; i < tt_json_count(list); i++) {
+        if (tt_json_equal(tt_json_at(list, i), value)) return true;
     }
     return false;
 }
 
 /* Lists are sets in PEFT. */
-static bool same(const json_t *ours, const json_t *theirs)
+static bool same(const struct tt_json_value *ours, const struct tt_json_value *theirs)
 {
-    if (json_is_number(ours) && json_is_number(theirs))
-        return json_number_value(ours) == json_number_value(theirs);
-    if (!json_is_array(ours) || !json_is_array(theirs)) return json_equal(ours, theirs);
-    if (json_array_size(ours) != json_array_size(theirs)) return false;
-    for (size_t i = 0; i < json_array_size(ours); i++) {
-        if (!contains(theirs, json_array_get(ours, i))) return false;
+    if (tt_json_is_number(ours) && tt_json_is_number(theirs))
+        return tt_json_number(ours) == tt_json_number(theirs);
+    if (!tt_json_is_list(ours) || !tt_json_is_list(theirs)) return tt_json_equal(ours, theirs);
+    if (tt_json_count(ours) != tt_json_count(theirs)) return false;
+    for (size_t i = 0; i < tt_json_count(ours); i++) {
+        if (!contains(theirs, tt_json_at(ours, i))) return false;
     }
     return true;
 }
 
 /* Everything that we write is what PEFT wrote, but the version, the path, and a pattern whose keys' order
  * matters or a name that was given in another form. */
-static void compare_written(const struct tt_json *ours, const json_t *theirs, const char *arguments)
+static void compare_written(const struct tt_json *ours, const struct tt_json_value *theirs,
+                            const char *arguments)
 {
     const char *key;
-    json_t *value;
-    json_object_foreach(ours->root, key, value)
-    {
-        const json_t *other = json_object_get(theirs, key);
+    const struct tt_json_value *value;
+    for (size_t member = 0; tt_json_next_member(ours->root, &member, &key, &value);) {
+        const struct tt_json_value *other = tt_json_get(theirs, key);
         bool may_differ = strcmp(key, "peft_version") == 0 || strcmp(key, "base_model_name_or_path") == 0 ||
                           strcmp(key, "alpha_pattern") == 0 || strcmp(key, "rank_pattern") == 0 ||
                           strcmp(key, "layers_pattern") == 0 || strcmp(key, "layers_to_transform") == 0;
@@ -140,7 +141,17 @@ static void compare_written(const struct tt_json *ours, const json_t *theirs, co
     }
 }
 
-static void check_case(const json_t *item)
+/* Released with free(). */
+static char *dumped(const struct tt_json_value *value)
+{
+    struct tt_str text = {0};
+    assert_int_equal(tt_json_write(value, 0, false, &text), TT_OK);
+    char *copy = strdup(text.data);
+    tt_str_deinit(&text);
+    return copy;
+}
+
+static void check_case(const struct tt_json_value *item)
 {
     struct tt_arena arena = {0};
     struct tt_model_config config = config_of(item);
@@ -148,10 +159,10 @@ static void check_case(const json_t *item)
     struct tt_model *model = NULL, *again = NULL;
     struct tt_str text = {0};
     char arguments[512];
-    char *dump = json_dumps(json_object_get(item, "arguments"), 0);
+    char *dump = dumped(tt_json_get(item, "arguments"));
     (void)snprintf(arguments, sizeof arguments, "%s", dump);
     free(dump);
-    struct tt_json theirs = {.root = json_object_get(item, "adapter_config"),
+    struct tt_json theirs = {.root = tt_json_copy(tt_json_get(item, "adapter_config")),
                              .origin = "adapter_config.json"},
                    ours = {0};
     must(tt_adapter_config_parse(&theirs, &arena, &options.lora), arguments);
@@ -166,6 +177,7 @@ static void check_case(const json_t *item)
     tt_model_destroy(model);
     tt_model_destroy(again);
     tt_json_deinit(&ours);
+    tt_json_deinit(&theirs);
     tt_str_deinit(&text);
     tt_arena_deinit(&arena);
 }
@@ -173,19 +185,18 @@ static void check_case(const json_t *item)
 static void what_peft_adapts(void **state)
 {
     size_t index;
-    json_t *item;
+    const struct tt_json_value *item;
     (void)state;
-    json_array_foreach(json_object_get(golden.root, "cases"), index, item)
-    {
-        if (json_object_get(item, "error") == NULL) check_case(item);
+    for (index = 0; (item = tt_json_at(tt_json_get(golden.root, "cases"), index)) != NULL; index++) {
+        if (tt_json_get(item, "error") == NULL) check_case(item);
     }
 }
 
-static char *text_of(const json_t *arguments, const char *key)
+static char *text_of(const struct tt_json_value *arguments, const char *key)
 {
-    const json_t *value = json_object_get(arguments, key);
+    const struct tt_json_value *value = tt_json_get(arguments, key);
     if (value == NULL) return NULL;
-    return json_is_string(value) ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
+    return tt_json_is_string(value) ? strdup(tt_json_text(value)) : dumped(value);
 }
 
 /* What PEFT refuses is refused as a mistake of the user; the one exception is a bare word, which here is a
@@ -193,12 +204,11 @@ static char *text_of(const json_t *arguments, const char *key)
 static void what_peft_refuses(void **state)
 {
     size_t index, refused = 0;
-    json_t *item;
+    const struct tt_json_value *item;
     (void)state;
-    json_array_foreach(json_object_get(golden.root, "cases"), index, item)
-    {
-        const json_t *arguments = json_object_get(item, "arguments");
-        if (json_object_get(item, "error") == NULL) continue;
+    for (index = 0; (item = tt_json_at(tt_json_get(golden.root, "cases"), index)) != NULL; index++) {
+        const struct tt_json_value *arguments = tt_json_get(item, "arguments");
+        if (tt_json_get(item, "error") == NULL) continue;
         struct tt_model_config config = config_of(item);
         struct tt_model *model = NULL;
         char *target = text_of(arguments, "target_modules"), *exclude = text_of(arguments, "exclude_modules");
@@ -215,7 +225,7 @@ static void what_peft_refuses(void **state)
                                                .from_adapter = strcmp(target, "q_proj") == 0};
         tt_status status = tt_model_create(&config, &options, &model);
         if (status != TT_ERR_USAGE)
-            fail_msg("%s %s: status %s", target, json_string_value(json_object_get(item, "error")),
+            fail_msg("%s %s: status %s", target, tt_json_text(tt_json_get(item, "error")),
                      tt_status_name(status));
         assert_null(model);
         refused++;

@@ -23,9 +23,9 @@ static void compare(const char *name, const char *output)
     assert_int_equal(test_read_log(output, "loss", loss, STEPS + 1), STEPS);
     assert_int_equal(test_read_log(output, "grad_norm", norm, STEPS + 1), STEPS);
     for (int i = 0; i < STEPS; i++) {
-        const json_t *step = json_array_get(json_object_get(reference.root, "steps"), (size_t)i);
-        double want_loss = json_number_value(json_object_get(step, "loss"));
-        double want_norm = json_number_value(json_object_get(step, "grad_norm"));
+        const struct tt_json_value *step = tt_json_at(tt_json_get(reference.root, "steps"), (size_t)i);
+        double want_loss = tt_json_number(tt_json_get(step, "loss"));
+        double want_norm = tt_json_number(tt_json_get(step, "grad_norm"));
         if (fabs(loss[i] - want_loss) > 1e-4 * want_loss || fabs(norm[i] - want_norm) > 1e-3 * want_norm)
             fail_msg("%s step %d: loss %.7f and norm %.7f, wanted %.7f and %.7f", name, i + 1, loss[i],
                      norm[i], want_loss, want_norm);

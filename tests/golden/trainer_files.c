@@ -29,38 +29,37 @@ static bool listed(const char *const *list, size_t count, const char *name)
     return false;
 }
 
-static void compare(const char *where, const json_t *got, const json_t *want);
+static void compare(const char *where, const struct tt_json_value *got, const struct tt_json_value *want);
 
-static void compare_objects(const char *where, const json_t *got, const json_t *want)
+static void compare_objects(const char *where, const struct tt_json_value *got,
+                            const struct tt_json_value *want)
 {
     const char *key;
-    json_t *value;
+    const struct tt_json_value *value;
     char path[300];
-    json_object_foreach((json_t *)want, key, value)
-    {
+    for (size_t member = 0; tt_json_next_member(want, &member, &key, &value);) {
         snprintf(path, sizeof path, "%s.%s", where, key);
         if (strcmp(key, "log_history") == 0) continue;
-        if (json_object_get(got, key) == NULL) fail_msg("%s is missing", path);
-        compare(path, json_object_get(got, key), value);
+        if (tt_json_get(got, key) == NULL) fail_msg("%s is missing", path);
+        compare(path, tt_json_get(got, key), value);
     }
-    json_object_foreach((json_t *)got, key, value)
-    {
-        bool known = json_object_get(want, key) != NULL ||
-                     listed(additional, sizeof additional / sizeof *additional, key);
+    for (size_t member = 0; tt_json_next_member(got, &member, &key, &value);) {
+        bool known =
+            tt_json_get(want, key) != NULL || listed(additional, sizeof additional / sizeof *additional, key);
         if (!known) fail_msg("%s has '%s', which transformers does not write", where, key);
     }
 }
 
-static void compare(const char *where, const json_t *got, const json_t *want)
+static void compare(const char *where, const struct tt_json_value *got, const struct tt_json_value *want)
 {
-    if (json_typeof(got) != json_typeof(want))
-        fail_msg("%s is of type %d, transformers writes %d", where, (int)json_typeof(got),
-                 (int)json_typeof(want));
-    if (json_is_object(want)) {
+    if (tt_json_type(got) != tt_json_type(want))
+        fail_msg("%s is of type %d, transformers writes %d", where, (int)tt_json_type(got),
+                 (int)tt_json_type(want));
+    if (tt_json_is_object(want)) {
         compare_objects(where, got, want);
-    } else if (json_is_number(want) &&
+    } else if (tt_json_is_number(want) &&
                !listed(other_values, sizeof other_values / sizeof *other_values, where)) {
-        double x = json_number_value(got), y = json_number_value(want);
+        double x = tt_json_number(got), y = tt_json_number(want);
         if (fabs(x - y) > 1e-3 * fabs(y)) fail_msg("%s is %.10g, wanted %.10g", where, x, y);
     }
 }
@@ -90,30 +89,30 @@ static void compare_state(const char *folder, const char *golden, size_t rows)
     struct tt_json got = {0}, want = {0};
     read_pair(folder, "trainer_state.json", golden, &got, &want);
     compare(golden, got.root, want.root);
-    const json_t *log = json_object_get(got.root, "log_history");
-    const json_t *golden_log = json_object_get(want.root, "log_history");
-    assert_int_equal(json_array_size(log), rows);
-    assert_true(json_array_size(golden_log) >= rows);
+    const struct tt_json_value *log = tt_json_get(got.root, "log_history");
+    const struct tt_json_value *golden_log = tt_json_get(want.root, "log_history");
+    assert_int_equal(tt_json_count(log), rows);
+    assert_true(tt_json_count(golden_log) >= rows);
     for (size_t i = 0; i < rows; i++) {
         char where[64];
         snprintf(where, sizeof where, "log_history[%zu]", i);
-        compare(where, json_array_get(log, i), json_array_get(golden_log, i));
+        compare(where, tt_json_at(log, i), tt_json_at(golden_log, i));
     }
     tt_json_deinit(&got);
     tt_json_deinit(&want);
 }
 
 /* What each save says: where, how much, how long. */
-static void check_save(const json_t *event, const char *folder, int saves)
+static void check_save(const struct tt_json_value *event, const char *folder, int saves)
 {
     char wanted[600];
     snprintf(wanted, sizeof wanted, saves < 2 ? "%s/checkpoint-%d" : "%s", folder, 10 * (saves + 1));
-    assert_string_equal(json_string_value(json_object_get(event, "event")), "save");
-    assert_string_equal(json_string_value(json_object_get(event, "folder")), wanted);
-    assert_int_equal(json_integer_value(json_object_get(event, "step")), saves == 0 ? 10 : 20);
-    assert_true(json_integer_value(json_object_get(event, "bytes")) > 10000);
-    double seconds = json_real_value(json_object_get(event, "seconds"));
-    double stall = json_real_value(json_object_get(event, "stall_seconds"));
+    assert_string_equal(tt_json_text(tt_json_get(event, "event")), "save");
+    assert_string_equal(tt_json_text(tt_json_get(event, "folder")), wanted);
+    assert_int_equal(tt_json_integer(tt_json_get(event, "step")), saves == 0 ? 10 : 20);
+    assert_true(tt_json_integer(tt_json_get(event, "bytes")) > 10000);
+    double seconds = tt_json_number(tt_json_get(event, "seconds"));
+    double stall = tt_json_number(tt_json_get(event, "stall_seconds"));
     if (!(seconds > 0.0 && stall > 0.0)) fail_msg("%s: seconds %g, stall %g", wanted, seconds, stall);
 }
 
@@ -128,7 +127,7 @@ static void compare_metrics_lines(const char *folder, size_t rows)
     assert_int_equal(tt_json_read(path, 1 << 24, &state), TT_OK);
     snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
     assert_int_equal(tt_file_read(path, 1 << 24, &text), TT_OK);
-    const json_t *log = json_object_get(state.root, "log_history");
+    const struct tt_json_value *log = tt_json_get(state.root, "log_history");
     const char *at = text.data;
     int saves = 0;
     for (size_t i = 0; i < rows || saves < 3;) {
@@ -136,10 +135,10 @@ static void compare_metrics_lines(const char *folder, size_t rows)
         const char *end = strchr(at, '\n');
         assert_non_null(end);
         assert_int_equal(tt_json_parse(at, (size_t)(end - at), path, &line), TT_OK);
-        if (json_object_get(line.root, "event") != NULL)
+        if (tt_json_get(line.root, "event") != NULL)
             check_save(line.root, folder, saves++);
         else
-            assert_true(json_equal(line.root, json_array_get(log, i++)));
+            assert_true(tt_json_equal(line.root, tt_json_at(log, i++)));
         tt_json_deinit(&line);
         at = end + 1;
     }

@@ -25,10 +25,10 @@ static void compare_steps(const char *family, const char *reference_name, const 
     assert_int_equal(test_read_log(output, "grad_norm", norm, STEPS + 1), STEPS);
     assert_int_equal(test_read_log(output, "learning_rate", rate, STEPS + 1), STEPS);
     for (int i = 0; i < STEPS; i++) {
-        const json_t *step = json_array_get(json_object_get(reference.root, "steps"), (size_t)i);
-        double want_loss = json_number_value(json_object_get(step, "loss"));
-        double want_norm = json_number_value(json_object_get(step, "grad_norm"));
-        double want_rate = json_number_value(json_object_get(step, "learning_rate"));
+        const struct tt_json_value *step = tt_json_at(tt_json_get(reference.root, "steps"), (size_t)i);
+        double want_loss = tt_json_number(tt_json_get(step, "loss"));
+        double want_norm = tt_json_number(tt_json_get(step, "grad_norm"));
+        double want_rate = tt_json_number(tt_json_get(step, "learning_rate"));
         if (fabs(loss[i] - want_loss) > 1e-4 * want_loss)
             fail_msg("%s step %d: loss %.7f, wanted %.7f", family, i + 1, loss[i], want_loss);
         if (fabs(norm[i] - want_norm) > 1e-3 * want_norm)

@@ -16,15 +16,15 @@
 
 enum { ROWS = 14 };
 
-static void compare_row(const char *name, int line, const json_t *got, const json_t *want)
+static void compare_row(const char *name, int line, const struct tt_json_value *got,
+                        const struct tt_json_value *want)
 {
     const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)want, key, value)
-    {
-        const json_t *ours = json_object_get(got, key);
-        if (!json_is_number(ours)) fail_msg("%s, row %d: there is no '%s'", name, line, key);
-        double x = json_number_value(ours), y = json_number_value(value);
+    const struct tt_json_value *value;
+    for (size_t member = 0; tt_json_next_member(want, &member, &key, &value);) {
+        const struct tt_json_value *ours = tt_json_get(got, key);
+        if (!tt_json_is_number(ours)) fail_msg("%s, row %d: there is no '%s'", name, line, key);
+        double x = tt_json_number(ours), y = tt_json_number(value);
         /* An accuracy is a share of whole tokens; the norm is the sum of squares of small numbers. */
         double relative = strcmp(key, "grad_norm") == 0     ? 1e-3
                           : strstr(key, "accuracy") != NULL ? 1e-6
@@ -42,11 +42,12 @@ static void compare_log(const char *name, const char *output)
     assert_int_equal(tt_json_read(golden, 1 << 20, &want), TT_OK);
     char *path = tt_path_join(output, "trainer_state.json");
     assert_int_equal(tt_json_read(path, 1 << 20, &got), TT_OK);
-    const json_t *rows = json_object_get(want.root, "log"), *log = json_object_get(got.root, "log_history");
-    assert_int_equal(json_array_size(rows), ROWS);
-    assert_true(json_array_size(log) >= ROWS);
+    const struct tt_json_value *rows = tt_json_get(want.root, "log"),
+                               *log = tt_json_get(got.root, "log_history");
+    assert_int_equal(tt_json_count(rows), ROWS);
+    assert_true(tt_json_count(log) >= ROWS);
     for (int i = 0; i < ROWS; i++)
-        compare_row(name, i, json_array_get(log, (size_t)i), json_array_get(rows, (size_t)i));
+        compare_row(name, i, tt_json_at(log, (size_t)i), tt_json_at(rows, (size_t)i));
     tt_free(path);
     tt_json_deinit(&want);
     tt_json_deinit(&got);

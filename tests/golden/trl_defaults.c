@@ -52,17 +52,17 @@ static void read_table(struct table *table)
 }
 
 /* What the library's default says as the value of a flag; NULL: null, as an empty list or mapping is. */
-static const char *value_text(const json_t *value, char text[80])
+static const char *value_text(const struct tt_json_value *value, char text[80])
 {
-    if (json_is_object(value) || json_is_array(value)) {
-        bool empty = json_is_object(value) ? json_object_size(value) == 0 : json_array_size(value) == 0;
+    if (tt_json_is_object(value) || tt_json_is_list(value)) {
+        bool empty = tt_json_is_object(value) ? tt_json_count(value) == 0 : tt_json_count(value) == 0;
         if (!empty) fail_msg("a default that is neither a word nor empty");
         return NULL;
     }
-    if (json_is_null(value)) return NULL;
-    if (json_is_string(value)) return json_string_value(value);
-    if (json_is_boolean(value)) return json_is_true(value) ? "true" : "false";
-    snprintf(text, 80, "%.17g", json_number_value(value));
+    if (tt_json_is_null(value)) return NULL;
+    if (tt_json_is_string(value)) return tt_json_text(value);
+    if (tt_json_is_bool(value)) return tt_json_is_true(value) ? "true" : "false";
+    snprintf(text, 80, "%.17g", tt_json_number(value));
     return text;
 }
 
@@ -87,7 +87,8 @@ static void report(struct table *table, const char *library, const char *name, c
     fail_msg("%s.%s is %s, here it is %s, and docs/trl.md does not have it", library, name, theirs, ours);
 }
 
-static void compare_key(struct table *table, const char *library, const char *name, const json_t *value)
+static void compare_key(struct table *table, const char *library, const char *name,
+                        const struct tt_json_value *value)
 {
     struct tt_train_config config;
     struct tt_settings *settings = NULL;
@@ -117,9 +118,10 @@ static void defaults_are_theirs_or_documented(void **state)
     assert_int_equal(tt_json_read(TT_TEST_ROOT "/golden/trl/defaults.json", 1 << 20, &json), TT_OK);
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
         const char *name;
-        json_t *value, *library = json_object_get(json.root, libraries[i]);
-        assert_true(json_object_size(library) > 5);
-        json_object_foreach(library, name, value) compare_key(&table, libraries[i], name, value);
+        const struct tt_json_value *value, *library = tt_json_get(json.root, libraries[i]);
+        assert_true(tt_json_count(library) > 5);
+        for (size_t member = 0; tt_json_next_member(library, &member, &name, &value);)
+            compare_key(&table, libraries[i], name, value);
     }
     for (size_t i = 0; i < table.count; i++)
         if (!table.rows[i].met)

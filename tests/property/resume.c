@@ -63,21 +63,21 @@ static void keep_first_checkpoint(const char *from, const char *to)
 }
 
 /* The log but for times. */
-static json_t *read_history(const char *folder)
+static struct tt_json_value *read_history(const char *folder)
 {
     char path[TEST_PATH_BYTES];
     struct tt_json json = {0};
     size_t index;
-    json_t *row;
+    const struct tt_json_value *row;
     assert_int_equal(tt_json_read(test_join(folder, "trainer_state.json", path), 1 << 24, &json), TT_OK);
-    json_t *history = json_deep_copy(json_object_get(json.root, "log_history"));
-    json_array_foreach(history, index, row)
-    {
+    struct tt_json_value *history = tt_json_copy(tt_json_get(json.root, "log_history"));
+    for (index = 0; (row = tt_json_at(history, index)) != NULL; index++) {
         static const char *const times[] = {
             "tokens_per_second",      "train_runtime", "train_samples_per_second",
             "train_steps_per_second", "eval_runtime",  "eval_samples_per_second",
             "eval_steps_per_second"};
-        for (size_t i = 0; i < sizeof times / sizeof *times; i++) (void)json_object_del(row, times[i]);
+        for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+            (void)tt_json_remove((struct tt_json_value *)(uintptr_t)row, times[i]);
     }
     tt_json_deinit(&json);
     return history;
@@ -101,10 +101,10 @@ static void expect_same_bits(const char *a, const char *b, const struct way *way
             expect_same_file(a, b, name);
         }
     }
-    json_t *got = read_history(a), *wanted = read_history(b);
-    if (!json_equal(got, wanted)) fail_msg("%s and %s log other numbers", a, b);
-    json_decref(got);
-    json_decref(wanted);
+    struct tt_json_value *got = read_history(a), *wanted = read_history(b);
+    if (!tt_json_equal(got, wanted)) fail_msg("%s and %s log other numbers", a, b);
+    tt_json_release(got);
+    tt_json_release(wanted);
 }
 
 static void expect_close(const char *a, const char *b, const struct way *way)

@@ -121,11 +121,11 @@ int test_read_log(const char *output_dir, const char *name, double *values, int 
     struct tt_json json = {0};
     char *path = tt_path_join(output_dir, "trainer_state.json");
     assert_int_equal(tt_json_read(path, 1 << 26, &json), TT_OK);
-    const json_t *history = json_object_get(json.root, "log_history");
+    const struct tt_json_value *history = tt_json_get(json.root, "log_history");
     int count = 0;
-    for (size_t i = 0; i < json_array_size(history) && count < capacity; i++) {
-        const json_t *value = json_object_get(json_array_get(history, i), name);
-        if (value != NULL) values[count++] = json_number_value(value);
+    for (size_t i = 0; i < tt_json_count(history) && count < capacity; i++) {
+        const struct tt_json_value *value = tt_json_get(tt_json_at(history, i), name);
+        if (value != NULL) values[count++] = tt_json_number(value);
     }
     tt_json_deinit(&json);
     tt_free(path);

@@ -16,7 +16,7 @@ mpi=$(sed -n 's/^MPI_C_LIBRARIES.*=//p;s/^MPI_mpi_LIBRARY:[^=]*=//p' "$build/CMa
 cc -std=gnu17 -O1 -shared -fPIC -fvisibility=hidden -D_GNU_SOURCE -I"$root/src" -I"$root/include" \
     "$root/tests/tools/$source_name.c" -o plugin.so -Wl,-Bsymbolic \
     -Wl,--start-group "$build"/libtt_comm.a "$build"/libtt_backend.a "$build"/libtt_tensor.a "$build"/libtt_config.a \
-    "$build"/libtt_base.a -Wl,--end-group ${mpi:+"$mpi"} -ljansson -lpcre2-8 -lyaml -llzma -lgomp -lpthread -ldl -lm ||
+    "$build"/libtt_base.a -Wl,--end-group ${mpi:+"$mpi"} -lpcre2-8 -lyaml -llzma -lgomp -lpthread -ldl -lm ||
     { echo "FAILED: the plugin cannot be built"; exit 1; }
 export TRIMTAB_CUDA_PLUGIN=$folder/plugin.so
 unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR CUDA_VISIBLE_DEVICES LATE_SLOW LATE_FAIL

@@ -38,27 +38,27 @@ static void ok(tt_status status)
     if (status != TT_OK) fail_msg("%s", tt_error_last()->message);
 }
 
-static int64_t int_of(const json_t *row, const char *key)
+static int64_t int_of(const struct tt_json_value *row, const char *key)
 {
     int64_t value;
     ok(tt_json_int(&json, row, key, &value));
     return value;
 }
 
-static const char *text_of(const json_t *row, const char *key)
+static const char *text_of(const struct tt_json_value *row, const char *key)
 {
     const char *value;
     ok(tt_json_string(&json, row, key, &value));
     return value;
 }
 
-static struct tt_quant_layout layout_of(const json_t *row)
+static struct tt_quant_layout layout_of(const struct tt_json_value *row)
 {
     enum tt_quant_type type = tt_quant_type_from_name(text_of(row, "type"));
     bool nested = type != TT_QUANT_INT8;
-    if (json_object_get(row, "nested") != NULL) ok(tt_json_bool(&json, row, "nested", &nested));
+    if (tt_json_get(row, "nested") != NULL) ok(tt_json_bool(&json, row, "nested", &nested));
     struct tt_quant_format format = tt_quant_format_make(type, nested);
-    if (json_object_get(row, "block") != NULL) format.block = int_of(row, "block");
+    if (tt_json_get(row, "block") != NULL) format.block = int_of(row, "block");
     struct tt_quant_layout layout;
     ok(tt_quant_layout_make(format, int_of(row, "rows"), int_of(row, "cols"), &layout));
     return layout;
@@ -157,7 +157,7 @@ static void compare_decoded(const char *name, const char *part, const struct tt_
     tt_free(expected);
 }
 
-static void run_case(const json_t *row)
+static void run_case(const struct tt_json_value *row)
 {
     const char *name = text_of(row, "name");
     struct tt_quant_layout layout = layout_of(row);
@@ -189,30 +189,30 @@ static void run_case(const json_t *row)
 static void cases_are_the_same(void **state)
 {
     (void)state;
-    const json_t *rows;
+    const struct tt_json_value *rows;
     ok(tt_json_array(&json, json.root, "cases", &rows));
-    assert_true(json_array_size(rows) > 40);
-    for (size_t i = 0; i < json_array_size(rows); i++) run_case(json_array_get(rows, i));
+    assert_true(tt_json_count(rows) > 40);
+    for (size_t i = 0; i < tt_json_count(rows); i++) run_case(tt_json_at(rows, i));
 }
 
 static void maps_are_the_same(void **state)
 {
     (void)state;
-    const json_t *maps, *map;
+    const struct tt_json_value *maps, *map;
     const char *const names[] = {"nf4", "fp4", "nested"};
     const float *const ours[] = {tt_quant_map(TT_QUANT_NF4), tt_quant_map(TT_QUANT_FP4),
                                  tt_quant_nested_map()};
     ok(tt_json_object(&json, json.root, "maps", &maps));
     for (int i = 0; i < 3; i++) {
         ok(tt_json_array(&json, maps, names[i], &map));
-        assert_int_equal(json_array_size(map), i < 2 ? TT_QUANT_MAP : TT_QUANT_NESTED_MAP);
-        for (size_t k = 0; k < json_array_size(map); k++)
-            if ((float)json_number_value(json_array_get(map, k)) != ours[i][k])
+        assert_int_equal(tt_json_count(map), i < 2 ? TT_QUANT_MAP : TT_QUANT_NESTED_MAP);
+        for (size_t k = 0; k < tt_json_count(map); k++)
+            if ((float)tt_json_number(tt_json_at(map, k)) != ours[i][k])
                 fail_msg("%s[%zu] is %.9g", names[i], k, ours[i][k]);
     }
 }
 
-static void expect_sum(const json_t *row, const char *key, const uint8_t *segment,
+static void expect_sum(const struct tt_json_value *row, const char *key, const uint8_t *segment,
                        struct tt_quant_section section)
 {
     uint64_t sum = 0xcbf29ce484222325u;
@@ -226,10 +226,10 @@ static void expect_sum(const json_t *row, const char *key, const uint8_t *segmen
 static void large_ones_are_the_same(void **state)
 {
     (void)state;
-    const json_t *rows;
+    const struct tt_json_value *rows;
     ok(tt_json_array(&json, json.root, "large", &rows));
-    for (size_t r = 0; r < json_array_size(rows); r++) {
-        const json_t *row = json_array_get(rows, r);
+    for (size_t r = 0; r < tt_json_count(rows); r++) {
+        const struct tt_json_value *row = tt_json_at(rows, r);
         struct tt_quant_layout layout = layout_of(row);
         float *weights = tt_alloc_aligned((size_t)layout.count * sizeof *weights);
         assert_non_null(weights);

@@ -21,35 +21,37 @@ struct run {
     size_t line;
 };
 
-static void check_ids(const struct run *run, const json_t *row, const char *key, bool add_special)
+static void check_ids(const struct run *run, const struct tt_json_value *row, const char *key,
+                      bool add_special)
 {
-    const json_t *text = json_object_get(row, "text"), *expected = json_object_get(row, key);
+    const struct tt_json_value *text = tt_json_get(row, "text"), *expected = tt_json_get(row, key);
     struct tt_ids ids = {0};
-    tt_status status = tt_tokenizer_encode(run->tokenizer, run->scratch, json_string_value(text),
-                                           json_string_length(text), add_special, &ids);
+    tt_status status = tt_tokenizer_encode(run->tokenizer, run->scratch, tt_json_span(text).data,
+                                           tt_json_span(text).bytes, add_special, &ids);
     if (status != TT_OK) fail_msg("%s:%zu: %s", run->folder, run->line, tt_error_last()->message);
-    bool same = ids.count == json_array_size(expected);
+    bool same = ids.count == tt_json_count(expected);
     for (size_t i = 0; same && i < ids.count; i++) {
-        same = ids.data[i] == json_integer_value(json_array_get(expected, i));
+        same = ids.data[i] == tt_json_integer(tt_json_at(expected, i));
     }
-    if (!same) fail_msg("%s:%zu: %s differ for '%s'", run->folder, run->line, key, json_string_value(text));
+    if (!same) fail_msg("%s:%zu: %s differ for '%s'", run->folder, run->line, key, tt_json_span(text).data);
     tt_ids_deinit(&ids);
 }
 
-static void check_text(const struct run *run, const json_t *row, const char *key, bool skip_special)
+static void check_text(const struct run *run, const struct tt_json_value *row, const char *key,
+                       bool skip_special)
 {
-    const json_t *list = json_object_get(row, "ids"), *expected = json_object_get(row, key);
+    const struct tt_json_value *list = tt_json_get(row, "ids"), *expected = tt_json_get(row, key);
     struct tt_ids ids = {0};
     struct tt_str text = {0};
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        assert_int_equal(tt_ids_append(&ids, (int32_t)json_integer_value(json_array_get(list, i))), TT_OK);
+    for (size_t i = 0; i < tt_json_count(list); i++) {
+        assert_int_equal(tt_ids_append(&ids, (int32_t)tt_json_integer(tt_json_at(list, i))), TT_OK);
     }
     tt_status status = tt_tokenizer_decode(run->tokenizer, ids.data, ids.count, skip_special, &text);
     if (status != TT_OK) fail_msg("%s:%zu: %s", run->folder, run->line, tt_error_last()->message);
-    if (text.bytes != json_string_length(expected) ||
-        memcmp(tt_str_text(&text), json_string_value(expected), text.bytes) != 0) {
+    if (text.bytes != tt_json_span(expected).bytes ||
+        memcmp(tt_str_text(&text), tt_json_span(expected).data, text.bytes) != 0) {
         fail_msg("%s:%zu: %s is '%s', not '%s'", run->folder, run->line, key, tt_str_text(&text),
-                 json_string_value(expected));
+                 tt_json_span(expected).data);
     }
     tt_ids_deinit(&ids);
     tt_str_deinit(&text);
@@ -71,15 +73,16 @@ static tt_status check_folder(void *context, const char *name)
     assert_int_equal(tt_file_read(path, 64 << 20, &rows), TT_OK);
     char *end;
     for (char *line = rows.data; (end = strchr(line, '\n')) != NULL; line = end + 1) {
-        json_error_t error;
+        struct tt_json row = {0};
         run.line++;
-        json_t *row = json_loadb(line, (size_t)(end - line), JSON_ALLOW_NUL, &error);
-        if (row == NULL) fail_msg("%s:%zu: %s", name, run.line, error.text);
-        check_ids(&run, row, "ids", true);
-        check_ids(&run, row, "ids_plain", false);
-        check_text(&run, row, "decoded", false);
-        check_text(&run, row, "decoded_skip", true);
-        json_decref(row);
+        if (tt_json_parse_source(&(struct tt_json_source){line, (size_t)(end - line), name, 1, true}, &row) !=
+            TT_OK)
+            fail_msg("line %zu: %s", run.line, tt_error_last()->message);
+        check_ids(&run, row.root, "ids", true);
+        check_ids(&run, row.root, "ids_plain", false);
+        check_text(&run, row.root, "decoded", false);
+        check_text(&run, row.root, "decoded_skip", true);
+        tt_json_deinit(&row);
     }
     assert_true(run.line > 50);
     tt_tokenizer_scratch_destroy(run.scratch);

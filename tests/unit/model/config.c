@@ -18,15 +18,15 @@ static tt_status parse(const char *changes, struct tt_model_config *config)
 {
     struct tt_json json = {0}, change = {0};
     const char *key;
-    json_t *value;
+    const struct tt_json_value *value;
     assert_int_equal(tt_json_parse(base, strlen(base), "config.json", &json), TT_OK);
+    assert_int_equal(tt_json_make_editable(&json), TT_OK);
     assert_int_equal(tt_json_parse(changes, strlen(changes), "changes", &change), TT_OK);
-    json_object_foreach(change.root, key, value)
-    {
-        if (json_is_string(value) && strcmp(json_string_value(value), "absent") == 0) {
-            assert_int_equal(json_object_del(json.root, key), 0);
+    for (size_t member = 0; tt_json_next_member(change.root, &member, &key, &value);) {
+        if (tt_json_is_string(value) && strcmp(tt_json_text(value), "absent") == 0) {
+            assert_true(tt_json_remove(json.root, key));
         } else {
-            assert_int_equal(json_object_set(json.root, key, value), 0);
+            assert_int_equal(tt_json_set_copy(json.root, key, value), 0);
         }
     }
     tt_status status = tt_model_config_parse(&json, config);

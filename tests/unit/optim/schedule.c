@@ -20,25 +20,23 @@ static void factors_are_transformers(void **state)
     (void)state;
     struct tt_json json = {0};
     read_goldens(&json);
-    const json_t *schedules = json_object_get(json.root, "schedules"), *entry;
-    int64_t total = json_integer_value(json_object_get(json.root, "max_steps"));
+    const struct tt_json_value *schedules = tt_json_get(json.root, "schedules"), *entry;
+    int64_t total = tt_json_integer(tt_json_get(json.root, "max_steps"));
     size_t index;
-    assert_true(json_array_size(schedules) >= 18);
-    json_array_foreach(schedules, index, entry)
-    {
+    assert_true(tt_json_count(schedules) >= 18);
+    for (index = 0; (entry = tt_json_at(schedules, index)) != NULL; index++) {
         struct tt_str kwargs = {0};
-        assert_int_equal(tt_json_write(json_object_get(entry, "lr_scheduler_kwargs"), 0, true, &kwargs),
-                         TT_OK);
+        assert_int_equal(tt_json_write(tt_json_get(entry, "lr_scheduler_kwargs"), 0, true, &kwargs), TT_OK);
         struct tt_optim_config config = {
-            .learning_rate = json_number_value(json_object_get(json.root, "learning_rate")),
-            .lr_scheduler_type = json_string_value(json_object_get(entry, "lr_scheduler_type")),
+            .learning_rate = tt_json_number(tt_json_get(json.root, "learning_rate")),
+            .lr_scheduler_type = tt_json_text(tt_json_get(entry, "lr_scheduler_type")),
             .lr_scheduler_kwargs = kwargs.data,
-            .warmup_steps = json_number_value(json_object_get(json.root, "warmup_steps")),
+            .warmup_steps = tt_json_number(tt_json_get(json.root, "warmup_steps")),
         };
         assert_int_equal(tt_schedule_check(&config), TT_OK);
-        const json_t *factors = json_object_get(entry, "factors");
-        for (size_t step = 0; step < json_array_size(factors); step++) {
-            double wanted = json_number_value(json_array_get(factors, step));
+        const struct tt_json_value *factors = tt_json_get(entry, "factors");
+        for (size_t step = 0; step < tt_json_count(factors); step++) {
+            double wanted = tt_json_number(tt_json_at(factors, step));
             double factor = tt_schedule_factor(&config, (int64_t)step, total);
             if (fabs(factor - wanted) > 1e-12)
                 fail_msg("%s with %s, step %zu: %.15g, wanted %.15g", config.lr_scheduler_type, kwargs.data,
@@ -54,16 +52,14 @@ static void warmup_is_steps_or_share(void **state)
     (void)state;
     struct tt_json json = {0};
     read_goldens(&json);
-    const json_t *cases = json_object_get(json.root, "warmup_ratios"), *entry;
+    const struct tt_json_value *cases = tt_json_get(json.root, "warmup_ratios"), *entry;
     size_t index;
-    json_array_foreach(cases, index, entry)
-    {
+    for (index = 0; (entry = tt_json_at(cases, index)) != NULL; index++) {
         struct tt_optim_config config = {.lr_scheduler_type = "linear",
-                                         .warmup_steps =
-                                             json_number_value(json_object_get(entry, "warmup_steps"))};
-        int64_t total = json_integer_value(json_object_get(entry, "max_steps"));
+                                         .warmup_steps = tt_json_number(tt_json_get(entry, "warmup_steps"))};
+        int64_t total = tt_json_integer(tt_json_get(entry, "max_steps"));
         assert_int_equal(tt_schedule_warmup_steps(&config, total),
-                         json_integer_value(json_object_get(entry, "steps")));
+                         tt_json_integer(tt_json_get(entry, "steps")));
     }
     tt_json_deinit(&json);
 }

@@ -209,8 +209,8 @@ static void changes_since_a_checkpoint(void **state)
     put("tokenizer.json", "{}");
     put("vocab.json", "{}");
     struct tt_fingerprint quick = take(TT_VERIFY_QUICK), full = take(TT_VERIFY_FULL);
-    json_t *kept = tt_fingerprint_json(&quick), *kept_full = tt_fingerprint_json(&full);
-    assert_null(json_object_get(kept, "setting 'seed'"));
+    struct tt_json_value *kept = tt_fingerprint_json(&quick), *kept_full = tt_fingerprint_json(&full);
+    assert_null(tt_json_get(kept, "setting 'seed'"));
     assert_int_equal(tt_fingerprint_changes(&quick, kept, &broken, &changed), TT_OK);
     assert_int_equal(tt_fingerprint_changes(&full, kept, &broken, &changed), TT_OK);
     assert_int_equal(tt_fingerprint_changes(&quick, kept_full, &broken, &changed), TT_OK);
@@ -231,8 +231,8 @@ static void changes_since_a_checkpoint(void **state)
     tt_fingerprint_deinit(&full);
     tt_str_deinit(&broken);
     tt_str_deinit(&changed);
-    json_decref(kept);
-    json_decref(kept_full);
+    tt_json_release(kept);
+    tt_json_release(kept_full);
 }
 
 static void a_stop_on_request(void **state)

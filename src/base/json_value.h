@@ -1,0 +1,44 @@
+/* The inside of JSON values, for base/json*.c only. */
+#ifndef TT_BASE_JSON_VALUE_H
+#define TT_BASE_JSON_VALUE_H
+
+#include "base/json.h"
+
+struct tt_json_value {
+    uint8_t type;    /* enum tt_json_type */
+    bool in_arena;   /* of a parsed document */
+    bool has_nul;    /* a string that holds U+0000 */
+    uint32_t count;  /* bytes, elements or members */
+    union {
+        int64_t integer;
+        double real;
+        char *text; /* of strings and huge integers; terminated */
+        struct tt_json_value *elements;
+        struct json_members *members;
+    };
+};
+
+struct json_member {
+    char *key; /* terminated */
+    uint32_t key_bytes;
+    struct tt_json_value value;
+};
+
+/* Small objects are searched one by one; larger ones have an index: open addressing, linear probing, member + 1 or 0, at
+ * most half full. The hash is keyed, so that no file can choose keys that collide. */
+enum { JSON_UNINDEXED_MAX = 16 };
+struct json_members {
+    struct json_member *list;
+    uint32_t *index; /* NULL: none yet */
+    uint32_t slots;  /* a power of two */
+    uint64_t seed[2];
+};
+
+/* Slots that an index of `count` members needs. */
+uint32_t json_index_slots(uint32_t count);
+/* Fills members->index (zeroed, of members->slots). Returns `count`, or the first member whose key an earlier one has. */
+uint32_t json_index_fill(struct json_members *members, uint32_t count);
+/* Index of the member, UINT32_MAX when there is none. */
+uint32_t json_find(const struct tt_json_value *object, const char *key, size_t key_bytes);
+
+#endif
