@@ -1,4 +1,4 @@
-/* The encoder on any bytes, with a tokenizer of each kind: text is refused as no UTF-8 or gives ids of the
+/* The encoder on any bytes; the first one chooses the kind of tokenizer: text is refused as no UTF-8 or gives ids of the
  * vocabulary; where every byte has a token and nothing is normalized, decoding gives the text back, at once
  * and as a stream. */
 #include <stdint.h>
@@ -113,7 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         {"\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\u2581\"}",
          false, false, NULL, NULL},
     };
-    for (size_t i = 0; i < sizeof subjects / sizeof subjects[0]; i++)
-        run(&subjects[i], (const char *)data, size);
+    if (size == 0) return 0;
+    run(&subjects[data[0] % (sizeof subjects / sizeof subjects[0])], (const char *)data + 1, size - 1);
     return 0;
 }

@@ -8,7 +8,8 @@
 #define METASPACE "\xE2\x96\x81" /* U+2581 */
 
 enum {
-    CACHE_SETS = 1 << 14, /* of two entries each: 2 MiB, what fits a second-level cache */
+    CACHE_SETS_FIRST = 1 << 7, /* of two entries each; clearing more would take longer than a short text */
+    CACHE_SETS = 1 << 14,      /* at most: 2 MiB, what fits a second-level cache */
     CACHE_WORD_BYTES = 24,
     CACHE_IDS = 9,
     SHORT_WORD = 40, /* up to here scanning all pairs for each merge beats a heap */
@@ -30,6 +31,7 @@ struct cache_entry {
 
 struct bpe_scratch {
     struct cache_entry *cache;
+    size_t cache_sets, cache_stores; /* stores since the cache has this size */
     struct tt_ids symbols;
     uint32_t *links; /* previous and next of each symbol */
     uint64_t *heap;  /* rank << 32 | position */
@@ -169,17 +171,29 @@ void bpe_deinit(struct bpe *bpe)
     *bpe = (struct bpe){0};
 }
 
+/* An empty cache of `sets`, instead of the one before. */
+static tt_status resize_cache(struct bpe_scratch *s, size_t sets)
+{
+    size_t bytes = 2 * sets * sizeof s->cache[0];
+    struct cache_entry *cache = tt_alloc_aligned(bytes);
+    if (cache == NULL) return TT_ERR_MEMORY;
+    memset(cache, 0, bytes);
+    tt_free(s->cache);
+    s->cache = cache;
+    s->cache_sets = sets;
+    s->cache_stores = 0;
+    return TT_OK;
+}
+
 tt_status bpe_scratch_create(struct bpe_scratch **out)
 {
     struct bpe_scratch *scratch = tt_calloc(1, sizeof *scratch);
     if (scratch == NULL) return TT_ERR_MEMORY;
-    size_t bytes = (size_t)2 * CACHE_SETS * sizeof scratch->cache[0];
-    scratch->cache = tt_alloc_aligned(bytes);
-    if (scratch->cache == NULL) {
+    tt_status status = resize_cache(scratch, CACHE_SETS_FIRST);
+    if (status != TT_OK) {
         tt_free(scratch);
-        return TT_ERR_MEMORY;
+        return status;
     }
-    memset(scratch->cache, 0, bytes);
     *out = scratch;
     return TT_OK;
 }
@@ -494,7 +508,7 @@ static tt_status encode_word(const struct bpe *bpe, struct bpe_scratch *s, const
                     c * UINT64_C(0x165667B19E3779F9);
     hash ^= hash >> 32;
     hash *= UINT64_C(0xFF51AFD7ED558CCD);
-    struct cache_entry *set = &s->cache[2 * (hash >> 40 & (CACHE_SETS - 1))];
+    struct cache_entry *set = &s->cache[2 * (hash >> 40 & (s->cache_sets - 1))];
     for (int way = 0; way < 2; way++) {
         const struct cache_entry *entry = &set[way];
         if (entry->word[0] != a || entry->bytes != bytes || entry->word[1] != b || entry->word[2] != c)
@@ -511,7 +525,8 @@ static tt_status encode_word(const struct bpe *bpe, struct bpe_scratch *s, const
     set[1] = set[0];
     set[0] = (struct cache_entry){{a, b, c}, (uint8_t)bytes, (uint8_t)s->symbols.count, {0}};
     if (s->symbols.count > 0) memcpy(set[0].ids, s->symbols.data, s->symbols.count * sizeof set[0].ids[0]);
-    return TT_OK;
+    bool grow = ++s->cache_stores > 2 * s->cache_sets && s->cache_sets < CACHE_SETS;
+    return grow ? resize_cache(s, CACHE_SETS) : TT_OK;
 }
 
 /* A word without pre-tokenizer is a whole text. Where no merge crosses the border between a character and a

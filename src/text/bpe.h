@@ -2,7 +2,7 @@
  * (Sennrich, Haddow, Birch, "Neural machine translation of rare words with subword units", 2016,
  * section 3.2): O(n log n) for n symbols.
  *
- * Words that recur are kept in a cache of fixed size, one per thread.
+ * Words that recur are kept in a cache of bounded size, one per thread.
  */
 #ifndef TT_TEXT_BPE_H
 #define TT_TEXT_BPE_H
