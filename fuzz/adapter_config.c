@@ -5,9 +5,11 @@
 #include "model/adapter_config.h"
 
 static const char model_json[] =
-    "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 16, \"intermediate_size\": 32, "
+    "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 16, "
+    "\"intermediate_size\": 32, "
     "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"vocab_size\": 64, "
-    "\"max_position_embeddings\": 32, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false}";
+    "\"max_position_embeddings\": 32, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", "
+    "\"tie_word_embeddings\": false}";
 
 static void read_model(struct tt_model_config *config)
 {

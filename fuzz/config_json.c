@@ -1,5 +1,5 @@
-/* config.json of a model folder: what parses makes a model, or is refused; parameters have sizes that are numbers.
- * links: tt_model */
+/* config.json of a model folder: what parses makes a model, or is refused; parameters have sizes that are
+ * numbers. links: tt_model */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -9,13 +9,11 @@ enum { LAYERS_MAX = 4 }; /* of models that are made: each layer takes time */
 
 static void make_model(const struct tt_model_config *config, bool train_base)
 {
-    struct tt_model_options options = {.compute_dtype = TT_BF16,
-                                       .train_base = train_base,
-                                       .random_init = true,
-                                       .lora = {.enabled = !train_base,
-                                                .r = 8,
-                                                .alpha = 16,
-                                                .target_modules = "all-linear"}};
+    struct tt_model_options options = {
+        .compute_dtype = TT_BF16,
+        .train_base = train_base,
+        .random_init = true,
+        .lora = {.enabled = !train_base, .r = 8, .alpha = 16, .target_modules = "all-linear"}};
     struct tt_model *model = NULL;
     if (tt_model_create(config, &options, &model) != TT_OK) return;
     for (size_t i = 0; i < model->param_count; i++) {

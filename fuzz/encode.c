@@ -1,6 +1,6 @@
-/* The encoder on any bytes; the first one chooses the kind of tokenizer: text is refused as no UTF-8 or gives ids of the
- * vocabulary; where every byte has a token and nothing is normalized, decoding gives the text back, at once
- * and as a stream. */
+/* The encoder on any bytes; the first one chooses the kind of tokenizer: text is refused as no UTF-8 or gives
+ * ids of the vocabulary; where every byte has a token and nothing is normalized, decoding gives the text
+ * back, at once and as a stream. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

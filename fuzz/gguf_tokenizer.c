@@ -1,4 +1,5 @@
-/* The tokenizer of a GGUF file, made from a tokenizer.json of a stranger: written or refused. links: tt_checkpoint */
+/* The tokenizer of a GGUF file, made from a tokenizer.json of a stranger: written or refused. links:
+ * tt_checkpoint */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -7,7 +8,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct tt_model_config config = {.vocab_size = 300, .bos_token_id = 1, .eos_token_ids = {2}, .eos_token_count = 1};
+    struct tt_model_config config = {
+        .vocab_size = 300, .bos_token_id = 1, .eos_token_ids = {2}, .eos_token_count = 1};
     struct tt_gguf_header header = {0};
     fuzz_write("tokenizer.json", data, size);
     if (tt_gguf_put_tokenizer(&header, fuzz_folder(), &config) == TT_OK) {

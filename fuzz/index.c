@@ -1,5 +1,5 @@
-/* model.safetensors.index.json beside two small files of weights: the index agrees with them or is refused, and names no file
- * outside the folder. */
+/* model.safetensors.index.json beside two small files of weights: the index agrees with them or is refused,
+ * and names no file outside the folder. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 static void write_weights(const char *name, const char *tensor)
 {
     char file[160] = {0};
-    int bytes = snprintf(file + 8, sizeof file - 8, "{\"%s\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}}",
-                         tensor);
+    int bytes = snprintf(file + 8, sizeof file - 8,
+                         "{\"%s\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}}", tensor);
     file[0] = (char)bytes;
     fuzz_write(name, file, 8 + (size_t)bytes + 8);
 }

@@ -1,12 +1,13 @@
-/* target_modules, and the keys of rank_pattern: lists of names or a regular expression of a stranger. The first byte
- * chooses; matching ends within its step limit. links: tt_model */
+/* target_modules, and the keys of rank_pattern: lists of names or a regular expression of a stranger. The
+ * first byte chooses; matching ends within its step limit. links: tt_model */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/pattern.h"
 
-static const char *const paths[] = {"lm_head", "model.layers.0.self_attn.q_proj", "model.layers.11.mlp.gate_proj", "model.norm"};
+static const char *const paths[] = {"lm_head", "model.layers.0.self_attn.q_proj",
+                                    "model.layers.11.mlp.gate_proj", "model.norm"};
 enum { PATH_COUNT = sizeof paths / sizeof paths[0] };
 
 static void match_names(const char *text, bool words)

@@ -7,10 +7,13 @@
 #include "text/tokenizer.h"
 
 static const char tokenizer_json[] =
-    "{\"added_tokens\": [{\"id\": 2, \"content\": \"</s>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
-    "\"normalized\": false, \"special\": true}], \"normalizer\": null, \"pre_tokenizer\": null, \"post_processor\": null, "
+    "{\"added_tokens\": [{\"id\": 2, \"content\": \"</s>\", \"single_word\": false, \"lstrip\": false, "
+    "\"rstrip\": false, "
+    "\"normalized\": false, \"special\": true}], \"normalizer\": null, \"pre_tokenizer\": null, "
+    "\"post_processor\": null, "
     "\"decoder\": null, \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
-    "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": false, \"byte_fallback\": false, "
+    "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": false, "
+    "\"byte_fallback\": false, "
     "\"vocab\": {\"a\": 0, \"b\": 1, \"</s>\": 2}, \"merges\": []}}";
 
 static void check_id(const struct tt_tokenizer *tokenizer, int32_t id)
