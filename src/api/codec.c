@@ -1,4 +1,5 @@
 #include "base/alloc.h"
+#include "base/hub_cache.h"
 #include "text/tokenizer.h"
 #include "trimtab.h"
 
@@ -13,7 +14,10 @@ tt_status tt_codec_open(const char *folder, struct tt_codec **out)
 {
     struct tt_codec *codec = tt_calloc(1, sizeof *codec);
     if (codec == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_tokenizer_load(folder, &codec->tokenizer);
+    char *located = NULL;
+    tt_status status = tt_hub_locate(folder, NULL, "model", &located);
+    if (status == TT_OK) status = tt_tokenizer_load(located, &codec->tokenizer);
+    tt_free(located);
     if (status == TT_OK) status = tt_tokenizer_scratch_create(codec->tokenizer, &codec->scratch);
     if (status == TT_OK)
         *out = codec;

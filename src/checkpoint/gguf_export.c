@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/hub_cache.h"
 #include "checkpoint/gguf.h"
 #include "io/output_folder.h"
 
@@ -168,14 +169,15 @@ static tt_status put_name(struct export *export)
 {
     const char *path = export->options->adapter_only ? tt_safetensors_path(export->merge->adapter)
                                                      : tt_model_folder_path(export->merge->folder);
-    char *copy = tt_strdup(path), *real = realpath(path, NULL);
-    tt_status status = copy != NULL ? TT_OK : TT_ERR_MEMORY;
-    if (status == TT_OK && real != NULL) {
-        if (export->options->adapter_only && strrchr(real, '/') != NULL) *strrchr(real, '/') = '\0';
-        status = put_text(export, "general.name", tt_path_basename(real));
-    }
+    char name[256], *folder = tt_strdup(path);
+    if (folder == NULL) return TT_ERR_MEMORY;
+    /* The file may be a link to elsewhere: the folder that it was found in gives the name. */
+    if (export->options->adapter_only) folder[tt_path_basename(folder) - folder] = '\0';
+    char *real = realpath(folder[0] != '\0' ? folder : ".", NULL);
+    tt_free(folder);
+    tt_status status =
+        real != NULL ? put_text(export, "general.name", tt_hub_name_of(real, name, sizeof name)) : TT_OK;
     free(real);
-    tt_free(copy);
     return status;
 }
 

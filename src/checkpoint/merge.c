@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/hub_cache.h"
 #include "checkpoint/load.h"
 #include "model/adapter_config.h"
 #include "model/quantization.h"
@@ -21,16 +22,17 @@ void tt_merge_close(struct tt_merge *merge)
     *merge = (struct tt_merge){0};
 }
 
-static tt_status open_adapter(struct tt_merge *merge, const char *folder, struct tt_lora_config *lora)
+static tt_status open_adapter(struct tt_merge *merge, const char *name, struct tt_lora_config *lora)
 {
     tt_status status = TT_OK;
-    char *weights = tt_path_join(folder, "adapter_model.safetensors");
-    char *config = tt_path_join(folder, "adapter_config.json");
-    char *pickle = tt_path_join(folder, "adapter_model.bin");
+    char *folder = NULL, *weights = NULL, *config = NULL, *pickle = NULL;
+    TT_GO(tt_hub_locate(name, NULL, "adapter", &folder));
+    weights = tt_path_join(folder, "adapter_model.safetensors");
+    config = tt_path_join(folder, "adapter_config.json");
+    pickle = tt_path_join(folder, "adapter_model.bin");
     if (weights == NULL || config == NULL || pickle == NULL) TT_GO(TT_ERR_MEMORY);
     if (!tt_path_is_dir(folder)) {
-        status = tt_fail(TT_ERR_DATA, "the adapter folder '%s' %s", folder,
-                         tt_path_exists(folder) ? "is a file" : "does not exist");
+        status = tt_fail(TT_ERR_DATA, "the adapter folder '%s' is a file", folder);
     } else if (!tt_path_exists(config)) {
         status = tt_fail(TT_ERR_DATA, "'%s' is no adapter: it has no adapter_config.json", folder);
         tt_hint("a PEFT folder holds adapter_config.json and adapter_model.safetensors");
@@ -43,7 +45,8 @@ static tt_status open_adapter(struct tt_merge *merge, const char *folder, struct
     TT_GO(tt_adapter_config_read(folder, &merge->arena, lora));
     TT_GO(tt_safetensors_open(weights, &merge->adapter));
 out:
-    if (status != TT_OK) tt_while("opening the adapter '%s'", folder);
+    if (status != TT_OK) tt_while("opening the adapter '%s'", name);
+    tt_free(folder);
     tt_free(weights);
     tt_free(config);
     tt_free(pickle);

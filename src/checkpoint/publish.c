@@ -38,7 +38,7 @@ static tt_status write_small_files(const struct tt_publication *request)
     tt_status status = TT_OK;
     struct tt_str text = {0};
     if (layout->adapter) {
-        TT_GO(tt_adapter_config_write(request->model, request->base_folder, &text));
+        TT_GO(tt_adapter_config_write(request->model, request->base_name, &text));
         TT_GO(write_text(folder, "adapter_config.json", &text));
     } else {
         TT_GO(copy_config(request->base_folder, folder));

@@ -9,7 +9,7 @@
 struct tt_publication {
     const struct tt_model *model; /* lent, as all below */
     const struct tt_weights_layout *weights;
-    const char *base_folder;
+    const char *base_folder, *base_name;
     const char *temporary;
     const struct tt_save_job *job;
     struct tt_manifest *manifest; /* knows the large files */

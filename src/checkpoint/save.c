@@ -205,6 +205,8 @@ static tt_status write_and_publish(void *argument)
             .model = saver->config.model,
             .weights = &saver->weights,
             .base_folder = saver->config.base_folder,
+            .base_name =
+                saver->config.base_name != NULL ? saver->config.base_name : saver->config.base_folder,
             .temporary = tt_str_text(&saver->temporary),
             .job = &saver->job,
             .manifest = &manifest,

@@ -33,7 +33,8 @@ struct tt_saver_config {
     int part, parts;                   /* number of this rank's piece, and of how many */
     tt_dtype dtype;                    /* of the weights file */
     const struct tt_cancel *stop;      /* NULL or lent: a stop was requested; shortens waits for other ranks' files */
-    const char *base_folder;           /* model folder: for adapter_config.json, config.json and the tokenizer files */
+    const char *base_folder;           /* model folder: its config.json and tokenizer files are copied */
+    const char *base_name;             /* what adapter_config.json calls the base model; NULL: base_folder */
     uint64_t max_file_bytes;           /* of one file; 0: 5 GB of weights, 1 GB or a 32nd of the state */
 };
 /* Collective. */

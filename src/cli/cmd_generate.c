@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/hub_cache.h"
 #include "cli/commands.h"
 #include "train/generator.h"
 #include "train/settings.h"
@@ -216,9 +217,11 @@ static tt_status generate(struct tt_cli *cli, struct generate_command *command,
     struct tt_train_config *config = &command->config;
     struct tt_tokenizer *tokenizer = NULL;
     struct tt_generator *generator = NULL;
+    char *folder = NULL;
     tt_status status = TT_OK;
     TT_GO(collect_prompts(command, prompts));
-    TT_GO(tt_tokenizer_load(config->model_name_or_path, &tokenizer));
+    TT_GO(tt_hub_locate(config->model_name_or_path, config->model_revision, "model", &folder));
+    TT_GO(tt_tokenizer_load(folder, &tokenizer));
     TT_GO(encode_prompts(prompts, tokenizer));
     size_t batch = (size_t)config->per_device_eval_batch_size;
     if (batch > prompts->count) batch = prompts->count;
@@ -231,6 +234,7 @@ static tt_status generate(struct tt_cli *cli, struct generate_command *command,
 out:
     tt_generator_destroy(generator);
     tt_tokenizer_destroy(tokenizer);
+    tt_free(folder);
     return status;
 }
 

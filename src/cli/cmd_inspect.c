@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/hub_cache.h"
 #include "cli/commands.h"
 #include "config/value.h"
 #include "io/model_folder.h"
@@ -27,11 +28,13 @@ struct subject {
     struct tt_model_folder *folder;
     struct tt_safetensors *file;
     struct tt_json config; /* adapter_config.json */
+    char *located;         /* owned: `path` when a name was given */
 };
 
 static void subject_close(struct subject *subject)
 {
     tt_free(subject->entries);
+    tt_free(subject->located);
     tt_model_folder_close(subject->folder);
     tt_safetensors_close(subject->file);
     tt_json_deinit(&subject->config);
@@ -82,6 +85,10 @@ static tt_status open_folder(struct subject *subject)
 
 static tt_status subject_open(struct subject *subject)
 {
+    if (!tt_path_exists(subject->path)) {
+        TT_TRY(tt_hub_locate(subject->path, NULL, "model", &subject->located));
+        subject->path = subject->located;
+    }
     if (!tt_path_is_dir(subject->path)) {
         subject->kind = "safetensors file";
         TT_TRY(tt_safetensors_open(subject->path, &subject->file));

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/hub_cache.h"
 
 #define CONFIG_BYTES_MAX ((size_t)16 << 20)
 #define INDEX_BYTES_MAX ((size_t)256 << 20)
@@ -273,17 +274,15 @@ static tt_status open_config(struct tt_model_folder *folder)
 
 tt_status tt_model_folder_open(const char *path, bool require_weights, struct tt_model_folder **out)
 {
-    if (!tt_path_is_dir(path)) {
-        tt_fail(TT_ERR_DATA, "the model folder '%s' %s", path,
-                tt_path_exists(path) ? "is a file" : "does not exist");
-        tt_hint("models are read from a local folder with config.json and safetensors files");
-        return TT_ERR_DATA;
-    }
     struct tt_model_folder *folder = tt_calloc(1, sizeof *folder);
     if (folder == NULL) return TT_ERR_MEMORY;
     tt_status status = TT_OK;
-    folder->path = tt_strdup(path);
-    if (folder->path == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_hub_locate(path, NULL, "model", &folder->path));
+    if (!tt_path_is_dir(folder->path)) {
+        status = tt_fail(TT_ERR_DATA, "the model folder '%s' is a file", path);
+        tt_hint("models are read from a local folder with config.json and safetensors files");
+        goto out;
+    }
     TT_GO(open_config(folder));
     TT_GO(open_weights(folder, require_weights));
     *out = folder;

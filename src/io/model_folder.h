@@ -8,11 +8,11 @@
 
 struct tt_model_folder;
 
-/* Opens `path` (a folder): reads config.json, finds the weights, checks the index against the files both ways.
+/* Opens `path` (a folder, or the name of a model in the hub's cache: base/hub_cache.h): reads config.json, finds the weights, checks the index against the files both ways.
  * Weights may be absent when `require_weights` is false (training from random weights). */
 TT_MUST_USE tt_status tt_model_folder_open(const char *path, bool require_weights, struct tt_model_folder **out);
 void tt_model_folder_close(struct tt_model_folder *folder); /* takes NULL */
-const char *tt_model_folder_path(const struct tt_model_folder *folder);
+const char *tt_model_folder_path(const struct tt_model_folder *folder); /* the folder, also where a name was given */
 const struct tt_json *tt_model_folder_config(const struct tt_model_folder *folder);
 bool tt_model_folder_has_weights(const struct tt_model_folder *folder);
 

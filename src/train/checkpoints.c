@@ -97,7 +97,8 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
         .parts = rank->sharded ? tt_comm_world_size(rank->comm) : 1,
         .dtype = tt_checkpoints_dtype(run->config, rank->model),
         .stop = run->cancel,
-        .base_folder = run->config->model_name_or_path,
+        .base_folder = tt_model_folder_path(run->inputs.folder),
+        .base_name = run->config->model_name_or_path,
     };
     *checkpoints = (struct tt_checkpoints){.first = first};
     if (run->rank_config.across_processes) TT_TRY(check_shared(run, rank));

@@ -31,7 +31,8 @@ enum tt_recompute {
 
 struct tt_train_config {
     /* model (TRL ModelConfig) */
-    const char *model_name_or_path;   /* a folder */
+    const char *model_name_or_path;   /* a folder, or a name in the hub's cache */
+    const char *model_revision;       /* of such a name; NULL: main */
     const char *init;                 /* "model": weights from the folder; "random" */
     bool use_peft;                    /* default true here; false: full fine-tuning */
     const char *adapter_name_or_path; /* NULL, or an adapter folder to start from */

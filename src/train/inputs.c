@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/hub_cache.h"
 #include "base/log.h"
 #include "model/adapter_config.h"
 
@@ -16,6 +17,8 @@ static tt_status open_adapter(const struct tt_train_config *config, enum tt_inpu
     const char *folder = config->adapter_name_or_path;
     char *weights = NULL, *pickle = NULL;
     if (folder == NULL) return TT_OK;
+    TT_GO(tt_hub_locate(folder, NULL, "adapter", &inputs->adapter_folder));
+    folder = inputs->adapter_folder;
     weights = tt_path_join(folder, "adapter_model.safetensors");
     pickle = tt_path_join(folder, "adapter_model.bin");
     if (weights == NULL || pickle == NULL) TT_GO(TT_ERR_MEMORY);
@@ -27,27 +30,25 @@ static tt_status open_adapter(const struct tt_train_config *config, enum tt_inpu
     }
     TT_GO(tt_adapter_config_read(folder, &inputs->arena, &inputs->model_options.lora));
     TT_GO(tt_safetensors_open(weights, &inputs->adapter));
-    inputs->adapter_folder = tt_strdup(folder);
-    if (inputs->adapter_folder == NULL) TT_GO(TT_ERR_MEMORY);
     if (use == TT_INPUTS_TRAIN)
         tt_info("the adapter '%s' says rank (%lld), alpha (%g) and targets; the lora_* settings of the run "
                 "are not used",
                 folder, (long long)lora->r, lora->alpha);
 out:
-    if (status != TT_OK) tt_while("opening the adapter '%s'", folder);
+    if (status != TT_OK) tt_while("opening the adapter '%s'", config->adapter_name_or_path);
     tt_free(weights);
     tt_free(pickle);
     return status;
 }
 
-static tt_status open_tokenizer(const struct tt_train_config *config, struct tt_inputs *inputs)
+static tt_status open_tokenizer(struct tt_inputs *inputs)
 {
-    char *path = tt_path_join(config->model_name_or_path, "tokenizer.json");
+    char *path = tt_path_join(tt_model_folder_path(inputs->folder), "tokenizer.json");
     if (path == NULL) return TT_ERR_MEMORY;
     bool exists = tt_path_exists(path);
     tt_free(path);
     if (!exists) return TT_OK; /* pre-tokenized rows need none; others are refused by the data layer */
-    TT_TRY(tt_tokenizer_load(config->model_name_or_path, &inputs->tokenizer));
+    TT_TRY(tt_tokenizer_load(tt_model_folder_path(inputs->folder), &inputs->tokenizer));
     int64_t ids = tt_tokenizer_vocab_size(inputs->tokenizer), rows = inputs->model_config.vocab_size;
     if (ids > rows)
         tt_warn("the tokenizer has %lld ids, the model embeds %lld: a row that uses one of the others will "
@@ -60,7 +61,13 @@ static tt_status open_model(const struct tt_train_config *config, enum tt_inputs
                             struct tt_inputs *inputs)
 {
     bool random = config->init != NULL && strcmp(config->init, "random") == 0;
-    TT_TRY(tt_model_folder_open(config->model_name_or_path, !random, &inputs->folder));
+    char *folder = NULL;
+    TT_TRY(tt_hub_locate(config->model_name_or_path, config->model_revision, "model", &folder));
+    tt_status status = tt_model_folder_open(folder, !random, &inputs->folder);
+    if (status != TT_OK && strcmp(folder, config->model_name_or_path) != 0)
+        tt_hint("a download may be incomplete: hf download %s", config->model_name_or_path);
+    tt_free(folder);
+    if (status != TT_OK) return status;
     TT_TRY(tt_model_config_parse(tt_model_folder_config(inputs->folder), &inputs->model_config));
     inputs->model_options = (struct tt_model_options){
         .compute_dtype = config->bf16 ? TT_BF16 : TT_F32,
@@ -95,22 +102,73 @@ int64_t tt_inputs_max_length(const struct tt_train_config *config, const struct 
     return model->max_position_embeddings;
 }
 
-/* dataset_name: a file, or a folder with <split>.jsonl, .json or .txt. Returns owned memory, or NULL with the
- * record set; *found is false when a folder has no such split. */
-static char *split_path(const char *name, const char *split, bool *found)
+static bool is_file(const char *name)
+{
+    return tt_path_exists(name) && !tt_path_is_dir(name);
+}
+
+/* A file of rows by its name, whether it is there or not. */
+static bool has_ending_of_rows(const char *name)
+{
+    static const char *const endings[] = {".jsonl", ".json", ".txt", ".ndjson", ".csv", ".parquet"};
+    size_t bytes = strlen(name);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t ending = strlen(endings[i]);
+        if (bytes > ending && strcmp(name + bytes - ending, endings[i]) == 0) return true;
+    }
+    return false;
+}
+
+/* A data set of the hub is no file of rows yet. */
+static tt_status hint_at_export(tt_status status, const char *name, const char *split)
+{
+    if (tt_hub_is_name(name) && !has_ending_of_rows(name))
+        tt_hint(
+            "rows are read from a local .jsonl, .json or .txt file; a data set of the hub is exported with: "
+            "python -c \"from datasets import load_dataset; load_dataset('%s', "
+            "split='%.40s').to_json('%.40s.jsonl')\"",
+            name, split, split);
+    return status;
+}
+
+/* The file or folder of a data set: `name`, or its folder in the hub's cache. Owned. */
+static tt_status locate_data(const char *name, const char *split, char **path)
+{
+    bool is_there = tt_path_exists(name);
+    *path = NULL;
+    if (!is_there && !has_ending_of_rows(name)) {
+        TT_TRY(tt_hub_find("datasets", name, NULL, path));
+        if (*path == NULL && tt_hub_is_name(name))
+            return hint_at_export(
+                tt_fail(TT_ERR_DATA, "there is no file or folder '%s', nor is it in the hub's cache", name),
+                name, split);
+    }
+    if (*path == NULL) *path = tt_strdup(name);
+    return *path != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+/* dataset_name: a file, or a folder with <split>.jsonl, .json or .txt. *path is owned, and NULL where a
+ * folder has no such split. */
+static tt_status find_split(const char *name, const char *split, char **path)
 {
     static const char *const endings[] = {".jsonl", ".json", ".txt"};
-    *found = true;
-    if (!tt_path_is_dir(name)) return tt_strdup(name);
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+    char *located;
+    TT_TRY(locate_data(name, split, &located));
+    *path = located;
+    if (!tt_path_is_dir(located)) return TT_OK;
+    *path = NULL;
+    tt_status status = TT_OK;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings && *path == NULL && status == TT_OK; i++) {
         char file[128];
         snprintf(file, sizeof file, "%s%s", split, endings[i]);
-        char *path = tt_path_join(name, file);
-        if (path == NULL || tt_path_exists(path)) return path;
-        tt_free(path);
+        *path = tt_path_join(located, file);
+        if (*path == NULL) status = TT_ERR_MEMORY;
+        if (*path == NULL || tt_path_exists(*path)) continue;
+        tt_free(*path);
+        *path = NULL;
     }
-    *found = false;
-    return tt_strdup(name);
+    tt_free(located);
+    return status;
 }
 
 static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_data_config *data,
@@ -125,18 +183,18 @@ static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_da
 static tt_status load_train(const struct tt_train_config *config, struct tt_inputs *inputs)
 {
     const struct tt_data_config *data = &config->data;
-    bool found;
     if (data->dataset_name == NULL) {
         (void)tt_fail(TT_ERR_USAGE, "no training data");
         tt_hint("give a file with --dataset_name train.jsonl, or a folder that holds train.jsonl");
         return TT_ERR_USAGE;
     }
-    char *path = split_path(data->dataset_name, data->dataset_train_split, &found);
-    if (path == NULL) return TT_ERR_MEMORY;
-    inputs->train_path = path;
+    TT_TRY(find_split(data->dataset_name, data->dataset_train_split, &inputs->train_path));
+    if (inputs->train_path == NULL)
+        return hint_at_export(tt_fail(TT_ERR_USAGE, "'%s' has no %s.jsonl, .json or .txt", data->dataset_name,
+                                      data->dataset_train_split),
+                              data->dataset_name, data->dataset_train_split);
     tt_status status =
-        found ? load_dataset(inputs, data, path, data->max_train_samples, &inputs->train)
-              : tt_fail(TT_ERR_USAGE, "'%s' has no %s.jsonl, .json or .txt", path, data->dataset_train_split);
+        load_dataset(inputs, data, inputs->train_path, data->max_train_samples, &inputs->train);
     if (status == TT_OK && data->shuffle_dataset)
         status = tt_dataset_shuffle(inputs->train, (uint64_t)config->seed);
     return status;
@@ -155,24 +213,17 @@ static tt_status load_eval(const struct tt_train_config *config, enum tt_inputs_
                            rows);
         return tt_dataset_split(inputs->train, count, (uint64_t)config->seed, &inputs->eval);
     }
-    const char *name = data->eval_dataset != NULL ? data->eval_dataset : data->dataset_name;
-    bool has_split = name != NULL && (use == TT_INPUTS_EVALUATE || tt_path_is_dir(name));
-    bool found = data->eval_dataset != NULL || has_split;
-    char *path = NULL;
-    if (found) {
-        path =
-            data->eval_dataset != NULL ? tt_strdup(name) : split_path(name, data->dataset_test_split, &found);
-        if (path == NULL) return TT_ERR_MEMORY;
-    }
-    if (!found) {
-        tt_free(path);
+    if (data->eval_dataset != NULL)
+        TT_TRY(locate_data(data->eval_dataset, data->dataset_test_split, &inputs->eval_path));
+    else if (data->dataset_name != NULL && (use == TT_INPUTS_EVALUATE || !is_file(data->dataset_name)))
+        TT_TRY(find_split(data->dataset_name, data->dataset_test_split, &inputs->eval_path));
+    if (inputs->eval_path == NULL) {
         (void)tt_fail(TT_ERR_USAGE, "an evaluation is asked for, but there is no evaluation data");
         tt_hint("give --eval_dataset FILE, a folder with %s.jsonl as dataset_name, or --eval_split_size 0.05",
                 data->dataset_test_split);
         return TT_ERR_USAGE;
     }
-    inputs->eval_path = path;
-    return load_dataset(inputs, data, path, data->max_eval_samples, &inputs->eval);
+    return load_dataset(inputs, data, inputs->eval_path, data->max_eval_samples, &inputs->eval);
 }
 
 tt_status tt_inputs_open(const struct tt_train_config *config, enum tt_inputs_use use,
@@ -184,7 +235,7 @@ tt_status tt_inputs_open(const struct tt_train_config *config, enum tt_inputs_us
     if (use == TT_INPUTS_TRAIN)
         TT_GO(tt_model_folder_check_copied(tt_model_folder_path(inputs->folder),
                                            inputs->model_options.train_base));
-    TT_GO(open_tokenizer(config, inputs));
+    TT_GO(open_tokenizer(inputs));
     if (use != TT_INPUTS_GENERATE) inputs->max_length = tt_inputs_max_length(config, &inputs->model_config);
     if (use == TT_INPUTS_TRAIN) TT_GO(load_train(config, inputs));
     bool evaluates =

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/hub_cache.h"
 #include "base/json.h"
 #include "model/adapter_config.h"
 #include "train/inputs.h"
@@ -12,15 +13,29 @@
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 
-static tt_status read_config(const char *config_json, const char *folder, struct tt_model_config *model)
+static tt_status read_config(const char *config_json, const struct tt_train_config *config,
+                             struct tt_model_config *model)
 {
     struct tt_json json = {0};
-    char *path = config_json != NULL ? tt_strdup(config_json) : tt_path_join(folder, "config.json");
+    char *path = NULL, *folder = NULL;
+    if (config_json == NULL)
+        TT_TRY(tt_hub_locate(config->model_name_or_path, config->model_revision, "model", &folder));
+    path = folder != NULL ? tt_path_join(folder, "config.json") : tt_strdup(config_json);
+    tt_free(folder);
     if (path == NULL) return TT_ERR_MEMORY;
     tt_status status = tt_json_read(path, CONFIG_BYTES_MAX, &json);
     if (status == TT_OK) status = tt_model_config_parse(&json, model);
     tt_json_deinit(&json);
     tt_free(path);
+    return status;
+}
+
+static tt_status read_adapter(const char *name, struct tt_arena *arena, struct tt_lora_config *lora)
+{
+    char *folder;
+    TT_TRY(tt_hub_locate(name, NULL, "adapter", &folder));
+    tt_status status = tt_adapter_config_read(folder, arena, lora);
+    tt_free(folder);
     return status;
 }
 
@@ -95,14 +110,14 @@ tt_status tt_plan_offline(const struct tt_train_config *config, const struct tt_
         .reduce_dtype = tt_dtype_from_torch_name(config->reduce_dtype),
     };
     rank.model_options.lora.enabled = config->use_peft;
-    TT_GO(read_config(options->config_json, config->model_name_or_path, &model));
+    TT_GO(read_config(options->config_json, config, &model));
     TT_GO(find_length(config, options, &model, &length));
     TT_GO(tt_micro_batch_check((uint64_t)batch, length));
     limits = (struct tt_batch_limits){length * batch, batch, length * batch, length};
     TT_GO(tt_quantization_resolve(&config->quantization, &model, rank.model_options.compute_dtype,
                                   &rank.model_options.quant));
     if (config->adapter_name_or_path != NULL)
-        TT_GO(tt_adapter_config_read(config->adapter_name_or_path, &arena, &rank.model_options.lora));
+        TT_GO(read_adapter(config->adapter_name_or_path, &arena, &rank.model_options.lora));
     TT_GO(find_device(options->device, config->device_memory, &rank.device, &devices));
     rank.device.network_bytes_per_second = (double)options->network_bandwidth;
     TT_GO(count_ranks(config, devices, &ranks));

@@ -19,16 +19,19 @@ static const char *const no_ddp = "ranks exchange gradients unit by unit, withou
 const struct tt_setting tt_model_settings[] = {
     {.name = "model_name_or_path", .aliases = "model_name model", .type = TT_SETTING_STRING,
      FIELD(model_name_or_path), .required = true,
-     .help = "Folder with config.json, the weights as safetensors, and the tokenizer."},
+     .help = "Folder with config.json, the weights as safetensors, and the tokenizer; or the name of a model of the hub "
+             "that is in its local cache (hf download)."},
     {.name = "adapter_name_or_path", .aliases = "adapter adapter_path", .type = TT_SETTING_STRING,
-     FIELD(adapter_name_or_path), .help = "PEFT adapter folder to start from."},
+     FIELD(adapter_name_or_path),
+     .help = "PEFT adapter folder to start from, or the name of one in the hub's cache."},
+    {.name = "model_revision", .type = TT_SETTING_STRING, FIELD(model_revision), .default_text = "main",
+     .help = "Branch, tag or commit of a model that is taken from the hub's cache."},
 
     TT_SETTING_ONLY("model_init_kwargs", JSON, NULL, "null {}",
                     "the model is built from its config.json: change it there"),
     {.name = "dtype", .aliases = "torch_dtype", .type = TT_SETTING_STRING, .offset = TT_SETTING_NO_FIELD,
      .only = "null auto float32 bfloat16", .only_reason = "float16 needs loss scaling and is not served",
      .unneeded = "frozen weights are kept in the type that computes: bfloat16 with bf16, else float32"},
-    TT_SETTING_UNNEEDED("model_revision", "models are read from a folder"),
     TT_SETTING_UNNEEDED("model_code_revision", "models are read from a folder, and no code in it is run"),
     TT_SETTING_UNNEEDED("base_model_revision", "models are read from a folder"),
     TT_SETTING_UNNEEDED("trust_remote_code", "no code from a model folder is ever run"),

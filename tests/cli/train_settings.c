@@ -182,7 +182,7 @@ static const char *const known[] = {
     "loss_type",
     /* ModelConfig, ScriptArguments */
     "model_name_or_path",
-    "model_revision",
+    "model_revision=main",
     "dtype",
     "attn_implementation",
     "use_peft=true",
