@@ -101,6 +101,12 @@ static tt_status read_value(const struct tt_json *json, const struct tt_json_val
             enum tt_scan scan;
             TT_TRY(copy_member(json, value, "content", &step->content));
             TT_TRY(pipeline_pattern(json, value, &step->pattern, &scan));
+            /* The reference stops, or goes on with broken offsets, when it replaces nothing by something. */
+            if (step->content[0] != 0 && tt_pattern_matches_empty(step->pattern)) {
+                return tt_fail(TT_ERR_UNSUPPORTED,
+                               "%s: a Replace normalizer whose pattern may match no character at all",
+                               json->origin);
+            }
         }
         return TT_OK;
     }
@@ -144,8 +150,7 @@ static int32_t clean_bert(int32_t code)
         /* U+000B, U+000C and U+0085 are controls first. */
         return code == 0xB || code == 0xC || code == 0x85 ? -1 : ' ';
     }
-    utf8proc_category_t category = tt_unicode_category(code);
-    return code == 0 || code == 0xFFFD || category >= UTF8PROC_CATEGORY_CC ? -1 : code;
+    return code == 0 || code == 0xFFFD || tt_unicode_is_other(code) ? -1 : code;
 }
 
 static int32_t clean_nmt(int32_t code)
@@ -175,8 +180,7 @@ static tt_status map_characters(const struct normalizer *step, const char *text,
                 mapped = two[1];
             }
         } else if (step->kind == NORMALIZE_STRIP_MARKS) {
-            bool drop = step->only_nonspacing ? tt_unicode_category(code) == UTF8PROC_CATEGORY_MN
-                                              : tt_unicode_is_mark(code);
+            bool drop = step->only_nonspacing ? tt_unicode_is_nonspacing(code) : tt_unicode_is_mark(code);
             if (drop) mapped = -1;
         } else if (step->kind == NORMALIZE_BERT_CLEAN) {
             mapped = clean_bert(code);

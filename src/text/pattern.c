@@ -58,7 +58,10 @@ tt_status tt_pattern_compile(const char *pattern, size_t bytes, struct tt_patter
     *out = regex;
     regex = NULL;
 out:
-    if (status != TT_OK) tt_while("reading the pattern '%.*s'", (int)(bytes < 120 ? bytes : 120), pattern);
+    if (status != TT_OK) {
+        size_t shown = tt_utf8_invalid_at(pattern, bytes < 120 ? bytes : 120); /* whole characters */
+        tt_while("reading the pattern '%.*s'%s", (int)shown, pattern, shown < bytes ? "..." : "");
+    }
     tt_str_deinit(&translated);
     tt_pattern_destroy(regex);
     return status;
@@ -84,6 +87,19 @@ void tt_pattern_destroy(struct tt_pattern *regex)
     pcre2_code_free(regex->code);
     tt_free(regex->literal);
     tt_free(regex);
+}
+
+bool tt_pattern_matches_empty(const struct tt_pattern *regex)
+{
+    if (regex->literal != NULL) return regex->literal_bytes == 0;
+    uint32_t empty = 0;
+    return pcre2_pattern_info(regex->code, PCRE2_INFO_MATCHEMPTY, &empty) == 0 && empty != 0;
+}
+
+bool tt_pattern_is_character(const struct tt_pattern *regex)
+{
+    return regex->literal_bytes > 0 &&
+           regex->literal_bytes == tt_utf8_length((unsigned char)regex->literal[0]);
 }
 
 tt_status tt_pattern_runner_create(struct tt_pattern_runner **out)

@@ -1,4 +1,5 @@
-/* Regular expressions of tokenizer.json: Oniguruma's syntax (its default one, Ruby's), run by PCRE2.
+/* Regular expressions of tokenizer.json: Oniguruma's default syntax, run by PCRE2 (docs/dependencies.md says why
+ * not by Oniguruma).
  *
  * tt_pattern_translate rewrites a pattern so that PCRE2 gives it the same meaning: \s, \w, \h, \v and \p{..}
  * follow Oniguruma's definitions and Unicode 16, classes may nest and intersect, {n,m}+ is a repetition and
@@ -22,6 +23,10 @@ TT_MUST_USE tt_status tt_pattern_compile(const char *pattern, size_t bytes, stru
 /* A pattern that matches exactly `text`. */
 TT_MUST_USE tt_status tt_pattern_compile_literal(const char *text, size_t bytes, struct tt_pattern **out);
 void tt_pattern_destroy(struct tt_pattern *regex); /* takes NULL */
+/* Whether a match may be empty. */
+bool tt_pattern_matches_empty(const struct tt_pattern *regex);
+/* Whether it is a literal of one character. */
+bool tt_pattern_is_character(const struct tt_pattern *regex);
 
 TT_MUST_USE tt_status tt_pattern_runner_create(struct tt_pattern_runner **out);
 void tt_pattern_runner_destroy(struct tt_pattern_runner *runner); /* takes NULL */

@@ -2,15 +2,10 @@
 
 #include <string.h>
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include "text/unicode.h"
 
 enum { CLASS_DEPTH_MAX = 32 };
 #define ANY_CHARACTER "(?s:.)"
-#define SPACE_ITEMS "\\x{9}-\\x{d}\\x{20}\\x{85}\\p{Z}"
-#define HEX_ITEMS "0-9A-Fa-f"
 /* Superscript digits and fractions of Latin-1: for Oniguruma word characters outside of brackets only. */
 #define LATIN1_WORD_ITEMS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
@@ -107,151 +102,6 @@ tt_status pattern_take_code_escape(struct pattern_reader *reader, int32_t *code)
     return TT_OK;
 }
 
-static tt_status append_range(void *context, int32_t first, int32_t last)
-{
-    struct tt_str *items = context;
-    if (first == last) return tt_str_printf(items, "\\x{%x}", (unsigned)first);
-    return tt_str_printf(items, "\\x{%x}-\\x{%x}", (unsigned)first, (unsigned)last);
-}
-
-#define BIT(category) (UINT32_C(1) << UTF8PROC_CATEGORY_##category)
-#define LETTERS (BIT(LU) | BIT(LL) | BIT(LT) | BIT(LM) | BIT(LO))
-#define MARKS (BIT(MN) | BIT(MC) | BIT(ME))
-
-/* Oniguruma's names of sets, in PCRE2's words. `added` says which new code points belong to it. */
-static const struct named_set {
-    const char *name, *items;
-    uint32_t added;
-} named_sets[] = {
-    {"l", "\\p{L}", LETTERS},
-    {"letter", "\\p{L}", LETTERS},
-    {"lu", "\\p{Lu}", BIT(LU)},
-    {"uppercaseletter", "\\p{Lu}", BIT(LU)},
-    {"ll", "\\p{Ll}", BIT(LL)},
-    {"lowercaseletter", "\\p{Ll}", BIT(LL)},
-    {"lt", "\\p{Lt}", BIT(LT)},
-    {"titlecaseletter", "\\p{Lt}", BIT(LT)},
-    {"lm", "\\p{Lm}", BIT(LM)},
-    {"modifierletter", "\\p{Lm}", BIT(LM)},
-    {"lo", "\\p{Lo}", BIT(LO)},
-    {"otherletter", "\\p{Lo}", BIT(LO)},
-    {"m", "\\p{M}", MARKS},
-    {"mark", "\\p{M}", MARKS},
-    {"combiningmark", "\\p{M}", MARKS},
-    {"mn", "\\p{Mn}", BIT(MN)},
-    {"nonspacingmark", "\\p{Mn}", BIT(MN)},
-    {"mc", "\\p{Mc}", BIT(MC)},
-    {"spacingmark", "\\p{Mc}", BIT(MC)},
-    {"me", "\\p{Me}", BIT(ME)},
-    {"enclosingmark", "\\p{Me}", BIT(ME)},
-    {"n", "\\p{N}", BIT(ND) | BIT(NL) | BIT(NO)},
-    {"number", "\\p{N}", BIT(ND) | BIT(NL) | BIT(NO)},
-    {"nd", "\\p{Nd}", BIT(ND)},
-    {"decimalnumber", "\\p{Nd}", BIT(ND)},
-    {"digit", "\\p{Nd}", BIT(ND)},
-    {"nl", "\\p{Nl}", BIT(NL)},
-    {"letternumber", "\\p{Nl}", BIT(NL)},
-    {"no", "\\p{No}", BIT(NO)},
-    {"othernumber", "\\p{No}", BIT(NO)},
-    {"p", "\\p{P}", BIT(PC) | BIT(PD) | BIT(PS) | BIT(PE) | BIT(PI) | BIT(PF) | BIT(PO)},
-    {"punctuation", "\\p{P}", BIT(PC) | BIT(PD) | BIT(PS) | BIT(PE) | BIT(PI) | BIT(PF) | BIT(PO)},
-    {"punct", "\\p{P}", BIT(PC) | BIT(PD) | BIT(PS) | BIT(PE) | BIT(PI) | BIT(PF) | BIT(PO)},
-    {"pc", "\\p{Pc}", BIT(PC)},
-    {"connectorpunctuation", "\\p{Pc}", BIT(PC)},
-    {"pd", "\\p{Pd}", BIT(PD)},
-    {"dashpunctuation", "\\p{Pd}", BIT(PD)},
-    {"ps", "\\p{Ps}", BIT(PS)},
-    {"openpunctuation", "\\p{Ps}", BIT(PS)},
-    {"pe", "\\p{Pe}", BIT(PE)},
-    {"closepunctuation", "\\p{Pe}", BIT(PE)},
-    {"pi", "\\p{Pi}", BIT(PI)},
-    {"initialpunctuation", "\\p{Pi}", BIT(PI)},
-    {"pf", "\\p{Pf}", BIT(PF)},
-    {"finalpunctuation", "\\p{Pf}", BIT(PF)},
-    {"po", "\\p{Po}", BIT(PO)},
-    {"otherpunctuation", "\\p{Po}", BIT(PO)},
-    {"s", "\\p{S}", BIT(SM) | BIT(SC) | BIT(SK) | BIT(SO)},
-    {"symbol", "\\p{S}", BIT(SM) | BIT(SC) | BIT(SK) | BIT(SO)},
-    {"sm", "\\p{Sm}", BIT(SM)},
-    {"mathsymbol", "\\p{Sm}", BIT(SM)},
-    {"sc", "\\p{Sc}", BIT(SC)},
-    {"currencysymbol", "\\p{Sc}", BIT(SC)},
-    {"sk", "\\p{Sk}", BIT(SK)},
-    {"modifiersymbol", "\\p{Sk}", BIT(SK)},
-    {"so", "\\p{So}", BIT(SO)},
-    {"othersymbol", "\\p{So}", BIT(SO)},
-    {"z", "\\p{Z}", 0},
-    {"separator", "\\p{Z}", 0},
-    {"zs", "\\p{Zs}", 0},
-    {"spaceseparator", "\\p{Zs}", 0},
-    {"zl", "\\p{Zl}", 0},
-    {"lineseparator", "\\p{Zl}", 0},
-    {"zp", "\\p{Zp}", 0},
-    {"paragraphseparator", "\\p{Zp}", 0},
-    {"c", "\\p{C}", 0},
-    {"other", "\\p{C}", 0},
-    {"cc", "\\p{Cc}", 0},
-    {"control", "\\p{Cc}", 0},
-    {"cntrl", "\\p{Cc}", 0},
-    {"cf", "\\p{Cf}", BIT(CF)},
-    {"format", "\\p{Cf}", BIT(CF)},
-    {"co", "\\p{Co}", 0},
-    {"privateuse", "\\p{Co}", 0},
-    /* The ideographs of Unicode 15 and 15.1. */
-    {"han", "\\p{sc:Han}\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}", 0},
-    {"any", "\\x{0}-\\x{10ffff}", 0},
-    {"ascii", "\\x{0}-\\x{7f}", 0},
-    {"blank", "\\x{9}\\p{Zs}", 0},
-    {"space", SPACE_ITEMS, 0},
-    {"whitespace", SPACE_ITEMS, 0},
-    {"xdigit", HEX_ITEMS, 0},
-    {"alpha", "\\p{Alphabetic}", LETTERS | BIT(NL)},
-    {"alphabetic", "\\p{Alphabetic}", LETTERS | BIT(NL)},
-    {"alnum", "\\p{Alphabetic}\\p{Nd}", LETTERS | BIT(ND) | BIT(NL)},
-    {"upper", "\\p{Uppercase}", BIT(LU)},
-    {"uppercase", "\\p{Uppercase}", BIT(LU)},
-    {"lower", "\\p{Lowercase}", BIT(LL)},
-    {"lowercase", "\\p{Lowercase}", BIT(LL)},
-    {"word", "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}", LETTERS | MARKS | BIT(ND) | BIT(NL) | BIT(PC)},
-};
-
-static bool compiles(const char *pattern)
-{
-    int error;
-    PCRE2_SIZE offset;
-    pcre2_code *code =
-        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &error, &offset, NULL);
-    pcre2_code_free(code);
-    return code != NULL;
-}
-
-/* `name` in lower case, without spaces, hyphens and underscores. */
-static tt_status append_named_set(const struct pattern_reader *reader, const char *name, struct tt_str *items)
-{
-    for (size_t i = 0; i < sizeof named_sets / sizeof named_sets[0]; i++) {
-        if (strcmp(named_sets[i].name, name) != 0) continue;
-        TT_TRY(tt_str_append_text(items, named_sets[i].items));
-        return tt_unicode_new_ranges(named_sets[i].added, append_range, items);
-    }
-    struct tt_str item = {0};
-    tt_status status = TT_OK;
-    TT_GO(tt_str_printf(&item, "\\p{sc:%s}",
-                        name)); /* a script; without "sc:" PCRE2 takes its extensions too */
-    if (!compiles(tt_str_text(&item))) {
-        tt_str_clear(&item);
-        TT_GO(tt_str_printf(&item, "\\p{%s}", name));
-    }
-    if (!compiles(tt_str_text(&item))) {
-        status =
-            tt_fail(TT_ERR_UNSUPPORTED, "unknown property '%s' at byte %zu of a pattern", name, reader->at);
-        goto out;
-    }
-    TT_GO(tt_str_append(items, item.data, item.bytes));
-out:
-    tt_str_deinit(&item);
-    return status;
-}
-
 /* "{Name}" or "{^Name}" after \p, or "Name:]" of a POSIX bracket: reads up to and with `close`. */
 static tt_status take_named_set(struct pattern_reader *reader, const char *close, struct pattern_set *set)
 {
@@ -272,17 +122,19 @@ static tt_status take_named_set(struct pattern_reader *reader, const char *close
     name[count] = 0;
     set->is_word = strcmp(name, "word") == 0 && !set->negated;
     /* [[:punct:]] holds symbols too, \p{Punct} does not. */
-    if (close[0] == ':' && strcmp(name, "punct") == 0) {
-        TT_TRY(append_named_set(reader, "s", &set->items));
-    }
-    return append_named_set(reader, name, &set->items);
+    if (close[0] == ':' && strcmp(name, "punct") == 0) TT_TRY(pattern_append_named_set(reader, "s", set));
+    return pattern_append_named_set(reader, name, set);
 }
 
 tt_status pattern_word_items(struct tt_str *items)
 {
     struct pattern_reader nowhere = {0};
-    TT_TRY(append_named_set(&nowhere, "word", items));
-    return tt_str_append_text(items, LATIN1_WORD_ITEMS);
+    struct pattern_set set = {0};
+    tt_status status = pattern_append_named_set(&nowhere, "word", &set);
+    if (status == TT_OK) status = tt_str_append(items, tt_str_text(&set.items), set.items.bytes);
+    if (status == TT_OK) status = tt_str_append_text(items, LATIN1_WORD_ITEMS);
+    pattern_set_deinit(&set);
+    return status;
 }
 
 tt_status pattern_take_set_escape(struct pattern_reader *reader, struct pattern_set *set, bool *found)
@@ -295,14 +147,14 @@ tt_status pattern_take_set_escape(struct pattern_reader *reader, struct pattern_
     set->negated = letter < 'a';
     switch (letter | 0x20) {
     case 'd':
-        return append_named_set(reader, "nd", &set->items);
+        return pattern_append_named_set(reader, "nd", set);
     case 's':
-        return append_named_set(reader, "space", &set->items);
+        return pattern_append_named_set(reader, "space", set);
     case 'w':
         set->is_word = true;
-        return append_named_set(reader, "word", &set->items);
+        return pattern_append_named_set(reader, "word", set);
     case 'h':
-        return append_named_set(reader, "xdigit", &set->items);
+        return pattern_append_named_set(reader, "xdigit", set);
     default:
         break;
     }
@@ -318,9 +170,16 @@ tt_status pattern_append_lone_set(struct tt_str *out, struct pattern_set *set)
 
 tt_status pattern_append_set(struct tt_str *out, const struct pattern_set *set)
 {
-    TT_TRY(tt_str_append_text(out, set->negated ? "[^" : "["));
-    TT_TRY(tt_str_append(out, tt_str_text(&set->items), set->items.bytes));
-    return tt_str_append_char(out, ']');
+    const char *items = tt_str_text(&set->items), *without = tt_str_text(&set->without);
+    if (set->without.bytes == 0) return tt_str_printf(out, set->negated ? "[^%s]" : "[%s]", items);
+    if (set->negated) return tt_str_printf(out, "(?:[^%s]|[%s])", items, without);
+    return tt_str_printf(out, "(?:[%s](?<![%s]))", items, without);
+}
+
+void pattern_set_deinit(struct pattern_set *set)
+{
+    tt_str_deinit(&set->items);
+    tt_str_deinit(&set->without);
 }
 
 /* A bracket expression while it is read. The union so far is "[items]" and the alternatives of `others` (each
@@ -374,9 +233,21 @@ static tt_status append_bracket(struct bracket *bracket, struct tt_str *out)
     return tt_str_append_text(out, bracket->negated ? ")" ANY_CHARACTER ")" : ANY_CHARACTER ")");
 }
 
-static tt_status add_set(struct bracket *bracket, const struct pattern_set *set)
+/* Under (?i) Oniguruma adds to a bracket expression the other cases of all its characters, and to one that is
+ * not negated also what folds to several characters. Only sets where that changes nothing, or one character,
+ * are read. */
+static tt_status add_set(struct pattern_reader *reader, struct bracket *bracket,
+                         const struct pattern_set *set)
 {
-    if (!set->negated) return tt_str_append(&bracket->items, tt_str_text(&set->items), set->items.bytes);
+    if (reader->fold) {
+        bool letters = set->fold == PATTERN_FOLD_LETTERS;
+        if (set->negated || set->fold == PATTERN_FOLD_CHANGES || (letters && !bracket->negated))
+            return pattern_unsupported(reader, "a set in case-insensitive brackets");
+        /* A mark that is an iota in another case. */
+        if (letters) TT_TRY(tt_str_append_text(&bracket->items, "\\x{345}"));
+    }
+    if (!set->negated && set->without.bytes == 0)
+        return tt_str_append(&bracket->items, tt_str_text(&set->items), set->items.bytes);
     TT_TRY(tt_str_append_char(&bracket->others, '|'));
     return pattern_append_set(&bracket->others, set);
 }
@@ -411,7 +282,9 @@ static tt_status add_code(struct pattern_reader *reader, struct bracket *bracket
         last = first;
     }
     if (last < first) return pattern_unsupported(reader, "an empty range");
-    return append_range(&bracket->items, first, last);
+    if (reader->fold && !tt_unicode_folds_simply(first, last))
+        return pattern_unsupported(reader, "a case-insensitive letter that folds to several letters");
+    return pattern_append_range(&bracket->items, first, last);
 }
 
 /* One element: an escape, a nested bracket, a POSIX bracket, a character or a range. */
@@ -427,7 +300,7 @@ static tt_status take_element(struct pattern_reader *reader, int depth, struct b
             bool range = reader->bytes - reader->at > 1 && reader->text[reader->at] == '-' &&
                          reader->text[reader->at + 1] != ']';
             if (range) TT_GO(pattern_unsupported(reader, "a range that begins with a set"));
-            TT_GO(add_set(bracket, &set));
+            TT_GO(add_set(reader, bracket, &set));
             goto out;
         }
         if (pattern_accept(reader, "b"))
@@ -438,15 +311,17 @@ static tt_status take_element(struct pattern_reader *reader, int depth, struct b
         TT_GO(add_code(reader, bracket, code));
     } else if (pattern_accept(reader, "[:")) {
         TT_GO(take_named_set(reader, ":]", &set));
-        TT_GO(add_set(bracket, &set));
+        TT_GO(add_set(reader, bracket, &set));
     } else if (pattern_accept(reader, "[")) {
         if (depth == CLASS_DEPTH_MAX) TT_GO(pattern_unsupported(reader, "brackets nested too deeply"));
+        if (reader->fold && pattern_peek(reader) == '^')
+            TT_GO(pattern_unsupported(reader, "negated brackets in case-insensitive ones"));
         TT_GO(take_bracket(reader, depth + 1, &bracket->others, &bracket->items));
     } else {
         TT_GO(add_code(reader, bracket, pattern_take(reader)));
     }
 out:
-    tt_str_deinit(&set.items);
+    pattern_set_deinit(&set);
     return status;
 }
 
@@ -466,7 +341,10 @@ static tt_status take_bracket(struct pattern_reader *reader, int depth, struct t
     }
     while (!pattern_accept(reader, "]")) {
         if (pattern_peek(reader) < 0) TT_GO(pattern_unsupported(reader, "brackets without an end"));
-        if (pattern_accept(reader, "&&"))
+        bool intersection = pattern_accept(reader, "&&");
+        if (intersection && reader->fold)
+            TT_GO(pattern_unsupported(reader, "a case-insensitive intersection"));
+        if (intersection)
             TT_GO(close_term(&bracket));
         else
             TT_GO(take_element(reader, depth, &bracket));

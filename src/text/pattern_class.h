@@ -1,6 +1,5 @@
 /* The parts of the pattern translator that deal with sets of characters; see pattern.h. Internal to
- * pattern_*.c.
- */
+ * pattern_*.c. */
 #ifndef TT_TEXT_PATTERN_CLASS_H
 #define TT_TEXT_PATTERN_CLASS_H
 
@@ -10,19 +9,35 @@
 struct pattern_reader {
     const char *text; /* valid UTF-8 */
     size_t at, bytes;
+    bool fold; /* case is ignored here: (?i) */
 };
 
-/* A set: `items` stand inside PCRE2's brackets. */
+/* What a set holds of the other cases of its characters. */
+enum pattern_fold {
+    PATTERN_FOLD_CHANGES, /* not all */
+    PATTERN_FOLD_CLOSED,  /* all, and no character that folds to several */
+    PATTERN_FOLD_LETTERS, /* \p{L}: all but U+0345 */
+};
+
+/* A set: the characters of `items` but not of `without`; both stand inside PCRE2's brackets. */
 struct pattern_set {
-    struct tt_str items;
+    struct tt_str items, without;
     bool negated;
     bool is_word; /* \w, \W or \p{Word} */
+    enum pattern_fold fold;
 };
+void pattern_set_deinit(struct pattern_set *set);
 
 TT_MUST_USE tt_status pattern_unsupported(const struct pattern_reader *reader, const char *what);
 int32_t pattern_peek(const struct pattern_reader *reader); /* -1 at the end */
 int32_t pattern_take(struct pattern_reader *reader);       /* -1 at the end */
 bool pattern_accept(struct pattern_reader *reader, const char *text);
+
+/* Appends "\x{first}-\x{last}". */
+TT_MUST_USE tt_status pattern_append_range(struct tt_str *items, int32_t first, int32_t last);
+/* Adds the set of that name, in lower case and without spaces, hyphens and underscores. */
+TT_MUST_USE tt_status pattern_append_named_set(const struct pattern_reader *reader, const char *name,
+                                               struct pattern_set *set);
 
 /* Reads what follows a backslash and names one character; *code is -1 when it is no such escape (nothing is
  * read). */

@@ -10,6 +10,7 @@ static const size_t NO_ATOM = SIZE_MAX;
 struct group {
     size_t start; /* where its '(' stands in the output */
     int extra;    /* parentheses that an option such as (?i) opened inside it */
+    bool fold;    /* whether case was ignored before it */
 };
 
 struct translator {
@@ -17,6 +18,7 @@ struct translator {
     struct tt_str *out;
     size_t atom;     /* where the last atom begins in the output, NO_ATOM when a quantifier cannot follow */
     bool quantified; /* the last atom has a quantifier already */
+    int32_t letter;  /* the last atom when it is a letter whose case is ignored, otherwise -1 */
     struct group groups[GROUP_DEPTH_MAX];
     int depth; /* groups[depth] is the innermost; groups[0] stands for the whole pattern */
 };
@@ -25,6 +27,7 @@ static void begin_atom(struct translator *t)
 {
     t->atom = t->out->bytes;
     t->quantified = false;
+    t->letter = -1;
 }
 
 /* Puts the last atom between "(?:" and ")". */
@@ -75,6 +78,7 @@ static tt_status take_quantifier(struct translator *t, bool *found)
     if (t->atom == NO_ATOM) return pattern_unsupported(&t->in, "a quantifier without a target");
     if (t->quantified) TT_TRY(wrap_atom(t));
     t->quantified = true;
+    t->letter = -1;
     if (!interval) {
         pattern_take(&t->in);
         TT_TRY(tt_str_append_char(t->out, (char)code));
@@ -96,7 +100,7 @@ static tt_status open_group(struct translator *t, const char *text)
 {
     if (t->depth + 1 == GROUP_DEPTH_MAX) return pattern_unsupported(&t->in, "groups nested too deeply");
     t->depth++;
-    t->groups[t->depth] = (struct group){t->out->bytes, 0};
+    t->groups[t->depth] = (struct group){t->out->bytes, 0, t->in.fold};
     t->atom = NO_ATOM;
     return tt_str_append_text(t->out, text);
 }
@@ -109,6 +113,7 @@ static tt_status close_group(struct translator *t)
     TT_TRY(tt_str_append_char(t->out, ')'));
     t->atom = t->groups[t->depth].start;
     t->quantified = false;
+    t->in.fold = t->groups[t->depth].fold;
     t->depth--;
     return TT_OK;
 }
@@ -119,15 +124,20 @@ static tt_status take_options(struct translator *t)
 {
     char flags[16] = "(?";
     size_t count = 2;
+    bool on = true, fold = t->in.fold;
     for (;;) {
         int32_t code = pattern_take(&t->in);
+        if (code == '-') on = false;
+        if (code == 'i') fold = on;
         if (code == 'i' || code == 'm' || code == '-') {
             if (count + 3 > sizeof flags) return pattern_unsupported(&t->in, "too many flags");
             flags[count++] = code == 'm' ? 's' : (char)code;
         } else if (code == ':' || code == ')') {
             flags[count++] = ':';
             flags[count] = 0;
-            if (code == ':') return open_group(t, flags);
+            if (code == ':') TT_TRY(open_group(t, flags));
+            t->in.fold = fold;
+            if (code == ':') return TT_OK;
             if (t->groups[t->depth].extra >= 50) return pattern_unsupported(&t->in, "too many flags");
             t->groups[t->depth].extra++;
             t->atom = NO_ATOM;
@@ -178,9 +188,25 @@ static tt_status take_group(struct translator *t)
     return take_options(t);
 }
 
+/* Oniguruma folds case fully: (?i)\u00df matches "ss" and (?i)ss matches \u00df, also when a group begins
+ * between the two letters. PCRE2 folds single characters, so a letter or a pair of letters that is more than
+ * that is refused. */
+static tt_status check_fold(struct translator *t, int32_t before, int32_t code)
+{
+    if (!tt_unicode_folds_simply(code, code))
+        return pattern_unsupported(&t->in, "a case-insensitive letter that folds to several letters");
+    if (before >= 0 && tt_unicode_folds_together(before, code)) {
+        return pattern_unsupported(&t->in, "two case-insensitive letters that one letter folds to");
+    }
+    t->letter = code;
+    return TT_OK;
+}
+
 static tt_status append_code(struct translator *t, int32_t code)
 {
+    int32_t before = t->letter;
     begin_atom(t);
+    if (t->in.fold) TT_TRY(check_fold(t, before, code));
     bool plain =
         code >= 0x80 || (code >= '0' && code <= '9') || ((code | 0x20) >= 'a' && (code | 0x20) <= 'z');
     if (!plain) return tt_str_printf(t->out, "\\x{%x}", (unsigned)code);
@@ -195,8 +221,8 @@ static tt_status append_border(struct translator *t, bool border)
     tt_status status = pattern_word_items(&w);
     begin_atom(t);
     if (status == TT_OK) {
-        const char *format =
-            border ? "(?:(?<=[%s])(?![%s])|(?<![%s])(?=[%s]))" : "(?:(?<=[%s])(?=[%s])|(?<![%s])(?![%s]))";
+        const char *format = border ? "(?-i:(?<=[%s])(?![%s])|(?<![%s])(?=[%s]))"
+                                    : "(?-i:(?<=[%s])(?=[%s])|(?<![%s])(?![%s]))";
         status = tt_str_printf(t->out, format, w.data, w.data, w.data, w.data);
     }
     tt_str_deinit(&w);
@@ -210,15 +236,20 @@ static tt_status take_escape(struct translator *t)
     tt_status status = pattern_take_set_escape(&t->in, &set, &found);
     if (status == TT_OK && found) {
         begin_atom(t);
-        status = pattern_append_lone_set(t->out, &set);
+        /* Outside of brackets a set is as it stands: (?i)\p{Lu} matches upper case only. */
+        if (t->in.fold) status = tt_str_append_text(t->out, "(?-i:");
+        if (status == TT_OK) status = pattern_append_lone_set(t->out, &set);
+        if (status == TT_OK && t->in.fold) status = tt_str_append_char(t->out, ')');
     }
-    tt_str_deinit(&set.items);
+    pattern_set_deinit(&set);
     if (status != TT_OK || found) return status;
     int32_t code;
     TT_TRY(pattern_take_code_escape(&t->in, &code));
     if (code >= 0) return append_code(t, code);
     code = pattern_take(&t->in);
     begin_atom(t);
+    if (t->in.fold && (code == 'k' || (code >= '1' && code <= '9')))
+        return pattern_unsupported(&t->in, "a case-insensitive back reference");
     switch (code) {
     case 'A':
         return tt_str_append_text(t->out, "\\A");
@@ -229,7 +260,7 @@ static tt_status take_escape(struct translator *t)
     case 'G':
         return tt_str_append_text(t->out, "\\G");
     case 'X':
-        return tt_str_append_text(t->out, "\\X");
+        return pattern_unsupported(&t->in, "\\X (grapheme clusters depend on the version of Unicode)");
     case 'R':
         return tt_str_append_text(t->out, "(?>\\r\\n|[\\x{a}-\\x{d}\\x{85}\\x{2028}\\x{2029}])");
     case 'b':
@@ -264,6 +295,7 @@ static tt_status take_one(struct translator *t)
         return pattern_take_class(&t->in, t->out);
     case '|':
         t->atom = NO_ATOM;
+        t->letter = -1;
         return tt_str_append_char(t->out, '|');
     case '.':
     case '^':
@@ -281,7 +313,8 @@ tt_status tt_pattern_translate(const char *pattern, size_t bytes, struct tt_str 
         return tt_fail(TT_ERR_UNSUPPORTED, "a pattern of %zu bytes; at most %d are read", bytes,
                        PATTERN_BYTES_MAX);
     }
-    struct translator t = {.in = {pattern, 0, bytes}, .out = out, .atom = NO_ATOM};
+    struct translator t = {
+        .in = {.text = pattern, .bytes = bytes}, .out = out, .atom = NO_ATOM, .letter = -1};
     tt_str_clear(out);
     while (t.in.at < t.in.bytes) TT_TRY(take_one(&t));
     if (t.depth > 0) return pattern_unsupported(&t.in, "a group without an end");

@@ -38,3 +38,43 @@ tt_status pipeline_character(const struct tt_json *json, const struct tt_json_va
     }
     return TT_OK;
 }
+
+/* One character stays one character. */
+static bool keeps_offsets(const struct normalizer *step)
+{
+    if (step->kind == NORMALIZE_LOWERCASE) return true;
+    return step->kind == NORMALIZE_REPLACE && tt_pattern_is_character(step->pattern) &&
+           step->content[0] != 0 && step->content[tt_utf8_length((unsigned char)step->content[0])] == 0;
+}
+
+/* "first" looks at a piece's offset in the original text. What Prepend writes, and all that a normalizer
+ * makes of the first character, has the offset of that character, 0. While these stay the beginning of the
+ * first piece, that piece is the one at the beginning; steps that take away a part of them, or split between
+ * them, would change that. */
+tt_status pipeline_check_first(const struct tt_json *json, const struct normalizers *normalizers,
+                               const struct pretokenizers *pretokenizers)
+{
+    size_t metaspace = 0;
+    while (metaspace < pretokenizers->count &&
+           !(pretokenizers->steps[metaspace].kind == PRETOKENIZE_METASPACE &&
+             pretokenizers->steps[metaspace].prepend == PREPEND_FIRST)) {
+        metaspace++;
+    }
+    if (metaspace == pretokenizers->count) return TT_OK;
+    bool prepended = false;
+    for (size_t i = 0; i < normalizers->count; i++) {
+        const struct normalizer *step = &normalizers->steps[i];
+        bool form = step->kind == NORMALIZE_FORM || step->kind == NORMALIZE_BYTE_LEVEL ||
+                    step->kind == NORMALIZE_PREPEND;
+        if ((prepended && !form && !keeps_offsets(step)) ||
+            (metaspace > 0 && step->kind != NORMALIZE_STRIP && !keeps_offsets(step))) {
+            return tt_fail(TT_ERR_UNSUPPORTED,
+                           "%s: Metaspace with prepend_scheme 'first' after a normalizer that %s",
+                           json->origin,
+                           prepended ? "may take away what Prepend has written"
+                                     : "may make several characters of one, and after another pre-tokenizer");
+        }
+        prepended = prepended || step->kind == NORMALIZE_PREPEND;
+    }
+    return TT_OK;
+}

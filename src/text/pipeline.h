@@ -91,6 +91,9 @@ struct pretokenizers {
 TT_MUST_USE tt_status pretokenizers_read(const struct tt_json *json, const struct tt_json_value *value,
                                          struct pretokenizers *out);
 void pretokenizers_deinit(struct pretokenizers *pretokenizers);
+/* Refuses a Metaspace with prepend_scheme "first" where the reference decides by offsets that are not kept here. */
+TT_MUST_USE tt_status pipeline_check_first(const struct tt_json *json, const struct normalizers *normalizers,
+                                           const struct pretokenizers *pretokenizers);
 /* Calls `word` for each piece, in order; pieces are never empty. `buffers` has PIPELINE_STEPS_MAX strings. */
 typedef tt_status pretokenizers_word(void *context, const char *text, size_t bytes);
 struct pretokenizers_run {

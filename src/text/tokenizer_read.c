@@ -261,6 +261,7 @@ tt_status tokenizer_read(const struct tt_json *json, struct tt_tokenizer *tokeni
     }
     TT_TRY(normalizers_read(json, tt_json_get(root, "normalizer"), &tokenizer->normalizers));
     TT_TRY(pretokenizers_read(json, tt_json_get(root, "pre_tokenizer"), &tokenizer->pretokenizers));
+    TT_TRY(pipeline_check_first(json, &tokenizer->normalizers, &tokenizer->pretokenizers));
     TT_TRY(post_processor_read(json, tt_json_get(root, "post_processor"), &tokenizer->post));
     TT_TRY(decoders_read(json, tt_json_get(root, "decoder"), &tokenizer->decoders));
     TT_TRY(read_model(json, tokenizer));

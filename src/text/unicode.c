@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "text/unicode_fold.h"
 #include "text/unicode_new.h"
 #include "text/unicode_old.h"
 
@@ -111,6 +112,18 @@ bool tt_unicode_is_mark(int32_t code)
     return !IS_IN(new_marks, code);
 }
 
+bool tt_unicode_is_nonspacing(int32_t code)
+{
+    if (tt_unicode_category(code) != UTF8PROC_CATEGORY_MN) return code == 0x1734; /* Mc since Unicode 14 */
+    return !IS_IN(new_nonspacing, code);
+}
+
+bool tt_unicode_is_other(int32_t code)
+{
+    utf8proc_category_t category = tt_unicode_category(code);
+    return category >= UTF8PROC_CATEGORY_CC && !IS_IN(new_formats, code);
+}
+
 bool tt_unicode_is_punctuation(int32_t code)
 {
     utf8proc_category_t category = tt_unicode_category(code);
@@ -136,6 +149,33 @@ bool tt_unicode_is_word(int32_t code)
     /* Circled and squared letters are symbols with Other_Alphabetic (PropList.txt). */
     return (code >= 0x24B6 && code <= 0x24E9) || (code >= 0x1F130 && code <= 0x1F149) ||
            (code >= 0x1F150 && code <= 0x1F169) || (code >= 0x1F170 && code <= 0x1F189);
+}
+
+bool tt_unicode_folds_simply(int32_t first, int32_t last)
+{
+    for (size_t i = 0; i < sizeof unusual_folds / sizeof unusual_folds[0]; i++) {
+        if (first <= unusual_folds[i].last && last >= unusual_folds[i].first) return false;
+    }
+    return true;
+}
+
+/* The folded code point when it is one. */
+static int32_t fold(int32_t code)
+{
+    int32_t out[8], count = 0;
+    count = (int32_t)utf8proc_decompose_char(code, out, 8, UTF8PROC_CASEFOLD, NULL);
+    return count == 1 ? out[0] : code;
+}
+
+bool tt_unicode_folds_together(int32_t first, int32_t second)
+{
+    first = fold(first);
+    second = fold(second);
+    for (size_t i = 0; i < sizeof folded_pairs / sizeof folded_pairs[0]; i++) {
+        const struct folded_pair *pair = &folded_pairs[i];
+        if (second == pair->second && first >= pair->first_from && first <= pair->first_to) return true;
+    }
+    return false;
 }
 
 int tt_unicode_lower(int32_t code, int32_t out[2])

@@ -48,10 +48,18 @@ utf8proc_category_t tt_unicode_category(int32_t code);
 bool tt_unicode_is_letter(int32_t code);      /* L */
 bool tt_unicode_is_number(int32_t code);      /* N */
 bool tt_unicode_is_mark(int32_t code);        /* M as of Unicode 9 */
+bool tt_unicode_is_nonspacing(int32_t code);  /* Mn as of Unicode 8 */
+bool tt_unicode_is_other(int32_t code);       /* C without Cn; Cf as of Unicode 8 */
 bool tt_unicode_is_punctuation(int32_t code); /* P as of Unicode 8 */
 bool tt_unicode_is_space(int32_t code);       /* the property White_Space */
 /* Alphabetic, marks, decimal numbers, connector punctuation, joiners: \w of UTS 18, annex C. */
 bool tt_unicode_is_word(int32_t code);
+
+/* Case folding (CaseFolding.txt). The first: no code point from `first` to `last` folds to several (status F), and
+ * none has a case partner that is newer than Unicode 14. The second: the two, next to each other, are a part of
+ * what one code point folds to; it may say so of some that are not. */
+bool tt_unicode_folds_simply(int32_t first, int32_t last);
+bool tt_unicode_folds_together(int32_t first, int32_t second);
 
 /* Lower case without context; only U+0130 becomes two code points. Returns their number. */
 int tt_unicode_lower(int32_t code, int32_t out[2]);

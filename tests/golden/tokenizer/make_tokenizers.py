@@ -33,7 +33,7 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from texts import TEXTS
+from texts import BORDER_TEXTS, TEXTS
 
 HERE = Path(__file__).resolve().parent
 CORPUS_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
@@ -355,6 +355,30 @@ def added_characters(corpus):
     )
 
 
+def pieces(pre_tokenizer=None, normalizer=None, decoder=None):
+    """Nothing but bytes, and the end of each piece marked: ids show every border and every byte."""
+
+    def make(_corpus):
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+        vocabulary = {token: index for index, token in enumerate(alphabet + [byte + "</w>" for byte in alphabet])}
+        tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], end_of_word_suffix="</w>"))
+        if normalizer is not None:
+            tokenizer.normalizer = normalizer
+        steps = [] if pre_tokenizer is None else [pre_tokenizer]
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*steps, byte_level(use_regex=False)])
+        tokenizer.decoder = decoder or decoders.ByteLevel()
+        return tokenizer
+
+    return make
+
+
+def metaspace_prepend(corpus):
+    """Prepend, and a Metaspace that prepends to the first piece only, of which Prepend's character is a part."""
+    tokenizer = mistral(corpus)
+    tokenizer.normalizer = sentencepiece_normalizer()
+    return tokenizer
+
+
 FAMILIES = {
     "gpt2": gpt2,
     "roberta": roberta,
@@ -383,7 +407,18 @@ FAMILIES = {
     "digit_runs": with_digits(individual=False),
     "added_bytes": added_bytes,
     "added_characters": added_characters,
+    "class_alpha": pieces(split("[[:alpha:]]+")),
+    "class_lower": pieces(split("[[:lower:]]+")),
+    "class_emoji": pieces(split(r"\p{Emoji}+")),
+    "class_marks": pieces(split(r"[\p{Mn}a]+|[^\P{Mc}b]+")),
+    "class_other": pieces(split(r"\p{C}+|\p{LC}+")),
+    "class_script": pieces(split(r"\p{Latin}+|[\p{Cyrillic}\p{Han}]+|\p{Common}+")),
+    "case_ignored": pieces(split(r"(?i:'s|'LL|[k-m]+|[^\s\p{L}0-9]+|\p{Lu}+)")),
+    "empty_matches": pieces(split("x*", "merged_with_next"), normalizers.Replace(Regex("e*"), ""), decoders.Replace(Regex("t*"), "-")),
+    "bert_normalizer": pieces(None, normalizers.BertNormalizer()),
+    "metaspace_prepend": metaspace_prepend,
 }
+BORDERS = ("class_", "case_", "bert_")  # these have BORDER_TEXTS and a part of the others
 OLD_MERGES = ("gpt2", "mistral")  # written as "left right" strings, as files older than 2024 have them
 
 
@@ -429,7 +464,8 @@ def make(name, corpus):
     folder.mkdir()
     write_tokenizer(folder / "tokenizer.json", FAMILIES[name](corpus), name in OLD_MERGES)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))  # what was written is what is measured
-    write_rows(folder / "cases.jsonl", [encode_row(tokenizer, text) for text in TEXTS])
+    texts = TEXTS[::5] + BORDER_TEXTS if name.startswith(BORDERS) else TEXTS
+    write_rows(folder / "cases.jsonl", [encode_row(tokenizer, text) for text in texts])
     write_rows(folder / "decode.jsonl", decode_rows(tokenizer))
 
 

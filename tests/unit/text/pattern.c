@@ -98,6 +98,35 @@ static void meaning(void **state)
     }
 }
 
+/* Sets whose tables in PCRE2 may be older than the reference's, and case. */
+static void unicode_and_case(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern, *text, *expected;
+    } cases[] = {
+        /* All code points that differ are in tests/golden/tokenizer. */
+        {"[[:alpha:]]+", "\u0363\u0364-\u0897", "\u0363\u0364/\u0897/"},
+        {"[[:lower:]]+", "a\u10fc\ua7f2B", "a\u10fc\ua7f2/"},
+        {"\\p{Emoji}+", "\U0001f6dc\U0001f600a", "\U0001f6dc\U0001f600/"},
+        {"\\p{Mn}|\\p{Mc}b", "\U0001171ea\U0001171eb", "\U0001171eb/"},
+        {"[^\\p{Mn}a]|[\\P{Mn}]x", "a\U0001171e", "\U0001171e/"},
+        {"\\p{C}", "\u0897\u200b", "\u200b/"},
+        {"\\P{C}", "\u0897\u200b", "\u0897/"},
+        {"\\p{Hani}+|\\p{Latn}+", "\U00031350\ua7cb1", "\U00031350/\ua7cb/"},
+        /* Case: sets outside of brackets stay as they are, in brackets they take in the other cases. */
+        {"(?i)\\p{Lu}+|k", "aBC\u212aD", "BC\u212aD/"},
+        {"(?i:[k-m]+)\\p{Ll}", "KL\u212amK", "KL\u212am/"},
+        {"(?i)[^\\p{L}0-9]+", "a\u0345-1", "-/"},
+        {"(?i:a)s(?i:s)", "AsS as", "AsS/"},
+        {"(?i)a(?-i:ss|\u00df)A", "aSSA assa a\u00dfA", "assa/a\u00dfA/"},
+        {"(?i)s|s+t|s.s", "St", "S/"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_matches(cases[i].pattern, cases[i].text, cases[i].expected);
+    }
+}
+
 static void literal(void **state)
 {
     (void)state;
@@ -154,6 +183,29 @@ static void refusals(void **state)
         "(?<=a+)b",
         "\\1",
         "(?R)",
+        "\\X",
+        "\\p{Cn}",
+        "\\p{Zzzz}",
+        "\\p{Dash}",
+        "[[:graph:]]",
+        /* Where case is ignored Oniguruma folds letters to several. */
+        "(?i)\u00df",
+        "(?i)ss",
+        "(?i:S)(?i)\u017fs",
+        "(?i)(?:s)s",
+        "(?i)f(?#note)i",
+        "(?i:\ufb03)",
+        "(?i)[\u00df]",
+        "(?i)[\u00c0-\u00ff]",
+        "(?i)[\\p{L}]",
+        "(?i)[[:lower:]]",
+        "(?i)[^\\W]",
+        "(?i)[^\\P{L}]",
+        "(?i)[a[^b]]",
+        "(?i)[a-z&&[^b]]",
+        "(?i)(a)\\1",
+        "a(?i)|\u0130",
+        "(?i)\U00010d50",
         "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[a",
     };
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
@@ -165,6 +217,50 @@ static void refusals(void **state)
     memset(long_pattern, 'a', sizeof long_pattern);
     struct tt_pattern *pattern = NULL;
     assert_int_equal(tt_pattern_compile(long_pattern, sizeof long_pattern, &pattern), TT_ERR_UNSUPPORTED);
+}
+
+/* What is refused says so by a name that a reader of the pattern knows. */
+static void messages(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"\\X", "\\X (grapheme clusters depend on the version of Unicode) at byte 2"},
+        {"\\p{Dash}", "the property 'dash' at byte 8 of a pattern is not supported"},
+        {"(?i)\u00df", "a case-insensitive letter that folds to several letters at byte 6"},
+        {"(?i)ss", "two case-insensitive letters that one letter folds to at byte 6"},
+        {"(?i)[\\p{Lu}]", "a set in case-insensitive brackets at byte 11"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tt_pattern *pattern = NULL;
+        assert_int_equal(tt_pattern_compile(cases[i][0], strlen(cases[i][0]), &pattern), TT_ERR_UNSUPPORTED);
+        if (strstr(tt_error_last()->message, cases[i][1]) == NULL)
+            fail_msg("%s: %s", cases[i][0], tt_error_last()->message);
+    }
+}
+
+static void empty_matches(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern;
+        bool empty;
+    } cases[] = {{"x*", true},  {"", true},    {"^", true},   {"(?=a)", true},         {"a|", true},
+                 {"\\b", true}, {"x+", false}, {"^a", false}, {"(?<=a)b|c{1,}", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tt_pattern *pattern = NULL;
+        assert_int_equal(tt_pattern_compile(cases[i].pattern, strlen(cases[i].pattern), &pattern), TT_OK);
+        if (tt_pattern_matches_empty(pattern) != cases[i].empty) fail_msg("%s", cases[i].pattern);
+        assert_false(tt_pattern_is_character(pattern));
+        tt_pattern_destroy(pattern);
+    }
+    static const char *const literals[] = {"", "ab", "\u2581", "a"};
+    for (size_t i = 0; i < sizeof literals / sizeof literals[0]; i++) {
+        struct tt_pattern *pattern = NULL;
+        assert_int_equal(tt_pattern_compile_literal(literals[i], strlen(literals[i]), &pattern), TT_OK);
+        assert_int_equal(tt_pattern_matches_empty(pattern), i == 0);
+        assert_int_equal(tt_pattern_is_character(pattern), i >= 2);
+        tt_pattern_destroy(pattern);
+    }
 }
 
 /* A pattern of exponential effort stops with an error, and soon. */
@@ -196,9 +292,8 @@ static void run_away(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(meaning),
-        cmocka_unit_test(literal),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(meaning),  cmocka_unit_test(unicode_and_case), cmocka_unit_test(literal),
+        cmocka_unit_test(refusals), cmocka_unit_test(messages),         cmocka_unit_test(empty_matches),
         cmocka_unit_test(run_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

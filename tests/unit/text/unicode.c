@@ -140,11 +140,26 @@ static void properties(void **state)
     assert_true(tt_unicode_lower('A', lower) == 1 && lower[0] == 'a');
 }
 
+/* The 104 code points of status F in CaseFolding.txt and 54 with a partner newer than Unicode 14. */
+static void case_folding(void **state)
+{
+    (void)state;
+    int unusual = 0;
+    for (int32_t code = 0; code < 0x110000; code++) unusual += !tt_unicode_folds_simply(code, code);
+    assert_int_equal(unusual, 104 + 54);
+    assert_true(tt_unicode_folds_simply(0xE0, 0x12F) && !tt_unicode_folds_simply(0xC0, 0xDF));
+    assert_true(tt_unicode_folds_together('s', 0x17F) && tt_unicode_folds_together('S', 'T'));
+    assert_true(tt_unicode_folds_together('f', 'I') && tt_unicode_folds_together(0x3B1, 0x399));
+    assert_true(tt_unicode_folds_together('A', 0x2BE) && tt_unicode_folds_together(0x544, 0x546));
+    assert_false(tt_unicode_folds_together('l', 'l') || tt_unicode_folds_together('t', 's'));
+    assert_false(tt_unicode_folds_together('\'', 's') || tt_unicode_folds_together('r', 'e'));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(validity),   cmocka_unit_test(encode_and_decode), cmocka_unit_test(normal_forms),
-        cmocka_unit_test(many_marks), cmocka_unit_test(properties),
+        cmocka_unit_test(case_folding), cmocka_unit_test(validity),   cmocka_unit_test(encode_and_decode),
+        cmocka_unit_test(normal_forms), cmocka_unit_test(many_marks), cmocka_unit_test(properties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
