@@ -115,8 +115,8 @@ const char *tt_checkpoints_format_seconds(double seconds, char *text, size_t tex
 }
 
 /* On rank 0. What it took is the observer's, the journal's and, of the longest one, the run's. */
-static tt_status tell_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
-                           const struct tt_save_report *report)
+static void tell_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
+                      const struct tt_save_report *report)
 {
     char line[sizeof report->folder + 200], bytes[32], took[32], stall[32];
     double prepared = checkpoints->save.prepare_seconds, stood_still = prepared + report->stall_seconds;
@@ -132,11 +132,10 @@ static tt_status tell_save(struct tt_checkpoints *checkpoints, struct tt_run *ru
     tt_run_say(run, line);
     struct tt_log_field fields[] = {
         {"bytes", (double)report->bytes}, {"seconds", seconds}, {"stall_seconds", stood_still}};
-    tt_status status = tt_journal_event(run->journal, "save", checkpoints->save.step, report->folder, fields,
-                                        sizeof fields / sizeof *fields);
+    tt_journal_event(run->journal, "save", checkpoints->save.step, report->folder, fields,
+                     sizeof fields / sizeof *fields);
     if (run->observer != NULL && run->observer->on_save != NULL)
         run->observer->on_save(run->observer->context, report->folder, seconds);
-    return status;
 }
 
 void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints, struct tt_run *run)
@@ -146,7 +145,7 @@ void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints, struct tt_run *ru
     tt_error_copy(&error);
     if (checkpoints->saver != NULL && tt_saver_complete(checkpoints->saver, patience_seconds, &report) &&
         checkpoints->first)
-        (void)!tell_save(checkpoints, run, &report); /* why the run ends is what counts */
+        tell_save(checkpoints, run, &report);
     (void)tt_error_restore(&error);
     tt_saver_destroy(checkpoints->saver);
     checkpoints->saver = NULL;
@@ -174,7 +173,7 @@ static tt_status finish_save(struct tt_checkpoints *checkpoints, struct tt_run *
     struct tt_save_report report;
     bool reported = false;
     tt_status status = tt_saver_finish(checkpoints->saver, &report, &reported);
-    if (reported) status = tell_save(checkpoints, run, &report);
+    if (reported) tell_save(checkpoints, run, &report);
     if (status == TT_OK || must || reported) return status;
     return weigh_failure(checkpoints, run, status);
 }
@@ -208,7 +207,7 @@ tt_status tt_checkpoints_look(struct tt_checkpoints *checkpoints, struct tt_run 
     struct tt_save_report report;
     if (failed) return finish_save(checkpoints, run, false);
     if (!tt_saver_collect(checkpoints->saver, &report) || !checkpoints->first) return TT_OK;
-    TT_TRY(tell_save(checkpoints, run, &report));
+    tell_save(checkpoints, run, &report);
     tell_grace(checkpoints, run, step_seconds);
     return TT_OK;
 }
@@ -415,7 +414,7 @@ static int64_t count_saves(const struct tt_run *run)
 {
     int64_t every = run->config->save_strategy == TT_INTERVAL_BEST ? run->eval_steps : run->save_steps;
     int64_t left = run->total_steps - run->first_step;
-    return every > 0 ? (left + every - 1) / every : 0;
+    return every > 0 ? left / every + (left % every != 0) : 0;
 }
 
 tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_model *model)
@@ -434,7 +433,9 @@ tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_m
     int64_t saves = count_saves(run), limit = config->save_total_limit;
     int64_t kept = limit > 0 && limit < saves ? limit + 1 : saves; /* one more while the newest is written */
     if (limit > 0 && kept > 0) kept = kept > (int64_t)there ? kept - (int64_t)there : 1;
-    uint64_t needed = weights + (uint64_t)kept * one;
+    uint64_t needed, all;
+    if (__builtin_mul_overflow((uint64_t)kept, one, &all) || __builtin_add_overflow(weights, all, &needed))
+        needed = UINT64_MAX;
     if (needed <= available) return TT_OK;
     tt_status status =
         tt_fail(TT_ERR_IO,

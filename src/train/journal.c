@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "train/record_file.h"
 #include "train/tensorboard.h"
 
 struct tt_journal {
@@ -18,9 +20,8 @@ struct tt_journal {
     struct tt_journal_facts facts;
     struct tt_json_value *history, *all_results;
     struct tt_tensorboard *board;
-    int metrics; /* descriptor of metrics.jsonl */
-    char *metrics_path;
-    uint64_t metrics_offset;
+    struct tt_record_file *metrics;
+    bool warned; /* of a record that could not be made, or a file of results that could not be written */
     int64_t step, tokens_seen, best_step;
     double epoch, flops, best_metric;
     char *best_checkpoint;
@@ -62,18 +63,19 @@ tt_status tt_journal_open(const struct tt_train_config *config, const struct tt_
     tt_status status = TT_OK;
     struct tt_journal *journal = tt_calloc(1, sizeof *journal);
     if (journal == NULL) return TT_ERR_MEMORY;
-    *journal = (struct tt_journal){.config = config, .observer = observer, .facts = *facts, .metrics = -1};
+    *journal = (struct tt_journal){.config = config, .observer = observer, .facts = *facts};
     journal->best_metric = NAN;
     journal->history = tt_json_new_list();
     journal->all_results = tt_json_new_object();
-    journal->metrics_path = tt_path_join(config->output_dir, "metrics.jsonl");
-    if (journal->metrics_path == NULL) TT_GO(TT_ERR_MEMORY);
+    char *path = tt_path_join(config->output_dir, "metrics.jsonl");
+    if (path == NULL) TT_GO(TT_ERR_MEMORY);
     if (journal->history == NULL || journal->all_results == NULL) TT_GO(no_memory("the log"));
     TT_GO(tt_dir_create(config->output_dir));
-    TT_GO(tt_file_create(journal->metrics_path, 0, &journal->metrics));
+    TT_GO(tt_record_file_create(path, &journal->metrics));
     TT_GO(open_board(journal));
     *out = journal;
 out:
+    tt_free(path);
     if (status != TT_OK) tt_journal_close(journal);
     return status;
 }
@@ -82,10 +84,9 @@ void tt_journal_close(struct tt_journal *journal)
 {
     if (journal == NULL) return;
     tt_tensorboard_close(journal->board);
-    tt_file_close(journal->metrics);
+    tt_record_file_close(journal->metrics);
     tt_json_release(journal->history);
     tt_json_release(journal->all_results);
-    tt_free(journal->metrics_path);
     tt_free(journal->best_checkpoint);
     tt_free(journal);
 }
@@ -119,15 +120,20 @@ static struct tt_json_value *row_object(const struct tt_log_row *row)
     return checked(object, ok);
 }
 
+/* A record that is lost does not end a run. The first one is told. */
+static void drop(struct tt_journal *journal, tt_status status, const char *what)
+{
+    if (status != TT_OK && !journal->warned)
+        tt_warn("%s; training goes on without %s", tt_error_last()->message, what);
+    journal->warned |= status != TT_OK;
+}
+
 static tt_status write_line(struct tt_journal *journal, const struct tt_json_value *object)
 {
     struct tt_str line = {0};
     tt_status status = tt_json_write(object, 0, true, &line);
     if (status == TT_OK) status = tt_str_append_char(&line, '\n');
-    if (status == TT_OK)
-        status = tt_file_pwrite(journal->metrics, journal->metrics_path, line.data, line.bytes,
-                                journal->metrics_offset);
-    if (status == TT_OK) journal->metrics_offset += line.bytes;
+    if (status == TT_OK) tt_record_file_append(journal->metrics, line.data, line.bytes);
     tt_str_deinit(&line);
     return status;
 }
@@ -147,7 +153,7 @@ static tt_status write_board(struct tt_journal *journal, const struct tt_log_row
     return TT_OK;
 }
 
-tt_status tt_journal_row(struct tt_journal *journal, const struct tt_log_row *row)
+void tt_journal_row(struct tt_journal *journal, const struct tt_log_row *row)
 {
     struct tt_json_value *object = row_object(row);
     bool ok = tt_json_set(object, "step", tt_json_new_integer(row->step)) == 0;
@@ -155,13 +161,13 @@ tt_status tt_journal_row(struct tt_journal *journal, const struct tt_log_row *ro
     tt_status status = ok ? write_line(journal, object) : no_memory("a log row");
     tt_json_release(object);
     if (status == TT_OK) status = write_board(journal, row);
-    if (status == TT_OK && journal->observer != NULL && journal->observer->on_log != NULL)
+    drop(journal, status, "a row of the log");
+    if (journal->observer != NULL && journal->observer->on_log != NULL)
         journal->observer->on_log(journal->observer->context, row);
-    return status;
 }
 
-tt_status tt_journal_event(struct tt_journal *journal, const char *event, int64_t step, const char *folder,
-                           const struct tt_log_field *fields, int count)
+void tt_journal_event(struct tt_journal *journal, const char *event, int64_t step, const char *folder,
+                      const struct tt_log_field *fields, int count)
 {
     struct tt_json_value *object =
         tt_json_pack("{s:s, s:I, s:s}", "event", event, "step", (int64_t)step, "folder", folder);
@@ -170,7 +176,7 @@ tt_status tt_journal_event(struct tt_journal *journal, const char *event, int64_
         ok = tt_json_set(object, fields[i].name, number(fields[i].name, fields[i].value)) == 0;
     tt_status status = ok ? write_line(journal, object) : no_memory("a record of the log");
     tt_json_release(object);
-    return status;
+    drop(journal, status, "a record of a save");
 }
 
 void tt_journal_progress(struct tt_journal *journal, int64_t step, double epoch, int64_t tokens_seen,
@@ -256,8 +262,8 @@ tt_status tt_journal_restore(struct tt_journal *journal, const struct tt_json_va
     return TT_OK;
 }
 
-tt_status tt_journal_write_results(struct tt_journal *journal, const char *split,
-                                   const struct tt_log_row *row, const struct tt_log_field *samples)
+void tt_journal_write_results(struct tt_journal *journal, const char *split, const struct tt_log_row *row,
+                              const struct tt_log_field *samples)
 {
     char name[64];
     snprintf(name, sizeof name, "%s_results.json", split);
@@ -270,5 +276,5 @@ tt_status tt_journal_write_results(struct tt_journal *journal, const char *split
         status = tt_json_write_file(journal->all_results, 4, true, journal->config->output_dir,
                                     "all_results.json");
     tt_json_release(object);
-    return status;
+    drop(journal, status, name);
 }

@@ -1,6 +1,9 @@
 /* The journal of a run: the log rows and where they go. metrics.jsonl (a row or an event a line, at once), TensorBoard,
  * trainer_state.json, train_results.json, eval_results.json, all_results.json in the shapes that transformers' Trainer
- * writes (trainer_callback.TrainerState, Trainer.save_metrics). Rank 0 only. */
+ * writes (trainer_callback.TrainerState, Trainer.save_metrics). Rank 0 only.
+ *
+ * Once a run trains, no record ends it: one that cannot be written is a warning, and metrics.jsonl and TensorBoard's file are
+ * written as soon as they can be (record_file.h). */
 #ifndef TT_TRAIN_JOURNAL_H
 #define TT_TRAIN_JOURNAL_H
 
@@ -20,10 +23,10 @@ TT_MUST_USE tt_status tt_journal_open(const struct tt_train_config *config, cons
                                       const struct tt_train_observer *observer, struct tt_journal **out);
 void tt_journal_close(struct tt_journal *journal); /* takes NULL */
 
-TT_MUST_USE tt_status tt_journal_row(struct tt_journal *journal, const struct tt_log_row *row);
+void tt_journal_row(struct tt_journal *journal, const struct tt_log_row *row);
 /* A line in metrics.jsonl alone, {"event": "save", "step": 4, "folder": "out/checkpoint-4", ...}: what it cost this process to
  * save or to go on. The log of the run, which a run that goes on has again, is without it. */
-TT_MUST_USE tt_status tt_journal_event(struct tt_journal *journal, const char *event, int64_t step, const char *folder,
+void tt_journal_event(struct tt_journal *journal, const char *event, int64_t step, const char *folder,
                                        const struct tt_log_field *fields, int count);
 /* State that trainer_state.json tells beside the rows. */
 void tt_journal_progress(struct tt_journal *journal, int64_t step, double epoch, int64_t tokens_seen, double flops);
@@ -37,7 +40,7 @@ struct tt_json_value *tt_journal_results(const struct tt_journal *journal);
 TT_MUST_USE tt_status tt_journal_restore(struct tt_journal *journal, const struct tt_json_value *history, const struct tt_json_value *results);
 /* <split>_results.json and all_results.json into output_dir: the fields of `row`, its epoch, and `samples`, how many the
  * data set has. */
-TT_MUST_USE tt_status tt_journal_write_results(struct tt_journal *journal, const char *split, const struct tt_log_row *row,
+void tt_journal_write_results(struct tt_journal *journal, const char *split, const struct tt_log_row *row,
                                                const struct tt_log_field *samples);
 
 #endif

@@ -39,14 +39,14 @@ static double flops_so_far(const struct loop *loop)
            tt_model_flops_per_label(model, full) * (double)loop->counters.supervised_tokens;
 }
 
-static tt_status log_row(struct loop *loop, bool evaluation, int64_t step, const struct tt_log_field *fields,
-                         int count)
+static void log_row(struct loop *loop, bool evaluation, int64_t step, const struct tt_log_field *fields,
+                    int count)
 {
     struct tt_log_row row = {evaluation, step, epoch_of(loop, step), fields, count};
-    return tt_journal_row(loop->run->journal, &row);
+    tt_journal_row(loop->run->journal, &row);
 }
 
-static tt_status log_training(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
+static void log_training(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
 {
     double steps = (double)loop->counters.window_steps;
     struct tt_log_field fields[] = {
@@ -63,7 +63,7 @@ static tt_status log_training(struct loop *loop, int64_t step, const struct tt_t
     loop->counters.window_loss = loop->counters.window_accuracy = loop->counters.window_entropy = 0.0;
     loop->counters.window_tokens = loop->counters.window_seconds = 0.0;
     loop->counters.window_steps = 0;
-    return log_row(loop, false, step, fields, sizeof fields / sizeof *fields);
+    log_row(loop, false, step, fields, sizeof fields / sizeof *fields);
 }
 
 /* Whether a checkpoint follows step `done` whatever an evaluation says. As in transformers the last step is
@@ -93,13 +93,14 @@ static tt_status evaluate(struct loop *loop, int64_t step)
         {"eval_steps_per_second", (double)evaluation.steps / seconds},
     };
     int count = sizeof fields / sizeof *fields;
-    TT_TRY(log_row(loop, true, step, fields, count));
+    log_row(loop, true, step, fields, count);
     struct tt_log_row row = {true, step, epoch_of(loop, step), fields, count};
     struct tt_log_field samples = {"eval_samples", (double)evaluation.samples};
-    return tt_journal_write_results(run->journal, "eval", &row, &samples);
+    tt_journal_write_results(run->journal, "eval", &row, &samples);
+    return TT_OK;
 }
 
-static tt_status tell_step(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
+static void tell_step(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
 {
     struct tt_run *run = loop->run;
     const struct tt_train_config *config = run->config;
@@ -120,8 +121,7 @@ static tt_status tell_step(struct loop *loop, int64_t step, const struct tt_trai
     }
     if (due(run->logging_steps, step) || (config->logging_first_step && step == 1) ||
         (step == run->total_steps && run->logging_steps > 0))
-        return log_training(loop, step, result);
-    return TT_OK;
+        log_training(loop, step, result);
 }
 
 static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_result *result)
@@ -174,7 +174,7 @@ static tt_status after_step(struct loop *loop, int64_t done, const struct tt_tra
 {
     struct tt_run *run = loop->run;
     int64_t best_before = loop->checkpoints.has_best ? loop->checkpoints.best_step : -1;
-    if (loop->first) TT_TRY(tell_step(loop, done, result));
+    if (loop->first) tell_step(loop, done, result);
     bool last = done == run->total_steps;
     bool evaluates =
         run->eval_sampler != NULL && (due(run->eval_steps, done) || (last && run->eval_steps > 0));
@@ -199,22 +199,23 @@ static tt_status finish(struct loop *loop, bool stopped)
     double runtime = tt_clock_seconds() - loop->train_start;
     double steps = (double)(loop->counters.steps_done > 0 ? loop->counters.steps_done : 1);
     int64_t steps_now = loop->counters.steps_done - run->first_step;
+    struct tt_log_field fields[] = {
+        {"train_runtime", runtime},
+        {"train_samples_per_second", (double)(loop->counters.samples - loop->samples_before) / runtime},
+        {"train_steps_per_second", (double)steps_now / runtime},
+        {"train_loss", loop->counters.loss_sum / steps},
+        {"total_flos", flops_so_far(loop)}, /* in the log only */
+    };
+    int count = sizeof fields / sizeof *fields;
+    if (loop->first) log_row(loop, false, loop->counters.steps_done, fields, count);
+    /* What trained is saved before the last records are written. */
+    TT_TRY(tt_checkpoints_finish(&loop->checkpoints, run, loop->rank, loop->counters.steps_done, stopped));
     if (loop->first) {
-        struct tt_log_field fields[] = {
-            {"train_runtime", runtime},
-            {"train_samples_per_second", (double)(loop->counters.samples - loop->samples_before) / runtime},
-            {"train_steps_per_second", (double)steps_now / runtime},
-            {"train_loss", loop->counters.loss_sum / steps},
-            {"total_flos", flops_so_far(loop)}, /* in the log only */
-        };
-        int count = sizeof fields / sizeof *fields;
-        TT_TRY(log_row(loop, false, loop->counters.steps_done, fields, count));
         struct tt_log_row row = {false, loop->counters.steps_done, epoch_of(loop, loop->counters.steps_done),
                                  fields, count - 1};
         struct tt_log_field samples = {"train_samples", (double)tt_dataset_count(run->inputs.train)};
-        TT_TRY(tt_journal_write_results(run->journal, "train", &row, &samples));
+        tt_journal_write_results(run->journal, "train", &row, &samples);
     }
-    TT_TRY(tt_checkpoints_finish(&loop->checkpoints, run, loop->rank, loop->counters.steps_done, stopped));
     if (!loop->first || run->summary == NULL) return TT_OK;
     struct tt_train_summary *summary = run->summary;
     struct tt_memory_use memory;
@@ -265,7 +266,7 @@ static tt_status train(struct loop *loop)
 }
 
 /* What it cost to come back to where the run was. */
-static tt_status tell_resume(const struct loop *loop)
+static void tell_resume(const struct loop *loop)
 {
     const struct tt_run *run = loop->run;
     const struct tt_resume *resume = &run->resume;
@@ -278,8 +279,8 @@ static tt_status tell_resume(const struct loop *loop)
              tt_checkpoints_format_seconds(resume->verify_seconds, verified, sizeof verified),
              tt_checkpoints_format_seconds(resume->load_seconds, loaded, sizeof loaded));
     tt_run_say(run, line);
-    return tt_journal_event(run->journal, "resume", resume->step, resume->folder, fields,
-                            sizeof fields / sizeof *fields);
+    tt_journal_event(run->journal, "resume", resume->step, resume->folder, fields,
+                     sizeof fields / sizeof *fields);
 }
 
 /* Where the run was when the checkpoint was made. */
@@ -293,7 +294,8 @@ static tt_status restore(struct loop *loop)
                               tt_json_get(run->resume.state.root, "results")));
     tt_journal_progress(run->journal, run->first_step, epoch_of(loop, run->first_step), loop->counters.tokens,
                         flops_so_far(loop));
-    return tell_resume(loop);
+    tell_resume(loop);
+    return TT_OK;
 }
 
 tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank)

@@ -35,15 +35,17 @@ static struct tt_json_value *best_object(const struct tt_checkpoints *checkpoint
                         real(checkpoints->best_metric));
 }
 
-/* Which parameters have shown a gradient, a digit each in order of the model. */
-static struct tt_json_value *watch_object(const struct tt_rank *rank, const struct tt_gradient_watch *watch)
+/* Which parameters have had a gradient, and steps without one, a digit each in order of the model. */
+static struct tt_json_value *watch_object(const struct tt_gradient_watch *watch)
 {
-    size_t count = rank->model->param_count;
-    char *seen = tt_calloc(count + 1, 1);
+    char *seen = tt_calloc(watch->count + 1, 2);
     if (seen == NULL) return NULL;
-    for (size_t i = 0; i < count; i++) seen[i] = watch->seen[i] ? '1' : '0';
-    struct tt_json_value *object =
-        tt_json_pack("{s:I, s:s}", "steps_left", (int64_t)watch->steps_left, "seen", seen);
+    char *silent = seen + watch->count + 1;
+    for (size_t i = 0; i < watch->count; i++) {
+        seen[i] = watch->params[i].seen ? '1' : '0';
+        silent[i] = (char)('0' + watch->params[i].silent);
+    }
+    struct tt_json_value *object = tt_json_pack("{s:s, s:s}", "seen", seen, "silent", silent);
     tt_free(seen);
     return object;
 }
@@ -77,7 +79,7 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
         ok &= tt_json_set(root, "inputs", tt_fingerprint_json(&run->fingerprint)) == 0;
         ok &= tt_json_set(root, "counters", counters_object(counters)) == 0;
         ok &= tt_json_set(root, "best", best_object(checkpoints)) == 0;
-        ok &= tt_json_set(root, "gradient_watch", watch_object(rank, watch)) == 0;
+        ok &= tt_json_set(root, "gradient_watch", watch_object(watch)) == 0;
         ok &= tt_json_set_copy(root, "results", tt_journal_results(run->journal)) == 0;
         status = add_config(run, root, &ok);
     }
@@ -109,13 +111,16 @@ static tt_status read_counters(const struct tt_json *json, const struct tt_json_
 static tt_status read_watch(const struct tt_json *json, const struct tt_json_value *from,
                             struct tt_gradient_watch *watch)
 {
-    const char *seen;
-    TT_TRY(tt_json_int(json, from, "steps_left", &watch->steps_left));
+    const char *seen, *silent;
     TT_TRY(tt_json_string(json, from, "seen", &seen));
-    if (strlen(seen) != watch->count)
+    TT_TRY(tt_json_string(json, from, "silent", &silent));
+    if (strlen(seen) != watch->count || strlen(silent) != watch->count)
         return tt_fail(TT_ERR_DATA, "'%s' watches %zu parameters, and the model has %zu", json->origin,
                        strlen(seen), watch->count);
-    for (size_t i = 0; seen[i] != '\0'; i++) watch->seen[i] = seen[i] == '1';
+    for (size_t i = 0; i < watch->count; i++) {
+        watch->params[i].seen = seen[i] == '1';
+        watch->params[i].silent = silent[i] == '1' || silent[i] == '2' ? silent[i] - '0' : 0;
+    }
     return TT_OK;
 }
 

@@ -7,28 +7,11 @@
 #include "base/thread.h"
 #include "optim/schedule.h"
 
-/* Optimizer steps with a learning rate above zero that a parameter has to show a gradient: LoRA's B gets one
- * in the first, A in the second, once B has moved. */
-enum { WATCH_STEPS = 3 };
-
-tt_status tt_gradient_watch_init(const struct tt_model *model, struct tt_gradient_watch *watch)
-{
-    watch->steps_left = WATCH_STEPS;
-    watch->count = model->param_count;
-    watch->seen = tt_calloc(model->param_count + 1, sizeof *watch->seen);
-    return watch->seen != NULL ? TT_OK : TT_ERR_MEMORY;
-}
-
-void tt_gradient_watch_deinit(struct tt_gradient_watch *watch)
-{
-    tt_free(watch->seen);
-    *watch = (struct tt_gradient_watch){0};
-}
-
 /* What every rank tells every other after the backward passes. */
 struct report {
     struct tt_rank_sums sums; /* squares: of this rank's gradient slices */
     int64_t stop, save_failed;
+    int64_t attending_rows; /* train/gradient_watch.h */
 };
 
 static void make_step_ready(const struct tt_train_step_config *config, int64_t step_index,
@@ -44,12 +27,13 @@ static void make_step_ready(const struct tt_train_step_config *config, int64_t s
 
 static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_config *config,
                            int64_t step_index, const struct tt_step_facts *facts, int64_t micro,
-                           struct tt_batch_storage *storage)
+                           struct tt_batch_storage *storage, int64_t *attending_rows)
 {
     struct tt_batch batch;
     struct tt_step step;
     tt_status status = TT_OK;
     TT_GO(tt_sampler_batch(config->sampler, step_index, micro, tt_comm_rank(rank->world), storage, &batch));
+    *attending_rows += tt_gradient_attending_rows(&batch);
     TT_GO(tt_rank_upload(rank, &batch, &step));
     make_step_ready(config, step_index, facts, &step);
     TT_GO(tt_executor_forward(rank->executor, &step));
@@ -109,45 +93,11 @@ static tt_status explain_nonfinite(struct tt_rank *rank, const struct tt_train_s
     return tt_comm_agree(rank->world, TT_ERR_DATA); /* all ranks are here: one tells */
 }
 
-/* In order of rank: the same numbers everywhere. */
-static tt_status sum_over_ranks(struct tt_comm *comm, double *values, size_t count)
-{
-    size_t world = (size_t)tt_comm_world_size(comm);
-    double *all = tt_calloc(world * count, sizeof *all);
-    if (all == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_comm_host_all_gather(comm, values, all, count * sizeof *values);
-    for (size_t i = 0; i < count && status == TT_OK; i++) {
-        values[i] = 0.0;
-        for (size_t r = 0; r < world; r++) values[i] += all[r * count + i];
-    }
-    tt_free(all);
-    return status;
-}
-
-/* squares[i]: sum of squares of the gradient of model->params[i], over all ranks that split it; 0 when it
- * does not train. */
-static tt_status param_squares(struct tt_rank *rank, double *squares)
-{
-    const struct tt_model *model = rank->model;
-    for (size_t i = 0; i < model->param_count; i++) squares[i] = 0.0;
-    for (int u = 0; u < model->unit_count; u++) {
-        struct tt_slices slices = tt_unit_slices(rank->units[u]);
-        for (size_t r = 0; r < tt_unit_run_count(rank->units[u]); r++) {
-            struct tt_slice_run run = tt_unit_run(rank->units[u], r);
-            size_t index = 0;
-            while (model->params[index] != run.param) index++;
-            TT_TRY(tt_rank_add_param_squares(rank, index, slices.grad + run.offset, run.count));
-        }
-    }
-    TT_TRY(tt_rank_read_param_squares(rank, squares));
-    return rank->sharded ? sum_over_ranks(rank->comm, squares, model->param_count) : TT_OK;
-}
-
 static tt_status name_nonfinite(struct tt_rank *rank, int64_t step)
 {
     double *squares = tt_calloc(rank->model->param_count + 1, sizeof *squares);
     if (squares == NULL) return TT_ERR_MEMORY;
-    tt_status status = param_squares(rank, squares);
+    tt_status status = tt_param_squares(rank, false, squares);
     size_t index = 0;
     while (index < rank->model->param_count && isfinite(squares[index])) index++;
     tt_free(squares);
@@ -158,43 +108,6 @@ static tt_status name_nonfinite(struct tt_rank *rank, int64_t step)
     else
         (void)tt_fail(TT_ERR_DATA, "the gradient norm of step %lld is not finite", (long long)step + 1);
     return tt_comm_agree(rank->world, TT_ERR_DATA);
-}
-
-static tt_status mark_seen(struct tt_rank *rank, struct tt_gradient_watch *watch)
-{
-    double *squares = tt_calloc(rank->model->param_count + 1, sizeof *squares);
-    if (squares == NULL) return TT_ERR_MEMORY;
-    tt_status status = param_squares(rank, squares);
-    for (size_t i = 0; i < rank->model->param_count && status == TT_OK; i++)
-        if (squares[i] > 0.0) watch->seen[i] = true;
-    tt_free(squares);
-    return status;
-}
-
-static tt_status watch_gradients(struct tt_rank *rank, struct tt_gradient_watch *watch, double learning_rate)
-{
-    if (watch->steps_left == 0) return TT_OK;
-    TT_TRY(mark_seen(rank, watch));
-    if (learning_rate > 0.0) watch->steps_left--;
-    const char *silent = NULL;
-    int64_t silent_count = 0, trainable = 0;
-    for (size_t i = 0; i < rank->model->param_count; i++) {
-        if (!rank->model->params[i]->trainable) continue;
-        trainable++;
-        if (watch->seen[i]) continue;
-        if (silent == NULL) silent = rank->model->params[i]->name;
-        silent_count++;
-    }
-    if (silent_count == 0) watch->steps_left = 0;
-    if (silent_count > 0 && watch->steps_left == 0) {
-        (void)tt_fail(TT_ERR_DATA, "'%s' has had no gradient in %d steps and would not train", silent,
-                      WATCH_STEPS);
-        tt_hint("%lld of %lld trainable tensors are affected; does the data reach them, or has a far too "
-                "high learning_rate silenced them?",
-                (long long)silent_count, (long long)trainable);
-        return tt_comm_agree(rank->world, TT_ERR_DATA);
-    }
-    return TT_OK;
 }
 
 static tt_status update_unit(struct tt_rank *rank, const struct tt_train_step_config *config, int unit_index,
@@ -233,6 +146,7 @@ static tt_status exchange(struct tt_rank *rank, const struct report *mine, struc
         total->sums.entropy += all[r].sums.entropy;
         total->stop += all[r].stop;
         total->save_failed += all[r].save_failed;
+        total->attending_rows += all[r].attending_rows;
     }
     /* Slices that several ranks hold alike were counted that many times. */
     int copies = rank->sharded ? world / tt_comm_world_size(rank->comm) : world;
@@ -251,7 +165,7 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     for (int u = 0; u < rank->model->unit_count; u++) TT_TRY(tt_unit_zero_grad(rank->units[u]));
     TT_TRY(tt_rank_clear_sums(rank));
     for (int64_t micro = 0; micro < facts.micro_count; micro++)
-        TT_TRY(run_micro(rank, config, step, &facts, micro, storage));
+        TT_TRY(run_micro(rank, config, step, &facts, micro, storage, &mine.attending_rows));
     TT_TRY(tt_shard_context_join(rank->shard));
     for (int u = 0; u < rank->model->unit_count; u++) {
         struct tt_slices slices = tt_unit_slices(rank->units[u]);
@@ -277,7 +191,8 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     };
     if (!isfinite(result->loss)) return explain_nonfinite(rank, config, step, &facts, storage, result->loss);
     if (!isfinite(result->grad_norm)) return name_nonfinite(rank, step);
-    TT_TRY(watch_gradients(rank, watch, result->learning_rate));
+    struct tt_gradient_chances chances = {facts.supervised_tokens, total.attending_rows, result->loss};
+    TT_TRY(tt_gradient_watch_step(watch, rank, &chances));
 
     /* torch.nn.utils.clip_grad_norm_: coefficient max_norm / (norm + 1e-6), at most 1. */
     double max_norm = config->optim->max_grad_norm;

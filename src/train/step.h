@@ -6,17 +6,7 @@
 #ifndef TT_TRAIN_STEP_H
 #define TT_TRAIN_STEP_H
 
-#include "train/rank.h"
-
-/* Sees to it that everything that should train does: each trainable parameter must show a finite gradient that is not
- * zero within a few steps of a learning rate above zero, or the run stops and names it. */
-struct tt_gradient_watch {
-    bool *seen;          /* owned, per entry of model->params */
-    size_t count;
-    int64_t steps_left;  /* before those not seen are an error; 0: all were seen */
-};
-TT_MUST_USE tt_status tt_gradient_watch_init(const struct tt_model *model, struct tt_gradient_watch *watch);
-void tt_gradient_watch_deinit(struct tt_gradient_watch *watch);
+#include "train/gradient_watch.h"
 
 struct tt_train_step_config {
     const struct tt_optim_config *optim;

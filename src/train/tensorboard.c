@@ -7,11 +7,10 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "train/record_file.h"
 
 struct tt_tensorboard {
-    int descriptor;
-    uint64_t offset;
-    char *path;
+    struct tt_record_file *file;
     struct tt_str record, event, summary; /* reused */
 };
 
@@ -66,9 +65,7 @@ static tt_status write_event(struct tt_tensorboard *board)
     TT_TRY(tt_str_append(&board->record, (const char *)&length_crc, sizeof length_crc));
     TT_TRY(tt_str_append(&board->record, board->event.data, board->event.bytes));
     TT_TRY(tt_str_append(&board->record, (const char *)&data_crc, sizeof data_crc));
-    TT_TRY(tt_file_pwrite(board->descriptor, board->path, board->record.data, board->record.bytes,
-                          board->offset));
-    board->offset += board->record.bytes;
+    tt_record_file_append(board->file, board->record.data, board->record.bytes);
     return TT_OK;
 }
 
@@ -85,20 +82,21 @@ tt_status tt_tensorboard_open(const char *folder, struct tt_tensorboard **out)
     char host[64] = "host", name[160];
     struct tt_tensorboard *board = tt_calloc(1, sizeof *board);
     if (board == NULL) return TT_ERR_MEMORY;
-    board->descriptor = -1;
+    char *path = NULL;
     (void)gethostname(host, sizeof host - 1);
     snprintf(name, sizeof name, "events.out.tfevents.%.0f.%s.%d.0", tt_clock_unix_seconds(), host,
              (int)getpid());
     TT_GO(tt_dir_create(folder));
-    board->path = tt_path_join(folder, name);
-    if (board->path == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(tt_file_create(board->path, 0, &board->descriptor));
+    path = tt_path_join(folder, name);
+    if (path == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_record_file_create(path, &board->file));
     TT_GO(begin_event(board));
     /* Event.file_version = 3 */
     TT_GO(append_bytes_field(&board->event, 3, "brain.Event:2", 13));
     TT_GO(write_event(board));
     *out = board;
 out:
+    tt_free(path);
     if (status != TT_OK) tt_tensorboard_close(board);
     return status;
 }
@@ -106,8 +104,7 @@ out:
 void tt_tensorboard_close(struct tt_tensorboard *board)
 {
     if (board == NULL) return;
-    tt_file_close(board->descriptor);
-    tt_free(board->path);
+    tt_record_file_close(board->file);
     tt_str_deinit(&board->record);
     tt_str_deinit(&board->event);
     tt_str_deinit(&board->summary);

@@ -34,12 +34,18 @@ void tt_run_say(const struct tt_run *run, const char *text)
     }
 }
 
+/* Numbers of steps come from settings without an upper bound. */
+static int64_t to_steps(double steps)
+{
+    return steps < 9e18 ? (int64_t)steps : INT64_MAX;
+}
+
 /* Every so many steps: a share of all steps when below 1; 0 when never. */
 static int64_t resolve_interval(enum tt_interval strategy, double every, int64_t per_epoch, int64_t total)
 {
     if (strategy == TT_INTERVAL_EPOCH) return per_epoch;
     if (strategy != TT_INTERVAL_STEPS || every <= 0.0) return 0;
-    return every < 1.0 ? (int64_t)ceil((double)total * every) : (int64_t)every;
+    return to_steps(every < 1.0 ? ceil((double)total * every) : every);
 }
 
 static tt_status create_samplers(struct tt_run *run, int world_size)
@@ -64,7 +70,7 @@ static tt_status create_samplers(struct tt_run *run, int world_size)
                        "the data has fewer rows than one batch, and dataloader_drop_last is on");
     run->total_steps = config->max_steps > 0
                            ? config->max_steps
-                           : (int64_t)ceil(config->num_train_epochs * (double)run->steps_per_epoch);
+                           : to_steps(ceil(config->num_train_epochs * (double)run->steps_per_epoch));
     tt_sampler_limits(run->train_sampler, 0, run->total_steps, &run->train_limits);
     if (run->inputs.eval == NULL) return TT_OK;
     struct tt_sampler_config eval = train;
@@ -188,7 +194,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
  * epochs. */
 static int64_t stated_steps(double every, int64_t total)
 {
-    return every < 1.0 ? (int64_t)ceil((double)total * every) : (int64_t)every;
+    return to_steps(every < 1.0 ? ceil((double)total * every) : every);
 }
 
 static tt_status open_journal(struct tt_run *run)

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "cli/exit_codes.h"
 #include "support/program.h"
 #include "support/train_run.h"
@@ -35,7 +36,14 @@ struct watch {
     int saves, after;
     rlim_t bytes;
     const char *filled; /* a file system that is filled up instead */
+    int64_t lift_at;    /* the step after which there is room again; 0: never */
 };
+
+static void lift_limit(void *context, const struct tt_progress *progress)
+{
+    const struct watch *watch = context;
+    if (progress->step == watch->lift_at) limit_files(0);
+}
 
 static void fill(const char *folder)
 {
@@ -144,18 +152,76 @@ static void result_fails(void **state)
     test_workplace_remove(&place);
 }
 
-static void log_fails(void **state)
+/* The lines of a file, each of which is one JSON object. */
+static int count_rows(const char *output, const char *name)
+{
+    char path[TEST_PATH_BYTES], line[4096];
+    int count = 0;
+    FILE *file = fopen(test_join(output, name, path), "r");
+    assert_non_null(file);
+    for (; fgets(line, sizeof line, file) != NULL; count++)
+        if (line[0] != '{' || strcmp(line + strlen(line) - 2, "}\n") != 0) fail_msg("'%s'", line);
+    fclose(file);
+    return count;
+}
+
+struct warnings {
+    char text[8192];
+};
+
+static void keep_warning(void *context, enum tt_log_level level, const char *line)
+{
+    struct warnings *warnings = context;
+    size_t bytes = strlen(warnings->text);
+    if (level == TT_LOG_WARNING)
+        snprintf(warnings->text + bytes, sizeof warnings->text - bytes, "%s\n", line);
+}
+
+/* Records that outgrow the disk, for good or for a while: the run ends well, with its result, and says once
+ * of each file what is missing; what can be written later is. */
+static void records_do_not_end_a_run(void **state)
 {
     (void)state;
     struct test_workplace place;
-    struct watch watch = {.place = &place, .after = 1, .bytes = 1};
-    char output[TEST_PATH_BYTES];
-    test_workplace_create("llama2", &place);
-    assert_int_equal(train_until_full(&watch, "logging_strategy steps logging_steps 1", output), TT_ERR_IO);
-    assert_says("metrics.jsonl");
-    assert_checkpoint_untouched(&place, "checkpoint-2");
-    test_nothing_unfinished(output);
-    test_workplace_remove(&place);
+    char output[TEST_PATH_BYTES], path[TEST_PATH_BYTES];
+    static struct warnings warnings;
+    for (int recovers = 0; recovers < 2; recovers++) {
+        struct watch watch = {.place = &place, .lift_at = recovers ? 200 : 0};
+        struct test_words words = {0};
+        struct tt_train_summary summary;
+        const struct tt_train_observer observer = {.context = &watch, .on_progress = lift_limit};
+        test_workplace_create("llama2", &place);
+        test_workplace_path(&place, "out", output);
+        test_words_pair(&words, "model_name_or_path", place.model);
+        test_words_pair(&words, "dataset_name", ROWS);
+        test_words_add(
+            &words,
+            "threads 1 max_steps 300 save_strategy no lora_r 2 logging_steps 1 report_to tensorboard");
+        test_words_pair(&words, "logging_dir", test_workplace_path(&place, "board", path));
+        warnings.text[0] = '\0';
+        tt_log_set_sink(keep_warning, &warnings);
+        limit_files(24 << 10);
+        tt_status status = test_train_watched(words.list, output, &observer, NULL, &summary);
+        limit_files(0);
+        tt_log_set_sink(NULL, NULL);
+        assert_int_equal(status, TT_OK);
+        assert_true(tt_path_exists(test_join(output, "adapter_model.safetensors", path)));
+        assert_true(tt_path_exists(test_join(output, "adapter_config.json", path)));
+        assert_true(tt_path_exists(test_join(output, "train_results.json", path)));
+        assert_int_equal(test_count_text(warnings.text, "metrics.jsonl': File too large; training goes on"),
+                         1);
+        assert_int_equal(test_count_text(warnings.text, "tfevents"),
+                         recovers ? 2 : 3); /* its name twice a warning */
+        assert_int_equal(test_count_text(warnings.text, "trainer_state.json': File too large; the result"),
+                         !recovers);
+        assert_int_equal(test_count_text(warnings.text, "metrics.jsonl' is not whole: its last"), !recovers);
+        int rows =
+            count_rows(output, "metrics.jsonl"); /* of 300 steps, the end, and the save of the result */
+        if (recovers) assert_int_equal(rows, 302);
+        assert_true(rows > 50 && rows <= 302);
+        test_nothing_unfinished(output);
+        test_workplace_remove(&place);
+    }
 }
 
 /* The program under a limit of its shell: an error and an exit code, not a signal's end. */
@@ -226,6 +292,24 @@ static void small_file_system(void **state)
     assert_true(checkpoints >= 1 && checkpoints <= 4);
 }
 
+/* Numbers of steps have no bound, and their checkpoints are counted all the same. */
+static void checkpoints_are_counted(void **state)
+{
+    (void)state;
+    struct test_workplace place;
+    struct watch none = {.place = &place};
+    char output[TEST_PATH_BYTES];
+    test_workplace_create("llama2", &place);
+    assert_int_equal(train_until_full(&none, "max_steps 9223372036854775807 save_steps 500", output),
+                     TT_ERR_IO);
+    assert_says("needs 16384 PiB: 18446744073709552 checkpoints of");
+    assert_int_equal(train_until_full(&none, "num_train_epochs 1e300 max_steps -1 save_steps 1e6", output),
+                     TT_ERR_IO);
+    assert_says(": 9223372036855 checkpoints of");
+    assert_int_equal(train_until_full(&none, "max_steps 2 save_steps 1e300", output), TT_OK);
+    test_workplace_remove(&place);
+}
+
 /* on_save_error continue: training goes on, later saves may succeed. */
 static void goes_on(void **state)
 {
@@ -247,9 +331,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(second_save_fails), cmocka_unit_test(earlier_checkpoint_stays),
-        cmocka_unit_test(result_fails),      cmocka_unit_test(log_fails),
+        cmocka_unit_test(result_fails),      cmocka_unit_test(records_do_not_end_a_run),
         cmocka_unit_test(program_says_so),   cmocka_unit_test(small_file_system),
-        cmocka_unit_test(goes_on),
+        cmocka_unit_test(goes_on),           cmocka_unit_test(checkpoints_are_counted),
     };
     signal(SIGXFSZ, SIG_IGN); /* writing past the limit is then an error */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,6 +123,38 @@ static void damaged_token_is_named(void **state)
     test_workplace_remove(&place);
 }
 
+/* The loss is a number, and what it sends back is none: opposite rows of the head, as large as floats are,
+ * add up past all of them. One token is supervised, and column 7 of the hidden state is small: the logits
+ * themselves are finite. */
+static void damaged_gradient_is_named(void **state)
+{
+    (void)state;
+    enum { LABEL = 9, COLUMN = 7, WIDTH = 40, VOCABULARY = 257 };
+    char output[TEST_PATH_BYTES], data[TEST_PATH_BYTES], more[2 * TEST_PATH_BYTES + 200], text[4096];
+    int named = 0;
+    for (int sign = -1; sign <= 1; sign += 2) { /* one of them is the wrong way round, and the loss is 0 */
+        struct test_workplace place;
+        test_workplace_create("llama2", &place);
+        damage(&place, "model.norm.weight", COLUMN, 0.05f);
+        for (int v = 0; v < VOCABULARY; v++)
+            damage(&place, "lm_head.weight", v * WIDTH + COLUMN, (float)(v == LABEL ? -sign : sign) * 3e38f);
+        test_workplace_write(&place, "row.jsonl", "{\"input_ids\": [7, 9]}\n", data);
+        snprintf(more, sizeof more, "dataset_name %s per_device_train_batch_size 1 max_steps 1", data);
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w += 2) { /* those in fp32 */
+            tt_status status = train(&place, ways[w], more, output);
+            tt_error_format(tt_error_last(), text, sizeof text);
+            if (status == TT_OK) continue;
+            if (status != TT_ERR_DATA || strstr(text, "the gradient of 'model.layers.") == NULL ||
+                strstr(text, "is not finite in step 1") == NULL)
+                fail_msg("%s: %s", ways[w], text);
+            assert_int_equal(test_count_entries(output, "adapter"), 0);
+            named++;
+        }
+        test_workplace_remove(&place);
+    }
+    assert_int_equal(named, 2);
+}
+
 /* The step before was fine and is saved; then the learning rate has ruined the weights. */
 static void exploding_training_stops(void **state)
 {
@@ -171,9 +203,8 @@ static void evaluation_is_not_the_best(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damaged_weights_are_named),
-        cmocka_unit_test(damaged_token_is_named),
-        cmocka_unit_test(exploding_training_stops),
+        cmocka_unit_test(damaged_weights_are_named),  cmocka_unit_test(damaged_token_is_named),
+        cmocka_unit_test(damaged_gradient_is_named),  cmocka_unit_test(exploding_training_stops),
         cmocka_unit_test(evaluation_is_not_the_best),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
