@@ -86,8 +86,9 @@ TT_PUBLIC const char *tt_status_name(tt_status status);            /* "USAGE" */
 
 /* ---- log ----
  *
- * Remarks that are no errors, such as a setting that is accepted and not needed. Without a sink they are dropped. */
-enum tt_log_level { TT_LOG_DEBUG, TT_LOG_INFO, TT_LOG_WARNING };
+ * Remarks that are no errors, such as a setting that is accepted and not needed. Without a sink they are dropped.
+ * TT_LOG_NOTICE: as TT_LOG_INFO, but about this process alone; worth a line in the log of every rank. */
+enum tt_log_level { TT_LOG_DEBUG, TT_LOG_INFO, TT_LOG_NOTICE, TT_LOG_WARNING };
 typedef void tt_log_sink(void *context, enum tt_log_level level, const char *line);
 /* For the whole process; called before any other thread uses the library. The sink may be called by any thread. */
 TT_PUBLIC void tt_log_set_sink(tt_log_sink *sink, void *context);

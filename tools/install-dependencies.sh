@@ -20,6 +20,7 @@ required=(
     "libpcre2-dev: has_library libpcre2-8"
     "libutf8proc-dev: has_library libutf8proc"
     "liblzma-dev: has_library liblzma"
+    "libsodium-dev: has_library libsodium"
 )
 optional=()
 case ${1:-build} in

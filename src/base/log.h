@@ -7,6 +7,7 @@
 
 void tt_log(enum tt_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define tt_debug(...) tt_log(TT_LOG_DEBUG, __VA_ARGS__)
+#define tt_notice(...) tt_log(TT_LOG_NOTICE, __VA_ARGS__)
 #define tt_info(...) tt_log(TT_LOG_INFO, __VA_ARGS__)
 #define tt_warn(...) tt_log(TT_LOG_WARNING, __VA_ARGS__)
 

@@ -97,7 +97,8 @@ void tt_report_bar_end(struct tt_report *report)
 void tt_report_log(void *context, enum tt_log_level level, const char *line)
 {
     struct tt_report *report = context;
-    if (level == TT_LOG_DEBUG || report->quiet) return;
+    /* Another rank's facts are rank 0's too; what is about this process alone is not. */
+    if (level == TT_LOG_DEBUG || (report->quiet && level != TT_LOG_NOTICE)) return;
     if (level == TT_LOG_WARNING)
         print_line(report, report->colour ? "\033[33mwarning:\033[0m " : "warning: ", line, "");
     else
@@ -110,7 +111,11 @@ void tt_report_error(struct tt_report *report)
     const struct tt_error *error = tt_error_last();
     tt_error_format(error, text, sizeof text);
     tt_report_bar_end(report);
-    if (error->told) return; /* one message for all ranks */
+    if (error->told) { /* another rank reports it in full; this one's log says why it ended */
+        fprintf(report->err, "ended: %s\n", error->message);
+        fflush(report->err);
+        return;
+    }
     const char *word = "error:";
     if (report->colour && strncmp(text, word, strlen(word)) == 0)
         fprintf(report->err, "\033[1;31m%s\033[0m%s", word, text + strlen(word));

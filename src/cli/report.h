@@ -26,7 +26,7 @@ struct tt_report {
 void tt_report_init(struct tt_report *report, FILE *out, FILE *err);
 void tt_report_deinit(struct tt_report *report); /* ends a line of progress */
 void tt_report_line(struct tt_report *report, const char *line);  /* a message */
-void tt_report_error(struct tt_report *report);  /* the error record of this thread, unless another rank tells it */
+void tt_report_error(struct tt_report *report);  /* the error record of this thread; one line where another rank tells it */
 void tt_report_bar_end(struct tt_report *report);
 
 /* A sink for tt_log_set_sink; `context` is the report. */

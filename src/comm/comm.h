@@ -22,6 +22,7 @@
 
 struct tt_cancel;
 struct tt_comm;
+struct tt_proof_key;
 
 enum tt_reduce { TT_REDUCE_SUM, TT_REDUCE_MAX, TT_REDUCE_MIN };
 
@@ -80,6 +81,9 @@ bool tt_comm_mpi_is_launched(void); /* this process was started by mpirun / srun
 struct tt_tcp_config {
     const char *host; /* where rank 0 listens; a name or an address */
     int port;
+    bool local;       /* all ranks are on this machine: they meet at its loopback interface, whatever `host` says */
+    const char *bind; /* NULL: rank 0 listens at all addresses (or as `local` says); else at those of this name */
+    const struct tt_proof_key *key; /* lent: made of the job secret (comm/proof.h); NULL: there is none */
     int world_size;
     int first_rank, local_count;    /* the ranks of this process follow each other */
     const char *machine;            /* processes with one text share a machine */
@@ -88,8 +92,9 @@ struct tt_tcp_config {
     const struct tt_cancel *cancel; /* NULL or lent: ends the wait for the others */
 };
 /* `local_count` communicators into out[], to be used as those of threads are. machines[world_size]: the
- * machine of every rank, numbered from 0 in order of the ranks. A process that is silent for 20 s has failed.
- */
+ * machine of every rank, numbered from 0 in order of the ranks. A process that is turned away tries again until
+ * its time is over. One that is gone before all have come, or is silent for 20 s later, has failed. Without a key whoever
+ * reaches the port and knows the settings may take the place of a rank (docs/sharding.md). */
 TT_MUST_USE tt_status tt_comm_create_tcp(const struct tt_tcp_config *config, struct tt_comm **out,
                                          int *machines);
 /* For ranks on GPUs. Collective. What the host says goes over `control` (borrowed); data over the links between the GPUs when all

@@ -4,13 +4,16 @@
 #ifndef TT_COMM_HUB_H
 #define TT_COMM_HUB_H
 
-#include "base/error.h"
+#include "comm/proof.h"
 
 struct tt_hub;
 struct tt_hub_config {
+    const char *bind; /* borrowed while it starts; see tt_wire_listen */
+    bool local;
     int port;
     int world_size;
     const char *settings;   /* copied */
+    struct tt_proof_key key;
     double timeout_seconds; /* until all ranks must be there */
 };
 

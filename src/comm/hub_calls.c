@@ -119,12 +119,16 @@ static void answer_error(struct tt_hub *hub, struct hub_group *group)
     }
 }
 
+/* A rank has left. Where another rank's failure was the reason, that failure is on its way over the control
+ * connections already, or was before: so this frame names no other. */
 static void answer_departed(struct tt_hub *hub, struct hub_group *group)
 {
     struct tt_error none = {0};
+    const struct tt_error *error = hub->aborted ? &hub->abort_error : &none;
+    int rank = hub->aborted ? hub->abort_header.parameter : group->departed;
     for (int i = 0; i < group->count; i++) {
         if (!group->pending[i].there) continue;
-        answer(hub, group, i, TT_WIRE_ERROR, group->departed, &none, sizeof none);
+        answer(hub, group, i, hub->aborted ? TT_WIRE_ABORT : TT_WIRE_ERROR, rank, error, sizeof *error);
         clear_pending(group, i);
     }
 }

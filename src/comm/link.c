@@ -11,16 +11,13 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/thread.h"
 #include "comm/comm_impl.h"
+#include "comm/meet.h"
 #include "comm/wire.h"
 
 enum {
-    RETRY_MS = 250,
-    TRY_SECONDS = 10,      /* of one attempt to connect */
-    REMINDER_SECONDS = 10, /* between lines about rank 0 */
-    WORD_SECONDS = 3,      /* how long the cause may come after its effect */
+    WORD_SECONDS = 3, /* how long the cause may come after its effect */
     FAREWELL_SECONDS = 2,
     AWAY_SECONDS = 4, /* this process itself was stopped */
 };
@@ -70,11 +67,6 @@ static void set_failed(struct tt_link *link, int rank, const struct tt_error *ca
     pthread_mutex_unlock(&link->mutex);
 }
 
-static bool is_own(const struct tt_link *link, int rank)
-{
-    return rank >= link->first_rank && rank < link->first_rank + link->local_count;
-}
-
 tt_status tt_link_poll(struct tt_link *link)
 {
     pthread_mutex_lock(&link->mutex);
@@ -103,6 +95,14 @@ tt_status tt_link_lost(struct tt_link *link)
     tt_error_copy(&cause);
     set_failed(link, 0, &cause, alone, false);
     return tt_link_poll(link);
+}
+
+tt_status tt_link_await_cause(struct tt_link *link, int rank, const struct tt_error *cause)
+{
+    struct pollfd file = {.fd = link->wake, .events = POLLIN};
+    (void)poll(&file, 1, WORD_SECONDS * 1000);
+    TT_TRY(tt_link_poll(link));
+    return tt_comm_fail_peer(rank, cause);
 }
 
 void tt_link_abort(struct tt_link *link, int rank)
@@ -234,118 +234,7 @@ static tt_status link_main(void *argument)
     }
 }
 
-/* ---- Meeting the others ---- */
-
-static bool is_cancelled(const struct tt_tcp_config *config)
-{
-    return config->cancel != NULL && atomic_load(&config->cancel->requests) > 0;
-}
-
-static tt_status fail_cancelled(void)
-{
-    return tt_fail(TT_ERR_CANCELLED, "stopped on request while the ranks met");
-}
-
-/* Rank 0 may be started last: tries until the deadline. */
-static tt_status connect_hub(const struct tt_tcp_config *config, double deadline, int *socket)
-{
-    char why[200] = "";
-    double now = tt_clock_seconds(), said = now;
-    for (unsigned tries = 0; tries == 0 || now < deadline; tries++) {
-        const char *own = tries % 2 == 0 ? "127.0.0.1" : "::1";
-        const char *host = config->first_rank == 0 ? own : config->host;
-        *socket = tt_wire_connect(host, config->port, now + TRY_SECONDS, why, sizeof why);
-        if (*socket >= 0) return TT_OK;
-        if (is_cancelled(config)) return fail_cancelled();
-        now = tt_clock_seconds();
-        if (now - said > REMINDER_SECONDS) {
-            tt_info("rank %d waits for rank 0 at %s port %d: %s", config->first_rank, host, config->port,
-                    why);
-            said = now;
-        }
-        (void)poll(NULL, 0, RETRY_MS);
-        now = tt_clock_seconds();
-    }
-    tt_fail(TT_ERR_COMM, "rank 0 cannot be reached at %s port %d: %s, for %.0f s", config->host, config->port,
-            why, config->timeout_seconds);
-    tt_hint("is rank 0 running, and is this its address? --rendezvous_timeout says how long to wait");
-    return TT_ERR_COMM;
-}
-
-static tt_status say_hello(const struct tt_tcp_config *config, double deadline, int rank, int *socket)
-{
-    const char *settings = rank < 0 && config->settings != NULL ? config->settings : "";
-    size_t settings_bytes = rank < 0 ? strlen(settings) : 0;
-    struct tt_wire_hello hello = tt_wire_hello_make(config->world_size, config->first_rank,
-                                                    config->local_count, rank, config->machine);
-    struct tt_wire_header header = {
-        .magic = TT_WIRE_MAGIC, .kind = TT_WIRE_HELLO, .bytes = sizeof hello + settings_bytes};
-    struct iovec parts[3] = {
-        {&header, sizeof header}, {&hello, sizeof hello}, {(void *)(uintptr_t)settings, settings_bytes}};
-    if (settings_bytes > TT_WIRE_HELLO_BYTES_MAX)
-        return tt_fail(TT_ERR_UNSUPPORTED, "settings of %zu bytes are too long to compare", settings_bytes);
-    TT_TRY(connect_hub(config, deadline, socket));
-    if (tt_wire_send_parts(*socket, -1, parts, 3, deadline) == TT_WIRE_OK) return TT_OK;
-    return tt_fail(TT_ERR_COMM, "rank 0 at %s port %d closed the connection", config->host, config->port);
-}
-
-/* `bytes` of the hub's next frame, with a look at the wish to stop now and then. */
-static tt_status receive(const struct tt_tcp_config *config, int socket, void *data, size_t bytes,
-                         double deadline)
-{
-    struct pollfd file = {.fd = socket, .events = POLLIN};
-    while (poll(&file, 1, RETRY_MS) <= 0) {
-        if (is_cancelled(config)) return fail_cancelled();
-        if (tt_clock_seconds() > deadline)
-            return tt_fail(TT_ERR_COMM, "rank 0 did not say within %.0f s that all ranks are there",
-                           config->timeout_seconds);
-    }
-    if (tt_wire_receive(socket, -1, data, bytes, tt_clock_seconds() + TT_WIRE_SILENCE_SECONDS) == TT_WIRE_OK)
-        return TT_OK;
-    return tt_fail(TT_ERR_COMM, "rank 0 at %s port %d closed the connection before the run began",
-                   config->host, config->port);
-}
-
-static tt_status take_refusal(const struct tt_tcp_config *config, int socket, uint64_t bytes)
-{
-    char raw[TT_WIRE_TEXT_BYTES_MAX] = "", text[TT_WIRE_TEXT_BYTES_MAX];
-    size_t wanted = bytes < sizeof raw ? (size_t)bytes : sizeof raw - 1;
-    TT_TRY(receive(config, socket, raw, wanted, tt_clock_seconds() + TT_WIRE_BEAT_SECONDS));
-    tt_wire_clean_text(raw, wanted, text, sizeof text);
-    return tt_fail(TT_ERR_USAGE, "rank 0 turned this process away: %.500s", text);
-}
-
-/* A rank failed before the run began. */
-static tt_status take_abort(struct tt_link *link, const struct tt_tcp_config *config,
-                            const struct tt_wire_header *header)
-{
-    struct tt_error error = {0};
-    if (header->bytes != sizeof error) return tt_fail(TT_ERR_COMM, "rank 0 sent bytes that are no message");
-    TT_TRY(receive(config, link->control, &error, sizeof error, tt_clock_seconds() + TT_WIRE_BEAT_SECONDS));
-    tt_wire_clean_error(&error);
-    if (is_own(link, header->parameter)) return tt_error_restore(&error);
-    return tt_comm_fail_peer(header->parameter, &error);
-}
-
-static tt_status await_welcome(struct tt_link *link, const struct tt_tcp_config *config, double deadline)
-{
-    for (;;) {
-        struct tt_wire_header header;
-        TT_TRY(receive(config, link->control, &header, sizeof header, deadline));
-        if (header.magic != TT_WIRE_MAGIC) break;
-        if (header.kind == TT_WIRE_BEAT && header.bytes == 0) continue;
-        if (header.kind == TT_WIRE_REFUSE) return take_refusal(config, link->control, header.bytes);
-        if (header.kind == TT_WIRE_ABORT) return take_abort(link, config, &header);
-        if (header.kind != TT_WIRE_WELCOME || header.bytes != (uint64_t)config->world_size * sizeof(int32_t))
-            break;
-        TT_TRY(receive(config, link->control, link->machines, (size_t)header.bytes, deadline));
-        for (int q = 0; q < config->world_size; q++)
-            if (link->machines[q] < 0 || link->machines[q] > q) link->machines[q] = q;
-        return TT_OK;
-    }
-    return tt_fail(TT_ERR_COMM, "what listens at %s port %d is no rank 0 of this program", config->host,
-                   config->port);
-}
+/* ---- Beginning and end ---- */
 
 static void link_free(struct tt_link *link)
 {
@@ -368,27 +257,26 @@ static void link_free(struct tt_link *link)
     tt_free(link);
 }
 
-static tt_status meet(struct tt_link *link, const struct tt_tcp_config *config, int *sockets)
+static tt_status start(struct tt_link *link, const struct tt_tcp_config *config, int *sockets)
 {
-    double deadline = tt_clock_seconds() + config->timeout_seconds;
-    _Static_assert(sizeof(int) == sizeof(int32_t), "machines travel as they lie");
     link->machines = tt_calloc((size_t)config->world_size, sizeof *link->machines);
     if (link->machines == NULL) return TT_ERR_MEMORY;
     link->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     link->command = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (link->wake < 0 || link->command < 0) return tt_fail_errno(errno, "cannot make an eventfd");
     if (config->first_rank == 0) {
-        struct tt_hub_config hub = {.port = config->port,
+        struct tt_hub_config hub = {.bind = config->bind,
+                                    .local = config->local,
+                                    .port = config->port,
                                     .world_size = config->world_size,
                                     .settings = config->settings,
                                     .timeout_seconds = config->timeout_seconds};
-        TT_TRY(tt_hub_start(&hub, &link->hub));
+        if (config->key != NULL) hub.key = *config->key;
+        tt_status status = tt_hub_start(&hub, &link->hub);
+        tt_proof_wipe(&hub.key, sizeof hub.key);
+        TT_TRY(status);
     }
-    TT_TRY(say_hello(config, deadline, -1, &link->control));
-    for (int r = 0; r < config->local_count; r++)
-        TT_TRY(say_hello(config, deadline, config->first_rank + r, &sockets[r]));
-    /* The hub says who is missing; this is for a hub that says nothing. */
-    TT_TRY(await_welcome(link, config, deadline + 2 * REMINDER_SECONDS));
+    TT_TRY(tt_meet(config, &link->control, sockets, link->machines));
     return tt_thread_start("link", link_main, link, &link->thread);
 }
 
@@ -403,7 +291,7 @@ tt_status tt_link_create(const struct tt_tcp_config *config, struct tt_link **ou
     link->users = 1;
     snprintf(link->host, sizeof link->host, "%s", config->host);
     for (int r = 0; r < config->local_count; r++) sockets[r] = -1;
-    tt_status status = meet(link, config, sockets);
+    tt_status status = start(link, config, sockets);
     if (status == TT_OK) {
         *out = link;
         return TT_OK;

@@ -19,6 +19,8 @@ const int *tt_link_machines(const struct tt_link *link);
 TT_MUST_USE tt_status tt_link_poll(struct tt_link *link); /* TT_OK, or the error of the rank that failed */
 /* After the hub is gone: waits a little for the word why, then says that rank 0 stopped. */
 TT_MUST_USE tt_status tt_link_lost(struct tt_link *link);
+/* `rank` failed with `cause`, for which another rank left: waits a little for the word itself. */
+TT_MUST_USE tt_status tt_link_await_cause(struct tt_link *link, int rank, const struct tt_error *cause);
 /* `rank` (of this process) fails with the record of this thread. Only the first failure counts. */
 void tt_link_abort(struct tt_link *link, int rank);
 /* What others are told this process was doing when it falls silent. */

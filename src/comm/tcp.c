@@ -53,6 +53,8 @@ static tt_status take_error(struct tcp_comm *comm, const struct tt_wire_header *
         tt_wire_receive(line->socket, tt_link_wake(line->link), &error, sizeof error, 0);
     if (result != TT_WIRE_OK) return fail_wire(line, result);
     tt_wire_clean_error(&error);
+    /* The same frame comes on the control connection, with who tells it, and decides. */
+    if (header->kind == TT_WIRE_ABORT) return tt_link_await_cause(line->link, header->parameter, &error);
     if (error.status != TT_OK) return tt_error_restore(&error);
     return tt_comm_fail_peer(header->parameter, &error);
 }
@@ -76,7 +78,7 @@ static tt_status exchange(struct tcp_comm *comm, struct tt_wire_header *header, 
     if (result != TT_WIRE_OK) return fail_wire(line, result);
     if (header->magic != TT_WIRE_MAGIC || header->sequence != line->sequence)
         return tt_fail(TT_ERR_COMM, "rank 0 sent bytes that are no message");
-    if (header->kind == TT_WIRE_ERROR) return take_error(comm, header);
+    if (header->kind == TT_WIRE_ERROR || header->kind == TT_WIRE_ABORT) return take_error(comm, header);
     if (header->kind != TT_WIRE_RESULT)
         return tt_fail(TT_ERR_COMM, "rank 0 answers a call with a frame of kind %u", header->kind);
     return TT_OK;

@@ -1,5 +1,6 @@
 #include "comm/wire.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -102,38 +103,123 @@ void tt_wire_prepare_socket(int socket)
     (void)fcntl(socket, F_SETFD, FD_CLOEXEC);
 }
 
-/* Binds to every address of one family; IPv6 takes IPv4 along. */
-static int listen_family(int family, int port)
+/* ---- Listening ---- */
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    const struct sockaddr_in *four = (const void *)address;
+    const struct sockaddr_in6 *six = (const void *)address;
+    if (address->sa_family == AF_INET) return ntohl(four->sin_addr.s_addr) >> 24 == 127;
+    if (IN6_IS_ADDR_V4MAPPED(&six->sin6_addr)) return six->sin6_addr.s6_addr[12] == 127;
+    return IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
+}
+
+/* A listening socket; -1 with errno. IPv6's "any address" takes IPv4 along. */
+static int listen_at(const struct sockaddr *address, socklen_t bytes)
 {
     int on = 1, off = 0;
-    struct sockaddr_in6 six = {
-        .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = in6addr_any};
-    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    const struct sockaddr *address = family == AF_INET6 ? (const void *)&six : (const void *)&four;
-    socklen_t bytes = family == AF_INET6 ? sizeof six : sizeof four;
-    int file = socket(family, SOCK_STREAM, 0);
+    int file = socket(address->sa_family, SOCK_STREAM, 0);
     if (file < 0) return -1;
     (void)setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (family == AF_INET6) (void)setsockopt(file, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    if (bind(file, address, bytes) == 0 && listen(file, 1024) == 0) return file;
+    if (address->sa_family == AF_INET6) (void)setsockopt(file, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (bind(file, address, bytes) == 0 && listen(file, 1024) == 0) {
+        tt_wire_prepare_socket(file);
+        return file;
+    }
     int error = errno;
     close(file);
     errno = error;
     return -1;
 }
 
-tt_status tt_wire_listen(int port, int *socket)
+/* One of the two families: IPv6 first where it serves both, IPv4 first where one is enough. */
+static int listen_default(bool local, int port)
 {
-    *socket = listen_family(AF_INET6, port);
-    if (*socket < 0 && errno != EADDRINUSE) *socket = listen_family(AF_INET, port);
-    if (*socket >= 0) {
-        tt_wire_prepare_socket(*socket);
-        return TT_OK;
-    }
-    tt_fail(TT_ERR_COMM, "rank 0 cannot listen at port %d: %s", port, strerror(errno));
-    tt_hint("another run may use it: choose another MASTER_PORT or --main_process_port");
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6,
+                               .sin6_port = htons((uint16_t)port),
+                               .sin6_addr = local ? in6addr_loopback : in6addr_any};
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    four.sin_addr.s_addr = htonl(local ? INADDR_LOOPBACK : INADDR_ANY);
+    const struct sockaddr *addresses[] = {(const void *)&six, (const void *)&four};
+    socklen_t bytes[] = {sizeof six, sizeof four};
+    int first = local ? 1 : 0;
+    int file = listen_at(addresses[first], bytes[first]);
+    if (file < 0 && errno != EADDRINUSE) file = listen_at(addresses[1 - first], bytes[1 - first]);
+    return file;
+}
+
+static tt_status fail_listen(const char *address, int port)
+{
+    int error = errno;
+    tt_fail(TT_ERR_COMM, "rank 0 cannot listen at %s%sport %d: %s", address != NULL ? address : "",
+            address != NULL ? " " : "", port, strerror(error));
+    if (error == EADDRINUSE)
+        tt_hint("another run may use it: choose another MASTER_PORT or --main_process_port");
+    else if (address != NULL)
+        tt_hint("--rendezvous_bind takes an address of this machine");
     return TT_ERR_COMM;
 }
+
+tt_status tt_wire_listen(const char *address, bool local, int port, struct tt_wire_door *door)
+{
+    char service[16];
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *list = NULL;
+    tt_status status = TT_OK;
+    *door = (struct tt_wire_door){.local = true};
+    if (address == NULL) {
+        door->sockets[0] = listen_default(local, port);
+        door->local = local;
+        if (door->sockets[0] < 0) return fail_listen(NULL, port);
+        door->count = 1;
+        return TT_OK;
+    }
+    snprintf(service, sizeof service, "%d", port);
+    int code = getaddrinfo(address, service, &hints, &list);
+    if (code != 0) {
+        tt_fail(TT_ERR_USAGE, "rendezvous_bind is '%.200s': %s", address, gai_strerror(code));
+        return TT_ERR_USAGE;
+    }
+    for (const struct addrinfo *at = list; at != NULL && door->count < TT_WIRE_ADDRESSES_MAX;
+         at = at->ai_next) {
+        int file = listen_at(at->ai_addr, at->ai_addrlen);
+        if (file < 0) TT_GO(fail_listen(address, port));
+        door->local = door->local && is_loopback(at->ai_addr);
+        door->sockets[door->count++] = file;
+    }
+out:
+    freeaddrinfo(list);
+    if (status != TT_OK) tt_wire_door_close(door);
+    return status;
+}
+
+void tt_wire_door_close(struct tt_wire_door *door)
+{
+    for (int i = 0; i < door->count; i++) close(door->sockets[i]);
+    door->count = 0;
+}
+
+void tt_wire_origin(int socket, unsigned char origin[16], char *text, size_t text_bytes)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t bytes = sizeof address;
+    memset(origin, 0, 16);
+    snprintf(text, text_bytes, "an unknown address");
+    if (getpeername(socket, (struct sockaddr *)&address, &bytes) != 0) return;
+    const struct sockaddr_in *four = (const void *)&address;
+    const struct sockaddr_in6 *six = (const void *)&address;
+    bool mapped = address.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&six->sin6_addr);
+    if (address.ss_family == AF_INET6 && !mapped) {
+        memcpy(origin, &six->sin6_addr, 8);
+        (void)inet_ntop(AF_INET6, &six->sin6_addr, text, (socklen_t)text_bytes);
+        return;
+    }
+    const void *bytes_of_four = mapped ? (const void *)(six->sin6_addr.s6_addr + 12) : &four->sin_addr;
+    memcpy(origin + 12, bytes_of_four, 4);
+    (void)inet_ntop(AF_INET, bytes_of_four, text, (socklen_t)text_bytes);
+}
+
+/* ---- Connecting ---- */
 
 static int connect_address(const struct addrinfo *address, double deadline, int *error)
 {
@@ -176,6 +262,12 @@ int tt_wire_connect(const char *host, int port, double deadline, char *why, size
     return file;
 }
 
+void tt_wire_host(char *host, size_t bytes)
+{
+    memset(host, 0, bytes);
+    if (gethostname(host, bytes - 1) != 0) snprintf(host, bytes, "unknown");
+}
+
 struct tt_wire_hello tt_wire_hello_make(int world_size, int first_rank, int local_count, int rank,
                                         const char *machine)
 {
@@ -190,8 +282,7 @@ struct tt_wire_hello tt_wire_hello_make(int world_size, int first_rank, int loca
         .process = getpid(),
     };
     snprintf(hello.machine, sizeof hello.machine, "%s", machine);
-    if (gethostname(hello.host, sizeof hello.host - 1) != 0)
-        snprintf(hello.host, sizeof hello.host, "unknown");
+    tt_wire_host(hello.host, sizeof hello.host);
     return hello;
 }
 

@@ -1,6 +1,7 @@
 /* How processes talk to each other in comm/tcp.c and comm/hub.c: frames over TCP, a fixed header and a
- * payload of the length that it says. Both ends are the same program on machines of one byte order; the first
- * frame of a connection proves it. What arrives is checked before it is used, as from a stranger. */
+ * payload of the length that it says. A connection begins with the proof of comm/proof.h. Both ends are the same
+ * program on machines of one byte order; the first frame shows it. What arrives is checked before it is used,
+ * as from a stranger. */
 #ifndef TT_COMM_WIRE_H
 #define TT_COMM_WIRE_H
 
@@ -12,8 +13,9 @@
 
 enum tt_wire_kind {
     TT_WIRE_HELLO = 1, /* to the hub: struct tt_wire_hello, on control connections then the settings */
-    TT_WIRE_WELCOME,   /* from it, on control connections: machine of every rank, int32 */
-    TT_WIRE_REFUSE,    /* from it: a text; then it closes */
+    TT_WIRE_ACCEPT,    /* from it: struct tt_wire_accept; this connection is a member of the run */
+    TT_WIRE_REFUSE,    /* from it: a text, `parameter` 1: trying again does not help; then it closes */
+    TT_WIRE_WELCOME,   /* from it, on control connections, once all ranks are there: machine of every rank, int32 */
     TT_WIRE_CALL,      /* a piece of a collective */
     TT_WIRE_RESULT,    /* its result */
     TT_WIRE_ERROR,     /* or struct tt_error; status TT_OK in it: rank `parameter` stopped */
@@ -41,6 +43,8 @@ enum {
     TT_WIRE_FRAME_BYTES_MAX = 8 << 20,
     TT_WIRE_HELLO_BYTES_MAX = 1 << 20,
     TT_WIRE_TEXT_BYTES_MAX = 1 << 10,
+    TT_WIRE_TOKEN_BYTES = 32,
+    TT_WIRE_ADDRESSES_MAX = 8, /* that the hub listens at */
     TT_WIRE_BEAT_SECONDS = 2,
     TT_WIRE_SILENCE_SECONDS = 20, /* then a process is taken for dead */
 };
@@ -60,8 +64,16 @@ struct tt_wire_hello {
     int32_t world_size, first_rank, local_count;
     int32_t rank; /* of a data connection; -1: the control connection of a process */
     int64_t process;
-    char machine[80]; /* processes with one text share a machine */
-    char host[80];    /* for messages */
+    unsigned char token[TT_WIRE_TOKEN_BYTES]; /* of a data connection: what the control connection was given */
+    char machine[80];                         /* processes with one text share a machine */
+    char host[80];                            /* for messages */
+};
+
+/* Data connections show the token of their process, so that no other process can take their place. */
+struct tt_wire_accept {
+    unsigned char token[TT_WIRE_TOKEN_BYTES]; /* zero on data connections */
+    int64_t process;                          /* of rank 0 */
+    char host[80];
 };
 
 enum tt_wire_result { TT_WIRE_OK, TT_WIRE_CLOSED, TT_WIRE_WOKEN, TT_WIRE_LATE };
@@ -76,11 +88,23 @@ enum tt_wire_result tt_wire_receive(int socket, int wake, void *data, size_t byt
 
 /* Options that every connection has: no delay, keep-alive, non-blocking, closed on exec. */
 void tt_wire_prepare_socket(int socket);
-/* A listening socket at `port` of all addresses of this machine. */
-TT_MUST_USE tt_status tt_wire_listen(int port, int *socket);
+/* Listening sockets of the hub. */
+struct tt_wire_door {
+    int sockets[TT_WIRE_ADDRESSES_MAX], count;
+    bool local; /* reached from this machine only */
+};
+/* At `port` of every address of `address` (a name or an address); NULL: of all addresses of this machine, or with `local`
+ * of its loopback interface. */
+TT_MUST_USE tt_status tt_wire_listen(const char *address, bool local, int port, struct tt_wire_door *door);
+void tt_wire_door_close(struct tt_wire_door *door);
+/* The other end of a connection: 16 bytes that compare equal for one machine (IPv6: one network of 64 bits), and as a
+ * text. */
+void tt_wire_origin(int socket, unsigned char origin[16], char *text, size_t text_bytes);
 /* One attempt; -1 with `why` when it fails. Gives up at `deadline`. */
 int tt_wire_connect(const char *host, int port, double deadline, char *why, size_t why_bytes);
 
+/* Name of this machine, for messages. */
+void tt_wire_host(char *host, size_t bytes);
 struct tt_wire_hello tt_wire_hello_make(int world_size, int first_rank, int local_count, int rank,
                                         const char *machine);
 /* A record that came over the network: terminated texts, known status, counts in range. */

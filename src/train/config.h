@@ -97,6 +97,7 @@ struct tt_train_config {
     const char *main_process_ip;      /* NULL: not said */
     int64_t main_process_port;        /* 0: not said */
     int64_t rendezvous_timeout;       /* seconds; 300 */
+    const char *rendezvous_bind;      /* NULL: as the launch says */
 };
 
 /* What `recompute` and `gradient_checkpointing` mean together. */

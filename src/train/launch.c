@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "comm/comm.h"
 #include "config/value.h"
 #include "train/settings.h"
@@ -38,6 +39,24 @@ static void name_machine(const struct tt_train_config *config, struct tt_launch 
         snprintf(launch->machine, sizeof launch->machine, "%lld", (long long)config->machine_rank);
 }
 
+/* An address of the loopback interface reaches rank 0 from nowhere else. Older operators for Kubernetes tell
+ * rank 0 alone that it is at "localhost". */
+static bool is_loopback(const char *host)
+{
+    if (strcmp(host, "localhost") == 0) return getenv("KUBERNETES_SERVICE_HOST") == NULL;
+    return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
+}
+
+/* `count_name`: how many processes share a machine (torchrun), or how many machines there are (srun). */
+static tt_status find_local(const char *count_name, int wanted, struct tt_launch *launch)
+{
+    int count = 0;
+    bool there = false;
+    TT_TRY(read_number(count_name, 1, COUNT_MAX, &count, &there));
+    launch->local = launch->local || (there && count == wanted);
+    return TT_OK;
+}
+
 static tt_status take_address(const struct tt_train_config *config, const char *host_name,
                               const char *port_name, struct tt_launch *launch)
 {
@@ -53,6 +72,7 @@ static tt_status take_address(const struct tt_train_config *config, const char *
     if (strlen(host) >= sizeof launch->host)
         return tt_fail(TT_ERR_USAGE, "the address of rank 0 has %zu characters", strlen(host));
     snprintf(launch->host, sizeof launch->host, "%s", host);
+    launch->local = is_loopback(host);
     launch->port = PORT_DEFAULT;
     TT_TRY(read_number(port_name, 1, 65535, &launch->port, &there));
     if (!there) TT_TRY(read_number("MASTER_PORT", 1, 65535, &launch->port, &there));
@@ -73,7 +93,10 @@ static tt_status take_processes(const struct tt_train_config *config, const char
     if (config->ranks > 1)
         return tt_fail(TT_ERR_USAGE, "--ranks %lld where %s says that each process is one rank",
                        (long long)config->ranks, rank);
-    return launch->world_size > 1 ? take_address(config, "MASTER_ADDR", "MASTER_PORT", launch) : TT_OK;
+    if (launch->world_size == 1) return TT_OK;
+    TT_TRY(take_address(config, "MASTER_ADDR", "MASTER_PORT", launch));
+    if (strcmp(rank, "RANK") == 0) return find_local("LOCAL_WORLD_SIZE", launch->world_size, launch);
+    return find_local("SLURM_STEP_NUM_NODES", 1, launch);
 }
 
 static bool is_there(const char *name)
@@ -147,10 +170,11 @@ tt_status tt_launch_detect(const struct tt_train_config *config, struct tt_launc
 /* What may differ from machine to machine. */
 static bool is_local(const char *name)
 {
-    static const char *const names[] = {"machine_rank",  "main_process_ip", "main_process_port",
-                                        "ranks",         "num_processes",   "num_machines",
-                                        "threads",       "device",          "use_cpu",
-                                        "device_memory", "disable_tqdm",    "rendezvous_timeout"};
+    static const char *const names[] = {"machine_rank",   "main_process_ip", "main_process_port",
+                                        "ranks",          "num_processes",   "num_machines",
+                                        "threads",        "device",          "use_cpu",
+                                        "device_memory",  "disable_tqdm",    "rendezvous_timeout",
+                                        "rendezvous_bind"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return true;
     return false;
@@ -177,6 +201,51 @@ static tt_status write_value(const struct tt_setting *row, const void *value, st
         return tt_str_printf(text, "%s: %zu\n", row->name, *(const size_t *)value);
     }
     return TT_OK;
+}
+
+static void trim_line_end(struct tt_str *text)
+{
+    while (text->bytes > 0 && (text->data[text->bytes - 1] == '\n' || text->data[text->bytes - 1] == '\r'))
+        text->data[--text->bytes] = '\0';
+}
+
+static tt_status read_secret(const char *path, struct tt_str *text)
+{
+    int file = -1;
+    uint64_t bytes = 0;
+    TT_TRY(tt_file_open_read(path, &file, &bytes));
+    char buffer[TT_PROOF_SECRET_BYTES_MAX + 2];
+    tt_status status = TT_OK;
+    if (bytes > sizeof buffer)
+        status = tt_fail(TT_ERR_USAGE, "'%s' has %llu bytes, and a job secret at most %d", path,
+                         (unsigned long long)bytes, TT_PROOF_SECRET_BYTES_MAX);
+    if (status == TT_OK) status = tt_file_pread(file, path, buffer, (size_t)bytes, 0);
+    if (status == TT_OK) status = tt_str_append(text, buffer, (size_t)bytes);
+    tt_file_close(file);
+    tt_proof_wipe(buffer, sizeof buffer);
+    if (status == TT_OK) trim_line_end(text);
+    return status;
+}
+
+tt_status tt_launch_secret(struct tt_proof_key *key)
+{
+    const char *secret = getenv("TRIMTAB_JOB_SECRET"), *path = getenv("TRIMTAB_JOB_SECRET_FILE");
+    struct tt_str text = {0};
+    *key = (struct tt_proof_key){0};
+    if (secret == NULL && path == NULL) return TT_OK;
+    if (secret != NULL && path != NULL)
+        return tt_fail(TT_ERR_USAGE, "TRIMTAB_JOB_SECRET and TRIMTAB_JOB_SECRET_FILE are both set");
+    if (secret != NULL) {
+        tt_status status = tt_proof_key_make(secret, strlen(secret), key);
+        if (status != TT_OK) tt_while("reading TRIMTAB_JOB_SECRET");
+        return status;
+    }
+    tt_status status = read_secret(path, &text);
+    if (status == TT_OK) status = tt_proof_key_make(tt_str_text(&text), text.bytes, key);
+    if (status != TT_OK) tt_while("reading the job secret that TRIMTAB_JOB_SECRET_FILE names");
+    if (text.data != NULL) tt_proof_wipe(text.data, text.bytes);
+    tt_str_deinit(&text);
+    return status;
 }
 
 tt_status tt_launch_settings(const struct tt_train_config *config, const char *command,

@@ -14,6 +14,7 @@
 #define TT_TRAIN_LAUNCH_H
 
 #include "base/str.h"
+#include "comm/proof.h"
 #include "train/config.h"
 
 enum tt_launch_kind { TT_LAUNCH_ALONE, TT_LAUNCH_MPI, TT_LAUNCH_PROCESSES, TT_LAUNCH_MACHINES };
@@ -26,10 +27,15 @@ struct tt_launch {
     int ranks;                  /* ranks of this process; 0: one per device */
     char host[256];             /* PROCESSES, MACHINES: where rank 0 listens */
     int port;
+    bool local; /* PROCESSES, MACHINES: all ranks are on this machine, as the launcher or the address says */
     char machine[80]; /* which machine this is, when somebody says: ranks with one text share a machine */
 };
 
 TT_MUST_USE tt_status tt_launch_detect(const struct tt_train_config *config, struct tt_launch *launch);
+
+/* The key of the job secret, from TRIMTAB_JOB_SECRET or the file TRIMTAB_JOB_SECRET_FILE; not set where neither is there.
+ * The secret itself is no setting, and no message has it. The caller wipes the key. */
+TT_MUST_USE tt_status tt_launch_secret(struct tt_proof_key *key);
 
 /* How many ranks the settings give each machine (ranks, else num_processes over num_machines); 0: one per
  * device. */

@@ -71,6 +71,47 @@ static tt_status find(struct tt_run *run)
     return status;
 }
 
+/* The newest that was published, which is whole as it was written; resuming verifies every byte. NULL: none
+ * is seen. */
+static char *find_published(const char *output_dir)
+{
+    int64_t *steps = NULL;
+    size_t count = 0;
+    char *path = NULL;
+    if (tt_checkpoint_list(output_dir, &steps, &count) != TT_OK) return NULL;
+    for (size_t i = 0; i < count && path == NULL; i++) {
+        struct tt_manifest manifest = {0};
+        path = tt_checkpoint_path(output_dir, steps[i]);
+        if (path != NULL && tt_manifest_read(path, &manifest) == TT_OK) {
+            tt_manifest_deinit(&manifest);
+            continue;
+        }
+        tt_free(path);
+        path = NULL;
+    }
+    tt_free(steps);
+    return path;
+}
+
+void tt_resume_hint(const char *output_dir, bool first)
+{
+    struct tt_error error;
+    tt_error_copy(&error);
+    char *path = find_published(output_dir);
+    size_t used = strlen(error.hint), room = sizeof error.hint - used;
+    const char *between = used > 0 ? "; " : "";
+    if (path != NULL)
+        snprintf(error.hint + used, room,
+                 "%sthe newest whole checkpoint is '%s': the same command with --resume_from_checkpoint true "
+                 "resumes from it",
+                 between, path);
+    else if (first)
+        snprintf(error.hint + used, room, "%sno checkpoint is complete: the same command begins again",
+                 between);
+    tt_free(path);
+    (void)tt_error_restore(&error);
+}
+
 static tt_status find_and_time(struct tt_run *run)
 {
     struct tt_resume *resume = &run->resume;

@@ -57,6 +57,9 @@ TT_MUST_USE tt_status tt_resume_open(struct tt_run *run);
 TT_MUST_USE tt_status tt_resume_prepare(struct tt_run *run, const struct tt_world *world);
 TT_MUST_USE tt_status tt_resume_check_model(const struct tt_run *run, const struct tt_model *model);
 void tt_resume_close(struct tt_resume *resume);
+/* After a device, a rank or the network ended the run: adds to the hint of this thread's record how to resume, and from
+ * which checkpoint of output_dir. A process that sees none adds nothing, unless it has rank 0 (`first`). */
+void tt_resume_hint(const char *output_dir, bool first);
 /* One paragraph: from where, with what, and what is different. */
 TT_MUST_USE tt_status tt_resume_describe(const struct tt_run *run, const struct tt_world *world, struct tt_str *text);
 

@@ -237,6 +237,17 @@ static tt_status prepare(struct tt_run *run, const struct tt_world *world)
     return TT_OK;
 }
 
+/* Rank 0 logs the result, and whoever found an error reports it; the logs of the others end in one line too.
+ */
+static void say_end(const struct tt_run *run, const struct tt_world *world, tt_status status)
+{
+    if (status == TT_OK && world->first_rank > 0)
+        tt_notice("rank %d of %d: the training is done, %lld steps", world->first_rank, world->world_size,
+                  (long long)run->total_steps);
+    if (status == TT_ERR_PEER || status == TT_ERR_COMM || status == TT_ERR_DEVICE)
+        tt_resume_hint(run->config->output_dir, world->first_rank == 0);
+}
+
 tt_status tt_trainer_run(const struct tt_train_config *config, const struct tt_settings *settings,
                          const struct tt_train_observer *observer, struct tt_cancel *cancel,
                          struct tt_train_summary *summary)
@@ -259,7 +270,8 @@ tt_status tt_trainer_run(const struct tt_train_config *config, const struct tt_s
     TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
     TT_GO(tt_world_agree(&world, prepare(&run, &world)));
-    TT_GO(tt_world_run(&world, rank_main, &run));
+    status = tt_world_run(&world, rank_main, &run);
+    say_end(&run, &world, status);
 out:
     tt_journal_close(run.journal);
     tt_output_dir_release(&run.output, status != TT_OK);

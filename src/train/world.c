@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "train/launch.h"
 
+enum { RANKS_PER_PROCESSOR_MAX = 4 }; /* more get a warning */
+
 /* Whether the machine has a GPU, whatever can be done with it. */
 static bool gpu_is_there(void)
 {
@@ -123,7 +125,11 @@ static tt_status place_ranks(const struct tt_train_config *config, const struct 
         if (ranks_on(machines, world->world_size, m) != world->ranks_per_machine)
             world->ranks_per_machine = 0;
     int sharing = ranks_on(machines, world->world_size, machines[world->first_rank]);
-    int threads = tt_cpu_count() / (sharing > 0 ? sharing : 1);
+    int processors = tt_cpu_count(), threads = processors / (sharing > 0 ? sharing : 1);
+    bool first_here = ranks_on(machines, world->first_rank, machines[world->first_rank]) == 0;
+    if (strcmp(kind, "cpu") == 0 && first_here && sharing > RANKS_PER_PROCESSOR_MAX * processors)
+        tt_warn("%d ranks on %d processor%s: more than %d a processor only wait for each other", sharing,
+                processors, processors == 1 ? "" : "s", RANKS_PER_PROCESSOR_MAX);
     world->threads_per_rank = config->threads > 0 ? (int)config->threads : threads > 0 ? threads : 1;
     for (int r = 0; r < world->local_count; r++) {
         struct tt_world_rank *rank = &world->ranks[r];
@@ -192,7 +198,8 @@ tt_status tt_world_open(const struct tt_train_config *config, const char *comman
     struct tt_launch launch;
     struct tt_str settings = {0};
     char machine[80] = "";
-    *world = (struct tt_world){0};
+    struct tt_proof_key key = {0};
+    *world = (struct tt_world){.cancel = cancel};
     TT_GO(tt_launch_detect(config, &launch));
     TT_GO(tt_world_choose_device(tt_train_config_device(config), &kind, &devices));
     TT_GO(tt_launch_settings(config, command, kind, &settings));
@@ -201,14 +208,19 @@ tt_status tt_world_open(const struct tt_train_config *config, const char *comman
     struct tt_tcp_config tcp = {
         .host = launch.host,
         .port = launch.port,
+        .local = launch.local,
+        .bind = config->rendezvous_bind,
+        .key = &key,
         .machine = machine,
         .settings = tt_str_text(&settings),
         .timeout_seconds = (double)config->rendezvous_timeout,
         .cancel = cancel,
     };
     TT_GO(size_world(&launch, kind, devices, &tcp));
+    if (launch.kind != TT_LAUNCH_MPI && tcp.world_size > tcp.local_count) TT_GO(tt_launch_secret(&key));
     TT_GO(meet(config, &launch, machine, kind, devices, &tcp, world));
 out:
+    tt_proof_wipe(&key, sizeof key);
     tt_str_deinit(&settings);
     if (status != TT_OK) tt_world_close(world);
     return status;
@@ -253,6 +265,16 @@ static int weight(tt_status status)
     return 3;
 }
 
+/* Thousands of ranks on one machine take long to start. On GPUs, where each has its own, they do not, and
+ * NCCL waits for all of them. */
+static tt_status check_cancel(const struct tt_world *world, int started)
+{
+    bool asked = world->cancel != NULL && atomic_load(&world->cancel->requests) > 0;
+    if (!asked || started == 0 || strcmp(world->ranks[started].device.kind, "cpu") != 0) return TT_OK;
+    return tt_fail(TT_ERR_CANCELLED, "stopped on request while rank %d of %d started",
+                   world->first_rank + started, world->world_size);
+}
+
 tt_status tt_world_run(struct tt_world *world, tt_rank_main *main, void *context)
 {
     struct local_rank *ranks = tt_calloc((size_t)world->local_count, sizeof *ranks);
@@ -270,7 +292,8 @@ tt_status tt_world_run(struct tt_world *world, tt_rank_main *main, void *context
         char name[16];
         ranks[started] = (struct local_rank){main, context, &world->ranks[started], NULL};
         snprintf(name, sizeof name, "rank %d", world->first_rank + started);
-        worst = tt_thread_start(name, run_rank, &ranks[started], &ranks[started].thread);
+        worst = check_cancel(world, started);
+        if (worst == TT_OK) worst = tt_thread_start(name, run_rank, &ranks[started], &ranks[started].thread);
         if (worst != TT_OK) {
             tt_error_copy(&error);
             tt_comm_abort(world->ranks[0].comm);

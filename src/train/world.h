@@ -30,6 +30,7 @@ struct tt_world {
     int machine_count;
     int ranks_per_machine; /* 0: not the same number everywhere */
     int threads_per_rank;  /* cpu threads that each may use */
+    const struct tt_cancel *cancel; /* NULL or lent: ranks that have not started are not started any more */
 };
 
 /* Which ranks this process has: launch.h. `command` ("train") is compared with the other processes', as the

@@ -13,37 +13,56 @@
 #include "support/processes.h"
 #include "support/workplace.h"
 
-enum { SECONDS_MAX = 30 };
+enum { SECONDS_MAX = 60 };
 
-static void start(const struct test_workplace *place, struct test_processes *processes)
+static void start(const struct test_workplace *place, int count, struct test_processes *processes)
 {
     char output[TEST_PATH_BYTES];
     struct test_words words = {0};
     test_words_pair(&words, "model_name_or_path", place->model);
     test_words_pair(&words, "dataset_name", TT_TEST_ROOT "/golden/llama2/train.jsonl");
     test_words_pair(&words, "output_dir", test_workplace_path(place, "out", output));
-    test_words_add(&words, "threads 1 max_steps 100000 save_strategy no logging_steps 50 learning_rate 1e-5 "
-                           "overwrite_output_dir true per_device_train_batch_size 4");
-    test_processes_start(processes, 2, NULL, &words, NULL);
+    test_words_add(&words, "threads 1 max_steps 100000 save_steps 20 save_total_limit 2 logging_steps 50 "
+                           "learning_rate 1e-5 overwrite_output_dir true per_device_train_batch_size 4");
+    test_processes_start(processes, count, NULL, &words, NULL);
     assert_true(test_program_says(&processes->programs[0], "step 50/", 60));
     nanosleep(&(struct timespec){.tv_sec = 1}, NULL); /* each has said what it does */
 }
 
-static void hurt(int signal, int victim, const char *wanted)
+static void expect_text(const char *text, const char *wanted, int rank, const char *output)
+{
+    if (text == NULL || strstr(text, wanted) == NULL)
+        fail_msg("rank %d, without '%s': %s", rank, wanted, output);
+}
+
+/* Of `count` processes `victim` is hurt: all others end with 10 and name it, `wanted`. Where a process lives
+ * that knows it for all, only that one reports the error in full. */
+static void hurt(int signal, int count, int victim, const char *wanted)
 {
     struct test_workplace place;
     struct test_processes processes;
     test_workplace_create("llama2", &place);
-    start(&place, &processes);
-    struct test_program *other = &processes.programs[1 - victim];
-    double begin = tt_clock_seconds();
+    start(&place, count, &processes);
     assert_int_equal(kill(processes.programs[victim].pid, signal), 0);
-    int code = test_program_wait(other, SECONDS_MAX);
-    const char *message = strstr(other->output, "error:");
-    if (code != 10 || message == NULL || strstr(message, wanted) == NULL)
-        fail_msg("after %.1f s: code %d, and not '%s': %s", tt_clock_seconds() - begin, code, wanted,
-                 message != NULL ? message : other->output);
-    assert_int_equal(test_count_text(other->output, "error:"), 1);
+    for (int q = 0; q < count; q++) {
+        struct test_program *other = &processes.programs[q];
+        if (q == victim) continue;
+        int code = test_program_wait(other, SECONDS_MAX);
+        if (code != 10) fail_msg("rank %d ends with %d: %s", q, code, other->output);
+        bool full = q == 0 || victim == 0;
+        assert_int_equal(test_count_text(other->output, "error:"), full);
+        expect_text(strstr(other->output, full ? "error:" : "\nended: "), wanted, q, other->output);
+        if (full)
+            expect_text(strstr(other->output, "hint:"), "the newest whole checkpoint is '", q, other->output);
+        if (full)
+            expect_text(strstr(other->output, "hint:"), "--resume_from_checkpoint true", q, other->output);
+        char met[80];
+        snprintf(met, sizeof met, "rank %d of %d: process ", q, count);
+        if (q > 0) expect_text(other->output, met, q, other->output);
+        if (q > 0) expect_text(other->output, "; met rank 0, process ", q, other->output);
+        expect_text(other->output, q > 0 ? met : "ranks are here", q, other->output);
+        assert_null(strstr(other->output, "rank 0 stopped"));
+    }
     (void)kill(processes.programs[victim].pid, SIGKILL);
     (void)test_program_wait(&processes.programs[victim], 10);
     test_workplace_remove(&place);
@@ -52,15 +71,15 @@ static void hurt(int signal, int victim, const char *wanted)
 static void killed(void **state)
 {
     (void)state;
-    hurt(SIGKILL, 1, "error: rank 1 (process ");
-    hurt(SIGKILL, 0, "error: rank 0 (on 127.0.0.1) ");
+    hurt(SIGKILL, 3, 1, ": rank 1 (process ");
+    hurt(SIGKILL, 2, 0, "error: rank 0 (on 127.0.0.1) ");
 }
 
 static void stopped(void **state)
 {
     (void)state;
-    hurt(SIGSTOP, 1, "has been silent for 20 s; it was last in: rank 1, step ");
-    hurt(SIGSTOP, 0, "error: rank 0 (on 127.0.0.1) has been silent for 20 s");
+    hurt(SIGSTOP, 2, 1, "has been silent for 20 s; it was last in: rank 1, step ");
+    hurt(SIGSTOP, 2, 0, "error: rank 0 (on 127.0.0.1) has been silent for 20 s");
 }
 
 /* Asked to stop: both end with a checkpoint, whichever was asked. */
@@ -71,11 +90,14 @@ static void asked(void **state)
         struct test_workplace place;
         struct test_processes processes;
         test_workplace_create("llama2", &place);
-        start(&place, &processes);
+        start(&place, 2, &processes);
         assert_int_equal(kill(processes.programs[victim].pid, SIGTERM), 0);
         for (int q = 0; q < 2; q++)
             assert_int_equal(test_program_wait(&processes.programs[q], SECONDS_MAX), 11);
-        assert_non_null(strstr(processes.programs[0].output, "is complete"));
+        for (int q = 0; q < 2; q++) {
+            expect_text(processes.programs[q].output, "is complete", q, processes.programs[q].output);
+            assert_int_equal(test_count_text(processes.programs[q].output, "error:"), q == 0);
+        }
         test_workplace_remove(&place);
     }
 }
@@ -103,6 +125,8 @@ static void failed_alike(void **state)
         for (int q = 0; q < COUNT; q++) {
             assert_int_equal(test_program_wait(&processes.programs[q], SECONDS_MAX), DATA);
             messages += test_count_text(processes.programs[q].output, "error:");
+            expect_text(processes.programs[q].output, ": the loss of step 2 is ", q,
+                        processes.programs[q].output);
         }
         assert_int_equal(messages, 1);
         assert_non_null(strstr(processes.programs[0].output, "error: the loss of step 2 is "));

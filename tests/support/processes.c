@@ -5,22 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 #include <cmocka.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
-int test_free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t bytes = sizeof address;
-    int file = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(file >= 0);
-    assert_int_equal(bind(file, (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(getsockname(file, (struct sockaddr *)&address, &bytes), 0);
-    close(file);
-    return ntohs(address.sin_port);
-}
 
 static void start(struct test_processes *processes, int index, const char *environment,
                   const struct test_words *words)

@@ -3,13 +3,11 @@
 #ifndef TT_TESTS_SUPPORT_PROCESSES_H
 #define TT_TESTS_SUPPORT_PROCESSES_H
 
+#include "support/port.h"
 #include "support/program.h"
 #include "support/train_run.h"
 
 enum { TEST_PROCESSES_MAX = 4 };
-
-/* A port that nobody listens at now. */
-int test_free_port(void);
 
 struct test_processes {
     int count;

@@ -3,13 +3,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "train/launch.h"
 
-enum { VARIABLES_MAX = 8 };
+enum { VARIABLES_MAX = 8, PATH_BYTES = 4096 };
 
 struct launch_case {
     const char *set[VARIABLES_MAX]; /* "NAME=value" */
@@ -42,7 +44,10 @@ static void clear_environment(void)
                                         "OMPI_COMM_WORLD_SIZE",
                                         "MV2_COMM_WORLD_SIZE",
                                         "PET_MASTER_PORT",
-                                        "SLURM_STEP_NUM_TASKS"};
+                                        "SLURM_STEP_NUM_TASKS",
+                                        "SLURM_STEP_NUM_NODES",
+                                        "LOCAL_WORLD_SIZE",
+                                        "KUBERNETES_SERVICE_HOST"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
 }
 
@@ -91,7 +96,8 @@ static const struct launch_case cases[] = {
                 .local_rank = -1,
                 .machines = 1,
                 .host = "::1",
-                .port = 29500}},
+                .port = 29500,
+                .local = true}},
     {.set = {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=h0", "MASTER_PORT=1"},
      .config = {.main_process_ip = "h9", .main_process_port = 77},
      .wanted = {.kind = TT_LAUNCH_PROCESSES,
@@ -113,6 +119,65 @@ static const struct launch_case cases[] = {
      .config = {.ranks = 2},
      .status = TT_ERR_USAGE,
      .message = "--ranks 2 where RANK says"},
+    /* all ranks on this machine: torchrun's count; an address of loopback, unless "localhost" is an
+     * operator's word for rank 0 alone; what MASTER_ADDR resolves to here says nothing */
+    {.set = {"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=h0"},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 1,
+                .world_size = 2,
+                .local_rank = 1,
+                .machines = 1,
+                .host = "h0",
+                .port = 29500,
+                .local = true}},
+    {.set = {"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.9"},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 1,
+                .world_size = 4,
+                .local_rank = 1,
+                .machines = 1,
+                .host = "127.0.0.9",
+                .port = 29500,
+                .local = true}},
+    {.set = {"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=localhost"},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 1,
+                .world_size = 4,
+                .local_rank = 1,
+                .machines = 1,
+                .host = "localhost",
+                .port = 29500,
+                .local = true}},
+    {.set = {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "KUBERNETES_SERVICE_HOST=10.96.0.1"},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 0,
+                .world_size = 2,
+                .local_rank = -1,
+                .machines = 1,
+                .host = "localhost",
+                .port = 29500}},
+    {.set = {"RANK=0", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=0", "MASTER_ADDR=h0"},
+     .status = TT_ERR_USAGE,
+     .message = "LOCAL_WORLD_SIZE is '0'"},
+    {.set = {"SLURM_PROCID=1", "SLURM_NTASKS=4", "SLURM_STEP_ID=0", "SLURM_LOCALID=1", "MASTER_ADDR=h0",
+             "SLURM_STEP_NUM_NODES=1"},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 1,
+                .world_size = 4,
+                .local_rank = 1,
+                .machines = 1,
+                .host = "h0",
+                .port = 29500,
+                .local = true}},
+    {.set = {"SLURM_PROCID=1", "SLURM_NTASKS=4", "SLURM_STEP_ID=0", "SLURM_LOCALID=1", "MASTER_ADDR=h0",
+             "SLURM_STEP_NUM_NODES=2"},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 1,
+                .world_size = 4,
+                .local_rank = 1,
+                .machines = 1,
+                .host = "h0",
+                .port = 29500}},
     /* srun: over tcp when an address is known, else over MPI */
     {.set = {"SLURM_PROCID=1", "SLURM_NTASKS=4", "SLURM_STEP_ID=0", "SLURM_LOCALID=1", "SLURM_NODEID=0",
              "MASTER_ADDR=h0", "SLURM_STEP_NUM_TASKS=4"},
@@ -201,7 +266,7 @@ static void every_case(void **state)
         if (launch.kind != wanted->kind || launch.rank != wanted->rank ||
             launch.world_size != wanted->world_size || launch.local_rank != wanted->local_rank ||
             launch.machines != wanted->machines || launch.machine_rank != wanted->machine_rank ||
-            launch.ranks != wanted->ranks || launch.port != wanted->port ||
+            launch.ranks != wanted->ranks || launch.port != wanted->port || launch.local != wanted->local ||
             strcmp(launch.host, wanted->host) != 0 || strcmp(launch.machine, wanted->machine) != 0)
             fail_msg("case %zu: kind %d, rank %d of %d, machine %d of %d '%s', %d ranks, %s port %d", i,
                      (int)launch.kind, launch.rank, launch.world_size, launch.machine_rank, launch.machines,
@@ -227,11 +292,68 @@ static void compared_settings(void **state)
     tt_str_deinit(&text);
 }
 
+static void write_secret(char path[PATH_BYTES], const char *text)
+{
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, PATH_BYTES, "%s/trimtab-secret-XXXXXX", folder != NULL ? folder : "/tmp");
+    int file = mkstemp(path);
+    assert_true(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text) && close(file) == 0);
+}
+
+static void expect_no_secret(const char *message)
+{
+    struct tt_proof_key key;
+    assert_int_equal(tt_launch_secret(&key), TT_ERR_USAGE);
+    assert_false(key.is_set);
+    if (strstr(tt_error_last()->message, message) == NULL) fail_msg("%s", tt_error_last()->message);
+}
+
+/* From the environment or a file, whose line end does not belong to it; never both, never a weak or an empty
+ * one, never from what is no file; and no message has it. */
+static void job_secrets(void **state)
+{
+    (void)state;
+    struct tt_proof_key key, other;
+    char path[PATH_BYTES];
+    unsetenv("TRIMTAB_JOB_SECRET");
+    unsetenv("TRIMTAB_JOB_SECRET_FILE");
+    assert_int_equal(tt_launch_secret(&key), TT_OK);
+    assert_false(key.is_set);
+    setenv("TRIMTAB_JOB_SECRET", "0123456789abcdef-secret", 1);
+    assert_int_equal(tt_launch_secret(&key), TT_OK);
+    assert_true(key.is_set);
+    write_secret(path, "0123456789abcdef-secret\r\n");
+    setenv("TRIMTAB_JOB_SECRET_FILE", path, 1);
+    expect_no_secret("are both set");
+    unsetenv("TRIMTAB_JOB_SECRET");
+    assert_int_equal(tt_launch_secret(&other), TT_OK);
+    assert_memory_equal(&key, &other, sizeof key);
+    unlink(path);
+    assert_int_equal(tt_launch_secret(&other), TT_ERR_DATA);
+    setenv("TRIMTAB_JOB_SECRET_FILE", "/dev/zero", 1);
+    assert_int_equal(tt_launch_secret(&other), TT_ERR_DATA);
+    char *long_text = calloc(1, 5001);
+    memset(long_text, 'x', 5000);
+    write_secret(path, long_text);
+    free(long_text);
+    setenv("TRIMTAB_JOB_SECRET_FILE", path, 1);
+    expect_no_secret("has 5000 bytes");
+    unlink(path);
+    unsetenv("TRIMTAB_JOB_SECRET_FILE");
+    setenv("TRIMTAB_JOB_SECRET", "", 1);
+    expect_no_secret("has 0 bytes");
+    setenv("TRIMTAB_JOB_SECRET", "hunter2", 1);
+    expect_no_secret("has 7 bytes");
+    assert_null(strstr(tt_error_last()->message, "hunter2"));
+    unsetenv("TRIMTAB_JOB_SECRET");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_case),
         cmocka_unit_test(compared_settings),
+        cmocka_unit_test(job_secrets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

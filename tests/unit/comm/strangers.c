@@ -1,0 +1,436 @@
+/* The rendezvous port and whoever reaches it: with a job secret, and without one beyond loopback. The
+ * stranger is a program of the test's own, which knows the protocol; it lacks the secret, or the settings. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <netinet/in.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "support/port.h"
+#include "support/stranger.h"
+#include "support/tcp_ranks.h"
+
+enum { CROWD = 400, DIAL_SECONDS = 10 };
+
+/* ---- Runs ---- */
+
+static const char job_secret[] = "the secret of this one run";
+
+static struct tt_proof_key the_key(void)
+{
+    struct tt_proof_key key;
+    assert_int_equal(tt_proof_key_make(job_secret, sizeof job_secret - 1, &key), TT_OK);
+    return key;
+}
+
+/* Beyond loopback; with `key` (NULL: none) for all processes. */
+static void open_to_all(struct test_tcp_process *processes, int count, const struct tt_proof_key *key)
+{
+    for (int p = 0; p < count; p++) {
+        processes[p].config.local = false;
+        processes[p].config.bind = "0.0.0.0";
+        processes[p].config.key = key;
+    }
+}
+
+/* A run of two, one second apart, with a stranger from its beginning: he may cost it nothing. Twice: with a
+ * secret, which he does not have, and without. */
+static void outlive(tt_thread_main *stranger_main, bool secured, struct test_stranger *stranger)
+{
+    struct test_tcp_process processes[2];
+    struct tt_thread *thread = NULL;
+    struct tt_proof_key key = the_key();
+    uint64_t live = tt_alloc_live();
+    test_tcp_prepare(processes, 2, 1, test_tcp_barrier, NULL);
+    open_to_all(processes, 2, secured ? &key : NULL);
+    processes[1].delay = 1.0;
+    processes[0].config.timeout_seconds = processes[1].config.timeout_seconds = 60;
+    *stranger = (struct test_stranger){.port = processes[0].config.port};
+    double begin = tt_clock_seconds();
+    assert_int_equal(tt_thread_start("stranger", stranger_main, stranger, &thread), TT_OK);
+    test_tcp_run(processes, 2);
+    double seconds = tt_clock_seconds() - begin;
+    assert_int_equal(tt_thread_join(thread), TT_OK);
+    test_tcp_expect_ok(processes, 2);
+    if (seconds > 30) fail_msg("the run waited for %.1f s", seconds);
+    assert_true(tt_alloc_live() == live);
+}
+
+static void outlive_both(tt_thread_main *stranger_main)
+{
+    struct test_stranger stranger;
+    outlive(stranger_main, true, &stranger);
+    outlive(stranger_main, false, &stranger);
+}
+
+/* ---- Bytes ---- */
+
+static tt_status send_nonsense(void *argument)
+{
+    const struct test_stranger *stranger = argument;
+    static const char request[] =
+        "GET / HTTP/1.1\r\nHost: example\r\nUser-Agent: somebody, 0123456789 0123456789\r\n\r\n";
+    char noise[512];
+    int files[12];
+    struct tt_proof proof;
+    memset(noise, 0xff, sizeof noise);
+    for (int i = 0; i < 12; i++) files[i] = test_dial(stranger->port, DIAL_SECONDS);
+    test_stranger_say(files[0], request, sizeof request);
+    test_stranger_say(files[1], "tri", 3);
+    test_stranger_say(files[2], noise, sizeof noise);
+    tt_proof_open(&stranger->key, TT_PROOF_CONTROL, &proof);
+    test_stranger_say(files[3], &proof.opening, sizeof proof.opening - 1);
+    for (int i = 4; i < 12; i++) {
+        struct tt_proof other = proof;
+        if (i == 4) other.opening.role = 99;
+        test_stranger_say(files[i], &other.opening, sizeof other.opening);
+    }
+    struct tt_wire_hello hello = test_stranger_hello_of(-1);
+    test_stranger_say(files[5], noise, sizeof noise);
+    test_stranger_say_frame(files[6], TT_WIRE_HELLO, UINT64_MAX, &hello, sizeof hello);
+    test_stranger_say_frame(files[7], TT_WIRE_CALL, 4, "call", 4);
+    test_stranger_say_frame(files[8], TT_WIRE_HELLO, 3, "abc", 3);
+    test_stranger_say_frame(files[9], TT_WIRE_ABORT, sizeof(struct tt_error), noise, sizeof noise);
+    test_stranger_say_frame(files[10], TT_WIRE_BYE, 0, NULL, 0);
+    hello.first_rank = INT32_MAX;
+    hello.local_count = INT32_MAX;
+    test_stranger_say_hello(files[11], &hello, test_stranger_settings);
+    test_sleep(0.3);
+    for (int i = 0; i < 12; i++) close(files[i]);
+    return TT_OK;
+}
+
+static void nonsense(void **state)
+{
+    (void)state;
+    outlive_both(send_nonsense);
+}
+
+static tt_status be_of_another_version(void *argument)
+{
+    struct test_stranger *stranger = argument;
+    char text[600];
+    int file = test_stranger_enter(stranger, TT_PROOF_CONTROL);
+    struct tt_wire_hello hello = test_stranger_hello_of(-1);
+    strcpy(hello.version, "0.0.1");
+    test_stranger_say_hello(file, &hello, test_stranger_settings);
+    test_stranger_hear_refusal(file, text);
+    stranger->result = strstr(text, "this process 0.0.1") != NULL;
+    close(file);
+    return TT_OK;
+}
+
+static void another_version(void **state)
+{
+    (void)state;
+    struct test_stranger stranger;
+    outlive(be_of_another_version, false, &stranger);
+    assert_int_equal(stranger.result, 1);
+}
+
+/* ---- Many and slow ---- */
+
+/* More connections than the hub keeps: silent ones, ones that stop amid their opening, ones that stop after
+ * it. */
+static tt_status be_slow(void *argument)
+{
+    struct test_stranger *stranger = argument;
+    static int files[CROWD]; /* one such thread at a time */
+    struct tt_proof proof;
+    tt_proof_open(&stranger->key, TT_PROOF_CONTROL, &proof);
+    for (int i = 0; i < CROWD; i++) {
+        files[i] = test_dial(stranger->port, i == 0 ? DIAL_SECONDS : 0.1);
+        if (files[i] < 0) continue;
+        if (i % 3 == 1) test_stranger_say(files[i], &proof.opening, 7);
+        if (i % 3 == 2) test_stranger_say(files[i], &proof.opening, sizeof proof.opening);
+    }
+    test_sleep(2.5);
+    for (int i = 0; i < CROWD; i++)
+        if (files[i] >= 0) close(files[i]);
+    return TT_OK;
+}
+
+static void slow_connections(void **state)
+{
+    (void)state;
+    outlive_both(be_slow);
+}
+
+/* Comes and goes as fast as it can for as long as the port is open. */
+static tt_status flood(void *argument)
+{
+    struct test_stranger *stranger = argument;
+    for (int file; (file = test_dial(stranger->port, stranger->result == 0 ? DIAL_SECONDS : 0)) >= 0;) {
+        test_stranger_say(file, "trimtrim", 8);
+        close(file);
+        stranger->result++;
+    }
+    return TT_OK;
+}
+
+/* The port closes with the rendezvous, which ends the flood: the thread of the stranger comes to its end. */
+static void flooded(void **state)
+{
+    (void)state;
+    struct test_stranger stranger;
+    outlive(flood, true, &stranger);
+    assert_true(stranger.result > 1);
+    outlive(flood, false, &stranger);
+    assert_true(stranger.result > 1);
+}
+
+/* A process that may open few descriptors: strangers do not take those that its ranks need. The run is a
+ * child, since limits cannot be raised again. */
+static void few_descriptors(void **state)
+{
+    (void)state;
+    enum { DESCRIPTORS = 80 };
+    struct test_tcp_process processes[2];
+    test_tcp_prepare(processes, 2, 1, test_tcp_barrier, NULL);
+    open_to_all(processes, 2, NULL);
+    processes[1].delay = 1.0;
+    struct test_stranger stranger = {.port = processes[0].config.port};
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct rlimit few = {DESCRIPTORS, DESCRIPTORS};
+        if (setrlimit(RLIMIT_NOFILE, &few) != 0) _exit(2);
+        test_tcp_run(processes, 2);
+        for (int p = 0; p < 2; p++)
+            if (processes[p].status != TT_OK)
+                fprintf(stderr, "process %d: %s\n", p, processes[p].error.message);
+        _exit(processes[0].status != TT_OK || processes[1].status != TT_OK);
+    }
+    assert_int_equal(be_slow(&stranger), TT_OK);
+    int how = 0;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+}
+
+/* ---- Places of ranks ---- */
+
+static tt_status take_data_line(void *argument)
+{
+    struct test_stranger *stranger = argument;
+    struct tt_wire_hello hello = test_stranger_hello_of(1);
+    char text[600] = "";
+    stranger->result = 0;
+    for (int tries = 0; tries < 20; tries++) { /* before the process of rank 1 is there, and after */
+        int file = test_stranger_enter(stranger, TT_PROOF_DATA);
+        if (file < 0) break;
+        tt_proof_random(hello.token, sizeof hello.token);
+        test_stranger_say_hello(file, &hello, "");
+        test_stranger_hear_refusal(file, text);
+        stranger->result += strstr(text, "belongs to another process") != NULL;
+        close(file);
+        test_sleep(0.08);
+    }
+    return TT_OK;
+}
+
+static void a_data_line_is_taken(void **state)
+{
+    (void)state;
+    struct test_stranger stranger;
+    outlive(take_data_line, false, &stranger);
+    assert_true(stranger.result > 0);
+    outlive(take_data_line, true, &stranger);
+    assert_int_equal(stranger.result, 0); /* not even an answer */
+}
+
+/* Other settings: he is refused without having learned ours. */
+static tt_status guess_settings(void *argument)
+{
+    struct test_stranger *stranger = argument;
+    struct tt_wire_hello hello = test_stranger_hello_of(-1);
+    char text[600] = "";
+    int file = test_stranger_enter(stranger, TT_PROOF_CONTROL);
+    if (file < 0) return TT_OK;
+    test_stranger_say_hello(file, &hello, "command: train\nlearning_rate: 0.7\n");
+    test_stranger_hear_refusal(file, text);
+    close(file);
+    TEST_RANK_CHECK(strstr(text, "learning_rate") != NULL && strstr(text, "0.1") == NULL);
+    return TT_OK;
+}
+
+static void settings_are_guessed(void **state)
+{
+    (void)state;
+    outlive_both(guess_settings);
+}
+
+/* ---- The secret ---- */
+
+/* All that rank 0 says to one who does not have the secret: its challenge. */
+static tt_status listen_only(void *argument)
+{
+    struct test_stranger *stranger = argument;
+    for (int way = 0; way < 3; way++) {
+        char heard[4096];
+        struct tt_proof proof;
+        size_t bytes = 0;
+        int file = test_dial(stranger->port, DIAL_SECONDS);
+        struct tt_proof_key claims = {.is_set = way > 0};
+        tt_proof_open(&claims, TT_PROOF_CONTROL, &proof);
+        test_stranger_say(file, &proof.opening, sizeof proof.opening);
+        if (way == 2) test_stranger_say(file, heard, TT_PROOF_SUM_BYTES);
+        struct tt_wire_hello hello = test_stranger_hello_of(-1);
+        if (way != 1) test_stranger_say_hello(file, &hello, test_stranger_settings);
+        struct timeval patience = {.tv_sec = 1};
+        (void)setsockopt(file, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+        for (ssize_t got;
+             bytes < sizeof heard && (got = recv(file, heard + bytes, sizeof heard - bytes, 0)) > 0;)
+            bytes += (size_t)got;
+        close(file);
+        TEST_RANK_CHECK(bytes <= sizeof(struct tt_proof_challenge));
+    }
+    stranger->result = 1;
+    return TT_OK;
+}
+
+static void nothing_before_the_proof(void **state)
+{
+    (void)state;
+    struct test_stranger stranger;
+    outlive(listen_only, true, &stranger);
+    assert_int_equal(stranger.result, 1);
+}
+
+/* Opening and sum of a member, as somebody who listened has them, on a new connection. */
+static tt_status replay(void *argument)
+{
+    struct test_stranger *stranger = argument;
+    struct tt_proof proof, again;
+    unsigned char sum[TT_PROOF_SUM_BYTES];
+    struct tt_proof_key key;
+    TT_TRY(tt_proof_key_make(job_secret, sizeof job_secret - 1, &key));
+    int member = test_dial(stranger->port, DIAL_SECONDS);
+    tt_proof_open(&key, TT_PROOF_CONTROL, &proof);
+    test_stranger_say(member, &proof.opening, sizeof proof.opening);
+    TEST_RANK_CHECK(test_stranger_hear(member, &proof.challenge, sizeof proof.challenge));
+    tt_proof_sum(&key, &proof, TT_PROOF_OPENER, sum);
+    int file = test_dial(stranger->port, DIAL_SECONDS);
+    again = proof;
+    test_stranger_say(file, &again.opening, sizeof again.opening);
+    TEST_RANK_CHECK(test_stranger_hear(file, &again.challenge, sizeof again.challenge));
+    test_stranger_say(file, sum, sizeof sum);
+    unsigned char answer[TT_PROOF_SUM_BYTES];
+    TEST_RANK_CHECK(!test_stranger_hear(file, answer, sizeof answer)); /* closed */
+    test_stranger_say(member, sum, sizeof sum);
+    TEST_RANK_CHECK(test_stranger_hear(member, answer, sizeof answer)); /* where it was made for it serves */
+    close(file);
+    close(member);
+    stranger->result = 1;
+    return TT_OK;
+}
+
+static void a_proof_is_replayed(void **state)
+{
+    (void)state;
+    struct test_stranger stranger;
+    outlive(replay, true, &stranger);
+    assert_int_equal(stranger.result, 1);
+}
+
+static void secrets_that_differ(void **state)
+{
+    (void)state;
+    struct tt_proof_key key = the_key(), other;
+    assert_int_equal(tt_proof_key_make("another secret, as long", 23, &other), TT_OK);
+    const struct tt_proof_key *pairs[3][2] = {{&key, &other}, {&key, NULL}, {NULL, &key}};
+    const char *words[] = {"closed the connection before it said that the job secret is the same",
+                           "has a job secret, and this process has none",
+                           "has no job secret, and this process has one"};
+    for (int way = 0; way < 3; way++) {
+        struct test_tcp_process processes[2];
+        test_tcp_prepare(processes, 2, 1, test_tcp_barrier, NULL);
+        open_to_all(processes, 2, NULL);
+        for (int p = 0; p < 2; p++) {
+            processes[p].config.key = pairs[way][p];
+            processes[p].config.timeout_seconds = 3;
+        }
+        processes[1].config.timeout_seconds = 1.5; /* while rank 0 is still there */
+        test_tcp_run(processes, 2);
+        test_tcp_expect(&processes[0], TT_ERR_COMM, "rank 1 of 2 did not come");
+        test_tcp_expect(&processes[1], way == 0 ? TT_ERR_COMM : TT_ERR_USAGE, words[way]);
+        assert_null(strstr(processes[1].error.message, job_secret));
+    }
+}
+
+/* Somebody else listens where rank 0 will: he hears nothing worth hearing, and rank 1 tries again until it is
+ * rank 0. */
+static tt_status be_rank_0(void *argument)
+{
+    struct test_stranger *stranger = argument;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)stranger->port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int on = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
+    (void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    TEST_RANK_CHECK(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 &&
+                    listen(listener, 8) == 0);
+    struct timeval patience = {.tv_sec = 10};
+    (void)setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    for (int way = 0; way < 3; way++) {
+        char heard[4096];
+        struct tt_proof proof;
+        int file = accept(listener, NULL, NULL);
+        TEST_RANK_CHECK(file >= 0 && test_stranger_hear(file, &proof.opening, sizeof proof.opening));
+        struct tt_proof_key claims = {.is_set = true};
+        if (way == 0) test_stranger_say(file, "no challenge, but as long as one; 0123456789 0123456789", 48);
+        TEST_RANK_CHECK(tt_proof_answer(&claims, &proof));
+        if (way > 0) test_stranger_say(file, &proof.challenge, sizeof proof.challenge);
+        if (way > 0) TEST_RANK_CHECK(test_stranger_hear(file, heard, TT_PROOF_SUM_BYTES));
+        if (way > 1) test_stranger_say(file, heard, TT_PROOF_SUM_BYTES); /* reflected */
+        if (way > 1) TEST_RANK_CHECK(recv(file, heard, sizeof heard, 0) <= 0);
+        close(file);
+    }
+    close(listener);
+    stranger->result = 1;
+    return TT_OK;
+}
+
+static void somebody_else_listens(void **state)
+{
+    (void)state;
+    struct test_tcp_process processes[2];
+    struct tt_thread *thread = NULL;
+    struct tt_proof_key key = the_key();
+    test_tcp_prepare(processes, 2, 1, test_tcp_barrier, NULL);
+    for (int p = 0; p < 2; p++) processes[p].config.key = &key;
+    processes[0].config.timeout_seconds = processes[1].config.timeout_seconds = 60;
+    processes[0].delay = 3;
+    processes[1].delay = 0.2;
+    struct test_stranger stranger = {.port = processes[0].config.port};
+    assert_int_equal(tt_thread_start("rank 0", be_rank_0, &stranger, &thread), TT_OK);
+    test_tcp_run(processes, 2);
+    assert_int_equal(tt_thread_join(thread), TT_OK);
+    assert_int_equal(stranger.result, 1);
+    test_tcp_expect_ok(processes, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nonsense),
+        cmocka_unit_test(another_version),
+        cmocka_unit_test(slow_connections),
+        cmocka_unit_test(flooded),
+        cmocka_unit_test(few_descriptors),
+        cmocka_unit_test(a_data_line_is_taken),
+        cmocka_unit_test(settings_are_guessed),
+        cmocka_unit_test(nothing_before_the_proof),
+        cmocka_unit_test(a_proof_is_replayed),
+        cmocka_unit_test(secrets_that_differ),
+        cmocka_unit_test(somebody_else_listens),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
