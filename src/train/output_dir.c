@@ -149,7 +149,7 @@ void tt_output_dir_release(struct tt_output_dir *output, bool failed)
     if (failed && output->checked && output->lock != NULL)
         (void)!tt_dir_list(output->path, remove_unfinished, (void *)(uintptr_t)output->path);
     tt_lock_release(output->lock);
-    if (output->created != NULL) remove_created(output);
+    if (failed && output->created != NULL) remove_created(output);
     (void)tt_error_restore(&error);
     tt_free(output->created);
     *output = (struct tt_output_dir){0};

@@ -71,8 +71,9 @@ void tt_record_file_append(struct tt_record_file *file, const void *data, size_t
 {
     struct tt_error error;
     tt_error_copy(&error);
-    tt_status status = TT_ERR_MEMORY;
-    if (file->waiting.bytes + bytes <= WAITING_BYTES_MAX) status = tt_str_append(&file->waiting, data, bytes);
+    tt_status status = file->waiting.bytes + bytes <= WAITING_BYTES_MAX
+                           ? tt_str_append(&file->waiting, data, bytes)
+                           : tt_fail(TT_ERR_MEMORY, "out of memory for the records of '%s'", file->path);
     if (status == TT_OK) {
         file->waiting_count++;
         status = write_waiting(file);
