@@ -158,6 +158,20 @@ int tt_edit_distance(const char *a, const char *b)
     return rows[a_bytes % 3][b_bytes];
 }
 
+bool tt_name_is_near(const char *known, const char *name, int *distance)
+{
+    size_t known_bytes = strlen(known), name_bytes = strlen(name), start = 0, end = 0;
+    size_t shorter = known_bytes < name_bytes ? known_bytes : name_bytes;
+    while (start < shorter && known[start] == name[start]) start++;
+    /* A word that is common in part counts whole: "shard_" and "sharding_" are one word apart. */
+    while (start > 0 && known[start - 1] != '_') start--;
+    while (end < shorter - start && known[known_bytes - 1 - end] == name[name_bytes - 1 - end]) end++;
+    while (end > 0 && known[known_bytes - end] != '_') end--;
+    *distance = tt_edit_distance(known, name);
+    int differs = (int)(name_bytes - start - end);
+    return *distance <= (differs + 1) / 2 && *distance < (int)name_bytes / 3 + 2;
+}
+
 /* The factor that a unit stands for, or 0 for an unknown one. */
 static double unit_factor(const char *unit)
 {

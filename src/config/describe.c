@@ -12,6 +12,7 @@ enum row_group { GROUP_SERVED, GROUP_ONLY, GROUP_UNNEEDED };
 
 static enum row_group group_of(const struct tt_setting *row)
 {
+    if (row->spread != NULL) return GROUP_SERVED;
     if (row->unneeded != NULL) return GROUP_UNNEEDED;
     return row->offset == TT_SETTING_NO_FIELD ? GROUP_ONLY : GROUP_SERVED;
 }

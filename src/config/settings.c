@@ -1,5 +1,6 @@
 #include "config/settings.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -143,17 +144,18 @@ static void consider(const char *known, size_t known_bytes, const char *name, st
     if (known_bytes >= sizeof word) return;
     memcpy(word, known, known_bytes);
     word[known_bytes] = 0;
-    int distance = tt_edit_distance(word, name);
+    int distance;
+    bool near = tt_name_is_near(word, name, &distance);
     /* A piece of a longer name ("batch_size") is nearer than letters by chance. */
-    if (strlen(name) >= 5 && strstr(word, name) != NULL) distance = 2;
-    if (distance >= nearest->distance) return;
+    if (strlen(name) >= 5 && strstr(word, name) != NULL) near = true, distance = 2;
+    if (!near || distance >= nearest->distance) return;
     nearest->distance = distance;
     memcpy(nearest->name, word, known_bytes + 1);
 }
 
 tt_status tt_settings_fail_unknown(const struct tt_settings *settings, const char *name, const char *origin)
 {
-    struct nearest nearest = {.distance = (int)(strlen(name) < 60 ? strlen(name) : 60) / 3 + 2};
+    struct nearest nearest = {.distance = INT_MAX};
     for (size_t i = 0; i < settings->count; i++) {
         const struct tt_setting *row = settings->entries[i].row;
         consider(row->name, strlen(row->name), name, &nearest);
@@ -478,6 +480,69 @@ static bool is_word_of(const struct tt_setting *row, const char *text)
     return strcasecmp(text, "null") != 0 && tt_words_find(row->only, text, NULL);
 }
 
+/* The word that `text` stands for, from a list such as "1=FULL_SHARD 2=SHARD_GRAD_OP". */
+static bool find_synonym(const char *synonyms, const char *text, char *word, size_t word_bytes)
+{
+    size_t bytes = strlen(text);
+    for (const char *at = synonyms; at != NULL && *at != 0; at += strspn(at, " ")) {
+        size_t left = strcspn(at, "="), all = strcspn(at, " ");
+        if (left == bytes && strncasecmp(at, text, bytes) == 0) {
+            snprintf(word, word_bytes, "%.*s", (int)(all - left - 1), at + left + 1);
+            return true;
+        }
+        at += all;
+    }
+    return false;
+}
+
+static bool begins_with_one_of(const char *prefixes, const char *name)
+{
+    for (const char *at = prefixes; *at != 0; at += strspn(at, " ")) {
+        size_t bytes = strcspn(at, " ");
+        if (strncmp(at, name, bytes) == 0) return true;
+        at += bytes;
+    }
+    return false;
+}
+
+static tt_status assign_member(struct tt_settings *settings, const struct tt_setting_entry *entry,
+                               const char *key, const struct tt_json_value *value)
+{
+    char origin[300];
+    struct tt_str text = {0};
+    tt_status status = TT_OK;
+    struct tt_setting_entry *member = tt_settings_find(settings, key);
+    snprintf(origin, sizeof origin, "%.200s, %s", entry->origin, entry->row->name);
+    if (member == NULL || !begins_with_one_of(entry->row->spread, key))
+        return tt_settings_fail_unknown(settings, key, origin);
+    const char *word = tt_json_text(value);
+    if (word != NULL)
+        status = tt_str_append_text(&text, word);
+    else
+        status = tt_json_write(value, 0, false, &text);
+    if (status == TT_OK)
+        status = tt_settings_assign(settings, member, tt_str_text(&text), word != NULL, origin);
+    tt_str_deinit(&text);
+    return status;
+}
+
+/* Each key of the mapping sets the setting of its name, as if it stood in the mapping's place. */
+static tt_status spread_mapping(struct tt_settings *settings, const struct tt_setting_entry *entry)
+{
+    struct tt_json json = {0};
+    tt_status status = TT_OK;
+    const char *key;
+    const struct tt_json_value *value;
+    TT_TRY(tt_json_parse(entry->text, strlen(entry->text), entry->row->name, &json));
+    if (!tt_json_is_object(json.root))
+        status =
+            tt_fail(TT_ERR_USAGE, "%s: '%s' takes lines of 'key: value'", entry->origin, entry->row->name);
+    for (size_t at = 0; status == TT_OK && tt_json_next_member(json.root, &at, &key, &value);)
+        status = assign_member(settings, entry, key, value);
+    tt_json_deinit(&json);
+    return status;
+}
+
 tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_entry *entry, const char *text,
                              bool quoted, const char *origin)
 {
@@ -486,6 +551,9 @@ tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_ent
     if (text != NULL && !tt_value_is_utf8(text))
         return tt_fail(TT_ERR_USAGE, "%s: the value of '%s' is not UTF-8", origin, row->name);
     if (text != NULL && !quoted && tt_value_is_null(text) && !is_word_of(row, text)) text = NULL;
+    if (text != NULL && strncmp(text, "torch.", 6) == 0 && is_word_of(row, text + 6)) text += 6;
+    char word[64];
+    if (text != NULL && find_synonym(row->synonyms, text, word, sizeof word)) text = word;
     if (text != NULL && text[0] == 0 && row->type == TT_SETTING_JSON) text = NULL;
     TT_TRY(check_served(&to, text));
     if (text == NULL && !keeps_null(row)) {
@@ -500,5 +568,6 @@ tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_ent
     entry->text = to.text;
     if (origin == NULL) return TT_OK;
     entry->origin = tt_arena_strdup(&settings->arena, origin);
-    return entry->origin != NULL ? TT_OK : TT_ERR_MEMORY;
+    if (entry->origin == NULL) return TT_ERR_MEMORY;
+    return row->spread != NULL && to.text != NULL ? spread_mapping(settings, entry) : TT_OK;
 }

@@ -4,7 +4,8 @@
  *
  * Order of sources: YAML files, then flags; later wins. A key of unknown name is TT_ERR_USAGE and names the nearest
  * known one. A key that is accepted but has no meaning here carries the reason and is said once, as a log line. A key
- * that means something we do not do is accepted at the values that leave it off and refused otherwise. */
+ * that means something we do not do is accepted at the values that leave it off and refused otherwise. A word of a row
+ * may have "torch." before it (torch.bfloat16). */
 #ifndef TT_CONFIG_SETTINGS_H
 #define TT_CONFIG_SETTINGS_H
 
@@ -43,6 +44,9 @@ struct tt_setting {
     const char *unneeded;      /* not NULL: accepted without meaning here (any value, unless `only`), and why */
     const char *only;          /* not NULL: the values served ("null {}"), compared by type; others are TT_ERR_UNSUPPORTED */
     const char *only_reason;   /* what to do instead of a value that is refused, or why; becomes the hint */
+    const char *synonyms;      /* NULL or "1=FULL_SHARD 2=SHARD_GRAD_OP": other words for `choices` */
+    const char *spread;        /* JSON, not NULL: a mapping whose keys set the settings of their names; the beginnings
+                                  of the names that may stand there, separated by blanks */
     bool required;
     bool transient;            /* acts on this call (--print_config); not part of the resolved file */
 };

@@ -13,9 +13,9 @@
 /* One row reads as one paragraph. */
 /* clang-format off */
 const struct tt_setting tt_quantization_settings[] = {
-    {.name = "load_in_4bit", .type = TT_SETTING_BOOL, FIELD(load_in_4bit), .default_text = "false",
+    {.name = "load_in_4bit", .aliases = "_load_in_4bit", .type = TT_SETTING_BOOL, FIELD(load_in_4bit), .default_text = "false",
      .help = "Store the frozen linears in 4 bits (QLoRA), quantized while they are loaded."},
-    {.name = "load_in_8bit", .type = TT_SETTING_BOOL, FIELD(load_in_8bit), .default_text = "false",
+    {.name = "load_in_8bit", .aliases = "_load_in_8bit", .type = TT_SETTING_BOOL, FIELD(load_in_8bit), .default_text = "false",
      .help = "Store them as int8 with one scale a row."},
     {.name = "bnb_4bit_quant_type", .type = TT_SETTING_CHOICE, FIELD(quant_type), .default_text = "nf4",
      .choices = "nf4 fp4", .help = "The sixteen values of 4 bits."},
@@ -27,6 +27,10 @@ const struct tt_setting tt_quantization_settings[] = {
      .help = "Type in which the quantized linears compute: that of the run, which bf16 says; not given: the same."},
     {.name = "llm_int8_skip_modules", .type = TT_SETTING_JSON, FIELD(skip_modules),
      .help = "Names of linears that stay as they are; lm_head and the embeddings always do."},
+    {.name = "quantization_config", .type = TT_SETTING_JSON, .offset = TT_SETTING_NO_FIELD,
+     .spread = "load_in_ _load_in_ bnb_4bit_ llm_int8_ quant_method", .transient = true,
+     .help = "The settings of this group as one mapping, as BitsAndBytesConfig has them."},
+    TT_SETTING_ONLY("quant_method", STRING, NULL, "null bitsandbytes", "bitsandbytes' 4 and 8 bits are served"),
     TT_SETTING_UNNEEDED("bnb_4bit_quant_storage", "shards are bytes, whatever lies in them"),
     TT_SETTING_UNNEEDED("llm_int8_threshold", "activations are never quantized, so none stands out"),
     TT_SETTING_UNNEEDED("llm_int8_has_fp16_weight", "the base is frozen"),

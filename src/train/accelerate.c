@@ -1,5 +1,6 @@
 #include "train/accelerate.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -7,6 +8,7 @@
 #include "base/log.h"
 #include "config/value.h"
 #include "config/yaml.h"
+#include "tensor/dtype.h"
 
 struct reading {
     struct tt_settings *settings;
@@ -144,6 +146,29 @@ static tt_status take_fp16(const struct reading *reading, const struct key *key,
     return on ? refuse(reading, node, TT_ERR_UNSUPPORTED, "is not served: use mixed_precision: bf16") : TT_OK;
 }
 
+/* torch's CPUOffload: a truth value, or {offload_params: true}. */
+static tt_status take_offload(const struct reading *reading, const struct key *key,
+                              const struct tt_yaml_node *node)
+{
+    const struct tt_yaml_node *inner = tt_yaml_find(node, "offload_params");
+    if (node->kind != TT_YAML_MAP) return take_setting(reading, key, node);
+    if (inner == NULL || inner != node->first || inner->next != NULL)
+        return refuse(reading, node, TT_ERR_USAGE, "takes true, false or {offload_params: true}");
+    return take_setting(reading, key, inner);
+}
+
+/* The type that computes. */
+static tt_status take_param_dtype(const struct reading *reading, const struct key *key,
+                                  const struct tt_yaml_node *node)
+{
+    (void)key;
+    TT_TRY(one_value(reading, node));
+    tt_dtype type = tt_dtype_from_torch_name(node->text);
+    if (type == TT_BF16 || type == TT_F32)
+        return set(reading, node, "bf16", type == TT_BF16 ? "true" : "false");
+    return refuse(reading, node, TT_ERR_UNSUPPORTED, "is not served: bfloat16 and float32 are");
+}
+
 static tt_status take_use_cpu(const struct reading *reading, const struct key *key,
                               const struct tt_yaml_node *node)
 {
@@ -216,15 +241,12 @@ static tt_status take_prefetch(const struct reading *reading, const struct key *
 {
     (void)key;
     TT_TRY(one_value(reading, node));
-    const char *value = strcmp(node->text, "1") == 0   ? "BACKWARD_PRE"
-                        : strcmp(node->text, "2") == 0 ? "BACKWARD_POST"
-                                                       : node->text;
     if (reading->fsdp_version == 2) {
         tt_info("%s is accepted and not needed here: version 2 of FSDP decides it (%s line %zu)", node->key,
                 reading->origin, node->line);
         return TT_OK;
     }
-    return set(reading, node, "backward_prefetch", value);
+    return set(reading, node, "backward_prefetch", node->text);
 }
 
 static tt_status take_state_dict(const struct reading *reading, const struct key *key,
@@ -274,6 +296,9 @@ static tt_status take_wrap_policy(const struct reading *reading, const struct ke
     return refuse(reading, node, TT_ERR_USAGE, "is none of TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP, NO_WRAP");
 }
 
+static tt_status take_policy(const struct reading *reading, const struct key *key,
+                             const struct tt_yaml_node *node);
+
 static const char *const every_block = "every transformer block is a unit";
 static const char *const no_tpu = "it is about TPUs";
 
@@ -289,7 +314,11 @@ static const struct key fsdp_keys[] = {
     {"activation_checkpointing", take_checkpointing, NULL},
     {"activation_checkpointing_offload", take_setting, "activation_offloading"},
     {"offload_params", take_setting, "offload_params"},
-    {"cpu_offload", take_setting, "offload_params"},
+    {"cpu_offload", take_offload, "offload_params"},
+    {"mixed_precision_policy", take_policy, NULL},
+    {"param_dtype", take_param_dtype, NULL},
+    {"reduce_dtype", take_setting, "reduce_dtype"},
+    {"buffer_dtype", take_unneeded, "models hold no buffers"},
     {"auto_wrap_policy", take_wrap_policy, every_block},
     {"transformer_layer_cls_to_wrap", take_unneeded, every_block},
     {"transformer_cls_names_to_wrap", take_unneeded, every_block},
@@ -334,10 +363,9 @@ static tt_status unknown_key(const struct reading *reading, const struct key *ke
                              const struct tt_yaml_node *node, const char *name, const char *prefix)
 {
     const struct key *nearest = NULL;
-    int distance = (int)(strlen(name) < 60 ? strlen(name) : 60) / 3 + 2;
+    int distance = INT_MAX, here;
     for (const struct key *key = keys; key->name != NULL; key++) {
-        int here = tt_edit_distance(key->name, name);
-        if (here >= distance) continue;
+        if (!tt_name_is_near(key->name, name, &here) || here >= distance) continue;
         distance = here;
         nearest = key;
     }
@@ -368,6 +396,43 @@ static tt_status check_map(const struct reading *reading, const struct tt_yaml_n
                    node->key != NULL ? node->key : "fsdp_config");
 }
 
+/* MixedPrecision: one type for all, or a mapping of the three. */
+static tt_status take_policy(const struct reading *reading, const struct key *key,
+                             const struct tt_yaml_node *node)
+{
+    static const char *const types[] = {"param_dtype", "reduce_dtype", "buffer_dtype"};
+    if (node->kind != TT_YAML_MAP) return take_param_dtype(reading, key, node);
+    for (const struct tt_yaml_node *child = node->first; child != NULL; child = child->next) {
+        bool known = false;
+        for (size_t i = 0; i < 3; i++) known |= strcmp(child->key, types[i]) == 0;
+        if (!known && strcmp(child->key, "cast_forward_inputs") != 0)
+            return refuse(reading, child, TT_ERR_USAGE, "is none of param_dtype, reduce_dtype, buffer_dtype");
+        const struct key *known_key = find_key(fsdp_keys, child->key);
+        if (known_key == NULL || tt_yaml_is_null(child)) continue;
+        TT_TRY(known_key->take(reading, known_key, child));
+    }
+    return TT_OK;
+}
+
+/* transformers reads fsdp_config as version 2 unless `version` says otherwise. Files from before that have no
+ * such key and have keys that version 2 lacks: they are version 1. */
+static bool has_version_1_keys(const struct tt_yaml_node *map)
+{
+    static const char *const old[] = {"sharding_strategy", "backward_prefetch", "backward_prefetch_policy",
+                                      "forward_prefetch",  "use_orig_params",   "sync_module_states",
+                                      "limit_all_gathers"};
+    for (const struct tt_yaml_node *node = map->first; node != NULL; node = node->next) {
+        const char *name = has_prefix(node->key, "fsdp_") ? node->key + 5 : node->key;
+        bool truth;
+        for (size_t i = 0; i < sizeof old / sizeof *old; i++)
+            if (strcmp(name, old[i]) == 0) return true;
+        if (strcmp(name, "reshard_after_forward") == 0 && node->text != NULL &&
+            strategy_name(node->text) != NULL && !tt_value_parse_bool(node->text, &truth))
+            return true;
+    }
+    return false;
+}
+
 static tt_status take_fsdp_map(const struct reading *reading, const struct tt_yaml_node *map)
 {
     struct reading inner = *reading;
@@ -377,6 +442,7 @@ static tt_status take_fsdp_map(const struct reading *reading, const struct tt_ya
     if (version != NULL && !tt_yaml_is_null(version) &&
         (version->kind != TT_YAML_SCALAR || !tt_value_parse_int(version->text, &inner.fsdp_version)))
         return refuse(reading, version, TT_ERR_USAGE, "is no version of FSDP: 1 or 2");
+    if (version == NULL && has_version_1_keys(map)) inner.fsdp_version = 1;
     return take_map(&inner, fsdp_keys, map, "fsdp_");
 }
 
@@ -453,8 +519,34 @@ static const struct key top_keys[] = {
     {NULL, NULL, NULL},
 };
 
+/* A file that was copied without its indentation has the keys of fsdp_config beside it. They are moved below
+ * it. */
+static void move_fsdp_keys(const struct reading *reading, struct tt_yaml_node *root,
+                           struct tt_yaml_node *fsdp)
+{
+    struct tt_yaml_node **last = &fsdp->first;
+    const struct tt_yaml_node *first_moved = NULL;
+    while (*last != NULL) last = &(*last)->next;
+    for (struct tt_yaml_node **link = &root->first; *link != NULL;) {
+        struct tt_yaml_node *node = *link;
+        if (!has_prefix(node->key, "fsdp_") || find_key(fsdp_keys, node->key + 5) == NULL) {
+            link = &node->next;
+            continue;
+        }
+        if (first_moved == NULL) first_moved = node;
+        *link = node->next;
+        node->next = NULL;
+        *last = node;
+        last = &node->next;
+    }
+    if (first_moved != NULL)
+        tt_info("%s line %zu: %s and the like are read as if they stood below fsdp_config", reading->origin,
+                first_moved->line, first_moved->key);
+}
+
 static tt_status take_file(struct reading *reading, const struct tt_yaml *yaml)
 {
+    struct tt_yaml_node moved = {.kind = TT_YAML_MAP, .key = "fsdp_config"};
     if (yaml->root == NULL || yaml->root->kind != TT_YAML_MAP)
         return tt_fail(TT_ERR_USAGE, "%s holds no 'key: value' lines", yaml->origin);
     const struct tt_yaml_node *type = tt_yaml_find(yaml->root, "distributed_type");
@@ -464,7 +556,12 @@ static tt_status take_file(struct reading *reading, const struct tt_yaml *yaml)
         return status;
     }
     reading->is_fsdp = type->kind == TT_YAML_SCALAR && strcasecmp(type->text, "FSDP") == 0;
-    return take_map(reading, top_keys, yaml->root, "");
+    struct tt_yaml_node *fsdp = (struct tt_yaml_node *)tt_yaml_find(yaml->root, "fsdp_config");
+    if (fsdp != NULL && tt_yaml_is_null(fsdp)) fsdp->kind = TT_YAML_MAP, fsdp->text = NULL;
+    if (fsdp == NULL || fsdp->kind == TT_YAML_MAP)
+        move_fsdp_keys(reading, yaml->root, fsdp != NULL ? fsdp : &moved);
+    TT_TRY(take_map(reading, top_keys, yaml->root, ""));
+    return moved.first != NULL ? take_fsdp_config(reading, NULL, &moved) : TT_OK;
 }
 
 tt_status tt_accelerate_read(const char *path, struct tt_settings *settings)

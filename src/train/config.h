@@ -91,6 +91,8 @@ struct tt_train_config {
     bool offload_params;              /* frozen shards and optimizer state in host memory */
 
     /* launch (accelerate's file); kept for whoever finds the peers */
+    bool fsdp_activation_checkpointing;
+    const char *fsdp_reshard_after_forward, *param_dtype;
     const char *fsdp, *fsdp_config;   /* TrainingArguments' spelling; already resolved into the fields above */
     int64_t num_processes;            /* ranks of all machines; 0: not said */
     int64_t num_machines, machine_rank; /* 1, 0 */

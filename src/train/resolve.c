@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/value.h"
 #include "optim/schedule.h"
 #include "train/accelerate.h"
 #include "train/settings.h"
@@ -62,6 +63,22 @@ static tt_status resolve_fsdp(struct tt_settings *settings, const char *fsdp)
     return TT_OK;
 }
 
+/* accelerate's flags that say in their own words what other settings do. */
+static tt_status resolve_launcher_words(struct tt_settings *settings, const struct tt_train_config *config)
+{
+    const char *reshard = config->fsdp_reshard_after_forward;
+    bool on;
+    if (reshard != NULL && tt_value_parse_bool(reshard, &on) && strcmp(reshard, "1") != 0)
+        reshard = on ? "FULL_SHARD" : "SHARD_GRAD_OP";
+    if (reshard != NULL)
+        TT_TRY(set_derived(settings, "sharding_strategy", reshard, "fsdp_reshard_after_forward"));
+    if (config->fsdp_activation_checkpointing)
+        TT_TRY(set_derived(settings, "gradient_checkpointing", "true", "fsdp_activation_checkpointing"));
+    if (config->param_dtype == NULL) return TT_OK;
+    return set_derived(settings, "bf16", strcmp(config->param_dtype, "bfloat16") == 0 ? "true" : "false",
+                       "param_dtype");
+}
+
 /* mpirun, srun and torchrun start one process per rank: then num_processes is theirs, not ours to start. */
 static bool is_launched_per_rank(void)
 {
@@ -91,6 +108,7 @@ static tt_status resolve_eval_steps(struct tt_settings *settings, const struct t
 tt_status tt_train_settings_resolve(struct tt_settings *settings, struct tt_train_config *config)
 {
     TT_TRY(resolve_fsdp(settings, config->fsdp));
+    TT_TRY(resolve_launcher_words(settings, config));
     if (config->fsdp_config != NULL) TT_TRY(tt_fsdp_config_apply(config->fsdp_config, settings));
     TT_TRY(resolve_ranks(settings, config));
     TT_TRY(resolve_eval_steps(settings, config));

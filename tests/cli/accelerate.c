@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "config/store.h"
 #include "train/accelerate.h"
 #include "train/settings.h"
 
@@ -152,6 +153,160 @@ static void strategies_by_name_and_number(void **state)
     }
 }
 
+/* The numbers of torch's and accelerate's enumerations: BackwardPrefetch, StateDictType
+ * (torch.distributed.fsdp.api), FSDP_SHARDING_STRATEGY (accelerate utils/constants.py), in a file and as
+ * flags. */
+static void numbers_are_those_of_the_enumerations(void **state)
+{
+    static const struct {
+        const char *key, *number, *setting, *meaning;
+    } cases[] = {
+        {"fsdp_backward_prefetch", "1", "backward_prefetch", "BACKWARD_PRE"},
+        {"fsdp_backward_prefetch", "2", "backward_prefetch", "BACKWARD_POST"},
+        {"fsdp_backward_prefetch_policy", "2", "backward_prefetch", "BACKWARD_POST"},
+        {"fsdp_state_dict_type", "1", "state_dict_type", "FULL_STATE_DICT"},
+        {"fsdp_state_dict_type", "2", "state_dict_type", "SHARDED_STATE_DICT"}, /* LOCAL_STATE_DICT */
+        {"fsdp_state_dict_type", "3", "state_dict_type", "SHARDED_STATE_DICT"},
+        {"fsdp_sharding_strategy", "1", "sharding_strategy", "FULL_SHARD"},
+        {"fsdp_sharding_strategy", "2", "sharding_strategy", "SHARD_GRAD_OP"},
+        {"fsdp_sharding_strategy", "3", "sharding_strategy", "NO_SHARD"},
+        {"fsdp_sharding_strategy", "4", "sharding_strategy", "HYBRID_SHARD"},
+        {"fsdp_sharding_strategy", "5", "sharding_strategy", "HYBRID_SHARD"}, /* HYBRID_SHARD_ZERO2 */
+    };
+    (void)state;
+    for (size_t i = 0; i < 2 * (sizeof cases / sizeof *cases); i++) {
+        struct fixture fixture;
+        char text[200], flag[80];
+        const char *key = cases[i / 2].key;
+        open_fixture(&fixture);
+        snprintf(text, sizeof text, "distributed_type: FSDP\nfsdp_config:\n  %s: %s\n", key,
+                 cases[i / 2].number);
+        snprintf(flag, sizeof flag, "--%s=%s", key, cases[i / 2].number);
+        char *const arguments[] = {flag};
+        tt_status status = i % 2 == 0 ? read_text(&fixture, text)
+                                      : tt_settings_parse_flags(fixture.settings, 1, arguments, NULL);
+        if (status != TT_OK) fail_msg("%s: %s", flag, tt_error_last()->message);
+        const char *got = tt_settings_find(fixture.settings, cases[i / 2].setting)->text;
+        if (strcmp(got, cases[i / 2].meaning) != 0) fail_msg("%s is %s", flag, got);
+        close_fixture(&fixture);
+    }
+}
+
+/* Every key of accelerate's command line whose file form is read is a flag, too: the words land where they do
+ * in a file, and what is not needed is said. */
+static void keys_are_flags(void **state)
+{
+    char *arguments[] = {"--model_name_or_path=m",
+                         "--dataset_name=d",
+                         "--mixed_precision=bf16",
+                         "--fsdp_version=2",
+                         "--fsdp_reshard_after_forward=false",
+                         "--fsdp_use_orig_params=true",
+                         "--fsdp_auto_wrap_policy=TRANSFORMER_BASED_WRAP",
+                         "--fsdp_activation_checkpointing=true",
+                         "--fsdp_cpu_ram_efficient_loading=true",
+                         "--fsdp_sync_module_states=true",
+                         "--fsdp_offload_params=true",
+                         "--param_dtype=torch.float32",
+                         "--buffer_dtype=torch.bfloat16",
+                         "--dynamo_backend=no",
+                         "--device_map=auto"};
+    struct fixture fixture;
+    (void)state;
+    open_fixture(&fixture);
+    assert_int_equal(
+        tt_settings_parse_flags(fixture.settings, sizeof arguments / sizeof *arguments, arguments, NULL),
+        TT_OK);
+    assert_int_equal(tt_train_settings_resolve(fixture.settings, &fixture.config), TT_OK);
+    assert_int_equal(fixture.config.sharding_strategy, TT_SHARD_GRAD_OP);
+    assert_int_equal(fixture.config.gradient_checkpointing, 1);
+    assert_true(fixture.config.offload_params);
+    assert_false(fixture.config.bf16);
+    assert_non_null(strstr(tt_str_text(&fixture.said), "device_map is accepted and not needed here: device"));
+    assert_non_null(
+        strstr(tt_str_text(&fixture.said), "fsdp_use_orig_params is accepted and not needed here"));
+    close_fixture(&fixture);
+    open_fixture(&fixture);
+    assert_int_equal(tt_settings_set(fixture.settings, "mixed_precision", "fp16", "--mixed_precision"),
+                     TT_ERR_UNSUPPORTED);
+    close_fixture(&fixture);
+}
+
+/* A file that lost its indentation, with fsdp_config empty and without it. */
+static void lost_indentation_is_read(void **state)
+{
+    static const char *const texts[] = {
+        "distributed_type: FSDP\nfsdp_config:\nfsdp_sharding_strategy: SHARD_GRAD_OP\nfsdp_offload_params: "
+        "true\n"
+        "num_processes: 2\n",
+        "fsdp_sharding_strategy: 2\ndistributed_type: FSDP\nfsdp_offload_params: true\nnum_processes: 2\n",
+        "fsdp_offload_params: true\ndistributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n"
+        "  fsdp_sharding_strategy: SHARD_GRAD_OP\n",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct fixture fixture;
+        open_fixture(&fixture);
+        if (read_text(&fixture, texts[i]) != TT_OK) fail_msg("%zu: %s", i, tt_error_last()->message);
+        assert_int_equal(fixture.config.sharding_strategy, TT_SHARD_GRAD_OP);
+        assert_true(fixture.config.offload_params);
+        assert_int_equal(fixture.config.num_processes, 2);
+        const char *said = strstr(tt_str_text(&fixture.said), "as if they stood below fsdp_config");
+        assert_non_null(said);
+        assert_null(strstr(said + 1, "as if they stood below"));
+        close_fixture(&fixture);
+    }
+}
+
+/* transformers' fsdp_config: version 2 unless it says otherwise or has keys of version 1 alone. */
+static void fsdp_config_of_either_version(void **state)
+{
+    static const struct {
+        const char *json;
+        int strategy, prefetch;
+    } cases[] = {
+        {"{\"backward_prefetch\": \"backward_post\", \"use_orig_params\": true}", TT_FULL_SHARD,
+         TT_PREFETCH_POST},
+        {"{\"fsdp_backward_prefetch\": 2}", TT_FULL_SHARD, TT_PREFETCH_POST},
+        {"{\"reshard_after_forward\": \"shard_grad_op\"}", TT_SHARD_GRAD_OP, TT_PREFETCH_PRE},
+        {"{\"version\": 2, \"backward_prefetch\": \"backward_post\"}", TT_FULL_SHARD, TT_PREFETCH_PRE},
+        {"{\"reshard_after_forward\": false}", TT_SHARD_GRAD_OP, TT_PREFETCH_PRE},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture fixture;
+        open_fixture(&fixture);
+        if (tt_fsdp_config_apply(cases[i].json, fixture.settings) != TT_OK)
+            fail_msg("%s: %s", cases[i].json, tt_error_last()->message);
+        if ((int)fixture.config.sharding_strategy != cases[i].strategy)
+            fail_msg("%s: strategy", cases[i].json);
+        if ((int)fixture.config.backward_prefetch != cases[i].prefetch)
+            fail_msg("%s: prefetch", cases[i].json);
+        close_fixture(&fixture);
+    }
+}
+
+static void types_and_offload_as_torch_spells_them(void **state)
+{
+    struct fixture fixture;
+    (void)state;
+    open_fixture(&fixture);
+    assert_int_equal(
+        tt_fsdp_config_apply("{\"cpu_offload\": {\"offload_params\": true}, \"mixed_precision_policy\": "
+                             "{\"param_dtype\": \"torch.float32\", \"reduce_dtype\": \"torch.bfloat16\", "
+                             "\"buffer_dtype\": \"torch.float32\"}}",
+                             fixture.settings),
+        TT_OK);
+    assert_true(fixture.config.offload_params);
+    assert_false(fixture.config.bf16);
+    assert_string_equal(fixture.config.reduce_dtype, "bfloat16");
+    assert_int_equal(tt_fsdp_config_apply("{\"cpu_offload\": {\"pin_memory\": true}}", fixture.settings),
+                     TT_ERR_USAGE);
+    assert_int_equal(tt_fsdp_config_apply("{\"param_dtype\": \"float16\"}", fixture.settings),
+                     TT_ERR_UNSUPPORTED);
+    close_fixture(&fixture);
+}
+
 static void nearer_sources_win(void **state)
 {
     struct fixture fixture;
@@ -203,6 +358,8 @@ static void wrong_files_are_refused(void **state)
          "'num_processes'"},
         {"distributed_type: FSDP\nfsdp_config:\n  fsdp_shard_strategy: 1\n", TT_ERR_USAGE,
          "line 3: there is no key 'fsdp_shard_strategy'", "'fsdp_sharding_strategy'"},
+        {"distributed_type: FSDP\nfsdp_config: {fsdp_backward_prefetch: 3}\n", TT_ERR_USAGE,
+         "'backward_prefetch' takes one of", NULL},
         {"distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3}\n", TT_ERR_UNSUPPORTED,
          "'DEEPSPEED' is not served", "FSDP does what ZeRO stage 3 does"},
         {"distributed_type: MEGATRON_LM\n", TT_ERR_UNSUPPORTED, "'MEGATRON_LM' is not served", NULL},
@@ -258,9 +415,17 @@ int main(void)
                                            "SLURM_STEP_ID"};
     for (size_t i = 0; i < sizeof launcher / sizeof *launcher; i++) unsetenv(launcher[i]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(version_1_as_peft_has_it),      cmocka_unit_test(version_2_as_trl_has_it),
-        cmocka_unit_test(strategies_by_name_and_number), cmocka_unit_test(nearer_sources_win),
-        cmocka_unit_test(other_kinds_of_runs),           cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(version_1_as_peft_has_it),
+        cmocka_unit_test(version_2_as_trl_has_it),
+        cmocka_unit_test(strategies_by_name_and_number),
+        cmocka_unit_test(nearer_sources_win),
+        cmocka_unit_test(numbers_are_those_of_the_enumerations),
+        cmocka_unit_test(keys_are_flags),
+        cmocka_unit_test(lost_indentation_is_read),
+        cmocka_unit_test(fsdp_config_of_either_version),
+        cmocka_unit_test(types_and_offload_as_torch_spells_them),
+        cmocka_unit_test(other_kinds_of_runs),
+        cmocka_unit_test(wrong_files_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

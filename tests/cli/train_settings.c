@@ -1,5 +1,5 @@
-/* The rows of a training run: every key of the libraries whose files we read is known, at the default that
- * they have; what does not go together is found. */
+/* The rows of a training run: every key of the libraries whose files we read is known; what does not go
+ * together is found. */
 #include <math.h>
 #include <stdarg.h>
 #include <setjmp.h>
@@ -14,126 +14,11 @@
 #include "config/store.h"
 #include "train/settings.h"
 
-/* transformers 5 training_args.py, TRL sft_config.py, model_config.py, scripts/utils.py, PEFT lora/config.py;
- * with the spellings of earlier releases. `name=default` where our default must be theirs (as SFTConfig
- * changes it). */
+/* Earlier spellings and scripts' own keys, which the releases of golden/trl/defaults.json lack: what those
+ * have is compared in golden/trl_defaults.c. `name=default` where the default must be theirs. */
 static const char *const known[] = {
-    /* TrainingArguments */
-    "output_dir=trainer_output",
-    "per_device_train_batch_size=8",
-    "num_train_epochs=3",
-    "max_steps=-1",
-    "learning_rate=2.0e-05",
-    "lr_scheduler_type=linear",
-    "lr_scheduler_kwargs",
-    "warmup_steps=0",
-    "optim=adamw_torch_fused",
-    "optim_args",
-    "weight_decay=0",
-    "adam_beta1=0.9",
-    "adam_beta2=0.999",
-    "adam_epsilon=1.0e-08",
-    "optim_target_modules",
-    "gradient_accumulation_steps=1",
-    "average_tokens_across_devices=true",
-    "max_grad_norm=1",
-    "label_smoothing_factor=0",
-    "bf16=true",
-    "fp16=false",
-    "bf16_full_eval",
-    "fp16_full_eval",
-    "tf32",
     "activation_checkpointing",
     "activation_checkpointing_kwargs",
-    "gradient_checkpointing",
-    "gradient_checkpointing_kwargs",
-    "torch_compile",
-    "torch_compile_backend",
-    "torch_compile_mode",
-    "use_liger_kernel",
-    "liger_kernel_config",
-    "use_cache",
-    "neftune_noise_alpha",
-    "torch_empty_cache_steps",
-    "auto_find_batch_size",
-    "logging_strategy=steps",
-    "logging_steps=10",
-    "logging_first_step=false",
-    "log_on_each_node",
-    "logging_nan_inf_filter",
-    "include_num_input_tokens_seen",
-    "log_level",
-    "log_level_replica",
-    "disable_tqdm=false",
-    "report_to=tensorboard",
-    "run_name",
-    "project",
-    "trackio_space_id",
-    "trackio_bucket_id",
-    "trackio_static_space_id",
-    "eval_strategy=no",
-    "eval_steps=0",
-    "eval_delay",
-    "per_device_eval_batch_size=8",
-    "prediction_loss_only",
-    "eval_on_start=false",
-    "eval_do_concat_batches",
-    "eval_use_gather_object",
-    "eval_accumulation_steps",
-    "include_for_metrics",
-    "batch_eval_metrics",
-    "save_only_model=false",
-    "save_strategy=steps",
-    "save_steps=500",
-    "save_on_each_node",
-    "save_total_limit=0",
-    "enable_jit_checkpoint",
-    "push_to_hub",
-    "hub_token",
-    "hub_private_repo",
-    "hub_model_id",
-    "hub_strategy",
-    "hub_always_push",
-    "hub_revision",
-    "load_best_model_at_end=false",
-    "metric_for_best_model",
-    "greater_is_better",
-    "ignore_data_skip",
-    "restore_callback_states_from_checkpoint",
-    "full_determinism",
-    "seed=42",
-    "data_seed=-1",
-    "use_cpu=false",
-    "accelerator_config",
-    "parallelism_config",
-    "dataloader_drop_last=false",
-    "dataloader_num_workers",
-    "dataloader_pin_memory",
-    "dataloader_persistent_workers",
-    "dataloader_prefetch_factor",
-    "dataloader_multiprocessing_context",
-    "dataloader_in_order",
-    "remove_unused_columns",
-    "label_names",
-    "train_sampling_strategy=random",
-    "length_column_name",
-    "ddp_find_unused_parameters",
-    "ddp_bucket_cap_mb",
-    "ddp_broadcast_buffers",
-    "ddp_static_graph",
-    "ddp_backend",
-    "ddp_timeout",
-    "fsdp",
-    "fsdp_config",
-    "deepspeed",
-    "debug",
-    "skip_memory_metrics",
-    "do_train",
-    "do_eval",
-    "do_predict",
-    "resume_from_checkpoint",
-    "local_rank",
-    /* earlier spellings */
     "evaluation_strategy",
     "warmup_ratio=0",
     "per_gpu_train_batch_size",
@@ -158,97 +43,10 @@ static const char *const known[] = {
     "dataset_batch_size",
     "num_of_sequences",
     "chars_per_token",
-    /* SFTConfig */
-    "model_init_kwargs",
-    "trust_remote_code",
-    "chat_template_path",
-    "router_aux_loss_coef",
-    "dataset_text_field=text",
-    "dataset_kwargs",
-    "dataset_num_proc",
-    "eos_token",
-    "pad_token",
-    "activation_offloading=false",
-    "max_length=1024",
-    "truncation_mode",
-    "shuffle_dataset=false",
-    "packing=false",
-    "packing_strategy=bfd",
-    "padding_free",
-    "pad_to_multiple_of",
-    "eval_packing",
-    "completion_only_loss",
-    "assistant_only_loss",
-    "loss_type",
-    /* ModelConfig, ScriptArguments */
-    "model_name_or_path",
-    "model_revision=main",
-    "dtype",
-    "attn_implementation",
-    "use_peft=true",
-    "lora_r=16",
-    "lora_alpha=32",
-    "lora_dropout=0.05",
-    "lora_target_modules",
-    "lora_target_parameters",
-    "lora_modules_to_save",
-    "lora_task_type",
-    "use_rslora=false",
-    "use_dora",
-    "load_in_8bit=false",
-    "load_in_4bit=false",
-    "bnb_4bit_quant_type=nf4",
-    "use_bnb_nested_quant=false",
-    "bnb_4bit_quant_storage",
-    "dataset_name",
-    "dataset_config",
-    "dataset_train_split=train",
-    "dataset_test_split=test",
-    "dataset_streaming",
     "datasets",
     "streaming",
     "test_split_size",
     "gradient_checkpointing_use_reentrant",
-    "ignore_bias_buffers",
-    /* LoraConfig */
-    "peft_type",
-    "task_type",
-    "base_model_name_or_path",
-    "revision",
-    "inference_mode",
-    "auto_mapping",
-    "peft_version",
-    "r",
-    "target_modules",
-    "exclude_modules",
-    "bias",
-    "fan_in_fan_out",
-    "lora_bias",
-    "modules_to_save",
-    "init_lora_weights=true",
-    "layers_to_transform",
-    "layers_pattern",
-    "rank_pattern",
-    "alpha_pattern",
-    "trainable_token_indices",
-    "target_parameters",
-    "layer_replication",
-    "ensure_weight_tying",
-    "megatron_config",
-    "megatron_core",
-    "loftq_config",
-    "eva_config",
-    "corda_config",
-    "lora_ga_config",
-    "velora_config",
-    "monteclora_config",
-    "kasa_config",
-    "arrow_config",
-    "alora_invocation_tokens",
-    "use_qalora",
-    "qalora_group_size",
-    "use_bdlora",
-    "runtime_config",
 };
 
 struct fixture {
@@ -368,6 +166,48 @@ static void a_recipe_lands_in_the_struct(void **state)
 }
 
 /* A text with a default has a value, whatever a file says: its readers do not ask. */
+/* BitsAndBytesConfig as transformers' recipes write it; torch's names of types. */
+static void a_mapping_sets_the_settings_of_its_keys(void **state)
+{
+    struct fixture fixture;
+    (void)state;
+    open_fixture(&fixture);
+    assert_int_equal(give(&fixture,
+                          "quantization_config:\n  load_in_4bit: true\n  bnb_4bit_quant_type: nf4\n"
+                          "  bnb_4bit_use_double_quant: true\n  bnb_4bit_compute_dtype: torch.bfloat16\n"
+                          "  llm_int8_skip_modules: null\n  quant_method: bitsandbytes\n"
+                          "torch_dtype: torch.bfloat16\nsave_dtype: torch.float32\n"),
+                     TT_OK);
+    assert_true(fixture.config.quantization.load_in_4bit);
+    assert_true(fixture.config.quantization.use_double_quant);
+    assert_string_equal(fixture.config.quantization.compute_dtype, "bfloat16");
+    assert_string_equal(fixture.config.save_dtype, "float32");
+    assert_non_null(
+        strstr(tt_settings_origin(fixture.settings, "load_in_4bit"), "t.yaml line 1, quantization_config"));
+    /* The resolved file has what the mapping said, and not the mapping beside it. */
+    struct tt_str yaml = {0};
+    assert_int_equal(tt_settings_write_yaml(fixture.settings, &yaml), TT_OK);
+    assert_non_null(strstr(tt_str_text(&yaml), "load_in_4bit: true"));
+    assert_null(strstr(tt_str_text(&yaml), "quantization_config:"));
+    tt_str_deinit(&yaml);
+    char *arguments[] = {"--quantization_config", "{\"load_in_8bit\": true}", "--load_in_4bit", "false"};
+    assert_int_equal(tt_settings_parse_flags(fixture.settings, 4, arguments, NULL), TT_OK);
+    assert_true(fixture.config.quantization.load_in_8bit);
+    assert_false(fixture.config.quantization.load_in_4bit);
+    tt_settings_destroy(fixture.settings);
+    static const char *const wrong[] = {"quantization_config: {load_in_5bit: true}\n",
+                                        "quantization_config: {learning_rate: 1}\n",
+                                        "quantization_config: [1]\n",
+                                        "quantization_config: {quant_method: gptq}\n",
+                                        "quantization_config: {load_in_4bit: 7}\n",
+                                        "save_dtype: torch.int8\n"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        open_fixture(&fixture);
+        if (give(&fixture, wrong[i]) == TT_OK) fail_msg("accepted: %s", wrong[i]);
+        tt_settings_destroy(fixture.settings);
+    }
+}
+
 static bool has_word(const char *words, const char *word)
 {
     return tt_words_find(words, word, NULL);
@@ -557,6 +397,7 @@ int main(void)
         cmocka_unit_test(what_follows_is_settled),
         cmocka_unit_test(resolving_twice_changes_nothing),
         cmocka_unit_test(contradictions_are_found),
+        cmocka_unit_test(a_mapping_sets_the_settings_of_its_keys),
         cmocka_unit_test(none_is_a_word_where_there_is_one),
         cmocka_unit_test(null_never_takes_a_default_away),
     };
