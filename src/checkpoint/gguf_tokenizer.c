@@ -139,9 +139,12 @@ static tt_status put_cut(struct source *source, struct tt_gguf_header *header,
 static tt_status put_byte_level(struct source *source, struct tt_gguf_header *header,
                                 const struct tt_json_value *const *steps, size_t count, bool own_cut)
 {
-    const struct tt_json_value *normalizer = tt_json_get(source->tokenizer.root, "normalizer");
-    if (normalizer != NULL && !tt_json_is_null(normalizer) && !is_type(normalizer, "NFC"))
-        return refuse(source, "the normalizer of a byte-level tokenizer");
+    const struct tt_json_value *normalizers[4];
+    size_t normalizer_count =
+        list_steps(tt_json_get(source->tokenizer.root, "normalizer"), "normalizers", normalizers);
+    for (size_t i = 0; i < normalizer_count; i++)
+        if (i >= 4 || !is_type(normalizers[i], "NFC"))
+            return refuse(source, "the normalizer of a byte-level tokenizer");
     source->byte_level = true;
     TT_TRY(tt_gguf_put_string(header, "tokenizer.ggml.model", tt_span_of("gpt2")));
     return put_cut(source, header, steps, count, own_cut);

@@ -26,4 +26,16 @@ expect 0 "architecture 'llama', 21 tensors" export gguf --model_name_or_path "$f
 for key in tokenizer.ggml.model tokenizer.ggml.scores tokenizer.ggml.bos_token_id tokenizer.ggml.eos_token_id; do
     grep -qaF "$key" tuned.gguf || fail "tuned.gguf has no $key"
 done
+
+# A byte-level tokenizer whose normalizer is a sequence of nothing, as transformers makes it of a GGUF file, has none.
+cp -r "$root/tests/golden/llama3/model" byte-level
+cp "$root"/tests/golden/gguf/tokenizer/tokenizer*.json byte-level/
+chmod -R u+w byte-level
+expect 0 '' export gguf --model_name_or_path byte-level --output_file none.gguf
+sed -i 's/"normalizer": null/"normalizer": {"type": "Sequence", "normalizers": []}/' byte-level/tokenizer.json
+grep -q '"normalizers": \[\]' byte-level/tokenizer.json || fail "the normalizer is as it was"
+expect 0 '' export gguf --model_name_or_path byte-level --output_file empty.gguf
+cmp none.gguf empty.gguf || fail "an empty normalizer makes another file"
+sed -i 's/"normalizers": \[\]/"normalizers": [{"type": "Lowercase"}]/' byte-level/tokenizer.json
+expect 2 'the normalizer of a byte-level tokenizer' export gguf --model_name_or_path byte-level --output_file lower.gguf
 finish
