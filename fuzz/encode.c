@@ -110,6 +110,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
          "\"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"\u2581\", \"prepend_scheme\": "
          "\"first\"}",
          false, false, NULL, NULL},
+        {"\"normalizer\": {\"type\": \"BertNormalizer\", \"clean_text\": true, \"handle_chinese_chars\": "
+         "true, "
+         "\"lowercase\": false, \"strip_accents\": true}, \"pre_tokenizer\": {\"type\": \"Sequence\", "
+         "\"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": "
+         "\"(?i:'s|[k-m]+|[^\\\\p{L}0-9]+)|[[:lower:]]+|\\\\p{C}|x*\"}, \"behavior\": \"Contiguous\", "
+         "\"invert\": "
+         "true}, {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, "
+         "\"use_regex\": "
+         "false}]}",
+         true, false, NULL, NULL},
         {"\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\u2581\"}",
          false, false, NULL, NULL},
     };

@@ -236,7 +236,8 @@ static tt_status take_escape(struct translator *t)
     tt_status status = pattern_take_set_escape(&t->in, &set, &found);
     if (status == TT_OK && found) {
         begin_atom(t);
-        /* Outside of brackets a set is as it stands: (?i)\p{Lu} matches upper case only. */
+        /* Outside of brackets a set is as it stands: (?i)\p{Lu} matches upper case only. PCRE2 10.42 has it
+         * so too; newer versions fold the set, or the code points that are listed in it. */
         if (t->in.fold) status = tt_str_append_text(t->out, "(?-i:");
         if (status == TT_OK) status = pattern_append_lone_set(t->out, &set);
         if (status == TT_OK && t->in.fold) status = tt_str_append_char(t->out, ')');
