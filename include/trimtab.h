@@ -206,7 +206,8 @@ TT_PUBLIC TT_MUST_USE tt_status tt_completer_run(struct tt_completer *completer,
 
 /* ---- tokenizers ----
  *
- * The tokenizer of a model folder (tokenizer.json), token for token like the reference library. */
+ * The tokenizer of a model folder (tokenizer.json), token for token like the reference library. The folder may be named as
+ * in the hub's local cache ("owner/model"), as in model_name_or_path. */
 struct tt_codec;
 TT_PUBLIC TT_MUST_USE tt_status tt_codec_open(const char *folder, struct tt_codec **out);
 TT_PUBLIC void tt_codec_close(struct tt_codec *codec);

@@ -201,6 +201,45 @@ static void little_is_read(void **state)
     tt_fingerprint_deinit(&fingerprint);
 }
 
+/* Data above 1 GiB: both ends and 1,024 blocks; `full` reads all of it. */
+static void long_data(void **state)
+{
+    (void)state;
+    const struct tt_data_config config = {.dataset_text_field = "text",
+                                          .dataset_prompt_field = "prompt",
+                                          .dataset_completion_field = "completion",
+                                          .max_length = 16,
+                                          .packing_strategy = "bfd",
+                                          .eval_packing = -1,
+                                          .completion_only_loss = -1};
+    struct tt_inputs inputs = {.train_path = tt_strdup(at("long.jsonl"))};
+    struct tt_fingerprint prints[2][4];
+    const uint64_t bytes = 1025 * MIB, places[] = {0, MIB - 1, bytes - 1};
+    make_model(1, MIB);
+    put("rows.jsonl", "{\"input_ids\": [1, 2, 3]}\n");
+    put("long.jsonl", "");
+    assert_int_equal(truncate(at("long.jsonl"), (off_t)bytes), 0);
+    assert_int_equal(tt_model_folder_open(root, true, &inputs.folder), TT_OK);
+    assert_int_equal(tt_dataset_load(at("rows.jsonl"), &config, NULL, 100, 0, &inputs.train), TT_OK);
+    uint64_t before = bytes_read();
+    for (int i = 0; i < 4; i++) {
+        if (i > 0) flip("long.jsonl", places[i - 1]);
+        assert_int_equal(tt_fingerprint_take(TT_VERIFY_QUICK, NULL, &inputs, NULL, NULL, &prints[0][i]),
+                         TT_OK);
+        if (i == 0) continue;
+        assert_string_equal(difference(&prints[0][0], &prints[0][i]), "the file of the training data");
+        flip("long.jsonl", places[i - 1]);
+    }
+    assert_true(bytes_read() - before < 32 * MIB);
+    assert_int_equal(tt_fingerprint_take(TT_VERIFY_FULL, NULL, &inputs, NULL, NULL, &prints[1][0]), TT_OK);
+    flip("long.jsonl", 700 * MIB + 12345);
+    assert_int_equal(tt_fingerprint_take(TT_VERIFY_FULL, NULL, &inputs, NULL, NULL, &prints[1][1]), TT_OK);
+    assert_string_equal(difference(&prints[1][0], &prints[1][1]), "the file of the training data");
+    for (int i = 0; i < 4; i++) tt_fingerprint_deinit(&prints[0][i]);
+    for (int i = 0; i < 2; i++) tt_fingerprint_deinit(&prints[1][i]);
+    tt_inputs_close(&inputs);
+}
+
 static void changes_since_a_checkpoint(void **state)
 {
     (void)state;
@@ -257,6 +296,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(files, fresh, clean),
         cmocka_unit_test_setup_teardown(tensors, fresh, clean),
         cmocka_unit_test_setup_teardown(little_is_read, fresh, clean),
+        cmocka_unit_test_setup_teardown(long_data, fresh, clean),
         cmocka_unit_test_setup_teardown(changes_since_a_checkpoint, fresh, clean),
         cmocka_unit_test_setup_teardown(a_stop_on_request, fresh, clean),
     };
