@@ -1,7 +1,9 @@
 /* Speed of single ops. Usage: bench_ops [--device cpu|cuda] [--threads N] [--seconds S] [name part ...]
  * Prints one JSON line per case: the median time of the repetitions that fit in S seconds, GFLOP/s where the
  * op is bound by arithmetic and GB/s where it is bound by memory (bytes that must be read and written once).
- * On a GPU the sizes are those of real models, and each case says its share of what this very machine
+ * On a processor a first line says what its arithmetic units give by themselves, and each matrix product its
+ * share of that; `bench_ops levels` runs a few products on each level of TRIMTAB_CPU_ISA that the processor
+ * has. On a GPU the sizes are those of real models, and each case says its share of what this very machine
  * reaches: of a large copy, or of a large bf16 product; both are measured first.
  */
 #include <stdio.h>
@@ -19,6 +21,7 @@
 #include "backend/ops/rmsnorm.h"
 #include "backend/ops/swiglu.h"
 #include "ops_lora.h"
+#include "ops_peak.h"
 #include "ops_timing.h"
 
 struct gemm_row {
@@ -88,6 +91,8 @@ static tt_status run_gemm(struct tt_stream *stream, const void *args)
 
 static void bench_gemm(struct bench *bench, const struct gemm_row *row)
 {
+    bench->peak_flops =
+        row->a == TT_BF16 && row->b == TT_BF16 ? bench->units.bf16_flops : bench->units.f32_flops;
     struct tt_gemm_args args = {.a = row->trans_a ? bench_random_tensor(bench, row->a, row->k, row->m)
                                                   : bench_random_tensor(bench, row->a, row->m, row->k),
                                 .b = row->trans_b ? bench_random_tensor(bench, row->b, row->n, row->k)
@@ -101,6 +106,7 @@ static void bench_gemm(struct bench *bench, const struct gemm_row *row)
                    (double)tt_tensor_bytes(args.c) * (row->beta != 0 ? 2 : 1);
     bench_measure(bench, row->name, run_gemm, &args, 2.0 * (double)row->m * (double)row->n * (double)row->k,
                   bytes);
+    bench->peak_flops = 0;
     bench_release(bench);
 }
 
@@ -456,6 +462,44 @@ static void bench_gpu(struct bench *bench, int count, char **parts)
     if (is_wanted("flat", count, parts)) bench_loss_and_optimizer(bench);
 }
 
+/* Measures the units of the open device's level and says so. */
+static void measure_units(struct bench *bench)
+{
+    const char *name = tt_device_name(bench->device), *level = strrchr(name, ' ');
+    bench->units = bench_peak_of(level != NULL ? level + 1 : name, tt_device_threads(bench->device));
+    printf(
+        "{\"peak\": \"%s\", \"gflops\": %.1f, \"peak_bf16\": \"%s\", \"gflops_bf16\": %.1f, \"threads\": %d, "
+        "\"device\": \"%s\"}\n",
+        bench->units.f32_unit, bench->units.f32_flops * 1e-9, bench->units.bf16_unit,
+        bench->units.bf16_flops * 1e-9, tt_device_threads(bench->device), name);
+}
+
+/* Linears of small models, on every level that is here. */
+static void bench_levels(struct bench *bench, const struct tt_device_config *config)
+{
+    static const char *const levels[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx"};
+    static const struct gemm_row rows[] = {
+        {"level bf16 x W^T 2048x1536x576", 2048, 1536, 576, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+        {"level bf16 dy W 2048x576x1536", 2048, 576, 1536, TT_BF16, TT_BF16, TT_BF16, false, false, 0},
+        {"level bf16 x W^T 2048x4864x896", 2048, 4864, 896, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+        {"level bf16 x W^T 2048x896x4864", 2048, 896, 4864, TT_BF16, TT_BF16, TT_BF16, false, true, 0},
+        {"level f32 x W^T 2048x1536x576", 2048, 1536, 576, TT_F32, TT_F32, TT_F32, false, true, 0},
+    };
+    struct bench own = *bench;
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        setenv("TRIMTAB_CPU_ISA", levels[i], 1);
+        tt_status status = tt_device_open(config, &own.device);
+        if (status == TT_ERR_UNSUPPORTED) continue;
+        bench_must(status);
+        bench_must(tt_stream_create(own.device, &own.stream));
+        measure_units(&own);
+        for (size_t j = 0; j < sizeof rows / sizeof rows[0]; j++) bench_gemm(&own, &rows[j]);
+        tt_stream_destroy(own.stream);
+        tt_device_close(own.device);
+    }
+    unsetenv("TRIMTAB_CPU_ISA");
+}
+
 int main(int argc, char **argv)
 {
     struct bench bench = {.seconds = 0.5};
@@ -475,6 +519,13 @@ int main(int argc, char **argv)
         tt_device_close(bench.device);
         return 0;
     }
+    if (argc - at == 1 && strcmp(argv[at], "levels") == 0) {
+        bench_levels(&bench, &config);
+        tt_stream_destroy(bench.stream);
+        tt_device_close(bench.device);
+        return 0;
+    }
+    measure_units(&bench);
     for (size_t i = 0; i < sizeof gemm_rows / sizeof gemm_rows[0]; i++) {
         if (is_wanted(gemm_rows[i].name, argc - at, argv + at)) bench_gemm(&bench, &gemm_rows[i]);
     }

@@ -103,6 +103,8 @@ double bench_measure(struct bench *bench, const char *name, bench_run *run, cons
     if (bytes > 0) printf(", \"gbytes_per_s\": %.1f", bytes / median * 1e-9);
     if (flops > 0 && bench->gemm_flops > 0)
         printf(", \"percent_of_gemm\": %.1f", 100 * flops / median / bench->gemm_flops);
+    if (flops > 0 && bench->peak_flops > 0)
+        printf(", \"percent_of_peak\": %.1f", 100 * flops / median / bench->peak_flops);
     if (bytes > 0 && bench->copy_bytes > 0)
         printf(", \"percent_of_copy\": %.1f", 100 * bytes / median / bench->copy_bytes);
     printf(", \"device\": \"%s\"}\n", tt_device_name(bench->device));

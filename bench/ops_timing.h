@@ -3,6 +3,7 @@
 #define TT_BENCH_OPS_TIMING_H
 
 #include "backend/device.h"
+#include "ops_peak.h"
 #include "tensor/tensor.h"
 
 enum { BENCH_TENSORS_MAX = 16 };
@@ -15,6 +16,8 @@ struct bench {
     int buffer_count;
     bool gpu;
     double copy_bytes, gemm_flops; /* a second, at best; 0: not measured */
+    struct bench_peak units;
+    double peak_flops;             /* of the case under way: what the units give at best; 0: not measured */
 };
 
 void bench_must(tt_status status); /* ends the program with the error record */

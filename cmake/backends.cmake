@@ -8,10 +8,13 @@ if(NOT backend_kind STREQUAL "INTERFACE_LIBRARY")
     set_source_files_properties(src/backend/cpu/gemm_avx2.c PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma")
     set(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mprefer-vector-width=512)
     set_source_files_properties(src/backend/cpu/gemm_avx512.c PROPERTIES COMPILE_OPTIONS "${avx512}")
+    set_source_files_properties(src/backend/cpu/gemm_avx512_bf16.c PROPERTIES COMPILE_OPTIONS
+      "${avx512};-mavx512bf16")
     set_source_files_properties(src/backend/cpu/gemm_amx.c PROPERTIES COMPILE_OPTIONS
       "${avx512};-mamx-tile;-mamx-bf16")
   else()
-    set_source_files_properties(src/backend/cpu/gemm_avx2.c src/backend/cpu/gemm_avx512.c src/backend/cpu/gemm_amx.c
+    set_source_files_properties(src/backend/cpu/gemm_avx2.c src/backend/cpu/gemm_avx512.c
+      src/backend/cpu/gemm_avx512_bf16.c src/backend/cpu/gemm_amx.c
       PROPERTIES HEADER_FILE_ONLY TRUE)
   endif()
 endif()

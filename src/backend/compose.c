@@ -90,8 +90,13 @@ static tt_status product(struct tt_stream *stream, const struct tt_gemm_lora_arg
 
 tt_status tt_compose_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
 {
-    const struct tt_rotation *rotation = &args->rotation;
     TT_TRY(product(stream, args));
+    return tt_compose_rotation(stream, args);
+}
+
+tt_status tt_compose_rotation(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
+{
+    const struct tt_rotation *rotation = &args->rotation;
     if (rotation->columns == 0) return TT_OK;
     struct tt_rope_args rope = {.x_THE = tt_tensor_heads(tt_tensor_cols(args->y_MN, 0, rotation->columns),
                                                          rotation->columns / rotation->head_dim),
@@ -99,6 +104,13 @@ tt_status tt_compose_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lo
                                 .cos_PE = rotation->cos_PE,
                                 .sin_PE = rotation->sin_PE};
     return stream->device->table->ops->rope(stream, &rope);
+}
+
+/* The host's own gemm_lora takes the narrow products along; a GPU's would come back to compose. */
+static tt_status lora_product(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
+{
+    if (stream->device->is_host) return stream->device->table->ops->gemm_lora(stream, args);
+    return tt_compose_gemm_lora(stream, args);
 }
 
 tt_status tt_compose_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args)
@@ -109,7 +121,7 @@ tt_status tt_compose_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_
     struct tt_swiglu_forward_args pass = {.gate_TF = tt_tensor_cols(args->gate_up_M2F, 0, f),
                                           .up_TF = tt_tensor_cols(args->gate_up_M2F, f, f),
                                           .h_TF = args->act_MF};
-    TT_TRY(tt_compose_gemm_lora(stream, &product));
+    TT_TRY(lora_product(stream, &product));
     return stream->device->table->ops->swiglu_forward(stream, &pass);
 }
 
@@ -123,7 +135,7 @@ tt_status tt_compose_gemm_swiglu_backward(struct tt_stream *stream,
     struct tt_swiglu_backward_args pass = {
         .dh_TF = args->dact_MF, .gate_TF = gate, .up_TF = up, .dgate_TF = gate, .dup_TF = up};
     if (args->wants_act) pass.h_TF = args->dact_MF;
-    TT_TRY(tt_compose_gemm_lora(stream, &product));
+    TT_TRY(lora_product(stream, &product));
     return stream->device->table->ops->swiglu_backward(stream, &pass);
 }
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "backend/ops/gemm.h"
-#include "ops/harness.h"
+#include "ops/isa.h"
 
 struct gemm_case {
     int64_t m, n, k;
@@ -18,8 +18,8 @@ struct gemm_case {
 #define N_ false
 #define T_ true
 
-/* Shapes on both sides of every border: register tiles (6 x 16, 4 x 8, 14 x 32), blocks of 144 rows and 256
- * k, few rows (8), few columns (32), columns that are packed at a time (1024). */
+/* Shapes on both sides of every border: register tiles (6 x 16, 4 x 8, 14 x 32), blocks of 144 rows, 256
+ * and 384 k, few rows (8), few columns (32), columns that are packed at a time (1024). */
 static const struct gemm_case cases[] = {
     /* tiny, and every combination of transposition and type */
     {1, 1, 1, F, F, F, N_, N_, 1, 0, 0},
@@ -41,6 +41,8 @@ static const struct gemm_case cases[] = {
     {12, 48, 257, F, F, F, T_, N_, 1, 0.5, 0},
     {144, 64, 256, F, F, F, N_, T_, 1, 0, 0},
     {145, 65, 255, F, F, F, N_, N_, 1, 1, 0},
+    {145, 65, 385, F, F, F, N_, T_, 1, 1, 0},
+    {145, 65, 385, H, H, H, N_, N_, 1, 1, 0},
     /* several blocks of k: floats in place, bf16 through the waiting block */
     {150, 70, 600, F, F, F, N_, T_, 1.5, 0.5, 2},
     {150, 70, 600, H, H, H, N_, T_, 1.5, 0.5, 2},
@@ -251,11 +253,13 @@ static void every_case_is_close_and_independent_of_threads(void **state)
 {
     (void)state;
     static const struct setting settings[] = {
-        {NULL, NULL},       {"panels", "portable"}, {"dot", "portable"},
-        {"panels", "avx2"}, {"dot", "avx2"},        {"panels", "avx512"},
-        {"dot", "avx512"},  {"panels", "amx"},      {"dot", "amx"}};
+        {NULL, NULL},           {"panels", "portable"},    {"dot", "portable"},
+        {"panels", "avx2"},     {"dot", "avx2"},           {"panels", "avx512"},
+        {"dot", "avx512"},      {"panels", "avx512_bf16"}, {"pairs", "avx512_bf16"},
+        {"dot", "avx512_bf16"}, {"panels", "amx"},         {"dot", "amx"}};
     size_t count = test_on_cpu() ? sizeof settings / sizeof settings[0] : 1;
     for (size_t i = 0; i < count; i++) {
+        if (settings[i].isa != NULL && !test_isa_is_here(settings[i].isa)) continue;
         current_setting = &settings[i];
         taken = 0;
         TEST_CASES("gemm", cases, check_case);

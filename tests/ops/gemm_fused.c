@@ -3,62 +3,8 @@
 #include <string.h>
 
 #include "backend/ops/gemm_fused.h"
-#include "ops/harness.h"
-
-/* Ranks of the parts of low rank beside each other, with the columns they cover. */
-struct low_case {
-    int64_t r[TT_LOW_RANK_PARTS], first[TT_LOW_RANK_PARTS], columns[TT_LOW_RANK_PARTS];
-    int count;
-};
-
-enum addend { NONE, APART, IN_PLACE };
-
-struct lora_case {
-    int64_t m, n, k;
-    tt_dtype dtype;
-    bool trans;
-    enum addend addend;
-    int64_t gap;
-    struct low_case low;
-    int64_t rotated, head_dim; /* the first columns are heads; 0: none */
-};
-
-#define F TT_F32
-#define H TT_BF16
-#define N_ false
-#define T_ true
-#define NO_LOW                                                                                               \
-    {                                                                                                        \
-        {0}, {0}, {0}, 0                                                                                     \
-    }
-#define ALL(r, n)                                                                                            \
-    {                                                                                                        \
-        {r}, {0}, {n}, 1                                                                                     \
-    }
-#define QKV(r, q, k)                                                                                         \
-    {                                                                                                        \
-        {r, r, r}, {0, q, (q) + (k)}, {q, k, k}, 3                                                           \
-    }
-
-static const struct lora_case lora_cases[] = {
-    {1, 1, 1, F, T_, NONE, 0, ALL(1, 1), 0, 0},
-    {5, 7, 3, F, T_, NONE, 2, NO_LOW, 0, 0},
-    {5, 7, 3, F, N_, IN_PLACE, 1, ALL(2, 7), 0, 0},
-    {9, 40, 33, F, T_, APART, 0, ALL(8, 40), 0, 0},
-    {13, 48, 65, H, T_, NONE, 3, QKV(4, 24, 12), 0, 0},
-    {13, 48, 65, H, N_, NONE, 0, ALL(12, 48), 0, 0},
-    {13, 48, 65, H, T_, IN_PLACE, 8, ALL(8, 48), 0, 0},
-    {40, 96, 130, H, T_, APART, 8, ALL(8, 96), 0, 0},
-    {40, 96, 130, H, N_, APART, 0, NO_LOW, 0, 0},
-    /* q and v alone; the same columns twice, as two adapters that do not lie together give them */
-    {17, 64, 70, H, T_, NONE, 0, {{8, 8}, {0, 48}, {32, 16}, 2}, 0, 0},
-    {17, 64, 70, F, T_, APART, 0, {{8, 8}, {0, 48}, {32, 16}, 2}, 0, 0},
-    {17, 64, 70, H, N_, NONE, 0, {{8, 16}, {0, 0}, {64, 64}, 2}, 0, 0},
-    {17, 64, 70, F, N_, IN_PLACE, 4, {{8, 16, 4}, {0, 0, 0}, {64, 64, 64}, 3}, 0, 0},
-    /* heads of q and k */
-    {9, 40, 33, F, T_, NONE, 0, NO_LOW, 24, 12},
-    {13, 48, 65, H, T_, NONE, 8, QKV(8, 16, 16), 32, 16},
-};
+#include "ops/gemm_fused_cases.h"
+#include "ops/isa.h"
 
 /* With TRIMTAB_GEMM_FUSED=require only cases of real sizes run, and one kernel has to take them, but for
  * heads that are no power of two and gradients of so few columns that there would be tiles for half of the
@@ -260,6 +206,31 @@ static void rotate(const struct problem *p, const struct lora_case *test, int64_
 
 static int64_t row_step = 1;
 
+static bool run_lora(struct problem *p, const struct lora_case *test, struct test_tensor *out, int threads)
+{
+    struct test_device device;
+    test_device_open(&device, test_device_kind(), threads);
+    test_array_to_device(&device, p->t, TENSORS);
+    if (out != &p->t[OUT]) TEST_TO_DEVICE(&device, out);
+    struct tt_gemm_lora_args args = {.x_MK = p->t[X].view,
+                                     .w = p->t[W].view,
+                                     .trans_w = test->trans,
+                                     .low = low_rank_of(p),
+                                     .y_MN = out->view};
+    if (test->addend != NONE) args.addend_MN = test->addend == IN_PLACE ? out->view : p->t[ADDEND].view;
+    if (test->rotated > 0)
+        args.rotation = (struct tt_rotation){.columns = test->rotated,
+                                             .head_dim = test->head_dim,
+                                             .positions_T = p->t[POSITIONS].view,
+                                             .cos_PE = p->t[COS].view,
+                                             .sin_PE = p->t[SIN].view};
+    bool done = computed(tt_gemm_lora(device.stream, &args), test->head_dim == ODD_HEAD);
+    test_array_to_host(&device, p->t, TENSORS);
+    if (out != &p->t[OUT]) TEST_TO_HOST(&device, out);
+    test_device_close(&device);
+    return done;
+}
+
 static void check_lora(const void *row)
 {
     const struct lora_case *test = row;
@@ -278,24 +249,13 @@ static void check_lora(const void *row)
     }
     rotate(&p, test, known, exact, plain);
     if (test->addend != IN_PLACE) test_tensor_poison(&p.t[OUT]);
-    struct test_device device;
-    test_device_open(&device, test_device_kind(), 2);
-    test_array_to_device(&device, p.t, TENSORS);
-    struct tt_gemm_lora_args args = {.x_MK = p.t[X].view,
-                                     .w = p.t[W].view,
-                                     .trans_w = test->trans,
-                                     .low = low_rank_of(&p),
-                                     .y_MN = p.t[OUT].view};
-    if (test->addend != NONE) args.addend_MN = p.t[test->addend == IN_PLACE ? OUT : ADDEND].view;
-    if (test->rotated > 0)
-        args.rotation = (struct tt_rotation){.columns = test->rotated,
-                                             .head_dim = test->head_dim,
-                                             .positions_T = p.t[POSITIONS].view,
-                                             .cos_PE = p.t[COS].view,
-                                             .sin_PE = p.t[SIN].view};
-    bool done = computed(tt_gemm_lora(device.stream, &args), test->head_dim == ODD_HEAD);
-    test_array_to_host(&device, p.t, TENSORS);
-    test_device_close(&device);
+    struct test_tensor again = test_tensor_copy(&p.t[OUT]);
+    bool done = run_lora(&p, test, &p.t[OUT], 2);
+    if (test_on_cpu()) {
+        (void)run_lora(&p, test, &again, 5);
+        test_tensor_equal("2 and 5 threads", &p.t[OUT], &again);
+    }
+    test_tensor_free(&again);
     double *got = known_rows(&p.t[OUT], known, row_step);
     double relative = test->dtype == TT_F32 ? 0x1p-24 * sqrt((double)test->k) : 0;
     if (done)
@@ -313,6 +273,18 @@ static void check_lora(const void *row)
 static void lora_is_close_to_the_oracle(void **state)
 {
     (void)state;
+    const char *isas[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx"};
+    for (size_t i = 0; i < sizeof isas / sizeof isas[0] && test_on_cpu(); i++) {
+        setenv("TRIMTAB_CPU_ISA", isas[i], 1);
+        bool here = test_isa_is_here(isas[i]);
+        if (here) TEST_CASES("gemm_lora", lora_cases, check_lora);
+        if (here && strcmp(isas[i], "avx512_bf16") == 0) { /* also where it is not the faster way */
+            setenv("TRIMTAB_CPU_GEMM", "pairs", 1);
+            TEST_CASES("gemm_lora", lora_cases, check_lora);
+            unsetenv("TRIMTAB_CPU_GEMM");
+        }
+        unsetenv("TRIMTAB_CPU_ISA");
+    }
     TEST_CASES("gemm_lora", lora_cases, check_lora);
 }
 

@@ -18,8 +18,12 @@ static inline struct tt_cpu *tt_cpu_of(const struct tt_device *device)
     return device->impl;
 }
 
-/* The best that the processor and operating system offer; TRIMTAB_CPU_ISA=portable|avx2|avx512|amx lowers it. */
+/* The best that the processor and operating system offer; TRIMTAB_CPU_ISA=portable|avx2|avx512|avx512_bf16|amx
+ * lowers it. */
 TT_MUST_USE tt_status tt_cpu_detect_isa(enum tt_cpu_isa *out);
 const char *tt_cpu_isa_name(enum tt_cpu_isa isa);
+
+/* Asks for large pages where the block holds any. */
+void tt_cpu_advise_huge(void *block, size_t bytes);
 
 #endif

@@ -1,16 +1,21 @@
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/gemm.h"
 #include "base/alloc.h"
 #include "base/thread.h"
 
-enum { ALIGNMENT = 256, THREADS_MAX = 1024 };
+enum { ALIGNMENT = 256, THREADS_MAX = 1024, HUGE_PAGE = 2 << 20, HUGE_PAGES_MIN = 4 << 20 };
 
-static const char *const isa_names[] = {
-    [TT_CPU_PORTABLE] = "portable", [TT_CPU_AVX2] = "avx2", [TT_CPU_AVX512] = "avx512", [TT_CPU_AMX] = "amx"};
+static const char *const isa_names[] = {[TT_CPU_PORTABLE] = "portable",
+                                        [TT_CPU_AVX2] = "avx2",
+                                        [TT_CPU_AVX512] = "avx512",
+                                        [TT_CPU_AVX512_BF16] = "avx512_bf16",
+                                        [TT_CPU_AMX] = "amx"};
 
 const char *tt_cpu_isa_name(enum tt_cpu_isa isa)
 {
@@ -22,7 +27,8 @@ static enum tt_cpu_isa best_isa(void)
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-        return tt_gemm_amx_request() ? TT_CPU_AMX : TT_CPU_AVX512;
+        if (!__builtin_cpu_supports("avx512bf16")) return TT_CPU_AVX512;
+        return tt_gemm_amx_request() ? TT_CPU_AMX : TT_CPU_AVX512_BF16;
     }
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return TT_CPU_AVX2;
 #endif
@@ -45,7 +51,7 @@ tt_status tt_cpu_detect_isa(enum tt_cpu_isa *out)
         return TT_OK;
     }
     tt_fail(TT_ERR_USAGE, "TRIMTAB_CPU_ISA is '%s'", wanted);
-    tt_hint("it may be portable, avx2, avx512 or amx");
+    tt_hint("it may be portable, avx2, avx512, avx512_bf16 or amx");
     return TT_ERR_USAGE;
 }
 
@@ -65,6 +71,19 @@ static void read_model_name(char *text, size_t text_bytes)
         break;
     }
     fclose(file);
+}
+
+/* Matrices are read in panels, a row from each page: with pages of 4 KiB most of a large one's are not in the
+ * TLB. Where the kernel declines, nothing is lost but speed. */
+void tt_cpu_advise_huge(void *block, size_t bytes)
+{
+#if defined(MADV_HUGEPAGE)
+    uintptr_t begin = ((uintptr_t)block + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE,
+              end = ((uintptr_t)block + bytes) / HUGE_PAGE * HUGE_PAGE;
+    if (end > begin) (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+#else
+    (void)block, (void)bytes;
+#endif
 }
 
 static void cpu_close(struct tt_device *device)
@@ -89,6 +108,7 @@ static tt_status cpu_open(struct tt_device *device, const struct tt_device_confi
     size_t bytes = (size_t)device->threads * TT_CPU_SCRATCH_BYTES;
     cpu->scratch = tt_alloc_aligned(bytes);
     if (cpu->scratch == NULL) TT_GO(TT_ERR_MEMORY);
+    tt_cpu_advise_huge(cpu->scratch, bytes);
     TT_GO(tt_gemm_state_create(device, &cpu->gemm));
     tt_device_count_scratch(device, bytes + tt_gemm_state_bytes(cpu->gemm));
     char model[96];
@@ -119,8 +139,9 @@ static tt_status cpu_allocate(struct tt_device *device, size_t bytes, void **dat
         return tt_fail(TT_ERR_MEMORY, "%zu bytes are more than there can be", bytes);
     }
     void *block = NULL;
-    int error = posix_memalign(&block, ALIGNMENT, rounded);
+    int error = posix_memalign(&block, rounded >= HUGE_PAGES_MIN ? HUGE_PAGE : ALIGNMENT, rounded);
     if (error != 0) return tt_fail(TT_ERR_MEMORY, "cannot allocate %zu bytes: %s", bytes, strerror(error));
+    tt_cpu_advise_huge(block, bytes);
     memset(block, 0, bytes);
     *data = block;
     return TT_OK;

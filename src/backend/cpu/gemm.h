@@ -7,8 +7,8 @@
  * core of a Sapphire Rapids, 2026-11: bf16 products of 1024 .. 4096 at 0.8 .. 1.3 TFLOP/s there and 1.1 .. 1.3 here,
  * narrow ones of adapters at 0.1 .. 0.6 and 0.1 .. 0.8, a single row times 4096 x 4096 at 21 and 33 GB/s.
  *
- * TRIMTAB_CPU_GEMM=dot|panels forces one variant (then a decline is TT_ERR_UNSUPPORTED): for tests and
- * measurements. */
+ * TRIMTAB_CPU_GEMM=dot|panels|pairs forces one variant (then a decline is TT_ERR_UNSUPPORTED): for tests and
+ * measurements. pairs: panels, of bf16 by VDPBF16PS also where that is not the faster way. */
 #ifndef TT_BACKEND_CPU_GEMM_H
 #define TT_BACKEND_CPU_GEMM_H
 
@@ -29,13 +29,21 @@ struct tt_gemm_state {
     uint64_t seen[256];       /* shapes whose variant has been logged, by hash */
 };
 
-/* c[m, n] = alpha * a * b + beta * c; every dimension at least 1. */
+/* A narrow product that belongs to a wide one: c[:, first .. end] += a b, a across m and b across those columns. */
+struct tt_gemm_low {
+    struct tt_gemm_source a, b;
+    int64_t k, first, end;
+};
+
+/* c[m, n] = alpha * a * b + beta * addend + narrow products; every dimension at least 1. */
 struct tt_gemm_problem {
     int64_t m, n, k;
     struct tt_gemm_source a; /* across m */
     struct tt_gemm_source b; /* across n */
     struct tt_gemm_target c;
     float alpha, beta;
+    const struct tt_gemm_low *low; /* with alpha = 1 */
+    int low_count;
 };
 
 struct tt_gemm_variant {
@@ -48,6 +56,14 @@ struct tt_gemm_variant {
 tt_status tt_gemm_dot(struct tt_stream *stream, const struct tt_gemm_problem *problem, const char **declined);
 /* Packed panels: everything (cpu/gemm_panels.c). */
 tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem *problem, const char **declined);
+
+/* Whether packed panels take these narrow products along with the wide one: a few more steps along k, for which c need
+ * not be read and rounded again. */
+bool tt_gemm_takes_low(const struct tt_gemm_state *state, const struct tt_gemm_problem *problem);
+
+/* Runs the first variant that does not decline. */
+TT_MUST_USE tt_status tt_gemm_run(struct tt_stream *stream, const struct tt_gemm_problem *problem);
+struct tt_gemm_source tt_gemm_source_of(tt_tensor matrix, bool k_contiguous);
 
 TT_MUST_USE tt_status tt_gemm_state_create(struct tt_device *device, struct tt_gemm_state **out);
 void tt_gemm_state_destroy(struct tt_gemm_state *state); /* takes NULL */

@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "backend/cpu/gemm_kernel.h"
-#include "backend/cpu/simd.h"
+#include "backend/cpu/gemm_words.h"
 
-enum { SIDE = 32, HALF = 16, TILE_BYTES = 1024, ROW_BYTES = 64, BLOCK_K = 1024 };
+enum { SIDE = 32, HALF = TT_WORDS, TILE_BYTES = 1024, ROW_BYTES = 64, BLOCK_K = 1024 };
 
 bool tt_gemm_amx_request(void)
 {
@@ -76,9 +76,11 @@ static void multiply(int64_t k, const float *a, const float *b)
     }
 }
 
-static void tile(int64_t k, const float *a, const float *b, float alpha, float beta, float *to,
-                 int64_t stride)
+static void tile(const struct tt_gemm_tile *args)
 {
+    int64_t k = args->k, stride = args->stride;
+    const float *a = args->a, *b = args->b;
+    float alpha = args->alpha, beta = args->beta, *to = args->to;
     float *below = to + HALF * stride;
     int64_t stride_bytes = stride * (int64_t)sizeof *to;
     bool plain =
@@ -112,61 +114,6 @@ static void tile(int64_t k, const float *a, const float *b, float alpha, float b
     }
 }
 
-/* A tile as sixteen registers of sixteen 32-bit words: pairs of k. */
-typedef __m512i words[HALF];
-
-/* Rows across .. across + 16 that run along k; each lane a pair of k. `k` <= 32 of them, the rest is zero. */
-static void load_along(words tile, const uint16_t *from, int64_t stride, int64_t rows, int64_t k)
-{
-    __mmask32 mask = k >= SIDE ? 0xffffffffu : (1u << k) - 1u;
-    for (int i = 0; i < HALF; i++) {
-        tile[i] = i < rows ? _mm512_maskz_loadu_epi16(mask, from + i * stride) : _mm512_setzero_si512();
-    }
-}
-
-/* Sixteen pairs of rows that run across, interleaved: register p holds k = 2p and 2p + 1 of sixteen elements.
- */
-static void load_across(words tile, const uint16_t *from, int64_t stride, int64_t valid, int64_t k)
-{
-    __mmask16 mask = valid >= HALF ? 0xffffu : (__mmask16)((1u << valid) - 1u);
-    for (int p = 0; p < HALF; p++) {
-        __m256i even =
-            2 * p < k ? _mm256_maskz_loadu_epi16(mask, from + 2 * p * stride) : _mm256_setzero_si256();
-        __m256i odd = 2 * p + 1 < k ? _mm256_maskz_loadu_epi16(mask, from + (2 * p + 1) * stride)
-                                    : _mm256_setzero_si256();
-        tile[p] =
-            _mm512_or_si512(_mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
-    }
-}
-
-/* 16 x 16 words: pairs of rows, then pairs of pairs within 128 bits, then two rounds over the 128-bit
- * quarters. */
-static void transpose(words r)
-{
-    words t;
-    for (int i = 0; i < HALF; i += 2) {
-        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < HALF; i += 4) {
-        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-    }
-    for (int i = 0; i < 4; i++) {
-        __m512i low = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88),
-                high = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
-        __m512i low2 = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-        __m512i high2 = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
-        t[i] = _mm512_shuffle_i32x4(low, low2, 0x88);
-        t[i + 8] = _mm512_shuffle_i32x4(low, low2, 0xdd);
-        t[i + 4] = _mm512_shuffle_i32x4(high, high2, 0x88);
-        t[i + 12] = _mm512_shuffle_i32x4(high, high2, 0xdd);
-    }
-    memcpy(r, t, sizeof t);
-}
-
 /* `pairs_down`: the pairs of k go down the rows of a tile (b), not along them (a). */
 static void pack(float *to, const struct tt_gemm_source *source, int64_t first, int64_t k_first, int64_t k,
                  bool pairs_down)
@@ -176,15 +123,15 @@ static void pack(float *to, const struct tt_gemm_source *source, int64_t first, 
     for (int64_t p = 0; p < k; p += SIDE) {
         for (int64_t half = first; half < first + SIDE; half += HALF, at += TILE_BYTES) {
             int64_t valid = source->across - half < 0 ? 0 : source->across - half;
-            words tile_words;
+            tt_words tile_words;
             if (source->k_contiguous) {
-                load_along(tile_words, from + half * source->stride + k_first + p, source->stride, valid,
-                           k - p);
+                tt_words_along(tile_words, from + half * source->stride + k_first + p, source->stride, valid,
+                               k - p);
             } else {
-                load_across(tile_words, from + (k_first + p) * source->stride + half, source->stride, valid,
-                            k - p);
+                tt_words_across(tile_words, from + (k_first + p) * source->stride + half, source->stride,
+                                valid, k - p);
             }
-            if (source->k_contiguous == pairs_down) transpose(tile_words);
+            if (source->k_contiguous == pairs_down) tt_words_transpose(tile_words);
             for (int i = 0; i < HALF; i++) _mm512_storeu_si512(at + i * ROW_BYTES, tile_words[i]);
         }
     }

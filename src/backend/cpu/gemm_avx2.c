@@ -2,4 +2,5 @@
 #define LANES 8
 #define MR 6
 #define NV 2
+#define PAIRS 0
 #include "backend/cpu/gemm_kernel.inc"

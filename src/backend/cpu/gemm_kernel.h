@@ -22,6 +22,19 @@ struct tt_gemm_target {
     void *data;
     tt_dtype dtype;
     int64_t stride;
+    const void *addend; /* what beta multiplies, laid out as c is; NULL: c itself */
+};
+
+/* to[i][j] = alpha * sum_k a[k][i] * b[k][j] + beta * to[i][j] for i < mr and j < nr; with beta = 0 `to` is not read. Of
+ * the result only the first rows x columns count, but there is memory for the whole tile. */
+struct tt_gemm_tile {
+    int64_t k;
+    const float *a, *b; /* panels */
+    float alpha, beta;
+    float *to;
+    int64_t stride;
+    int64_t rows, columns;
+    const void *ahead; /* memory that the next tiles need, to be fetched on the way; never NULL */
 };
 
 enum {
@@ -48,16 +61,15 @@ struct tt_gemm_kernel {
     void (*enter)(void);
     void (*leave)(void);
 
-    /* to[i][j] = alpha * sum_k a[k][i] * b[k][j] + beta * to[i][j]; with beta = 0 `to` is not read. */
-    void (*tile)(int64_t k, const float *a, const float *b, float alpha, float beta, float *to, int64_t stride);
+    void (*tile)(const struct tt_gemm_tile *args);
 
     /* A panel `to` of width mr or nr: elements first .. first + width across, k_first .. k_first + k along, zeros where
      * the matrix ends; F32: to[k][width]. */
     void (*pack_a)(float *to, const struct tt_gemm_source *source, int64_t first, int64_t k_first, int64_t k);
     void (*pack_b)(float *to, const struct tt_gemm_source *source, int64_t first, int64_t k_first, int64_t k);
 
-    /* c[row + i, column + j] = alpha * sum[i * sum_stride + j] + beta * c[..], rounded once; with beta = 0 c is not
-     * read. */
+    /* c[row + i, column + j] = alpha * sum[i * sum_stride + j] + beta * c[..], rounded once; with beta = 0 the
+     * addend is not read. */
     void (*finish)(const struct tt_gemm_target *c, int64_t row, int64_t column, const float *sum,
                    int64_t sum_stride, int64_t rows, int64_t columns, float alpha, float beta);
 
@@ -74,6 +86,7 @@ extern const struct tt_gemm_kernel tt_gemm_kernel_portable;
 #if defined(__x86_64__)
 extern const struct tt_gemm_kernel tt_gemm_kernel_avx2;
 extern const struct tt_gemm_kernel tt_gemm_kernel_avx512;
+extern const struct tt_gemm_kernel tt_gemm_kernel_avx512_bf16; /* VDPBF16PS */
 extern const struct tt_gemm_kernel tt_gemm_kernel_amx;
 
 /* True when processor and operating system have the tile unit for bf16; asks the latter to let this process use it. */

@@ -26,7 +26,11 @@ enum {
     TURNED_MAX = 48,
     FEW_K = 64,
     PACK_K = 32, /* rows that are stored across k are copied for this many k at a time, through all panels */
-    PACK_PANELS = 8, /* the panels that one thread packs at a time */
+    LINE_FLOATS = 16,
+    LOW_K_MAX = 64, /* of a narrow product that comes along; its b is packed for so many columns at a time */
+    LOW_COLUMNS = 256,
+    LOW_ROWS_MIN = 64, /* with fewer rows packing does not pay */
+    PACK_PANELS = 8,   /* the panels that one thread packs at a time */
 };
 struct plan {
     const struct tt_gemm_kernel *kernel;
@@ -35,9 +39,10 @@ struct plan {
     bool waits;                /* sums wait in scratch until the last block of k */
     int64_t k_blocks, block_k; /* block_k but for the last block */
     int64_t row_blocks;
-    int64_t columns;          /* of b that are packed at a time (all threads) or per task */
-    int64_t a_panel, b_panel; /* from panel to panel, in floats whatever the panels hold */
-    float *shared;            /* NULL: each task packs b */
+    int64_t columns;                  /* of b that are packed at a time (all threads) or per task */
+    int64_t a_panel, b_panel;         /* from panel to panel, in floats whatever the panels hold */
+    int64_t low_a_panel, low_b_panel; /* the same of narrow products */
+    float *shared;                    /* NULL: each task packs b */
 };
 
 static int64_t ceil_divide(int64_t a, int64_t b)
@@ -56,7 +61,7 @@ static int64_t smaller(int64_t a, int64_t b)
 }
 
 struct scratch {
-    float *a, *b, *c, *tile;
+    float *a, *b, *c, *tile, *low;
 };
 
 static struct scratch cut_scratch(const struct plan *plan, float *memory)
@@ -69,8 +74,9 @@ static struct scratch cut_scratch(const struct plan *plan, float *memory)
     scratch.c = scratch.b;
     if (plan->shared == NULL) scratch.c += ceil_divide(OWN_COLUMNS_MAX, plan->kernel->nr) * plan->b_panel;
     int64_t columns_max = plan->shared != NULL ? SHARED_COLUMNS_MAX : OWN_COLUMNS_MAX;
-    assert(scratch.c + BLOCK_ROWS * columns_max <= memory + TT_CPU_SCRATCH_BYTES / sizeof *memory);
-    (void)columns_max;
+    scratch.low = scratch.c + BLOCK_ROWS * columns_max;
+    assert(scratch.low + LOW_COLUMNS / plan->kernel->nr * plan->low_b_panel <=
+           memory + TT_CPU_SCRATCH_BYTES / sizeof *memory);
     return scratch;
 }
 
@@ -107,34 +113,42 @@ struct block {
     int64_t row, rows, column, columns;
     int64_t k, k_block;
     const float *a, *b;
+    int64_t a_panel, b_panel;
+    float *waiting; /* its sums, if they wait */
+    int64_t waiting_stride;
 };
 
-static int64_t waiting_stride(const struct plan *plan, const struct block *block)
-{
-    return round_up(block->columns, plan->kernel->nr);
-}
-
 static void multiply_tile(const struct plan *plan, const struct block *block, const struct scratch *scratch,
-                          int64_t i, int64_t j)
+                          int64_t i, int64_t j, const float *ahead)
 {
     const struct tt_gemm_kernel *kernel = plan->kernel;
     const struct tt_gemm_problem *problem = plan->problem;
-    const float *a = block->a + i / kernel->mr * plan->a_panel;
-    const float *b = block->b + j / kernel->nr * plan->b_panel;
-    int64_t rows = smaller(kernel->mr, block->rows - i), columns = smaller(kernel->nr, block->columns - j);
+    struct tt_gemm_tile tile = {.k = block->k,
+                                .a = block->a + i / kernel->mr * block->a_panel,
+                                .b = block->b + j / kernel->nr * block->b_panel,
+                                .alpha = 1.0f,
+                                .rows = smaller(kernel->mr, block->rows - i),
+                                .columns = smaller(kernel->nr, block->columns - j),
+                                .ahead = ahead};
     int64_t row = block->row + i, column = block->column + j;
     float beta = block->k_block == 0 ? problem->beta : 1.0f;
     if (plan->waits) {
-        int64_t stride = waiting_stride(plan, block);
-        kernel->tile(block->k, a, b, 1.0f, block->k_block == 0 ? 0.0f : 1.0f, scratch->c + i * stride + j,
-                     stride);
-    } else if (problem->c.dtype == TT_F32 && rows == kernel->mr && columns == kernel->nr) {
-        kernel->tile(block->k, a, b, problem->alpha, beta,
-                     (float *)problem->c.data + row * problem->c.stride + column, problem->c.stride);
+        tile.stride = block->waiting_stride;
+        tile.to = block->waiting + i * tile.stride + j;
+        tile.beta = block->k_block == 0 ? 0.0f : 1.0f;
+        kernel->tile(&tile);
+    } else if (problem->c.dtype == TT_F32 && tile.rows == kernel->mr && tile.columns == kernel->nr) {
+        tile.stride = problem->c.stride;
+        tile.to = (float *)problem->c.data + row * tile.stride + column;
+        tile.alpha = problem->alpha;
+        tile.beta = beta;
+        kernel->tile(&tile);
     } else {
-        kernel->tile(block->k, a, b, 1.0f, 0.0f, scratch->tile, kernel->nr);
-        kernel->finish(&problem->c, row, column, scratch->tile, kernel->nr, rows, columns, problem->alpha,
-                       beta);
+        tile.stride = kernel->nr;
+        tile.to = scratch->tile;
+        kernel->tile(&tile);
+        kernel->finish(&problem->c, row, column, scratch->tile, kernel->nr, tile.rows, tile.columns,
+                       problem->alpha, beta);
     }
 }
 
@@ -143,31 +157,67 @@ static void multiply_tile(const struct plan *plan, const struct block *block, co
 static void multiply_block(const struct plan *plan, const struct block *block, const struct scratch *scratch)
 {
     int64_t mr = plan->kernel->mr, nr = plan->kernel->nr;
-    if (plan->problem->k <= FEW_K) {
+    if (block->k <= FEW_K) {
         for (int64_t i = 0; i < block->rows; i += mr) {
-            for (int64_t j = 0; j < block->columns; j += nr) multiply_tile(plan, block, scratch, i, j);
+            for (int64_t j = 0; j < block->columns; j += nr)
+                multiply_tile(plan, block, scratch, i, j, block->b);
         }
     } else {
+        /* Meanwhile the next panel of b comes closer, as far as its tiles get. */
+        int64_t each = block->b_panel / ceil_divide(block->rows, mr) / LINE_FLOATS * LINE_FLOATS;
         for (int64_t j = 0; j < block->columns; j += nr) {
-            for (int64_t i = 0; i < block->rows; i += mr) multiply_tile(plan, block, scratch, i, j);
+            const float *next = block->b + (j / nr + (j + nr < block->columns ? 1 : 0)) * block->b_panel;
+            for (int64_t i = 0; i < block->rows; i += mr)
+                multiply_tile(plan, block, scratch, i, j, next + i / mr * each);
         }
     }
 }
 
-static void finish_block(const struct plan *plan, const struct block *block, const struct scratch *scratch)
+static void finish_block(const struct plan *plan, const struct block *block)
 {
     const struct tt_gemm_problem *problem = plan->problem;
-    int64_t stride = waiting_stride(plan, block);
+    int64_t stride = block->waiting_stride;
     if (!plan->turned) {
-        plan->kernel->finish(&problem->c, block->row, block->column, scratch->c, stride, block->rows,
+        plan->kernel->finish(&problem->c, block->row, block->column, block->waiting, stride, block->rows,
                              block->columns, problem->alpha, problem->beta);
         return;
     }
     for (int64_t j = 0; j < block->columns; j++) {
         float row[BLOCK_ROWS];
-        for (int64_t i = 0; i < block->rows; i++) row[i] = scratch->c[i * stride + j];
+        for (int64_t i = 0; i < block->rows; i++) row[i] = block->waiting[i * stride + j];
         plan->kernel->finish(&problem->c, block->column + j, block->row, row, 0, 1, block->rows,
                              problem->alpha, problem->beta);
+    }
+}
+
+/* The narrow products of a task's block, after the wide one's last block of k. A part begins at a panel of c.
+ * What the last panel has beyond its end adds zeros. */
+static void multiply_low(const struct plan *plan, const struct block *wide, const struct scratch *scratch)
+{
+    const struct tt_gemm_kernel *kernel = plan->kernel;
+    for (int i = 0; i < plan->problem->low_count; i++) {
+        const struct tt_gemm_low *low = &plan->problem->low[i];
+        int64_t first = low->first > wide->column ? low->first : wide->column;
+        int64_t end = smaller(low->end, wide->column + wide->columns);
+        if (first >= end) continue;
+        struct block block = {.row = wide->row,
+                              .rows = wide->rows,
+                              .k = low->k,
+                              .k_block = 1,
+                              .a = scratch->a,
+                              .b = scratch->low,
+                              .a_panel = plan->low_a_panel,
+                              .b_panel = plan->low_b_panel,
+                              .waiting_stride = wide->waiting_stride};
+        pack_panels(plan, kernel->pack_a, kernel->mr, scratch->a, plan->low_a_panel, &low->a, wide->row,
+                    wide->row + wide->rows, 0, low->k);
+        for (block.column = first; block.column < end; block.column += LOW_COLUMNS) {
+            block.columns = smaller(LOW_COLUMNS, end - block.column);
+            block.waiting = wide->waiting + (block.column - wide->column);
+            pack_panels(plan, kernel->pack_b, kernel->nr, scratch->low, plan->low_b_panel, &low->b,
+                        block.column - low->first, block.column + block.columns - low->first, 0, low->k);
+            multiply_block(plan, &block, scratch);
+        }
     }
 }
 
@@ -179,8 +229,14 @@ static void run_task(const struct plan *plan, float *memory, int64_t row, int64_
     const struct tt_gemm_problem *problem = plan->problem;
     const struct tt_gemm_kernel *kernel = plan->kernel;
     struct scratch scratch = cut_scratch(plan, memory);
-    struct block block = {
-        .row = row, .rows = row_end - row, .column = column, .columns = column_end - column};
+    struct block block = {.row = row,
+                          .rows = row_end - row,
+                          .column = column,
+                          .columns = column_end - column,
+                          .a_panel = plan->a_panel,
+                          .b_panel = plan->b_panel,
+                          .waiting = scratch.c,
+                          .waiting_stride = round_up(column_end - column, kernel->nr)};
     if (kernel->enter != NULL) kernel->enter();
     for (int64_t k_block = 0; k_block < plan->k_blocks; k_block++) {
         int64_t k_first = k_block * plan->block_k;
@@ -196,8 +252,9 @@ static void run_task(const struct plan *plan, float *memory, int64_t row, int64_
         }
         multiply_block(plan, &block, &scratch);
     }
+    multiply_low(plan, &block, &scratch);
     if (kernel->leave != NULL) kernel->leave();
-    if (plan->waits) finish_block(plan, &block, &scratch);
+    if (plan->waits) finish_block(plan, &block);
 }
 
 static void run_own_panels(struct tt_stream *stream, const struct plan *plan, int threads)
@@ -250,6 +307,7 @@ static void run_shared_panels(struct tt_stream *stream, const struct plan *plan,
 /* A panel of b is cheapest to pack from rows across k. On the tile unit one of a is, from rows along k. */
 static bool is_better_turned(const struct tt_gemm_kernel *kernel, const struct tt_gemm_problem *problem)
 {
+    if (problem->low_count > 0) return false;
     if (problem->n <= TURNED_MAX && problem->m > problem->n && !problem->a.k_contiguous) return true;
     return kernel->panel_dtype == TT_BF16 && problem->m <= TURNED_MAX && problem->n > problem->m &&
            problem->b.k_contiguous;
@@ -266,6 +324,21 @@ static void turn(struct plan *plan, struct tt_gemm_problem *turned)
     plan->turned = true;
 }
 
+bool tt_gemm_takes_low(const struct tt_gemm_state *state, const struct tt_gemm_problem *problem)
+{
+    const struct tt_gemm_kernel *kernel = tt_gemm_kernel_for(state, problem);
+    bool bf16 = kernel->panel_dtype == TT_BF16;
+    if (problem->m < LOW_ROWS_MIN || (state->forced != NULL && state->forced->run != tt_gemm_panels))
+        return false;
+    for (int i = 0; i < problem->low_count; i++) {
+        const struct tt_gemm_low *low = &problem->low[i];
+        bool aligned = low->first % kernel->nr == 0 && (low->end % kernel->nr == 0 || low->end == problem->n);
+        if (!aligned || low->k > LOW_K_MAX || low->k < 1 || low->first >= low->end) return false;
+        if (bf16 && (low->a.dtype != TT_BF16 || low->b.dtype != TT_BF16)) return false;
+    }
+    return true;
+}
+
 tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem *problem,
                          const char **declined)
 {
@@ -279,10 +352,18 @@ tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem 
     int64_t m = plan.problem->m, n = plan.problem->n, k = plan.problem->k;
     plan.block_k = round_up(ceil_divide(k, ceil_divide(k, kernel->block_k)), kernel->k_unit);
     plan.k_blocks = ceil_divide(k, plan.block_k);
-    plan.waits = plan.turned || (problem->c.dtype == TT_BF16 && plan.k_blocks > 1);
+    plan.waits = plan.turned || problem->c.addend != NULL ||
+                 (problem->c.dtype == TT_BF16 && (plan.k_blocks > 1 || problem->low_count > 0));
     int64_t per_float = (int64_t)(sizeof(float) / tt_dtype_bytes(kernel->panel_dtype));
     plan.a_panel = plan.block_k * kernel->mr / per_float + TT_GEMM_PANEL_SLACK;
     plan.b_panel = plan.block_k * kernel->nr / per_float + TT_GEMM_PANEL_SLACK;
+    for (int i = 0; i < problem->low_count; i++) {
+        int64_t low_k = round_up(problem->low[i].k, kernel->k_unit);
+        int64_t a_panel = low_k * kernel->mr / per_float + TT_GEMM_PANEL_SLACK,
+                b_panel = low_k * kernel->nr / per_float + TT_GEMM_PANEL_SLACK;
+        if (a_panel > plan.low_a_panel) plan.low_a_panel = a_panel;
+        if (b_panel > plan.low_b_panel) plan.low_b_panel = b_panel;
+    }
     plan.row_blocks = ceil_divide(m, BLOCK_ROWS / kernel->mr * kernel->mr);
     int64_t fitting = TT_GEMM_SHARED_FLOATS / (plan.k_blocks * plan.b_panel) * kernel->nr;
     if (plan.row_blocks > 1 && fitting > 0) {

@@ -2,4 +2,5 @@
 #define LANES 4
 #define MR 4
 #define NV 2
+#define PAIRS 0
 #include "backend/cpu/gemm_kernel.inc"

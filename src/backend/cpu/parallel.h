@@ -19,6 +19,7 @@ enum tt_cpu_isa {
     TT_CPU_PORTABLE, /* what the compiler assumes of every machine */
     TT_CPU_AVX2,     /* AVX2, FMA, F16C */
     TT_CPU_AVX512,   /* AVX-512 F, BW, DQ, VL */
+    TT_CPU_AVX512_BF16, /* AVX-512 BF16, for matrix products */
     TT_CPU_AMX,      /* AMX tiles of bf16, for matrix products */
 };
 

@@ -55,11 +55,48 @@ static void what_cannot_be_opened_says_why(void **state)
     setenv("TRIMTAB_CPU_ISA", "quantum", 1);
     assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = "cpu"}, &device), TT_ERR_USAGE);
     assert_non_null(strstr(tt_error_last()->hint, "avx2"));
+    assert_non_null(strstr(tt_error_last()->hint, "avx512_bf16"));
     unsetenv("TRIMTAB_CPU_ISA");
     setenv("TRIMTAB_CPU_GEMM", "abacus", 1);
     assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = "cpu"}, &device), TT_ERR_USAGE);
     unsetenv("TRIMTAB_CPU_GEMM");
     assert_null(device);
+}
+
+/* A level that the processor has is what the device then says it has; of the others the error names both.
+ * Levels include each other in this order. */
+static void levels_of_instructions(void **state)
+{
+    (void)state;
+    static const char *const levels[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx"};
+    bool lacking = false;
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        struct tt_device *device = NULL;
+        setenv("TRIMTAB_CPU_ISA", levels[i], 1);
+        tt_status status = tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &device);
+        unsetenv("TRIMTAB_CPU_ISA");
+        if (status == TT_OK) {
+            assert_false(lacking);
+            const char *name = strrchr(tt_device_name(device), ' ');
+            assert_non_null(name);
+            assert_string_equal(name + 1, levels[i]);
+            tt_device_close(device);
+            continue;
+        }
+        lacking = true;
+        assert_int_equal(status, TT_ERR_UNSUPPORTED);
+        assert_non_null(strstr(tt_error_last()->message, levels[i]));
+        assert_null(device);
+    }
+    struct tt_device *device = NULL;
+    setenv("TRIMTAB_CPU_ISA", "avx512_bf", 1); /* the beginning of a level */
+    assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = "cpu"}, &device), TT_ERR_USAGE);
+    unsetenv("TRIMTAB_CPU_ISA");
+    assert_null(device);
+    setenv("TRIMTAB_CPU_GEMM", "pairs", 1);
+    assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = "cpu"}, &device), TT_OK);
+    unsetenv("TRIMTAB_CPU_GEMM");
+    tt_device_close(device);
 }
 
 static void every_failing_allocation_is_reported(void **state)
@@ -235,6 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_open_and_say_what_they_are),
         cmocka_unit_test(what_cannot_be_opened_says_why),
+        cmocka_unit_test(levels_of_instructions),
         cmocka_unit_test(every_failing_allocation_is_reported),
         cmocka_unit_test(buffers_are_zero_aligned_and_counted),
         cmocka_unit_test(the_limit_holds),
