@@ -46,10 +46,15 @@ static tt_status run_process(void *argument)
     TT_TRY(tt_comm_create_tcp(&process->config, comms, process->machines));
     for (int r = 0; r < process->config.local_count; r++) {
         ranks[r] = (struct rank){comms[r], process, NULL};
-        TT_TRY(tt_thread_start("rank", run_rank, &ranks[r], &ranks[r].thread));
+        tt_status status = tt_thread_start("rank", run_rank, &ranks[r], &ranks[r].thread);
+        if (status == TT_OK) continue;
+        worst = status;
+        tt_error_copy(&error);
+        tt_comm_abort(comms[r]);
+        tt_comm_destroy(comms[r]);
     }
     for (int r = 0; r < process->config.local_count; r++) {
-        tt_status status = tt_thread_join(ranks[r].thread);
+        tt_status status = ranks[r].thread != NULL ? tt_thread_join(ranks[r].thread) : TT_OK;
         if (status == TT_OK || (worst != TT_OK && status == TT_ERR_PEER)) continue;
         worst = status;
         tt_error_copy(&error);

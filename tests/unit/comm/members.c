@@ -143,6 +143,38 @@ static void a_member_that_comes_too_late(void **state)
     test_tcp_expect(&processes[0], TT_ERR_PEER, "the settings of rank 1 differ");
 }
 
+static tt_status fail_allocation(void *argument)
+{
+    test_sleep(0.15); /* after the threads of the processes were started, before they begin */
+    tt_alloc_fail_at(*(const uint64_t *)argument);
+    return TT_OK;
+}
+
+/* An allocation fails somewhere in one of two processes, which share this program: both end, in order or with
+ * an error, and nothing is left. */
+static void without_memory(void **state)
+{
+    (void)state;
+    uint64_t live = tt_alloc_live();
+    int failed = 0;
+    for (uint64_t nth = 1; nth <= 25; nth += 2) {
+        struct test_tcp_process processes[2];
+        struct tt_thread *thread = NULL;
+        test_tcp_prepare(processes, 2, 1, test_tcp_barrier, NULL);
+        for (int p = 0; p < 2; p++) {
+            processes[p].config.timeout_seconds = 1;
+            processes[p].delay = 0.3;
+        }
+        assert_int_equal(tt_thread_start("faults", fail_allocation, &nth, &thread), TT_OK);
+        test_tcp_run(processes, 2);
+        tt_alloc_fail_at(0);
+        assert_int_equal(tt_thread_join(thread), TT_OK);
+        for (int p = 0; p < 2; p++) failed += processes[p].status != TT_OK;
+        assert_true(tt_alloc_live() == live);
+    }
+    assert_true(failed > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +182,7 @@ int main(void)
         cmocka_unit_test(a_member_that_goes_too_soon),
         cmocka_unit_test(a_member_that_is_cancelled),
         cmocka_unit_test(a_member_that_comes_too_late),
+        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
