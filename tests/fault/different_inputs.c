@@ -65,7 +65,7 @@ static void start(struct scene *scene, const char *command, const char *more)
     }
 }
 
-/* Both end with `code`; one of them says `text` in the only error. NULL: none does. */
+/* Both end with `code` and say `text`, one of them as the error. NULL: there is no error. */
 static void expect(struct scene *scene, int code, const char *text, const char *what)
 {
     int errors = 0, says = 0;
@@ -75,7 +75,7 @@ static void expect(struct scene *scene, int code, const char *text, const char *
         errors += test_count_text(scene->programs[q].output, "error:");
         says += text != NULL && strstr(scene->programs[q].output, text) != NULL;
     }
-    if (errors != (text != NULL) || says != errors)
+    if (errors != (text != NULL) || says != 2 * errors)
         fail_msg("%s: wanted '%s' once:\n%s\n%s", what, text != NULL ? text : "", scene->programs[0].output,
                  scene->programs[1].output);
 }
