@@ -46,7 +46,9 @@ static void copy_and_empty(struct tt_json *json)
          left > 0; left--) {
         struct tt_span key = tt_json_member(copy, left / 2).key;
         if (strlen(key.data) != key.bytes) break;
-        if (!tt_json_remove(copy, key.data) || tt_json_get(copy, key.data) != NULL) abort();
+        char *name = strdup(key.data);
+        if (name == NULL || !tt_json_remove(copy, name) || tt_json_get(copy, name) != NULL) abort();
+        free(name);
     }
     tt_json_release(copy);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "base/utf8.h"
 
 /* One record per thread, and in a plugin where the program keeps its own (set once, before any other call).
  */
@@ -22,6 +23,13 @@ void tt_error_use_records(struct tt_error *(*record_of_thread)(void))
     host_record = record_of_thread;
 }
 
+/* Texts from files and from the network stand in messages: what a terminal would obey is escaped, line breaks
+ * too, so that nothing in a file looks like a message of its own. */
+static void set_text(const char *text, char *out, size_t out_bytes)
+{
+    (void)tt_utf8_printable(text, strlen(text), "", out, out_bytes);
+}
+
 /* The text is made before the record is touched: arguments may point into the old record. */
 static void start_record(tt_status status, const char *text)
 {
@@ -31,7 +39,7 @@ static void start_record(tt_status status, const char *text)
     record->told = false;
     record->context_count = 0;
     record->hint[0] = '\0';
-    snprintf(record->message, sizeof record->message, "%s", text);
+    set_text(text, record->message, sizeof record->message);
 }
 
 tt_status tt_fail(tt_status status, const char *format, ...)
@@ -82,7 +90,7 @@ void tt_while(const char *format, ...)
     va_start(arguments, format);
     tt_vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    memcpy(record->context[record->context_count], text, sizeof text);
+    set_text(text, record->context[record->context_count], sizeof text);
     record->context_count++;
 }
 
@@ -95,7 +103,7 @@ void tt_hint(const char *format, ...)
     va_start(arguments, format);
     tt_vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    memcpy(record->hint, text, sizeof text);
+    set_text(text, record->hint, sizeof text);
 }
 
 const struct tt_error *tt_error_last(void)
@@ -116,7 +124,13 @@ void tt_error_copy(struct tt_error *out)
 tt_status tt_error_restore(const struct tt_error *error)
 {
     struct tt_error *record = tt_error_record();
-    if (error != record) *record = *error;
+    if (error == record) return record->status;
+    *record = *error;
+    /* It may come from another process. */
+    set_text(error->message, record->message, sizeof record->message);
+    set_text(error->hint, record->hint, sizeof record->hint);
+    for (int i = 0; i < record->context_count; i++)
+        set_text(error->context[i], record->context[i], sizeof record->context[i]);
     return record->status;
 }
 

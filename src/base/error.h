@@ -11,6 +11,9 @@
  * The kinds (tt_status) and the reading of a record (tt_error_last, tt_error_clear, tt_error_format,
  * tt_status_name) are public: trimtab.h declares them.
  *
+ * Each text is one line of printable UTF-8: what a terminal would obey is escaped as \x1b (base/utf8.h), whatever file or
+ * machine it comes from.
+ *
  * A record belongs to the thread that failed. To carry it to another thread (a rank's error to the thread
  * that joins it) copy it with tt_error_copy() and put it back there with tt_error_restore().
  */

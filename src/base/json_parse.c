@@ -346,7 +346,7 @@ static tt_status check_unique(const struct parser *parser, const struct entry *e
 
 static tt_status close_object(struct parser *parser, size_t first, struct tt_json_value *value)
 {
-    const struct entry *entries = parser->stack + first;
+    const struct entry *entries = parser->stacked > first ? parser->stack + first : NULL;
     uint32_t count = (uint32_t)(parser->stacked - first);
     value->type = TT_JSON_OBJECT;
     value->count = count;
@@ -363,7 +363,7 @@ static tt_status close_object(struct parser *parser, size_t first, struct tt_jso
 
 static tt_status close_list(struct parser *parser, size_t first, struct tt_json_value *value)
 {
-    const struct entry *entries = parser->stack + first;
+    const struct entry *entries = parser->stacked > first ? parser->stack + first : NULL;
     uint32_t count = (uint32_t)(parser->stacked - first);
     value->type = TT_JSON_LIST;
     value->count = count;

@@ -3,8 +3,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/number.h"
+#include "base/utf8.h"
 
 /* Set once before any thread starts (see the header) and only read afterwards. */
 static tt_log_sink *installed_sink;
@@ -24,5 +26,7 @@ void tt_log(enum tt_log_level level, const char *format, ...)
     va_start(arguments, format);
     tt_vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    installed_sink(installed_context, level, line);
+    char shown[sizeof line];
+    (void)tt_utf8_printable(line, strlen(line), "", shown, sizeof shown);
+    installed_sink(installed_context, level, shown);
 }

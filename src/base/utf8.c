@@ -1,5 +1,7 @@
 #include "base/utf8.h"
 
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 size_t tt_utf8_next(const char *text, size_t bytes, uint32_t *point)
@@ -39,4 +41,39 @@ size_t tt_utf8_invalid_at(const char *text, size_t bytes)
         at += length;
     }
     return at;
+}
+
+/* Whether a terminal would obey the character rather than show it. */
+static bool is_control(uint32_t point)
+{
+    return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x61c || point == 0x200e ||
+           point == 0x200f || (point >= 0x2028 && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069);
+}
+
+size_t tt_utf8_printable(const char *text, size_t bytes, const char *keep, char *out, size_t out_bytes)
+{
+    size_t used = 0;
+    bool fits = out_bytes > 0;
+    if (out_bytes > 0) out[0] = '\0';
+    for (size_t at = 0; at < bytes;) {
+        char escape[8];
+        const char *piece = text + at;
+        uint32_t point = 0;
+        size_t length = tt_utf8_next(piece, bytes - at, &point), piece_bytes = length;
+        bool kept = length == 1 && point != 0 && strchr(keep, (int)point) != NULL;
+        if (length == 0 || (is_control(point) && !kept)) {
+            unsigned shown = length == 0 ? (unsigned char)*piece : point;
+            piece_bytes =
+                (size_t)snprintf(escape, sizeof escape, shown < 0x100 ? "\\x%02x" : "\\u%04x", shown);
+            piece = escape;
+        }
+        fits = fits && used + piece_bytes < out_bytes;
+        if (fits) {
+            memcpy(out + used, piece, piece_bytes);
+            out[used + piece_bytes] = '\0';
+        }
+        used += piece_bytes;
+        at += length > 0 ? length : 1;
+    }
+    return used;
 }

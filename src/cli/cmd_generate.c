@@ -184,7 +184,7 @@ static tt_status print_completion(struct tt_cli *cli, const char *prompt, const 
         status = tt_str_append(&line, tt_str_text(completion), completion->bytes);
     }
     if (status == TT_OK) status = tt_str_append_char(&line, '\n');
-    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&line));
+    if (status == TT_OK) status = tt_report_print_raw(cli->report, tt_str_text(&line), line.bytes);
     tt_str_deinit(&line);
     return status;
 }

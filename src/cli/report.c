@@ -7,8 +7,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "base/utf8.h"
 
 enum { COLUMNS_DEFAULT = 80, COLUMNS_FOR_BAR = 60, BAR_MIN = 10, BAR_MAX = 30 };
 static const double redraw_seconds = 0.1;
@@ -281,9 +283,25 @@ void tt_report_summary(struct tt_report *report, const struct tt_train_summary *
     fflush(err);
 }
 
-tt_status tt_report_print(struct tt_report *report, const char *text)
+static tt_status write_out(struct tt_report *report, const char *text, size_t bytes)
 {
     errno = 0;
-    if (fputs(text, report->out) >= 0 && fflush(report->out) == 0) return TT_OK;
+    if (fwrite(text, 1, bytes, report->out) == bytes && fflush(report->out) == 0) return TT_OK;
     return tt_fail_errno(errno, "cannot write to standard output");
+}
+
+tt_status tt_report_print(struct tt_report *report, const char *text)
+{
+    size_t bytes = strlen(text), needed = tt_utf8_printable(text, bytes, "\n\t", NULL, 0);
+    char *shown = tt_calloc(needed + 1, 1);
+    if (shown == NULL) return TT_ERR_MEMORY;
+    (void)tt_utf8_printable(text, bytes, "\n\t", shown, needed + 1);
+    tt_status status = write_out(report, shown, needed);
+    tt_free(shown);
+    return status;
+}
+
+tt_status tt_report_print_raw(struct tt_report *report, const char *text, size_t bytes)
+{
+    return isatty(fileno(report->out)) ? tt_report_print(report, text) : write_out(report, text, bytes);
 }

@@ -42,5 +42,7 @@ int tt_report_columns(FILE *file);
 
 /* Standard output. A closed pipe or a full disk is TT_ERR_IO. */
 TT_MUST_USE tt_status tt_report_print(struct tt_report *report, const char *text);
+/* A text that is a result itself: byte for byte into files and pipes, as tt_report_print does on a terminal. */
+TT_MUST_USE tt_status tt_report_print_raw(struct tt_report *report, const char *text, size_t bytes);
 
 #endif

@@ -6,10 +6,18 @@
 #include "base/file.h"
 #include "config/value.h"
 
+/* A node that has a name: &name. */
+struct anchor {
+    const char *name;
+    const struct tt_yaml_node *node;
+    struct anchor *next; /* the one before */
+};
+
 struct reader {
     yaml_parser_t parser;
     struct tt_yaml *yaml;
-    size_t node_count;
+    size_t node_count;      /* copies that aliases make count too */
+    struct anchor *anchors; /* newest first */
 };
 
 static tt_status parser_failed(struct reader *reader)
@@ -54,6 +62,89 @@ static struct tt_yaml_node *new_node(struct reader *reader, const yaml_event_t *
 
 static tt_status read_node(struct reader *reader, yaml_event_t *event, int depth, struct tt_yaml_node **out);
 
+/* ---- Anchors, aliases, merge keys ---- */
+
+static tt_status add_anchor(struct reader *reader, const char *name, const struct tt_yaml_node *node)
+{
+    if (name == NULL) return TT_OK;
+    struct anchor *anchor = tt_arena_alloc(&reader->yaml->arena, sizeof *anchor);
+    if (anchor == NULL) return TT_ERR_MEMORY;
+    *anchor = (struct anchor){tt_arena_strdup(&reader->yaml->arena, name), node, reader->anchors};
+    if (anchor->name == NULL) return TT_ERR_MEMORY;
+    reader->anchors = anchor;
+    return TT_OK;
+}
+
+/* A copy counts as much as if it were written out, so that aliases of aliases cannot grow without bound.
+ * Texts are shared. */
+static tt_status copy_node(struct reader *reader, const yaml_event_t *event, const struct tt_yaml_node *from,
+                           int depth, struct tt_yaml_node **out)
+{
+    if (depth > TT_YAML_DEPTH_MAX) return refuse(reader, event, "nested too deeply");
+    if (reader->node_count >= TT_YAML_NODES_MAX)
+        return refuse(reader, event, "too many values for a configuration, once aliases are written out");
+    struct tt_yaml_node *copy = new_node(reader, event, from->kind);
+    if (copy == NULL) return TT_ERR_MEMORY;
+    *copy = *from;
+    copy->first = copy->next = NULL;
+    struct tt_yaml_node **end = &copy->first;
+    for (const struct tt_yaml_node *child = from->first; child != NULL; child = child->next) {
+        TT_TRY(copy_node(reader, event, child, depth + 1, end));
+        end = &(*end)->next;
+    }
+    *out = copy;
+    return TT_OK;
+}
+
+static tt_status read_alias(struct reader *reader, const yaml_event_t *event, int depth,
+                            struct tt_yaml_node **out)
+{
+    const char *name = (const char *)event->data.alias.anchor;
+    const struct anchor *anchor = reader->anchors;
+    while (anchor != NULL && strcmp(anchor->name, name) != 0) anchor = anchor->next;
+    if (anchor == NULL)
+        return tt_fail(TT_ERR_USAGE, "%s line %zu: there is no anchor &%.100s before the alias",
+                       reader->yaml->origin, event->start_mark.line + 1, name);
+    TT_TRY(copy_node(reader, event, anchor->node, depth, out));
+    (*out)->key = NULL;
+    return TT_OK;
+}
+
+/* Adds the members of `from` that `map` does not have. */
+static tt_status merge_map(struct reader *reader, const yaml_event_t *event, const struct tt_yaml_node *from,
+                           int depth, struct tt_yaml_node *map)
+{
+    if (from->kind != TT_YAML_MAP) return refuse(reader, event, "'<<' takes a mapping or a list of mappings");
+    struct tt_yaml_node **end = &map->first;
+    while (*end != NULL) end = &(*end)->next;
+    for (const struct tt_yaml_node *child = from->first; child != NULL; child = child->next) {
+        if (tt_yaml_find(map, child->key) != NULL) continue;
+        TT_TRY(copy_node(reader, event, child, depth + 1, end));
+        end = &(*end)->next;
+    }
+    return TT_OK;
+}
+
+/* What stands in the map itself wins over what is merged, and the first of a list over the others. */
+static tt_status merge(struct reader *reader, const yaml_event_t *event, const struct tt_yaml_node *from,
+                       int depth, struct tt_yaml_node *map)
+{
+    if (from == NULL) return TT_OK;
+    if (from->kind != TT_YAML_LIST) return merge_map(reader, event, from, depth, map);
+    for (const struct tt_yaml_node *item = from->first; item != NULL; item = item->next)
+        TT_TRY(merge_map(reader, event, item, depth, map));
+    return TT_OK;
+}
+
+/* ---- Nodes ---- */
+
+/* [+-] 0 and more digits: 8 times as much or as little for YAML 1.1 as for 1.2. */
+static bool is_octal(const char *text)
+{
+    text += *text == '+' || *text == '-';
+    return text[0] == '0' && text[1] != '\0' && text[strspn(text, "0123456789_")] == '\0';
+}
+
 static tt_status read_scalar(struct reader *reader, const yaml_event_t *event, struct tt_yaml_node **out)
 {
     const char *value = (const char *)event->data.scalar.value;
@@ -67,8 +158,15 @@ static tt_status read_scalar(struct reader *reader, const yaml_event_t *event, s
     node->quoted = tag != NULL || event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
     node->text = tt_arena_strdup(&reader->yaml->arena, value);
     if (node->text == NULL) return TT_ERR_MEMORY;
+    if (!node->quoted && is_octal(value)) {
+        tt_fail(TT_ERR_USAGE,
+                "%s line %zu: '%.40s' begins with 0: some YAML readers take it for an octal number",
+                reader->yaml->origin, node->line, value);
+        tt_hint("write the number without the 0, or the text in quotes");
+        return TT_ERR_USAGE;
+    }
     *out = node;
-    return TT_OK;
+    return add_anchor(reader, (const char *)event->data.scalar.anchor, node);
 }
 
 static tt_status read_list(struct reader *reader, const yaml_event_t *start, int depth,
@@ -83,7 +181,7 @@ static tt_status read_list(struct reader *reader, const yaml_event_t *start, int
         if (event.type == YAML_SEQUENCE_END_EVENT) {
             yaml_event_delete(&event);
             *out = list;
-            return TT_OK;
+            return add_anchor(reader, (const char *)start->data.sequence_start.anchor, list);
         }
         TT_TRY(read_node(reader, &event, depth + 1, end));
         end = &(*end)->next;
@@ -99,6 +197,23 @@ static tt_status check_new_key(const struct reader *reader, const struct tt_yaml
     if (same == NULL) return TT_OK;
     return tt_fail(TT_ERR_USAGE, "%s line %zu: key '%.100s' was given before, at line %zu",
                    reader->yaml->origin, event->start_mark.line + 1, key, same->line);
+}
+
+static bool is_merge_key(const yaml_event_t *event)
+{
+    return event->type == YAML_SCALAR_EVENT && event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+           strcmp((const char *)event->data.scalar.value, "<<") == 0;
+}
+
+/* Takes the event of the key. */
+static tt_status read_merge(struct reader *reader, yaml_event_t *key_event, int depth,
+                            struct tt_yaml_node **merged)
+{
+    yaml_event_t event;
+    tt_status status = *merged == NULL ? TT_OK : refuse(reader, key_event, "a second '<<' in one mapping");
+    yaml_event_delete(key_event);
+    if (status == TT_OK) status = next_event(reader, &event);
+    return status == TT_OK ? read_node(reader, &event, depth + 1, merged) : status;
 }
 
 static tt_status read_entry(struct reader *reader, yaml_event_t *key_event, int depth,
@@ -131,14 +246,21 @@ static tt_status read_map(struct reader *reader, const yaml_event_t *start, int 
 {
     struct tt_yaml_node *map = new_node(reader, start, TT_YAML_MAP);
     if (map == NULL) return TT_ERR_MEMORY;
-    struct tt_yaml_node **end = &map->first;
+    struct tt_yaml_node **end = &map->first, *merged = NULL;
     for (;;) {
         yaml_event_t event;
         TT_TRY(next_event(reader, &event));
         if (event.type == YAML_MAPPING_END_EVENT) {
+            tt_status status = merge(reader, &event, merged, depth, map);
             yaml_event_delete(&event);
+            if (status == TT_OK)
+                status = add_anchor(reader, (const char *)start->data.mapping_start.anchor, map);
             *out = map;
-            return TT_OK;
+            return status;
+        }
+        if (is_merge_key(&event)) {
+            TT_TRY(read_merge(reader, &event, depth, &merged));
+            continue;
         }
         TT_TRY(read_entry(reader, &event, depth, map, end));
         end = &(*end)->next;
@@ -160,7 +282,7 @@ static tt_status read_node(struct reader *reader, yaml_event_t *event, int depth
     else if (event->type == YAML_MAPPING_START_EVENT)
         status = read_map(reader, event, depth, out);
     else
-        status = refuse(reader, event, "aliases (*name) are not read: write the value out");
+        status = read_alias(reader, event, depth, out);
     yaml_event_delete(event);
     return status;
 }

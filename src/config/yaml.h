@@ -1,8 +1,12 @@
-/* YAML files as a tree of texts. Safe by construction: limits on bytes, depth and nodes; no aliases (and so no anchor
- * that multiplies itself); no tags but !!str; duplicate keys are refused with both lines; one document per file.
+/* YAML files as a tree of texts. Safe by construction: limits on bytes, depth and nodes, in which aliases count as if they
+ * were written out; no tags but !!str; duplicate keys are refused with both lines; one document per file.
+ *
+ * Anchors (&name), aliases (*name) and merge keys (<<) are read as PyYAML reads them; an alias inside of its own anchor and
+ * a second << in one mapping are refused.
  *
  * A scalar stays the text that the file holds: what `2e-5`, `no` or `0x10` means is decided by whoever knows the type
- * that is wanted (YAML 1.1 takes the first for a string and the second for false). */
+ * that is wanted (YAML 1.1 takes the first for a string and the second for false). A plain number that begins with 0
+ * (`010`, 8 or 10) is refused. */
 #ifndef TT_CONFIG_YAML_H
 #define TT_CONFIG_YAML_H
 

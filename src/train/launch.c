@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/number.h"
 #include "comm/comm.h"
 #include "config/value.h"
 #include "train/settings.h"
@@ -183,6 +184,7 @@ static bool is_local(const char *name)
 static tt_status write_value(const struct tt_setting *row, const void *value, struct tt_str *text)
 {
     const char *string = NULL;
+    char number[TT_DOUBLE_TEXT_BYTES];
     switch (row->type) {
     case TT_SETTING_STRING:
     case TT_SETTING_JSON:
@@ -191,7 +193,8 @@ static tt_status write_value(const struct tt_setting *row, const void *value, st
     case TT_SETTING_INT:
         return tt_str_printf(text, "%s: %lld\n", row->name, (long long)*(const int64_t *)value);
     case TT_SETTING_DOUBLE:
-        return tt_str_printf(text, "%s: %.17g\n", row->name, *(const double *)value);
+        return tt_str_printf(text, "%s: %s\n", row->name,
+                             tt_format_double(*(const double *)value, number, sizeof number));
     case TT_SETTING_BOOL:
         return tt_str_printf(text, "%s: %s\n", row->name, *(const bool *)value ? "true" : "false");
     case TT_SETTING_TRISTATE:

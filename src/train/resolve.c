@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "config/value.h"
 #include "optim/schedule.h"
 #include "train/accelerate.h"
@@ -101,7 +102,7 @@ static tt_status resolve_eval_steps(struct tt_settings *settings, const struct t
 {
     char steps[48];
     if (config->eval_strategy != TT_INTERVAL_STEPS || config->eval_steps > 0) return TT_OK;
-    snprintf(steps, sizeof steps, "%.17g", config->logging_steps);
+    tt_format_double(config->logging_steps, steps, sizeof steps);
     return tt_settings_set(settings, "eval_steps", steps, "logging_steps");
 }
 
