@@ -5,9 +5,9 @@
  * Networks are guesses, nine tenths of a line: 400 Gbit/s for each GPU of a DGX H100 or H200, 200 of a DGX
  * A100 (their datasheets), 100 for the L40S and what is not known, 10 for desktops and processors. */
 #include <string.h>
-#include <strings.h>
 
 #include "backend/device.h"
+#include "base/ascii.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -35,7 +35,7 @@ static const struct tt_chip chips[] = {
 const struct tt_chip *tt_chip_find(const char *name)
 {
     for (size_t i = 0; i < sizeof chips / sizeof *chips; i++) {
-        if (strcasecmp(chips[i].name, name) == 0) return &chips[i];
+        if (tt_ascii_same(chips[i].name, name)) return &chips[i];
     }
     return NULL;
 }

@@ -73,9 +73,7 @@ tt_status tt_fail_errno(int error_number, const char *format, ...)
     va_end(arguments);
     size_t used = written < 0 ? 0 : (size_t)written;
     if (used >= sizeof text) used = sizeof text - 1;
-    char reason[128];
-    /* The GNU variant, which returns the text. */
-    snprintf(text + used, sizeof text - used, ": %s", strerror_r(error_number, reason, sizeof reason));
+    snprintf(text + used, sizeof text - used, ": %s", tt_errno_text(error_number));
     tt_status status = status_of_errno(error_number);
     start_record(status, text);
     return status;

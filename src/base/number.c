@@ -21,6 +21,11 @@ int tt_vsnprintf(char *text, size_t text_bytes, const char *format, va_list argu
     return written;
 }
 
+const char *tt_errno_text(int error_number)
+{
+    return strerror_l(error_number, c_locale());
+}
+
 int tt_snprintf(char *text, size_t text_bytes, const char *format, ...)
 {
     va_list arguments;

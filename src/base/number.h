@@ -23,6 +23,9 @@ bool tt_parse_double(const char *text, double *out);
  * by the ".0" of whole numbers. Returns `text`. */
 const char *tt_format_double(double value, char *text, size_t text_bytes);
 
+/* The C library's description of an error number, in its own English. */
+const char *tt_errno_text(int error_number);
+
 /* vsnprintf and snprintf with a decimal point in every locale. */
 int tt_vsnprintf(char *text, size_t text_bytes, const char *format, va_list arguments) TT_PRINTF(3, 0);
 int tt_snprintf(char *text, size_t text_bytes, const char *format, ...) TT_PRINTF(3, 4);

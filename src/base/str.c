@@ -1,15 +1,14 @@
 #include "base/str.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/alloc.h"
+#include "base/ascii.h"
 #include "base/number.h"
 
 /* Room for `more` bytes and the terminator; doubling keeps appends amortised O(1). */
@@ -176,28 +175,28 @@ bool tt_name_is_near(const char *known, const char *name, int *distance)
 static double unit_factor(const char *unit)
 {
     static const char letters[] = "KMGTP";
-    if (unit[0] == '\0' || strcasecmp(unit, "B") == 0) return 1.0;
-    const char *letter = strchr(letters, toupper((unsigned char)unit[0]));
+    if (unit[0] == '\0' || tt_ascii_same(unit, "B")) return 1.0;
+    const char *letter = strchr(letters, tt_ascii_upper(unit[0]));
     if (letter == NULL) return 0.0;
     int power = (int)(letter - letters) + 1;
     bool binary = unit[1] == 'i' || unit[1] == 'I';
     const char *rest = unit + (binary ? 2 : 1);
-    if (rest[0] != '\0' && strcasecmp(rest, "B") != 0) return 0.0;
+    if (rest[0] != '\0' && !tt_ascii_same(rest, "B")) return 0.0;
     return pow(binary ? 1024.0 : 1000.0, power);
 }
 
 tt_status tt_parse_bytes(const char *text, size_t *bytes)
 {
     const char *start = text;
-    while (isspace((unsigned char)*start)) start++;
+    while (tt_ascii_is_space(*start)) start++;
     double number = 0.0;
     size_t digits =
-        isdigit((unsigned char)start[0]) || start[0] == '.' ? tt_parse_double_prefix(start, &number) : 0;
+        tt_ascii_is_digit(start[0]) || start[0] == '.' ? tt_parse_double_prefix(start, &number) : 0;
     const char *end = start + digits;
     if (digits == 0) {
         return tt_fail(TT_ERR_USAGE, "'%s' is not a number of bytes (as 24GiB, 512M or 1.5e9)", text);
     }
-    while (isspace((unsigned char)*end)) end++;
+    while (tt_ascii_is_space(*end)) end++;
     double factor = unit_factor(end);
     if (factor == 0.0) {
         return tt_fail(TT_ERR_USAGE, "'%s': '%s' is no unit of bytes (K, M, G, T or KiB, MiB, GiB, TiB)",

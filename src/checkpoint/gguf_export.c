@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hub_cache.h"
+#include "base/number.h"
 #include "checkpoint/gguf.h"
 #include "io/output_folder.h"
 
@@ -106,9 +107,10 @@ static tt_status find_alpha(const struct export *export, double *alpha)
             first = tensor;
             *alpha = here;
         } else if (fabs(here - *alpha) > 1e-6 * fabs(*alpha)) {
-            (void)snprintf(text, sizeof text,
-                           "an alpha for each module: '%.120s' has %g, '%.120s' has %g (scaling times rank)",
-                           first->name, *alpha, tensor->name, here);
+            (void)tt_snprintf(
+                text, sizeof text,
+                "an alpha for each module: '%.120s' has %g, '%.120s' has %g (scaling times rank)",
+                first->name, *alpha, tensor->name, here);
             return refuse(text, merge_it);
         }
     }

@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/thread.h"
 
 enum {
@@ -331,7 +332,7 @@ static void look_at_member(struct tt_hub *hub, struct peer *peer)
             declare_dead(hub, peer, hub->begun ? "is gone without a word" : "went before all ranks had come");
     } else if (peer->kind == PEER_CONTROL && hub->begun && !peer->left &&
                hub->now - peer->heard > TT_WIRE_SILENCE_SECONDS) {
-        snprintf(what, sizeof what, "has been silent for %.0f s", hub->now - peer->heard);
+        tt_snprintf(what, sizeof what, "has been silent for %.0f s", hub->now - peer->heard);
         declare_dead(hub, peer, what);
     }
 }

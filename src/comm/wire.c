@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/number.h"
 
 const char *tt_wire_call_name(uint32_t call)
 {
@@ -152,7 +153,7 @@ static tt_status fail_listen(const char *address, int port)
 {
     int error = errno;
     tt_fail(TT_ERR_COMM, "rank 0 cannot listen at %s%sport %d: %s", address != NULL ? address : "",
-            address != NULL ? " " : "", port, strerror(error));
+            address != NULL ? " " : "", port, tt_errno_text(error));
     if (error == EADDRINUSE)
         tt_hint("another run may use it: choose another MASTER_PORT or --main_process_port");
     else if (address != NULL)
@@ -258,7 +259,7 @@ int tt_wire_connect(const char *host, int port, double deadline, char *why, size
     for (const struct addrinfo *at = list; at != NULL && file < 0; at = at->ai_next)
         file = connect_address(at, deadline, &error);
     freeaddrinfo(list);
-    if (file < 0) snprintf(why, why_bytes, "%s", strerror(error));
+    if (file < 0) snprintf(why, why_bytes, "%s", tt_errno_text(error));
     return file;
 }
 

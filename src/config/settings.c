@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/alloc.h"
+#include "base/ascii.h"
 #include "base/log.h"
 #include "config/store.h"
 #include "config/value.h"
@@ -17,7 +17,7 @@ bool tt_words_find(const char *words, const char *word, int *index)
     int place = 0;
     for (const char *at = words; at != NULL && *at != 0; place++) {
         size_t bytes = strcspn(at, " ");
-        if (bytes == length && strncasecmp(at, word, bytes) == 0) {
+        if (bytes == length && tt_ascii_same_start(at, word, bytes)) {
             if (index != NULL) *index = place;
             return true;
         }
@@ -410,7 +410,7 @@ static bool is_served(const struct tt_setting *row, const char *text)
         char word[64];
         size_t bytes = strcspn(at, " ");
         snprintf(word, sizeof word, "%.*s", (int)bytes, at);
-        if (strcasecmp(word, text) == 0) return true;
+        if (tt_ascii_same(word, text)) return true;
         if (row->type == TT_SETTING_BOOL && tt_value_parse_bool(text, &a) && tt_value_parse_bool(word, &b) &&
             a == b)
             return true;
@@ -477,7 +477,7 @@ static const char *meaning_of_null(const struct tt_setting *row)
 static bool is_word_of(const struct tt_setting *row, const char *text)
 {
     if (tt_words_find(row->choices, text, NULL)) return true;
-    return strcasecmp(text, "null") != 0 && tt_words_find(row->only, text, NULL);
+    return !tt_ascii_same(text, "null") && tt_words_find(row->only, text, NULL);
 }
 
 /* The word that `text` stands for, from a list such as "1=FULL_SHARD 2=SHARD_GRAD_OP". */
@@ -486,7 +486,7 @@ static bool find_synonym(const char *synonyms, const char *text, char *word, siz
     size_t bytes = strlen(text);
     for (const char *at = synonyms; at != NULL && *at != 0; at += strspn(at, " ")) {
         size_t left = strcspn(at, "="), all = strcspn(at, " ");
-        if (left == bytes && strncasecmp(at, text, bytes) == 0) {
+        if (left == bytes && tt_ascii_same_start(at, text, bytes)) {
             snprintf(word, word_bytes, "%.*s", (int)(all - left - 1), at + left + 1);
             return true;
         }

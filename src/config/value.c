@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+#include "base/ascii.h"
 #include "base/number.h"
 #include "base/utf8.h"
 
@@ -16,7 +16,7 @@ enum { NUMBER_BYTES_MAX = 64 };
 static bool is_one_of(const char *text, const char *const *words)
 {
     for (; *words != NULL; words++)
-        if (strcasecmp(text, *words) == 0) return true;
+        if (tt_ascii_same(text, *words)) return true;
     return false;
 }
 
@@ -106,9 +106,9 @@ static bool is_plain(const char *text)
 {
     bool truth;
     double number;
-    if (!isalpha((unsigned char)text[0]) && text[0] != '/' && text[0] != '_') return false;
+    if (!tt_ascii_is_letter(text[0]) && text[0] != '/' && text[0] != '_') return false;
     for (const char *at = text; *at != 0; at++)
-        if (!isalnum((unsigned char)*at) && strchr("_-./+", *at) == NULL) return false;
+        if (!tt_ascii_is_letter(*at) && !tt_ascii_is_digit(*at) && strchr("_-./+", *at) == NULL) return false;
     return !tt_value_is_null(text) && !tt_value_parse_bool(text, &truth) &&
            !tt_value_parse_double(text, &number);
 }

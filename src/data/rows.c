@@ -1,9 +1,9 @@
 #include "data/rows.h"
 
 #include <string.h>
-#include <strings.h>
 
 #include "base/alloc.h"
+#include "base/ascii.h"
 
 static bool is_space(char c)
 {
@@ -13,7 +13,7 @@ static bool is_space(char c)
 static bool has_ending(const char *path, const char *ending)
 {
     size_t path_bytes = strlen(path), bytes = strlen(ending);
-    return path_bytes >= bytes && strcasecmp(path + path_bytes - bytes, ending) == 0;
+    return path_bytes >= bytes && tt_ascii_same(path + path_bytes - bytes, ending);
 }
 
 static tt_status add(struct tt_rows *rows, const char *data, size_t bytes, uint64_t line)

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <strings.h>
+#include "base/ascii.h"
 #include "base/log.h"
 #include "model/pattern.h"
 
@@ -17,7 +17,7 @@ struct rules {
 
 bool tt_lora_is_all_linear(const char *target_modules)
 {
-    return target_modules != NULL && strcasecmp(target_modules, "all-linear") == 0;
+    return target_modules != NULL && tt_ascii_same(target_modules, "all-linear");
 }
 
 static void rules_deinit(struct rules *rules)

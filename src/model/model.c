@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/number.h"
 #include "nn/decoder_layer.h"
 #include "nn/head.h"
 
@@ -59,10 +60,10 @@ const char *tt_model_format_counts(const struct tt_model *model, char *text, siz
 {
     char trainable[40], all[40];
     int64_t total = model->base_param_count + model->adapter_param_count;
-    (void)snprintf(text, text_bytes, "trainable params: %s || all params: %s || trainable%%: %.4f",
-                   with_commas(model->trainable_param_count, trainable, sizeof trainable),
-                   with_commas(total, all, sizeof all),
-                   100.0 * (double)model->trainable_param_count / (double)total);
+    (void)tt_snprintf(text, text_bytes, "trainable params: %s || all params: %s || trainable%%: %.4f",
+                      with_commas(model->trainable_param_count, trainable, sizeof trainable),
+                      with_commas(total, all, sizeof all),
+                      100.0 * (double)model->trainable_param_count / (double)total);
     return text;
 }
 

@@ -1,14 +1,14 @@
 #include "model/pattern.h"
 
-#include <ctype.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/ascii.h"
 
 static bool is_word(const char *text)
 {
     if (*text == '\0') return false;
     for (; *text != '\0'; text++) {
-        if (!isalnum((unsigned char)*text) && *text != '_') return false;
+        if (!tt_ascii_is_letter(*text) && !tt_ascii_is_digit(*text) && *text != '_') return false;
     }
     return true;
 }

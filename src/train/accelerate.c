@@ -3,8 +3,8 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
+#include "base/ascii.h"
 #include "base/log.h"
 #include "config/value.h"
 #include "config/yaml.h"
@@ -100,7 +100,7 @@ static tt_status take_environment(const struct reading *reading, const struct ke
 {
     (void)key;
     TT_TRY(one_value(reading, node));
-    if (strcasecmp(node->text, "LOCAL_MACHINE") == 0) return TT_OK;
+    if (tt_ascii_same(node->text, "LOCAL_MACHINE")) return TT_OK;
     return refuse(reading, node, TT_ERR_UNSUPPORTED, "is not served: only LOCAL_MACHINE is");
 }
 
@@ -109,9 +109,10 @@ static tt_status take_distributed_type(const struct reading *reading, const stru
 {
     (void)key;
     TT_TRY(one_value(reading, node));
-    if (strcasecmp(node->text, "FSDP") == 0 || strcasecmp(node->text, "NO") == 0) return TT_OK;
+    if (tt_ascii_same(node->text, "FSDP") || tt_ascii_same(node->text, "NO")) return TT_OK;
     /* MULTI_GPU, MULTI_CPU and their kin are DistributedDataParallel: every rank holds everything. */
-    if (strncasecmp(node->text, "MULTI_", 6) == 0) return set(reading, node, "sharding_strategy", "NO_SHARD");
+    if (tt_ascii_same_start(node->text, "MULTI_", 6))
+        return set(reading, node, "sharding_strategy", "NO_SHARD");
     tt_status status = refuse(reading, node, TT_ERR_UNSUPPORTED, "is not served");
     tt_hint("FSDP, MULTI_GPU, MULTI_CPU and NO are; FSDP does what ZeRO stage 3 does");
     return status;
@@ -122,8 +123,8 @@ static tt_status take_mixed_precision(const struct reading *reading, const struc
 {
     (void)key;
     TT_TRY(one_value(reading, node));
-    if (strcasecmp(node->text, "bf16") == 0) return set(reading, node, "bf16", "true");
-    if (strcasecmp(node->text, "no") == 0) {
+    if (tt_ascii_same(node->text, "bf16")) return set(reading, node, "bf16", "true");
+    if (tt_ascii_same(node->text, "no")) {
         /* In transformers the training arguments win over this key; bf16 is on there unless it is turned off.
          */
         if (!tt_settings_is_set(reading->settings, "bf16"))
@@ -197,7 +198,7 @@ static const char *strategy_name(const char *text)
     int64_t number;
     if (tt_value_parse_int(text, &number)) return number >= 1 && number <= 5 ? names[number - 1] : NULL;
     for (int i = 0; i < 5; i++)
-        if (strcasecmp(text, names[i]) == 0) return names[i];
+        if (tt_ascii_same(text, names[i])) return names[i];
     return NULL;
 }
 
@@ -258,7 +259,7 @@ static tt_status take_state_dict(const struct reading *reading, const struct key
     TT_TRY(one_value(reading, node));
     const char *name = node->text;
     if (tt_value_parse_int(name, &number) && number >= 1 && number <= 3) name = names[number - 1];
-    if (strcasecmp(name, "LOCAL_STATE_DICT") == 0) {
+    if (tt_ascii_same(name, "LOCAL_STATE_DICT")) {
         tt_info("%s line %zu: LOCAL_STATE_DICT is written as SHARDED_STATE_DICT, which any number of ranks "
                 "can read",
                 reading->origin, node->line);
@@ -290,8 +291,8 @@ static tt_status take_wrap_policy(const struct reading *reading, const struct ke
                                   const struct tt_yaml_node *node)
 {
     TT_TRY(one_value(reading, node));
-    if (!strcasecmp(node->text, "TRANSFORMER_BASED_WRAP") || !strcasecmp(node->text, "SIZE_BASED_WRAP") ||
-        !strcasecmp(node->text, "NO_WRAP"))
+    if (tt_ascii_same(node->text, "TRANSFORMER_BASED_WRAP") || tt_ascii_same(node->text, "SIZE_BASED_WRAP") ||
+        tt_ascii_same(node->text, "NO_WRAP"))
         return take_unneeded(reading, key, node);
     return refuse(reading, node, TT_ERR_USAGE, "is none of TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP, NO_WRAP");
 }
@@ -555,7 +556,7 @@ static tt_status take_file(struct reading *reading, const struct tt_yaml *yaml)
         tt_hint("this file is accelerate's; the settings of the run go into the file of --config");
         return status;
     }
-    reading->is_fsdp = type->kind == TT_YAML_SCALAR && strcasecmp(type->text, "FSDP") == 0;
+    reading->is_fsdp = type->kind == TT_YAML_SCALAR && tt_ascii_same(type->text, "FSDP");
     struct tt_yaml_node *fsdp = (struct tt_yaml_node *)tt_yaml_find(yaml->root, "fsdp_config");
     if (fsdp != NULL && tt_yaml_is_null(fsdp)) fsdp->kind = TT_YAML_MAP, fsdp->text = NULL;
     if (fsdp == NULL || fsdp->kind == TT_YAML_MAP)

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "checkpoint/manifest.h"
 
 enum { PATH_BYTES = 4096 };
@@ -110,7 +111,7 @@ const char *tt_checkpoints_format_seconds(double seconds, char *text, size_t tex
     double value = seconds < 0.9995 ? 1e3 * seconds : seconds;
     int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
     if (!(seconds >= 0.0) || seconds >= 59.95) return tt_format_duration(seconds, text, text_bytes);
-    snprintf(text, text_bytes, "%.*f %s", decimals, value, seconds < 0.9995 ? "ms" : "s");
+    tt_snprintf(text, text_bytes, "%.*f %s", decimals, value, seconds < 0.9995 ? "ms" : "s");
     return text;
 }
 

@@ -40,6 +40,8 @@ static bool reports_to(const char *list, const char *name)
 /* output_dir/runs/Nov21_14-03-59_host, as transformers names it. */
 static tt_status open_board(struct tt_journal *journal)
 {
+    static const char months[12][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                       "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
     const struct tt_train_config *config = journal->config;
     if (!reports_to(config->report_to, "tensorboard")) return TT_OK;
     if (config->logging_dir != NULL) return tt_tensorboard_open(config->logging_dir, &journal->board);
@@ -47,7 +49,8 @@ static tt_status open_board(struct tt_journal *journal)
     time_t now = (time_t)tt_clock_unix_seconds();
     struct tm local;
     localtime_r(&now, &local);
-    strftime(stamp, sizeof stamp, "%b%d_%H-%M-%S", &local);
+    snprintf(stamp, sizeof stamp, "%s%02d_%02d-%02d-%02d", months[local.tm_mon], local.tm_mday, local.tm_hour,
+             local.tm_min, local.tm_sec);
     (void)gethostname(host, sizeof host - 1);
     snprintf(folder, sizeof folder, "runs/%s_%s", stamp, host);
     char *path = tt_path_join(config->output_dir, folder);

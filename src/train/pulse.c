@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/number.h"
 #include "base/thread.h"
 
 enum {
@@ -97,7 +98,8 @@ tt_status tt_pulse_watch_start(struct tt_pulse *pulses, int count, int first_ran
     struct tt_pulse_watch *watch = tt_calloc(1, sizeof *watch);
     if (watch == NULL) return TT_ERR_MEMORY;
     const char *told = getenv("TRIMTAB_HANG_SECONDS");
-    double seconds = told != NULL && atof(told) > 0 ? atof(told) * 1.35 : STUCK_SECONDS;
+    double seconds = STUCK_SECONDS, given;
+    if (told != NULL && tt_parse_double(told, &given) && given > 0) seconds = given * 1.35;
     watch->pulses = pulses;
     watch->count = count;
     watch->first_rank = first_rank;

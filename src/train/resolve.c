@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/number.h"
 #include "config/value.h"
 #include "optim/schedule.h"
@@ -38,9 +39,9 @@ static tt_status resolve_fsdp_word(struct tt_settings *settings, const char *wor
         {"false", NULL},
         {"auto_wrap", NULL},
     };
-    if (strcasecmp(word, "offload") == 0) return set_derived(settings, "offload_params", "true", "fsdp");
+    if (tt_ascii_same(word, "offload")) return set_derived(settings, "offload_params", "true", "fsdp");
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (strcasecmp(word, known[i].word) != 0) continue;
+        if (!tt_ascii_same(word, known[i].word)) continue;
         return known[i].strategy != NULL
                    ? set_derived(settings, "sharding_strategy", known[i].strategy, "fsdp")
                    : TT_OK;

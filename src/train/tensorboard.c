@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/number.h"
 #include "train/record_file.h"
 
 struct tt_tensorboard {
@@ -84,8 +85,8 @@ tt_status tt_tensorboard_open(const char *folder, struct tt_tensorboard **out)
     if (board == NULL) return TT_ERR_MEMORY;
     char *path = NULL;
     (void)gethostname(host, sizeof host - 1);
-    snprintf(name, sizeof name, "events.out.tfevents.%.0f.%s.%d.0", tt_clock_unix_seconds(), host,
-             (int)getpid());
+    tt_snprintf(name, sizeof name, "events.out.tfevents.%.0f.%s.%d.0", tt_clock_unix_seconds(), host,
+                (int)getpid());
     TT_GO(tt_dir_create(folder));
     path = tt_path_join(folder, name);
     if (path == NULL) TT_GO(TT_ERR_MEMORY);

@@ -7,6 +7,7 @@
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/gemm.h"
 #include "base/alloc.h"
+#include "base/number.h"
 #include "base/thread.h"
 
 enum { ALIGNMENT = 256, THREADS_MAX = 1024, HUGE_PAGE = 2 << 20, HUGE_PAGES_MIN = 4 << 20 };
@@ -140,7 +141,8 @@ static tt_status cpu_allocate(struct tt_device *device, size_t bytes, void **dat
     }
     void *block = NULL;
     int error = posix_memalign(&block, rounded >= HUGE_PAGES_MIN ? HUGE_PAGE : ALIGNMENT, rounded);
-    if (error != 0) return tt_fail(TT_ERR_MEMORY, "cannot allocate %zu bytes: %s", bytes, strerror(error));
+    if (error != 0)
+        return tt_fail(TT_ERR_MEMORY, "cannot allocate %zu bytes: %s", bytes, tt_errno_text(error));
     tt_cpu_advise_huge(block, bytes);
     memset(block, 0, bytes);
     *data = block;

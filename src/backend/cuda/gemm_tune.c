@@ -19,6 +19,7 @@
 #include "backend/cuda/gemm_algorithms.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/number.h"
 
 enum { ALGORITHM_BYTES = sizeof(cublasLtMatmulAlgo_t), CHOICES_BYTES_MAX = 4 << 20 };
 
@@ -162,7 +163,7 @@ static void keep_choice(struct tt_cuda_gemm *gemm, const struct tt_gemm_choice *
     for (size_t i = 0; i < sizeof bytes; i++) snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
     format_key(&choice->key, line, sizeof line);
     size_t used = strlen(line);
-    snprintf(line + used, sizeof line - used, " %s %.4f ms, first guess %.4f ms\n", hex, ms, first_ms);
+    tt_snprintf(line + used, sizeof line - used, " %s %.4f ms, first guess %.4f ms\n", hex, ms, first_ms);
     FILE *file = fopen(gemm->choices_path, "a");
     if (file == NULL) return;
     fputs(line, file);

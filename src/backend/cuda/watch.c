@@ -12,6 +12,7 @@
 #include "backend/cuda/parts.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/number.h"
 
 enum { MARKS = 512, WAITS = 1024, TEXT_BYTES = 96, STREAMS_SEEN = 4 /* a device has no more that wait */ };
 
@@ -54,7 +55,9 @@ tt_status tt_cuda_watch_create(int device_index, struct tt_cuda_watch **out)
     if (watch == NULL) return TT_ERR_MEMORY;
     const char *told = getenv("TRIMTAB_HANG_SECONDS");
     watch->fault_mark = tt_cuda_fault_mark(device_index);
-    watch->hang_seconds = told != NULL && atof(told) > 0 ? atof(told) : hang_seconds_default;
+    double given;
+    bool valid = told != NULL && tt_parse_double(told, &given) && given > 0;
+    watch->hang_seconds = valid ? given : hang_seconds_default;
     tt_status status = TT_OK;
     for (int i = 0; i < MARKS && status == TT_OK; i++) status = create_event(&watch->events[i]);
     for (int i = 0; i < WAITS && status == TT_OK; i++) {
