@@ -52,8 +52,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (size == 0) return 0;
     static const char *const endings[] = {"jsonl", "json", "txt"};
-    char path[64];
-    snprintf(path, sizeof path, "/dev/shm/tt-fuzz-%ld.%s", (long)getpid(), endings[data[0] % 3]);
+    char path[256];
+    const char *temporary = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/tt-fuzz-%ld.%s", temporary != NULL ? temporary : "/dev/shm",
+             (long)getpid(), endings[data[0] % 3]);
     FILE *file = fopen(path, "wb");
     if (file == NULL || fwrite(data + 1, 1, size - 1, file) != size - 1 || fclose(file) != 0) abort();
     bool wrapped = data[0] & 8;

@@ -15,7 +15,7 @@ enum { SEGMENT_MAX = 1 << 20 };
 
 /* A folder whose model.safetensors is a file in memory, the same for all inputs. */
 static int weights = -1;
-static char folder_path[64];
+static char folder_path[160];
 
 static void end_folder(void)
 {
@@ -25,8 +25,10 @@ static void end_folder(void)
 static void make_folder(void)
 {
     static const char config[] = "{\"model_type\": \"llama\"}";
-    char path[128], target[64];
-    snprintf(folder_path, sizeof folder_path, "/tmp/tt-fuzz-quantized-%ld", (long)getpid());
+    char path[256], target[64];
+    const char *temporary = getenv("TMPDIR");
+    snprintf(folder_path, sizeof folder_path, "%s/tt-fuzz-quantized-%ld",
+             temporary != NULL ? temporary : "/tmp", (long)getpid());
     weights = memfd_create("fuzz", MFD_CLOEXEC);
     if (weights < 0 || tt_dir_create(folder_path) != TT_OK) abort();
     atexit(end_folder);

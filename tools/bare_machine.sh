@@ -28,8 +28,8 @@ command -v debootstrap >/dev/null || { echo "error: debootstrap is missing: apt-
 [ -z "$(git -C "$root" status --porcelain --untracked-files=no)" ] ||
     { echo "error: the clone has what is committed, and there are changes that are not" >&2; exit 1; }
 # The first archive of the machine's own sources that is no security archive.
-mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.sources /etc/apt/sources.list.d/*.list 2>/dev/null |
-    sed -n -e 's/^URIs: *\([^ ]*\).*/\1/p' -e 's/^deb \(\[[^]]*\] \)\?\([^ ]*\) .*/\2/p' | grep -E '/debian/?$' | head -n 1)
+mirror=$({ cat /etc/apt/sources.list /etc/apt/sources.list.d/*.sources /etc/apt/sources.list.d/*.list || true; } 2>/dev/null |
+    sed -n -e 's/^URIs: *\([^ ]*\).*/\1/p' -e 's/^deb \(\[[^]]*\] \)\?\([^ ]*\) .*/\2/p' | sed -n '\#/debian/*$#{p;q}')
 [ -n "$mirror" ] || { echo "error: no Debian archive in /etc/apt" >&2; exit 1; }
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/trimtab-bare.XXXXXX")

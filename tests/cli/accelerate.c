@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "config/store.h"
+#include "support/temporary.h"
 #include "train/accelerate.h"
 #include "train/settings.h"
 
@@ -44,7 +45,8 @@ static void close_fixture(struct fixture *fixture)
 
 static tt_status read_text(struct fixture *fixture, const char *text)
 {
-    char path[] = "/tmp/tt_accelerate_XXXXXX";
+    char path[256];
+    test_temporary(path, sizeof path, "tt_accelerate_XXXXXX");
     int descriptor = mkstemp(path);
     assert_true(descriptor >= 0);
     tt_file_close(descriptor);

@@ -55,10 +55,12 @@ static void train(const char *folder, const char *output, char *described, size_
     check_ok(tt_job_set(job, "model_name_or_path", path));
     snprintf(path, sizeof path, "%s/train.jsonl", folder);
     check_ok(tt_job_set(job, "dataset_name", path));
-    check_ok(tt_job_describe(job, &text));
-    snprintf(described, described_bytes, "%s", text);
     snprintf(path, sizeof path, "%s/%s", folder, output);
     check_ok(tt_job_set(job, "output_dir", path));
+    check_ok(tt_job_describe(job, &text));
+    const char *own = strstr(text, "output_dir:"), *rest = own != NULL ? strchr(own, '\n') : NULL;
+    assert_non_null(rest); /* the one line that differs */
+    snprintf(described, described_bytes, "%.*s%s", (int)(own - text), text, rest);
     check_ok(tt_job_train(job, &observer, &summary));
     assert_int_equal(summary.steps, 2);
     tt_job_destroy(job);

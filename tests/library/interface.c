@@ -13,7 +13,7 @@
 /* A folder with the tiny reference model and a tokenizer of single bytes as model/, and rows as train.jsonl.
  */
 struct place {
-    char folder[64], model[96], data[96], output[96];
+    char folder[256], model[300], data[300], output[300];
 };
 
 static void run_shell(const char *command)
@@ -25,13 +25,16 @@ static int make_place(void **state)
 {
     struct place *place = calloc(1, sizeof *place);
     char command[2048];
-    strcpy(place->folder, "/tmp/trimtab-library-XXXXXX");
+    const char *temporary = getenv("TMPDIR");
+    snprintf(place->folder, sizeof place->folder, "%s/trimtab-library-XXXXXX",
+             temporary != NULL ? temporary : "/tmp");
     if (mkdtemp(place->folder) == NULL) return -1;
     snprintf(place->model, sizeof place->model, "%s/model", place->folder);
     snprintf(place->data, sizeof place->data, "%s/train.jsonl", place->folder);
     snprintf(place->output, sizeof place->output, "%s/out", place->folder);
-    snprintf(command, sizeof command, "cp -r %s/golden/qwen2/model %s && cp %s/support/tiny_tokenizer/* %s",
-             TT_TEST_ROOT, place->model, TT_TEST_ROOT, place->model);
+    snprintf(command, sizeof command,
+             "cp -r '%s/golden/qwen2/model' '%s' && cp '%s'/support/tiny_tokenizer/* '%s'", TT_TEST_ROOT,
+             place->model, TT_TEST_ROOT, place->model);
     run_shell(command);
     FILE *rows = fopen(place->data, "w");
     for (int i = 0; i < 24; i++)
@@ -44,8 +47,8 @@ static int make_place(void **state)
 static int remove_place(void **state)
 {
     struct place *place = *state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", place->folder);
+    char command[300];
+    snprintf(command, sizeof command, "rm -rf '%s'", place->folder);
     run_shell(command);
     free(place);
     return 0;
@@ -171,7 +174,7 @@ static void stops_on_request(void **state)
     assert_in_range(summary.steps, 2, 3);
     assert_int_equal(tt_job_train(seen.job, &observer, &summary), TT_ERR_CANCELLED);
     tt_job_destroy(seen.job);
-    char checkpoint[256];
+    char checkpoint[400];
     snprintf(checkpoint, sizeof checkpoint, "%s/checkpoint-%d/adapter_model.safetensors", place->output,
              (int)summary.steps);
     assert_int_equal(access(checkpoint, R_OK), 0);

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "support/temporary.h"
 
 enum { POLL_US = 2000, RUN_SECONDS = 120 };
 
@@ -40,7 +41,8 @@ static void become(const char *const *words, const struct test_limits *limits, i
 void test_program_start(const char *const *words, const struct test_limits *limits,
                         struct test_program *program)
 {
-    char name[] = "/tmp/trimtab-output-XXXXXX";
+    char name[256];
+    test_temporary(name, sizeof name, "trimtab-output-XXXXXX");
     program->output_file = mkstemp(name);
     if (program->output_file < 0) fail_msg("cannot make a temporary file");
     unlink(name);

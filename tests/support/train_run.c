@@ -11,11 +11,13 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "io/safetensors.h"
+#include "support/temporary.h"
 #include "train/settings.h"
 
 char *test_folder_create(void)
 {
-    char template[] = "/tmp/trimtab-test-XXXXXX";
+    char template[256];
+    test_temporary(template, sizeof template, "trimtab-test-XXXXXX");
     if (mkdtemp(template) == NULL) fail_msg("cannot make a temporary folder");
     return tt_strdup(template);
 }

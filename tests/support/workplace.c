@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "support/temporary.h"
 
 static void must(tt_status status)
 {
@@ -52,7 +53,7 @@ static void copy_folder(const char *from, const char *to)
 void test_workplace_create(const char *family, struct test_workplace *place)
 {
     char golden[TEST_PATH_BYTES], name[64];
-    strcpy(place->folder, "/tmp/trimtab-test-XXXXXX");
+    test_temporary(place->folder, sizeof place->folder, "trimtab-test-XXXXXX");
     if (mkdtemp(place->folder) == NULL) fail_msg("cannot make a temporary folder");
     test_join(place->folder, "model", place->model);
     snprintf(name, sizeof name, "golden/%s/model", family);

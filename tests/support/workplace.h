@@ -8,7 +8,7 @@
 enum { TEST_PATH_BYTES = 512 };
 
 struct test_workplace {
-    char folder[128];
+    char folder[160];
     char model[TEST_PATH_BYTES];
 };
 

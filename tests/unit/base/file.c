@@ -13,12 +13,13 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "support/temporary.h"
 
-static char root[64];
+static char root[160];
 
 static const char *in_root(const char *name)
 {
-    static char path[4][256];
+    static char path[4][512];
     static int next;
     next = (next + 1) % 4;
     snprintf(path[next], sizeof path[next], "%s/%s", root, name);
@@ -28,7 +29,7 @@ static const char *in_root(const char *name)
 static int make_root(void **state)
 {
     (void)state;
-    snprintf(root, sizeof root, "/tmp/tt-file-%ld", (long)getpid());
+    test_temporary_of(root, sizeof root, "tt-file", (long)getpid(), "");
     return tt_dir_create(root) == TT_OK ? 0 : -1;
 }
 

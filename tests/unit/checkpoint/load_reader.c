@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "checkpoint/reader.h"
 #include "load_device.h"
+#include "support/temporary.h"
 
 enum { TENSORS = 6, RANGES_MAX = 64, GUARD = 64 };
 
@@ -26,7 +27,7 @@ static const struct {
 };
 
 struct place {
-    char path[64];
+    char path[256];
     struct tt_safetensors *file;
     struct tt_device *device;
     struct tt_stream *stream;
@@ -74,7 +75,7 @@ static void write_file(struct place *place)
 static void set_up(struct place *place, bool late)
 {
     *place = (struct place){0};
-    snprintf(place->path, sizeof place->path, "/tmp/trimtab-reader-%ld.safetensors", (long)getpid());
+    test_temporary_of(place->path, sizeof place->path, "trimtab-reader", (long)getpid(), ".safetensors");
     write_file(place);
     must(tt_safetensors_open(place->path, &place->file));
     if (late) place->late = tt_calloc(1, sizeof *place->late);

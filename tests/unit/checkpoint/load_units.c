@@ -14,6 +14,7 @@
 #include "checkpoint/save.h"
 #include "load_world.h"
 #include "support/ranks.h"
+#include "support/temporary.h"
 
 #define MODEL TT_TEST_ROOT "/golden/llama_sharded/model"
 
@@ -186,11 +187,11 @@ static tt_status visit(void *context, const char *name)
 static void test_saves_the_same_bytes(void **state)
 {
     static const tt_dtype dtypes[] = {TT_BF16, TT_F32};
-    char host[128], device[128];
+    char host[160], device[160];
     const char *folders[2] = {host, device};
     (void)state;
-    (void)snprintf(host, sizeof host, "/tmp/trimtab-save-%ld-host", (long)getpid());
-    (void)snprintf(device, sizeof device, "/tmp/trimtab-save-%ld-device", (long)getpid());
+    test_temporary_of(host, sizeof host, "trimtab-save", (long)getpid(), "-host");
+    test_temporary_of(device, sizeof device, "trimtab-save", (long)getpid(), "-device");
     for (int bits = 0; bits < 4; bits++) {
         struct how how = {.train_base = bits & 1, .dtype = dtypes[bits >> 1], .save_to = host};
         test_ranks(1, run_rank, &how);

@@ -10,11 +10,12 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "checkpoint/manifest.h"
+#include "support/temporary.h"
 
 enum { PATH_BYTES = 512, LARGE_BYTES = 9 * 1000 * 1000 };
 
 struct folder {
-    char path[64];
+    char path[160];
 };
 
 static const char *in(const struct folder *folder, const char *name, char path[PATH_BYTES])
@@ -76,7 +77,7 @@ static void flip(const struct folder *folder, const char *name, uint64_t offset)
 
 static void begin(struct folder *folder)
 {
-    (void)snprintf(folder->path, sizeof folder->path, "/tmp/trimtab-manifest-%ld", (long)getpid());
+    test_temporary_of(folder->path, sizeof folder->path, "trimtab-manifest", (long)getpid(), "");
     assert_int_equal(tt_dir_remove(folder->path), TT_OK);
     assert_int_equal(tt_dir_create(folder->path), TT_OK);
 }
@@ -169,7 +170,7 @@ static void newest_whole_one(void **state)
     begin(&folder);
     for (size_t i = 0; i < 4; i++) {
         struct folder one;
-        (void)snprintf(one.path, sizeof one.path, "%.40s/checkpoint-%d", folder.path, (int)steps[i]);
+        (void)snprintf(one.path, sizeof one.path, "%.120s/checkpoint-%d", folder.path, (int)steps[i]);
         assert_int_equal(tt_dir_create(one.path), TT_OK);
         make(&one, steps[i]);
     }

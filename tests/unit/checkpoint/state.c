@@ -15,11 +15,12 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/state.h"
 #include "io/model_folder.h"
+#include "support/temporary.h"
 
 #define MODEL TT_TEST_ROOT "/golden/llama2/model"
 
 struct scene {
-    char folder[64];
+    char folder[160];
     struct tt_model *model;
     struct tt_weights_layout layout; /* a whole state, in one file */
 };
@@ -30,7 +31,7 @@ static void begin(struct scene *scene)
     struct tt_model_config config;
     struct tt_model_options options = {.compute_dtype = TT_F32,
                                        .lora = {.enabled = true, .r = 2, .alpha = 4}};
-    (void)snprintf(scene->folder, sizeof scene->folder, "/tmp/trimtab-state-%ld", (long)getpid());
+    test_temporary_of(scene->folder, sizeof scene->folder, "trimtab-state", (long)getpid(), "");
     assert_int_equal(tt_model_folder_open(MODEL, true, &folder), TT_OK);
     assert_int_equal(tt_model_config_parse(tt_model_folder_config(folder), &config), TT_OK);
     tt_model_folder_close(folder);
@@ -51,7 +52,7 @@ static void write_file(const struct scene *scene, const char *name, const struct
 {
     struct tt_safetensors_entry entries[64];
     struct tt_str header = {0};
-    char path[128];
+    char path[400];
     uint64_t bytes;
     assert_true(count <= 64);
     memcpy(entries, from, count * sizeof *entries);
@@ -164,7 +165,7 @@ static void write_rank(const struct scene *scene, int rank)
 {
     const struct tt_weights_file *whole = &scene->layout.files[0];
     struct tt_safetensors_entry pieces[64], sorted[64];
-    char names[64][160], path[128];
+    char names[64][160], path[400];
     struct tt_str header = {0};
     uint64_t bytes;
     assert_true(whole->count <= 64);
@@ -202,7 +203,7 @@ static void write_rank(const struct scene *scene, int rank)
 static void check_output(const struct scene *scene, const char *folder, const struct tt_weights_file *file)
 {
     struct tt_str text = {0};
-    char path[256];
+    char path[400];
     (void)snprintf(path, sizeof path, "%s/%s", folder, file->name);
     assert_int_equal(tt_file_read(path, 1 << 26, &text), TT_OK);
     assert_true(text.bytes == file->bytes);
@@ -226,7 +227,7 @@ static void pieces_become_the_files_of_a_whole_save(void **state)
     (void)state;
     struct scene scene = {0};
     struct tt_manifest manifest = {.step = 2};
-    char path[128], output[96];
+    char path[400], output[256];
     begin(&scene);
     clear(&scene);
     write_rank(&scene, 0);

@@ -16,6 +16,7 @@
 #include "base/crc64.h"
 #include "base/file.h"
 #include "checkpoint/writer.h"
+#include "support/temporary.h"
 
 enum {
     RANKS = 2,
@@ -27,7 +28,7 @@ enum {
 };
 
 struct fixture {
-    char folder[64];
+    char folder[160];
     struct tt_safetensors_entry entries[ENTRIES];
     struct tt_weights_file files[2]; /* of two entries and of one */
     float *values[ENTRIES];
@@ -86,7 +87,7 @@ static int set_up(void **state)
     static const char *const names[ENTRIES] = {"large", "small", "odd"};
     struct fixture *f = tt_calloc(1, sizeof *f);
     assert_non_null(f);
-    snprintf(f->folder, sizeof f->folder, "/tmp/trimtab-writer-XXXXXX");
+    test_temporary(f->folder, sizeof f->folder, "trimtab-writer-XXXXXX");
     assert_non_null(mkdtemp(f->folder));
     for (int e = 0; e < ENTRIES; e++) {
         tt_dtype dtype = e == 2 ? TT_F32 : TT_BF16;

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "config/settings.h"
+#include "support/temporary.h"
 
 enum colour { RED, GREEN, BLUE };
 
@@ -242,7 +243,8 @@ static void flags_win_over_files(void **state)
 {
     struct fixture *fixture = *state;
     const struct target *target = &fixture->target;
-    char path[] = "/tmp/tt_settings_XXXXXX";
+    char path[256];
+    test_temporary(path, sizeof path, "tt_settings_XXXXXX");
     int descriptor = mkstemp(path);
     assert_true(descriptor >= 0);
     tt_file_close(descriptor);

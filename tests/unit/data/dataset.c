@@ -13,14 +13,15 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "data/dataset.h"
+#include "support/temporary.h"
 
-static char root[64];
+static char root[160];
 static struct tt_tokenizer *tokenizer, *ending_tokenizer;
 enum { VOCAB = 400 };
 
 static const char *at(const char *name)
 {
-    static char path[4][256];
+    static char path[4][512];
     static int next;
     next = (next + 1) % 4;
     snprintf(path[next], sizeof path[next], "%s/%s", root, name);
@@ -88,7 +89,7 @@ static struct tt_tokenizer *make_tokenizer(const char *folder, bool ends)
 static int setup(void **state)
 {
     (void)state;
-    snprintf(root, sizeof root, "/tmp/tt-dataset-%ld", (long)getpid());
+    test_temporary_of(root, sizeof root, "tt-dataset", (long)getpid(), "");
     if (tt_dir_create(root) != TT_OK) return -1;
     tokenizer = make_tokenizer("tok", false);
     ending_tokenizer = make_tokenizer("tok-ends", true);

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "data/sampler.h"
+#include "support/temporary.h"
 
 enum { SAMPLES = 157, LONGEST = 40, PACK = 48 };
 
@@ -40,8 +41,8 @@ static int setup(void **state)
         }
         status |= tt_str_append_text(&text, "]}\n");
     }
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/tt-sampler-%ld.jsonl", (long)getpid());
+    char path[256];
+    test_temporary_of(path, sizeof path, "tt-sampler", (long)getpid(), ".jsonl");
     struct tt_data_config config = {.dataset_text_field = "text",
                                     .dataset_prompt_field = "prompt",
                                     .dataset_completion_field = "completion",

@@ -12,12 +12,13 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "io/model_folder.h"
+#include "support/temporary.h"
 
-static char root[64];
+static char root[160];
 
 static const char *at(const char *name)
 {
-    static char path[4][256];
+    static char path[4][512];
     static int next;
     next = (next + 1) % 4;
     snprintf(path[next], sizeof path[next], "%s/%s", root, name);
@@ -27,7 +28,7 @@ static const char *at(const char *name)
 static int fresh(void **state)
 {
     (void)state;
-    snprintf(root, sizeof root, "/tmp/tt-model-%ld", (long)getpid());
+    test_temporary_of(root, sizeof root, "tt-model", (long)getpid(), "");
     if (tt_dir_remove(root) != TT_OK || tt_dir_create(root) != TT_OK) return -1;
     return tt_file_write_atomic(at("config.json"), "{\"model_type\": \"llama\"}", 23) == TT_OK ? 0 : -1;
 }

@@ -13,14 +13,15 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "io/quantized_folder.h"
+#include "support/temporary.h"
 
 enum { ROWS = 6, COLS = 100 };
 
-static char root[64];
+static char root[160];
 
 static const char *at(const char *name)
 {
-    static char path[4][256];
+    static char path[4][512];
     static int next;
     next = (next + 1) % 4;
     snprintf(path[next], sizeof path[next], "%s/%s", root, name);
@@ -35,7 +36,7 @@ static void ok(tt_status status)
 static int fresh(void **state)
 {
     (void)state;
-    snprintf(root, sizeof root, "/tmp/tt-quantized-%ld", (long)getpid());
+    test_temporary_of(root, sizeof root, "tt-quantized", (long)getpid(), "");
     return tt_dir_remove(root) == TT_OK && tt_dir_create(root) == TT_OK ? 0 : -1;
 }
 

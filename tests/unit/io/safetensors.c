@@ -12,13 +12,14 @@
 #include "base/file.h"
 #include "base/thread.h"
 #include "io/safetensors.h"
+#include "support/temporary.h"
 
-static char path[64];
+static char path[256];
 
 static int setup(void **state)
 {
     (void)state;
-    snprintf(path, sizeof path, "/tmp/tt-safetensors-%ld", (long)getpid());
+    test_temporary_of(path, sizeof path, "tt-safetensors", (long)getpid(), "");
     return 0;
 }
 

@@ -1,0 +1,20 @@
+#!/bin/bash
+# Runs a test with a folder of its own as TMPDIR, which is removed when the last process of the test is gone, even where
+# all of them were killed. Below TMPDIR or /tmp; where programs cannot be run there (noexec), in the build folder.
+#
+#     own_folder.sh BUILD COMMAND...
+build=$1
+shift
+make_folder() {
+    folder=$(mktemp -d "$1/trimtab-test.XXXXXX") && printf '#!/bin/sh\n' >"$folder/run" && chmod +x "$folder/run" &&
+        "$folder/run" 2>/dev/null && rm "$folder/run" && return 0
+    [ -z "$folder" ] || rm -rf "$folder"
+    return 1
+}
+make_folder "${TMPDIR:-/tmp}" || { mkdir -p "$build/tests/tmp" && make_folder "$build/tests/tmp"; } || exit 1
+export TMPDIR=$folder
+# The remover is nobody's child, so that who kills the test and its children does not find it. It holds one end of a pipe,
+# the processes of the test the other; the end of the pipe is the end of the last of them.
+remover='trap "" HUP INT TERM; cat >/dev/null; rm -rf "$0"'
+exec 9> >(setsid --fork sh -c "$remover" "$folder" >/dev/null 2>&1)
+exec "$@"
