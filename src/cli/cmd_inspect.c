@@ -11,7 +11,9 @@
 #include "model/model.h"
 
 const char tt_cmd_inspect_usage[] = " PATH [--json] [--tensors]\n\n"
-                                    "PATH is a model folder, a PEFT adapter folder or one safetensors file.\n"
+                                    "PATH is a model folder, a PEFT adapter folder, one safetensors file or "
+                                    "a config.json;\nalso as --model_name_or_path PATH or "
+                                    "--adapter_name_or_path PATH.\n"
                                     "--json prints one JSON object; --tensors lists every tensor too.";
 
 size_t tt_cmd_inspect_sections(struct tt_setting_section *sections)
@@ -27,7 +29,8 @@ struct subject {
     size_t count;
     struct tt_model_folder *folder;
     struct tt_safetensors *file;
-    struct tt_json config; /* adapter_config.json */
+    struct tt_json config; /* adapter_config.json, or the file that was named */
+    bool is_model;         /* `config` is a model's config.json */
     char *located;         /* owned: `path` when a name was given */
 };
 
@@ -56,15 +59,32 @@ static tt_status list_file(struct subject *subject)
     return TT_OK;
 }
 
+enum { CONFIG_BYTES_MAX = 4 << 20 };
+
+static tt_status open_adapter_weights(struct subject *subject, const char *weights)
+{
+    char *pickle = tt_path_join(subject->path, "adapter_model.bin");
+    if (pickle == NULL) return TT_ERR_MEMORY;
+    bool pickled = !tt_path_exists(weights) && tt_path_exists(pickle);
+    tt_free(pickle);
+    if (!pickled) return tt_safetensors_open(weights, &subject->file);
+    tt_fail(TT_ERR_UNSUPPORTED,
+            "the adapter '%s' has its weights in 'adapter_model.bin': pickle files can run code and are not "
+            "read",
+            subject->path);
+    tt_hint("convert it once, in Python: PeftModel.from_pretrained(base, '%s').save_pretrained('%s-safe')",
+            subject->path, subject->path);
+    return TT_ERR_UNSUPPORTED;
+}
+
 static tt_status open_adapter(struct subject *subject)
 {
-    enum { CONFIG_BYTES_MAX = 4 << 20 };
     char *config = tt_path_join(subject->path, "adapter_config.json");
     char *weights = tt_path_join(subject->path, "adapter_model.safetensors");
     tt_status status = config != NULL && weights != NULL ? TT_OK : TT_ERR_MEMORY;
     subject->kind = "PEFT adapter";
     if (status == TT_OK) status = tt_json_read(config, CONFIG_BYTES_MAX, &subject->config);
-    if (status == TT_OK) status = tt_safetensors_open(weights, &subject->file);
+    if (status == TT_OK) status = open_adapter_weights(subject, weights);
     if (status == TT_OK) status = list_file(subject);
     tt_free(config);
     tt_free(weights);
@@ -83,13 +103,25 @@ static tt_status open_folder(struct subject *subject)
     return TT_OK;
 }
 
+static tt_status open_config_file(struct subject *subject)
+{
+    TT_TRY(tt_json_read(subject->path, CONFIG_BYTES_MAX, &subject->config));
+    if (!tt_json_is_object(subject->config.root))
+        return tt_fail(TT_ERR_DATA, "%s must hold one object", subject->path);
+    subject->is_model = tt_json_get(subject->config.root, "peft_type") == NULL;
+    subject->kind = subject->is_model ? "configuration of a model" : "configuration of a PEFT adapter";
+    return TT_OK;
+}
+
 static tt_status subject_open(struct subject *subject)
 {
     if (!tt_path_exists(subject->path)) {
         TT_TRY(tt_hub_locate(subject->path, NULL, "model", &subject->located));
         subject->path = subject->located;
     }
+    size_t bytes = strlen(subject->path);
     if (!tt_path_is_dir(subject->path)) {
+        if (bytes > 5 && strcmp(subject->path + bytes - 5, ".json") == 0) return open_config_file(subject);
         subject->kind = "safetensors file";
         TT_TRY(tt_safetensors_open(subject->path, &subject->file));
         return list_file(subject);
@@ -184,7 +216,8 @@ static struct tt_json_value *collect_facts(const struct subject *subject)
         subject->folder != NULL ? tt_model_folder_config(subject->folder)->root : subject->config.root;
     struct tt_json_value *facts = tt_json_new_object();
     if (facts == NULL || root == NULL) return facts;
-    for (const char *const *key = subject->folder != NULL ? model_keys : adapter_keys; *key != NULL; key++) {
+    bool is_model = subject->folder != NULL || subject->is_model;
+    for (const char *const *key = is_model ? model_keys : adapter_keys; *key != NULL; key++) {
         const struct tt_json_value *value = tt_json_get(root, *key);
         if (value != NULL && !tt_json_is_null(value)) tt_json_set_copy(facts, *key, value);
     }
@@ -213,17 +246,24 @@ static tt_status write_tallies(struct tt_str *text, const char *heading, const s
 /* Whether this program serves the model, and if not, why. */
 static tt_status write_served(struct tt_str *text, const struct subject *subject)
 {
-    if (subject->folder == NULL) return TT_OK;
+    if (subject->folder == NULL && !subject->is_model) return TT_OK;
     struct tt_model_config *config = tt_calloc(1, sizeof *config);
     if (config == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_model_config_parse(tt_model_folder_config(subject->folder), config);
+    tt_status status = tt_model_config_parse(
+        subject->folder != NULL ? tt_model_folder_config(subject->folder) : &subject->config, config);
     tt_free(config);
+    struct tt_model_folder *whole = NULL; /* without weights that are read, it says why */
+    if (status == TT_OK && subject->folder != NULL && subject->count == 0)
+        status = tt_model_folder_open(subject->path, true, &whole);
+    tt_model_folder_close(whole);
     if (status == TT_OK) return tt_str_append_text(text, "  served                  yes\n");
     if (status == TT_ERR_MEMORY) return status;
-    char why[sizeof tt_error_last()->message];
-    snprintf(why, sizeof why, "%s", tt_error_last()->message);
-    tt_error_clear();
-    return tt_str_printf(text, "  served                  no: %s\n", why);
+    const struct tt_error *error = tt_error_last();
+    tt_status written = tt_str_printf(text, "  served                  no: %s\n", error->message);
+    if (written == TT_OK && error->hint[0] != '\0')
+        written = tt_str_printf(text, "    hint: %s\n", error->hint);
+    if (written == TT_OK) tt_error_clear();
+    return written;
 }
 
 static tt_status write_facts(struct tt_str *text, const struct subject *subject)
@@ -310,6 +350,12 @@ static tt_status write_json(struct tt_str *text, const struct subject *subject, 
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;
 }
 
+/* The names that other commands have for what is inspected here. */
+static bool is_path_flag(const char *word)
+{
+    return strcmp(word, "--model_name_or_path") == 0 || strcmp(word, "--adapter_name_or_path") == 0;
+}
+
 tt_status tt_cmd_inspect(struct tt_cli *cli, int argc, char *const *argv)
 {
     struct subject subject = {0};
@@ -320,6 +366,8 @@ tt_status tt_cmd_inspect(struct tt_cli *cli, int argc, char *const *argv)
             json = true;
         else if (strcmp(argv[i], "--tensors") == 0)
             list = true;
+        else if (is_path_flag(argv[i]) && i + 1 < argc && subject.path == NULL)
+            subject.path = argv[++i];
         else if (argv[i][0] == '-' || subject.path != NULL)
             return tt_fail(TT_ERR_USAGE, "inspect takes one path, --json and --tensors, not '%.100s'",
                            argv[i]);

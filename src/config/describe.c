@@ -81,7 +81,8 @@ static tt_status append_wrapped(struct tt_str *text, const char *words, int inde
 }
 
 /* Help with default, range and old spellings, as one paragraph. */
-static tt_status describe_row(struct tt_str *text, const struct tt_setting *row, bool with_default)
+static tt_status describe_row(struct tt_str *text, const struct tt_setting *row, bool with_default,
+                              const char *alternative)
 {
     char low[40], high[40];
     if (row->help != NULL) TT_TRY(tt_str_append_text(text, row->help));
@@ -96,19 +97,22 @@ static tt_status describe_row(struct tt_str *text, const struct tt_setting *row,
         TT_TRY(append_choices(text, row->aliases, ", "));
         TT_TRY(tt_str_append_char(text, '.'));
     }
+    if (row->required && alternative != NULL)
+        return tt_str_printf(text, " Required where %s is not given.", alternative);
     if (row->required) return tt_str_append_text(text, " Required.");
     bool plain_switch = row->transient && row->type == TT_SETTING_BOOL; /* off unless given, of course */
     if (!with_default || row->default_text == NULL || plain_switch) return TT_OK;
     return tt_str_printf(text, " [%s]", row->default_text[0] != 0 ? row->default_text : "\"\"");
 }
 
-static tt_status help_row(struct tt_str *text, const struct tt_setting *row, int columns)
+static tt_status help_row(struct tt_str *text, const struct tt_setting *row, const char *alternative,
+                          int columns)
 {
     struct tt_str words = {0};
     tt_status status;
     TT_GO(tt_str_printf(text, "%*s--%s ", NAME_COLUMN, "", row->name));
     TT_GO(append_value_form(text, row));
-    TT_GO(describe_row(&words, row, true));
+    TT_GO(describe_row(&words, row, true, alternative));
     TT_GO(tt_str_printf(text, "\n%*s", HELP_COLUMN, ""));
     TT_GO(append_wrapped(text, tt_str_text(&words), HELP_COLUMN, columns, HELP_COLUMN));
     TT_GO(tt_str_append_char(text, '\n'));
@@ -136,6 +140,16 @@ out:
     return status;
 }
 
+/* The name of the setting that may stand in the place of a required one in this command, or NULL. */
+static const char *alternative_to(const struct tt_setting *row, const struct tt_setting_section *sections,
+                                  size_t section_count)
+{
+    for (size_t i = 0; row->or_else != NULL && i < section_count; i++)
+        for (const struct tt_setting *other = sections[i].rows; other->name != NULL; other++)
+            if (strcmp(other->name, row->or_else) == 0) return row->or_else;
+    return NULL;
+}
+
 tt_status tt_settings_help(const struct tt_setting_section *sections, size_t section_count, int columns,
                            struct tt_str *text)
 {
@@ -146,7 +160,7 @@ tt_status tt_settings_help(const struct tt_setting_section *sections, size_t sec
             if (group_of(row) != GROUP_SERVED) continue;
             if (!titled) TT_TRY(tt_str_printf(text, "\n%s\n", sections[i].title));
             titled = true;
-            TT_TRY(help_row(text, row, columns));
+            TT_TRY(help_row(text, row, alternative_to(row, sections, section_count), columns));
         }
     }
     TT_TRY(help_names(text, sections, section_count, GROUP_ONLY,
@@ -177,7 +191,7 @@ static tt_status docs_row(struct tt_str *text, const struct tt_setting *row)
     TT_GO(append_cell(text, tt_str_text(&words)));
     tt_str_clear(&words);
     TT_GO(tt_str_append_text(text, " | "));
-    TT_GO(describe_row(&words, row, false));
+    TT_GO(describe_row(&words, row, false, NULL));
     TT_GO(append_cell(text, tt_str_text(&words)));
     TT_GO(tt_str_append_text(text, " |\n"));
 out:

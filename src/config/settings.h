@@ -48,6 +48,7 @@ struct tt_setting {
     const char *spread;        /* JSON, not NULL: a mapping whose keys set the settings of their names; the beginnings
                                   of the names that may stand there, separated by blanks */
     bool required;
+    const char *or_else;       /* the setting that takes the place of a required one in commands that have it; NULL: none */
     bool transient;            /* acts on this call (--print_config); not part of the resolved file */
 };
 

@@ -201,7 +201,7 @@ static void count_samples(struct tt_dataset *dataset)
 static tt_status fail_empty(const char *path, const struct tt_dataset_report *report)
 {
     tt_fail(TT_ERR_DATA,
-            "'%s' leaves nothing to learn: of %lld rows %lld are too long, %lld have no supervised token",
+            "'%s' has no row that can be used: of %lld rows %lld are too long, %lld have no supervised token",
             path, (long long)report->rows, (long long)report->dropped,
             (long long)report->without_supervision);
     tt_hint("a row needs at least two tokens, and a supervised one within max_length");

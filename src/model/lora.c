@@ -36,7 +36,7 @@ static tt_status check_numbers(const struct tt_lora_config *config)
     if (config->r < 1 || config->r > 65536)
         return tt_fail(TT_ERR_USAGE, "the LoRA rank r is %" PRId64 "; it must be 1 to 65536", config->r);
     if (!(config->alpha > 0 && config->alpha < 1e9))
-        return tt_fail(TT_ERR_USAGE, "lora_alpha is %g; it must be above 0", config->alpha);
+        return tt_fail(TT_ERR_USAGE, "lora_alpha is %g; it must be above 0 and below 1e9", config->alpha);
     if (!(config->dropout >= 0 && config->dropout < 1)) {
         return tt_fail(TT_ERR_USAGE, "lora_dropout is %g; it must be at least 0 and below 1",
                        config->dropout);

@@ -223,7 +223,9 @@ static tt_status load_eval(const struct tt_train_config *config, enum tt_inputs_
                 data->dataset_test_split);
         return TT_ERR_USAGE;
     }
-    return load_dataset(inputs, data, inputs->eval_path, data->max_eval_samples, &inputs->eval);
+    tt_status status = load_dataset(inputs, data, inputs->eval_path, data->max_eval_samples, &inputs->eval);
+    if (status != TT_OK) tt_while("loading the evaluation data");
+    return status;
 }
 
 tt_status tt_inputs_open(const struct tt_train_config *config, enum tt_inputs_use use,
@@ -273,7 +275,7 @@ tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *
     if (report.dropped > 0)
         TT_TRY(tt_str_printf(text, "; %lld too long and dropped", (long long)report.dropped));
     if (report.without_supervision > 0)
-        TT_TRY(tt_str_printf(text, "; %lld with nothing to learn, left out",
+        TT_TRY(tt_str_printf(text, "; %lld without a supervised token, left out",
                              (long long)report.without_supervision));
     if (report.prompt_mismatch > 0)
         TT_TRY(tt_str_printf(text, "; %lld whose prompt tokenizes differently with its completion",

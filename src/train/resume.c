@@ -268,6 +268,19 @@ out:
     return status;
 }
 
+/* With another number of ranks the samples of a step can often be kept by other accumulation. */
+static void hint_changed(const struct tt_run *run, const struct tt_json_value *before, int world_size)
+{
+    int64_t was = tt_json_integer(tt_json_get(before, TT_RESUME_SAMPLES));
+    int64_t pass = world_size * run->config->per_device_train_batch_size;
+    if (was > 0 && was % pass == 0 && was / pass != run->config->gradient_accumulation_steps)
+        tt_hint("with ranks %d --gradient_accumulation_steps %lld makes %lld samples a step as before; "
+                "--resume_changed goes on all the same",
+                world_size, (long long)(was / pass), (long long)was);
+    else
+        tt_hint("set it back, or say --resume_changed to go on all the same");
+}
+
 static tt_status check_identity(const struct tt_run *run, int world_size)
 {
     const struct tt_resume *resume = &run->resume;
@@ -285,7 +298,7 @@ static tt_status check_identity(const struct tt_run *run, int world_size)
     } else if (status == TT_OK && text.bytes > 0) {
         status = tt_fail(TT_ERR_USAGE, "this is not the run that '%s' belongs to: %s", resume->folder,
                          tt_str_text(&text));
-        tt_hint("set it back, or say --resume_changed to go on all the same");
+        hint_changed(run, before, world_size);
     }
     tt_str_deinit(&text);
     return status;

@@ -72,6 +72,8 @@ TT_MUST_USE tt_status tt_resume_text(const struct tt_run *run, const struct tt_r
                                      const struct tt_counters *counters, const struct tt_checkpoints *checkpoints,
                                      const struct tt_gradient_watch *watch, struct tt_str *text);
 
+/* The name, in the identity, of what a step has in all. */
+#define TT_RESUME_SAMPLES "samples of a step (ranks x per_device_train_batch_size x gradient_accumulation_steps)"
 /* train/resume_identity.c: settings that matter for going on, by their names, with a sum of the training rows and the
  * samples of a step. Owned; NULL without memory. */
 struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_size);

@@ -55,7 +55,7 @@ static void add_data(struct builder *to, const struct tt_run *run, int world_siz
     char sum[20];
     snprintf(sum, sizeof sum, "%016llx", (unsigned long long)tt_fingerprint_of_rows(run->inputs.train));
     add(to, "training data", tt_json_new_string(sum));
-    add(to, "samples of a step (ranks x per_device_train_batch_size x gradient_accumulation_steps)",
+    add(to, TT_RESUME_SAMPLES,
         tt_json_new_integer(world_size * config->per_device_train_batch_size *
                             config->gradient_accumulation_steps));
     add(to, "max_length", tt_json_new_integer(config->data.max_length));

@@ -20,7 +20,7 @@ static const char *const no_ddp = "ranks exchange gradients unit by unit, withou
 
 const struct tt_setting tt_model_settings[] = {
     {.name = "model_name_or_path", .aliases = "model_name model", .type = TT_SETTING_STRING,
-     FIELD(model_name_or_path), .required = true,
+     FIELD(model_name_or_path), .required = true, .or_else = "config_json",
      .help = "Folder with config.json, the weights as safetensors, and the tokenizer; or the name of a model of the hub "
              "that is in its local cache (hf download)."},
     {.name = "adapter_name_or_path", .aliases = "adapter adapter_path", .type = TT_SETTING_STRING,

@@ -6,7 +6,7 @@
 #     <!-- not run: REASON -->
 #
 # The blocks of a page are run in order in one folder of their own, with the program on PATH, a tiny model as model/ and
-# rows of prompt and completion as train.jsonl and test.jsonl. Also checks that links between pages lead somewhere.
+# rows of prompt and completion as train.jsonl and test.jsonl; examples/ is there too. Also checks that links between pages lead somewhere.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 export PATH=$build:$PATH
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
@@ -15,7 +15,7 @@ unset LOCAL_RANK SLURM_STEP_ID OMPI_COMM_WORLD_SIZE PMI_SIZE PMIX_RANK
 blocks=0
 
 prepare() {
-    mkdir -p "$1" && cd "$1" || exit 1
+    mkdir -p "$1" && cd "$1" && ln -s "$root/examples" examples || exit 1
     cp -r "$root/tests/golden/qwen2/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/ || exit 1
     for i in $(seq 48); do echo "{\"prompt\": \"$i + 1 =\", \"completion\": \" $((i + 1))\"}"; done >train.jsonl
     for i in $(seq 101 108); do echo "{\"prompt\": \"$i + 1 =\", \"completion\": \" $((i + 1))\"}"; done >test.jsonl

@@ -45,6 +45,25 @@ expect 3 "nowhere" generate --model_name_or_path nowhere --prompt hello
 expect 2 "inspect needs a path" inspect
 expect 2 "inspect takes one path" inspect a b
 expect 3 "nowhere" inspect nowhere
+# A model that is not there: the same words and the same hint from every command.
+nowhere=no/where/at_all
+for words in "inspect $nowhere" "inspect --model_name_or_path $nowhere" "plan --model_name_or_path $nowhere" \
+    "generate --model_name_or_path $nowhere --prompt hello" "eval --model_name_or_path $nowhere --eval_dataset data.jsonl" \
+    "train --model_name_or_path $nowhere --dataset_name data.jsonl --output_dir out" \
+    "merge --model_name_or_path $nowhere --adapter_name_or_path a --output_dir out" \
+    "quantize --model_name_or_path $nowhere --output_dir out" \
+    "export gguf --model_name_or_path $nowhere --output_file out"; do
+    # shellcheck disable=SC2086
+    expect 3 "error: the model folder '$nowhere' does not exist" $words
+    # shellcheck disable=SC2086
+    expect 3 "  hint: models are read from a local folder" $words
+done
+echo '{"input_ids": [1]}' >one_token.jsonl
+expect 3 "while loading the evaluation data" eval --model_name_or_path "$root/examples/demo/model" --eval_dataset one_token.jsonl
+expect 2 "lora_alpha is 1e+38; it must be above 0 and below 1e9" train --model_name_or_path "$root/examples/demo/model" \
+    --dataset_name "$root/examples/demo/data/test.jsonl" --output_dir out --lora_alpha 1e38
+expect 0 "Required where config_json is not given." plan --help
+expect 0 "model_name, model. Required." train --help
 expect 3 "folder" inspect folder
 expect 3 "zero.safetensors" inspect zero.safetensors
 expect 3 "empty.safetensors" inspect empty.safetensors

@@ -23,4 +23,20 @@ has "safetensors file" "$golden/llama2/adapter_init/adapter_model.safetensors"
 has '"kind": "model folder"' "$golden/mistral/model" --json
 has '"parameters": 83648' --json "$golden/qwen2/model"
 has '"shape": [' --json --tensors "$golden/qwen2/model"
+has "model folder" --model_name_or_path "$golden/llama2/model"
+has "PEFT adapter" --adapter_name_or_path "$golden/llama2/adapter_init"
+has "configuration of a model" "$golden/qwen3/model/config.json"
+has "model_type              qwen3" "$golden/qwen3/model/config.json"
+has "served                  yes" "$golden/qwen3/model/config.json"
+has "configuration of a PEFT adapter" "$golden/llama2/adapter_init/adapter_config.json"
+has "lora_alpha" "$golden/llama2/adapter_init/adapter_config.json"
+mkdir pickled pickled_adapter
+cp "$golden/qwen3/model/config.json" pickled/
+echo x >pickled/pytorch_model.bin
+has "served                  no: 'pickled' has its weights in 'pytorch_model.bin': pickle files can run code" pickled
+has "hint: convert them once, in Python: AutoModelForCausalLM" pickled
+cp "$golden/llama2/adapter_init/adapter_config.json" pickled_adapter/
+echo x >pickled_adapter/adapter_model.bin
+has "the adapter 'pickled_adapter' has its weights in 'adapter_model.bin': pickle files can run code" pickled_adapter
+has "convert it once, in Python: PeftModel" pickled_adapter
 finish

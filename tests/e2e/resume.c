@@ -132,19 +132,21 @@ static void another_run_is_refused(void **state)
     struct scene scene;
     begin(&scene, "checkpoint-2");
     static const struct {
-        const char *more, *says;
+        const char *more, *says, *hint;
     } changes[] = {
-        {"ranks 2 learning_rate 0.02", "learning_rate was 0.01 and is 0.02"},
-        {"ranks 2 lora_dropout 0.2", "lora_dropout was 0.1 and is 0.2"},
-        {"ranks 2 max_steps 7", "steps in all (max_steps, num_train_epochs) was 6 and is 7"},
-        {"ranks 1", "per_device_train_batch_size x gradient_accumulation_steps) was 8 and is 4"},
-        {"ranks 2 seed 7", "seed was 42 and is 7"},
-        {"ranks 2 max_train_samples 20", "training data was"},
-        {"ranks 2 lora_r 4", "lora_r was 2 and is 4"},
+        {"ranks 2 learning_rate 0.02", "learning_rate was 0.01 and is 0.02", "set it back"},
+        {"ranks 2 lora_dropout 0.2", "lora_dropout was 0.1 and is 0.2", "set it back"},
+        {"ranks 2 max_steps 7", "steps in all (max_steps, num_train_epochs) was 6 and is 7", "set it back"},
+        {"ranks 1", "per_device_train_batch_size x gradient_accumulation_steps) was 8 and is 4",
+         "with ranks 1 --gradient_accumulation_steps 2 makes 8 samples a step as before"},
+        {"ranks 2 seed 7", "seed was 42 and is 7", "set it back"},
+        {"ranks 2 max_train_samples 20", "training data was", "set it back"},
+        {"ranks 2 lora_r 4", "lora_r was 2 and is 4", "set it back"},
     };
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         char more[200];
-        const char *const says[] = {"this is not the run that", changes[i].says, "--resume_changed", NULL};
+        const char *const says[] = {"this is not the run that", changes[i].says, changes[i].hint,
+                                    "--resume_changed", NULL};
         snprintf(more, sizeof more, "%s resume_from_checkpoint true", changes[i].more);
         expect(&scene, more, TT_EXIT_USAGE, says);
     }

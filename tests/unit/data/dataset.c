@@ -382,7 +382,7 @@ static void refusals(void **state)
         {"r.jsonl", "{\"input_ids\": [1, 2], \"labels\": [1, null]}", TT_ERR_DATA, "labels[1] is no integer"},
         {"r.jsonl", "{\"input_ids\": [1, 2], \"completion_mask\": [1, 2]}", TT_ERR_DATA,
          "completion_mask[1]"},
-        {"r.jsonl", "{\"input_ids\": [1]}", TT_ERR_DATA, "nothing to learn"},
+        {"r.jsonl", "{\"input_ids\": [1]}", TT_ERR_DATA, "no row that can be used"},
         {"r.jsonl", "{\"text\": \"<s>hi\"}", TT_ERR_DATA, "begins with '<s>', which the tokenizer adds"},
         {"r.csv", "a,b", TT_ERR_UNSUPPORTED, ".jsonl, .json or .txt"},
         {"r.parquet", "PAR1", TT_ERR_UNSUPPORTED, ".jsonl, .json or .txt"},
