@@ -306,7 +306,7 @@ static void output_is_shared(void **state)
     if (test_mpi_is_missing() != NULL) skip();
     begin(&scene, "train_results.json");
     set_words(&scene, "apart", "device cpu", &words);
-    snprintf(text, sizeof text, "%s -np 1 -wdir %.300s", TEST_MPIRUN, scene.place.folder);
+    snprintf(text, sizeof text, "%s -np 1 -wdir '%.300s'", TEST_MPIRUN, scene.place.folder);
     test_words_add(&command, text);
     test_words_command(&command, test_trimtab(), "train", &words);
     test_words_add(&command, ": -np 1 -wdir /tmp");

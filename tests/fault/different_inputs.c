@@ -240,8 +240,8 @@ static void mpi(void **state)
         for (int q = 0; q < 2; q++)
             used += snprintf(
                 script + used, sizeof script - (size_t)used,
-                "%s -np 1 --wdir %s %s train --device cpu --threads 1 --model_name_or_path model "
-                "--dataset_name train.jsonl --max_steps 1 --output_dir %s%s",
+                "%s -np 1 --wdir '%s' '%s' train --device cpu --threads 1 --model_name_or_path model "
+                "--dataset_name train.jsonl --max_steps 1 --output_dir '%s'%s",
                 q > 0 ? " :" : "", scene.machines[q], test_trimtab(), scene.output, cases[i].more[q]);
         const char *const words[] = {"sh", "-c", script, NULL};
         int code = test_program_run(words, NULL, &program);

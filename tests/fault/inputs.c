@@ -216,7 +216,7 @@ static void adapters(void **state)
     begin(&place);
     test_workplace_path(&place, "adapter", folder);
     assert_int_equal(tt_dir_create(folder), TT_OK);
-    snprintf(more, sizeof more, "adapter_name_or_path %s", folder);
+    snprintf(more, sizeof more, "adapter_name_or_path '%s'", folder);
     check_refused(&place, more, TT_ERR_DATA, "adapter_config.json", "an empty folder");
     test_workplace_write(&place, "adapter/adapter_model.bin", "PK", to);
     check_refused(&place, more, TT_ERR_UNSUPPORTED, "pickle", "a pickle");

@@ -136,7 +136,7 @@ static void second_signal_ends(void **state)
     test_workplace_create("llama2", &run.place);
     write_slow_model(&run);
     snprintf(more, sizeof more,
-             "init random bf16 false max_steps 100 per_device_train_batch_size 64 dataset_name %.400s",
+             "init random bf16 false max_steps 100 per_device_train_batch_size 64 dataset_name '%.400s'",
              test_workplace_path(&run.place, "slow.jsonl", data));
     start(&run, more);
     if (!test_program_says(&run.program, "100 steps", patience_seconds)) fail_msg("%s", run.program.output);

@@ -111,11 +111,11 @@ static void damaged_token_is_named(void **state)
                          "{\"input_ids\": [7, 8, 9]}\n{\"input_ids\": [7, 8, 9, 10]}\n"
                          "{\"input_ids\": [9, 8, 7]}\n{\"input_ids\": [7, 5, 9]}\n",
                          data);
-    snprintf(
-        more, sizeof more,
-        "dataset_name %s eval_dataset %s train_sampling_strategy sequential per_device_train_batch_size 1 "
-        "gradient_accumulation_steps 2",
-        data, data);
+    snprintf(more, sizeof more,
+             "dataset_name '%s' eval_dataset '%s' train_sampling_strategy sequential "
+             "per_device_train_batch_size 1 "
+             "gradient_accumulation_steps 2",
+             data, data);
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
         assert_int_equal(train(&place, ways[w], more, output), TT_ERR_DATA);
         assert_says("first appeared in the output of model.embed_tokens", ways[w]);
@@ -191,7 +191,7 @@ static void evaluation_is_not_the_best(void **state)
     damage(&place, "model.embed_tokens.weight", 6 * 40 + 1, NAN);
     test_workplace_write(&place, "eval.jsonl", "{\"input_ids\": [6, 1, 2]}\n", data);
     snprintf(more, sizeof more,
-             "eval_dataset %s eval_strategy steps eval_steps 1 save_steps 1 load_best_model_at_end true",
+             "eval_dataset '%s' eval_strategy steps eval_steps 1 save_steps 1 load_best_model_at_end true",
              data);
     assert_int_equal(train(&place, ways[0], more, output), TT_OK);
     assert_int_equal(tt_json_read(test_join(output, "trainer_state.json", path), 1 << 20, &json), TT_OK);

@@ -90,7 +90,7 @@ static void resumed(void **state)
     run("llama2", "ranks 2 per_device_train_batch_size 2", format, plain);
     run("llama2", "ranks 2 per_device_train_batch_size 2 save_strategy steps save_steps 3", format, stopped);
     snprintf(from, sizeof from,
-             "ranks 2 per_device_train_batch_size 2 resume_from_checkpoint %s/checkpoint-3", stopped);
+             "ranks 2 per_device_train_batch_size 2 resume_from_checkpoint '%s/checkpoint-3'", stopped);
     run("llama2", from, format, gone_on);
     snprintf(whole, sizeof whole, "%s/adapter_model.safetensors", plain);
     snprintf(end, sizeof end, "%s/adapter_model.safetensors", gone_on);

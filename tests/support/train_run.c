@@ -42,9 +42,11 @@ static void add_word(struct test_words *words, const char *before, const char *w
 void test_words_add(struct test_words *words, const char *text)
 {
     for (text += strspn(text, " "); *text != '\0'; text += strspn(text, " ")) {
-        size_t bytes = strcspn(text, " ");
+        bool quoted = *text == '\'';
+        if (quoted) text++;
+        size_t bytes = strcspn(text, quoted ? "'" : " ");
         add_word(words, "", text, bytes);
-        text += bytes;
+        text += bytes + (quoted && text[bytes] == '\'');
     }
 }
 

@@ -17,7 +17,7 @@ struct test_words {
     char text[8192];
     size_t bytes;
 };
-void test_words_add(struct test_words *words, const char *text); /* separated by blanks */
+void test_words_add(struct test_words *words, const char *text); /* separated by blanks; 'one word' may have some */
 void test_words_pair(struct test_words *words, const char *name, const char *value); /* a value may hold blanks */
 /* The words as a command line: `program` and `command`, then --name value ... */
 void test_words_command(struct test_words *command_line, const char *program, const char *command,
