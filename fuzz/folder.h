@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 
-static char fuzz_folder_path[64];
+static char fuzz_folder_path[160];
 
 static void fuzz_folder_remove(void)
 {
@@ -22,8 +22,9 @@ static void fuzz_folder_remove(void)
 static const char *fuzz_folder(void)
 {
     if (fuzz_folder_path[0] != '\0') return fuzz_folder_path;
-    snprintf(fuzz_folder_path, sizeof fuzz_folder_path, "%s/tt-fuzz-%ld",
-             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)getpid());
+    const char *temporary = getenv("TMPDIR");
+    if (temporary == NULL) temporary = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    snprintf(fuzz_folder_path, sizeof fuzz_folder_path, "%s/tt-fuzz-%ld", temporary, (long)getpid());
     if (mkdir(fuzz_folder_path, 0700) != 0) abort();
     atexit(fuzz_folder_remove);
     return fuzz_folder_path;

@@ -20,15 +20,17 @@ diff declared shown >difference || fail "declared (<) and shown (>) differ: $(ca
 # Sanitizers belong to the build that is tested, and a program that links it must carry them too.
 sanitizers=
 grep -q '^TT_SANITIZE:BOOL=ON' "$build/CMakeCache.txt" && sanitizers=-fsanitize=address,undefined
-# shellcheck disable=SC2046
-${CC:-cc} -std=c17 -Wall -Wextra -Werror -pedantic $sanitizers "$root/examples/library/train.c" \
-    $(pkg-config --cflags --libs trimtab) -o train || fail "train.c does not build outside"
+# pkg-config quotes blanks for a shell.
+eval "flags=($(pkg-config --cflags --libs trimtab))"
+# shellcheck disable=SC2086,SC2154
+${CC:-cc} -std=c17 -Wall -Wextra -Werror -pedantic $sanitizers "$root/examples/library/train.c" "${flags[@]}" \
+    -o train || fail "train.c does not build outside"
 LD_LIBRARY_PATH=$libdir ./train >said 2>&1
 [ $? -eq 2 ] || fail "train built outside: $(cat said)"
 if command -v c++ >/dev/null; then
     printf '#include <trimtab.h>\nint main() { return tt_version()[0] == 0; }\n' >use.cc
-    # shellcheck disable=SC2046
-    c++ -std=c++17 -Wall -Wextra -Werror -pedantic $sanitizers use.cc $(pkg-config --cflags --libs trimtab) -o use ||
+    # shellcheck disable=SC2086
+    c++ -std=c++17 -Wall -Wextra -Werror -pedantic $sanitizers use.cc "${flags[@]}" -o use ||
         fail "the header is no C++"
     LD_LIBRARY_PATH=$libdir ./use || fail "use from C++"
 else

@@ -66,6 +66,7 @@ fresh && echo "int b(const char *x) { return strcasecmp(x, x); }" >>"$tree/src/b
 fresh && echo "void b(char *x) { snprintf(x, 9, \"%s\" \"%-8.3f\", x, 1.0); }" >>"$tree/src/base/a.c" && expect "[locale]"
 fresh && echo "int b(char *x) { float y; return sscanf(x, \"%f\", &y); }" >>"$tree/src/base/a.c" && expect "[locale]"
 fresh && echo "int b(char *x) { int y; return sscanf(x, \"%d of 5%% free\", &y) + tt_snprintf(x, 9, \"%f\", 1.0); }" >>"$tree/src/base/a.c" && expect
+fresh && echo "static const char name[] = \"/tmp/a-XXXXXX\";" >>"$tree/tests/ops/add.c" && expect "[temporary]"
 fresh && echo "static int counter;" >>"$tree/src/base/a.c" && expect "counter outlives"
 fresh && echo "static const char *word = 0;" >>"$tree/src/base/a.c" && expect "word outlives"
 fresh && echo "void b(void) { static int calls; calls++; }" >>"$tree/src/base/a.c" && expect "calls outlives"

@@ -20,17 +20,18 @@
 
 #include "base/file.h"
 #include "base/lock.h"
+#include "support/temporary.h"
 
 enum { PATH_BYTES = 256 };
 
 struct place {
-    char folder[64], path[PATH_BYTES];
+    char folder[160], path[PATH_BYTES];
 };
 
 static int set_up(void **state)
 {
     static struct place place;
-    snprintf(place.folder, sizeof place.folder, "/tmp/trimtab-lock-XXXXXX");
+    test_temporary(place.folder, sizeof place.folder, "trimtab-lock-XXXXXX");
     assert_non_null(mkdtemp(place.folder));
     snprintf(place.path, sizeof place.path, "%s/.lock", place.folder);
     *state = &place;

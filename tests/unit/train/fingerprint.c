@@ -14,16 +14,17 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "support/temporary.h"
 #include "train/fingerprint.h"
 
 #define MIB ((uint64_t)1 << 20)
 
-static char root[64];
+static char root[160];
 
 static int fresh(void **state)
 {
     (void)state;
-    snprintf(root, sizeof root, "/tmp/tt-fingerprint-XXXXXX");
+    test_temporary(root, sizeof root, "tt-fingerprint-XXXXXX");
     return mkdtemp(root) != NULL ? 0 : -1;
 }
 
@@ -35,7 +36,7 @@ static int clean(void **state)
 
 static const char *at(const char *name)
 {
-    static char path[4][256];
+    static char path[4][512];
     static int next;
     next = (next + 1) % 4;
     snprintf(path[next], sizeof path[next], "%s/%s", root, name);
