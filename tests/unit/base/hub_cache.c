@@ -11,10 +11,11 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hub_cache.h"
+#include "support/temporary.h"
 
 #define COMMIT "0123456789abcdef0123456789abcdef01234567"
 
-static char root[64];
+static char root[160];
 static const char *const variables[] = {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME",
                                         "HOME"};
 
@@ -35,7 +36,7 @@ static void put(const char *name, const char *text)
 static int fresh(void **state)
 {
     (void)state;
-    snprintf(root, sizeof root, "/tmp/tt-hub-XXXXXX");
+    test_temporary(root, sizeof root, "tt-hub-XXXXXX");
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) unsetenv(variables[i]);
     return mkdtemp(root) != NULL ? 0 : -1;
 }
