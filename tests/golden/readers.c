@@ -16,8 +16,9 @@
 #include "base/json.h"
 #include "config/yaml.h"
 #include "io/safetensors.h"
+#include "support/temporary.h"
 
-static char scratch[] = "/tmp/tt-readers-XXXXXX";
+static char scratch[256];
 
 static tt_status read_json(const char *data, size_t bytes)
 {
@@ -106,6 +107,7 @@ static void all_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows)};
+    test_temporary(scratch, sizeof scratch, "tt-readers-XXXXXX");
     int descriptor = mkstemp(scratch);
     if (descriptor < 0) return 1;
     close(descriptor);
