@@ -1,0 +1,22 @@
+/* training_state.json of a checkpoint from elsewhere, put back into a run. links: tt_train */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "train/checkpoints.h"
+#include "train/resume.h"
+#include "train/run.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static char folder[] = "checkpoint-1";
+    struct tt_run run = {.resume = {.folder = folder}};
+    struct tt_counters counters = {0};
+    struct tt_checkpoints checkpoints = {0};
+    struct tt_gradient_watch watch = {0};
+    if (tt_gradient_watch_init(&watch, 3) != TT_OK) abort();
+    if (tt_json_parse((const char *)data, size, "training_state.json", &run.resume.state) == TT_OK)
+        (void)!tt_resume_restore(&run, &counters, &checkpoints, &watch);
+    tt_gradient_watch_deinit(&watch);
+    tt_json_deinit(&run.resume.state);
+    return 0;
+}
