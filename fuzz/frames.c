@@ -1,6 +1,7 @@
-/* Bytes of a stranger at the rendezvous port, and frames of a member that has gone wrong. The first byte chooses how far the
- * connection gets before the bytes follow: nothing, the opening, the opening and the head of a hello, or a whole hello, so
- * that the bytes are a member's. The hub must answer the next process after each of them. links: tt_comm */
+/* Bytes of a stranger at the rendezvous port, and frames of a member that has gone wrong. The first byte
+ * chooses how far the connection gets before the bytes follow: nothing, the opening, the opening and the head
+ * of a hello, or a whole hello, so that the bytes are a member's. The hub must answer the next process after
+ * each of them. links: tt_comm */
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,8 +21,11 @@ static int port;
 
 static void start_hub(void)
 {
-    struct tt_hub_config config = {
-        .local = true, .port = port, .world_size = WORLD_SIZE, .settings = "seed: 1\n", .timeout_seconds = 1e6};
+    struct tt_hub_config config = {.local = true,
+                                   .port = port,
+                                   .world_size = WORLD_SIZE,
+                                   .settings = "seed: 1\n",
+                                   .timeout_seconds = 1e6};
     if (tt_hub_start(&config, &hub) != TT_OK) abort();
 }
 
@@ -30,7 +34,8 @@ static void choose_port(void)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof address;
     int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (bind(file, (struct sockaddr *)&address, bytes) != 0 || getsockname(file, (struct sockaddr *)&address, &bytes) != 0)
+    if (bind(file, (struct sockaddr *)&address, bytes) != 0 ||
+        getsockname(file, (struct sockaddr *)&address, &bytes) != 0)
         abort();
     port = ntohs(address.sin_port);
     close(file);
@@ -81,8 +86,8 @@ static void join(int file)
     say(file, &header, sizeof header);
     say(file, &hello, sizeof hello);
     say(file, settings, sizeof settings - 1);
-    if (!hear(file, &header, sizeof header) || header.kind != TT_WIRE_ACCEPT || header.bytes != sizeof accept ||
-        !hear(file, &accept, sizeof accept))
+    if (!hear(file, &header, sizeof header) || header.kind != TT_WIRE_ACCEPT ||
+        header.bytes != sizeof accept || !hear(file, &accept, sizeof accept))
         abort();
 }
 

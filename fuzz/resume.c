@@ -2,7 +2,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "train/checkpoints.h"
+#include "train/gradient_watch.h"
 #include "train/resume.h"
 #include "train/run.h"
 
@@ -12,8 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct tt_run run = {.resume = {.folder = folder}};
     struct tt_counters counters = {0};
     struct tt_checkpoints checkpoints = {0};
-    struct tt_gradient_watch watch = {0};
-    if (tt_gradient_watch_init(&watch, 3) != TT_OK) abort();
+    struct tt_gradient_watch watch = {.params = tt_calloc(3, sizeof *watch.params), .count = 3};
+    if (watch.params == NULL) abort();
     if (tt_json_parse((const char *)data, size, "training_state.json", &run.resume.state) == TT_OK)
         (void)!tt_resume_restore(&run, &counters, &checkpoints, &watch);
     tt_gradient_watch_deinit(&watch);

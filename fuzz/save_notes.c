@@ -1,4 +1,5 @@
-/* The note that a rank leaves beside the files of a save, of a file system that gives back other bytes. links: tt_checkpoint */
+/* The note that a rank leaves beside the files of a save, of a file system that gives back other bytes.
+ * links: tt_checkpoint */
 #include <stdint.h>
 #include <stdlib.h>
 
