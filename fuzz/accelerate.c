@@ -1,4 +1,5 @@
-/* accelerate's configuration file. links: tt_train */
+/* accelerate's configuration file. */
+/* links: tt_train */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
-/* adapter_config.json of a PEFT folder: what parses is laid over a model, or refused. links: tt_model */
+/* adapter_config.json of a PEFT folder: what parses is laid over a model, or refused. */
+/* links: tt_model */
 #include <stdint.h>
 #include <stdlib.h>
 

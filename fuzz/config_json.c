@@ -1,5 +1,6 @@
 /* config.json of a model folder: what parses makes a model, or is refused; parameters have sizes that are
- * numbers. links: tt_model */
+ * numbers. */
+/* links: tt_model */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,7 +1,8 @@
 /* Bytes of a stranger at the rendezvous port, and frames of a member that has gone wrong. The first byte
  * chooses how far the connection gets before the bytes follow: nothing, the opening, the opening and the head
  * of a hello, or a whole hello, so that the bytes are a member's. The hub must answer the next process after
- * each of them. links: tt_comm */
+ * each of them. */
+/* links: tt_comm */
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>

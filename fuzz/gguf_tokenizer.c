@@ -1,5 +1,5 @@
-/* The tokenizer of a GGUF file, made from a tokenizer.json of a stranger: written or refused. links:
- * tt_checkpoint */
+/* The tokenizer of a GGUF file, made from a tokenizer.json of a stranger: written or refused. */
+/* links: tt_checkpoint */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* manifest.json of a checkpoint from elsewhere: names stay below the folder, and verifying it ends. links:
- * tt_checkpoint */
+/* manifest.json of a checkpoint from elsewhere: names stay below the folder, and verifying it ends. */
+/* links: tt_checkpoint */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* training_state.json of a checkpoint from elsewhere, put back into a run. links: tt_train */
+/* training_state.json of a checkpoint from elsewhere, put back into a run. */
+/* links: tt_train */
 #include <stdint.h>
 #include <stdlib.h>
 

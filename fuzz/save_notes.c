@@ -1,5 +1,6 @@
 /* The note that a rank leaves beside the files of a save, of a file system that gives back other bytes.
- * links: tt_checkpoint */
+ * */
+/* links: tt_checkpoint */
 #include <stdint.h>
 #include <stdlib.h>
 

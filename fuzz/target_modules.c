@@ -1,5 +1,6 @@
 /* target_modules, and the keys of rank_pattern: lists of names or a regular expression of a stranger. The
- * first byte chooses; matching ends within its step limit. links: tt_model */
+ * first byte chooses; matching ends within its step limit. */
+/* links: tt_model */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

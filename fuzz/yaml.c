@@ -1,5 +1,6 @@
 /* Configuration text: the settings of a training run, and transformers' fsdp_config. What is accepted must
- * come back the same from the resolved file. links: tt_train */
+ * come back the same from the resolved file. */
+/* links: tt_train */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
