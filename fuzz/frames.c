@@ -4,6 +4,7 @@
  * each of them. */
 /* links: tt_comm */
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -50,7 +51,9 @@ static int dial(void)
     /* Closing resets: a million connections would leave no port otherwise. */
     struct linger reset = {.l_onoff = 1};
     int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (file < 0 || setsockopt(file, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0 ||
+    int at_once = 1;
+    if (file < 0 || setsockopt(file, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once) != 0 ||
+        setsockopt(file, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0 ||
         setsockopt(file, SOL_SOCKET, SO_LINGER, &reset, sizeof reset) != 0 ||
         connect(file, (struct sockaddr *)&address, sizeof address) != 0)
         abort();
