@@ -31,7 +31,7 @@ tt_status tt_devices_describe(int first, int count, struct tt_str *text)
 {
     const struct tt_plugin *plugin = tt_plugin_load(NULL, 0);
     if (plugin == NULL || count < 1) return TT_OK;
-    struct tt_gpu_facts facts;
+    struct tt_gpu_facts facts = {0};
     for (int i = first; i < first + count; i++) {
         char bytes[32];
         TT_TRY(plugin->facts(i, &facts));
