@@ -238,12 +238,11 @@ static void keys_are_flags(void **state)
 static void lost_indentation_is_read(void **state)
 {
     static const char *const texts[] = {
-        "distributed_type: FSDP\nfsdp_config:\nfsdp_sharding_strategy: SHARD_GRAD_OP\nfsdp_offload_params: "
-        "true\n"
-        "num_processes: 2\n",
+        ("distributed_type: FSDP\nfsdp_config:\nfsdp_sharding_strategy: SHARD_GRAD_OP\n"
+         "fsdp_offload_params: true\nnum_processes: 2\n"),
         "fsdp_sharding_strategy: 2\ndistributed_type: FSDP\nfsdp_offload_params: true\nnum_processes: 2\n",
-        "fsdp_offload_params: true\ndistributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n"
-        "  fsdp_sharding_strategy: SHARD_GRAD_OP\n",
+        ("fsdp_offload_params: true\ndistributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n"
+         "  fsdp_sharding_strategy: SHARD_GRAD_OP\n"),
     };
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
