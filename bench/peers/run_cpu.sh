@@ -7,17 +7,19 @@
 # Prints every JSON line of both as it comes and a last one with the medians and ratios: tokens per second, trimtab / peer
 # (above 1: trimtab is faster), and peak bytes, trimtab / peer (below 1: trimtab takes less). PYTHON has torch,
 # transformers and peft (default python3); TRIMTAB is the program (default build/trimtab); CPUS is a list for taskset, such
-# as 0,1 (default: no pinning).
+# as 0,1 (default: no pinning). To hold both to fewer instructions than the processor has: TRIMTAB_CPU_ISA=avx512_bf16 and
+# ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16, or TRIMTAB_CPU_ISA=avx2 and ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2
+# MKL_ENABLE_INSTRUCTIONS=AVX2; the peer's bf16 is emulated there, so that --peer-dtype fp32 is the fair opponent.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 python=${PYTHON:-python3} trimtab=${TRIMTAB:-$root/build/trimtab}
 config=$root/bench/shapes/q05b.json
-batch=4 seq=512 rank=16 threads=$(nproc) steps=5 warmup=1 pairs=3 dtype=bf16 checkpointing=none
+batch=4 seq=512 rank=16 threads=$(nproc) steps=5 warmup=1 pairs=3 dtype=bf16 peer_dtype="" checkpointing=none
 
 usage() {
     cat >&2 <<'END'
 usage: run_cpu.sh [--config FILE] [--batch N] [--seq N] [--lora-r N] [--threads N] [--steps N] [--warmup N] [--pairs N]
-                  [--dtype bf16|fp32] [--gradient-checkpointing none|both|trimtab|peer]
+                  [--dtype bf16|fp32] [--peer-dtype bf16|fp32] [--gradient-checkpointing none|both|trimtab|peer]
 END
     exit 2
 }
@@ -33,12 +35,14 @@ while [ $# -gt 0 ]; do
     --warmup) warmup=$2 ;;
     --pairs) pairs=$2 ;;
     --dtype) dtype=$2 ;;
+    --peer-dtype) peer_dtype=$2 ;;
     --gradient-checkpointing) checkpointing=$2 ;;
     *) usage ;;
     esac
     shift 2
 done
 case $dtype in bf16 | fp32) ;; *) usage ;; esac
+case ${peer_dtype:=$dtype} in bf16 | fp32) ;; *) usage ;; esac
 case $checkpointing in none | both | trimtab | peer) ;; *) usage ;; esac
 [ "$pairs" -ge 1 ] || usage
 pin=()
@@ -51,7 +55,7 @@ run_trimtab() {
     local bf16=false recompute=false
     [ "$dtype" = fp32 ] || bf16=true
     case $checkpointing in both | trimtab) recompute=true ;; esac
-    "${pin[@]}" "$trimtab" bench train --config_json "$config" --per_device_train_batch_size "$batch" \
+    "${pin[@]}" "$trimtab" bench train --device cpu --config_json "$config" --per_device_train_batch_size "$batch" \
         --sequence_length "$seq" --lora_r "$rank" --lora_alpha $((2 * rank)) --lora_dropout 0 \
         --lora_target_modules all-linear --bf16 $bf16 --gradient_checkpointing $recompute --ranks 1 \
         --threads "$threads" --steps "$steps" --warmup "$warmup" | tee -a "$lines/trimtab"
@@ -60,7 +64,7 @@ run_peer() {
     local recompute=()
     case $checkpointing in both | peer) recompute=(--gradient-checkpointing) ;; esac
     "${pin[@]}" "$python" "$root/bench/peers/hf_cpu_lora.py" --config-json "$config" --batch "$batch" --seq "$seq" \
-        --lora-r "$rank" --threads "$threads" --dtype "$dtype" --steps "$steps" --warmup "$warmup" \
+        --lora-r "$rank" --threads "$threads" --dtype "$peer_dtype" --steps "$steps" --warmup "$warmup" \
         "${recompute[@]}" | tee -a "$lines/peer"
 }
 

@@ -30,9 +30,9 @@ static const struct tt_gemm_kernel *kernel_for(enum tt_cpu_isa isa)
     }
 }
 
-/* VDPBF16PS makes twice the products of a fused multiply-add. Zen 4 starts as many of both; Sapphire Rapids
- * and its successors a quarter as many (2026-11: 103 against 210 GFLOP/s of one core), so that panels of
- * floats are faster. */
+/* VDPBF16PS makes twice the products of a fused multiply-add. Intel's processors start a quarter as many (two
+ * Xeons with AMX, 2026-11: 85 against 172 and 103 against 210 GFLOP/s of one core), so that panels of floats
+ * are faster there. AMD's are taken to start as many of both; bench_ops says what a processor does. */
 static const struct tt_gemm_kernel *bf16_kernel_for(enum tt_cpu_isa isa)
 {
 #if defined(__x86_64__)
