@@ -33,25 +33,37 @@ static bool is_unfinished_file(const char *name)
            strncmp(name, ".write-probe", 12) == 0;
 }
 
-/* Where two folders cannot change places at once, "checkpoint-4" was "checkpoint-4.old-123" for a moment. */
-static tt_status take_back(const char *path)
+/* Where two folders cannot change places at once, "checkpoint-4" was "checkpoint-4.old-123" for a moment
+ * (tt_dir_commit): the length of the name that it had. 0: another folder. */
+static size_t name_before(const char *name)
 {
-    tt_status status = TT_OK;
-    char *whole = tt_strdup(path);
-    if (whole == NULL) return TT_ERR_MEMORY;
-    *strstr(whole, ".old-") = '\0';
-    status = tt_path_exists(whole) ? tt_dir_remove(path) : tt_file_rename(path, whole);
-    tt_free(whole);
+    static const char start[] = "checkpoint-", mark[] = ".old-", digits[] = "0123456789";
+    if (strncmp(name, start, sizeof start - 1) != 0) return 0;
+    size_t bytes = sizeof start - 1, number = strspn(name + bytes, digits);
+    bytes += number;
+    if (number == 0 || strncmp(name + bytes, mark, sizeof mark - 1) != 0) return 0;
+    const char *process = name + bytes + sizeof mark - 1;
+    number = strspn(process, digits);
+    return number > 0 && process[number] == '\0' ? bytes : 0;
+}
+
+static tt_status take_back(const char *folder, const char *path, const char *name)
+{
+    struct tt_str whole = {0};
+    tt_status status = tt_str_printf(&whole, "%s/%.*s", folder, (int)name_before(name), name);
+    if (status == TT_OK)
+        status = tt_path_exists(whole.data) ? tt_dir_remove(path) : tt_file_rename(path, whole.data);
+    tt_str_deinit(&whole);
     return status;
 }
 
 static tt_status remove_unfinished(void *context, const char *name)
 {
-    bool aside = strncmp(name, "checkpoint-", 11) == 0 && strstr(name, ".old-") != NULL;
+    bool aside = name_before(name) > 0;
     if (!is_unfinished_save(name) && !is_unfinished_file(name) && !aside) return TT_OK;
     char *path = tt_path_join(context, name);
     if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = aside ? take_back(path) : tt_dir_remove(path);
+    tt_status status = aside ? take_back(context, path, name) : tt_dir_remove(path);
     tt_free(path);
     return status;
 }
