@@ -183,7 +183,7 @@ static void take_frame(struct tt_hub *hub, struct peer *peer)
 /* Bytes that are no message: a stranger's are dropped, a member's end the run. */
 static void reject_bytes(struct tt_hub *hub, struct peer *peer)
 {
-    if (!is_member(peer)) tt_hub_door_note(hub, peer, "it sent bytes that are no message");
+    if (peer->kind == PEER_NEW) tt_hub_door_note(hub, peer, "it sent bytes that are no message");
     tt_hub_close_peer(peer);
     if (!is_member(peer) || hub->aborted) return;
     tt_fail(TT_ERR_COMM, "rank %d (%s) sent bytes that are no message", (int)peer->hello.first_rank,

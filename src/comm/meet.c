@@ -51,17 +51,21 @@ static tt_status fail_stranger(const struct meeting *meeting)
 
 /* ---- One connection ---- */
 
-/* `bytes` that rank 0 sends, with a look at the wish to stop now and then. `phase`: what it failed to do. */
+/* Whether waiting goes on. `phase`: what rank 0 has failed to do at the deadline. */
+static tt_status check_wait(struct meeting *meeting, double deadline, const char *phase)
+{
+    if (is_cancelled(meeting)) return fail_cancelled(meeting);
+    if (tt_clock_seconds() <= deadline) return TT_OK;
+    return tt_fail(TT_ERR_COMM, "rank 0 at %s port %d did not say in time %s", meeting->host,
+                   meeting->config->port, phase);
+}
+
+/* `bytes` that rank 0 sends, with a look at the wish to stop now and then. */
 static tt_status receive(struct meeting *meeting, int socket, void *data, size_t bytes, double deadline,
                          const char *phase)
 {
     struct pollfd file = {.fd = socket, .events = POLLIN};
-    while (poll(&file, 1, RETRY_MS) <= 0) {
-        if (is_cancelled(meeting)) return fail_cancelled(meeting);
-        if (tt_clock_seconds() > deadline)
-            return tt_fail(TT_ERR_COMM, "rank 0 at %s port %d did not say in time %s", meeting->host,
-                           meeting->config->port, phase);
-    }
+    while (poll(&file, 1, RETRY_MS) <= 0) TT_TRY(check_wait(meeting, deadline, phase));
     if (tt_wire_receive(socket, -1, data, bytes, tt_clock_seconds() + TRY_SECONDS) == TT_WIRE_OK)
         return TT_OK;
     return tt_fail(TT_ERR_COMM, "rank 0 at %s port %d closed the connection before it said %s", meeting->host,
@@ -151,14 +155,16 @@ static tt_status take_abort(struct meeting *meeting, int socket, const struct tt
     return tt_comm_fail_peer(header->parameter, &error);
 }
 
-/* The next frame but beats; one that ends the meeting is an error. */
+/* The next frame but beats, however many of them come; one that ends the meeting is an error. */
 static tt_status next_frame(struct meeting *meeting, int socket, double deadline, const char *phase,
                             struct tt_wire_header *header)
 {
-    do {
+    for (;;) {
         TT_TRY(receive(meeting, socket, header, sizeof *header, deadline, phase));
         if (header->magic != TT_WIRE_MAGIC) return fail_stranger(meeting);
-    } while (header->kind == TT_WIRE_BEAT && header->bytes == 0);
+        if (header->kind != TT_WIRE_BEAT || header->bytes != 0) break;
+        TT_TRY(check_wait(meeting, deadline, phase));
+    }
     if (header->kind == TT_WIRE_REFUSE) return take_refusal(meeting, socket, header);
     if (header->kind == TT_WIRE_ABORT) return take_abort(meeting, socket, header);
     return TT_OK;
@@ -221,6 +227,7 @@ static tt_status look_at_control(struct meeting *meeting, int control)
         if (header.magic != TT_WIRE_MAGIC) return fail_stranger(meeting);
         if (header.kind == TT_WIRE_ABORT) return take_abort(meeting, control, &header);
         if (header.kind != TT_WIRE_BEAT || header.bytes != 0) return fail_stranger(meeting);
+        TT_TRY(check_wait(meeting, meeting->deadline, "that this rank belongs to the run"));
     }
     return TT_OK;
 }
