@@ -264,7 +264,8 @@ struct tt_train_observer tt_report_observer(struct tt_report *report)
 
 void tt_report_summary(struct tt_report *report, const struct tt_train_summary *summary)
 {
-    char number[32], planned[32], peak[32];
+    char number[32], planned[32], peak[32], output[4096];
+    (void)tt_utf8_printable(summary->output, strlen(summary->output), "", output, sizeof output);
     tt_report_bar_end(report);
     FILE *err = report->err;
     fprintf(err, "%s: %lld step%s, %.2f epochs in %s\n", summary->stopped ? "stopped" : "done",
@@ -279,7 +280,7 @@ void tt_report_summary(struct tt_report *report, const struct tt_train_summary *
         fprintf(err, "\n  memory of rank 0: %s planned, %s at most in use",
                 tt_format_bytes((double)summary->planned_bytes, planned, sizeof planned),
                 tt_format_bytes((double)summary->peak_bytes, peak, sizeof peak));
-    fprintf(err, "\n  result: %s\n", summary->output);
+    fprintf(err, "\n  result: %s\n", output);
     fflush(err);
 }
 

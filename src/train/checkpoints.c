@@ -130,7 +130,7 @@ static void tell_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
              tt_format_bytes((double)report->bytes, bytes, sizeof bytes),
              tt_checkpoints_format_seconds(seconds, took, sizeof took),
              tt_checkpoints_format_seconds(stood_still, stall, sizeof stall));
-    tt_run_say(run, line);
+    tt_run_say_line(run, line);
     struct tt_log_field fields[] = {
         {"bytes", (double)report->bytes}, {"seconds", seconds}, {"stall_seconds", stood_still}};
     tt_journal_event(run->journal, "save", checkpoints->save.step, report->folder, fields,
@@ -199,7 +199,7 @@ static void tell_grace(struct tt_checkpoints *checkpoints, const struct tt_run *
              tt_checkpoints_format_seconds(checkpoints->stall_seconds, stall, sizeof stall),
              tt_checkpoints_format_seconds(step_seconds, step, sizeof step),
              tt_checkpoints_format_seconds(2.0 * save + step_seconds, stop, sizeof stop));
-    tt_run_say(run, line);
+    tt_run_say_line(run, line);
 }
 
 tt_status tt_checkpoints_look(struct tt_checkpoints *checkpoints, struct tt_run *run, bool failed,

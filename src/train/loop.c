@@ -278,7 +278,7 @@ static void tell_resume(const struct loop *loop)
              resume->folder, tt_format_bytes((double)resume->bytes, bytes, sizeof bytes),
              tt_checkpoints_format_seconds(resume->verify_seconds, verified, sizeof verified),
              tt_checkpoints_format_seconds(resume->load_seconds, loaded, sizeof loaded));
-    tt_run_say(run, line);
+    tt_run_say_line(run, line);
     tt_journal_event(run->journal, "resume", resume->step, resume->folder, fields,
                      sizeof fields / sizeof *fields);
 }

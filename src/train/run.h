@@ -35,8 +35,10 @@ struct tt_run {
     struct tt_train_summary *summary;
 };
 
-/* Says a line to whoever watches; any number of lines in `text`. */
+/* Reports the lines of `text` to whoever watches. Control characters in them are escaped (base/utf8.h). */
 void tt_run_say(const struct tt_run *run, const char *text);
+/* The same for one line: line breaks in it, which come from a name, are escaped, too. */
+void tt_run_say_line(const struct tt_run *run, const char *line);
 
 /* The training of one rank from the first step to the last file (train/loop.c). Collective.  */
 TT_MUST_USE tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank);

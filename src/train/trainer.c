@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "optim/schedule.h"
 #include "train/checkpoints.h"
 #include "train/devices.h"
@@ -19,19 +20,42 @@
 /* A sample may be one line of any length; it is cut between characters. */
 enum { SAID_BYTES_MAX = 4000 };
 
+static void say_bytes(const struct tt_run *run, const char *line, size_t bytes)
+{
+    char shown[SAID_BYTES_MAX + sizeof " ..."];
+    if (run->observer == NULL || run->observer->on_message == NULL) return;
+    if (tt_utf8_printable(line, bytes, "\t", shown, SAID_BYTES_MAX + 1) > SAID_BYTES_MAX)
+        strcat(shown, " ...");
+    run->observer->on_message(run->observer->context, shown);
+}
+
 void tt_run_say(const struct tt_run *run, const char *text)
 {
-    if (run->observer == NULL || run->observer->on_message == NULL) return;
     for (const char *line = text; *line != '\0';) {
-        const char *end = strchr(line, '\n');
-        size_t bytes = end != NULL ? (size_t)(end - line) : strlen(line), shown = bytes;
-        char copy[SAID_BYTES_MAX + sizeof " ..."];
-        if (shown > SAID_BYTES_MAX)
-            for (shown = SAID_BYTES_MAX; shown > 0 && ((unsigned char)line[shown] & 0xC0) == 0x80;) shown--;
-        snprintf(copy, sizeof copy, "%.*s%s", (int)shown, line, shown < bytes ? " ..." : "");
-        run->observer->on_message(run->observer->context, copy);
-        line += end != NULL ? bytes + 1 : bytes;
+        size_t bytes = strcspn(line, "\n");
+        say_bytes(run, line, bytes);
+        line += bytes + (line[bytes] == '\n');
     }
+}
+
+void tt_run_say_line(const struct tt_run *run, const char *line)
+{
+    say_bytes(run, line, strlen(line));
+}
+
+/* A line of a sample cannot be taken for a line of the program: it is indented. */
+static tt_status say_sample(const struct tt_run *run, const char *sample)
+{
+    struct tt_str text = {0};
+    tt_status status = TT_OK;
+    for (const char *line = sample; *line != '\0' && status == TT_OK;) {
+        size_t bytes = strcspn(line, "\n");
+        status = tt_str_printf(&text, "  %.*s\n", (int)bytes, line);
+        line += bytes + (line[bytes] == '\n');
+    }
+    if (status == TT_OK) tt_run_say(run, tt_str_text(&text));
+    tt_str_deinit(&text);
+    return status;
 }
 
 /* Numbers of steps come from settings without an upper bound. */
@@ -108,7 +132,7 @@ static tt_status say_data(const struct tt_run *run)
     if (run->inputs.tokenizer != NULL) {
         tt_run_say(run, "first sample; what is between [[ and ]] is learned:");
         TT_GO(tt_dataset_show(run->inputs.train, 0, run->inputs.tokenizer, "[[", "]]", &text));
-        tt_run_say(run, tt_str_text(&text));
+        TT_GO(say_sample(run, tt_str_text(&text)));
     }
 out:
     tt_str_deinit(&text);
@@ -142,7 +166,7 @@ static tt_status say_model(const struct tt_run *run, const struct tt_model *mode
     tt_run_say(run, line);
     struct tt_str resume = {0};
     if (status == TT_OK) status = tt_resume_describe(run, world, &resume);
-    if (resume.bytes > 0) tt_run_say(run, tt_str_text(&resume));
+    if (resume.bytes > 0) tt_run_say_line(run, tt_str_text(&resume));
     tt_str_deinit(&resume);
     return status;
 }

@@ -43,4 +43,13 @@ sed -i 's/"peft_type": *"LORA"/"peft_type": "L\\u001b[2J\\nerror: forged"/' "$wo
 clean "adapter, inspect" "$trimtab" inspect "$work/adapter"
 clean "adapter, train" train --adapter_name_or_path "$work/adapter"
 clean "a name on the command line" train --resume_from_checkpoint $'no\x1b[2J\nerror: forged'
+begin
+cp "$root"/examples/demo/model/* "$work/model"
+printf '{"text": "a\\u001b[2J\\nerror: forged\\r\\nb"}\n' >"$work/rows.jsonl"
+odd=$work/$'no\x1b[2J\nerror: forged'
+small=(--threads 1 --device cpu --save_strategy steps --save_steps 1)
+clean "the sample that is shown, the name of output_dir" train --output_dir "$odd" "${small[@]}"
+grep -q '^done: 1 step' "$work/out" || { echo "FAILED: the run with that name:" && cat -v "$work/out" && failures=$((failures + 1)); }
+clean "the name of a checkpoint" train --output_dir "$odd" "${small[@]}" --max_steps 2 --resume_from_checkpoint true --resume_changed true
+grep -q '^going on from' "$work/out" || { echo "FAILED: the run that goes on:" && cat -v "$work/out" && failures=$((failures + 1)); }
 finish
