@@ -70,22 +70,30 @@ static tt_status add_pieces(struct block *block, const struct tt_row *row, size_
     return TT_OK;
 }
 
+static size_t sample_limit(const struct tt_data_config *config)
+{
+    return config->max_length > 0 && config->max_length < SAMPLE_TOKENS_MAX ? (size_t)config->max_length
+                                                                            : SAMPLE_TOKENS_MAX;
+}
+
+/* A text file is one long row, and a stream is cut anyway: neither loses tokens. */
+static bool is_cut(const struct load *load)
+{
+    const struct tt_data_config *config = load->config;
+    return load->rows->plain_text || (config->packing && config->packing_strategy != NULL &&
+                                      strcmp(config->packing_strategy, "wrapped") == 0);
+}
+
 static tt_status add_row(const struct load *load, size_t index, const struct tt_row *row, struct block *block)
 {
     const struct tt_data_config *config = load->config;
     struct tt_dataset_report *report = &block->report;
-    size_t limit = config->max_length > 0 && config->max_length < SAMPLE_TOKENS_MAX
-                       ? (size_t)config->max_length
-                       : SAMPLE_TOKENS_MAX;
-    size_t count = row->count;
-    bool stream = config->packing && config->packing_strategy != NULL &&
-                  strcmp(config->packing_strategy, "wrapped") == 0;
+    size_t limit = sample_limit(config), total = row->total;
     report->rows++;
     report->prompt_mismatch += row->prompt_mismatch;
-    if ((int64_t)count > report->longest) report->longest = (int64_t)count;
-    if (count <= limit) return add_sample(block, row, 0, count, true);
-    /* A text file is one long row, and a stream is cut anyway: neither loses tokens. */
-    if (load->rows->plain_text || stream) {
+    if ((int64_t)total > report->longest) report->longest = (int64_t)total;
+    if (total <= limit) return add_sample(block, row, 0, total, true);
+    if (is_cut(load)) {
         report->longest = (int64_t)limit;
         return add_pieces(block, row, limit);
     }
@@ -95,7 +103,7 @@ static tt_status add_row(const struct load *load, size_t index, const struct tt_
         return TT_OK;
     case TT_OVER_LENGTH_ERROR:
         tt_fail(TT_ERR_DATA, "'%s', row %zu (line %llu): %zu tokens are more than max_length (%zu)",
-                load->rows->path, index + 1, (unsigned long long)load->rows->spans[index].line, count, limit);
+                load->rows->path, index + 1, (unsigned long long)load->rows->spans[index].line, total, limit);
         tt_hint("raise max_length, or set over_length to truncate or drop");
         return TT_ERR_DATA;
     case TT_OVER_LENGTH_TRUNCATE:
@@ -134,8 +142,9 @@ static tt_status read_blocks(void *argument)
     struct load *load = argument;
     struct tt_row_reader *reader = NULL;
     size_t row = 0;
+    size_t ids_max = is_cut(load) ? 0 : sample_limit(load->config);
     tt_status status =
-        tt_row_reader_create(load->rows, load->config, load->tokenizer, load->vocab_size, &reader);
+        tt_row_reader_create(load->rows, load->config, load->tokenizer, load->vocab_size, ids_max, &reader);
     while (status == TT_OK && !atomic_load(&load->failed)) {
         size_t index = atomic_fetch_add(&load->next_block, 1);
         if (index >= load->block_count) break;

@@ -39,6 +39,7 @@ struct tt_data_config {
     int completion_only_loss;          /* -1: as the rows say; 0; 1 */
     const char *eos_token;             /* NULL: the tokenizer's */
     bool shuffle_dataset;
+    size_t max_row_size;               /* bytes of a row in its file, 64 MiB; 0: no bound */
     int64_t max_train_samples, max_eval_samples; /* 0: all */
 };
 

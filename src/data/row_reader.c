@@ -14,6 +14,7 @@ struct tt_row_reader {
     const struct tt_data_config *config;
     const struct tt_tokenizer *tokenizer;
     int64_t vocab_size;
+    size_t ids_max;                  /* of a text; 0: all */
     const char *bos_text, *eos_text; /* NULL: the tokenizer has none */
     int32_t bos_id, eos_id;
     bool adds_eos; /* the tokenizer itself ends every text with EOS */
@@ -62,7 +63,7 @@ static tt_status prepare_tokenizer(struct tt_row_reader *reader)
 }
 
 tt_status tt_row_reader_create(const struct tt_rows *rows, const struct tt_data_config *config,
-                               const struct tt_tokenizer *tokenizer, int64_t vocab_size,
+                               const struct tt_tokenizer *tokenizer, int64_t vocab_size, size_t ids_max,
                                struct tt_row_reader **out)
 {
     struct tt_row_reader *reader = tt_calloc(1, sizeof *reader);
@@ -71,6 +72,7 @@ tt_status tt_row_reader_create(const struct tt_rows *rows, const struct tt_data_
                                      .config = config,
                                      .tokenizer = tokenizer,
                                      .vocab_size = vocab_size,
+                                     .ids_max = ids_max,
                                      .bos_id = -1,
                                      .eos_id = -1};
     tt_status status = tokenizer != NULL ? prepare_tokenizer(reader) : TT_OK;
@@ -140,6 +142,13 @@ static tt_status check_ids(const struct tt_row_reader *reader, bool own_tokenize
     return TT_OK;
 }
 
+/* Forgets the ids of the row before. */
+static void clear_ids(struct tt_ids *ids, size_t limit)
+{
+    ids->count = ids->beyond = 0;
+    ids->limit = limit;
+}
+
 static tt_status set_supervised(struct tt_row_reader *reader, size_t first_supervised)
 {
     size_t count = reader->ids.count;
@@ -177,7 +186,7 @@ static tt_status end_text(struct tt_row_reader *reader)
 
 static tt_status encode_text(struct tt_row_reader *reader)
 {
-    reader->ids.count = 0;
+    clear_ids(&reader->ids, reader->ids_max);
     TT_TRY(in_row(reader, tt_tokenizer_encode(reader->tokenizer, reader->scratch, tt_str_text(&reader->text),
                                               reader->text.bytes, true, &reader->ids)));
     const struct tt_ids *ids = &reader->ids;
@@ -262,11 +271,11 @@ static tt_status read_completion_row(struct tt_row_reader *reader, const struct 
     TT_TRY(read_string(reader, row, config->dataset_completion_field, &reader->completion));
 
     struct tt_ids *prompt_ids = &reader->prompt_ids;
-    prompt_ids->count = 0;
+    clear_ids(prompt_ids, reader->ids_max);
     TT_TRY(
         in_row(reader, tt_tokenizer_encode(reader->tokenizer, reader->scratch, tt_str_text(&reader->prompt),
                                            reader->prompt.bytes, true, prompt_ids)));
-    if (reader->adds_eos && prompt_ids->count > 0) prompt_ids->count--;
+    if (reader->adds_eos && prompt_ids->count > 0 && prompt_ids->beyond == 0) prompt_ids->count--;
 
     tt_str_clear(&reader->text);
     TT_TRY(tt_str_append(&reader->text, tt_str_text(&reader->prompt), reader->prompt.bytes));
@@ -300,7 +309,7 @@ static tt_status find_list(const struct tt_row_reader *reader, const struct tt_j
 
 static tt_status read_ids(struct tt_row_reader *reader, const struct tt_json_value *list)
 {
-    reader->ids.count = 0;
+    clear_ids(&reader->ids, 0);
     for (size_t i = 0; i < tt_json_count(list); i++) {
         const struct tt_json_value *value = tt_json_at(list, i);
         int64_t id = tt_json_integer(value);
@@ -406,8 +415,21 @@ static tt_status read_object(struct tt_row_reader *reader, const struct tt_json_
     return refuse_row(reader, row);
 }
 
+static tt_status check_size(const struct tt_row_reader *reader, const struct tt_row_span *span)
+{
+    size_t most = reader->config->max_row_size;
+    if (most == 0 || span->bytes <= most) return TT_OK;
+    char has[32], allowed[32];
+    fail_row(reader, TT_ERR_DATA, "%s are more than a row may have (%s)",
+             tt_format_bytes((double)span->bytes, has, sizeof has),
+             tt_format_bytes((double)most, allowed, sizeof allowed));
+    tt_hint("raise max_row_size, or cut the row into several");
+    return TT_ERR_DATA;
+}
+
 static tt_status read_json(struct tt_row_reader *reader, const struct tt_row_span *span, struct tt_row *out)
 {
+    TT_TRY(check_size(reader, span));
     struct tt_str origin = {0};
     struct tt_json json = {0};
     tt_status status = TT_OK;
@@ -443,6 +465,7 @@ tt_status tt_row_read(struct tt_row_reader *reader, size_t index, struct tt_row 
     row.ids = reader->ids.data;
     row.supervised = (const uint8_t *)reader->supervised.data;
     row.count = reader->ids.count;
+    row.total = reader->ids.count + reader->ids.beyond;
     *out = row;
     return TT_OK;
 }

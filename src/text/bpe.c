@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "text/bpe_impl.h"
 #include "text/unicode.h"
 
 #define METASPACE "\xE2\x96\x81" /* U+2581 */
@@ -12,13 +13,9 @@ enum {
     CACHE_SETS = 1 << 14,      /* at most: 2 MiB, what fits a second-level cache */
     CACHE_WORD_BYTES = 24,
     CACHE_IDS = 9,
-    SHORT_WORD = 40, /* up to here scanning all pairs for each merge beats a heap */
-};
-
-struct bpe_merge {
-    uint64_t key; /* left << 32 | right, plus 1; 0 = free */
-    uint32_t rank;
-    int32_t id;
+    SHORT_WORD = 40,  /* up to here scanning all pairs for each merge beats a heap */
+    WINDOW = 1 << 16, /* bytes of a word that are merged at once where that is possible */
+    OVERLAP = 1 << 12,
 };
 
 /* One cache line. */
@@ -33,9 +30,7 @@ struct bpe_scratch {
     struct cache_entry *cache;
     size_t cache_sets, cache_stores; /* stores since the cache has this size */
     struct tt_ids symbols;
-    uint32_t *links; /* previous and next of each symbol */
-    uint64_t *heap;  /* rank << 32 | position */
-    size_t heap_count, link_capacity, heap_capacity;
+    struct bpe_long merging;
     struct tt_str text, mapped;
 };
 
@@ -51,24 +46,6 @@ int byte_level_byte(int32_t code)
     if (code <= 0x120) return code - 0x100;
     if (code <= 0x142) return code - 0x121 + 0x7F;
     return code == 0x143 ? 0xAD : -1;
-}
-
-static size_t merge_slot(const struct bpe *bpe, uint64_t key)
-{
-    size_t mask = bpe->merge_slots - 1;
-    uint64_t hash = key * UINT64_C(0x9E3779B97F4A7C15);
-    size_t slot = (size_t)(hash ^ hash >> 32) & mask;
-    while (bpe->merges[slot].key != key && bpe->merges[slot].key != 0) slot = (slot + 1) & mask;
-    return slot;
-}
-
-/* NULL when the pair does not merge. */
-static const struct bpe_merge *find_merge(const struct bpe *bpe, int32_t left, int32_t right)
-{
-    if (bpe->merge_count == 0) return NULL;
-    const struct bpe_merge *merge =
-        &bpe->merges[merge_slot(bpe, ((uint64_t)left << 32 | (uint32_t)right) + 1)];
-    return merge->key == 0 ? NULL : merge;
 }
 
 static tt_status grow_merges(struct bpe *bpe)
@@ -156,6 +133,7 @@ tt_status bpe_finish(struct bpe *bpe)
         bpe->fallback_ids[byte] = vocab_id(vocab, name, 6);
         all_bytes = all_bytes && bpe->fallback_ids[byte] >= 0;
     }
+    bpe->parts_are_free = plain && (bpe->byte_level || all_bytes);
     /* Where characters can vanish, what stood on both sides of them meets and may merge. */
     if (bpe->unk_token == NULL && !all_bytes) bpe->cuts_at_metaspace = false;
     return TT_OK;
@@ -203,8 +181,7 @@ void bpe_scratch_destroy(struct bpe_scratch *scratch)
     if (scratch == NULL) return;
     tt_free(scratch->cache);
     tt_ids_deinit(&scratch->symbols);
-    tt_free(scratch->links);
-    tt_free(scratch->heap);
+    bpe_long_deinit(&scratch->merging);
     tt_str_deinit(&scratch->text);
     tt_str_deinit(&scratch->mapped);
     tt_free(scratch);
@@ -240,98 +217,6 @@ static size_t merge_short(const struct bpe *bpe, int32_t *symbols, size_t count)
         }
     }
     return count;
-}
-
-static void sift_down(uint64_t *heap, size_t count, size_t at)
-{
-    uint64_t value = heap[at];
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child >= count) break;
-        if (child + 1 < count && heap[child + 1] < heap[child]) child++;
-        if (heap[child] >= value) break;
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = value;
-}
-
-static void heap_push(struct bpe_scratch *s, uint64_t value)
-{
-    size_t at = s->heap_count++;
-    while (at > 0 && s->heap[(at - 1) / 2] > value) {
-        s->heap[at] = s->heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    s->heap[at] = value;
-}
-
-static uint64_t heap_pop(struct bpe_scratch *s)
-{
-    uint64_t top = s->heap[0];
-    s->heap[0] = s->heap[--s->heap_count];
-    if (s->heap_count > 0) sift_down(s->heap, s->heap_count, 0);
-    return top;
-}
-
-static tt_status reserve_long(struct bpe_scratch *s, size_t count)
-{
-    if (count <= s->link_capacity) return TT_OK;
-    uint32_t *links = tt_realloc(s->links, count, 2 * sizeof *links);
-    if (links == NULL) return TT_ERR_MEMORY;
-    s->links = links;
-    /* A merge takes one entry away and adds at most two, and there are fewer than `count` merges. */
-    uint64_t *heap = tt_realloc(s->heap, count, 2 * sizeof *heap);
-    if (heap == NULL) return TT_ERR_MEMORY;
-    s->heap = heap;
-    s->link_capacity = count;
-    return TT_OK;
-}
-
-static void push_pair(const struct bpe *bpe, struct bpe_scratch *s, const int32_t *symbols, uint32_t left,
-                      uint32_t right)
-{
-    const struct bpe_merge *merge = find_merge(bpe, symbols[left], symbols[right]);
-    if (merge != NULL) heap_push(s, (uint64_t)merge->rank << 32 | left);
-}
-
-/* Merges a word of any length in place with a heap of pairs; entries that went stale are dropped when they
- * come up. */
-static tt_status merge_long(const struct bpe *bpe, struct bpe_scratch *s, int32_t *symbols,
-                            size_t *count_inout)
-{
-    size_t count = *count_inout;
-    TT_TRY(reserve_long(s, count));
-    uint32_t *previous = s->links, *next = s->links + count;
-    s->heap_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        previous[i] = i == 0 ? UINT32_MAX : (uint32_t)i - 1;
-        next[i] = i + 1 == count ? UINT32_MAX : (uint32_t)i + 1;
-        const struct bpe_merge *merge = i + 1 == count ? NULL : find_merge(bpe, symbols[i], symbols[i + 1]);
-        if (merge != NULL) s->heap[s->heap_count++] = (uint64_t)merge->rank << 32 | i;
-    }
-    for (size_t i = s->heap_count / 2; i-- > 0;) sift_down(s->heap, s->heap_count, i);
-    while (s->heap_count > 0) {
-        uint64_t top = heap_pop(s);
-        uint32_t left = (uint32_t)top, right = next[left];
-        if (symbols[left] < 0 || right == UINT32_MAX) continue;
-        const struct bpe_merge *merge = find_merge(bpe, symbols[left], symbols[right]);
-        if (merge == NULL || merge->rank != top >> 32) continue;
-        symbols[left] = merge->id;
-        symbols[right] = -1;
-        next[left] = next[right];
-        if (next[left] != UINT32_MAX) {
-            previous[next[left]] = left;
-            push_pair(bpe, s, symbols, left, next[left]);
-        }
-        if (previous[left] != UINT32_MAX) push_pair(bpe, s, symbols, previous[left], left);
-    }
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (symbols[i] >= 0) symbols[kept++] = symbols[i];
-    }
-    *count_inout = kept;
-    return TT_OK;
 }
 
 /* Unknown characters that wait to be written as one or more unk tokens. */
@@ -425,7 +310,8 @@ static int32_t whole_word_id(const struct bpe *bpe, struct bpe_scratch *s, const
                              tt_status *status)
 {
     *status = TT_OK;
-    if (!bpe->ignore_merges) return -1;
+    /* No token is as long as a window. */
+    if (!bpe->ignore_merges || bytes > WINDOW) return -1;
     if (!bpe->byte_level) return vocab_id(&bpe->vocab, word, bytes);
     *status = map_bytes(s, word, bytes);
     return *status == TT_OK ? vocab_id(&bpe->vocab, s->mapped.data, s->mapped.bytes) : -1;
@@ -449,7 +335,7 @@ static tt_status compute(const struct bpe *bpe, struct bpe_scratch *s, const cha
         s->symbols.count = merge_short(bpe, s->symbols.data, s->symbols.count);
         return TT_OK;
     }
-    return merge_long(bpe, s, s->symbols.data, &s->symbols.count);
+    return bpe_merge_long(bpe, &s->merging, s->symbols.data, &s->symbols.count);
 }
 
 static tt_status reserve_ids(struct tt_ids *ids, size_t more)
@@ -469,6 +355,7 @@ static tt_status append_symbols(const struct bpe_scratch *s, struct tt_ids *ids)
     TT_TRY(reserve_ids(ids, s->symbols.count));
     memcpy(ids->data + ids->count, s->symbols.data, s->symbols.count * sizeof ids->data[0]);
     ids->count += s->symbols.count;
+    tt_ids_clip(ids);
     return TT_OK;
 }
 
@@ -497,6 +384,12 @@ static inline uint64_t load_bytes(const char *data, size_t bytes)
 static tt_status encode_word(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes,
                              bool whole, struct tt_ids *ids)
 {
+    if (bytes > WINDOW && bpe->parts_are_free) {
+        bool done;
+        struct bpe_word parts = {bpe, s, &s->merging, &s->symbols, split_word, word, bytes, WINDOW, OVERLAP};
+        TT_TRY(bpe_encode_windows(&parts, ids, &done));
+        if (done) return TT_OK;
+    }
     if (bytes > CACHE_WORD_BYTES) {
         TT_TRY(compute(bpe, s, word, bytes, whole));
         return append_symbols(s, ids);
@@ -516,6 +409,7 @@ static tt_status encode_word(const struct bpe *bpe, struct bpe_scratch *s, const
         TT_TRY(reserve_ids(ids, CACHE_IDS));
         memcpy(ids->data + ids->count, entry->ids, sizeof entry->ids);
         ids->count += entry->count;
+        tt_ids_clip(ids);
         return TT_OK;
     }
     TT_TRY(compute(bpe, s, word, bytes, whole));

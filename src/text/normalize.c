@@ -6,6 +6,11 @@
 
 enum { NORMALIZED_BYTES_MAX = INT32_MAX / 2 };
 
+static tt_status fail_long(void)
+{
+    return tt_fail(TT_ERR_DATA, "the normalized text is too long");
+}
+
 static tt_status add_step(const struct tt_json *json, struct normalizers *out, enum normalizer_kind kind,
                           struct normalizer **step)
 {
@@ -195,6 +200,7 @@ static tt_status map_characters(const struct normalizer *step, const char *text,
             TT_TRY(append_code(out, mapped));
         else if (out->bytes == 0)
             *at_start = false;
+        if (out->bytes > NORMALIZED_BYTES_MAX) return fail_long();
     }
     return TT_OK;
 }
@@ -203,14 +209,14 @@ static tt_status replace(const struct normalizer *step, struct tt_pattern_runner
                          size_t bytes, struct tt_str *out, bool *at_start)
 {
     struct tt_pattern_iterator it = tt_pattern_matches(text, bytes);
-    size_t copied = 0, start, end;
+    size_t copied = 0, start, end, content_bytes = strlen(step->content);
     bool found;
     for (;;) {
         TT_TRY(tt_pattern_next(step->pattern, runner, &it, &start, &end, &found));
         if (!found) break;
+        if (out->bytes + (start - copied) + content_bytes > NORMALIZED_BYTES_MAX) return fail_long();
         TT_TRY(tt_str_append(out, text + copied, start - copied));
-        TT_TRY(tt_str_append_text(out, step->content));
-        if (out->bytes > NORMALIZED_BYTES_MAX) break;
+        TT_TRY(tt_str_append(out, step->content, content_bytes));
         /* The replacement is aligned with the last character that it stands for. */
         bool one = end > start && end - start <= tt_utf8_length((unsigned char)text[start]);
         if (start == 0 && end > 0 && !(one && step->content[0] != 0)) *at_start = false;
@@ -243,7 +249,7 @@ static tt_status apply(const struct normalizer *step, struct tt_pattern_runner *
 {
     switch (step->kind) {
     case NORMALIZE_FORM:
-        return tt_unicode_normalize(step->form, text, bytes, out);
+        return tt_unicode_normalize(step->form, text, bytes, NORMALIZED_BYTES_MAX, out);
     case NORMALIZE_REPLACE:
         return replace(step, runner, text, bytes, out, at_start);
     case NORMALIZE_BYTE_LEVEL:
@@ -269,7 +275,7 @@ tt_status normalizers_apply(const struct normalizers *normalizers, struct tt_pat
         struct tt_str *out = &buffers[turn];
         tt_str_clear(out);
         TT_TRY(apply(step, runner, *text, *bytes, out, at_start));
-        if (out->bytes > NORMALIZED_BYTES_MAX) return tt_fail(TT_ERR_DATA, "the normalized text is too long");
+        if (out->bytes > NORMALIZED_BYTES_MAX) return fail_long();
         *text = tt_str_text(out);
         *bytes = out->bytes;
         turn = !turn;

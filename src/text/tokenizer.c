@@ -21,6 +21,7 @@ tt_status tt_ids_append(struct tt_ids *ids, int32_t id)
         return TT_ERR_MEMORY;
     }
     ids->data[ids->count++] = id;
+    tt_ids_clip(ids);
     return TT_OK;
 }
 
@@ -272,7 +273,7 @@ static tt_status encode_pieces(struct encoding *e, const char *text, size_t byte
 tt_status tt_tokenizer_encode(const struct tt_tokenizer *tokenizer, struct tt_tokenizer_scratch *scratch,
                               const char *text, size_t bytes, bool add_special, struct tt_ids *ids)
 {
-    size_t before = ids->count;
+    size_t before = ids->count, beyond = ids->beyond;
     if (bytes > TEXT_BYTES_MAX)
         return tt_fail(TT_ERR_DATA, "a text of %zu bytes is too long to encode at once", bytes);
     size_t invalid = tt_utf8_invalid_at(text, bytes);
@@ -283,7 +284,10 @@ tt_status tt_tokenizer_encode(const struct tt_tokenizer *tokenizer, struct tt_to
     tt_pattern_runner_reset(scratch->runner, bytes);
     struct encoding encoding = {tokenizer, scratch, ids};
     tt_status status = encode_pieces(&encoding, text, bytes, add_special);
-    if (status != TT_OK) ids->count = before;
+    if (status != TT_OK) {
+        ids->count = before;
+        ids->beyond = beyond;
+    }
     return status;
 }
 

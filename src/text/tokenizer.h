@@ -14,14 +14,24 @@
 struct tt_tokenizer;
 struct tt_tokenizer_scratch; /* memory and word cache of one thread */
 
-/* A growing list of token ids. A zeroed struct is valid and empty. */
+/* A growing list of token ids. A zeroed struct is valid and empty. With a `limit` it keeps the first ones, and the others are
+ * only counted: a very long text then takes little memory. */
 struct tt_ids {
     int32_t *data;
     size_t count;
     size_t capacity;
+    size_t limit;  /* 0: none */
+    size_t beyond; /* ids that were not kept */
 };
 void tt_ids_deinit(struct tt_ids *ids);
 TT_MUST_USE tt_status tt_ids_append(struct tt_ids *ids, int32_t id);
+/* Drops and counts what is beyond the limit. */
+static inline void tt_ids_clip(struct tt_ids *ids)
+{
+    if (ids->limit == 0 || ids->count <= ids->limit) return;
+    ids->beyond += ids->count - ids->limit;
+    ids->count = ids->limit;
+}
 
 /* `folder` holds tokenizer.json and, optionally, tokenizer_config.json, special_tokens_map.json, chat_template.jinja. */
 TT_MUST_USE tt_status tt_tokenizer_load(const char *folder, struct tt_tokenizer **out);

@@ -306,7 +306,8 @@ static bool is_inert(int32_t code, int32_t limit)
            property->comb_index == UINT16_MAX;
 }
 
-tt_status tt_unicode_normalize(enum tt_normal_form form, const char *text, size_t bytes, struct tt_str *out)
+tt_status tt_unicode_normalize(enum tt_normal_form form, const char *text, size_t bytes, size_t most,
+                               struct tt_str *out)
 {
     /* An inert code point can only be the first of a composing pair. So text is copied up to the last one
      * before a code point that is not inert, and the run from there to the next inert one is normalized. */
@@ -333,6 +334,7 @@ tt_status tt_unicode_normalize(enum tt_normal_form form, const char *text, size_
             at += length;
         }
         TT_GO(run_flush(&run, form, out));
+        if (out->bytes > most) TT_GO(tt_fail(TT_ERR_DATA, "the normalized text is too long"));
     }
 out:
     tt_free(run.codes);

@@ -65,8 +65,8 @@ bool tt_unicode_folds_together(int32_t first, int32_t second);
 int tt_unicode_lower(int32_t code, int32_t out[2]);
 
 enum tt_normal_form { TT_NFC, TT_NFD, TT_NFKC, TT_NFKD };
-/* Appends the normal form of `text` to `out`, in O(n log n) for any text. */
-TT_MUST_USE tt_status tt_unicode_normalize(enum tt_normal_form form, const char *text, size_t bytes,
+/* Appends the normal form of `text` to `out`, in O(n log n) for any text. More than `most` bytes are TT_ERR_DATA. */
+TT_MUST_USE tt_status tt_unicode_normalize(enum tt_normal_form form, const char *text, size_t bytes, size_t most,
                                            struct tt_str *out);
 
 /* Visits the ranges of code points that are newer than the library's Unicode and whose category is in `mask`

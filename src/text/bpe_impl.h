@@ -1,0 +1,62 @@
+/* Merging inside BPE, for text/bpe*.c only. */
+#ifndef TT_TEXT_BPE_IMPL_H
+#define TT_TEXT_BPE_IMPL_H
+
+#include "text/bpe.h"
+
+struct bpe_merge {
+    uint64_t key; /* left << 32 | right, plus 1; 0 = free */
+    uint32_t rank;
+    int32_t id;
+};
+
+static inline size_t merge_slot(const struct bpe *bpe, uint64_t key)
+{
+    size_t mask = bpe->merge_slots - 1;
+    uint64_t hash = key * UINT64_C(0x9E3779B97F4A7C15);
+    size_t slot = (size_t)(hash ^ hash >> 32) & mask;
+    while (bpe->merges[slot].key != key && bpe->merges[slot].key != 0) slot = (slot + 1) & mask;
+    return slot;
+}
+
+/* NULL when the pair does not merge. */
+static inline const struct bpe_merge *find_merge(const struct bpe *bpe, int32_t left, int32_t right)
+{
+    if (bpe->merge_count == 0) return NULL;
+    const struct bpe_merge *merge =
+        &bpe->merges[merge_slot(bpe, ((uint64_t)left << 32 | (uint32_t)right) + 1)];
+    return merge->key == 0 ? NULL : merge;
+}
+
+/* Working memory of long words. */
+struct bpe_long {
+    uint32_t *links;  /* previous and next of each symbol */
+    uint32_t *starts; /* after bpe_merge_long: the index that each symbol left had before */
+    uint64_t *heap;   /* rank << 32 | position */
+    size_t heap_count, link_capacity;
+    struct tt_ids tokens, begins; /* of the window before, and where they begin */
+};
+
+void bpe_long_deinit(struct bpe_long *s);
+/* Merges the symbols of a word of any length in place: 28 bytes of working memory for each. */
+TT_MUST_USE tt_status bpe_merge_long(const struct bpe *bpe, struct bpe_long *s, int32_t *symbols, size_t *count);
+
+/* Fills `symbols` with the symbols that the bytes start from. */
+typedef tt_status bpe_split(const struct bpe *bpe, struct bpe_scratch *scratch, const char *word, size_t bytes);
+/* What bpe_encode_windows needs of its caller. */
+struct bpe_word {
+    const struct bpe *bpe;
+    struct bpe_scratch *scratch;
+    struct bpe_long *merging;
+    struct tt_ids *symbols; /* what `split` fills */
+    bpe_split *split;
+    const char *data;
+    size_t bytes;
+    size_t window, overlap; /* symbols */
+};
+/* Appends the ids of a very long word, of which every part has its own symbols (bpe->parts_are_free): merged window by
+ * window in memory that does not grow with the word, with the same ids. *done is false, and `ids` as it was, where two
+ * windows do not meet or a byte has no symbol: the word has to be merged as a whole. */
+TT_MUST_USE tt_status bpe_encode_windows(const struct bpe_word *word, struct tt_ids *ids, bool *done);
+
+#endif

@@ -1,0 +1,165 @@
+/* Long rows: bounded by max_row_size, and read in less than 4 bytes of memory for a byte of the row, whatever
+ * words it has. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "data/dataset.h"
+#include "support/temporary.h"
+
+enum { ROW_BYTES = 16 << 20, VOCAB = 64 };
+
+static char root[160];
+static struct tt_tokenizer *tokenizer;
+
+static const char tokenizer_json[] =
+    "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, "
+    "\"use_regex\": true}, "
+    "\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, \"\\u0120\": 3, \"aa\": 4, "
+    "\"bc\": 5, "
+    "\"aabc\": 6, \"\\u0120a\": 7}, \"merges\": [\"a a\", \"b c\", \"aa bc\", \"\\u0120 a\"]}}";
+
+static const char *at(const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    return path;
+}
+
+/* A row of `bytes` bytes: `unit` again and again. */
+static void put_row(const char *name, const char *before, const char *unit, const char *behind, size_t bytes)
+{
+    FILE *file = fopen(at(name), "w");
+    assert_non_null(file);
+    size_t done = strlen(before) + strlen(behind);
+    fputs(before, file);
+    for (; done + strlen(unit) <= bytes; done += strlen(unit)) fputs(unit, file);
+    fputs(behind, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static struct tt_data_config settings(void)
+{
+    return (struct tt_data_config){.dataset_text_field = "text",
+                                   .dataset_prompt_field = "prompt",
+                                   .dataset_completion_field = "completion",
+                                   .max_length = 1024,
+                                   .max_row_size = 64 << 20,
+                                   .packing_strategy = "bfd",
+                                   .eval_packing = -1,
+                                   .completion_only_loss = -1};
+}
+
+/* Most memory that a process takes which loads the file. */
+static size_t memory_of(const char *name)
+{
+    int status;
+    struct rusage usage;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct tt_dataset *dataset = NULL;
+        struct tt_data_config config = settings();
+        if (tt_dataset_load(at(name), &config, tokenizer, VOCAB, 0, &dataset) != TT_OK) {
+            fprintf(stderr, "%s\n", tt_error_last()->message);
+            _exit(1);
+        }
+        tt_dataset_destroy(dataset);
+        _exit(0);
+    }
+    assert_int_equal(wait4(child, &status, 0, &usage), child);
+    assert_int_equal(status, 0);
+    return (size_t)usage.ru_maxrss * 1024;
+}
+
+static void memory(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    print_message("skipped: the address sanitizer takes memory of its own\n");
+    skip();
+#else
+    static const char *const units[] = {"aabc", "a", "bc aa ", " ", "aabcbcaab", "\\u0061"};
+    put_row("small.jsonl", "{\"text\": \"", "a", "\"}\n", 100);
+    size_t base = memory_of("small.jsonl");
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        put_row("row.jsonl", "{\"text\": \"", units[i], "\"}\n", ROW_BYTES);
+        size_t taken = memory_of("row.jsonl") - base;
+        if (taken >= (size_t)4 * ROW_BYTES) fail_msg("'%s': %zu bytes", units[i], taken);
+    }
+#endif
+}
+
+static void bound(void **state)
+{
+    struct tt_data_config config = settings();
+    struct tt_dataset *dataset = NULL;
+    (void)state;
+    config.max_row_size = 4096;
+    put_row("exact.jsonl", "{\"text\": \"", "a", "\"}", 4096);
+    assert_int_equal(tt_dataset_load(at("exact.jsonl"), &config, tokenizer, VOCAB, 0, &dataset), TT_OK);
+    tt_dataset_destroy(dataset);
+    dataset = NULL;
+    put_row("long.jsonl", "{\"text\": \"aa\"}\n{\"text\": \"", "a", "\"}", 4096 + 16);
+    assert_int_equal(tt_dataset_load(at("long.jsonl"), &config, tokenizer, VOCAB, 0, &dataset), TT_ERR_DATA);
+    assert_non_null(
+        strstr(tt_error_last()->message, "row 2 (line 2): 4.0 KiB are more than a row may have (4.0 KiB)"));
+    assert_non_null(strstr(tt_error_last()->hint, "max_row_size"));
+    config.max_row_size = 0;
+    assert_int_equal(tt_dataset_load(at("long.jsonl"), &config, tokenizer, VOCAB, 0, &dataset), TT_OK);
+    tt_dataset_destroy(dataset);
+}
+
+/* What is cut off is counted. */
+static void counts(void **state)
+{
+    struct tt_data_config config = settings();
+    struct tt_dataset *dataset = NULL;
+    struct tt_dataset_report report;
+    (void)state;
+    put_row("row.jsonl", "{\"prompt\": \"b b b\", \"completion\": \"", "bb", "\"}", 300041);
+    assert_int_equal(tt_dataset_load(at("row.jsonl"), &config, tokenizer, VOCAB, 0, &dataset), TT_OK);
+    tt_dataset_report(dataset, &report);
+    assert_int_equal(report.longest, 5 + 300004);
+    assert_int_equal(report.truncated, 1);
+    assert_int_equal(report.tokens, 1024);
+    assert_int_equal(report.supervised_tokens, 1024 - 5);
+    tt_dataset_destroy(dataset);
+    dataset = NULL;
+    config.over_length = TT_OVER_LENGTH_ERROR;
+    assert_int_equal(tt_dataset_load(at("row.jsonl"), &config, tokenizer, VOCAB, 0, &dataset), TT_ERR_DATA);
+    assert_non_null(strstr(tt_error_last()->message, "300009 tokens are more than max_length (1024)"));
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    test_temporary_of(root, sizeof root, "tt-long-rows", (long)getpid(), "");
+    if (tt_dir_create(root) != TT_OK) return -1;
+    return tt_tokenizer_parse(tokenizer_json, strlen(tokenizer_json), "test", &tokenizer) == TT_OK ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    tt_tokenizer_destroy(tokenizer);
+    return tt_dir_remove(root) == TT_OK ? 0 : -1;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory),
+        cmocka_unit_test(bound),
+        cmocka_unit_test(counts),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
