@@ -299,7 +299,9 @@ __global__ void __launch_bounds__(THREADS_MAX, 1) entropy_rows(const struct entr
         float loss = wrong * (all.largest - place.logit) + logf(all.exp_sum);
         if (SMOOTH) loss += e.smoothing * (all.largest - all.sum / (float)e.words);
         e.loss[n] = loss;
-        if (e.row_entropy != nullptr) e.row_entropy[n] = logf(all.exp_sum) - all.weighted / all.exp_sum;
+        /* In double: where one word has nearly all of the probability the two terms cancel. */
+        if (e.row_entropy != nullptr)
+            e.row_entropy[n] = (float)(log((double)all.exp_sum) - (double)all.weighted / (double)all.exp_sum);
         bool first = all.index == place.first && place.before < place.logit;
         if (e.correct != nullptr) e.correct[n] = first && place.logit == all.largest;
     }
