@@ -72,6 +72,14 @@ static tt_status late_event_synchronize(struct tt_event *event)
     return TT_OK;
 }
 
+/* Not at the first question: whoever asks has to ask again. */
+static tt_status late_event_query(struct tt_event *event, bool *done)
+{
+    *done = late_of(event->device)->done >= (size_t)event->impl;
+    if (!*done) late_run(late_of(event->device), (size_t)event->impl);
+    return TT_OK;
+}
+
 static tt_status late_synchronize(struct tt_stream *stream)
 {
     late_run(late_of(stream->device), late_of(stream->device)->queued);
@@ -99,6 +107,7 @@ static inline tt_status late_device_open(struct late_device *late, int threads, 
     late->table.fill_zero = late_fill_zero;
     late->table.event_record = late_record;
     late->table.event_synchronize = late_event_synchronize;
+    late->table.event_query = late_event_query;
     late->table.stream_synchronize = late_synchronize;
     late->table.release_host = late_release_host;
     (*out)->table = &late->table;
