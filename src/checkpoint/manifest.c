@@ -176,6 +176,7 @@ tt_status tt_manifest_read(const char *folder, struct tt_manifest *manifest)
     struct tt_json json = {0};
     char *path = tt_path_join(folder, TT_MANIFEST_NAME);
     if (path == NULL) TT_GO(TT_ERR_MEMORY);
+    if (!tt_path_exists(folder)) TT_GO(tt_fail(TT_ERR_DATA, "the folder '%s' does not exist", folder));
     if (!tt_path_exists(path))
         TT_GO(tt_fail(TT_ERR_DATA, "'%s' has no %s: it is no whole checkpoint, or none of trimtab's", folder,
                       TT_MANIFEST_NAME));

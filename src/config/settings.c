@@ -533,8 +533,13 @@ static tt_status spread_mapping(struct tt_settings *settings, const struct tt_se
     tt_status status = TT_OK;
     const char *key;
     const struct tt_json_value *value;
-    TT_TRY(tt_json_parse(entry->text, strlen(entry->text), entry->row->name, &json));
-    if (!tt_json_is_object(json.root))
+    if (tt_json_parse(entry->text, strlen(entry->text), entry->row->name, &json) != TT_OK)
+        return tt_fail(TT_ERR_USAGE, "%s: '%s' is no mapping: '%s'", entry->origin, entry->row->name,
+                       entry->text);
+    /* A value alone is that of the only key. */
+    if (tt_json_is_bool(json.root) && tt_settings_find(settings, entry->row->spread) != NULL)
+        status = assign_member(settings, entry, entry->row->spread, json.root);
+    else if (!tt_json_is_object(json.root))
         status =
             tt_fail(TT_ERR_USAGE, "%s: '%s' takes lines of 'key: value'", entry->origin, entry->row->name);
     for (size_t at = 0; status == TT_OK && tt_json_next_member(json.root, &at, &key, &value);)

@@ -17,7 +17,7 @@ tt_status tt_pattern_parse(const char *setting, const char *text, struct tt_json
 {
     tt_status status = tt_json_parse(text, strlen(text), setting, json);
     if (status != TT_ERR_DATA) return status;
-    tt_fail(TT_ERR_USAGE, "%s: '%s' is not what it should be, JSON", setting, text);
+    tt_fail(TT_ERR_USAGE, "%s: '%s' is neither a name, a regular expression nor a list", setting, text);
     if (text[0] == '[' && strchr(text, '"') == NULL)
         tt_hint("in YAML write the list without quotes around it: %s: %s", setting, text);
     return TT_ERR_USAGE;

@@ -228,6 +228,17 @@ static void keys_are_flags(void **state)
     assert_non_null(
         strstr(tt_str_text(&fixture.said), "fsdp_use_orig_params is accepted and not needed here"));
     close_fixture(&fixture);
+    static const char *const offloads[][2] = {{"cpu_offload", "{\"offload_params\": true}"},
+                                              {"fsdp_cpu_offload", "true"}};
+    for (size_t i = 0; i < 2; i++) {
+        open_fixture(&fixture);
+        assert_int_equal(tt_settings_set(fixture.settings, offloads[i][0], offloads[i][1], "test"), TT_OK);
+        assert_string_equal(tt_settings_find(fixture.settings, "offload_params")->text, "true");
+        assert_int_equal(tt_settings_set(fixture.settings, offloads[i][0], "{\"pin_memory\": true}", "test"),
+                         TT_ERR_USAGE);
+        assert_int_equal(tt_settings_set(fixture.settings, offloads[i][0], "3", "test"), TT_ERR_USAGE);
+        close_fixture(&fixture);
+    }
     open_fixture(&fixture);
     assert_int_equal(tt_settings_set(fixture.settings, "mixed_precision", "fp16", "--mixed_precision"),
                      TT_ERR_UNSUPPORTED);

@@ -62,6 +62,13 @@ echo '{"input_ids": [1]}' >one_token.jsonl
 expect 3 "while loading the evaluation data" eval --model_name_or_path "$root/examples/demo/model" --eval_dataset one_token.jsonl
 expect 2 "lora_alpha is 1e+38; it must be above 0 and below 1e9" train --model_name_or_path "$root/examples/demo/model" \
     --dataset_name "$root/examples/demo/data/test.jsonl" --output_dir out --lora_alpha 1e38
+expect 2 "in YAML write the list without quotes around it" train --model_name_or_path "$root/examples/demo/model" \
+    --dataset_name "$root/examples/demo/data/test.jsonl" --output_dir out --lora_target_modules '[q_proj]'
+expect 2 "'quantization_config' is no mapping: '{bad'" train --config good.yaml --quantization_config '{bad'
+expect 3 "the folder 'nowhere' does not exist" checkpoint consolidate nowhere --output_dir out
+cp -r "$root/examples/demo/model" wrong_flag
+sed -i '0,/"normalized": *false/s//"normalized": 1/' wrong_flag/tokenizer.json
+expect 3 "'added_tokens[0].normalized' must be true or false" generate --model_name_or_path wrong_flag --prompt x
 expect 0 "Required where" plan --help
 expect 0 "model_name, model. Required." train --help
 expect 3 "folder" inspect folder

@@ -64,9 +64,24 @@ YAML = [
     ("two documents", "a: 1\n---\na: 2", R, None), ("tab as indentation", "b:\n\tc: 1\na: 1", R, None), ("unclosed", "a: [1", R, None),
     ("billion laughs", "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
         f"a{i}: &a{i} [{','.join([f'*a{i-1}'] * 9)}]\n" for i in range(1, 9)) + "a: 1", R, None),
-    ("depth 33", "a: " + "[" * 33 + "]" * 33, R, None),
+    ("depth 33", "a: " + "[" * 33 + "]" * 33, R, None), ("document start", "---\na: 1\n...\n", A, "1"),
+    ("version", "%YAML 1.1\n---\na: 1", A, "1"), ("other version", "%YAML 9.9\n---\na: 1", R, None), ("block list", "b:\n- 1\n- 2\na: x", A, "x"),
+    ("text over lines", "a: one\n  two\n", A, "one two"), ("literal, stripped", "a: |-\n  x\n", A, "x"),
+    ("literal, kept", "a: |+\n  x\n\n", A, "x\n\n"), ("folded, stripped", "a: >-\n  x\n  y\n", A, "x y"),
+    ("line ends of Windows", "b: 1\r\na: 2\r\n", A, "2"), ("byte order mark", "\ufeffa: 1", A, "1"), ("letters beyond ASCII", "a: é漢😀", A, "é漢😀"),
+    ("escape", 'a: "\\u00e9\\x41\\n"', A, "éA\n"), ("unknown escape", 'a: "\\q"', R, None), ("control character", "a: x\x01y", R, None),
+    ("zero byte", "a: 1\0", R, None), ("explicit key", "? a\n: 1", A, "1"), ("null as a key", "~: 1\na: 2", A, "2"),
+    ("scalar at the top, which settings refuse", "word", A, None), ("list at the top, which settings refuse", "- a\n- b", A, None), ("only a comment", "# nothing", A, None),
+    ("no space behind the colon, which is text", "a:1", A, None), ("colon in the text", "a: b:c", A, "b:c"), ("hash in the text", "a: b#c", A, "b#c"),
+    ("comma in flow", "{a: 1, }", A, "1"), ("percent", "a: 50%", A, "50%"), ("at sign", "a: @x", R, None), ("tab behind the colon", "a:\t1", A, "1"),
 ]
 HEADER = b'{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}'
+
+
+def two(first, second, a, b):
+    return b'{"a":{"dtype":"U8","shape":[%d],"data_offsets":%s},"b":{"dtype":"U8","shape":[%d],"data_offsets":%s}}' % (a, first, b, second)
+
+
 SAFETENSORS = [
     ("plain", HEADER, A), ("trailing spaces", HEADER + b"   ", A), ("trailing line end", HEADER + b"\n", A),
     ("leading spaces", b"   " + HEADER, A), ("leading white space", b"\n\r\t " + HEADER, A), ("trailing zero byte", HEADER + b"\0", R),
@@ -76,6 +91,16 @@ SAFETENSORS = [
     ("offsets beyond the file", HEADER.replace(b"[0,4]", b"[0,5]"), R), ("shape does not fit", HEADER.replace(b"[4]", b"[3]"), R),
     ("offsets reversed", HEADER.replace(b"[0,4]", b"[4,0]"), R), ("negative shape", HEADER.replace(b"[4]", b"[-4]"), R),
     ("fraction in the shape", HEADER.replace(b"[4]", b"[4.0]"), R), ("NaN", HEADER.replace(b"[4]", b"[NaN]"), R),
+    ("overlap", two(b"[0,4]", b"[2,4]", 4, 2), R), ("two tensors", two(b"[0,2]", b"[2,4]", 2, 2), A),
+    ("two tensors in the other order", two(b"[2,4]", b"[0,2]", 2, 2), A), ("hole between two", two(b"[0,1]", b"[2,4]", 1, 2), R),
+    ("duplicate tensor", two(b"[0,2]", b"[2,4]", 2, 2).replace(b'"b"', b'"a"'), R), ("empty tensor", two(b"[0,4]", b"[4,4]", 4, 0), A),
+    ("no type", HEADER.replace(b'"dtype":"U8",', b""), R), ("no shape", HEADER.replace(b'"shape":[4],', b""), R),
+    ("no offsets", HEADER.replace(b',"data_offsets":[0,4]', b""), R), ("unknown member", HEADER.replace(b'"dtype"', b'"x":1,"dtype"'), A),
+    ("three offsets", HEADER.replace(b"[0,4]", b"[0,4,4]"), R), ("one offset", HEADER.replace(b"[0,4]", b"[4]"), R),
+    ("offset beyond 64 bits", HEADER.replace(b"[0,4]", b"[0,18446744073709551620]"), R), ("negative offset", HEADER.replace(b"[0,4]", b"[-4,0]"), R),
+    ("shape that overflows", HEADER.replace(b"[4]", b"[4294967296,4294967296,4]"), R), ("scalar", HEADER.replace(b"U8", b"F32").replace(b"[4]", b"[]"), A),
+    ("metadata null", b'{"__metadata__":null,' + HEADER[1:], R), ("tensor that is a list", b'{"a":[]}', R), ("invalid UTF-8", HEADER.replace(b'"a"', b'"\xff"'), R),
+    ("escaped name", HEADER.replace(b'"a"', b'"\\u0061/"'), A), ("type in small letters", HEADER.replace(b"U8", b"u8"), R),
     ("hole", HEADER.replace(b"[0,4]", b"[1,4]").replace(b"[4]", b"[3]"), R), ("bytes that no tensor has", b"{}", R),
 ]
 
