@@ -28,6 +28,7 @@ struct meeting {
     bool final; /* the last error is one that trying again does not mend */
     double said;
     char refusal[300];           /* the last that rank 0 said to it */
+    const char *doubt;           /* why the proofs of the last attempt that came to them failed, or NULL */
     struct tt_wire_accept rank0; /* once the control connection is accepted */
 };
 
@@ -80,8 +81,9 @@ static tt_status send_all(struct meeting *meeting, int socket, struct iovec *par
                    meeting->config->port);
 }
 
-static tt_status fail_secret(const struct meeting *meeting, const char *what)
+static tt_status fail_secret(struct meeting *meeting, const char *what)
 {
+    meeting->doubt = what;
     tt_fail(TT_ERR_USAGE, "rank 0 at %s port %d %s", meeting->host, meeting->config->port, what);
     tt_hint("TRIMTAB_JOB_SECRET or TRIMTAB_JOB_SECRET_FILE must be the same for all processes of a run");
     return TT_ERR_USAGE;
@@ -100,15 +102,20 @@ static tt_status prove(struct meeting *meeting, enum tt_proof_role role, int soc
     if (proof.challenge.secured != (uint32_t)meeting->key.is_set)
         return fail_secret(meeting, meeting->key.is_set ? "has no job secret, and this process has one"
                                                         : "has a job secret, and this process has none");
-    if (!meeting->key.is_set) return TT_OK;
+    if (!meeting->key.is_set) {
+        meeting->doubt = NULL;
+        return TT_OK;
+    }
     tt_proof_sum(&meeting->key, &proof, TT_PROOF_OPENER, sum);
     parts[0] = (struct iovec){sum, sizeof sum};
     TT_TRY(send_all(meeting, socket, parts, 1));
     tt_status status = receive(meeting, socket, sum, sizeof sum, deadline, "that the job secret is the same");
-    if (status == TT_ERR_COMM) tt_hint("it closes at once where its job secret is another one");
+    if (status == TT_ERR_COMM && tt_clock_seconds() <= deadline)
+        return fail_secret(meeting, "closed the connection before it said that the job secret is the same");
     TT_TRY(status);
     if (!tt_proof_verify(&meeting->key, &proof, TT_PROOF_ACCEPTER, sum))
         return fail_secret(meeting, "does not have the job secret of this process");
+    meeting->doubt = NULL;
     return TT_OK;
 }
 
@@ -254,11 +261,26 @@ static tt_status fail_turned_away(const struct meeting *meeting)
     return TT_ERR_USAGE;
 }
 
-static tt_status give_up(const struct meeting *meeting)
+/* Rank 0 was there and had another secret, or none: that it has ended since is of no interest. */
+static tt_status fail_doubt(struct meeting *meeting)
 {
-    if (meeting->refusal[0] != '\0' && tt_error_last()->status != TT_ERR_USAGE)
-        (void)!fail_turned_away(meeting);
+    struct tt_error end;
+    tt_error_copy(&end);
+    tt_status status = fail_secret(meeting, meeting->doubt);
+    tt_while("trying again, until %s", end.message);
+    return status;
+}
+
+static tt_status give_up(struct meeting *meeting)
+{
+    if (tt_error_last()->status != TT_ERR_USAGE) {
+        if (meeting->refusal[0] != '\0')
+            (void)!fail_turned_away(meeting);
+        else if (meeting->doubt != NULL)
+            (void)!fail_doubt(meeting);
+    }
     tt_while("trying for %.0f s to join the run", meeting->config->timeout_seconds);
+    if (meeting->doubt != NULL) return tt_error_last()->status; /* its hint says what to do */
     tt_hint("is rank 0 running, is this its address, and has the run not begun without this process? "
             "--rendezvous_timeout says how long to wait");
     return tt_error_last()->status;
