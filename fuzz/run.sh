@@ -49,7 +49,7 @@ run_target() {
         /stat::number_of_executed_units/ { executed = $2 }
         / cov: / { for (i = 1; i < NF; i++) { if ($i == "cov:") edges = $(i + 1); if ($i == "ft:") features = $(i + 1)
                        if ($i == "corp:") { split($(i + 1), parts, "/"); files = parts[1] } } }
-        END { printf "%-18s %12d %10.0f %7d %8d %7d  %s\n", name, executed, cpu > 0 ? executed / cpu : 0, edges, features, files, verdict }' \
+        END { printf "%-18s %12d %10.0f %7d %8d %7d  %s\n", name, executed, (cpu > 0 ? executed / cpu : 0), edges, features, files, verdict }' \
         "$log" "$log.cpu"
     [ "$verdict" = ok ] || tail -n 30 "$log" >&2
     [ "$verdict" = ok ]
