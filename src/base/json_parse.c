@@ -2,7 +2,7 @@
  *
  * Every decoded string is shorter than its source with the quotes, so that one block as long as the text
  * holds all of them with their terminators. Members and elements are collected on a stack and copied into the
- * arena, as many as there are, when their object or list ends. */
+ * arena, as many as there are, when their object or list ends; lists of numbers are counted first. */
 #include <stdio.h>
 #include <string.h>
 
@@ -392,9 +392,38 @@ static tt_status read_separator(struct parser *parser, char end, bool *more)
     return TT_OK;
 }
 
+/* Elements of a list that holds numbers only, 0: it does not, or has no end. */
+static size_t count_numbers(const struct parser *parser)
+{
+    size_t count = 1;
+    for (const char *c = parser->at; c < parser->end; c++) {
+        if (*c == ']') return c > parser->at ? count : 0;
+        if (*c == ',') count++;
+        if (*c == '\0' || strchr("0123456789,-+.eE \n\r\t", *c) == NULL) return 0;
+    }
+    return 0;
+}
+
+/* Numbers need no stack: rows of ids are long, and take the memory of their values only. */
+static tt_status read_numbers(struct parser *parser, size_t count, struct tt_json_value *value)
+{
+    bool more = true;
+    value->type = TT_JSON_LIST;
+    value->count = (uint32_t)count;
+    value->elements = tt_arena_alloc(parser->arena, count * sizeof *value->elements);
+    if (value->elements == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; more; i++) {
+        value->elements[i] = (struct tt_json_value){0};
+        TT_TRY(read_value(parser, &value->elements[i]));
+        TT_TRY(read_separator(parser, ']', &more));
+    }
+    return TT_OK;
+}
+
 static tt_status read_list(struct parser *parser, struct tt_json_value *value)
 {
-    size_t first = parser->stacked;
+    size_t first = parser->stacked, numbers = count_numbers(parser);
+    if (numbers > 0) return read_numbers(parser, numbers, value);
     bool more = parser->at == parser->end || *parser->at != ']';
     if (!more) parser->at++;
     while (more) {

@@ -95,6 +95,10 @@ static void memory(void **state)
         size_t taken = memory_of("row.jsonl") - base;
         if (taken >= (size_t)4 * ROW_BYTES) fail_msg("'%s': %zu bytes", units[i], taken);
     }
+    /* Rows of ids have 16 bytes a number beside them. */
+    put_row("row.jsonl", "{\"input_ids\": [1", ", 5", "]}\n", ROW_BYTES);
+    size_t taken = memory_of("row.jsonl") - base;
+    if (taken >= (size_t)9 * ROW_BYTES) fail_msg("ids: %zu bytes", taken);
 #endif
 }
 
