@@ -483,3 +483,13 @@ void tt_file_map_close(struct tt_file_map *map)
     if (map->data != NULL && map->bytes > 0) munmap((void *)(uintptr_t)map->data, (size_t)map->bytes);
     *map = (struct tt_file_map){0};
 }
+
+void tt_file_map_release(const void *data, size_t bytes)
+{
+    enum { SMALL_BYTES = 1 << 20 };
+    if (bytes < SMALL_BYTES) return;
+    /* Whole pages only; a failure costs memory and nothing else. */
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)data;
+    uintptr_t start = (first + page - 1) / page * page, end = (first + bytes) / page * page;
+    (void)madvise((void *)start, end - start, MADV_DONTNEED);
+}

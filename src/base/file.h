@@ -76,5 +76,7 @@ struct tt_file_map {
 };
 TT_MUST_USE tt_status tt_file_map_open(const char *path, struct tt_file_map *map);
 void tt_file_map_close(struct tt_file_map *map);
+/* Gives the memory of a part of a map back to the system, except for small parts; what is read there again comes from the file. */
+void tt_file_map_release(const void *data, size_t bytes);
 
 #endif

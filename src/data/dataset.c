@@ -247,7 +247,7 @@ tt_status tt_dataset_load(const char *path, const struct tt_data_config *config,
     struct tt_dataset *dataset = tt_calloc(1, sizeof *dataset);
     if (dataset == NULL) return TT_ERR_MEMORY;
     if (config->prompt_template != NULL) TT_GO(tt_prompt_template_check(config->prompt_template));
-    TT_GO(tt_rows_open(path, max_samples > 0 ? limit : 0, &rows));
+    TT_GO(tt_rows_open(path, max_samples > 0 ? limit : 0, config->max_row_size, &rows));
     struct load load = {.rows = &rows, .config = config, .tokenizer = tokenizer, .vocab_size = vocab_size};
     TT_GO(load_rows(&rows, &load, limit, dataset));
     count_samples(dataset);

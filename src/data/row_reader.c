@@ -9,6 +9,8 @@
 #include "base/number.h"
 #include "data/prompt_template.h"
 
+enum { LONG_TEXT_BYTES = 1 << 20 };
+
 struct tt_row_reader {
     const struct tt_rows *rows;
     const struct tt_data_config *config;
@@ -19,6 +21,7 @@ struct tt_row_reader {
     int32_t bos_id, eos_id;
     bool adds_eos; /* the tokenizer itself ends every text with EOS */
     struct tt_tokenizer_scratch *scratch;
+    struct tt_json json; /* of the row in work, until its texts are copied */
     struct tt_ids ids, prompt_ids;
     struct tt_str supervised;   /* one byte per id */
     struct tt_str text, prompt; /* what is tokenized; prompt alone */
@@ -88,6 +91,7 @@ void tt_row_reader_destroy(struct tt_row_reader *reader)
 {
     if (reader == NULL) return;
     tt_tokenizer_scratch_destroy(reader->scratch);
+    tt_json_deinit(&reader->json);
     tt_ids_deinit(&reader->ids);
     tt_ids_deinit(&reader->prompt_ids);
     tt_str_deinit(&reader->supervised);
@@ -199,7 +203,17 @@ static tt_status encode_text(struct tt_row_reader *reader)
         tt_hint("remove it from the rows");
         return TT_ERR_DATA;
     }
+    if (reader->text.bytes > LONG_TEXT_BYTES) tt_str_deinit(&reader->text); /* the sample may keep a copy */
     return check_ids(reader, true);
+}
+
+/* The texts of the row are copied: a long row is not kept as JSON values and as pages of the file, too, while
+ * it is tokenized. */
+static void forget_source(struct tt_row_reader *reader)
+{
+    const struct tt_row_span *span = &reader->rows->spans[reader->row];
+    tt_json_deinit(&reader->json);
+    tt_file_map_release(span->data, span->bytes);
 }
 
 static tt_status need_tokenizer(const struct tt_row_reader *reader)
@@ -236,6 +250,7 @@ static tt_status read_text_row(struct tt_row_reader *reader, const struct tt_jso
     }
     TT_TRY(need_tokenizer(reader));
     TT_TRY(read_string(reader, row, key, &reader->text));
+    forget_source(reader);
     TT_TRY(end_text(reader));
     TT_TRY(encode_text(reader));
     TT_TRY(set_supervised(reader, 0));
@@ -269,6 +284,7 @@ static tt_status read_completion_row(struct tt_row_reader *reader, const struct 
     TT_TRY(need_tokenizer(reader));
     TT_TRY(read_prompt(reader, row));
     TT_TRY(read_string(reader, row, config->dataset_completion_field, &reader->completion));
+    forget_source(reader);
 
     struct tt_ids *prompt_ids = &reader->prompt_ids;
     clear_ids(prompt_ids, reader->ids_max);
@@ -415,31 +431,18 @@ static tt_status read_object(struct tt_row_reader *reader, const struct tt_json_
     return refuse_row(reader, row);
 }
 
-static tt_status check_size(const struct tt_row_reader *reader, const struct tt_row_span *span)
-{
-    size_t most = reader->config->max_row_size;
-    if (most == 0 || span->bytes <= most) return TT_OK;
-    char has[32], allowed[32];
-    fail_row(reader, TT_ERR_DATA, "%s are more than a row may have (%s)",
-             tt_format_bytes((double)span->bytes, has, sizeof has),
-             tt_format_bytes((double)most, allowed, sizeof allowed));
-    tt_hint("raise max_row_size, or cut the row into several");
-    return TT_ERR_DATA;
-}
-
 static tt_status read_json(struct tt_row_reader *reader, const struct tt_row_span *span, struct tt_row *out)
 {
-    TT_TRY(check_size(reader, span));
     struct tt_str origin = {0};
-    struct tt_json json = {0};
+    struct tt_json *json = &reader->json;
     tt_status status = TT_OK;
     TT_GO(tt_str_printf(&origin, "'%s', row %zu", reader->rows->path, reader->row + 1));
     TT_GO(tt_json_parse_source(
-        &(struct tt_json_source){span->data, span->bytes, origin.data, span->line, true}, &json));
-    TT_GO(tt_json_is_object(json.root) ? read_object(reader, json.root, out)
-                                       : fail_row(reader, TT_ERR_DATA, "a row must be an object"));
+        &(struct tt_json_source){span->data, span->bytes, origin.data, span->line, true}, json));
+    TT_GO(tt_json_is_object(json->root) ? read_object(reader, json->root, out)
+                                        : fail_row(reader, TT_ERR_DATA, "a row must be an object"));
 out:
-    tt_json_deinit(&json);
+    tt_json_deinit(json);
     tt_str_deinit(&origin);
     return status;
 }
@@ -449,6 +452,7 @@ static tt_status read_plain(struct tt_row_reader *reader, const struct tt_row_sp
     TT_TRY(need_tokenizer(reader));
     tt_str_clear(&reader->text);
     TT_TRY(tt_str_append(&reader->text, span->data, span->bytes));
+    forget_source(reader);
     TT_TRY(end_text(reader));
     TT_TRY(encode_text(reader));
     TT_TRY(set_supervised(reader, 0));

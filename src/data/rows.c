@@ -24,11 +24,33 @@ static tt_status add(struct tt_rows *rows, const char *data, size_t bytes, uint6
     return TT_OK;
 }
 
+/* The row is not read to its end to tell its length: the end of the file bounds it. */
+static tt_status fail_long(const struct tt_rows *rows, uint64_t line, const char *what, size_t rest)
+{
+    tt_fail(TT_ERR_DATA,
+            "'%s', row %zu (line %llu): %s is longer than max_row_size (%zu); it begins %zu bytes before the "
+            "end of the file",
+            rows->path, rows->count + 1, (unsigned long long)line, what, rows->max_row_size, rest);
+    tt_hint("raise max_row_size, or cut the row into several; a file whose line ends were lost has one row");
+    return TT_ERR_DATA;
+}
+
+/* Where the bytes that a row at `at` may have end. */
+static const char *row_limit(const struct tt_rows *rows, const char *at, const char *end)
+{
+    return (size_t)(end - at) > rows->max_row_size ? at + rows->max_row_size : end;
+}
+
 /* Blank lines are no rows. */
 static tt_status find_lines(struct tt_rows *rows, const char *at, const char *end, size_t max_rows)
 {
     for (uint64_t line = 1; at < end && rows->count < max_rows; line++) {
-        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        const char *limit = row_limit(rows, at, end);
+        const char *newline = memchr(at, '\n', (size_t)(limit - at));
+        if (newline == NULL && limit < end) {
+            if (*limit != '\n') return fail_long(rows, line, "the line", (size_t)(end - at));
+            newline = limit;
+        }
         const char *stop = newline != NULL ? newline : end;
         const char *start = at;
         while (start < stop && is_space(*start)) start++;
@@ -85,7 +107,11 @@ static tt_status find_elements(struct tt_rows *rows, const char *at, const char 
         if (rows->count == max_rows) return TT_OK;
         const char *start = skip_space(at, end, &line);
         uint64_t first_line = line;
-        at = element_end(start, end, &line);
+        const char *limit = row_limit(rows, start, end);
+        /* The comma or bracket behind a row of the greatest length is looked at too. */
+        at = element_end(start, limit < end ? limit + 1 : end, &line);
+        if (at == NULL && limit < end)
+            return fail_long(rows, first_line, "the element", (size_t)(end - start));
         if (at == NULL) {
             return tt_fail(TT_ERR_DATA, "'%s': the list of rows has no end: row %zu begins on line %llu",
                            rows->path, rows->count + 1, (unsigned long long)first_line);
@@ -123,9 +149,9 @@ static tt_status find_rows(struct tt_rows *rows, size_t max_rows)
     return find_lines(rows, at, end, max_rows);
 }
 
-tt_status tt_rows_open(const char *path, size_t max_rows, struct tt_rows *rows)
+tt_status tt_rows_open(const char *path, size_t max_rows, size_t max_row_size, struct tt_rows *rows)
 {
-    struct tt_rows opened = {.path = path};
+    struct tt_rows opened = {.path = path, .max_row_size = max_row_size > 0 ? max_row_size : SIZE_MAX};
     opened.plain_text = has_ending(path, ".txt");
     bool json = has_ending(path, ".jsonl") || has_ending(path, ".json") || has_ending(path, ".ndjson");
     if (!opened.plain_text && !json && !tt_path_is_dir(path) && tt_path_exists(path))

@@ -4,13 +4,6 @@
 #include "text/bpe.h"
 #include "text/pipeline.h"
 
-enum { NORMALIZED_BYTES_MAX = INT32_MAX / 2 };
-
-static tt_status fail_long(void)
-{
-    return tt_fail(TT_ERR_DATA, "the normalized text is too long");
-}
-
 static tt_status add_step(const struct tt_json *json, struct normalizers *out, enum normalizer_kind kind,
                           struct normalizer **step)
 {
@@ -121,6 +114,7 @@ static tt_status read_value(const struct tt_json *json, const struct tt_json_val
 tt_status normalizers_read(const struct tt_json *json, const struct tt_json_value *value,
                            struct normalizers *out)
 {
+    out->limit = TEXT_BYTES_MAX;
     return value == NULL || tt_json_is_null(value) ? TT_OK : read_value(json, value, 0, out);
 }
 
@@ -131,12 +125,6 @@ void normalizers_deinit(struct normalizers *normalizers)
         tt_free(normalizers->steps[i].content);
     }
     normalizers->count = 0;
-}
-
-static tt_status append_code(struct tt_str *out, int32_t code)
-{
-    char encoded[4];
-    return tt_str_append(out, encoded, tt_utf8_encode(code, encoded));
 }
 
 /* The CJK ideograph blocks that BERT sets apart. */
@@ -171,7 +159,7 @@ static int32_t clean_nmt(int32_t code)
 }
 
 /* The steps that look at one character at a time. */
-static tt_status map_characters(const struct normalizer *step, const char *text, size_t bytes,
+static tt_status map_characters(const struct normalizer *step, const char *text, size_t bytes, size_t limit,
                                 struct tt_str *out, bool *at_start)
 {
     size_t length;
@@ -181,7 +169,7 @@ static tt_status map_characters(const struct normalizer *step, const char *text,
             int count = tt_unicode_lower(code, two);
             mapped = two[0];
             if (count == 2) {
-                TT_TRY(append_code(out, two[0]));
+                TT_TRY(tt_text_append_code(out, limit, two[0]));
                 mapped = two[1];
             }
         } else if (step->kind == NORMALIZE_STRIP_MARKS) {
@@ -192,37 +180,35 @@ static tt_status map_characters(const struct normalizer *step, const char *text,
         } else if (step->kind == NORMALIZE_NMT) {
             mapped = clean_nmt(code);
         } else if (is_chinese(code)) {
-            TT_TRY(append_code(out, ' '));
-            TT_TRY(append_code(out, code));
+            TT_TRY(tt_text_append_code(out, limit, ' '));
+            TT_TRY(tt_text_append_code(out, limit, code));
             mapped = ' ';
         }
         if (mapped >= 0)
-            TT_TRY(append_code(out, mapped));
+            TT_TRY(tt_text_append_code(out, limit, mapped));
         else if (out->bytes == 0)
             *at_start = false;
-        if (out->bytes > NORMALIZED_BYTES_MAX) return fail_long();
     }
     return TT_OK;
 }
 
 static tt_status replace(const struct normalizer *step, struct tt_pattern_runner *runner, const char *text,
-                         size_t bytes, struct tt_str *out, bool *at_start)
+                         size_t bytes, size_t limit, struct tt_str *out, bool *at_start)
 {
     struct tt_pattern_iterator it = tt_pattern_matches(text, bytes);
-    size_t copied = 0, start, end, content_bytes = strlen(step->content);
+    size_t copied = 0, start, end;
     bool found;
     for (;;) {
         TT_TRY(tt_pattern_next(step->pattern, runner, &it, &start, &end, &found));
         if (!found) break;
-        if (out->bytes + (start - copied) + content_bytes > NORMALIZED_BYTES_MAX) return fail_long();
-        TT_TRY(tt_str_append(out, text + copied, start - copied));
-        TT_TRY(tt_str_append(out, step->content, content_bytes));
+        TT_TRY(tt_text_append(out, limit, text + copied, start - copied));
+        TT_TRY(tt_text_append(out, limit, step->content, strlen(step->content)));
         /* The replacement is aligned with the last character that it stands for. */
         bool one = end > start && end - start <= tt_utf8_length((unsigned char)text[start]);
         if (start == 0 && end > 0 && !(one && step->content[0] != 0)) *at_start = false;
         copied = end;
     }
-    return tt_str_append(out, text + copied, bytes - copied);
+    return tt_text_append(out, limit, text + copied, bytes - copied);
 }
 
 static void strip(const struct normalizer *step, const char **text, size_t *bytes, bool *at_start)
@@ -238,28 +224,50 @@ static void strip(const struct normalizer *step, const char **text, size_t *byte
     }
 }
 
-static tt_status map_bytes(const char *text, size_t bytes, struct tt_str *out)
+static tt_status map_bytes(const char *text, size_t bytes, size_t limit, struct tt_str *out)
 {
-    for (size_t i = 0; i < bytes; i++) TT_TRY(append_code(out, byte_level_code((unsigned char)text[i])));
+    for (size_t i = 0; i < bytes; i++)
+        TT_TRY(tt_text_append_code(out, limit, byte_level_code((unsigned char)text[i])));
     return TT_OK;
 }
 
 static tt_status apply(const struct normalizer *step, struct tt_pattern_runner *runner, const char *text,
-                       size_t bytes, struct tt_str *out, bool *at_start)
+                       size_t bytes, size_t limit, struct tt_str *out, bool *at_start)
 {
     switch (step->kind) {
     case NORMALIZE_FORM:
-        return tt_unicode_normalize(step->form, text, bytes, NORMALIZED_BYTES_MAX, out);
+        return tt_unicode_normalize(step->form, text, bytes, limit, out);
     case NORMALIZE_REPLACE:
-        return replace(step, runner, text, bytes, out, at_start);
+        return replace(step, runner, text, bytes, limit, out, at_start);
     case NORMALIZE_BYTE_LEVEL:
-        return map_bytes(text, bytes, out);
+        return map_bytes(text, bytes, limit, out);
     case NORMALIZE_PREPEND:
-        if (bytes > 0) TT_TRY(tt_str_append_text(out, step->content));
-        return tt_str_append(out, text, bytes);
+        if (bytes > 0) TT_TRY(tt_text_append(out, limit, step->content, strlen(step->content)));
+        return tt_text_append(out, limit, text, bytes);
     default:
-        return map_characters(step, text, bytes, out, at_start);
+        return map_characters(step, text, bytes, limit, out, at_start);
     }
+}
+
+/* Prepend before a Replace of one character by others, as Llama 2 has them: two parts that the Replace may
+ * take one after the other, without a copy of the text in between. Neither moves the beginning. */
+static bool is_prepend_replace(const struct normalizers *normalizers, size_t at)
+{
+    const struct normalizer *step = &normalizers->steps[at];
+    return at + 1 < normalizers->count && step[0].kind == NORMALIZE_PREPEND &&
+           step[1].kind == NORMALIZE_REPLACE && tt_pattern_is_character(step[1].pattern) &&
+           step[1].content[0] != 0;
+}
+
+static tt_status prepend_replace(const struct normalizers *normalizers, size_t at,
+                                 struct tt_pattern_runner *runner, const char *text, size_t bytes,
+                                 struct tt_str *out, bool *at_start)
+{
+    const struct normalizer *step = &normalizers->steps[at];
+    const char *content = step[0].content;
+    if (bytes > 0)
+        TT_TRY(replace(&step[1], runner, content, strlen(content), normalizers->limit, out, at_start));
+    return replace(&step[1], runner, text, bytes, normalizers->limit, out, at_start);
 }
 
 tt_status normalizers_apply(const struct normalizers *normalizers, struct tt_pattern_runner *runner,
@@ -274,8 +282,11 @@ tt_status normalizers_apply(const struct normalizers *normalizers, struct tt_pat
         }
         struct tt_str *out = &buffers[turn];
         tt_str_clear(out);
-        TT_TRY(apply(step, runner, *text, *bytes, out, at_start));
-        if (out->bytes > NORMALIZED_BYTES_MAX) return fail_long();
+        if (is_prepend_replace(normalizers, i)) {
+            TT_TRY(prepend_replace(normalizers, i++, runner, *text, *bytes, out, at_start));
+        } else {
+            TT_TRY(apply(step, runner, *text, *bytes, normalizers->limit, out, at_start));
+        }
         *text = tt_str_text(out);
         *bytes = out->bytes;
         turn = !turn;

@@ -10,7 +10,8 @@
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 
-enum { PIPELINE_DEPTH_MAX = 16, PIPELINE_STEPS_MAX = 64 };
+/* What a step makes of one text may have TEXT_BYTES_MAX bytes: it stops there, not after it. */
+enum { PIPELINE_DEPTH_MAX = 16, PIPELINE_STEPS_MAX = 64, TEXT_BYTES_MAX = INT32_MAX / 2 };
 
 /* The "type" of a step. */
 TT_MUST_USE tt_status pipeline_type(const struct tt_json *json, const struct tt_json_value *object, const char **type);
@@ -45,6 +46,7 @@ struct normalizer {
 struct normalizers {
     struct normalizer steps[PIPELINE_STEPS_MAX];
     size_t count;
+    size_t limit; /* TEXT_BYTES_MAX; tests set less */
 };
 TT_MUST_USE tt_status normalizers_read(const struct tt_json *json, const struct tt_json_value *value,
                                        struct normalizers *out);
@@ -86,6 +88,7 @@ struct pretokenizer {
 struct pretokenizers {
     struct pretokenizer steps[PIPELINE_STEPS_MAX];
     size_t count;
+    size_t limit;            /* as above */
     bool ends_in_byte_level; /* a last BYTE_LEVEL step is left to the model, which takes bytes then */
 };
 TT_MUST_USE tt_status pretokenizers_read(const struct tt_json *json, const struct tt_json_value *value,

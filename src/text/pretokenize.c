@@ -177,6 +177,7 @@ static tt_status read_value(const struct tt_json *json, const struct tt_json_val
 tt_status pretokenizers_read(const struct tt_json *json, const struct tt_json_value *value,
                              struct pretokenizers *out)
 {
+    out->limit = TEXT_BYTES_MAX;
     if (value == NULL || tt_json_is_null(value)) return TT_OK;
     TT_TRY(read_value(json, value, 0, out));
     if (out->count > 0 && out->steps[out->count - 1].kind == PRETOKENIZE_BYTE_LEVEL) {
@@ -308,30 +309,28 @@ static tt_status split_words(struct splitting *s, const char *text, size_t bytes
 
 /* The steps that write a new text for the piece. */
 static tt_status rewrite(const struct pretokenizer *step, const char *text, size_t bytes, bool at_start,
-                         struct tt_str *out)
+                         size_t limit, struct tt_str *out)
 {
     char encoded[4];
     tt_str_clear(out);
     if (step->kind == PRETOKENIZE_PREFIX_SPACE) {
-        TT_TRY(tt_str_append_char(out, ' '));
-        return tt_str_append(out, text, bytes);
+        TT_TRY(tt_text_append(out, limit, " ", 1));
+        return tt_text_append(out, limit, text, bytes);
     }
     if (step->kind == PRETOKENIZE_BYTE_LEVEL) {
-        for (size_t i = 0; i < bytes; i++) {
-            size_t length = tt_utf8_encode(byte_level_code((unsigned char)text[i]), encoded);
-            TT_TRY(tt_str_append(out, encoded, length));
-        }
+        for (size_t i = 0; i < bytes; i++)
+            TT_TRY(tt_text_append_code(out, limit, byte_level_code((unsigned char)text[i])));
         return TT_OK;
     }
     size_t width = tt_utf8_encode(step->code, encoded);
     bool has_one = text[0] == ' ' || (bytes >= width && memcmp(text, encoded, width) == 0);
     bool wanted = step->prepend == PREPEND_ALWAYS || (step->prepend == PREPEND_FIRST && at_start);
-    if (wanted && !has_one) TT_TRY(tt_str_append(out, encoded, width));
+    if (wanted && !has_one) TT_TRY(tt_text_append(out, limit, encoded, width));
     for (size_t at = 0; at < bytes;) {
         const char *space = memchr(text + at, ' ', bytes - at);
         size_t end = space == NULL ? bytes : (size_t)(space - text);
-        TT_TRY(tt_str_append(out, text + at, end - at));
-        if (space != NULL) TT_TRY(tt_str_append(out, encoded, width));
+        TT_TRY(tt_text_append(out, limit, text + at, end - at));
+        if (space != NULL) TT_TRY(tt_text_append(out, limit, encoded, width));
         at = end + 1;
     }
     return TT_OK;
@@ -360,7 +359,7 @@ static tt_status run_step(const struct pretokenizers_run *run, size_t step, cons
         /* fall through */
     case PRETOKENIZE_BYTE_LEVEL:
     case PRETOKENIZE_METASPACE:
-        TT_TRY(rewrite(p, text, bytes, at_start, &run->buffers[step]));
+        TT_TRY(rewrite(p, text, bytes, at_start, run->pretokenizers->limit, &run->buffers[step]));
         return run_step(run, step + 1, run->buffers[step].data, run->buffers[step].bytes, at_start);
     }
     return emit_pending(&s);

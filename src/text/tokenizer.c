@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "text/tokenizer_impl.h"
 
-enum { TOKENIZER_BYTES_MAX = 512 << 20, TEXT_BYTES_MAX = INT32_MAX / 2 };
+enum { TOKENIZER_BYTES_MAX = 512 << 20 };
 
 void tt_ids_deinit(struct tt_ids *ids)
 {

@@ -202,6 +202,19 @@ int tt_unicode_lower(int32_t code, int32_t out[2])
     return 1;
 }
 
+tt_status tt_text_append(struct tt_str *out, size_t limit, const char *data, size_t bytes)
+{
+    if (bytes > limit || out->bytes > limit - bytes)
+        return tt_fail(TT_ERR_DATA, "the tokenizer makes more than %zu bytes of the text", limit);
+    return tt_str_append(out, data, bytes);
+}
+
+tt_status tt_text_append_code(struct tt_str *out, size_t limit, int32_t code)
+{
+    char encoded[4];
+    return tt_text_append(out, limit, encoded, tt_utf8_encode(code, encoded));
+}
+
 /* A decomposed run of code points. */
 struct run {
     int32_t *codes;
@@ -254,25 +267,24 @@ static tt_status order_marks(struct run *run, size_t first, size_t last)
     size_t count = last - first;
     if (count < 2) return TT_OK;
     int32_t *codes = run->codes + first;
+    size_t ordered = 1;
+    while (ordered < count && combining_class(codes[ordered - 1]) <= combining_class(codes[ordered]))
+        ordered++;
+    if (ordered == count) return TT_OK;
     if (count > run->order_capacity) {
         uint64_t *grown = tt_realloc(run->order, count * 2, sizeof *grown);
         if (grown == NULL) return TT_ERR_MEMORY;
         run->order = grown;
         run->order_capacity = count * 2;
     }
-    bool sorted = true;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t class = combining_class(codes[i]);
-        run->order[i] = class << 56 | (uint64_t)i << 21 | (uint64_t)codes[i];
-        if (i > 0 && run->order[i] < run->order[i - 1]) sorted = false;
-    }
-    if (sorted) return TT_OK;
+    for (size_t i = 0; i < count; i++)
+        run->order[i] = combining_class(codes[i]) << 56 | (uint64_t)i << 21 | (uint64_t)codes[i];
     qsort(run->order, count, sizeof run->order[0], compare_order);
     for (size_t i = 0; i < count; i++) codes[i] = (int32_t)(run->order[i] & 0x1FFFFF);
     return TT_OK;
 }
 
-static tt_status run_flush(struct run *run, enum tt_normal_form form, struct tt_str *out)
+static tt_status run_flush(struct run *run, enum tt_normal_form form, size_t limit, struct tt_str *out)
 {
     size_t first = 0;
     for (size_t i = 0; i < run->count; i++) {
@@ -286,10 +298,7 @@ static tt_status run_flush(struct run *run, enum tt_normal_form form, struct tt_
         count = (size_t)utf8proc_normalize_utf32(run->codes, (utf8proc_ssize_t)count,
                                                  UTF8PROC_STABLE | UTF8PROC_COMPOSE);
     }
-    for (size_t i = 0; i < count; i++) {
-        char encoded[4];
-        TT_TRY(tt_str_append(out, encoded, tt_utf8_encode(run->codes[i], encoded)));
-    }
+    for (size_t i = 0; i < count; i++) TT_TRY(tt_text_append_code(out, limit, run->codes[i]));
     run->count = 0;
     return TT_OK;
 }
@@ -306,14 +315,39 @@ static bool is_inert(int32_t code, int32_t limit)
            property->comb_index == UINT16_MAX;
 }
 
-tt_status tt_unicode_normalize(enum tt_normal_form form, const char *text, size_t bytes, size_t most,
+/* Whether what stands before a decomposed code point cannot change it, nor it that: no mark, and never the
+ * second of a composing pair. Hangul's leading consonants are only ever the first. */
+static bool begins_run(enum tt_normal_form form, int32_t code)
+{
+    if (combining_class(code) != 0) return false;
+    return form == TT_NFD || form == TT_NFKD || (code >= 0x1100 && code <= 0x1112) || is_inert(code, 0);
+}
+
+/* One more code point of a run. Text without inert code points is one run; a long one is written as far as it
+ * stands. */
+static tt_status run_add(struct run *run, enum tt_normal_form form, int32_t code, size_t limit,
+                         struct tt_str *out)
+{
+    enum { LONG_RUN = 4096 };
+    utf8proc_option_t options =
+        form == TT_NFC || form == TT_NFD ? UTF8PROC_DECOMPOSE : UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT;
+    size_t before = run->count;
+    TT_TRY(run_push(run, code, options));
+    if (before < LONG_RUN || before == run->count || !begins_run(form, run->codes[before])) return TT_OK;
+    size_t behind = run->count - before;
+    run->count = before;
+    TT_TRY(run_flush(run, form, limit, out));
+    memmove(run->codes, run->codes + before, behind * sizeof run->codes[0]);
+    run->count = behind;
+    return TT_OK;
+}
+
+tt_status tt_unicode_normalize(enum tt_normal_form form, const char *text, size_t bytes, size_t limit,
                                struct tt_str *out)
 {
     /* An inert code point can only be the first of a composing pair. So text is copied up to the last one
      * before a code point that is not inert, and the run from there to the next inert one is normalized. */
-    int32_t limit = form == TT_NFC ? 0x300 : form == TT_NFD ? 0xC0 : 0xA0;
-    utf8proc_option_t options =
-        form == TT_NFC || form == TT_NFD ? UTF8PROC_DECOMPOSE : UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT;
+    int32_t inert = form == TT_NFC ? 0x300 : form == TT_NFD ? 0xC0 : 0xA0; /* all below are */
     struct run run = {0};
     tt_status status = TT_OK;
     size_t at = 0, length;
@@ -321,20 +355,19 @@ tt_status tt_unicode_normalize(enum tt_normal_form form, const char *text, size_
         size_t copied = at, before = at;
         while (at < bytes) {
             int32_t code = tt_utf8_decode(text + at, &length);
-            if (!is_inert(code, limit)) break;
+            if (!is_inert(code, inert)) break;
             before = at;
             at += length;
         }
         if (at == bytes) before = bytes;
-        TT_GO(tt_str_append(out, text + copied, before - copied));
+        TT_GO(tt_text_append(out, limit, text + copied, before - copied));
         for (at = before; at < bytes;) {
             int32_t code = tt_utf8_decode(text + at, &length);
-            if (at > before && is_inert(code, limit)) break;
-            TT_GO(run_push(&run, code, options));
+            if (at > before && is_inert(code, inert)) break;
+            TT_GO(run_add(&run, form, code, limit, out));
             at += length;
         }
-        TT_GO(run_flush(&run, form, out));
-        if (out->bytes > most) TT_GO(tt_fail(TT_ERR_DATA, "the normalized text is too long"));
+        TT_GO(run_flush(&run, form, limit, out));
     }
 out:
     tt_free(run.codes);

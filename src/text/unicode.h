@@ -64,10 +64,14 @@ bool tt_unicode_folds_together(int32_t first, int32_t second);
 /* Lower case without context; only U+0130 becomes two code points. Returns their number. */
 int tt_unicode_lower(int32_t code, int32_t out[2]);
 
+/* Appends, unless `out` would have more than `limit` bytes then: TT_ERR_DATA. For what a tokenizer makes of a text. */
+TT_MUST_USE tt_status tt_text_append(struct tt_str *out, size_t limit, const char *data, size_t bytes);
+TT_MUST_USE tt_status tt_text_append_code(struct tt_str *out, size_t limit, int32_t code);
+
 enum tt_normal_form { TT_NFC, TT_NFD, TT_NFKC, TT_NFKD };
-/* Appends the normal form of `text` to `out`, in O(n log n) for any text. More than `most` bytes are TT_ERR_DATA. */
-TT_MUST_USE tt_status tt_unicode_normalize(enum tt_normal_form form, const char *text, size_t bytes, size_t most,
-                                           struct tt_str *out);
+/* Appends the normal form of `text` to `out`, which then has at most `limit` bytes, in O(n log n) for any text. */
+TT_MUST_USE tt_status tt_unicode_normalize(enum tt_normal_form form, const char *text, size_t bytes,
+                                           size_t limit, struct tt_str *out);
 
 /* Visits the ranges of code points that are newer than the library's Unicode and whose category is in `mask`
  * (bit 1 << category); used to complete character classes of regular expressions. */

@@ -1,14 +1,16 @@
 /* text/pipeline.h: steps of tokenizer.json that the reference library fails on, or decides by offsets that
- * are not kept here, are refused when the file is read; their neighbours are not. */
+ * are not kept here, are refused when the file is read; their neighbours are not. No step makes more of a
+ * text than the limit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_impl.h"
 
 #define REGEX(pattern, content)                                                                              \
     "{\"type\": \"Replace\", \"pattern\": {\"Regex\": \"" pattern "\"}, \"content\": \"" content "\"}"
@@ -77,11 +79,78 @@ static void metaspace_first(void **state)
     check("null", AFTER_DIGITS("first"), NULL);
 }
 
+/* Steps that make `each` bytes of each of COUNT pieces of text, and `once` more. The limit that this fits is
+ * enough, one less is not; and a limit far below ends the step early: of 16 MiB, no more than the limit is
+ * ever kept. */
+static void limit_of_steps(void **state)
+{
+    (void)state;
+    enum { COUNT = 1000 };
+    static const char bytes[] =
+        "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}";
+    static const char two[] = "{\"type\": \"Sequence\", \"pretokenizers\": [%s, %s]}";
+    char twice[400];
+    snprintf(twice, sizeof twice, two, bytes, bytes);
+    const struct {
+        const char *normalizer, *pretokenizer, *piece;
+        size_t each, once;
+    } cases[] = {
+        {"{\"type\": \"NFKD\"}", "null", "\uFDFA", 33, 0},
+        {"{\"type\": \"NFKC\"}", "null", "\uFDFA", 33, 0},
+        {"{\"type\": \"NFD\"}", "null", "\uAC01", 9, 0},
+        {"{\"type\": \"NFC\"}", "null", "\uAC01", 3, 0},
+        {"{\"type\": \"Prepend\", \"prepend\": \"abc\"}", "null", "x", 1, 3},
+        {TEXT("x", "0123456789"), "null", "x", 10, 0},
+        {REGEX("x", "0123456789"), "null", "x", 10, 0},
+        {LIST(PREPEND ", " TEXT("x", "01234")), "null", "x", 5, 3},
+        {"{\"type\": \"ByteLevel\"}", "null", " ", 2, 0},
+        {"{\"type\": \"Lowercase\"}", "null", "\u0130", 3, 0},
+        {"{\"type\": \"BertNormalizer\", \"clean_text\": false, \"handle_chinese_chars\": true, "
+         "\"strip_accents\": false, \"lowercase\": false}",
+         "null", "\u4E00", 5, 0},
+        {"null", METASPACE("never"), " ", 3, 0},
+        {"null", METASPACE("always"), "x", 1, 3},
+        {"null", twice, " ", 2, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tt_str json = {0}, text = {0};
+        struct tt_tokenizer *tokenizer = NULL;
+        struct tt_tokenizer_scratch *scratch = NULL;
+        struct tt_ids ids = {0};
+        assert_int_equal(tt_str_printf(&json,
+                                       "{\"normalizer\": %s, \"pre_tokenizer\": %s, \"model\": {\"type\": "
+                                       "\"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}}",
+                                       cases[i].normalizer, cases[i].pretokenizer),
+                         TT_OK);
+        assert_int_equal(tt_tokenizer_parse(json.data, json.bytes, "test.json", &tokenizer), TT_OK);
+        assert_int_equal(tt_tokenizer_scratch_create(tokenizer, &scratch), TT_OK);
+        for (int j = 0; j < COUNT; j++) assert_int_equal(tt_str_append_text(&text, cases[i].piece), TT_OK);
+        size_t limit = COUNT * cases[i].each + cases[i].once;
+        for (size_t less = 0; less < 2; less++) {
+            tokenizer->normalizers.limit = tokenizer->pretokenizers.limit = limit - less;
+            tt_status status = tt_tokenizer_encode(tokenizer, scratch, text.data, text.bytes, false, &ids);
+            if (status != (less == 0 ? TT_OK : TT_ERR_DATA)) fail_msg("case %zu, %zu less", i, less);
+        }
+        assert_non_null(strstr(tt_error_last()->message, "bytes of the text"));
+        while (text.bytes < 16 << 20) assert_int_equal(tt_str_append_text(&text, cases[i].piece), TT_OK);
+        assert_int_equal(tt_tokenizer_encode(tokenizer, scratch, text.data, text.bytes, false, &ids),
+                         TT_ERR_DATA);
+        assert_true(scratch->normal[0].bytes <= limit && scratch->normal[1].bytes <= limit);
+        assert_true(scratch->pieces[0].bytes <= limit && scratch->pieces[1].bytes <= limit);
+        tt_ids_deinit(&ids);
+        tt_tokenizer_scratch_destroy(scratch);
+        tt_tokenizer_destroy(tokenizer);
+        tt_str_deinit(&text);
+        tt_str_deinit(&json);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(empty_matches),
         cmocka_unit_test(metaspace_first),
+        cmocka_unit_test(limit_of_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,11 +155,39 @@ static void case_folding(void **state)
     assert_false(tt_unicode_folds_together('\'', 's') || tt_unicode_folds_together('r', 'e'));
 }
 
+/* A long run without a place to stop at is written in parts; its normal form is that of its pieces, which
+ * stand alone. */
+static void long_runs(void **state)
+{
+    (void)state;
+    static const char *const pieces[] = {"\uFDFA",       "\uAC01\u1112\u1161\u11AB", "\u1E9B\u0323\u0307",
+                                         "\u0958\u0301", "\u00e9\u0323\u0345",       "\u0627\u0653\u0655"};
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        for (int form = TT_NFC; form <= TT_NFKD; form++) {
+            struct tt_str text = {0}, once = {0}, all = {0};
+            assert_int_equal(tt_unicode_normalize((enum tt_normal_form)form, pieces[i], strlen(pieces[i]),
+                                                  SIZE_MAX, &once),
+                             TT_OK);
+            for (int j = 0; j < 9000; j++) assert_int_equal(tt_str_append_text(&text, pieces[i]), TT_OK);
+            assert_int_equal(
+                tt_unicode_normalize((enum tt_normal_form)form, text.data, text.bytes, SIZE_MAX, &all),
+                TT_OK);
+            assert_int_equal(all.bytes, 9000 * once.bytes);
+            for (size_t j = 0; j < 9000; j++)
+                assert_memory_equal(all.data + j * once.bytes, once.data, once.bytes);
+            tt_str_deinit(&text);
+            tt_str_deinit(&once);
+            tt_str_deinit(&all);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(case_folding), cmocka_unit_test(validity),   cmocka_unit_test(encode_and_decode),
-        cmocka_unit_test(normal_forms), cmocka_unit_test(many_marks), cmocka_unit_test(properties),
+        cmocka_unit_test(case_folding), cmocka_unit_test(validity),  cmocka_unit_test(encode_and_decode),
+        cmocka_unit_test(normal_forms), cmocka_unit_test(long_runs), cmocka_unit_test(many_marks),
+        cmocka_unit_test(properties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
