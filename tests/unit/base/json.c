@@ -6,11 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "base/file.h"
+#include "support/temporary.h"
 
 static struct tt_json parse(const char *text)
 {
@@ -191,6 +194,27 @@ static void every_allocation_may_fail(void **state)
     }
 }
 
+/* A file may begin with a byte order mark, which is no part of the text. */
+static void byte_order_mark(void **state)
+{
+    (void)state;
+    char folder[160], path[200];
+    struct tt_json json = {0};
+    int64_t n = 0;
+    test_temporary_of(folder, sizeof folder, "tt-json", (long)getpid(), "");
+    assert_int_equal(tt_dir_create(folder), TT_OK);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    static const char text[] = "\xef\xbb\xbf{\"n\": 3}";
+    assert_int_equal(tt_file_write_atomic(path, text, strlen(text)), TT_OK);
+    assert_int_equal(tt_json_read(path, 1000, &json), TT_OK);
+    assert_int_equal(tt_json_int(&json, json.root, "n", &n), TT_OK);
+    assert_int_equal(n, 3);
+    tt_json_deinit(&json);
+    assert_int_equal(tt_file_write_atomic(path, text, 3), TT_OK);
+    assert_int_equal(tt_json_read(path, 1000, &json), TT_ERR_DATA);
+    assert_int_equal(tt_dir_remove(folder), TT_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +223,7 @@ int main(void)
         cmocka_unit_test(writes_as_python),
         cmocka_unit_test(floats_round_trip),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(byte_order_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
