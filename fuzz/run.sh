@@ -29,7 +29,7 @@ if [ ${#targets[@]} -eq 0 ]; then
     done
 fi
 compiler=${CC:-clang}
-command -v "$compiler" >/dev/null || { echo "error: no $compiler; libFuzzer comes with clang (Debian: clang, libclang-rt-14-dev, libomp-dev)" >&2; exit 1; }
+command -v "$compiler" >/dev/null || { echo "error: no $compiler; libFuzzer comes with clang (Debian: clang, libclang-rt-dev, libomp-dev)" >&2; exit 1; }
 "$root/tools/build.sh" "$build" \
     "-DTT_FUZZ=ON -DCMAKE_C_COMPILER=$compiler -DTT_WITH_MPI=OFF -DTT_TESTS=OFF -DCMAKE_BUILD_TYPE=Release" "${targets[@]/#/fuzz_}"
 mkdir -p "$build/corpus" "$build/findings" "$build/logs"

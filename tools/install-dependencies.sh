@@ -4,10 +4,16 @@
 #
 #     tools/install-dependencies.sh build     to build trimtab
 #     tools/install-dependencies.sh test      to build and run its tests too
+#     tools/install-dependencies.sh fuzz      to build and run the fuzz targets with libFuzzer
 set -euo pipefail
 
 has_command() { command -v "$1" >/dev/null; }
 has_library() { has_command pkg-config && pkg-config --exists "$1"; }
+# Whether clang links with that option.
+has_clang() { has_command clang && echo 'int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void) { return 0; }
+#ifdef _OPENMP
+int main(void) { return 0; }
+#endif' | clang "$1" -x c - -o /dev/null 2>/dev/null; }
 has_header() { has_command "${CC:-cc}" && printf '#include <%s>\n' "$1" | "${CC:-cc}" -E - >/dev/null 2>&1; }
 # "package: how to see that it is there"
 required=(
@@ -35,8 +41,15 @@ test)
         "locales: test -e /usr/share/i18n/locales/de_DE"
     )
     ;;
+fuzz)
+    required+=(
+        "clang: has_command clang"
+        "libclang-rt-dev: has_clang -fsanitize=fuzzer"
+        "libomp-dev: has_clang -fopenmp"
+    )
+    ;;
 *)
-    echo "usage: $0 build|test" >&2
+    echo "usage: $0 build|test|fuzz" >&2
     exit 2
     ;;
 esac
