@@ -164,8 +164,11 @@ static void check_run(struct test_device *device, int threads, void *context)
             /* exp of what is far below the largest may be the least normal number instead of 0, times -128.
              */
             double least = i == ENTROPY ? 256 * 0x1p-126 * (double)p->row->words : 0;
+            /* Of bf16 logits a GPU takes the fast exp, which is off by up to two units in the last place
+             * (CUDA C++ programming guide, __expf); with two words nothing averages them out. */
+            double relative = i == ENTROPY && p->row->dtype == TT_BF16 ? 0x1p-23 : 0;
             test_close_allowing(names[i], got, p->exact[i], p->simple[i], tt_tensor_count(tensors[i].view),
-                                tensors[i].view.dtype, i == LOGITS ? 3 : 2, 0, least);
+                                tensors[i].view.dtype, i == LOGITS ? 3 : 2, relative, least);
             free(got);
         } else {
             test_tensor_equal(names[i], &tensors[i], &p->first[i]);
