@@ -35,7 +35,7 @@ mirror=$({ cat /etc/apt/sources.list /etc/apt/sources.list.d/*.sources /etc/apt/
 work=$(mktemp -d "${TMPDIR:-/tmp}/trimtab-bare.XXXXXX")
 machine= # the root that is mounted into
 leave() {
-    [ -z "$machine" ] || umount -l "$machine/proc" "$machine/dev" 2>/dev/null || true
+    [ -z "$machine" ] || umount -l "$machine/proc" "$machine/sys" "$machine/dev" 2>/dev/null || true
     machine=
 }
 clean() {
@@ -87,6 +87,7 @@ for release in $releases; do
     mount -t proc proc "$machine/proc"
     mount --rbind /dev "$machine/dev"
     mount --make-rslave "$machine/dev"
+    mount -t sysfs -o ro sysfs "$machine/sys" # Open MPI looks there for processors
     git clone -q --no-hardlinks "$root" "$machine/root/trimtab"
     count=0
     while IFS= read -r command; do

@@ -302,15 +302,17 @@ static void output_is_shared(void **state)
     (void)state;
     struct scene scene;
     struct test_words words, command = {0};
-    char text[TEST_PATH_BYTES + 200];
+    char first[3000], second[3000];
     if (test_mpi_is_missing() != NULL) skip();
     begin(&scene, "train_results.json");
     set_words(&scene, "apart", "device cpu", &words);
-    snprintf(text, sizeof text, "%s -np 1 -wdir '%.300s'", TEST_MPIRUN, scene.place.folder);
-    test_words_add(&command, text);
-    test_words_command(&command, test_trimtab(), "train", &words);
-    test_words_add(&command, ": -np 1 -wdir /tmp");
-    test_words_command(&command, test_trimtab(), "train", &words);
+    struct test_words training = {0};
+    test_words_command(&training, test_trimtab(), "train", &words);
+    snprintf(first, sizeof first, "cd '%.300s' && exec", scene.place.folder);
+    snprintf(second, sizeof second, "cd '%.300s' && exec", scene.place.model);
+    test_words_shell(&training, first, sizeof first);
+    test_words_shell(&training, second, sizeof second);
+    test_words_two_ranks(&command, first, second);
     int code = test_program_run(command.list, NULL, &scene.program);
     if (code == 0 || strstr(scene.program.output, "is not the same folder on rank 1") == NULL)
         fail_msg("exit %d: %s", code, scene.program.output);

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "cli/exit_codes.h"
 #include "support/processes.h"
+#include "support/train_run.h"
 #include "support/workplace.h"
 
 struct scene {
@@ -233,18 +234,17 @@ static void mpi(void **state)
     for (size_t i = 0; i < 2; i++) {
         struct scene scene;
         struct test_program program;
-        char script[4096];
+        struct test_words command = {0};
+        char scripts[2][3000];
         begin(&scene);
         shell(&scene, cases[i].change);
-        int used = snprintf(script, sizeof script, TEST_MPIRUN);
         for (int q = 0; q < 2; q++)
-            used += snprintf(
-                script + used, sizeof script - (size_t)used,
-                "%s -np 1 --wdir '%s' '%s' train --device cpu --threads 1 --model_name_or_path model "
-                "--dataset_name train.jsonl --max_steps 1 --output_dir '%s'%s",
-                q > 0 ? " :" : "", scene.machines[q], test_trimtab(), scene.output, cases[i].more[q]);
-        const char *const words[] = {"sh", "-c", script, NULL};
-        int code = test_program_run(words, NULL, &program);
+            snprintf(scripts[q], sizeof scripts[q],
+                     "cd '%.600s' && exec '%.600s' train --device cpu --threads 1 --model_name_or_path model "
+                     "--dataset_name train.jsonl --max_steps 1 --output_dir '%.600s'%s",
+                     scene.machines[q], test_trimtab(), scene.output, cases[i].more[q]);
+        test_words_two_ranks(&command, scripts[0], scripts[1]);
+        int code = test_program_run(command.list, NULL, &program);
         if (code != TT_EXIT_DATA || strstr(program.output, cases[i].says) == NULL)
             fail_msg("exit %d: %s", code, program.output);
         expect_no_step(&scene);

@@ -70,10 +70,13 @@ static void damaged_folder_on_one_rank(void **state)
                    test_workplace_path(&run.place, "other/config.json", other));
     test_workplace_write(&run.place, "other/model.safetensors", "too short", path);
     test_workplace_path(&run.place, "other", other);
-    test_words_add(&command, TEST_MPIRUN " -np 1");
-    add_training(&command, &run, run.place.model, "max_steps 4");
-    test_words_add(&command, ": -np 1");
-    add_training(&command, &run, other, "max_steps 4");
+    struct test_words whole = {0}, damaged = {0};
+    char first[3000] = "exec", second[3000] = "exec";
+    add_training(&whole, &run, run.place.model, "max_steps 4");
+    add_training(&damaged, &run, other, "max_steps 4");
+    test_words_shell(&whole, first, sizeof first);
+    test_words_shell(&damaged, second, sizeof second);
+    test_words_two_ranks(&command, first, second);
     test_program_start(command.list, NULL, &run.program);
     expect_one_error(&run, TT_EXIT_DATA, "other/model.safetensors");
     test_workplace_remove(&run.place);
@@ -110,18 +113,13 @@ static void full_disk_on_one_rank(void **state)
 {
     (void)state;
     struct run run;
-    struct test_words command = {0}, limited = {0};
-    char line[8192] = "ulimit -f 1; exec";
+    struct test_words command = {0}, training = {0};
+    char first[3000] = "exec", second[3000] = "ulimit -f 1; exec";
     begin(&run);
-    add_training(&limited, &run, run.place.model, "max_steps 4 save_steps 2");
-    for (int i = 0; i < limited.count; i++) {
-        size_t bytes = strlen(line);
-        snprintf(line + bytes, sizeof line - bytes, " %s", limited.list[i]);
-    }
-    test_words_add(&command, TEST_MPIRUN " -np 1");
-    add_training(&command, &run, run.place.model, "max_steps 4 save_steps 2");
-    test_words_add(&command, ": -np 1 sh");
-    test_words_pair(&command, "-c", line);
+    add_training(&training, &run, run.place.model, "max_steps 4 save_steps 2");
+    test_words_shell(&training, first, sizeof first);
+    test_words_shell(&training, second, sizeof second);
+    test_words_two_ranks(&command, first, second);
     test_program_start(command.list, NULL, &run.program);
     expect_one_error(&run, TT_EXIT_IO, "File too large");
     assert_int_equal(test_count_text(run.program.output, "rank 1 of 2"), 1);

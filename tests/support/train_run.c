@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "io/safetensors.h"
+#include "support/program.h"
 #include "support/temporary.h"
 #include "train/settings.h"
 
@@ -63,6 +64,26 @@ void test_words_command(struct test_words *command_line, const char *program, co
     add_word(command_line, "", command, strlen(command));
     for (int i = 0; i < words->count; i++)
         add_word(command_line, i % 2 == 0 ? "--" : "", words->list[i], strlen(words->list[i]));
+}
+
+void test_words_shell(const struct test_words *words, char *text, size_t text_bytes)
+{
+    for (int i = 0; i < words->count; i++) {
+        size_t bytes = strlen(text);
+        int written = snprintf(text + bytes, text_bytes - bytes, " '%s'", words->list[i]);
+        assert_true(written > 0 && (size_t)written < text_bytes - bytes);
+    }
+}
+
+void test_words_two_ranks(struct test_words *command, const char *first, const char *second)
+{
+    char script[7000];
+    int written = snprintf(script, sizeof script,
+                           "if [ \"${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}\" = 0 ]; then %s; else %s; fi",
+                           first, second);
+    assert_true(written > 0 && (size_t)written < sizeof script);
+    test_words_add(command, TEST_MPIRUN " -np 2 sh");
+    test_words_pair(command, "-c", script);
 }
 
 tt_status test_train(const char *const *pairs, const char *output_dir, struct tt_train_summary *summary)

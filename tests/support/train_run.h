@@ -23,6 +23,12 @@ void test_words_pair(struct test_words *words, const char *name, const char *val
 void test_words_command(struct test_words *command_line, const char *program, const char *command,
                         const struct test_words *words);
 
+/* Appends the words as text for a shell, each in single quotes, of which they have none. */
+void test_words_shell(const struct test_words *words, char *text, size_t text_bytes);
+/* mpirun with two ranks that run shell text of their own. Not "command : command": the mpirun of Open MPI 5.0.7 crashes when
+ * one of several programs fails. */
+void test_words_two_ranks(struct test_words *command, const char *first, const char *second);
+
 /* Trains with the defaults, then `pairs` ({"learning_rate", "1e-3", ..., NULL}). The status is returned as it is. */
 tt_status test_train(const char *const *pairs, const char *output_dir, struct tt_train_summary *summary);
 /* As test_train with somebody who watches, and may stop; both may be NULL. */

@@ -217,8 +217,8 @@ static void TT_PASS(load_panel)(const struct tt_attention_backward_args *args,
     for (int64_t lane = 0; lane < PANEL; lane += TT_VECTOR_LANES) {
         vf delta = vsplat(0);
         for (int64_t e = 0; e < head_dim; e++)
-            delta += vload(panel->dq_panel, e * PANEL + lane, false) *
-                     vload(panel->d_out_panel, e * PANEL + lane, false);
+            delta = vmultiply_add(vload(panel->dq_panel, e * PANEL + lane, false),
+                                  vload(panel->d_out_panel, e * PANEL + lane, false), delta);
         vstore(panel->delta, lane, false, delta);
     }
     const tt_tensor *lse = &forward->lse_HT;

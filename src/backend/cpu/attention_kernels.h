@@ -49,7 +49,7 @@ TT_INLINE void TT_PASS(multiply_block)(const struct product *p, int64_t first_ro
         for (int i = 0; i < rows; i++) {
             vf element = vsplat(a[i * a_row]);
 #pragma GCC unroll 3
-            for (int v = 0; v < vectors; v++) sum[i][v] += element * lanes[v];
+            for (int v = 0; v < vectors; v++) sum[i][v] = vmultiply_add(element, lanes[v], sum[i][v]);
         }
         a += a_step;
         b += b_row;

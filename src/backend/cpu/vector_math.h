@@ -26,6 +26,7 @@
 #define vselect TT_PASS(vselect)
 #define vmax TT_PASS(vmax)
 #define vmin TT_PASS(vmin)
+#define vmultiply_add TT_PASS(vmultiply_add)
 #define vsum TT_PASS(vsum)
 #define vmax_of TT_PASS(vmax_of)
 #define vany TT_PASS(vany)
@@ -78,6 +79,19 @@ TT_INLINE vf vmax(vf a, vf b)
     return (vf)_mm_max_ps((__m128)a, (__m128)b);
 #else
     return vselect((vi)(a > b), a, b);
+#endif
+}
+
+/* a * b + c, rounded once where the instruction set can: sums that must be equal to the bit are all made of
+ * it, whichever of them the compiler would have fused. */
+TT_INLINE vf vmultiply_add(vf a, vf b, vf c)
+{
+#if TT_VECTOR_LANES == 16
+    return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif TT_VECTOR_LANES == 8
+    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return a * b + c;
 #endif
 }
 

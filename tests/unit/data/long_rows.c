@@ -83,13 +83,18 @@ static size_t memory_of(const char *name)
     return (size_t)usage.ru_maxrss * 1024;
 }
 
-static void memory(void **state)
+static void skip_when_sanitized(void)
 {
-    (void)state;
 #ifdef __SANITIZE_ADDRESS__
     print_message("skipped: the address sanitizer takes memory of its own\n");
     skip();
-#else
+#endif
+}
+
+static void memory(void **state)
+{
+    (void)state;
+    skip_when_sanitized();
     static const char *const units[] = {"aabc", "a", "bc aa ", " ", "aabcbcaab", "\\u0061"};
     put_row("small.jsonl", "{\"text\": \"", "a", "\"}\n", 100);
     size_t base = memory_of("small.jsonl");
@@ -102,17 +107,13 @@ static void memory(void **state)
     put_row("row.jsonl", "{\"input_ids\": [1", ", 5", "]}\n", ROW_BYTES);
     size_t taken = memory_of("row.jsonl") - base;
     if (taken >= (size_t)9 * ROW_BYTES) fail_msg("ids: %zu bytes", taken);
-#endif
 }
 
 /* Tokenizers that write the text anew, and rows of two texts: what is done with is not kept. */
 static void memory_of_copies(void **state)
 {
     (void)state;
-#ifdef __SANITIZE_ADDRESS__
-    print_message("skipped: the address sanitizer takes memory of its own\n");
-    skip();
-#else
+    skip_when_sanitized();
     static const char *const names[] = {"gpt2", "llama2", "mistral", "gemma"};
     static const char *const befores[] = {"{\"text\": \"", "{\"prompt\": \"a\", \"completion\": \""};
     static const char *const units[] = {"words and more ", "qzabxet"};
@@ -134,7 +135,6 @@ static void memory_of_copies(void **state)
         measured = NULL;
         tt_tokenizer_destroy(loaded);
     }
-#endif
 }
 
 static void bound(void **state)
