@@ -62,7 +62,7 @@ static struct tt_tokenizer *make(struct tt_rng rng, const char *const *letters, 
             tt_str_printf(&merges, "%s[\"%s\", \"%s\"]", merges.bytes > 0 ? ", " : "", left, right), TT_OK);
         bool known = false;
         for (size_t j = 0; j < count; j++) known = known || strcmp(tokens[j], joined) == 0;
-        if (!known) snprintf(tokens[count++], sizeof tokens[0], "%s", joined);
+        if (!known) memcpy(tokens[count++], joined, strlen(joined) + 1);
     }
     for (size_t i = 0; i < count; i++)
         assert_int_equal(tt_str_printf(&json, "%s\"%s\": %zu", i > 0 ? ", " : "", tokens[i], i), TT_OK);
