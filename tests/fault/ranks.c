@@ -108,7 +108,8 @@ static void same_failure_on_all_ranks(void **state)
     }
 }
 
-/* Rank 1's writes fail in a save, with EFBIG (27): a limit of its shell would stop MPI's shared memory too. */
+/* Rank 1's writes fail in a save, with EFBIG (27): a limit of its shell would stop MPI's shared memory too.
+ */
 static void full_disk_on_one_rank(void **state)
 {
     (void)state;
