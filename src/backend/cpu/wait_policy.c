@@ -1,6 +1,6 @@
 /* How long an OpenMP thread of the program spins before it sleeps. GNU's runtime spins for milliseconds by
  * default: on a machine with other work each spinning thread takes the processor from the thread that it
- * waits for (the shipped model's evaluation took 3 to 30 s there, and 0.6 s with threads that sleep at once).
+ * waits for (the shipped model's evaluation took 3 to 6 s there, and 0.6 s with threads that sleep at once).
  * A short spin bridges the gap between two ops of one step, and beyond that the thread sleeps.
  *
  * Two cores of a Xeon with AMX, gcc 12.2, 2026-11-22, minima of three rounds, seconds; busy: 14 other
