@@ -10,7 +10,7 @@ set_target_properties(trimtab_lib PROPERTIES
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} # before 1.0 a minor version may change the interface
   PUBLIC_HEADER include/trimtab.h)
 target_include_directories(trimtab_lib PRIVATE src PUBLIC include)
-target_link_libraries(trimtab_lib PRIVATE tt_train)
+target_link_libraries(trimtab_lib PRIVATE tt_run)
 target_link_options(trimtab_lib PRIVATE -Wl,--no-undefined)
 
 # example_<name> from examples/library/<name>.c

@@ -1,9 +1,9 @@
 /* The tokenizer of a GGUF file, made from a tokenizer.json of a stranger: written or refused. */
-/* links: tt_checkpoint */
+/* links: tt_convert */
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "checkpoint/gguf.h"
+#include "convert/gguf.h"
 #include "folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

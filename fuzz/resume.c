@@ -1,13 +1,13 @@
 /* training_state.json of a checkpoint from elsewhere, put back into a run. */
-/* links: tt_train */
+/* links: tt_run */
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "train/checkpoints.h"
-#include "train/gradient_watch.h"
-#include "train/resume.h"
-#include "train/run.h"
+#include "run/checkpoints.h"
+#include "engine/gradient_watch.h"
+#include "run/resume.h"
+#include "run/run.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -3,7 +3,7 @@
 #include "api/job.h"
 #include "base/alloc.h"
 #include "text/tokenizer.h"
-#include "train/inputs.h"
+#include "job/inputs.h"
 
 enum { PROMPT_TOKENS_DEFAULT = 1024 };
 

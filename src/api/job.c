@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "train/accelerate.h"
-#include "train/settings.h"
-#include "train/trainer.h"
+#include "job/accelerate.h"
+#include "job/settings.h"
+#include "run/trainer.h"
 
 /* One row reads as one paragraph. */
 /* clang-format off */

@@ -3,8 +3,8 @@
 #include "cli/commands.h"
 #include "model/settings.h"
 #include "optim/settings.h"
-#include "train/bench.h"
-#include "train/settings.h"
+#include "run/bench.h"
+#include "job/settings.h"
 
 const char tt_cmd_bench_usage[] =
     " train --config_json FILE [--per_device_train_batch_size N] [--sequence_length N]";

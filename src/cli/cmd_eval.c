@@ -2,7 +2,7 @@
 
 #include "cli/commands.h"
 #include "data/settings.h"
-#include "train/settings.h"
+#include "job/settings.h"
 
 const char tt_cmd_eval_usage[] = " --model_name_or_path FOLDER [--adapter_name_or_path FOLDER] "
                                  "--eval_dataset FILE [--exact_match] [--json]";

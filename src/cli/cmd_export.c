@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "checkpoint/gguf.h"
+#include "convert/gguf.h"
 #include "cli/commands.h"
 
 const char tt_cmd_export_usage[] =

@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "cli/commands.h"
-#include "train/generator.h"
-#include "train/settings.h"
+#include "infer/generator.h"
+#include "job/settings.h"
 
 const char tt_cmd_generate_usage[] =
     " --model_name_or_path FOLDER [--adapter_name_or_path FOLDER] --prompt TEXT | --prompt_file FILE";

@@ -1,7 +1,7 @@
 #include <math.h>
 
 #include "base/json.h"
-#include "checkpoint/merge.h"
+#include "convert/merge.h"
 #include "cli/commands.h"
 
 const char tt_cmd_merge_usage[] = " --model_name_or_path FOLDER --adapter_name_or_path FOLDER --output_dir "

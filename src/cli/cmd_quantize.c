@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "checkpoint/load.h"
 #include "cli/commands.h"
-#include "io/quantized_folder.h"
+#include "convert/quantized_folder.h"
 #include "model/model.h"
 #include "model/pattern.h"
 

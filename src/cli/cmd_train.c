@@ -1,6 +1,6 @@
 #include "cli/commands.h"
-#include "train/accelerate.h"
-#include "train/settings.h"
+#include "job/accelerate.h"
+#include "job/settings.h"
 
 const char tt_cmd_train_usage[] = " --model_name_or_path FOLDER --dataset_name FILE [--config FILE.yaml] "
                                   "[--config_file FSDP.yaml] [--key value ...]";

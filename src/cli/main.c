@@ -2,7 +2,7 @@
 
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
-#include "train/pulse.h"
+#include "launch/pulse.h"
 
 /* The thread of a rank will never end, and so could neither the process. */
 static void leave_stuck(const struct tt_error *error)

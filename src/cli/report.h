@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "train/trainer.h"
+#include "run/trainer.h"
 
 struct tt_report {
     FILE *out, *err;

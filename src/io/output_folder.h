@@ -1,6 +1,6 @@
 /* The folder that a command writes. Commands that write a folder as a whole (merge, quantize, consolidate) write it under a
  * temporary name beside it, and one rename publishes it; a lock keeps a second command away from both names. A training run
- * writes into its folder as it goes (train/output_dir.h) and locks it from the inside. */
+ * writes into its folder as it goes (run/output_dir.h) and locks it from the inside. */
 #ifndef TT_IO_OUTPUT_FOLDER_H
 #define TT_IO_OUTPUT_FOLDER_H
 

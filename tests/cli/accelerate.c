@@ -12,8 +12,8 @@
 #include "base/log.h"
 #include "config/store.h"
 #include "support/temporary.h"
-#include "train/accelerate.h"
-#include "train/settings.h"
+#include "job/accelerate.h"
+#include "job/settings.h"
 
 struct fixture {
     struct tt_train_config config;

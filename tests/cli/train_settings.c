@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "config/store.h"
-#include "train/settings.h"
+#include "job/settings.h"
 
 /* Earlier spellings and scripts' own keys, which the releases of golden/trl/defaults.json lack: what those
  * have is compared in golden/trl_defaults.c. `name=default` where the default must be theirs. */

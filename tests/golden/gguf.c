@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include "base/alloc.h"
 #include "base/file.h"
-#include "checkpoint/gguf.h"
+#include "convert/gguf.h"
 #include "support/train_run.h"
 #include "support/workplace.h"
 

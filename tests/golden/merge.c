@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include "base/alloc.h"
 #include "base/file.h"
-#include "checkpoint/merge.h"
+#include "convert/merge.h"
 #include "model/adapter_config.h"
 #include "support/model_runner.h"
 #include "support/train_run.h"

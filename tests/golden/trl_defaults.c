@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "config/store.h"
-#include "train/settings.h"
+#include "job/settings.h"
 
 enum { DIFFERENCES_MAX = 40 };
 

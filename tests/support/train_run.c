@@ -13,7 +13,7 @@
 #include "io/safetensors.h"
 #include "support/program.h"
 #include "support/temporary.h"
-#include "train/settings.h"
+#include "job/settings.h"
 
 char *test_folder_create(void)
 {

@@ -3,7 +3,7 @@
 #define TT_TESTS_SUPPORT_TRAIN_RUN_H
 
 #include "base/json.h"
-#include "train/trainer.h"
+#include "run/trainer.h"
 
 /* A fresh folder below the system's temporary folder; removed by test_folder_remove. Fails the test when it cannot. */
 char *test_folder_create(void);

@@ -1,4 +1,4 @@
-/* io/quantized.h and io/quantized_folder.h: what is written is read again, and everything that can be wrong
+/* io/quantized.h and convert/quantized_folder.h: what is written is read again, and everything that can be wrong
  * with a quantized weight is told. */
 #include <math.h>
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "io/quantized_folder.h"
+#include "convert/quantized_folder.h"
 #include "support/temporary.h"
 
 enum { ROWS = 6, COLS = 100 };

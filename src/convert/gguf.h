@@ -1,0 +1,67 @@
+/* GGUF files, version 3: the model format of llama.cpp and ggml. Source: ggml, docs/gguf.md; key names:
+ * gguf-py's constants.py; compared with files that gguf-py writes and with what its reader finds.
+ *
+ *     "GGUF" · u32 3 · u64 tensors · u64 keys · the keys · the tensor table · padding to 32 · tensors, each
+ * padded to 32
+ *
+ * All little-endian. Dimensions stand innermost first: a matrix [rows, columns] has dimensions columns, rows.
+ */
+#ifndef TT_CONVERT_GGUF_H
+#define TT_CONVERT_GGUF_H
+
+#include "base/json.h"
+#include "convert/merge.h"
+
+enum { TT_GGUF_ALIGNMENT = 32 };
+
+/* A header that grows; a zeroed struct is empty. Texts may hold any bytes; lengths are explicit. */
+struct tt_gguf_header {
+    struct tt_str keys, tensors; /* owned */
+    uint64_t key_count, tensor_count;
+    uint64_t data_bytes; /* of all tensors with their padding */
+};
+void tt_gguf_header_deinit(struct tt_gguf_header *header);
+
+TT_MUST_USE tt_status tt_gguf_put_u32(struct tt_gguf_header *header, const char *key, int64_t value);
+TT_MUST_USE tt_status tt_gguf_put_f32(struct tt_gguf_header *header, const char *key, double value);
+TT_MUST_USE tt_status tt_gguf_put_bool(struct tt_gguf_header *header, const char *key, bool value);
+TT_MUST_USE tt_status tt_gguf_put_string(struct tt_gguf_header *header, const char *key, struct tt_span text);
+TT_MUST_USE tt_status tt_gguf_put_strings(struct tt_gguf_header *header, const char *key,
+                                          const struct tt_span *texts, size_t count);
+TT_MUST_USE tt_status tt_gguf_put_i32s(struct tt_gguf_header *header, const char *key, const int32_t *values,
+                                       size_t count);
+TT_MUST_USE tt_status tt_gguf_put_f32s(struct tt_gguf_header *header, const char *key, const float *values,
+                                       size_t count);
+/* `dims` outermost first. *offset is from the start of the tensors' part. Types: F32, F16, BF16. */
+TT_MUST_USE tt_status tt_gguf_add_tensor(struct tt_gguf_header *header, const char *name, int rank,
+                                         const int64_t *dims, tt_dtype dtype, uint64_t *offset);
+/* The bytes before the tensors' part, padding included. */
+TT_MUST_USE tt_status tt_gguf_header_write(const struct tt_gguf_header *header, struct tt_str *bytes);
+
+/* The tokenizer.* keys from folder/tokenizer.json and what stands beside it, for `vocab_size` rows of
+ * embeddings. TT_ERR_UNSUPPORTED names what the format cannot say: it knows kinds of tokenizers by name, not
+ * by rule. */
+TT_MUST_USE tt_status tt_gguf_put_tokenizer(struct tt_gguf_header *header, const char *folder,
+                                            const struct tt_model_config *config);
+
+struct tt_gguf_options {
+    const char *output_file; /* must not exist unless `overwrite` */
+    bool overwrite;
+    tt_dtype dtype;    /* of matrices: F32, F16, BF16; NONE: the base's own. Vectors are always F32 */
+    bool adapter_only; /* LoRA's A and B instead of a merged model */
+    struct tt_merge_work work;
+};
+
+struct tt_gguf_report {
+    char architecture[16];
+    size_t tensors;
+    uint64_t bytes; /* of the file */
+    tt_dtype dtype;
+};
+
+/* Writes the merged model, or the adapter, into one file that appears when it is complete. What the format
+ * cannot say is TT_ERR_UNSUPPORTED and named. */
+TT_MUST_USE tt_status tt_gguf_export(const struct tt_merge *merge, const struct tt_gguf_options *options,
+                                     struct tt_gguf_report *report);
+
+#endif

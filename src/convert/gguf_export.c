@@ -1,0 +1,434 @@
+/* A model, or LoRA's matrices, as one GGUF file for llama.cpp: its names, its order of rows, its keys. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/hub_cache.h"
+#include "base/number.h"
+#include "convert/gguf.h"
+#include "io/output_folder.h"
+
+enum { NAME_BYTES = 64, QUANTIZATION_VERSION = 2, FILE_TYPE_F32 = 0, FILE_TYPE_F16 = 1, FILE_TYPE_BF16 = 32 };
+
+/* What llama.cpp calls the model types served here. Its "llama" turns neighbouring pairs of q and k, where
+ * Hugging Face's weights are for pairs half a head apart: the rows of q_proj and k_proj change places. */
+static const struct architecture {
+    const char *model_type, *name;
+    bool pairs; /* neighbouring ones */
+    bool qkv_bias, other_bias;
+} architectures[] = {
+    {"llama", "llama", true, true, true},
+    {"mistral", "llama", true, true, true},
+    {"qwen2", "qwen2", false, true, false},
+    {"qwen3", "qwen3", false, false, false},
+};
+
+static const struct {
+    const char *module, *name;
+} layer_names[] = {
+    {"input_layernorm", "attn_norm"},    {"self_attn.q_proj", "attn_q"},
+    {"self_attn.k_proj", "attn_k"},      {"self_attn.v_proj", "attn_v"},
+    {"self_attn.o_proj", "attn_output"}, {"self_attn.q_norm", "attn_q_norm"},
+    {"self_attn.k_norm", "attn_k_norm"}, {"post_attention_layernorm", "ffn_norm"},
+    {"mlp.gate_proj", "ffn_gate"},       {"mlp.up_proj", "ffn_up"},
+    {"mlp.down_proj", "ffn_down"},
+};
+
+struct export
+{
+    const struct tt_merge *merge;
+    const struct tt_model_config *config;
+    const struct tt_gguf_options *options;
+    const struct architecture *architecture;
+    tt_dtype dtype;
+    struct tt_gguf_header header;
+    struct tt_str bytes, temporary;   /* the header as it is written; the file until it is complete */
+    struct tt_merge_tensor *matrices; /* A and B, which are no tensors of a model */
+    struct tt_merge_output *outputs;
+    size_t output_count;
+    float *rope_factors; /* NULL: none */
+    uint64_t rope_offset;
+};
+
+/* ---- What the format can say ---- */
+
+static tt_status refuse(const char *what, const char *hint)
+{
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "GGUF cannot say %s", what);
+    if (hint != NULL) tt_hint("%s", hint);
+    return status;
+}
+
+static tt_status check_model(struct export *export)
+{
+    const struct tt_model_config *config = export->config;
+    char text[200];
+    for (size_t i = 0; i < sizeof architectures / sizeof architectures[0]; i++)
+        if (strcmp(architectures[i].model_type, config->model_type) == 0)
+            export->architecture = &architectures[i];
+    if (export->architecture == NULL) {
+        (void)snprintf(text, sizeof text, "a model of type '%s' as it is exported here", config->model_type);
+        return refuse(text, "served are llama, mistral, qwen2 and qwen3");
+    }
+    if (config->attention_bias && !export->architecture->qkv_bias)
+        return refuse("attention_bias of this model type", NULL);
+    if ((config->attention_output_bias || config->mlp_bias) && !export->architecture->other_bias)
+        return refuse("biases of o_proj and the MLP of this model type", NULL);
+    for (int64_t i = 0; i < config->num_hidden_layers && !export->options->adapter_only; i++) {
+        if (!config->window_layers[i] || config->sliding_window >= config->max_position_embeddings) continue;
+        (void)snprintf(text, sizeof text, "the sliding_window of %lld tokens for architecture '%s'",
+                       (long long)config->sliding_window, export->architecture->name);
+        return refuse(text, "no longer a text than the window is the same without it: lower "
+                            "max_position_embeddings in a copy of config.json to the window");
+    }
+    return TT_OK;
+}
+
+/* The one alpha that with each module's own rank gives each module's scaling. */
+static tt_status find_alpha(const struct export *export, double *alpha)
+{
+    static const char merge_it[] = "merge it instead: export without --adapter_only";
+    const struct tt_merge_tensor *first = NULL;
+    char text[400];
+    for (size_t i = 0; i < export->merge->count; i++) {
+        const struct tt_merge_tensor *tensor = &export->merge->tensors[i];
+        if (tensor->saved != NULL) {
+            (void)snprintf(text, sizeof text, "modules_to_save in an adapter: '%.200s'", tensor->name);
+            return refuse(text, merge_it);
+        }
+        if (tensor->lora_A == NULL) continue;
+        double here = (double)tensor->scaling * (double)tensor->r;
+        if (first == NULL) {
+            first = tensor;
+            *alpha = here;
+        } else if (fabs(here - *alpha) > 1e-6 * fabs(*alpha)) {
+            (void)tt_snprintf(
+                text, sizeof text,
+                "an alpha for each module: '%.120s' has %g, '%.120s' has %g (scaling times rank)",
+                first->name, *alpha, tensor->name, here);
+            return refuse(text, merge_it);
+        }
+    }
+    if (export->merge->unties) return refuse("LoRA on the head of a model with tied embeddings", merge_it);
+    return TT_OK;
+}
+
+/* ---- Keys ---- */
+
+static tt_status put_u32(struct export *export, const char *key, int64_t value)
+{
+    char name[128];
+    (void)snprintf(name, sizeof name, "%s.%s", export->architecture->name, key);
+    return tt_gguf_put_u32(&export->header, name, value);
+}
+
+static tt_status put_f32(struct export *export, const char *key, double value)
+{
+    char name[128];
+    (void)snprintf(name, sizeof name, "%s.%s", export->architecture->name, key);
+    return tt_gguf_put_f32(&export->header, name, value);
+}
+
+static tt_status put_text(struct export *export, const char *key, const char *text)
+{
+    return tt_gguf_put_string(&export->header, key, tt_span_of(text));
+}
+
+/* Readers compute these two themselves; another value has no key. */
+static tt_status check_yarn(const struct tt_model_config *config)
+{
+    double usual = 0.1 * log(config->rope_factor) + 1.0;
+    if (fabs(config->rope_attention_factor - usual) > 1e-6)
+        return refuse("an attention_factor of yarn other than 0.1 ln(factor) + 1", NULL);
+    if (!config->rope_truncate) return refuse("yarn with truncate false", NULL);
+    return TT_OK;
+}
+
+static tt_status put_rope(struct export *export)
+{
+    const struct tt_model_config *config = export->config;
+    char name[64];
+    TT_TRY(put_u32(export, "rope.dimension_count", config->head_dim));
+    TT_TRY(put_f32(export, "rope.freq_base", config->rope_theta));
+    bool yarn = config->rope_type == TT_ROPE_YARN;
+    if (!yarn && config->rope_type != TT_ROPE_LINEAR) return TT_OK;
+    (void)snprintf(name, sizeof name, "%s.rope.scaling.type", export->architecture->name);
+    TT_TRY(put_text(export, name, yarn ? "yarn" : "linear"));
+    TT_TRY(put_f32(export, "rope.scaling.factor", config->rope_factor));
+    if (!yarn) return TT_OK;
+    TT_TRY(check_yarn(config));
+    TT_TRY(put_u32(export, "rope.scaling.original_context_length", config->rope_original_max_position));
+    TT_TRY(put_f32(export, "rope.scaling.yarn_beta_fast", config->rope_beta_fast));
+    return put_f32(export, "rope.scaling.yarn_beta_slow", config->rope_beta_slow);
+}
+
+static tt_status put_name(struct export *export)
+{
+    const char *path = export->options->adapter_only ? tt_safetensors_path(export->merge->adapter)
+                                                     : tt_model_folder_path(export->merge->folder);
+    char name[256], *folder = tt_strdup(path);
+    if (folder == NULL) return TT_ERR_MEMORY;
+    /* The file may be a link to elsewhere: the folder that it was found in gives the name. */
+    if (export->options->adapter_only) folder[tt_path_basename(folder) - folder] = '\0';
+    char *real = realpath(folder[0] != '\0' ? folder : ".", NULL);
+    tt_free(folder);
+    tt_status status =
+        real != NULL ? put_text(export, "general.name", tt_hub_name_of(real, name, sizeof name)) : TT_OK;
+    free(real);
+    return status;
+}
+
+static tt_status put_model_keys(struct export *export)
+{
+    const struct tt_model_config *config = export->config;
+    int file_type = export->dtype == TT_F32   ? FILE_TYPE_F32
+                    : export->dtype == TT_F16 ? FILE_TYPE_F16
+                                              : FILE_TYPE_BF16;
+    TT_TRY(put_text(export, "general.architecture", export->architecture->name));
+    TT_TRY(put_text(export, "general.type", "model"));
+    TT_TRY(put_name(export));
+    TT_TRY(tt_gguf_put_u32(&export->header, "general.file_type", file_type));
+    TT_TRY(tt_gguf_put_u32(&export->header, "general.quantization_version", QUANTIZATION_VERSION));
+    TT_TRY(put_u32(export, "block_count", config->num_hidden_layers));
+    TT_TRY(put_u32(export, "context_length", config->max_position_embeddings));
+    TT_TRY(put_u32(export, "embedding_length", config->hidden_size));
+    TT_TRY(put_u32(export, "feed_forward_length", config->intermediate_size));
+    TT_TRY(put_u32(export, "vocab_size", config->vocab_size));
+    TT_TRY(put_u32(export, "attention.head_count", config->num_attention_heads));
+    TT_TRY(put_u32(export, "attention.head_count_kv", config->num_key_value_heads));
+    TT_TRY(put_u32(export, "attention.key_length", config->head_dim));
+    TT_TRY(put_u32(export, "attention.value_length", config->head_dim));
+    TT_TRY(put_f32(export, "attention.layer_norm_rms_epsilon", config->rms_norm_eps));
+    TT_TRY(put_rope(export));
+    return tt_gguf_put_tokenizer(&export->header, tt_model_folder_path(export->merge->folder), config);
+}
+
+static tt_status put_adapter_keys(struct export *export)
+{
+    double alpha = 0;
+    TT_TRY(find_alpha(export, &alpha));
+    TT_TRY(put_text(export, "general.architecture", export->architecture->name));
+    TT_TRY(put_text(export, "general.type", "adapter"));
+    TT_TRY(put_name(export));
+    TT_TRY(put_text(export, "adapter.type", "lora"));
+    return tt_gguf_put_f32(&export->header, "adapter.lora.alpha", alpha);
+}
+
+/* ---- Tensors ---- */
+
+/* "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight". */
+static tt_status gguf_name(const char *name, char text[NAME_BYTES])
+{
+    static const char layers[] = "model.layers.";
+    const char *whole[][2] = {{"model.embed_tokens.weight", "token_embd.weight"},
+                              {"model.norm.weight", "output_norm.weight"},
+                              {"lm_head.weight", "output.weight"}};
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+        if (strcmp(name, whole[i][0]) != 0) continue;
+        (void)snprintf(text, NAME_BYTES, "%s", whole[i][1]);
+        return TT_OK;
+    }
+    if (strncmp(name, layers, sizeof layers - 1) == 0) {
+        char *rest;
+        long layer = strtol(name + sizeof layers - 1, &rest, 10);
+        const char *suffix = strrchr(name, '.');
+        size_t module_bytes = (size_t)(suffix - rest) - 1;
+        for (size_t i = 0; i < sizeof layer_names / sizeof layer_names[0]; i++) {
+            if (strlen(layer_names[i].module) != module_bytes ||
+                strncmp(rest + 1, layer_names[i].module, module_bytes) != 0)
+                continue;
+            (void)snprintf(text, NAME_BYTES, "blk.%ld.%s%s", layer, layer_names[i].name, suffix);
+            return TT_OK;
+        }
+    }
+    return tt_fail(TT_ERR_UNSUPPORTED, "GGUF has no name for '%s'", name);
+}
+
+static int64_t head_rows(const struct export *export, const char *name)
+{
+    bool turned = strstr(name, ".self_attn.q_proj.") != NULL || strstr(name, ".self_attn.k_proj.") != NULL;
+    return turned && export->architecture->pairs ? export->config->head_dim : 0;
+}
+
+static tt_status add_output(struct export *export, const struct tt_merge_tensor *tensor, const char *name,
+                            int64_t turned_rows)
+{
+    struct tt_merge_output output = {.tensor = tensor, .head_rows = turned_rows};
+    int64_t dims[] = {tensor->rows, tensor->columns};
+    output.dtype = tensor->rank == 1 ? TT_F32 : export->dtype;
+    TT_TRY(tt_gguf_add_tensor(&export->header, name, tensor->rank, dims, output.dtype, &output.offset));
+    export->outputs[export->output_count++] = output;
+    return TT_OK;
+}
+
+static tt_status add_model_tensors(struct export *export)
+{
+    for (size_t i = 0; i < export->merge->count; i++) {
+        const struct tt_merge_tensor *tensor = &export->merge->tensors[i];
+        char name[NAME_BYTES];
+        TT_TRY(gguf_name(tensor->name, name));
+        TT_TRY(add_output(export, tensor, name, head_rows(export, tensor->name)));
+    }
+    return TT_OK;
+}
+
+/* A as it is; the rows of B as those of the matrix that it is added to. */
+static tt_status add_adapter_tensors(struct export *export)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < export->merge->count; i++) {
+        const struct tt_merge_tensor *tensor = &export->merge->tensors[i];
+        char name[NAME_BYTES], full[NAME_BYTES + 8];
+        if (tensor->lora_A == NULL) continue;
+        struct tt_merge_tensor *a = &export->matrices[count++], *b = &export->matrices[count++];
+        *a = (struct tt_merge_tensor){.name = tensor->lora_A->name,
+                                      .saved = tensor->lora_A,
+                                      .rank = 2,
+                                      .rows = tensor->r,
+                                      .columns = tensor->columns};
+        *b = (struct tt_merge_tensor){.name = tensor->lora_B->name,
+                                      .saved = tensor->lora_B,
+                                      .rank = 2,
+                                      .rows = tensor->rows,
+                                      .columns = tensor->r};
+        TT_TRY(gguf_name(tensor->name, name));
+        (void)snprintf(full, sizeof full, "%s.lora_a", name);
+        TT_TRY(add_output(export, a, full, 0));
+        (void)snprintf(full, sizeof full, "%s.lora_b", name);
+        TT_TRY(add_output(export, b, full, head_rows(export, tensor->name)));
+    }
+    return TT_OK;
+}
+
+/* Llama 3 divides each frequency by a factor of its own, which stands as a tensor: 1 for short waves,
+ * rope_factor for long ones, in between the inverse of the mean of the two inverses (model/rope.c). */
+static tt_status add_rope_factors(struct export *export)
+{
+    const struct tt_model_config *config = export->config;
+    int64_t count = config->head_dim / 2;
+    if (config->rope_type != TT_ROPE_LLAMA3) return TT_OK;
+    export->rope_factors = tt_calloc((size_t)count, sizeof *export->rope_factors);
+    if (export->rope_factors == NULL) return TT_ERR_MEMORY;
+    for (int64_t i = 0; i < count; i++) {
+        double frequency = pow(config->rope_theta, -(double)(2 * i) / (double)config->head_dim);
+        double waves = (double)config->rope_original_max_position * frequency / (2 * 3.14159265358979323846);
+        double low = config->rope_low_freq_factor, high = config->rope_high_freq_factor;
+        double smooth = fmin(1, fmax(0, (waves - low) / (high - low)));
+        export->rope_factors[i] = (float)(1 / ((1 - smooth) / config->rope_factor + smooth));
+    }
+    return tt_gguf_add_tensor(&export->header, "rope_freqs.weight", 1, &count, TT_F32, &export->rope_offset);
+}
+
+static tt_status describe(struct export *export)
+{
+    size_t count = export->merge->count;
+    bool adapter = export->options->adapter_only;
+    export->outputs = tt_calloc(2 * count + 1, sizeof *export->outputs);
+    export->matrices = tt_calloc(2 * count + 1, sizeof *export->matrices);
+    if (export->outputs == NULL || export->matrices == NULL) return TT_ERR_MEMORY;
+    TT_TRY(check_model(export));
+    TT_TRY(adapter ? put_adapter_keys(export) : put_model_keys(export));
+    if (!adapter) TT_TRY(add_rope_factors(export));
+    TT_TRY(adapter ? add_adapter_tensors(export) : add_model_tensors(export));
+    return tt_gguf_header_write(&export->header, &export->bytes);
+}
+
+/* ---- The file ---- */
+
+static tt_status write_data(struct export *export, int descriptor, const char *path)
+{
+    uint64_t start = export->bytes.bytes;
+    TT_TRY(tt_file_pwrite(descriptor, path, export->bytes.data, export->bytes.bytes, 0));
+    if (export->rope_factors != NULL)
+        TT_TRY(tt_file_pwrite(descriptor, path, export->rope_factors,
+                              (size_t)(export->config->head_dim / 2) * sizeof *export->rope_factors,
+                              start + export->rope_offset));
+    for (size_t i = 0; i < export->output_count; i++) {
+        export->outputs[i].descriptor = descriptor;
+        export->outputs[i].path = path;
+        export->outputs[i].offset += start;
+    }
+    return tt_merge_run(export->merge, export->outputs, export->output_count, &export->options->work);
+}
+
+static tt_status write_file(struct export *export)
+{
+    const char *path = tt_str_text(&export->temporary), *final = export->options->output_file;
+    int descriptor = -1;
+    tt_status status = tt_file_create(path, export->bytes.bytes + export->header.data_bytes, &descriptor);
+    if (status == TT_OK) status = write_data(export, descriptor, path);
+    if (status == TT_OK)
+        status = tt_file_sync_close(descriptor, path);
+    else
+        tt_file_close(descriptor);
+    if (status == TT_OK && rename(path, final) != 0)
+        status = tt_fail_errno(errno, "cannot rename '%s' to '%s'", path, final);
+    if (status != TT_OK) (void)unlink(path);
+    TT_TRY(status);
+    const char *name = tt_path_basename(final);
+    char *folder = name == final ? tt_strdup(".") : tt_strndup(final, (size_t)(name - final));
+    if (folder == NULL) return TT_ERR_MEMORY;
+    status = tt_dir_sync(folder);
+    tt_free(folder);
+    return status;
+}
+
+static tt_status check_output(const struct tt_gguf_options *options)
+{
+    if (!tt_path_exists(options->output_file)) return TT_OK;
+    if (tt_path_is_dir(options->output_file))
+        return tt_fail(TT_ERR_USAGE, "output_file '%s' is a folder: name a file in it", options->output_file);
+    if (options->overwrite) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE, "output_file '%s' exists", options->output_file);
+    tt_hint("name another, or replace it with --overwrite");
+    return status;
+}
+
+/* The type of the base's matrices, or of the adapter's. */
+static tt_dtype own_type(const struct tt_merge *merge, bool adapter)
+{
+    for (size_t i = 0; i < merge->count; i++) {
+        const struct tt_merge_tensor *tensor = &merge->tensors[i];
+        if (adapter && tensor->lora_A != NULL) return tensor->lora_A->dtype;
+        if (!adapter && tensor->rank == 2) return tensor->dtype;
+    }
+    return TT_F32;
+}
+
+tt_status tt_gguf_export(const struct tt_merge *merge, const struct tt_gguf_options *options,
+                         struct tt_gguf_report *report)
+{
+    tt_status status = TT_OK;
+    struct export export = {.merge = merge, .config = &merge->model->config, .options = options};
+    struct tt_lock *lock = NULL;
+    struct tt_str what = {0};
+    if (options->adapter_only && merge->adapter == NULL)
+        TT_GO(tt_fail(TT_ERR_USAGE, "adapter_only needs an adapter"));
+    export.dtype = options->dtype != TT_DTYPE_NONE ? options->dtype : own_type(merge, options->adapter_only);
+    TT_GO(tt_str_printf(&what, "output_file '%s'", options->output_file));
+    TT_GO(tt_output_lock(options->output_file, tt_str_text(&what), &lock));
+    TT_GO(check_output(options));
+    TT_GO(tt_str_printf(&export.temporary, "%s.exporting", options->output_file));
+    TT_GO(describe(&export));
+    TT_GO(write_file(&export));
+    *report = (struct tt_gguf_report){.tensors = (size_t) export.header.tensor_count,
+                                      .bytes = export.bytes.bytes + export.header.data_bytes,
+                                      .dtype = export.dtype};
+    (void)snprintf(report->architecture, sizeof report->architecture, "%s", export.architecture->name);
+out:
+    if (status != TT_OK) tt_while("exporting to '%s'", options->output_file);
+    tt_lock_release(lock);
+    tt_str_deinit(&what);
+    tt_gguf_header_deinit(&export.header);
+    tt_str_deinit(&export.bytes);
+    tt_str_deinit(&export.temporary);
+    tt_free(export.matrices);
+    tt_free(export.outputs);
+    tt_free(export.rope_factors);
+    return status;
+}

@@ -1,0 +1,440 @@
+/* A tokenizer.json as GGUF says it. The format has a kind ("gpt2": byte-level BPE, "llama": SentencePiece's
+ * BPE), and for the first the name of a way to cut text (tokenizer.ggml.pre) in place of its expression. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "convert/gguf.h"
+
+enum { FILE_BYTES_MAX = 256 << 20 };
+enum token_type { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
+
+struct source {
+    const char *folder;
+    const struct tt_model_config *config;
+    struct tt_json tokenizer, settings,
+        special; /* tokenizer.json, tokenizer_config.json, special_tokens_map.json */
+    const struct tt_json_value *model;
+    bool byte_level, ignore_merges;
+    size_t count; /* rows of the embeddings */
+    struct tt_span *tokens;
+    int32_t *types;
+    float *scores;
+    struct tt_span *merges;
+    size_t merge_count;
+    struct tt_arena arena;
+};
+
+static tt_status refuse(const struct source *source, const char *what)
+{
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: GGUF cannot say %s", source->tokenizer.origin, what);
+    tt_hint("what reads model folders takes the merged folder as it is: trimtab merge");
+    return status;
+}
+
+static tt_status read_file(const struct source *source, const char *name, bool required, struct tt_json *json)
+{
+    char *path = tt_path_join(source->folder, name);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
+    if (tt_path_exists(path)) {
+        status = tt_json_read(path, FILE_BYTES_MAX, json);
+        if (status == TT_OK && !tt_json_is_object(json->root))
+            status = tt_fail(TT_ERR_DATA, "%s: no JSON object", path);
+    } else if (required) {
+        status = tt_fail(TT_ERR_DATA, "'%s' has no %s, and a GGUF model holds its tokenizer", source->folder,
+                         name);
+    }
+    tt_free(path);
+    return status;
+}
+
+static const char *type_of(const struct tt_json_value *step)
+{
+    const char *type = tt_json_text(tt_json_get(step, "type"));
+    return type != NULL ? type : "";
+}
+
+static bool is_type(const struct tt_json_value *step, const char *type)
+{
+    return strcmp(type_of(step), type) == 0;
+}
+
+/* A step alone or the steps of a Sequence. */
+static size_t list_steps(const struct tt_json_value *value, const char *member,
+                         const struct tt_json_value *steps[4])
+{
+    size_t count = 0;
+    if (value == NULL || tt_json_is_null(value)) return 0;
+    if (!is_type(value, "Sequence")) {
+        steps[count++] = value;
+        return count;
+    }
+    const struct tt_json_value *list = tt_json_get(value, member);
+    for (size_t i = 0; i < tt_json_count(list); i++) {
+        if (count < 4) steps[count] = tt_json_at(list, i);
+        count++;
+    }
+    return count;
+}
+
+/* ---- Kinds ---- */
+
+/* Ways to cut text that llama.cpp knows by name, as their expressions. */
+static const struct {
+    const char *expression, *name;
+    bool ignore_merges;
+} cuts[] = {
+    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
+     "\\s+(?!\\S)|\\s+",
+     "llama-bpe", true},
+    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
+     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
+     "\\s+(?!\\S)|\\s+",
+     "qwen2", false},
+};
+
+/* ByteLevel as the last of the steps; *own_cut: it cuts the text as GPT-2 did. */
+static bool ends_in_byte_level(const struct tt_json_value *const *steps, size_t count, bool *own_cut)
+{
+    if (count == 0 || count > 4 || !is_type(steps[count - 1], "ByteLevel")) return false;
+    const struct tt_json_value *use_regex = tt_json_get(steps[count - 1], "use_regex");
+    *own_cut = use_regex == NULL || tt_json_is_true(use_regex);
+    return true;
+}
+
+static tt_status put_cut(struct source *source, struct tt_gguf_header *header,
+                         const struct tt_json_value *const *steps, size_t count, bool own_cut)
+{
+    const char *name = NULL;
+    bool ignore_merges = false;
+    if (tt_json_is_true(tt_json_get(steps[count - 1], "add_prefix_space")))
+        return refuse(source, "a byte-level tokenizer with add_prefix_space");
+    if (count == 1 && own_cut) name = "gpt-2";
+    if (count == 2 && own_cut && is_type(steps[0], "Digits") &&
+        tt_json_is_true(tt_json_get(steps[0], "individual_digits")))
+        name = "smollm";
+    if (count == 2 && !own_cut && is_type(steps[0], "Split")) {
+        const struct tt_json_value *pattern = tt_json_get(steps[0], "pattern");
+        const char *expression = tt_json_text(tt_json_get(pattern, "Regex"));
+        const char *behavior = tt_json_text(tt_json_get(steps[0], "behavior"));
+        bool plain = behavior != NULL && strcmp(behavior, "Isolated") == 0 &&
+                     !tt_json_is_true(tt_json_get(steps[0], "invert"));
+        for (size_t i = 0; i < sizeof cuts / sizeof cuts[0] && plain && expression != NULL; i++) {
+            if (strcmp(expression, cuts[i].expression) != 0) continue;
+            name = cuts[i].name;
+            ignore_merges = cuts[i].ignore_merges;
+        }
+    }
+    if (name == NULL) return refuse(source, "its pre_tokenizer: it is none of those with a name there");
+    if (source->ignore_merges != ignore_merges)
+        return refuse(source, ignore_merges ? "ignore_merges false with this pre_tokenizer"
+                                            : "ignore_merges true with this pre_tokenizer");
+    return tt_gguf_put_string(header, "tokenizer.ggml.pre", tt_span_of(name));
+}
+
+/* NFC is what Qwen's tokenizers ask for; readers of GGUF leave it out, for want of a key. */
+static tt_status put_byte_level(struct source *source, struct tt_gguf_header *header,
+                                const struct tt_json_value *const *steps, size_t count, bool own_cut)
+{
+    const struct tt_json_value *normalizers[4];
+    size_t normalizer_count =
+        list_steps(tt_json_get(source->tokenizer.root, "normalizer"), "normalizers", normalizers);
+    for (size_t i = 0; i < normalizer_count; i++)
+        if (i >= 4 || !is_type(normalizers[i], "NFC"))
+            return refuse(source, "the normalizer of a byte-level tokenizer");
+    source->byte_level = true;
+    TT_TRY(tt_gguf_put_string(header, "tokenizer.ggml.model", tt_span_of("gpt2")));
+    return put_cut(source, header, steps, count, own_cut);
+}
+
+static bool is_metaspace(const char *text)
+{
+    return text != NULL && strcmp(text, "\xe2\x96\x81") == 0;
+}
+
+/* Blanks become U+2581, one is put first or not: all that SentencePiece's kind leaves open. */
+static tt_status put_sentencepiece(struct source *source, struct tt_gguf_header *header,
+                                   const struct tt_json_value *const *steps, size_t count)
+{
+    const struct tt_json_value *normalizers[4];
+    bool prefix = false, replaces = false;
+    size_t normalizer_count =
+        list_steps(tt_json_get(source->tokenizer.root, "normalizer"), "normalizers", normalizers);
+    for (size_t i = 0; i < normalizer_count; i++) {
+        const struct tt_json_value *step = i < 4 ? normalizers[i] : NULL;
+        const struct tt_json_value *pattern = tt_json_get(step, "pattern");
+        const char *blank = tt_json_text(tt_json_get(pattern, "String"));
+        if (is_type(step, "Prepend") && is_metaspace(tt_json_text(tt_json_get(step, "prepend"))))
+            prefix = true;
+        else if (is_type(step, "Replace") && blank != NULL && strcmp(blank, " ") == 0 &&
+                 is_metaspace(tt_json_text(tt_json_get(step, "content"))))
+            replaces = true;
+        else
+            return refuse(source, "its normalizer");
+    }
+    if (count == 1 && is_type(steps[0], "Metaspace")) {
+        const char *scheme = tt_json_text(tt_json_get(steps[0], "prepend_scheme"));
+        prefix = scheme != NULL ? strcmp(scheme, "never") != 0
+                                : !tt_json_is_false(tt_json_get(steps[0], "add_prefix_space"));
+        replaces = true;
+    } else if (count > 0) {
+        return refuse(source, "its pre_tokenizer");
+    }
+    if (!replaces) return refuse(source, "a tokenizer that is neither byte-level nor SentencePiece's");
+    TT_TRY(tt_gguf_put_string(header, "tokenizer.ggml.model", tt_span_of("llama")));
+    TT_TRY(tt_gguf_put_string(header, "tokenizer.ggml.pre", tt_span_of("default")));
+    return tt_gguf_put_bool(header, "tokenizer.ggml.add_space_prefix", prefix);
+}
+
+static tt_status put_kind(struct source *source, struct tt_gguf_header *header)
+{
+    const struct tt_json_value *steps[4];
+    bool own_cut = false;
+    const char *type = "BPE";
+    const struct tt_json *json = &source->tokenizer;
+    TT_TRY(tt_json_object(json, json->root, "model", &source->model));
+    TT_TRY(tt_json_opt_string(json, source->model, "type", &type));
+    if (strcmp(type, "BPE") != 0) return refuse(source, "a model that is not BPE");
+    TT_TRY(tt_json_opt_bool(json, source->model, "ignore_merges", &source->ignore_merges));
+    size_t count = list_steps(tt_json_get(json->root, "pre_tokenizer"), "pretokenizers", steps);
+    if (ends_in_byte_level(steps, count, &own_cut))
+        return put_byte_level(source, header, steps, count, own_cut);
+    if (tt_json_is_true(tt_json_get(source->model, "byte_fallback")) && !source->ignore_merges)
+        return put_sentencepiece(source, header, steps, count);
+    return refuse(source, "a tokenizer that is neither byte-level nor SentencePiece's");
+}
+
+/* ---- Tokens ---- */
+
+static bool is_byte(const char *text)
+{
+    return strlen(text) == 6 && strncmp(text, "<0x", 3) == 0 && text[5] == '>';
+}
+
+static tt_status set_token(struct source *source, const char *text, int64_t id, int type)
+{
+    if (id < 0 || (size_t)id >= source->count) {
+        return tt_fail(TT_ERR_DATA, "%s: '%s' has id %lld, and the model embeds %zu",
+                       source->tokenizer.origin, text, (long long)id, source->count);
+    }
+    source->tokens[id] = tt_span_of(text);
+    source->types[id] = type;
+    return TT_OK;
+}
+
+static tt_status read_tokens(struct source *source)
+{
+    const struct tt_json *json = &source->tokenizer;
+    const struct tt_json_value *vocab = NULL;
+    const char *text, *unknown = NULL;
+    const struct tt_json_value *value;
+    TT_TRY(tt_json_object(json, source->model, "vocab", &vocab));
+    TT_TRY(tt_json_opt_string(json, source->model, "unk_token", &unknown));
+    for (size_t member = 0; tt_json_next_member(vocab, &member, &text, &value);) {
+        bool byte = !source->byte_level && is_byte(text);
+        bool is_unknown = unknown != NULL && strcmp(text, unknown) == 0;
+        TT_TRY(set_token(source, text, tt_json_is_integer(value) ? tt_json_integer(value) : -1,
+                         byte         ? BYTE
+                         : is_unknown ? UNKNOWN
+                                      : NORMAL));
+    }
+    const struct tt_json_value *added = tt_json_get(json->root, "added_tokens");
+    for (size_t i = 0; i < tt_json_count(added); i++) {
+        const struct tt_json_value *token = tt_json_at(added, i);
+        bool special = false;
+        int64_t id = -1;
+        if (!tt_json_is_object(token))
+            return tt_fail(TT_ERR_DATA, "%s: added_tokens[%zu] is no object", json->origin, i);
+        TT_TRY(tt_json_string(json, token, "content", &text));
+        TT_TRY(tt_json_int(json, token, "id", &id));
+        TT_TRY(tt_json_opt_bool(json, token, "special", &special));
+        bool is_unknown = unknown != NULL && strcmp(text, unknown) == 0;
+        TT_TRY(set_token(source, text, id, is_unknown ? UNKNOWN : special ? CONTROL : USER_DEFINED));
+    }
+    /* Rows of the embeddings that no token has. */
+    for (size_t i = 0; i < source->count; i++) {
+        if (source->types[i] != 0) continue;
+        text = tt_arena_printf(&source->arena, "[PAD%zu]", i);
+        if (text == NULL) return TT_ERR_MEMORY;
+        TT_TRY(set_token(source, text, (int64_t)i, UNUSED));
+    }
+    return TT_OK;
+}
+
+/* A merge as its two halves. Sets *left, which lives in the arena or in the document. */
+static tt_status split_merge(struct source *source, const struct tt_json_value *value, size_t index,
+                             const char **left, const char **right)
+{
+    *left = tt_json_text(tt_json_at(value, 0));
+    *right = tt_json_text(tt_json_at(value, 1));
+    if (tt_json_is_string(value)) {
+        char *copy = tt_arena_strdup(&source->arena, tt_json_text(value));
+        if (copy == NULL) return TT_ERR_MEMORY;
+        char *space = strchr(copy, ' ');
+        if (space != NULL) *space = '\0';
+        *left = copy;
+        *right = space != NULL ? space + 1 : NULL;
+    }
+    if (*left != NULL && *right != NULL && strchr(*left, ' ') == NULL && strchr(*right, ' ') == NULL)
+        return TT_OK;
+    return tt_fail(TT_ERR_DATA, "%s: merge %zu is not two tokens without blanks", source->tokenizer.origin,
+                   index);
+}
+
+/* SentencePiece's kind has scores instead of merges: the pair whose token has the greatest score is joined
+ * first, as the first merge is, so that the score is minus the place of the merge that makes the token. */
+static tt_status read_merges(struct source *source)
+{
+    const struct tt_json *json = &source->tokenizer;
+    const struct tt_json_value *merges = NULL, *vocab = tt_json_get(source->model, "vocab");
+    TT_TRY(tt_json_array(json, source->model, "merges", &merges));
+    size_t count = tt_json_count(merges);
+    source->merges = tt_calloc(count + 1, sizeof *source->merges);
+    if (source->merges == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < source->count; i++)
+        source->scores[i] = source->types[i] == NORMAL ? -(float)count : 0.0f;
+    for (size_t i = count; i-- > 0;) { /* the first merge that makes a token is the last to be seen */
+        const char *left, *right;
+        const struct tt_json_value *value = tt_json_at(merges, i);
+        if (tt_json_is_string(value) && strncmp(tt_json_text(value), "#version", 8) == 0) continue;
+        TT_TRY(split_merge(source, value, i, &left, &right));
+        char *pair = tt_arena_printf(&source->arena, "%s %s", left, right);
+        char *joined = tt_arena_printf(&source->arena, "%s%s", left, right);
+        if (pair == NULL || joined == NULL) return TT_ERR_MEMORY;
+        source->merges[count - 1 - source->merge_count++] = tt_span_of(pair);
+        const struct tt_json_value *id = tt_json_get(vocab, joined);
+        if (id != NULL && source->types[tt_json_integer(id)] == NORMAL)
+            source->scores[tt_json_integer(id)] = -(float)i;
+    }
+    memmove(source->merges, source->merges + count - source->merge_count,
+            source->merge_count * sizeof *source->merges);
+    return TT_OK;
+}
+
+static tt_status put_tokens(struct source *source, struct tt_gguf_header *header)
+{
+    source->count = (size_t)source->config->vocab_size;
+    source->tokens = tt_calloc(source->count + 1, sizeof *source->tokens);
+    source->types = tt_calloc(source->count + 1, sizeof *source->types);
+    source->scores = tt_calloc(source->count + 1, sizeof *source->scores);
+    if (source->tokens == NULL || source->types == NULL || source->scores == NULL) return TT_ERR_MEMORY;
+    TT_TRY(read_tokens(source));
+    TT_TRY(read_merges(source));
+    TT_TRY(tt_gguf_put_strings(header, "tokenizer.ggml.tokens", source->tokens, source->count));
+    TT_TRY(tt_gguf_put_i32s(header, "tokenizer.ggml.token_type", source->types, source->count));
+    if (source->byte_level)
+        return tt_gguf_put_strings(header, "tokenizer.ggml.merges", source->merges, source->merge_count);
+    return tt_gguf_put_f32s(header, "tokenizer.ggml.scores", source->scores, source->count);
+}
+
+/* ---- Special tokens ---- */
+
+static int64_t find_id(const struct source *source, const char *text)
+{
+    for (size_t i = 0; text != NULL && i < source->count; i++)
+        if (source->types[i] != UNUSED && tt_span_equals(source->tokens[i], text)) return (int64_t)i;
+    return -1;
+}
+
+/* The id that tokenizer_config.json or special_tokens_map.json names, a text or an object with "content";
+ * else `otherwise`. */
+static int64_t named_id(const struct source *source, const char *key, int64_t otherwise)
+{
+    const struct tt_json *files[] = {&source->settings, &source->special};
+    for (size_t i = 0; i < 2; i++) {
+        const struct tt_json_value *value = tt_json_get(files[i]->root, key);
+        const struct tt_json_value *text = tt_json_is_object(value) ? tt_json_get(value, "content") : value;
+        int64_t id = find_id(source, tt_json_text(text));
+        if (id >= 0) return id;
+    }
+    return otherwise;
+}
+
+/* Whether the post-processor puts `id` before (or after) each text. */
+static bool is_added(const struct source *source, int64_t id, bool before)
+{
+    const struct tt_json_value *steps[4];
+    size_t count = list_steps(tt_json_get(source->tokenizer.root, "post_processor"), "processors", steps);
+    for (size_t i = 0; i < count && i < 4; i++) {
+        const struct tt_json_value *single = tt_json_get(steps[i], "single");
+        size_t length = tt_json_count(single);
+        if (!is_type(steps[i], "TemplateProcessing") || length == 0) continue;
+        const struct tt_json_value *item = tt_json_at(single, before ? 0 : length - 1);
+        const struct tt_json_value *token = tt_json_get(item, "SpecialToken");
+        if (token != NULL && find_id(source, tt_json_text(tt_json_get(token, "id"))) == id) return id >= 0;
+    }
+    return false;
+}
+
+static tt_status put_special(struct source *source, struct tt_gguf_header *header)
+{
+    const struct tt_model_config *config = source->config;
+    int64_t bos = named_id(source, "bos_token", config->bos_token_id);
+    int64_t eos = named_id(source, "eos_token", config->eos_token_count > 0 ? config->eos_token_ids[0] : -1);
+    struct {
+        const char *key;
+        int64_t id;
+    } ids[] = {
+        {"tokenizer.ggml.bos_token_id", bos},
+        {"tokenizer.ggml.eos_token_id", eos},
+        {"tokenizer.ggml.unknown_token_id", named_id(source, "unk_token", -1)},
+        {"tokenizer.ggml.padding_token_id", named_id(source, "pad_token", -1)},
+    };
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        if (ids[i].id >= 0) TT_TRY(tt_gguf_put_u32(header, ids[i].key, ids[i].id));
+    TT_TRY(tt_gguf_put_bool(header, "tokenizer.ggml.add_bos_token", is_added(source, bos, true)));
+    return tt_gguf_put_bool(header, "tokenizer.ggml.add_eos_token", is_added(source, eos, false));
+}
+
+/* chat_template.jinja wins over the key of tokenizer_config.json: a text, or a list of which "default"
+ * counts. */
+static tt_status put_chat_template(struct source *source, struct tt_gguf_header *header)
+{
+    struct tt_str file = {0};
+    tt_status status = TT_OK;
+    const struct tt_json_value *value = tt_json_get(source->settings.root, "chat_template");
+    const char *text = tt_json_text(value);
+    char *path = tt_path_join(source->folder, "chat_template.jinja");
+    if (path == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < tt_json_count(value); i++) {
+        const struct tt_json_value *item = tt_json_at(value, i);
+        const char *name = tt_json_text(tt_json_get(item, "name"));
+        if (name != NULL && strcmp(name, "default") == 0) text = tt_json_text(tt_json_get(item, "template"));
+    }
+    if (tt_path_exists(path)) {
+        TT_GO(tt_file_read(path, FILE_BYTES_MAX, &file));
+        text = tt_str_text(&file);
+    }
+    if (text != NULL) TT_GO(tt_gguf_put_string(header, "tokenizer.chat_template", tt_span_of(text)));
+out:
+    tt_str_deinit(&file);
+    tt_free(path);
+    return status;
+}
+
+tt_status tt_gguf_put_tokenizer(struct tt_gguf_header *header, const char *folder,
+                                const struct tt_model_config *config)
+{
+    tt_status status = TT_OK;
+    struct source source = {.folder = folder, .config = config};
+    TT_GO(read_file(&source, "tokenizer.json", true, &source.tokenizer));
+    TT_GO(read_file(&source, "tokenizer_config.json", false, &source.settings));
+    TT_GO(read_file(&source, "special_tokens_map.json", false, &source.special));
+    TT_GO(put_kind(&source, header));
+    TT_GO(put_tokens(&source, header));
+    TT_GO(put_special(&source, header));
+    TT_GO(put_chat_template(&source, header));
+out:
+    tt_json_deinit(&source.tokenizer);
+    tt_json_deinit(&source.settings);
+    tt_json_deinit(&source.special);
+    tt_free(source.tokens);
+    tt_free(source.types);
+    tt_free(source.scores);
+    tt_free(source.merges);
+    tt_arena_deinit(&source.arena);
+    return status;
+}

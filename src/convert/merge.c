@@ -1,0 +1,188 @@
+#include "convert/merge.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/hub_cache.h"
+#include "checkpoint/load.h"
+#include "model/adapter_config.h"
+#include "model/quantization.h"
+#include "nn/decoder_layer.h"
+#include "nn/head.h"
+
+void tt_merge_close(struct tt_merge *merge)
+{
+    tt_free(merge->tensors);
+    tt_model_destroy(merge->model);
+    tt_safetensors_close(merge->adapter);
+    tt_model_folder_close(merge->folder);
+    tt_arena_deinit(&merge->arena);
+    *merge = (struct tt_merge){0};
+}
+
+static tt_status open_adapter(struct tt_merge *merge, const char *name, struct tt_lora_config *lora)
+{
+    tt_status status = TT_OK;
+    char *folder = NULL, *weights = NULL, *config = NULL, *pickle = NULL;
+    TT_GO(tt_hub_locate(name, NULL, "adapter", &folder));
+    weights = tt_path_join(folder, "adapter_model.safetensors");
+    config = tt_path_join(folder, "adapter_config.json");
+    pickle = tt_path_join(folder, "adapter_model.bin");
+    if (weights == NULL || config == NULL || pickle == NULL) TT_GO(TT_ERR_MEMORY);
+    if (!tt_path_is_dir(folder)) {
+        status = tt_fail(TT_ERR_DATA, "the adapter folder '%s' is a file", folder);
+    } else if (!tt_path_exists(config)) {
+        status = tt_fail(TT_ERR_DATA, "'%s' is no adapter: it has no adapter_config.json", folder);
+        tt_hint("a PEFT folder holds adapter_config.json and adapter_model.safetensors");
+    } else if (!tt_path_exists(weights) && tt_path_exists(pickle)) {
+        status =
+            tt_fail(TT_ERR_UNSUPPORTED, "'%s' holds a pickle, which can run code when it is read", pickle);
+        tt_hint("load it in PEFT and save it again: save_pretrained writes adapter_model.safetensors");
+    }
+    TT_GO(status);
+    TT_GO(tt_adapter_config_read(folder, &merge->arena, lora));
+    TT_GO(tt_safetensors_open(weights, &merge->adapter));
+out:
+    if (status != TT_OK) tt_while("opening the adapter '%s'", name);
+    tt_free(folder);
+    tt_free(weights);
+    tt_free(config);
+    tt_free(pickle);
+    return status;
+}
+
+static tt_status find_in_adapter(const struct tt_merge *merge, const char *param_name,
+                                 const struct tt_safetensors_entry **entry)
+{
+    char *key = tt_adapter_key(param_name);
+    if (key == NULL) return TT_ERR_MEMORY;
+    *entry = tt_safetensors_find(merge->adapter, key);
+    tt_free(key);
+    if (*entry != NULL) return TT_OK;
+    return tt_fail(TT_ERR_DATA, "the adapter has no tensor for '%s'", param_name);
+}
+
+static struct tt_merge_tensor *find_tensor(struct tt_merge *merge, const char *name)
+{
+    for (size_t i = 0; i < merge->count; i++)
+        if (strcmp(merge->tensors[i].name, name) == 0) return &merge->tensors[i];
+    return NULL;
+}
+
+/* Sets dtype and, for what bitsandbytes has quantized, `quantized`. Its int8 forgets the type: config.json's
+ * is meant. */
+static tt_status find_type(struct tt_merge *merge, const char *source, struct tt_merge_tensor *tensor)
+{
+    struct tt_quantized found = {0};
+    tensor->dtype = tensor->base->dtype;
+    if (merge->model->options.quant.type != TT_QUANT_NONE && tensor->rank == 2)
+        TT_TRY(tt_quantized_find(merge->folder, source, &found));
+    if (found.layout.format.type == TT_QUANT_NONE) return TT_OK;
+    struct tt_quantized *kept = tt_arena_alloc(&merge->arena, sizeof *kept);
+    if (kept == NULL) return TT_ERR_MEMORY;
+    *kept = found;
+    tt_dtype configured = merge->model->config.dtype;
+    bool forgets = found.layout.format.type == TT_QUANT_INT8 && configured != TT_DTYPE_NONE;
+    tensor->quantized = kept;
+    tensor->dtype = forgets ? configured : found.dtype;
+    merge->quantized = true;
+    return TT_OK;
+}
+
+static tt_status add_tensor(struct tt_merge *merge, const tt_param *param, const char *name)
+{
+    const char *source = tt_model_source_name(merge->model, param);
+    struct tt_merge_tensor tensor = {
+        .name = name,
+        .base = tt_model_folder_find(merge->folder, source),
+        .rows = param->dims[0],
+        .columns = param->rank > 1 ? param->dims[1] : 1,
+        .rank = param->rank,
+    };
+    /* What modules_to_save trains is only compared with the base, which may lack it. */
+    if (param->adapter) TT_TRY(find_in_adapter(merge, param->name, &tensor.saved));
+    if (tensor.base == NULL)
+        return tt_fail(TT_ERR_DATA, "'%s' has no tensor '%s'", tt_model_folder_path(merge->folder), source);
+    TT_TRY(find_type(merge, source, &tensor));
+    merge->tensors[merge->count++] = tensor;
+    return TT_OK;
+}
+
+static tt_status add_lora(struct tt_merge *merge, const struct tt_linear_group *group)
+{
+    for (int i = 0; i < group->count; i++) {
+        const struct tt_linear *linear = &group->linears[i];
+        if (linear->r == 0) continue;
+        /* The only linear whose weight has another's name is a head that shares the embedding's. */
+        bool shared = strcmp(linear->weight->name, "model.embed_tokens.weight") == 0;
+        if (shared) {
+            TT_TRY(add_tensor(merge, linear->weight, "lm_head.weight"));
+            merge->unties = true;
+        }
+        struct tt_merge_tensor *tensor = find_tensor(merge, shared ? "lm_head.weight" : linear->weight->name);
+        if (tensor == NULL) return tt_fail(TT_ERR_INTERNAL, "'%s' is not listed", linear->weight->name);
+        TT_TRY(find_in_adapter(merge, linear->lora_A->name, &tensor->lora_A));
+        TT_TRY(find_in_adapter(merge, linear->lora_B->name, &tensor->lora_B));
+        tensor->scaling = linear->scaling;
+        tensor->r = linear->r;
+    }
+    return TT_OK;
+}
+
+static tt_status list_tensors(struct tt_merge *merge)
+{
+    const struct tt_model *model = merge->model;
+    merge->tensors = tt_calloc(model->param_count + 1, sizeof *merge->tensors);
+    if (merge->tensors == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < model->param_count; i++)
+        if (tt_model_source_name(model, model->params[i]) != NULL)
+            TT_TRY(add_tensor(merge, model->params[i], model->params[i]->name));
+    merge->unties = model->config.tie_word_embeddings && !tt_model_is_tied(model);
+    for (int b = 1; b + 1 < model->block_count; b++) {
+        const struct tt_decoder_layer *layer = model->blocks[b].impl;
+        TT_TRY(add_lora(merge, &layer->attention.qkv));
+        TT_TRY(add_lora(merge, &layer->attention.o));
+        TT_TRY(add_lora(merge, &layer->mlp.gate_up));
+        TT_TRY(add_lora(merge, &layer->mlp.down));
+    }
+    const struct tt_head *head = model->blocks[model->block_count - 1].impl;
+    return add_lora(merge, &head->lm_head);
+}
+
+tt_status tt_merge_open(const char *base, const char *adapter, struct tt_merge *merge)
+{
+    tt_status status = TT_OK;
+    struct tt_model_config *config = tt_calloc(1, sizeof *config);
+    struct tt_model_options options = {.compute_dtype = TT_F32};
+    *merge = (struct tt_merge){0};
+    if (config == NULL) return TT_ERR_MEMORY;
+    TT_GO(tt_model_folder_open(base, true, &merge->folder));
+    TT_GO(tt_model_config_parse(tt_model_folder_config(merge->folder), config));
+    if (adapter != NULL) TT_GO(open_adapter(merge, adapter, &options.lora));
+    TT_GO(tt_quantization_resolve(&(struct tt_quantization_config){0}, config, TT_F32, &options.quant));
+    TT_GO(tt_model_create(config, &options, &merge->model));
+    struct tt_load_source source = {.folder = merge->folder, .adapter = merge->adapter};
+    TT_GO(tt_load_check(merge->model, &source));
+    TT_GO(list_tensors(merge));
+out:
+    if (status != TT_OK && adapter != NULL) tt_while("matching the adapter '%s' to '%s'", adapter, base);
+    if (status != TT_OK) tt_merge_close(merge);
+    tt_free(config);
+    return status;
+}
+
+void tt_merge_change_add(struct tt_merge_change *sum, const struct tt_merge_change *more)
+{
+    sum->largest = fmax(sum->largest, more->largest);
+    sum->squares += more->squares;
+    sum->base_squares += more->base_squares;
+    sum->rounding_squares += more->rounding_squares;
+    sum->count += more->count;
+}
+
+double tt_merge_change_rms(const struct tt_merge_change *change)
+{
+    return change->count > 0 ? sqrt(change->squares / (double)change->count) : 0.0;
+}

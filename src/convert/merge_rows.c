@@ -1,0 +1,381 @@
+/* The values of merged tensors: chunks of rows, read, summed and written by several threads. */
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "convert/merge.h"
+
+/* A chunk of rows in fp32, and what of B and of A is held beside it: a thread takes seven times so much at
+ * most, more only where a single row or head is larger. */
+enum { CHUNK_BYTES = 8 << 20, THREADS_MAX = 8 };
+
+/* Rows and columns whose sums stay in registers. */
+enum { TILE_ROWS = 4, TILE_COLUMNS = 8 };
+typedef float four __attribute__((vector_size(16)));
+
+struct chunk {
+    size_t output;
+    int64_t first, rows;
+    struct tt_merge_change change;
+};
+
+struct work {
+    const struct tt_merge *merge;
+    struct tt_merge_output *outputs;
+    struct chunk *chunks;
+    size_t chunk_count;
+    const struct tt_cancel *cancel;
+    atomic_size_t next;
+    atomic_bool failed;
+};
+
+/* A growing piece of memory. */
+struct room {
+    void *data;
+    size_t bytes;
+};
+
+struct hand {
+    struct room values, product, a, b, packed, out, base, segment;
+    const struct tt_merge_tensor *a_tensor; /* whose A is in `a`, */
+    int64_t a_first, a_count;               /* these rows of it */
+};
+
+static void *reserve(struct room *room, size_t bytes)
+{
+    if (bytes <= room->bytes) return room->data;
+    tt_free(room->data);
+    *room = (struct room){0};
+    room->data = tt_alloc_aligned(bytes);
+    if (room->data != NULL) room->bytes = bytes;
+    return room->data;
+}
+
+static void hand_deinit(struct hand *hand)
+{
+    struct room *rooms[] = {&hand->values, &hand->product, &hand->a,    &hand->b,
+                            &hand->packed, &hand->out,     &hand->base, &hand->segment};
+    for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) tt_free(rooms[i]->data);
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Rows of A that are held at a time. */
+static int64_t a_rows(const struct tt_merge_tensor *tensor)
+{
+    int64_t rows = CHUNK_BYTES / (tensor->columns * (int64_t)sizeof(float));
+    return smaller(rows > 0 ? rows : 1, tensor->r);
+}
+
+static int64_t greatest_divisor(int64_t a, int64_t b)
+{
+    return b == 0 ? a : greatest_divisor(b, a % b);
+}
+
+/* So many rows, and multiples of it, are whole blocks of a quantized matrix, nested ones too. */
+static int64_t rows_per_block(const struct tt_quant_layout *layout)
+{
+    int64_t block = layout->format.type == TT_QUANT_INT8 ? 1 : layout->format.block;
+    if (layout->format.nested) block *= layout->format.nested_block;
+    return block / greatest_divisor(block, layout->cols);
+}
+
+static int64_t rows_per_chunk(const struct tt_merge_output *output)
+{
+    const struct tt_merge_tensor *tensor = output->tensor;
+    int64_t row_bytes = (tensor->columns + tensor->r) * (int64_t)sizeof(float);
+    int64_t rows = CHUNK_BYTES / row_bytes, whole = output->head_rows > 0 ? output->head_rows : 1;
+    if (tensor->quantized != NULL)
+        whole *= rows_per_block(&tensor->quantized->layout) /
+                 greatest_divisor(whole, rows_per_block(&tensor->quantized->layout));
+    rows -= rows % whole;
+    return rows > 0 ? rows : whole;
+}
+
+/* y += b[rows, k] * packed[k, 8] for up to four rows. */
+static void add_tile(const float *b, int64_t b_stride, int64_t k_count, const float *packed, int rows,
+                     float y[TILE_ROWS][TILE_COLUMNS])
+{
+    four sums[TILE_ROWS][2];
+    memcpy(sums, y, sizeof sums);
+    const float *b_rows[TILE_ROWS];
+    for (int i = 0; i < TILE_ROWS; i++) b_rows[i] = b + (i < rows ? i : 0) * b_stride;
+    for (int64_t k = 0; k < k_count; k++) {
+        four left, right;
+        memcpy(&left, packed + k * TILE_COLUMNS, sizeof left);
+        memcpy(&right, packed + k * TILE_COLUMNS + 4, sizeof right);
+        for (int i = 0; i < TILE_ROWS; i++) {
+            sums[i][0] += b_rows[i][k] * left;
+            sums[i][1] += b_rows[i][k] * right;
+        }
+    }
+    memcpy(y, sums, sizeof sums);
+}
+
+/* product[rows, columns] += b[rows, k] * a[k, columns]. Each sum adds its terms in order of k. */
+static void add_product(float *product, int64_t rows, int64_t columns, const float *b, int64_t b_stride,
+                        const float *a, int64_t k_count, float *packed)
+{
+    for (int64_t c = 0; c < columns; c += TILE_COLUMNS) {
+        int64_t width = smaller(TILE_COLUMNS, columns - c);
+        memset(packed, 0, (size_t)(k_count * TILE_COLUMNS) * sizeof *packed);
+        for (int64_t k = 0; k < k_count; k++)
+            memcpy(packed + k * TILE_COLUMNS, a + k * columns + c, (size_t)width * sizeof *a);
+        for (int64_t i = 0; i < rows; i += TILE_ROWS) {
+            float y[TILE_ROWS][TILE_COLUMNS] = {{0}};
+            int height = (int)smaller(TILE_ROWS, rows - i);
+            for (int t = 0; t < height; t++)
+                memcpy(y[t], product + (i + t) * columns + c, (size_t)width * sizeof(float));
+            add_tile(b + i * b_stride, b_stride, k_count, packed, height, y);
+            for (int t = 0; t < height; t++)
+                memcpy(product + (i + t) * columns + c, y[t], (size_t)width * sizeof(float));
+        }
+    }
+}
+
+static tt_status read_a(struct work *work, struct hand *hand, const struct tt_merge_tensor *tensor,
+                        int64_t first, int64_t count)
+{
+    if (hand->a_tensor == tensor && hand->a_first == first && hand->a_count == count) return TT_OK;
+    hand->a_tensor = NULL;
+    float *a = reserve(&hand->a, (size_t)(count * tensor->columns) * sizeof *a);
+    if (a == NULL) return TT_ERR_MEMORY;
+    TT_TRY(tt_safetensors_read(work->merge->adapter, tensor->lora_A, first * tensor->columns,
+                               count * tensor->columns, a, TT_F32));
+    hand->a_tensor = tensor;
+    hand->a_first = first;
+    hand->a_count = count;
+    return TT_OK;
+}
+
+/* values += scaling * B A, for the rows of the chunk. */
+static tt_status add_lora(struct work *work, struct hand *hand, const struct tt_merge_tensor *tensor,
+                          const struct chunk *chunk, float *values)
+{
+    int64_t count = chunk->rows * tensor->columns, step = a_rows(tensor);
+    float *product = reserve(&hand->product, (size_t)count * sizeof *product);
+    float *b = reserve(&hand->b, (size_t)(chunk->rows * tensor->r) * sizeof *b);
+    float *packed = reserve(&hand->packed, (size_t)(step * TILE_COLUMNS) * sizeof *packed);
+    if (product == NULL || b == NULL || packed == NULL) return TT_ERR_MEMORY;
+    memset(product, 0, (size_t)count * sizeof *product);
+    TT_TRY(tt_safetensors_read(work->merge->adapter, tensor->lora_B, chunk->first * tensor->r,
+                               chunk->rows * tensor->r, b, TT_F32));
+    for (int64_t k = 0; k < tensor->r; k += step) {
+        int64_t k_count = smaller(step, tensor->r - k);
+        TT_TRY(read_a(work, hand, tensor, k, k_count));
+        add_product(product, chunk->rows, tensor->columns, b + k, tensor->r, hand->a.data, k_count, packed);
+    }
+    for (int64_t i = 0; i < count; i++) values[i] += tensor->scaling * product[i];
+    return TT_OK;
+}
+
+/* Bytes of one section of the whole matrix to the same section of a matrix that is its rows. */
+static tt_status read_section(struct work *work, const struct tt_quantized *whole,
+                              struct tt_quant_section from, uint64_t first, struct tt_quant_section to,
+                              char *segment)
+{
+    if (to.bytes == 0) return TT_OK;
+    return tt_quantized_read(work->merge->folder, whole, from.offset + first, to.bytes, segment + to.offset);
+}
+
+/* Rows of a quantized matrix, as a small matrix of the same format, then decoded to the type the weights had.
+ */
+static tt_status read_quantized(struct work *work, struct hand *hand, const struct tt_merge_tensor *tensor,
+                                const struct chunk *chunk, void *to, tt_dtype dtype)
+{
+    const struct tt_quantized *quantized = tensor->quantized;
+    const struct tt_quant_layout *whole = &quantized->layout;
+    struct tt_quant_layout rows;
+    TT_TRY(tt_quant_layout_make(whole->format, chunk->rows, tensor->columns, &rows));
+    char *segment = reserve(&hand->segment, rows.bytes + (size_t)rows.count * sizeof(float));
+    if (segment == NULL) return TT_ERR_MEMORY;
+    bool bytes_each = whole->format.type == TT_QUANT_INT8;
+    uint64_t first = (uint64_t)(chunk->first * tensor->columns);
+    uint64_t block = bytes_each ? (uint64_t)chunk->first : first / (uint64_t)whole->format.block;
+    uint64_t nested = whole->format.nested ? block / (uint64_t)whole->format.nested_block : 0;
+    TT_TRY(read_section(work, quantized, whole->codes, bytes_each ? first : first / 2, rows.codes, segment));
+    TT_TRY(read_section(work, quantized, whole->absmax, whole->format.nested ? block : 4 * block, rows.absmax,
+                        segment));
+    TT_TRY(read_section(work, quantized, whole->nested_absmax, 4 * nested, rows.nested_absmax, segment));
+    TT_TRY(read_section(work, quantized, whole->map, 0, rows.map, segment));
+    TT_TRY(read_section(work, quantized, whole->nested_map, 0, rows.nested_map, segment));
+    TT_TRY(read_section(work, quantized, whole->offset, 0, rows.offset, segment));
+    tt_dtype before = bytes_each ? TT_F32 : tensor->dtype;
+    void *decoded = dtype == before ? to : segment + rows.bytes;
+    tt_quant_decode(&rows, segment, 0, rows.count, decoded, before);
+    if (decoded == to || tt_dtype_convert(to, dtype, decoded, before, (size_t)rows.count)) return TT_OK;
+    return tt_fail(TT_ERR_INTERNAL, "'%s' cannot be written as %s", tensor->name, tt_dtype_name(dtype));
+}
+
+static tt_status read_base(struct work *work, struct hand *hand, const struct tt_merge_tensor *tensor,
+                           const struct chunk *chunk, void *to, tt_dtype dtype)
+{
+    if (tensor->quantized != NULL) return read_quantized(work, hand, tensor, chunk, to, dtype);
+    return tt_model_folder_read(work->merge->folder, tensor->base, chunk->first * tensor->columns,
+                                chunk->rows * tensor->columns, to, dtype);
+}
+
+static tt_status read_saved(struct work *work, const struct tt_merge_tensor *tensor,
+                            const struct chunk *chunk, void *to, tt_dtype dtype)
+{
+    return tt_safetensors_read(work->merge->adapter, tensor->saved, chunk->first * tensor->columns,
+                               chunk->rows * tensor->columns, to, dtype);
+}
+
+/* `out` is in the output's type, `exact` what was rounded to it, `base` what was there before. */
+static tt_status measure(const struct tt_merge_output *output, struct chunk *chunk, const void *out,
+                         const float *exact, const float *base, int64_t count)
+{
+    enum { PIECE = 1024 };
+    float rounded[PIECE];
+    struct tt_merge_change change = {.count = count};
+    size_t element = tt_dtype_bytes(output->dtype);
+    for (int64_t done = 0; done < count; done += PIECE) {
+        int64_t piece = smaller(PIECE, count - done);
+        (void)tt_dtype_convert(rounded, TT_F32, (const char *)out + (size_t)done * element, output->dtype,
+                               (size_t)piece);
+        for (int64_t i = 0; i < piece; i++) {
+            double was = base[done + i], difference = rounded[i] - was;
+            double lost = (double)rounded[i] - exact[done + i];
+            if (!isfinite(rounded[i]) && isfinite(was)) {
+                return tt_fail(TT_ERR_DATA, "'%s' has a value that is no finite %s after merging (%g)",
+                               output->tensor->name, tt_dtype_torch_name(output->dtype),
+                               (double)exact[done + i]);
+            }
+            if (!isfinite(difference)) continue;
+            change.largest = fmax(change.largest, fabs(difference));
+            change.squares += difference * difference;
+            change.base_squares += was * was;
+            change.rounding_squares += lost * lost;
+        }
+    }
+    chunk->change = change;
+    return TT_OK;
+}
+
+/* float16 alone has a smaller range than the types that models come in. */
+static tt_status check_half(const struct tt_merge_output *output, const uint16_t *out, int64_t count)
+{
+    for (int64_t i = 0; output->dtype == TT_F16 && i < count; i++)
+        if ((out[i] & 0x7c00) == 0x7c00)
+            return tt_fail(TT_ERR_DATA, "'%s' has a value that is no finite float16", output->tensor->name);
+    return TT_OK;
+}
+
+/* The chunk's values in the output's type; stays in the hand's memory. */
+static tt_status make_values(struct work *work, struct hand *hand, struct chunk *chunk, void **out)
+{
+    const struct tt_merge_output *output = &work->outputs[chunk->output];
+    const struct tt_merge_tensor *tensor = output->tensor;
+    int64_t count = chunk->rows * tensor->columns;
+    *out = reserve(&hand->out, (size_t)count * tt_dtype_bytes(output->dtype));
+    if (*out == NULL) return TT_ERR_MEMORY;
+    bool changes = tensor->base != NULL && (tensor->saved != NULL || tensor->lora_A != NULL);
+    if (!changes) {
+        tt_dtype from = tensor->saved != NULL ? tensor->saved->dtype : tensor->dtype;
+        TT_TRY(tensor->saved != NULL ? read_saved(work, tensor, chunk, *out, output->dtype)
+                                     : read_base(work, hand, tensor, chunk, *out, output->dtype));
+        return from == output->dtype ? TT_OK : check_half(output, *out, count);
+    }
+    float *values = reserve(&hand->values, (size_t)count * sizeof *values);
+    float *base = reserve(&hand->base, (size_t)count * sizeof *base);
+    if (values == NULL || base == NULL) return TT_ERR_MEMORY;
+    TT_TRY(read_base(work, hand, tensor, chunk, base, TT_F32));
+    if (tensor->saved != NULL)
+        TT_TRY(read_saved(work, tensor, chunk, values, TT_F32));
+    else
+        memcpy(values, base, (size_t)count * sizeof *values);
+    if (tensor->lora_A != NULL) TT_TRY(add_lora(work, hand, tensor, chunk, values));
+    if (!tt_dtype_convert(*out, output->dtype, values, TT_F32, (size_t)count))
+        return tt_fail(TT_ERR_INTERNAL, "'%s' cannot be written as %s", tensor->name,
+                       tt_dtype_name(output->dtype));
+    return measure(output, chunk, *out, values, base, count);
+}
+
+/* Chunks hold whole heads: the order changes inside the chunk. */
+static void *order_heads(struct hand *hand, const struct tt_merge_output *output, const struct chunk *chunk,
+                         const void *rows)
+{
+    int64_t head = output->head_rows;
+    size_t row_bytes = (size_t)output->tensor->columns * tt_dtype_bytes(output->dtype);
+    char *ordered = reserve(&hand->values, (size_t)chunk->rows * row_bytes);
+    if (ordered == NULL) return NULL;
+    for (int64_t row = 0; row < chunk->rows; row++) {
+        int64_t in_head = row % head, half = in_head / (head / 2), i = in_head % (head / 2);
+        int64_t to = row - in_head + 2 * i + half;
+        memcpy(ordered + (size_t)to * row_bytes, (const char *)rows + (size_t)row * row_bytes, row_bytes);
+    }
+    return ordered;
+}
+
+static tt_status do_chunk(struct work *work, struct hand *hand, struct chunk *chunk)
+{
+    const struct tt_merge_output *output = &work->outputs[chunk->output];
+    size_t row_bytes = (size_t)output->tensor->columns * tt_dtype_bytes(output->dtype);
+    void *rows;
+    TT_TRY(make_values(work, hand, chunk, &rows));
+    if (output->head_rows > 0) rows = order_heads(hand, output, chunk, rows);
+    if (rows == NULL) return TT_ERR_MEMORY;
+    return tt_file_pwrite(output->descriptor, output->path, rows, (size_t)chunk->rows * row_bytes,
+                          output->offset + (uint64_t)chunk->first * row_bytes);
+}
+
+static tt_status run_thread(void *argument)
+{
+    struct work *work = argument;
+    struct hand hand = {0};
+    tt_status status = TT_OK;
+    while (status == TT_OK && !atomic_load(&work->failed)) {
+        size_t index = atomic_fetch_add(&work->next, 1);
+        if (index >= work->chunk_count) break;
+        struct chunk *chunk = &work->chunks[index];
+        if (work->cancel != NULL && atomic_load(&work->cancel->requests) > 0)
+            status = tt_fail(TT_ERR_CANCELLED, "stopped on request");
+        else
+            status = do_chunk(work, &hand, chunk);
+        if (status != TT_OK) tt_while("making '%s'", work->outputs[chunk->output].tensor->name);
+    }
+    if (status != TT_OK) atomic_store(&work->failed, true);
+    hand_deinit(&hand);
+    return status;
+}
+
+static tt_status cut_chunks(struct work *work, size_t output_count)
+{
+    size_t count = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        count = 0;
+        for (size_t o = 0; o < output_count; o++) {
+            int64_t rows = work->outputs[o].tensor->rows, step = rows_per_chunk(&work->outputs[o]);
+            for (int64_t first = 0; first < rows; first += step, count++)
+                if (pass == 1)
+                    work->chunks[count] =
+                        (struct chunk){.output = o, .first = first, .rows = smaller(step, rows - first)};
+        }
+        if (pass == 0) work->chunks = tt_calloc(count + 1, sizeof *work->chunks);
+        if (work->chunks == NULL) return TT_ERR_MEMORY;
+    }
+    work->chunk_count = count;
+    return TT_OK;
+}
+
+tt_status tt_merge_run(const struct tt_merge *merge, struct tt_merge_output *outputs, size_t count,
+                       const struct tt_merge_work *options)
+{
+    struct work work = {.merge = merge, .outputs = outputs, .cancel = options->cancel};
+    int threads = options->threads > 0 ? options->threads : tt_cpu_count();
+    if (threads > THREADS_MAX) threads = THREADS_MAX;
+    tt_status status = cut_chunks(&work, count);
+    if (status == TT_OK && (size_t)threads > work.chunk_count) threads = (int)work.chunk_count;
+    if (status == TT_OK) status = tt_threads_run("merge", threads, run_thread, &work);
+    /* In order of the chunks, so that sums do not depend on who was first. */
+    for (size_t i = 0; status == TT_OK && i < work.chunk_count; i++)
+        tt_merge_change_add(&outputs[work.chunks[i].output].change, &work.chunks[i].change);
+    tt_free(work.chunks);
+    return status;
+}

@@ -1,0 +1,320 @@
+/* A merged model as a folder: weights in shards, index, configuration, and the base's other files. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "checkpoint/manifest.h"
+#include "convert/merge.h"
+#include "io/output_folder.h"
+
+static const uint64_t default_shard_bytes = 50ull * 1000 * 1000 * 1000;
+
+struct shard {
+    char name[64]; /* two counts of 20 digits */
+    char *path;
+    int descriptor;
+    size_t first, count; /* tensors */
+    struct tt_safetensors_entry *entries;
+    struct tt_str header;
+    uint64_t bytes;
+};
+
+struct writing {
+    const struct tt_merge *merge;
+    const struct tt_merge_options *options;
+    struct tt_merge_report *report;
+    struct tt_output_folder output;
+    struct shard *shards;
+    size_t shard_count;
+};
+
+static tt_dtype type_of(const struct writing *writing, const struct tt_merge_tensor *tensor)
+{
+    return writing->options->dtype != TT_DTYPE_NONE ? writing->options->dtype : tensor->dtype;
+}
+
+static uint64_t bytes_of(const struct writing *writing, size_t index)
+{
+    const struct tt_merge_tensor *tensor = &writing->merge->tensors[index];
+    return (uint64_t)(tensor->rows * tensor->columns) * tt_dtype_bytes(type_of(writing, tensor));
+}
+
+/* ---- Before anything is written ---- */
+
+static tt_status check_output_dir(const struct writing *writing)
+{
+    const char *folder = writing->options->output_dir, *base = tt_model_folder_path(writing->merge->folder);
+    const struct tt_safetensors *adapter = writing->merge->adapter;
+    char *weights = adapter != NULL ? tt_path_join(folder, "adapter_model.safetensors") : NULL;
+    bool same = tt_output_folder_is(folder, base) ||
+                (weights != NULL && tt_output_folder_is(weights, tt_safetensors_path(adapter)));
+    tt_free(weights);
+    if (same) return tt_fail(TT_ERR_USAGE, "output_dir '%s' is a folder that is read: name another", folder);
+    return TT_OK;
+}
+
+static tt_status check_disk(const struct writing *writing)
+{
+    uint64_t needed = 0, there = 0;
+    char text[2][32];
+    for (size_t s = 0; s < writing->shard_count; s++) needed += writing->shards[s].bytes;
+    TT_TRY(tt_dir_free_bytes(tt_str_text(&writing->output.temporary), &there));
+    if (there >= needed) return TT_OK;
+    return tt_fail(TT_ERR_IO, "the merged model takes %s, and the disk below '%s' has %s left",
+                   tt_format_bytes((double)needed, text[0], sizeof text[0]), writing->options->output_dir,
+                   tt_format_bytes((double)there, text[1], sizeof text[1]));
+}
+
+/* ---- Shards ---- */
+
+/* A tensor that would overfill a file opens the next one, as in transformers. */
+static tt_status split_shards(struct writing *writing)
+{
+    size_t tensor_count = writing->merge->count;
+    uint64_t limit = writing->options->max_shard_bytes, filled = 0;
+    if (limit == 0) limit = default_shard_bytes;
+    writing->shards = tt_calloc(tensor_count + 1, sizeof *writing->shards);
+    if (writing->shards == NULL) return TT_ERR_MEMORY;
+    writing->shard_count = 1;
+    for (size_t i = 0; i < tensor_count; i++) {
+        uint64_t bytes = bytes_of(writing, i);
+        if (filled > 0 && filled + bytes > limit) {
+            writing->shards[writing->shard_count++].first = i;
+            filled = 0;
+        }
+        filled += bytes;
+        writing->shards[writing->shard_count - 1].count++;
+        writing->report->bytes += bytes;
+    }
+    for (size_t s = 0; s < writing->shard_count; s++) {
+        struct shard *shard = &writing->shards[s];
+        shard->descriptor = -1;
+        if (writing->shard_count == 1)
+            (void)snprintf(shard->name, sizeof shard->name, "model.safetensors");
+        else
+            (void)snprintf(shard->name, sizeof shard->name, "model-%05zu-of-%05zu.safetensors", s + 1,
+                           writing->shard_count);
+    }
+    return TT_OK;
+}
+
+static tt_status lay_out_shard(struct writing *writing, struct shard *shard)
+{
+    shard->entries = tt_calloc(shard->count + 1, sizeof *shard->entries);
+    shard->path = tt_path_join(tt_str_text(&writing->output.temporary), shard->name);
+    if (shard->entries == NULL || shard->path == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < shard->count; i++) {
+        const struct tt_merge_tensor *tensor = &writing->merge->tensors[shard->first + i];
+        shard->entries[i] = (struct tt_safetensors_entry){.name = tensor->name,
+                                                          .dtype = type_of(writing, tensor),
+                                                          .rank = tensor->rank,
+                                                          .dims = {tensor->rows, tensor->columns}};
+    }
+    return tt_safetensors_layout(shard->entries, shard->count, &shard->header, &shard->bytes);
+}
+
+static tt_status create_shard(struct writing *writing, struct shard *shard)
+{
+    TT_TRY(tt_file_create(shard->path, shard->bytes, &shard->descriptor));
+    TT_TRY(tt_file_pwrite(shard->descriptor, shard->path, shard->header.data, shard->header.bytes, 0));
+    for (size_t i = 0; i < shard->count; i++) {
+        struct tt_merge_output *output = &writing->report->outputs[shard->first + i];
+        const struct tt_merge_tensor *tensor = &writing->merge->tensors[shard->first + i];
+        *output = (struct tt_merge_output){.tensor = tensor,
+                                           .dtype = type_of(writing, tensor),
+                                           .descriptor = shard->descriptor,
+                                           .path = shard->path};
+        for (size_t e = 0; e < shard->count; e++)
+            if (shard->entries[e].name == tensor->name) output->offset = shard->entries[e].offset;
+    }
+    return TT_OK;
+}
+
+static tt_status write_weights(struct writing *writing)
+{
+    struct tt_merge_report *report = writing->report;
+    for (size_t s = 0; s < writing->shard_count; s++) TT_TRY(lay_out_shard(writing, &writing->shards[s]));
+    TT_TRY(check_disk(writing));
+    for (size_t s = 0; s < writing->shard_count; s++) TT_TRY(create_shard(writing, &writing->shards[s]));
+    TT_TRY(tt_merge_run(writing->merge, report->outputs, report->count, &writing->options->work));
+    for (size_t s = 0; s < writing->shard_count; s++) {
+        int descriptor = writing->shards[s].descriptor;
+        writing->shards[s].descriptor = -1;
+        TT_TRY(tt_file_sync_close(descriptor, writing->shards[s].path));
+    }
+    return TT_OK;
+}
+
+/* ---- Small files ---- */
+
+static tt_status write_index(const struct writing *writing)
+{
+    struct tt_json_value *map = tt_json_new_object();
+    bool ok = map != NULL;
+    int64_t parameters = 0;
+    if (writing->shard_count == 1) {
+        tt_json_release(map);
+        return TT_OK;
+    }
+    for (size_t s = 0; s < writing->shard_count; s++)
+        for (size_t i = 0; i < writing->shards[s].count; i++)
+            ok &= tt_json_set(map, writing->shards[s].entries[i].name,
+                              tt_json_new_string(writing->shards[s].name)) == 0;
+    for (size_t i = 0; i < writing->merge->count; i++)
+        parameters += writing->merge->tensors[i].rows * writing->merge->tensors[i].columns;
+    struct tt_json_value *root =
+        tt_json_pack("{s:{s:I, s:I}, s:o}", "metadata", "total_parameters", (int64_t)parameters, "total_size",
+                     (int64_t)writing->report->bytes, "weight_map", map);
+    tt_status status = ok && root != NULL
+                           ? tt_json_write_file(root, 2, true, tt_str_text(&writing->output.temporary),
+                                                "model.safetensors.index.json")
+                           : tt_fail(TT_ERR_MEMORY, "out of memory for the index of the weights");
+    tt_json_release(root);
+    return status;
+}
+
+static bool ends_with(const char *name, const char *ending)
+{
+    size_t name_bytes = strlen(name), ending_bytes = strlen(ending);
+    return name_bytes >= ending_bytes && strcmp(name + name_bytes - ending_bytes, ending) == 0;
+}
+
+/* Weights in any format: those of the base would contradict the new ones, as would a checkpoint's manifest.
+ */
+static bool is_weights(const char *name)
+{
+    static const char *const endings[] = {".safetensors", ".safetensors.index.json",
+                                          ".bin",         ".bin.index.json",
+                                          ".pt",          ".pth",
+                                          ".gguf",        ".h5",
+                                          ".msgpack",     ".onnx"};
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+        if (ends_with(name, endings[i])) return true;
+    return false;
+}
+
+static tt_status copy_entry(void *context, const char *name)
+{
+    const struct writing *writing = context;
+    tt_status status = TT_OK;
+    if (name[0] == '.' || is_weights(name) || strcmp(name, TT_MANIFEST_NAME) == 0) return TT_OK;
+    const char *folder = tt_model_folder_path(writing->merge->folder);
+    char *from = tt_path_join(folder, name);
+    char *to = tt_path_join(tt_str_text(&writing->output.temporary), name);
+    if (from == NULL || to == NULL)
+        status = TT_ERR_MEMORY;
+    else if (!tt_path_is_dir(from))
+        status = tt_file_copy_inside(folder, name, TT_MODEL_FOLDER_COPY_BYTES_MAX, to);
+    tt_free(from);
+    tt_free(to);
+    return status;
+}
+
+/* Before the weights, which take longer than finding that one of these cannot be copied. */
+static tt_status copy_small_files(struct writing *writing)
+{
+    const char *base = tt_model_folder_path(writing->merge->folder);
+    TT_TRY(tt_dir_list(base, copy_entry, writing));
+    /* Also the folder of further chat templates. */
+    return tt_model_folder_copy_tokenizer(base, tt_str_text(&writing->output.temporary), true);
+}
+
+/* Only the keys that are no longer true change; then the file is written anew, in the same order. */
+static tt_status write_config(const struct writing *writing)
+{
+    const struct tt_json *config = tt_model_folder_config(writing->merge->folder);
+    tt_dtype dtype = writing->options->dtype;
+    if (!writing->merge->unties && !writing->merge->quantized && dtype == TT_DTYPE_NONE)
+        return TT_OK; /* copied */
+    struct tt_json_value *root = tt_json_copy(config->root);
+    bool ok = root != NULL;
+    if (writing->merge->unties)
+        ok = ok && tt_json_set(root, "tie_word_embeddings", tt_json_new_bool(false)) == 0;
+    if (writing->merge->quantized) (void)tt_json_remove(root, "quantization_config");
+    if (dtype != TT_DTYPE_NONE) {
+        /* transformers 5 writes dtype, 4 wrote torch_dtype; both read both. */
+        const char *key = tt_json_get(root, "dtype") != NULL ? "dtype" : "torch_dtype";
+        ok = ok && tt_json_set(root, key, tt_json_new_string(tt_dtype_torch_name(dtype))) == 0;
+    }
+    tt_status status =
+        ok ? tt_json_write_file(root, 2, false, tt_str_text(&writing->output.temporary), "config.json")
+           : tt_fail(TT_ERR_MEMORY, "out of memory for config.json");
+    tt_json_release(root);
+    return status;
+}
+
+/* The strict reader takes what was written. */
+static tt_status verify(const struct writing *writing)
+{
+    struct tt_model_folder *folder = NULL;
+    TT_TRY(tt_model_folder_open(tt_str_text(&writing->output.temporary), true, &folder));
+    size_t count = tt_model_folder_tensor_count(folder);
+    tt_model_folder_close(folder);
+    if (count == writing->merge->count) return TT_OK;
+    return tt_fail(TT_ERR_IO, "'%s' holds %zu tensors after writing %zu",
+                   tt_str_text(&writing->output.temporary), count, writing->merge->count);
+}
+
+static void sum_up(struct tt_merge_report *report)
+{
+    for (size_t i = 0; i < report->count; i++) {
+        if (report->outputs[i].change.count == 0) continue;
+        report->changed++;
+        tt_merge_change_add(&report->total, &report->outputs[i].change);
+    }
+}
+
+static void end_writing(struct writing *writing)
+{
+    for (size_t s = 0; writing->shards != NULL && s < writing->shard_count; s++) {
+        tt_file_close(writing->shards[s].descriptor);
+        tt_free(writing->shards[s].path);
+        tt_free(writing->shards[s].entries);
+        tt_str_deinit(&writing->shards[s].header);
+    }
+    tt_free(writing->shards);
+    tt_output_folder_close(&writing->output);
+}
+
+void tt_merge_report_deinit(struct tt_merge_report *report)
+{
+    tt_free(report->outputs);
+    *report = (struct tt_merge_report){0};
+}
+
+tt_status tt_merge_write(const struct tt_merge *merge, const struct tt_merge_options *options,
+                         struct tt_merge_report *report)
+{
+    tt_status status = TT_OK;
+    struct writing writing = {.merge = merge, .options = options, .report = report};
+    *report = (struct tt_merge_report){.count = merge->count};
+    report->outputs = tt_calloc(merge->count + 1, sizeof *report->outputs);
+    if (report->outputs == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(check_output_dir(&writing));
+    TT_GO(tt_output_folder_open(options->output_dir, ".merging", options->overwrite, &writing.output));
+    TT_GO(split_shards(&writing));
+    TT_GO(copy_small_files(&writing));
+    TT_GO(write_weights(&writing));
+    TT_GO(write_config(&writing));
+    TT_GO(write_index(&writing));
+    TT_GO(verify(&writing));
+    TT_GO(tt_output_folder_commit(&writing.output));
+    sum_up(report);
+    report->files = writing.shard_count;
+    for (size_t i = 0; i < report->count; i++) report->outputs[i].path = NULL; /* it was the temporary one */
+    if (merge->unties)
+        tt_warn("the adapter changes embeddings and head apart: config.json of '%s' has tie_word_embeddings "
+                "false",
+                options->output_dir);
+out:
+    if (status != TT_OK) {
+        tt_while("merging into '%s'", options->output_dir);
+        tt_merge_report_deinit(report);
+    }
+    end_writing(&writing);
+    return status;
+}

@@ -1,0 +1,325 @@
+#include "engine/executor.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/thread.h"
+#include "engine/executor_offload.h"
+
+/* One block's place in the pass. */
+struct slot {
+    tt_tensor x_TD; /* its input */
+    void *saved;    /* host record of what its forward kept */
+    size_t mark;    /* workspace before its output and what it kept */
+    enum tt_level level;
+    bool kept; /* its forward kept what backward needs (no recompute) */
+    char forward_mark[96], backward_mark[96];
+};
+
+struct tt_executor {
+    struct tt_executor_config config;
+    struct slot *slots;
+    char *saved_block; /* memory of all `saved` records */
+    struct tt_offload *offload;
+    struct tt_stream *stream; /* of the last pass: the marks in it are ours */
+    int first_trainable;      /* lowest block with something to train; block_count when nothing trains */
+    size_t begin_mark;
+    bool open; /* between forward and end */
+    tt_tensor dy_TD;
+    bool head_held;            /* the head's unit is still gathered, for the backward pass */
+    struct tt_unit *next_unit; /* to be gathered behind what the block that runs has queued by then */
+};
+
+enum { SAVED_ALIGNMENT = 64 };
+
+static size_t saved_stride(const struct tt_block *block)
+{
+    return (block->ops->saved_bytes + SAVED_ALIGNMENT - 1) / SAVED_ALIGNMENT * SAVED_ALIGNMENT;
+}
+
+static struct tt_unit *unit_of(const struct tt_executor *executor, int block)
+{
+    return executor->config.units[executor->config.model->unit_of_block[block]];
+}
+
+/* Embedding and head know one way, and below the lowest block that trains no backward pass comes by. */
+static tt_status create_slots(struct tt_executor *executor)
+{
+    const struct tt_executor_config *config = &executor->config;
+    const struct tt_model *model = config->model;
+    tt_status status = TT_OK;
+    enum tt_level *levels = tt_calloc((size_t)model->block_count, sizeof *levels);
+    if (levels == NULL) return TT_ERR_MEMORY;
+    char *next = executor->saved_block;
+    for (int i = 0; i < model->block_count; i++) {
+        struct slot *slot = &executor->slots[i];
+        bool is_layer = i > 0 && i < model->block_count - 1;
+        bool free_choice = config->levels != NULL && is_layer && i >= executor->first_trainable;
+        slot->level = levels[i] = free_choice ? config->levels[i] : TT_KEEP_CHEAP;
+        slot->saved = next;
+        next += saved_stride(&model->blocks[i]);
+        snprintf(slot->forward_mark, sizeof slot->forward_mark, "forward of %s", model->blocks[i].name);
+        snprintf(slot->backward_mark, sizeof slot->backward_mark, "backward of %s", model->blocks[i].name);
+    }
+    status = tt_offload_create(config->device, model, levels, config->tokens_max, &executor->offload);
+    tt_free(levels);
+    return status;
+}
+
+tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_executor **out)
+{
+    tt_status status = TT_OK;
+    const struct tt_model *model = config->model;
+    struct tt_executor *executor = tt_calloc(1, sizeof *executor);
+    if (executor == NULL) return TT_ERR_MEMORY;
+    executor->config = *config;
+    executor->first_trainable = model->block_count;
+    size_t bytes = 0;
+    for (int i = model->block_count - 1; i >= 0; i--) {
+        bytes += saved_stride(&model->blocks[i]);
+        if (model->blocks[i].trains) executor->first_trainable = i;
+    }
+    executor->slots = tt_calloc((size_t)model->block_count, sizeof *executor->slots);
+    executor->saved_block = tt_calloc(1, bytes + 1);
+    if (executor->slots == NULL || executor->saved_block == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(create_slots(executor));
+    executor->config.levels = NULL; /* they were the caller's */
+    *out = executor;
+out:
+    if (status != TT_OK) tt_executor_destroy(executor);
+    return status;
+}
+
+void tt_executor_destroy(struct tt_executor *executor)
+{
+    if (executor == NULL) return;
+    if (executor->stream != NULL) tt_stream_mark(executor->stream, "the end of the run");
+    tt_offload_destroy(executor->offload);
+    tt_free(executor->slots);
+    tt_free(executor->saved_block);
+    tt_free(executor);
+}
+
+static tt_status check_cancel(const struct tt_executor *executor)
+{
+    const struct tt_cancel *cancel = executor->config.cancel;
+    if (cancel != NULL && atomic_load_explicit(&cancel->requests, memory_order_relaxed) > 1)
+        return tt_fail(TT_ERR_CANCELLED, "stopped at once on request");
+    return TT_OK;
+}
+
+/* Activations that must outlive their block: inputs that a backward pass reads stay on the workspace, or
+ * leave for the host; of the others two take turns. */
+static tt_status push_output(struct tt_executor *executor, struct tt_step *step, int block, tt_tensor pair[2],
+                             tt_tensor *y_TD)
+{
+    bool wanted = step->gradient && block + 1 >= executor->first_trainable;
+    *y_TD = (tt_tensor){0};
+    if (block == executor->config.model->block_count - 1) return TT_OK;
+    if (wanted) TT_TRY(tt_offload_take(executor->offload, step, block + 1, y_TD));
+    if (!tt_tensor_is_empty(*y_TD)) return TT_OK;
+    tt_tensor *turn = &pair[block % 2];
+    if (!wanted && !tt_tensor_is_empty(*turn)) {
+        *y_TD = *turn;
+        return TT_OK;
+    }
+    TT_TRY(tt_workspace_2d(executor->config.workspace, "hidden states", step->compute_dtype,
+                           step->batch->token_count, executor->config.model->config.hidden_size, y_TD));
+    if (!wanted) *turn = *y_TD;
+    return TT_OK;
+}
+
+static tt_status forward_block(struct tt_executor *executor, struct tt_step *step, int index,
+                               tt_tensor pair[2], tt_tensor *x_TD)
+{
+    struct tt_model *model = executor->config.model;
+    struct tt_block *block = &model->blocks[index];
+    struct slot *slot = &executor->slots[index];
+    tt_status status = TT_OK;
+    bool gradient = step->gradient;
+    tt_tensor y_TD;
+    tt_stream_mark(step->stream, slot->forward_mark);
+    slot->mark = tt_workspace_mark(executor->config.workspace);
+    slot->x_TD = *x_TD;
+    slot->kept = gradient && index >= executor->first_trainable && slot->level < TT_RECOMPUTE_BLOCK;
+    TT_GO(push_output(executor, step, index, pair, &y_TD));
+    step->gradient = slot->kept;
+    step->level = slot->level;
+    status = block->ops->forward(block, step, slot->x_TD, slot->kept ? slot->saved : NULL, y_TD);
+    step->gradient = gradient;
+    if (status != TT_OK) goto out;
+    if (gradient && index + 1 < model->block_count) TT_GO(tt_offload_put(executor->offload, step, index + 1));
+    *x_TD = y_TD;
+out:
+    if (status != TT_OK) tt_while("running %s forward", block->name);
+    return status;
+}
+
+static tt_status gather_next(struct tt_executor *executor, bool behind)
+{
+    struct tt_unit *unit = executor->next_unit;
+    executor->next_unit = NULL;
+    if (unit == NULL) return TT_OK;
+    return behind ? tt_unit_gather_behind(unit) : tt_unit_gather(unit);
+}
+
+static tt_status gather_at_attention(void *context)
+{
+    return gather_next(context, true);
+}
+
+/* The unit of `block` is needed next: gathered now, or when the block that runs comes to its attention. */
+static tt_status prefetch(struct tt_executor *executor, const struct tt_step *step, int block)
+{
+    int64_t tokens_min = executor->config.late_gather_tokens;
+    bool late = tokens_min > 0 && step->batch->token_count >= tokens_min;
+    executor->next_unit = unit_of(executor, block);
+    return late ? TT_OK : gather_next(executor, false);
+}
+
+tt_status tt_executor_forward(struct tt_executor *executor, struct tt_step *step)
+{
+    const struct tt_executor_config *config = &executor->config;
+    int count = config->model->block_count;
+    bool compute = step->batch->token_count > 0;
+    tt_tensor x_TD = {0}, pair[2] = {{0}, {0}};
+    executor->begin_mark = tt_workspace_mark(config->workspace);
+    executor->open = true;
+    if (compute && step->gradient)
+        TT_TRY(tt_workspace_2d(config->workspace, "gradient of hidden states", step->compute_dtype,
+                               step->batch->token_count, config->model->config.hidden_size,
+                               &executor->dy_TD));
+    if (compute && step->gradient) TT_TRY(tt_offload_begin(executor->offload, step));
+    executor->stream = step->stream;
+    step->before_attention = gather_at_attention;
+    step->before_attention_context = executor;
+    for (int i = 0; i < count; i++) {
+        tt_pulse_beat(config->pulse, executor->slots[i].forward_mark);
+        TT_TRY(check_cancel(executor));
+        TT_TRY(tt_unit_gather(unit_of(executor, i)));
+        TT_TRY(tt_unit_wait(unit_of(executor, i)));
+        if (i + 1 < count && config->forward_prefetch) TT_TRY(prefetch(executor, step, i + 1));
+        if (compute) TT_TRY(forward_block(executor, step, i, pair, &x_TD));
+        TT_TRY(gather_next(executor, false)); /* a block without attention */
+        if (i + 1 == count && step->gradient) {
+            executor->head_held = true; /* its backward comes next */
+            break;
+        }
+        TT_TRY(tt_unit_release(unit_of(executor, i), step->gradient));
+    }
+    return TT_OK;
+}
+
+/* The block above has read this block's output for the last time: the second run writes over it, and makes
+ * none. */
+static tt_status recompute_block(struct tt_executor *executor, struct tt_step *step, int index)
+{
+    struct tt_block *block = &executor->config.model->blocks[index];
+    struct slot *slot = &executor->slots[index];
+    tt_workspace_release(executor->config.workspace, slot->mark);
+    TT_TRY(tt_offload_get(executor->offload, step, index));
+    /* What it keeps is read at once: room counts more than the element-wise ops. */
+    step->level = TT_KEEP_CHEAP;
+    return block->ops->forward(block, step, slot->x_TD, slot->saved, (tt_tensor){0});
+}
+
+static tt_status backward_block(struct tt_executor *executor, struct tt_step *step, int index)
+{
+    struct tt_block *block = &executor->config.model->blocks[index];
+    struct slot *slot = &executor->slots[index];
+    tt_status status = TT_OK;
+    tt_stream_mark(step->stream, slot->backward_mark);
+    if (!slot->kept) TT_GO(recompute_block(executor, step, index));
+    tt_tensor dx_TD = index > executor->first_trainable ? executor->dy_TD : (tt_tensor){0};
+    TT_GO(block->ops->backward(block, step, slot->x_TD, slot->saved, executor->dy_TD, dx_TD));
+    TT_GO(tt_offload_done(executor->offload, step, index));
+    tt_workspace_release(executor->config.workspace, slot->mark);
+out:
+    if (status != TT_OK) tt_while("running %s backward", block->name);
+    return status;
+}
+
+tt_status tt_executor_backward(struct tt_executor *executor, struct tt_step *step, bool last_micro)
+{
+    const struct tt_executor_config *config = &executor->config;
+    int last = config->model->block_count - 1;
+    bool compute = step->batch->token_count > 0;
+    for (int i = last; i >= executor->first_trainable; i--) {
+        struct tt_unit *unit = unit_of(executor, i);
+        bool more = i > executor->first_trainable;
+        tt_pulse_beat(config->pulse, executor->slots[i].backward_mark);
+        TT_TRY(check_cancel(executor));
+        if (!executor->head_held) { /* the head is still there from the forward pass */
+            TT_TRY(tt_unit_gather(unit));
+            TT_TRY(tt_unit_wait(unit));
+        }
+        executor->head_held = false;
+        if (more && config->backward_prefetch == TT_PREFETCH_PRE) TT_TRY(prefetch(executor, step, i - 1));
+        if (compute) TT_TRY(backward_block(executor, step, i));
+        TT_TRY(gather_next(executor, false));
+        if (more && config->backward_prefetch == TT_PREFETCH_POST)
+            TT_TRY(tt_unit_gather(unit_of(executor, i - 1)));
+        TT_TRY(tt_unit_reduce(unit, last_micro));
+        TT_TRY(tt_unit_release(unit, false));
+    }
+    return TT_OK;
+}
+
+void tt_executor_end(struct tt_executor *executor)
+{
+    tt_pulse_rest(executor->config.pulse);
+    if (!executor->open) return;
+    tt_workspace_release(executor->config.workspace, executor->begin_mark);
+    executor->open = false;
+    executor->head_held = false;
+    executor->next_unit = NULL;
+}
+
+static tt_status has_nonfinite(struct tt_step *step, tt_tensor y_TD, bool *found)
+{
+    size_t bytes = tt_tensor_bytes(y_TD);
+    int64_t count = tt_tensor_count(y_TD);
+    float *values = tt_alloc_aligned((size_t)count * sizeof *values + bytes);
+    if (values == NULL) return TT_ERR_MEMORY;
+    char *host = (char *)(values + count); /* as they lie on the device */
+    tt_status status = tt_copy_to_host(step->stream, host, y_TD.data, bytes);
+    if (status == TT_OK) status = tt_stream_synchronize(step->stream);
+    *found = false;
+    if (status == TT_OK) {
+        (void)tt_dtype_convert(values, TT_F32, host, y_TD.dtype, (size_t)count);
+        for (int64_t i = 0; i < count && !*found; i++) *found = !isfinite(values[i]);
+    }
+    tt_free(values);
+    return status;
+}
+
+tt_status tt_executor_find_nonfinite(struct tt_executor *executor, struct tt_step *step, char *where,
+                                     size_t where_bytes)
+{
+    const struct tt_executor_config *config = &executor->config;
+    bool found = false;
+    tt_tensor x_TD = {0}, pair[2] = {{0}, {0}};
+    tt_status status = TT_OK;
+    bool gradient = step->gradient;
+    step->gradient = false;
+    snprintf(where, where_bytes, "the loss");
+    executor->begin_mark = tt_workspace_mark(config->workspace);
+    executor->open = true;
+    for (int i = 0; i < config->model->block_count; i++) {
+        TT_GO(tt_unit_gather(unit_of(executor, i)));
+        TT_GO(tt_unit_wait(unit_of(executor, i)));
+        if (step->batch->token_count > 0) {
+            TT_GO(forward_block(executor, step, i, pair, &x_TD));
+            if (!found && !tt_tensor_is_empty(x_TD)) {
+                TT_GO(has_nonfinite(step, x_TD, &found));
+                if (found) snprintf(where, where_bytes, "the output of %s", config->model->blocks[i].name);
+            }
+        }
+        TT_GO(tt_unit_release(unit_of(executor, i), false));
+    }
+out:
+    step->gradient = gradient;
+    tt_executor_end(executor);
+    return status;
+}

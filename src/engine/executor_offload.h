@@ -1,0 +1,39 @@
+/* Inputs of blocks that wait in page-locked host memory between forward and backward. Internal to the
+ * executor, which says when; this file knows the copies and what they wait for.
+ *
+ * Two places in the workspace take turns. Places are given in order of the blocks, so block number k among
+ * the offloaded ones has place k % 2, and only those with a successor at the same place are copied out at
+ * all.
+ *
+ *   forward, block i:    take (its input is about to be written: wait until the place was copied out)
+ *                        -> the block below writes it -> put (copy out, beside the compute of block i)
+ *   backward, block i:   get (compute waits for the input) -> recompute and backward -> done (the place is
+ * free)
+ *                        -> fetch the next one of this place, beside the block in between
+ */
+#ifndef TT_ENGINE_EXECUTOR_OFFLOAD_H
+#define TT_ENGINE_EXECUTOR_OFFLOAD_H
+
+#include "model/model.h"
+
+struct tt_offload;
+
+/* *out stays NULL when no level is TT_RECOMPUTE_OFFLOAD; all functions take that NULL and do nothing. */
+TT_MUST_USE tt_status tt_offload_create(struct tt_device *device, const struct tt_model *model,
+                                        const enum tt_level *levels, int64_t tokens_max,
+                                        struct tt_offload **out);
+void tt_offload_destroy(struct tt_offload *offload);
+
+/* Pushes the places for this pass. */
+TT_MUST_USE tt_status tt_offload_begin(struct tt_offload *offload, struct tt_step *step);
+/* Where the input of `block` goes; empty when it is not offloaded. */
+TT_MUST_USE tt_status tt_offload_take(struct tt_offload *offload, struct tt_step *step, int block,
+                                      tt_tensor *x_TD);
+/* The input of `block` has been written by what is queued on the compute stream. */
+TT_MUST_USE tt_status tt_offload_put(struct tt_offload *offload, struct tt_step *step, int block);
+/* From now on the compute stream finds the input of `block` in place. */
+TT_MUST_USE tt_status tt_offload_get(struct tt_offload *offload, struct tt_step *step, int block);
+/* All readers of the input of `block` are queued: its place may be filled again. */
+TT_MUST_USE tt_status tt_offload_done(struct tt_offload *offload, struct tt_step *step, int block);
+
+#endif

@@ -1,0 +1,180 @@
+#include "engine/gradient_watch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* In a row. One would do, were it not for gradients that round to zero. */
+enum { SILENT_STEPS_MAX = 3 };
+/* Inputs of an adapter that have to be left on average: none is left with a probability of e^-64. */
+static const double inputs_left_min = 64.0;
+
+static bool has_part(const char *name, const char *part)
+{
+    return strstr(name, part) != NULL;
+}
+
+/* A window of one token: a query has one key, and its score does not matter. */
+static bool sees_itself_only(const struct tt_model *model, const char *name)
+{
+    const char *layers = strstr(name, "layers.");
+    long layer = layers != NULL ? strtol(layers + strlen("layers."), NULL, 10) : -1;
+    return model->config.sliding_window == 1 && layer >= 0 && layer < TT_MODEL_LAYERS_MAX &&
+           model->config.window_layers[layer];
+}
+
+/* The other half of an adapter: "x.lora_A.weight" and "x.lora_B.weight" are neighbours or nearly so. -1:
+ * none. */
+static int64_t find_other(const struct tt_model *model, size_t index)
+{
+    const char *name = model->params[index]->name, *half = strstr(name, ".lora_");
+    if (half == NULL) return -1;
+    char wanted = half[strlen(".lora_")] == 'A' ? 'B' : 'A';
+    size_t bytes = (size_t)(half - name) + strlen(".lora_");
+    for (size_t i = 0; i < model->param_count; i++) {
+        const char *other = model->params[i]->name;
+        if (strncmp(other, name, bytes) == 0 && other[bytes] == wanted) return (int64_t)i;
+    }
+    return -1;
+}
+
+static struct tt_watched_param watched_param(const struct tt_model *model, size_t index)
+{
+    const tt_param *param = model->params[index];
+    struct tt_watched_param out = {.watched = param->trainable, .other = -1};
+    if (!param->trainable) return out;
+    out.attends = has_part(param->name, ".q_proj.") || has_part(param->name, ".k_proj.") ||
+                  has_part(param->name, ".q_norm.") || has_part(param->name, ".k_norm.");
+    if (out.attends && sees_itself_only(model, param->name)) out.watched = false;
+    out.other = find_other(model, index);
+    if (out.other < 0) return out;
+    out.is_A = has_part(param->name, ".lora_A.");
+    out.inputs = (out.is_A ? param : model->params[out.other])->dims[1];
+    return out;
+}
+
+tt_status tt_gradient_watch_init(const struct tt_model *model, struct tt_gradient_watch *watch)
+{
+    *watch =
+        (struct tt_gradient_watch){.count = model->param_count, .kept = 1.0 - model->options.lora.dropout};
+    watch->params = tt_calloc(model->param_count + 1, sizeof *watch->params);
+    if (watch->params == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < model->param_count; i++) watch->params[i] = watched_param(model, i);
+    return TT_OK;
+}
+
+void tt_gradient_watch_deinit(struct tt_gradient_watch *watch)
+{
+    tt_free(watch->params);
+    *watch = (struct tt_gradient_watch){0};
+}
+
+int64_t tt_gradient_attending_rows(const struct tt_batch *batch)
+{
+    int64_t count = 0;
+    for (int64_t n = 0; n < batch->row_count; n++) {
+        int32_t t = batch->rows[n];
+        count += batch->positions[t] > 0 && batch->ids[t] != batch->ids[t - 1];
+    }
+    return count;
+}
+
+/* In order of rank: the same numbers everywhere. */
+static tt_status sum_over_ranks(struct tt_comm *comm, double *values, size_t count)
+{
+    size_t world = (size_t)tt_comm_world_size(comm);
+    double *all = tt_calloc(world * count, sizeof *all);
+    if (all == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_comm_host_all_gather(comm, values, all, count * sizeof *values);
+    for (size_t i = 0; i < count && status == TT_OK; i++) {
+        values[i] = 0.0;
+        for (size_t r = 0; r < world; r++) values[i] += all[r * count + i];
+    }
+    tt_free(all);
+    return status;
+}
+
+tt_status tt_param_squares(struct tt_rank *rank, bool masters, double *squares)
+{
+    const struct tt_model *model = rank->model;
+    for (size_t i = 0; i < model->param_count; i++) squares[i] = 0.0;
+    for (int u = 0; u < model->unit_count; u++) {
+        struct tt_slices slices = tt_unit_slices(rank->units[u]);
+        const float *values = masters ? slices.master : slices.grad;
+        for (size_t r = 0; r < tt_unit_run_count(rank->units[u]); r++) {
+            struct tt_slice_run run = tt_unit_run(rank->units[u], r);
+            size_t index = 0;
+            while (model->params[index] != run.param) index++;
+            TT_TRY(tt_rank_add_param_squares(rank, index, values + run.offset, run.count));
+        }
+    }
+    TT_TRY(tt_rank_read_param_squares(rank, squares));
+    return rank->sharded ? sum_over_ranks(rank->comm, squares, model->param_count) : TT_OK;
+}
+
+/* As far as the batch decides. */
+static bool batch_reaches(const struct tt_gradient_watch *watch, const struct tt_watched_param *param,
+                          const struct tt_gradient_chances *chances)
+{
+    int64_t rows = param->attends ? chances->attending_rows : chances->supervised_rows;
+    if (!param->watched || param->seen || rows == 0 || !(chances->loss > 0.0)) return false;
+    bool drops = param->inputs > 0 && watch->kept < 1.0;
+    return !drops || (double)rows * (double)param->inputs * watch->kept >= inputs_left_min;
+}
+
+/* As far as the values of an adapter decide. */
+static bool values_let_through(const struct tt_watched_param *param, size_t index, const double *values)
+{
+    if (param->other < 0) return true;
+    bool own = values[index] > 0.0, other = values[param->other] > 0.0;
+    return param->is_A ? other : own <= other;
+}
+
+static tt_status report_silent(const struct tt_gradient_watch *watch, struct tt_rank *rank)
+{
+    const char *silent = NULL;
+    int64_t count = 0, trainable = 0;
+    for (size_t i = 0; i < watch->count; i++) {
+        trainable += rank->model->params[i]->trainable;
+        if (watch->params[i].silent < SILENT_STEPS_MAX) continue;
+        if (silent == NULL) silent = rank->model->params[i]->name;
+        count++;
+    }
+    if (silent == NULL) return TT_OK;
+    (void)tt_fail(TT_ERR_DATA, "'%s' has had no gradient in %d steps and would not train", silent,
+                  SILENT_STEPS_MAX);
+    tt_hint("%lld of %lld trainable tensors are affected: weights of the base that are zero keep gradients "
+            "from them, or "
+            "a far too high learning_rate has silenced them",
+            (long long)count, (long long)trainable);
+    return tt_comm_agree(rank->world, TT_ERR_DATA);
+}
+
+tt_status tt_gradient_watch_step(struct tt_gradient_watch *watch, struct tt_rank *rank,
+                                 const struct tt_gradient_chances *chances)
+{
+    bool any = false, open = false;
+    tt_status status = TT_OK;
+    if (watch->over) return TT_OK;
+    for (size_t i = 0; i < watch->count; i++) any |= batch_reaches(watch, &watch->params[i], chances);
+    if (!any) return TT_OK; /* nothing to learn from this step: it costs nothing */
+    double *gradients = tt_calloc(2 * watch->count, sizeof *gradients);
+    if (gradients == NULL) return TT_ERR_MEMORY;
+    double *values = gradients + watch->count;
+    TT_GO(tt_param_squares(rank, false, gradients));
+    TT_GO(tt_param_squares(rank, true, values));
+    for (size_t i = 0; i < watch->count; i++) {
+        struct tt_watched_param *param = &watch->params[i];
+        bool counts = batch_reaches(watch, param, chances) && values_let_through(param, i, values);
+        param->seen |= gradients[i] > 0.0;
+        param->silent = param->seen ? 0 : param->silent + counts;
+        open |= param->watched && !param->seen;
+    }
+    watch->over = !open;
+    status = report_silent(watch, rank);
+out:
+    tt_free(gradients);
+    return status;
+}

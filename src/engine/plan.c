@@ -1,0 +1,386 @@
+#include "engine/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/plan/plan.h"
+#include "backend/plugin.h"
+#include "base/alloc.h"
+
+/* One try: a rank on the plan device with given levels. */
+struct attempt {
+    struct tt_rank_config rank;
+    struct tt_plan_ranks ranks;
+    int64_t micro_steps;
+    struct tt_batch_limits train, eval;
+};
+
+/* Sequence borders for a batch at its limits: as many full-length sequences as the tokens give. */
+static int32_t *make_borders(const struct tt_batch_limits *limits)
+{
+    int32_t *borders = tt_calloc((size_t)limits->sequences + 1, sizeof *borders);
+    if (borders == NULL) return NULL;
+    for (int64_t b = 0; b < limits->sequences; b++) {
+        int64_t next = borders[b] + limits->length;
+        borders[b + 1] = (int32_t)(next < limits->tokens ? next : limits->tokens);
+    }
+    borders[limits->sequences] = (int32_t)limits->tokens;
+    return borders;
+}
+
+static tt_status run_pass(struct tt_rank *rank, const struct tt_batch_limits *limits, bool train,
+                          size_t *kept_bytes)
+{
+    if (limits->tokens == 0) return TT_OK;
+    tt_status status = TT_OK;
+    struct tt_step step;
+    int32_t *borders = make_borders(limits);
+    if (borders == NULL) return TT_ERR_MEMORY;
+    struct tt_batch batch = {
+        .token_count = limits->tokens,
+        .sequence_count = limits->sequences,
+        .max_length = limits->length,
+        .cu_seqlens = borders,
+        .row_count = limits->rows,
+    };
+    TT_GO(tt_rank_upload(rank, &batch, &step));
+    step.training = train;
+    step.gradient = train;
+    TT_GO(tt_executor_forward(rank->executor, &step));
+    if (train) *kept_bytes = tt_workspace_mark(rank->workspace);
+    if (train) TT_GO(tt_executor_backward(rank->executor, &step, true));
+out:
+    tt_executor_end(rank->executor);
+    tt_free(borders);
+    return status;
+}
+
+/* What a step does beside its passes: gradients are zeroed, summed up and applied. */
+static tt_status run_update(struct tt_rank *rank)
+{
+    const struct tt_optim_config optim = {.adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8};
+    TT_TRY(tt_shard_context_join(rank->shard));
+    for (int u = 0; u < rank->model->unit_count; u++) {
+        struct tt_slices slices = tt_unit_slices(rank->units[u]);
+        struct tt_adamw_run run = {.count = slices.count};
+        if (slices.count == 0) continue;
+        TT_TRY(tt_unit_zero_grad(rank->units[u]));
+        TT_TRY(tt_adamw_update(rank->stream, &optim, &rank->adamw[u], slices.master, slices.grad, &run, 1,
+                               0.0, 1.0f, 1));
+        TT_TRY(tt_unit_masters_changed(rank->units[u]));
+    }
+    return TT_OK;
+}
+
+/* One micro step stands for all; the optimizer comes once. State that waits in host memory crosses the link
+ * both ways. */
+static tt_status run_step(const struct attempt *attempt, struct tt_rank *rank, struct tt_plan *plan)
+{
+    double start = tt_plan_seconds(rank->device);
+    TT_TRY(run_pass(rank, &attempt->train, true, &plan->kept_bytes));
+    TT_TRY(tt_stream_synchronize(rank->stream));
+    double passed = tt_plan_seconds(rank->device);
+    TT_TRY(run_update(rank));
+    double updated = tt_plan_seconds(rank->device);
+    plan->step_seconds = (passed - start) * (double)attempt->micro_steps + (updated - passed);
+    const struct tt_chip *chip = tt_device_chip(rank->device);
+    if (attempt->rank.offload_params && !tt_device_is_host(rank->device))
+        for (int u = 0; u < rank->model->unit_count; u++)
+            plan->step_seconds += 16.0 * (double)rank->adamw[u].count / chip->host_bytes_per_second;
+    return TT_OK;
+}
+
+static tt_status run_rank(const struct attempt *attempt, struct tt_comm *comm, struct tt_comm *replicas,
+                          struct tt_plan *plan)
+{
+    tt_status status = TT_OK;
+    struct tt_rank rank = {0};
+    struct tt_rank_config config = attempt->rank;
+    config.world = config.comm = comm;
+    config.replicate_comm = replicas;
+    config.levels = plan->levels;
+    plan->kept_bytes = 0;
+    plan->step_seconds = 0.0;
+    TT_GO(tt_rank_init(&config, &rank));
+    if (config.train) TT_GO(run_step(attempt, &rank, plan));
+    TT_GO(run_pass(&rank, &attempt->eval, false, NULL));
+    plan->workspace_bytes = tt_workspace_peak(rank.workspace);
+    plan->attention_bytes = tt_workspace_largest(rank.workspace, "attention scratch");
+    plan->logits_bytes = tt_workspace_largest(rank.workspace, "chunk of logits");
+    tt_device_memory(rank.device, &plan->memory);
+    /* On the plan device the workspace has no end and no bytes: its high-water mark is what it will take. */
+    plan->memory.peak[TT_PURPOSE_ACTIVATIONS] = plan->workspace_bytes;
+    if (!plan->is_host && config.across_processes)
+        plan->memory.peak[TT_PURPOSE_COMM] += tt_device_chip(rank.device)->collectives_bytes;
+    plan->memory.total_peak = 0;
+    for (int p = 0; p < TT_PURPOSE_COUNT; p++) plan->memory.total_peak += plan->memory.peak[p];
+out:
+    tt_rank_deinit(&rank);
+    return status;
+}
+
+/* Fills all of `plan` that follows from its levels. */
+static tt_status run_attempt(const struct attempt *attempt, struct tt_plan *plan)
+{
+    tt_status status = TT_OK;
+    bool hybrid = attempt->rank.strategy == TT_HYBRID_SHARD;
+    int machines = attempt->ranks.machines, count = attempt->ranks.count,
+        local = (count + machines - 1) / machines;
+    struct tt_comm *comm = NULL, *replicas = NULL;
+    TT_GO(tt_comm_create_planned(hybrid ? local : count, local, &comm));
+    if (hybrid) TT_GO(tt_comm_create_planned(machines, 1, &replicas));
+    status = run_rank(attempt, comm, replicas, plan);
+out:
+    if (status != TT_OK) tt_while("planning the memory of a rank");
+    if (status == TT_ERR_MEMORY) tt_hint("make the batch smaller, or its rows shorter");
+    tt_comm_destroy(replicas);
+    tt_comm_destroy(comm);
+    plan->fits = plan->limit_bytes == 0 || plan->memory.total_peak <= plan->limit_bytes;
+    return status;
+}
+
+/* The place on the path: stage by stage, in each the first blocks first. */
+static tt_status run_at(const struct attempt *attempt, int place, struct tt_plan *plan)
+{
+    int layers = plan->block_count - 2, stage = layers > 0 ? place / layers : 0,
+        beyond = place - stage * layers;
+    for (int i = 0; i < plan->block_count; i++)
+        plan->levels[i] = (enum tt_level)(stage + (i >= 1 && i <= beyond ? 1 : 0));
+    return run_attempt(attempt, plan);
+}
+
+/* Between which places the setting lets the plan choose. */
+static void find_range(const struct tt_rank_config *rank, const struct tt_plan *plan, int *first, int *last)
+{
+    int layers = plan->block_count - 2;
+    bool roomy = !plan->is_host || plan->limit_bytes != 0;
+    switch (rank->recompute) {
+    case TT_RECOMPUTE_AUTO: /* where the host is the device, offloading gives nothing */
+        *first = roomy ? 0 : TT_RECOMPUTE_BLOCK * layers;
+        *last = (plan->is_host ? TT_RECOMPUTE_BLOCK : TT_RECOMPUTE_OFFLOAD) * layers;
+        return;
+    case TT_RECOMPUTE_NO_BLOCK:
+        *first = roomy ? 0 : TT_KEEP_CHEAP * layers;
+        *last = TT_KEEP_CHEAP * layers;
+        return;
+    default:
+        *first = *last = (int)(rank->recompute - TT_RECOMPUTE_NONE) * layers;
+    }
+}
+
+/* Copies that hide behind compute cost no time. So where inputs of some blocks have to wait in host memory,
+ * those of others do as long as the estimate stays within a part in 500 of what it is when none waits: device
+ * memory that is not needed stays free, for a display or whatever else is there. `place` fits and offloads;
+ * `last` is the end of the path. */
+static tt_status offload_for_free(const struct attempt *attempt, int place, int last, struct tt_plan *plan)
+{
+    TT_TRY(run_at(attempt, TT_RECOMPUTE_BLOCK * (plan->block_count - 2), plan));
+    double seconds_max = plan->step_seconds * (1.0 + 1.0 / 500);
+    int beyond = last + 1; /* does not fit, takes too long, or is not there */
+    while (place + 1 < beyond) {
+        int middle = place + (beyond - place) / 2;
+        TT_TRY(run_at(attempt, middle, plan));
+        *(plan->fits && plan->step_seconds <= seconds_max ? &place : &beyond) = middle;
+    }
+    return run_at(attempt, place, plan);
+}
+
+/* The first place that fits; the last one when none does. */
+static tt_status choose(const struct attempt *attempt, struct tt_plan *plan)
+{
+    int first, last;
+    find_range(&attempt->rank, plan, &first, &last);
+    if (!attempt->rank.train) first = last = 0;
+    TT_TRY(run_at(attempt, first, plan));
+    if (plan->fits || first == last) return TT_OK;
+    TT_TRY(run_at(attempt, last, plan));
+    if (!plan->fits) return TT_OK;
+    int end = last;
+    while (first + 1 < last) { /* `first` does not fit, `last` does */
+        int middle = first + (last - first) / 2;
+        TT_TRY(run_at(attempt, middle, plan));
+        *(plan->fits ? &last : &first) = middle;
+    }
+    TT_TRY(run_at(attempt, last, plan));
+    bool offloads = last > TT_RECOMPUTE_BLOCK * (plan->block_count - 2);
+    return offloads ? offload_for_free(attempt, last, end, plan) : TT_OK;
+}
+
+/* Whether this attempt would fit; its need is added to `advice` when it does. */
+static tt_status try_advice(const struct attempt *attempt, const char *what, const struct tt_plan *like,
+                            char *advice, bool *found)
+{
+    char need[32];
+    struct tt_plan *plan = tt_calloc(1, sizeof *plan);
+    if (plan == NULL) return TT_ERR_MEMORY;
+    plan->block_count = like->block_count;
+    plan->limit_bytes = like->limit_bytes;
+    plan->is_host = like->is_host;
+    tt_status status = choose(attempt, plan);
+    *found = status == TT_OK && plan->fits;
+    if (*found) {
+        size_t used = strlen(advice);
+        snprintf(advice + used, TT_PLAN_ADVICE_BYTES - used, "%s%s (%s)", used > 0 ? "; or " : "", what,
+                 tt_format_bytes((double)plan->memory.total_peak, need, sizeof need));
+    }
+    tt_free(plan);
+    return status;
+}
+
+static struct tt_batch_limits part_of(const struct tt_batch_limits *limits, int64_t parts)
+{
+    struct tt_batch_limits part = *limits;
+    part.tokens = (limits->tokens + parts - 1) / parts;
+    part.rows = (limits->rows + parts - 1) / parts;
+    part.sequences = (limits->sequences + parts - 1) / parts;
+    return part;
+}
+
+/* `with` is what the attempt changes besides, in words that follow. */
+static tt_status advise_batch(const struct attempt *tight, const char *with, const struct tt_plan *plan,
+                              char *advice, bool *found)
+{
+    static const char *const names[] = {"half", "a quarter", "an eighth"};
+    const struct tt_batch_limits *limits = tight->train.tokens > 0 ? &tight->train : &tight->eval;
+    *found = false;
+    for (int i = 0; i < 3 && !*found && limits->tokens >= limits->length << (i + 1); i++) {
+        char what[160];
+        struct attempt smaller = *tight;
+        smaller.train = part_of(&tight->train, 2 << i);
+        smaller.eval = part_of(&tight->eval, 2 << i);
+        smaller.rank.limits = tt_batch_limits_join(&smaller.train, &smaller.eval);
+        snprintf(what, sizeof what, "%s of the --per_device_%s_batch_size%s", names[i],
+                 tight->train.tokens > 0 ? "train" : "eval", with);
+        TT_TRY(try_advice(&smaller, what, plan, advice, found));
+    }
+    return TT_OK;
+}
+
+/* The flag that lets backward keep less than was said, and what it then may choose from; NULL: nothing keeps
+ * less. Where the host is the device, what waits there takes as much. */
+static const char *find_leaner(const struct tt_rank_config *rank, bool is_host, enum tt_recompute *leaner)
+{
+    *leaner = TT_RECOMPUTE_AUTO;
+    switch (rank->train ? rank->recompute : TT_RECOMPUTE_AUTO) {
+    case TT_RECOMPUTE_NONE:
+    case TT_RECOMPUTE_CHEAP:
+        return "--recompute auto";
+    case TT_RECOMPUTE_NO_BLOCK: /* where gradient_checkpointing says something, auto follows it */
+        return "--gradient_checkpointing null";
+    case TT_RECOMPUTE_EVERY_BLOCK:
+        if (is_host) break;
+        *leaner = TT_RECOMPUTE_EVERY_OFFLOAD;
+        return "--recompute offload";
+    default:
+        break;
+    }
+    *leaner = rank->recompute;
+    return NULL;
+}
+
+/* More ranks, or else a smaller batch, with all that alone was not enough. */
+static tt_status advise_together(const struct attempt *tight, struct tt_plan *plan)
+{
+    char what[160], *advice = plan->advice;
+    struct attempt attempt = *tight;
+    const struct tt_rank_config *rank = &tight->rank;
+    const char *flag = find_leaner(rank, plan->is_host, &attempt.rank.recompute);
+    bool found = false, offload = !plan->is_host && !rank->offload_params;
+    attempt.rank.strategy = TT_FULL_SHARD;
+    int machines = tight->ranks.machines, most = tight->ranks.count < 8 ? 64 : 8 * tight->ranks.count;
+    if (most > TT_PLAN_RANKS_MAX) most = TT_PLAN_RANKS_MAX;
+    bool other = rank->strategy != TT_FULL_SHARD && tight->ranks.count > 1;
+    for (attempt.ranks.count = (other ? 1 : 2) * tight->ranks.count; attempt.ranks.count <= most && !found;
+         attempt.ranks.count *= 2) {
+        snprintf(what, sizeof what, "%d --ranks%s with --sharding_strategy FULL_SHARD%s%s",
+                 attempt.ranks.count / machines, machines > 1 ? " on each machine" : "",
+                 flag != NULL ? " and " : "", flag != NULL ? flag : "");
+        TT_TRY(try_advice(&attempt, what, plan, advice, &found));
+    }
+    if (found || (flag == NULL && !offload)) return TT_OK;
+    attempt.ranks = tight->ranks;
+    attempt.rank.strategy = rank->strategy;
+    attempt.rank.offload_params |= offload;
+    snprintf(what, sizeof what, " with %s%s%s", offload ? "--offload_params true" : "",
+             offload && flag != NULL ? " and " : "", flag != NULL ? flag : "");
+    return advise_batch(&attempt, what, plan, advice, &found);
+}
+
+/* What would make it fit, by trying: one thing alone, or else several together. Nothing when none of them is
+ * enough. */
+static tt_status advise(const struct attempt *tight, struct tt_plan *plan)
+{
+    bool found = false;
+    struct attempt attempt = *tight;
+    const char *flag = find_leaner(&tight->rank, plan->is_host, &attempt.rank.recompute);
+    if (flag != NULL) TT_TRY(try_advice(&attempt, flag, plan, plan->advice, &found));
+    attempt = *tight;
+    attempt.rank.offload_params = true;
+    if (!plan->is_host && !tight->rank.offload_params)
+        TT_TRY(try_advice(&attempt, "--offload_params true", plan, plan->advice, &found));
+    TT_TRY(advise_batch(tight, "", plan, plan->advice, &found));
+    return plan->advice[0] != '\0' ? TT_OK : advise_together(tight, plan);
+}
+
+/* Which chip the device is, and how many bytes it has. A chip that is not known is planned for with cautious
+ * rates. */
+static tt_status look_at_device(const struct tt_device_config *device, struct tt_plan *plan,
+                                const char **stands_for)
+{
+    const char *name =
+        device->kind != NULL && strcmp(device->kind, "plan") == 0 ? device->stands_for : device->kind;
+    size_t memory_bytes = 0;
+    if (name != NULL && strcmp(name, "cuda") == 0) {
+        char reason[256];
+        struct tt_gpu_facts facts;
+        const struct tt_plugin *plugin = tt_plugin_load(reason, sizeof reason);
+        if (plugin == NULL) return tt_fail(TT_ERR_DEVICE, "no GPU can be planned for: %s", reason);
+        TT_TRY(plugin->facts(device->index, &facts));
+        const struct tt_chip *chip = tt_chip_of_device_name(facts.name);
+        name = chip != NULL ? chip->name : "hopper-or-newer";
+        memory_bytes = facts.memory_bytes;
+        snprintf(plan->device, sizeof plan->device, "%s", chip != NULL ? chip->name : facts.name);
+    }
+    const struct tt_chip *chip = tt_chip_find(name != NULL ? name : "cpu");
+    if (chip == NULL) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "no chip is called '%s'", name);
+        tt_hint("auto (what is here), cpu, %s", tt_chip_names());
+        return status;
+    }
+    if (memory_bytes == 0) memory_bytes = chip->memory_bytes;
+    if (plan->device[0] == '\0') snprintf(plan->device, sizeof plan->device, "%s", chip->name);
+    plan->is_host = strcmp(chip->kind, "cpu") == 0;
+    /* Two parts in a hundred stay free unless somebody said how much may be taken: plans are that exact. */
+    plan->limit_bytes = memory_bytes - memory_bytes / 50;
+    if (device->memory_limit != 0 && (memory_bytes == 0 || device->memory_limit < memory_bytes))
+        plan->limit_bytes = device->memory_limit;
+    *stands_for = chip->name;
+    return TT_OK;
+}
+
+tt_status tt_plan_make(const struct tt_rank_config *config, struct tt_plan_ranks ranks, int64_t micro_steps,
+                       const struct tt_batch_limits *train_limits, const struct tt_batch_limits *eval_limits,
+                       struct tt_plan *plan)
+{
+    const char *stands_for = NULL;
+    struct attempt attempt = {.rank = *config,
+                              .ranks = ranks,
+                              .micro_steps = micro_steps > 0 ? micro_steps : 1,
+                              .train = *train_limits,
+                              .eval = *eval_limits};
+    *plan = (struct tt_plan){.ranks = ranks,
+                             .block_count = (int)config->model_config->num_hidden_layers + 2,
+                             .may_quantize = config->model_options.lora.enabled &&
+                                             config->model_options.quant.type == TT_QUANT_NONE};
+    TT_TRY(look_at_device(&config->device, plan, &stands_for));
+    attempt.rank.device =
+        (struct tt_device_config){.kind = "plan",
+                                  .threads = 1,
+                                  .stands_for = stands_for,
+                                  .network_bytes_per_second = config->device.network_bytes_per_second};
+    attempt.rank.cancel = NULL;
+    attempt.rank.limits = tt_batch_limits_join(train_limits, eval_limits);
+    plan->step_tokens = attempt.train.tokens * attempt.micro_steps;
+    TT_TRY(choose(&attempt, plan));
+    return plan->fits ? TT_OK : advise(&attempt, plan);
+}

@@ -1,0 +1,152 @@
+/* The plan in words: its table, what does not fit, what was measured. */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/plan.h"
+
+tt_status tt_plan_check(const struct tt_plan *plan)
+{
+    char need[32], have[32];
+    if (plan->fits) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_MEMORY, "this run needs %s a rank, the limit is %s",
+                               tt_format_bytes((double)plan->memory.total_peak, need, sizeof need),
+                               tt_format_bytes((double)plan->limit_bytes, have, sizeof have));
+    if (plan->advice[0] != '\0')
+        tt_hint("what would fit: %s", plan->advice);
+    else
+        tt_hint("neither a smaller batch nor more ranks are enough: shorter rows take less%s",
+                plan->may_quantize ? ", and so does --load_in_4bit" : "");
+    return status;
+}
+
+static const char *const keys[TT_PURPOSE_COUNT] = {
+    [TT_PURPOSE_WEIGHTS] = "weights_shard",
+    [TT_PURPOSE_ADAPTERS] = "adapters",
+    [TT_PURPOSE_OPTIMIZER] = "optimizer",
+    [TT_PURPOSE_GRADIENTS] = "gradients",
+    [TT_PURPOSE_GATHER] = "gather",
+    [TT_PURPOSE_ACTIVATIONS] = "activations",
+    [TT_PURPOSE_BATCH] = "batch",
+    [TT_PURPOSE_COMM] = "communication",
+    [TT_PURPOSE_STAGING] = "staging",
+    [TT_PURPOSE_OFFLOAD] = "offload",
+    [TT_PURPOSE_SCRATCH] = "gemm_workspace",
+    [TT_PURPOSE_CONTEXT] = "context",
+};
+
+int tt_plan_rows(const struct tt_plan *plan, struct tt_plan_row rows[TT_PLAN_ROWS_MAX])
+{
+    int count = 0;
+    for (int p = 0; p < TT_PURPOSE_COUNT; p++) {
+        size_t bytes = plan->memory.peak[p];
+        if (bytes == 0) continue;
+        struct tt_plan_row row = {keys[p], tt_purpose_name((enum tt_purpose)p), bytes};
+        if (p == TT_PURPOSE_ACTIVATIONS && plan->kept_bytes > 0) {
+            row.bytes = plan->kept_bytes;
+            rows[count++] = row;
+            /* Taken in turns: what a block that computes needs, its attention, a chunk of logits. */
+            row = (struct tt_plan_row){"workspace", "workspace of a block",
+                                       plan->workspace_bytes - plan->kept_bytes};
+        }
+        rows[count++] = row;
+    }
+    return count;
+}
+
+const char *tt_plan_recompute_text(const struct tt_plan *plan, char *text, size_t text_bytes)
+{
+    int layers = plan->block_count - 2, counts[TT_LEVEL_COUNT] = {0};
+    for (int i = 1; i <= layers; i++) counts[plan->levels[i]]++;
+    size_t used = (size_t)snprintf(text, text_bytes, "recompute");
+    for (int level = TT_LEVEL_COUNT - 1; level >= 0; level--) {
+        const char *name = tt_level_name((enum tt_level)level);
+        if (counts[level] == 0 || used >= text_bytes) continue;
+        bool more = used > strlen("recompute");
+        if (counts[level] == layers)
+            used += (size_t)snprintf(text + used, text_bytes - used, " %s", name);
+        else if (more)
+            used += (size_t)snprintf(text + used, text_bytes - used, ", %s in %d", name, counts[level]);
+        else
+            used += (size_t)snprintf(text + used, text_bytes - used, " %s in %d of %d layers", name,
+                                     counts[level], layers);
+    }
+    return text;
+}
+
+double tt_plan_estimate(const struct tt_plan *plan)
+{
+    return plan->is_host ? 0.0 : plan->step_seconds;
+}
+
+static tt_status format_step(const struct tt_plan *plan, struct tt_str *text)
+{
+    double seconds = tt_plan_estimate(plan);
+    if (seconds <= 0.0) return TT_OK;
+    double shown = seconds >= 1.0 ? seconds : seconds * 1e3;
+    return tt_str_printf(text, "\n  %-22s %8.*f %-3s   about; %.0f tokens/s a rank", "time of a step",
+                         shown < 10.0 ? 2 : 0, shown, seconds >= 1.0 ? "s" : "ms",
+                         (double)plan->step_tokens / seconds);
+}
+
+/* What takes turns in the workspace, where it is worth a word. */
+static tt_status format_turns(const struct tt_plan *plan, struct tt_str *text)
+{
+    char attention[32], logits[32];
+    tt_format_bytes((double)plan->attention_bytes, attention, sizeof attention);
+    tt_format_bytes((double)plan->logits_bytes, logits, sizeof logits);
+    if (plan->attention_bytes == 0) return tt_str_printf(text, "   a chunk of logits: %s", logits);
+    return tt_str_printf(text, "   attention: %s, a chunk of logits: %s", attention, logits);
+}
+
+tt_status tt_plan_format(const struct tt_plan *plan, struct tt_str *text)
+{
+    char amount[32], limit[32], levels[96], machines[32] = "";
+    struct tt_plan_row rows[TT_PLAN_ROWS_MAX];
+    int count = tt_plan_rows(plan, rows);
+    if (plan->ranks.machines > 1)
+        snprintf(machines, sizeof machines, " on %d machines", plan->ranks.machines);
+    TT_TRY(tt_str_printf(text, "memory of a rank (%d in all%s), planned for %s, %s:", plan->ranks.count,
+                         machines, plan->device, tt_plan_recompute_text(plan, levels, sizeof levels)));
+    for (int i = 0; i < count; i++) {
+        TT_TRY(tt_str_printf(text, "\n  %-22s %12s", rows[i].name,
+                             tt_format_bytes((double)rows[i].bytes, amount, sizeof amount)));
+        if (strcmp(rows[i].key, "workspace") == 0) TT_TRY(format_turns(plan, text));
+    }
+    TT_TRY(tt_str_printf(text, "\n  %-22s %12s", "in all",
+                         tt_format_bytes((double)plan->memory.total_peak, amount, sizeof amount)));
+    if (plan->limit_bytes != 0)
+        TT_TRY(tt_str_printf(text, "   of %s%s",
+                             tt_format_bytes((double)plan->limit_bytes, limit, sizeof limit),
+                             plan->fits ? "" : ": does not fit"));
+    if (plan->memory.host_total > 0)
+        TT_TRY(tt_str_printf(text, "\n  %-22s %12s", "in host memory",
+                             tt_format_bytes((double)plan->memory.host_total, amount, sizeof amount)));
+    return format_step(plan, text);
+}
+
+tt_status tt_plan_compare(const struct tt_plan *plan, struct tt_device *device, struct tt_str *text)
+{
+    char planned[32], measured[32];
+    struct tt_memory_use memory;
+    tt_device_memory(device, &memory);
+    /* What driver and libraries took is what the driver counts and our buffers are not. */
+    size_t total = memory.total_peak, used = tt_device_used_bytes(device);
+    if (used > 0) {
+        size_t buffers = memory.total_current - memory.current[TT_PURPOSE_CONTEXT];
+        memory.peak[TT_PURPOSE_CONTEXT] = used > buffers ? used - buffers : 0;
+        total = used;
+    }
+    TT_TRY(tt_str_printf(text, "memory of rank 0      %12s %12s", "planned", "measured"));
+    for (int p = 0; p < TT_PURPOSE_COUNT; p++) {
+        size_t plan_bytes = plan->memory.peak[p], bytes = memory.peak[p];
+        if (p == TT_PURPOSE_COMM && used > 0) continue; /* the driver counts it with the context */
+        if (p == TT_PURPOSE_CONTEXT && used > 0) plan_bytes += plan->memory.peak[TT_PURPOSE_COMM];
+        if (plan_bytes == 0 && (bytes == 0 || p == TT_PURPOSE_SCRATCH)) continue;
+        TT_TRY(tt_str_printf(text, "\n  %-19s %12s %12s", tt_purpose_name((enum tt_purpose)p),
+                             tt_format_bytes((double)plan_bytes, planned, sizeof planned),
+                             tt_format_bytes((double)bytes, measured, sizeof measured)));
+    }
+    return tt_str_printf(text, "\n  %-19s %12s %12s", "in all",
+                         tt_format_bytes((double)plan->memory.total_peak, planned, sizeof planned),
+                         tt_format_bytes((double)total, measured, sizeof measured));
+}

@@ -1,0 +1,205 @@
+#include "engine/step.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/thread.h"
+#include "optim/schedule.h"
+
+/* What every rank tells every other after the backward passes. */
+struct report {
+    struct tt_rank_sums sums; /* squares: of this rank's gradient slices */
+    int64_t stop, save_failed;
+    int64_t attending_rows; /* engine/gradient_watch.h */
+};
+
+static void make_step_ready(const struct tt_train_step_config *config, int64_t step_index,
+                            const struct tt_step_facts *facts, struct tt_step *step)
+{
+    step->training = true;
+    step->gradient = true;
+    step->dropout_rng =
+        tt_rng_derive_index(tt_rng_derive(tt_rng_make(config->seed), "dropout"), (uint64_t)step_index);
+    step->loss_scale = 1.0f / (float)(facts->supervised_tokens > 0 ? facts->supervised_tokens : 1);
+    step->label_smoothing = (float)config->label_smoothing;
+}
+
+static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_config *config,
+                           int64_t step_index, const struct tt_step_facts *facts, int64_t micro,
+                           struct tt_batch_storage *storage, int64_t *attending_rows)
+{
+    struct tt_batch batch;
+    struct tt_step step;
+    tt_status status = TT_OK;
+    TT_GO(tt_sampler_batch(config->sampler, step_index, micro, tt_comm_rank(rank->world), storage, &batch));
+    *attending_rows += tt_gradient_attending_rows(&batch);
+    TT_GO(tt_rank_upload(rank, &batch, &step));
+    make_step_ready(config, step_index, facts, &step);
+    TT_GO(tt_executor_forward(rank->executor, &step));
+    TT_GO(tt_rank_add_loss(rank, &step));
+    TT_GO(tt_executor_backward(rank->executor, &step, micro == facts->micro_count - 1));
+out:
+    if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);
+    tt_executor_end(rank->executor);
+    return status;
+}
+
+/* Where something that is not finite was found; "the loss" while that is all that is known. */
+struct finding {
+    char where[96];
+};
+
+static const struct finding nothing_found = {"the loss"};
+
+static bool is_found(const struct finding *finding)
+{
+    return strcmp(finding->where, nothing_found.where) != 0;
+}
+
+/* The first rank's finding becomes everyone's: all go on to the next micro batch, or none does. */
+static tt_status share_finding(struct tt_comm *comm, struct finding *finding)
+{
+    int world = tt_comm_world_size(comm);
+    struct finding *all = tt_calloc((size_t)world, sizeof *all);
+    if (all == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_comm_host_all_gather(comm, finding, all, sizeof *finding);
+    *finding = nothing_found;
+    for (int r = 0; r < world && status == TT_OK && !is_found(finding); r++) *finding = all[r];
+    tt_free(all);
+    return status;
+}
+
+/* Runs the step's micro batches forward once more, looking for the first value that is not finite. */
+static tt_status explain_nonfinite(struct tt_rank *rank, const struct tt_train_step_config *config,
+                                   int64_t step_index, const struct tt_step_facts *facts,
+                                   struct tt_batch_storage *storage, double loss)
+{
+    struct finding finding = nothing_found;
+    for (int64_t micro = 0; micro < facts->micro_count && !is_found(&finding); micro++) {
+        struct tt_batch batch;
+        struct tt_step step;
+        TT_TRY(
+            tt_sampler_batch(config->sampler, step_index, micro, tt_comm_rank(rank->world), storage, &batch));
+        TT_TRY(tt_rank_upload(rank, &batch, &step));
+        make_step_ready(config, step_index, facts, &step);
+        TT_TRY(tt_executor_find_nonfinite(rank->executor, &step, finding.where, sizeof finding.where));
+        TT_TRY(share_finding(rank->world, &finding));
+    }
+    (void)tt_fail(TT_ERR_DATA, "the loss of step %lld is %s; it first appeared in %s",
+                  (long long)step_index + 1, isnan(loss) ? "NaN" : "infinite", finding.where);
+    tt_hint("lower learning_rate, add warmup_steps, or look at the data of this step; a model whose first "
+            "step is not finite has broken weights");
+    return tt_comm_agree(rank->world, TT_ERR_DATA); /* all ranks are here: one tells */
+}
+
+static tt_status name_nonfinite(struct tt_rank *rank, int64_t step)
+{
+    double *squares = tt_calloc(rank->model->param_count + 1, sizeof *squares);
+    if (squares == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_param_squares(rank, false, squares);
+    size_t index = 0;
+    while (index < rank->model->param_count && isfinite(squares[index])) index++;
+    tt_free(squares);
+    if (status != TT_OK) return status;
+    if (index < rank->model->param_count)
+        (void)tt_fail(TT_ERR_DATA, "the gradient of '%s' is not finite in step %lld",
+                      rank->model->params[index]->name, (long long)step + 1);
+    else
+        (void)tt_fail(TT_ERR_DATA, "the gradient norm of step %lld is not finite", (long long)step + 1);
+    return tt_comm_agree(rank->world, TT_ERR_DATA);
+}
+
+static tt_status update_unit(struct tt_rank *rank, const struct tt_train_step_config *config, int unit_index,
+                             double learning_rate, float grad_scale, int64_t step)
+{
+    struct tt_unit *unit = rank->units[unit_index];
+    struct tt_slices slices = tt_unit_slices(unit);
+    if (slices.count == 0) return TT_OK;
+    size_t count = tt_unit_run_count(unit);
+    tt_stream_mark(rank->stream, "the optimizer's update");
+    for (size_t r = 0; r < count;) {
+        /* Runs of one kind are updated together with the padding between them, which is zero and stays so. */
+        struct tt_slice_run first = tt_unit_run(unit, r), last = first;
+        for (r++; r < count && tt_unit_run(unit, r).param->weight_decay == first.param->weight_decay; r++)
+            last = tt_unit_run(unit, r);
+        struct tt_adamw_run run = {first.offset, last.offset + last.count - first.offset,
+                                   first.param->weight_decay};
+        TT_TRY(tt_adamw_update(rank->stream, config->optim, &rank->adamw[unit_index], slices.master,
+                               slices.grad, &run, 1, learning_rate, grad_scale, step + 1));
+    }
+    return tt_unit_masters_changed(unit);
+}
+
+/* Everyone's report, summed in order of rank: the same numbers everywhere. */
+static tt_status exchange(struct tt_rank *rank, const struct report *mine, struct report *total)
+{
+    int world = tt_comm_world_size(rank->world);
+    struct report *all = tt_calloc((size_t)world, sizeof *all);
+    if (all == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_comm_host_all_gather(rank->world, mine, all, sizeof *mine);
+    *total = (struct report){0};
+    for (int r = 0; r < world && status == TT_OK; r++) {
+        total->sums.loss += all[r].sums.loss;
+        total->sums.squares += all[r].sums.squares;
+        total->sums.correct += all[r].sums.correct;
+        total->sums.entropy += all[r].sums.entropy;
+        total->stop += all[r].stop;
+        total->save_failed += all[r].save_failed;
+        total->attending_rows += all[r].attending_rows;
+    }
+    /* Slices that several ranks hold alike were counted that many times. */
+    int copies = rank->sharded ? world / tt_comm_world_size(rank->comm) : world;
+    total->sums.squares /= copies;
+    tt_free(all);
+    return status;
+}
+
+tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config *config, int64_t step,
+                        struct tt_gradient_watch *watch, struct tt_batch_storage *storage,
+                        struct tt_train_step_result *result)
+{
+    struct report mine = {0}, total;
+    struct tt_step_facts facts;
+    tt_sampler_step(config->sampler, step, &facts);
+    for (int u = 0; u < rank->model->unit_count; u++) TT_TRY(tt_unit_zero_grad(rank->units[u]));
+    TT_TRY(tt_rank_clear_sums(rank));
+    for (int64_t micro = 0; micro < facts.micro_count; micro++)
+        TT_TRY(run_micro(rank, config, step, &facts, micro, storage, &mine.attending_rows));
+    TT_TRY(tt_shard_context_join(rank->shard));
+    for (int u = 0; u < rank->model->unit_count; u++) {
+        struct tt_slices slices = tt_unit_slices(rank->units[u]);
+        TT_TRY(tt_rank_add_squares(rank, slices.grad, slices.count));
+    }
+    TT_TRY(tt_rank_read_sums(rank, &mine.sums)); /* the one place of a step where the host waits */
+    if (config->cancel != NULL)
+        mine.stop = atomic_load_explicit(&config->cancel->requests, memory_order_relaxed) > 0;
+    mine.save_failed = config->save_failed;
+    TT_TRY(exchange(rank, &mine, &total));
+
+    int64_t supervised = facts.supervised_tokens > 0 ? facts.supervised_tokens : 1;
+    *result = (struct tt_train_step_result){
+        .facts = facts,
+        .loss = total.sums.loss / (double)supervised,
+        .grad_norm = sqrt(total.sums.squares),
+        .learning_rate =
+            config->optim->learning_rate * tt_schedule_factor(config->optim, step, config->total_steps),
+        .token_accuracy = total.sums.correct / (double)supervised,
+        .entropy = total.sums.entropy / (double)supervised,
+        .stop_requested = total.stop > 0,
+        .save_failed = total.save_failed > 0,
+    };
+    if (!isfinite(result->loss)) return explain_nonfinite(rank, config, step, &facts, storage, result->loss);
+    if (!isfinite(result->grad_norm)) return name_nonfinite(rank, step);
+    struct tt_gradient_chances chances = {facts.supervised_tokens, total.attending_rows, result->loss};
+    TT_TRY(tt_gradient_watch_step(watch, rank, &chances));
+
+    /* torch.nn.utils.clip_grad_norm_: coefficient max_norm / (norm + 1e-6), at most 1. */
+    double max_norm = config->optim->max_grad_norm;
+    double clip = max_norm > 0.0 ? max_norm / (result->grad_norm + 1e-6) : 1.0;
+    float grad_scale = (float)(clip < 1.0 ? clip : 1.0);
+    if (config->before_update != NULL) TT_TRY(config->before_update(config->context));
+    for (int u = 0; u < rank->model->unit_count; u++)
+        TT_TRY(update_unit(rank, config, u, result->learning_rate, grad_scale, step));
+    return tt_shard_context_publish(rank->shard);
+}

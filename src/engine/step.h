@@ -1,0 +1,40 @@
+/* One optimizer step on one rank: micro batches, gradient norm, clipping, update. Collective.
+ *
+ * The denominator of the loss is the number of supervised tokens of the whole global step, known before the step, so
+ * the split over micro batches and ranks changes nothing but the order of additions.
+ */
+#ifndef TT_ENGINE_STEP_H
+#define TT_ENGINE_STEP_H
+
+#include "engine/gradient_watch.h"
+
+struct tt_train_step_config {
+    const struct tt_optim_config *optim;
+    const struct tt_sampler *sampler;
+    const struct tt_cancel *cancel;  /* NULL or lent */
+    uint64_t seed;
+    double label_smoothing;
+    int64_t total_steps;
+    /* When the passes are done and before a value changes; may be NULL. */
+    tt_status (*before_update)(void *context);
+    void *context;
+    bool save_failed; /* this rank's part of a save has failed: the others are told */
+};
+
+struct tt_train_step_result {
+    struct tt_step_facts facts;
+    double loss;           /* mean over the supervised tokens of the global step */
+    double grad_norm;      /* before clipping */
+    double learning_rate;  /* used in this step */
+    double token_accuracy; /* share of supervised tokens whose arg max was right */
+    double entropy;        /* of the predictions of supervised tokens, in nats: mean over them */
+    bool stop_requested;   /* by any rank */
+    bool save_failed;      /* on any rank */
+};
+
+/* `storage` is this rank's. A loss or gradient that is not finite is TT_ERR_DATA and says where it first appeared. */
+TT_MUST_USE tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config *config, int64_t step,
+                                    struct tt_gradient_watch *watch, struct tt_batch_storage *storage,
+                                    struct tt_train_step_result *result);
+
+#endif

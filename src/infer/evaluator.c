@@ -1,0 +1,72 @@
+#include "infer/evaluator.h"
+
+#include <math.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/thread.h"
+
+static tt_status run_micro(struct tt_rank *rank, const struct tt_sampler *sampler, int64_t index,
+                           int64_t micro, struct tt_batch_storage *storage)
+{
+    tt_status status = TT_OK;
+    struct tt_batch batch;
+    struct tt_step step;
+    TT_GO(tt_sampler_batch(sampler, index, micro, tt_comm_rank(rank->world), storage, &batch));
+    TT_GO(tt_rank_upload(rank, &batch, &step));
+    step.loss_scale = 1.0f;
+    TT_GO(tt_executor_forward(rank->executor, &step));
+    TT_GO(tt_rank_add_loss(rank, &step));
+out:
+    if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);
+    tt_executor_end(rank->executor);
+    return status;
+}
+
+static tt_status check_cancel(struct tt_rank *rank, const struct tt_cancel *cancel, int64_t done, int64_t all)
+{
+    if (cancel == NULL || atomic_load_explicit(&cancel->requests, memory_order_relaxed) == 0) return TT_OK;
+    tt_rank_abandon(rank);
+    return tt_fail(TT_ERR_CANCELLED, "stopped on request after %lld of %lld batches", (long long)done,
+                   (long long)all);
+}
+
+tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, const struct tt_cancel *cancel,
+                      struct tt_batch_storage *storage, struct tt_evaluation *result)
+{
+    tt_status status = TT_OK;
+    double start = tt_clock_seconds();
+    int64_t steps = tt_sampler_steps_per_epoch(sampler);
+    struct tt_rank_sums mine = {0}, *all = NULL;
+    *result = (struct tt_evaluation){.steps = steps};
+    TT_GO(tt_rank_clear_sums(rank));
+    for (int64_t s = 0; s < steps; s++) {
+        struct tt_step_facts facts;
+        TT_GO(check_cancel(rank, cancel, s, steps));
+        tt_sampler_step(sampler, s, &facts);
+        result->samples += facts.samples;
+        result->supervised_tokens += facts.supervised_tokens;
+        for (int64_t micro = 0; micro < facts.micro_count; micro++)
+            TT_GO(run_micro(rank, sampler, s, micro, storage));
+    }
+    TT_GO(tt_rank_read_sums(rank, &mine));
+    int world = tt_comm_world_size(rank->world);
+    all = tt_calloc((size_t)world, sizeof *all);
+    if (all == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_comm_host_all_gather(rank->world, &mine, all, sizeof mine));
+    double loss = 0.0, correct = 0.0, entropy = 0.0;
+    for (int r = 0; r < world; r++) {
+        loss += all[r].loss;
+        correct += all[r].correct;
+        entropy += all[r].entropy;
+    }
+    double tokens = (double)result->supervised_tokens;
+    result->loss = tokens > 0 ? loss / tokens : NAN;
+    result->token_accuracy = tokens > 0 ? correct / tokens : NAN;
+    result->entropy = tokens > 0 ? entropy / tokens : NAN;
+    result->seconds = tt_clock_seconds() - start;
+out:
+    tt_free(all);
+    if (status != TT_OK) tt_while("evaluating");
+    return status;
+}

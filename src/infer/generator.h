@@ -1,0 +1,47 @@
+/* Text from a model: greedy or sampled, with a key/value cache, with or without an adapter. One rank. */
+#ifndef TT_INFER_GENERATOR_H
+#define TT_INFER_GENERATOR_H
+
+#include "config/settings.h"
+#include "text/tokenizer.h"
+#include "job/config.h"
+
+struct tt_generate_options {
+    int64_t max_new_tokens; /* >= 1 */
+    bool sample;            /* false: greedy */
+    double temperature;     /* > 0 */
+    int64_t top_k;          /* 0: all */
+    double top_p;           /* 1: all */
+    uint64_t seed;
+    bool ignore_eos;
+};
+
+/* The same as people say it; rows: tt_generate_settings in job/settings.h. */
+struct tt_generate_config {
+    int64_t max_new_tokens, top_k;
+    double temperature, top_p; /* temperature 0: greedy */
+    int do_sample;             /* -1: when temperature, top_k or top_p was given */
+    bool ignore_eos;
+};
+/* `settings` is the store that filled `config`. */
+void tt_generate_options_resolve(const struct tt_generate_config *config, const struct tt_settings *settings, int64_t seed,
+                                 struct tt_generate_options *options);
+
+struct tt_generator;
+/* Loads model (and adapter) of `config` for prompts of up to `max_prompt_tokens`, `batch_size` at once. */
+TT_MUST_USE tt_status tt_generator_create(const struct tt_train_config *config, int64_t batch_size, int64_t max_prompt_tokens,
+                                          const struct tt_generate_options *options, struct tt_generator **out);
+/* The same from inputs that are open already and stay open (lent). */
+struct tt_inputs;
+TT_MUST_USE tt_status tt_generator_create_from(const struct tt_train_config *config, const struct tt_inputs *inputs,
+                                               int64_t batch_size, int64_t max_prompt_tokens,
+                                               const struct tt_generate_options *options, struct tt_generator **out);
+void tt_generator_destroy(struct tt_generator *generator); /* takes NULL */
+const struct tt_tokenizer *tt_generator_tokenizer(const struct tt_generator *generator); /* NULL: folder has none */
+/* Called with each new token of sequence `index`; returning false ends that sequence. */
+typedef bool tt_generate_visitor(void *context, int index, int32_t token);
+/* `prompts`: count (<= batch_size) lists of ids. Appends the new ids (without the end token) to outputs[i]. */
+TT_MUST_USE tt_status tt_generator_run(struct tt_generator *generator, const struct tt_ids *prompts, int count,
+                                       struct tt_ids *outputs, tt_generate_visitor *visitor, void *context);
+
+#endif

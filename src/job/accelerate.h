@@ -1,0 +1,17 @@
+/* accelerate's configuration file (`accelerate launch --config_file`), read as it is.
+ *
+ * What it says becomes settings of the run, each only where neither a flag nor a YAML file of --config has set it: the
+ * nearer source wins. Keys without meaning here are said once with the reason; an unknown key is TT_ERR_USAGE, as it is
+ * in accelerate. Sources: accelerate src/accelerate/commands/config/config_args.py (keys),
+ * src/accelerate/utils/dataclasses.py FullyShardedDataParallelPlugin (values), commands/to_fsdp2.py (version 2). */
+#ifndef TT_JOB_ACCELERATE_H
+#define TT_JOB_ACCELERATE_H
+
+#include "config/settings.h"
+
+/* `settings` are those of tt_train_sections. */
+TT_MUST_USE tt_status tt_accelerate_read(const char *path, struct tt_settings *settings);
+/* transformers' fsdp_config: the same keys, as JSON text or as the path of a JSON or YAML file. */
+TT_MUST_USE tt_status tt_fsdp_config_apply(const char *text_or_path, struct tt_settings *settings);
+
+#endif

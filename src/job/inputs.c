@@ -1,0 +1,284 @@
+#include "job/inputs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/hub_cache.h"
+#include "base/log.h"
+#include "model/adapter_config.h"
+
+static tt_status open_adapter(const struct tt_train_config *config, enum tt_inputs_use use,
+                              struct tt_inputs *inputs)
+{
+    tt_status status = TT_OK;
+    const struct tt_lora_config *lora = &inputs->model_options.lora;
+    const char *folder = config->adapter_name_or_path;
+    char *weights = NULL, *pickle = NULL;
+    if (folder == NULL) return TT_OK;
+    TT_GO(tt_hub_locate(folder, NULL, "adapter", &inputs->adapter_folder));
+    folder = inputs->adapter_folder;
+    weights = tt_path_join(folder, "adapter_model.safetensors");
+    pickle = tt_path_join(folder, "adapter_model.bin");
+    if (weights == NULL || pickle == NULL) TT_GO(TT_ERR_MEMORY);
+    if (!tt_path_exists(weights) && tt_path_exists(pickle)) {
+        status =
+            tt_fail(TT_ERR_UNSUPPORTED, "'%s' holds a pickle, which can run code when it is read", pickle);
+        tt_hint("load it in PEFT and save it again: save_pretrained writes adapter_model.safetensors");
+        goto out;
+    }
+    TT_GO(tt_adapter_config_read(folder, &inputs->arena, &inputs->model_options.lora));
+    TT_GO(tt_safetensors_open(weights, &inputs->adapter));
+    if (use == TT_INPUTS_TRAIN)
+        tt_info("the adapter '%s' says rank (%lld), alpha (%g) and targets; the lora_* settings of the run "
+                "are not used",
+                folder, (long long)lora->r, lora->alpha);
+out:
+    if (status != TT_OK) tt_while("opening the adapter '%s'", config->adapter_name_or_path);
+    tt_free(weights);
+    tt_free(pickle);
+    return status;
+}
+
+static tt_status open_tokenizer(struct tt_inputs *inputs)
+{
+    char *path = tt_path_join(tt_model_folder_path(inputs->folder), "tokenizer.json");
+    if (path == NULL) return TT_ERR_MEMORY;
+    bool exists = tt_path_exists(path);
+    tt_free(path);
+    if (!exists) return TT_OK; /* pre-tokenized rows need none; others are refused by the data layer */
+    TT_TRY(tt_tokenizer_load(tt_model_folder_path(inputs->folder), &inputs->tokenizer));
+    int64_t ids = tt_tokenizer_vocab_size(inputs->tokenizer), rows = inputs->model_config.vocab_size;
+    if (ids > rows)
+        tt_warn("the tokenizer has %lld ids, the model embeds %lld: a row that uses one of the others will "
+                "be refused",
+                (long long)ids, (long long)rows);
+    return TT_OK;
+}
+
+static tt_status open_model(const struct tt_train_config *config, enum tt_inputs_use use,
+                            struct tt_inputs *inputs)
+{
+    bool random = config->init != NULL && strcmp(config->init, "random") == 0;
+    char *folder = NULL;
+    TT_TRY(tt_hub_locate(config->model_name_or_path, config->model_revision, "model", &folder));
+    tt_status status = tt_model_folder_open(folder, !random, &inputs->folder);
+    if (status != TT_OK && strcmp(folder, config->model_name_or_path) != 0)
+        tt_hint("a download may be incomplete: hf download %s", config->model_name_or_path);
+    tt_free(folder);
+    if (status != TT_OK) return status;
+    TT_TRY(tt_model_config_parse(tt_model_folder_config(inputs->folder), &inputs->model_config));
+    inputs->model_options = (struct tt_model_options){
+        .compute_dtype = config->bf16 ? TT_BF16 : TT_F32,
+        .random_init = random,
+    };
+    TT_TRY(tt_quantization_resolve(&config->quantization, &inputs->model_config,
+                                   inputs->model_options.compute_dtype, &inputs->model_options.quant));
+    if (use == TT_INPUTS_TRAIN && config->use_peft) {
+        inputs->model_options.lora = config->lora;
+        inputs->model_options.lora.enabled = true;
+    }
+    if (use == TT_INPUTS_TRAIN && !config->use_peft) {
+        inputs->model_options.train_base = true;
+        if (config->adapter_name_or_path != NULL)
+            return tt_fail(TT_ERR_USAGE, "adapter_name_or_path is given, but use_peft is false");
+    }
+    TT_TRY(open_adapter(config, use, inputs));
+    inputs->source = (struct tt_load_source){
+        .folder = random ? NULL : inputs->folder,
+        .adapter = inputs->adapter,
+        .seed = (uint64_t)config->seed,
+    };
+    return TT_OK;
+}
+
+int64_t tt_inputs_max_length(const struct tt_train_config *config, const struct tt_model_config *model)
+{
+    if (config->data.max_length <= model->max_position_embeddings) return config->data.max_length;
+    tt_warn("max_length %lld is more than the model's %lld positions; rows longer than that are handled as "
+            "over-length",
+            (long long)config->data.max_length, (long long)model->max_position_embeddings);
+    return model->max_position_embeddings;
+}
+
+static bool is_file(const char *name)
+{
+    return tt_path_exists(name) && !tt_path_is_dir(name);
+}
+
+/* A file of rows by its name, whether it is there or not. */
+static bool has_ending_of_rows(const char *name)
+{
+    static const char *const endings[] = {".jsonl", ".json", ".txt", ".ndjson", ".csv", ".parquet"};
+    size_t bytes = strlen(name);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t ending = strlen(endings[i]);
+        if (bytes > ending && strcmp(name + bytes - ending, endings[i]) == 0) return true;
+    }
+    return false;
+}
+
+/* A data set of the hub is no file of rows yet. */
+static tt_status hint_at_export(tt_status status, const char *name, const char *split)
+{
+    if (tt_hub_is_name(name) && !has_ending_of_rows(name))
+        tt_hint(
+            "rows are read from a local .jsonl, .json or .txt file; a data set of the hub is exported with: "
+            "python -c \"from datasets import load_dataset; load_dataset('%s', "
+            "split='%.40s').to_json('%.40s.jsonl')\"",
+            name, split, split);
+    return status;
+}
+
+/* The file or folder of a data set: `name`, or its folder in the hub's cache. Owned. */
+static tt_status locate_data(const char *name, const char *split, char **path)
+{
+    bool is_there = tt_path_exists(name);
+    *path = NULL;
+    if (!is_there && !has_ending_of_rows(name)) {
+        TT_TRY(tt_hub_find("datasets", name, NULL, path));
+        if (*path == NULL && tt_hub_is_name(name))
+            return hint_at_export(
+                tt_fail(TT_ERR_DATA, "there is no file or folder '%s', nor is it in the hub's cache", name),
+                name, split);
+    }
+    if (*path == NULL) *path = tt_strdup(name);
+    return *path != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+/* dataset_name: a file, or a folder with <split>.jsonl, .json or .txt. *path is owned, and NULL where a
+ * folder has no such split. */
+static tt_status find_split(const char *name, const char *split, char **path)
+{
+    static const char *const endings[] = {".jsonl", ".json", ".txt"};
+    char *located;
+    TT_TRY(locate_data(name, split, &located));
+    *path = located;
+    if (!tt_path_is_dir(located)) return TT_OK;
+    *path = NULL;
+    tt_status status = TT_OK;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings && *path == NULL && status == TT_OK; i++) {
+        char file[128];
+        snprintf(file, sizeof file, "%s%s", split, endings[i]);
+        *path = tt_path_join(located, file);
+        if (*path == NULL) status = TT_ERR_MEMORY;
+        if (*path == NULL || tt_path_exists(*path)) continue;
+        tt_free(*path);
+        *path = NULL;
+    }
+    tt_free(located);
+    return status;
+}
+
+static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_data_config *data,
+                              const char *path, int64_t max_samples, struct tt_dataset **out)
+{
+    struct tt_data_config limited = *data;
+    limited.max_length = inputs->max_length;
+    return tt_dataset_load(path, &limited, inputs->tokenizer, inputs->model_config.vocab_size, max_samples,
+                           out);
+}
+
+static tt_status load_train(const struct tt_train_config *config, struct tt_inputs *inputs)
+{
+    const struct tt_data_config *data = &config->data;
+    if (data->dataset_name == NULL) {
+        (void)tt_fail(TT_ERR_USAGE, "no training data");
+        tt_hint("give a file with --dataset_name train.jsonl, or a folder that holds train.jsonl");
+        return TT_ERR_USAGE;
+    }
+    TT_TRY(find_split(data->dataset_name, data->dataset_train_split, &inputs->train_path));
+    if (inputs->train_path == NULL)
+        return hint_at_export(tt_fail(TT_ERR_USAGE, "'%s' has no %s.jsonl, .json or .txt", data->dataset_name,
+                                      data->dataset_train_split),
+                              data->dataset_name, data->dataset_train_split);
+    tt_status status =
+        load_dataset(inputs, data, inputs->train_path, data->max_train_samples, &inputs->train);
+    if (status == TT_OK && data->shuffle_dataset)
+        status = tt_dataset_shuffle(inputs->train, (uint64_t)config->seed);
+    return status;
+}
+
+/* The evaluation data: a file of its own, the folder's test split, or a share of the training rows. */
+static tt_status load_eval(const struct tt_train_config *config, enum tt_inputs_use use,
+                           struct tt_inputs *inputs)
+{
+    const struct tt_data_config *data = &config->data;
+    if (data->eval_dataset == NULL && data->eval_split_size > 0.0 && inputs->train != NULL) {
+        double rows = (double)tt_dataset_count(inputs->train), size = data->eval_split_size;
+        size_t count = (size_t)(size < 1.0 ? size * rows + 0.5 : size);
+        if (count < 1 || (double)count >= rows)
+            return tt_fail(TT_ERR_USAGE, "eval_split_size %g of %.0f rows leaves no rows on one side", size,
+                           rows);
+        return tt_dataset_split(inputs->train, count, (uint64_t)config->seed, &inputs->eval);
+    }
+    if (data->eval_dataset != NULL)
+        TT_TRY(locate_data(data->eval_dataset, data->dataset_test_split, &inputs->eval_path));
+    else if (data->dataset_name != NULL && (use == TT_INPUTS_EVALUATE || !is_file(data->dataset_name)))
+        TT_TRY(find_split(data->dataset_name, data->dataset_test_split, &inputs->eval_path));
+    if (inputs->eval_path == NULL) {
+        (void)tt_fail(TT_ERR_USAGE, "an evaluation is asked for, but there is no evaluation data");
+        tt_hint("give --eval_dataset FILE, a folder with %s.jsonl as dataset_name, or --eval_split_size 0.05",
+                data->dataset_test_split);
+        return TT_ERR_USAGE;
+    }
+    tt_status status = load_dataset(inputs, data, inputs->eval_path, data->max_eval_samples, &inputs->eval);
+    if (status != TT_OK) tt_while("loading the evaluation data");
+    return status;
+}
+
+tt_status tt_inputs_open(const struct tt_train_config *config, enum tt_inputs_use use,
+                         struct tt_inputs *inputs)
+{
+    tt_status status = TT_OK;
+    *inputs = (struct tt_inputs){0};
+    TT_GO(open_model(config, use, inputs));
+    if (use == TT_INPUTS_TRAIN)
+        TT_GO(tt_model_folder_check_copied(tt_model_folder_path(inputs->folder),
+                                           inputs->model_options.train_base));
+    TT_GO(open_tokenizer(inputs));
+    if (use != TT_INPUTS_GENERATE) inputs->max_length = tt_inputs_max_length(config, &inputs->model_config);
+    if (use == TT_INPUTS_TRAIN) TT_GO(load_train(config, inputs));
+    bool evaluates =
+        use == TT_INPUTS_EVALUATE || (use == TT_INPUTS_TRAIN && config->eval_strategy != TT_INTERVAL_NO);
+    if (evaluates) TT_GO(load_eval(config, use, inputs));
+out:
+    if (status != TT_OK) tt_inputs_close(inputs);
+    return status;
+}
+
+void tt_inputs_close(struct tt_inputs *inputs)
+{
+    tt_dataset_destroy(inputs->train);
+    tt_dataset_destroy(inputs->eval);
+    tt_tokenizer_destroy(inputs->tokenizer);
+    tt_safetensors_close(inputs->adapter);
+    tt_model_folder_close(inputs->folder);
+    tt_arena_deinit(&inputs->arena);
+    tt_free(inputs->adapter_folder);
+    tt_free(inputs->train_path);
+    tt_free(inputs->eval_path);
+    *inputs = (struct tt_inputs){0};
+}
+
+tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *what, struct tt_str *text)
+{
+    struct tt_dataset_report report;
+    tt_dataset_report(dataset, &report);
+    TT_TRY(tt_str_printf(
+        text, "%s: %lld rows, %lld tokens, %lld supervised (%.1f %%), longest row %lld", what,
+        (long long)report.rows, (long long)report.tokens, (long long)report.supervised_tokens,
+        report.tokens > 0 ? 100.0 * (double)report.supervised_tokens / (double)report.tokens : 0.0,
+        (long long)report.longest));
+    if (report.truncated > 0) TT_TRY(tt_str_printf(text, "; %lld truncated", (long long)report.truncated));
+    if (report.dropped > 0)
+        TT_TRY(tt_str_printf(text, "; %lld too long and dropped", (long long)report.dropped));
+    if (report.without_supervision > 0)
+        TT_TRY(tt_str_printf(text, "; %lld without a supervised token, left out",
+                             (long long)report.without_supervision));
+    if (report.prompt_mismatch > 0)
+        TT_TRY(tt_str_printf(text, "; %lld whose prompt tokenizes differently with its completion",
+                             (long long)report.prompt_mismatch));
+    return TT_OK;
+}

@@ -1,0 +1,267 @@
+#include "launch/launch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/number.h"
+#include "comm/comm.h"
+#include "config/value.h"
+#include "job/settings.h"
+
+enum { PORT_DEFAULT = 29500, COUNT_MAX = 1 << 20 };
+
+/* A whole number from the environment; false where it is missing. */
+static tt_status read_number(const char *name, int minimum, int maximum, int *number, bool *there)
+{
+    const char *text = getenv(name);
+    int64_t value;
+    *there = text != NULL && text[0] != '\0';
+    if (!*there) return TT_OK;
+    if (!tt_value_parse_int(text, &value) || value < minimum || value > maximum)
+        return tt_fail(TT_ERR_USAGE, "environment variable %s is '%.40s', not a number from %d to %d", name,
+                       text, minimum, maximum);
+    *number = (int)value;
+    return TT_OK;
+}
+
+/* TRIMTAB_NODE is for those who know better; GROUP_RANK is torchrun's, SLURM_NODEID srun's. */
+static void name_machine(const struct tt_train_config *config, struct tt_launch *launch)
+{
+    static const char *const names[] = {"TRIMTAB_NODE", "GROUP_RANK", "SLURM_NODEID"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = getenv(names[i]);
+        if (text == NULL || text[0] == '\0') continue;
+        snprintf(launch->machine, sizeof launch->machine, "%.60s", text);
+        return;
+    }
+    if (config->num_machines > 1)
+        snprintf(launch->machine, sizeof launch->machine, "%lld", (long long)config->machine_rank);
+}
+
+/* An address of the loopback interface reaches rank 0 from nowhere else. Older operators for Kubernetes tell
+ * rank 0 alone that it is at "localhost". */
+static bool is_loopback(const char *host)
+{
+    if (strcmp(host, "localhost") == 0) return getenv("KUBERNETES_SERVICE_HOST") == NULL;
+    return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
+}
+
+/* `count_name`: how many processes share a machine (torchrun), or how many machines there are (srun). */
+static tt_status find_local(const char *count_name, int wanted, struct tt_launch *launch)
+{
+    int count = 0;
+    bool there = false;
+    TT_TRY(read_number(count_name, 1, COUNT_MAX, &count, &there));
+    launch->local = launch->local || (there && count == wanted);
+    return TT_OK;
+}
+
+static tt_status take_address(const struct tt_train_config *config, const char *host_name,
+                              const char *port_name, struct tt_launch *launch)
+{
+    const char *host = getenv(host_name), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
+    bool there = false;
+    if (host == NULL || host[0] == '\0') host = getenv("MASTER_ADDR");
+    if (config->main_process_ip != NULL) host = config->main_process_ip;
+    if (host == NULL || host[0] == '\0') {
+        tt_status status = tt_fail(TT_ERR_USAGE, "nothing says where rank 0 is");
+        tt_hint("set MASTER_ADDR and MASTER_PORT, or --main_process_ip and --main_process_port");
+        return status;
+    }
+    if (strlen(host) >= sizeof launch->host)
+        return tt_fail(TT_ERR_USAGE, "the address of rank 0 has %zu characters", strlen(host));
+    snprintf(launch->host, sizeof launch->host, "%s", host);
+    launch->local = is_loopback(host);
+    launch->port = PORT_DEFAULT;
+    TT_TRY(read_number(port_name, 1, 65535, &launch->port, &there));
+    if (!there) TT_TRY(read_number("MASTER_PORT", 1, 65535, &launch->port, &there));
+    /* torchrun itself listens on MASTER_PORT for as long as its processes live. */
+    if (there && agent != NULL && strcmp(agent, "True") == 0) launch->port += launch->port < 65535 ? 1 : -1;
+    if (config->main_process_port > 0) launch->port = (int)config->main_process_port;
+    return TT_OK;
+}
+
+static tt_status take_processes(const struct tt_train_config *config, const char *rank,
+                                const char *world_size, const char *local_rank, struct tt_launch *launch)
+{
+    bool there = false;
+    launch->kind = TT_LAUNCH_PROCESSES;
+    TT_TRY(read_number(world_size, 1, COUNT_MAX, &launch->world_size, &there));
+    TT_TRY(read_number(rank, 0, launch->world_size - 1, &launch->rank, &there));
+    TT_TRY(read_number(local_rank, 0, COUNT_MAX, &launch->local_rank, &there));
+    if (config->ranks > 1)
+        return tt_fail(TT_ERR_USAGE, "--ranks %lld where %s says that each process is one rank",
+                       (long long)config->ranks, rank);
+    if (launch->world_size == 1) return TT_OK;
+    TT_TRY(take_address(config, "MASTER_ADDR", "MASTER_PORT", launch));
+    if (strcmp(rank, "RANK") == 0) return find_local("LOCAL_WORLD_SIZE", launch->world_size, launch);
+    return find_local("SLURM_STEP_NUM_NODES", 1, launch);
+}
+
+static bool is_there(const char *name)
+{
+    const char *text = getenv(name);
+    return text != NULL && text[0] != '\0';
+}
+
+/* One process per pod, whose RANK counts pods: Kubeflow's jobs. How many ranks each has is a number, or a
+ * word that says one per device. */
+static tt_status take_pods(const struct tt_train_config *config, struct tt_launch *launch)
+{
+    const char *per_node = getenv("PET_NPROC_PER_NODE"), *nodes = getenv("PET_NNODES");
+    bool there = false;
+    if (strchr(nodes, ':') != NULL)
+        return tt_fail(TT_ERR_UNSUPPORTED,
+                       "PET_NNODES is '%.20s': the number of machines must not change during "
+                       "a run",
+                       nodes);
+    TT_TRY(read_number("PET_NNODES", 1, COUNT_MAX, &launch->machines, &there));
+    TT_TRY(read_number("PET_NODE_RANK", 0, launch->machines - 1, &launch->machine_rank, &there));
+    if (launch->ranks == 0 && per_node != NULL && per_node[0] >= '0' && per_node[0] <= '9')
+        TT_TRY(read_number("PET_NPROC_PER_NODE", 1, COUNT_MAX, &launch->ranks, &there));
+    if (launch->machines == 1) return TT_OK;
+    launch->kind = TT_LAUNCH_MACHINES;
+    snprintf(launch->machine, sizeof launch->machine, "%d", launch->machine_rank);
+    return take_address(config, "PET_MASTER_ADDR", "PET_MASTER_PORT", launch);
+}
+
+tt_status tt_launch_count_ranks(const struct tt_train_config *config, int *ranks)
+{
+    *ranks = (int)config->ranks;
+    if (*ranks > 0 || config->num_processes <= 0) return TT_OK;
+    if (config->num_processes % config->num_machines != 0)
+        return tt_fail(TT_ERR_USAGE, "num_processes %lld over num_machines %lld: not the same number on each",
+                       (long long)config->num_processes, (long long)config->num_machines);
+    *ranks = (int)(config->num_processes / config->num_machines);
+    return TT_OK;
+}
+
+static tt_status take_machines(const struct tt_train_config *config, struct tt_launch *launch)
+{
+    launch->kind = TT_LAUNCH_MACHINES;
+    launch->machines = (int)config->num_machines;
+    launch->machine_rank = (int)config->machine_rank;
+    TT_TRY(tt_launch_count_ranks(config, &launch->ranks));
+    return take_address(config, "MASTER_ADDR", "MASTER_PORT", launch);
+}
+
+tt_status tt_launch_detect(const struct tt_train_config *config, struct tt_launch *launch)
+{
+    *launch =
+        (struct tt_launch){.world_size = 1, .local_rank = -1, .machines = 1, .ranks = (int)config->ranks};
+    name_machine(config, launch);
+    bool address = is_there("MASTER_ADDR") || config->main_process_ip != NULL;
+    if (is_there("PET_NNODES") && is_there("PET_NODE_RANK") && !is_there("LOCAL_RANK"))
+        return take_pods(config, launch);
+    if (is_there("RANK") && is_there("WORLD_SIZE"))
+        return take_processes(config, "RANK", "WORLD_SIZE", "LOCAL_RANK", launch);
+    if (address && is_there("SLURM_PROCID") && is_there("SLURM_NTASKS") && is_there("SLURM_STEP_ID"))
+        return take_processes(config, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", launch);
+    if (tt_comm_mpi_is_launched()) {
+        launch->kind = TT_LAUNCH_MPI;
+        if (config->ranks <= 1) return TT_OK;
+        return tt_fail(TT_ERR_USAGE, "--ranks %lld under mpirun: there each process is one rank",
+                       (long long)config->ranks);
+    }
+    return config->num_machines > 1 ? take_machines(config, launch) : TT_OK;
+}
+
+/* What may differ from machine to machine. */
+static bool is_local(const char *name)
+{
+    static const char *const names[] = {"machine_rank",   "main_process_ip", "main_process_port",
+                                        "ranks",          "num_processes",   "num_machines",
+                                        "threads",        "device",          "use_cpu",
+                                        "device_memory",  "disable_tqdm",    "rendezvous_timeout",
+                                        "rendezvous_bind"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+static tt_status write_value(const struct tt_setting *row, const void *value, struct tt_str *text)
+{
+    const char *string = NULL;
+    char number[TT_DOUBLE_TEXT_BYTES];
+    switch (row->type) {
+    case TT_SETTING_STRING:
+    case TT_SETTING_JSON:
+        string = *(const char *const *)value;
+        return tt_str_printf(text, "%s: %s\n", row->name, string != NULL ? string : "null");
+    case TT_SETTING_INT:
+        return tt_str_printf(text, "%s: %lld\n", row->name, (long long)*(const int64_t *)value);
+    case TT_SETTING_DOUBLE:
+        return tt_str_printf(text, "%s: %s\n", row->name,
+                             tt_format_double(*(const double *)value, number, sizeof number));
+    case TT_SETTING_BOOL:
+        return tt_str_printf(text, "%s: %s\n", row->name, *(const bool *)value ? "true" : "false");
+    case TT_SETTING_TRISTATE:
+    case TT_SETTING_CHOICE:
+        return tt_str_printf(text, "%s: %d\n", row->name, *(const int *)value);
+    case TT_SETTING_BYTES:
+        return tt_str_printf(text, "%s: %zu\n", row->name, *(const size_t *)value);
+    }
+    return TT_OK;
+}
+
+static void trim_line_end(struct tt_str *text)
+{
+    while (text->bytes > 0 && (text->data[text->bytes - 1] == '\n' || text->data[text->bytes - 1] == '\r'))
+        text->data[--text->bytes] = '\0';
+}
+
+static tt_status read_secret(const char *path, struct tt_str *text)
+{
+    int file = -1;
+    uint64_t bytes = 0;
+    TT_TRY(tt_file_open_read(path, &file, &bytes));
+    char buffer[TT_PROOF_SECRET_BYTES_MAX + 2];
+    tt_status status = TT_OK;
+    if (bytes > sizeof buffer)
+        status = tt_fail(TT_ERR_USAGE, "'%s' has %llu bytes, and a job secret at most %d", path,
+                         (unsigned long long)bytes, TT_PROOF_SECRET_BYTES_MAX);
+    if (status == TT_OK) status = tt_file_pread(file, path, buffer, (size_t)bytes, 0);
+    if (status == TT_OK) status = tt_str_append(text, buffer, (size_t)bytes);
+    tt_file_close(file);
+    tt_proof_wipe(buffer, sizeof buffer);
+    if (status == TT_OK) trim_line_end(text);
+    return status;
+}
+
+tt_status tt_launch_secret(struct tt_proof_key *key)
+{
+    const char *secret = getenv("TRIMTAB_JOB_SECRET"), *path = getenv("TRIMTAB_JOB_SECRET_FILE");
+    struct tt_str text = {0};
+    *key = (struct tt_proof_key){0};
+    if (secret == NULL && path == NULL) return TT_OK;
+    if (secret != NULL && path != NULL)
+        return tt_fail(TT_ERR_USAGE, "TRIMTAB_JOB_SECRET and TRIMTAB_JOB_SECRET_FILE are both set");
+    if (secret != NULL) {
+        tt_status status = tt_proof_key_make(secret, strlen(secret), key);
+        if (status != TT_OK) tt_while("reading TRIMTAB_JOB_SECRET");
+        return status;
+    }
+    tt_status status = read_secret(path, &text);
+    if (status == TT_OK) status = tt_proof_key_make(tt_str_text(&text), text.bytes, key);
+    if (status != TT_OK) tt_while("reading the job secret that TRIMTAB_JOB_SECRET_FILE names");
+    if (text.data != NULL) tt_proof_wipe(text.data, text.bytes);
+    tt_str_deinit(&text);
+    return status;
+}
+
+tt_status tt_launch_settings(const struct tt_train_config *config, const char *command,
+                             const char *device_kind, struct tt_str *text)
+{
+    TT_TRY(tt_str_printf(text, "command: %s\ndevice: %s\n", command, device_kind));
+    for (size_t s = 0; s < tt_train_section_count; s++) {
+        const struct tt_setting_section *section = &tt_train_sections[s];
+        for (const struct tt_setting *row = section->rows; row->name != NULL; row++) {
+            if (row->unneeded != NULL || row->offset == TT_SETTING_NO_FIELD || is_local(row->name)) continue;
+            const char *value = (const char *)config + section->base_offset + row->offset;
+            TT_TRY(write_value(row, value, text));
+        }
+    }
+    return TT_OK;
+}

@@ -1,0 +1,333 @@
+#include "launch/world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "launch/launch.h"
+
+enum { RANKS_PER_PROCESSOR_MAX = 4 }; /* more get a warning */
+
+/* Whether the machine has a GPU, whatever can be done with it. */
+static bool gpu_is_there(void)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (visible != NULL && (visible[0] == '\0' || visible[0] == '-')) return false;
+    return tt_path_exists("/proc/driver/nvidia/version") && tt_path_exists("/dev/nvidiactl");
+}
+
+tt_status tt_world_choose_device(const char *device, const char **kind, int *count)
+{
+    char reason[512] = "";
+    bool automatic = device == NULL || strcmp(device, "auto") == 0;
+    *kind = "cpu";
+    *count = 1;
+    if (!automatic && strcmp(device, "cpu") == 0) return TT_OK;
+    int gpus = tt_cuda_device_count(reason, sizeof reason);
+    if (gpus > 0) {
+        *kind = "cuda";
+        *count = gpus;
+        return TT_OK;
+    }
+    if (automatic && !gpu_is_there()) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_DEVICE,
+                automatic ? "there is a GPU, but it cannot be used: %s" : "no GPU can be used: %s", reason);
+    tt_hint("--device cpu runs without one");
+    return status;
+}
+
+/* How many ranks this process has when nobody started one process per rank. */
+static tt_status count_ranks(const struct tt_launch *launch, const char *kind, int devices, int *count)
+{
+    *count = launch->ranks > 0 ? launch->ranks : devices;
+    if (strcmp(kind, "cuda") != 0 || *count <= devices) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE, "%d ranks, but this process sees %d GPU%s", *count, devices,
+                               devices == 1 ? "" : "s");
+    tt_hint("a rank is one GPU; CUDA_VISIBLE_DEVICES says which are seen");
+    return status;
+}
+
+/* Ranks as processes of one MPI job tell each other where they are. */
+static tt_status ask_machines(struct tt_comm *comm, const char *machine, int *machines)
+{
+    enum { BYTES = 80 };
+    int world_size = tt_comm_world_size(comm);
+    char own[BYTES] = "";
+    char(*all)[BYTES] = tt_calloc((size_t)world_size, sizeof *all);
+    if (all == NULL) return TT_ERR_MEMORY;
+    snprintf(own, sizeof own, "%s", machine);
+    tt_status status = tt_comm_host_all_gather(comm, own, all, sizeof own);
+    for (int q = 0, count = 0; status == TT_OK && q < world_size; q++) {
+        int same = 0;
+        while (same < q && memcmp(all[same], all[q], sizeof all[q]) != 0) same++;
+        machines[q] = same < q ? machines[same] : count++;
+    }
+    tt_free(all);
+    return status;
+}
+
+/* Communicators of the ranks of this process, and machines[]: the machine of every rank of the run, from 0.
+ */
+static tt_status connect_ranks(const struct tt_launch *launch, const struct tt_tcp_config *tcp,
+                               struct tt_comm **comms, int *machines)
+{
+    if (launch->kind == TT_LAUNCH_MPI) return tt_comm_create_mpi(&comms[0]);
+    if (tcp->world_size > tcp->local_count) return tt_comm_create_tcp(tcp, comms, machines);
+    if (tcp->world_size > 1) return tt_comm_create_threads(tcp->world_size, comms);
+    return tt_comm_create_self(&comms[0]);
+}
+
+static int machine_count_of(const int *machines, int world_size)
+{
+    int count = 0;
+    for (int q = 0; q < world_size; q++)
+        if (machines[q] >= count) count = machines[q] + 1;
+    return count;
+}
+
+static int ranks_on(const int *machines, int end, int machine)
+{
+    int count = 0;
+    for (int q = 0; q < end; q++) count += machines[q] == machine;
+    return count;
+}
+
+/* Which device of `count` the rank drives. A launcher may also give each process a view of just its own. */
+static tt_status choose_index(const struct tt_world *world, const struct tt_launch *launch, int r, int count,
+                              const char *kind, int *index)
+{
+    *index = world->ranks[r].local_rank;
+    if (strcmp(kind, "cpu") == 0) return TT_OK;
+    if (launch->kind == TT_LAUNCH_ALONE || launch->kind == TT_LAUNCH_MACHINES)
+        *index = r;
+    else if (launch->local_rank >= 0)
+        *index = launch->local_rank;
+    if (*index < count) return TT_OK;
+    if (count == 1) {
+        *index = 0;
+        return TT_OK;
+    }
+    return tt_fail(TT_ERR_USAGE, "local rank %d, but this process sees %d GPUs", *index, count);
+}
+
+/* Where everybody is, and with which device. */
+static tt_status place_ranks(const struct tt_train_config *config, const struct tt_launch *launch,
+                             const int *machines, const char *kind, int devices, struct tt_world *world)
+{
+    world->machine_count = machine_count_of(machines, world->world_size);
+    world->ranks_per_machine = ranks_on(machines, world->world_size, 0);
+    for (int m = 1; m < world->machine_count; m++)
+        if (ranks_on(machines, world->world_size, m) != world->ranks_per_machine)
+            world->ranks_per_machine = 0;
+    int sharing = ranks_on(machines, world->world_size, machines[world->first_rank]);
+    int processors = tt_cpu_count(), threads = processors / (sharing > 0 ? sharing : 1);
+    bool first_here = ranks_on(machines, world->first_rank, machines[world->first_rank]) == 0;
+    if (strcmp(kind, "cpu") == 0 && first_here && sharing > RANKS_PER_PROCESSOR_MAX * processors)
+        tt_warn("%d ranks on %d processor%s: more than %d a processor only wait for each other", sharing,
+                processors, processors == 1 ? "" : "s", RANKS_PER_PROCESSOR_MAX);
+    world->threads_per_rank = config->threads > 0 ? (int)config->threads : threads > 0 ? threads : 1;
+    for (int r = 0; r < world->local_count; r++) {
+        struct tt_world_rank *rank = &world->ranks[r];
+        rank->machine = machines[world->first_rank + r];
+        rank->local_rank = ranks_on(machines, world->first_rank + r, rank->machine);
+        rank->device = (struct tt_device_config){
+            .kind = kind, .threads = world->threads_per_rank, .memory_limit = config->device_memory};
+        TT_TRY(choose_index(world, launch, r, devices, kind, &rank->device.index));
+    }
+    return TT_OK;
+}
+
+/* Before anybody else is met: how many ranks this process has, and which. */
+static tt_status size_world(const struct tt_launch *launch, const char *kind, int devices,
+                            struct tt_tcp_config *tcp)
+{
+    tcp->local_count = 1;
+    tcp->world_size = launch->world_size;
+    tcp->first_rank = launch->rank;
+    if (launch->kind == TT_LAUNCH_PROCESSES || launch->kind == TT_LAUNCH_MPI) return TT_OK;
+    TT_TRY(count_ranks(launch, kind, devices, &tcp->local_count));
+    tcp->world_size = launch->machines * tcp->local_count;
+    tcp->first_rank = launch->machine_rank * tcp->local_count;
+    return TT_OK;
+}
+
+static tt_status meet(const struct tt_train_config *config, const struct tt_launch *launch,
+                      const char *machine, const char *kind, int devices, struct tt_tcp_config *tcp,
+                      struct tt_world *world)
+{
+    tt_status status = TT_OK;
+    int *machines = NULL;
+    struct tt_comm **comms = tt_calloc((size_t)tcp->local_count, sizeof(struct tt_comm *));
+    world->ranks = tt_calloc((size_t)tcp->local_count, sizeof *world->ranks);
+    world->pulses = tt_calloc((size_t)tcp->local_count, sizeof *world->pulses);
+    machines = tt_calloc((size_t)tcp->world_size, sizeof *machines);
+    if (comms == NULL || machines == NULL || world->ranks == NULL || world->pulses == NULL)
+        TT_GO(TT_ERR_MEMORY);
+    TT_GO(connect_ranks(launch, tcp, comms, machines));
+    world->local_count = tcp->local_count;
+    for (int r = 0; r < world->local_count; r++) {
+        world->ranks[r].comm = comms[r];
+        world->ranks[r].pulse = &world->pulses[r];
+    }
+    world->world_size = tt_comm_world_size(comms[0]);
+    world->first_rank = tt_comm_rank(comms[0]);
+    if (launch->kind == TT_LAUNCH_MPI) {
+        tt_free(machines);
+        machines = tt_calloc((size_t)world->world_size, sizeof *machines);
+        TT_GO(tt_comm_agree(comms[0], machines != NULL ? TT_OK : TT_ERR_MEMORY));
+        TT_GO(ask_machines(comms[0], machine, machines));
+    }
+    TT_GO(place_ranks(config, launch, machines, kind, devices, world));
+out:
+    tt_free(machines);
+    tt_free(comms);
+    return status;
+}
+
+tt_status tt_world_open(const struct tt_train_config *config, const char *command,
+                        const struct tt_cancel *cancel, struct tt_world *world)
+{
+    tt_status status = TT_OK;
+    const char *kind = NULL;
+    int devices = 0;
+    struct tt_launch launch;
+    struct tt_str settings = {0};
+    char machine[80] = "";
+    struct tt_proof_key key = {0};
+    *world = (struct tt_world){.cancel = cancel};
+    TT_GO(tt_launch_detect(config, &launch));
+    TT_GO(tt_world_choose_device(tt_train_config_device(config), &kind, &devices));
+    TT_GO(tt_launch_settings(config, command, kind, &settings));
+    if (gethostname(machine, sizeof machine - 1) != 0) machine[0] = '\0';
+    if (launch.machine[0] != '\0') snprintf(machine, sizeof machine, "%s", launch.machine);
+    struct tt_tcp_config tcp = {
+        .host = launch.host,
+        .port = launch.port,
+        .local = launch.local,
+        .bind = config->rendezvous_bind,
+        .key = &key,
+        .machine = machine,
+        .settings = tt_str_text(&settings),
+        .timeout_seconds = (double)config->rendezvous_timeout,
+        .cancel = cancel,
+    };
+    TT_GO(size_world(&launch, kind, devices, &tcp));
+    if (launch.kind != TT_LAUNCH_MPI && tcp.world_size > tcp.local_count) TT_GO(tt_launch_secret(&key));
+    TT_GO(meet(config, &launch, machine, kind, devices, &tcp, world));
+out:
+    tt_proof_wipe(&key, sizeof key);
+    tt_str_deinit(&settings);
+    if (status != TT_OK) tt_world_close(world);
+    return status;
+}
+
+void tt_world_close(struct tt_world *world)
+{
+    for (int r = 0; r < world->local_count && world->ranks != NULL; r++)
+        tt_comm_destroy(world->ranks[r].comm);
+    tt_free(world->ranks);
+    tt_free(world->pulses);
+    *world = (struct tt_world){0};
+}
+
+void tt_world_rank_failed(struct tt_comm *comm, tt_status status)
+{
+    if (status == TT_OK || status == TT_ERR_CANCELLED) return;
+    if (tt_comm_world_size(comm) > 1 && status != TT_ERR_PEER)
+        tt_while("on rank %d of %d", tt_comm_rank(comm), tt_comm_world_size(comm));
+    tt_comm_abort(comm);
+}
+
+struct local_rank {
+    tt_rank_main *main;
+    void *context;
+    const struct tt_world_rank *place;
+    struct tt_thread *thread;
+};
+
+static tt_status run_rank(void *argument)
+{
+    struct local_rank *rank = argument;
+    return rank->main(rank->context, rank->place);
+}
+
+/* How much a status explains: the cause before its consequences. */
+static int weight(tt_status status)
+{
+    if (status == TT_OK) return 0;
+    if (status == TT_ERR_PEER) return 1;
+    if (status == TT_ERR_COMM) return 2;
+    return 3;
+}
+
+/* Thousands of ranks on one machine take long to start. On GPUs, where each has its own, they do not, and
+ * NCCL waits for all of them. */
+static tt_status check_cancel(const struct tt_world *world, int started)
+{
+    bool asked = world->cancel != NULL && atomic_load(&world->cancel->requests) > 0;
+    if (!asked || started == 0 || strcmp(world->ranks[started].device.kind, "cpu") != 0) return TT_OK;
+    return tt_fail(TT_ERR_CANCELLED, "stopped on request while rank %d of %d started",
+                   world->first_rank + started, world->world_size);
+}
+
+tt_status tt_world_run(struct tt_world *world, tt_rank_main *main, void *context)
+{
+    struct local_rank *ranks = tt_calloc((size_t)world->local_count, sizeof *ranks);
+    if (ranks == NULL) return TT_ERR_MEMORY;
+    struct tt_error error = {0};
+    struct tt_pulse_watch *watch = NULL;
+    int started = 0;
+    tt_status worst = tt_pulse_watch_start(world->pulses, world->local_count, world->first_rank,
+                                           world->ranks[0].comm, &watch);
+    if (worst != TT_OK) {
+        tt_free(ranks);
+        return worst;
+    }
+    for (; started < world->local_count; started++) {
+        char name[16];
+        ranks[started] = (struct local_rank){main, context, &world->ranks[started], NULL};
+        snprintf(name, sizeof name, "rank %d", world->first_rank + started);
+        worst = check_cancel(world, started);
+        if (worst == TT_OK) worst = tt_thread_start(name, run_rank, &ranks[started], &ranks[started].thread);
+        if (worst != TT_OK) {
+            tt_error_copy(&error);
+            tt_comm_abort(world->ranks[0].comm);
+            break;
+        }
+    }
+    for (int r = 0; r < started; r++) {
+        tt_status status = tt_thread_join(ranks[r].thread);
+        if (weight(status) <= weight(worst)) continue;
+        worst = status;
+        tt_error_copy(&error);
+    }
+    tt_pulse_watch_stop(watch);
+    tt_free(ranks);
+    return worst == TT_OK ? TT_OK : tt_error_restore(&error);
+}
+
+struct agreement {
+    tt_status status;
+    struct tt_error error;
+};
+
+static tt_status agree_rank(void *context, const struct tt_world_rank *rank)
+{
+    const struct agreement *agreement = context;
+    (void)tt_error_restore(&agreement->error);
+    return tt_comm_agree(rank->comm, agreement->status);
+}
+
+tt_status tt_world_agree(struct tt_world *world, tt_status status)
+{
+    if (world->local_count == world->world_size) return status;
+    if (world->local_count == 1) return tt_comm_agree(world->ranks[0].comm, status);
+    struct agreement agreement = {.status = status};
+    tt_error_copy(&agreement.error);
+    return tt_world_run(world, agree_rank, &agreement);
+}

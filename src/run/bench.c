@@ -1,0 +1,194 @@
+#include "run/bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "checkpoint/load.h"
+#include "engine/rank_config.h"
+#include "engine/step.h"
+#include "launch/world.h"
+
+enum { CONFIG_BYTES_MAX = 1 << 20 };
+
+/* What the ranks of a benchmark share. */
+struct bench {
+    const struct tt_train_config *config;
+    const struct tt_bench_options *options;
+    struct tt_cancel *cancel;
+    struct tt_model_config model_config;
+    struct tt_dataset *dataset;
+    struct tt_sampler *sampler;
+    struct tt_rank_config rank_config;
+    struct tt_plan plan;
+    double start_seconds;
+    struct tt_bench_result *result; /* written by global rank 0 */
+};
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static size_t peak_resident_bytes(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (size_t)usage.ru_maxrss * 1024 : 0;
+}
+
+static void fill_result(const struct bench *bench, const struct tt_rank *rank, double *seconds,
+                        const struct tt_train_step_result *last)
+{
+    struct tt_bench_result *result = bench->result;
+    struct tt_memory_use memory;
+    qsort(seconds, (size_t)bench->options->steps, sizeof *seconds, compare_doubles);
+    tt_device_memory(rank->device, &memory);
+    result->step_seconds = seconds[bench->options->steps / 2];
+    result->tokens_per_second = (double)last->facts.tokens / result->step_seconds;
+    bool full = rank->model->options.train_base;
+    double flops = tt_model_flops_per_token(rank->model, (double)bench->options->sequence_length, full) *
+                       (double)last->facts.tokens +
+                   tt_model_flops_per_label(rank->model, full) * (double)last->facts.supervised_tokens;
+    result->model_tflops = flops / result->step_seconds / 1e12;
+    memcpy(result->op_times, tt_device_op_times(rank->device), sizeof result->op_times);
+    result->loss = last->loss;
+    result->peak_bytes = peak_resident_bytes();
+    result->planned_bytes = bench->plan.memory.total_peak - bench->plan.memory.peak[TT_PURPOSE_CONTEXT];
+    result->device_used_bytes = tt_device_used_bytes(rank->device);
+    result->planned_step_seconds = tt_plan_estimate(&bench->plan);
+    tt_plan_recompute_text(&bench->plan, result->recompute, sizeof result->recompute);
+    result->recomputes_blocks = bench->plan.levels[1] >= TT_RECOMPUTE_BLOCK; /* the first goes first */
+    result->device_peak_bytes = memory.total_peak - memory.peak[TT_PURPOSE_CONTEXT];
+    result->base_params = rank->model->base_param_count;
+    result->trainable_params = rank->model->trainable_param_count;
+}
+
+static tt_status run_steps(struct bench *bench, struct tt_rank *rank)
+{
+    tt_status status = TT_OK;
+    struct tt_batch_storage storage = {0};
+    struct tt_gradient_watch watch = {0};
+    struct tt_train_step_result last = {0};
+    int64_t warmup = bench->options->warmup, total = warmup + bench->options->steps;
+    double *seconds = tt_calloc((size_t)bench->options->steps, sizeof *seconds);
+    struct tt_train_step_config config = {
+        .optim = &bench->config->optim,
+        .sampler = bench->sampler,
+        .cancel = bench->cancel,
+        .seed = (uint64_t)bench->config->seed,
+        .total_steps = total + 1,
+    };
+    if (seconds == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_gradient_watch_init(rank->model, &watch));
+    for (int64_t step = 0; step <= total; step++) {
+        /* One more step, not timed: the marks of a profile are not free. */
+        if (step == total) tt_device_profile(rank->device, true);
+        double start = tt_clock_seconds();
+        TT_GO(tt_train_step(rank, &config, step, &watch, &storage, &last));
+        double end = tt_clock_seconds();
+        if (step == 0 && tt_comm_rank(rank->world) == 0)
+            bench->result->first_step_seconds = end - bench->start_seconds;
+        if (step >= warmup && step < total) seconds[step - warmup] = end - start;
+        if (last.stop_requested) TT_GO(tt_fail(TT_ERR_CANCELLED, "stopped on request"));
+    }
+    if (tt_comm_rank(rank->world) == 0) fill_result(bench, rank, seconds, &last);
+out:
+    tt_gradient_watch_deinit(&watch);
+    tt_batch_storage_deinit(&storage);
+    tt_free(seconds);
+    return status;
+}
+
+static tt_status rank_main(void *context, const struct tt_world_rank *place)
+{
+    struct bench *bench = context;
+    struct tt_rank rank = {0};
+    struct tt_load_source source = {.seed = (uint64_t)bench->config->seed, .cancel = bench->cancel};
+    struct tt_rank_config config = tt_rank_config_of(&bench->rank_config, place, &bench->plan);
+    tt_status status = tt_rank_init(&config, &rank);
+    status = tt_comm_agree(place->comm, status);
+    if (status == TT_OK) status = tt_rank_load(&rank, &source);
+    if (status == TT_OK) status = run_steps(bench, &rank);
+    tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
+    tt_rank_deinit(&rank);
+    return status;
+}
+
+/* `samples` rows of full length, or shorter ones that fill as many packs and some more. */
+static tt_status create_data(struct bench *bench, int64_t samples)
+{
+    const struct tt_bench_options *options = bench->options;
+    int64_t length = options->sequence_length, shortest = length, longest = length;
+    if (options->row_tokens_max > 0) {
+        longest = options->row_tokens_max < length ? options->row_tokens_max : length;
+        shortest = options->row_tokens_min < 1 ? 1 : options->row_tokens_min;
+        if (shortest > longest) shortest = longest;
+        samples *= 2 * length / (shortest + longest) + 1;
+    }
+    return tt_dataset_create_random((size_t)samples, (int32_t)shortest, (int32_t)longest,
+                                    bench->model_config.vocab_size, (uint64_t)bench->config->seed,
+                                    &bench->dataset);
+}
+
+static tt_status prepare(struct bench *bench, const struct tt_world *world)
+{
+    const struct tt_train_config *config = bench->config;
+    struct tt_json json = {0};
+    struct tt_batch_limits none = {0};
+    int64_t micro = config->per_device_train_batch_size, accumulation = config->gradient_accumulation_steps;
+    TT_TRY(tt_json_read(bench->options->config_json, CONFIG_BYTES_MAX, &json));
+    tt_status status = tt_model_config_parse(&json, &bench->model_config);
+    tt_json_deinit(&json);
+    TT_TRY(status);
+    TT_TRY(create_data(bench, micro * accumulation * world->world_size));
+    bool packs = bench->options->row_tokens_max > 0;
+    struct tt_sampler_config sampler = {
+        .micro_batch_size = micro,
+        .world_size = world->world_size,
+        .accumulation = accumulation,
+        .packing = packs,
+        .packing_strategy = "bfd",
+        .drop_last = packs,
+        .max_length = bench->options->sequence_length,
+    };
+    TT_TRY(tt_sampler_create(bench->dataset, &sampler, &bench->sampler));
+    struct tt_model_options options = {.compute_dtype = config->bf16 ? TT_BF16 : TT_F32,
+                                       .train_base = !config->use_peft,
+                                       .lora = config->lora,
+                                       .random_init = true};
+    options.lora.enabled = config->use_peft;
+    TT_TRY(tt_quantization_resolve(&config->quantization, &bench->model_config, options.compute_dtype,
+                                   &options.quant));
+    TT_TRY(tt_rank_config_make(config, world, &bench->model_config, &options, true, bench->cancel,
+                               &bench->rank_config));
+    tt_sampler_limits(bench->sampler, 0, 1, &bench->rank_config.limits);
+    TT_TRY(tt_plan_make(&bench->rank_config, tt_rank_config_ranks(world), accumulation,
+                        &bench->rank_config.limits, &none, &bench->plan));
+    return tt_plan_check(&bench->plan);
+}
+
+tt_status tt_bench_train(const struct tt_train_config *config, const struct tt_bench_options *options,
+                         struct tt_cancel *cancel, struct tt_bench_result *result)
+{
+    tt_status status = TT_OK;
+    struct tt_world world = {0};
+    struct bench bench = {
+        .config = config,
+        .options = options,
+        .cancel = cancel,
+        .start_seconds = tt_clock_seconds(),
+        .result = result,
+    };
+    *result = (struct tt_bench_result){0};
+    TT_GO(tt_world_open(config, "bench", cancel, &world));
+    TT_GO(tt_world_agree(&world, prepare(&bench, &world)));
+    TT_GO(tt_world_run(&world, rank_main, &bench));
+out:
+    tt_sampler_destroy(bench.sampler);
+    tt_dataset_destroy(bench.dataset);
+    tt_world_close(&world);
+    return status;
+}

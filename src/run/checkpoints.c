@@ -1,0 +1,449 @@
+#include "run/checkpoints.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "checkpoint/manifest.h"
+
+enum { PATH_BYTES = 4096 };
+/* For the parts of other ranks, when the run has failed. */
+static const double patience_seconds = 5.0;
+
+static tt_status checkpoint_path(const struct tt_run *run, int64_t step, char path[PATH_BYTES])
+{
+    int length = snprintf(path, PATH_BYTES, "%s/checkpoint-%lld", run->config->output_dir, (long long)step);
+    if (length >= PATH_BYTES) return tt_fail(TT_ERR_USAGE, "output_dir is too long a path");
+    return TT_OK;
+}
+
+static bool metric_is_accuracy(const struct tt_train_config *config)
+{
+    const char *metric = config->metric_for_best_model;
+    return metric != NULL && strstr(metric, "accuracy") != NULL;
+}
+
+void tt_checkpoints_note_metric(struct tt_checkpoints *checkpoints, const struct tt_train_config *config,
+                                const struct tt_evaluation *evaluation, int64_t step, bool saved)
+{
+    bool by_best = config->save_strategy == TT_INTERVAL_BEST;
+    if (step == 0 || !(config->load_best_model_at_end || config->metric_for_best_model != NULL || by_best))
+        return;
+    if (config->load_best_model_at_end && !saved && !by_best) return;
+    double metric = metric_is_accuracy(config) ? evaluation->token_accuracy : evaluation->loss;
+    bool greater = config->greater_is_better >= 0 ? config->greater_is_better : metric_is_accuracy(config);
+    if (isnan(metric)) return;
+    bool better = greater ? metric > checkpoints->best_metric : metric < checkpoints->best_metric;
+    if (checkpoints->has_best && !better) return;
+    checkpoints->has_best = true;
+    checkpoints->best_metric = metric;
+    checkpoints->best_step = step;
+}
+
+tt_dtype tt_checkpoints_dtype(const struct tt_train_config *config, const struct tt_model *model)
+{
+    tt_dtype asked =
+        config->save_dtype != NULL ? tt_dtype_from_torch_name(config->save_dtype) : TT_DTYPE_NONE;
+    if (asked != TT_DTYPE_NONE) return asked;
+    if (model->adapter_param_count > 0) return TT_F32;
+    return tt_dtype_is_float(model->config.dtype) ? model->config.dtype : TT_F32;
+}
+
+/* All ranks write into one folder: a file of rank 0's must be there for everybody. */
+static tt_status check_shared(const struct tt_run *run, const struct tt_rank *rank)
+{
+    char path[PATH_BYTES];
+    int64_t key = (int64_t)(tt_clock_unix_seconds() * 1e6), *keys;
+    int me = tt_comm_rank(rank->world), world_size = tt_comm_world_size(rank->world);
+    tt_status status = TT_OK;
+    keys = tt_calloc((size_t)world_size, sizeof *keys);
+    status = tt_comm_agree(rank->world, keys != NULL ? TT_OK : TT_ERR_MEMORY);
+    if (status == TT_OK) status = tt_comm_host_all_gather(rank->world, &key, keys, sizeof key);
+    if (status == TT_OK)
+        snprintf(path, sizeof path, "%s/.write-probe-%lld", run->config->output_dir, (long long)keys[0]);
+    tt_free(keys);
+    if (status != TT_OK) return status;
+    TT_TRY(tt_comm_agree(rank->world, me == 0 ? tt_file_write_atomic(path, "", 0) : TT_OK));
+    if (!tt_path_exists(path)) {
+        status = tt_fail(TT_ERR_USAGE, "output_dir '%s' is not the same folder on rank %d as on rank 0",
+                         run->config->output_dir, me);
+        tt_hint("every rank writes its part of a checkpoint there: it must be on storage that all machines "
+                "share");
+    }
+    status = tt_comm_agree(rank->world, status);
+    if (me == 0) (void)remove(path);
+    return status;
+}
+
+tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank)
+{
+    /* Replicas hold the same slices: the first of each writes them. */
+    const struct tt_comm *replicas = rank->comms.replicate;
+    bool first = tt_comm_rank(rank->world) == 0;
+    struct tt_saver_config config = {
+        .model = rank->model,
+        .units = rank->units,
+        .stream = rank->stream,
+        .snapshot = &rank->snapshot,
+        .comm = rank->world,
+        .writes = rank->sharded ? replicas == NULL || tt_comm_rank(replicas) == 0 : first,
+        .sharded = strcmp(run->config->state_dict_type, "SHARDED_STATE_DICT") == 0,
+        .part = rank->sharded ? tt_comm_rank(rank->comm) : 0,
+        .parts = rank->sharded ? tt_comm_world_size(rank->comm) : 1,
+        .dtype = tt_checkpoints_dtype(run->config, rank->model),
+        .stop = run->cancel,
+        .base_folder = tt_model_folder_path(run->inputs.folder),
+        .base_name = run->config->model_name_or_path,
+    };
+    *checkpoints = (struct tt_checkpoints){.first = first};
+    if (run->rank_config.across_processes) TT_TRY(check_shared(run, rank));
+    return tt_saver_create(&config, &checkpoints->saver);
+}
+
+const char *tt_checkpoints_format_seconds(double seconds, char *text, size_t text_bytes)
+{
+    double value = seconds < 0.9995 ? 1e3 * seconds : seconds;
+    int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+    if (!(seconds >= 0.0) || seconds >= 59.95) return tt_format_duration(seconds, text, text_bytes);
+    tt_snprintf(text, text_bytes, "%.*f %s", decimals, value, seconds < 0.9995 ? "ms" : "s");
+    return text;
+}
+
+/* On rank 0. What it took is the observer's, the journal's and, of the longest one, the run's. */
+static void tell_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
+                      const struct tt_save_report *report)
+{
+    char line[sizeof report->folder + 200], bytes[32], took[32], stall[32];
+    double prepared = checkpoints->save.prepare_seconds, stood_still = prepared + report->stall_seconds;
+    double seconds = prepared + report->seconds;
+    if (seconds > checkpoints->save_seconds) checkpoints->save_seconds = seconds;
+    if (stood_still > checkpoints->stall_seconds) checkpoints->stall_seconds = stood_still;
+    /* Older ones are removed after it: that takes time, but this one is safe. */
+    if (checkpoints->save.durable > 0) seconds = checkpoints->save.durable - checkpoints->save.begun;
+    snprintf(line, sizeof line, "saved %s: %s, safe after %s; training stood still for %s", report->folder,
+             tt_format_bytes((double)report->bytes, bytes, sizeof bytes),
+             tt_checkpoints_format_seconds(seconds, took, sizeof took),
+             tt_checkpoints_format_seconds(stood_still, stall, sizeof stall));
+    tt_run_say_line(run, line);
+    struct tt_log_field fields[] = {
+        {"bytes", (double)report->bytes}, {"seconds", seconds}, {"stall_seconds", stood_still}};
+    tt_journal_event(run->journal, "save", checkpoints->save.step, report->folder, fields,
+                     sizeof fields / sizeof *fields);
+    if (run->observer != NULL && run->observer->on_save != NULL)
+        run->observer->on_save(run->observer->context, report->folder, seconds);
+}
+
+void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints, struct tt_run *run)
+{
+    struct tt_save_report report;
+    struct tt_error error;
+    tt_error_copy(&error);
+    if (checkpoints->saver != NULL && tt_saver_complete(checkpoints->saver, patience_seconds, &report) &&
+        checkpoints->first)
+        tell_save(checkpoints, run, &report);
+    (void)tt_error_restore(&error);
+    tt_saver_destroy(checkpoints->saver);
+    checkpoints->saver = NULL;
+}
+
+/* A save has failed, as all ranks know: either the run ends with this, or it goes on. */
+static tt_status weigh_failure(const struct tt_checkpoints *checkpoints, const struct tt_run *run,
+                               tt_status status)
+{
+    struct tt_error error;
+    tt_error_copy(&error);
+    tt_status kind = status == TT_ERR_PEER ? error.cause : status;
+    bool of_the_disk = kind == TT_ERR_IO || kind == TT_ERR_DATA; /* DATA: its folder is gone or closed */
+    if (!of_the_disk || strcmp(run->config->on_save_error, "continue") != 0) return status;
+    if (checkpoints->first) {
+        tt_warn("a checkpoint could not be written: %s; training goes on, older checkpoints are as they were",
+                error.message);
+    }
+    return TT_OK;
+}
+
+/* The save under way, if any, is done after this. */
+static tt_status finish_save(struct tt_checkpoints *checkpoints, struct tt_run *run, bool must)
+{
+    struct tt_save_report report;
+    bool reported = false;
+    tt_status status = tt_saver_finish(checkpoints->saver, &report, &reported);
+    if (reported) tell_save(checkpoints, run, &report);
+    if (status == TT_OK || must || reported) return status;
+    return weigh_failure(checkpoints, run, status);
+}
+
+tt_status tt_checkpoints_before_update(void *context)
+{
+    struct tt_checkpoints *checkpoints = context;
+    return tt_saver_wait_copies(checkpoints->saver);
+}
+
+/* Once, so that a grace period can be chosen. */
+static void tell_grace(struct tt_checkpoints *checkpoints, const struct tt_run *run, double step_seconds)
+{
+    char line[300], takes[32], stall[32], step[32], stop[32];
+    double save = checkpoints->save_seconds;
+    if (checkpoints->told_grace) return;
+    checkpoints->told_grace = true;
+    snprintf(line, sizeof line,
+             "a save takes %s, and training stands still for %s of it; a step takes %s. A stop (SIGTERM) is "
+             "done after about %s: a grace period must be longer",
+             tt_checkpoints_format_seconds(save, takes, sizeof takes),
+             tt_checkpoints_format_seconds(checkpoints->stall_seconds, stall, sizeof stall),
+             tt_checkpoints_format_seconds(step_seconds, step, sizeof step),
+             tt_checkpoints_format_seconds(2.0 * save + step_seconds, stop, sizeof stop));
+    tt_run_say_line(run, line);
+}
+
+tt_status tt_checkpoints_look(struct tt_checkpoints *checkpoints, struct tt_run *run, bool failed,
+                              double step_seconds)
+{
+    struct tt_save_report report;
+    if (failed) return finish_save(checkpoints, run, false);
+    if (!tt_saver_collect(checkpoints->saver, &report) || !checkpoints->first) return TT_OK;
+    tell_save(checkpoints, run, &report);
+    tell_grace(checkpoints, run, step_seconds);
+    return TT_OK;
+}
+
+static tt_status make_texts(const struct tt_run *run, struct tt_save_job *job)
+{
+    job->texts[0].name = "trainer_state.json";
+    job->texts[1].name = "trimtab_config.yaml";
+    TT_TRY(tt_journal_state_text(run->journal, &job->texts[0].text));
+    if (run->settings == NULL) return TT_OK;
+    return tt_settings_write_yaml(run->settings, &job->texts[1].text);
+}
+
+static void drop_texts(struct tt_save_job *job)
+{
+    for (int i = 0; i < TT_SAVE_TEXTS_MAX; i++) tt_str_deinit(&job->texts[i].text);
+}
+
+/* A kill in the middle must not leave a part under the name of a whole: the folder first takes the name of an
+ * unfinished save, which the next run clears away. */
+static tt_status remove_checkpoint(const char *path)
+{
+    char aside[PATH_BYTES + 8];
+    snprintf(aside, sizeof aside, "%s.saving", path);
+    TT_TRY(tt_dir_remove(aside));
+    TT_TRY(tt_file_rename(path, aside));
+    return tt_dir_remove(aside);
+}
+
+/* Until the limit holds: first those of later steps than the newest, which an earlier run left, then the
+ * oldest; the best and the newest stay. In the thread of the save. */
+static tt_status remove_old(void *context)
+{
+    const struct tt_checkpoints *checkpoints = context;
+    const struct tt_run *run = checkpoints->keep.run;
+    int64_t limit = run->config->save_total_limit, newest = checkpoints->keep.newest;
+    if (limit <= 0) return TT_OK;
+    tt_status status = TT_OK;
+    int64_t *steps = NULL;
+    size_t count = 0;
+    TT_GO(tt_checkpoint_list(run->config->output_dir, &steps, &count));
+    int64_t excess = (int64_t)count - limit;
+    for (size_t i = 0; i < 2 * count && excess > 0; i++) {
+        char path[PATH_BYTES];
+        int64_t step = steps[count - 1 - i % count];
+        bool left_over = step > newest;
+        bool is_best = checkpoints->keep.has_best && step == checkpoints->keep.best_step;
+        if (left_over != (i < count) || step == newest || is_best) continue;
+        TT_GO(checkpoint_path(run, step, path));
+        TT_GO(remove_checkpoint(path));
+        excess--;
+    }
+out:
+    tt_free(steps);
+    return status;
+}
+
+/* What trainer_state.json says of the best; `saved`: the step whose checkpoint is about to be written, or -1.
+ */
+static tt_status tell_best(const struct tt_checkpoints *checkpoints, struct tt_run *run, int64_t saved)
+{
+    char best[PATH_BYTES];
+    if (!checkpoints->has_best) return TT_OK;
+    TT_TRY(checkpoint_path(run, checkpoints->best_step, best));
+    bool exists = checkpoints->best_step == saved || tt_path_exists(best);
+    return tt_journal_best(run->journal, checkpoints->best_step, checkpoints->best_metric,
+                           exists ? best : NULL);
+}
+
+/* The new one is in its place and was verified. In the thread of the save. */
+static tt_status on_published(void *context)
+{
+    struct tt_checkpoints *checkpoints = context;
+    checkpoints->save.durable = tt_clock_seconds();
+    return remove_old(checkpoints);
+}
+
+static void note_begin(struct tt_checkpoints *checkpoints, int64_t step)
+{
+    checkpoints->save.step = step;
+    checkpoints->save.begun = tt_clock_seconds();
+    checkpoints->save.durable = 0;
+    checkpoints->save.prepare_seconds = 0;
+}
+
+static tt_status make_job(struct tt_checkpoints *checkpoints, struct tt_run *run, const struct tt_rank *rank,
+                          int64_t step, const struct tt_counters *counters,
+                          const struct tt_gradient_watch *watch, struct tt_save_job *job)
+{
+    TT_TRY(tell_best(checkpoints, run, step));
+    TT_TRY(make_texts(run, job));
+    job->texts[2].name = "training_state.json";
+    if (!job->state) return TT_OK;
+    return tt_resume_text(run, rank, step, counters, checkpoints, watch, &job->texts[2].text);
+}
+
+tt_status tt_checkpoints_save(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank,
+                              int64_t step, const struct tt_counters *counters,
+                              const struct tt_gradient_watch *watch)
+{
+    char path[PATH_BYTES];
+    bool first = tt_comm_rank(rank->world) == 0;
+    struct tt_save_job job = {.folder = path, .step = step, .state = !run->config->save_only_model};
+    TT_TRY(finish_save(checkpoints, run, false));
+    TT_TRY(checkpoint_path(run, step, path));
+    tt_status status = TT_OK;
+    if (first) {
+        checkpoints->keep.run = run;
+        checkpoints->keep.has_best = checkpoints->has_best;
+        checkpoints->keep.best_step = checkpoints->best_step;
+        checkpoints->keep.newest = step;
+        job.published = on_published;
+        job.context = checkpoints;
+        note_begin(checkpoints, step);
+        status = tt_output_dir_hold(&run->output);
+        if (status == TT_OK) status = make_job(checkpoints, run, rank, step, counters, watch, &job);
+        checkpoints->save.prepare_seconds = tt_clock_seconds() - checkpoints->save.begun;
+    }
+    if (status == TT_OK)
+        status = tt_saver_begin(checkpoints->saver, &job);
+    else
+        drop_texts(&job);
+    return status;
+}
+
+static tt_status load_best(const struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank)
+{
+    char path[PATH_BYTES];
+    tt_status status = TT_OK;
+    struct tt_load_source source = run->inputs.source;
+    struct tt_safetensors *adapter = NULL;
+    struct tt_model_folder *folder = NULL;
+    char *weights = NULL;
+    TT_GO(checkpoint_path(run, checkpoints->best_step, path));
+    if (rank->model->adapter_param_count > 0) {
+        weights = tt_path_join(path, "adapter_model.safetensors");
+        if (weights == NULL) TT_GO(TT_ERR_MEMORY);
+        TT_GO(tt_safetensors_open(weights, &adapter));
+        source.adapter = adapter;
+    } else {
+        TT_GO(tt_model_folder_open(path, true, &folder));
+        source.folder = folder;
+    }
+    TT_GO(tt_load_units(rank->model, rank->units, rank->stream, &source));
+out:
+    if (status != TT_OK) tt_while("reading the best checkpoint back");
+    tt_safetensors_close(adapter);
+    tt_model_folder_close(folder);
+    tt_free(weights);
+    return status;
+}
+
+/* A run that was killed between its last save and the removal of the one before: gone on with, it has nothing
+ * more to save, and the limit holds all the same. */
+static tt_status keep_limit(struct tt_checkpoints *checkpoints, const struct tt_run *run)
+{
+    int64_t *steps = NULL;
+    size_t count = 0;
+    if (run->resume.folder == NULL || checkpoints->keep.run != NULL) return TT_OK;
+    TT_TRY(tt_checkpoint_list(run->config->output_dir, &steps, &count));
+    checkpoints->keep.run = run;
+    checkpoints->keep.has_best = checkpoints->has_best;
+    checkpoints->keep.best_step = checkpoints->best_step;
+    checkpoints->keep.newest = count > 0 ? steps[0] : 0;
+    tt_free(steps);
+    return remove_old(checkpoints);
+}
+
+/* The weights of the best, unless its checkpoint could not be written. */
+static tt_status go_back_to_best(const struct tt_checkpoints *checkpoints, struct tt_run *run,
+                                 struct tt_rank *rank)
+{
+    char path[PATH_BYTES];
+    if (!run->config->load_best_model_at_end || !checkpoints->has_best) return TT_OK;
+    TT_TRY(checkpoint_path(run, checkpoints->best_step, path));
+    if (strcmp(run->config->on_save_error, "continue") == 0 && !tt_path_exists(path)) {
+        if (checkpoints->first) tt_warn("the best, %s, was not written: the result is the last step", path);
+        return TT_OK;
+    }
+    return tt_comm_agree(rank->world, load_best(checkpoints, run, rank));
+}
+
+tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank,
+                                int64_t step, bool stopped)
+{
+    bool first = tt_comm_rank(rank->world) == 0;
+    struct tt_save_job job = {.folder = run->config->output_dir, .merge = true};
+    TT_TRY(finish_save(checkpoints, run, stopped));
+    TT_TRY(go_back_to_best(checkpoints, run, rank));
+    tt_status status = first ? tell_best(checkpoints, run, -1) : TT_OK;
+    note_begin(checkpoints, step);
+    if (status == TT_OK && first) status = tt_output_dir_hold(&run->output);
+    if (status == TT_OK && first) status = keep_limit(checkpoints, run);
+    if (status == TT_OK && first) status = make_texts(run, &job);
+    if (status == TT_OK)
+        status = tt_saver_begin(checkpoints->saver, &job);
+    else
+        drop_texts(&job);
+    return status == TT_OK ? finish_save(checkpoints, run, true) : status;
+}
+
+/* How many saves there will be, as far as can be known. */
+static int64_t count_saves(const struct tt_run *run)
+{
+    int64_t every = run->config->save_strategy == TT_INTERVAL_BEST ? run->eval_steps : run->save_steps;
+    int64_t left = run->total_steps - run->first_step;
+    return every > 0 ? left / every + (left % every != 0) : 0;
+}
+
+tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_model *model)
+{
+    const struct tt_train_config *config = run->config;
+    tt_dtype dtype = tt_checkpoints_dtype(config, model);
+    uint64_t available, weights, one;
+    int64_t *steps = NULL;
+    size_t there = 0;
+    char have[32], need[32], each[32];
+    TT_TRY(tt_checkpoint_bytes(model, dtype, false, &weights));
+    TT_TRY(tt_checkpoint_bytes(model, dtype, !config->save_only_model, &one));
+    TT_TRY(tt_dir_free_bytes(config->output_dir, &available));
+    TT_TRY(tt_checkpoint_list(config->output_dir, &steps, &there));
+    tt_free(steps);
+    int64_t saves = count_saves(run), limit = config->save_total_limit;
+    int64_t kept = limit > 0 && limit < saves ? limit + 1 : saves; /* one more while the newest is written */
+    if (limit > 0 && kept > 0) kept = kept > (int64_t)there ? kept - (int64_t)there : 1;
+    uint64_t needed, all;
+    if (__builtin_mul_overflow((uint64_t)kept, one, &all) || __builtin_add_overflow(weights, all, &needed))
+        needed = UINT64_MAX;
+    if (needed <= available) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_IO,
+                "output_dir '%s' has %s free, and the run needs %s: %lld checkpoint%s of %s and the result",
+                config->output_dir, tt_format_bytes((double)available, have, sizeof have),
+                tt_format_bytes((double)needed, need, sizeof need), (long long)kept, kept == 1 ? "" : "s",
+                tt_format_bytes((double)one, each, sizeof each));
+    tt_hint("make room, choose an --output_dir on another disk, or keep fewer with --save_total_limit");
+    return status;
+}

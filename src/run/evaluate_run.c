@@ -1,0 +1,226 @@
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "infer/generator.h"
+#include "engine/rank_config.h"
+#include "run/run.h"
+#include "run/trainer.h"
+#include "launch/world.h"
+
+/* What the ranks of an evaluation share. */
+struct evaluation_run {
+    const struct tt_train_config *config;
+    struct tt_cancel *cancel; /* NULL or lent */
+    struct tt_inputs inputs;
+    struct tt_fingerprint fingerprint; /* empty where there is one process */
+    struct tt_sampler *sampler;
+    struct tt_rank_config rank_config;
+    struct tt_plan plan;
+    struct tt_eval_result *result; /* written by global rank 0 */
+};
+
+enum { GENERATE_BATCH = 16 };
+
+static tt_status rank_main(void *context, const struct tt_world_rank *place)
+{
+    struct evaluation_run *run = context;
+    struct tt_rank rank = {0};
+    struct tt_batch_storage storage = {0};
+    struct tt_evaluation evaluation;
+    struct tt_rank_config config = tt_rank_config_of(&run->rank_config, place, &run->plan);
+    tt_status status = tt_rank_init(&config, &rank);
+    TT_GO(tt_comm_agree(place->comm, status));
+    struct tt_load_source source = run->inputs.source;
+    source.cancel = run->cancel;
+    TT_GO(tt_rank_load(&rank, &source));
+    TT_GO(tt_evaluate(&rank, run->sampler, run->cancel, &storage, &evaluation));
+    if (tt_comm_rank(place->comm) == 0) {
+        run->result->loss = evaluation.loss;
+        run->result->perplexity = exp(evaluation.loss);
+        run->result->token_accuracy = evaluation.token_accuracy;
+        run->result->samples = evaluation.samples;
+        run->result->tokens = evaluation.supervised_tokens;
+        run->result->seconds = evaluation.seconds;
+    }
+out:
+    tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
+    tt_batch_storage_deinit(&storage);
+    tt_rank_deinit(&rank);
+    return status;
+}
+
+static tt_status open_inputs(struct evaluation_run *run, const struct tt_world *world)
+{
+    TT_TRY(tt_inputs_open(run->config, TT_INPUTS_EVALUATE, &run->inputs));
+    if (world->local_count == world->world_size) return TT_OK; /* nobody to compare with */
+    return tt_fingerprint_take_run(run->config, "eval", world, &run->inputs, NULL, run->cancel,
+                                   &run->fingerprint);
+}
+
+static tt_status prepare(struct evaluation_run *run, const struct tt_world *world)
+{
+    const struct tt_train_config *config = run->config;
+    struct tt_batch_limits limits, none = {0};
+    struct tt_sampler_config sampler = {
+        .micro_batch_size = config->per_device_eval_batch_size,
+        .world_size = world->world_size,
+        .accumulation = 1,
+        .packing = config->data.eval_packing > 0,
+        .packing_strategy = config->data.packing_strategy,
+        .max_length = config->data.max_length,
+    };
+    TT_TRY(tt_sampler_create(run->inputs.eval, &sampler, &run->sampler));
+    tt_sampler_limits(run->sampler, 0, tt_sampler_steps_per_epoch(run->sampler), &limits);
+    TT_TRY(tt_rank_config_make(config, world, &run->inputs.model_config, &run->inputs.model_options, false,
+                               run->cancel, &run->rank_config));
+    run->rank_config.limits = limits;
+    struct tt_model *model = NULL;
+    TT_TRY(tt_model_create(&run->inputs.model_config, &run->inputs.model_options, &model));
+    tt_status status = tt_load_check(model, &run->inputs.source);
+    if (status == TT_OK) status = tt_quantization_say(model);
+    tt_model_destroy(model);
+    if (status == TT_OK)
+        status = tt_plan_make(&run->rank_config, tt_rank_config_ranks(world), 1, &none, &limits, &run->plan);
+    return status == TT_OK ? tt_plan_check(&run->plan) : status;
+}
+
+/* Leading and trailing white space does not count. */
+static struct tt_span trimmed(const char *text)
+{
+    while (*text == ' ' || *text == '\n' || *text == '\t' || *text == '\r') text++;
+    size_t bytes = strlen(text);
+    while (bytes > 0 && strchr(" \n\t\r", text[bytes - 1]) != NULL) bytes--;
+    return (struct tt_span){text, bytes};
+}
+
+static bool same_answer(const char *a, const char *b)
+{
+    struct tt_span x = trimmed(a), y = trimmed(b);
+    return x.bytes == y.bytes && memcmp(x.data, y.data, x.bytes) == 0;
+}
+
+/* The rows that have a prompt and a completion, and their tokenized prompts. */
+struct questions {
+    size_t *rows;
+    struct tt_ids *prompts;
+    size_t count;
+    size_t longest;
+};
+
+static void questions_deinit(struct questions *questions)
+{
+    for (size_t i = 0; i < questions->count; i++) tt_ids_deinit(&questions->prompts[i]);
+    tt_free(questions->prompts);
+    tt_free(questions->rows);
+}
+
+static tt_status questions_init(const struct tt_inputs *inputs, struct questions *questions)
+{
+    tt_status status = TT_OK;
+    struct tt_tokenizer_scratch *scratch = NULL;
+    size_t count = tt_dataset_count(inputs->eval);
+    *questions = (struct questions){.rows = tt_calloc(count + 1, sizeof(size_t)),
+                                    .prompts = tt_calloc(count + 1, sizeof(struct tt_ids))};
+    if (questions->rows == NULL || questions->prompts == NULL) return TT_ERR_MEMORY;
+    if (inputs->tokenizer == NULL) return TT_OK;
+    TT_GO(tt_tokenizer_scratch_create(inputs->tokenizer, &scratch));
+    for (size_t i = 0; i < count; i++) {
+        const char *prompt = tt_dataset_prompt(inputs->eval, i);
+        if (prompt == NULL || tt_dataset_completion(inputs->eval, i) == NULL) continue;
+        struct tt_ids *ids = &questions->prompts[questions->count];
+        questions->rows[questions->count++] = i;
+        TT_GO(tt_tokenizer_encode(inputs->tokenizer, scratch, prompt, strlen(prompt), true, ids));
+        if (ids->count > questions->longest) questions->longest = ids->count;
+    }
+out:
+    tt_tokenizer_scratch_destroy(scratch);
+    return status;
+}
+
+static tt_status check_batch(const struct evaluation_run *run, const struct questions *questions,
+                             size_t first, int count, const struct tt_ids *outputs,
+                             struct tt_eval_result *result)
+{
+    tt_status status = TT_OK;
+    struct tt_str text = {0};
+    for (int i = 0; i < count; i++) {
+        TT_GO(tt_tokenizer_decode(run->inputs.tokenizer, outputs[i].data, outputs[i].count, true, &text));
+        const char *wanted = tt_dataset_completion(run->inputs.eval, questions->rows[first + (size_t)i]);
+        result->exact_matches += same_answer(tt_str_text(&text), wanted);
+        result->exact_rows++;
+    }
+out:
+    tt_str_deinit(&text);
+    return status;
+}
+
+static tt_status generate_batch(const struct evaluation_run *run, struct tt_generator *generator,
+                                const struct questions *questions, size_t first,
+                                struct tt_eval_result *result)
+{
+    struct tt_ids outputs[GENERATE_BATCH] = {{0}};
+    int count = (int)(questions->count - first < GENERATE_BATCH ? questions->count - first : GENERATE_BATCH);
+    tt_status status = tt_generator_run(generator, questions->prompts + first, count, outputs, NULL, NULL);
+    if (status == TT_OK) status = check_batch(run, questions, first, count, outputs, result);
+    for (int i = 0; i < count; i++) tt_ids_deinit(&outputs[i]);
+    return status;
+}
+
+static tt_status measure_exact_match(const struct evaluation_run *run, const struct tt_eval_options *options,
+                                     struct tt_cancel *cancel, struct tt_eval_result *result)
+{
+    tt_status status = TT_OK;
+    struct tt_generator *generator = NULL;
+    struct questions questions = {0};
+    struct tt_generate_options generate = {
+        .max_new_tokens = options->max_new_tokens, .temperature = 1.0, .top_p = 1.0};
+    TT_GO(questions_init(&run->inputs, &questions));
+    result->exact_matches = 0;
+    if (questions.count == 0)
+        TT_GO(
+            tt_fail(TT_ERR_USAGE, "exact match needs rows with a prompt and a completion, and a tokenizer"));
+    TT_GO(tt_generator_create_from(run->config, &run->inputs, GENERATE_BATCH, (int64_t)questions.longest,
+                                   &generate, &generator));
+    for (size_t first = 0; first < questions.count; first += GENERATE_BATCH) {
+        if (cancel != NULL && atomic_load(&cancel->requests) > 0)
+            TT_GO(tt_fail(TT_ERR_CANCELLED, "stopped on request after %lld of %zu rows",
+                          (long long)result->exact_rows, questions.count));
+        TT_GO(generate_batch(run, generator, &questions, first, result));
+    }
+out:
+    tt_generator_destroy(generator);
+    questions_deinit(&questions);
+    if (status != TT_OK && status != TT_ERR_CANCELLED) tt_while("measuring exact match");
+    return status;
+}
+
+tt_status tt_evaluate_run(const struct tt_train_config *config, const struct tt_eval_options *options,
+                          const struct tt_train_observer *observer, struct tt_cancel *cancel,
+                          struct tt_eval_result *result)
+{
+    tt_status status = TT_OK;
+    struct tt_world world = {0};
+    struct evaluation_run run = {.config = config, .cancel = cancel, .result = result};
+    *result = (struct tt_eval_result){.loss = NAN, .exact_matches = -1};
+    TT_GO(tt_world_open(config, "eval", cancel, &world));
+    TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
+    TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
+    TT_GO(tt_world_agree(&world, prepare(&run, &world)));
+    if (observer != NULL && observer->on_message != NULL && world.first_rank == 0) {
+        struct tt_str text = {0};
+        status = tt_inputs_describe_data(run.inputs.eval, "evaluation data", &text);
+        if (status == TT_OK) observer->on_message(observer->context, tt_str_text(&text));
+        tt_str_deinit(&text);
+        if (status != TT_OK) goto out;
+    }
+    TT_GO(tt_world_run(&world, rank_main, &run));
+    if (options->exact_match && world.first_rank == 0)
+        TT_GO(measure_exact_match(&run, options, cancel, result));
+out:
+    tt_sampler_destroy(run.sampler);
+    tt_inputs_close(&run.inputs);
+    tt_fingerprint_deinit(&run.fingerprint);
+    tt_world_close(&world);
+    return status;
+}

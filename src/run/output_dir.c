@@ -1,0 +1,168 @@
+#include "run/output_dir.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/str.h"
+#include "io/output_folder.h"
+
+/* A save that a killed run did not end: its folder still has its temporary name (checkpoint/save.h). */
+static bool is_unfinished_save(const char *name)
+{
+    static const char ending[] = ".saving";
+    size_t bytes = strlen(name), ending_bytes = sizeof ending - 1;
+    if (bytes < ending_bytes || strcmp(name + bytes - ending_bytes, ending) != 0) return false;
+    return bytes == ending_bytes || strncmp(name, "checkpoint-", 11) == 0;
+}
+
+static tt_status find_result(void *context, const char *name)
+{
+    bool *found = context;
+    *found |= strcmp(name, "adapter_config.json") == 0 || strcmp(name, "config.json") == 0 ||
+              (strncmp(name, "checkpoint-", 11) == 0 && !is_unfinished_save(name));
+    return TT_OK;
+}
+
+/* base/file.h writes "name.tmp-..." before "name". */
+static bool is_unfinished_file(const char *name)
+{
+    return strstr(name, ".json.tmp-") != NULL || strstr(name, ".yaml.tmp-") != NULL ||
+           strncmp(name, ".write-probe", 12) == 0;
+}
+
+/* Where two folders cannot change places at once, "checkpoint-4" was "checkpoint-4.old-123" for a moment
+ * (tt_dir_commit): the length of the name that it had. 0: another folder. */
+static size_t name_before(const char *name)
+{
+    static const char start[] = "checkpoint-", mark[] = ".old-", digits[] = "0123456789";
+    if (strncmp(name, start, sizeof start - 1) != 0) return 0;
+    size_t bytes = sizeof start - 1, number = strspn(name + bytes, digits);
+    bytes += number;
+    if (number == 0 || strncmp(name + bytes, mark, sizeof mark - 1) != 0) return 0;
+    const char *process = name + bytes + sizeof mark - 1;
+    number = strspn(process, digits);
+    return number > 0 && process[number] == '\0' ? bytes : 0;
+}
+
+static tt_status take_back(const char *folder, const char *path, const char *name)
+{
+    struct tt_str whole = {0};
+    tt_status status = tt_str_printf(&whole, "%s/%.*s", folder, (int)name_before(name), name);
+    if (status == TT_OK)
+        status = tt_path_exists(whole.data) ? tt_dir_remove(path) : tt_file_rename(path, whole.data);
+    tt_str_deinit(&whole);
+    return status;
+}
+
+static tt_status remove_unfinished(void *context, const char *name)
+{
+    bool aside = name_before(name) > 0;
+    if (!is_unfinished_save(name) && !is_unfinished_file(name) && !aside) return TT_OK;
+    char *path = tt_path_join(context, name);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = aside ? take_back(context, path, name) : tt_dir_remove(path);
+    tt_free(path);
+    return status;
+}
+
+static tt_status lock(struct tt_output_dir *output)
+{
+    struct tt_str what = {0};
+    char *path = tt_path_join(output->path, TT_OUTPUT_LOCK_NAME);
+    tt_status status = path != NULL ? tt_str_printf(&what, "output_dir '%s'", output->path) : TT_ERR_MEMORY;
+    if (status == TT_OK) status = tt_lock_take(path, tt_str_text(&what), &output->lock);
+    tt_str_deinit(&what);
+    tt_free(path);
+    return status;
+}
+
+/* The first folder on the way to `path` that is not there; owned, NULL when all are. */
+static tt_status find_missing(const char *path, char **missing)
+{
+    char *copy = tt_strdup(path);
+    if (copy == NULL) return TT_ERR_MEMORY;
+    for (char *at = copy + (copy[0] != '\0');; at++) {
+        bool end = *at == '\0';
+        if (!end && *at != '/') continue;
+        *at = '\0';
+        if (!tt_path_exists(copy)) {
+            *missing = copy;
+            return TT_OK;
+        }
+        if (end) break;
+        *at = '/';
+    }
+    tt_free(copy);
+    return TT_OK;
+}
+
+tt_status tt_output_dir_claim(const struct tt_train_config *config, struct tt_output_dir *out)
+{
+    if (strcmp(config->init, "model") == 0 &&
+        tt_output_folder_is(config->output_dir, config->model_name_or_path)) {
+        (void)tt_fail(TT_ERR_USAGE, "output_dir '%s' is the folder of the model that is read",
+                      config->output_dir);
+        tt_hint("choose another --output_dir: the base of a training stays as it is");
+        return TT_ERR_USAGE;
+    }
+    out->path = config->output_dir;
+    TT_TRY(find_missing(out->path, &out->created));
+    TT_TRY(tt_dir_create(out->path));
+    return lock(out);
+}
+
+tt_status tt_output_dir_check(struct tt_output_dir *output, const struct tt_train_config *config,
+                              bool resumes)
+{
+    bool result = false;
+    TT_TRY(tt_dir_list(output->path, find_result, &result));
+    if (result && !config->overwrite_output_dir && !resumes) {
+        (void)tt_fail(TT_ERR_USAGE, "output_dir '%s' already holds the result of a run", output->path);
+        tt_hint("choose another --output_dir, say --overwrite_output_dir, or go on from its checkpoints with "
+                "--resume_from_checkpoint true");
+        return TT_ERR_USAGE;
+    }
+    output->checked = true;
+    return tt_dir_list(output->path, remove_unfinished, (void *)(uintptr_t)output->path);
+}
+
+tt_status tt_output_dir_hold(struct tt_output_dir *output)
+{
+    if (tt_lock_is_held(output->lock)) return TT_OK;
+    tt_lock_release(output->lock);
+    output->lock = NULL;
+    TT_TRY(tt_dir_create(output->path));
+    return lock(output);
+}
+
+/* Only folders that are empty go. */
+static void remove_created(struct tt_output_dir *output)
+{
+    char *path = tt_strdup(output->path);
+    if (path == NULL) return;
+    size_t bytes = strlen(path), least = strlen(output->created);
+    while (bytes >= least) {
+        while (bytes > least && path[bytes - 1] == '/') bytes--;
+        path[bytes] = '\0';
+        if (rmdir(path) != 0) break;
+        while (bytes > 0 && path[bytes - 1] != '/') bytes--;
+    }
+    tt_free(path);
+}
+
+void tt_output_dir_release(struct tt_output_dir *output, bool failed)
+{
+    struct tt_error error;
+    if (output->path == NULL) return;
+    tt_error_copy(&error);
+    if (failed && output->checked && output->lock != NULL)
+        (void)!tt_dir_list(output->path, remove_unfinished, (void *)(uintptr_t)output->path);
+    tt_lock_release(output->lock);
+    if (failed && output->created != NULL) remove_created(output);
+    (void)tt_error_restore(&error);
+    tt_free(output->created);
+    *output = (struct tt_output_dir){0};
+}

@@ -1,0 +1,130 @@
+#include "run/plan_offline.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/hub_cache.h"
+#include "base/json.h"
+#include "model/adapter_config.h"
+#include "job/inputs.h"
+#include "launch/launch.h"
+#include "launch/world.h"
+
+enum { CONFIG_BYTES_MAX = 1 << 20 };
+
+static tt_status read_config(const char *config_json, const struct tt_train_config *config,
+                             struct tt_model_config *model)
+{
+    struct tt_json json = {0};
+    char *path = NULL, *folder = NULL;
+    if (config_json == NULL)
+        TT_TRY(tt_hub_locate(config->model_name_or_path, config->model_revision, "model", &folder));
+    path = folder != NULL ? tt_path_join(folder, "config.json") : tt_strdup(config_json);
+    tt_free(folder);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_json_read(path, CONFIG_BYTES_MAX, &json);
+    if (status == TT_OK) status = tt_model_config_parse(&json, model);
+    tt_json_deinit(&json);
+    tt_free(path);
+    return status;
+}
+
+static tt_status read_adapter(const char *name, struct tt_arena *arena, struct tt_lora_config *lora)
+{
+    char *folder;
+    TT_TRY(tt_hub_locate(name, NULL, "adapter", &folder));
+    tt_status status = tt_adapter_config_read(folder, arena, lora);
+    tt_free(folder);
+    return status;
+}
+
+/* Words that are a kind of device are looked for here; others name a chip. */
+static tt_status find_device(const char *word, size_t memory_limit, struct tt_device_config *device,
+                             int *count)
+{
+    const char *kind = NULL;
+    *count = 1;
+    *device = (struct tt_device_config){.kind = "plan", .stands_for = word, .memory_limit = memory_limit};
+    if (strcmp(word, "auto") != 0 && strcmp(word, "cuda") != 0) return TT_OK;
+    TT_TRY(tt_world_choose_device(word, &kind, count));
+    device->kind = kind;
+    device->stands_for = NULL;
+    return TT_OK;
+}
+
+/* Tokens of every row. A run cuts or leaves out rows of more tokens than the model has positions; a pack of
+ * several may have more. */
+static tt_status find_length(const struct tt_train_config *config, const struct tt_plan_options *options,
+                             const struct tt_model_config *model, int64_t *length)
+{
+    *length = options->sequence_length;
+    if (*length > model->max_position_embeddings)
+        return tt_fail(TT_ERR_USAGE, "sequence_length %lld is more than the model's %lld positions",
+                       (long long)*length, (long long)model->max_position_embeddings);
+    if (*length == 0)
+        *length = config->data.packing ? config->data.max_length : tt_inputs_max_length(config, model);
+    return TT_OK;
+}
+
+/* How the settings split the run over ranks of machines, of which none need be here. */
+static tt_status count_ranks(const struct tt_train_config *config, int devices, struct tt_plan_ranks *ranks)
+{
+    int each;
+    TT_TRY(tt_launch_count_ranks(config, &each));
+    if (each == 0) each = devices;
+    if (config->num_machines > TT_PLAN_RANKS_MAX / each) {
+        tt_status status =
+            tt_fail(TT_ERR_USAGE, "%d ranks on each of %lld machines", each, (long long)config->num_machines);
+        tt_hint("a plan is made for at most %d ranks in all", TT_PLAN_RANKS_MAX);
+        return status;
+    }
+    *ranks = (struct tt_plan_ranks){each * (int)config->num_machines, (int)config->num_machines};
+    return TT_OK;
+}
+
+tt_status tt_plan_offline(const struct tt_train_config *config, const struct tt_plan_options *options,
+                          struct tt_plan *plan)
+{
+    tt_status status = TT_OK;
+    int devices;
+    struct tt_plan_ranks ranks;
+    struct tt_arena arena = {0};
+    struct tt_model_config model;
+    int64_t length, batch = config->per_device_train_batch_size;
+    struct tt_batch_limits none = {0}, limits;
+    struct tt_rank_config rank = {
+        .strategy = config->sharding_strategy,
+        .model_config = &model,
+        .model_options = {.compute_dtype = config->bf16 ? TT_BF16 : TT_F32,
+                          .train_base = !config->use_peft,
+                          .lora = config->lora,
+                          .random_init = true},
+        .train = true,
+        .saves = true,
+        .saves_state = !config->save_only_model,
+        .recompute = tt_train_config_recompute(config),
+        .offload_params = config->offload_params,
+        .backward_prefetch = config->backward_prefetch,
+        .forward_prefetch = config->forward_prefetch,
+        .reduce_dtype = tt_dtype_from_torch_name(config->reduce_dtype),
+    };
+    rank.model_options.lora.enabled = config->use_peft;
+    TT_GO(read_config(options->config_json, config, &model));
+    TT_GO(find_length(config, options, &model, &length));
+    TT_GO(tt_micro_batch_check((uint64_t)batch, length));
+    limits = (struct tt_batch_limits){length * batch, batch, length * batch, length};
+    TT_GO(tt_quantization_resolve(&config->quantization, &model, rank.model_options.compute_dtype,
+                                  &rank.model_options.quant));
+    if (config->adapter_name_or_path != NULL)
+        TT_GO(read_adapter(config->adapter_name_or_path, &arena, &rank.model_options.lora));
+    TT_GO(find_device(options->device, config->device_memory, &rank.device, &devices));
+    rank.device.network_bytes_per_second = (double)options->network_bandwidth;
+    TT_GO(count_ranks(config, devices, &ranks));
+    rank.across_processes = ranks.machines > 1;
+    if (rank.strategy == TT_HYBRID_SHARD && ranks.machines == 1) rank.strategy = TT_FULL_SHARD;
+    TT_GO(tt_plan_make(&rank, ranks, config->gradient_accumulation_steps, &limits, &none, plan));
+out:
+    tt_arena_deinit(&arena);
+    return status;
+}

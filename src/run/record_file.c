@@ -1,0 +1,106 @@
+#include "run/record_file.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+
+/* Of records that wait for room on the disk: days of a log. */
+enum { WAITING_BYTES_MAX = 64 << 20 };
+
+struct tt_record_file {
+    char *path;
+    int descriptor; /* -1: the file was removed and could not be created again */
+    uint64_t offset;
+    struct tt_str waiting; /* records that could not be written yet */
+    int64_t waiting_count, lost_count;
+    bool warned;
+};
+
+tt_status tt_record_file_create(const char *path, struct tt_record_file **out)
+{
+    tt_status status = TT_OK;
+    struct tt_record_file *file = tt_calloc(1, sizeof *file);
+    if (file == NULL) return TT_ERR_MEMORY;
+    file->descriptor = -1;
+    file->path = tt_strdup(path);
+    if (file->path == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_file_create(path, 0, &file->descriptor));
+    *out = file;
+    file = NULL;
+out:
+    if (file != NULL) {
+        tt_free(file->path);
+        tt_free(file);
+    }
+    return status;
+}
+
+/* What is written into a file that was removed is nowhere. */
+static tt_status reopen(struct tt_record_file *file)
+{
+    struct stat info;
+    if (file->descriptor >= 0 && fstat(file->descriptor, &info) == 0 && info.st_nlink > 0) return TT_OK;
+    tt_file_close(file->descriptor);
+    file->descriptor = -1;
+    file->offset = 0;
+    return tt_file_create(file->path, 0, &file->descriptor);
+}
+
+static tt_status write_waiting(struct tt_record_file *file)
+{
+    if (file->waiting.bytes == 0) return TT_OK;
+    TT_TRY(reopen(file));
+    tt_status status =
+        tt_file_pwrite(file->descriptor, file->path, file->waiting.data, file->waiting.bytes, file->offset);
+    if (status != TT_OK) {
+        (void)!ftruncate(file->descriptor, (off_t)file->offset);
+        return status;
+    }
+    file->offset += file->waiting.bytes;
+    file->waiting_count = 0;
+    tt_str_clear(&file->waiting);
+    return TT_OK;
+}
+
+void tt_record_file_append(struct tt_record_file *file, const void *data, size_t bytes)
+{
+    struct tt_error error;
+    tt_error_copy(&error);
+    tt_status status = file->waiting.bytes + bytes <= WAITING_BYTES_MAX
+                           ? tt_str_append(&file->waiting, data, bytes)
+                           : tt_fail(TT_ERR_MEMORY, "out of memory for the records of '%s'", file->path);
+    if (status == TT_OK) {
+        file->waiting_count++;
+        status = write_waiting(file);
+    } else {
+        file->lost_count++;
+    }
+    if (status != TT_OK && !file->warned) {
+        file->warned = true;
+        tt_warn(
+            "%s; training goes on: the records are kept in memory and written to '%s' as soon as they can be",
+            tt_error_last()->message, file->path);
+    }
+    (void)tt_error_restore(&error);
+}
+
+void tt_record_file_close(struct tt_record_file *file)
+{
+    struct tt_error error;
+    if (file == NULL) return;
+    tt_error_copy(&error);
+    if (write_waiting(file) != TT_OK) file->lost_count += file->waiting_count;
+    if (file->lost_count > 0)
+        tt_warn("'%s' is not whole: its last %lld records could not be written", file->path,
+                (long long)file->lost_count);
+    (void)tt_error_restore(&error);
+    tt_file_close(file->descriptor);
+    tt_str_deinit(&file->waiting);
+    tt_free(file->path);
+    tt_free(file);
+}

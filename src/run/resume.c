@@ -1,0 +1,372 @@
+#include "run/resume.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "checkpoint/manifest.h"
+#include "run/checkpoints.h"
+#include "run/run.h"
+#include "launch/world.h"
+
+enum { PATH_BYTES = 4096, STATE_BYTES_MAX = 256 << 20, VERSION = 2, CHANGES_SHOWN = 6 };
+
+bool tt_resume_is_asked(const char *setting)
+{
+    static const char *const no[] = {"", "false", "False", "no", "None"};
+    for (size_t i = 0; setting != NULL && i < sizeof no / sizeof *no; i++)
+        if (strcmp(setting, no[i]) == 0) return false;
+    return setting != NULL;
+}
+
+static bool means_newest(const char *setting)
+{
+    static const char *const yes[] = {"true", "True", "yes", "last", "latest"};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
+        if (strcmp(setting, yes[i]) == 0) return true;
+    return false;
+}
+
+static void note_skipped(void *context, const char *path, const char *reason)
+{
+    (void)context;
+    tt_warn("%s is passed over: %s", path, reason);
+}
+
+static tt_status verify_named(const struct tt_run *run, const char *folder)
+{
+    struct tt_manifest manifest = {0};
+    if (!tt_path_is_dir(folder)) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "resume_from_checkpoint: there is no folder '%s'", folder);
+        tt_hint("true takes the newest whole checkpoint of output_dir");
+        return status;
+    }
+    TT_TRY(tt_manifest_read(folder, &manifest));
+    tt_status status = tt_manifest_verify(&manifest, folder, run->cancel);
+    tt_manifest_deinit(&manifest);
+    return status;
+}
+
+/* The process of rank 0. */
+static tt_status find(struct tt_run *run)
+{
+    const char *setting = run->config->resume_from_checkpoint, *output = run->config->output_dir;
+    size_t passed_over = 0;
+    if (!means_newest(setting)) {
+        run->resume.folder = tt_strdup(setting);
+        if (run->resume.folder == NULL) return TT_ERR_MEMORY;
+        return verify_named(run, setting);
+    }
+    TT_TRY(tt_checkpoint_find_newest(output, run->cancel, note_skipped, NULL, &run->resume.folder,
+                                     &passed_over));
+    if (run->resume.folder != NULL || passed_over == 0) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_DATA, "none of the %zu checkpoints in '%s' is whole", passed_over, output);
+    tt_hint("the warnings above say what is wrong with each; without resume_from_checkpoint, and with "
+            "overwrite_output_dir, the run begins again");
+    return status;
+}
+
+/* The newest that was published, which is whole as it was written; resuming verifies every byte. NULL: none
+ * is seen. */
+static char *find_published(const char *output_dir)
+{
+    int64_t *steps = NULL;
+    size_t count = 0;
+    char *path = NULL;
+    if (tt_checkpoint_list(output_dir, &steps, &count) != TT_OK) return NULL;
+    for (size_t i = 0; i < count && path == NULL; i++) {
+        struct tt_manifest manifest = {0};
+        path = tt_checkpoint_path(output_dir, steps[i]);
+        if (path != NULL && tt_manifest_read(path, &manifest) == TT_OK) {
+            tt_manifest_deinit(&manifest);
+            continue;
+        }
+        tt_free(path);
+        path = NULL;
+    }
+    tt_free(steps);
+    return path;
+}
+
+void tt_resume_hint(const char *output_dir, bool first)
+{
+    struct tt_error error;
+    tt_error_copy(&error);
+    char *path = find_published(output_dir);
+    size_t used = strlen(error.hint), room = sizeof error.hint - used;
+    const char *between = used > 0 ? "; " : "";
+    if (path != NULL)
+        snprintf(error.hint + used, room,
+                 "%sthe newest whole checkpoint is '%s': the same command with --resume_from_checkpoint true "
+                 "resumes from it",
+                 between, path);
+    else if (first)
+        snprintf(error.hint + used, room, "%sno checkpoint is complete: the same command begins again",
+                 between);
+    tt_free(path);
+    (void)tt_error_restore(&error);
+}
+
+static tt_status find_and_time(struct tt_run *run)
+{
+    struct tt_resume *resume = &run->resume;
+    struct tt_manifest manifest = {0};
+    double start = tt_clock_seconds();
+    TT_TRY(find(run));
+    resume->verify_seconds = tt_clock_seconds() - start;
+    if (resume->folder == NULL) return TT_OK;
+    TT_TRY(tt_manifest_read(resume->folder, &manifest));
+    for (size_t i = 0; i < manifest.count; i++) resume->bytes += manifest.files[i].bytes;
+    tt_manifest_deinit(&manifest);
+    return TT_OK;
+}
+
+struct telling {
+    struct tt_run *run;
+    int first_rank;
+};
+
+/* Everyone learns what rank 0 found; a process takes note once. */
+static tt_status tell_rank(void *context, const struct tt_world_rank *rank)
+{
+    const struct telling *telling = context;
+    struct tt_resume *resume = &telling->run->resume;
+    int world_size = tt_comm_world_size(rank->comm), me = tt_comm_rank(rank->comm);
+    char own[PATH_BYTES] = "";
+    char *all = tt_calloc((size_t)world_size, PATH_BYTES);
+    if (me == 0 && resume->folder != NULL) snprintf(own, sizeof own, "%s", resume->folder);
+    tt_status status = tt_comm_agree(rank->comm, all != NULL ? TT_OK : TT_ERR_MEMORY);
+    if (status != TT_OK) {
+        tt_free(all);
+        return status;
+    }
+    status = tt_comm_host_all_gather(rank->comm, own, all, PATH_BYTES);
+    if (status == TT_OK && me == telling->first_rank && resume->folder == NULL && all[0] != '\0') {
+        resume->folder = tt_strdup(all);
+        if (resume->folder == NULL) status = TT_ERR_MEMORY;
+    }
+    tt_free(all);
+    return tt_comm_agree(rank->comm, status);
+}
+
+tt_status tt_resume_find(struct tt_run *run, struct tt_world *world)
+{
+    if (!tt_resume_is_asked(run->config->resume_from_checkpoint)) return TT_OK;
+    TT_TRY(tt_world_agree(world, world->first_rank == 0 ? find_and_time(run) : TT_OK));
+    if (world->local_count == world->world_size) return TT_OK;
+    struct telling telling = {run, world->first_rank};
+    return tt_world_run(world, tell_rank, &telling);
+}
+
+static tt_status read_json(const char *folder, const char *name, struct tt_json *json)
+{
+    char *path = tt_path_join(folder, name);
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_json_read(path, STATE_BYTES_MAX, json);
+    tt_free(path);
+    return status;
+}
+
+/* Weights in fp32 are the masters; those in another type have theirs in the state. */
+static tt_status holds_masters(const struct tt_resume *resume, bool *masters)
+{
+    const char *dtype;
+    TT_TRY(tt_json_string(&resume->state, resume->state.root, "weights_dtype", &dtype));
+    *masters = strcmp(dtype, "float32") == 0;
+    return TT_OK;
+}
+
+static tt_status open_weights(struct tt_resume *resume)
+{
+    bool masters;
+    TT_TRY(holds_masters(resume, &masters));
+    char *path = tt_path_join(resume->folder, "adapter_model.safetensors");
+    if (path == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
+    if (tt_path_exists(path))
+        status = tt_safetensors_open(path, &resume->adapter);
+    else if (masters)
+        status = tt_model_folder_open(resume->folder, true, &resume->weights);
+    tt_free(path);
+    return status;
+}
+
+tt_status tt_resume_open(struct tt_run *run)
+{
+    struct tt_resume *resume = &run->resume;
+    int64_t version;
+    tt_status status = TT_OK;
+    if (resume->folder == NULL) return TT_OK;
+    TT_GO(tt_state_open(resume->folder, &resume->tensors)); /* save_only_model: said in so many words */
+    TT_GO(read_json(resume->folder, "training_state.json", &resume->state));
+    TT_GO(tt_json_int(&resume->state, resume->state.root, "version", &version));
+    if (version != VERSION)
+        TT_GO(tt_fail(TT_ERR_DATA, "'%s' is of version %lld; %d is expected", resume->state.origin,
+                      (long long)version, VERSION));
+    TT_GO(tt_json_int(&resume->state, resume->state.root, "step", &resume->step));
+    TT_GO(read_json(resume->folder, "trainer_state.json", &resume->trainer));
+    TT_GO(open_weights(resume));
+out:
+    if (status != TT_OK) tt_while("going on from '%s'", resume->folder);
+    return status;
+}
+
+void tt_resume_close(struct tt_resume *resume)
+{
+    tt_safetensors_close(resume->adapter);
+    tt_model_folder_close(resume->weights);
+    tt_state_close(resume->tensors);
+    tt_json_deinit(&resume->state);
+    tt_json_deinit(&resume->trainer);
+    tt_free(resume->folder);
+    *resume = (struct tt_resume){0};
+}
+
+/* "'learning_rate' was 0.1 and is 0.2"; what one side does not know is not compared. */
+static tt_status list_changes(const struct tt_json_value *before, const struct tt_json_value *now,
+                              struct tt_str *text, int *count)
+{
+    const char *name;
+    const struct tt_json_value *value;
+    for (size_t member = 0; tt_json_next_member(now, &member, &name, &value);) {
+        const struct tt_json_value *old = tt_json_get(before, name);
+        struct tt_str was = {0}, is = {0};
+        if (old == NULL || tt_json_equal(old, value) || ++*count > CHANGES_SHOWN) continue;
+        tt_status status = tt_json_write(old, 0, true, &was);
+        if (status == TT_OK) status = tt_json_write(value, 0, true, &is);
+        if (status == TT_OK)
+            status = tt_str_printf(text, "%s%s was %s and is %s", *count > 1 ? "; " : "", name,
+                                   tt_str_text(&was), tt_str_text(&is));
+        tt_str_deinit(&was);
+        tt_str_deinit(&is);
+        if (status != TT_OK) return status;
+    }
+    return *count > CHANGES_SHOWN ? tt_str_append_text(text, "; ...") : TT_OK;
+}
+
+/* Appends what makes the input files another run's to `text`, and warns of the rest. */
+static tt_status check_inputs(const struct tt_run *run, struct tt_str *text)
+{
+    const struct tt_resume *resume = &run->resume;
+    const struct tt_json_value *before;
+    struct tt_str broken = {0}, changed = {0};
+    tt_status status = TT_OK;
+    TT_GO(tt_json_object(&resume->state, resume->state.root, "inputs", &before));
+    TT_GO(tt_fingerprint_changes(&run->fingerprint, before, &broken, &changed));
+    if (changed.bytes > 0)
+        tt_warn("since '%s' was saved, input files have changed: %s", resume->folder, tt_str_text(&changed));
+    if (broken.bytes > 0)
+        TT_GO(tt_str_printf(text, "%s%s", text->bytes > 0 ? "; " : "", tt_str_text(&broken)));
+out:
+    tt_str_deinit(&broken);
+    tt_str_deinit(&changed);
+    return status;
+}
+
+/* With another number of ranks the samples of a step can often be kept by other accumulation. */
+static void hint_changed(const struct tt_run *run, const struct tt_json_value *before, int world_size)
+{
+    int64_t was = tt_json_integer(tt_json_get(before, TT_RESUME_SAMPLES));
+    int64_t pass = world_size * run->config->per_device_train_batch_size;
+    if (was > 0 && was % pass == 0 && was / pass != run->config->gradient_accumulation_steps)
+        tt_hint("with ranks %d --gradient_accumulation_steps %lld makes %lld samples a step as before; "
+                "--resume_changed goes on all the same",
+                world_size, (long long)(was / pass), (long long)was);
+    else
+        tt_hint("set it back, or say --resume_changed to go on all the same");
+}
+
+static tt_status check_identity(const struct tt_run *run, int world_size)
+{
+    const struct tt_resume *resume = &run->resume;
+    const struct tt_json_value *before;
+    struct tt_str text = {0};
+    int count = 0;
+    TT_TRY(tt_json_object(&resume->state, resume->state.root, "identity", &before));
+    struct tt_json_value *now = tt_resume_identity(run, world_size);
+    if (now == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the settings that matter");
+    tt_status status = list_changes(before, now, &text, &count);
+    tt_json_release(now);
+    if (status == TT_OK) status = check_inputs(run, &text);
+    if (status == TT_OK && text.bytes > 0 && run->config->resume_changed) {
+        tt_warn("going on with other settings: %s", tt_str_text(&text));
+    } else if (status == TT_OK && text.bytes > 0) {
+        status = tt_fail(TT_ERR_USAGE, "this is not the run that '%s' belongs to: %s", resume->folder,
+                         tt_str_text(&text));
+        hint_changed(run, before, world_size);
+    }
+    tt_str_deinit(&text);
+    return status;
+}
+
+tt_status tt_resume_prepare(struct tt_run *run, const struct tt_world *world)
+{
+    struct tt_resume *resume = &run->resume;
+    if (resume->folder == NULL) return TT_OK;
+    if (world->first_rank == 0) TT_TRY(check_identity(run, world->world_size));
+    if (resume->adapter != NULL) run->inputs.source.adapter = resume->adapter;
+    if (resume->weights != NULL) run->inputs.source.folder = resume->weights;
+    if (resume->step > run->total_steps)
+        return tt_fail(TT_ERR_USAGE, "'%s' is beyond the end of this run: it has %lld steps", resume->folder,
+                       (long long)run->total_steps);
+    run->first_step = resume->step;
+    return TT_OK;
+}
+
+tt_status tt_resume_check_model(const struct tt_run *run, const struct tt_model *model)
+{
+    const struct tt_resume *resume = &run->resume;
+    bool masters;
+    if (resume->folder == NULL) return TT_OK;
+    TT_TRY(holds_masters(resume, &masters));
+    if ((model->adapter_param_count > 0) != (resume->adapter != NULL))
+        return tt_fail(TT_ERR_DATA, "'%s' holds %s", resume->folder,
+                       resume->adapter != NULL ? "an adapter, and the run trains every weight"
+                                               : "no adapter, and the run trains one");
+    return tt_state_check(resume->tensors, model, !masters);
+}
+
+tt_status tt_resume_describe(const struct tt_run *run, const struct tt_world *world, struct tt_str *text)
+{
+    const struct tt_resume *resume = &run->resume;
+    int64_t ranks = 0;
+    if (resume->folder == NULL) {
+        if (!tt_resume_is_asked(run->config->resume_from_checkpoint)) return TT_OK;
+        return tt_str_printf(text, "no checkpoint in '%s' yet: the run begins at the beginning",
+                             run->config->output_dir);
+    }
+    TT_TRY(tt_json_int(&resume->state, resume->state.root, "world_size", &ranks));
+    TT_TRY(tt_str_printf(
+        text,
+        "going on from %s: step %lld of %lld is done (epoch %.2f). Every byte of it was checked; "
+        "weights, optimizer, schedule, data position and log go on as if the run had never stopped",
+        resume->folder, (long long)resume->step, (long long)run->total_steps,
+        (double)resume->step / (double)run->steps_per_epoch));
+    if (ranks != world->world_size)
+        TT_TRY(tt_str_printf(text,
+                             ". It was saved by %lld rank%s and goes on with %d: the same data in the same "
+                             "order, sums in another order",
+                             (long long)ranks, ranks == 1 ? "" : "s", world->world_size));
+    return TT_OK;
+}
+
+tt_status tt_resume_load(const struct tt_run *run, struct tt_rank *rank)
+{
+    if (run->resume.folder == NULL) return TT_OK;
+    struct tt_state_target target = {
+        .model = rank->model,
+        .units = rank->units,
+        .adamw = rank->adamw,
+        .stream = rank->stream,
+        .moments_in_host = run->config->offload_params,
+        .cancel = run->cancel,
+    };
+    tt_status status = tt_state_load(run->resume.tensors, &target);
+    if (status == TT_OK) status = tt_stream_synchronize(rank->stream);
+    return tt_comm_agree(rank->world, status);
+}

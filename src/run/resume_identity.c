@@ -1,0 +1,97 @@
+/* What makes a run the same run (resume.h). */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/crc64.h"
+#include "base/file.h"
+#include "io/model_folder.h"
+#include "optim/schedule.h"
+#include "run/resume.h"
+#include "run/run.h"
+
+static struct tt_json_value *text_or_null(const char *text)
+{
+    return text != NULL ? tt_json_new_string(text) : tt_json_new_null();
+}
+
+struct builder {
+    struct tt_json_value *object;
+    bool ok;
+};
+
+static void add(struct builder *builder, const char *name, struct tt_json_value *value)
+{
+    builder->ok &= tt_json_set(builder->object, name, value) == 0;
+}
+
+static void add_model(struct builder *to, const struct tt_run *run)
+{
+    const struct tt_model_options *options = &run->inputs.model_options;
+    const struct tt_lora_config *lora = &options->lora;
+    add(to, "init", text_or_null(run->config->init));
+    add(to, "use_peft", tt_json_new_bool(!options->train_base));
+    add(to, "bf16", tt_json_new_bool(options->compute_dtype == TT_BF16));
+    add(to, "quantized base", tt_json_new_integer(options->quant.type));
+    add(to, "bnb_4bit_use_double_quant", tt_json_new_bool(options->quant.nested));
+    add(to, "llm_int8_skip_modules", text_or_null(options->quant.skip_modules));
+    if (options->train_base) return;
+    add(to, "lora_r", tt_json_new_integer(lora->r));
+    add(to, "lora_alpha", tt_json_new_real(lora->alpha));
+    add(to, "lora_dropout", tt_json_new_real(lora->dropout));
+    add(to, "use_rslora", tt_json_new_bool(lora->use_rslora));
+    add(to, "lora_target_modules", text_or_null(lora->target_modules));
+    add(to, "exclude_modules", text_or_null(lora->exclude_modules));
+    add(to, "modules_to_save", text_or_null(lora->modules_to_save));
+    add(to, "layers_to_transform", text_or_null(lora->layers_to_transform));
+    add(to, "layers_pattern", text_or_null(lora->layers_pattern));
+    add(to, "rank_pattern", text_or_null(lora->rank_pattern));
+    add(to, "alpha_pattern", text_or_null(lora->alpha_pattern));
+}
+
+static void add_data(struct builder *to, const struct tt_run *run, int world_size)
+{
+    const struct tt_train_config *config = run->config;
+    char sum[20];
+    snprintf(sum, sizeof sum, "%016llx", (unsigned long long)tt_fingerprint_of_rows(run->inputs.train));
+    add(to, "training data", tt_json_new_string(sum));
+    add(to, TT_RESUME_SAMPLES,
+        tt_json_new_integer(world_size * config->per_device_train_batch_size *
+                            config->gradient_accumulation_steps));
+    add(to, "max_length", tt_json_new_integer(config->data.max_length));
+    add(to, "packing", tt_json_new_bool(config->data.packing));
+    add(to, "packing_strategy", text_or_null(config->data.packing ? config->data.packing_strategy : NULL));
+    add(to, "train_sampling_strategy", text_or_null(config->train_sampling_strategy));
+    add(to, "dataloader_drop_last", tt_json_new_bool(config->dataloader_drop_last));
+    add(to, "seed", tt_json_new_integer(config->seed));
+    add(to, "data_seed", tt_json_new_integer(config->data_seed >= 0 ? config->data_seed : config->seed));
+}
+
+static void add_optimizer(struct builder *to, const struct tt_run *run)
+{
+    const struct tt_optim_config *optim = &run->config->optim;
+    add(to, "optim", text_or_null(optim->optim));
+    add(to, "learning_rate", tt_json_new_real(optim->learning_rate));
+    add(to, "lr_scheduler_type", text_or_null(optim->lr_scheduler_type));
+    add(to, "lr_scheduler_kwargs", text_or_null(optim->lr_scheduler_kwargs));
+    add(to, "steps in all (max_steps, num_train_epochs)", tt_json_new_integer(run->total_steps));
+    add(to, "warmup_steps", tt_json_new_integer(tt_schedule_warmup_steps(optim, run->total_steps)));
+    add(to, "weight_decay", tt_json_new_real(optim->weight_decay));
+    add(to, "adam_beta1", tt_json_new_real(optim->adam_beta1));
+    add(to, "adam_beta2", tt_json_new_real(optim->adam_beta2));
+    add(to, "adam_epsilon", tt_json_new_real(optim->adam_epsilon));
+    add(to, "max_grad_norm", tt_json_new_real(optim->max_grad_norm));
+    add(to, "label_smoothing_factor", tt_json_new_real(run->config->label_smoothing_factor));
+    add(to, "metric_for_best_model", text_or_null(run->config->metric_for_best_model));
+}
+
+struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_size)
+{
+    struct builder builder = {tt_json_new_object(), true};
+    add_model(&builder, run);
+    add_data(&builder, run, world_size);
+    add_optimizer(&builder, run);
+    if (builder.ok) return builder.object;
+    tt_json_release(builder.object);
+    return NULL;
+}

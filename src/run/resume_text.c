@@ -1,0 +1,141 @@
+/* training_state.json: written and read back (resume.h). */
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "run/checkpoints.h"
+#include "run/resume.h"
+#include "run/run.h"
+
+enum { VERSION = 2 };
+
+/* JSON has no NaN. */
+static struct tt_json_value *real(double value)
+{
+    return isfinite(value) ? tt_json_new_real(value) : tt_json_new_null();
+}
+
+static struct tt_json_value *counters_object(const struct tt_counters *counters)
+{
+    return tt_json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o}", "train_seconds",
+                        real(counters->train_seconds), "loss_sum", real(counters->loss_sum), "window_loss",
+                        real(counters->window_loss), "window_accuracy", real(counters->window_accuracy),
+                        "window_entropy", real(counters->window_entropy), "window_tokens",
+                        real(counters->window_tokens), "window_seconds", real(counters->window_seconds),
+                        "window_steps", (int64_t)counters->window_steps, "steps_done",
+                        (int64_t)counters->steps_done, "tokens", (int64_t)counters->tokens,
+                        "supervised_tokens", (int64_t)counters->supervised_tokens, "samples",
+                        (int64_t)counters->samples, "last_eval_loss", real(counters->last_eval_loss));
+}
+
+static struct tt_json_value *best_object(const struct tt_checkpoints *checkpoints)
+{
+    if (!checkpoints->has_best) return tt_json_new_null();
+    return tt_json_pack("{s:I, s:o}", "step", (int64_t)checkpoints->best_step, "metric",
+                        real(checkpoints->best_metric));
+}
+
+/* Which parameters have had a gradient, and steps without one, a digit each in order of the model. */
+static struct tt_json_value *watch_object(const struct tt_gradient_watch *watch)
+{
+    char *seen = tt_calloc(watch->count + 1, 2);
+    if (seen == NULL) return NULL;
+    char *silent = seen + watch->count + 1;
+    for (size_t i = 0; i < watch->count; i++) {
+        seen[i] = watch->params[i].seen ? '1' : '0';
+        silent[i] = (char)('0' + watch->params[i].silent);
+    }
+    struct tt_json_value *object = tt_json_pack("{s:s, s:s}", "seen", seen, "silent", silent);
+    tt_free(seen);
+    return object;
+}
+
+static tt_status add_config(const struct tt_run *run, struct tt_json_value *root, bool *ok)
+{
+    struct tt_str yaml = {0};
+    if (run->settings == NULL) return TT_OK;
+    tt_status status = tt_settings_write_yaml(run->settings, &yaml);
+    if (status == TT_OK) *ok &= tt_json_set(root, "config", tt_json_new_string(tt_str_text(&yaml))) == 0;
+    tt_str_deinit(&yaml);
+    return status;
+}
+
+tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, int64_t step,
+                         const struct tt_counters *counters, const struct tt_checkpoints *checkpoints,
+                         const struct tt_gradient_watch *watch, struct tt_str *text)
+{
+    int world_size = tt_comm_world_size(rank->world);
+    struct tt_json_value *root = tt_json_pack(
+        "{s:s, s:i, s:I, s:I, s:f, s:i, s:s, s:s, s:s, s:s, s:I}", "format", "trimtab-training-state",
+        "version", VERSION, "step", (int64_t)step, "total_steps", (int64_t)run->total_steps, "epoch",
+        (double)step / (double)run->steps_per_epoch, "world_size", world_size, "sharding_strategy",
+        tt_shard_strategy_name(run->rank_config.strategy), "state_dict_type", run->config->state_dict_type,
+        "weights_dtype", tt_dtype_torch_name(tt_checkpoints_dtype(run->config, rank->model)), "base_model",
+        run->config->model_name_or_path, "rng_key", (int64_t)run->config->seed);
+    bool ok = root != NULL;
+    tt_status status = TT_OK;
+    if (ok) {
+        ok &= tt_json_set(root, "identity", tt_resume_identity(run, world_size)) == 0;
+        ok &= tt_json_set(root, "inputs", tt_fingerprint_json(&run->fingerprint)) == 0;
+        ok &= tt_json_set(root, "counters", counters_object(counters)) == 0;
+        ok &= tt_json_set(root, "best", best_object(checkpoints)) == 0;
+        ok &= tt_json_set(root, "gradient_watch", watch_object(watch)) == 0;
+        ok &= tt_json_set_copy(root, "results", tt_journal_results(run->journal)) == 0;
+        status = add_config(run, root, &ok);
+    }
+    if (status == TT_OK && !ok) status = tt_fail(TT_ERR_MEMORY, "out of memory for training_state.json");
+    if (status == TT_OK) status = tt_json_write(root, 2, true, text);
+    if (status == TT_OK) status = tt_str_append_char(text, '\n');
+    tt_json_release(root);
+    return status;
+}
+
+static tt_status read_counters(const struct tt_json *json, const struct tt_json_value *from,
+                               struct tt_counters *counters)
+{
+    TT_TRY(tt_json_opt_double(json, from, "train_seconds", &counters->train_seconds));
+    TT_TRY(tt_json_opt_double(json, from, "loss_sum", &counters->loss_sum));
+    TT_TRY(tt_json_opt_double(json, from, "window_loss", &counters->window_loss));
+    TT_TRY(tt_json_opt_double(json, from, "window_accuracy", &counters->window_accuracy));
+    TT_TRY(tt_json_opt_double(json, from, "window_entropy", &counters->window_entropy));
+    TT_TRY(tt_json_opt_double(json, from, "window_tokens", &counters->window_tokens));
+    TT_TRY(tt_json_opt_double(json, from, "window_seconds", &counters->window_seconds));
+    TT_TRY(tt_json_int(json, from, "window_steps", &counters->window_steps));
+    TT_TRY(tt_json_int(json, from, "steps_done", &counters->steps_done));
+    TT_TRY(tt_json_int(json, from, "tokens", &counters->tokens));
+    TT_TRY(tt_json_int(json, from, "supervised_tokens", &counters->supervised_tokens));
+    TT_TRY(tt_json_int(json, from, "samples", &counters->samples));
+    return tt_json_opt_double(json, from, "last_eval_loss", &counters->last_eval_loss);
+}
+
+static tt_status read_watch(const struct tt_json *json, const struct tt_json_value *from,
+                            struct tt_gradient_watch *watch)
+{
+    const char *seen, *silent;
+    TT_TRY(tt_json_string(json, from, "seen", &seen));
+    TT_TRY(tt_json_string(json, from, "silent", &silent));
+    if (strlen(seen) != watch->count || strlen(silent) != watch->count)
+        return tt_fail(TT_ERR_DATA, "'%s' watches %zu parameters, and the model has %zu", json->origin,
+                       strlen(seen), watch->count);
+    for (size_t i = 0; i < watch->count; i++) {
+        watch->params[i].seen = seen[i] == '1';
+        watch->params[i].silent = silent[i] == '1' || silent[i] == '2' ? silent[i] - '0' : 0;
+    }
+    return TT_OK;
+}
+
+tt_status tt_resume_restore(const struct tt_run *run, struct tt_counters *counters,
+                            struct tt_checkpoints *checkpoints, struct tt_gradient_watch *watch)
+{
+    const struct tt_json *json = &run->resume.state;
+    const struct tt_json_value *object, *best = tt_json_get(json->root, "best");
+    if (run->resume.folder == NULL) return TT_OK;
+    TT_TRY(tt_json_object(json, json->root, "counters", &object));
+    TT_TRY(read_counters(json, object, counters));
+    TT_TRY(tt_json_object(json, json->root, "gradient_watch", &object));
+    TT_TRY(read_watch(json, object, watch));
+    if (!tt_json_is_object(best)) return TT_OK;
+    checkpoints->has_best = true;
+    TT_TRY(tt_json_int(json, best, "step", &checkpoints->best_step));
+    return tt_json_double(json, best, "metric", &checkpoints->best_metric);
+}

@@ -1,0 +1,46 @@
+/* What the ranks of one process share during a run: made by the trainer before the first rank starts, read-only after, but
+ * for the members that belong to global rank 0. Internal to src/run. */
+#ifndef TT_RUN_RUN_H
+#define TT_RUN_RUN_H
+
+#include "infer/evaluator.h"
+#include "launch/fingerprint.h"
+#include "job/inputs.h"
+#include "run/journal.h"
+#include "run/output_dir.h"
+#include "engine/plan.h"
+#include "run/resume.h"
+#include "engine/step.h"
+
+struct tt_run {
+    const struct tt_train_config *config;
+    const struct tt_settings *settings;       /* NULL or lent */
+    const struct tt_train_observer *observer; /* NULL or lent */
+    struct tt_cancel *cancel;
+    struct tt_inputs inputs;
+    struct tt_sampler *train_sampler, *eval_sampler; /* eval: NULL without evaluation */
+    struct tt_batch_limits train_limits, eval_limits;
+    struct tt_rank_config rank_config;        /* what each rank is made from; device and communicators filled per rank */
+    struct tt_plan plan;
+    int64_t steps_per_epoch, total_steps;
+    int64_t logging_steps, eval_steps, save_steps; /* resolved: every so many steps; 0: never */
+    double start_seconds;                     /* tt_clock_seconds when the run began */
+    struct tt_resume resume;
+    struct tt_fingerprint fingerprint;        /* of the input files */
+    int64_t first_step;                       /* steps that were done before */
+
+    /* global rank 0 only */
+    struct tt_output_dir output;
+    struct tt_journal *journal;
+    struct tt_train_summary *summary;
+};
+
+/* Reports the lines of `text` to whoever watches. Control characters in them are escaped (base/utf8.h). */
+void tt_run_say(const struct tt_run *run, const char *text);
+/* The same for one line: line breaks in it, which come from a name, are escaped, too. */
+void tt_run_say_line(const struct tt_run *run, const char *line);
+
+/* The training of one rank from the first step to the last file (run/loop.c). Collective.  */
+TT_MUST_USE tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank);
+
+#endif

@@ -1,0 +1,131 @@
+#include "run/tensorboard.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/number.h"
+#include "run/record_file.h"
+
+struct tt_tensorboard {
+    struct tt_record_file *file;
+    struct tt_str record, event, summary; /* reused */
+};
+
+/* CRC-32C (Castagnoli, reflected 0x82f63b78) bit by bit: a few dozen bytes a record. */
+static uint32_t crc32c(const void *data, size_t bytes)
+{
+    const uint8_t *at = data;
+    uint32_t crc = 0xffffffffu;
+    for (size_t i = 0; i < bytes; i++) {
+        crc ^= at[i];
+        for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0x82f63b78u & (0u - (crc & 1u)));
+    }
+    return ~crc;
+}
+
+/* TFRecord stores checksums rotated and offset, so that a checksum of a checksum is not degenerate. */
+static uint32_t masked_crc32c(const void *data, size_t bytes)
+{
+    uint32_t crc = crc32c(data, bytes);
+    return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+}
+
+static tt_status append_varint(struct tt_str *to, uint64_t value)
+{
+    while (value >= 0x80) {
+        TT_TRY(tt_str_append_char(to, (char)(value | 0x80)));
+        value >>= 7;
+    }
+    return tt_str_append_char(to, (char)value);
+}
+
+static tt_status append_bytes_field(struct tt_str *to, int field, const char *data, size_t bytes)
+{
+    TT_TRY(append_varint(to, (uint64_t)field << 3 | 2));
+    TT_TRY(append_varint(to, bytes));
+    return tt_str_append(to, data, bytes);
+}
+
+static tt_status append_fixed64(struct tt_str *to, int field, double value)
+{
+    TT_TRY(append_varint(to, (uint64_t)field << 3 | 1));
+    return tt_str_append(to, (const char *)&value, sizeof value);
+}
+
+static tt_status write_event(struct tt_tensorboard *board)
+{
+    uint64_t length = board->event.bytes;
+    uint32_t length_crc = masked_crc32c(&length, sizeof length);
+    uint32_t data_crc = masked_crc32c(board->event.data, board->event.bytes);
+    tt_str_clear(&board->record);
+    TT_TRY(tt_str_append(&board->record, (const char *)&length, sizeof length));
+    TT_TRY(tt_str_append(&board->record, (const char *)&length_crc, sizeof length_crc));
+    TT_TRY(tt_str_append(&board->record, board->event.data, board->event.bytes));
+    TT_TRY(tt_str_append(&board->record, (const char *)&data_crc, sizeof data_crc));
+    tt_record_file_append(board->file, board->record.data, board->record.bytes);
+    return TT_OK;
+}
+
+/* Event.wall_time = 1 (double) */
+static tt_status begin_event(struct tt_tensorboard *board)
+{
+    tt_str_clear(&board->event);
+    return append_fixed64(&board->event, 1, tt_clock_unix_seconds());
+}
+
+tt_status tt_tensorboard_open(const char *folder, struct tt_tensorboard **out)
+{
+    tt_status status = TT_OK;
+    char host[64] = "host", name[160];
+    struct tt_tensorboard *board = tt_calloc(1, sizeof *board);
+    if (board == NULL) return TT_ERR_MEMORY;
+    char *path = NULL;
+    (void)gethostname(host, sizeof host - 1);
+    tt_snprintf(name, sizeof name, "events.out.tfevents.%.0f.%s.%d.0", tt_clock_unix_seconds(), host,
+                (int)getpid());
+    TT_GO(tt_dir_create(folder));
+    path = tt_path_join(folder, name);
+    if (path == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_record_file_create(path, &board->file));
+    TT_GO(begin_event(board));
+    /* Event.file_version = 3 */
+    TT_GO(append_bytes_field(&board->event, 3, "brain.Event:2", 13));
+    TT_GO(write_event(board));
+    *out = board;
+out:
+    tt_free(path);
+    if (status != TT_OK) tt_tensorboard_close(board);
+    return status;
+}
+
+void tt_tensorboard_close(struct tt_tensorboard *board)
+{
+    if (board == NULL) return;
+    tt_record_file_close(board->file);
+    tt_str_deinit(&board->record);
+    tt_str_deinit(&board->event);
+    tt_str_deinit(&board->summary);
+    tt_free(board);
+}
+
+tt_status tt_tensorboard_scalar(struct tt_tensorboard *board, const char *tag, int64_t step, double value)
+{
+    float simple = (float)value;
+    tt_str_clear(&board->summary);
+    /* Summary.Value: tag = 1, simple_value = 2 (fixed32) */
+    TT_TRY(append_bytes_field(&board->summary, 1, tag, strlen(tag)));
+    TT_TRY(append_varint(&board->summary, 2 << 3 | 5));
+    TT_TRY(tt_str_append(&board->summary, (const char *)&simple, sizeof simple));
+    /* Event.step = 2, Event.summary = 5 holding Summary.value = 1 */
+    TT_TRY(begin_event(board));
+    TT_TRY(append_varint(&board->event, 2 << 3));
+    TT_TRY(append_varint(&board->event, (uint64_t)step));
+    tt_str_clear(&board->record);
+    TT_TRY(append_bytes_field(&board->record, 1, board->summary.data, board->summary.bytes));
+    TT_TRY(append_bytes_field(&board->event, 5, board->record.data, board->record.bytes));
+    return write_event(board);
+}

@@ -1,0 +1,309 @@
+#include "run/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "optim/schedule.h"
+#include "run/checkpoints.h"
+#include "launch/devices.h"
+#include "run/output_dir.h"
+#include "engine/rank_config.h"
+#include "run/run.h"
+#include "launch/world.h"
+
+/* A sample may be one line of any length; it is cut between characters. */
+enum { SAID_BYTES_MAX = 4000 };
+
+static void say_bytes(const struct tt_run *run, const char *line, size_t bytes)
+{
+    char shown[SAID_BYTES_MAX + sizeof " ..."];
+    if (run->observer == NULL || run->observer->on_message == NULL) return;
+    if (tt_utf8_printable(line, bytes, "\t", shown, SAID_BYTES_MAX + 1) > SAID_BYTES_MAX)
+        strcat(shown, " ...");
+    run->observer->on_message(run->observer->context, shown);
+}
+
+void tt_run_say(const struct tt_run *run, const char *text)
+{
+    for (const char *line = text; *line != '\0';) {
+        size_t bytes = strcspn(line, "\n");
+        say_bytes(run, line, bytes);
+        line += bytes + (line[bytes] == '\n');
+    }
+}
+
+void tt_run_say_line(const struct tt_run *run, const char *line)
+{
+    say_bytes(run, line, strlen(line));
+}
+
+/* A line of a sample cannot be taken for a line of the program: it is indented. */
+static tt_status say_sample(const struct tt_run *run, const char *sample)
+{
+    struct tt_str text = {0};
+    tt_status status = TT_OK;
+    for (const char *line = sample; *line != '\0' && status == TT_OK;) {
+        size_t bytes = strcspn(line, "\n");
+        status = tt_str_printf(&text, "  %.*s\n", (int)bytes, line);
+        line += bytes + (line[bytes] == '\n');
+    }
+    if (status == TT_OK) tt_run_say(run, tt_str_text(&text));
+    tt_str_deinit(&text);
+    return status;
+}
+
+/* Numbers of steps come from settings without an upper bound. */
+static int64_t to_steps(double steps)
+{
+    return steps < 9e18 ? (int64_t)steps : INT64_MAX;
+}
+
+/* Every so many steps: a share of all steps when below 1; 0 when never. */
+static int64_t resolve_interval(enum tt_interval strategy, double every, int64_t per_epoch, int64_t total)
+{
+    if (strategy == TT_INTERVAL_EPOCH) return per_epoch;
+    if (strategy != TT_INTERVAL_STEPS || every <= 0.0) return 0;
+    return to_steps(every < 1.0 ? ceil((double)total * every) : every);
+}
+
+static tt_status create_samplers(struct tt_run *run, int world_size)
+{
+    const struct tt_train_config *config = run->config;
+    const struct tt_data_config *data = &config->data;
+    struct tt_sampler_config train = {
+        .micro_batch_size = config->per_device_train_batch_size,
+        .world_size = world_size,
+        .accumulation = config->gradient_accumulation_steps,
+        .seed = (uint64_t)(config->data_seed >= 0 ? config->data_seed : config->seed),
+        .shuffle = strcmp(config->train_sampling_strategy, "sequential") != 0,
+        .drop_last = config->dataloader_drop_last,
+        .packing = data->packing,
+        .packing_strategy = data->packing_strategy,
+        .max_length = data->max_length,
+    };
+    TT_TRY(tt_sampler_create(run->inputs.train, &train, &run->train_sampler));
+    run->steps_per_epoch = tt_sampler_steps_per_epoch(run->train_sampler);
+    if (run->steps_per_epoch < 1)
+        return tt_fail(TT_ERR_USAGE,
+                       "the data has fewer rows than one batch, and dataloader_drop_last is on");
+    run->total_steps = config->max_steps > 0
+                           ? config->max_steps
+                           : to_steps(ceil(config->num_train_epochs * (double)run->steps_per_epoch));
+    tt_sampler_limits(run->train_sampler, 0, run->total_steps, &run->train_limits);
+    if (run->inputs.eval == NULL) return TT_OK;
+    struct tt_sampler_config eval = train;
+    eval.micro_batch_size = config->per_device_eval_batch_size;
+    eval.accumulation = 1;
+    eval.shuffle = eval.drop_last = false;
+    eval.packing = data->eval_packing >= 0 ? data->eval_packing : data->packing;
+    TT_TRY(tt_sampler_create(run->inputs.eval, &eval, &run->eval_sampler));
+    tt_sampler_limits(run->eval_sampler, 0, tt_sampler_steps_per_epoch(run->eval_sampler), &run->eval_limits);
+    return TT_OK;
+}
+
+static void resolve_intervals(struct tt_run *run)
+{
+    const struct tt_train_config *config = run->config;
+    int64_t per_epoch = run->steps_per_epoch, total = run->total_steps;
+    double eval_steps = config->eval_steps > 0 ? config->eval_steps : config->logging_steps;
+    run->logging_steps = resolve_interval(config->logging_strategy, config->logging_steps, per_epoch, total);
+    run->eval_steps = resolve_interval(config->eval_strategy, eval_steps, per_epoch, total);
+    run->save_steps = resolve_interval(config->save_strategy, config->save_steps, per_epoch, total);
+}
+
+static tt_status say_data(const struct tt_run *run)
+{
+    tt_status status = TT_OK;
+    struct tt_str text = {0};
+    TT_GO(tt_inputs_describe_data(run->inputs.train, "training data", &text));
+    tt_run_say(run, tt_str_text(&text));
+    tt_str_clear(&text);
+    if (run->inputs.eval != NULL) {
+        TT_GO(tt_inputs_describe_data(run->inputs.eval, "evaluation data", &text));
+        tt_run_say(run, tt_str_text(&text));
+        tt_str_clear(&text);
+    }
+    if (run->inputs.tokenizer != NULL) {
+        tt_run_say(run, "first sample; what is between [[ and ]] is learned:");
+        TT_GO(tt_dataset_show(run->inputs.train, 0, run->inputs.tokenizer, "[[", "]]", &text));
+        TT_GO(say_sample(run, tt_str_text(&text)));
+    }
+out:
+    tt_str_deinit(&text);
+    return status;
+}
+
+static tt_status say_model(const struct tt_run *run, const struct tt_model *model,
+                           const struct tt_world *world)
+{
+    char line[512], recompute[96];
+    tt_run_say(run, tt_model_format_counts(model, line, sizeof line));
+    struct tt_str text = {0};
+    tt_status status = tt_quantization_describe(model, &text);
+    if (text.bytes > 0) tt_run_say(run, tt_str_text(&text));
+    tt_str_clear(&text);
+    if (status == TT_OK && strcmp(run->rank_config.device.kind, "cuda") == 0) {
+        status = tt_devices_describe(run->rank_config.device.index, world->local_count, &text);
+        if (status == TT_OK) tt_run_say(run, tt_str_text(&text));
+        tt_str_clear(&text);
+    }
+    if (status == TT_OK) status = tt_plan_format(&run->plan, &text);
+    if (status == TT_OK) tt_run_say(run, tt_str_text(&text));
+    tt_str_deinit(&text);
+    snprintf(line, sizeof line, "%lld step%s, %lld an epoch, on %d rank%s (%s, %s) of %d thread%s, %s, %s",
+             (long long)run->total_steps, run->total_steps == 1 ? "" : "s", (long long)run->steps_per_epoch,
+             world->world_size, world->world_size == 1 ? "" : "s", tt_comm_kind(world->ranks[0].comm),
+             tt_shard_strategy_name(run->rank_config.strategy), world->threads_per_rank,
+             world->threads_per_rank == 1 ? "" : "s",
+             tt_dtype_torch_name(run->inputs.model_options.compute_dtype),
+             tt_plan_recompute_text(&run->plan, recompute, sizeof recompute));
+    tt_run_say(run, line);
+    struct tt_str resume = {0};
+    if (status == TT_OK) status = tt_resume_describe(run, world, &resume);
+    if (resume.bytes > 0) tt_run_say_line(run, tt_str_text(&resume));
+    tt_str_deinit(&resume);
+    return status;
+}
+
+/* Everything that can be known to be wrong before a byte of weights is read. */
+static tt_status check_before_start(struct tt_run *run, const struct tt_world *world)
+{
+    tt_status status = TT_OK;
+    struct tt_model *model = NULL;
+    TT_GO(tt_model_create(&run->inputs.model_config, &run->inputs.model_options, &model));
+    TT_GO(tt_load_check(model, &run->inputs.source));
+    TT_GO(tt_resume_check_model(run, model));
+    if (world->first_rank == 0) TT_GO(tt_checkpoints_check_space(run, model));
+    TT_GO(tt_plan_make(&run->rank_config, tt_rank_config_ranks(world),
+                       run->config->gradient_accumulation_steps, &run->train_limits, &run->eval_limits,
+                       &run->plan));
+    TT_GO(say_data(run));
+    TT_GO(say_model(run, model, world));
+    TT_GO(tt_plan_check(&run->plan));
+out:
+    tt_model_destroy(model);
+    return status;
+}
+
+static tt_status rank_main(void *context, const struct tt_world_rank *place)
+{
+    struct tt_run *run = context;
+    struct tt_rank rank = {0};
+    struct tt_rank_config config = tt_rank_config_of(&run->rank_config, place, &run->plan);
+    tt_comm_note(place->comm, "loading the model");
+    tt_status status = tt_rank_init(&config, &rank);
+    status = tt_comm_agree(place->comm, status);
+    struct tt_load_source source = run->inputs.source;
+    source.cancel = run->cancel;
+    double start = tt_clock_seconds();
+    if (status == TT_OK) status = tt_rank_load(&rank, &source);
+    if (status == TT_OK) status = tt_resume_load(run, &rank);
+    if (tt_comm_rank(place->comm) == 0) run->resume.load_seconds = tt_clock_seconds() - start;
+    if (status == TT_OK) {
+        tt_device_freeze(rank.device, true);
+        status = tt_run_loop(run, &rank);
+    }
+    tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
+    tt_rank_deinit(&rank);
+    return status;
+}
+
+/* transformers' TrainerState.compute_steps: what trainer_state.json says, also of a strategy that goes by
+ * epochs. */
+static int64_t stated_steps(double every, int64_t total)
+{
+    return to_steps(every < 1.0 ? ceil((double)total * every) : every);
+}
+
+static tt_status open_journal(struct tt_run *run)
+{
+    const struct tt_train_config *config = run->config;
+    struct tt_journal_facts facts = {
+        .max_steps = run->total_steps,
+        .train_batch_size = run->config->per_device_train_batch_size,
+        .num_train_epochs = (double)run->total_steps / (double)run->steps_per_epoch,
+        .logging_steps = stated_steps(config->logging_steps, run->total_steps),
+        .eval_steps = config->eval_steps > 0 ? stated_steps(config->eval_steps, run->total_steps) : 500,
+        .save_steps = stated_steps(config->save_steps, run->total_steps),
+    };
+    return tt_journal_open(run->config, &facts, run->observer, &run->journal);
+}
+
+static tt_status open_inputs(struct tt_run *run, const struct tt_world *world)
+{
+    TT_TRY(tt_schedule_check(&run->config->optim));
+    TT_TRY(tt_resume_open(run));
+    if (world->first_rank == 0)
+        TT_TRY(tt_output_dir_check(&run->output, run->config, run->resume.folder != NULL));
+    TT_TRY(tt_inputs_open(run->config, TT_INPUTS_TRAIN, &run->inputs));
+    return tt_fingerprint_take_run(run->config, "train", world, &run->inputs, run->resume.folder, run->cancel,
+                                   &run->fingerprint);
+}
+
+static tt_status prepare(struct tt_run *run, const struct tt_world *world)
+{
+    TT_TRY(create_samplers(run, world->world_size));
+    resolve_intervals(run);
+    TT_TRY(tt_resume_prepare(run, world));
+    TT_TRY(tt_rank_config_make(run->config, world, &run->inputs.model_config, &run->inputs.model_options,
+                               true, run->cancel, &run->rank_config));
+    run->rank_config.saves = true;
+    run->rank_config.saves_state = !run->config->save_only_model;
+    run->rank_config.limits = tt_batch_limits_join(&run->train_limits, &run->eval_limits);
+    TT_TRY(check_before_start(run, world));
+    if (world->first_rank == 0) TT_TRY(open_journal(run));
+    return TT_OK;
+}
+
+/* Rank 0 logs the result, and whoever found an error reports it; the logs of the others end in one line too.
+ */
+static void say_end(const struct tt_run *run, const struct tt_world *world, tt_status status)
+{
+    if (status == TT_OK && world->first_rank > 0)
+        tt_notice("rank %d of %d: the training is done, %lld steps", world->first_rank, world->world_size,
+                  (long long)run->total_steps);
+    if (status == TT_ERR_PEER || status == TT_ERR_COMM || status == TT_ERR_DEVICE)
+        tt_resume_hint(run->config->output_dir, world->first_rank == 0);
+}
+
+tt_status tt_trainer_run(const struct tt_train_config *config, const struct tt_settings *settings,
+                         const struct tt_train_observer *observer, struct tt_cancel *cancel,
+                         struct tt_train_summary *summary)
+{
+    tt_status status = TT_OK;
+    struct tt_world world = {0};
+    struct tt_run run = {
+        .config = config,
+        .settings = settings,
+        .cancel = cancel,
+        .start_seconds = tt_clock_seconds(),
+        .summary = summary,
+    };
+    *summary = (struct tt_train_summary){.last_eval_loss = NAN};
+    TT_GO(tt_world_open(config, "train", cancel, &world));
+    run.observer = world.first_rank == 0 ? observer : NULL;
+    /* Until all have agreed, a process that fails here must not leave the others waiting in a collective. */
+    TT_GO(tt_world_agree(&world, world.first_rank == 0 ? tt_output_dir_claim(config, &run.output) : TT_OK));
+    TT_GO(tt_resume_find(&run, &world));
+    TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
+    TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
+    TT_GO(tt_world_agree(&world, prepare(&run, &world)));
+    status = tt_world_run(&world, rank_main, &run);
+    say_end(&run, &world, status);
+out:
+    tt_journal_close(run.journal);
+    tt_output_dir_release(&run.output, status != TT_OK);
+    tt_resume_close(&run.resume);
+    tt_sampler_destroy(run.train_sampler);
+    tt_sampler_destroy(run.eval_sampler);
+    tt_inputs_close(&run.inputs);
+    tt_fingerprint_deinit(&run.fingerprint);
+    tt_world_close(&world);
+    return status;
+}

@@ -1,0 +1,37 @@
+/* The trainer: one call runs a whole fine-tuning from a resolved configuration to the files it leaves.
+ *
+ * tt_trainer_run finds its peers (threads of this process, or MPI), reads model, tokenizer and data, plans the memory,
+ * starts one thread per rank, trains, evaluates, saves. It prints nothing: what people watch goes to the observer, whose
+ * functions are called from one thread at a time, on global rank 0 only.
+ *
+ * What the observer sees and what a run returns (tt_train_observer, tt_train_summary, tt_eval_result) is public:
+ * trimtab.h.
+ *
+ * Files left in output_dir: the adapter (PEFT folder) or model folder, tokenizer files, checkpoint-N/, metrics.jsonl,
+ * trainer_state.json, train_results.json, eval_results.json, all_results.json, trimtab_config.yaml (the resolved
+ * configuration), runs/ (TensorBoard).
+ */
+#ifndef TT_RUN_TRAINER_H
+#define TT_RUN_TRAINER_H
+
+#include "base/thread.h"
+#include "config/settings.h"
+#include "job/config.h"
+#include "trimtab.h"
+
+/* `settings` is written to output_dir when not NULL. Stopping on request is TT_ERR_CANCELLED after a save. */
+TT_MUST_USE tt_status tt_trainer_run(const struct tt_train_config *config, const struct tt_settings *settings,
+                                     const struct tt_train_observer *observer, struct tt_cancel *cancel,
+                                     struct tt_train_summary *summary);
+
+/* Evaluation of a data set without training (`trimtab eval`): loss over all supervised tokens. */
+struct tt_eval_options {
+    bool exact_match;
+    int64_t max_new_tokens;
+};
+/* Uses model, adapter, data (eval_dataset, or the test split), per_device_eval_batch_size, threads of `config`. */
+TT_MUST_USE tt_status tt_evaluate_run(const struct tt_train_config *config, const struct tt_eval_options *options,
+                                      const struct tt_train_observer *observer, struct tt_cancel *cancel,
+                                      struct tt_eval_result *result);
+
+#endif

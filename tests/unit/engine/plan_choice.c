@@ -1,0 +1,247 @@
+/* The memory plan chooses the fastest levels that fit: the tighter the limit the slower and smaller, never
+ * more than the limit, never a faster choice left out; what does not fit is refused with something that
+ * would. Chips that are not there are planned for in milliseconds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "engine/plan.h"
+
+static const struct tt_model_config shape = {
+    .model_type = "llama",
+    .hidden_size = 1024,
+    .intermediate_size = 3072,
+    .num_hidden_layers = 12,
+    .num_attention_heads = 8,
+    .num_key_value_heads = 4,
+    .head_dim = 128,
+    .vocab_size = 4096,
+    .max_position_embeddings = 4096,
+    .rms_norm_eps = 1e-5,
+    .initializer_range = 0.02,
+    .rope_theta = 10000,
+    .rope_factor = 1,
+    .dtype = TT_BF16,
+};
+
+static const struct tt_batch_limits none,
+    batch = {.tokens = 8192, .sequences = 4, .rows = 8192, .length = 2048};
+
+static struct tt_rank_config rank_of(const char *chip, enum tt_recompute recompute, size_t limit)
+{
+    return (struct tt_rank_config){
+        .device = {.kind = "plan", .stands_for = chip, .memory_limit = limit},
+        .strategy = TT_FULL_SHARD,
+        .model_config = &shape,
+        .model_options = {.compute_dtype = TT_BF16,
+                          .random_init = true,
+                          .lora = {.enabled = true, .r = 8, .alpha = 16, .target_modules = "all-linear"}},
+        .train = true,
+        .recompute = recompute,
+        .backward_prefetch = TT_PREFETCH_PRE,
+        .forward_prefetch = true,
+        .reduce_dtype = TT_F32,
+    };
+}
+
+static void make(const char *chip, enum tt_recompute recompute, size_t limit, struct tt_plan *plan)
+{
+    char text[2048];
+    struct tt_rank_config rank = rank_of(chip, recompute, limit);
+    if (tt_plan_make(&rank, (struct tt_plan_ranks){2, 1}, 1, &batch, &none, plan) == TT_OK) return;
+    (void)tt_error_format(tt_error_last(), text, sizeof text);
+    fail_msg("%s", text);
+}
+
+static void each_level_takes_less_and_longer(void **state)
+{
+    static const enum tt_recompute order[] = {TT_RECOMPUTE_NONE, TT_RECOMPUTE_CHEAP, TT_RECOMPUTE_EVERY_BLOCK,
+                                              TT_RECOMPUTE_EVERY_OFFLOAD};
+    struct tt_plan plans[TT_LEVEL_COUNT];
+    (void)state;
+    for (int i = 0; i < TT_LEVEL_COUNT; i++) {
+        make("h200", order[i], 0, &plans[i]);
+        for (int b = 1; b <= 12; b++) assert_int_equal(plans[i].levels[b], i);
+        assert_true(plans[i].fits);
+        if (i == 0) continue;
+        assert_true(plans[i].memory.total_peak < plans[i - 1].memory.total_peak);
+        assert_true(plans[i].step_seconds > plans[i - 1].step_seconds);
+    }
+    assert_int_equal(plans[TT_RECOMPUTE_BLOCK].memory.host_total, 0);
+    /* All inputs but those of the last two travel. */
+    assert_int_equal(plans[TT_RECOMPUTE_OFFLOAD].memory.host[TT_PURPOSE_OFFLOAD], 10u * 8192 * 1024 * 2);
+}
+
+static int place_of(const struct tt_plan *plan)
+{
+    int place = 0;
+    for (int b = 1; b <= 12; b++) {
+        place += (int)plan->levels[b];
+        assert_true(b == 1 || plan->levels[b] <= plan->levels[b - 1]); /* the first go first */
+        assert_true(plan->levels[1] - plan->levels[b] <= 1);           /* neighbours on the path */
+    }
+    return place;
+}
+
+static void the_fastest_that_fits(void **state)
+{
+    struct tt_plan most, least, plan, before = {0};
+    int last_place = -1;
+    (void)state;
+    make("h200", TT_RECOMPUTE_NONE, 0, &most);
+    make("h200", TT_RECOMPUTE_EVERY_OFFLOAD, 0, &least);
+    size_t high = most.memory.total_peak, low = least.memory.total_peak;
+    for (int i = 0; i <= 24; i++) {
+        size_t limit = high - (high - low) / 24 * (size_t)i;
+        make("h200", TT_RECOMPUTE_AUTO, limit, &plan);
+        assert_true(plan.fits);
+        assert_true(plan.memory.total_peak <= limit);
+        int place = place_of(&plan);
+        assert_true(place >= last_place);
+        assert_true(i == 0 || plan.step_seconds >= before.step_seconds * 0.9999);
+        if (i == 0) assert_int_equal(place, 0);
+        if (place > 0) { /* a byte less than the neighbour needs, no more: one block fewer would not fit */
+            struct tt_plan tighter;
+            make("h200", TT_RECOMPUTE_AUTO, plan.memory.total_peak, &tighter);
+            assert_int_equal(place_of(&tighter), place);
+        }
+        last_place = place;
+        before = plan;
+    }
+    assert_true(last_place >= 35);
+}
+
+/* One byte less than blocks that run again need: inputs wait on the host, and not just the one that must. */
+static void what_waits_for_free_waits(void **state)
+{
+    struct tt_plan blocks, plan;
+    (void)state;
+    make("h200", TT_RECOMPUTE_EVERY_BLOCK, 0, &blocks);
+    make("h200", TT_RECOMPUTE_AUTO, blocks.memory.total_peak - 1, &plan);
+    assert_true(place_of(&plan) > TT_RECOMPUTE_BLOCK * 12 + 3);
+    assert_true(plan.step_seconds <= blocks.step_seconds * 1.002);
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    struct tt_plan plan;
+    struct tt_rank_config rank;
+    (void)state;
+    make("h200", TT_RECOMPUTE_NONE, (size_t)1800 << 20, &plan);
+    assert_false(plan.fits);
+    assert_int_equal(tt_plan_check(&plan), TT_ERR_MEMORY);
+    assert_non_null(strstr(tt_error_last()->hint, "--recompute auto"));
+    make("h200", TT_RECOMPUTE_EVERY_OFFLOAD, 0, &plan);
+    rank = rank_of("h200", TT_RECOMPUTE_AUTO, plan.memory.total_peak - ((size_t)8 << 20));
+    assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){2, 1}, 1, &batch, &none, &plan), TT_OK);
+    assert_false(plan.fits);
+    assert_non_null(strstr(plan.advice, "per_device_train_batch_size"));
+    for (int b = 1; b <= 12; b++) assert_int_equal(plan.levels[b], TT_RECOMPUTE_OFFLOAD);
+    rank.device.stands_for = "abacus";
+    assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){2, 1}, 1, &batch, &none, &plan),
+                     TT_ERR_USAGE);
+}
+
+static void cpus_recompute_unless_told_what_they_may_take(void **state)
+{
+    struct tt_plan plan;
+    (void)state;
+    make("cpu", TT_RECOMPUTE_AUTO, 0, &plan);
+    assert_int_equal(plan.levels[1], TT_RECOMPUTE_BLOCK);
+    assert_int_equal(plan.levels[12], TT_RECOMPUTE_BLOCK);
+    assert_int_equal(plan.limit_bytes, 0);
+    make("cpu", TT_RECOMPUTE_NO_BLOCK, 0, &plan);
+    assert_int_equal(plan.levels[1], TT_KEEP_CHEAP);
+    make("cpu", TT_RECOMPUTE_AUTO, (size_t)64 << 30, &plan);
+    assert_int_equal(plan.levels[1], TT_KEEP_ALL);
+    assert_int_equal(plan.memory.peak[TT_PURPOSE_CONTEXT], 0);
+}
+
+static void a_gpu_keeps_something_free(void **state)
+{
+    struct tt_plan plan;
+    (void)state;
+    make("rtx4090", TT_RECOMPUTE_AUTO, 0, &plan);
+    size_t memory = tt_chip_find("rtx4090")->memory_bytes;
+    assert_true(plan.limit_bytes < memory && plan.limit_bytes > memory / 100 * 97);
+    assert_true(plan.memory.peak[TT_PURPOSE_CONTEXT] > 0 &&
+                plan.memory.peak[TT_PURPOSE_SCRATCH] == (size_t)40 << 20);
+    make("rtx4090", TT_RECOMPUTE_AUTO, (size_t)80 << 30, &plan); /* more than there is */
+    assert_true(plan.limit_bytes < memory);
+}
+
+/* Micro steps repeat, the optimizer does not; half the tokens take about half the time. */
+static void time_adds_up(void **state)
+{
+    struct tt_plan one, four, half;
+    struct tt_batch_limits fewer = {.tokens = 4096, .sequences = 2, .rows = 4096, .length = 2048};
+    (void)state;
+    struct tt_rank_config rank = rank_of("h200", TT_RECOMPUTE_NONE, 0);
+    assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){1, 1}, 1, &batch, &none, &one), TT_OK);
+    assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){1, 1}, 4, &batch, &none, &four), TT_OK);
+    assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){1, 1}, 1, &fewer, &none, &half), TT_OK);
+    assert_true(four.step_seconds > 3.5 * one.step_seconds && four.step_seconds < 4 * one.step_seconds);
+    assert_true(half.step_seconds > 0.45 * one.step_seconds && half.step_seconds < 0.7 * one.step_seconds);
+    assert_int_equal(four.step_tokens, 4 * 8192);
+}
+
+static double step_over(struct tt_plan_ranks ranks, enum tt_shard_strategy strategy, double network,
+                        size_t *weights)
+{
+    struct tt_plan plan;
+    struct tt_rank_config rank = rank_of("h200", TT_RECOMPUTE_NONE, 0);
+    rank.strategy = strategy;
+    rank.device.network_bytes_per_second = network;
+    assert_int_equal(tt_plan_make(&rank, ranks, 1, &batch, &none, &plan), TT_OK);
+    if (weights != NULL) *weights = plan.memory.peak[TT_PURPOSE_WEIGHTS];
+    return plan.step_seconds;
+}
+
+/* What is split over machines waits for a slow network, what is split inside of each does not. */
+static void networks_take_time(void **state)
+{
+    const struct tt_plan_ranks one = {8, 1}, two = {8, 2}, apart = {2, 2};
+    const double fast = 1e12, slow = 3e8;
+    size_t split_by_8, split_by_4;
+    (void)state;
+    double inside = step_over(one, TT_FULL_SHARD, slow, NULL);
+    assert_true(step_over(two, TT_FULL_SHARD, fast, &split_by_8) < inside * 1.01);
+    assert_true(step_over(two, TT_FULL_SHARD, slow, NULL) > inside * 2);
+    assert_true(step_over(apart, TT_FULL_SHARD, slow, NULL) > step_over(two, TT_FULL_SHARD, slow, NULL) * 3);
+    assert_true(step_over(two, TT_HYBRID_SHARD, slow, &split_by_4) <
+                step_over(two, TT_FULL_SHARD, slow, NULL) / 2);
+    assert_true(split_by_4 > split_by_8 * 19 / 10 && split_by_4 < split_by_8 * 21 / 10);
+}
+
+static void eighty_layers_in_a_second(void **state)
+{
+    struct tt_plan plan;
+    struct tt_model_config large = shape;
+    struct tt_rank_config rank = rank_of("h200", TT_RECOMPUTE_AUTO, (size_t)3 << 30);
+    (void)state;
+    large.num_hidden_layers = 80;
+    rank.model_config = &large;
+    double start = tt_clock_seconds();
+    assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){2, 1}, 1, &batch, &none, &plan), TT_OK);
+    assert_true(tt_clock_seconds() - start < 10); /* a loaded machine with checks in every access */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_level_takes_less_and_longer),
+        cmocka_unit_test(the_fastest_that_fits),
+        cmocka_unit_test(what_waits_for_free_waits),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(cpus_recompute_unless_told_what_they_may_take),
+        cmocka_unit_test(a_gpu_keeps_something_free),
+        cmocka_unit_test(time_adds_up),
+        cmocka_unit_test(networks_take_time),
+        cmocka_unit_test(eighty_layers_in_a_second),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,305 @@
+/* launch/fingerprint.h: what changes a fingerprint, what does not, how much is read for it, and what a
+ * checkpoint's says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <fcntl.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "support/temporary.h"
+#include "launch/fingerprint.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+static char root[160];
+
+static int fresh(void **state)
+{
+    (void)state;
+    test_temporary(root, sizeof root, "tt-fingerprint-XXXXXX");
+    return mkdtemp(root) != NULL ? 0 : -1;
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    return tt_dir_remove(root) == TT_OK ? 0 : -1;
+}
+
+static const char *at(const char *name)
+{
+    static char path[4][512];
+    static int next;
+    next = (next + 1) % 4;
+    snprintf(path[next], sizeof path[next], "%s/%s", root, name);
+    return path[next];
+}
+
+static void put(const char *name, const char *text)
+{
+    assert_int_equal(tt_file_write_atomic(at(name), text, strlen(text)), TT_OK);
+}
+
+/* A model folder with one weights file of `count` bf16 tensors of `bytes` each, all of it a hole, and a small
+ * tensor. */
+static void make_model(int count, uint64_t bytes)
+{
+    struct tt_safetensors_entry *entries = calloc((size_t)count + 1, sizeof *entries);
+    struct tt_str header = {0};
+    uint64_t file_bytes = 0;
+    char names[512][32];
+    assert_true(count < 512);
+    for (int i = 0; i <= count; i++) {
+        snprintf(names[i], sizeof names[i], i < count ? "big.%d.weight" : "small", i);
+        entries[i] = (struct tt_safetensors_entry){
+            .name = names[i], .dtype = TT_BF16, .rank = 1, .dims = {i < count ? (int64_t)(bytes / 2) : 100}};
+    }
+    assert_int_equal(tt_safetensors_layout(entries, (size_t)count + 1, &header, &file_bytes), TT_OK);
+    put("config.json", "{}");
+    assert_int_equal(tt_file_write_atomic(at("model.safetensors"), header.data, header.bytes), TT_OK);
+    assert_int_equal(truncate(at("model.safetensors"), (off_t)file_bytes), 0);
+    free(entries);
+    tt_str_deinit(&header);
+}
+
+static struct tt_fingerprint take(enum tt_verify_inputs verify)
+{
+    struct tt_fingerprint fingerprint;
+    struct tt_inputs inputs = {0};
+    assert_int_equal(tt_model_folder_open(root, true, &inputs.folder), TT_OK);
+    inputs.source.folder = inputs.folder;
+    if (tt_fingerprint_take(verify, "seed: 1\n", &inputs, NULL, NULL, &fingerprint) != TT_OK)
+        fail_msg("%s", tt_error_last()->message);
+    tt_model_folder_close(inputs.folder);
+    return fingerprint;
+}
+
+/* Names of the parts that differ, separated by blanks; of those that are in both. */
+static const char *difference(const struct tt_fingerprint *a, const struct tt_fingerprint *b)
+{
+    static char text[1024];
+    text[0] = '\0';
+    assert_int_equal(a->count, b->count);
+    for (size_t i = 0; i < a->count; i++) {
+        assert_string_equal(a->parts[i].name, b->parts[i].name);
+        if (a->parts[i].quick == b->parts[i].quick && a->parts[i].full == b->parts[i].full) continue;
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", text[0] != '\0' ? ", " : "",
+                 a->parts[i].name);
+    }
+    return text;
+}
+
+static void flip(const char *name, uint64_t offset)
+{
+    int descriptor = -1;
+    char byte;
+    assert_int_equal(tt_file_open_read(at(name), &descriptor, NULL), TT_OK);
+    assert_int_equal(tt_file_pread(descriptor, name, &byte, 1, offset), TT_OK);
+    tt_file_close(descriptor);
+    byte ^= 1;
+    assert_int_equal(tt_file_open_write(at(name), &descriptor), TT_OK);
+    assert_int_equal(tt_file_pwrite(descriptor, name, &byte, 1, offset), TT_OK);
+    tt_file_close(descriptor);
+}
+
+/* Each kind of file that a model folder has; and times and places of files, which do not count. */
+static void files(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"config.json", "tokenizer.json", "chat_template.jinja",
+                                        "additional_chat_templates/a.jinja"};
+    assert_int_equal(tt_dir_create(at("additional_chat_templates")), TT_OK);
+    make_model(1, MIB);
+    for (size_t i = 0; i < 4; i++) put(names[i], "{}");
+    struct tt_fingerprint before = take(TT_VERIFY_QUICK);
+    assert_int_equal(utimensat(AT_FDCWD, at("config.json"), (struct timespec[2]){{1, 0}, {1, 0}}, 0), 0);
+    struct tt_fingerprint after = take(TT_VERIFY_QUICK);
+    assert_string_equal(difference(&before, &after), "");
+    tt_fingerprint_deinit(&after);
+    for (size_t i = 0; i < 4; i++) {
+        char wanted[128];
+        put(names[i], "{ }");
+        after = take(TT_VERIFY_QUICK);
+        snprintf(wanted, sizeof wanted, "'%s'", names[i]);
+        assert_string_equal(difference(&before, &after), wanted);
+        tt_fingerprint_deinit(&after);
+        put(names[i], "{}");
+    }
+    tt_fingerprint_deinit(&before);
+}
+
+/* Every byte of a small tensor and of the header counts; a stretch of 64 KiB of a large one always has a
+ * block that is read; a single byte may be missed, but not by `full`. */
+static void tensors(void **state)
+{
+    (void)state;
+    make_model(1, MIB); /* 16 stretches of 64 KiB with 4 KiB of each read */
+    uint64_t end = 0;
+    struct stat info;
+    assert_int_equal(stat(at("model.safetensors"), &info), 0);
+    end = (uint64_t)info.st_size;
+    struct tt_fingerprint quick = take(TT_VERIFY_QUICK), full = take(TT_VERIFY_FULL), now;
+    int found = 0, probes = 64;
+    for (int i = 0; i < probes; i++) {
+        uint64_t place = end - 200 - MIB + (uint64_t)i * (MIB / 64) + 777;
+        flip("model.safetensors", place);
+        now = take(TT_VERIFY_QUICK);
+        found += difference(&quick, &now)[0] != '\0';
+        tt_fingerprint_deinit(&now);
+        now = take(TT_VERIFY_FULL);
+        assert_string_equal(difference(&full, &now), "tensor 'big.0.weight' of 'model.safetensors'");
+        tt_fingerprint_deinit(&now);
+        flip("model.safetensors", place);
+    }
+    if (found == 0 || found > probes / 2) fail_msg("quick found %d of %d single bytes", found, probes);
+    for (uint64_t byte = end - 200; byte < end; byte += 37) {
+        flip("model.safetensors", byte);
+        now = take(TT_VERIFY_QUICK);
+        assert_string_equal(difference(&quick, &now), "tensor 'small' of 'model.safetensors'");
+        tt_fingerprint_deinit(&now);
+        flip("model.safetensors", byte);
+    }
+    for (int stretch = 0; stretch < 16; stretch++) {
+        for (uint64_t i = 0; i < 64; i++) /* a byte of each KiB */
+            flip("model.safetensors", end - 200 - MIB + (uint64_t)stretch * (64 << 10) + (i << 10));
+        now = take(TT_VERIFY_QUICK);
+        assert_string_equal(difference(&quick, &now), "tensor 'big.0.weight' of 'model.safetensors'");
+        tt_fingerprint_deinit(&now);
+        for (uint64_t i = 0; i < 64; i++)
+            flip("model.safetensors", end - 200 - MIB + (uint64_t)stretch * (64 << 10) + (i << 10));
+    }
+    tt_fingerprint_deinit(&quick);
+    tt_fingerprint_deinit(&full);
+}
+
+/* What this process has read so far. */
+static uint64_t bytes_read(void)
+{
+    unsigned long long bytes = 0;
+    FILE *file = fopen("/proc/self/io", "r");
+    if (file == NULL || fscanf(file, "rchar: %llu", &bytes) != 1) skip();
+    fclose(file);
+    return bytes;
+}
+
+/* Of a model of 16 GiB some 20 MiB are read: no time of a start. */
+static void little_is_read(void **state)
+{
+    (void)state;
+    make_model(292, 56 * MIB);
+    uint64_t before = bytes_read();
+    struct tt_fingerprint fingerprint = take(TT_VERIFY_QUICK);
+    uint64_t bytes = bytes_read() - before;
+    if (bytes > 24 * MIB) fail_msg("%llu bytes were read", (unsigned long long)bytes);
+    tt_fingerprint_deinit(&fingerprint);
+}
+
+/* Data above 1 GiB: both ends and 1,024 blocks; `full` reads all of it. */
+static void long_data(void **state)
+{
+    (void)state;
+    const struct tt_data_config config = {.dataset_text_field = "text",
+                                          .dataset_prompt_field = "prompt",
+                                          .dataset_completion_field = "completion",
+                                          .max_length = 16,
+                                          .packing_strategy = "bfd",
+                                          .eval_packing = -1,
+                                          .completion_only_loss = -1};
+    struct tt_inputs inputs = {.train_path = tt_strdup(at("long.jsonl"))};
+    struct tt_fingerprint prints[2][4];
+    const uint64_t bytes = 1025 * MIB, places[] = {0, MIB - 1, bytes - 1};
+    make_model(1, MIB);
+    put("rows.jsonl", "{\"input_ids\": [1, 2, 3]}\n");
+    put("long.jsonl", "");
+    assert_int_equal(truncate(at("long.jsonl"), (off_t)bytes), 0);
+    assert_int_equal(tt_model_folder_open(root, true, &inputs.folder), TT_OK);
+    assert_int_equal(tt_dataset_load(at("rows.jsonl"), &config, NULL, 100, 0, &inputs.train), TT_OK);
+    uint64_t before = bytes_read();
+    for (int i = 0; i < 4; i++) {
+        if (i > 0) flip("long.jsonl", places[i - 1]);
+        assert_int_equal(tt_fingerprint_take(TT_VERIFY_QUICK, NULL, &inputs, NULL, NULL, &prints[0][i]),
+                         TT_OK);
+        if (i == 0) continue;
+        assert_string_equal(difference(&prints[0][0], &prints[0][i]), "the file of the training data");
+        flip("long.jsonl", places[i - 1]);
+    }
+    assert_true(bytes_read() - before < 32 * MIB);
+    assert_int_equal(tt_fingerprint_take(TT_VERIFY_FULL, NULL, &inputs, NULL, NULL, &prints[1][0]), TT_OK);
+    flip("long.jsonl", 700 * MIB + 12345);
+    assert_int_equal(tt_fingerprint_take(TT_VERIFY_FULL, NULL, &inputs, NULL, NULL, &prints[1][1]), TT_OK);
+    assert_string_equal(difference(&prints[1][0], &prints[1][1]), "the file of the training data");
+    for (int i = 0; i < 4; i++) tt_fingerprint_deinit(&prints[0][i]);
+    for (int i = 0; i < 2; i++) tt_fingerprint_deinit(&prints[1][i]);
+    tt_inputs_close(&inputs);
+}
+
+static void changes_since_a_checkpoint(void **state)
+{
+    (void)state;
+    struct tt_str broken = {0}, changed = {0};
+    make_model(1, MIB);
+    put("tokenizer.json", "{}");
+    put("vocab.json", "{}");
+    struct tt_fingerprint quick = take(TT_VERIFY_QUICK), full = take(TT_VERIFY_FULL);
+    struct tt_json_value *kept = tt_fingerprint_json(&quick), *kept_full = tt_fingerprint_json(&full);
+    assert_null(tt_json_get(kept, "setting 'seed'"));
+    assert_int_equal(tt_fingerprint_changes(&quick, kept, &broken, &changed), TT_OK);
+    assert_int_equal(tt_fingerprint_changes(&full, kept, &broken, &changed), TT_OK);
+    assert_int_equal(tt_fingerprint_changes(&quick, kept_full, &broken, &changed), TT_OK);
+    assert_int_equal(tt_fingerprint_changes(&full, kept_full, &broken, &changed), TT_OK);
+    assert_string_equal(tt_str_text(&broken), "");
+    assert_string_equal(tt_str_text(&changed), "");
+    tt_fingerprint_deinit(&quick);
+    tt_fingerprint_deinit(&full);
+    put("config.json", "{ }");
+    put("tokenizer.json", "{ }");
+    put("merges.txt", "");
+    assert_int_equal(unlink(at("vocab.json")), 0);
+    full = take(TT_VERIFY_FULL);
+    assert_int_equal(tt_fingerprint_changes(&full, kept, &broken, &changed), TT_OK);
+    assert_string_equal(tt_str_text(&broken), "'config.json' is not as it was");
+    assert_string_equal(tt_str_text(&changed),
+                        "'tokenizer.json' is not as it was; 'merges.txt' is new; 'vocab.json' is gone");
+    tt_fingerprint_deinit(&full);
+    tt_str_deinit(&broken);
+    tt_str_deinit(&changed);
+    tt_json_release(kept);
+    tt_json_release(kept_full);
+}
+
+static void a_stop_on_request(void **state)
+{
+    (void)state;
+    struct tt_cancel cancel = {1};
+    struct tt_inputs inputs = {0};
+    struct tt_fingerprint fingerprint;
+    make_model(1, MIB);
+    assert_int_equal(tt_model_folder_open(root, true, &inputs.folder), TT_OK);
+    uint64_t live = tt_alloc_live();
+    assert_int_equal(tt_fingerprint_take(TT_VERIFY_QUICK, NULL, &inputs, NULL, &cancel, &fingerprint),
+                     TT_ERR_CANCELLED);
+    assert_int_equal(fingerprint.count, 0);
+    assert_int_equal(tt_alloc_live(), live);
+    tt_model_folder_close(inputs.folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(files, fresh, clean),
+        cmocka_unit_test_setup_teardown(tensors, fresh, clean),
+        cmocka_unit_test_setup_teardown(little_is_read, fresh, clean),
+        cmocka_unit_test_setup_teardown(long_data, fresh, clean),
+        cmocka_unit_test_setup_teardown(changes_since_a_checkpoint, fresh, clean),
+        cmocka_unit_test_setup_teardown(a_stop_on_request, fresh, clean),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

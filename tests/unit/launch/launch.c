@@ -1,0 +1,359 @@
+/* How a launch is recognised by what launchers leave in the environment. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "launch/launch.h"
+
+enum { VARIABLES_MAX = 8, PATH_BYTES = 4096 };
+
+struct launch_case {
+    const char *set[VARIABLES_MAX]; /* "NAME=value" */
+    struct tt_train_config config;
+    tt_status status;
+    const char *message; /* when it fails */
+    struct tt_launch wanted;
+};
+
+static void clear_environment(void)
+{
+    static const char *const names[] = {"RANK",
+                                        "WORLD_SIZE",
+                                        "LOCAL_RANK",
+                                        "GROUP_RANK",
+                                        "MASTER_ADDR",
+                                        "MASTER_PORT",
+                                        "TRIMTAB_NODE",
+                                        "TORCHELASTIC_USE_AGENT_STORE",
+                                        "PET_NNODES",
+                                        "PET_NODE_RANK",
+                                        "PET_NPROC_PER_NODE",
+                                        "PET_MASTER_ADDR",
+                                        "SLURM_PROCID",
+                                        "SLURM_NTASKS",
+                                        "SLURM_STEP_ID",
+                                        "SLURM_LOCALID",
+                                        "SLURM_NODEID",
+                                        "PMI_SIZE",
+                                        "OMPI_COMM_WORLD_SIZE",
+                                        "MV2_COMM_WORLD_SIZE",
+                                        "PET_MASTER_PORT",
+                                        "SLURM_STEP_NUM_TASKS",
+                                        "SLURM_STEP_NUM_NODES",
+                                        "LOCAL_WORLD_SIZE",
+                                        "KUBERNETES_SERVICE_HOST"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
+}
+
+static void set_environment(const char *const *set)
+{
+    clear_environment();
+    for (int i = 0; i < VARIABLES_MAX && set[i] != NULL; i++) {
+        char name[64];
+        size_t bytes = strcspn(set[i], "=");
+        assert_true(bytes < sizeof name);
+        memcpy(name, set[i], bytes);
+        name[bytes] = '\0';
+        assert_int_equal(setenv(name, set[i] + bytes + 1, 1), 0);
+    }
+}
+
+/* In order of what would have to be thought of when one is added. */
+static const struct launch_case cases[] = {
+    {.wanted = {.kind = TT_LAUNCH_ALONE, .world_size = 1, .local_rank = -1, .machines = 1}},
+    {.config = {.ranks = 3},
+     .wanted = {.kind = TT_LAUNCH_ALONE, .world_size = 1, .local_rank = -1, .machines = 1, .ranks = 3}},
+    /* torchrun with static rendezvous; with its own store at the port */
+    {.set = {"RANK=5", "WORLD_SIZE=8", "LOCAL_RANK=1", "GROUP_RANK=2", "MASTER_ADDR=h0", "MASTER_PORT=1234"},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 5,
+                .world_size = 8,
+                .local_rank = 1,
+                .machines = 1,
+                .host = "h0",
+                .port = 1234,
+                .machine = "2"}},
+    {.set = {"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", "MASTER_ADDR=h0", "MASTER_PORT=1234",
+             "TORCHELASTIC_USE_AGENT_STORE=True"},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 1,
+                .world_size = 2,
+                .local_rank = 1,
+                .machines = 1,
+                .host = "h0",
+                .port = 1235}},
+    /* without a port; with settings that know better; alone in its world */
+    {.set = {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=::1"},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 0,
+                .world_size = 2,
+                .local_rank = -1,
+                .machines = 1,
+                .host = "::1",
+                .port = 29500,
+                .local = true}},
+    {.set = {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=h0", "MASTER_PORT=1"},
+     .config = {.main_process_ip = "h9", .main_process_port = 77},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 0,
+                .world_size = 2,
+                .local_rank = -1,
+                .machines = 1,
+                .host = "h9",
+                .port = 77}},
+    {.set = {"RANK=0", "WORLD_SIZE=1"},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES, .world_size = 1, .local_rank = -1, .machines = 1}},
+    {.set = {"RANK=2", "WORLD_SIZE=2", "MASTER_ADDR=h0"}, .status = TT_ERR_USAGE, .message = "RANK is '2'"},
+    {.set = {"RANK=x", "WORLD_SIZE=2", "MASTER_ADDR=h0"}, .status = TT_ERR_USAGE, .message = "RANK is 'x'"},
+    {.set = {"RANK=0", "WORLD_SIZE=2"}, .status = TT_ERR_USAGE, .message = "nothing says where rank 0 is"},
+    {.set = {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=h0", "MASTER_PORT=99999"},
+     .status = TT_ERR_USAGE,
+     .message = "MASTER_PORT is '99999'"},
+    {.set = {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=h0"},
+     .config = {.ranks = 2},
+     .status = TT_ERR_USAGE,
+     .message = "--ranks 2 where RANK says"},
+    /* all ranks on this machine: torchrun's count; an address of loopback, unless "localhost" is an
+     * operator's word for rank 0 alone; what MASTER_ADDR resolves to here says nothing */
+    {.set = {"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=h0"},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 1,
+                .world_size = 2,
+                .local_rank = 1,
+                .machines = 1,
+                .host = "h0",
+                .port = 29500,
+                .local = true}},
+    {.set = {"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.9"},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 1,
+                .world_size = 4,
+                .local_rank = 1,
+                .machines = 1,
+                .host = "127.0.0.9",
+                .port = 29500,
+                .local = true}},
+    {.set = {"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=localhost"},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 1,
+                .world_size = 4,
+                .local_rank = 1,
+                .machines = 1,
+                .host = "localhost",
+                .port = 29500,
+                .local = true}},
+    {.set = {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "KUBERNETES_SERVICE_HOST=10.96.0.1"},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 0,
+                .world_size = 2,
+                .local_rank = -1,
+                .machines = 1,
+                .host = "localhost",
+                .port = 29500}},
+    {.set = {"RANK=0", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=0", "MASTER_ADDR=h0"},
+     .status = TT_ERR_USAGE,
+     .message = "LOCAL_WORLD_SIZE is '0'"},
+    {.set = {"SLURM_PROCID=1", "SLURM_NTASKS=4", "SLURM_STEP_ID=0", "SLURM_LOCALID=1", "MASTER_ADDR=h0",
+             "SLURM_STEP_NUM_NODES=1"},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 1,
+                .world_size = 4,
+                .local_rank = 1,
+                .machines = 1,
+                .host = "h0",
+                .port = 29500,
+                .local = true}},
+    {.set = {"SLURM_PROCID=1", "SLURM_NTASKS=4", "SLURM_STEP_ID=0", "SLURM_LOCALID=1", "MASTER_ADDR=h0",
+             "SLURM_STEP_NUM_NODES=2"},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 1,
+                .world_size = 4,
+                .local_rank = 1,
+                .machines = 1,
+                .host = "h0",
+                .port = 29500}},
+    /* srun: over tcp when an address is known, else over MPI */
+    {.set = {"SLURM_PROCID=1", "SLURM_NTASKS=4", "SLURM_STEP_ID=0", "SLURM_LOCALID=1", "SLURM_NODEID=0",
+             "MASTER_ADDR=h0", "SLURM_STEP_NUM_TASKS=4"},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 1,
+                .world_size = 4,
+                .local_rank = 1,
+                .machines = 1,
+                .host = "h0",
+                .port = 29500,
+                .machine = "0"}},
+    {.set = {"SLURM_PROCID=1", "SLURM_NTASKS=4", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4"},
+     .wanted = {.kind = TT_LAUNCH_MPI, .world_size = 1, .local_rank = -1, .machines = 1}},
+    {.set = {"OMPI_COMM_WORLD_SIZE=4"},
+     .wanted = {.kind = TT_LAUNCH_MPI, .world_size = 1, .local_rank = -1, .machines = 1}},
+    {.set = {"OMPI_COMM_WORLD_SIZE=4"},
+     .config = {.ranks = 2},
+     .status = TT_ERR_USAGE,
+     .message = "under mpirun"},
+    /* one process a pod: RANK counts pods there and is not looked at */
+    {.set = {"PET_NNODES=2", "PET_NODE_RANK=1", "PET_NPROC_PER_NODE=4", "PET_MASTER_ADDR=pod0",
+             "PET_MASTER_PORT=29", "RANK=1", "WORLD_SIZE=8"},
+     .wanted = {.kind = TT_LAUNCH_MACHINES,
+                .world_size = 1,
+                .local_rank = -1,
+                .machines = 2,
+                .machine_rank = 1,
+                .ranks = 4,
+                .host = "pod0",
+                .port = 29,
+                .machine = "1"}},
+    {.set = {"PET_NNODES=2", "PET_NODE_RANK=0", "PET_NPROC_PER_NODE=auto", "MASTER_ADDR=pod0",
+             "MASTER_PORT=23456"},
+     .wanted = {.kind = TT_LAUNCH_MACHINES,
+                .world_size = 1,
+                .local_rank = -1,
+                .machines = 2,
+                .host = "pod0",
+                .port = 23456,
+                .machine = "0"}},
+    {.set = {"PET_NNODES=1", "PET_NODE_RANK=0", "PET_NPROC_PER_NODE=2"},
+     .wanted = {.kind = TT_LAUNCH_ALONE, .world_size = 1, .local_rank = -1, .machines = 1, .ranks = 2}},
+    {.set = {"PET_NNODES=1:4", "PET_NODE_RANK=0"}, .status = TT_ERR_UNSUPPORTED, .message = "'1:4'"},
+    {.set = {"PET_NNODES=2", "PET_NODE_RANK=2"}, .status = TT_ERR_USAGE, .message = "PET_NODE_RANK is '2'"},
+    /* by hand */
+    {.config = {.num_machines = 2, .machine_rank = 1, .main_process_ip = "10.0.0.1", .num_processes = 8},
+     .wanted = {.kind = TT_LAUNCH_MACHINES,
+                .world_size = 1,
+                .local_rank = -1,
+                .machines = 2,
+                .machine_rank = 1,
+                .ranks = 4,
+                .host = "10.0.0.1",
+                .port = 29500,
+                .machine = "1"}},
+    {.config = {.num_machines = 2, .main_process_ip = "10.0.0.1", .num_processes = 5},
+     .status = TT_ERR_USAGE,
+     .message = "num_processes 5 over num_machines 2"},
+    {.set = {"TRIMTAB_NODE=rack 1"},
+     .config = {.num_machines = 2, .main_process_ip = "10.0.0.1"},
+     .wanted = {.kind = TT_LAUNCH_MACHINES,
+                .world_size = 1,
+                .local_rank = -1,
+                .machines = 2,
+                .host = "10.0.0.1",
+                .port = 29500,
+                .machine = "rack 1"}},
+};
+
+static void every_case(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct launch_case *now = &cases[i];
+        struct tt_launch launch;
+        tt_error_clear();
+        set_environment(now->set);
+        tt_status status = tt_launch_detect(&now->config, &launch);
+        if (status != now->status) fail_msg("case %zu: %d, %s", i, (int)status, tt_error_last()->message);
+        if (status != TT_OK) {
+            if (strstr(tt_error_last()->message, now->message) == NULL)
+                fail_msg("case %zu: %s", i, tt_error_last()->message);
+            continue;
+        }
+        const struct tt_launch *wanted = &now->wanted;
+        if (launch.kind != wanted->kind || launch.rank != wanted->rank ||
+            launch.world_size != wanted->world_size || launch.local_rank != wanted->local_rank ||
+            launch.machines != wanted->machines || launch.machine_rank != wanted->machine_rank ||
+            launch.ranks != wanted->ranks || launch.port != wanted->port || launch.local != wanted->local ||
+            strcmp(launch.host, wanted->host) != 0 || strcmp(launch.machine, wanted->machine) != 0)
+            fail_msg("case %zu: kind %d, rank %d of %d, machine %d of %d '%s', %d ranks, %s port %d", i,
+                     (int)launch.kind, launch.rank, launch.world_size, launch.machine_rank, launch.machines,
+                     launch.machine, launch.ranks, launch.host, launch.port);
+    }
+    clear_environment();
+}
+
+/* What is compared between processes holds what must be the same and nothing else. */
+static void compared_settings(void **state)
+{
+    (void)state;
+    struct tt_train_config config = {.seed = 7, .machine_rank = 3, .threads = 5, .main_process_ip = "x"};
+    struct tt_str text = {0};
+    assert_int_equal(tt_launch_settings(&config, "train", "cuda", &text), TT_OK);
+    assert_true(strncmp(tt_str_text(&text), "command: train\ndevice: cuda\n", 28) == 0);
+    assert_non_null(strstr(tt_str_text(&text), "\nseed: 7\n"));
+    assert_non_null(strstr(tt_str_text(&text), "\nlearning_rate: 0\n"));
+    assert_non_null(strstr(tt_str_text(&text), "\nmodel_name_or_path: null\n"));
+    assert_null(strstr(tt_str_text(&text), "machine_rank"));
+    assert_null(strstr(tt_str_text(&text), "threads"));
+    assert_null(strstr(tt_str_text(&text), "main_process_ip"));
+    tt_str_deinit(&text);
+}
+
+static void write_secret(char path[PATH_BYTES], const char *text)
+{
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, PATH_BYTES, "%s/trimtab-secret-XXXXXX", folder != NULL ? folder : "/tmp");
+    int file = mkstemp(path);
+    assert_true(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text) && close(file) == 0);
+}
+
+static void expect_no_secret(const char *message)
+{
+    struct tt_proof_key key;
+    assert_int_equal(tt_launch_secret(&key), TT_ERR_USAGE);
+    assert_false(key.is_set);
+    if (strstr(tt_error_last()->message, message) == NULL) fail_msg("%s", tt_error_last()->message);
+}
+
+/* From the environment or a file, whose line end does not belong to it; never both, never a weak or an empty
+ * one, never from what is no file; and no message has it. */
+static void job_secrets(void **state)
+{
+    (void)state;
+    struct tt_proof_key key, other;
+    char path[PATH_BYTES];
+    unsetenv("TRIMTAB_JOB_SECRET");
+    unsetenv("TRIMTAB_JOB_SECRET_FILE");
+    assert_int_equal(tt_launch_secret(&key), TT_OK);
+    assert_false(key.is_set);
+    setenv("TRIMTAB_JOB_SECRET", "0123456789abcdef-secret", 1);
+    assert_int_equal(tt_launch_secret(&key), TT_OK);
+    assert_true(key.is_set);
+    write_secret(path, "0123456789abcdef-secret\r\n");
+    setenv("TRIMTAB_JOB_SECRET_FILE", path, 1);
+    expect_no_secret("are both set");
+    unsetenv("TRIMTAB_JOB_SECRET");
+    assert_int_equal(tt_launch_secret(&other), TT_OK);
+    assert_memory_equal(&key, &other, sizeof key);
+    unlink(path);
+    assert_int_equal(tt_launch_secret(&other), TT_ERR_DATA);
+    setenv("TRIMTAB_JOB_SECRET_FILE", "/dev/zero", 1);
+    assert_int_equal(tt_launch_secret(&other), TT_ERR_DATA);
+    char *long_text = calloc(1, 5001);
+    memset(long_text, 'x', 5000);
+    write_secret(path, long_text);
+    free(long_text);
+    setenv("TRIMTAB_JOB_SECRET_FILE", path, 1);
+    expect_no_secret("has 5000 bytes");
+    unlink(path);
+    unsetenv("TRIMTAB_JOB_SECRET_FILE");
+    setenv("TRIMTAB_JOB_SECRET", "", 1);
+    expect_no_secret("has 0 bytes");
+    setenv("TRIMTAB_JOB_SECRET", "hunter2", 1);
+    expect_no_secret("has 7 bytes");
+    assert_null(strstr(tt_error_last()->message, "hunter2"));
+    unsetenv("TRIMTAB_JOB_SECRET");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_case),
+        cmocka_unit_test(compared_settings),
+        cmocka_unit_test(job_secrets),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
