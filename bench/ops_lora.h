@@ -5,11 +5,12 @@
 #include "ops_timing.h"
 
 /* y [rows, n] = x w^T + LoRA of one rank over all columns; without `trans` dx = dy w + LoRA. */
-void bench_lora(struct bench *bench, const char *what, int64_t rows, int64_t n, int64_t k, int64_t r, bool trans);
+void bench_lora(struct bench *bench, const char *what, int64_t rows, int64_t n, int64_t k, int64_t r,
+                bool trans);
 /* gate, up and their product; and their gradients. FLOPs are those of the products alone. */
 void bench_swiglu_products(struct bench *bench, int64_t rows, int64_t dim, int64_t ffn);
-/* The narrow products of `count` adapters that drop elements of the same input, in all three directions. Bytes are one pass
- * over x, or two over dx. */
+/* The narrow products of `count` adapters that drop elements of the same input, in all three directions. Bytes are one
+ * pass over x, or two over dx. */
 void bench_lora_dropout(struct bench *bench, int64_t tokens, int64_t width, int count, int64_t r);
 
 #endif

@@ -1,5 +1,5 @@
-/* A folder in memory, one per process, for readers that take paths: a target writes the input into it as a file and calls
- * the reader. It is removed when the process ends. */
+/* A folder in memory, one per process, for readers that take paths: a target writes the input into it as a file and
+ * calls the reader. It is removed when the process ends. */
 #ifndef TT_FUZZ_FOLDER_H
 #define TT_FUZZ_FOLDER_H
 

@@ -21,8 +21,7 @@ static void check_round_trip(const struct tt_settings *settings)
     struct tt_settings *again = NULL;
     struct tt_str text = {0};
     if (tt_settings_write_yaml(settings, &text) != TT_OK ||
-        tt_settings_create(tt_job_sections, tt_job_section_count, &config, sizeof config, &again) !=
-            TT_OK ||
+        tt_settings_create(tt_job_sections, tt_job_section_count, &config, sizeof config, &again) != TT_OK ||
         tt_settings_parse_yaml(again, tt_str_text(&text), text.bytes, "resolved") != TT_OK)
         abort();
     for (size_t i = 0; i < settings->count; i++)
@@ -37,8 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct tt_job_config config = {0};
     struct tt_settings *settings = NULL;
-    if (tt_settings_create(tt_job_sections, tt_job_section_count, &config, sizeof config, &settings) !=
-        TT_OK)
+    if (tt_settings_create(tt_job_sections, tt_job_section_count, &config, sizeof config, &settings) != TT_OK)
         abort();
     if (tt_settings_parse_yaml(settings, (const char *)data, bytes, "fuzz") == TT_OK) {
         if (config.fsdp_config == NULL || config.fsdp_config[0] == '{')

@@ -16,8 +16,8 @@
  * Rules that hold for every call
  * - A function that can fail returns a tt_status; outputs come last and are written only on success. What went wrong
  *   stands in the error record of the calling thread (below).
- * - Handles are opaque. `create` and `open` return one owned by the caller, who ends it with `destroy` or `close`; these
- *   take NULL. *Lends*: stays the library's, and is valid until the next call on the same handle.
+ * - Handles are opaque. `create` and `open` return one owned by the caller, who ends it with `destroy` or `close`;
+ *   these take NULL. *Lends*: stays the library's, and is valid until the next call on the same handle.
  * - A handle is used by one thread at a time; different handles may be used by different threads. tt_job_stop is the
  *   exception: it may be called from any thread and from a signal handler.
  * - All texts are UTF-8 and end in a zero byte, unless a count of bytes is passed with them.
@@ -56,9 +56,11 @@ TT_PUBLIC const char *tt_version(void);
  * The kinds. docs/errors.md says what to do about each, and as which exit code the program passes it on. */
 typedef enum tt_status {
     TT_OK = 0,
-    TT_ERR_USAGE,       /* a call, the command line or the configuration is wrong */
-    TT_ERR_DATA,        /* bytes from a file (model, tokenizer, data set) are wrong; or a path is missing or closed */
-    TT_ERR_IO,          /* reading or writing failed (disk full, network file system): may work at another try */
+    TT_ERR_USAGE, /* a call, the command line or the configuration is wrong */
+    /* bytes from a file (model, tokenizer, data set) are wrong; or a path is missing or closed */
+    TT_ERR_DATA,
+    /* reading or writing failed (disk full, network file system): may work at another try */
+    TT_ERR_IO,
     TT_ERR_MEMORY,      /* host or device memory does not suffice */
     TT_ERR_DEVICE,      /* a device or its library failed */
     TT_ERR_COMM,        /* a collective failed */
@@ -74,8 +76,8 @@ struct tt_error;
 /* Lends the record of this thread: the last failure, or status TT_OK when nothing failed since tt_error_clear. */
 TT_PUBLIC const struct tt_error *tt_error_last(void);
 TT_PUBLIC void tt_error_clear(void);
-/* Writes the record as the program prints it ("error: ...", "  while ...", "  hint: ...") into `text`, always terminated;
- * returns the length that it needs, without the terminator. */
+/* Writes the record as the program prints it ("error: ...", "  while ...", "  hint: ...") into `text`, always
+ * terminated; returns the length that it needs, without the terminator. */
 TT_PUBLIC size_t tt_error_format(const struct tt_error *error, char *text, size_t text_bytes);
 TT_PUBLIC tt_status tt_error_status(const struct tt_error *error);
 TT_PUBLIC const char *tt_error_message(const struct tt_error *error);
@@ -102,13 +104,14 @@ struct tt_job;
 TT_PUBLIC TT_MUST_USE tt_status tt_job_create(struct tt_job **out);
 TT_PUBLIC void tt_job_destroy(struct tt_job *job);
 
-/* One setting, written as on the command line: ("lora_r", "16"), ("lora_target_modules", "all-linear"). An unknown name is
- * TT_ERR_USAGE and the hint names the nearest known one. */
+/* One setting, written as on the command line: ("lora_r", "16"), ("lora_target_modules", "all-linear"). An unknown
+ * name is TT_ERR_USAGE and the hint names the nearest known one. */
 TT_PUBLIC TT_MUST_USE tt_status tt_job_set(struct tt_job *job, const char *name, const char *value);
 /* A YAML file of settings, as --config takes it. */
 TT_PUBLIC TT_MUST_USE tt_status tt_job_read_yaml(struct tt_job *job, const char *path);
 /* The same from memory; `origin` stands for the path in messages. */
-TT_PUBLIC TT_MUST_USE tt_status tt_job_parse_yaml(struct tt_job *job, const char *text, size_t bytes, const char *origin);
+TT_PUBLIC TT_MUST_USE tt_status tt_job_parse_yaml(struct tt_job *job, const char *text, size_t bytes,
+                                                  const char *origin);
 /* accelerate's FSDP file, as --config_file takes it. It fills in only what was not set before it is read. */
 TT_PUBLIC TT_MUST_USE tt_status tt_job_read_accelerate(struct tt_job *job, const char *path);
 /* Checks the settings as tt_job_train would and lends the resolved configuration as YAML, with where each value came
@@ -146,29 +149,32 @@ struct tt_log_row {
  * only on global rank 0. What they are passed is lent until they return. A slow function slows the run. */
 struct tt_train_observer {
     void *context;
-    void (*on_message)(void *context, const char *line); /* a line for people: facts before the first step, saves */
+    /* a line for people: facts before the first step, saves */
+    void (*on_message)(void *context, const char *line);
     void (*on_progress)(void *context, const struct tt_progress *progress); /* after every step */
     void (*on_log)(void *context, const struct tt_log_row *row);
-    void (*on_save)(void *context, const char *folder, double seconds); /* it was whole so long after it was begun */
+    /* it was whole so long after it was begun */
+    void (*on_save)(void *context, const char *folder, double seconds);
 };
 
 struct tt_train_summary {
     int64_t steps;
     double epochs;
-    double train_loss;         /* mean over the steps */
-    double last_eval_loss;     /* NaN when there was no evaluation */
+    double train_loss;     /* mean over the steps */
+    double last_eval_loss; /* NaN when there was no evaluation */
     double seconds, tokens_per_second, samples_per_second;
-    double first_step_seconds; /* start of the run to the end of step 1 */
-    double model_tflops;       /* per second, all ranks, recompute not counted */
+    double first_step_seconds;        /* start of the run to the end of step 1 */
+    double model_tflops;              /* per second, all ranks, recompute not counted */
     size_t planned_bytes, peak_bytes; /* device buffers of rank 0: planned, measured */
-    char output[1024];         /* where the result lies */
-    bool stopped;              /* on request, before the last step */
-    double save_seconds, save_stall_seconds; /* the longest save; the longest that training stood still for one */
+    char output[1024];                /* where the result lies */
+    bool stopped;                     /* on request, before the last step */
+    /* the longest save; the longest that training stood still for one */
+    double save_seconds, save_stall_seconds;
 };
 
-/* `trimtab train`: from files to files. Needs at least model_name_or_path, dataset_name and output_dir. `observer` may be
- * NULL. A run that was stopped is TT_ERR_CANCELLED after its checkpoint is complete, and `summary` is filled. Only global
- * rank 0 has a summary; on others steps is 0. */
+/* `trimtab train`: from files to files. Needs at least model_name_or_path, dataset_name and output_dir. `observer` may
+ * be NULL. A run that was stopped is TT_ERR_CANCELLED after its checkpoint is complete, and `summary` is filled. Only
+ * global rank 0 has a summary; on others steps is 0. */
 TT_PUBLIC TT_MUST_USE tt_status tt_job_train(struct tt_job *job, const struct tt_train_observer *observer,
                                              struct tt_train_summary *summary);
 
@@ -176,12 +182,12 @@ struct tt_eval_result {
     double loss, perplexity, token_accuracy;
     int64_t samples, tokens; /* supervised tokens */
     double seconds;
-    int64_t exact_matches;   /* greedy completions equal to the row's completion; -1 when not asked for */
+    int64_t exact_matches; /* greedy completions equal to the row's completion; -1 when not asked for */
     int64_t exact_rows;
 };
 
-/* `trimtab eval`: needs model_name_or_path and eval_dataset; looks at adapter_name_or_path, exact_match, max_new_tokens.
- * `observer` may be NULL; only its on_message is called. */
+/* `trimtab eval`: needs model_name_or_path and eval_dataset; looks at adapter_name_or_path, exact_match,
+ * max_new_tokens. `observer` may be NULL; only its on_message is called. */
 TT_PUBLIC TT_MUST_USE tt_status tt_job_evaluate(struct tt_job *job, const struct tt_train_observer *observer,
                                                 struct tt_eval_result *result);
 
@@ -190,8 +196,8 @@ TT_PUBLIC TT_MUST_USE tt_status tt_job_evaluate(struct tt_job *job, const struct
  * A completer is a loaded model that goes on from prompts. */
 struct tt_completer;
 /* Needs model_name_or_path; looks at adapter_name_or_path, max_new_tokens, do_sample, temperature, top_k, top_p, seed,
- * ignore_eos, max_prompt_tokens and per_device_eval_batch_size. Memory for that many prompts of that length is taken here,
- * and no more later. Borrows `job`, which must outlive the completer. One rank. */
+ * ignore_eos, max_prompt_tokens and per_device_eval_batch_size. Memory for that many prompts of that length is taken
+ * here, and no more later. Borrows `job`, which must outlive the completer. One rank. */
 TT_PUBLIC TT_MUST_USE tt_status tt_completer_create(struct tt_job *job, struct tt_completer **out);
 TT_PUBLIC void tt_completer_destroy(struct tt_completer *completer);
 
@@ -199,24 +205,24 @@ TT_PUBLIC void tt_completer_destroy(struct tt_completer *completer);
  * Returning false ends that completion. */
 typedef bool tt_completion_visitor(void *context, int index, const char *text, size_t bytes);
 /* Completes `count` prompts, as many at once as per_device_eval_batch_size says. The text of completion i is what the
- * visitor was given for i, in order; the token that ended it is not part of it. A prompt without tokens or with more than
- * max_prompt_tokens is TT_ERR_DATA. */
-TT_PUBLIC TT_MUST_USE tt_status tt_completer_run(struct tt_completer *completer, const char *const *prompts, int count,
-                                                 tt_completion_visitor *visitor, void *context);
+ * visitor was given for i, in order; the token that ended it is not part of it. A prompt without tokens or with more
+ * than max_prompt_tokens is TT_ERR_DATA. */
+TT_PUBLIC TT_MUST_USE tt_status tt_completer_run(struct tt_completer *completer, const char *const *prompts,
+                                                 int count, tt_completion_visitor *visitor, void *context);
 
 /* ---- tokenizers ----
  *
- * The tokenizer of a model folder (tokenizer.json), token for token like the reference library. The folder may be named as
- * in the hub's local cache ("owner/model"), as in model_name_or_path. */
+ * The tokenizer of a model folder (tokenizer.json), token for token like the reference library. The folder may be
+ * named as in the hub's local cache ("owner/model"), as in model_name_or_path. */
 struct tt_codec;
 TT_PUBLIC TT_MUST_USE tt_status tt_codec_open(const char *folder, struct tt_codec **out);
 TT_PUBLIC void tt_codec_close(struct tt_codec *codec);
-/* Lends the ids of `text`. `add_special`: with the tokens that the tokenizer sets around a text (BOS, EOS). Invalid UTF-8 is
- * TT_ERR_DATA. */
-TT_PUBLIC TT_MUST_USE tt_status tt_codec_encode(struct tt_codec *codec, const char *text, size_t bytes, bool add_special,
-                                                const int32_t **ids, size_t *count);
-/* Lends the text of `ids`, terminated; `bytes` may be NULL. `skip_special`: without the text of special tokens. Ids without
- * a token add nothing; bytes that are no UTF-8 become U+FFFD. */
+/* Lends the ids of `text`. `add_special`: with the tokens that the tokenizer sets around a text (BOS, EOS). Invalid
+ * UTF-8 is TT_ERR_DATA. */
+TT_PUBLIC TT_MUST_USE tt_status tt_codec_encode(struct tt_codec *codec, const char *text, size_t bytes,
+                                                bool add_special, const int32_t **ids, size_t *count);
+/* Lends the text of `ids`, terminated; `bytes` may be NULL. `skip_special`: without the text of special tokens. Ids
+ * without a token add nothing; bytes that are no UTF-8 become U+FFFD. */
 TT_PUBLIC TT_MUST_USE tt_status tt_codec_decode(struct tt_codec *codec, const int32_t *ids, size_t count,
                                                 bool skip_special, const char **text, size_t *bytes);
 TT_PUBLIC int32_t tt_codec_vocab_size(const struct tt_codec *codec); /* one more than the largest id */

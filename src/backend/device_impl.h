@@ -27,11 +27,13 @@ struct tt_op_table {
 
 struct tt_device_table {
     const char *kind;
-    tt_status (*open)(struct tt_device *device, const struct tt_device_config *config); /* sets device->impl, name */
+    /* sets device->impl, name */
+    tt_status (*open)(struct tt_device *device, const struct tt_device_config *config);
     void (*close)(struct tt_device *device);
     tt_status (*allocate)(struct tt_device *device, size_t bytes, void **data); /* zero-filled */
     void (*release)(struct tt_device *device, void *data, size_t bytes);
-    tt_status (*allocate_host)(struct tt_device *device, size_t bytes, void **data); /* zero-filled, page-locked */
+    /* zero-filled, page-locked */
+    tt_status (*allocate_host)(struct tt_device *device, size_t bytes, void **data);
     void (*release_host)(struct tt_device *device, void *data, size_t bytes);
     size_t (*used_bytes)(struct tt_device *device); /* NULL: 0 */
     tt_status (*stream_create)(struct tt_device *device, enum tt_stream_kind kind, void **impl);
@@ -46,8 +48,8 @@ struct tt_device_table {
     tt_status (*copy)(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction);
     tt_status (*fill_zero)(struct tt_stream *stream, void *data, size_t bytes);
     void (*mark)(struct tt_stream *stream, const char *what); /* NULL: nothing */
-    /* Time spans in stream order (profile.h); NULL where the calling thread does the work. `end` of a span comes after its
-     * `begin` on the same stream; spans of one stream nest or follow each other. collect adds all finished ones to
+    /* Time spans in stream order (profile.h); NULL where the calling thread does the work. `end` of a span comes after
+     * its `begin` on the same stream; spans of one stream nest or follow each other. collect adds all finished ones to
      * device->spans; the host has synchronized. */
     void (*span_begin)(struct tt_stream *stream, int span);
     void (*span_end)(struct tt_stream *stream, int span);
@@ -69,7 +71,7 @@ struct tt_device {
     bool is_host;               /* set by open: its memory is the host's */
     const struct tt_chip *chip; /* set by open when known */
     struct tt_memory_use memory;
-    tt_device_check *check;     /* tt_device_set_watch */
+    tt_device_check *check; /* tt_device_set_watch */
     void *check_context;
     bool profiles; /* spans are counted */
     struct tt_op_time spans[TT_SPAN_COUNT];
@@ -99,7 +101,8 @@ static inline void tt_device_count_scratch(struct tt_device *device, size_t byte
 
 /* tt_dispatch_<op>: what a checked entry ends with. */
 #define OP(name)                                                                                             \
-    static inline tt_status tt_dispatch_##name(struct tt_stream *stream, const struct tt_##name##_args *args) \
+    static inline tt_status tt_dispatch_##name(struct tt_stream *stream,                                     \
+                                               const struct tt_##name##_args *args)                          \
     {                                                                                                        \
         struct tt_device *device = stream->device;                                                           \
         if (!device->profiles) return device->table->ops->name(stream, args);                                \

@@ -1,5 +1,6 @@
-/* Where the time of a device goes: spans of a stream, one for every op, and those that other floors mark. Counted only while
- * switched on. On devices that compute in the calling thread the seconds are the clock's, elsewhere the device's own. */
+/* Where the time of a device goes: spans of a stream, one for every op, and those that other floors mark. Counted only
+ * while switched on. On devices that compute in the calling thread the seconds are the clock's, elsewhere the device's
+ * own. */
 #ifndef TT_BACKEND_PROFILE_H
 #define TT_BACKEND_PROFILE_H
 

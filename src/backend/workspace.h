@@ -17,10 +17,10 @@ void tt_workspace_destroy(struct tt_workspace *workspace);
 
 /* Contiguous, 256-byte aligned, not initialised. `what` names it in the error when the plan was too small
  * (TT_ERR_INTERNAL: the plan is the allocator's own arithmetic, so that is a bug). */
-TT_MUST_USE tt_status tt_workspace_1d(struct tt_workspace *workspace, const char *what, tt_dtype dtype, int64_t d0,
-                                      tt_tensor *out);
-TT_MUST_USE tt_status tt_workspace_2d(struct tt_workspace *workspace, const char *what, tt_dtype dtype, int64_t d0,
-                                      int64_t d1, tt_tensor *out);
+TT_MUST_USE tt_status tt_workspace_1d(struct tt_workspace *workspace, const char *what, tt_dtype dtype,
+                                      int64_t d0, tt_tensor *out);
+TT_MUST_USE tt_status tt_workspace_2d(struct tt_workspace *workspace, const char *what, tt_dtype dtype,
+                                      int64_t d0, int64_t d1, tt_tensor *out);
 size_t tt_workspace_mark(const struct tt_workspace *workspace);
 void tt_workspace_release(struct tt_workspace *workspace, size_t mark); /* pops all that came after `mark` */
 size_t tt_workspace_peak(const struct tt_workspace *workspace);         /* bytes */

@@ -1,4 +1,5 @@
-/* Letters, space and case of ASCII, whatever setlocale() said: <ctype.h>, strcasecmp() and strftime() ask the locale. */
+/* Letters, space and case of ASCII, whatever setlocale() said: <ctype.h>, strcasecmp() and strftime() ask the
+ * locale. */
 #ifndef TT_BASE_ASCII_H
 #define TT_BASE_ASCII_H
 

@@ -11,8 +11,8 @@
  * The kinds (tt_status) and the reading of a record (tt_error_last, tt_error_clear, tt_error_format,
  * tt_status_name) are public: trimtab.h declares them.
  *
- * Each text is one line of printable UTF-8: what a terminal would obey is escaped as \x1b (base/utf8.h), whatever file or
- * machine it comes from.
+ * Each text is one line of printable UTF-8: what a terminal would obey is escaped as \x1b (base/utf8.h), whatever file
+ * or machine it comes from.
  *
  * A record belongs to the thread that failed. To carry it to another thread (a rank's error to the thread
  * that joins it) copy it with tt_error_copy() and put it back there with tt_error_restore().
@@ -39,8 +39,9 @@ struct tt_error {
 
 /* Starts a fresh record in this thread and returns `status`, so that `return tt_fail(...)` reads well. */
 tt_status tt_fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
-/* As tt_fail, with ": strerror(error_number)" appended. The status is TT_ERR_IO, which is worth another try (ENOSPC, EDQUOT,
- * EIO, ESTALE, ETIMEDOUT, ...), or TT_ERR_DATA where the path itself is wrong (ENOENT, EACCES, EISDIR, EROFS, ...). */
+/* As tt_fail, with ": strerror(error_number)" appended. The status is TT_ERR_IO, which is worth another try (ENOSPC,
+ * EDQUOT, EIO, ESTALE, ETIMEDOUT, ...), or TT_ERR_DATA where the path itself is wrong (ENOENT, EACCES, EISDIR, EROFS,
+ * ...). */
 tt_status tt_fail_errno(int error_number, const char *format, ...) TT_PRINTF(2, 3);
 /* Adds one line of context to the record of this thread ("loading layer 17 of 32"). */
 void tt_while(const char *format, ...) TT_PRINTF(1, 2);
@@ -48,8 +49,8 @@ void tt_while(const char *format, ...) TT_PRINTF(1, 2);
 void tt_hint(const char *format, ...) TT_PRINTF(1, 2);
 
 void tt_error_copy(struct tt_error *out);
-/* The record of this thread, for code that is linked twice: a plugin has its own copy of this file and is told, once and
- * before any other call, to use the program's records instead. */
+/* The record of this thread, for code that is linked twice: a plugin has its own copy of this file and is told, once
+ * and before any other call, to use the program's records instead. */
 struct tt_error *tt_error_record(void);
 void tt_error_use_records(struct tt_error *(*record_of_thread)(void));
 /* Makes `error` the record of this thread and returns its status. */

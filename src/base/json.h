@@ -4,10 +4,10 @@
  * heap, form trees, and are released with their root. Getters report the path of the offending key and what was found;
  * documents remember where they came from for messages.
  *
- * Beyond RFC 8259, as Python's json module: NaN, Infinity and -Infinity are numbers, and integers and exponents have no
- * limit. The getters give only integers of 64 bits and finite numbers, so that other numbers do harm nowhere but in a
- * place that is read. Narrower than Python: duplicate keys, lone surrogates and invalid UTF-8 are errors, and nesting and
- * size have limits. tests/golden/readers has the table. */
+ * Beyond RFC 8259, as Python's json module: NaN, Infinity and -Infinity are numbers, and integers and exponents have
+ * no limit. The getters give only integers of 64 bits and finite numbers, so that other numbers do harm nowhere but in
+ * a place that is read. Narrower than Python: duplicate keys, lone surrogates and invalid UTF-8 are errors, and
+ * nesting and size have limits. tests/golden/readers has the table. */
 #ifndef TT_BASE_JSON_H
 #define TT_BASE_JSON_H
 
@@ -47,7 +47,7 @@ struct tt_json_source {
     size_t bytes;     /* below 4 GiB */
     const char *origin;
     unsigned long long first_line; /* 0: 1 */
-    bool nul; /* keys and strings may hold U+0000, which is an error otherwise */
+    bool nul;                      /* keys and strings may hold U+0000, which is an error otherwise */
 };
 
 TT_MUST_USE tt_status tt_json_parse_source(const struct tt_json_source *source, struct tt_json *json);
@@ -63,20 +63,27 @@ TT_MUST_USE tt_status tt_json_make_editable(struct tt_json *json);
 /* ---- Members with a type. Required ones: TT_ERR_DATA when missing or of another type. `object` is any object inside
  * `json`. Numbers are finite, strings hold no U+0000. ---- */
 
-TT_MUST_USE tt_status tt_json_int(const struct tt_json *json, const struct tt_json_value *object, const char *key, int64_t *out);
-TT_MUST_USE tt_status tt_json_double(const struct tt_json *json, const struct tt_json_value *object, const char *key, double *out);
-TT_MUST_USE tt_status tt_json_bool(const struct tt_json *json, const struct tt_json_value *object, const char *key, bool *out);
-TT_MUST_USE tt_status tt_json_string(const struct tt_json *json, const struct tt_json_value *object, const char *key, const char **out);
-TT_MUST_USE tt_status tt_json_array(const struct tt_json *json, const struct tt_json_value *object, const char *key,
-                                    const struct tt_json_value **out);
-TT_MUST_USE tt_status tt_json_object(const struct tt_json *json, const struct tt_json_value *object, const char *key,
-                                     const struct tt_json_value **out);
+TT_MUST_USE tt_status tt_json_int(const struct tt_json *json, const struct tt_json_value *object,
+                                  const char *key, int64_t *out);
+TT_MUST_USE tt_status tt_json_double(const struct tt_json *json, const struct tt_json_value *object,
+                                     const char *key, double *out);
+TT_MUST_USE tt_status tt_json_bool(const struct tt_json *json, const struct tt_json_value *object,
+                                   const char *key, bool *out);
+TT_MUST_USE tt_status tt_json_string(const struct tt_json *json, const struct tt_json_value *object,
+                                     const char *key, const char **out);
+TT_MUST_USE tt_status tt_json_array(const struct tt_json *json, const struct tt_json_value *object,
+                                    const char *key, const struct tt_json_value **out);
+TT_MUST_USE tt_status tt_json_object(const struct tt_json *json, const struct tt_json_value *object,
+                                     const char *key, const struct tt_json_value **out);
 /* Optional members: missing or null leaves *out as it is; another type is an error. */
-TT_MUST_USE tt_status tt_json_opt_int(const struct tt_json *json, const struct tt_json_value *object, const char *key, int64_t *out);
-TT_MUST_USE tt_status tt_json_opt_double(const struct tt_json *json, const struct tt_json_value *object, const char *key, double *out);
-TT_MUST_USE tt_status tt_json_opt_bool(const struct tt_json *json, const struct tt_json_value *object, const char *key, bool *out);
-TT_MUST_USE tt_status tt_json_opt_string(const struct tt_json *json, const struct tt_json_value *object, const char *key,
-                                         const char **out);
+TT_MUST_USE tt_status tt_json_opt_int(const struct tt_json *json, const struct tt_json_value *object,
+                                      const char *key, int64_t *out);
+TT_MUST_USE tt_status tt_json_opt_double(const struct tt_json *json, const struct tt_json_value *object,
+                                         const char *key, double *out);
+TT_MUST_USE tt_status tt_json_opt_bool(const struct tt_json *json, const struct tt_json_value *object,
+                                       const char *key, bool *out);
+TT_MUST_USE tt_status tt_json_opt_string(const struct tt_json *json, const struct tt_json_value *object,
+                                         const char *key, const char **out);
 
 /* ---- Values. All take NULL and values of any type. ---- */
 
@@ -99,8 +106,10 @@ const char *tt_json_text(const struct tt_json_value *value);
 struct tt_span tt_json_span(const struct tt_json_value *value);
 
 size_t tt_json_count(const struct tt_json_value *value); /* elements or members; 0 of other types */
-const struct tt_json_value *tt_json_at(const struct tt_json_value *list, size_t index); /* NULL beyond the end */
-const struct tt_json_value *tt_json_get(const struct tt_json_value *object, const char *key); /* NULL when missing */
+/* NULL beyond the end */
+const struct tt_json_value *tt_json_at(const struct tt_json_value *list, size_t index);
+/* NULL when missing */
+const struct tt_json_value *tt_json_get(const struct tt_json_value *object, const char *key);
 /* Members in their order; `value` is NULL beyond the end. */
 struct tt_json_member {
     struct tt_span key; /* a 0 byte follows it */
@@ -118,15 +127,17 @@ bool tt_json_equal(const struct tt_json_value *a, const struct tt_json_value *b)
 struct tt_json_value *tt_json_new_null(void);
 struct tt_json_value *tt_json_new_bool(bool value);
 struct tt_json_value *tt_json_new_integer(int64_t value);
-struct tt_json_value *tt_json_new_real(double value); /* null for what JSON has no number for: NaN and infinities */
+/* null for what JSON has no number for: NaN and infinities */
+struct tt_json_value *tt_json_new_real(double value);
 struct tt_json_value *tt_json_new_string(const char *text); /* valid UTF-8; invalid bytes become U+FFFD */
 struct tt_json_value *tt_json_new_list(void);
 struct tt_json_value *tt_json_new_object(void);
 struct tt_json_value *tt_json_copy(const struct tt_json_value *value);
-void tt_json_release(struct tt_json_value *value); /* takes NULL, and values of parsed documents, which it leaves */
+/* takes NULL, and values of parsed documents, which it leaves */
+void tt_json_release(struct tt_json_value *value);
 
-/* These take `value` over, also when they fail (-1), and take NULL, which fails. The pointer to it is dead afterwards, and
- * so are pointers to other members of the same object or list. `object` and `list` are not of a parsed document. */
+/* These take `value` over, also when they fail (-1), and take NULL, which fails. The pointer to it is dead afterwards,
+ * and so are pointers to other members of the same object or list. `object` and `list` are not of a parsed document. */
 int tt_json_set(struct tt_json_value *object, const char *key, struct tt_json_value *value); /* replaces */
 int tt_json_append(struct tt_json_value *list, struct tt_json_value *value);
 /* The same with a copy. */
@@ -145,9 +156,10 @@ struct tt_json_value *tt_json_pack(const char *format, ...);
 /* Text as Python's json.dumps(value, indent=2, sort_keys=True) writes it (floats in their shortest form that
  * reads back the same, NaN and infinities as Python does), without a newline at the end; indent 0 gives one line with
  * ", " and ": ". */
-TT_MUST_USE tt_status tt_json_write(const struct tt_json_value *value, int indent, bool sort_keys, struct tt_str *text);
+TT_MUST_USE tt_status tt_json_write(const struct tt_json_value *value, int indent, bool sort_keys,
+                                    struct tt_str *text);
 /* The same and a newline into folder/name, which appears as a whole. */
-TT_MUST_USE tt_status tt_json_write_file(const struct tt_json_value *value, int indent, bool sort_keys, const char *folder,
-                                         const char *name);
+TT_MUST_USE tt_status tt_json_write_file(const struct tt_json_value *value, int indent, bool sort_keys,
+                                         const char *folder, const char *name);
 
 #endif

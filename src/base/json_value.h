@@ -5,10 +5,10 @@
 #include "base/json.h"
 
 struct tt_json_value {
-    uint8_t type;    /* enum tt_json_type */
-    bool in_arena;   /* of a parsed document */
-    bool has_nul;    /* a string that holds U+0000 */
-    uint32_t count;  /* bytes, elements or members */
+    uint8_t type;   /* enum tt_json_type */
+    bool in_arena;  /* of a parsed document */
+    bool has_nul;   /* a string that holds U+0000 */
+    uint32_t count; /* bytes, elements or members */
     union {
         int64_t integer;
         double real;
@@ -24,8 +24,8 @@ struct json_member {
     struct tt_json_value value;
 };
 
-/* Small objects are searched one by one; larger ones have an index: open addressing, linear probing, member + 1 or 0, at
- * most half full. The hash is keyed, so that no file can choose keys that collide. */
+/* Small objects are searched one by one; larger ones have an index: open addressing, linear probing, member + 1 or 0,
+ * at most half full. The hash is keyed, so that no file can choose keys that collide. */
 enum { JSON_UNINDEXED_MAX = 16 };
 struct json_members {
     struct json_member *list;
@@ -36,7 +36,8 @@ struct json_members {
 
 /* Slots that an index of `count` members needs. */
 uint32_t json_index_slots(uint32_t count);
-/* Fills members->index (zeroed, of members->slots). Returns `count`, or the first member whose key an earlier one has. */
+/* Fills members->index (zeroed, of members->slots). Returns `count`, or the first member whose key an earlier one
+ * has. */
 uint32_t json_index_fill(struct json_members *members, uint32_t count);
 /* Index of the member, UINT32_MAX when there is none. */
 uint32_t json_find(const struct tt_json_value *object, const char *key, size_t key_bytes);

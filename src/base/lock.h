@@ -1,10 +1,10 @@
-/* A lock on a place that one process at a time may write. The lock is a small file with the host and the process that hold
- * it, and a lock of the operating system on that file (an open file description lock, fcntl(2)), which ends with the
- * process however it ends: a lock that a dead process left is taken over. NFS passes such locks to its server, so they
- * hold between machines, unless the folder is mounted with `nolock` or `local_lock`.
+/* A lock on a place that one process at a time may write. The lock is a small file with the host and the process that
+ * hold it, and a lock of the operating system on that file (an open file description lock, fcntl(2)), which ends with
+ * the process however it ends: a lock that a dead process left is taken over. NFS passes such locks to its server, so
+ * they hold between machines, unless the folder is mounted with `nolock` or `local_lock`.
  *
- * On a file system without locks the file alone decides: its holder counts as alive when it is a process of this host that
- * runs, and when it is on another host. A file that was copied with its folder is nobody's lock. */
+ * On a file system without locks the file alone decides: its holder counts as alive when it is a process of this host
+ * that runs, and when it is on another host. A file that was copied with its folder is nobody's lock. */
 #ifndef TT_BASE_LOCK_H
 #define TT_BASE_LOCK_H
 

@@ -18,9 +18,11 @@ struct tt_rng tt_rng_derive_index(struct tt_rng parent, uint64_t index);
 /* Four 32-bit words of block (counter_hi, counter_lo). */
 void tt_rng_block(struct tt_rng rng, uint64_t counter_hi, uint64_t counter_lo, uint32_t out[4]);
 uint64_t tt_rng_u64(struct tt_rng rng, uint64_t counter);
-double tt_rng_uniform(struct tt_rng rng, uint64_t counter);                 /* [0, 1), 53 bits */
-double tt_rng_normal(struct tt_rng rng, uint64_t counter);                  /* Box-Muller, mean 0, deviation 1 */
-uint64_t tt_rng_below(struct tt_rng rng, uint64_t counter, uint64_t bound); /* [0, bound), bound >= 1, unbiased to 2^-64 */
+double tt_rng_uniform(struct tt_rng rng, uint64_t counter); /* [0, 1), 53 bits */
+/* Box-Muller, mean 0, deviation 1 */
+double tt_rng_normal(struct tt_rng rng, uint64_t counter);
+/* [0, bound), bound >= 1, unbiased to 2^-64 */
+uint64_t tt_rng_below(struct tt_rng rng, uint64_t counter, uint64_t bound);
 /* Element `index` of a pseudo-random permutation of 0..count-1, in O(1) memory (a Feistel network with cycle
  * walking): the shuffle of a data set of any size is a pure function of (key, index). count >= 1. */
 uint64_t tt_rng_permute(struct tt_rng rng, uint64_t index, uint64_t count);

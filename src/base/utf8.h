@@ -11,10 +11,10 @@ size_t tt_utf8_next(const char *text, size_t bytes, uint32_t *point);
 /* Offset of the first byte that is not part of valid UTF-8, or `bytes` when all of it is valid. */
 size_t tt_utf8_invalid_at(const char *text, size_t bytes);
 
-/* `text` as it may be shown on a terminal: control characters (C0, DEL, C1), line and paragraph separators, and the marks
- * and overrides of bidirectional text are written as \x1b or \u202e, bytes that are not UTF-8 as \xff; all other characters
- * stay. Those of `keep` ("" or "\n\t") stay too. Done twice it changes nothing more. Returns what a large enough `out`
- * would hold, without the terminator; a text that does not fit is cut between characters. */
+/* `text` as it may be shown on a terminal: control characters (C0, DEL, C1), line and paragraph separators, and the
+ * marks and overrides of bidirectional text are written as \x1b or \u202e, bytes that are not UTF-8 as \xff; all other
+ * characters stay. Those of `keep` ("" or "\n\t") stay too. Done twice it changes nothing more. Returns what a large
+ * enough `out` would hold, without the terminator; a text that does not fit is cut between characters. */
 size_t tt_utf8_printable(const char *text, size_t bytes, const char *keep, char *out, size_t out_bytes);
 
 #endif

@@ -8,10 +8,11 @@
 
 struct tt_checkpoint_facts {
     int64_t step;
-    bool adapter;    /* else a model */
-    int state_parts; /* files of training state: 0 none (save_only_model); more than 1: of one rank each, or of a large state */
-    int64_t ranks;   /* that wrote it; 0: it does not say */
-    uint64_t bytes;  /* of all files that the manifest lists */
+    bool adapter; /* else a model */
+    /* files of training state: 0 none (save_only_model); more than 1: of one rank each, or of a large state */
+    int state_parts;
+    int64_t ranks;  /* that wrote it; 0: it does not say */
+    uint64_t bytes; /* of all files that the manifest lists */
     size_t files;
 };
 /* From the manifest and the names of its files; TT_ERR_DATA when there is no manifest or a file is missing or

@@ -15,8 +15,9 @@
 
 /* A piece of a quantized parameter and where its weights are. */
 struct tt_quant_item {
-    struct tt_piece piece;                    /* bytes of the segment; count > 0 */
-    const struct tt_safetensors *file;        /* lent; NULL: codes are made up from `seed`, for the deviation */
+    struct tt_piece piece; /* bytes of the segment; count > 0 */
+    /* lent; NULL: codes are made up from `seed`, for the deviation */
+    const struct tt_safetensors *file;
     const struct tt_safetensors_entry *entry; /* init_scale of the parameter */
 };
 

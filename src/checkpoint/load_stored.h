@@ -1,5 +1,5 @@
-/* Weights that bitsandbytes has quantized and transformers has saved (io/quantized.h): they lie in the shards as they are
- * stored, tables too. */
+/* Weights that bitsandbytes has quantized and transformers has saved (io/quantized.h): they lie in the shards as they
+ * are stored, tables too. */
 #ifndef TT_CHECKPOINT_LOAD_STORED_H
 #define TT_CHECKPOINT_LOAD_STORED_H
 

@@ -1,5 +1,5 @@
-/* manifest.json: the last file of a checkpoint, which says what belongs to it. A folder with a manifest that verifies is
- * complete; one without is not a checkpoint to go on from.
+/* manifest.json: the last file of a checkpoint, which says what belongs to it. A folder with a manifest that verifies
+ * is complete; one without is not a checkpoint to go on from.
  *
  *     {"format": "trimtab-checkpoint", "version": 1, "step": 40,
  *      "files": {"adapter_model.safetensors": {"bytes": 123, "crc64": "0123456789abcdef"}, ...}}
@@ -32,12 +32,15 @@ struct tt_manifest {
     size_t count, capacity;
 };
 void tt_manifest_deinit(struct tt_manifest *manifest);
-const struct tt_manifest_file *tt_manifest_find(const struct tt_manifest *manifest, const char *name); /* or NULL */
+/* or NULL */
+const struct tt_manifest_file *tt_manifest_find(const struct tt_manifest *manifest, const char *name);
 
 /* Making one: a file of known size and sum; a file that is there, which is read; every file of `folder` (and of the
  * folders in it) that is not listed yet, likewise. */
-TT_MUST_USE tt_status tt_manifest_add(struct tt_manifest *manifest, const char *name, uint64_t bytes, uint64_t crc64);
-TT_MUST_USE tt_status tt_manifest_add_file(struct tt_manifest *manifest, const char *folder, const char *name);
+TT_MUST_USE tt_status tt_manifest_add(struct tt_manifest *manifest, const char *name, uint64_t bytes,
+                                      uint64_t crc64);
+TT_MUST_USE tt_status tt_manifest_add_file(struct tt_manifest *manifest, const char *folder,
+                                           const char *name);
 TT_MUST_USE tt_status tt_manifest_add_rest(struct tt_manifest *manifest, const char *folder);
 /* folder/manifest.json, atomically and on the disk when this returns. */
 TT_MUST_USE tt_status tt_manifest_write(const struct tt_manifest *manifest, const char *folder);
@@ -52,15 +55,16 @@ TT_MUST_USE tt_status tt_manifest_check_sizes(const struct tt_manifest *manifest
 TT_MUST_USE tt_status tt_manifest_verify(const struct tt_manifest *manifest, const char *folder,
                                          const struct tt_cancel *cancel);
 
-/* The checkpoints of a run: folders checkpoint-N in `output_dir`, newest (greatest N) first. Whether they are whole is not
- * looked at. Returns owned memory (tt_free) through `steps`; NULL and 0 when there are none or no such folder. */
+/* The checkpoints of a run: folders checkpoint-N in `output_dir`, newest (greatest N) first. Whether they are whole is
+ * not looked at. Returns owned memory (tt_free) through `steps`; NULL and 0 when there are none or no such folder. */
 TT_MUST_USE tt_status tt_checkpoint_list(const char *output_dir, int64_t **steps, size_t *count);
 /* "output_dir/checkpoint-N"; returns owned memory, or NULL (record set). */
 char *tt_checkpoint_path(const char *output_dir, int64_t step);
-/* The newest checkpoint whose manifest verifies. *path is owned, NULL when there is none. Each one passed over on the way
- * is told to `skipped` (may be NULL) with the reason as one line. *passed_over (may be NULL) counts them. */
+/* The newest checkpoint whose manifest verifies. *path is owned, NULL when there is none. Each one passed over on the
+ * way is told to `skipped` (may be NULL) with the reason as one line. *passed_over (may be NULL) counts them. */
 TT_MUST_USE tt_status tt_checkpoint_find_newest(const char *output_dir, const struct tt_cancel *cancel,
-                                                void (*skipped)(void *context, const char *path, const char *reason),
+                                                void (*skipped)(void *context, const char *path,
+                                                                const char *reason),
                                                 void *context, char **path, size_t *passed_over);
 
 #endif

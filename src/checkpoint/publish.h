@@ -1,5 +1,5 @@
-/* The last part of a save, on rank 0: when all ranks have written, the small files, the manifest, a look at what lies on
- * the disk, and the rename that makes it visible. Internal to src/checkpoint. */
+/* The last part of a save, on rank 0: when all ranks have written, the small files, the manifest, a look at what lies
+ * on the disk, and the rename that makes it visible. Internal to src/checkpoint. */
 #ifndef TT_CHECKPOINT_PUBLISH_H
 #define TT_CHECKPOINT_PUBLISH_H
 

@@ -27,12 +27,15 @@ struct tt_read_range {
     void *to;             /* device memory: the place of element `first` */
     tt_dtype dtype;       /* type of `to` */
     bool in_host;         /* `to` is memory of the host that the device reaches */
-    int64_t columns;      /* 0: the elements lie one after the other. Else they are rows of so many, */
-    int64_t row_stride;   /* each beginning so many elements after the one before; `first` may be amid a row. What
-                             lies between two rows becomes zero or stays as it is */
-    tt_read_make *make;   /* NULL: they are read. Else they are made by this from what it reads itself, in order of the file and */
-    void *context;        /* `first`; columns is 0, file and entry may be NULL, and so may `to`: then only `make` knows what for */
-    const char *name;     /* for messages; lent */
+    /* columns 0: the elements lie one after the other. Else they are rows of `columns` elements, and a row begins
+     * `row_stride` elements after the row before it; `first` may be amid a row. The elements between two rows become
+     * zero or keep their values. */
+    int64_t columns, row_stride;
+    /* NULL: the elements are read. Else `make` computes them from what it reads itself, in order of the file and of
+     * `first`. Then columns is 0; file, entry and `to` may be NULL. */
+    tt_read_make *make;
+    void *context;    /* of `make` */
+    const char *name; /* for messages; lent */
 };
 
 struct tt_reader_config {

@@ -1,5 +1,6 @@
-/* What a save writes, copied into host memory so that training goes on while it is written: masters and moments of what
- * trains, and frozen tensors where a whole model is saved. The memory is taken before the device is frozen, and planned.
+/* What a save writes, copied into host memory so that training goes on while it is written: masters and moments of
+ * what trains, and frozen tensors where a whole model is saved. The memory is taken before the device is frozen, and
+ * planned.
  *
  *     take (queues the copies behind the step that ends)  ->  wait (before the next update)
  *     the writer's thread:  poll until they are there     ->  complete  ->  read
@@ -11,20 +12,21 @@
 #include "optim/adamw.h"
 
 struct tt_snapshot_config {
-    struct tt_device *device;        /* lent, as all below */
+    struct tt_device *device; /* lent, as all below */
     const struct tt_model *model;
     struct tt_unit *const *units;
     const struct tt_adamw_state *adamw; /* [unit_count]; NULL: no moments, and the snapshot has none */
-    bool moments_in_host;            /* offload_params */
+    bool moments_in_host;               /* offload_params */
 };
 
 struct tt_snapshot {
     struct tt_snapshot_config config;
-    struct tt_buffer *buffer;  /* owned; of the host */
-    struct tt_stream *copies;  /* owned; NULL: the device is the host */
+    struct tt_buffer *buffer;         /* owned; of the host */
+    struct tt_stream *copies;         /* owned; NULL: the device is the host */
     struct tt_event *stepped, *taken; /* owned */
-    size_t *unit_offsets;      /* owned: bytes at which a unit's masters begin, then exp_avg, exp_avg_sq, frozen pieces */
-    bool frozen_too;           /* no adapter: the weights file holds every parameter */
+    /* owned: bytes at which a unit's masters begin, then exp_avg, exp_avg_sq, frozen pieces */
+    size_t *unit_offsets;
+    bool frozen_too; /* no adapter: the weights file holds every parameter */
 };
 
 /* A zeroed snapshot is empty; deinit takes it. Nothing trains and nothing is saved: no memory is taken. */

@@ -30,8 +30,8 @@ static const struct tt_setting own_settings[] = {
     {.name = "sequence_length", .aliases = "seq_length seq", .type = TT_SETTING_INT, OWN(options.sequence_length),
      .default_text = "0", .minimum = 0, .maximum = 1 << 20, .help = "Tokens of each row; 0: max_length."},
     {.name = "network_bandwidth", .type = TT_SETTING_BYTES, OWN(options.network_bandwidth), .default_text = "0",
-     .help = "Bytes a second that a rank receives from other machines (50GB: an adapter of 400 Gbit/s for each GPU); 0: what "
-             "servers with the chip usually have."},
+     .help = "Bytes a second that a rank receives from other machines (50GB: an adapter of 400 Gbit/s for each GPU); "
+             "0: what servers with the chip usually have."},
     {.name = "json", .type = TT_SETTING_BOOL, OWN(json), .default_text = "false",
      .help = "Print the plan as one JSON object."},
     {.name = NULL},

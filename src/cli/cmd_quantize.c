@@ -36,7 +36,8 @@ static const struct tt_setting own_settings[] = {
      .choices = "bfloat16 float32 float16", .help = "Written into config.json: in which type transformers computes."},
     {.name = "bnb_4bit_quant_storage", .type = TT_SETTING_STRING, FIELD(storage), .default_text = "uint8",
      .choices = "uint8 bfloat16 float16 float32",
-     .help = "What the bytes of the codes are called in the files; PyTorch's FSDP wants the type of the other weights."},
+     .help = "What the bytes of the codes are called in the files; PyTorch's FSDP wants the type of the other "
+             "weights."},
     {.name = "load_in_8bit", .type = TT_SETTING_BOOL, FIELD(load_in_8bit), .default_text = "false",
      .help = "int8 with one scale a row instead of 4 bits."},
     {.name = "llm_int8_skip_modules", .type = TT_SETTING_JSON, FIELD(skip_modules),

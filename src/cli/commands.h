@@ -20,7 +20,7 @@ struct tt_command {
     tt_status (*run)(struct tt_cli *cli, int argc, char *const *argv);
     /* Fills `sections` with the settings of the command and returns how many there are. */
     size_t (*sections)(struct tt_setting_section *sections); /* [TT_COMMAND_SECTIONS_MAX] */
-    const char *usage; /* the words after "trimtab NAME" */
+    const char *usage;                                       /* the words after "trimtab NAME" */
 };
 
 #define COMMAND(name, summary)                                                                               \

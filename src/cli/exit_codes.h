@@ -6,8 +6,9 @@
 
 enum tt_exit_code {
     TT_EXIT_DONE = 0,
-    TT_EXIT_USAGE = 2,    /* command line or configuration; do not retry */
-    TT_EXIT_DATA = 3,     /* a model, tokenizer, data or output file or folder is wrong or missing; do not retry */
+    TT_EXIT_USAGE = 2, /* command line or configuration; do not retry */
+    /* a model, tokenizer, data or output file or folder is wrong or missing; do not retry */
+    TT_EXIT_DATA = 3,
     TT_EXIT_MEMORY = 4,   /* does not fit; do not retry */
     TT_EXIT_IO = 5,       /* reading or writing failed (disk full, network file system); retry */
     TT_EXIT_DEVICE = 10,  /* a device or a peer failed; retry */

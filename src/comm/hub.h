@@ -12,7 +12,7 @@ struct tt_hub_config {
     bool local;
     int port;
     int world_size;
-    const char *settings;   /* copied */
+    const char *settings; /* copied */
     struct tt_proof_key key;
     double timeout_seconds; /* until all ranks must be there */
 };

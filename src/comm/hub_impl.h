@@ -36,11 +36,11 @@ struct peer {
     char from[64];
     struct tt_wire_hello hello;
     unsigned char token[TT_WIRE_TOKEN_BYTES]; /* control: what data connections of the process must show */
-    char doing[160]; /* control: what it said last */
-    double since;    /* of PEER_NEW and PEER_REFUSED */
-    double heard;    /* when something last came */
-    double gone;     /* control, data: when it closed without leave; 0: it did not */
-    bool left;       /* it took leave */
+    char doing[160];                          /* control: what it said last */
+    double since;                             /* of PEER_NEW and PEER_REFUSED */
+    double heard;                             /* when something last came */
+    double gone;                              /* control, data: when it closed without leave; 0: it did not */
+    bool left;                                /* it took leave */
     struct tt_wire_header header;
     size_t header_have;
     char *payload; /* of header.bytes */
@@ -64,11 +64,11 @@ struct tt_hub {
     uint32_t group_ids;
     int64_t hello_bytes_max;
     size_t strangers_max;
-    uint64_t strangers_gone;   /* connections that ended without becoming a member's */
-    double said_refusal;       /* when the log last named one */
-    double accept_again;       /* no descriptor was left: not before this time */
-    bool begun;                /* all ranks were here */
-    bool aborted; /* all have been told of a failure: */
+    uint64_t strangers_gone; /* connections that ended without becoming a member's */
+    double said_refusal;     /* when the log last named one */
+    double accept_again;     /* no descriptor was left: not before this time */
+    bool begun;              /* all ranks were here */
+    bool aborted;            /* all have been told of a failure: */
     struct tt_wire_header abort_header;
     struct tt_error abort_error;
     double now, started, said, beaten, stopping; /* tt_clock_seconds; stopping: 0 until then */

@@ -1,4 +1,5 @@
-/* How a process joins a run: connects to the hub, proves that it belongs to the run, says hello, waits for the others. */
+/* How a process joins a run: connects to the hub, proves that it belongs to the run, says hello, waits for the
+ * others. */
 #ifndef TT_COMM_MEET_H
 #define TT_COMM_MEET_H
 

@@ -12,8 +12,8 @@
  * direction (the side) or for another kind of connection (the role). The opener proves first: an accepter gives a
  * stranger no sum to guess the secret by. Without a secret both nonces are exchanged and nothing is proved.
  *
- * Nothing here touches a socket: the hub answers without blocking, the openers block, and ranks that connect to each other
- * directly can do either. */
+ * Nothing here touches a socket: the hub answers without blocking, the openers block, and ranks that connect to each
+ * other directly can do either. */
 #ifndef TT_COMM_PROOF_H
 #define TT_COMM_PROOF_H
 
@@ -41,7 +41,7 @@ struct tt_proof_key {
 /* As they travel. */
 struct tt_proof_opening {
     uint32_t magic, protocol;
-    uint32_t role; /* enum tt_proof_role */
+    uint32_t role;    /* enum tt_proof_role */
     uint32_t secured; /* 1: the opener has a secret */
     unsigned char nonce[TT_PROOF_NONCE_BYTES];
 };
@@ -62,7 +62,8 @@ struct tt_proof {
 TT_MUST_USE tt_status tt_proof_key_make(const void *secret, size_t bytes, struct tt_proof_key *key);
 void tt_proof_wipe(void *secret, size_t bytes); /* overwrites memory that held a secret */
 void tt_proof_random(void *data, size_t bytes); /* unpredictable bytes */
-bool tt_proof_same(const void *a, const void *b, size_t bytes); /* in a time that does not depend on the contents */
+/* in a time that does not depend on the contents */
+bool tt_proof_same(const void *a, const void *b, size_t bytes);
 
 /* Opener: fills proof->opening. */
 void tt_proof_open(const struct tt_proof_key *key, enum tt_proof_role role, struct tt_proof *proof);

@@ -15,15 +15,17 @@ enum tt_wire_kind {
     TT_WIRE_HELLO = 1, /* to the hub: struct tt_wire_hello, on control connections then the settings */
     TT_WIRE_ACCEPT,    /* from it: struct tt_wire_accept; this connection is a member of the run */
     TT_WIRE_REFUSE,    /* from it: a text, `parameter` 1: trying again does not help; then it closes */
-    TT_WIRE_WELCOME,   /* from it, on control connections, once all ranks are there: machine of every rank, int32 */
-    TT_WIRE_CALL,      /* a piece of a collective */
-    TT_WIRE_RESULT,    /* its result */
-    TT_WIRE_ERROR,     /* or struct tt_error; status TT_OK in it: rank `parameter` stopped */
-    TT_WIRE_LEAVE,     /* this rank calls nothing more in `group` */
-    TT_WIRE_BYE,       /* nothing more comes on this connection, in good order */
-    TT_WIRE_ABORT, /* rank `parameter` failed with struct tt_error; `offset`: first rank of the process that
-                      tells it, or UINT64_MAX: its own does */
-    TT_WIRE_BEAT,  /* every TT_WIRE_BEAT_SECONDS on control connections: what this process is doing, a text */
+    /* from it, on control connections, once all ranks are there: machine of every rank, int32 */
+    TT_WIRE_WELCOME,
+    TT_WIRE_CALL,   /* a piece of a collective */
+    TT_WIRE_RESULT, /* its result */
+    TT_WIRE_ERROR,  /* or struct tt_error; status TT_OK in it: rank `parameter` stopped */
+    TT_WIRE_LEAVE,  /* this rank calls nothing more in `group` */
+    TT_WIRE_BYE,    /* nothing more comes on this connection, in good order */
+    /* rank `parameter` failed with struct tt_error; `offset`: first rank of the process that reports it, or UINT64_MAX:
+     * its own does */
+    TT_WIRE_ABORT,
+    TT_WIRE_BEAT, /* every TT_WIRE_BEAT_SECONDS on control connections: what this process is doing, a text */
 };
 
 enum tt_wire_call {
@@ -64,9 +66,10 @@ struct tt_wire_hello {
     int32_t world_size, first_rank, local_count;
     int32_t rank; /* of a data connection; -1: the control connection of a process */
     int64_t process;
-    unsigned char token[TT_WIRE_TOKEN_BYTES]; /* of a data connection: what the control connection was given */
-    char machine[80];                         /* processes with one text share a machine */
-    char host[80];                            /* for messages */
+    /* of a data connection: what the control connection was given */
+    unsigned char token[TT_WIRE_TOKEN_BYTES];
+    char machine[80]; /* processes with one text share a machine */
+    char host[80];    /* for messages */
 };
 
 /* Data connections show the token of their process, so that no other process can take their place. */
@@ -93,8 +96,8 @@ struct tt_wire_door {
     int sockets[TT_WIRE_ADDRESSES_MAX], count;
     bool local; /* reached from this machine only */
 };
-/* At `port` of every address of `address` (a name or an address); NULL: of all addresses of this machine, or with `local`
- * of its loopback interface. */
+/* At `port` of every address of `address` (a name or an address); NULL: of all addresses of this machine, or with
+ * `local` of its loopback interface. */
 TT_MUST_USE tt_status tt_wire_listen(const char *address, bool local, int port, struct tt_wire_door *door);
 void tt_wire_door_close(struct tt_wire_door *door);
 /* The other end of a connection: 16 bytes that compare equal for one machine (IPv6: one network of 64 bits), and as a

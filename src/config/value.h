@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/str.h"
 
-bool tt_value_is_null(const char *text); /* "", "~", null, none (any case) */
+bool tt_value_is_null(const char *text);               /* "", "~", null, none (any case) */
 bool tt_value_parse_bool(const char *text, bool *out); /* true/false, yes/no, on/off, 1/0 (any case) */
 /* 12, -3, +4, 1_000; also 1e3 and 2.0, which are whole. */
 bool tt_value_parse_int(const char *text, int64_t *out);

@@ -1,8 +1,8 @@
-/* YAML files as a tree of texts. Safe by construction: limits on bytes, depth and nodes, in which aliases count as if they
- * were written out; no tags but !!str; duplicate keys are refused with both lines; one document per file.
+/* YAML files as a tree of texts. Safe by construction: limits on bytes, depth and nodes, in which aliases count as if
+ * they were written out; no tags but !!str; duplicate keys are refused with both lines; one document per file.
  *
- * Anchors (&name), aliases (*name) and merge keys (<<) are read as PyYAML reads them; an alias inside of its own anchor and
- * a second << in one mapping are refused.
+ * Anchors (&name), aliases (*name) and merge keys (<<) are read as PyYAML reads them; an alias inside of its own
+ * anchor and a second << in one mapping are refused.
  *
  * A scalar stays the text that the file holds: what `2e-5`, `no` or `0x10` means is decided by whoever knows the type
  * that is wanted (YAML 1.1 takes the first for a string and the second for false). A plain number that begins with 0
@@ -23,10 +23,10 @@ enum tt_yaml_kind { TT_YAML_SCALAR, TT_YAML_LIST, TT_YAML_MAP };
 
 struct tt_yaml_node {
     enum tt_yaml_kind kind;
-    const char *key;  /* of an entry of a map; NULL elsewhere */
-    const char *text; /* of a scalar, without a 0 byte inside; NULL elsewhere */
-    bool quoted;      /* a scalar that is text whatever it looks like */
-    size_t line;      /* from 1; of the key where there is one */
+    const char *key;                   /* of an entry of a map; NULL elsewhere */
+    const char *text;                  /* of a scalar, without a 0 byte inside; NULL elsewhere */
+    bool quoted;                       /* a scalar that is text whatever it looks like */
+    size_t line;                       /* from 1; of the key where there is one */
     struct tt_yaml_node *first, *next; /* children in the order of the file */
 };
 

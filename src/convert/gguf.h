@@ -1,8 +1,8 @@
 /* GGUF files, version 3: the model format of llama.cpp and ggml. Source: ggml, docs/gguf.md; key names:
  * gguf-py's constants.py; compared with files that gguf-py writes and with what its reader finds.
  *
- *     "GGUF" · u32 3 · u64 tensors · u64 keys · the keys · the tensor table · padding to 32 · tensors, each
- * padded to 32
+ *     "GGUF" · u32 3 · u64 tensors · u64 keys · the keys · the tensor table · padding to 32
+ *     · tensors, each padded to 32
  *
  * All little-endian. Dimensions stand innermost first: a matrix [rows, columns] has dimensions columns, rows.
  */

@@ -19,8 +19,8 @@
 /* A tensor of the merged model. Matrices are [rows, columns], vectors [rows, 1]. */
 struct tt_merge_tensor {
     const char *name; /* "model.layers.0.self_attn.q_proj.weight" */
-    const struct tt_safetensors_entry
-        *base; /* in the base folder; NULL: it is no tensor of a model (LoRA's A or B) */
+    /* in the base folder; NULL: it is no tensor of a model (LoRA's A or B) */
+    const struct tt_safetensors_entry *base;
     const struct tt_safetensors_entry *saved; /* in the adapter: takes the place of `base`; NULL: none */
     const struct tt_safetensors_entry *lora_A,
         *lora_B;                          /* in the adapter, [r, columns] and [rows, r]; NULL: none */

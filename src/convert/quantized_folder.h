@@ -27,8 +27,8 @@ struct tt_quantize_tensor {
     const struct tt_cancel *cancel; /* NULL or lent */
 };
 /* Writes the codes; what else the segment holds, from layout->absmax.offset on, is returned owned in `tail`. */
-TT_MUST_USE tt_status tt_quantize_tensor(const struct tt_quantize_tensor *tensor, uint8_t **tail, float *offset,
-                                         struct tt_quantize_error *error);
+TT_MUST_USE tt_status tt_quantize_tensor(const struct tt_quantize_tensor *tensor, uint8_t **tail,
+                                         float *offset, struct tt_quantize_error *error);
 
 /* ---- A folder ---- */
 

@@ -22,24 +22,25 @@ enum tt_over_length { TT_OVER_LENGTH_TRUNCATE, TT_OVER_LENGTH_DROP, TT_OVER_LENG
 
 /* Settings; the rows that parse them stand in data/settings.c. Strings are owned by the settings store. */
 struct tt_data_config {
-    const char *dataset_name;          /* file, or folder with train.jsonl / test.jsonl */
-    const char *dataset_train_split;   /* "train" */
-    const char *dataset_test_split;    /* "test" */
-    const char *eval_dataset;          /* file; NULL: the test split of a folder, or eval_split_size */
-    double eval_split_size;            /* > 0: that many rows (>= 1) or that share (< 1) of the training rows */
-    const char *dataset_text_field;    /* "text" */
-    const char *dataset_prompt_field;  /* "prompt"; so that question/answer files need no rewriting */
+    const char *dataset_name;        /* file, or folder with train.jsonl / test.jsonl */
+    const char *dataset_train_split; /* "train" */
+    const char *dataset_test_split;  /* "test" */
+    const char *eval_dataset;        /* file; NULL: the test split of a folder, or eval_split_size */
+    /* > 0: that many rows (>= 1) or that share (< 1) of the training rows */
+    double eval_split_size;
+    const char *dataset_text_field;       /* "text" */
+    const char *dataset_prompt_field;     /* "prompt"; so that question/answer files need no rewriting */
     const char *dataset_completion_field; /* "completion" */
-    const char *prompt_template;       /* NULL, or text with {field} names made into the prompt */
-    int64_t max_length;                /* 1024 */
-    enum tt_over_length over_length;   /* truncate */
+    const char *prompt_template;          /* NULL, or text with {field} names made into the prompt */
+    int64_t max_length;                   /* 1024 */
+    enum tt_over_length over_length;      /* truncate */
     bool packing;
-    const char *packing_strategy;      /* "bfd" | "wrapped" */
-    int eval_packing;                  /* -1: as packing; 0; 1 */
-    int completion_only_loss;          /* -1: as the rows say; 0; 1 */
-    const char *eos_token;             /* NULL: the tokenizer's */
+    const char *packing_strategy; /* "bfd" | "wrapped" */
+    int eval_packing;             /* -1: as packing; 0; 1 */
+    int completion_only_loss;     /* -1: as the rows say; 0; 1 */
+    const char *eos_token;        /* NULL: the tokenizer's */
     bool shuffle_dataset;
-    size_t max_row_size;               /* bytes of a row in its file, 64 MiB; 0: no bound */
+    size_t max_row_size;                         /* bytes of a row in its file, 64 MiB; 0: no bound */
     int64_t max_train_samples, max_eval_samples; /* 0: all */
 };
 
@@ -47,26 +48,27 @@ struct tt_sample {
     const int32_t *ids;
     const uint8_t *supervised; /* [count]: token t is to be predicted (by t - 1) */
     int32_t count;
-    int32_t supervised_count;  /* without token 0, which nothing predicts */
+    int32_t supervised_count; /* without token 0, which nothing predicts */
 };
 
 struct tt_dataset_report {
     int64_t rows, samples, tokens, supervised_tokens;
     int64_t truncated, dropped, without_supervision; /* rows */
-    int64_t prompt_mismatch;                          /* prompt ids were not a prefix of prompt + completion ids */
-    int64_t longest;                                  /* tokens, before truncation */
+    /* prompt ids were not a prefix of prompt + completion ids */
+    int64_t prompt_mismatch;
+    int64_t longest; /* tokens, before truncation */
 };
 
 struct tt_dataset;
 /* `tokenizer` may be NULL when all rows are pre-tokenized. Ids are checked against `vocab_size`. `path` is a file;
  * of it, the first `max_samples` rows (of a text file: samples) are taken; 0: all. */
 TT_MUST_USE tt_status tt_dataset_load(const char *path, const struct tt_data_config *config,
-                                      const struct tt_tokenizer *tokenizer, int64_t vocab_size, int64_t max_samples,
-                                      struct tt_dataset **out);
-/* Random ids, every token supervised: what a benchmark trains on. Samples of `length_min` to `length_max` tokens, each length as
- * likely as any other. The same numbers for the same seed. */
-TT_MUST_USE tt_status tt_dataset_create_random(size_t samples, int32_t length_min, int32_t length_max, int64_t vocab_size,
-                                               uint64_t seed, struct tt_dataset **out);
+                                      const struct tt_tokenizer *tokenizer, int64_t vocab_size,
+                                      int64_t max_samples, struct tt_dataset **out);
+/* Random ids, every token supervised: what a benchmark trains on. Samples of `length_min` to `length_max` tokens, each
+ * length as likely as any other. The same numbers for the same seed. */
+TT_MUST_USE tt_status tt_dataset_create_random(size_t samples, int32_t length_min, int32_t length_max,
+                                               int64_t vocab_size, uint64_t seed, struct tt_dataset **out);
 void tt_dataset_destroy(struct tt_dataset *dataset); /* takes NULL */
 size_t tt_dataset_count(const struct tt_dataset *dataset);
 struct tt_sample tt_dataset_sample(const struct tt_dataset *dataset, size_t index);
@@ -77,9 +79,11 @@ void tt_dataset_report(const struct tt_dataset *dataset, struct tt_dataset_repor
 /* Puts the samples into an order keyed by `seed` (shuffle_dataset): what comes first when nothing else shuffles. */
 TT_MUST_USE tt_status tt_dataset_shuffle(struct tt_dataset *dataset, uint64_t seed);
 /* Moves the last `count` samples (after a shuffle keyed by `seed`) into a new data set: the held-out split. */
-TT_MUST_USE tt_status tt_dataset_split(struct tt_dataset *dataset, size_t count, uint64_t seed, struct tt_dataset **out);
+TT_MUST_USE tt_status tt_dataset_split(struct tt_dataset *dataset, size_t count, uint64_t seed,
+                                       struct tt_dataset **out);
 /* One decoded sample with what is supervised marked: between `on` and `off` ("\033[32m", "\033[0m" or "[[", "]]"). */
-TT_MUST_USE tt_status tt_dataset_show(const struct tt_dataset *dataset, size_t index, const struct tt_tokenizer *tokenizer,
-                                      const char *on, const char *off, struct tt_str *text);
+TT_MUST_USE tt_status tt_dataset_show(const struct tt_dataset *dataset, size_t index,
+                                      const struct tt_tokenizer *tokenizer, const char *on, const char *off,
+                                      struct tt_str *text);
 
 #endif

@@ -10,6 +10,7 @@
 TT_MUST_USE tt_status tt_prompt_template_check(const char *text);
 /* Appends the prompt of `row` to `prompt`. A missing field, or one that is no text, number or truth value, is
  * TT_ERR_DATA. */
-TT_MUST_USE tt_status tt_prompt_template_render(const char *text, const struct tt_json_value *row, struct tt_str *prompt);
+TT_MUST_USE tt_status tt_prompt_template_render(const char *text, const struct tt_json_value *row,
+                                                struct tt_str *prompt);
 
 #endif

@@ -8,7 +8,8 @@
 
 struct tt_row_reader;
 
-/* Borrows everything. Of the texts of a row the first `ids_max` ids are kept; 0: all. Finds the token that ends a sample: TT_ERR_USAGE when config->eos_token is not in the vocabulary. */
+/* Borrows everything. Of the texts of a row the first `ids_max` ids are kept; 0: all. Finds the token that ends a
+ * sample: TT_ERR_USAGE when config->eos_token is not in the vocabulary. */
 TT_MUST_USE tt_status tt_row_reader_create(const struct tt_rows *rows, const struct tt_data_config *config,
                                            const struct tt_tokenizer *tokenizer, int64_t vocab_size,
                                            size_t ids_max, struct tt_row_reader **out);
@@ -17,8 +18,8 @@ void tt_row_reader_destroy(struct tt_row_reader *reader); /* takes NULL */
 struct tt_row {
     const int32_t *ids;
     const uint8_t *supervised;
-    size_t count; /* at most ids_max */
-    size_t total; /* those that were not kept included */
+    size_t count;           /* at most ids_max */
+    size_t total;           /* those that were not kept included */
     const char *prompt;     /* NULL: no row of prompt and completion */
     const char *completion; /* as above; without the end token */
     bool prompt_mismatch;

@@ -24,9 +24,10 @@ struct tt_rows {
 };
 
 /* At most `max_rows` rows from the start; 0: all. A file without rows is TT_ERR_DATA, and so is a row of more than
- * `max_row_size` (0: any): a line with the blanks in it, or an element of an array; a text file may be longer. The end of a longer row
- * is not looked for. */
-TT_MUST_USE tt_status tt_rows_open(const char *path, size_t max_rows, size_t max_row_size, struct tt_rows *rows);
+ * `max_row_size` (0: any): a line with the blanks in it, or an element of an array; a text file may be longer. The end
+ * of a longer row is not looked for. */
+TT_MUST_USE tt_status tt_rows_open(const char *path, size_t max_rows, size_t max_row_size,
+                                   struct tt_rows *rows);
 void tt_rows_close(struct tt_rows *rows); /* takes a zeroed struct */
 
 #endif

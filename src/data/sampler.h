@@ -11,15 +11,15 @@
 #include "data/dataset.h"
 
 struct tt_sampler_config {
-    int64_t micro_batch_size;  /* per_device_train_batch_size: units */
+    int64_t micro_batch_size; /* per_device_train_batch_size: units */
     int world_size;
     int64_t accumulation;
     uint64_t seed;
-    bool shuffle;              /* false: file order */
-    bool drop_last;            /* an incomplete last batch of an epoch is left out */
+    bool shuffle;   /* false: file order */
+    bool drop_last; /* an incomplete last batch of an epoch is left out */
     bool packing;
     const char *packing_strategy; /* "bfd": best-fit decreasing; "wrapped": one stream cut at max_length */
-    int64_t max_length;        /* length of a pack */
+    int64_t max_length;           /* length of a pack */
 };
 
 /* A batch indexes its tokens with 32 bits: TT_ERR_USAGE when that many samples of that many tokens are beyond. */
@@ -27,17 +27,17 @@ TT_MUST_USE tt_status tt_micro_batch_check(uint64_t samples, int64_t tokens);
 
 struct tt_sampler;
 /* Borrows the data set. TT_ERR_USAGE when `drop_last` would leave no batch at all. */
-TT_MUST_USE tt_status tt_sampler_create(const struct tt_dataset *dataset, const struct tt_sampler_config *config,
-                                        struct tt_sampler **out);
+TT_MUST_USE tt_status tt_sampler_create(const struct tt_dataset *dataset,
+                                        const struct tt_sampler_config *config, struct tt_sampler **out);
 void tt_sampler_destroy(struct tt_sampler *sampler);
 int64_t tt_sampler_unit_count(const struct tt_sampler *sampler); /* samples or packs in an epoch */
 int64_t tt_sampler_steps_per_epoch(const struct tt_sampler *sampler);
 
 struct tt_step_facts {
     int64_t epoch;
-    int64_t micro_count;        /* the same on all ranks; at most accumulation */
-    int64_t supervised_tokens;  /* of the whole global step: the denominator of the loss */
-    int64_t tokens, samples;    /* of the whole global step */
+    int64_t micro_count;       /* the same on all ranks; at most accumulation */
+    int64_t supervised_tokens; /* of the whole global step: the denominator of the loss */
+    int64_t tokens, samples;   /* of the whole global step */
 };
 void tt_sampler_step(const struct tt_sampler *sampler, int64_t step, struct tt_step_facts *out);
 
@@ -45,7 +45,8 @@ void tt_sampler_step(const struct tt_sampler *sampler, int64_t step, struct tt_s
 struct tt_batch_limits {
     int64_t tokens, sequences, rows, length;
 };
-void tt_sampler_limits(const struct tt_sampler *sampler, int64_t first_step, int64_t step_count, struct tt_batch_limits *out);
+void tt_sampler_limits(const struct tt_sampler *sampler, int64_t first_step, int64_t step_count,
+                       struct tt_batch_limits *out);
 /* Of each limit the larger one: room for the batches of both. */
 struct tt_batch_limits tt_batch_limits_join(const struct tt_batch_limits *a, const struct tt_batch_limits *b);
 
@@ -56,7 +57,7 @@ struct tt_batch_storage {
 };
 void tt_batch_storage_deinit(struct tt_batch_storage *storage);
 /* `out` points into `storage` until its next use. */
-TT_MUST_USE tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t step, int64_t micro, int rank,
-                                       struct tt_batch_storage *storage, struct tt_batch *out);
+TT_MUST_USE tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t step, int64_t micro,
+                                       int rank, struct tt_batch_storage *storage, struct tt_batch *out);
 
 #endif

@@ -7,7 +7,7 @@
 struct tt_store_sample {
     uint64_t first; /* of its tokens */
     int32_t count;
-    int32_t supervised_count; /* without token 0 */
+    int32_t supervised_count;  /* without token 0 */
     size_t prompt, completion; /* where the text begins in `texts`, plus 1; 0: none */
 };
 
@@ -27,9 +27,11 @@ TT_MUST_USE tt_status tt_store_reserve(struct tt_store *store, size_t tokens, si
 /* Copies; prompt and completion may be NULL. */
 TT_MUST_USE tt_status tt_store_append(struct tt_store *store, const int32_t *ids, const uint8_t *supervised,
                                       int32_t count, const char *prompt, const char *completion);
-TT_MUST_USE tt_status tt_store_append_sample(struct tt_store *store, const struct tt_store *from, size_t index);
+TT_MUST_USE tt_status tt_store_append_sample(struct tt_store *store, const struct tt_store *from,
+                                             size_t index);
 struct tt_sample tt_store_sample(const struct tt_store *store, size_t index);
-const char *tt_store_text(const struct tt_store *store, size_t position); /* prompt or completion of a sample */
+/* prompt or completion of a sample */
+const char *tt_store_text(const struct tt_store *store, size_t position);
 
 /* The samples of a data set. */
 const struct tt_store *tt_dataset_store(const struct tt_dataset *dataset);

@@ -33,8 +33,9 @@ struct tt_executor_config {
     int64_t tokens_max; /* of a micro batch with gradients: sizes the host memory of TT_RECOMPUTE_OFFLOAD */
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;
-    int64_t late_gather_tokens; /* with so many in a micro batch, gathers ahead begin with attention; 0: never */
-    struct tt_pulse *pulse;            /* NULL, or beaten once a block */
+    /* with so many in a micro batch, gathers ahead begin with attention; 0: never */
+    int64_t late_gather_tokens;
+    struct tt_pulse *pulse;         /* NULL, or beaten once a block */
     const struct tt_cancel *cancel; /* NULL, or looked at between blocks: two requests end the pass */
 };
 TT_MUST_USE tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_executor **out);

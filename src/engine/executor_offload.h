@@ -7,8 +7,7 @@
  *
  *   forward, block i:    take (its input is about to be written: wait until the place was copied out)
  *                        -> the block below writes it -> put (copy out, beside the compute of block i)
- *   backward, block i:   get (compute waits for the input) -> recompute and backward -> done (the place is
- * free)
+ *   backward, block i:   get (compute waits for the input) -> recompute and backward -> done (the place is free)
  *                        -> fetch the next one of this place, beside the block in between
  */
 #ifndef TT_ENGINE_EXECUTOR_OFFLOAD_H

@@ -33,13 +33,13 @@ struct tt_plan {
     size_t attention_bytes, logits_bytes;
     size_t limit_bytes; /* what one rank may take of its device; 0: no limit */
     bool fits;
-    double step_seconds;               /* estimate of one optimizer step; 0 without training */
-    int64_t step_tokens;               /* at most, of a rank in that step */
-    char advice[TT_PLAN_ADVICE_BYTES]; /* when it does not fit: what would, with numbers; empty: nothing that
-                                          was tried */
-    bool may_quantize;                 /* the base is frozen and not yet in 4 or 8 bits */
-    bool is_host;                      /* the device's memory is the host's */
-    char device[96];                   /* what was planned for: "h200", "cpu" */
+    double step_seconds; /* estimate of one optimizer step; 0 without training */
+    int64_t step_tokens; /* at most, of a rank in that step */
+    /* when it does not fit: what would, with numbers; empty: nothing that was tried */
+    char advice[TT_PLAN_ADVICE_BYTES];
+    bool may_quantize; /* the base is frozen and not yet in 4 or 8 bits */
+    bool is_host;      /* the device's memory is the host's */
+    char device[96];   /* what was planned for: "h200", "cpu" */
 };
 
 /* `rank` is what the real rank will be made from; device, communicators, levels and workspace size in it are

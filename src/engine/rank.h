@@ -2,8 +2,7 @@
  * driven by one thread. The same code builds the rank that trains and the rank on the plan device that only
  * counts.
  *
- *     device -> stream -> model (specs) -> shard context -> units -> optimizer state -> batch buffers ->
- * workspace
+ *     device -> stream -> model (specs) -> shard context -> units -> optimizer state -> batch buffers -> workspace
  */
 #ifndef TT_ENGINE_RANK_H
 #define TT_ENGINE_RANK_H
@@ -16,15 +15,16 @@
 
 struct tt_rank_config {
     struct tt_device_config device;
-    struct tt_comm *world;          /* lent: all ranks of the run, as the host reaches them */
-    struct tt_comm *comm;           /* lent: the ranks that split a unit; NULL: the rank makes it (rank_comms.h) */
+    struct tt_comm *world; /* lent: all ranks of the run, as the host reaches them */
+    /* lent: the ranks that split a unit; NULL: the rank makes it (rank_comms.h) */
+    struct tt_comm *comm;
     struct tt_comm *replicate_comm; /* lent, NULL unless HYBRID_SHARD; made with `comm` */
     int machine, local_rank;        /* world.h; by them HYBRID_SHARD splits the world */
     enum tt_shard_strategy strategy;
     const struct tt_model_config *model_config;
     struct tt_model_options model_options;
     struct tt_batch_limits limits; /* of training and evaluation micro batches together */
-    bool across_processes; /* not all ranks are threads of this process: GPUs then use NCCL */
+    bool across_processes;         /* not all ranks are threads of this process: GPUs then use NCCL */
     bool train;                    /* gradients, masters, optimizer state */
     bool saves, saves_state;       /* host memory for what a save writes; for the optimizer state too */
     enum tt_recompute recompute;   /* what the plan may choose from */
@@ -34,7 +34,7 @@ struct tt_rank_config {
     bool forward_prefetch;
     tt_dtype reduce_dtype;
     size_t workspace_bytes;         /* from the plan; ignored on the plan device */
-    struct tt_pulse *pulse; /* NULL or lent: this rank's */
+    struct tt_pulse *pulse;         /* NULL or lent: this rank's */
     const struct tt_cancel *cancel; /* NULL or lent */
 };
 
@@ -42,8 +42,8 @@ struct tt_rank {
     struct tt_device *device;
     struct tt_stream *stream;
     struct tt_rank_comms comms;
-    struct tt_comm *world, *comm;    /* of comms */
-    bool sharded; /* slices differ from rank to rank of `comm` */
+    struct tt_comm *world, *comm; /* of comms */
+    bool sharded;                 /* slices differ from rank to rank of `comm` */
     struct tt_model *model;
     struct tt_shard_context *shard;
     struct tt_unit **units;       /* [model->unit_count] */
@@ -63,7 +63,8 @@ struct tt_rank {
 /* A zeroed struct is empty; on error everything built so far is gone again. */
 TT_MUST_USE tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank);
 void tt_rank_deinit(struct tt_rank *rank);
-/* Loads all units from `source` and ends, on every rank with the same status, when all ranks have loaded. Collective. */
+/* Loads all units from `source` and ends, on every rank with the same status, when all ranks have loaded.
+ * Collective. */
 struct tt_load_source;
 TT_MUST_USE tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_source *source);
 

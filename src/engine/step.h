@@ -11,7 +11,7 @@
 struct tt_train_step_config {
     const struct tt_optim_config *optim;
     const struct tt_sampler *sampler;
-    const struct tt_cancel *cancel;  /* NULL or lent */
+    const struct tt_cancel *cancel; /* NULL or lent */
     uint64_t seed;
     double label_smoothing;
     int64_t total_steps;
@@ -33,8 +33,8 @@ struct tt_train_step_result {
 };
 
 /* `storage` is this rank's. A loss or gradient that is not finite is TT_ERR_DATA and says where it first appeared. */
-TT_MUST_USE tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config *config, int64_t step,
-                                    struct tt_gradient_watch *watch, struct tt_batch_storage *storage,
-                                    struct tt_train_step_result *result);
+TT_MUST_USE tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config *config,
+                                    int64_t step, struct tt_gradient_watch *watch,
+                                    struct tt_batch_storage *storage, struct tt_train_step_result *result);
 
 #endif

@@ -6,7 +6,7 @@
 #include "engine/rank.h"
 
 struct tt_evaluation {
-    double loss;           /* NaN when nothing is supervised */
+    double loss;                    /* NaN when nothing is supervised */
     double token_accuracy, entropy; /* means over all supervised tokens */
     int64_t samples, supervised_tokens, steps;
     double seconds;
@@ -14,7 +14,8 @@ struct tt_evaluation {
 
 /* `sampler`: of the evaluation data, not shuffled; one epoch of it is run. `cancel`: NULL, or one request ends the
  * evaluation with TT_ERR_CANCELLED. */
-TT_MUST_USE tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, const struct tt_cancel *cancel,
-                                  struct tt_batch_storage *storage, struct tt_evaluation *result);
+TT_MUST_USE tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler,
+                                  const struct tt_cancel *cancel, struct tt_batch_storage *storage,
+                                  struct tt_evaluation *result);
 
 #endif

@@ -24,24 +24,30 @@ struct tt_generate_config {
     bool ignore_eos;
 };
 /* `settings` is the store that filled `config`. */
-void tt_generate_options_resolve(const struct tt_generate_config *config, const struct tt_settings *settings, int64_t seed,
-                                 struct tt_generate_options *options);
+void tt_generate_options_resolve(const struct tt_generate_config *config, const struct tt_settings *settings,
+                                 int64_t seed, struct tt_generate_options *options);
 
 struct tt_generator;
 /* Loads model (and adapter) of `config` for prompts of up to `max_prompt_tokens`, `batch_size` at once. */
-TT_MUST_USE tt_status tt_generator_create(const struct tt_train_config *config, int64_t batch_size, int64_t max_prompt_tokens,
-                                          const struct tt_generate_options *options, struct tt_generator **out);
+TT_MUST_USE tt_status tt_generator_create(const struct tt_train_config *config, int64_t batch_size,
+                                          int64_t max_prompt_tokens,
+                                          const struct tt_generate_options *options,
+                                          struct tt_generator **out);
 /* The same from inputs that are open already and stay open (lent). */
 struct tt_inputs;
-TT_MUST_USE tt_status tt_generator_create_from(const struct tt_train_config *config, const struct tt_inputs *inputs,
-                                               int64_t batch_size, int64_t max_prompt_tokens,
-                                               const struct tt_generate_options *options, struct tt_generator **out);
+TT_MUST_USE tt_status tt_generator_create_from(const struct tt_train_config *config,
+                                               const struct tt_inputs *inputs, int64_t batch_size,
+                                               int64_t max_prompt_tokens,
+                                               const struct tt_generate_options *options,
+                                               struct tt_generator **out);
 void tt_generator_destroy(struct tt_generator *generator); /* takes NULL */
-const struct tt_tokenizer *tt_generator_tokenizer(const struct tt_generator *generator); /* NULL: folder has none */
+/* NULL: folder has none */
+const struct tt_tokenizer *tt_generator_tokenizer(const struct tt_generator *generator);
 /* Called with each new token of sequence `index`; returning false ends that sequence. */
 typedef bool tt_generate_visitor(void *context, int index, int32_t token);
 /* `prompts`: count (<= batch_size) lists of ids. Appends the new ids (without the end token) to outputs[i]. */
-TT_MUST_USE tt_status tt_generator_run(struct tt_generator *generator, const struct tt_ids *prompts, int count,
-                                       struct tt_ids *outputs, tt_generate_visitor *visitor, void *context);
+TT_MUST_USE tt_status tt_generator_run(struct tt_generator *generator, const struct tt_ids *prompts,
+                                       int count, struct tt_ids *outputs, tt_generate_visitor *visitor,
+                                       void *context);
 
 #endif

@@ -20,7 +20,7 @@ enum { TT_QUANTIZED_SKIP_MAX = 64 };
 
 /* Its quantization_config. The names of skipped modules are borrowed from the JSON. */
 struct tt_quantized_config {
-    enum tt_quant_type type;  /* NONE: there is none */
+    enum tt_quant_type type; /* NONE: there is none */
     bool nested;
     tt_dtype compute_dtype, storage_dtype; /* of 4 bits */
     const char *skip[TT_QUANTIZED_SKIP_MAX];
@@ -48,21 +48,24 @@ struct tt_quantized {
     int part_count;
 };
 
-/* What the weight `name` ("model.layers.0.mlp.up_proj.weight") of the folder is made of, with everything checked but the
- * values. A weight that is not quantized has layout.format.type NONE. */
+/* What the weight `name` ("model.layers.0.mlp.up_proj.weight") of the folder is made of, with everything checked but
+ * the values. A weight that is not quantized has layout.format.type NONE. */
 TT_MUST_USE tt_status tt_quantized_find(const struct tt_model_folder *folder, const char *name,
                                         struct tt_quantized *out);
 /* Bytes [first, first + bytes) of its segment; gaps are zeros. */
-TT_MUST_USE tt_status tt_quantized_read(const struct tt_model_folder *folder, const struct tt_quantized *tensor,
-                                        size_t first, size_t bytes, void *to);
+TT_MUST_USE tt_status tt_quantized_read(const struct tt_model_folder *folder,
+                                        const struct tt_quantized *tensor, size_t first, size_t bytes,
+                                        void *to);
 /* Scales and tables are finite: reads them all (1/32 of the weights' bytes and less). */
-TT_MUST_USE tt_status tt_quantized_check_values(const struct tt_model_folder *folder, const struct tt_quantized *tensor);
-/* Whether `name` is one of the tensors beside a quantized weight. The weight's name is the first `*module_bytes` of `name`
- * followed by ".weight". */
+TT_MUST_USE tt_status tt_quantized_check_values(const struct tt_model_folder *folder,
+                                                const struct tt_quantized *tensor);
+/* Whether `name` is one of the tensors beside a quantized weight. The weight's name is the first `*module_bytes` of
+ * `name` followed by ".weight". */
 bool tt_quantized_is_part(const char *name, size_t *module_bytes);
 /* The JSON beside the codes, without its tensors: for tests. */
 TT_MUST_USE tt_status tt_quantized_state_parse(const char *text, size_t bytes, const char *origin,
-                                               struct tt_quant_layout *layout, tt_dtype *dtype, float *offset);
+                                               struct tt_quant_layout *layout, tt_dtype *dtype,
+                                               float *offset);
 
 /* ---- Writing ---- */
 
@@ -70,16 +73,20 @@ enum { TT_QUANTIZED_ENTRIES = 6 };
 
 /* What a file holds for one quantized weight. */
 struct tt_quantized_output {
-    struct tt_safetensors_entry entries[TT_QUANTIZED_ENTRIES]; /* name, type, dims; for tt_safetensors_layout */
-    struct tt_quant_section sections[TT_QUANTIZED_ENTRIES];    /* of the segment; no bytes: see below */
+    /* name, type, dims; for tt_safetensors_layout */
+    struct tt_safetensors_entry entries[TT_QUANTIZED_ENTRIES];
+    struct tt_quant_section sections[TT_QUANTIZED_ENTRIES]; /* of the segment; no bytes: see below */
     int count;
-    int state; /* the entry of the JSON (tt_quantized_state_write); int8: of weight_format, one zero; both have no section */
+    /* the entry of the JSON (tt_quantized_state_write); int8: of weight_format, one zero; both have no section */
+    int state;
 };
-/* Names are made in `arena`. `dtype`: of the weights before. `storage`: the type that the codes are called, which must divide their bytes. */
-TT_MUST_USE tt_status tt_quantized_describe(const char *name, const struct tt_quant_layout *layout, tt_dtype dtype,
-                                            tt_dtype storage, struct tt_arena *arena, struct tt_quantized_output *out);
+/* Names are made in `arena`. `dtype`: of the weights before. `storage`: the type that the codes are called, which must
+ * divide their bytes. */
+TT_MUST_USE tt_status tt_quantized_describe(const char *name, const struct tt_quant_layout *layout,
+                                            tt_dtype dtype, tt_dtype storage, struct tt_arena *arena,
+                                            struct tt_quantized_output *out);
 /* The JSON, filled up with spaces to the length that entries[state] has, which does not depend on `offset`. */
-TT_MUST_USE tt_status tt_quantized_state_write(const struct tt_quant_layout *layout, tt_dtype dtype, float offset,
-                                               struct tt_str *text);
+TT_MUST_USE tt_status tt_quantized_state_write(const struct tt_quant_layout *layout, tt_dtype dtype,
+                                               float offset, struct tt_str *text);
 
 #endif

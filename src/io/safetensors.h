@@ -12,12 +12,13 @@
 enum { TT_SAFETENSORS_RANK_MAX = 8 };
 
 struct tt_safetensors_entry {
-    const char *name;     /* owned by the reader, or borrowed by the writer */
-    tt_dtype dtype;       /* NONE for a type that we do not compute with (F4, C64, ...): listed, not readable */
-    char dtype_name[16];  /* as the file spells it */
+    const char *name; /* owned by the reader, or borrowed by the writer */
+    /* NONE for a type that we do not compute with (F4, C64, ...): listed, not readable */
+    tt_dtype dtype;
+    char dtype_name[16]; /* as the file spells it */
     int rank;
     int64_t dims[TT_SAFETENSORS_RANK_MAX];
-    uint64_t offset;      /* absolute, in the file */
+    uint64_t offset; /* absolute, in the file */
     uint64_t bytes;
 };
 
@@ -28,19 +29,22 @@ void tt_safetensors_close(struct tt_safetensors *file); /* takes NULL */
 const char *tt_safetensors_path(const struct tt_safetensors *file);
 uint64_t tt_safetensors_file_bytes(const struct tt_safetensors *file);
 size_t tt_safetensors_count(const struct tt_safetensors *file);
-const struct tt_safetensors_entry *tt_safetensors_entry(const struct tt_safetensors *file, size_t index); /* by offset */
-const struct tt_safetensors_entry *tt_safetensors_find(const struct tt_safetensors *file, const char *name); /* or NULL */
+/* by offset */
+const struct tt_safetensors_entry *tt_safetensors_entry(const struct tt_safetensors *file, size_t index);
+/* or NULL */
+const struct tt_safetensors_entry *tt_safetensors_find(const struct tt_safetensors *file, const char *name);
 const char *tt_safetensors_metadata(const struct tt_safetensors *file, const char *key); /* or NULL */
 /* Reads `count` elements from element `first` on, converted to `dtype` (F32, BF16, F16, F64 in any pair; else the
  * types must be equal), through a bounded buffer: host memory beyond `to` is at most 1 MiB. */
-TT_MUST_USE tt_status tt_safetensors_read(const struct tt_safetensors *file, const struct tt_safetensors_entry *entry,
-                                          int64_t first, int64_t count, void *to, tt_dtype dtype);
+TT_MUST_USE tt_status tt_safetensors_read(const struct tt_safetensors *file,
+                                          const struct tt_safetensors_entry *entry, int64_t first,
+                                          int64_t count, void *to, tt_dtype dtype);
 
 /* Writing: lay out first, then write pieces at their final offsets in any order, from any rank.
  * tt_safetensors_layout sorts as the reference library does (by descending type size, then name), fills offset and
  * bytes of each entry, and appends the header (with metadata {"format": "pt"}) to `header`; the file is then
  * header.bytes + data long. Entry names must be distinct. */
-TT_MUST_USE tt_status tt_safetensors_layout(struct tt_safetensors_entry *entries, size_t count, struct tt_str *header,
-                                            uint64_t *file_bytes);
+TT_MUST_USE tt_status tt_safetensors_layout(struct tt_safetensors_entry *entries, size_t count,
+                                            struct tt_str *header, uint64_t *file_bytes);
 
 #endif

@@ -21,12 +21,13 @@ enum tt_verify_inputs { TT_VERIFY_QUICK, TT_VERIFY_FULL };
 
 /* What the memory plan may choose from (engine/plan.h), block by block. */
 enum tt_recompute {
-    TT_RECOMPUTE_AUTO,  /* the fastest that fits */
-    TT_RECOMPUTE_NONE,  /* TT_KEEP_ALL */
-    TT_RECOMPUTE_CHEAP, /* TT_KEEP_CHEAP */
+    TT_RECOMPUTE_AUTO,          /* the fastest that fits */
+    TT_RECOMPUTE_NONE,          /* TT_KEEP_ALL */
+    TT_RECOMPUTE_CHEAP,         /* TT_KEEP_CHEAP */
     TT_RECOMPUTE_EVERY_BLOCK,   /* TT_RECOMPUTE_BLOCK */
     TT_RECOMPUTE_EVERY_OFFLOAD, /* TT_RECOMPUTE_OFFLOAD */
-    TT_RECOMPUTE_NO_BLOCK, /* TT_KEEP_ALL or TT_KEEP_CHEAP; not a word of the setting: gradient_checkpointing false */
+    /* TT_KEEP_ALL or TT_KEEP_CHEAP; not a word of the setting: gradient_checkpointing false */
+    TT_RECOMPUTE_NO_BLOCK,
 };
 
 struct tt_train_config {
@@ -51,9 +52,9 @@ struct tt_train_config {
     int64_t seed;                                                    /* 42 */
     int64_t data_seed;                                               /* -1: seed */
     bool bf16, fp16;
-    int gradient_checkpointing;       /* -1: the plan chooses; 0: recompute no block; 1: every block */
-    enum tt_recompute recompute;      /* the same, exactly; AUTO: as gradient_checkpointing says */
-    bool activation_offloading;       /* as TT_RECOMPUTE_EVERY_OFFLOAD */
+    int gradient_checkpointing;  /* -1: the plan chooses; 0: recompute no block; 1: every block */
+    enum tt_recompute recompute; /* the same, exactly; AUTO: as gradient_checkpointing says */
+    bool activation_offloading;  /* as TT_RECOMPUTE_EVERY_OFFLOAD */
     double label_smoothing_factor;
     const char *train_sampling_strategy; /* "random" | "sequential" */
     bool dataloader_drop_last;
@@ -62,7 +63,7 @@ struct tt_train_config {
     double logging_steps, eval_steps, save_steps; /* in (0, 1): a share of all steps */
     bool logging_first_step;
     bool eval_on_start;
-    int64_t save_total_limit;         /* 0: keep all */
+    int64_t save_total_limit; /* 0: keep all */
     bool save_only_model;
     bool load_best_model_at_end;
     const char *metric_for_best_model; /* NULL: "loss" */
@@ -71,35 +72,37 @@ struct tt_train_config {
     const char *logging_dir;           /* NULL: output_dir/runs */
     const char *run_name;
     bool disable_tqdm;
-    const char *resume_from_checkpoint; /* NULL or "false": no; "true": the newest whole one of output_dir; a folder */
+    /* NULL or "false": no; "true": the newest whole one of output_dir; a folder */
+    const char *resume_from_checkpoint;
     enum tt_verify_inputs verify_inputs;
-    bool resume_changed;               /* go on though settings that matter have changed */
-    const char *on_save_error;         /* "stop" | "continue" */
+    bool resume_changed;       /* go on though settings that matter have changed */
+    const char *on_save_error; /* "stop" | "continue" */
 
     /* sharding (accelerate's file, or --ranks) */
     enum tt_shard_strategy sharding_strategy;
-    int64_t ranks;                    /* ranks of this process; 0: one per device (cpu: 1) */
-    int64_t threads;                  /* cpu threads per rank; 0: processors / ranks */
-    const char *device;               /* "auto" | "cpu" | "cuda" */
-    bool use_cpu;                     /* as device "cpu"; see tt_train_config_device */
+    int64_t ranks;      /* ranks of this process; 0: one per device (cpu: 1) */
+    int64_t threads;    /* cpu threads per rank; 0: processors / ranks */
+    const char *device; /* "auto" | "cpu" | "cuda" */
+    bool use_cpu;       /* as device "cpu"; see tt_train_config_device */
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;
-    const char *state_dict_type;      /* "FULL_STATE_DICT" | "SHARDED_STATE_DICT" */
-    const char *reduce_dtype;         /* "float32" | "bfloat16" */
-    const char *save_dtype;           /* type of full model folders: NULL: as the model's config.json */
-    size_t device_memory;             /* bytes; 0: what the device has, on cpus no limit */
-    bool offload_params;              /* frozen shards and optimizer state in host memory */
+    const char *state_dict_type; /* "FULL_STATE_DICT" | "SHARDED_STATE_DICT" */
+    const char *reduce_dtype;    /* "float32" | "bfloat16" */
+    const char *save_dtype;      /* type of full model folders: NULL: as the model's config.json */
+    size_t device_memory;        /* bytes; 0: what the device has, on cpus no limit */
+    bool offload_params;         /* frozen shards and optimizer state in host memory */
 
     /* launch (accelerate's file); kept for whoever finds the peers */
     bool fsdp_activation_checkpointing;
     const char *fsdp_reshard_after_forward, *param_dtype;
-    const char *fsdp, *fsdp_config;   /* TrainingArguments' spelling; already resolved into the fields above */
-    int64_t num_processes;            /* ranks of all machines; 0: not said */
+    /* TrainingArguments' spelling; already resolved into the fields above */
+    const char *fsdp, *fsdp_config;
+    int64_t num_processes;              /* ranks of all machines; 0: not said */
     int64_t num_machines, machine_rank; /* 1, 0 */
-    const char *main_process_ip;      /* NULL: not said */
-    int64_t main_process_port;        /* 0: not said */
-    int64_t rendezvous_timeout;       /* seconds; 300 */
-    const char *rendezvous_bind;      /* NULL: as the launch says */
+    const char *main_process_ip;        /* NULL: not said */
+    int64_t main_process_port;          /* 0: not said */
+    int64_t rendezvous_timeout;         /* seconds; 300 */
+    const char *rendezvous_bind;        /* NULL: as the launch says */
 };
 
 /* What `recompute` and `gradient_checkpointing` mean together. */

@@ -1,5 +1,5 @@
-/* What a run reads, once per process and shared by its ranks: model folder, tokenizer, adapter, data sets. Read-only after
- * opening. */
+/* What a run reads, once per process and shared by its ranks: model folder, tokenizer, adapter, data sets. Read-only
+ * after opening. */
 #ifndef TT_JOB_INPUTS_H
 #define TT_JOB_INPUTS_H
 
@@ -10,24 +10,27 @@ struct tt_inputs {
     struct tt_model_folder *folder;
     struct tt_model_config model_config;
     struct tt_model_options model_options;
-    struct tt_tokenizer *tokenizer;      /* NULL when the folder has none and the data needs none */
-    struct tt_safetensors *adapter;      /* NULL: none to start from */
-    struct tt_arena arena;               /* settings that came with the adapter */
+    struct tt_tokenizer *tokenizer; /* NULL when the folder has none and the data needs none */
+    struct tt_safetensors *adapter; /* NULL: none to start from */
+    struct tt_arena arena;          /* settings that came with the adapter */
     struct tt_load_source source;
-    int64_t max_length;                  /* tt_inputs_max_length; 0 for TT_INPUTS_GENERATE */
-    struct tt_dataset *train, *eval;     /* NULL when not asked for */
-    char *adapter_folder;                /* owned; NULL: no adapter */
-    char *train_path, *eval_path;        /* owned: files of the data sets; NULL: none, or rows split off from `train` */
+    int64_t max_length;              /* tt_inputs_max_length; 0 for TT_INPUTS_GENERATE */
+    struct tt_dataset *train, *eval; /* NULL when not asked for */
+    char *adapter_folder;            /* owned; NULL: no adapter */
+    /* owned: files of the data sets; NULL: none, or rows split off from `train` */
+    char *train_path, *eval_path;
 };
 
 enum tt_inputs_use { TT_INPUTS_TRAIN, TT_INPUTS_EVALUATE, TT_INPUTS_GENERATE };
 
 /* A zeroed struct is empty; on error it is again. Settings that contradict the model are TT_ERR_USAGE. */
-TT_MUST_USE tt_status tt_inputs_open(const struct tt_train_config *config, enum tt_inputs_use use, struct tt_inputs *inputs);
+TT_MUST_USE tt_status tt_inputs_open(const struct tt_train_config *config, enum tt_inputs_use use,
+                                     struct tt_inputs *inputs);
 /* The setting, but never more than the model has positions; says so where it is. */
 int64_t tt_inputs_max_length(const struct tt_train_config *config, const struct tt_model_config *model);
 void tt_inputs_close(struct tt_inputs *inputs);
 /* "an error on row 7" of the report: what the data reader left out or cut; empty when nothing. */
-TT_MUST_USE tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *what, struct tt_str *text);
+TT_MUST_USE tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *what,
+                                              struct tt_str *text);
 
 #endif

@@ -21,8 +21,8 @@ static const char *const no_ddp = "ranks exchange gradients unit by unit, withou
 const struct tt_setting tt_model_settings[] = {
     {.name = "model_name_or_path", .aliases = "model_name model", .type = TT_SETTING_STRING,
      FIELD(model_name_or_path), .required = true, .or_else = "config_json",
-     .help = "Folder with config.json, the weights as safetensors, and the tokenizer; or the name of a model of the hub "
-             "that is in its local cache (hf download)."},
+     .help = "Folder with config.json, the weights as safetensors, and the tokenizer; or the name of a model of the "
+             "hub that is in its local cache (hf download)."},
     {.name = "adapter_name_or_path", .aliases = "adapter adapter_path", .type = TT_SETTING_STRING,
      FIELD(adapter_name_or_path),
      .help = "PEFT adapter folder to start from, or the name of one in the hub's cache."},
@@ -96,8 +96,8 @@ const struct tt_setting tt_run_settings[] = {
     {.name = "dataloader_drop_last", .type = TT_SETTING_BOOL, FIELD(dataloader_drop_last),
      .default_text = "false", .help = "Leave out the last step of an epoch when it is not full."},
     {.name = "resume_from_checkpoint", .type = TT_SETTING_STRING, FIELD(resume_from_checkpoint),
-     .help = "true: go on from the newest whole checkpoint in output_dir, or begin when there is none; or the checkpoint "
-             "folder to go on from."},
+     .help = "true: go on from the newest whole checkpoint in output_dir, or begin when there is none; or the "
+             "checkpoint folder to go on from."},
     {.name = "resume_changed", .type = TT_SETTING_BOOL, FIELD(resume_changed), .default_text = "false",
      .help = "Go on from a checkpoint though settings that matter are not those it was made with."},
 
@@ -272,8 +272,8 @@ const struct tt_setting tt_sharding_settings[] = {
     {.name = "param_dtype", .type = TT_SETTING_STRING, FIELD(param_dtype), .choices = "bfloat16 float32",
      .synonyms = "bf16=bfloat16 fp32=float32", .only_reason = "float16 needs loss scaling and is not served",
      .help = "FSDP's spelling of the type that computes: bfloat16 is bf16: true, float32 bf16: false."},
-    {.name = "backward_prefetch", .aliases = "fsdp_backward_prefetch fsdp_backward_prefetch_policy", .type = TT_SETTING_CHOICE,
-     FIELD(backward_prefetch), .default_text = "BACKWARD_PRE",
+    {.name = "backward_prefetch", .aliases = "fsdp_backward_prefetch fsdp_backward_prefetch_policy",
+     .type = TT_SETTING_CHOICE, FIELD(backward_prefetch), .default_text = "BACKWARD_PRE",
      .choices = "NO_PREFETCH BACKWARD_PRE BACKWARD_POST", .synonyms = "1=BACKWARD_PRE 2=BACKWARD_POST",
      .help = "When backward gathers the next block: not ahead, before this block's compute, after it."},
     {.name = "forward_prefetch", .aliases = "fsdp_forward_prefetch", .type = TT_SETTING_BOOL,
@@ -305,14 +305,14 @@ const struct tt_setting tt_sharding_settings[] = {
      .help = "Port on machine 0; 0: MASTER_PORT, or 29500."},
     {.name = "verify_inputs", .type = TT_SETTING_CHOICE, FIELD(verify_inputs), .default_text = "quick",
      .choices = "quick full",
-     .help = "How the input files of all processes, and those of the run that a checkpoint belongs to, are compared: by "
-             "sizes, headers and samples of every tensor; or by every byte."},
+     .help = "How the input files of all processes, and those of the run that a checkpoint belongs to, are compared: "
+             "by sizes, headers and samples of every tensor; or by every byte."},
     {.name = "rendezvous_timeout", .type = TT_SETTING_INT, FIELD(rendezvous_timeout), .default_text = "300",
      .minimum = 1, .maximum = 1 << 20,
      .help = "Seconds that the processes of a run wait for each other at the start."},
     {.name = "rendezvous_bind", .type = TT_SETTING_STRING, FIELD(rendezvous_bind),
-     .help = "Address at which rank 0 listens for the others, at all addresses of that name; not said: loopback where the "
-             "launch says that all ranks are on this machine, else every address."},
+     .help = "Address at which rank 0 listens for the others, at all addresses of that name; not said: loopback where "
+             "the launch says that all ranks are on this machine, else every address."},
 
     TT_SETTING_ONLY("deepspeed", JSON, NULL, "null", "sharding is set by sharding_strategy or an FSDP file"),
     TT_SETTING_ONLY("parallelism_config", JSON, NULL, "null {}",

@@ -1,14 +1,13 @@
-/* Fingerprints of the files that a run reads, so that machines whose files differ, and a resume on files that have changed,
- * are found before the first step.
+/* Fingerprints of the files that a run reads, so that machines whose files differ, and a resume on files that have
+ * changed, are found before the first step.
  *
  * A part is a file or a tensor. Its `quick` sum is over
- *   weights files             size and header
- *   tensors                   all bytes below 64 KiB; else 16 blocks of 4 KiB, one in each sixteenth, at places that follow
- *                             from the tensor's name
- *   all other files           all bytes, and of data above 1 GiB the size, the first and the last MiB and 1,024 blocks of
- *                             4 KiB
- * and with verify_inputs: full its `full` sum is over all bytes. Sums are CRC-64 (base/crc64.h): they find copies that went
- * wrong and files of another version, not a forger. Names and times of files do not count. */
+ *   weights files     size and header
+ *   tensors           all bytes below 64 KiB; else 16 blocks of 4 KiB, one in each sixteenth, at places that follow
+ *                     from the tensor's name
+ *   all other files   all bytes, and of data above 1 GiB the size, the first and the last MiB and 1,024 blocks of 4 KiB
+ * and with verify_inputs: full its `full` sum is over all bytes. Sums are CRC-64 (base/crc64.h): they find copies that
+ * went wrong and files of another version, not a forger. Names and times of files do not count. */
 #ifndef TT_LAUNCH_FINGERPRINT_H
 #define TT_LAUNCH_FINGERPRINT_H
 
@@ -16,8 +15,8 @@
 #include "launch/world.h"
 
 enum tt_fingerprint_role {
-    TT_FINGERPRINT_SETTING,    /* of the run; in no checkpoint */
-    TT_FINGERPRINT_MODEL,      /* config.json, weights files, tensors */
+    TT_FINGERPRINT_SETTING, /* of the run; in no checkpoint */
+    TT_FINGERPRINT_MODEL,   /* config.json, weights files, tensors */
     TT_FINGERPRINT_TOKENIZER,
     TT_FINGERPRINT_ADAPTER,    /* to start from */
     TT_FINGERPRINT_DATA,       /* files of rows */
@@ -39,9 +38,9 @@ struct tt_fingerprint {
     bool full;
 };
 
-/* Reads the files of `inputs` once for all ranks of the process, with several threads. `settings`: lines
- * "name: value" that must be the same in all processes, or NULL. `checkpoint`: the folder to resume from, or NULL. On error
- * the struct is empty. */
+/* Reads the files of `inputs` once for all ranks of the process, with several threads. `settings`: lines "name: value"
+ * that must be the same in all processes, or NULL. `checkpoint`: the folder to resume from, or NULL. On error the
+ * struct is empty. */
 TT_MUST_USE tt_status tt_fingerprint_take(enum tt_verify_inputs verify, const char *settings,
                                           const struct tt_inputs *inputs, const char *checkpoint,
                                           const struct tt_cancel *cancel, struct tt_fingerprint *fingerprint);
@@ -52,17 +51,19 @@ TT_MUST_USE tt_status tt_fingerprint_take_run(const struct tt_train_config *conf
                                               struct tt_fingerprint *fingerprint);
 void tt_fingerprint_deinit(struct tt_fingerprint *fingerprint);
 
-/* Collective over the processes of the run: TT_ERR_DATA in all of them, naming the first part that differs and two machines,
- * unless all fingerprints are equal. */
-TT_MUST_USE tt_status tt_fingerprint_compare(const struct tt_fingerprint *fingerprint, struct tt_world *world);
+/* Collective over the processes of the run: TT_ERR_DATA in all of them, naming the first part that differs and two
+ * machines, unless all fingerprints are equal. */
+TT_MUST_USE tt_status tt_fingerprint_compare(const struct tt_fingerprint *fingerprint,
+                                             struct tt_world *world);
 
 /* What a checkpoint keeps: {"tensor 'x' of 'y'": "quick full", ...} in hexadecimal. Owned; NULL without memory. */
 struct tt_json_value *tt_fingerprint_json(const struct tt_fingerprint *fingerprint);
-/* Lists, separated by "; ", the parts that are not as in `before`: in `broken` those without which the run is another one
- * (TT_FINGERPRINT_MODEL), in `changed` all others. Both stay empty when nothing has changed. A full sum is compared where both
- * have one. */
-TT_MUST_USE tt_status tt_fingerprint_changes(const struct tt_fingerprint *fingerprint, const struct tt_json_value *before,
-                                             struct tt_str *broken, struct tt_str *changed);
+/* Lists, separated by "; ", the parts that are not as in `before`: in `broken` those without which the run is another
+ * one (TT_FINGERPRINT_MODEL), in `changed` all others. Both stay empty when nothing has changed. A full sum is
+ * compared where both have one. */
+TT_MUST_USE tt_status tt_fingerprint_changes(const struct tt_fingerprint *fingerprint,
+                                             const struct tt_json_value *before, struct tt_str *broken,
+                                             struct tt_str *changed);
 
 /* Of all tokens of a data set, and of which of them are supervised. */
 uint64_t tt_fingerprint_of_rows(const struct tt_dataset *dataset);

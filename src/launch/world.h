@@ -13,8 +13,8 @@
 
 /* What a rank is told when it starts. */
 struct tt_world_rank {
-    struct tt_comm
-        *comm; /* lent: all ranks of the run, as the host reaches them (GPUs: tt_rank_init adds NCCL) */
+    /* lent: all ranks of the run, as the host reaches them (GPUs: tt_rank_init adds NCCL) */
+    struct tt_comm *comm;
     struct tt_device_config device;
     struct tt_pulse *pulse; /* lent: beaten while it queues work */
     int machine;            /* number of its machine, from 0 in order of the ranks */
@@ -28,8 +28,8 @@ struct tt_world {
     int world_size;              /* ranks of the run */
     int first_rank;              /* global rank of ranks[0] */
     int machine_count;
-    int ranks_per_machine; /* 0: not the same number everywhere */
-    int threads_per_rank;  /* cpu threads that each may use */
+    int ranks_per_machine;          /* 0: not the same number everywhere */
+    int threads_per_rank;           /* cpu threads that each may use */
     const struct tt_cancel *cancel; /* NULL or lent: ranks that have not started are not started any more */
 };
 

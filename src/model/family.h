@@ -11,8 +11,8 @@ struct tt_model_family {
     int64_t default_kv_heads; /* when the key is missing; 0: as many as heads. null always means that */
     int64_t default_head_dim; /* when the key is missing; 0: hidden_size / num_attention_heads */
     int64_t default_max_position;
-    const char
-        *default_target_modules; /* PEFT's TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING, a JSON list */
+    /* PEFT's TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING, a JSON list */
+    const char *default_target_modules;
     /* After the shared keys were read and checked: biases, norms, windows. */
     tt_status (*configure)(const struct tt_json *json, struct tt_model_config *config);
 };

@@ -11,37 +11,38 @@ enum { TT_MODEL_LAYERS_MAX = 1024, TT_MODEL_SKIP_BYTES = 1024 };
 
 /* What config.json says, for every family; fields that a family lacks are 0. Key names: Hugging Face. */
 struct tt_model_config {
-    char model_type[32];             /* "llama" */
-    char architecture[64];           /* "LlamaForCausalLM" */
-    int64_t hidden_size;             /* D */
-    int64_t intermediate_size;       /* F */
+    char model_type[32];       /* "llama" */
+    char architecture[64];     /* "LlamaForCausalLM" */
+    int64_t hidden_size;       /* D */
+    int64_t intermediate_size; /* F */
     int64_t num_hidden_layers;
-    int64_t num_attention_heads;     /* H */
-    int64_t num_key_value_heads;     /* K */
-    int64_t head_dim;                /* E */
-    int64_t vocab_size;              /* V */
+    int64_t num_attention_heads; /* H */
+    int64_t num_key_value_heads; /* K */
+    int64_t head_dim;            /* E */
+    int64_t vocab_size;          /* V */
     int64_t max_position_embeddings;
     double rms_norm_eps;
     bool tie_word_embeddings;
-    bool attention_bias;             /* q, k, v have a bias */
-    bool attention_output_bias;      /* o has a bias */
+    bool attention_bias;        /* q, k, v have a bias */
+    bool attention_output_bias; /* o has a bias */
     bool mlp_bias;
-    bool qk_norm;                    /* Qwen3 */
-    int64_t sliding_window;          /* 0: none */
+    bool qk_norm;                            /* Qwen3 */
+    int64_t sliding_window;                  /* 0: none */
     bool window_layers[TT_MODEL_LAYERS_MAX]; /* which layers have it (layer_types, max_window_layers) */
     double initializer_range;
     double rope_theta;
     enum { TT_ROPE_DEFAULT, TT_ROPE_LINEAR, TT_ROPE_LLAMA3, TT_ROPE_YARN } rope_type;
     double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
     int64_t rope_original_max_position;
-    double rope_beta_fast, rope_beta_slow, rope_attention_factor; /* yarn; the factor multiplies cos and sin */
+    /* yarn; the factor multiplies cos and sin */
+    double rope_beta_fast, rope_beta_slow, rope_attention_factor;
     bool rope_truncate;
-    tt_dtype dtype;                  /* torch_dtype / dtype */
+    tt_dtype dtype; /* torch_dtype / dtype */
     /* quantization_config: the folder holds what bitsandbytes made of the linears; NONE: it does not. */
     enum tt_quant_type stored_quant;
     bool stored_quant_nested;
     char stored_quant_skip[TT_MODEL_SKIP_BYTES]; /* JSON list; empty: null */
-    int64_t bos_token_id;            /* -1: none */
+    int64_t bos_token_id;                        /* -1: none */
     int64_t eos_token_ids[8];
     int eos_token_count;
 };
@@ -61,7 +62,8 @@ struct tt_lora_config {
     const char *layers_pattern;      /* NULL, name or JSON list */
     const char *rank_pattern;        /* NULL or JSON object */
     const char *alpha_pattern;
-    bool from_adapter;               /* read from an adapter: parts of a pattern that match nothing are only noted */
+    /* read from an adapter: parts of a pattern that match nothing are only noted */
+    bool from_adapter;
 };
 
 /* How the frozen linears are stored (model/quantization.h); lm_head and the embeddings never are. */
@@ -72,23 +74,25 @@ struct tt_base_quant {
 };
 
 struct tt_model_options {
-    tt_dtype compute_dtype;      /* type in which frozen matrices are stored and activations computed */
-    bool train_base;             /* full fine-tuning: every base parameter trains */
+    tt_dtype compute_dtype; /* type in which frozen matrices are stored and activations computed */
+    bool train_base;        /* full fine-tuning: every base parameter trains */
     struct tt_lora_config lora;
     struct tt_base_quant quant;
-    bool random_init;            /* parameters get their family's random init instead of a file */
+    bool random_init; /* parameters get their family's random init instead of a file */
 };
 
 struct tt_model {
     struct tt_model_config config;
     struct tt_model_options options;
-    struct tt_block *blocks;     /* [0] embedding, [1 .. L] decoder layers, [L + 1] head */
+    struct tt_block *blocks; /* [0] embedding, [1 .. L] decoder layers, [L + 1] head */
     int block_count;
-    int *unit_of_block;          /* which unit holds the block's parameters: tied embedding and head share one */
+    /* which unit holds the block's parameters: tied embedding and head share one */
+    int *unit_of_block;
     int unit_count;
-    tt_param **params;           /* all, in order of the blocks */
+    tt_param **params; /* all, in order of the blocks */
     size_t param_count;
-    /* Elements; tied counted once. As PEFT counts: the base includes originals of which modules_to_save trains a copy. */
+    /* Elements; tied counted once. As PEFT counts: the base includes originals of which modules_to_save trains a
+     * copy. */
     int64_t base_param_count, adapter_param_count, trainable_param_count;
     struct tt_arena arena;
 };
@@ -96,12 +100,13 @@ struct tt_model {
 /* Reads and checks config.json (TT_ERR_DATA names the key; TT_ERR_UNSUPPORTED a family or feature not served). */
 TT_MUST_USE tt_status tt_model_config_parse(const struct tt_json *json, struct tt_model_config *config);
 /* Builds blocks and parameter specs. A LoRA pattern that matches nothing is TT_ERR_USAGE. */
-TT_MUST_USE tt_status tt_model_create(const struct tt_model_config *config, const struct tt_model_options *options,
-                                      struct tt_model **out);
+TT_MUST_USE tt_status tt_model_create(const struct tt_model_config *config,
+                                      const struct tt_model_options *options, struct tt_model **out);
 void tt_model_destroy(struct tt_model *model); /* takes NULL */
 /* Fills cos and sin tables f32 [positions, E/2] (host memory) by the model's rope type; positions must not exceed
  * max_position_embeddings unless the rope type extends it. */
-void tt_model_fill_rope(const struct tt_model_config *config, int64_t positions, float *cos_PE, float *sin_PE);
+void tt_model_fill_rope(const struct tt_model_config *config, int64_t positions, float *cos_PE,
+                        float *sin_PE);
 /* NULL when there is none of that name. */
 tt_param *tt_model_find_param(const struct tt_model *model, const char *name);
 /* The tensor of the model folder that a base parameter is read from: its own name, except for an lm_head.weight that

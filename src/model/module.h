@@ -16,8 +16,8 @@ struct tt_module {
     enum tt_module_kind kind;
     int layer; /* -1 outside the layers */
     /* What model/lora.c decides: */
-    bool adapted; /* LoRA of rank r is added, times `scaling` */
-    bool saved;   /* modules_to_save: a full copy trains */
+    bool adapted;   /* LoRA of rank r is added, times `scaling` */
+    bool saved;     /* modules_to_save: a full copy trains */
     bool quantized; /* model/quantization.c: its weight is stored in the format of the options */
     int64_t r;
     double alpha;

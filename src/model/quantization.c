@@ -13,10 +13,10 @@
 /* One row reads as one paragraph. */
 /* clang-format off */
 const struct tt_setting tt_quantization_settings[] = {
-    {.name = "load_in_4bit", .aliases = "_load_in_4bit", .type = TT_SETTING_BOOL, FIELD(load_in_4bit), .default_text = "false",
-     .help = "Store the frozen linears in 4 bits (QLoRA), quantized while they are loaded."},
-    {.name = "load_in_8bit", .aliases = "_load_in_8bit", .type = TT_SETTING_BOOL, FIELD(load_in_8bit), .default_text = "false",
-     .help = "Store them as int8 with one scale a row."},
+    {.name = "load_in_4bit", .aliases = "_load_in_4bit", .type = TT_SETTING_BOOL, FIELD(load_in_4bit),
+     .default_text = "false", .help = "Store the frozen linears in 4 bits (QLoRA), quantized while they are loaded."},
+    {.name = "load_in_8bit", .aliases = "_load_in_8bit", .type = TT_SETTING_BOOL, FIELD(load_in_8bit),
+     .default_text = "false", .help = "Store them as int8 with one scale a row."},
     {.name = "bnb_4bit_quant_type", .type = TT_SETTING_CHOICE, FIELD(quant_type), .default_text = "nf4",
      .choices = "nf4 fp4", .help = "The sixteen values of 4 bits."},
     {.name = "bnb_4bit_use_double_quant", .aliases = "use_bnb_nested_quant", .type = TT_SETTING_BOOL,

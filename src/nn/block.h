@@ -2,8 +2,8 @@
  * embedding, decoder layers, head. Written for one device; the two directions of a block sit in one file.
  *
  * Memory discipline: forward pushes what backward will need onto the workspace and returns with all its scratch
- * popped; the caller pops what was kept after backward. `saved` is the block's own record of these views, stored
- * in `saved_bytes` bytes of host memory that the caller provides. How much a decoder layer keeps is step->level; what it
+ * popped; the caller pops what was kept after backward. `saved` is the block's own record of these views, stored in
+ * `saved_bytes` bytes of host memory that the caller provides. How much a decoder layer keeps is step->level; what it
  * kept shows in the record, so backward needs no level.
  *
  * Parameters: `params` are this block's, in the order in which they should lie in memory (tensors that one GEMM
@@ -23,9 +23,10 @@ struct tt_block_ops {
     const char *kind;   /* "embedding", "decoder layer", "head" */
     size_t saved_bytes; /* host bytes of the record `saved` */
     /* x_TD -> y_TD (both lent by the caller, y allocated). The embedding reads batch->ids and gets an empty x; the
-     * head fills step->loss_N and gets an empty y. `saved` is NULL when step->gradient is false. A decoder layer with an
-     * empty y is run again for backward: it fills `saved` and leaves out what only y would need. */
-    tt_status (*forward)(struct tt_block *block, struct tt_step *step, tt_tensor x_TD, void *saved, tt_tensor y_TD);
+     * head fills step->loss_N and gets an empty y. `saved` is NULL when step->gradient is false. A decoder layer with
+     * an empty y is run again for backward: it fills `saved` and leaves out what only y would need. */
+    tt_status (*forward)(struct tt_block *block, struct tt_step *step, tt_tensor x_TD, void *saved,
+                         tt_tensor y_TD);
     /* dy_TD -> dx_TD, adding to the grad views of trainable parameters. dx may be the same memory as dy. The
      * embedding writes no dx; the head reads no dy. dx is empty when nobody below trains (no gradient needed). */
     tt_status (*backward)(struct tt_block *block, struct tt_step *step, tt_tensor x_TD, const void *saved,
@@ -34,12 +35,12 @@ struct tt_block_ops {
 
 struct tt_block {
     const struct tt_block_ops *ops;
-    char name[64];       /* "model.layers.17" */
-    int index;           /* place in the model's list */
-    tt_param **params;   /* owned by the model's arena */
+    char name[64];     /* "model.layers.17" */
+    int index;         /* place in the model's list */
+    tt_param **params; /* owned by the model's arena */
     size_t param_count;
-    bool trains;         /* some parameter of this block trains */
-    void *impl;          /* the kind's own description, in the model's arena */
+    bool trains; /* some parameter of this block trains */
+    void *impl;  /* the kind's own description, in the model's arena */
 };
 
 #endif

@@ -46,8 +46,8 @@ bool tt_linear_group_needs_x(const struct tt_linear_group *group);
 TT_MUST_USE tt_status tt_linear_push_h(const struct tt_linear_group *group, struct tt_step *step,
                                        int64_t rows, tt_tensor *h_TR);
 
-/* `row_keys_T` belongs to the rows of x. y_TO is overwritten and may be of a wider type than x; when it is empty only h_TR
- * is made (a block that is run again for backward needs no more of its last linear). */
+/* `row_keys_T` belongs to the rows of x. y_TO is overwritten and may be of a wider type than x; when it is empty only
+ * h_TR is made (a block that is run again for backward needs no more of its last linear). */
 TT_MUST_USE tt_status tt_linear_forward(const struct tt_linear_group *group, struct tt_step *step,
                                         tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR, tt_tensor y_TO);
 /* As tt_linear_forward for a group of one, with `residual_TO` (y's type and shape, apart from y) added to y. */
@@ -61,14 +61,14 @@ TT_MUST_USE tt_status tt_linear_forward_rotated(const struct tt_linear_group *gr
 /* As tt_linear_forward for a group of two, and act = silu(gate) * up of its two halves. Without `keep` what is left in
  * gate_up_TF2 is arbitrary, and act_TF may be its first half. */
 TT_MUST_USE tt_status tt_linear_forward_swiglu(const struct tt_linear_group *group, struct tt_step *step,
-                                               tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR, bool keep,
-                                               tt_tensor gate_up_TF2, tt_tensor act_TF);
+                                               tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR,
+                                               bool keep, tt_tensor gate_up_TF2, tt_tensor act_TF);
 /* dx = dy W + drop'(dh A), dh = s dy B. dx_TI may be empty (nobody below trains): then only dh is made. */
 TT_MUST_USE tt_status tt_linear_backward_input(const struct tt_linear_group *group, struct tt_step *step,
                                                tt_tensor row_keys_T, tt_tensor dy_TO, tt_tensor dh_TR,
                                                tt_tensor dx_TI);
-/* As tt_linear_backward_input for a group of one whose x was act = silu(gate) * up: turns gate | up into their gradients.
- * dact_TF is scratch; with `wants_act` act is left there. */
+/* As tt_linear_backward_input for a group of one whose x was act = silu(gate) * up: turns gate | up into their
+ * gradients. dact_TF is scratch; with `wants_act` act is left there. */
 TT_MUST_USE tt_status tt_linear_backward_swiglu(const struct tt_linear_group *group, struct tt_step *step,
                                                 tt_tensor row_keys_T, tt_tensor dy_TO, tt_tensor dh_TR,
                                                 tt_tensor gate_up_TF2, tt_tensor dact_TF, bool wants_act);

@@ -1,14 +1,14 @@
 /* The attention half of a decoder layer, with its norm:
- *     out = o_proj(attention(rope(q), rope(k), v)),  q, k, v = linears of norm(x)   (q and k normed per head
- * in Qwen3)
+ *     out = o_proj(attention(rope(q), rope(k), v)),  q, k, v = linears of norm(x)
+ * Qwen3 norms q and k per head.
  *
  * Kept for backward, in elements per token (c: compute type, f: fp32): q, k, v (H + 2K) E c, o H E c, lse H
  * f, rstd 1 f, LoRA h of q, k, v and o. Without q/k norms q and k are kept after rope. With them they are
  * kept as the linears gave them, plus (H + K) f of rstd, and normed and rotated again in backward: one copy
  * either way.
  *
- * At TT_KEEP_ALL also what backward would make again: the normed input D c where LoRA or a weight of q, k, v trains, and
- * with q/k norms the ready q and k, (H + K) E c. */
+ * At TT_KEEP_ALL also what backward would make again: the normed input D c where LoRA or a weight of q, k, v trains,
+ * and with q/k norms the ready q and k, (H + K) E c. */
 #ifndef TT_NN_SELF_ATTENTION_H
 #define TT_NN_SELF_ATTENTION_H
 

@@ -1,6 +1,6 @@
 /* AdamW over the flat slices of one rank. Knows no model and no rank: it gets runs of elements with or without
  * weight decay. State: m and v in fp32, in device memory of purpose OPTIMIZER; offloaded, in page-locked host
- * memory that the device reads and writes over its link during the update (each value once: that is all the streaming). */
+ * memory that the device reads and writes over its link during the update (each value once). */
 #ifndef TT_OPTIM_ADAMW_H
 #define TT_OPTIM_ADAMW_H
 
@@ -24,7 +24,7 @@ struct tt_adamw_run {
 /* One update with rate `lr` and clipping coefficient `grad_scale`; `step` counts from 1. */
 TT_MUST_USE tt_status tt_adamw_update(struct tt_stream *stream, const struct tt_optim_config *config,
                                       struct tt_adamw_state *state, float *master, const float *grad,
-                                      const struct tt_adamw_run *runs, size_t run_count, double lr, float grad_scale,
-                                      int64_t step);
+                                      const struct tt_adamw_run *runs, size_t run_count, double lr,
+                                      float grad_scale, int64_t step);
 
 #endif

@@ -8,15 +8,16 @@
 #include <stdint.h>
 
 struct tt_optim_config {
-    const char *optim;              /* "adamw_torch_fused"; every AdamW spelling that means plain fp32 AdamW */
-    double learning_rate;           /* 2e-5 */
-    const char *lr_scheduler_type;  /* "linear" */
+    /* "adamw_torch_fused"; every AdamW spelling that means plain fp32 AdamW */
+    const char *optim;
+    double learning_rate;            /* 2e-5 */
+    const char *lr_scheduler_type;   /* "linear" */
     const char *lr_scheduler_kwargs; /* NULL or JSON object as text */
-    double warmup_steps;            /* 0; in (0, 1): a ratio */
-    double warmup_ratio;            /* 0 */
-    double weight_decay;            /* 0 */
+    double warmup_steps;             /* 0; in (0, 1): a ratio */
+    double warmup_ratio;             /* 0 */
+    double weight_decay;             /* 0 */
     double adam_beta1, adam_beta2, adam_epsilon;
-    double max_grad_norm;           /* 1; 0: no clipping */
+    double max_grad_norm; /* 1; 0: no clipping */
 };
 
 #endif

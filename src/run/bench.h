@@ -16,21 +16,21 @@ struct tt_bench_options {
 };
 
 struct tt_bench_result {
-    double tokens_per_second;                /* all ranks, median step */
-    double step_seconds;                     /* median */
-    double model_tflops;                     /* per second, all ranks, recompute not counted */
-    double first_step_seconds;               /* from the call to the end of step 1 */
-    double loss;                             /* of the last step */
-    size_t peak_bytes;                       /* peak resident memory of this process */
+    double tokens_per_second;  /* all ranks, median step */
+    double step_seconds;       /* median */
+    double model_tflops;       /* per second, all ranks, recompute not counted */
+    double first_step_seconds; /* from the call to the end of step 1 */
+    double loss;               /* of the last step */
+    size_t peak_bytes;         /* peak resident memory of this process */
     /* Buffers on rank 0's device, without the driver's context: planned; what the device counted. */
     size_t planned_bytes, device_peak_bytes;
-    size_t device_used_bytes;                /* as the driver counts it; 0 where the device is the host */
-    double planned_step_seconds;             /* what the plan thought; 0 on cpus */
-    char recompute[96];                      /* "recompute none": what the plan chose */
-    bool recomputes_blocks;                  /* some of them */
+    size_t device_used_bytes;    /* as the driver counts it; 0 where the device is the host */
+    double planned_step_seconds; /* what the plan thought; 0 on cpus */
+    char recompute[96];          /* "recompute none": what the plan chose */
+    bool recomputes_blocks;      /* some of them */
     int64_t base_params, trainable_params;
-    struct tt_op_time
-        op_times[TT_SPAN_COUNT]; /* of rank 0, a step: seconds by op and span; the rest is not in any */
+    /* of rank 0, a step: seconds by op and span; the rest is not in any */
+    struct tt_op_time op_times[TT_SPAN_COUNT];
 };
 
 /* Model, batch, LoRA, precision, sharding and threads come from `config`. Rank 0 of the run fills `result`.

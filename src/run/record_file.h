@@ -1,6 +1,7 @@
-/* A file that grows by records while a run goes on (metrics.jsonl, TensorBoard's events). A record that cannot be written does
- * not end the run: one warning says why, the record is kept in memory, and every later record tries to write all that is
- * kept. A part of a record that reached the file is cut off again, so that the file always ends with a whole one. */
+/* A file that grows by records while a run goes on (metrics.jsonl, TensorBoard's events). A record that cannot be
+ * written does not end the run: one warning says why, the record is kept in memory, and every later record tries to
+ * write all that is kept. A part of a record that reached the file is cut off again, so that the file always ends with
+ * a whole one. */
 #ifndef TT_RUN_RECORD_FILE_H
 #define TT_RUN_RECORD_FILE_H
 

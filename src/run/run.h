@@ -1,5 +1,5 @@
-/* What the ranks of one process share during a run: made by the trainer before the first rank starts, read-only after, but
- * for the members that belong to global rank 0. Internal to src/run. */
+/* What the ranks of one process share during a run: made by the trainer before the first rank starts, read-only after,
+ * but for the members that belong to global rank 0. Internal to src/run. */
 #ifndef TT_RUN_RUN_H
 #define TT_RUN_RUN_H
 
@@ -20,14 +20,15 @@ struct tt_run {
     struct tt_inputs inputs;
     struct tt_sampler *train_sampler, *eval_sampler; /* eval: NULL without evaluation */
     struct tt_batch_limits train_limits, eval_limits;
-    struct tt_rank_config rank_config;        /* what each rank is made from; device and communicators filled per rank */
+    /* what each rank is made from; device and communicators filled per rank */
+    struct tt_rank_config rank_config;
     struct tt_plan plan;
     int64_t steps_per_epoch, total_steps;
     int64_t logging_steps, eval_steps, save_steps; /* resolved: every so many steps; 0: never */
-    double start_seconds;                     /* tt_clock_seconds when the run began */
+    double start_seconds;                          /* tt_clock_seconds when the run began */
     struct tt_resume resume;
-    struct tt_fingerprint fingerprint;        /* of the input files */
-    int64_t first_step;                       /* steps that were done before */
+    struct tt_fingerprint fingerprint; /* of the input files */
+    int64_t first_step;                /* steps that were done before */
 
     /* global rank 0 only */
     struct tt_output_dir output;

@@ -1,8 +1,8 @@
 /* The trainer: one call runs a whole fine-tuning from a resolved configuration to the files it leaves.
  *
  * tt_trainer_run finds its peers (threads of this process, or MPI), reads model, tokenizer and data, plans the memory,
- * starts one thread per rank, trains, evaluates, saves. It prints nothing: what people watch goes to the observer, whose
- * functions are called from one thread at a time, on global rank 0 only.
+ * starts one thread per rank, trains, evaluates, saves. It prints nothing: what people watch goes to the observer,
+ * whose functions are called from one thread at a time, on global rank 0 only.
  *
  * What the observer sees and what a run returns (tt_train_observer, tt_train_summary, tt_eval_result) is public:
  * trimtab.h.
@@ -30,7 +30,8 @@ struct tt_eval_options {
     int64_t max_new_tokens;
 };
 /* Uses model, adapter, data (eval_dataset, or the test split), per_device_eval_batch_size, threads of `config`. */
-TT_MUST_USE tt_status tt_evaluate_run(const struct tt_train_config *config, const struct tt_eval_options *options,
+TT_MUST_USE tt_status tt_evaluate_run(const struct tt_train_config *config,
+                                      const struct tt_eval_options *options,
                                       const struct tt_train_observer *observer, struct tt_cancel *cancel,
                                       struct tt_eval_result *result);
 

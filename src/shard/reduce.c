@@ -1,10 +1,11 @@
-/* Gradients travel like this (slice: what this rank's optimizer works on).
+/* The path of a gradient (slice: the part that this rank's optimizer owns).
  *
- *   resident   the blocks add straight into the slice, which is the whole vector; with replicas it is summed
- * over them at the last micro batch sharded    the blocks add into a full gradient, zero when lent; reduce
- * sums it over the ranks, adds this rank's share to the slice and zeroes it again; with replicas the slice is
- * summed over them at the last micro batch small      (what trains is little beside what does not) in either
- * case the sum is made when the step joins
+ *   resident   The blocks add straight into the slice, which is the whole vector. With replicas it is summed over them
+ *              at the last micro batch.
+ *   sharded    The blocks add into a full gradient, zero when lent. reduce sums it over the ranks, adds this rank's
+ *              share to the slice and zeroes it again. With replicas the slice is summed over them at the last micro
+ *              batch.
+ *   small      (trainable bytes are few beside frozen ones) In either case the sum is made when the step joins.
  *
  * A pass that wrote gradients and does not reduce leaves them for the next that gets the same memory. That
  * spares a zeroing in every forward pass, which gets gradient views too and writes none.

@@ -10,10 +10,13 @@
 #include "shard/unit.h"
 
 enum {
-    SEGMENT_ALIGNMENT = 64,                                       /* bytes, of every tensor in the frozen segment */
-    ELEMENT_ALIGNMENT = SEGMENT_ALIGNMENT / (int)sizeof(float),   /* elements, of every tensor in the trainable one */
+    /* bytes, of every tensor in the frozen segment */
+    SEGMENT_ALIGNMENT = 64,
+    /* elements, of every tensor in the trainable one */
+    ELEMENT_ALIGNMENT = SEGMENT_ALIGNMENT / (int)sizeof(float),
     GRADIENT_SLOTS = 2, /* full gradients in flight: a reduce overlaps the next block's backward */
-    SMALL_TRAINABLE = 8, /* trainable values of at most this share of a unit stay gathered from step to step */
+    /* trainable values of at most this share of a unit stay gathered from step to step */
+    SMALL_TRAINABLE = 8,
 };
 
 /* Memory for one whole unit. Its content stays known after the unit let go of it, so that the unit that is needed again
@@ -25,8 +28,8 @@ struct gather_slot {
     bool frozen_valid;
     bool trainable_valid;
     bool held;
-    bool keep;             /* its owner said that it will be back */
-    uint64_t let_go;       /* count of releases, to find the oldest */
+    bool keep;                 /* its owner said that it will be back */
+    uint64_t let_go;           /* count of releases, to find the oldest */
     struct tt_event *gathered; /* on the comm stream: the values are there */
     struct tt_event *released; /* on the compute stream: the last reader is done */
 };
@@ -35,38 +38,38 @@ struct gather_slot {
 struct gradient_slot {
     struct tt_buffer *buffer;
     float *data;
-    struct tt_unit *owner; /* who holds it, or NULL */
+    struct tt_unit *owner;    /* who holds it, or NULL */
     struct tt_event *reduced; /* on the comm stream: read and zeroed again */
 };
 
 struct tt_shard_context {
     struct tt_shard_config config;
-    bool resident;                /* every rank holds every unit whole: nothing comes from other ranks */
-    bool at_hand;                 /* resident, and frozen values are lent where they are stored */
-    struct tt_latch *sharing;     /* share.c; NULL unless shards of others are pulled */
-    int rank, world_size;         /* among those who split a unit; 0 of 1 when resident */
-    struct tt_comm *replicas;     /* gradients are summed over these too, once per step; NULL: none */
+    bool resident;            /* every rank holds every unit whole: nothing comes from other ranks */
+    bool at_hand;             /* resident, and frozen values are lent where they are stored */
+    struct tt_latch *sharing; /* share.c; NULL unless shards of others are pulled */
+    int rank, world_size;     /* among those who split a unit; 0 of 1 when resident */
+    struct tt_comm *replicas; /* gradients are summed over these too, once per step; NULL: none */
     struct tt_stream *comm_stream;
     struct tt_event *gradients_ready; /* on the compute stream */
     struct tt_event *reached;         /* on the compute stream: where a gather may begin */
     struct tt_event *reduced;         /* on the comm stream */
-    struct tt_unit *units;        /* all that live, newest first */
+    struct tt_unit *units;            /* all that live, newest first */
     bool sealed;
     struct gather_slot *slots;
     int slot_count;
     struct gradient_slot gradient_slots[GRADIENT_SLOTS];
     int next_gradient_slot;
-    struct tt_buffer *travel;     /* gradients of one unit in the reduce type, when that is not F32 */
+    struct tt_buffer *travel; /* gradients of one unit in the reduce type, when that is not F32 */
     uint64_t releases;
 };
 
 /* Where one parameter lies. */
 struct member {
     tt_param *param;
-    bool trains;     /* lies in the trainable segment */
-    tt_dtype dtype;  /* as it is lent */
-    int64_t count;   /* elements */
-    size_t offset;   /* bytes in the frozen segment, elements in the trainable one */
+    bool trains;    /* lies in the trainable segment */
+    tt_dtype dtype; /* as it is lent */
+    int64_t count;  /* elements */
+    size_t offset;  /* bytes in the frozen segment, elements in the trainable one */
 };
 
 struct tt_unit {
@@ -83,25 +86,26 @@ struct tt_unit {
     /* Whole segments with all padding, and this rank's share. */
     size_t frozen_bytes, frozen_shard_bytes;
     int64_t trainable_count, slice_count;
-    size_t frozen_payload_bytes;    /* without padding, for reports */
+    size_t frozen_payload_bytes; /* without padding, for reports */
     int64_t trainable_payload_count;
 
     struct tt_buffer *frozen_shard; /* any buffer is NULL when it would be empty */
     struct tt_buffer *master;
-    struct tt_buffer *gradient;     /* the slice */
-    struct gather_slot own_slot;    /* SHARD_GRAD_OP: the unit */
-    struct gather_slot own_trainable; /* trainable values in the compute type, where they have a place of their own */
-    bool small;                     /* what trains is little beside what does not */
-    const void **peer_shards;       /* [world_size]: where the others' frozen shards lie; NULL: not known */
+    struct tt_buffer *gradient;  /* the slice */
+    struct gather_slot own_slot; /* SHARD_GRAD_OP: the unit */
+    /* trainable values in the compute type, where they have a place of their own */
+    struct gather_slot own_trainable;
+    bool small;               /* what trains is little beside what does not */
+    const void **peer_shards; /* [world_size]: where the others' frozen shards lie; NULL: not known */
     struct gradient_slot own_gradient; /* more than one user, or small: gradients of all of them meet here */
-    struct tt_event *written;       /* on the compute stream: masters or the frozen shard have been written */
+    struct tt_event *written; /* on the compute stream: masters or the frozen shard have been written */
 
     /* State: see gather.c. */
     struct gather_slot *slot;
     struct gradient_slot *gradient_slot;
     bool prefetched;
     int holders;
-    int reduces; /* since the last sum: the sum is made by the last user */
+    int reduces;  /* since the last sum: the sum is made by the last user */
     bool sum_due; /* small: gradients of the whole step are summed when the step joins */
 };
 
@@ -111,9 +115,11 @@ void tt_unit_set_piece_data(struct tt_unit *unit);
 
 size_t tt_unit_gathered_bytes(const struct tt_unit *unit); /* what a slot needs to hold all of it */
 
-TT_MUST_USE tt_status tt_shard_buffer_create(struct tt_shard_context *context, size_t bytes, enum tt_purpose purpose,
+TT_MUST_USE tt_status tt_shard_buffer_create(struct tt_shard_context *context, size_t bytes,
+                                             enum tt_purpose purpose,
                                              struct tt_buffer **out); /* 0 bytes: *out stays NULL */
-TT_MUST_USE tt_status tt_gather_slot_init(struct tt_shard_context *context, size_t bytes, struct gather_slot *slot);
+TT_MUST_USE tt_status tt_gather_slot_init(struct tt_shard_context *context, size_t bytes,
+                                          struct gather_slot *slot);
 void tt_gather_slot_deinit(struct gather_slot *slot);
 TT_MUST_USE tt_status tt_gradient_slot_init(struct tt_shard_context *context, int64_t count,
                                             struct gradient_slot *slot);

@@ -31,16 +31,17 @@ const char *tt_shard_strategy_name(enum tt_shard_strategy strategy);
 struct tt_shard_context;
 struct tt_shard_config {
     enum tt_shard_strategy strategy;
-    struct tt_device *device;          /* lent */
-    struct tt_stream *compute;         /* lent */
-    struct tt_comm *shard_comm;        /* lent: the ranks that split a unit */
-    struct tt_comm *replicate_comm;    /* lent, NULL unless HYBRID_SHARD */
-    tt_dtype compute_dtype;            /* type in which trainable parameters are lent: F32 or BF16 */
-    tt_dtype reduce_dtype;             /* type in which gradients travel: F32 or BF16 */
-    bool train;                        /* false: no gradients, no masters (evaluation, generation) */
-    bool offload_params;               /* frozen shards lie in page-locked host memory and come by in time */
+    struct tt_device *device;       /* lent */
+    struct tt_stream *compute;      /* lent */
+    struct tt_comm *shard_comm;     /* lent: the ranks that split a unit */
+    struct tt_comm *replicate_comm; /* lent, NULL unless HYBRID_SHARD */
+    tt_dtype compute_dtype;         /* type in which trainable parameters are lent: F32 or BF16 */
+    tt_dtype reduce_dtype;          /* type in which gradients travel: F32 or BF16 */
+    bool train;                     /* false: no gradients, no masters (evaluation, generation) */
+    bool offload_params;            /* frozen shards lie in page-locked host memory and come by in time */
 };
-TT_MUST_USE tt_status tt_shard_context_create(const struct tt_shard_config *config, struct tt_shard_context **out);
+TT_MUST_USE tt_status tt_shard_context_create(const struct tt_shard_config *config,
+                                              struct tt_shard_context **out);
 void tt_shard_context_destroy(struct tt_shard_context *context); /* after its units; takes NULL */
 
 struct tt_unit;
@@ -49,25 +50,27 @@ struct tt_unit;
  * parameters themselves are lent by the model and outlive the unit. `user_count`: how many blocks use the unit in
  * one pass (2 for tied embeddings: the unit reduces its gradients after the second). All units must be created
  * before tt_shard_context_seal, which sizes and allocates the pool for the largest. */
-TT_MUST_USE tt_status tt_unit_create(struct tt_shard_context *context, const char *name, tt_param *const *params,
-                                     size_t param_count, int user_count, struct tt_unit **out);
+TT_MUST_USE tt_status tt_unit_create(struct tt_shard_context *context, const char *name,
+                                     tt_param *const *params, size_t param_count, int user_count,
+                                     struct tt_unit **out);
 void tt_unit_destroy(struct tt_unit *unit); /* takes NULL */
 /* `gathers_in_flight`: buffers of the largest unit's size (2: one in use, one being fetched). */
 TT_MUST_USE tt_status tt_shard_context_seal(struct tt_shard_context *context, int gathers_in_flight);
-/* After all frozen shards are loaded, collective: ranks that are threads of one process and whose GPUs reach each other tell
- * where their shards lie. A frozen shard never changes, so from then on each rank pulls what it needs with its copy engines:
- * no handshake, no processor of the GPU, no communicator. Elsewhere this does nothing. Ends when all ranks have loaded. */
+/* After all frozen shards are loaded, collective: ranks that are threads of one process and whose GPUs reach each
+ * other tell where their shards lie. A frozen shard never changes, so from then on each rank pulls what it needs with
+ * its copy engines: no handshake, no processor of the GPU, no communicator. Elsewhere this does nothing. Ends when all
+ * ranks have loaded. */
 TT_MUST_USE tt_status tt_shard_context_share(struct tt_shard_context *context);
 
 /* The piece of a parameter that this rank's shard holds, for loading and saving. Elements are counted in the flat
  * row-major parameter, or are bytes of its segment when it is quantized; a parameter may have none here (count 0). */
 struct tt_piece {
     tt_param *param;
-    int64_t first;    /* element */
+    int64_t first; /* element */
     int64_t count;
-    void *data;       /* device memory: stored_dtype for frozen, fp32 master for trainable */
-    tt_dtype dtype;   /* type of `data` */
-    bool in_host;     /* `data` is page-locked memory of the host (offload_params) */
+    void *data;           /* device memory: stored_dtype for frozen, fp32 master for trainable */
+    tt_dtype dtype;       /* type of `data` */
+    bool in_host;         /* `data` is page-locked memory of the host (offload_params) */
     int64_t slice_offset; /* trainable: element offset in this rank's slices (tt_unit_slices); else -1 */
 };
 size_t tt_unit_piece_count(const struct tt_unit *unit);
@@ -80,7 +83,7 @@ TT_MUST_USE tt_status tt_unit_masters_changed(struct tt_unit *unit);
 /* Flat fp32 slices of this rank, all of the same length; what src/optim works on. The gradient slice holds the
  * sum over micro batches after reduce. count is 0 when nothing trains. */
 struct tt_slices {
-    float *master;  /* device memory */
+    float *master; /* device memory */
     float *grad;
     int64_t count;
 };
@@ -105,14 +108,16 @@ TT_MUST_USE tt_status tt_unit_reduce(struct tt_unit *unit, bool last_micro);
 TT_MUST_USE tt_status tt_unit_release(struct tt_unit *unit, bool keep);
 TT_MUST_USE tt_status tt_unit_zero_grad(struct tt_unit *unit);
 
-/* Makes the sums that were put off to the end of the step (of small units) and lets the compute stream wait for all sums so far.
- * Call it on all ranks before the gradient slices are read. */
-bool tt_unit_sums_at_join(const struct tt_unit *unit); /* small: its micro batches are added up before ranks are */
+/* Makes the sums that were put off to the end of the step (of small units) and lets the compute stream wait for all
+ * sums so far. Call it on all ranks before the gradient slices are read. */
+/* small: its micro batches are added up before ranks are */
+bool tt_unit_sums_at_join(const struct tt_unit *unit);
 TT_MUST_USE tt_status tt_shard_context_join(struct tt_shard_context *context);
-/* After the masters of all units changed, on all ranks: gathers at once those trainable values that stay gathered from step to
- * step, so that no pass has to. What is not published is gathered when it is needed. */
+/* After the masters of all units changed, on all ranks: gathers at once those trainable values that stay gathered from
+ * step to step, so that no pass has to. What is not published is gathered when it is needed. */
 TT_MUST_USE tt_status tt_shard_context_publish(struct tt_shard_context *context);
-/* Where time goes: spans TT_SPAN_GATHER, TT_SPAN_GATHER_WAIT (what was not hidden) and TT_SPAN_REDUCE of backend/profile.h. */
+/* Where time goes: spans TT_SPAN_GATHER, TT_SPAN_GATHER_WAIT (what was not hidden) and TT_SPAN_REDUCE of
+ * backend/profile.h. */
 
 const char *tt_unit_name(const struct tt_unit *unit);
 size_t tt_unit_frozen_bytes(const struct tt_unit *unit);     /* of the whole unit */

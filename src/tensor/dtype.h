@@ -27,11 +27,12 @@ typedef enum tt_dtype {
     TT_DTYPE_COUNT
 } tt_dtype;
 
-size_t tt_dtype_bytes(tt_dtype dtype);                         /* bytes of one element */
-const char *tt_dtype_name(tt_dtype dtype);                     /* "BF16": safetensors' spelling */
-const char *tt_dtype_torch_name(tt_dtype dtype);               /* "bfloat16": config.json's spelling */
-tt_dtype tt_dtype_from_name(const char *name, size_t bytes);   /* safetensors' spelling; NONE when unknown */
-tt_dtype tt_dtype_from_torch_name(const char *name);           /* "bfloat16", "torch.bfloat16", "bf16"; NONE */
+size_t tt_dtype_bytes(tt_dtype dtype);                       /* bytes of one element */
+const char *tt_dtype_name(tt_dtype dtype);                   /* "BF16": safetensors' spelling */
+const char *tt_dtype_torch_name(tt_dtype dtype);             /* "bfloat16": config.json's spelling */
+tt_dtype tt_dtype_from_name(const char *name, size_t bytes); /* safetensors' spelling; NONE when unknown */
+/* "bfloat16", "torch.bfloat16", "bf16"; NONE */
+tt_dtype tt_dtype_from_torch_name(const char *name);
 bool tt_dtype_is_float(tt_dtype dtype);
 
 /* bf16 is the upper half of an IEEE float; rounding is to nearest even, NaN stays NaN. */

@@ -12,28 +12,30 @@
 
 /* How a value is made when it is not read from a file. */
 enum tt_init_kind {
-    TT_INIT_FILE = 0,       /* must come from the model folder or adapter */
+    TT_INIT_FILE = 0, /* must come from the model folder or adapter */
     TT_INIT_ZERO,
     TT_INIT_ONE,
-    TT_INIT_NORMAL,         /* mean 0, deviation `init_scale` */
-    TT_INIT_UNIFORM,        /* [-init_scale, init_scale) */
+    TT_INIT_NORMAL,  /* mean 0, deviation `init_scale` */
+    TT_INIT_UNIFORM, /* [-init_scale, init_scale) */
 };
 
 typedef struct tt_param {
-    const char *name;       /* name in the model folder or adapter: "model.layers.0.self_attn.q_proj.weight",
-                               "model.layers.0.self_attn.q_proj.lora_A.weight"; owned by the model's arena */
-    tt_dtype stored_dtype;  /* of a frozen parameter: how it lies in the shard. Trainable: fp32 master */
-    struct tt_quant_layout quant; /* format.type TT_QUANT_NONE, or the segment of bytes that is stored instead, and lent as U8
-                               [quant.bytes]; dims stay those of the matrix, stored_dtype is U8. Never trainable */
+    /* name in the model folder or adapter: "model.layers.0.self_attn.q_proj.weight",
+     * "model.layers.0.self_attn.q_proj.lora_A.weight"; owned by the model's arena */
+    const char *name;
+    tt_dtype stored_dtype; /* of a frozen parameter: how it lies in the shard. Trainable: fp32 master */
+    /* format.type TT_QUANT_NONE, or the segment of bytes that is stored instead, and lent as U8 [quant.bytes]; dims
+     * stay those of the matrix, stored_dtype is U8. Never trainable */
+    struct tt_quant_layout quant;
     int rank;
     int64_t dims[TT_RANK_MAX];
     bool trainable;
-    bool weight_decay;      /* false for norms and biases */
-    bool adapter;           /* belongs to the adapter, not to the base model */
+    bool weight_decay; /* false for norms and biases */
+    bool adapter;      /* belongs to the adapter, not to the base model */
     enum tt_init_kind init;
     double init_scale;
-    tt_tensor value;        /* lent */
-    tt_tensor grad;         /* lent */
+    tt_tensor value; /* lent */
+    tt_tensor grad;  /* lent */
 } tt_param;
 
 int64_t tt_param_count(const tt_param *param); /* elements of the matrix */

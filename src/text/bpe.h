@@ -20,7 +20,8 @@ struct bpe {
     bool fuse_unk, byte_fallback, ignore_merges;
     bool byte_level;        /* words come as raw bytes; tokens are written in ByteLevel's alphabet */
     bool cuts_at_metaspace; /* no merge joins something to a following U+2581: words may be cut before it */
-    bool parts_are_free;    /* the symbols of a part of a word do not depend on the rest, if no byte is unknown */
+    /* the symbols of a part of a word do not depend on the rest, if no byte is unknown */
+    bool parts_are_free;
     int32_t byte_level_ids[256]; /* the symbol of a raw byte, -1: none */
     int32_t fallback_ids[256];   /* "<0x00>" .. "<0xFF>", -1: none */
 };

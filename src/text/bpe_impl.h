@@ -39,10 +39,12 @@ struct bpe_long {
 
 void bpe_long_deinit(struct bpe_long *s);
 /* Merges the symbols of a word of any length in place: 28 bytes of working memory for each. */
-TT_MUST_USE tt_status bpe_merge_long(const struct bpe *bpe, struct bpe_long *s, int32_t *symbols, size_t *count);
+TT_MUST_USE tt_status bpe_merge_long(const struct bpe *bpe, struct bpe_long *s, int32_t *symbols,
+                                     size_t *count);
 
 /* Fills `symbols` with the symbols that the bytes start from. */
-typedef tt_status bpe_split(const struct bpe *bpe, struct bpe_scratch *scratch, const char *word, size_t bytes);
+typedef tt_status bpe_split(const struct bpe *bpe, struct bpe_scratch *scratch, const char *word,
+                            size_t bytes);
 /* What bpe_encode_windows needs of its caller. */
 struct bpe_word {
     const struct bpe *bpe;

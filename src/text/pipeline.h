@@ -14,13 +14,14 @@
 enum { PIPELINE_DEPTH_MAX = 16, PIPELINE_STEPS_MAX = 64, TEXT_BYTES_MAX = INT32_MAX / 2 };
 
 /* The "type" of a step. */
-TT_MUST_USE tt_status pipeline_type(const struct tt_json *json, const struct tt_json_value *object, const char **type);
+TT_MUST_USE tt_status pipeline_type(const struct tt_json *json, const struct tt_json_value *object,
+                                    const char **type);
 /* {"String": "..."} or {"Regex": "..."}. */
 TT_MUST_USE tt_status pipeline_pattern(const struct tt_json *json, const struct tt_json_value *object,
                                        struct tt_pattern **out, enum tt_scan *scan);
 /* A member that holds one character. */
-TT_MUST_USE tt_status pipeline_character(const struct tt_json *json, const struct tt_json_value *object, const char *key,
-                                         int32_t *code);
+TT_MUST_USE tt_status pipeline_character(const struct tt_json *json, const struct tt_json_value *object,
+                                         const char *key, int32_t *code);
 
 /* Normalizers. */
 enum normalizer_kind {
@@ -142,7 +143,8 @@ struct decode_list {
 };
 TT_MUST_USE tt_status decode_list_append(struct decode_list *list, const char *data, size_t bytes);
 void decode_list_deinit(struct decode_list *list);
-TT_MUST_USE tt_status decoders_read(const struct tt_json *json, const struct tt_json_value *value, struct decoders *out);
+TT_MUST_USE tt_status decoders_read(const struct tt_json *json, const struct tt_json_value *value,
+                                    struct decoders *out);
 void decoders_deinit(struct decoders *decoders);
 /* Replaces `text`; uses up `list`. */
 TT_MUST_USE tt_status decoders_apply(const struct decoders *decoders, struct decode_list *list,

@@ -9,8 +9,8 @@
 
 enum tt_scan {
     TT_SCAN_NONE,
-    TT_SCAN_GPT2,   /* GPT-2 and ByteLevel's own: contractions, letters, numbers, others, each with a space
-                       before */
+    /* GPT-2 and ByteLevel's own: contractions, letters, numbers, others, each with a space before */
+    TT_SCAN_GPT2,
     TT_SCAN_LLAMA3, /* cl100k: numbers of up to three digits */
     TT_SCAN_QWEN2,  /* the same with single digits */
 };

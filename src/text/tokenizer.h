@@ -14,8 +14,8 @@
 struct tt_tokenizer;
 struct tt_tokenizer_scratch; /* memory and word cache of one thread */
 
-/* A growing list of token ids. A zeroed struct is valid and empty. With a `limit` it keeps the first ones, and the others are
- * only counted: a very long text then takes little memory. */
+/* A growing list of token ids. A zeroed struct is valid and empty. With a `limit` it keeps the first ones, and the
+ * others are only counted: a very long text then takes little memory. */
 struct tt_ids {
     int32_t *data;
     size_t count;
@@ -33,10 +33,12 @@ static inline void tt_ids_clip(struct tt_ids *ids)
     ids->count = ids->limit;
 }
 
-/* `folder` holds tokenizer.json and, optionally, tokenizer_config.json, special_tokens_map.json, chat_template.jinja. */
+/* `folder` holds tokenizer.json and, optionally, tokenizer_config.json, special_tokens_map.json,
+ * chat_template.jinja. */
 TT_MUST_USE tt_status tt_tokenizer_load(const char *folder, struct tt_tokenizer **out);
 /* One tokenizer.json as text; no special-token names. */
-TT_MUST_USE tt_status tt_tokenizer_parse(const char *text, size_t bytes, const char *origin, struct tt_tokenizer **out);
+TT_MUST_USE tt_status tt_tokenizer_parse(const char *text, size_t bytes, const char *origin,
+                                         struct tt_tokenizer **out);
 void tt_tokenizer_destroy(struct tt_tokenizer *tokenizer); /* takes NULL */
 
 /* One more than the largest id, added tokens included. */
@@ -50,17 +52,19 @@ int32_t tt_tokenizer_eos_id(const struct tt_tokenizer *tokenizer);
 int32_t tt_tokenizer_pad_id(const struct tt_tokenizer *tokenizer);
 const char *tt_tokenizer_chat_template(const struct tt_tokenizer *tokenizer); /* Jinja text or NULL */
 
-TT_MUST_USE tt_status tt_tokenizer_scratch_create(const struct tt_tokenizer *tokenizer, struct tt_tokenizer_scratch **out);
+TT_MUST_USE tt_status tt_tokenizer_scratch_create(const struct tt_tokenizer *tokenizer,
+                                                  struct tt_tokenizer_scratch **out);
 void tt_tokenizer_scratch_destroy(struct tt_tokenizer_scratch *scratch);
 
 /* Appends the ids of `text` to `ids`. Invalid UTF-8 is TT_ERR_DATA and names the byte. `add_special`: run the
  * post-processor that adds BOS/EOS, as the reference's add_special_tokens does. */
-TT_MUST_USE tt_status tt_tokenizer_encode(const struct tt_tokenizer *tokenizer, struct tt_tokenizer_scratch *scratch,
-                                          const char *text, size_t bytes, bool add_special, struct tt_ids *ids);
+TT_MUST_USE tt_status tt_tokenizer_encode(const struct tt_tokenizer *tokenizer,
+                                          struct tt_tokenizer_scratch *scratch, const char *text,
+                                          size_t bytes, bool add_special, struct tt_ids *ids);
 /* Replaces `text`. Ids without a token (models pad their vocabulary, and may generate what is there) add nothing, as in
  * the reference. Bytes that are no UTF-8 become U+FFFD. */
-TT_MUST_USE tt_status tt_tokenizer_decode(const struct tt_tokenizer *tokenizer, const int32_t *ids, size_t count,
-                                          bool skip_special, struct tt_str *text);
+TT_MUST_USE tt_status tt_tokenizer_decode(const struct tt_tokenizer *tokenizer, const int32_t *ids,
+                                          size_t count, bool skip_special, struct tt_str *text);
 
 /* The text of ids that come one by one, in whole characters: what a generation shows. A zeroed struct, with
  * skip_special set as wanted, is a stream that has seen nothing. */
@@ -72,7 +76,8 @@ struct tt_tokenizer_stream {
 };
 /* Appends to `text` what `id` completes; bytes that are no whole character yet wait for the next ids. */
 TT_MUST_USE tt_status tt_tokenizer_stream_push(const struct tt_tokenizer *tokenizer,
-                                               struct tt_tokenizer_stream *stream, int32_t id, struct tt_str *text);
+                                               struct tt_tokenizer_stream *stream, int32_t id,
+                                               struct tt_str *text);
 /* Appends what still waits, broken characters as U+FFFD. */
 TT_MUST_USE tt_status tt_tokenizer_stream_finish(const struct tt_tokenizer *tokenizer,
                                                  struct tt_tokenizer_stream *stream, struct tt_str *text);

@@ -1,13 +1,13 @@
 /* For the tests of ops: a device, random tensors with strides and guarded gaps, comparison with an fp64 oracle, finite
  * differences. All functions fail the running cmocka test with a text that names what was compared.
  *
- * A test of an op usually is: make the inputs; TEST_TO_DEVICE; run the op; TEST_TO_HOST; compute the oracle in fp64 from
- * the very values the inputs hold (tests read them with test_tensor_values); compute a plain implementation in floats
- * with the same types in and out; test_close.
+ * A test of an op usually is: make the inputs; TEST_TO_DEVICE; run the op; TEST_TO_HOST; compute the oracle in fp64
+ * from the very values the inputs hold (tests read them with test_tensor_values); compute a plain implementation in
+ * floats with the same types in and out; test_close.
  *
- * TT_TEST_DEVICE says which device the case tables run on: cpu (the default) or cuda. Without a GPU the latter is skipped
- * (exit code 77), or fails where TT_REQUIRE is gpu. Sizes of real models run on GPUs only: TT_TEST_SIZES=0 leaves them out
- * there (for compute-sanitizer), TT_TEST_SIZES=1 runs them on cpus too. */
+ * TT_TEST_DEVICE says which device the case tables run on: cpu (the default) or cuda. Without a GPU the latter is
+ * skipped (exit code 77), or fails where TT_REQUIRE is gpu. Sizes of real models run on GPUs only: TT_TEST_SIZES=0
+ * leaves them out there (for compute-sanitizer), TT_TEST_SIZES=1 runs them on cpus too. */
 #ifndef TT_TESTS_OPS_HARNESS_H
 #define TT_TESTS_OPS_HARNESS_H
 
@@ -33,15 +33,16 @@ bool test_sizes_wanted(void); /* TT_TEST_SIZES; by default true on GPUs */
 /* First in main(): 0, or the exit code to end with because the wanted device is not there (it has said why). */
 int test_device_missing(void);
 /* For a cmocka test of something that only one of the two has. */
-#define TEST_CPU_ONLY() \
+#define TEST_CPU_ONLY()                                                                                      \
     if (!test_on_cpu()) skip()
-#define TEST_SIZES_ONLY() \
+#define TEST_SIZES_ONLY()                                                                                    \
     if (!test_sizes_wanted()) skip()
 
-/* kind: test_device_kind(), or a kind that the test is about. `threads` is for cpus. Before a GPU's first stream is made,
- * its memory is filled with 0xFF where it is free. */
+/* kind: test_device_kind(), or a kind that the test is about. `threads` is for cpus. Before a GPU's first stream is
+ * made, its memory is filled with 0xFF where it is free. */
 void test_device_open(struct test_device *out, const char *kind, int threads);
-void test_device_close(struct test_device *device); /* waits for the stream, whose late errors fail the test */
+/* waits for the stream, whose late errors fail the test */
+void test_device_close(struct test_device *device);
 
 /* Fails the test with the error record when `status` is not TT_OK. */
 void test_ok(tt_status status);
@@ -80,8 +81,9 @@ void test_tensor_poison(const struct test_tensor *tensor);
  * happens. Values are read, set, copied and compared on the host only. */
 void test_to_device(const struct test_device *device, struct test_tensor *const *tensors, int count);
 void test_to_host(const struct test_device *device, struct test_tensor *const *tensors, int count);
-#define TEST_LIST(...) \
-    (struct test_tensor *[]){__VA_ARGS__}, (int)(sizeof((struct test_tensor *[]){__VA_ARGS__}) / sizeof(void *))
+#define TEST_LIST(...)                                                                                       \
+    (struct test_tensor *[]){__VA_ARGS__},                                                                   \
+        (int)(sizeof((struct test_tensor *[]){__VA_ARGS__}) / sizeof(void *))
 #define TEST_TO_DEVICE(device, ...) test_to_device(device, TEST_LIST(__VA_ARGS__))
 #define TEST_TO_HOST(device, ...) test_to_host(device, TEST_LIST(__VA_ARGS__))
 /* The same for the `count` tensors of an array. */
@@ -105,10 +107,10 @@ float test_round(float value, tt_dtype dtype);
  * in the last place of `dtype` at the oracle's size is never held against it. */
 void test_close(const char *what, const double *got, const double *oracle, const double *plain, int64_t count,
                 tt_dtype dtype, double factor);
-/* As test_close, but an error below `relative` of the oracle's size, or below `absolute`, is not held against it either:
- * for what a GPU rounds otherwise than plain code, with the reason where it is used. */
-void test_close_allowing(const char *what, const double *got, const double *oracle, const double *plain, int64_t count,
-                         tt_dtype dtype, double factor, double relative, double absolute);
+/* As test_close, but an error below `relative` of the oracle's size, or below `absolute`, is not held against it
+ * either: for what a GPU rounds otherwise than plain code, with the reason where it is used. */
+void test_close_allowing(const char *what, const double *got, const double *oracle, const double *plain,
+                         int64_t count, tt_dtype dtype, double factor, double relative, double absolute);
 /* Loops over more elements than this are shared out to the processors: those of GPU sizes. */
 #define TEST_IS_LARGE(count) ((count) > 1 << 17)
 
@@ -120,8 +122,9 @@ void test_gradient(const char *what, test_function *f, void *context, double *x,
 /* The driver of a case table: runs `body` for each of `count` rows of `row_bytes` bytes, with the row's number as
  * context of a failure. */
 typedef void test_case_body(const void *row);
-void test_case_table(const char *what, const void *rows, size_t row_bytes, size_t count, test_case_body *body);
+void test_case_table(const char *what, const void *rows, size_t row_bytes, size_t count,
+                     test_case_body *body);
 #define TEST_CASES(what, rows, body)                                                                         \
-    test_case_table(what, rows, sizeof (rows)[0], sizeof(rows) / sizeof (rows)[0], body)
+    test_case_table(what, rows, sizeof(rows)[0], sizeof(rows) / sizeof(rows)[0], body)
 
 #endif

@@ -42,8 +42,8 @@ static inline void test_on_each_isa(test_isa_body *body, void *context)
         if (!test_isa_is_here(isas[i])) continue;
         for (int t = 0; t < 2; t++) {
             struct test_device device = {0};
-            test_ok(tt_device_open(
-                &(struct tt_device_config){.kind = "cpu", .threads = thread_counts[t]}, &device.device));
+            test_ok(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = thread_counts[t]},
+                                   &device.device));
             test_ok(tt_stream_create(device.device, &device.stream));
             body(&device, thread_counts[t], context);
             test_device_close(&device);

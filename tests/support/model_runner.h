@@ -20,7 +20,8 @@ struct tt_model_runner {
 
 /* `folder`: model folder whose config.json is read (or `config_name` in that folder's parent when not NULL). */
 void tt_runner_read_config(const char *folder, const char *config_name, struct tt_model_config *config);
-struct tt_model_runner *tt_runner_create(const struct tt_model_config *config, const struct tt_model_options *options);
+struct tt_model_runner *tt_runner_create(const struct tt_model_config *config,
+                                         const struct tt_model_options *options);
 void tt_runner_destroy(struct tt_model_runner *runner);
 /* Every parameter from the folder, adapters from adapter_model.safetensors (NULL: adapters keep their values). */
 void tt_runner_load(struct tt_model_runner *runner, const char *folder, const char *adapter);
@@ -28,8 +29,8 @@ void tt_runner_load(struct tt_model_runner *runner, const char *folder, const ch
 void tt_runner_fill(struct tt_model_runner *runner, uint64_t seed, double scale);
 /* Sequences one after the other. labels: per token, -100 for none; NULL: every token is a row, with label 0. The
  * positions start after what step.cache holds. */
-void tt_runner_set_batch(struct tt_model_runner *runner, const int32_t *ids, const int64_t *lengths, int64_t sequence_count,
-                         const int32_t *labels);
+void tt_runner_set_batch(struct tt_model_runner *runner, const int32_t *ids, const int64_t *lengths,
+                         int64_t sequence_count, const int32_t *labels);
 /* logits [rows, V] */
 void tt_runner_logits(struct tt_model_runner *runner, float *logits);
 /* Sum of the rows' losses times step.loss_scale; with `gradient` also the backward pass, which adds to all grads. */

@@ -26,13 +26,15 @@ struct test_program {
 /* The trimtab of this build. */
 const char *test_trimtab(void);
 /* `words`: program and arguments, NULL at the end. `limits` may be NULL. */
-void test_program_start(const char *const *words, const struct test_limits *limits, struct test_program *program);
+void test_program_start(const char *const *words, const struct test_limits *limits,
+                        struct test_program *program);
 /* Exit code, 128 + signal number, or -1 after `seconds`: then the program was killed. */
 int test_program_wait(struct test_program *program, double seconds);
 /* Waits until the output so far contains `text`; false when the program ended or `seconds` passed without it. */
 bool test_program_says(struct test_program *program, const char *text, double seconds);
 /* start and wait, at most 120 s. */
-int test_program_run(const char *const *words, const struct test_limits *limits, struct test_program *program);
+int test_program_run(const char *const *words, const struct test_limits *limits,
+                     struct test_program *program);
 /* Whether a program of that name can be started. */
 bool test_program_exists(const char *name);
 /* Why ranks cannot be started with mpirun here; NULL when they can. */

@@ -1,5 +1,5 @@
-/* Somebody at the rendezvous port who speaks its protocol by hand, frame by frame, as rank 1 of 2. Nothing here fails the
- * test: what he says may find no ear. */
+/* Somebody at the rendezvous port who speaks its protocol by hand, frame by frame, as rank 1 of 2. Nothing here fails
+ * the test: what he says may find no ear. */
 #ifndef TT_TESTS_SUPPORT_STRANGER_H
 #define TT_TESTS_SUPPORT_STRANGER_H
 

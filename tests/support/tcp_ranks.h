@@ -1,5 +1,5 @@
-/* Ranks over TCP inside one test program: the processes are threads, which share nothing that was created apart. Failing
- * system calls fail the running test. */
+/* Ranks over TCP inside one test program: the processes are threads, which share nothing that was created apart.
+ * Failing system calls fail the running test. */
 #ifndef TT_TESTS_SUPPORT_TCP_RANKS_H
 #define TT_TESTS_SUPPORT_TCP_RANKS_H
 
@@ -21,7 +21,8 @@ struct test_tcp_process {
     int machines[TEST_RANKS_MAX];
 };
 
-/* `count` processes of `ranks_each` ranks that meet at a free port of the loopback interface, with the same settings. */
+/* `count` processes of `ranks_each` ranks that meet at a free port of the loopback interface, with the same
+ * settings. */
 void test_tcp_prepare(struct test_tcp_process *processes, int count, int ranks_each, test_rank_main *main,
                       void *argument);
 /* Starts them and waits for them; a hang ends the program. */

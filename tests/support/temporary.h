@@ -10,7 +10,8 @@
 static inline void test_temporary(char *path, size_t path_bytes, const char *name)
 {
     const char *folder = getenv("TMPDIR");
-    int length = snprintf(path, path_bytes, "%s/%s", folder != NULL && folder[0] != '\0' ? folder : "/tmp", name);
+    int length =
+        snprintf(path, path_bytes, "%s/%s", folder != NULL && folder[0] != '\0' ? folder : "/tmp", name);
     if (length < 0 || (size_t)length >= path_bytes) {
         fprintf(stderr, "TMPDIR is too long a path for tests: %s\n", folder);
         abort();
@@ -18,7 +19,8 @@ static inline void test_temporary(char *path, size_t path_bytes, const char *nam
 }
 
 /* "TMPDIR/name-PID" followed by `ending`. */
-static inline void test_temporary_of(char *path, size_t path_bytes, const char *name, long pid, const char *ending)
+static inline void test_temporary_of(char *path, size_t path_bytes, const char *name, long pid,
+                                     const char *ending)
 {
     char unique[96];
     snprintf(unique, sizeof unique, "%.48s-%ld%.24s", name, pid, ending);

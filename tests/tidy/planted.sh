@@ -57,6 +57,8 @@ fresh && lines 601 | sed 's/^/\/\/ /' >>"$tree/src/base/a.c" && expect "[file]"
 fresh && { echo "int long_one(int x)"; echo "{"; lines 69; echo "}"; } >>"$tree/src/base/a.c" && expect "[function]"
 fresh && { echo "int fits(int x)"; echo "{"; lines 68; echo "}"; } >>"$tree/src/base/a.c" && expect
 fresh && echo "// TO""DO: later" >>"$tree/src/base/a.c" && expect "[reminder]"
+fresh && printf '/* %0113d */\n' 1 >>"$tree/src/base/a.h" && expect
+fresh && printf '/* %0116d */\n' 1 >>"$tree/src/base/a.h" && expect "[line]"
 fresh && echo "int x; " >>"$tree/tests/ops/add.c" && expect "[space]"
 fresh && echo "void b(void) { printf(\"\"); }" >>"$tree/src/base/a.c" && expect "[print]"
 fresh && echo "void b(void) { fputs(\"\", stderr); }" >>"$tree/src/base/a.c" && expect "[print]"

@@ -1,5 +1,5 @@
-/* What plugins of pretended GPUs (fake_gpus.c, late_gpus.c) say of them: PRETEND_GPUS (to be defined before) H200s without
- * links. */
+/* What plugins of pretended GPUs (fake_gpus.c, late_gpus.c) say of them: PRETEND_GPUS (to be defined before) H200s
+ * without links. */
 #ifndef TT_TESTS_TOOLS_PRETEND_GPUS_H
 #define TT_TESTS_TOOLS_PRETEND_GPUS_H
 

@@ -24,9 +24,9 @@ struct tt_gemm_variant;
 struct tt_gemm_state {
     const struct tt_gemm_kernel *kernel;      /* takes all types */
     const struct tt_gemm_kernel *bf16_kernel; /* bf16 x bf16 only, faster; NULL when there is none */
-    float *shared; /* TT_GEMM_SHARED_FLOATS */
+    float *shared;                            /* TT_GEMM_SHARED_FLOATS */
     const struct tt_gemm_variant *forced;
-    uint64_t seen[256];       /* shapes whose variant has been logged, by hash */
+    uint64_t seen[256]; /* shapes whose variant has been logged, by hash */
 };
 
 /* A narrow product that belongs to a wide one: c[:, first .. end] += a b, a across m and b across those columns. */
@@ -55,7 +55,8 @@ struct tt_gemm_variant {
 /* Dot products against few rows, without packing: adapters' narrow sides, decoding (cpu/gemm_dot.c). */
 tt_status tt_gemm_dot(struct tt_stream *stream, const struct tt_gemm_problem *problem, const char **declined);
 /* Packed panels: everything (cpu/gemm_panels.c). */
-tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem *problem, const char **declined);
+tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem *problem,
+                         const char **declined);
 
 /* Whether packed panels take these narrow products along with the wide one: a few more steps along k, for which c need
  * not be read and rounded again. */

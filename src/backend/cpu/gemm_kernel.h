@@ -25,8 +25,8 @@ struct tt_gemm_target {
     const void *addend; /* what beta multiplies, laid out as c is; NULL: c itself */
 };
 
-/* to[i][j] = alpha * sum_k a[k][i] * b[k][j] + beta * to[i][j] for i < mr and j < nr; with beta = 0 `to` is not read. Of
- * the result only the first rows x columns count, but there is memory for the whole tile. */
+/* to[i][j] = alpha * sum_k a[k][i] * b[k][j] + beta * to[i][j] for i < mr and j < nr; with beta = 0 `to` is not read.
+ * Of the result only the first rows x columns count, but there is memory for the whole tile. */
 struct tt_gemm_tile {
     int64_t k;
     const float *a, *b; /* panels */
@@ -38,9 +38,9 @@ struct tt_gemm_tile {
 };
 
 enum {
-    TT_GEMM_PANEL_SLACK = 16,    /* floats behind each panel that packing may overwrite */
+    TT_GEMM_PANEL_SLACK = 16,      /* floats behind each panel that packing may overwrite */
     TT_GEMM_TILE_FLOATS = 32 * 32, /* the largest mr * nr */
-    TT_GEMM_DOT_ROWS_F32 = 6, /* rows of each kind in one dot tile: sixteen registers hold no more */
+    TT_GEMM_DOT_ROWS_F32 = 6,      /* rows of each kind in one dot tile: sixteen registers hold no more */
     TT_GEMM_DOT_ROWS_BF16 = 5,
     TT_GEMM_DOT_SMALLS = 2,
 };
@@ -52,9 +52,9 @@ static inline int64_t tt_gemm_even_first(int64_t k)
 }
 
 struct tt_gemm_kernel {
-    int mr, nr;     /* the register tile */
-    int block_k;    /* so many k that a panel of b stays in the first-level cache */
-    int k_unit;     /* panels hold a multiple of this many k, filled up with zeros */
+    int mr, nr;           /* the register tile */
+    int block_k;          /* so many k that a panel of b stays in the first-level cache */
+    int k_unit;           /* panels hold a multiple of this many k, filled up with zeros */
     tt_dtype panel_dtype; /* F32, whatever the operands; or BF16, then both operands must be bf16 */
 
     /* Around the calls of `tile` in one thread; NULL when there is nothing to do. */
@@ -74,9 +74,9 @@ struct tt_gemm_kernel {
                    int64_t sum_stride, int64_t rows, int64_t columns, float alpha, float beta);
 
     /* sums[r * sums_row + s * sums_small] += streamed[row + r][k_first .. +k) . small[s][0 .. k) for r < rows, at most
-     * TT_GEMM_DOT_ROWS_<type>, and s < smalls <= 2. `small` rows are floats, `small_stride` apart, padded with zeros to a multiple of 16, and for
-     * a bf16 `streamed` in the order of tt_gemm_even_first; k_first is a multiple of 16. Memory `ahead` bytes
-     * further than the first row is fetched into the cache on the way. F32 panels only. */
+     * TT_GEMM_DOT_ROWS_<type>, and s < smalls <= 2. `small` rows are floats, `small_stride` apart, padded with zeros
+     * to a multiple of 16, and for a bf16 `streamed` in the order of tt_gemm_even_first; k_first is a multiple of 16.
+     * Memory `ahead` bytes further than the first row is fetched into the cache on the way. F32 panels only. */
     void (*dot)(const struct tt_gemm_source *streamed, int64_t row, int rows, const float *small,
                 int64_t small_stride, int smalls, int64_t k_first, int64_t k, int64_t ahead, float *sums,
                 int64_t sums_row, int64_t sums_small);

@@ -1,5 +1,5 @@
-/* Packing and finishing with AVX-512, for the files that are compiled for it: blocks of 16 x 16 words of 32 bits, each a
- * float or a pair of bf16 that follow each other along k. */
+/* Packing and finishing with AVX-512, for the files that are compiled for it: blocks of 16 x 16 words of 32 bits, each
+ * a float or a pair of bf16 that follow each other along k. */
 #ifndef TT_BACKEND_CPU_GEMM_WORDS_H
 #define TT_BACKEND_CPU_GEMM_WORDS_H
 
@@ -25,7 +25,8 @@ TT_SIMD_BODY void tt_words_along(tt_words tile, const uint16_t *from, int64_t st
 
 /* Sixteen pairs of rows that run across, interleaved: register p holds k = 2p and 2p + 1 of sixteen elements.
  */
-TT_SIMD_BODY void tt_words_across(tt_words tile, const uint16_t *from, int64_t stride, int64_t valid, int64_t k)
+TT_SIMD_BODY void tt_words_across(tt_words tile, const uint16_t *from, int64_t stride, int64_t valid,
+                                  int64_t k)
 {
     __mmask16 mask = valid >= TT_WORDS ? 0xffffu : (__mmask16)((1u << valid) - 1u);
     for (int p = 0; p < TT_WORDS; p++) {
@@ -67,7 +68,8 @@ TT_SIMD_BODY void tt_words_transpose(tt_words r)
 }
 
 /* As tt_words_along, of floats: each lane one k, `k` <= 16. */
-TT_SIMD_BODY void tt_words_along_f32(tt_words tile, const float *from, int64_t stride, int64_t rows, int64_t k)
+TT_SIMD_BODY void tt_words_along_f32(tt_words tile, const float *from, int64_t stride, int64_t rows,
+                                     int64_t k)
 {
     __mmask16 mask = k >= TT_WORDS ? 0xffffu : (__mmask16)((1u << k) - 1u);
     for (int i = 0; i < TT_WORDS; i++) {
@@ -82,12 +84,14 @@ struct tt_words_source {
     int64_t stride, valid;
 };
 
-TT_SIMD_BODY struct tt_words_source tt_words_source_at(const struct tt_gemm_source *source, int width, int64_t first,
-                                                       int64_t k_first)
+TT_SIMD_BODY struct tt_words_source tt_words_source_at(const struct tt_gemm_source *source, int width,
+                                                       int64_t first, int64_t k_first)
 {
-    int64_t offset = source->k_contiguous ? first * source->stride + k_first : k_first * source->stride + first;
+    int64_t offset =
+        source->k_contiguous ? first * source->stride + k_first : k_first * source->stride + first;
     int64_t valid = source->across - first < width ? source->across - first : width;
-    return (struct tt_words_source){.from = (const char *)source->data + offset * (int64_t)tt_dtype_bytes(source->dtype),
+    return (struct tt_words_source){.from = (const char *)source->data +
+                                            offset * (int64_t)tt_dtype_bytes(source->dtype),
                                     .bf16 = source->dtype == TT_BF16,
                                     .k_contiguous = source->k_contiguous,
                                     .stride = source->stride,
@@ -107,7 +111,8 @@ TT_SIMD_BODY __m512i tt_words_row(const struct tt_words_source *source, int64_t 
 
 /* Panels of floats, to[k][width]. Stores are sixteen wide whatever the width; what goes beyond is overwritten by the
  * next k, in the end by nothing: the slack. */
-TT_SIMD_BODY void tt_words_pack_floats(float *to, const struct tt_words_source *source, const int width, int64_t k)
+TT_SIMD_BODY void tt_words_pack_floats(float *to, const struct tt_words_source *source, const int width,
+                                       int64_t k)
 {
     const int64_t step = source->k_contiguous ? (source->bf16 ? 2 * TT_WORDS : TT_WORDS) : 1;
     for (int64_t p = 0; p < k; p += step) {
@@ -121,13 +126,14 @@ TT_SIMD_BODY void tt_words_pack_floats(float *to, const struct tt_words_source *
             }
             tt_words block;
             if (!source->bf16) {
-                tt_words_along_f32(block, (const float *)source->from + first * source->stride + p, source->stride, rows,
-                                   some);
+                tt_words_along_f32(block, (const float *)source->from + first * source->stride + p,
+                                   source->stride, rows, some);
                 tt_words_transpose(block);
                 for (int i = 0; i < some; i++) _mm512_storeu_si512(at + i * width, block[i]);
                 continue;
             }
-            tt_words_along(block, (const uint16_t *)source->from + first * source->stride + p, source->stride, rows, some);
+            tt_words_along(block, (const uint16_t *)source->from + first * source->stride + p, source->stride,
+                           rows, some);
             tt_words_transpose(block);
             for (int i = 0; i < some; i += 2) {
                 _mm512_storeu_si512(at + i * width, _mm512_slli_epi32(block[i / 2], 16));
@@ -140,7 +146,8 @@ TT_SIMD_BODY void tt_words_pack_floats(float *to, const struct tt_words_source *
 }
 
 /* Panels of pairs of bf16, to[k / 2][width], the last one filled up with a zero. */
-TT_SIMD_BODY void tt_words_pack_pairs(float *to, const struct tt_words_source *source, const int width, int64_t k)
+TT_SIMD_BODY void tt_words_pack_pairs(float *to, const struct tt_words_source *source, const int width,
+                                      int64_t k)
 {
     const uint16_t *from = source->from;
     for (int64_t p = 0; p < k; p += 2 * TT_WORDS) {
@@ -171,17 +178,19 @@ TT_SIMD_BODY __m256i tt_words_round(__m512 x)
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
 }
 
-TT_SIMD_BODY void tt_words_finish_row(void *c, const void *addend, const bool bf16, const float *sum, int64_t columns,
-                                      float alpha, const bool adds, float beta)
+TT_SIMD_BODY void tt_words_finish_row(void *c, const void *addend, const bool bf16, const float *sum,
+                                      int64_t columns, float alpha, const bool adds, float beta)
 {
     for (int64_t j = 0; j < columns; j += TT_WORDS) {
         __mmask16 mask = columns - j >= TT_WORDS ? 0xffffu : (__mmask16)((1u << (columns - j)) - 1u);
         __m512 result = _mm512_mul_ps(_mm512_set1_ps(alpha), _mm512_maskz_loadu_ps(mask, sum + j));
         if (adds) {
             __m512 before =
-                bf16 ? _mm512_castsi512_ps(_mm512_slli_epi32(
-                           _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, (const uint16_t *)addend + j)), 16))
-                     : _mm512_maskz_loadu_ps(mask, (const float *)addend + j);
+                bf16
+                    ? _mm512_castsi512_ps(_mm512_slli_epi32(
+                          _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, (const uint16_t *)addend + j)),
+                          16))
+                    : _mm512_maskz_loadu_ps(mask, (const float *)addend + j);
             result = _mm512_fmadd_ps(_mm512_set1_ps(beta), before, result);
         }
         if (bf16) {
@@ -192,21 +201,22 @@ TT_SIMD_BODY void tt_words_finish_row(void *c, const void *addend, const bool bf
     }
 }
 
-TT_SIMD_BODY void tt_words_finish_as(const struct tt_gemm_target *c, int64_t at, const bool bf16, const float *sum,
-                                     int64_t sum_stride, int64_t rows, int64_t columns, float alpha, const bool adds,
-                                     float beta)
+TT_SIMD_BODY void tt_words_finish_as(const struct tt_gemm_target *c, int64_t at, const bool bf16,
+                                     const float *sum, int64_t sum_stride, int64_t rows, int64_t columns,
+                                     float alpha, const bool adds, float beta)
 {
     int64_t element = bf16 ? 2 : 4;
     const char *addend = c->addend != NULL ? c->addend : c->data;
     for (int64_t i = 0; i < rows; i++) {
         int64_t offset = (at + i * c->stride) * element;
-        tt_words_finish_row((char *)c->data + offset, addend + offset, bf16, sum + i * sum_stride, columns, alpha, adds,
-                            beta);
+        tt_words_finish_row((char *)c->data + offset, addend + offset, bf16, sum + i * sum_stride, columns,
+                            alpha, adds, beta);
     }
 }
 
-TT_SIMD_BODY void tt_words_finish(const struct tt_gemm_target *c, int64_t row, int64_t column, const float *sum,
-                                  int64_t sum_stride, int64_t rows, int64_t columns, float alpha, float beta)
+TT_SIMD_BODY void tt_words_finish(const struct tt_gemm_target *c, int64_t row, int64_t column,
+                                  const float *sum, int64_t sum_stride, int64_t rows, int64_t columns,
+                                  float alpha, float beta)
 {
     int64_t at = row * c->stride + column;
     if (c->dtype == TT_BF16 && beta != 0.0f) {

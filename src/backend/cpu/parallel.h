@@ -16,18 +16,19 @@
 
 /* Best last; each includes what comes before it. */
 enum tt_cpu_isa {
-    TT_CPU_PORTABLE, /* what the compiler assumes of every machine */
-    TT_CPU_AVX2,     /* AVX2, FMA, F16C */
-    TT_CPU_AVX512,   /* AVX-512 F, BW, DQ, VL */
+    TT_CPU_PORTABLE,    /* what the compiler assumes of every machine */
+    TT_CPU_AVX2,        /* AVX2, FMA, F16C */
+    TT_CPU_AVX512,      /* AVX-512 F, BW, DQ, VL */
     TT_CPU_AVX512_BF16, /* AVX-512 BF16, for matrix products */
-    TT_CPU_AMX,      /* AMX tiles of bf16, for matrix products */
+    TT_CPU_AMX,         /* AMX tiles of bf16, for matrix products */
 };
 
 struct tt_cpu; /* cpu/cpu_device.h */
 
 enum {
     TT_CPU_SCRATCH_BYTES = 1 << 20, /* per thread */
-    TT_CPU_GRAIN = 16384,           /* elements per thread below which waking a thread costs more than it saves */
+    /* elements per thread below which waking a thread costs more than it saves */
+    TT_CPU_GRAIN = 16384,
 };
 
 /* The team for `work` elements that each cost about one load and a few operations: 1 .. the device's threads. */

@@ -4,10 +4,10 @@
  * for that set's own.
  *
  *     vf, vi, vu            TT_VECTOR_LANES of float, int32_t, uint32_t
- *     vload, vstore         TT_VECTOR_LANES elements from / to f32 or bf16 (`bf16` should be a constant after
- * inlining) vload_some, ...       the first n of them; the other lanes are 0 / are not touched vexp, vexp2
- * saturate outside the range of float; NaN stays NaN vselect(mask, a, b)   mask lanes are all ones (a) or
- * zero (b), as comparisons make them */
+ *     vload, vstore         TT_VECTOR_LANES elements from / to f32 or bf16 (`bf16` should be a constant after inlining)
+ *     vload_some, ...       the first n of them; the other lanes are 0 / are not touched
+ *     vexp, vexp2           saturate outside the range of float; NaN stays NaN
+ *     vselect(mask, a, b)   mask lanes are all ones (a) or zero (b), as comparisons make them */
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>

@@ -3,9 +3,10 @@
 
 #include "backend/cuda/device_math.cuh"
 
-/* A block per row. First all logits are read once: the largest, where it lies, the sum of exp(logit - largest
- * so far), and that of (logit - largest) times it for the entropy. As they pass, as many as fit stay in shared memory, so that the gradient need not fetch them
- * again; the rest of the row comes from the second-level cache, where the rows under way fit together. */
+/* A block per row. First all logits are read once: the largest, where it lies, the sum of exp(logit - largest so
+ * far), and that of (logit - largest) times it for the entropy. As they pass, as many as fit stay in shared memory,
+ * so that the gradient need not fetch them again; the rest of the row comes from the second-level cache, where the
+ * rows under way fit together. */
 
 namespace
 {

@@ -1,9 +1,9 @@
 /* Hopper's own instructions (PTX ISA 8.0, sm_90a): barriers in shared memory, the bulk tensor copy engine, warp group
  * matrix products. TT_HOPPER is defined where they can be compiled.
  *
- * Barriers are waited for and arrived at with PTX's default scope (the CTA), at the other CTA of a cluster too: what they
- * guard is written and read by the copy engine and the tensor cores alone. A cluster-wide acquire or release would cost a
- * fence of the whole GPU at each step (a quarter of the speed, seen on an H200). */
+ * Barriers are waited for and arrived at with PTX's default scope (the CTA), at the other CTA of a cluster too: what
+ * they guard is written and read by the copy engine and the tensor cores alone. A cluster-wide acquire or release would
+ * cost a fence of the whole GPU at each step (a quarter of the speed, seen on an H200). */
 #ifndef TT_BACKEND_CUDA_HOPPER_CUH
 #define TT_BACKEND_CUDA_HOPPER_CUH
 
@@ -97,8 +97,9 @@ template <int REGISTERS> TT_DEVICE void take_registers()
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
-/* Of a matrix in shared memory with the 128-byte swizzle. With rows along k: `stride` lies between groups of 8 rows, `lead`
- * is not used. With rows along m or n: `stride` lies between groups of 8 k, `lead` between blocks of 64 columns. */
+/* Of a matrix in shared memory with the 128-byte swizzle. With rows along k: `stride` lies between groups of 8
+ * rows, `lead` is not used. With rows along m or n: `stride` lies between groups of 8 k, `lead` between blocks of
+ * 64 columns. */
 TT_DEVICE uint64_t matrix_descriptor(const void *at, uint32_t lead, uint32_t stride)
 {
     return (uint64_t)((shared_address(at) & 0x3ffff) >> 4) | (uint64_t)(lead >> 4) << 16 |
@@ -135,8 +136,9 @@ TT_DEVICE void wgmma_results(float (&sums)[128])
     TT_SUMS_8(i), TT_SUMS_8(i + 8), TT_SUMS_8(i + 16), TT_SUMS_8(i + 24), TT_SUMS_8(i + 32),                 \
         TT_SUMS_8(i + 40), TT_SUMS_8(i + 48), TT_SUMS_8(i + 56)
 
-/* sums (+)= a b, bf16: a [64, 16] with rows along k, b [256, 16] so too, or [16, 256] when TRANSPOSED. Sums 4 i .. 4 i + 3 of
- * thread t of the warp group: columns 8 i + 2 (t % 4) and the next, of rows t / 32 * 16 + t % 32 / 4 and 8 below. */
+/* sums (+)= a b, bf16: a [64, 16] with rows along k, b [256, 16] so too, or [16, 256] when TRANSPOSED. Sums 4 i ..
+ * 4 i + 3 of thread t of the warp group: columns 8 i + 2 (t % 4) and the next, of rows t / 32 * 16 + t % 32 / 4 and
+ * 8 below. */
 template <int TRANSPOSED>
 TT_DEVICE void wgmma_64x256x16(float (&sums)[128], uint64_t a, uint64_t b, int accumulate)
 {

@@ -1,5 +1,5 @@
-/* Tensor cores by mma.sync, from compute capability 8.0 on: m16n8k16 in bf16 with sums in fp32 (PTX ISA, section "Matrix
- * Fragments for mma.m16n8k16"). Lane l, with g = l / 4 and t = l % 4, holds
+/* Tensor cores by mma.sync, from compute capability 8.0 on: m16n8k16 in bf16 with sums in fp32 (PTX ISA, section
+ * "Matrix Fragments for mma.m16n8k16"). Lane l, with g = l / 4 and t = l % 4, holds
  *   a [16, 16]: words 0, 1: columns 2t, 2t + 1 of rows g and g + 8; words 2, 3: columns 2t + 8, 2t + 9 of the same rows
  *   b [16, 8]:  words 0, 1: rows 2t, 2t + 1 and 2t + 8, 2t + 9 of column g
  *   c [16, 8]:  0, 1: columns 2t, 2t + 1 of row g; 2, 3: of row g + 8 */

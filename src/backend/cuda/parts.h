@@ -30,7 +30,8 @@ const char *tt_cuda_watch_where(const struct tt_device *device);
 /* A kernel never ended, or never will: destroying anything would wait for it. When another rank has failed
  * this first waits a little for what is queued. */
 bool tt_cuda_is_stuck(const struct tt_device *device);
-bool tt_cuda_has_hung(const struct tt_device *device); /* the same as far as is known; from any thread, at once */
+/* the same as far as is known; from any thread, at once */
+bool tt_cuda_has_hung(const struct tt_device *device);
 tt_status tt_cuda_event_wait(struct tt_device *device,
                              cudaEvent_t event); /* as tt_cuda_wait, for one event */
 

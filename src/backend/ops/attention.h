@@ -14,41 +14,46 @@
 #include "tensor/tensor.h"
 
 struct tt_attention_forward_args {
-    tt_tensor q_THE;         /* f32 | bf16 */
-    tt_tensor k_TKE, v_TKE;  /* q's type; their own number of rows */
-    const int32_t *cu_q;     /* HOST memory, B + 1 entries, cu_q[0] = 0 */
-    const int32_t *cu_k;     /* HOST memory; may be the same pointer */
-    tt_tensor device_cu_q;   /* i32 [B + 1]: the same numbers in device memory, for devices that are not the host */
+    tt_tensor q_THE;        /* f32 | bf16 */
+    tt_tensor k_TKE, v_TKE; /* q's type; their own number of rows */
+    const int32_t *cu_q;    /* HOST memory, B + 1 entries, cu_q[0] = 0 */
+    const int32_t *cu_k;    /* HOST memory; may be the same pointer */
+    /* i32 [B + 1]: the same numbers in device memory, for devices that are not the host */
+    tt_tensor device_cu_q;
     tt_tensor device_cu_k;
-    int64_t sequence_count;  /* B */
+    int64_t sequence_count; /* B */
     int64_t max_length_q, max_length_k;
     double scale;
-    int64_t window;          /* 0: none */
-    tt_tensor o_THE;         /* q's type */
-    tt_tensor lse_HT;        /* f32 [H, T]; empty when no backward follows */
+    int64_t window;   /* 0: none */
+    tt_tensor o_THE;  /* q's type */
+    tt_tensor lse_HT; /* f32 [H, T]; empty when no backward follows */
 };
-TT_MUST_USE tt_status tt_attention_forward(struct tt_stream *stream, const struct tt_attention_forward_args *args);
+TT_MUST_USE tt_status tt_attention_forward(struct tt_stream *stream,
+                                           const struct tt_attention_forward_args *args);
 
 struct tt_attention_backward_args {
     struct tt_attention_forward_args forward; /* the same views; o and lse as forward left them */
     tt_tensor do_THE;
-    tt_tensor dq_THE, dk_TKE, dv_TKE;         /* overwritten; the inputs' type; may not alias the inputs */
-    tt_tensor scratch;                        /* u8 [tt_attention_backward_scratch], 256-byte aligned; empty when that is 0 */
+    tt_tensor dq_THE, dk_TKE, dv_TKE; /* overwritten; the inputs' type; may not alias the inputs */
+    /* u8 [tt_attention_backward_scratch], 256-byte aligned; empty when that is 0 */
+    tt_tensor scratch;
 };
-/* Bytes of device memory that the backward pass of `tokens` rows needs beside its arguments: known from shapes alone, the
- * same for a device and for the plan of one. 0 where the device is the host. Row strides count, because the fp32 sums of dQ lie as
- * Q does (cuDNN's rule), and gradients that lie otherwise than cuDNN writes them are made in the scratch first. */
-size_t tt_attention_backward_scratch(const struct tt_device *device, int64_t tokens, int64_t heads, int64_t kv_heads,
-                                     int64_t head_dim, int64_t q_row_stride, int64_t dq_row_stride,
-                                     int64_t dk_row_stride);
-TT_MUST_USE tt_status tt_attention_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args);
+/* Bytes of device memory that the backward pass of `tokens` rows needs beside its arguments: known from shapes alone,
+ * the same for a device and for the plan of one. 0 where the device is the host. Row strides count, because the fp32
+ * sums of dQ lie as Q does (cuDNN's rule), and gradients that lie otherwise than cuDNN writes them are made in the
+ * scratch first. */
+size_t tt_attention_backward_scratch(const struct tt_device *device, int64_t tokens, int64_t heads,
+                                     int64_t kv_heads, int64_t head_dim, int64_t q_row_stride,
+                                     int64_t dq_row_stride, int64_t dk_row_stride);
+TT_MUST_USE tt_status tt_attention_backward(struct tt_stream *stream,
+                                            const struct tt_attention_backward_args *args);
 
 /* Rotary positions (Su et al., arXiv 2104.09864) in the half-split layout of Hugging Face's Llama: with E2 = E/2,
  *     y[e] = x[e] cos[p,e] - x[e+E2] sin[p,e];   y[e+E2] = x[e+E2] cos[p,e] + x[e] sin[p,e],  e < E2
  * in place over all heads; `inverse` rotates back (that is the gradient). */
 struct tt_rope_args {
-    tt_tensor x_THE;        /* f32 | bf16, in place */
-    tt_tensor positions_T;  /* i32 */
+    tt_tensor x_THE;          /* f32 | bf16, in place */
+    tt_tensor positions_T;    /* i32 */
     tt_tensor cos_PE, sin_PE; /* f32 [positions, E/2] */
     bool inverse;
 };

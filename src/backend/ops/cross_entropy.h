@@ -13,12 +13,12 @@
 #include "tensor/tensor.h"
 
 struct tt_cross_entropy_args {
-    tt_tensor logits_NV;  /* f32 | bf16; becomes dlogits when `gradient` */
-    tt_tensor labels_N;   /* i32, each in [0, V) */
-    tt_tensor loss_N;     /* f32, overwritten */
-    tt_tensor correct_N;  /* empty, or i32: 1 when the arg max (the lowest index on a tie) is the label */
-    tt_tensor entropy_N;  /* empty, or f32, overwritten */
-    float grad_scale;     /* 1 / supervised tokens of the global step */
+    tt_tensor logits_NV; /* f32 | bf16; becomes dlogits when `gradient` */
+    tt_tensor labels_N;  /* i32, each in [0, V) */
+    tt_tensor loss_N;    /* f32, overwritten */
+    tt_tensor correct_N; /* empty, or i32: 1 when the arg max (the lowest index on a tie) is the label */
+    tt_tensor entropy_N; /* empty, or f32, overwritten */
+    float grad_scale;    /* 1 / supervised tokens of the global step */
     float label_smoothing;
     bool gradient;
 };

@@ -27,12 +27,12 @@ struct tt_cast_args {
 };
 TT_MUST_USE tt_status tt_cast(struct tt_stream *stream, const struct tt_cast_args *args);
 
-/* Inverted dropout: y = keep ? x / (1 - p) : 0. Whether element (t, d) is kept is a pure function of
- * (rng, row_keys[t], d): a token keeps its mask wherever it lies in whatever batch on whatever rank. The same call
- * on gradients is the backward pass. `accumulate` adds to y instead (y += ...).
- * p is taken in steps of 2^-14, for the factor too, so that the expectation stays. With h = d % 8, keep iff the lower 14 bits
- * of half h % 2 (0: the lower) of word h / 2 of tt_rng_block(rng, row_key, d / 8) are tt_dropout_threshold(p) or more: as fp16
- * such bits are finite numbers in the same order, and GPUs compare two at once. */
+/* Inverted dropout: y = keep ? x / (1 - p) : 0. Whether element (t, d) is kept is a pure function of (rng,
+ * row_keys[t], d): a token keeps its mask wherever it lies in whatever batch on whatever rank. The same call on
+ * gradients is the backward pass. `accumulate` adds to y instead (y += ...). p is taken in steps of 2^-14, for the
+ * factor too, so that the expectation stays. With h = d % 8, keep iff the lower 14 bits of half h % 2 (0: the lower)
+ * of word h / 2 of tt_rng_block(rng, row_key, d / 8) are tt_dropout_threshold(p) or more: as fp16 such bits are finite
+ * numbers in the same order, and GPUs compare two at once. */
 enum { TT_DROPOUT_STEPS = 1 << 14 };
 static inline uint32_t tt_dropout_threshold(double p)
 {
@@ -47,16 +47,16 @@ struct tt_dropout_args {
     tt_tensor x_TD;       /* f32 | bf16 */
     tt_tensor row_keys_T; /* i64 */
     struct tt_rng rng;
-    double p;             /* 0 <= p < 1 */
+    double p; /* 0 <= p < 1 */
     bool accumulate;
-    tt_tensor y_TD;       /* may alias x when not accumulating */
+    tt_tensor y_TD; /* may alias x when not accumulating */
 };
 TT_MUST_USE tt_status tt_dropout(struct tt_stream *stream, const struct tt_dropout_args *args);
 
 /* Fills from counters first, first + 1, ...: element i of a slice of a larger tensor is the same number as when the
  * whole is filled. uniform: [-scale, scale); normal: deviation scale. */
 struct tt_random_fill_args {
-    tt_tensor y;      /* f32 | bf16, rank 1 */
+    tt_tensor y; /* f32 | bf16, rank 1 */
     struct tt_rng rng;
     int64_t first;
     bool normal;

@@ -12,14 +12,16 @@ struct tt_embedding_forward_args {
     tt_tensor ids_T;    /* i32 */
     tt_tensor y_TD;     /* f32 | bf16 */
 };
-TT_MUST_USE tt_status tt_embedding_forward(struct tt_stream *stream, const struct tt_embedding_forward_args *args);
+TT_MUST_USE tt_status tt_embedding_forward(struct tt_stream *stream,
+                                           const struct tt_embedding_forward_args *args);
 
 struct tt_embedding_backward_args {
     tt_tensor dy_TD;     /* f32 | bf16 */
     tt_tensor ids_T;     /* i32 */
     tt_tensor dtable_VD; /* f32, accumulated into; the order of addition is by t, whatever the thread count */
 };
-TT_MUST_USE tt_status tt_embedding_backward(struct tt_stream *stream, const struct tt_embedding_backward_args *args);
+TT_MUST_USE tt_status tt_embedding_backward(struct tt_stream *stream,
+                                            const struct tt_embedding_backward_args *args);
 
 /* y[n] = x[rows[n]] */
 struct tt_gather_rows_args {

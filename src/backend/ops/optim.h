@@ -11,7 +11,7 @@
 struct tt_adamw_args {
     tt_tensor param, grad, m, v; /* f32 [N] */
     double lr, beta1, beta2, eps, weight_decay;
-    float grad_scale;            /* the clipping coefficient */
+    float grad_scale; /* the clipping coefficient */
     int64_t step;
 };
 TT_MUST_USE tt_status tt_adamw(struct tt_stream *stream, const struct tt_adamw_args *args);

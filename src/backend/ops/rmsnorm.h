@@ -18,21 +18,23 @@ struct tt_rmsnorm_forward_args {
     tt_tensor residual_ND; /* empty, or x's type and shape */
     tt_tensor weight_D;    /* f32 | bf16 */
     double eps;
-    tt_tensor sum_ND;      /* with residual: x + residual; may alias x or residual */
-    tt_tensor y_ND;        /* x's type; may alias x when there is no residual */
-    tt_tensor rstd_N;      /* f32; empty when no backward follows */
+    tt_tensor sum_ND; /* with residual: x + residual; may alias x or residual */
+    tt_tensor y_ND;   /* x's type; may alias x when there is no residual */
+    tt_tensor rstd_N; /* f32; empty when no backward follows */
 };
-TT_MUST_USE tt_status tt_rmsnorm_forward(struct tt_stream *stream, const struct tt_rmsnorm_forward_args *args);
+TT_MUST_USE tt_status tt_rmsnorm_forward(struct tt_stream *stream,
+                                         const struct tt_rmsnorm_forward_args *args);
 
 struct tt_rmsnorm_backward_args {
     tt_tensor dy_ND;
-    tt_tensor x_ND;      /* what was normalised (`sum` when there was a residual) */
+    tt_tensor x_ND; /* what was normalised (`sum` when there was a residual) */
     tt_tensor weight_D;
     tt_tensor rstd_N;
     tt_tensor dres_ND;   /* empty, or a gradient added to dx; may alias dx */
     tt_tensor dx_ND;     /* may alias dy */
     tt_tensor dweight_D; /* f32, accumulated into; empty when the weight is frozen */
 };
-TT_MUST_USE tt_status tt_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsnorm_backward_args *args);
+TT_MUST_USE tt_status tt_rmsnorm_backward(struct tt_stream *stream,
+                                          const struct tt_rmsnorm_backward_args *args);
 
 #endif

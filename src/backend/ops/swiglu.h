@@ -18,6 +18,7 @@ struct tt_swiglu_backward_args {
     tt_tensor dgate_TF, dup_TF; /* may alias gate and up */
     tt_tensor h_TF;             /* empty, or silu(gate) * up computed again on the way; may alias dh */
 };
-TT_MUST_USE tt_status tt_swiglu_backward(struct tt_stream *stream, const struct tt_swiglu_backward_args *args);
+TT_MUST_USE tt_status tt_swiglu_backward(struct tt_stream *stream,
+                                         const struct tt_swiglu_backward_args *args);
 
 #endif

@@ -1,6 +1,6 @@
-/* For tests of loading and saving: a CPU device that behaves as one with memory of its own. Copies from and to the host are
- * only queued; they are made when an event or the stream is waited for, so that a buffer that is used again too early shows
- * as wrong bytes. */
+/* For tests of loading and saving: a CPU device that behaves as one with memory of its own. Copies from and to the
+ * host are only queued; they are made when an event or the stream is waited for, so that a buffer that is used again
+ * too early shows as wrong bytes. */
 #ifndef TT_TESTS_UNIT_CHECKPOINT_LOAD_DEVICE_H
 #define TT_TESTS_UNIT_CHECKPOINT_LOAD_DEVICE_H
 
@@ -22,8 +22,8 @@ struct late_device {
     struct tt_device_table table; /* first: found by the device's table */
     struct late_copy copies[LATE_COPIES_MAX];
     size_t queued, done;
-    size_t fail_at;                 /* this copy fails; 0: none */
-    struct tt_cancel *cancel;       /* is requested with copy cancel_at */
+    size_t fail_at;           /* this copy fails; 0: none */
+    struct tt_cancel *cancel; /* is requested with copy cancel_at */
     size_t cancel_at;
     size_t host_peak;
 };
@@ -44,10 +44,13 @@ static void late_run(struct late_device *late, size_t end)
 static tt_status late_copy(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction)
 {
     struct late_device *late = late_of(stream->device);
-    if (stream->device->memory.host_total > late->host_peak) late->host_peak = stream->device->memory.host_total;
-    if (late->fail_at > 0 && late->queued + 1 == late->fail_at) return tt_fail(TT_ERR_DEVICE, "the wire broke");
+    if (stream->device->memory.host_total > late->host_peak)
+        late->host_peak = stream->device->memory.host_total;
+    if (late->fail_at > 0 && late->queued + 1 == late->fail_at)
+        return tt_fail(TT_ERR_DEVICE, "the wire broke");
     if (late->cancel != NULL && late->queued + 1 == late->cancel_at) atomic_store(&late->cancel->requests, 1);
-    if (late->queued == LATE_COPIES_MAX) return tt_fail(TT_ERR_INTERNAL, "the test's device has too many copies");
+    if (late->queued == LATE_COPIES_MAX)
+        return tt_fail(TT_ERR_INTERNAL, "the test's device has too many copies");
     late->copies[late->queued++] = (struct late_copy){to, from, bytes};
     if (direction == TT_COPY_ON_DEVICE) late_run(late, late->queued);
     return TT_OK;
@@ -91,7 +94,8 @@ static void late_release_host(struct tt_device *device, void *data, size_t bytes
 {
     struct late_device *late = late_of(device);
     for (size_t i = late->done; i < late->queued; i++) {
-        uintptr_t from = (uintptr_t)late->copies[i].from, to = (uintptr_t)late->copies[i].to, at = (uintptr_t)data;
+        uintptr_t from = (uintptr_t)late->copies[i].from, to = (uintptr_t)late->copies[i].to,
+                  at = (uintptr_t)data;
         if ((from >= at && from < at + bytes) || (to >= at && to < at + bytes)) abort();
     }
     free(data);

@@ -43,7 +43,8 @@ static inline tt_status create_load_units(struct load_world *world)
 }
 
 /* `late`: memory of its own, behind. A world that failed to open is closed as one that did not. */
-static inline tt_status open_load_world(struct tt_comm *comm, bool late, const struct tt_model_options *options,
+static inline tt_status open_load_world(struct tt_comm *comm, bool late,
+                                        const struct tt_model_options *options,
                                         const struct tt_model_folder *folder, struct load_world *world)
 {
     struct tt_model_config config;
