@@ -4,8 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "run/checkpoints.h"
-#include "engine/gradient_watch.h"
+#include "run/memory.h"
 #include "run/resume.h"
 #include "run/run.h"
 
@@ -13,13 +12,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static char folder[] = "checkpoint-1";
     struct tt_run run = {.resume = {.folder = folder}};
-    struct tt_counters counters = {0};
-    struct tt_checkpoints checkpoints = {0};
-    struct tt_gradient_watch watch = {.params = tt_calloc(3, sizeof *watch.params), .count = 3};
-    if (watch.params == NULL) abort();
+    struct tt_memory memory = {.watch = {.params = tt_calloc(3, sizeof *memory.watch.params), .count = 3}};
+    if (memory.watch.params == NULL) abort();
     if (tt_json_parse((const char *)data, size, "training_state.json", &run.resume.state) == TT_OK)
-        (void)!tt_resume_restore(&run, &counters, &checkpoints, &watch);
-    tt_gradient_watch_deinit(&watch);
+        (void)!tt_resume_restore(&run, &memory);
+    tt_gradient_watch_deinit(&memory.watch);
     tt_json_deinit(&run.resume.state);
     return 0;
 }

@@ -2,8 +2,8 @@
 
 #include "api/job.h"
 #include "base/alloc.h"
-#include "text/tokenizer.h"
 #include "job/inputs.h"
+#include "text/tokenizer.h"
 
 enum { PROMPT_TOKENS_DEFAULT = 1024 };
 

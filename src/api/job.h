@@ -4,8 +4,8 @@
 
 #include "base/thread.h"
 #include "config/settings.h"
-#include "job/config.h"
 #include "infer/generator.h"
+#include "job/config.h"
 #include "trimtab.h"
 
 enum { TT_JOB_SECTIONS_MAX = 16 };

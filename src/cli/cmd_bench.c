@@ -1,10 +1,10 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "job/settings.h"
 #include "model/settings.h"
 #include "optim/settings.h"
 #include "run/bench.h"
-#include "job/settings.h"
 
 const char tt_cmd_bench_usage[] =
     " train --config_json FILE [--per_device_train_batch_size N] [--sequence_length N]";

@@ -1,7 +1,7 @@
 #include <string.h>
 
-#include "convert/gguf.h"
 #include "cli/commands.h"
+#include "convert/gguf.h"
 
 const char tt_cmd_export_usage[] =
     " gguf --model_name_or_path FOLDER [--adapter_name_or_path FOLDER [--adapter_only]] "

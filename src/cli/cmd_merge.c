@@ -1,8 +1,8 @@
 #include <math.h>
 
 #include "base/json.h"
-#include "convert/merge.h"
 #include "cli/commands.h"
+#include "convert/merge.h"
 
 const char tt_cmd_merge_usage[] = " --model_name_or_path FOLDER --adapter_name_or_path FOLDER --output_dir "
                                   "FOLDER [--save_dtype bfloat16] [--json]";

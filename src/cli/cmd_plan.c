@@ -3,8 +3,8 @@
 #include "base/json.h"
 #include "cli/commands.h"
 #include "job/accelerate.h"
-#include "run/plan_offline.h"
 #include "job/settings.h"
+#include "run/plan_offline.h"
 
 const char tt_cmd_plan_usage[] =
     " --model_name_or_path FOLDER | --config_json FILE [--device h200] [--ranks N] [--device_memory 24GiB] "

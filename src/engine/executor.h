@@ -15,10 +15,10 @@
 #ifndef TT_ENGINE_EXECUTOR_H
 #define TT_ENGINE_EXECUTOR_H
 
-#include "model/model.h"
-#include "shard/unit.h"
 #include "job/config.h"
 #include "launch/pulse.h"
+#include "model/model.h"
+#include "shard/unit.h"
 
 struct tt_executor;
 

@@ -9,9 +9,9 @@
 
 #include "checkpoint/state_snapshot.h"
 #include "data/sampler.h"
-#include "optim/adamw.h"
 #include "engine/executor.h"
 #include "engine/rank_comms.h"
+#include "optim/adamw.h"
 
 struct tt_rank_config {
     struct tt_device_config device;

@@ -6,11 +6,11 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/thread.h"
-#include "nn/kv_cache.h"
-#include "job/inputs.h"
 #include "engine/rank.h"
 #include "infer/sampling.h"
+#include "job/inputs.h"
 #include "launch/world.h"
+#include "nn/kv_cache.h"
 
 enum { END_TOKENS_MAX = 16 };
 

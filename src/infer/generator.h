@@ -3,8 +3,8 @@
 #define TT_INFER_GENERATOR_H
 
 #include "config/settings.h"
-#include "text/tokenizer.h"
 #include "job/config.h"
+#include "text/tokenizer.h"
 
 struct tt_generate_options {
     int64_t max_new_tokens; /* >= 1 */

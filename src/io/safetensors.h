@@ -5,8 +5,8 @@
 #define TT_IO_SAFETENSORS_H
 
 #include "base/arena.h"
-#include "base/str.h"
 #include "base/error.h"
+#include "base/str.h"
 #include "tensor/tensor.h"
 
 enum { TT_SAFETENSORS_RANK_MAX = 8 };

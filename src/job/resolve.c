@@ -7,9 +7,9 @@
 #include "base/ascii.h"
 #include "base/number.h"
 #include "config/value.h"
-#include "optim/schedule.h"
 #include "job/accelerate.h"
 #include "job/settings.h"
+#include "optim/schedule.h"
 
 static tt_status set_derived(struct tt_settings *settings, const char *name, const char *value,
                              const char *from)

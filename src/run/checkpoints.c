@@ -39,20 +39,10 @@ void tt_checkpoints_note_metric(struct tt_checkpoints *checkpoints, const struct
     double metric = metric_is_accuracy(config) ? evaluation->token_accuracy : evaluation->loss;
     bool greater = config->greater_is_better >= 0 ? config->greater_is_better : metric_is_accuracy(config);
     if (isnan(metric)) return;
-    bool better = greater ? metric > checkpoints->best_metric : metric < checkpoints->best_metric;
-    if (checkpoints->has_best && !better) return;
-    checkpoints->has_best = true;
-    checkpoints->best_metric = metric;
-    checkpoints->best_step = step;
-}
-
-tt_dtype tt_checkpoints_dtype(const struct tt_train_config *config, const struct tt_model *model)
-{
-    tt_dtype asked =
-        config->save_dtype != NULL ? tt_dtype_from_torch_name(config->save_dtype) : TT_DTYPE_NONE;
-    if (asked != TT_DTYPE_NONE) return asked;
-    if (model->adapter_param_count > 0) return TT_F32;
-    return tt_dtype_is_float(model->config.dtype) ? model->config.dtype : TT_F32;
+    struct tt_best *best = &checkpoints->memory->best;
+    bool better = greater ? metric > best->metric : metric < best->metric;
+    if (best->known && !better) return;
+    *best = (struct tt_best){.known = true, .metric = metric, .step = step};
 }
 
 /* All ranks write into one folder: a file of rank 0's must be there for everybody. */
@@ -81,7 +71,8 @@ static tt_status check_shared(const struct tt_run *run, const struct tt_rank *ra
     return status;
 }
 
-tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank)
+tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank,
+                              struct tt_memory *memory)
 {
     /* Replicas hold the same slices: the first of each writes them. */
     const struct tt_comm *replicas = rank->comms.replicate;
@@ -96,12 +87,12 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
         .sharded = strcmp(run->config->state_dict_type, "SHARDED_STATE_DICT") == 0,
         .part = rank->sharded ? tt_comm_rank(rank->comm) : 0,
         .parts = rank->sharded ? tt_comm_world_size(rank->comm) : 1,
-        .dtype = tt_checkpoints_dtype(run->config, rank->model),
+        .dtype = tt_run_save_dtype(run->config, rank->model),
         .stop = run->cancel,
         .base_folder = tt_model_folder_path(run->inputs.folder),
         .base_name = run->config->model_name_or_path,
     };
-    *checkpoints = (struct tt_checkpoints){.first = first};
+    *checkpoints = (struct tt_checkpoints){.memory = memory, .first = first};
     if (run->rank_config.across_processes) TT_TRY(check_shared(run, rank));
     return tt_saver_create(&config, &checkpoints->saver);
 }
@@ -255,7 +246,7 @@ static tt_status remove_old(void *context)
         char path[PATH_BYTES];
         int64_t step = steps[count - 1 - i % count];
         bool left_over = step > newest;
-        bool is_best = checkpoints->keep.has_best && step == checkpoints->keep.best_step;
+        bool is_best = checkpoints->keep.best.known && step == checkpoints->keep.best.step;
         if (left_over != (i < count) || step == newest || is_best) continue;
         TT_GO(checkpoint_path(run, step, path));
         TT_GO(remove_checkpoint(path));
@@ -270,12 +261,12 @@ out:
  */
 static tt_status tell_best(const struct tt_checkpoints *checkpoints, struct tt_run *run, int64_t saved)
 {
-    char best[PATH_BYTES];
-    if (!checkpoints->has_best) return TT_OK;
-    TT_TRY(checkpoint_path(run, checkpoints->best_step, best));
-    bool exists = checkpoints->best_step == saved || tt_path_exists(best);
-    return tt_journal_best(run->journal, checkpoints->best_step, checkpoints->best_metric,
-                           exists ? best : NULL);
+    const struct tt_best *best = &checkpoints->memory->best;
+    char path[PATH_BYTES];
+    if (!best->known) return TT_OK;
+    TT_TRY(checkpoint_path(run, best->step, path));
+    bool exists = best->step == saved || tt_path_exists(path);
+    return tt_journal_best(run->journal, best->step, best->metric, exists ? path : NULL);
 }
 
 /* The new one is in its place and was verified. In the thread of the save. */
@@ -295,19 +286,17 @@ static void note_begin(struct tt_checkpoints *checkpoints, int64_t step)
 }
 
 static tt_status make_job(struct tt_checkpoints *checkpoints, struct tt_run *run, const struct tt_rank *rank,
-                          int64_t step, const struct tt_counters *counters,
-                          const struct tt_gradient_watch *watch, struct tt_save_job *job)
+                          int64_t step, struct tt_save_job *job)
 {
     TT_TRY(tell_best(checkpoints, run, step));
     TT_TRY(make_texts(run, job));
     job->texts[2].name = "training_state.json";
     if (!job->state) return TT_OK;
-    return tt_resume_text(run, rank, step, counters, checkpoints, watch, &job->texts[2].text);
+    return tt_resume_text(run, rank, step, checkpoints->memory, &job->texts[2].text);
 }
 
 tt_status tt_checkpoints_save(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank,
-                              int64_t step, const struct tt_counters *counters,
-                              const struct tt_gradient_watch *watch)
+                              int64_t step)
 {
     char path[PATH_BYTES];
     bool first = tt_comm_rank(rank->world) == 0;
@@ -317,14 +306,13 @@ tt_status tt_checkpoints_save(struct tt_checkpoints *checkpoints, struct tt_run 
     tt_status status = TT_OK;
     if (first) {
         checkpoints->keep.run = run;
-        checkpoints->keep.has_best = checkpoints->has_best;
-        checkpoints->keep.best_step = checkpoints->best_step;
+        checkpoints->keep.best = checkpoints->memory->best;
         checkpoints->keep.newest = step;
         job.published = on_published;
         job.context = checkpoints;
         note_begin(checkpoints, step);
         status = tt_output_dir_hold(&run->output);
-        if (status == TT_OK) status = make_job(checkpoints, run, rank, step, counters, watch, &job);
+        if (status == TT_OK) status = make_job(checkpoints, run, rank, step, &job);
         checkpoints->save.prepare_seconds = tt_clock_seconds() - checkpoints->save.begun;
     }
     if (status == TT_OK)
@@ -342,7 +330,7 @@ static tt_status load_best(const struct tt_checkpoints *checkpoints, struct tt_r
     struct tt_safetensors *adapter = NULL;
     struct tt_model_folder *folder = NULL;
     char *weights = NULL;
-    TT_GO(checkpoint_path(run, checkpoints->best_step, path));
+    TT_GO(checkpoint_path(run, checkpoints->memory->best.step, path));
     if (rank->model->adapter_param_count > 0) {
         weights = tt_path_join(path, "adapter_model.safetensors");
         if (weights == NULL) TT_GO(TT_ERR_MEMORY);
@@ -370,8 +358,7 @@ static tt_status keep_limit(struct tt_checkpoints *checkpoints, const struct tt_
     if (run->resume.folder == NULL || checkpoints->keep.run != NULL) return TT_OK;
     TT_TRY(tt_checkpoint_list(run->config->output_dir, &steps, &count));
     checkpoints->keep.run = run;
-    checkpoints->keep.has_best = checkpoints->has_best;
-    checkpoints->keep.best_step = checkpoints->best_step;
+    checkpoints->keep.best = checkpoints->memory->best;
     checkpoints->keep.newest = count > 0 ? steps[0] : 0;
     tt_free(steps);
     return remove_old(checkpoints);
@@ -382,8 +369,8 @@ static tt_status go_back_to_best(const struct tt_checkpoints *checkpoints, struc
                                  struct tt_rank *rank)
 {
     char path[PATH_BYTES];
-    if (!run->config->load_best_model_at_end || !checkpoints->has_best) return TT_OK;
-    TT_TRY(checkpoint_path(run, checkpoints->best_step, path));
+    if (!run->config->load_best_model_at_end || !checkpoints->memory->best.known) return TT_OK;
+    TT_TRY(checkpoint_path(run, checkpoints->memory->best.step, path));
     if (strcmp(run->config->on_save_error, "continue") == 0 && !tt_path_exists(path)) {
         if (checkpoints->first) tt_warn("the best, %s, was not written: the result is the last step", path);
         return TT_OK;
@@ -421,7 +408,7 @@ static int64_t count_saves(const struct tt_run *run)
 tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_model *model)
 {
     const struct tt_train_config *config = run->config;
-    tt_dtype dtype = tt_checkpoints_dtype(config, model);
+    tt_dtype dtype = tt_run_save_dtype(config, model);
     uint64_t available, weights, one;
     int64_t *steps = NULL;
     size_t there = 0;

@@ -5,19 +5,18 @@
 #define TT_RUN_CHECKPOINTS_H
 
 #include "checkpoint/save.h"
+#include "run/memory.h"
 #include "run/run.h"
 
 struct tt_checkpoints {
-    bool has_best;
-    double best_metric;
-    int64_t best_step;
-    bool first; /* global rank 0: the one that tells */
+    struct tt_memory *memory; /* lent */
+    bool first;               /* global rank 0, which reports */
     struct tt_saver *saver;
     /* What the thread of a save may know when it removes old ones. */
     struct {
         const struct tt_run *run;
-        bool has_best;
-        int64_t best_step, newest;
+        struct tt_best best;
+        int64_t newest;
     } keep;
     double save_seconds, stall_seconds; /* of the longest save */
     /* On rank 0, of the save under way. */
@@ -33,12 +32,10 @@ struct tt_checkpoints {
 
 /* A zeroed struct is empty. Collective. */
 TT_MUST_USE tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run *run,
-                                          struct tt_rank *rank);
+                                          struct tt_rank *rank, struct tt_memory *memory);
 /* A save under way, after an error, is brought to its end if it can be. */
 void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints, struct tt_run *run);
 
-/* Type of the saved weights: save_dtype, else fp32 for adapters (their masters), else the type the model came in. */
-tt_dtype tt_checkpoints_dtype(const struct tt_train_config *config, const struct tt_model *model);
 /* Takes note of an evaluation after `step`, when a best metric is asked for at all (as transformers does: when
  * load_best_model_at_end, metric_for_best_model or save_strategy best is set); an evaluation before the first step
  * does not count. `saved`: a checkpoint of this step follows anyway. With load_best_model_at_end only such steps can
@@ -48,9 +45,7 @@ void tt_checkpoints_note_metric(struct tt_checkpoints *checkpoints, const struct
 /* Begins checkpoint-<step>, when the save before is done. Once it is whole, what save_total_limit no longer allows is
  * removed: first those of later steps, which an earlier run left, then the oldest, never the best. */
 TT_MUST_USE tt_status tt_checkpoints_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
-                                          struct tt_rank *rank, int64_t step,
-                                          const struct tt_counters *counters,
-                                          const struct tt_gradient_watch *watch);
+                                          struct tt_rank *rank, int64_t step);
 /* Before values change. Not collective. */
 TT_MUST_USE tt_status tt_checkpoints_before_update(void *checkpoints);
 /* After each step: tells of a save that has ended. `failed`: some rank said that its part failed. What then happens is

@@ -2,11 +2,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "infer/generator.h"
 #include "engine/rank_config.h"
+#include "infer/generator.h"
+#include "launch/world.h"
 #include "run/run.h"
 #include "run/trainer.h"
-#include "launch/world.h"
 
 /* What the ranks of an evaluation share. */
 struct evaluation_run {

@@ -4,16 +4,15 @@
 #include "base/clock.h"
 #include "run/checkpoints.h"
 
-/* What a rank remembers from step to step. */
+/* The training of one rank. */
 struct loop {
     struct tt_run *run;
     struct tt_rank *rank;
-    bool first; /* global rank 0: the one that tells */
+    bool first; /* global rank 0: which reports */
     struct tt_batch_storage storage;
-    struct tt_gradient_watch watch;
     struct tt_checkpoints checkpoints;
     double train_start; /* end of loading */
-    struct tt_counters counters;
+    struct tt_memory memory;
     int64_t samples_before; /* of the run that this one goes on from */
     int64_t last_save_step;
 };
@@ -33,10 +32,11 @@ static double flops_so_far(const struct loop *loop)
 {
     const struct tt_model *model = loop->rank->model;
     bool full = model->options.train_base;
-    double length =
-        loop->counters.samples > 0 ? (double)loop->counters.tokens / (double)loop->counters.samples : 1.0;
-    return tt_model_flops_per_token(model, length, full) * (double)loop->counters.tokens +
-           tt_model_flops_per_label(model, full) * (double)loop->counters.supervised_tokens;
+    double length = loop->memory.counters.samples > 0
+                        ? (double)loop->memory.counters.tokens / (double)loop->memory.counters.samples
+                        : 1.0;
+    return tt_model_flops_per_token(model, length, full) * (double)loop->memory.counters.tokens +
+           tt_model_flops_per_label(model, full) * (double)loop->memory.counters.supervised_tokens;
 }
 
 static void log_row(struct loop *loop, bool evaluation, int64_t step, const struct tt_log_field *fields,
@@ -48,21 +48,22 @@ static void log_row(struct loop *loop, bool evaluation, int64_t step, const stru
 
 static void log_training(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
 {
-    double steps = (double)loop->counters.window_steps;
+    double steps = (double)loop->memory.counters.window_steps;
     struct tt_log_field fields[] = {
-        {"loss", loop->counters.window_loss / steps},
+        {"loss", loop->memory.counters.window_loss / steps},
         {"grad_norm", result->grad_norm},
         {"learning_rate", result->learning_rate},
-        {"entropy", loop->counters.window_entropy / steps},
-        {"mean_token_accuracy", loop->counters.window_accuracy / steps},
-        {"num_tokens", (double)loop->counters.tokens},
-        {"tokens_per_second", loop->counters.window_seconds > 0
-                                  ? loop->counters.window_tokens / loop->counters.window_seconds
+        {"entropy", loop->memory.counters.window_entropy / steps},
+        {"mean_token_accuracy", loop->memory.counters.window_accuracy / steps},
+        {"num_tokens", (double)loop->memory.counters.tokens},
+        {"tokens_per_second", loop->memory.counters.window_seconds > 0
+                                  ? loop->memory.counters.window_tokens / loop->memory.counters.window_seconds
                                   : 0.0},
     };
-    loop->counters.window_loss = loop->counters.window_accuracy = loop->counters.window_entropy = 0.0;
-    loop->counters.window_tokens = loop->counters.window_seconds = 0.0;
-    loop->counters.window_steps = 0;
+    loop->memory.counters.window_loss = loop->memory.counters.window_accuracy =
+        loop->memory.counters.window_entropy = 0.0;
+    loop->memory.counters.window_tokens = loop->memory.counters.window_seconds = 0.0;
+    loop->memory.counters.window_steps = 0;
     log_row(loop, false, step, fields, sizeof fields / sizeof *fields);
 }
 
@@ -80,7 +81,7 @@ static tt_status evaluate(struct loop *loop, int64_t step)
     struct tt_run *run = loop->run;
     struct tt_evaluation evaluation;
     TT_TRY(tt_evaluate(loop->rank, run->eval_sampler, NULL, &loop->storage, &evaluation));
-    loop->counters.last_eval_loss = evaluation.loss;
+    loop->memory.counters.last_eval_loss = evaluation.loss;
     tt_checkpoints_note_metric(&loop->checkpoints, run->config, &evaluation, step, saves_by_steps(run, step));
     if (!loop->first) return TT_OK;
     double seconds = evaluation.seconds > 0 ? evaluation.seconds : 1e-9;
@@ -104,11 +105,13 @@ static void tell_step(struct loop *loop, int64_t step, const struct tt_train_ste
 {
     struct tt_run *run = loop->run;
     const struct tt_train_config *config = run->config;
-    double speed =
-        loop->counters.train_seconds > 0 ? (double)loop->counters.tokens / loop->counters.train_seconds : 0.0;
-    tt_journal_progress(run->journal, step, epoch_of(loop, step), loop->counters.tokens, flops_so_far(loop));
+    double speed = loop->memory.counters.train_seconds > 0
+                       ? (double)loop->memory.counters.tokens / loop->memory.counters.train_seconds
+                       : 0.0;
+    tt_journal_progress(run->journal, step, epoch_of(loop, step), loop->memory.counters.tokens,
+                        flops_so_far(loop));
     if (run->observer != NULL && run->observer->on_progress != NULL) {
-        double per_step = loop->counters.train_seconds / (double)loop->counters.steps_done;
+        double per_step = loop->memory.counters.train_seconds / (double)loop->memory.counters.steps_done;
         struct tt_progress progress = {
             step,
             run->total_steps,
@@ -142,20 +145,20 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
     snprintf(note, sizeof note, "step %lld", (long long)step + 1);
     tt_comm_note(loop->rank->world, note);
     double start = tt_clock_seconds();
-    TT_TRY(tt_train_step(loop->rank, &config, step, &loop->watch, &loop->storage, result));
+    TT_TRY(tt_train_step(loop->rank, &config, step, &loop->memory.watch, &loop->storage, result));
     double seconds = tt_clock_seconds() - start;
-    loop->counters.steps_done++;
-    loop->counters.train_seconds += seconds;
-    loop->counters.loss_sum += result->loss;
-    loop->counters.window_loss += result->loss;
-    loop->counters.window_accuracy += result->token_accuracy;
-    loop->counters.window_entropy += result->entropy;
-    loop->counters.window_tokens += (double)result->facts.tokens;
-    loop->counters.window_seconds += seconds;
-    loop->counters.window_steps++;
-    loop->counters.tokens += result->facts.tokens;
-    loop->counters.supervised_tokens += result->facts.supervised_tokens;
-    loop->counters.samples += result->facts.samples;
+    loop->memory.counters.steps_done++;
+    loop->memory.counters.train_seconds += seconds;
+    loop->memory.counters.loss_sum += result->loss;
+    loop->memory.counters.window_loss += result->loss;
+    loop->memory.counters.window_accuracy += result->token_accuracy;
+    loop->memory.counters.window_entropy += result->entropy;
+    loop->memory.counters.window_tokens += (double)result->facts.tokens;
+    loop->memory.counters.window_seconds += seconds;
+    loop->memory.counters.window_steps++;
+    loop->memory.counters.tokens += result->facts.tokens;
+    loop->memory.counters.supervised_tokens += result->facts.supervised_tokens;
+    loop->memory.counters.samples += result->facts.samples;
     if (step == run->first_step && run->summary != NULL && loop->first)
         run->summary->first_step_seconds = tt_clock_seconds() - run->start_seconds;
     return TT_OK;
@@ -165,21 +168,20 @@ static tt_status save(struct loop *loop, int64_t step)
 {
     if (loop->last_save_step == step) return TT_OK;
     loop->last_save_step = step;
-    return tt_checkpoints_save(&loop->checkpoints, loop->run, loop->rank, step, &loop->counters,
-                               &loop->watch);
+    return tt_checkpoints_save(&loop->checkpoints, loop->run, loop->rank, step);
 }
 
 /* After step `done` (counted from 1): log, evaluate, save, in transformers' order. */
 static tt_status after_step(struct loop *loop, int64_t done, const struct tt_train_step_result *result)
 {
     struct tt_run *run = loop->run;
-    int64_t best_before = loop->checkpoints.has_best ? loop->checkpoints.best_step : -1;
+    int64_t best_before = loop->memory.best.known ? loop->memory.best.step : -1;
     if (loop->first) tell_step(loop, done, result);
     bool last = done == run->total_steps;
     bool evaluates =
         run->eval_sampler != NULL && (due(run->eval_steps, done) || (last && run->eval_steps > 0));
     if (evaluates) TT_TRY(evaluate(loop, done));
-    bool improved = loop->checkpoints.has_best && loop->checkpoints.best_step == done && best_before != done;
+    bool improved = loop->memory.best.known && loop->memory.best.step == done && best_before != done;
     bool saves = run->config->save_strategy == TT_INTERVAL_BEST ? improved : saves_by_steps(run, done);
     return saves ? save(loop, done) : TT_OK;
 }
@@ -197,22 +199,24 @@ static tt_status finish(struct loop *loop, bool stopped)
 {
     struct tt_run *run = loop->run;
     double runtime = tt_clock_seconds() - loop->train_start;
-    double steps = (double)(loop->counters.steps_done > 0 ? loop->counters.steps_done : 1);
-    int64_t steps_now = loop->counters.steps_done - run->first_step;
+    double steps = (double)(loop->memory.counters.steps_done > 0 ? loop->memory.counters.steps_done : 1);
+    int64_t steps_now = loop->memory.counters.steps_done - run->first_step;
     struct tt_log_field fields[] = {
         {"train_runtime", runtime},
-        {"train_samples_per_second", (double)(loop->counters.samples - loop->samples_before) / runtime},
+        {"train_samples_per_second",
+         (double)(loop->memory.counters.samples - loop->samples_before) / runtime},
         {"train_steps_per_second", (double)steps_now / runtime},
-        {"train_loss", loop->counters.loss_sum / steps},
+        {"train_loss", loop->memory.counters.loss_sum / steps},
         {"total_flos", flops_so_far(loop)}, /* in the log only */
     };
     int count = sizeof fields / sizeof *fields;
-    if (loop->first) log_row(loop, false, loop->counters.steps_done, fields, count);
+    if (loop->first) log_row(loop, false, loop->memory.counters.steps_done, fields, count);
     /* What trained is saved before the last records are written. */
-    TT_TRY(tt_checkpoints_finish(&loop->checkpoints, run, loop->rank, loop->counters.steps_done, stopped));
+    TT_TRY(tt_checkpoints_finish(&loop->checkpoints, run, loop->rank, loop->memory.counters.steps_done,
+                                 stopped));
     if (loop->first) {
-        struct tt_log_row row = {false, loop->counters.steps_done, epoch_of(loop, loop->counters.steps_done),
-                                 fields, count - 1};
+        struct tt_log_row row = {false, loop->memory.counters.steps_done,
+                                 epoch_of(loop, loop->memory.counters.steps_done), fields, count - 1};
         struct tt_log_field samples = {"train_samples", (double)tt_dataset_count(run->inputs.train)};
         tt_journal_write_results(run->journal, "train", &row, &samples);
     }
@@ -220,18 +224,22 @@ static tt_status finish(struct loop *loop, bool stopped)
     struct tt_train_summary *summary = run->summary;
     struct tt_memory_use memory;
     tt_device_memory(loop->rank->device, &memory);
-    summary->steps = loop->counters.steps_done;
-    summary->epochs = epoch_of(loop, loop->counters.steps_done);
-    summary->train_loss = loop->counters.loss_sum / steps;
-    summary->last_eval_loss = loop->counters.last_eval_loss;
+    summary->steps = loop->memory.counters.steps_done;
+    summary->epochs = epoch_of(loop, loop->memory.counters.steps_done);
+    summary->train_loss = loop->memory.counters.loss_sum / steps;
+    summary->last_eval_loss = loop->memory.counters.last_eval_loss;
     summary->seconds = runtime;
     summary->tokens_per_second =
-        loop->counters.train_seconds > 0 ? (double)loop->counters.tokens / loop->counters.train_seconds : 0.0;
-    summary->samples_per_second = loop->counters.train_seconds > 0
-                                      ? (double)loop->counters.samples / loop->counters.train_seconds
-                                      : 0.0;
-    summary->model_tflops =
-        loop->counters.train_seconds > 0 ? flops_so_far(loop) / loop->counters.train_seconds / 1e12 : 0.0;
+        loop->memory.counters.train_seconds > 0
+            ? (double)loop->memory.counters.tokens / loop->memory.counters.train_seconds
+            : 0.0;
+    summary->samples_per_second =
+        loop->memory.counters.train_seconds > 0
+            ? (double)loop->memory.counters.samples / loop->memory.counters.train_seconds
+            : 0.0;
+    summary->model_tflops = loop->memory.counters.train_seconds > 0
+                                ? flops_so_far(loop) / loop->memory.counters.train_seconds / 1e12
+                                : 0.0;
     summary->planned_bytes = run->plan.memory.total_peak;
     summary->peak_bytes = memory.total_peak;
     summary->stopped = stopped;
@@ -259,8 +267,8 @@ static tt_status train(struct loop *loop)
     TT_TRY(finish(loop, stopped));
     if (!stopped) return TT_OK;
     (void)tt_fail(TT_ERR_CANCELLED, "stopped on request after step %lld of %lld; checkpoint-%lld is complete",
-                  (long long)loop->counters.steps_done, (long long)run->total_steps,
-                  (long long)loop->counters.steps_done);
+                  (long long)loop->memory.counters.steps_done, (long long)run->total_steps,
+                  (long long)loop->memory.counters.steps_done);
     tt_hint("--resume_from_checkpoint true goes on from there");
     return tt_comm_agree(loop->rank->world, TT_ERR_CANCELLED); /* all ranks are here: one tells */
 }
@@ -287,13 +295,13 @@ static void tell_resume(const struct loop *loop)
 static tt_status restore(struct loop *loop)
 {
     struct tt_run *run = loop->run;
-    TT_TRY(tt_resume_restore(run, &loop->counters, &loop->checkpoints, &loop->watch));
-    loop->samples_before = loop->counters.samples;
+    TT_TRY(tt_resume_restore(run, &loop->memory));
+    loop->samples_before = loop->memory.counters.samples;
     if (!loop->first || run->resume.folder == NULL) return TT_OK;
     TT_TRY(tt_journal_restore(run->journal, tt_json_get(run->resume.trainer.root, "log_history"),
                               tt_json_get(run->resume.state.root, "results")));
-    tt_journal_progress(run->journal, run->first_step, epoch_of(loop, run->first_step), loop->counters.tokens,
-                        flops_so_far(loop));
+    tt_journal_progress(run->journal, run->first_step, epoch_of(loop, run->first_step),
+                        loop->memory.counters.tokens, flops_so_far(loop));
     tell_resume(loop);
     return TT_OK;
 }
@@ -305,15 +313,15 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank)
         .rank = rank,
         .first = tt_comm_rank(rank->world) == 0,
         .train_start = tt_clock_seconds(),
-        .counters = {.last_eval_loss = NAN},
+        .memory = {.counters = {.last_eval_loss = NAN}},
         .last_save_step = run->first_step > 0 ? run->first_step : -1,
     };
-    tt_status status = tt_gradient_watch_init(rank->model, &loop.watch);
-    if (status == TT_OK) status = tt_checkpoints_init(&loop.checkpoints, run, rank);
+    tt_status status = tt_gradient_watch_init(rank->model, &loop.memory.watch);
+    if (status == TT_OK) status = tt_checkpoints_init(&loop.checkpoints, run, rank, &loop.memory);
     if (status == TT_OK) status = restore(&loop);
     if (status == TT_OK) status = train(&loop);
     tt_checkpoints_deinit(&loop.checkpoints, run);
-    tt_gradient_watch_deinit(&loop.watch);
+    tt_gradient_watch_deinit(&loop.memory.watch);
     tt_batch_storage_deinit(&loop.storage);
     return status;
 }

@@ -6,10 +6,10 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/json.h"
-#include "model/adapter_config.h"
 #include "job/inputs.h"
 #include "launch/launch.h"
 #include "launch/world.h"
+#include "model/adapter_config.h"
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 

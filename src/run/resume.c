@@ -9,9 +9,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/manifest.h"
+#include "launch/world.h"
 #include "run/checkpoints.h"
 #include "run/run.h"
-#include "launch/world.h"
 
 enum { PATH_BYTES = 4096, STATE_BYTES_MAX = 256 << 20, VERSION = 2, CHANGES_SHOWN = 6 };
 

@@ -14,18 +14,7 @@
 struct tt_run;
 struct tt_rank;
 struct tt_world;
-struct tt_checkpoints;
-struct tt_gradient_watch;
-
-/* What the loop counts. */
-struct tt_counters {
-    double train_seconds;         /* in training steps */
-    double loss_sum, window_loss; /* over all steps; since the last log row */
-    double window_accuracy, window_entropy, window_tokens, window_seconds;
-    int64_t window_steps, steps_done;
-    int64_t tokens, supervised_tokens, samples;
-    double last_eval_loss;
-};
+struct tt_memory;
 
 /* One per process; a zeroed struct: the run begins at the beginning. */
 struct tt_resume {
@@ -66,13 +55,11 @@ TT_MUST_USE tt_status tt_resume_describe(const struct tt_run *run, const struct 
 
 /* After tt_rank_load: masters and moments of one rank. */
 TT_MUST_USE tt_status tt_resume_load(const struct tt_run *run, struct tt_rank *rank);
-TT_MUST_USE tt_status tt_resume_restore(const struct tt_run *run, struct tt_counters *counters,
-                                        struct tt_checkpoints *checkpoints, struct tt_gradient_watch *watch);
+/* The memory of the run as the checkpoint has it. memory->watch is initialized. */
+TT_MUST_USE tt_status tt_resume_restore(const struct tt_run *run, struct tt_memory *memory);
 /* training_state.json as it is after `step`. Rank 0. */
 TT_MUST_USE tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, int64_t step,
-                                     const struct tt_counters *counters,
-                                     const struct tt_checkpoints *checkpoints,
-                                     const struct tt_gradient_watch *watch, struct tt_str *text);
+                                     const struct tt_memory *memory, struct tt_str *text);
 
 /* The name, in the identity, of what a step has in all. */
 #define TT_RESUME_SAMPLES                                                                                    \

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "run/checkpoints.h"
+#include "run/memory.h"
 #include "run/resume.h"
 #include "run/run.h"
 
@@ -28,11 +28,10 @@ static struct tt_json_value *counters_object(const struct tt_counters *counters)
                         (int64_t)counters->samples, "last_eval_loss", real(counters->last_eval_loss));
 }
 
-static struct tt_json_value *best_object(const struct tt_checkpoints *checkpoints)
+static struct tt_json_value *best_object(const struct tt_best *best)
 {
-    if (!checkpoints->has_best) return tt_json_new_null();
-    return tt_json_pack("{s:I, s:o}", "step", (int64_t)checkpoints->best_step, "metric",
-                        real(checkpoints->best_metric));
+    if (!best->known) return tt_json_new_null();
+    return tt_json_pack("{s:I, s:o}", "step", (int64_t)best->step, "metric", real(best->metric));
 }
 
 /* Which parameters have had a gradient, and steps without one, a digit each in order of the model. */
@@ -61,8 +60,7 @@ static tt_status add_config(const struct tt_run *run, struct tt_json_value *root
 }
 
 tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, int64_t step,
-                         const struct tt_counters *counters, const struct tt_checkpoints *checkpoints,
-                         const struct tt_gradient_watch *watch, struct tt_str *text)
+                         const struct tt_memory *memory, struct tt_str *text)
 {
     int world_size = tt_comm_world_size(rank->world);
     struct tt_json_value *root = tt_json_pack(
@@ -70,16 +68,16 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
         "version", VERSION, "step", (int64_t)step, "total_steps", (int64_t)run->total_steps, "epoch",
         (double)step / (double)run->steps_per_epoch, "world_size", world_size, "sharding_strategy",
         tt_shard_strategy_name(run->rank_config.strategy), "state_dict_type", run->config->state_dict_type,
-        "weights_dtype", tt_dtype_torch_name(tt_checkpoints_dtype(run->config, rank->model)), "base_model",
+        "weights_dtype", tt_dtype_torch_name(tt_run_save_dtype(run->config, rank->model)), "base_model",
         run->config->model_name_or_path, "rng_key", (int64_t)run->config->seed);
     bool ok = root != NULL;
     tt_status status = TT_OK;
     if (ok) {
         ok &= tt_json_set(root, "identity", tt_resume_identity(run, world_size)) == 0;
         ok &= tt_json_set(root, "inputs", tt_fingerprint_json(&run->fingerprint)) == 0;
-        ok &= tt_json_set(root, "counters", counters_object(counters)) == 0;
-        ok &= tt_json_set(root, "best", best_object(checkpoints)) == 0;
-        ok &= tt_json_set(root, "gradient_watch", watch_object(watch)) == 0;
+        ok &= tt_json_set(root, "counters", counters_object(&memory->counters)) == 0;
+        ok &= tt_json_set(root, "best", best_object(&memory->best)) == 0;
+        ok &= tt_json_set(root, "gradient_watch", watch_object(&memory->watch)) == 0;
         ok &= tt_json_set_copy(root, "results", tt_journal_results(run->journal)) == 0;
         status = add_config(run, root, &ok);
     }
@@ -124,18 +122,17 @@ static tt_status read_watch(const struct tt_json *json, const struct tt_json_val
     return TT_OK;
 }
 
-tt_status tt_resume_restore(const struct tt_run *run, struct tt_counters *counters,
-                            struct tt_checkpoints *checkpoints, struct tt_gradient_watch *watch)
+tt_status tt_resume_restore(const struct tt_run *run, struct tt_memory *memory)
 {
     const struct tt_json *json = &run->resume.state;
     const struct tt_json_value *object, *best = tt_json_get(json->root, "best");
     if (run->resume.folder == NULL) return TT_OK;
     TT_TRY(tt_json_object(json, json->root, "counters", &object));
-    TT_TRY(read_counters(json, object, counters));
+    TT_TRY(read_counters(json, object, &memory->counters));
     TT_TRY(tt_json_object(json, json->root, "gradient_watch", &object));
-    TT_TRY(read_watch(json, object, watch));
+    TT_TRY(read_watch(json, object, &memory->watch));
     if (!tt_json_is_object(best)) return TT_OK;
-    checkpoints->has_best = true;
-    TT_TRY(tt_json_int(json, best, "step", &checkpoints->best_step));
-    return tt_json_double(json, best, "metric", &checkpoints->best_metric);
+    memory->best.known = true;
+    TT_TRY(tt_json_int(json, best, "step", &memory->best.step));
+    return tt_json_double(json, best, "metric", &memory->best.metric);
 }

@@ -3,14 +3,14 @@
 #ifndef TT_RUN_RUN_H
 #define TT_RUN_RUN_H
 
+#include "engine/plan.h"
+#include "engine/step.h"
 #include "infer/evaluator.h"
-#include "launch/fingerprint.h"
 #include "job/inputs.h"
+#include "launch/fingerprint.h"
 #include "run/journal.h"
 #include "run/output_dir.h"
-#include "engine/plan.h"
 #include "run/resume.h"
-#include "engine/step.h"
 
 struct tt_run {
     const struct tt_train_config *config;
@@ -40,6 +40,9 @@ struct tt_run {
 void tt_run_say(const struct tt_run *run, const char *text);
 /* The same for one line: line breaks in it, which come from a name, are escaped, too. */
 void tt_run_say_line(const struct tt_run *run, const char *line);
+
+/* Type of the saved weights: save_dtype, else fp32 for adapters (their masters), else the type of the model's files. */
+tt_dtype tt_run_save_dtype(const struct tt_train_config *config, const struct tt_model *model);
 
 /* The training of one rank from the first step to the last file (run/loop.c). Collective.  */
 TT_MUST_USE tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank);

@@ -8,40 +8,13 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/utf8.h"
+#include "engine/rank_config.h"
+#include "launch/devices.h"
+#include "launch/world.h"
 #include "optim/schedule.h"
 #include "run/checkpoints.h"
-#include "launch/devices.h"
 #include "run/output_dir.h"
-#include "engine/rank_config.h"
 #include "run/run.h"
-#include "launch/world.h"
-
-/* A sample may be one line of any length; it is cut between characters. */
-enum { SAID_BYTES_MAX = 4000 };
-
-static void say_bytes(const struct tt_run *run, const char *line, size_t bytes)
-{
-    char shown[SAID_BYTES_MAX + sizeof " ..."];
-    if (run->observer == NULL || run->observer->on_message == NULL) return;
-    if (tt_utf8_printable(line, bytes, "\t", shown, SAID_BYTES_MAX + 1) > SAID_BYTES_MAX)
-        strcat(shown, " ...");
-    run->observer->on_message(run->observer->context, shown);
-}
-
-void tt_run_say(const struct tt_run *run, const char *text)
-{
-    for (const char *line = text; *line != '\0';) {
-        size_t bytes = strcspn(line, "\n");
-        say_bytes(run, line, bytes);
-        line += bytes + (line[bytes] == '\n');
-    }
-}
-
-void tt_run_say_line(const struct tt_run *run, const char *line)
-{
-    say_bytes(run, line, strlen(line));
-}
 
 /* A line of a sample cannot be taken for a line of the program: it is indented. */
 static tt_status say_sample(const struct tt_run *run, const char *sample)

@@ -11,9 +11,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "config/store.h"
-#include "support/temporary.h"
 #include "job/accelerate.h"
 #include "job/settings.h"
+#include "support/temporary.h"
 
 struct fixture {
     struct tt_train_config config;

@@ -3,9 +3,9 @@
 #ifndef TT_TESTS_SUPPORT_TCP_RANKS_H
 #define TT_TESTS_SUPPORT_TCP_RANKS_H
 
+#include "base/thread.h"
 #include "comm/comm.h"
 #include "comm/proof.h"
-#include "base/thread.h"
 #include "support/ranks.h"
 
 void test_sleep(double seconds);

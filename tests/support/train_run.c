@@ -11,9 +11,9 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "io/safetensors.h"
+#include "job/settings.h"
 #include "support/program.h"
 #include "support/temporary.h"
-#include "job/settings.h"
 
 char *test_folder_create(void)
 {

@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "support/train_run.h"
-#include "run/bench.h"
 #include "job/settings.h"
+#include "run/bench.h"
+#include "support/train_run.h"
 
 static void run(const char *family, const char *recompute, const char *more, const char *output)
 {

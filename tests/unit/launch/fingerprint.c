@@ -14,8 +14,8 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "support/temporary.h"
 #include "launch/fingerprint.h"
+#include "support/temporary.h"
 
 #define MIB ((uint64_t)1 << 20)
 

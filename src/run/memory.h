@@ -1,0 +1,31 @@
+/* The memory of a run from step to step: the little that is no pure function of the step. A checkpoint records it in
+ * training_state.json, and a resume restores it (run/resume.h). Every rank has one; they agree. */
+#ifndef TT_RUN_MEMORY_H
+#define TT_RUN_MEMORY_H
+
+#include "engine/gradient_watch.h"
+
+/* What the loop counts. */
+struct tt_counters {
+    double train_seconds;         /* in training steps */
+    double loss_sum, window_loss; /* over all steps; since the last log row */
+    double window_accuracy, window_entropy, window_tokens, window_seconds;
+    int64_t window_steps, steps_done;
+    int64_t tokens, supervised_tokens, samples;
+    double last_eval_loss;
+};
+
+/* The best evaluation so far, by metric_for_best_model. */
+struct tt_best {
+    bool known;
+    double metric;
+    int64_t step;
+};
+
+struct tt_memory {
+    struct tt_counters counters;
+    struct tt_best best;
+    struct tt_gradient_watch watch;
+};
+
+#endif

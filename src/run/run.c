@@ -1,0 +1,40 @@
+#include "run/run.h"
+
+#include <string.h>
+
+#include "base/utf8.h"
+
+/* A sample may be one line of any length; it is cut between characters. */
+enum { SAID_BYTES_MAX = 4000 };
+
+static void say_bytes(const struct tt_run *run, const char *line, size_t bytes)
+{
+    char shown[SAID_BYTES_MAX + sizeof " ..."];
+    if (run->observer == NULL || run->observer->on_message == NULL) return;
+    if (tt_utf8_printable(line, bytes, "\t", shown, SAID_BYTES_MAX + 1) > SAID_BYTES_MAX)
+        strcat(shown, " ...");
+    run->observer->on_message(run->observer->context, shown);
+}
+
+void tt_run_say(const struct tt_run *run, const char *text)
+{
+    for (const char *line = text; *line != '\0';) {
+        size_t bytes = strcspn(line, "\n");
+        say_bytes(run, line, bytes);
+        line += bytes + (line[bytes] == '\n');
+    }
+}
+
+void tt_run_say_line(const struct tt_run *run, const char *line)
+{
+    say_bytes(run, line, strlen(line));
+}
+
+tt_dtype tt_run_save_dtype(const struct tt_train_config *config, const struct tt_model *model)
+{
+    tt_dtype asked =
+        config->save_dtype != NULL ? tt_dtype_from_torch_name(config->save_dtype) : TT_DTYPE_NONE;
+    if (asked != TT_DTYPE_NONE) return asked;
+    if (model->adapter_param_count > 0) return TT_F32;
+    return tt_dtype_is_float(model->config.dtype) ? model->config.dtype : TT_F32;
+}
