@@ -9,9 +9,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct tt_job_config config = {0};
+    struct tt_train_config config = {0};
     struct tt_settings *settings = NULL;
-    if (tt_settings_create(tt_job_sections, tt_job_section_count, &config, sizeof config, &settings) != TT_OK)
+    if (tt_settings_create(tt_train_sections, tt_train_section_count, &config, sizeof config, &settings) !=
+        TT_OK)
         abort();
     if (tt_accelerate_read(fuzz_write("accelerate.yaml", data, size), settings) == TT_OK) {
         struct tt_str text = {0};

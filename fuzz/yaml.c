@@ -17,11 +17,12 @@ static bool same_text(const char *a, const char *b)
 /* Unneeded keys are not written; everything else has to agree. */
 static void check_round_trip(const struct tt_settings *settings)
 {
-    struct tt_job_config config = {0};
+    struct tt_train_config config = {0};
     struct tt_settings *again = NULL;
     struct tt_str text = {0};
     if (tt_settings_write_yaml(settings, &text) != TT_OK ||
-        tt_settings_create(tt_job_sections, tt_job_section_count, &config, sizeof config, &again) != TT_OK ||
+        tt_settings_create(tt_train_sections, tt_train_section_count, &config, sizeof config, &again) !=
+            TT_OK ||
         tt_settings_parse_yaml(again, tt_str_text(&text), text.bytes, "resolved") != TT_OK)
         abort();
     for (size_t i = 0; i < settings->count; i++)
@@ -34,13 +35,14 @@ static void check_round_trip(const struct tt_settings *settings)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    struct tt_job_config config = {0};
+    struct tt_train_config config = {0};
     struct tt_settings *settings = NULL;
-    if (tt_settings_create(tt_job_sections, tt_job_section_count, &config, sizeof config, &settings) != TT_OK)
+    if (tt_settings_create(tt_train_sections, tt_train_section_count, &config, sizeof config, &settings) !=
+        TT_OK)
         abort();
     if (tt_settings_parse_yaml(settings, (const char *)data, bytes, "fuzz") == TT_OK) {
         if (config.fsdp_config == NULL || config.fsdp_config[0] == '{')
-            (void)!tt_job_settings_resolve(settings, &config);
+            (void)!tt_train_settings_resolve(settings, &config);
         check_round_trip(settings);
     }
     tt_settings_destroy(settings);
