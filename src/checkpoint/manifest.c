@@ -275,31 +275,31 @@ static tt_status verify_folder(const char *path, const struct tt_cancel *cancel)
     return status;
 }
 
-tt_status tt_checkpoint_find_newest(const char *output_dir, const struct tt_cancel *cancel,
-                                    void (*skipped)(void *context, const char *path, const char *reason),
-                                    void *context, char **path, size_t *passed_over)
+tt_status tt_checkpoint_find_newest(const struct tt_checkpoint_search *search, char **path,
+                                    size_t *passed_over)
 {
     tt_status status = TT_OK;
     int64_t *steps = NULL;
     size_t count = 0, passed = 0;
     char *found = NULL;
-    TT_GO(tt_checkpoint_list(output_dir, &steps, &count));
+    TT_GO(tt_checkpoint_list(search->output_dir, &steps, &count));
     for (size_t i = 0; i < count && found == NULL; i++) {
-        char *candidate = tt_checkpoint_path(output_dir, steps[i]);
+        char *candidate = tt_checkpoint_path(search->output_dir, steps[i]);
         if (candidate == NULL) TT_GO(TT_ERR_MEMORY);
-        tt_status verified = verify_folder(candidate, cancel);
+        tt_status verified = verify_folder(candidate, search->cancel);
         if (verified == TT_OK) {
             found = candidate;
             continue;
         }
         bool broken = verified == TT_ERR_DATA || verified == TT_ERR_IO;
-        if (broken && skipped != NULL) skipped(context, candidate, tt_error_last()->message);
+        if (broken && search->skipped != NULL)
+            search->skipped(search->context, candidate, tt_error_last()->message);
         tt_free(candidate);
         if (!broken) TT_GO(verified);
         passed++;
     }
     *path = found;
-    if (passed_over != NULL) *passed_over = passed;
+    *passed_over = passed;
 out:
     tt_free(steps);
     return status;

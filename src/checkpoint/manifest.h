@@ -60,11 +60,16 @@ TT_MUST_USE tt_status tt_manifest_verify(const struct tt_manifest *manifest, con
 TT_MUST_USE tt_status tt_checkpoint_list(const char *output_dir, int64_t **steps, size_t *count);
 /* "output_dir/checkpoint-N"; returns owned memory, or NULL (record set). */
 char *tt_checkpoint_path(const char *output_dir, int64_t step);
-/* The newest checkpoint whose manifest verifies. *path is owned, NULL when there is none. Each one passed over on the
- * way is told to `skipped` (may be NULL) with the reason as one line. *passed_over (may be NULL) counts them. */
-TT_MUST_USE tt_status tt_checkpoint_find_newest(const char *output_dir, const struct tt_cancel *cancel,
-                                                void (*skipped)(void *context, const char *path,
-                                                                const char *reason),
-                                                void *context, char **path, size_t *passed_over);
+struct tt_checkpoint_search {
+    const char *output_dir;
+    const struct tt_cancel *cancel; /* NULL or lent */
+    /* NULL, or called for each checkpoint that is not whole, with the reason as one line. */
+    void (*skipped)(void *context, const char *path, const char *reason);
+    void *context;
+};
+/* The newest checkpoint whose manifest verifies. *path is owned, NULL when there is none. *passed_over counts newer
+ * ones that are not whole. */
+TT_MUST_USE tt_status tt_checkpoint_find_newest(const struct tt_checkpoint_search *search, char **path,
+                                                size_t *passed_over);
 
 #endif

@@ -27,8 +27,9 @@ struct tt_executor {
     size_t begin_mark;
     bool open; /* between forward and end */
     tt_tensor dy_TD;
-    bool head_held;            /* the head's unit is still gathered, for the backward pass */
-    struct tt_unit *next_unit; /* to be gathered behind what the block that runs has queued by then */
+    bool head_held;              /* the head's unit is still gathered, for the backward pass */
+    struct tt_unit *next_unit;   /* to be gathered behind what the block that runs has queued by then */
+    struct tt_exchange exchange; /* lent to the blocks */
 };
 
 enum { SAVED_ALIGNMENT = 64 };
@@ -41,6 +42,19 @@ static size_t saved_stride(const struct tt_block *block)
 static struct tt_unit *unit_of(const struct tt_executor *executor, int block)
 {
     return executor->config.units[executor->config.model->unit_of_block[block]];
+}
+
+static tt_status gather_next(struct tt_executor *executor, bool behind)
+{
+    struct tt_unit *unit = executor->next_unit;
+    executor->next_unit = NULL;
+    if (unit == NULL) return TT_OK;
+    return behind ? tt_unit_gather_behind(unit) : tt_unit_gather(unit);
+}
+
+static tt_status gather_in_quiet(void *context)
+{
+    return gather_next(context, true);
 }
 
 /* Embedding and head know one way, and below the lowest block that trains no backward pass comes by. */
@@ -85,6 +99,7 @@ tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_
     if (executor->slots == NULL || executor->saved_block == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(create_slots(executor));
     executor->config.levels = NULL; /* they were the caller's */
+    executor->exchange = (struct tt_exchange){.quiet = gather_in_quiet, .context = executor};
     *out = executor;
 out:
     if (status != TT_OK) tt_executor_destroy(executor);
@@ -111,140 +126,134 @@ static tt_status check_cancel(const struct tt_executor *executor)
 
 /* Activations that must outlive their block: inputs that a backward pass reads stay on the workspace, or
  * leave for the host; of the others two take turns. */
-static tt_status push_output(struct tt_executor *executor, struct tt_step *step, int block, tt_tensor pair[2],
-                             tt_tensor *y_TD)
+static tt_status push_output(struct tt_executor *executor, const struct tt_pass *pass, int block,
+                             tt_tensor pair[2], tt_tensor *y_TD)
 {
-    bool wanted = step->gradient && block + 1 >= executor->first_trainable;
+    bool wanted = pass->in.gradient && block + 1 >= executor->first_trainable;
     *y_TD = (tt_tensor){0};
     if (block == executor->config.model->block_count - 1) return TT_OK;
-    if (wanted) TT_TRY(tt_offload_take(executor->offload, step, block + 1, y_TD));
+    if (wanted) TT_TRY(tt_offload_take(executor->offload, pass, block + 1, y_TD));
     if (!tt_tensor_is_empty(*y_TD)) return TT_OK;
     tt_tensor *turn = &pair[block % 2];
     if (!wanted && !tt_tensor_is_empty(*turn)) {
         *y_TD = *turn;
         return TT_OK;
     }
-    TT_TRY(tt_workspace_2d(executor->config.workspace, "hidden states", step->compute_dtype,
-                           step->batch->token_count, executor->config.model->config.hidden_size, y_TD));
+    TT_TRY(tt_workspace_2d(executor->config.workspace, "hidden states", pass->in.compute_dtype,
+                           pass->in.batch->token_count, executor->config.model->config.hidden_size, y_TD));
     if (!wanted) *turn = *y_TD;
     return TT_OK;
 }
 
-static tt_status forward_block(struct tt_executor *executor, struct tt_step *step, int index,
+static tt_status forward_block(struct tt_executor *executor, const struct tt_pass *pass, int index,
                                tt_tensor pair[2], tt_tensor *x_TD)
 {
     struct tt_model *model = executor->config.model;
     struct tt_block *block = &model->blocks[index];
     struct slot *slot = &executor->slots[index];
     tt_status status = TT_OK;
-    bool gradient = step->gradient;
+    struct tt_pass block_pass = *pass;
     tt_tensor y_TD;
-    tt_stream_mark(step->stream, slot->forward_mark);
+    tt_stream_mark(pass->lent.stream, slot->forward_mark);
     slot->mark = tt_workspace_mark(executor->config.workspace);
     slot->x_TD = *x_TD;
-    slot->kept = gradient && index >= executor->first_trainable && slot->level < TT_RECOMPUTE_BLOCK;
-    TT_GO(push_output(executor, step, index, pair, &y_TD));
-    step->gradient = slot->kept;
-    step->level = slot->level;
-    status = block->ops->forward(block, step, slot->x_TD, slot->kept ? slot->saved : NULL, y_TD);
-    step->gradient = gradient;
-    if (status != TT_OK) goto out;
-    if (gradient && index + 1 < model->block_count) TT_GO(tt_offload_put(executor->offload, step, index + 1));
+    slot->kept = pass->in.gradient && index >= executor->first_trainable && slot->level < TT_RECOMPUTE_BLOCK;
+    TT_GO(push_output(executor, pass, index, pair, &y_TD));
+    block_pass.in.gradient = slot->kept;
+    block_pass.in.level = slot->level;
+    TT_GO(block->ops->forward(block, &block_pass, slot->x_TD, slot->kept ? slot->saved : NULL, y_TD));
+    if (pass->in.gradient && index + 1 < model->block_count)
+        TT_GO(tt_offload_put(executor->offload, pass, index + 1));
     *x_TD = y_TD;
 out:
     if (status != TT_OK) tt_while("running %s forward", block->name);
     return status;
 }
 
-static tt_status gather_next(struct tt_executor *executor, bool behind)
-{
-    struct tt_unit *unit = executor->next_unit;
-    executor->next_unit = NULL;
-    if (unit == NULL) return TT_OK;
-    return behind ? tt_unit_gather_behind(unit) : tt_unit_gather(unit);
-}
-
-static tt_status gather_at_attention(void *context)
-{
-    return gather_next(context, true);
-}
-
 /* The unit of `block` is needed next: gathered now, or when the block that runs comes to its attention. */
-static tt_status prefetch(struct tt_executor *executor, const struct tt_step *step, int block)
+static tt_status prefetch(struct tt_executor *executor, const struct tt_pass *pass, int block)
 {
     int64_t tokens_min = executor->config.late_gather_tokens;
-    bool late = tokens_min > 0 && step->batch->token_count >= tokens_min;
+    bool late = tokens_min > 0 && pass->in.batch->token_count >= tokens_min;
     executor->next_unit = unit_of(executor, block);
     return late ? TT_OK : gather_next(executor, false);
 }
 
-tt_status tt_executor_forward(struct tt_executor *executor, struct tt_step *step)
+static struct tt_pass lend_exchange(struct tt_executor *executor, const struct tt_pass *pass)
 {
+    struct tt_pass own = *pass;
+    own.lent.exchange = &executor->exchange;
+    return own;
+}
+
+tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass *pass)
+{
+    struct tt_pass own = lend_exchange(executor, pass);
     const struct tt_executor_config *config = &executor->config;
     int count = config->model->block_count;
-    bool compute = step->batch->token_count > 0;
+    bool compute = pass->in.batch->token_count > 0;
     tt_tensor x_TD = {0}, pair[2] = {{0}, {0}};
     executor->begin_mark = tt_workspace_mark(config->workspace);
     executor->open = true;
-    if (compute && step->gradient)
-        TT_TRY(tt_workspace_2d(config->workspace, "gradient of hidden states", step->compute_dtype,
-                               step->batch->token_count, config->model->config.hidden_size,
+    if (compute && pass->in.gradient)
+        TT_TRY(tt_workspace_2d(config->workspace, "gradient of hidden states", pass->in.compute_dtype,
+                               pass->in.batch->token_count, config->model->config.hidden_size,
                                &executor->dy_TD));
-    if (compute && step->gradient) TT_TRY(tt_offload_begin(executor->offload, step));
-    executor->stream = step->stream;
-    step->before_attention = gather_at_attention;
-    step->before_attention_context = executor;
+    if (compute && pass->in.gradient) TT_TRY(tt_offload_begin(executor->offload, pass));
+    executor->stream = pass->lent.stream;
     for (int i = 0; i < count; i++) {
         tt_pulse_beat(config->pulse, executor->slots[i].forward_mark);
         TT_TRY(check_cancel(executor));
         TT_TRY(tt_unit_gather(unit_of(executor, i)));
         TT_TRY(tt_unit_wait(unit_of(executor, i)));
-        if (i + 1 < count && config->forward_prefetch) TT_TRY(prefetch(executor, step, i + 1));
-        if (compute) TT_TRY(forward_block(executor, step, i, pair, &x_TD));
+        if (i + 1 < count && config->forward_prefetch) TT_TRY(prefetch(executor, pass, i + 1));
+        if (compute) TT_TRY(forward_block(executor, &own, i, pair, &x_TD));
         TT_TRY(gather_next(executor, false)); /* a block without attention */
-        if (i + 1 == count && step->gradient) {
+        if (i + 1 == count && pass->in.gradient) {
             executor->head_held = true; /* its backward comes next */
             break;
         }
-        TT_TRY(tt_unit_release(unit_of(executor, i), step->gradient));
+        TT_TRY(tt_unit_release(unit_of(executor, i), pass->in.gradient));
     }
     return TT_OK;
 }
 
 /* The block above has read this block's output for the last time: the second run writes over it, and makes
  * none. */
-static tt_status recompute_block(struct tt_executor *executor, struct tt_step *step, int index)
+static tt_status recompute_block(struct tt_executor *executor, const struct tt_pass *pass, int index)
 {
     struct tt_block *block = &executor->config.model->blocks[index];
     struct slot *slot = &executor->slots[index];
+    struct tt_pass block_pass = *pass;
     tt_workspace_release(executor->config.workspace, slot->mark);
-    TT_TRY(tt_offload_get(executor->offload, step, index));
+    TT_TRY(tt_offload_get(executor->offload, pass, index));
     /* What it keeps is read at once: room counts more than the element-wise ops. */
-    step->level = TT_KEEP_CHEAP;
-    return block->ops->forward(block, step, slot->x_TD, slot->saved, (tt_tensor){0});
+    block_pass.in.level = TT_KEEP_CHEAP;
+    return block->ops->forward(block, &block_pass, slot->x_TD, slot->saved, (tt_tensor){0});
 }
 
-static tt_status backward_block(struct tt_executor *executor, struct tt_step *step, int index)
+static tt_status backward_block(struct tt_executor *executor, const struct tt_pass *pass, int index)
 {
     struct tt_block *block = &executor->config.model->blocks[index];
     struct slot *slot = &executor->slots[index];
     tt_status status = TT_OK;
-    tt_stream_mark(step->stream, slot->backward_mark);
-    if (!slot->kept) TT_GO(recompute_block(executor, step, index));
+    tt_stream_mark(pass->lent.stream, slot->backward_mark);
+    if (!slot->kept) TT_GO(recompute_block(executor, pass, index));
     tt_tensor dx_TD = index > executor->first_trainable ? executor->dy_TD : (tt_tensor){0};
-    TT_GO(block->ops->backward(block, step, slot->x_TD, slot->saved, executor->dy_TD, dx_TD));
-    TT_GO(tt_offload_done(executor->offload, step, index));
+    TT_GO(block->ops->backward(block, pass, slot->x_TD, slot->saved, executor->dy_TD, dx_TD));
+    TT_GO(tt_offload_done(executor->offload, pass, index));
     tt_workspace_release(executor->config.workspace, slot->mark);
 out:
     if (status != TT_OK) tt_while("running %s backward", block->name);
     return status;
 }
 
-tt_status tt_executor_backward(struct tt_executor *executor, struct tt_step *step, bool last_micro)
+tt_status tt_executor_backward(struct tt_executor *executor, const struct tt_pass *pass, bool last_micro)
 {
+    struct tt_pass own = lend_exchange(executor, pass);
     const struct tt_executor_config *config = &executor->config;
     int last = config->model->block_count - 1;
-    bool compute = step->batch->token_count > 0;
+    bool compute = pass->in.batch->token_count > 0;
     for (int i = last; i >= executor->first_trainable; i--) {
         struct tt_unit *unit = unit_of(executor, i);
         bool more = i > executor->first_trainable;
@@ -255,8 +264,8 @@ tt_status tt_executor_backward(struct tt_executor *executor, struct tt_step *ste
             TT_TRY(tt_unit_wait(unit));
         }
         executor->head_held = false;
-        if (more && config->backward_prefetch == TT_PREFETCH_PRE) TT_TRY(prefetch(executor, step, i - 1));
-        if (compute) TT_TRY(backward_block(executor, step, i));
+        if (more && config->backward_prefetch == TT_PREFETCH_PRE) TT_TRY(prefetch(executor, pass, i - 1));
+        if (compute) TT_TRY(backward_block(executor, &own, i));
         TT_TRY(gather_next(executor, false));
         if (more && config->backward_prefetch == TT_PREFETCH_POST)
             TT_TRY(tt_unit_gather(unit_of(executor, i - 1)));
@@ -276,15 +285,15 @@ void tt_executor_end(struct tt_executor *executor)
     executor->next_unit = NULL;
 }
 
-static tt_status has_nonfinite(struct tt_step *step, tt_tensor y_TD, bool *found)
+static tt_status has_nonfinite(const struct tt_pass *pass, tt_tensor y_TD, bool *found)
 {
     size_t bytes = tt_tensor_bytes(y_TD);
     int64_t count = tt_tensor_count(y_TD);
     float *values = tt_alloc_aligned((size_t)count * sizeof *values + bytes);
     if (values == NULL) return TT_ERR_MEMORY;
     char *host = (char *)(values + count); /* as they lie on the device */
-    tt_status status = tt_copy_to_host(step->stream, host, y_TD.data, bytes);
-    if (status == TT_OK) status = tt_stream_synchronize(step->stream);
+    tt_status status = tt_copy_to_host(pass->lent.stream, host, y_TD.data, bytes);
+    if (status == TT_OK) status = tt_stream_synchronize(pass->lent.stream);
     *found = false;
     if (status == TT_OK) {
         (void)tt_dtype_convert(values, TT_F32, host, y_TD.dtype, (size_t)count);
@@ -294,32 +303,31 @@ static tt_status has_nonfinite(struct tt_step *step, tt_tensor y_TD, bool *found
     return status;
 }
 
-tt_status tt_executor_find_nonfinite(struct tt_executor *executor, struct tt_step *step, char *where,
+tt_status tt_executor_find_nonfinite(struct tt_executor *executor, const struct tt_pass *pass, char *where,
                                      size_t where_bytes)
 {
     const struct tt_executor_config *config = &executor->config;
     bool found = false;
     tt_tensor x_TD = {0}, pair[2] = {{0}, {0}};
     tt_status status = TT_OK;
-    bool gradient = step->gradient;
-    step->gradient = false;
+    struct tt_pass own = *pass;
+    own.in.gradient = false;
     snprintf(where, where_bytes, "the loss");
     executor->begin_mark = tt_workspace_mark(config->workspace);
     executor->open = true;
     for (int i = 0; i < config->model->block_count; i++) {
         TT_GO(tt_unit_gather(unit_of(executor, i)));
         TT_GO(tt_unit_wait(unit_of(executor, i)));
-        if (step->batch->token_count > 0) {
-            TT_GO(forward_block(executor, step, i, pair, &x_TD));
+        if (pass->in.batch->token_count > 0) {
+            TT_GO(forward_block(executor, &own, i, pair, &x_TD));
             if (!found && !tt_tensor_is_empty(x_TD)) {
-                TT_GO(has_nonfinite(step, x_TD, &found));
+                TT_GO(has_nonfinite(pass, x_TD, &found));
                 if (found) snprintf(where, where_bytes, "the output of %s", config->model->blocks[i].name);
             }
         }
         TT_GO(tt_unit_release(unit_of(executor, i), false));
     }
 out:
-    step->gradient = gradient;
     tt_executor_end(executor);
     return status;
 }

@@ -2,7 +2,7 @@
  * backward, gathers each block's unit one block ahead, recomputes where told, and reduces gradients as soon
  * as a block is done.
  *
- * One micro batch with gradients:  begin -> forward -> (the caller reads step->loss_N) -> backward -> end.
+ * One micro batch with gradients:  begin -> forward -> (the caller reads pass->out->loss_N) -> backward -> end.
  * Without gradients:               begin -> forward -> (loss_N or logits_NV) -> end.
  * A rank whose micro batch is empty (T = 0) makes the same calls: it takes part in every collective and
  * computes nothing.
@@ -41,16 +41,16 @@ struct tt_executor_config {
 TT_MUST_USE tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_executor **out);
 void tt_executor_destroy(struct tt_executor *executor); /* takes NULL */
 
-TT_MUST_USE tt_status tt_executor_forward(struct tt_executor *executor, struct tt_step *step);
+TT_MUST_USE tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass *pass);
 /* `last_micro`: of this optimizer step. */
-TT_MUST_USE tt_status tt_executor_backward(struct tt_executor *executor, struct tt_step *step,
+TT_MUST_USE tt_status tt_executor_backward(struct tt_executor *executor, const struct tt_pass *pass,
                                            bool last_micro);
 /* Pops everything of this pass off the workspace; also after an error. */
 void tt_executor_end(struct tt_executor *executor);
 
 /* After a loss that is not finite: runs forward again and names the first block whose output is not finite,
  * or "the loss" when all are. All ranks call it together. `where` gets a name such as "model.layers.3". */
-TT_MUST_USE tt_status tt_executor_find_nonfinite(struct tt_executor *executor, struct tt_step *step,
+TT_MUST_USE tt_status tt_executor_find_nonfinite(struct tt_executor *executor, const struct tt_pass *pass,
                                                  char *where, size_t where_bytes);
 
 #endif

@@ -87,15 +87,16 @@ void tt_offload_destroy(struct tt_offload *offload)
     tt_free(offload);
 }
 
-tt_status tt_offload_begin(struct tt_offload *offload, struct tt_step *step)
+tt_status tt_offload_begin(struct tt_offload *offload, const struct tt_pass *pass)
 {
     if (offload == NULL) return TT_OK;
     for (int i = 0; i < PLACES && i < offload->count; i++) {
         struct place *place = &offload->places[i];
         place->owner = -1;
         place->leaving = false;
-        TT_TRY(tt_workspace_2d(step->workspace, "input on its way to or from the host", step->compute_dtype,
-                               step->batch->token_count, offload->dim, &place->x_TD));
+        TT_TRY(tt_workspace_2d(pass->lent.workspace, "input on its way to or from the host",
+                               pass->in.compute_dtype, pass->in.batch->token_count, offload->dim,
+                               &place->x_TD));
     }
     return TT_OK;
 }
@@ -106,33 +107,33 @@ static struct place *place_of(struct tt_offload *offload, int number)
 }
 
 /* What the compute stream waits for here was not hidden behind other work. */
-static tt_status compute_waits(struct tt_step *step, struct tt_event *event)
+static tt_status compute_waits(const struct tt_pass *pass, struct tt_event *event)
 {
-    tt_span_begin(step->stream, TT_SPAN_OFFLOAD_WAIT);
-    tt_status status = tt_stream_wait(step->stream, event);
-    tt_span_end(step->stream, TT_SPAN_OFFLOAD_WAIT);
+    tt_span_begin(pass->lent.stream, TT_SPAN_OFFLOAD_WAIT);
+    tt_status status = tt_stream_wait(pass->lent.stream, event);
+    tt_span_end(pass->lent.stream, TT_SPAN_OFFLOAD_WAIT);
     return status;
 }
 
-tt_status tt_offload_take(struct tt_offload *offload, struct tt_step *step, int block, tt_tensor *x_TD)
+tt_status tt_offload_take(struct tt_offload *offload, const struct tt_pass *pass, int block, tt_tensor *x_TD)
 {
     *x_TD = (tt_tensor){0};
     if (offload == NULL || offload->number_of[block] < 0) return TT_OK;
     struct place *place = place_of(offload, offload->number_of[block]);
-    if (place->leaving) TT_TRY(compute_waits(step, place->copied));
+    if (place->leaving) TT_TRY(compute_waits(pass, place->copied));
     place->leaving = false;
     place->owner = offload->number_of[block];
     *x_TD = place->x_TD;
     return TT_OK;
 }
 
-tt_status tt_offload_put(struct tt_offload *offload, struct tt_step *step, int block)
+tt_status tt_offload_put(struct tt_offload *offload, const struct tt_pass *pass, int block)
 {
     if (offload == NULL || offload->number_of[block] < 0) return TT_OK;
     int number = offload->number_of[block];
     struct place *place = place_of(offload, number);
     if (offload->host[number] == NULL) return TT_OK; /* nobody takes its place: it stays */
-    TT_TRY(tt_event_record(place->written, step->stream));
+    TT_TRY(tt_event_record(place->written, pass->lent.stream));
     TT_TRY(tt_stream_wait(offload->copies, place->written));
     TT_TRY(tt_copy_to_host(offload->copies, tt_buffer_data(offload->host[number]), place->x_TD.data,
                            tt_tensor_bytes(place->x_TD)));
@@ -140,7 +141,7 @@ tt_status tt_offload_put(struct tt_offload *offload, struct tt_step *step, int b
     return tt_event_record(place->copied, offload->copies);
 }
 
-tt_status tt_offload_get(struct tt_offload *offload, struct tt_step *step, int block)
+tt_status tt_offload_get(struct tt_offload *offload, const struct tt_pass *pass, int block)
 {
     if (offload == NULL || offload->number_of[block] < 0) return TT_OK;
     int number = offload->number_of[block];
@@ -149,15 +150,15 @@ tt_status tt_offload_get(struct tt_offload *offload, struct tt_step *step, int b
         return tt_fail(TT_ERR_INTERNAL, "the input of block %d is not on the device when its backward begins",
                        block);
     /* Nothing to wait for where the input never left. */
-    return offload->host[number] != NULL ? compute_waits(step, place->copied) : TT_OK;
+    return offload->host[number] != NULL ? compute_waits(pass, place->copied) : TT_OK;
 }
 
-tt_status tt_offload_done(struct tt_offload *offload, struct tt_step *step, int block)
+tt_status tt_offload_done(struct tt_offload *offload, const struct tt_pass *pass, int block)
 {
     if (offload == NULL || offload->number_of[block] < PLACES) return TT_OK;
     int next = offload->number_of[block] - PLACES;
     struct place *place = place_of(offload, next);
-    TT_TRY(tt_event_record(place->written, step->stream));
+    TT_TRY(tt_event_record(place->written, pass->lent.stream));
     TT_TRY(tt_stream_wait(offload->copies, place->written));
     TT_TRY(tt_copy_to_device(offload->copies, place->x_TD.data, tt_buffer_data(offload->host[next]),
                              tt_tensor_bytes(place->x_TD)));

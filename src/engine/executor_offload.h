@@ -24,15 +24,15 @@ TT_MUST_USE tt_status tt_offload_create(struct tt_device *device, const struct t
 void tt_offload_destroy(struct tt_offload *offload);
 
 /* Pushes the places for this pass. */
-TT_MUST_USE tt_status tt_offload_begin(struct tt_offload *offload, struct tt_step *step);
+TT_MUST_USE tt_status tt_offload_begin(struct tt_offload *offload, const struct tt_pass *pass);
 /* Where the input of `block` goes; empty when it is not offloaded. */
-TT_MUST_USE tt_status tt_offload_take(struct tt_offload *offload, struct tt_step *step, int block,
+TT_MUST_USE tt_status tt_offload_take(struct tt_offload *offload, const struct tt_pass *pass, int block,
                                       tt_tensor *x_TD);
 /* The input of `block` has been written by what is queued on the compute stream. */
-TT_MUST_USE tt_status tt_offload_put(struct tt_offload *offload, struct tt_step *step, int block);
+TT_MUST_USE tt_status tt_offload_put(struct tt_offload *offload, const struct tt_pass *pass, int block);
 /* From now on the compute stream finds the input of `block` in place. */
-TT_MUST_USE tt_status tt_offload_get(struct tt_offload *offload, struct tt_step *step, int block);
+TT_MUST_USE tt_status tt_offload_get(struct tt_offload *offload, const struct tt_pass *pass, int block);
 /* All readers of the input of `block` are queued: its place may be filled again. */
-TT_MUST_USE tt_status tt_offload_done(struct tt_offload *offload, struct tt_step *step, int block);
+TT_MUST_USE tt_status tt_offload_done(struct tt_offload *offload, const struct tt_pass *pass, int block);
 
 #endif

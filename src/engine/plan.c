@@ -33,7 +33,7 @@ static tt_status run_pass(struct tt_rank *rank, const struct tt_batch_limits *li
 {
     if (limits->tokens == 0) return TT_OK;
     tt_status status = TT_OK;
-    struct tt_step step;
+    struct tt_pass pass;
     int32_t *borders = make_borders(limits);
     if (borders == NULL) return TT_ERR_MEMORY;
     struct tt_batch batch = {
@@ -43,12 +43,12 @@ static tt_status run_pass(struct tt_rank *rank, const struct tt_batch_limits *li
         .cu_seqlens = borders,
         .row_count = limits->rows,
     };
-    TT_GO(tt_rank_upload(rank, &batch, &step));
-    step.training = train;
-    step.gradient = train;
-    TT_GO(tt_executor_forward(rank->executor, &step));
+    TT_GO(tt_rank_upload(rank, &batch, &pass));
+    pass.in.training = train;
+    pass.in.gradient = train;
+    TT_GO(tt_executor_forward(rank->executor, &pass));
     if (train) *kept_bytes = tt_workspace_mark(rank->workspace);
-    if (train) TT_GO(tt_executor_backward(rank->executor, &step, true));
+    if (train) TT_GO(tt_executor_backward(rank->executor, &pass, true));
 out:
     tt_executor_end(rank->executor);
     tt_free(borders);
@@ -62,11 +62,17 @@ static tt_status run_update(struct tt_rank *rank)
     TT_TRY(tt_shard_context_join(rank->shard));
     for (int u = 0; u < rank->model->unit_count; u++) {
         struct tt_slices slices = tt_unit_slices(rank->units[u]);
-        struct tt_adamw_run run = {.count = slices.count};
         if (slices.count == 0) continue;
         TT_TRY(tt_unit_zero_grad(rank->units[u]));
-        TT_TRY(tt_adamw_update(rank->stream, &optim, &rank->adamw[u], slices.master, slices.grad, &run, 1,
-                               0.0, 1.0f, 1));
+        struct tt_adamw_update update = {
+            .state = &rank->adamw[u],
+            .master = slices.master,
+            .grad = slices.grad,
+            .run = {.count = slices.count},
+            .grad_scale = 1.0f,
+            .step = 1,
+        };
+        TT_TRY(tt_adamw_update(rank->stream, &optim, &update));
         TT_TRY(tt_unit_masters_changed(rank->units[u]));
     }
     return TT_OK;

@@ -94,8 +94,8 @@ static tt_status create_batch_buffers(const struct tt_rank_config *config, struc
     size_t table = (size_t)(limits->length * half);
     TT_TRY(tt_buffer_create(rank->device, 2 * table * sizeof(float), TT_PURPOSE_BATCH, &rank->rope_buffer));
     float *device_table = tt_buffer_data(rank->rope_buffer);
-    rank->rope_cos_PE = tt_tensor_2d(device_table, TT_F32, limits->length, half);
-    rank->rope_sin_PE = tt_tensor_2d(device_table + table, TT_F32, limits->length, half);
+    rank->rope.cos_PE = tt_tensor_2d(device_table, TT_F32, limits->length, half);
+    rank->rope.sin_PE = tt_tensor_2d(device_table + table, TT_F32, limits->length, half);
     if (tt_device_is_plan(rank->device)) return TT_OK;
     float *host = tt_alloc_aligned(2 * table * sizeof(float));
     if (host == NULL) return TT_ERR_MEMORY;
@@ -196,7 +196,7 @@ static tt_status upload(struct tt_rank *rank, char **next, const void *host, siz
     return tt_copy_to_device(rank->stream, *device, host, bytes);
 }
 
-tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch, struct tt_step *step)
+tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch, struct tt_pass *pass)
 {
     const struct tt_batch_limits *limits = &rank->limits;
     if (batch->token_count > limits->tokens || batch->row_count > limits->rows ||
@@ -226,13 +226,11 @@ tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch, str
         .rows_N = tt_tensor_1d(row_list, TT_I32, rows),
         .labels_N = tt_tensor_1d(labels, TT_I32, rows),
     };
-    *step = (struct tt_step){
-        .stream = rank->stream,
-        .workspace = rank->workspace,
-        .batch = &rank->batch,
-        .compute_dtype = rank->model->options.compute_dtype,
-        .rope_cos_PE = rank->rope_cos_PE,
-        .rope_sin_PE = rank->rope_sin_PE,
+    rank->results = (struct tt_pass_results){0};
+    *pass = (struct tt_pass){
+        .lent = {.stream = rank->stream, .workspace = rank->workspace, .rope = rank->rope},
+        .in = {.batch = &rank->batch, .compute_dtype = rank->model->options.compute_dtype},
+        .out = &rank->results,
     };
     return TT_OK;
 }
@@ -248,14 +246,14 @@ tt_status tt_rank_clear_sums(struct tt_rank *rank)
     return tt_fill_zero(rank->stream, tt_buffer_data(rank->sums_buffer), sizeof(struct tt_rank_sums));
 }
 
-tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_step *step)
+tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_pass *pass)
 {
-    if (step->batch->token_count == 0 || step->batch->row_count == 0) return TT_OK;
+    if (pass->in.batch->token_count == 0 || pass->in.batch->row_count == 0) return TT_OK;
     struct tt_rank_sums *sums = tt_buffer_data(rank->sums_buffer);
     struct tt_loss_sums_args args = {
-        .loss_N = step->loss_N,
-        .correct_N = step->correct_N,
-        .entropy_N = step->entropy_N,
+        .loss_N = pass->out->loss_N,
+        .correct_N = pass->out->correct_N,
+        .entropy_N = pass->out->entropy_N,
         .sums = tt_tensor_1d(&sums->loss, TT_F64, 3),
     };
     return tt_loss_sums(rank->stream, &args);

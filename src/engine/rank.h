@@ -54,9 +54,10 @@ struct tt_rank {
     struct tt_buffer *rope_buffer;
     struct tt_buffer *sums_buffer;          /* f64: struct tt_rank_sums */
     struct tt_buffer *param_squares_buffer; /* f64 [model->param_count]; NULL when nothing trains */
-    tt_tensor rope_cos_PE, rope_sin_PE;
+    struct tt_rope_table rope;
     struct tt_batch_limits limits;
-    struct tt_device_batch batch;
+    struct tt_device_batch batch; /* of the current pass, as `results` */
+    struct tt_pass_results results;
     struct tt_executor *executor;
 };
 
@@ -68,10 +69,10 @@ void tt_rank_deinit(struct tt_rank *rank);
 struct tt_load_source;
 TT_MUST_USE tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_source *source);
 
-/* Copies a micro batch to the device and makes `step` ready for a pass over it (gradient, training and rng
- * are then the caller's to set). */
+/* Copies a micro batch to the device and fills `pass`: lends this rank's services, without cache and exchange, and its
+ * `results`, empty. The mode, the rng and the scale of the loss are then the caller's to set. */
 TT_MUST_USE tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch,
-                                     struct tt_step *step);
+                                     struct tt_pass *pass);
 
 /* Before a rank leaves a collective piece of work on its own, because it was told to stop at once: the
  * others, who may wait for it already, fail with TT_ERR_PEER instead of waiting for ever. */
@@ -85,7 +86,7 @@ struct tt_rank_sums {
 };
 TT_MUST_USE tt_status tt_rank_clear_sums(struct tt_rank *rank);
 TT_MUST_USE tt_status tt_rank_add_loss(struct tt_rank *rank,
-                                       const struct tt_step *step); /* after a forward pass */
+                                       const struct tt_pass *pass); /* after a forward pass */
 TT_MUST_USE tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values,
                                           int64_t count); /* device memory */
 TT_MUST_USE tt_status tt_rank_read_sums(struct tt_rank *rank,

@@ -14,15 +14,15 @@ struct report {
     int64_t attending_rows; /* engine/gradient_watch.h */
 };
 
-static void make_step_ready(const struct tt_train_step_config *config, int64_t step_index,
-                            const struct tt_step_facts *facts, struct tt_step *step)
+static void set_inputs(const struct tt_train_step_config *config, int64_t step_index,
+                       const struct tt_step_facts *facts, struct tt_pass_inputs *inputs)
 {
-    step->training = true;
-    step->gradient = true;
-    step->dropout_rng =
+    inputs->training = true;
+    inputs->gradient = true;
+    inputs->dropout_rng =
         tt_rng_derive_index(tt_rng_derive(tt_rng_make(config->seed), "dropout"), (uint64_t)step_index);
-    step->loss_scale = 1.0f / (float)(facts->supervised_tokens > 0 ? facts->supervised_tokens : 1);
-    step->label_smoothing = (float)config->label_smoothing;
+    inputs->loss_scale = 1.0f / (float)(facts->supervised_tokens > 0 ? facts->supervised_tokens : 1);
+    inputs->label_smoothing = (float)config->label_smoothing;
 }
 
 static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_config *config,
@@ -30,15 +30,15 @@ static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_conf
                            struct tt_batch_storage *storage, int64_t *attending_rows)
 {
     struct tt_batch batch;
-    struct tt_step step;
+    struct tt_pass pass;
     tt_status status = TT_OK;
     TT_GO(tt_sampler_batch(config->sampler, step_index, micro, tt_comm_rank(rank->world), storage, &batch));
     *attending_rows += tt_gradient_attending_rows(&batch);
-    TT_GO(tt_rank_upload(rank, &batch, &step));
-    make_step_ready(config, step_index, facts, &step);
-    TT_GO(tt_executor_forward(rank->executor, &step));
-    TT_GO(tt_rank_add_loss(rank, &step));
-    TT_GO(tt_executor_backward(rank->executor, &step, micro == facts->micro_count - 1));
+    TT_GO(tt_rank_upload(rank, &batch, &pass));
+    set_inputs(config, step_index, facts, &pass.in);
+    TT_GO(tt_executor_forward(rank->executor, &pass));
+    TT_GO(tt_rank_add_loss(rank, &pass));
+    TT_GO(tt_executor_backward(rank->executor, &pass, micro == facts->micro_count - 1));
 out:
     if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);
     tt_executor_end(rank->executor);
@@ -78,12 +78,12 @@ static tt_status explain_nonfinite(struct tt_rank *rank, const struct tt_train_s
     struct finding finding = nothing_found;
     for (int64_t micro = 0; micro < facts->micro_count && !is_found(&finding); micro++) {
         struct tt_batch batch;
-        struct tt_step step;
+        struct tt_pass pass;
         TT_TRY(
             tt_sampler_batch(config->sampler, step_index, micro, tt_comm_rank(rank->world), storage, &batch));
-        TT_TRY(tt_rank_upload(rank, &batch, &step));
-        make_step_ready(config, step_index, facts, &step);
-        TT_TRY(tt_executor_find_nonfinite(rank->executor, &step, finding.where, sizeof finding.where));
+        TT_TRY(tt_rank_upload(rank, &batch, &pass));
+        set_inputs(config, step_index, facts, &pass.in);
+        TT_TRY(tt_executor_find_nonfinite(rank->executor, &pass, finding.where, sizeof finding.where));
         TT_TRY(share_finding(rank->world, &finding));
     }
     (void)tt_fail(TT_ERR_DATA, "the loss of step %lld is %s; it first appeared in %s",
@@ -110,12 +110,16 @@ static tt_status name_nonfinite(struct tt_rank *rank, int64_t step)
     return tt_comm_agree(rank->world, TT_ERR_DATA);
 }
 
-static tt_status update_unit(struct tt_rank *rank, const struct tt_train_step_config *config, int unit_index,
-                             double learning_rate, float grad_scale, int64_t step)
+/* `update` has what all units have alike. */
+static tt_status update_unit(struct tt_rank *rank, const struct tt_optim_config *optim, int unit_index,
+                             struct tt_adamw_update update)
 {
     struct tt_unit *unit = rank->units[unit_index];
     struct tt_slices slices = tt_unit_slices(unit);
     if (slices.count == 0) return TT_OK;
+    update.state = &rank->adamw[unit_index];
+    update.master = slices.master;
+    update.grad = slices.grad;
     size_t count = tt_unit_run_count(unit);
     tt_stream_mark(rank->stream, "the optimizer's update");
     for (size_t r = 0; r < count;) {
@@ -123,10 +127,9 @@ static tt_status update_unit(struct tt_rank *rank, const struct tt_train_step_co
         struct tt_slice_run first = tt_unit_run(unit, r), last = first;
         for (r++; r < count && tt_unit_run(unit, r).param->weight_decay == first.param->weight_decay; r++)
             last = tt_unit_run(unit, r);
-        struct tt_adamw_run run = {first.offset, last.offset + last.count - first.offset,
-                                   first.param->weight_decay};
-        TT_TRY(tt_adamw_update(rank->stream, config->optim, &rank->adamw[unit_index], slices.master,
-                               slices.grad, &run, 1, learning_rate, grad_scale, step + 1));
+        update.run = (struct tt_adamw_run){first.offset, last.offset + last.count - first.offset,
+                                           first.param->weight_decay};
+        TT_TRY(tt_adamw_update(rank->stream, optim, &update));
     }
     return tt_unit_masters_changed(unit);
 }
@@ -197,9 +200,12 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     /* torch.nn.utils.clip_grad_norm_: coefficient max_norm / (norm + 1e-6), at most 1. */
     double max_norm = config->optim->max_grad_norm;
     double clip = max_norm > 0.0 ? max_norm / (result->grad_norm + 1e-6) : 1.0;
-    float grad_scale = (float)(clip < 1.0 ? clip : 1.0);
+    struct tt_adamw_update update = {
+        .lr = result->learning_rate,
+        .grad_scale = (float)(clip < 1.0 ? clip : 1.0),
+        .step = step + 1,
+    };
     if (config->before_update != NULL) TT_TRY(config->before_update(config->context));
-    for (int u = 0; u < rank->model->unit_count; u++)
-        TT_TRY(update_unit(rank, config, u, result->learning_rate, grad_scale, step));
+    for (int u = 0; u < rank->model->unit_count; u++) TT_TRY(update_unit(rank, config->optim, u, update));
     return tt_shard_context_publish(rank->shard);
 }

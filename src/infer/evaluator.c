@@ -11,12 +11,12 @@ static tt_status run_micro(struct tt_rank *rank, const struct tt_sampler *sample
 {
     tt_status status = TT_OK;
     struct tt_batch batch;
-    struct tt_step step;
+    struct tt_pass pass;
     TT_GO(tt_sampler_batch(sampler, index, micro, tt_comm_rank(rank->world), storage, &batch));
-    TT_GO(tt_rank_upload(rank, &batch, &step));
-    step.loss_scale = 1.0f;
-    TT_GO(tt_executor_forward(rank->executor, &step));
-    TT_GO(tt_rank_add_loss(rank, &step));
+    TT_GO(tt_rank_upload(rank, &batch, &pass));
+    pass.in.loss_scale = 1.0f;
+    TT_GO(tt_executor_forward(rank->executor, &pass));
+    TT_GO(tt_rank_add_loss(rank, &pass));
 out:
     if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);
     tt_executor_end(rank->executor);

@@ -80,15 +80,16 @@ static tt_status run_pass(struct tt_rank *rank, struct tt_kv_cache *cache, const
                           float *logits)
 {
     tt_status status = TT_OK;
-    struct tt_step step;
-    TT_GO(tt_rank_upload(rank, batch, &step));
-    step.cache = cache;
-    step.want_logits = true;
+    struct tt_pass pass;
+    TT_GO(tt_rank_upload(rank, batch, &pass));
+    pass.lent.cache = cache;
+    pass.in.want_logits = true;
     TT_GO(tt_kv_cache_begin(cache, rank->stream, batch->cu_seqlens));
-    TT_GO(tt_executor_forward(rank->executor, &step));
+    TT_GO(tt_executor_forward(rank->executor, &pass));
     tt_kv_cache_end(cache);
     if (tt_device_is_plan(rank->device)) goto out;
-    TT_GO(tt_copy_to_host(rank->stream, logits, step.logits_NV.data, tt_tensor_bytes(step.logits_NV)));
+    tt_tensor logits_NV = rank->results.logits_NV;
+    TT_GO(tt_copy_to_host(rank->stream, logits, logits_NV.data, tt_tensor_bytes(logits_NV)));
     TT_GO(tt_stream_synchronize(rank->stream));
 out:
     tt_executor_end(rank->executor);

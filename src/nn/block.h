@@ -3,8 +3,8 @@
  *
  * Memory discipline: forward pushes what backward will need onto the workspace and returns with all its scratch
  * popped; the caller pops what was kept after backward. `saved` is the block's own record of these views, stored in
- * `saved_bytes` bytes of host memory that the caller provides. How much a decoder layer keeps is step->level; what it
- * kept shows in the record, so backward needs no level.
+ * `saved_bytes` bytes of host memory that the caller provides. How much a decoder layer keeps is pass->in.level;
+ * what it kept shows in the record, so backward needs no level.
  *
  * Parameters: `params` are this block's, in the order in which they should lie in memory (tensors that one GEMM
  * reads are neighbours). Their `value` / `grad` views are set by the caller (src/shard) before a call. Gradients are
@@ -14,7 +14,7 @@
 #ifndef TT_NN_BLOCK_H
 #define TT_NN_BLOCK_H
 
-#include "nn/step.h"
+#include "nn/pass.h"
 #include "tensor/param.h"
 
 struct tt_block;
@@ -23,14 +23,14 @@ struct tt_block_ops {
     const char *kind;   /* "embedding", "decoder layer", "head" */
     size_t saved_bytes; /* host bytes of the record `saved` */
     /* x_TD -> y_TD (both lent by the caller, y allocated). The embedding reads batch->ids and gets an empty x; the
-     * head fills step->loss_N and gets an empty y. `saved` is NULL when step->gradient is false. A decoder layer with
+     * head fills pass->out and gets an empty y. `saved` is NULL when pass->in.gradient is false. A decoder layer with
      * an empty y is run again for backward: it fills `saved` and leaves out what only y would need. */
-    tt_status (*forward)(struct tt_block *block, struct tt_step *step, tt_tensor x_TD, void *saved,
+    tt_status (*forward)(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *saved,
                          tt_tensor y_TD);
     /* dy_TD -> dx_TD, adding to the grad views of trainable parameters. dx may be the same memory as dy. The
      * embedding writes no dx; the head reads no dy. dx is empty when nobody below trains (no gradient needed). */
-    tt_status (*backward)(struct tt_block *block, struct tt_step *step, tt_tensor x_TD, const void *saved,
-                          tt_tensor dy_TD, tt_tensor dx_TD);
+    tt_status (*backward)(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD,
+                          const void *saved, tt_tensor dy_TD, tt_tensor dx_TD);
 };
 
 struct tt_block {

@@ -11,35 +11,35 @@ const char *tt_level_name(enum tt_level level)
     return (unsigned)level < TT_LEVEL_COUNT ? names[level] : "unknown";
 }
 
-static tt_status forward(struct tt_block *block, struct tt_step *step, tt_tensor x_TD, void *record,
+static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *record,
                          tt_tensor y_TD)
 {
     const struct tt_decoder_layer *layer = block->impl;
     struct saved local = {0}, *saved = record != NULL ? record : &local;
     bool keep = record != NULL;
-    size_t mark = tt_workspace_mark(step->workspace);
-    TT_TRY(tt_mlp_push_mid(step, x_TD.dims[1], &saved->mlp));
-    TT_TRY(tt_self_attention_forward(&layer->attention, step, x_TD, keep, &saved->attention,
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    TT_TRY(tt_mlp_push_mid(pass, x_TD.dims[1], &saved->mlp));
+    TT_TRY(tt_self_attention_forward(&layer->attention, pass, x_TD, keep, &saved->attention,
                                      saved->mlp.x_mid_TD));
-    TT_TRY(tt_mlp_forward(&layer->mlp, step, x_TD, keep, &saved->mlp, y_TD));
-    if (!keep) tt_workspace_release(step->workspace, mark);
+    TT_TRY(tt_mlp_forward(&layer->mlp, pass, x_TD, keep, &saved->mlp, y_TD));
+    if (!keep) tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }
 
-static tt_status backward(struct tt_block *block, struct tt_step *step, tt_tensor x_TD, const void *record,
-                          tt_tensor dy_TD, tt_tensor dx_TD)
+static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD,
+                          const void *record, tt_tensor dy_TD, tt_tensor dx_TD)
 {
     const struct tt_decoder_layer *layer = block->impl;
     const struct saved *saved = record;
     tt_tensor dmid_TD;
-    size_t mark = tt_workspace_mark(step->workspace);
-    TT_TRY(tt_workspace_2d(step->workspace, "gradient between attention and MLP", step->compute_dtype,
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient between attention and MLP", pass->in.compute_dtype,
                            dy_TD.dims[0], dy_TD.dims[1], &dmid_TD));
-    TT_TRY(tt_mlp_backward(&layer->mlp, step, &saved->mlp, dy_TD, dmid_TD));
+    TT_TRY(tt_mlp_backward(&layer->mlp, pass, &saved->mlp, dy_TD, dmid_TD));
     if (!tt_tensor_is_empty(dx_TD) || tt_self_attention_trains(&layer->attention)) {
-        TT_TRY(tt_self_attention_backward(&layer->attention, step, x_TD, &saved->attention, dmid_TD, dx_TD));
+        TT_TRY(tt_self_attention_backward(&layer->attention, pass, x_TD, &saved->attention, dmid_TD, dx_TD));
     }
-    tt_workspace_release(step->workspace, mark);
+    tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }
 

@@ -2,19 +2,19 @@
 
 #include "backend/ops/embedding.h"
 
-static tt_status forward(struct tt_block *block, struct tt_step *step, tt_tensor x_TD, void *saved,
+static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *saved,
                          tt_tensor y_TD)
 {
     const struct tt_embedding_block *embedding = block->impl;
     (void)x_TD;
     (void)saved;
     struct tt_embedding_forward_args args = {
-        .table_VD = embedding->table->value, .ids_T = step->batch->ids_T, .y_TD = y_TD};
-    return tt_embedding_forward(step->stream, &args);
+        .table_VD = embedding->table->value, .ids_T = pass->in.batch->ids_T, .y_TD = y_TD};
+    return tt_embedding_forward(pass->lent.stream, &args);
 }
 
-static tt_status backward(struct tt_block *block, struct tt_step *step, tt_tensor x_TD, const void *saved,
-                          tt_tensor dy_TD, tt_tensor dx_TD)
+static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD,
+                          const void *saved, tt_tensor dy_TD, tt_tensor dx_TD)
 {
     const struct tt_embedding_block *embedding = block->impl;
     (void)x_TD;
@@ -22,8 +22,8 @@ static tt_status backward(struct tt_block *block, struct tt_step *step, tt_tenso
     (void)dx_TD;
     if (!embedding->table->trainable) return TT_OK;
     struct tt_embedding_backward_args args = {
-        .dy_TD = dy_TD, .ids_T = step->batch->ids_T, .dtable_VD = embedding->table->grad};
-    return tt_embedding_backward(step->stream, &args);
+        .dy_TD = dy_TD, .ids_T = pass->in.batch->ids_T, .dtable_VD = embedding->table->grad};
+    return tt_embedding_backward(pass->lent.stream, &args);
 }
 
 const struct tt_block_ops tt_embedding_block_ops = {

@@ -18,29 +18,29 @@ int64_t tt_head_chunk_rows(int64_t vocab, tt_dtype dtype, bool host)
 }
 
 /* The rows with a label, gathered from x_TD into scratch. */
-static tt_status gather(struct tt_step *step, tt_tensor x_TD, tt_tensor *x_ND)
+static tt_status gather(const struct tt_pass *pass, tt_tensor x_TD, tt_tensor *x_ND)
 {
-    TT_TRY(tt_workspace_2d(step->workspace, "rows with a label", x_TD.dtype, step->batch->row_count,
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, "rows with a label", x_TD.dtype, pass->in.batch->row_count,
                            x_TD.dims[1], x_ND));
-    struct tt_gather_rows_args args = {.x_TD = x_TD, .rows_N = step->batch->rows_N, .y_ND = *x_ND};
-    return tt_gather_rows(step->stream, &args);
+    struct tt_gather_rows_args args = {.x_TD = x_TD, .rows_N = pass->in.batch->rows_N, .y_ND = *x_ND};
+    return tt_gather_rows(pass->lent.stream, &args);
 }
 
 /* The row keys of these rows, for dropout. They are 64-bit integers that are moved as pairs of 32-bit words.
  */
-static tt_status gather_keys(const struct tt_head *head, struct tt_step *step, tt_tensor *keys_N)
+static tt_status gather_keys(const struct tt_head *head, const struct tt_pass *pass, tt_tensor *keys_N)
 {
-    const struct tt_device_batch *batch = step->batch;
+    const struct tt_device_batch *batch = pass->in.batch;
     *keys_N = (tt_tensor){0};
-    if (!step->training || head->lm_head.linears[0].r == 0 || head->lm_head.linears[0].dropout <= 0)
+    if (!pass->in.training || head->lm_head.linears[0].r == 0 || head->lm_head.linears[0].dropout <= 0)
         return TT_OK;
-    TT_TRY(tt_workspace_1d(step->workspace, "row keys", TT_I64, batch->row_count, keys_N));
+    TT_TRY(tt_workspace_1d(pass->lent.workspace, "row keys", TT_I64, batch->row_count, keys_N));
     struct tt_gather_rows_args args = {
         .x_TD = tt_tensor_2d(batch->row_keys_T.data, TT_F32, batch->token_count, 2),
         .rows_N = batch->rows_N,
         .y_ND = tt_tensor_2d(keys_N->data, TT_F32, batch->row_count, 2),
     };
-    return tt_gather_rows(step->stream, &args);
+    return tt_gather_rows(pass->lent.stream, &args);
 }
 
 static tt_tensor rows_or_empty(tt_tensor tensor, int64_t first, int64_t count)
@@ -50,42 +50,41 @@ static tt_tensor rows_or_empty(tt_tensor tensor, int64_t first, int64_t count)
 
 /* Normed rows -> loss, hits and entropy, chunk by chunk; with `gradient` also d(rows) and the gradients of
  * what trains here. */
-static tt_status run_chunks(const struct tt_head *head, struct tt_step *step, tt_tensor n_ND, bool gradient,
-                            tt_tensor drows_ND)
+static tt_status run_chunks(const struct tt_head *head, const struct tt_pass *pass, tt_tensor n_ND,
+                            bool gradient, tt_tensor drows_ND)
 {
-    struct tt_workspace *workspace = step->workspace;
+    struct tt_workspace *workspace = pass->lent.workspace;
     const struct tt_linear_group *linear = &head->lm_head;
     int64_t vocab = tt_linear_group_out(linear), total = n_ND.dims[0];
-    int64_t chunk =
-        tt_head_chunk_rows(vocab, step->compute_dtype, tt_device_is_host(tt_stream_device(step->stream)));
+    int64_t chunk = tt_head_chunk_rows(vocab, pass->in.compute_dtype,
+                                       tt_device_is_host(tt_stream_device(pass->lent.stream)));
     tt_tensor keys_N, logits_NV, h_NR, dh_NR;
     size_t mark = tt_workspace_mark(workspace);
     if (chunk > total) chunk = total;
-    TT_TRY(gather_keys(head, step, &keys_N));
-    TT_TRY(tt_workspace_2d(workspace, "chunk of logits", step->compute_dtype, chunk, vocab, &logits_NV));
-    TT_TRY(tt_linear_push_h(linear, step, chunk, &h_NR));
-    TT_TRY(tt_linear_push_h(linear, step, chunk, &dh_NR));
+    TT_TRY(gather_keys(head, pass, &keys_N));
+    TT_TRY(tt_workspace_2d(workspace, "chunk of logits", pass->in.compute_dtype, chunk, vocab, &logits_NV));
+    TT_TRY(tt_linear_push_h(linear, pass, chunk, &h_NR));
+    TT_TRY(tt_linear_push_h(linear, pass, chunk, &dh_NR));
     for (int64_t first = 0; first < total; first += chunk) {
         int64_t count = total - first < chunk ? total - first : chunk;
         tt_tensor n = tt_tensor_rows(n_ND, first, count), logits = tt_tensor_rows(logits_NV, 0, count);
         tt_tensor h = rows_or_empty(h_NR, 0, count), dh = rows_or_empty(dh_NR, 0, count);
-        tt_tensor keys = rows_or_empty(keys_N, first, count);
-        TT_TRY(tt_linear_forward(linear, step, keys, n, h, logits));
+        struct tt_linear_call call = {linear, pass, rows_or_empty(keys_N, first, count), n, h};
+        TT_TRY(tt_linear_forward(&call, logits));
         struct tt_cross_entropy_args args = {
             .logits_NV = logits,
-            .labels_N = tt_tensor_rows(step->batch->labels_N, first, count),
-            .loss_N = tt_tensor_rows(step->loss_N, first, count),
-            .correct_N = tt_tensor_rows(step->correct_N, first, count),
-            .entropy_N = tt_tensor_rows(step->entropy_N, first, count),
-            .grad_scale = step->loss_scale,
-            .label_smoothing = step->label_smoothing,
+            .labels_N = tt_tensor_rows(pass->in.batch->labels_N, first, count),
+            .loss_N = tt_tensor_rows(pass->out->loss_N, first, count),
+            .correct_N = tt_tensor_rows(pass->out->correct_N, first, count),
+            .entropy_N = tt_tensor_rows(pass->out->entropy_N, first, count),
+            .grad_scale = pass->in.loss_scale,
+            .label_smoothing = pass->in.label_smoothing,
             .gradient = gradient,
         };
-        TT_TRY(tt_cross_entropy(step->stream, &args));
+        TT_TRY(tt_cross_entropy(pass->lent.stream, &args));
         if (!gradient) continue;
-        TT_TRY(
-            tt_linear_backward_input(linear, step, keys, logits, dh, tt_tensor_rows(drows_ND, first, count)));
-        TT_TRY(tt_linear_backward_params(linear, step, keys, n, h, logits, dh));
+        TT_TRY(tt_linear_backward_input(&call, logits, dh, tt_tensor_rows(drows_ND, first, count)));
+        TT_TRY(tt_linear_backward_params(&call, logits, dh));
     }
     tt_workspace_release(workspace, mark);
     return TT_OK;
@@ -102,80 +101,81 @@ static bool grads_lent(const struct tt_head *head)
     return grad_lent(linear->weight) && grad_lent(linear->lora_A) && grad_lent(linear->lora_B);
 }
 
-static tt_status forward_logits(const struct tt_head *head, struct tt_step *step, tt_tensor x_TD)
+static tt_status forward_logits(const struct tt_head *head, const struct tt_pass *pass, tt_tensor x_TD)
 {
     tt_tensor n_ND, keys_N, h_NR;
-    TT_TRY(tt_workspace_2d(step->workspace, "logits", TT_F32, step->batch->row_count,
-                           tt_linear_group_out(&head->lm_head), &step->logits_NV));
-    if (step->batch->row_count == 0) return TT_OK;
-    size_t mark = tt_workspace_mark(step->workspace);
-    TT_TRY(gather(step, x_TD, &n_ND));
-    TT_TRY(gather_keys(head, step, &keys_N));
-    TT_TRY(tt_linear_push_h(&head->lm_head, step, n_ND.dims[0], &h_NR));
-    TT_TRY(tt_norm_forward(&head->norm, step, n_ND, n_ND, (tt_tensor){0}));
-    TT_TRY(tt_linear_forward(&head->lm_head, step, keys_N, n_ND, h_NR, step->logits_NV));
-    tt_workspace_release(step->workspace, mark);
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, "logits", TT_F32, pass->in.batch->row_count,
+                           tt_linear_group_out(&head->lm_head), &pass->out->logits_NV));
+    if (pass->in.batch->row_count == 0) return TT_OK;
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    TT_TRY(gather(pass, x_TD, &n_ND));
+    TT_TRY(gather_keys(head, pass, &keys_N));
+    TT_TRY(tt_linear_push_h(&head->lm_head, pass, n_ND.dims[0], &h_NR));
+    TT_TRY(tt_norm_forward(&head->norm, pass, n_ND, n_ND, (tt_tensor){0}));
+    struct tt_linear_call call = {&head->lm_head, pass, keys_N, n_ND, h_NR};
+    TT_TRY(tt_linear_forward(&call, pass->out->logits_NV));
+    tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }
 
-static tt_status forward(struct tt_block *block, struct tt_step *step, tt_tensor x_TD, void *record,
+static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *record,
                          tt_tensor y_TD)
 {
     const struct tt_head *head = block->impl;
     struct saved *saved = record;
-    int64_t rows = step->batch->row_count;
+    int64_t rows = pass->in.batch->row_count;
     (void)y_TD;
-    if (step->want_logits) return forward_logits(head, step, x_TD);
-    TT_TRY(tt_workspace_1d(step->workspace, "loss of rows", TT_F32, rows, &step->loss_N));
-    TT_TRY(tt_workspace_1d(step->workspace, "hits of rows", TT_I32, rows, &step->correct_N));
-    TT_TRY(tt_workspace_1d(step->workspace, "entropy of rows", TT_F32, rows, &step->entropy_N));
+    if (pass->in.want_logits) return forward_logits(head, pass, x_TD);
+    TT_TRY(tt_workspace_1d(pass->lent.workspace, "loss of rows", TT_F32, rows, &pass->out->loss_N));
+    TT_TRY(tt_workspace_1d(pass->lent.workspace, "hits of rows", TT_I32, rows, &pass->out->correct_N));
+    TT_TRY(tt_workspace_1d(pass->lent.workspace, "entropy of rows", TT_F32, rows, &pass->out->entropy_N));
     tt_tensor drows_ND = {0}, rstd_N = {0}, n_ND;
     bool done = saved != NULL && grads_lent(head);
     if (saved != NULL) {
-        TT_TRY(tt_workspace_2d(step->workspace, "gradient of the head's rows", x_TD.dtype, rows, x_TD.dims[1],
-                               &drows_ND));
-        TT_TRY(tt_workspace_1d(step->workspace, "rstd", TT_F32, rows, &rstd_N));
+        TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient of the head's rows", x_TD.dtype, rows,
+                               x_TD.dims[1], &drows_ND));
+        TT_TRY(tt_workspace_1d(pass->lent.workspace, "rstd", TT_F32, rows, &rstd_N));
         *saved = (struct saved){.drows_ND = drows_ND, .rstd_N = rstd_N, .done = done};
     }
     if (rows == 0) return TT_OK;
-    size_t mark = tt_workspace_mark(step->workspace);
-    TT_TRY(gather(step, x_TD, &n_ND));
-    TT_TRY(tt_norm_forward(&head->norm, step, n_ND, n_ND, rstd_N));
-    TT_TRY(run_chunks(head, step, n_ND, done, drows_ND));
-    tt_workspace_release(step->workspace, mark);
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    TT_TRY(gather(pass, x_TD, &n_ND));
+    TT_TRY(tt_norm_forward(&head->norm, pass, n_ND, n_ND, rstd_N));
+    TT_TRY(run_chunks(head, pass, n_ND, done, drows_ND));
+    tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }
 
-static tt_status backward(struct tt_block *block, struct tt_step *step, tt_tensor x_TD, const void *record,
-                          tt_tensor dy_TD, tt_tensor dx_TD)
+static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD,
+                          const void *record, tt_tensor dy_TD, tt_tensor dx_TD)
 {
     const struct tt_head *head = block->impl;
     const struct saved *saved = record;
     bool want_dx = !tt_tensor_is_empty(dx_TD);
     (void)dy_TD;
-    if (step->batch->row_count == 0) {
-        return want_dx ? tt_fill_zero(step->stream, dx_TD.data, tt_tensor_bytes(dx_TD)) : TT_OK;
+    if (pass->in.batch->row_count == 0) {
+        return want_dx ? tt_fill_zero(pass->lent.stream, dx_TD.data, tt_tensor_bytes(dx_TD)) : TT_OK;
     }
     tt_tensor x_ND, n_ND;
-    size_t mark = tt_workspace_mark(step->workspace);
-    TT_TRY(gather(step, x_TD, &x_ND));
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    TT_TRY(gather(pass, x_TD, &x_ND));
     if (!saved->done) {
-        size_t inner = tt_workspace_mark(step->workspace);
-        TT_TRY(
-            tt_workspace_2d(step->workspace, "normed rows", x_ND.dtype, x_ND.dims[0], x_ND.dims[1], &n_ND));
-        TT_TRY(tt_norm_forward(&head->norm, step, x_ND, n_ND, (tt_tensor){0}));
-        TT_TRY(run_chunks(head, step, n_ND, true, saved->drows_ND));
-        tt_workspace_release(step->workspace, inner);
+        size_t inner = tt_workspace_mark(pass->lent.workspace);
+        TT_TRY(tt_workspace_2d(pass->lent.workspace, "normed rows", x_ND.dtype, x_ND.dims[0], x_ND.dims[1],
+                               &n_ND));
+        TT_TRY(tt_norm_forward(&head->norm, pass, x_ND, n_ND, (tt_tensor){0}));
+        TT_TRY(run_chunks(head, pass, n_ND, true, saved->drows_ND));
+        tt_workspace_release(pass->lent.workspace, inner);
     }
     if (want_dx || head->norm.weight->trainable) {
-        TT_TRY(tt_norm_backward(&head->norm, step, x_ND, saved->rstd_N, (tt_tensor){0}, saved->drows_ND));
+        TT_TRY(tt_norm_backward(&head->norm, pass, x_ND, saved->rstd_N, (tt_tensor){0}, saved->drows_ND));
     }
     if (want_dx) {
         struct tt_scatter_rows_args args = {
-            .x_ND = saved->drows_ND, .rows_N = step->batch->rows_N, .y_TD = dx_TD};
-        TT_TRY(tt_scatter_rows(step->stream, &args));
+            .x_ND = saved->drows_ND, .rows_N = pass->in.batch->rows_N, .y_TD = dx_TD};
+        TT_TRY(tt_scatter_rows(pass->lent.stream, &args));
     }
-    tt_workspace_release(step->workspace, mark);
+    tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }
 

@@ -46,22 +46,29 @@ bool tt_linear_group_needs_x(const struct tt_linear_group *group)
     return false;
 }
 
-tt_status tt_linear_push_h(const struct tt_linear_group *group, struct tt_step *step, int64_t rows,
+tt_status tt_linear_push_h(const struct tt_linear_group *group, const struct tt_pass *pass, int64_t rows,
                            tt_tensor *h_TR)
 {
     int64_t r = tt_linear_group_r(group);
     *h_TR = (tt_tensor){0};
     if (r == 0) return TT_OK;
-    return tt_workspace_2d(step->workspace, "LoRA h", step->compute_dtype, rows, r, h_TR);
+    return tt_workspace_2d(pass->lent.workspace, "LoRA h", pass->in.compute_dtype, rows, r, h_TR);
+}
+
+struct tt_linear_call tt_linear_call_tokens(const struct tt_linear_group *group, const struct tt_pass *pass,
+                                            tt_tensor x_TI, tt_tensor h_TR)
+{
+    return (struct tt_linear_call){
+        .group = group, .pass = pass, .row_keys_T = pass->in.batch->row_keys_T, .x_TI = x_TI, .h_TR = h_TR};
 }
 
 /* c = alpha * op(a) * op(b) + beta * c */
-static tt_status multiply(struct tt_step *step, tt_tensor a, bool trans_a, tt_tensor b, bool trans_b,
+static tt_status multiply(const struct tt_pass *pass, tt_tensor a, bool trans_a, tt_tensor b, bool trans_b,
                           float alpha, float beta, tt_tensor c)
 {
     struct tt_gemm_args args = {
         .a = a, .b = b, .c = c, .trans_a = trans_a, .trans_b = trans_b, .alpha = alpha, .beta = beta};
-    return tt_gemm(step->stream, &args);
+    return tt_gemm(pass->lent.stream, &args);
 }
 
 enum role { ROLE_WEIGHT, ROLE_LORA_A };
@@ -71,22 +78,22 @@ static const tt_param *param_of(const struct tt_linear *linear, enum role role)
     return role == ROLE_WEIGHT ? linear->weight : linear->lora_A;
 }
 
-static bool on_gpu(const struct tt_step *step)
+static bool on_gpu(const struct tt_pass *pass)
 {
-    return !tt_device_is_host(tt_stream_device(step->stream));
+    return !tt_device_is_host(tt_stream_device(pass->lent.stream));
 }
 
 /* Makes `all` the [sum of rows, in] matrix over the values (or gradients) of one role when every linear of
  * the group has it (on a GPU: those of the group that have it) and they lie one after the other. A gradient
  * counts only when the parameter trains. */
-static bool stack(const struct tt_linear_group *group, const struct tt_step *step, enum role role, bool grad,
+static bool stack(const struct tt_linear_group *group, const struct tt_pass *pass, enum role role, bool grad,
                   tt_tensor *all)
 {
     tt_tensor first = {0};
     int64_t rows = 0;
     for (int i = 0; i < group->count; i++) {
         const tt_param *param = param_of(&group->linears[i], role);
-        if (param == NULL && role == ROLE_LORA_A && on_gpu(step)) continue;
+        if (param == NULL && role == ROLE_LORA_A && on_gpu(pass)) continue;
         if (param == NULL || tt_param_is_quantized(param) || (grad && !param->trainable)) return false;
         tt_tensor part = grad ? param->grad : param->value;
         if (tt_tensor_is_empty(part) || !tt_tensor_is_contiguous(part)) return false;
@@ -101,45 +108,45 @@ static bool stack(const struct tt_linear_group *group, const struct tt_step *ste
     return true;
 }
 
-static double active_dropout(const struct tt_linear *linear, const struct tt_step *step)
+static double active_dropout(const struct tt_linear *linear, const struct tt_pass *pass)
 {
-    return step->training && linear->r > 0 ? linear->dropout : 0.0;
+    return pass->in.training && linear->r > 0 ? linear->dropout : 0.0;
 }
 
-static bool any_dropout(const struct tt_linear_group *group, const struct tt_step *step)
+static bool any_dropout(const struct tt_linear_group *group, const struct tt_pass *pass)
 {
     for (int i = 0; i < group->count; i++) {
-        if (active_dropout(&group->linears[i], step) > 0) return true;
+        if (active_dropout(&group->linears[i], pass) > 0) return true;
     }
     return false;
 }
 
 /* The adapters of a group, or those that train, as ops/gemm_dropout.h takes them. */
-static struct tt_dropout_parts dropout_parts(const struct tt_linear_group *group, const struct tt_step *step,
-                                             tt_tensor row_keys_T, bool training)
+static struct tt_dropout_parts dropout_parts(const struct tt_linear_call *call, bool training)
 {
-    struct tt_dropout_parts parts = {.row_keys_M = row_keys_T};
+    const struct tt_linear_group *group = call->group;
+    struct tt_dropout_parts parts = {.row_keys_M = call->row_keys_T};
     int64_t first = 0;
     for (int i = 0; i < group->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
         if (linear->r > 0 && (!training || trains(linear->lora_A))) {
             assert(parts.count < TT_DROPOUT_PARTS);
-            parts.part[parts.count++] =
-                (struct tt_dropout_part){.a_RK = linear->lora_A->value,
-                                         .first_h = first,
-                                         .scaling = linear->scaling,
-                                         .rng = tt_rng_derive(step->dropout_rng, linear->lora_A->name),
-                                         .p = active_dropout(linear, step),
-                                         .da_RK = linear->lora_A->grad};
+            parts.part[parts.count++] = (struct tt_dropout_part){
+                .a_RK = linear->lora_A->value,
+                .first_h = first,
+                .scaling = linear->scaling,
+                .rng = tt_rng_derive(call->pass->in.dropout_rng, linear->lora_A->name),
+                .p = active_dropout(linear, call->pass),
+                .da_RK = linear->lora_A->grad};
         }
         first += linear->r;
     }
     return parts;
 }
 
-static tt_status dropout_scratch(struct tt_step *step, tt_tensor x_TI, tt_tensor *scratch_TI)
+static tt_status dropout_scratch(const struct tt_pass *pass, tt_tensor x_TI, tt_tensor *scratch_TI)
 {
-    return tt_workspace_2d(step->workspace, "dropped input", x_TI.dtype, x_TI.dims[0], x_TI.dims[1],
+    return tt_workspace_2d(pass->lent.workspace, "dropped input", x_TI.dtype, x_TI.dims[0], x_TI.dims[1],
                            scratch_TI);
 }
 
@@ -156,34 +163,36 @@ static bool scaled_alike(const struct tt_linear_group *group, float *scaling)
     return true;
 }
 
-static tt_status lora_down_dropped(const struct tt_linear_group *group, struct tt_step *step,
-                                   tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR)
+static tt_status lora_down_dropped(const struct tt_linear_call *call)
 {
-    size_t mark = tt_workspace_mark(step->workspace);
+    struct tt_workspace *workspace = call->pass->lent.workspace;
+    size_t mark = tt_workspace_mark(workspace);
     struct tt_gemm_dropout_args args = {
-        .x_MK = x_TI, .parts = dropout_parts(group, step, row_keys_T, false), .h_MR = h_TR};
-    TT_TRY(dropout_scratch(step, x_TI, &args.scratch_MK));
-    TT_TRY(tt_gemm_dropout(step->stream, &args));
-    tt_workspace_release(step->workspace, mark);
+        .x_MK = call->x_TI, .parts = dropout_parts(call, false), .h_MR = call->h_TR};
+    TT_TRY(dropout_scratch(call->pass, call->x_TI, &args.scratch_MK));
+    TT_TRY(tt_gemm_dropout(call->pass->lent.stream, &args));
+    tt_workspace_release(workspace, mark);
     return TT_OK;
 }
 
 /* h = s drop(x) A^T */
-static tt_status lora_down(const struct tt_linear_group *group, struct tt_step *step, tt_tensor row_keys_T,
-                           tt_tensor x_TI, tt_tensor h_TR)
+static tt_status lora_down(const struct tt_linear_call *call)
 {
+    const struct tt_linear_group *group = call->group;
+    const struct tt_pass *pass = call->pass;
     tt_tensor a_all;
     float scaling;
-    if (any_dropout(group, step)) return lora_down_dropped(group, step, row_keys_T, x_TI, h_TR);
-    if (scaled_alike(group, &scaling) && stack(group, step, ROLE_LORA_A, false, &a_all)) {
-        return multiply(step, x_TI, false, a_all, true, scaling, 0, h_TR);
+    if (tt_linear_group_r(group) == 0) return TT_OK;
+    if (any_dropout(group, pass)) return lora_down_dropped(call);
+    if (scaled_alike(group, &scaling) && stack(group, pass, ROLE_LORA_A, false, &a_all)) {
+        return multiply(pass, call->x_TI, false, a_all, true, scaling, 0, call->h_TR);
     }
     int64_t first = 0;
     for (int i = 0; i < group->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
         if (linear->r == 0) continue;
-        TT_TRY(multiply(step, x_TI, false, linear->lora_A->value, true, linear->scaling, 0,
-                        tt_tensor_cols(h_TR, first, linear->r)));
+        TT_TRY(multiply(pass, call->x_TI, false, linear->lora_A->value, true, linear->scaling, 0,
+                        tt_tensor_cols(call->h_TR, first, linear->r)));
         first += linear->r;
     }
     return TT_OK;
@@ -202,7 +211,7 @@ static bool has_next(const struct tt_linear_group *group, const struct part *bef
 
 /* The part behind `before` (NULL: the first): all weights where they lie one after the other, else what
  * tt_quantized_part makes, whose scratch the caller releases. */
-static tt_status next_part(const struct tt_linear_group *group, struct tt_step *step,
+static tt_status next_part(const struct tt_linear_group *group, const struct tt_pass *pass,
                            const struct part *before, struct part *part)
 {
     int first = 0;
@@ -214,20 +223,20 @@ static tt_status next_part(const struct tt_linear_group *group, struct tt_step *
         next.first_r = before->first_r;
         for (int i = before->weights.first; i < first; i++) next.first_r += group->linears[i].r;
     }
-    if (first == 0 && stack(group, step, ROLE_WEIGHT, false, &w_all))
+    if (first == 0 && stack(group, pass, ROLE_WEIGHT, false, &w_all))
         next.weights = (struct tt_weight_part){
             .first = 0, .count = group->count, .out = tt_linear_group_out(group), .w_OI = w_all};
     else
-        TT_TRY(tt_quantized_part(group, step, first, &next.weights));
+        TT_TRY(tt_quantized_part(group, pass, first, &next.weights));
     *part = next;
     return TT_OK;
 }
 
-static bool is_one_part(const struct tt_linear_group *group, const struct tt_step *step)
+static bool is_one_part(const struct tt_linear_group *group, const struct tt_pass *pass)
 {
     tt_tensor w_all;
-    return stack(group, step, ROLE_WEIGHT, false, &w_all) ||
-           tt_quantized_part_count(group, step, 0) == group->count;
+    return stack(group, pass, ROLE_WEIGHT, false, &w_all) ||
+           tt_quantized_part_count(group, pass, 0) == group->count;
 }
 
 static bool has_bias(const struct tt_linear_group *group)
@@ -279,17 +288,17 @@ static struct tt_low_rank low_rank_down(const struct tt_linear_group *group, con
     return low;
 }
 
-static tt_status rotate(struct tt_step *step, const struct tt_rotation *rotation, tt_tensor y_TO)
+static tt_status rotate(const struct tt_pass *pass, const struct tt_rotation *rotation, tt_tensor y_TO)
 {
     struct tt_rope_args args = {.x_THE = tt_tensor_heads(tt_tensor_cols(y_TO, 0, rotation->columns),
                                                          rotation->columns / rotation->head_dim),
                                 .positions_T = rotation->positions_T,
                                 .cos_PE = rotation->cos_PE,
                                 .sin_PE = rotation->sin_PE};
-    return tt_rope(step->stream, &args);
+    return tt_rope(pass->lent.stream, &args);
 }
 
-static tt_status add_biases(const struct tt_linear_group *group, struct tt_step *step, tt_tensor y_TO)
+static tt_status add_biases(const struct tt_linear_group *group, const struct tt_pass *pass, tt_tensor y_TO)
 {
     int64_t first_out = 0;
     for (int i = 0; i < group->count; i++) {
@@ -297,7 +306,7 @@ static tt_status add_biases(const struct tt_linear_group *group, struct tt_step 
         if (linear->bias != NULL) {
             struct tt_bias_forward_args args = {.bias_N = linear->bias->value,
                                                 .y_TN = tt_tensor_cols(y_TO, first_out, linear->out)};
-            TT_TRY(tt_bias_forward(step->stream, &args));
+            TT_TRY(tt_bias_forward(pass->lent.stream, &args));
         }
         first_out += linear->out;
     }
@@ -305,112 +314,114 @@ static tt_status add_biases(const struct tt_linear_group *group, struct tt_step 
 }
 
 /* Whether one product gives all of y, so that what follows may be done with it. */
-static bool is_one_product(const struct tt_linear_group *group, const struct tt_step *step)
+static bool is_one_product(const struct tt_linear_group *group, const struct tt_pass *pass)
 {
-    return is_one_part(group, step) && !has_bias(group);
+    return is_one_part(group, pass) && !has_bias(group);
 }
 
 /* y = x W^T + h B^T (+ residual) + bias, then rotated unless `rotation` is NULL */
-static tt_status up(const struct tt_linear_group *group, struct tt_step *step, tt_tensor x_TI, tt_tensor h_TR,
-                    tt_tensor residual_TO, const struct tt_rotation *rotation, tt_tensor y_TO)
+static tt_status up(const struct tt_linear_call *call, tt_tensor residual_TO,
+                    const struct tt_rotation *rotation, tt_tensor y_TO)
 {
+    const struct tt_linear_group *group = call->group;
+    const struct tt_pass *pass = call->pass;
     struct part part, *before = NULL;
-    bool rotates_along = rotation != NULL && is_one_product(group, step);
+    bool rotates_along = rotation != NULL && is_one_product(group, pass);
     while (has_next(group, before)) {
-        size_t mark = tt_workspace_mark(step->workspace);
-        TT_TRY(next_part(group, step, before, &part));
+        size_t mark = tt_workspace_mark(pass->lent.workspace);
+        TT_TRY(next_part(group, pass, before, &part));
         struct tt_gemm_lora_args args = {
-            .x_MK = x_TI,
+            .x_MK = call->x_TI,
             .w = part.weights.w_OI,
             .trans_w = true,
-            .low = low_rank_up(group, &part, h_TR),
+            .low = low_rank_up(group, &part, call->h_TR),
             .addend_MN = residual_TO,
             .y_MN = tt_tensor_cols(y_TO, part.first_out, part.weights.out),
         };
         if (rotates_along) args.rotation = *rotation;
-        TT_TRY(tt_gemm_lora(step->stream, &args));
-        tt_workspace_release(step->workspace, mark);
+        TT_TRY(tt_gemm_lora(pass->lent.stream, &args));
+        tt_workspace_release(pass->lent.workspace, mark);
         before = &part;
     }
-    TT_TRY(add_biases(group, step, y_TO));
-    return rotation == NULL || rotates_along ? TT_OK : rotate(step, rotation, y_TO);
+    TT_TRY(add_biases(group, pass, y_TO));
+    return rotation == NULL || rotates_along ? TT_OK : rotate(pass, rotation, y_TO);
 }
 
-tt_status tt_linear_forward(const struct tt_linear_group *group, struct tt_step *step, tt_tensor row_keys_T,
-                            tt_tensor x_TI, tt_tensor h_TR, tt_tensor y_TO)
+tt_status tt_linear_forward(const struct tt_linear_call *call, tt_tensor y_TO)
 {
-    if (tt_linear_group_r(group) > 0) TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
-    return tt_tensor_is_empty(y_TO) ? TT_OK : up(group, step, x_TI, h_TR, (tt_tensor){0}, NULL, y_TO);
+    TT_TRY(lora_down(call));
+    return tt_tensor_is_empty(y_TO) ? TT_OK : up(call, (tt_tensor){0}, NULL, y_TO);
 }
 
-tt_status tt_linear_forward_add(const struct tt_linear_group *group, struct tt_step *step,
-                                tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR, tt_tensor residual_TO,
-                                tt_tensor y_TO)
+tt_status tt_linear_forward_add(const struct tt_linear_call *call, tt_tensor residual_TO, tt_tensor y_TO)
 {
-    assert(group->count == 1);
-    if (tt_linear_group_r(group) > 0) TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
-    return up(group, step, x_TI, h_TR, residual_TO, NULL, y_TO);
+    assert(call->group->count == 1);
+    TT_TRY(lora_down(call));
+    return up(call, residual_TO, NULL, y_TO);
 }
 
-tt_status tt_linear_forward_rotated(const struct tt_linear_group *group, struct tt_step *step,
-                                    tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR,
-                                    const struct tt_rotation *rotation, tt_tensor y_TO)
+tt_status tt_linear_forward_rotated(const struct tt_linear_call *call, const struct tt_rotation *rotation,
+                                    tt_tensor y_TO)
 {
-    if (tt_linear_group_r(group) > 0) TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
-    return up(group, step, x_TI, h_TR, (tt_tensor){0}, rotation, y_TO);
+    TT_TRY(lora_down(call));
+    return up(call, (tt_tensor){0}, rotation, y_TO);
 }
 
-tt_status tt_linear_forward_swiglu(const struct tt_linear_group *group, struct tt_step *step,
-                                   tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR, bool keep,
-                                   tt_tensor gate_up_TF2, tt_tensor act_TF)
+/* gate | up and the activation from one product. */
+static tt_status up_with_swiglu(const struct tt_linear_call *call, const struct tt_linear_swiglu *swiglu)
 {
-    int64_t ffn = act_TF.dims[1];
-    assert(group->count == 2);
-    if (tt_linear_group_r(group) > 0) TT_TRY(lora_down(group, step, row_keys_T, x_TI, h_TR));
-    if (is_one_product(group, step)) {
-        struct part part;
-        size_t mark = tt_workspace_mark(step->workspace);
-        TT_TRY(next_part(group, step, NULL, &part));
-        struct tt_gemm_swiglu_args args = {.x_MK = x_TI,
-                                           .w_2FK = part.weights.w_OI,
-                                           .low = low_rank_up(group, &part, h_TR),
-                                           .gate_up_M2F = gate_up_TF2,
-                                           .keep = keep,
-                                           .act_MF = act_TF};
-        TT_TRY(tt_gemm_swiglu(step->stream, &args));
-        tt_workspace_release(step->workspace, mark);
-        return TT_OK;
-    }
-    TT_TRY(up(group, step, x_TI, h_TR, (tt_tensor){0}, NULL, gate_up_TF2));
-    struct tt_swiglu_forward_args swiglu = {.gate_TF = tt_tensor_cols(gate_up_TF2, 0, ffn),
-                                            .up_TF = tt_tensor_cols(gate_up_TF2, ffn, ffn),
-                                            .h_TF = act_TF};
-    return tt_swiglu_forward(step->stream, &swiglu);
+    const struct tt_pass *pass = call->pass;
+    struct part part;
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    TT_TRY(next_part(call->group, pass, NULL, &part));
+    struct tt_gemm_swiglu_args args = {.x_MK = call->x_TI,
+                                       .w_2FK = part.weights.w_OI,
+                                       .low = low_rank_up(call->group, &part, call->h_TR),
+                                       .gate_up_M2F = swiglu->gate_up_TF2,
+                                       .keep = swiglu->keep,
+                                       .act_MF = swiglu->act_TF};
+    TT_TRY(tt_gemm_swiglu(pass->lent.stream, &args));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
+}
+
+tt_status tt_linear_forward_swiglu(const struct tt_linear_call *call, const struct tt_linear_swiglu *swiglu)
+{
+    int64_t ffn = swiglu->act_TF.dims[1];
+    assert(call->group->count == 2);
+    TT_TRY(lora_down(call));
+    if (is_one_product(call->group, call->pass)) return up_with_swiglu(call, swiglu);
+    TT_TRY(up(call, (tt_tensor){0}, NULL, swiglu->gate_up_TF2));
+    struct tt_swiglu_forward_args args = {.gate_TF = tt_tensor_cols(swiglu->gate_up_TF2, 0, ffn),
+                                          .up_TF = tt_tensor_cols(swiglu->gate_up_TF2, ffn, ffn),
+                                          .h_TF = swiglu->act_TF};
+    return tt_swiglu_forward(call->pass->lent.stream, &args);
 }
 
 /* dx += drop'(dh A) */
-static tt_status add_through_dropout(const struct tt_linear_group *group, struct tt_step *step,
-                                     tt_tensor row_keys_T, tt_tensor dh_TR, tt_tensor dx_TI)
+static tt_status add_through_dropout(const struct tt_linear_call *call, tt_tensor dh_TR, tt_tensor dx_TI)
 {
-    size_t mark = tt_workspace_mark(step->workspace);
+    struct tt_workspace *workspace = call->pass->lent.workspace;
+    size_t mark = tt_workspace_mark(workspace);
     struct tt_gemm_dropout_input_args args = {
-        .dh_MR = dh_TR, .parts = dropout_parts(group, step, row_keys_T, false), .dx_MK = dx_TI};
-    TT_TRY(dropout_scratch(step, dx_TI, &args.scratch_MK));
-    TT_TRY(tt_gemm_dropout_input(step->stream, &args));
-    tt_workspace_release(step->workspace, mark);
+        .dh_MR = dh_TR, .parts = dropout_parts(call, false), .dx_MK = dx_TI};
+    TT_TRY(dropout_scratch(call->pass, dx_TI, &args.scratch_MK));
+    TT_TRY(tt_gemm_dropout_input(call->pass->lent.stream, &args));
+    tt_workspace_release(workspace, mark);
     return TT_OK;
 }
 
 /* dh = s dy B */
-static tt_status lora_hidden_gradient(const struct tt_linear_group *group, struct tt_step *step,
-                                      tt_tensor dy_TO, tt_tensor dh_TR)
+static tt_status lora_hidden_gradient(const struct tt_linear_call *call, tt_tensor dy_TO, tt_tensor dh_TR)
 {
+    const struct tt_linear_group *group = call->group;
     int64_t first_out = 0, first_r = 0;
     for (int i = 0; i < group->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
         if (linear->r > 0) {
-            TT_TRY(multiply(step, tt_tensor_cols(dy_TO, first_out, linear->out), false, linear->lora_B->value,
-                            false, linear->scaling, 0, tt_tensor_cols(dh_TR, first_r, linear->r)));
+            TT_TRY(multiply(call->pass, tt_tensor_cols(dy_TO, first_out, linear->out), false,
+                            linear->lora_B->value, false, linear->scaling, 0,
+                            tt_tensor_cols(dh_TR, first_r, linear->r)));
         }
         first_out += linear->out;
         first_r += linear->r;
@@ -418,16 +429,18 @@ static tt_status lora_hidden_gradient(const struct tt_linear_group *group, struc
     return TT_OK;
 }
 
-tt_status tt_linear_backward_input(const struct tt_linear_group *group, struct tt_step *step,
-                                   tt_tensor row_keys_T, tt_tensor dy_TO, tt_tensor dh_TR, tt_tensor dx_TI)
+tt_status tt_linear_backward_input(const struct tt_linear_call *call, tt_tensor dy_TO, tt_tensor dh_TR,
+                                   tt_tensor dx_TI)
 {
-    bool lora = tt_linear_group_r(group) > 0, dropout = any_dropout(group, step);
-    if (lora) TT_TRY(lora_hidden_gradient(group, step, dy_TO, dh_TR));
+    const struct tt_linear_group *group = call->group;
+    const struct tt_pass *pass = call->pass;
+    bool dropout = any_dropout(group, pass);
+    TT_TRY(lora_hidden_gradient(call, dy_TO, dh_TR));
     if (tt_tensor_is_empty(dx_TI)) return TT_OK;
     struct part part, *before = NULL;
     while (has_next(group, before)) {
-        size_t mark = tt_workspace_mark(step->workspace);
-        TT_TRY(next_part(group, step, before, &part));
+        size_t mark = tt_workspace_mark(pass->lent.workspace);
+        TT_TRY(next_part(group, pass, before, &part));
         struct tt_gemm_lora_args args = {
             .x_MK = tt_tensor_cols(dy_TO, part.first_out, part.weights.out),
             .w = part.weights.w_OI,
@@ -435,63 +448,69 @@ tt_status tt_linear_backward_input(const struct tt_linear_group *group, struct t
             .y_MN = dx_TI,
         };
         if (!dropout) args.low = low_rank_down(group, &part, dh_TR);
-        TT_TRY(tt_gemm_lora(step->stream, &args));
-        tt_workspace_release(step->workspace, mark);
+        TT_TRY(tt_gemm_lora(pass->lent.stream, &args));
+        tt_workspace_release(pass->lent.workspace, mark);
         before = &part;
     }
-    return lora && dropout ? add_through_dropout(group, step, row_keys_T, dh_TR, dx_TI) : TT_OK;
+    return dropout ? add_through_dropout(call, dh_TR, dx_TI) : TT_OK;
 }
 
-tt_status tt_linear_backward_swiglu(const struct tt_linear_group *group, struct tt_step *step,
-                                    tt_tensor row_keys_T, tt_tensor dy_TO, tt_tensor dh_TR,
-                                    tt_tensor gate_up_TF2, tt_tensor dact_TF, bool wants_act)
+/* dgate | dup, and act when it is kept, from one product. */
+static tt_status backward_with_swiglu(const struct tt_linear_call *call, tt_tensor dy_TO, tt_tensor dh_TR,
+                                      const struct tt_linear_swiglu *swiglu)
 {
-    int64_t ffn = dact_TF.dims[1];
-    assert(group->count == 1);
-    if (!any_dropout(group, step)) {
-        struct part part;
-        size_t mark = tt_workspace_mark(step->workspace);
-        if (tt_linear_group_r(group) > 0) TT_TRY(lora_hidden_gradient(group, step, dy_TO, dh_TR));
-        TT_TRY(next_part(group, step, NULL, &part));
-        struct tt_gemm_swiglu_backward_args args = {.dy_MK = dy_TO,
-                                                    .w_KF = part.weights.w_OI,
-                                                    .low = low_rank_down(group, &part, dh_TR),
-                                                    .gate_up_M2F = gate_up_TF2,
-                                                    .dact_MF = dact_TF,
-                                                    .wants_act = wants_act};
-        TT_TRY(tt_gemm_swiglu_backward(step->stream, &args));
-        tt_workspace_release(step->workspace, mark);
-        return TT_OK;
-    }
-    TT_TRY(tt_linear_backward_input(group, step, row_keys_T, dy_TO, dh_TR, dact_TF));
-    tt_tensor gate = tt_tensor_cols(gate_up_TF2, 0, ffn), up_TF = tt_tensor_cols(gate_up_TF2, ffn, ffn);
-    struct tt_swiglu_backward_args swiglu = {
-        .dh_TF = dact_TF, .gate_TF = gate, .up_TF = up_TF, .dgate_TF = gate, .dup_TF = up_TF};
-    if (wants_act) swiglu.h_TF = dact_TF;
-    return tt_swiglu_backward(step->stream, &swiglu);
+    const struct tt_pass *pass = call->pass;
+    struct part part;
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    TT_TRY(lora_hidden_gradient(call, dy_TO, dh_TR));
+    TT_TRY(next_part(call->group, pass, NULL, &part));
+    struct tt_gemm_swiglu_backward_args args = {.dy_MK = dy_TO,
+                                                .w_KF = part.weights.w_OI,
+                                                .low = low_rank_down(call->group, &part, dh_TR),
+                                                .gate_up_M2F = swiglu->gate_up_TF2,
+                                                .dact_MF = swiglu->act_TF,
+                                                .wants_act = swiglu->keep};
+    TT_TRY(tt_gemm_swiglu_backward(pass->lent.stream, &args));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
 }
 
-static tt_status lora_a_gradient_dropped(const struct tt_linear_group *group, struct tt_step *step,
-                                         tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor dh_TR)
+tt_status tt_linear_backward_swiglu(const struct tt_linear_call *call, tt_tensor dy_TO, tt_tensor dh_TR,
+                                    const struct tt_linear_swiglu *swiglu)
 {
-    size_t mark = tt_workspace_mark(step->workspace);
+    int64_t ffn = swiglu->act_TF.dims[1];
+    assert(call->group->count == 1);
+    if (!any_dropout(call->group, call->pass)) return backward_with_swiglu(call, dy_TO, dh_TR, swiglu);
+    TT_TRY(tt_linear_backward_input(call, dy_TO, dh_TR, swiglu->act_TF));
+    tt_tensor gate_TF = tt_tensor_cols(swiglu->gate_up_TF2, 0, ffn),
+              up_TF = tt_tensor_cols(swiglu->gate_up_TF2, ffn, ffn);
+    struct tt_swiglu_backward_args args = {
+        .dh_TF = swiglu->act_TF, .gate_TF = gate_TF, .up_TF = up_TF, .dgate_TF = gate_TF, .dup_TF = up_TF};
+    if (swiglu->keep) args.h_TF = swiglu->act_TF;
+    return tt_swiglu_backward(call->pass->lent.stream, &args);
+}
+
+static tt_status lora_a_gradient_dropped(const struct tt_linear_call *call, tt_tensor dh_TR)
+{
+    struct tt_workspace *workspace = call->pass->lent.workspace;
+    size_t mark = tt_workspace_mark(workspace);
     struct tt_gemm_dropout_weights_args args = {
-        .x_MK = x_TI, .parts = dropout_parts(group, step, row_keys_T, true), .dh_MR = dh_TR};
+        .x_MK = call->x_TI, .parts = dropout_parts(call, true), .dh_MR = dh_TR};
     if (args.parts.count == 0) return TT_OK;
-    TT_TRY(dropout_scratch(step, x_TI, &args.scratch_MK));
-    TT_TRY(tt_gemm_dropout_weights(step->stream, &args));
-    tt_workspace_release(step->workspace, mark);
+    TT_TRY(dropout_scratch(call->pass, call->x_TI, &args.scratch_MK));
+    TT_TRY(tt_gemm_dropout_weights(call->pass->lent.stream, &args));
+    tt_workspace_release(workspace, mark);
     return TT_OK;
 }
 
 /* dA += dh^T drop(x) */
-static tt_status lora_a_gradient(const struct tt_linear_group *group, struct tt_step *step,
-                                 tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor dh_TR)
+static tt_status lora_a_gradient(const struct tt_linear_call *call, tt_tensor dh_TR)
 {
+    const struct tt_linear_group *group = call->group;
     tt_tensor da_all;
-    if (any_dropout(group, step)) return lora_a_gradient_dropped(group, step, row_keys_T, x_TI, dh_TR);
-    if (stack(group, step, ROLE_LORA_A, true, &da_all)) {
-        return multiply(step, dh_TR, true, x_TI, false, 1, 1, da_all);
+    if (any_dropout(group, call->pass)) return lora_a_gradient_dropped(call, dh_TR);
+    if (stack(group, call->pass, ROLE_LORA_A, true, &da_all)) {
+        return multiply(call->pass, dh_TR, true, call->x_TI, false, 1, 1, da_all);
     }
     int64_t first = 0;
     for (int i = 0; i < group->count; i++) {
@@ -499,36 +518,35 @@ static tt_status lora_a_gradient(const struct tt_linear_group *group, struct tt_
         tt_tensor dh = tt_tensor_cols(dh_TR, first, linear->r);
         first += linear->r;
         if (!trains(linear->lora_A)) continue;
-        TT_TRY(multiply(step, dh, true, x_TI, false, 1, 1, linear->lora_A->grad));
+        TT_TRY(multiply(call->pass, dh, true, call->x_TI, false, 1, 1, linear->lora_A->grad));
     }
     return TT_OK;
 }
 
-tt_status tt_linear_backward_params(const struct tt_linear_group *group, struct tt_step *step,
-                                    tt_tensor row_keys_T, tt_tensor x_TI, tt_tensor h_TR, tt_tensor dy_TO,
-                                    tt_tensor dh_TR)
+tt_status tt_linear_backward_params(const struct tt_linear_call *call, tt_tensor dy_TO, tt_tensor dh_TR)
 {
+    const struct tt_linear_group *group = call->group;
+    const struct tt_pass *pass = call->pass;
     tt_tensor dw_all;
-    bool stacked = stack(group, step, ROLE_WEIGHT, true, &dw_all);
-    if (stacked) TT_TRY(multiply(step, dy_TO, true, x_TI, false, 1, 1, dw_all));
+    bool stacked = stack(group, pass, ROLE_WEIGHT, true, &dw_all);
+    if (stacked) TT_TRY(multiply(pass, dy_TO, true, call->x_TI, false, 1, 1, dw_all));
     int64_t first_out = 0, first_r = 0;
     for (int i = 0; i < group->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
         tt_tensor dy = tt_tensor_cols(dy_TO, first_out, linear->out);
         if (!stacked && trains(linear->weight)) {
-            TT_TRY(multiply(step, dy, true, x_TI, false, 1, 1, linear->weight->grad));
+            TT_TRY(multiply(pass, dy, true, call->x_TI, false, 1, 1, linear->weight->grad));
         }
         if (trains(linear->bias)) {
             struct tt_bias_backward_args args = {.dy_TN = dy, .dbias_N = linear->bias->grad};
-            TT_TRY(tt_bias_backward(step->stream, &args));
+            TT_TRY(tt_bias_backward(pass->lent.stream, &args));
         }
         if (trains(linear->lora_B)) {
-            tt_tensor h = tt_tensor_cols(h_TR, first_r, linear->r);
-            TT_TRY(multiply(step, dy, true, h, false, 1, 1, linear->lora_B->grad));
+            tt_tensor h = tt_tensor_cols(call->h_TR, first_r, linear->r);
+            TT_TRY(multiply(pass, dy, true, h, false, 1, 1, linear->lora_B->grad));
         }
         first_out += linear->out;
         first_r += linear->r;
     }
-    if (tt_linear_group_r(group) == 0) return TT_OK;
-    return lora_a_gradient(group, step, row_keys_T, x_TI, dh_TR);
+    return tt_linear_group_r(group) > 0 ? lora_a_gradient(call, dh_TR) : TT_OK;
 }

@@ -22,13 +22,13 @@ struct tt_mlp_saved {
 };
 
 /* Pushes x_mid, which the attention half writes its output to and the MLP completes. */
-TT_MUST_USE tt_status tt_mlp_push_mid(struct tt_step *step, int64_t dim, struct tt_mlp_saved *saved);
+TT_MUST_USE tt_status tt_mlp_push_mid(const struct tt_pass *pass, int64_t dim, struct tt_mlp_saved *saved);
 /* On entry x_mid holds the attention's output. With `keep` the rest of `saved` is pushed and stays; y_TD may then be
  * empty (the block is run again for backward): down is left out but for its LoRA h. */
-TT_MUST_USE tt_status tt_mlp_forward(const struct tt_mlp *mlp, struct tt_step *step, tt_tensor x_TD,
+TT_MUST_USE tt_status tt_mlp_forward(const struct tt_mlp *mlp, const struct tt_pass *pass, tt_tensor x_TD,
                                      bool keep, struct tt_mlp_saved *saved, tt_tensor y_TD);
 /* dy_TD -> dmid_TD, the gradient of x_mid. The saved gate and up are overwritten by their gradients. */
-TT_MUST_USE tt_status tt_mlp_backward(const struct tt_mlp *mlp, struct tt_step *step,
+TT_MUST_USE tt_status tt_mlp_backward(const struct tt_mlp *mlp, const struct tt_pass *pass,
                                       const struct tt_mlp_saved *saved, tt_tensor dy_TD, tt_tensor dmid_TD);
 
 #endif

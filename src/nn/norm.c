@@ -2,15 +2,15 @@
 
 #include "backend/ops/rmsnorm.h"
 
-tt_status tt_norm_forward(const struct tt_norm *norm, struct tt_step *step, tt_tensor x_ND, tt_tensor y_ND,
-                          tt_tensor rstd_N)
+tt_status tt_norm_forward(const struct tt_norm *norm, const struct tt_pass *pass, tt_tensor x_ND,
+                          tt_tensor y_ND, tt_tensor rstd_N)
 {
     struct tt_rmsnorm_forward_args args = {
         .x_ND = x_ND, .weight_D = norm->weight->value, .eps = norm->eps, .y_ND = y_ND, .rstd_N = rstd_N};
-    return tt_rmsnorm_forward(step->stream, &args);
+    return tt_rmsnorm_forward(pass->lent.stream, &args);
 }
 
-tt_status tt_norm_forward_add(const struct tt_norm *norm, struct tt_step *step, tt_tensor x_ND,
+tt_status tt_norm_forward_add(const struct tt_norm *norm, const struct tt_pass *pass, tt_tensor x_ND,
                               tt_tensor residual_ND, tt_tensor y_ND, tt_tensor rstd_N)
 {
     struct tt_rmsnorm_forward_args args = {.x_ND = x_ND,
@@ -20,11 +20,11 @@ tt_status tt_norm_forward_add(const struct tt_norm *norm, struct tt_step *step, 
                                            .sum_ND = x_ND,
                                            .y_ND = y_ND,
                                            .rstd_N = rstd_N};
-    return tt_rmsnorm_forward(step->stream, &args);
+    return tt_rmsnorm_forward(pass->lent.stream, &args);
 }
 
-tt_status tt_norm_backward(const struct tt_norm *norm, struct tt_step *step, tt_tensor x_ND, tt_tensor rstd_N,
-                           tt_tensor dres_ND, tt_tensor dy_ND)
+tt_status tt_norm_backward(const struct tt_norm *norm, const struct tt_pass *pass, tt_tensor x_ND,
+                           tt_tensor rstd_N, tt_tensor dres_ND, tt_tensor dy_ND)
 {
     struct tt_rmsnorm_backward_args args = {.dy_ND = dy_ND,
                                             .x_ND = x_ND,
@@ -33,5 +33,5 @@ tt_status tt_norm_backward(const struct tt_norm *norm, struct tt_step *step, tt_
                                             .dres_ND = dres_ND,
                                             .dx_ND = dy_ND};
     if (norm->weight->trainable) args.dweight_D = norm->weight->grad;
-    return tt_rmsnorm_backward(step->stream, &args);
+    return tt_rmsnorm_backward(pass->lent.stream, &args);
 }

@@ -2,7 +2,7 @@
 #ifndef TT_NN_NORM_H
 #define TT_NN_NORM_H
 
-#include "nn/step.h"
+#include "nn/pass.h"
 #include "tensor/param.h"
 
 struct tt_norm {
@@ -11,14 +11,15 @@ struct tt_norm {
 };
 
 /* y = norm(x); rstd may be empty. y may alias x. */
-TT_MUST_USE tt_status tt_norm_forward(const struct tt_norm *norm, struct tt_step *step, tt_tensor x_ND,
+TT_MUST_USE tt_status tt_norm_forward(const struct tt_norm *norm, const struct tt_pass *pass, tt_tensor x_ND,
                                       tt_tensor y_ND, tt_tensor rstd_N);
 /* x := x + residual in place, y = norm(x) */
-TT_MUST_USE tt_status tt_norm_forward_add(const struct tt_norm *norm, struct tt_step *step, tt_tensor x_ND,
-                                          tt_tensor residual_ND, tt_tensor y_ND, tt_tensor rstd_N);
+TT_MUST_USE tt_status tt_norm_forward_add(const struct tt_norm *norm, const struct tt_pass *pass,
+                                          tt_tensor x_ND, tt_tensor residual_ND, tt_tensor y_ND,
+                                          tt_tensor rstd_N);
 /* dx = gradient of x (+ dres_ND unless empty), in place of dy; the weight's gradient is added to when it
  * trains. */
-TT_MUST_USE tt_status tt_norm_backward(const struct tt_norm *norm, struct tt_step *step, tt_tensor x_ND,
+TT_MUST_USE tt_status tt_norm_backward(const struct tt_norm *norm, const struct tt_pass *pass, tt_tensor x_ND,
                                        tt_tensor rstd_N, tt_tensor dres_ND, tt_tensor dy_ND);
 
 #endif

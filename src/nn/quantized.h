@@ -21,10 +21,10 @@ struct tt_weight_part {
     tt_tensor w_OI;
 };
 /* How many linears from `first` on tt_quantized_part takes together. */
-int tt_quantized_part_count(const struct tt_linear_group *group, const struct tt_step *step, int first);
+int tt_quantized_part_count(const struct tt_linear_group *group, const struct tt_pass *pass, int first);
 /* The part that begins with linear `first`: pushes scratch, which the caller releases after the product. A
  * weight that is not quantized is a part of its own. */
-TT_MUST_USE tt_status tt_quantized_part(const struct tt_linear_group *group, struct tt_step *step, int first,
-                                        struct tt_weight_part *part);
+TT_MUST_USE tt_status tt_quantized_part(const struct tt_linear_group *group, const struct tt_pass *pass,
+                                        int first, struct tt_weight_part *part);
 
 #endif

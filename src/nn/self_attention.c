@@ -33,19 +33,19 @@ static struct qkv split(const struct tt_self_attention *attention, tt_tensor qkv
     };
 }
 
-static tt_status push_kept(const struct tt_self_attention *attention, struct tt_step *step, tt_tensor x_TD,
-                           bool keep, struct tt_self_attention_saved *saved)
+static tt_status push_kept(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                           tt_tensor x_TD, bool keep, struct tt_self_attention_saved *saved)
 {
     int64_t tokens = x_TD.dims[0], dim = x_TD.dims[1];
-    struct tt_workspace *workspace = step->workspace;
+    struct tt_workspace *workspace = pass->lent.workspace;
     int64_t heads = attention->heads, kv_heads = attention->kv_heads;
     *saved = (struct tt_self_attention_saved){0};
-    TT_TRY(tt_workspace_2d(workspace, "q, k and v", step->compute_dtype, tokens,
+    TT_TRY(tt_workspace_2d(workspace, "q, k and v", pass->in.compute_dtype, tokens,
                            tt_linear_group_out(&attention->qkv), &saved->qkv_TC));
-    TT_TRY(tt_workspace_2d(workspace, "attention output", step->compute_dtype, tokens,
+    TT_TRY(tt_workspace_2d(workspace, "attention output", pass->in.compute_dtype, tokens,
                            heads * attention->head_dim, &saved->o_TC));
-    TT_TRY(tt_linear_push_h(&attention->qkv, step, tokens, &saved->h_qkv_TR));
-    TT_TRY(tt_linear_push_h(&attention->o, step, tokens, &saved->h_o_TR));
+    TT_TRY(tt_linear_push_h(&attention->qkv, pass, tokens, &saved->h_qkv_TR));
+    TT_TRY(tt_linear_push_h(&attention->o, pass, tokens, &saved->h_o_TR));
     if (!keep) return TT_OK;
     TT_TRY(tt_workspace_2d(workspace, "log-sum-exp", TT_F32, heads, tokens, &saved->lse_HT));
     TT_TRY(tt_workspace_1d(workspace, "rstd", TT_F32, tokens, &saved->rstd_T));
@@ -53,38 +53,38 @@ static tt_status push_kept(const struct tt_self_attention *attention, struct tt_
         TT_TRY(tt_workspace_1d(workspace, "rstd of q", TT_F32, tokens * heads, &saved->rstd_q_N));
         TT_TRY(tt_workspace_1d(workspace, "rstd of k", TT_F32, tokens * kv_heads, &saved->rstd_k_N));
     }
-    if (step->level != TT_KEEP_ALL) return TT_OK;
+    if (pass->in.level != TT_KEEP_ALL) return TT_OK;
     if (tt_linear_group_needs_x(&attention->qkv))
-        TT_TRY(tt_workspace_2d(workspace, "kept input of attention", step->compute_dtype, tokens, dim,
+        TT_TRY(tt_workspace_2d(workspace, "kept input of attention", pass->in.compute_dtype, tokens, dim,
                                &saved->n_TD));
     if (!has_qk_norm(attention)) return TT_OK;
-    return tt_workspace_2d(workspace, "kept q and k", step->compute_dtype, tokens,
+    return tt_workspace_2d(workspace, "kept q and k", pass->in.compute_dtype, tokens,
                            (heads + kv_heads) * attention->head_dim, &saved->ready_qk_TC);
 }
 
-static tt_status rotate(struct tt_step *step, tt_tensor x_THE, bool inverse)
+static tt_status rotate(const struct tt_pass *pass, tt_tensor x_THE, bool inverse)
 {
     struct tt_rope_args args = {.x_THE = x_THE,
-                                .positions_T = step->batch->positions_T,
-                                .cos_PE = step->rope_cos_PE,
-                                .sin_PE = step->rope_sin_PE,
+                                .positions_T = pass->in.batch->positions_T,
+                                .cos_PE = pass->lent.rope.cos_PE,
+                                .sin_PE = pass->lent.rope.sin_PE,
                                 .inverse = inverse};
-    return tt_rope(step->stream, &args);
+    return tt_rope(pass->lent.stream, &args);
 }
 
 /* q and k lie beside each other in every layout used here: one pass then does for both. */
-static tt_status rotate_both(struct tt_step *step, tt_tensor q_THE, tt_tensor k_TKE, bool inverse)
+static tt_status rotate_both(const struct tt_pass *pass, tt_tensor q_THE, tt_tensor k_TKE, bool inverse)
 {
     const char *q_end =
         (const char *)q_THE.data + (size_t)(q_THE.dims[1] * q_THE.strides[1]) * tt_dtype_bytes(q_THE.dtype);
     bool beside =
         q_end == k_TKE.data && q_THE.strides[0] == k_TKE.strides[0] && q_THE.strides[1] == k_TKE.strides[1];
     if (!beside) {
-        TT_TRY(rotate(step, q_THE, inverse));
-        return rotate(step, k_TKE, inverse);
+        TT_TRY(rotate(pass, q_THE, inverse));
+        return rotate(pass, k_TKE, inverse);
     }
     q_THE.dims[1] += k_TKE.dims[1];
-    return rotate(step, q_THE, inverse);
+    return rotate(pass, q_THE, inverse);
 }
 
 /* The ready q and k where they lie apart from the linears' q and k: in what was kept, or in `qk_TC`. */
@@ -98,25 +98,23 @@ static struct qkv with_ready(const struct tt_self_attention *attention, struct q
 }
 
 /* x -> q, k and v as the linears give them, and rotated where no norm comes in between. */
-static tt_status project(const struct tt_self_attention *attention, struct tt_step *step, tt_tensor n_TD,
-                         const struct tt_self_attention_saved *saved)
+static tt_status project(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                         tt_tensor n_TD, const struct tt_self_attention_saved *saved)
 {
-    tt_tensor row_keys_T = step->batch->row_keys_T;
+    struct tt_linear_call call = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
     struct tt_rotation rotation = {.columns = (attention->heads + attention->kv_heads) * attention->head_dim,
                                    .head_dim = attention->head_dim,
-                                   .positions_T = step->batch->positions_T,
-                                   .cos_PE = step->rope_cos_PE,
-                                   .sin_PE = step->rope_sin_PE};
-    if (has_qk_norm(attention))
-        return tt_linear_forward(&attention->qkv, step, row_keys_T, n_TD, saved->h_qkv_TR, saved->qkv_TC);
-    return tt_linear_forward_rotated(&attention->qkv, step, row_keys_T, n_TD, saved->h_qkv_TR, &rotation,
-                                     saved->qkv_TC);
+                                   .positions_T = pass->in.batch->positions_T,
+                                   .cos_PE = pass->lent.rope.cos_PE,
+                                   .sin_PE = pass->lent.rope.sin_PE};
+    if (has_qk_norm(attention)) return tt_linear_forward(&call, saved->qkv_TC);
+    return tt_linear_forward_rotated(&call, &rotation, saved->qkv_TC);
 }
 
 /* From what `project` made to what attention reads: normed and rotated. Where the linears' q and k must stay
  * beside the normed ones, the result goes to where it is kept, or to scratch that is pushed here; otherwise
  * in place. */
-static tt_status prepare(const struct tt_self_attention *attention, struct tt_step *step, bool keep,
+static tt_status prepare(const struct tt_self_attention *attention, const struct tt_pass *pass, bool keep,
                          const struct tt_self_attention_saved *saved, struct qkv *ready)
 {
     struct qkv raw = split(attention, saved->qkv_TC);
@@ -125,21 +123,21 @@ static tt_status prepare(const struct tt_self_attention *attention, struct tt_st
     if (keep) {
         tt_tensor qk_TC = saved->ready_qk_TC;
         if (tt_tensor_is_empty(qk_TC))
-            TT_TRY(tt_workspace_2d(step->workspace, "normed q and k", step->compute_dtype,
+            TT_TRY(tt_workspace_2d(pass->lent.workspace, "normed q and k", pass->in.compute_dtype,
                                    saved->qkv_TC.dims[0],
                                    (attention->heads + attention->kv_heads) * attention->head_dim, &qk_TC));
         *ready = with_ready(attention, raw, qk_TC);
     }
-    TT_TRY(tt_norm_forward(&attention->q_norm, step, raw.q_THE, ready->q_THE, saved->rstd_q_N));
-    TT_TRY(tt_norm_forward(&attention->k_norm, step, raw.k_TKE, ready->k_TKE, saved->rstd_k_N));
-    return rotate_both(step, ready->q_THE, ready->k_TKE, false);
+    TT_TRY(tt_norm_forward(&attention->q_norm, pass, raw.q_THE, ready->q_THE, saved->rstd_q_N));
+    TT_TRY(tt_norm_forward(&attention->k_norm, pass, raw.k_TKE, ready->k_TKE, saved->rstd_k_N));
+    return rotate_both(pass, ready->q_THE, ready->k_TKE, false);
 }
 
 static struct tt_attention_forward_args attend(const struct tt_self_attention *attention,
-                                               const struct tt_step *step, const struct qkv *ready,
+                                               const struct tt_pass *pass, const struct qkv *ready,
                                                const struct tt_self_attention_saved *saved)
 {
-    const struct tt_device_batch *batch = step->batch;
+    const struct tt_device_batch *batch = pass->in.batch;
     return (struct tt_attention_forward_args){
         .q_THE = ready->q_THE,
         .k_TKE = ready->k_TKE,
@@ -158,126 +156,125 @@ static struct tt_attention_forward_args attend(const struct tt_self_attention *a
     };
 }
 
-static tt_status announce_attention(struct tt_step *step)
+/* Attention comes next. */
+static tt_status offer_quiet(const struct tt_pass *pass)
 {
-    return step->before_attention != NULL ? step->before_attention(step->before_attention_context) : TT_OK;
+    const struct tt_exchange *exchange = pass->lent.exchange;
+    return exchange != NULL && exchange->quiet != NULL ? exchange->quiet(exchange->context) : TT_OK;
 }
 
-tt_status tt_self_attention_forward(const struct tt_self_attention *attention, struct tt_step *step,
+tt_status tt_self_attention_forward(const struct tt_self_attention *attention, const struct tt_pass *pass,
                                     tt_tensor x_TD, bool keep, struct tt_self_attention_saved *saved,
                                     tt_tensor out_TD)
 {
-    struct tt_workspace *workspace = step->workspace;
+    struct tt_workspace *workspace = pass->lent.workspace;
     int64_t tokens = x_TD.dims[0];
-    tt_tensor row_keys_T = step->batch->row_keys_T;
     size_t start = tt_workspace_mark(workspace);
-    TT_TRY(push_kept(attention, step, x_TD, keep, saved));
+    TT_TRY(push_kept(attention, pass, x_TD, keep, saved));
 
     size_t mark = tt_workspace_mark(workspace);
     tt_tensor n_TD = saved->n_TD;
     if (tt_tensor_is_empty(n_TD))
-        TT_TRY(tt_workspace_2d(workspace, "normed input of attention", step->compute_dtype, tokens,
+        TT_TRY(tt_workspace_2d(workspace, "normed input of attention", pass->in.compute_dtype, tokens,
                                x_TD.dims[1], &n_TD));
-    TT_TRY(tt_norm_forward(&attention->norm, step, x_TD, n_TD, saved->rstd_T));
-    TT_TRY(project(attention, step, n_TD, saved));
+    TT_TRY(tt_norm_forward(&attention->norm, pass, x_TD, n_TD, saved->rstd_T));
+    TT_TRY(project(attention, pass, n_TD, saved));
     tt_workspace_release(workspace, mark);
 
     struct qkv ready;
-    TT_TRY(prepare(attention, step, keep, saved, &ready));
-    struct tt_attention_forward_args args = attend(attention, step, &ready, saved);
-    if (step->cache != NULL) {
+    TT_TRY(prepare(attention, pass, keep, saved, &ready));
+    struct tt_attention_forward_args args = attend(attention, pass, &ready, saved);
+    if (pass->lent.cache != NULL) {
         int64_t k_cols = attention->kv_heads * attention->head_dim,
                 q_cols = attention->heads * attention->head_dim;
-        TT_TRY(tt_kv_cache_append(step->cache, step->stream, attention->layer,
+        TT_TRY(tt_kv_cache_append(pass->lent.cache, pass->lent.stream, attention->layer,
                                   tt_tensor_cols(saved->qkv_TC, q_cols, k_cols),
                                   tt_tensor_cols(saved->qkv_TC, q_cols + k_cols, k_cols), &args));
     }
-    TT_TRY(announce_attention(step));
-    TT_TRY(tt_attention_forward(step->stream, &args));
+    TT_TRY(offer_quiet(pass));
+    TT_TRY(tt_attention_forward(pass->lent.stream, &args));
     tt_workspace_release(workspace, mark);
-    TT_TRY(tt_linear_forward(&attention->o, step, row_keys_T, saved->o_TC, saved->h_o_TR, out_TD));
+    struct tt_linear_call o = tt_linear_call_tokens(&attention->o, pass, saved->o_TC, saved->h_o_TR);
+    TT_TRY(tt_linear_forward(&o, out_TD));
     tt_workspace_release(workspace, keep ? mark : start);
     return TT_OK;
 }
 
-static tt_status push_attention_scratch(const struct tt_self_attention *attention, struct tt_step *step,
-                                        struct tt_attention_backward_args *args)
+static tt_status push_attention_scratch(const struct tt_pass *pass, struct tt_attention_backward_args *args)
 {
-    size_t bytes = tt_attention_backward_scratch(tt_stream_device(step->stream), args->dq_THE.dims[0],
-                                                 attention->heads, attention->kv_heads, attention->head_dim,
-                                                 args->forward.q_THE.strides[0], args->dq_THE.strides[0],
-                                                 args->dk_TKE.strides[0]);
+    size_t bytes = tt_attention_backward_scratch(tt_stream_device(pass->lent.stream), args);
     if (bytes == 0) return TT_OK;
-    return tt_workspace_1d(step->workspace, "attention scratch", TT_U8, (int64_t)bytes, &args->scratch);
+    return tt_workspace_1d(pass->lent.workspace, "attention scratch", TT_U8, (int64_t)bytes, &args->scratch);
 }
 
 /* d(x + out) -> d(q, k, v) as the linears gave them; adds to the gradients of o_proj and of the q and k
  * norms. */
-static tt_status backward_to_qkv(const struct tt_self_attention *attention, struct tt_step *step,
+static tt_status backward_to_qkv(const struct tt_self_attention *attention, const struct tt_pass *pass,
                                  const struct tt_self_attention_saved *saved, tt_tensor dmid_TD,
                                  tt_tensor dqkv_TC)
 {
-    struct tt_workspace *workspace = step->workspace;
+    struct tt_workspace *workspace = pass->lent.workspace;
     int64_t tokens = dmid_TD.dims[0];
-    tt_tensor row_keys_T = step->batch->row_keys_T, do_TC, dh_TR;
+    tt_tensor do_TC, dh_TR;
     size_t mark = tt_workspace_mark(workspace);
-    TT_TRY(tt_workspace_2d(workspace, "gradient of the attention output", step->compute_dtype, tokens,
+    TT_TRY(tt_workspace_2d(workspace, "gradient of the attention output", pass->in.compute_dtype, tokens,
                            attention->heads * attention->head_dim, &do_TC));
-    TT_TRY(tt_linear_push_h(&attention->o, step, tokens, &dh_TR));
-    TT_TRY(tt_linear_backward_input(&attention->o, step, row_keys_T, dmid_TD, dh_TR, do_TC));
-    TT_TRY(tt_linear_backward_params(&attention->o, step, row_keys_T, saved->o_TC, saved->h_o_TR, dmid_TD,
-                                     dh_TR));
+    TT_TRY(tt_linear_push_h(&attention->o, pass, tokens, &dh_TR));
+    struct tt_linear_call o = tt_linear_call_tokens(&attention->o, pass, saved->o_TC, saved->h_o_TR);
+    TT_TRY(tt_linear_backward_input(&o, dmid_TD, dh_TR, do_TC));
+    TT_TRY(tt_linear_backward_params(&o, dmid_TD, dh_TR));
 
     struct qkv raw = split(attention, saved->qkv_TC), ready = raw, grad = split(attention, dqkv_TC);
     if (!tt_tensor_is_empty(saved->ready_qk_TC))
         ready = with_ready(attention, raw, saved->ready_qk_TC);
     else if (has_qk_norm(attention))
-        TT_TRY(prepare(attention, step, true, saved, &ready));
-    struct tt_attention_backward_args args = {.forward = attend(attention, step, &ready, saved),
+        TT_TRY(prepare(attention, pass, true, saved, &ready));
+    struct tt_attention_backward_args args = {.forward = attend(attention, pass, &ready, saved),
                                               .do_THE = tt_tensor_heads(do_TC, attention->heads),
                                               .dq_THE = grad.q_THE,
                                               .dk_TKE = grad.k_TKE,
                                               .dv_TKE = grad.v_TKE};
-    TT_TRY(push_attention_scratch(attention, step, &args));
-    TT_TRY(announce_attention(step));
-    TT_TRY(tt_attention_backward(step->stream, &args));
+    TT_TRY(push_attention_scratch(pass, &args));
+    TT_TRY(offer_quiet(pass));
+    TT_TRY(tt_attention_backward(pass->lent.stream, &args));
     tt_workspace_release(workspace, mark);
-    TT_TRY(rotate_both(step, grad.q_THE, grad.k_TKE, true));
+    TT_TRY(rotate_both(pass, grad.q_THE, grad.k_TKE, true));
     if (!has_qk_norm(attention)) return TT_OK;
     TT_TRY(
-        tt_norm_backward(&attention->q_norm, step, raw.q_THE, saved->rstd_q_N, (tt_tensor){0}, grad.q_THE));
-    return tt_norm_backward(&attention->k_norm, step, raw.k_TKE, saved->rstd_k_N, (tt_tensor){0}, grad.k_TKE);
+        tt_norm_backward(&attention->q_norm, pass, raw.q_THE, saved->rstd_q_N, (tt_tensor){0}, grad.q_THE));
+    return tt_norm_backward(&attention->k_norm, pass, raw.k_TKE, saved->rstd_k_N, (tt_tensor){0}, grad.k_TKE);
 }
 
-tt_status tt_self_attention_backward(const struct tt_self_attention *attention, struct tt_step *step,
+tt_status tt_self_attention_backward(const struct tt_self_attention *attention, const struct tt_pass *pass,
                                      tt_tensor x_TD, const struct tt_self_attention_saved *saved,
                                      tt_tensor dmid_TD, tt_tensor dx_TD)
 {
-    struct tt_workspace *workspace = step->workspace;
+    struct tt_workspace *workspace = pass->lent.workspace;
     int64_t tokens = dmid_TD.dims[0], dim = dmid_TD.dims[1];
-    tt_tensor row_keys_T = step->batch->row_keys_T, dqkv_TC, dh_TR, n_TD = saved->n_TD;
+    tt_tensor dqkv_TC, dh_TR, n_TD = saved->n_TD;
     size_t mark = tt_workspace_mark(workspace);
-    TT_TRY(tt_workspace_2d(workspace, "gradient of q, k and v", step->compute_dtype, tokens,
+    TT_TRY(tt_workspace_2d(workspace, "gradient of q, k and v", pass->in.compute_dtype, tokens,
                            tt_linear_group_out(&attention->qkv), &dqkv_TC));
-    TT_TRY(backward_to_qkv(attention, step, saved, dmid_TD, dqkv_TC));
+    TT_TRY(backward_to_qkv(attention, pass, saved, dmid_TD, dqkv_TC));
 
     /* When nobody below trains, the gradient of the normed input is only needed for the norm's own weight. */
     tt_tensor dn_TD = dx_TD;
     if (tt_tensor_is_empty(dx_TD) && attention->norm.weight->trainable) {
-        TT_TRY(tt_workspace_2d(workspace, "gradient of the normed input", step->compute_dtype, tokens, dim,
+        TT_TRY(tt_workspace_2d(workspace, "gradient of the normed input", pass->in.compute_dtype, tokens, dim,
                                &dn_TD));
     }
-    TT_TRY(tt_linear_push_h(&attention->qkv, step, tokens, &dh_TR));
-    TT_TRY(tt_linear_backward_input(&attention->qkv, step, row_keys_T, dqkv_TC, dh_TR, dn_TD));
+    TT_TRY(tt_linear_push_h(&attention->qkv, pass, tokens, &dh_TR));
+    struct tt_linear_call qkv = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
+    TT_TRY(tt_linear_backward_input(&qkv, dqkv_TC, dh_TR, dn_TD));
     if (tt_tensor_is_empty(n_TD) && tt_linear_group_needs_x(&attention->qkv)) {
-        TT_TRY(
-            tt_workspace_2d(workspace, "normed input of attention", step->compute_dtype, tokens, dim, &n_TD));
-        TT_TRY(tt_norm_forward(&attention->norm, step, x_TD, n_TD, (tt_tensor){0}));
+        TT_TRY(tt_workspace_2d(workspace, "normed input of attention", pass->in.compute_dtype, tokens, dim,
+                               &n_TD));
+        TT_TRY(tt_norm_forward(&attention->norm, pass, x_TD, n_TD, (tt_tensor){0}));
     }
-    TT_TRY(
-        tt_linear_backward_params(&attention->qkv, step, row_keys_T, n_TD, saved->h_qkv_TR, dqkv_TC, dh_TR));
+    qkv.x_TI = n_TD;
+    TT_TRY(tt_linear_backward_params(&qkv, dqkv_TC, dh_TR));
     if (!tt_tensor_is_empty(dn_TD)) {
-        TT_TRY(tt_norm_backward(&attention->norm, step, x_TD, saved->rstd_T, dmid_TD, dn_TD));
+        TT_TRY(tt_norm_backward(&attention->norm, pass, x_TD, saved->rstd_T, dmid_TD, dn_TD));
     }
     tt_workspace_release(workspace, mark);
     return TT_OK;

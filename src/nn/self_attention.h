@@ -31,14 +31,14 @@ struct tt_self_attention_saved {
     tt_tensor n_TD, ready_qk_TC; /* empty: made again */
 };
 
-/* With `keep` all of `saved` is pushed and stays; otherwise everything is popped. With step->cache the new
+/* With `keep` all of `saved` is pushed and stays; otherwise everything is popped. With pass->lent.cache the new
  * keys and values are appended to it and attended to after those that it holds. */
 TT_MUST_USE tt_status tt_self_attention_forward(const struct tt_self_attention *attention,
-                                                struct tt_step *step, tt_tensor x_TD, bool keep,
+                                                const struct tt_pass *pass, tt_tensor x_TD, bool keep,
                                                 struct tt_self_attention_saved *saved, tt_tensor out_TD);
 /* dmid_TD is the gradient of x + out; dx_TD (may be empty) becomes the whole gradient of x. */
 TT_MUST_USE tt_status tt_self_attention_backward(const struct tt_self_attention *attention,
-                                                 struct tt_step *step, tt_tensor x_TD,
+                                                 const struct tt_pass *pass, tt_tensor x_TD,
                                                  const struct tt_self_attention_saved *saved,
                                                  tt_tensor dmid_TD, tt_tensor dx_TD);
 bool tt_self_attention_trains(const struct tt_self_attention *attention);

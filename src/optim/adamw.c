@@ -24,26 +24,21 @@ void tt_adamw_state_deinit(struct tt_adamw_state *state)
 }
 
 tt_status tt_adamw_update(struct tt_stream *stream, const struct tt_optim_config *config,
-                          struct tt_adamw_state *state, float *master, const float *grad,
-                          const struct tt_adamw_run *runs, size_t run_count, double lr, float grad_scale,
-                          int64_t step)
+                          const struct tt_adamw_update *update)
 {
-    for (size_t i = 0; i < run_count; i++) {
-        int64_t offset = runs[i].offset, count = runs[i].count;
-        struct tt_adamw_args args = {
-            .param = tt_tensor_1d(master + offset, TT_F32, count),
-            .grad = tt_tensor_1d((float *)grad + offset, TT_F32, count),
-            .m = tt_tensor_1d(state->m + offset, TT_F32, count),
-            .v = tt_tensor_1d(state->v + offset, TT_F32, count),
-            .lr = lr,
-            .beta1 = config->adam_beta1,
-            .beta2 = config->adam_beta2,
-            .eps = config->adam_epsilon,
-            .weight_decay = runs[i].weight_decay ? config->weight_decay : 0.0,
-            .grad_scale = grad_scale,
-            .step = step,
-        };
-        TT_TRY(tt_adamw(stream, &args));
-    }
-    return TT_OK;
+    int64_t offset = update->run.offset, count = update->run.count;
+    struct tt_adamw_args args = {
+        .param = tt_tensor_1d(update->master + offset, TT_F32, count),
+        .grad = tt_tensor_1d((float *)update->grad + offset, TT_F32, count),
+        .m = tt_tensor_1d(update->state->m + offset, TT_F32, count),
+        .v = tt_tensor_1d(update->state->v + offset, TT_F32, count),
+        .lr = update->lr,
+        .beta1 = config->adam_beta1,
+        .beta2 = config->adam_beta2,
+        .eps = config->adam_epsilon,
+        .weight_decay = update->run.weight_decay ? config->weight_decay : 0.0,
+        .grad_scale = update->grad_scale,
+        .step = update->step,
+    };
+    return tt_adamw(stream, &args);
 }

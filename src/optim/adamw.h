@@ -1,4 +1,4 @@
-/* AdamW over the flat slices of one rank. Knows no model and no rank: it gets runs of elements with or without
+/* AdamW over the flat slices of one rank. Knows no model and no rank: it gets a run of elements with or without
  * weight decay. State: m and v in fp32, in device memory of purpose OPTIMIZER; offloaded, in page-locked host
  * memory that the device reads and writes over its link during the update (each value once). */
 #ifndef TT_OPTIM_ADAMW_H
@@ -21,10 +21,16 @@ struct tt_adamw_run {
     int64_t offset, count; /* of the slices */
     bool weight_decay;
 };
-/* One update with rate `lr` and clipping coefficient `grad_scale`; `step` counts from 1. */
+struct tt_adamw_update {
+    struct tt_adamw_state *state;
+    float *master; /* [state->count], as grad */
+    const float *grad;
+    struct tt_adamw_run run;
+    double lr;
+    float grad_scale; /* the clipping coefficient */
+    int64_t step;     /* from 1 */
+};
 TT_MUST_USE tt_status tt_adamw_update(struct tt_stream *stream, const struct tt_optim_config *config,
-                                      struct tt_adamw_state *state, float *master, const float *grad,
-                                      const struct tt_adamw_run *runs, size_t run_count, double lr,
-                                      float grad_scale, int64_t step);
+                                      const struct tt_adamw_update *update);
 
 #endif

@@ -61,8 +61,9 @@ static tt_status find(struct tt_run *run)
         if (run->resume.folder == NULL) return TT_ERR_MEMORY;
         return verify_named(run, setting);
     }
-    TT_TRY(tt_checkpoint_find_newest(output, run->cancel, note_skipped, NULL, &run->resume.folder,
-                                     &passed_over));
+    const struct tt_checkpoint_search search = {
+        .output_dir = output, .cancel = run->cancel, .skipped = note_skipped};
+    TT_TRY(tt_checkpoint_find_newest(&search, &run->resume.folder, &passed_over));
     if (run->resume.folder != NULL || passed_over == 0) return TT_OK;
     tt_status status =
         tt_fail(TT_ERR_DATA, "none of the %zu checkpoints in '%s' is whole", passed_over, output);

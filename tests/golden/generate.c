@@ -49,7 +49,7 @@ static struct tt_kv_cache *open_cache(struct tt_model_runner *runner, int64_t se
                                                          .head_dim = config->head_dim,
                                                          .dtype = TT_F32},
                             &cache));
-    runner->step.cache = cache;
+    runner->pass.lent.cache = cache;
     return cache;
 }
 
@@ -58,9 +58,9 @@ static void pass(struct tt_model_runner *runner, const int32_t *ids, const int64
                  int64_t sequences, float *logits)
 {
     tt_runner_set_batch(runner, ids, lengths, sequences, NULL);
-    must(tt_kv_cache_begin(runner->step.cache, runner->stream, runner->batch.host_cu_seqlens));
+    must(tt_kv_cache_begin(runner->pass.lent.cache, runner->stream, runner->batch.host_cu_seqlens));
     tt_runner_logits(runner, logits);
-    tt_kv_cache_end(runner->step.cache);
+    tt_kv_cache_end(runner->pass.lent.cache);
 }
 
 static int32_t best(const float *row, int64_t vocab)

@@ -96,11 +96,12 @@ static inline struct tt_attention_forward_args forward_args(const struct problem
 /* The memory that the backward pass asks for, poisoned; empty where it asks for none. */
 static inline struct test_tensor make_scratch(const struct test_device *device, const struct problem *p)
 {
-    const struct attention_case *row = p->row;
-    tt_tensor q = p->tensors[Q].view, dq = p->tensors[DQ].view, dk = p->tensors[DK].view;
-    size_t bytes = tt_attention_backward_scratch(
-        device->device, p->rows_q > p->rows_k ? p->rows_q : p->rows_k, row->heads, row->kv_heads,
-        row->head_dim, q.strides[0], dq.strides[0], dk.strides[0]);
+    struct tt_attention_backward_args args = {
+        .forward = {.q_THE = p->tensors[Q].view, .k_TKE = p->tensors[K].view},
+        .dq_THE = p->tensors[DQ].view,
+        .dk_TKE = p->tensors[DK].view,
+    };
+    size_t bytes = tt_attention_backward_scratch(device->device, &args);
     if (bytes == 0) return (struct test_tensor){0};
     struct test_tensor scratch = {.view = tt_tensor_1d(NULL, TT_U8, (int64_t)bytes), .memory_bytes = bytes};
     scratch.memory = malloc(bytes);

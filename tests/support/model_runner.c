@@ -86,8 +86,8 @@ static void make_rope(struct tt_model_runner *runner)
     float *cos_PE = new_buffer(runner, (size_t)(ROPE_POSITIONS * half) * sizeof(float));
     float *sin_PE = new_buffer(runner, (size_t)(ROPE_POSITIONS * half) * sizeof(float));
     tt_model_fill_rope(&runner->model->config, ROPE_POSITIONS, cos_PE, sin_PE);
-    runner->step.rope_cos_PE = tt_tensor_2d(cos_PE, TT_F32, ROPE_POSITIONS, half);
-    runner->step.rope_sin_PE = tt_tensor_2d(sin_PE, TT_F32, ROPE_POSITIONS, half);
+    runner->pass.lent.rope.cos_PE = tt_tensor_2d(cos_PE, TT_F32, ROPE_POSITIONS, half);
+    runner->pass.lent.rope.sin_PE = tt_tensor_2d(sin_PE, TT_F32, ROPE_POSITIONS, half);
 }
 
 struct tt_model_runner *tt_runner_create(const struct tt_model_config *config,
@@ -100,12 +100,14 @@ struct tt_model_runner *tt_runner_create(const struct tt_model_config *config,
     check(tt_stream_create(runner->device, &runner->stream));
     size_t workspace_bytes = WORKSPACE_BYTES + (config->vocab_size > LARGE_VOCAB ? CHUNK_BYTES : 0);
     check(tt_workspace_create(runner->device, workspace_bytes, &runner->workspace));
-    runner->step = (struct tt_step){.stream = runner->stream,
-                                    .workspace = runner->workspace,
-                                    .batch = &runner->batch,
-                                    .compute_dtype = options->compute_dtype,
-                                    .dropout_rng = tt_rng_make(17),
-                                    .loss_scale = 1};
+    runner->pass = (struct tt_pass){
+        .lent = {.stream = runner->stream, .workspace = runner->workspace},
+        .in = {.batch = &runner->batch,
+               .compute_dtype = options->compute_dtype,
+               .dropout_rng = tt_rng_make(17),
+               .loss_scale = 1},
+        .out = &runner->results,
+    };
     for (int i = 0; i < runner->model->block_count; i++) place_block(runner, &runner->model->blocks[i]);
     make_rope(runner);
     runner->batch_first = runner->buffer_count;
@@ -197,7 +199,7 @@ void tt_runner_set_batch(struct tt_model_runner *runner, const int32_t *ids, con
     int32_t *row = new_buffer(runner, (size_t)tokens * 4), *label = new_buffer(runner, (size_t)tokens * 4);
     int64_t t = 0;
     for (int64_t b = 0; b < sequence_count; b++) {
-        int64_t held = runner->step.cache != NULL ? tt_kv_cache_length(runner->step.cache, b) : 0;
+        int64_t held = runner->pass.lent.cache != NULL ? tt_kv_cache_length(runner->pass.lent.cache, b) : 0;
         for (int64_t i = 0; i < lengths[b]; i++, t++) {
             id[t] = ids[t];
             position[t] = (int32_t)(held + i);
@@ -223,7 +225,7 @@ void tt_runner_set_batch(struct tt_model_runner *runner, const int32_t *ids, con
 static tt_tensor new_activation(struct tt_model_runner *runner)
 {
     tt_tensor tensor;
-    check(tt_workspace_2d(runner->workspace, "activation", runner->step.compute_dtype,
+    check(tt_workspace_2d(runner->workspace, "activation", runner->pass.in.compute_dtype,
                           runner->batch.token_count, runner->model->config.hidden_size, &tensor));
     return tensor;
 }
@@ -234,9 +236,9 @@ static void forward(struct tt_model_runner *runner, tt_tensor *x, void **saved)
     for (int i = 0; i <= last; i++) {
         struct tt_block *block = &runner->model->blocks[i];
         if (i < last) x[i + 1] = new_activation(runner);
-        if (runner->step.gradient) saved[i] = tt_calloc(1, block->ops->saved_bytes);
+        if (runner->pass.in.gradient) saved[i] = tt_calloc(1, block->ops->saved_bytes);
         check(
-            block->ops->forward(block, &runner->step, x[i], saved[i], i < last ? x[i + 1] : (tt_tensor){0}));
+            block->ops->forward(block, &runner->pass, x[i], saved[i], i < last ? x[i + 1] : (tt_tensor){0}));
     }
 }
 
@@ -245,11 +247,11 @@ void tt_runner_logits(struct tt_model_runner *runner, float *logits)
     tt_tensor x[TT_MODEL_LAYERS_MAX] = {{0}};
     void *saved[TT_MODEL_LAYERS_MAX] = {NULL};
     size_t mark = tt_workspace_mark(runner->workspace);
-    runner->step.gradient = false;
-    runner->step.want_logits = true;
+    runner->pass.in.gradient = false;
+    runner->pass.in.want_logits = true;
     forward(runner, x, saved);
-    memcpy(logits, runner->step.logits_NV.data, tt_tensor_bytes(runner->step.logits_NV));
-    runner->step.want_logits = false;
+    memcpy(logits, runner->results.logits_NV.data, tt_tensor_bytes(runner->results.logits_NV));
+    runner->pass.in.want_logits = false;
     tt_workspace_release(runner->workspace, mark);
 }
 
@@ -261,18 +263,18 @@ double tt_runner_loss(struct tt_model_runner *runner, bool gradient)
     int first = 0, last = model->block_count - 1;
     double loss = 0;
     size_t mark = tt_workspace_mark(runner->workspace);
-    runner->step.gradient = gradient;
+    runner->pass.in.gradient = gradient;
     forward(runner, x, saved);
-    for (int64_t n = 0; n < runner->batch.row_count; n++) loss += ((float *)runner->step.loss_N.data)[n];
+    for (int64_t n = 0; n < runner->batch.row_count; n++) loss += ((float *)runner->results.loss_N.data)[n];
     while (!model->blocks[first].trains && first < last) first++;
     tt_tensor dy = gradient ? new_activation(runner) : (tt_tensor){0};
     for (int i = last; i >= first && gradient; i--) {
         tt_tensor dx = i > first ? dy : (tt_tensor){0};
-        check(model->blocks[i].ops->backward(&model->blocks[i], &runner->step, x[i], saved[i], dy, dx));
+        check(model->blocks[i].ops->backward(&model->blocks[i], &runner->pass, x[i], saved[i], dy, dx));
     }
     for (int i = 0; i <= last; i++) tt_free(saved[i]);
     tt_workspace_release(runner->workspace, mark);
-    return loss * runner->step.loss_scale;
+    return loss * runner->pass.in.loss_scale;
 }
 
 void tt_runner_zero_grad(struct tt_model_runner *runner)

@@ -86,29 +86,28 @@ tt_status tt_attention_forward(struct tt_stream *stream, const struct tt_attenti
 
 /* The most that any variant of cuda/ takes: cuDNN's, which needs Hopper; the own kernels', with lse turned to
  * their order. */
-size_t tt_attention_backward_scratch(const struct tt_device *device, int64_t tokens, int64_t heads,
-                                     int64_t kv_heads, int64_t head_dim, int64_t q_row_stride,
-                                     int64_t dq_row_stride, int64_t dk_row_stride)
+size_t tt_attention_backward_scratch(const struct tt_device *device,
+                                     const struct tt_attention_backward_args *args)
 {
+    tt_tensor q = args->forward.q_THE;
+    int64_t tokens = q.dims[0], heads = q.dims[1], kv_heads = args->forward.k_TKE.dims[1],
+            head_dim = q.dims[2];
     if (tt_device_is_host(device)) return 0;
     const struct tt_chip *chip = tt_device_chip(device);
     bool before_hopper = chip != NULL && chip->name[0] != 'h';
     size_t own = tt_mma_attention_backward_scratch(tokens, heads, kv_heads, head_dim) +
                  (size_t)(tokens * heads) * sizeof(float);
-    size_t cudnn =
-        tt_cudnn_scratch_layout(tokens, heads, kv_heads, head_dim, q_row_stride, dq_row_stride, dk_row_stride)
-            .total;
+    size_t cudnn = tt_cudnn_scratch_layout(tokens, heads, kv_heads, head_dim, q.strides[0],
+                                           args->dq_THE.strides[0], args->dk_TKE.strides[0])
+                       .total;
     return before_hopper || cudnn < own ? own : cudnn;
 }
 
 static void check_scratch(struct tt_check *check, const struct tt_device *device,
                           const struct tt_attention_backward_args *args)
 {
-    tt_tensor q = args->forward.q_THE;
     if (check->status != TT_OK) return;
-    size_t needed =
-        tt_attention_backward_scratch(device, q.dims[0], q.dims[1], args->forward.k_TKE.dims[1], q.dims[2],
-                                      q.strides[0], args->dq_THE.strides[0], args->dk_TKE.strides[0]);
+    size_t needed = tt_attention_backward_scratch(device, args);
     if (needed == 0) return;
     tt_check_tensor(check, "scratch", args->scratch, 1u << TT_U8, 1, 1);
     if (check->status != TT_OK) return;

@@ -38,13 +38,12 @@ struct tt_attention_backward_args {
     /* u8 [tt_attention_backward_scratch], 256-byte aligned; empty when that is 0 */
     tt_tensor scratch;
 };
-/* Bytes of device memory that the backward pass of `tokens` rows needs beside its arguments: known from shapes alone,
- * the same for a device and for the plan of one. 0 where the device is the host. Row strides count, because the fp32
- * sums of dQ lie as Q does (cuDNN's rule), and gradients that lie otherwise than cuDNN writes them are made in the
+/* Bytes of device memory that this backward pass needs as its scratch: from the shapes and strides of q, k, dq and dk
+ * alone, the same for a device and for the plan of one. 0 where the device is the host. Row strides count, because the
+ * fp32 sums of dQ lie as Q does (cuDNN's rule), and gradients that lie otherwise than cuDNN writes them are made in the
  * scratch first. */
-size_t tt_attention_backward_scratch(const struct tt_device *device, int64_t tokens, int64_t heads,
-                                     int64_t kv_heads, int64_t head_dim, int64_t q_row_stride,
-                                     int64_t dq_row_stride, int64_t dk_row_stride);
+size_t tt_attention_backward_scratch(const struct tt_device *device,
+                                     const struct tt_attention_backward_args *args);
 TT_MUST_USE tt_status tt_attention_backward(struct tt_stream *stream,
                                             const struct tt_attention_backward_args *args);
 

@@ -183,17 +183,19 @@ static void newest_whole_one(void **state)
     tt_free(listed);
     flip(&folder, "checkpoint-100/large.safetensors", 77);
     assert_int_equal(remove(in(&folder, "checkpoint-10/manifest.json", path)), 0);
-    assert_int_equal(tt_checkpoint_find_newest(folder.path, NULL, note, &skipped, &found, &passed_over),
-                     TT_OK);
+    struct tt_checkpoint_search search = {.output_dir = folder.path, .skipped = note, .context = &skipped};
+    assert_int_equal(tt_checkpoint_find_newest(&search, &found, &passed_over), TT_OK);
     assert_string_equal(strrchr(found, '/'), "/checkpoint-9");
     assert_string_equal(skipped.names, "/checkpoint-100/checkpoint-10");
     assert_int_equal(passed_over, 2);
     tt_free(found);
-    assert_int_equal(tt_checkpoint_find_newest("/tmp/there/is/none", NULL, NULL, NULL, &found, NULL), TT_OK);
-    assert_null(found);
     struct tt_cancel cancel = {.requests = 1};
-    assert_int_equal(tt_checkpoint_find_newest(folder.path, &cancel, NULL, NULL, &found, NULL),
-                     TT_ERR_CANCELLED);
+    search = (struct tt_checkpoint_search){.output_dir = "/tmp/there/is/none"};
+    assert_int_equal(tt_checkpoint_find_newest(&search, &found, &passed_over), TT_OK);
+    assert_null(found);
+    assert_int_equal(passed_over, 0);
+    search = (struct tt_checkpoint_search){.output_dir = folder.path, .cancel = &cancel};
+    assert_int_equal(tt_checkpoint_find_newest(&search, &found, &passed_over), TT_ERR_CANCELLED);
     assert_int_equal(tt_dir_remove(folder.path), TT_OK);
 }
 

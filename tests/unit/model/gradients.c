@@ -67,9 +67,9 @@ static struct tt_model_runner *make(const struct variant *variant, tt_dtype dtyp
     }
     tt_runner_fill(runner, 5, 0.3);
     tt_runner_set_batch(runner, ids, lengths, 3, labels);
-    runner->step.loss_scale = 1.0f / 8;
-    runner->step.training = true;
-    runner->step.label_smoothing = (float)variant->smoothing;
+    runner->pass.in.loss_scale = 1.0f / 8;
+    runner->pass.in.training = true;
+    runner->pass.in.label_smoothing = (float)variant->smoothing;
     return runner;
 }
 
@@ -240,7 +240,7 @@ static void late_head_gradients_are_the_same(void **state)
     tt_tensor grad = head->grad;
     void *saved[4] = {NULL};
     tt_tensor x[4] = {{0}}, dy;
-    late->step.gradient = true;
+    late->pass.in.gradient = true;
     for (int i = 0; i < 4; i++) {
         struct tt_block *block = &late->model->blocks[i];
         if (i < 3)
@@ -249,17 +249,17 @@ static void late_head_gradients_are_the_same(void **state)
         saved[i] = tt_calloc(1, block->ops->saved_bytes);
         head->grad = (tt_tensor){0};
         assert_int_equal(
-            block->ops->forward(block, &late->step, x[i], saved[i], i < 3 ? x[i + 1] : (tt_tensor){0}),
+            block->ops->forward(block, &late->pass, x[i], saved[i], i < 3 ? x[i + 1] : (tt_tensor){0}),
             TT_OK);
     }
     head->grad = grad;
     assert_int_equal(tt_workspace_2d(late->workspace, "dy", TT_F32, TOKENS, 16, &dy), TT_OK);
     double late_loss = 0;
-    for (int64_t n = 0; n < late->batch.row_count; n++) late_loss += ((float *)late->step.loss_N.data)[n];
+    for (int64_t n = 0; n < late->batch.row_count; n++) late_loss += ((float *)late->results.loss_N.data)[n];
     for (int i = 3; i >= 0; i--) {
         struct tt_block *block = &late->model->blocks[i];
         assert_int_equal(
-            block->ops->backward(block, &late->step, x[i], saved[i], dy, i > 0 ? dy : (tt_tensor){0}), TT_OK);
+            block->ops->backward(block, &late->pass, x[i], saved[i], dy, i > 0 ? dy : (tt_tensor){0}), TT_OK);
         tt_free(saved[i]);
     }
     assert_true(last->trains);

@@ -35,8 +35,8 @@ static struct tt_model_runner *make(void)
                                                 .dropout = 0.2}};
     struct tt_model_runner *runner = tt_runner_create(&config, &options);
     tt_runner_fill(runner, 3, 0.3);
-    runner->step.training = true;
-    runner->step.loss_scale = 1.0f / TOKENS;
+    runner->pass.in.training = true;
+    runner->pass.in.loss_scale = 1.0f / TOKENS;
     return runner;
 }
 

@@ -23,8 +23,7 @@ struct fixture {
     struct tt_device *device;
     struct tt_stream *stream;
     struct tt_workspace *workspace;
-    struct tt_device_batch batch;
-    struct tt_step step;
+    struct tt_pass pass;
     struct tt_linear_group group;
     tt_param params[MEMBERS][4];
     char names[MEMBERS][4][32];
@@ -72,12 +71,10 @@ static struct fixture *make(bool apart, bool ranked, double dropout)
         tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &fixture->device), TT_OK);
     assert_int_equal(tt_stream_create(fixture->device, &fixture->stream), TT_OK);
     assert_int_equal(tt_workspace_create(fixture->device, 1 << 16, &fixture->workspace), TT_OK);
-    fixture->step = (struct tt_step){.stream = fixture->stream,
-                                     .workspace = fixture->workspace,
-                                     .batch = &fixture->batch,
-                                     .compute_dtype = TT_F32,
-                                     .training = true,
-                                     .dropout_rng = tt_rng_make(9)};
+    fixture->pass = (struct tt_pass){
+        .lent = {.stream = fixture->stream, .workspace = fixture->workspace},
+        .in = {.compute_dtype = TT_F32, .training = true, .dropout_rng = tt_rng_make(9)},
+    };
     struct tt_linear_group *group = &fixture->group;
     group->count = MEMBERS;
     for (int i = 0; i < MEMBERS; i++) {
@@ -103,6 +100,16 @@ static struct fixture *make(bool apart, bool ranked, double dropout)
     return fixture;
 }
 
+/* The whole group over x, with h of `r` columns. */
+static struct tt_linear_call call_of(struct fixture *fixture, int64_t r)
+{
+    return (struct tt_linear_call){.group = &fixture->group,
+                                   .pass = &fixture->pass,
+                                   .row_keys_T = tt_tensor_1d(fixture->keys, TT_I64, T),
+                                   .x_TI = tt_tensor_2d(fixture->x, TT_F32, T, IN),
+                                   .h_TR = tt_tensor_2d(fixture->h, TT_F32, T, r)};
+}
+
 static void destroy(struct fixture *fixture)
 {
     tt_workspace_destroy(fixture->workspace);
@@ -115,7 +122,7 @@ static void destroy(struct fixture *fixture)
 static double factor(const struct fixture *fixture, const struct tt_linear *linear, int t, int d)
 {
     if (linear->dropout <= 0) return 1;
-    struct tt_rng rng = tt_rng_derive(fixture->step.dropout_rng, linear->lora_A->name);
+    struct tt_rng rng = tt_rng_derive(fixture->pass.in.dropout_rng, linear->lora_A->name);
     bool kept = test_dropout_keeps(rng, fixture->keys[t], d, linear->dropout);
     return kept ? 1 / (1 - test_dropout_rate(linear->dropout)) : 0;
 }
@@ -196,22 +203,20 @@ static void check(bool apart, bool ranked, double dropout, bool host)
     assert_true(expected != NULL && grads != NULL);
     for (size_t i = 0; i < 4096; i++) grads[i] = fixture->grads[i];
     oracle(fixture, expected, grads);
-    tt_tensor keys = tt_tensor_1d(fixture->keys, TT_I64, T), x = tt_tensor_2d(fixture->x, TT_F32, T, IN);
+    struct tt_linear_call call = call_of(fixture, R);
     tt_tensor y = tt_tensor_2d(fixture->y, TT_F32, T, OUT), dy = tt_tensor_2d(fixture->dy, TT_F32, T, OUT);
-    tt_tensor dx = tt_tensor_2d(fixture->dx, TT_F32, T, IN), h = tt_tensor_2d(fixture->h, TT_F32, T, R);
-    tt_tensor dh = tt_tensor_2d(fixture->dh, TT_F32, T, R);
+    tt_tensor dx = tt_tensor_2d(fixture->dx, TT_F32, T, IN), dh = tt_tensor_2d(fixture->dh, TT_F32, T, R);
     for (int i = 0; i < T * OUT; i++) fixture->y[i] = NAN; /* overwritten, never read */
     for (int i = 0; i < T * IN; i++) fixture->dx[i] = NAN;
-    assert_int_equal(tt_linear_forward(&fixture->group, &fixture->step, keys, x, h, y), TT_OK);
+    assert_int_equal(tt_linear_forward(&call, y), TT_OK);
     compare(fixture->y, expected->y, T * OUT, "y");
-    assert_int_equal(tt_linear_backward_input(&fixture->group, &fixture->step, keys, dy, dh, (tt_tensor){0}),
-                     TT_OK);
+    assert_int_equal(tt_linear_backward_input(&call, dy, dh, (tt_tensor){0}), TT_OK);
     float without_dx[T * R];
     memcpy(without_dx, fixture->dh, sizeof without_dx);
-    assert_int_equal(tt_linear_backward_input(&fixture->group, &fixture->step, keys, dy, dh, dx), TT_OK);
+    assert_int_equal(tt_linear_backward_input(&call, dy, dh, dx), TT_OK);
     assert_memory_equal(without_dx, fixture->dh, sizeof without_dx);
     compare(fixture->dx, expected->dx, T * IN, "dx");
-    assert_int_equal(tt_linear_backward_params(&fixture->group, &fixture->step, keys, x, h, dy, dh), TT_OK);
+    assert_int_equal(tt_linear_backward_params(&call, dy, dh), TT_OK);
     compare(fixture->grads, grads, 4096, "grad");
     assert_int_equal(tt_workspace_mark(fixture->workspace), 0); /* all scratch popped */
     tt_free(expected);
@@ -239,12 +244,9 @@ static void no_dropout_outside_training(void **state)
     struct fixture *with = make(false, true, 0.5), *without = make(false, true, 0);
     struct fixture *both[] = {with, without};
     for (int i = 0; i < 2; i++) {
-        both[i]->step.training = false;
-        assert_int_equal(
-            tt_linear_forward(&both[i]->group, &both[i]->step, tt_tensor_1d(both[i]->keys, TT_I64, T),
-                              tt_tensor_2d(both[i]->x, TT_F32, T, IN), tt_tensor_2d(both[i]->h, TT_F32, T, R),
-                              tt_tensor_2d(both[i]->y, TT_F32, T, OUT)),
-            TT_OK);
+        struct tt_linear_call call = call_of(both[i], R);
+        both[i]->pass.in.training = false;
+        assert_int_equal(tt_linear_forward(&call, tt_tensor_2d(both[i]->y, TT_F32, T, OUT)), TT_OK);
     }
     assert_memory_equal(with->y, without->y, sizeof with->y);
     destroy(with);
@@ -262,14 +264,13 @@ static void check_frozen(double dropout)
     }
     assert_true(tt_linear_group_trains(&fixture->group));
     assert_false(tt_linear_group_needs_x(&fixture->group));
-    tt_tensor keys = tt_tensor_1d(fixture->keys, TT_I64, T), dy = tt_tensor_2d(fixture->dy, TT_F32, T, OUT);
-    tt_tensor h = tt_tensor_2d(fixture->h, TT_F32, T, R), dh = tt_tensor_2d(fixture->dh, TT_F32, T, R);
+    struct tt_linear_call call = call_of(fixture, R);
+    tt_tensor dy = tt_tensor_2d(fixture->dy, TT_F32, T, OUT), dh = tt_tensor_2d(fixture->dh, TT_F32, T, R);
+    call.x_TI = (tt_tensor){0};
     for (int i = 0; i < T * R; i++) fixture->h[i] = 1;
     float *b = fixture->params[0][2].grad.data;
-    assert_int_equal(tt_linear_backward_input(&fixture->group, &fixture->step, keys, dy, dh, (tt_tensor){0}),
-                     TT_OK);
-    assert_int_equal(
-        tt_linear_backward_params(&fixture->group, &fixture->step, keys, (tt_tensor){0}, h, dy, dh), TT_OK);
+    assert_int_equal(tt_linear_backward_input(&call, dy, dh, (tt_tensor){0}), TT_OK);
+    assert_int_equal(tt_linear_backward_params(&call, dy, dh), TT_OK);
     assert_true(b[0] != 0.25f);
     assert_true(fixture->grads[0] == 0.25f); /* the first weight's */
     destroy(fixture);
@@ -293,14 +294,12 @@ static void one_of_several_trains(void **state)
         if (i != TRAINS) one->params[i][1].trainable = false;
     for (int i = 0; i < 2; i++) {
         struct fixture *fixture = both[i];
-        tt_tensor keys = tt_tensor_1d(fixture->keys, TT_I64, T), x = tt_tensor_2d(fixture->x, TT_F32, T, IN),
-                  dy = tt_tensor_2d(fixture->dy, TT_F32, T, OUT), h = tt_tensor_2d(fixture->h, TT_F32, T, R),
+        struct tt_linear_call call = call_of(fixture, R);
+        tt_tensor dy = tt_tensor_2d(fixture->dy, TT_F32, T, OUT),
                   dh = tt_tensor_2d(fixture->dh, TT_F32, T, R);
         for (int k = 0; k < T * R; k++) fixture->h[k] = 1;
-        assert_int_equal(
-            tt_linear_backward_input(&fixture->group, &fixture->step, keys, dy, dh, (tt_tensor){0}), TT_OK);
-        assert_int_equal(tt_linear_backward_params(&fixture->group, &fixture->step, keys, x, h, dy, dh),
-                         TT_OK);
+        assert_int_equal(tt_linear_backward_input(&call, dy, dh, (tt_tensor){0}), TT_OK);
+        assert_int_equal(tt_linear_backward_params(&call, dy, dh), TT_OK);
     }
     for (int i = 0; i < MEMBERS; i++) {
         tt_tensor grad = all->params[i][1].grad;
@@ -347,16 +346,16 @@ static void rotated_is_forward_and_rope(void **state)
                                    .sin_PE = tt_tensor_2d(sin_PE, TT_F32, PLACES, HEAD / 2)};
     for (int way = 0; way < WAYS; way++) {
         struct fixture *f = make_way(way);
-        tt_tensor keys = tt_tensor_1d(f->keys, TT_I64, T), x = tt_tensor_2d(f->x, TT_F32, T, IN);
-        tt_tensor y = tt_tensor_2d(f->y, TT_F32, T, OUT), h = tt_tensor_2d(f->h, TT_F32, T, R);
+        struct tt_linear_call call = call_of(f, R);
+        tt_tensor y = tt_tensor_2d(f->y, TT_F32, T, OUT);
         struct tt_rope_args rope = {.x_THE = tt_tensor_heads(tt_tensor_cols(y, 0, COLUMNS), COLUMNS / HEAD),
                                     .positions_T = rotation.positions_T,
                                     .cos_PE = rotation.cos_PE,
                                     .sin_PE = rotation.sin_PE};
-        assert_int_equal(tt_linear_forward(&f->group, &f->step, keys, x, h, y), TT_OK);
+        assert_int_equal(tt_linear_forward(&call, y), TT_OK);
         assert_int_equal(tt_rope(f->stream, &rope), TT_OK);
         memcpy(expected, f->y, sizeof expected);
-        assert_int_equal(tt_linear_forward_rotated(&f->group, &f->step, keys, x, h, &rotation, y), TT_OK);
+        assert_int_equal(tt_linear_forward_rotated(&call, &rotation, y), TT_OK);
         assert_memory_equal(f->y, expected, sizeof expected);
         destroy_way(f);
     }
@@ -383,22 +382,21 @@ static void swiglu_is_forward_and_swiglu(void **state)
     for (int way = 0; way < WAYS; way++) {
         struct fixture *f = make_way(way);
         make_pair(f, (way & UNBIASED) == 0);
-        tt_tensor keys = tt_tensor_1d(f->keys, TT_I64, T), x = tt_tensor_2d(f->x, TT_F32, T, IN);
-        tt_tensor gate_up = tt_tensor_2d(f->y, TT_F32, T, 2 * F), h = tt_tensor_2d(f->h, TT_F32, T, 3);
+        struct tt_linear_call call = call_of(f, 3);
+        tt_tensor gate_up = tt_tensor_2d(f->y, TT_F32, T, 2 * F);
         tt_tensor gate = tt_tensor_cols(gate_up, 0, F), apart = tt_tensor_2d(f->dy, TT_F32, T, F);
+        struct tt_linear_swiglu kept = {gate_up, apart, true}, forgotten = {gate_up, gate, false};
         struct tt_swiglu_forward_args swiglu = {
             .gate_TF = gate, .up_TF = tt_tensor_cols(gate_up, F, F), .h_TF = apart};
-        assert_int_equal(tt_linear_forward(&f->group, &f->step, keys, x, h, gate_up), TT_OK);
+        assert_int_equal(tt_linear_forward(&call, gate_up), TT_OK);
         assert_int_equal(tt_swiglu_forward(f->stream, &swiglu), TT_OK);
         memcpy(both, f->y, sizeof both);
         memcpy(act, f->dy, sizeof act);
         for (int i = 0; i < T * F; i++) f->dy[i] = NAN;
-        assert_int_equal(tt_linear_forward_swiglu(&f->group, &f->step, keys, x, h, true, gate_up, apart),
-                         TT_OK);
+        assert_int_equal(tt_linear_forward_swiglu(&call, &kept), TT_OK);
         assert_memory_equal(f->y, both, sizeof both);
         assert_memory_equal(f->dy, act, sizeof act);
-        assert_int_equal(tt_linear_forward_swiglu(&f->group, &f->step, keys, x, h, false, gate_up, gate),
-                         TT_OK);
+        assert_int_equal(tt_linear_forward_swiglu(&call, &forgotten), TT_OK);
         for (int t = 0; t < T; t++) assert_memory_equal(f->y + t * 2 * F, act + t * F, F * sizeof *act);
         destroy_way(f);
     }
@@ -413,7 +411,8 @@ static void swiglu_backward_is_input_and_swiglu(void **state)
         struct fixture *f = make_way(way);
         f->group.count = 1;
         int64_t out = f->group.linears[0].out;
-        tt_tensor keys = tt_tensor_1d(f->keys, TT_I64, T), dy = tt_tensor_2d(f->dy, TT_F32, T, out);
+        struct tt_linear_call call = call_of(f, 3);
+        tt_tensor dy = tt_tensor_2d(f->dy, TT_F32, T, out);
         tt_tensor dh = tt_tensor_2d(f->dh, TT_F32, T, 3), dact = tt_tensor_2d(f->dx, TT_F32, T, IN);
         tt_tensor gate_up = tt_tensor_2d(both, TT_F32, T, 2 * IN), gate = tt_tensor_cols(gate_up, 0, IN),
                   up = tt_tensor_cols(gate_up, IN, IN);
@@ -421,7 +420,7 @@ static void swiglu_backward_is_input_and_swiglu(void **state)
             .dh_TF = dact, .gate_TF = gate, .up_TF = up, .dgate_TF = gate, .dup_TF = up, .h_TF = dact};
         float expected[T * 2 * IN];
         memcpy(both, before, sizeof both);
-        assert_int_equal(tt_linear_backward_input(&f->group, &f->step, keys, dy, dh, dact), TT_OK);
+        assert_int_equal(tt_linear_backward_input(&call, dy, dh, dact), TT_OK);
         assert_int_equal(tt_swiglu_backward(f->stream, &swiglu), TT_OK);
         memcpy(expected, both, sizeof both);
         memcpy(act, f->dx, sizeof act);
@@ -429,9 +428,8 @@ static void swiglu_backward_is_input_and_swiglu(void **state)
         for (int wants_act = 0; wants_act < 2; wants_act++) {
             memcpy(both, before, sizeof both);
             for (int i = 0; i < T * 3; i++) f->dh[i] = NAN;
-            assert_int_equal(
-                tt_linear_backward_swiglu(&f->group, &f->step, keys, dy, dh, gate_up, dact, wants_act != 0),
-                TT_OK);
+            struct tt_linear_swiglu fused = {gate_up, dact, wants_act != 0};
+            assert_int_equal(tt_linear_backward_swiglu(&call, dy, dh, &fused), TT_OK);
             assert_memory_equal(both, expected, sizeof both);
             assert_memory_equal(f->dh, dh_expected, sizeof dh_expected);
         }

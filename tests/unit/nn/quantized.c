@@ -19,8 +19,7 @@ struct fixture {
     struct tt_device *device;
     struct tt_stream *stream;
     struct tt_workspace *workspace;
-    struct tt_device_batch batch;
-    struct tt_step step;
+    struct tt_pass pass;
     struct tt_linear_group group;
     tt_param params[MEMBERS][3];
     float weights[MEMBERS][64 * IN]; /* what the product sees */
@@ -89,11 +88,8 @@ static struct fixture *make(int members, struct tt_quant_format format, int plai
         tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &fixture->device), TT_OK);
     assert_int_equal(tt_stream_create(fixture->device, &fixture->stream), TT_OK);
     assert_int_equal(tt_workspace_create(fixture->device, 1 << 20, &fixture->workspace), TT_OK);
-    fixture->step = (struct tt_step){.stream = fixture->stream,
-                                     .workspace = fixture->workspace,
-                                     .batch = &fixture->batch,
-                                     .compute_dtype = TT_F32,
-                                     .training = true};
+    fixture->pass = (struct tt_pass){.lent = {.stream = fixture->stream, .workspace = fixture->workspace},
+                                     .in = {.compute_dtype = TT_F32, .training = true}};
     fixture->group.count = members;
     for (int i = 0; i < members; i++) {
         fixture->group.linears[i] = (struct tt_linear){.in = IN, .out = outs[i]};
@@ -180,11 +176,11 @@ static void run(struct fixture *fixture, bool as_gpu)
     tt_tensor y = tt_tensor_2d(fixture->y, TT_F32, T, width),
               dy = tt_tensor_2d(fixture->dy, TT_F32, T, width);
     tt_tensor h = tt_tensor_2d(fixture->h, TT_F32, T, r), dh = tt_tensor_2d(fixture->dh, TT_F32, T, r);
-    tt_tensor none = {0};
+    struct tt_linear_call call = {.group = group, .pass = &fixture->pass, .x_TI = x, .h_TR = h};
     fixture->device->is_host = !as_gpu;
-    assert_int_equal(tt_linear_forward(group, &fixture->step, none, x, h, y), TT_OK);
-    assert_int_equal(tt_linear_backward_input(group, &fixture->step, none, dy, dh, dx), TT_OK);
-    assert_int_equal(tt_linear_backward_params(group, &fixture->step, none, x, h, dy, dh), TT_OK);
+    assert_int_equal(tt_linear_forward(&call, y), TT_OK);
+    assert_int_equal(tt_linear_backward_input(&call, dy, dh, dx), TT_OK);
+    assert_int_equal(tt_linear_backward_params(&call, dy, dh), TT_OK);
     assert_int_equal(tt_workspace_mark(fixture->workspace), 0);
     oracle(fixture, false, expected);
     assert_close("y", fixture->y, expected->y, T * width);
@@ -196,7 +192,7 @@ static void run(struct fixture *fixture, bool as_gpu)
     }
     if (group->count == 1) {
         tt_tensor residual = tt_tensor_2d(fixture->residual, TT_F32, T, width);
-        assert_int_equal(tt_linear_forward_add(group, &fixture->step, none, x, h, residual, y), TT_OK);
+        assert_int_equal(tt_linear_forward_add(&call, residual, y), TT_OK);
         oracle(fixture, true, expected);
         assert_close("y with a residual", fixture->y, expected->y, T * width);
     }
@@ -236,7 +232,8 @@ static void parts(void **state)
     assert_int_equal(tt_device_open(&plan, &device), TT_OK);
     assert_int_equal(tt_stream_create(device, &stream), TT_OK);
     assert_int_equal(tt_workspace_create(device, 0, &workspace), TT_OK);
-    struct tt_step step = {.stream = stream, .workspace = workspace, .compute_dtype = TT_BF16};
+    struct tt_pass pass = {.lent = {.stream = stream, .workspace = workspace},
+                           .in = {.compute_dtype = TT_BF16}};
     const int64_t rows[MEMBERS] = {8192, 8192, 32768}, in = 8192; /* 128, 128 and 512 MiB in bf16 */
     tt_param params[MEMBERS];
     struct tt_linear_group group = {.count = MEMBERS};
@@ -249,11 +246,11 @@ static void parts(void **state)
         group.linears[i] = (struct tt_linear){.weight = &params[i], .in = in, .out = rows[i]};
     }
     struct tt_weight_part part;
-    assert_int_equal(tt_quantized_part(&group, &step, 0, &part), TT_OK);
+    assert_int_equal(tt_quantized_part(&group, &pass, 0, &part), TT_OK);
     assert_int_equal(part.count, 2);
     assert_int_equal(part.w_OI.dims[0], 16384);
     tt_workspace_release(workspace, 0);
-    assert_int_equal(tt_quantized_part(&group, &step, 2, &part), TT_OK);
+    assert_int_equal(tt_quantized_part(&group, &pass, 2, &part), TT_OK);
     assert_int_equal(part.count, 1);
     assert_int_equal(tt_workspace_peak(workspace), (size_t)512 << 20);
     tt_workspace_destroy(workspace);

@@ -1,7 +1,9 @@
-/* What a block sees of the world during one micro batch. Everything is lent by src/train for the length of the
- * pass. Nothing here knows of ranks. */
-#ifndef TT_NN_STEP_H
-#define TT_NN_STEP_H
+/* One pass of a micro batch through the blocks of a model, as a block sees it: services that are lent to it, inputs
+ * that it reads, and results that it leaves. The caller (the executor, or a test) fills services and inputs; blocks
+ * change neither, so they get the pass as const. A block sees neither ranks nor communicators: what it may ask of other
+ * ranks is lent to it as an exchange. */
+#ifndef TT_NN_PASS_H
+#define TT_NN_PASS_H
 
 #include "backend/device.h"
 #include "backend/workspace.h"
@@ -40,31 +42,53 @@ enum tt_level {
 /* "none", "cheap", "block", "offload": what is computed again */
 const char *tt_level_name(enum tt_level level);
 
-struct tt_step {
+/* What a block asks of whoever moves data between ranks while it computes. The engine fills it. A member that is NULL
+ * is not called. */
+struct tt_exchange {
+    /* The next op computes much and moves little (attention): now is the time for transfers that run beside it. */
+    tt_status (*quiet)(void *context);
+    void *context;
+};
+
+/* Rotary angles of every position: f32 [positions, E/2], device memory. */
+struct tt_rope_table {
+    tt_tensor cos_PE, sin_PE;
+};
+
+/* Lent for the length of the pass. */
+struct tt_pass_services {
     struct tt_stream *stream;
     struct tt_workspace *workspace;
+    struct tt_kv_cache *cache;          /* NULL in training */
+    const struct tt_exchange *exchange; /* NULL: no other rank waits for this one */
+    struct tt_rope_table rope;
+};
+
+struct tt_pass_inputs {
     const struct tt_device_batch *batch;
     tt_dtype compute_dtype; /* of activations: F32 or BF16 */
     bool training;          /* dropout on */
     bool gradient;          /* a backward pass follows: keep what it needs */
+    bool want_logits;       /* logits_NV instead of a loss; labels are not read */
     enum tt_level level;    /* with gradient: of the block that runs, KEEP_ALL or KEEP_CHEAP */
     /* derived from (seed, optimizer step); blocks derive their own by parameter name */
     struct tt_rng dropout_rng;
     float loss_scale; /* 1 / supervised tokens of the global step */
     float label_smoothing;
-    struct tt_kv_cache *cache; /* NULL in training */
-    /* Called when the next op is attention, which computes much and reads little: the time to move other things. NULL:
-     * nobody asks for that. */
-    tt_status (*before_attention)(void *context);
-    void *before_attention_context;
-    tt_tensor rope_cos_PE, rope_sin_PE; /* f32 [positions, E/2], device memory */
-    /* Results of the head, device memory, valid after its forward: f32, i32 and f32 [N]; from the workspace. */
-    tt_tensor loss_N;
-    tt_tensor correct_N;
-    tt_tensor entropy_N;
-    /* When want_logits: f32 [N, V] in the workspace instead of a loss (labels are not read). */
-    bool want_logits;
-    tt_tensor logits_NV;
+};
+
+/* Written by the head's forward, in the workspace: valid until the pass ends. */
+struct tt_pass_results {
+    tt_tensor loss_N;    /* f32 */
+    tt_tensor correct_N; /* i32: 1 where the label has the largest logit */
+    tt_tensor entropy_N; /* f32 */
+    tt_tensor logits_NV; /* f32; only with want_logits, which leaves the others as they were */
+};
+
+struct tt_pass {
+    struct tt_pass_services lent;
+    struct tt_pass_inputs in;
+    struct tt_pass_results *out;
 };
 
 #endif
