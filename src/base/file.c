@@ -29,12 +29,23 @@ bool tt_path_is_dir(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+static const char *separator(const char *folder)
+{
+    return *folder != '\0' && !tt_ends_with(folder, "/") ? "/" : "";
+}
+
+tt_status tt_path_set(struct tt_path *path, const char *folder, const char *name)
+{
+    int bytes = snprintf(path->text, sizeof path->text, "%s%s%s", folder, separator(folder), name);
+    if (bytes >= 0 && (size_t)bytes < sizeof path->text) return TT_OK;
+    return tt_fail(TT_ERR_IO, "the path of '%.60s' in '%.200s' is longer than %d bytes", name, folder,
+                   TT_PATH_BYTES - 1);
+}
+
 char *tt_path_join(const char *folder, const char *name)
 {
     struct tt_str path = {0};
-    size_t bytes = strlen(folder);
-    bool slash = bytes > 0 && folder[bytes - 1] != '/';
-    if (tt_str_printf(&path, "%s%s%s", folder, slash ? "/" : "", name) != TT_OK) {
+    if (tt_str_printf(&path, "%s%s%s", folder, separator(folder), name) != TT_OK) {
         tt_str_deinit(&path);
         return NULL;
     }

@@ -48,7 +48,13 @@ TT_MUST_USE tt_status tt_file_rename(const char *from, const char *to);
 
 bool tt_path_exists(const char *path);
 bool tt_path_is_dir(const char *path);
-/* "folder/name"; returns owned memory or NULL (record set). */
+/* "folder/name" on the stack: for the length of a function. One that the system would not take is TT_ERR_IO. */
+enum { TT_PATH_BYTES = 4096 }; /* with the terminator, as Linux counts */
+struct tt_path {
+    char text[TT_PATH_BYTES];
+};
+TT_MUST_USE tt_status tt_path_set(struct tt_path *path, const char *folder, const char *name);
+/* The same for keeping; returns owned memory or NULL (record set). */
 char *tt_path_join(const char *folder, const char *name);
 const char *tt_path_basename(const char *path);
 

@@ -98,6 +98,28 @@ bool tt_span_equals(struct tt_span a, const char *text)
     return a.bytes == bytes && (bytes == 0 || memcmp(a.data, text, bytes) == 0);
 }
 
+bool tt_span_starts_with(struct tt_span span, const char *start)
+{
+    size_t bytes = strlen(start);
+    return span.bytes >= bytes && (bytes == 0 || memcmp(span.data, start, bytes) == 0);
+}
+
+bool tt_span_ends_with(struct tt_span span, const char *ending)
+{
+    size_t bytes = strlen(ending);
+    return span.bytes >= bytes && (bytes == 0 || memcmp(span.data + span.bytes - bytes, ending, bytes) == 0);
+}
+
+bool tt_starts_with(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+bool tt_ends_with(const char *text, const char *ending)
+{
+    return tt_span_ends_with(tt_span_of(text), ending);
+}
+
 const char *tt_format_bytes(double bytes, char *text, size_t text_bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};

@@ -28,6 +28,10 @@ const char *tt_str_text(const struct tt_str *str); /* never NULL */
 
 struct tt_span tt_span_of(const char *text);
 bool tt_span_equals(struct tt_span a, const char *text);
+bool tt_span_starts_with(struct tt_span span, const char *start);
+bool tt_span_ends_with(struct tt_span span, const char *ending);
+bool tt_starts_with(const char *text, const char *start);
+bool tt_ends_with(const char *text, const char *ending);
 
 /* "1.5 GiB", "312 MiB", "17 B"; returns `text`. */
 const char *tt_format_bytes(double bytes, char *text, size_t text_bytes);

@@ -30,15 +30,9 @@ struct state {
     struct tt_arena arena;
 };
 
-static bool ends_with(const char *name, const char *ending)
-{
-    size_t name_bytes = strlen(name), ending_bytes = strlen(ending);
-    return name_bytes >= ending_bytes && strcmp(name + name_bytes - ending_bytes, ending) == 0;
-}
-
 static bool is_state_file(const char *name)
 {
-    return strncmp(name, state_prefix, sizeof state_prefix - 1) == 0 && ends_with(name, ".safetensors");
+    return strncmp(name, state_prefix, sizeof state_prefix - 1) == 0 && tt_ends_with(name, ".safetensors");
 }
 
 /* ---- Facts ---- */
@@ -207,7 +201,7 @@ static tt_status verify(const char *folder, const struct tt_cancel *cancel, stru
     TT_TRY(tt_manifest_read(folder, manifest));
     TT_TRY(tt_manifest_verify(manifest, folder, cancel));
     for (size_t i = 0; i < manifest->count; i++)
-        if (ends_with(manifest->files[i].name, ".safetensors"))
+        if (tt_ends_with(manifest->files[i].name, ".safetensors"))
             TT_TRY(check_safetensors(folder, manifest->files[i].name));
     return state_open(folder, manifest, state, tensors);
 }

@@ -5,6 +5,7 @@
 #include "backend/ops/elementwise.h"
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "base/str.h"
 #include "checkpoint/load_quantized.h"
 #include "checkpoint/load_stored.h"
 #include "checkpoint/reader.h"
@@ -93,9 +94,7 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
 
 static bool carries_nothing(const struct tt_model *model, const char *name)
 {
-    size_t bytes = strlen(name);
-    static const char inverse[] = "rotary_emb.inv_freq";
-    if (bytes >= sizeof inverse - 1 && strcmp(name + bytes - (sizeof inverse - 1), inverse) == 0) return true;
+    if (tt_ends_with(name, "rotary_emb.inv_freq")) return true;
     return model->config.tie_word_embeddings && strcmp(name, "lm_head.weight") == 0;
 }
 
@@ -114,9 +113,7 @@ static tt_status check_folder(const struct tt_model *model, const struct tt_mode
 /* With LoRA on lm_head, PEFT also saves the head as it was: the base has it already. */
 static bool is_base_copy(const char *key)
 {
-    static const char ending[] = ".base_layer.weight";
-    size_t bytes = strlen(key);
-    return bytes >= sizeof ending - 1 && strcmp(key + bytes - (sizeof ending - 1), ending) == 0;
+    return tt_ends_with(key, ".base_layer.weight");
 }
 
 static tt_status check_adapter(const struct tt_model *model, const struct tt_safetensors *adapter,

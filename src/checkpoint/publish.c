@@ -69,12 +69,6 @@ static tt_status write_texts(const struct tt_publication *request, const char *f
     return TT_OK;
 }
 
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t bytes = strlen(text), ending_bytes = strlen(ending);
-    return bytes >= ending_bytes && strcmp(text + bytes - ending_bytes, ending) == 0;
-}
-
 /* What lies on disk is whole: the strict reader takes each file, and finds as many tensors as were meant. */
 static tt_status verify_file(const struct tt_publication *publication, const char *name)
 {
@@ -96,7 +90,7 @@ static tt_status verify_file(const struct tt_publication *publication, const cha
 static tt_status verify_files(const struct tt_publication *publication)
 {
     for (size_t i = 0; i < publication->manifest->count; i++)
-        if (ends_with(publication->manifest->files[i].name, ".safetensors"))
+        if (tt_ends_with(publication->manifest->files[i].name, ".safetensors"))
             TT_TRY(verify_file(publication, publication->manifest->files[i].name));
     return TT_OK;
 }

@@ -45,10 +45,8 @@ void tt_state_close(struct tt_state *state)
 static tt_status visit_file(void *context, const char *name)
 {
     struct tt_state *state = context;
-    size_t bytes = strlen(name);
-    static const char ending[] = ".safetensors";
     bool named = strncmp(name, "training_state", 14) == 0 && (name[14] == '.' || name[14] == '-') &&
-                 bytes > sizeof ending && strcmp(name + bytes - (sizeof ending - 1), ending) == 0;
+                 tt_ends_with(name, ".safetensors");
     if (!named) return TT_OK;
     if (tt_grow((void **)&state->files, state->file_count, &state->file_capacity, sizeof *state->files) != 0)
         return TT_ERR_MEMORY;

@@ -119,9 +119,8 @@ static tt_status subject_open(struct subject *subject)
         TT_TRY(tt_hub_locate(subject->path, NULL, "model", &subject->located));
         subject->path = subject->located;
     }
-    size_t bytes = strlen(subject->path);
     if (!tt_path_is_dir(subject->path)) {
-        if (bytes > 5 && strcmp(subject->path + bytes - 5, ".json") == 0) return open_config_file(subject);
+        if (tt_ends_with(subject->path, ".json")) return open_config_file(subject);
         subject->kind = "safetensors file";
         TT_TRY(tt_safetensors_open(subject->path, &subject->file));
         return list_file(subject);

@@ -177,12 +177,6 @@ static tt_status write_index(const struct writing *writing)
     return status;
 }
 
-static bool ends_with(const char *name, const char *ending)
-{
-    size_t name_bytes = strlen(name), ending_bytes = strlen(ending);
-    return name_bytes >= ending_bytes && strcmp(name + name_bytes - ending_bytes, ending) == 0;
-}
-
 /* Weights in any format: those of the base would contradict the new ones, as would a checkpoint's manifest.
  */
 static bool is_weights(const char *name)
@@ -193,7 +187,7 @@ static bool is_weights(const char *name)
                                           ".gguf",        ".h5",
                                           ".msgpack",     ".onnx"};
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
-        if (ends_with(name, endings[i])) return true;
+        if (tt_ends_with(name, endings[i])) return true;
     return false;
 }
 

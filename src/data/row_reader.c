@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/number.h"
+#include "base/str.h"
 #include "data/prompt_template.h"
 
 enum { LONG_TEXT_BYTES = 1 << 20 };
@@ -163,23 +164,16 @@ static tt_status set_supervised(struct tt_row_reader *reader, size_t first_super
     return TT_OK;
 }
 
-static bool starts_with(const struct tt_str *text, const char *start)
+static struct tt_span text_of(const struct tt_row_reader *reader)
 {
-    size_t bytes = strlen(start);
-    return bytes > 0 && text->bytes >= bytes && memcmp(text->data, start, bytes) == 0;
-}
-
-static bool ends_with(const struct tt_str *text, const char *ending)
-{
-    size_t bytes = strlen(ending);
-    return bytes > 0 && text->bytes >= bytes && memcmp(text->data + text->bytes - bytes, ending, bytes) == 0;
+    return (struct tt_span){reader->text.data, reader->text.bytes};
 }
 
 /* EOS is added as text, as TRL's add_eos does, unless the text has it or the tokenizer adds it. */
 static tt_status end_text(struct tt_row_reader *reader)
 {
-    if (reader->eos_text == NULL) return TT_OK;
-    bool has = ends_with(&reader->text, reader->eos_text);
+    if (reader->eos_text == NULL || *reader->eos_text == '\0') return TT_OK;
+    bool has = tt_span_ends_with(text_of(reader), reader->eos_text);
     if (reader->adds_eos && has) {
         reader->text.bytes -= strlen(reader->eos_text);
         reader->text.data[reader->text.bytes] = '\0';
@@ -194,8 +188,9 @@ static tt_status encode_text(struct tt_row_reader *reader)
     TT_TRY(in_row(reader, tt_tokenizer_encode(reader->tokenizer, reader->scratch, tt_str_text(&reader->text),
                                               reader->text.bytes, true, &reader->ids)));
     const struct tt_ids *ids = &reader->ids;
-    bool twice = reader->bos_text != NULL && ids->count > 1 && ids->data[0] == reader->bos_id &&
-                 ids->data[1] == reader->bos_id && starts_with(&reader->text, reader->bos_text);
+    bool twice = reader->bos_text != NULL && *reader->bos_text != '\0' && ids->count > 1 &&
+                 ids->data[0] == reader->bos_id && ids->data[1] == reader->bos_id &&
+                 tt_span_starts_with(text_of(reader), reader->bos_text);
     if (twice) {
         fail_row(reader, TT_ERR_DATA,
                  "the text begins with '%s', which the tokenizer adds: the sample would have it twice",

@@ -37,17 +37,11 @@ struct contents {
     bool adapter;
 };
 
-static bool ends_with(const char *name, const char *ending)
-{
-    size_t name_bytes = strlen(name), ending_bytes = strlen(ending);
-    return name_bytes >= ending_bytes && strcmp(name + name_bytes - ending_bytes, ending) == 0;
-}
-
 static tt_status look_at(void *context, const char *name)
 {
     struct contents *contents = context;
-    bool pickle = ends_with(name, ".bin") || ends_with(name, ".pt") || ends_with(name, ".pth");
-    if (ends_with(name, ".safetensors")) contents->safetensors++;
+    bool pickle = tt_ends_with(name, ".bin") || tt_ends_with(name, ".pt") || tt_ends_with(name, ".pth");
+    if (tt_ends_with(name, ".safetensors")) contents->safetensors++;
     if (pickle && strcmp(name, "training_args.bin") != 0) {
         if (contents->pickles++ == 0) strncpy(contents->pickle, name, sizeof contents->pickle - 1);
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/str.h"
 
 enum { STATE_BYTES_MAX = 4096, NAME_BYTES = 1024 };
 
@@ -22,18 +23,18 @@ static const char *const beside[] = {
     ".weight.quant_state.bitsandbytes__fp4",
 };
 
-static bool ends_with(const char *name, const char *ending, size_t *before)
+/* The bytes before the ending, when there are some. */
+static bool cut_ending(const char *name, const char *ending, size_t *before)
 {
-    size_t bytes = strlen(name), ending_bytes = strlen(ending);
-    if (bytes <= ending_bytes || strcmp(name + bytes - ending_bytes, ending) != 0) return false;
-    *before = bytes - ending_bytes;
-    return true;
+    if (!tt_ends_with(name, ending)) return false;
+    *before = strlen(name) - strlen(ending);
+    return *before > 0;
 }
 
 bool tt_quantized_is_part(const char *name, size_t *module_bytes)
 {
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
-        if (ends_with(name, beside[i], module_bytes)) return true;
+        if (cut_ending(name, beside[i], module_bytes)) return true;
     return false;
 }
 
@@ -230,7 +231,7 @@ tt_status tt_quantized_find(const struct tt_model_folder *folder, const char *na
 {
     size_t module_bytes;
     *out = (struct tt_quantized){0};
-    if (!ends_with(name, weight_end, &module_bytes)) return TT_OK;
+    if (!cut_ending(name, weight_end, &module_bytes)) return TT_OK;
     const struct tt_safetensors_entry *codes = tt_model_folder_find(folder, name);
     const struct tt_safetensors_entry *nf4 =
         find(folder, name, module_bytes, ".weight.quant_state.bitsandbytes__nf4");

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
+
 enum { OFFSET_TEXT = 24 }; /* the longest shortest form of a double */
 
 tt_status tt_quantized_state_write(const struct tt_quant_layout *layout, tt_dtype dtype, float offset,
@@ -93,7 +95,7 @@ tt_status tt_quantized_describe(const char *name, const struct tt_quant_layout *
     const struct tt_quant_section none = {0};
     size_t bytes = strlen(name);
     *out = (struct tt_quantized_output){0};
-    if (bytes < sizeof ending || strcmp(name + bytes - (sizeof ending - 1), ending) != 0)
+    if (bytes < sizeof ending || !tt_ends_with(name, ending))
         return tt_fail(TT_ERR_DATA, "'%s' is not the weight of a module", name);
     struct describing d = {name, bytes - (sizeof ending - 1), arena, out};
     if (layout->format.type != TT_QUANT_INT8) return describe_four(&d, layout, dtype, storage);

@@ -6,6 +6,7 @@
 
 #include "base/ascii.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "config/value.h"
 #include "config/yaml.h"
 #include "tensor/dtype.h"
@@ -348,11 +349,6 @@ static const struct key parallelism_keys[] = {
     {NULL, NULL, NULL},
 };
 
-static bool has_prefix(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
 static const struct key *find_key(const struct key *keys, const char *name)
 {
     for (; keys->name != NULL; keys++)
@@ -381,7 +377,7 @@ static tt_status take_map(const struct reading *reading, const struct key *keys,
                           const struct tt_yaml_node *map, const char *prefix)
 {
     for (const struct tt_yaml_node *node = map->first; node != NULL; node = node->next) {
-        const char *name = has_prefix(node->key, prefix) ? node->key + strlen(prefix) : node->key;
+        const char *name = tt_starts_with(node->key, prefix) ? node->key + strlen(prefix) : node->key;
         const struct key *key = find_key(keys, name);
         if (key == NULL) return unknown_key(reading, keys, node, name, prefix);
         if (tt_yaml_is_null(node)) continue;
@@ -423,7 +419,7 @@ static bool has_version_1_keys(const struct tt_yaml_node *map)
                                       "forward_prefetch",  "use_orig_params",   "sync_module_states",
                                       "limit_all_gathers"};
     for (const struct tt_yaml_node *node = map->first; node != NULL; node = node->next) {
-        const char *name = has_prefix(node->key, "fsdp_") ? node->key + 5 : node->key;
+        const char *name = tt_starts_with(node->key, "fsdp_") ? node->key + 5 : node->key;
         bool truth;
         for (size_t i = 0; i < sizeof old / sizeof *old; i++)
             if (strcmp(name, old[i]) == 0) return true;
@@ -468,7 +464,7 @@ static tt_status take_parallelism(const struct reading *reading, const struct ke
     (void)key;
     TT_TRY(check_map(reading, node));
     for (const struct tt_yaml_node *child = node->first; child != NULL; child = child->next) {
-        const char *name = has_prefix(child->key, prefix) ? child->key + strlen(prefix) : child->key;
+        const char *name = tt_starts_with(child->key, prefix) ? child->key + strlen(prefix) : child->key;
         bool is_size = false;
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) is_size |= strcmp(name, sizes[i]) == 0;
         struct tt_yaml_node alone = *child;
@@ -530,7 +526,7 @@ static void move_fsdp_keys(const struct reading *reading, struct tt_yaml_node *r
     while (*last != NULL) last = &(*last)->next;
     for (struct tt_yaml_node **link = &root->first; *link != NULL;) {
         struct tt_yaml_node *node = *link;
-        if (!has_prefix(node->key, "fsdp_") || find_key(fsdp_keys, node->key + 5) == NULL) {
+        if (!tt_starts_with(node->key, "fsdp_") || find_key(fsdp_keys, node->key + 5) == NULL) {
             link = &node->next;
             continue;
         }

@@ -111,11 +111,8 @@ static bool is_file(const char *name)
 static bool has_ending_of_rows(const char *name)
 {
     static const char *const endings[] = {".jsonl", ".json", ".txt", ".ndjson", ".csv", ".parquet"};
-    size_t bytes = strlen(name);
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        size_t ending = strlen(endings[i]);
-        if (bytes > ending && strcmp(name + bytes - ending, endings[i]) == 0) return true;
-    }
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (tt_ends_with(name, endings[i])) return true;
     return false;
 }
 

@@ -242,15 +242,13 @@ static tt_status add_data(struct reading *reading, const struct tt_dataset *data
 
 static tt_status add_of_checkpoint(void *context, const char *name)
 {
-    static const char ending[] = ".safetensors";
     struct reading *reading = context;
     struct tt_safetensors *weights = NULL;
-    size_t bytes = strlen(name), ending_bytes = sizeof ending - 1;
     char shown[300], *path = tt_path_join(reading->folder, name);
     if (path == NULL) return TT_ERR_MEMORY;
     snprintf(shown, sizeof shown, "%s/%s", tt_path_basename(reading->folder), name);
     tt_status status = TT_OK;
-    if (bytes > ending_bytes && strcmp(name + bytes - ending_bytes, ending) == 0) {
+    if (tt_ends_with(name, ".safetensors")) {
         status = tt_safetensors_open(path, &weights);
         if (status == TT_OK) status = add_weights(reading, weights, shown, false);
         tt_safetensors_close(weights);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/ascii.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "model/pattern.h"
 
 struct rules {
@@ -168,11 +169,10 @@ static tt_status mark_saved(struct rules *rules, struct tt_module_list *modules)
 {
     for (size_t e = 0; e < rules->save.count; e++) {
         const char *entry = tt_name_pattern_entry(&rules->save, e);
-        size_t entry_bytes = strlen(entry);
         for (size_t i = 0; i < modules->count; i++) {
             const char *root = modules->items[i].path;
             size_t bytes = strlen(root);
-            if (bytes < entry_bytes || strcmp(root + bytes - entry_bytes, entry) != 0) continue;
+            if (!tt_ends_with(root, entry)) continue;
             rules->save.used[e] = true;
             for (size_t j = 0; j < modules->count; j++) {
                 const char *path = modules->items[j].path;

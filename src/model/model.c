@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/number.h"
+#include "base/str.h"
 #include "nn/decoder_layer.h"
 #include "nn/head.h"
 
@@ -24,15 +25,10 @@ tt_param *tt_model_find_param(const struct tt_model *model, const char *name)
     return NULL;
 }
 
-static bool ends_with(const char *text, const char *suffix)
-{
-    size_t bytes = strlen(text), suffix_bytes = strlen(suffix);
-    return bytes >= suffix_bytes && strcmp(text + bytes - suffix_bytes, suffix) == 0;
-}
-
 const char *tt_model_source_name(const struct tt_model *model, const tt_param *param)
 {
-    if (ends_with(param->name, ".lora_A.weight") || ends_with(param->name, ".lora_B.weight")) return NULL;
+    if (tt_ends_with(param->name, ".lora_A.weight") || tt_ends_with(param->name, ".lora_B.weight"))
+        return NULL;
     bool head = strcmp(param->name, "lm_head.weight") == 0;
     return head && model->config.tie_word_embeddings ? "model.embed_tokens.weight" : param->name;
 }

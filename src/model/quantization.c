@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/str.h"
 #include "io/quantized.h"
 #include "model/pattern.h"
 
@@ -120,9 +121,7 @@ tt_status tt_quantization_read(const struct tt_json *json, struct tt_model_confi
 
 static bool begins_or_ends(const char *path, const char *name)
 {
-    size_t bytes = strlen(path), name_bytes = strlen(name);
-    if (name_bytes == 0 || name_bytes > bytes) return false;
-    return strncmp(path, name, name_bytes) == 0 || strcmp(path + bytes - name_bytes, name) == 0;
+    return *name != '\0' && (tt_starts_with(path, name) || tt_ends_with(path, name));
 }
 
 static tt_status mark(struct tt_name_pattern *skip, bool stored, struct tt_module_list *modules)

@@ -12,10 +12,8 @@
 /* A save that a killed run did not end: its folder still has its temporary name (checkpoint/save.h). */
 static bool is_unfinished_save(const char *name)
 {
-    static const char ending[] = ".saving";
-    size_t bytes = strlen(name), ending_bytes = sizeof ending - 1;
-    if (bytes < ending_bytes || strcmp(name + bytes - ending_bytes, ending) != 0) return false;
-    return bytes == ending_bytes || strncmp(name, "checkpoint-", 11) == 0;
+    bool of_checkpoint = tt_starts_with(name, "checkpoint-") && tt_ends_with(name, ".saving");
+    return of_checkpoint || strcmp(name, ".saving") == 0;
 }
 
 static tt_status find_result(void *context, const char *name)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/str.h"
 #include "text/bpe_impl.h"
 #include "text/unicode.h"
 
@@ -65,14 +66,9 @@ static tt_status grow_merges(struct bpe *bpe)
     return TT_OK;
 }
 
-static bool starts_with(const char *data, size_t bytes, const char *start)
+static bool begins_with_space(const char *data, size_t bytes)
 {
-    return bytes >= strlen(start) && memcmp(data, start, strlen(start)) == 0;
-}
-
-static bool ends_with(const char *data, size_t bytes, const char *end)
-{
-    return bytes >= strlen(end) && memcmp(data + bytes - strlen(end), end, strlen(end)) == 0;
+    return tt_span_starts_with((struct tt_span){data, bytes}, METASPACE);
 }
 
 tt_status bpe_add_merge(struct bpe *bpe, const char *left, size_t left_bytes, const char *right,
@@ -100,7 +96,8 @@ tt_status bpe_add_merge(struct bpe *bpe, const char *left, size_t left_bytes, co
     }
     tt_str_deinit(&joined);
     TT_TRY(status);
-    if (starts_with(right, right_bytes, METASPACE) && !ends_with(left, left_bytes, METASPACE)) {
+    if (begins_with_space(right, right_bytes) &&
+        !tt_span_ends_with((struct tt_span){left, left_bytes}, METASPACE)) {
         bpe->cuts_at_metaspace = false;
     }
     TT_TRY(grow_merges(bpe));
@@ -118,7 +115,7 @@ tt_status bpe_finish(struct bpe *bpe)
     bool plain = bpe->prefix == NULL && bpe->suffix == NULL;
     if (!plain || bpe->byte_level || vocab_id(vocab, METASPACE, strlen(METASPACE)) < 0)
         bpe->cuts_at_metaspace = false;
-    if (bpe->unk_token != NULL && ends_with(bpe->unk_token, strlen(bpe->unk_token), METASPACE)) {
+    if (bpe->unk_token != NULL && tt_ends_with(bpe->unk_token, METASPACE)) {
         bpe->cuts_at_metaspace = false;
     }
     bool all_bytes = bpe->byte_fallback;
@@ -431,7 +428,7 @@ static tt_status encode_parts(const struct bpe *bpe, struct bpe_scratch *s, cons
     const size_t width = strlen(METASPACE);
     size_t start = 0, at = 0;
     while (at < bytes) {
-        bool meta = word[at] == METASPACE[0] && starts_with(word + at, bytes - at, METASPACE);
+        bool meta = word[at] == METASPACE[0] && begins_with_space(word + at, bytes - at);
         if (!meta) {
             at++;
             continue;
@@ -440,7 +437,7 @@ static tt_status encode_parts(const struct bpe *bpe, struct bpe_scratch *s, cons
             TT_TRY(encode_word(bpe, s, word + start, at - start, false, ids));
             start = at;
         }
-        while (starts_with(word + at, bytes - at, METASPACE)) at += width;
+        while (begins_with_space(word + at, bytes - at)) at += width;
     }
     return start < bytes ? encode_word(bpe, s, word + start, bytes - start, false, ids) : TT_OK;
 }

@@ -244,6 +244,15 @@ static void strings(void **state)
     assert_true(tt_span_equals(tt_span_of("xyz"), text.data));
     assert_false(tt_span_equals((struct tt_span){"xyz", 2}, "xyz"));
     assert_true(tt_span_equals((struct tt_span){NULL, 0}, ""));
+    struct tt_span part = {"model.bin", 5};
+    assert_true(tt_span_starts_with(part, "mod") && tt_span_ends_with(part, "del"));
+    assert_true(tt_span_starts_with(part, "model") && tt_span_ends_with(part, "model"));
+    assert_false(tt_span_starts_with(part, "model.") || tt_span_ends_with(part, "bin"));
+    assert_true(tt_span_starts_with((struct tt_span){0}, "") && tt_span_ends_with((struct tt_span){0}, ""));
+    assert_true(tt_starts_with("model.bin", "model") && tt_starts_with("model.bin", ""));
+    assert_false(tt_starts_with("mod", "model"));
+    assert_true(tt_ends_with("model.bin", ".bin") && tt_ends_with(".bin", ".bin"));
+    assert_false(tt_ends_with("bin", ".bin") || tt_ends_with("model.bin2", ".bin"));
     tt_str_deinit(&text);
 }
 

@@ -297,15 +297,34 @@ static void commit(void **state)
 
 static void paths(void **state)
 {
+    static const char *const cases[][3] = {
+        {"a/", "b", "a/b"}, {"a", "b", "a/b"}, {"", "b", "b"}, {"/", "b", "/b"}, {"a", "", "a/"}};
     (void)state;
-    char *joined = tt_path_join("a/", "b");
-    assert_string_equal(joined, "a/b");
-    tt_free(joined);
-    joined = tt_path_join("", "b");
-    assert_string_equal(joined, "b");
-    tt_free(joined);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tt_path path;
+        char *joined = tt_path_join(cases[i][0], cases[i][1]);
+        assert_string_equal(joined, cases[i][2]);
+        tt_free(joined);
+        assert_int_equal(tt_path_set(&path, cases[i][0], cases[i][1]), TT_OK);
+        assert_string_equal(path.text, cases[i][2]);
+    }
     assert_string_equal(tt_path_basename("a/b/c"), "c");
     assert_string_equal(tt_path_basename("c"), "c");
+}
+
+/* The longest path that Linux takes, and one byte more. */
+static void long_paths(void **state)
+{
+    struct tt_path path;
+    char name[TT_PATH_BYTES];
+    (void)state;
+    memset(name, 'x', sizeof name);
+    name[TT_PATH_BYTES - 1 - 7] = '\0';
+    assert_int_equal(tt_path_set(&path, "folder", name), TT_OK);
+    assert_int_equal(strlen(path.text), TT_PATH_BYTES - 1);
+    assert_int_equal(tt_path_set(&path, "folder/", name), TT_OK);
+    assert_int_equal(tt_path_set(&path, "folder2", name), TT_ERR_IO);
+    assert_non_null(strstr(tt_error_last()->message, "in 'folder2' is longer than 4095 bytes"));
 }
 
 static void every_allocation_may_fail(void **state)
@@ -344,6 +363,7 @@ int main(void)
         cmocka_unit_test(folders),
         cmocka_unit_test(commit),
         cmocka_unit_test(paths),
+        cmocka_unit_test(long_paths),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
