@@ -175,9 +175,7 @@ tt_status tt_dir_commit(const char *temporary, const char *final)
     } else {
         TT_TRY(tt_file_rename(temporary, final));
     }
-    char *parent = tt_path_join(final, "..");
-    if (parent == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_dir_sync(parent);
-    tt_free(parent);
-    return status;
+    struct tt_path parent;
+    TT_TRY(tt_path_set(&parent, final, ".."));
+    return tt_dir_sync(parent.text);
 }

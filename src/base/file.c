@@ -443,13 +443,12 @@ static tt_status check_inside(const char *folder, const char *path, int descript
 tt_status tt_file_open_inside(const char *folder, const char *name, uint64_t max_bytes, int *descriptor,
                               uint64_t *bytes)
 {
-    char *path = tt_path_join(folder, name);
+    struct tt_path path;
     int opened = -1;
-    if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_file_open_read(path, &opened, bytes);
-    if (status == TT_OK) status = check_inside(folder, path, opened);
-    if (status == TT_OK && *bytes > max_bytes) status = fail_too_long(path, max_bytes);
-    tt_free(path);
+    TT_TRY(tt_path_set(&path, folder, name));
+    tt_status status = tt_file_open_read(path.text, &opened, bytes);
+    if (status == TT_OK) status = check_inside(folder, path.text, opened);
+    if (status == TT_OK && *bytes > max_bytes) status = fail_too_long(path.text, max_bytes);
     if (status == TT_OK)
         *descriptor = opened;
     else

@@ -179,13 +179,12 @@ tt_status tt_json_write_file(const struct tt_json_value *value, int indent, bool
 {
     tt_status status = TT_OK;
     struct tt_str text = {0};
-    char *path = tt_path_join(folder, name);
-    if (path == NULL) TT_GO(TT_ERR_MEMORY);
+    struct tt_path path;
+    TT_GO(tt_path_set(&path, folder, name));
     TT_GO(tt_json_write(value, indent, sort_keys, &text));
     TT_GO(tt_str_append_char(&text, '\n'));
-    TT_GO(tt_file_write_atomic(path, text.data, text.bytes));
+    TT_GO(tt_file_write_atomic(path.text, text.data, text.bytes));
 out:
     tt_str_deinit(&text);
-    tt_free(path);
     return status;
 }

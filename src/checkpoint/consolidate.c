@@ -42,12 +42,11 @@ static int64_t read_ranks(const char *folder)
 {
     struct tt_json json = {0};
     int64_t ranks = 0;
-    char *path = tt_path_join(folder, state_json);
-    if (path != NULL && tt_path_exists(path) && tt_json_read(path, STATE_BYTES_MAX, &json) == TT_OK &&
-        tt_json_is_object(json.root))
+    struct tt_path path;
+    if (tt_path_set(&path, folder, state_json) == TT_OK && tt_path_exists(path.text) &&
+        tt_json_read(path.text, STATE_BYTES_MAX, &json) == TT_OK && tt_json_is_object(json.root))
         (void)!tt_json_opt_int(&json, json.root, "world_size", &ranks);
     tt_json_deinit(&json);
-    tt_free(path);
     return ranks;
 }
 
@@ -100,10 +99,9 @@ static bool read_name(const struct tt_safetensors_entry *entry, char *name, stru
 static tt_status add_file(struct state *state, const char *folder, const char *name)
 {
     struct tt_safetensors *file = NULL;
-    char *path = tt_path_join(folder, name);
-    if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_safetensors_open(path, &file);
-    tt_free(path);
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, folder, name));
+    tt_status status = tt_safetensors_open(path.text, &file);
     if (status != TT_OK) return status;
     state->files[state->file_count++] = file;
     for (size_t i = 0; i < tt_safetensors_count(file); i++) {
@@ -187,11 +185,10 @@ static tt_status state_open(const char *folder, const struct tt_manifest *manife
 static tt_status check_safetensors(const char *folder, const char *name)
 {
     struct tt_safetensors *file = NULL;
-    char *path = tt_path_join(folder, name);
-    if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_safetensors_open(path, &file);
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, folder, name));
+    tt_status status = tt_safetensors_open(path.text, &file);
     tt_safetensors_close(file);
-    tt_free(path);
     return status;
 }
 
@@ -275,18 +272,17 @@ static tt_status write_output(const struct state *state, const struct output *ou
     struct tt_str header = {0};
     uint64_t bytes = 0;
     int descriptor = -1;
-    char *path = tt_path_join(folder, output->name);
-    if (path == NULL) TT_GO(TT_ERR_MEMORY);
+    struct tt_path path;
+    TT_GO(tt_path_set(&path, folder, output->name));
     TT_GO(tt_safetensors_layout(output->entries, output->count, &header, &bytes));
-    TT_GO(tt_file_create(path, bytes, &descriptor));
-    TT_GO(tt_file_pwrite(descriptor, path, header.data, header.bytes, 0));
-    TT_GO(write_parts(state, output, descriptor, path, cancel));
-    status = tt_file_sync_close(descriptor, path);
+    TT_GO(tt_file_create(path.text, bytes, &descriptor));
+    TT_GO(tt_file_pwrite(descriptor, path.text, header.data, header.bytes, 0));
+    TT_GO(write_parts(state, output, descriptor, path.text, cancel));
+    status = tt_file_sync_close(descriptor, path.text);
     descriptor = -1;
 out:
     tt_file_close(descriptor);
     tt_str_deinit(&header);
-    tt_free(path);
     return status;
 }
 
@@ -355,21 +351,17 @@ out:
 
 static tt_status copy_file(const char *from_folder, const char *to_folder, const char *name)
 {
-    tt_status status = TT_OK;
-    char *from = tt_path_join(from_folder, name), *to = tt_path_join(to_folder, name);
-    if (from == NULL || to == NULL) TT_GO(TT_ERR_MEMORY);
+    struct tt_path from, to;
+    TT_TRY(tt_path_set(&from, from_folder, name));
+    TT_TRY(tt_path_set(&to, to_folder, name));
     if (strchr(name, '/') != NULL) {
-        char *slash = strrchr(to, '/');
+        char *slash = strrchr(to.text, '/');
         *slash = '\0';
-        TT_GO(tt_dir_create(to));
+        TT_TRY(tt_dir_create(to.text));
         *slash = '/';
     }
-    TT_GO(strcmp(name, state_json) == 0 ? write_state_json(from, to)
-                                        : tt_file_copy_inside(from_folder, name, UINT64_MAX, to));
-out:
-    tt_free(from);
-    tt_free(to);
-    return status;
+    return strcmp(name, state_json) == 0 ? write_state_json(from.text, to.text)
+                                         : tt_file_copy_inside(from_folder, name, UINT64_MAX, to.text);
 }
 
 static tt_status write_checkpoint(const char *folder, const char *temporary, uint64_t max_file_bytes,

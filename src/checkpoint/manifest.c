@@ -74,7 +74,7 @@ out:
 
 static tt_status add_rest_of(struct rest *rest)
 {
-    char *path = tt_path_join(rest->folder, rest->below);
+    char *path = tt_path_join(rest->folder, rest->below); /* not on the stack: folders may be deep */
     if (path == NULL) return TT_ERR_MEMORY;
     tt_status status = tt_dir_list(path, add_entry, rest);
     tt_free(path);
@@ -174,35 +174,33 @@ tt_status tt_manifest_read(const char *folder, struct tt_manifest *manifest)
     tt_status status = TT_OK;
     struct tt_manifest made = {0};
     struct tt_json json = {0};
-    char *path = tt_path_join(folder, TT_MANIFEST_NAME);
-    if (path == NULL) TT_GO(TT_ERR_MEMORY);
+    struct tt_path path;
+    TT_GO(tt_path_set(&path, folder, TT_MANIFEST_NAME));
     if (!tt_path_exists(folder)) TT_GO(tt_fail(TT_ERR_DATA, "the folder '%s' does not exist", folder));
-    if (!tt_path_exists(path))
+    if (!tt_path_exists(path.text))
         TT_GO(tt_fail(TT_ERR_DATA, "'%s' has no %s: it is no whole checkpoint, or none of trimtab's", folder,
                       TT_MANIFEST_NAME));
-    TT_GO(tt_json_read(path, MANIFEST_BYTES_MAX, &json));
+    TT_GO(tt_json_read(path.text, MANIFEST_BYTES_MAX, &json));
     TT_GO(read_manifest(&json, &made));
     *manifest = made;
     made = (struct tt_manifest){0};
 out:
     tt_manifest_deinit(&made);
     tt_json_deinit(&json);
-    tt_free(path);
     return status;
 }
 
 static tt_status check_size(const struct tt_manifest_file *file, const char *folder)
 {
     struct stat info;
-    char *path = tt_path_join(folder, file->name);
-    if (path == NULL) return TT_ERR_MEMORY;
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, folder, file->name));
     tt_status status = TT_OK;
-    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
-        status = tt_fail(TT_ERR_DATA, "'%s' is missing", path);
+    if (stat(path.text, &info) != 0 || !S_ISREG(info.st_mode))
+        status = tt_fail(TT_ERR_DATA, "'%s' is missing", path.text);
     else if ((uint64_t)info.st_size != file->bytes)
-        status = tt_fail(TT_ERR_DATA, "'%s' has %lld bytes, and %llu when it was saved", path,
+        status = tt_fail(TT_ERR_DATA, "'%s' has %lld bytes, and %llu when it was saved", path.text,
                          (long long)info.st_size, (unsigned long long)file->bytes);
-    tt_free(path);
     return status;
 }
 
@@ -225,11 +223,9 @@ static tt_status note_step(void *context, const char *name)
     if (strncmp(name, "checkpoint-", 11) != 0 || name[11] < '0' || name[11] > '9') return TT_OK;
     long long step = strtoll(name + 11, &end, 10);
     if (*end != '\0') return TT_OK;
-    char *path = tt_path_join(found->output_dir, name);
-    if (path == NULL) return TT_ERR_MEMORY;
-    bool is_dir = tt_path_is_dir(path);
-    tt_free(path);
-    if (!is_dir) return TT_OK;
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, found->output_dir, name));
+    if (!tt_path_is_dir(path.text)) return TT_OK;
     if (tt_grow((void **)&found->steps, found->count, &found->capacity, sizeof *found->steps) != 0)
         return TT_ERR_MEMORY;
     found->steps[found->count++] = step;

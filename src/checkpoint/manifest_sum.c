@@ -106,11 +106,10 @@ tt_status tt_manifest_add_file(struct tt_manifest *manifest, const char *folder,
 {
     struct tt_manifest_file file = {.name = (char *)(uintptr_t)name};
     int descriptor = -1;
-    char *path = tt_path_join(folder, name);
-    if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_file_open_read(path, &descriptor, &file.bytes);
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, folder, name));
+    tt_status status = tt_file_open_read(path.text, &descriptor, &file.bytes);
     tt_file_close(descriptor);
-    tt_free(path);
     if (status == TT_OK) status = sum_files(&file, 1, folder, NULL, &file.crc64);
     return status == TT_OK ? tt_manifest_add(manifest, name, file.bytes, file.crc64) : status;
 }

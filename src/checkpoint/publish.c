@@ -14,20 +14,16 @@
 
 static tt_status write_text(const char *folder, const char *name, const struct tt_str *text)
 {
-    char *path = tt_path_join(folder, name);
-    if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_file_write_atomic(path, tt_str_text(text), text->bytes);
-    tt_free(path);
-    return status;
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, folder, name));
+    return tt_file_write_atomic(path.text, tt_str_text(text), text->bytes);
 }
 
 static tt_status copy_config(const char *from, const char *folder)
 {
-    char *to = tt_path_join(folder, "config.json");
-    if (to == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_file_copy_inside(from, "config.json", TT_MODEL_FOLDER_COPY_BYTES_MAX, to);
-    tt_free(to);
-    return status;
+    struct tt_path to;
+    TT_TRY(tt_path_set(&to, folder, "config.json"));
+    return tt_file_copy_inside(from, "config.json", TT_MODEL_FOLDER_COPY_BYTES_MAX, to.text);
 }
 
 /* Everything but the weights and the state. */
@@ -74,16 +70,15 @@ static tt_status verify_file(const struct tt_publication *publication, const cha
 {
     const struct tt_weights_layout *weights = publication->weights;
     struct tt_safetensors *reader = NULL;
-    char *path = tt_path_join(publication->temporary, name);
-    if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_safetensors_open(path, &reader);
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, publication->temporary, name));
+    tt_status status = tt_safetensors_open(path.text, &reader);
     for (size_t f = 0; f < weights->file_count && status == TT_OK; f++)
         if (strcmp(weights->files[f].name, name) == 0 &&
             tt_safetensors_count(reader) != weights->files[f].count)
-            status = tt_fail(TT_ERR_IO, "'%s' holds %zu tensors after saving %zu", path,
+            status = tt_fail(TT_ERR_IO, "'%s' holds %zu tensors after saving %zu", path.text,
                              tt_safetensors_count(reader), weights->files[f].count);
     tt_safetensors_close(reader);
-    tt_free(path);
     return status;
 }
 
@@ -102,17 +97,10 @@ struct move {
 static tt_status publish_entry(void *context, const char *name)
 {
     const struct move *move = context;
-    tt_status status = TT_OK;
-    char *from = tt_path_join(move->from, name), *to = tt_path_join(move->to, name);
-    if (from == NULL || to == NULL) TT_GO(TT_ERR_MEMORY);
-    if (tt_path_is_dir(from))
-        TT_GO(tt_dir_commit(from, to));
-    else
-        TT_GO(tt_file_rename(from, to));
-out:
-    tt_free(from);
-    tt_free(to);
-    return status;
+    struct tt_path from, to;
+    TT_TRY(tt_path_set(&from, move->from, name));
+    TT_TRY(tt_path_set(&to, move->to, name));
+    return tt_path_is_dir(from.text) ? tt_dir_commit(from.text, to.text) : tt_file_rename(from.text, to.text);
 }
 
 /* Into a folder that also holds other things (checkpoints, logs): each file replaces its namesake as a whole.

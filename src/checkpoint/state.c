@@ -50,11 +50,10 @@ static tt_status visit_file(void *context, const char *name)
     if (!named) return TT_OK;
     if (tt_grow((void **)&state->files, state->file_count, &state->file_capacity, sizeof *state->files) != 0)
         return TT_ERR_MEMORY;
-    char *path = tt_path_join(state->folder, name);
-    if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_safetensors_open(path, &state->files[state->file_count]);
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, state->folder, name));
+    tt_status status = tt_safetensors_open(path.text, &state->files[state->file_count]);
     if (status == TT_OK) state->file_count++;
-    tt_free(path);
     return status;
 }
 

@@ -58,15 +58,15 @@ static int64_t best_step(const char *folder, const int64_t *steps, size_t count)
     int64_t best = -1;
     for (size_t i = 0; i < count && best < 0; i++) {
         struct tt_json json = {0};
+        struct tt_path path;
         char *checkpoint = tt_checkpoint_path(folder, steps[i]);
-        char *path = checkpoint != NULL ? tt_path_join(checkpoint, "trainer_state.json") : NULL;
-        if (path != NULL && tt_path_exists(path) && tt_json_read(path, SUMMARY_BYTES_MAX, &json) == TT_OK) {
+        if (checkpoint != NULL && tt_path_set(&path, checkpoint, "trainer_state.json") == TT_OK &&
+            tt_path_exists(path.text) && tt_json_read(path.text, SUMMARY_BYTES_MAX, &json) == TT_OK) {
             const char *name = tt_json_text(tt_json_get(json.root, "best_model_checkpoint"));
             const char *number = name != NULL ? strrchr(name, '-') : NULL;
             if (number != NULL) best = strtoll(number + 1, NULL, 10);
         }
         tt_json_deinit(&json);
-        tt_free(path);
         tt_free(checkpoint);
     }
     tt_error_clear();
@@ -162,14 +162,14 @@ static tt_status run_verify(struct tt_cli *cli, const char *folder)
 {
     tt_status status = TT_OK;
     struct tt_error first;
+    struct tt_path manifest;
     int64_t *steps = NULL;
     size_t count = 0, broken = 0;
     TT_GO(tt_checkpoint_list(folder, &steps, &count));
-    char *manifest = count == 0 ? tt_path_join(folder, TT_MANIFEST_NAME) : NULL;
-    bool none = count == 0 && (manifest == NULL || !tt_path_exists(manifest)) &&
-                strncmp(tt_path_basename(folder), "checkpoint-", 11) != 0;
-    tt_free(manifest);
-    if (none) TT_GO(fail_no_checkpoints(folder));
+    TT_GO(tt_path_set(&manifest, folder, TT_MANIFEST_NAME));
+    if (count == 0 && !tt_path_exists(manifest.text) &&
+        !tt_starts_with(tt_path_basename(folder), "checkpoint-"))
+        TT_GO(fail_no_checkpoints(folder));
     if (count == 0) TT_GO(verify_one(cli, folder, &broken, &first));
     for (size_t i = count; i-- > 0;) {
         char *path = tt_checkpoint_path(folder, steps[i]);

@@ -63,10 +63,9 @@ enum { CONFIG_BYTES_MAX = 4 << 20 };
 
 static tt_status open_adapter_weights(struct subject *subject, const char *weights)
 {
-    char *pickle = tt_path_join(subject->path, "adapter_model.bin");
-    if (pickle == NULL) return TT_ERR_MEMORY;
-    bool pickled = !tt_path_exists(weights) && tt_path_exists(pickle);
-    tt_free(pickle);
+    struct tt_path pickle;
+    TT_TRY(tt_path_set(&pickle, subject->path, "adapter_model.bin"));
+    bool pickled = !tt_path_exists(weights) && tt_path_exists(pickle.text);
     if (!pickled) return tt_safetensors_open(weights, &subject->file);
     tt_fail(TT_ERR_UNSUPPORTED,
             "the adapter '%s' has its weights in 'adapter_model.bin': pickle files can run code and are not "
@@ -79,16 +78,13 @@ static tt_status open_adapter_weights(struct subject *subject, const char *weigh
 
 static tt_status open_adapter(struct subject *subject)
 {
-    char *config = tt_path_join(subject->path, "adapter_config.json");
-    char *weights = tt_path_join(subject->path, "adapter_model.safetensors");
-    tt_status status = config != NULL && weights != NULL ? TT_OK : TT_ERR_MEMORY;
+    struct tt_path config, weights;
     subject->kind = "PEFT adapter";
-    if (status == TT_OK) status = tt_json_read(config, CONFIG_BYTES_MAX, &subject->config);
-    if (status == TT_OK) status = open_adapter_weights(subject, weights);
-    if (status == TT_OK) status = list_file(subject);
-    tt_free(config);
-    tt_free(weights);
-    return status;
+    TT_TRY(tt_path_set(&config, subject->path, "adapter_config.json"));
+    TT_TRY(tt_path_set(&weights, subject->path, "adapter_model.safetensors"));
+    TT_TRY(tt_json_read(config.text, CONFIG_BYTES_MAX, &subject->config));
+    TT_TRY(open_adapter_weights(subject, weights.text));
+    return list_file(subject);
 }
 
 static tt_status open_folder(struct subject *subject)
@@ -125,11 +121,9 @@ static tt_status subject_open(struct subject *subject)
         TT_TRY(tt_safetensors_open(subject->path, &subject->file));
         return list_file(subject);
     }
-    char *adapter = tt_path_join(subject->path, "adapter_config.json");
-    if (adapter == NULL) return TT_ERR_MEMORY;
-    bool is_adapter = tt_path_exists(adapter);
-    tt_free(adapter);
-    return is_adapter ? open_adapter(subject) : open_folder(subject);
+    struct tt_path adapter;
+    TT_TRY(tt_path_set(&adapter, subject->path, "adapter_config.json"));
+    return tt_path_exists(adapter.text) ? open_adapter(subject) : open_folder(subject);
 }
 
 static double element_count(const struct tt_safetensors_entry *entry)

@@ -35,18 +35,17 @@ static tt_status refuse(const struct source *source, const char *what)
 
 static tt_status read_file(const struct source *source, const char *name, bool required, struct tt_json *json)
 {
-    char *path = tt_path_join(source->folder, name);
-    if (path == NULL) return TT_ERR_MEMORY;
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, source->folder, name));
     tt_status status = TT_OK;
-    if (tt_path_exists(path)) {
-        status = tt_json_read(path, FILE_BYTES_MAX, json);
+    if (tt_path_exists(path.text)) {
+        status = tt_json_read(path.text, FILE_BYTES_MAX, json);
         if (status == TT_OK && !tt_json_is_object(json->root))
-            status = tt_fail(TT_ERR_DATA, "%s: no JSON object", path);
+            status = tt_fail(TT_ERR_DATA, "%s: no JSON object", path.text);
     } else if (required) {
         status = tt_fail(TT_ERR_DATA, "'%s' has no %s, and a GGUF model holds its tokenizer", source->folder,
                          name);
     }
-    tt_free(path);
     return status;
 }
 
@@ -397,21 +396,20 @@ static tt_status put_chat_template(struct source *source, struct tt_gguf_header 
     tt_status status = TT_OK;
     const struct tt_json_value *value = tt_json_get(source->settings.root, "chat_template");
     const char *text = tt_json_text(value);
-    char *path = tt_path_join(source->folder, "chat_template.jinja");
-    if (path == NULL) return TT_ERR_MEMORY;
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, source->folder, "chat_template.jinja"));
     for (size_t i = 0; i < tt_json_count(value); i++) {
         const struct tt_json_value *item = tt_json_at(value, i);
         const char *name = tt_json_text(tt_json_get(item, "name"));
         if (name != NULL && strcmp(name, "default") == 0) text = tt_json_text(tt_json_get(item, "template"));
     }
-    if (tt_path_exists(path)) {
-        TT_GO(tt_file_read(path, FILE_BYTES_MAX, &file));
+    if (tt_path_exists(path.text)) {
+        TT_GO(tt_file_read(path.text, FILE_BYTES_MAX, &file));
         text = tt_str_text(&file);
     }
     if (text != NULL) TT_GO(tt_gguf_put_string(header, "tokenizer.chat_template", tt_span_of(text)));
 out:
     tt_str_deinit(&file);
-    tt_free(path);
     return status;
 }
 

@@ -25,31 +25,28 @@ void tt_merge_close(struct tt_merge *merge)
 static tt_status open_adapter(struct tt_merge *merge, const char *name, struct tt_lora_config *lora)
 {
     tt_status status = TT_OK;
-    char *folder = NULL, *weights = NULL, *config = NULL, *pickle = NULL;
+    struct tt_path weights, config, pickle;
+    char *folder = NULL;
     TT_GO(tt_hub_locate(name, NULL, "adapter", &folder));
-    weights = tt_path_join(folder, "adapter_model.safetensors");
-    config = tt_path_join(folder, "adapter_config.json");
-    pickle = tt_path_join(folder, "adapter_model.bin");
-    if (weights == NULL || config == NULL || pickle == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_path_set(&weights, folder, "adapter_model.safetensors"));
+    TT_GO(tt_path_set(&config, folder, "adapter_config.json"));
+    TT_GO(tt_path_set(&pickle, folder, "adapter_model.bin"));
     if (!tt_path_is_dir(folder)) {
         status = tt_fail(TT_ERR_DATA, "the adapter folder '%s' is a file", folder);
-    } else if (!tt_path_exists(config)) {
+    } else if (!tt_path_exists(config.text)) {
         status = tt_fail(TT_ERR_DATA, "'%s' is no adapter: it has no adapter_config.json", folder);
         tt_hint("a PEFT folder holds adapter_config.json and adapter_model.safetensors");
-    } else if (!tt_path_exists(weights) && tt_path_exists(pickle)) {
-        status =
-            tt_fail(TT_ERR_UNSUPPORTED, "'%s' holds a pickle, which can run code when it is read", pickle);
+    } else if (!tt_path_exists(weights.text) && tt_path_exists(pickle.text)) {
+        status = tt_fail(TT_ERR_UNSUPPORTED, "'%s' holds a pickle, which can run code when it is read",
+                         pickle.text);
         tt_hint("load it in PEFT and save it again: save_pretrained writes adapter_model.safetensors");
     }
     TT_GO(status);
     TT_GO(tt_adapter_config_read(folder, &merge->arena, lora));
-    TT_GO(tt_safetensors_open(weights, &merge->adapter));
+    TT_GO(tt_safetensors_open(weights.text, &merge->adapter));
 out:
     if (status != TT_OK) tt_while("opening the adapter '%s'", name);
     tt_free(folder);
-    tt_free(weights);
-    tt_free(config);
-    tt_free(pickle);
     return status;
 }
 

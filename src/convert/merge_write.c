@@ -49,10 +49,10 @@ static tt_status check_output_dir(const struct writing *writing)
 {
     const char *folder = writing->options->output_dir, *base = tt_model_folder_path(writing->merge->folder);
     const struct tt_safetensors *adapter = writing->merge->adapter;
-    char *weights = adapter != NULL ? tt_path_join(folder, "adapter_model.safetensors") : NULL;
+    struct tt_path weights;
+    TT_TRY(tt_path_set(&weights, folder, "adapter_model.safetensors"));
     bool same = tt_output_folder_is(folder, base) ||
-                (weights != NULL && tt_output_folder_is(weights, tt_safetensors_path(adapter)));
-    tt_free(weights);
+                (adapter != NULL && tt_output_folder_is(weights.text, tt_safetensors_path(adapter)));
     if (same) return tt_fail(TT_ERR_USAGE, "output_dir '%s' is a folder that is read: name another", folder);
     return TT_OK;
 }
@@ -194,18 +194,13 @@ static bool is_weights(const char *name)
 static tt_status copy_entry(void *context, const char *name)
 {
     const struct writing *writing = context;
-    tt_status status = TT_OK;
+    struct tt_path from, to;
     if (name[0] == '.' || is_weights(name) || strcmp(name, TT_MANIFEST_NAME) == 0) return TT_OK;
     const char *folder = tt_model_folder_path(writing->merge->folder);
-    char *from = tt_path_join(folder, name);
-    char *to = tt_path_join(tt_str_text(&writing->output.temporary), name);
-    if (from == NULL || to == NULL)
-        status = TT_ERR_MEMORY;
-    else if (!tt_path_is_dir(from))
-        status = tt_file_copy_inside(folder, name, TT_MODEL_FOLDER_COPY_BYTES_MAX, to);
-    tt_free(from);
-    tt_free(to);
-    return status;
+    TT_TRY(tt_path_set(&from, folder, name));
+    TT_TRY(tt_path_set(&to, tt_str_text(&writing->output.temporary), name));
+    if (tt_path_is_dir(from.text)) return TT_OK;
+    return tt_file_copy_inside(folder, name, TT_MODEL_FOLDER_COPY_BYTES_MAX, to.text);
 }
 
 /* Before the weights, which take longer than finding that one of these cannot be copied. */

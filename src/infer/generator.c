@@ -46,10 +46,10 @@ static tt_status find_end_tokens(struct tt_generator *generator)
         add_end_token(generator, tt_tokenizer_eos_id(generator->inputs->tokenizer));
     struct tt_json json = {0};
     tt_status status = TT_OK;
-    char *path = tt_path_join(tt_model_folder_path(generator->inputs->folder), "generation_config.json");
-    if (path == NULL) return TT_ERR_MEMORY;
-    if (tt_path_exists(path)) {
-        TT_GO(tt_json_read(path, 1 << 20, &json));
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, tt_model_folder_path(generator->inputs->folder), "generation_config.json"));
+    if (tt_path_exists(path.text)) {
+        TT_GO(tt_json_read(path.text, 1 << 20, &json));
         const struct tt_json_value *eos = tt_json_get(json.root, "eos_token_id");
         if (tt_json_is_integer(eos)) add_end_token(generator, tt_json_integer(eos));
         for (size_t i = 0; i < tt_json_count(eos); i++)
@@ -57,7 +57,6 @@ static tt_status find_end_tokens(struct tt_generator *generator)
     }
 out:
     tt_json_deinit(&json);
-    tt_free(path);
     return status;
 }
 

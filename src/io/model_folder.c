@@ -74,11 +74,10 @@ static tt_status fail_no_weights(const char *path, const struct contents *conten
 
 static tt_status open_file(struct tt_model_folder *folder, const char *name)
 {
-    char *path = tt_path_join(folder->path, name);
-    if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_safetensors_open(path, &folder->files[folder->file_count]);
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, folder->path, name));
+    tt_status status = tt_safetensors_open(path.text, &folder->files[folder->file_count]);
     if (status == TT_OK) folder->file_count++;
-    tt_free(path);
     return status;
 }
 
@@ -226,34 +225,29 @@ out:
 /* One file wins over an index when both are there, as in the reference library. */
 static tt_status open_weights(struct tt_model_folder *folder, bool require_weights)
 {
-    tt_status status = TT_OK;
-    char *single = tt_path_join(folder->path, single_name), *index = tt_path_join(folder->path, index_name);
-    if (single == NULL || index == NULL) TT_GO(TT_ERR_MEMORY);
-    if (tt_path_exists(single)) {
-        TT_GO(open_files(folder, (const char *const[]){single_name}, 1));
-        TT_GO(collect_tensors(folder));
-    } else if (tt_path_exists(index)) {
-        TT_GO(open_index(folder, index));
-    } else if (require_weights) {
-        struct contents contents = {0};
-        TT_GO(tt_dir_list(folder->path, look_at, &contents));
-        TT_GO(fail_no_weights(folder->path, &contents));
+    struct contents contents = {0};
+    struct tt_path single, index;
+    TT_TRY(tt_path_set(&single, folder->path, single_name));
+    TT_TRY(tt_path_set(&index, folder->path, index_name));
+    if (tt_path_exists(single.text)) {
+        TT_TRY(open_files(folder, (const char *const[]){single_name}, 1));
+        return collect_tensors(folder);
     }
-out:
-    tt_free(single);
-    tt_free(index);
-    return status;
+    if (tt_path_exists(index.text)) return open_index(folder, index.text);
+    if (!require_weights) return TT_OK;
+    TT_TRY(tt_dir_list(folder->path, look_at, &contents));
+    return fail_no_weights(folder->path, &contents);
 }
 
 static tt_status open_config(struct tt_model_folder *folder)
 {
-    char *path = tt_path_join(folder->path, config_name);
-    if (path == NULL) return TT_ERR_MEMORY;
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, folder->path, config_name));
     tt_status status;
-    if (tt_path_exists(path)) {
-        status = tt_json_read(path, CONFIG_BYTES_MAX, &folder->config);
+    if (tt_path_exists(path.text)) {
+        status = tt_json_read(path.text, CONFIG_BYTES_MAX, &folder->config);
         if (status == TT_OK && !tt_json_is_object(folder->config.root)) {
-            status = tt_fail(TT_ERR_DATA, "%s must hold one object", path);
+            status = tt_fail(TT_ERR_DATA, "%s must hold one object", path.text);
         }
     } else {
         struct contents contents = {0};
@@ -262,7 +256,6 @@ static tt_status open_config(struct tt_model_folder *folder)
             listed != TT_OK ? listed : tt_fail(TT_ERR_DATA, "'%s' has no '%s'", folder->path, config_name);
         if (contents.adapter) tt_hint("it holds an adapter: name the base model's folder here");
     }
-    tt_free(path);
     return status;
 }
 
@@ -369,10 +362,9 @@ struct listing {
 
 static tt_status visit_one(const struct listing *listing, const char *name)
 {
-    char *path = tt_path_join(listing->folder, name);
-    if (path == NULL) return TT_ERR_MEMORY;
-    bool there = tt_path_exists(path) && !tt_path_is_dir(path);
-    tt_free(path);
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, listing->folder, name));
+    bool there = tt_path_exists(path.text) && !tt_path_is_dir(path.text);
     return there ? listing->visit(listing->context, name) : TT_OK;
 }
 
@@ -382,11 +374,9 @@ static tt_status visit_template(void *context, const char *name)
     if (listing->templates++ == TEMPLATES_MAX)
         return tt_fail(TT_ERR_DATA, "'%s/%s' holds more than %d files", listing->folder, templates_name,
                        TEMPLATES_MAX);
-    char *path = tt_path_join(templates_name, name);
-    if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = visit_one(listing, path);
-    tt_free(path);
-    return status;
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, templates_name, name));
+    return visit_one(listing, path.text);
 }
 
 tt_status tt_model_folder_list_tokenizer(const char *folder, bool generation_config,
@@ -399,11 +389,9 @@ tt_status tt_model_folder_list_tokenizer(const char *folder, bool generation_con
     struct listing listing = {folder, visit, context, 0};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) TT_TRY(visit_one(&listing, names[i]));
     if (generation_config) TT_TRY(visit_one(&listing, "generation_config.json"));
-    char *templates = tt_path_join(folder, templates_name);
-    if (templates == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_path_is_dir(templates) ? tt_dir_list(templates, visit_template, &listing) : TT_OK;
-    tt_free(templates);
-    return status;
+    struct tt_path templates;
+    TT_TRY(tt_path_set(&templates, folder, templates_name));
+    return tt_path_is_dir(templates.text) ? tt_dir_list(templates.text, visit_template, &listing) : TT_OK;
 }
 
 struct copy {
@@ -430,13 +418,11 @@ tt_status tt_model_folder_check_copied(const char *from, bool whole_model)
 static tt_status copy_one(void *context, const char *name)
 {
     const struct copy *copy = context;
-    char *to = tt_path_join(copy->to, name), *folder = tt_path_join(copy->to, templates_name);
-    tt_status status = to != NULL && folder != NULL ? TT_OK : TT_ERR_MEMORY;
-    if (status == TT_OK && strchr(name, '/') != NULL) status = tt_dir_create(folder);
-    if (status == TT_OK) status = tt_file_copy_inside(copy->from, name, TT_MODEL_FOLDER_COPY_BYTES_MAX, to);
-    tt_free(to);
-    tt_free(folder);
-    return status;
+    struct tt_path to, folder;
+    TT_TRY(tt_path_set(&to, copy->to, name));
+    TT_TRY(tt_path_set(&folder, copy->to, templates_name));
+    if (strchr(name, '/') != NULL) TT_TRY(tt_dir_create(folder.text));
+    return tt_file_copy_inside(copy->from, name, TT_MODEL_FOLDER_COPY_BYTES_MAX, to.text);
 }
 
 tt_status tt_model_folder_copy_tokenizer(const char *from, const char *to, bool generation_config)

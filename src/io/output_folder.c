@@ -48,17 +48,17 @@ static tt_status lock_both(struct tt_output_folder *folder, bool overwrite)
     tt_status status = TT_OK;
     const char *path = tt_str_text(&folder->path);
     struct tt_str what = {0};
-    char *inside = tt_path_join(path, TT_OUTPUT_LOCK_NAME);
+    struct tt_path inside;
     char *parent = tt_strndup(path, (size_t)(tt_path_basename(path) - path));
-    if (inside == NULL || parent == NULL) TT_GO(TT_ERR_MEMORY);
+    if (parent == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_path_set(&inside, path, TT_OUTPUT_LOCK_NAME));
     if (parent[0] != '\0') TT_GO(tt_dir_create(parent));
     TT_GO(tt_str_printf(&what, "output_dir '%s'", path));
     TT_GO(tt_output_lock(path, tt_str_text(&what), &folder->beside));
     TT_GO(tt_output_folder_check(path, overwrite));
-    if (tt_path_is_dir(path)) TT_GO(tt_lock_take(inside, tt_str_text(&what), &folder->inside));
+    if (tt_path_is_dir(path)) TT_GO(tt_lock_take(inside.text, tt_str_text(&what), &folder->inside));
 out:
     tt_str_deinit(&what);
-    tt_free(inside);
     tt_free(parent);
     return status;
 }

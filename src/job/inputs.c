@@ -15,39 +15,35 @@ static tt_status open_adapter(const struct tt_train_config *config, enum tt_inpu
     tt_status status = TT_OK;
     const struct tt_lora_config *lora = &inputs->model_options.lora;
     const char *folder = config->adapter_name_or_path;
-    char *weights = NULL, *pickle = NULL;
+    struct tt_path weights, pickle;
     if (folder == NULL) return TT_OK;
     TT_GO(tt_hub_locate(folder, NULL, "adapter", &inputs->adapter_folder));
     folder = inputs->adapter_folder;
-    weights = tt_path_join(folder, "adapter_model.safetensors");
-    pickle = tt_path_join(folder, "adapter_model.bin");
-    if (weights == NULL || pickle == NULL) TT_GO(TT_ERR_MEMORY);
-    if (!tt_path_exists(weights) && tt_path_exists(pickle)) {
-        status =
-            tt_fail(TT_ERR_UNSUPPORTED, "'%s' holds a pickle, which can run code when it is read", pickle);
+    TT_GO(tt_path_set(&weights, folder, "adapter_model.safetensors"));
+    TT_GO(tt_path_set(&pickle, folder, "adapter_model.bin"));
+    if (!tt_path_exists(weights.text) && tt_path_exists(pickle.text)) {
+        status = tt_fail(TT_ERR_UNSUPPORTED, "'%s' holds a pickle, which can run code when it is read",
+                         pickle.text);
         tt_hint("load it in PEFT and save it again: save_pretrained writes adapter_model.safetensors");
         goto out;
     }
     TT_GO(tt_adapter_config_read(folder, &inputs->arena, &inputs->model_options.lora));
-    TT_GO(tt_safetensors_open(weights, &inputs->adapter));
+    TT_GO(tt_safetensors_open(weights.text, &inputs->adapter));
     if (use == TT_INPUTS_TRAIN)
         tt_info("the adapter '%s' says rank (%lld), alpha (%g) and targets; the lora_* settings of the run "
                 "are not used",
                 folder, (long long)lora->r, lora->alpha);
 out:
     if (status != TT_OK) tt_while("opening the adapter '%s'", config->adapter_name_or_path);
-    tt_free(weights);
-    tt_free(pickle);
     return status;
 }
 
 static tt_status open_tokenizer(struct tt_inputs *inputs)
 {
-    char *path = tt_path_join(tt_model_folder_path(inputs->folder), "tokenizer.json");
-    if (path == NULL) return TT_ERR_MEMORY;
-    bool exists = tt_path_exists(path);
-    tt_free(path);
-    if (!exists) return TT_OK; /* pre-tokenized rows need none; others are refused by the data layer */
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, tt_model_folder_path(inputs->folder), "tokenizer.json"));
+    if (!tt_path_exists(path.text))
+        return TT_OK; /* pre-tokenized rows need none; others are refused by the data layer */
     TT_TRY(tt_tokenizer_load(tt_model_folder_path(inputs->folder), &inputs->tokenizer));
     int64_t ids = tt_tokenizer_vocab_size(inputs->tokenizer), rows = inputs->model_config.vocab_size;
     if (ids > rows)

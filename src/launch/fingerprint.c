@@ -179,12 +179,11 @@ static tt_status add_file(struct reading *reading, const char *path, const char 
 static tt_status add_named(void *context, const char *name)
 {
     struct reading *reading = context;
-    char quoted[300], *path = tt_path_join(reading->folder, name);
-    if (path == NULL) return TT_ERR_MEMORY;
+    char quoted[300];
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, reading->folder, name));
     snprintf(quoted, sizeof quoted, "'%s'", name);
-    tt_status status = add_file(reading, path, quoted);
-    tt_free(path);
-    return status;
+    return add_file(reading, path.text, quoted);
 }
 
 /* ---- Which files ---- */
@@ -218,11 +217,10 @@ static tt_status add_model(struct reading *reading, const struct tt_inputs *inpu
 
 static tt_status add_adapter(struct reading *reading, const struct tt_inputs *inputs, const char *folder)
 {
-    char *path = tt_path_join(folder, "adapter_config.json");
-    if (path == NULL) return TT_ERR_MEMORY;
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, folder, "adapter_config.json"));
     reading->role = TT_FINGERPRINT_ADAPTER;
-    tt_status status = add_file(reading, path, "the adapter's 'adapter_config.json'");
-    tt_free(path);
+    tt_status status = add_file(reading, path.text, "the adapter's 'adapter_config.json'");
     return status == TT_OK ? add_weights(reading, inputs->adapter, "adapter_model.safetensors", true)
                            : status;
 }
@@ -244,20 +242,19 @@ static tt_status add_of_checkpoint(void *context, const char *name)
 {
     struct reading *reading = context;
     struct tt_safetensors *weights = NULL;
-    char shown[300], *path = tt_path_join(reading->folder, name);
-    if (path == NULL) return TT_ERR_MEMORY;
-    snprintf(shown, sizeof shown, "%s/%s", tt_path_basename(reading->folder), name);
-    tt_status status = TT_OK;
+    char shown[300];
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, reading->folder, name));
     if (tt_ends_with(name, ".safetensors")) {
-        status = tt_safetensors_open(path, &weights);
-        if (status == TT_OK) status = add_weights(reading, weights, shown, false);
+        snprintf(shown, sizeof shown, "%s/%s", tt_path_basename(reading->folder), name);
+        TT_TRY(tt_safetensors_open(path.text, &weights));
+        tt_status status = add_weights(reading, weights, shown, false);
         tt_safetensors_close(weights);
-    } else if (!tt_path_is_dir(path)) {
-        snprintf(shown, sizeof shown, "'%s/%s'", tt_path_basename(reading->folder), name);
-        status = add_file(reading, path, shown);
+        return status;
     }
-    tt_free(path);
-    return status;
+    if (tt_path_is_dir(path.text)) return TT_OK;
+    snprintf(shown, sizeof shown, "'%s/%s'", tt_path_basename(reading->folder), name);
+    return add_file(reading, path.text, shown);
 }
 
 static tt_status list_all(struct reading *reading, const struct tt_inputs *inputs, const char *checkpoint)

@@ -182,12 +182,11 @@ tt_status tt_adapter_config_read(const char *folder, struct tt_arena *arena, str
 {
     tt_status status = TT_OK;
     struct tt_json json = {0};
-    char *path = tt_path_join(folder, "adapter_config.json");
-    if (path == NULL) return TT_ERR_MEMORY;
-    TT_GO(tt_json_read(path, (size_t)16 << 20, &json));
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, folder, "adapter_config.json"));
+    TT_GO(tt_json_read(path.text, (size_t)16 << 20, &json));
     TT_GO(tt_adapter_config_parse(&json, arena, lora));
 out:
     tt_json_deinit(&json);
-    tt_free(path);
     return status;
 }

@@ -329,12 +329,11 @@ static tt_status load_best(const struct tt_checkpoints *checkpoints, struct tt_r
     struct tt_load_source source = run->inputs.source;
     struct tt_safetensors *adapter = NULL;
     struct tt_model_folder *folder = NULL;
-    char *weights = NULL;
+    struct tt_path weights;
     TT_GO(checkpoint_path(run, checkpoints->memory->best.step, path));
     if (rank->model->adapter_param_count > 0) {
-        weights = tt_path_join(path, "adapter_model.safetensors");
-        if (weights == NULL) TT_GO(TT_ERR_MEMORY);
-        TT_GO(tt_safetensors_open(weights, &adapter));
+        TT_GO(tt_path_set(&weights, path, "adapter_model.safetensors"));
+        TT_GO(tt_safetensors_open(weights.text, &adapter));
         source.adapter = adapter;
     } else {
         TT_GO(tt_model_folder_open(path, true, &folder));
@@ -345,7 +344,6 @@ out:
     if (status != TT_OK) tt_while("reading the best checkpoint back");
     tt_safetensors_close(adapter);
     tt_model_folder_close(folder);
-    tt_free(weights);
     return status;
 }
 

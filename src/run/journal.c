@@ -53,11 +53,9 @@ static tt_status open_board(struct tt_journal *journal)
              local.tm_min, local.tm_sec);
     (void)gethostname(host, sizeof host - 1);
     snprintf(folder, sizeof folder, "runs/%s_%s", stamp, host);
-    char *path = tt_path_join(config->output_dir, folder);
-    if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_tensorboard_open(path, &journal->board);
-    tt_free(path);
-    return status;
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, config->output_dir, folder));
+    return tt_tensorboard_open(path.text, &journal->board);
 }
 
 tt_status tt_journal_open(const struct tt_train_config *config, const struct tt_journal_facts *facts,
@@ -70,15 +68,14 @@ tt_status tt_journal_open(const struct tt_train_config *config, const struct tt_
     journal->best_metric = NAN;
     journal->history = tt_json_new_list();
     journal->all_results = tt_json_new_object();
-    char *path = tt_path_join(config->output_dir, "metrics.jsonl");
-    if (path == NULL) TT_GO(TT_ERR_MEMORY);
+    struct tt_path path;
+    TT_GO(tt_path_set(&path, config->output_dir, "metrics.jsonl"));
     if (journal->history == NULL || journal->all_results == NULL) TT_GO(no_memory("the log"));
     TT_GO(tt_dir_create(config->output_dir));
-    TT_GO(tt_record_file_create(path, &journal->metrics));
+    TT_GO(tt_record_file_create(path.text, &journal->metrics));
     TT_GO(open_board(journal));
     *out = journal;
 out:
-    tt_free(path);
     if (status != TT_OK) tt_journal_close(journal);
     return status;
 }

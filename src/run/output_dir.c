@@ -59,21 +59,19 @@ static tt_status remove_unfinished(void *context, const char *name)
 {
     bool aside = name_before(name) > 0;
     if (!is_unfinished_save(name) && !is_unfinished_file(name) && !aside) return TT_OK;
-    char *path = tt_path_join(context, name);
-    if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = aside ? take_back(context, path, name) : tt_dir_remove(path);
-    tt_free(path);
-    return status;
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, context, name));
+    return aside ? take_back(context, path.text, name) : tt_dir_remove(path.text);
 }
 
 static tt_status lock(struct tt_output_dir *output)
 {
     struct tt_str what = {0};
-    char *path = tt_path_join(output->path, TT_OUTPUT_LOCK_NAME);
-    tt_status status = path != NULL ? tt_str_printf(&what, "output_dir '%s'", output->path) : TT_ERR_MEMORY;
-    if (status == TT_OK) status = tt_lock_take(path, tt_str_text(&what), &output->lock);
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, output->path, TT_OUTPUT_LOCK_NAME));
+    tt_status status = tt_str_printf(&what, "output_dir '%s'", output->path);
+    if (status == TT_OK) status = tt_lock_take(path.text, tt_str_text(&what), &output->lock);
     tt_str_deinit(&what);
-    tt_free(path);
     return status;
 }
 

@@ -166,11 +166,9 @@ tt_status tt_resume_find(struct tt_run *run, struct tt_world *world)
 
 static tt_status read_json(const char *folder, const char *name, struct tt_json *json)
 {
-    char *path = tt_path_join(folder, name);
-    if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_json_read(path, STATE_BYTES_MAX, json);
-    tt_free(path);
-    return status;
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, folder, name));
+    return tt_json_read(path.text, STATE_BYTES_MAX, json);
 }
 
 /* Weights in fp32 are the masters; those in another type have theirs in the state. */
@@ -186,14 +184,13 @@ static tt_status open_weights(struct tt_resume *resume)
 {
     bool masters;
     TT_TRY(holds_masters(resume, &masters));
-    char *path = tt_path_join(resume->folder, "adapter_model.safetensors");
-    if (path == NULL) return TT_ERR_MEMORY;
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, resume->folder, "adapter_model.safetensors"));
     tt_status status = TT_OK;
-    if (tt_path_exists(path))
-        status = tt_safetensors_open(path, &resume->adapter);
+    if (tt_path_exists(path.text))
+        status = tt_safetensors_open(path.text, &resume->adapter);
     else if (masters)
         status = tt_model_folder_open(resume->folder, true, &resume->weights);
-    tt_free(path);
     return status;
 }
 

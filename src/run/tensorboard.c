@@ -83,21 +83,19 @@ tt_status tt_tensorboard_open(const char *folder, struct tt_tensorboard **out)
     char host[64] = "host", name[160];
     struct tt_tensorboard *board = tt_calloc(1, sizeof *board);
     if (board == NULL) return TT_ERR_MEMORY;
-    char *path = NULL;
+    struct tt_path path;
     (void)gethostname(host, sizeof host - 1);
     tt_snprintf(name, sizeof name, "events.out.tfevents.%.0f.%s.%d.0", tt_clock_unix_seconds(), host,
                 (int)getpid());
     TT_GO(tt_dir_create(folder));
-    path = tt_path_join(folder, name);
-    if (path == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(tt_record_file_create(path, &board->file));
+    TT_GO(tt_path_set(&path, folder, name));
+    TT_GO(tt_record_file_create(path.text, &board->file));
     TT_GO(begin_event(board));
     /* Event.file_version = 3 */
     TT_GO(append_bytes_field(&board->event, 3, "brain.Event:2", 13));
     TT_GO(write_event(board));
     *out = board;
 out:
-    tt_free(path);
     if (status != TT_OK) tt_tensorboard_close(board);
     return status;
 }

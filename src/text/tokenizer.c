@@ -53,10 +53,10 @@ tt_status tt_tokenizer_load(const char *folder, struct tt_tokenizer **out)
 {
     struct tt_json json = {0};
     struct tt_tokenizer *tokenizer = NULL;
-    char *path = tt_path_join(folder, "tokenizer.json");
-    if (path == NULL) return TT_ERR_MEMORY;
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, folder, "tokenizer.json"));
     tt_status status = TT_OK;
-    TT_GO(tt_json_read_nul(path, TOKENIZER_BYTES_MAX, &json));
+    TT_GO(tt_json_read_nul(path.text, TOKENIZER_BYTES_MAX, &json));
     TT_GO(create(&json, &tokenizer));
     TT_GO(tokenizer_read_config(folder, tokenizer));
     *out = tokenizer;
@@ -65,7 +65,6 @@ out:
     if (status != TT_OK) tt_while("loading the tokenizer of '%s'", folder);
     tt_tokenizer_destroy(tokenizer);
     tt_json_deinit(&json);
-    tt_free(path);
     return status;
 }
 

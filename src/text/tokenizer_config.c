@@ -9,13 +9,12 @@ enum { CONFIG_BYTES_MAX = 64 << 20 };
 /* Reads an optional file of the folder; *json stays empty when it is not there. */
 static tt_status read_optional(const char *folder, const char *name, struct tt_json *json)
 {
-    char *path = tt_path_join(folder, name);
-    if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_path_exists(path) ? tt_json_read(path, CONFIG_BYTES_MAX, json) : TT_OK;
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, folder, name));
+    tt_status status = tt_path_exists(path.text) ? tt_json_read(path.text, CONFIG_BYTES_MAX, json) : TT_OK;
     if (status == TT_OK && json->root != NULL && !tt_json_is_object(json->root)) {
-        status = tt_fail(TT_ERR_DATA, "%s: no JSON object", path);
+        status = tt_fail(TT_ERR_DATA, "%s: no JSON object", path.text);
     }
-    tt_free(path);
     return status;
 }
 
@@ -70,14 +69,14 @@ static tt_status read_template(const struct tt_json *json, char **out)
 static tt_status read_template_file(const char *folder, char **out)
 {
     struct tt_str text = {0};
-    char *path = tt_path_join(folder, "chat_template.jinja");
-    if (path == NULL) return TT_ERR_MEMORY;
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, folder, "chat_template.jinja"));
     tt_status status = TT_OK;
-    if (!tt_path_exists(path)) goto out;
-    TT_GO(tt_file_read(path, CONFIG_BYTES_MAX, &text));
+    if (!tt_path_exists(path.text)) goto out;
+    TT_GO(tt_file_read(path.text, CONFIG_BYTES_MAX, &text));
     if (tt_utf8_invalid_at(tt_str_text(&text), text.bytes) != text.bytes ||
         memchr(tt_str_text(&text), 0, text.bytes) != NULL) {
-        status = tt_fail(TT_ERR_DATA, "%s: not UTF-8 text", path);
+        status = tt_fail(TT_ERR_DATA, "%s: not UTF-8 text", path.text);
         goto out;
     }
     char *copy = tt_strdup(tt_str_text(&text));
@@ -89,7 +88,6 @@ static tt_status read_template_file(const char *folder, char **out)
     *out = copy;
 out:
     tt_str_deinit(&text);
-    tt_free(path);
     return status;
 }
 
