@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "comm/host_values.h"
 
 /* In a row. One would do, were it not for gradients that round to zero. */
 enum { SILENT_STEPS_MAX = 3 };
@@ -81,21 +82,6 @@ int64_t tt_gradient_attending_rows(const struct tt_batch *batch)
     return count;
 }
 
-/* In order of rank: the same numbers everywhere. */
-static tt_status sum_over_ranks(struct tt_comm *comm, double *values, size_t count)
-{
-    size_t world = (size_t)tt_comm_world_size(comm);
-    double *all = tt_calloc(world * count, sizeof *all);
-    if (all == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_comm_host_all_gather(comm, values, all, count * sizeof *values);
-    for (size_t i = 0; i < count && status == TT_OK; i++) {
-        values[i] = 0.0;
-        for (size_t r = 0; r < world; r++) values[i] += all[r * count + i];
-    }
-    tt_free(all);
-    return status;
-}
-
 tt_status tt_param_squares(struct tt_rank *rank, bool masters, double *squares)
 {
     const struct tt_model *model = rank->model;
@@ -111,7 +97,7 @@ tt_status tt_param_squares(struct tt_rank *rank, bool masters, double *squares)
         }
     }
     TT_TRY(tt_rank_read_param_squares(rank, squares));
-    return rank->sharded ? sum_over_ranks(rank->comm, squares, model->param_count) : TT_OK;
+    return rank->sharded ? tt_comm_host_sum(rank->comm, squares, model->param_count) : TT_OK;
 }
 
 /* As far as the batch decides. */

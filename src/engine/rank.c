@@ -85,7 +85,8 @@ static tt_status create_batch_buffers(const struct tt_rank_config *config, struc
                    align_up(((size_t)limits->sequences + 1) * sizeof(int32_t)) +
                    2 * align_up(rows * sizeof(int32_t));
     TT_TRY(tt_buffer_create(rank->device, bytes, TT_PURPOSE_BATCH, &rank->batch_buffer));
-    TT_TRY(tt_buffer_create(rank->device, sizeof(struct tt_rank_sums), TT_PURPOSE_BATCH, &rank->sums_buffer));
+    TT_TRY(
+        tt_buffer_create(rank->device, TT_SUM_COUNT * sizeof(double), TT_PURPOSE_BATCH, &rank->sums_buffer));
     if (config->train)
         TT_TRY(tt_buffer_create(rank->device, (rank->model->param_count + 1) * sizeof(double),
                                 TT_PURPOSE_BATCH, &rank->param_squares_buffer));
@@ -243,18 +244,18 @@ void tt_rank_abandon(struct tt_rank *rank)
 
 tt_status tt_rank_clear_sums(struct tt_rank *rank)
 {
-    return tt_fill_zero(rank->stream, tt_buffer_data(rank->sums_buffer), sizeof(struct tt_rank_sums));
+    return tt_fill_zero(rank->stream, tt_buffer_data(rank->sums_buffer), TT_SUM_COUNT * sizeof(double));
 }
 
 tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_pass *pass)
 {
     if (pass->in.batch->token_count == 0 || pass->in.batch->row_count == 0) return TT_OK;
-    struct tt_rank_sums *sums = tt_buffer_data(rank->sums_buffer);
+    double *sums = tt_buffer_data(rank->sums_buffer);
     struct tt_loss_sums_args args = {
         .loss_N = pass->out->loss_N,
         .correct_N = pass->out->correct_N,
         .entropy_N = pass->out->entropy_N,
-        .sums = tt_tensor_1d(&sums->loss, TT_F64, 3),
+        .sums = tt_tensor_1d(sums + TT_SUM_LOSS, TT_F64, 3),
     };
     return tt_loss_sums(rank->stream, &args);
 }
@@ -271,15 +272,16 @@ static tt_status add_squares(struct tt_rank *rank, double *to, const float *valu
 
 tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values, int64_t count)
 {
-    struct tt_rank_sums *sums = tt_buffer_data(rank->sums_buffer);
-    return add_squares(rank, &sums->squares, values, count);
+    double *sums = tt_buffer_data(rank->sums_buffer);
+    return add_squares(rank, sums + TT_SUM_SQUARES, values, count);
 }
 
-tt_status tt_rank_read_sums(struct tt_rank *rank, struct tt_rank_sums *sums)
+tt_status tt_rank_read_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT])
 {
-    *sums = (struct tt_rank_sums){0};
+    size_t bytes = TT_SUM_COUNT * sizeof *sums;
+    memset(sums, 0, bytes);
     if (tt_device_is_plan(rank->device)) return TT_OK;
-    TT_TRY(tt_copy_to_host(rank->stream, sums, tt_buffer_data(rank->sums_buffer), sizeof *sums));
+    TT_TRY(tt_copy_to_host(rank->stream, sums, tt_buffer_data(rank->sums_buffer), bytes));
     return tt_stream_synchronize(rank->stream);
 }
 

@@ -52,7 +52,7 @@ struct tt_rank {
     struct tt_workspace *workspace;
     struct tt_buffer *batch_buffer;
     struct tt_buffer *rope_buffer;
-    struct tt_buffer *sums_buffer;          /* f64: struct tt_rank_sums */
+    struct tt_buffer *sums_buffer;          /* f64 [TT_SUM_COUNT] */
     struct tt_buffer *param_squares_buffer; /* f64 [model->param_count]; NULL when nothing trains */
     struct tt_rope_table rope;
     struct tt_batch_limits limits;
@@ -78,19 +78,22 @@ TT_MUST_USE tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch
  * others, who may wait for it already, fail with TT_ERR_PEER instead of waiting for ever. */
 void tt_rank_abandon(struct tt_rank *rank);
 
-/* Sums that the device keeps, so that the host need not wait for a pass: of losses over rows, of rows whose
+/* Sums that the device keeps, by slot, so that the host need not wait for a pass: of losses over rows, of rows whose
  * arg max was right, of entropies over rows, of squares of gradients. All calls but the read only queue work. */
-struct tt_rank_sums {
-    double loss, correct, entropy; /* as tt_loss_sums has them */
-    double squares;
+enum tt_sum {
+    TT_SUM_LOSS, /* this and the next two as tt_loss_sums has them */
+    TT_SUM_CORRECT,
+    TT_SUM_ENTROPY,
+    TT_SUM_SQUARES,
+    TT_SUM_COUNT
 };
 TT_MUST_USE tt_status tt_rank_clear_sums(struct tt_rank *rank);
 TT_MUST_USE tt_status tt_rank_add_loss(struct tt_rank *rank,
                                        const struct tt_pass *pass); /* after a forward pass */
 TT_MUST_USE tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values,
                                           int64_t count); /* device memory */
-TT_MUST_USE tt_status tt_rank_read_sums(struct tt_rank *rank,
-                                        struct tt_rank_sums *sums); /* waits for the device */
+/* Waits for the device. */
+TT_MUST_USE tt_status tt_rank_read_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT]);
 /* Adds the sum of squares of `count` fp32 values to squares[index] (device memory, tt_rank's param_squares).
  */
 TT_MUST_USE tt_status tt_rank_add_param_squares(struct tt_rank *rank, size_t index, const float *values,

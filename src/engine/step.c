@@ -5,13 +5,15 @@
 
 #include "base/alloc.h"
 #include "base/thread.h"
+#include "comm/host_values.h"
 #include "optim/schedule.h"
 
-/* What every rank tells every other after the backward passes. */
-struct report {
-    struct tt_rank_sums sums; /* squares: of this rank's gradient slices */
-    int64_t stop, save_failed;
-    int64_t attending_rows; /* engine/gradient_watch.h */
+/* What every rank reports to the others after the backward passes, behind the sums of enum tt_sum. */
+enum {
+    REPORT_STOP = TT_SUM_COUNT,
+    REPORT_SAVE_FAILED,
+    REPORT_ATTENDING_ROWS, /* engine/gradient_watch.h */
+    REPORT_COUNT
 };
 
 static void set_inputs(const struct tt_train_step_config *config, int64_t step_index,
@@ -134,67 +136,56 @@ static tt_status update_unit(struct tt_rank *rank, const struct tt_optim_config 
     return tt_unit_masters_changed(unit);
 }
 
-/* Everyone's report, summed in order of rank: the same numbers everywhere. */
-static tt_status exchange(struct tt_rank *rank, const struct report *mine, struct report *total)
+static tt_status sum_reports(struct tt_rank *rank, double *report)
 {
     int world = tt_comm_world_size(rank->world);
-    struct report *all = tt_calloc((size_t)world, sizeof *all);
-    if (all == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_comm_host_all_gather(rank->world, mine, all, sizeof *mine);
-    *total = (struct report){0};
-    for (int r = 0; r < world && status == TT_OK; r++) {
-        total->sums.loss += all[r].sums.loss;
-        total->sums.squares += all[r].sums.squares;
-        total->sums.correct += all[r].sums.correct;
-        total->sums.entropy += all[r].sums.entropy;
-        total->stop += all[r].stop;
-        total->save_failed += all[r].save_failed;
-        total->attending_rows += all[r].attending_rows;
-    }
-    /* Slices that several ranks hold alike were counted that many times. */
+    /* Slices that several ranks hold alike are counted that many times. */
     int copies = rank->sharded ? world / tt_comm_world_size(rank->comm) : world;
-    total->sums.squares /= copies;
-    tt_free(all);
-    return status;
+    TT_TRY(tt_comm_host_sum(rank->world, report, REPORT_COUNT));
+    report[TT_SUM_SQUARES] /= copies;
+    return TT_OK;
 }
 
 tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config *config, int64_t step,
                         struct tt_gradient_watch *watch, struct tt_batch_storage *storage,
                         struct tt_train_step_result *result)
 {
-    struct report mine = {0}, total;
+    double report[REPORT_COUNT] = {0};
+    int64_t attending_rows = 0;
     struct tt_step_facts facts;
     tt_sampler_step(config->sampler, step, &facts);
     for (int u = 0; u < rank->model->unit_count; u++) TT_TRY(tt_unit_zero_grad(rank->units[u]));
     TT_TRY(tt_rank_clear_sums(rank));
     for (int64_t micro = 0; micro < facts.micro_count; micro++)
-        TT_TRY(run_micro(rank, config, step, &facts, micro, storage, &mine.attending_rows));
+        TT_TRY(run_micro(rank, config, step, &facts, micro, storage, &attending_rows));
     TT_TRY(tt_shard_context_join(rank->shard));
     for (int u = 0; u < rank->model->unit_count; u++) {
         struct tt_slices slices = tt_unit_slices(rank->units[u]);
         TT_TRY(tt_rank_add_squares(rank, slices.grad, slices.count));
     }
-    TT_TRY(tt_rank_read_sums(rank, &mine.sums)); /* the one place of a step where the host waits */
+    TT_TRY(tt_rank_read_sums(rank, report)); /* the one place of a step where the host waits */
     if (config->cancel != NULL)
-        mine.stop = atomic_load_explicit(&config->cancel->requests, memory_order_relaxed) > 0;
-    mine.save_failed = config->save_failed;
-    TT_TRY(exchange(rank, &mine, &total));
+        report[REPORT_STOP] = atomic_load_explicit(&config->cancel->requests, memory_order_relaxed) > 0;
+    report[REPORT_SAVE_FAILED] = config->save_failed;
+    report[REPORT_ATTENDING_ROWS] = (double)attending_rows;
+    TT_TRY(sum_reports(rank, report));
 
     int64_t supervised = facts.supervised_tokens > 0 ? facts.supervised_tokens : 1;
     *result = (struct tt_train_step_result){
         .facts = facts,
-        .loss = total.sums.loss / (double)supervised,
-        .grad_norm = sqrt(total.sums.squares),
+        .loss = report[TT_SUM_LOSS] / (double)supervised,
+        .grad_norm = sqrt(report[TT_SUM_SQUARES]),
         .learning_rate =
             config->optim->learning_rate * tt_schedule_factor(config->optim, step, config->total_steps),
-        .token_accuracy = total.sums.correct / (double)supervised,
-        .entropy = total.sums.entropy / (double)supervised,
-        .stop_requested = total.stop > 0,
-        .save_failed = total.save_failed > 0,
+        .token_accuracy = report[TT_SUM_CORRECT] / (double)supervised,
+        .entropy = report[TT_SUM_ENTROPY] / (double)supervised,
+        .stop_requested = report[REPORT_STOP] > 0,
+        .save_failed = report[REPORT_SAVE_FAILED] > 0,
     };
     if (!isfinite(result->loss)) return explain_nonfinite(rank, config, step, &facts, storage, result->loss);
     if (!isfinite(result->grad_norm)) return name_nonfinite(rank, step);
-    struct tt_gradient_chances chances = {facts.supervised_tokens, total.attending_rows, result->loss};
+    struct tt_gradient_chances chances = {facts.supervised_tokens, (int64_t)report[REPORT_ATTENDING_ROWS],
+                                          result->loss};
     TT_TRY(tt_gradient_watch_step(watch, rank, &chances));
 
     /* torch.nn.utils.clip_grad_norm_: coefficient max_norm / (norm + 1e-6), at most 1. */

@@ -2,9 +2,9 @@
 
 #include <math.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "comm/host_values.h"
 
 static tt_status run_micro(struct tt_rank *rank, const struct tt_sampler *sampler, int64_t index,
                            int64_t micro, struct tt_batch_storage *storage)
@@ -37,7 +37,7 @@ tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, co
     tt_status status = TT_OK;
     double start = tt_clock_seconds();
     int64_t steps = tt_sampler_steps_per_epoch(sampler);
-    struct tt_rank_sums mine = {0}, *all = NULL;
+    double sums[TT_SUM_COUNT];
     *result = (struct tt_evaluation){.steps = steps};
     TT_GO(tt_rank_clear_sums(rank));
     for (int64_t s = 0; s < steps; s++) {
@@ -49,24 +49,14 @@ tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, co
         for (int64_t micro = 0; micro < facts.micro_count; micro++)
             TT_GO(run_micro(rank, sampler, s, micro, storage));
     }
-    TT_GO(tt_rank_read_sums(rank, &mine));
-    int world = tt_comm_world_size(rank->world);
-    all = tt_calloc((size_t)world, sizeof *all);
-    if (all == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(tt_comm_host_all_gather(rank->world, &mine, all, sizeof mine));
-    double loss = 0.0, correct = 0.0, entropy = 0.0;
-    for (int r = 0; r < world; r++) {
-        loss += all[r].loss;
-        correct += all[r].correct;
-        entropy += all[r].entropy;
-    }
+    TT_GO(tt_rank_read_sums(rank, sums));
+    TT_GO(tt_comm_host_sum(rank->world, sums, TT_SUM_COUNT));
     double tokens = (double)result->supervised_tokens;
-    result->loss = tokens > 0 ? loss / tokens : NAN;
-    result->token_accuracy = tokens > 0 ? correct / tokens : NAN;
-    result->entropy = tokens > 0 ? entropy / tokens : NAN;
+    result->loss = tokens > 0 ? sums[TT_SUM_LOSS] / tokens : NAN;
+    result->token_accuracy = tokens > 0 ? sums[TT_SUM_CORRECT] / tokens : NAN;
+    result->entropy = tokens > 0 ? sums[TT_SUM_ENTROPY] / tokens : NAN;
     result->seconds = tt_clock_seconds() - start;
 out:
-    tt_free(all);
     if (status != TT_OK) tt_while("evaluating");
     return status;
 }

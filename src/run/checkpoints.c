@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "checkpoint/manifest.h"
+#include "comm/host_values.h"
 
 enum { PATH_BYTES = 4096 };
 /* For the parts of other ranks, when the run has failed. */
@@ -49,16 +50,11 @@ void tt_checkpoints_note_metric(struct tt_checkpoints *checkpoints, const struct
 static tt_status check_shared(const struct tt_run *run, const struct tt_rank *rank)
 {
     char path[PATH_BYTES];
-    int64_t key = (int64_t)(tt_clock_unix_seconds() * 1e6), *keys;
-    int me = tt_comm_rank(rank->world), world_size = tt_comm_world_size(rank->world);
+    int64_t key = (int64_t)(tt_clock_unix_seconds() * 1e6);
+    int me = tt_comm_rank(rank->world);
     tt_status status = TT_OK;
-    keys = tt_calloc((size_t)world_size, sizeof *keys);
-    status = tt_comm_agree(rank->world, keys != NULL ? TT_OK : TT_ERR_MEMORY);
-    if (status == TT_OK) status = tt_comm_host_all_gather(rank->world, &key, keys, sizeof key);
-    if (status == TT_OK)
-        snprintf(path, sizeof path, "%s/.write-probe-%lld", run->config->output_dir, (long long)keys[0]);
-    tt_free(keys);
-    if (status != TT_OK) return status;
+    TT_TRY(tt_comm_host_share(rank->world, &key, sizeof key));
+    snprintf(path, sizeof path, "%s/.write-probe-%lld", run->config->output_dir, (long long)key);
     TT_TRY(tt_comm_agree(rank->world, me == 0 ? tt_file_write_atomic(path, "", 0) : TT_OK));
     if (!tt_path_exists(path)) {
         status = tt_fail(TT_ERR_USAGE, "output_dir '%s' is not the same folder on rank %d as on rank 0",

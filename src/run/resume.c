@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/manifest.h"
+#include "comm/host_values.h"
 #include "launch/world.h"
 #include "run/checkpoints.h"
 #include "run/run.h"
@@ -137,21 +138,15 @@ static tt_status tell_rank(void *context, const struct tt_world_rank *rank)
 {
     const struct telling *telling = context;
     struct tt_resume *resume = &telling->run->resume;
-    int world_size = tt_comm_world_size(rank->comm), me = tt_comm_rank(rank->comm);
-    char own[PATH_BYTES] = "";
-    char *all = tt_calloc((size_t)world_size, PATH_BYTES);
-    if (me == 0 && resume->folder != NULL) snprintf(own, sizeof own, "%s", resume->folder);
-    tt_status status = tt_comm_agree(rank->comm, all != NULL ? TT_OK : TT_ERR_MEMORY);
-    if (status != TT_OK) {
-        tt_free(all);
-        return status;
-    }
-    status = tt_comm_host_all_gather(rank->comm, own, all, PATH_BYTES);
-    if (status == TT_OK && me == telling->first_rank && resume->folder == NULL && all[0] != '\0') {
-        resume->folder = tt_strdup(all);
+    int me = tt_comm_rank(rank->comm);
+    char path[PATH_BYTES] = "";
+    if (me == 0 && resume->folder != NULL) snprintf(path, sizeof path, "%s", resume->folder);
+    tt_status status = TT_OK;
+    TT_TRY(tt_comm_host_share(rank->comm, path, sizeof path));
+    if (me == telling->first_rank && resume->folder == NULL && path[0] != '\0') {
+        resume->folder = tt_strdup(path);
         if (resume->folder == NULL) status = TT_ERR_MEMORY;
     }
-    tt_free(all);
     return tt_comm_agree(rank->comm, status);
 }
 

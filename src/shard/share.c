@@ -4,6 +4,7 @@
  */
 #include "base/alloc.h"
 #include "base/log.h"
+#include "comm/host_values.h"
 #include "comm/latch.h"
 #include "shard/shard_impl.h"
 
@@ -34,18 +35,18 @@ tt_status tt_shard_context_share(struct tt_shard_context *context)
     TT_TRY(tt_stream_synchronize(context->comm_stream));
     tt_status status = TT_OK;
     bool shares = false, willing = !config->offload_params && !tt_device_is_host(config->device);
-    struct tt_latch *own = NULL, **all = tt_calloc((size_t)context->world_size, sizeof(struct tt_latch *));
+    struct tt_latch *own = NULL;
     if (context->rank == 0) own = tt_latch_create(context->world_size);
-    if (all == NULL || (context->rank == 0 && own == NULL)) TT_GO(TT_ERR_MEMORY);
+    if (context->rank == 0 && own == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_comm_shares_memory(config->shard_comm, config->device, willing, &shares));
     if (!shares) goto out;
-    TT_GO(tt_comm_host_all_gather(config->shard_comm, &own, all, sizeof(struct tt_latch *)));
-    context->sharing = all[0];
+    struct tt_latch *shared = own;
+    TT_GO(tt_comm_host_share(config->shard_comm, &shared, sizeof(struct tt_latch *)));
+    context->sharing = shared;
     own = NULL; /* the last to leave frees it */
     TT_GO(exchange_shards(context));
 out:
     tt_latch_destroy(own);
-    tt_free(all);
     return status;
 }
 
