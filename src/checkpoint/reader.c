@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/integer.h"
 
 enum { PAGE_BYTES = 4096, CACHE_LINE = 64, SLOT_SHIFT = 128 };
 
@@ -95,11 +96,6 @@ static char *target_of(const struct chunk *chunk)
     return (char *)range->to + (size_t)offset * tt_dtype_bytes(range->dtype);
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Elements of the chunk that begins at `first`: neither what is read nor what is written is longer than
  * chunk_bytes. */
 static int64_t chunk_count(const struct reading *reading, const struct tt_read_range *range, int64_t first)
@@ -108,10 +104,10 @@ static int64_t chunk_count(const struct reading *reading, const struct tt_read_r
     size_t from_bytes = range->make != NULL ? to_bytes : tt_dtype_bytes(range->entry->dtype);
     int64_t most = (int64_t)(reading->chunk_bytes / (from_bytes > to_bytes ? from_bytes : to_bytes));
     int64_t left = range->first + range->count - first;
-    if (range->columns == 0) return least(left, most);
+    if (range->columns == 0) return tt_smaller(left, most);
     int64_t in_row = range->columns - first % range->columns, rows = most / range->row_stride;
-    if (rows == 0) return least(left, least(in_row, most));
-    return least(left, in_row + (rows - 1) * range->columns);
+    if (rows == 0) return tt_smaller(left, tt_smaller(in_row, most));
+    return tt_smaller(left, in_row + (rows - 1) * range->columns);
 }
 
 /* Goes through a page-locked buffer. */
@@ -142,7 +138,7 @@ static void spread_rows(const struct chunk *chunk, char *memory)
     char *from = memory + (size_t)(span_of(chunk) - chunk->count) * element, *to = memory;
     int64_t left = chunk->count, in_row = range->columns - chunk->first % range->columns;
     while (left > 0) {
-        int64_t count = least(left, in_row);
+        int64_t count = tt_smaller(left, in_row);
         memmove(to, from, (size_t)count * element);
         to += (size_t)count * element;
         from += (size_t)count * element;

@@ -3,18 +3,14 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/integer.h"
 
 enum { ALIGNMENT = 256 };
-
-static size_t align_up(size_t bytes)
-{
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
 
 /* Slots of a unit lie one after the other, each of this many bytes. */
 static size_t slot_bytes(const struct tt_snapshot *snapshot, int unit)
 {
-    return align_up((size_t)tt_unit_slices(snapshot->config.units[unit]).count * sizeof(float));
+    return tt_align_up((size_t)tt_unit_slices(snapshot->config.units[unit]).count * sizeof(float), ALIGNMENT);
 }
 
 static int slot_count(const struct tt_snapshot *snapshot)
@@ -25,7 +21,7 @@ static int slot_count(const struct tt_snapshot *snapshot)
 static size_t frozen_bytes(const struct tt_snapshot *snapshot, const struct tt_piece *piece)
 {
     if (!snapshot->frozen_too || piece->param->trainable) return 0;
-    return align_up((size_t)piece->count * tt_dtype_bytes(piece->dtype));
+    return tt_align_up((size_t)piece->count * tt_dtype_bytes(piece->dtype), ALIGNMENT);
 }
 
 tt_status tt_snapshot_init(const struct tt_snapshot_config *config, struct tt_snapshot *snapshot)

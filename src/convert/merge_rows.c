@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/integer.h"
 #include "convert/merge.h"
 
 /* A chunk of rows in fp32, and what of B and of A is held beside it: a thread takes seven times so much at
@@ -60,16 +61,11 @@ static void hand_deinit(struct hand *hand)
     for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) tt_free(rooms[i]->data);
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Rows of A that are held at a time. */
 static int64_t a_rows(const struct tt_merge_tensor *tensor)
 {
     int64_t rows = CHUNK_BYTES / (tensor->columns * (int64_t)sizeof(float));
-    return smaller(rows > 0 ? rows : 1, tensor->r);
+    return tt_smaller(rows > 0 ? rows : 1, tensor->r);
 }
 
 static int64_t greatest_divisor(int64_t a, int64_t b)
@@ -122,13 +118,13 @@ static void add_product(float *product, int64_t rows, int64_t columns, const flo
                         const float *a, int64_t k_count, float *packed)
 {
     for (int64_t c = 0; c < columns; c += TILE_COLUMNS) {
-        int64_t width = smaller(TILE_COLUMNS, columns - c);
+        int64_t width = tt_smaller(TILE_COLUMNS, columns - c);
         memset(packed, 0, (size_t)(k_count * TILE_COLUMNS) * sizeof *packed);
         for (int64_t k = 0; k < k_count; k++)
             memcpy(packed + k * TILE_COLUMNS, a + k * columns + c, (size_t)width * sizeof *a);
         for (int64_t i = 0; i < rows; i += TILE_ROWS) {
             float y[TILE_ROWS][TILE_COLUMNS] = {{0}};
-            int height = (int)smaller(TILE_ROWS, rows - i);
+            int height = (int)tt_smaller(TILE_ROWS, rows - i);
             for (int t = 0; t < height; t++)
                 memcpy(y[t], product + (i + t) * columns + c, (size_t)width * sizeof(float));
             add_tile(b + i * b_stride, b_stride, k_count, packed, height, y);
@@ -166,7 +162,7 @@ static tt_status add_lora(struct work *work, struct hand *hand, const struct tt_
     TT_TRY(tt_safetensors_read(work->merge->adapter, tensor->lora_B, chunk->first * tensor->r,
                                chunk->rows * tensor->r, b, TT_F32));
     for (int64_t k = 0; k < tensor->r; k += step) {
-        int64_t k_count = smaller(step, tensor->r - k);
+        int64_t k_count = tt_smaller(step, tensor->r - k);
         TT_TRY(read_a(work, hand, tensor, k, k_count));
         add_product(product, chunk->rows, tensor->columns, b + k, tensor->r, hand->a.data, k_count, packed);
     }
@@ -236,7 +232,7 @@ static tt_status measure(const struct tt_merge_output *output, struct chunk *chu
     struct tt_merge_change change = {.count = count};
     size_t element = tt_dtype_bytes(output->dtype);
     for (int64_t done = 0; done < count; done += PIECE) {
-        int64_t piece = smaller(PIECE, count - done);
+        int64_t piece = tt_smaller(PIECE, count - done);
         (void)tt_dtype_convert(rounded, TT_F32, (const char *)out + (size_t)done * element, output->dtype,
                                (size_t)piece);
         for (int64_t i = 0; i < piece; i++) {
@@ -355,7 +351,7 @@ static tt_status cut_chunks(struct work *work, size_t output_count)
             for (int64_t first = 0; first < rows; first += step, count++)
                 if (pass == 1)
                     work->chunks[count] =
-                        (struct chunk){.output = o, .first = first, .rows = smaller(step, rows - first)};
+                        (struct chunk){.output = o, .first = first, .rows = tt_smaller(step, rows - first)};
         }
         if (pass == 0) work->chunks = tt_calloc(count + 1, sizeof *work->chunks);
         if (work->chunks == NULL) return TT_ERR_MEMORY;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/integer.h"
 #include "base/rng.h"
 #include "data/packing.h"
 #include "data/store.h"
@@ -514,13 +515,8 @@ int64_t tt_sampler_steps_per_epoch(const struct tt_sampler *sampler)
     return sampler->steps_per_epoch;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 struct tt_batch_limits tt_batch_limits_join(const struct tt_batch_limits *a, const struct tt_batch_limits *b)
 {
-    return (struct tt_batch_limits){larger(a->tokens, b->tokens), larger(a->sequences, b->sequences),
-                                    larger(a->rows, b->rows), larger(a->length, b->length)};
+    return (struct tt_batch_limits){tt_larger(a->tokens, b->tokens), tt_larger(a->sequences, b->sequences),
+                                    tt_larger(a->rows, b->rows), tt_larger(a->length, b->length)};
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "base/integer.h"
 #include "base/thread.h"
 #include "engine/executor_offload.h"
 
@@ -36,7 +37,7 @@ enum { SAVED_ALIGNMENT = 64 };
 
 static size_t saved_stride(const struct tt_block *block)
 {
-    return (block->ops->saved_bytes + SAVED_ALIGNMENT - 1) / SAVED_ALIGNMENT * SAVED_ALIGNMENT;
+    return tt_align_up(block->ops->saved_bytes, SAVED_ALIGNMENT);
 }
 
 static struct tt_unit *unit_of(const struct tt_executor *executor, int block)

@@ -5,14 +5,15 @@
 #include "backend/ops/cross_entropy.h"
 #include "backend/ops/optim.h"
 #include "base/alloc.h"
+#include "base/integer.h"
 #include "checkpoint/load.h"
 
 /* Places in the batch buffer, each aligned so that vector loads are fine. */
 enum { BATCH_ALIGNMENT = 256 };
 
-static size_t align_up(size_t bytes)
+static size_t aligned(size_t bytes)
 {
-    return (bytes + BATCH_ALIGNMENT - 1) / BATCH_ALIGNMENT * BATCH_ALIGNMENT;
+    return tt_align_up(bytes, BATCH_ALIGNMENT);
 }
 
 static tt_status create_units(const struct tt_rank_config *config, struct tt_rank *rank)
@@ -81,9 +82,9 @@ static tt_status create_batch_buffers(const struct tt_rank_config *config, struc
 {
     const struct tt_batch_limits *limits = &config->limits;
     size_t tokens = (size_t)limits->tokens, rows = (size_t)limits->rows;
-    size_t bytes = 2 * align_up(tokens * sizeof(int32_t)) + align_up(tokens * sizeof(int64_t)) +
-                   align_up(((size_t)limits->sequences + 1) * sizeof(int32_t)) +
-                   2 * align_up(rows * sizeof(int32_t));
+    size_t bytes = 2 * aligned(tokens * sizeof(int32_t)) + aligned(tokens * sizeof(int64_t)) +
+                   aligned(((size_t)limits->sequences + 1) * sizeof(int32_t)) +
+                   2 * aligned(rows * sizeof(int32_t));
     TT_TRY(tt_buffer_create(rank->device, bytes, TT_PURPOSE_BATCH, &rank->batch_buffer));
     TT_TRY(
         tt_buffer_create(rank->device, TT_SUM_COUNT * sizeof(double), TT_PURPOSE_BATCH, &rank->sums_buffer));
@@ -192,7 +193,7 @@ tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_source *source
 static tt_status upload(struct tt_rank *rank, char **next, const void *host, size_t bytes, void **device)
 {
     *device = *next;
-    *next += align_up(bytes);
+    *next += aligned(bytes);
     if (bytes == 0 || tt_device_is_plan(rank->device)) return TT_OK; /* a plan has sizes, not tokens */
     return tt_copy_to_device(rank->stream, *device, host, bytes);
 }

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/integer.h"
+
 static const char *const names[] = {
     [TT_QUANT_NONE] = "none",
     [TT_QUANT_NF4] = "nf4",
@@ -63,7 +65,7 @@ static void add_section(struct tt_quant_layout *layout, struct tt_quant_section 
 {
     section->offset = layout->bytes;
     section->bytes = (size_t)bytes;
-    layout->bytes = (layout->bytes + (size_t)bytes + TT_QUANT_ALIGN - 1) / TT_QUANT_ALIGN * TT_QUANT_ALIGN;
+    layout->bytes = tt_align_up(layout->bytes + (size_t)bytes, TT_QUANT_ALIGN);
 }
 
 tt_status tt_quant_layout_make(struct tt_quant_format format, int64_t rows, int64_t cols,
