@@ -1,24 +1,18 @@
-/* accelerate's configuration file. */
+/* accelerate's configuration file. What it sets must come back the same from the resolved file. */
 /* links: tt_job */
+/* words: src/job/accelerate.c src/job/settings.c src/config/value.c */
 #include <stdint.h>
-#include <stdlib.h>
 
 #include "folder.h"
+#include "settings.h"
 #include "job/accelerate.h"
-#include "job/settings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct tt_train_config config = {0};
-    struct tt_settings *settings = NULL;
-    if (tt_settings_create(tt_train_sections, tt_train_section_count, &config, sizeof config, &settings) !=
-        TT_OK)
-        abort();
-    if (tt_accelerate_read(fuzz_write("accelerate.yaml", data, size), settings) == TT_OK) {
-        struct tt_str text = {0};
-        if (tt_settings_write_yaml(settings, &text) != TT_OK) abort();
-        tt_str_deinit(&text);
-    }
-    tt_settings_destroy(settings);
+    struct fuzz_settings settings;
+    fuzz_settings_init(&settings);
+    if (tt_accelerate_read(fuzz_write("accelerate.yaml", data, size), &settings.store) == TT_OK)
+        fuzz_settings_check_round_trip(&settings);
+    fuzz_settings_deinit(&settings);
     return 0;
 }

@@ -1,7 +1,6 @@
 /* Bytes of a stranger at the rendezvous port, and frames of a member that has gone wrong. The first byte
- * chooses how far the connection gets before the bytes follow: nothing, the opening, the opening and the head
- * of a hello, or a whole hello, so that the bytes are a member's. The hub must answer the next process after
- * each of them. */
+ * chooses how far connections get before the bytes follow. The hub must answer the next process after each of
+ * them. */
 /* links: tt_comm */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,22 +15,31 @@
 #include "comm/hub.h"
 #include "comm/wire.h"
 
-enum { RAW, OPENED, HELLO, MEMBER, MODES, WORLD_SIZE = 3, PATIENCE_SECONDS = 25 };
+enum { WORLD_SIZE = 3, PATIENCE_SECONDS = 25, CHECK_EVERY = 64 };
 
-static struct tt_hub *hub;
-static int port;
+enum mode {
+    RAW,    /* nothing came before the bytes */
+    OPENED, /* an opening */
+    HELLO,  /* an opening and the header of a hello; each byte is combined (xor) with that of a good hello */
+    MEMBER, /* a hello: the bytes are those of a process that belongs to the run, */
+    RANK,   /* of one rank of it, while others are missing, */
+    RANKS,  /* of each of all ranks; at the place that the second byte says they differ */
+    SUM,    /* the opening of a process with a job secret: the bytes are its sum */
+    PROVEN, /* its sum too; then as HELLO */
+    MODES
+};
 
-static void start_hub(void)
-{
-    struct tt_hub_config config = {.local = true,
-                                   .port = port,
-                                   .world_size = WORLD_SIZE,
-                                   .settings = "seed: 1\n",
-                                   .timeout_seconds = 1e6};
-    if (tt_hub_start(&config, &hub) != TT_OK) abort();
-}
+static const char settings_text[] = "seed: 1\n";
 
-static void choose_port(void)
+/* One with a job secret, one without. */
+static struct place {
+    struct tt_hub *hub;
+    struct tt_proof_key key;
+    int port;
+    int strangers; /* that have been at this hub; CHECK_EVERY: it is used up */
+} places[2];
+
+static void choose_port(struct place *place)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof address;
@@ -39,14 +47,29 @@ static void choose_port(void)
     if (bind(file, (struct sockaddr *)&address, bytes) != 0 ||
         getsockname(file, (struct sockaddr *)&address, &bytes) != 0)
         abort();
-    port = ntohs(address.sin_port);
+    place->port = ntohs(address.sin_port);
     close(file);
 }
 
-static int dial(void)
+/* A hub that no stranger has been at. */
+static void start_anew(struct place *place)
 {
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct tt_hub_config config = {.local = true,
+                                   .world_size = WORLD_SIZE,
+                                   .settings = settings_text,
+                                   .key = place->key,
+                                   .timeout_seconds = 1e6};
+    if (place->port == 0) choose_port(place);
+    config.port = place->port;
+    tt_hub_stop(place->hub);
+    if (tt_hub_start(&config, &place->hub) != TT_OK) abort();
+}
+
+static int dial(const struct place *place)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)place->port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
     /* Closing resets: a million connections would leave no port otherwise. */
     struct linger reset = {.l_onoff = 1};
@@ -71,28 +94,59 @@ static bool hear(int file, void *data, size_t bytes)
 }
 
 /* An opening is answered, whatever came before. */
-static void open_connection(int file)
+static int open_connection(const struct place *place, enum tt_proof_role role, struct tt_proof *proof)
 {
-    struct tt_proof proof;
-    struct tt_proof_key none = {0};
-    tt_proof_open(&none, TT_PROOF_CONTROL, &proof);
-    say(file, &proof.opening, sizeof proof.opening);
-    if (!hear(file, &proof.challenge, sizeof proof.challenge) || !tt_proof_is_challenge(&proof)) abort();
+    int file = dial(place);
+    tt_proof_open(&place->key, role, proof);
+    say(file, &proof->opening, sizeof proof->opening);
+    if (!hear(file, &proof->challenge, sizeof proof->challenge) || !tt_proof_is_challenge(proof)) abort();
+    return file;
 }
 
-static void join(int file)
+static void prove(const struct place *place, const struct tt_proof *proof, int file)
 {
-    static const char settings[] = "seed: 1\n";
-    struct tt_wire_hello hello = tt_wire_hello_make(WORLD_SIZE, 1, 1, -1, "fuzz");
-    struct tt_wire_header header = {
-        .magic = TT_WIRE_MAGIC, .kind = TT_WIRE_HELLO, .bytes = sizeof hello + sizeof settings - 1};
-    struct tt_wire_accept accept;
-    say(file, &header, sizeof header);
-    say(file, &hello, sizeof hello);
-    say(file, settings, sizeof settings - 1);
-    if (!hear(file, &header, sizeof header) || header.kind != TT_WIRE_ACCEPT ||
-        header.bytes != sizeof accept || !hear(file, &accept, sizeof accept))
+    unsigned char sum[TT_PROOF_SUM_BYTES];
+    tt_proof_sum(&place->key, proof, TT_PROOF_OPENER, sum);
+    say(file, sum, sizeof sum);
+    if (!hear(file, sum, sizeof sum) || !tt_proof_verify(&place->key, proof, TT_PROOF_ACCEPTER, sum)) abort();
+}
+
+/* `rank` -1: the control connection of the process of these ranks, which is given the token that the others
+ * show. */
+static int join(const struct place *place, int first_rank, int local_count, int rank,
+                unsigned char token[TT_WIRE_TOKEN_BYTES])
+{
+    struct tt_proof proof;
+    struct {
+        struct tt_proof_opening opening;
+        struct tt_wire_header header;
+        struct tt_wire_hello hello;
+        char settings[sizeof settings_text - 1];
+    } said;
+    struct {
+        struct tt_proof_challenge challenge;
+        struct tt_wire_header header;
+        struct tt_wire_accept accept;
+    } heard;
+    _Static_assert(sizeof said ==
+                       sizeof said.opening + sizeof said.header + sizeof said.hello + sizeof said.settings,
+                   "nothing lies between what is said");
+    _Static_assert(sizeof heard == sizeof heard.challenge + sizeof heard.header + sizeof heard.accept,
+                   "nothing lies between what is heard");
+    int file = dial(place);
+    tt_proof_open(&place->key, rank < 0 ? TT_PROOF_CONTROL : TT_PROOF_DATA, &proof);
+    said.opening = proof.opening;
+    said.header = (struct tt_wire_header){
+        .magic = TT_WIRE_MAGIC, .kind = TT_WIRE_HELLO, .bytes = sizeof said.hello + sizeof said.settings};
+    said.hello = tt_wire_hello_make(WORLD_SIZE, first_rank, local_count, rank, "fuzz");
+    if (rank >= 0) memcpy(said.hello.token, token, sizeof said.hello.token);
+    memcpy(said.settings, settings_text, sizeof said.settings);
+    say(file, &said, sizeof said);
+    if (!hear(file, &heard, sizeof heard) || heard.header.kind != TT_WIRE_ACCEPT ||
+        heard.header.bytes != sizeof heard.accept)
         abort();
+    if (rank < 0) memcpy(token, heard.accept.token, sizeof heard.accept.token);
+    return file;
 }
 
 /* Until the hub closes the connection; a connection that says nothing more may not live on. */
@@ -103,31 +157,104 @@ static void drain(int file)
     shutdown(file, SHUT_WR);
     do count = recv(file, bytes, sizeof bytes, 0);
     while (count > 0);
+    close(file);
+}
+
+static void say_hello(int file, const uint8_t *data, size_t size)
+{
+    struct tt_wire_hello hello = tt_wire_hello_make(WORLD_SIZE, 1, 1, -1, "fuzz");
+    struct tt_wire_header header = {.magic = TT_WIRE_MAGIC, .kind = TT_WIRE_HELLO, .bytes = size};
+    const size_t good = sizeof hello + sizeof settings_text - 1;
+    uint8_t *bytes = calloc(1, sizeof header + good + size), *at = bytes + sizeof header;
+    if (bytes == NULL) abort();
+    memcpy(bytes, &header, sizeof header);
+    memcpy(at, &hello, sizeof hello);
+    memcpy(at + sizeof hello, settings_text, sizeof settings_text - 1);
+    for (size_t i = 0; i < size; i++) at[i] ^= data[i];
+    say(file, bytes, sizeof header + size);
+    free(bytes);
+}
+
+static void run_member(const struct place *place, const uint8_t *data, size_t size)
+{
+    unsigned char token[TT_WIRE_TOKEN_BYTES];
+    int file = join(place, 1, 1, -1, token);
+    say(file, data, size);
+    drain(file);
+}
+
+static void run_rank(const struct place *place, const uint8_t *data, size_t size)
+{
+    unsigned char token[TT_WIRE_TOKEN_BYTES];
+    int control = join(place, 1, 2, -1, token), file = join(place, 1, 2, 1, token);
+    say(file, data, size);
+    drain(file);
+    drain(control);
+}
+
+static void run_ranks(const struct place *place, const uint8_t *data, size_t size)
+{
+    unsigned char token[TT_WIRE_TOKEN_BYTES];
+    int control = join(place, 0, WORLD_SIZE, -1, token), files[WORLD_SIZE];
+    size_t differs = size > 0 ? data[0] : 0, bytes = size > 0 ? size - 1 : 0;
+    uint8_t *said = malloc(bytes + 1);
+    if (said == NULL) abort();
+    if (bytes > 0) memcpy(said, data + 1, bytes);
+    for (int q = 0; q < WORLD_SIZE; q++) files[q] = join(place, 0, WORLD_SIZE, q, token);
+    for (int q = 0; q < WORLD_SIZE; q++) {
+        if (differs < bytes) said[differs] = (uint8_t)(data[1 + differs] ^ q);
+        say(files[q], said, bytes);
+    }
+    free(said);
+    for (int q = 0; q < WORLD_SIZE; q++) drain(files[q]);
+    drain(control);
+}
+
+static void run_stranger(const struct place *place, enum mode mode, const uint8_t *data, size_t size)
+{
+    struct tt_proof proof;
+    int file = mode == RAW ? dial(place) : open_connection(place, TT_PROOF_CONTROL, &proof);
+    if (mode == PROVEN) prove(place, &proof, file);
+    if (mode == HELLO || mode == PROVEN)
+        say_hello(file, data, size);
+    else
+        say(file, data, size);
+    drain(file);
+}
+
+static struct place *place_for(enum mode mode)
+{
+    static const char secret[] = "what all processes of a run know";
+    struct place *place = &places[mode == SUM || mode == PROVEN];
+    if (place == &places[1] && !place->key.is_set &&
+        tt_proof_key_make(secret, sizeof secret - 1, &place->key) != TT_OK)
+        abort();
+    return place;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static uint64_t runs;
     if (size == 0) return 0;
-    if (port == 0) choose_port();
-    if (hub == NULL) start_hub();
-    int mode = data[0] % MODES, file = dial();
-    if (mode != RAW) open_connection(file);
-    if (mode == HELLO) {
-        struct tt_wire_header header = {.magic = TT_WIRE_MAGIC, .kind = TT_WIRE_HELLO, .bytes = size - 1};
-        say(file, &header, sizeof header);
+    enum mode mode = data[0] % MODES;
+    struct place *place = place_for(mode);
+    bool lasts = mode == RAW || mode == OPENED || mode == SUM; /* a member that is gone ends the run */
+    if (place->hub == NULL || place->strangers == CHECK_EVERY || !lasts) {
+        start_anew(place);
+        place->strangers = 0;
     }
-    if (mode == MEMBER) join(file);
-    say(file, data + 1, size - 1);
-    drain(file);
-    close(file);
-    if (mode == MEMBER || mode == HELLO) { /* a member that is gone ends the run: the next one begins */
-        tt_hub_stop(hub);
-        hub = NULL;
-    } else if (++runs % 64 == 0) {
-        file = dial();
-        open_connection(file);
-        close(file);
+    if (mode == MEMBER)
+        run_member(place, data + 1, size - 1);
+    else if (mode == RANK)
+        run_rank(place, data + 1, size - 1);
+    else if (mode == RANKS)
+        run_ranks(place, data + 1, size - 1);
+    else
+        run_stranger(place, mode, data + 1, size - 1);
+    if (!lasts) {
+        place->strangers = CHECK_EVERY;
+    } else if (++place->strangers == CHECK_EVERY) {
+        struct tt_proof proof;
+        close(open_connection(place, TT_PROOF_CONTROL, &proof));
     }
     return 0;
 }

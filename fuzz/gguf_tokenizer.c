@@ -1,5 +1,6 @@
 /* The tokenizer of a GGUF file, made from a tokenizer.json of a stranger: written or refused. */
 /* links: tt_convert */
+/* words: src/text src/convert/gguf_tokenizer.c */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
 /* model.safetensors.index.json beside two small files of weights: the index agrees with them or is refused,
  * and names no file outside the folder. */
+/* words: src/io src/tensor */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* A folder of quantized weights: the safetensors file is the input. Whatever it holds, weights are found or
  * refused, and what is found is read without touching memory or bytes of the file that are not its own. */
+/* words: src/io src/tensor */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>

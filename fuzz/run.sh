@@ -5,8 +5,8 @@
 #     fuzz/run.sh [--runs N] [--seconds N] [--jobs N] [TARGET...]
 #
 # A target ends after N executions or N seconds, whichever comes first (0: no limit; default: 60 seconds). Grown corpora stay
-# in build-fuzz/corpus, inputs that crash in build-fuzz/findings. BUILD is the build folder, CC the compiler. Exit code 1: a
-# target failed.
+# in build-fuzz/corpus, inputs that crash in build-fuzz/findings. A line "words: FILE_OR_FOLDER..." of a target's source
+# names sources whose literals are its dictionary. BUILD is the build folder, CC the compiler. Exit code 1: a target failed.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${BUILD:-$root/build-fuzz} runs=0 seconds=60 jobs=1 targets=()
@@ -32,7 +32,14 @@ compiler=${CC:-clang}
 command -v "$compiler" >/dev/null || { echo "error: no $compiler; libFuzzer comes with clang (Debian: clang, libclang-rt-dev, libomp-dev)" >&2; exit 1; }
 "$root/tools/build.sh" "$build" \
     "-DTT_FUZZ=ON -DCMAKE_C_COMPILER=$compiler -DTT_WITH_MPI=OFF -DTT_TESTS=OFF -DCMAKE_BUILD_TYPE=Release" "${targets[@]/#/fuzz_}"
-mkdir -p "$build/corpus" "$build/findings" "$build/logs"
+mkdir -p "$build/corpus" "$build/findings" "$build/logs" "$build/words"
+
+# collect_words NAME: the dictionary of a target; empty where it names no sources.
+collect_words() {
+    local sources
+    read -ra sources < <(sed -n 's|^/\* words: \(.*\) \*/$|\1|p' "$root/fuzz/$1.c") || return 0
+    (cd "$root" && grep -rohE --include='*.c' '"[[:alnum:]_.:<>-]{2,40}"' "${sources[@]}") | sort -u
+}
 
 # run_target NAME: its line.
 run_target() {
@@ -41,6 +48,8 @@ run_target() {
     [ "$runs" -eq 0 ] || limits+=("-runs=$runs")
     [ "$seconds" -eq 0 ] || limits+=("-max_total_time=$seconds")
     mkdir -p "$build/corpus/$name"
+    collect_words "$name" >"$build/words/$name"
+    [ ! -s "$build/words/$name" ] || limits+=("-dict=$build/words/$name")
     TIMEFORMAT='cpu %U %S'
     { time "$build/fuzz/fuzz_$name" "${limits[@]}" "-artifact_prefix=$build/findings/$name-" "$build/corpus/$name" \
         "$root/fuzz/corpus/$name" >"$log" 2>&1 || verdict=FAILED; } 2>"$log.cpu"
@@ -54,7 +63,7 @@ run_target() {
     [ "$verdict" = ok ] || tail -n 30 "$log" >&2
     [ "$verdict" = ok ]
 }
-export -f run_target
+export -f collect_words run_target
 export root build runs seconds
 printf '%-18s %12s %10s %7s %8s %7s\n' target executions "a second" edges features corpus
 # shellcheck disable=SC2016 # the inner shell expands it

@@ -1,4 +1,5 @@
 /* The header of a safetensors file. */
+/* words: src/io src/tensor */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

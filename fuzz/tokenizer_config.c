@@ -1,4 +1,5 @@
 /* tokenizer_config.json (an even first byte) or special_tokens_map.json beside a small tokenizer. */
+/* words: src/text */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

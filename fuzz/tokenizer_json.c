@@ -1,4 +1,5 @@
 /* tokenizer.json: whatever parses must encode and decode a text without harm, and twice the same. */
+/* words: src/text */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
