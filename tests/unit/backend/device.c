@@ -10,6 +10,7 @@
 #include "backend/ops/elementwise.h"
 #include "base/alloc.h"
 #include "base/thread.h"
+#include "support/allocations.h"
 
 static struct tt_device *open_device(const char *kind, int threads, size_t limit)
 {
@@ -99,33 +100,28 @@ static void levels_of_instructions(void **state)
     tt_device_close(device);
 }
 
+static tt_status open_all(void *context)
+{
+    struct tt_device *device = NULL;
+    struct tt_stream *stream = NULL;
+    struct tt_event *event = NULL;
+    struct tt_buffer *buffer = NULL;
+    (void)context;
+    tt_status status = tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 2}, &device);
+    if (status == TT_OK) status = tt_stream_create(device, &stream);
+    if (status == TT_OK) status = tt_event_create(device, &event);
+    if (status == TT_OK) status = tt_buffer_create(device, 100, TT_PURPOSE_BATCH, &buffer);
+    tt_buffer_destroy(buffer);
+    tt_event_destroy(event);
+    tt_stream_destroy(stream);
+    tt_device_close(device);
+    return status;
+}
+
 static void every_failing_allocation_is_reported(void **state)
 {
     (void)state;
-    for (uint64_t nth = 1;; nth++) {
-        uint64_t live = tt_alloc_live();
-        struct tt_device *device = NULL;
-        struct tt_stream *stream = NULL;
-        struct tt_event *event = NULL;
-        struct tt_buffer *buffer = NULL;
-        tt_alloc_fail_at(nth);
-        tt_status status = tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 2}, &device);
-        if (status == TT_OK) status = tt_stream_create(device, &stream);
-        if (status == TT_OK) status = tt_event_create(device, &event);
-        if (status == TT_OK) status = tt_buffer_create(device, 100, TT_PURPOSE_BATCH, &buffer);
-        bool done = status == TT_OK;
-        if (!done) assert_int_equal(status, TT_ERR_MEMORY);
-        tt_alloc_fail_at(0);
-        tt_buffer_destroy(buffer);
-        tt_event_destroy(event);
-        tt_stream_destroy(stream);
-        tt_device_close(device);
-        assert_int_equal(tt_alloc_live(), live);
-        if (done) {
-            assert_true(nth > 4);
-            return;
-        }
-    }
+    assert_true(test_allocations_fail(open_all, NULL) >= 4);
 }
 
 static void buffers_are_zero_aligned_and_counted(void **state)

@@ -13,31 +13,8 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "support/temporary.h"
-
-static char root[160];
-
-static const char *in_root(const char *name)
-{
-    static char path[4][512];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof path[next], "%s/%s", root, name);
-    return path[next];
-}
-
-static int make_root(void **state)
-{
-    (void)state;
-    test_temporary_of(root, sizeof root, "tt-file", (long)getpid(), "");
-    return tt_dir_create(root) == TT_OK ? 0 : -1;
-}
-
-static int remove_root(void **state)
-{
-    (void)state;
-    return tt_dir_remove(root) == TT_OK ? 0 : -1;
-}
+#include "support/allocations.h"
+#include "support/root.h"
 
 static void assert_message(const char *part)
 {
@@ -63,23 +40,23 @@ static void write_and_read(void **state)
 {
     (void)state;
     struct tt_str data = {0};
-    assert_int_equal(tt_file_write_atomic(in_root("a"), "one\0two", 7), TT_OK);
-    assert_int_equal(tt_file_read(in_root("a"), 7, &data), TT_OK);
+    assert_int_equal(tt_file_write_atomic(test_at("a"), "one\0two", 7), TT_OK);
+    assert_int_equal(tt_file_read(test_at("a"), 7, &data), TT_OK);
     assert_int_equal(data.bytes, 7);
     assert_memory_equal(data.data, "one\0two", 8);
-    assert_int_equal(tt_file_read(in_root("a"), 6, &data), TT_ERR_DATA);
+    assert_int_equal(tt_file_read(test_at("a"), 6, &data), TT_ERR_DATA);
     assert_int_equal(data.bytes, 7);
-    assert_int_equal(tt_file_write_atomic(in_root("a"), "", 0), TT_OK);
-    assert_int_equal(tt_file_read(in_root("a"), 0, &data), TT_OK);
+    assert_int_equal(tt_file_write_atomic(test_at("a"), "", 0), TT_OK);
+    assert_int_equal(tt_file_read(test_at("a"), 0, &data), TT_OK);
     assert_int_equal(data.bytes, 0);
     assert_int_equal(data.data[0], 0);
-    assert_int_equal(tt_file_read(in_root("absent"), 10, &data), TT_ERR_DATA);
+    assert_int_equal(tt_file_read(test_at("absent"), 10, &data), TT_ERR_DATA);
     assert_message("absent");
     assert_message("No such file");
-    assert_int_equal(tt_file_read(root, 10, &data), TT_ERR_DATA);
+    assert_int_equal(tt_file_read(test_root(), 10, &data), TT_ERR_DATA);
     assert_message("directory");
-    assert_int_equal(tt_file_write_atomic(in_root("no/such/folder"), "x", 1), TT_ERR_DATA);
-    assert_entries(root, "a ");
+    assert_int_equal(tt_file_write_atomic(test_at("no/such/folder"), "x", 1), TT_ERR_DATA);
+    assert_entries(test_root(), "a ");
     tt_str_deinit(&data);
 }
 
@@ -88,10 +65,10 @@ static void permissions(void **state)
 {
     (void)state;
     mode_t before = umask(027);
-    assert_int_equal(tt_file_write_atomic(in_root("mode"), "x", 1), TT_OK);
+    assert_int_equal(tt_file_write_atomic(test_at("mode"), "x", 1), TT_OK);
     umask(before);
     struct stat info;
-    assert_int_equal(stat(in_root("mode"), &info), 0);
+    assert_int_equal(stat(test_at("mode"), &info), 0);
     assert_int_equal(info.st_mode & 0777, 0640);
 }
 
@@ -105,16 +82,16 @@ static void a_full_disk(void **state)
     assert_message("No space left");
     tt_file_close(descriptor);
     uint64_t free_bytes = 0;
-    assert_int_equal(tt_dir_free_bytes(root, &free_bytes), TT_OK);
+    assert_int_equal(tt_dir_free_bytes(test_root(), &free_bytes), TT_OK);
     /* File systems that cannot reserve blocks make a sparse file instead. */
-    tt_status status = tt_file_create(in_root("huge"), (uint64_t)1 << 60, &descriptor);
+    tt_status status = tt_file_create(test_at("huge"), (uint64_t)1 << 60, &descriptor);
     if (status == TT_OK) {
         tt_file_close(descriptor);
     } else {
         assert_int_equal(status, TT_ERR_IO);
         assert_message("huge");
     }
-    assert_int_equal(unlink(in_root("huge")), 0);
+    assert_int_equal(unlink(test_at("huge")), 0);
 }
 
 static void positioned(void **state)
@@ -123,20 +100,20 @@ static void positioned(void **state)
     int descriptor = -1;
     uint64_t bytes = 0;
     char back[8] = {0};
-    assert_int_equal(tt_file_create(in_root("p"), 10, &descriptor), TT_OK);
+    assert_int_equal(tt_file_create(test_at("p"), 10, &descriptor), TT_OK);
     assert_int_equal(tt_file_pwrite(descriptor, "p", "tail", 4, 6), TT_OK);
     assert_int_equal(tt_file_sync_close(descriptor, "p"), TT_OK);
-    assert_int_equal(tt_file_open_read(in_root("p"), &descriptor, &bytes), TT_OK);
+    assert_int_equal(tt_file_open_read(test_at("p"), &descriptor, &bytes), TT_OK);
     assert_int_equal(bytes, 10);
     assert_int_equal(tt_file_pread(descriptor, "p", back, 4, 6), TT_OK);
     assert_string_equal(back, "tail");
     assert_int_equal(tt_file_pread(descriptor, "p", back, 5, 6), TT_ERR_DATA);
     assert_message("4 were there");
     tt_file_close(descriptor);
-    assert_int_equal(tt_file_copy(in_root("p"), in_root("q")), TT_OK);
+    assert_int_equal(tt_file_copy(test_at("p"), test_at("q")), TT_OK);
     struct tt_file_map p = {0}, q = {0};
-    assert_int_equal(tt_file_map_open(in_root("p"), &p), TT_OK);
-    assert_int_equal(tt_file_map_open(in_root("q"), &q), TT_OK);
+    assert_int_equal(tt_file_map_open(test_at("p"), &p), TT_OK);
+    assert_int_equal(tt_file_map_open(test_at("q"), &q), TT_OK);
     assert_int_equal(q.bytes, 10);
     assert_memory_equal(p.data, q.data, 10);
     tt_file_map_close(&p);
@@ -155,13 +132,13 @@ static void only_regular_files(void **state)
     uint64_t bytes;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int server = socket(AF_UNIX, SOCK_STREAM, 0);
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", in_root("socket"));
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", test_at("socket"));
     assert_int_equal(bind(server, (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(mkfifo(in_root("pipe"), 0600), 0);
-    assert_int_equal(symlink("pipe", in_root("to-pipe")), 0);
-    const char *const names[][2] = {{in_root("pipe"), "a pipe"},
-                                    {in_root("to-pipe"), "a pipe"},
-                                    {in_root("socket"), "a socket"},
+    assert_int_equal(mkfifo(test_at("pipe"), 0600), 0);
+    assert_int_equal(symlink("pipe", test_at("to-pipe")), 0);
+    const char *const names[][2] = {{test_at("pipe"), "a pipe"},
+                                    {test_at("to-pipe"), "a pipe"},
+                                    {test_at("socket"), "a socket"},
                                     {"/dev/zero", "a device"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         assert_int_equal(tt_file_read(names[i][0], 1 << 20, &data), TT_ERR_DATA);
@@ -169,7 +146,7 @@ static void only_regular_files(void **state)
         assert_int_equal(tt_file_open_read(names[i][0], &descriptor, &bytes), TT_ERR_DATA);
         assert_int_equal(tt_file_map_open(names[i][0], &map), TT_ERR_DATA);
         char copy[256];
-        snprintf(copy, sizeof copy, "%s/copy", root);
+        snprintf(copy, sizeof copy, "%s/copy", test_root());
         assert_int_equal(tt_file_copy(names[i][0], copy), TT_ERR_DATA);
         assert_false(tt_path_exists(copy));
         assert_int_equal(tt_file_create(names[i][0], 0, &descriptor), TT_ERR_DATA);
@@ -177,7 +154,7 @@ static void only_regular_files(void **state)
     }
     assert_int_equal(descriptor, -1);
     close(server);
-    assert_int_equal(unlink(in_root("pipe")) | unlink(in_root("to-pipe")) | unlink(in_root("socket")), 0);
+    assert_int_equal(unlink(test_at("pipe")) | unlink(test_at("to-pipe")) | unlink(test_at("socket")), 0);
 }
 
 /* A link where a file is to be written is refused; what it points at stays as it was. */
@@ -186,24 +163,24 @@ static void planted_links(void **state)
     (void)state;
     struct tt_str data = {0};
     int descriptor = -1;
-    assert_int_equal(tt_file_write_atomic(in_root("secret"), "kept", 4), TT_OK);
-    assert_int_equal(symlink("secret", in_root("log")), 0);
-    assert_int_equal(symlink("not-there", in_root("dangling")), 0);
-    assert_int_equal(tt_file_create(in_root("log"), 0, &descriptor), TT_ERR_DATA);
+    assert_int_equal(tt_file_write_atomic(test_at("secret"), "kept", 4), TT_OK);
+    assert_int_equal(symlink("secret", test_at("log")), 0);
+    assert_int_equal(symlink("not-there", test_at("dangling")), 0);
+    assert_int_equal(tt_file_create(test_at("log"), 0, &descriptor), TT_ERR_DATA);
     assert_message("it is a link");
-    assert_int_equal(tt_file_open_shared(in_root("dangling"), 10, &descriptor), TT_ERR_DATA);
+    assert_int_equal(tt_file_open_shared(test_at("dangling"), 10, &descriptor), TT_ERR_DATA);
     assert_message("it is a link");
     assert_int_equal(descriptor, -1);
-    assert_false(tt_path_exists(in_root("not-there")));
-    assert_int_equal(tt_file_read(in_root("secret"), 10, &data), TT_OK);
+    assert_false(tt_path_exists(test_at("not-there")));
+    assert_int_equal(tt_file_read(test_at("secret"), 10, &data), TT_OK);
     assert_string_equal(data.data, "kept");
     tt_str_deinit(&data);
-    assert_int_equal(unlink(in_root("log")) | unlink(in_root("dangling")) | unlink(in_root("secret")), 0);
+    assert_int_equal(unlink(test_at("log")) | unlink(test_at("dangling")) | unlink(test_at("secret")), 0);
 }
 
 static tt_status copy_inside(const char *folder, const char *name, uint64_t max_bytes)
 {
-    return tt_file_copy_inside(in_root(folder), name, max_bytes, in_root("copied"));
+    return tt_file_copy_inside(test_at(folder), name, max_bytes, test_at("copied"));
 }
 
 /* Files that are copied from a stranger's folder: links stay inside it, or have the form of the hub's cache.
@@ -212,14 +189,14 @@ static void copies_stay_inside(void **state)
 {
     (void)state;
 #define HASH "0123456789abcdef0123456789abcdef01234567"
-    assert_int_equal(tt_dir_create(in_root("hub/blobs")), TT_OK);
-    assert_int_equal(tt_dir_create(in_root("hub/snapshots/r1/sub")), TT_OK);
-    assert_int_equal(tt_dir_create(in_root("hub2/blobs")), TT_OK);
-    assert_int_equal(tt_file_write_atomic(in_root("hub/blobs/" HASH), "blob", 4), TT_OK);
-    assert_int_equal(tt_file_write_atomic(in_root("hub2/blobs/" HASH), "blob", 4), TT_OK);
-    assert_int_equal(tt_file_write_atomic(in_root("hub/blobs/secret"), "blob", 4), TT_OK);
-    assert_int_equal(tt_file_write_atomic(in_root("hub/outside"), "out", 3), TT_OK);
-    assert_int_equal(tt_file_write_atomic(in_root("hub/snapshots/r1/plain"), "plain", 5), TT_OK);
+    assert_int_equal(tt_dir_create(test_at("hub/blobs")), TT_OK);
+    assert_int_equal(tt_dir_create(test_at("hub/snapshots/r1/sub")), TT_OK);
+    assert_int_equal(tt_dir_create(test_at("hub2/blobs")), TT_OK);
+    assert_int_equal(tt_file_write_atomic(test_at("hub/blobs/" HASH), "blob", 4), TT_OK);
+    assert_int_equal(tt_file_write_atomic(test_at("hub2/blobs/" HASH), "blob", 4), TT_OK);
+    assert_int_equal(tt_file_write_atomic(test_at("hub/blobs/secret"), "blob", 4), TT_OK);
+    assert_int_equal(tt_file_write_atomic(test_at("hub/outside"), "out", 3), TT_OK);
+    assert_int_equal(tt_file_write_atomic(test_at("hub/snapshots/r1/plain"), "plain", 5), TT_OK);
     static const struct {
         const char *name, *target;
         tt_status status;
@@ -237,62 +214,62 @@ static void copies_stay_inside(void **state)
     for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
         char path[128];
         snprintf(path, sizeof path, "hub/snapshots/r1/%s", links[i].name);
-        assert_int_equal(symlink(links[i].target, in_root(path)), 0);
+        assert_int_equal(symlink(links[i].target, test_at(path)), 0);
         tt_status status = copy_inside("hub/snapshots/r1", links[i].name, 100);
         if (status != links[i].status) fail_msg("%s: %s", links[i].name, tt_status_name(status));
-        assert_int_equal(tt_path_exists(in_root("copied")), status == TT_OK);
-        if (status == TT_OK) assert_int_equal(unlink(in_root("copied")), 0);
+        assert_int_equal(tt_path_exists(test_at("copied")), status == TT_OK);
+        if (status == TT_OK) assert_int_equal(unlink(test_at("copied")), 0);
     }
     /* The same folder by another name, and one whose sibling begins as it does. */
-    assert_int_equal(symlink("hub/snapshots/r1", in_root("model")), 0);
+    assert_int_equal(symlink("hub/snapshots/r1", test_at("model")), 0);
     assert_int_equal(copy_inside("model", "within", 100), TT_OK);
     assert_int_equal(copy_inside("model", "blob", 4), TT_OK);
     assert_int_equal(copy_inside("model", "blob", 3), TT_ERR_DATA);
     assert_message("more than the 3 bytes");
-    assert_int_equal(tt_dir_create(in_root("hub/snapshots/r1-b")), TT_OK);
-    assert_int_equal(tt_file_write_atomic(in_root("hub/snapshots/r1-b/f"), "f", 1), TT_OK);
-    assert_int_equal(symlink("../r1-b/f", in_root("hub/snapshots/r1/sibling")), 0);
+    assert_int_equal(tt_dir_create(test_at("hub/snapshots/r1-b")), TT_OK);
+    assert_int_equal(tt_file_write_atomic(test_at("hub/snapshots/r1-b/f"), "f", 1), TT_OK);
+    assert_int_equal(symlink("../r1-b/f", test_at("hub/snapshots/r1/sibling")), 0);
     assert_int_equal(copy_inside("model", "sibling", 100), TT_ERR_DATA);
     assert_message("leaves the folder");
-    assert_int_equal(tt_dir_remove(in_root("hub")), TT_OK);
-    assert_int_equal(tt_dir_remove(in_root("hub2")), TT_OK);
-    assert_int_equal(unlink(in_root("copied")) | unlink(in_root("model")), 0);
+    assert_int_equal(tt_dir_remove(test_at("hub")), TT_OK);
+    assert_int_equal(tt_dir_remove(test_at("hub2")), TT_OK);
+    assert_int_equal(unlink(test_at("copied")) | unlink(test_at("model")), 0);
 }
 
 static void folders(void **state)
 {
     (void)state;
-    assert_int_equal(tt_dir_create(in_root("x/y/z")), TT_OK);
-    assert_int_equal(tt_dir_create(in_root("x/y/z/")), TT_OK);
-    assert_int_equal(tt_file_write_atomic(in_root("x/f"), "1", 1), TT_OK);
-    assert_int_equal(tt_dir_create(in_root("x/f")), TT_ERR_DATA);
-    assert_int_equal(tt_dir_create(in_root("x/f/g")), TT_ERR_DATA);
+    assert_int_equal(tt_dir_create(test_at("x/y/z")), TT_OK);
+    assert_int_equal(tt_dir_create(test_at("x/y/z/")), TT_OK);
+    assert_int_equal(tt_file_write_atomic(test_at("x/f"), "1", 1), TT_OK);
+    assert_int_equal(tt_dir_create(test_at("x/f")), TT_ERR_DATA);
+    assert_int_equal(tt_dir_create(test_at("x/f/g")), TT_ERR_DATA);
     assert_int_equal(tt_dir_create(""), TT_ERR_USAGE);
-    assert_entries(in_root("x"), "f y ");
+    assert_entries(test_at("x"), "f y ");
     /* A link out of the tree is removed, what it points at stays. */
-    assert_int_equal(tt_file_write_atomic(in_root("keep"), "1", 1), TT_OK);
-    assert_int_equal(symlink(in_root("keep"), in_root("x/link")), 0);
-    assert_int_equal(tt_dir_remove(in_root("x")), TT_OK);
-    assert_false(tt_path_exists(in_root("x")));
-    assert_true(tt_path_exists(in_root("keep")));
-    assert_int_equal(tt_dir_remove(in_root("x")), TT_OK);
+    assert_int_equal(tt_file_write_atomic(test_at("keep"), "1", 1), TT_OK);
+    assert_int_equal(symlink(test_at("keep"), test_at("x/link")), 0);
+    assert_int_equal(tt_dir_remove(test_at("x")), TT_OK);
+    assert_false(tt_path_exists(test_at("x")));
+    assert_true(tt_path_exists(test_at("keep")));
+    assert_int_equal(tt_dir_remove(test_at("x")), TT_OK);
 }
 
 static void commit(void **state)
 {
     (void)state;
-    assert_int_equal(tt_dir_create(in_root("new/sub")), TT_OK);
-    assert_int_equal(tt_file_write_atomic(in_root("new/sub/f"), "1", 1), TT_OK);
-    assert_int_equal(tt_dir_commit(in_root("new"), in_root("final")), TT_OK);
-    assert_true(tt_path_exists(in_root("final/sub/f")));
-    assert_false(tt_path_exists(in_root("new")));
-    assert_int_equal(tt_dir_create(in_root("new")), TT_OK);
-    assert_int_equal(tt_file_write_atomic(in_root("new/g"), "2", 1), TT_OK);
-    assert_int_equal(tt_dir_commit(in_root("new"), in_root("final")), TT_OK);
-    assert_entries(in_root("final"), "g ");
-    assert_false(tt_path_exists(in_root("new")));
-    assert_int_equal(tt_dir_commit(in_root("new"), in_root("final")), TT_ERR_DATA);
-    assert_entries(in_root("final"), "g ");
+    assert_int_equal(tt_dir_create(test_at("new/sub")), TT_OK);
+    assert_int_equal(tt_file_write_atomic(test_at("new/sub/f"), "1", 1), TT_OK);
+    assert_int_equal(tt_dir_commit(test_at("new"), test_at("final")), TT_OK);
+    assert_true(tt_path_exists(test_at("final/sub/f")));
+    assert_false(tt_path_exists(test_at("new")));
+    assert_int_equal(tt_dir_create(test_at("new")), TT_OK);
+    assert_int_equal(tt_file_write_atomic(test_at("new/g"), "2", 1), TT_OK);
+    assert_int_equal(tt_dir_commit(test_at("new"), test_at("final")), TT_OK);
+    assert_entries(test_at("final"), "g ");
+    assert_false(tt_path_exists(test_at("new")));
+    assert_int_equal(tt_dir_commit(test_at("new"), test_at("final")), TT_ERR_DATA);
+    assert_entries(test_at("final"), "g ");
 }
 
 static void paths(void **state)
@@ -327,27 +304,26 @@ static void long_paths(void **state)
     assert_non_null(strstr(tt_error_last()->message, "in 'folder2' is longer than 4095 bytes"));
 }
 
+static tt_status use_files(void *context)
+{
+    struct tt_str data = {0};
+    (void)context;
+    tt_status status = tt_dir_create(test_at("t"));
+    if (status == TT_OK) status = tt_file_write_atomic(test_at("t/f"), "content", 7);
+    if (status == TT_OK) status = tt_file_copy(test_at("t/f"), test_at("t/g"));
+    if (status == TT_OK) status = tt_file_read(test_at("t/g"), 100, &data);
+    if (status == TT_OK) status = tt_dir_list(test_at("t"), count_entry, &data);
+    if (status == TT_OK) status = tt_dir_commit(test_at("t"), test_at("t-final"));
+    tt_str_deinit(&data);
+    return status;
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    uint64_t live = tt_alloc_live();
-    for (uint64_t nth = 1;; nth++) {
-        struct tt_str data = {0};
-        (void)!tt_dir_create(in_root("t"));
-        tt_alloc_fail_at(nth);
-        tt_status status = tt_file_write_atomic(in_root("t/f"), "content", 7);
-        if (status == TT_OK) status = tt_file_copy(in_root("t/f"), in_root("t/g"));
-        if (status == TT_OK) status = tt_file_read(in_root("t/g"), 100, &data);
-        if (status == TT_OK) status = tt_dir_list(in_root("t"), count_entry, &data);
-        if (status == TT_OK) status = tt_dir_commit(in_root("t"), in_root("t-final"));
-        tt_alloc_fail_at(0);
-        tt_str_deinit(&data);
-        assert_int_equal(tt_alloc_live(), live);
-        if (status == TT_OK) break;
-        assert_int_equal(status, TT_ERR_MEMORY);
-    }
+    test_allocations_fail(use_files, NULL);
     /* Nothing temporary is left behind. */
-    assert_entries(in_root("t-final"), "f g ");
+    assert_entries(test_at("t-final"), "f g ");
 }
 
 int main(void)
@@ -366,5 +342,5 @@ int main(void)
         cmocka_unit_test(long_paths),
         cmocka_unit_test(every_allocation_may_fail),
     };
-    return cmocka_run_group_tests(tests, make_root, remove_root);
+    return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }

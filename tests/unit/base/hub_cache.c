@@ -11,51 +11,28 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hub_cache.h"
-#include "support/temporary.h"
+#include "support/root.h"
 
 #define COMMIT "0123456789abcdef0123456789abcdef01234567"
 
-static char root[160];
 static const char *const variables[] = {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME",
                                         "HOME"};
 
-static const char *at(const char *name)
-{
-    static char path[4][512];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof path[next], "%s/%s", root, name);
-    return path[next];
-}
-
-static void put(const char *name, const char *text)
-{
-    assert_int_equal(tt_file_write_atomic(at(name), text, strlen(text)), TT_OK);
-}
-
 static int fresh(void **state)
 {
-    (void)state;
-    test_temporary(root, sizeof root, "tt-hub-XXXXXX");
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) unsetenv(variables[i]);
-    return mkdtemp(root) != NULL ? 0 : -1;
-}
-
-static int clean(void **state)
-{
-    (void)state;
-    return tt_dir_remove(root) == TT_OK ? 0 : -1;
+    return test_root_create(state);
 }
 
 static void make_repository(const char *folder)
 {
     char path[200];
     snprintf(path, sizeof path, "%s/snapshots/" COMMIT, folder);
-    assert_int_equal(tt_dir_create(at(path)), TT_OK);
+    assert_int_equal(tt_dir_create(test_at(path)), TT_OK);
     snprintf(path, sizeof path, "%s/refs", folder);
-    assert_int_equal(tt_dir_create(at(path)), TT_OK);
+    assert_int_equal(tt_dir_create(test_at(path)), TT_OK);
     snprintf(path, sizeof path, "%s/refs/main", folder);
-    put(path, COMMIT);
+    test_put(path, COMMIT);
 }
 
 static void assert_found(const char *kind, const char *name, const char *revision, const char *wanted)
@@ -64,7 +41,7 @@ static void assert_found(const char *kind, const char *name, const char *revisio
     assert_int_equal(tt_hub_find(kind, name, revision, &folder), TT_OK);
     if (wanted == NULL && folder != NULL) fail_msg("%s leads to %s", name, folder);
     if (wanted != NULL && folder == NULL) fail_msg("%s is not found", name);
-    if (wanted != NULL) assert_string_equal(folder, at(wanted));
+    if (wanted != NULL) assert_string_equal(folder, test_at(wanted));
     tt_free(folder);
 }
 
@@ -86,13 +63,13 @@ static void revisions(void **state)
     make_repository("models--owner--name");
     make_repository("models--single");
     make_repository("datasets--owner--name");
-    assert_int_equal(tt_dir_create(at("models--owner--name/refs/refs/pr")), TT_OK);
-    put("models--owner--name/refs/refs/pr/1", COMMIT "\n");
-    put("models--owner--name/refs/gone", "ffffffffffffffffffffffffffffffffffffffff");
-    put("models--owner--name/refs/empty", "");
-    put("models--owner--name/refs/out", "../../models--single/snapshots/" COMMIT);
-    put("models--owner--name/refs/up", "..");
-    assert_int_equal(setenv("HF_HUB_CACHE", root, 1), 0);
+    assert_int_equal(tt_dir_create(test_at("models--owner--name/refs/refs/pr")), TT_OK);
+    test_put("models--owner--name/refs/refs/pr/1", COMMIT "\n");
+    test_put("models--owner--name/refs/gone", "ffffffffffffffffffffffffffffffffffffffff");
+    test_put("models--owner--name/refs/empty", "");
+    test_put("models--owner--name/refs/out", "../../models--single/snapshots/" COMMIT);
+    test_put("models--owner--name/refs/up", "..");
+    assert_int_equal(setenv("HF_HUB_CACHE", test_root(), 1), 0);
     static const char folder[] = "models--owner--name/snapshots/" COMMIT;
     assert_found("models", "owner/name", NULL, folder);
     assert_found("models", "owner/name", "main", folder);
@@ -122,7 +99,7 @@ static void places(void **state)
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         snprintf(folder, sizeof folder, "%s/models--m", steps[i].cache);
         make_repository(folder);
-        assert_int_equal(setenv(steps[i].name, at(steps[i].value), 1), 0);
+        assert_int_equal(setenv(steps[i].name, test_at(steps[i].value), 1), 0);
         snprintf(wanted, sizeof wanted, "%s/snapshots/" COMMIT, folder);
         assert_found("models", "m", NULL, wanted);
     }
@@ -134,15 +111,15 @@ static void messages(void **state)
 {
     (void)state;
     char *folder = NULL, name[64];
-    assert_int_equal(setenv("HF_HUB_CACHE", root, 1), 0);
+    assert_int_equal(setenv("HF_HUB_CACHE", test_root(), 1), 0);
     assert_int_equal(tt_hub_locate("owner/name", "v2", "model", &folder), TT_ERR_DATA);
-    assert_non_null(strstr(tt_error_last()->message, root));
+    assert_non_null(strstr(tt_error_last()->message, test_root()));
     assert_non_null(strstr(tt_error_last()->hint, "hf download owner/name --revision v2"));
     assert_int_equal(tt_hub_locate("/nowhere/at/all", NULL, "adapter", &folder), TT_ERR_DATA);
     assert_null(strstr(tt_error_last()->hint, "hf download"));
     assert_null(folder);
-    assert_int_equal(tt_hub_locate(root, NULL, "model", &folder), TT_OK);
-    assert_string_equal(folder, root);
+    assert_int_equal(tt_hub_locate(test_root(), NULL, "model", &folder), TT_OK);
+    assert_string_equal(folder, test_root());
     tt_free(folder);
     assert_string_equal(tt_hub_name_of("/c/models--owner--the-name/snapshots/" COMMIT, name, sizeof name),
                         "the-name");
@@ -155,9 +132,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names),
-        cmocka_unit_test_setup_teardown(revisions, fresh, clean),
-        cmocka_unit_test_setup_teardown(places, fresh, clean),
-        cmocka_unit_test_setup_teardown(messages, fresh, clean),
+        cmocka_unit_test_setup_teardown(revisions, fresh, test_root_remove),
+        cmocka_unit_test_setup_teardown(places, fresh, test_root_remove),
+        cmocka_unit_test_setup_teardown(messages, fresh, test_root_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,10 +9,10 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "base/alloc.h"
 #include "base/json.h"
 #include "base/rng.h"
 #include "base/file.h"
+#include "support/allocations.h"
 #include "support/temporary.h"
 
 static struct tt_json parse(const char *text)
@@ -174,24 +174,23 @@ static void floats_round_trip(void **state)
     }
 }
 
+static tt_status parse_and_write(void *context)
+{
+    static const char source[] = "{\"b\": {\"c\": [1.5, \"\\u00e9\"]}}";
+    struct tt_json json = {0};
+    struct tt_str text = {0};
+    (void)context;
+    tt_status status = tt_json_parse(source, sizeof source - 1, "x", &json);
+    if (status == TT_OK) status = tt_json_write(json.root, 2, true, &text);
+    tt_json_deinit(&json);
+    tt_str_deinit(&text);
+    return status;
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    static const char source[] = "{\"b\": {\"c\": [1.5, \"\\u00e9\"]}}";
-    uint64_t live = tt_alloc_live();
-    for (uint64_t nth = 1;; nth++) {
-        struct tt_json json = {0};
-        struct tt_str text = {0};
-        tt_alloc_fail_at(nth);
-        tt_status status = tt_json_parse(source, sizeof source - 1, "x", &json);
-        if (status == TT_OK) status = tt_json_write(json.root, 2, true, &text);
-        tt_alloc_fail_at(0);
-        tt_json_deinit(&json);
-        tt_str_deinit(&text);
-        assert_int_equal(tt_alloc_live(), live);
-        if (status == TT_OK) break;
-        assert_int_equal(status, TT_ERR_MEMORY);
-    }
+    test_allocations_fail(parse_and_write, NULL);
 }
 
 /* A file may begin with a byte order mark, which is no part of the text. */

@@ -13,37 +13,13 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "convert/quantized_folder.h"
-#include "support/temporary.h"
+#include "support/root.h"
 
 enum { ROWS = 6, COLS = 100 };
-
-static char root[160];
-
-static const char *at(const char *name)
-{
-    static char path[4][512];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof path[next], "%s/%s", root, name);
-    return path[next];
-}
 
 static void ok(tt_status status)
 {
     if (status != TT_OK) fail_msg("%s", tt_error_last()->message);
-}
-
-static int fresh(void **state)
-{
-    (void)state;
-    test_temporary_of(root, sizeof root, "tt-quantized", (long)getpid(), "");
-    return tt_dir_remove(root) == TT_OK && tt_dir_create(root) == TT_OK ? 0 : -1;
-}
-
-static int clean(void **state)
-{
-    (void)state;
-    return tt_dir_remove(root) == TT_OK ? 0 : -1;
 }
 
 /* ---- Files made by hand ---- */
@@ -65,7 +41,7 @@ static void put_folder(const char *name, const char *config, const struct made *
             if (made[i].entry.name == entries[e].name)
                 ok(tt_str_append(&file, made[i].data, entries[e].bytes));
     char folder[256];
-    snprintf(folder, sizeof folder, "%s", at(name));
+    snprintf(folder, sizeof folder, "%s", test_at(name));
     ok(tt_dir_create(folder));
     char path[300];
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
@@ -110,7 +86,7 @@ static tt_status find_weight(const struct made *parts, size_t count, struct tt_q
 {
     struct tt_model_folder *folder = NULL;
     put_folder("one", "{\"model_type\": \"llama\"}", parts, count);
-    ok(tt_model_folder_open(at("one"), true, &folder));
+    ok(tt_model_folder_open(test_at("one"), true, &folder));
     tt_status status = tt_quantized_find(folder, "a.weight", out);
     if (status == TT_OK && out->layout.format.type != TT_QUANT_NONE)
         status = tt_quantized_check_values(folder, out);
@@ -327,7 +303,7 @@ static void put_source(void)
 static tt_status quantize(const struct tt_quantize_options *options, struct tt_quantize_report *report)
 {
     struct tt_model_folder *folder = NULL;
-    ok(tt_model_folder_open(at("source"), true, &folder));
+    ok(tt_model_folder_open(test_at("source"), true, &folder));
     tt_status status = tt_quantized_folder_write(folder, options, report);
     tt_model_folder_close(folder);
     return status;
@@ -345,7 +321,7 @@ static void written_and_read(void **state)
             struct tt_quantized tensor;
             struct tt_quant_format format = tt_quant_format_make((enum tt_quant_type)type, nested != 0);
             ok(tt_quant_layout_make(format, ROWS, COLS, &layout));
-            snprintf(output, sizeof output, "%s", at("out"));
+            snprintf(output, sizeof output, "%s", test_at("out"));
             struct tt_quantize_options options = {.output_dir = output,
                                                   .overwrite = true,
                                                   .layout_of = layout_of,
@@ -388,7 +364,7 @@ static void refuse_writing(const struct tt_quantize_options *options, tt_status 
     if (strstr(tt_error_last()->message, part) == NULL)
         fail_msg("'%s' not in '%s'", part, tt_error_last()->message);
     assert_int_equal(tt_alloc_live(), live);
-    assert_false(tt_path_exists(at("out.quantizing")));
+    assert_false(tt_path_exists(test_at("out.quantizing")));
 }
 
 static void what_is_not_written(void **state)
@@ -398,17 +374,17 @@ static void what_is_not_written(void **state)
     struct tt_cancel cancel = {0};
     put_source();
     ok(tt_quant_layout_make(tt_quant_format_make(TT_QUANT_NF4, true), ROWS, COLS, &layout));
-    snprintf(output, sizeof output, "%s", at("out"));
+    snprintf(output, sizeof output, "%s", test_at("out"));
     struct tt_quantize_options good = {.output_dir = output,
                                        .layout_of = layout_of,
                                        .config = {.type = TT_QUANT_NF4, .storage_dtype = TT_U8}};
     struct tt_quantize_options options = good;
     ok(tt_dir_create(output));
-    ok(tt_file_write_atomic(at("out/mine"), "x", 1));
+    ok(tt_file_write_atomic(test_at("out/mine"), "x", 1));
     refuse_writing(&options, TT_ERR_USAGE, "is not empty");
-    options.output_dir = root;
+    options.output_dir = test_root();
     refuse_writing(&options, TT_ERR_USAGE, "is not empty");
-    options.output_dir = at("source");
+    options.output_dir = test_at("source");
     refuse_writing(&options, TT_ERR_USAGE, "is the folder that is read");
     options = good;
     options.overwrite = true;
@@ -421,7 +397,7 @@ static void what_is_not_written(void **state)
     options.config.storage_dtype = TT_U8;
     layout.rows--;
     refuse_writing(&options, TT_ERR_DATA, "is not a matrix of 5 x 100");
-    assert_true(tt_path_exists(at("out/mine"))); /* nothing was replaced */
+    assert_true(tt_path_exists(test_at("out/mine"))); /* nothing was replaced */
 }
 
 /* Rows that are no multiple of anything, and several pieces of work: the file is the same on any number of
@@ -441,13 +417,13 @@ static void threads_make_the_same_file(void **state)
     for (int run = 0; run < 2; run++) {
         char output[256];
         struct tt_quantize_report report;
-        snprintf(output, sizeof output, "%s", at(run == 0 ? "one" : "three"));
+        snprintf(output, sizeof output, "%s", test_at(run == 0 ? "one" : "three"));
         struct tt_quantize_options options = {.output_dir = output,
                                               .layout_of = layout_of,
                                               .threads = 1 + 2 * run,
                                               .config = {.type = TT_QUANT_NF4, .storage_dtype = TT_BF16}};
         ok(quantize(&options, &report));
-        ok(tt_file_read(at(run == 0 ? "one/model.safetensors" : "three/model.safetensors"), 1 << 24,
+        ok(tt_file_read(test_at(run == 0 ? "one/model.safetensors" : "three/model.safetensors"), 1 << 24,
                         &files[run]));
     }
     assert_int_equal(files[0].bytes, files[1].bytes);
@@ -464,8 +440,8 @@ static void allocations_that_fail(void **state)
     struct tt_model_folder *folder = NULL;
     put_source();
     ok(tt_quant_layout_make(tt_quant_format_make(TT_QUANT_NF4, true), ROWS, COLS, &layout));
-    snprintf(output, sizeof output, "%s", at("out"));
-    ok(tt_model_folder_open(at("source"), true, &folder));
+    snprintf(output, sizeof output, "%s", test_at("out"));
+    ok(tt_model_folder_open(test_at("source"), true, &folder));
     struct tt_quantize_options options = {.output_dir = output,
                                           .layout_of = layout_of,
                                           .threads = 2,
@@ -495,15 +471,15 @@ static void allocations_that_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_good_weight_is_found, fresh, clean),
-        cmocka_unit_test_setup_teardown(missing_and_misshapen_parts, fresh, clean),
-        cmocka_unit_test_setup_teardown(states_that_do_not_fit, fresh, clean),
-        cmocka_unit_test_setup_teardown(rows_of_int8, fresh, clean),
+        cmocka_unit_test_setup_teardown(a_good_weight_is_found, test_root_create, test_root_remove),
+        cmocka_unit_test_setup_teardown(missing_and_misshapen_parts, test_root_create, test_root_remove),
+        cmocka_unit_test_setup_teardown(states_that_do_not_fit, test_root_create, test_root_remove),
+        cmocka_unit_test_setup_teardown(rows_of_int8, test_root_create, test_root_remove),
         cmocka_unit_test(configurations),
-        cmocka_unit_test_setup_teardown(written_and_read, fresh, clean),
-        cmocka_unit_test_setup_teardown(what_is_not_written, fresh, clean),
-        cmocka_unit_test_setup_teardown(threads_make_the_same_file, fresh, clean),
-        cmocka_unit_test_setup_teardown(allocations_that_fail, fresh, clean),
+        cmocka_unit_test_setup_teardown(written_and_read, test_root_create, test_root_remove),
+        cmocka_unit_test_setup_teardown(what_is_not_written, test_root_create, test_root_remove),
+        cmocka_unit_test_setup_teardown(threads_make_the_same_file, test_root_create, test_root_remove),
+        cmocka_unit_test_setup_teardown(allocations_that_fail, test_root_create, test_root_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

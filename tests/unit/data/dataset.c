@@ -13,25 +13,11 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "data/dataset.h"
-#include "support/temporary.h"
+#include "support/allocations.h"
+#include "support/root.h"
 
-static char root[160];
 static struct tt_tokenizer *tokenizer, *ending_tokenizer;
 enum { VOCAB = 400 };
-
-static const char *at(const char *name)
-{
-    static char path[4][512];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof path[next], "%s/%s", root, name);
-    return path[next];
-}
-
-static void put(const char *name, const char *text)
-{
-    assert_int_equal(tt_file_write_atomic(at(name), text, strlen(text)), TT_OK);
-}
 
 /* A byte-level tokenizer of single printable characters (id = code), with "ab" merged (id 300), <s> 0,
  * </s> 1. Its post-processor puts <s> first and, when asked, </s> last. */
@@ -75,22 +61,20 @@ static struct tt_tokenizer *make_tokenizer(const char *folder, bool ends)
     }
     assert_int_equal(tt_str_append_text(&json, "}, \"merges\": [\"a b\"]}}"), TT_OK);
     char name[128];
-    assert_int_equal(tt_dir_create(at(folder)), TT_OK);
+    assert_int_equal(tt_dir_create(test_at(folder)), TT_OK);
     snprintf(name, sizeof name, "%s/tokenizer.json", folder);
-    put(name, json.data);
+    test_put(name, json.data);
     snprintf(name, sizeof name, "%s/tokenizer_config.json", folder);
-    put(name, "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\"}");
+    test_put(name, "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\"}");
     tt_str_deinit(&json);
     struct tt_tokenizer *made = NULL;
-    if (tt_tokenizer_load(at(folder), &made) != TT_OK) print_error("%s\n", tt_error_last()->message);
+    if (tt_tokenizer_load(test_at(folder), &made) != TT_OK) print_error("%s\n", tt_error_last()->message);
     return made;
 }
 
 static int setup(void **state)
 {
-    (void)state;
-    test_temporary_of(root, sizeof root, "tt-dataset", (long)getpid(), "");
-    if (tt_dir_create(root) != TT_OK) return -1;
+    if (test_root_create(state) != 0) return -1;
     tokenizer = make_tokenizer("tok", false);
     ending_tokenizer = make_tokenizer("tok-ends", true);
     return tokenizer != NULL && ending_tokenizer != NULL ? 0 : -1;
@@ -98,10 +82,9 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     tt_tokenizer_destroy(tokenizer);
     tt_tokenizer_destroy(ending_tokenizer);
-    return tt_dir_remove(root) == TT_OK ? 0 : -1;
+    return test_root_remove(state);
 }
 
 static struct tt_data_config defaults(void)
@@ -121,8 +104,8 @@ static struct tt_dataset *load_with(const char *name, const char *text, const st
                                     const struct tt_tokenizer *with)
 {
     struct tt_dataset *dataset = NULL;
-    put(name, text);
-    if (tt_dataset_load(at(name), config, with, VOCAB, 0, &dataset) != TT_OK) {
+    test_put(name, text);
+    if (tt_dataset_load(test_at(name), config, with, VOCAB, 0, &dataset) != TT_OK) {
         fail_msg("%s / %s", tt_error_last()->message, tt_error_last()->context[0]);
     }
     return dataset;
@@ -254,10 +237,10 @@ static void prompt_template(void **state)
     d = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         config.prompt_template = bad[i];
-        assert_int_equal(tt_dataset_load(at("a.jsonl"), &config, tokenizer, VOCAB, 0, &d), TT_ERR_USAGE);
+        assert_int_equal(tt_dataset_load(test_at("a.jsonl"), &config, tokenizer, VOCAB, 0, &d), TT_ERR_USAGE);
     }
     config.prompt_template = "{missing}";
-    assert_int_equal(tt_dataset_load(at("a.jsonl"), &config, tokenizer, VOCAB, 0, &d), TT_ERR_DATA);
+    assert_int_equal(tt_dataset_load(test_at("a.jsonl"), &config, tokenizer, VOCAB, 0, &d), TT_ERR_DATA);
     assert_non_null(strstr(tt_error_last()->message, "no field 'missing'"));
     assert_non_null(strstr(tt_error_last()->context[0], "row 1 (line 1)"));
     assert_null(d);
@@ -288,7 +271,7 @@ static void over_length(void **state)
     tt_dataset_destroy(d);
     config.over_length = TT_OVER_LENGTH_ERROR;
     d = NULL;
-    assert_int_equal(tt_dataset_load(at("a.jsonl"), &config, NULL, VOCAB, 0, &d), TT_ERR_DATA);
+    assert_int_equal(tt_dataset_load(test_at("a.jsonl"), &config, NULL, VOCAB, 0, &d), TT_ERR_DATA);
     assert_non_null(
         strstr(tt_error_last()->message, "row 1 (line 1): 5 tokens are more than max_length (3)"));
     /* One stream: nothing is lost. */
@@ -326,13 +309,13 @@ static void file_kinds(void **state)
     assert_sample(d, 1, "105* 104* 105* 104*");
     assert_sample(d, 2, "105* 1*");
     tt_dataset_destroy(d);
-    put("d.jsonl", "{\"input_ids\": [1, 2]}\n{\"input_ids\": [3, 4]}\n{broken");
+    test_put("d.jsonl", "{\"input_ids\": [1, 2]}\n{\"input_ids\": [3, 4]}\n{broken");
     d = NULL;
-    assert_int_equal(tt_dataset_load(at("d.jsonl"), &config, NULL, VOCAB, 2, &d), TT_OK);
+    assert_int_equal(tt_dataset_load(test_at("d.jsonl"), &config, NULL, VOCAB, 2, &d), TT_OK);
     assert_int_equal(tt_dataset_count(d), 2);
     tt_dataset_destroy(d);
     d = NULL;
-    assert_int_equal(tt_dataset_load(at("c.txt"), &config, tokenizer, VOCAB, 2, &d), TT_OK);
+    assert_int_equal(tt_dataset_load(test_at("c.txt"), &config, tokenizer, VOCAB, 2, &d), TT_OK);
     assert_int_equal(tt_dataset_count(d), 2);
     tt_dataset_destroy(d);
 }
@@ -391,8 +374,8 @@ static void refusals(void **state)
     uint64_t live = tt_alloc_live();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tt_dataset *d = NULL;
-        put(cases[i].name, cases[i].text);
-        tt_status status = tt_dataset_load(at(cases[i].name), &config, tokenizer, VOCAB, 0, &d);
+        test_put(cases[i].name, cases[i].text);
+        tt_status status = tt_dataset_load(test_at(cases[i].name), &config, tokenizer, VOCAB, 0, &d);
         const char *message = tt_error_last()->message;
         if (status != cases[i].status || strstr(message, cases[i].part) == NULL)
             fail_msg("case %zu: %s", i, message);
@@ -400,18 +383,18 @@ static void refusals(void **state)
         assert_int_equal(tt_alloc_live(), live);
     }
     struct tt_dataset *d = NULL;
-    assert_int_equal(tt_dataset_load(at("absent.jsonl"), &config, tokenizer, VOCAB, 0, &d), TT_ERR_DATA);
-    assert_int_equal(tt_dataset_load(root, &config, tokenizer, VOCAB, 0, &d), TT_ERR_DATA);
-    put("t.jsonl", "{\"text\": \"hi\"}");
-    assert_int_equal(tt_dataset_load(at("t.jsonl"), &config, NULL, VOCAB, 0, &d), TT_ERR_DATA);
+    assert_int_equal(tt_dataset_load(test_at("absent.jsonl"), &config, tokenizer, VOCAB, 0, &d), TT_ERR_DATA);
+    assert_int_equal(tt_dataset_load(test_root(), &config, tokenizer, VOCAB, 0, &d), TT_ERR_DATA);
+    test_put("t.jsonl", "{\"text\": \"hi\"}");
+    assert_int_equal(tt_dataset_load(test_at("t.jsonl"), &config, NULL, VOCAB, 0, &d), TT_ERR_DATA);
     assert_non_null(strstr(tt_error_last()->message, "text needs a tokenizer"));
-    assert_int_equal(tt_dataset_load(at("t.jsonl"), &config, tokenizer, 105, 0, &d), TT_ERR_DATA);
+    assert_int_equal(tt_dataset_load(test_at("t.jsonl"), &config, tokenizer, 105, 0, &d), TT_ERR_DATA);
     assert_non_null(strstr(tt_error_last()->message, "the tokenizer gives id 105"));
     config.eos_token = "<none>";
-    assert_int_equal(tt_dataset_load(at("t.jsonl"), &config, tokenizer, VOCAB, 0, &d), TT_ERR_USAGE);
+    assert_int_equal(tt_dataset_load(test_at("t.jsonl"), &config, tokenizer, VOCAB, 0, &d), TT_ERR_USAGE);
     config.eos_token = NULL;
     config.completion_only_loss = 1;
-    assert_int_equal(tt_dataset_load(at("t.jsonl"), &config, tokenizer, VOCAB, 0, &d), TT_ERR_DATA);
+    assert_int_equal(tt_dataset_load(test_at("t.jsonl"), &config, tokenizer, VOCAB, 0, &d), TT_ERR_DATA);
 }
 
 static void use_processors(int count, cpu_set_t *before)
@@ -467,10 +450,11 @@ static void threads_do_not_matter(void **state)
         if (i >= 1233 && i % 300 == 33) broken[0] = '[';
         broken = strchr(broken, '\n') + 1;
     }
-    put("big.jsonl", text.data);
+    test_put("big.jsonl", text.data);
     for (int i = 0; i < 10; i++) {
         struct tt_dataset *d = NULL;
-        assert_int_equal(tt_dataset_load(at("big.jsonl"), &config, tokenizer, VOCAB, 0, &d), TT_ERR_DATA);
+        assert_int_equal(tt_dataset_load(test_at("big.jsonl"), &config, tokenizer, VOCAB, 0, &d),
+                         TT_ERR_DATA);
         if (strstr(tt_error_last()->message, "row 1234:") == NULL) fail_msg("%s", tt_error_last()->message);
     }
     tt_str_deinit(&text);
@@ -545,28 +529,26 @@ static void show(void **state)
     tt_dataset_destroy(d);
 }
 
+static tt_status load_and_split(void *context)
+{
+    struct tt_dataset *d = NULL, *held = NULL;
+    tt_status status = tt_dataset_load(test_at("f.jsonl"), context, tokenizer, VOCAB, 0, &d);
+    if (status == TT_OK) status = tt_dataset_shuffle(d, 1);
+    if (status == TT_OK) status = tt_dataset_split(d, 1, 1, &held);
+    tt_dataset_destroy(held);
+    tt_dataset_destroy(d);
+    return status;
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
     cpu_set_t before;
     use_processors(1, &before);
-    put("f.jsonl",
-        "{\"prompt\": \"h\", \"completion\": \"i\"}\n{\"input_ids\": [5, 6, 7]}\n{\"text\": \"x\"}");
+    test_put("f.jsonl",
+             "{\"prompt\": \"h\", \"completion\": \"i\"}\n{\"input_ids\": [5, 6, 7]}\n{\"text\": \"x\"}");
     struct tt_data_config config = defaults();
-    uint64_t live = tt_alloc_live();
-    for (uint64_t nth = 1;; nth++) {
-        struct tt_dataset *d = NULL, *held = NULL;
-        tt_alloc_fail_at(nth);
-        tt_status status = tt_dataset_load(at("f.jsonl"), &config, tokenizer, VOCAB, 0, &d);
-        if (status == TT_OK) status = tt_dataset_shuffle(d, 1);
-        if (status == TT_OK) status = tt_dataset_split(d, 1, 1, &held);
-        tt_alloc_fail_at(0);
-        tt_dataset_destroy(held);
-        tt_dataset_destroy(d);
-        assert_int_equal(tt_alloc_live(), live);
-        if (status == TT_OK) break;
-        assert_int_equal(status, TT_ERR_MEMORY);
-    }
+    test_allocations_fail(load_and_split, &config);
     use_processors(0, &before);
 }
 

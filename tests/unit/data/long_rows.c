@@ -13,11 +13,10 @@
 
 #include "base/file.h"
 #include "data/dataset.h"
-#include "support/temporary.h"
+#include "support/root.h"
 
 enum { ROW_BYTES = 16 << 20, VOCAB = 64 };
 
-static char root[160];
 static struct tt_tokenizer *tokenizer;
 static const struct tt_tokenizer *measured; /* NULL: `tokenizer` */
 
@@ -28,17 +27,10 @@ static const char tokenizer_json[] =
     "\"bc\": 5, "
     "\"aabc\": 6, \"\\u0120a\": 7}, \"merges\": [\"a a\", \"b c\", \"aa bc\", \"\\u0120 a\"]}}";
 
-static const char *at(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", root, name);
-    return path;
-}
-
 /* A row of `bytes` bytes: `unit` again and again. */
 static void put_row(const char *name, const char *before, const char *unit, const char *behind, size_t bytes)
 {
-    FILE *file = fopen(at(name), "w");
+    FILE *file = fopen(test_at(name), "w");
     assert_non_null(file);
     size_t done = strlen(before) + strlen(behind);
     fputs(before, file);
@@ -69,7 +61,7 @@ static size_t memory_of(const char *name)
     if (child == 0) {
         struct tt_dataset *dataset = NULL;
         struct tt_data_config config = settings();
-        if (tt_dataset_load(at(name), &config, measured != NULL ? measured : tokenizer,
+        if (tt_dataset_load(test_at(name), &config, measured != NULL ? measured : tokenizer,
                             measured != NULL ? tt_tokenizer_vocab_size(measured) : VOCAB, 0,
                             &dataset) != TT_OK) {
             fprintf(stderr, "%s\n", tt_error_last()->message);
@@ -144,16 +136,17 @@ static void bound(void **state)
     (void)state;
     config.max_row_size = 4096;
     put_row("exact.jsonl", "{\"text\": \"", "a", "\"}", 4096);
-    assert_int_equal(tt_dataset_load(at("exact.jsonl"), &config, tokenizer, VOCAB, 0, &dataset), TT_OK);
+    assert_int_equal(tt_dataset_load(test_at("exact.jsonl"), &config, tokenizer, VOCAB, 0, &dataset), TT_OK);
     tt_dataset_destroy(dataset);
     dataset = NULL;
     put_row("long.jsonl", "{\"text\": \"aa\"}\n{\"text\": \"", "a", "\"}", 4096 + 16);
-    assert_int_equal(tt_dataset_load(at("long.jsonl"), &config, tokenizer, VOCAB, 0, &dataset), TT_ERR_DATA);
+    assert_int_equal(tt_dataset_load(test_at("long.jsonl"), &config, tokenizer, VOCAB, 0, &dataset),
+                     TT_ERR_DATA);
     assert_non_null(
         strstr(tt_error_last()->message, "row 2 (line 2): the line is longer than max_row_size (4096)"));
     assert_non_null(strstr(tt_error_last()->hint, "max_row_size"));
     config.max_row_size = 0;
-    assert_int_equal(tt_dataset_load(at("long.jsonl"), &config, tokenizer, VOCAB, 0, &dataset), TT_OK);
+    assert_int_equal(tt_dataset_load(test_at("long.jsonl"), &config, tokenizer, VOCAB, 0, &dataset), TT_OK);
     tt_dataset_destroy(dataset);
 }
 
@@ -165,7 +158,7 @@ static void counts(void **state)
     struct tt_dataset_report report;
     (void)state;
     put_row("row.jsonl", "{\"prompt\": \"b b b\", \"completion\": \"", "bb", "\"}", 300041);
-    assert_int_equal(tt_dataset_load(at("row.jsonl"), &config, tokenizer, VOCAB, 0, &dataset), TT_OK);
+    assert_int_equal(tt_dataset_load(test_at("row.jsonl"), &config, tokenizer, VOCAB, 0, &dataset), TT_OK);
     tt_dataset_report(dataset, &report);
     assert_int_equal(report.longest, 5 + 300004);
     assert_int_equal(report.truncated, 1);
@@ -174,23 +167,21 @@ static void counts(void **state)
     tt_dataset_destroy(dataset);
     dataset = NULL;
     config.over_length = TT_OVER_LENGTH_ERROR;
-    assert_int_equal(tt_dataset_load(at("row.jsonl"), &config, tokenizer, VOCAB, 0, &dataset), TT_ERR_DATA);
+    assert_int_equal(tt_dataset_load(test_at("row.jsonl"), &config, tokenizer, VOCAB, 0, &dataset),
+                     TT_ERR_DATA);
     assert_non_null(strstr(tt_error_last()->message, "300009 tokens are more than max_length (1024)"));
 }
 
 static int setup(void **state)
 {
-    (void)state;
-    test_temporary_of(root, sizeof root, "tt-long-rows", (long)getpid(), "");
-    if (tt_dir_create(root) != TT_OK) return -1;
+    if (test_root_create(state) != 0) return -1;
     return tt_tokenizer_parse(tokenizer_json, strlen(tokenizer_json), "test", &tokenizer) == TT_OK ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     tt_tokenizer_destroy(tokenizer);
-    return tt_dir_remove(root) == TT_OK ? 0 : -1;
+    return test_root_remove(state);
 }
 
 int main(void)

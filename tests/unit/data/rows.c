@@ -3,7 +3,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -12,29 +11,7 @@
 
 #include "base/file.h"
 #include "data/rows.h"
-
-static char root[256];
-
-static const char *at(const char *name)
-{
-    static char path[320];
-    snprintf(path, sizeof path, "%s/%s", root, name);
-    return path;
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    const char *folder = getenv("TMPDIR");
-    snprintf(root, sizeof root, "%s/tt-rows-%ld", folder != NULL ? folder : "/tmp", (long)getpid());
-    return tt_dir_create(root) == TT_OK ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    return tt_dir_remove(root) == TT_OK ? 0 : -1;
-}
+#include "support/root.h"
 
 static void bounds(void **state)
 {
@@ -62,9 +39,9 @@ static void bounds(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tt_rows rows = {0};
-        assert_int_equal(tt_file_write_atomic(at(cases[i].name), cases[i].text, strlen(cases[i].text)),
+        assert_int_equal(tt_file_write_atomic(test_at(cases[i].name), cases[i].text, strlen(cases[i].text)),
                          TT_OK);
-        tt_status status = tt_rows_open(at(cases[i].name), cases[i].max_rows, cases[i].max_bytes, &rows);
+        tt_status status = tt_rows_open(test_at(cases[i].name), cases[i].max_rows, cases[i].max_bytes, &rows);
         if (status != (cases[i].part == NULL ? TT_OK : TT_ERR_DATA)) fail_msg("case %zu", i);
         if (cases[i].part != NULL && strstr(tt_error_last()->message, cases[i].part) == NULL)
             fail_msg("case %zu: '%s'", i, tt_error_last()->message);
@@ -84,10 +61,10 @@ static void no_end(void **state)
     for (size_t i = 0; i < 2; i++) {
         struct rusage before, after;
         struct tt_rows rows = {0};
-        assert_int_equal(tt_file_write_atomic(at(names[i]), starts[i], strlen(starts[i])), TT_OK);
-        if (truncate(at(names[i]), (off_t)64 << 30) != 0) skip(); /* no file of that size here */
+        assert_int_equal(tt_file_write_atomic(test_at(names[i]), starts[i], strlen(starts[i])), TT_OK);
+        if (truncate(test_at(names[i]), (off_t)64 << 30) != 0) skip(); /* no file of that size here */
         getrusage(RUSAGE_SELF, &before);
-        assert_int_equal(tt_rows_open(at(names[i]), 0, ROW_BYTES, &rows), TT_ERR_DATA);
+        assert_int_equal(tt_rows_open(test_at(names[i]), 0, ROW_BYTES, &rows), TT_ERR_DATA);
         getrusage(RUSAGE_SELF, &after);
         assert_non_null(strstr(tt_error_last()->message, "is longer than max_row_size (1048576)"));
         assert_true(after.ru_maxrss - before.ru_maxrss < 16 * ROW_BYTES / 1024);
@@ -97,5 +74,5 @@ static void no_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bounds), cmocka_unit_test(no_end)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }

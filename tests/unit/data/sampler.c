@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "data/sampler.h"
+#include "support/allocations.h"
 #include "support/temporary.h"
 
 enum { SAMPLES = 157, LONGEST = 40, PACK = 48 };
@@ -410,6 +411,18 @@ static void refusals(void **state)
     tt_sampler_destroy(NULL);
 }
 
+static tt_status sample(void *context)
+{
+    struct tt_sampler *sampler = NULL;
+    struct tt_batch_storage storage = {0};
+    struct tt_batch batch;
+    tt_status status = tt_sampler_create(dataset, context, &sampler);
+    if (status == TT_OK) status = tt_sampler_batch(sampler, 0, 0, 1, &storage, &batch);
+    tt_batch_storage_deinit(&storage);
+    tt_sampler_destroy(sampler);
+    return status;
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
@@ -419,21 +432,7 @@ static void every_allocation_may_fail(void **state)
                                        .packing = true,
                                        .packing_strategy = "bfd",
                                        .max_length = PACK};
-    uint64_t live = tt_alloc_live();
-    for (uint64_t nth = 1;; nth++) {
-        struct tt_sampler *sampler = NULL;
-        struct tt_batch_storage storage = {0};
-        struct tt_batch batch;
-        tt_alloc_fail_at(nth);
-        tt_status status = tt_sampler_create(dataset, &config, &sampler);
-        if (status == TT_OK) status = tt_sampler_batch(sampler, 0, 0, 1, &storage, &batch);
-        tt_alloc_fail_at(0);
-        tt_batch_storage_deinit(&storage);
-        tt_sampler_destroy(sampler);
-        assert_int_equal(tt_alloc_live(), live);
-        if (status == TT_OK) break;
-        assert_int_equal(status, TT_ERR_MEMORY);
-    }
+    test_allocations_fail(sample, &config);
 }
 
 int main(void)

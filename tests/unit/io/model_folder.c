@@ -12,36 +12,13 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "io/model_folder.h"
-#include "support/temporary.h"
-
-static char root[160];
-
-static const char *at(const char *name)
-{
-    static char path[4][512];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof path[next], "%s/%s", root, name);
-    return path[next];
-}
+#include "support/allocations.h"
+#include "support/root.h"
 
 static int fresh(void **state)
 {
-    (void)state;
-    test_temporary_of(root, sizeof root, "tt-model", (long)getpid(), "");
-    if (tt_dir_remove(root) != TT_OK || tt_dir_create(root) != TT_OK) return -1;
-    return tt_file_write_atomic(at("config.json"), "{\"model_type\": \"llama\"}", 23) == TT_OK ? 0 : -1;
-}
-
-static int clean(void **state)
-{
-    (void)state;
-    return tt_dir_remove(root) == TT_OK ? 0 : -1;
-}
-
-static void put(const char *name, const char *text)
-{
-    assert_int_equal(tt_file_write_atomic(at(name), text, strlen(text)), TT_OK);
+    if (test_root_create(state) != 0) return -1;
+    return tt_file_write_atomic(test_at("config.json"), "{\"model_type\": \"llama\"}", 23) == TT_OK ? 0 : -1;
 }
 
 /* A safetensors file of U8 tensors of one element each; element i has the value first + i. */
@@ -58,7 +35,7 @@ static void put_tensors(const char *name, const char *const *tensors, int first)
     assert_int_equal(tt_safetensors_layout(entries, count, &file, &bytes), TT_OK);
     for (size_t i = 0; i < count; i++)
         assert_int_equal(tt_str_append_char(&file, (char)(first + (int)i)), TT_OK);
-    assert_int_equal(tt_file_write_atomic(at(name), file.data, file.bytes), TT_OK);
+    assert_int_equal(tt_file_write_atomic(test_at(name), file.data, file.bytes), TT_OK);
     tt_str_deinit(&file);
 }
 
@@ -72,7 +49,7 @@ static void assert_refused(tt_status status, const char *part, const char *hint)
 {
     struct tt_model_folder *folder = NULL;
     uint64_t live = tt_alloc_live();
-    assert_int_equal(tt_model_folder_open(root, true, &folder), status);
+    assert_int_equal(tt_model_folder_open(test_root(), true, &folder), status);
     assert_null(folder);
     const struct tt_error *error = tt_error_last();
     if (strstr(error->message, part) == NULL) fail_msg("'%s' not in '%s'", part, error->message);
@@ -94,11 +71,11 @@ static void shards(void **state)
 {
     (void)state;
     put_shards();
-    put("model.safetensors.index.json",
-        "{\"metadata\": {\"total_size\": 1, \"other\": []}, \"weight_map\": {\"a\": \"m-2.safetensors\","
-        " \"b\": \"m-1.safetensors\", \"c\": \"m-2.safetensors\", \"d\": \"m-1.safetensors\"}}");
+    test_put("model.safetensors.index.json",
+             "{\"metadata\": {\"total_size\": 1, \"other\": []}, \"weight_map\": {\"a\": \"m-2.safetensors\","
+             " \"b\": \"m-1.safetensors\", \"c\": \"m-2.safetensors\", \"d\": \"m-1.safetensors\"}}");
     struct tt_model_folder *folder = NULL;
-    assert_int_equal(tt_model_folder_open(root, true, &folder), TT_OK);
+    assert_int_equal(tt_model_folder_open(test_root(), true, &folder), TT_OK);
     assert_int_equal(tt_model_folder_tensor_count(folder), 4);
     static const char *const names[] = {"a", "b", "c", "d"};
     for (size_t i = 0; i < 4; i++) assert_string_equal(tt_model_folder_tensor(folder, i)->name, names[i]);
@@ -112,7 +89,7 @@ static void shards(void **state)
     uint8_t value;
     assert_int_equal(tt_model_folder_read(folder, &foreign, 0, 1, &value, TT_U8), TT_ERR_INTERNAL);
     assert_true(tt_model_folder_has_weights(folder));
-    assert_string_equal(tt_model_folder_path(folder), root);
+    assert_string_equal(tt_model_folder_path(folder), test_root());
     const char *type = NULL;
     const struct tt_json *config = tt_model_folder_config(folder);
     assert_int_equal(tt_json_string(config, config->root, "model_type", &type), TT_OK);
@@ -120,7 +97,7 @@ static void shards(void **state)
     tt_model_folder_close(folder);
     /* One file beside the index wins. */
     put_tensors("model.safetensors", (const char *const[]){"only", NULL}, 7);
-    assert_int_equal(tt_model_folder_open(root, true, &folder), TT_OK);
+    assert_int_equal(tt_model_folder_open(test_root(), true, &folder), TT_OK);
     assert_int_equal(tt_model_folder_tensor_count(folder), 1);
     assert_int_equal(value_of(folder, "only"), 7);
     tt_model_folder_close(folder);
@@ -154,14 +131,14 @@ static void bad_index(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[512];
         snprintf(text, sizeof text, "{\"weight_map\": %s}", cases[i].map);
-        put("model.safetensors.index.json", text);
+        test_put("model.safetensors.index.json", text);
         assert_refused(TT_ERR_DATA, cases[i].part, cases[i].hint);
     }
-    put("model.safetensors.index.json", "{\"weight_map\": ");
+    test_put("model.safetensors.index.json", "{\"weight_map\": ");
     assert_refused(TT_ERR_DATA, "not valid JSON", NULL);
     put_tensors("m-1.safetensors", (const char *const[]){"a", "b", NULL}, 10);
-    put("model.safetensors.index.json", "{\"weight_map\": {\"a\": \"m-1.safetensors\", \"b\": "
-                                        "\"m-1.safetensors\", \"c\": \"m-2.safetensors\"}}");
+    test_put("model.safetensors.index.json", "{\"weight_map\": {\"a\": \"m-1.safetensors\", \"b\": "
+                                             "\"m-1.safetensors\", \"c\": \"m-2.safetensors\"}}");
     assert_refused(TT_ERR_DATA, "'a' is in two files", NULL);
 }
 
@@ -170,66 +147,66 @@ static void no_weights(void **state)
     (void)state;
     assert_refused(TT_ERR_DATA, "has no weights", NULL);
     struct tt_model_folder *folder = NULL;
-    assert_int_equal(tt_model_folder_open(root, false, &folder), TT_OK);
+    assert_int_equal(tt_model_folder_open(test_root(), false, &folder), TT_OK);
     assert_false(tt_model_folder_has_weights(folder));
     assert_int_equal(tt_model_folder_tensor_count(folder), 0);
     assert_null(tt_model_folder_find(folder, "a"));
     tt_model_folder_close(folder);
-    put("training_args.bin", "x");
+    test_put("training_args.bin", "x");
     assert_refused(TT_ERR_DATA, "has no weights", NULL);
-    put("pytorch_model.bin", "x");
+    test_put("pytorch_model.bin", "x");
     assert_refused(TT_ERR_UNSUPPORTED, "pytorch_model.bin", "safe_serialization=True");
-    assert_int_equal(unlink(at("pytorch_model.bin")), 0);
-    put("consolidated.00.pth", "x");
+    assert_int_equal(unlink(test_at("pytorch_model.bin")), 0);
+    test_put("consolidated.00.pth", "x");
     assert_refused(TT_ERR_UNSUPPORTED, "consolidated.00.pth", "save_pretrained");
-    assert_int_equal(unlink(at("consolidated.00.pth")), 0);
+    assert_int_equal(unlink(test_at("consolidated.00.pth")), 0);
     put_shards();
     assert_refused(TT_ERR_DATA, "2 safetensors files, but neither", "index");
-    put("model.safetensors", "not one at all");
+    test_put("model.safetensors", "not one at all");
     assert_refused(TT_ERR_DATA, "no safetensors file", NULL);
 }
 
 static void bad_config(void **state)
 {
     (void)state;
-    put("config.json", "[1]");
+    test_put("config.json", "[1]");
     assert_refused(TT_ERR_DATA, "must hold one object", NULL);
-    put("config.json", "{\"a\": 1, \"a\": 2}");
+    test_put("config.json", "{\"a\": 1, \"a\": 2}");
     assert_refused(TT_ERR_DATA, "duplicate", NULL);
-    assert_int_equal(unlink(at("config.json")), 0);
+    assert_int_equal(unlink(test_at("config.json")), 0);
     assert_refused(TT_ERR_DATA, "has no 'config.json'", NULL);
-    put("adapter_config.json", "{}");
+    test_put("adapter_config.json", "{}");
     assert_refused(TT_ERR_DATA, "has no 'config.json'", "adapter");
     struct tt_model_folder *folder = NULL;
-    assert_int_equal(tt_model_folder_open(at("absent"), true, &folder), TT_ERR_DATA);
+    assert_int_equal(tt_model_folder_open(test_at("absent"), true, &folder), TT_ERR_DATA);
     assert_non_null(strstr(tt_error_last()->message, "does not exist"));
-    assert_int_equal(tt_model_folder_open(at("adapter_config.json"), true, &folder), TT_ERR_DATA);
+    assert_int_equal(tt_model_folder_open(test_at("adapter_config.json"), true, &folder), TT_ERR_DATA);
     assert_non_null(strstr(tt_error_last()->message, "is a file"));
 }
 
 static void copy_tokenizer(void **state)
 {
     (void)state;
-    put("tokenizer.json", "{\"t\": \"\xc3\xa9\"}\r\n");
-    put("chat_template.jinja", "{{ x }}");
-    put("generation_config.json", "{}");
-    put("README.md", "no");
-    assert_int_equal(tt_dir_create(at("additional_chat_templates")), TT_OK);
-    put("additional_chat_templates/rag.jinja", "rag");
-    assert_int_equal(tt_dir_create(at("out")), TT_OK);
-    assert_int_equal(tt_model_folder_copy_tokenizer(root, at("out"), false), TT_OK);
+    test_put("tokenizer.json", "{\"t\": \"\xc3\xa9\"}\r\n");
+    test_put("chat_template.jinja", "{{ x }}");
+    test_put("generation_config.json", "{}");
+    test_put("README.md", "no");
+    assert_int_equal(tt_dir_create(test_at("additional_chat_templates")), TT_OK);
+    test_put("additional_chat_templates/rag.jinja", "rag");
+    assert_int_equal(tt_dir_create(test_at("out")), TT_OK);
+    assert_int_equal(tt_model_folder_copy_tokenizer(test_root(), test_at("out"), false), TT_OK);
     struct tt_str data = {0};
-    assert_int_equal(tt_file_read(at("out/tokenizer.json"), 100, &data), TT_OK);
+    assert_int_equal(tt_file_read(test_at("out/tokenizer.json"), 100, &data), TT_OK);
     assert_string_equal(data.data, "{\"t\": \"\xc3\xa9\"}\r\n");
-    assert_int_equal(tt_file_read(at("out/additional_chat_templates/rag.jinja"), 100, &data), TT_OK);
+    assert_int_equal(tt_file_read(test_at("out/additional_chat_templates/rag.jinja"), 100, &data), TT_OK);
     assert_string_equal(data.data, "rag");
     tt_str_deinit(&data);
-    assert_true(tt_path_exists(at("out/chat_template.jinja")));
-    assert_false(tt_path_exists(at("out/generation_config.json")));
-    assert_false(tt_path_exists(at("out/README.md")));
-    assert_int_equal(tt_model_folder_copy_tokenizer(root, at("out"), true), TT_OK);
-    assert_true(tt_path_exists(at("out/generation_config.json")));
-    assert_int_equal(tt_model_folder_copy_tokenizer(root, at("no/such"), true), TT_ERR_DATA);
+    assert_true(tt_path_exists(test_at("out/chat_template.jinja")));
+    assert_false(tt_path_exists(test_at("out/generation_config.json")));
+    assert_false(tt_path_exists(test_at("out/README.md")));
+    assert_int_equal(tt_model_folder_copy_tokenizer(test_root(), test_at("out"), true), TT_OK);
+    assert_true(tt_path_exists(test_at("out/generation_config.json")));
+    assert_int_equal(tt_model_folder_copy_tokenizer(test_root(), test_at("no/such"), true), TT_ERR_DATA);
 }
 
 /* Every file that is copied is looked at before: it must lie in the folder and be a regular file. Weights may
@@ -239,33 +216,33 @@ static void what_is_copied_is_checked(void **state)
     (void)state;
     static const char *const names[] = {"chat_template.jinja", "merges.txt", "tokenizer.json",
                                         "additional_chat_templates/x.jinja"};
-    put("weights", "w");
-    assert_int_equal(tt_dir_create(at("additional_chat_templates")), TT_OK);
-    assert_int_equal(symlink("/etc/passwd", at("model.safetensors")), 0);
-    assert_int_equal(tt_model_folder_check_copied(root, true), TT_OK);
+    test_put("weights", "w");
+    assert_int_equal(tt_dir_create(test_at("additional_chat_templates")), TT_OK);
+    assert_int_equal(symlink("/etc/passwd", test_at("model.safetensors")), 0);
+    assert_int_equal(tt_model_folder_check_copied(test_root(), true), TT_OK);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        assert_int_equal(symlink("/etc/passwd", at(names[i])), 0);
-        assert_int_equal(tt_model_folder_check_copied(root, true), TT_ERR_DATA);
+        assert_int_equal(symlink("/etc/passwd", test_at(names[i])), 0);
+        assert_int_equal(tt_model_folder_check_copied(test_root(), true), TT_ERR_DATA);
         assert_non_null(strstr(tt_error_last()->message, names[i]));
-        assert_int_equal(tt_dir_create(at("out")), TT_OK);
-        assert_int_equal(tt_model_folder_copy_tokenizer(root, at("out"), true), TT_ERR_DATA);
-        assert_int_equal(unlink(at(names[i])), 0);
-        assert_int_equal(mkfifo(at(names[i]), 0600), 0);
-        assert_int_equal(tt_model_folder_check_copied(root, true), TT_ERR_DATA);
+        assert_int_equal(tt_dir_create(test_at("out")), TT_OK);
+        assert_int_equal(tt_model_folder_copy_tokenizer(test_root(), test_at("out"), true), TT_ERR_DATA);
+        assert_int_equal(unlink(test_at(names[i])), 0);
+        assert_int_equal(mkfifo(test_at(names[i]), 0600), 0);
+        assert_int_equal(tt_model_folder_check_copied(test_root(), true), TT_ERR_DATA);
         assert_non_null(strstr(tt_error_last()->message, "a pipe"));
-        assert_int_equal(unlink(at(names[i])), 0);
+        assert_int_equal(unlink(test_at(names[i])), 0);
     }
     int descriptor = -1;
-    assert_int_equal(tt_file_create(at("vocab.json"), 0, &descriptor), TT_OK);
+    assert_int_equal(tt_file_create(test_at("vocab.json"), 0, &descriptor), TT_OK);
     assert_int_equal(ftruncate(descriptor, (off_t)TT_MODEL_FOLDER_COPY_BYTES_MAX + 1), 0);
     tt_file_close(descriptor);
-    assert_int_equal(tt_model_folder_check_copied(root, false), TT_ERR_DATA);
+    assert_int_equal(tt_model_folder_check_copied(test_root(), false), TT_ERR_DATA);
     assert_non_null(strstr(tt_error_last()->message, "vocab.json"));
     /* generation_config.json counts only where it is copied. */
-    assert_int_equal(unlink(at("vocab.json")), 0);
-    assert_int_equal(symlink("/etc/passwd", at("generation_config.json")), 0);
-    assert_int_equal(tt_model_folder_check_copied(root, false), TT_OK);
-    assert_int_equal(tt_model_folder_check_copied(root, true), TT_ERR_DATA);
+    assert_int_equal(unlink(test_at("vocab.json")), 0);
+    assert_int_equal(symlink("/etc/passwd", test_at("generation_config.json")), 0);
+    assert_int_equal(tt_model_folder_check_copied(test_root(), false), TT_OK);
+    assert_int_equal(tt_model_folder_check_copied(test_root(), true), TT_ERR_DATA);
 }
 
 static void golden_shards(void **state)
@@ -281,37 +258,36 @@ static void golden_shards(void **state)
     tt_model_folder_close(folder);
 }
 
+static tt_status open_folder(void *context)
+{
+    struct tt_model_folder *folder = NULL;
+    (void)context;
+    tt_status status = tt_model_folder_open(test_root(), true, &folder);
+    tt_model_folder_close(folder);
+    return status;
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
     put_shards();
-    put("model.safetensors.index.json",
-        "{\"weight_map\": {\"a\": \"m-2.safetensors\", \"b\": \"m-1.safetensors\","
-        " \"c\": \"m-2.safetensors\", \"d\": \"m-1.safetensors\"}}");
-    uint64_t live = tt_alloc_live();
-    for (uint64_t nth = 1;; nth++) {
-        struct tt_model_folder *folder = NULL;
-        tt_alloc_fail_at(nth);
-        tt_status status = tt_model_folder_open(root, true, &folder);
-        tt_alloc_fail_at(0);
-        tt_model_folder_close(folder);
-        assert_int_equal(tt_alloc_live(), live);
-        if (status == TT_OK) break;
-        assert_int_equal(status, TT_ERR_MEMORY);
-    }
+    test_put("model.safetensors.index.json",
+             "{\"weight_map\": {\"a\": \"m-2.safetensors\", \"b\": \"m-1.safetensors\","
+             " \"c\": \"m-2.safetensors\", \"d\": \"m-1.safetensors\"}}");
+    test_allocations_fail(open_folder, NULL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(shards, fresh, clean),
-        cmocka_unit_test_setup_teardown(bad_index, fresh, clean),
-        cmocka_unit_test_setup_teardown(no_weights, fresh, clean),
-        cmocka_unit_test_setup_teardown(bad_config, fresh, clean),
-        cmocka_unit_test_setup_teardown(what_is_copied_is_checked, fresh, clean),
-        cmocka_unit_test_setup_teardown(copy_tokenizer, fresh, clean),
-        cmocka_unit_test_setup_teardown(golden_shards, fresh, clean),
-        cmocka_unit_test_setup_teardown(every_allocation_may_fail, fresh, clean),
+        cmocka_unit_test_setup_teardown(shards, fresh, test_root_remove),
+        cmocka_unit_test_setup_teardown(bad_index, fresh, test_root_remove),
+        cmocka_unit_test_setup_teardown(no_weights, fresh, test_root_remove),
+        cmocka_unit_test_setup_teardown(bad_config, fresh, test_root_remove),
+        cmocka_unit_test_setup_teardown(what_is_copied_is_checked, fresh, test_root_remove),
+        cmocka_unit_test_setup_teardown(copy_tokenizer, fresh, test_root_remove),
+        cmocka_unit_test_setup_teardown(golden_shards, fresh, test_root_remove),
+        cmocka_unit_test_setup_teardown(every_allocation_may_fail, fresh, test_root_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

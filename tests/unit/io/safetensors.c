@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/thread.h"
 #include "io/safetensors.h"
+#include "support/allocations.h"
 #include "support/temporary.h"
 
 static char path[256];
@@ -334,24 +335,23 @@ static void many_threads_read(void **state)
     tt_safetensors_close(file);
 }
 
+static tt_status read_tensor(void *context)
+{
+    struct tt_safetensors *file = NULL;
+    float values[100];
+    (void)context;
+    tt_status status = tt_safetensors_open(path, &file);
+    if (status == TT_OK)
+        status = tt_safetensors_read(file, tt_safetensors_entry(file, 0), 0, 100, values, TT_F32);
+    tt_safetensors_close(file);
+    return status;
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
     write_tensor(TT_BF16, 100);
-    uint64_t live = tt_alloc_live();
-    for (uint64_t nth = 1;; nth++) {
-        struct tt_safetensors *file = NULL;
-        float values[100];
-        tt_alloc_fail_at(nth);
-        tt_status status = tt_safetensors_open(path, &file);
-        if (status == TT_OK)
-            status = tt_safetensors_read(file, tt_safetensors_entry(file, 0), 0, 100, values, TT_F32);
-        tt_alloc_fail_at(0);
-        tt_safetensors_close(file);
-        assert_int_equal(tt_alloc_live(), live);
-        if (status == TT_OK) break;
-        assert_int_equal(status, TT_ERR_MEMORY);
-    }
+    test_allocations_fail(read_tensor, NULL);
 }
 
 int main(void)

@@ -15,38 +15,9 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "launch/fingerprint.h"
-#include "support/temporary.h"
+#include "support/root.h"
 
 #define MIB ((uint64_t)1 << 20)
-
-static char root[160];
-
-static int fresh(void **state)
-{
-    (void)state;
-    test_temporary(root, sizeof root, "tt-fingerprint-XXXXXX");
-    return mkdtemp(root) != NULL ? 0 : -1;
-}
-
-static int clean(void **state)
-{
-    (void)state;
-    return tt_dir_remove(root) == TT_OK ? 0 : -1;
-}
-
-static const char *at(const char *name)
-{
-    static char path[4][512];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof path[next], "%s/%s", root, name);
-    return path[next];
-}
-
-static void put(const char *name, const char *text)
-{
-    assert_int_equal(tt_file_write_atomic(at(name), text, strlen(text)), TT_OK);
-}
 
 /* A model folder with one weights file of `count` bf16 tensors of `bytes` each, all of it a hole, and a small
  * tensor. */
@@ -63,9 +34,9 @@ static void make_model(int count, uint64_t bytes)
             .name = names[i], .dtype = TT_BF16, .rank = 1, .dims = {i < count ? (int64_t)(bytes / 2) : 100}};
     }
     assert_int_equal(tt_safetensors_layout(entries, (size_t)count + 1, &header, &file_bytes), TT_OK);
-    put("config.json", "{}");
-    assert_int_equal(tt_file_write_atomic(at("model.safetensors"), header.data, header.bytes), TT_OK);
-    assert_int_equal(truncate(at("model.safetensors"), (off_t)file_bytes), 0);
+    test_put("config.json", "{}");
+    assert_int_equal(tt_file_write_atomic(test_at("model.safetensors"), header.data, header.bytes), TT_OK);
+    assert_int_equal(truncate(test_at("model.safetensors"), (off_t)file_bytes), 0);
     free(entries);
     tt_str_deinit(&header);
 }
@@ -74,7 +45,7 @@ static struct tt_fingerprint take(enum tt_verify_inputs verify)
 {
     struct tt_fingerprint fingerprint;
     struct tt_inputs inputs = {0};
-    assert_int_equal(tt_model_folder_open(root, true, &inputs.folder), TT_OK);
+    assert_int_equal(tt_model_folder_open(test_root(), true, &inputs.folder), TT_OK);
     inputs.source.folder = inputs.folder;
     if (tt_fingerprint_take(verify, "seed: 1\n", &inputs, NULL, NULL, &fingerprint) != TT_OK)
         fail_msg("%s", tt_error_last()->message);
@@ -101,11 +72,11 @@ static void flip(const char *name, uint64_t offset)
 {
     int descriptor = -1;
     char byte;
-    assert_int_equal(tt_file_open_read(at(name), &descriptor, NULL), TT_OK);
+    assert_int_equal(tt_file_open_read(test_at(name), &descriptor, NULL), TT_OK);
     assert_int_equal(tt_file_pread(descriptor, name, &byte, 1, offset), TT_OK);
     tt_file_close(descriptor);
     byte ^= 1;
-    assert_int_equal(tt_file_open_write(at(name), &descriptor), TT_OK);
+    assert_int_equal(tt_file_open_write(test_at(name), &descriptor), TT_OK);
     assert_int_equal(tt_file_pwrite(descriptor, name, &byte, 1, offset), TT_OK);
     tt_file_close(descriptor);
 }
@@ -116,22 +87,22 @@ static void files(void **state)
     (void)state;
     static const char *const names[] = {"config.json", "tokenizer.json", "chat_template.jinja",
                                         "additional_chat_templates/a.jinja"};
-    assert_int_equal(tt_dir_create(at("additional_chat_templates")), TT_OK);
+    assert_int_equal(tt_dir_create(test_at("additional_chat_templates")), TT_OK);
     make_model(1, MIB);
-    for (size_t i = 0; i < 4; i++) put(names[i], "{}");
+    for (size_t i = 0; i < 4; i++) test_put(names[i], "{}");
     struct tt_fingerprint before = take(TT_VERIFY_QUICK);
-    assert_int_equal(utimensat(AT_FDCWD, at("config.json"), (struct timespec[2]){{1, 0}, {1, 0}}, 0), 0);
+    assert_int_equal(utimensat(AT_FDCWD, test_at("config.json"), (struct timespec[2]){{1, 0}, {1, 0}}, 0), 0);
     struct tt_fingerprint after = take(TT_VERIFY_QUICK);
     assert_string_equal(difference(&before, &after), "");
     tt_fingerprint_deinit(&after);
     for (size_t i = 0; i < 4; i++) {
         char wanted[128];
-        put(names[i], "{ }");
+        test_put(names[i], "{ }");
         after = take(TT_VERIFY_QUICK);
         snprintf(wanted, sizeof wanted, "'%s'", names[i]);
         assert_string_equal(difference(&before, &after), wanted);
         tt_fingerprint_deinit(&after);
-        put(names[i], "{}");
+        test_put(names[i], "{}");
     }
     tt_fingerprint_deinit(&before);
 }
@@ -144,7 +115,7 @@ static void tensors(void **state)
     make_model(1, MIB); /* 16 stretches of 64 KiB with 4 KiB of each read */
     uint64_t end = 0;
     struct stat info;
-    assert_int_equal(stat(at("model.safetensors"), &info), 0);
+    assert_int_equal(stat(test_at("model.safetensors"), &info), 0);
     end = (uint64_t)info.st_size;
     struct tt_fingerprint quick = take(TT_VERIFY_QUICK), full = take(TT_VERIFY_FULL), now;
     int found = 0, probes = 64;
@@ -213,15 +184,15 @@ static void long_data(void **state)
                                           .packing_strategy = "bfd",
                                           .eval_packing = -1,
                                           .completion_only_loss = -1};
-    struct tt_inputs inputs = {.train_path = tt_strdup(at("long.jsonl"))};
+    struct tt_inputs inputs = {.train_path = tt_strdup(test_at("long.jsonl"))};
     struct tt_fingerprint prints[2][4];
     const uint64_t bytes = 1025 * MIB, places[] = {0, MIB - 1, bytes - 1};
     make_model(1, MIB);
-    put("rows.jsonl", "{\"input_ids\": [1, 2, 3]}\n");
-    put("long.jsonl", "");
-    assert_int_equal(truncate(at("long.jsonl"), (off_t)bytes), 0);
-    assert_int_equal(tt_model_folder_open(root, true, &inputs.folder), TT_OK);
-    assert_int_equal(tt_dataset_load(at("rows.jsonl"), &config, NULL, 100, 0, &inputs.train), TT_OK);
+    test_put("rows.jsonl", "{\"input_ids\": [1, 2, 3]}\n");
+    test_put("long.jsonl", "");
+    assert_int_equal(truncate(test_at("long.jsonl"), (off_t)bytes), 0);
+    assert_int_equal(tt_model_folder_open(test_root(), true, &inputs.folder), TT_OK);
+    assert_int_equal(tt_dataset_load(test_at("rows.jsonl"), &config, NULL, 100, 0, &inputs.train), TT_OK);
     uint64_t before = bytes_read();
     for (int i = 0; i < 4; i++) {
         if (i > 0) flip("long.jsonl", places[i - 1]);
@@ -246,8 +217,8 @@ static void changes_since_a_checkpoint(void **state)
     (void)state;
     struct tt_str broken = {0}, changed = {0};
     make_model(1, MIB);
-    put("tokenizer.json", "{}");
-    put("vocab.json", "{}");
+    test_put("tokenizer.json", "{}");
+    test_put("vocab.json", "{}");
     struct tt_fingerprint quick = take(TT_VERIFY_QUICK), full = take(TT_VERIFY_FULL);
     struct tt_json_value *kept = tt_fingerprint_json(&quick), *kept_full = tt_fingerprint_json(&full);
     assert_null(tt_json_get(kept, "setting 'seed'"));
@@ -259,10 +230,10 @@ static void changes_since_a_checkpoint(void **state)
     assert_string_equal(tt_str_text(&changed), "");
     tt_fingerprint_deinit(&quick);
     tt_fingerprint_deinit(&full);
-    put("config.json", "{ }");
-    put("tokenizer.json", "{ }");
-    put("merges.txt", "");
-    assert_int_equal(unlink(at("vocab.json")), 0);
+    test_put("config.json", "{ }");
+    test_put("tokenizer.json", "{ }");
+    test_put("merges.txt", "");
+    assert_int_equal(unlink(test_at("vocab.json")), 0);
     full = take(TT_VERIFY_FULL);
     assert_int_equal(tt_fingerprint_changes(&full, kept, &broken, &changed), TT_OK);
     assert_string_equal(tt_str_text(&broken), "'config.json' is not as it was");
@@ -282,7 +253,7 @@ static void a_stop_on_request(void **state)
     struct tt_inputs inputs = {0};
     struct tt_fingerprint fingerprint;
     make_model(1, MIB);
-    assert_int_equal(tt_model_folder_open(root, true, &inputs.folder), TT_OK);
+    assert_int_equal(tt_model_folder_open(test_root(), true, &inputs.folder), TT_OK);
     uint64_t live = tt_alloc_live();
     assert_int_equal(tt_fingerprint_take(TT_VERIFY_QUICK, NULL, &inputs, NULL, &cancel, &fingerprint),
                      TT_ERR_CANCELLED);
@@ -294,12 +265,12 @@ static void a_stop_on_request(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(files, fresh, clean),
-        cmocka_unit_test_setup_teardown(tensors, fresh, clean),
-        cmocka_unit_test_setup_teardown(little_is_read, fresh, clean),
-        cmocka_unit_test_setup_teardown(long_data, fresh, clean),
-        cmocka_unit_test_setup_teardown(changes_since_a_checkpoint, fresh, clean),
-        cmocka_unit_test_setup_teardown(a_stop_on_request, fresh, clean),
+        cmocka_unit_test_setup_teardown(files, test_root_create, test_root_remove),
+        cmocka_unit_test_setup_teardown(tensors, test_root_create, test_root_remove),
+        cmocka_unit_test_setup_teardown(little_is_read, test_root_create, test_root_remove),
+        cmocka_unit_test_setup_teardown(long_data, test_root_create, test_root_remove),
+        cmocka_unit_test_setup_teardown(changes_since_a_checkpoint, test_root_create, test_root_remove),
+        cmocka_unit_test_setup_teardown(a_stop_on_request, test_root_create, test_root_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
