@@ -4,6 +4,10 @@
 
 #include "cli/exit_codes.h"
 #include "cli/signals.h"
+#include "launch/launch.h"
+
+/* A process takes less from its error to its end. */
+static const double linger_seconds = 10.0;
 
 #define COMMAND(name, summary)                                                                               \
     {#name, summary, tt_cmd_##name, tt_cmd_##name##_sections, tt_cmd_##name##_usage},
@@ -71,5 +75,8 @@ int tt_cli_main(int argc, char *const *argv, FILE *out, FILE *err)
     tt_log_set_sink(NULL, NULL);
     tt_report_deinit(&report);
     const struct tt_error *error = tt_error_last();
-    return status == error->status ? tt_exit_code_of_error(error) : tt_exit_code_of(status);
+    int code = status == error->status ? tt_exit_code_of_error(error) : tt_exit_code_of(status);
+    /* A launcher of MPI kills all processes once one has ended: the one that reports the error goes first. */
+    if (status != TT_OK && error->told && tt_launch_kills_all()) tt_signals_linger(code, linger_seconds);
+    return code;
 }

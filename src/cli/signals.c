@@ -12,6 +12,8 @@
 static struct {
     struct tt_cancel *cancel;
     _Atomic int64_t first_ms; /* 0: no request yet */
+    atomic_bool lingers;
+    atomic_int code; /* of a process that lingers */
 } handler;
 
 static void say(const char *text)
@@ -31,6 +33,7 @@ static void on_signal(int number)
 {
     int64_t now = now_ms(), first = 0;
     (void)number;
+    if (atomic_load(&handler.lingers)) _exit(atomic_load(&handler.code));
     if (atomic_compare_exchange_strong(&handler.first_ms, &first, now)) {
         atomic_fetch_add(&handler.cancel->requests, 1);
         say("\nstopping after this step; a second signal stops at once\n");
@@ -39,6 +42,15 @@ static void on_signal(int number)
     if (now - first < 500) return;
     say("\nstopped at once\n");
     _exit(TT_EXIT_STOPPED);
+}
+
+void tt_signals_linger(int code, double seconds)
+{
+    struct timespec left = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    atomic_store(&handler.code, code);
+    atomic_store(&handler.lingers, true);
+    while (nanosleep(&left, &left) != 0) continue;
+    atomic_store(&handler.lingers, false);
 }
 
 void tt_signals_install(struct tt_cancel *cancel)

@@ -9,5 +9,7 @@
 
 /* `cancel` must live until the process ends. Called once, before any thread. */
 void tt_signals_install(struct tt_cancel *cancel);
+/* For a process with nothing left to do: returns after `seconds`; a signal ends it with `code` and without a word. */
+void tt_signals_linger(int code, double seconds);
 
 #endif

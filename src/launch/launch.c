@@ -147,6 +147,11 @@ static tt_status take_machines(const struct tt_train_config *config, struct tt_l
     return take_address(config, "MASTER_ADDR", "MASTER_PORT", launch);
 }
 
+bool tt_launch_kills_all(void)
+{
+    return tt_comm_mpi_is_launched();
+}
+
 tt_status tt_launch_detect(const struct tt_train_config *config, struct tt_launch *launch)
 {
     *launch =

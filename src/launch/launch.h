@@ -33,6 +33,9 @@ struct tt_launch {
 
 TT_MUST_USE tt_status tt_launch_detect(const struct tt_train_config *config, struct tt_launch *launch);
 
+/* Whether the launcher kills all processes once one of them has ended, as those of MPI do. */
+bool tt_launch_kills_all(void);
+
 /* The key of the job secret, from TRIMTAB_JOB_SECRET or the file TRIMTAB_JOB_SECRET_FILE; not set where neither is
  * there. The secret itself is no setting, and no message has it. The caller wipes the key. */
 TT_MUST_USE tt_status tt_launch_secret(struct tt_proof_key *key);
