@@ -171,6 +171,24 @@ out:
     return status;
 }
 
+/* The unit of `block`, whose backward comes now. Without a prefetch nothing of it moves before that. */
+static tt_status gather_for_backward(struct tt_executor *executor, int block)
+{
+    struct tt_unit *unit = unit_of(executor, block);
+    bool now = executor->config.backward_prefetch == TT_PREFETCH_NONE;
+    TT_TRY(now ? tt_unit_gather_behind(unit) : tt_unit_gather(unit));
+    return tt_unit_wait(unit);
+}
+
+/* Backward of `block` has run. BACKWARD_POST: its values make room for those of the block before, which move
+ * beside the sum of its gradients. */
+static tt_status gather_post(struct tt_executor *executor, int block)
+{
+    struct tt_unit *unit = unit_of(executor, block), *next = unit_of(executor, block - 1);
+    if (unit != next) TT_TRY(tt_unit_release_values(unit));
+    return tt_unit_gather_behind(next);
+}
+
 /* The unit of `block` is needed next: gathered now, or when the block that runs comes to its attention. */
 static tt_status prefetch(struct tt_executor *executor, const struct tt_pass *pass, int block)
 {
@@ -260,16 +278,12 @@ tt_status tt_executor_backward(struct tt_executor *executor, const struct tt_pas
         bool more = i > executor->first_trainable;
         tt_pulse_beat(config->pulse, executor->slots[i].backward_mark);
         TT_TRY(check_cancel(executor));
-        if (!executor->head_held) { /* the head is still there from the forward pass */
-            TT_TRY(tt_unit_gather(unit));
-            TT_TRY(tt_unit_wait(unit));
-        }
+        if (!executor->head_held) TT_TRY(gather_for_backward(executor, i)); /* it is there from forward */
         executor->head_held = false;
         if (more && config->backward_prefetch == TT_PREFETCH_PRE) TT_TRY(prefetch(executor, pass, i - 1));
         if (compute) TT_TRY(backward_block(executor, &own, i));
         TT_TRY(gather_next(executor, false));
-        if (more && config->backward_prefetch == TT_PREFETCH_POST)
-            TT_TRY(tt_unit_gather(unit_of(executor, i - 1)));
+        if (more && config->backward_prefetch == TT_PREFETCH_POST) TT_TRY(gather_post(executor, i));
         TT_TRY(tt_unit_reduce(unit, last_micro));
         TT_TRY(tt_unit_release(unit, false));
     }

@@ -54,8 +54,8 @@ static tt_status create_units(const struct tt_rank_config *config, struct tt_ran
     }
     tt_free(params);
     if (status != TT_OK) return status;
-    bool ahead = config->forward_prefetch || config->backward_prefetch != TT_PREFETCH_NONE;
-    return tt_shard_context_seal(rank->shard, ahead ? 2 : 1);
+    bool beside = config->forward_prefetch || config->backward_prefetch == TT_PREFETCH_PRE;
+    return tt_shard_context_seal(rank->shard, beside ? 2 : 1); /* a block's values beside those of another */
 }
 
 static tt_status create_optimizer(struct tt_rank *rank, bool offload)

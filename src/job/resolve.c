@@ -99,6 +99,13 @@ static tt_status resolve_ranks(struct tt_settings *settings, const struct tt_tra
     return set_derived(settings, "ranks", ranks, "num_processes");
 }
 
+/* Who asks for less memory in backward gets it: forward then needs no second buffer either. */
+static tt_status resolve_prefetch(struct tt_settings *settings, const struct tt_train_config *config)
+{
+    if (config->backward_prefetch == TT_PREFETCH_PRE) return TT_OK;
+    return set_derived(settings, "forward_prefetch", "false", "backward_prefetch");
+}
+
 static tt_status resolve_eval_steps(struct tt_settings *settings, const struct tt_train_config *config)
 {
     char steps[48];
@@ -114,6 +121,7 @@ tt_status tt_train_settings_resolve(struct tt_settings *settings, struct tt_trai
     if (config->fsdp_config != NULL) TT_TRY(tt_fsdp_config_apply(config->fsdp_config, settings));
     TT_TRY(resolve_ranks(settings, config));
     TT_TRY(resolve_eval_steps(settings, config));
+    TT_TRY(resolve_prefetch(settings, config));
     config->lora.enabled = config->use_peft;
     TT_TRY(tt_settings_check(settings));
     if (config->data.dataset_name == NULL) {

@@ -275,9 +275,11 @@ const struct tt_setting tt_sharding_settings[] = {
     {.name = "backward_prefetch", .aliases = "fsdp_backward_prefetch fsdp_backward_prefetch_policy",
      .type = TT_SETTING_CHOICE, FIELD(backward_prefetch), .default_text = "BACKWARD_PRE",
      .choices = "NO_PREFETCH BACKWARD_PRE BACKWARD_POST", .synonyms = "1=BACKWARD_PRE 2=BACKWARD_POST",
-     .help = "When backward gathers the next block: not ahead, before this block's compute, after it."},
+     .help = "When backward gathers the next block: once its turn comes, while this one computes (a second buffer for "
+             "gathered blocks), or beside the sum of this one's gradients."},
     {.name = "forward_prefetch", .aliases = "fsdp_forward_prefetch", .type = TT_SETTING_BOOL,
-     FIELD(forward_prefetch), .default_text = "true", .help = "Gather the next block ahead in forward."},
+     FIELD(forward_prefetch), .default_text = "true",
+     .help = "Gather the next block ahead in forward. Off unless set where backward_prefetch is not BACKWARD_PRE."},
     {.name = "state_dict_type", .aliases = "fsdp_state_dict_type", .type = TT_SETTING_STRING,
      FIELD(state_dict_type), .default_text = "FULL_STATE_DICT",
      .choices = "FULL_STATE_DICT SHARDED_STATE_DICT",

@@ -3,9 +3,11 @@
  *   call      allowed when                 effect
  *   gather    always                       prefetched; takes a slot and fills it when nobody holds the unit
  *   wait      prefetched, or holders > 0   not prefetched, holders + 1; the first lends views and gradients
- *   reduce    holders > 0                  (reduce.c)
- *   release   holders > 0                  holders - 1; the last takes the views back and, unless the unit is
- *                                          prefetched again, lets go of the slot
+ *   release_values
+ *             holders > 0                  of the only holder, not prefetched: takes the values back and lets
+ * go of the slot; gradients stay lent, and nobody waits again before the release reduce    holders > 0
+ * (reduce.c) release   holders > 0                  holders - 1; the last takes the views back and, unless
+ * the unit is prefetched again, lets go of the slot
  *
  * A second gather before the wait changes nothing. Any other call is TT_ERR_INTERNAL with the unit's name and
  * state. Where the values lie: resident units have theirs at hand and no slot, except for bf16 copies of what
@@ -227,11 +229,22 @@ static tt_status first_wait(struct tt_unit *unit)
 
 tt_status tt_unit_wait(struct tt_unit *unit)
 {
-    if (!unit->prefetched && unit->holders == 0) return tt_unit_fail_state(unit, "wait");
+    bool released = unit->holders > 0 && unit->slot == NULL && !unit->context->at_hand; /* its values */
+    if (released || (!unit->prefetched && unit->holders == 0)) return tt_unit_fail_state(unit, "wait");
     if (unit->holders == 0) TT_TRY(first_wait(unit));
     unit->prefetched = false;
     unit->holders++;
     return TT_OK;
+}
+
+tt_status tt_unit_release_values(struct tt_unit *unit)
+{
+    if (unit->holders == 0) return tt_unit_fail_state(unit, "release of the values");
+    if (unit->holders > 1 || unit->prefetched || unit->slot == NULL) return TT_OK;
+    for (size_t i = 0; i < unit->member_count; i++) unit->members[i].param->value = (tt_tensor){0};
+    tt_status status = tt_event_record(unit->slot->released, unit->context->config.compute);
+    give_slot(unit, false);
+    return status;
 }
 
 tt_status tt_unit_release(struct tt_unit *unit, bool keep)

@@ -40,6 +40,20 @@ table l70b-2xrtx4090 4 --device rtx4090 --ranks 2 --config_json "$shapes/l70b.js
 table m11b-rtx4090-offload 0 --device rtx4090 --offload_params true --config_json "$shapes/m11b.json" \
     --sequence_length 4096 --per_device_train_batch_size 4 --lora_r 16
 
+# How many buffers for gathered blocks, and how long a step takes with them.
+prefetch() {
+    local buffers=$1 seconds=$2
+    shift 2
+    "$trimtab" plan --device h200 --ranks 2 --config_json "$shapes/m11b.json" --sequence_length 4096 --lora_r 8 \
+        --per_device_train_batch_size 4 --lora_target_modules q_proj,k_proj,v_proj,o_proj "$@" >"$folder/out" || fail "$*"
+    grep -Eq "^ +gathered units +$buffers MiB" "$folder/out" || fail "$*: not $buffers MiB" "$(grep gathered "$folder/out")"
+    grep -Eq "^ +time of a step +$seconds s" "$folder/out" || fail "$*: not $seconds s" "$(grep 'a step' "$folder/out")"
+}
+prefetch 852 1.35 --backward_prefetch BACKWARD_PRE --forward_prefetch false
+prefetch 436 1.42 --backward_prefetch BACKWARD_POST
+prefetch 436 1.42 --backward_prefetch NO_PREFETCH
+prefetch 852 1.39 --backward_prefetch NO_PREFETCH --forward_prefetch true
+
 table l8b-h200-r4 0 --device h200 --config_json "$shapes/l8b.json" --sequence_length 4096 \
     --per_device_train_batch_size 2 --lora_r 4
 

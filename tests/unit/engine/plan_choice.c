@@ -217,6 +217,39 @@ static void networks_take_time(void **state)
     assert_true(split_by_4 > split_by_8 * 19 / 10 && split_by_4 < split_by_8 * 21 / 10);
 }
 
+/* BACKWARD_PRE hides gathers in backward and takes a second buffer; BACKWARD_POST hides the sums of gradients
+ * alone; without a prefetch neither is hidden, also where forward has left a second buffer. */
+static void prefetches_trade_memory_for_time(void **state)
+{
+    enum { PRE, POST, NONE, NONE_FORWARD, COUNT };
+    static const struct {
+        enum tt_prefetch backward;
+        bool forward;
+    } ways[COUNT] = {{TT_PREFETCH_PRE, true},
+                     {TT_PREFETCH_POST, false},
+                     {TT_PREFETCH_NONE, false},
+                     {TT_PREFETCH_NONE, true}};
+    struct tt_plan plans[COUNT];
+    (void)state;
+    for (int i = 0; i < COUNT; i++) {
+        struct tt_rank_config rank = rank_of("h200", TT_RECOMPUTE_NONE, 0);
+        rank.model_options.train_base = true;
+        rank.model_options.lora.enabled = false;
+        rank.backward_prefetch = ways[i].backward;
+        rank.forward_prefetch = ways[i].forward;
+        assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){2, 1}, 1, &batch, &none, &plans[i]),
+                         TT_OK);
+    }
+    size_t buffer = plans[NONE].memory.peak[TT_PURPOSE_GATHER];
+    assert_true(plans[POST].memory.peak[TT_PURPOSE_GATHER] == buffer);
+    assert_true(plans[PRE].memory.peak[TT_PURPOSE_GATHER] == 2 * buffer);
+    assert_true(plans[NONE_FORWARD].memory.peak[TT_PURPOSE_GATHER] == 2 * buffer);
+    assert_true(plans[PRE].step_seconds < 0.99 * plans[POST].step_seconds);
+    assert_true(plans[POST].step_seconds < 0.99 * plans[NONE].step_seconds);
+    assert_true(plans[NONE_FORWARD].step_seconds < plans[NONE].step_seconds);
+    assert_true(plans[NONE_FORWARD].step_seconds > 1.01 * plans[PRE].step_seconds);
+}
+
 static void eighty_layers_in_a_second(void **state)
 {
     struct tt_plan plan;
@@ -241,6 +274,7 @@ int main(void)
         cmocka_unit_test(a_gpu_keeps_something_free),
         cmocka_unit_test(time_adds_up),
         cmocka_unit_test(networks_take_time),
+        cmocka_unit_test(prefetches_trade_memory_for_time),
         cmocka_unit_test(eighty_layers_in_a_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

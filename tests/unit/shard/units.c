@@ -215,6 +215,33 @@ static void the_pool_ends(void **state)
     close_desk(&desk);
 }
 
+/* With one buffer the values of a unit make room for another's, while its gradients are still to be summed.
+ */
+static void values_make_room(void **state)
+{
+    (void)state;
+    struct desk desk;
+    open_desk(&desk, "plan");
+    assert_int_equal(open_context(&desk, TT_FULL_SHARD, TT_BF16), TT_OK);
+    assert_int_equal(open_units(&desk, 1, false), TT_OK);
+    assert_int_equal(tt_shard_context_seal(desk.context, 1), TT_OK);
+    is_misuse(tt_unit_release_values(desk.units[1]), "release of the values of unit 'layer 0'");
+    take(desk.units[1]);
+    is_misuse(tt_unit_gather(desk.units[0]), "no gather buffer is free for unit 'embed'");
+    take(desk.units[1]); /* a second holder: the first does not take its values */
+    assert_int_equal(tt_unit_release_values(desk.units[1]), TT_OK);
+    assert_false(tt_tensor_is_empty(desk.params[2].value));
+    assert_int_equal(tt_unit_release(desk.units[1], false), TT_OK);
+    assert_int_equal(tt_unit_release_values(desk.units[1]), TT_OK);
+    assert_true(tt_tensor_is_empty(desk.params[2].value) && tt_tensor_is_empty(desk.params[3].value));
+    assert_false(tt_tensor_is_empty(desk.params[3].grad));
+    assert_int_equal(tt_unit_gather(desk.units[0]), TT_OK);
+    assert_int_equal(tt_unit_reduce(desk.units[1], true), TT_OK);
+    assert_int_equal(tt_unit_gather(desk.units[1]), TT_OK);
+    is_misuse(tt_unit_wait(desk.units[1]), "'layer 0', which is prefetched and has 1 holders");
+    close_desk(&desk);
+}
+
 /* Two buffers for full gradients, however many units are gathered. */
 static void gradient_buffers_end(void **state)
 {
@@ -357,15 +384,11 @@ static void values_are_sent_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_out_of_order),
-        cmocka_unit_test(before_the_seal),
-        cmocka_unit_test(contexts_that_cannot_be),
-        cmocka_unit_test(parameters_that_cannot_be),
-        cmocka_unit_test(the_pool_ends),
-        cmocka_unit_test(gradient_buffers_end),
-        cmocka_unit_test(layout),
-        cmocka_unit_test(destroyed_while_held),
-        cmocka_unit_test(failing_allocations),
+        cmocka_unit_test(calls_out_of_order),      cmocka_unit_test(before_the_seal),
+        cmocka_unit_test(contexts_that_cannot_be), cmocka_unit_test(parameters_that_cannot_be),
+        cmocka_unit_test(the_pool_ends),           cmocka_unit_test(values_make_room),
+        cmocka_unit_test(gradient_buffers_end),    cmocka_unit_test(layout),
+        cmocka_unit_test(destroyed_while_held),    cmocka_unit_test(failing_allocations),
         cmocka_unit_test(values_are_sent_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
