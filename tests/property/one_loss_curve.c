@@ -9,11 +9,14 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/thread.h"
+#include "support/port.h"
 #include "support/train_run.h"
 
-enum { STEPS = 8, PAIRS_MAX = 64 };
+enum { STEPS = 8, MACHINES = 2 };
 
-/* A way to split the same global batch of 8 samples. */
+/* A way to split the same global batch of 8 samples. With HYBRID_SHARD the ranks are those of each of two
+ * machines. */
 struct split {
     const char *ranks, *micro, *accumulation, *strategy, *checkpointing, *prefetch;
 };
@@ -33,52 +36,69 @@ static const struct split splits[] = {
     {"4", "1", "2", "FULL_SHARD", "false", "BACKWARD_PRE"},
     {"4", "2", "1", "SHARD_GRAD_OP", "true", "BACKWARD_PRE"},
     {"4", "1", "2", "NO_SHARD", "true", "NO_PREFETCH"},
-    {"4", "2", "1", "HYBRID_SHARD", "false", "BACKWARD_PRE"},
+    {"2", "2", "1", "HYBRID_SHARD", "false", "BACKWARD_PRE"},
+    {"2", "1", "2", "HYBRID_SHARD", "true", "NO_PREFETCH"},
+    {"1", "2", "2", "HYBRID_SHARD", "false", "BACKWARD_POST"},
 };
 
-static void run(const char *family, const struct split *split, const char *const *more, const char *output)
+/* One process of the run; those of several machines are threads here, which share nothing that was created
+ * apart. */
+struct machine {
+    struct test_words words;
+    const char *output;
+    struct tt_thread *thread;
+};
+
+static tt_status machine_main(void *argument)
 {
-    char model[512], data[512];
-    snprintf(model, sizeof model, "%s/golden/%s/model", TT_TEST_ROOT, family);
-    snprintf(data, sizeof data, "%s/golden/%s/train.jsonl", TT_TEST_ROOT, family);
-    const char *pairs[PAIRS_MAX] = {
-        "model_name_or_path",
-        model,
-        "dataset_name",
-        data,
-        "bf16",
-        "false",
-        "max_steps",
-        "8",
-        "logging_steps",
-        "1",
-        "learning_rate",
-        "0.005",
-        "save_strategy",
-        "no",
-        "threads",
-        "1",
-        "ranks",
-        split->ranks,
-        "per_device_train_batch_size",
-        split->micro,
-        "gradient_accumulation_steps",
-        split->accumulation,
-        "sharding_strategy",
-        split->strategy,
-        "gradient_checkpointing",
-        split->checkpointing,
-        "backward_prefetch",
-        split->prefetch,
-    };
-    int count = 0;
-    while (pairs[count] != NULL) count++;
-    for (; *more != NULL && count < PAIRS_MAX - 1; more++) pairs[count++] = *more;
+    struct machine *machine = argument;
     struct tt_train_summary summary;
-    test_train_ok(pairs, output, &summary);
+    return test_train(machine->words.list, machine->output, &summary);
 }
 
-static void same_curve(const char *family, const char *const *more)
+static void set_words(struct machine *machine, const char *family, const struct split *split,
+                      const char *more)
+{
+    char path[512];
+    struct test_words *words = &machine->words;
+    snprintf(path, sizeof path, "%s/golden/%s/model", TT_TEST_ROOT, family);
+    test_words_pair(words, "model_name_or_path", path);
+    snprintf(path, sizeof path, "%s/golden/%s/train.jsonl", TT_TEST_ROOT, family);
+    test_words_pair(words, "dataset_name", path);
+    test_words_add(words,
+                   "bf16 false max_steps 8 logging_steps 1 learning_rate 0.005 save_strategy no threads 1");
+    test_words_pair(words, "ranks", split->ranks);
+    test_words_pair(words, "per_device_train_batch_size", split->micro);
+    test_words_pair(words, "gradient_accumulation_steps", split->accumulation);
+    test_words_pair(words, "sharding_strategy", split->strategy);
+    test_words_pair(words, "gradient_checkpointing", split->checkpointing);
+    test_words_pair(words, "backward_prefetch", split->prefetch);
+    test_words_add(words, more);
+}
+
+static void run(const char *family, const struct split *split, const char *more, const char *output)
+{
+    static struct machine machines[MACHINES]; /* large */
+    int count = strcmp(split->strategy, "HYBRID_SHARD") == 0 ? MACHINES : 1, port = test_free_port();
+    char text[2048] = "";
+    for (int m = 0; m < count; m++) {
+        machines[m] = (struct machine){.output = output};
+        set_words(&machines[m], family, split, more);
+        snprintf(text, sizeof text,
+                 "num_machines %d machine_rank %d main_process_ip 127.0.0.1 main_process_port %d", count, m,
+                 port);
+        if (count > 1) test_words_add(&machines[m].words, text);
+    }
+    for (int m = 0; m < count; m++)
+        assert_int_equal(tt_thread_start("machine", machine_main, &machines[m], &machines[m].thread), TT_OK);
+    text[0] = '\0';
+    for (int m = 0; m < count; m++)
+        if (tt_thread_join(machines[m].thread) != TT_OK && text[0] == '\0')
+            tt_error_format(tt_error_last(), text, sizeof text);
+    if (text[0] != '\0') fail_msg("%s", text);
+}
+
+static void same_curve(const char *family, const char *more)
 {
     double wanted[STEPS], norms[STEPS], got[STEPS], got_norms[STEPS];
     char *output = test_folder_create();
@@ -102,39 +122,33 @@ static void same_curve(const char *family, const char *const *more)
 static void lora_with_dropout(void **state)
 {
     (void)state;
-    const char *more[] = {"lora_r", "4", "lora_target_modules", "all-linear", "lora_dropout", "0.1", NULL};
-    same_curve("llama2", more);
+    same_curve("llama2", "lora_r 4 lora_target_modules all-linear lora_dropout 0.1");
 }
 
 static void lora_with_bias_and_saved_head(void **state)
 {
     (void)state;
-    const char *more[] = {
-        "lora_r",        "4", "lora_target_modules", "[\"q_proj\", \"down_proj\"]", "lora_modules_to_save",
-        "[\"lm_head\"]", NULL};
-    same_curve("qwen3", more);
+    same_curve("qwen3",
+               "lora_r 4 lora_target_modules [\"q_proj\",\"down_proj\"] lora_modules_to_save [\"lm_head\"]");
 }
 
 static void full_with_tied_embeddings(void **state)
 {
     (void)state;
-    const char *more[] = {"use_peft", "false", "learning_rate", "0.001", NULL};
-    same_curve("llama3", more);
+    same_curve("llama3", "use_peft false learning_rate 0.001");
 }
 
 static void full_untied(void **state)
 {
     (void)state;
-    const char *more[] = {"use_peft", "false", "learning_rate", "0.001", NULL};
-    same_curve("qwen3", more);
+    same_curve("qwen3", "use_peft false learning_rate 0.001");
 }
 
 /* With packing a unit is a pack, so the batches are others; among themselves the splits must agree. */
 static void packed(void **state)
 {
     (void)state;
-    const char *more[] = {"packing", "true", "max_length", "64", "lora_dropout", "0", NULL};
-    same_curve("mistral", more);
+    same_curve("mistral", "packing true max_length 64 lora_dropout 0 forward_prefetch true");
 }
 
 /* Packing changes which samples share a row, never what a sample sees: one batch that holds all samples has
@@ -144,13 +158,11 @@ static void packing_changes_nothing(void **state)
     (void)state;
     double plain_loss, packed_loss, plain_norm, packed_norm;
     const struct split all = {"1", "64", "1", "NO_SHARD", "false", "NO_PREFETCH"};
-    const char *without[] = {"max_steps", "1", NULL};
-    const char *with[] = {"max_steps", "1", "packing", "true", "max_length", "96", NULL};
     char *output = test_folder_create();
-    run("qwen2", &all, without, output);
+    run("qwen2", &all, "max_steps 1", output);
     assert_int_equal(test_read_log(output, "loss", &plain_loss, 1), 1);
     assert_int_equal(test_read_log(output, "grad_norm", &plain_norm, 1), 1);
-    run("qwen2", &all, with, output);
+    run("qwen2", &all, "max_steps 1 packing true max_length 96", output);
     assert_int_equal(test_read_log(output, "loss", &packed_loss, 1), 1);
     assert_int_equal(test_read_log(output, "grad_norm", &packed_norm, 1), 1);
     assert_true(fabs(plain_loss - packed_loss) < 1e-6 * plain_loss);
@@ -164,7 +176,7 @@ static void same_command_same_bits(void **state)
     char a[600], b[600];
     char *first = test_folder_create(), *second = test_folder_create();
     const struct split split = {"2", "2", "2", "FULL_SHARD", "true", "BACKWARD_PRE"};
-    const char *more[] = {"lora_r", "4", "lora_dropout", "0.1", "threads", "2", "bf16", "true", NULL};
+    const char *more = "lora_r 4 lora_dropout 0.1 threads 2 bf16 true";
     run("llama3", &split, more, first);
     run("llama3", &split, more, second);
     snprintf(a, sizeof a, "%s/adapter_model.safetensors", first);

@@ -1,5 +1,5 @@
-/* infer/sampling.h: which candidates top_k and top_p leave, and that each is drawn as often as its
- * probability says. */
+/* infer/sampling.h: which candidates top_k and top_p leave, that each is drawn as often as its probability
+ * says, and every draw against a plain reference. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include "infer/sampling.h"
 
-enum { WORDS = 6, DRAWS = 20000 };
+enum { WORDS = 6, DRAWS = 20000, WORDS_MAX = 40 };
 
 /* In descending order 3, 1, 4, 0, 5, 2. */
 static const double probabilities[WORDS] = {0.1, 0.25, 0.0, 0.4, 0.2, 0.05};
@@ -97,12 +97,89 @@ static void greedy_takes_the_lowest_of_the_largest(void **state)
     assert_int_equal(tt_sample_token(logits, 4, &options, tt_rng_make(1), 0, scratch), 1);
 }
 
+/* How many words come before `word`: larger logits, and equal ones of a lower number. */
+static int place_of(const float *logits, int count, int word)
+{
+    int place = 0;
+    for (int v = 0; v < count; v++)
+        place += logits[v] > logits[word] || (logits[v] == logits[word] && v < word);
+    return place;
+}
+
+/* The definition, word for word: softmax of logits / temperature over the top_k first; of these the first
+ * until their sum reaches top_p; the draw u of [0, 1) falls on one of them. `margin`: how far u is from
+ * another word. */
+static int reference(const float *logits, int count, const struct tt_generate_options *options, double u,
+                     double *margin)
+{
+    double weights[WORDS_MAX], all = 0, kept_sum = 0, below = 0;
+    int words[WORDS_MAX], kept = 0;
+    int left = options->top_k > 0 && options->top_k < count ? (int)options->top_k : count;
+    for (int v = 0; v < count; v++) words[place_of(logits, count, v)] = v;
+    for (int i = 0; i < left; i++) {
+        weights[i] = exp((double)logits[words[i]] / options->temperature);
+        all += weights[i];
+    }
+    do kept_sum += weights[kept++];
+    while (kept < left && kept_sum / all < options->top_p);
+    *margin = 1;
+    for (int i = 0; i < kept; i++) {
+        below += weights[i] / kept_sum;
+        *margin = fmin(*margin, fabs(u - below));
+    }
+    below = 0;
+    for (int i = 0; i < kept; i++) {
+        below += weights[i] / kept_sum;
+        if (u < below) return words[i];
+    }
+    return words[kept - 1];
+}
+
+/* Logits of few values, so that many are equal, and some words that cannot be; every mixture of settings. No
+ * top_p is the share of some words among at most 40 equal ones, where rounding would decide. */
+static void every_draw_is_the_reference_s(void **state)
+{
+    static const double temperatures[] = {0.05, 0.7, 1.0, 2.5}, top_ps[] = {1e-3, 0.317, 0.553, 0.911, 1.0};
+    static const int top_ks[] = {0, 1, 3, 17, WORDS_MAX, 1000};
+    struct tt_rng values = tt_rng_make(11), draws = tt_rng_make(12);
+    uint64_t at = 0;
+    int compared = 0;
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        float logits[WORDS_MAX], copy[WORDS_MAX];
+        int32_t scratch[WORDS_MAX];
+        int count = 1 + (int)(tt_rng_u64(values, at++) % WORDS_MAX);
+        for (int v = 0; v < count; v++) {
+            double value = tt_rng_uniform(values, at++) * 12 - 6;
+            logits[v] = (float)(round % 3 == 0 ? floor(value) : value);
+            if (v > 0 && round % 4 == 3 && value < -3) logits[v] = -INFINITY;
+        }
+        for (int i = 0; i < 4 * 5 * 6; i++) {
+            struct tt_generate_options options = {.sample = true,
+                                                  .temperature = temperatures[i % 4],
+                                                  .top_p = top_ps[i / 4 % 5],
+                                                  .top_k = top_ks[i / 20]};
+            double margin;
+            memcpy(copy, logits, sizeof copy);
+            int got = tt_sample_token(copy, count, &options, draws, at, scratch);
+            int wanted = reference(logits, count, &options, tt_rng_uniform(draws, at++), &margin);
+            if (margin < 1e-12) continue; /* rounding may decide */
+            compared++;
+            if (got != wanted)
+                fail_msg("round %d, temperature %g, top_k %lld, top_p %g: word %d instead of %d", round,
+                         options.temperature, (long long)options.top_k, options.top_p, got, wanted);
+        }
+    }
+    assert_true(compared > 7000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(top_p_keeps_the_shortest_prefix),
         cmocka_unit_test(top_k_keeps_that_many),
         cmocka_unit_test(top_p_counts_what_top_k_left),
+        cmocka_unit_test(every_draw_is_the_reference_s),
         cmocka_unit_test(greedy_takes_the_lowest_of_the_largest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
