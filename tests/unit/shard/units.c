@@ -7,6 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "backend/plan/plan.h"
 #include "backend/profile.h"
 #include "base/alloc.h"
 #include "support/ranks.h"
@@ -242,6 +243,32 @@ static void values_make_room(void **state)
     close_desk(&desk);
 }
 
+/* What is gathered into the memory of released values arrives after their last reader: the clocks of a device
+ * with streams say so. */
+static void room_is_made_by_the_last_reader(void **state)
+{
+    (void)state;
+    struct desk desk = {0};
+    assert_int_equal(tt_comm_create_threads(2, desk.comms), TT_OK);
+    assert_int_equal(
+        tt_device_open(&(struct tt_device_config){.kind = "plan", .stands_for = "h200"}, &desk.device),
+        TT_OK);
+    assert_int_equal(tt_stream_create(desk.device, &desk.compute), TT_OK);
+    assert_int_equal(open_context(&desk, TT_FULL_SHARD, TT_BF16), TT_OK);
+    assert_int_equal(open_units(&desk, 1, false), TT_OK);
+    assert_int_equal(tt_shard_context_seal(desk.context, 1), TT_OK);
+    take(desk.units[1]);
+    double begin = tt_plan_seconds(desk.device);
+    /* A long reader. */
+    assert_int_equal(tt_fill_zero(desk.compute, desk.params[3].grad.data, (size_t)1 << 30), TT_OK);
+    double read_end = tt_plan_seconds(desk.device);
+    assert_true(read_end > begin);
+    assert_int_equal(tt_unit_release_values(desk.units[1]), TT_OK);
+    assert_int_equal(tt_unit_gather(desk.units[0]), TT_OK);
+    assert_true(tt_plan_seconds(desk.device) > read_end);
+    close_desk(&desk);
+}
+
 /* Two buffers for full gradients, however many units are gathered. */
 static void gradient_buffers_end(void **state)
 {
@@ -384,11 +411,17 @@ static void values_are_sent_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_out_of_order),      cmocka_unit_test(before_the_seal),
-        cmocka_unit_test(contexts_that_cannot_be), cmocka_unit_test(parameters_that_cannot_be),
-        cmocka_unit_test(the_pool_ends),           cmocka_unit_test(values_make_room),
-        cmocka_unit_test(gradient_buffers_end),    cmocka_unit_test(layout),
-        cmocka_unit_test(destroyed_while_held),    cmocka_unit_test(failing_allocations),
+        cmocka_unit_test(calls_out_of_order),
+        cmocka_unit_test(before_the_seal),
+        cmocka_unit_test(contexts_that_cannot_be),
+        cmocka_unit_test(parameters_that_cannot_be),
+        cmocka_unit_test(the_pool_ends),
+        cmocka_unit_test(values_make_room),
+        cmocka_unit_test(room_is_made_by_the_last_reader),
+        cmocka_unit_test(gradient_buffers_end),
+        cmocka_unit_test(layout),
+        cmocka_unit_test(destroyed_while_held),
+        cmocka_unit_test(failing_allocations),
         cmocka_unit_test(values_are_sent_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
