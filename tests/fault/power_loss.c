@@ -481,6 +481,20 @@ static void add_baseline(const char *path, int folder)
     (void)add_op(FLUSH, folder);
 }
 
+static void begin_recording(const char *root)
+{
+    disk.op_count = disk.node_count = 0;
+    for (int i = 0; i < FILES_MAX; i++) disk.nodes_of_files[i] = NONE;
+    disk.on = true;
+    assert_int_equal(add_node(root), ROOT);
+}
+
+static void end_recording(void)
+{
+    for (int i = 0; i < disk.op_count; i++) free(disk.ops[i].data);
+    disk.op_count = 0;
+}
+
 static void nothing_saved_is_lost(void **state)
 {
     (void)state;
@@ -500,9 +514,7 @@ static void nothing_saved_is_lost(void **state)
         assert_int_equal(tt_dir_remove(copy), TT_OK);
         assert_int_equal(tt_dir_create(copy), TT_OK);
     }
-    disk.op_count = 0;
-    disk.on = true;
-    assert_int_equal(add_node(root), ROOT);
+    begin_recording(root);
     add_baseline(root, ROOT);
     int begin = disk.op_count;
     assert_int_equal(train(&place, "seed 4", output), TT_OK);
@@ -513,13 +525,57 @@ static void nothing_saved_is_lost(void **state)
         for (int loss = 0; loss < LOSS_COUNT; loss++) check_disk(&place, end, (enum loss)loss);
     printf("%d changes, power lost after every %d\n", disk.op_count - begin, stride);
     assert_true(disk.op_count - begin > 100);
-    for (int i = 0; i < disk.op_count; i++) free(disk.ops[i].data);
+    end_recording();
+    test_workplace_remove(&place);
+}
+
+static void expect_file(const struct test_workplace *place, const char *name)
+{
+    char path[TEST_PATH_BYTES];
+    struct tt_str text = {0};
+    if (tt_file_read(test_workplace_path(place, name, path), 64, &text) != TT_OK || text.bytes != 4)
+        fail_msg("'%s' is torn or gone", name);
+    tt_str_deinit(&text);
+}
+
+/* What base/file.h says: a file that has been written and a folder that has been committed, with all that is
+ * in it, are there. */
+static void what_is_committed_is_there(void **state)
+{
+    (void)state;
+    struct test_workplace place;
+    char root[TEST_PATH_BYTES], path[TEST_PATH_BYTES], final[TEST_PATH_BYTES];
+    int file = -1;
+    test_workplace_create("llama2", &place);
+    test_workplace_path(&place, "disk", root);
+    assert_int_equal(tt_dir_create(root), TT_OK);
+    begin_recording(root);
+    assert_int_equal(tt_dir_create(test_workplace_path(&place, "disk/made", path)), TT_OK);
+    assert_int_equal(tt_dir_create(test_workplace_path(&place, "disk/made/inside", path)), TT_OK);
+    assert_int_equal(tt_file_create(test_workplace_path(&place, "disk/made/inside/file", path), 4, &file),
+                     TT_OK);
+    assert_int_equal(tt_file_pwrite(file, path, "text", 4, 0), TT_OK);
+    assert_int_equal(tt_file_sync_close(file, path), TT_OK);
+    assert_int_equal(tt_dir_commit(test_workplace_path(&place, "disk/made", path),
+                                   test_workplace_path(&place, "disk/final", final)),
+                     TT_OK);
+    assert_int_equal(tt_file_write_atomic(test_workplace_path(&place, "disk/alone", path), "text", 4), TT_OK);
+    disk.on = false;
+    for (int loss = 0; loss < LOSS_COUNT; loss++) {
+        assert_int_equal(tt_dir_remove(test_workplace_path(&place, "after", path)), TT_OK);
+        lose_power(path, disk.op_count, (enum loss)loss);
+        expect_file(&place, "after/alone");
+        expect_file(&place, "after/final/inside/file");
+    }
+    end_recording();
     test_workplace_remove(&place);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_saved_is_lost)};
-    for (int i = 0; i < FILES_MAX; i++) disk.nodes_of_files[i] = NONE;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_saved_is_lost),
+        cmocka_unit_test(what_is_committed_is_there),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
