@@ -101,8 +101,8 @@ TT_MUST_USE tt_status tt_unit_gather(struct tt_unit *unit);
 /* The same, but nothing moves before the compute stream has come through what is queued on it now. */
 TT_MUST_USE tt_status tt_unit_gather_behind(struct tt_unit *unit);
 TT_MUST_USE tt_status tt_unit_wait(struct tt_unit *unit);
-/* After the last reader of the values, before reduce and release: another unit may be gathered into their memory already. A unit
- * with more than one holder keeps them. */
+/* After the last reader of the values, before reduce and release: another unit may be gathered into their memory
+ * already. A unit with more than one holder keeps them. */
 TT_MUST_USE tt_status tt_unit_release_values(struct tt_unit *unit);
 /* `backward`: this pass wrote gradients; `last_micro`: of the last micro batch of the step (NO_SHARD reduces only
  * then). Adds this rank's share of the sum over ranks to the gradient slice. */
