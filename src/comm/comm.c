@@ -73,6 +73,54 @@ static tt_status plan_receive(const struct tt_comm *comm, struct tt_stream *stre
     return tt_plan_receive(stream, bytes * (size_t)(comm->world_size - 1), bytes * (size_t)(machines - 1));
 }
 
+/* The only rank's own piece goes where it belongs, unless a rank outside this group has stopped. */
+static tt_status copy_own(struct tt_comm *comm, struct tt_stream *stream, void *to, const void *from,
+                          size_t bytes)
+{
+    TT_TRY(tt_comm_poll(comm));
+    if (to == from) return TT_OK;
+    if (stream != NULL) return tt_copy_on_device(stream, to, from, bytes);
+    memcpy(to, from, bytes);
+    return TT_OK;
+}
+
+/* Who carries what the host says. */
+static struct tt_comm *host_of(struct tt_comm *comm)
+{
+    while (comm->control != NULL) comm = comm->control;
+    return comm;
+}
+
+/* Nobody to exchange anything with: one rank, or one of a plan. */
+static bool is_alone(const struct tt_comm *comm)
+{
+    return comm->world_size == 1 || (comm->table->exchange == NULL && comm->table->all_gather == NULL);
+}
+
+static tt_status all_gather(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
+                            size_t bytes)
+{
+    if (is_alone(comm)) return copy_own(comm, stream, recv, send, bytes);
+    if (comm->table->all_gather != NULL) return comm->table->all_gather(comm, stream, send, recv, bytes);
+    return tt_exchange_all_gather(comm, send, recv, bytes);
+}
+
+static tt_status all_reduce(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t count,
+                            tt_dtype dtype, enum tt_reduce reduce)
+{
+    if (is_alone(comm)) return tt_comm_poll(comm);
+    if (comm->table->all_reduce != NULL)
+        return comm->table->all_reduce(comm, stream, data, count, dtype, reduce);
+    return tt_exchange_all_reduce(comm, data, count, dtype, reduce);
+}
+
+static tt_status broadcast(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t bytes, int root)
+{
+    if (is_alone(comm)) return tt_comm_poll(comm);
+    if (comm->table->broadcast != NULL) return comm->table->broadcast(comm, stream, data, bytes, root);
+    return tt_exchange_broadcast(comm, data, bytes, root);
+}
+
 tt_status tt_comm_all_gather(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
                              size_t bytes_per_rank)
 {
@@ -80,19 +128,23 @@ tt_status tt_comm_all_gather(struct tt_comm *comm, struct tt_stream *stream, con
     if (bytes_per_rank == 0) return TT_OK;
     if (is_plan(stream)) return plan_receive(comm, stream, bytes_per_rank);
     TT_TRY(check_memory(comm, stream));
-    return comm->table->all_gather(comm, stream, send, recv, bytes_per_rank);
+    return all_gather(comm, stream, send, recv, bytes_per_rank);
 }
 
 tt_status tt_comm_reduce_scatter(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
                                  size_t count_per_rank, tt_dtype dtype)
 {
+    size_t bytes = count_per_rank * tt_dtype_bytes(dtype);
     if (dtype != TT_F32 && dtype != TT_BF16)
         return tt_fail(TT_ERR_INTERNAL, "reduce-scatter of %s", tt_dtype_name(dtype));
     TT_TRY(check_total(comm, count_per_rank, tt_dtype_bytes(dtype)));
     if (count_per_rank == 0) return TT_OK;
-    if (is_plan(stream)) return plan_receive(comm, stream, count_per_rank * tt_dtype_bytes(dtype));
+    if (is_plan(stream)) return plan_receive(comm, stream, bytes);
     TT_TRY(check_memory(comm, stream));
-    return comm->table->reduce_scatter(comm, stream, send, recv, count_per_rank, dtype);
+    if (is_alone(comm)) return copy_own(comm, stream, recv, send, bytes);
+    if (comm->table->reduce_scatter != NULL)
+        return comm->table->reduce_scatter(comm, stream, send, recv, count_per_rank, dtype);
+    return tt_exchange_reduce_scatter(comm, send, recv, count_per_rank, dtype);
 }
 
 tt_status tt_comm_all_reduce(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t count,
@@ -105,30 +157,43 @@ tt_status tt_comm_all_reduce(struct tt_comm *comm, struct tt_stream *stream, voi
     if (is_plan(stream)) /* each rank sums its share and sends it to all */
         return plan_receive(comm, stream, 2 * count * tt_dtype_bytes(dtype) / (size_t)comm->world_size);
     TT_TRY(check_memory(comm, stream));
-    return comm->table->all_reduce(comm, stream, data, count, dtype, reduce);
+    return all_reduce(comm, stream, data, count, dtype, reduce);
+}
+
+static tt_status check_root(const struct tt_comm *comm, int root)
+{
+    if (root >= 0 && root < comm->world_size) return TT_OK;
+    return tt_fail(TT_ERR_INTERNAL, "broadcast from rank %d of %d", root, comm->world_size);
 }
 
 tt_status tt_comm_broadcast(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t bytes,
                             int root)
 {
-    if (root < 0 || root >= comm->world_size)
-        return tt_fail(TT_ERR_INTERNAL, "broadcast from rank %d of %d", root, comm->world_size);
+    TT_TRY(check_root(comm, root));
     TT_TRY(check_total(comm, bytes, 1));
     if (bytes == 0 || is_plan(stream)) return TT_OK;
     TT_TRY(check_memory(comm, stream));
-    return comm->table->broadcast(comm, stream, data, bytes, root);
+    return broadcast(comm, stream, data, bytes, root);
+}
+
+tt_status tt_comm_host_broadcast(struct tt_comm *comm, void *data, size_t bytes, int root)
+{
+    TT_TRY(check_root(comm, root));
+    return bytes > 0 ? broadcast(host_of(comm), NULL, data, bytes, root) : TT_OK;
 }
 
 tt_status tt_comm_host_all_gather(struct tt_comm *comm, const void *send, void *recv, size_t bytes_per_rank)
 {
     TT_TRY(check_total(comm, bytes_per_rank, 1));
     if (bytes_per_rank == 0) return TT_OK;
-    return comm->table->all_gather(comm, NULL, send, recv, bytes_per_rank);
+    return all_gather(host_of(comm), NULL, send, recv, bytes_per_rank);
 }
 
 tt_status tt_comm_barrier(struct tt_comm *comm)
 {
-    return comm->table->barrier(comm);
+    struct tt_comm *host = host_of(comm);
+    if (is_alone(host)) return tt_comm_poll(host);
+    return host->table->barrier != NULL ? host->table->barrier(host) : tt_exchange_barrier(host);
 }
 
 /* Finds the rank whose error the others report: the lowest that failed by itself, or else the lowest that
@@ -141,7 +206,7 @@ static tt_status find_blamed(struct tt_comm *comm, tt_status status, int *blamed
         key = comm->rank + comm->world_size;
     else if (status != TT_OK)
         key = comm->rank;
-    TT_TRY(comm->table->all_reduce(comm, NULL, &key, 1, TT_I64, TT_REDUCE_MIN));
+    TT_TRY(all_reduce(host_of(comm), NULL, &key, 1, TT_I64, TT_REDUCE_MIN));
     *blamed = key == INT64_MAX ? -1 : (int)(key % comm->world_size);
     return TT_OK;
 }
@@ -154,12 +219,11 @@ tt_status tt_comm_agree(struct tt_comm *comm, tt_status status)
     sent = own;
     if (own.status != status) sent = (struct tt_error){.status = status, .message = "it left no message"};
     tt_status exchange = find_blamed(comm, status, &blamed);
-    if (exchange == TT_OK && blamed >= 0)
-        exchange = comm->table->broadcast(comm, NULL, &sent, sizeof sent, blamed);
+    if (exchange == TT_OK && blamed >= 0) exchange = tt_comm_host_broadcast(comm, &sent, sizeof sent, blamed);
     /* A rank that knows may abort at once, and that must not overtake the record on its way to another rank,
      * which would then tell what this one tells. All that pass here have the record; what becomes of the wait
      * itself does not matter. */
-    if (exchange == TT_OK && blamed >= 0) (void)!comm->table->barrier(comm);
+    if (exchange == TT_OK && blamed >= 0) (void)!tt_comm_barrier(comm);
     if (status != TT_OK) {
         tt_error_restore(&own); /* what this rank reports, whatever became of the exchange */
         bool alike = exchange == TT_OK && blamed != comm->rank && sent.status == status &&
@@ -173,12 +237,14 @@ tt_status tt_comm_agree(struct tt_comm *comm, tt_status status)
 
 tt_status tt_comm_poll(struct tt_comm *comm)
 {
-    return comm->table->poll(comm);
+    struct tt_comm *host = host_of(comm);
+    return host->table->poll(host);
 }
 
 void tt_comm_note(struct tt_comm *comm, const char *text)
 {
-    if (comm->table->note != NULL) comm->table->note(comm, text);
+    struct tt_comm *host = host_of(comm);
+    if (host->table->note != NULL) host->table->note(host, text);
 }
 
 void tt_comm_abort(struct tt_comm *comm)

@@ -1,19 +1,73 @@
-/* For transports only: what a communicator is made of. A transport fills the table; argument checks, the plan device,
- * agreement and everything else that does not depend on how bytes travel is written once, in comm.c.
+/* For transports only: what a communicator is made of. A transport fills the table: it moves bytes between ranks, and tells
+ * them when one has stopped. Collectives are built on that once, in collectives.c; argument checks, the plan device and
+ * agreement are in comm.c. A transport that knows a better way for a collective puts it into the table.
  *
- * All pointers that reach a table are host memory, except in the self communicator, which copies in stream order, and
- * in one whose table says `reaches_devices`: there a call with a stream has device memory and only queues work. A
- * transport that fails calls tt_fail itself; when another rank stopped it calls tt_comm_fail_peer.
+ * All pointers that reach a table are host memory, except in one whose table says `reaches_devices`: there a collective
+ * gets device memory and a stream, and only queues work; what the host says goes over its `control`.
+ * A transport that fails calls tt_fail itself; when another rank stopped it calls tt_comm_fail_peer.
  */
 #ifndef TT_COMM_COMM_IMPL_H
 #define TT_COMM_COMM_IMPL_H
 
 #include "comm/comm.h"
 
+enum tt_comm_call {
+    TT_CALL_ALL_GATHER,
+    TT_CALL_REDUCE_SCATTER,
+    TT_CALL_ALL_REDUCE,
+    TT_CALL_BROADCAST,
+    TT_CALL_BARRIER,
+    TT_CALL_SPLIT,
+    TT_CALL_COUNT
+};
+const char *tt_comm_call_name(uint32_t call);
+
+/* What a rank is about to do: the same on all ranks of a communicator. */
+struct tt_comm_order {
+    uint32_t call;     /* enum tt_comm_call */
+    int32_t parameter; /* type, or root */
+    int32_t reduce;    /* enum tt_reduce */
+    uint64_t size;
+};
+/* TT_ERR_INTERNAL where rank `q` gives another order than rank 0. All ranks compare all orders, so all come to the same
+ * result; the ranks' next call finds nothing broken. */
+TT_MUST_USE tt_status tt_comm_check_order(const struct tt_comm_order *first,
+                                          const struct tt_comm_order *other, int q);
+
+/* What goes between this rank and one other. */
+struct tt_comm_part {
+    const void *send;
+    size_t send_bytes;
+    void *recv;
+    size_t recv_bytes;
+};
+
+/* Each rank sends to each other, and receives from each. What it sends stays as it is until the call returns; what it
+ * receives may lie nowhere in that. */
+struct tt_comm_exchange {
+    struct tt_comm_order order;
+    const struct tt_comm_part *parts; /* [world_size]; between the rank and itself nothing is moved */
+    /* NULL: what comes is kept where `recv` says. Otherwise all parts have the same recv_bytes and no `recv`, the rank's own
+     * part has as many send_bytes, and `take` looks at them piece by piece in order: from[q] are the bytes from `offset`
+     * on that rank q sent, for the rank itself those at its own `send`. Pieces begin and end at multiples of 64 bytes,
+     * but for the end of the last. */
+    void (*take)(void *context, const void *const *from, size_t offset, size_t bytes);
+    void *context;
+};
+
 struct tt_comm_table {
     const char *kind;
     bool reaches_devices; /* data calls take memory of cuda devices, in stream order */
-    /* `stream` is NULL for host memory. Sizes are not 0 and world_size * size does not overflow. */
+    tt_status (*exchange)(struct tt_comm *comm, const struct tt_comm_exchange *exchange);
+    tt_status (*split)(struct tt_comm *comm, int color, struct tt_comm **out);
+    void (*abort)(struct tt_comm *comm);
+    void (*destroy)(struct tt_comm *comm);
+    /* NULL: those of `control`. */
+    tt_status (*poll)(struct tt_comm *comm); /* tt_comm_poll */
+    void (*note)(struct tt_comm *comm,
+                 const char *text); /* tt_comm_note; NULL without control: nobody listens */
+    /* NULL: built on `exchange`. `stream` is NULL for host memory. Sizes are not 0, world_size is more than 1, and their
+     * product does not overflow. */
     tt_status (*all_gather)(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
                             size_t bytes);
     tt_status (*reduce_scatter)(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
@@ -23,11 +77,6 @@ struct tt_comm_table {
     tt_status (*broadcast)(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t bytes,
                            int root);
     tt_status (*barrier)(struct tt_comm *comm);
-    tt_status (*poll)(struct tt_comm *comm);              /* tt_comm_poll */
-    void (*note)(struct tt_comm *comm, const char *text); /* tt_comm_note; NULL: nobody listens */
-    tt_status (*split)(struct tt_comm *comm, int color, struct tt_comm **out);
-    void (*abort)(struct tt_comm *comm);
-    void (*destroy)(struct tt_comm *comm);
 };
 
 /* The first member of every transport's own struct. */
@@ -36,7 +85,27 @@ struct tt_comm {
     int rank;
     int world_size;
     int local_size;
+    struct tt_comm *control; /* of one that reaches devices: what the host says goes over this one; lent */
+    struct tt_comm_part
+        *parts; /* [world_size]: of the collective that runs; NULL where the table has all of them */
 };
+
+/* Memory of the base struct for collectives that are built on `exchange`. */
+TT_MUST_USE tt_status tt_comm_init_parts(struct tt_comm *comm);
+void tt_comm_deinit_parts(struct tt_comm *comm);
+
+/* Collectives on `exchange`, for tables that have none of their own. Host memory; nothing else is checked. */
+TT_MUST_USE tt_status tt_exchange_all_gather(struct tt_comm *comm, const void *send, void *recv,
+                                             size_t bytes);
+TT_MUST_USE tt_status tt_exchange_reduce_scatter(struct tt_comm *comm, const void *send, void *recv,
+                                                 size_t count, tt_dtype dtype);
+TT_MUST_USE tt_status tt_exchange_all_reduce(struct tt_comm *comm, void *data, size_t count, tt_dtype dtype,
+                                             enum tt_reduce reduce);
+TT_MUST_USE tt_status tt_exchange_broadcast(struct tt_comm *comm, void *data, size_t bytes, int root);
+TT_MUST_USE tt_status tt_exchange_barrier(struct tt_comm *comm);
+
+/* tt_comm_broadcast of host memory, over `control` where there is one. */
+TT_MUST_USE tt_status tt_comm_host_broadcast(struct tt_comm *comm, void *data, size_t bytes, int root);
 
 /* Makes the record of a rank that must stop because `rank` (of the whole group) did: TT_ERR_PEER with that rank's
  * message, context and hint. `cause` comes from another rank and may hold anything. */

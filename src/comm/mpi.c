@@ -1,5 +1,6 @@
-/* Ranks are processes, bytes travel by MPI's collectives (MPI 3.1). Sums do not: MPI may add in any order, so
- * pieces are exchanged and each rank adds them in order of rank, which gives the bits that threads give.
+/* Ranks are processes, bytes travel by MPI (3.1), and by its collectives where it has them. Sums do not: MPI
+ * may add in any order, so pieces are exchanged and each rank adds them in order of rank, which gives the
+ * bits that threads give.
  *
  * A rank that stops tells all others by a message on a communicator of its own; every wait looks for such a
  * message between tests of its request. After that no rank calls MPI again, not even MPI_Finalize, which
@@ -54,8 +55,8 @@ tt_status tt_comm_create_mpi_limited(int count_max, struct tt_comm **out)
 #include "base/clock.h"
 
 enum {
-    STAGING_BYTES = 4 << 20,   /* pieces of a sum that are here at one time, of all ranks together */
-    ONE_STEP_BYTES = 64 << 10, /* up to here latency counts: every rank gets everything and adds it */
+    STAGING_BYTES = 4 << 20, /* pieces of a sum that are here at one time, of all ranks together */
+    BORDER_BYTES = 64,       /* of pieces */
     ABORT_TAG = 1,
     TESTS_PER_PROBE = 32,
 };
@@ -80,6 +81,7 @@ struct mpi_comm {
     MPI_Comm handle;
     char *staging;
     const void **sources;
+    MPI_Request *requests; /* [2][2 * world_size]: of two steps of an exchange */
 };
 
 static struct mpi_comm *mpi_of(struct tt_comm *comm)
@@ -142,14 +144,14 @@ static void pause_waiting(double waited_seconds)
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 }
 
-/* Ends what `begin` began: `code` is what the call that made `request` returned. */
-static tt_status finish(struct mpi_comm *comm, int code, MPI_Request *request, const char *name)
+/* Ends what `begin` began: `code` is what the call that made the requests returned. */
+static tt_status finish(struct mpi_comm *comm, int code, int count, MPI_Request *requests, const char *name)
 {
     struct mpi_world *world = comm->world;
     double start = tt_clock_seconds();
     int done = 0;
     for (unsigned tests = 1; code == MPI_SUCCESS && !done && !world->aborted; tests++) {
-        code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        code = MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE);
         if (code != MPI_SUCCESS || done) break;
         if (tests % TESTS_PER_PROBE == 0) look_for_abort(world);
         pthread_mutex_unlock(&world->mutex);
@@ -193,106 +195,107 @@ static void free_type(MPI_Datatype *type)
     if (*type != MPI_BYTE && *type != MPI_DATATYPE_NULL) MPI_Type_free(type);
 }
 
-static tt_status gather_bytes(struct mpi_comm *comm, const void *send, void *recv, size_t bytes)
+static tt_status mpi_all_gather(struct tt_comm *base, struct tt_stream *stream, const void *send, void *recv,
+                                size_t bytes)
 {
+    (void)stream;
+    struct mpi_comm *comm = mpi_of(base);
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Datatype type = MPI_DATATYPE_NULL;
     int count = 0;
-    bool in_place = send == (char *)recv + (size_t)comm->base.rank * bytes;
+    bool in_place = send == (char *)recv + (size_t)base->rank * bytes;
     TT_TRY(begin(comm));
     int code = make_type(comm->world, bytes, &count, &type);
     if (code == MPI_SUCCESS)
         code = MPI_Iallgather(in_place ? MPI_IN_PLACE : send, count, type, recv, count, type, comm->handle,
                               &request);
     free_type(&type);
-    return finish(comm, code, &request, "MPI_Iallgather");
+    return finish(comm, code, 1, &request, "MPI_Iallgather");
 }
 
-static tt_status mpi_all_gather(struct tt_comm *base, struct tt_stream *stream, const void *send, void *recv,
-                                size_t bytes)
+/* One message to rank `to`, or from it. */
+static int post(struct mpi_comm *comm, bool sends, void *data, size_t bytes, int to, MPI_Request *request)
 {
-    (void)stream;
-    return gather_bytes(mpi_of(base), send, recv, bytes);
-}
-
-/* staging[q] = `bytes` at send + base.rank * stride of rank q. */
-static tt_status exchange_pieces(struct mpi_comm *comm, const char *send, size_t bytes, size_t stride)
-{
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Datatype piece = MPI_DATATYPE_NULL, spaced = MPI_DATATYPE_NULL;
-    TT_TRY(begin(comm));
-    int code = MPI_Type_contiguous((int)bytes, MPI_BYTE, &piece);
-    if (code == MPI_SUCCESS) code = MPI_Type_create_resized(piece, 0, (MPI_Aint)stride, &spaced);
-    if (code == MPI_SUCCESS) code = MPI_Type_commit(&spaced);
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+    int count = 0;
+    if (bytes == 0) return MPI_SUCCESS;
+    int code = make_type(comm->world, bytes, &count, &type);
     if (code == MPI_SUCCESS)
-        code = MPI_Ialltoall(send, 1, spaced, comm->staging, (int)bytes, MPI_BYTE, comm->handle, &request);
-    free_type(&spaced);
-    free_type(&piece);
-    return finish(comm, code, &request, "MPI_Ialltoall");
+        code = sends ? MPI_Isend(data, count, type, to, 0, comm->handle, request)
+                     : MPI_Irecv(data, count, type, to, 0, comm->handle, request);
+    free_type(&type);
+    return code;
 }
 
-/* Points `sources` at the ranks' pieces in staging, which lie `bytes` apart. */
-static void point_sources(struct mpi_comm *comm, size_t bytes)
+/* Bytes of a part from `offset` on, at most `most`. */
+static size_t piece_of(size_t bytes, size_t offset, size_t most)
 {
-    for (int q = 0; q < comm->base.world_size; q++) comm->sources[q] = comm->staging + (size_t)q * bytes;
+    if (offset >= bytes) return 0;
+    return bytes - offset < most ? bytes - offset : most;
 }
 
-/* Elements of each rank's piece that go into staging at one time. */
-static size_t piece_max(const struct mpi_comm *comm, size_t element_bytes)
+/* The messages of one step, of which each part has `most` bytes: they leave from where they lie, and come to
+ * where they belong or, when somebody looks at them, to half `step` % 2 of the staging. Beginning with the
+ * next rank and going round, so that not all send to the same one. */
+static int post_step(struct mpi_comm *comm, const struct tt_comm_exchange *exchange, size_t step, size_t most)
 {
-    size_t bytes = STAGING_BYTES / (size_t)comm->base.world_size;
-    if (bytes > (size_t)comm->world->count_max) bytes = (size_t)comm->world->count_max;
-    return bytes / element_bytes;
-}
-
-static tt_status mpi_reduce_scatter(struct tt_comm *base, struct tt_stream *stream, const void *send,
-                                    void *recv, size_t count, tt_dtype dtype)
-{
-    (void)stream;
-    struct mpi_comm *comm = mpi_of(base);
-    size_t element = tt_dtype_bytes(dtype);
-    size_t most = piece_max(comm, element);
-    for (size_t done = 0; done < count; done += most) {
-        size_t part = count - done < most ? count - done : most;
-        TT_TRY(exchange_pieces(comm, (const char *)send + done * element, part * element, count * element));
-        point_sources(comm, part * element);
-        tt_reduce_ordered((char *)recv + done * element, comm->sources, base->world_size, 0, part, dtype,
-                          TT_REDUCE_SUM);
+    int world_size = comm->base.world_size, code = MPI_SUCCESS;
+    MPI_Request *requests = comm->requests + step % 2 * 2 * (size_t)world_size;
+    size_t offset = step * most;
+    for (int i = 0; i < 2 * world_size; i++) requests[i] = MPI_REQUEST_NULL;
+    for (int i = 1; i < world_size && code == MPI_SUCCESS; i++) {
+        int q = (comm->base.rank + i) % world_size;
+        const struct tt_comm_part *part = &exchange->parts[q];
+        char *to = exchange->take == NULL
+                       ? (char *)part->recv + offset
+                       : comm->staging + (step % 2 * (size_t)world_size + (size_t)q) * most;
+        code = post(comm, false, to, piece_of(part->recv_bytes, offset, most), q, &requests[2 * i]);
+        if (code == MPI_SUCCESS)
+            code = post(comm, true, (char *)(uintptr_t)part->send + offset,
+                        piece_of(part->send_bytes, offset, most), q, &requests[2 * i + 1]);
     }
-    return TT_OK;
+    return code;
 }
 
-static tt_status mpi_all_reduce(struct tt_comm *base, struct tt_stream *stream, void *data, size_t count,
-                                tt_dtype dtype, enum tt_reduce reduce)
+static void take_step(struct mpi_comm *comm, const struct tt_comm_exchange *exchange, size_t step,
+                      size_t most)
 {
-    (void)stream;
+    size_t world_size = (size_t)comm->base.world_size, offset = step * most;
+    const struct tt_comm_part *own = &exchange->parts[comm->base.rank];
+    size_t bytes = piece_of(own->recv_bytes, offset, most);
+    if (exchange->take == NULL || bytes == 0) return;
+    for (size_t q = 0; q < world_size; q++)
+        comm->sources[q] = comm->staging + (step % 2 * world_size + q) * most;
+    comm->sources[comm->base.rank] = (const char *)own->send + offset;
+    exchange->take(exchange->context, comm->sources, offset, bytes);
+}
+
+/* While one step is looked at, the messages of the next travel. */
+static tt_status mpi_exchange(struct tt_comm *base, const struct tt_comm_exchange *exchange)
+{
     struct mpi_comm *comm = mpi_of(base);
-    size_t element = tt_dtype_bytes(dtype);
-    size_t world_size = (size_t)base->world_size;
-    size_t most = piece_max(comm, element);
-    size_t one_step = ONE_STEP_BYTES / element / world_size;
-    if (one_step < world_size) one_step = world_size;
-    if (one_step > most) one_step = most;
-    for (size_t done = 0; done < count;) {
-        char *at = (char *)data + done * element;
-        size_t left = count - done;
-        if (left <= one_step || left < world_size) {
-            size_t part = left < most ? left : most;
-            TT_TRY(gather_bytes(comm, at, comm->staging, part * element));
-            point_sources(comm, part * element);
-            tt_reduce_ordered(at, comm->sources, base->world_size, 0, part, dtype, reduce);
-            done += part;
-            continue;
-        }
-        size_t part = left / world_size < most ? left / world_size : most; /* of each rank */
-        char *own = at + (size_t)base->rank * part * element;
-        TT_TRY(exchange_pieces(comm, at, part * element, part * element));
-        point_sources(comm, part * element);
-        tt_reduce_ordered(own, comm->sources, base->world_size, 0, part, dtype, reduce);
-        TT_TRY(gather_bytes(comm, own, at, part * element));
-        done += part * world_size;
+    size_t longest = 0, most = SIZE_MAX / 4;
+    for (int q = 0; q < base->world_size; q++) {
+        const struct tt_comm_part *part = &exchange->parts[q];
+        if (part->send_bytes > longest) longest = part->send_bytes;
+        if (part->recv_bytes > longest) longest = part->recv_bytes;
     }
-    return TT_OK;
+    if (exchange->take != NULL) {
+        most = STAGING_BYTES / 2 / (size_t)base->world_size;
+        if (most > (size_t)comm->world->count_max) most = (size_t)comm->world->count_max;
+        most = most / BORDER_BYTES * BORDER_BYTES;
+    }
+    TT_TRY(begin(comm));
+    int code = post_step(comm, exchange, 0, most);
+    for (size_t step = 0;; step++) {
+        bool more = longest > (step + 1) * most;
+        if (more && code == MPI_SUCCESS) code = post_step(comm, exchange, step + 1, most);
+        TT_TRY(finish(comm, code, 2 * base->world_size,
+                      comm->requests + step % 2 * 2 * (size_t)base->world_size, "an exchange over MPI"));
+        take_step(comm, exchange, step, most);
+        if (!more) return TT_OK;
+        TT_TRY(begin(comm));
+    }
 }
 
 static tt_status mpi_broadcast(struct tt_comm *base, struct tt_stream *stream, void *data, size_t bytes,
@@ -307,7 +310,7 @@ static tt_status mpi_broadcast(struct tt_comm *base, struct tt_stream *stream, v
     int code = make_type(comm->world, bytes, &count, &type);
     if (code == MPI_SUCCESS) code = MPI_Ibcast(data, count, type, root, comm->handle, &request);
     free_type(&type);
-    return finish(comm, code, &request, "MPI_Ibcast");
+    return finish(comm, code, 1, &request, "MPI_Ibcast");
 }
 
 static tt_status mpi_barrier(struct tt_comm *base)
@@ -316,7 +319,7 @@ static tt_status mpi_barrier(struct tt_comm *base)
     MPI_Request request = MPI_REQUEST_NULL;
     TT_TRY(begin(comm));
     int code = MPI_Ibarrier(comm->handle, &request);
-    return finish(comm, code, &request, "MPI_Ibarrier");
+    return finish(comm, code, 1, &request, "MPI_Ibarrier");
 }
 
 /* Another thread in a call of MPI looks for the message itself. */
@@ -383,8 +386,10 @@ static void mpi_destroy(struct tt_comm *base)
     struct mpi_comm *comm = mpi_of(base);
     free_handle(comm->world, &comm->handle);
     world_release(comm->world);
+    tt_comm_deinit_parts(base);
     tt_free(comm->staging);
     tt_free(comm->sources);
+    tt_free(comm->requests);
     tt_free(comm);
 }
 
@@ -392,9 +397,8 @@ static tt_status mpi_split(struct tt_comm *base, int color, struct tt_comm **out
 
 static const struct tt_comm_table mpi_table = {
     .kind = "mpi",
+    .exchange = mpi_exchange,
     .all_gather = mpi_all_gather,
-    .reduce_scatter = mpi_reduce_scatter,
-    .all_reduce = mpi_all_reduce,
     .broadcast = mpi_broadcast,
     .barrier = mpi_barrier,
     .poll = mpi_poll,
@@ -435,7 +439,9 @@ static tt_status comm_create(struct mpi_world *world, MPI_Comm handle, struct tt
     if (status == TT_OK) {
         comm->staging = tt_alloc_aligned(STAGING_BYTES);
         comm->sources = tt_calloc((size_t)comm->base.world_size, sizeof *comm->sources);
-        if (comm->staging == NULL || comm->sources == NULL) status = TT_ERR_MEMORY;
+        comm->requests = tt_calloc(4 * (size_t)comm->base.world_size, sizeof(MPI_Request));
+        if (comm->staging == NULL || comm->sources == NULL || comm->requests == NULL) status = TT_ERR_MEMORY;
+        if (status == TT_OK) status = tt_comm_init_parts(&comm->base);
     }
     if (status != TT_OK) {
         mpi_destroy(&comm->base);

@@ -30,7 +30,6 @@ struct nccl_comm {
     struct tt_comm base;
     struct family *family;
     struct nccl_comm *next;
-    struct tt_comm *control;
     bool owns_control;
     void *handle;
 };
@@ -71,14 +70,13 @@ static tt_status check_family(void *context)
 static tt_status settle(struct nccl_comm *comm, struct tt_stream *stream, tt_status status)
 {
     if (status == TT_OK && comm->family->careful) return tt_stream_synchronize(stream);
-    return explain(comm->control, status);
+    return explain(comm->base.control, status);
 }
 
 static tt_status nccl_all_gather(struct tt_comm *base, struct tt_stream *stream, const void *send, void *recv,
                                  size_t bytes)
 {
     struct nccl_comm *comm = nccl_of(base);
-    if (stream == NULL) return comm->control->table->all_gather(comm->control, NULL, send, recv, bytes);
     return settle(comm, stream, comm->family->calls->all_gather(comm->handle, stream, send, recv, bytes));
 }
 
@@ -94,8 +92,6 @@ static tt_status nccl_all_reduce(struct tt_comm *base, struct tt_stream *stream,
                                  tt_dtype dtype, enum tt_reduce reduce)
 {
     struct nccl_comm *comm = nccl_of(base);
-    if (stream == NULL)
-        return comm->control->table->all_reduce(comm->control, NULL, data, count, dtype, reduce);
     return settle(comm, stream,
                   comm->family->calls->all_reduce(comm->handle, stream, data, count, dtype, (int)reduce));
 }
@@ -104,23 +100,7 @@ static tt_status nccl_broadcast(struct tt_comm *base, struct tt_stream *stream, 
                                 int root)
 {
     struct nccl_comm *comm = nccl_of(base);
-    if (stream == NULL) return comm->control->table->broadcast(comm->control, NULL, data, bytes, root);
     return settle(comm, stream, comm->family->calls->broadcast(comm->handle, stream, data, bytes, root));
-}
-
-static tt_status nccl_barrier(struct tt_comm *base)
-{
-    return tt_comm_barrier(nccl_of(base)->control);
-}
-
-static tt_status nccl_poll(struct tt_comm *base)
-{
-    return tt_comm_poll(nccl_of(base)->control);
-}
-
-static void nccl_note(struct tt_comm *base, const char *text)
-{
-    tt_comm_note(nccl_of(base)->control, text);
 }
 
 /* Control first: the peers, whose devices may wait for this one, hear the cause before NCCL tells them of its
@@ -129,7 +109,7 @@ static void nccl_abort(struct tt_comm *base)
 {
     struct nccl_comm *comm = nccl_of(base);
     struct family *family = comm->family;
-    tt_comm_abort(comm->control);
+    tt_comm_abort(comm->base.control);
     pthread_mutex_lock(&family->mutex);
     for (struct nccl_comm *member = family->first; member != NULL; member = member->next)
         if (member->handle != NULL) family->calls->abort(member->handle);
@@ -150,17 +130,17 @@ static void nccl_destroy(struct tt_comm *base)
     struct family *family = comm->family;
     struct tt_error record;
     tt_error_copy(&record);
-    bool failed = tt_comm_poll(comm->control) != TT_OK;
+    bool failed = tt_comm_poll(comm->base.control) != TT_OK;
     (void)tt_error_restore(&record);
     if (failed) family->calls->abort(comm->handle); /* an orderly end waits for peers */
     pthread_mutex_lock(&family->mutex);
     struct nccl_comm **link = &family->first;
     while (*link != comm) link = &(*link)->next;
     *link = comm->next;
-    if (family->control == comm->control) family->control = NULL;
+    if (family->control == comm->base.control) family->control = NULL;
     pthread_mutex_unlock(&family->mutex);
     family->calls->destroy(comm->handle);
-    if (comm->owns_control) tt_comm_destroy(comm->control);
+    if (comm->owns_control) tt_comm_destroy(comm->base.control);
     tt_free(comm);
     family_release(family);
 }
@@ -174,9 +154,6 @@ static const struct tt_comm_table nccl_table = {
     .reduce_scatter = nccl_reduce_scatter,
     .all_reduce = nccl_all_reduce,
     .broadcast = nccl_broadcast,
-    .barrier = nccl_barrier,
-    .poll = nccl_poll,
-    .note = nccl_note,
     .split = nccl_split,
     .abort = nccl_abort,
     .destroy = nccl_destroy,
@@ -189,7 +166,7 @@ static tt_status connect(const struct family *family, struct tt_comm *control, v
     unsigned char id[TT_COLLECTIVE_ID_BYTES] = {0};
     tt_status status = control->rank == 0 ? family->calls->make_id(id) : TT_OK;
     TT_TRY(tt_comm_agree(control, status));
-    TT_TRY(control->table->broadcast(control, NULL, id, sizeof id, 0));
+    TT_TRY(tt_comm_host_broadcast(control, id, sizeof id, 0));
     status = family->calls->create(family->device, id, control->rank, control->world_size, handle);
     status = explain(control, status);
     if (status != TT_OK) {
@@ -216,9 +193,9 @@ static tt_status comm_create(struct family *family, struct tt_comm *control, boo
         .base = {.table = &nccl_table,
                  .rank = control->rank,
                  .world_size = control->world_size,
-                 .local_size = control->local_size},
+                 .local_size = control->local_size,
+                 .control = control},
         .family = family,
-        .control = control,
         .owns_control = owns,
         .handle = handle,
     };
@@ -234,7 +211,7 @@ static tt_status nccl_split(struct tt_comm *base, int color, struct tt_comm **ou
 {
     struct nccl_comm *comm = nccl_of(base);
     struct tt_comm *control = NULL;
-    TT_TRY(tt_comm_split(comm->control, color, &control));
+    TT_TRY(tt_comm_split(comm->base.control, color, &control));
     return comm_create(comm->family, control, true, out);
 }
 

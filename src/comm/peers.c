@@ -41,8 +41,7 @@ struct group {
 };
 
 struct peers_comm {
-    struct tt_comm base;
-    struct tt_comm *control;
+    struct tt_comm base; /* the host's calls go over its control */
     bool owns_control;
     bool watches; /* installed the device's check */
     struct tt_device *device;
@@ -75,7 +74,7 @@ static tt_status begin(struct peers_comm *comm, struct tt_stream *stream, const 
     seat->data = data;
     atomic_store(&seat->inside, true);
     TT_TRY(tt_event_record(seat->ready, stream));
-    TT_TRY(tt_comm_barrier(comm->control));
+    TT_TRY(tt_comm_barrier(&comm->base));
     return wait_for_all(comm, stream, false);
 }
 
@@ -83,7 +82,7 @@ static tt_status begin(struct peers_comm *comm, struct tt_stream *stream, const 
 static tt_status end(struct peers_comm *comm, struct tt_stream *stream)
 {
     TT_TRY(tt_event_record(own_seat(comm)->done, stream));
-    TT_TRY(tt_comm_barrier(comm->control));
+    TT_TRY(tt_comm_barrier(&comm->base));
     return wait_for_all(comm, stream, true);
 }
 
@@ -111,7 +110,6 @@ static tt_status peers_all_gather(struct tt_comm *base, struct tt_stream *stream
                                   void *recv, size_t bytes)
 {
     struct peers_comm *comm = peers_of(base);
-    if (stream == NULL) return comm->control->table->all_gather(comm->control, NULL, send, recv, bytes);
     return leave(comm, gather(comm, stream, send, recv, bytes));
 }
 
@@ -180,8 +178,6 @@ static tt_status peers_all_reduce(struct tt_comm *base, struct tt_stream *stream
                                   tt_dtype dtype, enum tt_reduce reduce)
 {
     struct peers_comm *comm = peers_of(base);
-    if (stream == NULL)
-        return comm->control->table->all_reduce(comm->control, NULL, data, count, dtype, reduce);
     if (reduce != TT_REDUCE_SUM || (dtype != TT_F32 && dtype != TT_BF16))
         return tt_fail(TT_ERR_UNSUPPORTED, "GPUs of one process sum F32 and BF16, not %s",
                        tt_dtype_name(dtype));
@@ -201,28 +197,12 @@ static tt_status peers_broadcast(struct tt_comm *base, struct tt_stream *stream,
                                  int root)
 {
     struct peers_comm *comm = peers_of(base);
-    if (stream == NULL) return comm->control->table->broadcast(comm->control, NULL, data, bytes, root);
     return leave(comm, take_from(comm, stream, data, bytes, root));
-}
-
-static tt_status peers_barrier(struct tt_comm *base)
-{
-    return tt_comm_barrier(peers_of(base)->control);
-}
-
-static tt_status peers_poll(struct tt_comm *base)
-{
-    return tt_comm_poll(peers_of(base)->control);
-}
-
-static void peers_note(struct tt_comm *base, const char *text)
-{
-    tt_comm_note(peers_of(base)->control, text);
 }
 
 static void peers_abort(struct tt_comm *base)
 {
-    tt_comm_abort(peers_of(base)->control);
+    tt_comm_abort(base->control);
 }
 
 static bool is_anybody_inside(const struct peers_comm *comm)
@@ -253,7 +233,7 @@ static void peers_destroy(struct tt_comm *base)
     struct peers_comm *comm = peers_of(base);
     if (comm->watches) tt_device_set_watch(comm->device, NULL, NULL);
     if (comm->group != NULL) leave_group(comm);
-    if (comm->owns_control) tt_comm_destroy(comm->control);
+    if (comm->owns_control) tt_comm_destroy(base->control);
     tt_free(comm);
 }
 
@@ -266,9 +246,6 @@ static const struct tt_comm_table peers_table = {
     .reduce_scatter = peers_reduce_scatter,
     .all_reduce = peers_all_reduce,
     .broadcast = peers_broadcast,
-    .barrier = peers_barrier,
-    .poll = peers_poll,
-    .note = peers_note,
     .split = peers_split,
     .abort = peers_abort,
     .destroy = peers_destroy,
@@ -297,11 +274,16 @@ static tt_status create(struct tt_comm *control, struct tt_device *device, bool 
         if (owns) tt_comm_destroy(control);
         return status;
     }
-    *comm = (struct peers_comm){.base = *control, .control = control, .owns_control = owns, .device = device};
-    comm->base.table = &peers_table;
+    *comm = (struct peers_comm){.base = {.table = &peers_table,
+                                         .rank = control->rank,
+                                         .world_size = control->world_size,
+                                         .local_size = control->local_size,
+                                         .control = control},
+                                .owns_control = owns,
+                                .device = device};
     if (control->rank == 0) group = make_group(control->world_size);
     status = tt_comm_agree(control, control->rank == 0 && group == NULL ? TT_ERR_MEMORY : TT_OK);
-    if (status == TT_OK) status = control->table->broadcast(control, NULL, &group, sizeof group, 0);
+    if (status == TT_OK) status = tt_comm_host_broadcast(control, &group, sizeof group, 0);
     if (status != TT_OK) {
         if (control->rank == 0) tt_free(group);
         peers_destroy(&comm->base);
@@ -323,7 +305,7 @@ static tt_status peers_split(struct tt_comm *base, int color, struct tt_comm **o
 {
     struct peers_comm *comm = peers_of(base);
     struct tt_comm *control = NULL;
-    TT_TRY(tt_comm_split(comm->control, color, &control));
+    TT_TRY(tt_comm_split(base->control, color, &control));
     return create(control, comm->device, true, out);
 }
 

@@ -1,57 +1,12 @@
 #include "base/alloc.h"
 #include "comm/comm_impl.h"
 
-/* One rank: what it gathers is its own, every sum is already there. And one that stands among others in a
- * plan: comm.c never comes here with data of a plan device. */
+/* One rank: what it gathers is its own, every sum is already there, and comm.c asks it for nothing. And one
+ * that stands among others in a plan: with data of a plan device comm.c asks nobody. */
 
-static tt_status copy(struct tt_stream *stream, void *to, const void *from, size_t bytes)
+static tt_status self_poll(struct tt_comm *comm)
 {
-    if (to == from) return TT_OK;
-    if (stream != NULL) return tt_copy_on_device(stream, to, from, bytes);
-    memcpy(to, from, bytes);
-    return TT_OK;
-}
-
-static tt_status self_all_gather(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
-                                 size_t bytes)
-{
-    (void)comm;
-    return copy(stream, recv, send, bytes);
-}
-
-static tt_status self_reduce_scatter(struct tt_comm *comm, struct tt_stream *stream, const void *send,
-                                     void *recv, size_t count, tt_dtype dtype)
-{
-    (void)comm;
-    return copy(stream, recv, send, count * tt_dtype_bytes(dtype));
-}
-
-static tt_status self_all_reduce(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t count,
-                                 tt_dtype dtype, enum tt_reduce reduce)
-{
-    (void)comm;
-    (void)stream;
-    (void)data;
-    (void)count;
-    (void)dtype;
-    (void)reduce;
-    return TT_OK;
-}
-
-static tt_status self_broadcast(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t bytes,
-                                int root)
-{
-    (void)comm;
-    (void)stream;
-    (void)data;
-    (void)bytes;
-    (void)root;
-    return TT_OK;
-}
-
-static tt_status self_barrier(struct tt_comm *comm)
-{
-    (void)comm;
+    (void)comm; /* nobody else can stop */
     return TT_OK;
 }
 
@@ -75,12 +30,7 @@ static void self_destroy(struct tt_comm *comm)
 
 static const struct tt_comm_table self_table = {
     .kind = "self",
-    .all_gather = self_all_gather,
-    .reduce_scatter = self_reduce_scatter,
-    .all_reduce = self_all_reduce,
-    .broadcast = self_broadcast,
-    .barrier = self_barrier,
-    .poll = self_barrier, /* nobody else can stop */
+    .poll = self_poll,
     .split = self_split,
     .abort = self_abort,
     .destroy = self_destroy,

@@ -11,21 +11,11 @@
 #include "base/alloc.h"
 #include "comm/comm_impl.h"
 
-enum call { CALL_ALL_GATHER, CALL_REDUCE_SCATTER, CALL_ALL_REDUCE, CALL_BROADCAST, CALL_BARRIER, CALL_SPLIT };
-
-static const char *const call_names[] = {"all-gather", "reduce-scatter", "all-reduce",
-                                         "broadcast",  "barrier",        "split"};
-
-/* What a rank is about to do; the first part must be the same on all ranks. */
+/* What a rank is about to do. */
 struct order {
-    enum call call;
-    size_t size;
-    int parameter; /* type, or root */
-    enum tt_reduce reduce;
-    /* own to each rank */
-    const void *send;
-    void *data;
-    int color;
+    struct tt_comm_order same;
+    const struct tt_comm_exchange *exchange; /* NULL: a split, of which */
+    int color, first_rank;
 };
 
 /* All groups that grew out of one by splitting: they fail together. */
@@ -95,18 +85,11 @@ static void leave(struct threads_comm *comm)
     pthread_mutex_unlock(&group->domain->mutex);
 }
 
-/* All ranks compare all orders, so all come to the same result. */
 static tt_status check_orders(const struct threads_comm *comm)
 {
     const struct order *orders = comm->group->orders;
-    for (int q = 1; q < comm->base.world_size; q++) {
-        if (orders[q].call == orders[0].call && orders[q].size == orders[0].size &&
-            orders[q].parameter == orders[0].parameter && orders[q].reduce == orders[0].reduce)
-            continue;
-        return tt_fail(TT_ERR_INTERNAL, "rank 0 calls %s of %zu while rank %d calls %s of %zu",
-                       call_names[orders[0].call], orders[0].size, q, call_names[orders[q].call],
-                       orders[q].size);
-    }
+    for (int q = 1; q < comm->base.world_size; q++)
+        TT_TRY(tt_comm_check_order(&orders[0].same, &orders[q].same, q));
     return TT_OK;
 }
 
@@ -136,85 +119,28 @@ static struct threads_comm *threads_of(struct tt_comm *comm)
     return (struct threads_comm *)comm;
 }
 
-static tt_status threads_all_gather(struct tt_comm *base, struct tt_stream *stream, const void *send,
-                                    void *recv, size_t bytes)
+/* Beginning with itself and going round, so that not all ranks read the same one at a time. */
+static void copy_parts(struct threads_comm *comm, const struct tt_comm_exchange *exchange)
 {
-    (void)stream;
-    struct threads_comm *comm = threads_of(base);
-    TT_TRY(enter(comm, &(struct order){.call = CALL_ALL_GATHER, .size = bytes, .send = send}));
-    /* Beginning with itself and going round, so that not all ranks read the same one at a time. */
-    for (int step = 0; step < base->world_size; step++) {
-        int q = (base->rank + step) % base->world_size;
-        char *to = (char *)recv + (size_t)q * bytes;
-        if (to != comm->group->orders[q].send) memcpy(to, comm->group->orders[q].send, bytes);
+    int world_size = comm->base.world_size, rank = comm->base.rank;
+    for (int step = 1; step < world_size; step++) {
+        int q = (rank + step) % world_size;
+        const struct tt_comm_part *theirs = &comm->group->orders[q].exchange->parts[rank];
+        if (theirs->send_bytes > 0) memcpy(exchange->parts[q].recv, theirs->send, theirs->send_bytes);
     }
-    leave(comm);
-    return TT_OK;
 }
 
-static tt_status threads_reduce_scatter(struct tt_comm *base, struct tt_stream *stream, const void *send,
-                                        void *recv, size_t count, tt_dtype dtype)
+static tt_status threads_exchange(struct tt_comm *base, const struct tt_comm_exchange *exchange)
 {
-    (void)stream;
     struct threads_comm *comm = threads_of(base);
-    TT_TRY(enter(
-        comm,
-        &(struct order){.call = CALL_REDUCE_SCATTER, .size = count, .parameter = (int)dtype, .send = send}));
-    for (int q = 0; q < base->world_size; q++) comm->sources[q] = comm->group->orders[q].send;
-    tt_reduce_ordered(recv, comm->sources, base->world_size, (size_t)base->rank * count, count, dtype,
-                      TT_REDUCE_SUM);
-    leave(comm);
-    return TT_OK;
-}
-
-/* Each rank reduces one part and writes it into every rank's data: no other rank touches that part. */
-static tt_status threads_all_reduce(struct tt_comm *base, struct tt_stream *stream, void *data, size_t count,
-                                    tt_dtype dtype, enum tt_reduce reduce)
-{
-    (void)stream;
-    struct threads_comm *comm = threads_of(base);
-    TT_TRY(enter(comm, &(struct order){.call = CALL_ALL_REDUCE,
-                                       .size = count,
-                                       .parameter = (int)dtype,
-                                       .reduce = reduce,
-                                       .send = data,
-                                       .data = data}));
-    size_t element = tt_dtype_bytes(dtype);
-    size_t lines = (count + 63) / 64; /* parts of whole cache lines, for any type */
-    size_t share = (lines + (size_t)base->world_size - 1) / (size_t)base->world_size * 64;
-    size_t first = (size_t)base->rank * share;
-    size_t end = first + share < count ? first + share : count;
-    enum { PART = 2048 };
-    for (int q = 0; q < base->world_size; q++) comm->sources[q] = comm->group->orders[q].send;
-    for (size_t at = first; at < end; at += PART) {
-        size_t part = end - at < PART ? end - at : PART;
-        char *own = (char *)data + at * element;
-        tt_reduce_ordered(own, comm->sources, base->world_size, at, part, dtype, reduce);
-        for (int q = 0; q < base->world_size; q++) {
-            if (q != base->rank)
-                memcpy((char *)comm->group->orders[q].data + at * element, own, part * element);
-        }
+    TT_TRY(enter(comm, &(struct order){.same = exchange->order, .exchange = exchange}));
+    if (exchange->take == NULL) {
+        copy_parts(comm, exchange);
+    } else if (exchange->parts[base->rank].recv_bytes > 0) {
+        for (int q = 0; q < base->world_size; q++)
+            comm->sources[q] = comm->group->orders[q].exchange->parts[base->rank].send;
+        exchange->take(exchange->context, comm->sources, 0, exchange->parts[base->rank].recv_bytes);
     }
-    leave(comm);
-    return TT_OK;
-}
-
-static tt_status threads_broadcast(struct tt_comm *base, struct tt_stream *stream, void *data, size_t bytes,
-                                   int root)
-{
-    (void)stream;
-    struct threads_comm *comm = threads_of(base);
-    TT_TRY(
-        enter(comm, &(struct order){.call = CALL_BROADCAST, .size = bytes, .parameter = root, .send = data}));
-    if (base->rank != root) memcpy(data, comm->group->orders[root].send, bytes);
-    leave(comm);
-    return TT_OK;
-}
-
-static tt_status threads_barrier(struct tt_comm *base)
-{
-    struct threads_comm *comm = threads_of(base);
-    TT_TRY(enter(comm, &(struct order){.call = CALL_BARRIER}));
     leave(comm);
     return TT_OK;
 }
@@ -246,6 +172,13 @@ static void threads_abort(struct tt_comm *base)
         wake_all(domain);
     }
     pthread_mutex_unlock(&domain->mutex);
+}
+
+static void comm_free(struct threads_comm *comm)
+{
+    tt_comm_deinit_parts(&comm->base);
+    tt_free(comm->sources);
+    tt_free(comm);
 }
 
 static void group_free(struct group *group)
@@ -281,19 +214,14 @@ static void threads_destroy(struct tt_comm *base)
     pthread_mutex_unlock(&domain->mutex);
     if (group_empty) group_free(group);
     if (domain_empty) domain_free(domain);
-    tt_free(comm->sources);
-    tt_free(comm);
+    comm_free(comm);
 }
 
 static tt_status threads_split(struct tt_comm *base, int color, struct tt_comm **out);
 
 static const struct tt_comm_table threads_table = {
     .kind = "threads",
-    .all_gather = threads_all_gather,
-    .reduce_scatter = threads_reduce_scatter,
-    .all_reduce = threads_all_reduce,
-    .broadcast = threads_broadcast,
-    .barrier = threads_barrier,
+    .exchange = threads_exchange,
     .poll = threads_poll,
     .split = threads_split,
     .abort = threads_abort,
@@ -311,11 +239,9 @@ static struct threads_comm *comm_create(struct group *group, int rank, int first
     comm->group = group;
     comm->first_rank = first_rank;
     comm->sources = tt_calloc((size_t)group->world_size, sizeof *comm->sources);
-    if (comm->sources == NULL) {
-        tt_free(comm);
-        return NULL;
-    }
-    return comm;
+    if (comm->sources != NULL && tt_comm_init_parts(&comm->base) == TT_OK) return comm;
+    comm_free(comm);
+    return NULL;
 }
 
 /* A group of `world_size` with its communicators in comms[]; not yet in the domain's list. Rank r is
@@ -342,8 +268,7 @@ static tt_status group_create(struct domain *domain, int world_size, const int *
         return TT_OK;
     }
     while (count-- > 0) {
-        tt_free(comms[count]->sources);
-        tt_free(comms[count]);
+        comm_free(comms[count]);
         comms[count] = NULL;
     }
     group_free(group);
@@ -363,7 +288,7 @@ static tt_status split_build(struct threads_comm *comm, int color)
     for (int q = 0; status == TT_OK && q < parent->world_size; q++) {
         if (parent->orders[q].color != color) continue;
         members[count] = q;
-        first_ranks[count++] = *(const int *)parent->orders[q].send;
+        first_ranks[count++] = parent->orders[q].first_rank;
     }
     if (status == TT_OK) status = group_create(parent->domain, count, first_ranks, comms, &group);
     if (status == TT_OK) {
@@ -383,7 +308,8 @@ static tt_status threads_split(struct tt_comm *base, int color, struct tt_comm *
     struct threads_comm *comm = threads_of(base);
     struct group *group = comm->group;
     tt_status status = TT_OK;
-    TT_TRY(enter(comm, &(struct order){.call = CALL_SPLIT, .send = &comm->first_rank, .color = color}));
+    TT_TRY(enter(comm, &(struct order){
+                           .same = {.call = TT_CALL_SPLIT}, .color = color, .first_rank = comm->first_rank}));
     int lowest = 0;
     while (group->orders[lowest].color != color) lowest++;
     if (lowest == base->rank) status = split_build(comm, color);

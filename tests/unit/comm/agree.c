@@ -34,29 +34,13 @@ static tt_status travel(const struct slow_comm *comm, tt_status status)
     return tt_comm_poll(comm->inner);
 }
 
-static tt_status slow_all_reduce(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t count,
-                                 tt_dtype dtype, enum tt_reduce reduce)
+static tt_status slow_exchange(struct tt_comm *comm, const struct tt_comm_exchange *exchange)
 {
     struct tt_comm *inner = inner_of(comm);
-    tt_status status = inner->table->all_reduce(inner, stream, data, count, dtype, reduce);
-    return travel((struct slow_comm *)comm, status);
+    return travel((struct slow_comm *)comm, inner->table->exchange(inner, exchange));
 }
 
-static tt_status slow_broadcast(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t bytes,
-                                int root)
-{
-    struct tt_comm *inner = inner_of(comm);
-    tt_status status = inner->table->broadcast(inner, stream, data, bytes, root);
-    return travel((struct slow_comm *)comm, status);
-}
-
-static tt_status slow_barrier(struct tt_comm *comm)
-{
-    return travel((struct slow_comm *)comm, tt_comm_barrier(inner_of(comm)));
-}
-
-static const struct tt_comm_table slow_table = {
-    .kind = "slow", .all_reduce = slow_all_reduce, .broadcast = slow_broadcast, .barrier = slow_barrier};
+static const struct tt_comm_table slow_table = {.kind = "slow", .exchange = slow_exchange};
 
 struct trouble {
     int slow_rank;

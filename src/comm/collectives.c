@@ -1,0 +1,173 @@
+/* Collectives on a transport's `exchange`. Sums are made in order of rank, by whoever keeps the result: so
+ * they are the same bits over every transport. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "comm/comm_impl.h"
+
+enum {
+    ONE_STEP_BYTES =
+        8 << 10, /* the most that every rank sends to every other in one step of an all-reduce, */
+    ONE_STEP_ALL_BYTES = 64 << 10, /* and of all ranks together, but for what is smaller than */
+    ONE_STEP_SURE_BYTES = 512,
+    LINE_ELEMENTS = 64, /* borders between slices: whole cache lines in any type */
+};
+
+const char *tt_comm_call_name(uint32_t call)
+{
+    static const char *const names[] = {"all-gather", "reduce-scatter", "all-reduce",
+                                        "broadcast",  "barrier",        "split"};
+    return call < sizeof names / sizeof *names ? names[call] : "unknown call";
+}
+
+tt_status tt_comm_check_order(const struct tt_comm_order *first, const struct tt_comm_order *other, int q)
+{
+    if (other->call == first->call && other->size == first->size && other->parameter == first->parameter &&
+        other->reduce == first->reduce)
+        return TT_OK;
+    return tt_fail(TT_ERR_INTERNAL, "rank 0 calls %s of %llu while rank %d calls %s of %llu",
+                   tt_comm_call_name(first->call), (unsigned long long)first->size, q,
+                   tt_comm_call_name(other->call), (unsigned long long)other->size);
+}
+
+tt_status tt_comm_init_parts(struct tt_comm *comm)
+{
+    comm->parts = tt_calloc((size_t)comm->world_size, sizeof *comm->parts);
+    return comm->parts != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+void tt_comm_deinit_parts(struct tt_comm *comm)
+{
+    tt_free(comm->parts);
+    comm->parts = NULL;
+}
+
+/* What `take` adds. */
+struct sum {
+    char *to;
+    int world_size;
+    tt_dtype dtype;
+    enum tt_reduce reduce;
+};
+
+static void add(void *context, const void *const *from, size_t offset, size_t bytes)
+{
+    const struct sum *sum = context;
+    tt_reduce_ordered(sum->to + offset, from, sum->world_size, 0, bytes / tt_dtype_bytes(sum->dtype),
+                      sum->dtype, sum->reduce);
+}
+
+tt_status tt_exchange_all_gather(struct tt_comm *comm, const void *send, void *recv, size_t bytes)
+{
+    struct tt_comm_exchange exchange = {.order = {.call = TT_CALL_ALL_GATHER, .size = bytes},
+                                        .parts = comm->parts};
+    char *own = (char *)recv + (size_t)comm->rank * bytes;
+    for (int q = 0; q < comm->world_size; q++)
+        comm->parts[q] = (struct tt_comm_part){
+            .send = send, .send_bytes = bytes, .recv = (char *)recv + (size_t)q * bytes, .recv_bytes = bytes};
+    TT_TRY(comm->table->exchange(comm, &exchange));
+    if (own != send) memcpy(own, send, bytes);
+    return TT_OK;
+}
+
+tt_status tt_exchange_reduce_scatter(struct tt_comm *comm, const void *send, void *recv, size_t count,
+                                     tt_dtype dtype)
+{
+    size_t bytes = count * tt_dtype_bytes(dtype);
+    struct sum sum = {.to = recv, .world_size = comm->world_size, .dtype = dtype, .reduce = TT_REDUCE_SUM};
+    for (int q = 0; q < comm->world_size; q++)
+        comm->parts[q] = (struct tt_comm_part){
+            .send = (const char *)send + (size_t)q * bytes, .send_bytes = bytes, .recv_bytes = bytes};
+    return comm->table->exchange(
+        comm, &(struct tt_comm_exchange){
+                  .order = {.call = TT_CALL_REDUCE_SCATTER, .size = count, .parameter = (int32_t)dtype},
+                  .parts = comm->parts,
+                  .take = add,
+                  .context = &sum});
+}
+
+/* Every rank gets everything and adds it. */
+static tt_status all_reduce_in_one_step(struct tt_comm *comm, struct tt_comm_exchange *exchange, void *data,
+                                        size_t bytes)
+{
+    _Alignas(64) char own[ONE_STEP_BYTES]; /* others read it while `data` becomes the sum */
+    memcpy(own, data, bytes);
+    for (int q = 0; q < comm->world_size; q++)
+        comm->parts[q] = (struct tt_comm_part){.send = own, .send_bytes = bytes, .recv_bytes = bytes};
+    return comm->table->exchange(comm, exchange);
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Each rank adds one slice in place, and sends it to all. */
+static tt_status all_reduce_by_slices(struct tt_comm *comm, struct tt_comm_exchange *exchange, char *data,
+                                      size_t count, size_t element)
+{
+    struct sum *sum = exchange->context;
+    size_t world_size = (size_t)comm->world_size, lines = (count + LINE_ELEMENTS - 1) / LINE_ELEMENTS;
+    size_t slice = (lines + world_size - 1) / world_size * LINE_ELEMENTS;
+    size_t first = least((size_t)comm->rank * slice, count), end = least(first + slice, count);
+    size_t own_bytes = (end - first) * element;
+    for (size_t q = 0; q < world_size; q++) {
+        size_t begins = least(q * slice, count), ends = least(begins + slice, count);
+        comm->parts[q] = (struct tt_comm_part){.send = data + begins * element,
+                                               .send_bytes = (ends - begins) * element,
+                                               .recv_bytes = own_bytes};
+    }
+    sum->to = data + first * element;
+    TT_TRY(comm->table->exchange(comm, exchange));
+    exchange->take = NULL;
+    for (size_t q = 0; q < world_size; q++) {
+        struct tt_comm_part *part = &comm->parts[q];
+        *part = (struct tt_comm_part){.send = data + first * element,
+                                      .send_bytes = own_bytes,
+                                      .recv = data + least(q * slice, count) * element,
+                                      .recv_bytes = part->send_bytes};
+    }
+    return comm->table->exchange(comm, exchange);
+}
+
+tt_status tt_exchange_all_reduce(struct tt_comm *comm, void *data, size_t count, tt_dtype dtype,
+                                 enum tt_reduce reduce)
+{
+    size_t element = tt_dtype_bytes(dtype), bytes = count * element;
+    struct sum sum = {.to = data, .world_size = comm->world_size, .dtype = dtype, .reduce = reduce};
+    struct tt_comm_exchange exchange = {.order = {.call = TT_CALL_ALL_REDUCE,
+                                                  .size = count,
+                                                  .parameter = (int32_t)dtype,
+                                                  .reduce = (int32_t)reduce},
+                                        .parts = comm->parts,
+                                        .take = add,
+                                        .context = &sum};
+    if (bytes <= ONE_STEP_SURE_BYTES ||
+        (bytes <= ONE_STEP_BYTES && bytes <= ONE_STEP_ALL_BYTES / (size_t)comm->world_size))
+        return all_reduce_in_one_step(comm, &exchange, data, bytes);
+    return all_reduce_by_slices(comm, &exchange, data, count, element);
+}
+
+tt_status tt_exchange_broadcast(struct tt_comm *comm, void *data, size_t bytes, int root)
+{
+    struct tt_comm_exchange exchange = {
+        .order = {.call = TT_CALL_BROADCAST, .size = bytes, .parameter = root}, .parts = comm->parts};
+    for (int q = 0; q < comm->world_size; q++) {
+        comm->parts[q] = (struct tt_comm_part){0};
+        if (comm->rank == root) {
+            comm->parts[q].send = data;
+            comm->parts[q].send_bytes = bytes;
+        } else if (q == root) {
+            comm->parts[q].recv = data;
+            comm->parts[q].recv_bytes = bytes;
+        }
+    }
+    return comm->table->exchange(comm, &exchange);
+}
+
+tt_status tt_exchange_barrier(struct tt_comm *comm)
+{
+    memset(comm->parts, 0, (size_t)comm->world_size * sizeof *comm->parts);
+    return comm->table->exchange(
+        comm, &(struct tt_comm_exchange){.order = {.call = TT_CALL_BARRIER}, .parts = comm->parts});
+}
