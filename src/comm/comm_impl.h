@@ -1,11 +1,12 @@
-/* For transports only: what a communicator is made of. A transport fills the table: it moves bytes between ranks, and tells
- * them when one has stopped. Collectives are built on that once, in collectives.c; argument checks, the plan device and
- * agreement are in comm.c. A transport that knows a better way for a collective puts it into the table.
+/* For transports only: what a communicator is made of. A transport fills the table: it moves bytes between
+ * ranks, and tells them when one has stopped. Collectives are built on that once, in collectives.c; argument
+ * checks, the plan device and agreement are in comm.c. A transport that knows a better way for a collective
+ * puts it into the table.
  *
- * All pointers that reach a table are host memory, except in one whose table says `reaches_devices`: there a collective
- * gets device memory and a stream, and only queues work; what the host says goes over its `control`.
- * A transport that fails calls tt_fail itself; when another rank stopped it calls tt_comm_fail_peer.
- */
+ * All pointers that reach a table are host memory, except in one whose table says `reaches_devices`: there a
+ * collective gets device memory and a stream, and only queues work; what the host says goes over its
+ * `control`. A transport that fails calls tt_fail itself; when another rank stopped it calls
+ * tt_comm_fail_peer. */
 #ifndef TT_COMM_COMM_IMPL_H
 #define TT_COMM_COMM_IMPL_H
 
@@ -29,8 +30,8 @@ struct tt_comm_order {
     int32_t reduce;    /* enum tt_reduce */
     uint64_t size;
 };
-/* TT_ERR_INTERNAL where rank `q` gives another order than rank 0. All ranks compare all orders, so all come to the same
- * result; the ranks' next call finds nothing broken. */
+/* TT_ERR_INTERNAL where rank `q` gives another order than rank 0. All ranks compare all orders, so all come
+ * to the same result; the ranks' next call finds nothing broken. */
 TT_MUST_USE tt_status tt_comm_check_order(const struct tt_comm_order *first,
                                           const struct tt_comm_order *other, int q);
 
@@ -42,15 +43,15 @@ struct tt_comm_part {
     size_t recv_bytes;
 };
 
-/* Each rank sends to each other, and receives from each. What it sends stays as it is until the call returns; what it
- * receives may lie nowhere in that. */
+/* Each rank sends to each other, and receives from each. What it sends stays as it is until the call
+ * returns; what it receives may lie nowhere in that. */
 struct tt_comm_exchange {
     struct tt_comm_order order;
     const struct tt_comm_part *parts; /* [world_size]; between the rank and itself nothing is moved */
-    /* NULL: what comes is kept where `recv` says. Otherwise all parts have the same recv_bytes and no `recv`, the rank's own
-     * part has as many send_bytes, and `take` looks at them piece by piece in order: from[q] are the bytes from `offset`
-     * on that rank q sent, for the rank itself those at its own `send`. Pieces begin and end at multiples of 64 bytes,
-     * but for the end of the last. */
+    /* NULL: what comes is kept where `recv` says. Otherwise all parts have the same recv_bytes and no
+     * `recv`, the rank's own part has as many send_bytes, and `take` looks at them piece by piece in order:
+     * from[q] are the bytes from `offset` on that rank q sent, for the rank itself those at its own `send`.
+     * Pieces begin and end at multiples of 64 bytes, but for the end of the last. */
     void (*take)(void *context, const void *const *from, size_t offset, size_t bytes);
     void *context;
 };
@@ -66,8 +67,8 @@ struct tt_comm_table {
     tt_status (*poll)(struct tt_comm *comm); /* tt_comm_poll */
     void (*note)(struct tt_comm *comm,
                  const char *text); /* tt_comm_note; NULL without control: nobody listens */
-    /* NULL: built on `exchange`. `stream` is NULL for host memory. Sizes are not 0, world_size is more than 1, and their
-     * product does not overflow. */
+    /* NULL: built on `exchange`. `stream` is NULL for host memory. Sizes are not 0, world_size is more than
+     * 1, and their product does not overflow. */
     tt_status (*all_gather)(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
                             size_t bytes);
     tt_status (*reduce_scatter)(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
@@ -107,21 +108,21 @@ TT_MUST_USE tt_status tt_exchange_barrier(struct tt_comm *comm);
 /* tt_comm_broadcast of host memory, over `control` where there is one. */
 TT_MUST_USE tt_status tt_comm_host_broadcast(struct tt_comm *comm, void *data, size_t bytes, int root);
 
-/* Makes the record of a rank that must stop because `rank` (of the whole group) did: TT_ERR_PEER with that rank's
- * message, context and hint. `cause` comes from another rank and may hold anything. */
+/* Makes the record of a rank that must stop because `rank` (of the whole group) did: TT_ERR_PEER with that
+ * rank's message, context and hint. `cause` comes from another rank and may hold anything. */
 tt_status tt_comm_fail_peer(int rank, const struct tt_error *cause);
 
 /* How many ranks are threads of this process, this one included. Collective. */
 TT_MUST_USE tt_status tt_comm_ranks_here(struct tt_comm *comm, const struct tt_device *device, int *count);
 
-/* to[i] = from[0][i] + from[1][i] + ... in this order, for i < count; f32 and bf16 in fp32 (rounded once), f64 in f64,
- * i64 modulo 2^64; MAX and MIN keep a NaN. `offset` elements are skipped in every from[]. `to` may be one of the
- * places that are read (from[k] + offset), not overlap them in another way. */
+/* to[i] = from[0][i] + from[1][i] + ... in this order, for i < count; f32 and bf16 in fp32 (rounded once),
+ * f64 in f64, i64 modulo 2^64; MAX and MIN keep a NaN. `offset` elements are skipped in every from[]. `to`
+ * may be one of the places that are read (from[k] + offset), not overlap them in another way. */
 void tt_reduce_ordered(void *to, const void *const *from, int from_count, size_t offset, size_t count,
                        tt_dtype dtype, enum tt_reduce reduce);
 
-/* tt_comm_create_mpi with messages of at most `count_max` units per MPI call instead of INT_MAX, so that tests reach
- * the code for larger ones. */
+/* tt_comm_create_mpi with messages of at most `count_max` units per MPI call instead of INT_MAX, so that
+ * tests reach the code for larger ones. */
 TT_MUST_USE tt_status tt_comm_create_mpi_limited(int count_max, struct tt_comm **out);
 
 #endif
