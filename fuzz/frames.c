@@ -14,6 +14,7 @@
 
 #include "comm/hub.h"
 #include "comm/wire.h"
+#include "talk.h"
 
 enum { WORLD_SIZE = 3, PATIENCE_SECONDS = 25, CHECK_EVERY = 64 };
 
@@ -83,16 +84,6 @@ static int dial(const struct place *place)
     return file;
 }
 
-static void say(int file, const void *data, size_t bytes)
-{
-    (void)!send(file, data, bytes, MSG_NOSIGNAL);
-}
-
-static bool hear(int file, void *data, size_t bytes)
-{
-    return recv(file, data, bytes, MSG_WAITALL) == (ssize_t)bytes;
-}
-
 /* An opening is answered, whatever came before. */
 static int open_connection(const struct place *place, enum tt_proof_role role, struct tt_proof *proof)
 {
@@ -153,10 +144,8 @@ static int join(const struct place *place, int first_rank, int local_count, int 
 static void drain(int file)
 {
     char bytes[4096];
-    ssize_t count;
     shutdown(file, SHUT_WR);
-    do count = recv(file, bytes, sizeof bytes, 0);
-    while (count > 0);
+    while (hear_some(file, bytes, sizeof bytes) > 0) continue;
     close(file);
 }
 

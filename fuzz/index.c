@@ -30,8 +30,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_write("model.safetensors.index.json", data, size);
     struct tt_model_folder *folder = NULL;
     if (tt_model_folder_open(fuzz_folder(), true, &folder) != TT_OK) return 0;
-    if (tt_model_folder_tensor_count(folder) != 2) abort();
-    for (size_t i = 0; i < 2; i++) {
+    size_t count = tt_model_folder_tensor_count(folder); /* an index need not list all files of the folder */
+    if (count < 1 || count > 2) abort();
+    for (size_t i = 0; i < count; i++) {
         float values[2];
         const struct tt_safetensors_entry *entry = tt_model_folder_tensor(folder, i);
         if (tt_model_folder_file(folder, entry) == NULL) abort();

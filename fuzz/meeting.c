@@ -15,6 +15,7 @@
 #include "comm/meet.h"
 #include "comm/proof.h"
 #include "comm/wire.h"
+#include "talk.h"
 
 enum {
     WORLD_SIZE = 3,
@@ -45,16 +46,6 @@ static struct {
 
 static struct tt_proof_key key;
 static int door, port;
-
-static void say(int file, const void *data, size_t bytes)
-{
-    (void)!send(file, data, bytes, MSG_NOSIGNAL);
-}
-
-static bool hear(int file, void *data, size_t bytes)
-{
-    return recv(file, data, bytes, MSG_WAITALL) == (ssize_t)bytes;
-}
 
 static void answer(int file, enum mode mode, const uint8_t *data, size_t bytes)
 {
@@ -87,7 +78,9 @@ static void *listen_forever(void *argument)
     struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
     (void)argument;
     for (;;) {
-        int file = accept(door, NULL, NULL);
+        int file;
+        do file = accept(door, NULL, NULL);
+        while (file < 0 && errno == EINTR);
         if (file < 0 || setsockopt(file, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0) abort();
         pthread_mutex_lock(&script.mutex);
         enum mode mode = script.mode;
