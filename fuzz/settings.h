@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "config/store.h"
-#include "job/settings.h"
+#include "job/resolve.h"
 
 struct fuzz_settings {
     struct tt_settings store; /* fills `config` */
@@ -19,8 +19,7 @@ static void fuzz_settings_init(struct fuzz_settings *settings)
 {
     static struct tt_train_config defaults;
     static struct tt_settings *made;
-    if (made == NULL && tt_settings_create(tt_train_sections, tt_train_section_count, &defaults,
-                                           sizeof defaults, &made) != TT_OK)
+    if (made == NULL && tt_job_settings_create(TT_JOB_TRAIN, &defaults, sizeof defaults, &made) != TT_OK)
         abort();
     settings->config = defaults;
     settings->store = *made;

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "job/accelerate.h"
-#include "job/settings.h"
+#include "job/resolve.h"
 #include "run/trainer.h"
 
 /* One row reads as one paragraph. */
@@ -25,7 +25,8 @@ static const struct tt_setting own_settings[] = {
 static size_t list_sections(struct tt_setting_section *sections)
 {
     size_t count = 0;
-    for (size_t i = 0; i < tt_train_section_count; i++) sections[count++] = tt_train_sections[i];
+    const struct tt_job_rows *train = &tt_job_rows[TT_JOB_TRAIN];
+    while (count < train->count) sections[count] = train->sections[count], count++;
     sections[count++] = (struct tt_setting_section){"Generation", tt_generate_settings,
                                                     offsetof(struct tt_job_target, generate)};
     sections[count++] = (struct tt_setting_section){"Evaluation", own_settings, 0};
@@ -90,18 +91,8 @@ static tt_status settle_training(struct tt_job *job)
 {
     job->settled = true;
     if (job->train_resolved) return TT_OK;
-    TT_TRY(tt_train_settings_resolve(job->settings, &job->target.config));
+    TT_TRY(tt_train_resolve(job->settings, &job->target.config));
     job->train_resolved = true;
-    return TT_OK;
-}
-
-tt_status tt_job_settle_inference(struct tt_job *job, struct tt_train_config *config)
-{
-    job->settled = true;
-    TT_TRY(tt_settings_check(job->settings));
-    *config = job->target.config;
-    config->init = "model";
-    config->use_peft = config->lora.enabled = config->adapter_name_or_path != NULL;
     return TT_OK;
 }
 
@@ -136,15 +127,11 @@ tt_status tt_job_train(struct tt_job *job, const struct tt_train_observer *obser
 tt_status tt_job_evaluate(struct tt_job *job, const struct tt_train_observer *observer,
                           struct tt_eval_result *result)
 {
-    struct tt_train_config config;
-    struct tt_eval_options options = {.exact_match = job->target.exact_match,
-                                      .max_new_tokens = job->target.generate.max_new_tokens};
     TT_TRY(check_not_stopped(job));
-    TT_TRY(tt_job_settle_inference(job, &config));
-    if (config.data.eval_dataset == NULL && config.data.dataset_name == NULL) {
-        tt_status status = tt_fail(TT_ERR_USAGE, "there is nothing to evaluate on");
-        tt_hint("set eval_dataset to a file, or dataset_name to a folder with a test split");
-        return status;
-    }
-    return tt_evaluate_run(&config, &options, observer, &job->cancel, result);
+    job->settled = true;
+    TT_TRY(tt_evaluate_resolve(job->settings, &job->target.config));
+    struct tt_eval_spec spec = {.job = job->target.config,
+                                .exact_match = job->target.exact_match,
+                                .max_new_tokens = job->target.generate.max_new_tokens};
+    return tt_evaluate_run(&spec, observer, &job->cancel, result);
 }

@@ -12,7 +12,7 @@ enum { TT_JOB_SECTIONS_MAX = 16 };
 
 /* What the settings fill. */
 struct tt_job_target {
-    struct tt_train_config config; /* first: the offsets of tt_train_sections hold */
+    struct tt_train_config config; /* first: the offsets of its rows hold */
     struct tt_generate_config generate;
     bool exact_match;
     int64_t max_prompt_tokens; /* 0: what the model's positions leave, at most 1024 */
@@ -27,8 +27,5 @@ struct tt_job {
     struct tt_cancel cancel;
     struct tt_str yaml; /* lent by tt_job_describe */
 };
-
-/* Settles the settings for what uses a model as it is, and copies them: an adapter is applied, nothing trains. */
-TT_MUST_USE tt_status tt_job_settle_inference(struct tt_job *job, struct tt_train_config *config);
 
 #endif

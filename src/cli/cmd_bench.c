@@ -1,54 +1,20 @@
+#include <stddef.h>
 #include <string.h>
 
-#include "cli/commands.h"
-#include "job/settings.h"
-#include "model/settings.h"
-#include "optim/settings.h"
+#include "cli/job_call.h"
 #include "run/bench.h"
 
 const char tt_cmd_bench_usage[] =
     " train --config_json FILE [--per_device_train_batch_size N] [--sequence_length N]";
 
 struct bench_command {
-    struct tt_train_config config; /* first: the offsets of the shared rows hold */
-    struct tt_bench_options options;
+    struct tt_bench_spec spec; /* first: the offsets of its rows hold */
+    struct tt_job_call call;
 };
-
-#define OWN(member) .offset = offsetof(struct bench_command, options.member)
-
-/* One row reads as one paragraph. */
-/* clang-format off */
-static const struct tt_setting own_settings[] = {
-    {.name = "config_json", .type = TT_SETTING_STRING, OWN(config_json), .required = true,
-     .help = "The config.json of the shape to measure, such as bench/shapes/q05b.json; weights are random."},
-    {.name = "sequence_length", .aliases = "seq_length seq", .type = TT_SETTING_INT, OWN(sequence_length),
-     .default_text = "512", .minimum = 2, .maximum = 1 << 20, .help = "Tokens of each row."},
-    {.name = "row_tokens_min", .type = TT_SETTING_INT, OWN(row_tokens_min), .default_text = "0", .minimum = 0,
-     .maximum = 1 << 20, .help = "With row_tokens_max: rows of random lengths, packed to sequence_length."},
-    {.name = "row_tokens_max", .type = TT_SETTING_INT, OWN(row_tokens_max), .default_text = "0", .minimum = 0,
-     .maximum = 1 << 20, .help = "The longest of such rows; 0: every row has sequence_length tokens."},
-    {.name = "steps", .type = TT_SETTING_INT, OWN(steps), .default_text = "5", .minimum = 1, .maximum = 1 << 20,
-     .help = "Optimizer steps that are timed; the median counts."},
-    {.name = "warmup", .type = TT_SETTING_INT, OWN(warmup), .default_text = "2", .minimum = 0, .maximum = 1 << 20,
-     .help = "Optimizer steps before those."},
-    {.name = NULL},
-};
-/* clang-format on */
 
 size_t tt_cmd_bench_sections(struct tt_setting_section *sections)
 {
-    size_t count = 0;
-    sections[count++] = (struct tt_setting_section){"Benchmark", own_settings, 0};
-    sections[count++] =
-        (struct tt_setting_section){"LoRA", tt_lora_settings, offsetof(struct tt_train_config, lora)};
-    sections[count++] = (struct tt_setting_section){"Quantized base", tt_quantization_settings,
-                                                    offsetof(struct tt_train_config, quantization)};
-    sections[count++] = (struct tt_setting_section){"Run", tt_run_settings, 0};
-    sections[count++] =
-        (struct tt_setting_section){"Optimizer", tt_optim_settings, offsetof(struct tt_train_config, optim)};
-    sections[count++] = (struct tt_setting_section){"Device", tt_device_settings, 0};
-    sections[count++] = (struct tt_setting_section){"Sharding and launch", tt_sharding_settings, 0};
-    return count;
+    return tt_job_call_sections(TT_JOB_BENCH, NULL, offsetof(struct bench_command, call), sections);
 }
 
 /* {"gemm": 5.1, ...}: the ops that took time, seconds a step. */
@@ -64,20 +30,19 @@ static struct tt_json_value *profile_object(const struct tt_bench_result *result
 static tt_status print_result(struct tt_cli *cli, const struct bench_command *command,
                               const struct tt_bench_result *result)
 {
-    const struct tt_train_config *config = &command->config;
+    const struct tt_train_config *config = &command->spec.job;
     struct tt_str text = {0};
     struct tt_json_value *object = tt_json_pack(
         "{s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:s,s:b,s:f,s:s,s:f,s:I}", "config",
-        command->options.config_json, "batch", (int64_t)config->per_device_train_batch_size,
-        "sequence_length", (int64_t)command->options.sequence_length, "tokens_per_second",
-        result->tokens_per_second, "step_seconds", result->step_seconds, "model_tflops", result->model_tflops,
-        "first_step_seconds", result->first_step_seconds, "peak_bytes", (int64_t)result->peak_bytes,
-        "device_peak_bytes", (int64_t)result->device_peak_bytes, "planned_bytes",
-        (int64_t)result->planned_bytes, "base_params", (int64_t)result->base_params, "trainable_params",
-        (int64_t)result->trainable_params, "dtype", config->bf16 ? "bfloat16" : "float32",
-        "gradient_checkpointing", (int)result->recomputes_blocks, "loss", result->loss, "recompute",
-        result->recompute + strlen("recompute "), "planned_step_seconds", result->planned_step_seconds,
-        "device_used_bytes", (int64_t)result->device_used_bytes);
+        command->spec.config_json, "batch", (int64_t)config->per_device_train_batch_size, "sequence_length",
+        (int64_t)command->spec.sequence_length, "tokens_per_second", result->tokens_per_second,
+        "step_seconds", result->step_seconds, "model_tflops", result->model_tflops, "first_step_seconds",
+        result->first_step_seconds, "peak_bytes", (int64_t)result->peak_bytes, "device_peak_bytes",
+        (int64_t)result->device_peak_bytes, "planned_bytes", (int64_t)result->planned_bytes, "base_params",
+        (int64_t)result->base_params, "trainable_params", (int64_t)result->trainable_params, "dtype",
+        config->bf16 ? "bfloat16" : "float32", "gradient_checkpointing", (int)result->recomputes_blocks,
+        "loss", result->loss, "recompute", result->recompute + strlen("recompute "), "planned_step_seconds",
+        result->planned_step_seconds, "device_used_bytes", (int64_t)result->device_used_bytes);
     if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the result");
     tt_json_set(object, "seconds_by_op", profile_object(result));
     tt_status status = tt_json_write(object, 0, false, &text);
@@ -97,12 +62,13 @@ static tt_status bench_train(struct tt_cli *cli, int argc, char *const *argv)
     tt_status status = TT_OK;
     size_t count = tt_cmd_bench_sections(sections);
     TT_GO(tt_settings_create(sections, count, &command, sizeof command, &settings));
-    TT_GO(tt_settings_parse_flags(settings, argc, argv, NULL));
-    TT_GO(tt_settings_check(settings));
-    if (command.options.row_tokens_min > command.options.row_tokens_max)
-        TT_GO(tt_fail(TT_ERR_USAGE, "row_tokens_min %lld is more than row_tokens_max %lld",
-                      (long long)command.options.row_tokens_min, (long long)command.options.row_tokens_max));
-    TT_GO(tt_bench_train(&command.config, &command.options, cli->cancel, &result));
+    TT_GO(tt_job_call_parse(&command.call, settings, argc, argv));
+    TT_GO(tt_bench_resolve(settings, &command.spec));
+    if (command.call.print_config) {
+        status = tt_job_call_print(cli, settings);
+        goto out;
+    }
+    TT_GO(tt_bench_train(&command.spec, cli->cancel, &result));
     if (result.tokens_per_second > 0) TT_GO(print_result(cli, &command, &result)); /* rank 0 has it */
 out:
     tt_settings_destroy(settings);

@@ -1,27 +1,22 @@
 #include <math.h>
+#include <stddef.h>
 
-#include "cli/commands.h"
-#include "data/settings.h"
-#include "job/settings.h"
+#include "base/json.h"
+#include "cli/job_call.h"
+#include "run/trainer.h"
 
 const char tt_cmd_eval_usage[] = " --model_name_or_path FOLDER [--adapter_name_or_path FOLDER] "
                                  "--eval_dataset FILE [--exact_match] [--json]";
 
 struct eval_command {
-    struct tt_train_config config; /* first: the offsets of the shared rows hold */
-    bool exact_match, json;
-    int64_t max_new_tokens;
+    struct tt_eval_spec spec; /* first: the offsets of its rows hold */
+    struct tt_job_call call;
+    bool json;
 };
 
 /* One row reads as one paragraph. */
 /* clang-format off */
 static const struct tt_setting own_settings[] = {
-    {.name = "exact_match", .type = TT_SETTING_BOOL, .offset = offsetof(struct eval_command, exact_match),
-     .default_text = "false",
-     .help = "Also complete each prompt greedily and count the completions that equal the row's."},
-    {.name = "max_new_tokens", .type = TT_SETTING_INT,
-     .offset = offsetof(struct eval_command, max_new_tokens), .default_text = "128", .minimum = 1,
-     .maximum = 1 << 20, .help = "Most tokens of a completion."},
     {.name = "json", .type = TT_SETTING_BOOL, .offset = offsetof(struct eval_command, json),
      .default_text = "false", .transient = true, .help = "Print the result as one JSON object."},
     {.name = NULL},
@@ -30,17 +25,7 @@ static const struct tt_setting own_settings[] = {
 
 size_t tt_cmd_eval_sections(struct tt_setting_section *sections)
 {
-    size_t count = 0;
-    sections[count++] = (struct tt_setting_section){"Evaluation", own_settings, 0};
-    sections[count++] = (struct tt_setting_section){"Model", tt_model_settings, 0};
-    sections[count++] = (struct tt_setting_section){"Quantized base", tt_quantization_settings,
-                                                    offsetof(struct tt_train_config, quantization)};
-    sections[count++] =
-        (struct tt_setting_section){"Data", tt_data_settings, offsetof(struct tt_train_config, data)};
-    sections[count++] = (struct tt_setting_section){"Batch", tt_inference_settings, 0};
-    sections[count++] = (struct tt_setting_section){"Device", tt_device_settings, 0};
-    sections[count++] = (struct tt_setting_section){"Sharding and launch", tt_sharding_settings, 0};
-    return count;
+    return tt_job_call_sections(TT_JOB_EVALUATE, own_settings, offsetof(struct eval_command, call), sections);
 }
 
 static tt_status write_text(struct tt_str *text, const struct tt_eval_result *result)
@@ -78,21 +63,14 @@ static tt_status write_json(struct tt_str *text, const struct tt_eval_result *re
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;
 }
 
-static tt_status evaluate(struct tt_cli *cli, struct eval_command *command)
+static tt_status evaluate(struct tt_cli *cli, struct eval_command *command, struct tt_settings *settings)
 {
-    struct tt_train_config *config = &command->config;
-    struct tt_eval_options options = {.exact_match = command->exact_match,
-                                      .max_new_tokens = command->max_new_tokens};
     struct tt_train_observer observer = tt_report_observer(cli->report);
     struct tt_eval_result result;
     struct tt_str text = {0};
-    if (config->data.eval_dataset == NULL && config->data.dataset_name == NULL) {
-        tt_status status = tt_fail(TT_ERR_USAGE, "there is nothing to evaluate on");
-        tt_hint("give --eval_dataset FILE, or --dataset_name FOLDER with a test split");
-        return status;
-    }
-    config->use_peft = config->lora.enabled = config->adapter_name_or_path != NULL;
-    TT_TRY(tt_evaluate_run(config, &options, &observer, cli->cancel, &result));
+    TT_TRY(tt_evaluate_resolve(settings, &command->spec.job));
+    if (command->call.print_config) return tt_job_call_print(cli, settings);
+    TT_TRY(tt_evaluate_run(&command->spec, &observer, cli->cancel, &result));
     if (isnan(result.loss) && result.samples == 0) return TT_OK; /* another process has the result */
     tt_status status = command->json ? write_json(&text, &result) : write_text(&text, &result);
     if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
@@ -107,10 +85,8 @@ tt_status tt_cmd_eval(struct tt_cli *cli, int argc, char *const *argv)
     struct tt_settings *settings = NULL;
     size_t count = tt_cmd_eval_sections(sections);
     TT_TRY(tt_settings_create(sections, count, &command, sizeof command, &settings));
-    tt_status status = tt_settings_parse_flags(settings, argc, argv, NULL);
-    if (status == TT_OK) status = tt_settings_check(settings);
-    command.config.init = "model";
-    if (status == TT_OK) status = evaluate(cli, &command);
+    tt_status status = tt_job_call_parse(&command.call, settings, argc, argv);
+    if (status == TT_OK) status = evaluate(cli, &command, settings);
     tt_settings_destroy(settings);
     return status;
 }

@@ -7,14 +7,13 @@
 #include "base/hub_cache.h"
 #include "cli/commands.h"
 #include "infer/generator.h"
-#include "job/settings.h"
+#include "job/resolve.h"
 
 const char tt_cmd_generate_usage[] =
     " --model_name_or_path FOLDER [--adapter_name_or_path FOLDER] --prompt TEXT | --prompt_file FILE";
 
 struct generate_command {
-    struct tt_train_config config; /* first: the offsets of the shared rows hold */
-    struct tt_generate_config generate;
+    struct tt_generate_spec spec; /* first: the offsets of its rows hold */
     const char *prompt, *prompt_file;
     bool json;
 };
@@ -36,16 +35,10 @@ static const struct tt_setting own_settings[] = {
 
 size_t tt_cmd_generate_sections(struct tt_setting_section *sections)
 {
-    size_t count = 0;
-    sections[count++] = (struct tt_setting_section){"Prompts", own_settings, 0};
-    sections[count++] = (struct tt_setting_section){"Generation", tt_generate_settings,
-                                                    offsetof(struct generate_command, generate)};
-    sections[count++] = (struct tt_setting_section){"Model", tt_model_settings, 0};
-    sections[count++] = (struct tt_setting_section){"Quantized base", tt_quantization_settings,
-                                                    offsetof(struct tt_train_config, quantization)};
-    sections[count++] = (struct tt_setting_section){"Batch", tt_inference_settings, 0};
-    sections[count++] = (struct tt_setting_section){"Device", tt_device_settings, 0};
-    return count;
+    const struct tt_job_rows *rows = &tt_job_rows[TT_JOB_GENERATE];
+    sections[0] = (struct tt_setting_section){"Prompts", own_settings, 0};
+    for (size_t i = 0; i < rows->count; i++) sections[i + 1] = rows->sections[i];
+    return rows->count + 1;
 }
 
 enum { PROMPTS_BYTES_MAX = 64 << 20 };
@@ -211,10 +204,10 @@ static tt_status run_batch(struct tt_cli *cli, const struct generate_command *co
     return status;
 }
 
-static tt_status generate(struct tt_cli *cli, struct generate_command *command,
-                          const struct tt_generate_options *options, struct prompts *prompts)
+static tt_status generate(struct tt_cli *cli, struct generate_command *command, struct prompts *prompts)
 {
-    struct tt_train_config *config = &command->config;
+    const struct tt_train_config *config = &command->spec.job;
+    const struct tt_generate_options options = tt_generate_options_of(&command->spec.generate, config->seed);
     struct tt_tokenizer *tokenizer = NULL;
     struct tt_generator *generator = NULL;
     char *folder = NULL;
@@ -225,7 +218,7 @@ static tt_status generate(struct tt_cli *cli, struct generate_command *command,
     TT_GO(encode_prompts(prompts, tokenizer));
     size_t batch = (size_t)config->per_device_eval_batch_size;
     if (batch > prompts->count) batch = prompts->count;
-    TT_GO(tt_generator_create(config, (int64_t)batch, (int64_t)prompts->longest, options, &generator));
+    TT_GO(tt_generator_create(config, (int64_t)batch, (int64_t)prompts->longest, &options, &generator));
     for (size_t first = 0; first < prompts->count; first += batch) {
         size_t count = prompts->count - first < batch ? prompts->count - first : batch;
         TT_GO(run_batch(cli, command, generator, tokenizer, prompts, first, count));
@@ -244,15 +237,11 @@ tt_status tt_cmd_generate(struct tt_cli *cli, int argc, char *const *argv)
     struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
     struct tt_settings *settings = NULL;
     struct prompts prompts = {0};
-    struct tt_generate_options options;
     size_t count = tt_cmd_generate_sections(sections);
     TT_TRY(tt_settings_create(sections, count, &command, sizeof command, &settings));
     tt_status status = tt_settings_parse_flags(settings, argc, argv, NULL);
-    if (status == TT_OK) status = tt_settings_check(settings);
-    command.config.init = "model";
-    command.config.use_peft = command.config.lora.enabled = command.config.adapter_name_or_path != NULL;
-    tt_generate_options_resolve(&command.generate, settings, command.config.seed, &options);
-    if (status == TT_OK) status = generate(cli, &command, &options, &prompts);
+    if (status == TT_OK) status = tt_generate_resolve(settings, &command.spec.job, &command.spec.generate);
+    if (status == TT_OK) status = generate(cli, &command, &prompts);
     prompts_deinit(&prompts);
     tt_settings_destroy(settings);
     return status;

@@ -81,6 +81,9 @@ static tt_status write_reference(struct tt_str *text)
         text,
         "<!-- Generated: trimtab help --markdown > docs/settings.md -->\n\n# Settings\n\n"
         "Keys stand in a YAML file (`--config sft.yaml`) or are flags (`--learning_rate 2e-4`); flags win.\n"
+        "Two keys that contradict each other (`use_cpu: true`, `device: cuda`) are an error within one "
+        "source;\n"
+        "of two sources the nearer one wins: flags, then the last file.\n"
         "`--key=value` and `--key value` are the same, dashes in names read as underscores, `--no_key` turns "
         "a\n"
         "truth value off, and keys of lists take several words. `null` stands for \"not given\", and so\n"

@@ -41,7 +41,4 @@ int tt_cli_main(int argc, char *const *argv, FILE *out, FILE *err);
 /* Prints the help of one command, or of the program when NULL. */
 TT_MUST_USE tt_status tt_help_print(struct tt_cli *cli, const struct tt_command *command);
 
-/* Rows that evaluation and generation share, over struct tt_train_config. */
-extern const struct tt_setting tt_inference_settings[];
-
 #endif

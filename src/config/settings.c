@@ -56,7 +56,9 @@ static bool has_field(const struct tt_setting *row)
 /* Where the value of `entry` goes, or NULL. */
 static void *field_of(const struct tt_settings *settings, const struct tt_setting_entry *entry)
 {
-    return has_field(entry->row) ? settings->target + entry->base_offset + entry->row->offset : NULL;
+    return has_field(entry->row) && !entry->is_probe
+               ? settings->target + entry->base_offset + entry->row->offset
+               : NULL;
 }
 
 static tt_status add_section(struct tt_settings *settings, const struct tt_setting_section *section)
@@ -88,6 +90,7 @@ tt_status tt_settings_create(const struct tt_setting_section *sections, size_t s
     settings->section_count = section_count;
     settings->target = target;
     settings->target_bytes = target_bytes;
+    settings->level = TT_SETTING_LEVEL_DIRECT;
     settings->entries = tt_calloc(total, sizeof *settings->entries);
     if (settings->entries == NULL) status = TT_ERR_MEMORY;
     for (size_t i = 0; i < section_count && status == TT_OK; i++)
@@ -193,6 +196,7 @@ tt_status tt_settings_check(struct tt_settings *settings)
         if (row->unneeded != NULL && entry->origin != NULL)
             tt_info("%s is accepted and not needed here: %s (%s)", row->name, row->unneeded, entry->origin);
         if (!row->required || (entry->text != NULL && entry->text[0] != 0)) continue;
+        if (row->or_else != NULL && tt_settings_is_set(settings, row->or_else)) continue;
         tt_status status = tt_fail(TT_ERR_USAGE, "setting '%s' is missing", row->name);
         tt_hint("give --%s, or a line '%s: ...' in the file of --config", row->name, row->name);
         return status;
@@ -495,59 +499,6 @@ static bool find_synonym(const char *synonyms, const char *text, char *word, siz
     return false;
 }
 
-static bool begins_with_one_of(const char *prefixes, const char *name)
-{
-    for (const char *at = prefixes; *at != 0; at += strspn(at, " ")) {
-        size_t bytes = strcspn(at, " ");
-        if (strncmp(at, name, bytes) == 0) return true;
-        at += bytes;
-    }
-    return false;
-}
-
-static tt_status assign_member(struct tt_settings *settings, const struct tt_setting_entry *entry,
-                               const char *key, const struct tt_json_value *value)
-{
-    char origin[300];
-    struct tt_str text = {0};
-    tt_status status = TT_OK;
-    struct tt_setting_entry *member = tt_settings_find(settings, key);
-    snprintf(origin, sizeof origin, "%.200s, %s", entry->origin, entry->row->name);
-    if (member == NULL || !begins_with_one_of(entry->row->spread, key))
-        return tt_settings_fail_unknown(settings, key, origin);
-    const char *word = tt_json_text(value);
-    if (word != NULL)
-        status = tt_str_append_text(&text, word);
-    else
-        status = tt_json_write(value, 0, false, &text);
-    if (status == TT_OK)
-        status = tt_settings_assign(settings, member, tt_str_text(&text), word != NULL, origin);
-    tt_str_deinit(&text);
-    return status;
-}
-
-/* Each key of the mapping sets the setting of its name, as if it stood in the mapping's place. */
-static tt_status spread_mapping(struct tt_settings *settings, const struct tt_setting_entry *entry)
-{
-    struct tt_json json = {0};
-    tt_status status = TT_OK;
-    const char *key;
-    const struct tt_json_value *value;
-    if (tt_json_parse(entry->text, strlen(entry->text), entry->row->name, &json) != TT_OK)
-        return tt_fail(TT_ERR_USAGE, "%s: '%s' is no mapping: '%s'", entry->origin, entry->row->name,
-                       entry->text);
-    /* A value alone is that of the only key. */
-    if (tt_json_is_bool(json.root) && tt_settings_find(settings, entry->row->spread) != NULL)
-        status = assign_member(settings, entry, entry->row->spread, json.root);
-    else if (!tt_json_is_object(json.root))
-        status =
-            tt_fail(TT_ERR_USAGE, "%s: '%s' takes lines of 'key: value'", entry->origin, entry->row->name);
-    for (size_t at = 0; status == TT_OK && tt_json_next_member(json.root, &at, &key, &value);)
-        status = assign_member(settings, entry, key, value);
-    tt_json_deinit(&json);
-    return status;
-}
-
 tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_entry *entry, const char *text,
                              bool quoted, const char *origin)
 {
@@ -570,9 +521,12 @@ tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_ent
         }
     }
     if (text != NULL || to.field != NULL) TT_TRY(assign_typed(&to, text));
+    TT_TRY(tt_settings_check_route(settings, entry, to.text, origin));
     entry->text = to.text;
     if (origin == NULL) return TT_OK;
+    entry->level = settings->level;
+    entry->route = settings->route;
     entry->origin = tt_arena_strdup(&settings->arena, origin);
     if (entry->origin == NULL) return TT_ERR_MEMORY;
-    return row->spread != NULL && to.text != NULL ? spread_mapping(settings, entry) : TT_OK;
+    return row->spread != NULL && to.text != NULL ? tt_settings_spread(settings, entry) : TT_OK;
 }

@@ -56,6 +56,12 @@ struct tt_setting {
     /* JSON, not NULL: a mapping whose keys set the settings of their names; the beginnings of the names that may
      * stand there, separated by blanks */
     const char *spread;
+    /* not NULL: what the words of the value are called in other settings, "full_shard=sharding_strategy:FULL_SHARD
+     * auto_wrap="; "*=NAME": the value is that of NAME. A word that is not listed is an error where the type is
+     * STRING, and has no meaning elsewhere */
+    const char *means;
+    const char *environment; /* not NULL: the variable that has the value where no source sets it */
+    bool local;              /* may differ between the processes of a run */
     bool required;
     /* the setting that takes the place of a required one in commands that have it; NULL: none */
     const char *or_else;
@@ -97,6 +103,18 @@ TT_MUST_USE tt_status tt_settings_set(struct tt_settings *settings, const char *
  * `handled_elsewhere` (NULL-terminated or NULL) take one value and are skipped. Dashes in names read as underscores. */
 TT_MUST_USE tt_status tt_settings_parse_flags(struct tt_settings *settings, int argc, char *const *argv,
                                               const char *const *handled_elsewhere);
+/* A value from a source farther than files and flags (a launcher's file): set where nothing else has set it. A setting
+ * that the command does not have is left out. */
+TT_MUST_USE tt_status tt_settings_suggest(struct tt_settings *settings, const char *name, const char *value,
+                                          const char *origin);
+/* After the last source: reads the environment's values and settles what aliases mean (`means`). Of two sources the
+ * nearer one wins, and the other is forgotten; a contradiction within one source is TT_ERR_USAGE. */
+TT_MUST_USE tt_status tt_settings_settle(struct tt_settings *settings);
+/* The same for a meaning that no row can hold: `alias`, where it is set, says that `name` is `value`. */
+TT_MUST_USE tt_status tt_settings_imply(struct tt_settings *settings, const char *alias, const char *name,
+                                        const char *value);
+bool tt_settings_has(const struct tt_settings *settings,
+                     const char *name); /* the command has such a setting */
 /* Required ones are there; says once what was given and is not needed. */
 TT_MUST_USE tt_status tt_settings_check(struct tt_settings *settings);
 /* by a source, not by default */

@@ -61,9 +61,8 @@ out:
     return status;
 }
 
-static tt_status take_document(struct tt_settings *settings, const struct tt_yaml *yaml)
+static tt_status take_entries(struct tt_settings *settings, const struct tt_yaml *yaml)
 {
-    settings->file_count++;
     if (yaml->root == NULL || tt_yaml_is_null(yaml->root)) return TT_OK;
     if (yaml->root->kind != TT_YAML_MAP)
         return tt_fail(TT_ERR_USAGE, "%s line %zu: a configuration is lines of 'key: value'", yaml->origin,
@@ -71,6 +70,14 @@ static tt_status take_document(struct tt_settings *settings, const struct tt_yam
     for (const struct tt_yaml_node *node = yaml->root->first; node != NULL; node = node->next)
         TT_TRY(take_entry(settings, yaml, node));
     return TT_OK;
+}
+
+static tt_status take_document(struct tt_settings *settings, const struct tt_yaml *yaml)
+{
+    settings->level = ++settings->file_count;
+    tt_status status = take_entries(settings, yaml);
+    settings->level = TT_SETTING_LEVEL_DIRECT;
+    return status;
 }
 
 tt_status tt_settings_read_yaml(struct tt_settings *settings, const char *path)

@@ -8,11 +8,17 @@
 struct tt_setting_entry {
     const struct tt_setting *row;
     size_t base_offset;
-    const char *text;   /* canonical; NULL is null */
-    const char *origin; /* NULL: the default */
-    int file_index;     /* of the YAML file that set it last; 0: none */
+    const char *text;               /* canonical; NULL is null */
+    const char *origin;             /* NULL: the default */
+    int level;                      /* how near the source is (enum tt_setting_level); of defaults 0 */
+    const struct tt_setting *route; /* the mapping whose key set it; NULL: it was set by its own name */
+    bool is_probe;                  /* a value is only brought into its canonical form: no field is written */
+    int file_index;                 /* of the YAML file that set it last; 0: none */
     size_t file_line;
 };
+
+/* How near a source is to the call. Between the two stand the files of --config, the n-th at n. */
+enum tt_setting_level { TT_SETTING_LEVEL_SUGGESTED = 0, TT_SETTING_LEVEL_DIRECT = 1 << 30 };
 
 struct tt_settings {
     const struct tt_setting_section *sections;
@@ -22,6 +28,8 @@ struct tt_settings {
     char *target;
     size_t target_bytes;
     int file_count;
+    int level;                      /* of what is assigned now */
+    const struct tt_setting *route; /* likewise: the mapping whose keys are assigned, or NULL */
     struct tt_arena arena;
 };
 
@@ -32,6 +40,12 @@ tt_status tt_settings_fail_unknown(const struct tt_settings *settings, const cha
 /* `text` NULL is null; `quoted` text is never null. */
 TT_MUST_USE tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_entry *entry,
                                          const char *text, bool quoted, const char *origin);
+/* settle.c. Each key of the mapping sets the setting of its name, as if it stood in the mapping's place. */
+TT_MUST_USE tt_status tt_settings_spread(struct tt_settings *settings, struct tt_setting_entry *entry);
+/* settle.c. TT_ERR_USAGE when the same source gives `entry` another value by another route: its own name, a mapping. */
+TT_MUST_USE tt_status tt_settings_check_route(const struct tt_settings *settings,
+                                              const struct tt_setting_entry *entry, const char *text,
+                                              const char *origin);
 /* True when `words` (separated by blanks) holds `word`; *index gets its place from 0. Upper and lower case are one. */
 bool tt_words_find(const char *words, const char *word, int *index);
 

@@ -3,49 +3,64 @@
 #include "base/log.h"
 
 /* HYBRID_SHARD splits inside a machine, so every machine must hold the same number of pieces. */
-static tt_status resolve_hybrid(const struct tt_world *world, struct tt_rank_config *out)
+static tt_status resolve_hybrid(const struct tt_rank_layout *layout, struct tt_rank_config *out)
 {
-    if (world->machine_count == 1) {
+    if (layout->machines == 1) {
         tt_info(
             "HYBRID_SHARD shards inside a machine and replicates across: on one machine that is FULL_SHARD");
         out->strategy = TT_FULL_SHARD;
         return TT_OK;
     }
-    if (world->ranks_per_machine == 0) {
+    if (layout->ranks_per_machine == 0) {
         tt_status status = tt_fail(TT_ERR_USAGE,
                                    "HYBRID_SHARD over %d ranks on %d machines, not the same "
                                    "number on each",
-                                   world->world_size, world->machine_count);
+                                   layout->world_size, layout->machines);
         tt_hint("start as many ranks on every machine, or use --sharding_strategy FULL_SHARD");
         return status;
     }
     return TT_OK;
 }
 
-tt_status tt_rank_config_make(const struct tt_train_config *config, const struct tt_world *world,
-                              const struct tt_model_config *model, const struct tt_model_options *options,
-                              bool train, const struct tt_cancel *cancel, struct tt_rank_config *out)
+struct tt_rank_layout tt_rank_layout_of(const struct tt_world *world)
 {
-    *out = (struct tt_rank_config){
+    return (struct tt_rank_layout){
         .device = world->ranks[0].device,
-        .strategy = config->sharding_strategy,
-        .model_config = model,
-        .model_options = *options,
+        .world_size = world->world_size,
+        .machines = world->machine_count,
+        .ranks_per_machine = world->ranks_per_machine,
         .across_processes = world->local_count < world->world_size,
-        .train = train,
-        .recompute = train ? tt_train_config_recompute(config) : TT_RECOMPUTE_AUTO,
-        .offload_params = config->offload_params,
-        .backward_prefetch = train ? config->backward_prefetch : TT_PREFETCH_PRE,
-        .forward_prefetch = !train || config->forward_prefetch,
-        .reduce_dtype = train ? tt_dtype_from_torch_name(config->reduce_dtype) : TT_F32,
-        .cancel = cancel,
     };
-    return out->strategy == TT_HYBRID_SHARD ? resolve_hybrid(world, out) : TT_OK;
 }
 
-struct tt_plan_ranks tt_rank_config_ranks(const struct tt_world *world)
+tt_status tt_rank_config_make(const struct tt_train_config *config, const struct tt_rank_layout *layout,
+                              const struct tt_model_config *model, const struct tt_model_options *options,
+                              enum tt_rank_use use, const struct tt_cancel *cancel,
+                              struct tt_rank_config *out)
 {
-    return (struct tt_plan_ranks){world->world_size, world->machine_count};
+    bool trains = use == TT_RANK_TRAINS, splits = use != TT_RANK_GENERATES;
+    *out = (struct tt_rank_config){
+        .device = layout->device,
+        .strategy = splits ? config->sharding_strategy : TT_NO_SHARD,
+        .model_config = model,
+        .model_options = *options,
+        .across_processes = layout->across_processes,
+        .train = trains,
+        .recompute = trains ? tt_train_config_recompute(config) : TT_RECOMPUTE_AUTO,
+        .offload_params = splits && config->offload_params,
+        .backward_prefetch = trains   ? config->backward_prefetch
+                             : splits ? TT_PREFETCH_PRE
+                                      : TT_PREFETCH_NONE,
+        .forward_prefetch = trains ? config->forward_prefetch : splits,
+        .reduce_dtype = trains ? tt_dtype_from_torch_name(config->reduce_dtype) : TT_F32,
+        .cancel = cancel,
+    };
+    return out->strategy == TT_HYBRID_SHARD ? resolve_hybrid(layout, out) : TT_OK;
+}
+
+struct tt_plan_ranks tt_rank_layout_ranks(const struct tt_rank_layout *layout)
+{
+    return (struct tt_plan_ranks){layout->world_size, layout->machines};
 }
 
 struct tt_rank_config tt_rank_config_of(const struct tt_rank_config *shared,

@@ -1,19 +1,30 @@
-/* From settings to what a rank is made from: one place for training, evaluation and benchmarks. */
+/* From settings to what a rank is made from: one place for training, evaluation, generation, plans
+ * and benchmarks. */
 #ifndef TT_ENGINE_RANK_CONFIG_H
 #define TT_ENGINE_RANK_CONFIG_H
 
 #include "engine/plan.h"
 #include "launch/world.h"
 
-/* What all ranks share. `model` is lent, `cancel` NULL or lent; `train`: false for evaluation. The caller
- * sets `limits` after. The device is that of this process's first rank, so that a plan knows what it stands
- * for. */
-TT_MUST_USE tt_status tt_rank_config_make(const struct tt_train_config *config, const struct tt_world *world,
+/* Where the ranks of a run are. */
+struct tt_rank_layout {
+    struct tt_device_config
+        device; /* of this process's first rank: a plan knows from it what it stands for */
+    int world_size, machines;
+    int ranks_per_machine; /* 0: not the same number everywhere */
+    bool across_processes; /* not all ranks are threads of this process */
+};
+struct tt_rank_layout tt_rank_layout_of(const struct tt_world *world);
+struct tt_plan_ranks tt_rank_layout_ranks(const struct tt_rank_layout *layout);
+
+/* A rank that generates holds the whole model. */
+enum tt_rank_use { TT_RANK_TRAINS, TT_RANK_EVALUATES, TT_RANK_GENERATES };
+/* What all ranks share. `model` is lent, `cancel` NULL or lent. The caller sets `limits`, and what a training saves. */
+TT_MUST_USE tt_status tt_rank_config_make(const struct tt_train_config *config,
+                                          const struct tt_rank_layout *layout,
                                           const struct tt_model_config *model,
-                                          const struct tt_model_options *options, bool train,
+                                          const struct tt_model_options *options, enum tt_rank_use use,
                                           const struct tt_cancel *cancel, struct tt_rank_config *out);
-/* What a plan has to know of the other ranks. */
-struct tt_plan_ranks tt_rank_config_ranks(const struct tt_world *world);
 /* What is one rank's own: device, communicators, what was planned. `plan` is lent. */
 struct tt_rank_config tt_rank_config_of(const struct tt_rank_config *shared,
                                         const struct tt_world_rank *place, const struct tt_plan *plan);

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/thread.h"
-#include "engine/rank.h"
+#include "engine/rank_config.h"
 #include "infer/sampling.h"
 #include "job/inputs.h"
 #include "launch/world.h"
@@ -144,22 +144,17 @@ static tt_status build(struct tt_generator *generator, const struct tt_train_con
                        (long long)inputs->model_config.max_position_embeddings);
     TT_TRY(find_end_tokens(generator));
     TT_TRY(tt_comm_create_self(&generator->comm));
-    const char *kind = NULL;
+    struct tt_rank_layout layout = {.world_size = 1, .machines = 1, .ranks_per_machine = 1};
+    struct tt_rank_config rank;
     int devices = 0;
-    TT_TRY(tt_world_choose_device(tt_train_config_device(config), &kind, &devices));
-    struct tt_rank_config rank = {
-        .device = {.kind = kind,
-                   .threads = config->threads > 0 ? (int)config->threads : tt_cpu_count(),
-                   .memory_limit = config->device_memory},
-        .world = generator->comm,
-        .comm = generator->comm,
-        .strategy = TT_NO_SHARD,
-        .model_config = &inputs->model_config,
-        .model_options = inputs->model_options,
-        .limits = {generator->batch_size * generator->max_prompt_tokens, generator->batch_size,
-                   generator->batch_size, positions},
-        .reduce_dtype = TT_F32,
-    };
+    TT_TRY(tt_world_choose_device(config->device, &layout.device.kind, &devices));
+    layout.device.threads = config->threads > 0 ? (int)config->threads : tt_cpu_count();
+    layout.device.memory_limit = config->device_memory;
+    TT_TRY(tt_rank_config_make(config, &layout, &inputs->model_config, &inputs->model_options,
+                               TT_RANK_GENERATES, NULL, &rank));
+    rank.world = rank.comm = generator->comm;
+    rank.limits = (struct tt_batch_limits){generator->batch_size * generator->max_prompt_tokens,
+                                           generator->batch_size, generator->batch_size, positions};
     TT_TRY(plan_workspace(generator, &rank, &rank.workspace_bytes));
     TT_TRY(init_rank(generator, &rank, &generator->rank, &generator->cache));
     TT_TRY(tt_load_check(generator->rank.model, &inputs->source));

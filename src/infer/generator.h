@@ -2,7 +2,6 @@
 #ifndef TT_INFER_GENERATOR_H
 #define TT_INFER_GENERATOR_H
 
-#include "config/settings.h"
 #include "job/config.h"
 #include "text/tokenizer.h"
 
@@ -16,16 +15,8 @@ struct tt_generate_options {
     bool ignore_eos;
 };
 
-/* The same as people say it; rows: tt_generate_settings in job/settings.h. */
-struct tt_generate_config {
-    int64_t max_new_tokens, top_k;
-    double temperature, top_p; /* temperature 0: greedy */
-    int do_sample;             /* -1: when temperature, top_k or top_p was given */
-    bool ignore_eos;
-};
-/* `settings` is the store that filled `config`. */
-void tt_generate_options_resolve(const struct tt_generate_config *config, const struct tt_settings *settings,
-                                 int64_t seed, struct tt_generate_options *options);
+/* From what tt_generate_resolve has settled. */
+struct tt_generate_options tt_generate_options_of(const struct tt_generate_config *config, int64_t seed);
 
 struct tt_generator;
 /* Loads model (and adapter) of `config` for prompts of up to `max_prompt_tokens`, `batch_size` at once. */

@@ -3,6 +3,19 @@
 #include <math.h>
 #include <stdlib.h>
 
+struct tt_generate_options tt_generate_options_of(const struct tt_generate_config *config, int64_t seed)
+{
+    return (struct tt_generate_options){
+        .max_new_tokens = config->max_new_tokens,
+        .sample = config->do_sample == 1,
+        .temperature = config->temperature > 0 ? config->temperature : 1.0,
+        .top_k = config->top_k,
+        .top_p = config->top_p,
+        .seed = (uint64_t)seed,
+        .ignore_eos = config->ignore_eos,
+    };
+}
+
 static int32_t argmax(const float *logits, int64_t vocab)
 {
     int64_t best = 0;

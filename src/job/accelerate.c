@@ -14,6 +14,7 @@
 struct reading {
     struct tt_settings *settings;
     const char *origin; /* of the file */
+    const char *alias;  /* the setting that holds the keys; NULL: a file of accelerate */
     int64_t fsdp_version;
     bool is_fsdp; /* distributed_type says that fsdp_config is in force */
     const struct tt_yaml_node *fsdp_map;
@@ -41,9 +42,9 @@ static tt_status set(const struct reading *reading, const struct tt_yaml_node *n
                      const char *value)
 {
     char origin[300];
-    if (tt_settings_is_set(reading->settings, name)) return TT_OK;
+    if (reading->alias != NULL) return tt_settings_imply(reading->settings, reading->alias, name, value);
     snprintf(origin, sizeof origin, "%.200s line %zu", reading->origin, node->line);
-    return tt_settings_set(reading->settings, name, value, origin);
+    return tt_settings_suggest(reading->settings, name, value, origin);
 }
 
 static tt_status one_value(const struct reading *reading, const struct tt_yaml_node *node)
@@ -580,7 +581,8 @@ tt_status tt_fsdp_config_apply(const char *text_or_path, struct tt_settings *set
     bool is_text = text_or_path[0] == '{';
     const char *origin = is_text ? "fsdp_config" : text_or_path;
     /* In transformers this is version 2 unless it says otherwise (training_args.py _process_fsdp_args). */
-    struct reading reading = {.settings = settings, .origin = origin, .fsdp_version = 2, .is_fsdp = true};
+    struct reading reading = {
+        .settings = settings, .origin = origin, .alias = "fsdp_config", .fsdp_version = 2, .is_fsdp = true};
     if (is_text)
         TT_TRY(tt_yaml_parse(text_or_path, strlen(text_or_path), origin, &yaml));
     else

@@ -9,9 +9,10 @@
 
 #include "config/settings.h"
 
-/* `settings` are those of tt_train_sections. */
+/* `settings` are those of a kind of job; keys that it has no setting for are checked and left out. */
 TT_MUST_USE tt_status tt_accelerate_read(const char *path, struct tt_settings *settings);
-/* transformers' fsdp_config: the same keys, as JSON text or as the path of a JSON or YAML file. */
+/* transformers' fsdp_config, a setting that is set: the same keys, as JSON text or as the path of a JSON or YAML file.
+ * They are as near as the source of fsdp_config. */
 TT_MUST_USE tt_status tt_fsdp_config_apply(const char *text_or_path, struct tt_settings *settings);
 
 #endif

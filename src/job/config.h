@@ -1,7 +1,7 @@
-/* All that a training run is told, resolved and checked: one frozen struct. Names and defaults are those of TRL's
- * SFTConfig / transformers' TrainingArguments / TRL's ModelConfig; the rows that parse them stand beside their owners
- * (model/settings.c, data/settings.c, optim/settings.c, job/settings.c). Strings are owned by the settings store
- * that filled the struct (config/settings.h) and live as long as it does. */
+/* What a job is told, resolved and checked (job/resolve.h): one frozen struct for each kind of job. Names and defaults
+ * are those of TRL's SFTConfig / transformers' TrainingArguments / TRL's ModelConfig; the rows that parse them stand
+ * beside their owners (model/settings.c, data/settings.c, optim/settings.c, job/settings.c). Strings are owned by the
+ * settings store that filled the struct (config/settings.h) and live as long as it does. */
 #ifndef TT_JOB_CONFIG_H
 #define TT_JOB_CONFIG_H
 
@@ -83,7 +83,7 @@ struct tt_train_config {
     int64_t ranks;      /* ranks of this process; 0: one per device (cpu: 1) */
     int64_t threads;    /* cpu threads per rank; 0: processors / ranks */
     const char *device; /* "auto" | "cpu" | "cuda" */
-    bool use_cpu;       /* as device "cpu"; see tt_train_config_device */
+    bool use_cpu;       /* as device "cpu" */
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;
     const char *state_dict_type; /* "FULL_STATE_DICT" | "SHARDED_STATE_DICT" */
@@ -105,9 +105,47 @@ struct tt_train_config {
     const char *rendezvous_bind;        /* NULL: as the launch says */
 };
 
+/* How text is made, as people say it. */
+struct tt_generate_config {
+    int64_t max_new_tokens, top_k;
+    double temperature, top_p; /* temperature 0: greedy */
+    int do_sample; /* -1: when temperature, top_k or top_p was given; settled by tt_generate_resolve */
+    bool ignore_eos;
+};
+
+struct tt_eval_spec {
+    struct tt_train_config job;
+    bool exact_match; /* also complete the prompts greedily, and compare */
+    int64_t max_new_tokens;
+};
+
+struct tt_generate_spec {
+    struct tt_train_config job;
+    struct tt_generate_config generate;
+};
+
+struct tt_plan_spec {
+    struct tt_train_config job;
+    const char *config_json;  /* a config.json; NULL: that of the folder model_name_or_path */
+    int64_t sequence_length;  /* tokens of a row; 0: max_length */
+    const char *device;       /* "auto", "cpu", "cuda", or a chip such as "h200" */
+    size_t network_bandwidth; /* bytes a second that a rank receives from other machines; 0: by the chip */
+};
+
+struct tt_bench_spec {
+    struct tt_train_config job;
+    const char *config_json; /* a config.json */
+    int64_t sequence_length; /* tokens of each row */
+    /* 0: rows of sequence_length; else rows of such lengths, packed to it */
+    int64_t row_tokens_min, row_tokens_max;
+    int64_t steps, warmup; /* timed; before them */
+};
+
 /* What `recompute` and `gradient_checkpointing` mean together. */
 enum tt_recompute tt_train_config_recompute(const struct tt_train_config *config);
-/* What `device` and `use_cpu` together say. */
-const char *tt_train_config_device(const struct tt_train_config *config);
+/* What the model is made with, but for how it is quantized. `trains`: false where it is used as it is, with the adapter
+ * that its inputs bring. */
+struct tt_model_options tt_job_model_options(const struct tt_train_config *job, bool trains,
+                                             bool random_init);
 
 #endif

@@ -65,21 +65,9 @@ static tt_status open_model(const struct tt_train_config *config, enum tt_inputs
     tt_free(folder);
     if (status != TT_OK) return status;
     TT_TRY(tt_model_config_parse(tt_model_folder_config(inputs->folder), &inputs->model_config));
-    inputs->model_options = (struct tt_model_options){
-        .compute_dtype = config->bf16 ? TT_BF16 : TT_F32,
-        .random_init = random,
-    };
+    inputs->model_options = tt_job_model_options(config, use == TT_INPUTS_TRAIN, random);
     TT_TRY(tt_quantization_resolve(&config->quantization, &inputs->model_config,
                                    inputs->model_options.compute_dtype, &inputs->model_options.quant));
-    if (use == TT_INPUTS_TRAIN && config->use_peft) {
-        inputs->model_options.lora = config->lora;
-        inputs->model_options.lora.enabled = true;
-    }
-    if (use == TT_INPUTS_TRAIN && !config->use_peft) {
-        inputs->model_options.train_base = true;
-        if (config->adapter_name_or_path != NULL)
-            return tt_fail(TT_ERR_USAGE, "adapter_name_or_path is given, but use_peft is false");
-    }
     TT_TRY(open_adapter(config, use, inputs));
     inputs->source = (struct tt_load_source){
         .folder = random ? NULL : inputs->folder,

@@ -4,82 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/ascii.h"
 #include "base/number.h"
 #include "config/value.h"
 #include "job/accelerate.h"
-#include "job/settings.h"
+#include "job/resolve.h"
 #include "optim/schedule.h"
-
-static tt_status set_derived(struct tt_settings *settings, const char *name, const char *value,
-                             const char *from)
-{
-    char origin[200];
-    if (tt_settings_is_set(settings, name)) return TT_OK;
-    const char *source = tt_settings_origin(settings, from);
-    if (source != NULL)
-        snprintf(origin, sizeof origin, "%s (%s)", from, source);
-    else
-        snprintf(origin, sizeof origin, "%s", from);
-    return tt_settings_set(settings, name, value, origin);
-}
-
-/* transformers' `fsdp`: words such as "full_shard auto_wrap offload". */
-static tt_status resolve_fsdp_word(struct tt_settings *settings, const char *word)
-{
-    static const struct {
-        const char *word, *strategy;
-    } known[] = {
-        {"full_shard", "FULL_SHARD"},
-        {"shard_grad_op", "SHARD_GRAD_OP"},
-        {"no_shard", "NO_SHARD"},
-        {"hybrid_shard", "HYBRID_SHARD"},
-        {"true", "FULL_SHARD"},
-        {"hybrid_shard_zero2", "HYBRID_SHARD"},
-        {"false", NULL},
-        {"auto_wrap", NULL},
-    };
-    if (tt_ascii_same(word, "offload")) return set_derived(settings, "offload_params", "true", "fsdp");
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (!tt_ascii_same(word, known[i].word)) continue;
-        return known[i].strategy != NULL
-                   ? set_derived(settings, "sharding_strategy", known[i].strategy, "fsdp")
-                   : TT_OK;
-    }
-    tt_status status = tt_fail(TT_ERR_USAGE, "%s: 'fsdp' has an unknown word '%.60s'",
-                               tt_settings_origin(settings, "fsdp"), word);
-    tt_hint("it takes one of full_shard, shard_grad_op, no_shard, hybrid_shard, and auto_wrap, offload");
-    return status;
-}
-
-static tt_status resolve_fsdp(struct tt_settings *settings, const char *fsdp)
-{
-    char word[64];
-    for (const char *at = fsdp; at != NULL && *at != 0;) {
-        size_t bytes = strcspn(at, " ,");
-        snprintf(word, sizeof word, "%.*s", (int)(bytes < sizeof word ? bytes : sizeof word - 1), at);
-        if (bytes > 0) TT_TRY(resolve_fsdp_word(settings, word));
-        at += bytes;
-        at += strspn(at, " ,");
-    }
-    return TT_OK;
-}
-
-/* accelerate's flags that say in their own words what other settings do. */
-static tt_status resolve_launcher_words(struct tt_settings *settings, const struct tt_train_config *config)
-{
-    const char *reshard = config->fsdp_reshard_after_forward;
-    bool on;
-    if (reshard != NULL && tt_value_parse_bool(reshard, &on) && strcmp(reshard, "1") != 0)
-        reshard = on ? "FULL_SHARD" : "SHARD_GRAD_OP";
-    if (reshard != NULL)
-        TT_TRY(set_derived(settings, "sharding_strategy", reshard, "fsdp_reshard_after_forward"));
-    if (config->fsdp_activation_checkpointing)
-        TT_TRY(set_derived(settings, "gradient_checkpointing", "true", "fsdp_activation_checkpointing"));
-    if (config->param_dtype == NULL) return TT_OK;
-    return set_derived(settings, "bf16", strcmp(config->param_dtype, "bfloat16") == 0 ? "true" : "false",
-                       "param_dtype");
-}
 
 /* mpirun, srun and torchrun start one process per rank: then num_processes is theirs, not ours to start. */
 static bool is_launched_per_rank(void)
@@ -91,59 +20,25 @@ static bool is_launched_per_rank(void)
     return false;
 }
 
-static tt_status resolve_ranks(struct tt_settings *settings, const struct tt_train_config *config)
-{
-    char ranks[32];
-    if (config->num_processes <= 0 || config->num_machines > 1 || is_launched_per_rank()) return TT_OK;
-    snprintf(ranks, sizeof ranks, "%lld", (long long)config->num_processes);
-    return set_derived(settings, "ranks", ranks, "num_processes");
-}
-
-/* Who asks for less memory in backward gets it: forward then needs no second buffer either. */
-static tt_status resolve_prefetch(struct tt_settings *settings, const struct tt_train_config *config)
-{
-    if (config->backward_prefetch == TT_PREFETCH_PRE) return TT_OK;
-    return set_derived(settings, "forward_prefetch", "false", "backward_prefetch");
-}
-
-static tt_status resolve_eval_steps(struct tt_settings *settings, const struct tt_train_config *config)
-{
-    char steps[48];
-    if (config->eval_strategy != TT_INTERVAL_STEPS || config->eval_steps > 0) return TT_OK;
-    tt_format_double(config->logging_steps, steps, sizeof steps);
-    return tt_settings_set(settings, "eval_steps", steps, "logging_steps");
-}
-
-tt_status tt_train_settings_resolve(struct tt_settings *settings, struct tt_train_config *config)
-{
-    TT_TRY(resolve_fsdp(settings, config->fsdp));
-    TT_TRY(resolve_launcher_words(settings, config));
-    if (config->fsdp_config != NULL) TT_TRY(tt_fsdp_config_apply(config->fsdp_config, settings));
-    TT_TRY(resolve_ranks(settings, config));
-    TT_TRY(resolve_eval_steps(settings, config));
-    TT_TRY(resolve_prefetch(settings, config));
-    config->lora.enabled = config->use_peft;
-    TT_TRY(tt_settings_check(settings));
-    if (config->data.dataset_name == NULL) {
-        tt_status status = tt_fail(TT_ERR_USAGE, "setting 'dataset_name' is missing");
-        tt_hint(
-            "give --dataset_name train.jsonl, or a line 'dataset_name: train.jsonl' in the file of --config");
-        return status;
-    }
-    return tt_train_config_check(config);
-}
-
 enum tt_recompute tt_train_config_recompute(const struct tt_train_config *config)
 {
     if (config->recompute != TT_RECOMPUTE_AUTO) return config->recompute;
-    if (config->activation_offloading) return TT_RECOMPUTE_EVERY_OFFLOAD;
     if (config->gradient_checkpointing < 0) return TT_RECOMPUTE_AUTO;
     return config->gradient_checkpointing ? TT_RECOMPUTE_EVERY_BLOCK : TT_RECOMPUTE_NO_BLOCK;
 }
 
-const char *tt_train_config_device(const struct tt_train_config *config)
+struct tt_model_options tt_job_model_options(const struct tt_train_config *job, bool trains, bool random_init)
 {
-    return config->use_cpu ? "cpu" : config->device;
+    struct tt_model_options options = {
+        .compute_dtype = job->bf16 ? TT_BF16 : TT_F32,
+        .random_init = random_init,
+        .train_base = trains && !job->use_peft,
+    };
+    if (trains && job->use_peft) {
+        options.lora = job->lora;
+        options.lora.enabled = true;
+    }
+    return options;
 }
 
 static tt_status usage(const char *message, const char *hint)
@@ -238,19 +133,122 @@ static tt_status check_launch(const struct tt_train_config *config)
     return TT_OK;
 }
 
-tt_status tt_train_config_check(const struct tt_train_config *config)
+static tt_status check_model(const struct tt_settings *settings, const struct tt_train_config *job)
 {
-    if (config->bf16 && config->fp16) return usage("bf16 and fp16 are both on", "set one of them");
-    if (config->use_cpu && config->device != NULL && strcmp(config->device, "cuda") == 0)
-        return usage("use_cpu is on, and device is cuda", "set one of them");
-    if (config->max_steps <= 0 && !(config->num_train_epochs > 0))
-        return usage("there is nothing to train: max_steps and num_train_epochs are both 0",
-                     "set one of them");
-    TT_TRY(tt_quantization_check(&config->quantization, config->bf16 ? TT_BF16 : TT_F32));
-    if (!config->use_peft && config->adapter_name_or_path != NULL)
+    if (job->bf16 && job->fp16) return usage("bf16 and fp16 are both on", "set one of them");
+    TT_TRY(tt_quantization_check(&job->quantization, job->bf16 ? TT_BF16 : TT_F32));
+    bool full = tt_settings_has(settings, "use_peft") && !job->use_peft;
+    if (full && job->adapter_name_or_path != NULL)
         return usage("adapter_name_or_path is given, but use_peft is off",
                      "leave use_peft on to train the adapter on");
-    TT_TRY(check_optimizer(&config->optim));
-    TT_TRY(check_watch(config));
-    return check_launch(config);
+    return TT_OK;
+}
+
+/* num_processes counts the ranks of all machines. Where a launcher starts one process a rank it is the launcher's. */
+static tt_status settle_ranks(struct tt_settings *settings, const struct tt_train_config *job)
+{
+    char ranks[32];
+    if (job->num_processes <= 0 || job->num_machines < 1 || is_launched_per_rank()) return TT_OK;
+    bool divides = job->num_processes % job->num_machines == 0;
+    if (job->num_machines > 1 && (!divides || !tt_settings_is_set(settings, "ranks"))) return TT_OK;
+    snprintf(ranks, sizeof ranks, "%lld", (long long)(job->num_processes / job->num_machines));
+    return tt_settings_imply(settings, "num_processes", "ranks", ranks);
+}
+
+static tt_status settle_eval_steps(struct tt_settings *settings, const struct tt_train_config *job)
+{
+    char steps[48];
+    if (job->eval_strategy != TT_INTERVAL_STEPS || job->eval_steps > 0) return TT_OK;
+    tt_format_double(job->logging_steps, steps, sizeof steps);
+    return tt_settings_set(settings, "eval_steps", steps, "logging_steps");
+}
+
+/* Who asks for less memory in backward gets it: forward then needs no second buffer either. */
+static tt_status settle_prefetch(struct tt_settings *settings, const struct tt_train_config *job)
+{
+    if (job->backward_prefetch == TT_PREFETCH_PRE || !tt_settings_has(settings, "backward_prefetch"))
+        return TT_OK;
+    return tt_settings_suggest(settings, "forward_prefetch", "false", "backward_prefetch");
+}
+
+/* What all kinds of jobs have in common. */
+static tt_status settle(struct tt_settings *settings, const struct tt_train_config *job)
+{
+    if (job->fsdp_config != NULL) TT_TRY(tt_fsdp_config_apply(job->fsdp_config, settings));
+    TT_TRY(tt_settings_settle(settings));
+    TT_TRY(settle_ranks(settings, job));
+    TT_TRY(settle_eval_steps(settings, job));
+    TT_TRY(settle_prefetch(settings, job));
+    TT_TRY(tt_settings_check(settings));
+    return check_model(settings, job);
+}
+
+static tt_status check_training(const struct tt_train_config *job)
+{
+    if (job->max_steps <= 0 && !(job->num_train_epochs > 0))
+        return usage("there is nothing to train: max_steps and num_train_epochs are both 0",
+                     "set one of them");
+    TT_TRY(check_optimizer(&job->optim));
+    return check_watch(job);
+}
+
+tt_status tt_train_resolve(struct tt_settings *settings, struct tt_train_config *job)
+{
+    TT_TRY(settle(settings, job));
+    if (job->data.dataset_name == NULL)
+        return usage(
+            "setting 'dataset_name' is missing",
+            "give --dataset_name train.jsonl, or a line 'dataset_name: train.jsonl' in the file of --config");
+    TT_TRY(check_training(job));
+    return check_launch(job);
+}
+
+tt_status tt_plan_resolve(struct tt_settings *settings, struct tt_plan_spec *spec)
+{
+    TT_TRY(settle(settings, &spec->job));
+    return check_training(&spec->job);
+}
+
+tt_status tt_bench_resolve(struct tt_settings *settings, struct tt_bench_spec *spec)
+{
+    TT_TRY(settle(settings, &spec->job));
+    if (spec->row_tokens_min > spec->row_tokens_max)
+        return tt_fail(TT_ERR_USAGE, "row_tokens_min %lld is more than row_tokens_max %lld",
+                       (long long)spec->row_tokens_min, (long long)spec->row_tokens_max);
+    TT_TRY(check_optimizer(&spec->job.optim));
+    return check_launch(&spec->job);
+}
+
+/* The model as it is: the weights of a folder, and an adapter where one is given. */
+static tt_status settle_inference(struct tt_settings *settings, const struct tt_train_config *job)
+{
+    TT_TRY(settle(settings, job));
+    if (job->init != NULL && strcmp(job->init, "random") == 0)
+        return usage("init is random, and there are no weights to use", "leave init out");
+    return TT_OK;
+}
+
+tt_status tt_evaluate_resolve(struct tt_settings *settings, struct tt_train_config *job)
+{
+    TT_TRY(settle_inference(settings, job));
+    if (job->data.eval_dataset == NULL && job->data.dataset_name == NULL)
+        return usage("there is nothing to evaluate on",
+                     "give --eval_dataset FILE, or --dataset_name FOLDER with a test split");
+    return check_launch(job);
+}
+
+static bool wants_sampling(const struct tt_generate_config *config, const struct tt_settings *settings)
+{
+    if (config->temperature == 0) return false;
+    if (config->do_sample >= 0) return config->do_sample == 1;
+    return tt_settings_is_set(settings, "temperature") || tt_settings_is_set(settings, "top_k") ||
+           tt_settings_is_set(settings, "top_p");
+}
+
+tt_status tt_generate_resolve(struct tt_settings *settings, struct tt_train_config *job,
+                              struct tt_generate_config *generate)
+{
+    TT_TRY(settle_inference(settings, job));
+    generate->do_sample = wants_sampling(generate, settings);
+    return TT_OK;
 }

@@ -3,10 +3,6 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "data/settings.h"
-#include "model/settings.h"
-#include "optim/settings.h"
-
 #define FIELD(member) .offset = offsetof(struct tt_train_config, member)
 
 /* One row reads as one paragraph. */
@@ -74,7 +70,8 @@ const struct tt_setting tt_run_settings[] = {
     {.name = "data_seed", .type = TT_SETTING_INT, FIELD(data_seed), .default_text = "-1", .null_text = "-1",
      .minimum = -1, .maximum = INFINITY, .help = "Data order follows from it; -1: from seed."},
     {.name = "fsdp_activation_checkpointing", .type = TT_SETTING_BOOL, FIELD(fsdp_activation_checkpointing),
-     .default_text = "false", .help = "accelerate's spelling: true is gradient_checkpointing: true."},
+     .default_text = "false", .means = "true=gradient_checkpointing:true",
+     .help = "accelerate's spelling: true is gradient_checkpointing: true."},
     {.name = "gradient_checkpointing", .aliases = "activation_checkpointing", .type = TT_SETTING_TRISTATE,
      FIELD(gradient_checkpointing),
      .help = "true: keep only the borders of the blocks and compute the rest again in backward; false: keep it; "
@@ -84,8 +81,8 @@ const struct tt_setting tt_run_settings[] = {
      .help = "What backward computes again: nothing; element-wise results; blocks; blocks whose inputs wait in host "
              "memory. auto: as gradient_checkpointing says."},
     {.name = "activation_offloading", .aliases = "fsdp_activation_checkpointing_offload", .type = TT_SETTING_BOOL,
-     FIELD(activation_offloading), .default_text = "false",
-     .help = "The same as recompute: offload, unless recompute says something else."},
+     FIELD(activation_offloading), .default_text = "false", .means = "true=recompute:offload",
+     .help = "The same as recompute: offload."},
     {.name = "label_smoothing_factor", .type = TT_SETTING_DOUBLE, FIELD(label_smoothing_factor),
      .default_text = "0", .minimum = 0, .maximum = 0.9999999,
      .help = "Share of the target that is spread over all tokens."},
@@ -224,12 +221,16 @@ const struct tt_setting tt_watch_settings[] = {
     {.name = NULL},
 };
 
-const struct tt_setting tt_device_settings[] = {
+const struct tt_setting tt_device_kind_settings[] = {
     {.name = "device", .type = TT_SETTING_STRING, FIELD(device), .default_text = "auto",
      .choices = "auto cpu cuda",
      .help = "Where to compute; auto: on GPUs where there are any, one rank each."},
+    {.name = NULL},
+};
+
+const struct tt_setting tt_device_settings[] = {
     {.name = "use_cpu", .aliases = "no_cuda", .type = TT_SETTING_BOOL, FIELD(use_cpu), .default_text = "false",
-     .help = "The same as device: cpu."},
+     .means = "true=device:cpu", .help = "The same as device: cpu."},
     {.name = "threads", .aliases = "num_cpu_threads_per_process", .type = TT_SETTING_INT, FIELD(threads),
      .default_text = "0", .null_text = "0", .minimum = 0, .maximum = 4096,
      .help = "CPU threads of a rank; 0: processors / ranks."},
@@ -265,12 +266,15 @@ const struct tt_setting tt_sharding_settings[] = {
      .help = "What the ranks split: weights, gradients and optimizer; all but the weights during a step; "
              "nothing; weights inside a machine."},
     {.name = "fsdp_reshard_after_forward", .type = TT_SETTING_STRING, FIELD(fsdp_reshard_after_forward),
+     .synonyms = "yes=true on=true no=false off=false 0=false",
+     .means = "true=sharding_strategy:FULL_SHARD false=sharding_strategy:SHARD_GRAD_OP *=sharding_strategy",
      .help = "accelerate's spelling: true is FULL_SHARD, false SHARD_GRAD_OP, or the name of a strategy."},
     {.name = "cpu_offload", .aliases = "fsdp_cpu_offload", .type = TT_SETTING_JSON, .offset = TT_SETTING_NO_FIELD,
      .spread = "offload_params", .transient = true,
      .help = "FSDP's spelling of offload_params: true, or {offload_params: true}."},
     {.name = "param_dtype", .type = TT_SETTING_STRING, FIELD(param_dtype), .choices = "bfloat16 float32",
      .synonyms = "bf16=bfloat16 fp32=float32", .only_reason = "float16 needs loss scaling and is not served",
+     .means = "bfloat16=bf16:true float32=bf16:false",
      .help = "FSDP's spelling of the type that computes: bfloat16 is bf16: true, float32 bf16: false."},
     {.name = "backward_prefetch", .aliases = "fsdp_backward_prefetch fsdp_backward_prefetch_policy",
      .type = TT_SETTING_CHOICE, FIELD(backward_prefetch), .default_text = "BACKWARD_PRE",
@@ -290,6 +294,10 @@ const struct tt_setting tt_sharding_settings[] = {
      .choices = "float32 bfloat16", .synonyms = "fp32=float32 bf16=bfloat16",
      .help = "Type in which gradients travel between ranks."},
     {.name = "fsdp", .type = TT_SETTING_STRING, FIELD(fsdp),
+     .means = "full_shard=sharding_strategy:FULL_SHARD shard_grad_op=sharding_strategy:SHARD_GRAD_OP "
+              "no_shard=sharding_strategy:NO_SHARD hybrid_shard=sharding_strategy:HYBRID_SHARD "
+              "hybrid_shard_zero2=sharding_strategy:HYBRID_SHARD offload=offload_params:true auto_wrap= true= false=",
+     .only_reason = "it takes one of full_shard, shard_grad_op, no_shard, hybrid_shard, and auto_wrap, offload",
      .help = "transformers' spelling of the strategy: \"full_shard auto_wrap\"."},
     {.name = "fsdp_config", .type = TT_SETTING_JSON, FIELD(fsdp_config),
      .help = "transformers' fsdp_config: a mapping or the path of a JSON file."},
@@ -364,16 +372,3 @@ const struct tt_setting tt_sharding_settings[] = {
     TT_SETTING_UNNEEDED("mp_parameters", "it belongs to another launcher"),
     {.name = NULL},
 };
-
-const struct tt_setting_section tt_train_sections[] = {
-    {"Model", tt_model_settings, 0},
-    {"LoRA", tt_lora_settings, offsetof(struct tt_train_config, lora)},
-    {"Quantized base", tt_quantization_settings, offsetof(struct tt_train_config, quantization)},
-    {"Data", tt_data_settings, offsetof(struct tt_train_config, data)},
-    {"Run", tt_run_settings, 0},
-    {"Optimizer", tt_optim_settings, offsetof(struct tt_train_config, optim)},
-    {"Logging, evaluation, saving", tt_watch_settings, 0},
-    {"Device", tt_device_settings, 0},
-    {"Sharding and launch", tt_sharding_settings, 0},
-};
-const size_t tt_train_section_count = sizeof tt_train_sections / sizeof *tt_train_sections;

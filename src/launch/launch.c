@@ -260,8 +260,9 @@ tt_status tt_launch_settings(const struct tt_train_config *config, const char *c
                              const char *device_kind, struct tt_str *text)
 {
     TT_TRY(tt_str_printf(text, "command: %s\ndevice: %s\n", command, device_kind));
-    for (size_t s = 0; s < tt_train_section_count; s++) {
-        const struct tt_setting_section *section = &tt_train_sections[s];
+    const struct tt_job_rows *rows = &tt_job_rows[TT_JOB_TRAIN];
+    for (size_t s = 0; s < rows->count; s++) {
+        const struct tt_setting_section *section = &rows->sections[s];
         for (const struct tt_setting *row = section->rows; row->name != NULL; row++) {
             if (row->unneeded != NULL || row->offset == TT_SETTING_NO_FIELD || is_local(row->name)) continue;
             const char *value = (const char *)config + section->base_offset + row->offset;

@@ -201,7 +201,7 @@ tt_status tt_world_open(const struct tt_train_config *config, const char *comman
     struct tt_proof_key key = {0};
     *world = (struct tt_world){.cancel = cancel};
     TT_GO(tt_launch_detect(config, &launch));
-    TT_GO(tt_world_choose_device(tt_train_config_device(config), &kind, &devices));
+    TT_GO(tt_world_choose_device(config->device, &kind, &devices));
     TT_GO(tt_launch_settings(config, command, kind, &settings));
     if (gethostname(machine, sizeof machine - 1) != 0) machine[0] = '\0';
     if (launch.machine[0] != '\0') snprintf(machine, sizeof machine, "%s", launch.machine);

@@ -15,8 +15,8 @@ enum { CONFIG_BYTES_MAX = 1 << 20 };
 
 /* What the ranks of a benchmark share. */
 struct bench {
-    const struct tt_train_config *config;
-    const struct tt_bench_options *options;
+    const struct tt_bench_spec *spec;
+    const struct tt_train_config *config; /* of spec */
     struct tt_cancel *cancel;
     struct tt_model_config model_config;
     struct tt_dataset *dataset;
@@ -44,12 +44,12 @@ static void fill_result(const struct bench *bench, const struct tt_rank *rank, d
 {
     struct tt_bench_result *result = bench->result;
     struct tt_memory_use memory;
-    qsort(seconds, (size_t)bench->options->steps, sizeof *seconds, compare_doubles);
+    qsort(seconds, (size_t)bench->spec->steps, sizeof *seconds, compare_doubles);
     tt_device_memory(rank->device, &memory);
-    result->step_seconds = seconds[bench->options->steps / 2];
+    result->step_seconds = seconds[bench->spec->steps / 2];
     result->tokens_per_second = (double)last->facts.tokens / result->step_seconds;
     bool full = rank->model->options.train_base;
-    double flops = tt_model_flops_per_token(rank->model, (double)bench->options->sequence_length, full) *
+    double flops = tt_model_flops_per_token(rank->model, (double)bench->spec->sequence_length, full) *
                        (double)last->facts.tokens +
                    tt_model_flops_per_label(rank->model, full) * (double)last->facts.supervised_tokens;
     result->model_tflops = flops / result->step_seconds / 1e12;
@@ -72,8 +72,8 @@ static tt_status run_steps(struct bench *bench, struct tt_rank *rank)
     struct tt_batch_storage storage = {0};
     struct tt_gradient_watch watch = {0};
     struct tt_train_step_result last = {0};
-    int64_t warmup = bench->options->warmup, total = warmup + bench->options->steps;
-    double *seconds = tt_calloc((size_t)bench->options->steps, sizeof *seconds);
+    int64_t warmup = bench->spec->warmup, total = warmup + bench->spec->steps;
+    double *seconds = tt_calloc((size_t)bench->spec->steps, sizeof *seconds);
     struct tt_train_step_config config = {
         .optim = &bench->config->optim,
         .sampler = bench->sampler,
@@ -120,11 +120,11 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
 /* `samples` rows of full length, or shorter ones that fill as many packs and some more. */
 static tt_status create_data(struct bench *bench, int64_t samples)
 {
-    const struct tt_bench_options *options = bench->options;
-    int64_t length = options->sequence_length, shortest = length, longest = length;
-    if (options->row_tokens_max > 0) {
-        longest = options->row_tokens_max < length ? options->row_tokens_max : length;
-        shortest = options->row_tokens_min < 1 ? 1 : options->row_tokens_min;
+    const struct tt_bench_spec *spec = bench->spec;
+    int64_t length = spec->sequence_length, shortest = length, longest = length;
+    if (spec->row_tokens_max > 0) {
+        longest = spec->row_tokens_max < length ? spec->row_tokens_max : length;
+        shortest = spec->row_tokens_min < 1 ? 1 : spec->row_tokens_min;
         if (shortest > longest) shortest = longest;
         samples *= 2 * length / (shortest + longest) + 1;
     }
@@ -139,12 +139,12 @@ static tt_status prepare(struct bench *bench, const struct tt_world *world)
     struct tt_json json = {0};
     struct tt_batch_limits none = {0};
     int64_t micro = config->per_device_train_batch_size, accumulation = config->gradient_accumulation_steps;
-    TT_TRY(tt_json_read(bench->options->config_json, CONFIG_BYTES_MAX, &json));
+    TT_TRY(tt_json_read(bench->spec->config_json, CONFIG_BYTES_MAX, &json));
     tt_status status = tt_model_config_parse(&json, &bench->model_config);
     tt_json_deinit(&json);
     TT_TRY(status);
     TT_TRY(create_data(bench, micro * accumulation * world->world_size));
-    bool packs = bench->options->row_tokens_max > 0;
+    bool packs = bench->spec->row_tokens_max > 0;
     struct tt_sampler_config sampler = {
         .micro_batch_size = micro,
         .world_size = world->world_size,
@@ -152,38 +152,35 @@ static tt_status prepare(struct bench *bench, const struct tt_world *world)
         .packing = packs,
         .packing_strategy = "bfd",
         .drop_last = packs,
-        .max_length = bench->options->sequence_length,
+        .max_length = bench->spec->sequence_length,
     };
     TT_TRY(tt_sampler_create(bench->dataset, &sampler, &bench->sampler));
-    struct tt_model_options options = {.compute_dtype = config->bf16 ? TT_BF16 : TT_F32,
-                                       .train_base = !config->use_peft,
-                                       .lora = config->lora,
-                                       .random_init = true};
-    options.lora.enabled = config->use_peft;
+    struct tt_model_options options = tt_job_model_options(config, true, true);
     TT_TRY(tt_quantization_resolve(&config->quantization, &bench->model_config, options.compute_dtype,
                                    &options.quant));
-    TT_TRY(tt_rank_config_make(config, world, &bench->model_config, &options, true, bench->cancel,
+    const struct tt_rank_layout layout = tt_rank_layout_of(world);
+    TT_TRY(tt_rank_config_make(config, &layout, &bench->model_config, &options, TT_RANK_TRAINS, bench->cancel,
                                &bench->rank_config));
     tt_sampler_limits(bench->sampler, 0, 1, &bench->rank_config.limits);
-    TT_TRY(tt_plan_make(&bench->rank_config, tt_rank_config_ranks(world), accumulation,
+    TT_TRY(tt_plan_make(&bench->rank_config, tt_rank_layout_ranks(&layout), accumulation,
                         &bench->rank_config.limits, &none, &bench->plan));
     return tt_plan_check(&bench->plan);
 }
 
-tt_status tt_bench_train(const struct tt_train_config *config, const struct tt_bench_options *options,
-                         struct tt_cancel *cancel, struct tt_bench_result *result)
+tt_status tt_bench_train(const struct tt_bench_spec *spec, struct tt_cancel *cancel,
+                         struct tt_bench_result *result)
 {
     tt_status status = TT_OK;
     struct tt_world world = {0};
     struct bench bench = {
-        .config = config,
-        .options = options,
+        .spec = spec,
+        .config = &spec->job,
         .cancel = cancel,
         .start_seconds = tt_clock_seconds(),
         .result = result,
     };
     *result = (struct tt_bench_result){0};
-    TT_GO(tt_world_open(config, "bench", cancel, &world));
+    TT_GO(tt_world_open(bench.config, "bench", cancel, &world));
     TT_GO(tt_world_agree(&world, prepare(&bench, &world)));
     TT_GO(tt_world_run(&world, rank_main, &bench));
 out:

@@ -7,14 +7,6 @@
 #include "base/thread.h"
 #include "job/config.h"
 
-struct tt_bench_options {
-    const char *config_json; /* a config.json */
-    int64_t sequence_length; /* tokens of each row */
-    int64_t row_tokens_min,
-        row_tokens_max;    /* 0: rows of sequence_length; else rows of such lengths, packed to it */
-    int64_t steps, warmup; /* timed; before them */
-};
-
 struct tt_bench_result {
     double tokens_per_second;  /* all ranks, median step */
     double step_seconds;       /* median */
@@ -35,8 +27,7 @@ struct tt_bench_result {
 
 /* Model, batch, LoRA, precision, sharding and threads come from `config`. Rank 0 of the run fills `result`.
  */
-TT_MUST_USE tt_status tt_bench_train(const struct tt_train_config *config,
-                                     const struct tt_bench_options *options, struct tt_cancel *cancel,
+TT_MUST_USE tt_status tt_bench_train(const struct tt_bench_spec *spec, struct tt_cancel *cancel,
                                      struct tt_bench_result *result);
 
 #endif

@@ -10,8 +10,9 @@
 
 /* What the ranks of an evaluation share. */
 struct evaluation_run {
-    const struct tt_train_config *config;
-    struct tt_cancel *cancel; /* NULL or lent */
+    const struct tt_eval_spec *spec;
+    const struct tt_train_config *config; /* of spec */
+    struct tt_cancel *cancel;             /* NULL or lent */
     struct tt_inputs inputs;
     struct tt_fingerprint fingerprint; /* empty where there is one process */
     struct tt_sampler *sampler;
@@ -72,8 +73,9 @@ static tt_status prepare(struct evaluation_run *run, const struct tt_world *worl
     };
     TT_TRY(tt_sampler_create(run->inputs.eval, &sampler, &run->sampler));
     tt_sampler_limits(run->sampler, 0, tt_sampler_steps_per_epoch(run->sampler), &limits);
-    TT_TRY(tt_rank_config_make(config, world, &run->inputs.model_config, &run->inputs.model_options, false,
-                               run->cancel, &run->rank_config));
+    const struct tt_rank_layout layout = tt_rank_layout_of(world);
+    TT_TRY(tt_rank_config_make(config, &layout, &run->inputs.model_config, &run->inputs.model_options,
+                               TT_RANK_EVALUATES, run->cancel, &run->rank_config));
     run->rank_config.limits = limits;
     struct tt_model *model = NULL;
     TT_TRY(tt_model_create(&run->inputs.model_config, &run->inputs.model_options, &model));
@@ -81,7 +83,8 @@ static tt_status prepare(struct evaluation_run *run, const struct tt_world *worl
     if (status == TT_OK) status = tt_quantization_say(model);
     tt_model_destroy(model);
     if (status == TT_OK)
-        status = tt_plan_make(&run->rank_config, tt_rank_config_ranks(world), 1, &none, &limits, &run->plan);
+        status =
+            tt_plan_make(&run->rank_config, tt_rank_layout_ranks(&layout), 1, &none, &limits, &run->plan);
     return status == TT_OK ? tt_plan_check(&run->plan) : status;
 }
 
@@ -167,14 +170,14 @@ static tt_status generate_batch(const struct evaluation_run *run, struct tt_gene
     return status;
 }
 
-static tt_status measure_exact_match(const struct evaluation_run *run, const struct tt_eval_options *options,
-                                     struct tt_cancel *cancel, struct tt_eval_result *result)
+static tt_status measure_exact_match(const struct evaluation_run *run, struct tt_cancel *cancel,
+                                     struct tt_eval_result *result)
 {
     tt_status status = TT_OK;
     struct tt_generator *generator = NULL;
     struct questions questions = {0};
     struct tt_generate_options generate = {
-        .max_new_tokens = options->max_new_tokens, .temperature = 1.0, .top_p = 1.0};
+        .max_new_tokens = run->spec->max_new_tokens, .temperature = 1.0, .top_p = 1.0};
     TT_GO(questions_init(&run->inputs, &questions));
     result->exact_matches = 0;
     if (questions.count == 0)
@@ -195,15 +198,14 @@ out:
     return status;
 }
 
-tt_status tt_evaluate_run(const struct tt_train_config *config, const struct tt_eval_options *options,
-                          const struct tt_train_observer *observer, struct tt_cancel *cancel,
-                          struct tt_eval_result *result)
+tt_status tt_evaluate_run(const struct tt_eval_spec *spec, const struct tt_train_observer *observer,
+                          struct tt_cancel *cancel, struct tt_eval_result *result)
 {
     tt_status status = TT_OK;
     struct tt_world world = {0};
-    struct evaluation_run run = {.config = config, .cancel = cancel, .result = result};
+    struct evaluation_run run = {.spec = spec, .config = &spec->job, .cancel = cancel, .result = result};
     *result = (struct tt_eval_result){.loss = NAN, .exact_matches = -1};
-    TT_GO(tt_world_open(config, "eval", cancel, &world));
+    TT_GO(tt_world_open(run.config, "eval", cancel, &world));
     TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
     TT_GO(tt_world_agree(&world, prepare(&run, &world)));
@@ -215,8 +217,7 @@ tt_status tt_evaluate_run(const struct tt_train_config *config, const struct tt_
         if (status != TT_OK) goto out;
     }
     TT_GO(tt_world_run(&world, rank_main, &run));
-    if (options->exact_match && world.first_rank == 0)
-        TT_GO(measure_exact_match(&run, options, cancel, result));
+    if (spec->exact_match && world.first_rank == 0) TT_GO(measure_exact_match(&run, cancel, result));
 out:
     tt_sampler_destroy(run.sampler);
     tt_inputs_close(&run.inputs);

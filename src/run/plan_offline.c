@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/json.h"
+#include "engine/rank_config.h"
 #include "job/inputs.h"
 #include "launch/launch.h"
 #include "launch/world.h"
@@ -55,10 +56,11 @@ static tt_status find_device(const char *word, size_t memory_limit, struct tt_de
 
 /* Tokens of every row. A run cuts or leaves out rows of more tokens than the model has positions; a pack of
  * several may have more. */
-static tt_status find_length(const struct tt_train_config *config, const struct tt_plan_options *options,
-                             const struct tt_model_config *model, int64_t *length)
+static tt_status find_length(const struct tt_plan_spec *spec, const struct tt_model_config *model,
+                             int64_t *length)
 {
-    *length = options->sequence_length;
+    const struct tt_train_config *config = &spec->job;
+    *length = spec->sequence_length;
     if (*length > model->max_position_embeddings)
         return tt_fail(TT_ERR_USAGE, "sequence_length %lld is more than the model's %lld positions",
                        (long long)*length, (long long)model->max_position_embeddings);
@@ -83,46 +85,36 @@ static tt_status count_ranks(const struct tt_train_config *config, int devices, 
     return TT_OK;
 }
 
-tt_status tt_plan_offline(const struct tt_train_config *config, const struct tt_plan_options *options,
-                          struct tt_plan *plan)
+tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan)
 {
     tt_status status = TT_OK;
+    const struct tt_train_config *config = &spec->job;
     int devices;
     struct tt_plan_ranks ranks;
+    struct tt_rank_layout layout = {0};
     struct tt_arena arena = {0};
     struct tt_model_config model;
     int64_t length, batch = config->per_device_train_batch_size;
     struct tt_batch_limits none = {0}, limits;
-    struct tt_rank_config rank = {
-        .strategy = config->sharding_strategy,
-        .model_config = &model,
-        .model_options = {.compute_dtype = config->bf16 ? TT_BF16 : TT_F32,
-                          .train_base = !config->use_peft,
-                          .lora = config->lora,
-                          .random_init = true},
-        .train = true,
-        .saves = true,
-        .saves_state = !config->save_only_model,
-        .recompute = tt_train_config_recompute(config),
-        .offload_params = config->offload_params,
-        .backward_prefetch = config->backward_prefetch,
-        .forward_prefetch = config->forward_prefetch,
-        .reduce_dtype = tt_dtype_from_torch_name(config->reduce_dtype),
-    };
-    rank.model_options.lora.enabled = config->use_peft;
-    TT_GO(read_config(options->config_json, config, &model));
-    TT_GO(find_length(config, options, &model, &length));
+    struct tt_model_options options = tt_job_model_options(config, true, true);
+    struct tt_rank_config rank;
+    TT_GO(read_config(spec->config_json, config, &model));
+    TT_GO(find_length(spec, &model, &length));
     TT_GO(tt_micro_batch_check((uint64_t)batch, length));
     limits = (struct tt_batch_limits){length * batch, batch, length * batch, length};
-    TT_GO(tt_quantization_resolve(&config->quantization, &model, rank.model_options.compute_dtype,
-                                  &rank.model_options.quant));
+    TT_GO(tt_quantization_resolve(&config->quantization, &model, options.compute_dtype, &options.quant));
     if (config->adapter_name_or_path != NULL)
-        TT_GO(read_adapter(config->adapter_name_or_path, &arena, &rank.model_options.lora));
-    TT_GO(find_device(options->device, config->device_memory, &rank.device, &devices));
-    rank.device.network_bytes_per_second = (double)options->network_bandwidth;
+        TT_GO(read_adapter(config->adapter_name_or_path, &arena, &options.lora));
+    TT_GO(find_device(spec->device, config->device_memory, &layout.device, &devices));
+    layout.device.network_bytes_per_second = (double)spec->network_bandwidth;
     TT_GO(count_ranks(config, devices, &ranks));
-    rank.across_processes = ranks.machines > 1;
-    if (rank.strategy == TT_HYBRID_SHARD && ranks.machines == 1) rank.strategy = TT_FULL_SHARD;
+    layout.world_size = ranks.count;
+    layout.machines = ranks.machines;
+    layout.ranks_per_machine = ranks.count / ranks.machines;
+    layout.across_processes = ranks.machines > 1;
+    TT_GO(tt_rank_config_make(config, &layout, &model, &options, TT_RANK_TRAINS, NULL, &rank));
+    rank.saves = true;
+    rank.saves_state = !config->save_only_model;
     TT_GO(tt_plan_make(&rank, ranks, config->gradient_accumulation_steps, &limits, &none, plan));
 out:
     tt_arena_deinit(&arena);

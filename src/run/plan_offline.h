@@ -6,14 +6,6 @@
 
 #include "engine/plan.h"
 
-struct tt_plan_options {
-    const char *config_json;  /* a config.json; NULL: that of the folder model_name_or_path */
-    int64_t sequence_length;  /* tokens of a row; 0: max_length */
-    const char *device;       /* "auto", "cpu", "cuda", or a chip such as "h200" */
-    size_t network_bandwidth; /* bytes a second that a rank receives from other machines; 0: by the chip */
-};
-
-TT_MUST_USE tt_status tt_plan_offline(const struct tt_train_config *config,
-                                      const struct tt_plan_options *options, struct tt_plan *plan);
+TT_MUST_USE tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan);
 
 #endif

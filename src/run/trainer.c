@@ -84,9 +84,8 @@ static void resolve_intervals(struct tt_run *run)
 {
     const struct tt_train_config *config = run->config;
     int64_t per_epoch = run->steps_per_epoch, total = run->total_steps;
-    double eval_steps = config->eval_steps > 0 ? config->eval_steps : config->logging_steps;
     run->logging_steps = resolve_interval(config->logging_strategy, config->logging_steps, per_epoch, total);
-    run->eval_steps = resolve_interval(config->eval_strategy, eval_steps, per_epoch, total);
+    run->eval_steps = resolve_interval(config->eval_strategy, config->eval_steps, per_epoch, total);
     run->save_steps = resolve_interval(config->save_strategy, config->save_steps, per_epoch, total);
 }
 
@@ -149,11 +148,12 @@ static tt_status check_before_start(struct tt_run *run, const struct tt_world *w
 {
     tt_status status = TT_OK;
     struct tt_model *model = NULL;
+    const struct tt_rank_layout layout = tt_rank_layout_of(world);
     TT_GO(tt_model_create(&run->inputs.model_config, &run->inputs.model_options, &model));
     TT_GO(tt_load_check(model, &run->inputs.source));
     TT_GO(tt_resume_check_model(run, model));
     if (world->first_rank == 0) TT_GO(tt_checkpoints_check_space(run, model));
-    TT_GO(tt_plan_make(&run->rank_config, tt_rank_config_ranks(world),
+    TT_GO(tt_plan_make(&run->rank_config, tt_rank_layout_ranks(&layout),
                        run->config->gradient_accumulation_steps, &run->train_limits, &run->eval_limits,
                        &run->plan));
     TT_GO(say_data(run));
@@ -187,6 +187,9 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     return status;
 }
 
+/* TrainerState.eval_steps of a run that does not evaluate by steps. */
+enum { STATED_EVAL_STEPS = 500 };
+
 /* transformers' TrainerState.compute_steps: what trainer_state.json says, also of a strategy that goes by
  * epochs. */
 static int64_t stated_steps(double every, int64_t total)
@@ -202,7 +205,8 @@ static tt_status open_journal(struct tt_run *run)
         .train_batch_size = run->config->per_device_train_batch_size,
         .num_train_epochs = (double)run->total_steps / (double)run->steps_per_epoch,
         .logging_steps = stated_steps(config->logging_steps, run->total_steps),
-        .eval_steps = config->eval_steps > 0 ? stated_steps(config->eval_steps, run->total_steps) : 500,
+        .eval_steps =
+            config->eval_steps > 0 ? stated_steps(config->eval_steps, run->total_steps) : STATED_EVAL_STEPS,
         .save_steps = stated_steps(config->save_steps, run->total_steps),
     };
     return tt_journal_open(run->config, &facts, run->observer, &run->journal);
@@ -224,8 +228,9 @@ static tt_status prepare(struct tt_run *run, const struct tt_world *world)
     TT_TRY(create_samplers(run, world->world_size));
     resolve_intervals(run);
     TT_TRY(tt_resume_prepare(run, world));
-    TT_TRY(tt_rank_config_make(run->config, world, &run->inputs.model_config, &run->inputs.model_options,
-                               true, run->cancel, &run->rank_config));
+    struct tt_rank_layout layout = tt_rank_layout_of(world);
+    TT_TRY(tt_rank_config_make(run->config, &layout, &run->inputs.model_config, &run->inputs.model_options,
+                               TT_RANK_TRAINS, run->cancel, &run->rank_config));
     run->rank_config.saves = true;
     run->rank_config.saves_state = !run->config->save_only_model;
     run->rank_config.limits = tt_batch_limits_join(&run->train_limits, &run->eval_limits);

@@ -25,13 +25,8 @@ TT_MUST_USE tt_status tt_trainer_run(const struct tt_train_config *config, const
                                      struct tt_train_summary *summary);
 
 /* Evaluation of a data set without training (`trimtab eval`): loss over all supervised tokens. */
-struct tt_eval_options {
-    bool exact_match;
-    int64_t max_new_tokens;
-};
-/* Uses model, adapter, data (eval_dataset, or the test split), per_device_eval_batch_size, threads of `config`. */
-TT_MUST_USE tt_status tt_evaluate_run(const struct tt_train_config *config,
-                                      const struct tt_eval_options *options,
+/* The data is eval_dataset, or the test split. `spec` is resolved. */
+TT_MUST_USE tt_status tt_evaluate_run(const struct tt_eval_spec *spec,
                                       const struct tt_train_observer *observer, struct tt_cancel *cancel,
                                       struct tt_eval_result *result);
 

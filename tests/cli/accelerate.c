@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "config/store.h"
 #include "job/accelerate.h"
-#include "job/settings.h"
+#include "job/resolve.h"
 #include "support/temporary.h"
 
 struct fixture {
@@ -30,9 +30,9 @@ static void collect(void *context, enum tt_log_level level, const char *line)
 static void open_fixture(struct fixture *fixture)
 {
     *fixture = (struct fixture){0};
-    assert_int_equal(tt_settings_create(tt_train_sections, tt_train_section_count, &fixture->config,
-                                        sizeof fixture->config, &fixture->settings),
-                     TT_OK);
+    assert_int_equal(
+        tt_job_settings_create(TT_JOB_TRAIN, &fixture->config, sizeof fixture->config, &fixture->settings),
+        TT_OK);
     tt_log_set_sink(collect, &fixture->said);
 }
 
@@ -54,6 +54,13 @@ static tt_status read_text(struct fixture *fixture, const char *text)
     tt_status status = tt_accelerate_read(path, fixture->settings);
     remove(path);
     return status;
+}
+
+/* As a run reads it: the setting is set, and then its keys are. */
+static tt_status apply(struct fixture *fixture, const char *json)
+{
+    TT_TRY(tt_settings_set(fixture->settings, "fsdp_config", json, "test"));
+    return tt_fsdp_config_apply(json, fixture->settings);
 }
 
 static const char launcher_keys[] =
@@ -121,7 +128,7 @@ static void version_2_as_trl_has_it(void **state)
         assert_int_equal(fixture.config.sharding_strategy, cases[i].strategy);
         assert_true(tt_settings_is_set(fixture.settings, "gradient_checkpointing"));
         assert_null(strstr(tt_str_text(&fixture.said), "offload_params"));
-        assert_int_equal(tt_train_settings_resolve(fixture.settings, &fixture.config), TT_OK);
+        assert_int_equal(tt_train_resolve(fixture.settings, &fixture.config), TT_OK);
         assert_int_equal(fixture.config.ranks, 2);
         close_fixture(&fixture);
     }
@@ -219,7 +226,7 @@ static void keys_are_flags(void **state)
     assert_int_equal(
         tt_settings_parse_flags(fixture.settings, sizeof arguments / sizeof *arguments, arguments, NULL),
         TT_OK);
-    assert_int_equal(tt_train_settings_resolve(fixture.settings, &fixture.config), TT_OK);
+    assert_int_equal(tt_train_resolve(fixture.settings, &fixture.config), TT_OK);
     assert_int_equal(fixture.config.sharding_strategy, TT_SHARD_GRAD_OP);
     assert_int_equal(fixture.config.gradient_checkpointing, 1);
     assert_true(fixture.config.offload_params);
@@ -288,7 +295,7 @@ static void fsdp_config_of_either_version(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct fixture fixture;
         open_fixture(&fixture);
-        if (tt_fsdp_config_apply(cases[i].json, fixture.settings) != TT_OK)
+        if (apply(&fixture, cases[i].json) != TT_OK)
             fail_msg("%s: %s", cases[i].json, tt_error_last()->message);
         if ((int)fixture.config.sharding_strategy != cases[i].strategy)
             fail_msg("%s: strategy", cases[i].json);
@@ -303,19 +310,16 @@ static void types_and_offload_as_torch_spells_them(void **state)
     struct fixture fixture;
     (void)state;
     open_fixture(&fixture);
-    assert_int_equal(
-        tt_fsdp_config_apply("{\"cpu_offload\": {\"offload_params\": true}, \"mixed_precision_policy\": "
-                             "{\"param_dtype\": \"torch.float32\", \"reduce_dtype\": \"torch.bfloat16\", "
-                             "\"buffer_dtype\": \"torch.float32\"}}",
-                             fixture.settings),
-        TT_OK);
+    assert_int_equal(apply(&fixture,
+                           "{\"cpu_offload\": {\"offload_params\": true}, \"mixed_precision_policy\": "
+                           "{\"param_dtype\": \"torch.float32\", \"reduce_dtype\": \"torch.bfloat16\", "
+                           "\"buffer_dtype\": \"torch.float32\"}}"),
+                     TT_OK);
     assert_true(fixture.config.offload_params);
     assert_false(fixture.config.bf16);
     assert_string_equal(fixture.config.reduce_dtype, "bfloat16");
-    assert_int_equal(tt_fsdp_config_apply("{\"cpu_offload\": {\"pin_memory\": true}}", fixture.settings),
-                     TT_ERR_USAGE);
-    assert_int_equal(tt_fsdp_config_apply("{\"param_dtype\": \"float16\"}", fixture.settings),
-                     TT_ERR_UNSUPPORTED);
+    assert_int_equal(apply(&fixture, "{\"cpu_offload\": {\"pin_memory\": true}}"), TT_ERR_USAGE);
+    assert_int_equal(apply(&fixture, "{\"param_dtype\": \"float16\"}"), TT_ERR_UNSUPPORTED);
     close_fixture(&fixture);
 }
 

@@ -41,6 +41,14 @@ expect 2 "setting 'model_name_or_path' is missing" eval
 expect 2 "nothing to evaluate on" eval --model_name_or_path m
 expect 3 "nowhere" eval --model_name_or_path nowhere --eval_dataset data.jsonl
 expect 2 "there is no prompt" generate --model_name_or_path m
+# Whatever the command, settings that contradict each other are refused.
+expect 2 "'fsdp' has an unknown word 'no_such_word'" eval --model_name_or_path m --eval_dataset data.jsonl \
+    --num_processes 2 --fsdp no_such_word
+expect 2 "use_cpu is on, and device is cuda" eval --model_name_or_path m --eval_dataset data.jsonl --use_cpu true --device cuda
+expect 2 "use_cpu is on, and device is cuda" generate --model_name_or_path m --prompt x --use_cpu --device cuda
+expect 2 "'fsdp' has an unknown word 'no_such_word'" bench train --config_json "$root/bench/shapes/tiny.json" \
+    --num_processes 2 --fsdp no_such_word
+expect 0 "ranks: 2  # num_processes (--num_processes)" eval --model_name_or_path m --eval_dataset data.jsonl --num_processes 2 --print_config
 expect 3 "nowhere" generate --model_name_or_path nowhere --prompt hello
 expect 2 "inspect needs a path" inspect
 expect 2 "inspect takes one path" inspect a b

@@ -124,7 +124,7 @@ expect 4 "neither a smaller batch nor more ranks are enough: shorter rows take l
     --device_memory 100MiB
 expect 4 "shorter rows take less" plan "${l8b[@]}" --device_memory 100MiB --load_in_4bit
 grep -q 'so does' err && fail "4 bits are advised to a base in 4 bits"
-expect 2 "use_cpu is on, and --device is 'h200'" plan "${l8b[@]:2}" --device h200 --use_cpu true
+expect 2 "use_cpu is on, and device is h200" plan "${l8b[@]:2}" --device h200 --use_cpu true
 expect 4 "more than 64 TiB" plan "${l8b[@]}" --per_device_train_batch_size 524287
 expect 2 "a micro batch of 1048576 x 4096 tokens is too large" plan "${l8b[@]}" --per_device_train_batch_size 1048576
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "config/store.h"
-#include "job/settings.h"
+#include "job/resolve.h"
 
 /* Earlier spellings and scripts' own keys, which the releases of golden/trl/defaults.json lack: what those
  * have is compared in golden/trl_defaults.c. `name=default` where the default must be theirs. */
@@ -57,9 +57,9 @@ struct fixture {
 static void open_fixture(struct fixture *fixture)
 {
     *fixture = (struct fixture){0};
-    assert_int_equal(tt_settings_create(tt_train_sections, tt_train_section_count, &fixture->config,
-                                        sizeof fixture->config, &fixture->settings),
-                     TT_OK);
+    assert_int_equal(
+        tt_job_settings_create(TT_JOB_TRAIN, &fixture->config, sizeof fixture->config, &fixture->settings),
+        TT_OK);
 }
 
 static tt_status give(struct fixture *fixture, const char *yaml)
@@ -93,9 +93,10 @@ static void use_cpu_is_the_device_cpu(void **state)
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         struct fixture fixture;
         open_fixture(&fixture);
-        assert_string_equal(tt_train_config_device(&fixture.config), "auto");
+        assert_string_equal(fixture.config.device, "auto");
         assert_int_equal(give(&fixture, asked[i]), TT_OK);
-        assert_string_equal(tt_train_config_device(&fixture.config), "cpu");
+        assert_int_equal(tt_settings_settle(fixture.settings), TT_OK);
+        assert_string_equal(fixture.config.device, "cpu");
         tt_settings_destroy(fixture.settings);
     }
 }
@@ -104,8 +105,9 @@ static void use_cpu_is_the_device_cpu(void **state)
 static void rows_explain_themselves(void **state)
 {
     (void)state;
-    for (size_t s = 0; s < tt_train_section_count; s++)
-        for (const struct tt_setting *row = tt_train_sections[s].rows; row->name != NULL; row++) {
+    const struct tt_job_rows *rows = &tt_job_rows[TT_JOB_TRAIN];
+    for (size_t s = 0; s < rows->count; s++)
+        for (const struct tt_setting *row = rows->sections[s].rows; row->name != NULL; row++) {
             if (row->only != NULL && row->only_reason == NULL) fail_msg("%s has no reason", row->name);
             if (row->unneeded == NULL && row->offset != TT_SETTING_NO_FIELD && row->help == NULL)
                 fail_msg("%s has no help", row->name);
@@ -148,10 +150,10 @@ static void a_recipe_lands_in_the_struct(void **state)
                        "evaluation_strategy: steps\neval_steps: 0.25\nsave_strategy: no\nreport_to: [none]\n"
                        "gradient_checkpointing: true\noptim: adamw_torch\nfsdp: shard_grad_op auto_wrap\n"),
         TT_OK);
-    assert_int_equal(tt_train_settings_resolve(fixture.settings, &fixture.config), TT_OK);
+    assert_int_equal(tt_train_resolve(fixture.settings, &fixture.config), TT_OK);
     assert_int_equal(config->lora.r, 8);
     assert_true(config->lora.alpha == 16);
-    assert_true(config->lora.enabled);
+    assert_true(tt_job_model_options(config, true, false).lora.enabled);
     assert_string_equal(config->lora.target_modules, "[\"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\"]");
     assert_int_equal(config->data.max_length, 4096);
     assert_true(config->optim.warmup_ratio == 0.1);
@@ -282,9 +284,9 @@ static void what_follows_is_settled(void **state)
             "num_processes: 2\n"
             "fsdp_config: {version: 1, reshard_after_forward: no_shard, backward_prefetch: backward_post}\n"),
         TT_OK);
-    assert_int_equal(tt_train_settings_resolve(fixture.settings, &fixture.config), TT_OK);
+    assert_int_equal(tt_train_resolve(fixture.settings, &fixture.config), TT_OK);
     assert_true(fixture.config.eval_steps == 25);
-    assert_false(fixture.config.lora.enabled);
+    assert_false(tt_job_model_options(&fixture.config, true, false).lora.enabled);
     assert_int_equal(fixture.config.ranks, 2);
     assert_int_equal(fixture.config.sharding_strategy, TT_NO_SHARD);
     assert_int_equal(fixture.config.backward_prefetch, TT_PREFETCH_POST);
@@ -301,14 +303,16 @@ static void resolving_twice_changes_nothing(void **state)
     open_fixture(&second);
     assert_int_equal(
         give(&first,
-             "model: m\ndataset: d\nfsdp: hybrid_shard\nsharding_strategy: NO_SHARD\neval_strategy: steps\n"
+             "model: m\ndataset: d\nfsdp: hybrid_shard offload\neval_strategy: steps\nuse_cpu: true\n"
              "num_processes: 2\nrank_pattern: {q_proj: 4}\nlr_scheduler_kwargs: '{\"num_cycles\": 0.5}'\n"),
         TT_OK);
-    assert_int_equal(tt_train_settings_resolve(first.settings, &first.config), TT_OK);
+    char *nearer[] = {"--sharding_strategy=NO_SHARD"};
+    assert_int_equal(tt_settings_parse_flags(first.settings, 1, nearer, NULL), TT_OK);
+    assert_int_equal(tt_train_resolve(first.settings, &first.config), TT_OK);
     assert_int_equal(first.config.sharding_strategy, TT_NO_SHARD);
     assert_int_equal(tt_settings_write_yaml(first.settings, &a), TT_OK);
     assert_int_equal(give(&second, a.data), TT_OK);
-    assert_int_equal(tt_train_settings_resolve(second.settings, &second.config), TT_OK);
+    assert_int_equal(tt_train_resolve(second.settings, &second.config), TT_OK);
     for (size_t i = 0; i < first.settings->count; i++) {
         const struct tt_setting_entry *x = &first.settings->entries[i], *y = &second.settings->entries[i];
         if (x->text == NULL || y->text == NULL)
@@ -373,7 +377,7 @@ static void contradictions_are_found(void **state)
         open_fixture(&fixture);
         assert_int_equal(give(&fixture, "model: m\ndataset: d\n"), TT_OK);
         tt_status status = give(&fixture, cases[i].yaml);
-        if (status == TT_OK) status = tt_train_settings_resolve(fixture.settings, &fixture.config);
+        if (status == TT_OK) status = tt_train_resolve(fixture.settings, &fixture.config);
         if (status != cases[i].status)
             fail_msg("status %d (%s) for: %s", status, tt_error_last()->message, cases[i].yaml);
         if (strstr(tt_error_last()->message, cases[i].message) == NULL)

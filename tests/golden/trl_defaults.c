@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "config/store.h"
-#include "job/settings.h"
+#include "job/resolve.h"
 
 enum { DIFFERENCES_MAX = 40 };
 
@@ -93,9 +93,7 @@ static void compare_key(struct table *table, const char *library, const char *na
     struct tt_train_config config;
     struct tt_settings *settings = NULL;
     char text[80];
-    assert_int_equal(
-        tt_settings_create(tt_train_sections, tt_train_section_count, &config, sizeof config, &settings),
-        TT_OK);
+    assert_int_equal(tt_job_settings_create(TT_JOB_TRAIN, &config, sizeof config, &settings), TT_OK);
     struct tt_setting_entry *entry = tt_settings_find(settings, name);
     if (entry == NULL) fail_msg("%s.%s is not known", library, name);
     if (entry->row->unneeded == NULL) {

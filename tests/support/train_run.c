@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "io/safetensors.h"
-#include "job/settings.h"
+#include "job/resolve.h"
 
 tt_status test_train(const char *const *pairs, const char *output_dir, struct tt_train_summary *summary)
 {
@@ -25,12 +25,12 @@ tt_status test_train_watched(const char *const *pairs, const char *output_dir,
     struct tt_train_config config = {0};
     struct tt_settings *settings = NULL;
     tt_status status = TT_OK;
-    TT_GO(tt_settings_create(tt_train_sections, tt_train_section_count, &config, sizeof config, &settings));
+    TT_GO(tt_job_settings_create(TT_JOB_TRAIN, &config, sizeof config, &settings));
     TT_GO(tt_settings_set(settings, "output_dir", output_dir, "test"));
     TT_GO(tt_settings_set(settings, "report_to", "none", "test"));
     TT_GO(tt_settings_set(settings, "overwrite_output_dir", "true", "test"));
     for (; *pairs != NULL; pairs += 2) TT_GO(tt_settings_set(settings, pairs[0], pairs[1], "test"));
-    TT_GO(tt_train_settings_resolve(settings, &config));
+    TT_GO(tt_train_resolve(settings, &config));
     TT_GO(tt_trainer_run(&config, settings, observer, cancel, summary));
 out:
     tt_settings_destroy(settings);
@@ -47,14 +47,15 @@ void test_train_ok(const char *const *pairs, const char *output_dir, struct tt_t
 
 static tt_status evaluate(const char *const *pairs, bool exact_match, struct tt_eval_result *result)
 {
-    struct tt_train_config config = {0};
+    struct tt_eval_spec spec = {0};
     struct tt_settings *settings = NULL;
-    struct tt_eval_options options = {.exact_match = exact_match, .max_new_tokens = 16};
     tt_status status = TT_OK;
-    TT_GO(tt_settings_create(tt_train_sections, tt_train_section_count, &config, sizeof config, &settings));
+    TT_GO(tt_job_settings_create(TT_JOB_EVALUATE, &spec, sizeof spec, &settings));
+    TT_GO(tt_settings_set(settings, "exact_match", exact_match ? "true" : "false", "test"));
+    TT_GO(tt_settings_set(settings, "max_new_tokens", "16", "test"));
     for (; *pairs != NULL; pairs += 2) TT_GO(tt_settings_set(settings, pairs[0], pairs[1], "test"));
-    config.use_peft = config.lora.enabled = config.adapter_name_or_path != NULL;
-    TT_GO(tt_evaluate_run(&config, &options, NULL, NULL, result));
+    TT_GO(tt_evaluate_resolve(settings, &spec.job));
+    TT_GO(tt_evaluate_run(&spec, NULL, NULL, result));
 out:
     tt_settings_destroy(settings);
     return status;

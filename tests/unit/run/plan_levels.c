@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "job/settings.h"
+#include "job/resolve.h"
 #include "run/bench.h"
 #include "support/train_run.h"
 
@@ -92,14 +92,15 @@ static const char deep_shape[] =
 /* The loss of the fourth step of seven layers of random weights: it holds all gradients before it. */
 static double deep_loss(const char *config_json, const char *recompute, const char *ranks)
 {
-    struct tt_train_config config = {0};
+    struct tt_bench_spec spec = {0};
     struct tt_settings *settings = NULL;
     struct tt_bench_result result;
-    struct tt_bench_options options = {.config_json = config_json, .sequence_length = 24, .steps = 4};
-    assert_int_equal(
-        tt_settings_create(tt_train_sections, tt_train_section_count, &config, sizeof config, &settings),
-        TT_OK);
-    const char *const pairs[][2] = {{"recompute", recompute},
+    assert_int_equal(tt_job_settings_create(TT_JOB_BENCH, &spec, sizeof spec, &settings), TT_OK);
+    const char *const pairs[][2] = {{"config_json", config_json},
+                                    {"sequence_length", "24"},
+                                    {"steps", "4"},
+                                    {"warmup", "0"},
+                                    {"recompute", recompute},
                                     {"ranks", ranks},
                                     {"threads", "1"},
                                     {"learning_rate", "0.01"},
@@ -108,8 +109,7 @@ static double deep_loss(const char *config_json, const char *recompute, const ch
                                     {"lora_target_modules", "all-linear"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         assert_int_equal(tt_settings_set(settings, pairs[i][0], pairs[i][1], "test"), TT_OK);
-    config.lora.enabled = true;
-    if (tt_bench_train(&config, &options, NULL, &result) != TT_OK) {
+    if (tt_bench_resolve(settings, &spec) != TT_OK || tt_bench_train(&spec, NULL, &result) != TT_OK) {
         char text[2048];
         (void)tt_error_format(tt_error_last(), text, sizeof text);
         fail_msg("%s", text);

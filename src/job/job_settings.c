@@ -1,0 +1,126 @@
+/* Rows that belong to one kind of job, and which rows each kind has. */
+#include <math.h>
+#include <stddef.h>
+
+#include "data/settings.h"
+#include "job/settings.h"
+#include "model/settings.h"
+#include "optim/settings.h"
+
+/* One row reads as one paragraph. */
+/* clang-format off */
+
+#define FIELD(member) .offset = offsetof(struct tt_train_config, member)
+static const struct tt_setting inference_settings[] = {
+    {.name = "per_device_eval_batch_size", .aliases = "batch_size per_gpu_eval_batch_size",
+     .type = TT_SETTING_INT, FIELD(per_device_eval_batch_size), .default_text = "8", .minimum = 1,
+     .maximum = 1 << 20, .help = "Samples at once."},
+    {.name = "seed", .type = TT_SETTING_INT, FIELD(seed), .default_text = "42", .minimum = 0,
+     .maximum = INFINITY, .help = "What is random follows from it."},
+    {.name = NULL},
+};
+#undef FIELD
+
+#define FIELD(member) .offset = offsetof(struct tt_generate_config, member)
+/* None is part of a training run's resolved file. */
+const struct tt_setting tt_generate_settings[] = {
+    {.name = "max_new_tokens", .type = TT_SETTING_INT, FIELD(max_new_tokens), .default_text = "128",
+     .transient = true, .minimum = 1, .maximum = 1 << 20, .help = "Most tokens of a completion."},
+    {.name = "do_sample", .aliases = "sample", .type = TT_SETTING_TRISTATE, FIELD(do_sample),
+     .transient = true,
+     .help = "Draw tokens instead of taking the likeliest; null: when temperature, top_k or top_p is given."},
+    {.name = "temperature", .type = TT_SETTING_DOUBLE, FIELD(temperature), .default_text = "1",
+     .transient = true, .minimum = 0, .maximum = 1000,
+     .help = "Logits are divided by it; 0 takes the likeliest token."},
+    {.name = "top_k", .type = TT_SETTING_INT, FIELD(top_k), .default_text = "0", .null_text = "0",
+     .transient = true, .minimum = 0, .maximum = INFINITY,
+     .help = "Draw from that many likeliest tokens; 0: from all."},
+    {.name = "top_p", .type = TT_SETTING_DOUBLE, FIELD(top_p), .default_text = "1", .null_text = "1",
+     .transient = true, .minimum = 1e-6, .maximum = 1,
+     .help = "Draw from the likeliest tokens that hold this share of the probability."},
+    {.name = "ignore_eos", .type = TT_SETTING_BOOL, FIELD(ignore_eos), .default_text = "false",
+     .transient = true, .help = "Go on after the end token."},
+    {.name = NULL},
+};
+#undef FIELD
+
+#define FIELD(member) .offset = offsetof(struct tt_eval_spec, member)
+static const struct tt_setting eval_settings[] = {
+    {.name = "exact_match", .type = TT_SETTING_BOOL, FIELD(exact_match), .default_text = "false",
+     .help = "Also complete each prompt greedily and count the completions that equal the row's."},
+    {.name = "max_new_tokens", .type = TT_SETTING_INT, FIELD(max_new_tokens), .default_text = "128", .minimum = 1,
+     .maximum = 1 << 20, .help = "Most tokens of a completion."},
+    {.name = NULL},
+};
+#undef FIELD
+
+#define FIELD(member) .offset = offsetof(struct tt_plan_spec, member)
+static const struct tt_setting plan_settings[] = {
+    {.name = "device", .type = TT_SETTING_STRING, FIELD(device), .default_text = "auto",
+     .help = "What to plan for: cpu, cuda, auto, or a chip, which need not be here: h200, rtx4090, ... (a word that is "
+             "none lists them)."},
+    {.name = "config_json", .type = TT_SETTING_STRING, FIELD(config_json),
+     .help = "A config.json to plan for, such as bench/shapes/m11b.json; not given: that of model_name_or_path."},
+    {.name = "sequence_length", .aliases = "seq_length seq", .type = TT_SETTING_INT, FIELD(sequence_length),
+     .default_text = "0", .minimum = 0, .maximum = 1 << 20, .help = "Tokens of each row; 0: max_length."},
+    {.name = "network_bandwidth", .type = TT_SETTING_BYTES, FIELD(network_bandwidth), .default_text = "0",
+     .help = "Bytes a second that a rank receives from other machines (50GB: an adapter of 400 Gbit/s for each GPU); "
+             "0: what servers with the chip usually have."},
+    {.name = NULL},
+};
+#undef FIELD
+
+#define FIELD(member) .offset = offsetof(struct tt_bench_spec, member)
+static const struct tt_setting bench_settings[] = {
+    {.name = "config_json", .type = TT_SETTING_STRING, FIELD(config_json), .required = true,
+     .help = "The config.json of the shape to measure, such as bench/shapes/q05b.json; weights are random."},
+    {.name = "sequence_length", .aliases = "seq_length seq", .type = TT_SETTING_INT, FIELD(sequence_length),
+     .default_text = "512", .minimum = 2, .maximum = 1 << 20, .help = "Tokens of each row."},
+    {.name = "row_tokens_min", .type = TT_SETTING_INT, FIELD(row_tokens_min), .default_text = "0", .minimum = 0,
+     .maximum = 1 << 20, .help = "With row_tokens_max: rows of random lengths, packed to sequence_length."},
+    {.name = "row_tokens_max", .type = TT_SETTING_INT, FIELD(row_tokens_max), .default_text = "0", .minimum = 0,
+     .maximum = 1 << 20, .help = "The longest of such rows; 0: every row has sequence_length tokens."},
+    {.name = "steps", .type = TT_SETTING_INT, FIELD(steps), .default_text = "5", .minimum = 1, .maximum = 1 << 20,
+     .help = "Optimizer steps that are timed; the median counts."},
+    {.name = "warmup", .type = TT_SETTING_INT, FIELD(warmup), .default_text = "2", .minimum = 0, .maximum = 1 << 20,
+     .help = "Optimizer steps before those."},
+    {.name = NULL},
+};
+#undef FIELD
+
+#define MODEL {"Model", tt_model_settings, 0}
+#define LORA {"LoRA", tt_lora_settings, offsetof(struct tt_train_config, lora)}
+#define QUANTIZATION {"Quantized base", tt_quantization_settings, offsetof(struct tt_train_config, quantization)}
+#define DATA {"Data", tt_data_settings, offsetof(struct tt_train_config, data)}
+#define RUN {"Run", tt_run_settings, 0}
+#define OPTIMIZER {"Optimizer", tt_optim_settings, offsetof(struct tt_train_config, optim)}
+#define WATCH {"Logging, evaluation, saving", tt_watch_settings, 0}
+#define BATCH {"Batch", inference_settings, 0}
+#define DEVICE_KIND {"Device", tt_device_kind_settings, 0}
+#define DEVICE {"Device", tt_device_settings, 0}
+#define SHARDING {"Sharding and launch", tt_sharding_settings, 0}
+
+static const struct tt_setting_section train[] = {MODEL, LORA, QUANTIZATION, DATA, RUN, OPTIMIZER, WATCH, DEVICE_KIND,
+                                                  DEVICE, SHARDING};
+static const struct tt_setting_section evaluate[] = {{"Evaluation", eval_settings, 0}, MODEL, QUANTIZATION, DATA, BATCH,
+                                                     DEVICE_KIND, DEVICE, SHARDING};
+static const struct tt_setting_section generate[] = {
+    {"Generation", tt_generate_settings, offsetof(struct tt_generate_spec, generate)}, MODEL, QUANTIZATION, BATCH,
+    DEVICE_KIND, DEVICE};
+static const struct tt_setting_section plan[] = {{"Plan", plan_settings, 0}, MODEL, LORA, QUANTIZATION, DATA, RUN,
+                                                 OPTIMIZER, WATCH, DEVICE, SHARDING};
+static const struct tt_setting_section bench[] = {{"Benchmark", bench_settings, 0}, LORA, QUANTIZATION, RUN, OPTIMIZER,
+                                                  DEVICE_KIND, DEVICE, SHARDING};
+
+#define COUNTED(sections) {sections, sizeof sections / sizeof *sections}
+const struct tt_job_rows tt_job_rows[TT_JOB_KINDS] = {
+    [TT_JOB_TRAIN] = COUNTED(train), [TT_JOB_EVALUATE] = COUNTED(evaluate), [TT_JOB_GENERATE] = COUNTED(generate),
+    [TT_JOB_PLAN] = COUNTED(plan),   [TT_JOB_BENCH] = COUNTED(bench),
+};
+/* clang-format on */
+
+tt_status tt_job_settings_create(enum tt_job_kind kind, void *spec, size_t spec_bytes,
+                                 struct tt_settings **out)
+{
+    return tt_settings_create(tt_job_rows[kind].sections, tt_job_rows[kind].count, spec, spec_bytes, out);
+}
