@@ -80,6 +80,17 @@ static const struct gemm_case cases[] = {
     {8, 16, 1000, H, H, H, N_, T_, 1, 0, 0},
 };
 
+/* So many k that the panels of one block of rows do not fit beside each other: the processor's sums wait
+ * between runs over k. The oracle knows every 61st row. */
+static const struct gemm_case long_cases[] = {
+    {150, 128, 33000, H, H, H, N_, N_, 1, 1, 0},
+    {150, 128, 33001, H, H, H, N_, T_, 0.5, 0, 3},
+    {150, 128, 33000, F, F, F, N_, N_, 1, 1, 0},
+    {291, 67, 70000, H, H, F, T_, N_, 1, 1, 1},
+};
+/* And so many rows that they are cut into slabs. */
+static const struct gemm_case slab_cases[] = {{2200, 1030, 4300, H, H, H, N_, T_, 1, 0, 0}};
+
 /* Linears, adapters and heads of models of 1 to 70 billion parameters; the oracle knows every 61st row. */
 static const struct gemm_case gpu_cases[] = {
     {2048, 6144, 4096, H, H, H, N_, T_, 1, 0, 0},  {2048, 4096, 6144, H, H, H, N_, N_, 1, 0, 0},
@@ -277,6 +288,23 @@ static void sizes_of_real_models(void **state)
     current_setting = &best;
     row_step = ROW_STEP;
     TEST_CASES("gemm", gpu_cases, check_case);
+    row_step = 1;
+}
+
+static void sums_wait_between_runs_over_k(void **state)
+{
+    (void)state;
+    static const char *const isas[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx"};
+    static const struct setting best = {NULL, NULL};
+    if (!test_on_cpu()) skip();
+    row_step = ROW_STEP;
+    for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
+        if (!test_isa_is_here(isas[i])) continue;
+        current_setting = &(struct setting){NULL, isas[i]};
+        TEST_CASES("gemm", long_cases, check_case);
+    }
+    current_setting = &best;
+    TEST_CASES("gemm", slab_cases, check_case);
     row_step = 1;
 }
 
@@ -542,6 +570,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_case_is_close_and_independent_of_threads),
         cmocka_unit_test(sizes_of_real_models),
+        cmocka_unit_test(sums_wait_between_runs_over_k),
         cmocka_unit_test(beta_zero_never_reads_c),
         cmocka_unit_test(another_addend),
         cmocka_unit_test(empty_dimensions),

@@ -277,7 +277,12 @@ static void lora_is_close_to_the_oracle(void **state)
     for (size_t i = 0; i < sizeof isas / sizeof isas[0] && test_on_cpu(); i++) {
         setenv("TRIMTAB_CPU_ISA", isas[i], 1);
         bool here = test_isa_is_here(isas[i]);
-        if (here) TEST_CASES("gemm_lora", lora_cases, check_lora);
+        if (here) {
+            TEST_CASES("gemm_lora", lora_cases, check_lora);
+            row_step = ROW_STEP;
+            TEST_CASES("gemm_lora", long_cases, check_lora);
+            row_step = 1;
+        }
         if (here && strcmp(isas[i], "avx512_bf16") == 0) { /* also where it is not the faster way */
             setenv("TRIMTAB_CPU_GEMM", "pairs", 1);
             TEST_CASES("gemm_lora", lora_cases, check_lora);

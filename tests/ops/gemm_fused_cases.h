@@ -39,6 +39,12 @@ struct lora_case {
         {r, r, r}, {0, q, (q) + (k)}, {q, k, k}, 3                                                           \
     }
 
+/* So many k that the processor's sums wait between runs over them. */
+static const struct lora_case long_cases[] = {
+    {150, 128, 33000, H, T_, APART, 0, QKV(8, 64, 32), 0, 0},
+    {150, 128, 33000, F, N_, IN_PLACE, 0, ALL(8, 128), 0, 0},
+};
+
 static const struct lora_case lora_cases[] = {
     {1, 1, 1, F, T_, NONE, 0, ALL(1, 1), 0, 0},
     {5, 7, 3, F, T_, NONE, 2, NO_LOW, 0, 0},

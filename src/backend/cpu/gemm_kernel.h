@@ -38,7 +38,8 @@ struct tt_gemm_tile {
 };
 
 enum {
-    TT_GEMM_PANEL_SLACK = 16,      /* floats behind each panel that packing may overwrite */
+    TT_GEMM_PANEL_SLACK = 16, /* floats behind each panel that packing may overwrite */
+    TT_GEMM_PACK_K = 32, /* rows that are stored across k are packed for so many k at a time, in all panels */
     TT_GEMM_TILE_FLOATS = 32 * 32, /* the largest mr * nr */
     TT_GEMM_DOT_ROWS_F32 = 6,      /* rows of each kind in one dot tile: sixteen registers hold no more */
     TT_GEMM_DOT_ROWS_BF16 = 5,

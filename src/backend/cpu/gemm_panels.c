@@ -9,7 +9,9 @@
  *  - c of bf16 and several, and c turned: through a block of floats in the thread's scratch.
  *
  * b is packed once for all (16 MiB at a time), unless c has so few rows that every panel is used by one task
- * only, or k is so long that not even one panel fits: then each task packs its own.
+ * only: then each task packs its own. Where k is so long that only few columns would fit, and a would be
+ * packed again for each of them, k goes in several runs, between which the sums of a slab of rows wait beside
+ * b.
  *
  * A narrow c from an a that is stored across k (dB = dy^T h) is computed turned, c^T = b^T a^T: then the
  * large operand is copied in wide rows. */
@@ -25,12 +27,14 @@ enum {
     OWN_COLUMNS_MAX = 256,
     TURNED_MAX = 48,
     FEW_K = 64,
-    PACK_K = 32, /* rows that are stored across k are copied for this many k at a time, through all panels */
     LINE_FLOATS = 16,
     LOW_K_MAX = 64, /* of a narrow product that comes along; its b is packed for so many columns at a time */
     LOW_COLUMNS = 256,
     LOW_ROWS_MIN = 64, /* with fewer rows packing does not pay */
     PACK_PANELS = 8,   /* the panels that one thread packs at a time */
+    FINISH_ROWS = 16,  /* of all panels, so that lines of c that panels share are written at once */
+    SUMS_FLOATS_MAX =
+        (2048 + 64) * SHARED_COLUMNS_MAX, /* of `shared`, for the sums of a slab between runs over k */
 };
 struct plan {
     const struct tt_gemm_kernel *kernel;
@@ -40,9 +44,12 @@ struct plan {
     int64_t k_blocks, block_k; /* block_k but for the last block */
     int64_t row_blocks;
     int64_t columns;                  /* of b that are packed at a time (all threads) or per task */
+    int64_t slab;                     /* rows of c that are computed at a time */
+    int64_t k_run;                    /* blocks of k that are packed at a time */
     int64_t a_panel, b_panel;         /* from panel to panel, in floats whatever the panels hold */
     int64_t low_a_panel, low_b_panel; /* the same of narrow products */
     float *shared;                    /* NULL: each task packs b */
+    float *sums;                      /* of a slab, when k goes in several runs and sums wait */
 };
 
 static int64_t ceil_divide(int64_t a, int64_t b)
@@ -98,7 +105,7 @@ static void pack_panels(const struct plan *plan, pack_function *pack, int width,
                         int64_t panel_floats, const struct tt_gemm_source *source, int64_t first, int64_t end,
                         int64_t k_first, int64_t k)
 {
-    int64_t step = source->k_contiguous ? k : PACK_K;
+    int64_t step = source->k_contiguous ? k : TT_GEMM_PACK_K;
     int64_t per_float = (int64_t)(sizeof(float) / tt_dtype_bytes(plan->kernel->panel_dtype));
     for (int64_t p = 0; p < k; p += step) {
         float *panel = to + p * width / per_float;
@@ -114,27 +121,29 @@ struct block {
     int64_t k, k_block;
     const float *a, *b;
     int64_t a_panel, b_panel;
-    float *waiting; /* its sums, if they wait */
-    int64_t waiting_stride;
+    float *waiting; /* its sums, if they wait: panels of nr columns, each of all rows one after the other */
+    int64_t waiting_panel;
 };
 
+/* The tile in panels `i` of a and `j` of b. */
 static void multiply_tile(const struct plan *plan, const struct block *block, const struct scratch *scratch,
                           int64_t i, int64_t j, const float *ahead)
 {
     const struct tt_gemm_kernel *kernel = plan->kernel;
     const struct tt_gemm_problem *problem = plan->problem;
+    int64_t first_row = i * kernel->mr, first_column = j * kernel->nr;
     struct tt_gemm_tile tile = {.k = block->k,
-                                .a = block->a + i / kernel->mr * block->a_panel,
-                                .b = block->b + j / kernel->nr * block->b_panel,
+                                .a = block->a + i * block->a_panel,
+                                .b = block->b + j * block->b_panel,
                                 .alpha = 1.0f,
-                                .rows = smaller(kernel->mr, block->rows - i),
-                                .columns = smaller(kernel->nr, block->columns - j),
+                                .stride = kernel->nr,
+                                .rows = smaller(kernel->mr, block->rows - first_row),
+                                .columns = smaller(kernel->nr, block->columns - first_column),
                                 .ahead = ahead};
-    int64_t row = block->row + i, column = block->column + j;
+    int64_t row = block->row + first_row, column = block->column + first_column;
     float beta = block->k_block == 0 ? problem->beta : 1.0f;
     if (plan->waits) {
-        tile.stride = block->waiting_stride;
-        tile.to = block->waiting + i * tile.stride + j;
+        tile.to = block->waiting + j * block->waiting_panel + first_row * kernel->nr;
         tile.beta = block->k_block == 0 ? 0.0f : 1.0f;
         kernel->tile(&tile);
     } else if (problem->c.dtype == TT_F32 && tile.rows == kernel->mr && tile.columns == kernel->nr) {
@@ -144,7 +153,6 @@ static void multiply_tile(const struct plan *plan, const struct block *block, co
         tile.beta = beta;
         kernel->tile(&tile);
     } else {
-        tile.stride = kernel->nr;
         tile.to = scratch->tile;
         kernel->tile(&tile);
         kernel->finish(&problem->c, row, column, scratch->tile, kernel->nr, tile.rows, tile.columns,
@@ -156,37 +164,48 @@ static void multiply_tile(const struct plan *plan, const struct block *block, co
  * reading and writing c: then along its rows. */
 static void multiply_block(const struct plan *plan, const struct block *block, const struct scratch *scratch)
 {
-    int64_t mr = plan->kernel->mr, nr = plan->kernel->nr;
+    int64_t a_panels = ceil_divide(block->rows, plan->kernel->mr),
+            b_panels = ceil_divide(block->columns, plan->kernel->nr);
     if (block->k <= FEW_K) {
-        for (int64_t i = 0; i < block->rows; i += mr) {
-            for (int64_t j = 0; j < block->columns; j += nr)
-                multiply_tile(plan, block, scratch, i, j, block->b);
-        }
-    } else {
-        /* Meanwhile the next panel of b comes closer, as far as its tiles get. */
-        int64_t each = block->b_panel / ceil_divide(block->rows, mr) / LINE_FLOATS * LINE_FLOATS;
-        for (int64_t j = 0; j < block->columns; j += nr) {
-            const float *next = block->b + (j / nr + (j + nr < block->columns ? 1 : 0)) * block->b_panel;
-            for (int64_t i = 0; i < block->rows; i += mr)
-                multiply_tile(plan, block, scratch, i, j, next + i / mr * each);
-        }
+        for (int64_t i = 0; i < a_panels; i++)
+            for (int64_t j = 0; j < b_panels; j++) multiply_tile(plan, block, scratch, i, j, block->b);
+        return;
+    }
+    /* Meanwhile the next panel of b comes closer, as far as its tiles get. */
+    int64_t each = block->b_panel / a_panels / LINE_FLOATS * LINE_FLOATS;
+    for (int64_t j = 0; j < b_panels; j++) {
+        const float *next = block->b + (j + 1 < b_panels ? j + 1 : j) * block->b_panel;
+        for (int64_t i = 0; i < a_panels; i++) multiply_tile(plan, block, scratch, i, j, next + i * each);
+    }
+}
+
+static void finish_turned(const struct plan *plan, const struct block *block)
+{
+    const struct tt_gemm_problem *problem = plan->problem;
+    int64_t nr = plan->kernel->nr;
+    for (int64_t j = 0; j < block->columns; j++) {
+        const float *sums = block->waiting + j / nr * block->waiting_panel + j % nr;
+        float row[BLOCK_ROWS];
+        for (int64_t i = 0; i < block->rows; i++) row[i] = sums[i * nr];
+        plan->kernel->finish(&problem->c, block->column + j, block->row, row, 0, 1, block->rows,
+                             problem->alpha, problem->beta);
     }
 }
 
 static void finish_block(const struct plan *plan, const struct block *block)
 {
     const struct tt_gemm_problem *problem = plan->problem;
-    int64_t stride = block->waiting_stride;
-    if (!plan->turned) {
-        plan->kernel->finish(&problem->c, block->row, block->column, block->waiting, stride, block->rows,
-                             block->columns, problem->alpha, problem->beta);
+    int64_t nr = plan->kernel->nr;
+    if (plan->turned) {
+        finish_turned(plan, block);
         return;
     }
-    for (int64_t j = 0; j < block->columns; j++) {
-        float row[BLOCK_ROWS];
-        for (int64_t i = 0; i < block->rows; i++) row[i] = block->waiting[i * stride + j];
-        plan->kernel->finish(&problem->c, block->column + j, block->row, row, 0, 1, block->rows,
-                             problem->alpha, problem->beta);
+    for (int64_t i = 0; i < block->rows; i += FINISH_ROWS) {
+        const float *sums = block->waiting + i * nr;
+        for (int64_t j = 0; j < block->columns; j += nr, sums += block->waiting_panel)
+            plan->kernel->finish(&problem->c, block->row + i, block->column + j, sums, nr,
+                                 smaller(FINISH_ROWS, block->rows - i), smaller(nr, block->columns - j),
+                                 problem->alpha, problem->beta);
     }
 }
 
@@ -208,12 +227,12 @@ static void multiply_low(const struct plan *plan, const struct block *wide, cons
                               .b = scratch->low,
                               .a_panel = plan->low_a_panel,
                               .b_panel = plan->low_b_panel,
-                              .waiting_stride = wide->waiting_stride};
+                              .waiting_panel = wide->waiting_panel};
         pack_panels(plan, kernel->pack_a, kernel->mr, scratch->a, plan->low_a_panel, &low->a, wide->row,
                     wide->row + wide->rows, 0, low->k);
         for (block.column = first; block.column < end; block.column += LOW_COLUMNS) {
             block.columns = smaller(LOW_COLUMNS, end - block.column);
-            block.waiting = wide->waiting + (block.column - wide->column);
+            block.waiting = wide->waiting + (block.column - wide->column) / kernel->nr * wide->waiting_panel;
             pack_panels(plan, kernel->pack_b, kernel->nr, scratch->low, plan->low_b_panel, &low->b,
                         block.column - low->first, block.column + block.columns - low->first, 0, low->k);
             multiply_block(plan, &block, scratch);
@@ -221,40 +240,47 @@ static void multiply_low(const struct plan *plan, const struct block *wide, cons
     }
 }
 
-/* One task: c[row .. row_end, column .. column_end] over all of k. `shared_b` is the first packed panel of
- * `column` in block 0, the next block's lies `shared_step` further; NULL when the task packs. */
-static void run_task(const struct plan *plan, float *memory, int64_t row, int64_t row_end, int64_t column,
-                     int64_t column_end, const float *shared_b, int64_t shared_step)
+/* c[row .. row_end, column .. column_end] over the blocks of k from k_begin on. */
+struct task {
+    int64_t row, row_end, column, column_end;
+    int64_t k_begin, k_end;
+    const float *b; /* the first packed panel of `column` in block k_begin; NULL when the task packs */
+    int64_t b_step; /* from there to the next block's */
+    float *waiting; /* NULL: in the thread's scratch */
+};
+
+static void run_task(const struct plan *plan, float *memory, const struct task *task)
 {
     const struct tt_gemm_problem *problem = plan->problem;
     const struct tt_gemm_kernel *kernel = plan->kernel;
     struct scratch scratch = cut_scratch(plan, memory);
-    struct block block = {.row = row,
-                          .rows = row_end - row,
-                          .column = column,
-                          .columns = column_end - column,
+    struct block block = {.row = task->row,
+                          .rows = task->row_end - task->row,
+                          .column = task->column,
+                          .columns = task->column_end - task->column,
                           .a_panel = plan->a_panel,
                           .b_panel = plan->b_panel,
-                          .waiting = scratch.c,
-                          .waiting_stride = round_up(column_end - column, kernel->nr)};
+                          .waiting = task->waiting != NULL ? task->waiting : scratch.c,
+                          .waiting_panel = round_up(task->row_end - task->row, kernel->mr) * kernel->nr};
     if (kernel->enter != NULL) kernel->enter();
-    for (int64_t k_block = 0; k_block < plan->k_blocks; k_block++) {
+    for (int64_t k_block = task->k_begin; k_block < task->k_end; k_block++) {
         int64_t k_first = k_block * plan->block_k;
         block.k = smaller(plan->block_k, problem->k - k_first);
         block.k_block = k_block;
         block.a = scratch.a;
-        block.b = shared_b != NULL ? shared_b + k_block * shared_step : scratch.b;
-        pack_panels(plan, kernel->pack_a, kernel->mr, scratch.a, plan->a_panel, &problem->a, row, row_end,
-                    k_first, block.k);
-        if (shared_b == NULL) {
-            pack_panels(plan, kernel->pack_b, kernel->nr, scratch.b, plan->b_panel, &problem->b, column,
-                        column_end, k_first, block.k);
+        block.b = task->b != NULL ? task->b + (k_block - task->k_begin) * task->b_step : scratch.b;
+        pack_panels(plan, kernel->pack_a, kernel->mr, scratch.a, plan->a_panel, &problem->a, task->row,
+                    task->row_end, k_first, block.k);
+        if (task->b == NULL) {
+            pack_panels(plan, kernel->pack_b, kernel->nr, scratch.b, plan->b_panel, &problem->b, task->column,
+                        task->column_end, k_first, block.k);
         }
         multiply_block(plan, &block, &scratch);
     }
-    multiply_low(plan, &block, &scratch);
+    bool last = task->k_end == plan->k_blocks;
+    if (last) multiply_low(plan, &block, &scratch);
     if (kernel->leave != NULL) kernel->leave();
-    if (plan->waits) finish_block(plan, &block);
+    if (last && plan->waits) finish_block(plan, &block);
 }
 
 static void run_own_panels(struct tt_stream *stream, const struct plan *plan, int threads)
@@ -262,45 +288,76 @@ static void run_own_panels(struct tt_stream *stream, const struct plan *plan, in
     const struct tt_gemm_problem *problem = plan->problem;
     int64_t column_blocks = ceil_divide(problem->n, plan->columns), tasks = plan->row_blocks * column_blocks;
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (int64_t task = 0; task < tasks; task++) {
-        int64_t row, row_end, column, column_end;
-        block_range(task % plan->row_blocks, plan->row_blocks, problem->m, plan->kernel->mr, &row, &row_end);
-        block_range(task / plan->row_blocks, column_blocks, problem->n, plan->kernel->nr, &column,
-                    &column_end);
-        run_task(plan, tt_cpu_scratch(stream, omp_get_thread_num()), row, row_end, column, column_end, NULL,
-                 0);
+    for (int64_t i = 0; i < tasks; i++) {
+        struct task task = {.k_end = plan->k_blocks};
+        block_range(i % plan->row_blocks, plan->row_blocks, problem->m, plan->kernel->mr, &task.row,
+                    &task.row_end);
+        block_range(i / plan->row_blocks, column_blocks, problem->n, plan->kernel->nr, &task.column,
+                    &task.column_end);
+        run_task(plan, tt_cpu_scratch(stream, omp_get_thread_num()), &task);
     }
+}
+
+/* What is computed with one filling of `shared`: rows of a slab, columns of a chunk, blocks of k of a run. */
+struct part {
+    int64_t row, row_end, column, column_end, k_begin, k_end;
+};
+
+static int64_t columns_step(const struct plan *plan, const struct part *part)
+{
+    return ceil_divide(part->column_end - part->column, plan->kernel->nr) * plan->b_panel;
+}
+
+/* Packs eight panels of one block of k. */
+static void pack_item(const struct plan *plan, const struct part *part, int64_t item, int64_t groups)
+{
+    int64_t nr = plan->kernel->nr, k_block = item / groups, panel = item % groups * PACK_PANELS,
+            column = part->column + panel * nr, k_first = (part->k_begin + k_block) * plan->block_k;
+    pack_panels(plan, plan->kernel->pack_b, (int)nr,
+                plan->shared + k_block * columns_step(plan, part) + panel * plan->b_panel, plan->b_panel,
+                &plan->problem->b, column, smaller(part->column_end, column + PACK_PANELS * nr), k_first,
+                smaller(plan->block_k, plan->problem->k - k_first));
+}
+
+/* Task `i` of a part that is cut into row_blocks x splits. */
+static void run_shared_task(const struct plan *plan, const struct part *part, int64_t i, int64_t splits,
+                            float *memory)
+{
+    int64_t mr = plan->kernel->mr, nr = plan->kernel->nr, columns = part->column_end - part->column;
+    struct task task = {.k_begin = part->k_begin, .k_end = part->k_end, .b_step = columns_step(plan, part)};
+    int64_t row, row_end, column, column_end;
+    block_range(i / splits, plan->row_blocks, part->row_end - part->row, mr, &row, &row_end);
+    block_range(i % splits, splits, columns, nr, &column, &column_end);
+    if (row == row_end || column == column_end) return;
+    task.row = part->row + row, task.row_end = part->row + row_end;
+    task.column = part->column + column, task.column_end = part->column + column_end;
+    task.b = plan->shared + column / nr * plan->b_panel;
+    if (plan->sums != NULL)
+        task.waiting = plan->sums + row * round_up(columns, nr) + column * round_up(row_end - row, mr);
+    run_task(plan, memory, &task);
 }
 
 static void run_shared_panels(struct tt_stream *stream, const struct plan *plan, int threads)
 {
     const struct tt_gemm_problem *problem = plan->problem;
-    int64_t nr = plan->kernel->nr, chunks = ceil_divide(problem->n, plan->columns);
+    int64_t nr = plan->kernel->nr, chunks = ceil_divide(problem->n, plan->columns),
+            slabs = ceil_divide(problem->m, plan->slab), runs = ceil_divide(plan->k_blocks, plan->k_run);
 #pragma omp parallel num_threads(threads)
-    for (int64_t chunk = 0; chunk < chunks; chunk++) {
-        int64_t first, end;
-        block_range(chunk, chunks, problem->n, nr, &first, &end);
-        int64_t panels = ceil_divide(end - first, nr), step = panels * plan->b_panel;
+    for (int64_t i = 0; i < slabs * chunks * runs; i++) {
+        struct part part = {.k_begin = i % runs * plan->k_run};
+        part.k_end = smaller(plan->k_blocks, part.k_begin + plan->k_run);
+        block_range(i / runs % chunks, chunks, problem->n, nr, &part.column, &part.column_end);
+        block_range(i / runs / chunks, slabs, problem->m, plan->kernel->mr, &part.row, &part.row_end);
+        int64_t panels = ceil_divide(part.column_end - part.column, nr);
         int64_t groups = ceil_divide(panels, PACK_PANELS);
         /* Few blocks of rows for many threads: the columns are shared out as well. */
         int64_t splits = smaller(panels, ceil_divide(threads, plan->row_blocks));
 #pragma omp for schedule(dynamic)
-        for (int64_t item = 0; item < groups * plan->k_blocks; item++) {
-            int64_t k_block = item / groups, panel = item % groups * PACK_PANELS;
-            int64_t column = first + panel * nr, k_first = k_block * plan->block_k;
-            pack_panels(plan, plan->kernel->pack_b, (int)nr,
-                        plan->shared + k_block * step + panel * plan->b_panel, plan->b_panel, &problem->b,
-                        column, smaller(end, column + PACK_PANELS * nr), k_first,
-                        smaller(plan->block_k, problem->k - k_first));
-        }
+        for (int64_t item = 0; item < groups * (part.k_end - part.k_begin); item++)
+            pack_item(plan, &part, item, groups);
 #pragma omp for schedule(dynamic)
-        for (int64_t task = 0; task < plan->row_blocks * splits; task++) {
-            int64_t row, row_end, column, column_end;
-            block_range(task / splits, plan->row_blocks, problem->m, plan->kernel->mr, &row, &row_end);
-            block_range(task % splits, splits, end - first, nr, &column, &column_end);
-            run_task(plan, tt_cpu_scratch(stream, omp_get_thread_num()), row, row_end, first + column,
-                     first + column_end, plan->shared + column / nr * plan->b_panel, step);
-        }
+        for (int64_t task = 0; task < plan->row_blocks * splits; task++)
+            run_shared_task(plan, &part, task, splits, tt_cpu_scratch(stream, omp_get_thread_num()));
     }
 }
 
@@ -339,6 +396,39 @@ bool tt_gemm_takes_low(const struct tt_gemm_state *state, const struct tt_gemm_p
     return true;
 }
 
+/* What `shared` holds at a time; false when nothing fits. */
+static bool fill_shared(struct plan *plan, float *shared, int threads)
+{
+    const struct tt_gemm_kernel *kernel = plan->kernel;
+    int64_t m = plan->problem->m,
+            wanted = smaller(SHARED_COLUMNS_MAX, round_up(plan->problem->n, kernel->nr));
+    int64_t fitting = TT_GEMM_SHARED_FLOATS / (plan->k_blocks * plan->b_panel) * kernel->nr, sums = 0;
+    plan->shared = shared;
+    plan->columns = smaller(wanted, fitting);
+    plan->slab = m;
+    plan->k_run = plan->k_blocks;
+    if (fitting < wanted) {
+        if (plan->waits) {
+            int64_t slabs = ceil_divide(m, SUMS_FLOATS_MAX / wanted / kernel->mr * kernel->mr - kernel->mr);
+            plan->slab = round_up(ceil_divide(m, slabs), kernel->mr);
+            plan->sums = shared;
+            sums = (plan->slab + kernel->mr) * wanted;
+            plan->shared += sums;
+        }
+        plan->columns = wanted;
+        plan->k_run = (TT_GEMM_SHARED_FLOATS - sums) / (wanted / kernel->nr * plan->b_panel);
+        if (plan->k_run < 1) {
+            plan->shared = plan->sums = NULL;
+            return false;
+        }
+    }
+    plan->row_blocks = ceil_divide(plan->slab, BLOCK_ROWS / kernel->mr * kernel->mr);
+    /* An even share of blocks for each thread, while blocks stay worth packing. */
+    int64_t even = round_up(plan->row_blocks, threads);
+    if (plan->slab / even >= 4 * kernel->mr) plan->row_blocks = even;
+    return true;
+}
+
 tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem *problem,
                          const char **declined)
 {
@@ -365,13 +455,7 @@ tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem 
         if (b_panel > plan.low_b_panel) plan.low_b_panel = b_panel;
     }
     plan.row_blocks = ceil_divide(m, BLOCK_ROWS / kernel->mr * kernel->mr);
-    int64_t fitting = TT_GEMM_SHARED_FLOATS / (plan.k_blocks * plan.b_panel) * kernel->nr;
-    if (plan.row_blocks > 1 && fitting > 0) {
-        plan.shared = state->shared;
-        plan.columns = smaller(SHARED_COLUMNS_MAX, fitting);
-        /* An even share of blocks for each thread, while blocks stay worth packing. */
-        int64_t even = round_up(plan.row_blocks, threads);
-        if (m / even >= 4 * kernel->mr) plan.row_blocks = even;
+    if (plan.row_blocks > 1 && fill_shared(&plan, state->shared, threads)) {
         run_shared_panels(stream, &plan, threads);
     } else {
         plan.columns = smaller(OWN_COLUMNS_MAX, round_up(ceil_divide(n, threads), kernel->nr));

@@ -72,9 +72,15 @@ TT_SIMD_BODY void tt_v8_store_bf16(uint16_t *to, tt_v8 x)
     tt_v8u bits = (tt_v8u)x;
     tt_v8u rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
     tt_v8u is_nan = (tt_v8u)(x != x);
-    bits = (is_nan & (bits | 0x00400000u)) | (~is_nan & rounded);
-    tt_v8h half = __builtin_convertvector(bits >> 16, tt_v8h);
+    bits = ((is_nan & (bits | 0x00400000u)) | (~is_nan & rounded)) >> 16;
+#if defined(__AVX2__)
+    __m256i upper = (__m256i)bits;
+    _mm_storeu_si128((__m128i *)to,
+                     _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1)));
+#else
+    tt_v8h half = __builtin_convertvector(bits, tt_v8h);
     memcpy(to, &half, sizeof half);
+#endif
 }
 
 /* The first `count` (0..8) lanes; the others are 0, and memory behind them is not touched. */
