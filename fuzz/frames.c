@@ -23,8 +23,8 @@ enum mode {
     OPENED, /* an opening */
     HELLO,  /* an opening and the header of a hello; each byte is combined (xor) with that of a good hello */
     MEMBER, /* a hello: the bytes are those of a process that belongs to the run, */
-    RANK,   /* of one rank of it, while others are missing, */
-    RANKS,  /* of each of all ranks; at the place that the second byte says they differ */
+    PLACED, /* of one that said where it listens, while others are missing, */
+    BEGUN,  /* of one when all have come */
     SUM,    /* the opening of a process with a job secret: the bytes are its sum */
     PROVEN, /* its sum too; then as HELLO */
     MODES
@@ -102,10 +102,8 @@ static void prove(const struct place *place, const struct tt_proof *proof, int f
     if (!hear(file, sum, sizeof sum) || !tt_proof_verify(&place->key, proof, TT_PROOF_ACCEPTER, sum)) abort();
 }
 
-/* `rank` -1: the control connection of the process of these ranks, which is given the token that the others
- * show. */
-static int join(const struct place *place, int first_rank, int local_count, int rank,
-                unsigned char token[TT_WIRE_TOKEN_BYTES])
+/* The control connection of the process of these ranks. */
+static int join(const struct place *place, int first_rank, int local_count)
 {
     struct tt_proof proof;
     struct {
@@ -125,18 +123,16 @@ static int join(const struct place *place, int first_rank, int local_count, int 
     _Static_assert(sizeof heard == sizeof heard.challenge + sizeof heard.header + sizeof heard.accept,
                    "nothing lies between what is heard");
     int file = dial(place);
-    tt_proof_open(&place->key, rank < 0 ? TT_PROOF_CONTROL : TT_PROOF_DATA, &proof);
+    tt_proof_open(&place->key, TT_PROOF_CONTROL, &proof);
     said.opening = proof.opening;
     said.header = (struct tt_wire_header){
         .magic = TT_WIRE_MAGIC, .kind = TT_WIRE_HELLO, .bytes = sizeof said.hello + sizeof said.settings};
-    said.hello = tt_wire_hello_make(WORLD_SIZE, first_rank, local_count, rank, "fuzz");
-    if (rank >= 0) memcpy(said.hello.token, token, sizeof said.hello.token);
+    said.hello = tt_wire_hello_make(WORLD_SIZE, first_rank, local_count, "fuzz");
     memcpy(said.settings, settings_text, sizeof said.settings);
     say(file, &said, sizeof said);
     if (!hear(file, &heard, sizeof heard) || heard.header.kind != TT_WIRE_ACCEPT ||
         heard.header.bytes != sizeof heard.accept)
         abort();
-    if (rank < 0) memcpy(token, heard.accept.token, sizeof heard.accept.token);
     return file;
 }
 
@@ -151,7 +147,7 @@ static void drain(int file)
 
 static void say_hello(int file, const uint8_t *data, size_t size)
 {
-    struct tt_wire_hello hello = tt_wire_hello_make(WORLD_SIZE, 1, 1, -1, "fuzz");
+    struct tt_wire_hello hello = tt_wire_hello_make(WORLD_SIZE, 1, 1, "fuzz");
     struct tt_wire_header header = {.magic = TT_WIRE_MAGIC, .kind = TT_WIRE_HELLO, .bytes = size};
     const size_t good = sizeof hello + sizeof settings_text - 1;
     uint8_t *bytes = calloc(1, sizeof header + good + size), *at = bytes + sizeof header;
@@ -164,39 +160,29 @@ static void say_hello(int file, const uint8_t *data, size_t size)
     free(bytes);
 }
 
-static void run_member(const struct place *place, const uint8_t *data, size_t size)
+static void say_place(int file)
 {
-    unsigned char token[TT_WIRE_TOKEN_BYTES];
-    int file = join(place, 1, 1, -1, token);
-    say(file, data, size);
-    drain(file);
+    struct {
+        struct tt_wire_header header;
+        struct tt_wire_address place;
+    } said = {{.magic = TT_WIRE_MAGIC, .kind = TT_WIRE_PLACE, .bytes = sizeof said.place},
+              {.family = TT_WIRE_SAME, .port = 9}};
+    say(file, &said, sizeof said.header + sizeof said.place);
 }
 
-static void run_rank(const struct place *place, const uint8_t *data, size_t size)
+static void run_member(const struct place *place, enum mode mode, const uint8_t *data, size_t size)
 {
-    unsigned char token[TT_WIRE_TOKEN_BYTES];
-    int control = join(place, 1, 2, -1, token), file = join(place, 1, 2, 1, token);
-    say(file, data, size);
-    drain(file);
-    drain(control);
-}
-
-static void run_ranks(const struct place *place, const uint8_t *data, size_t size)
-{
-    unsigned char token[TT_WIRE_TOKEN_BYTES];
-    int control = join(place, 0, WORLD_SIZE, -1, token), files[WORLD_SIZE];
-    size_t differs = size > 0 ? data[0] : 0, bytes = size > 0 ? size - 1 : 0;
-    uint8_t *said = malloc(bytes + 1);
-    if (said == NULL) abort();
-    if (bytes > 0) memcpy(said, data + 1, bytes);
-    for (int q = 0; q < WORLD_SIZE; q++) files[q] = join(place, 0, WORLD_SIZE, q, token);
-    for (int q = 0; q < WORLD_SIZE; q++) {
-        if (differs < bytes) said[differs] = (uint8_t)(data[1 + differs] ^ q);
-        say(files[q], said, bytes);
+    int file = join(place, 1, 2), other = -1;
+    if (mode != MEMBER) say_place(file);
+    if (mode == BEGUN) {
+        struct tt_wire_header welcome;
+        other = join(place, 0, 1);
+        say_place(other);
+        if (!hear(file, &welcome, sizeof welcome) || welcome.kind != TT_WIRE_WELCOME) abort();
     }
-    free(said);
-    for (int q = 0; q < WORLD_SIZE; q++) drain(files[q]);
-    drain(control);
+    say(file, data, size);
+    drain(file);
+    if (other >= 0) drain(other);
 }
 
 static void run_stranger(const struct place *place, enum mode mode, const uint8_t *data, size_t size)
@@ -231,12 +217,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         start_anew(place);
         place->strangers = 0;
     }
-    if (mode == MEMBER)
-        run_member(place, data + 1, size - 1);
-    else if (mode == RANK)
-        run_rank(place, data + 1, size - 1);
-    else if (mode == RANKS)
-        run_ranks(place, data + 1, size - 1);
+    if (mode == MEMBER || mode == PLACED || mode == BEGUN)
+        run_member(place, mode, data + 1, size - 1);
     else
         run_stranger(place, mode, data + 1, size - 1);
     if (!lasts) {

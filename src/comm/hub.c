@@ -19,7 +19,6 @@
 
 enum {
     POLL_MS = 500,
-    HELLO_SECONDS = 10,       /* that they have for it */
     REFUSED_SECONDS = 5,      /* for a refusal to be read */
     REMINDER_SECONDS = 10,    /* between lines about who is missing */
     GONE_SECONDS = 1,         /* a process that failed may close before its message is read */
@@ -32,20 +31,14 @@ enum {
 
 static bool is_member(const struct peer *peer)
 {
-    return peer->kind == PEER_CONTROL || peer->kind == PEER_DATA;
-}
-
-void tt_hub_close_peer(struct peer *peer)
-{
-    if (peer->socket >= 0) close(peer->socket);
-    peer->socket = -1;
+    return peer->kind == PEER_CONTROL;
 }
 
 static void flush(struct peer *peer)
 {
-    while (peer->socket >= 0 && peer->out_sent < peer->out.bytes) {
-        ssize_t sent = send(peer->socket, peer->out.data + peer->out_sent, peer->out.bytes - peer->out_sent,
-                            MSG_NOSIGNAL);
+    while (peer->guest.socket >= 0 && peer->out_sent < peer->out.bytes) {
+        ssize_t sent = send(peer->guest.socket, peer->out.data + peer->out_sent,
+                            peer->out.bytes - peer->out_sent, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;
         if (sent <= 0) return; /* full, or gone: then the next read says so */
         peer->out_sent += (size_t)sent;
@@ -59,23 +52,14 @@ static void flush(struct peer *peer)
 /* No memory for what is to be sent. Half a frame must not be sent. */
 static void drop_unsent(struct tt_hub *hub, struct peer *peer)
 {
-    tt_hub_close_peer(peer);
+    tt_guest_close(&peer->guest);
     if (is_member(peer)) tt_hub_fail(hub, 0);
-}
-
-void tt_hub_send_raw(struct tt_hub *hub, struct peer *peer, const void *data, size_t bytes)
-{
-    if (peer->socket < 0) return;
-    if (tt_str_append(&peer->out, data, bytes) != TT_OK)
-        drop_unsent(hub, peer);
-    else
-        flush(peer);
 }
 
 void tt_hub_send(struct tt_hub *hub, struct peer *peer, struct tt_wire_header header, const void *payload)
 {
     header.magic = TT_WIRE_MAGIC;
-    if (peer->socket < 0) return;
+    if (peer->guest.socket < 0) return;
     tt_status status = tt_str_append(&peer->out, (const char *)&header, sizeof header);
     if (status == TT_OK && header.bytes > 0)
         status = tt_str_append(&peer->out, payload, (size_t)header.bytes);
@@ -109,13 +93,6 @@ void tt_hub_fail(struct tt_hub *hub, int rank)
     tt_hub_abort(hub, rank, &error, 0);
 }
 
-struct peer *tt_hub_peer_of_rank(struct tt_hub *hub, int rank)
-{
-    for (size_t i = 0; i < hub->peer_count; i++)
-        if (hub->peers[i]->kind == PEER_DATA && hub->peers[i]->hello.rank == rank) return hub->peers[i];
-    return NULL;
-}
-
 const struct peer *tt_hub_control_of_rank(const struct tt_hub *hub, int rank)
 {
     for (size_t i = 0; i < hub->peer_count; i++) {
@@ -135,16 +112,14 @@ static int64_t payload_max(const struct tt_hub *hub, const struct peer *peer)
     switch (peer->header.kind) {
     case TT_WIRE_HELLO:
         return peer->kind == PEER_NEW ? hub->hello_bytes_max : -1;
-    case TT_WIRE_CALL:
-        return peer->kind == PEER_DATA ? TT_WIRE_FRAME_BYTES_MAX : -1;
-    case TT_WIRE_LEAVE:
-        return peer->kind == PEER_DATA ? 0 : -1;
+    case TT_WIRE_PLACE:
+        return is_member(peer) && !hub->begun ? (int64_t)sizeof(struct tt_wire_address) : -1;
     case TT_WIRE_BYE:
         return is_member(peer) ? 0 : -1;
     case TT_WIRE_BEAT:
-        return peer->kind == PEER_CONTROL ? TT_WIRE_TEXT_BYTES_MAX : -1;
+        return is_member(peer) ? TT_WIRE_TEXT_BYTES_MAX : -1;
     case TT_WIRE_ABORT:
-        return peer->kind == PEER_CONTROL ? (int64_t)sizeof(struct tt_error) : -1;
+        return is_member(peer) ? (int64_t)sizeof(struct tt_error) : -1;
     default:
         return -1;
     }
@@ -158,15 +133,11 @@ static void take_frame(struct tt_hub *hub, struct peer *peer)
     case TT_WIRE_HELLO:
         tt_hub_door_hello(hub, peer);
         break;
-    case TT_WIRE_CALL:
-        if (!hub->aborted) tt_hub_call(hub, peer);
-        break;
-    case TT_WIRE_LEAVE:
-        tt_hub_leave(hub, peer, peer->header.group);
+    case TT_WIRE_PLACE:
+        tt_hub_door_place(hub, peer);
         break;
     case TT_WIRE_BYE:
         peer->left = true;
-        if (peer->kind == PEER_DATA) tt_hub_leave(hub, peer, UINT32_MAX);
         break;
     case TT_WIRE_BEAT:
         tt_wire_clean_text(peer->payload, bytes, peer->doing, sizeof peer->doing);
@@ -181,10 +152,11 @@ static void take_frame(struct tt_hub *hub, struct peer *peer)
 }
 
 /* Bytes that are no message: a stranger's are dropped, a member's end the run. */
-static void reject_bytes(struct tt_hub *hub, struct peer *peer)
+void tt_hub_reject(struct tt_hub *hub, struct peer *peer)
 {
-    if (peer->kind == PEER_NEW) tt_hub_door_note(hub, peer, "it sent bytes that are no message");
-    tt_hub_close_peer(peer);
+    if (peer->kind == PEER_NEW)
+        tt_door_note(&hub->door, &peer->guest, "it sent bytes that are no message", hub->now);
+    tt_guest_close(&peer->guest);
     if (!is_member(peer) || hub->aborted) return;
     tt_fail(TT_ERR_COMM, "rank %d (%s) sent bytes that are no message", (int)peer->hello.first_rank,
             peer->hello.host);
@@ -198,7 +170,7 @@ static bool accept_header(struct tt_hub *hub, struct peer *peer)
     bool hello = peer->header.kind == TT_WIRE_HELLO;
     if (most < 0 || peer->header.bytes > (uint64_t)most ||
         (hello && peer->header.bytes < sizeof(struct tt_wire_hello))) {
-        reject_bytes(hub, peer);
+        tt_hub_reject(hub, peer);
         return false;
     }
     peer->payload = tt_alloc_aligned((size_t)peer->header.bytes + 1);
@@ -207,27 +179,38 @@ static bool accept_header(struct tt_hub *hub, struct peer *peer)
 }
 
 /* false: nothing more is there. */
+static bool read_proof(struct tt_hub *hub, struct peer *peer)
+{
+    enum tt_guest_result result = tt_guest_read(&hub->door, &peer->guest, hub->now);
+    if (result == TT_GUEST_UNEQUAL) {
+        peer->kind = PEER_REFUSED;
+        peer->guest.since = hub->now;
+    }
+    return result == TT_GUEST_MOVED;
+}
+
+/* false: nothing more is there. */
 static bool read_some(struct tt_hub *hub, struct peer *peer)
 {
-    if (peer->kind == PEER_NEW && peer->stage != STAGE_HELLO) return tt_hub_door_read(hub, peer);
+    if (peer->kind == PEER_NEW && peer->guest.stage != TT_GUEST_THROUGH) return read_proof(hub, peer);
     bool in_header = peer->header_have < sizeof peer->header;
     char *to = in_header ? (char *)&peer->header + peer->header_have : peer->payload + peer->payload_have;
     size_t want =
         in_header ? sizeof peer->header - peer->header_have : (size_t)peer->header.bytes - peer->payload_have;
-    ssize_t got = want > 0 ? recv(peer->socket, to, want, 0) : 0;
+    ssize_t got = want > 0 ? recv(peer->guest.socket, to, want, 0) : 0;
     if (want > 0 && got < 0 && errno == EINTR) return true;
     if (want > 0 && got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
     if (want > 0 && got <= 0) {
-        if (peer->kind == PEER_NEW) tt_hub_door_note(hub, peer, NULL);
-        tt_hub_close_peer(peer);
+        if (peer->kind == PEER_NEW) tt_door_note(&hub->door, &peer->guest, NULL, hub->now);
+        tt_guest_close(&peer->guest);
         return false;
     }
     peer->heard = hub->now;
     if (in_header) {
         peer->header_have += (size_t)got;
         if (peer->header_have >= sizeof peer->header.magic && peer->header.magic != TT_WIRE_MAGIC)
-            reject_bytes(hub, peer);
-        if (peer->socket < 0 || peer->header_have < sizeof peer->header) return peer->socket >= 0;
+            tt_hub_reject(hub, peer);
+        if (peer->guest.socket < 0 || peer->header_have < sizeof peer->header) return peer->guest.socket >= 0;
         if (!accept_header(hub, peer)) return false;
     } else {
         peer->payload_have += (size_t)got;
@@ -238,14 +221,14 @@ static bool read_some(struct tt_hub *hub, struct peer *peer)
     tt_free(peer->payload);
     peer->payload = NULL;
     peer->header_have = peer->payload_have = 0;
-    return peer->socket >= 0;
+    return peer->guest.socket >= 0;
 }
 
 static void serve(struct tt_hub *hub, enum peer_kind kind)
 {
     for (size_t i = 0; i < hub->peer_count; i++) {
         struct peer *peer = hub->peers[i];
-        if (peer->kind != kind || peer->socket < 0) continue;
+        if (peer->kind != kind || peer->guest.socket < 0) continue;
         while (peer->kind == kind && read_some(hub, peer)) continue;
         flush(peer);
     }
@@ -259,36 +242,48 @@ static void missing_ranks(struct tt_hub *hub, char *text, size_t text_bytes)
     size_t at = 0;
     text[0] = '\0';
     for (int q = 0; q < hub->config.world_size; q++) {
-        if (tt_hub_peer_of_rank(hub, q) != NULL && tt_hub_control_of_rank(hub, q) != NULL) continue;
+        const struct peer *control = tt_hub_control_of_rank(hub, q);
+        if (control != NULL && control->place.port > 0) continue;
         if (missing++ < 8) at += (size_t)snprintf(text + at, text_bytes - at, "%s%d", at > 0 ? ", " : "", q);
     }
     if (missing > 8) snprintf(text + at, text_bytes - at, " and %d more", missing - 8);
 }
 
-/* All are here: they are told, and where each of them is. */
+/* Which machine each rank is on, numbered from 0, and where it listens. */
+static int describe_ranks(const struct tt_hub *hub, struct tt_wire_rank *ranks)
+{
+    int count = 0;
+    for (int q = 0; q < hub->config.world_size; q++) {
+        const struct peer *control = tt_hub_control_of_rank(hub, q);
+        int same = 0;
+        while (same < q &&
+               strcmp(tt_hub_control_of_rank(hub, same)->hello.machine, control->hello.machine) != 0)
+            same++;
+        ranks[q].machine = same < q ? ranks[same].machine : count++;
+        ranks[q].place = control->place;
+    }
+    return count;
+}
+
+/* All are here: they are told so, and how they reach each other. */
 static void begin(struct tt_hub *hub)
 {
-    int world_size = hub->config.world_size, count = 0;
-    int32_t *machines = tt_calloc((size_t)world_size, sizeof *machines);
-    if (machines == NULL) {
+    int world_size = hub->config.world_size;
+    size_t bytes = sizeof(struct tt_wire_welcome) + (size_t)world_size * sizeof(struct tt_wire_rank);
+    struct tt_wire_welcome *welcome = tt_calloc(1, bytes);
+    if (welcome == NULL) {
         tt_hub_fail(hub, 0);
         return;
     }
-    for (int q = 0; q < world_size; q++) {
-        const char *machine = tt_hub_control_of_rank(hub, q)->hello.machine;
-        int same = 0;
-        while (same < q && strcmp(tt_hub_control_of_rank(hub, same)->hello.machine, machine) != 0) same++;
-        machines[q] = same < q ? machines[same] : count++;
-    }
+    tt_proof_random(welcome->key, sizeof welcome->key);
+    int machines = describe_ranks(hub, welcome->ranks);
     hub->begun = true;
     tt_hub_door_shut(hub);
-    tt_info("all %d ranks are here, on %d machine%s, after %.1f s", world_size, count, count == 1 ? "" : "s",
-            hub->now - hub->started);
-    send_to_processes(
-        hub,
-        (struct tt_wire_header){.kind = TT_WIRE_WELCOME, .bytes = (uint64_t)world_size * sizeof *machines},
-        machines);
-    tt_free(machines);
+    tt_info("all %d ranks are here, on %d machine%s, after %.1f s", world_size, machines,
+            machines == 1 ? "" : "s", hub->now - hub->started);
+    send_to_processes(hub, (struct tt_wire_header){.kind = TT_WIRE_WELCOME, .bytes = bytes}, welcome);
+    tt_proof_wipe(welcome, bytes);
+    tt_free(welcome);
 }
 
 static void look_for_missing(struct tt_hub *hub)
@@ -304,7 +299,7 @@ static void look_for_missing(struct tt_hub *hub)
         tt_hub_fail(hub, 0);
     } else if (hub->now - hub->said > REMINDER_SECONDS) {
         tt_info("waiting at port %d for rank %s of %d; %llu connections of others so far", hub->config.port,
-                missing, hub->config.world_size, (unsigned long long)hub->strangers_gone);
+                missing, hub->config.world_size, (unsigned long long)hub->door.strangers);
         hub->said = hub->now;
     }
 }
@@ -326,12 +321,11 @@ static void declare_dead(struct tt_hub *hub, const struct peer *peer, const char
 static void look_at_member(struct tt_hub *hub, struct peer *peer)
 {
     char what[80];
-    if (peer->socket < 0 && (!peer->left || !hub->begun)) {
+    if (peer->guest.socket < 0 && (!peer->left || !hub->begun)) {
         if (peer->gone == 0) peer->gone = hub->now;
         if (hub->now - peer->gone > GONE_SECONDS)
             declare_dead(hub, peer, hub->begun ? "is gone without a word" : "went before all ranks had come");
-    } else if (peer->kind == PEER_CONTROL && hub->begun && !peer->left &&
-               hub->now - peer->heard > TT_WIRE_SILENCE_SECONDS) {
+    } else if (hub->begun && !peer->left && hub->now - peer->heard > TT_WIRE_SILENCE_SECONDS) {
         tt_snprintf(what, sizeof what, "has been silent for %.0f s", hub->now - peer->heard);
         declare_dead(hub, peer, what);
     }
@@ -341,16 +335,17 @@ static void look_at_peer(struct tt_hub *hub, struct peer *peer)
 {
     if (is_member(peer)) {
         if (!hub->aborted && hub->stopping == 0) look_at_member(hub, peer);
-    } else if (peer->socket >= 0 &&
-               hub->now - peer->since > (peer->kind == PEER_NEW ? HELLO_SECONDS : REFUSED_SECONDS)) {
-        if (peer->kind == PEER_NEW) tt_hub_door_note(hub, peer, NULL);
-        tt_hub_close_peer(peer);
+    } else if (peer->guest.socket >= 0 &&
+               hub->now - peer->guest.since >
+                   (peer->kind == PEER_NEW ? TT_DOOR_GUEST_SECONDS : REFUSED_SECONDS)) {
+        if (peer->kind == PEER_NEW) tt_door_note(&hub->door, &peer->guest, NULL, hub->now);
+        tt_guest_close(&peer->guest);
     }
 }
 
 static void peer_free(struct peer *peer)
 {
-    tt_hub_close_peer(peer);
+    tt_guest_close(&peer->guest);
     tt_free(peer->payload);
     tt_str_deinit(&peer->out);
     tt_free(peer);
@@ -369,7 +364,7 @@ static void look_at_clock(struct tt_hub *hub, double before)
     size_t kept = 0;
     for (size_t i = 0; i < hub->peer_count; i++) {
         struct peer *peer = hub->peers[i];
-        if (peer->socket < 0 && !is_member(peer))
+        if (peer->guest.socket < 0 && !is_member(peer))
             peer_free(peer);
         else
             hub->peers[kept++] = peer;
@@ -386,7 +381,7 @@ static bool is_over(struct tt_hub *hub)
     }
     if (hub->stopping == 0) return false;
     bool open = false;
-    for (size_t i = 0; i < hub->peer_count; i++) open |= hub->peers[i]->socket >= 0;
+    for (size_t i = 0; i < hub->peer_count; i++) open |= hub->peers[i]->guest.socket >= 0;
     return !open || hub->now - hub->stopping > FAREWELL_SECONDS;
 }
 
@@ -406,20 +401,19 @@ static tt_status hub_main(void *argument)
         }
         /* The wish to stop is heard once; after it only the clock counts. */
         files[0] = (struct pollfd){.fd = hub->stopping > 0 ? -1 : hub->wake, .events = POLLIN};
-        bool accepts = hub->now >= hub->accept_again;
+        bool accepts = hub->now >= hub->door.again;
         for (int i = 0; i < TT_WIRE_ADDRESSES_MAX; i++)
-            files[1 + i] = (struct pollfd){.fd = accepts && i < hub->door.count ? hub->door.sockets[i] : -1,
-                                           .events = POLLIN};
+            files[1 + i] = (struct pollfd){
+                .fd = accepts && i < hub->door.wire.count ? hub->door.wire.sockets[i] : -1, .events = POLLIN};
         for (size_t i = 0; i < hub->peer_count; i++) {
             const struct peer *peer = hub->peers[i];
             short events = peer->out.bytes > 0 ? POLLIN | POLLOUT : POLLIN;
-            files[fixed + i] = (struct pollfd){.fd = peer->socket, .events = events};
+            files[fixed + i] = (struct pollfd){.fd = peer->guest.socket, .events = events};
         }
         double before = hub->now;
         (void)poll(files, (nfds_t)(hub->peer_count + fixed), hub->stopping > 0 ? 50 : POLL_MS);
         hub->now = tt_clock_seconds();
-        serve(hub, PEER_CONTROL); /* first: a process that fails says so here before it closes the others */
-        serve(hub, PEER_DATA);
+        serve(hub, PEER_CONTROL);
         serve(hub, PEER_NEW);
         serve(hub, PEER_REFUSED);
         if (accepts) tt_hub_door_accept(hub);
@@ -435,8 +429,7 @@ out:
 static void hub_free(struct tt_hub *hub)
 {
     for (size_t i = 0; i < hub->peer_count; i++) peer_free(hub->peers[i]);
-    tt_hub_groups_deinit(hub);
-    tt_wire_door_close(&hub->door);
+    tt_wire_door_close(&hub->door.wire);
     tt_proof_wipe(&hub->config.key, sizeof hub->config.key);
     if (hub->wake >= 0) close(hub->wake);
     tt_free(hub->peers);
@@ -457,7 +450,6 @@ tt_status tt_hub_start(const struct tt_hub_config *config, struct tt_hub **out)
     if (hub->settings == NULL) TT_GO(TT_ERR_MEMORY);
     hub->hello_bytes_max =
         (int64_t)(sizeof(struct tt_wire_hello) + 2 * strlen(hub->settings)) + HELLO_SLACK_BYTES;
-    TT_GO(tt_hub_groups_init(hub));
     TT_GO(tt_hub_door_open(hub, config->bind));
     hub->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (hub->wake < 0) TT_GO(tt_fail_errno(errno, "cannot make an eventfd"));

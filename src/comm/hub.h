@@ -1,6 +1,6 @@
-/* The middle of the star in comm/tcp.c: a thread in the process of rank 0 to which every process and every
- * rank is connected. It brings the ranks together, carries out their collectives, and hears when one of them
- * is gone. */
+/* Where the processes of comm/tcp.c meet: a thread in the process of rank 0 to which each of them keeps a
+ * control connection. It brings the ranks together, tells them where the others listen for data lines, and
+ * notices when one of them is gone. No data passes here. */
 #ifndef TT_COMM_HUB_H
 #define TT_COMM_HUB_H
 
@@ -12,6 +12,7 @@ struct tt_hub_config {
     bool local;
     int port;
     int world_size;
+    size_t lines;         /* connections of this process to other ranks, for the limit of open files */
     const char *settings; /* copied */
     struct tt_proof_key key;
     double timeout_seconds; /* until all ranks must be there */

@@ -13,11 +13,12 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "comm/comm_impl.h"
+#include "comm/lines.h"
 #include "comm/meet.h"
 #include "comm/wire.h"
 
 enum {
-    WORD_SECONDS = 3, /* how long the cause may come after its effect */
+    WORD_SECONDS = 8, /* how long the cause may come after its effect */
     FAREWELL_SECONDS = 2,
     AWAY_SECONDS = 4, /* this process itself was stopped */
 };
@@ -85,24 +86,11 @@ tt_status tt_link_poll(struct tt_link *link)
     return tt_comm_fail_peer(rank, &cause);
 }
 
-tt_status tt_link_lost(struct tt_link *link)
+tt_status tt_link_await_word(struct tt_link *link)
 {
     struct pollfd file = {.fd = link->wake, .events = POLLIN};
     (void)poll(&file, 1, WORD_SECONDS * 1000);
-    TT_TRY(tt_link_poll(link));
-    tt_fail(TT_ERR_PEER, "rank 0 (on %s) stopped", link->host);
-    struct tt_error cause;
-    tt_error_copy(&cause);
-    set_failed(link, 0, &cause, alone, false);
     return tt_link_poll(link);
-}
-
-tt_status tt_link_await_cause(struct tt_link *link, int rank, const struct tt_error *cause)
-{
-    struct pollfd file = {.fd = link->wake, .events = POLLIN};
-    (void)poll(&file, 1, WORD_SECONDS * 1000);
-    TT_TRY(tt_link_poll(link));
-    return tt_comm_fail_peer(rank, cause);
 }
 
 void tt_link_abort(struct tt_link *link, int rank)
@@ -257,7 +245,7 @@ static void link_free(struct tt_link *link)
     tt_free(link);
 }
 
-static tt_status start(struct tt_link *link, const struct tt_tcp_config *config, int *sockets)
+static tt_status start(struct tt_link *link, const struct tt_tcp_config *config, int *lines)
 {
     link->machines = tt_calloc((size_t)config->world_size, sizeof *link->machines);
     if (link->machines == NULL) return TT_ERR_MEMORY;
@@ -269,6 +257,7 @@ static tt_status start(struct tt_link *link, const struct tt_tcp_config *config,
                                     .local = config->local,
                                     .port = config->port,
                                     .world_size = config->world_size,
+                                    .lines = tt_lines_count(config->world_size, config->local_count),
                                     .settings = config->settings,
                                     .timeout_seconds = config->timeout_seconds};
         if (config->key != NULL) hub.key = *config->key;
@@ -276,11 +265,11 @@ static tt_status start(struct tt_link *link, const struct tt_tcp_config *config,
         tt_proof_wipe(&hub.key, sizeof hub.key);
         TT_TRY(status);
     }
-    TT_TRY(tt_meet(config, &link->control, sockets, link->machines));
+    TT_TRY(tt_meet(config, &link->control, lines, link->machines));
     return tt_thread_start("link", link_main, link, &link->thread);
 }
 
-tt_status tt_link_create(const struct tt_tcp_config *config, struct tt_link **out, int *sockets)
+tt_status tt_link_create(const struct tt_tcp_config *config, struct tt_link **out, int *lines)
 {
     struct tt_link *link = tt_calloc(1, sizeof *link);
     if (link == NULL) return TT_ERR_MEMORY;
@@ -290,14 +279,14 @@ tt_status tt_link_create(const struct tt_tcp_config *config, struct tt_link **ou
     link->local_count = config->local_count;
     link->users = 1;
     snprintf(link->host, sizeof link->host, "%s", config->host);
-    for (int r = 0; r < config->local_count; r++) sockets[r] = -1;
-    tt_status status = start(link, config, sockets);
+    size_t line_count = (size_t)config->local_count * (size_t)config->world_size;
+    for (size_t i = 0; i < line_count; i++) lines[i] = -1;
+    tt_status status = start(link, config, lines);
     if (status == TT_OK) {
         *out = link;
         return TT_OK;
     }
-    for (int r = 0; r < config->local_count; r++)
-        if (sockets[r] >= 0) close(sockets[r]);
+    tt_lines_close(lines, line_count);
     link_free(link);
     return status;
 }

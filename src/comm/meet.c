@@ -5,10 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "comm/comm_impl.h"
+#include "comm/lines.h"
 #include "comm/proof.h"
 #include "comm/wire.h"
 
@@ -30,6 +32,10 @@ struct meeting {
     char refusal[300];           /* the last that rank 0 said to it */
     const char *doubt;           /* why the proofs of the last attempt that came to them failed, or NULL */
     struct tt_wire_accept rank0; /* once the control connection is accepted */
+    int control;
+    double beaten;            /* when it last said something there */
+    struct tt_wire_door door; /* for data lines */
+    int port;                 /* of it */
 };
 
 static bool is_cancelled(const struct meeting *meeting)
@@ -89,13 +95,13 @@ static tt_status fail_secret(struct meeting *meeting, const char *what)
     return TT_ERR_USAGE;
 }
 
-static tt_status prove(struct meeting *meeting, enum tt_proof_role role, int socket)
+static tt_status prove(struct meeting *meeting, int socket)
 {
     struct tt_proof proof;
     unsigned char sum[TT_PROOF_SUM_BYTES];
     double deadline = tt_clock_seconds() + TRY_SECONDS;
     struct iovec parts[1] = {{&proof.opening, sizeof proof.opening}};
-    tt_proof_open(&meeting->key, role, &proof);
+    tt_proof_open(&meeting->key, TT_PROOF_CONTROL, &proof);
     TT_TRY(send_all(meeting, socket, parts, 1));
     TT_TRY(receive(meeting, socket, &proof.challenge, sizeof proof.challenge, deadline, "who it is"));
     if (!tt_proof_is_challenge(&proof)) return fail_stranger(meeting);
@@ -119,14 +125,13 @@ static tt_status prove(struct meeting *meeting, enum tt_proof_role role, int soc
     return TT_OK;
 }
 
-static tt_status say_hello(struct meeting *meeting, int rank, int socket)
+static tt_status say_hello(struct meeting *meeting, int socket)
 {
     const struct tt_tcp_config *config = meeting->config;
-    const char *settings = rank < 0 && config->settings != NULL ? config->settings : "";
+    const char *settings = config->settings != NULL ? config->settings : "";
     size_t settings_bytes = strlen(settings);
-    struct tt_wire_hello hello = tt_wire_hello_make(config->world_size, config->first_rank,
-                                                    config->local_count, rank, config->machine);
-    memcpy(hello.token, meeting->rank0.token, sizeof hello.token);
+    struct tt_wire_hello hello =
+        tt_wire_hello_make(config->world_size, config->first_rank, config->local_count, config->machine);
     struct tt_wire_header header = {
         .magic = TT_WIRE_MAGIC, .kind = TT_WIRE_HELLO, .bytes = sizeof hello + settings_bytes};
     struct iovec parts[3] = {
@@ -177,7 +182,7 @@ static tt_status next_frame(struct meeting *meeting, int socket, double deadline
     return TT_OK;
 }
 
-static tt_status await_accept(struct meeting *meeting, int rank, int socket)
+static tt_status await_accept(struct meeting *meeting, int socket)
 {
     struct tt_wire_header header;
     struct tt_wire_accept accept;
@@ -186,7 +191,7 @@ static tt_status await_accept(struct meeting *meeting, int rank, int socket)
     if (header.kind != TT_WIRE_ACCEPT || header.bytes != sizeof accept) return fail_stranger(meeting);
     TT_TRY(receive(meeting, socket, &accept, sizeof accept, meeting->deadline, phase));
     tt_wire_clean_text(accept.host, sizeof accept.host, accept.host, sizeof accept.host);
-    if (rank < 0) meeting->rank0 = accept;
+    meeting->rank0 = accept;
     return TT_OK;
 }
 
@@ -200,8 +205,8 @@ static const char *choose_host(const struct meeting *meeting, unsigned tries)
     return config->host;
 }
 
-/* One attempt. `rank` -1: the control connection. */
-static tt_status try_line(struct meeting *meeting, int rank, unsigned tries, int *line)
+/* One attempt at the control connection. */
+static tt_status try_control(struct meeting *meeting, unsigned tries)
 {
     char why[200] = "";
     tt_status status = TT_OK;
@@ -212,32 +217,16 @@ static tt_status try_line(struct meeting *meeting, int rank, unsigned tries, int
     if (socket < 0)
         return tt_fail(TT_ERR_COMM, "rank 0 cannot be reached at %s port %d: %s", meeting->host, config->port,
                        why);
-    TT_GO(prove(meeting, rank < 0 ? TT_PROOF_CONTROL : TT_PROOF_DATA, socket));
-    TT_GO(say_hello(meeting, rank, socket));
-    TT_GO(await_accept(meeting, rank, socket));
-    *line = socket;
+    TT_GO(prove(meeting, socket));
+    TT_GO(say_hello(meeting, socket));
+    TT_GO(await_accept(meeting, socket));
+    meeting->control = socket;
 out:
     if (status != TT_OK) close(socket);
     return status;
 }
 
 /* ---- All connections ---- */
-
-/* What waits on the control connection while another one is tried: an end of the meeting. */
-static tt_status look_at_control(struct meeting *meeting, int control)
-{
-    struct pollfd file = {.fd = control, .events = POLLIN};
-    struct tt_wire_header header;
-    while (control >= 0 && poll(&file, 1, 0) > 0) {
-        TT_TRY(receive(meeting, control, &header, sizeof header, tt_clock_seconds() + TRY_SECONDS,
-                       "who is there"));
-        if (header.magic != TT_WIRE_MAGIC) return fail_stranger(meeting);
-        if (header.kind == TT_WIRE_ABORT) return take_abort(meeting, control, &header);
-        if (header.kind != TT_WIRE_BEAT || header.bytes != 0) return fail_stranger(meeting);
-        TT_TRY(check_wait(meeting, meeting->deadline, "that this rank belongs to the run"));
-    }
-    return TT_OK;
-}
 
 /* Why it waits: at once for what somebody must mend, else now and then. */
 static void log_wait(struct meeting *meeting, bool first)
@@ -287,11 +276,11 @@ static tt_status give_up(struct meeting *meeting)
 }
 
 /* Rank 0 may be started last, and a stranger may be in the way: tries until the deadline. */
-static tt_status open_line(struct meeting *meeting, int rank, int control, int *line)
+static tt_status open_control(struct meeting *meeting)
 {
     bool complained = false;
     for (unsigned tries = 0;; tries++) {
-        tt_status status = try_line(meeting, rank, tries, line);
+        tt_status status = try_control(meeting, tries);
         if (status == TT_ERR_PEER && meeting->refusal[0] != '\0') return fail_turned_away(meeting);
         if (status == TT_OK || meeting->final) return status;
         if (is_cancelled(meeting)) return fail_cancelled(meeting);
@@ -299,25 +288,107 @@ static tt_status open_line(struct meeting *meeting, int rank, int control, int *
         log_wait(meeting, !complained);
         complained = complained || status == TT_ERR_USAGE;
         (void)poll(NULL, 0, RETRY_MS);
-        TT_TRY(look_at_control(meeting, control));
     }
 }
 
-static tt_status await_welcome(struct meeting *meeting, int control, int *machines)
+/* Where data lines are taken, and what is said of it. A process of rank 0's machine that came over loopback
+ * does as rank 0 does, since the others come from elsewhere; all others listen at the address by which they
+ * reach rank 0. */
+static tt_status open_door(struct meeting *meeting, struct tt_wire_address *place)
 {
     const struct tt_tcp_config *config = meeting->config;
+    struct tt_wire_address own;
+    tt_wire_address_of(meeting->control, false, &own);
+    *place = (struct tt_wire_address){.family = TT_WIRE_SAME};
+    if (!config->local && config->first_rank > 0 && config->bind != NULL &&
+        tt_wire_reserve(config->bind, NULL, &meeting->door, &meeting->port) == TT_OK) {
+        tt_wire_address_of(meeting->door.sockets[0], false, &own);
+        if (meeting->door.count == 1 && !tt_wire_is_any(&own)) *place = own;
+    } else if (!config->local && (config->first_rank == 0 || tt_wire_is_loopback(&own))) {
+        TT_TRY(tt_wire_reserve(config->bind, NULL, &meeting->door, &meeting->port));
+    } else {
+        TT_TRY(tt_wire_reserve(NULL, &own, &meeting->door, &meeting->port));
+    }
+    place->port = meeting->port;
+    return TT_OK;
+}
+
+static tt_status say_place(struct meeting *meeting)
+{
+    struct tt_wire_address place;
+    TT_TRY(open_door(meeting, &place));
+    struct tt_wire_header header = {.magic = TT_WIRE_MAGIC, .kind = TT_WIRE_PLACE, .bytes = sizeof place};
+    struct iovec parts[2] = {{&header, sizeof header}, {&place, sizeof place}};
+    return send_all(meeting, meeting->control, parts, 2);
+}
+
+static bool is_possible(const struct tt_wire_rank *rank, int q)
+{
+    const struct tt_wire_address *place = &rank->place;
+    return rank->machine >= 0 && rank->machine <= q && place->port > 0 && place->port <= 65535 &&
+           (place->family == TT_WIRE_SAME || place->family == 4 || place->family == 6);
+}
+
+/* `bytes`: of a welcome with all ranks. */
+static tt_status await_welcome(struct meeting *meeting, struct tt_wire_welcome *welcome, size_t bytes)
+{
     struct tt_wire_header header;
-    _Static_assert(sizeof(int) == sizeof(int32_t), "machines travel as they lie");
     static const char phase[] = "that all ranks are there";
     /* The hub says who is missing; this is for a hub that says nothing. */
     double deadline = meeting->deadline + 2 * REMINDER_SECONDS;
-    TT_TRY(next_frame(meeting, control, deadline, phase, &header));
-    if (header.kind != TT_WIRE_WELCOME || header.bytes != (uint64_t)config->world_size * sizeof(int32_t))
-        return fail_stranger(meeting);
-    TT_TRY(receive(meeting, control, machines, (size_t)header.bytes, deadline, phase));
-    for (int q = 0; q < config->world_size; q++)
-        if (machines[q] < 0 || machines[q] > q) machines[q] = q;
+    TT_TRY(next_frame(meeting, meeting->control, deadline, phase, &header));
+    if (header.kind != TT_WIRE_WELCOME || header.bytes != bytes) return fail_stranger(meeting);
+    TT_TRY(receive(meeting, meeting->control, welcome, bytes, deadline, phase));
+    for (int q = 0; q < meeting->config->world_size; q++)
+        if (!is_possible(&welcome->ranks[q], q)) return fail_stranger(meeting);
     return TT_OK;
+}
+
+/* While data lines are made: what comes on the control connection can only end that, and rank 0 hears that
+ * this process is alive. */
+static tt_status look_at_control(void *context)
+{
+    struct meeting *meeting = context;
+    struct pollfd file = {.fd = meeting->control, .events = POLLIN};
+    struct tt_wire_header header, beat = {.magic = TT_WIRE_MAGIC, .kind = TT_WIRE_BEAT};
+    double now = tt_clock_seconds();
+    if (is_cancelled(meeting)) return fail_cancelled(meeting);
+    if (now - meeting->beaten > TT_WIRE_BEAT_SECONDS) {
+        struct iovec parts[1] = {{&beat, sizeof beat}};
+        TT_TRY(send_all(meeting, meeting->control, parts, 1));
+        meeting->beaten = now;
+    }
+    while (poll(&file, 1, 0) > 0) {
+        TT_TRY(receive(meeting, meeting->control, &header, sizeof header, now + TRY_SECONDS, "who is there"));
+        if (header.magic != TT_WIRE_MAGIC) return fail_stranger(meeting);
+        if (header.kind == TT_WIRE_ABORT) return take_abort(meeting, meeting->control, &header);
+        if (header.kind != TT_WIRE_BEAT || header.bytes != 0) return fail_stranger(meeting);
+        if (tt_clock_seconds() - now > TRY_SECONDS) return fail_stranger(meeting);
+    }
+    return TT_OK;
+}
+
+static tt_status connect_lines(struct meeting *meeting, const struct tt_wire_welcome *welcome, int *lines)
+{
+    const struct tt_tcp_config *config = meeting->config;
+    struct tt_proof_key key;
+    struct tt_wire_address rank0;
+    tt_wire_address_of(meeting->control, true, &rank0);
+    tt_proof_key_of_run(&meeting->key, welcome->key, &key);
+    tt_status status = tt_lines_connect(&(struct tt_lines_config){.world_size = config->world_size,
+                                                                  .first_rank = config->first_rank,
+                                                                  .local_count = config->local_count,
+                                                                  .ranks = welcome->ranks,
+                                                                  .rank0 = &rank0,
+                                                                  .key = &key,
+                                                                  .door = &meeting->door,
+                                                                  .port = meeting->port,
+                                                                  .control = meeting->control,
+                                                                  .look = look_at_control,
+                                                                  .context = meeting},
+                                        lines);
+    tt_proof_wipe(&key, sizeof key);
+    return status;
 }
 
 /* Who this process is and whom it met, once in its own log. */
@@ -349,21 +420,31 @@ static void tell_others(const struct meeting *meeting, int control)
     (void)tt_wire_send(control, -1, &header, &error, tt_clock_seconds() + FAREWELL_SECONDS);
 }
 
-tt_status tt_meet(const struct tt_tcp_config *config, int *control, int *sockets, int *machines)
+tt_status tt_meet(const struct tt_tcp_config *config, int *control, int *lines, int *machines)
 {
     tt_status status = TT_OK;
     double now = tt_clock_seconds();
-    struct meeting meeting = {
-        .config = config, .host = config->host, .deadline = now + config->timeout_seconds, .said = now};
+    struct meeting meeting = {.config = config,
+                              .host = config->host,
+                              .deadline = now + config->timeout_seconds,
+                              .said = now,
+                              .control = -1};
+    size_t bytes = sizeof(struct tt_wire_welcome) + (size_t)config->world_size * sizeof(struct tt_wire_rank);
+    struct tt_wire_welcome *welcome = tt_calloc(1, bytes);
+    if (welcome == NULL) return TT_ERR_MEMORY;
     if (config->key != NULL) meeting.key = *config->key;
-    TT_GO(open_line(&meeting, -1, -1, control));
-    for (int r = 0; r < config->local_count; r++)
-        TT_GO(open_line(&meeting, config->first_rank + r, *control, &sockets[r]));
-    TT_GO(await_welcome(&meeting, *control, machines));
+    TT_GO(open_control(&meeting));
+    TT_GO(say_place(&meeting));
+    TT_GO(await_welcome(&meeting, welcome, bytes));
+    for (int q = 0; q < config->world_size; q++) machines[q] = welcome->ranks[q].machine;
     if (config->first_rank > 0) log_meeting(&meeting, machines);
+    TT_GO(connect_lines(&meeting, welcome, lines));
 out:
-    if (status != TT_OK && *control >= 0) tell_others(&meeting, *control);
+    if (status != TT_OK && meeting.control >= 0) tell_others(&meeting, meeting.control);
+    *control = meeting.control;
+    tt_wire_door_close(&meeting.door);
     tt_proof_wipe(&meeting.key, sizeof meeting.key);
-    tt_proof_wipe(&meeting.rank0, sizeof meeting.rank0);
+    tt_proof_wipe(welcome, bytes);
+    tt_free(welcome);
     return status;
 }

@@ -24,6 +24,20 @@ tt_status tt_proof_key_make(const void *secret, size_t bytes, struct tt_proof_ke
     return TT_OK;
 }
 
+void tt_proof_key_of_run(const struct tt_proof_key *secret, const unsigned char handed_out[32],
+                         struct tt_proof_key *key)
+{
+    static const char purpose[32] = "trimtab key of a run";
+    unsigned char message[64];
+    memcpy(message, purpose, sizeof purpose);
+    memcpy(message + sizeof purpose, handed_out, 32);
+    (void)!sodium_init();
+    key->is_set = true;
+    crypto_generichash(key->bytes, sizeof key->bytes, message, sizeof message,
+                       secret->is_set ? secret->bytes : NULL, secret->is_set ? sizeof secret->bytes : 0);
+    sodium_memzero(message, sizeof message);
+}
+
 void tt_proof_wipe(void *secret, size_t bytes)
 {
     sodium_memzero(secret, bytes);

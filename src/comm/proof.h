@@ -1,5 +1,5 @@
-/* The proof of a member: how two processes of one run recognise each other on a new connection, before anything else is
- * said there. Whoever connected is the opener, whoever listened is the accepter:
+/* The proof of a member: how two processes of one run recognise each other on a new connection, before
+ * anything else is said there. Whoever connected is the opener, whoever listened is the accepter:
  *
  *   opener                                    accepter
  *   opening {role, has a secret?, nonce}  ->
@@ -7,13 +7,14 @@
  *   sum of the opener                     ->                                       with a secret only,
  *                                         <-  sum of the accepter                  from here on
  *
- * A sum is HMAC-SHA-512-256 (libsodium's crypto_auth) over the side that sends it, the role of the connection and both
- * nonces, under a key made of the job secret. So a sum is of no use on another connection (fresh nonces), in the other
- * direction (the side) or for another kind of connection (the role). The opener proves first: an accepter gives a
- * stranger no sum to guess the secret by. Without a secret both nonces are exchanged and nothing is proved.
+ * A sum is HMAC-SHA-512-256 (libsodium's crypto_auth) over the side that sends it, the role of the connection
+ * and both nonces, under a key made of the job secret. So a sum is of no use on another connection (fresh
+ * nonces), in the other direction (the side) or for another kind of connection (the role). The opener proves
+ * first: an accepter gives a stranger no sum to guess the secret by. Without a secret both nonces are
+ * exchanged and nothing is proved.
  *
- * Nothing here touches a socket: the hub answers without blocking, the openers block, and ranks that connect to each
- * other directly can do either. */
+ * Nothing here touches a socket: the hub answers without blocking, the openers block, and ranks that connect
+ * to each other directly can do either. */
 #ifndef TT_COMM_PROOF_H
 #define TT_COMM_PROOF_H
 
@@ -60,10 +61,14 @@ struct tt_proof {
 
 /* TT_ERR_USAGE for a secret that is too short or too long. The caller wipes the secret. */
 TT_MUST_USE tt_status tt_proof_key_make(const void *secret, size_t bytes, struct tt_proof_key *key);
+/* The key of one run, for connections between its ranks: made of what rank 0 hands out to all processes that
+ * it has accepted, and of the key of the job secret where there is one. */
+void tt_proof_key_of_run(const struct tt_proof_key *secret, const unsigned char handed_out[32],
+                         struct tt_proof_key *key);
 void tt_proof_wipe(void *secret, size_t bytes); /* overwrites memory that held a secret */
 void tt_proof_random(void *data, size_t bytes); /* unpredictable bytes */
-/* in a time that does not depend on the contents */
-bool tt_proof_same(const void *a, const void *b, size_t bytes);
+bool tt_proof_same(const void *a, const void *b,
+                   size_t bytes); /* in a time that does not depend on the contents */
 
 /* Opener: fills proof->opening. */
 void tt_proof_open(const struct tt_proof_key *key, enum tt_proof_role role, struct tt_proof *proof);

@@ -15,13 +15,6 @@
 #include "base/clock.h"
 #include "base/number.h"
 
-const char *tt_wire_call_name(uint32_t call)
-{
-    static const char *const names[] = {"all-gather", "reduce-scatter", "all-reduce",
-                                        "broadcast",  "barrier",        "split"};
-    return call < sizeof names / sizeof *names ? names[call] : "unknown call";
-}
-
 /* Waits until `socket` is ready for `events`. */
 static enum tt_wire_result wait_for(int socket, int wake, short events, double deadline)
 {
@@ -106,31 +99,105 @@ void tt_wire_prepare_socket(int socket)
 
 /* ---- Listening ---- */
 
-static bool is_loopback(const struct sockaddr *address)
+static void address_from(const struct sockaddr *from, struct tt_wire_address *address)
 {
-    const struct sockaddr_in *four = (const void *)address;
-    const struct sockaddr_in6 *six = (const void *)address;
-    if (address->sa_family == AF_INET) return ntohl(four->sin_addr.s_addr) >> 24 == 127;
-    if (IN6_IS_ADDR_V4MAPPED(&six->sin6_addr)) return six->sin6_addr.s6_addr[12] == 127;
-    return IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
+    const struct sockaddr_in *four = (const void *)from;
+    const struct sockaddr_in6 *six = (const void *)from;
+    *address = (struct tt_wire_address){0};
+    if (from->sa_family == AF_INET) {
+        address->family = 4;
+        address->port = ntohs(four->sin_port);
+        memcpy(address->bytes, &four->sin_addr, 4);
+    } else if (from->sa_family == AF_INET6) {
+        bool mapped = IN6_IS_ADDR_V4MAPPED(&six->sin6_addr);
+        address->family = mapped ? 4 : 6;
+        address->port = ntohs(six->sin6_port);
+        address->scope = six->sin6_scope_id;
+        memcpy(address->bytes, six->sin6_addr.s6_addr + (mapped ? 12 : 0), mapped ? 4 : 16);
+    }
 }
 
-/* A listening socket; -1 with errno. IPv6's "any address" takes IPv4 along. */
-static int listen_at(const struct sockaddr *address, socklen_t bytes)
+static socklen_t address_to(const struct tt_wire_address *address, struct sockaddr_storage *to)
+{
+    struct sockaddr_in *four = (void *)to;
+    struct sockaddr_in6 *six = (void *)to;
+    memset(to, 0, sizeof *to);
+    if (address->family == 4) {
+        four->sin_family = AF_INET;
+        four->sin_port = htons((uint16_t)address->port);
+        memcpy(&four->sin_addr, address->bytes, 4);
+        return sizeof *four;
+    }
+    six->sin6_family = AF_INET6;
+    six->sin6_port = htons((uint16_t)address->port);
+    six->sin6_scope_id = address->scope;
+    memcpy(&six->sin6_addr, address->bytes, 16);
+    return sizeof *six;
+}
+
+bool tt_wire_is_loopback(const struct tt_wire_address *address)
+{
+    struct in6_addr six;
+    if (address->family == 4) return address->bytes[0] == 127;
+    memcpy(&six, address->bytes, sizeof six);
+    return address->family == 6 && IN6_IS_ADDR_LOOPBACK(&six);
+}
+
+bool tt_wire_is_any(const struct tt_wire_address *address)
+{
+    static const unsigned char none[16];
+    return memcmp(address->bytes, none, sizeof none) == 0;
+}
+
+void tt_wire_address_text(const struct tt_wire_address *address, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "an unknown address");
+    if (address->family == 4 || address->family == 6)
+        (void)inet_ntop(address->family == 4 ? AF_INET : AF_INET6, address->bytes, text, (socklen_t)bytes);
+}
+
+void tt_wire_address_of(int socket, bool other_end, struct tt_wire_address *address)
+{
+    struct sockaddr_storage at = {0};
+    socklen_t bytes = sizeof at;
+    *address = (struct tt_wire_address){0};
+    int code = other_end ? getpeername(socket, (struct sockaddr *)&at, &bytes)
+                         : getsockname(socket, (struct sockaddr *)&at, &bytes);
+    if (code == 0) address_from((const struct sockaddr *)&at, address);
+}
+
+static bool is_loopback(const struct sockaddr *from)
+{
+    struct tt_wire_address address;
+    address_from(from, &address);
+    return tt_wire_is_loopback(&address);
+}
+
+static int close_with(int file, int error)
+{
+    close(file);
+    errno = error;
+    return -1;
+}
+
+/* A socket at an address; -1 with errno. IPv6's "any address" takes IPv4 along. */
+static int bind_at(const struct sockaddr *address, socklen_t bytes, bool reuse)
 {
     int on = 1, off = 0;
     int file = socket(address->sa_family, SOCK_STREAM, 0);
     if (file < 0) return -1;
-    (void)setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (reuse) (void)setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (address->sa_family == AF_INET6) (void)setsockopt(file, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    if (bind(file, address, bytes) == 0 && listen(file, 1024) == 0) {
-        tt_wire_prepare_socket(file);
-        return file;
-    }
-    int error = errno;
-    close(file);
-    errno = error;
-    return -1;
+    if (bind(file, address, bytes) != 0) return close_with(file, errno);
+    tt_wire_prepare_socket(file);
+    return file;
+}
+
+static int listen_at(const struct sockaddr *address, socklen_t bytes)
+{
+    int file = bind_at(address, bytes, true);
+    if (file >= 0 && listen(file, 1024) != 0) return close_with(file, errno);
+    return file;
 }
 
 /* One of the two families: IPv6 first where it serves both, IPv4 first where one is enough. */
@@ -194,6 +261,86 @@ out:
     return status;
 }
 
+/* ---- A port that the system chooses ---- */
+
+/* All addresses of `list` at one port: that of the first is tried at the others. false with errno. */
+static bool reserve_all(const struct addrinfo *list, struct tt_wire_door *door, int *port)
+{
+    struct tt_wire_address first = {0}, address;
+    *door = (struct tt_wire_door){.local = true};
+    for (const struct addrinfo *at = list; at != NULL && door->count < TT_WIRE_ADDRESSES_MAX;
+         at = at->ai_next) {
+        struct sockaddr_storage to;
+        address_from(at->ai_addr, &address);
+        address.port = first.port;
+        socklen_t bytes = address_to(&address, &to);
+        int file = bind_at((const struct sockaddr *)&to, bytes, false);
+        if (file < 0) {
+            int error = errno;
+            tt_wire_door_close(door);
+            errno = error;
+            return false;
+        }
+        if (door->count == 0) tt_wire_address_of(file, false, &first);
+        door->local = door->local && tt_wire_is_loopback(&address);
+        door->sockets[door->count++] = file;
+    }
+    *port = first.port;
+    return true;
+}
+
+static tt_status fail_reserve(const char *address, int error)
+{
+    return tt_fail(TT_ERR_COMM, "cannot listen at %s: %s", address, tt_errno_text(error));
+}
+
+static tt_status reserve_one(const struct sockaddr *address, socklen_t bytes, struct tt_wire_door *door,
+                             int *port)
+{
+    struct addrinfo one = {.ai_addr = (struct sockaddr *)(uintptr_t)address, .ai_addrlen = bytes};
+    return reserve_all(&one, door, port) ? TT_OK : fail_reserve("an address of this machine", errno);
+}
+
+tt_status tt_wire_reserve(const char *address, const struct tt_wire_address *at, struct tt_wire_door *door,
+                          int *port)
+{
+    enum { TRIES = 16 };
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *list = NULL;
+    struct sockaddr_storage to;
+    if (at != NULL) {
+        struct tt_wire_address place = *at;
+        place.port = 0;
+        socklen_t bytes = address_to(&place, &to);
+        return reserve_one((const struct sockaddr *)&to, bytes, door, port);
+    }
+    if (address == NULL) {
+        struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
+        struct sockaddr_in four = {.sin_family = AF_INET};
+        if (reserve_one((const void *)&six, sizeof six, door, port) == TT_OK) return TT_OK;
+        return reserve_one((const void *)&four, sizeof four, door, port);
+    }
+    int code = getaddrinfo(address, "0", &hints, &list);
+    if (code != 0)
+        return tt_fail(TT_ERR_USAGE, "rendezvous_bind is '%.200s': %s", address, gai_strerror(code));
+    bool good = false;
+    for (int tries = 0; tries < TRIES && !good; tries++) {
+        good = reserve_all(list, door, port);
+        if (!good && errno != EADDRINUSE) break;
+    }
+    int error = errno;
+    freeaddrinfo(list);
+    return good ? TT_OK : fail_reserve(address, error);
+}
+
+tt_status tt_wire_door_begin(const struct tt_wire_door *door)
+{
+    for (int d = 0; d < door->count; d++)
+        if (listen(door->sockets[d], 1024) != 0)
+            return tt_fail(TT_ERR_COMM, "cannot listen for the other ranks: %s", tt_errno_text(errno));
+    return TT_OK;
+}
+
 void tt_wire_door_close(struct tt_wire_door *door)
 {
     for (int i = 0; i < door->count; i++) close(door->sockets[i]);
@@ -202,22 +349,12 @@ void tt_wire_door_close(struct tt_wire_door *door)
 
 void tt_wire_origin(int socket, unsigned char origin[16], char *text, size_t text_bytes)
 {
-    struct sockaddr_storage address = {0};
-    socklen_t bytes = sizeof address;
+    struct tt_wire_address address;
+    tt_wire_address_of(socket, true, &address);
+    tt_wire_address_text(&address, text, text_bytes);
     memset(origin, 0, 16);
-    snprintf(text, text_bytes, "an unknown address");
-    if (getpeername(socket, (struct sockaddr *)&address, &bytes) != 0) return;
-    const struct sockaddr_in *four = (const void *)&address;
-    const struct sockaddr_in6 *six = (const void *)&address;
-    bool mapped = address.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&six->sin6_addr);
-    if (address.ss_family == AF_INET6 && !mapped) {
-        memcpy(origin, &six->sin6_addr, 8);
-        (void)inet_ntop(AF_INET6, &six->sin6_addr, text, (socklen_t)text_bytes);
-        return;
-    }
-    const void *bytes_of_four = mapped ? (const void *)(six->sin6_addr.s6_addr + 12) : &four->sin_addr;
-    memcpy(origin + 12, bytes_of_four, 4);
-    (void)inet_ntop(AF_INET, bytes_of_four, text, (socklen_t)text_bytes);
+    if (address.family == 6) memcpy(origin, address.bytes, 8);
+    if (address.family == 4) memcpy(origin + 12, address.bytes, 4);
 }
 
 /* ---- Connecting ---- */
@@ -245,6 +382,17 @@ static int connect_address(const struct addrinfo *address, double deadline, int 
     return -1;
 }
 
+int tt_wire_connect_begin(const struct tt_wire_address *address)
+{
+    struct sockaddr_storage to;
+    socklen_t bytes = address_to(address, &to);
+    int file = socket(to.ss_family, SOCK_STREAM, 0);
+    if (file < 0) return -1;
+    tt_wire_prepare_socket(file);
+    if (connect(file, (const struct sockaddr *)&to, bytes) == 0 || errno == EINPROGRESS) return file;
+    return close_with(file, errno);
+}
+
 int tt_wire_connect(const char *host, int port, double deadline, char *why, size_t why_bytes)
 {
     char service[16];
@@ -269,8 +417,7 @@ void tt_wire_host(char *host, size_t bytes)
     if (gethostname(host, bytes - 1) != 0) snprintf(host, bytes, "unknown");
 }
 
-struct tt_wire_hello tt_wire_hello_make(int world_size, int first_rank, int local_count, int rank,
-                                        const char *machine)
+struct tt_wire_hello tt_wire_hello_make(int world_size, int first_rank, int local_count, const char *machine)
 {
     struct tt_wire_hello hello = {
         .version = TT_VERSION,
@@ -279,7 +426,6 @@ struct tt_wire_hello tt_wire_hello_make(int world_size, int first_rank, int loca
         .world_size = world_size,
         .first_rank = first_rank,
         .local_count = local_count,
-        .rank = rank,
         .process = getpid(),
     };
     snprintf(hello.machine, sizeof hello.machine, "%s", machine);

@@ -5,6 +5,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "comm/lines.h"
 #include "support/port.h"
 
 enum { DIAL_SECONDS = 10, HEAR_SECONDS = 20 };
@@ -39,30 +40,36 @@ void test_stranger_say_hello(int file, const struct tt_wire_hello *hello, const 
                             sizeof *hello + strlen(text));
 }
 
-int test_stranger_enter(const struct test_stranger *stranger, enum tt_proof_role role)
+/* The proof on a new connection; -1 when the other side did not agree. */
+static int prove(int port, const struct tt_proof_key *key, enum tt_proof_role role)
 {
     struct tt_proof proof;
     unsigned char sum[TT_PROOF_SUM_BYTES];
-    int file = test_dial(stranger->port, DIAL_SECONDS);
+    int file = test_dial(port, DIAL_SECONDS);
     if (file < 0) return -1;
-    tt_proof_open(&stranger->key, role, &proof);
+    tt_proof_open(key, role, &proof);
     test_stranger_say(file, &proof.opening, sizeof proof.opening);
     bool good = test_stranger_hear(file, &proof.challenge, sizeof proof.challenge) &&
-                proof.challenge.secured == (uint32_t)stranger->key.is_set;
-    if (good && stranger->key.is_set) {
-        tt_proof_sum(&stranger->key, &proof, TT_PROOF_OPENER, sum);
+                proof.challenge.secured == (uint32_t)key->is_set;
+    if (good && key->is_set) {
+        tt_proof_sum(key, &proof, TT_PROOF_OPENER, sum);
         test_stranger_say(file, sum, sizeof sum);
-        good = test_stranger_hear(file, sum, sizeof sum) &&
-               tt_proof_verify(&stranger->key, &proof, TT_PROOF_ACCEPTER, sum);
+        good =
+            test_stranger_hear(file, sum, sizeof sum) && tt_proof_verify(key, &proof, TT_PROOF_ACCEPTER, sum);
     }
     if (good) return file;
     close(file);
     return -1;
 }
 
-struct tt_wire_hello test_stranger_hello_of(int rank)
+int test_stranger_enter(const struct test_stranger *stranger, enum tt_proof_role role)
 {
-    return tt_wire_hello_make(2, 1, 1, rank, "odd");
+    return prove(stranger->port, &stranger->key, role);
+}
+
+struct tt_wire_hello test_stranger_hello(void)
+{
+    return tt_wire_hello_make(2, 1, 1, "odd");
 }
 
 void test_stranger_hear_refusal(int file, char text[600])
@@ -74,16 +81,46 @@ void test_stranger_hear_refusal(int file, char text[600])
         (void)!test_stranger_hear(file, text, (size_t)header.bytes);
 }
 
-int test_stranger_join_control(const struct test_stranger *stranger, struct tt_wire_accept *accept)
+int test_stranger_join_control(const struct test_stranger *stranger)
 {
     struct tt_wire_header header = {0};
-    struct tt_wire_hello hello = test_stranger_hello_of(-1);
+    struct tt_wire_accept accept;
+    struct tt_wire_hello hello = test_stranger_hello();
     int file = test_stranger_enter(stranger, TT_PROOF_CONTROL);
     if (file < 0) return -1;
     test_stranger_say_hello(file, &hello, test_stranger_settings);
     if (test_stranger_hear(file, &header, sizeof header) && header.kind == TT_WIRE_ACCEPT &&
-        test_stranger_hear(file, accept, sizeof *accept))
+        test_stranger_hear(file, &accept, sizeof accept))
         return file;
     close(file);
     return -1;
+}
+
+/* The next frame that is no beat, of `bytes`. */
+static bool hear_frame(int file, uint32_t kind, void *payload, size_t bytes)
+{
+    struct tt_wire_header header;
+    do
+        if (!test_stranger_hear(file, &header, sizeof header)) return false;
+    while (header.kind == TT_WIRE_BEAT);
+    return header.kind == kind && header.bytes == bytes && test_stranger_hear(file, payload, bytes);
+}
+
+struct test_stranger_rank test_stranger_join(const struct test_stranger *stranger)
+{
+    struct test_stranger_rank rank = {test_stranger_join_control(stranger), -1};
+    struct tt_wire_address place = {.family = TT_WIRE_SAME, .port = 9}; /* nobody calls the highest rank */
+    struct tt_line_hello hello = {.magic = TT_WIRE_MAGIC, .from = 1, .to = 0};
+    struct {
+        struct tt_wire_welcome head;
+        struct tt_wire_rank ranks[2];
+    } welcome;
+    struct tt_proof_key key;
+    _Static_assert(sizeof welcome == sizeof welcome.head + sizeof welcome.ranks, "as it travels");
+    test_stranger_say_frame(rank.control, TT_WIRE_PLACE, sizeof place, &place, sizeof place);
+    if (!hear_frame(rank.control, TT_WIRE_WELCOME, &welcome, sizeof welcome)) return rank;
+    tt_proof_key_of_run(&stranger->key, welcome.head.key, &key);
+    rank.line = prove(welcome.ranks[0].place.port, &key, TT_PROOF_DATA);
+    if (rank.line >= 0) test_stranger_say(rank.line, &hello, sizeof hello);
+    return rank;
 }

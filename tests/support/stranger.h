@@ -1,5 +1,5 @@
-/* Somebody at the rendezvous port who speaks its protocol by hand, frame by frame, as rank 1 of 2. Nothing here fails
- * the test: what he says may find no ear. */
+/* Somebody at the rendezvous port who speaks its protocol by hand, frame by frame, as rank 1 of 2. Nothing
+ * here fails the test: what he says may find no ear. */
 #ifndef TT_TESTS_SUPPORT_STRANGER_H
 #define TT_TESTS_SUPPORT_STRANGER_H
 
@@ -22,10 +22,15 @@ void test_stranger_say_frame(int file, uint32_t kind, uint64_t says, const void 
 void test_stranger_say_hello(int file, const struct tt_wire_hello *hello, const char *text);
 /* A connection up to its hello; -1 when the hub did not agree. */
 int test_stranger_enter(const struct test_stranger *stranger, enum tt_proof_role role);
-struct tt_wire_hello test_stranger_hello_of(int rank);
+struct tt_wire_hello test_stranger_hello(void);
 /* The text of a refusal, "" when another frame or nothing comes. */
 void test_stranger_hear_refusal(int file, char text[600]);
-/* The place of rank 1: its control connection, accepted, and the token; -1. */
-int test_stranger_join_control(const struct test_stranger *stranger, struct tt_wire_accept *accept);
+/* The place of rank 1: its control connection, accepted; -1. */
+int test_stranger_join_control(const struct test_stranger *stranger);
+/* And then its data line to rank 0; both are there, or -1. */
+struct test_stranger_rank {
+    int control, line;
+};
+struct test_stranger_rank test_stranger_join(const struct test_stranger *stranger);
 
 #endif

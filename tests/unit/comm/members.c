@@ -9,41 +9,43 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include <linux/filter.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
+#include "comm/tcp_impl.h"
 #include "support/stranger.h"
 #include "support/tcp_ranks.h"
 
-/* Takes the place of rank 1 in order, and then sends what is no message. */
+/* Takes the place of rank 1 in order, and then sends what is no message, or no call that rank 0 makes. */
 static tt_status be_broken(void *argument)
 {
     const struct test_stranger *stranger = argument;
-    struct tt_wire_accept accept;
-    struct tt_wire_hello hello = test_stranger_hello_of(1);
-    int control = test_stranger_join_control(stranger, &accept),
-        data = test_stranger_enter(stranger, TT_PROOF_DATA);
-    char frame[sizeof(struct tt_wire_header) + sizeof accept];
-    memcpy(hello.token, accept.token, sizeof hello.token);
-    test_stranger_say_hello(data, &hello, "");
-    TEST_RANK_CHECK(test_stranger_hear(data, frame, sizeof frame));
-    TEST_RANK_CHECK(test_stranger_hear(control, frame, sizeof(struct tt_wire_header))); /* the welcome */
-    if (stranger->result == 1) {
-        test_stranger_say(data, "what is this? what is this? what is this? what is this? what is this?", 64);
-    } else {
-        struct tt_wire_header header = {
-            .magic = TT_WIRE_MAGIC, .kind = TT_WIRE_CALL, .group = 99, .call = 1234};
-        test_stranger_say(data, &header, sizeof header);
-    }
-    test_sleep(2);
-    close(control);
-    close(data);
+    struct test_stranger_rank rank = test_stranger_join(stranger);
+    struct tt_line_frame frame = {.magic = TT_WIRE_MAGIC,
+                                  .kind = TT_LINE_CALL,
+                                  .sequence = 1,
+                                  .order = {.call = TT_CALL_BARRIER},
+                                  .bytes = 0};
+    TEST_RANK_CHECK(rank.control >= 0 && rank.line >= 0);
+    if (stranger->result == 0) frame.magic = 1;
+    if (stranger->result == 1) frame.kind = 77;
+    if (stranger->result == 2) frame.order.call = 1234;
+    if (stranger->result == 3) frame.bytes = UINT64_MAX;
+    if (stranger->result == 4) frame.group = 99;
+    if (stranger->result == 5) frame.sequence = 2;
+    if (stranger->result == 6) frame.kind = TT_LINE_LEAVE, frame.bytes = 5;
+    test_stranger_say(rank.line, &frame, sizeof frame);
+    test_sleep(1);
+    close(rank.control);
+    close(rank.line);
     return TT_OK;
 }
 
 static void a_member_that_sends_no_message(void **state)
 {
     (void)state;
-    for (int way = 0; way < 2; way++) {
+    for (int way = 0; way < 7; way++) {
         struct test_tcp_process processes[2];
         struct tt_thread *thread = NULL;
         test_tcp_prepare(processes, 2, 1, test_tcp_barrier, NULL);
@@ -51,16 +53,76 @@ static void a_member_that_sends_no_message(void **state)
         assert_int_equal(tt_thread_start("broken", be_broken, &stranger, &thread), TT_OK);
         test_tcp_run(processes, 1);
         test_tcp_expect(&processes[0], TT_ERR_COMM,
-                        way == 1 ? "sent bytes that are no message" : "rank 1 made a call");
+                        way == 4 || way == 5 ? "rank 1 calls barrier in another group"
+                                             : "rank 1 sent bytes that are no message");
         assert_false(processes[0].error.told);
         assert_int_equal(tt_thread_join(thread), TT_OK);
     }
 }
 
+/* A packet filter that lets nothing in. */
+static void cut_off(int file)
+{
+    struct sock_filter nothing = {.code = BPF_RET | BPF_K, .k = 0};
+    struct sock_fprog program = {.len = 1, .filter = &nothing};
+    (void)setsockopt(file, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+}
+
+/* Its machine is cut off from that of rank 0 for data, though the control connection lives. */
+static tt_status be_cut_off(void *argument)
+{
+    struct test_stranger *stranger = argument;
+    struct test_stranger_rank rank = test_stranger_join(stranger);
+    TEST_RANK_CHECK(rank.control >= 0 && rank.line >= 0);
+    if (stranger->result == 0) { /* nothing is unanswered there: only silence shows it */
+        struct tt_line_frame frame;
+        TEST_RANK_CHECK(test_stranger_hear(rank.line, &frame, sizeof frame));
+    }
+    cut_off(rank.line);
+    char byte;
+    double end = tt_clock_seconds() + 60;
+    for (ssize_t got = 1; got != 0 && tt_clock_seconds() < end; test_sleep(1)) {
+        test_stranger_say_frame(rank.control, TT_WIRE_BEAT, 0, NULL, 0);
+        while ((got = recv(rank.control, &byte, 1, MSG_DONTWAIT)) > 0) continue;
+    }
+    close(rank.control);
+    close(rank.line);
+    return TT_OK;
+}
+
+static tt_status gather_much(struct tt_comm *comm, void *argument)
+{
+    (void)argument;
+    enum { BYTES = 1 << 20 };
+    char *all = tt_calloc(2, BYTES);
+    if (all == NULL) return TT_ERR_MEMORY;
+    test_sleep(0.5); /* it has been cut off by then */
+    tt_status status = tt_comm_host_all_gather(comm, all, all, BYTES);
+    tt_free(all);
+    return status;
+}
+
+static void a_line_that_is_cut(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        struct test_tcp_process processes[2];
+        struct tt_thread *thread = NULL;
+        test_tcp_prepare(processes, 2, 1, way == 0 ? test_tcp_barrier : gather_much, NULL);
+        struct test_stranger stranger = {.port = processes[0].config.port, .result = way};
+        assert_int_equal(tt_thread_start("cut off", be_cut_off, &stranger, &thread), TT_OK);
+        double begin = tt_clock_seconds();
+        test_tcp_run(processes, 1);
+        double seconds = tt_clock_seconds() - begin;
+        assert_int_equal(tt_thread_join(thread), TT_OK);
+        test_tcp_expect(&processes[0], TT_ERR_COMM, "the connection between rank 0 and rank 1 is lost");
+        if (seconds > 35) fail_msg("noticed after %.1f s", seconds); /* with what follows it */
+    }
+}
+
 static tt_status go_away(void *argument)
 {
-    struct tt_wire_accept accept;
-    int control = test_stranger_join_control(argument, &accept);
+    int control = test_stranger_join_control(argument);
     TEST_RANK_CHECK(control >= 0);
     close(control);
     return TT_OK;
@@ -112,10 +174,10 @@ static tt_status come_too_late(void *argument)
     struct test_stranger *stranger = argument;
     struct tt_wire_header header = {0};
     struct tt_error error = {0};
-    struct tt_wire_hello hello = tt_wire_hello_make(3, 2, 1, -1, "odd");
+    struct tt_wire_hello hello = tt_wire_hello_make(3, 2, 1, "odd");
     int other = test_stranger_enter(stranger, TT_PROOF_CONTROL),
         late = test_stranger_enter(stranger, TT_PROOF_CONTROL);
-    struct tt_wire_hello first = tt_wire_hello_make(3, 1, 1, -1, "odd");
+    struct tt_wire_hello first = tt_wire_hello_make(3, 1, 1, "odd");
     test_stranger_say_hello(other, &first, "command: train\nlearning_rate: 0.2\nseed: 1\n");
     char text[600];
     test_stranger_hear_refusal(other, text);
@@ -178,11 +240,9 @@ static void without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_member_that_sends_no_message),
-        cmocka_unit_test(a_member_that_goes_too_soon),
-        cmocka_unit_test(a_member_that_is_cancelled),
-        cmocka_unit_test(a_member_that_comes_too_late),
-        cmocka_unit_test(without_memory),
+        cmocka_unit_test(a_member_that_sends_no_message), cmocka_unit_test(a_line_that_is_cut),
+        cmocka_unit_test(a_member_that_goes_too_soon),    cmocka_unit_test(a_member_that_is_cancelled),
+        cmocka_unit_test(a_member_that_comes_too_late),   cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
