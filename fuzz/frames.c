@@ -178,7 +178,10 @@ static void run_member(const struct place *place, enum mode mode, const uint8_t 
         struct tt_wire_header welcome;
         other = join(place, 0, 1);
         say_place(other);
-        if (!hear(file, &welcome, sizeof welcome) || welcome.kind != TT_WIRE_WELCOME) abort();
+        do
+            if (!hear(file, &welcome, sizeof welcome)) abort();
+        while (welcome.kind == TT_WIRE_BEAT);
+        if (welcome.kind != TT_WIRE_WELCOME) abort();
     }
     say(file, data, size);
     drain(file);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/utf8.h"
+#include "comm/lines.h"
 #include "comm/meet.h"
 #include "comm/proof.h"
 #include "comm/wire.h"
@@ -141,11 +142,12 @@ static void check_error(const struct tt_error *error)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    int control = -1, sockets[LOCAL_COUNT] = {-1, -1}, machines[WORLD_SIZE] = {0};
+    int control = -1, lines[LOCAL_COUNT * WORLD_SIZE], machines[WORLD_SIZE] = {0};
     if (size == 0 || size > BYTES_MAX) return 0;
     if (port == 0) open_door();
     enum mode mode = data[0] % MODES;
     write_script(mode, data + 1, size - 1);
+    for (size_t i = 0; i < LOCAL_COUNT * WORLD_SIZE; i++) lines[i] = -1;
     struct tt_tcp_config config = {.host = "127.0.0.1",
                                    .port = port,
                                    .key = mode == PROVEN ? &key : NULL,
@@ -154,12 +156,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                    .local_count = LOCAL_COUNT,
                                    .machine = "fuzz",
                                    .settings = "seed: 1\n"}; /* no time: one attempt */
-    tt_status status = tt_meet(&config, &control, sockets, machines);
+    tt_status status = tt_meet(&config, &control, lines, machines);
     for (int q = 0; q < WORLD_SIZE && status == TT_OK; q++)
         if (machines[q] < 0 || machines[q] > q) abort();
     if (status != TT_OK) check_error(tt_error_last());
     if (control >= 0) close(control);
-    for (int r = 0; r < LOCAL_COUNT; r++)
-        if (sockets[r] >= 0) close(sockets[r]);
+    tt_lines_close(lines, LOCAL_COUNT * WORLD_SIZE);
     return 0;
 }

@@ -67,8 +67,8 @@ void tt_comm_abort(struct tt_comm *comm);
 
 /* One rank. */
 TT_MUST_USE tt_status tt_comm_create_self(struct tt_comm **out);
-/* Rank 0 of `world_size`, `local_size` of them on each machine, of which no other is there: for the plan
- * device, where data calls take the time that they would take. Nothing else may be asked of it. */
+/* Rank 0 of `world_size`, `local_size` of them on each machine, of which no other is there: for the plan device, where
+ * data calls take the time that they would take. Nothing else may be asked of it. */
 TT_MUST_USE tt_status tt_comm_create_planned(int world_size, int local_size, struct tt_comm **out);
 /* `world_size` communicators of one group into out[]; each is then used, and destroyed, by its own thread.
  * For the others, a rank that destroys its communicator while they still call is one that failed. */
@@ -93,25 +93,25 @@ struct tt_tcp_config {
     double timeout_seconds;         /* how long a rank may take to come */
     const struct tt_cancel *cancel; /* NULL or lent: ends the wait for the others */
 };
-/* `local_count` communicators into out[], to be used as those of threads are. machines[world_size]: the
- * machine of every rank, numbered from 0 in order of the ranks. A process that is turned away tries again
- * until its time is over. One that is gone before all have come, or is silent for 20 s later, has failed.
- * Without a key whoever reaches the port and knows the settings may take the place of a rank
- * (docs/sharding.md). */
+/* `local_count` communicators into out[], to be used as those of threads are. machines[world_size]: the machine of
+ * every rank, numbered from 0 in order of the ranks. A process that is turned away tries again until its time is over.
+ * One that is gone before all have come, or is silent for 20 s later, has failed. Each two ranks are connected
+ * directly (comm/lines.h). Without a key whoever reaches the
+ * port and knows the settings may take the place of a rank (docs/sharding.md). */
 TT_MUST_USE tt_status tt_comm_create_tcp(const struct tt_tcp_config *config, struct tt_comm **out,
                                          int *machines);
-/* For ranks on GPUs. Collective. What the host says goes over `control` (borrowed); data over the links
- * between the GPUs when all ranks are threads of one process whose GPUs reach each other
- * (tt_comm_create_peers), else over NCCL (tt_comm_create_nccl). */
+/* For ranks on GPUs. Collective. What the host says goes over `control` (borrowed); data over the links between the
+ * GPUs when all ranks are threads of one process whose GPUs reach each other (tt_comm_create_peers), else over NCCL
+ * (tt_comm_create_nccl). */
 TT_MUST_USE tt_status tt_comm_create_gpu(struct tt_comm *control, struct tt_device *device,
                                          struct tt_comm **out);
-/* Whether all ranks are threads of one process whose devices read each other's memory, and all are
- * `willing`: the same answer on all ranks. Collective. */
+/* Whether all ranks are threads of one process whose devices read each other's memory, and all are `willing`: the same
+ * answer on all ranks. Collective. */
 TT_MUST_USE tt_status tt_comm_shares_memory(struct tt_comm *comm, struct tt_device *device, bool willing,
                                             bool *shares);
-/* Copy engines and element-wise kernels (comm/peers.c says why not NCCL). Every call also meets the others
- * on the host. Sums: the owner of a slice adds the others' to its own, beginning with the next rank; in bf16
- * each addition rounds. all_reduce sums F32 and BF16 only. Watches `device` as tt_comm_create_nccl does. */
+/* Copy engines and element-wise kernels (comm/peers.c says why not NCCL). Every call also meets the others on the
+ * host. Sums: the owner of a slice adds the others' to its own, beginning with the next rank; in bf16 each addition
+ * rounds. all_reduce sums F32 and BF16 only. Watches `device` as tt_comm_create_nccl does. */
 TT_MUST_USE tt_status tt_comm_create_peers(struct tt_comm *control, struct tt_device *device,
                                            struct tt_comm **out);
 /* For ranks on GPUs. Collective: host calls, agreement, barrier and abort go over `control` (borrowed), data

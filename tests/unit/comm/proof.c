@@ -115,6 +115,25 @@ static void secrets(void **state)
     assert_true(tt_proof_same("abcd", "abcd", 4) && !tt_proof_same("abcd", "abce", 4));
 }
 
+/* What rank 0 hands out is the key where there is no secret; where there is one, it is of no use without that. */
+static void the_key_of_a_run(void **state)
+{
+    (void)state;
+    unsigned char handed_out[2][32] = {"one run", "another run"};
+    struct tt_proof_key secrets[3] = {0}, keys[6];
+    assert_int_equal(tt_proof_key_make("the secret of one job", 21, &secrets[1]), TT_OK);
+    assert_int_equal(tt_proof_key_make("the secret of another", 21, &secrets[2]), TT_OK);
+    for (int i = 0; i < 6; i++) {
+        struct tt_proof_key again;
+        tt_proof_key_of_run(&secrets[i / 2], handed_out[i % 2], &keys[i]);
+        tt_proof_key_of_run(&secrets[i / 2], handed_out[i % 2], &again);
+        assert_true(keys[i].is_set && tt_proof_same(keys[i].bytes, again.bytes, sizeof again.bytes));
+        assert_false(tt_proof_same(keys[i].bytes, secrets[i / 2].bytes, sizeof again.bytes));
+        for (int j = 0; j < i; j++)
+            assert_false(tt_proof_same(keys[i].bytes, keys[j].bytes, sizeof again.bytes));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +142,7 @@ int main(void)
         cmocka_unit_test(openings_that_are_none),
         cmocka_unit_test(nonces_are_fresh),
         cmocka_unit_test(secrets),
+        cmocka_unit_test(the_key_of_a_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# All-gather and reduce-scatter between processes of this machine: direct connections, Open MPI over TCP and over shared
+# memory (trimtab over it, and MPI's own collectives), and the hub that came before the direct connections, built from the
+# commit that had it last. One table at the end.
+#
+#   bench/comm.sh [--build FOLDER] [--old COMMIT] [--ranks "2 4 8"] [--mb 64] [--rounds 11] [--passes 3] [--without "hub ..."]
+#
+# Each pass runs everything once, in turns; a cell is the median of the passes' medians, in milliseconds of the slowest
+# rank. Compare numbers only within one call.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=build old=$(git log --format=%H --diff-filter=D -1 -- src/comm/hub_calls.c)^ ranks="2 4 8" mb=64 rounds=11 passes=3 without=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --build) build=$2 ;;
+    --old) old=$2 ;;
+    --ranks) ranks=$2 ;;
+    --mb) mb=$2 ;;
+    --rounds) rounds=$2 ;;
+    --passes) passes=$2 ;;
+    --without) without=$2 ;;
+    *) echo "usage: see the head of $0" >&2; exit 2 ;;
+    esac
+    shift 2
+done
+direct=$build/bench/bench_comm
+[ -x "$direct" ] || { echo "error: no $direct: build bench_comm first" >&2; exit 1; }
+
+hub=
+if [[ " $without " != *" hub "* ]]; then
+    folder=$(mktemp -d)
+    trap 'git worktree remove --force "$folder/tree"; rm -rf "$folder"' EXIT
+    git worktree add -q --detach "$folder/tree" "$old"
+    cp bench/comm.c bench/CMakeLists.txt "$folder/tree/bench/"
+    if ! { cmake -S "$folder/tree" -B "$folder/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DTT_TESTS=OFF \
+        -DTT_WITH_CUDA=OFF && ninja -C "$folder/build" bench_comm; } >"$folder/log" 2>&1; then
+        tail -20 "$folder/log" >&2
+        exit 1
+    fi
+    hub=$folder/build/bench/bench_comm
+fi
+
+mpi() { # of an interface, `over`, ranks
+    local root=()
+    [ "$(id -u)" -ne 0 ] || root=(--allow-run-as-root)
+    OMPI_MCA_mpi_yield_when_idle=1 mpirun "${root[@]}" --oversubscribe --bind-to none --mca pml ob1 --mca btl "$1,self" \
+        -np "$3" "$direct" "$2" "$mb" "$rounds"
+}
+shared=vader # Open MPI 4; 5 calls it sm
+mpirun --version 2>/dev/null | grep -q "Open MPI) [5-9]" && shared=sm
+
+run() { # name, ranks, command: its lines, named
+    local name=$1
+    shift 2
+    [[ " $without " != *" $name "* ]] || return 0
+    "$@" | sed "s/^{/{\"name\": \"$name\", /"
+}
+
+lines=$(mktemp)
+for pass in $(seq "$passes"); do
+    for n in $ranks; do
+        echo "pass $pass, $n ranks" >&2
+        run direct "$n" "$direct" tcp "$n" "$mb" "$rounds"
+        run mpi-tcp "$n" mpi tcp mpi "$n"
+        run mpi-tcp-own "$n" mpi tcp mpi-own "$n"
+        run mpi-shm "$n" mpi $shared mpi "$n"
+        run mpi-shm-own "$n" mpi $shared mpi-own "$n"
+        [ -z "$hub" ] || run hub "$n" "$hub" tcp "$n" "$mb" "$rounds"
+    done
+done >"$lines"
+python3 - "$lines" "$mb" "$(nproc)" <<'END'
+import json, statistics, sys
+rows = {}
+for line in open(sys.argv[1]):
+    row = json.loads(line)
+    rows.setdefault((row["call"], row["name"], row["ranks"]), []).append((row["median_ms"], row["bytes_per_second"]))
+names = list(dict.fromkeys(name for _, name, _ in rows))
+ranks = sorted({n for _, _, n in rows})
+print(f"{sys.argv[2]} MiB, {sys.argv[3]} processors; ms, and GB/s that all ranks together receive")
+for call in ("all_gather", "reduce_scatter"):
+    print(f"\n| {call} | " + " | ".join(f"{n} ranks" for n in ranks) + " |\n|---|" + "---|" * len(ranks))
+    for name in names:
+        cells = []
+        for n in ranks:
+            values = rows.get((call, name, n), [])
+            cells.append(f"{statistics.median(v[0] for v in values):.1f} ({statistics.median(v[1] for v in values) / 1e9:.2f})"
+                         if values else "-")
+        print(f"| {name} | " + " | ".join(cells) + " |")
+END
+rm -f "$lines"
