@@ -4,15 +4,12 @@
 #include "cli/job_call.h"
 #include "run/bench.h"
 
-const char tt_cmd_bench_usage[] =
-    " train --config_json FILE [--per_device_train_batch_size N] [--sequence_length N]";
-
 struct bench_command {
     struct tt_bench_spec spec; /* first: the offsets of its rows hold */
     struct tt_job_call call;
 };
 
-size_t tt_cmd_bench_sections(struct tt_setting_section *sections)
+static size_t list_sections(struct tt_setting_section *sections)
 {
     return tt_job_call_sections(TT_JOB_BENCH, NULL, offsetof(struct bench_command, call), sections);
 }
@@ -53,33 +50,37 @@ static tt_status print_result(struct tt_cli *cli, const struct bench_command *co
     return status;
 }
 
-static tt_status bench_train(struct tt_cli *cli, int argc, char *const *argv)
+static tt_status take_words(int argc, char *const *argv, int *count)
 {
-    struct bench_command command = {0};
-    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
-    struct tt_settings *settings = NULL;
-    struct tt_bench_result result;
-    tt_status status = TT_OK;
-    size_t count = tt_cmd_bench_sections(sections);
-    TT_GO(tt_settings_create(sections, count, &command, sizeof command, &settings));
-    TT_GO(tt_job_call_parse(&command.call, settings, argc, argv));
-    TT_GO(tt_bench_resolve(settings, &command.spec));
-    if (command.call.print_config) {
-        status = tt_job_call_print(cli, settings);
-        goto out;
-    }
-    TT_GO(tt_bench_train(&command.spec, cli->cancel, &result));
-    if (result.tokens_per_second > 0) TT_GO(print_result(cli, &command, &result)); /* rank 0 has it */
-out:
-    tt_settings_destroy(settings);
-    return status;
-}
-
-tt_status tt_cmd_bench(struct tt_cli *cli, int argc, char *const *argv)
-{
-    if (argc >= 1 && strcmp(argv[0], "train") == 0) return bench_train(cli, argc - 1, argv + 1);
+    *count = 1;
+    if (argc >= 1 && strcmp(argv[0], "train") == 0) return TT_OK;
     tt_status status = argc == 0 ? tt_fail(TT_ERR_USAGE, "nothing to measure")
                                  : tt_fail(TT_ERR_USAGE, "there is no benchmark '%s'", argv[0]);
     tt_hint("trimtab bench train --config_json bench/shapes/q05b.json");
     return status;
 }
+
+static tt_status resolve(void *target, struct tt_settings *settings)
+{
+    struct bench_command *command = target;
+    TT_TRY(tt_job_call_read(&command->call, settings));
+    return tt_bench_resolve(settings, &command->spec);
+}
+
+static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
+{
+    const struct bench_command *command = call->target;
+    struct tt_bench_result result;
+    if (command->call.print_config) return tt_job_call_print(cli, call->settings);
+    TT_TRY(tt_bench_train(&command->spec, cli->cancel, &result));
+    return result.tokens_per_second > 0 ? print_result(cli, command, &result) : TT_OK; /* rank 0 has it */
+}
+
+const struct tt_command_ops tt_cmd_bench = {
+    .usage = " train --config_json FILE [--per_device_train_batch_size N] [--sequence_length N]",
+    .sections = list_sections,
+    .target_bytes = sizeof(struct bench_command),
+    .take_words = take_words,
+    .resolve = resolve,
+    .run = run,
+};

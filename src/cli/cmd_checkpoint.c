@@ -7,7 +7,7 @@
 #include "checkpoint/consolidate.h"
 #include "cli/commands.h"
 
-const char tt_cmd_checkpoint_usage[] =
+static const char usage[] =
     " ls FOLDER [--json] | verify FOLDER | consolidate CHECKPOINT --output_dir FOLDER";
 
 struct checkpoint_command {
@@ -32,7 +32,7 @@ static const struct tt_setting own_settings[] = {
 
 enum { SUMMARY_BYTES_MAX = 256 << 20 };
 
-size_t tt_cmd_checkpoint_sections(struct tt_setting_section *sections)
+static size_t list_sections(struct tt_setting_section *sections)
 {
     sections[0] = (struct tt_setting_section){"Checkpoint", own_settings, 0};
     return 1;
@@ -202,33 +202,32 @@ static tt_status run_consolidate(struct tt_cli *cli, const struct checkpoint_com
     return status;
 }
 
-static tt_status run(struct tt_cli *cli, const struct checkpoint_command *command, const char *what,
-                     const char *folder)
+static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
+    const struct checkpoint_command *command = call->target;
+    const char *what = call->argv[0], *folder = call->argv[1];
     if (strcmp(what, "ls") == 0) return run_ls(cli, command, folder);
     if (strcmp(what, "verify") == 0) return run_verify(cli, folder);
     return run_consolidate(cli, command, folder);
 }
 
-tt_status tt_cmd_checkpoint(struct tt_cli *cli, int argc, char *const *argv)
+static tt_status take_words(int argc, char *const *argv, int *count)
 {
-    struct checkpoint_command command = {0};
-    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
-    struct tt_settings *settings = NULL;
     const char *what = argc > 0 ? argv[0] : "";
     bool known = strcmp(what, "ls") == 0 || strcmp(what, "verify") == 0 || strcmp(what, "consolidate") == 0;
-    if (!known || argc < 2 || argv[1][0] == '-') {
-        tt_status status = known       ? tt_fail(TT_ERR_USAGE, "checkpoint %s needs a folder", what)
-                           : argc == 0 ? tt_fail(TT_ERR_USAGE, "checkpoint needs to be told what to do")
-                                       : tt_fail(TT_ERR_USAGE, "checkpoint cannot '%.60s'", what);
-        tt_hint("trimtab checkpoint%s", tt_cmd_checkpoint_usage);
-        return status;
-    }
-    TT_TRY(tt_settings_create(sections, tt_cmd_checkpoint_sections(sections), &command, sizeof command,
-                              &settings));
-    tt_status status = tt_settings_parse_flags(settings, argc - 2, argv + 2, NULL);
-    if (status == TT_OK) status = tt_settings_check(settings);
-    if (status == TT_OK) status = run(cli, &command, what, argv[1]);
-    tt_settings_destroy(settings);
+    *count = 2;
+    if (known && argc >= 2 && argv[1][0] != '-') return TT_OK;
+    tt_status status = known       ? tt_fail(TT_ERR_USAGE, "checkpoint %s needs a folder", what)
+                       : argc == 0 ? tt_fail(TT_ERR_USAGE, "checkpoint needs to be told what to do")
+                                   : tt_fail(TT_ERR_USAGE, "checkpoint cannot '%.60s'", what);
+    tt_hint("trimtab checkpoint%s", usage);
     return status;
 }
+
+const struct tt_command_ops tt_cmd_checkpoint = {
+    .usage = usage,
+    .sections = list_sections,
+    .target_bytes = sizeof(struct checkpoint_command),
+    .take_words = take_words,
+    .run = run,
+};

@@ -5,9 +5,6 @@
 #include "cli/job_call.h"
 #include "run/trainer.h"
 
-const char tt_cmd_eval_usage[] = " --model_name_or_path FOLDER [--adapter_name_or_path FOLDER] "
-                                 "--eval_dataset FILE [--exact_match] [--json]";
-
 struct eval_command {
     struct tt_eval_spec spec; /* first: the offsets of its rows hold */
     struct tt_job_call call;
@@ -23,7 +20,7 @@ static const struct tt_setting own_settings[] = {
 };
 /* clang-format on */
 
-size_t tt_cmd_eval_sections(struct tt_setting_section *sections)
+static size_t list_sections(struct tt_setting_section *sections)
 {
     return tt_job_call_sections(TT_JOB_EVALUATE, own_settings, offsetof(struct eval_command, call), sections);
 }
@@ -63,13 +60,20 @@ static tt_status write_json(struct tt_str *text, const struct tt_eval_result *re
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;
 }
 
-static tt_status evaluate(struct tt_cli *cli, struct eval_command *command, struct tt_settings *settings)
+static tt_status resolve(void *target, struct tt_settings *settings)
 {
+    struct eval_command *command = target;
+    TT_TRY(tt_job_call_read(&command->call, settings));
+    return tt_evaluate_resolve(settings, &command->spec.job);
+}
+
+static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
+{
+    const struct eval_command *command = call->target;
     struct tt_train_observer observer = tt_report_observer(cli->report);
     struct tt_eval_result result;
     struct tt_str text = {0};
-    TT_TRY(tt_evaluate_resolve(settings, &command->spec.job));
-    if (command->call.print_config) return tt_job_call_print(cli, settings);
+    if (command->call.print_config) return tt_job_call_print(cli, call->settings);
     TT_TRY(tt_evaluate_run(&command->spec, &observer, cli->cancel, &result));
     if (isnan(result.loss) && result.samples == 0) return TT_OK; /* another process has the result */
     tt_status status = command->json ? write_json(&text, &result) : write_text(&text, &result);
@@ -78,15 +82,11 @@ static tt_status evaluate(struct tt_cli *cli, struct eval_command *command, stru
     return status;
 }
 
-tt_status tt_cmd_eval(struct tt_cli *cli, int argc, char *const *argv)
-{
-    struct eval_command command = {0};
-    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
-    struct tt_settings *settings = NULL;
-    size_t count = tt_cmd_eval_sections(sections);
-    TT_TRY(tt_settings_create(sections, count, &command, sizeof command, &settings));
-    tt_status status = tt_job_call_parse(&command.call, settings, argc, argv);
-    if (status == TT_OK) status = evaluate(cli, &command, settings);
-    tt_settings_destroy(settings);
-    return status;
-}
+const struct tt_command_ops tt_cmd_eval = {
+    .usage = " --model_name_or_path FOLDER [--adapter_name_or_path FOLDER] "
+             "--eval_dataset FILE [--exact_match] [--json]",
+    .sections = list_sections,
+    .target_bytes = sizeof(struct eval_command),
+    .resolve = resolve,
+    .run = run,
+};

@@ -3,10 +3,6 @@
 #include "cli/commands.h"
 #include "convert/gguf.h"
 
-const char tt_cmd_export_usage[] =
-    " gguf --model_name_or_path FOLDER [--adapter_name_or_path FOLDER [--adapter_only]] "
-    "--output_file FILE.gguf [--outtype f16]";
-
 struct export_command {
     const char *model, *adapter, *output_file;
     int outtype;
@@ -34,14 +30,15 @@ static const struct tt_setting own_settings[] = {
 };
 /* clang-format on */
 
-size_t tt_cmd_export_sections(struct tt_setting_section *sections)
+static size_t list_sections(struct tt_setting_section *sections)
 {
     sections[0] = (struct tt_setting_section){"GGUF", own_settings, 0};
     return 1;
 }
 
-static tt_status export_gguf(struct tt_cli *cli, const struct export_command *command)
+static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
+    const struct export_command *command = call->target;
     static const tt_dtype types[] = {TT_DTYPE_NONE, TT_F32, TT_F16, TT_BF16};
     tt_status status = TT_OK;
     struct tt_merge merge = {0};
@@ -66,22 +63,21 @@ out:
     return status;
 }
 
-tt_status tt_cmd_export(struct tt_cli *cli, int argc, char *const *argv)
+static tt_status take_words(int argc, char *const *argv, int *count)
 {
-    struct export_command command = {0};
-    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
-    struct tt_settings *settings = NULL;
-    if (argc < 1 || strcmp(argv[0], "gguf") != 0) {
-        tt_status status = argc < 1 ? tt_fail(TT_ERR_USAGE, "export needs a format")
-                                    : tt_fail(TT_ERR_USAGE, "there is no format '%.60s'", argv[0]);
-        tt_hint("trimtab export gguf --model_name_or_path FOLDER --output_file FILE.gguf");
-        return status;
-    }
-    TT_TRY(
-        tt_settings_create(sections, tt_cmd_export_sections(sections), &command, sizeof command, &settings));
-    tt_status status = tt_settings_parse_flags(settings, argc - 1, argv + 1, NULL);
-    if (status == TT_OK) status = tt_settings_check(settings);
-    if (status == TT_OK) status = export_gguf(cli, &command);
-    tt_settings_destroy(settings);
+    *count = 1;
+    if (argc >= 1 && strcmp(argv[0], "gguf") == 0) return TT_OK;
+    tt_status status = argc < 1 ? tt_fail(TT_ERR_USAGE, "export needs a format")
+                                : tt_fail(TT_ERR_USAGE, "there is no format '%.60s'", argv[0]);
+    tt_hint("trimtab export gguf --model_name_or_path FOLDER --output_file FILE.gguf");
     return status;
 }
+
+const struct tt_command_ops tt_cmd_export = {
+    .usage = " gguf --model_name_or_path FOLDER [--adapter_name_or_path FOLDER [--adapter_only]] "
+             "--output_file FILE.gguf [--outtype f16]",
+    .sections = list_sections,
+    .target_bytes = sizeof(struct export_command),
+    .take_words = take_words,
+    .run = run,
+};

@@ -9,9 +9,6 @@
 #include "infer/generator.h"
 #include "job/resolve.h"
 
-const char tt_cmd_generate_usage[] =
-    " --model_name_or_path FOLDER [--adapter_name_or_path FOLDER] --prompt TEXT | --prompt_file FILE";
-
 struct generate_command {
     struct tt_generate_spec spec; /* first: the offsets of its rows hold */
     const char *prompt, *prompt_file;
@@ -33,7 +30,7 @@ static const struct tt_setting own_settings[] = {
 };
 /* clang-format on */
 
-size_t tt_cmd_generate_sections(struct tt_setting_section *sections)
+static size_t list_sections(struct tt_setting_section *sections)
 {
     const struct tt_job_rows *rows = &tt_job_rows[TT_JOB_GENERATE];
     sections[0] = (struct tt_setting_section){"Prompts", own_settings, 0};
@@ -231,18 +228,25 @@ out:
     return status;
 }
 
-tt_status tt_cmd_generate(struct tt_cli *cli, int argc, char *const *argv)
+static tt_status resolve(void *target, struct tt_settings *settings)
 {
-    struct generate_command command = {0};
-    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
-    struct tt_settings *settings = NULL;
+    struct generate_command *command = target;
+    return tt_generate_resolve(settings, &command->spec.job, &command->spec.generate);
+}
+
+static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
+{
     struct prompts prompts = {0};
-    size_t count = tt_cmd_generate_sections(sections);
-    TT_TRY(tt_settings_create(sections, count, &command, sizeof command, &settings));
-    tt_status status = tt_settings_parse_flags(settings, argc, argv, NULL);
-    if (status == TT_OK) status = tt_generate_resolve(settings, &command.spec.job, &command.spec.generate);
-    if (status == TT_OK) status = generate(cli, &command, &prompts);
+    tt_status status = generate(cli, call->target, &prompts);
     prompts_deinit(&prompts);
-    tt_settings_destroy(settings);
     return status;
 }
+
+const struct tt_command_ops tt_cmd_generate = {
+    .usage =
+        " --model_name_or_path FOLDER [--adapter_name_or_path FOLDER] --prompt TEXT | --prompt_file FILE",
+    .sections = list_sections,
+    .target_bytes = sizeof(struct generate_command),
+    .resolve = resolve,
+    .run = run,
+};

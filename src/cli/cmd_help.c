@@ -3,14 +3,6 @@
 #include "cli/commands.h"
 #include "trimtab.h"
 
-const char tt_cmd_help_usage[] = " [COMMAND] | --markdown";
-
-size_t tt_cmd_help_sections(struct tt_setting_section *sections)
-{
-    (void)sections;
-    return 0;
-}
-
 static tt_status write_program_help(struct tt_str *text)
 {
     TT_TRY(tt_str_append_text(text, "trimtab " TT_VERSION
@@ -30,9 +22,9 @@ static tt_status write_program_help(struct tt_str *text)
 static tt_status write_command_help(struct tt_str *text, const struct tt_command *command, int columns)
 {
     struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
-    TT_TRY(
-        tt_str_printf(text, "usage: trimtab %s%s\n\n%s\n", command->name, command->usage, command->summary));
-    size_t count = command->sections(sections);
+    TT_TRY(tt_str_printf(text, "usage: trimtab %s%s\n\n%s\n", command->name, command->ops->usage,
+                         command->summary));
+    size_t count = tt_command_sections(command, sections);
     return count > 0 ? tt_settings_help(sections, count, columns, text) : TT_OK;
 }
 
@@ -52,8 +44,8 @@ static tt_status write_own_sections(struct tt_str *text, const char *name)
 {
     struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX], train[TT_COMMAND_SECTIONS_MAX];
     const struct tt_command *command = tt_command_find(name);
-    size_t count = command->sections(sections), train_count = tt_command_find("train")->sections(train),
-           own = 0;
+    size_t count = tt_command_sections(command, sections),
+           train_count = tt_command_sections(tt_command_find("train"), train), own = 0;
     for (size_t i = 0; i < count; i++) {
         bool shared = false;
         for (size_t j = 0; j < train_count; j++) shared |= sections[i].rows == train[j].rows;
@@ -63,7 +55,7 @@ static tt_status write_own_sections(struct tt_str *text, const char *name)
     const char *between = "\nBeside the keys below it takes those of: ";
     for (size_t j = 0; j < train_count; j++) {
         struct tt_setting_section again[TT_COMMAND_SECTIONS_MAX];
-        command->sections(again);
+        tt_command_sections(command, again);
         for (size_t i = 0; i < count; i++) {
             if (again[i].rows != train[j].rows) continue;
             TT_TRY(tt_str_printf(text, "%s%s", between, train[j].title));
@@ -89,18 +81,20 @@ static tt_status write_reference(struct tt_str *text)
         "truth value off, and keys of lists take several words. `null` stands for \"not given\", and so\n"
         "does `none` unless it is one of the key's own values (`bias: none`).\n"
         "An unknown key is an error that names the nearest one.\n\n# trimtab train\n"));
-    size_t count = tt_command_find("train")->sections(sections);
+    size_t count = tt_command_sections(tt_command_find("train"), sections);
     TT_TRY(tt_settings_docs(sections, count, text));
     for (const struct tt_command *command = tt_commands; command->name != NULL; command++) {
         struct tt_setting_section own[TT_COMMAND_SECTIONS_MAX];
-        if (strcmp(command->name, "train") == 0 || command->sections(own) == 0) continue;
+        if (strcmp(command->name, "train") == 0 || tt_command_sections(command, own) == 0) continue;
         TT_TRY(write_own_sections(text, command->name));
     }
     return TT_OK;
 }
 
-tt_status tt_cmd_help(struct tt_cli *cli, int argc, char *const *argv)
+static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
+    int argc = call->argc;
+    char *const *argv = call->argv;
     if (argc == 0) return tt_help_print(cli, NULL);
     if (argc == 1 && strcmp(argv[0], "--markdown") == 0) {
         struct tt_str text = {0};
@@ -118,3 +112,8 @@ tt_status tt_cmd_help(struct tt_cli *cli, int argc, char *const *argv)
     }
     return tt_help_print(cli, command);
 }
+
+const struct tt_command_ops tt_cmd_help = {
+    .usage = " [COMMAND] | --markdown",
+    .run = run,
+};

@@ -10,18 +10,6 @@
 #include "io/model_folder.h"
 #include "model/model.h"
 
-const char tt_cmd_inspect_usage[] = " PATH [--json] [--tensors]\n\n"
-                                    "PATH is a model folder, a PEFT adapter folder, one safetensors file or "
-                                    "a config.json;\nalso as --model_name_or_path PATH or "
-                                    "--adapter_name_or_path PATH.\n"
-                                    "--json prints one JSON object; --tensors lists every tensor too.";
-
-size_t tt_cmd_inspect_sections(struct tt_setting_section *sections)
-{
-    (void)sections;
-    return 0;
-}
-
 /* What is looked at: some list of entries, and facts about the whole. */
 struct subject {
     const char *path, *kind;
@@ -349,8 +337,10 @@ static bool is_path_flag(const char *word)
     return strcmp(word, "--model_name_or_path") == 0 || strcmp(word, "--adapter_name_or_path") == 0;
 }
 
-tt_status tt_cmd_inspect(struct tt_cli *cli, int argc, char *const *argv)
+static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
+    int argc = call->argc;
+    char *const *argv = call->argv;
     struct subject subject = {0};
     struct tt_str text = {0};
     bool json = false, list = false;
@@ -380,3 +370,12 @@ tt_status tt_cmd_inspect(struct tt_cli *cli, int argc, char *const *argv)
     tt_str_deinit(&text);
     return status;
 }
+
+const struct tt_command_ops tt_cmd_inspect = {
+    .usage = " PATH [--json] [--tensors]\n\n"
+             "PATH is a model folder, a PEFT adapter folder, one safetensors file or "
+             "a config.json;\nalso as --model_name_or_path PATH or "
+             "--adapter_name_or_path PATH.\n"
+             "--json prints one JSON object; --tensors lists every tensor too.",
+    .run = run,
+};

@@ -4,9 +4,6 @@
 #include "cli/commands.h"
 #include "convert/merge.h"
 
-const char tt_cmd_merge_usage[] = " --model_name_or_path FOLDER --adapter_name_or_path FOLDER --output_dir "
-                                  "FOLDER [--save_dtype bfloat16] [--json]";
-
 struct merge_command {
     const char *model, *adapter, *output_dir, *save_dtype;
     size_t max_shard_bytes;
@@ -36,7 +33,7 @@ static const struct tt_setting own_settings[] = {
 };
 /* clang-format on */
 
-size_t tt_cmd_merge_sections(struct tt_setting_section *sections)
+static size_t list_sections(struct tt_setting_section *sections)
 {
     sections[0] = (struct tt_setting_section){"Merge", own_settings, 0};
     return 1;
@@ -94,8 +91,9 @@ static tt_status write_json(struct tt_str *text, const struct tt_merge_report *r
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;
 }
 
-static tt_status merge(struct tt_cli *cli, const struct merge_command *command)
+static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
+    const struct merge_command *command = call->target;
     tt_status status = TT_OK;
     struct tt_merge both = {0};
     struct tt_merge_report report = {0};
@@ -116,16 +114,10 @@ out:
     return status;
 }
 
-tt_status tt_cmd_merge(struct tt_cli *cli, int argc, char *const *argv)
-{
-    struct merge_command command = {0};
-    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
-    struct tt_settings *settings = NULL;
-    TT_TRY(
-        tt_settings_create(sections, tt_cmd_merge_sections(sections), &command, sizeof command, &settings));
-    tt_status status = tt_settings_parse_flags(settings, argc, argv, NULL);
-    if (status == TT_OK) status = tt_settings_check(settings);
-    if (status == TT_OK) status = merge(cli, &command);
-    tt_settings_destroy(settings);
-    return status;
-}
+const struct tt_command_ops tt_cmd_merge = {
+    .usage = " --model_name_or_path FOLDER --adapter_name_or_path FOLDER --output_dir "
+             "FOLDER [--save_dtype bfloat16] [--json]",
+    .sections = list_sections,
+    .target_bytes = sizeof(struct merge_command),
+    .run = run,
+};

@@ -4,10 +4,6 @@
 #include "cli/job_call.h"
 #include "run/plan_offline.h"
 
-const char tt_cmd_plan_usage[] =
-    " --model_name_or_path FOLDER | --config_json FILE [--device h200] [--ranks N] [--device_memory 24GiB] "
-    "[--json] [--key value ...]";
-
 struct plan_command {
     struct tt_plan_spec spec; /* first: the offsets of its rows hold */
     struct tt_job_call call;
@@ -23,7 +19,7 @@ static const struct tt_setting own_settings[] = {
 };
 /* clang-format on */
 
-size_t tt_cmd_plan_sections(struct tt_setting_section *sections)
+static size_t list_sections(struct tt_setting_section *sections)
 {
     return tt_job_call_sections(TT_JOB_PLAN, own_settings, offsetof(struct plan_command, call), sections);
 }
@@ -75,25 +71,29 @@ static tt_status print_table(struct tt_cli *cli, const struct tt_plan *plan)
     return status;
 }
 
-static tt_status make_plan(struct tt_cli *cli, struct plan_command *command, struct tt_settings *settings)
+static tt_status resolve(void *target, struct tt_settings *settings)
 {
+    struct plan_command *command = target;
+    TT_TRY(tt_job_call_read(&command->call, settings));
+    return tt_plan_resolve(settings, &command->spec);
+}
+
+static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
+{
+    const struct plan_command *command = call->target;
     struct tt_plan plan;
-    TT_TRY(tt_plan_resolve(settings, &command->spec));
-    if (command->call.print_config) return tt_job_call_print(cli, settings);
+    if (command->call.print_config) return tt_job_call_print(cli, call->settings);
     TT_TRY(tt_plan_offline(&command->spec, &plan));
     TT_TRY(command->json ? print_json(cli, &plan) : print_table(cli, &plan));
     return tt_plan_check(&plan);
 }
 
-tt_status tt_cmd_plan(struct tt_cli *cli, int argc, char *const *argv)
-{
-    struct plan_command command = {0};
-    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
-    struct tt_settings *settings = NULL;
-    size_t count = tt_cmd_plan_sections(sections);
-    TT_TRY(tt_settings_create(sections, count, &command, sizeof command, &settings));
-    tt_status status = tt_job_call_parse(&command.call, settings, argc, argv);
-    if (status == TT_OK) status = make_plan(cli, &command, settings);
-    tt_settings_destroy(settings);
-    return status;
-}
+const struct tt_command_ops tt_cmd_plan = {
+    .usage = " --model_name_or_path FOLDER | --config_json FILE [--device h200] [--ranks N] [--device_memory "
+             "24GiB] "
+             "[--json] [--key value ...]",
+    .sections = list_sections,
+    .target_bytes = sizeof(struct plan_command),
+    .resolve = resolve,
+    .run = run,
+};

@@ -8,9 +8,6 @@
 #include "model/model.h"
 #include "model/pattern.h"
 
-const char tt_cmd_quantize_usage[] =
-    " --model_name_or_path FOLDER --output_dir FOLDER [--bnb_4bit_quant_type nf4] [--load_in_8bit] [--json]";
-
 struct quantize_command {
     const char *model, *output_dir, *compute_dtype, *storage, *skip_modules;
     bool load_in_8bit, double_quant, overwrite, json;
@@ -52,7 +49,7 @@ static const struct tt_setting own_settings[] = {
 };
 /* clang-format on */
 
-size_t tt_cmd_quantize_sections(struct tt_setting_section *sections)
+static size_t list_sections(struct tt_setting_section *sections)
 {
     sections[0] = (struct tt_setting_section){"Quantize", own_settings, 0};
     return 1;
@@ -154,8 +151,9 @@ out:
     return status;
 }
 
-static tt_status quantize(struct tt_cli *cli, const struct quantize_command *command)
+static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
+    const struct quantize_command *command = call->target;
     tt_status status = TT_OK;
     struct tt_model_folder *folder = NULL;
     struct tt_model *model = NULL;
@@ -188,16 +186,10 @@ out:
     return status;
 }
 
-tt_status tt_cmd_quantize(struct tt_cli *cli, int argc, char *const *argv)
-{
-    struct quantize_command command = {0};
-    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
-    struct tt_settings *settings = NULL;
-    TT_TRY(tt_settings_create(sections, tt_cmd_quantize_sections(sections), &command, sizeof command,
-                              &settings));
-    tt_status status = tt_settings_parse_flags(settings, argc, argv, NULL);
-    if (status == TT_OK) status = tt_settings_check(settings);
-    if (status == TT_OK) status = quantize(cli, &command);
-    tt_settings_destroy(settings);
-    return status;
-}
+const struct tt_command_ops tt_cmd_quantize = {
+    .usage = " --model_name_or_path FOLDER --output_dir FOLDER [--bnb_4bit_quant_type nf4] [--load_in_8bit] "
+             "[--json]",
+    .sections = list_sections,
+    .target_bytes = sizeof(struct quantize_command),
+    .run = run,
+};

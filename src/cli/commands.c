@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/alloc.h"
 #include "cli/exit_codes.h"
 #include "cli/signals.h"
 #include "launch/launch.h"
@@ -9,11 +10,10 @@
 /* A process takes less from its error to its end. */
 static const double linger_seconds = 10.0;
 
-#define COMMAND(name, summary)                                                                               \
-    {#name, summary, tt_cmd_##name, tt_cmd_##name##_sections, tt_cmd_##name##_usage},
+#define COMMAND(name, summary) {#name, summary, &tt_cmd_##name},
 const struct tt_command tt_commands[] = {
 #include "cli/commands.def"
-    {NULL, NULL, NULL, NULL, NULL},
+    {NULL, NULL, NULL},
 };
 #undef COMMAND
 
@@ -22,6 +22,11 @@ const struct tt_command *tt_command_find(const char *name)
     for (const struct tt_command *command = tt_commands; command->name != NULL; command++)
         if (strcmp(command->name, name) == 0) return command;
     return NULL;
+}
+
+size_t tt_command_sections(const struct tt_command *command, struct tt_setting_section *sections)
+{
+    return command->ops->sections != NULL ? command->ops->sections(sections) : 0;
 }
 
 static tt_status fail_unknown(const char *name)
@@ -50,6 +55,28 @@ static bool wants_help(int argc, char *const *argv)
     return false;
 }
 
+static tt_status call_command(struct tt_cli *cli, const struct tt_command_ops *ops, int argc,
+                              char *const *argv)
+{
+    tt_status status = TT_OK;
+    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
+    struct tt_command_call call = {.argc = argc, .argv = argv};
+    if (ops->sections == NULL) return ops->run(cli, &call);
+    call.argc = 0;
+    if (ops->take_words != NULL) TT_TRY(ops->take_words(argc, argv, &call.argc));
+    call.target = tt_calloc(1, ops->target_bytes);
+    if (call.target == NULL) return TT_ERR_MEMORY;
+    TT_GO(tt_settings_create(sections, ops->sections(sections), call.target, ops->target_bytes,
+                             &call.settings));
+    TT_GO(tt_settings_parse_flags(call.settings, argc - call.argc, argv + call.argc, NULL));
+    TT_GO(ops->resolve != NULL ? ops->resolve(call.target, call.settings) : tt_settings_check(call.settings));
+    TT_GO(ops->run(cli, &call));
+out:
+    tt_settings_destroy(call.settings);
+    tt_free(call.target);
+    return status;
+}
+
 static tt_status run_command(struct tt_cli *cli, int argc, char *const *argv)
 {
     const char *name = argc > 1 ? argv[1] : "--help";
@@ -59,7 +86,7 @@ static tt_status run_command(struct tt_cli *cli, int argc, char *const *argv)
     if (command == NULL) return fail_unknown(name);
     if (argc <= 1) return tt_help_print(cli, NULL);
     if (wants_help(argc - 2, argv + 2)) return tt_help_print(cli, command);
-    return command->run(cli, argc - 2, argv + 2);
+    return call_command(cli, command->ops, argc - 2, argv + 2);
 }
 
 int tt_cli_main(int argc, char *const *argv, FILE *out, FILE *err)

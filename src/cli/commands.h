@@ -1,4 +1,4 @@
-/* The commands. Each is one file cmd_<name>.c and one line in commands.def. */
+/* The commands. Each is one file cmd_<name>.c, which defines tt_cmd_<name>, and one line in commands.def. */
 #ifndef TT_CLI_COMMANDS_H
 #define TT_CLI_COMMANDS_H
 
@@ -14,24 +14,40 @@ struct tt_cli {
     struct tt_cancel *cancel;
 };
 
-struct tt_command {
-    const char *name, *summary;
-    /* argv[0 .. argc-1] are the words after the command. */
-    tt_status (*run)(struct tt_cli *cli, int argc, char *const *argv);
-    /* Fills `sections` with the settings of the command and returns how many there are. */
-    size_t (*sections)(struct tt_setting_section *sections); /* [TT_COMMAND_SECTIONS_MAX] */
-    const char *usage;                                       /* the words after "trimtab NAME" */
+/* One call of a command. */
+struct tt_command_call {
+    int argc; /* words before the settings; of a command without settings all words */
+    char *const *argv;
+    void *target; /* what the settings filled; NULL without settings */
+    struct tt_settings *settings;
 };
 
-#define COMMAND(name, summary)                                                                               \
-    tt_status tt_cmd_##name(struct tt_cli *cli, int argc, char *const *argv);                                \
-    size_t tt_cmd_##name##_sections(struct tt_setting_section *sections);                                    \
-    extern const char tt_cmd_##name##_usage[];
+struct tt_command_ops {
+    const char *usage; /* the words after "trimtab NAME" */
+    /* Fills `sections` [TT_COMMAND_SECTIONS_MAX] with the settings of the command and returns how many there are. NULL:
+     * it has none. They lie over a struct of `target_bytes`, which is zeroed. */
+    size_t (*sections)(struct tt_setting_section *sections);
+    size_t target_bytes;
+    /* Checks the words before the settings: *count gets how many there are. NULL: settings come at once. */
+    tt_status (*take_words)(int argc, char *const *argv, int *count);
+    /* After the flags were read. NULL: tt_settings_check. */
+    tt_status (*resolve)(void *target, struct tt_settings *settings);
+    tt_status (*run)(struct tt_cli *cli, const struct tt_command_call *call);
+};
+
+struct tt_command {
+    const char *name, *summary;
+    const struct tt_command_ops *ops;
+};
+
+#define COMMAND(name, summary) extern const struct tt_command_ops tt_cmd_##name;
 #include "cli/commands.def"
 #undef COMMAND
 
 /* NULL when there is none of that name. */
 const struct tt_command *tt_command_find(const char *name);
+/* Its ops' sections, or none. */
+size_t tt_command_sections(const struct tt_command *command, struct tt_setting_section *sections);
 /* In the order of commands.def, ended by one without name. */
 extern const struct tt_command tt_commands[];
 

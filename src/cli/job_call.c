@@ -27,10 +27,8 @@ size_t tt_job_call_sections(enum tt_job_kind kind, const struct tt_setting *own,
     return count;
 }
 
-tt_status tt_job_call_parse(const struct tt_job_call *call, struct tt_settings *settings, int argc,
-                            char *const *argv)
+tt_status tt_job_call_read(const struct tt_job_call *call, struct tt_settings *settings)
 {
-    TT_TRY(tt_settings_parse_flags(settings, argc, argv, NULL));
     return call->config_file != NULL ? tt_accelerate_read(call->config_file, settings) : TT_OK;
 }
 

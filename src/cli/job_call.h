@@ -15,9 +15,8 @@ extern const struct tt_setting tt_job_call_settings[]; /* over struct tt_job_cal
  * lie over the command's struct, which begins with the kind's. Returns how many. */
 size_t tt_job_call_sections(enum tt_job_kind kind, const struct tt_setting *own, size_t call_offset,
                             struct tt_setting_section *sections);
-/* Reads the flags, the files of --config and accelerate's. */
-TT_MUST_USE tt_status tt_job_call_parse(const struct tt_job_call *call, struct tt_settings *settings,
-                                        int argc, char *const *argv);
+/* After the flags and the files of --config: reads accelerate's file, when one is named. */
+TT_MUST_USE tt_status tt_job_call_read(const struct tt_job_call *call, struct tt_settings *settings);
 /* The resolved settings on standard output. */
 TT_MUST_USE tt_status tt_job_call_print(struct tt_cli *cli, const struct tt_settings *settings);
 
