@@ -23,8 +23,8 @@ static tt_status create_units(const struct tt_rank_config *config, struct tt_ran
         .strategy = config->strategy,
         .device = rank->device,
         .compute = rank->stream,
-        .shard_comm = rank->comms.shard,
-        .replicate_comm = rank->comms.replicate,
+        .shard_comm = rank->mesh.shard,
+        .replicate_comm = rank->mesh.replicate,
         .compute_dtype = config->model_options.compute_dtype,
         .reduce_dtype = config->reduce_dtype,
         .train = config->train,
@@ -127,10 +127,10 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
     tt_status status = TT_OK;
     *rank = (struct tt_rank){.limits = config->limits};
     TT_GO(tt_device_open(&config->device, &rank->device));
-    TT_GO(tt_rank_comms_init(config, rank->device, &rank->comms));
-    rank->world = rank->comms.world;
-    rank->comm = rank->comms.shard;
-    rank->sharded = config->strategy != TT_NO_SHARD && tt_comm_world_size(rank->comm) > 1;
+    TT_GO(tt_mesh_init(config, rank->device, &rank->mesh));
+    rank->world = rank->mesh.world;
+    rank->comm = rank->mesh.shard;
+    rank->sharded = rank->mesh.part_count > 1;
     TT_GO(tt_stream_create(rank->device, &rank->stream));
     TT_GO(tt_model_create(config->model_config, &config->model_options, &rank->model));
     TT_GO(create_units(config, rank));
@@ -176,7 +176,7 @@ void tt_rank_deinit(struct tt_rank *rank)
     tt_shard_context_destroy(rank->shard);
     tt_model_destroy(rank->model);
     tt_stream_destroy(rank->stream);
-    tt_rank_comms_deinit(&rank->comms);
+    tt_mesh_deinit(&rank->mesh);
     tt_device_close(rank->device);
     *rank = (struct tt_rank){0};
 }

@@ -10,16 +10,17 @@
 #include "checkpoint/state_snapshot.h"
 #include "data/sampler.h"
 #include "engine/executor.h"
-#include "engine/rank_comms.h"
+#include "engine/mesh.h"
 #include "optim/adamw.h"
 
 struct tt_rank_config {
     struct tt_device_config device;
     struct tt_comm *world; /* lent: all ranks of the run, as the host reaches them */
-    /* lent: the ranks that split a unit; NULL: the rank makes it (rank_comms.h) */
+    /* lent: the ranks that split a unit; NULL: the rank makes it (mesh.h) */
     struct tt_comm *comm;
     struct tt_comm *replicate_comm; /* lent, NULL unless HYBRID_SHARD; made with `comm` */
     int machine, local_rank;        /* world.h; by them HYBRID_SHARD splits the world */
+    struct tt_mesh_shape mesh;
     enum tt_shard_strategy strategy;
     const struct tt_model_config *model_config;
     struct tt_model_options model_options;
@@ -41,8 +42,8 @@ struct tt_rank_config {
 struct tt_rank {
     struct tt_device *device;
     struct tt_stream *stream;
-    struct tt_rank_comms comms;
-    struct tt_comm *world, *comm; /* of comms */
+    struct tt_mesh mesh;
+    struct tt_comm *world, *comm; /* of the mesh: all ranks, and those that split a unit */
     bool sharded;                 /* slices differ from rank to rank of `comm` */
     struct tt_model *model;
     struct tt_shard_context *shard;

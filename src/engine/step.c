@@ -34,7 +34,7 @@ static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_conf
     struct tt_batch batch;
     struct tt_pass pass;
     tt_status status = TT_OK;
-    TT_GO(tt_sampler_batch(config->sampler, step_index, micro, tt_comm_rank(rank->world), storage, &batch));
+    TT_GO(tt_sampler_batch(config->sampler, step_index, micro, rank->mesh.data_rank, storage, &batch));
     *attending_rows += tt_gradient_attending_rows(&batch);
     TT_GO(tt_rank_upload(rank, &batch, &pass));
     set_inputs(config, step_index, facts, &pass.in);
@@ -81,8 +81,7 @@ static tt_status explain_nonfinite(struct tt_rank *rank, const struct tt_train_s
     for (int64_t micro = 0; micro < facts->micro_count && !is_found(&finding); micro++) {
         struct tt_batch batch;
         struct tt_pass pass;
-        TT_TRY(
-            tt_sampler_batch(config->sampler, step_index, micro, tt_comm_rank(rank->world), storage, &batch));
+        TT_TRY(tt_sampler_batch(config->sampler, step_index, micro, rank->mesh.data_rank, storage, &batch));
         TT_TRY(tt_rank_upload(rank, &batch, &pass));
         set_inputs(config, step_index, facts, &pass.in);
         TT_TRY(tt_executor_find_nonfinite(rank->executor, &pass, finding.where, sizeof finding.where));
@@ -138,11 +137,8 @@ static tt_status update_unit(struct tt_rank *rank, const struct tt_optim_config 
 
 static tt_status sum_reports(struct tt_rank *rank, double *report)
 {
-    int world = tt_comm_world_size(rank->world);
-    /* Slices that several ranks hold alike are counted that many times. */
-    int copies = rank->sharded ? world / tt_comm_world_size(rank->comm) : world;
     TT_TRY(tt_comm_host_sum(rank->world, report, REPORT_COUNT));
-    report[TT_SUM_SQUARES] /= copies;
+    report[TT_SUM_SQUARES] /= rank->mesh.copies; /* slices that several ranks hold count that many times */
     return TT_OK;
 }
 

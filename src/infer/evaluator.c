@@ -12,7 +12,7 @@ static tt_status run_micro(struct tt_rank *rank, const struct tt_sampler *sample
     tt_status status = TT_OK;
     struct tt_batch batch;
     struct tt_pass pass;
-    TT_GO(tt_sampler_batch(sampler, index, micro, tt_comm_rank(rank->world), storage, &batch));
+    TT_GO(tt_sampler_batch(sampler, index, micro, rank->mesh.data_rank, storage, &batch));
     TT_GO(tt_rank_upload(rank, &batch, &pass));
     pass.in.loss_scale = 1.0f;
     TT_GO(tt_executor_forward(rank->executor, &pass));

@@ -70,8 +70,6 @@ static tt_status check_shared(const struct tt_run *run, const struct tt_rank *ra
 tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank,
                               struct tt_memory *memory)
 {
-    /* Replicas hold the same slices: the first of each writes them. */
-    const struct tt_comm *replicas = rank->comms.replicate;
     bool first = tt_comm_rank(rank->world) == 0;
     struct tt_saver_config config = {
         .model = rank->model,
@@ -79,10 +77,10 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
         .stream = rank->stream,
         .snapshot = &rank->snapshot,
         .comm = rank->world,
-        .writes = rank->sharded ? replicas == NULL || tt_comm_rank(replicas) == 0 : first,
+        .writes = rank->mesh.first_copy,
         .sharded = strcmp(run->config->state_dict_type, "SHARDED_STATE_DICT") == 0,
-        .part = rank->sharded ? tt_comm_rank(rank->comm) : 0,
-        .parts = rank->sharded ? tt_comm_world_size(rank->comm) : 1,
+        .part = rank->mesh.part,
+        .parts = rank->mesh.part_count,
         .dtype = tt_run_save_dtype(run->config, rank->model),
         .stop = run->cancel,
         .base_folder = tt_model_folder_path(run->inputs.folder),

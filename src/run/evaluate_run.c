@@ -65,7 +65,7 @@ static tt_status prepare(struct evaluation_run *run, const struct tt_world *worl
     struct tt_batch_limits limits, none = {0};
     struct tt_sampler_config sampler = {
         .micro_batch_size = config->per_device_eval_batch_size,
-        .world_size = world->world_size,
+        .world_size = tt_mesh_data_size(&(struct tt_mesh_shape){0}, world->world_size),
         .accumulation = 1,
         .packing = config->data.eval_packing > 0,
         .packing_strategy = config->data.packing_strategy,

@@ -45,13 +45,13 @@ static int64_t resolve_interval(enum tt_interval strategy, double every, int64_t
     return to_steps(every < 1.0 ? ceil((double)total * every) : every);
 }
 
-static tt_status create_samplers(struct tt_run *run, int world_size)
+static tt_status create_samplers(struct tt_run *run, int data_size)
 {
     const struct tt_train_config *config = run->config;
     const struct tt_data_config *data = &config->data;
     struct tt_sampler_config train = {
         .micro_batch_size = config->per_device_train_batch_size,
-        .world_size = world_size,
+        .world_size = data_size,
         .accumulation = config->gradient_accumulation_steps,
         .seed = (uint64_t)(config->data_seed >= 0 ? config->data_seed : config->seed),
         .shuffle = strcmp(config->train_sampling_strategy, "sequential") != 0,
@@ -225,7 +225,7 @@ static tt_status open_inputs(struct tt_run *run, const struct tt_world *world)
 
 static tt_status prepare(struct tt_run *run, const struct tt_world *world)
 {
-    TT_TRY(create_samplers(run, world->world_size));
+    TT_TRY(create_samplers(run, tt_mesh_data_size(&run->rank_config.mesh, world->world_size)));
     resolve_intervals(run);
     TT_TRY(tt_resume_prepare(run, world));
     struct tt_rank_layout layout = tt_rank_layout_of(world);

@@ -1,0 +1,89 @@
+#include "engine/mesh.h"
+
+#include "engine/rank.h"
+
+static int at_least_one(int count)
+{
+    return count > 1 ? count : 1;
+}
+
+int tt_mesh_data_size(const struct tt_mesh_shape *shape, int world_size)
+{
+    return world_size / at_least_one(shape->context);
+}
+
+static void keep(struct tt_mesh *mesh, struct tt_comm *comm)
+{
+    mesh->owned[mesh->owned_count++] = comm;
+}
+
+static tt_status split(struct tt_mesh *mesh, int color, struct tt_comm **part)
+{
+    TT_TRY(tt_comm_split(mesh->world, color, part));
+    keep(mesh, *part);
+    return TT_OK;
+}
+
+/* Groups of `size` neighbouring ranks. */
+static tt_status split_neighbours(struct tt_mesh *mesh, const char *what, int size, struct tt_comm **part)
+{
+    int world_size = tt_comm_world_size(mesh->world);
+    if (size <= 1) return TT_OK;
+    if (world_size % size != 0)
+        return tt_fail(TT_ERR_USAGE, "%d ranks cannot be split into groups of %d for %s", world_size, size,
+                       what);
+    return split(mesh, tt_comm_rank(mesh->world) / size, part);
+}
+
+static tt_status make_groups(const struct tt_rank_config *config, struct tt_device *device,
+                             struct tt_mesh *mesh)
+{
+    if (!tt_device_is_host(device) && tt_comm_world_size(config->world) > 1) {
+        TT_TRY(tt_comm_create_gpu(config->world, device, &mesh->world));
+        keep(mesh, mesh->world);
+    }
+    mesh->shard = mesh->world;
+    /* A unit is split over the ranks of a machine; the ranks with one number on their machines hold the same. */
+    if (config->strategy == TT_HYBRID_SHARD) {
+        TT_TRY(split(mesh, config->machine, &mesh->shard));
+        TT_TRY(split(mesh, config->local_rank, &mesh->replicate));
+    }
+    TT_TRY(split_neighbours(mesh, "experts", config->mesh.expert, &mesh->expert));
+    return split_neighbours(mesh, "contexts", config->mesh.context, &mesh->context);
+}
+
+/* What this rank holds and trains on. */
+static void place(const struct tt_rank_config *config, struct tt_mesh *mesh)
+{
+    int rank = tt_comm_rank(mesh->world), world_size = tt_comm_world_size(mesh->world);
+    int shards = tt_comm_world_size(mesh->shard);
+    bool sharded = config->strategy != TT_NO_SHARD && shards > 1;
+    mesh->data_rank = rank / at_least_one(config->mesh.context);
+    mesh->data_size = tt_mesh_data_size(&config->mesh, world_size);
+    mesh->part = sharded ? tt_comm_rank(mesh->shard) : 0;
+    mesh->part_count = sharded ? shards : 1;
+    mesh->copies = world_size / mesh->part_count;
+    mesh->first_copy =
+        sharded && mesh->replicate != NULL ? tt_comm_rank(mesh->replicate) == 0 : sharded || rank == 0;
+}
+
+tt_status tt_mesh_init(const struct tt_rank_config *config, struct tt_device *device, struct tt_mesh *mesh)
+{
+    tt_status status = TT_OK;
+    *mesh = (struct tt_mesh){.world = config->world, .shard = config->comm};
+    if (config->comm != NULL)
+        mesh->replicate = config->replicate_comm;
+    else
+        status = make_groups(config, device, mesh);
+    if (status == TT_OK)
+        place(config, mesh);
+    else
+        tt_mesh_deinit(mesh);
+    return status;
+}
+
+void tt_mesh_deinit(struct tt_mesh *mesh)
+{
+    while (mesh->owned_count > 0) tt_comm_destroy(mesh->owned[--mesh->owned_count]);
+    *mesh = (struct tt_mesh){0};
+}
