@@ -143,7 +143,7 @@ static void settings_that_differ(void **state)
         processes[1].config.settings = "command: train\nlearning_rate: 0.2\nseed: 1\n";
         /* Rank 2 has come before rank 1 ends everything: one that comes later finds nobody. */
         processes[0].delay = late ? 0 : 0.3;
-        processes[1].delay = 3;
+        processes[1].delay = 1.5;
         test_tcp_run(processes, 3);
         test_tcp_expect(
             &processes[1], TT_ERR_USAGE,
@@ -159,7 +159,7 @@ static void worlds_that_differ(void **state)
     (void)state;
     struct test_tcp_process processes[2];
     test_tcp_prepare(processes, 2, 1, test_tcp_barrier, NULL);
-    processes[0].config.timeout_seconds = 2;
+    processes[0].config.timeout_seconds = 1;
     processes[1].config.world_size = 4;
     test_tcp_run(processes, 2);
     test_tcp_expect(&processes[1], TT_ERR_USAGE, "rank 0 was started for 2 ranks, this process for 4");
@@ -172,8 +172,8 @@ static void two_that_claim_one_rank(void **state)
     struct test_tcp_process processes[3];
     test_tcp_prepare(processes, 3, 1, test_tcp_barrier, NULL);
     processes[2].config.first_rank = 1;
-    processes[2].delay = 2;
-    for (int p = 0; p < 3; p++) processes[p].config.timeout_seconds = 5;
+    processes[2].delay = 1;
+    for (int p = 0; p < 3; p++) processes[p].config.timeout_seconds = 2.5;
     test_tcp_run(processes, 3);
     test_tcp_expect(&processes[2], TT_ERR_USAGE, "rank 1 is process");
     test_tcp_expect(&processes[0], TT_ERR_COMM, "rank 2 of 3 did not come");
@@ -260,7 +260,7 @@ static void without_memory(void **state)
     uint64_t live = tt_alloc_live();
     for (uint64_t nth = 1; nth < 12; nth++) {
         test_tcp_prepare(&process, 1, 1, test_tcp_barrier, NULL);
-        process.config.timeout_seconds = 2;
+        process.config.timeout_seconds = 0.5;
         struct tt_comm *comm = NULL;
         tt_alloc_fail_at(nth);
         tt_status status = tt_comm_create_tcp(&process.config, &comm, process.machines);
