@@ -136,13 +136,30 @@ static int join(const struct place *place, int first_rank, int local_count)
     return file;
 }
 
-/* Until the hub closes the connection; a connection that says nothing more may not live on. */
-static void drain(int file)
+/* Until the hub closes the connection; a connection that says nothing more may not live on. Returns the bytes
+ * that came. */
+static size_t drain(int file)
 {
     char bytes[4096];
+    size_t heard = 0;
     shutdown(file, SHUT_WR);
-    while (hear_some(file, bytes, sizeof bytes) > 0) continue;
+    for (ssize_t got; (got = hear_some(file, bytes, sizeof bytes)) > 0;) heard += (size_t)got;
     close(file);
+    return heard;
+}
+
+/* Whether a hello, with settings after it, is one that the hub accepts. */
+static bool is_good(const uint8_t *said, size_t size)
+{
+    struct tt_wire_hello hello, good = tt_wire_hello_make(WORLD_SIZE, 1, 1, -1, "fuzz");
+    if (size < sizeof hello) return false;
+    memcpy(&hello, said, sizeof hello);
+    const char *settings = (const char *)said + sizeof hello; /* a 0 ends them */
+    return strncmp(hello.version, good.version, sizeof hello.version) == 0 &&
+           hello.byte_order == good.byte_order && hello.error_bytes == good.error_bytes &&
+           hello.world_size == WORLD_SIZE && hello.first_rank >= 0 && hello.local_count >= 1 &&
+           (int64_t)hello.first_rank + hello.local_count <= WORLD_SIZE && hello.rank == -1 &&
+           strcmp(settings, settings_text) == 0;
 }
 
 static void say_hello(int file, const uint8_t *data, size_t size)
@@ -150,13 +167,16 @@ static void say_hello(int file, const uint8_t *data, size_t size)
     struct tt_wire_hello hello = tt_wire_hello_make(WORLD_SIZE, 1, 1, "fuzz");
     struct tt_wire_header header = {.magic = TT_WIRE_MAGIC, .kind = TT_WIRE_HELLO, .bytes = size};
     const size_t good = sizeof hello + sizeof settings_text - 1;
-    uint8_t *bytes = calloc(1, sizeof header + good + size), *at = bytes + sizeof header;
+    uint8_t *bytes = calloc(1, sizeof header + good + size + 1), *at = bytes + sizeof header;
     if (bytes == NULL) abort();
     memcpy(bytes, &header, sizeof header);
     memcpy(at, &hello, sizeof hello);
     memcpy(at + sizeof hello, settings_text, sizeof settings_text - 1);
     for (size_t i = 0; i < size; i++) at[i] ^= data[i];
+    at[size] = 0;
     say(file, bytes, sizeof header + size);
+    bool accepted = hear(file, &header, sizeof header) && header.kind == TT_WIRE_ACCEPT;
+    if (accepted != is_good(at, size)) abort();
     free(bytes);
 }
 
@@ -197,7 +217,8 @@ static void run_stranger(const struct place *place, enum mode mode, const uint8_
         say_hello(file, data, size);
     else
         say(file, data, size);
-    drain(file);
+    size_t heard = drain(file);
+    if (mode == SUM && heard > 0) abort(); /* a stranger gets no sum to guess the secret by */
 }
 
 static struct place *place_for(enum mode mode)

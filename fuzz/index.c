@@ -1,5 +1,5 @@
 /* model.safetensors.index.json beside two small files of weights: the index agrees with them or is refused,
- * and names no file outside the folder. */
+ * and names no file outside the folder, where there is one more. */
 /* words: src/io src/tensor */
 #include <stdint.h>
 #include <stdlib.h>
@@ -8,36 +8,58 @@
 #include "folder.h"
 #include "io/model_folder.h"
 
-/* One F32 tensor of two elements. */
-static void write_weights(const char *name, const char *tensor)
+/* F32 tensors of two elements, all zero; `second` may be NULL. */
+static void write_weights(const char *name, const char *first, const char *second)
 {
-    char file[160] = {0};
-    int bytes = snprintf(file + 8, sizeof file - 8,
-                         "{\"%s\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}}", tensor);
+    static const char end[] = "\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\":";
+    char file[256] = {0}, *header = file + 8;
+    int bytes = snprintf(header, sizeof file - 8, "{\"%s\": {%s [0, 8]}", first, end);
+    if (second != NULL)
+        bytes +=
+            snprintf(header + bytes, sizeof file - 8 - (size_t)bytes, ", \"%s\": {%s [8, 16]}", second, end);
+    header[bytes++] = '}';
     file[0] = (char)bytes;
-    fuzz_write(name, file, 8 + (size_t)bytes + 8);
+    memset(header + bytes, 0, 16);
+    fuzz_write(name, file, 8 + (size_t)bytes + (second != NULL ? 16 : 8));
+}
+
+/* What was opened is what the index says, each tensor in its file. */
+static void check_tensors(const struct tt_model_folder *folder, const struct tt_json_value *weight_map)
+{
+    size_t count = tt_model_folder_tensor_count(folder);
+    if (count == 0 || tt_json_count(weight_map) != count) abort();
+    for (size_t i = 0; i < count; i++) {
+        float values[2];
+        const struct tt_safetensors_entry *entry = tt_model_folder_tensor(folder, i);
+        const struct tt_safetensors *file = tt_model_folder_file(folder, entry);
+        const char *name = tt_json_text(tt_json_get(weight_map, entry->name));
+        if (file == NULL || name == NULL || strcmp(tt_path_basename(tt_safetensors_path(file)), name) != 0)
+            abort();
+        if (strcmp(entry->name, "secret") == 0) abort();
+        if (tt_model_folder_read(folder, entry, 0, 2, values, TT_F32) != TT_OK || values[0] != 0) abort();
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static bool ready;
     if (!ready) {
-        fuzz_write("config.json", "{}", 2);
-        write_weights("model-00001-of-00002.safetensors", "a");
-        write_weights("model-00002-of-00002.safetensors", "b");
+        if (mkdir(fuzz_path("model"), 0700) != 0) abort();
+        write_weights("outside.safetensors", "secret", NULL);
+        fuzz_write("model/config.json", "{}", 2);
+        write_weights("model/model-00001-of-00002.safetensors", "a", NULL);
+        write_weights("model/model-00002-of-00002.safetensors", "b", "c");
         ready = true;
     }
-    fuzz_write("model.safetensors.index.json", data, size);
     struct tt_model_folder *folder = NULL;
-    if (tt_model_folder_open(fuzz_folder(), true, &folder) != TT_OK) return 0;
-    size_t count = tt_model_folder_tensor_count(folder); /* an index need not list all files of the folder */
-    if (count < 1 || count > 2) abort();
-    for (size_t i = 0; i < count; i++) {
-        float values[2];
-        const struct tt_safetensors_entry *entry = tt_model_folder_tensor(folder, i);
-        if (tt_model_folder_file(folder, entry) == NULL) abort();
-        if (tt_model_folder_read(folder, entry, 0, 2, values, TT_F32) != TT_OK || values[0] != 0) abort();
+    struct tt_json index = {0};
+    const char *path = fuzz_write("model/model.safetensors.index.json", data, size);
+    if (tt_json_read(path, size + 1, &index) != TT_OK) index.root = NULL;
+    if (tt_model_folder_open(fuzz_path("model"), true, &folder) == TT_OK) {
+        if (index.root == NULL) abort();
+        check_tensors(folder, tt_json_get(index.root, "weight_map"));
     }
     tt_model_folder_close(folder);
+    tt_json_deinit(&index);
     return 0;
 }
