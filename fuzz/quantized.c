@@ -1,5 +1,6 @@
 /* A folder of quantized weights: the safetensors file is the input. Whatever it holds, weights are found or
- * refused, and what is found is read without touching memory or bytes of the file that are not its own. */
+ * refused, and what is found is read without touching memory or bytes of the file that are not its own. An
+ * input that begins with a brace is read as JSON instead: as the state of a weight, and as a config.json. */
 /* words: src/io src/tensor */
 #include <fcntl.h>
 #include <stdint.h>
@@ -58,12 +59,82 @@ static void read_weight(const struct tt_model_folder *folder, const struct tt_qu
     free(whole);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+/* The sections follow each other in the segment. */
+static void check_layout(const struct tt_quant_layout *layout)
+{
+    const struct tt_quant_section sections[] = {layout->codes, layout->absmax,     layout->nested_absmax,
+                                                layout->map,   layout->nested_map, layout->offset};
+    size_t end = 0;
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
+        if (sections[i].bytes == 0) continue;
+        if (sections[i].offset < end || sections[i].bytes > layout->bytes - sections[i].offset) abort();
+        end = sections[i].offset + sections[i].bytes;
+    }
+    if (end > layout->bytes || layout->bytes % TT_QUANT_ALIGN != 0) abort();
+}
+
+static void decode_zeros(const struct tt_quant_layout *layout)
+{
+    if (layout->bytes > SEGMENT_MAX) return;
+    uint8_t *segment = calloc(1, layout->bytes);
+    float *values = malloc((size_t)layout->count * sizeof *values);
+    if (segment == NULL || values == NULL) abort();
+    tt_quant_decode(layout, segment, 0, layout->count, values, TT_F32);
+    free(values);
+    free(segment);
+}
+
+/* What is written from a state gives that state. */
+static void read_state(const char *text, size_t bytes)
+{
+    struct tt_quant_layout layout = {0}, layout_again = {0};
+    struct tt_str written = {0};
+    tt_dtype dtype = TT_DTYPE_NONE, dtype_again = TT_DTYPE_NONE;
+    float offset = 0, offset_again = 0;
+    if (tt_quantized_state_parse(text, bytes, "fuzz", &layout, &dtype, &offset) != TT_OK) return;
+    check_layout(&layout);
+    decode_zeros(&layout);
+    if (tt_quantized_state_write(&layout, dtype, offset, &written) != TT_OK ||
+        tt_quantized_state_parse(tt_str_text(&written), written.bytes, "written", &layout_again, &dtype_again,
+                                 &offset_again) != TT_OK)
+        abort();
+    if (layout_again.rows != layout.rows || layout_again.cols != layout.cols ||
+        layout_again.bytes != layout.bytes || layout_again.format.type != layout.format.type ||
+        layout_again.format.block != layout.format.block ||
+        layout_again.format.nested_block != layout.format.nested_block || dtype_again != dtype ||
+        memcmp(&offset_again, &offset, sizeof offset) != 0)
+        abort();
+    tt_str_deinit(&written);
+}
+
+static void read_config(const char *text, size_t bytes)
+{
+    struct tt_json json = {0}, json_again = {0};
+    struct tt_quantized_config config, again;
+    if (tt_json_parse(text, bytes, "fuzz", &json) != TT_OK) return;
+    if (tt_quantized_config_read(&json, &config) == TT_OK && config.type != TT_QUANT_NONE) {
+        json_again = (struct tt_json){.root = tt_json_new_object(), .origin = "written"};
+        struct tt_json_value *made = tt_quantized_config_make(&config);
+        if (made == NULL || tt_json_set(json_again.root, "quantization_config", made) != 0 ||
+            tt_quantized_config_read(&json_again, &again) != TT_OK)
+            abort();
+        if (again.type != config.type || again.nested != config.nested ||
+            again.skip_count != config.skip_count || again.compute_dtype != config.compute_dtype ||
+            again.storage_dtype != config.storage_dtype)
+            abort();
+        for (int i = 0; i < config.skip_count; i++)
+            if (strcmp(again.skip[i], config.skip[i]) != 0) abort();
+    }
+    tt_json_deinit(&json);
+    tt_json_deinit(&json_again);
+}
+
+static void read_folder(const uint8_t *data, size_t size)
 {
     struct tt_model_folder *folder = NULL;
     if (weights < 0) make_folder();
     if (ftruncate(weights, 0) != 0 || pwrite(weights, data, size, 0) != (ssize_t)size) abort();
-    if (tt_model_folder_open(folder_path, true, &folder) != TT_OK) return 0;
+    if (tt_model_folder_open(folder_path, true, &folder) != TT_OK) return;
     for (size_t i = 0; i < tt_model_folder_tensor_count(folder); i++) {
         const char *name = tt_model_folder_tensor(folder, i)->name;
         struct tt_quantized tensor;
@@ -73,5 +144,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (tensor.layout.format.type != TT_QUANT_NONE) read_weight(folder, &tensor);
     }
     tt_model_folder_close(folder);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size > 0 && data[0] == '{') {
+        read_state((const char *)data, size);
+        read_config((const char *)data, size);
+    } else {
+        read_folder(data, size);
+    }
     return 0;
 }
