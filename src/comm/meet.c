@@ -162,9 +162,10 @@ static tt_status take_abort(struct meeting *meeting, int socket, const struct tt
     TT_TRY(receive(meeting, socket, &error, sizeof error, tt_clock_seconds() + TT_WIRE_BEAT_SECONDS, "why"));
     tt_wire_clean_error(&error);
     meeting->final = true;
-    int rank = header->parameter - config->first_rank;
-    if (rank >= 0 && rank < config->local_count) return tt_error_restore(&error);
-    return tt_comm_fail_peer(header->parameter, &error);
+    int rank = header->parameter; /* any number */
+    if (rank >= config->first_rank && rank < config->first_rank + config->local_count)
+        return tt_error_restore(&error);
+    return tt_comm_fail_peer(rank, &error);
 }
 
 /* The next frame but beats, however many of them come; one that ends the meeting is an error. */
