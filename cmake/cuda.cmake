@@ -3,7 +3,7 @@
 option(TT_WITH_CUDA "Build libtrimtab_cuda.so, when nvcc is found" ON)
 set(TT_CUDA_ARCHITECTURES "80;89;90a" CACHE STRING "Compute capabilities that libtrimtab_cuda.so is built for")
 set(cuda_places /usr/local/cuda/bin /usr/lib/nvidia-cuda-toolkit/bin)
-if(TT_WITH_CUDA AND NOT TT_SANITIZE AND NOT TT_FUZZ)
+if(TT_WITH_CUDA AND NOT TT_SANITIZE AND NOT TT_SANITIZE_THREAD AND NOT TT_FUZZ)
   find_program(TT_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS ${cuda_places} PATH_SUFFIXES bin)
 endif()
 if(NOT TT_NVCC)

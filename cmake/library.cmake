@@ -11,7 +11,9 @@ set_target_properties(trimtab_lib PROPERTIES
   PUBLIC_HEADER include/trimtab.h)
 target_include_directories(trimtab_lib PRIVATE src PUBLIC include)
 target_link_libraries(trimtab_lib PRIVATE tt_run)
-target_link_options(trimtab_lib PRIVATE -Wl,--no-undefined)
+if(NOT TT_SANITIZE_THREAD) # the program brings clang's runtime of it
+  target_link_options(trimtab_lib PRIVATE -Wl,--no-undefined)
+endif()
 
 # example_<name> from examples/library/<name>.c
 file(GLOB library_examples CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/examples/library examples/library/*.c)
