@@ -151,9 +151,7 @@ static void bench_attention(struct bench *bench, tt_dtype dtype, int32_t sequenc
         .dq_THE = tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, heads * head_dim), heads),
         .dk_TKE = tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, kv_heads * head_dim), kv_heads),
         .dv_TKE = tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, kv_heads * head_dim), kv_heads)};
-    size_t scratch = tt_attention_backward_scratch(bench->device, tokens, heads, kv_heads, head_dim,
-                                                   args.forward.q_THE.strides[0], args.dq_THE.strides[0],
-                                                   args.dk_TKE.strides[0]);
+    size_t scratch = tt_attention_backward_scratch(bench->device, &args);
     if (scratch > 0) args.scratch = tt_tensor_1d(bench_memory(bench, scratch), TT_U8, (int64_t)scratch);
     /* Half of the T x T products are below the diagonal; two products forward, five backward. */
     double product = (double)tokens * (double)length * (double)heads * (double)head_dim;
