@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "text/unicode.h"
 
 struct added_edge {
     uint64_t key; /* state << 8 | byte, plus 1; 0 = free */
@@ -116,6 +117,7 @@ tt_status added_finder_build(struct added_finder *finder, const struct added_pat
     finder->state_count = 1;
     for (size_t i = 0; i < count; i++) {
         finder->first[(unsigned char)patterns[i].data[patterns[i].bytes - 1]] = true;
+        if (patterns[i].bytes > finder->longest) finder->longest = patterns[i].bytes;
         TT_TRY(insert(finder, &patterns[i]));
     }
     return link_failures(finder);
@@ -128,37 +130,76 @@ void added_finder_deinit(struct added_finder *finder)
     *finder = (struct added_finder){0};
 }
 
-tt_status added_finder_find(const struct added_finder *finder, const char *text, size_t bytes,
-                            struct added_matches *matches)
+void added_finder_take_blanks(struct added_finder *finder)
 {
-    matches->count = 0;
-    if (finder->state_count == 0) return TT_OK;
+    finder->blank_is_metaspace = true;
+    finder->first[' '] = finder->first[(unsigned char)TT_METASPACE[strlen(TT_METASPACE) - 1]];
+}
+
+void added_matches_restart(struct added_matches *matches)
+{
+    matches->count = matches->block = matches->taken = 0;
+}
+
+/* U+2581 from its end. */
+static uint32_t step_metaspace(const struct added_finder *finder, uint32_t state)
+{
+    for (size_t i = strlen(TT_METASPACE); i-- > 0;)
+        state = step(finder, state, (unsigned char)TT_METASPACE[i]);
+    return state;
+}
+
+/* Bytes of the text that a pattern of that many matches. */
+static uint32_t matched_bytes(const struct added_finder *finder, const char *text, uint32_t pattern_bytes)
+{
+    uint32_t bytes = 0;
+    if (!finder->blank_is_metaspace) return pattern_bytes;
+    for (size_t matched = 0; matched < pattern_bytes; bytes++)
+        matched += text[bytes] == ' ' ? strlen(TT_METASPACE) : 1;
+    return bytes;
+}
+
+/* The matches that begin in a block, the last one first. What begins there ends less than the longest pattern
+ * behind it. */
+static tt_status find_in_block(const struct added_finder *finder, const char *text, size_t bytes,
+                               size_t start, size_t end, struct added_matches *matches)
+{
     uint32_t state = 0;
-    for (size_t i = bytes; i-- > 0;) {
+    for (size_t i = bytes - end > finder->longest ? end + finder->longest : bytes; i-- > start;) {
         unsigned char byte = (unsigned char)text[i];
         if (state == 0 && !finder->first[byte]) continue;
-        state = step(finder, state, byte);
+        bool metaspace = byte == ' ' && finder->blank_is_metaspace;
+        state = metaspace ? step_metaspace(finder, state) : step(finder, state, byte);
         const struct added_state *here = &finder->states[state];
-        if (here->length == 0) continue;
+        if (here->length == 0 || i >= end) continue;
         if (tt_grow((void **)&matches->data, matches->count, &matches->capacity, sizeof matches->data[0]) !=
             0) {
             return TT_ERR_MEMORY;
         }
-        matches->data[matches->count++] = (struct added_match){(uint32_t)i, here->length, here->id};
+        matches->data[matches->count++] =
+            (struct added_match){(uint32_t)i, matched_bytes(finder, text + i, here->length), here->id};
     }
-    /* Found from the right; taken from the left, each one that does not overlap the one before. */
-    size_t kept = 0, end = 0;
-    for (size_t low = 0, high = matches->count; low + 1 < high; low++) {
-        struct added_match swapped = matches->data[--high];
-        matches->data[high] = matches->data[low];
-        matches->data[low] = swapped;
+    return TT_OK;
+}
+
+tt_status added_finder_next(const struct added_finder *finder, const char *text, size_t bytes,
+                            struct added_matches *matches, struct added_match *match)
+{
+    const size_t block_bytes = (1 << 16) + 4 * finder->longest; /* what is looked at twice is a small part */
+    *match = (struct added_match){0};
+    if (finder->state_count == 0) return TT_OK;
+    while (matches->count > 0 || matches->block < bytes) {
+        if (matches->count == 0) {
+            size_t start = matches->block, end = bytes - start > block_bytes ? start + block_bytes : bytes;
+            TT_TRY(find_in_block(finder, text, bytes, start, end, matches));
+            matches->block = end;
+            continue;
+        }
+        struct added_match next = matches->data[--matches->count];
+        if (next.start < matches->taken) continue;
+        matches->taken = (size_t)next.start + next.bytes;
+        *match = next;
+        break;
     }
-    for (size_t i = 0; i < matches->count; i++) {
-        struct added_match match = matches->data[i];
-        if (match.start < end) continue;
-        end = (size_t)match.start + match.bytes;
-        matches->data[kept++] = match;
-    }
-    matches->count = kept;
     return TT_OK;
 }

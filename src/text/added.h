@@ -20,10 +20,13 @@ struct added_match {
     int32_t id;
 };
 
-/* A growing list of matches; a zeroed struct is empty. */
+/* A search in one text; a zeroed struct is one that has not begun. Matches are kept of one block of the text at a
+ * time: a text may be nothing but added tokens. */
 struct added_matches {
-    struct added_match *data;
+    struct added_match *data; /* owned: those of the block that were not given yet, the first one last */
     size_t count, capacity;
+    size_t block; /* where the next block begins */
+    size_t taken; /* where the last match that was given ends */
 };
 
 struct added_finder {
@@ -31,15 +34,20 @@ struct added_finder {
     size_t edge_slots;
     struct added_state *states; /* [0] is the root */
     size_t state_count, state_capacity;
-    bool first[256]; /* bytes that lead away from the root */
+    size_t longest;          /* pattern, in bytes */
+    bool first[256];         /* bytes that lead away from the root */
+    bool blank_is_metaspace; /* a blank of the text matches U+2581 */
 };
 
 /* Empty patterns must not be given. Of two equal patterns the first counts. */
 TT_MUST_USE tt_status added_finder_build(struct added_finder *finder, const struct added_pattern *patterns,
                                          size_t count);
 void added_finder_deinit(struct added_finder *finder);
-/* Replaces `matches` by those in the text, in order, none overlapping. */
-TT_MUST_USE tt_status added_finder_find(const struct added_finder *finder, const char *text, size_t bytes,
-                                        struct added_matches *matches);
+/* From now on a blank of the text matches U+2581, and no pattern has one. */
+void added_finder_take_blanks(struct added_finder *finder);
+void added_matches_restart(struct added_matches *matches);
+/* The matches in the text, in order, none overlapping. Behind the last one match->bytes is 0. */
+TT_MUST_USE tt_status added_finder_next(const struct added_finder *finder, const char *text, size_t bytes,
+                                        struct added_matches *matches, struct added_match *match);
 
 #endif

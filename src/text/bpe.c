@@ -7,8 +7,6 @@
 #include "text/bpe_impl.h"
 #include "text/unicode.h"
 
-#define METASPACE "\xE2\x96\x81" /* U+2581 */
-
 enum {
     CACHE_SETS_FIRST = 1 << 7, /* of two entries each; clearing more would take longer than a short text */
     CACHE_SETS = 1 << 14,      /* at most: 2 MiB, what fits a second-level cache */
@@ -68,7 +66,7 @@ static tt_status grow_merges(struct bpe *bpe)
 
 static bool begins_with_space(const char *data, size_t bytes)
 {
-    return tt_span_starts_with((struct tt_span){data, bytes}, METASPACE);
+    return tt_span_starts_with((struct tt_span){data, bytes}, TT_METASPACE);
 }
 
 tt_status bpe_add_merge(struct bpe *bpe, const char *left, size_t left_bytes, const char *right,
@@ -97,7 +95,7 @@ tt_status bpe_add_merge(struct bpe *bpe, const char *left, size_t left_bytes, co
     tt_str_deinit(&joined);
     TT_TRY(status);
     if (begins_with_space(right, right_bytes) &&
-        !tt_span_ends_with((struct tt_span){left, left_bytes}, METASPACE)) {
+        !tt_span_ends_with((struct tt_span){left, left_bytes}, TT_METASPACE)) {
         bpe->cuts_at_metaspace = false;
     }
     TT_TRY(grow_merges(bpe));
@@ -113,9 +111,9 @@ tt_status bpe_finish(struct bpe *bpe)
     const struct vocab *vocab = &bpe->vocab;
     bpe->unk_id = bpe->unk_token == NULL ? -1 : vocab_id(vocab, bpe->unk_token, strlen(bpe->unk_token));
     bool plain = bpe->prefix == NULL && bpe->suffix == NULL;
-    if (!plain || bpe->byte_level || vocab_id(vocab, METASPACE, strlen(METASPACE)) < 0)
+    if (!plain || bpe->byte_level || vocab_id(vocab, TT_METASPACE, strlen(TT_METASPACE)) < 0)
         bpe->cuts_at_metaspace = false;
-    if (bpe->unk_token != NULL && tt_ends_with(bpe->unk_token, METASPACE)) {
+    if (bpe->unk_token != NULL && tt_ends_with(bpe->unk_token, TT_METASPACE)) {
         bpe->cuts_at_metaspace = false;
     }
     bool all_bytes = bpe->byte_fallback;
@@ -259,17 +257,15 @@ static tt_status split_characters(const struct bpe *bpe, struct bpe_scratch *s, 
     for (size_t at = 0; at < bytes;) {
         size_t length = tt_utf8_length((unsigned char)word[at]);
         bool prefix = bpe->prefix != NULL && at > 0, suffix = bpe->suffix != NULL && at + length == bytes;
-        const char *data = word + at;
-        size_t data_bytes = length;
+        struct tt_span character = bpe_character(bpe, word + at, length);
         if (prefix || suffix) {
             tt_str_clear(&s->text);
             if (prefix) TT_TRY(tt_str_append_text(&s->text, bpe->prefix));
-            TT_TRY(tt_str_append(&s->text, word + at, length));
+            TT_TRY(tt_str_append(&s->text, character.data, character.bytes));
             if (suffix) TT_TRY(tt_str_append_text(&s->text, bpe->suffix));
-            data = s->text.data;
-            data_bytes = s->text.bytes;
+            character = (struct tt_span){s->text.data, s->text.bytes};
         }
-        TT_TRY(add_symbol(bpe, data, data_bytes, &s->symbols, &pending));
+        TT_TRY(add_symbol(bpe, character.data, character.bytes, &s->symbols, &pending));
         at += length;
     }
     return pending.any ? tt_ids_append(&s->symbols, bpe->unk_id) : TT_OK;
@@ -420,16 +416,22 @@ static tt_status encode_word(const struct bpe *bpe, struct bpe_scratch *s, const
     return grow ? resize_cache(s, CACHE_SETS) : TT_OK;
 }
 
+/* Bytes of a U+2581 at `at` < bytes; 0: there is none. */
+static size_t metaspace_bytes(const struct bpe *bpe, const char *word, size_t bytes, size_t at)
+{
+    if (word[at] == ' ') return bpe->blank_is_metaspace;
+    bool found = word[at] == TT_METASPACE[0] && begins_with_space(word + at, bytes - at);
+    return found ? strlen(TT_METASPACE) : 0;
+}
+
 /* A word without pre-tokenizer is a whole text. Where no merge crosses the border between a character and a
  * following U+2581, the parts are independent and can be merged (and remembered) one by one. */
 static tt_status encode_parts(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes,
                               struct tt_ids *ids)
 {
-    const size_t width = strlen(METASPACE);
-    size_t start = 0, at = 0;
+    size_t start = 0, at = 0, width;
     while (at < bytes) {
-        bool meta = word[at] == METASPACE[0] && begins_with_space(word + at, bytes - at);
-        if (!meta) {
+        if (metaspace_bytes(bpe, word, bytes, at) == 0) {
             at++;
             continue;
         }
@@ -437,7 +439,7 @@ static tt_status encode_parts(const struct bpe *bpe, struct bpe_scratch *s, cons
             TT_TRY(encode_word(bpe, s, word + start, at - start, false, ids));
             start = at;
         }
-        while (begins_with_space(word + at, bytes - at)) at += width;
+        while (at < bytes && (width = metaspace_bytes(bpe, word, bytes, at)) > 0) at += width;
     }
     return start < bytes ? encode_word(bpe, s, word + start, bytes - start, false, ids) : TT_OK;
 }

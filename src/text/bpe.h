@@ -18,8 +18,9 @@ struct bpe {
     int32_t unk_id;        /* -1: unk_token is not in the vocabulary, an error when it is needed */
     char *prefix, *suffix; /* of symbols that do not begin a word, of symbols that end one; NULL when empty */
     bool fuse_unk, byte_fallback, ignore_merges;
-    bool byte_level;        /* words come as raw bytes; tokens are written in ByteLevel's alphabet */
-    bool cuts_at_metaspace; /* no merge joins something to a following U+2581: words may be cut before it */
+    bool byte_level;         /* words come as raw bytes; tokens are written in ByteLevel's alphabet */
+    bool cuts_at_metaspace;  /* no merge joins something to a following U+2581: words may be cut before it */
+    bool blank_is_metaspace; /* words come with blanks in the place of U+2581, or with both */
     /* the symbols of a part of a word do not depend on the rest, if no byte is unknown */
     bool parts_are_free;
     int32_t byte_level_ids[256]; /* the symbol of a raw byte, -1: none */

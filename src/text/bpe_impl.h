@@ -3,6 +3,7 @@
 #define TT_TEXT_BPE_IMPL_H
 
 #include "text/bpe.h"
+#include "text/unicode.h"
 
 struct bpe_merge {
     uint64_t key; /* left << 32 | right, plus 1; 0 = free */
@@ -26,6 +27,14 @@ static inline const struct bpe_merge *find_merge(const struct bpe *bpe, int32_t 
     const struct bpe_merge *merge =
         &bpe->merges[merge_slot(bpe, ((uint64_t)left << 32 | (uint32_t)right) + 1)];
     return merge->key == 0 ? NULL : merge;
+}
+
+/* A character of a word as the vocabulary has it. */
+static inline struct tt_span bpe_character(const struct bpe *bpe, const char *data, size_t bytes)
+{
+    bool metaspace = bpe->blank_is_metaspace && *data == ' ';
+    return metaspace ? (struct tt_span){TT_METASPACE, sizeof TT_METASPACE - 1}
+                     : (struct tt_span){data, bytes};
 }
 
 /* Working memory of long words. */

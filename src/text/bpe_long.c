@@ -130,7 +130,9 @@ static bool has_unknown(const struct bpe *bpe, const char *data, size_t bytes)
 /* Symbols of one character. */
 static size_t symbols_of(const struct bpe *bpe, const char *data, size_t bytes)
 {
-    return bpe->byte_level || vocab_id(&bpe->vocab, data, bytes) >= 0 ? 1 : bytes;
+    struct tt_span character = bpe_character(bpe, data, bytes);
+    return bpe->byte_level || vocab_id(&bpe->vocab, character.data, character.bytes) >= 0 ? 1
+                                                                                          : character.bytes;
 }
 
 /* Bytes of a window at `at`: whole characters. */

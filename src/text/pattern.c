@@ -96,6 +96,12 @@ bool tt_pattern_matches_empty(const struct tt_pattern *regex)
     return pcre2_pattern_info(regex->code, PCRE2_INFO_MATCHEMPTY, &empty) == 0 && empty != 0;
 }
 
+bool tt_pattern_is_literal(const struct tt_pattern *regex, const char *text)
+{
+    return regex->literal != NULL && regex->literal_bytes == strlen(text) &&
+           memcmp(regex->literal, text, regex->literal_bytes) == 0;
+}
+
 bool tt_pattern_is_character(const struct tt_pattern *regex)
 {
     return regex->literal_bytes > 0 &&

@@ -25,6 +25,8 @@ TT_MUST_USE tt_status tt_pattern_compile_literal(const char *text, size_t bytes,
 void tt_pattern_destroy(struct tt_pattern *regex); /* takes NULL */
 /* Whether a match may be empty. */
 bool tt_pattern_matches_empty(const struct tt_pattern *regex);
+/* Whether it is the literal `text`. */
+bool tt_pattern_is_literal(const struct tt_pattern *regex, const char *text);
 /* Whether it is a literal of one character. */
 bool tt_pattern_is_character(const struct tt_pattern *regex);
 

@@ -85,6 +85,7 @@ struct pretokenizer {
     bool (*is_delimiter)(int32_t code, int32_t wanted);
     int32_t code; /* METASPACE: the replacement; CHARACTERS: what is_delimiter wants */
     enum prepend_scheme prepend;
+    bool leaves_blanks; /* METASPACE: only puts one before, see blanks.c */
 };
 struct pretokenizers {
     struct pretokenizer steps[PIPELINE_STEPS_MAX];

@@ -307,25 +307,22 @@ static tt_status split_words(struct splitting *s, const char *text, size_t bytes
     return kind != NONE ? emit(s, start, bytes) : TT_OK;
 }
 
-/* The steps that write a new text for the piece. */
-static tt_status rewrite(const struct pretokenizer *step, const char *text, size_t bytes, bool at_start,
-                         size_t limit, struct tt_str *out)
+/* Whether Metaspace puts its replacement before the piece. */
+static bool is_prefixed(const struct pretokenizer *step, const char *text, size_t bytes, bool at_start)
 {
     char encoded[4];
-    tt_str_clear(out);
-    if (step->kind == PRETOKENIZE_PREFIX_SPACE) {
-        TT_TRY(tt_text_append(out, limit, " ", 1));
-        return tt_text_append(out, limit, text, bytes);
-    }
-    if (step->kind == PRETOKENIZE_BYTE_LEVEL) {
-        for (size_t i = 0; i < bytes; i++)
-            TT_TRY(tt_text_append_code(out, limit, byte_level_code((unsigned char)text[i])));
-        return TT_OK;
-    }
     size_t width = tt_utf8_encode(step->code, encoded);
     bool has_one = text[0] == ' ' || (bytes >= width && memcmp(text, encoded, width) == 0);
-    bool wanted = step->prepend == PREPEND_ALWAYS || (step->prepend == PREPEND_FIRST && at_start);
-    if (wanted && !has_one) TT_TRY(tt_text_append(out, limit, encoded, width));
+    return !has_one && (step->prepend == PREPEND_ALWAYS || (step->prepend == PREPEND_FIRST && at_start));
+}
+
+static tt_status write_metaspaces(const struct pretokenizer *step, const char *text, size_t bytes,
+                                  bool prefix, size_t limit, struct tt_str *out)
+{
+    char encoded[4];
+    size_t width = tt_utf8_encode(step->code, encoded);
+    if (prefix) TT_TRY(tt_text_append(out, limit, encoded, width));
+    if (step->leaves_blanks) return tt_text_append(out, limit, text, bytes);
     for (size_t at = 0; at < bytes;) {
         const char *space = memchr(text + at, ' ', bytes - at);
         size_t end = space == NULL ? bytes : (size_t)(space - text);
@@ -336,12 +333,28 @@ static tt_status rewrite(const struct pretokenizer *step, const char *text, size
     return TT_OK;
 }
 
+/* The steps that write a new text for the piece. */
+static tt_status rewrite(const struct pretokenizer *step, const char *text, size_t bytes, bool prefix,
+                         size_t limit, struct tt_str *out)
+{
+    tt_str_clear(out);
+    if (step->kind == PRETOKENIZE_METASPACE) return write_metaspaces(step, text, bytes, prefix, limit, out);
+    if (step->kind == PRETOKENIZE_PREFIX_SPACE) {
+        TT_TRY(tt_text_append(out, limit, " ", 1));
+        return tt_text_append(out, limit, text, bytes);
+    }
+    for (size_t i = 0; i < bytes; i++)
+        TT_TRY(tt_text_append_code(out, limit, byte_level_code((unsigned char)text[i])));
+    return TT_OK;
+}
+
 static tt_status run_step(const struct pretokenizers_run *run, size_t step, const char *text, size_t bytes,
                           bool at_start)
 {
     if (step == run->pretokenizers->count) return run->word(run->context, text, bytes);
     const struct pretokenizer *p = &run->pretokenizers->steps[step];
     struct splitting s = {run, step + 1, text, at_start, p->behavior, p->invert, false, false, 0, 0};
+    bool prefix = p->kind == PRETOKENIZE_METASPACE && is_prefixed(p, text, bytes, at_start);
     switch (p->kind) {
     case PRETOKENIZE_SCAN:
         TT_TRY(split_by_scan(&s, p->scan, text, bytes));
@@ -355,11 +368,12 @@ static tt_status run_step(const struct pretokenizers_run *run, size_t step, cons
     case PRETOKENIZE_WORDS:
         return split_words(&s, text, bytes);
     case PRETOKENIZE_PREFIX_SPACE:
-        if (text[0] == ' ') return run_step(run, step + 1, text, bytes, at_start);
+    case PRETOKENIZE_METASPACE:
+        if (p->leaves_blanks ? !prefix : p->kind == PRETOKENIZE_PREFIX_SPACE && text[0] == ' ')
+            return run_step(run, step + 1, text, bytes, at_start);
         /* fall through */
     case PRETOKENIZE_BYTE_LEVEL:
-    case PRETOKENIZE_METASPACE:
-        TT_TRY(rewrite(p, text, bytes, at_start, run->pretokenizers->limit, &run->buffers[step]));
+        TT_TRY(rewrite(p, text, bytes, prefix, run->pretokenizers->limit, &run->buffers[step]));
         return run_step(run, step + 1, run->buffers[step].data, run->buffers[step].bytes, at_start);
     }
     return emit_pending(&s);

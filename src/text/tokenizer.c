@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "text/tokenizer_impl.h"
 
-enum { TOKENIZER_BYTES_MAX = 512 << 20 };
+enum { TOKENIZER_BYTES_MAX = 512 << 20, LONG_TEXT_BYTES = 1 << 20 };
 
 void tt_ids_deinit(struct tt_ids *ids)
 {
@@ -43,7 +43,8 @@ static tt_status create(const struct tt_json *json, struct tt_tokenizer **out)
 tt_status tt_tokenizer_parse(const char *text, size_t bytes, const char *origin, struct tt_tokenizer **out)
 {
     struct tt_json json = {0};
-    TT_TRY(tt_json_parse_source(&(struct tt_json_source){text, bytes, origin, 1, true}, &json));
+    TT_TRY(tt_json_parse_source(
+        &(struct tt_json_source){.text = text, .bytes = bytes, .origin = origin, .nul = true}, &json));
     tt_status status = create(&json, out);
     tt_json_deinit(&json);
     return status;
@@ -161,14 +162,19 @@ tt_status tt_tokenizer_scratch_create(const struct tt_tokenizer *tokenizer, stru
     return TT_OK;
 }
 
+static void forget_texts(struct tt_tokenizer_scratch *scratch)
+{
+    tt_str_deinit(&scratch->normal[0]);
+    tt_str_deinit(&scratch->normal[1]);
+    for (size_t i = 0; i < PIPELINE_STEPS_MAX; i++) tt_str_deinit(&scratch->pieces[i]);
+}
+
 void tt_tokenizer_scratch_destroy(struct tt_tokenizer_scratch *scratch)
 {
     if (scratch == NULL) return;
     bpe_scratch_destroy(scratch->bpe);
     tt_pattern_runner_destroy(scratch->runner);
-    tt_str_deinit(&scratch->normal[0]);
-    tt_str_deinit(&scratch->normal[1]);
-    for (size_t i = 0; i < PIPELINE_STEPS_MAX; i++) tt_str_deinit(&scratch->pieces[i]);
+    forget_texts(scratch);
     tt_free(scratch->raw.data);
     tt_free(scratch->normalized.data);
     tt_free(scratch);
@@ -198,12 +204,18 @@ static bool breaks_word(const struct added_token *token, const char *text, size_
     return end < bytes && tt_unicode_is_word(tt_utf8_decode(text + end, &length));
 }
 
+/* A blank that stands for U+2581 is none. */
+static bool is_space(const struct added_finder *finder, int32_t code)
+{
+    return code == ' ' ? !finder->blank_is_metaspace : tt_unicode_is_space(code);
+}
+
 /* Where the white space before `start` begins, `least` or later. */
-static size_t spaces_before(const char *text, size_t start, size_t least)
+static size_t spaces_before(const struct added_finder *finder, const char *text, size_t start, size_t least)
 {
     size_t length;
     if (start < least) return least;
-    while (start > least && tt_unicode_is_space(tt_utf8_decode_before(text, start, &length))) start -= length;
+    while (start > least && is_space(finder, tt_utf8_decode_before(text, start, &length))) start -= length;
     return start;
 }
 
@@ -213,13 +225,16 @@ static tt_status split_added(struct encoding *e, const struct added_finder *find
                              encode_gap *gap)
 {
     size_t done = 0, length;
-    TT_TRY(added_finder_find(finder, text, bytes, matches));
-    for (size_t i = 0; i < matches->count; i++) {
-        size_t start = matches->data[i].start, end = start + matches->data[i].bytes;
-        const struct added_token *token = &e->tokenizer->added[matches->data[i].id];
+    struct added_match match;
+    added_matches_restart(matches);
+    for (;;) {
+        TT_TRY(added_finder_next(finder, text, bytes, matches, &match));
+        if (match.bytes == 0) break;
+        size_t start = match.start, end = start + match.bytes;
+        const struct added_token *token = &e->tokenizer->added[match.id];
         if (breaks_word(token, text, bytes, start, end)) continue;
-        if (token->lstrip) start = spaces_before(text, start, done);
-        while (token->rstrip && end < bytes && tt_unicode_is_space(tt_utf8_decode(text + end, &length)))
+        if (token->lstrip) start = spaces_before(finder, text, start, done);
+        while (token->rstrip && end < bytes && is_space(finder, tt_utf8_decode(text + end, &length)))
             end += length;
         if (done < start) TT_TRY(gap(e, text + done, start - done, at_start && done == 0));
         /* White space that the token before has taken may be all that is left of this one. */
@@ -283,6 +298,7 @@ tt_status tt_tokenizer_encode(const struct tt_tokenizer *tokenizer, struct tt_to
     tt_pattern_runner_reset(scratch->runner, bytes);
     struct encoding encoding = {tokenizer, scratch, ids};
     tt_status status = encode_pieces(&encoding, text, bytes, add_special);
+    if (status == TT_OK && bytes > LONG_TEXT_BYTES) forget_texts(scratch);
     if (status != TT_OK) {
         ids->count = before;
         ids->beyond = beyond;

@@ -47,6 +47,8 @@ struct tt_tokenizer_scratch {
 const struct added_token *tokenizer_added_token(const struct tt_tokenizer *tokenizer, int32_t id);
 /* The members of tokenizer.json. */
 TT_MUST_USE tt_status tokenizer_read(const struct tt_json *json, struct tt_tokenizer *tokenizer);
+/* After tokenizer_read: leaves blanks to the model where that gives the same ids (blanks.c). */
+void tokenizer_leave_blanks(struct tt_tokenizer *tokenizer);
 /* tokenizer_config.json, special_tokens_map.json and chat_template.jinja in the folder, as far as they are
  * there. */
 TT_MUST_USE tt_status tokenizer_read_config(const char *folder, struct tt_tokenizer *tokenizer);

@@ -265,5 +265,7 @@ tt_status tokenizer_read(const struct tt_json *json, struct tt_tokenizer *tokeni
     TT_TRY(post_processor_read(json, tt_json_get(root, "post_processor"), &tokenizer->post));
     TT_TRY(decoders_read(json, tt_json_get(root, "decoder"), &tokenizer->decoders));
     TT_TRY(read_model(json, tokenizer));
-    return read_added_tokens(json, tokenizer);
+    TT_TRY(read_added_tokens(json, tokenizer));
+    tokenizer_leave_blanks(tokenizer);
+    return TT_OK;
 }

@@ -12,6 +12,10 @@
 #include "base/str.h"
 #include "base/utf8.h"
 
+/* U+2581, which SentencePiece writes for a blank. */
+#define TT_METASPACE "\xE2\x96\x81"
+enum { TT_METASPACE_CODE = 0x2581 };
+
 /* Appends `text` with each maximal ill-formed part replaced by U+FFFD (Unicode, section 3.9, "U+FFFD
  * substitution of maximal subparts"). */
 TT_MUST_USE tt_status tt_utf8_append_lossy(struct tt_str *out, const char *text, size_t bytes);

@@ -108,7 +108,10 @@ static void limit_of_steps(void **state)
         {"{\"type\": \"BertNormalizer\", \"clean_text\": false, \"handle_chinese_chars\": true, "
          "\"strip_accents\": false, \"lowercase\": false}",
          "null", "\u4E00", 5, 0},
-        {"null", METASPACE("never"), " ", 3, 0},
+        {"null",
+         "{\"type\": \"Metaspace\", \"replacement\": \"\u2582\", \"prepend_scheme\": \"never\", \"split\": "
+         "false}",
+         " ", 3, 0},
         {"null", METASPACE("always"), "x", 1, 3},
         {"null", twice, " ", 2, 0},
     };
