@@ -1,5 +1,5 @@
 /* JSON: parsing, the getters on whatever was parsed, and writing: what is written must read back as the same
- * value. */
+ * value. An outline fails as the whole does, and has the same of what it keeps. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +53,65 @@ static void copy_and_empty(struct tt_json *json)
     tt_json_release(copy);
 }
 
+static bool is_container(const struct tt_json_value *value)
+{
+    return tt_json_is_list(value) || tt_json_is_object(value);
+}
+
+/* The elements of an outlined list up to the first that is no number and no word. */
+static void walk(const struct tt_json_value *whole, const struct tt_json_value *list)
+{
+    struct tt_json_walk walk = tt_json_walk(list);
+    enum tt_json_type type;
+    int64_t integer;
+    size_t i = 0;
+    if (tt_json_count(list) != tt_json_count(whole) || tt_json_at(list, 0) != NULL) abort();
+    for (; tt_json_walk_next(&walk, &type, &integer); i++) {
+        const struct tt_json_value *element = tt_json_at(whole, i);
+        if (element == NULL || tt_json_type(element) != type || tt_json_integer(element) != integer) abort();
+        if (is_container(element) || tt_json_is_string(element)) return;
+    }
+    if (i != tt_json_count(whole)) abort();
+}
+
+static void compare_outlined(const struct tt_json_value *whole, const struct tt_json_value *value)
+{
+    if (tt_json_type(whole) != tt_json_type(value)) abort();
+    if (tt_json_is_list(whole))
+        walk(whole, value);
+    else if (!tt_json_is_object(whole) && !tt_json_equal(whole, value))
+        abort();
+}
+
+/* With the members that are called "a" only, or with all. */
+static void outline(const char *text, size_t bytes, bool all)
+{
+    const struct tt_span names[] = {{"a", 1}};
+    struct tt_json whole = {0}, outline = {0};
+    struct tt_json_source source = {.text = text, .bytes = bytes, .origin = "fuzz", .nul = true};
+    struct tt_error error = {0};
+    tt_status status = tt_json_parse_source(&source, &whole);
+    if (status != TT_OK) error = *tt_error_last();
+    source.outline = true;
+    source.members = all ? NULL : names;
+    source.member_count = 1;
+    if (tt_json_parse_source(&source, &outline) != status) abort();
+    if (status != TT_OK && strcmp(error.message, tt_error_last()->message) != 0) abort();
+    if (status == TT_OK && !tt_json_is_object(whole.root)) compare_outlined(whole.root, outline.root);
+    size_t kept = 0;
+    for (size_t i = 0; tt_json_is_object(whole.root) && i < tt_json_count(whole.root); i++) {
+        struct tt_json_member member = tt_json_member(whole.root, i);
+        if (!all && (member.key.bytes != 1 || member.key.data[0] != 'a')) continue;
+        struct tt_json_member same = tt_json_member(outline.root, kept++);
+        if (same.key.bytes != member.key.bytes || memcmp(same.key.data, member.key.data, same.key.bytes) != 0)
+            abort();
+        compare_outlined(member.value, same.value);
+    }
+    if (tt_json_is_object(whole.root) && tt_json_count(outline.root) != kept) abort();
+    tt_json_deinit(&whole);
+    tt_json_deinit(&outline);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct tt_json json = {0};
@@ -71,6 +130,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     tt_json_deinit(&json);
+    outline(text + 1, size, false);
+    outline(text + 1, size, true);
     free(text);
     return 0;
 }

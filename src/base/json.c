@@ -19,7 +19,8 @@ static tt_status read_file(const char *path, size_t max_bytes, bool nul, struct 
     static const char mark[] = "\xef\xbb\xbf";
     struct tt_str text = {0};
     TT_TRY(tt_file_read(path, max_bytes, &text));
-    struct tt_json_source source = {tt_str_text(&text), text.bytes, path, 1, nul};
+    struct tt_json_source source = {
+        .text = tt_str_text(&text), .bytes = text.bytes, .origin = path, .nul = nul};
     if (text.bytes >= 3 && memcmp(source.text, mark, 3) == 0) {
         source.text += 3;
         source.bytes -= 3;

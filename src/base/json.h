@@ -48,6 +48,11 @@ struct tt_json_source {
     const char *origin;
     unsigned long long first_line; /* 0: 1 */
     bool nul;                      /* keys and strings may hold U+0000, which is an error otherwise */
+    /* All is checked, but less is kept: of the lists and objects in the root just where they are in the text, which is
+     * borrowed as long as the document then; and with `members` only those members of the root. */
+    bool outline;
+    const struct tt_span *members; /* names; NULL: all */
+    size_t member_count;
 };
 
 TT_MUST_USE tt_status tt_json_parse_source(const struct tt_json_source *source, struct tt_json *json);
@@ -110,6 +115,15 @@ size_t tt_json_count(const struct tt_json_value *value); /* elements or members;
 const struct tt_json_value *tt_json_at(const struct tt_json_value *list, size_t index);
 /* NULL when missing */
 const struct tt_json_value *tt_json_get(const struct tt_json_value *object, const char *key);
+/* The elements of a list of an outlined document, in order: tt_json_at and tt_json_get find nothing in one. A string, a
+ * list or an object is the last one that is given. *integer is 0 of other types. */
+struct tt_json_walk {
+    const char *at;
+    size_t left;
+};
+struct tt_json_walk tt_json_walk(const struct tt_json_value *list);
+bool tt_json_walk_next(struct tt_json_walk *walk, enum tt_json_type *type,
+                       int64_t *integer); /* false at the end */
 /* Members in their order; `value` is NULL beyond the end. */
 struct tt_json_member {
     struct tt_span key; /* a 0 byte follows it */

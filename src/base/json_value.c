@@ -24,7 +24,7 @@ static void sip_round(uint64_t v[4])
 }
 
 /* SipHash-1-3 (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012). */
-static uint64_t hash_key(const uint64_t seed[2], const char *key, size_t bytes)
+uint64_t json_hash_key(const uint64_t seed[2], const char *key, size_t bytes)
 {
     uint64_t v[4] = {seed[0] ^ 0x736f6d6570736575u, seed[1] ^ 0x646f72616e646f6du,
                      seed[0] ^ 0x6c7967656e657261u, seed[1] ^ 0x7465646279746573u};
@@ -55,7 +55,7 @@ static bool has_key(const struct json_member *member, const char *key, size_t ke
 static uint32_t find_slot(const struct json_members *members, const char *key, size_t key_bytes)
 {
     uint32_t mask = members->slots - 1;
-    uint32_t slot = (uint32_t)hash_key(members->seed, key, key_bytes) & mask;
+    uint32_t slot = (uint32_t)json_hash_key(members->seed, key, key_bytes) & mask;
     while (members->index[slot] != 0 && !has_key(&members->list[members->index[slot] - 1], key, key_bytes))
         slot = (slot + 1) & mask;
     return slot;
@@ -68,13 +68,17 @@ uint32_t json_index_slots(uint32_t count)
     return slots;
 }
 
-uint32_t json_index_fill(struct json_members *members, uint32_t count)
+void json_make_seed(uint64_t seed[2], const void *address)
 {
     /* Without entropy the addresses of this process have to do. */
-    if (getentropy(members->seed, sizeof members->seed) != 0) {
-        members->seed[0] = (uint64_t)(uintptr_t)members->index * 0x9e3779b97f4a7c15u;
-        members->seed[1] = (uint64_t)(uintptr_t)&members;
-    }
+    if (getentropy(seed, 2 * sizeof seed[0]) == 0) return;
+    seed[0] = (uint64_t)(uintptr_t)address * 0x9e3779b97f4a7c15u;
+    seed[1] = (uint64_t)(uintptr_t)&address;
+}
+
+uint32_t json_index_fill(struct json_members *members, uint32_t count)
+{
+    json_make_seed(members->seed, members->index);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t slot = find_slot(members, members->list[i].key, members->list[i].key_bytes);
         if (members->index[slot] != 0) return i;
@@ -179,7 +183,8 @@ struct tt_span tt_json_span(const struct tt_json_value *value)
 
 size_t tt_json_count(const struct tt_json_value *value)
 {
-    return is(value, TT_JSON_LIST) || is(value, TT_JSON_OBJECT) ? value->count : 0;
+    if (!is(value, TT_JSON_LIST) && !is(value, TT_JSON_OBJECT)) return 0;
+    return value->is_outlined ? value->outlined->count : value->count;
 }
 
 const struct tt_json_value *tt_json_at(const struct tt_json_value *list, size_t index)

@@ -5,17 +5,25 @@
 #include "base/json.h"
 
 struct tt_json_value {
-    uint8_t type;   /* enum tt_json_type */
-    bool in_arena;  /* of a parsed document */
-    bool has_nul;   /* a string that holds U+0000 */
-    uint32_t count; /* bytes, elements or members */
+    uint8_t type;     /* enum tt_json_type */
+    bool in_arena;    /* of a parsed document */
+    bool has_nul;     /* a string that holds U+0000 */
+    bool is_outlined; /* a list or an object that is kept as text; its count is 0 */
+    uint32_t count;   /* bytes, elements or members */
     union {
         int64_t integer;
         double real;
         char *text; /* of strings and huge integers; terminated */
         struct tt_json_value *elements;
         struct json_members *members;
+        struct json_outlined *outlined;
     };
+};
+
+/* Text that was checked, and stays where the parser found it. */
+struct json_outlined {
+    const char *text; /* from its bracket on */
+    uint32_t count;   /* of elements or members */
 };
 
 struct json_member {
@@ -34,6 +42,9 @@ struct json_members {
     uint64_t seed[2];
 };
 
+/* A secret of this process, or what is nearest to one; `address` is of the heap. */
+void json_make_seed(uint64_t seed[2], const void *address);
+uint64_t json_hash_key(const uint64_t seed[2], const char *key, size_t bytes);
 /* Slots that an index of `count` members needs. */
 uint32_t json_index_slots(uint32_t count);
 /* Fills members->index (zeroed, of members->slots). Returns `count`, or the first member whose key an earlier one

@@ -49,6 +49,15 @@ tt_status tt_str_append_char(struct tt_str *str, char c)
     return tt_str_append(str, &c, 1);
 }
 
+tt_status tt_str_append_fill(struct tt_str *str, char c, size_t count)
+{
+    TT_TRY(reserve(str, count));
+    memset(str->data + str->bytes, c, count);
+    str->bytes += count;
+    str->data[str->bytes] = '\0';
+    return TT_OK;
+}
+
 tt_status tt_str_printf(struct tt_str *str, const char *format, ...)
 {
     va_list arguments, again;

@@ -21,6 +21,7 @@ struct tt_span {
 TT_MUST_USE tt_status tt_str_append(struct tt_str *str, const char *data, size_t bytes);
 TT_MUST_USE tt_status tt_str_append_text(struct tt_str *str, const char *text);
 TT_MUST_USE tt_status tt_str_append_char(struct tt_str *str, char c);
+TT_MUST_USE tt_status tt_str_append_fill(struct tt_str *str, char c, size_t count);
 TT_MUST_USE tt_status tt_str_printf(struct tt_str *str, const char *format, ...) TT_PRINTF(2, 3);
 void tt_str_clear(struct tt_str *str); /* keeps the memory */
 void tt_str_deinit(struct tt_str *str);

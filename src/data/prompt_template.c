@@ -44,6 +44,14 @@ tt_status tt_prompt_template_check(const char *text)
     return TT_OK;
 }
 
+tt_status tt_prompt_template_fields(const char *text, tt_prompt_template_field *field, void *context)
+{
+    struct piece piece;
+    for (const char *at = text; next_piece(&at, &piece);)
+        if (piece.field && piece.text.data != NULL) TT_TRY(field(context, piece.text));
+    return TT_OK;
+}
+
 static tt_status append_field(const struct tt_json_value *row, struct tt_span name, struct tt_str *prompt)
 {
     struct tt_str key = {0};

@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "data/prompt_template.h"
 
-enum { LONG_TEXT_BYTES = 1 << 20 };
+enum { LONG_TEXT_BYTES = 1 << 20, LONG_IDS = LONG_TEXT_BYTES / 4 };
 
 struct tt_row_reader {
     const struct tt_rows *rows;
@@ -22,6 +22,8 @@ struct tt_row_reader {
     int32_t bos_id, eos_id;
     bool adds_eos; /* the tokenizer itself ends every text with EOS */
     struct tt_tokenizer_scratch *scratch;
+    struct tt_span *members; /* that are read: of long rows the others take no memory */
+    size_t member_count, member_capacity;
     struct tt_json json; /* of the row in work, until its texts are copied */
     struct tt_ids ids, prompt_ids;
     struct tt_str supervised;   /* one byte per id */
@@ -66,6 +68,31 @@ static tt_status prepare_tokenizer(struct tt_row_reader *reader)
     return probe_eos(reader);
 }
 
+static tt_status add_member(void *context, struct tt_span name)
+{
+    struct tt_row_reader *reader = context;
+    if (tt_grow((void **)&reader->members, reader->member_count, &reader->member_capacity,
+                sizeof *reader->members) != 0)
+        return TT_ERR_MEMORY;
+    reader->members[reader->member_count++] = name;
+    return TT_OK;
+}
+
+static tt_status list_members(struct tt_row_reader *reader)
+{
+    const struct tt_data_config *config = reader->config;
+    const char *const names[] = {"input_ids",
+                                 "labels",
+                                 "completion_mask",
+                                 config->dataset_text_field,
+                                 config->dataset_prompt_field,
+                                 config->dataset_completion_field};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        TT_TRY(add_member(reader, tt_span_of(names[i])));
+    if (config->prompt_template == NULL) return TT_OK;
+    return tt_prompt_template_fields(config->prompt_template, add_member, reader);
+}
+
 tt_status tt_row_reader_create(const struct tt_rows *rows, const struct tt_data_config *config,
                                const struct tt_tokenizer *tokenizer, int64_t vocab_size, size_t ids_max,
                                struct tt_row_reader **out)
@@ -79,7 +106,8 @@ tt_status tt_row_reader_create(const struct tt_rows *rows, const struct tt_data_
                                      .ids_max = ids_max,
                                      .bos_id = -1,
                                      .eos_id = -1};
-    tt_status status = tokenizer != NULL ? prepare_tokenizer(reader) : TT_OK;
+    tt_status status = list_members(reader);
+    if (status == TT_OK && tokenizer != NULL) status = prepare_tokenizer(reader);
     if (status != TT_OK) {
         tt_row_reader_destroy(reader);
         return status;
@@ -92,6 +120,7 @@ void tt_row_reader_destroy(struct tt_row_reader *reader)
 {
     if (reader == NULL) return;
     tt_tokenizer_scratch_destroy(reader->scratch);
+    tt_free(reader->members);
     tt_json_deinit(&reader->json);
     tt_ids_deinit(&reader->ids);
     tt_ids_deinit(&reader->prompt_ids);
@@ -156,12 +185,10 @@ static void clear_ids(struct tt_ids *ids, size_t limit)
 
 static tt_status set_supervised(struct tt_row_reader *reader, size_t first_supervised)
 {
-    size_t count = reader->ids.count;
+    size_t count = reader->ids.count, before = first_supervised < count ? first_supervised : count;
     tt_str_clear(&reader->supervised);
-    for (size_t i = 0; i < count; i++) {
-        TT_TRY(tt_str_append_char(&reader->supervised, i >= first_supervised ? 1 : 0));
-    }
-    return TT_OK;
+    TT_TRY(tt_str_append_fill(&reader->supervised, 0, before));
+    return tt_str_append_fill(&reader->supervised, 1, count - before);
 }
 
 static struct tt_span text_of(const struct tt_row_reader *reader)
@@ -202,7 +229,7 @@ static tt_status encode_text(struct tt_row_reader *reader)
     return check_ids(reader, true);
 }
 
-/* The texts of the row are copied: a long row is not kept as JSON values and as pages of the file, too, while
+/* What is read of the row is copied: a long row is not kept as JSON values and as pages of the file, too, while
  * it is tokenized. */
 static void forget_source(struct tt_row_reader *reader)
 {
@@ -320,12 +347,13 @@ static tt_status find_list(const struct tt_row_reader *reader, const struct tt_j
 
 static tt_status read_ids(struct tt_row_reader *reader, const struct tt_json_value *list)
 {
+    struct tt_json_walk walk = tt_json_walk(list);
+    enum tt_json_type type;
+    int64_t id;
     clear_ids(&reader->ids, 0);
-    for (size_t i = 0; i < tt_json_count(list); i++) {
-        const struct tt_json_value *value = tt_json_at(list, i);
-        int64_t id = tt_json_integer(value);
-        if (!tt_json_is_integer(value) || id < 0 || id > INT32_MAX) {
-            return fail_row(reader, TT_ERR_DATA, "input_ids[%zu] is no token id", i);
+    while (tt_json_walk_next(&walk, &type, &id)) {
+        if (type != TT_JSON_INTEGER || id < 0 || id > INT32_MAX) {
+            return fail_row(reader, TT_ERR_DATA, "input_ids[%zu] is no token id", reader->ids.count);
         }
         TT_TRY(tt_ids_append(&reader->ids, (int32_t)id));
     }
@@ -334,10 +362,11 @@ static tt_status read_ids(struct tt_row_reader *reader, const struct tt_json_val
 
 static tt_status apply_labels(struct tt_row_reader *reader, const struct tt_json_value *labels)
 {
-    for (size_t i = 0; i < reader->ids.count; i++) {
-        const struct tt_json_value *value = tt_json_at(labels, i);
-        int64_t label = tt_json_integer(value);
-        if (!tt_json_is_integer(value)) return fail_row(reader, TT_ERR_DATA, "labels[%zu] is no integer", i);
+    struct tt_json_walk walk = tt_json_walk(labels);
+    enum tt_json_type type;
+    int64_t label;
+    for (size_t i = 0; tt_json_walk_next(&walk, &type, &label); i++) {
+        if (type != TT_JSON_INTEGER) return fail_row(reader, TT_ERR_DATA, "labels[%zu] is no integer", i);
         if (label != TT_LABEL_NONE && label != reader->ids.data[i]) {
             return fail_row(reader, TT_ERR_UNSUPPORTED,
                             "labels[%zu] is %lld: a label repeats its input id (%d) or is -100", i,
@@ -350,10 +379,12 @@ static tt_status apply_labels(struct tt_row_reader *reader, const struct tt_json
 
 static tt_status apply_mask(struct tt_row_reader *reader, const struct tt_json_value *mask)
 {
-    for (size_t i = 0; i < reader->ids.count; i++) {
-        const struct tt_json_value *value = tt_json_at(mask, i);
-        bool on = tt_json_is_true(value) || tt_json_integer(value) == 1;
-        bool off = tt_json_is_false(value) || (tt_json_is_integer(value) && tt_json_integer(value) == 0);
+    struct tt_json_walk walk = tt_json_walk(mask);
+    enum tt_json_type type;
+    int64_t value;
+    for (size_t i = 0; tt_json_walk_next(&walk, &type, &value); i++) {
+        bool on = type == TT_JSON_TRUE || (type == TT_JSON_INTEGER && value == 1);
+        bool off = type == TT_JSON_FALSE || (type == TT_JSON_INTEGER && value == 0);
         if (!on && !off) return fail_row(reader, TT_ERR_DATA, "completion_mask[%zu] must be 0 or 1", i);
         if (off) reader->supervised.data[i] = 0;
     }
@@ -376,12 +407,13 @@ static tt_status read_ids_row(struct tt_row_reader *reader, const struct tt_json
     TT_TRY(set_supervised(reader, 0));
     if (labels != NULL) TT_TRY(apply_labels(reader, labels));
     if (mask != NULL) TT_TRY(apply_mask(reader, mask));
+    forget_source(reader);
     *out = (struct tt_row){0};
     return TT_OK;
 }
 
 /* None of the kinds: says what the row has, and for known dialects what to do. */
-static tt_status refuse_row(const struct tt_row_reader *reader, const struct tt_json_value *row)
+static tt_status refuse_members(const struct tt_row_reader *reader, const struct tt_json_value *row)
 {
     const struct tt_data_config *config = reader->config;
     static const char *const conversations[] = {"messages", "conversations", "conversation"};
@@ -413,6 +445,37 @@ static tt_status refuse_row(const struct tt_row_reader *reader, const struct tt_
     return TT_ERR_DATA;
 }
 
+static tt_status parse_row(const struct tt_row_reader *reader, const struct tt_span *members,
+                           struct tt_json *json)
+{
+    const struct tt_row_span *span = &reader->rows->spans[reader->row];
+    struct tt_str origin = {0};
+    tt_status status = TT_OK;
+    TT_GO(tt_str_printf(&origin, "'%s', row %zu", reader->rows->path, reader->row + 1));
+    TT_GO(tt_json_parse_source(&(struct tt_json_source){.text = span->data,
+                                                        .bytes = span->bytes,
+                                                        .origin = origin.data,
+                                                        .first_line = span->line,
+                                                        .nul = true,
+                                                        .outline = true,
+                                                        .members = members,
+                                                        .member_count = reader->member_count},
+                               json));
+out:
+    tt_str_deinit(&origin);
+    return status;
+}
+
+/* The row is parsed once more, with the members that are not read. */
+static tt_status refuse_row(const struct tt_row_reader *reader)
+{
+    struct tt_json json = {0};
+    TT_TRY(parse_row(reader, NULL, &json));
+    tt_status status = refuse_members(reader, json.root);
+    tt_json_deinit(&json);
+    return status;
+}
+
 static tt_status read_object(struct tt_row_reader *reader, const struct tt_json_value *row,
                              struct tt_row *out)
 {
@@ -423,22 +486,17 @@ static tt_status read_object(struct tt_row_reader *reader, const struct tt_json_
     if (tt_json_get(row, "input_ids") != NULL) return read_ids_row(reader, row, out);
     if (has_prompt && has_completion) return read_completion_row(reader, row, out);
     if (tt_json_get(row, config->dataset_text_field) != NULL) return read_text_row(reader, row, out);
-    return refuse_row(reader, row);
+    return refuse_row(reader);
 }
 
-static tt_status read_json(struct tt_row_reader *reader, const struct tt_row_span *span, struct tt_row *out)
+static tt_status read_json(struct tt_row_reader *reader, struct tt_row *out)
 {
-    struct tt_str origin = {0};
     struct tt_json *json = &reader->json;
-    tt_status status = TT_OK;
-    TT_GO(tt_str_printf(&origin, "'%s', row %zu", reader->rows->path, reader->row + 1));
-    TT_GO(tt_json_parse_source(
-        &(struct tt_json_source){span->data, span->bytes, origin.data, span->line, true}, json));
-    TT_GO(tt_json_is_object(json->root) ? read_object(reader, json->root, out)
-                                        : fail_row(reader, TT_ERR_DATA, "a row must be an object"));
-out:
+    TT_TRY(parse_row(reader, reader->members, json));
+    tt_status status = tt_json_is_object(json->root)
+                           ? read_object(reader, json->root, out)
+                           : fail_row(reader, TT_ERR_DATA, "a row must be an object");
     tt_json_deinit(json);
-    tt_str_deinit(&origin);
     return status;
 }
 
@@ -455,12 +513,23 @@ static tt_status read_plain(struct tt_row_reader *reader, const struct tt_row_sp
     return TT_OK;
 }
 
+/* What a long row has filled is not kept while the next one is read. */
+static void forget_row(struct tt_row_reader *reader)
+{
+    struct tt_str *texts[] = {&reader->prompt, &reader->completion, &reader->supervised};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (texts[i]->capacity > LONG_TEXT_BYTES) tt_str_deinit(texts[i]);
+    if (reader->ids.capacity > LONG_IDS) tt_ids_deinit(&reader->ids);
+    if (reader->prompt_ids.capacity > LONG_IDS) tt_ids_deinit(&reader->prompt_ids);
+}
+
 tt_status tt_row_read(struct tt_row_reader *reader, size_t index, struct tt_row *out)
 {
     reader->row = index;
+    forget_row(reader);
     const struct tt_row_span *span = &reader->rows->spans[index];
     struct tt_row row = {0};
-    TT_TRY(reader->rows->plain_text ? read_plain(reader, span, &row) : read_json(reader, span, &row));
+    TT_TRY(reader->rows->plain_text ? read_plain(reader, span, &row) : read_json(reader, &row));
     row.ids = reader->ids.data;
     row.supervised = (const uint8_t *)reader->supervised.data;
     row.count = reader->ids.count;

@@ -81,8 +81,10 @@ static tt_status check_folder(void *context, const char *name)
     for (char *line = rows.data; (end = strchr(line, '\n')) != NULL; line = end + 1) {
         struct tt_json row = {0};
         run.line++;
-        if (tt_json_parse_source(&(struct tt_json_source){line, (size_t)(end - line), name, 1, true}, &row) !=
-            TT_OK)
+        if (tt_json_parse_source(
+                &(struct tt_json_source){
+                    .text = line, .bytes = (size_t)(end - line), .origin = name, .nul = true},
+                &row) != TT_OK)
             fail_msg("line %zu: %s", run.line, tt_error_last()->message);
         check_ids(&run, row.root, "ids", true);
         check_ids(&run, row.root, "ids_plain", false);

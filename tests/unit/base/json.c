@@ -174,6 +174,66 @@ static void floats_round_trip(void **state)
     }
 }
 
+/* What is not kept is checked all the same. */
+static void outlines(void **state)
+{
+    (void)state;
+    static const struct tt_span names[] = {{"text", 4}, {"ids", 3}, {"n", 1}};
+    static const char many[] =
+        "{\"a1\": 1, \"a2\": 1, \"a3\": 1, \"a4\": 1, \"a5\": 1, \"a6\": 1, \"a7\": 1, \"a8\": 1, \"a9\": 1, "
+        "\"b1\": 1, \"b2\": 1, \"b3\": 1, \"b4\": 1, \"b5\": 1, \"b6\": 1, \"b7\": 1, \"b8\": 1, "
+        "\"\\u0061\\u0037\": 1}";
+    static const struct {
+        const char *text, *part;
+    } cases[] = {
+        {"{\"x\": [1, {\"k\": 1, \"l\": [2],\n\"\\u006b\": 3}]}",
+         "line 2, column 1 (byte 29): not valid JSON: duplicate key \"k\""},
+        {"{\"x\": 1, \"text\": \"\", \"x\": 1}", "(byte 21): not valid JSON: duplicate key \"x\""},
+        {"{\"text\": 1, \"y\": {}, \"text\": 1}", "(byte 21): not valid JSON: duplicate key \"text\""},
+        {many, "(byte 154): not valid JSON: duplicate key \"a7\""},
+        {"{\"x\": [1, 02]}", "(byte 10): not valid JSON: a number with a leading zero"},
+        {"{\"x\": {\"y\": \"\xff\"}}", "(byte 13): not valid JSON: invalid UTF-8"},
+        {"{\"x\": [1, 2}", "',' or ']' is expected"},
+        {"{\"x\": tru}", "a value is expected"},
+        {"{\"ids\": [1, tru]}", "a value is expected"},
+    };
+    struct tt_json json = {0};
+    struct tt_json_source source = {
+        .origin = "row", .outline = true, .members = names, .member_count = sizeof names / sizeof names[0]};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        source.text = cases[i].text;
+        source.bytes = strlen(cases[i].text);
+        assert_int_equal(tt_json_parse_source(&source, &json), TT_ERR_DATA);
+        assert_message(cases[i].part);
+    }
+    source.text =
+        "{\"x\": [[], {}], \"ids\": [ 7 ,-8,true,1.5, 9223372036854775808,null], \"n\": 1e2, \"text\": "
+        "\"\\u00e9\", \"y\": \"long\"}";
+    source.bytes = strlen(source.text);
+    assert_int_equal(tt_json_parse_source(&source, &json), TT_OK);
+    assert_int_equal(tt_json_count(json.root), 3);
+    assert_null(tt_json_get(json.root, "x"));
+    assert_string_equal(tt_json_text(tt_json_get(json.root, "text")), "\xc3\xa9");
+    assert_true(tt_json_number(tt_json_get(json.root, "n")) == 100.0);
+    const struct tt_json_value *ids = tt_json_get(json.root, "ids");
+    static const struct {
+        enum tt_json_type type;
+        int64_t integer;
+    } wanted[] = {{TT_JSON_INTEGER, 7}, {TT_JSON_INTEGER, -8}, {TT_JSON_TRUE, 0},
+                  {TT_JSON_REAL, 0},    {TT_JSON_HUGE, 0},     {TT_JSON_NULL, 0}};
+    struct tt_json_walk walk = tt_json_walk(ids);
+    enum tt_json_type type;
+    int64_t integer;
+    assert_int_equal(tt_json_count(ids), sizeof wanted / sizeof wanted[0]);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        assert_true(tt_json_walk_next(&walk, &type, &integer));
+        assert_int_equal(type, wanted[i].type);
+        assert_int_equal(integer, wanted[i].integer);
+    }
+    assert_false(tt_json_walk_next(&walk, &type, &integer));
+    tt_json_deinit(&json);
+}
+
 static tt_status parse_and_write(void *context)
 {
     static const char source[] = "{\"b\": {\"c\": [1.5, \"\\u00e9\"]}}";
@@ -187,10 +247,31 @@ static tt_status parse_and_write(void *context)
     return status;
 }
 
+/* Of an object with more keys than are compared one by one. */
+static tt_status parse_outline(void *context)
+{
+    static const char source[] =
+        "{\"x\": {\"a\": 0, \"b\": 0, \"c\": 0, \"d\": 0, \"e\": 0, \"f\": 0, \"g\": 0, \"h\": 0, \"i\": 0, "
+        "\"j\": 0, \"k\": 0, \"l\": 0, \"m\": 0, \"n\": 0, \"o\": 0, \"p\": 0, \"q\": 0}, \"text\": [1]}";
+    static const struct tt_span names[] = {{"text", 4}};
+    struct tt_json json = {0};
+    (void)context;
+    tt_status status = tt_json_parse_source(&(struct tt_json_source){.text = source,
+                                                                     .bytes = sizeof source - 1,
+                                                                     .origin = "x",
+                                                                     .outline = true,
+                                                                     .members = names,
+                                                                     .member_count = 1},
+                                            &json);
+    tt_json_deinit(&json);
+    return status;
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
     test_allocations_fail(parse_and_write, NULL);
+    test_allocations_fail(parse_outline, NULL);
 }
 
 /* A file may begin with a byte order mark, which is no part of the text. */
@@ -217,11 +298,9 @@ static void byte_order_mark(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(getters),
-        cmocka_unit_test(writes_as_python),
-        cmocka_unit_test(floats_round_trip),
-        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(refusals),         cmocka_unit_test(getters),
+        cmocka_unit_test(writes_as_python), cmocka_unit_test(floats_round_trip),
+        cmocka_unit_test(outlines),         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(byte_order_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
