@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include "base/error.h"
 
 typedef tt_status tt_thread_main(void *argument);
@@ -34,5 +35,16 @@ int tt_cpu_count(void);
 /* The quota alone, from a file as /proc/self/cgroup is and the folder where cgroup file systems are mounted; 0:
  * none. */
 int tt_cpu_quota(const char *cgroup_file, const char *mounts);
+
+/* Nanoseconds that all threads of a process together were on a processor, and were runnable without one. */
+struct tt_thread_times {
+    int64_t ran, waited;
+};
+/* Reads them; `tasks` is "/proc/self/task". false: this kernel does not count them. */
+bool tt_thread_times(const char *tasks, struct tt_thread_times *out);
+/* Whether threads waited for processors between two readings: for more than an eighth of the time that they ran.
+ * Threads that ended in between make the answer false. */
+bool tt_thread_times_crowded(const struct tt_thread_times *before, const struct tt_thread_times *now);
+enum { TT_CROWDED_MIN_NANOSECONDS = 2000000 };
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/wait_policy.h"
 #include "base/alloc.h"
 #include "base/number.h"
 #include "base/thread.h"
@@ -99,6 +100,7 @@ static void cpu_close(struct tt_device *device)
 
 static tt_status cpu_open(struct tt_device *device, const struct tt_device_config *config)
 {
+    if (tt_wait_policy_watch != NULL) tt_wait_policy_watch();
     tt_status status = TT_OK;
     int threads = config->threads > 0 ? config->threads : tt_cpu_count();
     device->threads = threads < THREADS_MAX ? threads : THREADS_MAX;

@@ -1,25 +1,75 @@
-/* How long an OpenMP thread of the program spins before it sleeps. GNU's runtime spins for milliseconds by
- * default: on a machine with other work each spinning thread takes the processor from the thread that it
- * waits for (the shipped model's evaluation took 3 to 6 s there, and 0.6 s with threads that sleep at once).
- * A short spin bridges the gap between two ops of one step, and beyond that the thread sleeps.
+/* How long an OpenMP thread of the program spins before it sleeps.
  *
- * Two cores of a Xeon with AMX, gcc 12.2, 2026-11-22, minima of three rounds, seconds; busy: 14 other
- * processes on them:
+ * GNU's runtime spins for milliseconds by default. On an idle machine that is the fastest: threads wait many times a
+ * step, and waking one costs microseconds. Beside other work each spinning thread takes the processor from the thread
+ * that it waits for (the shipped model's evaluation took 3 to 6 s there, and 0.6 s with threads that sleep at once). So
+ * the spin follows the load: a thread reads ten times a second how long the threads of this process were runnable
+ * without a processor. Where that is more than an eighth of the time that they ran, the spin is short, else it is the
+ * runtime's own. docs/performance.md has the measurements.
  *
- *     spin count               default   sleep at once   100     300     1000
- *     tiny, 60 steps, idle     2.54      2.92            2.81    2.51    2.45
- *     tiny, 15 steps, busy     -         9.75            10.25   -       13.15
- *
- * The runtime reads the variable in its own constructor. The program links the runtime statically
- * (cmake/openmp.cmake), so that this constructor, which has a higher priority, runs first; LLVM's runtime
- * reads its variable when it is first used. The shared library does not contain this file: there the policy
- * belongs to the program that loads it. */
+ * The runtime reads GOMP_SPINCOUNT in its own constructor. The program links the runtime statically
+ * (cmake/openmp.cmake), so that the constructor below, which has a higher priority, runs first, and so that the
+ * runtime's counter, which it reads for each wait (libgomp, config/linux/wait.h), can be reached. LLVM's runtime reads
+ * its variable when it is first used and has no such counter: it sleeps at once. */
+#include "backend/cpu/wait_policy.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <time.h>
+
+#include "base/thread.h"
+
+#define SHORT_SPIN 200
+#define SHORT_SPIN_TEXT "200"
+/* The runtime's value where neither OMP_WAIT_POLICY nor GOMP_SPINCOUNT is set (libgomp, env.c). */
+#define LONG_SPIN 300000
+
+extern unsigned long long gomp_spin_count_var __attribute__((weak));
+
+static bool chosen_here; /* the user has set no policy */
 
 __attribute__((constructor(101))) static void set_wait_policy(void)
 {
-    if (getenv("OMP_WAIT_POLICY") != NULL) return;
-    /* The last argument keeps a value that the user has set. */
-    (void)setenv("GOMP_SPINCOUNT", "200", 0);
+    if (getenv("OMP_WAIT_POLICY") != NULL || getenv("GOMP_SPINCOUNT") != NULL) return;
+    chosen_here = true;
+    (void)setenv("GOMP_SPINCOUNT", SHORT_SPIN_TEXT, 0);
     (void)setenv("KMP_BLOCKTIME", "0", 0);
+}
+
+static void *watch(void *argument)
+{
+    static const struct timespec pause = {.tv_nsec = 100000000};
+    struct tt_thread_times before, now;
+    (void)argument;
+    if (!tt_thread_times("/proc/self/task", &before)) return NULL;
+    for (;; before = now) {
+        (void)nanosleep(&pause, NULL);
+        if (!tt_thread_times("/proc/self/task", &now)) return NULL;
+        unsigned long long spin = tt_thread_times_crowded(&before, &now) ? SHORT_SPIN : LONG_SPIN;
+        __atomic_store_n(&gomp_spin_count_var, spin, __ATOMIC_RELAXED);
+    }
+}
+
+/* Nobody joins the thread: it ends with the process. Without it the spin stays short. */
+static void start_watch(void)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigset_t all, before;
+    if (!chosen_here || &gomp_spin_count_var == NULL || pthread_attr_init(&attributes) != 0) return;
+    (void)pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN + 65536);
+    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    (void)!pthread_create(&thread, &attributes, watch, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&attributes);
+}
+
+void tt_wait_policy_watch(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, start_watch);
 }
