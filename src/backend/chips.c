@@ -1,9 +1,9 @@
-/* What is known of chips: for plans made without one. Memory is what cudaMemGetInfo calls total; rates are
- * those that programs reach on random data under the power cap (H200: measured, docs/performance.md, but the
- * rate of matrix products lies between what one GPU and what two gave; nothing of the others is measured: the
- * datasheet's dense bf16 rate and bandwidth times the share that the H200 reaches of its own, 0.68 and 0.88).
- * Networks are guesses, nine tenths of a line: 400 Gbit/s for each GPU of a DGX H100 or H200, 200 of a DGX
- * A100 (their datasheets), 100 for the L40S and what is not known, 10 for desktops and processors. */
+/* Properties of chips, for plans without the chip. Memory is the total of cudaMemGetInfo; rates are those that programs
+ * reach on random data under the power cap. H200: measured (docs/performance.md), with a rate of matrix products
+ * between the results of one and of two GPUs. All others are not measured: the datasheet's dense bf16 rate and
+ * bandwidth times the H200's measured share of its own, 0.68 and 0.88. Networks are estimates, nine tenths of a line:
+ * 400 Gbit/s for each GPU of a DGX H100 or H200, 200 of a DGX A100 (their datasheets), 100 for the L40S and unknown
+ * chips, 10 for desktops and processors. */
 #include <string.h>
 
 #include "backend/device.h"
@@ -25,7 +25,7 @@ static const struct tt_chip chips[] = {
      false},
     {"rtx4090", "cuda", 24081 * MIB, 600 * MIB, 256 * MIB, 150e12, 140e12, 110e12, 0.89e12, 20e9, 1.1e9, 24e9,
      false},
-    /* Not known by name: rates to be cautious with, memory as the driver says. */
+    /* Unknown name: cautious rates, memory from the driver. */
     {"hopper-or-newer", "cuda", 0, 1024 * MIB, 256 * MIB, 245e12, 180e12, 130e12, 0.76e12, 24e9, 11e9, 24e9,
      false},
     {"rtx3090", "cuda", 24124 * MIB, 600 * MIB, 256 * MIB, 65e12, 55e12, 45e12, 0.82e12, 20e9, 1.1e9, 12e9,

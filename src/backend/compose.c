@@ -37,7 +37,7 @@ static tt_status clear(struct tt_stream *stream, const struct tt_gemm_lora_args 
                     tt_tensor_cols(args->y_MN, from, to - from));
 }
 
-/* Whether every column with an addend gets it from a narrow product. */
+/* True if a narrow product covers every column with an addend. */
 static bool covers(const struct tt_gemm_lora_args *args)
 {
     int64_t end = 0;
@@ -106,7 +106,7 @@ tt_status tt_compose_rotation(struct tt_stream *stream, const struct tt_gemm_lor
     return stream->device->table->ops->rope(stream, &rope);
 }
 
-/* The host's own gemm_lora takes the narrow products along; a GPU's would come back to compose. */
+/* The host's own gemm_lora includes the narrow products; a GPU's would call compose again. */
 static tt_status lora_product(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
 {
     if (stream->device->is_host) return stream->device->table->ops->gemm_lora(stream, args);
@@ -151,7 +151,7 @@ static tt_status drop(struct tt_stream *stream, const struct tt_dropout_parts *p
     return stream->device->table->ops->dropout(stream, &args);
 }
 
-/* drop(x), in `scratch` unless nothing is dropped. */
+/* drop(x), in `scratch`; x itself when p is 0. */
 static tt_status dropped(struct tt_stream *stream, const struct tt_dropout_parts *parts, int i, tt_tensor x,
                          tt_tensor scratch, tt_tensor *out)
 {

@@ -1,5 +1,5 @@
-/* The ops of ops/gemm_fused.h and ops/gemm_dropout.h as products and passes one after the other, by the
- * device's own table: what a back end does that has no single pass for them. Arguments have been checked. */
+/* The ops of ops/gemm_fused.h and ops/gemm_dropout.h composed of successive products and passes of the device's own
+ * table, for back ends without a fused pass. Arguments were checked. */
 #ifndef TT_BACKEND_COMPOSE_H
 #define TT_BACKEND_COMPOSE_H
 
@@ -9,11 +9,11 @@ extern "C" {
 
 #include "backend/device_impl.h"
 
-/* Where the device is not the host the narrow products come first and the wide one adds to them: reading y
- * then hides behind the wide one's arithmetic, while y += h B^T would pass over y once more. 16384 x 6144, in
- * 4096, r 24 on an H200 (2026-11-21): 0.09 + 1.20 ms instead of 1.19 + 0.18. */
+/* On devices other than the host the narrow products come first and the wide product adds to them: its arithmetic hides
+ * the reading of y, while y += h B^T would need another pass over y. 16384 x 6144, in 4096, r 24 on an H200
+ * (2026-11-21): 0.09 + 1.20 ms instead of 1.19 + 0.18. */
 tt_status tt_compose_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args);
-/* The rotation of gemm_lora's y, once the product is there. */
+/* The rotation of gemm_lora's y, after the product. */
 tt_status tt_compose_rotation(struct tt_stream *stream, const struct tt_gemm_lora_args *args);
 tt_status tt_compose_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args);
 tt_status tt_compose_gemm_swiglu_backward(struct tt_stream *stream,
@@ -24,10 +24,10 @@ tt_status tt_compose_gemm_dropout_weights(struct tt_stream *stream,
 tt_status tt_compose_gemm_dropout_input(struct tt_stream *stream,
                                         const struct tt_gemm_dropout_input_args *args);
 
-/* What cuda/gemm_dropout.cu has kernels for, and plans go by too: bf16, columns in 32s, one rank for all
- * parts, in 8s up to 64. */
+/* True for the cases with kernels in cuda/gemm_dropout.cu, also for plans: bf16, columns a multiple of 32, one rank for
+ * all parts, a multiple of 8 up to 64. */
 bool tt_dropout_is_one_pass(tt_tensor wide, const struct tt_dropout_parts *parts, bool weights);
-/* How many adapters of such a rank a pass takes together: their sums have to fit into registers. */
+/* Number of adapters of rank r in one pass, whose sums must fit into registers. */
 int tt_dropout_together(int64_t r, int count);
 
 #ifdef __cplusplus

@@ -11,7 +11,7 @@
 struct tt_buffer {
     struct tt_device *device;
     enum tt_purpose purpose;
-    bool host; /* page-locked memory of the host, not the device's own */
+    bool host; /* page-locked host memory, not device memory */
     size_t bytes;
     void *data;
 };
@@ -181,7 +181,7 @@ static tt_status create(struct tt_device *device, size_t bytes, enum tt_purpose 
                         struct tt_buffer **out)
 {
     if (device->frozen && !(host && purpose == TT_PURPOSE_STAGING)) {
-        return tt_fail(TT_ERR_INTERNAL, "%zu bytes for %s are asked for after the device was frozen", bytes,
+        return tt_fail(TT_ERR_INTERNAL, "%zu bytes for %s are requested after the device was frozen", bytes,
                        tt_purpose_name(purpose));
     }
     struct tt_buffer *buffer = tt_calloc(1, sizeof *buffer);
@@ -341,7 +341,7 @@ tt_status tt_event_query(struct tt_event *event, bool *done)
     *done = true;
     if (device->table->event_query != NULL) return device->table->event_query(event, done);
     if (device->is_host || device->is_plan) return TT_OK;
-    return tt_fail(TT_ERR_INTERNAL, "a device of kind '%s' cannot ask for an event", device->table->kind);
+    return tt_fail(TT_ERR_INTERNAL, "a device of kind '%s' cannot query an event", device->table->kind);
 }
 
 static tt_status copy(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction)

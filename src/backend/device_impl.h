@@ -1,5 +1,5 @@
-/* For back ends only: what a device is made of. A back end fills the two tables; everything public about devices
- * and ops lives in backend/device.c and backend/ops/ and is written once. */
+/* For back ends only: the structures of a device. A back end fills the two tables; the public functions of devices and
+ * ops are in backend/device.c and backend/ops/, once for all back ends. */
 #ifndef TT_BACKEND_DEVICE_IMPL_H
 #define TT_BACKEND_DEVICE_IMPL_H
 
@@ -18,7 +18,7 @@
 #include "backend/profile.h"
 #include "base/clock.h"
 
-/* One function per op; arguments have been checked, implementations may only assert. */
+/* One function per op; arguments were checked, implementations may only assert. */
 struct tt_op_table {
 #define OP(name) tt_status (*name)(struct tt_stream * stream, const struct tt_##name##_args *args);
 #include "backend/ops.def"
@@ -48,9 +48,9 @@ struct tt_device_table {
     tt_status (*copy)(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction);
     tt_status (*fill_zero)(struct tt_stream *stream, void *data, size_t bytes);
     void (*mark)(struct tt_stream *stream, const char *what); /* NULL: nothing */
-    /* Time spans in stream order (profile.h); NULL where the calling thread does the work. `end` of a span comes after
-     * its `begin` on the same stream; spans of one stream nest or follow each other. collect adds all finished ones to
-     * device->spans; the host has synchronized. */
+    /* Time spans in stream order (profile.h); NULL where the calling thread does the work. `end` of a span follows its
+     * `begin` on the same stream; spans of one stream nest or follow each other. collect adds all finished spans to
+     * device->spans, after the host has synchronized. */
     void (*span_begin)(struct tt_stream *stream, int span);
     void (*span_end)(struct tt_stream *stream, int span);
     tt_status (*spans_collect)(struct tt_device *device);
@@ -92,14 +92,14 @@ struct tt_event {
 /* Counts `bytes` more under `purpose`; TT_ERR_MEMORY when the limit forbids it (then nothing is counted). */
 TT_MUST_USE tt_status tt_device_take(struct tt_device *device, enum tt_purpose purpose, size_t bytes);
 void tt_device_give_back(struct tt_device *device, enum tt_purpose purpose, size_t bytes);
-/* What the device keeps for itself from open to close; the limit and the totals do not see it. */
+/* Counts the memory of the device itself, from open to close; not part of the limit and the totals. */
 static inline void tt_device_count_scratch(struct tt_device *device, size_t bytes)
 {
     device->memory.current[TT_PURPOSE_SCRATCH] = bytes;
     device->memory.peak[TT_PURPOSE_SCRATCH] = bytes;
 }
 
-/* tt_dispatch_<op>: what a checked entry ends with. */
+/* tt_dispatch_<op>: the last call of a checked entry. */
 #define OP(name)                                                                                             \
     static inline tt_status tt_dispatch_##name(struct tt_stream *stream,                                     \
                                                const struct tt_##name##_args *args)                          \

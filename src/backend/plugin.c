@@ -1,4 +1,4 @@
-/* Finds and opens libtrimtab_cuda.so. Done once per process; what was found, or why not, stays. */
+/* Finds and opens libtrimtab_cuda.so, once per process; the result, or the reason of the failure, is stored. */
 #include "backend/plugin.h"
 
 #include <dlfcn.h>
@@ -24,8 +24,8 @@ static void log_line(enum tt_log_level level, const char *line)
 
 static const struct tt_host host = {.error_record = tt_error_record, .log_line = log_line};
 
-/* The folder of the file that holds this code: of the program, or of libtrimtab.so. Of the program the loader
- * knows only what it was called, a bare word where a shell found it on PATH. */
+/* The folder of the file with this code: the program or libtrimtab.so. For the program the loader knows only the name
+ * of its call, a bare word if a shell found it on PATH. */
 static bool own_folder(char *folder, size_t bytes)
 {
     Dl_info info;
@@ -52,7 +52,7 @@ static void *open_file(void)
     char folder[2048], path[4096];
     if (told != NULL) {
         if (told[0] == '\0') {
-            snprintf(why_not, sizeof why_not, "TRIMTAB_CUDA_PLUGIN is set to nothing");
+            snprintf(why_not, sizeof why_not, "TRIMTAB_CUDA_PLUGIN is empty");
             return NULL;
         }
         void *handle = dlopen(told, RTLD_NOW | RTLD_LOCAL);
@@ -60,8 +60,8 @@ static void *open_file(void)
         return handle;
     }
     if (!own_folder(folder, sizeof folder)) {
-        snprintf(why_not, sizeof why_not,
-                 "nothing says in which folder the program lies, to look for %s there", file_name);
+        snprintf(why_not, sizeof why_not, "the folder of the program is unknown, so %s cannot be found there",
+                 file_name);
         return NULL;
     }
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {

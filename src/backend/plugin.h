@@ -1,9 +1,8 @@
-/* What the program and libtrimtab_cuda.so say to each other. The plugin exports one function,
- * TT_PLUGIN_ENTRY; everything else in it is hidden. Both sides are built from the same sources: the abi text
- * (version and sizes of the tables) is compared before anything else is touched.
+/* The interface between the program and libtrimtab_cuda.so. The plugin exports one function, TT_PLUGIN_ENTRY;
+ * everything else in it is hidden. Both sides are built from the same sources: the abi text (version and sizes of the
+ * tables) is compared before anything else is used.
  *
- * The plugin carries its own copy of base/ and tensor/; its errors and log lines go to the program's through
- * tt_host. */
+ * The plugin has its own copy of base/ and tensor/; its errors and log lines go to the program through tt_host. */
 #ifndef TT_BACKEND_PLUGIN_H
 #define TT_BACKEND_PLUGIN_H
 
@@ -16,7 +15,7 @@ struct tt_host {
     void (*log_line)(enum tt_log_level level, const char *line);
 };
 
-/* Facts of one GPU, for messages; nothing is created for them. */
+/* Facts of one GPU, for messages; reading them creates nothing on the GPU. */
 struct tt_gpu_facts {
     char name[96]; /* "NVIDIA H200" */
     int compute_major, compute_minor, processors;
@@ -27,8 +26,8 @@ struct tt_gpu_facts {
 
 enum { TT_COLLECTIVE_ID_BYTES = 128 };
 
-/* NCCL, as comm/nccl.c uses it. A handle belongs to one device and one thread. All calls only queue work,
- * except create, abort and destroy; none blocks the host on other ranks (create polls `device`'s check). */
+/* NCCL, for comm/nccl.c. A handle belongs to one device and one thread. All calls only queue work, except create, abort
+ * and destroy; none blocks the host on other ranks (create polls `device`'s check). */
 struct tt_collectives_table {
     tt_status (*make_id)(unsigned char id[TT_COLLECTIVE_ID_BYTES]);
     tt_status (*create)(struct tt_device *device, const unsigned char id[TT_COLLECTIVE_ID_BYTES], int rank,
@@ -52,9 +51,10 @@ struct tt_plugin {
     const struct tt_collectives_table *collectives;
     int (*device_count)(char *reason, size_t reason_bytes);
     tt_status (*facts)(int index, struct tt_gpu_facts *out);
-    /* "NV18": as nvidia-smi topo says it; "PHB", "SYS", ... where that is not known "-" */
+    /* "NV18", "PHB", "SYS", ...: as in nvidia-smi topo; "-" when unknown */
     void (*link)(int from, int to, char *text, size_t text_bytes);
-    bool (*enable_peer)(int from, int to); /* from's copies may then read to's memory; false: they cannot */
+    bool (*enable_peer)(int from,
+                        int to); /* lets copies of `from` read the memory of `to`; false: impossible */
 };
 
 #define TT_PLUGIN_ENTRY_NAME "tt_cuda_plugin"
@@ -66,8 +66,8 @@ static inline void tt_plugin_abi(char text[96])
              sizeof(struct tt_op_table), sizeof(struct tt_device), sizeof(struct tt_attention_backward_args));
 }
 
-/* The program's side (plugin.c). Loads the plugin at the first call, from any thread; NULL when there is none
- * (`reason` says why; an unusable plugin is no error until someone asks for a GPU). */
+/* The program's side (plugin.c). Loads the plugin at the first call, from any thread; NULL when there is none, with the
+ * reason in `reason` (an unusable plugin is an error only when a GPU is requested). */
 const struct tt_plugin *tt_plugin_load(char *reason, size_t reason_bytes);
 
 #endif

@@ -1,6 +1,5 @@
-/* Where the time of a device goes: spans of a stream, one for every op, and those that other floors mark. Counted only
- * while switched on. On devices that compute in the calling thread the seconds are the clock's, elsewhere the device's
- * own. */
+/* Profile of a device: time spans of a stream, one for every op, and spans marked by other floors. Counted only while
+ * profiling is on. Devices that compute in the calling thread use the host's clock, others their own. */
 #ifndef TT_BACKEND_PROFILE_H
 #define TT_BACKEND_PROFILE_H
 
@@ -15,9 +14,9 @@ enum tt_op {
 #undef OP
     TT_OP_COUNT,
     TT_SPAN_GATHER = TT_OP_COUNT, /* a gather, on the stream that runs it */
-    TT_SPAN_GATHER_WAIT,          /* compute waits for a gather: what was not hidden */
+    TT_SPAN_GATHER_WAIT,          /* compute waits for a gather: the part that was not hidden */
     TT_SPAN_REDUCE,               /* a reduce of gradients, on the stream that runs it */
-    TT_SPAN_OFFLOAD_WAIT,         /* compute waits for what comes from host memory */
+    TT_SPAN_OFFLOAD_WAIT,         /* compute waits for a copy from host memory */
     TT_SPAN_COUNT
 };
 
@@ -32,7 +31,7 @@ const char *tt_op_name(enum tt_op op); /* "rmsnorm_forward", "gather wait" */
 void tt_device_profile(struct tt_device *device, bool on);
 /* Borrows the [TT_SPAN_COUNT] counters; switching on clears them. Call it when the streams are synchronized. */
 const struct tt_op_time *tt_device_op_times(struct tt_device *device);
-/* Around work of one stream; nothing unless profiling is on. Spans of one kind do not overlap on one stream. */
+/* Delimit work of one stream; no effect unless profiling is on. Spans of one kind do not overlap on one stream. */
 void tt_span_begin(struct tt_stream *stream, enum tt_op span);
 void tt_span_end(struct tt_stream *stream, enum tt_op span);
 

@@ -6,9 +6,9 @@
 #include "backend/device_impl.h"
 #include "base/alloc.h"
 
-enum { ALIGNMENT = 256, PIECES_NOTED = 64 };
+enum { ALIGNMENT = 256, PIECES_RECORDED = 64 };
 
-/* The made-up address range of a planned workspace: far more than a machine has. */
+/* The fictitious address range of a planned workspace: far more than any machine has. */
 static const size_t plan_range = (size_t)1 << 46;
 
 struct piece {
@@ -23,7 +23,8 @@ struct tt_workspace {
     size_t bytes;
     size_t top;
     size_t peak;
-    struct piece pieces[PIECES_NOTED]; /* plan device: the largest of each name, as far as there is room */
+    struct piece
+        pieces[PIECES_RECORDED]; /* plan device: the largest of each name, up to this number of names */
 };
 
 tt_status tt_workspace_create(struct tt_device *device, size_t bytes, struct tt_workspace **out)
@@ -72,7 +73,7 @@ static tt_status raise_peak(struct tt_workspace *workspace)
 
 static void note(struct tt_workspace *workspace, const char *what, size_t bytes)
 {
-    for (int i = 0; i < PIECES_NOTED; i++) {
+    for (int i = 0; i < PIECES_RECORDED; i++) {
         struct piece *piece = &workspace->pieces[i];
         if (piece->what != NULL && strcmp(piece->what, what) != 0) continue;
         piece->what = what;
@@ -83,7 +84,7 @@ static void note(struct tt_workspace *workspace, const char *what, size_t bytes)
 
 size_t tt_workspace_largest(const struct tt_workspace *workspace, const char *what)
 {
-    for (int i = 0; i < PIECES_NOTED && workspace->pieces[i].what != NULL; i++)
+    for (int i = 0; i < PIECES_RECORDED && workspace->pieces[i].what != NULL; i++)
         if (strcmp(workspace->pieces[i].what, what) == 0) return workspace->pieces[i].bytes;
     return 0;
 }

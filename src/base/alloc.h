@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zero-initialised; count * size is checked for overflow; a request of 0 bytes returns a unique pointer. */
+/* Zero-initialised, with count * size checked for overflow. A request of 0 bytes returns a unique pointer. */
 void *tt_calloc(size_t count, size_t size);
 /* 64-byte aligned and not initialised; for large numeric arrays. Released with tt_free. */
 void *tt_alloc_aligned(size_t bytes);

@@ -26,13 +26,13 @@ static struct tt_arena_chunk *add_chunk(struct tt_arena *arena, size_t bytes)
     if (capacity < bytes) capacity = bytes;
     size_t total;
     if (__builtin_add_overflow(capacity, sizeof(struct tt_arena_chunk), &total)) {
-        tt_fail(TT_ERR_MEMORY, "out of memory: %zu bytes asked of an arena", bytes);
+        tt_fail(TT_ERR_MEMORY, "out of memory: cannot allocate %zu bytes from an arena", bytes);
         return NULL;
     }
     struct tt_arena_chunk *chunk = tt_calloc(1, total);
     if (chunk == NULL) return NULL;
     chunk->capacity = capacity;
-    /* A chunk made for one large block goes behind the newest, whose free space stays in use. */
+    /* A chunk for one large block goes behind the newest chunk, whose free space stays in use. */
     if (arena->chunks != NULL && bytes > ARENA_LARGEST_BYTES / 2) {
         chunk->next = arena->chunks->next;
         arena->chunks->next = chunk;
@@ -47,7 +47,7 @@ void *tt_arena_alloc(struct tt_arena *arena, size_t bytes)
 {
     size_t rounded;
     if (__builtin_add_overflow(bytes, (size_t)(ARENA_ALIGNMENT - 1), &rounded)) {
-        tt_fail(TT_ERR_MEMORY, "out of memory: %zu bytes asked of an arena", bytes);
+        tt_fail(TT_ERR_MEMORY, "out of memory: cannot allocate %zu bytes from an arena", bytes);
         return NULL;
     }
     rounded &= ~(size_t)(ARENA_ALIGNMENT - 1);

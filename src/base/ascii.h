@@ -1,4 +1,4 @@
-/* Letters, space and case of ASCII, whatever setlocale() said: <ctype.h>, strcasecmp() and strftime() ask the
+/* Character classes and case of ASCII, independent of setlocale(): <ctype.h>, strcasecmp() and strftime() depend on the
  * locale. */
 #ifndef TT_BASE_ASCII_H
 #define TT_BASE_ASCII_H
@@ -27,7 +27,7 @@ static inline char tt_ascii_upper(char c)
     return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
 }
 
-/* Whether the first `bytes` bytes are the same but for case, or the texts end together before. */
+/* Compares the first `bytes` bytes without regard to case; also true when both texts end earlier. */
 static inline bool tt_ascii_same_start(const char *a, const char *b, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
@@ -37,7 +37,7 @@ static inline bool tt_ascii_same_start(const char *a, const char *b, size_t byte
     return true;
 }
 
-/* Whether two texts are the same but for case. */
+/* Compares two texts without regard to case. */
 static inline bool tt_ascii_same(const char *a, const char *b)
 {
     return tt_ascii_same_start(a, b, (size_t)-1);

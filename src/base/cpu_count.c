@@ -3,8 +3,7 @@
  *
  * Sources: Linux Documentation/admin-guide/cgroup-v2.rst ("cpu.max": quota and period in microseconds, or
  * "max"), Documentation/scheduler/sched-bwc.rst (version 1: cpu.cfs_quota_us, -1 for none, and
- * cpu.cfs_period_us), cgroups(7) for /proc/PID/cgroup. A quota holds for all groups below the one that has
- * it. */
+ * cpu.cfs_period_us), cgroups(7) for /proc/PID/cgroup. A quota limits a group and all groups below it. */
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
@@ -27,7 +26,7 @@ static bool read_line(const char *folder, const char *name, char *line, int line
     return read;
 }
 
-/* Processors that one group may use; HUGE_VAL: it has no quota of its own. */
+/* Processors that one group may use; HUGE_VAL: no quota of its own. */
 static double quota_of(const char *folder)
 {
     char line[128];
@@ -43,8 +42,8 @@ static double quota_of(const char *folder)
     return quota > 0 && period > 0 ? (double)quota / (double)period : HUGE_VAL;
 }
 
-/* The least of a group and those above it. A container sees its own group as the root, so that the path may
- * not exist here. */
+/* The smallest quota of a group and its parents. A container sees its own group as the root, so the path may not
+ * exist. */
 static double quota_below(const char *mount, const char *group)
 {
     char folder[PATH_BYTES];

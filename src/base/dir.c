@@ -27,7 +27,7 @@ tt_status tt_dir_create(const char *path)
         int error_number = tt_path_is_dir(copy) ? 0 : tt_file_fault();
         if (error_number == 0 && mkdir(copy, 0777) != 0 && errno != EEXIST) error_number = errno;
         if (error_number != 0) {
-            /* A parent that exists but may not be written to is no reason to stop. */
+            /* An existing parent without write permission is no error. */
             if (!tt_path_is_dir(copy))
                 status = tt_fail_errno(error_number, "cannot create folder '%s'", copy);
         }
@@ -116,7 +116,7 @@ tt_status tt_dir_list(const char *path, tt_status (*visit)(void *context, const 
 tt_status tt_dir_free_bytes(const char *path, uint64_t *bytes)
 {
     struct statvfs info;
-    if (statvfs(path, &info) != 0) return tt_fail_errno(errno, "cannot ask for the free space at '%s'", path);
+    if (statvfs(path, &info) != 0) return tt_fail_errno(errno, "cannot get the free space of '%s'", path);
     *bytes = (uint64_t)info.f_bavail * info.f_frsize;
     return TT_OK;
 }
@@ -128,7 +128,7 @@ tt_status tt_dir_sync(const char *path)
     return tt_file_sync_close(descriptor, path);
 }
 
-/* nftw takes no context; a folder that cannot be synced stops the walk with errno set. */
+/* nftw has no context argument; a failed sync stops the walk with errno set. */
 static int sync_entry(const char *path, const struct stat *info, int kind, struct FTW *position)
 {
     (void)info, (void)position;
@@ -136,13 +136,12 @@ static int sync_entry(const char *path, const struct stat *info, int kind, struc
     return tt_dir_sync(path) == TT_OK ? 0 : -1;
 }
 
-/* Puts `temporary` in the place of an existing `final`. Where the file system can swap two names at once
- * there is no moment without a `final`; elsewhere the old one is moved aside first. */
+/* Replaces an existing `final` by `temporary`. Where the file system can swap two names, `final` exists at every
+ * moment; elsewhere the old folder is moved aside first. */
 static tt_status replace_dir(const char *temporary, const char *final)
 {
     if (tt_file_fault() == 0 && renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
-        if (tt_dir_remove(temporary) != TT_OK)
-            tt_error_clear(); /* the new one is in its place all the same */
+        if (tt_dir_remove(temporary) != TT_OK) tt_error_clear(); /* the new folder is in place */
         return TT_OK;
     }
     struct tt_str aside = {0};
@@ -154,7 +153,7 @@ static tt_status replace_dir(const char *temporary, const char *final)
     TT_GO(tt_file_rename(final, aside.data));
     status = tt_file_rename(temporary, final);
     if (status != TT_OK && rename(aside.data, final) != 0)
-        tt_hint("the former folder is now '%s'", aside.data);
+        tt_hint("the previous folder is now '%s'", aside.data);
     if (status != TT_OK) goto out;
     TT_GO(tt_dir_remove(aside.data));
 out:

@@ -23,14 +23,14 @@ void tt_error_use_records(struct tt_error *(*record_of_thread)(void))
     host_record = record_of_thread;
 }
 
-/* Texts from files and from the network stand in messages: what a terminal would obey is escaped, line breaks
- * too, so that nothing in a file looks like a message of its own. */
+/* Messages contain texts from files and from the network. Control characters and line breaks are escaped, so that no
+ * part of a file looks like a message of its own. */
 static void set_text(const char *text, char *out, size_t out_bytes)
 {
     (void)tt_utf8_printable(text, strlen(text), "", out, out_bytes);
 }
 
-/* The text is made before the record is touched: arguments may point into the old record. */
+/* The text is formatted before the record changes: arguments may point into the old record. */
 static void start_record(tt_status status, const char *text)
 {
     struct tt_error *record = tt_error_record();
@@ -53,8 +53,8 @@ tt_status tt_fail(tt_status status, const char *format, ...)
     return status;
 }
 
-/* A path that is wrong or closed to this user stays so; anything else (a full disk, a broken one, a server
- * that is away) may work at the next try. */
+/* A retry does not help when a path is wrong or not accessible. It may help with any other error (a full or broken
+ * disk, a server that does not answer). */
 static tt_status status_of_errno(int error_number)
 {
     static const int lasting[] = {ENOENT, ENOTDIR, EISDIR, EACCES, EPERM,
@@ -138,7 +138,7 @@ void tt_error_leave_to_other(tt_status cause)
     tt_error_record()->told = true;
 }
 
-/* Appends at *used and counts what a large enough buffer would hold. */
+/* Appends at *used and counts the bytes that a large enough buffer would hold. */
 static void append(char *text, size_t text_bytes, size_t *used, const char *prefix, const char *line)
 {
     size_t at = *used < text_bytes ? *used : text_bytes;

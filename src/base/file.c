@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 
-/* One system call moves at most this much: Linux stops at 2 GiB - 4 KiB anyway. */
+/* Most bytes of one system call; Linux' own limit is 2 GiB - 4 KiB. */
 #define IO_CHUNK_BYTES ((size_t)1 << 30)
 
 bool tt_path_exists(const char *path)
@@ -58,7 +58,7 @@ const char *tt_path_basename(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* What a path is that is no regular file. */
+/* Name of the kind of a file that is not a regular file. */
 static const char *kind_of(mode_t mode)
 {
     return S_ISDIR(mode) ? "a folder" : S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
@@ -67,13 +67,13 @@ static const char *kind_of(mode_t mode)
 static tt_status fail_not_regular(const char *path, mode_t mode)
 {
     if (S_ISDIR(mode)) return tt_fail_errno(EISDIR, "cannot read '%s'", path);
-    tt_status status = tt_fail(TT_ERR_DATA, "'%s' is %s, no regular file", path, kind_of(mode));
-    tt_hint("only regular files are read and written: a pipe or a device may wait or go on for ever");
+    tt_status status = tt_fail(TT_ERR_DATA, "'%s' is %s, not a regular file", path, kind_of(mode));
+    tt_hint("only regular files are read and written: a pipe or a device may block or never end");
     return status;
 }
 
-/* Opens without waiting for whoever is behind a pipe, then asks the open file what it is, which nobody can
- * exchange. */
+/* Opens without waiting for the other end of a pipe, then checks the kind of the open file, which cannot be replaced
+ * meanwhile. */
 static tt_status open_regular(const char *path, int flags, const char *doing, int *descriptor,
                               struct stat *info)
 {
@@ -83,7 +83,7 @@ static tt_status open_regular(const char *path, int flags, const char *doing, in
         if (there && S_ISLNK(info->st_mode) && (flags & O_NOFOLLOW) != 0 && error_number == ELOOP) {
             tt_status status =
                 tt_fail(TT_ERR_DATA, "%s '%s': it is a link, which is not followed", doing, path);
-            tt_hint("remove the link: what is written must stay in its folder");
+            tt_hint("remove the link: files must stay in their folder");
             return status;
         }
         if (error_number == ENXIO && stat(path, info) == 0) return fail_not_regular(path, info->st_mode);
@@ -125,9 +125,8 @@ tt_status tt_file_open_write(const char *path, int *descriptor)
     return TT_OK;
 }
 
-/* Reserving the blocks now finds a full disk before the work is done; file systems without it take a sparse
- * file. So does one in memory: it would take every page now, in one thread, which costs as much as writing.
- */
+/* Reserving the blocks detects a full disk before the work begins. File systems without reservation get a sparse file.
+ * So do file systems in memory: they would allocate every page here, in one thread, at the cost of writing it. */
 static int reserve_blocks(int opened, uint64_t bytes)
 {
     struct statfs info;
@@ -135,7 +134,7 @@ static int reserve_blocks(int opened, uint64_t bytes)
     if (fstatfs(opened, &info) != 0 || info.f_type != TMPFS_MAGIC)
         return fallocate(opened, 0, 0, (off_t)bytes) != 0 ? errno : 0;
     if (info.f_blocks == 0 || fstat(opened, &file) != 0) return EOPNOTSUPP;
-    uint64_t there = (uint64_t)file.st_blocks * 512; /* others may have begun to write it */
+    uint64_t there = (uint64_t)file.st_blocks * 512; /* other processes may write it already */
     uint64_t needed = bytes > there ? bytes - there : 0;
     return needed / (uint64_t)info.f_bsize > info.f_bavail ? ENOSPC : EOPNOTSUPP;
 }
@@ -189,9 +188,8 @@ tt_status tt_file_pread(int descriptor, const char *path, void *data, size_t byt
                                  (unsigned long long)offset, path);
         }
         if (got == 0) {
-            return tt_fail(TT_ERR_DATA,
-                           "'%s' ends too early: %zu bytes wanted at offset %llu, %zu were there", path,
-                           bytes, (unsigned long long)offset, done);
+            return tt_fail(TT_ERR_DATA, "'%s' ends too early: %zu bytes expected at offset %llu, %zu read",
+                           path, bytes, (unsigned long long)offset, done);
         }
         done += (size_t)got;
     }
@@ -237,7 +235,7 @@ void tt_file_close(int descriptor)
 
 static tt_status fail_too_long(const char *path, uint64_t max_bytes)
 {
-    return tt_fail(TT_ERR_DATA, "'%s' has more than the %llu bytes that are expected", path,
+    return tt_fail(TT_ERR_DATA, "'%s' is larger than the expected %llu bytes", path,
                    (unsigned long long)max_bytes);
 }
 
@@ -253,7 +251,7 @@ tt_status tt_file_read(const char *path, size_t max_bytes, struct tt_str *data)
                          (unsigned long long)bytes, max_bytes);
         goto out;
     }
-    /* The size is a first guess only: files of /proc report 0, and others may grow meanwhile. */
+    /* The size is only a first guess: files of /proc report 0, and other files may grow meanwhile. */
     content.capacity = (size_t)bytes + 1;
     content.data = tt_realloc(NULL, content.capacity, 1);
     if (content.data == NULL) {
@@ -343,7 +341,7 @@ static tt_status open_temporary(const char *path, char **name, int *descriptor)
     }
 }
 
-/* Ends what open_temporary began: with TT_OK the file takes its place, otherwise it goes. */
+/* Finishes what open_temporary began: renames the file on TT_OK, removes it otherwise. */
 static tt_status finish_temporary(tt_status status, char *name, int descriptor, const char *path)
 {
     if (status == TT_OK) {
@@ -405,7 +403,7 @@ tt_status tt_file_copy(const char *from, const char *to)
     return status;
 }
 
-/* ---- Files of a folder that somebody else filled ---- */
+/* ---- Files of a folder of unknown origin ---- */
 
 /* Whether `path` is "ROOT/blobs/HASH" and `folder` "ROOT/snapshots/REVISION" or below: the hub's cache keeps
  * each file under its hash and lets snapshots point there. */
@@ -421,7 +419,7 @@ static bool is_hub_blob(const char *folder, const char *path)
            (size_t)(mark - folder) == root && memcmp(folder, path, root) == 0;
 }
 
-/* Where the open file lies: its own name, not that by which it was opened. */
+/* Resolved path of the open file, which may differ from the path that was opened. */
 static tt_status check_inside(const char *folder, const char *path, int descriptor)
 {
     char link[64], *real_folder = realpath(folder, NULL), *real_file = NULL;
@@ -436,7 +434,8 @@ static tt_status check_inside(const char *folder, const char *path, int descript
     free(real_file);
     if (inside) return TT_OK;
     tt_status status = tt_fail(TT_ERR_DATA, "'%s' is a link that leaves the folder '%s'", path, folder);
-    tt_hint("the file would be copied into the output folder; put the file itself there if that is meant");
+    tt_hint(
+        "the file would be copied into the output folder; replace the link by the file if that is intended");
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* The test hook of base/file.h: the one place where a fault is planned, counted and struck. */
+/* The test hook of base/file.h: plans, counts and injects faults. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -12,7 +12,7 @@ enum { NAME_BYTES_MAX = 96, REVISION_BYTES_MAX = 200, REF_BYTES_MAX = 4096 };
 
 static const char name_letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
 
-/* One part of a name. "--" parts owner and name in the cache, so no name has it. */
+/* One part of a name. "--" separates owner and name in the cache, so a name cannot contain it. */
 static bool is_part(const char *text, size_t bytes)
 {
     if (bytes == 0 || bytes > NAME_BYTES_MAX || strspn(text, name_letters) < bytes) return false;
@@ -29,7 +29,7 @@ bool tt_hub_is_name(const char *name)
     return name[first] == '\0' || is_part(name + first + 1, strlen(name + first + 1));
 }
 
-/* Branches and tags may have folders in their names ("refs/pr/1"), but lead out of none. */
+/* Names of branches and tags may contain folders ("refs/pr/1"), but no way out of them. */
 static bool is_revision(const char *revision)
 {
     size_t bytes = strlen(revision);
@@ -65,7 +65,7 @@ static tt_status cache_folder(struct tt_str *path)
     return tt_str_append_text(path, home != NULL ? "/hub" : "/huggingface/hub");
 }
 
-/* Which commit a branch or tag is at; false: the cache does not say. */
+/* The commit of a branch or tag; false when the cache has no such reference. */
 static bool read_ref(const char *repository, const char *revision, char commit[REVISION_BYTES_MAX])
 {
     struct tt_str path = {0}, text = {0};
@@ -111,9 +111,9 @@ static tt_status fail_missing(const char *name, const char *revision, const char
     tt_status status = on_hub ? cache_folder(&cache) : TT_OK;
     if (status == TT_OK && on_hub) {
         status = tt_fail(
-            TT_ERR_DATA, "the %s folder '%s' does not exist, and the hub's cache '%s' does not hold %s%s",
+            TT_ERR_DATA, "the %s folder '%s' does not exist, and the hub's cache '%s' does not have %s%s",
             what, name, tt_str_text(&cache), other ? "its revision " : "it", other ? revision : "");
-        tt_hint("for a local one give the path of its folder; one of the hub is downloaded with: hf download "
+        tt_hint("for a local folder give its path; to download one from the hub: hf download "
                 "%s%s%s",
                 name, other ? " --revision " : "", other ? revision : "");
     } else if (status == TT_OK) {

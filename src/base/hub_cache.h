@@ -1,4 +1,4 @@
-/* The local cache of the Hugging Face hub, where its tools leave what they download: a model "owner/name" is a folder
+/* The local cache of the Hugging Face hub, where its tools store downloads: a model "owner/name" is a folder
  *
  *     CACHE/models--owner--name/refs/main            a commit
  *     CACHE/models--owner--name/snapshots/COMMIT/    the files, as links to ../../blobs/
@@ -11,15 +11,15 @@
 
 #include "base/error.h"
 
-/* Whether `name` can be a repository of the hub: "name" or "owner/name" of letters, digits, '.', '_' and '-'. */
+/* True if `name` can be a repository of the hub: "name" or "owner/name" of letters, digits, '.', '_' and '-'. */
 bool tt_hub_is_name(const char *name);
-/* The folder of a repository ("models" or "datasets") that the cache holds; owned. *folder is NULL when it does not
- * hold it. `revision`: a branch, a tag or a commit; NULL: main. */
+/* Finds the cached folder of a repository; returned owned, NULL when it is not in the cache. `kind`: "models" or
+ * "datasets". `revision`: a branch, a tag or a commit; NULL: main. */
 TT_MUST_USE tt_status tt_hub_find(const char *kind, const char *name, const char *revision, char **folder);
-/* The folder `name`, or else that of the model or adapter of this name in the cache; owned. TT_ERR_DATA, with the
- * command that downloads it, when there is neither. `what`: "model" or "adapter", for the message. */
+/* The folder `name`, or else the cached folder of the model or adapter `name`; returned owned. TT_ERR_DATA, with the
+ * download command as hint, when there is neither. `what`: "model" or "adapter", for the message. */
 TT_MUST_USE tt_status tt_hub_locate(const char *name, const char *revision, const char *what, char **folder);
-/* "name" of a folder CACHE/models--owner--name/snapshots/COMMIT, for people to read; else the folder's own. Returns
+/* "name" of a folder CACHE/models--owner--name/snapshots/COMMIT, for display; else the folder's own name. Returns
  * `text`. */
 const char *tt_hub_name_of(const char *folder, char *text, size_t text_bytes);
 

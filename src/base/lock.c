@@ -19,15 +19,15 @@ struct tt_lock {
     int descriptor;
 };
 
-/* What the file says, in one line: "PID START INODE HOST". START is the start of the process in clock ticks
- * since boot, which tells it from a later one with the same number. INODE is that of the lock file. */
+/* Content of the file, one line: "PID START INODE HOST". START is the start of the process in clock ticks since boot,
+ * to distinguish it from a later process with the same number. INODE is that of the lock file. */
 struct holder {
     long pid;
     unsigned long long start, inode;
-    char host[128]; /* empty: the file says nothing */
+    char host[128]; /* empty: the file has no content */
 };
 
-/* Field 22 of /proc/PID/stat; the command's name before it is in brackets and may hold anything. 0: no such
+/* Field 22 of /proc/PID/stat; the command's name before it is in brackets and may contain any character. 0: no such
  * process. */
 static unsigned long long start_of(long pid)
 {
@@ -64,7 +64,7 @@ static void read_holder(int descriptor, struct holder *holder)
         *holder = (struct holder){0};
 }
 
-/* Who holds the lock helps people and file systems without locks: what cannot be written is left out. */
+/* The holder's name is for people and for file systems without locks, so a failed write is ignored. */
 static void write_holder(const struct tt_lock *lock)
 {
     char host[128], text[HOLDER_BYTES_MAX];
@@ -97,15 +97,14 @@ static tt_status refuse(const struct tt_lock *lock, const struct holder *holder,
                       holder->pid, holder->host);
     if (unlocked)
         tt_hint("wait until it has ended, or choose another place; this file system has no locks: if that "
-                "run is no "
-                "longer there, remove '%s'",
+                "run is dead, remove '%s'",
                 lock->path);
     else
-        tt_hint("wait until it has ended, or choose another place; a run that has died does not hold it");
+        tt_hint("wait until it has ended, or choose another place; a dead run does not hold the lock");
     return TT_ERR_USAGE;
 }
 
-/* TT_OK with *held false: somebody removed the file meanwhile. */
+/* TT_OK with *held false: the file was removed meanwhile. */
 static tt_status lock_file(struct tt_lock *lock, const char *what, bool *held)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -115,7 +114,7 @@ static tt_status lock_file(struct tt_lock *lock, const char *what, bool *held)
     read_holder(lock->descriptor, &holder);
     if (error_number == EAGAIN || error_number == EACCES) return refuse(lock, &holder, what, false);
     if (fstat(lock->descriptor, &mine) != 0) return tt_fail_errno(errno, "cannot read '%s'", lock->path);
-    if (!S_ISREG(mine.st_mode)) return tt_fail(TT_ERR_USAGE, "'%s' is no regular file", lock->path);
+    if (!S_ISREG(mine.st_mode)) return tt_fail(TT_ERR_USAGE, "'%s' is not a regular file", lock->path);
     if (error_number != 0 && is_alive(&holder, &mine)) return refuse(lock, &holder, what, true);
     *held = lstat(lock->path, &there) == 0 && there.st_ino == mine.st_ino && there.st_dev == mine.st_dev;
     if (*held) write_holder(lock);
@@ -148,7 +147,7 @@ tt_status tt_lock_take(const char *path, const char *what, struct tt_lock **out)
         TT_GO(open_lock_file(lock));
         TT_GO(lock_file(lock, what, &held));
     }
-    if (!held) TT_GO(tt_fail(TT_ERR_IO, "'%s' is removed as often as it is created", path));
+    if (!held) TT_GO(tt_fail(TT_ERR_IO, "another program keeps removing '%s'", path));
     *out = lock;
     lock = NULL;
 out:
@@ -170,8 +169,7 @@ bool tt_lock_is_held(const struct tt_lock *lock)
 void tt_lock_release(struct tt_lock *lock)
 {
     if (lock == NULL) return;
-    /* While the lock is held nobody else can take the file that goes; whoever has it open sees that it is
-     * gone. */
+    /* No other process can take the file while the lock is held; a process that has it open detects the removal. */
     if (tt_lock_is_held(lock) && tt_file_fault() == 0) (void)unlink(lock->path);
     tt_file_close(lock->descriptor);
     tt_free(lock->path);

@@ -1,10 +1,10 @@
-/* A lock on a place that one process at a time may write. The lock is a small file with the host and the process that
- * hold it, and a lock of the operating system on that file (an open file description lock, fcntl(2)), which ends with
- * the process however it ends: a lock that a dead process left is taken over. NFS passes such locks to its server, so
- * they hold between machines, unless the folder is mounted with `nolock` or `local_lock`.
+/* A lock on a folder that one process at a time may write. The lock is a small file with the host and the process of
+ * its holder, and a lock of the operating system on that file (an open file description lock, fcntl(2)). The system
+ * releases it when the process ends in any way, so the next process takes over a dead holder's lock. NFS passes such
+ * locks to its server, so they hold between machines, unless the folder is mounted with `nolock` or `local_lock`.
  *
- * On a file system without locks the file alone decides: its holder counts as alive when it is a process of this host
- * that runs, and when it is on another host. A file that was copied with its folder is nobody's lock. */
+ * On a file system without locks the file alone decides: its holder counts as alive when it is a running process of
+ * this host, or on another host. A file that was copied with its folder is no lock. */
 #ifndef TT_BASE_LOCK_H
 #define TT_BASE_LOCK_H
 
@@ -17,7 +17,7 @@ struct tt_lock;
  * begins with `what` ("output_dir 'out'") and names the holder. The folder must be there; a link at `path` is not
  * followed. */
 TT_MUST_USE tt_status tt_lock_take(const char *path, const char *what, struct tt_lock **out);
-/* The file that was locked is still the one at its path: nobody removed or replaced it. false for NULL. */
+/* True while the locked file is still the file at its path, neither removed nor replaced. false for NULL. */
 bool tt_lock_is_held(const struct tt_lock *lock);
 /* Removes the file and ends the lock; takes NULL. */
 void tt_lock_release(struct tt_lock *lock);

@@ -1,6 +1,6 @@
-/* Log lines. Nothing here prints: lines go to the sink that the program, or whoever uses the library, installs with
+/* Log lines. Nothing here prints: lines go to the sink that the program, or the user of the library, installs with
  * tt_log_set_sink (trimtab.h; none by default). The sink is thread safe and set before any other thread starts.
- * A line is one line: control characters in what is inserted, and line breaks, reach the sink escaped (base/utf8.h). */
+ * The sink gets single lines: control characters and line breaks in inserted texts are escaped (base/utf8.h). */
 #ifndef TT_BASE_LOG_H
 #define TT_BASE_LOG_H
 

@@ -49,12 +49,11 @@ size_t tt_parse_double_prefix(const char *text, double *out)
     if (text[at] == '.') {
         size_t end = skip_digits(text, at + 1);
         digits += end - at - 1;
-        /* A point without a digit on either side belongs to no number. */
+        /* A point without a digit on either side is not part of a number. */
         if (digits > 0) at = end;
     }
     if (digits == 0) return 0;
-    /* Hexadecimal is the one thing that strtod would read differently: "0x10" is the number 0 before an 'x'.
-     */
+    /* Only hexadecimal numbers differ for strtod: here "0x10" is the number 0 followed by an 'x'. */
     bool hexadecimal = text[start] == '0' && (text[start + 1] == 'x' || text[start + 1] == 'X');
     if (hexadecimal) {
         *out = text[0] == '-' ? -0.0 : 0.0;
@@ -101,8 +100,8 @@ static struct decimal decimal_round(double value, int count)
     return decimal;
 }
 
-/* Just above a power of two the gap below is half the gap above, so the nearest decimal of a length may read
- * back wrong while its neighbour reads back right. */
+/* Just above a power of two the gap below is half the gap above, so the nearest decimal of a given length may not parse
+ * back while its neighbour does. */
 static struct decimal decimal_shortest(double value)
 {
     for (int count = 1; count < 17; count++) {

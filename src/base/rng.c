@@ -10,8 +10,8 @@
 #define PHILOX_W0 0x9E3779B9u
 #define PHILOX_W1 0xBB67AE85u
 
-/* Derivations use blocks that no draw can reach: draws of this file have counter_hi 0, and users of
- * tt_rng_block are asked to stay below these. */
+/* Derivations use blocks that no draw can reach: draws of this file have counter_hi 0, and users of tt_rng_block must
+ * stay below these. */
 #define DERIVE_NAME 0xF100000000000000u
 #define DERIVE_INDEX 0xF200000000000000u
 #define PERMUTE_ROUND 0xF300000000000000u

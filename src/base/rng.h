@@ -1,6 +1,6 @@
 /* Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
  * SC11, section 3.3). A number is a pure function of (key, counter): no state, no order, the same on any number
- * of ranks. Keys are derived by purpose, so that no two uses share a stream. */
+ * of ranks. Keys are derived per purpose, so that no two uses share a stream. */
 #ifndef TT_BASE_RNG_H
 #define TT_BASE_RNG_H
 

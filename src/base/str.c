@@ -193,7 +193,7 @@ bool tt_name_is_near(const char *known, const char *name, int *distance)
     size_t known_bytes = strlen(known), name_bytes = strlen(name), start = 0, end = 0;
     size_t shorter = known_bytes < name_bytes ? known_bytes : name_bytes;
     while (start < shorter && known[start] == name[start]) start++;
-    /* A word that is common in part counts whole: "shard_" and "sharding_" are one word apart. */
+    /* A word that is only partly common counts as different: "shard_" and "sharding_" differ by one word. */
     while (start > 0 && known[start - 1] != '_') start--;
     while (end < shorter - start && known[known_bytes - 1 - end] == name[name_bytes - 1 - end]) end++;
     while (end > 0 && known[known_bytes - end] != '_') end--;
@@ -225,12 +225,12 @@ tt_status tt_parse_bytes(const char *text, size_t *bytes)
         tt_ascii_is_digit(start[0]) || start[0] == '.' ? tt_parse_double_prefix(start, &number) : 0;
     const char *end = start + digits;
     if (digits == 0) {
-        return tt_fail(TT_ERR_USAGE, "'%s' is not a number of bytes (as 24GiB, 512M or 1.5e9)", text);
+        return tt_fail(TT_ERR_USAGE, "'%s' is not a number of bytes (such as 24GiB, 512M or 1.5e9)", text);
     }
     while (tt_ascii_is_space(*end)) end++;
     double factor = unit_factor(end);
     if (factor == 0.0) {
-        return tt_fail(TT_ERR_USAGE, "'%s': '%s' is no unit of bytes (K, M, G, T or KiB, MiB, GiB, TiB)",
+        return tt_fail(TT_ERR_USAGE, "'%s': '%s' is not a unit of bytes (K, M, G, T or KiB, MiB, GiB, TiB)",
                        text, end);
     }
     double product = number * factor;

@@ -38,13 +38,12 @@ bool tt_ends_with(const char *text, const char *ending);
 const char *tt_format_bytes(double bytes, char *text, size_t text_bytes);
 /* "1h02m", "3m20s", "12.3s"; returns `text`. */
 const char *tt_format_duration(double seconds, char *text, size_t text_bytes);
-/* Damerau-Levenshtein distance, for "did you mean"; at most 127 bytes of each are looked at. */
+/* Damerau-Levenshtein distance of the first 127 bytes of each, for "did you mean". */
 int tt_edit_distance(const char *a, const char *b);
-/* Whether `name` may be meant to be `known`: few edits for what the two do not have in common at their beginning and
- * end (fsdp_use_orig_params and fsdp_offload_params have much in common, and mean nothing alike). *distance gets the
- * edits. */
+/* True if `name` is likely a misspelt `known`: few edits, relative to the part that differs between a common beginning
+ * and end (fsdp_use_orig_params and fsdp_offload_params share much and are unrelated). *distance gets the edits. */
 bool tt_name_is_near(const char *known, const char *name, int *distance);
-/* "24GiB", "512M", "1.5e9" -> bytes. K, M, G, T are powers of 1000, Ki.. and bare KiB.. powers of 1024. */
+/* Parses "24GiB", "512M", "1.5e9". K, M, G, T are powers of 1000; Ki.. and KiB.. powers of 1024. */
 TT_MUST_USE tt_status tt_parse_bytes(const char *text, size_t *bytes);
 
 #endif

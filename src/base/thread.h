@@ -1,4 +1,4 @@
-/* Threads that carry their error home. Mutexes and conditions are used straight from pthread. */
+/* Threads that return their error record to the joining thread. Mutexes and conditions come directly from pthread. */
 #ifndef TT_BASE_THREAD_H
 #define TT_BASE_THREAD_H
 
@@ -9,31 +9,31 @@
 #include "base/error.h"
 
 typedef tt_status tt_thread_main(void *argument);
-struct tt_thread; /* opaque, owned by whoever started it */
+struct tt_thread; /* opaque, owned by its starter */
 
 TT_MUST_USE tt_status tt_thread_start(const char *name, tt_thread_main *main, void *argument,
                                       struct tt_thread **out);
 /* Waits, frees, and returns the thread's status with its error record restored in the calling thread. */
 TT_MUST_USE tt_status tt_thread_join(struct tt_thread *thread);
 
-/* Runs main(argument) on `count` threads (at most 64), the caller's own among them; they share the work out among
- * themselves. Of those that failed one tells, with its record: the caller's own before the others. It is main's to
- * tell the others to stop. When a thread cannot be started, those that were come to their end first. */
+/* Runs main(argument) on `count` threads (at most 64) including the caller's; `main` divides the work between them.
+ * Returns the status and record of one failed thread, the caller's first. Stopping the other threads after a failure
+ * is up to `main`. When a thread cannot be started, the call waits for the started ones. */
 TT_MUST_USE tt_status tt_threads_run(const char *name, int count, tt_thread_main *main, void *argument);
 
-/* A request to stop, set by a signal handler or another thread and looked at between steps. */
+/* A request to stop, set by a signal handler or another thread and polled between steps. */
 struct tt_cancel {
     atomic_int requests; /* 1: finish the step and save; 2 and more: stop at once */
 };
 
-/* Waits for `changed` until `deadline`, in seconds of tt_clock_seconds; false: the deadline has passed. Setting the
- * wall clock neither shortens nor lengthens the wait. May wake for no reason, as pthread_cond_wait does. */
+/* Waits for `changed` until `deadline`, in seconds of tt_clock_seconds; false: the deadline has passed. Changes of the
+ * wall clock do not affect the wait. Spurious wakeups occur, as with pthread_cond_wait. */
 bool tt_cond_wait_until(pthread_cond_t *changed, pthread_mutex_t *mutex, double deadline);
 
 /* Processors this process may use: its affinity mask, or the cgroup's CPU quota rounded up where that is less. */
 int tt_cpu_count(void);
-/* The quota alone, from a file as /proc/self/cgroup is and the folder where cgroup file systems are mounted; 0:
- * none. */
+/* The quota alone, rounded up; 0: none. `cgroup_file`: in the format of /proc/self/cgroup. `mounts`: the folder where
+ * cgroup file systems are mounted. */
 int tt_cpu_quota(const char *cgroup_file, const char *mounts);
 
 /* Nanoseconds that all threads of a process together were on a processor, and were runnable without one. */

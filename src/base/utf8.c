@@ -43,7 +43,7 @@ size_t tt_utf8_invalid_at(const char *text, size_t bytes)
     return at;
 }
 
-/* Whether a terminal would obey the character rather than show it. */
+/* True for characters that control a terminal instead of being displayed. */
 static bool is_control(uint32_t point)
 {
     return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x61c || point == 0x200e ||

@@ -14,7 +14,7 @@
 enum { COPY_COUNT = 256 * 1024, STATE_BYTES_MAX = 256 << 20 };
 static const char state_prefix[] = "training_state", state_json[] = "training_state.json";
 
-/* Some elements of a tensor, as one file has them. */
+/* A part of a tensor, stored in one file. */
 struct part {
     struct tt_safetensors_entry whole; /* name, type and shape of the tensor */
     int64_t first, count;
@@ -37,7 +37,7 @@ static bool is_state_file(const char *name)
 
 /* ---- Facts ---- */
 
-/* training_state.json says how many ranks there were; it may be broken or absent. */
+/* training_state.json has the number of ranks; it may be damaged or absent. */
 static int64_t read_ranks(const char *folder)
 {
     struct tt_json json = {0};
@@ -112,7 +112,7 @@ static tt_status add_file(struct state *state, const char *folder, const char *n
             tt_grow((void **)&state->parts, state->count, &state->capacity, sizeof *state->parts) != 0)
             return TT_ERR_MEMORY;
         if (!read_name(entry, copy, &part) || entry->dtype != TT_F32)
-            return tt_fail(TT_ERR_DATA, "'%s' has a tensor '%s', which is no part of a training state",
+            return tt_fail(TT_ERR_DATA, "'%s' has a tensor '%s', which is not part of a training state",
                            tt_safetensors_path(file), entry->name);
         state->parts[state->count++] = part;
     }
@@ -140,7 +140,7 @@ static bool same_tensor(const struct part *a, const struct part *b)
            memcmp(a->whole.dims, b->whole.dims, (size_t)a->whole.rank * sizeof a->whole.dims[0]) == 0;
 }
 
-/* Every element of every tensor once. *tensors counts them. */
+/* Checks that every element of every tensor exists once. *tensors: number of tensors. */
 static tt_status check_parts(const struct state *state, const char *folder, size_t *tensors)
 {
     *tensors = 0;
@@ -168,7 +168,7 @@ static void state_deinit(struct state *state)
     tt_arena_deinit(&state->arena);
 }
 
-/* Opens and checks the files of the state that the manifest lists; none is fine. */
+/* Opens and checks the state files of the manifest; there may be none. */
 static tt_status state_open(const char *folder, const struct tt_manifest *manifest, struct state *state,
                             size_t *tensors)
 {
@@ -216,7 +216,7 @@ tt_status tt_checkpoint_verify(const char *folder, const struct tt_cancel *cance
 
 /* ---- Consolidating ---- */
 
-/* Whether a file has pieces of tensors under names of their own (layout.h). */
+/* True if a file has pieces of tensors under names of their own (layout.h). */
 static bool has_pieces(const struct state *state)
 {
     for (size_t i = 0; i < state->count; i++)
@@ -224,7 +224,7 @@ static bool has_pieces(const struct state *state)
     return false;
 }
 
-/* Tensors `first` to `first + count` of the state, in order of name, and the parts that they are made of. */
+/* Tensors `first` to `first + count` of the state, in order of name, and their parts. */
 struct output {
     char name[80];
     size_t first_part, part_count;
@@ -253,7 +253,7 @@ static tt_status write_parts(const struct state *state, const struct output *out
     if (buffer == NULL) return TT_ERR_MEMORY;
     for (size_t i = output->first_part; i < output->first_part + output->part_count; i++) {
         const struct part *part = &state->parts[i];
-        /* Both are in order of name: one type, so the writer's order is that. */
+        /* Both are in order of name, which is the writer's order for tensors of one type. */
         while (e < output->count && strcmp(output->entries[e].name, part->whole.name) != 0) e++;
         if (e == output->count) TT_GO(tt_fail(TT_ERR_INTERNAL, "'%s' was not laid out", part->whole.name));
         if (cancel != NULL && atomic_load(&cancel->requests) > 0)
@@ -337,7 +337,7 @@ static tt_status write_state_json(const char *from, const char *to)
     struct tt_str text = {0};
     TT_GO(tt_json_read(from, STATE_BYTES_MAX, &json));
     TT_GO(tt_json_make_editable(&json));
-    if (!tt_json_is_object(json.root)) TT_GO(tt_fail(TT_ERR_DATA, "'%s' is no JSON object", from));
+    if (!tt_json_is_object(json.root)) TT_GO(tt_fail(TT_ERR_DATA, "'%s' is not a JSON object", from));
     if (tt_json_set(json.root, "state_dict_type", tt_json_new_string("FULL_STATE_DICT")) != 0)
         TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_json_write(json.root, 2, true, &text));
@@ -373,8 +373,8 @@ static tt_status write_checkpoint(const char *folder, const char *temporary, uin
     TT_GO(verify(folder, cancel, &manifest, &state, tensors));
     if (state.file_count == 0 || !has_pieces(&state))
         TT_GO(tt_fail(TT_ERR_USAGE, "'%s' %s", folder,
-                      state.file_count == 0 ? "holds no training state"
-                                            : "has the tensors of its training state whole already"));
+                      state.file_count == 0 ? "has no training state"
+                                            : "has a training state of whole tensors already"));
     for (size_t i = 0; i < manifest.count; i++)
         if (!is_state_file(manifest.files[i].name))
             TT_GO(copy_file(folder, temporary, manifest.files[i].name));

@@ -8,8 +8,8 @@
 #include "base/json.h"
 #include "model/adapter_config.h"
 
-/* A gigabyte or more, and not hundreds of files: two writers of one file wait for each other inside the
- * kernel. */
+/* Files of at least a gigabyte, to avoid hundreds of files; more than one file, because two writers of one file wait
+ * for each other inside the kernel. */
 static const uint64_t state_file_bytes = 1000 * 1000 * 1000;
 enum { STATE_FILES = 32 };
 
@@ -23,8 +23,8 @@ static uint64_t saved_bytes(const tt_param *param, tt_dtype dtype)
     return (uint64_t)tt_param_count(param) * tt_dtype_bytes(dtype);
 }
 
-/* Tensors in order, cut where the middle of one lies beyond the share of a file. Returns how many files there
- * are; 0: one with several tensors is larger than max_bytes. */
+/* Assigns tensors in order; a file ends where the middle of the next tensor is beyond the file's share. Returns the
+ * number of files; 0: a file of several tensors is larger than max_bytes. */
 static size_t cut_evenly(const uint64_t *bytes, size_t count, uint64_t total, uint64_t shares,
                          uint64_t max_bytes, size_t *file_of)
 {
@@ -45,8 +45,8 @@ static size_t cut_evenly(const uint64_t *bytes, size_t count, uint64_t total, ui
     return files;
 }
 
-/* Files of at most max_bytes, unless a single tensor is larger, and as even as whole tensors let them be:
- * they are written at the same time. Half of max_bytes as the share always does. */
+/* Files of at most max_bytes, unless a single tensor is larger, and as even as whole tensors allow, because they are
+ * written at the same time. A share of half of max_bytes always works. */
 static size_t split_files(const uint64_t *bytes, size_t count, uint64_t max_bytes, size_t *file_of)
 {
     uint64_t total = 0;
@@ -105,7 +105,7 @@ static tt_status add_entry(struct tt_weights_layout *layout, struct tt_weights_f
     return TT_OK;
 }
 
-/* The writer sorts entries; what belongs to them follows by name. */
+/* The writer sorts entries; their other columns are reordered by name. */
 static tt_status finish_file(struct tt_weights_file *file)
 {
     tt_status status = TT_OK;
@@ -183,7 +183,7 @@ const char *tt_slot_prefix(enum tt_slot slot)
     return prefixes[slot];
 }
 
-/* `count`: -1: the whole parameter; else so many elements from `first` on. */
+/* `count`: elements from `first` on; -1: the whole parameter. */
 static tt_status add_state_entry(struct tt_weights_layout *layout, struct tt_weights_file *file,
                                  const tt_param *param, enum tt_slot slot, int64_t first, int64_t count)
 {
@@ -208,7 +208,7 @@ out:
     return status;
 }
 
-/* Of one rank: what its units hold. */
+/* The layout of one rank: the pieces of its units. */
 static tt_status add_pieces(struct tt_weights_layout *layout, const struct tt_model *model,
                             struct tt_unit *const *units, enum tt_slot slot)
 {
@@ -265,7 +265,7 @@ static int compare_names(const void *left, const void *right)
     return order != 0 ? order : strcmp(a->param->name, b->param->name);
 }
 
-/* Those that train, in the order of their names in the state. */
+/* The trainable parameters, in the order of their names in the state. */
 static size_t list_state(const struct tt_model *model, enum tt_slot first_slot, struct state_tensor *tensors)
 {
     size_t count = 0;

@@ -1,4 +1,4 @@
-/* Which tensor of a save lies in which file, and where: made the same by every rank from the model alone. */
+/* File and offset of each tensor of a save. Every rank computes the same layout from the model alone. */
 #ifndef TT_CHECKPOINT_LAYOUT_H
 #define TT_CHECKPOINT_LAYOUT_H
 
@@ -6,7 +6,7 @@
 #include "model/model.h"
 #include "shard/unit.h"
 
-/* Which of a parameter's values: what trains has a master and two moments. */
+/* The values of a trainable parameter: a master and two moments. */
 enum tt_slot { TT_SLOT_MASTER, TT_SLOT_EXP_AVG, TT_SLOT_EXP_AVG_SQ, TT_SLOT_COUNT };
 
 struct tt_weights_file {
@@ -29,28 +29,27 @@ struct tt_weights_layout {
     struct tt_arena arena; /* names */
 };
 
-/* A model with adapter parameters lays out these; else all parameters. A zeroed layout is empty. An adapter is one
- * file; a model as many as it takes for none to be larger than max_file_bytes, and as even as whole tensors let them
- * be. */
+/* The layout of the adapter parameters if the model has any, else of all parameters. A zeroed layout is empty. An
+ * adapter is one file; a model is split into files of at most max_file_bytes, as even as whole tensors allow. */
 TT_MUST_USE tt_status tt_weights_layout_init(const struct tt_model *model, tt_dtype dtype,
                                              uint64_t max_file_bytes, struct tt_weights_layout *layout);
-/* What one rank holds, where each has a file. */
+/* The part of one rank, with a file per rank. */
 struct tt_state_part {
     struct tt_unit *const *units;
     int number, count;
 };
-/* The training state, fp32: optimizer.exp_avg.<name> and optimizer.exp_avg_sq.<name> of every parameter that trains,
- * and, with `masters` (when the weights file does not hold them as they are), master.<name>. Without `part` whole
- * tensors in training_state.safetensors or, to keep to max_file_bytes (tt_state_split),
- * training_state-0000F-of-0000N.safetensors. With it what that rank holds, in
- * training_state-0000R-of-0000N.safetensors; an entry is then a vector called <key>[shape]@first, which is
+/* The layout of the training state, fp32: optimizer.exp_avg.<name> and optimizer.exp_avg_sq.<name> of every trainable
+ * parameter, and, with `masters` (when the weights file does not hold them exactly), master.<name>. Without `part`:
+ * whole tensors in training_state.safetensors or, to respect max_file_bytes (tt_state_split), in
+ * training_state-0000F-of-0000N.safetensors. With `part`: the pieces of that rank, in
+ * training_state-0000R-of-0000N.safetensors; an entry is then a vector named <key>[shape]@first, for example
  * "optimizer.exp_avg.x.lora_A.weight[8,64]@256" for elements 256 and on of a matrix of 8 x 64. */
 TT_MUST_USE tt_status tt_state_layout_init(const struct tt_model *model, bool masters,
                                            const struct tt_state_part *part, uint64_t max_file_bytes,
                                            struct tt_weights_layout *layout);
-/* What decides which file of a whole state a tensor lies in: tensors in the order of their names (bytes' order), with
- * their bytes; file_of[i] becomes the number of its file. Returns how many there are. max_file_bytes of 0: 1 GB, or a
- * 32nd of the whole where that is more. */
+/* Assigns the tensors of a whole state to files. `bytes`: sizes of the tensors, in byte order of their names;
+ * file_of[i]: number of the file of tensor i. Returns the number of files. max_file_bytes of 0: 1 GB, or a 32nd of the
+ * whole where that is more. */
 size_t tt_state_split(const uint64_t *bytes, size_t count, uint64_t max_file_bytes, size_t *file_of);
 void tt_state_file_name(size_t index, size_t count, char *name, size_t name_bytes);
 /* "optimizer.exp_avg." and so on. */

@@ -11,10 +11,10 @@
 #include "checkpoint/reader.h"
 #include "model/adapter_config.h"
 
-/* Bytes of ones that are uploaded at a time, again and again. */
+/* Bytes of the buffer of ones, which is uploaded repeatedly. */
 enum { ONES_BYTES = 64 * 1024 };
 
-/* Where a parameter's values come from: a tensor of the folder or of the adapter, or neither. */
+/* Source of a parameter's values: a tensor of the folder, of the adapter, or neither. */
 struct origin {
     const struct tt_model_folder *folder;
     const struct tt_safetensors *adapter;
@@ -32,8 +32,7 @@ static tt_status find_origin(const struct tt_model *model, const struct tt_load_
         tt_free(key);
         origin->adapter = source->adapter;
     } else if (source->folder != NULL) {
-        /* modules_to_save train full copies that start from the base; LoRA's matrices are not in the folder.
-         */
+        /* modules_to_save start as copies of the base; LoRA's matrices are not in the folder. */
         const char *name = tt_model_source_name(model, param);
         origin->entry = name != NULL ? tt_model_folder_find(source->folder, name) : NULL;
         origin->folder = source->folder;
@@ -41,7 +40,7 @@ static tt_status find_origin(const struct tt_model *model, const struct tt_load_
     return TT_OK;
 }
 
-/* What is wrong, gathered into one message of bounded length. */
+/* The faults, collected into one message of bounded length. */
 struct complaint {
     struct tt_str text;
     int64_t missing, unexpected, misshapen;
@@ -86,7 +85,7 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
         } else if (!same_shape(param, origin.entry)) {
             TT_TRY(complain(complaint, &complaint->misshapen, "of another shape", param->name));
         } else if (!tt_dtype_is_float(origin.entry->dtype)) {
-            TT_TRY(complain(complaint, &complaint->misshapen, "of a type that is no float", param->name));
+            TT_TRY(complain(complaint, &complaint->misshapen, "of a type that is not float", param->name));
         }
     }
     return TT_OK;
@@ -110,7 +109,7 @@ static tt_status check_folder(const struct tt_model *model, const struct tt_mode
     return TT_OK;
 }
 
-/* With LoRA on lm_head, PEFT also saves the head as it was: the base has it already. */
+/* With LoRA on lm_head, PEFT also saves the original head, which the base has already. */
 static bool is_base_copy(const char *key)
 {
     return tt_ends_with(key, ".base_layer.weight");
@@ -153,22 +152,22 @@ tt_status tt_load_check(const struct tt_model *model, const struct tt_load_sourc
     return status;
 }
 
-/* What a load of one rank holds while it lasts. */
+/* State of one rank's load. */
 struct loading {
     const struct tt_model *model;
     const struct tt_load_source *source;
     struct tt_stream *stream;
     struct tt_read_range *ranges; /* of all units */
     size_t range_count;
-    struct tt_quant_item *items; /* pieces that are quantized on the way */
+    struct tt_quant_item *items; /* pieces quantized during loading */
     size_t item_count;
-    float *offsets; /* of pieces that are quantized already */
+    float *offsets; /* of pieces that are stored quantized */
     size_t offset_count;
     struct tt_buffer
         *ones[TT_DTYPE_COUNT]; /* as far as needed; never written again, so no upload has to be waited for */
 };
 
-/* A host buffer of ONES_BYTES that holds ones. */
+/* A host buffer of ONES_BYTES of ones. */
 static tt_status make_ones(struct loading *loading, tt_dtype dtype, const void **out)
 {
     struct tt_buffer **ones = &loading->ones[dtype];
@@ -214,7 +213,7 @@ static tt_status make_run(struct loading *loading, const struct tt_piece *piece,
     return tt_random_fill(loading->stream, &args);
 }
 
-/* What a file holds is only noted, to be read together with all else; what none holds is made. */
+/* Records the ranges of files, which are read together later, and writes initial values. */
 static tt_status load_piece(struct loading *loading, const struct tt_piece *piece)
 {
     struct origin origin;

@@ -5,17 +5,17 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 
-enum { WEIGHTS_BYTES = 1 << 20 }; /* that a thread reads at a time */
+enum { WEIGHTS_BYTES = 1 << 20 }; /* read by a thread at a time */
 #define ABSMAX_BYTES_MAX ((size_t)256 << 20)
 
-/* One tensor while it is loaded. Each block's absmax is written by one thread, and read by others only after
- * all threads have ended. */
+/* One tensor during loading. Each block's absmax is written by one thread, and read by others only after all threads
+ * have ended. */
 struct job {
     const struct tt_quant_item *item;
     const struct tt_quant_layout *layout;
     float *absmax; /* [layout->blocks]; those that this rank needs */
     float offset;
-    tt_dtype dtype; /* in which weights are read */
+    tt_dtype dtype; /* of the weights as read */
     struct tt_rng rng;
 };
 
@@ -71,7 +71,7 @@ static tt_status measure_rows(void *context, int64_t first, int64_t count, void 
     return status;
 }
 
-/* Bytes of the segment, once all absmax are known. */
+/* Writes bytes of the segment, after all absmax are known. */
 static tt_status make_rest(void *context, int64_t first, int64_t count, void *to)
 {
     struct job *job = context;
@@ -83,7 +83,7 @@ static tt_status make_rest(void *context, int64_t first, int64_t count, void *to
     return tt_quant_encode(job->layout, &source, (size_t)first, (size_t)count, to);
 }
 
-/* ---- Made up: any codes, one absmax everywhere. The values a code takes have a deviation of about half the
+/* ---- Random codes with one absmax everywhere. The values of the codes have a deviation of about half the
  * absmax. ---- */
 
 static void make_up_codes(const struct job *job, int64_t first, int64_t count, uint8_t *to)
@@ -110,7 +110,7 @@ static tt_status make_up(void *context, int64_t first, int64_t count, void *to)
                            (char *)to + here);
 }
 
-/* ---- What has to be read ---- */
+/* ---- Ranges to read ---- */
 
 struct span {
     int64_t first, end; /* bytes of the codes */
@@ -123,7 +123,7 @@ static struct span clip(int64_t first, int64_t end, int64_t low, int64_t high)
     return span;
 }
 
-/* The codes that the piece holds, and the codes whose absmax it needs for what else it holds. */
+/* The codes in the piece, and the codes whose absmax the rest of the piece needs. */
 static void find_spans(const struct job *job, struct span *held, struct span *needed)
 {
     const struct tt_quant_layout *layout = job->layout;
@@ -145,7 +145,7 @@ static void find_spans(const struct job *job, struct span *held, struct span *ne
     if (needed->end > codes) needed->end = codes;
 }
 
-/* What one batch of tensors takes: first the blocks, then what follows from all of them. */
+/* The two passes over one batch of tensors: first the blocks, then the sections that depend on all of them. */
 struct batch {
     struct job *jobs;
     size_t job_count;

@@ -1,24 +1,23 @@
-/* Weights that are quantized while they are loaded: from float tensors in files, or made up for benchmarks.
+/* Quantization of weights during loading: from float tensors in files, or from random codes for benchmarks.
  *
- * No rank needs another. It reads the weights whose codes its slice holds; the rank that also holds scales of
- * a nested format reads the rest of that tensor, because these depend on the mean over all of it (at most one
- * reading more of each tensor, all ranks together). What is stored is the same bits on any number of ranks.
+ * Ranks work independently. A rank reads the weights of the codes in its slice; the rank that also holds scales of a
+ * nested format reads the rest of that tensor, because they depend on the mean over all of it (at most one more reading
+ * of each tensor over all ranks). The stored bits are the same on any number of ranks.
  *
- * Codes are made by the threads of the reader (checkpoint/reader.h) on their way into its buffers. Beside
- * these, host memory is one absmax for each block of the tensors in flight, at most 256 MiB and a tensor's, and 1 MiB a
- * thread. */
+ * The threads of the reader (checkpoint/reader.h) encode directly into its buffers. Besides these, host memory is one
+ * absmax for each block of the tensors in flight, at most 256 MiB plus that of one tensor, and 1 MiB a thread. */
 #ifndef TT_CHECKPOINT_LOAD_QUANTIZED_H
 #define TT_CHECKPOINT_LOAD_QUANTIZED_H
 
 #include "checkpoint/reader.h"
 #include "shard/unit.h"
 
-/* A piece of a quantized parameter and where its weights are. */
+/* A piece of a quantized parameter and the source of its weights. */
 struct tt_quant_item {
     struct tt_piece piece; /* bytes of the segment; count > 0 */
-    /* lent; NULL: codes are made up from `seed`, for the deviation */
+    /* lent; NULL: random codes from `seed`, scaled to the parameter's init_scale */
     const struct tt_safetensors *file;
-    const struct tt_safetensors_entry *entry; /* init_scale of the parameter */
+    const struct tt_safetensors_entry *entry;
 };
 
 TT_MUST_USE tt_status tt_load_quantized(struct tt_stream *stream, const struct tt_quant_item *items,

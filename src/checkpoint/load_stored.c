@@ -21,9 +21,9 @@ static tt_status find(const struct tt_model_folder *folder, const tt_param *para
     const struct tt_quant_format *format = &layout->format, *wanted = &param->quant.format;
     TT_TRY(tt_quantized_find(folder, param->name, stored));
     if (format->type == TT_QUANT_NONE)
-        return tt_fail(TT_ERR_DATA, "'%s' is not quantized, though config.json says so", param->name);
+        return tt_fail(TT_ERR_DATA, "'%s' is not quantized, but config.json says so", param->name);
     if (format->type != wanted->type || format->nested != wanted->nested)
-        return tt_fail(TT_ERR_DATA, "'%s' is %s with %s scales, though config.json says %s with %s scales",
+        return tt_fail(TT_ERR_DATA, "'%s' is %s with %s scales, but config.json has %s with %s scales",
                        param->name, tt_quant_type_name(format->type), format->nested ? "nested" : "plain",
                        tt_quant_type_name(wanted->type), wanted->nested ? "nested" : "plain");
     if (layout->rows != param->dims[0] || layout->cols != param->dims[1])
@@ -34,7 +34,7 @@ static tt_status find(const struct tt_model_folder *folder, const tt_param *para
     if (format->block != wanted->block || format->nested_block != wanted->nested_block)
         return tt_fail(TT_ERR_UNSUPPORTED,
                        "'%s' is in blocks of %" PRId64 " (nested: %" PRId64 "); only %" PRId64
-                       " (nested: %" PRId64 ") are served",
+                       " (nested: %" PRId64 ") are supported",
                        param->name, format->block, format->nested_block, wanted->block, wanted->nested_block);
     return TT_OK;
 }

@@ -115,7 +115,7 @@ tt_status tt_manifest_write(const struct tt_manifest *manifest, const char *fold
     return status;
 }
 
-/* A name below the folder that leads nowhere else. */
+/* True for a name below the folder that cannot lead out of it. */
 static bool is_inside(const char *name)
 {
     if (name[0] == '\0' || name[0] == '/') return false;
@@ -135,7 +135,7 @@ static tt_status read_file_row(const struct tt_json *json, const char *name, con
     const char *sum;
     char *end;
     if (!is_inside(name) || !tt_json_is_object(row))
-        return tt_fail(TT_ERR_DATA, "'%s' lists '%s', which is no file of the folder", json->origin, name);
+        return tt_fail(TT_ERR_DATA, "'%s' lists '%s', which is not a file of the folder", json->origin, name);
     TT_TRY(tt_json_int(json, row, "bytes", &bytes));
     TT_TRY(tt_json_string(json, row, "crc64", &sum));
     unsigned long long value = strtoull(sum, &end, 16);
@@ -178,7 +178,7 @@ tt_status tt_manifest_read(const char *folder, struct tt_manifest *manifest)
     TT_GO(tt_path_set(&path, folder, TT_MANIFEST_NAME));
     if (!tt_path_exists(folder)) TT_GO(tt_fail(TT_ERR_DATA, "the folder '%s' does not exist", folder));
     if (!tt_path_exists(path.text))
-        TT_GO(tt_fail(TT_ERR_DATA, "'%s' has no %s: it is no whole checkpoint, or none of trimtab's", folder,
+        TT_GO(tt_fail(TT_ERR_DATA, "'%s' has no %s: it is not a complete checkpoint of trimtab", folder,
                       TT_MANIFEST_NAME));
     TT_GO(tt_json_read(path.text, MANIFEST_BYTES_MAX, &json));
     TT_GO(read_manifest(&json, &made));

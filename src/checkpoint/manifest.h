@@ -1,12 +1,12 @@
-/* manifest.json: the last file of a checkpoint, which says what belongs to it. A folder with a manifest that verifies
- * is complete; one without is not a checkpoint to go on from.
+/* manifest.json: the last file of a checkpoint, with a list of its files. A folder with a manifest that verifies is
+ * complete; a folder without one is not a checkpoint.
  *
  *     {"format": "trimtab-checkpoint", "version": 1, "step": 40,
  *      "files": {"adapter_model.safetensors": {"bytes": 123, "crc64": "0123456789abcdef"}, ...}}
  *
- * It lists every file of the folder but itself. crc64 is CRC-64/XZ of the whole file (base/crc64.h), which does not
- * depend on how many ranks wrote it. It stands in step with the files beside it because the folder appears by one
- * rename after all of it is on the disk. */
+ * It lists every file of the folder but itself. crc64 is CRC-64/XZ of the whole file (base/crc64.h), independent of the
+ * number of ranks that wrote it. The manifest is consistent with the files beside it because the folder appears by one
+ * rename after all of it is on disk. */
 #ifndef TT_CHECKPOINT_MANIFEST_H
 #define TT_CHECKPOINT_MANIFEST_H
 
@@ -28,47 +28,47 @@ struct tt_manifest_file {
 /* A zeroed manifest is empty. */
 struct tt_manifest {
     int64_t step;
-    struct tt_manifest_file *files; /* owned; as added, or in order of name when read */
+    struct tt_manifest_file *files; /* owned; in order of addition, or of name when parsed */
     size_t count, capacity;
 };
 void tt_manifest_deinit(struct tt_manifest *manifest);
 /* or NULL */
 const struct tt_manifest_file *tt_manifest_find(const struct tt_manifest *manifest, const char *name);
 
-/* Making one: a file of known size and sum; a file that is there, which is read; every file of `folder` (and of the
- * folders in it) that is not listed yet, likewise. */
+/* Adds a file of known size and sum; an existing file, which is read; every file of `folder` (and of the folders in it)
+ * that is not listed yet, which are read. */
 TT_MUST_USE tt_status tt_manifest_add(struct tt_manifest *manifest, const char *name, uint64_t bytes,
                                       uint64_t crc64);
 TT_MUST_USE tt_status tt_manifest_add_file(struct tt_manifest *manifest, const char *folder,
                                            const char *name);
 TT_MUST_USE tt_status tt_manifest_add_rest(struct tt_manifest *manifest, const char *folder);
-/* folder/manifest.json, atomically and on the disk when this returns. */
+/* Writes folder/manifest.json atomically; it is on disk when this returns. */
 TT_MUST_USE tt_status tt_manifest_write(const struct tt_manifest *manifest, const char *folder);
 
-/* Reads folder/manifest.json; nothing else is looked at. No manifest is TT_ERR_DATA. */
+/* Parses folder/manifest.json and checks nothing else. A missing manifest is TT_ERR_DATA. */
 TT_MUST_USE tt_status tt_manifest_read(const char *folder, struct tt_manifest *manifest);
-/* Every listed file is there with its size. */
+/* Checks that every listed file exists with its size. */
 TT_MUST_USE tt_status tt_manifest_check_sizes(const struct tt_manifest *manifest, const char *folder);
-/* tt_manifest_check_sizes, and every byte is read and summed, by several threads. TT_ERR_DATA names the first file (in
- * order of name) that is missing, of another size or changed. `cancel`: NULL or lent; any request ends it with
+/* Checks sizes, then reads and sums every byte, with several threads. TT_ERR_DATA names the first file (in order of
+ * name) that is missing, of another size or changed. `cancel`: NULL or lent; any request ends it with
  * TT_ERR_CANCELLED. */
 TT_MUST_USE tt_status tt_manifest_verify(const struct tt_manifest *manifest, const char *folder,
                                          const struct tt_cancel *cancel);
 
-/* The checkpoints of a run: folders checkpoint-N in `output_dir`, newest (greatest N) first. Whether they are whole is
- * not looked at. Returns owned memory (tt_free) through `steps`; NULL and 0 when there are none or no such folder. */
+/* Lists the checkpoints of a run: folders checkpoint-N in `output_dir`, newest (greatest N) first, without verifying
+ * them. `steps` is owned by the caller (tt_free); NULL and 0 without checkpoints or without the folder. */
 TT_MUST_USE tt_status tt_checkpoint_list(const char *output_dir, int64_t **steps, size_t *count);
 /* "output_dir/checkpoint-N"; returns owned memory, or NULL (record set). */
 char *tt_checkpoint_path(const char *output_dir, int64_t step);
 struct tt_checkpoint_search {
     const char *output_dir;
     const struct tt_cancel *cancel; /* NULL or lent */
-    /* NULL, or called for each checkpoint that is not whole, with the reason as one line. */
+    /* NULL, or called for each incomplete checkpoint, with the reason as one line. */
     void (*skipped)(void *context, const char *path, const char *reason);
     void *context;
 };
-/* The newest checkpoint whose manifest verifies. *path is owned, NULL when there is none. *passed_over counts newer
- * ones that are not whole. */
+/* Finds the newest checkpoint whose manifest verifies. *path is owned, NULL when there is none. *passed_over: number of
+ * newer checkpoints that are incomplete. */
 TT_MUST_USE tt_status tt_checkpoint_find_newest(const struct tt_checkpoint_search *search, char **path,
                                                 size_t *passed_over);
 

@@ -1,4 +1,4 @@
-/* The reading half of manifest.h: files are cut into chunks that several threads sum. */
+/* Verification (manifest.h): files are cut into chunks, which several threads sum. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -14,12 +14,12 @@ struct summing {
     const char *folder;
     const struct tt_cancel *cancel;
     _Atomic uint64_t *terms; /* [count] */
-    _Atomic uint64_t next;   /* the chunk that nobody has taken */
+    _Atomic uint64_t next;   /* the first chunk that no thread has taken */
     uint64_t *first_chunk;   /* [count + 1] */
     atomic_bool failed;
 };
 
-/* Of an open file, which changes rarely from chunk to chunk. */
+/* The open file of a thread, which rarely changes from chunk to chunk. */
 struct reader {
     size_t file; /* SIZE_MAX: none */
     int descriptor;

@@ -8,8 +8,7 @@
 #include "io/model_folder.h"
 #include "model/adapter_config.h"
 
-/* Saves up to this size are read back as a whole before they are called good; of larger ones sizes and
- * headers. */
+/* Saves up to this size are verified by reading them back; of larger saves only sizes and headers are checked. */
 #define READ_BACK_BYTES_MAX ((uint64_t)1 << 30)
 
 static tt_status write_text(const char *folder, const char *name, const struct tt_str *text)
@@ -26,7 +25,7 @@ static tt_status copy_config(const char *from, const char *folder)
     return tt_file_copy_inside(from, "config.json", TT_MODEL_FOLDER_COPY_BYTES_MAX, to.text);
 }
 
-/* Everything but the weights and the state. */
+/* Writes all files but the weights and the state. */
 static tt_status write_small_files(const struct tt_publication *request)
 {
     const struct tt_weights_layout *layout = request->weights;
@@ -49,8 +48,7 @@ out:
     return status;
 }
 
-/* Of a checkpoint they are a part; beside a result they are records, and a result is complete without them.
- */
+/* The texts are a part of a checkpoint. Beside a result they are records, and a result is complete without them. */
 static tt_status write_texts(const struct tt_publication *request, const char *folder, bool must)
 {
     for (int i = 0; i < TT_SAVE_TEXTS_MAX; i++) {
@@ -65,7 +63,7 @@ static tt_status write_texts(const struct tt_publication *request, const char *f
     return TT_OK;
 }
 
-/* What lies on disk is whole: the strict reader takes each file, and finds as many tensors as were meant. */
+/* Checks the files on disk: the strict reader must accept each file and find the expected number of tensors. */
 static tt_status verify_file(const struct tt_publication *publication, const char *name)
 {
     const struct tt_weights_layout *weights = publication->weights;
@@ -103,8 +101,7 @@ static tt_status publish_entry(void *context, const char *name)
     return tt_path_is_dir(from.text) ? tt_dir_commit(from.text, to.text) : tt_file_rename(from.text, to.text);
 }
 
-/* Into a folder that also holds other things (checkpoints, logs): each file replaces its namesake as a whole.
- */
+/* Publishes into a folder with other content (checkpoints, logs): each file replaces the file of its name. */
 static tt_status publish_into(const char *temporary, const char *folder)
 {
     struct move move = {temporary, folder};

@@ -1,5 +1,5 @@
-/* The last part of a save, on rank 0: when all ranks have written, the small files, the manifest, a look at what lies
- * on the disk, and the rename that makes it visible. Internal to src/checkpoint. */
+/* The last part of a save, on rank 0, after all ranks have written: the small files, the manifest, a check of the files
+ * on disk, and the rename that makes them visible. Internal to src/checkpoint. */
 #ifndef TT_CHECKPOINT_PUBLISH_H
 #define TT_CHECKPOINT_PUBLISH_H
 
@@ -12,7 +12,7 @@ struct tt_publication {
     const char *base_folder, *base_name;
     const char *temporary;
     const struct tt_save_job *job;
-    struct tt_manifest *manifest; /* knows the large files */
+    struct tt_manifest *manifest; /* lists the large files */
 };
 TT_MUST_USE tt_status tt_publish(const struct tt_publication *publication);
 

@@ -9,38 +9,38 @@
 
 enum { PAGE_BYTES = 4096, CACHE_LINE = 64, SLOT_SHIFT = 128 };
 
-/* What one thread reads at a time: elements of one range. */
+/* The unit of work of a thread: elements of one range. */
 struct chunk {
     const struct tt_read_range *range;
     int64_t first, count;
 };
 
-/* A page-locked buffer with the chunk that is in it. */
+/* A page-locked buffer and its chunk. */
 struct slot {
     char *memory; /* chunk_bytes + SLOT_SHIFT */
-    char *data;   /* where in it the chunk begins */
+    char *data;   /* start of the chunk in it */
     struct tt_event *uploaded;
     struct chunk chunk;
-    struct slot *next; /* in the list or queue that it is in */
+    struct slot *next; /* in its list or queue */
 };
 
-/* Slots in the order in which they came. */
+/* A queue of slots, first in, first out. */
 struct queue {
     struct slot *head, *tail;
     size_t count;
 };
 
-/* A slot is in `idle`, held by a reader, in `filled`, or in `in_flight`; the last belongs to the driving
- * thread alone, all else is under the mutex. */
+/* A slot is in `idle`, held by a reader, in `filled`, or in `in_flight`. `in_flight` belongs to the driving thread; the
+ * mutex protects all else. */
 struct reading {
     const struct tt_reader_config *config;
     struct tt_stream *stream;
     size_t chunk_bytes;
     pthread_mutex_t mutex;
     pthread_cond_t may_fill, may_upload;
-    const struct tt_read_range *range, *range_end; /* what is taken next, */
-    int64_t range_done;                            /* and how far it has been taken */
-    int readers;                                   /* that have not ended */
+    const struct tt_read_range *range, *range_end; /* the range of the next chunk, */
+    int64_t range_done;                            /* and its elements that were taken */
+    int readers;                                   /* still running */
     bool failed;
     struct tt_error error; /* the first one */
     struct queue idle, filled, in_flight;
@@ -68,9 +68,9 @@ static struct slot *pop(struct queue *queue)
     return slot;
 }
 
-/* ---- Places ---- */
+/* ---- Destinations ---- */
 
-/* Elements from the place of element 0 to that of element `index`. */
+/* Elements from the destination of element 0 to that of element `index`. */
 static int64_t place_of(const struct tt_read_range *range, int64_t index)
 {
     if (range->columns == 0) return index;
@@ -96,8 +96,7 @@ static char *target_of(const struct chunk *chunk)
     return (char *)range->to + (size_t)offset * tt_dtype_bytes(range->dtype);
 }
 
-/* Elements of the chunk that begins at `first`: neither what is read nor what is written is longer than
- * chunk_bytes. */
+/* Elements of the chunk that begins at `first`: neither its source nor its destination exceeds chunk_bytes. */
 static int64_t chunk_count(const struct reading *reading, const struct tt_read_range *range, int64_t first)
 {
     size_t to_bytes = tt_dtype_bytes(range->dtype);
@@ -110,7 +109,7 @@ static int64_t chunk_count(const struct reading *reading, const struct tt_read_r
     return tt_smaller(left, in_row + (rows - 1) * range->columns);
 }
 
-/* Goes through a page-locked buffer. */
+/* True if the range goes through a page-locked buffer. */
 static bool is_staged(const struct reading *reading, const struct tt_read_range *range)
 {
     return !tt_device_is_host(tt_stream_device(reading->stream)) && !range->in_host && range->to != NULL;
@@ -128,8 +127,8 @@ static int compare_ranges(const void *a, const void *b)
 
 /* ---- Reading ---- */
 
-/* The rows of a chunk lie together at the end of its span: each moves to its place, the first one first, and
- * never over one that has yet to move. */
+/* The rows of a chunk are packed at the end of its span. Each moves to its place, in order, which never overwrites a
+ * row that has not moved yet. */
 static void spread_rows(const struct chunk *chunk, char *memory)
 {
     const struct tt_read_range *range = chunk->range;
@@ -150,8 +149,7 @@ static void spread_rows(const struct chunk *chunk, char *memory)
     }
 }
 
-/* Bytes by which what is read comes after the first byte of a chunk's place: room for the gaps between its
- * rows. */
+/* Offset of the read data from the first byte of a chunk's destination: room for the gaps between its rows. */
 static size_t gaps_of(const struct chunk *chunk)
 {
     return (size_t)(span_of(chunk) - chunk->count) * tt_dtype_bytes(chunk->range->dtype);
@@ -169,7 +167,7 @@ static tt_status read_chunk(const struct chunk *chunk, char *memory)
     return status;
 }
 
-/* The record of this thread becomes that of the reading when it is the first one. With the mutex. */
+/* Stores the record of this thread if it is the first error. Under the mutex. */
 static void set_failed(struct reading *reading)
 {
     if (!reading->failed) tt_error_copy(&reading->error);
@@ -178,7 +176,7 @@ static void set_failed(struct reading *reading)
     pthread_cond_broadcast(&reading->may_upload);
 }
 
-/* false: nothing is left, or the reading has failed. With the mutex. */
+/* Takes the next chunk; false: nothing is left, or the reading has failed. Under the mutex. */
 static bool take_chunk(struct reading *reading, struct chunk *chunk)
 {
     const struct tt_cancel *cancel = reading->config->cancel;
@@ -199,7 +197,7 @@ static bool take_chunk(struct reading *reading, struct chunk *chunk)
     return true;
 }
 
-/* Straight into its place. The error goes into `reading`. With the mutex, which is free meanwhile. */
+/* Reads directly to the destination. Stores an error in `reading`. Under the mutex, which is unlocked meanwhile. */
 static void read_in_place(struct reading *reading, const struct chunk *chunk)
 {
     pthread_mutex_unlock(&reading->mutex);
@@ -208,10 +206,9 @@ static void read_in_place(struct reading *reading, const struct chunk *chunk)
     if (status != TT_OK) set_failed(reading);
 }
 
-/* Where in a slot a chunk begins. Copying out of the page cache is three to five times slower when the target
- * lies a few bytes further into its page than the source does into its own (EPYC, 2026-11-21: 8 bytes 3.2
- * GB/s, 16 bytes 8.4, 32 bytes and all else 15.6 to 20): the processor takes the loads for ones that depend
- * on the stores before. */
+/* Start of a chunk in a slot. Copying out of the page cache is three to five times slower when the target is a few
+ * bytes further into its page than the source into its own (EPYC, 2026-11-21: 8 bytes 3.2 GB/s, 16 bytes 8.4, 32 bytes
+ * and all else 15.6 to 20): the processor assumes that the loads depend on the stores before. */
 static char *place_in_slot(const struct slot *slot, const struct chunk *chunk)
 {
     const struct tt_safetensors_entry *entry = chunk->range->entry;
@@ -221,7 +218,7 @@ static char *place_in_slot(const struct slot *slot, const struct chunk *chunk)
     return slot->memory + (further > 0 && further < CACHE_LINE ? SLOT_SHIFT : 0);
 }
 
-/* Through a buffer that the driving thread then uploads. As read_in_place. */
+/* Reads into a buffer that the driving thread uploads; otherwise as read_in_place. */
 static void read_into_slot(struct reading *reading, const struct chunk *chunk)
 {
     while (reading->idle.count == 0 && !reading->failed)
@@ -241,7 +238,7 @@ static void read_into_slot(struct reading *reading, const struct chunk *chunk)
     pthread_cond_signal(&reading->may_upload);
 }
 
-/* Reads until there is nothing left. No error goes home with the thread. */
+/* Reads until nothing is left. Errors are stored in `reading`, not returned by the thread. */
 static tt_status read_chunks(void *argument)
 {
     struct reading *reading = argument;
@@ -261,8 +258,8 @@ static tt_status read_chunks(void *argument)
 
 /* ---- Uploading ---- */
 
-/* Waits for something to do. Returns a filled slot; or NULL, and then `*ended` says whether all is queued (or
- * the reading has failed) or an upload in flight may be waited for. */
+/* Waits for work. Returns a filled slot, or NULL: `*ended` is true when all uploads are queued or the reading has
+ * failed, false when an upload in flight can be waited for. */
 static struct slot *next_filled(struct reading *reading, bool *ended)
 {
     pthread_mutex_lock(&reading->mutex);
@@ -275,8 +272,8 @@ static struct slot *next_filled(struct reading *reading, bool *ended)
     return slot;
 }
 
-/* Half of the slots may be on their way while the readers fill the other half; the oldest comes back when
- * there are more, or when there is nothing better to do. */
+/* Half of the slots may be in flight while the readers fill the other half; the oldest is recycled when there are more,
+ * or when there is no other work. */
 static tt_status upload_slots(struct reading *reading, size_t slot_count)
 {
     for (bool ended = false; !ended;) {
@@ -311,9 +308,9 @@ static tt_status create_slots(struct reading *reading, size_t count)
     return TT_OK;
 }
 
-/* ---- All of it ---- */
+/* ---- The whole reading ---- */
 
-/* Starts `count` threads, does the calling thread's part, and waits for the others. */
+/* Starts `count` threads, does the calling thread's part, and joins the others. */
 static tt_status run_threads(struct reading *reading, int count, size_t slot_count)
 {
     tt_status status = TT_OK;
@@ -366,7 +363,7 @@ static tt_status run(struct reading *reading)
 
     tt_status status = create_slots(reading, slot_count);
     if (status == TT_OK) status = run_threads(reading, threads, slot_count);
-    /* The buffer may not go while it is read from, whatever has failed. */
+    /* The buffer must not be freed while an upload reads it, even after a failure. */
     struct tt_error error;
     tt_error_copy(&error);
     tt_status synchronized = tt_stream_synchronize(reading->stream);

@@ -11,12 +11,11 @@
 #include "checkpoint/publish.h"
 #include "checkpoint/writer.h"
 
-/* A file takes what one writer gives it: two writers of it wait for each other inside the kernel, so files of
- * some gigabytes are what makes a save fast. Weights as transformers 4 shards; the state as tt_state_split
- * has it. */
+/* Two writers of one file wait for each other inside the kernel, so a fast save needs several files, of some gigabytes
+ * each. Weights as transformers 4 shards them; the state by tt_state_split. */
 static const uint64_t weights_file_bytes = 5ull * 1000 * 1000 * 1000;
 
-/* Where a save is; its thread moves it on from TAKEN, when the copies are queued. */
+/* State of a save; its thread advances it from TAKEN (copies queued) on. */
 enum phase { IDLE, TAKEN, WRITING, WRITTEN, DONE, FAILED };
 
 struct tt_saver {
@@ -30,7 +29,7 @@ struct tt_saver {
     atomic_int phase;
     atomic_bool cancelled, all_written;
     struct tt_str folder, temporary;
-    struct tt_save_job job; /* the one under way; texts owned */
+    struct tt_save_job job; /* in progress; texts owned */
     double start_seconds, stall_seconds, end_seconds;
     uint64_t bytes;
 };
@@ -45,8 +44,8 @@ static bool has_state(const struct tt_saver_config *config)
     return config->snapshot->config.adamw != NULL;
 }
 
-/* All parts of one file: of the pieces of all units, those that lie in it. Entries of a file of the whole
- * state or of weights begin at element 0; those of a rank's own file where its piece begins. */
+/* Adds the parts of one file, from the pieces of all units. Entries of a file of weights or of the whole state begin at
+ * element 0; entries of a rank's own file begin with its piece. */
 static tt_status add_parts(const struct tt_saver_config *config, struct tt_writer_file *out)
 {
     for (size_t e = 0; e < out->file->count; e++) {
@@ -162,7 +161,7 @@ void tt_saver_destroy(struct tt_saver *saver)
     if (atomic_load(&saver->phase) != IDLE && join(saver) != TT_OK) remove_temporary(saver);
     end_job(saver);
     (void)tt_error_restore(&error);
-    if (saver->writer.files != NULL) /* of the last save some may have been left out */
+    if (saver->writer.files != NULL) /* the last save may have skipped some */
         saver->writer.file_count = saver->weights_files + saver->state.file_count;
     tt_writer_deinit(&saver->writer);
     tt_weights_layout_deinit(&saver->weights);
@@ -173,7 +172,7 @@ void tt_saver_destroy(struct tt_saver *saver)
     tt_free(saver);
 }
 
-/* In the thread of the save, which may not use the device's other calls. */
+/* Runs in the thread of the save, which must not use other calls of the device. */
 static tt_status await_copies(struct tt_saver *saver)
 {
     const struct timespec pause = {.tv_nsec = 200000};
@@ -181,7 +180,7 @@ static tt_status await_copies(struct tt_saver *saver)
         bool done;
         TT_TRY(tt_snapshot_poll(saver->config.snapshot, &done));
         if (done) break;
-        if (atomic_load(&saver->cancelled)) return tt_fail(TT_ERR_CANCELLED, "the save was given up");
+        if (atomic_load(&saver->cancelled)) return tt_fail(TT_ERR_CANCELLED, "the save was abandoned");
         nanosleep(&pause, NULL);
     }
     tt_snapshot_complete(saver->config.snapshot);
@@ -229,7 +228,7 @@ tt_status tt_saver_begin(struct tt_saver *saver, struct tt_save_job *job)
     tt_status status = TT_OK;
     saver->job = *job;
     for (int i = 0; i < TT_SAVE_TEXTS_MAX; i++) job->texts[i].text = (struct tt_str){0};
-    atomic_store(&saver->cancelled, false); /* of a save that this rank had ended already */
+    atomic_store(&saver->cancelled, false); /* left from a save that this rank had finished */
     saver->start_seconds = start;
     saver->stall_seconds = 0.0;
     saver->bytes = 0;
@@ -312,7 +311,7 @@ bool tt_saver_complete(struct tt_saver *saver, double patience_seconds, struct t
     return done;
 }
 
-/* This rank's files are on the disk, or why not. */
+/* Result of this rank's part: its files are on disk, or the error. */
 static tt_status finish_own(struct tt_saver *saver)
 {
     if (atomic_load(&saver->phase) == IDLE) return TT_OK;
@@ -334,7 +333,7 @@ tt_status tt_saver_finish(struct tt_saver *saver, struct tt_save_report *report,
     if (status == TT_OK)
         status = tt_comm_agree(comm, joined);
     else {
-        (void)!tt_comm_barrier(comm); /* nobody writes any more */
+        (void)!tt_comm_barrier(comm); /* all ranks have stopped writing */
         (void)tt_error_restore(&error);
     }
     if (atomic_load(&saver->phase) == IDLE) return status;

@@ -1,18 +1,18 @@
-/* Saving, while training goes on. What is saved is copied into host memory (state_snapshot.h); a thread of each rank
- * then writes that rank's slices at their final offsets: no gather, and no collective while bytes move. Rank 0 adds
- * the small files and the manifest (manifest.h). Nothing is visible before it is complete: temporary folder -> files
- * -> fsync -> manifest -> rename -> fsync of the parent. Large saves are several files of weights and of state, which
- * are written at the same time.
+/* Saving during training. The values are copied into host memory (state_snapshot.h); a thread of each rank then writes
+ * that rank's slices at their final offsets, without a gather and without a collective during writing. Rank 0 adds the
+ * small files and the manifest (manifest.h). A save becomes visible when it is complete: temporary folder -> files ->
+ * fsync -> manifest -> rename -> fsync of the parent. Large saves are several files of weights and of state, written at
+ * the same time.
  *
- * An adapter run leaves a PEFT folder (adapter_model.safetensors, adapter_config.json), full fine-tuning a model
+ * An adapter run writes a PEFT folder (adapter_model.safetensors, adapter_config.json), full fine-tuning a model
  * folder (model.safetensors, or shards with an index; config.json and generation_config.json byte for byte); both with
  * the tokenizer files byte for byte, and with the training state (layout.h) where a save has one. The adapter file in
- * fp32 is the masters; only where the weights file has another type does the state repeat them.
+ * fp32 holds the masters; the state repeats them only where the weights file has another type.
  *
- *     begin  ->  wait for the copies, before values change  ->  collect (mine is done?), step by step
- *            ->  finish, all together
+ *     begin  ->  wait for the copies, before values change  ->  collect (poll this rank's part), each step
+ *            ->  finish, all ranks together
  *
- * The thread begins to write as soon as its copies are there, and rank 0's publishes when the last rank has written:
+ * The thread starts to write when its copies are done, and that of rank 0 publishes when the last rank has written;
  * neither waits for the step that runs meanwhile.
  */
 #ifndef TT_CHECKPOINT_SAVE_H
@@ -26,27 +26,27 @@ struct tt_saver;
 struct tt_saver_config {
     const struct tt_model *model; /* lent, as all below */
     struct tt_unit *const *units;
-    struct tt_stream *stream; /* what is queued in it is saved */
+    struct tt_stream *stream; /* a save includes all work queued in it */
     struct tt_snapshot *snapshot;
-    struct tt_comm *comm; /* all ranks of the run; its rank 0 makes small files */
-    /* this rank's slices are not also another rank's to write (replicas) */
+    struct tt_comm *comm; /* all ranks of the run; its rank 0 writes the small files */
+    /* this rank writes its slices (false for replicas of a rank that does) */
     bool writes;
-    bool sharded;    /* the state goes into one file per rank that writes */
-    int part, parts; /* number of this rank's piece, and of how many */
+    bool sharded;    /* the state is one file per rank that writes */
+    int part, parts; /* index of this rank's piece, and number of pieces */
     tt_dtype dtype;  /* of the weights file */
     /* NULL or lent: a stop was requested; shortens waits for other ranks' files */
     const struct tt_cancel *stop;
     const char *base_folder; /* model folder: its config.json and tokenizer files are copied */
-    const char *base_name;   /* what adapter_config.json calls the base model; NULL: base_folder */
+    const char *base_name;   /* name of the base model in adapter_config.json; NULL: base_folder */
     uint64_t max_file_bytes; /* of one file; 0: 5 GB of weights, 1 GB or a 32nd of the state */
 };
 /* Collective. */
 TT_MUST_USE tt_status tt_saver_create(const struct tt_saver_config *config, struct tt_saver **out);
-/* A save under way is given up; takes NULL. */
+/* Abandons a save in progress; takes NULL. */
 void tt_saver_destroy(struct tt_saver *saver);
-/* Before that, when the run ends in an error: what is saved is from before the error, so this rank writes its part to
- * the end, and rank 0 waits so long for the parts of the others. Not collective; true and `report` as
- * tt_saver_collect. */
+/* Call before destroy when the run ends in an error: the values of a save in progress are from before the error, so
+ * this rank finishes its part, and rank 0 waits up to patience_seconds for the parts of the others. Not collective;
+ * result and `report` as tt_saver_collect. */
 struct tt_save_report;
 bool tt_saver_complete(struct tt_saver *saver, double patience_seconds, struct tt_save_report *report);
 
@@ -57,39 +57,40 @@ struct tt_save_text {
 enum { TT_SAVE_TEXTS_MAX = 4 };
 
 struct tt_save_job {
-    const char *folder; /* where to: replaced as a whole, or, with `merge`, file by file */
+    const char *folder; /* destination: replaced as a whole, or, with `merge`, file by file */
     int64_t step;
-    /* Without a manifest: the folder also holds other things. The texts are written last, and one that cannot be is a
-     * warning: what trained is saved without them. */
+    /* The folder has other content; no manifest. The texts are written last, and a failure of one is only a warning:
+     * the weights are saved without them. */
     bool merge;
-    bool state; /* with the training state; needs a snapshot with moments */
-    /* on rank 0: more files; taken over, whatever is returned */
+    bool state; /* with the training state; requires a snapshot with moments */
+    /* on rank 0: more files; ownership is taken, also on failure */
     struct tt_save_text texts[TT_SAVE_TEXTS_MAX];
-    /* On rank 0, in the background, once the new folder is in its place and was verified; may be NULL. What fails
-     * there is a failure of the save. `context` is lent until the save is finished. */
+    /* Called on rank 0, in the background, after the new folder was renamed and verified; may be NULL. Its failure is a
+     * failure of the save. `context` is lent until the save is finished. */
     tt_status (*published)(void *context);
     void *context;
 };
-/* All ranks; none may have a save under way. */
+/* Starts a save, on all ranks; none may have a save in progress. */
 TT_MUST_USE tt_status tt_saver_begin(struct tt_saver *saver, struct tt_save_job *job);
-/* Before what is saved changes: waits for the copies. */
+/* Waits for the copies; call it before the saved values change. */
 TT_MUST_USE tt_status tt_saver_wait_copies(struct tt_saver *saver);
 
 struct tt_save_report {
     char folder[1024];
-    double seconds;       /* begin to the end */
-    double stall_seconds; /* of which the caller was kept */
+    double seconds;       /* from begin to the end */
+    double stall_seconds; /* part of it in which the caller waited */
     uint64_t bytes;       /* on rank 0: of all files */
 };
-/* This rank has ended its part, and ended it well: rank 0 when all is visible. Fills `report` once. Not collective. */
+/* Polls whether this rank's part has succeeded (on rank 0: the whole save is visible). Fills `report` once. Not
+ * collective. */
 bool tt_saver_collect(struct tt_saver *saver, struct tt_save_report *report);
-/* This rank's part has failed: a tt_saver_finish is due, on all ranks. */
+/* True if this rank's part has failed: all ranks must then call tt_saver_finish. */
 bool tt_saver_failed(const struct tt_saver *saver);
-/* Waits for the save under way, if any; collective, with the same outcome on all ranks. After a failure nothing of it
- * is left. `report` is filled when rank 0 has something new to report; *reported says whether. */
+/* Waits for the save in progress, if any; collective, with the same outcome on all ranks. After a failure its files are
+ * removed. *reported: `report` was filled, because rank 0 has a new report. */
 TT_MUST_USE tt_status tt_saver_finish(struct tt_saver *saver, struct tt_save_report *report, bool *reported);
 
-/* Bytes of one save on disk, tokenizer and small files not counted. */
+/* Bytes of one save on disk, without the tokenizer and small files. */
 TT_MUST_USE tt_status tt_checkpoint_bytes(const struct tt_model *model, tt_dtype dtype, bool state,
                                           uint64_t *bytes);
 

@@ -12,7 +12,7 @@
 
 enum { NAME_BYTES = 1024 };
 
-/* A run of elements of one value, as a file holds it. */
+/* A run of elements of one value in a file. */
 struct extent {
     const char *key; /* "optimizer.exp_avg.<name>", in the arena */
     int rank;
@@ -60,7 +60,7 @@ static tt_status visit_file(void *context, const char *name)
 static int64_t product(const int64_t *dims, int rank)
 {
     int64_t count = 1;
-    for (int d = 0; d < rank; d++) /* a shape out of a name may be anything */
+    for (int d = 0; d < rank; d++) /* the shape of a name is not trusted */
         if (dims[d] < 0 || __builtin_mul_overflow(count, dims[d], &count)) return -1;
     return count;
 }
@@ -93,12 +93,12 @@ static tt_status add_extent(struct tt_state *state, const struct tt_safetensors 
     if (strchr(name, '@') == NULL)
         extent.count = product(entry->dims, entry->rank);
     else if (!parse_piece(name, &extent))
-        return tt_fail(TT_ERR_DATA, "'%s' has a tensor '%s', which is no part of a training state",
+        return tt_fail(TT_ERR_DATA, "'%s' has a tensor '%s', which is not part of a training state",
                        tt_safetensors_path(file), entry->name);
     int64_t whole = product(extent.dims, extent.rank);
     if (entry->dtype != TT_F32 || extent.first < 0 || extent.count < 0 || whole < 0 ||
         extent.first > whole - extent.count)
-        return tt_fail(TT_ERR_DATA, "'%s' in '%s' is not fp32, or lies outside of its shape", entry->name,
+        return tt_fail(TT_ERR_DATA, "'%s' in '%s' is not fp32, or is outside of its shape", entry->name,
                        tt_safetensors_path(file));
     if (tt_grow((void **)&state->extents, state->count, &state->capacity, sizeof extent) != 0)
         return TT_ERR_MEMORY;
@@ -123,7 +123,7 @@ tt_status tt_state_open(const char *folder, struct tt_state **out)
     if (state->folder == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_dir_list(folder, visit_file, state));
     if (state->file_count == 0) {
-        status = tt_fail(TT_ERR_DATA, "'%s' holds no training state to go on from", folder);
+        status = tt_fail(TT_ERR_DATA, "'%s' has no training state to resume from", folder);
         tt_hint("it was saved with save_only_model, or by another program; adapter_name_or_path starts from "
                 "an adapter");
         goto out;
@@ -138,7 +138,7 @@ out:
     return status;
 }
 
-/* The extents of one value, in order; their number through `count`. */
+/* The extents of one value, in order; `count`: their number. */
 static const struct extent *find(const struct tt_state *state, const char *prefix, const char *name,
                                  size_t *count)
 {
@@ -168,14 +168,14 @@ static tt_status check_value(const struct tt_state *state, const tt_param *param
         bool same = extents[i].rank == param->rank;
         for (int d = 0; d < param->rank && same; d++) same = extents[i].dims[d] == param->dims[d];
         if (!same)
-            return tt_fail(TT_ERR_DATA, "'%s%s' in '%s' has another shape than the model gives it", prefix,
+            return tt_fail(TT_ERR_DATA, "'%s%s' in '%s' has another shape than in the model", prefix,
                            param->name, state->folder);
         if (extents[i].first != reached) break;
         reached += extents[i].count;
     }
     if (used == count && reached == tt_param_count(param)) return TT_OK;
     return tt_fail(TT_ERR_DATA, "the training state in '%s' %s '%s%s'", state->folder,
-                   count == 0 ? "has no" : "is not whole or has too much of", prefix, param->name);
+                   count == 0 ? "has no" : "has gaps or overlaps in", prefix, param->name);
 }
 
 tt_status tt_state_check(const struct tt_state *state, const struct tt_model *model, bool masters)
@@ -208,7 +208,7 @@ tt_status tt_state_check(const struct tt_state *state, const struct tt_model *mo
     return TT_OK;
 }
 
-/* Ranges that bring [piece.first, piece.first + piece.count) of one value to `to`. */
+/* Appends the ranges that read [piece.first, piece.first + piece.count) of one value to `to`. */
 static void add_ranges(const struct tt_state *state, const struct tt_piece *piece, enum tt_slot slot,
                        float *to, bool in_host, struct tt_read_range *ranges, size_t *range_count)
 {

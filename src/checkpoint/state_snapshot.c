@@ -7,7 +7,7 @@
 
 enum { ALIGNMENT = 256 };
 
-/* Slots of a unit lie one after the other, each of this many bytes. */
+/* Bytes of each slot of a unit; the slots are contiguous. */
 static size_t slot_bytes(const struct tt_snapshot *snapshot, int unit)
 {
     return tt_align_up((size_t)tt_unit_slices(snapshot->config.units[unit]).count * sizeof(float), ALIGNMENT);
@@ -47,7 +47,7 @@ tt_status tt_snapshot_init(const struct tt_snapshot_config *config, struct tt_sn
     TT_GO(tt_event_create(config->device, &snapshot->taken));
 out:
     if (status != TT_OK) {
-        tt_while("taking host memory for saves");
+        tt_while("allocating host memory for saves");
         tt_snapshot_deinit(snapshot);
     }
     return status;
@@ -60,7 +60,7 @@ void tt_snapshot_deinit(struct tt_snapshot *snapshot)
     if (snapshot->copies != NULL) {
         struct tt_error error;
         tt_error_copy(&error);
-        (void)!tt_stream_synchronize(snapshot->copies); /* nothing may write into what goes now */
+        (void)!tt_stream_synchronize(snapshot->copies); /* no copy may write into freed memory */
         (void)tt_error_restore(&error);
         tt_stream_destroy(snapshot->copies);
     }
@@ -98,7 +98,7 @@ static tt_status take_unit(struct tt_snapshot *snapshot, struct tt_stream *strea
         size_t room = frozen_bytes(snapshot, &piece);
         bytes = (size_t)piece.count * tt_dtype_bytes(piece.dtype);
         if (room > 0 && piece.in_host)
-            memcpy(to, piece.data, bytes); /* it never changes */
+            memcpy(to, piece.data, bytes); /* constant: copied once */
         else if (room > 0)
             TT_TRY(tt_copy_to_host(stream, to, piece.data, bytes));
         to += room;
@@ -135,7 +135,7 @@ void tt_snapshot_complete(struct tt_snapshot *snapshot)
 {
     if (snapshot->copies == NULL || snapshot->buffer == NULL) return;
     if (!snapshot->config.moments_in_host || snapshot->config.adamw == NULL) return;
-    /* Moments that wait in host memory: the step is over, or the copies of its masters would not be. */
+    /* Moments in host memory: the step has ended, because the copies of its masters have. */
     for (int u = 0; u < snapshot->config.model->unit_count; u++) {
         size_t bytes = (size_t)tt_unit_slices(snapshot->config.units[u]).count * sizeof(float);
         for (int slot = TT_SLOT_EXP_AVG; slot < TT_SLOT_COUNT && bytes > 0; slot++)

@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/thread.h"
 
-/* Elements that are converted, or summed and written, at a time. */
+/* Elements converted, or summed and written, at a time. */
 enum {
     CHUNK_COUNT = 256 * 1024,
     NOTE_BYTES_MAX = 1 << 20,
@@ -23,7 +23,7 @@ enum {
     WRITERS_OF_FILE = 2
 };
 
-/* How long a note that was written may stay unseen. NFS caches what is not in a folder for up to 60 s. */
+/* Longest time for which a written note may stay invisible. NFS caches missing entries of a folder for up to 60 s. */
 static const double default_patience_seconds = 90.0;
 
 void tt_writer_deinit(struct tt_writer *writer)
@@ -41,23 +41,23 @@ tt_status tt_writer_add_part(struct tt_writer_file *file, const struct tt_writer
     return TT_OK;
 }
 
-/* A file of this rank's share while it is written. Chunks are numbered through all its parts. Linux lets one
- * writer into a file at a time, so threads keep to different files as long as there are enough; two of one
- * file take turns in summing and writing. */
+/* A file of this rank's share during writing. Chunks are numbered through all its parts. Linux admits one writer to a
+ * file at a time, so threads write different files while there are enough; two threads of one file take turns in
+ * summing and writing. */
 struct output {
     struct tt_writer_file *file;
-    int descriptor; /* -1: nothing of it is this rank's */
+    int descriptor; /* -1: this rank has no part of it */
     char *path;
-    uint64_t chunks, next; /* the chunk that nobody has taken; with the mutex, as is: */
+    uint64_t chunks, next; /* the first chunk that no thread has taken; under the mutex, as is: */
     int writers;           /* threads that take its chunks */
     _Atomic uint64_t terms, written;
-    _Atomic uint64_t chunks_left; /* whoever writes the last one flushes the file */
+    _Atomic uint64_t chunks_left; /* the thread that writes the last one flushes the file */
 };
 
 struct writing {
     struct tt_writer *writer;
     struct output *outputs; /* [writer->file_count] */
-    size_t first;           /* where threads look first: other ranks begin with other files */
+    size_t first;           /* file to start with: other ranks start with other files */
     pthread_mutex_t mutex;
     atomic_bool failed;
 };
@@ -71,7 +71,7 @@ static tt_status write_bytes(struct writing *writing, struct output *output, con
                              uint64_t offset)
 {
     if (atomic_load(writing->writer->cancelled))
-        return tt_fail(TT_ERR_CANCELLED, "the save of '%s' was given up", output->path);
+        return tt_fail(TT_ERR_CANCELLED, "the save of '%s' was abandoned", output->path);
     uint64_t bytes_after = output->file->file->bytes - offset - bytes;
     atomic_fetch_xor(&output->terms, tt_crc64_term(data, bytes, bytes_after));
     atomic_fetch_add(&output->written, bytes);
@@ -96,15 +96,14 @@ static tt_status write_chunk(struct writing *writing, struct output *output,
     return write_bytes(writing, output, data, count * to_bytes, offset);
 }
 
-/* Where a thread is: the chunks that it takes of a file have rising numbers. */
+/* Position of a thread; the numbers of its chunks of a file increase. */
 struct place {
-    struct output *output; /* NULL: nowhere yet */
+    struct output *output; /* NULL: none yet */
     size_t part;
     uint64_t first_chunk; /* of the part */
 };
 
-/* Of the files that are not all taken, one with the fewest writers. NULL: there is nothing to do for one more
- * thread. With the mutex. */
+/* A file with free chunks and the fewest writers. NULL: no work for another thread. Under the mutex. */
 static struct output *output_to_join(const struct writing *writing)
 {
     struct output *best = NULL;
@@ -117,7 +116,7 @@ static struct output *output_to_join(const struct writing *writing)
     return best;
 }
 
-/* The next chunk of the file that the thread is at, or of another one. false: none is left for it. */
+/* The next chunk of the thread's file, or of another one. false: none is left. */
 static bool take_chunk(struct writing *writing, struct place *place, uint64_t *chunk)
 {
     pthread_mutex_lock(&writing->mutex);
@@ -132,7 +131,7 @@ static bool take_chunk(struct writing *writing, struct place *place, uint64_t *c
     return taken;
 }
 
-/* To the part that has the chunk. */
+/* Moves to the part with the chunk. */
 static void go_to(uint64_t chunk, struct place *place)
 {
     const struct tt_writer_file *file = place->output->file;
@@ -181,8 +180,8 @@ static tt_status open_output(struct writing *writing, struct output *output)
     return file->writes_header ? write_bytes(writing, output, header->data, header->bytes, 0) : TT_OK;
 }
 
-/* One thread sums and writes about 0.8 GB/s, of which most is the file system's. Training has use for the
- * other processors: the ranks of a machine take half of them together, and one alone a quarter. */
+/* One thread sums and writes about 0.8 GB/s, most of it the file system's time. Training needs the other processors:
+ * the ranks of a machine use half of them together, and one rank alone a quarter. */
 static int threads_for(const struct tt_writer *writer, uint64_t chunks)
 {
     int ranks = writer->ranks_here > 2 ? writer->ranks_here : 2, share = tt_cpu_count() / (2 * ranks);
@@ -235,8 +234,8 @@ static char *note_path(const char *folder, int rank)
     return tt_path_join(folder, name);
 }
 
-/* One line a file: what was written of it, its size, the terms of its sum, its name. It appears as a whole;
- * it need not outlive this save, so nothing is synced. */
+/* One line a file: bytes written, its size, the terms of its sum, its name. The note appears as a whole; it need not
+ * outlive this save, so it is not synced. */
 static tt_status write_note(const struct tt_writer *writer)
 {
     tt_status status = TT_OK;
@@ -269,7 +268,7 @@ tt_status tt_writer_run(struct tt_writer *writer)
     return write_note(writer);
 }
 
-/* What all ranks wrote of one file. */
+/* The total of one file over all ranks. */
 struct sum {
     char name[80];
     uint64_t written, bytes, terms;
@@ -285,7 +284,7 @@ static tt_status add_line(struct sums *sums, const char *line, const char *path)
     unsigned long long written, bytes, terms;
     struct sum row = {0};
     if (sscanf(line, "%llu %llu %llx %79s", &written, &bytes, &terms, row.name) != 4)
-        return tt_fail(TT_ERR_IO, "'%s' is not as it was written", path);
+        return tt_fail(TT_ERR_IO, "'%s' has changed since it was written", path);
     size_t i = 0;
     while (i < sums->count && strcmp(sums->rows[i].name, row.name) != 0) i++;
     if (i == sums->count) {
@@ -299,14 +298,14 @@ static tt_status add_line(struct sums *sums, const char *line, const char *path)
     return TT_OK;
 }
 
-/* Why nobody should wait for the note `path` any longer. `*since`: when all ranks had written; 0: not yet. */
+/* Fails when waiting for the note `path` is pointless. `*since`: time at which all ranks had written; 0: not yet. */
 static tt_status check_wait(const struct tt_writer *writer, const char *path, double *since)
 {
     if (atomic_load(writer->cancelled))
-        return tt_fail(TT_ERR_CANCELLED, "the save of '%s' was given up", writer->folder);
+        return tt_fail(TT_ERR_CANCELLED, "the save of '%s' was abandoned", writer->folder);
     if (!tt_path_is_dir(writer->folder)) {
         (void)tt_fail(TT_ERR_IO, "'%s' was removed while it was written", writer->folder);
-        tt_hint("nothing else may change output_dir while a run uses it");
+        tt_hint("no other program may change output_dir while a run uses it");
         return TT_ERR_IO;
     }
     if (!atomic_load(writer->all_written)) return TT_OK;
@@ -315,8 +314,8 @@ static tt_status check_wait(const struct tt_writer *writer, const char *path, do
     bool stops = writer->stop != NULL && atomic_load(&writer->stop->requests) > 0;
     double patience = writer->patience_seconds > 0 ? writer->patience_seconds : default_patience_seconds;
     if (now - *since <= (stops ? patience / 4 : patience)) return TT_OK;
-    (void)tt_fail(TT_ERR_IO, "'%s' was written %.0f s ago and is not there", path, now - *since);
-    tt_hint("something else changes output_dir, or the file system shows new files too late");
+    (void)tt_fail(TT_ERR_IO, "'%s' was written %.0f s ago and does not exist", path, now - *since);
+    tt_hint("another program changes output_dir, or the file system shows new files too late");
     return TT_ERR_IO;
 }
 
@@ -342,7 +341,7 @@ static tt_status collect_note(const struct tt_writer *writer, int rank, struct s
     TT_GO(tt_file_read(path, NOTE_BYTES_MAX, &text));
     for (char *line = text.data; *line != '\0';) {
         char *end = strchr(line, '\n');
-        if (end == NULL) TT_GO(tt_fail(TT_ERR_IO, "'%s' is not as it was written", path));
+        if (end == NULL) TT_GO(tt_fail(TT_ERR_IO, "'%s' has changed since it was written", path));
         *end = '\0';
         TT_GO(add_line(sums, line, path));
         line = end + 1;
@@ -364,7 +363,7 @@ tt_status tt_writer_collect(const struct tt_writer *writer, const bool *expected
     for (size_t i = 0; i < sums.count; i++) {
         const struct sum *row = &sums.rows[i];
         if (row->written != row->bytes)
-            TT_GO(tt_fail(TT_ERR_INTERNAL, "of '%s' %llu bytes were written, and it has %llu", row->name,
+            TT_GO(tt_fail(TT_ERR_INTERNAL, "'%s': %llu bytes were written, but the file has %llu", row->name,
                           (unsigned long long)row->written, (unsigned long long)row->bytes));
         TT_GO(tt_manifest_add(manifest, row->name, row->bytes, tt_crc64_finish(row->terms, row->bytes)));
     }

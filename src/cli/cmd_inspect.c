@@ -225,7 +225,7 @@ static tt_status write_tallies(struct tt_str *text, const char *heading, const s
 }
 
 /* Whether this program serves the model, and if not, why. */
-static tt_status write_served(struct tt_str *text, const struct subject *subject)
+static tt_status write_supported(struct tt_str *text, const struct subject *subject)
 {
     if (subject->folder == NULL && !subject->is_model) return TT_OK;
     struct tt_model_config *config = tt_calloc(1, sizeof *config);
@@ -237,10 +237,10 @@ static tt_status write_served(struct tt_str *text, const struct subject *subject
     if (status == TT_OK && subject->folder != NULL && subject->count == 0)
         status = tt_model_folder_open(subject->path, true, &whole);
     tt_model_folder_close(whole);
-    if (status == TT_OK) return tt_str_append_text(text, "  served                  yes\n");
+    if (status == TT_OK) return tt_str_append_text(text, "  supported               yes\n");
     if (status == TT_ERR_MEMORY) return status;
     const struct tt_error *error = tt_error_last();
-    tt_status written = tt_str_printf(text, "  served                  no: %s\n", error->message);
+    tt_status written = tt_str_printf(text, "  supported               no: %s\n", error->message);
     if (written == TT_OK && error->hint[0] != '\0')
         written = tt_str_printf(text, "    hint: %s\n", error->hint);
     if (written == TT_OK) tt_error_clear();
@@ -273,7 +273,7 @@ static tt_status write_report(struct tt_str *text, const struct subject *subject
     sum_up(subject, &sums);
     TT_TRY(tt_str_printf(text, "%s: %s\n", subject->path, subject->kind));
     TT_TRY(write_facts(text, subject));
-    TT_TRY(write_served(text, subject));
+    TT_TRY(write_supported(text, subject));
     TT_TRY(tt_str_printf(text, "  %zu tensors, %.0f parameters, %s\n", sums.all.tensors, sums.all.parameters,
                          tt_format_bytes(sums.all.bytes, bytes, sizeof bytes)));
     TT_TRY(write_tallies(text, "part", sums.groups));

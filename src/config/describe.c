@@ -1,4 +1,4 @@
-/* What people read: --help, docs/settings.md, the resolved file. All of it follows from the rows. */
+/* Texts for people: --help, docs/settings.md, the resolved file. All of them follow from the rows. */
 #include <math.h>
 #include <string.h>
 
@@ -59,7 +59,7 @@ static tt_status append_value_form(struct tt_str *text, const struct tt_setting 
     return tt_str_append_text(text, type_word(row));
 }
 
-/* Appends `words` from column `indent` on, broken between words; the text stands at column `at`. */
+/* Appends `words`, wrapped at `indent`; the text is at column `at`. */
 static tt_status append_wrapped(struct tt_str *text, const char *words, int indent, int columns, int at)
 {
     bool first = at <= indent;
@@ -100,7 +100,8 @@ static tt_status describe_row(struct tt_str *text, const struct tt_setting *row,
     if (row->required && alternative != NULL)
         return tt_str_printf(text, " Required where %s is not given.", alternative);
     if (row->required) return tt_str_append_text(text, " Required.");
-    bool plain_switch = row->transient && row->type == TT_SETTING_BOOL; /* off unless given, of course */
+    bool plain_switch =
+        row->transient && row->type == TT_SETTING_BOOL; /* off unless given: no default shown */
     if (!with_default || row->default_text == NULL || plain_switch) return TT_OK;
     return tt_str_printf(text, " [%s]", row->default_text[0] != 0 ? row->default_text : "\"\"");
 }
@@ -140,7 +141,7 @@ out:
     return status;
 }
 
-/* The name of the setting that may stand in the place of a required one in this command, or NULL. */
+/* The setting that can replace a required one in this command, or NULL. */
 static const char *alternative_to(const struct tt_setting *row, const struct tt_setting_section *sections,
                                   size_t section_count)
 {
@@ -164,10 +165,10 @@ tt_status tt_settings_help(const struct tt_setting_section *sections, size_t sec
         }
     }
     TT_TRY(help_names(text, sections, section_count, GROUP_ONLY,
-                      "Known, and accepted only at the values that leave them off (docs/settings.md)",
+                      "Not supported: accepted only at the values that turn them off (docs/settings.md)",
                       columns));
     return help_names(text, sections, section_count, GROUP_UNNEEDED,
-                      "Known, accepted and not needed here (docs/settings.md says why)", columns);
+                      "Accepted without effect (docs/settings.md gives the reasons)", columns);
 }
 
 /* A cell of a Markdown table. */
@@ -247,12 +248,12 @@ tt_status tt_settings_docs(const struct tt_setting_section *sections, size_t sec
     for (size_t i = 0; i < section_count; i++) TT_TRY(docs_served(markdown, &sections[i]));
     TT_TRY(docs_group(
         markdown, sections, section_count, GROUP_ONLY,
-        "\n## Accepted only at the values that leave them off\n\n| key | accepted | why |\n|---|---|---|\n"));
+        "\n## Accepted only at the values that turn them off\n\n| key | accepted | why |\n|---|---|---|\n"));
     return docs_group(markdown, sections, section_count, GROUP_UNNEEDED,
-                      "\n## Accepted and not needed\n\n| key | why |\n|---|---|\n");
+                      "\n## Accepted without effect\n\n| key | why |\n|---|---|\n");
 }
 
-/* JSON is written as it is where a YAML reader takes it so; \u escapes may hold halves of pairs, which YAML
+/* JSON is written unchanged where it is valid YAML; \u escapes may hold halves of surrogate pairs, which YAML
  * refuses. */
 static tt_status append_value(struct tt_str *text, const struct tt_setting_entry *entry)
 {
@@ -284,7 +285,8 @@ static tt_status write_entry(struct tt_str *text, const struct tt_setting_entry 
 tt_status tt_settings_write_yaml(const struct tt_settings *settings, struct tt_str *text)
 {
     size_t index = 0;
-    TT_TRY(tt_str_append_text(text, "# The resolved configuration; what no comment follows is a default.\n"));
+    TT_TRY(
+        tt_str_append_text(text, "# The resolved configuration; values without a comment are defaults.\n"));
     for (size_t i = 0; i < settings->section_count; i++) {
         bool titled = false;
         for (const struct tt_setting *row = settings->sections[i].rows; row->name != NULL; row++, index++) {

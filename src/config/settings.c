@@ -53,7 +53,7 @@ static bool has_field(const struct tt_setting *row)
     return row->unneeded == NULL && row->offset != TT_SETTING_NO_FIELD;
 }
 
-/* Where the value of `entry` goes, or NULL. */
+/* The field for the value of `entry`, or NULL. */
 static void *field_of(const struct tt_settings *settings, const struct tt_setting_entry *entry)
 {
     return has_field(entry->row) && !entry->is_probe
@@ -70,7 +70,7 @@ static tt_status add_section(struct tt_settings *settings, const struct tt_setti
             return tt_fail(TT_ERR_INTERNAL, "two settings are called '%s'", row->name);
         if (has_field(row) &&
             section->base_offset + row->offset + field_bytes(row->type) > settings->target_bytes)
-            return tt_fail(TT_ERR_INTERNAL, "setting '%s' lies outside its struct", row->name);
+            return tt_fail(TT_ERR_INTERNAL, "setting '%s' is outside its struct", row->name);
         settings->count++;
         TT_TRY(tt_settings_assign(settings, entry, row->default_text, false, NULL));
     }
@@ -110,7 +110,7 @@ void tt_settings_destroy(struct tt_settings *settings)
     tt_free(settings);
 }
 
-/* `known` ends at a blank or at its end; in `name` '-' reads as '_'. */
+/* `known` ends at a blank or at its terminator; '-' in `name` reads as '_'. */
 static bool same_name(const char *known, const char *name)
 {
     for (; *known != 0 && *known != ' '; known++, name++)
@@ -149,7 +149,7 @@ static void consider(const char *known, size_t known_bytes, const char *name, st
     word[known_bytes] = 0;
     int distance;
     bool near = tt_name_is_near(word, name, &distance);
-    /* A piece of a longer name ("batch_size") is nearer than letters by chance. */
+    /* A part of a longer name ("batch_size") is nearer than a chance similarity of letters. */
     if (strlen(name) >= 5 && strstr(word, name) != NULL) near = true, distance = 2;
     if (!near || distance >= nearest->distance) return;
     nearest->distance = distance;
@@ -194,7 +194,7 @@ tt_status tt_settings_check(struct tt_settings *settings)
         const struct tt_setting_entry *entry = &settings->entries[i];
         const struct tt_setting *row = entry->row;
         if (row->unneeded != NULL && entry->origin != NULL)
-            tt_info("%s is accepted and not needed here: %s (%s)", row->name, row->unneeded, entry->origin);
+            tt_info("%s is accepted without effect: %s (%s)", row->name, row->unneeded, entry->origin);
         if (!row->required || (entry->text != NULL && entry->text[0] != 0)) continue;
         if (row->or_else != NULL && tt_settings_is_set(settings, row->or_else)) continue;
         tt_status status = tt_fail(TT_ERR_USAGE, "setting '%s' is missing", row->name);
@@ -212,7 +212,7 @@ tt_status tt_settings_set(struct tt_settings *settings, const char *name, const 
     return tt_settings_assign(settings, entry, value, false, origin);
 }
 
-/* What the parser of each type wants and found: the value, its canonical text, and a field to write. */
+/* Input and output of the parsers: the given value, its canonical text, and the field to write. */
 struct assignment {
     struct tt_settings *settings;
     const struct tt_setting *row;
@@ -346,7 +346,7 @@ static tt_status assign_string(struct assignment *to, const char *text)
 
 enum { LIST_WORD_MAX = 256 };
 
-/* "q_proj,v_proj": names and numbers with commas between them can only mean a list. */
+/* "q_proj,v_proj": names and numbers separated by commas are always a list. */
 static bool is_comma_list(const char *text)
 {
     static const char *const part = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
@@ -389,7 +389,7 @@ static tt_status assign_json(struct assignment *to, const char *text)
         json.root = split_commas(text);
         if (json.root == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for setting '%s'", to->row->name);
     } else if (text != NULL && (text[0] == '[' || text[0] == '{')) {
-        /* What does not parse is a word that begins with a bracket, such as the expression [qv]_proj. */
+        /* Text that does not parse is a word that begins with a bracket, such as the expression [qv]_proj. */
         if (tt_json_parse(text, strlen(text), to->row->name, &json) != TT_OK) tt_error_clear();
     }
     if (json.root != NULL) {
@@ -404,7 +404,7 @@ static tt_status assign_json(struct assignment *to, const char *text)
     return status;
 }
 
-/* Whether `text` is one of the values that leave the feature off, compared as the type compares. */
+/* True if `text` is one of the values that turn the feature off, compared by the row's type. */
 static bool is_served(const struct tt_setting *row, const char *text)
 {
     bool a, b;
@@ -429,8 +429,8 @@ static tt_status check_served(const struct assignment *to, const char *text)
 {
     const struct tt_setting *row = to->row;
     if (row->only == NULL || to->origin == NULL || is_served(row, text)) return TT_OK;
-    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: '%s' is served only as: %s; not as '%.100s'",
-                               to->origin, row->name, row->only, text != NULL ? text : "null");
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: '%s' supports only: %s; not '%.100s'", to->origin,
+                               row->name, row->only, text != NULL ? text : "null");
     if (row->only_reason != NULL) tt_hint("%s", row->only_reason);
     return status;
 }
@@ -459,7 +459,7 @@ static tt_status assign_typed(struct assignment *to, const char *text)
     return tt_fail(TT_ERR_INTERNAL, "setting '%s' has no type", to->row->name);
 }
 
-/* Whether null is kept as it is. A text that has a default always has a value: who reads it need not ask. */
+/* True if null stays null. A text with a default always has a value, so its readers need no check. */
 static bool keeps_null(const struct tt_setting *row)
 {
     if (row->offset == TT_SETTING_NO_FIELD || row->unneeded != NULL) return true;
@@ -467,7 +467,7 @@ static bool keeps_null(const struct tt_setting *row)
     return row->type == TT_SETTING_TRISTATE;
 }
 
-/* null, where it is not kept: what the row says it stands for. */
+/* The value of null where it does not stay null, from the row. */
 static const char *meaning_of_null(const struct tt_setting *row)
 {
     if (row->null_text != NULL) return row->null_text;
@@ -476,15 +476,15 @@ static const char *meaning_of_null(const struct tt_setting *row)
     return takes_default ? row->default_text : NULL;
 }
 
-/* "none" is a word of some settings (bias, report_to) and reads as null only for those that lack it. "null"
- * among the values served stands for null itself. */
+/* "none" is a word of some settings (bias, report_to) and means null only for the others. "null" among the supported
+ * values is null itself. */
 static bool is_word_of(const struct tt_setting *row, const char *text)
 {
     if (tt_words_find(row->choices, text, NULL)) return true;
     return !tt_ascii_same(text, "null") && tt_words_find(row->only, text, NULL);
 }
 
-/* The word that `text` stands for, from a list such as "1=FULL_SHARD 2=SHARD_GRAD_OP". */
+/* The word for the synonym `text`, from a list such as "1=FULL_SHARD 2=SHARD_GRAD_OP". */
 static bool find_synonym(const char *synonyms, const char *text, char *word, size_t word_bytes)
 {
     size_t bytes = strlen(text);

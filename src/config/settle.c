@@ -81,7 +81,7 @@ tt_status tt_settings_spread(struct tt_settings *settings, struct tt_setting_ent
     const char *key;
     const struct tt_json_value *value;
     if (tt_json_parse(entry->text, strlen(entry->text), entry->row->name, &json) != TT_OK)
-        return tt_fail(TT_ERR_USAGE, "%s: '%s' is no mapping: '%s'", entry->origin, entry->row->name,
+        return tt_fail(TT_ERR_USAGE, "%s: '%s' is not a mapping: '%s'", entry->origin, entry->row->name,
                        entry->text);
     /* A value alone is that of the only key. */
     if (tt_json_is_bool(json.root) && tt_settings_find(settings, entry->row->spread) != NULL)

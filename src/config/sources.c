@@ -1,4 +1,4 @@
-/* Where values come from: YAML files and flags. */
+/* Sources of values: YAML files and flags. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "config/store.h"
 #include "config/value.h"
 
-/* The text that a YAML value stands for: a scalar as it is, a list or mapping as JSON. */
+/* The text of a YAML value: a scalar unchanged, a list or mapping as JSON. */
 static tt_status node_text(const struct tt_yaml_node *node, struct tt_str *text)
 {
     if (node->kind == TT_YAML_SCALAR) return tt_str_append_text(text, node->text);
@@ -18,7 +18,7 @@ static tt_status node_text(const struct tt_yaml_node *node, struct tt_str *text)
     return status;
 }
 
-/* A list of one stands for its item where one value is wanted (`report_to: [tensorboard]`). */
+/* A list of one item is accepted where one value is expected (`report_to: [tensorboard]`). */
 static tt_status pick_value(const struct tt_yaml_node *node, const struct tt_setting *row, const char *origin,
                             const struct tt_yaml_node **out)
 {
@@ -123,7 +123,7 @@ static tt_status next_flag(int argc, char *const *argv, int *index, struct flag 
 {
     const char *word = argv[*index];
     if (!is_flag(word)) {
-        tt_status status = tt_fail(TT_ERR_USAGE, "'%.100s' stands where a flag is expected", word);
+        tt_status status = tt_fail(TT_ERR_USAGE, "unexpected argument '%.100s': a flag is expected", word);
         tt_hint("flags begin with two dashes: --learning_rate 2e-5");
         return status;
     }
@@ -153,7 +153,7 @@ static tt_status single_value(const struct flag *flag, const char **value)
     }
     if (flag->word_count == 0) {
         tt_status status = tt_fail(TT_ERR_USAGE, "%s needs a value", flag->shown);
-        tt_hint("write %s VALUE; one that begins with two dashes is written %s=--VALUE", flag->shown,
+        tt_hint("write %s VALUE; for a value that begins with two dashes %s=--VALUE", flag->shown,
                 flag->shown);
         return status;
     }
@@ -201,7 +201,7 @@ static tt_status take_words(struct tt_settings *settings, struct tt_setting_entr
     }
     const char *value = NULL;
     TT_TRY(single_value(flag, &value));
-    /* An empty word on the command line is meant: --prompt "". */
+    /* An empty word on the command line is a value: --prompt "". */
     bool empty_text = value[0] == 0 && row->type == TT_SETTING_STRING;
     return tt_settings_assign(settings, entry, value, empty_text, flag->shown);
 }

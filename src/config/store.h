@@ -1,4 +1,4 @@
-/* The inside of the settings store, shared by the files of this folder. */
+/* Internals of the settings store, shared by the files of this folder. */
 #ifndef TT_CONFIG_STORE_H
 #define TT_CONFIG_STORE_H
 
@@ -35,7 +35,7 @@ struct tt_settings {
 
 /* By name or alias, dashes read as underscores; NULL when there is none. */
 struct tt_setting_entry *tt_settings_find(const struct tt_settings *settings, const char *name);
-/* The error for a name that is not known, with the nearest that is. */
+/* The error for an unknown name, with the nearest known name as hint. */
 tt_status tt_settings_fail_unknown(const struct tt_settings *settings, const char *name, const char *origin);
 /* `text` NULL is null; `quoted` text is never null. */
 TT_MUST_USE tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_entry *entry,
@@ -46,7 +46,7 @@ TT_MUST_USE tt_status tt_settings_spread(struct tt_settings *settings, struct tt
 TT_MUST_USE tt_status tt_settings_check_route(const struct tt_settings *settings,
                                               const struct tt_setting_entry *entry, const char *text,
                                               const char *origin);
-/* True when `words` (separated by blanks) holds `word`; *index gets its place from 0. Upper and lower case are one. */
+/* True when `words` (separated by blanks) contains `word`, in any case; *index gets its position from 0. */
 bool tt_words_find(const char *words, const char *word, int *index);
 
 #endif

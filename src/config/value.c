@@ -68,7 +68,7 @@ bool tt_value_parse_int(const char *text, int64_t *out)
         return true;
     }
     double value;
-    /* Beyond 2^53 a double no longer tells one whole number from the next. */
+    /* Beyond 2^53 a double does not distinguish successive whole numbers. */
     if (!tt_value_parse_double(text, &value) || value != floor(value) || fabs(value) > 9007199254740992.0)
         return false;
     *out = (int64_t)value;
@@ -94,8 +94,7 @@ bool tt_value_is_utf8(const char *text)
     return tt_utf8_invalid_at(text, bytes) == bytes;
 }
 
-/* Code points that a YAML 1.1 reader keeps as they are inside a line (production c-printable, without line
- * breaks). */
+/* Code points that a YAML 1.1 reader keeps unchanged inside a line (production c-printable, without line breaks). */
 static bool is_printable(uint32_t point)
 {
     if (point < 0xa1) return point >= 0x20 && point < 0x7f;

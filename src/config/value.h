@@ -1,5 +1,5 @@
-/* Values as people write them in YAML files and on command lines. Parsers take the whole text or nothing, never look
- * at the locale, and set no error record: the caller knows how to say what was wanted. */
+/* Values as written in YAML files and on command lines. Parsers accept the whole text or nothing, do not depend on the
+ * locale, and set no error record: the caller names the expected value. */
 #ifndef TT_CONFIG_VALUE_H
 #define TT_CONFIG_VALUE_H
 
@@ -17,12 +17,12 @@ bool tt_value_parse_int(const char *text, int64_t *out);
 /* 2e-5, .5, 1., 1_000.5: decimal and finite. */
 bool tt_value_parse_double(const char *text, double *out);
 
-/* Shortest decimal that reads back the same, in a form that YAML 1.1 readers take for a number too (2.0e-05). */
+/* Shortest decimal that parses back to the same double, in a form that is also a number in YAML 1.1 (2.0e-05). */
 const char *tt_value_format_double(double value, char *text, size_t text_bytes);
 bool tt_value_is_utf8(const char *text);
-/* Appends `text` as a YAML scalar: plain when it can only be read as the same text, double-quoted otherwise. */
+/* Appends `text` as a YAML scalar: plain where that is unambiguous, double-quoted otherwise. */
 TT_MUST_USE tt_status tt_value_write_yaml(const char *text, struct tt_str *yaml);
-/* Appends `text` for a comment or a log line: one line, printable; what is not becomes '?'. */
+/* Appends `text` for a comment or a log line, as one printable line; other characters become '?'. */
 TT_MUST_USE tt_status tt_value_write_comment(const char *text, struct tt_str *out);
 
 #endif

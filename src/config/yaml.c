@@ -75,8 +75,7 @@ static tt_status add_anchor(struct reader *reader, const char *name, const struc
     return TT_OK;
 }
 
-/* A copy counts as much as if it were written out, so that aliases of aliases cannot grow without bound.
- * Texts are shared. */
+/* A copy counts as if written out, so that aliases of aliases cannot grow without bound. Texts are shared. */
 static tt_status copy_node(struct reader *reader, const yaml_event_t *event, const struct tt_yaml_node *from,
                            int depth, struct tt_yaml_node **out)
 {
@@ -125,7 +124,7 @@ static tt_status merge_map(struct reader *reader, const yaml_event_t *event, con
     return TT_OK;
 }
 
-/* What stands in the map itself wins over what is merged, and the first of a list over the others. */
+/* The map's own keys override merged keys, and the first mapping of a list overrides the others. */
 static tt_status merge(struct reader *reader, const yaml_event_t *event, const struct tt_yaml_node *from,
                        int depth, struct tt_yaml_node *map)
 {
@@ -151,7 +150,7 @@ static tt_status read_scalar(struct reader *reader, const yaml_event_t *event, s
     const char *tag = (const char *)event->data.scalar.tag;
     bool tagged_text = tag != NULL && strcmp(tag, YAML_STR_TAG) == 0;
     if (tag != NULL && !tagged_text && strcmp(tag, "!") != 0)
-        return refuse(reader, event, "tags other than !!str are not read");
+        return refuse(reader, event, "tags other than !!str are not supported");
     if (strlen(value) != event->data.scalar.length) return refuse(reader, event, "a value holds a 0 byte");
     struct tt_yaml_node *node = new_node(reader, event, TT_YAML_SCALAR);
     if (node == NULL) return TT_ERR_MEMORY;
@@ -160,7 +159,7 @@ static tt_status read_scalar(struct reader *reader, const yaml_event_t *event, s
     if (node->text == NULL) return TT_ERR_MEMORY;
     if (!node->quoted && is_octal(value)) {
         tt_fail(TT_ERR_USAGE,
-                "%s line %zu: '%.40s' begins with 0: some YAML readers take it for an octal number",
+                "%s line %zu: '%.40s' begins with 0: some YAML readers parse it as an octal number",
                 reader->yaml->origin, node->line, value);
         tt_hint("write the number without the 0, or the text in quotes");
         return TT_ERR_USAGE;
@@ -372,7 +371,7 @@ static struct tt_json_value *scalar_to_json(const struct tt_yaml_node *node)
     if (tt_value_is_null(node->text)) return tt_json_new_null();
     if (tt_value_parse_int(node->text, &whole)) return tt_json_new_integer(whole);
     if (tt_value_parse_double(node->text, &number)) return tt_json_new_real(number);
-    /* `yes` and `on` stay words here: in a list of names nobody means a truth value by them. */
+    /* `yes` and `on` stay words: in a list of names they are not truth values. */
     if ((node->text[0] | 0x20) != 'y' && (node->text[0] | 0x20) != 'n' && (node->text[0] | 0x20) != 'o' &&
         tt_value_parse_bool(node->text, &truth))
         return tt_json_new_bool(truth);

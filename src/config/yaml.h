@@ -1,12 +1,12 @@
-/* YAML files as a tree of texts. Safe by construction: limits on bytes, depth and nodes, in which aliases count as if
- * they were written out; no tags but !!str; duplicate keys are refused with both lines; one document per file.
+/* YAML files as a tree of texts. Safe by construction: bytes, depth and nodes are limited, and aliases count as if
+ * written out; no tags but !!str; duplicate keys are refused with both lines; one document per file.
  *
- * Anchors (&name), aliases (*name) and merge keys (<<) are read as PyYAML reads them; an alias inside of its own
- * anchor and a second << in one mapping are refused.
+ * Anchors (&name), aliases (*name) and merge keys (<<) work as in PyYAML; an alias inside its own anchor and a second
+ * << in one mapping are refused.
  *
- * A scalar stays the text that the file holds: what `2e-5`, `no` or `0x10` means is decided by whoever knows the type
- * that is wanted (YAML 1.1 takes the first for a string and the second for false). A plain number that begins with 0
- * (`010`, 8 or 10) is refused. */
+ * A scalar stays the text of the file: the caller, who knows the expected type, decides what `2e-5`, `no` or `0x10`
+ * means (in YAML 1.1 the first is a string and the second false). A plain number that begins with 0 (`010`, 8 or 10) is
+ * refused. */
 #ifndef TT_CONFIG_YAML_H
 #define TT_CONFIG_YAML_H
 
@@ -25,7 +25,7 @@ struct tt_yaml_node {
     enum tt_yaml_kind kind;
     const char *key;                   /* of an entry of a map; NULL elsewhere */
     const char *text;                  /* of a scalar, without a 0 byte inside; NULL elsewhere */
-    bool quoted;                       /* a scalar that is text whatever it looks like */
+    bool quoted;                       /* a scalar that is text in any case */
     size_t line;                       /* from 1; of the key where there is one */
     struct tt_yaml_node *first, *next; /* children in the order of the file */
 };
@@ -37,7 +37,7 @@ struct tt_yaml {
     struct tt_arena arena;
 };
 
-/* Errors are TT_ERR_USAGE and say origin, line and column. */
+/* Errors are TT_ERR_USAGE and name origin, line and column. */
 TT_MUST_USE tt_status tt_yaml_parse(const char *text, size_t bytes, const char *origin, struct tt_yaml *yaml);
 TT_MUST_USE tt_status tt_yaml_read(const char *path, struct tt_yaml *yaml);
 void tt_yaml_deinit(struct tt_yaml *yaml);
@@ -47,7 +47,7 @@ const struct tt_yaml_node *tt_yaml_find(const struct tt_yaml_node *map, const ch
 /* A plain `null`, `~`, `none` or nothing at all. */
 bool tt_yaml_is_null(const struct tt_yaml_node *node);
 /* A new JSON value (owned by the caller), NULL when memory runs out (record set). Plain scalars become null, true,
- * false or numbers where they read as such, strings otherwise. */
+ * false or numbers where they parse as such, strings otherwise. */
 struct tt_json_value *tt_yaml_to_json(const struct tt_yaml_node *node);
 
 #endif

@@ -14,7 +14,7 @@ void tt_gguf_header_deinit(struct tt_gguf_header *header)
     *header = (struct tt_gguf_header){0};
 }
 
-/* Little-endian, whatever the machine. */
+/* Little-endian on any machine. */
 static tt_status put_number(struct tt_str *to, uint64_t value, int bytes)
 {
     char text[8];
@@ -111,7 +111,7 @@ tt_status tt_gguf_add_tensor(struct tt_gguf_header *header, const char *name, in
     uint64_t count = 1;
     int type = dtype == TT_F32 ? TENSOR_F32 : dtype == TT_F16 ? TENSOR_F16 : TENSOR_BF16;
     if (dtype != TT_F32 && dtype != TT_F16 && dtype != TT_BF16)
-        return tt_fail(TT_ERR_UNSUPPORTED, "'%s' would be %s, which is not written to GGUF", name,
+        return tt_fail(TT_ERR_UNSUPPORTED, "'%s' would be %s, which GGUF export does not support", name,
                        tt_dtype_torch_name(dtype));
     if (strlen(name) > NAME_BYTES_MAX)
         return tt_fail(TT_ERR_UNSUPPORTED, "'%s' is too long a name for GGUF", name);

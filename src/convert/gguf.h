@@ -1,10 +1,10 @@
-/* GGUF files, version 3: the model format of llama.cpp and ggml. Source: ggml, docs/gguf.md; key names:
- * gguf-py's constants.py; compared with files that gguf-py writes and with what its reader finds.
+/* GGUF files, version 3: the model format of llama.cpp and ggml. Source: ggml, docs/gguf.md; key names: gguf-py's
+ * constants.py; compared with files of gguf-py's writer and with its reader.
  *
  *     "GGUF" · u32 3 · u64 tensors · u64 keys · the keys · the tensor table · padding to 32
  *     · tensors, each padded to 32
  *
- * All little-endian. Dimensions stand innermost first: a matrix [rows, columns] has dimensions columns, rows.
+ * All little-endian. Dimensions are innermost first: a matrix [rows, columns] has dimensions columns, rows.
  */
 #ifndef TT_CONVERT_GGUF_H
 #define TT_CONVERT_GGUF_H
@@ -14,7 +14,7 @@
 
 enum { TT_GGUF_ALIGNMENT = 32 };
 
-/* A header that grows; a zeroed struct is empty. Texts may hold any bytes; lengths are explicit. */
+/* A growing header; a zeroed struct is empty. Texts may contain any bytes; lengths are explicit. */
 struct tt_gguf_header {
     struct tt_str keys, tensors; /* owned */
     uint64_t key_count, tensor_count;
@@ -32,15 +32,15 @@ TT_MUST_USE tt_status tt_gguf_put_i32s(struct tt_gguf_header *header, const char
                                        size_t count);
 TT_MUST_USE tt_status tt_gguf_put_f32s(struct tt_gguf_header *header, const char *key, const float *values,
                                        size_t count);
-/* `dims` outermost first. *offset is from the start of the tensors' part. Types: F32, F16, BF16. */
+/* `dims`: outermost first. *offset: from the start of the tensor data. Types: F32, F16, BF16. */
 TT_MUST_USE tt_status tt_gguf_add_tensor(struct tt_gguf_header *header, const char *name, int rank,
                                          const int64_t *dims, tt_dtype dtype, uint64_t *offset);
-/* The bytes before the tensors' part, padding included. */
+/* The bytes before the tensor data, padding included. */
 TT_MUST_USE tt_status tt_gguf_header_write(const struct tt_gguf_header *header, struct tt_str *bytes);
 
-/* The tokenizer.* keys from folder/tokenizer.json and what stands beside it, for `vocab_size` rows of
- * embeddings. TT_ERR_UNSUPPORTED names what the format cannot say: it knows kinds of tokenizers by name, not
- * by rule. */
+/* Writes the tokenizer.* keys from folder/tokenizer.json and the files beside it, for `vocab_size` rows of embeddings.
+ * The format identifies kinds of tokenizers by name, not by rule; TT_ERR_UNSUPPORTED names a property that it cannot
+ * express. */
 TT_MUST_USE tt_status tt_gguf_put_tokenizer(struct tt_gguf_header *header, const char *folder,
                                             const struct tt_model_config *config);
 
@@ -59,8 +59,8 @@ struct tt_gguf_report {
     tt_dtype dtype;
 };
 
-/* Writes the merged model, or the adapter, into one file that appears when it is complete. What the format
- * cannot say is TT_ERR_UNSUPPORTED and named. */
+/* Writes the merged model, or the adapter, into one file, which appears when it is complete. TT_ERR_UNSUPPORTED names a
+ * property that the format cannot express. */
 TT_MUST_USE tt_status tt_gguf_export(const struct tt_merge *merge, const struct tt_gguf_options *options,
                                      struct tt_gguf_report *report);
 

@@ -15,11 +15,11 @@
 
 enum { NAME_BYTES = 64, QUANTIZATION_VERSION = 2, FILE_TYPE_F32 = 0, FILE_TYPE_F16 = 1, FILE_TYPE_BF16 = 32 };
 
-/* What llama.cpp calls the model types served here. Its "llama" turns neighbouring pairs of q and k, where
- * Hugging Face's weights are for pairs half a head apart: the rows of q_proj and k_proj change places. */
+/* llama.cpp's names of the supported model types. Its "llama" rotates neighbouring pairs of q and k, while Hugging
+ * Face's weights are for pairs half a head apart: the rows of q_proj and k_proj are permuted. */
 static const struct architecture {
     const char *model_type, *name;
-    bool pairs; /* neighbouring ones */
+    bool pairs; /* rotates neighbouring pairs */
     bool qkv_bias, other_bias;
 } architectures[] = {
     {"llama", "llama", true, true, true},
@@ -47,19 +47,19 @@ struct export
     const struct architecture *architecture;
     tt_dtype dtype;
     struct tt_gguf_header header;
-    struct tt_str bytes, temporary;   /* the header as it is written; the file until it is complete */
-    struct tt_merge_tensor *matrices; /* A and B, which are no tensors of a model */
+    struct tt_str bytes, temporary;   /* the header; path of the incomplete file */
+    struct tt_merge_tensor *matrices; /* A and B, which are not tensors of a model */
     struct tt_merge_output *outputs;
     size_t output_count;
     float *rope_factors; /* NULL: none */
     uint64_t rope_offset;
 };
 
-/* ---- What the format can say ---- */
+/* ---- Limits of the format ---- */
 
 static tt_status refuse(const char *what, const char *hint)
 {
-    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "GGUF cannot say %s", what);
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "GGUF cannot express %s", what);
     if (hint != NULL) tt_hint("%s", hint);
     return status;
 }
@@ -73,7 +73,7 @@ static tt_status check_model(struct export *export)
             export->architecture = &architectures[i];
     if (export->architecture == NULL) {
         (void)snprintf(text, sizeof text, "a model of type '%s' as it is exported here", config->model_type);
-        return refuse(text, "served are llama, mistral, qwen2 and qwen3");
+        return refuse(text, "supported are llama, mistral, qwen2 and qwen3");
     }
     if (config->attention_bias && !export->architecture->qkv_bias)
         return refuse("attention_bias of this model type", NULL);
@@ -89,7 +89,7 @@ static tt_status check_model(struct export *export)
     return TT_OK;
 }
 
-/* The one alpha that with each module's own rank gives each module's scaling. */
+/* The single alpha that yields each module's scaling with the module's own rank. */
 static tt_status find_alpha(const struct export *export, double *alpha)
 {
     static const char merge_it[] = "merge it instead: export without --adapter_only";
@@ -139,7 +139,7 @@ static tt_status put_text(struct export *export, const char *key, const char *te
     return tt_gguf_put_string(&export->header, key, tt_span_of(text));
 }
 
-/* Readers compute these two themselves; another value has no key. */
+/* Readers compute these two themselves; other values have no key. */
 static tt_status check_yarn(const struct tt_model_config *config)
 {
     double usual = 0.1 * log(config->rope_factor) + 1.0;
@@ -173,7 +173,7 @@ static tt_status put_name(struct export *export)
                                                      : tt_model_folder_path(export->merge->folder);
     char name[256], *folder = tt_strdup(path);
     if (folder == NULL) return TT_ERR_MEMORY;
-    /* The file may be a link to elsewhere: the folder that it was found in gives the name. */
+    /* The folder gives the name, because the file may be a link to another place. */
     if (export->options->adapter_only) folder[tt_path_basename(folder) - folder] = '\0';
     char *real = realpath(folder[0] != '\0' ? folder : ".", NULL);
     tt_free(folder);
@@ -277,7 +277,7 @@ static tt_status add_model_tensors(struct export *export)
     return TT_OK;
 }
 
-/* A as it is; the rows of B as those of the matrix that it is added to. */
+/* A unchanged; the rows of B permuted as those of the matrix it is added to. */
 static tt_status add_adapter_tensors(struct export *export)
 {
     size_t count = 0;
@@ -305,8 +305,8 @@ static tt_status add_adapter_tensors(struct export *export)
     return TT_OK;
 }
 
-/* Llama 3 divides each frequency by a factor of its own, which stands as a tensor: 1 for short waves,
- * rope_factor for long ones, in between the inverse of the mean of the two inverses (model/rope.c). */
+/* Llama 3 divides each frequency by a factor of its own, stored as a tensor: 1 for short waves, rope_factor for long
+ * ones, between them the inverse of the mean of the two inverses (model/rope.c). */
 static tt_status add_rope_factors(struct export *export)
 {
     const struct tt_model_config *config = export->config;
@@ -385,7 +385,7 @@ static tt_status check_output(const struct tt_gguf_options *options)
         return tt_fail(TT_ERR_USAGE, "output_file '%s' is a folder: name a file in it", options->output_file);
     if (options->overwrite) return TT_OK;
     tt_status status = tt_fail(TT_ERR_USAGE, "output_file '%s' exists", options->output_file);
-    tt_hint("name another, or replace it with --overwrite");
+    tt_hint("choose another, or replace it with --overwrite");
     return status;
 }
 

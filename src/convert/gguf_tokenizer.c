@@ -1,5 +1,5 @@
-/* A tokenizer.json as GGUF says it. The format has a kind ("gpt2": byte-level BPE, "llama": SentencePiece's
- * BPE), and for the first the name of a way to cut text (tokenizer.ggml.pre) in place of its expression. */
+/* Conversion of tokenizer.json to GGUF keys. The format has a kind ("gpt2": byte-level BPE, "llama": SentencePiece's
+ * BPE), and for the first the name of a pre-tokenizer (tokenizer.ggml.pre) instead of its expression. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,8 +28,9 @@ struct source {
 
 static tt_status refuse(const struct source *source, const char *what)
 {
-    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: GGUF cannot say %s", source->tokenizer.origin, what);
-    tt_hint("what reads model folders takes the merged folder as it is: trimtab merge");
+    tt_status status =
+        tt_fail(TT_ERR_UNSUPPORTED, "%s: GGUF cannot express %s", source->tokenizer.origin, what);
+    tt_hint("programs that read model folders can use the merged folder: trimtab merge");
     return status;
 }
 
@@ -41,10 +42,10 @@ static tt_status read_file(const struct source *source, const char *name, bool r
     if (tt_path_exists(path.text)) {
         status = tt_json_read(path.text, FILE_BYTES_MAX, json);
         if (status == TT_OK && !tt_json_is_object(json->root))
-            status = tt_fail(TT_ERR_DATA, "%s: no JSON object", path.text);
+            status = tt_fail(TT_ERR_DATA, "%s: not a JSON object", path.text);
     } else if (required) {
-        status = tt_fail(TT_ERR_DATA, "'%s' has no %s, and a GGUF model holds its tokenizer", source->folder,
-                         name);
+        status = tt_fail(TT_ERR_DATA, "'%s' has no %s, and a GGUF model contains its tokenizer",
+                         source->folder, name);
     }
     return status;
 }
@@ -60,7 +61,7 @@ static bool is_type(const struct tt_json_value *step, const char *type)
     return strcmp(type_of(step), type) == 0;
 }
 
-/* A step alone or the steps of a Sequence. */
+/* A single step, or the steps of a Sequence. */
 static size_t list_steps(const struct tt_json_value *value, const char *member,
                          const struct tt_json_value *steps[4])
 {
@@ -80,7 +81,7 @@ static size_t list_steps(const struct tt_json_value *value, const char *member,
 
 /* ---- Kinds ---- */
 
-/* Ways to cut text that llama.cpp knows by name, as their expressions. */
+/* The expressions of the pre-tokenizers that llama.cpp identifies by name. */
 static const struct {
     const char *expression, *name;
     bool ignore_merges;
@@ -95,7 +96,7 @@ static const struct {
      "qwen2", false},
 };
 
-/* ByteLevel as the last of the steps; *own_cut: it cuts the text as GPT-2 did. */
+/* True if ByteLevel is the last step; *own_cut: it splits the text by GPT-2's expression. */
 static bool ends_in_byte_level(const struct tt_json_value *const *steps, size_t count, bool *own_cut)
 {
     if (count == 0 || count > 4 || !is_type(steps[count - 1], "ByteLevel")) return false;
@@ -127,14 +128,14 @@ static tt_status put_cut(struct source *source, struct tt_gguf_header *header,
             ignore_merges = cuts[i].ignore_merges;
         }
     }
-    if (name == NULL) return refuse(source, "its pre_tokenizer: it is none of those with a name there");
+    if (name == NULL) return refuse(source, "its pre_tokenizer, which has no name in that format");
     if (source->ignore_merges != ignore_merges)
         return refuse(source, ignore_merges ? "ignore_merges false with this pre_tokenizer"
                                             : "ignore_merges true with this pre_tokenizer");
     return tt_gguf_put_string(header, "tokenizer.ggml.pre", tt_span_of(name));
 }
 
-/* NFC is what Qwen's tokenizers ask for; readers of GGUF leave it out, for want of a key. */
+/* Qwen's tokenizers normalize to NFC; readers of GGUF do not, because the format has no key for it. */
 static tt_status put_byte_level(struct source *source, struct tt_gguf_header *header,
                                 const struct tt_json_value *const *steps, size_t count, bool own_cut)
 {
@@ -154,7 +155,7 @@ static bool is_metaspace(const char *text)
     return text != NULL && strcmp(text, "\xe2\x96\x81") == 0;
 }
 
-/* Blanks become U+2581, one is put first or not: all that SentencePiece's kind leaves open. */
+/* Blanks become U+2581, with or without one at the start: the only options of SentencePiece's kind. */
 static tt_status put_sentencepiece(struct source *source, struct tt_gguf_header *header,
                                    const struct tt_json_value *const *steps, size_t count)
 {
@@ -246,14 +247,14 @@ static tt_status read_tokens(struct source *source)
         bool special = false;
         int64_t id = -1;
         if (!tt_json_is_object(token))
-            return tt_fail(TT_ERR_DATA, "%s: added_tokens[%zu] is no object", json->origin, i);
+            return tt_fail(TT_ERR_DATA, "%s: added_tokens[%zu] is not an object", json->origin, i);
         TT_TRY(tt_json_string(json, token, "content", &text));
         TT_TRY(tt_json_int(json, token, "id", &id));
         TT_TRY(tt_json_opt_bool(json, token, "special", &special));
         bool is_unknown = unknown != NULL && strcmp(text, unknown) == 0;
         TT_TRY(set_token(source, text, id, is_unknown ? UNKNOWN : special ? CONTROL : USER_DEFINED));
     }
-    /* Rows of the embeddings that no token has. */
+    /* Rows of the embeddings without a token. */
     for (size_t i = 0; i < source->count; i++) {
         if (source->types[i] != 0) continue;
         text = tt_arena_printf(&source->arena, "[PAD%zu]", i);
@@ -263,7 +264,7 @@ static tt_status read_tokens(struct source *source)
     return TT_OK;
 }
 
-/* A merge as its two halves. Sets *left, which lives in the arena or in the document. */
+/* Splits a merge into its two halves. *left is owned by the arena or the document. */
 static tt_status split_merge(struct source *source, const struct tt_json_value *value, size_t index,
                              const char **left, const char **right)
 {
@@ -283,8 +284,8 @@ static tt_status split_merge(struct source *source, const struct tt_json_value *
                    index);
 }
 
-/* SentencePiece's kind has scores instead of merges: the pair whose token has the greatest score is joined
- * first, as the first merge is, so that the score is minus the place of the merge that makes the token. */
+/* SentencePiece's kind has scores instead of merges: the pair whose token has the greatest score is merged first, so
+ * the score is minus the index of the merge that makes the token. */
 static tt_status read_merges(struct source *source)
 {
     const struct tt_json *json = &source->tokenizer;
@@ -295,7 +296,7 @@ static tt_status read_merges(struct source *source)
     if (source->merges == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < source->count; i++)
         source->scores[i] = source->types[i] == NORMAL ? -(float)count : 0.0f;
-    for (size_t i = count; i-- > 0;) { /* the first merge that makes a token is the last to be seen */
+    for (size_t i = count; i-- > 0;) { /* backwards, so that the first merge that makes a token counts */
         const char *left, *right;
         const struct tt_json_value *value = tt_json_at(merges, i);
         if (tt_json_is_string(value) && strncmp(tt_json_text(value), "#version", 8) == 0) continue;
@@ -338,7 +339,7 @@ static int64_t find_id(const struct source *source, const char *text)
     return -1;
 }
 
-/* The id that tokenizer_config.json or special_tokens_map.json names, a text or an object with "content";
+/* The id of the token named by tokenizer_config.json or special_tokens_map.json, a text or an object with "content";
  * else `otherwise`. */
 static int64_t named_id(const struct source *source, const char *key, int64_t otherwise)
 {
@@ -352,7 +353,7 @@ static int64_t named_id(const struct source *source, const char *key, int64_t ot
     return otherwise;
 }
 
-/* Whether the post-processor puts `id` before (or after) each text. */
+/* True if the post-processor adds `id` before (or after) each text. */
 static bool is_added(const struct source *source, int64_t id, bool before)
 {
     const struct tt_json_value *steps[4];
@@ -388,7 +389,7 @@ static tt_status put_special(struct source *source, struct tt_gguf_header *heade
     return tt_gguf_put_bool(header, "tokenizer.ggml.add_eos_token", is_added(source, eos, false));
 }
 
-/* chat_template.jinja wins over the key of tokenizer_config.json: a text, or a list of which "default"
+/* chat_template.jinja overrides the key of tokenizer_config.json, which is a text, or a list of which "default"
  * counts. */
 static tt_status put_chat_template(struct source *source, struct tt_gguf_header *header)
 {

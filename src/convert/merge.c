@@ -34,10 +34,10 @@ static tt_status open_adapter(struct tt_merge *merge, const char *name, struct t
     if (!tt_path_is_dir(folder)) {
         status = tt_fail(TT_ERR_DATA, "the adapter folder '%s' is a file", folder);
     } else if (!tt_path_exists(config.text)) {
-        status = tt_fail(TT_ERR_DATA, "'%s' is no adapter: it has no adapter_config.json", folder);
+        status = tt_fail(TT_ERR_DATA, "'%s' is not an adapter: it has no adapter_config.json", folder);
         tt_hint("a PEFT folder holds adapter_config.json and adapter_model.safetensors");
     } else if (!tt_path_exists(weights.text) && tt_path_exists(pickle.text)) {
-        status = tt_fail(TT_ERR_UNSUPPORTED, "'%s' holds a pickle, which can run code when it is read",
+        status = tt_fail(TT_ERR_UNSUPPORTED, "'%s' is a pickle file, which can run code when it is read",
                          pickle.text);
         tt_hint("load it in PEFT and save it again: save_pretrained writes adapter_model.safetensors");
     }
@@ -68,8 +68,8 @@ static struct tt_merge_tensor *find_tensor(struct tt_merge *merge, const char *n
     return NULL;
 }
 
-/* Sets dtype and, for what bitsandbytes has quantized, `quantized`. Its int8 forgets the type: config.json's
- * is meant. */
+/* Sets dtype and, for weights quantized by bitsandbytes, `quantized`. Its int8 does not store the original type:
+ * config.json's is used. */
 static tt_status find_type(struct tt_merge *merge, const char *source, struct tt_merge_tensor *tensor)
 {
     struct tt_quantized found = {0};
@@ -98,7 +98,7 @@ static tt_status add_tensor(struct tt_merge *merge, const tt_param *param, const
         .columns = param->rank > 1 ? param->dims[1] : 1,
         .rank = param->rank,
     };
-    /* What modules_to_save trains is only compared with the base, which may lack it. */
+    /* modules_to_save are only compared with the base, which may lack them. */
     if (param->adapter) TT_TRY(find_in_adapter(merge, param->name, &tensor.saved));
     if (tensor.base == NULL)
         return tt_fail(TT_ERR_DATA, "'%s' has no tensor '%s'", tt_model_folder_path(merge->folder), source);
@@ -112,7 +112,7 @@ static tt_status add_lora(struct tt_merge *merge, const struct tt_linear_group *
     for (int i = 0; i < group->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
         if (linear->r == 0) continue;
-        /* The only linear whose weight has another's name is a head that shares the embedding's. */
+        /* Only a tied head has a weight of another name: the embedding's. */
         bool shared = strcmp(linear->weight->name, "model.embed_tokens.weight") == 0;
         if (shared) {
             TT_TRY(add_tensor(merge, linear->weight, "lm_head.weight"));

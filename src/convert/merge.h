@@ -1,13 +1,11 @@
-/* A base model folder, alone or with a PEFT adapter, as the tensors of one plain model: W + s * B A for what
- * the adapter adapts, the adapter's own copy of what it trains as a whole (modules_to_save), the base's
- * tensor for all else.
+/* A base model folder, alone or with a PEFT adapter, as the tensors of one plain model: W + s * B A for adapted
+ * modules, the adapter's copy for modules_to_save, the base's tensor for all others.
  *
- * Values are made row by row in fp32, whatever the stored types, and rounded once, to the type of the output;
- * the same numbers on any number of threads. Nothing is ever held whole: a thread works on chunks of some
- * MiB.
+ * Values are computed row by row in fp32 from any stored type and rounded once, to the type of the output; the same
+ * numbers on any number of threads. Threads work on chunks of some MiB; no tensor is held as a whole.
  *
- * Where config.json ties embeddings and head but the adapter changes only one of the two (or both, each for
- * itself), the merged model has both and is no longer tied (`unties`); its config.json must say so.
+ * Where config.json ties embeddings and head but the adapter changes only one of the two (or both, separately), the
+ * merged model has both and is no longer tied (`unties`); its config.json must say so.
  */
 #ifndef TT_CONVERT_MERGE_H
 #define TT_CONVERT_MERGE_H
@@ -19,9 +17,9 @@
 /* A tensor of the merged model. Matrices are [rows, columns], vectors [rows, 1]. */
 struct tt_merge_tensor {
     const char *name; /* "model.layers.0.self_attn.q_proj.weight" */
-    /* in the base folder; NULL: it is no tensor of a model (LoRA's A or B) */
+    /* in the base folder; NULL: not a tensor of a model (LoRA's A or B) */
     const struct tt_safetensors_entry *base;
-    const struct tt_safetensors_entry *saved; /* in the adapter: takes the place of `base`; NULL: none */
+    const struct tt_safetensors_entry *saved; /* in the adapter: replaces `base`; NULL: none */
     const struct tt_safetensors_entry *lora_A,
         *lora_B;                          /* in the adapter, [r, columns] and [rows, r]; NULL: none */
     const struct tt_quantized *quantized; /* `base` holds its codes; NULL: plain values */
@@ -35,20 +33,19 @@ struct tt_merge_tensor {
 struct tt_merge {
     struct tt_model_folder *folder;
     struct tt_safetensors *adapter;  /* NULL: none */
-    struct tt_model *model;          /* with the adapter's LoRA laid over it; no memory */
+    struct tt_model *model;          /* with the adapter's LoRA; without values */
     struct tt_merge_tensor *tensors; /* in order of the model; owned */
     size_t count;
-    bool unties, quantized; /* some of the base was */
+    bool unties, quantized; /* quantized: some of the base is */
     struct tt_arena arena;
 };
 
-/* `adapter` may be NULL. Both folders are checked against each other before a tensor is read: what is
- * missing, unexpected or of another shape is TT_ERR_DATA and named. A zeroed struct is empty; on error it is
- * again. */
+/* `adapter` may be NULL. Checks both folders against each other before a tensor is read: TT_ERR_DATA names tensors that
+ * are missing, unexpected or of another shape. A zeroed struct is empty, as is the struct after an error. */
 TT_MUST_USE tt_status tt_merge_open(const char *base, const char *adapter, struct tt_merge *merge);
 void tt_merge_close(struct tt_merge *merge);
 
-/* What merging changed in one tensor, or in several together. */
+/* Statistics of the change of one tensor, or of several together. */
 struct tt_merge_change {
     double largest;          /* of |new - old| */
     double squares;          /* sum of (new - old)^2 */
@@ -59,25 +56,24 @@ struct tt_merge_change {
 void tt_merge_change_add(struct tt_merge_change *sum, const struct tt_merge_change *more);
 double tt_merge_change_rms(const struct tt_merge_change *change);
 
-/* Where a tensor goes: from `offset` of an open file on, row after row. */
+/* Destination of a tensor: from `offset` of an open file on, row after row. */
 struct tt_merge_output {
     const struct tt_merge_tensor *tensor;
     tt_dtype dtype; /* F32, BF16, F16 or F64 */
     int descriptor;
     const char *path; /* for messages */
     uint64_t offset;
-    /* 0: rows keep their order. Else they are heads of so many rows, and in each the rows of the two halves
-     * take turns: row half * head_rows / 2 + i becomes row 2 * i + half. */
+    /* 0: rows keep their order. Else heads have head_rows rows, and in each the rows of the two halves are interleaved:
+     * row half * head_rows / 2 + i becomes row 2 * i + half. */
     int64_t head_rows;
-    struct tt_merge_change change; /* out; only of tensors that an adapter changes */
+    struct tt_merge_change change; /* out; only for tensors that an adapter changes */
 };
 
 struct tt_merge_work {
     int threads;                    /* 0: one per processor, at most 8 */
     const struct tt_cancel *cancel; /* NULL or lent; any request ends it with TT_ERR_CANCELLED */
 };
-/* Makes and writes all outputs. A value that is not finite in a tensor that the adapter changes is
- * TT_ERR_DATA. */
+/* Computes and writes all outputs. A non-finite value in a tensor that the adapter changes is TT_ERR_DATA. */
 TT_MUST_USE tt_status tt_merge_run(const struct tt_merge *merge, struct tt_merge_output *outputs,
                                    size_t count, const struct tt_merge_work *work);
 
@@ -97,9 +93,8 @@ struct tt_merge_report {
     uint64_t bytes; /* of all tensors */
 };
 
-/* Writes a model folder: weights, index, and every other file of the base folder byte for byte (config.json
- * with the keys changed that `dtype` and `unties` change). Nothing is visible in output_dir before all of it
- * is. */
+/* Writes a model folder: weights, index, and every other file of the base folder byte for byte (config.json with the
+ * keys affected by `dtype` and `unties` changed). output_dir appears when it is complete. */
 TT_MUST_USE tt_status tt_merge_write(const struct tt_merge *merge, const struct tt_merge_options *options,
                                      struct tt_merge_report *report);
 void tt_merge_report_deinit(struct tt_merge_report *report);

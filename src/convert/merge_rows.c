@@ -8,8 +8,8 @@
 #include "base/integer.h"
 #include "convert/merge.h"
 
-/* A chunk of rows in fp32, and what of B and of A is held beside it: a thread takes seven times so much at
- * most, more only where a single row or head is larger. */
+/* Bytes of a chunk of rows in fp32, and of the parts of B and A beside it: a thread uses at most seven times as much,
+ * more only where a single row or head is larger. */
 enum { CHUNK_BYTES = 8 << 20, THREADS_MAX = 8 };
 
 /* Rows and columns whose sums stay in registers. */
@@ -32,7 +32,7 @@ struct work {
     atomic_bool failed;
 };
 
-/* A growing piece of memory. */
+/* A growing buffer. */
 struct room {
     void *data;
     size_t bytes;
@@ -61,7 +61,7 @@ static void hand_deinit(struct hand *hand)
     for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) tt_free(rooms[i]->data);
 }
 
-/* Rows of A that are held at a time. */
+/* Rows of A held at a time. */
 static int64_t a_rows(const struct tt_merge_tensor *tensor)
 {
     int64_t rows = CHUNK_BYTES / (tensor->columns * (int64_t)sizeof(float));
@@ -73,7 +73,7 @@ static int64_t greatest_divisor(int64_t a, int64_t b)
     return b == 0 ? a : greatest_divisor(b, a % b);
 }
 
-/* So many rows, and multiples of it, are whole blocks of a quantized matrix, nested ones too. */
+/* Number of rows whose multiples are whole blocks of a quantized matrix, nested blocks included. */
 static int64_t rows_per_block(const struct tt_quant_layout *layout)
 {
     int64_t block = layout->format.type == TT_QUANT_INT8 ? 1 : layout->format.block;
@@ -170,7 +170,7 @@ static tt_status add_lora(struct work *work, struct hand *hand, const struct tt_
     return TT_OK;
 }
 
-/* Bytes of one section of the whole matrix to the same section of a matrix that is its rows. */
+/* Copies bytes of a section of the whole matrix to the same section of a matrix of some of its rows. */
 static tt_status read_section(struct work *work, const struct tt_quantized *whole,
                               struct tt_quant_section from, uint64_t first, struct tt_quant_section to,
                               char *segment)
@@ -179,8 +179,7 @@ static tt_status read_section(struct work *work, const struct tt_quantized *whol
     return tt_quantized_read(work->merge->folder, whole, from.offset + first, to.bytes, segment + to.offset);
 }
 
-/* Rows of a quantized matrix, as a small matrix of the same format, then decoded to the type the weights had.
- */
+/* Rows of a quantized matrix, read as a small matrix of the same format, then decoded to the original type. */
 static tt_status read_quantized(struct work *work, struct hand *hand, const struct tt_merge_tensor *tensor,
                                 const struct chunk *chunk, void *to, tt_dtype dtype)
 {
@@ -223,7 +222,7 @@ static tt_status read_saved(struct work *work, const struct tt_merge_tensor *ten
                                chunk->rows * tensor->columns, to, dtype);
 }
 
-/* `out` is in the output's type, `exact` what was rounded to it, `base` what was there before. */
+/* `out`: in the output's type; `exact`: before rounding; `base`: before the merge. */
 static tt_status measure(const struct tt_merge_output *output, struct chunk *chunk, const void *out,
                          const float *exact, const float *base, int64_t count)
 {
@@ -239,7 +238,7 @@ static tt_status measure(const struct tt_merge_output *output, struct chunk *chu
             double was = base[done + i], difference = rounded[i] - was;
             double lost = (double)rounded[i] - exact[done + i];
             if (!isfinite(rounded[i]) && isfinite(was)) {
-                return tt_fail(TT_ERR_DATA, "'%s' has a value that is no finite %s after merging (%g)",
+                return tt_fail(TT_ERR_DATA, "'%s' has a value that is not a finite %s after merging (%g)",
                                output->tensor->name, tt_dtype_torch_name(output->dtype),
                                (double)exact[done + i]);
             }
@@ -254,16 +253,17 @@ static tt_status measure(const struct tt_merge_output *output, struct chunk *chu
     return TT_OK;
 }
 
-/* float16 alone has a smaller range than the types that models come in. */
+/* Only float16 has a smaller range than the stored types of models. */
 static tt_status check_half(const struct tt_merge_output *output, const uint16_t *out, int64_t count)
 {
     for (int64_t i = 0; output->dtype == TT_F16 && i < count; i++)
         if ((out[i] & 0x7c00) == 0x7c00)
-            return tt_fail(TT_ERR_DATA, "'%s' has a value that is no finite float16", output->tensor->name);
+            return tt_fail(TT_ERR_DATA, "'%s' has a value that is not a finite float16",
+                           output->tensor->name);
     return TT_OK;
 }
 
-/* The chunk's values in the output's type; stays in the hand's memory. */
+/* The chunk's values in the output's type, in the thread's memory. */
 static tt_status make_values(struct work *work, struct hand *hand, struct chunk *chunk, void **out)
 {
     const struct tt_merge_output *output = &work->outputs[chunk->output];
@@ -369,7 +369,7 @@ tt_status tt_merge_run(const struct tt_merge *merge, struct tt_merge_output *out
     tt_status status = cut_chunks(&work, count);
     if (status == TT_OK && (size_t)threads > work.chunk_count) threads = (int)work.chunk_count;
     if (status == TT_OK) status = tt_threads_run("merge", threads, run_thread, &work);
-    /* In order of the chunks, so that sums do not depend on who was first. */
+    /* In order of the chunks, so that sums do not depend on timing. */
     for (size_t i = 0; status == TT_OK && i < work.chunk_count; i++)
         tt_merge_change_add(&outputs[work.chunks[i].output].change, &work.chunks[i].change);
     tt_free(work.chunks);

@@ -43,7 +43,7 @@ static uint64_t bytes_of(const struct writing *writing, size_t index)
     return (uint64_t)(tensor->rows * tensor->columns) * tt_dtype_bytes(type_of(writing, tensor));
 }
 
-/* ---- Before anything is written ---- */
+/* ---- Checks before writing ---- */
 
 static tt_status check_output_dir(const struct writing *writing)
 {
@@ -53,7 +53,7 @@ static tt_status check_output_dir(const struct writing *writing)
     TT_TRY(tt_path_set(&weights, folder, "adapter_model.safetensors"));
     bool same = tt_output_folder_is(folder, base) ||
                 (adapter != NULL && tt_output_folder_is(weights.text, tt_safetensors_path(adapter)));
-    if (same) return tt_fail(TT_ERR_USAGE, "output_dir '%s' is a folder that is read: name another", folder);
+    if (same) return tt_fail(TT_ERR_USAGE, "output_dir '%s' is an input folder: choose another", folder);
     return TT_OK;
 }
 
@@ -64,14 +64,14 @@ static tt_status check_disk(const struct writing *writing)
     for (size_t s = 0; s < writing->shard_count; s++) needed += writing->shards[s].bytes;
     TT_TRY(tt_dir_free_bytes(tt_str_text(&writing->output.temporary), &there));
     if (there >= needed) return TT_OK;
-    return tt_fail(TT_ERR_IO, "the merged model takes %s, and the disk below '%s' has %s left",
+    return tt_fail(TT_ERR_IO, "the merged model needs %s, and the disk of '%s' has %s left",
                    tt_format_bytes((double)needed, text[0], sizeof text[0]), writing->options->output_dir,
                    tt_format_bytes((double)there, text[1], sizeof text[1]));
 }
 
 /* ---- Shards ---- */
 
-/* A tensor that would overfill a file opens the next one, as in transformers. */
+/* A tensor that exceeds the limit of a file starts the next one, as in transformers. */
 static tt_status split_shards(struct writing *writing)
 {
     size_t tensor_count = writing->merge->count;
@@ -177,8 +177,7 @@ static tt_status write_index(const struct writing *writing)
     return status;
 }
 
-/* Weights in any format: those of the base would contradict the new ones, as would a checkpoint's manifest.
- */
+/* Files of weights in any format: the base's files would contradict the new ones, as would a checkpoint's manifest. */
 static bool is_weights(const char *name)
 {
     static const char *const endings[] = {".safetensors", ".safetensors.index.json",
@@ -203,16 +202,16 @@ static tt_status copy_entry(void *context, const char *name)
     return tt_file_copy_inside(folder, name, TT_MODEL_FOLDER_COPY_BYTES_MAX, to.text);
 }
 
-/* Before the weights, which take longer than finding that one of these cannot be copied. */
+/* Before the weights, so that a file that cannot be copied is found early. */
 static tt_status copy_small_files(struct writing *writing)
 {
     const char *base = tt_model_folder_path(writing->merge->folder);
     TT_TRY(tt_dir_list(base, copy_entry, writing));
-    /* Also the folder of further chat templates. */
+    /* Including the folder of additional chat templates. */
     return tt_model_folder_copy_tokenizer(base, tt_str_text(&writing->output.temporary), true);
 }
 
-/* Only the keys that are no longer true change; then the file is written anew, in the same order. */
+/* Changes only the keys that are no longer true and rewrites the file in the same order. */
 static tt_status write_config(const struct writing *writing)
 {
     const struct tt_json *config = tt_model_folder_config(writing->merge->folder);
@@ -225,7 +224,7 @@ static tt_status write_config(const struct writing *writing)
         ok = ok && tt_json_set(root, "tie_word_embeddings", tt_json_new_bool(false)) == 0;
     if (writing->merge->quantized) (void)tt_json_remove(root, "quantization_config");
     if (dtype != TT_DTYPE_NONE) {
-        /* transformers 5 writes dtype, 4 wrote torch_dtype; both read both. */
+        /* transformers 5 writes dtype, transformers 4 torch_dtype; both read either key. */
         const char *key = tt_json_get(root, "dtype") != NULL ? "dtype" : "torch_dtype";
         ok = ok && tt_json_set(root, key, tt_json_new_string(tt_dtype_torch_name(dtype))) == 0;
     }
@@ -236,7 +235,7 @@ static tt_status write_config(const struct writing *writing)
     return status;
 }
 
-/* The strict reader takes what was written. */
+/* Checks the written files with the strict reader. */
 static tt_status verify(const struct writing *writing)
 {
     struct tt_model_folder *folder = NULL;
@@ -294,11 +293,12 @@ tt_status tt_merge_write(const struct tt_merge *merge, const struct tt_merge_opt
     TT_GO(tt_output_folder_commit(&writing.output));
     sum_up(report);
     report->files = writing.shard_count;
-    for (size_t i = 0; i < report->count; i++) report->outputs[i].path = NULL; /* it was the temporary one */
+    for (size_t i = 0; i < report->count; i++) report->outputs[i].path = NULL; /* the temporary path */
     if (merge->unties)
-        tt_warn("the adapter changes embeddings and head apart: config.json of '%s' has tie_word_embeddings "
-                "false",
-                options->output_dir);
+        tt_warn(
+            "the adapter changes embeddings and head separately: config.json of '%s' has tie_word_embeddings "
+            "false",
+            options->output_dir);
 out:
     if (status != TT_OK) {
         tt_while("merging into '%s'", options->output_dir);

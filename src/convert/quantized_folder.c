@@ -10,7 +10,7 @@
 
 static const uint64_t default_shard_bytes = 50ull * 1000 * 1000 * 1000;
 
-/* A tensor of the source, and what it becomes. */
+/* A tensor of the source and its outputs. */
 struct item {
     const struct tt_safetensors_entry *from;
     const struct tt_quant_layout *layout; /* NULL: copied */
@@ -31,7 +31,7 @@ struct writing {
     int threads;
 };
 
-/* ---- What becomes of which tensor ---- */
+/* ---- Output of each tensor ---- */
 
 static tt_status plan_item(struct writing *writing, const struct tt_safetensors_entry *from,
                            struct item *item)
@@ -47,7 +47,7 @@ static tt_status plan_item(struct writing *writing, const struct tt_safetensors_
         return TT_OK;
     }
     if (!tt_dtype_is_float(from->dtype) || tt_dtype_bytes(from->dtype) < 2)
-        return tt_fail(TT_ERR_DATA, "'%s' is %s: only weights of 16 bits and more are quantized", from->name,
+        return tt_fail(TT_ERR_DATA, "'%s' is %s: only weights of at least 16 bits are quantized", from->name,
                        from->dtype_name);
     if (from->rank != 2 || from->dims[0] != item->layout->rows || from->dims[1] != item->layout->cols)
         return tt_fail(TT_ERR_DATA, "'%s' is not a matrix of %lld x %lld", from->name,
@@ -69,7 +69,7 @@ static uint64_t bytes_of(const struct item *item)
     return bytes;
 }
 
-/* What would overfill a file opens the next one; a weight and its scales stay together. */
+/* An item that exceeds the limit of a file starts the next one; a weight and its scales stay together. */
 static tt_status plan(struct writing *writing)
 {
     uint64_t limit = writing->options->max_shard_bytes, filled = 0;
@@ -125,7 +125,7 @@ static void count_error(struct tt_quantize_report *report, const char *name,
     char kind[sizeof report->kinds[0].name];
     snprintf(kind, sizeof kind, "%.*s", bytes, begin != NULL ? begin : "");
     while (k < report->kind_count && strcmp(report->kinds[k].name, kind) != 0) k++;
-    if (k == TT_QUANTIZE_KINDS) k--; /* so many kinds: the rest counts with the last */
+    if (k == TT_QUANTIZE_KINDS) k--; /* further kinds are counted with the last one */
     if (k == report->kind_count) strcpy(report->kinds[report->kind_count++].name, kind);
     struct tt_quantize_error *sums[] = {&report->kinds[k].error, &report->total};
     for (int s = 0; s < 2; s++) {
@@ -164,7 +164,7 @@ static tt_status write_quantized(struct writing *writing, const struct shard *sh
                                  to->sections[e].bytes, at));
             continue;
         }
-        if (layout->format.type == TT_QUANT_INT8) continue; /* weight_format 0: the file is of zeros */
+        if (layout->format.type == TT_QUANT_INT8) continue; /* weight_format 0: the file is zero already */
         tt_dtype dtype = item->from->dtype == TT_F64 ? TT_F32 : item->from->dtype;
         TT_GO(tt_quantized_state_write(layout, dtype, offset, &state));
         TT_GO(tt_file_pwrite(shard->descriptor, shard->path, state.data, state.bytes, at));
@@ -278,7 +278,7 @@ static tt_status check_output_dir(const struct writing *writing)
 {
     const char *folder = writing->options->output_dir;
     if (tt_output_folder_is(folder, tt_model_folder_path(writing->folder)))
-        return tt_fail(TT_ERR_USAGE, "output_dir '%s' is the folder that is read: name another", folder);
+        return tt_fail(TT_ERR_USAGE, "output_dir '%s' is the input folder: choose another", folder);
     return TT_OK;
 }
 
@@ -287,11 +287,11 @@ static tt_status check_disk(const struct writing *writing)
     uint64_t there = 0, needed = writing->report->bytes_after;
     TT_TRY(tt_dir_free_bytes(tt_str_text(&writing->output.temporary), &there));
     if (there >= needed) return TT_OK;
-    return tt_fail(TT_ERR_IO, "the quantized model takes %.1f GB, and the disk below '%s' has %.1f GB left",
+    return tt_fail(TT_ERR_IO, "the quantized model needs %.1f GB, and the disk of '%s' has %.1f GB left",
                    (double)needed * 1e-9, writing->options->output_dir, (double)there * 1e-9);
 }
 
-/* What was written is read again: every quantized weight with its state. */
+/* Checks the written files: reads every quantized weight with its state. */
 static tt_status verify(const struct writing *writing)
 {
     struct tt_model_folder *folder = NULL;
@@ -303,7 +303,7 @@ static tt_status verify(const struct writing *writing)
         status = tt_quantized_find(folder, item->from->name, &tensor);
         enum tt_quant_type type = item->layout != NULL ? item->layout->format.type : TT_QUANT_NONE;
         if (status == TT_OK && tensor.layout.format.type != type)
-            status = tt_fail(TT_ERR_IO, "'%s' is not there after writing", item->from->name);
+            status = tt_fail(TT_ERR_IO, "'%s' does not exist after writing", item->from->name);
     }
     tt_model_folder_close(folder);
     return status;
@@ -313,7 +313,7 @@ static tt_status write_all(struct writing *writing)
 {
     const char *folder = tt_str_text(&writing->output.temporary);
     TT_TRY(check_disk(writing));
-    /* First: the weights take longer than finding that one of these cannot be copied. */
+    /* Before the weights, so that a file that cannot be copied is found early. */
     TT_TRY(tt_model_folder_copy_tokenizer(tt_model_folder_path(writing->folder), folder, true));
     for (size_t s = 0; s < writing->shard_count; s++) TT_TRY(write_shard(writing, s));
     TT_TRY(write_config(writing));

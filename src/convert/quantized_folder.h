@@ -1,5 +1,5 @@
-/* A model folder quantized into another one, which transformers and this program load. Memory is bounded: one
- * absmax for each block of one tensor, and a few MiB for each thread. Each weight is read twice. The same bytes on any
+/* Quantizes a model folder into another folder, which transformers and this program load. Memory is bounded: one absmax
+ * for each block of one tensor, and a few MiB for each thread. Each weight is read twice. The output is the same on any
  * number of threads. */
 #ifndef TT_CONVERT_QUANTIZED_FOLDER_H
 #define TT_CONVERT_QUANTIZED_FOLDER_H
@@ -7,11 +7,11 @@
 #include "base/thread.h"
 #include "io/quantized.h"
 
-/* What quantizing did to some weights. */
+/* Quantization error of some weights. */
 struct tt_quantize_error {
     int64_t tensors, count;
     double squares; /* of the weights */
-    double errors;  /* of what the codes stand for minus the weights */
+    double errors;  /* sum of the squared differences of decoded values and weights */
 };
 
 /* ---- One tensor ---- */
@@ -26,7 +26,7 @@ struct tt_quantize_tensor {
     int threads;
     const struct tt_cancel *cancel; /* NULL or lent */
 };
-/* Writes the codes; what else the segment holds, from layout->absmax.offset on, is returned owned in `tail`. */
+/* Writes the codes; the rest of the segment, from layout->absmax.offset on, is returned owned in `tail`. */
 TT_MUST_USE tt_status tt_quantize_tensor(const struct tt_quantize_tensor *tensor, uint8_t **tail,
                                          float *offset, struct tt_quantize_error *error);
 
@@ -35,8 +35,8 @@ TT_MUST_USE tt_status tt_quantize_tensor(const struct tt_quantize_tensor *tensor
 struct tt_quantize_options {
     const char *output_dir; /* must not exist, or be empty, unless `overwrite` */
     bool overwrite;
-    struct tt_quantized_config config; /* as it goes into config.json */
-    /* Which weights, and how: NULL leaves the tensor as it is. */
+    struct tt_quantized_config config; /* written to config.json */
+    /* The format of a weight; NULL: the tensor is copied. */
     const struct tt_quant_layout *(*layout_of)(void *context, const char *name);
     void *context;
     uint64_t max_shard_bytes; /* of one weights file; 0: 50 GB, transformers' default */
@@ -57,7 +57,7 @@ struct tt_quantize_report {
     size_t tensors, files;              /* tensors of `folder` */
 };
 
-/* Nothing is visible in output_dir before all of it is. A folder that is quantized already is TT_ERR_USAGE. */
+/* output_dir appears when it is complete. A folder that is quantized already is TT_ERR_USAGE. */
 TT_MUST_USE tt_status tt_quantized_folder_write(const struct tt_model_folder *folder,
                                                 const struct tt_quantize_options *options,
                                                 struct tt_quantize_report *report);

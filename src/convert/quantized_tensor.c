@@ -10,19 +10,19 @@ enum { THREADS_MAX = 64, CHUNK = 1 << 18 };
 
 struct work {
     const struct tt_quantize_tensor *tensor;
-    tt_dtype dtype;       /* in which weights are read */
-    int64_t chunk_blocks; /* blocks (int8: rows) that a thread takes at a time */
+    tt_dtype dtype;       /* of the weights as read */
+    int64_t chunk_blocks; /* blocks (int8: rows) of a chunk of a thread */
     int64_t block;        /* weights of a block */
-    float *absmax;        /* as measured */
-    float *restored;      /* as they come back; the same where they are not nested */
-    bool measure;         /* this pass is for the absmax */
+    float *absmax;        /* exact */
+    float *restored;      /* after nested quantization; the same without it */
+    bool measure;         /* this pass computes the absmax */
     atomic_llong next;
     atomic_bool stop;
     pthread_mutex_t lock; /* of `error` */
     struct tt_quantize_error error;
 };
 
-/* What a thread has for itself. */
+/* Data of one thread. */
 struct buffers {
     void *weights;
     float *wide;
@@ -124,7 +124,7 @@ static tt_status no_weights(void *context, int64_t first, int64_t count, void *t
     return tt_fail(TT_ERR_INTERNAL, "weights read for scales");
 }
 
-/* All but the codes, and the absmax that it gives back. */
+/* Encodes everything but the codes, and decodes the absmax again. */
 static tt_status make_tail(struct work *work, uint8_t *tail, float *offset)
 {
     const struct tt_quant_layout *layout = work->tensor->layout;

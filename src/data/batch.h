@@ -1,6 +1,6 @@
-/* What the data layer hands to training: micro batches in host memory. A micro batch is a flat list of tokens with
- * sample borders. Labels are already shifted: labels[t] is the token that should follow token t, or -100. The last
- * token of a sample never has one. */
+/* Micro batches in host memory, the output of the data layer. A micro batch is a flat list of tokens with sample
+ * borders. Labels are already shifted: labels[t] is the token that should follow token t, or -100. The last token of a
+ * sample never has a label. */
 #ifndef TT_DATA_BATCH_H
 #define TT_DATA_BATCH_H
 
@@ -9,7 +9,7 @@
 enum { TT_LABEL_NONE = -100 };
 
 struct tt_batch {
-    int64_t token_count;    /* T; 0: this rank has nothing to do in this micro batch, but takes part */
+    int64_t token_count; /* T; 0: this rank has no samples in this micro batch, but joins its collectives */
     int64_t sequence_count; /* B */
     int64_t max_length;
     const int32_t *ids;        /* [T] */

@@ -13,7 +13,7 @@
 
 enum {
     THREADS_MAX = 32,
-    /* Positions take 24 bits of a row key (data/batch.h). */
+    /* Positions have 24 bits of a row key (data/batch.h). */
     SAMPLE_TOKENS_MAX = 1 << 24,
     BLOCK_ROWS_MAX = 512,
     SMALL_FILE_BYTES = 64 << 10,
@@ -41,8 +41,8 @@ struct load {
     size_t block_count, block_rows;
     atomic_size_t next_block;
     atomic_bool failed;
-    /* The failure of the first row that failed, whichever thread met it: messages do not depend on timing.
-     * Blocks are handed out in order, so every row before it has been looked at. */
+    /* The failure of the first row that failed, in any thread, so that messages do not depend on timing. Blocks are
+     * assigned in order, so every row before it was read. */
     pthread_mutex_t lock;
     size_t failed_row;
     struct tt_error error;
@@ -51,7 +51,7 @@ struct load {
 static tt_status add_sample(struct block *block, const struct tt_row *row, size_t first, size_t count,
                             bool whole)
 {
-    /* Nothing predicts token 0. An empty row has no arrays either. */
+    /* Token 0 has no prediction. An empty row has no arrays. */
     if (count < 2 || memchr(row->supervised + first + 1, 1, count - 1) == NULL) {
         block->report.without_supervision++;
         return TT_OK;
@@ -76,7 +76,7 @@ static size_t sample_limit(const struct tt_data_config *config)
                                                                             : SAMPLE_TOKENS_MAX;
 }
 
-/* A text file is one long row, and a stream is cut anyway: neither loses tokens. */
+/* A text file is one long row, and a stream is cut in any case: neither loses tokens. */
 static bool is_cut(const struct load *load)
 {
     const struct tt_data_config *config = load->config;
@@ -136,7 +136,7 @@ static void record_failure(struct load *load, size_t row)
     pthread_mutex_unlock(&load->lock);
 }
 
-/* Failures are in the record of the load. */
+/* Failures are recorded in the load. */
 static tt_status read_blocks(void *argument)
 {
     struct load *load = argument;
@@ -164,7 +164,7 @@ static tt_status run_threads(struct load *load)
     return atomic_load(&load->failed) ? tt_error_restore(&load->error) : TT_OK;
 }
 
-/* Of the rows; the samples are counted once they are together. */
+/* Counts of rows; samples are counted when they are complete. */
 static void add_report(struct tt_dataset_report *sum, const struct tt_dataset_report *report)
 {
     sum->rows += report->rows;
@@ -175,7 +175,7 @@ static void add_report(struct tt_dataset_report *sum, const struct tt_dataset_re
     if (report->longest > sum->longest) sum->longest = report->longest;
 }
 
-/* Blocks are freed as they are taken, so that the peak is little more than the result. */
+/* Each block is freed after copying, so that peak memory is little more than the result. */
 static tt_status join_blocks(struct load *load, size_t max_samples, struct tt_dataset *dataset)
 {
     size_t tokens = 0, samples = 0;
@@ -195,7 +195,7 @@ static tt_status join_blocks(struct load *load, size_t max_samples, struct tt_da
     return TT_OK;
 }
 
-/* What follows from the samples that are there. */
+/* Numbers that follow from the samples. */
 static void count_samples(struct tt_dataset *dataset)
 {
     const struct tt_store *store = &dataset->store;
@@ -220,7 +220,7 @@ static tt_status fail_empty(const char *path, const struct tt_dataset_report *re
 static tt_status load_rows(const struct tt_rows *rows, struct load *load, size_t max_samples,
                            struct tt_dataset *dataset)
 {
-    /* Threads do not pay for a small file. */
+    /* Threads cost more than they gain for a small file. */
     size_t block_rows =
         rows->map.bytes < SMALL_FILE_BYTES ? rows->count : rows->count / (THREADS_MAX * 4) + 1;
     load->block_rows = block_rows < BLOCK_ROWS_MAX ? block_rows : BLOCK_ROWS_MAX;
@@ -388,8 +388,8 @@ out:
 
 /* ---- Showing ---- */
 
-/* Writes tokens first .. end - 1. A piece is shown as what it adds to the text before it: decoded alone it
- * would lose the blank that some tokenizers drop at the start, and characters that span tokens. */
+/* Writes tokens first .. end - 1. The text of a piece is its addition to the text before it: decoded alone it would
+ * lose the blank that some tokenizers drop at the start, and characters that span tokens. */
 static tt_status show_piece(const struct tt_tokenizer *tokenizer, const struct tt_sample *sample,
                             int32_t first, int32_t end, struct tt_str *before, struct tt_str *text)
 {
@@ -416,7 +416,7 @@ tt_status tt_dataset_show(const struct tt_dataset *dataset, size_t index,
                           const struct tt_tokenizer *tokenizer, const char *on, const char *off,
                           struct tt_str *text)
 {
-    /* Decoding from the start for every piece is quadratic; a sample to look at need not be longer. */
+    /* Decoding from the start for every piece is quadratic, so the shown length is limited. */
     enum { SHOWN_TOKENS = 2048 };
     struct tt_sample sample = tt_dataset_sample(dataset, index);
     int32_t shown = sample.count < SHOWN_TOKENS ? sample.count : SHOWN_TOKENS;

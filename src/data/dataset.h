@@ -3,12 +3,12 @@
  * Row kinds (Hugging Face TRL, docs "Dataset formats"): `text` (dataset_text_field), `prompt` + `completion` (loss on
  * the completion only, unless completion_only_loss is false), pre-tokenized `input_ids` with `labels` (aligned with
  * input_ids, -100: no loss) or `completion_mask`. Errors name file, line and row. Tokenizing follows TRL: text rows get
- * the tokenizer's special tokens and an EOS at the end if it is not there; prompt and completion are tokenized as one
- * text, EOS after the completion, and the completion begins at the first id that differs from the ids of the prompt
- * alone (rows where that is before the end of the prompt are counted and reported).
- * Rows without a supervised token after truncation teach nothing: they are left out and counted. A .txt file is one
- * text, cut into consecutive samples of max_length tokens; so are over-long rows when packing as one stream
- * ("wrapped"). Rows are read by as many threads as there are processors; the result does not depend on how many.
+ * the tokenizer's special tokens and a final EOS unless they have it; prompt and completion are tokenized as one text,
+ * EOS after the completion, and the completion begins at the first id that differs from the ids of the prompt alone
+ * (rows where that is before the end of the prompt are counted and reported).
+ * Rows without a supervised token after truncation are dropped and counted. A .txt file is one text, cut into
+ * consecutive samples of max_length tokens; so are over-long rows when packing as one stream ("wrapped"). Rows are read
+ * by one thread per processor; the result does not depend on the number of threads.
  */
 #ifndef TT_DATA_DATASET_H
 #define TT_DATA_DATASET_H
@@ -20,35 +20,35 @@
 
 enum tt_over_length { TT_OVER_LENGTH_TRUNCATE, TT_OVER_LENGTH_DROP, TT_OVER_LENGTH_ERROR };
 
-/* Settings; the rows that parse them stand in data/settings.c. Strings are owned by the settings store. */
+/* Settings; their table rows are in data/settings.c. Strings are owned by the settings store. */
 struct tt_data_config {
     const char *dataset_name;        /* file, or folder with train.jsonl / test.jsonl */
     const char *dataset_train_split; /* "train" */
     const char *dataset_test_split;  /* "test" */
     const char *eval_dataset;        /* file; NULL: the test split of a folder, or eval_split_size */
-    /* > 0: that many rows (>= 1) or that share (< 1) of the training rows */
+    /* > 0: number (>= 1) or share (< 1) of the training rows to hold out */
     double eval_split_size;
     const char *dataset_text_field;       /* "text" */
-    const char *dataset_prompt_field;     /* "prompt"; so that question/answer files need no rewriting */
+    const char *dataset_prompt_field;     /* "prompt" */
     const char *dataset_completion_field; /* "completion" */
-    const char *prompt_template;          /* NULL, or text with {field} names made into the prompt */
+    const char *prompt_template;          /* NULL, or the prompt as text with {field} names */
     int64_t max_length;                   /* 1024 */
     enum tt_over_length over_length;      /* truncate */
     bool packing;
     const char *packing_strategy; /* "bfd" | "wrapped" */
     int eval_packing;             /* -1: as packing; 0; 1 */
-    int completion_only_loss;     /* -1: as the rows say; 0; 1 */
+    int completion_only_loss;     /* -1: by the kind of the rows; 0; 1 */
     const char *eos_token;        /* NULL: the tokenizer's */
     bool shuffle_dataset;
-    size_t max_row_size;                         /* bytes of a row in its file, 64 MiB; 0: no bound */
+    size_t max_row_size;                         /* bytes of a row in its file, 64 MiB; 0: no limit */
     int64_t max_train_samples, max_eval_samples; /* 0: all */
 };
 
 struct tt_sample {
     const int32_t *ids;
-    const uint8_t *supervised; /* [count]: token t is to be predicted (by t - 1) */
+    const uint8_t *supervised; /* [count]: the loss counts token t, predicted at t - 1 */
     int32_t count;
-    int32_t supervised_count; /* without token 0, which nothing predicts */
+    int32_t supervised_count; /* without token 0, which has no prediction */
 };
 
 struct tt_dataset_report {
@@ -60,13 +60,13 @@ struct tt_dataset_report {
 };
 
 struct tt_dataset;
-/* `tokenizer` may be NULL when all rows are pre-tokenized. Ids are checked against `vocab_size`. `path` is a file;
- * of it, the first `max_samples` rows (of a text file: samples) are taken; 0: all. */
+/* Loads the first `max_samples` rows (of a text file: samples) of the file `path`; 0: all. `tokenizer` may be NULL when
+ * all rows are pre-tokenized. Ids are checked against `vocab_size`. */
 TT_MUST_USE tt_status tt_dataset_load(const char *path, const struct tt_data_config *config,
                                       const struct tt_tokenizer *tokenizer, int64_t vocab_size,
                                       int64_t max_samples, struct tt_dataset **out);
-/* Random ids, every token supervised: what a benchmark trains on. Samples of `length_min` to `length_max` tokens, each
- * length as likely as any other. The same numbers for the same seed. */
+/* Random ids with every token supervised, for benchmarks. Lengths are uniform in `length_min` .. `length_max` tokens.
+ * A pure function of the seed. */
 TT_MUST_USE tt_status tt_dataset_create_random(size_t samples, int32_t length_min, int32_t length_max,
                                                int64_t vocab_size, uint64_t seed, struct tt_dataset **out);
 void tt_dataset_destroy(struct tt_dataset *dataset); /* takes NULL */
@@ -76,12 +76,12 @@ struct tt_sample tt_dataset_sample(const struct tt_dataset *dataset, size_t inde
 const char *tt_dataset_prompt(const struct tt_dataset *dataset, size_t index);
 const char *tt_dataset_completion(const struct tt_dataset *dataset, size_t index);
 void tt_dataset_report(const struct tt_dataset *dataset, struct tt_dataset_report *out);
-/* Puts the samples into an order keyed by `seed` (shuffle_dataset): what comes first when nothing else shuffles. */
+/* Shuffles the samples by `seed` (shuffle_dataset); the order of epochs that are not shuffled themselves. */
 TT_MUST_USE tt_status tt_dataset_shuffle(struct tt_dataset *dataset, uint64_t seed);
 /* Moves the last `count` samples (after a shuffle keyed by `seed`) into a new data set: the held-out split. */
 TT_MUST_USE tt_status tt_dataset_split(struct tt_dataset *dataset, size_t count, uint64_t seed,
                                        struct tt_dataset **out);
-/* One decoded sample with what is supervised marked: between `on` and `off` ("\033[32m", "\033[0m" or "[[", "]]"). */
+/* Decodes one sample; supervised text is between `on` and `off` ("\033[32m", "\033[0m" or "[[", "]]"). */
 TT_MUST_USE tt_status tt_dataset_show(const struct tt_dataset *dataset, size_t index,
                                       const struct tt_tokenizer *tokenizer, const char *on, const char *off,
                                       struct tt_str *text);

@@ -7,7 +7,7 @@
 enum { LEVELS_MAX = 5 };
 static const uint32_t no_pack = UINT32_MAX;
 
-/* A set of small integers: a bit each, and above every 64 bits one bit that says whether there is any. */
+/* A set of small integers: one bit each, and above every 64 bits one bit that is set if any of them is. */
 struct bit_tree {
     uint64_t *levels[LEVELS_MAX];
     size_t words[LEVELS_MAX];
@@ -64,7 +64,7 @@ static size_t bit_tree_next(const struct bit_tree *tree, size_t bit)
     return SIZE_MAX;
 }
 
-/* Packs by the space they have left: a stack for each space. */
+/* Packs by remaining space: one stack for each space. */
 struct spaces {
     struct bit_tree tree;
     uint32_t *top;  /* [max_length + 1] */
@@ -86,7 +86,7 @@ static uint32_t pop(struct spaces *spaces, size_t space)
     return pack;
 }
 
-/* Indices of the samples, longest first, equal ones in order. */
+/* Indices of the samples, longest first; equal lengths in order. */
 static tt_status sort_by_length(const struct tt_store *store, size_t max_length, uint32_t *order)
 {
     size_t *start = tt_calloc(max_length + 2, sizeof *start);
@@ -134,7 +134,8 @@ static tt_status group(const uint32_t *pack_of, size_t sample_count, size_t pack
 tt_status tt_packs_make(const struct tt_store *store, int64_t max_length, struct tt_packs *packs)
 {
     size_t count = store->sample_count, length = (size_t)max_length;
-    if (count >= no_pack) return tt_fail(TT_ERR_UNSUPPORTED, "packing takes fewer than %u samples", no_pack);
+    if (count >= no_pack)
+        return tt_fail(TT_ERR_UNSUPPORTED, "packing supports fewer than %u samples", no_pack);
     for (size_t i = 0; i < count; i++) {
         if (store->samples[i].count <= max_length) continue;
         return tt_fail(TT_ERR_USAGE, "sample %zu has %d tokens and does not fit into a pack of %lld", i,

@@ -1,5 +1,5 @@
-/* Packs by best-fit decreasing: longest sample first, each into the pack that it leaves with the least space. Takes
- * O(n) steps of a 64-ary search tree over spaces; the same samples always give the same packs. */
+/* Packs by best-fit decreasing: longest sample first, each into the pack with the least remaining space. O(n) steps of
+ * a 64-ary search tree over spaces; deterministic. */
 #ifndef TT_DATA_PACKING_H
 #define TT_DATA_PACKING_H
 

@@ -8,7 +8,7 @@ struct piece {
     bool field;
 };
 
-/* Takes one piece from *at; false at the end. A lone brace gives a field with data == NULL. */
+/* Parses one piece at *at; false at the end. A lone brace gives a field with data == NULL. */
 static bool next_piece(const char **at, struct piece *piece)
 {
     const char *start = *at;
@@ -37,7 +37,7 @@ tt_status tt_prompt_template_check(const char *text)
     struct piece piece;
     for (const char *at = text; next_piece(&at, &piece);) {
         if (!piece.field || piece.text.data != NULL) continue;
-        tt_fail(TT_ERR_USAGE, "prompt_template '%s' has a brace that begins or ends no {field}", text);
+        tt_fail(TT_ERR_USAGE, "prompt_template '%s' has a brace without a {field}", text);
         tt_hint("write {{ or }} for a brace");
         return TT_ERR_USAGE;
     }

@@ -24,12 +24,12 @@ struct tt_row_reader {
     struct tt_tokenizer_scratch *scratch;
     struct tt_span *members; /* that are read: of long rows the others take no memory */
     size_t member_count, member_capacity;
-    struct tt_json json; /* of the row in work, until its texts are copied */
+    struct tt_json json; /* of the current row, until its texts are copied */
     struct tt_ids ids, prompt_ids;
     struct tt_str supervised;   /* one byte per id */
-    struct tt_str text, prompt; /* what is tokenized; prompt alone */
+    struct tt_str text, prompt; /* the text to tokenize; the prompt alone */
     struct tt_str completion;
-    size_t row; /* in work, for messages */
+    size_t row; /* the current row, for messages */
 };
 
 /* ---- Set-up ---- */
@@ -39,8 +39,8 @@ static const char *token_text(const struct tt_tokenizer *tokenizer, int32_t id)
     return id >= 0 ? tt_tokenizer_token(tokenizer, id) : NULL;
 }
 
-/* Whether the post-processor ends texts with EOS: asked of a text rather than of an empty one, for BOS may be
- * the same token. */
+/* True if the post-processor ends texts with EOS. Tested with a text that is not empty, because BOS may be the same
+ * token. */
 static tt_status probe_eos(struct tt_row_reader *reader)
 {
     if (reader->eos_id < 0) return TT_OK;
@@ -147,7 +147,7 @@ static tt_status fail_row(const struct tt_row_reader *reader, tt_status status, 
                    (unsigned long long)reader->rows->spans[reader->row].line, text);
 }
 
-/* Says where, after a callee that knows nothing of rows has said what. */
+/* Adds the row to the record of a callee that does not know it. */
 static tt_status in_row(const struct tt_row_reader *reader, tt_status status)
 {
     if (status != TT_OK) {
@@ -176,7 +176,7 @@ static tt_status check_ids(const struct tt_row_reader *reader, bool own_tokenize
     return TT_OK;
 }
 
-/* Forgets the ids of the row before. */
+/* Drops the ids of the previous row. */
 static void clear_ids(struct tt_ids *ids, size_t limit)
 {
     ids->count = ids->beyond = 0;
@@ -255,7 +255,8 @@ static tt_status read_string(const struct tt_row_reader *reader, const struct tt
     if (tt_json_is_list(value)) {
         return fail_row(
             reader, TT_ERR_UNSUPPORTED,
-            "'%s' is a list of messages; only plain text is read (conversations are not supported yet)", key);
+            "'%s' is a list of messages; only plain text is supported (conversations are not supported yet)",
+            key);
     }
     if (!tt_json_is_string(value)) return fail_row(reader, TT_ERR_DATA, "'%s' must be a string", key);
     tt_str_clear(out);
@@ -353,7 +354,7 @@ static tt_status read_ids(struct tt_row_reader *reader, const struct tt_json_val
     clear_ids(&reader->ids, 0);
     while (tt_json_walk_next(&walk, &type, &id)) {
         if (type != TT_JSON_INTEGER || id < 0 || id > INT32_MAX) {
-            return fail_row(reader, TT_ERR_DATA, "input_ids[%zu] is no token id", reader->ids.count);
+            return fail_row(reader, TT_ERR_DATA, "input_ids[%zu] is not a token id", reader->ids.count);
         }
         TT_TRY(tt_ids_append(&reader->ids, (int32_t)id));
     }
@@ -366,10 +367,10 @@ static tt_status apply_labels(struct tt_row_reader *reader, const struct tt_json
     enum tt_json_type type;
     int64_t label;
     for (size_t i = 0; tt_json_walk_next(&walk, &type, &label); i++) {
-        if (type != TT_JSON_INTEGER) return fail_row(reader, TT_ERR_DATA, "labels[%zu] is no integer", i);
+        if (type != TT_JSON_INTEGER) return fail_row(reader, TT_ERR_DATA, "labels[%zu] is not an integer", i);
         if (label != TT_LABEL_NONE && label != reader->ids.data[i]) {
             return fail_row(reader, TT_ERR_UNSUPPORTED,
-                            "labels[%zu] is %lld: a label repeats its input id (%d) or is -100", i,
+                            "labels[%zu] is %lld: a label must repeat its input id (%d) or be -100", i,
                             (long long)label, (int)reader->ids.data[i]);
         }
         if (label == TT_LABEL_NONE) reader->supervised.data[i] = 0;
@@ -412,7 +413,7 @@ static tt_status read_ids_row(struct tt_row_reader *reader, const struct tt_json
     return TT_OK;
 }
 
-/* None of the kinds: says what the row has, and for known dialects what to do. */
+/* Fails for a row of no supported kind: lists its keys, with a hint for known dialects. */
 static tt_status refuse_members(const struct tt_row_reader *reader, const struct tt_json_value *row)
 {
     const struct tt_data_config *config = reader->config;

@@ -1,5 +1,5 @@
-/* One row -> token ids and what of them is supervised. A reader belongs to one thread; what tt_row_read gives is lent
- * until the next call. */
+/* One row -> token ids and supervision mask. A reader belongs to one thread; the result of tt_row_read is lent until
+ * the next call. */
 #ifndef TT_DATA_ROW_READER_H
 #define TT_DATA_ROW_READER_H
 
@@ -8,8 +8,8 @@
 
 struct tt_row_reader;
 
-/* Borrows everything. Of the texts of a row the first `ids_max` ids are kept; 0: all. Finds the token that ends a
- * sample: TT_ERR_USAGE when config->eos_token is not in the vocabulary. */
+/* Borrows everything. Keeps the first `ids_max` ids of a row's texts; 0: all. Looks up the token that ends a sample:
+ * TT_ERR_USAGE when config->eos_token is not in the vocabulary. */
 TT_MUST_USE tt_status tt_row_reader_create(const struct tt_rows *rows, const struct tt_data_config *config,
                                            const struct tt_tokenizer *tokenizer, int64_t vocab_size,
                                            size_t ids_max, struct tt_row_reader **out);
@@ -19,8 +19,8 @@ struct tt_row {
     const int32_t *ids;
     const uint8_t *supervised;
     size_t count;           /* at most ids_max */
-    size_t total;           /* those that were not kept included */
-    const char *prompt;     /* NULL: no row of prompt and completion */
+    size_t total;           /* including ids that were not kept */
+    const char *prompt;     /* NULL: not a row of prompt and completion */
     const char *completion; /* as above; without the end token */
     bool prompt_mismatch;
 };

@@ -25,18 +25,18 @@ static tt_status add(struct tt_rows *rows, const char *data, size_t bytes, uint6
     return TT_OK;
 }
 
-/* The row is not read to its end to tell its length: the end of the file bounds it. */
+/* The row is not scanned to its end to find its length: the message gives the distance to the end of the file. */
 static tt_status fail_long(const struct tt_rows *rows, uint64_t line, const char *what, size_t rest)
 {
     tt_fail(TT_ERR_DATA,
             "'%s', row %zu (line %llu): %s is longer than max_row_size (%zu); it begins %zu bytes before the "
             "end of the file",
             rows->path, rows->count + 1, (unsigned long long)line, what, rows->max_row_size, rest);
-    tt_hint("raise max_row_size, or cut the row into several; a file whose line ends were lost has one row");
+    tt_hint("raise max_row_size, or cut the row into several; a file without line ends is one row");
     return TT_ERR_DATA;
 }
 
-/* Where the bytes that a row at `at` may have end. */
+/* The end of the bytes that a row at `at` may have. */
 static const char *row_limit(const struct tt_rows *rows, const char *at, const char *end)
 {
     return (size_t)(end - at) > rows->max_row_size ? at + rows->max_row_size : end;
@@ -70,8 +70,8 @@ static const char *skip_space(const char *at, const char *end, uint64_t *line)
     return at;
 }
 
-/* The end of one element of an array: the comma or bracket after it that is in no string and no inner value.
- * Only borders are looked for; the element itself is checked when it is parsed. */
+/* The end of one element of an array: the next comma or bracket outside of strings and inner values. Finds borders
+ * only; the parser checks the element. */
 static const char *element_end(const char *at, const char *end, uint64_t *line)
 {
     int64_t depth = 0;
@@ -109,7 +109,7 @@ static tt_status find_elements(struct tt_rows *rows, const char *at, const char 
         const char *start = skip_space(at, end, &line);
         uint64_t first_line = line;
         const char *limit = row_limit(rows, start, end);
-        /* The comma or bracket behind a row of the greatest length is looked at too. */
+        /* Includes the comma or bracket after a row of the maximal length. */
         at = element_end(start, limit < end ? limit + 1 : end, &line);
         if (at == NULL && limit < end)
             return fail_long(rows, first_line, "the element", (size_t)(end - start));
@@ -122,13 +122,13 @@ static tt_status find_elements(struct tt_rows *rows, const char *at, const char 
     }
     at = skip_space(at, end, &line);
     if (at == end) return TT_OK;
-    return tt_fail(TT_ERR_DATA, "'%s': line %llu: something follows the list of rows", rows->path,
+    return tt_fail(TT_ERR_DATA, "'%s': line %llu: text after the list of rows", rows->path,
                    (unsigned long long)line);
 }
 
 static tt_status refuse_kind(const char *path)
 {
-    tt_fail(TT_ERR_UNSUPPORTED, "'%s' is not read: data is .jsonl, .json or .txt", path);
+    tt_fail(TT_ERR_UNSUPPORTED, "'%s' is not supported: data files are .jsonl, .json or .txt", path);
     if (has_ending(path, ".parquet") || has_ending(path, ".arrow")) {
         tt_hint("convert it once, in Python: datasets.Dataset.from_%s('%s').to_json('train.jsonl')",
                 has_ending(path, ".arrow") ? "file" : "parquet", path);
@@ -141,7 +141,7 @@ static tt_status refuse_kind(const char *path)
 static tt_status find_rows(struct tt_rows *rows, size_t max_rows)
 {
     const char *at = (const char *)rows->map.data, *end = at + rows->map.bytes;
-    /* A byte order mark says nothing in UTF-8. */
+    /* A byte order mark has no meaning in UTF-8. */
     if (end - at >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0) at += 3;
     if (rows->plain_text) return at < end ? add(rows, at, (size_t)(end - at), 1) : TT_OK;
     const char *start = at;

@@ -1,5 +1,5 @@
-/* A data file as a list of rows: where each begins, how long it is, on which line. JSON Lines, a JSON array, or plain
- * text (one row: the whole file). Rows are found here and read in data/row_reader.h, by any thread. */
+/* A data file as a list of rows with offset, length and line. JSON Lines, a JSON array, or plain text (one row: the
+ * whole file). This file finds the rows; data/row_reader.h parses them, in any thread. */
 #ifndef TT_DATA_ROWS_H
 #define TT_DATA_ROWS_H
 
@@ -23,9 +23,9 @@ struct tt_rows {
     size_t count, capacity;
 };
 
-/* At most `max_rows` rows from the start; 0: all. A file without rows is TT_ERR_DATA, and so is a row of more than
- * `max_row_size` (0: any): a line with the blanks in it, or an element of an array; a text file may be longer. The end
- * of a longer row is not looked for. */
+/* Finds at most `max_rows` rows from the start; 0: all. A file without rows is TT_ERR_DATA, and so is a row of more
+ * than `max_row_size` bytes (0: no limit): a line with its blanks, or an element of an array. The limit does not apply
+ * to text files. The scan stops at the limit, before the end of the row. */
 TT_MUST_USE tt_status tt_rows_open(const char *path, size_t max_rows, size_t max_row_size,
                                    struct tt_rows *rows);
 void tt_rows_close(struct tt_rows *rows); /* takes a zeroed struct */

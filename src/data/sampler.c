@@ -12,7 +12,7 @@
 
 enum unit_kind { UNIT_SAMPLE, UNIT_PACK, UNIT_SLICE };
 
-/* A unit of a global batch, with what its place in the batch depends on. */
+/* A unit of a global batch, with the keys of its place in the batch. */
 struct member {
     uint64_t unit;
     uint64_t position; /* in the epoch's order */
@@ -29,14 +29,14 @@ struct tt_sampler {
     int64_t steps_per_epoch;
     struct tt_rng rng;
     struct tt_batch_limits largest_unit;
-    /* Room for one global batch; only tt_sampler_limits uses it, for it cannot fail. */
+    /* Room for one global batch; used only by tt_sampler_limits, which must not fail. */
     pthread_mutex_t limits_lock;
     struct member *limits_members;
 };
 
 /* ---- Units ---- */
 
-/* Tokens first .. first + count - 1 of a sample: all of it, but at the borders of a slice. */
+/* Tokens first .. first + count - 1 of a sample: the whole sample, except at the borders of a slice. */
 struct piece {
     size_t sample;
     int32_t first, count;
@@ -47,7 +47,7 @@ struct piece_walk {
     size_t sample;    /* of a slice: the next one */
 };
 
-/* The sample that token `at` of the stream belongs to. */
+/* The sample of token `at` of the stream. */
 static size_t sample_at(const struct tt_store *store, uint64_t at)
 {
     size_t low = 0, high = store->sample_count;
@@ -92,7 +92,7 @@ static bool walk_next(const struct tt_sampler *sampler, struct piece_walk *walk,
     return true;
 }
 
-/* Supervised tokens that a token of the same piece comes before. */
+/* Supervised tokens with a predecessor in the same piece. */
 static int64_t piece_rows(const struct tt_sampler *sampler, struct piece piece)
 {
     const struct tt_store_sample *sample = &sampler->store->samples[piece.sample];
@@ -123,7 +123,7 @@ static struct unit_facts unit_facts(const struct tt_sampler *sampler, uint64_t u
     return facts;
 }
 
-/* Tokens only: what the cut over ranks needs. */
+/* Tokens only, for the split over ranks. */
 static int64_t unit_tokens(const struct tt_sampler *sampler, uint64_t unit)
 {
     if (sampler->kind == UNIT_SAMPLE) return sampler->store->samples[unit].count;
@@ -179,9 +179,8 @@ static int compare_positions(const void *a, const void *b)
     return x->position < y->position ? -1 : x->position > y->position;
 }
 
-/* The members of a step, sorted so that dealing them out forth and back gives every cell about the same
- * tokens: ranks wait less for each other, and the largest micro batch is smaller. One cell takes them in
- * their order. */
+/* The members of a step, sorted so that dealing them out forth and back gives every cell about the same tokens: ranks
+ * wait less for each other, and the largest micro batch is smaller. A single cell keeps their order. */
 static void list_members(const struct tt_sampler *sampler, const struct step *step, struct member *members)
 {
     for (uint64_t i = 0; i < step->count; i++) {
@@ -191,7 +190,7 @@ static void list_members(const struct tt_sampler *sampler, const struct step *st
     if (step->cells > 1) qsort(members, step->count, sizeof *members, compare_members);
 }
 
-/* Index among the sorted members of the one that a cell gets in a round, or `count` when it gets none. */
+/* Index of the sorted member that a cell gets in a round; `count` when it gets none. */
 static uint64_t dealt(const struct step *step, uint64_t cell, uint64_t round)
 {
     uint64_t index = round * step->cells + (round % 2 == 0 ? cell : step->cells - 1 - cell);
@@ -249,8 +248,7 @@ static void step_limits(const struct tt_sampler *sampler, int64_t index, struct 
 void tt_sampler_limits(const struct tt_sampler *sampler, int64_t first_step, int64_t step_count,
                        struct tt_batch_limits *out)
 {
-    /* Looking at that many units takes a few seconds. Beyond, the bound that no batch can exceed stands in.
-     */
+    /* Visiting that many units takes a few seconds. For more units the upper bound of any batch is used. */
     const uint64_t looked_at_max = (uint64_t)1 << 22;
     uint64_t looked_at = 0;
     struct tt_batch_limits limits = {0};
@@ -294,7 +292,7 @@ struct batch_arrays {
     int32_t *ids, *positions, *cu_seqlens, *rows, *labels;
 };
 
-/* Returns the bytes that are needed; `block` may be NULL to ask. */
+/* Returns the bytes needed; `block` may be NULL to compute only these. */
 static size_t lay_out(char *block, const struct tt_batch_limits *size, struct batch_arrays *arrays)
 {
     size_t at = 0, tokens = (size_t)size->tokens, rows = (size_t)size->rows;
@@ -344,7 +342,7 @@ static void fill_piece(const struct tt_sampler *sampler, struct piece piece,
 static uint64_t select_cell(const struct step *step, uint64_t cell, struct member *members)
 {
     uint64_t count = 0;
-    /* A member never moves to a later place, so none is overwritten before it is looked at. */
+    /* A member never moves to a later place, so none is overwritten before it is read. */
     for (uint64_t round = 0; round * step->cells < step->count; round++) {
         uint64_t at = dealt(step, cell, round);
         if (at < step->count) members[count++] = members[at];
@@ -401,7 +399,7 @@ tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t index, int6
     return TT_OK;
 }
 
-/* ---- Life ---- */
+/* ---- Creation and destruction ---- */
 
 static tt_status check_config(const struct tt_sampler_config *config, uint64_t *batch_units)
 {
@@ -435,7 +433,7 @@ static tt_status make_units(struct tt_sampler *sampler)
         sampler->kind = UNIT_SLICE;
         sampler->unit_count = (sampler->store->token_count + length - 1) / length;
     } else {
-        return tt_fail(TT_ERR_USAGE, "packing_strategy '%s' is not known (bfd or wrapped)", strategy);
+        return tt_fail(TT_ERR_USAGE, "packing_strategy '%s' is unknown (bfd or wrapped)", strategy);
     }
     return TT_OK;
 }
@@ -464,7 +462,7 @@ static tt_status check_units(struct tt_sampler *sampler)
     if (!config->drop_last && sampler->unit_count % sampler->batch_units != 0) steps++;
     sampler->steps_per_epoch = (int64_t)steps;
     if (steps > 0) return TT_OK;
-    tt_fail(TT_ERR_USAGE, "%llu %s are fewer than one batch of %llu, and incomplete batches are left out",
+    tt_fail(TT_ERR_USAGE, "%llu %s are fewer than one batch of %llu, and incomplete batches are dropped",
             (unsigned long long)sampler->unit_count, config->packing ? "packs" : "samples",
             (unsigned long long)sampler->batch_units);
     tt_hint("set dataloader_drop_last to false, or make the batch smaller");

@@ -1,9 +1,8 @@
-/* The sampler: which samples make which micro batch of which step on which rank. A pure function of (data set, seed,
- * step, micro batch, rank): nothing is remembered between calls, so any step can be asked for and a run resumes from
- * one integer. Global batch s of an epoch is the next G = micro_batch_size * world_size * accumulation units of the
- * epoch's order (a unit is a sample, or a pack of samples when packing); how it is cut over ranks and micro batches
- * changes neither its content nor the loss. The last batch of an epoch may be smaller: then some ranks get micro
- * batches with fewer units or none.
+/* The sampler assigns samples to micro batches, steps and ranks. It is a pure function of (data set, seed, step, micro
+ * batch, rank) without state between calls, so any step can be computed and a run resumes from one integer. Global
+ * batch s of an epoch is the next G = micro_batch_size * world_size * accumulation units of the epoch's order (a unit
+ * is a sample, or a pack of samples when packing); its split over ranks and micro batches changes neither its content
+ * nor the loss. The last batch of an epoch may be smaller: then some ranks get micro batches with fewer units or none.
  */
 #ifndef TT_DATA_SAMPLER_H
 #define TT_DATA_SAMPLER_H
@@ -16,17 +15,17 @@ struct tt_sampler_config {
     int64_t accumulation;
     uint64_t seed;
     bool shuffle;   /* false: file order */
-    bool drop_last; /* an incomplete last batch of an epoch is left out */
+    bool drop_last; /* drops an incomplete last batch of an epoch */
     bool packing;
     const char *packing_strategy; /* "bfd": best-fit decreasing; "wrapped": one stream cut at max_length */
     int64_t max_length;           /* length of a pack */
 };
 
-/* A batch indexes its tokens with 32 bits: TT_ERR_USAGE when that many samples of that many tokens are beyond. */
+/* A batch indexes its tokens with 32 bits: TT_ERR_USAGE when `samples` of `tokens` each exceed that. */
 TT_MUST_USE tt_status tt_micro_batch_check(uint64_t samples, int64_t tokens);
 
 struct tt_sampler;
-/* Borrows the data set. TT_ERR_USAGE when `drop_last` would leave no batch at all. */
+/* Borrows the data set. TT_ERR_USAGE when `drop_last` would drop every batch. */
 TT_MUST_USE tt_status tt_sampler_create(const struct tt_dataset *dataset,
                                         const struct tt_sampler_config *config, struct tt_sampler **out);
 void tt_sampler_destroy(struct tt_sampler *sampler);
@@ -41,13 +40,13 @@ struct tt_step_facts {
 };
 void tt_sampler_step(const struct tt_sampler *sampler, int64_t step, struct tt_step_facts *out);
 
-/* The largest micro batch of steps first .. first + count - 1 on any rank: what memory is planned for. */
+/* The largest micro batch of steps first .. first + count - 1 on any rank, for the memory plan. */
 struct tt_batch_limits {
     int64_t tokens, sequences, rows, length;
 };
 void tt_sampler_limits(const struct tt_sampler *sampler, int64_t first_step, int64_t step_count,
                        struct tt_batch_limits *out);
-/* Of each limit the larger one: room for the batches of both. */
+/* The maximum of each limit: room for the batches of both. */
 struct tt_batch_limits tt_batch_limits_join(const struct tt_batch_limits *a, const struct tt_batch_limits *b);
 
 /* Host arrays for one micro batch, grown as needed. A zeroed struct is empty. */

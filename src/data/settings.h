@@ -1,4 +1,4 @@
-/* Rows of the settings that data/ owns, over struct tt_data_config. */
+/* Table rows of the settings of data/, over struct tt_data_config. */
 #ifndef TT_DATA_SETTINGS_H
 #define TT_DATA_SETTINGS_H
 

@@ -1,4 +1,4 @@
-/* Samples in memory: all ids in one array, in order, so that the whole is also one stream of tokens. */
+/* Samples in memory: all ids in one array, in order, which is also one stream of tokens. */
 #ifndef TT_DATA_STORE_H
 #define TT_DATA_STORE_H
 
@@ -8,7 +8,7 @@ struct tt_store_sample {
     uint64_t first; /* of its tokens */
     int32_t count;
     int32_t supervised_count;  /* without token 0 */
-    size_t prompt, completion; /* where the text begins in `texts`, plus 1; 0: none */
+    size_t prompt, completion; /* offset in `texts`, plus 1; 0: none */
 };
 
 /* A zeroed struct is empty. */
@@ -22,7 +22,7 @@ struct tt_store {
 };
 
 void tt_store_deinit(struct tt_store *store);
-/* Makes room for exactly that much in all. */
+/* Reserves room for exactly `tokens` and `samples` in total. */
 TT_MUST_USE tt_status tt_store_reserve(struct tt_store *store, size_t tokens, size_t samples);
 /* Copies; prompt and completion may be NULL. */
 TT_MUST_USE tt_status tt_store_append(struct tt_store *store, const int32_t *ids, const uint8_t *supervised,

@@ -47,7 +47,7 @@ struct tt_plan {
  * what a GPU has; cpus have none. On cpus without a limit TT_RECOMPUTE_AUTO computes every block again: their
  * memory is shared with others. `eval_limits` may be all 0; `micro_steps` make one optimizer step. A plan
  * that does not fit is no error (`fits`), so that it can be shown; see tt_plan_check. Fails as the real rank
- * would (TT_ERR_UNSUPPORTED for an op that is not served). */
+ * would (TT_ERR_UNSUPPORTED for an op that is not supported). */
 TT_MUST_USE tt_status tt_plan_make(const struct tt_rank_config *rank, struct tt_plan_ranks ranks,
                                    int64_t micro_steps, const struct tt_batch_limits *train_limits,
                                    const struct tt_batch_limits *eval_limits, struct tt_plan *plan);

@@ -29,7 +29,7 @@ struct tt_model_folder {
     size_t tensor_count;
 };
 
-/* ---- What the folder holds, for messages ---- */
+/* ---- Content of the folder, for messages ---- */
 
 struct contents {
     size_t safetensors, pickles;
@@ -53,7 +53,7 @@ static tt_status fail_no_weights(const char *path, const struct contents *conten
 {
     if (contents->pickles > 0) {
         tt_fail(TT_ERR_UNSUPPORTED,
-                "'%s' has its weights in '%s': pickle files can run code and are not read", path,
+                "'%s' has its weights in '%s': pickle files can run code and are not supported", path,
                 contents->pickle);
         tt_hint("convert them once, in Python: "
                 "AutoModelForCausalLM.from_pretrained('%s').save_pretrained('%s-safe', "
@@ -123,7 +123,7 @@ static const struct located *find(const struct tt_model_folder *folder, const ch
     return bsearch(&key, folder->tensors, folder->tensor_count, sizeof key, compare_located);
 }
 
-/* Names of the files in the index, each once, in order. The index may not lead out of the folder. */
+/* Names of the files in the index, each once, in order. Paths out of the folder are refused. */
 static tt_status list_files(const struct tt_json *index, const struct tt_json_value *weight_map,
                             const char **names, size_t *count)
 {
@@ -186,7 +186,8 @@ static tt_status check_index(const struct tt_model_folder *folder, const struct 
         }
     }
     if (missing > 0) {
-        return tt_fail(TT_ERR_DATA, "%s maps tensor '%s' to '%s', which does not hold it (%zu such tensors)",
+        return tt_fail(TT_ERR_DATA,
+                       "%s maps tensor '%s' to '%s', which does not contain it (%zu such tensors)",
                        index->origin, first_missing, first_file, missing);
     }
     const struct located *first = NULL;
@@ -195,7 +196,7 @@ static tt_status check_index(const struct tt_model_folder *folder, const struct 
         if (unlisted++ == 0) first = &folder->tensors[i];
     }
     if (unlisted > 0) {
-        return tt_fail(TT_ERR_DATA, "'%s' holds tensor '%s', which %s does not list (%zu such tensors)",
+        return tt_fail(TT_ERR_DATA, "'%s' contains tensor '%s', which %s does not list (%zu such tensors)",
                        tt_safetensors_path(first->file), first->entry->name, index->origin, unlisted);
     }
     return TT_OK;
@@ -222,7 +223,7 @@ out:
     return status;
 }
 
-/* One file wins over an index when both are there, as in the reference library. */
+/* With a single file and an index, the single file is used, as in the reference library. */
 static tt_status open_weights(struct tt_model_folder *folder, bool require_weights)
 {
     struct contents contents = {0};
@@ -254,7 +255,8 @@ static tt_status open_config(struct tt_model_folder *folder)
         tt_status listed = tt_dir_list(folder->path, look_at, &contents);
         status =
             listed != TT_OK ? listed : tt_fail(TT_ERR_DATA, "'%s' has no '%s'", folder->path, config_name);
-        if (contents.adapter) tt_hint("it holds an adapter: name the base model's folder here");
+        if (contents.adapter)
+            tt_hint("the folder contains an adapter: name the folder of the base model here");
     }
     return status;
 }
@@ -349,7 +351,7 @@ tt_status tt_model_folder_read(const struct tt_model_folder *folder, const struc
     return tt_safetensors_read(file, entry, first, count, to, dtype);
 }
 
-/* ---- Copying what is not weights ---- */
+/* ---- Copying the files beside the weights ---- */
 
 static const char templates_name[] = "additional_chat_templates";
 

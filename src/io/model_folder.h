@@ -1,5 +1,5 @@
-/* A Hugging Face model folder: config.json and weights in one safetensors file or in several with an index.
- * `.bin`, `.pt` and `.pth` weights are refused with the way to convert them. */
+/* A Hugging Face model folder: config.json and weights in one safetensors file or in several with an index. `.bin`,
+ * `.pt` and `.pth` weights are refused; the hint shows how to convert them. */
 #ifndef TT_IO_MODEL_FOLDER_H
 #define TT_IO_MODEL_FOLDER_H
 
@@ -8,13 +8,13 @@
 
 struct tt_model_folder;
 
-/* Opens `path` (a folder, or the name of a model in the hub's cache: base/hub_cache.h): reads config.json, finds the
- * weights, checks the index against the files both ways. Weights may be absent when `require_weights` is false
- * (training from random weights). */
+/* Opens `path` (a folder, or the name of a model in the hub's cache: base/hub_cache.h): parses config.json, finds the
+ * weights, checks index and files against each other. Without `require_weights` the weights may be absent (training
+ * from random weights). */
 TT_MUST_USE tt_status tt_model_folder_open(const char *path, bool require_weights,
                                            struct tt_model_folder **out);
 void tt_model_folder_close(struct tt_model_folder *folder); /* takes NULL */
-/* the folder, also where a name was given */
+/* Path of the folder, also when opened by a name of the hub. */
 const char *tt_model_folder_path(const struct tt_model_folder *folder);
 const struct tt_json *tt_model_folder_config(const struct tt_model_folder *folder);
 bool tt_model_folder_has_weights(const struct tt_model_folder *folder);
@@ -24,7 +24,7 @@ size_t tt_model_folder_tensor_count(const struct tt_model_folder *folder);
 const struct tt_safetensors_entry *tt_model_folder_tensor(const struct tt_model_folder *folder, size_t index);
 const struct tt_safetensors_entry *tt_model_folder_find(const struct tt_model_folder *folder,
                                                         const char *name);
-/* The open file that holds `entry`, which must come from this folder; NULL (record set) when it does not. */
+/* The open file that contains `entry`; NULL (record set) when the entry is not from this folder. */
 const struct tt_safetensors *tt_model_folder_file(const struct tt_model_folder *folder,
                                                   const struct tt_safetensors_entry *entry);
 /* The weights files, in order of name. */
@@ -34,16 +34,16 @@ const struct tt_safetensors *tt_model_folder_file_at(const struct tt_model_folde
 TT_MUST_USE tt_status tt_model_folder_read(const struct tt_model_folder *folder,
                                            const struct tt_safetensors_entry *entry, int64_t first,
                                            int64_t count, void *to, tt_dtype dtype);
-/* The most that one file of those below may have; tokenizer.json is the longest. */
+/* Limit of the length of one copied file (below); tokenizer.json is the longest. */
 #define TT_MODEL_FOLDER_COPY_BYTES_MAX ((uint64_t)512 << 20)
-/* Calls `visit` for each file of `folder` that makes a tokenizer and its chat template and exists (tokenizer.json,
- * tokenizer_config.json, special_tokens_map.json, added_tokens.json, tokenizer.model, vocab.json, merges.txt,
- * chat_template.jinja, chat_template.json, additional_chat_templates/...); `generation_config` adds that file. */
+/* Calls `visit` for each existing file of the tokenizer and its chat templates (tokenizer.json, tokenizer_config.json,
+ * special_tokens_map.json, added_tokens.json, tokenizer.model, vocab.json, merges.txt, chat_template.jinja,
+ * chat_template.json, additional_chat_templates/...); `generation_config` adds that file. */
 TT_MUST_USE tt_status tt_model_folder_list_tokenizer(const char *folder, bool generation_config,
                                                      tt_status (*visit)(void *context, const char *name),
                                                      void *context);
-/* Whether the files beside the weights of a saved adapter, or of a saved model (`whole_model`: generation_config.json
- * and config.json too), can be copied: each is a regular file inside `from`, of a bounded length
+/* Checks the files that are copied beside a saved adapter, or beside a saved model (`whole_model`:
+ * generation_config.json and config.json too): each must be a regular file inside `from`, of a bounded length
  * (tt_file_open_inside). */
 TT_MUST_USE tt_status tt_model_folder_check_copied(const char *from, bool whole_model);
 /* Copies them, byte for byte, into `to`. */

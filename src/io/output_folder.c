@@ -20,7 +20,7 @@ tt_status tt_output_folder_check(const char *folder, bool overwrite)
     if (is_dir && (!filled || overwrite)) return TT_OK;
     tt_status status =
         tt_fail(TT_ERR_USAGE, "output_dir '%s' %s", folder, is_dir ? "is not empty" : "is a file");
-    if (is_dir) tt_hint("name another, or replace it with --overwrite_output_dir");
+    if (is_dir) tt_hint("choose another, or replace it with --overwrite_output_dir");
     return status;
 }
 

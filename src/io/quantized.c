@@ -56,7 +56,8 @@ static tt_status read_shape(const struct tt_json *json, int64_t *rows, int64_t *
     TT_TRY(tt_json_array(json, json->root, "shape", &shape));
     const struct tt_json_value *first = tt_json_at(shape, 0), *second = tt_json_at(shape, 1);
     if (tt_json_count(shape) != 2 || !tt_json_is_integer(first) || !tt_json_is_integer(second))
-        return tt_fail(TT_ERR_DATA, "%s: 'shape' is not that of a matrix: two whole numbers", json->origin);
+        return tt_fail(TT_ERR_DATA, "%s: 'shape' is not the shape of a matrix (two whole numbers)",
+                       json->origin);
     *rows = tt_json_integer(first);
     *cols = tt_json_integer(second);
     return TT_OK;
@@ -70,7 +71,7 @@ static tt_status read_nested(const struct tt_json *json, struct tt_quant_format 
     format->nested = tt_json_get(root, "nested_blocksize") != NULL;
     bool has_offset = tt_json_get(root, "nested_offset") != NULL;
     if (format->nested != has_offset)
-        return tt_fail(TT_ERR_DATA, "%s: of 'nested_blocksize' and 'nested_offset' there is only one",
+        return tt_fail(TT_ERR_DATA, "%s: only one of 'nested_blocksize' and 'nested_offset' is present",
                        json->origin);
     if (!format->nested) return TT_OK;
     TT_TRY(tt_json_int(json, root, "nested_blocksize", &format->nested_block));
@@ -79,7 +80,7 @@ static tt_status read_nested(const struct tt_json *json, struct tt_quant_format 
     if (tt_dtype_from_torch_name(dtype) != TT_F32)
         return tt_fail(TT_ERR_UNSUPPORTED, "%s: 'nested_dtype' is '%.40s', not float32", json->origin, dtype);
     if (!isfinite(value) || fabs(value) > 3.4e38)
-        return tt_fail(TT_ERR_DATA, "%s: 'nested_offset' is no number of float32", json->origin);
+        return tt_fail(TT_ERR_DATA, "%s: 'nested_offset' is not a float32 number", json->origin);
     *offset = (float)value;
     return TT_OK;
 }
@@ -126,9 +127,8 @@ static tt_status add_part(struct tt_quantized *tensor, const char *name, const c
 {
     if (section.bytes == 0 && entry == NULL) return TT_OK;
     if (section.bytes == 0)
-        return tt_fail(TT_ERR_DATA, "'%s' is there, but its quantization state does not have it",
-                       entry->name);
-    if (entry == NULL) return tt_fail(TT_ERR_DATA, "the quantized weight '%s' is without '%s'", name, what);
+        return tt_fail(TT_ERR_DATA, "'%s' exists, but its quantization state does not have it", entry->name);
+    if (entry == NULL) return tt_fail(TT_ERR_DATA, "the quantized weight '%s' has no '%s'", name, what);
     if (dtype != TT_DTYPE_NONE && entry->dtype != dtype)
         return tt_fail(TT_ERR_DATA, "'%s' is %s, but must be %s", entry->name, entry->dtype_name,
                        tt_dtype_name(dtype));
@@ -192,7 +192,7 @@ static tt_status find_int8(const struct tt_model_folder *folder, const char *nam
 {
     uint8_t order = 0;
     if (codes->rank != 2)
-        return tt_fail(TT_ERR_DATA, "'%s' has '.SCB' beside it, but is no matrix", codes->name);
+        return tt_fail(TT_ERR_DATA, "'%s' has '.SCB' beside it, but is not a matrix", codes->name);
     TT_TRY(tt_quant_layout_make(tt_quant_format_make(TT_QUANT_INT8, false), codes->dims[0], codes->dims[1],
                                 &out->layout));
     out->dtype = TT_F16;
@@ -205,21 +205,21 @@ static tt_status find_int8(const struct tt_model_folder *folder, const char *nam
     if (order != 0) {
         tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "'%s' is in tiles (weight_format %d), not in rows",
                                    codes->name, order);
-        tt_hint("load and save it with a bitsandbytes of 2024 or later, which has only rows");
+        tt_hint("load and save it with a bitsandbytes of 2024 or later, which writes rows only");
         return status;
     }
     TT_TRY(add_part(out, name, ".weight", codes, TT_I8, out->layout.codes));
     return add_part(out, name, ".SCB", scales, TT_F32, out->layout.absmax);
 }
 
-/* The codes alone tell nothing: with scales but without their JSON a weight must not pass as a plain one. */
+/* A weight with scales but without their JSON must not be loaded as a plain weight. */
 static tt_status refuse_remains(const struct tt_model_folder *folder, const char *name, size_t module_bytes)
 {
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
         const struct tt_safetensors_entry *entry = find(folder, name, module_bytes, beside[i]);
         if (entry == NULL) continue;
         tt_status status =
-            tt_fail(TT_ERR_DATA, "'%s' is there, but neither '%.*s.SCB' nor the quantization state of '%s'",
+            tt_fail(TT_ERR_DATA, "'%s' exists, but neither '%.*s.SCB' nor the quantization state of '%s'",
                     entry->name, (int)module_bytes, name, name);
         tt_hint("a weight of 4 bits needs '%s.quant_state.bitsandbytes__nf4' or '__fp4'", name);
         return status;
@@ -245,7 +245,7 @@ tt_status tt_quantized_find(const struct tt_model_folder *folder, const char *na
     else if (nf4 == NULL && fp4 == NULL && scales == NULL)
         return refuse_remains(folder, name, module_bytes);
     else if (codes == NULL)
-        status = tt_fail(TT_ERR_DATA, "'%s' is missing: there is only its quantization state", name);
+        status = tt_fail(TT_ERR_DATA, "'%s' is missing: the folder has only its quantization state", name);
     else if (scales != NULL)
         status = find_int8(folder, name, module_bytes, codes, scales, &found);
     else
@@ -257,7 +257,7 @@ tt_status tt_quantized_find(const struct tt_model_folder *folder, const char *na
 
 /* ---- Reading ---- */
 
-/* Elements may be wider than a byte, and the range may begin within one. */
+/* Elements may be wider than a byte, and the range may begin inside an element. */
 static tt_status read_bytes(const struct tt_model_folder *folder, const struct tt_safetensors_entry *entry,
                             size_t first, size_t bytes, uint8_t *to)
 {

@@ -1,13 +1,13 @@
-/* Weights that bitsandbytes has quantized, as transformers saves them. For the weight `P.weight`:
+/* Weights quantized by bitsandbytes, in transformers' file format. The tensors of a weight `P.weight`:
  *
- *     4 bits   P.weight (codes [n, 1], of any type: bnb_4bit_quant_storage only says how the bytes are called),
+ *     4 bits   P.weight (codes [n, 1], of any type: bnb_4bit_quant_storage only names the type of the bytes),
  *              P.weight.absmax (F32, or U8 when nested), P.weight.quant_map (F32 [16]),
  *              P.weight.quant_state.bitsandbytes__nf4 or __fp4 (U8: JSON), and when nested
  *              P.weight.nested_absmax (F32), P.weight.nested_quant_map (F32 [256])
  *     8 bits   P.weight (I8 [out, in]), P.SCB (F32 [out]), P.weight_format (U8, 0: rows)
  *
- * Source: bitsandbytes/functional.py (QuantState.as_dict), nn/modules.py. Each becomes the segment of
- * tensor/quant.h, tables as they are stored. What does not fit together is TT_ERR_DATA and names the tensor. */
+ * Source: bitsandbytes/functional.py (QuantState.as_dict), nn/modules.py. Each weight becomes a segment
+ * (tensor/quant.h), with the tables as stored. Inconsistent parts are TT_ERR_DATA, with the name of the tensor. */
 #ifndef TT_IO_QUANTIZED_H
 #define TT_IO_QUANTIZED_H
 
@@ -20,49 +20,49 @@ enum { TT_QUANTIZED_SKIP_MAX = 64 };
 
 /* Its quantization_config. The names of skipped modules are borrowed from the JSON. */
 struct tt_quantized_config {
-    enum tt_quant_type type; /* NONE: there is none */
+    enum tt_quant_type type; /* NONE: not quantized */
     bool nested;
     tt_dtype compute_dtype, storage_dtype; /* of 4 bits */
     const char *skip[TT_QUANTIZED_SKIP_MAX];
     int skip_count;
 };
-/* Absent keys have the library's defaults (fp4, not nested, float32, uint8). TT_ERR_UNSUPPORTED for other methods than
- * bitsandbytes. */
+/* Absent keys have the library's defaults (fp4, not nested, float32, uint8). Methods other than bitsandbytes are
+ * TT_ERR_UNSUPPORTED. */
 TT_MUST_USE tt_status tt_quantized_config_read(const struct tt_json *config, struct tt_quantized_config *out);
-/* The reverse, as transformers writes it; returns a reference of the caller's, or NULL (record set). */
+/* Makes the quantization_config as transformers writes it; the caller owns the result; NULL (record set) on failure. */
 struct tt_json_value *tt_quantized_config_make(const struct tt_quantized_config *config);
 
 /* ---- Reading ---- */
 
 struct tt_quantized_part {
     const struct tt_safetensors_entry *entry;
-    struct tt_quant_section section; /* where it goes, all of it */
+    struct tt_quant_section section; /* its place in the segment; the tensor fills it */
 };
 enum { TT_QUANTIZED_PARTS = 5 };
 
 struct tt_quantized {
     struct tt_quant_layout layout;
-    tt_dtype dtype; /* of the weights before; int8: F16 */
+    tt_dtype dtype; /* of the original weights; int8: F16 */
     float offset;   /* when nested: stored in the JSON */
     struct tt_quantized_part parts[TT_QUANTIZED_PARTS];
     int part_count;
 };
 
-/* What the weight `name` ("model.layers.0.mlp.up_proj.weight") of the folder is made of, with everything checked but
- * the values. A weight that is not quantized has layout.format.type NONE. */
+/* Finds and checks the parts of the weight `name` ("model.layers.0.mlp.up_proj.weight"), except for their values. A
+ * weight that is not quantized has layout.format.type NONE. */
 TT_MUST_USE tt_status tt_quantized_find(const struct tt_model_folder *folder, const char *name,
                                         struct tt_quantized *out);
-/* Bytes [first, first + bytes) of its segment; gaps are zeros. */
+/* Reads bytes [first, first + bytes) of its segment; gaps are zeros. */
 TT_MUST_USE tt_status tt_quantized_read(const struct tt_model_folder *folder,
                                         const struct tt_quantized *tensor, size_t first, size_t bytes,
                                         void *to);
-/* Scales and tables are finite: reads them all (1/32 of the weights' bytes and less). */
+/* Checks that scales and tables are finite: reads them all (at most 1/32 of the weights' bytes). */
 TT_MUST_USE tt_status tt_quantized_check_values(const struct tt_model_folder *folder,
                                                 const struct tt_quantized *tensor);
-/* Whether `name` is one of the tensors beside a quantized weight. The weight's name is the first `*module_bytes` of
- * `name` followed by ".weight". */
+/* True if `name` is one of the tensors beside a quantized weight, whose name is the first `*module_bytes` of `name`
+ * followed by ".weight". */
 bool tt_quantized_is_part(const char *name, size_t *module_bytes);
-/* The JSON beside the codes, without its tensors: for tests. */
+/* Parses the JSON beside the codes alone, for tests. */
 TT_MUST_USE tt_status tt_quantized_state_parse(const char *text, size_t bytes, const char *origin,
                                                struct tt_quant_layout *layout, tt_dtype *dtype,
                                                float *offset);
@@ -71,7 +71,7 @@ TT_MUST_USE tt_status tt_quantized_state_parse(const char *text, size_t bytes, c
 
 enum { TT_QUANTIZED_ENTRIES = 6 };
 
-/* What a file holds for one quantized weight. */
+/* The tensors of one quantized weight in a file. */
 struct tt_quantized_output {
     /* name, type, dims; for tt_safetensors_layout */
     struct tt_safetensors_entry entries[TT_QUANTIZED_ENTRIES];
@@ -80,12 +80,12 @@ struct tt_quantized_output {
     /* the entry of the JSON (tt_quantized_state_write); int8: of weight_format, one zero; both have no section */
     int state;
 };
-/* Names are made in `arena`. `dtype`: of the weights before. `storage`: the type that the codes are called, which must
- * divide their bytes. */
+/* Names are allocated in `arena`. `dtype`: of the original weights. `storage`: the type under which the codes are
+ * stored; its size must divide their bytes. */
 TT_MUST_USE tt_status tt_quantized_describe(const char *name, const struct tt_quant_layout *layout,
                                             tt_dtype dtype, tt_dtype storage, struct tt_arena *arena,
                                             struct tt_quantized_output *out);
-/* The JSON, filled up with spaces to the length that entries[state] has, which does not depend on `offset`. */
+/* The JSON, padded with spaces to the length of entries[state], which does not depend on `offset`. */
 TT_MUST_USE tt_status tt_quantized_state_write(const struct tt_quant_layout *layout, tt_dtype dtype,
                                                float offset, struct tt_str *text);
 

@@ -11,7 +11,7 @@ static tt_status read_dtype(const struct tt_json *json, const struct tt_json_val
     if (name == NULL) return TT_OK;
     *dtype = tt_dtype_from_torch_name(name);
     if (*dtype == TT_DTYPE_NONE)
-        return tt_fail(TT_ERR_DATA, "%s: '%s' is '%.40s', which is no type", json->origin, key, name);
+        return tt_fail(TT_ERR_DATA, "%s: '%s' is '%.40s', which is not a type", json->origin, key, name);
     return TT_OK;
 }
 
@@ -24,7 +24,7 @@ static tt_status read_skip(const struct tt_json *json, const struct tt_json_valu
     if (!tt_json_is_list(list)) return tt_fail(TT_ERR_DATA, "%s: '%s' is not a list", json->origin, key);
     for (size_t i = 0; i < tt_json_count(list); i++) {
         const char *name = tt_json_text(tt_json_at(list, i));
-        if (name == NULL) return tt_fail(TT_ERR_DATA, "%s: '%s' is not of names", json->origin, key);
+        if (name == NULL) return tt_fail(TT_ERR_DATA, "%s: '%s' is not a list of names", json->origin, key);
         if (out->skip_count == TT_QUANTIZED_SKIP_MAX)
             return tt_fail(TT_ERR_UNSUPPORTED, "%s: '%s' has more than %d names", json->origin, key,
                            TT_QUANTIZED_SKIP_MAX);
@@ -35,9 +35,9 @@ static tt_status read_skip(const struct tt_json *json, const struct tt_json_valu
 
 static tt_status fail_method(const struct tt_json *json, const char *method)
 {
-    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: weights quantized by '%.40s' are not read",
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: weights quantized by '%.40s' are not supported",
                                json->origin, method != NULL ? method : "(no quant_method)");
-    tt_hint("use the folder of the model in bfloat16 or float32, or one that bitsandbytes has quantized");
+    tt_hint("use the folder of the model in bfloat16 or float32, or one quantized by bitsandbytes");
     return status;
 }
 

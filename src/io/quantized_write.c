@@ -1,4 +1,4 @@
-/* The writing half of io/quantized.h. */
+/* Writing of quantized weights (io/quantized.h). */
 #include "io/quantized.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 #include "base/str.h"
 
-enum { OFFSET_TEXT = 24 }; /* the longest shortest form of a double */
+enum { OFFSET_TEXT = 24 }; /* bytes of a double in its shortest decimal form, at most */
 
 tt_status tt_quantized_state_write(const struct tt_quant_layout *layout, tt_dtype dtype, float offset,
                                    struct tt_str *text)

@@ -52,7 +52,7 @@ static tt_status read_metadata(struct tt_safetensors *file, const struct tt_json
     return TT_OK;
 }
 
-/* A member that must be a list of integers >= 0; returns the list. */
+/* Returns a member that must be a list of integers >= 0. */
 static tt_status read_list(const struct tt_safetensors *file, const struct tt_json_value *object,
                            const char *name, const char *key, const struct tt_json_value **out)
 {
@@ -71,13 +71,13 @@ static tt_status read_list(const struct tt_safetensors *file, const struct tt_js
     return TT_OK;
 }
 
-/* Bytes that a shape of a type takes, without trusting either. */
+/* Bytes of a shape of a type, neither of which is trusted. */
 static tt_status check_shape(const struct tt_safetensors *file, const struct tt_safetensors_entry *entry,
                              unsigned bits, uint64_t *bytes)
 {
     uint64_t count = 1, all_bits;
     bool fits = true, empty = false;
-    /* The other dimensions of an empty tensor are multiplied too: whoever does so later must not overflow. */
+    /* The other dimensions of an empty tensor are multiplied too, so that later products cannot overflow. */
     for (int i = 0; i < entry->rank; i++) {
         uint64_t dim = (uint64_t)entry->dims[i];
         if (dim == 0) empty = true;
@@ -138,7 +138,7 @@ static tt_status read_entry(struct tt_safetensors *file, const char *name, const
     if (end > data_bytes) {
         tt_fail(TT_ERR_DATA, "'%s': tensor '%s' ends at byte %llu of the data, of which the file has %llu",
                 file->path, name, (unsigned long long)end, (unsigned long long)data_bytes);
-        tt_hint("the file is incomplete: fetch or write it again");
+        tt_hint("the file is incomplete: download or write it again");
         return TT_ERR_DATA;
     }
     if (end - begin != bytes) {
@@ -215,12 +215,13 @@ static tt_status read_entries(struct tt_safetensors *file, const struct tt_json_
 static tt_status fail_header_size(const struct tt_safetensors *file, const unsigned char *start,
                                   uint64_t header_bytes)
 {
-    tt_fail(TT_ERR_DATA, "'%s' is no safetensors file: it claims a header of %llu bytes; the file has %llu",
-            file->path, (unsigned long long)header_bytes, (unsigned long long)file->file_bytes);
+    tt_fail(TT_ERR_DATA,
+            "'%s' is not a safetensors file: it claims a header of %llu bytes; the file has %llu", file->path,
+            (unsigned long long)header_bytes, (unsigned long long)file->file_bytes);
     if (memcmp(start, "version ", 8) == 0) {
         tt_hint("it looks like a Git LFS pointer: run 'git lfs pull' in that folder");
     } else if (header_bytes <= HEADER_BYTES_MAX) {
-        tt_hint("the file is incomplete: fetch or write it again");
+        tt_hint("the file is incomplete: download or write it again");
     }
     return TT_ERR_DATA;
 }
@@ -229,7 +230,7 @@ static tt_status read_header(struct tt_safetensors *file)
 {
     unsigned char start[8];
     if (file->file_bytes < sizeof start) {
-        return tt_fail(TT_ERR_DATA, "'%s' is no safetensors file: it has only %llu bytes", file->path,
+        return tt_fail(TT_ERR_DATA, "'%s' is not a safetensors file: it has only %llu bytes", file->path,
                        (unsigned long long)file->file_bytes);
     }
     TT_TRY(tt_file_pread(file->descriptor, file->path, start, sizeof start, 0));
@@ -246,7 +247,7 @@ static tt_status read_header(struct tt_safetensors *file)
     TT_GO(tt_file_pread(file->descriptor, file->path, header, (size_t)header_bytes, sizeof start));
     /* The reference library skips white space before the object since 0.8. */
     if (header[strspn(header, " \t\r\n")] != '{') {
-        TT_GO(tt_fail(TT_ERR_DATA, "'%s' is no safetensors file: its header does not start with '{'",
+        TT_GO(tt_fail(TT_ERR_DATA, "'%s' is not a safetensors file: its header does not start with '{'",
                       file->path));
     }
     status = tt_json_parse(header, (size_t)header_bytes, "the header", &json);
@@ -273,7 +274,7 @@ tt_status tt_safetensors_open(const char *path, struct tt_safetensors **out)
     if (file->path == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_file_open_read(path, &file->descriptor, &file->file_bytes));
     TT_GO(read_header(file));
-    /* Only a hint to read ahead in larger steps; a refusal does no harm. */
+    /* Only a hint to read ahead in larger steps; a failure is harmless. */
     (void)posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);
     *out = file;
     return TT_OK;

@@ -1,6 +1,6 @@
-/* safetensors files, strict both ways. Format: the safetensors README ("Format"): 8-byte little-endian header size,
- * JSON header, byte buffer; no holes, no overlap, no duplicate keys. Reading never trusts the file: every offset,
- * shape and size is checked before use (TT_ERR_DATA names file, tensor and what is wrong). */
+/* safetensors files, strict in reading and writing. Format: the safetensors README ("Format"): 8-byte little-endian
+ * header size, JSON header, byte buffer; no holes, no overlap, no duplicate keys. Every offset, shape and size of a
+ * file is checked before use (TT_ERR_DATA names file, tensor and fault). */
 #ifndef TT_IO_SAFETENSORS_H
 #define TT_IO_SAFETENSORS_H
 
@@ -13,9 +13,9 @@ enum { TT_SAFETENSORS_RANK_MAX = 8 };
 
 struct tt_safetensors_entry {
     const char *name; /* owned by the reader, or borrowed by the writer */
-    /* NONE for a type that we do not compute with (F4, C64, ...): listed, not readable */
+    /* NONE for types without arithmetic here (F4, C64, ...): listed, not readable */
     tt_dtype dtype;
-    char dtype_name[16]; /* as the file spells it */
+    char dtype_name[16]; /* as spelled in the file */
     int rank;
     int64_t dims[TT_SAFETENSORS_RANK_MAX];
     uint64_t offset; /* absolute, in the file */
@@ -34,16 +34,16 @@ const struct tt_safetensors_entry *tt_safetensors_entry(const struct tt_safetens
 /* or NULL */
 const struct tt_safetensors_entry *tt_safetensors_find(const struct tt_safetensors *file, const char *name);
 const char *tt_safetensors_metadata(const struct tt_safetensors *file, const char *key); /* or NULL */
-/* Reads `count` elements from element `first` on, converted to `dtype` (F32, BF16, F16, F64 in any pair; else the
- * types must be equal), through a bounded buffer: host memory beyond `to` is at most 1 MiB. */
+/* Reads `count` elements from element `first` on, converted to `dtype` (any pair of F32, BF16, F16, F64; other types
+ * must be equal). Uses at most 1 MiB of host memory besides `to`. */
 TT_MUST_USE tt_status tt_safetensors_read(const struct tt_safetensors *file,
                                           const struct tt_safetensors_entry *entry, int64_t first,
                                           int64_t count, void *to, tt_dtype dtype);
 
-/* Writing: lay out first, then write pieces at their final offsets in any order, from any rank.
- * tt_safetensors_layout sorts as the reference library does (by descending type size, then name), fills offset and
- * bytes of each entry, and appends the header (with metadata {"format": "pt"}) to `header`; the file is then
- * header.bytes + data long. Entry names must be distinct. */
+/* Writing: compute the layout first, then write pieces at their final offsets in any order, from any rank.
+ * tt_safetensors_layout sorts like the reference library (by descending type size, then name), sets offset and bytes of
+ * each entry, and appends the header (with metadata {"format": "pt"}) to `header`. *file_bytes: header and data. Entry
+ * names must be distinct. */
 TT_MUST_USE tt_status tt_safetensors_layout(struct tt_safetensors_entry *entries, size_t count,
                                             struct tt_str *header, uint64_t *file_bytes);
 

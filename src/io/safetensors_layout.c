@@ -1,4 +1,4 @@
-/* The writing half of io/safetensors.h: the reference library's header, byte for byte. */
+/* Writing of safetensors headers: the reference library's header, byte for byte. */
 #include "io/safetensors.h"
 
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static tt_status append_name(struct tt_str *json, const char *name)
     return tt_str_append_char(json, '"');
 }
 
-/* Until the header's length is known, offsets count from the start of the data. */
+/* Offsets count from the start of the data, because the length of the header is still unknown. */
 static tt_status append_entry(struct tt_str *json, const struct tt_safetensors_entry *entry)
 {
     TT_TRY(tt_str_append_char(json, ','));

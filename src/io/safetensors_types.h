@@ -1,5 +1,5 @@
-/* The types that a safetensors header may name (safetensors/src/tensor.rs, `Dtype`), in the reference library's
- * order: its writer sorts tensors by this order, last first. */
+/* The types of a safetensors header (safetensors/src/tensor.rs, `Dtype`), in the reference library's order: its writer
+ * sorts tensors by this order, last first. */
 #ifndef TT_IO_SAFETENSORS_TYPES_H
 #define TT_IO_SAFETENSORS_TYPES_H
 

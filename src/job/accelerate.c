@@ -71,7 +71,7 @@ static tt_status take_unneeded(const struct reading *reading, const struct key *
                                const struct tt_yaml_node *node)
 {
     if (node->kind != TT_YAML_SCALAR && node->first == NULL) return TT_OK; /* `tpu_env: []` says nothing */
-    tt_info("%s is accepted and not needed here: %s (%s line %zu)", node->key, key->argument, reading->origin,
+    tt_info("%s is accepted without effect: %s (%s line %zu)", node->key, key->argument, reading->origin,
             node->line);
     return TT_OK;
 }
@@ -91,7 +91,7 @@ static tt_status take_refused(const struct reading *reading, const struct key *k
     bool on = false;
     if (node->kind == TT_YAML_MAP && node->first == NULL) return TT_OK;
     if (node->kind == TT_YAML_SCALAR && tt_value_parse_bool(node->text, &on) && !on) return TT_OK;
-    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s line %zu: '%s' is not served", reading->origin,
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s line %zu: '%s' is not supported", reading->origin,
                                node->line, node->key);
     tt_hint("%s", key->argument);
     return status;
@@ -103,7 +103,7 @@ static tt_status take_environment(const struct reading *reading, const struct ke
     (void)key;
     TT_TRY(one_value(reading, node));
     if (tt_ascii_same(node->text, "LOCAL_MACHINE")) return TT_OK;
-    return refuse(reading, node, TT_ERR_UNSUPPORTED, "is not served: only LOCAL_MACHINE is");
+    return refuse(reading, node, TT_ERR_UNSUPPORTED, "is not supported: only LOCAL_MACHINE is");
 }
 
 static tt_status take_distributed_type(const struct reading *reading, const struct key *key,
@@ -115,7 +115,7 @@ static tt_status take_distributed_type(const struct reading *reading, const stru
     /* MULTI_GPU, MULTI_CPU and their kin are DistributedDataParallel: every rank holds everything. */
     if (tt_ascii_same_start(node->text, "MULTI_", 6))
         return set(reading, node, "sharding_strategy", "NO_SHARD");
-    tt_status status = refuse(reading, node, TT_ERR_UNSUPPORTED, "is not served");
+    tt_status status = refuse(reading, node, TT_ERR_UNSUPPORTED, "is not supported");
     tt_hint("FSDP, MULTI_GPU, MULTI_CPU and NO are; FSDP does what ZeRO stage 3 does");
     return status;
 }
@@ -135,7 +135,7 @@ static tt_status take_mixed_precision(const struct reading *reading, const struc
                     reading->origin, node->line);
         return TT_OK;
     }
-    tt_status status = refuse(reading, node, TT_ERR_UNSUPPORTED, "is not served");
+    tt_status status = refuse(reading, node, TT_ERR_UNSUPPORTED, "is not supported");
     tt_hint("use bf16, or 'no' with bf16: false for float32");
     return status;
 }
@@ -146,7 +146,8 @@ static tt_status take_fp16(const struct reading *reading, const struct key *key,
     bool on;
     (void)key;
     TT_TRY(read_bool(reading, node, &on));
-    return on ? refuse(reading, node, TT_ERR_UNSUPPORTED, "is not served: use mixed_precision: bf16") : TT_OK;
+    return on ? refuse(reading, node, TT_ERR_UNSUPPORTED, "is not supported: use mixed_precision: bf16")
+              : TT_OK;
 }
 
 /* torch's CPUOffload: a truth value, or {offload_params: true}. */
@@ -169,7 +170,7 @@ static tt_status take_param_dtype(const struct reading *reading, const struct ke
     tt_dtype type = tt_dtype_from_torch_name(node->text);
     if (type == TT_BF16 || type == TT_F32)
         return set(reading, node, "bf16", type == TT_BF16 ? "true" : "false");
-    return refuse(reading, node, TT_ERR_UNSUPPORTED, "is not served: bfloat16 and float32 are");
+    return refuse(reading, node, TT_ERR_UNSUPPORTED, "is not supported: bfloat16 and float32 are");
 }
 
 static tt_status take_use_cpu(const struct reading *reading, const struct key *key,
@@ -245,7 +246,7 @@ static tt_status take_prefetch(const struct reading *reading, const struct key *
     (void)key;
     TT_TRY(one_value(reading, node));
     if (reading->fsdp_version == 2) {
-        tt_info("%s is accepted and not needed here: version 2 of FSDP decides it (%s line %zu)", node->key,
+        tt_info("%s is accepted without effect: version 2 of FSDP decides it (%s line %zu)", node->key,
                 reading->origin, node->line);
         return TT_OK;
     }
@@ -331,10 +332,10 @@ static const struct key fsdp_keys[] = {
     {"sync_module_states", take_unneeded, "each rank reads only its own bytes of the weights, always"},
     {"ignored_modules", take_unneeded, "every parameter belongs to a unit"},
     {"limit_all_gathers", take_unneeded, "at most one block is gathered ahead"},
-    {"xla", take_refused, "XLA devices are not served"},
-    {"xla_fsdp_v2", take_refused, "XLA devices are not served"},
-    {"xla_fsdp_grad_ckpt", take_refused, "XLA devices are not served"},
-    {"xla_fsdp_settings", take_refused, "XLA devices are not served"},
+    {"xla", take_refused, "XLA devices are not supported"},
+    {"xla_fsdp_v2", take_refused, "XLA devices are not supported"},
+    {"xla_fsdp_grad_ckpt", take_refused, "XLA devices are not supported"},
+    {"xla_fsdp_settings", take_refused, "XLA devices are not supported"},
     {NULL, NULL, NULL},
 };
 
@@ -475,7 +476,7 @@ static tt_status take_parallelism(const struct reading *reading, const struct ke
             TT_TRY(take_map(reading, parallelism_keys, &others, prefix));
         else if (child->kind != TT_YAML_SCALAR || strcmp(child->text, "1") != 0)
             return refuse(reading, child, TT_ERR_UNSUPPORTED,
-                          "is not served: ranks split data and weights only");
+                          "is not supported: ranks split data and weights only");
     }
     return TT_OK;
 }

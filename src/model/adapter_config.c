@@ -24,10 +24,10 @@ char *tt_adapter_param_name(const char *key)
     return tt_strdup(key + sizeof key_prefix - 1);
 }
 
-/* Keys that must have their default, which is absent, null, false, "", [] or {} unless said. */
+/* Keys that must have their default: absent, null, false, "", [], {} or `default_text`. */
 static const struct {
     const char *key;
-    const char *default_text; /* a string that is the default too, or NULL */
+    const char *default_text; /* a string that is also the default, or NULL */
 } must_be_default[] = {
     {"bias", "none"},
     {"fan_in_fan_out", NULL},
@@ -52,7 +52,7 @@ static const struct {
     {"task_type", "CAUSAL_LM"},
 };
 
-/* Read below, or without meaning for results. */
+/* Keys parsed below, or without effect on results. */
 static const char *const known_keys[] = {
     "peft_type",
     "r",
@@ -96,15 +96,14 @@ static tt_status check_key(const struct tt_json *json, const char *key, const st
         if (is_nothing(value) || (text != NULL && allowed != NULL && strcmp(text, allowed) == 0))
             return TT_OK;
         return tt_fail(TT_ERR_UNSUPPORTED,
-                       "%s: '%s' is not at its default, and what it asks for is not served", json->origin,
+                       "%s: '%s' is not at its default, and other values are not supported", json->origin,
                        key);
     }
     if (!is_nothing(value)) tt_warn("%s: the key '%s' is unknown and was ignored", json->origin, key);
     return TT_OK;
 }
 
-/* true, false and the initialisations that leave the base weights alone do not matter for an adapter that
- * exists. */
+/* true, false and the initialisations that do not change the base weights have no effect on an existing adapter. */
 static tt_status read_init(const struct tt_json *json, struct tt_lora_config *lora)
 {
     const struct tt_json_value *value = tt_json_get(json->root, "init_lora_weights");
@@ -157,7 +156,7 @@ tt_status tt_adapter_config_parse(const struct tt_json *json, struct tt_arena *a
     if (!tt_json_is_object(json->root)) return tt_fail(TT_ERR_DATA, "%s is not a JSON object", json->origin);
     TT_TRY(tt_json_string(json, json->root, "peft_type", &type));
     if (strcmp(type, "LORA") != 0) {
-        return tt_fail(TT_ERR_UNSUPPORTED, "%s: adapters of peft_type '%s' are not served, only LORA",
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: adapters of peft_type '%s' are not supported, only LORA",
                        json->origin, type);
     }
     for (size_t member = 0; tt_json_next_member(json->root, &member, &key, &value);)

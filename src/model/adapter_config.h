@@ -1,15 +1,13 @@
-/* The files of a PEFT adapter folder: adapter_config.json, and how adapter_model.safetensors names its
- * tensors. Source: peft/config.py, peft/tuners/lora/config.py, peft/utils/save_and_load.py; compared with
- * PEFT 0.21. */
+/* The files of a PEFT adapter folder: adapter_config.json, and the tensor names of adapter_model.safetensors. Source:
+ * peft/config.py, peft/tuners/lora/config.py, peft/utils/save_and_load.py; compared with PEFT 0.21. */
 #ifndef TT_MODEL_ADAPTER_CONFIG_H
 #define TT_MODEL_ADAPTER_CONFIG_H
 
 #include "base/str.h"
 #include "model/model.h"
 
-/* Reads folder/adapter_config.json into *lora, whose texts live in `arena`. `enabled` and `from_adapter` are
- * set. Keys that change results and that are not served must have their default (TT_ERR_UNSUPPORTED names the
- * key); unknown keys are logged. */
+/* Parses folder/adapter_config.json into *lora, with texts in `arena`; sets `enabled` and `from_adapter`. Unsupported
+ * keys that change results must have their default (TT_ERR_UNSUPPORTED names the key); unknown keys are logged. */
 TT_MUST_USE tt_status tt_adapter_config_read(const char *folder, struct tt_arena *arena,
                                              struct tt_lora_config *lora);
 TT_MUST_USE tt_status tt_adapter_config_parse(const struct tt_json *json, struct tt_arena *arena,
@@ -23,7 +21,7 @@ TT_MUST_USE tt_status tt_adapter_config_write(const struct tt_model *model, cons
 /* "model.layers.0.self_attn.q_proj.lora_A.weight" -> "base_model.model.model.layers...": returns owned
  * memory, or NULL with the error record set. */
 char *tt_adapter_key(const char *param_name);
-/* The other way; NULL when `key` is no tensor of an adapter (or memory is out). */
+/* The inverse; NULL when `key` is not a tensor of an adapter, or memory runs out. */
 char *tt_adapter_param_name(const char *key);
 
 #endif

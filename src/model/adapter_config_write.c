@@ -7,7 +7,7 @@
 #include "model/lora.h"
 #include "model/pattern.h"
 
-/* The release whose format this is; the key itself exists since then. */
+/* The release of this format; the key exists since then. */
 static const char peft_version[] = "0.18.0";
 /* From this many names on PEFT writes the shortest endings instead of whole paths
  * (MIN_TARGET_MODULES_FOR_OPTIMIZATION). */
@@ -44,7 +44,7 @@ static tt_status set_sorted_list(struct tt_json_value *object, const char *key, 
     return set(object, key, list);
 }
 
-/* What "all-linear" came to mean. */
+/* The modules that "all-linear" selected. */
 static tt_status set_all_linear(struct tt_json_value *object, const struct tt_module_list *modules)
 {
     size_t count = 0;
@@ -66,7 +66,7 @@ static tt_status set_all_linear(struct tt_json_value *object, const struct tt_mo
     return status;
 }
 
-/* A pattern setting as PEFT keeps it: null, a list of names, or the expression as a string. */
+/* A pattern setting as PEFT stores it: null, a list of names, or the expression as a string. */
 static tt_status set_names(struct tt_json_value *object, const char *key, const char *text, bool words)
 {
     struct tt_name_pattern pattern = {0};
@@ -95,8 +95,8 @@ static struct tt_json_value *number(double value)
                                                        : tt_json_new_real(value);
 }
 
-/* JSON objects are written with sorted keys, but the first key that matches wins. Where a module matches keys
- * of different values the pattern is written out module by module, so that it means the same in any order. */
+/* JSON objects are written with sorted keys, but the first matching key wins. Where a module matches keys of different
+ * values, the pattern is written module by module, so that it does not depend on the order. */
 static tt_status set_values(struct tt_json_value *object, const char *key, const char *text, double fallback,
                             const struct tt_module_list *modules)
 {

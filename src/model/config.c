@@ -31,13 +31,13 @@ static tt_status find_family(const struct tt_json *json, const struct tt_model_f
     TT_TRY(tt_json_string(json, json->root, "model_type", &model_type));
     *out = tt_model_family_find(model_type);
     if (*out == NULL) {
-        tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: models of model_type '%s' are not served",
+        tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: models of model_type '%s' are not supported",
                                    json->origin, model_type);
         struct tt_str names = {0};
         for (int i = 0; i < FAMILY_COUNT; i++) {
             if (tt_str_printf(&names, "%s%s", i > 0 ? ", " : "", families[i]->model_type) != TT_OK) break;
         }
-        tt_hint("served are: %s", tt_str_text(&names));
+        tt_hint("supported are: %s", tt_str_text(&names));
         tt_str_deinit(&names);
         return status;
     }
@@ -45,8 +45,8 @@ static tt_status find_family(const struct tt_json *json, const struct tt_model_f
     const char *architecture = tt_json_text(tt_json_at(architectures, 0));
     if (architecture != NULL && strcmp(architecture, (*out)->architecture) != 0) {
         return tt_fail(TT_ERR_UNSUPPORTED,
-                       "%s: the architecture '%s' is not served (for model_type '%s' it is %s)", json->origin,
-                       architecture, model_type, (*out)->architecture);
+                       "%s: the architecture '%s' is not supported (for model_type '%s' it is %s)",
+                       json->origin, architecture, model_type, (*out)->architecture);
     }
     return TT_OK;
 }
@@ -65,7 +65,7 @@ static tt_status read_size(const struct tt_json *json, const char *key, int64_t 
     return check_range(json, key, *out, 1, maximum);
 }
 
-/* A missing key takes the family's default; null takes `null_value`. */
+/* A missing key has the family's default; null is `null_value`. */
 static tt_status read_optional_size(const struct tt_json *json, const char *key, int64_t maximum,
                                     int64_t missing_value, int64_t null_value, int64_t *out)
 {
@@ -130,8 +130,8 @@ static tt_status read_rope_type(const struct tt_json *json, const struct tt_json
         return TT_OK;
     }
     tt_status status =
-        tt_fail(TT_ERR_UNSUPPORTED, "%s: the rope type '%s' is not served", json->origin, name);
-    tt_hint("served are default, linear, llama3 and yarn");
+        tt_fail(TT_ERR_UNSUPPORTED, "%s: the rope type '%s' is not supported", json->origin, name);
+    tt_hint("supported are default, linear, llama3 and yarn");
     return status;
 }
 
@@ -208,7 +208,7 @@ static tt_status read_rope(const struct tt_json *json, struct tt_model_config *c
         TT_TRY(tt_json_object(json, json->root, keys[i], &rope));
         if (tt_json_is_object(tt_json_get(rope, "full_attention")) ||
             tt_json_is_object(tt_json_get(rope, "sliding_attention"))) {
-            return tt_fail(TT_ERR_UNSUPPORTED, "%s: %s differ by layer type, which is not served",
+            return tt_fail(TT_ERR_UNSUPPORTED, "%s: %s differ by layer type, which is not supported",
                            json->origin, keys[i]);
         }
         TT_TRY(tt_json_opt_double(json, rope, "rope_theta", &config->rope_theta));
@@ -216,8 +216,8 @@ static tt_status read_rope(const struct tt_json *json, struct tt_model_config *c
         TT_TRY(read_rope_scaling(json, rope, config));
     }
     if (partial != 1) {
-        return tt_fail(TT_ERR_UNSUPPORTED, "%s: partial_rotary_factor is %g; only 1 is served", json->origin,
-                       partial);
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: partial_rotary_factor is %g; only 1 is supported",
+                       json->origin, partial);
     }
     if (!(config->rope_theta > 1)) {
         return tt_fail(TT_ERR_DATA, "%s: rope_theta is %g; it must be above 1", json->origin,
@@ -234,8 +234,8 @@ static tt_status read_dtype(const struct tt_json *json, struct tt_model_config *
     config->dtype = tt_dtype_from_torch_name(name);
     if (config->dtype == TT_F32 || config->dtype == TT_BF16 || config->dtype == TT_F16) return TT_OK;
     return tt_fail(TT_ERR_UNSUPPORTED,
-                   "%s: weights of type '%s' are not served (float32, bfloat16, float16 are)", json->origin,
-                   name);
+                   "%s: weights of type '%s' are not supported (float32, bfloat16, float16 are)",
+                   json->origin, name);
 }
 
 static tt_status read_tokens(const struct tt_json *json, struct tt_model_config *config)
@@ -248,8 +248,8 @@ static tt_status read_tokens(const struct tt_json *json, struct tt_model_config 
     size_t count = tt_json_is_list(eos) ? tt_json_count(eos) : 1;
     size_t room = sizeof config->eos_token_ids / sizeof config->eos_token_ids[0];
     if (count > room)
-        return tt_fail(TT_ERR_DATA, "%s: eos_token_id has %zu entries, at most %zu are served", json->origin,
-                       count, room);
+        return tt_fail(TT_ERR_DATA, "%s: eos_token_id has %zu entries, at most %zu are supported",
+                       json->origin, count, room);
     for (size_t i = 0; i < count; i++) {
         const struct tt_json_value *item = tt_json_is_list(eos) ? tt_json_at(eos, i) : eos;
         if (!tt_json_is_integer(item))
@@ -262,13 +262,13 @@ static tt_status read_tokens(const struct tt_json *json, struct tt_model_config 
     return TT_OK;
 }
 
-/* Keys that change results and that this decoder does not have. */
-static tt_status refuse_unserved(const struct tt_json *json)
+/* Keys that change results and that this decoder does not support. */
+static tt_status refuse_unsupported(const struct tt_json *json)
 {
     const char *activation = "silu";
     TT_TRY(tt_json_opt_string(json, json->root, "hidden_act", &activation));
     if (strcmp(activation, "silu") != 0 && strcmp(activation, "swish") != 0) {
-        return tt_fail(TT_ERR_UNSUPPORTED, "%s: hidden_act is '%s'; only 'silu' is served", json->origin,
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: hidden_act is '%s'; only 'silu' is supported", json->origin,
                        activation);
     }
     double dropout = 0;
@@ -300,8 +300,9 @@ tt_status tt_model_config_qwen_windows(const struct tt_json *json, struct tt_mod
             const char *type = tt_json_text(tt_json_at(types, (size_t)i));
             if (type == NULL ||
                 (strcmp(type, "full_attention") != 0 && strcmp(type, "sliding_attention") != 0)) {
-                return tt_fail(TT_ERR_UNSUPPORTED, "%s: layer type '%s' of layer %" PRId64 " is not served",
-                               json->origin, type != NULL ? type : "(not a string)", i);
+                return tt_fail(TT_ERR_UNSUPPORTED,
+                               "%s: layer type '%s' of layer %" PRId64 " is not supported", json->origin,
+                               type != NULL ? type : "(not a string)", i);
             }
             config->window_layers[i] = strcmp(type, "sliding_attention") == 0;
         }
@@ -319,7 +320,7 @@ tt_status tt_model_config_parse(const struct tt_json *json, struct tt_model_conf
     TT_TRY(find_family(json, &family));
     memcpy(config.model_type, family->model_type, strlen(family->model_type) + 1);
     memcpy(config.architecture, family->architecture, strlen(family->architecture) + 1);
-    TT_TRY(refuse_unserved(json));
+    TT_TRY(refuse_unsupported(json));
     TT_TRY(tt_quantization_read(json, &config));
     TT_TRY(read_sizes(json, family, &config));
     TT_TRY(tt_json_opt_double(json, json->root, "rms_norm_eps", &config.rms_norm_eps));

@@ -1,5 +1,5 @@
-/* Builds a decoder-only model from its configuration: blocks, parameters in the order in which they should
- * lie in memory, and LoRA where model/lora.c puts it. Tensor names: Hugging Face's. */
+/* Builds a decoder-only model from its configuration: blocks, parameters in their order in memory, and LoRA as selected
+ * by model/lora.c. Tensor names: Hugging Face's. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,11 +13,11 @@
 
 enum { BLOCK_PARAMS_MAX = 40 };
 
-/* The first failure stays in `status`; what follows it does nothing. */
+/* The first failure stays in `status`; later calls do nothing. */
 struct builder {
     struct tt_model *model;
     struct tt_module_list modules;
-    tt_param *block_params[BLOCK_PARAMS_MAX]; /* of the block that is being built */
+    tt_param *block_params[BLOCK_PARAMS_MAX]; /* of the current block */
     size_t block_param_count;
     size_t param_capacity;
     tt_status status;
@@ -73,8 +73,8 @@ static tt_param *base_param(struct builder *builder, const struct tt_module *mod
     if (param == NULL) return NULL;
     param->trainable = options->train_base || module->saved;
     param->adapter = module->saved;
-    /* What trains has a fp32 master; frozen vectors cost nothing in fp32; frozen matrices are stored as
-     * computed with. */
+    /* Trainable parameters have a fp32 master; frozen vectors cost little in fp32; frozen matrices are stored in the
+     * compute type. */
     param->stored_dtype = param->trainable || rank == 1 ? TT_F32 : options->compute_dtype;
     param->weight_decay = rank == 2;
     param->init = options->random_init ? random_init : TT_INIT_FILE;
@@ -122,8 +122,8 @@ static void quantize(struct builder *builder, const struct tt_module *module, tt
                                            weight->dims[1], &weight->quant);
 }
 
-/* Linears that read the same input: weights first, then biases, then all A and all B, so that each kind lies
- * together. `tied_weight` (or NULL) takes the place of the only weight. */
+/* Linears with the same input: weights first, then biases, then all A and all B, so that each kind is contiguous.
+ * `tied_weight` (or NULL) replaces the only weight. */
 static void make_group(struct builder *builder, const struct linear_shape *shapes, int count, int64_t in,
                        bool bias, tt_param *tied_weight, struct tt_linear_group *group)
 {
@@ -240,8 +240,7 @@ static void make_layer(struct builder *builder, int64_t index)
                  layer);
 }
 
-/* Embedding and head share one parameter unless modules_to_save trains a copy of one: PEFT then keeps them
- * apart. */
+/* Embedding and head share one parameter unless modules_to_save trains a copy of one: PEFT then separates them. */
 static bool shares_head(const struct builder *builder)
 {
     const struct tt_module *items = builder->modules.items;
@@ -268,7 +267,7 @@ static tt_status apply_lora(struct builder *builder)
     struct tt_model *model = builder->model;
     if (!model->options.lora.enabled) return TT_OK;
     if (model->options.train_base) {
-        return tt_fail(TT_ERR_USAGE, "LoRA and the training of every base weight exclude each other");
+        return tt_fail(TT_ERR_USAGE, "LoRA and training of all base weights exclude each other");
     }
     const struct tt_model_family *family = tt_model_family_find(model->config.model_type);
     if (family == NULL) return tt_fail(TT_ERR_INTERNAL, "no family '%s'", model->config.model_type);
@@ -305,7 +304,7 @@ static void assign_units(struct builder *builder)
     model->unit_count = model->block_count - (tied ? 1 : 0);
 }
 
-/* The model outlives what its options were read from. */
+/* Copies the texts of the options, because the model outlives their source. */
 static void keep_strings(struct builder *builder)
 {
     struct tt_lora_config *lora = &builder->model->options.lora;

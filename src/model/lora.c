@@ -99,7 +99,7 @@ static tt_status rules_init(struct rules *rules, const struct tt_lora_config *co
     return TT_OK;
 }
 
-/* `name` stands in `path` as one or more whole components. */
+/* True if `path` contains `name` as one or more whole components. */
 static bool has_components(const char *path, const char *name)
 {
     size_t bytes = strlen(name);
@@ -272,7 +272,7 @@ tt_status tt_lora_apply(const struct tt_lora_config *config, const char *default
     TT_GO(mark_saved(&rules, modules));
     TT_GO(check_all_used(&rules, modules, adapted));
 out:
-    if (status != TT_OK) tt_while("laying LoRA over the model");
+    if (status != TT_OK) tt_while("applying LoRA to the model");
     rules_deinit(&rules);
     return status;
 }

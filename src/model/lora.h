@@ -1,18 +1,18 @@
-/* Which modules get LoRA, of which rank and scale, and which are trained as full copies: PEFT's rules,
+/* Selection of the modules with LoRA, their ranks and scales, and of the modules trained as full copies: PEFT's rules,
  * exactly.
  *
  * - target_modules: a list: the path is an entry or ends with ".entry"; an expression: it matches the whole
  *   path; "all-linear": every linear but lm_head; NULL: the family's default.
  * - exclude_modules: the same rules; it wins.
  * - modules_to_save: every module whose path ends with an entry (also inside a name: "norm" is every layer
- *   norm) trains as a whole; never adapted too when the entry is a whole component of the path.
+ *   norm) trains in full; it is not adapted as well when the entry is a whole component of the path.
  * - layers_to_transform: with a list of targets, only layers of these indices (layers_pattern names the
  *   lists of layers).
  * - rank_pattern, alpha_pattern: the first key of which (.*\.)?(key) matches the whole path.
  * - scale: alpha / r, with rslora alpha / sqrt(r); r is that module's own.
  *
- * Stricter than PEFT, because each of these trains something else than was meant: an entry or key that
- * matches nothing is an error (for an adapter that exists already, a note); modules_to_save must exist. */
+ * Stricter than PEFT, because such a run would not train what was intended: an entry or key that matches nothing is an
+ * error (for an existing adapter, a log line); modules_to_save must exist. */
 #ifndef TT_MODEL_LORA_H
 #define TT_MODEL_LORA_H
 

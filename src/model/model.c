@@ -63,8 +63,8 @@ const char *tt_model_format_counts(const struct tt_model *model, char *text, siz
     return text;
 }
 
-/* Multiply-adds are 2 FLOPs; a frozen matrix needs the forward product and the input's gradient, one that
- * trains also its own gradient. */
+/* Multiply-adds are 2 FLOPs; a frozen matrix needs the forward product and the input's gradient, a trainable matrix
+ * also its own gradient. */
 static double linear_flops(const struct tt_linear_group *group, bool full)
 {
     double flops = 0;

@@ -1,4 +1,4 @@
-/* The module tree of a decoder as Hugging Face names it, for the rules that pick modules by name. */
+/* The module tree of a decoder with Hugging Face's names, for rules that select modules by name. */
 #ifndef TT_MODEL_MODULE_H
 #define TT_MODEL_MODULE_H
 
@@ -8,17 +8,17 @@ enum tt_module_kind {
     TT_MODULE_LINEAR,
     TT_MODULE_NORM,
     TT_MODULE_EMBEDDING,
-    TT_MODULE_OTHER /* holds no weight itself */
+    TT_MODULE_OTHER /* has no weight of its own */
 };
 
 struct tt_module {
     const char *path; /* "model.layers.3.self_attn.q_proj" */
     enum tt_module_kind kind;
     int layer; /* -1 outside the layers */
-    /* What model/lora.c decides: */
+    /* Set by model/lora.c: */
     bool adapted;   /* LoRA of rank r is added, times `scaling` */
     bool saved;     /* modules_to_save: a full copy trains */
-    bool quantized; /* model/quantization.c: its weight is stored in the format of the options */
+    bool quantized; /* set by model/quantization.c: its weight is stored in the format of the options */
     int64_t r;
     double alpha;
     float scaling;
@@ -58,7 +58,7 @@ struct tt_module_list {
     size_t count;
 };
 
-/* Allocated in `arena`. Without q/k norms their two places have an empty path, which nothing matches. */
+/* Allocated in `arena`. Without q/k norms their two places have an empty path, which matches no pattern. */
 TT_MUST_USE tt_status tt_module_list_make(const struct tt_model_config *config, struct tt_arena *arena,
                                           struct tt_module_list *out);
 static inline struct tt_module *tt_module_of_layer(const struct tt_module_list *list, int64_t layer,

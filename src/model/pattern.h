@@ -18,8 +18,8 @@ struct tt_name_pattern {
     bool given;
 };
 
-/* `text`: NULL, a JSON list, or an expression. With `words` a single word of letters, digits and underscores
- * is a list of one: as an expression it could only match a module at the top. `text` is not kept. */
+/* `text`: NULL, a JSON list, or an expression. With `words` a single word of letters, digits and underscores is a list
+ * of one: as an expression it could only match a module at the top. `text` is copied. */
 TT_MUST_USE tt_status tt_name_pattern_init(struct tt_name_pattern *pattern, const char *setting,
                                            const char *text, bool words);
 void tt_name_pattern_deinit(struct tt_name_pattern *pattern);
@@ -28,11 +28,10 @@ const char *tt_name_pattern_entry(const struct tt_name_pattern *pattern, size_t 
 TT_MUST_USE tt_status tt_name_pattern_match(struct tt_name_pattern *pattern, const char *path, bool *matched,
                                             bool *exact);
 
-/* JSON text of a setting; what is not JSON is TT_ERR_USAGE, which names the setting. */
+/* Parses the JSON text of a setting; invalid JSON is TT_ERR_USAGE, which names the setting. */
 TT_MUST_USE tt_status tt_pattern_parse(const char *setting, const char *text, struct tt_json *json);
 
-/* rank_pattern and alpha_pattern: {key: number}; the value of the first key of which (.*\.)?(key) matches the
- * path. */
+/* rank_pattern and alpha_pattern: {key: number}; the value of the first key for which (.*\.)?(key) matches the path. */
 struct tt_value_pattern {
     const char *setting;
     struct tt_json object;
@@ -47,8 +46,8 @@ struct tt_value_pattern {
 TT_MUST_USE tt_status tt_value_pattern_init(struct tt_value_pattern *pattern, const char *setting,
                                             const char *text, bool integers, double minimum, double maximum);
 void tt_value_pattern_deinit(struct tt_value_pattern *pattern);
-/* Leaves *value as it is when no key matches. `ambiguous` (may be NULL) is set when a later key matches too
- * and has another value: then the order of the keys matters. */
+/* *value is unchanged when no key matches. `ambiguous` (may be NULL) is set when a later key with another value also
+ * matches: then the order of the keys matters. */
 TT_MUST_USE tt_status tt_value_pattern_find(struct tt_value_pattern *pattern, const char *path, double *value,
                                             bool *ambiguous);
 

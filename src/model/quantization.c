@@ -11,31 +11,31 @@
 
 #define FIELD(member) .offset = offsetof(struct tt_quantization_config, member)
 
-/* One row reads as one paragraph. */
+/* One row is one paragraph. */
 /* clang-format off */
 const struct tt_setting tt_quantization_settings[] = {
     {.name = "load_in_4bit", .aliases = "_load_in_4bit", .type = TT_SETTING_BOOL, FIELD(load_in_4bit),
-     .default_text = "false", .help = "Store the frozen linears in 4 bits (QLoRA), quantized while they are loaded."},
+     .default_text = "false", .help = "Store the frozen linears in 4 bits (QLoRA), quantized during loading."},
     {.name = "load_in_8bit", .aliases = "_load_in_8bit", .type = TT_SETTING_BOOL, FIELD(load_in_8bit),
-     .default_text = "false", .help = "Store them as int8 with one scale a row."},
+     .default_text = "false", .help = "Store the frozen linears as int8 with one scale a row."},
     {.name = "bnb_4bit_quant_type", .type = TT_SETTING_CHOICE, FIELD(quant_type), .default_text = "nf4",
-     .choices = "nf4 fp4", .help = "The sixteen values of 4 bits."},
+     .choices = "nf4 fp4", .help = "Table of the sixteen values of 4 bits."},
     {.name = "bnb_4bit_use_double_quant", .aliases = "use_bnb_nested_quant", .type = TT_SETTING_BOOL,
      FIELD(use_double_quant), .default_text = "false",
      .help = "Store the scales of 4 bits in 8 bits: 4.13 instead of 4.5 bits a weight."},
     {.name = "bnb_4bit_compute_dtype", .type = TT_SETTING_STRING, FIELD(compute_dtype),
      .choices = "bfloat16 float32 float16",
-     .help = "Type in which the quantized linears compute: that of the run, which bf16 says; not given: the same."},
+     .help = "Compute type of the quantized linears; must be that of the run, which bf16 sets."},
     {.name = "llm_int8_skip_modules", .type = TT_SETTING_JSON, FIELD(skip_modules),
-     .help = "Names of linears that stay as they are; lm_head and the embeddings always do."},
+     .help = "Names of linears that are not quantized; lm_head and the embeddings never are."},
     {.name = "quantization_config", .type = TT_SETTING_JSON, .offset = TT_SETTING_NO_FIELD,
      .spread = "load_in_ _load_in_ bnb_4bit_ llm_int8_ quant_method", .transient = true,
-     .help = "The settings of this group as one mapping, as BitsAndBytesConfig has them."},
-    TT_SETTING_ONLY("quant_method", STRING, NULL, "null bitsandbytes", "bitsandbytes' 4 and 8 bits are served"),
-    TT_SETTING_UNNEEDED("bnb_4bit_quant_storage", "shards are bytes, whatever lies in them"),
-    TT_SETTING_UNNEEDED("llm_int8_threshold", "activations are never quantized, so none stands out"),
+     .help = "The settings of this group as one mapping, as in BitsAndBytesConfig."},
+    TT_SETTING_ONLY("quant_method", STRING, NULL, "null bitsandbytes", "only bitsandbytes' 4 and 8 bits are supported"),
+    TT_SETTING_UNNEEDED("bnb_4bit_quant_storage", "shards are bytes of any content"),
+    TT_SETTING_UNNEEDED("llm_int8_threshold", "activations are never quantized, so there are no outliers to separate"),
     TT_SETTING_UNNEEDED("llm_int8_has_fp16_weight", "the base is frozen"),
-    TT_SETTING_UNNEEDED("llm_int8_enable_fp32_cpu_offload", "offload_params keeps shards in host memory"),
+    TT_SETTING_UNNEEDED("llm_int8_enable_fp32_cpu_offload", "offload_params stores shards in host memory"),
     {.name = NULL},
 };
 /* clang-format on */
@@ -75,7 +75,7 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
         if (is_4bit(stored) ? given->load_in_8bit : given->load_in_4bit) {
             tt_status status =
                 tt_fail(TT_ERR_USAGE, "the weights of this model are %s already", tt_quant_type_name(stored));
-            tt_hint("leave out load_in_4bit and load_in_8bit, or use the folder that it was made from");
+            tt_hint("leave out load_in_4bit and load_in_8bit, or use the folder of the original weights");
             return status;
         }
         *out = (struct tt_base_quant){

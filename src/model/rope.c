@@ -1,12 +1,11 @@
-/* Tables of rotary positions, rounded where transformers rounds (frequencies and angles in fp32), because
- * that is what models were trained with. Types: modeling_rope_utils.py of transformers; yarn: Peng et al.,
- * arXiv 2309.00071. */
+/* Tables of rotary positions, rounded where transformers rounds (frequencies and angles in fp32), because models were
+ * trained with these values. Types: modeling_rope_utils.py of transformers; yarn: Peng et al., arXiv 2309.00071. */
 #include <math.h>
 #include "model/model.h"
 
 static const double two_pi = 6.283185307179586476925;
 
-/* The Llama 3.1 rule: long waves are slowed by `factor`, short ones stay, and those between are blended. */
+/* The Llama 3.1 rule: long waves are slowed by `factor`, short waves are unchanged, waves between are blended. */
 static double llama3_frequency(const struct tt_model_config *config, double frequency)
 {
     double original = (double)config->rope_original_max_position, wavelength = two_pi / frequency;

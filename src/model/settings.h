@@ -1,4 +1,4 @@
-/* Rows of the settings that model/ owns, over struct tt_lora_config. */
+/* Table rows of the settings of model/, over struct tt_lora_config. */
 #ifndef TT_MODEL_SETTINGS_H
 #define TT_MODEL_SETTINGS_H
 

@@ -1,6 +1,6 @@
-/* AdamW over the flat slices of one rank. Knows no model and no rank: it gets a run of elements with or without
- * weight decay. State: m and v in fp32, in device memory of purpose OPTIMIZER; offloaded, in page-locked host
- * memory that the device reads and writes over its link during the update (each value once). */
+/* AdamW over the flat slices of one rank. Independent of model and rank: its input is a run of elements with or without
+ * weight decay. State: m and v in fp32, in device memory of purpose OPTIMIZER; offloaded, in page-locked host memory
+ * that the device reads and writes over its link during the update (each value once). */
 #ifndef TT_OPTIM_ADAMW_H
 #define TT_OPTIM_ADAMW_H
 

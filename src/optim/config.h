@@ -1,5 +1,5 @@
-/* Settings of the optimizer; names and defaults of transformers' TrainingArguments as TRL's SFTConfig changes them.
- * The rows that parse them stand in optim/settings.c. */
+/* Settings of the optimizer; names and defaults of transformers' TrainingArguments as changed by TRL's SFTConfig. Their
+ * table rows are in optim/settings.c. */
 #ifndef TT_OPTIM_CONFIG_H
 #define TT_OPTIM_CONFIG_H
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 struct tt_optim_config {
-    /* "adamw_torch_fused"; every AdamW spelling that means plain fp32 AdamW */
+    /* "adamw_torch_fused", or another spelling of plain fp32 AdamW */
     const char *optim;
     double learning_rate;            /* 2e-5 */
     const char *lr_scheduler_type;   /* "linear" */

@@ -17,7 +17,7 @@ struct kwargs {
     const char *warmup_type, *decay_type;
 };
 
-/* What is left of the warm-up: the schedules' shapes are functions of these three. */
+/* The steps of a schedule; its shape is a function of these three. */
 struct position {
     int64_t step, warmup, total;
 };
@@ -79,7 +79,7 @@ static double cosine_with_min_lr(const struct tt_optim_config *config, const str
     return cosine_to_floor(config, kwargs, progress(at));
 }
 
-/* Its warm-up ends one step earlier than the others', so the wave begins one step earlier, too. */
+/* Its warm-up ends one step earlier than the others', so the wave also begins one step earlier. */
 static double cosine_warmup_with_min_lr(const struct tt_optim_config *config, const struct kwargs *kwargs,
                                         struct position at)
 {
@@ -160,7 +160,7 @@ typedef double warmup_function(const struct kwargs *, struct position);
 static const struct schedule {
     const char *name;
     shape_function *shape;   /* after the warm-up */
-    warmup_function *warmup; /* NULL: none, whatever the settings say */
+    warmup_function *warmup; /* NULL: none, regardless of the settings */
 } schedules[] = {
     {"linear", linear, linear_warmup},
     {"cosine", cosine, linear_warmup},

@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "optim/config.h"
 
-/* Factor of the peak rate for step `step` (from 0) of `total_steps`. */
+/* Factor of the peak rate at step `step` (from 0) of `total_steps`. */
 double tt_schedule_factor(const struct tt_optim_config *config, int64_t step, int64_t total_steps);
-/* Steps of warm-up in force: warmup_steps when >= 1, a share of total_steps when in (0, 1), else warmup_ratio. */
+/* Steps of warm-up: warmup_steps when >= 1, a share of total_steps when in (0, 1), else warmup_ratio of them. */
 int64_t tt_schedule_warmup_steps(const struct tt_optim_config *config, int64_t total_steps);
 /* Checks name and lr_scheduler_kwargs. */
 TT_MUST_USE tt_status tt_schedule_check(const struct tt_optim_config *config);

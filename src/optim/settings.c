@@ -7,7 +7,7 @@
 
 #define FIELD(member) .offset = offsetof(struct tt_optim_config, member)
 
-/* One row reads as one paragraph. */
+/* One row is one paragraph. */
 /* clang-format off */
 
 /* Keys and defaults: transformers' TrainingArguments; learning_rate as TRL's SFTConfig sets it. */
@@ -16,7 +16,7 @@ const struct tt_setting tt_optim_settings[] = {
      .default_text = "2e-5", .minimum = 0, .maximum = INFINITY, .help = "Peak learning rate."},
     {.name = "lr_scheduler_type", .type = TT_SETTING_STRING, FIELD(lr_scheduler_type),
      .default_text = "linear",
-     .help = "How the rate goes over the run: linear, cosine, constant, constant_with_warmup, "
+     .help = "Shape of the learning rate over the run: linear, cosine, constant, constant_with_warmup, "
              "cosine_with_restarts, polynomial, inverse_sqrt, cosine_with_min_lr, cosine_warmup_with_min_lr, "
              "warmup_stable_decay."},
     {.name = "lr_scheduler_kwargs", .type = TT_SETTING_JSON, FIELD(lr_scheduler_kwargs),
@@ -26,7 +26,7 @@ const struct tt_setting tt_optim_settings[] = {
      .help = "Steps over which the rate rises; below 1: a share of all steps."},
     {.name = "warmup_ratio", .type = TT_SETTING_DOUBLE, FIELD(warmup_ratio), .default_text = "0",
      .null_text = "0", .minimum = 0, .maximum = 1,
-     .help = "The same as a share of all steps, where warmup_steps is 0."},
+     .help = "Warm-up as a share of all steps, where warmup_steps is 0."},
     {.name = "weight_decay", .type = TT_SETTING_DOUBLE, FIELD(weight_decay), .default_text = "0",
      .minimum = 0, .maximum = INFINITY, .help = "Decoupled weight decay; not on norms and biases."},
     {.name = "adam_beta1", .type = TT_SETTING_DOUBLE, FIELD(adam_beta1), .default_text = "0.9", .minimum = 0,
@@ -37,18 +37,18 @@ const struct tt_setting tt_optim_settings[] = {
      .minimum = 0, .maximum = 1, .help = "Added to the root of the second moment."},
     {.name = "max_grad_norm", .type = TT_SETTING_DOUBLE, FIELD(max_grad_norm), .default_text = "1",
      .null_text = "0", .minimum = 0, .maximum = INFINITY,
-     .help = "The gradient is scaled down to this norm over all ranks; 0: never."},
+     .help = "Largest norm of the gradient over all ranks; larger gradients are scaled down; 0: never."},
     {.name = "optim", .type = TT_SETTING_STRING, FIELD(optim), .default_text = "adamw_torch_fused",
      .only = "adamw_torch_fused adamw_torch adamw_hf adamw_apex_fused adamw_torch_xla "
              "adamw_torch_npu_fused adamw",
-     .only_reason = "AdamW in float32 is the optimizer here; 8-bit, paged and other rules would train "
+     .only_reason = "only AdamW in float32 is supported; 8-bit, paged and other rules would train "
              "differently",
-     .help = "Optimizer; every spelling of plain AdamW means the same."},
+     .help = "Optimizer; all spellings of plain AdamW are equal."},
 
-    TT_SETTING_ONLY("optim_args", STRING, NULL, "null", "AdamW has no options beside its own keys"),
+    TT_SETTING_ONLY("optim_args", STRING, NULL, "null", "AdamW has no options besides its own keys"),
     TT_SETTING_ONLY("optim_target_modules", JSON, NULL, "null []",
                     "it belongs to optimizers other than AdamW"),
-    TT_SETTING_ONLY("adafactor", BOOL, "false", "false", "AdamW is the optimizer here"),
-    TT_SETTING_ONLY("neftune_noise_alpha", DOUBLE, NULL, "null 0", "noise on embeddings is not served"),
+    TT_SETTING_ONLY("adafactor", BOOL, "false", "false", "only AdamW is supported"),
+    TT_SETTING_ONLY("neftune_noise_alpha", DOUBLE, NULL, "null 0", "noise on embeddings is not supported"),
     {.name = NULL},
 };

@@ -1,4 +1,4 @@
-/* Rows of the settings that optim/ owns, over struct tt_optim_config. */
+/* Table rows of the settings of optim/, over struct tt_optim_config. */
 #ifndef TT_OPTIM_SETTINGS_H
 #define TT_OPTIM_SETTINGS_H
 

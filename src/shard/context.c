@@ -166,7 +166,7 @@ static tt_status fail_exhausted(const struct tt_shard_context *context, const st
     return TT_ERR_INTERNAL;
 }
 
-/* Whether `a` is the better one to overwrite: empty, then not wanted soon, then the one let go of first. */
+/* True if `a` is the better slot to overwrite: empty, then not needed soon, then released first. */
 static bool is_better(const struct gather_slot *a, const struct gather_slot *b)
 {
     if ((a->owner == NULL) != (b->owner == NULL)) return a->owner == NULL;
@@ -198,7 +198,7 @@ tt_status tt_shard_take_gradient_slot(struct tt_shard_context *context, struct t
                                       struct gradient_slot **out)
 {
     for (int i = 0; i < GRADIENT_SLOTS; i++) {
-        /* In turn: the one that was let go of last may still be summed. */
+        /* In turn, because the slot released last may still be in use by a sum. */
         int index = (context->next_gradient_slot + i) % GRADIENT_SLOTS;
         if (context->gradient_slots[index].owner != NULL) continue;
         context->next_gradient_slot = (index + 1) % GRADIENT_SLOTS;

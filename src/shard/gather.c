@@ -1,17 +1,17 @@
 /* The state of a unit is (prefetched, holders):
  *
- *   call      allowed when                 effect
- *   gather    always                       prefetched; takes a slot and fills it when nobody holds the unit
- *   wait      prefetched, or holders > 0   not prefetched, holders + 1; the first lends views and gradients
- *   release_values
- *             holders > 0                  of the only holder, not prefetched: takes the values back and lets
- * go of the slot; gradients stay lent, and nobody waits again before the release reduce    holders > 0
- * (reduce.c) release   holders > 0                  holders - 1; the last takes the views back and, unless
- * the unit is prefetched again, lets go of the slot
+ *   call            allowed when                 effect
+ *   gather          always                       prefetched; takes a slot and fills it when nobody holds the unit
+ *   wait            prefetched, or holders > 0   not prefetched, holders + 1; the first lends views and gradients
+ *   release_values  holders > 0                  for a single holder, not prefetched: revokes the values and releases
+ *                                                the slot; gradients stay lent, and no wait follows before the release
+ *   reduce          holders > 0                  (reduce.c)
+ *   release         holders > 0                  holders - 1; the last revokes the views and, unless the unit is
+ *                                                prefetched again, releases the slot
  *
- * A second gather before the wait changes nothing. Any other call is TT_ERR_INTERNAL with the unit's name and
- * state. Where the values lie: resident units have theirs at hand and no slot, except for bf16 copies of what
- * trains; SHARD_GRAD_OP gives every unit a slot of its own; otherwise slots come from the pool.
+ * A second gather before the wait has no effect. Any other call is TT_ERR_INTERNAL with the unit's name and state.
+ * Resident units use their shards in place and have no slot, except for bf16 copies of trainable values; with
+ * SHARD_GRAD_OP every unit has a slot of its own; otherwise slots come from the pool.
  */
 #include "backend/ops/elementwise.h"
 #include "backend/profile.h"
@@ -45,7 +45,7 @@ static void give_slot(struct tt_unit *unit, bool keep)
     slot->let_go = ++unit->context->releases;
 }
 
-/* Where the trainable values in the compute type lie: NULL when the masters themselves are lent. */
+/* The slot of the trainable values in the compute type; NULL when the masters themselves are lent. */
 static struct gather_slot *trainable_slot(struct tt_unit *unit)
 {
     if (has_slot(&unit->own_trainable)) return &unit->own_trainable;
@@ -60,7 +60,7 @@ static char *trainable_values(struct tt_unit *unit)
     return slot == &unit->own_trainable ? slot->data : slot->data + unit->frozen_bytes;
 }
 
-/* The masters in the compute type, first this rank's and then all. */
+/* Converts this rank's masters to the compute type, then gathers all. */
 static tt_status fill_trainable(struct tt_unit *unit)
 {
     struct tt_shard_context *context = unit->context;
@@ -76,8 +76,8 @@ static tt_status fill_trainable(struct tt_unit *unit)
     return tt_comm_all_gather(config->shard_comm, context->comm_stream, own, values, slice_bytes);
 }
 
-/* The frozen segment, whole, into the slot. Devices gather in place: from any other place the copy of a
- * rank's own share would wait for free processors inside the collective. */
+/* Gathers the whole frozen segment into the slot. Devices gather in place: otherwise the copy of a rank's own share
+ * would wait for free processors inside the collective. */
 static tt_status fill_frozen(struct tt_unit *unit, char *to)
 {
     struct tt_shard_context *context = unit->context;
@@ -263,7 +263,7 @@ tt_status tt_unit_release(struct tt_unit *unit, bool keep)
     return status;
 }
 
-/* Where values of this unit may lie from before. */
+/* The slots that may still hold earlier values of this unit. */
 static struct gather_slot *find_values(struct tt_unit *unit)
 {
     struct tt_shard_context *context = unit->context;

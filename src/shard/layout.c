@@ -34,7 +34,7 @@ static tt_status place_members(struct tt_unit *unit, tt_param *const *params, si
     for (size_t i = 0; i < unit->member_count; i++) {
         struct member *member = &unit->members[i];
         member->param = params[i];
-        /* Without training there are no masters: the values themselves are stored, as they are lent. */
+        /* Without training there are no masters: the values are stored in the type in which they are lent. */
         member->trains = params[i]->trainable && config->train;
         member->dtype = params[i]->trainable ? config->compute_dtype : params[i]->stored_dtype;
         size_t element = tt_dtype_bytes(member->dtype);
@@ -58,7 +58,7 @@ static tt_status place_members(struct tt_unit *unit, tt_param *const *params, si
     return TT_OK;
 }
 
-/* The part of [offset, offset + count) that lies in [begin, begin + length), relative to offset. */
+/* The part of [offset, offset + count) inside [begin, begin + length), relative to offset. */
 static void intersect(int64_t offset, int64_t count, int64_t begin, int64_t length, int64_t *first,
                       int64_t *part)
 {
@@ -68,8 +68,8 @@ static void intersect(int64_t offset, int64_t count, int64_t begin, int64_t leng
     *first = *part > 0 ? low - offset : 0;
 }
 
-/* Ranks meet at multiples of 64 bytes and every tensor begins at one, so a border never cuts an element of 1,
- * 2, 4 or 8 bytes. */
+/* Borders of ranks and starts of tensors are multiples of 64 bytes, so a border never cuts an element of 1, 2, 4 or 8
+ * bytes. */
 static void make_piece(struct tt_unit *unit, const struct member *member, struct tt_piece *piece)
 {
     int64_t rank = unit->context->rank;

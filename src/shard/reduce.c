@@ -5,10 +5,10 @@
  *   sharded    The blocks add into a full gradient, zero when lent. reduce sums it over the ranks, adds this rank's
  *              share to the slice and zeroes it again. With replicas the slice is summed over them at the last micro
  *              batch.
- *   small      (trainable bytes are few beside frozen ones) In either case the sum is made when the step joins.
+ *   small      (few trainable bytes beside the frozen ones) In either case the sum is made by tt_shard_context_join.
  *
- * A pass that wrote gradients and does not reduce leaves them for the next that gets the same memory. That
- * spares a zeroing in every forward pass, which gets gradient views too and writes none.
+ * Gradient memory is not zeroed at release: a pass that writes gradients without a reduce leaves them for the next
+ * owner of that memory. This saves a zeroing in every forward pass, which gets gradient views too and writes none.
  */
 #include "backend/ops/elementwise.h"
 #include "backend/profile.h"
@@ -63,7 +63,7 @@ static tt_status sum_over_replicas(struct tt_unit *unit)
     return cast(context, travelling, dtype, slice, TT_F32, unit->slice_count);
 }
 
-/* What the compute stream has written so far may be read on the comm stream. */
+/* Orders the comm stream after all writes of the compute stream so far. */
 static tt_status begin_sums(struct tt_shard_context *context)
 {
     TT_TRY(tt_event_record(context->gradients_ready, context->config.compute));

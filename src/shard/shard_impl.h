@@ -1,7 +1,7 @@
-/* For src/shard only: what contexts and units are made of.
+/* Structures of contexts and units, for src/shard only.
  *
- * Files: context.c (what units share, the pool), layout.c (where every tensor lies), unit.c (life and queries),
- * gather.c (gather, wait, release), share.c (shards of other ranks of this process), reduce.c (gradients).
+ * Files: context.c (context and pool), layout.c (layout of the tensors), unit.c (creation and queries), gather.c
+ * (gather, wait, release), share.c (shards of other ranks of this process), reduce.c (gradients).
  */
 #ifndef TT_SHARD_SHARD_IMPL_H
 #define TT_SHARD_SHARD_IMPL_H
@@ -15,45 +15,45 @@ enum {
     /* elements, of every tensor in the trainable one */
     ELEMENT_ALIGNMENT = SEGMENT_ALIGNMENT / (int)sizeof(float),
     GRADIENT_SLOTS = 2, /* full gradients in flight: a reduce overlaps the next block's backward */
-    /* trainable values of at most this share of a unit stay gathered from step to step */
+    /* trainable values of at most 1 / SMALL_TRAINABLE of a unit stay gathered from step to step */
     SMALL_TRAINABLE = 8,
 };
 
-/* Memory for one whole unit. Its content stays known after the unit let go of it, so that the unit that is needed again
- * first (the last of the forward pass) is not gathered twice. */
+/* Memory for one whole unit. Its content stays valid after the unit's release, so that the unit needed next (the last
+ * of the forward pass) is not gathered twice. */
 struct gather_slot {
     struct tt_buffer *buffer;
     char *data;
-    struct tt_unit *owner; /* whose values lie here, or NULL */
+    struct tt_unit *owner; /* unit whose values it holds, or NULL */
     bool frozen_valid;
     bool trainable_valid;
     bool held;
-    bool keep;                 /* its owner said that it will be back */
-    uint64_t let_go;           /* count of releases, to find the oldest */
-    struct tt_event *gathered; /* on the comm stream: the values are there */
+    bool keep;                 /* the owner will use it again in the backward pass */
+    uint64_t let_go;           /* number of its release, to find the oldest */
+    struct tt_event *gathered; /* on the comm stream: the values are complete */
     struct tt_event *released; /* on the compute stream: the last reader is done */
 };
 
-/* fp32 gradients of one whole unit; all zero whenever nobody holds it. */
+/* fp32 gradients of one whole unit; all zero while it has no owner. */
 struct gradient_slot {
     struct tt_buffer *buffer;
     float *data;
-    struct tt_unit *owner;    /* who holds it, or NULL */
+    struct tt_unit *owner;    /* unit that holds it, or NULL */
     struct tt_event *reduced; /* on the comm stream: read and zeroed again */
 };
 
 struct tt_shard_context {
     struct tt_shard_config config;
-    bool resident;            /* every rank holds every unit whole: nothing comes from other ranks */
-    bool at_hand;             /* resident, and frozen values are lent where they are stored */
-    struct tt_latch *sharing; /* share.c; NULL unless shards of others are pulled */
-    int rank, world_size;     /* among those who split a unit; 0 of 1 when resident */
+    bool resident;            /* every rank holds every unit whole: nothing is gathered */
+    bool at_hand;             /* resident, and frozen values are lent in place */
+    struct tt_latch *sharing; /* share.c; NULL unless shards of other ranks are pulled */
+    int rank, world_size;     /* among the ranks that split a unit; 0 of 1 when resident */
     struct tt_comm *replicas; /* gradients are summed over these too, once per step; NULL: none */
     struct tt_stream *comm_stream;
     struct tt_event *gradients_ready; /* on the compute stream */
-    struct tt_event *reached;         /* on the compute stream: where a gather may begin */
+    struct tt_event *reached;         /* on the compute stream: a gather may begin after it */
     struct tt_event *reduced;         /* on the comm stream */
-    struct tt_unit *units;            /* all that live, newest first */
+    struct tt_unit *units;            /* all existing units, newest first */
     bool sealed;
     struct gather_slot *slots;
     int slot_count;
@@ -63,11 +63,11 @@ struct tt_shard_context {
     uint64_t releases;
 };
 
-/* Where one parameter lies. */
+/* Place of one parameter in its unit. */
 struct member {
     tt_param *param;
-    bool trains;    /* lies in the trainable segment */
-    tt_dtype dtype; /* as it is lent */
+    bool trains;    /* in the trainable segment */
+    tt_dtype dtype; /* of the lent view */
     int64_t count;  /* elements */
     size_t offset;  /* bytes in the frozen segment, elements in the trainable one */
 };
@@ -93,27 +93,27 @@ struct tt_unit {
     struct tt_buffer *master;
     struct tt_buffer *gradient;  /* the slice */
     struct gather_slot own_slot; /* SHARD_GRAD_OP: the unit */
-    /* trainable values in the compute type, where they have a place of their own */
+    /* trainable values in the compute type, where they have memory of their own */
     struct gather_slot own_trainable;
-    bool small;               /* what trains is little beside what does not */
-    const void **peer_shards; /* [world_size]: where the others' frozen shards lie; NULL: not known */
-    struct gradient_slot own_gradient; /* more than one user, or small: gradients of all of them meet here */
-    struct tt_event *written; /* on the compute stream: masters or the frozen shard have been written */
+    bool small;                        /* the trainable part is small beside the frozen part */
+    const void **peer_shards;          /* [world_size]: frozen shards of the other ranks; NULL: unknown */
+    struct gradient_slot own_gradient; /* more than one user, or small: sums the gradients of all users */
+    struct tt_event *written;          /* on the compute stream: masters or the frozen shard were written */
 
     /* State: see gather.c. */
     struct gather_slot *slot;
     struct gradient_slot *gradient_slot;
     bool prefetched;
     int holders;
-    int reduces;  /* since the last sum: the sum is made by the last user */
-    bool sum_due; /* small: gradients of the whole step are summed when the step joins */
+    int reduces;  /* since the last sum: the last user sums */
+    bool sum_due; /* small: gradients of the whole step are summed by tt_shard_context_join */
 };
 
-/* layout.c: fills members, sizes, pieces and runs; the pieces' data is set once memory is there. */
+/* layout.c: sets members, sizes, pieces and runs; tt_unit_set_piece_data sets the data of pieces after allocation. */
 TT_MUST_USE tt_status tt_unit_lay_out(struct tt_unit *unit, tt_param *const *params, size_t param_count);
 void tt_unit_set_piece_data(struct tt_unit *unit);
 
-size_t tt_unit_gathered_bytes(const struct tt_unit *unit); /* what a slot needs to hold all of it */
+size_t tt_unit_gathered_bytes(const struct tt_unit *unit); /* bytes of a slot for the whole unit */
 
 TT_MUST_USE tt_status tt_shard_buffer_create(struct tt_shard_context *context, size_t bytes,
                                              enum tt_purpose purpose,
@@ -125,17 +125,17 @@ TT_MUST_USE tt_status tt_gradient_slot_init(struct tt_shard_context *context, in
                                             struct gradient_slot *slot);
 void tt_gradient_slot_deinit(struct gradient_slot *slot);
 
-/* A free slot for `unit`, its old one when that still holds its values. */
+/* Takes a free slot for `unit`: its previous one while that still holds its values. */
 TT_MUST_USE tt_status tt_shard_take_slot(struct tt_shard_context *context, struct tt_unit *unit,
                                          struct gather_slot **out);
 TT_MUST_USE tt_status tt_shard_take_gradient_slot(struct tt_shard_context *context, struct tt_unit *unit,
                                                   struct gradient_slot **out);
-/* A call that the unit's state does not allow: TT_ERR_INTERNAL with name and state. */
+/* Fails for a call that the unit's state does not allow: TT_ERR_INTERNAL with name and state. */
 tt_status tt_unit_fail_state(const struct tt_unit *unit, const char *call);
 
-/* share.c. Queues the copies of a whole frozen segment into `to`; only when unit->peer_shards is known. */
+/* share.c. Queues the copies of a whole frozen segment into `to`; requires unit->peer_shards. */
 TT_MUST_USE tt_status tt_shard_pull(struct tt_unit *unit, char *to);
-/* Nobody frees what others of this process may still pull: waits for them. Takes NULL. */
+/* Waits until no other rank of this process can pull from this rank's shards, so that they may be freed. */
 void tt_share_leave(struct tt_shard_context *context);
 
 static inline bool has_slot(const struct gather_slot *slot)
@@ -148,10 +148,10 @@ static inline bool has_gradient_slot(const struct gradient_slot *slot)
     return slot->reduced != NULL;
 }
 
-/* reduce.c: the sums that were put off to the end of the step. */
+/* reduce.c: makes the sums that were deferred to the end of the step. */
 TT_MUST_USE tt_status tt_shard_sum_due(struct tt_shard_context *context);
 
-/* data + offset, or NULL when there is no buffer. */
+/* data + offset, or NULL without a buffer. */
 static inline void *tt_buffer_at(const struct tt_buffer *buffer, size_t offset)
 {
     return buffer == NULL ? NULL : (char *)tt_buffer_data(buffer) + offset;

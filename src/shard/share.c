@@ -1,7 +1,6 @@
-/* Frozen shards of ranks that are threads of this process. They lie still from the end of loading to the end
- * of the run, so a rank pulls them with its copy engines whenever it wants, at the speed of the link and
- * beside full compute. Whoever ends frees its shards only after all others have said that they pull no more.
- */
+/* Frozen shards of ranks that are threads of this process. They are constant from the end of loading to the end of the
+ * run, so a rank can pull them with its copy engines at any time, at the speed of the link and beside full compute. A
+ * rank frees its shards only after all other ranks have declared that they pull no more. */
 #include "base/alloc.h"
 #include "base/log.h"
 #include "comm/host_values.h"
@@ -14,7 +13,7 @@ static tt_status exchange_shards(struct tt_shard_context *context)
 {
     for (struct tt_unit *unit = context->units; unit != NULL; unit = unit->next) {
         const void *own = tt_buffer_at(unit->frozen_shard, 0);
-        if (unit->frozen_shard_bytes == 0) continue; /* alike on all ranks */
+        if (unit->frozen_shard_bytes == 0) continue; /* the same on all ranks */
         const void **shards = tt_calloc((size_t)context->world_size, sizeof *shards);
         if (shards == NULL) return TT_ERR_MEMORY;
         tt_status status = tt_comm_host_all_gather(context->config.shard_comm, &own, shards, sizeof own);
@@ -43,7 +42,7 @@ tt_status tt_shard_context_share(struct tt_shard_context *context)
     struct tt_latch *shared = own;
     TT_GO(tt_comm_host_share(config->shard_comm, &shared, sizeof(struct tt_latch *)));
     context->sharing = shared;
-    own = NULL; /* the last to leave frees it */
+    own = NULL; /* the last rank to leave frees it */
     TT_GO(exchange_shards(context));
 out:
     tt_latch_destroy(own);
@@ -54,7 +53,7 @@ tt_status tt_shard_pull(struct tt_unit *unit, char *to)
 {
     struct tt_shard_context *context = unit->context;
     size_t bytes = unit->frozen_shard_bytes;
-    /* The others' first, each rank beginning with its neighbour, so that not all read from one. */
+    /* Other ranks' shards first, each rank beginning with its neighbour, so that not all read from one rank. */
     for (int i = 1; i <= context->world_size; i++) {
         int from = (context->rank + i) % context->world_size;
         TT_TRY(tt_copy_on_device(context->comm_stream, to + (size_t)from * bytes, unit->peer_shards[from],
@@ -68,7 +67,7 @@ void tt_share_leave(struct tt_shard_context *context)
     struct tt_latch *latch = context->sharing;
     if (latch == NULL) return;
     context->sharing = NULL;
-    struct tt_error record; /* what the rank failed with is what it will tell */
+    struct tt_error record; /* preserves the error of the rank */
     tt_error_copy(&record);
     if (tt_stream_synchronize(context->comm_stream) != TT_OK)
         tt_debug("a rank leaves while its copies have not ended: %s", tt_error_last()->message);

@@ -8,9 +8,9 @@ size_t tt_unit_gathered_bytes(const struct tt_unit *unit)
            (size_t)unit->trainable_count * tt_dtype_bytes(unit->context->config.compute_dtype);
 }
 
-/* Small values, such as a LoRA's, are gathered once a step and stay, and their gradients are summed once a
- * step: short collectives beside the products cost those more than their own time. A bf16 copy also stays
- * where nothing is gathered. */
+/* Small values, such as LoRA's, are gathered once a step and stay, and their gradients are summed once a step: short
+ * collectives slow the products beside them by more than their own time. A bf16 copy also stays where nothing is
+ * gathered. */
 static bool keeps_trainable(const struct tt_unit *unit)
 {
     const struct tt_shard_context *context = unit->context;
@@ -73,7 +73,7 @@ out:
     return status;
 }
 
-/* The context must not remember a unit that is gone. */
+/* Removes the unit from its context. */
 static void forget(struct tt_shard_context *context, const struct tt_unit *unit)
 {
     struct tt_unit **link = &context->units;
@@ -93,7 +93,7 @@ static void forget(struct tt_shard_context *context, const struct tt_unit *unit)
 void tt_unit_destroy(struct tt_unit *unit)
 {
     if (unit == NULL) return;
-    tt_share_leave(unit->context); /* before the first of the shards that others pull is gone */
+    tt_share_leave(unit->context); /* before the first shard that others pull is freed */
     forget(unit->context, unit);
     for (size_t i = 0; i < unit->member_count && unit->holders > 0; i++)
         unit->members[i].param->value = unit->members[i].param->grad = (tt_tensor){0};

@@ -1,22 +1,22 @@
 /* FSDP units: own the shards, lend full views.
  *
  * A unit holds the parameters of one block (or of several blocks that share a tensor) in two segments:
- *   frozen     all tensors that do not train, in their stored types, one after the other as bytes (each aligned to
- *              64), padded, split evenly over the ranks: one all-gather of bytes, whatever the types inside;
+ *   frozen     all frozen tensors in their stored types, one after the other as bytes (each aligned to 64), padded,
+ *              split evenly over the ranks: one all-gather of bytes, independent of the types inside;
  *   trainable  one flat vector of fp32 master values over all trainable tensors in order, padded to a multiple of
  *              the world size, split evenly; gathered in the compute type, gradients reduced in the reduce type.
  *
  * Strategies (names of PyTorch FSDP and accelerate):
  *   FULL_SHARD     gathered for forward, released after it, gathered again for backward
  *   SHARD_GRAD_OP  gathered once per optimizer step, kept from forward to backward; gradients and optimizer sharded
- *   NO_SHARD       every rank holds all; gradients are all-reduced (DDP)
+ *   NO_SHARD       every rank holds all parameters; gradients are all-reduced (DDP)
  *   HYBRID_SHARD   FULL_SHARD inside `shard_comm`, replicated across `replicate_comm`
- * A world of one rank is NO_SHARD with nothing to send: no copy of a frozen tensor is ever made there.
+ * A world of one rank is NO_SHARD without communication: frozen tensors are never copied.
  *
- * Life of a unit in a step: gather (starts it; on a device with streams it runs on the comm stream) -> wait (the
- * compute stream waits; value and grad views are lent to the parameters) -> blocks run -> release (views are taken
- * back) ; in backward also reduce (before release). gather without wait is a prefetch. Calls nest: a unit that is
- * held by two users is freed by the second release.
+ * Life of a unit in a step: gather (starts the transfer; on a device with streams it runs on the comm stream) -> wait
+ * (the compute stream waits; value and grad views are lent to the parameters) -> blocks run -> release (views are
+ * revoked); in backward also reduce, before release. A gather without wait is a prefetch. Calls nest: the second
+ * release frees a unit held by two users.
  */
 #ifndef TT_SHARD_UNIT_H
 #define TT_SHARD_UNIT_H
@@ -27,7 +27,7 @@
 enum tt_shard_strategy { TT_FULL_SHARD, TT_SHARD_GRAD_OP, TT_NO_SHARD, TT_HYBRID_SHARD };
 const char *tt_shard_strategy_name(enum tt_shard_strategy strategy);
 
-/* What all units of a rank share: device, streams, communicators, the pool of gather buffers. */
+/* State common to all units of a rank: device, streams, communicators, the pool of gather buffers. */
 struct tt_shard_context;
 struct tt_shard_config {
     enum tt_shard_strategy strategy;
@@ -35,10 +35,10 @@ struct tt_shard_config {
     struct tt_stream *compute;      /* lent */
     struct tt_comm *shard_comm;     /* lent: the ranks that split a unit */
     struct tt_comm *replicate_comm; /* lent, NULL unless HYBRID_SHARD */
-    tt_dtype compute_dtype;         /* type in which trainable parameters are lent: F32 or BF16 */
-    tt_dtype reduce_dtype;          /* type in which gradients travel: F32 or BF16 */
+    tt_dtype compute_dtype;         /* of lent trainable parameters: F32 or BF16 */
+    tt_dtype reduce_dtype;          /* of gradients in collectives: F32 or BF16 */
     bool train;                     /* false: no gradients, no masters (evaluation, generation) */
-    bool offload_params;            /* frozen shards lie in page-locked host memory and come by in time */
+    bool offload_params; /* frozen shards reside in page-locked host memory and are copied before use */
 };
 TT_MUST_USE tt_status tt_shard_context_create(const struct tt_shard_config *config,
                                               struct tt_shard_context **out);
@@ -46,24 +46,24 @@ void tt_shard_context_destroy(struct tt_shard_context *context); /* after its un
 
 struct tt_unit;
 
-/* Lays out and allocates the shards (no values yet). `params` is an array of pointers that is copied; the
- * parameters themselves are lent by the model and outlive the unit. `user_count`: how many blocks use the unit in
- * one pass (2 for tied embeddings: the unit reduces its gradients after the second). All units must be created
- * before tt_shard_context_seal, which sizes and allocates the pool for the largest. */
+/* Lays out and allocates the shards, without values. The array `params` is copied; the parameters are lent by the model
+ * and outlive the unit. `user_count`: number of blocks that use the unit in one pass (2 for tied embeddings: the unit
+ * reduces its gradients after the second). All units must be created before tt_shard_context_seal, which allocates the
+ * pool for the largest. */
 TT_MUST_USE tt_status tt_unit_create(struct tt_shard_context *context, const char *name,
                                      tt_param *const *params, size_t param_count, int user_count,
                                      struct tt_unit **out);
 void tt_unit_destroy(struct tt_unit *unit); /* takes NULL */
-/* `gathers_in_flight`: buffers of the largest unit's size (2: one in use, one being fetched). */
+/* `gathers_in_flight`: buffers of the largest unit's size (2: one in use, one being gathered). */
 TT_MUST_USE tt_status tt_shard_context_seal(struct tt_shard_context *context, int gathers_in_flight);
-/* After all frozen shards are loaded, collective: ranks that are threads of one process and whose GPUs reach each
- * other tell where their shards lie. A frozen shard never changes, so from then on each rank pulls what it needs with
- * its copy engines: no handshake, no processor of the GPU, no communicator. Elsewhere this does nothing. Ends when all
+/* Collective, after all frozen shards are loaded: ranks that are threads of one process and whose GPUs have peer access
+ * exchange the addresses of their shards. A frozen shard never changes, so each rank then pulls the shards it needs
+ * with its copy engines, without handshake, GPU processors or communicator. Elsewhere only waits. Returns when all
  * ranks have loaded. */
 TT_MUST_USE tt_status tt_shard_context_share(struct tt_shard_context *context);
 
-/* The piece of a parameter that this rank's shard holds, for loading and saving. Elements are counted in the flat
- * row-major parameter, or are bytes of its segment when it is quantized; a parameter may have none here (count 0). */
+/* The piece of a parameter in this rank's shard, for loading and saving. Elements are counted in the flat row-major
+ * parameter, or are bytes of its segment when it is quantized; the piece may be empty (count 0). */
 struct tt_piece {
     tt_param *param;
     int64_t first; /* element */
@@ -75,20 +75,20 @@ struct tt_piece {
 };
 size_t tt_unit_piece_count(const struct tt_unit *unit);
 struct tt_piece tt_unit_piece(const struct tt_unit *unit, size_t index);
-/* After the frozen shard was written (load). */
+/* Call after writing the frozen shard (load). */
 TT_MUST_USE tt_status tt_unit_frozen_changed(struct tt_unit *unit);
-/* After the masters were written (load, optimizer step, resume): what is lent from now on is made from them. */
+/* Call after writing the masters (load, optimizer step, resume): later views are made from the new values. */
 TT_MUST_USE tt_status tt_unit_masters_changed(struct tt_unit *unit);
 
-/* Flat fp32 slices of this rank, all of the same length; what src/optim works on. The gradient slice holds the
- * sum over micro batches after reduce. count is 0 when nothing trains. */
+/* Flat fp32 slices of this rank, all of the same length, for src/optim. After reduce the gradient slice holds the sum
+ * over micro batches. count is 0 without trainable parameters. */
 struct tt_slices {
     float *master; /* device memory */
     float *grad;
     int64_t count;
 };
 struct tt_slices tt_unit_slices(const struct tt_unit *unit);
-/* A run of the slices that belongs to one parameter (for weight decay per parameter and for naming a gradient). */
+/* A run of the slices that belongs to one parameter, for weight decay and for messages about gradients. */
 size_t tt_unit_run_count(const struct tt_unit *unit);
 struct tt_slice_run {
     tt_param *param;
@@ -98,29 +98,29 @@ struct tt_slice_run {
 struct tt_slice_run tt_unit_run(const struct tt_unit *unit, size_t index);
 
 TT_MUST_USE tt_status tt_unit_gather(struct tt_unit *unit);
-/* The same, but nothing moves before the compute stream has come through what is queued on it now. */
+/* The same, but the transfer begins after all work queued on the compute stream so far. */
 TT_MUST_USE tt_status tt_unit_gather_behind(struct tt_unit *unit);
 TT_MUST_USE tt_status tt_unit_wait(struct tt_unit *unit);
 /* After the last reader of the values, before reduce and release: another unit may be gathered into their memory
  * already. A unit with more than one holder keeps them. */
 TT_MUST_USE tt_status tt_unit_release_values(struct tt_unit *unit);
-/* `backward`: this pass wrote gradients; `last_micro`: of the last micro batch of the step (NO_SHARD reduces only
- * then). Adds this rank's share of the sum over ranks to the gradient slice. */
+/* Adds this rank's share of the sum over ranks to the gradient slice. `last_micro`: this is the last micro batch of the
+ * step (NO_SHARD reduces only then). */
 TT_MUST_USE tt_status tt_unit_reduce(struct tt_unit *unit, bool last_micro);
-/* `keep`: the strategy may keep it for the backward pass of the same block. */
+/* `keep`: the strategy may keep the values for the backward pass of the same block. */
 TT_MUST_USE tt_status tt_unit_release(struct tt_unit *unit, bool keep);
 TT_MUST_USE tt_status tt_unit_zero_grad(struct tt_unit *unit);
 
-/* Makes the sums that were put off to the end of the step (of small units) and lets the compute stream wait for all
- * sums so far. Call it on all ranks before the gradient slices are read. */
-/* small: its micro batches are added up before ranks are */
+/* True for small units: their micro batches are summed before the ranks are. */
 bool tt_unit_sums_at_join(const struct tt_unit *unit);
+/* Makes the sums that were deferred to the end of the step (of small units); the compute stream then waits for all sums
+ * so far. Call it on all ranks before the gradient slices are read. */
 TT_MUST_USE tt_status tt_shard_context_join(struct tt_shard_context *context);
-/* After the masters of all units changed, on all ranks: gathers at once those trainable values that stay gathered from
- * step to step, so that no pass has to. What is not published is gathered when it is needed. */
+/* Call after the masters of all units changed, on all ranks: gathers the trainable values that stay gathered from step
+ * to step. Without this call they are gathered when they are needed. */
 TT_MUST_USE tt_status tt_shard_context_publish(struct tt_shard_context *context);
-/* Where time goes: spans TT_SPAN_GATHER, TT_SPAN_GATHER_WAIT (what was not hidden) and TT_SPAN_REDUCE of
- * backend/profile.h. */
+/* Spans of backend/profile.h: TT_SPAN_GATHER, TT_SPAN_GATHER_WAIT (the part not hidden by compute) and
+ * TT_SPAN_REDUCE. */
 
 const char *tt_unit_name(const struct tt_unit *unit);
 size_t tt_unit_frozen_bytes(const struct tt_unit *unit);     /* of the whole unit */

@@ -26,7 +26,7 @@ static const struct dtype_facts table[TT_DTYPE_COUNT] = {
     [TT_F8_E5M2] = {1, true, "F8_E5M2", "float8_e5m2"},
 };
 
-/* Short spellings that configuration files and torch also know. */
+/* Short spellings that configuration files and torch also accept. */
 static const struct {
     const char *name;
     tt_dtype dtype;
@@ -109,7 +109,7 @@ static inline float f16_to_f32(uint16_t half)
 static inline uint16_t f32_to_f16(float value)
 {
     uint32_t bits = bits_of(value), magnitude = bits & 0x7fffffffu, sign = (bits >> 16) & 0x8000u;
-    /* Round to nearest even while dropping 13 bits; a carry into the exponent is what it should be. */
+    /* Rounds to nearest even while dropping 13 bits; a carry into the exponent is correct. */
     uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
     /* Below 2^-14 the addition of 0.5, whose last place is 2^-24, rounds to the subnormal grid. */
     uint32_t tiny = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000u;
@@ -129,8 +129,8 @@ uint16_t tt_f32_to_f16(float value)
     return f32_to_f16(value);
 }
 
-/* double -> float, rounded to odd: a second rounding to fewer than 23 bits then gives what one rounding would
- * (Boldo and Melquiond, "When double rounding is odd", 2005). */
+/* double -> float, rounded to odd: a second rounding to fewer than 23 bits then equals a single rounding (Boldo and
+ * Melquiond, "When double rounding is odd", 2005). */
 static inline float f64_to_f32_odd(double value)
 {
     float rounded = (float)value;
@@ -190,8 +190,8 @@ bool tt_dtype_convert(void *to, tt_dtype to_dtype, const void *from, tt_dtype fr
         narrow_from_f32(to, to_dtype, from, count);
         return true;
     }
-    /* Every other pair goes through float, block by block; no information is lost on the way but from F64,
-     * which is rounded to odd unless float is where it ends. */
+    /* Every other pair is converted through float, block by block. This is exact, except for F64, which is rounded to
+     * odd unless the target is float. */
     float block[BLOCK];
     size_t from_bytes = tt_dtype_bytes(from_dtype), to_bytes = tt_dtype_bytes(to_dtype);
     for (size_t done = 0; done < count; done += BLOCK) {

@@ -55,8 +55,8 @@ static inline uint16_t tt_f32_to_bf16(float value)
 float tt_f16_to_f32(uint16_t bits);
 uint16_t tt_f32_to_f16(float value);
 
-/* Converts `count` elements between any two of F32, BF16, F16, F64 (host memory; the same type is a copy).
- * Returns false for any other pair. The regions may not overlap unless they are the same type and equal. */
+/* Converts `count` elements between any two of F32, BF16, F16, F64 in host memory (same type: a copy). Returns false
+ * for any other pair. The regions must not overlap, unless type and address are equal. */
 bool tt_dtype_convert(void *to, tt_dtype to_dtype, const void *from, tt_dtype from_dtype, size_t count);
 
 #endif

@@ -1,4 +1,4 @@
-/* A parameter: name, full shape, whether it trains, and views that src/shard lends while its unit is gathered.
+/* A parameter: name, full shape, trainable or frozen, and views that src/shard lends while its unit is gathered.
  *
  * `value` and `grad` are valid only between tt_unit_wait and tt_unit_release of the unit that holds the
  * parameter; outside they are empty. `grad` (fp32, full shape, accumulated into) is lent for trainable
@@ -10,7 +10,7 @@
 #include "tensor/quant.h"
 #include "tensor/tensor.h"
 
-/* How a value is made when it is not read from a file. */
+/* Initial value of a parameter that is not read from a file. */
 enum tt_init_kind {
     TT_INIT_FILE = 0, /* must come from the model folder or adapter */
     TT_INIT_ZERO,
@@ -23,9 +23,9 @@ typedef struct tt_param {
     /* name in the model folder or adapter: "model.layers.0.self_attn.q_proj.weight",
      * "model.layers.0.self_attn.q_proj.lora_A.weight"; owned by the model's arena */
     const char *name;
-    tt_dtype stored_dtype; /* of a frozen parameter: how it lies in the shard. Trainable: fp32 master */
-    /* format.type TT_QUANT_NONE, or the segment of bytes that is stored instead, and lent as U8 [quant.bytes]; dims
-     * stay those of the matrix, stored_dtype is U8. Never trainable */
+    tt_dtype stored_dtype; /* frozen: the type in the shard; trainable: fp32, the master */
+    /* format.type TT_QUANT_NONE, or the layout of the segment of bytes that is stored instead, and lent as
+     * U8 [quant.bytes]; dims are still those of the matrix, stored_dtype is U8. Never trainable */
     struct tt_quant_layout quant;
     int rank;
     int64_t dims[TT_RANK_MAX];
@@ -43,7 +43,7 @@ static inline bool tt_param_is_quantized(const tt_param *param)
 {
     return param->quant.format.type != TT_QUANT_NONE;
 }
-/* Elements of stored_dtype that are stored: bytes of the segment when quantized. */
+/* Stored elements of stored_dtype; bytes of the segment when quantized. */
 int64_t tt_param_stored_count(const tt_param *param);
 
 #endif

@@ -44,7 +44,8 @@ static tt_status check_format(const struct tt_quant_format *format)
 {
     if (format->type == TT_QUANT_INT8) {
         if (format->nested || format->block != 0 || format->nested_block != 0)
-            return tt_fail(TT_ERR_DATA, "int8 has one scale a row: no blocks, and none to quantize again");
+            return tt_fail(TT_ERR_DATA,
+                           "int8 has one scale a row: block sizes and nested scales do not apply");
         return TT_OK;
     }
     if (format->type != TT_QUANT_NF4 && format->type != TT_QUANT_FP4)

@@ -1,27 +1,27 @@
-/* Quantized matrices in the formats of bitsandbytes: what lies where, the code tables, and the arithmetic on
- * the host that makes codes from weights. The reverse is the op `dequantize` (backend/ops/quant.h).
+/* Quantized matrices in the formats of bitsandbytes: layout, code tables, and encoding on the host. The op `dequantize`
+ * (backend/ops/quant.h) decodes.
  *
- * A quantized matrix [rows, cols] is ONE contiguous segment of bytes, so that it is stored, split, gathered
- * and copied like any other frozen tensor. Sections, in this order, each beginning at a multiple of 64 bytes:
+ * A quantized matrix [rows, cols] is ONE contiguous segment of bytes, so that it is stored, split, gathered and copied
+ * like any other frozen tensor. Sections, in this order, each beginning at a multiple of 64 bytes:
  *
  *     codes          4 bits: two weights a byte, the first in the high nibble; int8: one weight a byte
  *     absmax         one number per block: f32[blocks], or u8[blocks] when nested; int8: f32[rows]
  *     nested absmax  when nested, one number per nested_block absmax: f32[nested_blocks]
- *     map            4 bits: what a code stands for, f32[16]
- *     nested map     when nested: what an absmax code stands for, f32[256]
+ *     map            4 bits: the value of each code, f32[16]
+ *     nested map     when nested: the value of each absmax code, f32[256]
  *     offset         when nested: the mean of all absmax, f32[1]
  *
- * Weights are counted in row-major order and blocks go on from row to row; int8: a row is a block. A segment
- * holds its own tables, because those of a folder are used as they are stored.
+ * Weights are counted in row-major order and blocks continue from row to row; int8: a row is a block. A segment holds
+ * its own tables, because the tables of a folder are used as stored.
  *
  *     absmax  nested: nested_map[code] * nested_absmax[block / nested_block] + offset
  *     weight  4 bits: map[code] * absmax[weight / block];  int8: code * absmax[row] * (1/127), from the left
  *
- * all in fp32, each operation rounded by itself. Numbers are little-endian, as in files.
+ * all in fp32, each operation rounded separately. Numbers are little-endian, as in files.
  *
- * Codes and scales are bit for bit those of bitsandbytes 0.50 on a CPU; docs/quantization.md says what its
- * GPU kernels round otherwise. All functions are pure and take ranges: any number of threads and ranks, split
- * anywhere, makes the same bytes. A split at multiples of 64 * 256 weights keeps nested blocks whole. */
+ * Codes and scales are bit for bit those of bitsandbytes 0.50 on a CPU; docs/quantization.md lists the differences of
+ * its GPU kernels. All functions are pure and work on ranges: any number of threads and ranks, split anywhere, produces
+ * the same bytes. A split at multiples of 64 * 256 weights keeps nested blocks whole. */
 #ifndef TT_TENSOR_QUANT_H
 #define TT_TENSOR_QUANT_H
 
@@ -46,13 +46,13 @@ struct tt_quant_format {
 };
 
 struct tt_quant_section {
-    size_t offset, bytes; /* in the segment; bytes 0: not there */
+    size_t offset, bytes; /* in the segment; bytes 0: absent */
 };
 
 struct tt_quant_layout {
     struct tt_quant_format format;
     int64_t rows, cols, count;     /* of the matrix */
-    int64_t blocks, nested_blocks; /* how many absmax, how many nested absmax */
+    int64_t blocks, nested_blocks; /* numbers of absmax and of nested absmax */
     struct tt_quant_section codes, absmax, nested_absmax, map, nested_map, offset;
     size_t bytes; /* of the segment, a multiple of TT_QUANT_ALIGN */
 };
@@ -62,8 +62,8 @@ enum tt_quant_type tt_quant_type_from_name(const char *name); /* "nf4" | "fp4" |
 /* With the library's block sizes: 64 weights, 256 absmax. */
 struct tt_quant_format tt_quant_format_make(enum tt_quant_type type, bool nested);
 
-/* TT_ERR_DATA for block sizes that the format does not have and for shapes that cannot be counted. Odd counts
- * and matrices that end within a block are fine. */
+/* TT_ERR_DATA for block sizes outside the format and for shapes whose size overflows. Odd counts and matrices that end
+ * within a block are valid. */
 TT_MUST_USE tt_status tt_quant_layout_make(struct tt_quant_format format, int64_t rows, int64_t cols,
                                            struct tt_quant_layout *out);
 
@@ -71,38 +71,37 @@ TT_MUST_USE tt_status tt_quant_layout_make(struct tt_quant_format format, int64_
 const float *tt_quant_map(enum tt_quant_type type); /* [16]; NULL unless nf4 or fp4 */
 const float *tt_quant_nested_map(void);             /* [256], ascending */
 
-/* Making a segment from weights takes two passes:
- *   1. tt_quant_absmax over all blocks (by any number of threads; a rank that holds a part still needs all);
- *   2. tt_quant_mean of them, when nested;
- *   3. tt_quant_encode for any range of bytes of the segment: it reads just the weights of its codes.
- * The codes come from the absmax as they are, not from their nested form. */
+/* A segment is encoded in two passes over the weights:
+ *   1. tt_quant_absmax over all blocks (by any number of threads; every rank needs all of them), and tt_quant_mean of
+ *      the result when nested;
+ *   2. tt_quant_encode for any range of bytes of the segment; it reads only the weights of its codes.
+ * The codes depend on the exact absmax, not on its nested form. */
 
-/* The weights of block `index` (int8: of a row) are tt_quant_block_first .. tt_quant_block_first of the next
- * one; that of `blocks` is the count. */
+/* First weight of block `index` (int8: of a row); the count of weights for index == blocks. */
 int64_t tt_quant_block_first(const struct tt_quant_layout *layout, int64_t index);
-/* absmax[0 .. count - 1] of blocks first .. first + count - 1, whose weights lie in `weights`: F32, BF16 or
- * F16. NaN and infinity come through: see tt_quant_check. */
+/* absmax[0 .. count - 1] of blocks first .. first + count - 1, whose weights are in `weights`: F32, BF16 or F16. NaN
+ * and infinity are passed on: see tt_quant_check. */
 void tt_quant_absmax(const struct tt_quant_layout *layout, int64_t first, int64_t count, const void *weights,
                      tt_dtype dtype, float *absmax);
 /* `absmax` of all blocks. TT_ERR_DATA when one is not finite: such weights cannot be quantized. */
 TT_MUST_USE tt_status tt_quant_check(const struct tt_quant_layout *layout, const float *absmax);
-/* Added in the order in which torch adds them on one CPU thread: eight lanes, in a cascade. */
+/* Mean, summed in the order of torch on one CPU thread: eight lanes, in a cascade. */
 float tt_quant_mean(const float *absmax, int64_t count);
 
 /* Codes of weights first .. first + count - 1 (4 bits: first is even). `absmax` is the whole array. */
 void tt_quant_codes(const struct tt_quant_layout *layout, int64_t first, int64_t count, const void *weights,
                     tt_dtype dtype, const float *absmax, uint8_t *codes);
-/* The nested form of absmax blocks first .. first + count - 1. `absmax` is the whole array; `codes` and
- * `nested_absmax` receive those of these blocks. */
+/* The nested form of absmax blocks first .. first + count - 1. `absmax` is the whole array; `codes` and `nested_absmax`
+ * receive the values of these blocks. */
 void tt_quant_nested(const struct tt_quant_layout *layout, int64_t first, int64_t count, const float *absmax,
                      float offset, uint8_t *codes, float *nested_absmax);
 
-/* Gives `count` weights from weight `first` on, in the source's type. */
+/* Reads `count` weights from weight `first` on, in the source's type. */
 typedef tt_status tt_quant_read(void *context, int64_t first, int64_t count, void *to);
 struct tt_quant_source {
     const float *absmax; /* all of them, from tt_quant_absmax */
     float offset;        /* tt_quant_mean, when nested */
-    tt_dtype dtype;      /* of what `read` gives: F32, BF16, F16 */
+    tt_dtype dtype;      /* of the weights that `read` returns: F32, BF16, F16 */
     tt_quant_read *read;
     void *context;
 };
@@ -112,7 +111,7 @@ TT_MUST_USE tt_status tt_quant_encode(const struct tt_quant_layout *layout,
                                       const struct tt_quant_source *source, size_t first, size_t bytes,
                                       void *to);
 
-/* The reverse on the host, for tests and tools: weights first .. first + count - 1 as F32, BF16 or F16. */
+/* Decodes on the host, for tests and tools: weights first .. first + count - 1 as F32, BF16 or F16. */
 void tt_quant_decode(const struct tt_quant_layout *layout, const void *segment, int64_t first, int64_t count,
                      void *to, tt_dtype dtype);
 

@@ -1,4 +1,4 @@
-/* From codes to numbers on the host: plain, for tests and tools. */
+/* Decoding on the host: plain code, for tests and tools. */
 #include <string.h>
 
 #include "tensor/quant.h"

@@ -1,5 +1,5 @@
-/* From weights to codes. The order of every rounding is that of bitsandbytes on a CPU, so nothing here may be
- * contracted to fused multiply-adds: the AVX2 path is compiled without them. */
+/* Encoding of weights. The order of every rounding is that of bitsandbytes on a CPU, so the compiler must not contract
+ * operations to fused multiply-adds: the AVX2 path is compiled without them. */
 #include <math.h>
 #include <string.h>
 
@@ -12,9 +12,9 @@
 #pragma STDC FP_CONTRACT OFF
 #endif
 
-enum { PIECE = 4096 }; /* weights that are widened at a time */
+enum { PIECE = 4096 }; /* weights widened at a time */
 
-static const float least_absmax = 1e-38f; /* what the library divides by where all weights are 0 */
+static const float least_absmax = 1e-38f; /* the library's divisor where all weights are 0 */
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -69,7 +69,7 @@ BODY float largest(const float *x, int64_t count)
     return value;
 }
 
-/* How many of the 15 borders lie below each number times `factor`. */
+/* For each number times `factor`, the number of the 15 borders below it. */
 static void ranks_any(const float *x, int64_t count, float factor, const float *borders, uint8_t *to)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -107,7 +107,7 @@ AVX2 static void ranks_avx2(const float *x, int64_t count, float factor, const f
     ranks_any(x + i, count - i, factor, borders, to + i);
 }
 
-/* Two codes a byte, the first in the high half; `order` gives the code of a rank. */
+/* Two codes a byte, the first in the high half; `order` maps a rank to its code. */
 static void pack_any(const uint8_t *ranks, int64_t pairs, const uint8_t *order, uint8_t *codes)
 {
     for (int64_t i = 0; i < pairs; i++)
@@ -170,7 +170,7 @@ AVX2 static void through_f16_avx2(float *x, int64_t count)
     through_f16_any(x + i, count - i);
 }
 
-/* Weights as the library sees them: int8 goes through fp16. */
+/* Weights in the library's precision: int8 rounds them to fp16 first. */
 static void widen(const struct tt_quant_layout *layout, const void *weights, tt_dtype dtype, int64_t first,
                   int64_t count, float *to)
 {
@@ -190,7 +190,7 @@ void tt_quant_absmax(const struct tt_quant_layout *layout, int64_t first, int64_
     int64_t origin = tt_quant_block_first(layout, first), end = tt_quant_block_first(layout, first + count);
     float x[PIECE];
     for (int64_t i = 0; i < count; i++) absmax[i] = 0;
-    for (int64_t some, at = origin; at < end; at += some) { /* pieces; in each what it has of a block */
+    for (int64_t some, at = origin; at < end; at += some) { /* pieces; each may hold a part of a block */
         some = end - at < PIECE ? end - at : PIECE;
         widen(layout, weights, dtype, at - origin, some, x);
         for (int64_t here, i = 0; i < some; i += here) {
@@ -200,7 +200,7 @@ void tt_quant_absmax(const struct tt_quant_layout *layout, int64_t first, int64_
             *to = isnan(most) || most > *to ? most : *to;
         }
     }
-    /* The library stores this floor for a last block that is not whole, and only there. */
+    /* The library stores this floor for an incomplete last block, and only there. */
     bool has_short = count > 0 && first + count == layout->blocks && layout->count % width != 0;
     if (has_short && absmax[count - 1] < least_absmax) absmax[count - 1] = least_absmax;
 }
@@ -253,7 +253,7 @@ static void cascade(const float *x, int64_t rows, int width, float *sums)
     memcpy(sums, level[0], (size_t)width * sizeof *sums);
 }
 
-/* `count` vectors of `lanes` numbers: four strands of vectors side by side, what is left over, then strand by
+/* `count` vectors of `lanes` numbers: four strands of vectors side by side, then the remaining vectors, then strand by
  * strand. */
 static void sum_vectors(const float *x, int64_t count, int lanes, float *sum)
 {
@@ -282,8 +282,8 @@ float tt_quant_mean(const float *absmax, int64_t count)
     return sum / (float)count;
 }
 
-/* The codes in ascending order of what they stand for, and the borders: the middles, rounded to fp32. A
- * number on a border takes the lower code. */
+/* The codes in ascending order of their values, and the borders: the midpoints, rounded to fp32. A number on a border
+ * gets the lower code. */
 struct coder {
     uint8_t order[TT_QUANT_MAP];
     float borders[TT_QUANT_MAP - 1];
@@ -300,7 +300,7 @@ static void coder_init(struct coder *coder, const float *map)
         coder->borders[i] = (map[coder->order[i]] + map[coder->order[i + 1]]) / 2;
 }
 
-/* `count` weights of one block; `whole`: the block has all its weights. */
+/* `count` weights of one block; `whole`: the block is complete. */
 static void rank_block(const struct coder *coder, const float *x, int64_t count, float absmax, bool whole,
                        uint8_t *rank)
 {
@@ -309,13 +309,13 @@ static void rank_block(const struct coder *coder, const float *x, int64_t count,
         BEST(ranks)(x, count, 1.0f / floor, coder->borders, rank);
         return;
     }
-    for (int64_t i = 0; i < count; i++) { /* here the library divides */
+    for (int64_t i = 0; i < count; i++) { /* in an incomplete block the library divides */
         float value = x[i] / absmax;
         ranks_any(&value, 1, 1.0f, coder->borders, rank + i);
     }
 }
 
-/* Pieces begin at even places. What an odd count leaves over is the code of 0. */
+/* Pieces begin at even positions. An odd count is padded with the code of 0. */
 static void encode_four(const struct tt_quant_layout *layout, const struct coder *coder, const float *x,
                         int64_t first, int64_t count, const float *absmax, uint8_t *codes)
 {
@@ -337,7 +337,7 @@ static void encode_int8(const struct tt_quant_layout *layout, const float *x, in
     for (int64_t here, i = 0; i < count; i += here) {
         int64_t row = (first + i) / layout->cols, end = (row + 1) * layout->cols;
         here = end - (first + i) < count - i ? end - (first + i) : count - i;
-        /* torch divides a number by a tensor so */
+        /* as torch divides a scalar by a tensor */
         float factor = absmax[row] > 0 ? 1.0f / absmax[row] * 127.0f : 0.0f;
         BEST(round_int8)(x + i, here, factor, (int8_t *)codes + i);
     }
@@ -360,22 +360,21 @@ void tt_quant_codes(const struct tt_quant_layout *layout, int64_t first, int64_t
     }
 }
 
-/* The middles between neighbours of the nested map. */
+/* The midpoints between neighbours of the nested map. */
 static void make_middles(float middles[TT_QUANT_NESTED_MAP - 1])
 {
     const float *map = tt_quant_nested_map();
     for (int i = 0; i + 1 < TT_QUANT_NESTED_MAP; i++) middles[i] = (map[i] + map[i + 1]) / 2;
 }
 
-/* The library rounds a number in [-1, 1] to a grid of 65536 points and takes the nearest code of the point.
- */
+/* The library rounds a number in [-1, 1] to a grid of 65536 points and uses the code nearest to the point. */
 static uint8_t nested_code(const float *middles, float value)
 {
     if (value < -1) value = -1;
     if (value > 1) value = 1;
     uint32_t point = (uint32_t)((value + 1.0f) * 0.5f * 65535.0f + 0.5f);
     float x = (float)((double)point / 65535.0 * 2.0 - 1.0);
-    int code = 0; /* how many of the 255 middles lie below x */
+    int code = 0; /* number of the 255 midpoints below x */
     for (int step = 128; step > 0; step /= 2) code += x > middles[code + step - 1] ? step : 0;
     return (uint8_t)code;
 }
@@ -400,13 +399,13 @@ void tt_quant_nested(const struct tt_quant_layout *layout, int64_t first, int64_
     }
 }
 
-/* A range of the segment that is to be filled. */
+/* The range of the segment to fill. */
 struct range {
     size_t first, end;
     uint8_t *to;
 };
 
-/* What of `section` lies in the range, counted from the section's begin; false: nothing. */
+/* The part of `section` inside the range, counted from the start of the section; false: none. */
 static bool covers(const struct range *range, const struct tt_quant_section *section, size_t *first,
                    size_t *end)
 {

@@ -26,8 +26,8 @@ static const float fp4[TT_QUANT_MAP] = {
     0.0f, -0.0625f / 12, -8.0f / 12, -12.0f / 12, -4.0f / 12, -6.0f / 12, -2.0f / 12, -3.0f / 12,
 };
 
-/* "Dynamic" numbers: seven decades, and in decade 10^(i-6) the middles of 2^i equal parts of [0.1, 1], with
- * both signs, and 0 and 1. Kept as numbers, since the last bits are those of torch.linspace. */
+/* "Dynamic" numbers: seven decades, and in decade 10^(i-6) the midpoints of 2^i equal parts of [0.1, 1], with both
+ * signs, and 0 and 1. Stored as constants, because the last bits are those of torch.linspace. */
 static const float dynamic[TT_QUANT_NESTED_MAP] = {
     -0x1.fc6666p-1f,  -0x1.f53334p-1f,  -0x1.ee0000p-1f,  -0x1.e6ccccp-1f,
     -0x1.df999ap-1f,  -0x1.d86666p-1f,  -0x1.d13334p-1f,  -0x1.ca0000p-1f,

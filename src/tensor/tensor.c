@@ -39,7 +39,7 @@ tt_tensor tt_tensor_2d_strided(void *data, tt_dtype dtype, int64_t d0, int64_t d
     return tensor;
 }
 
-/* Moves the start by `elements`; an empty tensor may have no memory to point into. */
+/* Moves the start by `elements`; the data of an empty tensor may be NULL. */
 static void advance(tt_tensor *tensor, int64_t elements)
 {
     if (tensor->data != NULL)

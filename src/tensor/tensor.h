@@ -1,4 +1,4 @@
-/* A tensor view: type, shape, strides and where it lies. It owns nothing and is copied freely.
+/* A tensor view: type, shape, strides and address. It owns nothing and is copied freely.
  * Dims are outermost first; strides are in elements. A tensor of 0 elements may have data == NULL. */
 #ifndef TT_TENSOR_TENSOR_H
 #define TT_TENSOR_TENSOR_H

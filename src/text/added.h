@@ -1,7 +1,7 @@
-/* Added tokens: found in the text before the model sees it, leftmost first and the longest of those that
- * begin at one place. Matching is linear in the text: an Aho-Corasick automaton of the reversed tokens runs
- * over the text from its end, so that at each place it knows the longest token that begins there ("Efficient
- * string matching: an aid to bibliographic search", Aho and Corasick, 1975).
+/* Added tokens: matched in the text before the model's tokens, leftmost first, and the longest of those that begin at
+ * one place. Matching is linear in the text: an Aho-Corasick automaton of the reversed tokens runs over the text from
+ * its end and yields at each place the longest token that begins there ("Efficient string matching: an aid to
+ * bibliographic search", Aho and Corasick, 1975).
  */
 #ifndef TT_TEXT_ADDED_H
 #define TT_TEXT_ADDED_H
@@ -39,7 +39,7 @@ struct added_finder {
     bool blank_is_metaspace; /* a blank of the text matches U+2581 */
 };
 
-/* Empty patterns must not be given. Of two equal patterns the first counts. */
+/* Patterns must not be empty. Of two equal patterns the first counts. */
 TT_MUST_USE tt_status added_finder_build(struct added_finder *finder, const struct added_pattern *patterns,
                                          size_t count);
 void added_finder_deinit(struct added_finder *finder);

@@ -79,7 +79,7 @@ tt_status bpe_add_merge(struct bpe *bpe, const char *left, size_t left_bytes, co
                        left_id < 0 ? left : right);
     }
     size_t prefix_bytes = bpe->prefix == NULL ? 0 : strlen(bpe->prefix);
-    /* Every merge makes a token longer, on which the order of merging relies. */
+    /* The order of merging relies on every merge making a token longer. */
     if (right_bytes <= prefix_bytes) {
         return tt_fail(TT_ERR_DATA, "merge %u: '%s' is not longer than continuing_subword_prefix", rank,
                        right);
@@ -129,7 +129,7 @@ tt_status bpe_finish(struct bpe *bpe)
         all_bytes = all_bytes && bpe->fallback_ids[byte] >= 0;
     }
     bpe->parts_are_free = plain && (bpe->byte_level || all_bytes);
-    /* Where characters can vanish, what stood on both sides of them meets and may merge. */
+    /* Where characters are dropped, the symbols on both sides become neighbours and may merge. */
     if (bpe->unk_token == NULL && !all_bytes) bpe->cuts_at_metaspace = false;
     return TT_OK;
 }
@@ -144,7 +144,7 @@ void bpe_deinit(struct bpe *bpe)
     *bpe = (struct bpe){0};
 }
 
-/* An empty cache of `sets`, instead of the one before. */
+/* Replaces the cache by an empty one of `sets`. */
 static tt_status resize_cache(struct bpe_scratch *s, size_t sets)
 {
     size_t bytes = 2 * sets * sizeof s->cache[0];
@@ -182,8 +182,8 @@ void bpe_scratch_destroy(struct bpe_scratch *scratch)
     tt_free(scratch);
 }
 
-/* Merges a short word in place: the best pair is searched anew for each merge. Returns the number of symbols
- * left. */
+/* Merges a short word in place, with a search for the best pair before each merge. Returns the number of remaining
+ * symbols. */
 static size_t merge_short(const struct bpe *bpe, int32_t *symbols, size_t count)
 {
     uint32_t ranks[SHORT_WORD];
@@ -214,7 +214,7 @@ static size_t merge_short(const struct bpe *bpe, int32_t *symbols, size_t count)
     return count;
 }
 
-/* Unknown characters that wait to be written as one or more unk tokens. */
+/* Writes the pending unknown characters as one or more unk tokens. */
 struct pending {
     bool any;
 };
@@ -230,8 +230,8 @@ static tt_status add_unknown(const struct bpe *bpe, struct tt_ids *symbols, stru
     return TT_OK;
 }
 
-/* The symbol of one character (with prefix and suffix), its bytes' symbols, or an unknown one. Bytes do not
- * end a run of unknown characters, so that these come after them: the reference does so. */
+/* The symbol of one character (with prefix and suffix), its bytes' symbols, or an unknown one. Bytes do not end a run
+ * of unknown characters, which is written after them, as by the reference. */
 static tt_status add_symbol(const struct bpe *bpe, const char *data, size_t bytes, struct tt_ids *symbols,
                             struct pending *pending)
 {
@@ -282,7 +282,7 @@ static tt_status map_bytes(struct bpe_scratch *s, const char *word, size_t bytes
     return TT_OK;
 }
 
-/* Fills s->symbols with the symbols that the word starts from. */
+/* Fills s->symbols with the initial symbols of the word. */
 static tt_status split_word(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes)
 {
     s->symbols.count = 0;
@@ -310,7 +310,7 @@ static int32_t whole_word_id(const struct bpe *bpe, struct bpe_scratch *s, const
     return *status == TT_OK ? vocab_id(&bpe->vocab, s->mapped.data, s->mapped.bytes) : -1;
 }
 
-/* Computes the ids of one word into s->symbols. `whole`: a token that is the whole word goes before merging.
+/* Computes the ids of one word into s->symbols. `whole`: a token equal to the whole word takes precedence over merging.
  */
 static tt_status compute(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes,
                          bool whole)
@@ -408,7 +408,7 @@ static tt_status encode_word(const struct bpe *bpe, struct bpe_scratch *s, const
     TT_TRY(compute(bpe, s, word, bytes, whole));
     TT_TRY(append_symbols(s, ids));
     if (s->symbols.count > CACHE_IDS) return TT_OK;
-    /* The newest word goes first, the older of the two is forgotten. */
+    /* The newest word becomes the first entry, the older of the two is dropped. */
     set[1] = set[0];
     set[0] = (struct cache_entry){{a, b, c}, (uint8_t)bytes, (uint8_t)s->symbols.count, {0}};
     if (s->symbols.count > 0) memcpy(set[0].ids, s->symbols.data, s->symbols.count * sizeof set[0].ids[0]);
@@ -424,8 +424,8 @@ static size_t metaspace_bytes(const struct bpe *bpe, const char *word, size_t by
     return found ? strlen(TT_METASPACE) : 0;
 }
 
-/* A word without pre-tokenizer is a whole text. Where no merge crosses the border between a character and a
- * following U+2581, the parts are independent and can be merged (and remembered) one by one. */
+/* Without a pre-tokenizer a word is a whole text. Where no merge crosses the border between a character and a following
+ * U+2581, the parts are independent and can be merged (and cached) one by one. */
 static tt_status encode_parts(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes,
                               struct tt_ids *ids)
 {

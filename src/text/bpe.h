@@ -2,7 +2,7 @@
  * (Sennrich, Haddow, Birch, "Neural machine translation of rare words with subword units", 2016,
  * section 3.2): O(n log n) for n symbols.
  *
- * Words that recur are kept in a cache of bounded size, one per thread.
+ * Recurring words are cached, in a cache of bounded size per thread.
  */
 #ifndef TT_TEXT_BPE_H
 #define TT_TEXT_BPE_H
@@ -14,7 +14,7 @@ struct bpe {
     struct vocab vocab;
     struct bpe_merge *merges; /* hash table */
     size_t merge_slots, merge_count;
-    char *unk_token;       /* NULL: characters without a token vanish */
+    char *unk_token;       /* NULL: characters without a token are dropped */
     int32_t unk_id;        /* -1: unk_token is not in the vocabulary, an error when it is needed */
     char *prefix, *suffix; /* of symbols that do not begin a word, of symbols that end one; NULL when empty */
     bool fuse_unk, byte_fallback, ignore_merges;
@@ -31,7 +31,7 @@ struct bpe_scratch; /* cache and working memory of one thread */
 
 TT_MUST_USE tt_status bpe_add_merge(struct bpe *bpe, const char *left, size_t left_bytes, const char *right,
                                     size_t right_bytes, uint32_t rank);
-/* After vocabulary, merges and options are in place. */
+/* Call after vocabulary, merges and options are set. */
 TT_MUST_USE tt_status bpe_finish(struct bpe *bpe);
 void bpe_deinit(struct bpe *bpe);
 
@@ -41,8 +41,8 @@ void bpe_scratch_destroy(struct bpe_scratch *scratch);
 TT_MUST_USE tt_status bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const char *word,
                                  size_t bytes, struct tt_ids *ids);
 
-/* The alphabet of ByteLevel: printable bytes stand for themselves, the others for U+0100 and on in order
- * (GPT-2's bytes_to_unicode). */
+/* The alphabet of ByteLevel: printable bytes map to themselves, the others to U+0100 and on in order (GPT-2's
+ * bytes_to_unicode). */
 int32_t byte_level_code(unsigned char byte);
 int byte_level_byte(int32_t code); /* -1: not in the alphabet */
 

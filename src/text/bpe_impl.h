@@ -40,10 +40,10 @@ static inline struct tt_span bpe_character(const struct bpe *bpe, const char *da
 /* Working memory of long words. */
 struct bpe_long {
     uint32_t *links;  /* previous and next of each symbol */
-    uint32_t *starts; /* after bpe_merge_long: the index that each symbol left had before */
+    uint32_t *starts; /* after bpe_merge_long: the former index of each remaining symbol */
     uint64_t *heap;   /* rank << 32 | position */
     size_t heap_count, link_capacity;
-    struct tt_ids tokens, begins; /* of the window before, and where they begin */
+    struct tt_ids tokens, begins; /* of the previous window, and their first symbols */
 };
 
 void bpe_long_deinit(struct bpe_long *s);
@@ -51,23 +51,23 @@ void bpe_long_deinit(struct bpe_long *s);
 TT_MUST_USE tt_status bpe_merge_long(const struct bpe *bpe, struct bpe_long *s, int32_t *symbols,
                                      size_t *count);
 
-/* Fills `symbols` with the symbols that the bytes start from. */
+/* Fills `symbols` with the initial symbols of the bytes. */
 typedef tt_status bpe_split(const struct bpe *bpe, struct bpe_scratch *scratch, const char *word,
                             size_t bytes);
-/* What bpe_encode_windows needs of its caller. */
+/* Arguments of bpe_encode_windows. */
 struct bpe_word {
     const struct bpe *bpe;
     struct bpe_scratch *scratch;
     struct bpe_long *merging;
-    struct tt_ids *symbols; /* what `split` fills */
+    struct tt_ids *symbols; /* filled by `split` */
     bpe_split *split;
     const char *data;
     size_t bytes;
     size_t window, overlap; /* symbols */
 };
-/* Appends the ids of a very long word, of which every part has its own symbols (bpe->parts_are_free): merged window by
- * window in memory that does not grow with the word, with the same ids. *done is false, and `ids` as it was, where two
- * windows do not meet or a byte has no symbol: the word has to be merged as a whole. */
+/* Appends the ids of a very long word whose parts have independent symbols (bpe->parts_are_free): merges window by
+ * window, in memory that does not grow with the word, with the same result. *done is false, and `ids` unchanged, where
+ * two windows do not meet or a byte has no symbol: the word must then be merged as a whole. */
 TT_MUST_USE tt_status bpe_encode_windows(const struct bpe_word *word, struct tt_ids *ids, bool *done);
 
 #endif

@@ -74,8 +74,7 @@ static void push_pair(const struct bpe *bpe, struct bpe_long *s, const int32_t *
     if (merge != NULL) heap_push(s, (uint64_t)merge->rank << 32 | left);
 }
 
-/* Merges a word of any length in place with a heap of pairs; entries that went stale are dropped when they
- * come up. */
+/* Merges a word of any length in place with a heap of pairs; stale entries are dropped at the top of the heap. */
 tt_status bpe_merge_long(const struct bpe *bpe, struct bpe_long *s, int32_t *symbols, size_t *count_inout)
 {
     size_t count = *count_inout;
@@ -104,7 +103,7 @@ tt_status bpe_merge_long(const struct bpe *bpe, struct bpe_long *s, int32_t *sym
         }
         if (previous[left] != UINT32_MAX) push_pair(bpe, s, symbols, previous[left], left);
     }
-    /* The links are free now: they take where each symbol began. */
+    /* The links are no longer used: they receive the start of each symbol. */
     s->starts = s->links;
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
@@ -118,7 +117,7 @@ tt_status bpe_merge_long(const struct bpe *bpe, struct bpe_long *s, int32_t *sym
 
 /* ---- Windows ---- */
 
-/* Unknown bytes vanish, or become one token together. */
+/* Unknown bytes are dropped, or become one token together. */
 static bool has_unknown(const struct bpe *bpe, const char *data, size_t bytes)
 {
     bool unknown = false;
@@ -144,7 +143,7 @@ static size_t window_bytes(const struct bpe_word *word, size_t at)
     return bytes;
 }
 
-/* The ids of a window, and in merging->starts where they begin. */
+/* The ids of a window, and their first symbols in merging->starts. */
 static tt_status encode_window(const struct bpe_word *word, size_t at, size_t bytes)
 {
     TT_TRY(word->split(word->bpe, word->scratch, word->data + at, bytes));
@@ -162,7 +161,7 @@ static tt_status keep_window(const struct bpe_word *word)
     return TT_OK;
 }
 
-/* The last border between two tokens of the window before that is one between characters and leaves the
+/* The last border between two tokens of the previous window that is also a border between characters and leaves the
  * overlap behind it: its byte and its symbol. False: none in the second half. */
 static bool find_border(const struct bpe_word *word, size_t at, size_t bytes, size_t *byte, size_t *symbol)
 {
@@ -182,7 +181,7 @@ static bool find_border(const struct bpe_word *word, size_t at, size_t bytes, si
     return found;
 }
 
-/* A token that both windows have: its index in each. The second begins at symbol `offset` of the first. */
+/* A token common to both windows: its index in each. The second begins at symbol `offset` of the first. */
 static bool find_common(const struct bpe_word *word, size_t offset, size_t *first, size_t *second)
 {
     const struct bpe_long *s = word->merging;

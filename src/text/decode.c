@@ -138,7 +138,7 @@ static struct tt_span token_at(const struct decode_list *list, size_t index)
     return (struct tt_span){tt_str_text(&list->text) + start, list->ends[index] - start};
 }
 
-/* Bytes of ByteLevel's alphabet where a token consists of it only, the token itself otherwise. */
+/* The bytes of a token in ByteLevel's alphabet; the token itself if it has any other character. */
 static tt_status append_unmapped(struct tt_str *bytes, struct tt_span token)
 {
     size_t before = bytes->bytes, length;
@@ -216,7 +216,7 @@ out:
     return status;
 }
 
-/* Up to `start` characters from the front and `stop` from the back, while they are the character. */
+/* Strips up to `start` of the character from the front and `stop` from the back. */
 static tt_status decode_strip(const struct decoder *step, struct tt_span token, struct decode_list *out)
 {
     size_t length;
@@ -296,8 +296,8 @@ static void replace_shorter(struct tt_str *text, size_t start, const char *from,
     if (text->data != NULL) text->data[kept] = 0;
 }
 
-/* A token without the prefix of word parts begins a word, and a space goes before it; `cleanup` takes back
- * the spaces before punctuation and contractions. */
+/* A token without the prefix of word parts begins a word and is preceded by a space; `cleanup` removes the spaces
+ * before punctuation and contractions. */
 static tt_status decode_wordpiece(const struct decoder *step, struct tt_span token, bool first,
                                   struct decode_list *out)
 {

@@ -22,7 +22,7 @@ static tt_status read_bert(const struct tt_json *json, const struct tt_json_valu
     TT_TRY(tt_json_bool(json, value, "clean_text", &clean));
     TT_TRY(tt_json_bool(json, value, "handle_chinese_chars", &chinese));
     TT_TRY(tt_json_bool(json, value, "lowercase", &lowercase));
-    accents = lowercase; /* unless it says otherwise */
+    accents = lowercase; /* the default */
     TT_TRY(tt_json_opt_bool(json, value, "strip_accents", &accents));
     if (clean) TT_TRY(add_step(json, out, NORMALIZE_BERT_CLEAN, &step));
     if (chinese) TT_TRY(add_step(json, out, NORMALIZE_BERT_CHINESE, &step));
@@ -99,7 +99,7 @@ static tt_status read_value(const struct tt_json *json, const struct tt_json_val
             enum tt_scan scan;
             TT_TRY(copy_member(json, value, "content", &step->content));
             TT_TRY(pipeline_pattern(json, value, &step->pattern, &scan));
-            /* The reference stops, or goes on with broken offsets, when it replaces nothing by something. */
+            /* The reference stops, or continues with broken offsets, when it replaces an empty match. */
             if (step->content[0] != 0 && tt_pattern_matches_empty(step->pattern)) {
                 return tt_fail(TT_ERR_UNSUPPORTED,
                                "%s: a Replace normalizer whose pattern may match no character at all",
@@ -136,7 +136,7 @@ static bool is_chinese(int32_t code)
            (code >= 0x2F800 && code <= 0x2FA1F);
 }
 
-/* What the character becomes: itself, a space, or -1 for nothing. */
+/* Maps a character to itself, to a space, or to -1 (removed). */
 static int32_t clean_bert(int32_t code)
 {
     if (code == '\t' || code == '\n' || code == '\r' || tt_unicode_is_space(code)) {
@@ -203,7 +203,7 @@ static tt_status replace(const struct normalizer *step, struct tt_pattern_runner
         if (!found) break;
         TT_TRY(tt_text_append(out, limit, text + copied, start - copied));
         TT_TRY(tt_text_append(out, limit, step->content, strlen(step->content)));
-        /* The replacement is aligned with the last character that it stands for. */
+        /* The replacement is aligned with the last character it replaces. */
         bool one = end > start && end - start <= tt_utf8_length((unsigned char)text[start]);
         if (start == 0 && end > 0 && !(one && step->content[0] != 0)) *at_start = false;
         copied = end;
@@ -249,8 +249,8 @@ static tt_status apply(const struct normalizer *step, struct tt_pattern_runner *
     }
 }
 
-/* Prepend before a Replace of one character by others, as Llama 2 has them: two parts that the Replace may
- * take one after the other, without a copy of the text in between. Neither moves the beginning. */
+/* Prepend before a Replace of one character, as in Llama 2: the Replace processes the two parts one after the other,
+ * without a copy of the text in between. Neither moves the beginning. */
 static bool is_prepend_replace(const struct normalizers *normalizers, size_t at)
 {
     const struct normalizer *step = &normalizers->steps[at];

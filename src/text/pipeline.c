@@ -4,7 +4,7 @@
 
 tt_status pipeline_type(const struct tt_json *json, const struct tt_json_value *object, const char **type)
 {
-    if (!tt_json_is_object(object)) return tt_fail(TT_ERR_DATA, "%s: a step that is no object", json->origin);
+    if (!tt_json_is_object(object)) return tt_fail(TT_ERR_DATA, "%s: a step is not an object", json->origin);
     return tt_json_string(json, object, "type", type);
 }
 
@@ -47,10 +47,9 @@ static bool keeps_offsets(const struct normalizer *step)
            step->content[0] != 0 && step->content[tt_utf8_length((unsigned char)step->content[0])] == 0;
 }
 
-/* "first" looks at a piece's offset in the original text. What Prepend writes, and all that a normalizer
- * makes of the first character, has the offset of that character, 0. While these stay the beginning of the
- * first piece, that piece is the one at the beginning; steps that take away a part of them, or split between
- * them, would change that. */
+/* "first" depends on the offset of a piece in the original text. The output of Prepend, and of a normalizer for the
+ * first character, has the offset of that character, 0. While it stays the beginning of the first piece, that piece is
+ * at the start of the text. Steps that remove a part of it, or split inside it, would change that. */
 tt_status pipeline_check_first(const struct tt_json *json, const struct normalizers *normalizers,
                                const struct pretokenizers *pretokenizers)
 {
@@ -71,7 +70,7 @@ tt_status pipeline_check_first(const struct tt_json *json, const struct normaliz
             return tt_fail(TT_ERR_UNSUPPORTED,
                            "%s: Metaspace with prepend_scheme 'first' after a normalizer that %s",
                            json->origin,
-                           prepended ? "may take away what Prepend has written"
+                           prepended ? "may remove the output of Prepend"
                                      : "may make several characters of one, and after another pre-tokenizer");
         }
         prepended = prepended || step->kind == NORMALIZE_PREPEND;

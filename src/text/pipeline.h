@@ -1,6 +1,5 @@
-/* The parts of a tokenizer beside its model: normalizers, pre-tokenizers, decoders and post-processor. Each
- * is read from its member of tokenizer.json and is a flat list of steps: sequences are unfolded while
- * reading. Internal. */
+/* The parts of a tokenizer besides its model: normalizers, pre-tokenizers, decoders and post-processor. Each is parsed
+ * from its member of tokenizer.json into a flat list of steps, with sequences unfolded. Internal. */
 #ifndef TT_TEXT_PIPELINE_H
 #define TT_TEXT_PIPELINE_H
 
@@ -10,7 +9,7 @@
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 
-/* What a step makes of one text may have TEXT_BYTES_MAX bytes: it stops there, not after it. */
+/* The output of a step has at most TEXT_BYTES_MAX bytes; the step stops at the limit. */
 enum { PIPELINE_DEPTH_MAX = 16, PIPELINE_STEPS_MAX = 64, TEXT_BYTES_MAX = INT32_MAX / 2 };
 
 /* The "type" of a step. */
@@ -47,13 +46,13 @@ struct normalizer {
 struct normalizers {
     struct normalizer steps[PIPELINE_STEPS_MAX];
     size_t count;
-    size_t limit; /* TEXT_BYTES_MAX; tests set less */
+    size_t limit; /* TEXT_BYTES_MAX; smaller in tests */
 };
 TT_MUST_USE tt_status normalizers_read(const struct tt_json *json, const struct tt_json_value *value,
                                        struct normalizers *out);
 void normalizers_deinit(struct normalizers *normalizers);
-/* Leaves the result in *text, *bytes, which point to the input itself or into one of `buffers`. *at_start
- * becomes false when the first character of the result is not from the beginning of the input. */
+/* Replaces *text, *bytes by the result, in the input itself or in one of `buffers`. *at_start becomes false when the
+ * first character of the result is not from the beginning of the input. */
 TT_MUST_USE tt_status normalizers_apply(const struct normalizers *normalizers,
                                         struct tt_pattern_runner *runner, struct tt_str buffers[2],
                                         const char **text, size_t *bytes, bool *at_start);
@@ -83,7 +82,7 @@ struct pretokenizer {
     enum tt_scan scan;
     struct tt_pattern *pattern;
     bool (*is_delimiter)(int32_t code, int32_t wanted);
-    int32_t code; /* METASPACE: the replacement; CHARACTERS: what is_delimiter wants */
+    int32_t code; /* METASPACE: the replacement; CHARACTERS: argument of is_delimiter */
     enum prepend_scheme prepend;
     bool leaves_blanks; /* METASPACE: only puts one before, see blanks.c */
 };
@@ -91,12 +90,12 @@ struct pretokenizers {
     struct pretokenizer steps[PIPELINE_STEPS_MAX];
     size_t count;
     size_t limit;            /* as above */
-    bool ends_in_byte_level; /* a last BYTE_LEVEL step is left to the model, which takes bytes then */
+    bool ends_in_byte_level; /* the model does a last BYTE_LEVEL step: its words are bytes */
 };
 TT_MUST_USE tt_status pretokenizers_read(const struct tt_json *json, const struct tt_json_value *value,
                                          struct pretokenizers *out);
 void pretokenizers_deinit(struct pretokenizers *pretokenizers);
-/* Refuses a Metaspace with prepend_scheme "first" where the reference decides by offsets that are not kept here. */
+/* Refuses a Metaspace with prepend_scheme "first" where the reference decides by offsets that are not stored here. */
 TT_MUST_USE tt_status pipeline_check_first(const struct tt_json *json, const struct normalizers *normalizers,
                                            const struct pretokenizers *pretokenizers);
 /* Calls `word` for each piece, in order; pieces are never empty. `buffers` has PIPELINE_STEPS_MAX strings. */
@@ -126,7 +125,7 @@ struct decoder {
     enum decoder_kind kind;
     int32_t code; /* STRIP, METASPACE */
     size_t start, stop;
-    bool drop_first; /* METASPACE: the replacement vanishes from the first token */
+    bool drop_first; /* METASPACE: the replacement is removed from the first token */
     struct tt_pattern *pattern;
     bool cleanup;  /* WORDPIECE */
     char *content; /* REPLACE; BPE: the suffix; WORDPIECE: the prefix */
@@ -134,7 +133,7 @@ struct decoder {
 struct decoders {
     struct decoder steps[PIPELINE_STEPS_MAX];
     size_t count;
-    bool present; /* without any decoder tokens are joined by spaces */
+    bool present; /* without a decoder, tokens are joined by spaces */
 };
 /* Token strings one after the other. */
 struct decode_list {
@@ -147,11 +146,11 @@ void decode_list_deinit(struct decode_list *list);
 TT_MUST_USE tt_status decoders_read(const struct tt_json *json, const struct tt_json_value *value,
                                     struct decoders *out);
 void decoders_deinit(struct decoders *decoders);
-/* Replaces `text`; uses up `list`. */
+/* Replaces `text`; consumes `list`. */
 TT_MUST_USE tt_status decoders_apply(const struct decoders *decoders, struct decode_list *list,
                                      struct tt_str *text);
 
-/* The post-processor, as far as it concerns ids: what stands around the text. */
+/* The post-processor, as far as it concerns ids: the special tokens around the text. */
 struct post_piece {
     bool is_text; /* the ids of the text, otherwise one special id */
     int32_t id;

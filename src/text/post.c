@@ -14,7 +14,7 @@ static tt_status add_piece(struct post_processor *out, bool is_text, int32_t id)
 static tt_status check_id(const struct tt_json *json, const struct tt_json_value *value, int32_t *id)
 {
     if (!tt_json_is_integer(value) || tt_json_integer(value) < 0 || tt_json_integer(value) > INT32_MAX) {
-        return tt_fail(TT_ERR_DATA, "%s: the post-processor has an id that is none", json->origin);
+        return tt_fail(TT_ERR_DATA, "%s: the post-processor has an invalid id", json->origin);
     }
     *id = (int32_t)tt_json_integer(value);
     return TT_OK;
@@ -49,7 +49,8 @@ static tt_status read_template(const struct tt_json *json, const struct tt_json_
                                    *text = tt_json_get(piece, "Sequence");
         const char *id = NULL;
         if ((special == NULL) == (text == NULL)) {
-            return tt_fail(TT_ERR_DATA, "%s: piece %zu of the template is no SpecialToken and no Sequence",
+            return tt_fail(TT_ERR_DATA,
+                           "%s: piece %zu of the template is neither a SpecialToken nor a Sequence",
                            json->origin, i);
         }
         TT_TRY(tt_json_string(json, special != NULL ? special : text, "id", &id));

@@ -210,7 +210,7 @@ static bool is_space(const struct added_finder *finder, int32_t code)
     return code == ' ' ? !finder->blank_is_metaspace : tt_unicode_is_space(code);
 }
 
-/* Where the white space before `start` begins, `least` or later. */
+/* Start of the white space before `start`, at least `least`. */
 static size_t spaces_before(const struct added_finder *finder, const char *text, size_t start, size_t least)
 {
     size_t length;
@@ -219,7 +219,7 @@ static size_t spaces_before(const struct added_finder *finder, const char *text,
     return start;
 }
 
-/* Writes the ids of added tokens in the text and hands what lies between them to `gap`. */
+/* Writes the ids of added tokens in the text and passes the text between them to `gap`. */
 static tt_status split_added(struct encoding *e, const struct added_finder *finder,
                              struct added_matches *matches, const char *text, size_t bytes, bool at_start,
                              encode_gap *gap)
@@ -237,7 +237,7 @@ static tt_status split_added(struct encoding *e, const struct added_finder *find
         while (token->rstrip && end < bytes && is_space(finder, tt_utf8_decode(text + end, &length)))
             end += length;
         if (done < start) TT_TRY(gap(e, text + done, start - done, at_start && done == 0));
-        /* White space that the token before has taken may be all that is left of this one. */
+        /* The previous token may have consumed the white space that is all of this one. */
         if (start < end) TT_TRY(tt_ids_append(e->ids, token->id));
         done = end;
     }
@@ -306,8 +306,8 @@ tt_status tt_tokenizer_encode(const struct tt_tokenizer *tokenizer, struct tt_to
     return status;
 }
 
-/* The reference decides by the text that it decodes: a special token whose normal form differs from its name
- * is not skipped. */
+/* The reference decides by the decoded text: a special token whose normal form differs from its name is not
+ * skipped. */
 static bool names_special(const struct tt_tokenizer *tokenizer, const char *token)
 {
     int32_t index = vocab_id(&tokenizer->names, token, strlen(token));

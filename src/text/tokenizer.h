@@ -1,6 +1,6 @@
 /* Tokenizers from Hugging Face's tokenizer.json (BPE), token for token like the reference library: added tokens,
  * normalizers, pre-tokenizers, BPE with byte fallback, post-processors, decoders. Encoding takes O(n log n) time in
- * the bytes of the text, whatever the text. Special tokens' names come from tokenizer_config.json beside it.
+ * the bytes of any text. The names of special tokens come from tokenizer_config.json beside it.
  *
  * A tokenizer is immutable after loading and may be used by many threads; each thread passes its own scratch.
  */
@@ -14,8 +14,8 @@
 struct tt_tokenizer;
 struct tt_tokenizer_scratch; /* memory and word cache of one thread */
 
-/* A growing list of token ids. A zeroed struct is valid and empty. With a `limit` it keeps the first ones, and the
- * others are only counted: a very long text then takes little memory. */
+/* A growing list of token ids. A zeroed struct is valid and empty. With a `limit` it keeps the first ids and only
+ * counts the others, so that a very long text takes little memory. */
 struct tt_ids {
     int32_t *data;
     size_t count;
@@ -25,7 +25,7 @@ struct tt_ids {
 };
 void tt_ids_deinit(struct tt_ids *ids);
 TT_MUST_USE tt_status tt_ids_append(struct tt_ids *ids, int32_t id);
-/* Drops and counts what is beyond the limit. */
+/* Drops and counts the ids beyond the limit. */
 static inline void tt_ids_clip(struct tt_ids *ids)
 {
     if (ids->limit == 0 || ids->count <= ids->limit) return;
@@ -33,7 +33,7 @@ static inline void tt_ids_clip(struct tt_ids *ids)
     ids->count = ids->limit;
 }
 
-/* `folder` holds tokenizer.json and, optionally, tokenizer_config.json, special_tokens_map.json,
+/* `folder` contains tokenizer.json and, optionally, tokenizer_config.json, special_tokens_map.json and
  * chat_template.jinja. */
 TT_MUST_USE tt_status tt_tokenizer_load(const char *folder, struct tt_tokenizer **out);
 /* One tokenizer.json as text; no special-token names. */
@@ -61,24 +61,24 @@ void tt_tokenizer_scratch_destroy(struct tt_tokenizer_scratch *scratch);
 TT_MUST_USE tt_status tt_tokenizer_encode(const struct tt_tokenizer *tokenizer,
                                           struct tt_tokenizer_scratch *scratch, const char *text,
                                           size_t bytes, bool add_special, struct tt_ids *ids);
-/* Replaces `text`. Ids without a token (models pad their vocabulary, and may generate what is there) add nothing, as in
- * the reference. Bytes that are no UTF-8 become U+FFFD. */
+/* Replaces `text`. Ids without a token (models pad their vocabulary, and may generate padding ids) add nothing, as in
+ * the reference. Invalid UTF-8 becomes U+FFFD. */
 TT_MUST_USE tt_status tt_tokenizer_decode(const struct tt_tokenizer *tokenizer, const int32_t *ids,
                                           size_t count, bool skip_special, struct tt_str *text);
 
-/* The text of ids that come one by one, in whole characters: what a generation shows. A zeroed struct, with
- * skip_special set as wanted, is a stream that has seen nothing. */
+/* Decodes ids one by one into whole characters, for generation. A zeroed struct, with skip_special set, is an empty
+ * stream. */
 struct tt_tokenizer_stream {
     bool skip_special;
-    struct tt_ids ids; /* those that the text to come depends on */
-    size_t shown;      /* how many of them are shown already */
+    struct tt_ids ids; /* the context of the text to come */
+    size_t shown;      /* number of them whose text was appended already */
     struct tt_str before, after;
 };
-/* Appends to `text` what `id` completes; bytes that are no whole character yet wait for the next ids. */
+/* Appends to `text` the characters that `id` completes; bytes of an incomplete character wait for the next ids. */
 TT_MUST_USE tt_status tt_tokenizer_stream_push(const struct tt_tokenizer *tokenizer,
                                                struct tt_tokenizer_stream *stream, int32_t id,
                                                struct tt_str *text);
-/* Appends what still waits, broken characters as U+FFFD. */
+/* Appends the waiting bytes, broken characters as U+FFFD. */
 TT_MUST_USE tt_status tt_tokenizer_stream_finish(const struct tt_tokenizer *tokenizer,
                                                  struct tt_tokenizer_stream *stream, struct tt_str *text);
 void tt_tokenizer_stream_deinit(struct tt_tokenizer_stream *stream);

@@ -6,14 +6,14 @@
 
 enum { CONFIG_BYTES_MAX = 64 << 20 };
 
-/* Reads an optional file of the folder; *json stays empty when it is not there. */
+/* Parses an optional file of the folder; *json stays empty when the file does not exist. */
 static tt_status read_optional(const char *folder, const char *name, struct tt_json *json)
 {
     struct tt_path path;
     TT_TRY(tt_path_set(&path, folder, name));
     tt_status status = tt_path_exists(path.text) ? tt_json_read(path.text, CONFIG_BYTES_MAX, json) : TT_OK;
     if (status == TT_OK && json->root != NULL && !tt_json_is_object(json->root)) {
-        status = tt_fail(TT_ERR_DATA, "%s: no JSON object", path.text);
+        status = tt_fail(TT_ERR_DATA, "%s: not a JSON object", path.text);
     }
     return status;
 }
@@ -34,7 +34,7 @@ static tt_status read_token(const struct tt_tokenizer *tokenizer, const struct t
         TT_TRY(token_text(&files[i], key, &text));
         if (text == NULL) continue;
         *id = tt_tokenizer_token_id(tokenizer, text);
-        /* Padding is a length here, so that a padding token outside the vocabulary does no harm. */
+        /* Batches have no padding tokens, so a padding token outside the vocabulary is harmless. */
         if (*id < 0 && strcmp(key, "pad_token") != 0) {
             return tt_fail(TT_ERR_DATA, "%s: %s is '%s', which tokenizer.json does not have", files[i].origin,
                            key, text);
@@ -53,7 +53,7 @@ static tt_status read_template(const struct tt_json *json, char **out)
         const struct tt_json_value *item = tt_json_at(value, i);
         const char *name = NULL, *candidate = NULL;
         if (!tt_json_is_object(item))
-            return tt_fail(TT_ERR_DATA, "%s: chat_template[%zu] is no object", json->origin, i);
+            return tt_fail(TT_ERR_DATA, "%s: chat_template[%zu] is not an object", json->origin, i);
         TT_TRY(tt_json_string(json, item, "name", &name));
         TT_TRY(tt_json_string(json, item, "template", &candidate));
         if (strcmp(name, "default") == 0) text = candidate;

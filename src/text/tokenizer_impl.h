@@ -1,4 +1,4 @@
-/* The inside of a tokenizer. Internal to tokenizer*.c. */
+/* Structures of a tokenizer. Internal to tokenizer*.c. */
 #ifndef TT_TEXT_TOKENIZER_IMPL_H
 #define TT_TEXT_TOKENIZER_IMPL_H
 
@@ -10,11 +10,11 @@
 struct added_token {
     const char *content; /* owned by the vocabulary of names */
     size_t bytes;
-    const char *decoded; /* what decoders get: the content, or its normal form where that is what is found */
+    const char *decoded; /* input of decoders: the content, or its normal form where that is matched */
     int32_t id;
     bool single_word, lstrip, rstrip, normalized;
     bool special;        /* once special, always special */
-    bool decodes_normal; /* some definition of it was a normalized one */
+    bool decodes_normal; /* at least one definition of it was normalized */
 };
 
 struct tt_tokenizer {
@@ -24,8 +24,8 @@ struct tt_tokenizer {
     struct added_token *added;
     size_t added_count, added_capacity;
     uint32_t *added_by_id;          /* indices, sorted by id */
-    struct added_finder raw;        /* tokens that are found in the text as it is */
-    struct added_finder normalized; /* tokens that are found after normalization */
+    struct added_finder raw;        /* tokens matched in the original text */
+    struct added_finder normalized; /* tokens matched after normalization */
     struct normalizers normalizers;
     struct pretokenizers pretokenizers;
     struct post_processor post;
@@ -49,8 +49,7 @@ const struct added_token *tokenizer_added_token(const struct tt_tokenizer *token
 TT_MUST_USE tt_status tokenizer_read(const struct tt_json *json, struct tt_tokenizer *tokenizer);
 /* After tokenizer_read: leaves blanks to the model where that gives the same ids (blanks.c). */
 void tokenizer_leave_blanks(struct tt_tokenizer *tokenizer);
-/* tokenizer_config.json, special_tokens_map.json and chat_template.jinja in the folder, as far as they are
- * there. */
+/* tokenizer_config.json, special_tokens_map.json and chat_template.jinja of the folder; each is optional. */
 TT_MUST_USE tt_status tokenizer_read_config(const char *folder, struct tt_tokenizer *tokenizer);
 
 #endif

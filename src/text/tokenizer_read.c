@@ -24,7 +24,7 @@ static tt_status read_vocab(const struct tt_json *json, const struct tt_json_val
         struct tt_json_member token = tt_json_member(tokens, i);
         int64_t id = tt_json_is_integer(token.value) ? tt_json_integer(token.value) : -1;
         if (id < 0 || id >= INT32_MAX) {
-            return tt_fail(TT_ERR_DATA, "%s: the id of token '%s' is no integer from 0 to 2^31 - 2",
+            return tt_fail(TT_ERR_DATA, "%s: the id of token '%s' is not an integer from 0 to 2^31 - 2",
                            json->origin, token.key.data);
         }
         TT_TRY(vocab_add(vocab, token.key.data, token.key.bytes, (int32_t)id));
@@ -50,7 +50,7 @@ static tt_status read_merges(const struct tt_json *json, const struct tt_json_va
     TT_TRY(tt_json_array(json, model, "merges", &merges));
     size_t count = tt_json_count(merges);
     if (count >= UINT32_MAX) return tt_fail(TT_ERR_DATA, "%s: too many merges", json->origin);
-    bpe->cuts_at_metaspace = true; /* until a merge or an option says otherwise */
+    bpe->cuts_at_metaspace = true; /* cleared by merges and options */
     for (size_t i = 0; i < count; i++) {
         const struct tt_json_value *value = tt_json_at(merges, i);
         const struct tt_json_value *left = tt_json_at(value, 0), *right = tt_json_at(value, 1);
@@ -79,12 +79,13 @@ static tt_status read_model(const struct tt_json *json, struct tt_tokenizer *tok
     TT_TRY(tt_json_object(json, json->root, "model", &model));
     TT_TRY(tt_json_opt_string(json, model, "type", &type));
     if (strcmp(type, "BPE") != 0) {
-        return tt_fail(TT_ERR_UNSUPPORTED, "%s: a model of type '%s'; BPE is supported", json->origin, type);
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: a model of type '%s'; only BPE is supported", json->origin,
+                       type);
     }
     TT_TRY(tt_json_opt_double(json, model, "dropout", &dropout));
     if (dropout != 0) {
-        return tt_fail(TT_ERR_UNSUPPORTED, "%s: dropout %g would make every encoding a random one",
-                       json->origin, dropout);
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: dropout %g would make every encoding random", json->origin,
+                       dropout);
     }
     TT_TRY(copy_optional(json, model, "unk_token", &bpe->unk_token));
     TT_TRY(copy_optional(json, model, "continuing_subword_prefix", &bpe->prefix));
@@ -98,8 +99,8 @@ static tt_status read_model(const struct tt_json *json, struct tt_tokenizer *tok
     return bpe_finish(bpe);
 }
 
-/* The reference gives ids by itself: that of the model's token of this name, or the next one that is free
- * above the model's tokens and the added ones so far. */
+/* The reference assigns ids itself: the id of the model's token of this name, or the next id above the model's tokens
+ * and the tokens added so far. */
 static int32_t next_id(const struct tt_tokenizer *tokenizer, const char *content, int32_t *largest)
 {
     int32_t id = vocab_id(&tokenizer->model.vocab, content, strlen(content));
@@ -117,7 +118,7 @@ static tt_status read_added(const struct tt_json *json, const struct tt_json_val
     const char *content = NULL;
     int64_t stated = 0;
     if (!tt_json_is_object(value))
-        return tt_fail(TT_ERR_DATA, "%s: an added token that is no object", json->origin);
+        return tt_fail(TT_ERR_DATA, "%s: an added token is not an object", json->origin);
     TT_TRY(tt_json_string(json, value, "content", &content));
     TT_TRY(tt_json_int(json, value, "id", &stated));
     TT_TRY(tt_json_bool(json, value, "single_word", &token.single_word));
@@ -146,7 +147,7 @@ static tt_status read_added(const struct tt_json *json, const struct tt_json_val
         token.decodes_normal = token.decodes_normal || tokenizer->added[index].decodes_normal;
     }
     if (token.id != stated) {
-        tt_warn("%s: added token '%s' says id %lld and gets %d, as in the reference library", json->origin,
+        tt_warn("%s: added token '%s' has id %lld and gets %d, as in the reference library", json->origin,
                 content, (long long)stated, token.id);
     }
     token.content = token.decoded = tokenizer->names.tokens[index].data;
@@ -155,7 +156,7 @@ static tt_status read_added(const struct tt_json *json, const struct tt_json_val
     return TT_OK;
 }
 
-/* What is looked for in normalized text is the normal form of the token; decoders get it too. */
+/* Normalized text is searched for the normal form of the token; decoders get it too. */
 static tt_status normalize_token(struct tt_tokenizer *tokenizer, struct tt_pattern_runner *runner,
                                  struct tt_str buffers[2], struct added_token *token, size_t *bytes)
 {
@@ -253,10 +254,10 @@ tt_status tokenizer_read(const struct tt_json *json, struct tt_tokenizer *tokeni
 {
     const struct tt_json_value *root = json->root;
     const char *version = "1.0";
-    if (!tt_json_is_object(root)) return tt_fail(TT_ERR_DATA, "%s: no JSON object", json->origin);
+    if (!tt_json_is_object(root)) return tt_fail(TT_ERR_DATA, "%s: not a JSON object", json->origin);
     TT_TRY(tt_json_opt_string(json, root, "version", &version));
     if (strcmp(version, "1.0") != 0) {
-        return tt_fail(TT_ERR_UNSUPPORTED, "%s: tokenizer version '%s'; 1.0 is supported", json->origin,
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: tokenizer version '%s'; only 1.0 is supported", json->origin,
                        version);
     }
     TT_TRY(normalizers_read(json, tt_json_get(root, "normalizer"), &tokenizer->normalizers));

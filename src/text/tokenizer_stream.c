@@ -2,12 +2,11 @@
 
 #include "text/tokenizer.h"
 
-/* Bytes that wait for longer than any character needs are none. */
+/* Bytes that wait longer than any character needs are not a character. */
 enum { WAITING_MAX = 8 };
 
-/* What a token adds to the text depends on the ones before (a word's space, the other bytes of a character).
- * So the ids since the last piece are decoded with and without the new ones, and the difference is what they
- * add. */
+/* The text of a token depends on the tokens before it (a word's space, the other bytes of a character). So the ids
+ * since the last piece are decoded with and without the new ids, and the difference is their text. */
 static tt_status show(const struct tt_tokenizer *tokenizer, struct tt_tokenizer_stream *stream, bool last,
                       struct tt_str *text)
 {

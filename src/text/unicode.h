@@ -1,8 +1,8 @@
-/* What tokenizers need to know about Unicode: UTF-8, general categories, case, normal forms.
+/* Unicode for tokenizers: UTF-8, general categories, case, normal forms.
  *
- * The reference tokenizers follow Unicode 16, the system's libraries may be older: code points that the
- * library does not know are looked up in a table of what versions 15 to 16 added (UnicodeData.txt of the
- * Unicode character database, field 2). All functions but tt_utf8_append_lossy expect valid UTF-8.
+ * The reference tokenizers follow Unicode 16, the system's libraries may be older: a table has the code points that
+ * versions 15 to 16 added (UnicodeData.txt of the Unicode character database, field 2). All functions but
+ * tt_utf8_append_lossy expect valid UTF-8.
  */
 #ifndef TT_TEXT_UNICODE_H
 #define TT_TEXT_UNICODE_H
@@ -59,16 +59,16 @@ bool tt_unicode_is_space(int32_t code);       /* the property White_Space */
 /* Alphabetic, marks, decimal numbers, connector punctuation, joiners: \w of UTS 18, annex C. */
 bool tt_unicode_is_word(int32_t code);
 
-/* Case folding (CaseFolding.txt). The first: no code point from `first` to `last` folds to several (status F), and
- * none has a case partner that is newer than Unicode 14. The second: the two, next to each other, are a part of
- * what one code point folds to; it may say so of some that are not. */
+/* Case folding (CaseFolding.txt). tt_unicode_folds_simply: no code point from `first` to `last` folds to several
+ * (status F), and none has a case partner newer than Unicode 14. tt_unicode_folds_together: the two code points in
+ * sequence are a part of the folding of one code point, with some false positives. */
 bool tt_unicode_folds_simply(int32_t first, int32_t last);
 bool tt_unicode_folds_together(int32_t first, int32_t second);
 
 /* Lower case without context; only U+0130 becomes two code points. Returns their number. */
 int tt_unicode_lower(int32_t code, int32_t out[2]);
 
-/* Appends, unless `out` would have more than `limit` bytes then: TT_ERR_DATA. For what a tokenizer makes of a text. */
+/* Appends; TT_ERR_DATA if `out` would exceed `limit` bytes. For texts derived by a tokenizer. */
 TT_MUST_USE tt_status tt_text_append(struct tt_str *out, size_t limit, const char *data, size_t bytes);
 TT_MUST_USE tt_status tt_text_append_code(struct tt_str *out, size_t limit, int32_t code);
 
@@ -77,8 +77,8 @@ enum tt_normal_form { TT_NFC, TT_NFD, TT_NFKC, TT_NFKD };
 TT_MUST_USE tt_status tt_unicode_normalize(enum tt_normal_form form, const char *text, size_t bytes,
                                            size_t limit, struct tt_str *out);
 
-/* Visits the ranges of code points that are newer than the library's Unicode and whose category is in `mask`
- * (bit 1 << category); used to complete character classes of regular expressions. */
+/* Visits the ranges of code points newer than the library's Unicode whose category is in `mask` (bit 1 << category), to
+ * complete character classes of regular expressions. */
 typedef tt_status tt_unicode_range_visit(void *context, int32_t first, int32_t last);
 TT_MUST_USE tt_status tt_unicode_new_ranges(uint32_t mask, tt_unicode_range_visit *visit, void *context);
 

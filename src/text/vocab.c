@@ -31,7 +31,7 @@ uint64_t vocab_hash(const char *data, size_t bytes)
     return hash ^ hash >> 33;
 }
 
-/* The slot that holds the token, or the free one where it would go. */
+/* The slot of the token, or the free slot for it. */
 static size_t find_slot(const struct vocab *vocab, const char *data, size_t bytes)
 {
     size_t mask = vocab->slot_count - 1;
@@ -66,7 +66,7 @@ tt_status vocab_add(struct vocab *vocab, const char *data, size_t bytes, int32_t
         TT_TRY(rehash(vocab, vocab->slot_count == 0 ? 1024 : vocab->slot_count * 2));
     }
     size_t slot = find_slot(vocab, data, bytes);
-    if (vocab->slots[slot] != 0) return tt_fail(TT_ERR_DATA, "token '%s' is there twice", data);
+    if (vocab->slots[slot] != 0) return tt_fail(TT_ERR_DATA, "token '%s' is listed twice", data);
     if (tt_grow((void **)&vocab->tokens, vocab->count, &vocab->capacity, sizeof vocab->tokens[0]) != 0) {
         return TT_ERR_MEMORY;
     }
@@ -106,7 +106,7 @@ int32_t vocab_id(const struct vocab *vocab, const char *data, size_t bytes)
 const struct vocab_token *vocab_find(const struct vocab *vocab, int32_t id)
 {
     if (id < 0 || vocab->count == 0) return NULL;
-    /* Vocabularies are dense as a rule, holes come late: the token with that index has this id or a larger
+    /* Most vocabularies are dense and have holes only near the end: the token with that index has this id or a larger
      * one. */
     size_t low = 0, high = (size_t)id < vocab->count ? (size_t)id + 1 : vocab->count;
     if (high == (size_t)id + 1 && vocab->tokens[id].id == id) return &vocab->tokens[id];

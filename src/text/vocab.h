@@ -1,4 +1,4 @@
-/* Token strings and their ids, both ways. Strings are bytes (they may hold a zero byte) and live in the
+/* Token strings and their ids, in both directions. Strings are bytes (zero bytes included), owned by the
  * vocabulary. */
 #ifndef TT_TEXT_VOCAB_H
 #define TT_TEXT_VOCAB_H

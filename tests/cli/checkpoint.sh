@@ -30,7 +30,7 @@ rm -rf sharded/checkpoint-4 && cp -r sharded again && rm -rf again/checkpoint-2 
 train again FULL_STATE_DICT --resume_from_checkpoint again/checkpoint-2
 cmp full/adapter_model.safetensors again/adapter_model.safetensors || fail "going on from it ends elsewhere"
 
-expect 2 "whole already" checkpoint consolidate full/checkpoint-2 --output_dir other
+expect 2 "of whole tensors already" checkpoint consolidate full/checkpoint-2 --output_dir other
 expect 2 "is not empty" checkpoint consolidate sharded/checkpoint-2 --output_dir full
 expect 2 "needs --output_dir" checkpoint consolidate sharded/checkpoint-2
 expect 2 "needs a folder" checkpoint verify

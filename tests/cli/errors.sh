@@ -30,8 +30,8 @@ expect 2 "'bf16' takes true or false" train --bf16 perhaps
 expect 2 "takes one value" train --seed 1 2
 expect 2 "--seed needs a value" train --seed
 expect 2 "write --resume_from_checkpoint VALUE" train --resume_from_checkpoint
-expect 2 "'word' stands where a flag is expected" train word
-expect 2 "'auto_find_batch_size' is served only as: false" train --auto_find_batch_size
+expect 2 "unexpected argument 'word': a flag is expected" train word
+expect 2 "'auto_find_batch_size' supports only: false" train --auto_find_batch_size
 expect 2 "there is no key 'fsdp_shardings'" train --config good.yaml --config_file fsdp.yaml
 expect 2 "while reading accelerate's configuration 'fsdp.yaml'" train --config good.yaml --config_file fsdp.yaml
 expect 3 "nowhere.yaml" train --config good.yaml --config_file nowhere.yaml
@@ -72,7 +72,7 @@ expect 2 "lora_alpha is 1e+38; it must be above 0 and below 1e9" train --model_n
     --dataset_name "$root/examples/demo/data/test.jsonl" --output_dir out --lora_alpha 1e38
 expect 2 "in YAML write the list without quotes around it" train --model_name_or_path "$root/examples/demo/model" \
     --dataset_name "$root/examples/demo/data/test.jsonl" --output_dir out --lora_target_modules '[q_proj]'
-expect 2 "'quantization_config' is no mapping: '{bad'" train --config good.yaml --quantization_config '{bad'
+expect 2 "'quantization_config' is not a mapping: '{bad'" train --config good.yaml --quantization_config '{bad'
 expect 3 "the folder 'nowhere' does not exist" checkpoint consolidate nowhere --output_dir out
 cp -r "$root/examples/demo/model" wrong_flag
 sed -i '0,/"normalized": *false/s//"normalized": 1/' wrong_flag/tokenizer.json

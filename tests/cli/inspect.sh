@@ -13,7 +13,7 @@ has() {
 }
 has "model folder" "$golden/llama2/model"
 has "model_type              qwen3" "$golden/qwen3/model"
-has "served                  yes" "$golden/qwen2/model"
+has "supported               yes" "$golden/qwen2/model"
 has "26 tensors, 83648 parameters, 327 KiB" "$golden/qwen2/model"
 has "model.embed_tokens.weight [290, 64]" "$golden/qwen2/model" --tensors
 has "model folder" "$golden/llama_sharded/model"
@@ -27,13 +27,13 @@ has "model folder" --model_name_or_path "$golden/llama2/model"
 has "PEFT adapter" --adapter_name_or_path "$golden/llama2/adapter_init"
 has "configuration of a model" "$golden/qwen3/model/config.json"
 has "model_type              qwen3" "$golden/qwen3/model/config.json"
-has "served                  yes" "$golden/qwen3/model/config.json"
+has "supported               yes" "$golden/qwen3/model/config.json"
 has "configuration of a PEFT adapter" "$golden/llama2/adapter_init/adapter_config.json"
 has "lora_alpha" "$golden/llama2/adapter_init/adapter_config.json"
 mkdir pickled pickled_adapter
 cp "$golden/qwen3/model/config.json" pickled/
 echo x >pickled/pytorch_model.bin
-has "served                  no: 'pickled' has its weights in 'pytorch_model.bin': pickle files can run code" pickled
+has "supported               no: 'pickled' has its weights in 'pytorch_model.bin': pickle files can run code" pickled
 has "hint: convert them once, in Python: AutoModelForCausalLM" pickled
 cp "$golden/llama2/adapter_init/adapter_config.json" pickled_adapter/
 echo x >pickled_adapter/adapter_model.bin

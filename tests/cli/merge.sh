@@ -17,7 +17,7 @@ done
 expect 0 '"rounding": 0.00' merge --model base --adapter "$random" --output_dir half --save_dtype bfloat16 --json
 grep -q '"dtype": "bfloat16"' half/config.json || fail "config.json does not say the type"
 expect 0 "in 4 files" merge --model base --adapter "$random" --output_dir shards --max_shard_size 100KB
-expect 0 "served                  yes" inspect shards
+expect 0 "supported               yes" inspect shards
 expect 0 "tie_word_embeddings false" merge --model base --adapter "$variety" --output_dir untied
 grep -q '"tie_word_embeddings": false' untied/config.json || fail "config.json still ties"
 expect 0 "lm_head.weight" inspect untied --tensors
@@ -37,12 +37,12 @@ done
 
 expect 2 "is not empty" merge --model base --adapter "$random" --output_dir merged
 expect 0 "tensors changed" merge --model base --adapter "$random" --output_dir merged --overwrite_output_dir
-expect 2 "is a folder that is read" merge --model base --adapter "$random" --output_dir base/. --overwrite_output_dir
+expect 2 "is an input folder" merge --model base --adapter "$random" --output_dir base/. --overwrite_output_dir
 expect 2 "is missing" merge --model base --output_dir x
 expect 3 "the model folder 'nowhere' does not exist" merge --model nowhere --adapter "$random" --output_dir x
 expect 3 "the adapter folder 'nowhere' does not exist" merge --model base --adapter nowhere --output_dir x
-expect 3 "is no adapter" merge --model base --adapter base --output_dir x
-expect 3 "it holds an adapter: name the base model" merge --model "$random" --adapter "$random" --output_dir x
+expect 3 "is not an adapter" merge --model base --adapter base --output_dir x
+expect 3 "the folder contains an adapter: name the folder of the base model" merge --model "$random" --adapter "$random" --output_dir x
 expect 3 "'model.layers.0.self_attn.q_proj.lora_A.weight'" merge --model base --adapter "$golden/qwen3/adapter_random" --output_dir x
 expect 2 "takes one of" merge --model base --adapter "$random" --output_dir x --save_dtype int8
 

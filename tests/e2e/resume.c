@@ -181,7 +181,7 @@ static void nothing_to_go_on_from(void **state)
     begin(&scene, "train_results.json");
     static const char *const begins[] = {"the run begins at the beginning", NULL};
     expect(&scene, "ranks 2 save_only_model true resume_from_checkpoint true", TT_EXIT_DONE, begins);
-    static const char *const only[] = {"holds no training state", "save_only_model", NULL};
+    static const char *const only[] = {"has no training state", "save_only_model", NULL};
     expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_DATA, only);
     static const char *const nowhere[] = {"there is no folder 'nowhere'", NULL};
     expect(&scene, "ranks 2 resume_from_checkpoint nowhere", TT_EXIT_USAGE, nowhere);

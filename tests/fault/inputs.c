@@ -93,7 +93,7 @@ static void rows(void **state)
         {DATA, "\"text\"\n", NULL, TT_ERR_DATA, "must be an object"},
         {DATA, "", NULL, TT_ERR_DATA, "train.jsonl"},
         {DATA, "{\"input_ids\": [3, 4, 290]}\n", NULL, TT_ERR_DATA, "0 to 289"},
-        {DATA, "{\"input_ids\": [3, 4, -1]}\n", NULL, TT_ERR_DATA, "input_ids[2] is no token id"},
+        {DATA, "{\"input_ids\": [3, 4, -1]}\n", NULL, TT_ERR_DATA, "input_ids[2] is not a token id"},
         {DATA, "{\"input_ids\": [3, 4, 1e99]}\n", NULL, TT_ERR_DATA, "row 1"},
         {DATA, "{\"input_ids\": [3, 4, 99999999999999999999]}\n", NULL, TT_ERR_DATA, "row 1"},
         {DATA, "{\"input_ids\": [3, 4], \"labels\": [3]}\n", NULL, TT_ERR_DATA, "labels"},

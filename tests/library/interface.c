@@ -376,7 +376,7 @@ static void tells_the_log(void **state)
     check_ok(tt_job_set(job, "dataloader_num_workers", "4"));
     check_ok(tt_job_describe(job, &yaml));
     tt_log_set_sink(NULL, NULL);
-    assert_non_null(strstr(line, "dataloader_num_workers is accepted and not needed"));
+    assert_non_null(strstr(line, "dataloader_num_workers is accepted without effect"));
     tt_job_destroy(job);
 }
 

@@ -1,10 +1,9 @@
-/* Causal attention over sequences of their own length that lie one after the other (variable length; no padding),
- * grouped queries (H a multiple of K: query head h reads key/value head h / (H/K)), never an N x N matrix:
- * Dao et al., arXiv 2205.14135 and 2307.08691.
+/* Causal attention over concatenated sequences of variable length, without padding; grouped queries (H a multiple of K:
+ * query head h reads key/value head h / (H/K)); without an N x N matrix: Dao et al., arXiv 2205.14135 and 2307.08691.
  *     p = softmax over j <= i of scale * q[i] . k[j];   o[i] = sum_j p[i,j] v[j];   lse[h,i] = log sum_j exp(..)
  * Sequence b owns query rows cu_q[b] .. cu_q[b+1] and key rows cu_k[b] .. cu_k[b+1]. When there are more keys than
- * queries (decoding with a cache), the last query lines up with the last key (bottom-right causal). window > 0:
- * a query sees only the last `window` keys up to its own (Mistral: j > i - window).
+ * queries (decoding with a cache), the last query is aligned with the last key (bottom-right causal). window > 0:
+ * a query attends only to the last `window` keys up to its own (Mistral: j > i - window).
  * Tensors are rank 3 with contiguous last dimension and any token and head stride (fused q,k,v). Sums and softmax
  * are fp32. E is at most 256. A sequence of length 0 is allowed. */
 #ifndef TT_BACKEND_OPS_ATTENTION_H
@@ -32,16 +31,15 @@ TT_MUST_USE tt_status tt_attention_forward(struct tt_stream *stream,
                                            const struct tt_attention_forward_args *args);
 
 struct tt_attention_backward_args {
-    struct tt_attention_forward_args forward; /* the same views; o and lse as forward left them */
+    struct tt_attention_forward_args forward; /* the same views; o and lse are the results of forward */
     tt_tensor do_THE;
     tt_tensor dq_THE, dk_TKE, dv_TKE; /* overwritten; the inputs' type; may not alias the inputs */
     /* u8 [tt_attention_backward_scratch], 256-byte aligned; empty when that is 0 */
     tt_tensor scratch;
 };
-/* Bytes of device memory that this backward pass needs as its scratch: from the shapes and strides of q, k, dq and dk
- * alone, the same for a device and for the plan of one. 0 where the device is the host. Row strides count, because the
- * fp32 sums of dQ lie as Q does (cuDNN's rule), and gradients that lie otherwise than cuDNN writes them are made in the
- * scratch first. */
+/* Bytes of device memory for the scratch of this backward pass, from the shapes and strides of q, k, dq and dk alone;
+ * the same for a device and its plan. 0 where the device is the host. Row strides matter, because the fp32 sums of dQ
+ * have Q's layout (cuDNN's rule), and gradients in another layout than cuDNN's are computed in the scratch first. */
 size_t tt_attention_backward_scratch(const struct tt_device *device,
                                      const struct tt_attention_backward_args *args);
 TT_MUST_USE tt_status tt_attention_backward(struct tt_stream *stream,
@@ -49,7 +47,7 @@ TT_MUST_USE tt_status tt_attention_backward(struct tt_stream *stream,
 
 /* Rotary positions (Su et al., arXiv 2104.09864) in the half-split layout of Hugging Face's Llama: with E2 = E/2,
  *     y[e] = x[e] cos[p,e] - x[e+E2] sin[p,e];   y[e+E2] = x[e+E2] cos[p,e] + x[e] sin[p,e],  e < E2
- * in place over all heads; `inverse` rotates back (that is the gradient). */
+ * in place over all heads; `inverse` rotates back (the gradient). */
 struct tt_rope_args {
     tt_tensor x_THE;          /* f32 | bf16, in place */
     tt_tensor positions_T;    /* i32 */

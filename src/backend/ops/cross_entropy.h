@@ -3,7 +3,7 @@
  *     dlogits[n,v] = (softmax(logits[n])[v] - [v = label]) * grad_scale        (only when `gradient`)
  * With label_smoothing s (Szegedy et al. 2015; transformers' LabelSmoother):
  *     loss = (1 - s) * nll + s * mean_v(-log p[v]), and the gradient to match.
- * Beside it, for the records, the entropy of the predicted distribution in nats, without a gradient:
+ * Also, for the journal, the entropy of the predicted distribution in nats, without a gradient:
  *     entropy[n] = -sum_v p[v] log p[v] = log(sum_v e[v]) - sum_v e[v] d[v] / sum_v e[v],  d = logits - max, e = exp(d)
  * Arithmetic is fp32. */
 #ifndef TT_BACKEND_OPS_CROSS_ENTROPY_H
@@ -25,7 +25,7 @@ struct tt_cross_entropy_args {
 TT_MUST_USE tt_status tt_cross_entropy(struct tt_stream *stream, const struct tt_cross_entropy_args *args);
 
 /* sums[0] += sum of loss_N, sums[1] += sum of correct_N, sums[2] += sum of entropy_N, in fp64, in order of n in fixed
- * groups: the result depends on nothing but the values. */
+ * groups: the result depends only on the values. */
 struct tt_loss_sums_args {
     tt_tensor loss_N;    /* f32 */
     tt_tensor correct_N; /* empty, or i32 */

@@ -1,4 +1,4 @@
-/* Small element-wise ops. Shapes are equal unless said; rank 1 or 2; rows may be strided. */
+/* Small element-wise ops. Shapes are equal unless noted; rank 1 or 2; rows may be strided. */
 #ifndef TT_BACKEND_OPS_ELEMENTWISE_H
 #define TT_BACKEND_OPS_ELEMENTWISE_H
 
@@ -27,17 +27,17 @@ struct tt_cast_args {
 };
 TT_MUST_USE tt_status tt_cast(struct tt_stream *stream, const struct tt_cast_args *args);
 
-/* Inverted dropout: y = keep ? x / (1 - p) : 0. Whether element (t, d) is kept is a pure function of (rng,
- * row_keys[t], d): a token keeps its mask wherever it lies in whatever batch on whatever rank. The same call on
- * gradients is the backward pass. `accumulate` adds to y instead (y += ...). p is taken in steps of 2^-14, for the
- * factor too, so that the expectation stays. With h = d % 8, keep iff the lower 14 bits of half h % 2 (0: the lower)
- * of word h / 2 of tt_rng_block(rng, row_key, d / 8) are tt_dropout_threshold(p) or more: as fp16 such bits are finite
- * numbers in the same order, and GPUs compare two at once. */
+/* Inverted dropout: y = keep ? x / (1 - p) : 0. The mask of element (t, d) is a pure function of (rng, row_keys[t], d):
+ * a token has the same mask in any batch and on any rank. The same call on gradients is the backward pass. `accumulate`
+ * adds to y instead (y += ...). p is rounded to steps of 2^-14, also in the factor, which preserves the expectation.
+ * With h = d % 8, keep iff the lower 14 bits of half h % 2 (0: the lower) of word h / 2 of tt_rng_block(rng, row_key,
+ * d / 8) are at least tt_dropout_threshold(p): as fp16 such bits are finite numbers in the same order, and GPUs compare
+ * two at once. */
 enum { TT_DROPOUT_STEPS = 1 << 14 };
 static inline uint32_t tt_dropout_threshold(double p)
 {
     uint32_t threshold = (uint32_t)(p * TT_DROPOUT_STEPS + 0.5);
-    return threshold < TT_DROPOUT_STEPS ? threshold : TT_DROPOUT_STEPS - 1; /* something is always kept */
+    return threshold < TT_DROPOUT_STEPS ? threshold : TT_DROPOUT_STEPS - 1; /* at least one value is kept */
 }
 static inline float tt_dropout_factor(double p)
 {
@@ -53,8 +53,8 @@ struct tt_dropout_args {
 };
 TT_MUST_USE tt_status tt_dropout(struct tt_stream *stream, const struct tt_dropout_args *args);
 
-/* Fills from counters first, first + 1, ...: element i of a slice of a larger tensor is the same number as when the
- * whole is filled. uniform: [-scale, scale); normal: deviation scale. */
+/* Fills from counters first, first + 1, ...: an element has the same value in a slice as in the whole tensor. uniform:
+ * [-scale, scale); normal: deviation scale. */
 struct tt_random_fill_args {
     tt_tensor y; /* f32 | bf16, rank 1 */
     struct tt_rng rng;

@@ -1,6 +1,6 @@
 /* Token embedding and moving rows.
- * y[t] = table[ids[t]];   dtable[ids[t]] += dy[t]. An id outside [0, V) is TT_ERR_DATA on the cpu; the data
- * layer has already checked ids against the vocabulary, so elsewhere it is undefined. */
+ * y[t] = table[ids[t]];   dtable[ids[t]] += dy[t]. An id outside [0, V) is TT_ERR_DATA on the cpu and undefined
+ * elsewhere; the data layer has checked ids against the vocabulary. */
 #ifndef TT_BACKEND_OPS_EMBEDDING_H
 #define TT_BACKEND_OPS_EMBEDDING_H
 
@@ -18,7 +18,7 @@ TT_MUST_USE tt_status tt_embedding_forward(struct tt_stream *stream,
 struct tt_embedding_backward_args {
     tt_tensor dy_TD;     /* f32 | bf16 */
     tt_tensor ids_T;     /* i32 */
-    tt_tensor dtable_VD; /* f32, accumulated into; the order of addition is by t, whatever the thread count */
+    tt_tensor dtable_VD; /* f32, accumulated into, in order of t for any number of threads */
 };
 TT_MUST_USE tt_status tt_embedding_backward(struct tt_stream *stream,
                                             const struct tt_embedding_backward_args *args);

@@ -1,9 +1,9 @@
 /* Matrix product with fp32 accumulation: c = alpha * op(a) * op(b) + beta * c. op(a) is [M, K], op(b) is [K, N], c is
- * [M, N]; `trans_a` says that a is stored [K, M], `trans_b` that b is stored [N, K] (as linear weights are). Rows may
- * be strided, columns are contiguous. a and b are f32 or bf16, each its own; c is f32 or bf16 (added to in fp32,
- * rounded once). M, N or K of 0 is allowed (K = 0: c *= beta). c must not overlap a or b. beta = 0 never reads c. With
- * `addend` the sum is alpha * op(a) * op(b) + beta * addend and c is only written. Results do not depend on the number
- * of threads. */
+ * [M, N]. With `trans_a` a is stored [K, M], with `trans_b` b is stored [N, K] (like linear weights). Rows may be
+ * strided, columns are contiguous. a, b and c are f32 or bf16, independently; sums are fp32 and rounded once to c's
+ * type. M, N or K of 0 is allowed (K = 0: c *= beta). c must not overlap a or b. beta = 0 never reads c. With `addend`
+ * the sum is alpha * op(a) * op(b) + beta * addend and c is only written. Results do not depend on the number of
+ * threads. */
 #ifndef TT_BACKEND_OPS_GEMM_H
 #define TT_BACKEND_OPS_GEMM_H
 

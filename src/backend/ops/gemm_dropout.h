@@ -1,9 +1,9 @@
-/* LoRA's products with A, each adapter of a group dropping its own part of the input that they share: a device may
- * drop while it multiplies, so that nothing of what is dropped is written (cuda/gemm_dropout.cu); elsewhere tt_dropout
- * and products follow each other (backend/compose.h), and differ by no more than rounding explains.
+/* LoRA's products with A, with a separate dropout of the common input for each adapter of a group. A device may apply
+ * dropout inside the product, without writing its result (cuda/gemm_dropout.cu); others run tt_dropout and the products
+ * in sequence (backend/compose.h), with results equal up to rounding.
  *
  * Letters: M tokens, K features, R ranks of all adapters side by side, r of one. All matrices but da are f32 or bf16,
- * all of one type, rows may be strided; scratch_MK is left arbitrary. Which elements are dropped: tt_dropout
+ * all of one type, rows may be strided; scratch_MK is arbitrary afterwards. The mask is that of tt_dropout
  * (elementwise.h). */
 #ifndef TT_BACKEND_OPS_GEMM_DROPOUT_H
 #define TT_BACKEND_OPS_GEMM_DROPOUT_H

@@ -1,9 +1,9 @@
 /* A linear layer's product together with what else reads or writes the same matrices: the narrow products of LoRA,
- * and SwiGLU. A device may do it in one pass (cuda/gemm_fused.h); elsewhere it is the same as the products and passes
- * one after the other (backend/compose.h), and no result is more exact for it than rounding explains.
+ * and SwiGLU. A device may do it in one pass (cuda/gemm_fused.h); others run the products and passes in sequence
+ * (backend/compose.h), with results equal up to rounding.
  *
- * Letters: M rows (tokens), K what is summed over, N columns, F feed-forward, R all LoRA ranks side by side. Matrices
- * are f32 or bf16, each weight and y_MN its own, all others x's (dy's); rows may be strided. */
+ * Letters: M rows (tokens), K inner dimension, N columns, F feed-forward, R all LoRA ranks side by side. Matrices are
+ * f32 or bf16, each weight and y_MN its own, all others x's (dy's); rows may be strided. */
 #ifndef TT_BACKEND_OPS_GEMM_FUSED_H
 #define TT_BACKEND_OPS_GEMM_FUSED_H
 
@@ -12,10 +12,10 @@
 
 enum { TT_LOW_RANK_PARTS = 3 };
 
-/* Narrow products that belong to a wide one: y[:, first_y ..] += h[:, first_h .. first_h + r] op(b), where b is stored
- * as the wide product's w is: [columns, r], or [r, columns] when that one is not transposed. Parts in the order of
- * first_y: each begins behind the one before it, or covers the same columns. Where h is not finite anywhere, all of y
- * may be NaN: a device may multiply other columns of h by zeros. */
+/* Narrow products added to a wide one: y[:, first_y ..] += h[:, first_h .. first_h + r] op(b), where b is stored like
+ * the wide product's w: [columns, r], or [r, columns] without trans_w. Parts are in the order of first_y: each begins
+ * after the previous one, or covers the same columns. A non-finite element of h may make all of y NaN, because a device
+ * may multiply other columns of h by zeros. */
 struct tt_low_rank {
     tt_tensor h_MR;
     struct {
@@ -25,14 +25,13 @@ struct tt_low_rank {
     int count;
 };
 
-/* The first `columns` columns are heads of head_dim, which are rotated as tt_rope does it (attention.h); columns 0:
- * none. */
+/* The first `columns` columns are heads of head_dim, rotated as by tt_rope (attention.h); columns 0: no rotation. */
 struct tt_rotation {
     int64_t columns, head_dim;
     tt_tensor positions_T, cos_PE, sin_PE;
 };
 
-/* y = x op(w) + low rank (+ addend), then rotated; op(w) is w^T with `trans_w` (w [N, K], as linear weights are), else
+/* y = x op(w) + low rank (+ addend), then rotated; op(w) is w^T with `trans_w` (w [N, K], like linear weights), else
  * w [K, N]. */
 struct tt_gemm_lora_args {
     tt_tensor x_MK, w;
@@ -49,13 +48,13 @@ struct tt_gemm_swiglu_args {
     tt_tensor x_MK, w_2FK;
     struct tt_low_rank low; /* first_y counts columns of gate | up */
     tt_tensor gate_up_M2F;
-    bool keep;        /* false: nobody reads gate and up again, what is left there is arbitrary */
+    bool keep;        /* false: gate and up are not needed again and are arbitrary afterwards */
     tt_tensor act_MF; /* may be the columns of gate when `keep` is false */
 };
 TT_MUST_USE tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args);
 
-/* dact = dy w + low rank, and with it the gradients of gate and up (swiglu.h) in their place. dact_MF is scratch, in
- * which act = silu(gate) * up is left with `wants_act` and anything without. */
+/* dact = dy w + low rank, then the gradients of gate and up (swiglu.h) in place. dact_MF is scratch; with `wants_act`
+ * it holds act = silu(gate) * up afterwards, otherwise it is arbitrary. */
 struct tt_gemm_swiglu_backward_args {
     tt_tensor dy_MK, w_KF;
     struct tt_low_rank low;

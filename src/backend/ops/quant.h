@@ -1,11 +1,10 @@
-/* Quantized matrices back to numbers: y = rows first_row .. first_row + N - 1 of the matrix whose segment is
- * `packed` (tensor/quant.h says what lies where and gives the formulas). Computed in fp32, rounded once to
- * y's type; the same bits on every device. nf4, fp4 (nested or not, any block size) and int8 by rows.
+/* Decoding of quantized matrices: y = rows first_row .. first_row + N - 1 of the matrix with the segment `packed`
+ * (layout and formulas: tensor/quant.h). Computed in fp32, rounded once to y's type; the same bits on every device.
+ * nf4, fp4 (nested or not, any block size) and int8 by rows.
  *
- * A product with a quantized matrix is dequantize into scratch [N, ld], then gemm: on a GPU 1.5 % of a
- * forward product of 16384 tokens (H200). Rows of y may be strided, so that a matrix lands beside the columns
- * of an adapter (ld = K + 64). Rows that begin at multiples of 16 bytes, and columns that are a multiple of
- * 32, are the fast way. */
+ * A product with a quantized matrix is dequantize into scratch [N, ld], then gemm: on a GPU 1.5 % of a forward product
+ * of 16384 tokens (H200). Rows of y may be strided, so that a matrix can be placed beside the columns of an adapter
+ * (ld = K + 64). Rows at multiples of 16 bytes and a number of columns divisible by 32 are fastest. */
 #ifndef TT_BACKEND_OPS_QUANT_H
 #define TT_BACKEND_OPS_QUANT_H
 
@@ -16,7 +15,7 @@
 struct tt_dequantize_args {
     struct tt_quant_layout layout;
     tt_tensor packed;  /* u8, rank 1, layout.bytes elements, at a multiple of 16 bytes */
-    int64_t first_row; /* 0 unless only some rows are wanted */
+    int64_t first_row; /* 0 unless only some rows are decoded */
     tt_tensor y_NK;    /* f32 | bf16, [N, layout.cols], first_row + N <= layout.rows */
 };
 TT_MUST_USE tt_status tt_dequantize(struct tt_stream *stream, const struct tt_dequantize_args *args);

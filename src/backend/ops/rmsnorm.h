@@ -1,9 +1,9 @@
-/* Root-mean-square norm (Zhang and Sennrich 2019, arXiv 1910.07467), as Llama uses it:
+/* Root-mean-square norm (Zhang and Sennrich 2019, arXiv 1910.07467), in Llama's form:
  *     rstd[n] = 1 / sqrt(mean_d x[n,d]^2 + eps);   y[n,d] = weight[d] * x[n,d] * rstd[n]
- * Arithmetic in fp32 whatever the types. Rows N may be tokens, or tokens x heads for the q/k norms: then the
- * tensors have rank 3 [T, H, E] and rstd [T*H] (contiguous).
+ * Arithmetic is fp32 for all types. Rows N may be tokens, or tokens x heads for the q/k norms: then the tensors have
+ * rank 3 [T, H, E] and rstd [T*H] (contiguous).
  *
- * With `residual`: x := x + residual is formed first (rounded to x's type), stored to `sum` and normalised.
+ * With `residual`: x := x + residual is computed first (rounded to x's type), stored in `sum` and normalised.
  *
  * Backward: dx[n,d] = rstd * (g - xhat * mean_d(g * xhat)) (+ dres[n,d] when given), g = dy * weight,
  * xhat = x * rstd; dweight[d] += sum_n dy * xhat (rows added in order of n, in fixed groups). */
@@ -27,7 +27,7 @@ TT_MUST_USE tt_status tt_rmsnorm_forward(struct tt_stream *stream,
 
 struct tt_rmsnorm_backward_args {
     tt_tensor dy_ND;
-    tt_tensor x_ND; /* what was normalised (`sum` when there was a residual) */
+    tt_tensor x_ND; /* the normalised input (`sum` when there was a residual) */
     tt_tensor weight_D;
     tt_tensor rstd_N;
     tt_tensor dres_ND;   /* empty, or a gradient added to dx; may alias dx */

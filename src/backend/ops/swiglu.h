@@ -16,7 +16,7 @@ struct tt_swiglu_backward_args {
     tt_tensor dh_TF;
     tt_tensor gate_TF, up_TF;
     tt_tensor dgate_TF, dup_TF; /* may alias gate and up */
-    tt_tensor h_TF;             /* empty, or silu(gate) * up computed again on the way; may alias dh */
+    tt_tensor h_TF;             /* empty, or output: silu(gate) * up, recomputed; may alias dh */
 };
 TT_MUST_USE tt_status tt_swiglu_backward(struct tt_stream *stream,
                                          const struct tt_swiglu_backward_args *args);

@@ -108,7 +108,7 @@ static void positioned(void **state)
     assert_int_equal(tt_file_pread(descriptor, "p", back, 4, 6), TT_OK);
     assert_string_equal(back, "tail");
     assert_int_equal(tt_file_pread(descriptor, "p", back, 5, 6), TT_ERR_DATA);
-    assert_message("4 were there");
+    assert_message("4 read");
     tt_file_close(descriptor);
     assert_int_equal(tt_file_copy(test_at("p"), test_at("q")), TT_OK);
     struct tt_file_map p = {0}, q = {0};
@@ -225,7 +225,7 @@ static void copies_stay_inside(void **state)
     assert_int_equal(copy_inside("model", "within", 100), TT_OK);
     assert_int_equal(copy_inside("model", "blob", 4), TT_OK);
     assert_int_equal(copy_inside("model", "blob", 3), TT_ERR_DATA);
-    assert_message("more than the 3 bytes");
+    assert_message("larger than the expected 3 bytes");
     assert_int_equal(tt_dir_create(test_at("hub/snapshots/r1-b")), TT_OK);
     assert_int_equal(tt_file_write_atomic(test_at("hub/snapshots/r1-b/f"), "f", 1), TT_OK);
     assert_int_equal(symlink("../r1-b/f", test_at("hub/snapshots/r1/sibling")), 0);

@@ -105,7 +105,7 @@ static void finds_every_change(void **state)
     assert_int_equal(remove(in(&folder, "empty", path)), 0);
     expect_broken(&folder, "missing", "empty");
     assert_int_equal(remove(in(&folder, TT_MANIFEST_NAME, path)), 0);
-    expect_broken(&folder, "no whole checkpoint", folder.path);
+    expect_broken(&folder, "not a complete checkpoint", folder.path);
     assert_int_equal(tt_dir_remove(folder.path), TT_OK);
 }
 
@@ -141,7 +141,7 @@ static void manifest_is_not_trusted(void **state)
                           hostile[i]),
             TT_OK);
         write_file(&folder, TT_MANIFEST_NAME, text.data, text.bytes);
-        expect_broken(&folder, "no file of the folder", hostile[i]);
+        expect_broken(&folder, "not a file of the folder", hostile[i]);
     }
     tt_str_deinit(&text);
     assert_int_equal(tt_dir_remove(folder.path), TT_OK);

@@ -134,9 +134,9 @@ static void missing_and_misshapen_parts(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "is missing: there is only",  "'.weight.absmax'",
-        "'.weight.nested_absmax'",    "'.weight.quant_map'",
-        "'.weight.nested_quant_map'", "neither 'a.SCB' nor the quantization state"};
+        "is missing: the folder has only", "'.weight.absmax'",
+        "'.weight.nested_absmax'",         "'.weight.quant_map'",
+        "'.weight.nested_quant_map'",      "neither 'a.SCB' nor the quantization state"};
     struct made parts[PARTS], rest[PARTS];
     good_parts(parts);
     for (int missing = 0; missing < PARTS; missing++) {
@@ -184,10 +184,10 @@ static void states_that_do_not_fit(void **state)
         {"[6, 100]", "[6, 9e9]", "'shape'", TT_ERR_DATA},
         {"[6, 100]", "[-6, -100]", "cannot be quantized", TT_ERR_DATA},
         {"[6, 100]", "[9223372036854775807, 9223372036854775807]", "cannot be quantized", TT_ERR_DATA},
-        {"\"nested_blocksize\": 256, ", "", "there is only one", TT_ERR_DATA},
+        {"\"nested_blocksize\": 256, ", "", "only one of", TT_ERR_DATA},
         {"256", "100", "nested blocks of 100", TT_ERR_DATA},
         {"float32", "float16", "'nested_dtype' is 'float16'", TT_ERR_UNSUPPORTED},
-        {"0.5", "1e300", "no number of float32", TT_ERR_DATA},
+        {"0.5", "1e300", "not a float32 number", TT_ERR_DATA},
         {"0.5", "null", "nested_offset", TT_ERR_DATA},
         {"0.5}", "0.5", "", TT_ERR_DATA},
         {"{", "[{", "", TT_ERR_DATA},
@@ -229,7 +229,7 @@ static void rows_of_int8(void **state)
     parts[0].entry.dtype = TT_U8;
     refused(parts, 2, TT_ERR_DATA, "is U8, but must be I8");
     parts[0].entry.rank = 1;
-    refused(parts, 2, TT_ERR_DATA, "is no matrix");
+    refused(parts, 2, TT_ERR_DATA, "is not a matrix");
 }
 
 static void configurations(void **state)
@@ -258,10 +258,10 @@ static void configurations(void **state)
          TT_ERR_UNSUPPORTED, 0, false},
         {"{\"quantization_config\": {\"load_in_4bit\": 1}}", "load_in_4bit", TT_ERR_DATA, 0, false},
         {"{\"quantization_config\": 4}", "not an object", TT_ERR_DATA, 0, false},
-        {"{\"quantization_config\": {\"load_in_4bit\": true, \"bnb_4bit_compute_dtype\": \"x\"}}", "no type",
-         TT_ERR_DATA, 0, false},
+        {"{\"quantization_config\": {\"load_in_4bit\": true, \"bnb_4bit_compute_dtype\": \"x\"}}",
+         "not a type", TT_ERR_DATA, 0, false},
         {"{\"quantization_config\": {\"load_in_4bit\": true, \"llm_int8_skip_modules\": [1]}}",
-         "not of names", TT_ERR_DATA, 0, false},
+         "not a list of names", TT_ERR_DATA, 0, false},
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         struct tt_json json = {0};
@@ -385,7 +385,7 @@ static void what_is_not_written(void **state)
     options.output_dir = test_root();
     refuse_writing(&options, TT_ERR_USAGE, "is not empty");
     options.output_dir = test_at("source");
-    refuse_writing(&options, TT_ERR_USAGE, "is the folder that is read");
+    refuse_writing(&options, TT_ERR_USAGE, "is the input folder");
     options = good;
     options.overwrite = true;
     options.cancel = &cancel;

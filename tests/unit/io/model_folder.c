@@ -112,14 +112,14 @@ static void bad_index(void **state)
         const char *map, *part, *hint;
     } cases[] = {
         {"{\"a\": \"m-2.safetensors\", \"b\": \"m-1.safetensors\", \"c\": \"m-2.safetensors\"}",
-         "holds tensor 'd', which", NULL},
+         "contains tensor 'd', which", NULL},
         {"{\"a\": \"m-2.safetensors\", \"b\": \"m-1.safetensors\", \"c\": \"m-2.safetensors\", \"d\": "
          "\"m-1.safetensors\","
          " \"e\": \"m-1.safetensors\"}",
-         "'e' to 'm-1.safetensors', which does not hold it (1 such", NULL},
+         "'e' to 'm-1.safetensors', which does not contain it (1 such", NULL},
         {"{\"a\": \"m-1.safetensors\", \"b\": \"m-1.safetensors\", \"c\": \"m-2.safetensors\", \"d\": "
          "\"m-1.safetensors\"}",
-         "'a' to 'm-1.safetensors', which does not hold it", NULL},
+         "'a' to 'm-1.safetensors', which does not contain it", NULL},
         {"{\"a\": \"m-2.safetensors\", \"b\": \"m-1.safetensors\", \"z\": \"m-3.safetensors\"}",
          "m-3.safetensors", "the index lists 3 files, the folder has 2"},
         {"{\"a\": \"../m-2.safetensors\"}", "in the same folder", NULL},
@@ -163,7 +163,7 @@ static void no_weights(void **state)
     put_shards();
     assert_refused(TT_ERR_DATA, "2 safetensors files, but neither", "index");
     test_put("model.safetensors", "not one at all");
-    assert_refused(TT_ERR_DATA, "no safetensors file", NULL);
+    assert_refused(TT_ERR_DATA, "not a safetensors file", NULL);
 }
 
 static void bad_config(void **state)

@@ -117,7 +117,7 @@ static void refusals(void **state)
     assert_int_equal(tt_safetensors_open("/nowhere/x.safetensors", &file), TT_ERR_DATA);
     write_file("{}", 3, 0);
     assert_int_equal(tt_safetensors_open(path, &file), TT_ERR_DATA);
-    assert_string_equal(tt_error_last()->hint, "the file is incomplete: fetch or write it again");
+    assert_string_equal(tt_error_last()->hint, "the file is incomplete: download or write it again");
     write_file("{}", UINT64_MAX, 0);
     assert_int_equal(tt_safetensors_open(path, &file), TT_ERR_DATA);
     assert_int_equal(tt_file_write_atomic(path, "short", 5), TT_OK);

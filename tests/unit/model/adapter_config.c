@@ -42,7 +42,7 @@ static void defaults_are_pefts(void **state)
     tt_arena_deinit(&arena);
 }
 
-static void what_is_not_served_is_refused(void **state)
+static void unsupported_values_are_refused(void **state)
 {
     static const struct {
         const char *text;
@@ -203,7 +203,7 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_pefts),   cmocka_unit_test(what_is_not_served_is_refused),
+        cmocka_unit_test(defaults_are_pefts),   cmocka_unit_test(unsupported_values_are_refused),
         cmocka_unit_test(tensor_names),         cmocka_unit_test(order_of_patterns_survives_sorting),
         cmocka_unit_test(mistakes_of_the_user), cmocka_unit_test(every_allocation_may_fail),
     };

@@ -62,7 +62,7 @@ static void empty_matches(void **state)
 static void metaspace_first(void **state)
 {
     (void)state;
-    static const char prepended[] = "may take away what Prepend has written";
+    static const char prepended[] = "may remove the output of Prepend";
     static const char several[] = "may make several characters of one";
     check(LIST(PREPEND ", " STRIP), METASPACE("first"), prepended);
     check(LIST(PREPEND ", {\"type\": \"StripAccents\"}"), METASPACE("first"), prepended);

@@ -83,7 +83,7 @@ static void refusals(void **state)
         tt_status status;
         const char *part;
     } cases[] = {
-        {"[]", TT_ERR_DATA, "no JSON object"},
+        {"[]", TT_ERR_DATA, "not a JSON object"},
         {"{", TT_ERR_DATA, "not valid JSON"},
         {"{}", TT_ERR_DATA, "model"},
         {"{\"version\": \"2.0\", " MODEL "}", TT_ERR_UNSUPPORTED, "2.0"},
@@ -104,7 +104,7 @@ static void refusals(void **state)
         {BPE(LETTERS, "", ", \"dropout\": 0.1"), TT_ERR_UNSUPPORTED, "dropout"},
         {"{" MODEL ", \"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"\"}}",
          TT_ERR_UNSUPPORTED, "Precompiled"},
-        {"{" MODEL ", \"normalizer\": 3}", TT_ERR_DATA, "no object"},
+        {"{" MODEL ", \"normalizer\": 3}", TT_ERR_DATA, "not an object"},
         {"{" MODEL ", \"pre_tokenizer\": {\"type\": \"UnicodeScripts\"}}", TT_ERR_UNSUPPORTED,
          "UnicodeScripts"},
         {"{" MODEL ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}, "
