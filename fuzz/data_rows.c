@@ -27,7 +27,7 @@ static void read_batches(const struct tt_dataset *dataset, bool wrapped)
                                        .accumulation = 1,
                                        .shuffle = true,
                                        .packing = true,
-                                       .packing_strategy = wrapped ? "wrapped" : "bfd",
+                                       .packing_strategy = wrapped ? TT_PACKING_WRAPPED : TT_PACKING_BFD,
                                        .max_length = 8};
     struct tt_sampler *sampler = NULL;
     struct tt_batch_storage storage = {0};
@@ -64,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                     .dataset_completion_field = "completion",
                                     .max_length = 8,
                                     .packing = wrapped,
-                                    .packing_strategy = wrapped ? "wrapped" : "bfd",
+                                    .packing_strategy = wrapped ? TT_PACKING_WRAPPED : TT_PACKING_BFD,
                                     .eval_packing = -1,
                                     .completion_only_loss = -1,
                                     .eos_token = data[0] & 16 ? "</s>" : NULL,

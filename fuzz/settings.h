@@ -12,12 +12,12 @@
 
 struct fuzz_settings {
     struct tt_settings store; /* fills `config` */
-    struct tt_train_config config;
+    struct tt_job_spec config;
 };
 
 static void fuzz_settings_init(struct fuzz_settings *settings)
 {
-    static struct tt_train_config defaults;
+    static struct tt_job_spec defaults;
     static struct tt_settings *made;
     if (made == NULL && tt_job_settings_create(TT_JOB_TRAIN, &defaults, sizeof defaults, &made) != TT_OK)
         abort();

@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     check_limits(data, bytes);
     fuzz_settings_init(&settings);
     if (tt_settings_parse_yaml(&settings.store, (const char *)data, bytes, "fuzz") == TT_OK) {
-        if (settings.config.fsdp_config == NULL || settings.config.fsdp_config[0] == '{')
+        if (settings.config.shard.fsdp_config == NULL || settings.config.shard.fsdp_config[0] == '{')
             (void)!tt_train_resolve(&settings.store, &settings.config);
         fuzz_settings_check_round_trip(&settings);
     }

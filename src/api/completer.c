@@ -41,15 +41,16 @@ static int64_t prompt_tokens(const struct tt_job_target *target, const struct tt
 static tt_status build(struct tt_completer *completer)
 {
     struct tt_job *job = completer->job;
-    const struct tt_train_config *config = &job->target.config;
+    const struct tt_job_spec *config = &job->target.config;
     job->settled = true;
     TT_TRY(tt_generate_resolve(job->settings, &job->target.config, &job->target.generate));
-    const struct tt_generate_options options = tt_generate_options_of(&job->target.generate, config->seed);
+    const struct tt_generate_options options =
+        tt_generate_options_of(&job->target.generate, config->run.seed);
     TT_TRY(tt_inputs_open(config, TT_INPUTS_GENERATE, &completer->inputs));
     if (completer->inputs.tokenizer == NULL)
         return tt_fail(TT_ERR_DATA, "'%s' has no tokenizer.json, which prompts need",
-                       config->model_name_or_path);
-    completer->batch_size = (int)config->per_device_eval_batch_size;
+                       config->model.model_name_or_path);
+    completer->batch_size = (int)config->run.per_device_eval_batch_size;
     TT_TRY(tt_tokenizer_scratch_create(completer->inputs.tokenizer, &completer->scratch));
     return tt_generator_create_from(config, &completer->inputs, completer->batch_size,
                                     prompt_tokens(&job->target, &completer->inputs.model_config), &options,

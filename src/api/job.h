@@ -5,14 +5,14 @@
 #include "base/thread.h"
 #include "config/settings.h"
 #include "infer/generator.h"
-#include "job/config.h"
+#include "job/spec.h"
 #include "trimtab.h"
 
 enum { TT_JOB_SECTIONS_MAX = 16 };
 
 /* What the settings fill. */
 struct tt_job_target {
-    struct tt_train_config config; /* first: the offsets of its rows hold */
+    struct tt_job_spec config; /* first: the offsets of its rows hold */
     struct tt_generate_config generate;
     bool exact_match;
     int64_t max_prompt_tokens; /* 0: what the model's positions leave, at most 1024 */

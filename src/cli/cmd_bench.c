@@ -27,19 +27,20 @@ static struct tt_json_value *profile_object(const struct tt_bench_result *result
 static tt_status print_result(struct tt_cli *cli, const struct bench_command *command,
                               const struct tt_bench_result *result)
 {
-    const struct tt_train_config *config = &command->spec.job;
+    const struct tt_job_spec *config = &command->spec.job;
     struct tt_str text = {0};
     struct tt_json_value *object = tt_json_pack(
         "{s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:s,s:b,s:f,s:s,s:f,s:I}", "config",
-        command->spec.config_json, "batch", (int64_t)config->per_device_train_batch_size, "sequence_length",
-        (int64_t)command->spec.sequence_length, "tokens_per_second", result->tokens_per_second,
-        "step_seconds", result->step_seconds, "model_tflops", result->model_tflops, "first_step_seconds",
-        result->first_step_seconds, "peak_bytes", (int64_t)result->peak_bytes, "device_peak_bytes",
-        (int64_t)result->device_peak_bytes, "planned_bytes", (int64_t)result->planned_bytes, "base_params",
-        (int64_t)result->base_params, "trainable_params", (int64_t)result->trainable_params, "dtype",
-        config->bf16 ? "bfloat16" : "float32", "gradient_checkpointing", (int)result->recomputes_blocks,
-        "loss", result->loss, "recompute", result->recompute + strlen("recompute "), "planned_step_seconds",
-        result->planned_step_seconds, "device_used_bytes", (int64_t)result->device_used_bytes);
+        command->spec.config_json, "batch", (int64_t)config->run.per_device_train_batch_size,
+        "sequence_length", (int64_t)command->spec.sequence_length, "tokens_per_second",
+        result->tokens_per_second, "step_seconds", result->step_seconds, "model_tflops", result->model_tflops,
+        "first_step_seconds", result->first_step_seconds, "peak_bytes", (int64_t)result->peak_bytes,
+        "device_peak_bytes", (int64_t)result->device_peak_bytes, "planned_bytes",
+        (int64_t)result->planned_bytes, "base_params", (int64_t)result->base_params, "trainable_params",
+        (int64_t)result->trainable_params, "dtype", config->device.bf16 ? "bfloat16" : "float32",
+        "gradient_checkpointing", (int)result->recomputes_blocks, "loss", result->loss, "recompute",
+        result->recompute + strlen("recompute "), "planned_step_seconds", result->planned_step_seconds,
+        "device_used_bytes", (int64_t)result->device_used_bytes);
     if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the result");
     tt_json_set(object, "seconds_by_op", profile_object(result));
     tt_status status = tt_json_write(object, 0, false, &text);

@@ -203,17 +203,18 @@ static tt_status run_batch(struct tt_cli *cli, const struct generate_command *co
 
 static tt_status generate(struct tt_cli *cli, struct generate_command *command, struct prompts *prompts)
 {
-    const struct tt_train_config *config = &command->spec.job;
-    const struct tt_generate_options options = tt_generate_options_of(&command->spec.generate, config->seed);
+    const struct tt_job_spec *config = &command->spec.job;
+    const struct tt_generate_options options =
+        tt_generate_options_of(&command->spec.generate, config->run.seed);
     struct tt_tokenizer *tokenizer = NULL;
     struct tt_generator *generator = NULL;
     char *folder = NULL;
     tt_status status = TT_OK;
     TT_GO(collect_prompts(command, prompts));
-    TT_GO(tt_hub_locate(config->model_name_or_path, config->model_revision, "model", &folder));
+    TT_GO(tt_hub_locate(config->model.model_name_or_path, config->model.model_revision, "model", &folder));
     TT_GO(tt_tokenizer_load(folder, &tokenizer));
     TT_GO(encode_prompts(prompts, tokenizer));
-    size_t batch = (size_t)config->per_device_eval_batch_size;
+    size_t batch = (size_t)config->run.per_device_eval_batch_size;
     if (batch > prompts->count) batch = prompts->count;
     TT_GO(tt_generator_create(config, (int64_t)batch, (int64_t)prompts->longest, &options, &generator));
     for (size_t first = 0; first < prompts->count; first += batch) {

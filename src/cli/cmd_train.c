@@ -3,7 +3,7 @@
 #include "cli/job_call.h"
 
 struct train_command {
-    struct tt_train_config job; /* first: the offsets of its rows hold */
+    struct tt_job_spec job; /* first: the offsets of its rows hold */
     struct tt_job_call call;
 };
 
@@ -25,7 +25,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     struct tt_train_summary summary = {0};
     struct tt_report *report = cli->report;
     if (command->call.print_config) return tt_job_call_print(cli, call->settings);
-    report->bar = report->bar && !command->job.disable_tqdm;
+    report->bar = report->bar && !command->job.watch.disable_tqdm;
     struct tt_train_observer observer = tt_report_observer(report);
     tt_status status = tt_trainer_run(&command->job, call->settings, &observer, cli->cancel, &summary);
     if (status == TT_ERR_CANCELLED && summary.steps == 0)

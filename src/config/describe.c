@@ -2,11 +2,20 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "config/settings.h"
 #include "config/store.h"
 #include "config/value.h"
 
 enum { NAME_COLUMN = 4, HELP_COLUMN = 8, COLUMNS_MIN = 40 };
+
+const char *tt_setting_word(const struct tt_setting *row, int value, char *word, size_t word_bytes)
+{
+    const char *at = row->choices;
+    for (; value > 0; value--) at += strcspn(at, " ") + 1;
+    tt_snprintf(word, word_bytes, "%.*s", (int)strcspn(at, " "), at);
+    return word;
+}
 
 enum row_group { GROUP_SERVED, GROUP_ONLY, GROUP_UNNEEDED };
 

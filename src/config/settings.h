@@ -84,6 +84,9 @@ struct tt_setting_section {
     size_t base_offset;            /* of the section's struct in the target */
 };
 
+/* The word of a CHOICE row for the enum's `value`; returns `word`. */
+const char *tt_setting_word(const struct tt_setting *row, int value, char *word, size_t word_bytes);
+
 struct tt_settings; /* the store: resolved texts and their origins; owns all strings */
 /* Writes the defaults into `target`. Borrows `sections` and `target` for its life. */
 TT_MUST_USE tt_status tt_settings_create(const struct tt_setting_section *sections, size_t section_count,

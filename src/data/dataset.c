@@ -80,8 +80,7 @@ static size_t sample_limit(const struct tt_data_config *config)
 static bool is_cut(const struct load *load)
 {
     const struct tt_data_config *config = load->config;
-    return load->rows->plain_text || (config->packing && config->packing_strategy != NULL &&
-                                      strcmp(config->packing_strategy, "wrapped") == 0);
+    return load->rows->plain_text || (config->packing && config->packing_strategy == TT_PACKING_WRAPPED);
 }
 
 static tt_status add_row(const struct load *load, size_t index, const struct tt_row *row, struct block *block)

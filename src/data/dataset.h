@@ -18,6 +18,8 @@
 #include "data/batch.h"
 #include "text/tokenizer.h"
 
+/* bfd: best fit decreasing, whole samples; wrapped: one stream, cut at max_length. */
+enum tt_packing_strategy { TT_PACKING_BFD, TT_PACKING_WRAPPED };
 enum tt_over_length { TT_OVER_LENGTH_TRUNCATE, TT_OVER_LENGTH_DROP, TT_OVER_LENGTH_ERROR };
 
 /* Settings; their table rows are in data/settings.c. Strings are owned by the settings store. */
@@ -35,10 +37,10 @@ struct tt_data_config {
     int64_t max_length;                   /* 1024 */
     enum tt_over_length over_length;      /* truncate */
     bool packing;
-    const char *packing_strategy; /* "bfd" | "wrapped" */
-    int eval_packing;             /* -1: as packing; 0; 1 */
-    int completion_only_loss;     /* -1: by the kind of the rows; 0; 1 */
-    const char *eos_token;        /* NULL: the tokenizer's */
+    enum tt_packing_strategy packing_strategy;
+    int eval_packing;         /* -1: as packing; 0; 1 */
+    int completion_only_loss; /* -1: by the kind of the rows; 0; 1 */
+    const char *eos_token;    /* NULL: the tokenizer's */
     bool shuffle_dataset;
     size_t max_row_size;                         /* bytes of a row in its file, 64 MiB; 0: no limit */
     int64_t max_train_samples, max_eval_samples; /* 0: all */

@@ -421,19 +421,16 @@ static tt_status check_config(const struct tt_sampler_config *config, uint64_t *
 static tt_status make_units(struct tt_sampler *sampler)
 {
     const struct tt_sampler_config *config = &sampler->config;
-    const char *strategy = config->packing_strategy != NULL ? config->packing_strategy : "bfd";
     sampler->unit_count = sampler->store->sample_count;
     if (!config->packing) return TT_OK;
-    if (strcmp(strategy, "bfd") == 0) {
+    if (config->packing_strategy == TT_PACKING_BFD) {
         sampler->kind = UNIT_PACK;
         TT_TRY(tt_packs_make(sampler->store, config->max_length, &sampler->packs));
         sampler->unit_count = sampler->packs.count;
-    } else if (strcmp(strategy, "wrapped") == 0) {
+    } else {
         uint64_t length = (uint64_t)config->max_length;
         sampler->kind = UNIT_SLICE;
         sampler->unit_count = (sampler->store->token_count + length - 1) / length;
-    } else {
-        return tt_fail(TT_ERR_USAGE, "packing_strategy '%s' is unknown (bfd or wrapped)", strategy);
     }
     return TT_OK;
 }

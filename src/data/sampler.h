@@ -17,8 +17,8 @@ struct tt_sampler_config {
     bool shuffle;   /* false: file order */
     bool drop_last; /* drops an incomplete last batch of an epoch */
     bool packing;
-    const char *packing_strategy; /* "bfd": best-fit decreasing; "wrapped": one stream cut at max_length */
-    int64_t max_length;           /* length of a pack */
+    enum tt_packing_strategy packing_strategy;
+    int64_t max_length; /* length of a pack */
 };
 
 /* A batch indexes its tokens with 32 bits: TT_ERR_USAGE when `samples` of `tokens` each exceed that. */

@@ -15,7 +15,7 @@
 #ifndef TT_ENGINE_EXECUTOR_H
 #define TT_ENGINE_EXECUTOR_H
 
-#include "job/config.h"
+#include "job/spec.h"
 #include "launch/pulse.h"
 #include "model/model.h"
 #include "shard/unit.h"

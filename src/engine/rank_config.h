@@ -20,7 +20,7 @@ struct tt_plan_ranks tt_rank_layout_ranks(const struct tt_rank_layout *layout);
 /* A rank that generates holds the whole model. */
 enum tt_rank_use { TT_RANK_TRAINS, TT_RANK_EVALUATES, TT_RANK_GENERATES };
 /* What all ranks share. `model` is lent, `cancel` NULL or lent. The caller sets `limits`, and what a training saves. */
-TT_MUST_USE tt_status tt_rank_config_make(const struct tt_train_config *config,
+TT_MUST_USE tt_status tt_rank_config_make(const struct tt_job_spec *config,
                                           const struct tt_rank_layout *layout,
                                           const struct tt_model_config *model,
                                           const struct tt_model_options *options, enum tt_rank_use use,

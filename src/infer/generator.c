@@ -133,7 +133,7 @@ out:
     return status;
 }
 
-static tt_status build(struct tt_generator *generator, const struct tt_train_config *config)
+static tt_status build(struct tt_generator *generator, const struct tt_job_spec *config)
 {
     const struct tt_inputs *inputs = generator->inputs;
     int64_t positions = generator->max_prompt_tokens + generator->options.max_new_tokens;
@@ -147,9 +147,9 @@ static tt_status build(struct tt_generator *generator, const struct tt_train_con
     struct tt_rank_layout layout = {.world_size = 1, .machines = 1, .ranks_per_machine = 1};
     struct tt_rank_config rank;
     int devices = 0;
-    TT_TRY(tt_world_choose_device(config->device, &layout.device.kind, &devices));
-    layout.device.threads = config->threads > 0 ? (int)config->threads : tt_cpu_count();
-    layout.device.memory_limit = config->device_memory;
+    TT_TRY(tt_world_choose_device(config->device.choice, &layout.device.kind, &devices));
+    layout.device.threads = config->device.threads > 0 ? (int)config->device.threads : tt_cpu_count();
+    layout.device.memory_limit = config->device.device_memory;
     TT_TRY(tt_rank_config_make(config, &layout, &inputs->model_config, &inputs->model_options,
                                TT_RANK_GENERATES, NULL, &rank));
     rank.world = rank.comm = generator->comm;
@@ -166,7 +166,7 @@ static tt_status build(struct tt_generator *generator, const struct tt_train_con
     return generator->logits != NULL && generator->order != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
-tt_status tt_generator_create_from(const struct tt_train_config *config, const struct tt_inputs *inputs,
+tt_status tt_generator_create_from(const struct tt_job_spec *config, const struct tt_inputs *inputs,
                                    int64_t batch_size, int64_t max_prompt_tokens,
                                    const struct tt_generate_options *options, struct tt_generator **out)
 {
@@ -184,9 +184,8 @@ tt_status tt_generator_create_from(const struct tt_train_config *config, const s
     return status;
 }
 
-tt_status tt_generator_create(const struct tt_train_config *config, int64_t batch_size,
-                              int64_t max_prompt_tokens, const struct tt_generate_options *options,
-                              struct tt_generator **out)
+tt_status tt_generator_create(const struct tt_job_spec *config, int64_t batch_size, int64_t max_prompt_tokens,
+                              const struct tt_generate_options *options, struct tt_generator **out)
 {
     struct tt_inputs inputs;
     TT_TRY(tt_inputs_open(config, TT_INPUTS_GENERATE, &inputs));

@@ -2,7 +2,7 @@
 #ifndef TT_INFER_GENERATOR_H
 #define TT_INFER_GENERATOR_H
 
-#include "job/config.h"
+#include "job/spec.h"
 #include "text/tokenizer.h"
 
 struct tt_generate_options {
@@ -20,13 +20,13 @@ struct tt_generate_options tt_generate_options_of(const struct tt_generate_confi
 
 struct tt_generator;
 /* Loads model (and adapter) of `config` for prompts of up to `max_prompt_tokens`, `batch_size` at once. */
-TT_MUST_USE tt_status tt_generator_create(const struct tt_train_config *config, int64_t batch_size,
+TT_MUST_USE tt_status tt_generator_create(const struct tt_job_spec *config, int64_t batch_size,
                                           int64_t max_prompt_tokens,
                                           const struct tt_generate_options *options,
                                           struct tt_generator **out);
 /* The same from inputs that are open already and stay open (lent). */
 struct tt_inputs;
-TT_MUST_USE tt_status tt_generator_create_from(const struct tt_train_config *config,
+TT_MUST_USE tt_status tt_generator_create_from(const struct tt_job_spec *config,
                                                const struct tt_inputs *inputs, int64_t batch_size,
                                                int64_t max_prompt_tokens,
                                                const struct tt_generate_options *options,

@@ -9,12 +9,12 @@
 #include "base/log.h"
 #include "model/adapter_config.h"
 
-static tt_status open_adapter(const struct tt_train_config *config, enum tt_inputs_use use,
+static tt_status open_adapter(const struct tt_job_spec *config, enum tt_inputs_use use,
                               struct tt_inputs *inputs)
 {
     tt_status status = TT_OK;
     const struct tt_lora_config *lora = &inputs->model_options.lora;
-    const char *folder = config->adapter_name_or_path;
+    const char *folder = config->model.adapter_name_or_path;
     struct tt_path weights, pickle;
     if (folder == NULL) return TT_OK;
     TT_GO(tt_hub_locate(folder, NULL, "adapter", &inputs->adapter_folder));
@@ -34,7 +34,7 @@ static tt_status open_adapter(const struct tt_train_config *config, enum tt_inpu
                 "are not used",
                 folder, (long long)lora->r, lora->alpha);
 out:
-    if (status != TT_OK) tt_while("opening the adapter '%s'", config->adapter_name_or_path);
+    if (status != TT_OK) tt_while("opening the adapter '%s'", config->model.adapter_name_or_path);
     return status;
 }
 
@@ -53,15 +53,15 @@ static tt_status open_tokenizer(struct tt_inputs *inputs)
     return TT_OK;
 }
 
-static tt_status open_model(const struct tt_train_config *config, enum tt_inputs_use use,
+static tt_status open_model(const struct tt_job_spec *config, enum tt_inputs_use use,
                             struct tt_inputs *inputs)
 {
-    bool random = config->init != NULL && strcmp(config->init, "random") == 0;
+    bool random = config->model.init == TT_INIT_RANDOM;
     char *folder = NULL;
-    TT_TRY(tt_hub_locate(config->model_name_or_path, config->model_revision, "model", &folder));
+    TT_TRY(tt_hub_locate(config->model.model_name_or_path, config->model.model_revision, "model", &folder));
     tt_status status = tt_model_folder_open(folder, !random, &inputs->folder);
-    if (status != TT_OK && strcmp(folder, config->model_name_or_path) != 0)
-        tt_hint("a download may be incomplete: hf download %s", config->model_name_or_path);
+    if (status != TT_OK && strcmp(folder, config->model.model_name_or_path) != 0)
+        tt_hint("a download may be incomplete: hf download %s", config->model.model_name_or_path);
     tt_free(folder);
     if (status != TT_OK) return status;
     TT_TRY(tt_model_config_parse(tt_model_folder_config(inputs->folder), &inputs->model_config));
@@ -72,12 +72,12 @@ static tt_status open_model(const struct tt_train_config *config, enum tt_inputs
     inputs->source = (struct tt_load_source){
         .folder = random ? NULL : inputs->folder,
         .adapter = inputs->adapter,
-        .seed = (uint64_t)config->seed,
+        .seed = (uint64_t)config->run.seed,
     };
     return TT_OK;
 }
 
-int64_t tt_inputs_max_length(const struct tt_train_config *config, const struct tt_model_config *model)
+int64_t tt_inputs_max_length(const struct tt_job_spec *config, const struct tt_model_config *model)
 {
     if (config->data.max_length <= model->max_position_embeddings) return config->data.max_length;
     tt_warn("max_length %lld is more than the model's %lld positions; rows longer than that are handled as "
@@ -161,7 +161,7 @@ static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_da
                            out);
 }
 
-static tt_status load_train(const struct tt_train_config *config, struct tt_inputs *inputs)
+static tt_status load_train(const struct tt_job_spec *config, struct tt_inputs *inputs)
 {
     const struct tt_data_config *data = &config->data;
     if (data->dataset_name == NULL) {
@@ -177,13 +177,12 @@ static tt_status load_train(const struct tt_train_config *config, struct tt_inpu
     tt_status status =
         load_dataset(inputs, data, inputs->train_path, data->max_train_samples, &inputs->train);
     if (status == TT_OK && data->shuffle_dataset)
-        status = tt_dataset_shuffle(inputs->train, (uint64_t)config->seed);
+        status = tt_dataset_shuffle(inputs->train, (uint64_t)config->run.seed);
     return status;
 }
 
 /* The evaluation data: a file of its own, the folder's test split, or a share of the training rows. */
-static tt_status load_eval(const struct tt_train_config *config, enum tt_inputs_use use,
-                           struct tt_inputs *inputs)
+static tt_status load_eval(const struct tt_job_spec *config, enum tt_inputs_use use, struct tt_inputs *inputs)
 {
     const struct tt_data_config *data = &config->data;
     if (data->eval_dataset == NULL && data->eval_split_size > 0.0 && inputs->train != NULL) {
@@ -192,7 +191,7 @@ static tt_status load_eval(const struct tt_train_config *config, enum tt_inputs_
         if (count < 1 || (double)count >= rows)
             return tt_fail(TT_ERR_USAGE, "eval_split_size %g of %.0f rows leaves no rows on one side", size,
                            rows);
-        return tt_dataset_split(inputs->train, count, (uint64_t)config->seed, &inputs->eval);
+        return tt_dataset_split(inputs->train, count, (uint64_t)config->run.seed, &inputs->eval);
     }
     if (data->eval_dataset != NULL)
         TT_TRY(locate_data(data->eval_dataset, data->dataset_test_split, &inputs->eval_path));
@@ -209,8 +208,7 @@ static tt_status load_eval(const struct tt_train_config *config, enum tt_inputs_
     return status;
 }
 
-tt_status tt_inputs_open(const struct tt_train_config *config, enum tt_inputs_use use,
-                         struct tt_inputs *inputs)
+tt_status tt_inputs_open(const struct tt_job_spec *config, enum tt_inputs_use use, struct tt_inputs *inputs)
 {
     tt_status status = TT_OK;
     *inputs = (struct tt_inputs){0};
@@ -221,8 +219,8 @@ tt_status tt_inputs_open(const struct tt_train_config *config, enum tt_inputs_us
     TT_GO(open_tokenizer(inputs));
     if (use != TT_INPUTS_GENERATE) inputs->max_length = tt_inputs_max_length(config, &inputs->model_config);
     if (use == TT_INPUTS_TRAIN) TT_GO(load_train(config, inputs));
-    bool evaluates =
-        use == TT_INPUTS_EVALUATE || (use == TT_INPUTS_TRAIN && config->eval_strategy != TT_INTERVAL_NO);
+    bool evaluates = use == TT_INPUTS_EVALUATE ||
+                     (use == TT_INPUTS_TRAIN && config->watch.eval_strategy != TT_INTERVAL_NO);
     if (evaluates) TT_GO(load_eval(config, use, inputs));
 out:
     if (status != TT_OK) tt_inputs_close(inputs);

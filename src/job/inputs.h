@@ -4,7 +4,7 @@
 #define TT_JOB_INPUTS_H
 
 #include "checkpoint/load.h"
-#include "job/config.h"
+#include "job/spec.h"
 
 struct tt_inputs {
     struct tt_model_folder *folder;
@@ -24,10 +24,10 @@ struct tt_inputs {
 enum tt_inputs_use { TT_INPUTS_TRAIN, TT_INPUTS_EVALUATE, TT_INPUTS_GENERATE };
 
 /* A zeroed struct is empty; on error it is again. Settings that contradict the model are TT_ERR_USAGE. */
-TT_MUST_USE tt_status tt_inputs_open(const struct tt_train_config *config, enum tt_inputs_use use,
+TT_MUST_USE tt_status tt_inputs_open(const struct tt_job_spec *config, enum tt_inputs_use use,
                                      struct tt_inputs *inputs);
 /* The setting, but never more than the model has positions; says so where it is. */
-int64_t tt_inputs_max_length(const struct tt_train_config *config, const struct tt_model_config *model);
+int64_t tt_inputs_max_length(const struct tt_job_spec *config, const struct tt_model_config *model);
 void tt_inputs_close(struct tt_inputs *inputs);
 /* "an error on row 7" of the report: what the data reader left out or cut; empty when nothing. */
 TT_MUST_USE tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *what,

@@ -1,6 +1,7 @@
 /* Rows that belong to one kind of job, and which rows each kind has. */
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "data/settings.h"
 #include "job/settings.h"
@@ -10,12 +11,12 @@
 /* One row reads as one paragraph. */
 /* clang-format off */
 
-#define FIELD(member) .offset = offsetof(struct tt_train_config, member)
+#define FIELD(member) .offset = offsetof(struct tt_job_spec, member)
 static const struct tt_setting inference_settings[] = {
     {.name = "per_device_eval_batch_size", .aliases = "batch_size per_gpu_eval_batch_size",
-     .type = TT_SETTING_INT, FIELD(per_device_eval_batch_size), .default_text = "8", .minimum = 1,
+     .type = TT_SETTING_INT, FIELD(run.per_device_eval_batch_size), .default_text = "8", .minimum = 1,
      .maximum = 1 << 20, .help = "Samples at once."},
-    {.name = "seed", .type = TT_SETTING_INT, FIELD(seed), .default_text = "42", .minimum = 0,
+    {.name = "seed", .type = TT_SETTING_INT, FIELD(run.seed), .default_text = "42", .minimum = 0,
      .maximum = INFINITY, .help = "What is random follows from it."},
     {.name = NULL},
 };
@@ -89,11 +90,11 @@ static const struct tt_setting bench_settings[] = {
 #undef FIELD
 
 #define MODEL {"Model", tt_model_settings, 0}
-#define LORA {"LoRA", tt_lora_settings, offsetof(struct tt_train_config, lora)}
-#define QUANTIZATION {"Quantized base", tt_quantization_settings, offsetof(struct tt_train_config, quantization)}
-#define DATA {"Data", tt_data_settings, offsetof(struct tt_train_config, data)}
+#define LORA {"LoRA", tt_lora_settings, offsetof(struct tt_job_spec, lora)}
+#define QUANTIZATION {"Quantized base", tt_quantization_settings, offsetof(struct tt_job_spec, quantization)}
+#define DATA {"Data", tt_data_settings, offsetof(struct tt_job_spec, data)}
 #define RUN {"Run", tt_run_settings, 0}
-#define OPTIMIZER {"Optimizer", tt_optim_settings, offsetof(struct tt_train_config, optim)}
+#define OPTIMIZER {"Optimizer", tt_optim_settings, offsetof(struct tt_job_spec, optim)}
 #define WATCH {"Logging, evaluation, saving", tt_watch_settings, 0}
 #define BATCH {"Batch", inference_settings, 0}
 #define DEVICE_KIND {"Device", tt_device_kind_settings, 0}
@@ -123,4 +124,15 @@ tt_status tt_job_settings_create(enum tt_job_kind kind, void *spec, size_t spec_
                                  struct tt_settings **out)
 {
     return tt_settings_create(tt_job_rows[kind].sections, tt_job_rows[kind].count, spec, spec_bytes, out);
+}
+
+const char *tt_job_word(const char *name, int value, char word[TT_JOB_WORD_BYTES])
+{
+    const struct tt_job_rows *rows = &tt_job_rows[TT_JOB_TRAIN];
+    word[0] = '\0';
+    for (size_t s = 0; s < rows->count; s++)
+        for (const struct tt_setting *row = rows->sections[s].rows; row->name != NULL; row++)
+            if (row->type == TT_SETTING_CHOICE && strcmp(row->name, name) == 0)
+                return tt_setting_word(row, value, word, TT_JOB_WORD_BYTES);
+    return word;
 }

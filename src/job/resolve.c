@@ -7,6 +7,7 @@
 #include "base/number.h"
 #include "config/value.h"
 #include "job/accelerate.h"
+#include "job/metric.h"
 #include "job/resolve.h"
 #include "optim/schedule.h"
 
@@ -20,21 +21,21 @@ static bool is_launched_per_rank(void)
     return false;
 }
 
-enum tt_recompute tt_train_config_recompute(const struct tt_train_config *config)
+enum tt_recompute tt_job_recompute(const struct tt_shard_spec *shard)
 {
-    if (config->recompute != TT_RECOMPUTE_AUTO) return config->recompute;
-    if (config->gradient_checkpointing < 0) return TT_RECOMPUTE_AUTO;
-    return config->gradient_checkpointing ? TT_RECOMPUTE_EVERY_BLOCK : TT_RECOMPUTE_NO_BLOCK;
+    if (shard->recompute != TT_RECOMPUTE_AUTO) return shard->recompute;
+    if (shard->gradient_checkpointing < 0) return TT_RECOMPUTE_AUTO;
+    return shard->gradient_checkpointing ? TT_RECOMPUTE_EVERY_BLOCK : TT_RECOMPUTE_NO_BLOCK;
 }
 
-struct tt_model_options tt_job_model_options(const struct tt_train_config *job, bool trains, bool random_init)
+struct tt_model_options tt_job_model_options(const struct tt_job_spec *job, bool trains, bool random_init)
 {
     struct tt_model_options options = {
-        .compute_dtype = job->bf16 ? TT_BF16 : TT_F32,
+        .compute_dtype = job->device.bf16 ? TT_BF16 : TT_F32,
         .random_init = random_init,
-        .train_base = trains && !job->use_peft,
+        .train_base = trains && !job->model.use_peft,
     };
-    if (trains && job->use_peft) {
+    if (trains && job->model.use_peft) {
         options.lora = job->lora;
         options.lora.enabled = true;
     }
@@ -61,22 +62,19 @@ static tt_status check_interval(const char *name, enum tt_interval strategy, dou
     return tt_fail(TT_ERR_USAGE, "%s_steps is %g: a whole number of steps, or a share below 1", name, steps);
 }
 
-static tt_status check_metric(const char *metric)
+static tt_status settle_metric(struct tt_watch_spec *watch)
 {
-    static const char *const known[] = {"loss", "eval_loss", "mean_token_accuracy",
-                                        "eval_mean_token_accuracy"};
-    if (metric == NULL) return TT_OK;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(metric, known[i]) == 0) return TT_OK;
-    tt_status status = tt_fail(TT_ERR_USAGE, "metric_for_best_model '%.60s' is not measured", metric);
+    watch->metric = tt_metric_find(watch->metric_for_best_model);
+    if (watch->metric != NULL) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "metric_for_best_model '%.60s' is not measured", watch->metric_for_best_model);
     tt_hint("evaluations measure loss and mean_token_accuracy");
     return status;
 }
 
 /* The best checkpoint can only be picked among those that were evaluated (transformers has the same rule). */
-static tt_status check_best(const struct tt_train_config *config)
+static tt_status check_best(const struct tt_watch_spec *config)
 {
-    TT_TRY(check_metric(config->metric_for_best_model));
     if (config->save_strategy == TT_INTERVAL_BEST && config->eval_strategy == TT_INTERVAL_NO)
         return usage("save_strategy best needs evaluations", "set eval_strategy to steps or epoch");
     if (!config->load_best_model_at_end) return TT_OK;
@@ -99,7 +97,7 @@ static tt_status check_best(const struct tt_train_config *config)
     return TT_OK;
 }
 
-static tt_status check_watch(const struct tt_train_config *config)
+static tt_status check_watch(const struct tt_watch_spec *config)
 {
     if (config->logging_strategy == TT_INTERVAL_BEST || config->eval_strategy == TT_INTERVAL_BEST)
         return usage("'best' is a save_strategy only", "use no, steps or epoch");
@@ -119,7 +117,7 @@ static tt_status check_optimizer(const struct tt_optim_config *optim)
     return tt_schedule_check(optim);
 }
 
-static tt_status check_launch(const struct tt_train_config *config)
+static tt_status check_launch(const struct tt_launch_spec *config)
 {
     if (config->machine_rank >= config->num_machines) {
         tt_status status = tt_fail(TT_ERR_USAGE, "machine_rank %lld is not below num_machines %lld",
@@ -133,66 +131,68 @@ static tt_status check_launch(const struct tt_train_config *config)
     return TT_OK;
 }
 
-static tt_status check_model(const struct tt_settings *settings, const struct tt_train_config *job)
+static tt_status check_model(const struct tt_settings *settings, const struct tt_job_spec *job)
 {
-    if (job->bf16 && job->fp16) return usage("bf16 and fp16 are both on", "set one of them");
-    TT_TRY(tt_quantization_check(&job->quantization, job->bf16 ? TT_BF16 : TT_F32));
-    bool full = tt_settings_has(settings, "use_peft") && !job->use_peft;
-    if (full && job->adapter_name_or_path != NULL)
+    if (job->device.bf16 && job->device.fp16) return usage("bf16 and fp16 are both on", "set one of them");
+    TT_TRY(tt_quantization_check(&job->quantization, job->device.bf16 ? TT_BF16 : TT_F32));
+    bool full = tt_settings_has(settings, "use_peft") && !job->model.use_peft;
+    if (full && job->model.adapter_name_or_path != NULL)
         return usage("adapter_name_or_path is given, but use_peft is off",
                      "leave use_peft on to train the adapter on");
     return TT_OK;
 }
 
 /* num_processes counts the ranks of all machines. Where a launcher starts one process a rank it is the launcher's. */
-static tt_status settle_ranks(struct tt_settings *settings, const struct tt_train_config *job)
+static tt_status settle_ranks(struct tt_settings *settings, const struct tt_job_spec *job)
 {
     char ranks[32];
-    if (job->num_processes <= 0 || job->num_machines < 1 || is_launched_per_rank()) return TT_OK;
-    bool divides = job->num_processes % job->num_machines == 0;
-    if (job->num_machines > 1 && (!divides || !tt_settings_is_set(settings, "ranks"))) return TT_OK;
-    snprintf(ranks, sizeof ranks, "%lld", (long long)(job->num_processes / job->num_machines));
+    if (job->launch.num_processes <= 0 || job->launch.num_machines < 1 || is_launched_per_rank())
+        return TT_OK;
+    bool divides = job->launch.num_processes % job->launch.num_machines == 0;
+    if (job->launch.num_machines > 1 && (!divides || !tt_settings_is_set(settings, "ranks"))) return TT_OK;
+    snprintf(ranks, sizeof ranks, "%lld", (long long)(job->launch.num_processes / job->launch.num_machines));
     return tt_settings_imply(settings, "num_processes", "ranks", ranks);
 }
 
-static tt_status settle_eval_steps(struct tt_settings *settings, const struct tt_train_config *job)
+static tt_status settle_eval_steps(struct tt_settings *settings, const struct tt_job_spec *job)
 {
     char steps[48];
-    if (job->eval_strategy != TT_INTERVAL_STEPS || job->eval_steps > 0) return TT_OK;
-    tt_format_double(job->logging_steps, steps, sizeof steps);
+    if (job->watch.eval_strategy != TT_INTERVAL_STEPS || job->watch.eval_steps > 0) return TT_OK;
+    tt_format_double(job->watch.logging_steps, steps, sizeof steps);
     return tt_settings_set(settings, "eval_steps", steps, "logging_steps");
 }
 
 /* Who asks for less memory in backward gets it: forward then needs no second buffer either. */
-static tt_status settle_prefetch(struct tt_settings *settings, const struct tt_train_config *job)
+static tt_status settle_prefetch(struct tt_settings *settings, const struct tt_job_spec *job)
 {
-    if (job->backward_prefetch == TT_PREFETCH_PRE || !tt_settings_has(settings, "backward_prefetch"))
+    if (job->shard.backward_prefetch == TT_PREFETCH_PRE || !tt_settings_has(settings, "backward_prefetch"))
         return TT_OK;
     return tt_settings_suggest(settings, "forward_prefetch", "false", "backward_prefetch");
 }
 
 /* What all kinds of jobs have in common. */
-static tt_status settle(struct tt_settings *settings, const struct tt_train_config *job)
+static tt_status settle(struct tt_settings *settings, struct tt_job_spec *job)
 {
-    if (job->fsdp_config != NULL) TT_TRY(tt_fsdp_config_apply(job->fsdp_config, settings));
+    if (job->shard.fsdp_config != NULL) TT_TRY(tt_fsdp_config_apply(job->shard.fsdp_config, settings));
     TT_TRY(tt_settings_settle(settings));
     TT_TRY(settle_ranks(settings, job));
     TT_TRY(settle_eval_steps(settings, job));
     TT_TRY(settle_prefetch(settings, job));
     TT_TRY(tt_settings_check(settings));
+    TT_TRY(settle_metric(&job->watch));
     return check_model(settings, job);
 }
 
-static tt_status check_training(const struct tt_train_config *job)
+static tt_status check_training(const struct tt_job_spec *job)
 {
-    if (job->max_steps <= 0 && !(job->num_train_epochs > 0))
+    if (job->run.max_steps <= 0 && !(job->run.num_train_epochs > 0))
         return usage("there is nothing to train: max_steps and num_train_epochs are both 0",
                      "set one of them");
     TT_TRY(check_optimizer(&job->optim));
-    return check_watch(job);
+    return check_watch(&job->watch);
 }
 
-tt_status tt_train_resolve(struct tt_settings *settings, struct tt_train_config *job)
+tt_status tt_train_resolve(struct tt_settings *settings, struct tt_job_spec *job)
 {
     TT_TRY(settle(settings, job));
     if (job->data.dataset_name == NULL)
@@ -200,7 +200,7 @@ tt_status tt_train_resolve(struct tt_settings *settings, struct tt_train_config 
             "setting 'dataset_name' is missing",
             "give --dataset_name train.jsonl, or a line 'dataset_name: train.jsonl' in the file of --config");
     TT_TRY(check_training(job));
-    return check_launch(job);
+    return check_launch(&job->launch);
 }
 
 tt_status tt_plan_resolve(struct tt_settings *settings, struct tt_plan_spec *spec)
@@ -216,25 +216,25 @@ tt_status tt_bench_resolve(struct tt_settings *settings, struct tt_bench_spec *s
         return tt_fail(TT_ERR_USAGE, "row_tokens_min %lld is more than row_tokens_max %lld",
                        (long long)spec->row_tokens_min, (long long)spec->row_tokens_max);
     TT_TRY(check_optimizer(&spec->job.optim));
-    return check_launch(&spec->job);
+    return check_launch(&spec->job.launch);
 }
 
 /* The model as it is: the weights of a folder, and an adapter where one is given. */
-static tt_status settle_inference(struct tt_settings *settings, const struct tt_train_config *job)
+static tt_status settle_inference(struct tt_settings *settings, struct tt_job_spec *job)
 {
     TT_TRY(settle(settings, job));
-    if (job->init != NULL && strcmp(job->init, "random") == 0)
+    if (job->model.init == TT_INIT_RANDOM)
         return usage("init is random, and there are no weights to use", "leave init out");
     return TT_OK;
 }
 
-tt_status tt_evaluate_resolve(struct tt_settings *settings, struct tt_train_config *job)
+tt_status tt_evaluate_resolve(struct tt_settings *settings, struct tt_job_spec *job)
 {
     TT_TRY(settle_inference(settings, job));
     if (job->data.eval_dataset == NULL && job->data.dataset_name == NULL)
         return usage("there is nothing to evaluate on",
                      "give --eval_dataset FILE, or --dataset_name FOLDER with a test split");
-    return check_launch(job);
+    return check_launch(&job->launch);
 }
 
 static bool wants_sampling(const struct tt_generate_config *config, const struct tt_settings *settings)
@@ -245,7 +245,7 @@ static bool wants_sampling(const struct tt_generate_config *config, const struct
            tt_settings_is_set(settings, "top_p");
 }
 
-tt_status tt_generate_resolve(struct tt_settings *settings, struct tt_train_config *job,
+tt_status tt_generate_resolve(struct tt_settings *settings, struct tt_job_spec *job,
                               struct tt_generate_config *generate)
 {
     TT_TRY(settle_inference(settings, job));

@@ -10,10 +10,10 @@
 
 #include "job/settings.h"
 
-TT_MUST_USE tt_status tt_train_resolve(struct tt_settings *settings, struct tt_train_config *job);
+TT_MUST_USE tt_status tt_train_resolve(struct tt_settings *settings, struct tt_job_spec *job);
 /* Evaluation and generation use the weights of a folder, and an adapter where one is given. */
-TT_MUST_USE tt_status tt_evaluate_resolve(struct tt_settings *settings, struct tt_train_config *job);
-TT_MUST_USE tt_status tt_generate_resolve(struct tt_settings *settings, struct tt_train_config *job,
+TT_MUST_USE tt_status tt_evaluate_resolve(struct tt_settings *settings, struct tt_job_spec *job);
+TT_MUST_USE tt_status tt_generate_resolve(struct tt_settings *settings, struct tt_job_spec *job,
                                           struct tt_generate_config *generate);
 /* A plan needs no data and meets nobody. */
 TT_MUST_USE tt_status tt_plan_resolve(struct tt_settings *settings, struct tt_plan_spec *spec);

@@ -4,9 +4,9 @@
 #define TT_JOB_SETTINGS_H
 
 #include "config/settings.h"
-#include "job/config.h"
+#include "job/spec.h"
 
-/* Parts, all over struct tt_train_config. */
+/* Parts, all over struct tt_job_spec. */
 extern const struct tt_setting tt_model_settings[];       /* which model, which adapter */
 extern const struct tt_setting tt_run_settings[];         /* batch, length of the run, precision */
 extern const struct tt_setting tt_watch_settings[];       /* logging, evaluation, saving */
@@ -18,7 +18,7 @@ extern const struct tt_setting tt_generate_settings[];
 
 enum tt_job_kind { TT_JOB_TRAIN, TT_JOB_EVALUATE, TT_JOB_GENERATE, TT_JOB_PLAN, TT_JOB_BENCH, TT_JOB_KINDS };
 
-/* All settings of a kind, over its struct: struct tt_train_config to train, struct tt_eval_spec, tt_generate_spec,
+/* All settings of a kind, over its struct: struct tt_job_spec to train, struct tt_eval_spec, tt_generate_spec,
  * tt_plan_spec, tt_bench_spec, each of which begins with one. */
 struct tt_job_rows {
     const struct tt_setting_section *sections;
@@ -28,5 +28,9 @@ extern const struct tt_job_rows tt_job_rows[TT_JOB_KINDS];
 /* A store of them. `spec` is lent for the life of the store. */
 TT_MUST_USE tt_status tt_job_settings_create(enum tt_job_kind kind, void *spec, size_t spec_bytes,
                                              struct tt_settings **out);
+
+/* The word of a setting of a training ("init", TT_INIT_RANDOM: "random"); returns `word`. */
+enum { TT_JOB_WORD_BYTES = 40 };
+const char *tt_job_word(const char *name, int value, char word[TT_JOB_WORD_BYTES]);
 
 #endif

@@ -45,7 +45,7 @@ TT_MUST_USE tt_status tt_fingerprint_take(enum tt_verify_inputs verify, const ch
                                           const struct tt_inputs *inputs, const char *checkpoint,
                                           const struct tt_cancel *cancel, struct tt_fingerprint *fingerprint);
 /* The same for a run: with its settings, which processes that meet under MPI compare only here. */
-TT_MUST_USE tt_status tt_fingerprint_take_run(const struct tt_train_config *config, const char *command,
+TT_MUST_USE tt_status tt_fingerprint_take_run(const struct tt_job_spec *config, const char *command,
                                               const struct tt_world *world, const struct tt_inputs *inputs,
                                               const char *checkpoint, const struct tt_cancel *cancel,
                                               struct tt_fingerprint *fingerprint);

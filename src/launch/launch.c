@@ -27,7 +27,7 @@ static tt_status read_number(const char *name, int minimum, int maximum, int *nu
 }
 
 /* TRIMTAB_NODE is for those who know better; GROUP_RANK is torchrun's, SLURM_NODEID srun's. */
-static void name_machine(const struct tt_train_config *config, struct tt_launch *launch)
+static void name_machine(const struct tt_launch_spec *config, struct tt_launch *launch)
 {
     static const char *const names[] = {"TRIMTAB_NODE", "GROUP_RANK", "SLURM_NODEID"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -58,7 +58,7 @@ static tt_status find_local(const char *count_name, int wanted, struct tt_launch
     return TT_OK;
 }
 
-static tt_status take_address(const struct tt_train_config *config, const char *host_name,
+static tt_status take_address(const struct tt_launch_spec *config, const char *host_name,
                               const char *port_name, struct tt_launch *launch)
 {
     const char *host = getenv(host_name), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
@@ -83,8 +83,8 @@ static tt_status take_address(const struct tt_train_config *config, const char *
     return TT_OK;
 }
 
-static tt_status take_processes(const struct tt_train_config *config, const char *rank,
-                                const char *world_size, const char *local_rank, struct tt_launch *launch)
+static tt_status take_processes(const struct tt_launch_spec *config, const char *rank, const char *world_size,
+                                const char *local_rank, struct tt_launch *launch)
 {
     bool there = false;
     launch->kind = TT_LAUNCH_PROCESSES;
@@ -108,7 +108,7 @@ static bool is_there(const char *name)
 
 /* One process per pod, whose RANK counts pods: Kubeflow's jobs. How many ranks each has is a number, or a
  * word that says one per device. */
-static tt_status take_pods(const struct tt_train_config *config, struct tt_launch *launch)
+static tt_status take_pods(const struct tt_launch_spec *config, struct tt_launch *launch)
 {
     const char *per_node = getenv("PET_NPROC_PER_NODE"), *nodes = getenv("PET_NNODES");
     bool there = false;
@@ -127,7 +127,7 @@ static tt_status take_pods(const struct tt_train_config *config, struct tt_launc
     return take_address(config, "PET_MASTER_ADDR", "PET_MASTER_PORT", launch);
 }
 
-tt_status tt_launch_count_ranks(const struct tt_train_config *config, int *ranks)
+tt_status tt_launch_count_ranks(const struct tt_launch_spec *config, int *ranks)
 {
     *ranks = (int)config->ranks;
     if (*ranks > 0 || config->num_processes <= 0) return TT_OK;
@@ -138,7 +138,7 @@ tt_status tt_launch_count_ranks(const struct tt_train_config *config, int *ranks
     return TT_OK;
 }
 
-static tt_status take_machines(const struct tt_train_config *config, struct tt_launch *launch)
+static tt_status take_machines(const struct tt_launch_spec *config, struct tt_launch *launch)
 {
     launch->kind = TT_LAUNCH_MACHINES;
     launch->machines = (int)config->num_machines;
@@ -152,7 +152,7 @@ bool tt_launch_kills_all(void)
     return tt_comm_mpi_is_launched();
 }
 
-tt_status tt_launch_detect(const struct tt_train_config *config, struct tt_launch *launch)
+tt_status tt_launch_detect(const struct tt_launch_spec *config, struct tt_launch *launch)
 {
     *launch =
         (struct tt_launch){.world_size = 1, .local_rank = -1, .machines = 1, .ranks = (int)config->ranks};
@@ -189,7 +189,7 @@ static bool is_local(const char *name)
 static tt_status write_value(const struct tt_setting *row, const void *value, struct tt_str *text)
 {
     const char *string = NULL;
-    char number[TT_DOUBLE_TEXT_BYTES];
+    char number[TT_DOUBLE_TEXT_BYTES], word[64];
     switch (row->type) {
     case TT_SETTING_STRING:
     case TT_SETTING_JSON:
@@ -203,8 +203,10 @@ static tt_status write_value(const struct tt_setting *row, const void *value, st
     case TT_SETTING_BOOL:
         return tt_str_printf(text, "%s: %s\n", row->name, *(const bool *)value ? "true" : "false");
     case TT_SETTING_TRISTATE:
-    case TT_SETTING_CHOICE:
         return tt_str_printf(text, "%s: %d\n", row->name, *(const int *)value);
+    case TT_SETTING_CHOICE:
+        return tt_str_printf(text, "%s: %s\n", row->name,
+                             tt_setting_word(row, *(const int *)value, word, sizeof word));
     case TT_SETTING_BYTES:
         return tt_str_printf(text, "%s: %zu\n", row->name, *(const size_t *)value);
     }
@@ -256,8 +258,8 @@ tt_status tt_launch_secret(struct tt_proof_key *key)
     return status;
 }
 
-tt_status tt_launch_settings(const struct tt_train_config *config, const char *command,
-                             const char *device_kind, struct tt_str *text)
+tt_status tt_launch_settings(const struct tt_job_spec *config, const char *command, const char *device_kind,
+                             struct tt_str *text)
 {
     TT_TRY(tt_str_printf(text, "command: %s\ndevice: %s\n", command, device_kind));
     const struct tt_job_rows *rows = &tt_job_rows[TT_JOB_TRAIN];

@@ -15,7 +15,7 @@
 
 #include "base/str.h"
 #include "comm/proof.h"
-#include "job/config.h"
+#include "job/spec.h"
 
 enum tt_launch_kind { TT_LAUNCH_ALONE, TT_LAUNCH_MPI, TT_LAUNCH_PROCESSES, TT_LAUNCH_MACHINES };
 
@@ -31,7 +31,7 @@ struct tt_launch {
     char machine[80]; /* which machine this is, when somebody says: ranks with one text share a machine */
 };
 
-TT_MUST_USE tt_status tt_launch_detect(const struct tt_train_config *config, struct tt_launch *launch);
+TT_MUST_USE tt_status tt_launch_detect(const struct tt_launch_spec *config, struct tt_launch *launch);
 
 /* Whether the launcher kills all processes once one of them has ended, as those of MPI do. */
 bool tt_launch_kills_all(void);
@@ -42,10 +42,10 @@ TT_MUST_USE tt_status tt_launch_secret(struct tt_proof_key *key);
 
 /* How many ranks the settings give each machine (ranks, else num_processes over num_machines); 0: one per
  * device. */
-TT_MUST_USE tt_status tt_launch_count_ranks(const struct tt_train_config *config, int *ranks);
+TT_MUST_USE tt_status tt_launch_count_ranks(const struct tt_launch_spec *config, int *ranks);
 
 /* What must be the same in all processes, one "name: value" a line, command and device first. */
-TT_MUST_USE tt_status tt_launch_settings(const struct tt_train_config *config, const char *command,
+TT_MUST_USE tt_status tt_launch_settings(const struct tt_job_spec *config, const char *command,
                                          const char *device_kind, struct tt_str *text);
 
 #endif

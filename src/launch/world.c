@@ -20,13 +20,13 @@ static bool gpu_is_there(void)
     return tt_path_exists("/proc/driver/nvidia/version") && tt_path_exists("/dev/nvidiactl");
 }
 
-tt_status tt_world_choose_device(const char *device, const char **kind, int *count)
+tt_status tt_world_choose_device(enum tt_device_choice device, const char **kind, int *count)
 {
     char reason[512] = "";
-    bool automatic = device == NULL || strcmp(device, "auto") == 0;
+    bool automatic = device == TT_DEVICE_AUTO;
     *kind = "cpu";
     *count = 1;
-    if (!automatic && strcmp(device, "cpu") == 0) return TT_OK;
+    if (device == TT_DEVICE_CPU) return TT_OK;
     int gpus = tt_cuda_device_count(reason, sizeof reason);
     if (gpus > 0) {
         *kind = "cuda";
@@ -116,7 +116,7 @@ static tt_status choose_index(const struct tt_world *world, const struct tt_laun
 }
 
 /* Where everybody is, and with which device. */
-static tt_status place_ranks(const struct tt_train_config *config, const struct tt_launch *launch,
+static tt_status place_ranks(const struct tt_job_spec *config, const struct tt_launch *launch,
                              const int *machines, const char *kind, int devices, struct tt_world *world)
 {
     world->machine_count = machine_count_of(machines, world->world_size);
@@ -130,13 +130,15 @@ static tt_status place_ranks(const struct tt_train_config *config, const struct 
     if (strcmp(kind, "cpu") == 0 && first_here && sharing > RANKS_PER_PROCESSOR_MAX * processors)
         tt_warn("%d ranks on %d processor%s: more than %d a processor only wait for each other", sharing,
                 processors, processors == 1 ? "" : "s", RANKS_PER_PROCESSOR_MAX);
-    world->threads_per_rank = config->threads > 0 ? (int)config->threads : threads > 0 ? threads : 1;
+    world->threads_per_rank = config->device.threads > 0 ? (int)config->device.threads
+                              : threads > 0              ? threads
+                                                         : 1;
     for (int r = 0; r < world->local_count; r++) {
         struct tt_world_rank *rank = &world->ranks[r];
         rank->machine = machines[world->first_rank + r];
         rank->local_rank = ranks_on(machines, world->first_rank + r, rank->machine);
         rank->device = (struct tt_device_config){
-            .kind = kind, .threads = world->threads_per_rank, .memory_limit = config->device_memory};
+            .kind = kind, .threads = world->threads_per_rank, .memory_limit = config->device.device_memory};
         TT_TRY(choose_index(world, launch, r, devices, kind, &rank->device.index));
     }
     return TT_OK;
@@ -156,9 +158,8 @@ static tt_status size_world(const struct tt_launch *launch, const char *kind, in
     return TT_OK;
 }
 
-static tt_status meet(const struct tt_train_config *config, const struct tt_launch *launch,
-                      const char *machine, const char *kind, int devices, struct tt_tcp_config *tcp,
-                      struct tt_world *world)
+static tt_status meet(const struct tt_job_spec *config, const struct tt_launch *launch, const char *machine,
+                      const char *kind, int devices, struct tt_tcp_config *tcp, struct tt_world *world)
 {
     tt_status status = TT_OK;
     int *machines = NULL;
@@ -189,8 +190,8 @@ out:
     return status;
 }
 
-tt_status tt_world_open(const struct tt_train_config *config, const char *command,
-                        const struct tt_cancel *cancel, struct tt_world *world)
+tt_status tt_world_open(const struct tt_job_spec *config, const char *command, const struct tt_cancel *cancel,
+                        struct tt_world *world)
 {
     tt_status status = TT_OK;
     const char *kind = NULL;
@@ -200,8 +201,8 @@ tt_status tt_world_open(const struct tt_train_config *config, const char *comman
     char machine[80] = "";
     struct tt_proof_key key = {0};
     *world = (struct tt_world){.cancel = cancel};
-    TT_GO(tt_launch_detect(config, &launch));
-    TT_GO(tt_world_choose_device(config->device, &kind, &devices));
+    TT_GO(tt_launch_detect(&config->launch, &launch));
+    TT_GO(tt_world_choose_device(config->device.choice, &kind, &devices));
     TT_GO(tt_launch_settings(config, command, kind, &settings));
     if (gethostname(machine, sizeof machine - 1) != 0) machine[0] = '\0';
     if (launch.machine[0] != '\0') snprintf(machine, sizeof machine, "%s", launch.machine);
@@ -209,11 +210,11 @@ tt_status tt_world_open(const struct tt_train_config *config, const char *comman
         .host = launch.host,
         .port = launch.port,
         .local = launch.local,
-        .bind = config->rendezvous_bind,
+        .bind = config->launch.rendezvous_bind,
         .key = &key,
         .machine = machine,
         .settings = tt_str_text(&settings),
-        .timeout_seconds = (double)config->rendezvous_timeout,
+        .timeout_seconds = (double)config->launch.rendezvous_timeout,
         .cancel = cancel,
     };
     TT_GO(size_world(&launch, kind, devices, &tcp));

@@ -8,7 +8,7 @@
 
 #include "base/thread.h"
 #include "comm/comm.h"
-#include "job/config.h"
+#include "job/spec.h"
 #include "launch/pulse.h"
 
 /* What a rank is told when it starts. */
@@ -35,7 +35,7 @@ struct tt_world {
 
 /* Which ranks this process has: launch.h. `command` ("train") is compared with the other processes', as the
  * settings are. `cancel` (NULL or lent) ends the wait for peers. */
-TT_MUST_USE tt_status tt_world_open(const struct tt_train_config *config, const char *command,
+TT_MUST_USE tt_status tt_world_open(const struct tt_job_spec *config, const char *command,
                                     const struct tt_cancel *cancel, struct tt_world *world);
 void tt_world_close(struct tt_world *world);
 
@@ -53,8 +53,8 @@ typedef tt_status tt_rank_main(void *context, const struct tt_world_rank *rank);
  * most. */
 TT_MUST_USE tt_status tt_world_run(struct tt_world *world, tt_rank_main *main, void *context);
 
-/* "cpu" or "cuda" for the setting `device`. "auto", or NULL, takes GPUs where there are any; one that is
- * there but cannot be used is an error that says why. *count: how many this process sees, 1 for the cpu. */
-TT_MUST_USE tt_status tt_world_choose_device(const char *device, const char **kind, int *count);
+/* "cpu" or "cuda" for the setting `device`. TT_DEVICE_AUTO takes GPUs where there are any; one that is there but
+ * cannot be used is an error that says why. *count: how many this process sees, 1 for the cpu. */
+TT_MUST_USE tt_status tt_world_choose_device(enum tt_device_choice device, const char **kind, int *count);
 
 #endif

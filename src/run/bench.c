@@ -16,7 +16,7 @@ enum { CONFIG_BYTES_MAX = 1 << 20 };
 /* What the ranks of a benchmark share. */
 struct bench {
     const struct tt_bench_spec *spec;
-    const struct tt_train_config *config; /* of spec */
+    const struct tt_job_spec *config; /* of spec */
     struct tt_cancel *cancel;
     struct tt_model_config model_config;
     struct tt_dataset *dataset;
@@ -78,7 +78,7 @@ static tt_status run_steps(struct bench *bench, struct tt_rank *rank)
         .optim = &bench->config->optim,
         .sampler = bench->sampler,
         .cancel = bench->cancel,
-        .seed = (uint64_t)bench->config->seed,
+        .seed = (uint64_t)bench->config->run.seed,
         .total_steps = total + 1,
     };
     if (seconds == NULL) TT_GO(TT_ERR_MEMORY);
@@ -106,7 +106,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
 {
     struct bench *bench = context;
     struct tt_rank rank = {0};
-    struct tt_load_source source = {.seed = (uint64_t)bench->config->seed, .cancel = bench->cancel};
+    struct tt_load_source source = {.seed = (uint64_t)bench->config->run.seed, .cancel = bench->cancel};
     struct tt_rank_config config = tt_rank_config_of(&bench->rank_config, place, &bench->plan);
     tt_status status = tt_rank_init(&config, &rank);
     status = tt_comm_agree(place->comm, status);
@@ -129,16 +129,17 @@ static tt_status create_data(struct bench *bench, int64_t samples)
         samples *= 2 * length / (shortest + longest) + 1;
     }
     return tt_dataset_create_random((size_t)samples, (int32_t)shortest, (int32_t)longest,
-                                    bench->model_config.vocab_size, (uint64_t)bench->config->seed,
+                                    bench->model_config.vocab_size, (uint64_t)bench->config->run.seed,
                                     &bench->dataset);
 }
 
 static tt_status prepare(struct bench *bench, const struct tt_world *world)
 {
-    const struct tt_train_config *config = bench->config;
+    const struct tt_job_spec *config = bench->config;
     struct tt_json json = {0};
     struct tt_batch_limits none = {0};
-    int64_t micro = config->per_device_train_batch_size, accumulation = config->gradient_accumulation_steps;
+    int64_t micro = config->run.per_device_train_batch_size,
+            accumulation = config->run.gradient_accumulation_steps;
     TT_TRY(tt_json_read(bench->spec->config_json, CONFIG_BYTES_MAX, &json));
     tt_status status = tt_model_config_parse(&json, &bench->model_config);
     tt_json_deinit(&json);
@@ -150,7 +151,7 @@ static tt_status prepare(struct bench *bench, const struct tt_world *world)
         .world_size = world->world_size,
         .accumulation = accumulation,
         .packing = packs,
-        .packing_strategy = "bfd",
+        .packing_strategy = TT_PACKING_BFD,
         .drop_last = packs,
         .max_length = bench->spec->sequence_length,
     };

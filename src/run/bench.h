@@ -5,7 +5,7 @@
 
 #include "backend/profile.h"
 #include "base/thread.h"
-#include "job/config.h"
+#include "job/spec.h"
 
 struct tt_bench_result {
     double tokens_per_second;  /* all ranks, median step */

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "checkpoint/manifest.h"
+#include "job/metric.h"
 #include "comm/host_values.h"
 
 enum { PATH_BYTES = 4096 };
@@ -19,26 +20,24 @@ static const double patience_seconds = 5.0;
 
 static tt_status checkpoint_path(const struct tt_run *run, int64_t step, char path[PATH_BYTES])
 {
-    int length = snprintf(path, PATH_BYTES, "%s/checkpoint-%lld", run->config->output_dir, (long long)step);
+    int length =
+        snprintf(path, PATH_BYTES, "%s/checkpoint-%lld", run->config->run.output_dir, (long long)step);
     if (length >= PATH_BYTES) return tt_fail(TT_ERR_USAGE, "output_dir is too long a path");
     return TT_OK;
 }
 
-static bool metric_is_accuracy(const struct tt_train_config *config)
-{
-    const char *metric = config->metric_for_best_model;
-    return metric != NULL && strstr(metric, "accuracy") != NULL;
-}
-
-void tt_checkpoints_note_metric(struct tt_checkpoints *checkpoints, const struct tt_train_config *config,
+void tt_checkpoints_note_metric(struct tt_checkpoints *checkpoints, const struct tt_job_spec *config,
                                 const struct tt_evaluation *evaluation, int64_t step, bool saved)
 {
-    bool by_best = config->save_strategy == TT_INTERVAL_BEST;
-    if (step == 0 || !(config->load_best_model_at_end || config->metric_for_best_model != NULL || by_best))
+    bool by_best = config->watch.save_strategy == TT_INTERVAL_BEST;
+    if (step == 0 ||
+        !(config->watch.load_best_model_at_end || config->watch.metric_for_best_model != NULL || by_best))
         return;
-    if (config->load_best_model_at_end && !saved && !by_best) return;
-    double metric = metric_is_accuracy(config) ? evaluation->token_accuracy : evaluation->loss;
-    bool greater = config->greater_is_better >= 0 ? config->greater_is_better : metric_is_accuracy(config);
+    if (config->watch.load_best_model_at_end && !saved && !by_best) return;
+    const struct tt_metric *by = config->watch.metric;
+    double metric = by->kind == TT_METRIC_TOKEN_ACCURACY ? evaluation->token_accuracy : evaluation->loss;
+    bool greater =
+        config->watch.greater_is_better >= 0 ? config->watch.greater_is_better : by->greater_is_better;
     if (isnan(metric)) return;
     struct tt_best *best = &checkpoints->memory->best;
     bool better = greater ? metric > best->metric : metric < best->metric;
@@ -54,11 +53,11 @@ static tt_status check_shared(const struct tt_run *run, const struct tt_rank *ra
     int me = tt_comm_rank(rank->world);
     tt_status status = TT_OK;
     TT_TRY(tt_comm_host_share(rank->world, &key, sizeof key));
-    snprintf(path, sizeof path, "%s/.write-probe-%lld", run->config->output_dir, (long long)key);
+    snprintf(path, sizeof path, "%s/.write-probe-%lld", run->config->run.output_dir, (long long)key);
     TT_TRY(tt_comm_agree(rank->world, me == 0 ? tt_file_write_atomic(path, "", 0) : TT_OK));
     if (!tt_path_exists(path)) {
         status = tt_fail(TT_ERR_USAGE, "output_dir '%s' is not the same folder on rank %d as on rank 0",
-                         run->config->output_dir, me);
+                         run->config->run.output_dir, me);
         tt_hint("every rank writes its part of a checkpoint there: it must be on storage that all machines "
                 "share");
     }
@@ -78,13 +77,13 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
         .snapshot = &rank->snapshot,
         .comm = rank->world,
         .writes = rank->mesh.first_copy,
-        .sharded = strcmp(run->config->state_dict_type, "SHARDED_STATE_DICT") == 0,
+        .sharded = run->config->watch.state_dict_type == TT_STATE_DICT_SHARDED,
         .part = rank->mesh.part,
         .parts = rank->mesh.part_count,
         .dtype = tt_run_save_dtype(run->config, rank->model),
         .stop = run->cancel,
         .base_folder = tt_model_folder_path(run->inputs.folder),
-        .base_name = run->config->model_name_or_path,
+        .base_name = run->config->model.model_name_or_path,
     };
     *checkpoints = (struct tt_checkpoints){.memory = memory, .first = first};
     if (run->rank_config.across_processes) TT_TRY(check_shared(run, rank));
@@ -145,7 +144,7 @@ static tt_status weigh_failure(const struct tt_checkpoints *checkpoints, const s
     tt_error_copy(&error);
     tt_status kind = status == TT_ERR_PEER ? error.cause : status;
     bool of_the_disk = kind == TT_ERR_IO || kind == TT_ERR_DATA; /* DATA: its folder is gone or closed */
-    if (!of_the_disk || strcmp(run->config->on_save_error, "continue") != 0) return status;
+    if (!of_the_disk || run->config->watch.on_save_error != TT_SAVE_ERROR_CONTINUE) return status;
     if (checkpoints->first) {
         tt_warn("a checkpoint could not be written: %s; training goes on, older checkpoints are as they were",
                 error.message);
@@ -229,12 +228,12 @@ static tt_status remove_old(void *context)
 {
     const struct tt_checkpoints *checkpoints = context;
     const struct tt_run *run = checkpoints->keep.run;
-    int64_t limit = run->config->save_total_limit, newest = checkpoints->keep.newest;
+    int64_t limit = run->config->watch.save_total_limit, newest = checkpoints->keep.newest;
     if (limit <= 0) return TT_OK;
     tt_status status = TT_OK;
     int64_t *steps = NULL;
     size_t count = 0;
-    TT_GO(tt_checkpoint_list(run->config->output_dir, &steps, &count));
+    TT_GO(tt_checkpoint_list(run->config->run.output_dir, &steps, &count));
     int64_t excess = (int64_t)count - limit;
     for (size_t i = 0; i < 2 * count && excess > 0; i++) {
         char path[PATH_BYTES];
@@ -294,7 +293,7 @@ tt_status tt_checkpoints_save(struct tt_checkpoints *checkpoints, struct tt_run 
 {
     char path[PATH_BYTES];
     bool first = tt_comm_rank(rank->world) == 0;
-    struct tt_save_job job = {.folder = path, .step = step, .state = !run->config->save_only_model};
+    struct tt_save_job job = {.folder = path, .step = step, .state = !run->config->watch.save_only_model};
     TT_TRY(finish_save(checkpoints, run, false));
     TT_TRY(checkpoint_path(run, step, path));
     tt_status status = TT_OK;
@@ -348,7 +347,7 @@ static tt_status keep_limit(struct tt_checkpoints *checkpoints, const struct tt_
     int64_t *steps = NULL;
     size_t count = 0;
     if (run->resume.folder == NULL || checkpoints->keep.run != NULL) return TT_OK;
-    TT_TRY(tt_checkpoint_list(run->config->output_dir, &steps, &count));
+    TT_TRY(tt_checkpoint_list(run->config->run.output_dir, &steps, &count));
     checkpoints->keep.run = run;
     checkpoints->keep.best = checkpoints->memory->best;
     checkpoints->keep.newest = count > 0 ? steps[0] : 0;
@@ -361,9 +360,9 @@ static tt_status go_back_to_best(const struct tt_checkpoints *checkpoints, struc
                                  struct tt_rank *rank)
 {
     char path[PATH_BYTES];
-    if (!run->config->load_best_model_at_end || !checkpoints->memory->best.known) return TT_OK;
+    if (!run->config->watch.load_best_model_at_end || !checkpoints->memory->best.known) return TT_OK;
     TT_TRY(checkpoint_path(run, checkpoints->memory->best.step, path));
-    if (strcmp(run->config->on_save_error, "continue") == 0 && !tt_path_exists(path)) {
+    if (run->config->watch.on_save_error == TT_SAVE_ERROR_CONTINUE && !tt_path_exists(path)) {
         if (checkpoints->first) tt_warn("the best, %s, was not written: the result is the last step", path);
         return TT_OK;
     }
@@ -374,7 +373,7 @@ tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_ru
                                 int64_t step, bool stopped)
 {
     bool first = tt_comm_rank(rank->world) == 0;
-    struct tt_save_job job = {.folder = run->config->output_dir, .merge = true};
+    struct tt_save_job job = {.folder = run->config->run.output_dir, .merge = true};
     TT_TRY(finish_save(checkpoints, run, stopped));
     TT_TRY(go_back_to_best(checkpoints, run, rank));
     tt_status status = first ? tell_best(checkpoints, run, -1) : TT_OK;
@@ -392,25 +391,25 @@ tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_ru
 /* How many saves there will be, as far as can be known. */
 static int64_t count_saves(const struct tt_run *run)
 {
-    int64_t every = run->config->save_strategy == TT_INTERVAL_BEST ? run->eval_steps : run->save_steps;
+    int64_t every = run->config->watch.save_strategy == TT_INTERVAL_BEST ? run->eval_steps : run->save_steps;
     int64_t left = run->total_steps - run->first_step;
     return every > 0 ? left / every + (left % every != 0) : 0;
 }
 
 tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_model *model)
 {
-    const struct tt_train_config *config = run->config;
+    const struct tt_job_spec *config = run->config;
     tt_dtype dtype = tt_run_save_dtype(config, model);
     uint64_t available, weights, one;
     int64_t *steps = NULL;
     size_t there = 0;
     char have[32], need[32], each[32];
     TT_TRY(tt_checkpoint_bytes(model, dtype, false, &weights));
-    TT_TRY(tt_checkpoint_bytes(model, dtype, !config->save_only_model, &one));
-    TT_TRY(tt_dir_free_bytes(config->output_dir, &available));
-    TT_TRY(tt_checkpoint_list(config->output_dir, &steps, &there));
+    TT_TRY(tt_checkpoint_bytes(model, dtype, !config->watch.save_only_model, &one));
+    TT_TRY(tt_dir_free_bytes(config->run.output_dir, &available));
+    TT_TRY(tt_checkpoint_list(config->run.output_dir, &steps, &there));
     tt_free(steps);
-    int64_t saves = count_saves(run), limit = config->save_total_limit;
+    int64_t saves = count_saves(run), limit = config->watch.save_total_limit;
     int64_t kept = limit > 0 && limit < saves ? limit + 1 : saves; /* one more while the newest is written */
     if (limit > 0 && kept > 0) kept = kept > (int64_t)there ? kept - (int64_t)there : 1;
     uint64_t needed, all;
@@ -420,7 +419,7 @@ tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_m
     tt_status status =
         tt_fail(TT_ERR_IO,
                 "output_dir '%s' has %s free, and the run needs %s: %lld checkpoint%s of %s and the result",
-                config->output_dir, tt_format_bytes((double)available, have, sizeof have),
+                config->run.output_dir, tt_format_bytes((double)available, have, sizeof have),
                 tt_format_bytes((double)needed, need, sizeof need), (long long)kept, kept == 1 ? "" : "s",
                 tt_format_bytes((double)one, each, sizeof each));
     tt_hint("make room, choose an --output_dir on another disk, or keep fewer with --save_total_limit");

@@ -40,7 +40,7 @@ void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints, struct tt_run *ru
  * load_best_model_at_end, metric_for_best_model or save_strategy best is set); an evaluation before the first step
  * does not count. `saved`: a checkpoint of this step follows anyway. With load_best_model_at_end only such steps can
  * be the best. */
-void tt_checkpoints_note_metric(struct tt_checkpoints *checkpoints, const struct tt_train_config *config,
+void tt_checkpoints_note_metric(struct tt_checkpoints *checkpoints, const struct tt_job_spec *config,
                                 const struct tt_evaluation *evaluation, int64_t step, bool saved);
 /* Begins checkpoint-<step>, when the save before is done. Once it is whole, what save_total_limit no longer allows is
  * removed: first those of later steps, which an earlier run left, then the oldest, never the best. */

@@ -11,8 +11,8 @@
 /* What the ranks of an evaluation share. */
 struct evaluation_run {
     const struct tt_eval_spec *spec;
-    const struct tt_train_config *config; /* of spec */
-    struct tt_cancel *cancel;             /* NULL or lent */
+    const struct tt_job_spec *config; /* of spec */
+    struct tt_cancel *cancel;         /* NULL or lent */
     struct tt_inputs inputs;
     struct tt_fingerprint fingerprint; /* empty where there is one process */
     struct tt_sampler *sampler;
@@ -61,10 +61,10 @@ static tt_status open_inputs(struct evaluation_run *run, const struct tt_world *
 
 static tt_status prepare(struct evaluation_run *run, const struct tt_world *world)
 {
-    const struct tt_train_config *config = run->config;
+    const struct tt_job_spec *config = run->config;
     struct tt_batch_limits limits, none = {0};
     struct tt_sampler_config sampler = {
-        .micro_batch_size = config->per_device_eval_batch_size,
+        .micro_batch_size = config->run.per_device_eval_batch_size,
         .world_size = tt_mesh_data_size(&(struct tt_mesh_shape){0}, world->world_size),
         .accumulation = 1,
         .packing = config->data.eval_packing > 0,

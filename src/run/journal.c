@@ -15,7 +15,7 @@
 #include "run/tensorboard.h"
 
 struct tt_journal {
-    const struct tt_train_config *config;
+    const struct tt_job_spec *config;
     const struct tt_train_observer *observer;
     struct tt_journal_facts facts;
     struct tt_json_value *history, *all_results;
@@ -32,19 +32,15 @@ static tt_status no_memory(const char *what)
     return tt_fail(TT_ERR_MEMORY, "out of memory for %s", what);
 }
 
-static bool reports_to(const char *list, const char *name)
-{
-    return list != NULL && (strstr(list, name) != NULL || strcmp(list, "all") == 0);
-}
-
 /* output_dir/runs/Nov21_14-03-59_host, as transformers names it. */
 static tt_status open_board(struct tt_journal *journal)
 {
     static const char months[12][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                        "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-    const struct tt_train_config *config = journal->config;
-    if (!reports_to(config->report_to, "tensorboard")) return TT_OK;
-    if (config->logging_dir != NULL) return tt_tensorboard_open(config->logging_dir, &journal->board);
+    const struct tt_job_spec *config = journal->config;
+    if (config->watch.report_to == TT_REPORT_NONE) return TT_OK;
+    if (config->watch.logging_dir != NULL)
+        return tt_tensorboard_open(config->watch.logging_dir, &journal->board);
     char stamp[64], host[64] = "host", folder[160];
     time_t now = (time_t)tt_clock_unix_seconds();
     struct tm local;
@@ -54,11 +50,11 @@ static tt_status open_board(struct tt_journal *journal)
     (void)gethostname(host, sizeof host - 1);
     snprintf(folder, sizeof folder, "runs/%s_%s", stamp, host);
     struct tt_path path;
-    TT_TRY(tt_path_set(&path, config->output_dir, folder));
+    TT_TRY(tt_path_set(&path, config->run.output_dir, folder));
     return tt_tensorboard_open(path.text, &journal->board);
 }
 
-tt_status tt_journal_open(const struct tt_train_config *config, const struct tt_journal_facts *facts,
+tt_status tt_journal_open(const struct tt_job_spec *config, const struct tt_journal_facts *facts,
                           const struct tt_train_observer *observer, struct tt_journal **out)
 {
     tt_status status = TT_OK;
@@ -69,9 +65,9 @@ tt_status tt_journal_open(const struct tt_train_config *config, const struct tt_
     journal->history = tt_json_new_list();
     journal->all_results = tt_json_new_object();
     struct tt_path path;
-    TT_GO(tt_path_set(&path, config->output_dir, "metrics.jsonl"));
+    TT_GO(tt_path_set(&path, config->run.output_dir, "metrics.jsonl"));
     if (journal->history == NULL || journal->all_results == NULL) TT_GO(no_memory("the log"));
-    TT_GO(tt_dir_create(config->output_dir));
+    TT_GO(tt_dir_create(config->run.output_dir));
     TT_GO(tt_record_file_create(path.text, &journal->metrics));
     TT_GO(open_board(journal));
     *out = journal;
@@ -271,9 +267,9 @@ void tt_journal_write_results(struct tt_journal *journal, const char *split, con
     bool ok = tt_json_set(object, samples->name, number(samples->name, samples->value)) == 0;
     ok = ok && tt_json_update(journal->all_results, object) == 0;
     tt_status status =
-        ok ? tt_json_write_file(object, 4, true, journal->config->output_dir, name) : no_memory(name);
+        ok ? tt_json_write_file(object, 4, true, journal->config->run.output_dir, name) : no_memory(name);
     if (status == TT_OK)
-        status = tt_json_write_file(journal->all_results, 4, true, journal->config->output_dir,
+        status = tt_json_write_file(journal->all_results, 4, true, journal->config->run.output_dir,
                                     "all_results.json");
     tt_json_release(object);
     drop(journal, status, name);

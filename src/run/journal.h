@@ -19,8 +19,7 @@ struct tt_journal_facts {
 };
 
 /* Opens output_dir/metrics.jsonl and, when asked for, the TensorBoard file. */
-TT_MUST_USE tt_status tt_journal_open(const struct tt_train_config *config,
-                                      const struct tt_journal_facts *facts,
+TT_MUST_USE tt_status tt_journal_open(const struct tt_job_spec *config, const struct tt_journal_facts *facts,
                                       const struct tt_train_observer *observer, struct tt_journal **out);
 void tt_journal_close(struct tt_journal *journal); /* takes NULL */
 

@@ -95,27 +95,26 @@ static tt_status find_missing(const char *path, char **missing)
     return TT_OK;
 }
 
-tt_status tt_output_dir_claim(const struct tt_train_config *config, struct tt_output_dir *out)
+tt_status tt_output_dir_claim(const struct tt_job_spec *config, struct tt_output_dir *out)
 {
-    if (strcmp(config->init, "model") == 0 &&
-        tt_output_folder_is(config->output_dir, config->model_name_or_path)) {
+    if (config->model.init == TT_INIT_MODEL &&
+        tt_output_folder_is(config->run.output_dir, config->model.model_name_or_path)) {
         (void)tt_fail(TT_ERR_USAGE, "output_dir '%s' is the folder of the model that is read",
-                      config->output_dir);
+                      config->run.output_dir);
         tt_hint("choose another --output_dir: the base of a training stays as it is");
         return TT_ERR_USAGE;
     }
-    out->path = config->output_dir;
+    out->path = config->run.output_dir;
     TT_TRY(find_missing(out->path, &out->created));
     TT_TRY(tt_dir_create(out->path));
     return lock(out);
 }
 
-tt_status tt_output_dir_check(struct tt_output_dir *output, const struct tt_train_config *config,
-                              bool resumes)
+tt_status tt_output_dir_check(struct tt_output_dir *output, const struct tt_job_spec *config, bool resumes)
 {
     bool result = false;
     TT_TRY(tt_dir_list(output->path, find_result, &result));
-    if (result && !config->overwrite_output_dir && !resumes) {
+    if (result && !config->run.overwrite_output_dir && !resumes) {
         (void)tt_fail(TT_ERR_USAGE, "output_dir '%s' already holds the result of a run", output->path);
         tt_hint("choose another --output_dir, say --overwrite_output_dir, or go on from its checkpoints with "
                 "--resume_from_checkpoint true");

@@ -5,7 +5,7 @@
 #define TT_RUN_OUTPUT_DIR_H
 
 #include "base/lock.h"
-#include "job/config.h"
+#include "job/spec.h"
 
 struct tt_output_dir {
     const char *path; /* lent; NULL: not claimed */
@@ -15,10 +15,10 @@ struct tt_output_dir {
 };
 
 /* Before anything in it is read: creates and locks the folder. TT_ERR_USAGE while another run uses it. */
-TT_MUST_USE tt_status tt_output_dir_claim(const struct tt_train_config *config, struct tt_output_dir *out);
+TT_MUST_USE tt_status tt_output_dir_claim(const struct tt_job_spec *config, struct tt_output_dir *out);
 /* An earlier result is not overwritten unasked; what killed runs left unfinished is removed. `resumes`: the run goes
  * on from a checkpoint. */
-TT_MUST_USE tt_status tt_output_dir_check(struct tt_output_dir *output, const struct tt_train_config *config,
+TT_MUST_USE tt_status tt_output_dir_check(struct tt_output_dir *output, const struct tt_job_spec *config,
                                           bool resumes);
 /* Before a save. A folder that was removed is created and locked again; TT_ERR_USAGE when another run has taken it. */
 TT_MUST_USE tt_status tt_output_dir_hold(struct tt_output_dir *output);

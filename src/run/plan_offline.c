@@ -14,13 +14,14 @@
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 
-static tt_status read_config(const char *config_json, const struct tt_train_config *config,
+static tt_status read_config(const char *config_json, const struct tt_job_spec *config,
                              struct tt_model_config *model)
 {
     struct tt_json json = {0};
     char *path = NULL, *folder = NULL;
     if (config_json == NULL)
-        TT_TRY(tt_hub_locate(config->model_name_or_path, config->model_revision, "model", &folder));
+        TT_TRY(
+            tt_hub_locate(config->model.model_name_or_path, config->model.model_revision, "model", &folder));
     path = folder != NULL ? tt_path_join(folder, "config.json") : tt_strdup(config_json);
     tt_free(folder);
     if (path == NULL) return TT_ERR_MEMORY;
@@ -47,8 +48,9 @@ static tt_status find_device(const char *word, size_t memory_limit, struct tt_de
     const char *kind = NULL;
     *count = 1;
     *device = (struct tt_device_config){.kind = "plan", .stands_for = word, .memory_limit = memory_limit};
-    if (strcmp(word, "auto") != 0 && strcmp(word, "cuda") != 0) return TT_OK;
-    TT_TRY(tt_world_choose_device(word, &kind, count));
+    bool automatic = strcmp(word, "auto") == 0;
+    if (!automatic && strcmp(word, "cuda") != 0) return TT_OK;
+    TT_TRY(tt_world_choose_device(automatic ? TT_DEVICE_AUTO : TT_DEVICE_CUDA, &kind, count));
     device->kind = kind;
     device->stands_for = NULL;
     return TT_OK;
@@ -59,7 +61,7 @@ static tt_status find_device(const char *word, size_t memory_limit, struct tt_de
 static tt_status find_length(const struct tt_plan_spec *spec, const struct tt_model_config *model,
                              int64_t *length)
 {
-    const struct tt_train_config *config = &spec->job;
+    const struct tt_job_spec *config = &spec->job;
     *length = spec->sequence_length;
     if (*length > model->max_position_embeddings)
         return tt_fail(TT_ERR_USAGE, "sequence_length %lld is more than the model's %lld positions",
@@ -70,31 +72,32 @@ static tt_status find_length(const struct tt_plan_spec *spec, const struct tt_mo
 }
 
 /* How the settings split the run over ranks of machines, of which none need be here. */
-static tt_status count_ranks(const struct tt_train_config *config, int devices, struct tt_plan_ranks *ranks)
+static tt_status count_ranks(const struct tt_job_spec *config, int devices, struct tt_plan_ranks *ranks)
 {
     int each;
-    TT_TRY(tt_launch_count_ranks(config, &each));
+    TT_TRY(tt_launch_count_ranks(&config->launch, &each));
     if (each == 0) each = devices;
-    if (config->num_machines > TT_PLAN_RANKS_MAX / each) {
-        tt_status status =
-            tt_fail(TT_ERR_USAGE, "%d ranks on each of %lld machines", each, (long long)config->num_machines);
+    if (config->launch.num_machines > TT_PLAN_RANKS_MAX / each) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "%d ranks on each of %lld machines", each,
+                                   (long long)config->launch.num_machines);
         tt_hint("a plan is made for at most %d ranks in all", TT_PLAN_RANKS_MAX);
         return status;
     }
-    *ranks = (struct tt_plan_ranks){each * (int)config->num_machines, (int)config->num_machines};
+    *ranks =
+        (struct tt_plan_ranks){each * (int)config->launch.num_machines, (int)config->launch.num_machines};
     return TT_OK;
 }
 
 tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan)
 {
     tt_status status = TT_OK;
-    const struct tt_train_config *config = &spec->job;
+    const struct tt_job_spec *config = &spec->job;
     int devices;
     struct tt_plan_ranks ranks;
     struct tt_rank_layout layout = {0};
     struct tt_arena arena = {0};
     struct tt_model_config model;
-    int64_t length, batch = config->per_device_train_batch_size;
+    int64_t length, batch = config->run.per_device_train_batch_size;
     struct tt_batch_limits none = {0}, limits;
     struct tt_model_options options = tt_job_model_options(config, true, true);
     struct tt_rank_config rank;
@@ -103,9 +106,9 @@ tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan)
     TT_GO(tt_micro_batch_check((uint64_t)batch, length));
     limits = (struct tt_batch_limits){length * batch, batch, length * batch, length};
     TT_GO(tt_quantization_resolve(&config->quantization, &model, options.compute_dtype, &options.quant));
-    if (config->adapter_name_or_path != NULL)
-        TT_GO(read_adapter(config->adapter_name_or_path, &arena, &options.lora));
-    TT_GO(find_device(spec->device, config->device_memory, &layout.device, &devices));
+    if (config->model.adapter_name_or_path != NULL)
+        TT_GO(read_adapter(config->model.adapter_name_or_path, &arena, &options.lora));
+    TT_GO(find_device(spec->device, config->device.device_memory, &layout.device, &devices));
     layout.device.network_bytes_per_second = (double)spec->network_bandwidth;
     TT_GO(count_ranks(config, devices, &ranks));
     layout.world_size = ranks.count;
@@ -114,8 +117,8 @@ tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan)
     layout.across_processes = ranks.machines > 1;
     TT_GO(tt_rank_config_make(config, &layout, &model, &options, TT_RANK_TRAINS, NULL, &rank));
     rank.saves = true;
-    rank.saves_state = !config->save_only_model;
-    TT_GO(tt_plan_make(&rank, ranks, config->gradient_accumulation_steps, &limits, &none, plan));
+    rank.saves_state = !config->watch.save_only_model;
+    TT_GO(tt_plan_make(&rank, ranks, config->run.gradient_accumulation_steps, &limits, &none, plan));
 out:
     tt_arena_deinit(&arena);
     return status;

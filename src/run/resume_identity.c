@@ -6,6 +6,7 @@
 #include "base/crc64.h"
 #include "base/file.h"
 #include "io/model_folder.h"
+#include "job/settings.h"
 #include "optim/schedule.h"
 #include "run/resume.h"
 #include "run/run.h"
@@ -25,11 +26,18 @@ static void add(struct builder *builder, const char *name, struct tt_json_value 
     builder->ok &= tt_json_set(builder->object, name, value) == 0;
 }
 
+/* A setting with words, as its row has them. */
+static void add_word(struct builder *builder, const char *name, int value)
+{
+    char word[TT_JOB_WORD_BYTES];
+    add(builder, name, tt_json_new_string(tt_job_word(name, value, word)));
+}
+
 static void add_model(struct builder *to, const struct tt_run *run)
 {
     const struct tt_model_options *options = &run->inputs.model_options;
     const struct tt_lora_config *lora = &options->lora;
-    add(to, "init", text_or_null(run->config->init));
+    add_word(to, "init", run->config->model.init);
     add(to, "use_peft", tt_json_new_bool(!options->train_base));
     add(to, "bf16", tt_json_new_bool(options->compute_dtype == TT_BF16));
     add(to, "quantized base", tt_json_new_integer(options->quant.type));
@@ -51,20 +59,24 @@ static void add_model(struct builder *to, const struct tt_run *run)
 
 static void add_data(struct builder *to, const struct tt_run *run, int world_size)
 {
-    const struct tt_train_config *config = run->config;
+    const struct tt_job_spec *config = run->config;
     char sum[20];
     snprintf(sum, sizeof sum, "%016llx", (unsigned long long)tt_fingerprint_of_rows(run->inputs.train));
     add(to, "training data", tt_json_new_string(sum));
     add(to, TT_RESUME_SAMPLES,
-        tt_json_new_integer(world_size * config->per_device_train_batch_size *
-                            config->gradient_accumulation_steps));
+        tt_json_new_integer(world_size * config->run.per_device_train_batch_size *
+                            config->run.gradient_accumulation_steps));
     add(to, "max_length", tt_json_new_integer(config->data.max_length));
     add(to, "packing", tt_json_new_bool(config->data.packing));
-    add(to, "packing_strategy", text_or_null(config->data.packing ? config->data.packing_strategy : NULL));
-    add(to, "train_sampling_strategy", text_or_null(config->train_sampling_strategy));
-    add(to, "dataloader_drop_last", tt_json_new_bool(config->dataloader_drop_last));
-    add(to, "seed", tt_json_new_integer(config->seed));
-    add(to, "data_seed", tt_json_new_integer(config->data_seed >= 0 ? config->data_seed : config->seed));
+    if (config->data.packing)
+        add_word(to, "packing_strategy", config->data.packing_strategy);
+    else
+        add(to, "packing_strategy", tt_json_new_null());
+    add_word(to, "train_sampling_strategy", config->run.train_sampling_strategy);
+    add(to, "dataloader_drop_last", tt_json_new_bool(config->run.dataloader_drop_last));
+    add(to, "seed", tt_json_new_integer(config->run.seed));
+    add(to, "data_seed",
+        tt_json_new_integer(config->run.data_seed >= 0 ? config->run.data_seed : config->run.seed));
 }
 
 static void add_optimizer(struct builder *to, const struct tt_run *run)
@@ -81,8 +93,8 @@ static void add_optimizer(struct builder *to, const struct tt_run *run)
     add(to, "adam_beta2", tt_json_new_real(optim->adam_beta2));
     add(to, "adam_epsilon", tt_json_new_real(optim->adam_epsilon));
     add(to, "max_grad_norm", tt_json_new_real(optim->max_grad_norm));
-    add(to, "label_smoothing_factor", tt_json_new_real(run->config->label_smoothing_factor));
-    add(to, "metric_for_best_model", text_or_null(run->config->metric_for_best_model));
+    add(to, "label_smoothing_factor", tt_json_new_real(run->config->run.label_smoothing_factor));
+    add(to, "metric_for_best_model", text_or_null(run->config->watch.metric_for_best_model));
 }
 
 struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_size)

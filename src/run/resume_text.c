@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "job/settings.h"
 #include "run/memory.h"
 #include "run/resume.h"
 #include "run/run.h"
@@ -63,13 +64,15 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
                          const struct tt_memory *memory, struct tt_str *text)
 {
     int world_size = tt_comm_world_size(rank->world);
+    char state_dict[TT_JOB_WORD_BYTES];
     struct tt_json_value *root = tt_json_pack(
         "{s:s, s:i, s:I, s:I, s:f, s:i, s:s, s:s, s:s, s:s, s:I}", "format", "trimtab-training-state",
         "version", VERSION, "step", (int64_t)step, "total_steps", (int64_t)run->total_steps, "epoch",
         (double)step / (double)run->steps_per_epoch, "world_size", world_size, "sharding_strategy",
-        tt_shard_strategy_name(run->rank_config.strategy), "state_dict_type", run->config->state_dict_type,
-        "weights_dtype", tt_dtype_torch_name(tt_run_save_dtype(run->config, rank->model)), "base_model",
-        run->config->model_name_or_path, "rng_key", (int64_t)run->config->seed);
+        tt_shard_strategy_name(run->rank_config.strategy), "state_dict_type",
+        tt_job_word("state_dict_type", run->config->watch.state_dict_type, state_dict), "weights_dtype",
+        tt_dtype_torch_name(tt_run_save_dtype(run->config, rank->model)), "base_model",
+        run->config->model.model_name_or_path, "rng_key", (int64_t)run->config->run.seed);
     bool ok = root != NULL;
     tt_status status = TT_OK;
     if (ok) {

@@ -30,11 +30,18 @@ void tt_run_say_line(const struct tt_run *run, const char *line)
     say_bytes(run, line, strlen(line));
 }
 
-tt_dtype tt_run_save_dtype(const struct tt_train_config *config, const struct tt_model *model)
+tt_dtype tt_run_save_dtype(const struct tt_job_spec *config, const struct tt_model *model)
 {
-    tt_dtype asked =
-        config->save_dtype != NULL ? tt_dtype_from_torch_name(config->save_dtype) : TT_DTYPE_NONE;
-    if (asked != TT_DTYPE_NONE) return asked;
+    switch (config->watch.save_dtype) {
+    case TT_SAVE_FLOAT32:
+        return TT_F32;
+    case TT_SAVE_BFLOAT16:
+        return TT_BF16;
+    case TT_SAVE_FLOAT16:
+        return TT_F16;
+    case TT_SAVE_AS_MODEL:
+        break;
+    }
     if (model->adapter_param_count > 0) return TT_F32;
     return tt_dtype_is_float(model->config.dtype) ? model->config.dtype : TT_F32;
 }

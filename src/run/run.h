@@ -13,7 +13,7 @@
 #include "run/resume.h"
 
 struct tt_run {
-    const struct tt_train_config *config;
+    const struct tt_job_spec *config;
     const struct tt_settings *settings;       /* NULL or lent */
     const struct tt_train_observer *observer; /* NULL or lent */
     struct tt_cancel *cancel;
@@ -42,7 +42,7 @@ void tt_run_say(const struct tt_run *run, const char *text);
 void tt_run_say_line(const struct tt_run *run, const char *line);
 
 /* Type of the saved weights: save_dtype, else fp32 for adapters (their masters), else the type of the model's files. */
-tt_dtype tt_run_save_dtype(const struct tt_train_config *config, const struct tt_model *model);
+tt_dtype tt_run_save_dtype(const struct tt_job_spec *config, const struct tt_model *model);
 
 /* The training of one rank from the first step to the last file (run/loop.c). Collective.  */
 TT_MUST_USE tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank);

@@ -47,15 +47,15 @@ static int64_t resolve_interval(enum tt_interval strategy, double every, int64_t
 
 static tt_status create_samplers(struct tt_run *run, int data_size)
 {
-    const struct tt_train_config *config = run->config;
+    const struct tt_job_spec *config = run->config;
     const struct tt_data_config *data = &config->data;
     struct tt_sampler_config train = {
-        .micro_batch_size = config->per_device_train_batch_size,
+        .micro_batch_size = config->run.per_device_train_batch_size,
         .world_size = data_size,
-        .accumulation = config->gradient_accumulation_steps,
-        .seed = (uint64_t)(config->data_seed >= 0 ? config->data_seed : config->seed),
-        .shuffle = strcmp(config->train_sampling_strategy, "sequential") != 0,
-        .drop_last = config->dataloader_drop_last,
+        .accumulation = config->run.gradient_accumulation_steps,
+        .seed = (uint64_t)(config->run.data_seed >= 0 ? config->run.data_seed : config->run.seed),
+        .shuffle = config->run.train_sampling_strategy == TT_SAMPLING_RANDOM,
+        .drop_last = config->run.dataloader_drop_last,
         .packing = data->packing,
         .packing_strategy = data->packing_strategy,
         .max_length = data->max_length,
@@ -65,13 +65,13 @@ static tt_status create_samplers(struct tt_run *run, int data_size)
     if (run->steps_per_epoch < 1)
         return tt_fail(TT_ERR_USAGE,
                        "the data has fewer rows than one batch, and dataloader_drop_last is on");
-    run->total_steps = config->max_steps > 0
-                           ? config->max_steps
-                           : to_steps(ceil(config->num_train_epochs * (double)run->steps_per_epoch));
+    run->total_steps = config->run.max_steps > 0
+                           ? config->run.max_steps
+                           : to_steps(ceil(config->run.num_train_epochs * (double)run->steps_per_epoch));
     tt_sampler_limits(run->train_sampler, 0, run->total_steps, &run->train_limits);
     if (run->inputs.eval == NULL) return TT_OK;
     struct tt_sampler_config eval = train;
-    eval.micro_batch_size = config->per_device_eval_batch_size;
+    eval.micro_batch_size = config->run.per_device_eval_batch_size;
     eval.accumulation = 1;
     eval.shuffle = eval.drop_last = false;
     eval.packing = data->eval_packing >= 0 ? data->eval_packing : data->packing;
@@ -82,11 +82,14 @@ static tt_status create_samplers(struct tt_run *run, int data_size)
 
 static void resolve_intervals(struct tt_run *run)
 {
-    const struct tt_train_config *config = run->config;
+    const struct tt_job_spec *config = run->config;
     int64_t per_epoch = run->steps_per_epoch, total = run->total_steps;
-    run->logging_steps = resolve_interval(config->logging_strategy, config->logging_steps, per_epoch, total);
-    run->eval_steps = resolve_interval(config->eval_strategy, config->eval_steps, per_epoch, total);
-    run->save_steps = resolve_interval(config->save_strategy, config->save_steps, per_epoch, total);
+    run->logging_steps =
+        resolve_interval(config->watch.logging_strategy, config->watch.logging_steps, per_epoch, total);
+    run->eval_steps =
+        resolve_interval(config->watch.eval_strategy, config->watch.eval_steps, per_epoch, total);
+    run->save_steps =
+        resolve_interval(config->watch.save_strategy, config->watch.save_steps, per_epoch, total);
 }
 
 static tt_status say_data(const struct tt_run *run)
@@ -154,7 +157,7 @@ static tt_status check_before_start(struct tt_run *run, const struct tt_world *w
     TT_GO(tt_resume_check_model(run, model));
     if (world->first_rank == 0) TT_GO(tt_checkpoints_check_space(run, model));
     TT_GO(tt_plan_make(&run->rank_config, tt_rank_layout_ranks(&layout),
-                       run->config->gradient_accumulation_steps, &run->train_limits, &run->eval_limits,
+                       run->config->run.gradient_accumulation_steps, &run->train_limits, &run->eval_limits,
                        &run->plan));
     TT_GO(say_data(run));
     TT_GO(say_model(run, model, world));
@@ -199,15 +202,15 @@ static int64_t stated_steps(double every, int64_t total)
 
 static tt_status open_journal(struct tt_run *run)
 {
-    const struct tt_train_config *config = run->config;
+    const struct tt_job_spec *config = run->config;
     struct tt_journal_facts facts = {
         .max_steps = run->total_steps,
-        .train_batch_size = run->config->per_device_train_batch_size,
+        .train_batch_size = run->config->run.per_device_train_batch_size,
         .num_train_epochs = (double)run->total_steps / (double)run->steps_per_epoch,
-        .logging_steps = stated_steps(config->logging_steps, run->total_steps),
-        .eval_steps =
-            config->eval_steps > 0 ? stated_steps(config->eval_steps, run->total_steps) : STATED_EVAL_STEPS,
-        .save_steps = stated_steps(config->save_steps, run->total_steps),
+        .logging_steps = stated_steps(config->watch.logging_steps, run->total_steps),
+        .eval_steps = config->watch.eval_steps > 0 ? stated_steps(config->watch.eval_steps, run->total_steps)
+                                                   : STATED_EVAL_STEPS,
+        .save_steps = stated_steps(config->watch.save_steps, run->total_steps),
     };
     return tt_journal_open(run->config, &facts, run->observer, &run->journal);
 }
@@ -232,7 +235,7 @@ static tt_status prepare(struct tt_run *run, const struct tt_world *world)
     TT_TRY(tt_rank_config_make(run->config, &layout, &run->inputs.model_config, &run->inputs.model_options,
                                TT_RANK_TRAINS, run->cancel, &run->rank_config));
     run->rank_config.saves = true;
-    run->rank_config.saves_state = !run->config->save_only_model;
+    run->rank_config.saves_state = !run->config->watch.save_only_model;
     run->rank_config.limits = tt_batch_limits_join(&run->train_limits, &run->eval_limits);
     TT_TRY(check_before_start(run, world));
     if (world->first_rank == 0) TT_TRY(open_journal(run));
@@ -247,10 +250,10 @@ static void say_end(const struct tt_run *run, const struct tt_world *world, tt_s
         tt_notice("rank %d of %d: the training is done, %lld steps", world->first_rank, world->world_size,
                   (long long)run->total_steps);
     if (status == TT_ERR_PEER || status == TT_ERR_COMM || status == TT_ERR_DEVICE)
-        tt_resume_hint(run->config->output_dir, world->first_rank == 0);
+        tt_resume_hint(run->config->run.output_dir, world->first_rank == 0);
 }
 
-tt_status tt_trainer_run(const struct tt_train_config *config, const struct tt_settings *settings,
+tt_status tt_trainer_run(const struct tt_job_spec *config, const struct tt_settings *settings,
                          const struct tt_train_observer *observer, struct tt_cancel *cancel,
                          struct tt_train_summary *summary)
 {

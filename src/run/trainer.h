@@ -16,11 +16,11 @@
 
 #include "base/thread.h"
 #include "config/settings.h"
-#include "job/config.h"
+#include "job/spec.h"
 #include "trimtab.h"
 
 /* `settings` is written to output_dir when not NULL. Stopping on request is TT_ERR_CANCELLED after a save. */
-TT_MUST_USE tt_status tt_trainer_run(const struct tt_train_config *config, const struct tt_settings *settings,
+TT_MUST_USE tt_status tt_trainer_run(const struct tt_job_spec *config, const struct tt_settings *settings,
                                      const struct tt_train_observer *observer, struct tt_cancel *cancel,
                                      struct tt_train_summary *summary);
 

@@ -16,7 +16,7 @@
 #include "support/temporary.h"
 
 struct fixture {
-    struct tt_train_config config;
+    struct tt_job_spec config;
     struct tt_settings *settings;
     struct tt_str said;
 };
@@ -84,13 +84,13 @@ static void version_1_as_peft_has_it(void **state)
              "  fsdp_sync_module_states: true\n  fsdp_use_orig_params: false\n",
              launcher_keys);
     assert_int_equal(read_text(&fixture, text), TT_OK);
-    assert_int_equal(fixture.config.sharding_strategy, TT_SHARD_GRAD_OP);
-    assert_int_equal(fixture.config.backward_prefetch, TT_PREFETCH_POST);
-    assert_false(fixture.config.forward_prefetch);
-    assert_string_equal(fixture.config.state_dict_type, "SHARDED_STATE_DICT");
-    assert_int_equal(fixture.config.num_processes, 8);
-    assert_true(fixture.config.bf16);
-    assert_true(fixture.config.offload_params);
+    assert_int_equal(fixture.config.shard.sharding_strategy, TT_SHARD_GRAD_OP);
+    assert_int_equal(fixture.config.shard.backward_prefetch, TT_PREFETCH_POST);
+    assert_false(fixture.config.shard.forward_prefetch);
+    assert_int_equal(fixture.config.watch.state_dict_type, TT_STATE_DICT_SHARDED);
+    assert_int_equal(fixture.config.launch.num_processes, 8);
+    assert_true(fixture.config.device.bf16);
+    assert_true(fixture.config.shard.offload_params);
     static const char *const said[] = {"fsdp_auto_wrap_policy is accepted without effect",
                                        "fsdp_cpu_ram_efficient_loading is accepted",
                                        "fsdp_sync_module_states", "fsdp_use_orig_params"};
@@ -125,11 +125,11 @@ static void version_2_as_trl_has_it(void **state)
         assert_int_equal(tt_settings_set(fixture.settings, "model_name_or_path", "m", "--m"), TT_OK);
         assert_int_equal(tt_settings_set(fixture.settings, "dataset_name", "d", "--d"), TT_OK);
         assert_int_equal(read_text(&fixture, text), TT_OK);
-        assert_int_equal(fixture.config.sharding_strategy, cases[i].strategy);
+        assert_int_equal(fixture.config.shard.sharding_strategy, cases[i].strategy);
         assert_true(tt_settings_is_set(fixture.settings, "gradient_checkpointing"));
         assert_null(strstr(tt_str_text(&fixture.said), "offload_params"));
         assert_int_equal(tt_train_resolve(fixture.settings, &fixture.config), TT_OK);
-        assert_int_equal(fixture.config.ranks, 2);
+        assert_int_equal(fixture.config.launch.ranks, 2);
         close_fixture(&fixture);
     }
 }
@@ -157,7 +157,7 @@ static void strategies_by_name_and_number(void **state)
         open_fixture(&fixture);
         snprintf(text, sizeof text, "distributed_type: FSDP\nfsdp_config: {%s}\n", cases[i].lines);
         if (read_text(&fixture, text) != TT_OK) fail_msg("%s: %s", cases[i].lines, tt_error_last()->message);
-        if (fixture.config.sharding_strategy != cases[i].strategy) fail_msg("%s", cases[i].lines);
+        if (fixture.config.shard.sharding_strategy != cases[i].strategy) fail_msg("%s", cases[i].lines);
         close_fixture(&fixture);
     }
 }
@@ -227,10 +227,10 @@ static void keys_are_flags(void **state)
         tt_settings_parse_flags(fixture.settings, sizeof arguments / sizeof *arguments, arguments, NULL),
         TT_OK);
     assert_int_equal(tt_train_resolve(fixture.settings, &fixture.config), TT_OK);
-    assert_int_equal(fixture.config.sharding_strategy, TT_SHARD_GRAD_OP);
-    assert_int_equal(fixture.config.gradient_checkpointing, 1);
-    assert_true(fixture.config.offload_params);
-    assert_false(fixture.config.bf16);
+    assert_int_equal(fixture.config.shard.sharding_strategy, TT_SHARD_GRAD_OP);
+    assert_int_equal(fixture.config.shard.gradient_checkpointing, 1);
+    assert_true(fixture.config.shard.offload_params);
+    assert_false(fixture.config.device.bf16);
     assert_non_null(strstr(tt_str_text(&fixture.said), "device_map is accepted without effect: device"));
     assert_non_null(strstr(tt_str_text(&fixture.said), "fsdp_use_orig_params is accepted without effect"));
     close_fixture(&fixture);
@@ -266,9 +266,9 @@ static void lost_indentation_is_read(void **state)
         struct fixture fixture;
         open_fixture(&fixture);
         if (read_text(&fixture, texts[i]) != TT_OK) fail_msg("%zu: %s", i, tt_error_last()->message);
-        assert_int_equal(fixture.config.sharding_strategy, TT_SHARD_GRAD_OP);
-        assert_true(fixture.config.offload_params);
-        assert_int_equal(fixture.config.num_processes, 2);
+        assert_int_equal(fixture.config.shard.sharding_strategy, TT_SHARD_GRAD_OP);
+        assert_true(fixture.config.shard.offload_params);
+        assert_int_equal(fixture.config.launch.num_processes, 2);
         const char *said = strstr(tt_str_text(&fixture.said), "as if they stood below fsdp_config");
         assert_non_null(said);
         assert_null(strstr(said + 1, "as if they stood below"));
@@ -296,9 +296,9 @@ static void fsdp_config_of_either_version(void **state)
         open_fixture(&fixture);
         if (apply(&fixture, cases[i].json) != TT_OK)
             fail_msg("%s: %s", cases[i].json, tt_error_last()->message);
-        if ((int)fixture.config.sharding_strategy != cases[i].strategy)
+        if ((int)fixture.config.shard.sharding_strategy != cases[i].strategy)
             fail_msg("%s: strategy", cases[i].json);
-        if ((int)fixture.config.backward_prefetch != cases[i].prefetch)
+        if ((int)fixture.config.shard.backward_prefetch != cases[i].prefetch)
             fail_msg("%s: prefetch", cases[i].json);
         close_fixture(&fixture);
     }
@@ -314,9 +314,9 @@ static void types_and_offload_as_torch_spells_them(void **state)
                            "{\"param_dtype\": \"torch.float32\", \"reduce_dtype\": \"torch.bfloat16\", "
                            "\"buffer_dtype\": \"torch.float32\"}}"),
                      TT_OK);
-    assert_true(fixture.config.offload_params);
-    assert_false(fixture.config.bf16);
-    assert_string_equal(fixture.config.reduce_dtype, "bfloat16");
+    assert_true(fixture.config.shard.offload_params);
+    assert_false(fixture.config.device.bf16);
+    assert_int_equal(fixture.config.shard.reduce_dtype, TT_REDUCE_BFLOAT16);
     assert_int_equal(apply(&fixture, "{\"cpu_offload\": {\"pin_memory\": true}}"), TT_ERR_USAGE);
     assert_int_equal(apply(&fixture, "{\"param_dtype\": \"float16\"}"), TT_ERR_UNSUPPORTED);
     close_fixture(&fixture);
@@ -336,9 +336,9 @@ static void nearer_sources_win(void **state)
             "distributed_type: FSDP\nmixed_precision: bf16\nmain_process_port: null\nnum_processes: -1\n"
             "fsdp_config: {fsdp_sharding_strategy: FULL_SHARD}\n"),
         TT_OK);
-    assert_int_equal(fixture.config.sharding_strategy, TT_NO_SHARD);
-    assert_false(fixture.config.bf16);
-    assert_int_equal(fixture.config.num_processes, 0);
+    assert_int_equal(fixture.config.shard.sharding_strategy, TT_NO_SHARD);
+    assert_false(fixture.config.device.bf16);
+    assert_int_equal(fixture.config.launch.num_processes, 0);
     close_fixture(&fixture);
 }
 
@@ -354,11 +354,11 @@ static void other_kinds_of_runs(void **state)
                   "fsdp_config: {}\ndeepspeed_config: {}\nmegatron_lm_config: {}\ndynamo_config: {}\n"
                   "parallelism_config: {parallelism_config_tp_size: 1, dp_shard_size: 2}\n"),
         TT_OK);
-    assert_int_equal(fixture.config.sharding_strategy, TT_NO_SHARD);
-    assert_int_equal(fixture.config.num_machines, 2);
-    assert_int_equal(fixture.config.machine_rank, 1);
-    assert_string_equal(fixture.config.main_process_ip, "10.1.2.3");
-    assert_int_equal(fixture.config.main_process_port, 29500);
+    assert_int_equal(fixture.config.shard.sharding_strategy, TT_NO_SHARD);
+    assert_int_equal(fixture.config.launch.num_machines, 2);
+    assert_int_equal(fixture.config.launch.machine_rank, 1);
+    assert_string_equal(fixture.config.launch.main_process_ip, "10.1.2.3");
+    assert_int_equal(fixture.config.launch.main_process_port, 29500);
     close_fixture(&fixture);
 }
 

@@ -14,7 +14,7 @@
 #include "job/resolve.h"
 
 union spec {
-    struct tt_train_config job; /* every kind begins with it */
+    struct tt_job_spec job; /* every kind begins with it */
     struct tt_eval_spec evaluate;
     struct tt_generate_spec generate;
     struct tt_plan_spec plan;

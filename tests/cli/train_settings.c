@@ -50,7 +50,7 @@ static const char *const known[] = {
 };
 
 struct fixture {
-    struct tt_train_config config;
+    struct tt_job_spec config;
     struct tt_settings *settings;
 };
 
@@ -93,10 +93,10 @@ static void use_cpu_is_the_device_cpu(void **state)
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         struct fixture fixture;
         open_fixture(&fixture);
-        assert_string_equal(fixture.config.device, "auto");
+        assert_int_equal(fixture.config.device.choice, TT_DEVICE_AUTO);
         assert_int_equal(give(&fixture, asked[i]), TT_OK);
         assert_int_equal(tt_settings_settle(fixture.settings), TT_OK);
-        assert_string_equal(fixture.config.device, "cpu");
+        assert_int_equal(fixture.config.device.choice, TT_DEVICE_CPU);
         tt_settings_destroy(fixture.settings);
     }
 }
@@ -139,7 +139,7 @@ static void a_recipe_lands_in_the_struct(void **state)
     struct fixture fixture;
     (void)state;
     open_fixture(&fixture);
-    const struct tt_train_config *config = &fixture.config;
+    const struct tt_job_spec *config = &fixture.config;
     assert_int_equal(
         give(&fixture, "model_name_or_path: models/l11b\ndataset_name: data.jsonl\ntorch_dtype: bfloat16\n"
                        "lora_r: 8\nlora_alpha: 16\nlora_dropout: 0.05\n"
@@ -157,11 +157,11 @@ static void a_recipe_lands_in_the_struct(void **state)
     assert_string_equal(config->lora.target_modules, "[\"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\"]");
     assert_int_equal(config->data.max_length, 4096);
     assert_true(config->optim.warmup_ratio == 0.1);
-    assert_true(config->eval_steps == 0.25);
-    assert_int_equal(config->eval_strategy, TT_INTERVAL_STEPS);
-    assert_int_equal(config->save_strategy, TT_INTERVAL_NO);
-    assert_string_equal(config->report_to, "none");
-    assert_int_equal(config->sharding_strategy, TT_SHARD_GRAD_OP);
+    assert_true(config->watch.eval_steps == 0.25);
+    assert_int_equal(config->watch.eval_strategy, TT_INTERVAL_STEPS);
+    assert_int_equal(config->watch.save_strategy, TT_INTERVAL_NO);
+    assert_int_equal(config->watch.report_to, TT_REPORT_NONE);
+    assert_int_equal(config->shard.sharding_strategy, TT_SHARD_GRAD_OP);
     assert_string_equal(config->optim.optim, "adamw_torch");
     assert_int_equal(config->data.eval_packing, -1);
     tt_settings_destroy(fixture.settings);
@@ -183,7 +183,7 @@ static void a_mapping_sets_the_settings_of_its_keys(void **state)
     assert_true(fixture.config.quantization.load_in_4bit);
     assert_true(fixture.config.quantization.use_double_quant);
     assert_string_equal(fixture.config.quantization.compute_dtype, "bfloat16");
-    assert_string_equal(fixture.config.save_dtype, "float32");
+    assert_int_equal(fixture.config.watch.save_dtype, TT_SAVE_FLOAT32);
     assert_non_null(
         strstr(tt_settings_origin(fixture.settings, "load_in_4bit"), "t.yaml line 1, quantization_config"));
     /* The resolved file has what the mapping said, and not the mapping beside it. */
@@ -268,7 +268,7 @@ static void null_never_takes_a_default_away(void **state)
     }
     assert_int_equal(give(&fixture, "model: m\ndataset: d\nlr_scheduler_type:\noutput_dir: null\n"), TT_OK);
     assert_string_equal(fixture.config.optim.lr_scheduler_type, "linear");
-    assert_string_equal(fixture.config.output_dir, "trainer_output");
+    assert_string_equal(fixture.config.run.output_dir, "trainer_output");
     tt_settings_destroy(fixture.settings);
 }
 
@@ -285,11 +285,11 @@ static void what_follows_is_settled(void **state)
             "fsdp_config: {version: 1, reshard_after_forward: no_shard, backward_prefetch: backward_post}\n"),
         TT_OK);
     assert_int_equal(tt_train_resolve(fixture.settings, &fixture.config), TT_OK);
-    assert_true(fixture.config.eval_steps == 25);
+    assert_true(fixture.config.watch.eval_steps == 25);
     assert_false(tt_job_model_options(&fixture.config, true, false).lora.enabled);
-    assert_int_equal(fixture.config.ranks, 2);
-    assert_int_equal(fixture.config.sharding_strategy, TT_NO_SHARD);
-    assert_int_equal(fixture.config.backward_prefetch, TT_PREFETCH_POST);
+    assert_int_equal(fixture.config.launch.ranks, 2);
+    assert_int_equal(fixture.config.shard.sharding_strategy, TT_NO_SHARD);
+    assert_int_equal(fixture.config.shard.backward_prefetch, TT_PREFETCH_POST);
     tt_settings_destroy(fixture.settings);
 }
 
@@ -309,7 +309,7 @@ static void resolving_twice_changes_nothing(void **state)
     char *nearer[] = {"--sharding_strategy=NO_SHARD"};
     assert_int_equal(tt_settings_parse_flags(first.settings, 1, nearer, NULL), TT_OK);
     assert_int_equal(tt_train_resolve(first.settings, &first.config), TT_OK);
-    assert_int_equal(first.config.sharding_strategy, TT_NO_SHARD);
+    assert_int_equal(first.config.shard.sharding_strategy, TT_NO_SHARD);
     assert_int_equal(tt_settings_write_yaml(first.settings, &a), TT_OK);
     assert_int_equal(give(&second, a.data), TT_OK);
     assert_int_equal(tt_train_resolve(second.settings, &second.config), TT_OK);

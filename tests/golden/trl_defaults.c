@@ -90,7 +90,7 @@ static void report(struct table *table, const char *library, const char *name, c
 static void compare_key(struct table *table, const char *library, const char *name,
                         const struct tt_json_value *value)
 {
-    struct tt_train_config config;
+    struct tt_job_spec config;
     struct tt_settings *settings = NULL;
     char text[80];
     assert_int_equal(tt_job_settings_create(TT_JOB_TRAIN, &config, sizeof config, &settings), TT_OK);

@@ -22,7 +22,7 @@ tt_status test_train_watched(const char *const *pairs, const char *output_dir,
                              const struct tt_train_observer *observer, struct tt_cancel *cancel,
                              struct tt_train_summary *summary)
 {
-    struct tt_train_config config = {0};
+    struct tt_job_spec config = {0};
     struct tt_settings *settings = NULL;
     tt_status status = TT_OK;
     TT_GO(tt_job_settings_create(TT_JOB_TRAIN, &config, sizeof config, &settings));

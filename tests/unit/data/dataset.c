@@ -94,7 +94,7 @@ static struct tt_data_config defaults(void)
         .dataset_prompt_field = "prompt",
         .dataset_completion_field = "completion",
         .max_length = 1024,
-        .packing_strategy = "bfd",
+        .packing_strategy = TT_PACKING_BFD,
         .eval_packing = -1,
         .completion_only_loss = -1,
     };
@@ -276,7 +276,7 @@ static void over_length(void **state)
         strstr(tt_error_last()->message, "row 1 (line 1): 5 tokens are more than max_length (3)"));
     /* One stream: nothing is lost. */
     config.packing = true;
-    config.packing_strategy = "wrapped";
+    config.packing_strategy = TT_PACKING_WRAPPED;
     d = load_with("a.jsonl", rows, &config, NULL);
     assert_int_equal(tt_dataset_count(d), 3);
     assert_sample(d, 1, "8* 9*");

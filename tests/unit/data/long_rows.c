@@ -65,7 +65,7 @@ static struct tt_data_config settings(void)
                                    .dataset_completion_field = "completion",
                                    .max_length = 1024,
                                    .max_row_size = 64 << 20,
-                                   .packing_strategy = "bfd",
+                                   .packing_strategy = TT_PACKING_BFD,
                                    .eval_packing = -1,
                                    .completion_only_loss = -1};
 }

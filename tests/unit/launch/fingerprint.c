@@ -181,7 +181,7 @@ static void long_data(void **state)
                                           .dataset_prompt_field = "prompt",
                                           .dataset_completion_field = "completion",
                                           .max_length = 16,
-                                          .packing_strategy = "bfd",
+                                          .packing_strategy = TT_PACKING_BFD,
                                           .eval_packing = -1,
                                           .completion_only_loss = -1};
     struct tt_inputs inputs = {.train_path = tt_strdup(test_at("long.jsonl"))};

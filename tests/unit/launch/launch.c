@@ -15,7 +15,7 @@ enum { VARIABLES_MAX = 8, PATH_BYTES = 4096 };
 
 struct launch_case {
     const char *set[VARIABLES_MAX]; /* "NAME=value" */
-    struct tt_train_config config;
+    struct tt_launch_spec config;
     tt_status status;
     const char *message; /* when it fails */
     struct tt_launch wanted;
@@ -279,7 +279,8 @@ static void every_case(void **state)
 static void compared_settings(void **state)
 {
     (void)state;
-    struct tt_train_config config = {.seed = 7, .machine_rank = 3, .threads = 5, .main_process_ip = "x"};
+    struct tt_job_spec config = {
+        .run.seed = 7, .launch.machine_rank = 3, .device.threads = 5, .launch.main_process_ip = "x"};
     struct tt_str text = {0};
     assert_int_equal(tt_launch_settings(&config, "train", "cuda", &text), TT_OK);
     assert_true(strncmp(tt_str_text(&text), "command: train\ndevice: cuda\n", 28) == 0);
