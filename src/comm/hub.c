@@ -385,33 +385,40 @@ static bool is_over(struct tt_hub *hub)
     return !open || hub->now - hub->stopping > FAREWELL_SECONDS;
 }
 
+/* What the thread waits for, in hub->files[0 .. *count - 1]. */
+static tt_status list_files(struct tt_hub *hub, bool accepts, nfds_t *count)
+{
+    size_t fixed = 1 + TT_WIRE_ADDRESSES_MAX;
+    if (hub->file_capacity < hub->peer_count + fixed) {
+        size_t capacity = 2 * hub->peer_count + 2 * fixed;
+        struct pollfd *more = tt_realloc(hub->files, capacity, sizeof *more);
+        if (more == NULL) return TT_ERR_MEMORY;
+        hub->files = more;
+        hub->file_capacity = capacity;
+    }
+    /* The wish to stop is heard once; after it only the clock counts. */
+    hub->files[0] = (struct pollfd){.fd = hub->stopping > 0 ? -1 : hub->wake, .events = POLLIN};
+    for (int i = 0; i < TT_WIRE_ADDRESSES_MAX; i++)
+        hub->files[1 + i] = (struct pollfd){
+            .fd = accepts && i < hub->door.wire.count ? hub->door.wire.sockets[i] : -1, .events = POLLIN};
+    for (size_t i = 0; i < hub->peer_count; i++) {
+        const struct peer *peer = hub->peers[i];
+        short events = peer->out.bytes > 0 ? POLLIN | POLLOUT : POLLIN;
+        hub->files[fixed + i] = (struct pollfd){.fd = peer->guest.socket, .events = events};
+    }
+    *count = (nfds_t)(fixed + hub->peer_count);
+    return TT_OK;
+}
+
 static tt_status hub_main(void *argument)
 {
     struct tt_hub *hub = argument;
-    struct pollfd *files = NULL;
-    size_t capacity = 0;
-    tt_status status = TT_OK;
+    nfds_t count;
     while (!is_over(hub)) {
-        size_t fixed = 1 + TT_WIRE_ADDRESSES_MAX;
-        if (capacity < hub->peer_count + fixed) {
-            capacity = 2 * hub->peer_count + 2 * fixed;
-            struct pollfd *more = tt_realloc(files, capacity, sizeof *files);
-            if (more == NULL) TT_GO(TT_ERR_MEMORY);
-            files = more;
-        }
-        /* The wish to stop is heard once; after it only the clock counts. */
-        files[0] = (struct pollfd){.fd = hub->stopping > 0 ? -1 : hub->wake, .events = POLLIN};
         bool accepts = hub->now >= hub->door.again;
-        for (int i = 0; i < TT_WIRE_ADDRESSES_MAX; i++)
-            files[1 + i] = (struct pollfd){
-                .fd = accepts && i < hub->door.wire.count ? hub->door.wire.sockets[i] : -1, .events = POLLIN};
-        for (size_t i = 0; i < hub->peer_count; i++) {
-            const struct peer *peer = hub->peers[i];
-            short events = peer->out.bytes > 0 ? POLLIN | POLLOUT : POLLIN;
-            files[fixed + i] = (struct pollfd){.fd = peer->guest.socket, .events = events};
-        }
         double before = hub->now;
-        (void)poll(files, (nfds_t)(hub->peer_count + fixed), hub->stopping > 0 ? 50 : POLL_MS);
+        TT_TRY(list_files(hub, accepts, &count));
+        (void)poll(hub->files, count, hub->stopping > 0 ? 50 : POLL_MS);
         hub->now = tt_clock_seconds();
         serve(hub, PEER_CONTROL);
         serve(hub, PEER_NEW);
@@ -419,9 +426,7 @@ static tt_status hub_main(void *argument)
         if (accepts) tt_hub_door_accept(hub);
         look_at_clock(hub, before);
     }
-out:
-    tt_free(files);
-    return status;
+    return TT_OK;
 }
 
 /* ---- Beginning and end ---- */
@@ -432,6 +437,7 @@ static void hub_free(struct tt_hub *hub)
     tt_wire_door_close(&hub->door.wire);
     tt_proof_wipe(&hub->config.key, sizeof hub->config.key);
     if (hub->wake >= 0) close(hub->wake);
+    tt_free(hub->files);
     tt_free(hub->peers);
     tt_free(hub->settings);
     tt_free(hub);

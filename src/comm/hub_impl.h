@@ -3,6 +3,7 @@
 #ifndef TT_COMM_HUB_IMPL_H
 #define TT_COMM_HUB_IMPL_H
 
+#include <poll.h>
 #include <stdatomic.h>
 
 #include "base/str.h"
@@ -44,6 +45,8 @@ struct tt_hub {
     struct tt_thread *thread;
     struct peer **peers;
     size_t peer_count, peer_capacity;
+    struct pollfd *files; /* that the thread waits for */
+    size_t file_capacity;
     int64_t hello_bytes_max;
     bool begun;   /* all ranks were here */
     bool aborted; /* all have been told of a failure: */

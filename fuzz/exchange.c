@@ -1,0 +1,261 @@
+/* What other ranks send on their data lines while this one calls collectives. The input is combined (xor) with what
+ * honest ranks send, so that zeros, and nothing at all, are honest: then every call succeeds. Nothing else may look
+ * like success: a call that succeeds has seen the frames of honest ranks.
+ *
+ * The processes do not meet here: this file stands in for comm/link.c, which keeps the control connection. */
+/* links: tt_comm */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "comm/tcp_impl.h"
+#include "comm/wire.h"
+
+enum {
+    WORLD_SIZE = 3,
+    RANK = 1,
+    CALLS = 3,
+    POLLS_MAX = 20, /* in one call, all of whose bytes are there: then it waits in vain */
+    ELEMENTS_MAX = 3000,
+    PAYLOAD_MAX = 8 * ELEMENTS_MAX * WORLD_SIZE,
+};
+
+/* ---- In place of comm/link.c ---- */
+
+struct tt_link {
+    int wake; /* always readable */
+    int polls;
+    int machines[WORLD_SIZE];
+    int ends[WORLD_SIZE]; /* of the other ranks */
+};
+
+static struct tt_link link_of_run = {.wake = -1};
+
+tt_status tt_link_create(const struct tt_tcp_config *config, struct tt_link **out, int *lines)
+{
+    (void)config;
+    if (link_of_run.wake < 0) link_of_run.wake = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+    for (int q = 0; q < WORLD_SIZE; q++) {
+        int pair[2] = {-1, -1};
+        if (q != RANK && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) abort();
+        lines[q] = pair[0];
+        link_of_run.ends[q] = pair[1];
+    }
+    *out = &link_of_run;
+    return TT_OK;
+}
+
+void tt_link_use(struct tt_link *link)
+{
+    (void)link;
+}
+
+void tt_link_release(struct tt_link *link)
+{
+    (void)link;
+}
+
+int tt_link_wake(const struct tt_link *link)
+{
+    return link->wake;
+}
+
+const int *tt_link_machines(const struct tt_link *link)
+{
+    return link->machines;
+}
+
+tt_status tt_link_poll(struct tt_link *link)
+{
+    if (link->polls++ < POLLS_MAX) return TT_OK;
+    return tt_fail(TT_ERR_PEER, "nothing more comes");
+}
+
+tt_status tt_link_await_word(struct tt_link *link)
+{
+    (void)link;
+    return TT_OK;
+}
+
+void tt_link_abort(struct tt_link *link, int rank)
+{
+    (void)link, (void)rank;
+}
+
+void tt_link_say(struct tt_link *link, const char *doing)
+{
+    (void)link, (void)doing;
+}
+
+/* ---- What the other ranks say ---- */
+
+enum { LEAVES = 1, CUT = 2, CLOSES = 4 }; /* before its frame; in it; after it */
+
+static struct {
+    const uint8_t *data;
+    size_t size;
+    bool touched; /* some rank is not honest */
+} input;
+
+static struct tt_line_frame said[WORLD_SIZE];
+static bool closed[WORLD_SIZE];
+static bool whole[WORLD_SIZE]; /* said[] and its payload were sent, and nothing before them */
+static uint8_t payloads[WORLD_SIZE][PAYLOAD_MAX];
+static tt_status (*exchange_of_tcp)(struct tt_comm *comm, const struct tt_comm_exchange *exchange);
+
+static uint8_t next_byte(void)
+{
+    if (input.size == 0) return 0;
+    input.size--;
+    return *input.data++;
+}
+
+static void combine(void *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes && input.size > 0; i++) {
+        uint8_t change = next_byte();
+        ((uint8_t *)data)[i] ^= change;
+        input.touched = input.touched || change != 0;
+    }
+}
+
+/* `limit`: bytes that are left until the cut. */
+static void put(int end, const void *data, size_t bytes, size_t *limit)
+{
+    size_t some = bytes < *limit ? bytes : *limit;
+    *limit -= some;
+    if (some > 0 && send(end, data, some, MSG_NOSIGNAL) != (ssize_t)some) abort();
+}
+
+static void say_part(const struct tcp_comm *comm, const struct tt_comm_exchange *exchange, int q)
+{
+    int end = link_of_run.ends[comm->members[q]];
+    size_t bytes = exchange->parts[q].recv_bytes, limit = SIZE_MAX;
+    uint8_t flags = next_byte();
+    if (bytes > PAYLOAD_MAX) abort();
+    whole[q] = (flags & (LEAVES | CUT)) == 0 && !closed[q];
+    if (closed[q]) limit = 0;
+    input.touched = input.touched || (flags & (LEAVES | CUT | CLOSES)) != 0;
+    if ((flags & CUT) != 0 && !closed[q]) limit = next_byte();
+    struct tt_line_frame leave = {.magic = TT_WIRE_MAGIC, .kind = TT_LINE_LEAVE, .group = comm->group};
+    said[q] = (struct tt_line_frame){.magic = TT_WIRE_MAGIC,
+                                     .kind = TT_LINE_CALL,
+                                     .group = comm->group,
+                                     .sequence = comm->sequence + 1,
+                                     .order = exchange->order,
+                                     .bytes = bytes};
+    if ((flags & LEAVES) != 0) {
+        combine(&leave, sizeof leave);
+        put(end, &leave, sizeof leave, &limit);
+    }
+    combine(&said[q], sizeof said[q]);
+    memset(payloads[q], 0, bytes);
+    for (size_t i = 0; i < bytes && input.size > 0; i++) payloads[q][i] = next_byte(); /* as it likes */
+    put(end, &said[q], sizeof said[q], &limit);
+    put(end, payloads[q], bytes, &limit);
+    if ((flags & CLOSES) != 0) closed[q] = shutdown(end, SHUT_WR) == 0;
+}
+
+static void check_part(const struct tcp_comm *comm, const struct tt_comm_exchange *exchange, int q)
+{
+    const struct tt_line_frame *frame = &said[q];
+    const struct tt_comm_part *part = &exchange->parts[q];
+    const struct tt_comm_order *order = &exchange->order;
+    if (!whole[q]) return;
+    if (frame->magic != TT_WIRE_MAGIC || frame->kind != TT_LINE_CALL || frame->group != comm->group ||
+        frame->sequence != comm->sequence || frame->bytes != part->recv_bytes ||
+        frame->order.call != order->call || frame->order.parameter != order->parameter ||
+        frame->order.reduce != order->reduce || frame->order.size != order->size)
+        abort();
+    if (exchange->take == NULL && part->recv_bytes > 0 &&
+        memcmp(part->recv, payloads[q], part->recv_bytes) != 0)
+        abort();
+}
+
+static tt_status exchange_with_others(struct tt_comm *base, const struct tt_comm_exchange *exchange)
+{
+    const struct tcp_comm *comm = (const struct tcp_comm *)base;
+    bool failed = comm->station->failed;
+    for (int q = 0; q < base->world_size && !failed; q++)
+        if (q != base->rank) say_part(comm, exchange, q);
+    link_of_run.polls = 0;
+    tt_status status = exchange_of_tcp(base, exchange);
+    for (int q = 0; q < base->world_size && status == TT_OK; q++)
+        if (q != base->rank) check_part(comm, exchange, q);
+    if (status != TT_OK && !input.touched) abort();
+    return status;
+}
+
+/* Splitting does not go through the table. */
+static void say_cards(struct tt_comm *base)
+{
+    struct tt_comm_part parts[WORLD_SIZE] = {0};
+    const struct tcp_comm *comm = (const struct tcp_comm *)base;
+    for (int q = 0; q < WORLD_SIZE; q++) parts[q].recv_bytes = sizeof(int32_t) + sizeof(uint32_t);
+    const struct tt_comm_exchange exchange = {.order = {.call = TT_CALL_SPLIT}, .parts = parts};
+    for (int q = 0; q < WORLD_SIZE && !comm->station->failed; q++)
+        if (q != RANK) say_part(comm, &exchange, q);
+}
+
+/* ---- Calls ---- */
+
+static tt_status call(struct tt_comm *comm)
+{
+    static const size_t counts[] = {1, 5, ELEMENTS_MAX};
+    static const tt_dtype dtypes[] = {TT_F32, TT_BF16, TT_F64, TT_I64};
+    static double data[ELEMENTS_MAX * WORLD_SIZE], more[ELEMENTS_MAX * WORLD_SIZE];
+    struct tt_comm *part = NULL;
+    uint8_t kind = next_byte(), how = next_byte();
+    size_t count = counts[how % 3];
+    tt_dtype dtype = dtypes[how / 3 % 4];
+    enum tt_reduce reduce = (enum tt_reduce)(how / 12 % 3);
+    memset(data, 0, sizeof data);
+    switch ((enum tt_comm_call)(kind % TT_CALL_COUNT)) {
+    case TT_CALL_ALL_GATHER:
+        return tt_exchange_all_gather(comm, data, more, count);
+    case TT_CALL_REDUCE_SCATTER:
+        return tt_exchange_reduce_scatter(comm, data, more, count, dtype);
+    case TT_CALL_ALL_REDUCE:
+        return tt_exchange_all_reduce(comm, data, count, dtype, reduce);
+    case TT_CALL_BROADCAST:
+        return tt_exchange_broadcast(comm, data, count, how / 3 % WORLD_SIZE);
+    case TT_CALL_SPLIT:
+        say_cards(comm);
+        link_of_run.polls = 0;
+        TT_TRY(tt_comm_split(comm, how % 2, &part));
+        if (part->world_size < 1 || part->world_size > WORLD_SIZE || part->rank >= part->world_size) abort();
+        tt_comm_destroy(part);
+        return TT_OK;
+    case TT_CALL_BARRIER:
+    case TT_CALL_COUNT:
+        break;
+    }
+    return tt_exchange_barrier(comm);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct tt_tcp_config config = {.world_size = WORLD_SIZE, .first_rank = RANK, .local_count = 1};
+    struct tt_comm *comm = NULL;
+    int machines[WORLD_SIZE];
+    input.data = data;
+    input.size = size;
+    input.touched = false;
+    memset(closed, 0, sizeof closed);
+    if (tt_comm_create_tcp(&config, &comm, machines) != TT_OK) abort();
+    struct tt_comm_table table = *comm->table;
+    const struct tt_comm_table *table_of_tcp = comm->table;
+    exchange_of_tcp = table.exchange;
+    table.exchange = exchange_with_others;
+    comm->table = &table;
+    for (int i = 0; i < CALLS; i++) (void)!call(comm);
+    comm->table = table_of_tcp;
+    tt_comm_destroy(comm);
+    for (int q = 0; q < WORLD_SIZE; q++)
+        if (q != RANK) close(link_of_run.ends[q]);
+    return 0;
+}
