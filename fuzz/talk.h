@@ -7,12 +7,12 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-static void say(int file, const void *data, size_t bytes)
+static inline void say(int file, const void *data, size_t bytes)
 {
     (void)!send(file, data, bytes, MSG_NOSIGNAL);
 }
 
-static ssize_t hear_some(int file, void *data, size_t bytes)
+static inline ssize_t hear_some(int file, void *data, size_t bytes)
 {
     ssize_t got;
     do got = recv(file, data, bytes, 0);
@@ -20,7 +20,7 @@ static ssize_t hear_some(int file, void *data, size_t bytes)
     return got;
 }
 
-static bool hear(int file, void *data, size_t bytes)
+static inline bool hear(int file, void *data, size_t bytes)
 {
     size_t have = 0;
     while (have < bytes) {
