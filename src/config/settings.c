@@ -429,8 +429,9 @@ static tt_status check_served(const struct assignment *to, const char *text)
 {
     const struct tt_setting *row = to->row;
     if (row->only == NULL || to->origin == NULL || is_served(row, text)) return TT_OK;
+    bool nothing = text == NULL && (to->given == NULL || to->given[0] == 0);
     tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: '%s' supports only: %s; not '%.100s'", to->origin,
-                               row->name, row->only, text != NULL ? text : "null");
+                               row->name, row->only, nothing ? "null" : to->given);
     if (row->only_reason != NULL) tt_hint("%s", row->only_reason);
     return status;
 }

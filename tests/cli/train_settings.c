@@ -335,6 +335,8 @@ static void contradictions_are_found(void **state)
         {"learning_rate: 0\n", TT_ERR_USAGE, "learning_rate must be above 0"},
         {"fp16: true\n", TT_ERR_UNSUPPORTED, "'fp16' supports only: false"},
         {"optim: adamw_8bit\n", TT_ERR_UNSUPPORTED, "'optim' supports only"},
+        {"optim: none\n", TT_ERR_UNSUPPORTED, "adamw; not 'none'"},
+        {"optim:\n", TT_ERR_UNSUPPORTED, "adamw; not 'null'"},
         {"neftune_noise_alpha: 5\n", TT_ERR_UNSUPPORTED, "'neftune_noise_alpha'"},
         {"use_dora: true\n", TT_ERR_UNSUPPORTED, "'use_dora'"},
         {"load_in_4bit: true\nload_in_8bit: true\n", TT_ERR_USAGE, "are both on"},
