@@ -188,6 +188,26 @@ static tt_status await_copies(struct tt_saver *saver)
     return TT_OK;
 }
 
+static tt_status publish(struct tt_saver *saver, struct tt_manifest *manifest)
+{
+    struct tt_publication publication = {
+        .model = saver->config.model,
+        .weights = &saver->weights,
+        .base_folder = saver->config.base_folder,
+        .base_name = saver->config.base_name != NULL ? saver->config.base_name : saver->config.base_folder,
+        .temporary = tt_str_text(&saver->temporary),
+        .job = &saver->job,
+        .manifest = manifest,
+    };
+    atomic_store(&saver->phase, WRITTEN);
+    tt_status status =
+        tt_writer_collect(&saver->writer, saver->expected, tt_comm_world_size(saver->config.comm), manifest);
+    if (status == TT_OK) status = tt_publish(&publication);
+    /* A checkpoint that was renamed is in its place; files of a result move one by one. */
+    bool renamed = !saver->job.merge && tt_path_is_dir(tt_str_text(&saver->folder));
+    return renamed ? status : tt_writer_explain(&saver->writer, !saver->job.merge, status);
+}
+
 /* The thread of one rank. */
 static tt_status write_and_publish(void *argument)
 {
@@ -195,22 +215,10 @@ static tt_status write_and_publish(void *argument)
     tt_status status = TT_OK;
     struct tt_manifest manifest = {.step = saver->job.step};
     TT_GO(await_copies(saver));
-    if (saver->config.writes || saver->first) TT_GO(tt_writer_run(&saver->writer));
+    if (saver->config.writes || saver->first)
+        TT_GO(tt_writer_explain(&saver->writer, false, tt_writer_run(&saver->writer)));
     if (saver->first) {
-        atomic_store(&saver->phase, WRITTEN);
-        TT_GO(tt_writer_collect(&saver->writer, saver->expected, tt_comm_world_size(saver->config.comm),
-                                &manifest));
-        struct tt_publication publication = {
-            .model = saver->config.model,
-            .weights = &saver->weights,
-            .base_folder = saver->config.base_folder,
-            .base_name =
-                saver->config.base_name != NULL ? saver->config.base_name : saver->config.base_folder,
-            .temporary = tt_str_text(&saver->temporary),
-            .job = &saver->job,
-            .manifest = &manifest,
-        };
-        TT_GO(tt_publish(&publication));
+        TT_GO(publish(saver, &manifest));
         for (size_t i = 0; i < manifest.count; i++) saver->bytes += manifest.files[i].bytes;
         if (saver->job.published != NULL) TT_GO(saver->job.published(saver->job.context));
     }

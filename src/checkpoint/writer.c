@@ -298,16 +298,33 @@ static tt_status add_line(struct sums *sums, const char *line, const char *path)
     return TT_OK;
 }
 
+static tt_status fail_removed(const char *path)
+{
+    tt_status status = tt_fail(TT_ERR_IO, "'%s' was removed while it was written", path);
+    tt_hint("no other program may change output_dir while a run uses it");
+    return status;
+}
+
+tt_status tt_writer_explain(const struct tt_writer *writer, bool written, tt_status status)
+{
+    const struct timespec pause = {.tv_nsec = 10000000};
+    if (status != TT_ERR_DATA && status != TT_ERR_IO) return status;
+    for (int i = 0; i < 100 && tt_path_is_dir(writer->folder); i++) nanosleep(&pause, NULL);
+    if (!tt_path_is_dir(writer->folder)) return fail_removed(writer->folder);
+    for (size_t f = 0; written && f < writer->file_count; f++) {
+        struct tt_path path;
+        TT_TRY(tt_path_set(&path, writer->folder, writer->files[f].file->name));
+        if (!tt_path_exists(path.text)) return fail_removed(path.text);
+    }
+    return status;
+}
+
 /* Fails when waiting for the note `path` is pointless. `*since`: time at which all ranks had written; 0: not yet. */
 static tt_status check_wait(const struct tt_writer *writer, const char *path, double *since)
 {
     if (atomic_load(writer->cancelled))
         return tt_fail(TT_ERR_CANCELLED, "the save of '%s' was abandoned", writer->folder);
-    if (!tt_path_is_dir(writer->folder)) {
-        (void)tt_fail(TT_ERR_IO, "'%s' was removed while it was written", writer->folder);
-        tt_hint("no other program may change output_dir while a run uses it");
-        return TT_ERR_IO;
-    }
+    if (!tt_path_is_dir(writer->folder)) return fail_removed(writer->folder);
     if (!atomic_load(writer->all_written)) return TT_OK;
     double now = tt_clock_seconds();
     if (*since <= 0) *since = now;

@@ -222,12 +222,40 @@ static void a_wait_ends(void **state)
     tt_manifest_deinit(&manifest);
 }
 
+static tt_status fail_open(const struct fixture *f)
+{
+    return tt_fail(TT_ERR_DATA, "cannot open '%s/a file': No such file or directory", f->folder);
+}
+
+/* A save that fails in a folder that somebody removes fails because of that, and is worth another try. */
+static void a_removed_folder_is_the_cause(void **state)
+{
+    struct fixture *f = *state;
+    struct tt_path path;
+    struct tt_writer *writer = &f->writers[0];
+    for (int rank = 0; rank < RANKS; rank++) assert_int_equal(tt_writer_run(&f->writers[rank]), TT_OK);
+    assert_int_equal(tt_writer_explain(writer, true, TT_OK), TT_OK);
+    assert_int_equal(tt_writer_explain(writer, true, fail_open(f)), TT_ERR_DATA);
+    assert_non_null(strstr(tt_error_last()->message, "cannot open"));
+    assert_int_equal(tt_path_set(&path, f->folder, f->files[1].name), TT_OK);
+    assert_int_equal(unlink(path.text), 0);
+    assert_int_equal(tt_writer_explain(writer, false, fail_open(f)), TT_ERR_DATA);
+    assert_int_equal(tt_writer_explain(writer, true, fail_open(f)), TT_ERR_IO);
+    assert_non_null(strstr(tt_error_last()->message, f->files[1].name));
+    assert_int_equal(tt_dir_remove(f->folder), TT_OK);
+    assert_int_equal(tt_writer_explain(writer, false, fail_open(f)), TT_ERR_IO);
+    assert_non_null(strstr(tt_error_last()->message, "was removed while it was written"));
+    assert_int_equal(tt_writer_explain(writer, true, tt_fail(TT_ERR_MEMORY, "none")), TT_ERR_MEMORY);
+    assert_int_equal(tt_dir_create(f->folder), TT_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(shares_add_up_to_files_and_their_sums, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_note_of_what_is_not_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_wait_ends, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_removed_folder_is_the_cause, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
