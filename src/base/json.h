@@ -115,6 +115,7 @@ size_t tt_json_count(const struct tt_json_value *value); /* elements or members;
 const struct tt_json_value *tt_json_at(const struct tt_json_value *list, size_t index);
 /* NULL when missing */
 const struct tt_json_value *tt_json_get(const struct tt_json_value *object, const char *key);
+const struct tt_json_value *tt_json_get_span(const struct tt_json_value *object, struct tt_span key);
 /* The elements of a list of an outlined document, in order: tt_json_at and tt_json_get find nothing in one. A string, a
  * list or an object is the last one that is given. *integer is 0 of other types. */
 struct tt_json_walk {

@@ -194,8 +194,13 @@ const struct tt_json_value *tt_json_at(const struct tt_json_value *list, size_t 
 
 const struct tt_json_value *tt_json_get(const struct tt_json_value *object, const char *key)
 {
+    return tt_json_get_span(object, tt_span_of(key));
+}
+
+const struct tt_json_value *tt_json_get_span(const struct tt_json_value *object, struct tt_span key)
+{
     if (!is(object, TT_JSON_OBJECT)) return NULL;
-    uint32_t found = json_find(object, key, strlen(key));
+    uint32_t found = json_find(object, key.data, key.bytes);
     return found == UINT32_MAX ? NULL : &object->members->list[found].value;
 }
 

@@ -40,7 +40,7 @@ static tt_status read_file(const struct source *source, const char *name, bool r
     TT_TRY(tt_path_set(&path, source->folder, name));
     tt_status status = TT_OK;
     if (tt_path_exists(path.text)) {
-        status = tt_json_read(path.text, FILE_BYTES_MAX, json);
+        status = tt_json_read_nul(path.text, FILE_BYTES_MAX, json);
         if (status == TT_OK && !tt_json_is_object(json->root))
             status = tt_fail(TT_ERR_DATA, "%s: not a JSON object", path.text);
     } else if (required) {
@@ -209,18 +209,18 @@ static tt_status put_kind(struct source *source, struct tt_gguf_header *header)
 
 /* ---- Tokens ---- */
 
-static bool is_byte(const char *text)
+static bool is_byte(struct tt_span text)
 {
-    return strlen(text) == 6 && strncmp(text, "<0x", 3) == 0 && text[5] == '>';
+    return text.bytes == 6 && tt_span_starts_with(text, "<0x") && text.data[5] == '>';
 }
 
-static tt_status set_token(struct source *source, const char *text, int64_t id, int type)
+static tt_status set_token(struct source *source, struct tt_span text, int64_t id, int type)
 {
     if (id < 0 || (size_t)id >= source->count) {
         return tt_fail(TT_ERR_DATA, "%s: '%s' has id %lld, and the model embeds %zu",
-                       source->tokenizer.origin, text, (long long)id, source->count);
+                       source->tokenizer.origin, text.data, (long long)id, source->count);
     }
-    source->tokens[id] = tt_span_of(text);
+    source->tokens[id] = text;
     source->types[id] = type;
     return TT_OK;
 }
@@ -230,13 +230,14 @@ static tt_status read_tokens(struct source *source)
     const struct tt_json *json = &source->tokenizer;
     const struct tt_json_value *vocab = NULL;
     const char *text, *unknown = NULL;
-    const struct tt_json_value *value;
     TT_TRY(tt_json_object(json, source->model, "vocab", &vocab));
     TT_TRY(tt_json_opt_string(json, source->model, "unk_token", &unknown));
-    for (size_t member = 0; tt_json_next_member(vocab, &member, &text, &value);) {
-        bool byte = !source->byte_level && is_byte(text);
-        bool is_unknown = unknown != NULL && strcmp(text, unknown) == 0;
-        TT_TRY(set_token(source, text, tt_json_is_integer(value) ? tt_json_integer(value) : -1,
+    for (size_t i = 0; i < tt_json_count(vocab); i++) {
+        struct tt_json_member token = tt_json_member(vocab, i);
+        bool byte = !source->byte_level && is_byte(token.key);
+        bool is_unknown = unknown != NULL && tt_span_equals(token.key, unknown);
+        TT_TRY(set_token(source, token.key,
+                         tt_json_is_integer(token.value) ? tt_json_integer(token.value) : -1,
                          byte         ? BYTE
                          : is_unknown ? UNKNOWN
                                       : NORMAL));
@@ -252,36 +253,52 @@ static tt_status read_tokens(struct source *source)
         TT_TRY(tt_json_int(json, token, "id", &id));
         TT_TRY(tt_json_opt_bool(json, token, "special", &special));
         bool is_unknown = unknown != NULL && strcmp(text, unknown) == 0;
-        TT_TRY(set_token(source, text, id, is_unknown ? UNKNOWN : special ? CONTROL : USER_DEFINED));
+        TT_TRY(set_token(source, tt_span_of(text), id,
+                         is_unknown ? UNKNOWN
+                         : special  ? CONTROL
+                                    : USER_DEFINED));
     }
     /* Rows of the embeddings without a token. */
     for (size_t i = 0; i < source->count; i++) {
         if (source->types[i] != 0) continue;
         text = tt_arena_printf(&source->arena, "[PAD%zu]", i);
         if (text == NULL) return TT_ERR_MEMORY;
-        TT_TRY(set_token(source, text, (int64_t)i, UNUSED));
+        TT_TRY(set_token(source, tt_span_of(text), (int64_t)i, UNUSED));
     }
     return TT_OK;
 }
 
-/* Splits a merge into its two halves. *left is owned by the arena or the document. */
-static tt_status split_merge(struct source *source, const struct tt_json_value *value, size_t index,
-                             const char **left, const char **right)
+/* Splits a merge into its two halves: parts of the document. */
+static tt_status split_merge(const struct source *source, const struct tt_json_value *value, size_t index,
+                             struct tt_span *left, struct tt_span *right)
 {
-    *left = tt_json_text(tt_json_at(value, 0));
-    *right = tt_json_text(tt_json_at(value, 1));
-    if (tt_json_is_string(value)) {
-        char *copy = tt_arena_strdup(&source->arena, tt_json_text(value));
-        if (copy == NULL) return TT_ERR_MEMORY;
-        char *space = strchr(copy, ' ');
-        if (space != NULL) *space = '\0';
-        *left = copy;
-        *right = space != NULL ? space + 1 : NULL;
+    struct tt_span text = tt_json_span(value);
+    const char *blank = text.data != NULL ? memchr(text.data, ' ', text.bytes) : NULL;
+    *left = tt_json_span(tt_json_at(value, 0));
+    *right = tt_json_span(tt_json_at(value, 1));
+    if (blank != NULL) {
+        *left = (struct tt_span){text.data, (size_t)(blank - text.data)};
+        *right = (struct tt_span){blank + 1, text.bytes - left->bytes - 1};
     }
-    if (*left != NULL && *right != NULL && strchr(*left, ' ') == NULL && strchr(*right, ' ') == NULL)
+    if (left->data != NULL && right->data != NULL && memchr(left->data, ' ', left->bytes) == NULL &&
+        memchr(right->data, ' ', right->bytes) == NULL)
         return TT_OK;
     return tt_fail(TT_ERR_DATA, "%s: merge %zu is not two tokens without blanks", source->tokenizer.origin,
                    index);
+}
+
+/* Both, with `between` them, in the arena. */
+static tt_status join(struct source *source, struct tt_span left, const char *between, struct tt_span right,
+                      struct tt_span *out)
+{
+    size_t middle = strlen(between), bytes = left.bytes + middle + right.bytes;
+    char *text = tt_arena_alloc(&source->arena, bytes + 1);
+    if (text == NULL) return TT_ERR_MEMORY;
+    memcpy(text, left.data, left.bytes);
+    memcpy(text + left.bytes, between, middle);
+    memcpy(text + left.bytes + middle, right.data, right.bytes);
+    *out = (struct tt_span){text, bytes};
+    return TT_OK;
 }
 
 /* SentencePiece's kind has scores instead of merges: the pair whose token has the greatest score is merged first, so
@@ -297,15 +314,14 @@ static tt_status read_merges(struct source *source)
     for (size_t i = 0; i < source->count; i++)
         source->scores[i] = source->types[i] == NORMAL ? -(float)count : 0.0f;
     for (size_t i = count; i-- > 0;) { /* backwards, so that the first merge that makes a token counts */
-        const char *left, *right;
+        struct tt_span left, right, pair, joined;
         const struct tt_json_value *value = tt_json_at(merges, i);
-        if (tt_json_is_string(value) && strncmp(tt_json_text(value), "#version", 8) == 0) continue;
+        if (tt_span_starts_with(tt_json_span(value), "#version")) continue;
         TT_TRY(split_merge(source, value, i, &left, &right));
-        char *pair = tt_arena_printf(&source->arena, "%s %s", left, right);
-        char *joined = tt_arena_printf(&source->arena, "%s%s", left, right);
-        if (pair == NULL || joined == NULL) return TT_ERR_MEMORY;
-        source->merges[count - 1 - source->merge_count++] = tt_span_of(pair);
-        const struct tt_json_value *id = tt_json_get(vocab, joined);
+        TT_TRY(join(source, left, " ", right, &pair));
+        TT_TRY(join(source, left, "", right, &joined));
+        source->merges[count - 1 - source->merge_count++] = pair;
+        const struct tt_json_value *id = tt_json_get_span(vocab, joined);
         if (id != NULL && source->types[tt_json_integer(id)] == NORMAL)
             source->scores[tt_json_integer(id)] = -(float)i;
     }

@@ -98,6 +98,49 @@ static void tokenizers_as_gguf_py(void **state)
     free(config);
 }
 
+static void header_of(const char *tokenizer, struct tt_str *bytes)
+{
+    char file[512], *work = test_folder_create();
+    struct tt_gguf_header header = {0};
+    struct tt_model_config *config = calloc(1, sizeof *config);
+    config->vocab_size = 4;
+    (void)snprintf(file, sizeof file, "%s/tokenizer.json", work);
+    must(tt_file_write_atomic(file, tokenizer, strlen(tokenizer)));
+    must(tt_gguf_put_tokenizer(&header, work, config));
+    must(tt_gguf_header_write(&header, bytes));
+    tt_gguf_header_deinit(&header);
+    test_folder_remove(work);
+    free(config);
+}
+
+/* Texts of GGUF have a length: a token of U+0000 is written as every other one. */
+static void token_with_nul(void **state)
+{
+    static const char format[] = "{\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, "
+                                 "\"content\": \"\u2581\"}, "
+                                 "\"model\": {\"type\": \"BPE\", \"byte_fallback\": true, \"vocab\": "
+                                 "{\"%1$s\": 0, \"a\": 1, \"%1$sa\": 2, "
+                                 "\"%1$saa\": 3}, \"merges\": [[\"%1$s\", \"a\"], \"%1$sa a\"]}}";
+    char with_nul[600], with_letter[600];
+    struct tt_str nul = {0}, letter = {0};
+    size_t replaced = 0;
+    (void)state;
+    (void)snprintf(with_nul, sizeof with_nul, format, "\\u0000");
+    (void)snprintf(with_letter, sizeof with_letter, format, "Q");
+    header_of(with_nul, &nul);
+    header_of(with_letter, &letter);
+    for (size_t i = 0; i < letter.bytes; i++) {
+        if (letter.data[i] != 'Q') continue;
+        letter.data[i] = 0;
+        replaced++;
+    }
+    assert_int_equal(replaced, 3);
+    assert_int_equal(nul.bytes, letter.bytes);
+    assert_memory_equal(nul.data, letter.data, letter.bytes);
+    tt_str_deinit(&nul);
+    tt_str_deinit(&letter);
+}
+
 /* ---- A reader ---- */
 
 struct found {
@@ -304,6 +347,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bytes_as_gguf_py),
         cmocka_unit_test(tokenizers_as_gguf_py),
+        cmocka_unit_test(token_with_nul),
         cmocka_unit_test(values_of_a_merged_model),
         cmocka_unit_test(refusals),
     };
