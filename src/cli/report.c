@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "base/utf8.h"
+#include "comm/launcher.h"
 
 enum { COLUMNS_DEFAULT = 80, COLUMNS_FOR_BAR = 60, BAR_MIN = 10, BAR_MAX = 30 };
 static const double redraw_seconds = 0.1;
@@ -22,18 +23,6 @@ int tt_report_columns(FILE *file)
     return size.ws_col;
 }
 
-/* Ranks as launchers number them: Open MPI, MPICH, PMIx, Slurm, torchrun. */
-static bool is_other_rank(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID",
-                                        "RANK"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *value = getenv(names[i]);
-        if (value != NULL) return strtol(value, NULL, 10) > 0;
-    }
-    return false;
-}
-
 void tt_report_init(struct tt_report *report, FILE *out, FILE *err)
 {
     *report = (struct tt_report){.out = out, .err = err};
@@ -42,7 +31,7 @@ void tt_report_init(struct tt_report *report, FILE *out, FILE *err)
     report->bar = report->terminal && (kind == NULL || strcmp(kind, "dumb") != 0);
     const char *no_colour = getenv("NO_COLOR");
     report->colour = report->bar && (no_colour == NULL || no_colour[0] == 0);
-    report->quiet = is_other_rank();
+    report->quiet = tt_launcher_is_other_rank();
     pthread_mutex_init(&report->lock, NULL);
 }
 

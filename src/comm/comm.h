@@ -76,7 +76,6 @@ TT_MUST_USE tt_status tt_comm_create_threads(int world_size, struct tt_comm **ou
 /* MPI_COMM_WORLD; initialises MPI (MPI_THREAD_SERIALIZED at least) and ends it when the last communicator is
  * destroyed: once per process. TT_ERR_UNSUPPORTED in a build without MPI. */
 TT_MUST_USE tt_status tt_comm_create_mpi(struct tt_comm **out);
-bool tt_comm_mpi_is_launched(void); /* this process was started by mpirun / srun with more than one rank */
 /* Processes that find each other by address, without a launcher's library (comm/tcp.c). */
 struct tt_tcp_config {
     const char *host; /* where rank 0 listens; a name or an address */

@@ -12,21 +12,6 @@
  */
 #include "comm/comm_impl.h"
 
-#include <stdlib.h>
-
-static bool exceeds_one(const char *variable)
-{
-    const char *text = getenv(variable);
-    return text != NULL && atoi(text) > 1;
-}
-
-bool tt_comm_mpi_is_launched(void)
-{
-    /* Open MPI; MPICH and Intel MPI (also under srun --mpi=pmi2); MVAPICH; srun itself. */
-    return exceeds_one("OMPI_COMM_WORLD_SIZE") || exceeds_one("PMI_SIZE") ||
-           exceeds_one("MV2_COMM_WORLD_SIZE") || exceeds_one("SLURM_STEP_NUM_TASKS");
-}
-
 tt_status tt_comm_create_mpi(struct tt_comm **out)
 {
     return tt_comm_create_mpi_limited(0x7fffffff, out);

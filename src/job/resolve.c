@@ -5,21 +5,12 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "comm/launcher.h"
 #include "config/value.h"
 #include "job/accelerate.h"
 #include "job/metric.h"
 #include "job/resolve.h"
 #include "optim/schedule.h"
-
-/* mpirun, srun and torchrun start one process per rank: then num_processes is theirs, not ours to start. */
-static bool is_launched_per_rank(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK",
-                                        "LOCAL_RANK",           "RANK",     "SLURM_STEP_ID"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (getenv(names[i]) != NULL) return true;
-    return false;
-}
 
 enum tt_recompute tt_job_recompute(const struct tt_shard_spec *shard)
 {
@@ -125,7 +116,8 @@ static tt_status check_launch(const struct tt_launch_spec *config)
         tt_hint("machines are numbered from 0");
         return status;
     }
-    if (config->num_machines > 1 && config->main_process_ip == NULL && getenv("MASTER_ADDR") == NULL)
+    if (config->num_machines > 1 && config->main_process_ip == NULL &&
+        tt_launcher_read(tt_launchers[TT_LAUNCHER_TORCHRUN].host) == NULL)
         return usage("main_process_ip is missing for a run over several machines",
                      "it is the address of machine 0; MASTER_ADDR in the environment says it too");
     return TT_OK;
@@ -146,7 +138,7 @@ static tt_status check_model(const struct tt_settings *settings, const struct tt
 static tt_status settle_ranks(struct tt_settings *settings, const struct tt_job_spec *job)
 {
     char ranks[32];
-    if (job->launch.num_processes <= 0 || job->launch.num_machines < 1 || is_launched_per_rank())
+    if (job->launch.num_processes <= 0 || job->launch.num_machines < 1 || tt_launcher_is_per_rank())
         return TT_OK;
     bool divides = job->launch.num_processes % job->launch.num_machines == 0;
     if (job->launch.num_machines > 1 && (!divides || !tt_settings_is_set(settings, "ranks"))) return TT_OK;

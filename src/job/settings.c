@@ -184,7 +184,7 @@ const struct tt_setting tt_watch_settings[] = {
     {.name = "run_name", .type = TT_SETTING_STRING, FIELD(watch.run_name),
      .help = "Name of the run in the records."},
     {.name = "disable_tqdm", .type = TT_SETTING_BOOL, FIELD(watch.disable_tqdm), .default_text = "false",
-     .help = "Plain lines instead of the progress bar."},
+     .local = true, .help = "Plain lines instead of the progress bar."},
 
     TT_SETTING_ONLY("eval_delay", DOUBLE, "0", "0", "evaluation begins with the run"),
     TT_SETTING_ONLY("push_to_hub", BOOL, "false", "false",
@@ -226,16 +226,16 @@ const struct tt_setting tt_watch_settings[] = {
 const struct tt_setting tt_device_kind_settings[] = {
     {.name = "device", .type = TT_SETTING_CHOICE, FIELD(device.choice), .default_text = "auto", .null_text = "auto",
      .choices = "auto cpu cuda",
-     .help = "Where to compute; auto: on GPUs where there are any, one rank each."},
+     .local = true, .help = "Where to compute; auto: on GPUs where there are any, one rank each."},
     {.name = NULL},
 };
 
 const struct tt_setting tt_device_settings[] = {
     {.name = "use_cpu", .aliases = "no_cuda", .type = TT_SETTING_BOOL, FIELD(device.use_cpu), .default_text = "false",
-     .means = "true=device:cpu", .help = "The same as device: cpu."},
+     .means = "true=device:cpu", .local = true, .help = "The same as device: cpu."},
     {.name = "threads", .aliases = "num_cpu_threads_per_process", .type = TT_SETTING_INT, FIELD(device.threads),
      .default_text = "0", .null_text = "0", .minimum = 0, .maximum = 4096,
-     .help = "CPU threads of a rank; 0: processors / ranks."},
+     .local = true, .help = "CPU threads of a rank; 0: processors / ranks."},
     {.name = "bf16", .type = TT_SETTING_BOOL, FIELD(device.bf16), .default_text = "true",
      .help = "Compute in bfloat16, with float32 masters, sums and losses; false: all in float32."},
     {.name = "fp16", .type = TT_SETTING_BOOL, FIELD(device.fp16), .default_text = "false", .only = "false",
@@ -243,6 +243,7 @@ const struct tt_setting tt_device_settings[] = {
      .help = "Not supported; must be off."},
     {.name = "device_memory", .type = TT_SETTING_BYTES, FIELD(device.device_memory), .default_text = "0",
      .null_text = "0",
+     .local = true,
      .help = "Most bytes of device memory a rank may take (24GiB); 0: what the device has, on the CPU no limit."},
     {.name = "offload_params", .aliases = "fsdp_offload_params", .type = TT_SETTING_BOOL, FIELD(shard.offload_params),
      .default_text = "false",
@@ -259,7 +260,7 @@ const struct tt_setting tt_device_settings[] = {
 
 const struct tt_setting tt_sharding_settings[] = {
     {.name = "ranks", .type = TT_SETTING_INT, FIELD(launch.ranks), .default_text = "0", .null_text = "0",
-     .minimum = 0, .maximum = 4096, .help = "Ranks of this process; 0: one per GPU, on the CPU one."},
+     .minimum = 0, .maximum = 4096, .local = true, .help = "Ranks of this process; 0: one per GPU, on the CPU one."},
     {.name = "sharding_strategy", .aliases = "fsdp_sharding_strategy", .type = TT_SETTING_CHOICE,
      FIELD(shard.sharding_strategy), .default_text = "FULL_SHARD",
      .choices = "FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD",
@@ -306,24 +307,25 @@ const struct tt_setting tt_sharding_settings[] = {
      .help = "transformers' fsdp_config: a mapping or the path of a JSON file."},
     {.name = "num_processes", .type = TT_SETTING_INT, FIELD(launch.num_processes), .default_text = "0",
      .null_text = "0", .minimum = -1, .maximum = 1 << 20,
-     .help = "Ranks of all machines together; 0: not said."},
+     .local = true, .help = "Ranks of all machines together; 0: not said."},
     {.name = "num_machines", .aliases = "nnodes", .type = TT_SETTING_INT, FIELD(launch.num_machines),
-     .default_text = "1", .minimum = 1, .maximum = 1 << 20, .help = "Machines that take part."},
+     .default_text = "1", .minimum = 1, .maximum = 1 << 20, .local = true, .help = "Machines that take part."},
     {.name = "machine_rank", .aliases = "node_rank", .type = TT_SETTING_INT, FIELD(launch.machine_rank),
-     .default_text = "0", .minimum = 0, .maximum = 1 << 20, .help = "Number of this machine, from 0."},
+     .default_text = "0", .minimum = 0, .maximum = 1 << 20, .local = true, .help = "Number of this machine, from 0."},
     {.name = "main_process_ip", .type = TT_SETTING_STRING, FIELD(launch.main_process_ip),
-     .help = "Address of machine 0."},
+     .local = true, .help = "Address of machine 0."},
     {.name = "main_process_port", .type = TT_SETTING_INT, FIELD(launch.main_process_port), .default_text = "0",
      .null_text = "0", .minimum = 0, .maximum = 65535,
-     .help = "Port on machine 0; 0: MASTER_PORT, or 29500."},
+     .local = true, .help = "Port on machine 0; 0: MASTER_PORT, or 29500."},
     {.name = "verify_inputs", .type = TT_SETTING_CHOICE, FIELD(launch.verify_inputs), .default_text = "quick",
      .choices = "quick full",
      .help = "How the input files of all processes, and those of the run that a checkpoint belongs to, are compared: "
              "by sizes, headers and samples of every tensor; or by every byte."},
     {.name = "rendezvous_timeout", .type = TT_SETTING_INT, FIELD(launch.rendezvous_timeout), .default_text = "300",
      .minimum = 1, .maximum = 1 << 20,
-     .help = "Seconds that the processes of a run wait for each other at the start."},
+     .local = true, .help = "Seconds that the processes of a run wait for each other at the start."},
     {.name = "rendezvous_bind", .type = TT_SETTING_STRING, FIELD(launch.rendezvous_bind),
+     .local = true,
      .help = "Address at which rank 0 listens for the others, at all addresses of that name; not said: loopback where "
              "the launch says that all ranks are on this machine, else every address."},
 

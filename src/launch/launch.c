@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/number.h"
-#include "comm/comm.h"
+#include "comm/launcher.h"
 #include "config/value.h"
 #include "job/settings.h"
 
@@ -15,9 +15,9 @@ enum { PORT_DEFAULT = 29500, COUNT_MAX = 1 << 20 };
 /* A whole number from the environment; false where it is missing. */
 static tt_status read_number(const char *name, int minimum, int maximum, int *number, bool *there)
 {
-    const char *text = getenv(name);
+    const char *text = tt_launcher_read(name);
     int64_t value;
-    *there = text != NULL && text[0] != '\0';
+    *there = text != NULL;
     if (!*there) return TT_OK;
     if (!tt_value_parse_int(text, &value) || value < minimum || value > maximum)
         return tt_fail(TT_ERR_USAGE, "environment variable %s is '%.40s', not a number from %d to %d", name,
@@ -26,13 +26,17 @@ static tt_status read_number(const char *name, int minimum, int maximum, int *nu
     return TT_OK;
 }
 
-/* TRIMTAB_NODE is for those who know better; GROUP_RANK is torchrun's, SLURM_NODEID srun's. */
+static const struct tt_launcher *const torchrun = &tt_launchers[TT_LAUNCHER_TORCHRUN];
+static const struct tt_launcher *const srun = &tt_launchers[TT_LAUNCHER_SRUN];
+static const struct tt_launcher *const kubeflow = &tt_launchers[TT_LAUNCHER_KUBEFLOW];
+
+/* TRIMTAB_NODE is for those who know better. */
 static void name_machine(const struct tt_launch_spec *config, struct tt_launch *launch)
 {
-    static const char *const names[] = {"TRIMTAB_NODE", "GROUP_RANK", "SLURM_NODEID"};
+    const char *const names[] = {"TRIMTAB_NODE", torchrun->machine, srun->machine};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *text = getenv(names[i]);
-        if (text == NULL || text[0] == '\0') continue;
+        const char *text = tt_launcher_read(names[i]);
+        if (text == NULL) continue;
         snprintf(launch->machine, sizeof launch->machine, "%.60s", text);
         return;
     }
@@ -58,12 +62,12 @@ static tt_status find_local(const char *count_name, int wanted, struct tt_launch
     return TT_OK;
 }
 
-static tt_status take_address(const struct tt_launch_spec *config, const char *host_name,
-                              const char *port_name, struct tt_launch *launch)
+static tt_status take_address(const struct tt_launch_spec *config, const struct tt_launcher *launcher,
+                              struct tt_launch *launch)
 {
-    const char *host = getenv(host_name), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
+    const char *host = tt_launcher_read(launcher->host), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
     bool there = false;
-    if (host == NULL || host[0] == '\0') host = getenv("MASTER_ADDR");
+    if (host == NULL) host = tt_launcher_read(torchrun->host);
     if (config->main_process_ip != NULL) host = config->main_process_ip;
     if (host == NULL || host[0] == '\0') {
         tt_status status = tt_fail(TT_ERR_USAGE, "nothing says where rank 0 is");
@@ -75,56 +79,54 @@ static tt_status take_address(const struct tt_launch_spec *config, const char *h
     snprintf(launch->host, sizeof launch->host, "%s", host);
     launch->local = is_loopback(host);
     launch->port = PORT_DEFAULT;
-    TT_TRY(read_number(port_name, 1, 65535, &launch->port, &there));
-    if (!there) TT_TRY(read_number("MASTER_PORT", 1, 65535, &launch->port, &there));
+    TT_TRY(read_number(launcher->port, 1, 65535, &launch->port, &there));
+    if (!there) TT_TRY(read_number(torchrun->port, 1, 65535, &launch->port, &there));
     /* torchrun itself listens on MASTER_PORT for as long as its processes live. */
     if (there && agent != NULL && strcmp(agent, "True") == 0) launch->port += launch->port < 65535 ? 1 : -1;
     if (config->main_process_port > 0) launch->port = (int)config->main_process_port;
     return TT_OK;
 }
 
-static tt_status take_processes(const struct tt_launch_spec *config, const char *rank, const char *world_size,
-                                const char *local_rank, struct tt_launch *launch)
+static tt_status take_processes(const struct tt_launch_spec *config, const struct tt_launcher *launcher,
+                                struct tt_launch *launch)
 {
     bool there = false;
     launch->kind = TT_LAUNCH_PROCESSES;
-    TT_TRY(read_number(world_size, 1, COUNT_MAX, &launch->world_size, &there));
-    TT_TRY(read_number(rank, 0, launch->world_size - 1, &launch->rank, &there));
-    TT_TRY(read_number(local_rank, 0, COUNT_MAX, &launch->local_rank, &there));
+    TT_TRY(read_number(launcher->world_size, 1, COUNT_MAX, &launch->world_size, &there));
+    TT_TRY(read_number(launcher->rank, 0, launch->world_size - 1, &launch->rank, &there));
+    TT_TRY(read_number(launcher->local_rank, 0, COUNT_MAX, &launch->local_rank, &there));
     if (config->ranks > 1)
         return tt_fail(TT_ERR_USAGE, "--ranks %lld where %s says that each process is one rank",
-                       (long long)config->ranks, rank);
+                       (long long)config->ranks, launcher->rank);
     if (launch->world_size == 1) return TT_OK;
-    TT_TRY(take_address(config, "MASTER_ADDR", "MASTER_PORT", launch));
-    if (strcmp(rank, "RANK") == 0) return find_local("LOCAL_WORLD_SIZE", launch->world_size, launch);
-    return find_local("SLURM_STEP_NUM_NODES", 1, launch);
+    TT_TRY(take_address(config, launcher, launch));
+    if (launcher->local_size != NULL) return find_local(launcher->local_size, launch->world_size, launch);
+    return find_local(launcher->machines, 1, launch);
 }
 
 static bool is_there(const char *name)
 {
-    const char *text = getenv(name);
-    return text != NULL && text[0] != '\0';
+    return tt_launcher_read(name) != NULL;
 }
 
 /* One process per pod, whose RANK counts pods: Kubeflow's jobs. How many ranks each has is a number, or a
  * word that says one per device. */
 static tt_status take_pods(const struct tt_launch_spec *config, struct tt_launch *launch)
 {
-    const char *per_node = getenv("PET_NPROC_PER_NODE"), *nodes = getenv("PET_NNODES");
+    const char *per_node = tt_launcher_read(kubeflow->ranks), *nodes = tt_launcher_read(kubeflow->machines);
     bool there = false;
     if (strchr(nodes, ':') != NULL)
         return tt_fail(TT_ERR_UNSUPPORTED,
-                       "PET_NNODES is '%.20s': the number of machines must not change during "
-                       "a run",
-                       nodes);
-    TT_TRY(read_number("PET_NNODES", 1, COUNT_MAX, &launch->machines, &there));
-    TT_TRY(read_number("PET_NODE_RANK", 0, launch->machines - 1, &launch->machine_rank, &there));
+                       "%s is '%.20s': the number of machines must not change during a run",
+                       kubeflow->machines, nodes);
+    TT_TRY(read_number(kubeflow->machines, 1, COUNT_MAX, &launch->machines, &there));
+    TT_TRY(read_number(kubeflow->machine, 0, launch->machines - 1, &launch->machine_rank, &there));
     if (launch->ranks == 0 && per_node != NULL && per_node[0] >= '0' && per_node[0] <= '9')
-        TT_TRY(read_number("PET_NPROC_PER_NODE", 1, COUNT_MAX, &launch->ranks, &there));
+        TT_TRY(read_number(kubeflow->ranks, 1, COUNT_MAX, &launch->ranks, &there));
     if (launch->machines == 1) return TT_OK;
     launch->kind = TT_LAUNCH_MACHINES;
     snprintf(launch->machine, sizeof launch->machine, "%d", launch->machine_rank);
-    return take_address(config, "PET_MASTER_ADDR", "PET_MASTER_PORT", launch);
+    return take_address(config, kubeflow, launch);
 }
 
 tt_status tt_launch_count_ranks(const struct tt_launch_spec *config, int *ranks)
@@ -144,12 +146,12 @@ static tt_status take_machines(const struct tt_launch_spec *config, struct tt_la
     launch->machines = (int)config->num_machines;
     launch->machine_rank = (int)config->machine_rank;
     TT_TRY(tt_launch_count_ranks(config, &launch->ranks));
-    return take_address(config, "MASTER_ADDR", "MASTER_PORT", launch);
+    return take_address(config, torchrun, launch);
 }
 
 bool tt_launch_kills_all(void)
 {
-    return tt_comm_mpi_is_launched();
+    return tt_launcher_is_mpi();
 }
 
 tt_status tt_launch_detect(const struct tt_launch_spec *config, struct tt_launch *launch)
@@ -157,33 +159,20 @@ tt_status tt_launch_detect(const struct tt_launch_spec *config, struct tt_launch
     *launch =
         (struct tt_launch){.world_size = 1, .local_rank = -1, .machines = 1, .ranks = (int)config->ranks};
     name_machine(config, launch);
-    bool address = is_there("MASTER_ADDR") || config->main_process_ip != NULL;
-    if (is_there("PET_NNODES") && is_there("PET_NODE_RANK") && !is_there("LOCAL_RANK"))
+    bool address = is_there(srun->host) || config->main_process_ip != NULL;
+    if (is_there(kubeflow->machines) && is_there(kubeflow->machine) && !is_there(torchrun->local_rank))
         return take_pods(config, launch);
-    if (is_there("RANK") && is_there("WORLD_SIZE"))
-        return take_processes(config, "RANK", "WORLD_SIZE", "LOCAL_RANK", launch);
-    if (address && is_there("SLURM_PROCID") && is_there("SLURM_NTASKS") && is_there("SLURM_STEP_ID"))
-        return take_processes(config, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", launch);
-    if (tt_comm_mpi_is_launched()) {
+    if (is_there(torchrun->rank) && is_there(torchrun->world_size))
+        return take_processes(config, torchrun, launch);
+    if (address && is_there(srun->rank) && is_there(srun->world_size) && is_there(srun->started[0]))
+        return take_processes(config, srun, launch);
+    if (tt_launcher_is_mpi()) {
         launch->kind = TT_LAUNCH_MPI;
         if (config->ranks <= 1) return TT_OK;
         return tt_fail(TT_ERR_USAGE, "--ranks %lld under mpirun: there each process is one rank",
                        (long long)config->ranks);
     }
     return config->num_machines > 1 ? take_machines(config, launch) : TT_OK;
-}
-
-/* What may differ from machine to machine. */
-static bool is_local(const char *name)
-{
-    static const char *const names[] = {"machine_rank",   "main_process_ip", "main_process_port",
-                                        "ranks",          "num_processes",   "num_machines",
-                                        "threads",        "device",          "use_cpu",
-                                        "device_memory",  "disable_tqdm",    "rendezvous_timeout",
-                                        "rendezvous_bind"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0) return true;
-    return false;
 }
 
 static tt_status write_value(const struct tt_setting *row, const void *value, struct tt_str *text)
@@ -266,7 +255,7 @@ tt_status tt_launch_settings(const struct tt_job_spec *config, const char *comma
     for (size_t s = 0; s < rows->count; s++) {
         const struct tt_setting_section *section = &rows->sections[s];
         for (const struct tt_setting *row = section->rows; row->name != NULL; row++) {
-            if (row->unneeded != NULL || row->offset == TT_SETTING_NO_FIELD || is_local(row->name)) continue;
+            if (row->unneeded != NULL || row->offset == TT_SETTING_NO_FIELD || row->local) continue;
             const char *value = (const char *)config + section->base_offset + row->offset;
             TT_TRY(write_value(row, value, text));
         }

@@ -9,6 +9,8 @@
  *   Kubeflow, once per pod (PET_NNODES, ...)         one per device          tcp
  *   hand, on each of num_machines machines           one per device          tcp
  *   hand                                             one per device          threads
+ *
+ * The names of the variables stand in comm/launchers.def.
  */
 #ifndef TT_LAUNCH_LAUNCH_H
 #define TT_LAUNCH_LAUNCH_H

@@ -12,6 +12,7 @@
 
 #include "base/thread.h"
 #include "comm/comm_impl.h"
+#include "comm/launcher.h"
 #include "support/comm_calls.h"
 #include "support/ranks.h"
 
@@ -96,14 +97,14 @@ static int launches(void)
                                             "SLURM_STEP_NUM_TASKS"};
     int failures = 0;
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) unsetenv(variables[i]);
-    failures += tt_comm_mpi_is_launched();
+    failures += tt_launcher_is_mpi();
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
         setenv(variables[i], "2", 1);
-        failures += !tt_comm_mpi_is_launched();
+        failures += !tt_launcher_is_mpi();
         setenv(variables[i], "1", 1);
-        failures += tt_comm_mpi_is_launched();
+        failures += tt_launcher_is_mpi();
         setenv(variables[i], "many", 1);
-        failures += tt_comm_mpi_is_launched();
+        failures += tt_launcher_is_mpi();
         unsetenv(variables[i]);
     }
     if (failures > 0) printf("%d launches taken for something else\n", failures);
