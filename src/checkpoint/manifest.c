@@ -216,7 +216,7 @@ struct found_steps {
     size_t count, capacity;
 };
 
-static tt_status note_step(void *context, const char *name)
+static tt_status record_step(void *context, const char *name)
 {
     struct found_steps *found = context;
     char *end;
@@ -244,7 +244,7 @@ tt_status tt_checkpoint_list(const char *output_dir, int64_t **steps, size_t *co
     *steps = NULL;
     *count = 0;
     if (!tt_path_is_dir(output_dir)) return TT_OK;
-    tt_status status = tt_dir_list(output_dir, note_step, &found);
+    tt_status status = tt_dir_list(output_dir, record_step, &found);
     if (status != TT_OK) {
         tt_free(found.steps);
         return status;

@@ -1,16 +1,14 @@
-/* The executor: the only place where compute meets communication. It walks the blocks of a model forward and
- * backward, gathers each block's unit one block ahead, recomputes where told, and reduces gradients as soon
- * as a block is done.
+/* The executor: the only place where compute meets communication. It runs the blocks of a model forward and backward,
+ * gathers each block's unit one block ahead, recomputes by the blocks' levels, and reduces gradients after each block.
  *
  * One micro batch with gradients:  begin -> forward -> (the caller reads pass->out->loss_N) -> backward -> end.
  * Without gradients:               begin -> forward -> (loss_N or logits_NV) -> end.
- * A rank whose micro batch is empty (T = 0) makes the same calls: it takes part in every collective and
- * computes nothing.
+ * A rank whose micro batch is empty (T = 0) makes the same calls: it joins every collective and computes nothing.
  *
- * What a block keeps is said per block (enum tt_level). Inputs of blocks at TT_RECOMPUTE_OFFLOAD take turns
- * in two places of the workspace: while block i computes, its input is copied out to page-locked host memory
- * on a stream of its own; in backward it is fetched while the block above computes. The last two of them are
- * still there when backward comes, so they never leave the device. The host waits for none of it.
+ * Each block has a level (enum tt_level). Inputs of blocks at TT_RECOMPUTE_OFFLOAD alternate between two places of the
+ * workspace: while block i computes, its input is copied to page-locked host memory on a separate stream; in backward
+ * it is copied back while the block above computes. The last two inputs are still in place when backward starts, so
+ * they never leave the device. The host waits for none of these copies.
  */
 #ifndef TT_ENGINE_EXECUTOR_H
 #define TT_ENGINE_EXECUTOR_H
@@ -27,8 +25,7 @@ struct tt_executor_config {
     struct tt_unit *const *units; /* [model->unit_count] */
     struct tt_workspace *workspace;
     struct tt_device *device;
-    /* [model->block_count], copied: what each block keeps. Embedding and head know one way and are not looked
-     * at. NULL: TT_KEEP_CHEAP. */
+    /* [model->block_count], copied. Ignored for embedding and head. NULL: TT_KEEP_CHEAP. */
     const enum tt_level *levels;
     int64_t tokens_max; /* of a micro batch with gradients: sizes the host memory of TT_RECOMPUTE_OFFLOAD */
     enum tt_prefetch backward_prefetch;
@@ -36,7 +33,7 @@ struct tt_executor_config {
     /* with so many in a micro batch, gathers ahead begin with attention; 0: never */
     int64_t late_gather_tokens;
     struct tt_pulse *pulse;         /* NULL, or beaten once a block */
-    const struct tt_cancel *cancel; /* NULL, or looked at between blocks: two requests end the pass */
+    const struct tt_cancel *cancel; /* NULL, or polled between blocks: two requests end the pass */
 };
 TT_MUST_USE tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_executor **out);
 void tt_executor_destroy(struct tt_executor *executor); /* takes NULL */
@@ -48,8 +45,8 @@ TT_MUST_USE tt_status tt_executor_backward(struct tt_executor *executor, const s
 /* Pops everything of this pass off the workspace; also after an error. */
 void tt_executor_end(struct tt_executor *executor);
 
-/* After a loss that is not finite: runs forward again and names the first block whose output is not finite,
- * or "the loss" when all are. All ranks call it together. `where` gets a name such as "model.layers.3". */
+/* After a non-finite loss: runs forward again and stores the name of the first block with a non-finite output, such as
+ * "model.layers.3", or "the loss", in `where`. Collective. */
 TT_MUST_USE tt_status tt_executor_find_nonfinite(struct tt_executor *executor, const struct tt_pass *pass,
                                                  char *where, size_t where_bytes);
 

@@ -1,9 +1,8 @@
-/* Inputs of blocks that wait in page-locked host memory between forward and backward. Internal to the
- * executor, which says when; this file knows the copies and what they wait for.
+/* Inputs of blocks that reside in page-locked host memory between forward and backward. Internal to the executor, which
+ * decides when; this file makes the copies and their dependencies.
  *
- * Two places in the workspace take turns. Places are given in order of the blocks, so block number k among
- * the offloaded ones has place k % 2, and only those with a successor at the same place are copied out at
- * all.
+ * Offloaded block k (counted among the offloaded blocks) has place k % 2 of two places in the workspace; only blocks
+ * with a successor at the same place are copied out.
  *
  *   forward, block i:    take (its input is about to be written: wait until the place was copied out)
  *                        -> the block below writes it -> put (copy out, beside the compute of block i)
@@ -17,7 +16,7 @@
 
 struct tt_offload;
 
-/* *out stays NULL when no level is TT_RECOMPUTE_OFFLOAD; all functions take that NULL and do nothing. */
+/* *out stays NULL when no level is TT_RECOMPUTE_OFFLOAD; all functions accept NULL and have no effect then. */
 TT_MUST_USE tt_status tt_offload_create(struct tt_device *device, const struct tt_model *model,
                                         const enum tt_level *levels, int64_t tokens_max,
                                         struct tt_offload **out);
@@ -25,12 +24,12 @@ void tt_offload_destroy(struct tt_offload *offload);
 
 /* Pushes the places for this pass. */
 TT_MUST_USE tt_status tt_offload_begin(struct tt_offload *offload, const struct tt_pass *pass);
-/* Where the input of `block` goes; empty when it is not offloaded. */
+/* The place of the input of `block`; empty when it is not offloaded. */
 TT_MUST_USE tt_status tt_offload_take(struct tt_offload *offload, const struct tt_pass *pass, int block,
                                       tt_tensor *x_TD);
-/* The input of `block` has been written by what is queued on the compute stream. */
+/* The work queued on the compute stream has written the input of `block`. */
 TT_MUST_USE tt_status tt_offload_put(struct tt_offload *offload, const struct tt_pass *pass, int block);
-/* From now on the compute stream finds the input of `block` in place. */
+/* Makes the compute stream wait until the input of `block` is in place. */
 TT_MUST_USE tt_status tt_offload_get(struct tt_offload *offload, const struct tt_pass *pass, int block);
 /* All readers of the input of `block` are queued: its place may be filled again. */
 TT_MUST_USE tt_status tt_offload_done(struct tt_offload *offload, const struct tt_pass *pass, int block);

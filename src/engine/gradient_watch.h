@@ -1,15 +1,15 @@
-/* Sees to it that everything that should train does: a trainable parameter that gets no gradient in three steps whose
- * batch could have given it one ends the run, which names it.
+/* Detects parameters that do not train: a trainable parameter without a gradient in three steps whose batch could have
+ * given it one ends the run, with an error that names it.
  *
  * A step can give a parameter a gradient when its loss is above zero and
  *   q_proj, k_proj, their norms, biases and adapters   a supervised row attends to another token than its own: to one
  *                                                      before it in its sample, and that one is different
  *   lora_A      B is not zero
- *   lora_B      not A alone is zero: with both at zero neither ever trains
- *   adapters with dropout   so many inputs of the supervised rows are left that dropping all of them is impossible
+ *   lora_B      not only A is zero: with both at zero neither ever trains
+ *   adapters with dropout   enough inputs of the supervised rows remain that dropping all of them is impossible
  *   all others              a row is supervised
- * These are sufficient conditions, for the embedding, tied or not, as well: whatever token stands in the batch, its
- * row gets a gradient. Steps without them are not counted. */
+ * These are sufficient conditions, also for the embedding, tied or not: the row of each token in the batch gets a
+ * gradient. Steps without them are not counted. */
 #ifndef TT_ENGINE_GRADIENT_WATCH_H
 #define TT_ENGINE_GRADIENT_WATCH_H
 
@@ -17,10 +17,10 @@
 #include "engine/rank.h"
 
 struct tt_watched_param {
-    bool watched;   /* it trains, and some batch can give it a gradient */
-    bool seen;      /* it has had a gradient */
-    int silent;     /* steps that could have given it one and did not */
-    bool attends;   /* only a row with two keys reaches it */
+    bool watched;   /* trainable, and some batch can give it a gradient */
+    bool seen;      /* it had a gradient */
+    int silent;     /* number of steps without a gradient that could have given it one */
+    bool attends;   /* only rows with two keys reach it */
     int64_t inputs; /* of an adapter: columns of its A; else 0 */
     int64_t other;  /* of an adapter: index of B for A, of A for B */
     bool is_A;
@@ -29,13 +29,13 @@ struct tt_watched_param {
 struct tt_gradient_watch {
     struct tt_watched_param *params; /* owned, per entry of model->params */
     size_t count;
-    double kept; /* share of an adapter's inputs that dropout leaves */
-    bool over;   /* all have had a gradient */
+    double kept; /* share of an adapter's inputs that dropout keeps */
+    bool over;   /* all had a gradient */
 };
 TT_MUST_USE tt_status tt_gradient_watch_init(const struct tt_model *model, struct tt_gradient_watch *watch);
 void tt_gradient_watch_deinit(struct tt_gradient_watch *watch);
 
-/* What the batch of a step offers, summed over ranks and micro batches. */
+/* The rows of a step's batch that give gradients, summed over ranks and micro batches. */
 struct tt_gradient_chances {
     int64_t supervised_rows;
     int64_t attending_rows; /* of them, those that attend to another token */

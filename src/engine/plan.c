@@ -328,10 +328,10 @@ static tt_status advise(const struct attempt *tight, struct tt_plan *plan)
     return plan->advice[0] != '\0' ? TT_OK : advise_together(tight, plan);
 }
 
-/* Which chip the device is, and how many bytes it has. A chip that is not known is planned for with cautious
+/* The chip of the device and its bytes of memory. An unknown chip is planned with cautious
  * rates. */
-static tt_status look_at_device(const struct tt_device_config *device, struct tt_plan *plan,
-                                const char **stands_for)
+static tt_status query_device(const struct tt_device_config *device, struct tt_plan *plan,
+                              const char **stands_for)
 {
     const char *name =
         device->kind != NULL && strcmp(device->kind, "plan") == 0 ? device->stands_for : device->kind;
@@ -378,7 +378,7 @@ tt_status tt_plan_make(const struct tt_rank_config *config, struct tt_plan_ranks
                              .block_count = (int)config->model_config->num_hidden_layers + 2,
                              .may_quantize = config->model_options.lora.enabled &&
                                              config->model_options.quant.type == TT_QUANT_NONE};
-    TT_TRY(look_at_device(&config->device, plan, &stands_for));
+    TT_TRY(query_device(&config->device, plan, &stands_for));
     attempt.rank.device =
         (struct tt_device_config){.kind = "plan",
                                   .threads = 1,

@@ -25,7 +25,7 @@ TT_MUST_USE tt_status tt_rank_config_make(const struct tt_job_spec *config,
                                           const struct tt_model_config *model,
                                           const struct tt_model_options *options, enum tt_rank_use use,
                                           const struct tt_cancel *cancel, struct tt_rank_config *out);
-/* What is one rank's own: device, communicators, what was planned. `plan` is lent. */
+/* Adds the parts of one rank: device, communicators, and the plan's results. `plan` is lent. */
 struct tt_rank_config tt_rank_config_of(const struct tt_rank_config *shared,
                                         const struct tt_world_rank *place, const struct tt_plan *plan);
 

@@ -15,10 +15,10 @@ struct tt_train_step_config {
     uint64_t seed;
     double label_smoothing;
     int64_t total_steps;
-    /* When the passes are done and before a value changes; may be NULL. */
+    /* Called after the passes and before a value changes; may be NULL. */
     tt_status (*before_update)(void *context);
     void *context;
-    bool save_failed; /* this rank's part of a save has failed: the others are told */
+    bool save_failed; /* this rank's part of a save has failed; reported to the other ranks */
 };
 
 struct tt_train_step_result {
@@ -32,7 +32,7 @@ struct tt_train_step_result {
     bool save_failed;      /* on any rank */
 };
 
-/* `storage` is this rank's. A loss or gradient that is not finite is TT_ERR_DATA and says where it first appeared. */
+/* `storage` is this rank's. A non-finite loss or gradient is TT_ERR_DATA, with the block where it first appeared. */
 TT_MUST_USE tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config *config,
                                     int64_t step, struct tt_gradient_watch *watch,
                                     struct tt_batch_storage *storage, struct tt_train_step_result *result);

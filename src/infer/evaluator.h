@@ -1,5 +1,5 @@
-/* Evaluation: the mean loss over all supervised tokens of a data set, and how many the model got right. Collective.
- * Logits are never kept: each row gives one loss, one "was the arg max right", one entropy. */
+/* Evaluation: the mean loss and the accuracy over all supervised tokens of a data set. Collective. Logits are never
+ * kept: each row yields its loss, whether its arg max was right, and its entropy. */
 #ifndef TT_INFER_EVALUATOR_H
 #define TT_INFER_EVALUATOR_H
 
@@ -12,8 +12,8 @@ struct tt_evaluation {
     double seconds;
 };
 
-/* `sampler`: of the evaluation data, not shuffled; one epoch of it is run. `cancel`: NULL, or one request ends the
- * evaluation with TT_ERR_CANCELLED. */
+/* `sampler`: of the evaluation data, not shuffled; runs one epoch. `cancel`: NULL, or one request ends the evaluation
+ * with TT_ERR_CANCELLED. */
 TT_MUST_USE tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler,
                                   const struct tt_cancel *cancel, struct tt_batch_storage *storage,
                                   struct tt_evaluation *result);

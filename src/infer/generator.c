@@ -158,7 +158,7 @@ static tt_status build(struct tt_generator *generator, const struct tt_job_spec 
     TT_TRY(plan_workspace(generator, &rank, &rank.workspace_bytes));
     TT_TRY(init_rank(generator, &rank, &generator->rank, &generator->cache));
     TT_TRY(tt_load_check(generator->rank.model, &inputs->source));
-    TT_TRY(tt_quantization_say(generator->rank.model));
+    TT_TRY(tt_quantization_report(generator->rank.model));
     TT_TRY(tt_rank_load(&generator->rank, &inputs->source));
     size_t vocab = (size_t)inputs->model_config.vocab_size;
     generator->logits = tt_calloc((size_t)generator->batch_size * vocab, sizeof *generator->logits);

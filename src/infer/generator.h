@@ -1,4 +1,4 @@
-/* Text from a model: greedy or sampled, with a key/value cache, with or without an adapter. One rank. */
+/* Text generation: greedy or sampled, with a key/value cache, with or without an adapter. One rank. */
 #ifndef TT_INFER_GENERATOR_H
 #define TT_INFER_GENERATOR_H
 
@@ -24,7 +24,7 @@ TT_MUST_USE tt_status tt_generator_create(const struct tt_job_spec *config, int6
                                           int64_t max_prompt_tokens,
                                           const struct tt_generate_options *options,
                                           struct tt_generator **out);
-/* The same from inputs that are open already and stay open (lent). */
+/* The same from open inputs (lent). */
 struct tt_inputs;
 TT_MUST_USE tt_status tt_generator_create_from(const struct tt_job_spec *config,
                                                const struct tt_inputs *inputs, int64_t batch_size,
@@ -32,7 +32,7 @@ TT_MUST_USE tt_status tt_generator_create_from(const struct tt_job_spec *config,
                                                const struct tt_generate_options *options,
                                                struct tt_generator **out);
 void tt_generator_destroy(struct tt_generator *generator); /* takes NULL */
-/* NULL: folder has none */
+/* NULL: the folder has none */
 const struct tt_tokenizer *tt_generator_tokenizer(const struct tt_generator *generator);
 /* Called with each new token of sequence `index`; returning false ends that sequence. */
 typedef bool tt_generate_visitor(void *context, int index, int32_t token);

@@ -1,4 +1,4 @@
-/* Choosing the next token from logits. */
+/* Choice of the next token from logits. */
 #ifndef TT_INFER_SAMPLING_H
 #define TT_INFER_SAMPLING_H
 

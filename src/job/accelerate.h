@@ -1,8 +1,8 @@
-/* accelerate's configuration file (`accelerate launch --config_file`), read as it is.
+/* accelerate's configuration file (`accelerate launch --config_file`).
  *
- * What it says becomes settings of the run, each only where neither a flag nor a YAML file of --config has set it: the
- * nearer source wins. Keys without meaning here are said once with the reason; an unknown key is TT_ERR_USAGE, as it is
- * in accelerate. Sources: accelerate src/accelerate/commands/config/config_args.py (keys),
+ * Its keys become settings of the run, each only where neither a flag nor a YAML file of --config has set it. Keys
+ * without effect are logged once with the reason; an unknown key is TT_ERR_USAGE, as in accelerate. Sources: accelerate
+ * src/accelerate/commands/config/config_args.py (keys),
  * src/accelerate/utils/dataclasses.py FullyShardedDataParallelPlugin (values), commands/to_fsdp2.py (version 2). */
 #ifndef TT_JOB_ACCELERATE_H
 #define TT_JOB_ACCELERATE_H

@@ -1,4 +1,4 @@
-/* What a run reads, once per process and shared by its ranks: model folder, tokenizer, adapter, data sets. Read-only
+/* The inputs of a run, once per process and shared by its ranks: model folder, tokenizer, adapter, data sets. Read-only
  * after opening. */
 #ifndef TT_JOB_INPUTS_H
 #define TT_JOB_INPUTS_H
@@ -23,10 +23,10 @@ struct tt_inputs {
 
 enum tt_inputs_use { TT_INPUTS_TRAIN, TT_INPUTS_EVALUATE, TT_INPUTS_GENERATE };
 
-/* A zeroed struct is empty; on error it is again. Settings that contradict the model are TT_ERR_USAGE. */
+/* A zeroed struct is empty, as is the struct after an error. Settings that contradict the model are TT_ERR_USAGE. */
 TT_MUST_USE tt_status tt_inputs_open(const struct tt_job_spec *config, enum tt_inputs_use use,
                                      struct tt_inputs *inputs);
-/* The setting, but never more than the model has positions; says so where it is. */
+/* The setting, limited to the model's positions, with a log line when it is more. */
 int64_t tt_inputs_max_length(const struct tt_job_spec *config, const struct tt_model_config *model);
 void tt_inputs_close(struct tt_inputs *inputs);
 /* "an error on row 7" of the report: what the data reader left out or cut; empty when nothing. */

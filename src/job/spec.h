@@ -19,7 +19,7 @@ enum tt_prefetch { TT_PREFETCH_NONE, TT_PREFETCH_PRE, TT_PREFETCH_POST };
 /* How much of the input files is compared between machines and with a checkpoint's (launch/fingerprint.h). */
 enum tt_verify_inputs { TT_VERIFY_QUICK, TT_VERIFY_FULL };
 
-/* What the memory plan may choose from (engine/plan.h), block by block. */
+/* The levels that the memory plan may choose for each block (engine/plan.h). */
 enum tt_recompute {
     TT_RECOMPUTE_AUTO,          /* the fastest that fits */
     TT_RECOMPUTE_NONE,          /* TT_KEEP_ALL */

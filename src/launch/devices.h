@@ -1,10 +1,10 @@
-/* What the GPUs of a run are, in words: "2 x NVIDIA H200, 140 GiB, compute 9.0; driver for CUDA 13.0; links NV18". */
+/* Description of the GPUs of a run: "2 x NVIDIA H200, 140 GiB, compute 9.0; driver for CUDA 13.0; links NV18". */
 #ifndef TT_LAUNCH_DEVICES_H
 #define TT_LAUNCH_DEVICES_H
 
 #include "base/str.h"
 
-/* GPUs first .. first + count - 1 of this process, a few lines; nothing is written when there is no plugin. */
+/* Appends a few lines about GPUs first .. first + count - 1 of this process; nothing without a plugin. */
 TT_MUST_USE tt_status tt_devices_describe(int first, int count, struct tt_str *text);
 
 #endif

@@ -1,13 +1,13 @@
-/* Fingerprints of the files that a run reads, so that machines whose files differ, and a resume on files that have
- * changed, are found before the first step.
+/* Fingerprints of the input files of a run, to detect machines with different files, and a resume on changed files,
+ * before the first step.
  *
  * A part is a file or a tensor. Its `quick` sum is over
  *   weights files     size and header
- *   tensors           all bytes below 64 KiB; else 16 blocks of 4 KiB, one in each sixteenth, at places that follow
- *                     from the tensor's name
+ *   tensors           all bytes below 64 KiB; else 16 blocks of 4 KiB, one in each sixteenth, at offsets derived from
+ *                     the tensor's name
  *   all other files   all bytes, and of data above 1 GiB the size, the first and the last MiB and 1,024 blocks of 4 KiB
- * and with verify_inputs: full its `full` sum is over all bytes. Sums are CRC-64 (base/crc64.h): they find copies that
- * went wrong and files of another version, not a forger. Names and times of files do not count. */
+ * and with verify_inputs: full its `full` sum is over all bytes. Sums are CRC-64 (base/crc64.h): they detect damaged
+ * copies and files of another version, not deliberate changes. Names and times of files are ignored. */
 #ifndef TT_LAUNCH_FINGERPRINT_H
 #define TT_LAUNCH_FINGERPRINT_H
 
@@ -20,20 +20,20 @@ enum tt_fingerprint_role {
     TT_FINGERPRINT_TOKENIZER,
     TT_FINGERPRINT_ADAPTER,    /* to start from */
     TT_FINGERPRINT_DATA,       /* files of rows */
-    TT_FINGERPRINT_ROWS,       /* what became of them; in no checkpoint */
+    TT_FINGERPRINT_ROWS,       /* tokens of these rows; in no checkpoint */
     TT_FINGERPRINT_CHECKPOINT, /* to resume from; in no checkpoint */
 };
 
 struct tt_fingerprint_part {
     char *name; /* owned: "tensor 'lm_head.weight' of 'model.safetensors'", "the training data" */
     enum tt_fingerprint_role role;
-    uint64_t quick, full; /* full: 0 unless every byte was asked for */
+    uint64_t quick, full; /* full: 0 unless requested */
     int64_t amount;       /* bytes, of ROWS rows: for messages */
 };
 
 /* A zeroed struct is empty. */
 struct tt_fingerprint {
-    struct tt_fingerprint_part *parts; /* in an order that follows from the files */
+    struct tt_fingerprint_part *parts; /* in an order determined by the files */
     size_t count, capacity;
     bool full;
 };
@@ -44,28 +44,29 @@ struct tt_fingerprint {
 TT_MUST_USE tt_status tt_fingerprint_take(enum tt_verify_inputs verify, const char *settings,
                                           const struct tt_inputs *inputs, const char *checkpoint,
                                           const struct tt_cancel *cancel, struct tt_fingerprint *fingerprint);
-/* The same for a run: with its settings, which processes that meet under MPI compare only here. */
+/* The same for a run, with its settings, which processes under MPI compare only here. */
 TT_MUST_USE tt_status tt_fingerprint_take_run(const struct tt_job_spec *config, const char *command,
                                               const struct tt_world *world, const struct tt_inputs *inputs,
                                               const char *checkpoint, const struct tt_cancel *cancel,
                                               struct tt_fingerprint *fingerprint);
 void tt_fingerprint_deinit(struct tt_fingerprint *fingerprint);
 
-/* Collective over the processes of the run: TT_ERR_DATA in all of them, naming the first part that differs and two
- * machines, unless all fingerprints are equal. */
+/* Collective over the processes of the run: unless all fingerprints are equal, TT_ERR_DATA in all of them, with the
+ * first different part and two machines. */
 TT_MUST_USE tt_status tt_fingerprint_compare(const struct tt_fingerprint *fingerprint,
                                              struct tt_world *world);
 
-/* What a checkpoint keeps: {"tensor 'x' of 'y'": "quick full", ...} in hexadecimal. Owned; NULL without memory. */
+/* The form stored in a checkpoint: {"tensor 'x' of 'y'": "quick full", ...} in hexadecimal. Owned; NULL without
+ * memory. */
 struct tt_json_value *tt_fingerprint_json(const struct tt_fingerprint *fingerprint);
-/* Lists, separated by "; ", the parts that are not as in `before`: in `broken` those without which the run is another
- * one (TT_FINGERPRINT_MODEL), in `changed` all others. Both stay empty when nothing has changed. A full sum is
- * compared where both have one. */
+/* Lists, separated by "; ", the parts that differ from `before`: in `broken` those that make it another run
+ * (TT_FINGERPRINT_MODEL), in `changed` all others. Both stay empty without changes. Full sums are compared where both
+ * have one. */
 TT_MUST_USE tt_status tt_fingerprint_changes(const struct tt_fingerprint *fingerprint,
                                              const struct tt_json_value *before, struct tt_str *broken,
                                              struct tt_str *changed);
 
-/* Of all tokens of a data set, and of which of them are supervised. */
+/* Sum of all tokens of a data set and of their supervision masks. */
 uint64_t tt_fingerprint_of_rows(const struct tt_dataset *dataset);
 
 #endif

@@ -1,6 +1,5 @@
-/* How this process was started, and which ranks it therefore has: read from what launchers leave in the
- * environment and from the settings that say so (num_machines, machine_rank, main_process_ip,
- * main_process_port, ranks).
+/* Detection of the launcher and of this process's ranks, from the launchers' environment variables and from settings
+ * (num_machines, machine_rank, main_process_ip, main_process_port, ranks).
  *
  *   started by                                       ranks of this process   they meet by
  *   torchrun (RANK, WORLD_SIZE, MASTER_ADDR, ...)    one                     tcp
@@ -24,29 +23,28 @@ enum tt_launch_kind { TT_LAUNCH_ALONE, TT_LAUNCH_MPI, TT_LAUNCH_PROCESSES, TT_LA
 struct tt_launch {
     enum tt_launch_kind kind;
     int rank, world_size;       /* PROCESSES: of this process */
-    int local_rank;             /* PROCESSES: as the launcher says; -1: it does not */
-    int machine_rank, machines; /* MACHINES: which one this is, of how many */
+    int local_rank;             /* PROCESSES: from the launcher; -1: unknown */
+    int machine_rank, machines; /* MACHINES: index of this one, and their number */
     int ranks;                  /* ranks of this process; 0: one per device */
-    char host[256];             /* PROCESSES, MACHINES: where rank 0 listens */
+    char host[256];             /* PROCESSES, MACHINES: address of rank 0 */
     int port;
-    bool local; /* PROCESSES, MACHINES: all ranks are on this machine, as the launcher or the address says */
-    char machine[80]; /* which machine this is, when somebody says: ranks with one text share a machine */
+    bool local;       /* PROCESSES, MACHINES: all ranks are on this machine, by the launcher or the address */
+    char machine[80]; /* name of this machine, if set: ranks with the same text share a machine */
 };
 
 TT_MUST_USE tt_status tt_launch_detect(const struct tt_launch_spec *config, struct tt_launch *launch);
 
-/* Whether the launcher kills all processes once one of them has ended, as those of MPI do. */
+/* True if the launcher kills all processes once one of them has ended, as those of MPI do. */
 bool tt_launch_kills_all(void);
 
-/* The key of the job secret, from TRIMTAB_JOB_SECRET or the file TRIMTAB_JOB_SECRET_FILE; not set where neither is
- * there. The secret itself is no setting, and no message has it. The caller wipes the key. */
+/* The key of the job secret, from TRIMTAB_JOB_SECRET or the file TRIMTAB_JOB_SECRET_FILE; not set without either. The
+ * secret itself is not a setting and appears in no message. The caller wipes the key. */
 TT_MUST_USE tt_status tt_launch_secret(struct tt_proof_key *key);
 
-/* How many ranks the settings give each machine (ranks, else num_processes over num_machines); 0: one per
- * device. */
+/* Ranks of each machine by the settings (ranks, else num_processes over num_machines); 0: one per device. */
 TT_MUST_USE tt_status tt_launch_count_ranks(const struct tt_launch_spec *config, int *ranks);
 
-/* What must be the same in all processes, one "name: value" a line, command and device first. */
+/* The settings that must be equal in all processes, one "name: value" a line, command and device first. */
 TT_MUST_USE tt_status tt_launch_settings(const struct tt_job_spec *config, const char *command,
                                          const char *device_kind, struct tt_str *text);
 

@@ -1,7 +1,7 @@
-/* Whether a rank's thread still comes back from what it calls. While it queues the work of a pass it beats once a
- * block; a thread that does not for long sits in a call that may never return (a driver whose GPU hangs, a rank that
- * will never come). Nothing inside the process can free it then: the others are told, and the program's handler ends
- * the process. */
+/* Detection of a rank's thread that hangs in a call. While it queues the work of a pass it beats once a block; a thread
+ * without a beat for long is in a call that may never return (a driver whose GPU hangs, a rank that will never join).
+ * Nothing inside the process can free it: the watch notifies the other processes, and the program's handler ends the
+ * process. */
 #ifndef TT_LAUNCH_PULSE_H
 #define TT_LAUNCH_PULSE_H
 
@@ -11,15 +11,15 @@
 
 struct tt_pulse {
     _Atomic(int64_t) beat_ms;   /* clock of the last beat; 0: at rest */
-    _Atomic(const char *) what; /* what was begun then; lives as long as the run */
+    _Atomic(const char *) what; /* name of the work since then; lives as long as the run */
 };
 
 void tt_pulse_beat(struct tt_pulse *pulse, const char *what); /* takes NULL */
 void tt_pulse_rest(struct tt_pulse *pulse);                   /* takes NULL: the pass is over */
 
-/* Called by a thread of its own when a rank is stuck, with the error that says which and where. Does not return in a
- * program (trimtab prints and leaves with the exit code of a device). Without one the run only tells the other
- * processes. Set once, before the first run. */
+/* Called by a separate thread when a rank is stuck, with an error that names the rank and its work. Does not return in
+ * a program (trimtab prints it and exits with the code of a device error). Without a handler the run only notifies the
+ * other processes. Set once, before the first run. */
 typedef void tt_stuck_handler(const struct tt_error *error);
 void tt_pulse_set_handler(tt_stuck_handler *handler);
 

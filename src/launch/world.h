@@ -1,8 +1,8 @@
-/* The ranks of this process: finds the peers, decides which device each rank drives, starts one thread per
- * rank, brings their errors home.
+/* The ranks of this process: finds the peers, assigns a device to each rank, starts one thread per rank, and returns
+ * their errors.
  *
- * A rank that fails aborts the communicator, so that no other rank waits for it; of several errors the one
- * that is not merely "a peer failed" is reported. */
+ * A rank that fails aborts the communicator, so that no other rank waits for it; of several errors the cause is
+ * reported, not the failure of a peer. */
 #ifndef TT_LAUNCH_WORLD_H
 #define TT_LAUNCH_WORLD_H
 
@@ -11,12 +11,12 @@
 #include "job/spec.h"
 #include "launch/pulse.h"
 
-/* What a rank is told when it starts. */
+/* Arguments of a rank. */
 struct tt_world_rank {
     /* lent: all ranks of the run, as the host reaches them (GPUs: tt_rank_init adds NCCL) */
     struct tt_comm *comm;
     struct tt_device_config device;
-    struct tt_pulse *pulse; /* lent: beaten while it queues work */
+    struct tt_pulse *pulse; /* lent; beats while the rank queues work */
     int machine;            /* number of its machine, from 0 in order of the ranks */
     int local_rank;         /* its number among the ranks of its machine */
 };
@@ -28,29 +28,27 @@ struct tt_world {
     int world_size;              /* ranks of the run */
     int first_rank;              /* global rank of ranks[0] */
     int machine_count;
-    int ranks_per_machine;          /* 0: not the same number everywhere */
-    int threads_per_rank;           /* cpu threads that each may use */
-    const struct tt_cancel *cancel; /* NULL or lent: ranks that have not started are not started any more */
+    int ranks_per_machine;          /* 0: different numbers */
+    int threads_per_rank;           /* cpu threads of each */
+    const struct tt_cancel *cancel; /* NULL or lent: after a request no further rank is started */
 };
 
-/* Which ranks this process has: launch.h. `command` ("train") is compared with the other processes', as the
- * settings are. `cancel` (NULL or lent) ends the wait for peers. */
+/* Opens the ranks that launch.h detects. `command` ("train") and settings are compared with the other processes'.
+ * `cancel` (NULL or lent) ends the wait for peers. */
 TT_MUST_USE tt_status tt_world_open(const struct tt_job_spec *config, const char *command,
                                     const struct tt_cancel *cancel, struct tt_world *world);
 void tt_world_close(struct tt_world *world);
 
-/* All processes hand in their status before their ranks start: tt_comm_agree, and nothing where there is one
- * process. */
+/* All processes exchange their status before their ranks start: tt_comm_agree; no effect with one process. */
 TT_MUST_USE tt_status tt_world_agree(struct tt_world *world, tt_status status);
 
-/* Before a rank that failed takes itself apart: adds which rank it was, tells the others. Nothing for TT_OK,
- * and for TT_ERR_CANCELLED, which all ranks have agreed on. `comm`: the rank's most capable one (rank->world,
- * once it is there). */
+/* Call before a failed rank is destroyed: adds the rank to the record and notifies the others. No effect for TT_OK, and
+ * for TT_ERR_CANCELLED, on which all ranks have agreed. `comm`: the rank's most capable communicator (rank->world, when
+ * it exists). */
 void tt_world_rank_failed(struct tt_comm *comm, tt_status status);
 
 typedef tt_status tt_rank_main(void *context, const struct tt_world_rank *rank);
-/* Runs `main` once per local rank, each in a thread of its own, and returns the status that explains the
- * most. */
+/* Runs `main` once per local rank, each in its own thread, and returns the status that explains the most. */
 TT_MUST_USE tt_status tt_world_run(struct tt_world *world, tt_rank_main *main, void *context);
 
 /* "cpu" or "cuda" for the setting `device`. TT_DEVICE_AUTO takes GPUs where there are any; one that is there but

@@ -188,7 +188,7 @@ tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *
                          model->config.stored_quant != TT_QUANT_NONE ? ", as the folder has them" : "");
 }
 
-tt_status tt_quantization_say(const struct tt_model *model)
+tt_status tt_quantization_report(const struct tt_model *model)
 {
     struct tt_str text = {0};
     tt_status status = tt_quantization_describe(model, &text);

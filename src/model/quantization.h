@@ -36,6 +36,6 @@ TT_MUST_USE tt_status tt_quantization_apply(const struct tt_model_options *optio
 /* Appends "4-bit base: nf4 in blocks of 64, double quantization, computes in bfloat16"; nothing without
  * quantization. */
 TT_MUST_USE tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *text);
-TT_MUST_USE tt_status tt_quantization_say(const struct tt_model *model); /* the same as a message */
+TT_MUST_USE tt_status tt_quantization_report(const struct tt_model *model); /* the same as a message */
 
 #endif

@@ -1,15 +1,14 @@
-/* The block: a piece of the model between two places where weights change hands. A model is a list of them:
- * embedding, decoder layers, head. Written for one device; the two directions of a block sit in one file.
+/* The block: the part of the model for which weights are gathered at once. A model is a list of blocks: embedding,
+ * decoder layers, head. Written for one device; both directions of a block are in one file.
  *
- * Memory discipline: forward pushes what backward will need onto the workspace and returns with all its scratch
- * popped; the caller pops what was kept after backward. `saved` is the block's own record of these views, stored in
- * `saved_bytes` bytes of host memory that the caller provides. How much a decoder layer keeps is pass->in.level;
- * what it kept shows in the record, so backward needs no level.
+ * Memory: forward pushes its results for backward onto the workspace and pops all its scratch before it returns; the
+ * caller pops the kept results after backward. `saved` is the block's record of these views, in `saved_bytes` bytes of
+ * host memory of the caller. pass->in.level decides what a decoder layer keeps; the record shows it, so backward needs
+ * no level.
  *
- * Parameters: `params` are this block's, in the order in which they should lie in memory (tensors that one GEMM
- * reads are neighbours). Their `value` / `grad` views are set by the caller (src/shard) before a call. Gradients are
- * needed in backward; a head whose own weights train saves one pass over the logits when they are lent in its
- * forward already (nn/head.h).
+ * Parameters: `params` are this block's, in their order in memory (tensors read by one GEMM are neighbours). The caller
+ * (src/shard) sets their `value` / `grad` views before a call. Gradients are needed in backward; a head with trainable
+ * weights saves one pass over the logits when they are lent in its forward already (nn/head.h).
  */
 #ifndef TT_NN_BLOCK_H
 #define TT_NN_BLOCK_H
@@ -23,12 +22,12 @@ struct tt_block_ops {
     const char *kind;   /* "embedding", "decoder layer", "head" */
     size_t saved_bytes; /* host bytes of the record `saved` */
     /* x_TD -> y_TD (both lent by the caller, y allocated). The embedding reads batch->ids and gets an empty x; the
-     * head fills pass->out and gets an empty y. `saved` is NULL when pass->in.gradient is false. A decoder layer with
-     * an empty y is run again for backward: it fills `saved` and leaves out what only y would need. */
+     * head fills pass->out and gets an empty y. `saved` is NULL when pass->in.gradient is false. An empty y of a
+     * decoder layer means recomputation for backward: it fills `saved` and omits work that only y needs. */
     tt_status (*forward)(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *saved,
                          tt_tensor y_TD);
     /* dy_TD -> dx_TD, adding to the grad views of trainable parameters. dx may be the same memory as dy. The
-     * embedding writes no dx; the head reads no dy. dx is empty when nobody below trains (no gradient needed). */
+     * embedding writes no dx; the head reads no dy. dx is empty when no block below is trainable. */
     tt_status (*backward)(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD,
                           const void *saved, tt_tensor dy_TD, tt_tensor dx_TD);
 };
@@ -39,8 +38,8 @@ struct tt_block {
     int index;         /* place in the model's list */
     tt_param **params; /* owned by the model's arena */
     size_t param_count;
-    bool trains; /* some parameter of this block trains */
-    void *impl;  /* the kind's own description, in the model's arena */
+    bool trains; /* at least one parameter is trainable */
+    void *impl;  /* description of the kind, in the model's arena */
 };
 
 #endif

@@ -1,5 +1,5 @@
-/* The decoder layer block: attention half, then MLP half. Bytes kept per token are said in self_attention.h
- * and mlp.h; this file adds none. `impl` of the block is a struct tt_decoder_layer. */
+/* The decoder layer block: attention half, then MLP half. self_attention.h and mlp.h list the bytes kept per token;
+ * this file adds none. `impl` of the block is a struct tt_decoder_layer. */
 #ifndef TT_NN_DECODER_LAYER_H
 #define TT_NN_DECODER_LAYER_H
 

@@ -26,8 +26,7 @@ static tt_status gather(const struct tt_pass *pass, tt_tensor x_TD, tt_tensor *x
     return tt_gather_rows(pass->lent.stream, &args);
 }
 
-/* The row keys of these rows, for dropout. They are 64-bit integers that are moved as pairs of 32-bit words.
- */
+/* The row keys of these rows, for dropout: 64-bit integers, copied as pairs of 32-bit words. */
 static tt_status gather_keys(const struct tt_head *head, const struct tt_pass *pass, tt_tensor *keys_N)
 {
     const struct tt_device_batch *batch = pass->in.batch;
@@ -48,8 +47,8 @@ static tt_tensor rows_or_empty(tt_tensor tensor, int64_t first, int64_t count)
     return tt_tensor_is_empty(tensor) ? tensor : tt_tensor_rows(tensor, first, count);
 }
 
-/* Normed rows -> loss, hits and entropy, chunk by chunk; with `gradient` also d(rows) and the gradients of
- * what trains here. */
+/* Normed rows -> loss, hits and entropy, chunk by chunk; with `gradient` also d(rows) and the gradients of the head's
+ * trainable weights. */
 static tt_status run_chunks(const struct tt_head *head, const struct tt_pass *pass, tt_tensor n_ND,
                             bool gradient, tt_tensor drows_ND)
 {

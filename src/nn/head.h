@@ -1,11 +1,11 @@
-/* The head block: final norm, output projection and loss, over the rows that have a label only, in chunks: a
- * chunk of logits takes at most TT_HEAD_CHUNK_BYTES_HOST (on GPUs _DEVICE: each chunk reads the weights again,
- * which more rows hide), and there is never more than one. `impl` is a struct tt_head.
+/* The head block: final norm, output projection and loss, only over the rows with a label, in chunks. A chunk of logits
+ * takes at most TT_HEAD_CHUNK_BYTES_HOST (on GPUs _DEVICE: each chunk reads the weights again, which more rows hide),
+ * and only one exists at a time. `impl` is a struct tt_head.
  *
- * With a gradient to come, forward goes from each chunk of logits straight back to the gradient of the normed
- * rows, so that the logits are computed once. What trains in the head (a full copy of lm_head, or LoRA on it)
- * gets its gradient on the same way when its grad views are lent in forward already; when they are not,
- * forward computes the loss only, and backward computes the chunks again.
+ * When a backward pass follows, forward computes the gradient of the normed rows directly from each chunk of logits, so
+ * that the logits are computed once. Trainable weights of the head (a full copy of lm_head, or LoRA on it) get their
+ * gradient in the same pass when their grad views are lent in forward already; otherwise forward computes the loss
+ * only, and backward recomputes the chunks.
  *
  * Kept for backward, per row with a label: D elements of the compute type and one rstd (fp32). */
 #ifndef TT_NN_HEAD_H

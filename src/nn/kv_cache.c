@@ -50,7 +50,7 @@ tt_status tt_kv_cache_create(struct tt_device *device, const struct tt_kv_cache_
     *out = cache;
     cache = NULL;
 out:
-    if (status != TT_OK) tt_while("making a key/value cache for generation");
+    if (status != TT_OK) tt_while("creating a key/value cache for generation");
     tt_kv_cache_destroy(cache);
     return status;
 }

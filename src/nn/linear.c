@@ -83,9 +83,9 @@ static bool on_gpu(const struct tt_pass *pass)
     return !tt_device_is_host(tt_stream_device(pass->lent.stream));
 }
 
-/* Makes `all` the [sum of rows, in] matrix over the values (or gradients) of one role when every linear of
- * the group has it (on a GPU: those of the group that have it) and they lie one after the other. A gradient
- * counts only when the parameter trains. */
+/* Makes `all` the [sum of rows, in] matrix over the values (or gradients) of one role when every linear of the group
+ * has it (on a GPU: those of the group that have it) and they are contiguous. Only trainable parameters have a
+ * gradient. */
 static bool stack(const struct tt_linear_group *group, const struct tt_pass *pass, enum role role, bool grad,
                   tt_tensor *all)
 {
@@ -121,7 +121,7 @@ static bool any_dropout(const struct tt_linear_group *group, const struct tt_pas
     return false;
 }
 
-/* The adapters of a group, or those that train, as ops/gemm_dropout.h takes them. */
+/* The adapters of a group, or its trainable ones, as arguments of ops/gemm_dropout.h. */
 static struct tt_dropout_parts dropout_parts(const struct tt_linear_call *call, bool training)
 {
     const struct tt_linear_group *group = call->group;
@@ -150,7 +150,7 @@ static tt_status dropout_scratch(const struct tt_pass *pass, tt_tensor x_TI, tt_
                            scratch_TI);
 }
 
-/* One scaling for all, so that their narrow products can be one. */
+/* True if all have the same scaling, so that their narrow products can be combined. */
 static bool scaled_alike(const struct tt_linear_group *group, float *scaling)
 {
     *scaling = 0;
@@ -198,7 +198,7 @@ static tt_status lora_down(const struct tt_linear_call *call)
     return TT_OK;
 }
 
-/* Linears that are multiplied at once, with their places in y and h. */
+/* Linears of one product, with their columns in y and h. */
 struct part {
     struct tt_weight_part weights;
     int64_t first_out, first_r;
@@ -209,8 +209,8 @@ static bool has_next(const struct tt_linear_group *group, const struct part *bef
     return before == NULL || before->weights.first + before->weights.count < group->count;
 }
 
-/* The part behind `before` (NULL: the first): all weights where they lie one after the other, else what
- * tt_quantized_part makes, whose scratch the caller releases. */
+/* The part after `before` (NULL: the first): all weights where they are contiguous, else the result of
+ * tt_quantized_part, whose scratch the caller releases. */
 static tt_status next_part(const struct tt_linear_group *group, const struct tt_pass *pass,
                            const struct part *before, struct part *part)
 {
@@ -265,7 +265,7 @@ static struct tt_low_rank low_rank_up(const struct tt_linear_group *group, const
     return low;
 }
 
-/* dx += dh A, with A's that lie one after the other as one. */
+/* dx += dh A, with contiguous A's as one matrix. */
 static struct tt_low_rank low_rank_down(const struct tt_linear_group *group, const struct part *part,
                                         tt_tensor dh_TR)
 {
@@ -313,7 +313,7 @@ static tt_status add_biases(const struct tt_linear_group *group, const struct tt
     return TT_OK;
 }
 
-/* Whether one product gives all of y, so that what follows may be done with it. */
+/* True if one product computes all of y, so that later operations can be fused with it. */
 static bool is_one_product(const struct tt_linear_group *group, const struct tt_pass *pass)
 {
     return is_one_part(group, pass) && !has_bias(group);

@@ -11,8 +11,8 @@ static tt_tensor gate_of(const struct tt_mlp_saved *saved)
     return tt_tensor_cols(saved->gate_up_TF2, 0, saved->gate_up_TF2.dims[1] / 2);
 }
 
-/* n and the activation where they are kept; scratch is pushed for the others later, above everything that
- * stays. */
+/* Pushes n and the activation where they are kept; otherwise they are pushed later as scratch, above all kept
+ * results. */
 static tt_status push_kept(const struct tt_mlp *mlp, const struct tt_pass *pass, int64_t tokens, int64_t dim,
                            struct tt_mlp_saved *saved)
 {
@@ -46,7 +46,7 @@ static tt_status run_gate_up(const struct tt_mlp *mlp, const struct tt_pass *pas
     return TT_OK;
 }
 
-/* y = x_mid + down(act). Without y only what backward reads is made: the kept activation, and down's h. */
+/* y = x_mid + down(act). Without y only the inputs of backward are computed: the kept activation, and down's h. */
 static tt_status run(const struct tt_mlp *mlp, const struct tt_pass *pass, tt_tensor x_TD, bool keep,
                      const struct tt_mlp_saved *saved, tt_tensor y_TD)
 {
@@ -56,7 +56,7 @@ static tt_status run(const struct tt_mlp *mlp, const struct tt_pass *pass, tt_te
     if (again && tt_tensor_is_empty(act_TF) && tt_tensor_is_empty(saved->h_down_TR))
         return run_gate_up(mlp, pass, x_TD, keep, saved, (tt_tensor){0});
     if (!keep)
-        act_TF = gate_of(saved); /* in place when backward does not need gate */
+        act_TF = gate_of(saved); /* in place, because backward does not need gate */
     else if (tt_tensor_is_empty(act_TF))
         TT_TRY(tt_workspace_2d(pass->lent.workspace, "MLP activation", pass->in.compute_dtype,
                                gate_up_TF2.dims[0], gate_up_TF2.dims[1] / 2, &act_TF));

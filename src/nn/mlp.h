@@ -2,8 +2,8 @@
  *     x_mid = x + attention;   y = x_mid + down(silu(gate(n)) * up(n)),  n = norm(x_mid)
  *
  * Kept for backward, in elements per token (c: compute type, f: fp32): x_mid D c, gate and up 2F c, rstd 1 f,
- * LoRA h of gate, up and down. n (D c) and silu(gate) * up (F c), which the gradients of LoRA and weights read, are
- * kept at TT_KEEP_ALL and computed again otherwise. */
+ * LoRA h of gate, up and down. n (D c) and silu(gate) * up (F c), read by the gradients of LoRA and weights, are kept
+ * at TT_KEEP_ALL and recomputed otherwise. */
 #ifndef TT_NN_MLP_H
 #define TT_NN_MLP_H
 
@@ -18,13 +18,13 @@ struct tt_mlp {
 
 struct tt_mlp_saved {
     tt_tensor x_mid_TD, gate_up_TF2, h_gate_up_TR, h_down_TR, rstd_T;
-    tt_tensor n_TD, act_TF; /* empty: made again */
+    tt_tensor n_TD, act_TF; /* empty: recomputed */
 };
 
-/* Pushes x_mid, which the attention half writes its output to and the MLP completes. */
+/* Pushes x_mid: the attention half writes its output there, and the MLP completes it. */
 TT_MUST_USE tt_status tt_mlp_push_mid(const struct tt_pass *pass, int64_t dim, struct tt_mlp_saved *saved);
 /* On entry x_mid holds the attention's output. With `keep` the rest of `saved` is pushed and stays; y_TD may then be
- * empty (the block is run again for backward): down is left out but for its LoRA h. */
+ * empty (recomputation for backward): of down only its LoRA h is computed. */
 TT_MUST_USE tt_status tt_mlp_forward(const struct tt_mlp *mlp, const struct tt_pass *pass, tt_tensor x_TD,
                                      bool keep, struct tt_mlp_saved *saved, tt_tensor y_TD);
 /* dy_TD -> dmid_TD, the gradient of x_mid. The saved gate and up are overwritten by their gradients. */

@@ -17,8 +17,7 @@ TT_MUST_USE tt_status tt_norm_forward(const struct tt_norm *norm, const struct t
 TT_MUST_USE tt_status tt_norm_forward_add(const struct tt_norm *norm, const struct tt_pass *pass,
                                           tt_tensor x_ND, tt_tensor residual_ND, tt_tensor y_ND,
                                           tt_tensor rstd_N);
-/* dx = gradient of x (+ dres_ND unless empty), in place of dy; the weight's gradient is added to when it
- * trains. */
+/* dx = gradient of x (+ dres_ND unless empty), in place of dy; adds to the gradient of a trainable weight. */
 TT_MUST_USE tt_status tt_norm_backward(const struct tt_norm *norm, const struct tt_pass *pass, tt_tensor x_ND,
                                        tt_tensor rstd_N, tt_tensor dres_ND, tt_tensor dy_ND);
 

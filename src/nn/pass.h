@@ -1,7 +1,6 @@
-/* One pass of a micro batch through the blocks of a model, as a block sees it: services that are lent to it, inputs
- * that it reads, and results that it leaves. The caller (the executor, or a test) fills services and inputs; blocks
- * change neither, so they get the pass as const. A block sees neither ranks nor communicators: what it may ask of other
- * ranks is lent to it as an exchange. */
+/* The arguments of one pass of a micro batch through the blocks of a model: lent services, inputs, and results. The
+ * caller (the executor, or a test) fills services and inputs; blocks change neither and get the pass as const. A block
+ * has no access to ranks or communicators: requests to other ranks go through a lent exchange. */
 #ifndef TT_NN_PASS_H
 #define TT_NN_PASS_H
 
@@ -10,42 +9,41 @@
 #include "base/rng.h"
 #include "tensor/tensor.h"
 
-/* A micro batch in device memory: T tokens of B sequences, one after the other. Shapes in the names. */
+/* A micro batch in device memory: T tokens of B concatenated sequences. */
 struct tt_device_batch {
     int64_t token_count;    /* T, may be 0 */
     int64_t sequence_count; /* B */
     int64_t max_length;     /* of a sequence */
     tt_tensor ids_T;        /* i32 */
-    tt_tensor positions_T;  /* i32, from 0 in each sequence (plus what the cache holds) */
+    tt_tensor positions_T;  /* i32, from 0 in each sequence (plus the tokens in the cache) */
     /* i64: identity of the token for dropout: (sample << 24) | position in the sample */
     tt_tensor row_keys_T;
     tt_tensor cu_seqlens; /* i32 [B + 1] */
     const int32_t *host_cu_seqlens;
     int64_t row_count;  /* N: rows with a label */
-    tt_tensor rows_N;   /* i32, increasing: which tokens have a label */
+    tt_tensor rows_N;   /* i32, increasing: the tokens with a label */
     tt_tensor labels_N; /* i32: the token that follows row rows_N[n] */
 };
 
 /* Keys and values of earlier tokens of B sequences, for generation. Owned by nn/kv_cache.c. */
 struct tt_kv_cache;
 
-/* What a block's forward leaves for its backward: the less, the more is computed again. Results are the same bits at
+/* The results that a block's forward keeps for its backward; all others are recomputed. Results are the same bits at
  * every level. */
 enum tt_level {
-    TT_KEEP_ALL, /* everything that backward reads */
-    /* not what element-wise ops make again at once: normed inputs, the MLP's activation */
+    TT_KEEP_ALL, /* all inputs of backward */
+    /* all but the results of cheap element-wise ops: normed inputs, the MLP's activation */
     TT_KEEP_CHEAP,
-    TT_RECOMPUTE_BLOCK,   /* only the block's input: the block runs again before its backward */
-    TT_RECOMPUTE_OFFLOAD, /* not even that on the device: the input waits in page-locked host memory */
+    TT_RECOMPUTE_BLOCK,   /* only the block's input: the block is recomputed before its backward */
+    TT_RECOMPUTE_OFFLOAD, /* the same, with the input in page-locked host memory */
     TT_LEVEL_COUNT
 };
-/* "none", "cheap", "block", "offload": what is computed again */
+/* "none", "cheap", "block", "offload": the recomputed part */
 const char *tt_level_name(enum tt_level level);
 
-/* What a block asks of whoever moves data between ranks while it computes. The engine fills it. A member that is NULL
- * is not called. */
+/* Requests of a block to the engine, which moves data between ranks meanwhile. A member that is NULL is not called. */
 struct tt_exchange {
-    /* The next op computes much and moves little (attention): now is the time for transfers that run beside it. */
+    /* The next op computes much and moves little (attention): a good time to start transfers beside it. */
     tt_status (*quiet)(void *context);
     void *context;
 };
@@ -55,12 +53,12 @@ struct tt_rope_table {
     tt_tensor cos_PE, sin_PE;
 };
 
-/* Lent for the length of the pass. */
+/* Lent for the duration of the pass. */
 struct tt_pass_services {
     struct tt_stream *stream;
     struct tt_workspace *workspace;
     struct tt_kv_cache *cache;          /* NULL in training */
-    const struct tt_exchange *exchange; /* NULL: no other rank waits for this one */
+    const struct tt_exchange *exchange; /* NULL: no transfers to start */
     struct tt_rope_table rope;
 };
 
@@ -68,9 +66,9 @@ struct tt_pass_inputs {
     const struct tt_device_batch *batch;
     tt_dtype compute_dtype; /* of activations: F32 or BF16 */
     bool training;          /* dropout on */
-    bool gradient;          /* a backward pass follows: keep what it needs */
+    bool gradient;          /* a backward pass follows: keep its inputs */
     bool want_logits;       /* logits_NV instead of a loss; labels are not read */
-    enum tt_level level;    /* with gradient: of the block that runs, KEEP_ALL or KEEP_CHEAP */
+    enum tt_level level;    /* with gradient: of the current block, KEEP_ALL or KEEP_CHEAP */
     /* derived from (seed, optimizer step); blocks derive their own by parameter name */
     struct tt_rng dropout_rng;
     float loss_scale; /* 1 / supervised tokens of the global step */
@@ -82,7 +80,7 @@ struct tt_pass_results {
     tt_tensor loss_N;    /* f32 */
     tt_tensor correct_N; /* i32: 1 where the label has the largest logit */
     tt_tensor entropy_N; /* f32 */
-    tt_tensor logits_NV; /* f32; only with want_logits, which leaves the others as they were */
+    tt_tensor logits_NV; /* f32; only with want_logits, which does not write the others */
 };
 
 struct tt_pass {

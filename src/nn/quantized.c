@@ -9,7 +9,7 @@ bool tt_linear_group_is_quantized(const struct tt_linear_group *group)
     return false;
 }
 
-/* At least one, and no more than fit into the scratch together. */
+/* At least one, at most as many as fit into the scratch together. */
 int tt_quantized_part_count(const struct tt_linear_group *group, const struct tt_pass *pass, int first)
 {
     int count = 1;

@@ -1,10 +1,9 @@
-/* A linear's weight as a matrix in the type that computes, whatever it is stored as.
+/* A linear's weight as a matrix in the compute type, for any stored type.
  *
- * What is quantized is made into scratch of the workspace for each product and forgotten after it: in a
- * forward pass, when the block runs again, and for the gradient of its input. Keeping what a block's second
- * run made for its backward would save 1 % of a step and take as much memory as the block in bf16
- * (docs/qlora.md). A stacked group is made at once, for one product, up to TT_QUANTIZED_SCRATCH_BYTES; a
- * larger one in parts, matrix by matrix. */
+ * A quantized weight is decoded into scratch of the workspace for each product: in a forward pass, in a recomputation,
+ * and for the gradient of the input. Keeping the decoded weights of a recomputation for backward would save 1 % of a
+ * step and take the memory of the block in bf16 (docs/qlora.md). A stacked group is decoded at once, for one product,
+ * up to TT_QUANTIZED_SCRATCH_BYTES; a larger group matrix by matrix. */
 #ifndef TT_NN_QUANTIZED_H
 #define TT_NN_QUANTIZED_H
 
@@ -12,7 +11,7 @@
 
 #define TT_QUANTIZED_SCRATCH_BYTES ((size_t)256 << 20)
 
-bool tt_linear_group_is_quantized(const struct tt_linear_group *group); /* some weight of it */
+bool tt_linear_group_is_quantized(const struct tt_linear_group *group); /* at least one weight is */
 
 /* Linears first .. first + count - 1 of a group with their weights as one matrix [sum of out, in]. */
 struct tt_weight_part {
@@ -20,7 +19,7 @@ struct tt_weight_part {
     int64_t out; /* rows of w_OI */
     tt_tensor w_OI;
 };
-/* How many linears from `first` on tt_quantized_part takes together. */
+/* Number of linears from `first` on in one tt_quantized_part. */
 int tt_quantized_part_count(const struct tt_linear_group *group, const struct tt_pass *pass, int first);
 /* The part that begins with linear `first`: pushes scratch, which the caller releases after the product. A
  * weight that is not quantized is a part of its own. */

@@ -72,7 +72,7 @@ static tt_status rotate(const struct tt_pass *pass, tt_tensor x_THE, bool invers
     return tt_rope(pass->lent.stream, &args);
 }
 
-/* q and k lie beside each other in every layout used here: one pass then does for both. */
+/* q and k are adjacent in every layout used here, so one pass processes both. */
 static tt_status rotate_both(const struct tt_pass *pass, tt_tensor q_THE, tt_tensor k_TKE, bool inverse)
 {
     const char *q_end =
@@ -87,7 +87,7 @@ static tt_status rotate_both(const struct tt_pass *pass, tt_tensor q_THE, tt_ten
     return rotate(pass, q_THE, inverse);
 }
 
-/* The ready q and k where they lie apart from the linears' q and k: in what was kept, or in `qk_TC`. */
+/* The normed and rotated q and k where they are separate from the linears' outputs: kept, or in `qk_TC`. */
 static struct qkv with_ready(const struct tt_self_attention *attention, struct qkv raw, tt_tensor qk_TC)
 {
     int64_t q_cols = attention->heads * attention->head_dim,
@@ -97,7 +97,7 @@ static struct qkv with_ready(const struct tt_self_attention *attention, struct q
     return raw;
 }
 
-/* x -> q, k and v as the linears give them, and rotated where no norm comes in between. */
+/* x -> q, k and v: the outputs of the linears, rotated already where there are no q/k norms. */
 static tt_status project(const struct tt_self_attention *attention, const struct tt_pass *pass,
                          tt_tensor n_TD, const struct tt_self_attention_saved *saved)
 {
@@ -111,9 +111,8 @@ static tt_status project(const struct tt_self_attention *attention, const struct
     return tt_linear_forward_rotated(&call, &rotation, saved->qkv_TC);
 }
 
-/* From what `project` made to what attention reads: normed and rotated. Where the linears' q and k must stay
- * beside the normed ones, the result goes to where it is kept, or to scratch that is pushed here; otherwise
- * in place. */
+/* Norms and rotates the output of `project` for attention. Where the linears' q and k must be kept too, the result goes
+ * to its kept place, or to scratch that is pushed here; otherwise in place. */
 static tt_status prepare(const struct tt_self_attention *attention, const struct tt_pass *pass, bool keep,
                          const struct tt_self_attention_saved *saved, struct qkv *ready)
 {
@@ -207,8 +206,7 @@ static tt_status push_attention_scratch(const struct tt_pass *pass, struct tt_at
     return tt_workspace_1d(pass->lent.workspace, "attention scratch", TT_U8, (int64_t)bytes, &args->scratch);
 }
 
-/* d(x + out) -> d(q, k, v) as the linears gave them; adds to the gradients of o_proj and of the q and k
- * norms. */
+/* d(x + out) -> gradients of the linears' q, k, v; adds to the gradients of o_proj and of the q and k norms. */
 static tt_status backward_to_qkv(const struct tt_self_attention *attention, const struct tt_pass *pass,
                                  const struct tt_self_attention_saved *saved, tt_tensor dmid_TD,
                                  tt_tensor dqkv_TC)
@@ -257,7 +255,7 @@ tt_status tt_self_attention_backward(const struct tt_self_attention *attention, 
                            tt_linear_group_out(&attention->qkv), &dqkv_TC));
     TT_TRY(backward_to_qkv(attention, pass, saved, dmid_TD, dqkv_TC));
 
-    /* When nobody below trains, the gradient of the normed input is only needed for the norm's own weight. */
+    /* Without a trainable block below, the gradient of the normed input is only needed for the norm's own weight. */
     tt_tensor dn_TD = dx_TD;
     if (tt_tensor_is_empty(dx_TD) && attention->norm.weight->trainable) {
         TT_TRY(tt_workspace_2d(workspace, "gradient of the normed input", pass->in.compute_dtype, tokens, dim,

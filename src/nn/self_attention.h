@@ -2,13 +2,12 @@
  *     out = o_proj(attention(rope(q), rope(k), v)),  q, k, v = linears of norm(x)
  * Qwen3 norms q and k per head.
  *
- * Kept for backward, in elements per token (c: compute type, f: fp32): q, k, v (H + 2K) E c, o H E c, lse H
- * f, rstd 1 f, LoRA h of q, k, v and o. Without q/k norms q and k are kept after rope. With them they are
- * kept as the linears gave them, plus (H + K) f of rstd, and normed and rotated again in backward: one copy
- * either way.
+ * Kept for backward, in elements per token (c: compute type, f: fp32): q, k, v (H + 2K) E c, o H E c, lse H f, rstd 1
+ * f, LoRA h of q, k, v and o. Without q/k norms q and k are kept after rope. With them the outputs of the linears are
+ * kept, plus (H + K) f of rstd, and normed and rotated again in backward: one copy either way.
  *
- * At TT_KEEP_ALL also what backward would make again: the normed input D c where LoRA or a weight of q, k, v trains,
- * and with q/k norms the ready q and k, (H + K) E c. */
+ * At TT_KEEP_ALL also the normed input D c where LoRA or a weight of q, k, v trains, and with q/k norms the normed and
+ * rotated q and k, (H + K) E c. */
 #ifndef TT_NN_SELF_ATTENTION_H
 #define TT_NN_SELF_ATTENTION_H
 
@@ -23,16 +22,16 @@ struct tt_self_attention {
     int64_t heads, kv_heads, head_dim;
     int64_t window; /* 0: none */
     double scale;
-    int layer; /* which layer of a key/value cache */
+    int layer; /* index in a key/value cache */
 };
 
 struct tt_self_attention_saved {
     tt_tensor qkv_TC, h_qkv_TR, o_TC, h_o_TR, lse_HT, rstd_T, rstd_q_N, rstd_k_N;
-    tt_tensor n_TD, ready_qk_TC; /* empty: made again */
+    tt_tensor n_TD, ready_qk_TC; /* empty: recomputed */
 };
 
-/* With `keep` all of `saved` is pushed and stays; otherwise everything is popped. With pass->lent.cache the new
- * keys and values are appended to it and attended to after those that it holds. */
+/* With `keep` all of `saved` is pushed and stays; otherwise everything is popped. With pass->lent.cache the new keys
+ * and values are appended to the cached ones. */
 TT_MUST_USE tt_status tt_self_attention_forward(const struct tt_self_attention *attention,
                                                 const struct tt_pass *pass, tt_tensor x_TD, bool keep,
                                                 struct tt_self_attention_saved *saved, tt_tensor out_TD);

@@ -1,5 +1,5 @@
-/* A training benchmark: a shape with random weights on random tokens, no files but config.json (`trimtab
- * bench train`). */
+/* A training benchmark: a shape with random weights on random tokens, without files except config.json (`trimtab bench
+ * train`). */
 #ifndef TT_RUN_BENCH_H
 #define TT_RUN_BENCH_H
 
@@ -16,10 +16,10 @@ struct tt_bench_result {
     size_t peak_bytes;         /* peak resident memory of this process */
     /* Buffers on rank 0's device, without the driver's context: planned; what the device counted. */
     size_t planned_bytes, device_peak_bytes;
-    size_t device_used_bytes;    /* as the driver counts it; 0 where the device is the host */
-    double planned_step_seconds; /* what the plan thought; 0 on cpus */
-    char recompute[96];          /* "recompute none": what the plan chose */
-    bool recomputes_blocks;      /* some of them */
+    size_t device_used_bytes;    /* by the driver's count; 0 where the device is the host */
+    double planned_step_seconds; /* the plan's estimate; 0 on cpus */
+    char recompute[96];          /* "recompute none": the plan's choice */
+    bool recomputes_blocks;      /* at least one */
     int64_t base_params, trainable_params;
     /* of rank 0, a step: seconds by op and span; the rest is not in any */
     struct tt_op_time op_times[TT_SPAN_COUNT];

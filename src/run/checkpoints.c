@@ -26,8 +26,8 @@ static tt_status checkpoint_path(const struct tt_run *run, int64_t step, char pa
     return TT_OK;
 }
 
-void tt_checkpoints_note_metric(struct tt_checkpoints *checkpoints, const struct tt_job_spec *config,
-                                const struct tt_evaluation *evaluation, int64_t step, bool saved)
+void tt_checkpoints_record_metric(struct tt_checkpoints *checkpoints, const struct tt_job_spec *config,
+                                  const struct tt_evaluation *evaluation, int64_t step, bool saved)
 {
     bool by_best = config->watch.save_strategy == TT_INTERVAL_BEST;
     if (step == 0 ||
@@ -100,8 +100,8 @@ const char *tt_checkpoints_format_seconds(double seconds, char *text, size_t tex
 }
 
 /* On rank 0. What it took is the observer's, the journal's and, of the longest one, the run's. */
-static void tell_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
-                      const struct tt_save_report *report)
+static void report_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
+                        const struct tt_save_report *report)
 {
     char line[sizeof report->folder + 200], bytes[32], took[32], stall[32];
     double prepared = checkpoints->save.prepare_seconds, stood_still = prepared + report->stall_seconds;
@@ -114,7 +114,7 @@ static void tell_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
              tt_format_bytes((double)report->bytes, bytes, sizeof bytes),
              tt_checkpoints_format_seconds(seconds, took, sizeof took),
              tt_checkpoints_format_seconds(stood_still, stall, sizeof stall));
-    tt_run_say_line(run, line);
+    tt_run_report_line(run, line);
     struct tt_log_field fields[] = {
         {"bytes", (double)report->bytes}, {"seconds", seconds}, {"stall_seconds", stood_still}};
     tt_journal_event(run->journal, "save", checkpoints->save.step, report->folder, fields,
@@ -130,15 +130,15 @@ void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints, struct tt_run *ru
     tt_error_copy(&error);
     if (checkpoints->saver != NULL && tt_saver_complete(checkpoints->saver, patience_seconds, &report) &&
         checkpoints->first)
-        tell_save(checkpoints, run, &report);
+        report_save(checkpoints, run, &report);
     (void)tt_error_restore(&error);
     tt_saver_destroy(checkpoints->saver);
     checkpoints->saver = NULL;
 }
 
 /* A save has failed, as all ranks know: either the run ends with this, or it goes on. */
-static tt_status weigh_failure(const struct tt_checkpoints *checkpoints, const struct tt_run *run,
-                               tt_status status)
+static tt_status handle_failure(const struct tt_checkpoints *checkpoints, const struct tt_run *run,
+                                tt_status status)
 {
     struct tt_error error;
     tt_error_copy(&error);
@@ -158,9 +158,9 @@ static tt_status finish_save(struct tt_checkpoints *checkpoints, struct tt_run *
     struct tt_save_report report;
     bool reported = false;
     tt_status status = tt_saver_finish(checkpoints->saver, &report, &reported);
-    if (reported) tell_save(checkpoints, run, &report);
+    if (reported) report_save(checkpoints, run, &report);
     if (status == TT_OK || must || reported) return status;
-    return weigh_failure(checkpoints, run, status);
+    return handle_failure(checkpoints, run, status);
 }
 
 tt_status tt_checkpoints_before_update(void *context)
@@ -170,12 +170,12 @@ tt_status tt_checkpoints_before_update(void *context)
 }
 
 /* Once, so that a grace period can be chosen. */
-static void tell_grace(struct tt_checkpoints *checkpoints, const struct tt_run *run, double step_seconds)
+static void report_grace(struct tt_checkpoints *checkpoints, const struct tt_run *run, double step_seconds)
 {
     char line[300], takes[32], stall[32], step[32], stop[32];
     double save = checkpoints->save_seconds;
-    if (checkpoints->told_grace) return;
-    checkpoints->told_grace = true;
+    if (checkpoints->grace_reported) return;
+    checkpoints->grace_reported = true;
     snprintf(line, sizeof line,
              "a save takes %s, and training stands still for %s of it; a step takes %s. A stop (SIGTERM) is "
              "done after about %s: a grace period must be longer",
@@ -183,17 +183,17 @@ static void tell_grace(struct tt_checkpoints *checkpoints, const struct tt_run *
              tt_checkpoints_format_seconds(checkpoints->stall_seconds, stall, sizeof stall),
              tt_checkpoints_format_seconds(step_seconds, step, sizeof step),
              tt_checkpoints_format_seconds(2.0 * save + step_seconds, stop, sizeof stop));
-    tt_run_say_line(run, line);
+    tt_run_report_line(run, line);
 }
 
-tt_status tt_checkpoints_look(struct tt_checkpoints *checkpoints, struct tt_run *run, bool failed,
+tt_status tt_checkpoints_poll(struct tt_checkpoints *checkpoints, struct tt_run *run, bool failed,
                               double step_seconds)
 {
     struct tt_save_report report;
     if (failed) return finish_save(checkpoints, run, false);
     if (!tt_saver_collect(checkpoints->saver, &report) || !checkpoints->first) return TT_OK;
-    tell_save(checkpoints, run, &report);
-    tell_grace(checkpoints, run, step_seconds);
+    report_save(checkpoints, run, &report);
+    report_grace(checkpoints, run, step_seconds);
     return TT_OK;
 }
 
@@ -252,7 +252,7 @@ out:
 
 /* What trainer_state.json says of the best; `saved`: the step whose checkpoint is about to be written, or -1.
  */
-static tt_status tell_best(const struct tt_checkpoints *checkpoints, struct tt_run *run, int64_t saved)
+static tt_status report_best(const struct tt_checkpoints *checkpoints, struct tt_run *run, int64_t saved)
 {
     const struct tt_best *best = &checkpoints->memory->best;
     char path[PATH_BYTES];
@@ -270,7 +270,7 @@ static tt_status on_published(void *context)
     return remove_old(checkpoints);
 }
 
-static void note_begin(struct tt_checkpoints *checkpoints, int64_t step)
+static void record_begin(struct tt_checkpoints *checkpoints, int64_t step)
 {
     checkpoints->save.step = step;
     checkpoints->save.begun = tt_clock_seconds();
@@ -281,7 +281,7 @@ static void note_begin(struct tt_checkpoints *checkpoints, int64_t step)
 static tt_status make_job(struct tt_checkpoints *checkpoints, struct tt_run *run, const struct tt_rank *rank,
                           int64_t step, struct tt_save_job *job)
 {
-    TT_TRY(tell_best(checkpoints, run, step));
+    TT_TRY(report_best(checkpoints, run, step));
     TT_TRY(make_texts(run, job));
     job->texts[2].name = "training_state.json";
     if (!job->state) return TT_OK;
@@ -303,7 +303,7 @@ tt_status tt_checkpoints_save(struct tt_checkpoints *checkpoints, struct tt_run 
         checkpoints->keep.newest = step;
         job.published = on_published;
         job.context = checkpoints;
-        note_begin(checkpoints, step);
+        record_begin(checkpoints, step);
         status = tt_output_dir_hold(&run->output);
         if (status == TT_OK) status = make_job(checkpoints, run, rank, step, &job);
         checkpoints->save.prepare_seconds = tt_clock_seconds() - checkpoints->save.begun;
@@ -356,8 +356,8 @@ static tt_status keep_limit(struct tt_checkpoints *checkpoints, const struct tt_
 }
 
 /* The weights of the best, unless its checkpoint could not be written. */
-static tt_status go_back_to_best(const struct tt_checkpoints *checkpoints, struct tt_run *run,
-                                 struct tt_rank *rank)
+static tt_status restore_best(const struct tt_checkpoints *checkpoints, struct tt_run *run,
+                              struct tt_rank *rank)
 {
     char path[PATH_BYTES];
     if (!run->config->watch.load_best_model_at_end || !checkpoints->memory->best.known) return TT_OK;
@@ -375,9 +375,9 @@ tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_ru
     bool first = tt_comm_rank(rank->world) == 0;
     struct tt_save_job job = {.folder = run->config->run.output_dir, .merge = true};
     TT_TRY(finish_save(checkpoints, run, stopped));
-    TT_TRY(go_back_to_best(checkpoints, run, rank));
-    tt_status status = first ? tell_best(checkpoints, run, -1) : TT_OK;
-    note_begin(checkpoints, step);
+    TT_TRY(restore_best(checkpoints, run, rank));
+    tt_status status = first ? report_best(checkpoints, run, -1) : TT_OK;
+    record_begin(checkpoints, step);
     if (status == TT_OK && first) status = tt_output_dir_hold(&run->output);
     if (status == TT_OK && first) status = keep_limit(checkpoints, run);
     if (status == TT_OK && first) status = make_texts(run, &job);

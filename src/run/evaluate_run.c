@@ -80,7 +80,7 @@ static tt_status prepare(struct evaluation_run *run, const struct tt_world *worl
     struct tt_model *model = NULL;
     TT_TRY(tt_model_create(&run->inputs.model_config, &run->inputs.model_options, &model));
     tt_status status = tt_load_check(model, &run->inputs.source);
-    if (status == TT_OK) status = tt_quantization_say(model);
+    if (status == TT_OK) status = tt_quantization_report(model);
     tt_model_destroy(model);
     if (status == TT_OK)
         status =

@@ -1,9 +1,9 @@
-/* The journal of a run: the log rows and where they go. metrics.jsonl (a row or an event a line, at once), TensorBoard,
- * trainer_state.json, train_results.json, eval_results.json, all_results.json in the shapes that transformers' Trainer
- * writes (trainer_callback.TrainerState, Trainer.save_metrics). Rank 0 only.
+/* The journal of a run: the log rows and their files: metrics.jsonl (a row or an event a line, written immediately),
+ * TensorBoard, trainer_state.json, train_results.json, eval_results.json, all_results.json in the formats of
+ * transformers' Trainer (trainer_callback.TrainerState, Trainer.save_metrics). Rank 0 only.
  *
- * Once a run trains, no record ends it: one that cannot be written is a warning, and metrics.jsonl and TensorBoard's
- * file are written as soon as they can be (record_file.h). */
+ * During training a record that cannot be written does not end the run: it is a warning, and metrics.jsonl and
+ * TensorBoard's file are written when possible (record_file.h). */
 #ifndef TT_RUN_JOURNAL_H
 #define TT_RUN_JOURNAL_H
 
@@ -18,31 +18,31 @@ struct tt_journal_facts {
     int64_t logging_steps, eval_steps, save_steps; /* as transformers' compute_steps resolves them */
 };
 
-/* Opens output_dir/metrics.jsonl and, when asked for, the TensorBoard file. */
+/* Opens output_dir/metrics.jsonl and, if requested, the TensorBoard file. */
 TT_MUST_USE tt_status tt_journal_open(const struct tt_job_spec *config, const struct tt_journal_facts *facts,
                                       const struct tt_train_observer *observer, struct tt_journal **out);
 void tt_journal_close(struct tt_journal *journal); /* takes NULL */
 
 void tt_journal_row(struct tt_journal *journal, const struct tt_log_row *row);
-/* A line in metrics.jsonl alone, {"event": "save", "step": 4, "folder": "out/checkpoint-4", ...}: what it cost this
- * process to save or to go on. The log of the run, which a run that goes on has again, is without it. */
+/* A line in metrics.jsonl only, {"event": "save", "step": 4, "folder": "out/checkpoint-4", ...}: the cost of a save or
+ * a resume in this process. It is not part of the rows that a resume restores. */
 void tt_journal_event(struct tt_journal *journal, const char *event, int64_t step, const char *folder,
                       const struct tt_log_field *fields, int count);
-/* State that trainer_state.json tells beside the rows. */
+/* State of trainer_state.json besides the rows. */
 void tt_journal_progress(struct tt_journal *journal, int64_t step, double epoch, int64_t tokens_seen,
                          double flops);
 TT_MUST_USE tt_status tt_journal_best(struct tt_journal *journal, int64_t step, double metric,
                                       const char *checkpoint);
 /* The text of trainer_state.json, appended. */
 TT_MUST_USE tt_status tt_journal_state_text(const struct tt_journal *journal, struct tt_str *text);
-/* All that all_results.json has; lent. */
+/* The content of all_results.json; lent. */
 struct tt_json_value *tt_journal_results(const struct tt_journal *journal);
-/* Goes on from the log rows (trainer_state.json's log_history, which metrics.jsonl then holds again) and results of an
+/* Restores the log rows (trainer_state.json's log_history, which are written to metrics.jsonl again) and results of an
  * earlier part of the run. Both lent. */
 TT_MUST_USE tt_status tt_journal_restore(struct tt_journal *journal, const struct tt_json_value *history,
                                          const struct tt_json_value *results);
-/* <split>_results.json and all_results.json into output_dir: the fields of `row`, its epoch, and `samples`, how many
- * the data set has. */
+/* Writes <split>_results.json and all_results.json into output_dir: the fields of `row`, its epoch, and `samples`, the
+ * number of samples of the data set. */
 void tt_journal_write_results(struct tt_journal *journal, const char *split, const struct tt_log_row *row,
                               const struct tt_log_field *samples);
 

@@ -82,7 +82,8 @@ static tt_status evaluate(struct loop *loop, int64_t step)
     struct tt_evaluation evaluation;
     TT_TRY(tt_evaluate(loop->rank, run->eval_sampler, NULL, &loop->storage, &evaluation));
     loop->memory.counters.last_eval_loss = evaluation.loss;
-    tt_checkpoints_note_metric(&loop->checkpoints, run->config, &evaluation, step, saves_by_steps(run, step));
+    tt_checkpoints_record_metric(&loop->checkpoints, run->config, &evaluation, step,
+                                 saves_by_steps(run, step));
     if (!loop->first) return TT_OK;
     double seconds = evaluation.seconds > 0 ? evaluation.seconds : 1e-9;
     struct tt_log_field fields[] = {
@@ -101,7 +102,7 @@ static tt_status evaluate(struct loop *loop, int64_t step)
     return TT_OK;
 }
 
-static void tell_step(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
+static void report_step(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
 {
     struct tt_run *run = loop->run;
     const struct tt_job_spec *config = run->config;
@@ -176,7 +177,7 @@ static tt_status after_step(struct loop *loop, int64_t done, const struct tt_tra
 {
     struct tt_run *run = loop->run;
     int64_t best_before = loop->memory.best.known ? loop->memory.best.step : -1;
-    if (loop->first) tell_step(loop, done, result);
+    if (loop->first) report_step(loop, done, result);
     bool last = done == run->total_steps;
     bool evaluates =
         run->eval_sampler != NULL && (due(run->eval_steps, done) || (last && run->eval_steps > 0));
@@ -186,11 +187,11 @@ static tt_status after_step(struct loop *loop, int64_t done, const struct tt_tra
     return saves ? save(loop, done) : TT_OK;
 }
 
-static tt_status say_memory(const struct loop *loop)
+static tt_status report_memory(const struct loop *loop)
 {
     struct tt_str text = {0};
     tt_status status = tt_plan_compare(&loop->run->plan, loop->rank->device, &text);
-    if (status == TT_OK) tt_run_say(loop->run, tt_str_text(&text));
+    if (status == TT_OK) tt_run_report(loop->run, tt_str_text(&text));
     tt_str_deinit(&text);
     return status;
 }
@@ -246,7 +247,7 @@ static tt_status finish(struct loop *loop, bool stopped)
     summary->save_seconds = loop->checkpoints.save_seconds;
     summary->save_stall_seconds = loop->checkpoints.stall_seconds;
     snprintf(summary->output, sizeof summary->output, "%s", run->config->run.output_dir);
-    return say_memory(loop);
+    return report_memory(loop);
 }
 
 static tt_status train(struct loop *loop)
@@ -259,7 +260,7 @@ static tt_status train(struct loop *loop)
     for (int64_t step = run->first_step; step < run->total_steps && !stopped; step++) {
         double start = tt_clock_seconds();
         TT_TRY(run_step(loop, step, &result));
-        TT_TRY(tt_checkpoints_look(&loop->checkpoints, run, result.save_failed, tt_clock_seconds() - start));
+        TT_TRY(tt_checkpoints_poll(&loop->checkpoints, run, result.save_failed, tt_clock_seconds() - start));
         TT_TRY(after_step(loop, step + 1, &result));
         stopped = result.stop_requested && step + 1 < run->total_steps;
         if (stopped) TT_TRY(save(loop, step + 1));
@@ -274,7 +275,7 @@ static tt_status train(struct loop *loop)
 }
 
 /* What it cost to come back to where the run was. */
-static void tell_resume(const struct loop *loop)
+static void report_resume(const struct loop *loop)
 {
     const struct tt_run *run = loop->run;
     const struct tt_resume *resume = &run->resume;
@@ -286,7 +287,7 @@ static void tell_resume(const struct loop *loop)
              resume->folder, tt_format_bytes((double)resume->bytes, bytes, sizeof bytes),
              tt_checkpoints_format_seconds(resume->verify_seconds, verified, sizeof verified),
              tt_checkpoints_format_seconds(resume->load_seconds, loaded, sizeof loaded));
-    tt_run_say_line(run, line);
+    tt_run_report_line(run, line);
     tt_journal_event(run->journal, "resume", resume->step, resume->folder, fields,
                      sizeof fields / sizeof *fields);
 }
@@ -302,7 +303,7 @@ static tt_status restore(struct loop *loop)
                               tt_json_get(run->resume.state.root, "results")));
     tt_journal_progress(run->journal, run->first_step, epoch_of(loop, run->first_step),
                         loop->memory.counters.tokens, flops_so_far(loop));
-    tell_resume(loop);
+    report_resume(loop);
     return TT_OK;
 }
 

@@ -1,6 +1,5 @@
-/* A plan without a run: from settings and the config.json of a model, for a device that need not be there. No
- * weights, tokenizer or data are read: every row is taken to have as many tokens as a row may have, all of
- * them learned. */
+/* A plan without a run: from settings and the config.json of a model, for a device that need not be present. Reads no
+ * weights, tokenizer or data: every row counts with the maximal number of tokens, all of them supervised. */
 #ifndef TT_RUN_PLAN_OFFLINE_H
 #define TT_RUN_PLAN_OFFLINE_H
 

@@ -1,7 +1,6 @@
-/* A file that grows by records while a run goes on (metrics.jsonl, TensorBoard's events). A record that cannot be
- * written does not end the run: one warning says why, the record is kept in memory, and every later record tries to
- * write all that is kept. A part of a record that reached the file is cut off again, so that the file always ends with
- * a whole one. */
+/* A file that grows by records during a run (metrics.jsonl, TensorBoard's events). A record that cannot be written does
+ * not end the run: one warning gives the reason, the record is kept in memory, and every later record retries all kept
+ * ones. A partially written record is truncated, so that the file always ends with a complete record. */
 #ifndef TT_RUN_RECORD_FILE_H
 #define TT_RUN_RECORD_FILE_H
 
@@ -10,11 +9,11 @@
 
 struct tt_record_file;
 
-/* Creates the file, or empties it. */
+/* Creates or truncates the file. */
 TT_MUST_USE tt_status tt_record_file_create(const char *path, struct tt_record_file **out);
 /* One record. */
 void tt_record_file_append(struct tt_record_file *file, const void *data, size_t bytes);
-/* A last try, and a warning that says how many records were lost. Takes NULL. */
+/* Retries once more; a warning gives the number of lost records. Takes NULL. */
 void tt_record_file_close(struct tt_record_file *file);
 
 #endif

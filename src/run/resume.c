@@ -32,7 +32,7 @@ static bool means_newest(const char *setting)
     return false;
 }
 
-static void note_skipped(void *context, const char *path, const char *reason)
+static void log_skipped(void *context, const char *path, const char *reason)
 {
     (void)context;
     tt_warn("%s is passed over: %s", path, reason);
@@ -63,7 +63,7 @@ static tt_status find(struct tt_run *run)
         return verify_named(run, setting);
     }
     const struct tt_checkpoint_search search = {
-        .output_dir = output, .cancel = run->cancel, .skipped = note_skipped};
+        .output_dir = output, .cancel = run->cancel, .skipped = log_skipped};
     TT_TRY(tt_checkpoint_find_newest(&search, &run->resume.folder, &passed_over));
     if (run->resume.folder != NULL || passed_over == 0) return TT_OK;
     tt_status status =
@@ -128,22 +128,22 @@ static tt_status find_and_time(struct tt_run *run)
     return TT_OK;
 }
 
-struct telling {
+struct sharing {
     struct tt_run *run;
     int first_rank;
 };
 
 /* Everyone learns what rank 0 found; a process takes note once. */
-static tt_status tell_rank(void *context, const struct tt_world_rank *rank)
+static tt_status share_path(void *context, const struct tt_world_rank *rank)
 {
-    const struct telling *telling = context;
-    struct tt_resume *resume = &telling->run->resume;
+    const struct sharing *sharing = context;
+    struct tt_resume *resume = &sharing->run->resume;
     int me = tt_comm_rank(rank->comm);
     char path[PATH_BYTES] = "";
     if (me == 0 && resume->folder != NULL) snprintf(path, sizeof path, "%s", resume->folder);
     tt_status status = TT_OK;
     TT_TRY(tt_comm_host_share(rank->comm, path, sizeof path));
-    if (me == telling->first_rank && resume->folder == NULL && path[0] != '\0') {
+    if (me == sharing->first_rank && resume->folder == NULL && path[0] != '\0') {
         resume->folder = tt_strdup(path);
         if (resume->folder == NULL) status = TT_ERR_MEMORY;
     }
@@ -155,8 +155,8 @@ tt_status tt_resume_find(struct tt_run *run, struct tt_world *world)
     if (!tt_resume_is_asked(run->config->run.resume_from_checkpoint)) return TT_OK;
     TT_TRY(tt_world_agree(world, world->first_rank == 0 ? find_and_time(run) : TT_OK));
     if (world->local_count == world->world_size) return TT_OK;
-    struct telling telling = {run, world->first_rank};
-    return tt_world_run(world, tell_rank, &telling);
+    struct sharing sharing = {run, world->first_rank};
+    return tt_world_run(world, share_path, &sharing);
 }
 
 static tt_status read_json(const char *folder, const char *name, struct tt_json *json)

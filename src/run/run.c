@@ -7,7 +7,7 @@
 /* A sample may be one line of any length; it is cut between characters. */
 enum { SAID_BYTES_MAX = 4000 };
 
-static void say_bytes(const struct tt_run *run, const char *line, size_t bytes)
+static void report_bytes(const struct tt_run *run, const char *line, size_t bytes)
 {
     char shown[SAID_BYTES_MAX + sizeof " ..."];
     if (run->observer == NULL || run->observer->on_message == NULL) return;
@@ -16,18 +16,18 @@ static void say_bytes(const struct tt_run *run, const char *line, size_t bytes)
     run->observer->on_message(run->observer->context, shown);
 }
 
-void tt_run_say(const struct tt_run *run, const char *text)
+void tt_run_report(const struct tt_run *run, const char *text)
 {
     for (const char *line = text; *line != '\0';) {
         size_t bytes = strcspn(line, "\n");
-        say_bytes(run, line, bytes);
+        report_bytes(run, line, bytes);
         line += bytes + (line[bytes] == '\n');
     }
 }
 
-void tt_run_say_line(const struct tt_run *run, const char *line)
+void tt_run_report_line(const struct tt_run *run, const char *line)
 {
-    say_bytes(run, line, strlen(line));
+    report_bytes(run, line, strlen(line));
 }
 
 tt_dtype tt_run_save_dtype(const struct tt_job_spec *config, const struct tt_model *model)

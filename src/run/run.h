@@ -1,5 +1,5 @@
-/* What the ranks of one process share during a run: made by the trainer before the first rank starts, read-only after,
- * but for the members that belong to global rank 0. Internal to src/run. */
+/* The state that the ranks of one process share during a run: filled by the trainer before the first rank starts,
+ * read-only afterwards, except for the members of global rank 0. Internal to src/run. */
 #ifndef TT_RUN_RUN_H
 #define TT_RUN_RUN_H
 
@@ -20,11 +20,11 @@ struct tt_run {
     struct tt_inputs inputs;
     struct tt_sampler *train_sampler, *eval_sampler; /* eval: NULL without evaluation */
     struct tt_batch_limits train_limits, eval_limits;
-    /* what each rank is made from; device and communicators filled per rank */
+    /* configuration of each rank; device and communicators are set per rank */
     struct tt_rank_config rank_config;
     struct tt_plan plan;
     int64_t steps_per_epoch, total_steps;
-    int64_t logging_steps, eval_steps, save_steps; /* resolved: every so many steps; 0: never */
+    int64_t logging_steps, eval_steps, save_steps; /* resolved: interval in steps; 0: never */
     double start_seconds;                          /* tt_clock_seconds when the run began */
     struct tt_resume resume;
     struct tt_fingerprint fingerprint; /* of the input files */
@@ -36,10 +36,10 @@ struct tt_run {
     struct tt_train_summary *summary;
 };
 
-/* Reports the lines of `text` to whoever watches. Control characters in them are escaped (base/utf8.h). */
-void tt_run_say(const struct tt_run *run, const char *text);
-/* The same for one line: line breaks in it, which come from a name, are escaped, too. */
-void tt_run_say_line(const struct tt_run *run, const char *line);
+/* Reports the lines of `text` to the observer. Control characters in them are escaped (base/utf8.h). */
+void tt_run_report(const struct tt_run *run, const char *text);
+/* The same for one line: line breaks, from names, are escaped too. */
+void tt_run_report_line(const struct tt_run *run, const char *line);
 
 /* Type of the saved weights: save_dtype, else fp32 for adapters (their masters), else the type of the model's files. */
 tt_dtype tt_run_save_dtype(const struct tt_job_spec *config, const struct tt_model *model);

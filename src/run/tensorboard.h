@@ -10,8 +10,7 @@ struct tt_tensorboard;
 /* Creates `folder` and an events.out.tfevents.* file in it. */
 TT_MUST_USE tt_status tt_tensorboard_open(const char *folder, struct tt_tensorboard **out);
 void tt_tensorboard_close(struct tt_tensorboard *board); /* takes NULL */
-/* One scalar; it is on its way to the disk when this returns, or waits for room on it (record_file.h). TT_ERR_MEMORY
- * only. */
+/* One scalar; written when this returns, or kept until the disk has room (record_file.h). TT_ERR_MEMORY only. */
 TT_MUST_USE tt_status tt_tensorboard_scalar(struct tt_tensorboard *board, const char *tag, int64_t step,
                                             double value);
 

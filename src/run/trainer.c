@@ -17,7 +17,7 @@
 #include "run/run.h"
 
 /* A line of a sample cannot be taken for a line of the program: it is indented. */
-static tt_status say_sample(const struct tt_run *run, const char *sample)
+static tt_status report_sample(const struct tt_run *run, const char *sample)
 {
     struct tt_str text = {0};
     tt_status status = TT_OK;
@@ -26,7 +26,7 @@ static tt_status say_sample(const struct tt_run *run, const char *sample)
         status = tt_str_printf(&text, "  %.*s\n", (int)bytes, line);
         line += bytes + (line[bytes] == '\n');
     }
-    if (status == TT_OK) tt_run_say(run, tt_str_text(&text));
+    if (status == TT_OK) tt_run_report(run, tt_str_text(&text));
     tt_str_deinit(&text);
     return status;
 }
@@ -92,44 +92,44 @@ static void resolve_intervals(struct tt_run *run)
         resolve_interval(config->watch.save_strategy, config->watch.save_steps, per_epoch, total);
 }
 
-static tt_status say_data(const struct tt_run *run)
+static tt_status report_data(const struct tt_run *run)
 {
     tt_status status = TT_OK;
     struct tt_str text = {0};
     TT_GO(tt_inputs_describe_data(run->inputs.train, "training data", &text));
-    tt_run_say(run, tt_str_text(&text));
+    tt_run_report(run, tt_str_text(&text));
     tt_str_clear(&text);
     if (run->inputs.eval != NULL) {
         TT_GO(tt_inputs_describe_data(run->inputs.eval, "evaluation data", &text));
-        tt_run_say(run, tt_str_text(&text));
+        tt_run_report(run, tt_str_text(&text));
         tt_str_clear(&text);
     }
     if (run->inputs.tokenizer != NULL) {
-        tt_run_say(run, "first sample; what is between [[ and ]] is learned:");
+        tt_run_report(run, "first sample; what is between [[ and ]] is learned:");
         TT_GO(tt_dataset_show(run->inputs.train, 0, run->inputs.tokenizer, "[[", "]]", &text));
-        TT_GO(say_sample(run, tt_str_text(&text)));
+        TT_GO(report_sample(run, tt_str_text(&text)));
     }
 out:
     tt_str_deinit(&text);
     return status;
 }
 
-static tt_status say_model(const struct tt_run *run, const struct tt_model *model,
-                           const struct tt_world *world)
+static tt_status report_model(const struct tt_run *run, const struct tt_model *model,
+                              const struct tt_world *world)
 {
     char line[512], recompute[96];
-    tt_run_say(run, tt_model_format_counts(model, line, sizeof line));
+    tt_run_report(run, tt_model_format_counts(model, line, sizeof line));
     struct tt_str text = {0};
     tt_status status = tt_quantization_describe(model, &text);
-    if (text.bytes > 0) tt_run_say(run, tt_str_text(&text));
+    if (text.bytes > 0) tt_run_report(run, tt_str_text(&text));
     tt_str_clear(&text);
     if (status == TT_OK && strcmp(run->rank_config.device.kind, "cuda") == 0) {
         status = tt_devices_describe(run->rank_config.device.index, world->local_count, &text);
-        if (status == TT_OK) tt_run_say(run, tt_str_text(&text));
+        if (status == TT_OK) tt_run_report(run, tt_str_text(&text));
         tt_str_clear(&text);
     }
     if (status == TT_OK) status = tt_plan_format(&run->plan, &text);
-    if (status == TT_OK) tt_run_say(run, tt_str_text(&text));
+    if (status == TT_OK) tt_run_report(run, tt_str_text(&text));
     tt_str_deinit(&text);
     snprintf(line, sizeof line, "%lld step%s, %lld an epoch, on %d rank%s (%s, %s) of %d thread%s, %s, %s",
              (long long)run->total_steps, run->total_steps == 1 ? "" : "s", (long long)run->steps_per_epoch,
@@ -138,10 +138,10 @@ static tt_status say_model(const struct tt_run *run, const struct tt_model *mode
              world->threads_per_rank == 1 ? "" : "s",
              tt_dtype_torch_name(run->inputs.model_options.compute_dtype),
              tt_plan_recompute_text(&run->plan, recompute, sizeof recompute));
-    tt_run_say(run, line);
+    tt_run_report(run, line);
     struct tt_str resume = {0};
     if (status == TT_OK) status = tt_resume_describe(run, world, &resume);
-    if (resume.bytes > 0) tt_run_say_line(run, tt_str_text(&resume));
+    if (resume.bytes > 0) tt_run_report_line(run, tt_str_text(&resume));
     tt_str_deinit(&resume);
     return status;
 }
@@ -159,8 +159,8 @@ static tt_status check_before_start(struct tt_run *run, const struct tt_world *w
     TT_GO(tt_plan_make(&run->rank_config, tt_rank_layout_ranks(&layout),
                        run->config->run.gradient_accumulation_steps, &run->train_limits, &run->eval_limits,
                        &run->plan));
-    TT_GO(say_data(run));
-    TT_GO(say_model(run, model, world));
+    TT_GO(report_data(run));
+    TT_GO(report_model(run, model, world));
     TT_GO(tt_plan_check(&run->plan));
 out:
     tt_model_destroy(model);
@@ -244,7 +244,7 @@ static tt_status prepare(struct tt_run *run, const struct tt_world *world)
 
 /* Rank 0 logs the result, and whoever found an error reports it; the logs of the others end in one line too.
  */
-static void say_end(const struct tt_run *run, const struct tt_world *world, tt_status status)
+static void report_end(const struct tt_run *run, const struct tt_world *world, tt_status status)
 {
     if (status == TT_OK && world->first_rank > 0)
         tt_notice("rank %d of %d: the training is done, %lld steps", world->first_rank, world->world_size,
@@ -276,7 +276,7 @@ tt_status tt_trainer_run(const struct tt_job_spec *config, const struct tt_setti
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
     TT_GO(tt_world_agree(&world, prepare(&run, &world)));
     status = tt_world_run(&world, rank_main, &run);
-    say_end(&run, &world, status);
+    report_end(&run, &world, status);
 out:
     tt_journal_close(run.journal);
     tt_output_dir_release(&run.output, status != TT_OK);

@@ -1,13 +1,12 @@
-/* The trainer: one call runs a whole fine-tuning from a resolved configuration to the files it leaves.
+/* The trainer: one call runs a whole fine-tuning, from a resolved configuration to the output files.
  *
- * tt_trainer_run finds its peers (threads of this process, or MPI), reads model, tokenizer and data, plans the memory,
- * starts one thread per rank, trains, evaluates, saves. It prints nothing: what people watch goes to the observer,
- * whose functions are called from one thread at a time, on global rank 0 only.
+ * tt_trainer_run finds its peers (threads of this process, or other processes), loads model, tokenizer and data, plans
+ * the memory, starts one thread per rank, trains, evaluates, saves. It prints nothing: texts go to the observer, whose
+ * functions are called from one thread at a time, on global rank 0 only.
  *
- * What the observer sees and what a run returns (tt_train_observer, tt_train_summary, tt_eval_result) is public:
- * trimtab.h.
+ * The types of observer and results (tt_train_observer, tt_train_summary, tt_eval_result) are public: trimtab.h.
  *
- * Files left in output_dir: the adapter (PEFT folder) or model folder, tokenizer files, checkpoint-N/, metrics.jsonl,
+ * Files in output_dir: the adapter (PEFT folder) or model folder, tokenizer files, checkpoint-N/, metrics.jsonl,
  * trainer_state.json, train_results.json, eval_results.json, all_results.json, trimtab_config.yaml (the resolved
  * configuration), runs/ (TensorBoard).
  */
@@ -19,7 +18,7 @@
 #include "job/spec.h"
 #include "trimtab.h"
 
-/* `settings` is written to output_dir when not NULL. Stopping on request is TT_ERR_CANCELLED after a save. */
+/* `settings` is written to output_dir when not NULL. A stop on request is TT_ERR_CANCELLED, after a save. */
 TT_MUST_USE tt_status tt_trainer_run(const struct tt_job_spec *config, const struct tt_settings *settings,
                                      const struct tt_train_observer *observer, struct tt_cancel *cancel,
                                      struct tt_train_summary *summary);
