@@ -200,6 +200,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct linger reset = {.l_onoff = 1};
     if (size < 2) return 0;
     if (place.listener < 0) choose_place();
+    for (int late; (late = accept(place.listener, NULL, NULL)) >= 0;) close(late); /* of the last input */
     size_t rest = size - 2, first = data[1] < rest ? data[1] : rest;
     called = make_stranger(data[0], data + 2, first);
     guest = make_stranger(data[0] / MODES, data + 2 + first, rest - first);
