@@ -308,7 +308,8 @@ static tt_status fail_removed(const char *path)
 tt_status tt_writer_explain(const struct tt_writer *writer, bool written, tt_status status)
 {
     const struct timespec pause = {.tv_nsec = 10000000};
-    if (status != TT_ERR_DATA && status != TT_ERR_IO) return status;
+    /* A full disk is its own cause, also where rank 0 then clears the folder away. */
+    if (status != TT_ERR_DATA && !(written && status == TT_ERR_IO)) return status;
     for (int i = 0; i < 100 && tt_path_is_dir(writer->folder); i++) nanosleep(&pause, NULL);
     if (!tt_path_is_dir(writer->folder)) return fail_removed(writer->folder);
     for (size_t f = 0; written && f < writer->file_count; f++) {

@@ -52,9 +52,9 @@ TT_MUST_USE tt_status tt_writer_run(struct tt_writer *writer);
 TT_MUST_USE tt_status tt_writer_collect(const struct tt_writer *writer, const bool *expected, int world_size,
                                         struct tt_manifest *manifest);
 
-/* A save that failed with `status`: TT_ERR_IO with a message of its own where the folder that is written into, or a
- * file in it, was removed meanwhile. May wait for a second: who removes a folder begins with its files. `written`: all
- * files should be there. */
+/* A save that failed with `status`: TT_ERR_IO with a message of its own where a path is missing because the folder that
+ * is written into, or a file in it, was removed meanwhile. May wait for a second: who removes a folder begins with its
+ * files. `written`: all files should be there. */
 tt_status tt_writer_explain(const struct tt_writer *writer, bool written, tt_status status);
 
 #endif
