@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -345,6 +346,15 @@ static tt_status await_welcome(struct meeting *meeting, struct tt_wire_welcome *
     return TT_OK;
 }
 
+/* Whether rank 0 has its data lines, has done its work and has left while others still connect. Its farewell stays in
+ * the connection for the link (comm/link.c). */
+static bool rank0_has_left(int control)
+{
+    struct tt_wire_header header;
+    return recv(control, &header, sizeof header, MSG_PEEK | MSG_DONTWAIT) == (ssize_t)sizeof header &&
+           header.magic == TT_WIRE_MAGIC && header.kind == TT_WIRE_BYE && header.bytes == 0;
+}
+
 /* While data lines are made: what comes on the control connection can only end that, and rank 0 hears that
  * this process is alive. */
 static tt_status look_at_control(void *context)
@@ -354,12 +364,13 @@ static tt_status look_at_control(void *context)
     struct tt_wire_header header, beat = {.magic = TT_WIRE_MAGIC, .kind = TT_WIRE_BEAT};
     double now = tt_clock_seconds();
     if (is_cancelled(meeting)) return fail_cancelled(meeting);
+    if (rank0_has_left(meeting->control)) return TT_OK;
     if (now - meeting->beaten > TT_WIRE_BEAT_SECONDS) {
         struct iovec parts[1] = {{&beat, sizeof beat}};
         TT_TRY(send_all(meeting, meeting->control, parts, 1));
         meeting->beaten = now;
     }
-    while (poll(&file, 1, 0) > 0) {
+    while (poll(&file, 1, 0) > 0 && !rank0_has_left(meeting->control)) {
         TT_TRY(receive(meeting, meeting->control, &header, sizeof header, now + TRY_SECONDS, "who is there"));
         if (header.magic != TT_WIRE_MAGIC) return fail_stranger(meeting);
         if (header.kind == TT_WIRE_ABORT) return take_abort(meeting, meeting->control, &header);
