@@ -215,8 +215,7 @@ static tt_status write_and_publish(void *argument)
     tt_status status = TT_OK;
     struct tt_manifest manifest = {.step = saver->job.step};
     TT_GO(await_copies(saver));
-    if (saver->config.writes || saver->first)
-        TT_GO(tt_writer_explain(&saver->writer, false, tt_writer_run(&saver->writer)));
+    if (saver->config.writes || saver->first) TT_GO(tt_writer_run(&saver->writer));
     if (saver->first) {
         TT_GO(publish(saver, &manifest));
         for (size_t i = 0; i < manifest.count; i++) saver->bytes += manifest.files[i].bytes;

@@ -264,8 +264,9 @@ out:
 tt_status tt_writer_run(struct tt_writer *writer)
 {
     TT_TRY(tt_dir_create(writer->folder));
-    TT_TRY(write_files(writer));
-    return write_note(writer);
+    tt_status status = write_files(writer);
+    if (status == TT_OK) status = write_note(writer);
+    return tt_writer_explain(writer, false, status);
 }
 
 /* The total of one file over all ranks. */

@@ -54,7 +54,7 @@ TT_MUST_USE tt_status tt_writer_collect(const struct tt_writer *writer, const bo
 
 /* A save that failed with `status`: TT_ERR_IO with a message of its own where a path is missing because the folder that
  * is written into, or a file in it, was removed meanwhile. May wait for a second: who removes a folder begins with its
- * files. `written`: all files should be there. */
+ * files. `written`: all files should be there. tt_writer_run calls it itself, once the folder was made. */
 tt_status tt_writer_explain(const struct tt_writer *writer, bool written, tt_status status);
 
 #endif

@@ -243,6 +243,10 @@ static void a_removed_folder_is_the_cause(void **state)
     assert_int_equal(tt_writer_explain(writer, true, fail_open(f)), TT_ERR_IO);
     assert_non_null(strstr(tt_error_last()->message, f->files[1].name));
     assert_int_equal(tt_dir_remove(f->folder), TT_OK);
+    tt_file_fail_at(1, ENOSPC, true); /* it could not be made */
+    assert_int_equal(tt_writer_run(writer), TT_ERR_IO);
+    tt_file_fail_at(0, 0, false);
+    assert_non_null(strstr(tt_error_last()->message, strerror(ENOSPC)));
     assert_int_equal(tt_writer_explain(writer, false, fail_open(f)), TT_ERR_IO);
     assert_non_null(strstr(tt_error_last()->message, "was removed while it was written"));
     assert_int_equal(tt_writer_explain(writer, true, tt_fail(TT_ERR_MEMORY, "none")), TT_ERR_MEMORY);
