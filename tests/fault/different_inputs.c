@@ -35,8 +35,8 @@ static void begin(struct scene *scene)
     test_workplace_path(&scene->place, "a", scene->machines[0]);
     test_workplace_path(&scene->place, "b", scene->machines[1]);
     test_workplace_path(&scene->place, "out", scene->output);
-    shell(scene, "mkdir a && mv model a && cp -r " TT_TEST_ROOT
-                 "/golden/qwen2/adapter_random a/adapter && chmod -R u+w a");
+    shell(scene, "mkdir a && mv model a && cp -r '" TT_TEST_ROOT
+                 "/golden/qwen2/adapter_random' a/adapter && chmod -R u+w a");
     shell(scene,
           "for i in $(seq 40); do echo \"{\\\"text\\\": \\\"row $i of some\\\"}\"; done > a/train.jsonl && "
           "head -n 9 a/train.jsonl > a/eval.jsonl && echo '{{ x }}' > a/model/chat_template.jinja && "
