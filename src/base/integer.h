@@ -15,6 +15,11 @@ static inline int64_t tt_larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+static inline size_t tt_smaller_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
 /* The next multiple of `alignment`; `bytes` + `alignment` may not overflow. */
 static inline size_t tt_align_up(size_t bytes, size_t alignment)
 {

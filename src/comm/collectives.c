@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/integer.h"
 #include "comm/comm_impl.h"
 
 enum {
@@ -97,11 +98,6 @@ static tt_status all_reduce_in_one_step(struct tt_comm *comm, struct tt_comm_exc
     return comm->table->exchange(comm, exchange);
 }
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Each rank adds one slice in place, and sends it to all. */
 static tt_status all_reduce_by_slices(struct tt_comm *comm, struct tt_comm_exchange *exchange, char *data,
                                       size_t count, size_t element)
@@ -109,10 +105,11 @@ static tt_status all_reduce_by_slices(struct tt_comm *comm, struct tt_comm_excha
     struct sum *sum = exchange->context;
     size_t world_size = (size_t)comm->world_size, lines = (count + LINE_ELEMENTS - 1) / LINE_ELEMENTS;
     size_t slice = (lines + world_size - 1) / world_size * LINE_ELEMENTS;
-    size_t first = least((size_t)comm->rank * slice, count), end = least(first + slice, count);
+    size_t first = tt_smaller_size((size_t)comm->rank * slice, count),
+           end = tt_smaller_size(first + slice, count);
     size_t own_bytes = (end - first) * element;
     for (size_t q = 0; q < world_size; q++) {
-        size_t begins = least(q * slice, count), ends = least(begins + slice, count);
+        size_t begins = tt_smaller_size(q * slice, count), ends = tt_smaller_size(begins + slice, count);
         comm->parts[q] = (struct tt_comm_part){.send = data + begins * element,
                                                .send_bytes = (ends - begins) * element,
                                                .recv_bytes = own_bytes};
@@ -124,7 +121,7 @@ static tt_status all_reduce_by_slices(struct tt_comm *comm, struct tt_comm_excha
         struct tt_comm_part *part = &comm->parts[q];
         *part = (struct tt_comm_part){.send = data + first * element,
                                       .send_bytes = own_bytes,
-                                      .recv = data + least(q * slice, count) * element,
+                                      .recv = data + tt_smaller_size(q * slice, count) * element,
                                       .recv_bytes = part->send_bytes};
     }
     return comm->table->exchange(comm, exchange);

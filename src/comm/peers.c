@@ -21,6 +21,7 @@
 #include "backend/ops/elementwise.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/integer.h"
 #include "comm/comm_impl.h"
 
 enum {
@@ -145,11 +146,6 @@ static tt_status peers_reduce_scatter(struct tt_comm *base, struct tt_stream *st
     return leave(comm, sum_slice(comm, stream, send, recv, count, dtype));
 }
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Each rank sums one slice in place, and then takes the other slices from those who summed them: all get the
  * same bits. */
 static tt_status sum_all(struct peers_comm *comm, struct tt_stream *stream, void *data, size_t count,
@@ -157,7 +153,8 @@ static tt_status sum_all(struct peers_comm *comm, struct tt_stream *stream, void
 {
     size_t element = tt_dtype_bytes(dtype), world = (size_t)comm->base.world_size;
     size_t slice = (count + world * SLICE_ELEMENTS - 1) / (world * SLICE_ELEMENTS) * SLICE_ELEMENTS;
-    size_t first = least((size_t)comm->base.rank * slice, count), last = least(first + slice, count);
+    size_t first = tt_smaller_size((size_t)comm->base.rank * slice, count),
+           last = tt_smaller_size(first + slice, count);
     TT_TRY(begin(comm, stream, data));
     if (last > first)
         TT_TRY(
@@ -165,7 +162,7 @@ static tt_status sum_all(struct peers_comm *comm, struct tt_stream *stream, void
     TT_TRY(end(comm, stream));
     for (int i = 1; i < comm->base.world_size; i++) {
         size_t from = (size_t)((comm->base.rank + i) % comm->base.world_size);
-        size_t begins = least(from * slice, count), ends = least(begins + slice, count);
+        size_t begins = tt_smaller_size(from * slice, count), ends = tt_smaller_size(begins + slice, count);
         const char *theirs = (const char *)comm->group->seats[from].data + begins * element;
         if (ends > begins)
             TT_TRY(tt_copy_on_device(stream, (char *)data + begins * element, theirs,

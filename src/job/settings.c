@@ -326,8 +326,9 @@ const struct tt_setting tt_sharding_settings[] = {
      .local = true, .help = "Seconds that the processes of a run wait for each other at the start."},
     {.name = "rendezvous_bind", .type = TT_SETTING_STRING, FIELD(launch.rendezvous_bind),
      .local = true,
-     .help = "Address at which rank 0 listens for the others, at all addresses of that name; not said: loopback where "
-             "the launch says that all ranks are on this machine, else every address."},
+     .help = "Address at which rank 0 listens for the other processes, and at which a process that has this address "
+             "listens for data lines. Default: loopback where the launch says that all ranks are on this machine, else "
+             "every address."},
 
     TT_SETTING_ONLY("deepspeed", JSON, NULL, "null", "sharding is set by sharding_strategy or an FSDP file"),
     TT_SETTING_ONLY("parallelism_config", JSON, NULL, "null {}",

@@ -5,6 +5,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "comm/lines.h"
 #include "support/port.h"
 
@@ -123,4 +125,45 @@ struct test_stranger_rank test_stranger_join(const struct test_stranger *strange
     rank.line = prove(welcome.ranks[0].place.port, &key, TT_PROOF_DATA);
     if (rank.line >= 0) test_stranger_say(rank.line, &hello, sizeof hello);
     return rank;
+}
+
+/* The first connection waits until somebody listens. */
+static int dial_again(const struct test_stranger *stranger)
+{
+    return test_dial(stranger->port, stranger->result == 0 ? TEST_STRANGER_DIAL_SECONDS : 0);
+}
+
+tt_status test_stranger_flood(struct test_stranger *stranger)
+{
+    for (int file; (file = dial_again(stranger)) >= 0;) {
+        test_stranger_say(file, "trimtrim", 8);
+        close(file);
+        stranger->result++;
+    }
+    return TT_OK;
+}
+
+tt_status test_stranger_crowd(struct test_stranger *stranger, const struct tt_proof *opening)
+{
+    int *files = tt_calloc(TEST_STRANGER_CROWD, sizeof *files);
+    if (files == NULL) return TT_ERR_MEMORY;
+    bool is_open = true;
+    for (int i = 0; i < TEST_STRANGER_CROWD; i++) files[i] = -1;
+    for (double end = tt_clock_seconds() + 40; is_open && tt_clock_seconds() < end; test_sleep(0.02)) {
+        for (int i = 0; i < TEST_STRANGER_CROWD && is_open; i++) {
+            char byte;
+            if (files[i] >= 0 && recv(files[i], &byte, 1, MSG_DONTWAIT) != 0) continue;
+            if (files[i] >= 0) close(files[i]);
+            files[i] = dial_again(stranger);
+            is_open = files[i] >= 0;
+            stranger->result += is_open;
+            if (is_open && i % 3 == 1) test_stranger_say(files[i], &opening->opening, 7);
+            if (is_open && i % 3 == 2)
+                test_stranger_say(files[i], &opening->opening, sizeof opening->opening);
+        }
+    }
+    for (int i = 0; i < TEST_STRANGER_CROWD; i++)
+        if (files[i] >= 0) close(files[i]);
+    tt_free(files);
+    return TT_OK;
 }

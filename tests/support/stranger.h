@@ -25,6 +25,12 @@ int test_stranger_enter(const struct test_stranger *stranger, enum tt_proof_role
 struct tt_wire_hello test_stranger_hello(void);
 /* The text of a refusal, "" when another frame or nothing comes. */
 void test_stranger_hear_refusal(int file, char text[600]);
+/* Comes and goes as fast as it can, with a few bytes each time, until the port is closed; `result` counts. */
+tt_status test_stranger_flood(struct test_stranger *stranger);
+/* Keeps TEST_STRANGER_CROWD connections that are silent, stop amid `opening` or stop after it; connections that are
+ * closed are opened again, until the port is closed or 40 s have passed; `result` counts. */
+enum { TEST_STRANGER_CROWD = 400, TEST_STRANGER_DIAL_SECONDS = 10 };
+tt_status test_stranger_crowd(struct test_stranger *stranger, const struct tt_proof *opening);
 /* The place of rank 1: its control connection, accepted; -1. */
 int test_stranger_join_control(const struct test_stranger *stranger);
 /* And then its data line to rank 0; both are there, or -1. */

@@ -20,6 +20,7 @@
 #include <stddef.h>
 
 #include "backend/cpu/gemm.h"
+#include "base/integer.h"
 
 enum {
     BLOCK_ROWS = 144,
@@ -62,11 +63,6 @@ static int64_t round_up(int64_t a, int64_t b)
     return ceil_divide(a, b) * b;
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 struct scratch {
     float *a, *b, *c, *tile, *low;
 };
@@ -92,8 +88,8 @@ static void block_range(int64_t block, int64_t blocks, int64_t total, int64_t un
                         int64_t *end)
 {
     int64_t units = ceil_divide(total, unit);
-    *first = smaller(total, block * units / blocks * unit);
-    *end = smaller(total, (block + 1) * units / blocks * unit);
+    *first = tt_smaller(total, block * units / blocks * unit);
+    *end = tt_smaller(total, (block + 1) * units / blocks * unit);
 }
 
 typedef void pack_function(float *to, const struct tt_gemm_source *source, int64_t first, int64_t k_first,
@@ -110,7 +106,7 @@ static void pack_panels(const struct plan *plan, pack_function *pack, int width,
     for (int64_t p = 0; p < k; p += step) {
         float *panel = to + p * width / per_float;
         for (int64_t at = first; at < end; at += width, panel += panel_floats) {
-            pack(panel, source, at, k_first + p, smaller(step, k - p));
+            pack(panel, source, at, k_first + p, tt_smaller(step, k - p));
         }
     }
 }
@@ -137,8 +133,8 @@ static void multiply_tile(const struct plan *plan, const struct block *block, co
                                 .b = block->b + j * block->b_panel,
                                 .alpha = 1.0f,
                                 .stride = kernel->nr,
-                                .rows = smaller(kernel->mr, block->rows - first_row),
-                                .columns = smaller(kernel->nr, block->columns - first_column),
+                                .rows = tt_smaller(kernel->mr, block->rows - first_row),
+                                .columns = tt_smaller(kernel->nr, block->columns - first_column),
                                 .ahead = ahead};
     int64_t row = block->row + first_row, column = block->column + first_column;
     float beta = block->k_block == 0 ? problem->beta : 1.0f;
@@ -204,7 +200,7 @@ static void finish_block(const struct plan *plan, const struct block *block)
         const float *sums = block->waiting + i * nr;
         for (int64_t j = 0; j < block->columns; j += nr, sums += block->waiting_panel)
             plan->kernel->finish(&problem->c, block->row + i, block->column + j, sums, nr,
-                                 smaller(FINISH_ROWS, block->rows - i), smaller(nr, block->columns - j),
+                                 tt_smaller(FINISH_ROWS, block->rows - i), tt_smaller(nr, block->columns - j),
                                  problem->alpha, problem->beta);
     }
 }
@@ -217,7 +213,7 @@ static void multiply_low(const struct plan *plan, const struct block *wide, cons
     for (int i = 0; i < plan->problem->low_count; i++) {
         const struct tt_gemm_low *low = &plan->problem->low[i];
         int64_t first = low->first > wide->column ? low->first : wide->column;
-        int64_t end = smaller(low->end, wide->column + wide->columns);
+        int64_t end = tt_smaller(low->end, wide->column + wide->columns);
         if (first >= end) continue;
         struct block block = {.row = wide->row,
                               .rows = wide->rows,
@@ -231,7 +227,7 @@ static void multiply_low(const struct plan *plan, const struct block *wide, cons
         pack_panels(plan, kernel->pack_a, kernel->mr, scratch->a, plan->low_a_panel, &low->a, wide->row,
                     wide->row + wide->rows, 0, low->k);
         for (block.column = first; block.column < end; block.column += LOW_COLUMNS) {
-            block.columns = smaller(LOW_COLUMNS, end - block.column);
+            block.columns = tt_smaller(LOW_COLUMNS, end - block.column);
             block.waiting = wide->waiting + (block.column - wide->column) / kernel->nr * wide->waiting_panel;
             pack_panels(plan, kernel->pack_b, kernel->nr, scratch->low, plan->low_b_panel, &low->b,
                         block.column - low->first, block.column + block.columns - low->first, 0, low->k);
@@ -265,7 +261,7 @@ static void run_task(const struct plan *plan, float *memory, const struct task *
     if (kernel->enter != NULL) kernel->enter();
     for (int64_t k_block = task->k_begin; k_block < task->k_end; k_block++) {
         int64_t k_first = k_block * plan->block_k;
-        block.k = smaller(plan->block_k, problem->k - k_first);
+        block.k = tt_smaller(plan->block_k, problem->k - k_first);
         block.k_block = k_block;
         block.a = scratch.a;
         block.b = task->b != NULL ? task->b + (k_block - task->k_begin) * task->b_step : scratch.b;
@@ -315,8 +311,8 @@ static void pack_item(const struct plan *plan, const struct part *part, int64_t 
             column = part->column + panel * nr, k_first = (part->k_begin + k_block) * plan->block_k;
     pack_panels(plan, plan->kernel->pack_b, (int)nr,
                 plan->shared + k_block * columns_step(plan, part) + panel * plan->b_panel, plan->b_panel,
-                &plan->problem->b, column, smaller(part->column_end, column + PACK_PANELS * nr), k_first,
-                smaller(plan->block_k, plan->problem->k - k_first));
+                &plan->problem->b, column, tt_smaller(part->column_end, column + PACK_PANELS * nr), k_first,
+                tt_smaller(plan->block_k, plan->problem->k - k_first));
 }
 
 /* Task `i` of a part that is cut into row_blocks x splits. */
@@ -345,13 +341,13 @@ static void run_shared_panels(struct tt_stream *stream, const struct plan *plan,
 #pragma omp parallel num_threads(threads)
     for (int64_t i = 0; i < slabs * chunks * runs; i++) {
         struct part part = {.k_begin = i % runs * plan->k_run};
-        part.k_end = smaller(plan->k_blocks, part.k_begin + plan->k_run);
+        part.k_end = tt_smaller(plan->k_blocks, part.k_begin + plan->k_run);
         block_range(i / runs % chunks, chunks, problem->n, nr, &part.column, &part.column_end);
         block_range(i / runs / chunks, slabs, problem->m, plan->kernel->mr, &part.row, &part.row_end);
         int64_t panels = ceil_divide(part.column_end - part.column, nr);
         int64_t groups = ceil_divide(panels, PACK_PANELS);
         /* Few blocks of rows for many threads: the columns are shared out as well. */
-        int64_t splits = smaller(panels, ceil_divide(threads, plan->row_blocks));
+        int64_t splits = tt_smaller(panels, ceil_divide(threads, plan->row_blocks));
 #pragma omp for schedule(dynamic)
         for (int64_t item = 0; item < groups * (part.k_end - part.k_begin); item++)
             pack_item(plan, &part, item, groups);
@@ -401,10 +397,10 @@ static bool fill_shared(struct plan *plan, float *shared, int threads)
 {
     const struct tt_gemm_kernel *kernel = plan->kernel;
     int64_t m = plan->problem->m,
-            wanted = smaller(SHARED_COLUMNS_MAX, round_up(plan->problem->n, kernel->nr));
+            wanted = tt_smaller(SHARED_COLUMNS_MAX, round_up(plan->problem->n, kernel->nr));
     int64_t fitting = TT_GEMM_SHARED_FLOATS / (plan->k_blocks * plan->b_panel) * kernel->nr, sums = 0;
     plan->shared = shared;
-    plan->columns = smaller(wanted, fitting);
+    plan->columns = tt_smaller(wanted, fitting);
     plan->slab = m;
     plan->k_run = plan->k_blocks;
     if (fitting < wanted) {
@@ -458,7 +454,7 @@ tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem 
     if (plan.row_blocks > 1 && fill_shared(&plan, state->shared, threads)) {
         run_shared_panels(stream, &plan, threads);
     } else {
-        plan.columns = smaller(OWN_COLUMNS_MAX, round_up(ceil_divide(n, threads), kernel->nr));
+        plan.columns = tt_smaller(OWN_COLUMNS_MAX, round_up(ceil_divide(n, threads), kernel->nr));
         run_own_panels(stream, &plan, threads);
     }
     return TT_OK;

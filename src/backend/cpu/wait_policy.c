@@ -4,8 +4,9 @@
  * step, and waking one costs microseconds. Beside other work each spinning thread takes the processor from the thread
  * that it waits for (the shipped model's evaluation took 3 to 6 s there, and 0.6 s with threads that sleep at once). So
  * the spin follows the load: a thread reads ten times a second how long the threads of this process were runnable
- * without a processor. Where that is more than an eighth of the time that they ran, the spin is short, else it is the
- * runtime's own. docs/performance.md has the measurements.
+ * without a processor. Where that is more than an eighth of the time that they ran, the spin becomes short and stays
+ * short for two seconds: beside other work too, threads have a tenth of a second to themselves now and then. Else it is
+ * the runtime's own. docs/performance.md has the measurements.
  *
  * The runtime reads GOMP_SPINCOUNT in its own constructor. The program links the runtime statically
  * (cmake/openmp.cmake), so that the constructor below, which has a higher priority, runs first, and so that the
@@ -25,6 +26,7 @@
 #define SHORT_SPIN_TEXT "200"
 /* The runtime's value where neither OMP_WAIT_POLICY nor GOMP_SPINCOUNT is set (libgomp, env.c). */
 #define LONG_SPIN 300000
+#define SHORT_LOOKS 20 /* that the spin stays short for */
 
 extern unsigned long long gomp_spin_count_var __attribute__((weak));
 
@@ -42,13 +44,17 @@ static void *watch(void *argument)
 {
     static const struct timespec pause = {.tv_nsec = 100000000};
     struct tt_thread_times before, now;
+    int short_looks = 0;
     (void)argument;
     if (!tt_thread_times("/proc/self/task", &before)) return NULL;
     for (;; before = now) {
         (void)nanosleep(&pause, NULL);
         if (!tt_thread_times("/proc/self/task", &now)) return NULL;
-        unsigned long long spin = tt_thread_times_crowded(&before, &now) ? SHORT_SPIN : LONG_SPIN;
-        __atomic_store_n(&gomp_spin_count_var, spin, __ATOMIC_RELAXED);
+        if (tt_thread_times_crowded(&before, &now))
+            short_looks = SHORT_LOOKS;
+        else if (short_looks > 0)
+            short_looks--;
+        __atomic_store_n(&gomp_spin_count_var, short_looks > 0 ? SHORT_SPIN : LONG_SPIN, __ATOMIC_RELAXED);
     }
 }
 

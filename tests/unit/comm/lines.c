@@ -21,7 +21,12 @@
 #include "support/stranger.h"
 #include "support/tcp_ranks.h"
 
-enum { WORLD_MAX = 6, CROWD = 400, DIAL_SECONDS = 10, SECONDS_MAX = 20 };
+enum {
+    WORLD_MAX = 6,
+    CROWD = TEST_STRANGER_CROWD,
+    DIAL_SECONDS = TEST_STRANGER_DIAL_SECONDS,
+    SECONDS_MAX = 20
+};
 
 /* A process of some ranks. */
 struct process {
@@ -214,34 +219,14 @@ static void nonsense(void **state)
     outlive(send_nonsense, results);
 }
 
-/* More connections than there is room for: silent ones, ones that stop amid their opening, ones that stop
- * after it; those that are closed come back, until nobody listens. */
+/* More connections than there is room for. */
 static tt_status be_slow(void *argument)
 {
     struct test_stranger *stranger = argument;
-    int *files = tt_calloc(CROWD, sizeof *files);
     struct tt_proof proof;
     struct tt_proof_key claims = {.is_set = true};
-    if (files == NULL) return TT_ERR_MEMORY;
     tt_proof_open(&claims, TT_PROOF_DATA, &proof);
-    bool is_open = true;
-    for (int i = 0; i < CROWD; i++) files[i] = -1;
-    for (double end = tt_clock_seconds() + 40; is_open && tt_clock_seconds() < end; test_sleep(0.02)) {
-        for (int i = 0; i < CROWD && is_open; i++) {
-            char byte;
-            if (files[i] >= 0 && recv(files[i], &byte, 1, MSG_DONTWAIT) != 0) continue;
-            if (files[i] >= 0) close(files[i]);
-            files[i] = test_dial(stranger->port, stranger->result == 0 ? DIAL_SECONDS : 0);
-            is_open = files[i] >= 0;
-            stranger->result += is_open;
-            if (is_open && i % 3 == 1) test_stranger_say(files[i], &proof.opening, 7);
-            if (is_open && i % 3 == 2) test_stranger_say(files[i], &proof.opening, sizeof proof.opening);
-        }
-    }
-    for (int i = 0; i < CROWD; i++)
-        if (files[i] >= 0) close(files[i]);
-    tt_free(files);
-    return TT_OK;
+    return test_stranger_crowd(stranger, &proof);
 }
 
 static void slow_connections(void **state)
@@ -252,16 +237,9 @@ static void slow_connections(void **state)
     assert_true(results[0] > CROWD / 2 && results[1] > CROWD / 2);
 }
 
-/* Comes and goes as fast as it can for as long as somebody listens, which ends it. */
 static tt_status flood(void *argument)
 {
-    struct test_stranger *stranger = argument;
-    for (int file; (file = test_dial(stranger->port, stranger->result == 0 ? DIAL_SECONDS : 0)) >= 0;) {
-        test_stranger_say(file, "trimtrim", 8);
-        close(file);
-        stranger->result++;
-    }
-    return TT_OK;
+    return test_stranger_flood(argument);
 }
 
 static void flooded(void **state)

@@ -19,7 +19,7 @@
 #include "support/stranger.h"
 #include "support/tcp_ranks.h"
 
-enum { CROWD = 400, DIAL_SECONDS = 10 };
+enum { CROWD = TEST_STRANGER_CROWD, DIAL_SECONDS = TEST_STRANGER_DIAL_SECONDS };
 
 /* ---- Runs ---- */
 
@@ -139,35 +139,13 @@ static void another_version(void **state)
 
 /* ---- Many and slow ---- */
 
-/* More connections than the hub keeps: silent ones, ones that stop amid their opening, ones that stop after
- * it. */
+/* More connections than there is room for. */
 static tt_status be_slow(void *argument)
 {
     struct test_stranger *stranger = argument;
-    static int files[CROWD]; /* one such thread at a time */
     struct tt_proof proof;
     tt_proof_open(&stranger->key, TT_PROOF_CONTROL, &proof);
-    for (int i = 0; i < CROWD; i++) {
-        files[i] = test_dial(stranger->port, i == 0 ? DIAL_SECONDS : 0.1);
-        if (files[i] < 0) continue;
-        if (i % 3 == 1) test_stranger_say(files[i], &proof.opening, 7);
-        if (i % 3 == 2) test_stranger_say(files[i], &proof.opening, sizeof proof.opening);
-    }
-    /* Those that the hub closes come back, until the port is closed. */
-    bool is_open = true;
-    for (double end = tt_clock_seconds() + 40; is_open && tt_clock_seconds() < end; test_sleep(0.02)) {
-        for (int i = 0; i < CROWD && is_open; i++) {
-            char byte;
-            if (files[i] >= 0 && recv(files[i], &byte, 1, MSG_DONTWAIT) != 0) continue;
-            if (files[i] >= 0) close(files[i]);
-            files[i] = test_dial(stranger->port, 0);
-            is_open = files[i] >= 0;
-            if (is_open) test_stranger_say(files[i], &proof.opening, 7);
-        }
-    }
-    for (int i = 0; i < CROWD; i++)
-        if (files[i] >= 0) close(files[i]);
-    return TT_OK;
+    return test_stranger_crowd(stranger, &proof);
 }
 
 static void slow_connections(void **state)
@@ -176,16 +154,9 @@ static void slow_connections(void **state)
     outlive_both(be_slow);
 }
 
-/* Comes and goes as fast as it can for as long as the port is open. */
 static tt_status flood(void *argument)
 {
-    struct test_stranger *stranger = argument;
-    for (int file; (file = test_dial(stranger->port, stranger->result == 0 ? DIAL_SECONDS : 0)) >= 0;) {
-        test_stranger_say(file, "trimtrim", 8);
-        close(file);
-        stranger->result++;
-    }
-    return TT_OK;
+    return test_stranger_flood(argument);
 }
 
 /* The port closes with the rendezvous, which ends the flood: the thread of the stranger comes to its end. */
