@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "comm/lines.h"
 #include "support/port.h"
+#include "support/tcp_ranks.h"
 
 enum { DIAL_SECONDS = 10, HEAR_SECONDS = 20 };
 
