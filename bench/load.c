@@ -149,11 +149,11 @@ static void close_work(struct work *work)
 
 /* ---- make ---- */
 
-static tt_status read_config(const char *path, struct tt_model_config *config)
+static tt_status read_config(const char *path, struct tt_model_facts *config)
 {
     struct tt_json json = {0};
     TT_TRY(tt_json_read(path, CONFIG_BYTES_MAX, &json));
-    tt_status status = tt_model_config_parse(&json, config);
+    tt_status status = tt_model_facts_parse(&json, config);
     tt_json_deinit(&json);
     return status;
 }
@@ -179,7 +179,7 @@ static tt_status create_files(const struct options *options, const struct tt_wei
 static tt_status make(const struct options *options)
 {
     tt_status status = TT_OK;
-    static struct tt_model_config config;
+    static struct tt_model_facts config;
     static struct work work;
     struct tt_model_options model_options = {.compute_dtype = TT_BF16, .train_base = true};
     struct tt_model *model = NULL;
@@ -231,7 +231,7 @@ struct rank {
     struct tt_comm *comm;
     struct tt_device *device;
     struct tt_stream *stream;
-    struct tt_model_config config;
+    struct tt_model_facts config;
     struct tt_model *model;
     struct tt_shard_context *context;
     struct tt_unit **units;
@@ -278,7 +278,7 @@ static tt_status open_rank(struct rank *rank)
     struct tt_model_options model_options = {.compute_dtype = options->dtype};
     TT_TRY(tt_device_open(&device, &rank->device));
     TT_TRY(tt_stream_create(rank->device, &rank->stream));
-    TT_TRY(tt_model_config_parse(tt_model_folder_config(rank->run->folder), &rank->config));
+    TT_TRY(tt_model_facts_parse(tt_model_folder_config(rank->run->folder), &rank->config));
     TT_TRY(tt_model_create(&rank->config, &model_options, &rank->model));
     struct tt_shard_config shard = {
         .strategy = options->ranks > 1 ? TT_FULL_SHARD : TT_NO_SHARD,

@@ -12,17 +12,17 @@ static const char model_json[] =
     "\"max_position_embeddings\": 32, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", "
     "\"tie_word_embeddings\": false}";
 
-static void read_model(struct tt_model_config *config)
+static void read_model(struct tt_model_facts *config)
 {
     struct tt_json json = {0};
     if (tt_json_parse(model_json, sizeof model_json - 1, "config.json", &json) != TT_OK) abort();
-    if (tt_model_config_parse(&json, config) != TT_OK) abort();
+    if (tt_model_facts_parse(&json, config) != TT_OK) abort();
     tt_json_deinit(&json);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct tt_model_config config;
+    static struct tt_model_facts config;
     if (config.num_hidden_layers == 0) read_model(&config);
     struct tt_json json = {0};
     struct tt_arena arena = {0};

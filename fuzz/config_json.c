@@ -8,7 +8,7 @@
 
 enum { LAYERS_MAX = 4 }; /* of models that are made: each layer takes time */
 
-static void make_model(const struct tt_model_config *config, bool train_base)
+static void make_model(const struct tt_model_facts *config, bool train_base)
 {
     struct tt_model_options options = {
         .compute_dtype = TT_BF16,
@@ -29,9 +29,9 @@ static void make_model(const struct tt_model_config *config, bool train_base)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct tt_json json = {0};
-    struct tt_model_config config = {0};
+    struct tt_model_facts config = {0};
     if (tt_json_parse((const char *)data, size, "config.json", &json) == TT_OK &&
-        tt_model_config_parse(&json, &config) == TT_OK && config.num_hidden_layers <= LAYERS_MAX) {
+        tt_model_facts_parse(&json, &config) == TT_OK && config.num_hidden_layers <= LAYERS_MAX) {
         make_model(&config, false);
         make_model(&config, true);
     }

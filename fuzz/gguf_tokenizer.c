@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct tt_model_config config = {
+    struct tt_model_facts config = {
         .vocab_size = 300, .bos_token_id = 1, .eos_token_ids = {2}, .eos_token_count = 1};
     struct tt_gguf_header header = {0};
     fuzz_write("tokenizer.json", data, size);

@@ -31,7 +31,7 @@ struct group {
 };
 
 /* What the model's positions leave beside the new tokens. */
-static int64_t prompt_tokens(const struct tt_job_target *target, const struct tt_model_config *model)
+static int64_t prompt_tokens(const struct tt_job_target *target, const struct tt_model_facts *model)
 {
     if (target->max_prompt_tokens > 0) return target->max_prompt_tokens;
     int64_t room = model->max_position_embeddings - target->generate.max_new_tokens;
@@ -53,7 +53,7 @@ static tt_status build(struct tt_completer *completer)
     completer->batch_size = (int)config->run.per_device_eval_batch_size;
     TT_TRY(tt_tokenizer_scratch_create(completer->inputs.tokenizer, &completer->scratch));
     return tt_generator_create_from(config, &completer->inputs, completer->batch_size,
-                                    prompt_tokens(&job->target, &completer->inputs.model_config), &options,
+                                    prompt_tokens(&job->target, &completer->inputs.model_facts), &options,
                                     &completer->generator);
 }
 

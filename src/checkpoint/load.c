@@ -65,7 +65,7 @@ static bool same_shape(const tt_param *param, const struct tt_safetensors_entry 
 
 static bool is_stored_quantized(const struct tt_model *model, const tt_param *param)
 {
-    return model->config.stored_quant != TT_QUANT_NONE && tt_param_is_quantized(param);
+    return model->facts.stored_quant != TT_QUANT_NONE && tt_param_is_quantized(param);
 }
 
 static tt_status check_params(const struct tt_model *model, const struct tt_load_source *source,
@@ -94,7 +94,7 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
 static bool carries_nothing(const struct tt_model *model, const char *name)
 {
     if (tt_ends_with(name, "rotary_emb.inv_freq")) return true;
-    return model->config.tie_word_embeddings && strcmp(name, "lm_head.weight") == 0;
+    return model->facts.tie_word_embeddings && strcmp(name, model->head_name) == 0;
 }
 
 static tt_status check_folder(const struct tt_model *model, const struct tt_model_folder *folder,
@@ -141,7 +141,7 @@ tt_status tt_load_check(const struct tt_model *model, const struct tt_load_sourc
         status = check_adapter(model, source->adapter, &complaint);
     int64_t total = complaint.missing + complaint.unexpected + complaint.misshapen;
     if (status == TT_OK && total > 0) {
-        status = tt_fail(TT_ERR_DATA, "the tensors do not match a %s model: %s%s", model->config.model_type,
+        status = tt_fail(TT_ERR_DATA, "the tensors do not match a %s model: %s%s", model->facts.model_type,
                          tt_str_text(&complaint.text), total > COMPLAINTS_SHOWN ? ", ..." : "");
         tt_hint("%lld missing, %lld unexpected, %lld of another shape or type; does config.json belong to "
                 "these weights?",
@@ -252,7 +252,7 @@ static tt_status load_pieces(struct loading *loading, struct tt_unit *const *uni
 {
     size_t piece_count = 0;
     for (int u = 0; u < loading->model->unit_count; u++) piece_count += tt_unit_piece_count(units[u]);
-    bool stored = loading->model->config.stored_quant != TT_QUANT_NONE;
+    bool stored = loading->model->facts.stored_quant != TT_QUANT_NONE;
     loading->ranges = tt_calloc(piece_count * (stored ? TT_STORED_RANGES_MAX : 1), sizeof *loading->ranges);
     loading->offsets = tt_calloc(piece_count, sizeof *loading->offsets);
     loading->items = tt_calloc(piece_count, sizeof *loading->items);

@@ -228,9 +228,9 @@ static tt_status write_tallies(struct tt_str *text, const char *heading, const s
 static tt_status write_supported(struct tt_str *text, const struct subject *subject)
 {
     if (subject->folder == NULL && !subject->is_model) return TT_OK;
-    struct tt_model_config *config = tt_calloc(1, sizeof *config);
+    struct tt_model_facts *config = tt_calloc(1, sizeof *config);
     if (config == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_model_config_parse(
+    tt_status status = tt_model_facts_parse(
         subject->folder != NULL ? tt_model_folder_config(subject->folder) : &subject->config, config);
     tt_free(config);
     struct tt_model_folder *whole = NULL; /* without weights that are read, it says why */

@@ -5,7 +5,7 @@
 #include "checkpoint/load.h"
 #include "cli/commands.h"
 #include "convert/quantized_folder.h"
-#include "model/model.h"
+#include "model/module.h"
 #include "model/pattern.h"
 
 struct quantize_command {
@@ -111,18 +111,20 @@ static const struct tt_quant_layout *layout_of(void *context, const char *name)
 }
 
 /* transformers leaves the head alone only where no list is given: a list that is must name it. */
-static tt_status list_skipped(const struct tt_name_pattern *list, struct tt_quantized_config *config)
+static tt_status list_skipped(const struct tt_model *model, const struct tt_name_pattern *list,
+                              struct tt_quantized_config *config)
 {
-    bool head = false;
+    const char *head = tt_module_head(&model->modules);
+    bool listed = false;
     for (size_t i = 0; i < list->count; i++) {
         const char *name = tt_name_pattern_entry(list, i);
         if (config->skip_count + 1 == TT_QUANTIZED_SKIP_MAX)
             return tt_fail(TT_ERR_USAGE, "llm_int8_skip_modules must be a list of fewer than %d names",
                            TT_QUANTIZED_SKIP_MAX);
-        head |= strcmp(name, "lm_head") == 0;
+        listed |= strcmp(name, head) == 0;
         config->skip[config->skip_count++] = name;
     }
-    if (config->skip_count > 0 && !head) config->skip[config->skip_count++] = "lm_head";
+    if (config->skip_count > 0 && !listed) config->skip[config->skip_count++] = head;
     return TT_OK;
 }
 
@@ -136,11 +138,11 @@ static tt_status open_model(const struct quantize_command *command, struct tt_mo
                                        .quant = {.type = type,
                                                  .nested = command->double_quant && !command->load_in_8bit,
                                                  .skip_modules = command->skip_modules}};
-    struct tt_model_config *config = tt_calloc(1, sizeof *config);
+    struct tt_model_facts *config = tt_calloc(1, sizeof *config);
     tt_status status = TT_OK;
     if (config == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_model_folder_open(command->model, true, folder));
-    TT_GO(tt_model_config_parse(tt_model_folder_config(*folder), config));
+    TT_GO(tt_model_facts_parse(tt_model_folder_config(*folder), config));
     if (config->stored_quant != TT_QUANT_NONE)
         TT_GO(tt_fail(TT_ERR_USAGE, "the weights of '%s' are %s already", command->model,
                       tt_quant_type_name(config->stored_quant)));
@@ -167,7 +169,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
                                           .cancel = cli->cancel};
     TT_GO(open_model(command, &folder, &model));
     TT_GO(tt_name_pattern_init(&skip, "llm_int8_skip_modules", command->skip_modules, true));
-    TT_GO(list_skipped(&skip, &options.config));
+    TT_GO(list_skipped(model, &skip, &options.config));
     options.context = model;
     options.config.type = model->options.quant.type;
     options.config.nested = model->options.quant.nested;

@@ -42,7 +42,7 @@ TT_MUST_USE tt_status tt_gguf_header_write(const struct tt_gguf_header *header, 
  * The format identifies kinds of tokenizers by name, not by rule; TT_ERR_UNSUPPORTED names a property that it cannot
  * express. */
 TT_MUST_USE tt_status tt_gguf_put_tokenizer(struct tt_gguf_header *header, const char *folder,
-                                            const struct tt_model_config *config);
+                                            const struct tt_model_facts *config);
 
 struct tt_gguf_options {
     const char *output_file; /* must not exist unless `overwrite` */

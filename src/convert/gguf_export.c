@@ -12,39 +12,16 @@
 #include "base/number.h"
 #include "convert/gguf.h"
 #include "io/output_folder.h"
+#include "model/family.h"
 
 enum { NAME_BYTES = 64, QUANTIZATION_VERSION = 2, FILE_TYPE_F32 = 0, FILE_TYPE_F16 = 1, FILE_TYPE_BF16 = 32 };
-
-/* llama.cpp's names of the supported model types. Its "llama" rotates neighbouring pairs of q and k, while Hugging
- * Face's weights are for pairs half a head apart: the rows of q_proj and k_proj are permuted. */
-static const struct architecture {
-    const char *model_type, *name;
-    bool pairs; /* rotates neighbouring pairs */
-    bool qkv_bias, other_bias;
-} architectures[] = {
-    {"llama", "llama", true, true, true},
-    {"mistral", "llama", true, true, true},
-    {"qwen2", "qwen2", false, true, false},
-    {"qwen3", "qwen3", false, false, false},
-};
-
-static const struct {
-    const char *module, *name;
-} layer_names[] = {
-    {"input_layernorm", "attn_norm"},    {"self_attn.q_proj", "attn_q"},
-    {"self_attn.k_proj", "attn_k"},      {"self_attn.v_proj", "attn_v"},
-    {"self_attn.o_proj", "attn_output"}, {"self_attn.q_norm", "attn_q_norm"},
-    {"self_attn.k_norm", "attn_k_norm"}, {"post_attention_layernorm", "ffn_norm"},
-    {"mlp.gate_proj", "ffn_gate"},       {"mlp.up_proj", "ffn_up"},
-    {"mlp.down_proj", "ffn_down"},
-};
 
 struct export
 {
     const struct tt_merge *merge;
-    const struct tt_model_config *config;
+    const struct tt_model_facts *facts;
     const struct tt_gguf_options *options;
-    const struct architecture *architecture;
+    const struct tt_gguf_family *architecture;
     tt_dtype dtype;
     struct tt_gguf_header header;
     struct tt_str bytes, temporary;   /* the header; path of the incomplete file */
@@ -66,23 +43,21 @@ static tt_status refuse(const char *what, const char *hint)
 
 static tt_status check_model(struct export *export)
 {
-    const struct tt_model_config *config = export->config;
+    const struct tt_model_facts *facts = export->facts;
+    const struct tt_model_family *family = tt_model_family_find(facts->model_type);
     char text[200];
-    for (size_t i = 0; i < sizeof architectures / sizeof architectures[0]; i++)
-        if (strcmp(architectures[i].model_type, config->model_type) == 0)
-            export->architecture = &architectures[i];
-    if (export->architecture == NULL) {
-        (void)snprintf(text, sizeof text, "a model of type '%s' as it is exported here", config->model_type);
-        return refuse(text, "supported are llama, mistral, qwen2 and qwen3");
+    if (family == NULL || family->gguf == NULL) {
+        (void)snprintf(text, sizeof text, "a model of type '%s'", facts->model_type);
+        return refuse(text, NULL);
     }
-    if (config->attention_bias && !export->architecture->qkv_bias)
-        return refuse("attention_bias of this model type", NULL);
-    if ((config->attention_output_bias || config->mlp_bias) && !export->architecture->other_bias)
-        return refuse("biases of o_proj and the MLP of this model type", NULL);
-    for (int64_t i = 0; i < config->num_hidden_layers && !export->options->adapter_only; i++) {
-        if (!config->window_layers[i] || config->sliding_window >= config->max_position_embeddings) continue;
+    export->architecture = family->gguf;
+    const char *cannot = family->gguf->cannot != NULL ? family->gguf->cannot(facts) : NULL;
+    if (cannot != NULL) return refuse(cannot, NULL);
+    for (int64_t i = 0; i < facts->num_hidden_layers && !export->options->adapter_only; i++) {
+        int64_t window = facts->layers[i].window;
+        if (family->gguf->windows || window == 0 || window >= facts->max_position_embeddings) continue;
         (void)snprintf(text, sizeof text, "the sliding_window of %lld tokens for architecture '%s'",
-                       (long long)config->sliding_window, export->architecture->name);
+                       (long long)window, export->architecture->name);
         return refuse(text, "no longer a text than the window is the same without it: lower "
                             "max_position_embeddings in a copy of config.json to the window");
     }
@@ -140,31 +115,31 @@ static tt_status put_text(struct export *export, const char *key, const char *te
 }
 
 /* Readers compute these two themselves; other values have no key. */
-static tt_status check_yarn(const struct tt_model_config *config)
+static tt_status check_yarn(const struct tt_rope *rope)
 {
-    double usual = 0.1 * log(config->rope_factor) + 1.0;
-    if (fabs(config->rope_attention_factor - usual) > 1e-6)
+    double usual = 0.1 * log(rope->factor) + 1.0;
+    if (fabs(rope->attention_factor - usual) > 1e-6)
         return refuse("an attention_factor of yarn other than 0.1 ln(factor) + 1", NULL);
-    if (!config->rope_truncate) return refuse("yarn with truncate false", NULL);
+    if (!rope->truncate) return refuse("yarn with truncate false", NULL);
     return TT_OK;
 }
 
 static tt_status put_rope(struct export *export)
 {
-    const struct tt_model_config *config = export->config;
+    const struct tt_rope *rope = &export->facts->ropes[0];
     char name[64];
-    TT_TRY(put_u32(export, "rope.dimension_count", config->head_dim));
-    TT_TRY(put_f32(export, "rope.freq_base", config->rope_theta));
-    bool yarn = config->rope_type == TT_ROPE_YARN;
-    if (!yarn && config->rope_type != TT_ROPE_LINEAR) return TT_OK;
+    TT_TRY(put_u32(export, "rope.dimension_count", rope->columns));
+    TT_TRY(put_f32(export, "rope.freq_base", rope->theta));
+    bool yarn = rope->type == TT_ROPE_YARN;
+    if (!yarn && rope->type != TT_ROPE_LINEAR) return TT_OK;
     (void)snprintf(name, sizeof name, "%s.rope.scaling.type", export->architecture->name);
     TT_TRY(put_text(export, name, yarn ? "yarn" : "linear"));
-    TT_TRY(put_f32(export, "rope.scaling.factor", config->rope_factor));
+    TT_TRY(put_f32(export, "rope.scaling.factor", rope->factor));
     if (!yarn) return TT_OK;
-    TT_TRY(check_yarn(config));
-    TT_TRY(put_u32(export, "rope.scaling.original_context_length", config->rope_original_max_position));
-    TT_TRY(put_f32(export, "rope.scaling.yarn_beta_fast", config->rope_beta_fast));
-    return put_f32(export, "rope.scaling.yarn_beta_slow", config->rope_beta_slow);
+    TT_TRY(check_yarn(rope));
+    TT_TRY(put_u32(export, "rope.scaling.original_context_length", rope->original_max_position));
+    TT_TRY(put_f32(export, "rope.scaling.yarn_beta_fast", rope->beta_fast));
+    return put_f32(export, "rope.scaling.yarn_beta_slow", rope->beta_slow);
 }
 
 static tt_status put_name(struct export *export)
@@ -183,9 +158,20 @@ static tt_status put_name(struct export *export)
     return status;
 }
 
+static tt_status put_family_keys(struct export *export)
+{
+    struct tt_gguf_keys keys = {0};
+    export->architecture->add_keys(export->facts, &keys);
+    for (int i = 0; i < keys.count; i++) {
+        const struct tt_gguf_key *key = &keys.items[i];
+        TT_TRY(key->type == TT_GGUF_KEY_U32 ? put_u32(export, key->key, (int64_t)key->value)
+                                            : put_f32(export, key->key, key->value));
+    }
+    return put_rope(export);
+}
+
 static tt_status put_model_keys(struct export *export)
 {
-    const struct tt_model_config *config = export->config;
     int file_type = export->dtype == TT_F32   ? FILE_TYPE_F32
                     : export->dtype == TT_F16 ? FILE_TYPE_F16
                                               : FILE_TYPE_BF16;
@@ -194,18 +180,8 @@ static tt_status put_model_keys(struct export *export)
     TT_TRY(put_name(export));
     TT_TRY(tt_gguf_put_u32(&export->header, "general.file_type", file_type));
     TT_TRY(tt_gguf_put_u32(&export->header, "general.quantization_version", QUANTIZATION_VERSION));
-    TT_TRY(put_u32(export, "block_count", config->num_hidden_layers));
-    TT_TRY(put_u32(export, "context_length", config->max_position_embeddings));
-    TT_TRY(put_u32(export, "embedding_length", config->hidden_size));
-    TT_TRY(put_u32(export, "feed_forward_length", config->intermediate_size));
-    TT_TRY(put_u32(export, "vocab_size", config->vocab_size));
-    TT_TRY(put_u32(export, "attention.head_count", config->num_attention_heads));
-    TT_TRY(put_u32(export, "attention.head_count_kv", config->num_key_value_heads));
-    TT_TRY(put_u32(export, "attention.key_length", config->head_dim));
-    TT_TRY(put_u32(export, "attention.value_length", config->head_dim));
-    TT_TRY(put_f32(export, "attention.layer_norm_rms_epsilon", config->rms_norm_eps));
-    TT_TRY(put_rope(export));
-    return tt_gguf_put_tokenizer(&export->header, tt_model_folder_path(export->merge->folder), config);
+    TT_TRY(put_family_keys(export));
+    return tt_gguf_put_tokenizer(&export->header, tt_model_folder_path(export->merge->folder), export->facts);
 }
 
 static tt_status put_adapter_keys(struct export *export)
@@ -221,38 +197,34 @@ static tt_status put_adapter_keys(struct export *export)
 
 /* ---- Tensors ---- */
 
-/* "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight". */
-static tt_status gguf_name(const char *name, char text[NAME_BYTES])
+/* The entry of the table for a module; NULL: none. */
+static const struct tt_gguf_name *find_name(const struct tt_gguf_family *architecture,
+                                            const struct tt_module *module)
 {
-    static const char layers[] = "model.layers.";
-    const char *whole[][2] = {{"model.embed_tokens.weight", "token_embd.weight"},
-                              {"model.norm.weight", "output_norm.weight"},
-                              {"lm_head.weight", "output.weight"}};
-    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
-        if (strcmp(name, whole[i][0]) != 0) continue;
-        (void)snprintf(text, NAME_BYTES, "%s", whole[i][1]);
-        return TT_OK;
-    }
-    if (strncmp(name, layers, sizeof layers - 1) == 0) {
-        char *rest;
-        long layer = strtol(name + sizeof layers - 1, &rest, 10);
-        const char *suffix = strrchr(name, '.');
-        size_t module_bytes = (size_t)(suffix - rest) - 1;
-        for (size_t i = 0; i < sizeof layer_names / sizeof layer_names[0]; i++) {
-            if (strlen(layer_names[i].module) != module_bytes ||
-                strncmp(rest + 1, layer_names[i].module, module_bytes) != 0)
-                continue;
-            (void)snprintf(text, NAME_BYTES, "blk.%ld.%s%s", layer, layer_names[i].name, suffix);
-            return TT_OK;
-        }
-    }
-    return tt_fail(TT_ERR_UNSUPPORTED, "GGUF has no name for '%s'", name);
+    for (const struct tt_gguf_name *name = architecture->names; name->module != NULL; name++)
+        if (strcmp(name->module, module->name) == 0) return name;
+    return NULL;
 }
 
-static int64_t head_rows(const struct export *export, const char *name)
+/* "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight". *turned_rows: rows of a head that are permuted; 0:
+ * none. */
+static tt_status gguf_name(const struct export *export, const char *tensor, char text[NAME_BYTES],
+                           int64_t *turned_rows)
 {
-    bool turned = strstr(name, ".self_attn.q_proj.") != NULL || strstr(name, ".self_attn.k_proj.") != NULL;
-    return turned && export->architecture->pairs ? export->config->head_dim : 0;
+    const char *suffix = strrchr(tensor, '.');
+    char *path = suffix != NULL ? tt_strndup(tensor, (size_t)(suffix - tensor)) : NULL;
+    if (path == NULL) return TT_ERR_MEMORY;
+    const struct tt_module *module = tt_model_find_module(export->merge->model, path);
+    const struct tt_gguf_name *name = module != NULL ? find_name(export->architecture, module) : NULL;
+    tt_free(path);
+    if (name == NULL) return tt_fail(TT_ERR_UNSUPPORTED, "GGUF has no name for '%s'", tensor);
+    if (module->layer >= 0)
+        (void)snprintf(text, NAME_BYTES, "blk.%d.%s%s", module->layer, name->name, suffix);
+    else
+        (void)snprintf(text, NAME_BYTES, "%s%s", name->name, suffix);
+    bool turned = name->rotated && export->architecture->pairs && module->layer >= 0;
+    *turned_rows = turned ? export->facts->layers[module->layer].head_dim : 0;
+    return TT_OK;
 }
 
 static tt_status add_output(struct export *export, const struct tt_merge_tensor *tensor, const char *name,
@@ -271,8 +243,9 @@ static tt_status add_model_tensors(struct export *export)
     for (size_t i = 0; i < export->merge->count; i++) {
         const struct tt_merge_tensor *tensor = &export->merge->tensors[i];
         char name[NAME_BYTES];
-        TT_TRY(gguf_name(tensor->name, name));
-        TT_TRY(add_output(export, tensor, name, head_rows(export, tensor->name)));
+        int64_t turned_rows;
+        TT_TRY(gguf_name(export, tensor->name, name, &turned_rows));
+        TT_TRY(add_output(export, tensor, name, turned_rows));
     }
     return TT_OK;
 }
@@ -284,6 +257,7 @@ static tt_status add_adapter_tensors(struct export *export)
     for (size_t i = 0; i < export->merge->count; i++) {
         const struct tt_merge_tensor *tensor = &export->merge->tensors[i];
         char name[NAME_BYTES], full[NAME_BYTES + 8];
+        int64_t turned_rows;
         if (tensor->lora_A == NULL) continue;
         struct tt_merge_tensor *a = &export->matrices[count++], *b = &export->matrices[count++];
         *a = (struct tt_merge_tensor){.name = tensor->lora_A->name,
@@ -296,11 +270,11 @@ static tt_status add_adapter_tensors(struct export *export)
                                       .rank = 2,
                                       .rows = tensor->rows,
                                       .columns = tensor->r};
-        TT_TRY(gguf_name(tensor->name, name));
+        TT_TRY(gguf_name(export, tensor->name, name, &turned_rows));
         (void)snprintf(full, sizeof full, "%s.lora_a", name);
         TT_TRY(add_output(export, a, full, 0));
         (void)snprintf(full, sizeof full, "%s.lora_b", name);
-        TT_TRY(add_output(export, b, full, head_rows(export, tensor->name)));
+        TT_TRY(add_output(export, b, full, turned_rows));
     }
     return TT_OK;
 }
@@ -309,17 +283,17 @@ static tt_status add_adapter_tensors(struct export *export)
  * ones, between them the inverse of the mean of the two inverses (model/rope.c). */
 static tt_status add_rope_factors(struct export *export)
 {
-    const struct tt_model_config *config = export->config;
-    int64_t count = config->head_dim / 2;
-    if (config->rope_type != TT_ROPE_LLAMA3) return TT_OK;
+    const struct tt_rope *rope = &export->facts->ropes[0];
+    int64_t count = rope->columns / 2;
+    if (rope->type != TT_ROPE_LLAMA3) return TT_OK;
     export->rope_factors = tt_calloc((size_t)count, sizeof *export->rope_factors);
     if (export->rope_factors == NULL) return TT_ERR_MEMORY;
     for (int64_t i = 0; i < count; i++) {
-        double frequency = pow(config->rope_theta, -(double)(2 * i) / (double)config->head_dim);
-        double waves = (double)config->rope_original_max_position * frequency / (2 * 3.14159265358979323846);
-        double low = config->rope_low_freq_factor, high = config->rope_high_freq_factor;
+        double frequency = pow(rope->theta, -(double)(2 * i) / (double)rope->columns);
+        double waves = (double)rope->original_max_position * frequency / (2 * 3.14159265358979323846);
+        double low = rope->low_freq_factor, high = rope->high_freq_factor;
         double smooth = fmin(1, fmax(0, (waves - low) / (high - low)));
-        export->rope_factors[i] = (float)(1 / ((1 - smooth) / config->rope_factor + smooth));
+        export->rope_factors[i] = (float)(1 / ((1 - smooth) / rope->factor + smooth));
     }
     return tt_gguf_add_tensor(&export->header, "rope_freqs.weight", 1, &count, TT_F32, &export->rope_offset);
 }
@@ -346,7 +320,7 @@ static tt_status write_data(struct export *export, int descriptor, const char *p
     TT_TRY(tt_file_pwrite(descriptor, path, export->bytes.data, export->bytes.bytes, 0));
     if (export->rope_factors != NULL)
         TT_TRY(tt_file_pwrite(descriptor, path, export->rope_factors,
-                              (size_t)(export->config->head_dim / 2) * sizeof *export->rope_factors,
+                              (size_t)(export->facts->ropes[0].columns / 2) * sizeof *export->rope_factors,
                               start + export->rope_offset));
     for (size_t i = 0; i < export->output_count; i++) {
         export->outputs[i].descriptor = descriptor;
@@ -404,7 +378,7 @@ tt_status tt_gguf_export(const struct tt_merge *merge, const struct tt_gguf_opti
                          struct tt_gguf_report *report)
 {
     tt_status status = TT_OK;
-    struct export export = {.merge = merge, .config = &merge->model->config, .options = options};
+    struct export export = {.merge = merge, .facts = &merge->model->facts, .options = options};
     struct tt_lock *lock = NULL;
     struct tt_str what = {0};
     if (options->adapter_only && merge->adapter == NULL)

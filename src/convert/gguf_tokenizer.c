@@ -12,7 +12,7 @@ enum token_type { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED
 
 struct source {
     const char *folder;
-    const struct tt_model_config *config;
+    const struct tt_model_facts *config;
     struct tt_json tokenizer, settings,
         special; /* tokenizer.json, tokenizer_config.json, special_tokens_map.json */
     const struct tt_json_value *model;
@@ -387,7 +387,7 @@ static bool is_added(const struct source *source, int64_t id, bool before)
 
 static tt_status put_special(struct source *source, struct tt_gguf_header *header)
 {
-    const struct tt_model_config *config = source->config;
+    const struct tt_model_facts *config = source->config;
     int64_t bos = named_id(source, "bos_token", config->bos_token_id);
     int64_t eos = named_id(source, "eos_token", config->eos_token_count > 0 ? config->eos_token_ids[0] : -1);
     struct {
@@ -431,7 +431,7 @@ out:
 }
 
 tt_status tt_gguf_put_tokenizer(struct tt_gguf_header *header, const char *folder,
-                                const struct tt_model_config *config)
+                                const struct tt_model_facts *config)
 {
     tt_status status = TT_OK;
     struct source source = {.folder = folder, .config = config};

@@ -9,12 +9,11 @@
 #include "checkpoint/load.h"
 #include "model/adapter_config.h"
 #include "model/quantization.h"
-#include "nn/decoder_layer.h"
-#include "nn/head.h"
 
 void tt_merge_close(struct tt_merge *merge)
 {
     tt_free(merge->tensors);
+    tt_name_index_deinit(&merge->index);
     tt_model_destroy(merge->model);
     tt_safetensors_close(merge->adapter);
     tt_model_folder_close(merge->folder);
@@ -61,13 +60,6 @@ static tt_status find_in_adapter(const struct tt_merge *merge, const char *param
     return tt_fail(TT_ERR_DATA, "the adapter has no tensor for '%s'", param_name);
 }
 
-static struct tt_merge_tensor *find_tensor(struct tt_merge *merge, const char *name)
-{
-    for (size_t i = 0; i < merge->count; i++)
-        if (strcmp(merge->tensors[i].name, name) == 0) return &merge->tensors[i];
-    return NULL;
-}
-
 /* Sets dtype and, for weights quantized by bitsandbytes, `quantized`. Its int8 does not store the original type:
  * config.json's is used. */
 static tt_status find_type(struct tt_merge *merge, const char *source, struct tt_merge_tensor *tensor)
@@ -80,7 +72,7 @@ static tt_status find_type(struct tt_merge *merge, const char *source, struct tt
     struct tt_quantized *kept = tt_arena_alloc(&merge->arena, sizeof *kept);
     if (kept == NULL) return TT_ERR_MEMORY;
     *kept = found;
-    tt_dtype configured = merge->model->config.dtype;
+    tt_dtype configured = merge->model->facts.dtype;
     bool forgets = found.layout.format.type == TT_QUANT_INT8 && configured != TT_DTYPE_NONE;
     tensor->quantized = kept;
     tensor->dtype = forgets ? configured : found.dtype;
@@ -103,28 +95,31 @@ static tt_status add_tensor(struct tt_merge *merge, const tt_param *param, const
     if (tensor.base == NULL)
         return tt_fail(TT_ERR_DATA, "'%s' has no tensor '%s'", tt_model_folder_path(merge->folder), source);
     TT_TRY(find_type(merge, source, &tensor));
+    TT_TRY(tt_name_index_add(&merge->index, name, merge->count));
     merge->tensors[merge->count++] = tensor;
     return TT_OK;
 }
 
-static tt_status add_lora(struct tt_merge *merge, const struct tt_linear_group *group)
+static tt_status add_lora(void *context, const struct tt_model_linear *linear)
 {
-    for (int i = 0; i < group->count; i++) {
-        const struct tt_linear *linear = &group->linears[i];
-        if (linear->r == 0) continue;
-        /* Only a tied head has a weight of another name: the embedding's. */
-        bool shared = strcmp(linear->weight->name, "model.embed_tokens.weight") == 0;
-        if (shared) {
-            TT_TRY(add_tensor(merge, linear->weight, "lm_head.weight"));
-            merge->unties = true;
-        }
-        struct tt_merge_tensor *tensor = find_tensor(merge, shared ? "lm_head.weight" : linear->weight->name);
-        if (tensor == NULL) return tt_fail(TT_ERR_INTERNAL, "'%s' is not listed", linear->weight->name);
-        TT_TRY(find_in_adapter(merge, linear->lora_A->name, &tensor->lora_A));
-        TT_TRY(find_in_adapter(merge, linear->lora_B->name, &tensor->lora_B));
-        tensor->scaling = linear->scaling;
-        tensor->r = linear->r;
+    struct tt_merge *merge = context;
+    const struct tt_model *model = merge->model;
+    if (linear->r == 0) return TT_OK;
+    /* Only a tied head has a weight of another name: the embedding's. */
+    bool shared = strcmp(linear->weight->name, model->embedding_name) == 0;
+    const char *name = shared ? model->head_name : linear->weight->name;
+    size_t index;
+    if (shared) {
+        TT_TRY(add_tensor(merge, linear->weight, name));
+        merge->unties = true;
     }
+    if (!tt_name_index_find(&merge->index, name, &index))
+        return tt_fail(TT_ERR_INTERNAL, "'%s' is not listed", name);
+    struct tt_merge_tensor *tensor = &merge->tensors[index];
+    TT_TRY(find_in_adapter(merge, linear->lora_A->name, &tensor->lora_A));
+    TT_TRY(find_in_adapter(merge, linear->lora_B->name, &tensor->lora_B));
+    tensor->scaling = linear->scaling;
+    tensor->r = linear->r;
     return TT_OK;
 }
 
@@ -136,27 +131,19 @@ static tt_status list_tensors(struct tt_merge *merge)
     for (size_t i = 0; i < model->param_count; i++)
         if (tt_model_source_name(model, model->params[i]) != NULL)
             TT_TRY(add_tensor(merge, model->params[i], model->params[i]->name));
-    merge->unties = model->config.tie_word_embeddings && !tt_model_is_tied(model);
-    for (int b = 1; b + 1 < model->block_count; b++) {
-        const struct tt_decoder_layer *layer = model->blocks[b].impl;
-        TT_TRY(add_lora(merge, &layer->attention.qkv));
-        TT_TRY(add_lora(merge, &layer->attention.o));
-        TT_TRY(add_lora(merge, &layer->mlp.gate_up));
-        TT_TRY(add_lora(merge, &layer->mlp.down));
-    }
-    const struct tt_head *head = model->blocks[model->block_count - 1].impl;
-    return add_lora(merge, &head->lm_head);
+    merge->unties = model->facts.tie_word_embeddings && !tt_model_is_tied(model);
+    return tt_model_visit_linears(model, add_lora, merge);
 }
 
 tt_status tt_merge_open(const char *base, const char *adapter, struct tt_merge *merge)
 {
     tt_status status = TT_OK;
-    struct tt_model_config *config = tt_calloc(1, sizeof *config);
+    struct tt_model_facts *config = tt_calloc(1, sizeof *config);
     struct tt_model_options options = {.compute_dtype = TT_F32};
     *merge = (struct tt_merge){0};
     if (config == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_model_folder_open(base, true, &merge->folder));
-    TT_GO(tt_model_config_parse(tt_model_folder_config(merge->folder), config));
+    TT_GO(tt_model_facts_parse(tt_model_folder_config(merge->folder), config));
     if (adapter != NULL) TT_GO(open_adapter(merge, adapter, &options.lora));
     TT_GO(tt_quantization_resolve(&(struct tt_quantization_config){0}, config, TT_F32, &options.quant));
     TT_GO(tt_model_create(config, &options, &merge->model));

@@ -36,7 +36,8 @@ struct tt_merge {
     struct tt_model *model;          /* with the adapter's LoRA; without values */
     struct tt_merge_tensor *tensors; /* in order of the model; owned */
     size_t count;
-    bool unties, quantized; /* quantized: some of the base is */
+    struct tt_name_index index; /* of the tensors by name */
+    bool unties, quantized;     /* quantized: some of the base is */
     struct tt_arena arena;
 };
 

@@ -141,7 +141,7 @@ static tt_status push_output(struct tt_executor *executor, const struct tt_pass 
         return TT_OK;
     }
     TT_TRY(tt_workspace_2d(executor->config.workspace, "hidden states", pass->in.compute_dtype,
-                           pass->in.batch->token_count, executor->config.model->config.hidden_size, y_TD));
+                           pass->in.batch->token_count, executor->config.model->facts.hidden_size, y_TD));
     if (!wanted) *turn = *y_TD;
     return TT_OK;
 }
@@ -216,7 +216,7 @@ tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass
     executor->open = true;
     if (compute && pass->in.gradient)
         TT_TRY(tt_workspace_2d(config->workspace, "gradient of hidden states", pass->in.compute_dtype,
-                               pass->in.batch->token_count, config->model->config.hidden_size,
+                               pass->in.batch->token_count, config->model->facts.hidden_size,
                                &executor->dy_TD));
     if (compute && pass->in.gradient) TT_TRY(tt_offload_begin(executor->offload, pass));
     executor->stream = pass->lent.stream;

@@ -52,7 +52,7 @@ tt_status tt_offload_create(struct tt_device *device, const struct tt_model *mod
     struct tt_offload *offload = tt_calloc(1, sizeof *offload);
     if (offload == NULL) return TT_ERR_MEMORY;
     tt_status status = TT_OK;
-    offload->dim = model->config.hidden_size;
+    offload->dim = model->facts.hidden_size;
     offload->host = tt_calloc((size_t)count, sizeof(struct tt_buffer *));
     offload->block_of = tt_calloc((size_t)count, sizeof *offload->block_of);
     offload->number_of = tt_calloc((size_t)model->block_count, sizeof *offload->number_of);
@@ -64,7 +64,7 @@ tt_status tt_offload_create(struct tt_device *device, const struct tt_model *mod
         offload->block_of[offload->count] = i;
         offload->number_of[i] = offload->count++;
     }
-    size_t row_bytes = (size_t)model->config.hidden_size * tt_dtype_bytes(model->options.compute_dtype);
+    size_t row_bytes = (size_t)model->facts.hidden_size * tt_dtype_bytes(model->options.compute_dtype);
     TT_GO(create_parts(device, model, (size_t)tokens_max * row_bytes, offload));
     *out = offload;
 out:

@@ -1,7 +1,6 @@
 #include "engine/gradient_watch.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -12,48 +11,34 @@ enum { SILENT_STEPS_MAX = 3 };
 /* Inputs of an adapter that have to be left on average: none is left with a probability of e^-64. */
 static const double inputs_left_min = 64.0;
 
-static bool has_part(const char *name, const char *part)
+/* *other: the other half of an adapter, "x.lora_A.weight" for "x.lora_B.weight"; -1: none. */
+static tt_status find_other(const struct tt_model *model, const tt_param *param, int64_t *other)
 {
-    return strstr(name, part) != NULL;
+    const char *half = strstr(param->name, ".lora_");
+    size_t index;
+    *other = -1;
+    if (half == NULL) return TT_OK;
+    char *name = tt_strdup(param->name), *letter;
+    if (name == NULL) return TT_ERR_MEMORY;
+    letter = name + (half - param->name) + strlen(".lora_");
+    *letter = *letter == 'A' ? 'B' : 'A';
+    if (tt_name_index_find(&model->param_index, name, &index)) *other = (int64_t)index;
+    tt_free(name);
+    return TT_OK;
 }
 
-/* A window of one token: a query has one key, and its score does not matter. */
-static bool sees_itself_only(const struct tt_model *model, const char *name)
+static tt_status watch_param(const struct tt_model *model, const tt_param *param,
+                             struct tt_watched_param *out)
 {
-    const char *layers = strstr(name, "layers.");
-    long layer = layers != NULL ? strtol(layers + strlen("layers."), NULL, 10) : -1;
-    return model->config.sliding_window == 1 && layer >= 0 && layer < TT_MODEL_LAYERS_MAX &&
-           model->config.window_layers[layer];
-}
-
-/* The other half of an adapter: "x.lora_A.weight" and "x.lora_B.weight" are neighbours or nearly so. -1:
- * none. */
-static int64_t find_other(const struct tt_model *model, size_t index)
-{
-    const char *name = model->params[index]->name, *half = strstr(name, ".lora_");
-    if (half == NULL) return -1;
-    char wanted = half[strlen(".lora_")] == 'A' ? 'B' : 'A';
-    size_t bytes = (size_t)(half - name) + strlen(".lora_");
-    for (size_t i = 0; i < model->param_count; i++) {
-        const char *other = model->params[i]->name;
-        if (strncmp(other, name, bytes) == 0 && other[bytes] == wanted) return (int64_t)i;
-    }
-    return -1;
-}
-
-static struct tt_watched_param watched_param(const struct tt_model *model, size_t index)
-{
-    const tt_param *param = model->params[index];
-    struct tt_watched_param out = {.watched = param->trainable, .other = -1};
-    if (!param->trainable) return out;
-    out.attends = has_part(param->name, ".q_proj.") || has_part(param->name, ".k_proj.") ||
-                  has_part(param->name, ".q_norm.") || has_part(param->name, ".k_norm.");
-    if (out.attends && sees_itself_only(model, param->name)) out.watched = false;
-    out.other = find_other(model, index);
-    if (out.other < 0) return out;
-    out.is_A = has_part(param->name, ".lora_A.");
-    out.inputs = (out.is_A ? param : model->params[out.other])->dims[1];
-    return out;
+    *out = (struct tt_watched_param){.watched = param->trainable, .other = -1};
+    if (!param->trainable) return TT_OK;
+    out->attends = param->reach != TT_REACH_ALWAYS;
+    if (param->reach == TT_REACH_NEVER) out->watched = false;
+    TT_TRY(find_other(model, param, &out->other));
+    if (out->other < 0) return TT_OK;
+    out->is_A = strstr(param->name, ".lora_A.") != NULL;
+    out->inputs = (out->is_A ? param : model->params[out->other])->dims[1];
+    return TT_OK;
 }
 
 tt_status tt_gradient_watch_init(const struct tt_model *model, struct tt_gradient_watch *watch)
@@ -62,7 +47,8 @@ tt_status tt_gradient_watch_init(const struct tt_model *model, struct tt_gradien
         (struct tt_gradient_watch){.count = model->param_count, .kept = 1.0 - model->options.lora.dropout};
     watch->params = tt_calloc(model->param_count + 1, sizeof *watch->params);
     if (watch->params == NULL) return TT_ERR_MEMORY;
-    for (size_t i = 0; i < model->param_count; i++) watch->params[i] = watched_param(model, i);
+    for (size_t i = 0; i < model->param_count; i++)
+        TT_TRY(watch_param(model, model->params[i], &watch->params[i]));
     return TT_OK;
 }
 

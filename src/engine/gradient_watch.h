@@ -2,8 +2,8 @@
  * given it one ends the run, with an error that names it.
  *
  * A step can give a parameter a gradient when its loss is above zero and
- *   q_proj, k_proj, their norms, biases and adapters   a supervised row attends to another token than its own: to one
- *                                                      before it in its sample, and that one is different
+ *   what reaches the loss through attention's scores   a supervised row attends to another token than its own: to one
+ *   alone (tensor/param.h: q and k, with adapters)     before it in its sample, and that one is different
  *   lora_A      B is not zero
  *   lora_B      not only A is zero: with both at zero neither ever trains
  *   adapters with dropout   enough inputs of the supervised rows remain that dropping all of them is impossible

@@ -375,7 +375,7 @@ tt_status tt_plan_make(const struct tt_rank_config *config, struct tt_plan_ranks
                               .train = *train_limits,
                               .eval = *eval_limits};
     *plan = (struct tt_plan){.ranks = ranks,
-                             .block_count = (int)config->model_config->num_hidden_layers + 2,
+                             .block_count = (int)config->model_facts->num_hidden_layers + 2,
                              .may_quantize = config->model_options.lora.enabled &&
                                              config->model_options.quant.type == TT_QUANT_NONE};
     TT_TRY(query_device(&config->device, plan, &stands_for));

@@ -78,6 +78,35 @@ static tt_status create_snapshot(const struct tt_rank_config *config, struct tt_
     return config->saves ? tt_snapshot_init(&snapshot, &rank->snapshot) : TT_OK;
 }
 
+/* The tables of all rotations, one after the other in one buffer. */
+static tt_status create_ropes(const struct tt_rank_config *config, struct tt_rank *rank)
+{
+    const struct tt_model_facts *facts = config->model_facts;
+    int64_t positions = config->limits.length;
+    size_t floats = 0;
+    for (int i = 0; i < facts->rope_count; i++) floats += (size_t)(positions * facts->ropes[i].columns);
+    TT_TRY(tt_buffer_create(rank->device, floats * sizeof(float), TT_PURPOSE_BATCH, &rank->rope_buffer));
+    float *device_table = tt_buffer_data(rank->rope_buffer), *host = NULL;
+    if (!tt_device_is_plan(rank->device)) {
+        host = tt_alloc_aligned(floats * sizeof(float));
+        if (host == NULL) return TT_ERR_MEMORY;
+    }
+    size_t at = 0;
+    for (int i = 0; i < facts->rope_count; i++) {
+        int64_t half = facts->ropes[i].columns / 2;
+        size_t table = (size_t)(positions * half);
+        rank->ropes[i].cos_PE = tt_tensor_2d(device_table + at, TT_F32, positions, half);
+        rank->ropes[i].sin_PE = tt_tensor_2d(device_table + at + table, TT_F32, positions, half);
+        if (host != NULL) tt_model_fill_rope(&facts->ropes[i], positions, host + at, host + at + table);
+        at += 2 * table;
+    }
+    if (host == NULL) return TT_OK;
+    tt_status status = tt_copy_to_device(rank->stream, device_table, host, floats * sizeof(float));
+    if (status == TT_OK) status = tt_stream_synchronize(rank->stream);
+    tt_free(host);
+    return status;
+}
+
 static tt_status create_batch_buffers(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     const struct tt_batch_limits *limits = &config->limits;
@@ -92,20 +121,7 @@ static tt_status create_batch_buffers(const struct tt_rank_config *config, struc
         TT_TRY(tt_buffer_create(rank->device, (rank->model->param_count + 1) * sizeof(double),
                                 TT_PURPOSE_BATCH, &rank->param_squares_buffer));
 
-    int64_t half = config->model_config->head_dim / 2;
-    size_t table = (size_t)(limits->length * half);
-    TT_TRY(tt_buffer_create(rank->device, 2 * table * sizeof(float), TT_PURPOSE_BATCH, &rank->rope_buffer));
-    float *device_table = tt_buffer_data(rank->rope_buffer);
-    rank->rope.cos_PE = tt_tensor_2d(device_table, TT_F32, limits->length, half);
-    rank->rope.sin_PE = tt_tensor_2d(device_table + table, TT_F32, limits->length, half);
-    if (tt_device_is_plan(rank->device)) return TT_OK;
-    float *host = tt_alloc_aligned(2 * table * sizeof(float));
-    if (host == NULL) return TT_ERR_MEMORY;
-    tt_model_fill_rope(config->model_config, limits->length, host, host + table);
-    tt_status status = tt_copy_to_device(rank->stream, device_table, host, 2 * table * sizeof(float));
-    if (status == TT_OK) status = tt_stream_synchronize(rank->stream);
-    tt_free(host);
-    return status;
+    return create_ropes(config, rank);
 }
 
 /* A gather takes power and bandwidth from matrix products, the copy of a rank's own share even processors.
@@ -132,7 +148,7 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
     rank->comm = rank->mesh.shard;
     rank->sharded = rank->mesh.part_count > 1;
     TT_GO(tt_stream_create(rank->device, &rank->stream));
-    TT_GO(tt_model_create(config->model_config, &config->model_options, &rank->model));
+    TT_GO(tt_model_create(config->model_facts, &config->model_options, &rank->model));
     TT_GO(create_units(config, rank));
     if (config->train) TT_GO(create_optimizer(rank, config->offload_params));
     TT_GO(create_snapshot(config, rank));
@@ -230,10 +246,11 @@ tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch, str
     };
     rank->results = (struct tt_pass_results){0};
     *pass = (struct tt_pass){
-        .lent = {.stream = rank->stream, .workspace = rank->workspace, .rope = rank->rope},
+        .lent = {.stream = rank->stream, .workspace = rank->workspace},
         .in = {.batch = &rank->batch, .compute_dtype = rank->model->options.compute_dtype},
         .out = &rank->results,
     };
+    memcpy(pass->lent.ropes, rank->ropes, sizeof rank->ropes);
     return TT_OK;
 }
 

@@ -22,7 +22,7 @@ struct tt_rank_config {
     int machine, local_rank;        /* world.h; by them HYBRID_SHARD splits the world */
     struct tt_mesh_shape mesh;
     enum tt_shard_strategy strategy;
-    const struct tt_model_config *model_config;
+    const struct tt_model_facts *model_facts;
     struct tt_model_options model_options;
     struct tt_batch_limits limits; /* of training and evaluation micro batches together */
     bool across_processes;         /* not all ranks are threads of this process: GPUs then use NCCL */
@@ -55,7 +55,7 @@ struct tt_rank {
     struct tt_buffer *rope_buffer;
     struct tt_buffer *sums_buffer;          /* f64 [TT_SUM_COUNT] */
     struct tt_buffer *param_squares_buffer; /* f64 [model->param_count]; NULL when nothing trains */
-    struct tt_rope_table rope;
+    struct tt_rope_table ropes[TT_PASS_ROPES];
     struct tt_batch_limits limits;
     struct tt_device_batch batch; /* of the current pass, as `results` */
     struct tt_pass_results results;

@@ -34,7 +34,7 @@ struct tt_rank_layout tt_rank_layout_of(const struct tt_world *world)
 }
 
 tt_status tt_rank_config_make(const struct tt_job_spec *config, const struct tt_rank_layout *layout,
-                              const struct tt_model_config *model, const struct tt_model_options *options,
+                              const struct tt_model_facts *model, const struct tt_model_options *options,
                               enum tt_rank_use use, const struct tt_cancel *cancel,
                               struct tt_rank_config *out)
 {
@@ -42,7 +42,7 @@ tt_status tt_rank_config_make(const struct tt_job_spec *config, const struct tt_
     *out = (struct tt_rank_config){
         .device = layout->device,
         .strategy = splits ? config->shard.sharding_strategy : TT_NO_SHARD,
-        .model_config = model,
+        .model_facts = model,
         .model_options = *options,
         .across_processes = layout->across_processes,
         .train = trains,

@@ -22,7 +22,7 @@ enum tt_rank_use { TT_RANK_TRAINS, TT_RANK_EVALUATES, TT_RANK_GENERATES };
 /* What all ranks share. `model` is lent, `cancel` NULL or lent. The caller sets `limits`, and what a training saves. */
 TT_MUST_USE tt_status tt_rank_config_make(const struct tt_job_spec *config,
                                           const struct tt_rank_layout *layout,
-                                          const struct tt_model_config *model,
+                                          const struct tt_model_facts *model,
                                           const struct tt_model_options *options, enum tt_rank_use use,
                                           const struct tt_cancel *cancel, struct tt_rank_config *out);
 /* Adds the parts of one rank: device, communicators, and the plan's results. `plan` is lent. */

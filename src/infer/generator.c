@@ -40,7 +40,7 @@ static void add_end_token(struct tt_generator *generator, int64_t id)
 /* Ends: config.json's eos, generation_config.json's (a number or a list), and the tokenizer's. */
 static tt_status find_end_tokens(struct tt_generator *generator)
 {
-    const struct tt_model_config *model = &generator->inputs->model_config;
+    const struct tt_model_facts *model = &generator->inputs->model_facts;
     for (int i = 0; i < model->eos_token_count; i++) add_end_token(generator, model->eos_token_ids[i]);
     if (generator->inputs->tokenizer != NULL)
         add_end_token(generator, tt_tokenizer_eos_id(generator->inputs->tokenizer));
@@ -60,17 +60,24 @@ out:
     return status;
 }
 
-static struct tt_kv_cache_config cache_config(const struct tt_generator *generator)
+static tt_status cache_config(const struct tt_generator *generator, struct tt_kv_cache_config *config)
 {
-    const struct tt_model_config *model = &generator->inputs->model_config;
-    return (struct tt_kv_cache_config){
+    const struct tt_model_facts *model = &generator->inputs->model_facts;
+    const struct tt_layer_facts *first = &model->layers[0];
+    for (int64_t i = 1; i < model->num_hidden_layers; i++) {
+        const struct tt_layer_facts *layer = &model->layers[i];
+        if (layer->kv_heads == first->kv_heads && layer->head_dim == first->head_dim) continue;
+        return tt_fail(TT_ERR_UNSUPPORTED, "generation needs layers with the same number of key/value heads");
+    }
+    *config = (struct tt_kv_cache_config){
         .layer_count = model->num_hidden_layers,
         .sequence_count = generator->batch_size,
         .max_length = generator->max_prompt_tokens + generator->options.max_new_tokens,
-        .kv_heads = model->num_key_value_heads,
-        .head_dim = model->head_dim,
+        .kv_heads = first->kv_heads,
+        .head_dim = first->head_dim,
         .dtype = generator->inputs->model_options.compute_dtype,
     };
+    return TT_OK;
 }
 
 /* One pass over new tokens of the sequences; leaves fp32 logits of each sequence's last new token in host
@@ -98,7 +105,8 @@ out:
 static tt_status init_rank(struct tt_generator *generator, struct tt_rank_config *config,
                            struct tt_rank *rank, struct tt_kv_cache **cache)
 {
-    struct tt_kv_cache_config sizes = cache_config(generator);
+    struct tt_kv_cache_config sizes;
+    TT_TRY(cache_config(generator, &sizes));
     TT_TRY(tt_rank_init(config, rank));
     return tt_kv_cache_create(rank->device, &sizes, cache);
 }
@@ -137,11 +145,11 @@ static tt_status build(struct tt_generator *generator, const struct tt_job_spec 
 {
     const struct tt_inputs *inputs = generator->inputs;
     int64_t positions = generator->max_prompt_tokens + generator->options.max_new_tokens;
-    if (positions > inputs->model_config.max_position_embeddings)
+    if (positions > inputs->model_facts.max_position_embeddings)
         return tt_fail(TT_ERR_USAGE,
                        "%lld prompt tokens and %lld new ones are more than the model's %lld positions",
                        (long long)generator->max_prompt_tokens, (long long)generator->options.max_new_tokens,
-                       (long long)inputs->model_config.max_position_embeddings);
+                       (long long)inputs->model_facts.max_position_embeddings);
     TT_TRY(find_end_tokens(generator));
     TT_TRY(tt_comm_create_self(&generator->comm));
     struct tt_rank_layout layout = {.world_size = 1, .machines = 1, .ranks_per_machine = 1};
@@ -150,7 +158,7 @@ static tt_status build(struct tt_generator *generator, const struct tt_job_spec 
     TT_TRY(tt_world_choose_device(config->device.choice, &layout.device.kind, &devices));
     layout.device.threads = config->device.threads > 0 ? (int)config->device.threads : tt_cpu_count();
     layout.device.memory_limit = config->device.device_memory;
-    TT_TRY(tt_rank_config_make(config, &layout, &inputs->model_config, &inputs->model_options,
+    TT_TRY(tt_rank_config_make(config, &layout, &inputs->model_facts, &inputs->model_options,
                                TT_RANK_GENERATES, NULL, &rank));
     rank.world = rank.comm = generator->comm;
     rank.limits = (struct tt_batch_limits){generator->batch_size * generator->max_prompt_tokens,
@@ -160,7 +168,7 @@ static tt_status build(struct tt_generator *generator, const struct tt_job_spec 
     TT_TRY(tt_load_check(generator->rank.model, &inputs->source));
     TT_TRY(tt_quantization_report(generator->rank.model));
     TT_TRY(tt_rank_load(&generator->rank, &inputs->source));
-    size_t vocab = (size_t)inputs->model_config.vocab_size;
+    size_t vocab = (size_t)inputs->model_facts.vocab_size;
     generator->logits = tt_calloc((size_t)generator->batch_size * vocab, sizeof *generator->logits);
     generator->order = tt_calloc(vocab, sizeof *generator->order);
     return generator->logits != NULL && generator->order != NULL ? TT_OK : TT_ERR_MEMORY;
@@ -301,7 +309,7 @@ static tt_status choose_tokens(struct tt_generator *generator, struct generation
                                const struct tt_batch *batch, struct tt_ids *outputs,
                                tt_generate_visitor *visitor, void *context)
 {
-    int64_t vocab = generator->inputs->model_config.vocab_size;
+    int64_t vocab = generator->inputs->model_facts.vocab_size;
     struct tt_rng rng =
         tt_rng_derive_index(tt_rng_derive(tt_rng_make(generator->options.seed), "generate"), generator->runs);
     for (int64_t n = 0; n < batch->row_count; n++) {
@@ -329,10 +337,9 @@ static tt_status check_prompts(const struct tt_generator *generator, const struc
             return tt_fail(TT_ERR_DATA, "prompt %d has %zu tokens, the generator was made for %lld", i + 1,
                            prompts[i].count, (long long)generator->max_prompt_tokens);
         for (size_t t = 0; t < prompts[i].count; t++)
-            if (prompts[i].data[t] < 0 || prompts[i].data[t] >= generator->inputs->model_config.vocab_size)
+            if (prompts[i].data[t] < 0 || prompts[i].data[t] >= generator->inputs->model_facts.vocab_size)
                 return tt_fail(TT_ERR_DATA, "prompt %d has the id %d; the model embeds %lld", i + 1,
-                               (int)prompts[i].data[t],
-                               (long long)generator->inputs->model_config.vocab_size);
+                               (int)prompts[i].data[t], (long long)generator->inputs->model_facts.vocab_size);
     }
     return TT_OK;
 }

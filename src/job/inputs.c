@@ -45,7 +45,7 @@ static tt_status open_tokenizer(struct tt_inputs *inputs)
     if (!tt_path_exists(path.text))
         return TT_OK; /* pre-tokenized rows need none; others are refused by the data layer */
     TT_TRY(tt_tokenizer_load(tt_model_folder_path(inputs->folder), &inputs->tokenizer));
-    int64_t ids = tt_tokenizer_vocab_size(inputs->tokenizer), rows = inputs->model_config.vocab_size;
+    int64_t ids = tt_tokenizer_vocab_size(inputs->tokenizer), rows = inputs->model_facts.vocab_size;
     if (ids > rows)
         tt_warn("the tokenizer has %lld ids, the model embeds %lld: a row that uses one of the others will "
                 "be refused",
@@ -64,9 +64,9 @@ static tt_status open_model(const struct tt_job_spec *config, enum tt_inputs_use
         tt_hint("a download may be incomplete: hf download %s", config->model.model_name_or_path);
     tt_free(folder);
     if (status != TT_OK) return status;
-    TT_TRY(tt_model_config_parse(tt_model_folder_config(inputs->folder), &inputs->model_config));
+    TT_TRY(tt_model_facts_parse(tt_model_folder_config(inputs->folder), &inputs->model_facts));
     inputs->model_options = tt_job_model_options(config, use == TT_INPUTS_TRAIN, random);
-    TT_TRY(tt_quantization_resolve(&config->quantization, &inputs->model_config,
+    TT_TRY(tt_quantization_resolve(&config->quantization, &inputs->model_facts,
                                    inputs->model_options.compute_dtype, &inputs->model_options.quant));
     TT_TRY(open_adapter(config, use, inputs));
     inputs->source = (struct tt_load_source){
@@ -77,7 +77,7 @@ static tt_status open_model(const struct tt_job_spec *config, enum tt_inputs_use
     return TT_OK;
 }
 
-int64_t tt_inputs_max_length(const struct tt_job_spec *config, const struct tt_model_config *model)
+int64_t tt_inputs_max_length(const struct tt_job_spec *config, const struct tt_model_facts *model)
 {
     if (config->data.max_length <= model->max_position_embeddings) return config->data.max_length;
     tt_warn("max_length %lld is more than the model's %lld positions; rows longer than that are handled as "
@@ -157,7 +157,7 @@ static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_da
 {
     struct tt_data_config limited = *data;
     limited.max_length = inputs->max_length;
-    return tt_dataset_load(path, &limited, inputs->tokenizer, inputs->model_config.vocab_size, max_samples,
+    return tt_dataset_load(path, &limited, inputs->tokenizer, inputs->model_facts.vocab_size, max_samples,
                            out);
 }
 
@@ -217,7 +217,7 @@ tt_status tt_inputs_open(const struct tt_job_spec *config, enum tt_inputs_use us
         TT_GO(tt_model_folder_check_copied(tt_model_folder_path(inputs->folder),
                                            inputs->model_options.train_base));
     TT_GO(open_tokenizer(inputs));
-    if (use != TT_INPUTS_GENERATE) inputs->max_length = tt_inputs_max_length(config, &inputs->model_config);
+    if (use != TT_INPUTS_GENERATE) inputs->max_length = tt_inputs_max_length(config, &inputs->model_facts);
     if (use == TT_INPUTS_TRAIN) TT_GO(load_train(config, inputs));
     bool evaluates = use == TT_INPUTS_EVALUATE ||
                      (use == TT_INPUTS_TRAIN && config->watch.eval_strategy != TT_INTERVAL_NO);

@@ -8,7 +8,7 @@
 
 struct tt_inputs {
     struct tt_model_folder *folder;
-    struct tt_model_config model_config;
+    struct tt_model_facts model_facts;
     struct tt_model_options model_options;
     struct tt_tokenizer *tokenizer; /* NULL when the folder has none and the data needs none */
     struct tt_safetensors *adapter; /* NULL: none to start from */
@@ -27,7 +27,7 @@ enum tt_inputs_use { TT_INPUTS_TRAIN, TT_INPUTS_EVALUATE, TT_INPUTS_GENERATE };
 TT_MUST_USE tt_status tt_inputs_open(const struct tt_job_spec *config, enum tt_inputs_use use,
                                      struct tt_inputs *inputs);
 /* The setting, limited to the model's positions, with a log line when it is more. */
-int64_t tt_inputs_max_length(const struct tt_job_spec *config, const struct tt_model_config *model);
+int64_t tt_inputs_max_length(const struct tt_job_spec *config, const struct tt_model_facts *model);
 void tt_inputs_close(struct tt_inputs *inputs);
 /* "an error on row 7" of the report: what the data reader left out or cut; empty when nothing. */
 TT_MUST_USE tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *what,

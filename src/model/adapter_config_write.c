@@ -52,13 +52,14 @@ static tt_status set_all_linear(struct tt_json_value *object, const struct tt_mo
     if (names == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < modules->count; i++) {
         const struct tt_module *module = &modules->items[i];
-        if (module->kind == TT_MODULE_LINEAR && module->layer >= 0) names[count++] = module->path;
+        if (module->kind == TT_MODULE_LINEAR) names[count++] = module->path;
     }
     if (count >= WHOLE_PATHS_MAX) {
         count = 0;
-        for (int i = 0; i < TT_MODULES_PER_LAYER; i++) {
-            const struct tt_module *module = tt_module_of_layer(modules, 0, i);
-            if (module->kind == TT_MODULE_LINEAR) names[count++] = tt_module_last_name(module);
+        for (size_t i = 0; i < modules->count; i++) { /* all layers have the same names */
+            const struct tt_module *module = &modules->items[i];
+            if (module->kind == TT_MODULE_LINEAR && module->layer == 0)
+                names[count++] = tt_module_last_name(module);
         }
     }
     tt_status status = set_sorted_list(object, "target_modules", names, count);
@@ -108,7 +109,7 @@ static tt_status set_values(struct tt_json_value *object, const char *key, const
     TT_GO(tt_value_pattern_init(&pattern, key, text, false, 0, 1e18));
     for (size_t i = 0; i < modules->count; i++) {
         const struct tt_module *module = &modules->items[i];
-        if (module->kind != TT_MODULE_LINEAR) continue;
+        if (!tt_module_is_linear(module)) continue;
         double value = fallback;
         TT_GO(tt_value_pattern_find(&pattern, module->path, &value, &ambiguous));
         if (value != fallback) TT_GO(set(spelled_out, module->path, number(value)));
@@ -184,17 +185,13 @@ static tt_status set_lora(struct tt_json_value *object, const struct tt_lora_con
 tt_status tt_adapter_config_write(const struct tt_model *model, const char *base_model, struct tt_str *text)
 {
     tt_status status = TT_OK;
-    struct tt_arena arena = {0};
-    struct tt_module_list modules = {0};
     struct tt_json_value *object = tt_json_new_object();
     if (object == NULL) return no_memory();
-    TT_GO(tt_module_list_make(&model->config, &arena, &modules));
     TT_GO(set_constants(object, base_model));
     TT_GO(set_lora(object, &model->options.lora,
-                   tt_model_family_find(model->config.model_type)->default_target_modules, &modules));
+                   tt_model_family_find(model->facts.model_type)->default_target_modules, &model->modules));
     TT_GO(tt_json_write(object, 2, true, text));
 out:
     tt_json_release(object);
-    tt_arena_deinit(&arena);
     return status;
 }

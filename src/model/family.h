@@ -1,20 +1,52 @@
-/* A model family: the meaning of its config.json beyond the keys common to all families. One file and one line in
- * families.def each; all families share the decoder (model/decoder.c). */
+/* A model family: one file and one line in families.def. Its parse() fills the facts that all floors read, and the
+ * family's own struct; its build() makes the model of them with the parts of model/builder.h; names and keys of GGUF
+ * are data. Nothing outside the file knows a name of its modules. */
 #ifndef TT_MODEL_FAMILY_H
 #define TT_MODEL_FAMILY_H
 
-#include "model/model.h"
+#include "model/builder.h"
+
+/* A tensor of llama.cpp: module "self_attn.q_proj" of a layer is "blk.<layer>.attn_q". */
+struct tt_gguf_name {
+    const char *module, *name;
+    bool rotated; /* its rows are heads that rotate */
+};
+
+struct tt_gguf_key {
+    const char *key; /* after "<architecture>." */
+    enum { TT_GGUF_KEY_U32, TT_GGUF_KEY_F32 } type;
+    double value;
+};
+enum { TT_GGUF_KEYS_MAX = 24 };
+struct tt_gguf_keys {
+    struct tt_gguf_key items[TT_GGUF_KEYS_MAX];
+    int count;
+};
+void tt_gguf_add_u32(struct tt_gguf_keys *keys, const char *key, int64_t value);
+void tt_gguf_add_f32(struct tt_gguf_keys *keys, const char *key, double value);
+
+/* The family as an architecture of llama.cpp. */
+struct tt_gguf_family {
+    const char *name; /* "llama" */
+    /* It rotates neighbouring pairs, while Hugging Face's weights are for pairs half a head apart: the rows of rotated
+     * tensors are permuted. */
+    bool pairs;
+    bool windows;                     /* it has sliding windows */
+    const struct tt_gguf_name *names; /* ends with a NULL module */
+    void (*add_keys)(const struct tt_model_facts *facts, struct tt_gguf_keys *keys);
+    /* A property of this model that the architecture cannot express; NULL: none. */
+    const char *(*cannot)(const struct tt_model_facts *facts);
+};
 
 struct tt_model_family {
     const char *model_type;
     const char *architecture;
-    int64_t default_kv_heads; /* when the key is missing; 0: as many as heads, which null always means */
-    int64_t default_head_dim; /* when the key is missing; 0: hidden_size / num_attention_heads */
-    int64_t default_max_position;
-    /* PEFT's TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING, a JSON list */
+    /* PEFT's TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING, a JSON list; NULL: PEFT has no default */
     const char *default_target_modules;
-    /* Called after the shared keys were parsed and checked; sets biases, norms, windows. */
-    tt_status (*configure)(const struct tt_json *json, struct tt_model_config *config);
+    const struct tt_gguf_family *gguf; /* NULL: not an architecture of llama.cpp */
+    /* Called after the keys common to all families. Fills sizes, max_position_embeddings, ropes, layers and own. */
+    tt_status (*parse)(const struct tt_json *json, struct tt_model_facts *facts);
+    void (*build)(const struct tt_model_facts *facts, struct tt_builder *builder);
 };
 
 #define FAMILY(name) extern const struct tt_model_family tt_family_##name;
@@ -23,9 +55,57 @@ struct tt_model_family {
 
 const struct tt_model_family *tt_model_family_find(const char *model_type); /* NULL when not supported */
 
-/* For configure(): the layers with the sliding window by Qwen's keys: use_sliding_window, sliding_window,
- * max_window_layers (layers from that index on), or layer_types if present. */
-TT_MUST_USE tt_status tt_model_config_qwen_windows(const struct tt_json *json,
-                                                   struct tt_model_config *config);
+/* The family's own struct of `type` in the facts. */
+#define TT_FAMILY_OWN(facts, type)                                                                           \
+    ((void)sizeof(char[sizeof(type) <= TT_MODEL_OWN_BYTES ? 1 : -1]), (type *)(void *)(facts)->own)
+#define TT_FAMILY_OWN_CONST(facts, type) ((const type *)(const void *)(facts)->own)
+
+/* ---- Helpers for parse() ---- */
+
+/* Sizes that most families have under the same keys. */
+struct tt_decoder_shape {
+    int64_t ffn;                       /* intermediate_size, F */
+    int64_t heads, kv_heads, head_dim; /* H, K, E */
+    double norm_eps;                   /* rms_norm_eps */
+};
+
+/* Values of missing keys. */
+struct tt_decoder_defaults {
+    int64_t kv_heads; /* 0: as many as heads, which null always means */
+    int64_t head_dim; /* 0: hidden_size / num_attention_heads */
+    int64_t positions;
+    double rope_theta; /* 0: 10000 */
+};
+
+/* Reads the sizes; sets max_position_embeddings and every layer's key/value heads, with no window and rotation 0. */
+TT_MUST_USE tt_status tt_family_parse_shape(const struct tt_json *json,
+                                            const struct tt_decoder_defaults *defaults,
+                                            struct tt_model_facts *facts, struct tt_decoder_shape *shape);
+/* Refuses an activation (hidden_act) other than SiLU. */
+TT_MUST_USE tt_status tt_family_check_silu(const struct tt_json *json);
+/* Reads the rotation of `columns` columns of each head, from rope_theta (default: `theta`) with rope_scaling, or from
+ * rope_parameters. */
+TT_MUST_USE tt_status tt_family_parse_rope(const struct tt_json *json, int64_t columns, double theta,
+                                           const struct tt_model_facts *facts, struct tt_rope *rope);
+/* Reads layer_types: sliding[i] for "sliding_attention", false for "full_attention". Without the key `sliding` is
+ * unchanged. */
+TT_MUST_USE tt_status tt_family_parse_layer_types(const struct tt_json *json,
+                                                  const struct tt_model_facts *facts,
+                                                  bool sliding[TT_MODEL_LAYERS_MAX]);
+/* The windows of Qwen: use_sliding_window, sliding_window, and layer_types or max_window_layers (layers from that index
+ * on). */
+TT_MUST_USE tt_status tt_family_parse_qwen_windows(const struct tt_json *json, struct tt_model_facts *facts);
+
+/* Checks of values; the message names the key. */
+TT_MUST_USE tt_status tt_family_check_range(const struct tt_json *json, const char *key, int64_t value,
+                                            int64_t minimum, int64_t maximum);
+TT_MUST_USE tt_status tt_family_check_positive(const struct tt_json *json, const char *key, double value,
+                                               double maximum);
+
+/* ---- Helpers for add_keys ---- */
+
+/* The keys of a decoder with this shape, rotation keys excepted. */
+void tt_gguf_add_decoder(const struct tt_model_facts *facts, const struct tt_decoder_shape *shape,
+                         struct tt_gguf_keys *keys);
 
 #endif

@@ -1,17 +1,110 @@
 /* Llama 1, 2, 3 and 3.x, and what follows their architecture (LlamaConfig). */
-#include "model/family.h"
+#include "model/llama.h"
 
-static tt_status configure(const struct tt_json *json, struct tt_model_config *config)
+const struct tt_attention_names tt_llama_attention_names = {
+    .module = "self_attn",
+    .norm = "input_layernorm",
+    .q = "self_attn.q_proj",
+    .k = "self_attn.k_proj",
+    .v = "self_attn.v_proj",
+    .o = "self_attn.o_proj",
+    .q_norm = "self_attn.q_norm",
+    .k_norm = "self_attn.k_norm",
+};
+const struct tt_mlp_names tt_llama_mlp_names = {
+    .module = "mlp",
+    .activation = "mlp.act_fn",
+    .norm = "post_attention_layernorm",
+    .gate = "mlp.gate_proj",
+    .up = "mlp.up_proj",
+    .down = "mlp.down_proj",
+};
+
+const struct tt_gguf_name tt_llama_gguf_names[] = {
+    {"model.embed_tokens", "token_embd", false},
+    {"model.norm", "output_norm", false},
+    {"lm_head", "output", false},
+    {"input_layernorm", "attn_norm", false},
+    {"self_attn.q_proj", "attn_q", true},
+    {"self_attn.k_proj", "attn_k", true},
+    {"self_attn.v_proj", "attn_v", false},
+    {"self_attn.o_proj", "attn_output", false},
+    {"self_attn.q_norm", "attn_q_norm", false},
+    {"self_attn.k_norm", "attn_k_norm", false},
+    {"post_attention_layernorm", "ffn_norm", false},
+    {"mlp.gate_proj", "ffn_gate", false},
+    {"mlp.up_proj", "ffn_up", false},
+    {"mlp.down_proj", "ffn_down", false},
+    {NULL, NULL, false},
+};
+
+tt_status tt_llama_parse(const struct tt_json *json, const struct tt_decoder_defaults *defaults,
+                         struct tt_model_facts *facts)
 {
-    TT_TRY(tt_json_opt_bool(json, json->root, "attention_bias", &config->attention_bias));
-    config->attention_output_bias = config->attention_bias;
-    return tt_json_opt_bool(json, json->root, "mlp_bias", &config->mlp_bias);
+    struct tt_llama *llama = TT_FAMILY_OWN(facts, struct tt_llama);
+    TT_TRY(tt_family_check_silu(json));
+    TT_TRY(tt_family_parse_shape(json, defaults, facts, &llama->shape));
+    facts->rope_count = 1;
+    return tt_family_parse_rope(json, llama->shape.head_dim,
+                                defaults->rope_theta > 0 ? defaults->rope_theta : 10000, facts,
+                                &facts->ropes[0]);
 }
+
+void tt_llama_build(const struct tt_model_facts *facts, struct tt_builder *builder)
+{
+    const struct tt_llama *llama = TT_FAMILY_OWN_CONST(facts, struct tt_llama);
+    const struct tt_decoder_shape *shape = &llama->shape;
+    struct tt_attention_spec attention = {.names = &tt_llama_attention_names,
+                                          .heads = shape->heads,
+                                          .norm_eps = shape->norm_eps,
+                                          .bias = llama->attention_bias,
+                                          .output_bias = llama->output_bias,
+                                          .qk_norm = llama->qk_norm};
+    struct tt_mlp_spec mlp = {.names = &tt_llama_mlp_names,
+                              .ffn = shape->ffn,
+                              .norm_eps = shape->norm_eps,
+                              .bias = llama->mlp_bias};
+    tt_build_module(builder, "model");
+    tt_build_embedding(builder, "model.embed_tokens");
+    tt_build_layers(builder, "model.layers");
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
+        tt_build_layer_begin(builder, i);
+        tt_build_attention(builder, &attention);
+        tt_build_mlp(builder, &mlp);
+        tt_build_layer_end(builder);
+    }
+    tt_build_module(builder, "model.rotary_emb");
+    tt_build_head(builder, &(struct tt_norm_spec){"model.norm", shape->norm_eps}, "lm_head");
+}
+
+void tt_llama_gguf_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    tt_gguf_add_decoder(facts, &TT_FAMILY_OWN_CONST(facts, struct tt_llama)->shape, keys);
+}
+
+const char *tt_llama_cannot_bias(const struct tt_model_facts *facts)
+{
+    const struct tt_llama *llama = TT_FAMILY_OWN_CONST(facts, struct tt_llama);
+    return llama->output_bias || llama->mlp_bias ? "biases of o_proj and the MLP of this model type" : NULL;
+}
+
+static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
+{
+    struct tt_llama *llama = TT_FAMILY_OWN(facts, struct tt_llama);
+    TT_TRY(tt_llama_parse(json, &(struct tt_decoder_defaults){.positions = 2048}, facts));
+    TT_TRY(tt_json_opt_bool(json, json->root, "attention_bias", &llama->attention_bias));
+    llama->output_bias = llama->attention_bias;
+    return tt_json_opt_bool(json, json->root, "mlp_bias", &llama->mlp_bias);
+}
+
+static const struct tt_gguf_family gguf = {
+    .name = "llama", .pairs = true, .names = tt_llama_gguf_names, .add_keys = tt_llama_gguf_keys};
 
 const struct tt_model_family tt_family_llama = {
     .model_type = "llama",
     .architecture = "LlamaForCausalLM",
-    .default_max_position = 2048,
     .default_target_modules = "[\"q_proj\", \"v_proj\"]",
-    .configure = configure,
+    .gguf = &gguf,
+    .parse = parse,
+    .build = tt_llama_build,
 };

@@ -12,7 +12,8 @@ struct rules {
     const struct tt_lora_config *config;
     bool all_linear;
     struct tt_name_pattern target, exclude, save, layers_pattern;
-    struct tt_json layers; /* a list of integers, or empty */
+    struct tt_json layers;   /* a list of integers, or empty */
+    const char *layers_name; /* "layers" */
     struct tt_value_pattern rank, alpha;
 };
 
@@ -74,12 +75,20 @@ static tt_status read_layers(struct rules *rules, int64_t layer_count)
 }
 
 static tt_status rules_init(struct rules *rules, const struct tt_lora_config *config,
-                            const char *default_targets, int64_t layer_count)
+                            const char *default_targets, const struct tt_module_list *modules)
 {
+    const char *dot = strrchr(modules->layers, '.');
     bool words = !config->from_adapter;
     const char *targets = config->target_modules != NULL ? config->target_modules : default_targets;
-    *rules = (struct rules){.config = config, .all_linear = tt_lora_is_all_linear(targets)};
+    *rules = (struct rules){.config = config,
+                            .all_linear = tt_lora_is_all_linear(targets),
+                            .layers_name = dot != NULL ? dot + 1 : modules->layers};
     TT_TRY(check_numbers(config));
+    if (targets == NULL) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "models of this type have no default for target_modules");
+        tt_hint("name the linears to adapt, or all of them: all-linear");
+        return status;
+    }
     if (!rules->all_linear) TT_TRY(tt_name_pattern_init(&rules->target, "target_modules", targets, words));
     TT_TRY(tt_name_pattern_init(&rules->exclude, "exclude_modules", config->exclude_modules, words));
     TT_TRY(tt_name_pattern_init(&rules->save, "modules_to_save", config->modules_to_save, true));
@@ -87,7 +96,7 @@ static tt_status rules_init(struct rules *rules, const struct tt_lora_config *co
     TT_TRY(tt_name_pattern_init(&rules->layers_pattern, "layers_pattern", config->layers_pattern, true));
     if (rules->layers_pattern.regex != NULL)
         return tt_fail(TT_ERR_USAGE, "layers_pattern must be a list of names");
-    TT_TRY(read_layers(rules, layer_count));
+    TT_TRY(read_layers(rules, modules->layer_count));
     TT_TRY(tt_value_pattern_init(&rules->rank, "rank_pattern", config->rank_pattern, true, 1, 65536));
     TT_TRY(tt_value_pattern_init(&rules->alpha, "alpha_pattern", config->alpha_pattern, false, 1e-9, 1e9));
     bool layered = tt_json_count(rules->layers.root) > 0;
@@ -118,8 +127,8 @@ static tt_status in_transformed_layer(struct rules *rules, const struct tt_modul
     if (*inside || module->layer < 0) return TT_OK;
     bool named = rules->layers_pattern.count == 0;
     for (size_t i = 0; i < rules->layers_pattern.count; i++) {
-        /* the lists of layers of a decoder have one name */
-        if (strcmp(tt_name_pattern_entry(&rules->layers_pattern, i), "layers") == 0) named = true;
+        /* a decoder has one list of layers */
+        if (strcmp(tt_name_pattern_entry(&rules->layers_pattern, i), rules->layers_name) == 0) named = true;
     }
     if (!named) return TT_OK;
     for (index = 0; (value = tt_json_at(rules->layers.root, index)) != NULL; index++) {
@@ -131,7 +140,7 @@ static tt_status in_transformed_layer(struct rules *rules, const struct tt_modul
 static tt_status is_target(struct rules *rules, const struct tt_module *module, bool *target)
 {
     bool excluded = false, exact = false, inside = false;
-    *target = module->kind == TT_MODULE_LINEAR && strcmp(module->path, "lm_head") != 0;
+    *target = module->kind == TT_MODULE_LINEAR;
     if (!rules->all_linear) TT_TRY(tt_name_pattern_match(&rules->target, module->path, target, &exact));
     TT_TRY(tt_name_pattern_match(&rules->exclude, module->path, &excluded, NULL));
     for (size_t i = 0; i < rules->save.count && !excluded; i++) {
@@ -148,11 +157,11 @@ static tt_status is_target(struct rules *rules, const struct tt_module *module, 
 static tt_status adapt(struct rules *rules, struct tt_module *module)
 {
     double r = (double)rules->config->r, alpha = rules->config->alpha;
-    if (module->kind != TT_MODULE_LINEAR) {
+    if (!tt_module_is_linear(module)) {
         tt_status status = tt_fail(module->kind == TT_MODULE_EMBEDDING ? TT_ERR_UNSUPPORTED : TT_ERR_USAGE,
                                    "target_modules matches '%s', which is not a linear layer", module->path);
         if (module->kind == TT_MODULE_EMBEDDING)
-            tt_hint("train the embedding as a whole: modules_to_save embed_tokens");
+            tt_hint("train the embedding as a whole: modules_to_save %s", tt_module_last_name(module));
         return status;
     }
     TT_TRY(tt_value_pattern_find(&rules->rank, module->path, &r, NULL));
@@ -192,12 +201,11 @@ static tt_status mark_saved(struct rules *rules, struct tt_module_list *modules)
 /* The module name that is spelled most like the last component of `entry`. */
 static const char *nearest_name(const struct tt_module_list *modules, const char *entry)
 {
-    const char *dot = strrchr(entry, '.'), *wanted = dot != NULL ? dot + 1 : entry, *best = "q_proj";
+    const char *dot = strrchr(entry, '.'), *wanted = dot != NULL ? dot + 1 : entry, *best = "";
     int best_distance = INT32_MAX;
-    size_t count = TT_MODULE_FIRST_LAYER + TT_MODULES_PER_LAYER; /* all layers have the same names */
-    for (size_t i = 0; i < count && i < modules->count; i++) {
+    for (size_t i = 0; i < modules->count; i++) {
         const struct tt_module *module = &modules->items[i];
-        if (module->kind == TT_MODULE_OTHER || *module->path == '\0') continue;
+        if (module->kind == TT_MODULE_OTHER) continue;
         int distance = tt_edit_distance(wanted, tt_module_last_name(module));
         if (distance < best_distance) {
             best_distance = distance;
@@ -207,17 +215,32 @@ static const char *nearest_name(const struct tt_module_list *modules, const char
     return best;
 }
 
+/* "q_proj, k_proj, ... and lm_head": the linears of the first layer, and the head. */
+static tt_status list_linears(const struct tt_module_list *modules, struct tt_str *text)
+{
+    for (size_t i = 0; i < modules->count; i++) {
+        const struct tt_module *module = &modules->items[i];
+        if (module->kind == TT_MODULE_HEAD)
+            TT_TRY(tt_str_printf(text, " and %s", tt_module_last_name(module)));
+        else if (module->kind == TT_MODULE_LINEAR && module->layer == 0)
+            TT_TRY(tt_str_printf(text, "%s%s", text->bytes > 0 ? ", " : "", tt_module_last_name(module)));
+    }
+    return TT_OK;
+}
+
 static tt_status unused(const struct rules *rules, const struct tt_module_list *modules, const char *setting,
                         const char *entry)
 {
+    struct tt_str linears = {0};
     if (rules->config->from_adapter) {
         tt_info("%s: '%s' matches no module of this model", setting, entry);
         return TT_OK;
     }
+    TT_TRY(list_linears(modules, &linears));
     tt_status status = tt_fail(TT_ERR_USAGE, "%s: '%s' matches no module of this model", setting, entry);
-    tt_hint("the nearest name is '%s'; the linears are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, "
-            "down_proj and lm_head",
-            nearest_name(modules, entry));
+    tt_hint("the nearest name is '%s'; the linears are %s", nearest_name(modules, entry),
+            tt_str_text(&linears));
+    tt_str_deinit(&linears);
     return status;
 }
 
@@ -247,9 +270,8 @@ static tt_status check_all_used(const struct rules *rules, const struct tt_modul
     const char *text = rules->config->target_modules != NULL ? rules->config->target_modules : "(default)";
     tt_status status = tt_fail(TT_ERR_USAGE, "target_modules %s matches no module of this model%s", text,
                                rules->exclude.given ? " that exclude_modules leaves" : "");
-    tt_hint("an expression must match the whole path, such as 'model.layers.0.self_attn.q_proj'; the nearest "
-            "name is '%s'",
-            nearest_name(modules, text));
+    tt_hint("an expression must match the whole path, such as '%s'; the nearest name is '%s'",
+            tt_module_example(modules), nearest_name(modules, text));
     return status;
 }
 
@@ -259,11 +281,9 @@ tt_status tt_lora_apply(const struct tt_lora_config *config, const char *default
     struct rules rules = {0};
     tt_status status = TT_OK;
     size_t adapted = 0;
-    int64_t layers = (int64_t)((modules->count - TT_MODULE_FIRST_LAYER) / TT_MODULES_PER_LAYER);
-    TT_GO(rules_init(&rules, config, default_targets, layers));
+    TT_GO(rules_init(&rules, config, default_targets, modules));
     for (size_t i = 0; i < modules->count; i++) {
         bool target = false;
-        if (*modules->items[i].path == '\0') continue;
         TT_GO(is_target(&rules, &modules->items[i], &target));
         if (!target) continue;
         TT_GO(adapt(&rules, &modules->items[i]));

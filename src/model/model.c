@@ -6,31 +6,37 @@
 #include "base/alloc.h"
 #include "base/number.h"
 #include "base/str.h"
-#include "nn/decoder_layer.h"
-#include "nn/head.h"
+#include "model/module.h"
+#include "nn/linear.h"
 
 void tt_model_destroy(struct tt_model *model)
 {
     if (model == NULL) return;
     tt_free(model->params);
+    tt_name_index_deinit(&model->param_index);
+    tt_name_index_deinit(&model->module_index);
     tt_arena_deinit(&model->arena);
     tt_free(model);
 }
 
 tt_param *tt_model_find_param(const struct tt_model *model, const char *name)
 {
-    for (size_t i = 0; i < model->param_count; i++) {
-        if (strcmp(model->params[i]->name, name) == 0) return model->params[i];
-    }
-    return NULL;
+    size_t index;
+    return tt_name_index_find(&model->param_index, name, &index) ? model->params[index] : NULL;
+}
+
+const struct tt_module *tt_model_find_module(const struct tt_model *model, const char *path)
+{
+    size_t index;
+    return tt_name_index_find(&model->module_index, path, &index) ? &model->modules.items[index] : NULL;
 }
 
 const char *tt_model_source_name(const struct tt_model *model, const tt_param *param)
 {
     if (tt_ends_with(param->name, ".lora_A.weight") || tt_ends_with(param->name, ".lora_B.weight"))
         return NULL;
-    bool head = strcmp(param->name, "lm_head.weight") == 0;
-    return head && model->config.tie_word_embeddings ? "model.embed_tokens.weight" : param->name;
+    bool head = strcmp(param->name, model->head_name) == 0;
+    return head && model->facts.tie_word_embeddings ? model->embedding_name : param->name;
 }
 
 bool tt_model_is_tied(const struct tt_model *model)
@@ -63,38 +69,46 @@ const char *tt_model_format_counts(const struct tt_model *model, char *text, siz
     return text;
 }
 
-/* Multiply-adds are 2 FLOPs; a frozen matrix needs the forward product and the input's gradient, a trainable matrix
- * also its own gradient. */
-static double linear_flops(const struct tt_linear_group *group, bool full)
-{
-    double flops = 0;
-    for (int i = 0; i < group->count; i++) {
-        const struct tt_linear *linear = &group->linears[i];
-        bool trains = full || linear->weight->trainable;
-        flops += (trains ? 6.0 : 4.0) * (double)linear->in * (double)linear->out;
-        flops += 6.0 * (double)linear->r * (double)(linear->in + linear->out);
-    }
-    return flops;
-}
-
 double tt_model_flops_per_token(const struct tt_model *model, double length, bool full)
 {
     double flops = 0;
-    for (int i = 1; i + 1 < model->block_count; i++) {
-        const struct tt_decoder_layer *layer = model->blocks[i].impl;
-        const struct tt_self_attention *attention = &layer->attention;
-        double window = (double)attention->window;
-        double seen = attention->window > 0 && window < length ? window : length / 2; /* keys per query */
-        flops += linear_flops(&attention->qkv, full) + linear_flops(&attention->o, full);
-        flops += linear_flops(&layer->mlp.gate_up, full) + linear_flops(&layer->mlp.down, full);
-        /* forward: scores and values, 2 products of 2 FLOPs; backward: twice that */
-        flops += 12.0 * seen * (double)(attention->heads * attention->head_dim);
+    for (int i = 0; i + 1 < model->block_count; i++) {
+        const struct tt_block *block = &model->blocks[i];
+        flops += block->ops->flops(block, length, full);
     }
     return flops;
 }
 
 double tt_model_flops_per_label(const struct tt_model *model, bool full)
 {
-    const struct tt_head *head = model->blocks[model->block_count - 1].impl;
-    return linear_flops(&head->lm_head, full);
+    const struct tt_block *head = &model->blocks[model->block_count - 1];
+    return head->ops->flops(head, 0, full);
+}
+
+struct visitor {
+    tt_status (*visit)(void *context, const struct tt_model_linear *linear);
+    void *context;
+};
+
+static tt_status visit(void *context, const struct tt_linear *linear)
+{
+    const struct visitor *visitor = context;
+    struct tt_model_linear seen = {.weight = linear->weight,
+                                   .lora_A = linear->lora_A,
+                                   .lora_B = linear->lora_B,
+                                   .r = linear->r,
+                                   .scaling = linear->scaling};
+    return visitor->visit(visitor->context, &seen);
+}
+
+tt_status tt_model_visit_linears(const struct tt_model *model,
+                                 tt_status (*see)(void *context, const struct tt_model_linear *linear),
+                                 void *context)
+{
+    struct visitor visitor = {see, context};
+    for (int i = 0; i < model->block_count; i++) {
+        const struct tt_block *block = &model->blocks[i];
+        TT_TRY(block->ops->visit_linears(block, visit, &visitor));
+    }
+    return TT_OK;
 }

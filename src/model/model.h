@@ -5,38 +5,50 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "base/name_index.h"
 #include "nn/block.h"
 
-enum { TT_MODEL_LAYERS_MAX = 1024, TT_MODEL_SKIP_BYTES = 1024 };
+enum {
+    TT_MODEL_LAYERS_MAX = 1024,
+    TT_MODEL_ROPES_MAX = 2,
+    TT_MODEL_SKIP_BYTES = 1024,
+    TT_MODEL_OWN_BYTES = 256
+};
 
-/* The content of config.json, for every family; fields that a family lacks are 0. Key names: Hugging Face. */
-struct tt_model_config {
-    char model_type[32];       /* "llama" */
-    char architecture[64];     /* "LlamaForCausalLM" */
-    int64_t hidden_size;       /* D */
-    int64_t intermediate_size; /* F */
-    int64_t num_hidden_layers;
-    int64_t num_attention_heads; /* H */
-    int64_t num_key_value_heads; /* K */
-    int64_t head_dim;            /* E */
-    int64_t vocab_size;          /* V */
-    int64_t max_position_embeddings;
-    double rms_norm_eps;
-    bool tie_word_embeddings;
-    bool attention_bias;        /* q, k, v have a bias */
-    bool attention_output_bias; /* o has a bias */
-    bool mlp_bias;
-    bool qk_norm;                            /* Qwen3 */
-    int64_t sliding_window;                  /* 0: none */
-    bool window_layers[TT_MODEL_LAYERS_MAX]; /* layers with the window (layer_types, max_window_layers) */
-    double initializer_range;
-    double rope_theta;
-    enum { TT_ROPE_DEFAULT, TT_ROPE_LINEAR, TT_ROPE_LLAMA3, TT_ROPE_YARN } rope_type;
-    double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
-    int64_t rope_original_max_position;
+/* Rotary positions of some layers. Keys of config.json: Hugging Face's. */
+enum tt_rope_type { TT_ROPE_DEFAULT, TT_ROPE_LINEAR, TT_ROPE_LLAMA3, TT_ROPE_YARN };
+struct tt_rope {
+    enum tt_rope_type type;
+    int64_t columns; /* of a head that rotate: its first ones */
+    double theta;
+    double factor, low_freq_factor, high_freq_factor;
+    int64_t original_max_position;
     /* yarn; the factor multiplies cos and sin */
-    double rope_beta_fast, rope_beta_slow, rope_attention_factor;
-    bool rope_truncate;
+    double beta_fast, beta_slow, attention_factor;
+    bool truncate;
+};
+
+/* One decoder layer as others see it. */
+struct tt_layer_facts {
+    int64_t kv_heads, head_dim; /* K, E: the shape of a token's keys, and of its values */
+    int64_t window;             /* keys that a query sees; 0: all up to its own */
+    int rope;                   /* index in ropes; -1: no rotation */
+};
+
+/* The content of config.json. Key names: Hugging Face's. All floors read the members up to `own`; the family keeps the
+ * rest of its configuration in `own`, in a struct of its file (model/family.h). */
+struct tt_model_facts {
+    char model_type[32];   /* "llama" */
+    char architecture[64]; /* "LlamaForCausalLM" */
+    int64_t hidden_size;   /* D */
+    int64_t vocab_size;    /* V */
+    int64_t num_hidden_layers;
+    int64_t max_position_embeddings;
+    bool tie_word_embeddings;
+    double initializer_range;
+    struct tt_rope ropes[TT_MODEL_ROPES_MAX];
+    int rope_count;
+    struct tt_layer_facts layers[TT_MODEL_LAYERS_MAX];
     tt_dtype dtype; /* torch_dtype / dtype */
     /* quantization_config: format of the folder's linears, quantized by bitsandbytes; NONE: not quantized */
     enum tt_quant_type stored_quant;
@@ -45,6 +57,7 @@ struct tt_model_config {
     int64_t bos_token_id;                        /* -1: none */
     int64_t eos_token_ids[8];
     int eos_token_count;
+    _Alignas(16) unsigned char own[TT_MODEL_OWN_BYTES];
 };
 
 /* LoRA's settings, in PEFT's words; model/lora.h has the rules. */
@@ -81,33 +94,45 @@ struct tt_model_options {
     bool random_init; /* parameters get their family's random init instead of a file */
 };
 
+/* The modules of the model with the names that rules and files use (model/module.h). */
+struct tt_module_list {
+    struct tt_module *items;
+    size_t count;
+    int64_t layer_count;
+    const char *layers; /* path of the list of layers: "model.layers" */
+};
+
 struct tt_model {
-    struct tt_model_config config;
+    struct tt_model_facts facts;
     struct tt_model_options options;
-    struct tt_block *blocks; /* [0] embedding, [1 .. L] decoder layers, [L + 1] head */
+    struct tt_module_list modules; /* as the family built them */
+    struct tt_block *blocks;       /* [0] embedding, [1 .. L] decoder layers, [L + 1] head */
     int block_count;
     /* unit of the block's parameters; tied embedding and head share one */
     int *unit_of_block;
     int unit_count;
     tt_param **params; /* all, in order of the blocks */
     size_t param_count;
+    struct tt_name_index param_index, module_index; /* by name, by path */
     /* Elements; tied parameters counted once. As PEFT counts: the base includes the originals of modules_to_save. */
     int64_t base_param_count, adapter_param_count, trainable_param_count;
+    const char *embedding_name, *head_name; /* "model.embed_tokens.weight", "lm_head.weight" */
     struct tt_arena arena;
 };
 
 /* Parses and checks config.json (TT_ERR_DATA names the key; TT_ERR_UNSUPPORTED the unsupported family or feature). */
-TT_MUST_USE tt_status tt_model_config_parse(const struct tt_json *json, struct tt_model_config *config);
+TT_MUST_USE tt_status tt_model_facts_parse(const struct tt_json *json, struct tt_model_facts *config);
 /* Builds blocks and parameters. A LoRA pattern that matches nothing is TT_ERR_USAGE. */
-TT_MUST_USE tt_status tt_model_create(const struct tt_model_config *config,
+TT_MUST_USE tt_status tt_model_create(const struct tt_model_facts *config,
                                       const struct tt_model_options *options, struct tt_model **out);
 void tt_model_destroy(struct tt_model *model); /* takes NULL */
-/* Fills cos and sin tables f32 [positions, E/2] (host memory) by the model's rope type; positions must not exceed
+/* Fills cos and sin tables f32 [positions, columns / 2] (host memory); positions must not exceed
  * max_position_embeddings unless the rope type extends it. */
-void tt_model_fill_rope(const struct tt_model_config *config, int64_t positions, float *cos_PE,
-                        float *sin_PE);
+void tt_model_fill_rope(const struct tt_rope *rope, int64_t positions, float *cos_PE, float *sin_PE);
 /* NULL when no parameter has that name. */
 tt_param *tt_model_find_param(const struct tt_model *model, const char *name);
+/* The module with this path; NULL when there is none. */
+const struct tt_module *tt_model_find_module(const struct tt_model *model, const char *path);
 /* The tensor of the model folder from which a base parameter is loaded: its own name, except for an lm_head.weight that
  * is separate from tied embeddings because modules_to_save trains one of the two. NULL for LoRA's A and B. */
 const char *tt_model_source_name(const struct tt_model *model, const tt_param *param);
@@ -116,6 +141,18 @@ const char *tt_model_source_name(const struct tt_model *model, const tt_param *p
 bool tt_model_is_tied(const struct tt_model *model);
 /* "trainable params: 1,024 || all params: 10,240 || trainable%: 10.0000", as PEFT prints it; returns `text`. */
 const char *tt_model_format_counts(const struct tt_model *model, char *text, size_t text_bytes);
+
+/* A linear and its adapter. A tied head has the embedding's weight. Without LoRA r is 0, and A and B are NULL. */
+struct tt_model_linear {
+    const tt_param *weight, *lora_A, *lora_B;
+    int64_t r;
+    float scaling;
+};
+/* Calls `visit` for each linear, in order of the blocks, until one fails. */
+TT_MUST_USE tt_status tt_model_visit_linears(const struct tt_model *model,
+                                             tt_status (*visit)(void *context,
+                                                                const struct tt_model_linear *linear),
+                                             void *context);
 
 /* Training FLOPs for one token of a sequence of `length` tokens, recompute not counted: 4 (LoRA) or 6 (full) per matrix
  * parameter read, plus causal attention forward and backward. Without the head, which only supervised tokens reach:

@@ -1,4 +1,5 @@
-/* The module tree of a decoder with Hugging Face's names, for rules that select modules by name. */
+/* The modules of a model with Hugging Face's names, for rules that select modules by name: the list of what a family
+ * built (model/builder.h), in that order. */
 #ifndef TT_MODEL_MODULE_H
 #define TT_MODEL_MODULE_H
 
@@ -6,6 +7,7 @@
 
 enum tt_module_kind {
     TT_MODULE_LINEAR,
+    TT_MODULE_HEAD, /* the linear that makes logits: rules for "all linears" leave it out */
     TT_MODULE_NORM,
     TT_MODULE_EMBEDDING,
     TT_MODULE_OTHER /* has no weight of its own */
@@ -13,6 +15,7 @@ enum tt_module_kind {
 
 struct tt_module {
     const char *path; /* "model.layers.3.self_attn.q_proj" */
+    const char *name; /* the part of the path below the layer: "self_attn.q_proj"; outside layers all of it */
     enum tt_module_kind kind;
     int layer; /* -1 outside the layers */
     /* Set by model/lora.c: */
@@ -24,48 +27,13 @@ struct tt_module {
     float scaling;
 };
 
-/* Places in the list. A layer's modules start at tt_module_of_layer. */
-enum {
-    TT_MODULE_MODEL,
-    TT_MODULE_EMBED_TOKENS,
-    TT_MODULE_LAYERS,
-    TT_MODULE_FINAL_NORM,
-    TT_MODULE_ROTARY,
-    TT_MODULE_LM_HEAD,
-    TT_MODULE_FIRST_LAYER
-};
-enum {
-    TT_MODULE_LAYER,
-    TT_MODULE_SELF_ATTN,
-    TT_MODULE_Q,
-    TT_MODULE_K,
-    TT_MODULE_V,
-    TT_MODULE_O,
-    TT_MODULE_MLP,
-    TT_MODULE_GATE,
-    TT_MODULE_UP,
-    TT_MODULE_DOWN,
-    TT_MODULE_ACT,
-    TT_MODULE_INPUT_NORM,
-    TT_MODULE_POST_NORM,
-    TT_MODULE_Q_NORM,
-    TT_MODULE_K_NORM,
-    TT_MODULES_PER_LAYER
-};
-
-struct tt_module_list {
-    struct tt_module *items;
-    size_t count;
-};
-
-/* Allocated in `arena`. Without q/k norms their two places have an empty path, which matches no pattern. */
-TT_MUST_USE tt_status tt_module_list_make(const struct tt_model_config *config, struct tt_arena *arena,
-                                          struct tt_module_list *out);
-static inline struct tt_module *tt_module_of_layer(const struct tt_module_list *list, int64_t layer,
-                                                   int which)
+static inline bool tt_module_is_linear(const struct tt_module *module)
 {
-    return &list->items[TT_MODULE_FIRST_LAYER + layer * TT_MODULES_PER_LAYER + which];
+    return module->kind == TT_MODULE_LINEAR || module->kind == TT_MODULE_HEAD;
 }
 const char *tt_module_last_name(const struct tt_module *module); /* "q_proj" */
+/* The path of the first linear, as an example for messages; and that of the head. */
+const char *tt_module_example(const struct tt_module_list *list);
+const char *tt_module_head(const struct tt_module_list *list);
 
 #endif

@@ -66,7 +66,7 @@ static bool is_4bit(enum tt_quant_type type)
 }
 
 tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
-                                  const struct tt_model_config *model, tt_dtype compute,
+                                  const struct tt_model_facts *model, tt_dtype compute,
                                   struct tt_base_quant *out)
 {
     TT_TRY(tt_quantization_check(given, compute));
@@ -95,7 +95,7 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
 
 /* The names as a JSON list. */
 static tt_status keep_skip(const struct tt_json *json, const struct tt_quantized_config *stored,
-                           struct tt_model_config *config)
+                           struct tt_model_facts *config)
 {
     struct tt_str text = {0};
     if (stored->skip_count == 0) return TT_OK;
@@ -110,7 +110,7 @@ static tt_status keep_skip(const struct tt_json *json, const struct tt_quantized
     return status;
 }
 
-tt_status tt_quantization_read(const struct tt_json *json, struct tt_model_config *config)
+tt_status tt_quantization_read(const struct tt_json *json, struct tt_model_facts *config)
 {
     struct tt_quantized_config stored;
     TT_TRY(tt_quantized_config_read(json, &stored));
@@ -129,7 +129,7 @@ static tt_status mark(struct tt_name_pattern *skip, bool stored, struct tt_modul
     if (skip->regex != NULL) return tt_fail(TT_ERR_USAGE, "llm_int8_skip_modules must be a list of names");
     for (size_t i = 0; i < modules->count; i++) {
         struct tt_module *module = &modules->items[i];
-        module->quantized = module->kind == TT_MODULE_LINEAR && module->layer >= 0;
+        module->quantized = module->kind == TT_MODULE_LINEAR;
         for (size_t e = 0; e < skip->count; e++) {
             if (!begins_or_ends(module->path, tt_name_pattern_entry(skip, e))) continue;
             skip->used[e] = true;
@@ -141,7 +141,7 @@ static tt_status mark(struct tt_name_pattern *skip, bool stored, struct tt_modul
         tt_status status =
             tt_fail(TT_ERR_USAGE, "llm_int8_skip_modules: '%s' matches no module of this model",
                     tt_name_pattern_entry(skip, e));
-        tt_hint("a name is the beginning or the end of a path such as 'model.layers.0.self_attn.q_proj'");
+        tt_hint("a name is the beginning or the end of a path such as '%s'", tt_module_example(modules));
         return status;
     }
     return TT_OK;
@@ -185,7 +185,7 @@ tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *
     return tt_str_printf(text, ", computes in %s: %lld matrices, %.2f bits a weight%s",
                          tt_dtype_torch_name(model->options.compute_dtype), (long long)matrices,
                          weights > 0 ? 8.0 * bytes / weights : 0.0,
-                         model->config.stored_quant != TT_QUANT_NONE ? ", as the folder has them" : "");
+                         model->facts.stored_quant != TT_QUANT_NONE ? ", as the folder has them" : "");
 }
 
 tt_status tt_quantization_report(const struct tt_model *model)

@@ -6,60 +6,59 @@
 static const double two_pi = 6.283185307179586476925;
 
 /* The Llama 3.1 rule: long waves are slowed by `factor`, short waves are unchanged, waves between are blended. */
-static double llama3_frequency(const struct tt_model_config *config, double frequency)
+static double llama3_frequency(const struct tt_rope *rope, double frequency)
 {
-    double original = (double)config->rope_original_max_position, wavelength = two_pi / frequency;
-    if (wavelength > original / config->rope_low_freq_factor) return frequency / config->rope_factor;
-    if (wavelength < original / config->rope_high_freq_factor) return frequency;
-    double smooth = (original / wavelength - config->rope_low_freq_factor) /
-                    (config->rope_high_freq_factor - config->rope_low_freq_factor);
-    return (1 - smooth) * frequency / config->rope_factor + smooth * frequency;
+    double original = (double)rope->original_max_position, wavelength = two_pi / frequency;
+    if (wavelength > original / rope->low_freq_factor) return frequency / rope->factor;
+    if (wavelength < original / rope->high_freq_factor) return frequency;
+    double smooth =
+        (original / wavelength - rope->low_freq_factor) / (rope->high_freq_factor - rope->low_freq_factor);
+    return (1 - smooth) * frequency / rope->factor + smooth * frequency;
 }
 
 /* The dimension whose wave turns `rotations` times over the original length. */
-static double yarn_dimension(const struct tt_model_config *config, double rotations)
+static double yarn_dimension(const struct tt_rope *rope, double rotations)
 {
-    double original = (double)config->rope_original_max_position;
-    return (double)config->head_dim * log(original / (rotations * two_pi)) / (2 * log(config->rope_theta));
+    double original = (double)rope->original_max_position;
+    return (double)rope->columns * log(original / (rotations * two_pi)) / (2 * log(rope->theta));
 }
 
-static double yarn_frequency(const struct tt_model_config *config, double frequency, int64_t index)
+static double yarn_frequency(const struct tt_rope *rope, double frequency, int64_t index)
 {
-    double low = yarn_dimension(config, config->rope_beta_fast),
-           high = yarn_dimension(config, config->rope_beta_slow);
-    if (config->rope_truncate) {
+    double low = yarn_dimension(rope, rope->beta_fast), high = yarn_dimension(rope, rope->beta_slow);
+    if (rope->truncate) {
         low = floor(low);
         high = ceil(high);
     }
     low = fmax(low, 0);
-    high = fmin(high, (double)config->head_dim - 1);
+    high = fmin(high, (double)rope->columns - 1);
     if (low == high) high += 0.001; /* the reference's guard against 0 / 0 */
     double ramp = fmin(fmax(((double)index - low) / (high - low), 0), 1);
-    return frequency / config->rope_factor * ramp + frequency * (1 - ramp);
+    return frequency / rope->factor * ramp + frequency * (1 - ramp);
 }
 
-static double frequency_of(const struct tt_model_config *config, int64_t index)
+static double frequency_of(const struct tt_rope *rope, int64_t index)
 {
-    double frequency = (float)pow(config->rope_theta, -(double)(2 * index) / (double)config->head_dim);
-    switch (config->rope_type) {
+    double frequency = (float)pow(rope->theta, -(double)(2 * index) / (double)rope->columns);
+    switch (rope->type) {
     case TT_ROPE_LINEAR:
-        return frequency / config->rope_factor;
+        return frequency / rope->factor;
     case TT_ROPE_LLAMA3:
-        return llama3_frequency(config, frequency);
+        return llama3_frequency(rope, frequency);
     case TT_ROPE_YARN:
-        return yarn_frequency(config, frequency, index);
+        return yarn_frequency(rope, frequency, index);
     case TT_ROPE_DEFAULT:
         break;
     }
     return frequency;
 }
 
-void tt_model_fill_rope(const struct tt_model_config *config, int64_t positions, float *cos_PE, float *sin_PE)
+void tt_model_fill_rope(const struct tt_rope *rope, int64_t positions, float *cos_PE, float *sin_PE)
 {
-    int64_t half = config->head_dim / 2;
-    double scale = config->rope_type == TT_ROPE_YARN ? config->rope_attention_factor : 1;
+    int64_t half = rope->columns / 2;
+    double scale = rope->type == TT_ROPE_YARN ? rope->attention_factor : 1;
     for (int64_t e = 0; e < half; e++) {
-        float frequency = (float)frequency_of(config, e);
+        float frequency = (float)frequency_of(rope, e);
         for (int64_t p = 0; p < positions; p++) {
             float angle = (float)p * frequency;
             cos_PE[p * half + e] = (float)(cos((double)angle) * scale);

@@ -17,6 +17,8 @@
 #include "tensor/param.h"
 
 struct tt_block;
+struct tt_linear; /* nn/linear.h */
+typedef tt_status tt_linear_visit(void *context, const struct tt_linear *linear);
 
 struct tt_block_ops {
     const char *kind;   /* "embedding", "decoder layer", "head" */
@@ -30,6 +32,11 @@ struct tt_block_ops {
      * embedding writes no dx; the head reads no dy. dx is empty when no block below is trainable. */
     tt_status (*backward)(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD,
                           const void *saved, tt_tensor dy_TD, tt_tensor dx_TD);
+    /* Calls `visit` for each linear, in order of the parameters, until one fails. */
+    tt_status (*visit_linears)(const struct tt_block *block, tt_linear_visit *visit, void *context);
+    /* Training FLOPs for one row: a token of a sequence of `length` tokens; for the head a label. Recomputation is not
+     * counted. `full`: all parameters train. */
+    double (*flops)(const struct tt_block *block, double length, bool full);
 };
 
 struct tt_block {

@@ -43,9 +43,32 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
     return TT_OK;
 }
 
+static tt_status visit_linears(const struct tt_block *block, tt_linear_visit *visit, void *context)
+{
+    const struct tt_decoder_layer *layer = block->impl;
+    TT_TRY(tt_linear_group_visit(&layer->attention.qkv, visit, context));
+    TT_TRY(tt_linear_group_visit(&layer->attention.o, visit, context));
+    TT_TRY(tt_linear_group_visit(&layer->mlp.gate_up, visit, context));
+    return tt_linear_group_visit(&layer->mlp.down, visit, context);
+}
+
+static double flops(const struct tt_block *block, double length, bool full)
+{
+    const struct tt_decoder_layer *layer = block->impl;
+    const struct tt_self_attention *attention = &layer->attention;
+    double window = (double)attention->window;
+    double seen = attention->window > 0 && window < length ? window : length / 2; /* keys per query */
+    double sum = tt_linear_group_flops(&attention->qkv, full) + tt_linear_group_flops(&attention->o, full);
+    sum += tt_linear_group_flops(&layer->mlp.gate_up, full) + tt_linear_group_flops(&layer->mlp.down, full);
+    /* forward: scores and values, 2 products of 2 FLOPs; backward: twice that */
+    return sum + 12.0 * seen * (double)(attention->heads * attention->head_dim);
+}
+
 const struct tt_block_ops tt_decoder_layer_ops = {
     .kind = "decoder layer",
     .saved_bytes = sizeof(struct saved),
     .forward = forward,
     .backward = backward,
+    .visit_linears = visit_linears,
+    .flops = flops,
 };

@@ -26,9 +26,28 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
     return tt_embedding_backward(pass->lent.stream, &args);
 }
 
+static tt_status visit_linears(const struct tt_block *block, tt_linear_visit *visit, void *context)
+{
+    (void)block;
+    (void)visit;
+    (void)context;
+    return TT_OK;
+}
+
+/* Rows are copied and added, not multiplied. */
+static double flops(const struct tt_block *block, double length, bool full)
+{
+    (void)block;
+    (void)length;
+    (void)full;
+    return 0;
+}
+
 const struct tt_block_ops tt_embedding_block_ops = {
     .kind = "embedding",
     .saved_bytes = 1,
     .forward = forward,
     .backward = backward,
+    .visit_linears = visit_linears,
+    .flops = flops,
 };

@@ -178,9 +178,24 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
     return TT_OK;
 }
 
+static tt_status visit_linears(const struct tt_block *block, tt_linear_visit *visit, void *context)
+{
+    const struct tt_head *head = block->impl;
+    return tt_linear_group_visit(&head->lm_head, visit, context);
+}
+
+static double flops(const struct tt_block *block, double length, bool full)
+{
+    const struct tt_head *head = block->impl;
+    (void)length;
+    return tt_linear_group_flops(&head->lm_head, full);
+}
+
 const struct tt_block_ops tt_head_ops = {
     .kind = "head",
     .saved_bytes = sizeof(struct saved),
     .forward = forward,
     .backward = backward,
+    .visit_linears = visit_linears,
+    .flops = flops,
 };

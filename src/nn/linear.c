@@ -23,6 +23,24 @@ int64_t tt_linear_group_r(const struct tt_linear_group *group)
     return r;
 }
 
+double tt_linear_group_flops(const struct tt_linear_group *group, bool full)
+{
+    double flops = 0;
+    for (int i = 0; i < group->count; i++) {
+        const struct tt_linear *linear = &group->linears[i];
+        bool with_weight = full || linear->weight->trainable;
+        flops += (with_weight ? 6.0 : 4.0) * (double)linear->in * (double)linear->out;
+        flops += 6.0 * (double)linear->r * (double)(linear->in + linear->out);
+    }
+    return flops;
+}
+
+tt_status tt_linear_group_visit(const struct tt_linear_group *group, tt_linear_visit *visit, void *context)
+{
+    for (int i = 0; i < group->count; i++) TT_TRY(visit(context, &group->linears[i]));
+    return TT_OK;
+}
+
 static bool trains(const tt_param *param)
 {
     return param != NULL && param->trainable;

@@ -15,8 +15,7 @@
 #define TT_NN_LINEAR_H
 
 #include "backend/ops/gemm_fused.h"
-#include "nn/pass.h"
-#include "tensor/param.h"
+#include "nn/block.h"
 
 /* Parameters are lent by the model. Without LoRA: lora_A and lora_B are NULL and r is 0. A quantized weight is decoded
  * into scratch for each product (nn/quantized.h). */
@@ -29,15 +28,19 @@ struct tt_linear {
     double dropout; /* on the input of A, in training passes */
 };
 
-enum { TT_LINEAR_GROUP_MAX = 3 };
-
 struct tt_linear_group {
-    struct tt_linear linears[TT_LINEAR_GROUP_MAX]; /* the same `in` */
+    struct tt_linear *linears; /* [count], the same `in`; lent. At most TT_LOW_RANK_PARTS have LoRA */
     int count;
 };
 
 int64_t tt_linear_group_out(const struct tt_linear_group *group); /* O: columns of y */
 int64_t tt_linear_group_r(const struct tt_linear_group *group);   /* R: columns of h; 0 without LoRA */
+/* Training FLOPs a row: multiply-adds are 2; a frozen matrix needs the forward product and the input's gradient, a
+ * trainable matrix (with `full` every one) also its own gradient. */
+double tt_linear_group_flops(const struct tt_linear_group *group, bool full);
+/* Calls `visit` for each linear of the group until one fails. */
+TT_MUST_USE tt_status tt_linear_group_visit(const struct tt_linear_group *group, tt_linear_visit *visit,
+                                            void *context);
 bool tt_linear_group_trains(const struct tt_linear_group *group);
 /* True if tt_linear_backward_params reads x. */
 bool tt_linear_group_needs_x(const struct tt_linear_group *group);

@@ -48,7 +48,9 @@ struct tt_exchange {
     void *context;
 };
 
-/* Rotary angles of every position: f32 [positions, E/2], device memory. */
+enum { TT_PASS_ROPES = 2 };
+
+/* Rotary angles of every position: f32 [positions, rotated columns / 2], device memory. */
 struct tt_rope_table {
     tt_tensor cos_PE, sin_PE;
 };
@@ -57,9 +59,9 @@ struct tt_rope_table {
 struct tt_pass_services {
     struct tt_stream *stream;
     struct tt_workspace *workspace;
-    struct tt_kv_cache *cache;          /* NULL in training */
-    const struct tt_exchange *exchange; /* NULL: no transfers to start */
-    struct tt_rope_table rope;
+    struct tt_kv_cache *cache;                 /* NULL in training */
+    const struct tt_exchange *exchange;        /* NULL: no transfers to start */
+    struct tt_rope_table ropes[TT_PASS_ROPES]; /* a layer names its own */
 };
 
 struct tt_pass_inputs {

@@ -62,29 +62,33 @@ static tt_status push_kept(const struct tt_self_attention *attention, const stru
                            (heads + kv_heads) * attention->head_dim, &saved->ready_qk_TC);
 }
 
-static tt_status rotate(const struct tt_pass *pass, tt_tensor x_THE, bool inverse)
+static tt_status rotate(const struct tt_pass *pass, const struct tt_rope_table *table, tt_tensor x_THE,
+                        bool inverse)
 {
     struct tt_rope_args args = {.x_THE = x_THE,
                                 .positions_T = pass->in.batch->positions_T,
-                                .cos_PE = pass->lent.rope.cos_PE,
-                                .sin_PE = pass->lent.rope.sin_PE,
+                                .cos_PE = table->cos_PE,
+                                .sin_PE = table->sin_PE,
                                 .inverse = inverse};
     return tt_rope(pass->lent.stream, &args);
 }
 
 /* q and k are adjacent in every layout used here, so one pass processes both. */
-static tt_status rotate_both(const struct tt_pass *pass, tt_tensor q_THE, tt_tensor k_TKE, bool inverse)
+static tt_status rotate_both(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                             tt_tensor q_THE, tt_tensor k_TKE, bool inverse)
 {
+    if (attention->rope < 0) return TT_OK;
+    const struct tt_rope_table *table = &pass->lent.ropes[attention->rope];
     const char *q_end =
         (const char *)q_THE.data + (size_t)(q_THE.dims[1] * q_THE.strides[1]) * tt_dtype_bytes(q_THE.dtype);
     bool beside =
         q_end == k_TKE.data && q_THE.strides[0] == k_TKE.strides[0] && q_THE.strides[1] == k_TKE.strides[1];
     if (!beside) {
-        TT_TRY(rotate(pass, q_THE, inverse));
-        return rotate(pass, k_TKE, inverse);
+        TT_TRY(rotate(pass, table, q_THE, inverse));
+        return rotate(pass, table, k_TKE, inverse);
     }
     q_THE.dims[1] += k_TKE.dims[1];
-    return rotate(pass, q_THE, inverse);
+    return rotate(pass, table, q_THE, inverse);
 }
 
 /* The normed and rotated q and k where they are separate from the linears' outputs: kept, or in `qk_TC`. */
@@ -102,12 +106,13 @@ static tt_status project(const struct tt_self_attention *attention, const struct
                          tt_tensor n_TD, const struct tt_self_attention_saved *saved)
 {
     struct tt_linear_call call = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
+    if (has_qk_norm(attention) || attention->rope < 0) return tt_linear_forward(&call, saved->qkv_TC);
+    const struct tt_rope_table *table = &pass->lent.ropes[attention->rope];
     struct tt_rotation rotation = {.columns = (attention->heads + attention->kv_heads) * attention->head_dim,
                                    .head_dim = attention->head_dim,
                                    .positions_T = pass->in.batch->positions_T,
-                                   .cos_PE = pass->lent.rope.cos_PE,
-                                   .sin_PE = pass->lent.rope.sin_PE};
-    if (has_qk_norm(attention)) return tt_linear_forward(&call, saved->qkv_TC);
+                                   .cos_PE = table->cos_PE,
+                                   .sin_PE = table->sin_PE};
     return tt_linear_forward_rotated(&call, &rotation, saved->qkv_TC);
 }
 
@@ -129,7 +134,7 @@ static tt_status prepare(const struct tt_self_attention *attention, const struct
     }
     TT_TRY(tt_norm_forward(&attention->q_norm, pass, raw.q_THE, ready->q_THE, saved->rstd_q_N));
     TT_TRY(tt_norm_forward(&attention->k_norm, pass, raw.k_TKE, ready->k_TKE, saved->rstd_k_N));
-    return rotate_both(pass, ready->q_THE, ready->k_TKE, false);
+    return rotate_both(attention, pass, ready->q_THE, ready->k_TKE, false);
 }
 
 static struct tt_attention_forward_args attend(const struct tt_self_attention *attention,
@@ -236,7 +241,7 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, cons
     TT_TRY(offer_quiet(pass));
     TT_TRY(tt_attention_backward(pass->lent.stream, &args));
     tt_workspace_release(workspace, mark);
-    TT_TRY(rotate_both(pass, grad.q_THE, grad.k_TKE, true));
+    TT_TRY(rotate_both(attention, pass, grad.q_THE, grad.k_TKE, true));
     if (!has_qk_norm(attention)) return TT_OK;
     TT_TRY(
         tt_norm_backward(&attention->q_norm, pass, raw.q_THE, saved->rstd_q_N, (tt_tensor){0}, grad.q_THE));

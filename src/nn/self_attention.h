@@ -1,6 +1,6 @@
 /* The attention half of a decoder layer, with its norm:
  *     out = o_proj(attention(rope(q), rope(k), v)),  q, k, v = linears of norm(x)
- * Qwen3 norms q and k per head.
+ * Some families norm q and k per head first; some layers have no rotation.
  *
  * Kept for backward, in elements per token (c: compute type, f: fp32): q, k, v (H + 2K) E c, o H E c, lse H f, rstd 1
  * f, LoRA h of q, k, v and o. Without q/k norms q and k are kept after rope. With them the outputs of the linears are
@@ -21,6 +21,7 @@ struct tt_self_attention {
     struct tt_norm q_norm, k_norm; /* weight NULL: none */
     int64_t heads, kv_heads, head_dim;
     int64_t window; /* 0: none */
+    int rope;       /* index in the pass' tables; -1: q and k are not rotated */
     double scale;
     int layer; /* index in a key/value cache */
 };

@@ -18,7 +18,7 @@ struct bench {
     const struct tt_bench_spec *spec;
     const struct tt_job_spec *config; /* of spec */
     struct tt_cancel *cancel;
-    struct tt_model_config model_config;
+    struct tt_model_facts model_facts;
     struct tt_dataset *dataset;
     struct tt_sampler *sampler;
     struct tt_rank_config rank_config;
@@ -129,7 +129,7 @@ static tt_status create_data(struct bench *bench, int64_t samples)
         samples *= 2 * length / (shortest + longest) + 1;
     }
     return tt_dataset_create_random((size_t)samples, (int32_t)shortest, (int32_t)longest,
-                                    bench->model_config.vocab_size, (uint64_t)bench->config->run.seed,
+                                    bench->model_facts.vocab_size, (uint64_t)bench->config->run.seed,
                                     &bench->dataset);
 }
 
@@ -141,7 +141,7 @@ static tt_status prepare(struct bench *bench, const struct tt_world *world)
     int64_t micro = config->run.per_device_train_batch_size,
             accumulation = config->run.gradient_accumulation_steps;
     TT_TRY(tt_json_read(bench->spec->config_json, CONFIG_BYTES_MAX, &json));
-    tt_status status = tt_model_config_parse(&json, &bench->model_config);
+    tt_status status = tt_model_facts_parse(&json, &bench->model_facts);
     tt_json_deinit(&json);
     TT_TRY(status);
     TT_TRY(create_data(bench, micro * accumulation * world->world_size));
@@ -157,10 +157,10 @@ static tt_status prepare(struct bench *bench, const struct tt_world *world)
     };
     TT_TRY(tt_sampler_create(bench->dataset, &sampler, &bench->sampler));
     struct tt_model_options options = tt_job_model_options(config, true, true);
-    TT_TRY(tt_quantization_resolve(&config->quantization, &bench->model_config, options.compute_dtype,
+    TT_TRY(tt_quantization_resolve(&config->quantization, &bench->model_facts, options.compute_dtype,
                                    &options.quant));
     const struct tt_rank_layout layout = tt_rank_layout_of(world);
-    TT_TRY(tt_rank_config_make(config, &layout, &bench->model_config, &options, TT_RANK_TRAINS, bench->cancel,
+    TT_TRY(tt_rank_config_make(config, &layout, &bench->model_facts, &options, TT_RANK_TRAINS, bench->cancel,
                                &bench->rank_config));
     tt_sampler_limits(bench->sampler, 0, 1, &bench->rank_config.limits);
     TT_TRY(tt_plan_make(&bench->rank_config, tt_rank_layout_ranks(&layout), accumulation,

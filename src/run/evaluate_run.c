@@ -74,11 +74,11 @@ static tt_status prepare(struct evaluation_run *run, const struct tt_world *worl
     TT_TRY(tt_sampler_create(run->inputs.eval, &sampler, &run->sampler));
     tt_sampler_limits(run->sampler, 0, tt_sampler_steps_per_epoch(run->sampler), &limits);
     const struct tt_rank_layout layout = tt_rank_layout_of(world);
-    TT_TRY(tt_rank_config_make(config, &layout, &run->inputs.model_config, &run->inputs.model_options,
+    TT_TRY(tt_rank_config_make(config, &layout, &run->inputs.model_facts, &run->inputs.model_options,
                                TT_RANK_EVALUATES, run->cancel, &run->rank_config));
     run->rank_config.limits = limits;
     struct tt_model *model = NULL;
-    TT_TRY(tt_model_create(&run->inputs.model_config, &run->inputs.model_options, &model));
+    TT_TRY(tt_model_create(&run->inputs.model_facts, &run->inputs.model_options, &model));
     tt_status status = tt_load_check(model, &run->inputs.source);
     if (status == TT_OK) status = tt_quantization_report(model);
     tt_model_destroy(model);

@@ -15,7 +15,7 @@
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 
 static tt_status read_config(const char *config_json, const struct tt_job_spec *config,
-                             struct tt_model_config *model)
+                             struct tt_model_facts *model)
 {
     struct tt_json json = {0};
     char *path = NULL, *folder = NULL;
@@ -26,7 +26,7 @@ static tt_status read_config(const char *config_json, const struct tt_job_spec *
     tt_free(folder);
     if (path == NULL) return TT_ERR_MEMORY;
     tt_status status = tt_json_read(path, CONFIG_BYTES_MAX, &json);
-    if (status == TT_OK) status = tt_model_config_parse(&json, model);
+    if (status == TT_OK) status = tt_model_facts_parse(&json, model);
     tt_json_deinit(&json);
     tt_free(path);
     return status;
@@ -58,7 +58,7 @@ static tt_status find_device(const char *word, size_t memory_limit, struct tt_de
 
 /* Tokens of every row. A run cuts or leaves out rows of more tokens than the model has positions; a pack of
  * several may have more. */
-static tt_status find_length(const struct tt_plan_spec *spec, const struct tt_model_config *model,
+static tt_status find_length(const struct tt_plan_spec *spec, const struct tt_model_facts *model,
                              int64_t *length)
 {
     const struct tt_job_spec *config = &spec->job;
@@ -96,7 +96,7 @@ tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan)
     struct tt_plan_ranks ranks;
     struct tt_rank_layout layout = {0};
     struct tt_arena arena = {0};
-    struct tt_model_config model;
+    struct tt_model_facts model;
     int64_t length, batch = config->run.per_device_train_batch_size;
     struct tt_batch_limits none = {0}, limits;
     struct tt_model_options options = tt_job_model_options(config, true, true);

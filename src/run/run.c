@@ -43,5 +43,5 @@ tt_dtype tt_run_save_dtype(const struct tt_job_spec *config, const struct tt_mod
         break;
     }
     if (model->adapter_param_count > 0) return TT_F32;
-    return tt_dtype_is_float(model->config.dtype) ? model->config.dtype : TT_F32;
+    return tt_dtype_is_float(model->facts.dtype) ? model->facts.dtype : TT_F32;
 }

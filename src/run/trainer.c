@@ -152,7 +152,7 @@ static tt_status check_before_start(struct tt_run *run, const struct tt_world *w
     tt_status status = TT_OK;
     struct tt_model *model = NULL;
     const struct tt_rank_layout layout = tt_rank_layout_of(world);
-    TT_GO(tt_model_create(&run->inputs.model_config, &run->inputs.model_options, &model));
+    TT_GO(tt_model_create(&run->inputs.model_facts, &run->inputs.model_options, &model));
     TT_GO(tt_load_check(model, &run->inputs.source));
     TT_GO(tt_resume_check_model(run, model));
     if (world->first_rank == 0) TT_GO(tt_checkpoints_check_space(run, model));
@@ -232,7 +232,7 @@ static tt_status prepare(struct tt_run *run, const struct tt_world *world)
     resolve_intervals(run);
     TT_TRY(tt_resume_prepare(run, world));
     struct tt_rank_layout layout = tt_rank_layout_of(world);
-    TT_TRY(tt_rank_config_make(run->config, &layout, &run->inputs.model_config, &run->inputs.model_options,
+    TT_TRY(tt_rank_config_make(run->config, &layout, &run->inputs.model_facts, &run->inputs.model_options,
                                TT_RANK_TRAINS, run->cancel, &run->rank_config));
     run->rank_config.saves = true;
     run->rank_config.saves_state = !run->config->watch.save_only_model;

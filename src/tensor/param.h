@@ -19,6 +19,13 @@ enum tt_init_kind {
     TT_INIT_UNIFORM, /* [-init_scale, init_scale) */
 };
 
+/* How the loss reaches a parameter. */
+enum tt_param_reach {
+    TT_REACH_ALWAYS,
+    TT_REACH_SCORES, /* through scores of attention alone: only rows that see two keys give a gradient */
+    TT_REACH_NEVER,  /* not at all in this model */
+};
+
 typedef struct tt_param {
     /* name in the model folder or adapter: "model.layers.0.self_attn.q_proj.weight",
      * "model.layers.0.self_attn.q_proj.lora_A.weight"; owned by the model's arena */
@@ -32,6 +39,7 @@ typedef struct tt_param {
     bool trainable;
     bool weight_decay; /* false for norms and biases */
     bool adapter;      /* belongs to the adapter, not to the base model */
+    enum tt_param_reach reach;
     enum tt_init_kind init;
     double init_scale;
     tt_tensor value; /* lent */

@@ -24,7 +24,7 @@ static void must(tt_status status)
 static struct tt_model_runner *open_runner(const char *family, const char *config_name, const char *adapter)
 {
     struct tt_arena arena = {0};
-    struct tt_model_config config;
+    struct tt_model_facts config;
     struct tt_model_options options = {.compute_dtype = TT_F32};
     char folder[512], path[512];
     (void)snprintf(folder, sizeof folder, GOLDEN "%s/model", family);
@@ -39,14 +39,14 @@ static struct tt_model_runner *open_runner(const char *family, const char *confi
 
 static struct tt_kv_cache *open_cache(struct tt_model_runner *runner, int64_t sequences, int64_t max_length)
 {
-    const struct tt_model_config *config = &runner->model->config;
+    const struct tt_model_facts *config = &runner->model->facts;
     struct tt_kv_cache *cache = NULL;
     must(tt_kv_cache_create(runner->device,
                             &(struct tt_kv_cache_config){.layer_count = config->num_hidden_layers,
                                                          .sequence_count = sequences,
                                                          .max_length = max_length,
-                                                         .kv_heads = config->num_key_value_heads,
-                                                         .head_dim = config->head_dim,
+                                                         .kv_heads = config->layers[0].kv_heads,
+                                                         .head_dim = config->layers[0].head_dim,
                                                          .dtype = TT_F32},
                             &cache));
     runner->pass.lent.cache = cache;
@@ -76,7 +76,7 @@ static void check_case(const char *family, const char *adapter, const struct tt_
                        const struct tt_json_value *expected)
 {
     struct tt_model_runner *runner = open_runner(family, NULL, adapter);
-    int64_t vocab = runner->model->config.vocab_size, length = (int64_t)tt_json_count(prompt);
+    int64_t vocab = runner->model->facts.vocab_size, length = (int64_t)tt_json_count(prompt);
     float *logits = tt_calloc(TOKENS_MAX * VOCAB_MAX, sizeof *logits);
     int32_t ids[TOKENS_MAX];
     struct tt_kv_cache *cache = open_cache(runner, 1, TOKENS_MAX);
@@ -122,7 +122,7 @@ static void check_pieces(const char *family, const char *config_name)
     int32_t ids[3][40], flat[120];
     int64_t done[3] = {0}, total[3] = {0}, first[3] = {0};
     struct tt_model_runner *runner = open_runner(family, config_name, "adapter_random");
-    int64_t vocab = runner->model->config.vocab_size, count = 0;
+    int64_t vocab = runner->model->facts.vocab_size, count = 0;
     float *whole = tt_calloc(120 * VOCAB_MAX, sizeof *whole),
           *part = tt_calloc(120 * VOCAB_MAX, sizeof *part);
     assert_true(whole != NULL && part != NULL);

@@ -73,7 +73,7 @@ static void same_bytes_as_gguf_py(void **state)
 static void tokenizers_as_gguf_py(void **state)
 {
     static const char *const names[] = {"llama2", "mistral", "llama3", "qwen2", "gpt2"};
-    struct tt_model_config *config = calloc(1, sizeof *config);
+    struct tt_model_facts *config = calloc(1, sizeof *config);
     (void)state;
     config->vocab_size = 1520;
     config->bos_token_id = 1;
@@ -102,7 +102,7 @@ static void header_of(const char *tokenizer, struct tt_str *bytes)
 {
     char file[512], *work = test_folder_create();
     struct tt_gguf_header header = {0};
-    struct tt_model_config *config = calloc(1, sizeof *config);
+    struct tt_model_facts *config = calloc(1, sizeof *config);
     config->vocab_size = 4;
     (void)snprintf(file, sizeof file, "%s/tokenizer.json", work);
     must(tt_file_write_atomic(file, tokenizer, strlen(tokenizer)));

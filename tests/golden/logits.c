@@ -80,7 +80,7 @@ struct run {
 static float *run_model(const struct run *run, const struct reference *reference)
 {
     struct tt_arena arena = {0};
-    struct tt_model_config config;
+    struct tt_model_facts config;
     struct tt_model_options options = {.compute_dtype = run->dtype};
     char folder[512], adapter[512];
     (void)snprintf(folder, sizeof folder, GOLDEN "%s/model", run->model != NULL ? run->model : run->family);

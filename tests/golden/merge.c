@@ -53,7 +53,7 @@ static void make_bf16_base(const char *family, const char *out)
 static float *logits_of(const char *base, const char *adapter, tt_dtype dtype, int64_t *count)
 {
     struct tt_arena arena = {0};
-    struct tt_model_config *config = calloc(1, sizeof *config);
+    struct tt_model_facts *config = calloc(1, sizeof *config);
     struct tt_model_options options = {.compute_dtype = dtype};
     int32_t ids[TOKENS];
     int64_t lengths[] = {1, TOKENS - 1};

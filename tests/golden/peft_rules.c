@@ -36,13 +36,13 @@ static void must(tt_status status, const char *what)
     fail_msg("%s: %s", what, text);
 }
 
-static struct tt_model_config config_of(const struct tt_json_value *item)
+static struct tt_model_facts config_of(const struct tt_json_value *item)
 {
-    struct tt_model_config config;
+    struct tt_model_facts config;
     struct tt_json json = {.root = tt_json_copy(tt_json_get(golden.root, "config")), .origin = "config"};
     assert_int_equal(tt_json_set(json.root, "model_type", tt_json_new_string("qwen2")), 0);
     assert_int_equal(tt_json_set_copy(json.root, "tie_word_embeddings", tt_json_get(item, "tied")), 0);
-    must(tt_model_config_parse(&json, &config), "config");
+    must(tt_model_facts_parse(&json, &config), "config");
     tt_json_release(json.root);
     return config;
 }
@@ -154,7 +154,7 @@ static char *dumped(const struct tt_json_value *value)
 static void check_case(const struct tt_json_value *item)
 {
     struct tt_arena arena = {0};
-    struct tt_model_config config = config_of(item);
+    struct tt_model_facts config = config_of(item);
     struct tt_model_options options = {.compute_dtype = TT_F32};
     struct tt_model *model = NULL, *again = NULL;
     struct tt_str text = {0};
@@ -209,7 +209,7 @@ static void what_peft_refuses(void **state)
     for (index = 0; (item = tt_json_at(tt_json_get(golden.root, "cases"), index)) != NULL; index++) {
         const struct tt_json_value *arguments = tt_json_get(item, "arguments");
         if (tt_json_get(item, "error") == NULL) continue;
-        struct tt_model_config config = config_of(item);
+        struct tt_model_facts config = config_of(item);
         struct tt_model *model = NULL;
         char *target = text_of(arguments, "target_modules"), *exclude = text_of(arguments, "exclude_modules");
         char *layers = text_of(arguments, "layers_to_transform"),

@@ -24,14 +24,14 @@ static void check(tt_status status)
     fail_msg("%s", text);
 }
 
-void tt_runner_read_config(const char *folder, const char *config_name, struct tt_model_config *config)
+void tt_runner_read_config(const char *folder, const char *config_name, struct tt_model_facts *config)
 {
     struct tt_json json = {0};
     char path[1024];
     (void)snprintf(path, sizeof path, config_name != NULL ? "%s/../%s" : "%s/config.json", folder,
                    config_name);
     check(tt_json_read(path, 1 << 20, &json));
-    check(tt_model_config_parse(&json, config));
+    check(tt_model_facts_parse(&json, config));
     tt_json_deinit(&json);
 }
 
@@ -82,15 +82,18 @@ static void place_block(struct tt_model_runner *runner, struct tt_block *block)
 
 static void make_rope(struct tt_model_runner *runner)
 {
-    int64_t half = runner->model->config.head_dim / 2;
-    float *cos_PE = new_buffer(runner, (size_t)(ROPE_POSITIONS * half) * sizeof(float));
-    float *sin_PE = new_buffer(runner, (size_t)(ROPE_POSITIONS * half) * sizeof(float));
-    tt_model_fill_rope(&runner->model->config, ROPE_POSITIONS, cos_PE, sin_PE);
-    runner->pass.lent.rope.cos_PE = tt_tensor_2d(cos_PE, TT_F32, ROPE_POSITIONS, half);
-    runner->pass.lent.rope.sin_PE = tt_tensor_2d(sin_PE, TT_F32, ROPE_POSITIONS, half);
+    const struct tt_model_facts *facts = &runner->model->facts;
+    for (int i = 0; i < facts->rope_count; i++) {
+        int64_t half = facts->ropes[i].columns / 2;
+        float *cos_PE = new_buffer(runner, (size_t)(ROPE_POSITIONS * half) * sizeof(float));
+        float *sin_PE = new_buffer(runner, (size_t)(ROPE_POSITIONS * half) * sizeof(float));
+        tt_model_fill_rope(&facts->ropes[i], ROPE_POSITIONS, cos_PE, sin_PE);
+        runner->pass.lent.ropes[i].cos_PE = tt_tensor_2d(cos_PE, TT_F32, ROPE_POSITIONS, half);
+        runner->pass.lent.ropes[i].sin_PE = tt_tensor_2d(sin_PE, TT_F32, ROPE_POSITIONS, half);
+    }
 }
 
-struct tt_model_runner *tt_runner_create(const struct tt_model_config *config,
+struct tt_model_runner *tt_runner_create(const struct tt_model_facts *config,
                                          const struct tt_model_options *options)
 {
     struct tt_model_runner *runner = tt_calloc(1, sizeof *runner);
@@ -226,7 +229,7 @@ static tt_tensor new_activation(struct tt_model_runner *runner)
 {
     tt_tensor tensor;
     check(tt_workspace_2d(runner->workspace, "activation", runner->pass.in.compute_dtype,
-                          runner->batch.token_count, runner->model->config.hidden_size, &tensor));
+                          runner->batch.token_count, runner->model->facts.hidden_size, &tensor));
     return tensor;
 }
 

@@ -20,8 +20,8 @@ struct tt_model_runner {
 };
 
 /* `folder`: model folder whose config.json is read (or `config_name` in that folder's parent when not NULL). */
-void tt_runner_read_config(const char *folder, const char *config_name, struct tt_model_config *config);
-struct tt_model_runner *tt_runner_create(const struct tt_model_config *config,
+void tt_runner_read_config(const char *folder, const char *config_name, struct tt_model_facts *config);
+struct tt_model_runner *tt_runner_create(const struct tt_model_facts *config,
                                          const struct tt_model_options *options);
 void tt_runner_destroy(struct tt_model_runner *runner);
 /* Every parameter from the folder, adapters from adapter_model.safetensors (NULL: adapters keep their values). */

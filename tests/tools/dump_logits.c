@@ -22,7 +22,7 @@ static int complain(void)
 int main(int argc, char **argv)
 {
     struct tt_arena arena = {0};
-    struct tt_model_config config;
+    struct tt_model_facts config;
     struct tt_model_options options = {.compute_dtype = TT_F32};
     if (argc < 4) {
         fputs("usage: dump_logits MODEL_FOLDER ADAPTER_FOLDER|- ID ID ...\n", stderr);

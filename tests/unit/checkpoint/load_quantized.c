@@ -103,7 +103,7 @@ static tt_status check_pieces(const struct load_world *world, const struct how *
                 TT_TRY(check_piece(how, &piece, folder, &at));
         }
     }
-    TEST_RANK_CHECK(quantized == 7 * (size_t)world->model->config.num_hidden_layers);
+    TEST_RANK_CHECK(quantized == 7 * (size_t)world->model->facts.num_hidden_layers);
     return TT_OK;
 }
 
@@ -188,11 +188,11 @@ static void test_stored_otherwise(void **state)
     (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct tt_model_folder *folder = NULL;
-        struct tt_model_config config;
+        struct tt_model_facts config;
         struct tt_model *model = NULL;
         struct tt_model_options options = {.compute_dtype = TT_BF16, .quant = cases[c].quant};
         assert_int_equal(tt_model_folder_open(cases[c].folder, true, &folder), TT_OK);
-        assert_int_equal(tt_model_config_parse(tt_model_folder_config(folder), &config), TT_OK);
+        assert_int_equal(tt_model_facts_parse(tt_model_folder_config(folder), &config), TT_OK);
         assert_int_equal(tt_model_create(&config, &options, &model), TT_OK);
         struct tt_load_source source = {.folder = folder};
         assert_true(test_failed_with(tt_load_check(model, &source), TT_ERR_DATA, cases[c].message));
@@ -220,13 +220,13 @@ static void test_made_up(void **state)
 static void test_skipped(void **state)
 {
     struct tt_model_folder *folder = NULL;
-    struct tt_model_config config;
+    struct tt_model_facts config;
     struct tt_model *model = NULL;
     struct tt_model_options options = {.compute_dtype = TT_BF16,
                                        .quant = {.type = TT_QUANT_NF4, .skip_modules = "[\"down_proj\"]"}};
     (void)state;
     assert_int_equal(tt_model_folder_open(FOLDERS "/llama2/model", true, &folder), TT_OK);
-    assert_int_equal(tt_model_config_parse(tt_model_folder_config(folder), &config), TT_OK);
+    assert_int_equal(tt_model_facts_parse(tt_model_folder_config(folder), &config), TT_OK);
     assert_int_equal(tt_model_create(&config, &options, &model), TT_OK);
     for (size_t i = 0; i < model->param_count; i++) {
         const char *name = model->params[i]->name;

@@ -47,11 +47,11 @@ static inline tt_status open_load_world(struct tt_comm *comm, bool late,
                                         const struct tt_model_options *options,
                                         const struct tt_model_folder *folder, struct load_world *world)
 {
-    struct tt_model_config config;
+    struct tt_model_facts config;
     if (late) world->late = tt_calloc(1, sizeof *world->late);
     TT_TRY(late_device_open(world->late, 2, &world->device));
     TT_TRY(tt_stream_create(world->device, &world->stream));
-    TT_TRY(tt_model_config_parse(tt_model_folder_config(folder), &config));
+    TT_TRY(tt_model_facts_parse(tt_model_folder_config(folder), &config));
     TT_TRY(tt_model_create(&config, options, &world->model));
     struct tt_shard_config shard = {
         .strategy = TT_FULL_SHARD,

@@ -28,12 +28,12 @@ struct scene {
 static void begin(struct scene *scene)
 {
     struct tt_model_folder *folder = NULL;
-    struct tt_model_config config;
+    struct tt_model_facts config;
     struct tt_model_options options = {.compute_dtype = TT_F32,
                                        .lora = {.enabled = true, .r = 2, .alpha = 4}};
     test_temporary_of(scene->folder, sizeof scene->folder, "trimtab-state", (long)getpid(), "");
     assert_int_equal(tt_model_folder_open(MODEL, true, &folder), TT_OK);
-    assert_int_equal(tt_model_config_parse(tt_model_folder_config(folder), &config), TT_OK);
+    assert_int_equal(tt_model_facts_parse(tt_model_folder_config(folder), &config), TT_OK);
     tt_model_folder_close(folder);
     assert_int_equal(tt_model_create(&config, &options, &scene->model), TT_OK);
     assert_int_equal(tt_state_layout_init(scene->model, false, NULL, UINT64_MAX, &scene->layout), TT_OK);

@@ -11,23 +11,25 @@
 
 #include "base/clock.h"
 #include "engine/plan.h"
+#include "support/model_facts.h"
 
-static const struct tt_model_config shape = {
-    .model_type = "llama",
-    .hidden_size = 1024,
-    .intermediate_size = 3072,
-    .num_hidden_layers = 12,
-    .num_attention_heads = 8,
-    .num_key_value_heads = 4,
-    .head_dim = 128,
-    .vocab_size = 4096,
-    .max_position_embeddings = 4096,
-    .rms_norm_eps = 1e-5,
-    .initializer_range = 0.02,
-    .rope_theta = 10000,
-    .rope_factor = 1,
-    .dtype = TT_BF16,
-};
+static const char shape_text[] =
+    "{\"model_type\": \"llama\", \"hidden_size\": 1024, \"intermediate_size\": 3072, \"num_hidden_layers\": "
+    "12, "
+    "\"num_attention_heads\": 8, \"num_key_value_heads\": 4, \"head_dim\": 128, \"vocab_size\": 4096, "
+    "\"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-5, \"dtype\": \"bfloat16\"}";
+static const char large_text[] =
+    "{\"model_type\": \"llama\", \"hidden_size\": 1024, \"intermediate_size\": 3072, \"num_hidden_layers\": "
+    "80, "
+    "\"num_attention_heads\": 8, \"num_key_value_heads\": 4, \"head_dim\": 128, \"vocab_size\": 4096, "
+    "\"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-5, \"dtype\": \"bfloat16\"}";
+static struct tt_model_facts shape;
+
+static int parse_shape(void **state)
+{
+    (void)state;
+    return test_facts(shape_text, &shape) == TT_OK ? 0 : -1;
+}
 
 static const struct tt_batch_limits none,
     batch = {.tokens = 8192, .sequences = 4, .rows = 8192, .length = 2048};
@@ -37,7 +39,7 @@ static struct tt_rank_config rank_of(const char *chip, enum tt_recompute recompu
     return (struct tt_rank_config){
         .device = {.kind = "plan", .stands_for = chip, .memory_limit = limit},
         .strategy = TT_FULL_SHARD,
-        .model_config = &shape,
+        .model_facts = &shape,
         .model_options = {.compute_dtype = TT_BF16,
                           .random_init = true,
                           .lora = {.enabled = true, .r = 8, .alpha = 16, .target_modules = "all-linear"}},
@@ -263,11 +265,11 @@ static void prefetches_trade_memory_for_time(void **state)
 static void eighty_layers_in_a_second(void **state)
 {
     struct tt_plan plan;
-    struct tt_model_config large = shape;
+    struct tt_model_facts large;
     struct tt_rank_config rank = rank_of("h200", TT_RECOMPUTE_AUTO, (size_t)3 << 30);
     (void)state;
-    large.num_hidden_layers = 80;
-    rank.model_config = &large;
+    assert_int_equal(test_facts(large_text, &large), TT_OK);
+    rank.model_facts = &large;
     double start = tt_clock_seconds();
     assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){2, 1}, 1, &batch, &none, &plan), TT_OK);
     assert_true(tt_clock_seconds() - start < 10); /* a loaded machine with checks in every access */
@@ -287,5 +289,5 @@ int main(void)
         cmocka_unit_test(prefetches_trade_memory_for_time),
         cmocka_unit_test(eighty_layers_in_a_second),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, parse_shape, NULL);
 }

@@ -9,6 +9,7 @@
 #include "model/adapter_config.h"
 #include "nn/decoder_layer.h"
 #include "support/allocations.h"
+#include "support/model_facts.h"
 
 static tt_status parse(const char *text, struct tt_arena *arena, struct tt_lora_config *lora)
 {
@@ -86,19 +87,17 @@ static void tensor_names(void **state)
     tt_free(key);
 }
 
-static const struct tt_model_config small = {.model_type = "llama",
-                                             .hidden_size = 8,
-                                             .intermediate_size = 8,
-                                             .num_hidden_layers = 3,
-                                             .num_attention_heads = 2,
-                                             .num_key_value_heads = 1,
-                                             .head_dim = 4,
-                                             .vocab_size = 11,
-                                             .max_position_embeddings = 64,
-                                             .rms_norm_eps = 1e-5,
-                                             .initializer_range = 0.02,
-                                             .rope_theta = 1e4,
-                                             .rope_factor = 1};
+static const char small_text[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 11, \"hidden_size\": 8, \"intermediate_size\": 8, "
+    "\"num_hidden_layers\": 3, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
+    "\"max_position_embeddings\": 64}";
+static struct tt_model_facts small;
+
+static int parse_small(void **state)
+{
+    (void)state;
+    return test_facts(small_text, &small) == TT_OK ? 0 : -1;
+}
 
 /* "q_proj" comes first and wins, but is written after ".*_proj": the file must say the same in its own order.
  */
@@ -207,5 +206,5 @@ int main(void)
         cmocka_unit_test(tensor_names),         cmocka_unit_test(order_of_patterns_survives_sorting),
         cmocka_unit_test(mistakes_of_the_user), cmocka_unit_test(every_allocation_may_fail),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, parse_small, NULL);
 }

@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include "model/model.h"
+#include "model/llama.h"
 
 static const char base[] =
     "{\"model_type\": \"llama\", \"vocab_size\": 100, \"hidden_size\": 32, \"intermediate_size\": 48, "
     "\"num_hidden_layers\": 3, \"num_attention_heads\": 4}";
 
 /* The base configuration with members replaced (or removed, by JSON text "absent"). */
-static tt_status parse(const char *changes, struct tt_model_config *config)
+static tt_status parse(const char *changes, struct tt_model_facts *config)
 {
     struct tt_json json = {0}, change = {0};
     const char *key;
@@ -29,15 +29,15 @@ static tt_status parse(const char *changes, struct tt_model_config *config)
             assert_int_equal(tt_json_set_copy(json.root, key, value), 0);
         }
     }
-    tt_status status = tt_model_config_parse(&json, config);
+    tt_status status = tt_model_facts_parse(&json, config);
     tt_json_deinit(&json);
     tt_json_deinit(&change);
     return status;
 }
 
-static struct tt_model_config parsed(const char *changes)
+static struct tt_model_facts parsed(const char *changes)
 {
-    struct tt_model_config config;
+    struct tt_model_facts config;
     tt_status status = parse(changes, &config);
     if (status != TT_OK) fail_msg("%s: %s", changes, tt_error_last()->message);
     return config;
@@ -46,31 +46,34 @@ static struct tt_model_config parsed(const char *changes)
 static void defaults(void **state)
 {
     (void)state;
-    struct tt_model_config config = parsed("{}");
+    struct tt_model_facts config = parsed("{}");
     assert_string_equal(config.architecture, "LlamaForCausalLM");
-    assert_int_equal(config.num_key_value_heads, 4);
-    assert_int_equal(config.head_dim, 8);
+    assert_int_equal(config.layers[2].kv_heads, 4);
+    assert_int_equal(config.layers[2].head_dim, 8);
     assert_int_equal(config.max_position_embeddings, 2048);
-    assert_true(config.rms_norm_eps == 1e-6 && config.rope_theta == 10000 &&
+    const struct tt_llama *llama = TT_FAMILY_OWN_CONST(&config, struct tt_llama);
+    assert_true(llama->shape.norm_eps == 1e-6 && config.ropes[0].theta == 10000 &&
                 config.initializer_range == 0.02);
-    assert_int_equal(config.rope_type, TT_ROPE_DEFAULT);
-    assert_false(config.tie_word_embeddings || config.attention_bias || config.mlp_bias || config.qk_norm);
+    assert_int_equal(config.rope_count, 1);
+    assert_int_equal(config.ropes[0].type, TT_ROPE_DEFAULT);
+    assert_int_equal(config.ropes[0].columns, 8);
+    assert_false(config.tie_word_embeddings || llama->attention_bias || llama->mlp_bias || llama->qk_norm);
     assert_int_equal(config.dtype, TT_F32);
     assert_int_equal(config.bos_token_id, -1);
     assert_int_equal(config.eos_token_count, 0);
-    assert_int_equal(config.sliding_window, 0);
+    assert_true(config.layers[0].window == 0 && config.layers[2].window == 0);
 
     config = parsed(
         "{\"num_key_value_heads\": null, \"head_dim\": null, \"torch_dtype\": null, \"rope_scaling\": null}");
-    assert_int_equal(config.num_key_value_heads, 4);
-    assert_int_equal(config.head_dim, 8);
+    assert_int_equal(config.layers[0].kv_heads, 4);
+    assert_int_equal(config.layers[0].head_dim, 8);
     config = parsed("{\"model_type\": \"qwen3\", \"num_key_value_heads\": 2}");
-    assert_int_equal(config.head_dim, 128);
-    assert_true(config.qk_norm);
+    assert_int_equal(config.layers[0].head_dim, 128);
+    assert_true(llama->qk_norm);
     config = parsed("{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2}");
-    assert_true(config.attention_bias && !config.attention_output_bias);
+    assert_true(llama->attention_bias && !llama->output_bias);
     config = parsed("{\"attention_bias\": true, \"mlp_bias\": true}");
-    assert_true(config.attention_bias && config.attention_output_bias && config.mlp_bias);
+    assert_true(llama->attention_bias && llama->output_bias && llama->mlp_bias);
 }
 
 static void both_spellings(void **state)
@@ -80,11 +83,12 @@ static void both_spellings(void **state)
                      "\"linear\", \"factor\": 4}}";
     const char *v5 = "{\"dtype\": \"bfloat16\", \"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": "
                      "4.0, \"rope_theta\": 500000}}";
-    struct tt_model_config a = parsed(v4), b = parsed(v5);
-    assert_true(a.rope_theta == 500000 && b.rope_theta == 500000 && a.rope_factor == 4 && b.rope_factor == 4);
-    assert_int_equal(b.rope_type, TT_ROPE_LINEAR);
+    struct tt_model_facts a = parsed(v4), b = parsed(v5);
+    assert_true(a.ropes[0].theta == 500000 && b.ropes[0].theta == 500000 && a.ropes[0].factor == 4 &&
+                b.ropes[0].factor == 4);
+    assert_int_equal(b.ropes[0].type, TT_ROPE_LINEAR);
     assert_int_equal(b.dtype, TT_BF16);
-    assert_int_equal(a.rope_type, TT_ROPE_LINEAR);
+    assert_int_equal(a.ropes[0].type, TT_ROPE_LINEAR);
     assert_int_equal(a.dtype, TT_BF16);
     a = parsed("{\"eos_token_id\": [2, 7, 9], \"bos_token_id\": 1}");
     assert_int_equal(a.eos_token_count, 3);
@@ -96,30 +100,29 @@ static void both_spellings(void **state)
 static void windows(void **state)
 {
     (void)state;
-    struct tt_model_config config =
+    struct tt_model_facts config =
         parsed("{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, \"sliding_window\": null}");
-    assert_int_equal(config.sliding_window, 0);
+    assert_int_equal(config.layers[0].window, 0);
     config = parsed("{\"model_type\": \"mistral\", \"num_key_value_heads\": 2}");
-    assert_int_equal(config.sliding_window, 4096);
-    assert_true(config.window_layers[0] && config.window_layers[2]);
+    assert_int_equal(config.layers[0].window, 4096);
+    assert_int_equal(config.layers[2].window, 4096);
     /* Qwen: a window that is switched off is none, whatever the other keys say. */
     config = parsed("{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2, \"sliding_window\": 64, "
                     "\"use_sliding_window\": false}");
-    assert_int_equal(config.sliding_window, 0);
+    assert_int_equal(config.layers[2].window, 0);
     config = parsed("{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2, \"sliding_window\": 64, "
                     "\"use_sliding_window\": true, "
                     "\"max_window_layers\": 2}");
-    assert_int_equal(config.sliding_window, 64);
-    assert_false(config.window_layers[1]);
-    assert_true(config.window_layers[2]);
+    assert_int_equal(config.layers[1].window, 0);
+    assert_int_equal(config.layers[2].window, 64);
     config = parsed("{\"model_type\": \"qwen3\", \"num_key_value_heads\": 2, \"sliding_window\": 64, "
                     "\"use_sliding_window\": true, "
                     "\"layer_types\": [\"sliding_attention\", \"full_attention\", \"full_attention\"]}");
-    assert_true(config.window_layers[0] && !config.window_layers[1]);
+    assert_true(config.layers[0].window == 64 && config.layers[1].window == 0);
     config = parsed("{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2, \"sliding_window\": 64, "
                     "\"use_sliding_window\": true, "
                     "\"max_window_layers\": 28}");
-    assert_int_equal(config.sliding_window, 0); /* no layer has it */
+    assert_int_equal(config.layers[2].window, 0); /* no layer has it */
 }
 
 struct refusal {
@@ -207,7 +210,7 @@ static void absurd_values_are_refused(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
-        struct tt_model_config config = {.vocab_size = -77};
+        struct tt_model_facts config = {.vocab_size = -77};
         tt_status status = parse(refusals[i].changes, &config);
         if (status != refusals[i].status)
             fail_msg("%s: status %s", refusals[i].changes, tt_status_name(status));
@@ -231,11 +234,11 @@ static void yarn_frequencies(void **state)
                                        0.000790569466,
                                        0.000250000012,
                                        7.90569466e-05};
-    struct tt_model_config config =
+    struct tt_model_facts config =
         parsed("{\"head_dim\": 16, \"max_position_embeddings\": 256, \"rope_scaling\": {\"rope_type\": "
                "\"yarn\", \"factor\": 4.0, \"original_max_position_embeddings\": 64}}");
     float cos_PE[2 * 8], sin_PE[2 * 8];
-    tt_model_fill_rope(&config, 2, cos_PE, sin_PE);
+    tt_model_fill_rope(&config.ropes[0], 2, cos_PE, sin_PE);
     for (int e = 0; e < 8; e++) {
         double factor = 1.13862943611;
         assert_true(fabs(cos_PE[8 + e] - factor * cos(frequency[e])) < 2e-7);

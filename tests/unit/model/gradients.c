@@ -9,6 +9,8 @@
 #include <string.h>
 #include <cmocka.h>
 #include "base/alloc.h"
+#include "model/llama.h"
+#include "support/model_facts.h"
 #include "support/model_runner.h"
 
 enum { TOKENS = 19, VOCAB = 37 };
@@ -17,6 +19,7 @@ static const int64_t lengths[] = {7, 1, 11};
 struct variant {
     const char *name;
     bool attention_bias, output_bias, mlp_bias, qk_norm, tied, train_base;
+    bool no_rope; /* the last layer has no rotation */
     int64_t window;
     const char *target_modules, *modules_to_save, *layers_to_transform;
     double dropout, smoothing;
@@ -25,30 +28,24 @@ struct variant {
 
 static struct tt_model_runner *make(const struct variant *variant, tt_dtype dtype)
 {
-    int64_t dim = variant->unaligned ? 9 : 16;
-    struct tt_model_config config = {
-        .model_type = "llama",
-        .hidden_size = dim,
-        .intermediate_size = variant->unaligned ? 21 : 24,
-        .num_hidden_layers = 2,
-        .num_attention_heads = 4,
-        .num_key_value_heads = 2,
-        .head_dim = variant->unaligned ? 6 : 8,
-        .vocab_size = VOCAB,
-        .max_position_embeddings = 64,
-        .rms_norm_eps = 1e-5,
-        .tie_word_embeddings = variant->tied,
-        .attention_bias = variant->attention_bias,
-        .attention_output_bias = variant->output_bias,
-        .mlp_bias = variant->mlp_bias,
-        .qk_norm = variant->qk_norm,
-        .sliding_window = variant->window,
-        .window_layers = {false, true},
-        .initializer_range = 0.02,
-        .rope_theta = 100,
-        .rope_factor = 1,
-        .dtype = TT_F32,
-    };
+    static const char even[] =
+        "{\"model_type\": \"llama\", \"vocab_size\": 37, \"hidden_size\": 16, \"intermediate_size\": 24, "
+        "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8, "
+        "\"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5, \"rope_theta\": 100}";
+    static const char odd[] =
+        "{\"model_type\": \"llama\", \"vocab_size\": 37, \"hidden_size\": 9, \"intermediate_size\": 21, "
+        "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 6, "
+        "\"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5, \"rope_theta\": 100}";
+    struct tt_model_facts facts;
+    struct tt_llama *llama = TT_FAMILY_OWN(&facts, struct tt_llama);
+    assert_int_equal(test_facts(variant->unaligned ? odd : even, &facts), TT_OK);
+    facts.tie_word_embeddings = variant->tied;
+    facts.layers[1].window = variant->window;
+    if (variant->no_rope) facts.layers[1].rope = -1;
+    llama->attention_bias = variant->attention_bias;
+    llama->output_bias = variant->output_bias;
+    llama->mlp_bias = variant->mlp_bias;
+    llama->qk_norm = variant->qk_norm;
     struct tt_model_options options = {.compute_dtype = dtype, .train_base = variant->train_base};
     if (!variant->train_base) {
         options.lora = (struct tt_lora_config){.enabled = true,
@@ -59,7 +56,7 @@ static struct tt_model_runner *make(const struct variant *variant, tt_dtype dtyp
                                                .modules_to_save = variant->modules_to_save,
                                                .layers_to_transform = variant->layers_to_transform};
     }
-    struct tt_model_runner *runner = tt_runner_create(&config, &options);
+    struct tt_model_runner *runner = tt_runner_create(&facts, &options);
     int32_t ids[TOKENS], labels[TOKENS];
     for (int t = 0; t < TOKENS; t++) {
         ids[t] = (t * 7 + 3) % VOCAB;
@@ -148,6 +145,11 @@ static const struct variant variants[] = {
      .mlp_bias = true},
     {.name = "full, q/k norms", .train_base = true, .qk_norm = true},
     {.name = "full, window", .train_base = true, .window = 4},
+    {.name = "full, a layer without rotation", .train_base = true, .no_rope = true},
+    {.name = "lora, q/k norms, a layer without rotation",
+     .target_modules = "all-linear",
+     .qk_norm = true,
+     .no_rope = true},
     {.name = "full, odd sizes",
      .train_base = true,
      .unaligned = true,

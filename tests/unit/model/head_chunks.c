@@ -8,32 +8,27 @@
 #include <cmocka.h>
 #include "base/alloc.h"
 #include "nn/head.h"
+#include "support/model_facts.h"
 #include "support/model_runner.h"
 
 enum { VOCAB = 120011, TOKENS = 300 };
 
 static struct tt_model_runner *make(void)
 {
-    struct tt_model_config config = {.model_type = "llama",
-                                     .hidden_size = 8,
-                                     .intermediate_size = 8,
-                                     .num_hidden_layers = 1,
-                                     .num_attention_heads = 2,
-                                     .num_key_value_heads = 1,
-                                     .head_dim = 4,
-                                     .vocab_size = VOCAB,
-                                     .max_position_embeddings = 1024,
-                                     .rms_norm_eps = 1e-5,
-                                     .initializer_range = 0.02,
-                                     .rope_theta = 1e4,
-                                     .rope_factor = 1};
+    static const char text[] =
+        "{\"model_type\": \"llama\", \"vocab_size\": 120011, \"hidden_size\": 8, \"intermediate_size\": 8, "
+        "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
+        "\"max_position_embeddings\": 1024, \"rms_norm_eps\": 1e-5}";
+    struct tt_model_facts facts;
+    assert_int_equal(test_facts(text, &facts), TT_OK);
+    assert_int_equal(facts.vocab_size, VOCAB);
     struct tt_model_options options = {.compute_dtype = TT_F32,
                                        .lora = {.enabled = true,
                                                 .r = 2,
                                                 .alpha = 2,
                                                 .target_modules = "[\"lm_head\", \"up_proj\"]",
                                                 .dropout = 0.2}};
-    struct tt_model_runner *runner = tt_runner_create(&config, &options);
+    struct tt_model_runner *runner = tt_runner_create(&facts, &options);
     tt_runner_fill(runner, 3, 0.3);
     runner->pass.in.training = true;
     runner->pass.in.loss_scale = 1.0f / TOKENS;

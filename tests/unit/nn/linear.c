@@ -24,6 +24,7 @@ struct fixture {
     struct tt_stream *stream;
     struct tt_workspace *workspace;
     struct tt_pass pass;
+    struct tt_linear linears[MEMBERS];
     struct tt_linear_group group;
     tt_param params[MEMBERS][4];
     char names[MEMBERS][4][32];
@@ -76,7 +77,7 @@ static struct fixture *make(bool apart, bool ranked, double dropout)
         .in = {.compute_dtype = TT_F32, .training = true, .dropout_rng = tt_rng_make(9)},
     };
     struct tt_linear_group *group = &fixture->group;
-    group->count = MEMBERS;
+    *group = (struct tt_linear_group){fixture->linears, MEMBERS};
     for (int i = 0; i < MEMBERS; i++) {
         group->linears[i] =
             (struct tt_linear){.in = IN, .out = outs[i], .scaling = 0.5f + (float)i, .dropout = dropout};

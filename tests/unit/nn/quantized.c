@@ -20,6 +20,7 @@ struct fixture {
     struct tt_stream *stream;
     struct tt_workspace *workspace;
     struct tt_pass pass;
+    struct tt_linear linears[MEMBERS];
     struct tt_linear_group group;
     tt_param params[MEMBERS][3];
     float weights[MEMBERS][64 * IN]; /* what the product sees */
@@ -90,7 +91,7 @@ static struct fixture *make(int members, struct tt_quant_format format, int plai
     assert_int_equal(tt_workspace_create(fixture->device, 1 << 20, &fixture->workspace), TT_OK);
     fixture->pass = (struct tt_pass){.lent = {.stream = fixture->stream, .workspace = fixture->workspace},
                                      .in = {.compute_dtype = TT_F32, .training = true}};
-    fixture->group.count = members;
+    fixture->group = (struct tt_linear_group){fixture->linears, members};
     for (int i = 0; i < members; i++) {
         fixture->group.linears[i] = (struct tt_linear){.in = IN, .out = outs[i]};
         make_weight(fixture, i, i == plain_member ? (struct tt_quant_format){0} : format);
@@ -236,7 +237,8 @@ static void parts(void **state)
                            .in = {.compute_dtype = TT_BF16}};
     const int64_t rows[MEMBERS] = {8192, 8192, 32768}, in = 8192; /* 128, 128 and 512 MiB in bf16 */
     tt_param params[MEMBERS];
-    struct tt_linear_group group = {.count = MEMBERS};
+    struct tt_linear linears[MEMBERS] = {0};
+    struct tt_linear_group group = {linears, MEMBERS};
     for (int i = 0; i < MEMBERS; i++) {
         params[i] = (tt_param){.name = "w", .rank = 2, .dims = {rows[i], in}};
         assert_int_equal(

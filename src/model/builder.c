@@ -1,0 +1,259 @@
+/* Modules, parameters and blocks: what all parts of a model are made of. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/ops/gemm_fused.h"
+#include "base/alloc.h"
+#include "model/builder_impl.h"
+
+void *tt_builder_take(struct tt_builder *builder, size_t bytes)
+{
+    void *memory = builder->status == TT_OK ? tt_arena_alloc(&builder->model->arena, bytes) : NULL;
+    if (memory == NULL && builder->status == TT_OK) builder->status = TT_ERR_MEMORY;
+    return memory;
+}
+
+/* The list grows outside the arena; tt_model_create moves it there. */
+static struct tt_module *list_module(struct tt_builder *builder, const char *path, enum tt_module_kind kind)
+{
+    struct tt_model *model = builder->model;
+    struct tt_module_list *list = &model->modules;
+    const char *layer = builder->layer_path;
+    size_t below = layer != NULL && *path != '\0' ? strlen(layer) + 1 : 0;
+    if (tt_grow((void **)&list->items, list->count, &builder->module_capacity, sizeof *list->items) != 0) {
+        builder->status = TT_ERR_MEMORY;
+        return NULL;
+    }
+    struct tt_module *module = &list->items[list->count];
+    *module = (struct tt_module){.kind = kind, .layer = layer != NULL ? builder->layer : -1};
+    if (layer == NULL)
+        module->path = tt_arena_strdup(&model->arena, path);
+    else if (*path == '\0')
+        module->path = layer;
+    else
+        module->path = tt_arena_printf(&model->arena, "%s.%s", layer, path);
+    if (module->path == NULL) {
+        builder->status = TT_ERR_MEMORY;
+        return NULL;
+    }
+    module->name = layer != NULL && *path == '\0' ? "" : module->path + below;
+    list->count++;
+    return module;
+}
+
+struct tt_module *tt_builder_module(struct tt_builder *builder, const char *path, enum tt_module_kind kind)
+{
+    const struct tt_module_list *list = &builder->model->modules;
+    if (builder->status != TT_OK) return NULL;
+    if (builder->listing) return list_module(builder, path, kind);
+    struct tt_module *module = &list->items[builder->next_module];
+    if (builder->next_module == list->count || strcmp(module->name, path) != 0) {
+        builder->status =
+            tt_fail(TT_ERR_INTERNAL, "the second run of a build has module '%s', not the first", path);
+        return NULL;
+    }
+    builder->next_module++;
+    return module;
+}
+
+void tt_build_module(struct tt_builder *builder, const char *path)
+{
+    (void)tt_builder_module(builder, path, TT_MODULE_OTHER);
+}
+
+void tt_builder_use_param(struct tt_builder *builder, tt_param *param)
+{
+    if (builder->status != TT_OK) return;
+    if (tt_grow((void **)&builder->block_params, builder->block_param_count, &builder->block_param_capacity,
+                sizeof(tt_param *)) != 0) {
+        builder->status = TT_ERR_MEMORY;
+        return;
+    }
+    builder->block_params[builder->block_param_count++] = param;
+}
+
+static tt_param *new_param(struct tt_builder *builder, const struct tt_module *module, const char *suffix,
+                           int rank, const int64_t *dims)
+{
+    struct tt_model *model = builder->model;
+    tt_param *param = tt_builder_take(builder, sizeof *param);
+    if (param == NULL) return NULL;
+    param->name = tt_arena_printf(&model->arena, "%s.%s", module->path, suffix);
+    if (param->name == NULL || tt_grow((void **)&model->params, model->param_count, &builder->param_capacity,
+                                       sizeof(tt_param *)) != 0) {
+        builder->status = TT_ERR_MEMORY;
+        return NULL;
+    }
+    param->rank = rank;
+    for (int d = 0; d < rank; d++) param->dims[d] = dims[d];
+    model->params[model->param_count++] = param;
+    tt_builder_use_param(builder, param);
+    return builder->status == TT_OK ? param : NULL;
+}
+
+tt_param *tt_builder_param(struct tt_builder *builder, const struct tt_module *module, const char *suffix,
+                           int rank, const int64_t *dims, enum tt_init_kind random_init)
+{
+    const struct tt_model_options *options = &builder->model->options;
+    tt_param *param = module != NULL ? new_param(builder, module, suffix, rank, dims) : NULL;
+    if (param == NULL) return NULL;
+    param->trainable = options->train_base || module->saved;
+    param->adapter = module->saved;
+    /* Trainable parameters have a fp32 master; frozen vectors cost little in fp32; frozen matrices are stored in the
+     * compute type. */
+    param->stored_dtype = param->trainable || rank == 1 ? TT_F32 : options->compute_dtype;
+    param->weight_decay = rank == 2;
+    param->init = options->random_init ? random_init : TT_INIT_FILE;
+    param->init_scale = builder->model->facts.initializer_range;
+    return param;
+}
+
+void tt_build_norm(struct tt_builder *builder, const struct tt_norm_spec *spec, int64_t dim,
+                   enum tt_param_reach reach, struct tt_norm *norm)
+{
+    *norm = (struct tt_norm){.eps = spec->eps};
+    if (spec->path == NULL) return;
+    const struct tt_module *module = tt_builder_module(builder, spec->path, TT_MODULE_NORM);
+    if (builder->listing) return;
+    norm->weight = tt_builder_param(builder, module, "weight", 1, &dim, TT_INIT_ONE);
+    if (norm->weight != NULL) norm->weight->reach = reach;
+}
+
+static tt_param *lora_param(struct tt_builder *builder, const struct tt_module *module, const char *suffix,
+                            int64_t rows, int64_t columns, enum tt_param_reach reach)
+{
+    tt_param *param = new_param(builder, module, suffix, 2, (int64_t[]){rows, columns});
+    if (param == NULL) return NULL;
+    param->trainable = param->adapter = param->weight_decay = true;
+    param->stored_dtype = TT_F32;
+    param->reach = reach;
+    return param;
+}
+
+/* PEFT: A is kaiming_uniform(a = sqrt(5)), which is uniform within 1 / sqrt(in), or normal with deviation 1 / r; B is
+ * 0. */
+static void set_lora_init(struct tt_builder *builder, struct tt_linear *linear)
+{
+    bool gaussian = builder->model->options.lora.gaussian_init;
+    linear->lora_A->init = gaussian ? TT_INIT_NORMAL : TT_INIT_UNIFORM;
+    linear->lora_A->init_scale = gaussian ? 1.0 / (double)linear->r : 1.0 / sqrt((double)linear->in);
+    linear->lora_B->init = TT_INIT_ZERO;
+}
+
+/* Frozen, and in the format of the options: a segment of bytes instead of a matrix. */
+static void quantize(struct tt_builder *builder, const struct tt_module *module, tt_param *weight)
+{
+    const struct tt_base_quant *quant = &builder->model->options.quant;
+    if (weight == NULL || !module->quantized || weight->trainable) return;
+    weight->stored_dtype = TT_U8;
+    builder->status = tt_quant_layout_make(tt_quant_format_make(quant->type, quant->nested), weight->dims[0],
+                                           weight->dims[1], &weight->quant);
+}
+
+struct members {
+    const struct tt_module *modules[TT_LOW_RANK_PARTS];
+    const struct tt_linear_spec *specs[TT_LOW_RANK_PARTS];
+    int count;
+};
+
+static void make_weights(struct tt_builder *builder, const struct members *members, int64_t in,
+                         tt_param *tied, struct tt_linear_group *group)
+{
+    for (int i = 0; i < members->count && builder->status == TT_OK; i++) {
+        struct tt_linear *linear = &group->linears[i];
+        const struct tt_module *module = members->modules[i];
+        *linear = (struct tt_linear){.in = in, .out = members->specs[i]->out, .weight = tied};
+        if (tied != NULL) {
+            tt_builder_use_param(builder, tied);
+        } else {
+            linear->weight =
+                tt_builder_param(builder, module, "weight", 2, (int64_t[]){linear->out, in}, TT_INIT_NORMAL);
+            if (linear->weight != NULL) linear->weight->reach = members->specs[i]->reach;
+            quantize(builder, module, linear->weight);
+        }
+        if (!module->adapted) continue;
+        linear->r = module->r;
+        linear->scaling = module->scaling;
+        linear->dropout = builder->model->options.lora.dropout;
+    }
+}
+
+/* Weights first, then biases, then all A and all B, so that each kind is contiguous. */
+static void make_group(struct tt_builder *builder, const struct members *members, int64_t in, tt_param *tied,
+                       struct tt_linear_group *group)
+{
+    group->count = members->count;
+    group->linears = tt_builder_take(builder, (size_t)members->count * sizeof *group->linears);
+    if (group->linears == NULL) return;
+    make_weights(builder, members, in, tied, group);
+    for (int i = 0; i < members->count; i++) {
+        const struct tt_linear_spec *spec = members->specs[i];
+        if (!spec->bias) continue;
+        tt_param *bias = tt_builder_param(builder, members->modules[i], "bias", 1, &spec->out, TT_INIT_ZERO);
+        if (bias != NULL) bias->reach = spec->bias_reach;
+        group->linears[i].bias = bias;
+    }
+    for (int i = 0; i < members->count; i++) {
+        struct tt_linear *linear = &group->linears[i];
+        if (linear->r > 0)
+            linear->lora_A = lora_param(builder, members->modules[i], "lora_A.weight", linear->r, in,
+                                        members->specs[i]->reach);
+    }
+    for (int i = 0; i < members->count; i++) {
+        struct tt_linear *linear = &group->linears[i];
+        if (linear->r == 0) continue;
+        linear->lora_B = lora_param(builder, members->modules[i], "lora_B.weight", linear->out, linear->r,
+                                    members->specs[i]->reach);
+        if (builder->status == TT_OK) set_lora_init(builder, linear);
+    }
+}
+
+void tt_build_linears(struct tt_builder *builder, const struct tt_linear_spec *specs, int count, int64_t in,
+                      struct tt_linear_group *group)
+{
+    struct members members = {0};
+    for (int i = 0; i < count; i++) {
+        if (specs[i].path == NULL) continue;
+        if (members.count == TT_LOW_RANK_PARTS) {
+            builder->status =
+                tt_fail(TT_ERR_INTERNAL, "a product has adapters of more than %d linears", TT_LOW_RANK_PARTS);
+            return;
+        }
+        members.specs[members.count] = &specs[i];
+        members.modules[members.count++] = tt_builder_module(builder, specs[i].path, TT_MODULE_LINEAR);
+    }
+    *group = (struct tt_linear_group){0};
+    if (!builder->listing && builder->status == TT_OK) make_group(builder, &members, in, NULL, group);
+}
+
+void tt_build_linear(struct tt_builder *builder, const char *path, int64_t in, int64_t out, bool bias,
+                     struct tt_linear_group *group)
+{
+    tt_build_linears(builder, &(struct tt_linear_spec){.path = path, .out = out, .bias = bias}, 1, in, group);
+}
+
+void tt_builder_head_linear(struct tt_builder *builder, const struct tt_module *module, int64_t in,
+                            int64_t out, tt_param *tied, struct tt_linear_group *group)
+{
+    struct tt_linear_spec spec = {.out = out};
+    struct members members = {.modules = {module}, .specs = {&spec}, .count = 1};
+    *group = (struct tt_linear_group){0};
+    if (!builder->listing && builder->status == TT_OK) make_group(builder, &members, in, tied, group);
+}
+
+void tt_builder_block(struct tt_builder *builder, const struct tt_block_ops *ops, const char *name,
+                      void *impl)
+{
+    struct tt_model *model = builder->model;
+    tt_param **params = tt_builder_take(builder, builder->block_param_count * sizeof(tt_param *));
+    if (params == NULL) return;
+    struct tt_block *block = &model->blocks[model->block_count];
+    *block = (struct tt_block){.ops = ops, .index = model->block_count, .params = params, .impl = impl};
+    (void)snprintf(block->name, sizeof block->name, "%s", name);
+    memcpy(params, builder->block_params, builder->block_param_count * sizeof(tt_param *));
+    block->param_count = builder->block_param_count;
+    for (size_t i = 0; i < block->param_count; i++) block->trains = block->trains || params[i]->trainable;
+    model->block_count++;
+    builder->block_param_count = 0;
+}

@@ -1,0 +1,75 @@
+/* The parts from which a family builds its model. build() of a family runs twice for a model and must make the same
+ * calls both times: the first run lists the modules, so that rules by name (LoRA, quantization) can choose among all of
+ * them; the second makes the blocks with their parameters, which lie in memory in order of the calls.
+ *
+ * Order of a build: tt_build_module for containers, tt_build_embedding, tt_build_layers, each layer from
+ * tt_build_layer_begin to tt_build_layer_end, tt_build_head. Inside a layer, paths are relative to the layer's. The
+ * first failure stays in the builder; later calls do nothing. */
+#ifndef TT_MODEL_BUILDER_H
+#define TT_MODEL_BUILDER_H
+
+#include "model/module.h"
+#include "nn/mlp.h"
+#include "nn/self_attention.h"
+
+struct tt_builder;
+
+/* A module without a weight that rules may name: "mlp.act_fn". */
+void tt_build_module(struct tt_builder *builder, const char *path);
+
+struct tt_linear_spec {
+    const char *path; /* NULL: this linear does not exist */
+    int64_t out;
+    bool bias;
+    /* How a gradient reaches the weight and its adapter, and how the bias. */
+    enum tt_param_reach reach, bias_reach;
+};
+/* Linears with the same input of `in` values: their outputs are successive columns of one matrix. */
+void tt_build_linears(struct tt_builder *builder, const struct tt_linear_spec *specs, int count, int64_t in,
+                      struct tt_linear_group *group);
+void tt_build_linear(struct tt_builder *builder, const char *path, int64_t in, int64_t out, bool bias,
+                     struct tt_linear_group *group);
+
+struct tt_norm_spec {
+    const char *path; /* NULL: this norm does not exist */
+    double eps;
+};
+void tt_build_norm(struct tt_builder *builder, const struct tt_norm_spec *spec, int64_t dim,
+                   enum tt_param_reach reach, struct tt_norm *norm);
+
+void tt_build_embedding(struct tt_builder *builder, const char *path);
+/* The list that holds the layers: "model.layers". */
+void tt_build_layers(struct tt_builder *builder, const char *path);
+void tt_build_layer_begin(struct tt_builder *builder, int64_t index);
+void tt_build_layer_end(struct tt_builder *builder);
+/* The final norm and the projection to logits; with tie_word_embeddings it shares the embedding's weight. */
+void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, const char *path);
+
+/* Names of an attention half inside its layer. */
+struct tt_attention_names {
+    const char *module, *norm, *q, *k, *v, *o, *q_norm, *k_norm;
+};
+/* The first half of a layer. Window, rotation and key/value heads are those of the layer's facts. */
+struct tt_attention_spec {
+    const struct tt_attention_names *names;
+    int64_t heads;
+    double norm_eps;
+    double scale;           /* of scores; 0: 1 / sqrt(head_dim) */
+    bool bias, output_bias; /* of q, k and v; of o */
+    bool qk_norm;           /* q and k are normed per head before they rotate */
+};
+void tt_build_attention(struct tt_builder *builder, const struct tt_attention_spec *spec);
+
+struct tt_mlp_names {
+    const char *module, *activation, *norm, *gate, *up, *down;
+};
+/* The second half of a layer. */
+struct tt_mlp_spec {
+    const struct tt_mlp_names *names;
+    int64_t ffn; /* F */
+    double norm_eps;
+    bool bias;
+};
+void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec);
+
+#endif

@@ -1,0 +1,40 @@
+/* The state of a build, for the files that implement model/builder.h and tt_model_create. */
+#ifndef TT_MODEL_BUILDER_IMPL_H
+#define TT_MODEL_BUILDER_IMPL_H
+
+#include "model/builder.h"
+#include "nn/decoder_layer.h"
+
+struct tt_builder {
+    struct tt_model *model;
+    bool listing; /* the first run */
+    size_t module_capacity, next_module;
+    const char *layer_path; /* NULL outside layers */
+    int layer;
+    struct tt_decoder_layer current; /* the layer that is being built */
+    tt_param **block_params;         /* of the current block */
+    size_t block_param_count, block_param_capacity;
+    size_t param_capacity;
+    const struct tt_module *embedding_module;
+    tt_param *embedding;
+    bool shares_head; /* embedding and head are one parameter */
+    tt_status status;
+};
+
+/* Zeroed memory of the model; NULL after a failure. */
+void *tt_builder_take(struct tt_builder *builder, size_t bytes);
+/* The next module: added in the first run, found in the second. NULL after a failure. */
+struct tt_module *tt_builder_module(struct tt_builder *builder, const char *path, enum tt_module_kind kind);
+/* Adds a parameter that another block owns to the current block. */
+void tt_builder_use_param(struct tt_builder *builder, tt_param *param);
+/* A parameter of the base model: frozen, trained with everything, or trained as a copy (modules_to_save). */
+tt_param *tt_builder_param(struct tt_builder *builder, const struct tt_module *module, const char *suffix,
+                           int rank, const int64_t *dims, enum tt_init_kind random_init);
+/* As tt_build_linears for one linear that is module `module`; `tied` (or NULL) replaces its weight. */
+void tt_builder_head_linear(struct tt_builder *builder, const struct tt_module *module, int64_t in,
+                            int64_t out, tt_param *tied, struct tt_linear_group *group);
+/* Ends the current block. */
+void tt_builder_block(struct tt_builder *builder, const struct tt_block_ops *ops, const char *name,
+                      void *impl);
+
+#endif

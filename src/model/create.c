@@ -1,0 +1,121 @@
+/* Builds a model from its facts: the family lists the modules, the rules by name choose among them, the family builds
+ * the blocks. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "model/builder_impl.h"
+#include "model/family.h"
+#include "model/lora.h"
+#include "model/quantization.h"
+
+static tt_status list_modules(struct tt_builder *builder, const struct tt_model_family *family)
+{
+    struct tt_model *model = builder->model;
+    struct tt_module_list *list = &model->modules;
+    struct tt_module *grown;
+    builder->listing = true;
+    family->build(&model->facts, builder);
+    builder->listing = false;
+    grown = list->items;
+    list->items = tt_builder_take(builder, list->count * sizeof *grown);
+    if (list->items != NULL) memcpy(list->items, grown, list->count * sizeof *grown);
+    tt_free(grown);
+    for (size_t i = 0; i < list->count && builder->status == TT_OK; i++)
+        builder->status = tt_name_index_add(&model->module_index, list->items[i].path, i);
+    return builder->status;
+}
+
+static tt_status apply_rules(struct tt_model *model, const struct tt_model_family *family)
+{
+    if (model->options.lora.enabled) {
+        if (model->options.train_base)
+            return tt_fail(TT_ERR_USAGE, "LoRA and training of all base weights exclude each other");
+        TT_TRY(tt_lora_apply(&model->options.lora, family->default_target_modules, &model->modules));
+    }
+    return tt_quantization_apply(&model->options, model->facts.stored_quant != TT_QUANT_NONE,
+                                 &model->modules);
+}
+
+static tt_status build_blocks(struct tt_builder *builder, const struct tt_model_family *family)
+{
+    struct tt_model *model = builder->model;
+    model->blocks =
+        tt_builder_take(builder, (size_t)(model->modules.layer_count + 2) * sizeof *model->blocks);
+    if (model->blocks != NULL) family->build(&model->facts, builder);
+    for (size_t i = 0; i < model->param_count && builder->status == TT_OK; i++)
+        builder->status = tt_name_index_add(&model->param_index, model->params[i]->name, i);
+    if (builder->status != TT_OK) return builder->status;
+    if (model->options.lora.enabled && model->facts.tie_word_embeddings && model->options.random_init &&
+        !builder->shares_head) {
+        return tt_fail(TT_ERR_USAGE,
+                       "modules_to_save of tied embeddings needs the weights of a model, not random ones");
+    }
+    return TT_OK;
+}
+
+static void count_params(struct tt_model *model)
+{
+    for (size_t i = 0; i < model->param_count; i++) {
+        const tt_param *param = model->params[i];
+        int64_t count = tt_param_count(param);
+        const char *source = tt_model_source_name(model, param);
+        bool original_is_embedding = source != NULL && strcmp(param->name, source) != 0;
+        if (source != NULL && !original_is_embedding) model->base_param_count += count;
+        if (param->adapter) model->adapter_param_count += count;
+        if (param->trainable) model->trainable_param_count += count;
+    }
+}
+
+static tt_status assign_units(struct tt_builder *builder)
+{
+    struct tt_model *model = builder->model;
+    bool tied = builder->shares_head;
+    model->unit_of_block =
+        tt_builder_take(builder, (size_t)model->block_count * sizeof *model->unit_of_block);
+    if (model->unit_of_block == NULL) return builder->status;
+    for (int i = 0; i < model->block_count; i++) model->unit_of_block[i] = i;
+    if (tied) model->unit_of_block[model->block_count - 1] = 0;
+    model->unit_count = model->block_count - (tied ? 1 : 0);
+    return TT_OK;
+}
+
+/* Copies the texts of the options, because the model outlives their source. */
+static tt_status keep_strings(struct tt_model *model)
+{
+    struct tt_lora_config *lora = &model->options.lora;
+    const char **texts[] = {&lora->target_modules,  &lora->exclude_modules,
+                            &lora->modules_to_save, &lora->layers_to_transform,
+                            &lora->layers_pattern,  &lora->rank_pattern,
+                            &lora->alpha_pattern,   &model->options.quant.skip_modules};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (*texts[i] == NULL) continue;
+        *texts[i] = tt_arena_strdup(&model->arena, *texts[i]);
+        if (*texts[i] == NULL) return TT_ERR_MEMORY;
+    }
+    return TT_OK;
+}
+
+tt_status tt_model_create(const struct tt_model_facts *facts, const struct tt_model_options *options,
+                          struct tt_model **out)
+{
+    tt_status status = TT_OK;
+    struct tt_builder builder = {.model = tt_calloc(1, sizeof *builder.model)};
+    struct tt_model *model = builder.model;
+    const struct tt_model_family *family = tt_model_family_find(facts->model_type);
+    if (model == NULL) return TT_ERR_MEMORY;
+    model->facts = *facts;
+    model->options = *options;
+    if (family == NULL) TT_GO(tt_fail(TT_ERR_INTERNAL, "no family '%s'", facts->model_type));
+    TT_GO(keep_strings(model));
+    TT_GO(list_modules(&builder, family));
+    TT_GO(apply_rules(model, family));
+    TT_GO(build_blocks(&builder, family));
+    TT_GO(assign_units(&builder));
+    count_params(model);
+    *out = model;
+    model = NULL;
+out:
+    tt_free(builder.block_params);
+    tt_model_destroy(model);
+    return status;
+}

@@ -1,0 +1,156 @@
+/* What most families read alike from config.json, for their parse(); and the keys of GGUF that follow from it. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "model/family.h"
+
+tt_status tt_family_check_range(const struct tt_json *json, const char *key, int64_t value, int64_t minimum,
+                                int64_t maximum)
+{
+    if (value >= minimum && value <= maximum) return TT_OK;
+    return tt_fail(TT_ERR_DATA, "%s: %s is %" PRId64 "; it must be between %" PRId64 " and %" PRId64,
+                   json->origin, key, value, minimum, maximum);
+}
+
+tt_status tt_family_check_positive(const struct tt_json *json, const char *key, double value, double maximum)
+{
+    if (value > 0 && value <= maximum) return TT_OK; /* false for NaN */
+    return tt_fail(TT_ERR_DATA, "%s: %s is %g; it must be above 0 and at most %g", json->origin, key, value,
+                   maximum);
+}
+
+static tt_status read_size(const struct tt_json *json, const char *key, int64_t maximum, int64_t *out)
+{
+    TT_TRY(tt_json_int(json, json->root, key, out));
+    return tt_family_check_range(json, key, *out, 1, maximum);
+}
+
+/* A missing key has the family's default; null is `null_value`. */
+static tt_status read_optional_size(const struct tt_json *json, const char *key, int64_t maximum,
+                                    int64_t missing_value, int64_t null_value, int64_t *out)
+{
+    *out = tt_json_get(json->root, key) == NULL ? missing_value : null_value;
+    TT_TRY(tt_json_opt_int(json, json->root, key, out));
+    return tt_family_check_range(json, key, *out, 1, maximum);
+}
+
+static tt_status read_heads(const struct tt_json *json, const struct tt_decoder_defaults *defaults,
+                            const struct tt_model_facts *facts, struct tt_decoder_shape *shape)
+{
+    TT_TRY(read_size(json, "num_attention_heads", 1 << 14, &shape->heads));
+    int64_t heads = shape->heads, shared_dim = facts->hidden_size / heads;
+    TT_TRY(read_optional_size(json, "num_key_value_heads", 1 << 14,
+                              defaults->kv_heads > 0 ? defaults->kv_heads : heads, heads, &shape->kv_heads));
+    if (heads % shape->kv_heads != 0) {
+        return tt_fail(TT_ERR_DATA,
+                       "%s: num_attention_heads (%" PRId64
+                       ") is not a multiple of num_key_value_heads (%" PRId64 ")",
+                       json->origin, heads, shape->kv_heads);
+    }
+    bool divides = tt_json_is_integer(tt_json_get(json->root, "head_dim")) || defaults->head_dim > 0;
+    int64_t missing_dim = defaults->head_dim > 0 ? defaults->head_dim : shared_dim;
+    if (!divides && facts->hidden_size % heads != 0) {
+        return tt_fail(TT_ERR_DATA,
+                       "%s: hidden_size (%" PRId64 ") is not a multiple of num_attention_heads (%" PRId64
+                       ") and there is no head_dim",
+                       json->origin, facts->hidden_size, heads);
+    }
+    TT_TRY(read_optional_size(json, "head_dim", 256, missing_dim, shared_dim, &shape->head_dim));
+    if (shape->head_dim % 2 == 0) return TT_OK;
+    return tt_fail(TT_ERR_DATA, "%s: head_dim is %" PRId64 "; rotary positions need an even one",
+                   json->origin, shape->head_dim);
+}
+
+tt_status tt_family_parse_shape(const struct tt_json *json, const struct tt_decoder_defaults *defaults,
+                                struct tt_model_facts *facts, struct tt_decoder_shape *shape)
+{
+    TT_TRY(read_size(json, "vocab_size", 1 << 24, &facts->vocab_size));
+    TT_TRY(read_size(json, "hidden_size", 1 << 20, &facts->hidden_size));
+    TT_TRY(read_size(json, "intermediate_size", 1 << 22, &shape->ffn));
+    TT_TRY(read_size(json, "num_hidden_layers", TT_MODEL_LAYERS_MAX, &facts->num_hidden_layers));
+    TT_TRY(read_heads(json, defaults, facts, shape));
+    TT_TRY(read_optional_size(json, "max_position_embeddings", INT32_MAX, defaults->positions,
+                              defaults->positions, &facts->max_position_embeddings));
+    shape->norm_eps = 1e-6;
+    TT_TRY(tt_json_opt_double(json, json->root, "rms_norm_eps", &shape->norm_eps));
+    TT_TRY(tt_family_check_positive(json, "rms_norm_eps", shape->norm_eps, 1));
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++)
+        facts->layers[i] = (struct tt_layer_facts){.kv_heads = shape->kv_heads, .head_dim = shape->head_dim};
+    return TT_OK;
+}
+
+tt_status tt_family_check_silu(const struct tt_json *json)
+{
+    const char *activation = "silu";
+    TT_TRY(tt_json_opt_string(json, json->root, "hidden_act", &activation));
+    if (strcmp(activation, "silu") == 0 || strcmp(activation, "swish") == 0) return TT_OK;
+    return tt_fail(TT_ERR_UNSUPPORTED, "%s: hidden_act is '%s'; only 'silu' is supported", json->origin,
+                   activation);
+}
+
+tt_status tt_family_parse_layer_types(const struct tt_json *json, const struct tt_model_facts *facts,
+                                      bool sliding[TT_MODEL_LAYERS_MAX])
+{
+    const struct tt_json_value *types = tt_json_get(json->root, "layer_types");
+    if (types == NULL || tt_json_is_null(types)) return TT_OK;
+    TT_TRY(tt_json_array(json, json->root, "layer_types", &types));
+    if ((int64_t)tt_json_count(types) != facts->num_hidden_layers) {
+        return tt_fail(TT_ERR_DATA, "%s: layer_types has %zu entries for %" PRId64 " layers", json->origin,
+                       tt_json_count(types), facts->num_hidden_layers);
+    }
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
+        const char *type = tt_json_text(tt_json_at(types, (size_t)i));
+        sliding[i] = type != NULL && strcmp(type, "sliding_attention") == 0;
+        if (sliding[i] || (type != NULL && strcmp(type, "full_attention") == 0)) continue;
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: layer type '%s' of layer %" PRId64 " is not supported",
+                       json->origin, type != NULL ? type : "(not a string)", i);
+    }
+    return TT_OK;
+}
+
+tt_status tt_family_parse_qwen_windows(const struct tt_json *json, struct tt_model_facts *facts)
+{
+    bool use = false, sliding[TT_MODEL_LAYERS_MAX];
+    int64_t window = 4096, first_layer = 28;
+    TT_TRY(tt_json_opt_bool(json, json->root, "use_sliding_window", &use));
+    const struct tt_json_value *value = tt_json_get(json->root, "sliding_window");
+    if (!use || (value != NULL && tt_json_is_null(value))) return TT_OK;
+    TT_TRY(tt_json_opt_int(json, json->root, "sliding_window", &window));
+    TT_TRY(tt_family_check_range(json, "sliding_window", window, 1, INT32_MAX));
+    TT_TRY(tt_json_opt_int(json, json->root, "max_window_layers", &first_layer));
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) sliding[i] = i >= first_layer;
+    TT_TRY(tt_family_parse_layer_types(json, facts, sliding));
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) facts->layers[i].window = sliding[i] ? window : 0;
+    return TT_OK;
+}
+
+static void add_key(struct tt_gguf_keys *keys, struct tt_gguf_key key)
+{
+    if (keys->count < TT_GGUF_KEYS_MAX) keys->items[keys->count++] = key;
+}
+
+void tt_gguf_add_u32(struct tt_gguf_keys *keys, const char *key, int64_t value)
+{
+    add_key(keys, (struct tt_gguf_key){key, TT_GGUF_KEY_U32, (double)value});
+}
+
+void tt_gguf_add_f32(struct tt_gguf_keys *keys, const char *key, double value)
+{
+    add_key(keys, (struct tt_gguf_key){key, TT_GGUF_KEY_F32, value});
+}
+
+void tt_gguf_add_decoder(const struct tt_model_facts *facts, const struct tt_decoder_shape *shape,
+                         struct tt_gguf_keys *keys)
+{
+    tt_gguf_add_u32(keys, "block_count", facts->num_hidden_layers);
+    tt_gguf_add_u32(keys, "context_length", facts->max_position_embeddings);
+    tt_gguf_add_u32(keys, "embedding_length", facts->hidden_size);
+    tt_gguf_add_u32(keys, "feed_forward_length", shape->ffn);
+    tt_gguf_add_u32(keys, "vocab_size", facts->vocab_size);
+    tt_gguf_add_u32(keys, "attention.head_count", shape->heads);
+    tt_gguf_add_u32(keys, "attention.head_count_kv", shape->kv_heads);
+    tt_gguf_add_u32(keys, "attention.key_length", shape->head_dim);
+    tt_gguf_add_u32(keys, "attention.value_length", shape->head_dim);
+    tt_gguf_add_f32(keys, "attention.layer_norm_rms_epsilon", shape->norm_eps);
+}
