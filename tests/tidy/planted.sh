@@ -85,4 +85,6 @@ fresh && echo '#include "a.h"' >>"$tree/src/base/a.c" && expect "there is no src
 fresh && mkdir "$tree/src/new" && touch "$tree/src/new/b.c" && expect "src/new has no row"
 fresh && echo "new: cli late" >>"$tree/tools/floors.txt" && expect "names late, which has no row"
 fresh && printf 'base: cli\ncli:\n' >"$tree/tools/floors.txt" && expect "is not below it"
+fresh && mkdir "$tree/src/base/inner" && echo '#include "base/a.h"' >"$tree/src/base/inner/c.c" && expect
+printf 'base/inner:\nbase: base/inner\nbackend: base\ncli: base backend\n' >"$tree/tools/floors.txt" && expect "base/inner may not include base"
 exit $failed

@@ -1,0 +1,28 @@
+"""Makes renderings.jsonl: each template of templates/ with each conversation of conversations.py, in the format of
+make_jinja.py.
+
+    python tests/golden/jinja/make_renderings.py
+"""
+import json
+import pathlib
+
+from conversations import conversations
+from reference import render
+
+HERE = pathlib.Path(__file__).parent
+
+
+def main():
+    sets = conversations()
+    lines = [json.dumps({"name": name, "values": values}) for name, values in sets.items()]
+    results = []
+    for path in sorted((HERE / "templates").glob("*.jinja")):
+        template = path.read_text()
+        for name, values in sets.items():
+            results.append({"template": template, "variables": name, **render(template, values)})
+    (HERE / "renderings.jsonl").write_text("\n".join(lines + [json.dumps(each) for each in results]) + "\n")
+    print(len(results), "renderings", sum("error" in each for each in results), "refused by the reference")
+
+
+if __name__ == "__main__":
+    main()
