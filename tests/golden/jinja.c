@@ -51,6 +51,7 @@ static void check_generation(const struct tt_json_value *row, const struct tt_ji
 {
     const struct tt_json_value *ranges = tt_json_get(row, "generation");
     size_t range = 0, byte = 0;
+    if (ranges == NULL) return;
     for (size_t i = 0; i < output->span_count; byte = output->spans[i++].end) {
         while (range < tt_json_count(ranges) &&
                tt_json_integer(tt_json_at(tt_json_at(ranges, range), 1)) <= (int64_t)byte)
@@ -66,7 +67,15 @@ static void check_generation(const struct tt_json_value *row, const struct tt_ji
 
 static int check_row(const struct sets *sets, const struct tt_json_value *row)
 {
+    struct tt_str source = {0};
     struct tt_span template = tt_json_span(tt_json_get(row, "template"));
+    if (template.data == NULL) {
+        char path[512];
+        snprintf(path, sizeof path, TT_TEST_ROOT "/golden/jinja/templates/%s",
+                 tt_json_text(tt_json_get(row, "file")));
+        assert_int_equal(tt_file_read(path, 1 << 20, &source), TT_OK);
+        template = (struct tt_span){source.data, source.bytes};
+    }
     const struct tt_json_value *values = find_set(sets, tt_json_text(tt_json_get(row, "variables")));
     const struct tt_json_value *wanted = tt_json_get(row, "output");
     struct tt_jinja_output output = {0};
@@ -95,6 +104,7 @@ static int check_row(const struct sets *sets, const struct tt_json_value *row)
     }
     tt_jinja_output_deinit(&output);
     assert_int_equal(tt_alloc_live(), live);
+    tt_str_deinit(&source);
     return failed;
 }
 
@@ -134,8 +144,14 @@ static void cases(void **state)
     check_file(TT_TEST_ROOT "/golden/jinja/cases.jsonl", 900);
 }
 
+static void renderings(void **state)
+{
+    (void)state;
+    check_file(TT_TEST_ROOT "/golden/jinja/renderings.jsonl", 15 * 12);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cases)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(cases), cmocka_unit_test(renderings)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Members, elements and slices, as the sandbox of Jinja2 gives them: value.name looks for an attribute first and then for
- * a key, value['name'] the other way round; what is not there is undefined. */
+/* Members, elements and slices, as the sandbox of Jinja2 gives them: value.name looks for an attribute first and then
+ * for a key, value['name'] the other way round; what is not there is undefined. */
 #include <string.h>
 
 #include "text/jinja/render.h"
@@ -43,7 +43,6 @@ static bool is_refused_attribute(const struct jinja_value *value, const struct j
     static const char *const of_macros[] = {
         "name", "arguments", "catch_kwargs", "catch_varargs", "caller", "explicit_caller", NULL};
     const char *const *names = NULL;
-    if (name->bytes >= 2 && memcmp(name->data, "__", 2) == 0) return true;
     if (jinja_is_number(value)) names = of_numbers;
     if (value->type == JINJA_TEXT) names = of_texts;
     if (value->type == JINJA_DICT) names = of_dicts;
@@ -57,9 +56,12 @@ static bool is_refused_attribute(const struct jinja_value *value, const struct j
     return false;
 }
 
-/* Methods that change their object: the sandbox hides them, also where a key has their name. */
+/* What the sandbox hides, also where a key has its name: methods that change their object, and Python's own names. */
 static bool is_hidden_attribute(const struct jinja_value *value, const struct jinja_text *name)
 {
+    bool is_own = name->bytes > 4 && memcmp(name->data, "__", 2) == 0 &&
+                  memcmp(name->data + name->bytes - 2, "__", 2) == 0;
+    if (is_own) return true;
     static const char *const of_lists[] = {"append", "clear",  "pop",    "reverse", "insert",
                                            "sort",   "extend", "remove", NULL};
     static const char *const of_dicts[] = {"clear", "pop", "popitem", "setdefault", "update", NULL};
@@ -262,10 +264,9 @@ tt_status jinja_slice(struct jinja_render *render, const struct jinja_value *val
     bool is_sequence = value->type == JINJA_TEXT || value->type == JINJA_LIST || value->type == JINJA_TUPLE ||
                        value->type == JINJA_RANGE;
     if (value->type == JINJA_UNDEFINED) return jinja_fail_undefined(render, value);
-    if (!is_sequence || !is_bound(from) || !is_bound(to) || !is_bound(step)) {
-        *out = jinja_undefined(value, NULL);
-        return TT_OK;
-    }
+    if (!is_sequence) return jinja_fail(render, "'%s' object cannot be sliced", jinja_type_name(value));
+    if (!is_bound(from) || !is_bound(to) || !is_bound(step))
+        return jinja_fail(render, "slice indices must be integers or None");
     if (by == 0) by = jinja_int_of(step);
     if (by == 0) return jinja_fail(render, "slice step cannot be zero");
     /* Steps beyond any length act alike. */

@@ -1,8 +1,8 @@
 /* A parsed template: tokens, nodes, and frames, all in the template's arena.
  *
  * A frame is a scope of the language: the template, the body of a loop, of a macro, of a block that captures. Names are
- * resolved when the template is parsed, by the rules of Jinja2's compiler (jinja2/idtracking.py): a node of a name holds
- * how many frames to go up and the slot there. */
+ * resolved when the template is parsed, by the rules of Jinja2's compiler (jinja2/idtracking.py): a node of a name
+ * holds how many frames to go up and the slot there. */
 #ifndef TT_TEXT_JINJA_AST_H
 #define TT_TEXT_JINJA_AST_H
 
@@ -171,7 +171,7 @@ tt_status jinja_fail_at(const struct tt_jinja *jinja, size_t offset, const char 
 tt_status jinja_tokenize(struct tt_jinja *jinja);
 tt_status jinja_unescape(struct tt_jinja *jinja, const struct jinja_token *token, struct tt_str *out);
 
-/* parser.c, parse_expression.c */
+/* parser.c, parse_expression.c, parse_postfix.c */
 struct jinja_parser {
     struct tt_jinja *jinja;
     size_t at;
@@ -185,6 +185,11 @@ tt_status jinja_parse_tuple(struct jinja_parser *parser, bool with_condition, co
                             struct jinja_node **out);
 /* A target of an assignment: a name, a tuple, with `members` ns.name. */
 tt_status jinja_parse_target(struct jinja_parser *parser, bool members, struct jinja_node **out);
+tt_status jinja_parse_primary(struct jinja_parser *parser, struct jinja_node **out);
+/* A primary with its signs and what follows it. */
+tt_status jinja_parse_unary(struct jinja_parser *parser, bool with_filters, struct jinja_node **out);
+tt_status jinja_new_binary(struct jinja_parser *parser, enum jinja_node_kind kind, int op, size_t offset,
+                           struct jinja_node *a, struct jinja_node *b, struct jinja_node **out);
 /* Filters behind `node`; with `inline_first` the first one without its sign. */
 tt_status jinja_parse_filters(struct jinja_parser *parser, struct jinja_node *node, bool inline_first,
                               struct jinja_node **out);

@@ -1,5 +1,5 @@
-/* Code points whose upper or title case is several code points: SpecialCasing.txt of the Unicode character database, the
- * same since Unicode 5. Unused places are 0. */
+/* Code points whose upper or title case is several code points: SpecialCasing.txt of the Unicode character database,
+ * the same since Unicode 5. Unused places are 0. */
 #ifndef TT_TEXT_JINJA_CASE_TABLE_H
 #define TT_TEXT_JINJA_CASE_TABLE_H
 

@@ -8,8 +8,8 @@
  *
  * The output knows where its bytes come from: each span names the value of the input that it was made of, or none for
  * text of the template, and whether it lies in {% generation %}. A piece of a text keeps its origin through +, ~, %,
- * join, slices, strip, replace, case, macros and set blocks; what is made of a list or an object as a whole (tojson) has
- * the origin of the list or object and of the values in it. */
+ * join, slices, strip, replace, case, macros and set blocks; what is made of a list or an object as a whole (tojson)
+ * has the origin of the list or object and of the values in it. */
 #ifndef TT_TEXT_JINJA_JINJA_H
 #define TT_TEXT_JINJA_JINJA_H
 

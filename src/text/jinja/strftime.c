@@ -28,132 +28,90 @@ static int weekday(const struct tt_jinja_date *date)
     return (int)((years * 365 + years / 4 - years / 100 + years / 400 + day_of_year(date) + 1) % 7);
 }
 
-/* The text of one letter, or false. Formats of several parts are formats of their own. */
-static bool format_letter(const struct tt_jinja_date *date, char letter, char out[64], const char **format)
+/* Numbers of the date and the time: the value and its width; width 0: the letter is none of them. */
+static int number_of(const struct tt_jinja_date *date, char letter, int *value)
 {
-    int hour = date->hour % 12 == 0 ? 12 : date->hour % 12;
-    *format = NULL;
-    out[0] = '\0';
-    switch (letter) {
-    case 'Y':
-        snprintf(out, 64, "%d", date->year);
-        break;
-    case 'y':
-        snprintf(out, 64, "%02d", date->year % 100);
-        break;
-    case 'C':
-        snprintf(out, 64, "%02d", date->year / 100);
-        break;
-    case 'm':
-        snprintf(out, 64, "%02d", date->month);
-        break;
-    case 'd':
-        snprintf(out, 64, "%02d", date->day);
-        break;
-    case 'e':
-        snprintf(out, 64, "%2d", date->day);
-        break;
-    case 'j':
-        snprintf(out, 64, "%03d", day_of_year(date) + 1);
-        break;
-    case 'H':
-        snprintf(out, 64, "%02d", date->hour);
-        break;
-    case 'I':
-        snprintf(out, 64, "%02d", hour);
-        break;
-    case 'M':
-        snprintf(out, 64, "%02d", date->minute);
-        break;
-    case 'S':
-        snprintf(out, 64, "%02d", date->second);
-        break;
-    case 'w':
-        snprintf(out, 64, "%d", weekday(date));
-        break;
-    case 'u':
-        snprintf(out, 64, "%d", weekday(date) == 0 ? 7 : weekday(date));
-        break;
-    case 'U':
-        snprintf(out, 64, "%02d", (day_of_year(date) + 7 - weekday(date)) / 7);
-        break;
-    case 'W':
-        snprintf(out, 64, "%02d", (day_of_year(date) + 7 - (weekday(date) + 6) % 7) / 7);
-        break;
-    case 'B':
-        snprintf(out, 64, "%s", months[date->month - 1]);
-        break;
-    case 'b':
-    case 'h':
-        snprintf(out, 64, "%.3s", months[date->month - 1]);
-        break;
-    case 'A':
-        snprintf(out, 64, "%s", days[weekday(date)]);
-        break;
-    case 'a':
-        snprintf(out, 64, "%.3s", days[weekday(date)]);
-        break;
-    case 'p':
-        snprintf(out, 64, "%s", date->hour < 12 ? "AM" : "PM");
-        break;
-    case '%':
-        snprintf(out, 64, "%%");
-        break;
-    case 'n':
-        snprintf(out, 64, "\n");
-        break;
-    case 't':
-        snprintf(out, 64, "\t");
-        break;
-    case 'Z':
-    case 'z':
-        break; /* a time without a zone */
-    case 'F':
-        *format = "%Y-%m-%d";
-        break;
-    case 'D':
-    case 'x':
-        *format = "%m/%d/%y";
-        break;
-    case 'T':
-    case 'X':
-        *format = "%H:%M:%S";
-        break;
-    case 'R':
-        *format = "%H:%M";
-        break;
-    case 'r':
-        *format = "%I:%M:%S %p";
-        break;
-    case 'c':
-        *format = "%a %b %e %H:%M:%S %Y";
-        break;
-    default:
-        return false;
+    int day = day_of_year(date), week = weekday(date);
+    const struct {
+        char letter;
+        int width, value;
+    } numbers[] = {{'Y', 1, date->year},
+                   {'y', 2, date->year % 100},
+                   {'C', 2, date->year / 100},
+                   {'m', 2, date->month},
+                   {'d', 2, date->day},
+                   {'e', 2, date->day},
+                   {'j', 3, day + 1},
+                   {'H', 2, date->hour},
+                   {'I', 2, date->hour % 12 == 0 ? 12 : date->hour % 12},
+                   {'M', 2, date->minute},
+                   {'S', 2, date->second},
+                   {'w', 1, week},
+                   {'u', 1, week == 0 ? 7 : week},
+                   {'U', 2, (day + 7 - week) / 7},
+                   {'W', 2, (day + 7 - (week + 6) % 7) / 7}};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (numbers[i].letter != letter) continue;
+        *value = numbers[i].value;
+        return numbers[i].width;
     }
-    return true;
+    return 0;
+}
+
+/* A format of several parts, or NULL. */
+static const char *parts_of(char letter)
+{
+    static const struct {
+        char letter;
+        const char *format;
+    } parts[] = {{'F', "%Y-%m-%d"}, {'D', "%m/%d/%y"}, {'x', "%m/%d/%y"},    {'T', "%H:%M:%S"},
+                 {'X', "%H:%M:%S"}, {'R', "%H:%M"},    {'r', "%I:%M:%S %p"}, {'c', "%a %b %e %H:%M:%S %Y"}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (parts[i].letter == letter) return parts[i].format;
+    return NULL;
+}
+
+/* The word of one letter, or NULL; *bytes of it are written. */
+static const char *word_of(const struct tt_jinja_date *date, char letter, size_t *bytes)
+{
+    const char *word = letter == 'B' || letter == 'b' || letter == 'h' ? months[date->month - 1]
+                       : letter == 'A' || letter == 'a'                ? days[weekday(date)]
+                       : letter == 'p'                                 ? (date->hour < 12 ? "AM" : "PM")
+                       : letter == '%'                                 ? "%"
+                       : letter == 'n'                                 ? "\n"
+                       : letter == 't'                                 ? "\t"
+                       : letter == 'Z' || letter == 'z'                ? "" /* a time without a zone */
+                                                                       : NULL;
+    *bytes = word == NULL ? 0 : letter == 'b' || letter == 'h' || letter == 'a' ? 3 : strlen(word);
+    return word;
 }
 
 static tt_status write_date(struct jinja_writer *writer, struct tt_span format)
 {
     const struct tt_jinja_date *date = &writer->render->input->date;
     for (size_t at = 0; at < format.bytes; at++) {
-        char text[64], letter = at + 1 < format.bytes ? format.data[at + 1] : '\0';
-        const char *parts;
         if (format.data[at] != '%') {
             TT_TRY(jinja_write(writer, format.data + at, 1, 0));
             continue;
         }
+        char number[16], letter = at + 1 < format.bytes ? format.data[at + 1] : '\0';
         /* %-d and its like: no padding. */
         bool unpadded = letter == '-' && at + 2 < format.bytes;
         if (unpadded) letter = format.data[++at + 1];
-        if (!format_letter(date, letter, text, &parts) || (unpadded && strchr("mdHIMSjeyUW", letter) == NULL))
+        size_t bytes;
+        int value, width = number_of(date, letter, &value);
+        const char *word = unpadded ? NULL : word_of(date, letter, &bytes);
+        const char *parts = unpadded ? NULL : parts_of(letter);
+        if (width > 0)
+            snprintf(number, sizeof number, letter == 'e' ? "%*d" : "%0*d", unpadded ? 1 : width, value);
+        if (width == 0 && word == NULL && parts == NULL)
             return jinja_fail(writer->render, "the format '%%%s%c' of strftime_now() is not supported",
                               unpadded ? "-" : "", letter > ' ' && letter < 0x7f ? letter : '?');
-        if (parts != NULL) TT_TRY(write_date(writer, tt_span_of(parts)));
-        const char *shown = text;
-        while (unpadded && (*shown == '0' || *shown == ' ') && shown[1] != '\0') shown++;
-        TT_TRY(jinja_write_literal(writer, shown, 0));
+        if (width > 0)
+            TT_TRY(jinja_write_literal(writer, number, 0));
+        else
+            TT_TRY(word != NULL ? jinja_write(writer, word, bytes, 0)
+                                : write_date(writer, tt_span_of(parts)));
         at++;
     }
     return TT_OK;

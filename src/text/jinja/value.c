@@ -99,12 +99,21 @@ static tt_status enter_values(struct jinja_render *render, int depth)
 static tt_status equal_at(struct jinja_render *render, const struct jinja_value *a,
                           const struct jinja_value *b, int depth, bool *equal);
 
+/* Elements of containers. Python takes the same object for equal, also NaN; which NaN is the same object is unknown. */
+static tt_status equal_elements(struct jinja_render *render, const struct jinja_value *a,
+                                const struct jinja_value *b, int depth, bool *equal)
+{
+    if (a->type == JINJA_FLOAT && b->type == JINJA_FLOAT && isnan(a->real) && isnan(b->real))
+        return jinja_fail(render, "comparing NaN within lists or dicts is not supported");
+    return equal_at(render, a, b, depth, equal);
+}
+
 static tt_status equal_lists(struct jinja_render *render, const struct jinja_list *a,
                              const struct jinja_list *b, int depth, bool *equal)
 {
     *equal = a->count == b->count;
     for (size_t i = 0; *equal && i < a->count; i++)
-        TT_TRY(equal_at(render, &a->elements[i], &b->elements[i], depth + 1, equal));
+        TT_TRY(equal_elements(render, &a->elements[i], &b->elements[i], depth + 1, equal));
     return TT_OK;
 }
 
@@ -116,7 +125,7 @@ static tt_status equal_dicts(struct jinja_render *render, const struct jinja_dic
         const struct jinja_value *other;
         TT_TRY(jinja_dict_find(render, b, &a->entries[i].key, &other));
         *equal = other != NULL;
-        if (*equal) TT_TRY(equal_at(render, &a->entries[i].value, other, depth + 1, equal));
+        if (*equal) TT_TRY(equal_elements(render, &a->entries[i].value, other, depth + 1, equal));
     }
     return TT_OK;
 }
@@ -198,7 +207,7 @@ static tt_status order_at(struct jinja_render *render, const struct jinja_value 
                           jinja_type_name(a), jinja_type_name(b));
     for (size_t i = 0; i < a->list->count && i < b->list->count; i++) {
         bool equal;
-        TT_TRY(jinja_equal(render, &a->list->elements[i], &b->list->elements[i], &equal));
+        TT_TRY(equal_elements(render, &a->list->elements[i], &b->list->elements[i], depth + 1, &equal));
         if (!equal)
             return order_at(render, &a->list->elements[i], &b->list->elements[i], sign, depth + 1, order);
     }
@@ -238,7 +247,7 @@ tt_status jinja_contains(struct jinja_render *render, const struct jinja_value *
         struct jinja_value element;
         TT_TRY(jinja_next(render, &iterator, &element, &more));
         if (!more) break;
-        TT_TRY(jinja_equal(render, a, &element, found));
+        TT_TRY(equal_elements(render, a, &element, 0, found));
     }
     return TT_OK;
 }

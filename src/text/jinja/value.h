@@ -1,6 +1,6 @@
-/* Values of a template: Python's, as far as templates see them. A value is 16 bytes; what it points to lives in the arena
- * of the rendering, in the parsed template (literals) or in the input (bytes of texts), and never changes, but for
- * namespaces, iterators and the state of loops. */
+/* Values of a template: Python's, as far as templates see them. A value is 16 bytes; what it points to lives in the
+ * arena of the rendering, in the parsed template (literals) or in the input (bytes of texts), and never changes, but
+ * for namespaces, iterators and the state of loops. */
 #ifndef TT_TEXT_JINJA_VALUE_H
 #define TT_TEXT_JINJA_VALUE_H
 

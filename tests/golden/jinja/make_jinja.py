@@ -146,7 +146,7 @@ TEMPLATES = [
 
 REFUSED = [
     "{{ 9223372036854775807 + 1 }}", "{{ 2 ** 64 }}", "{{ huge + 1 }}", "{{ 99999999999999999999 }}", "{{ '{}'.format(1) }}", "{{ l|batch(2)|list }}", "{{ s|truncate(5) }}", "{{ s|wordcount }}", "{{ d|xmlattr }}", "{{ s|urlencode }}", "{{ '\\N{DASH}' }}", "{% raw %}{{ x }}{% endraw %}", "{% block a %}x{% endblock %}",
-    "{% for x in l recursive %}{{ x }}{% endfor %}", "{{ cycler('a').next() }}", "{{ joiner()() }}", "{{ i.real }}", "{{ f.is_integer() }}", "{{ s.casefold() }}", "{{ s.__class__ }}", "{{ d.items }}", "{{ s.upper }}", "{{ namespace }}", "{{ l|select }}", "{{ '0x1f'|int(0, 16) }}", "{{ 12345|round(-2) }}", "{{ s.isdigit() }}", "{% print 1 %}", "{% autoescape true %}x{% endautoescape %}", "{{ self }}", "{{ strftime_now('%f') }}", "{{ ('%s'|safe) % 1 }}", "{{ dict.fromkeys('ab') }}", "{{ '%#x' % 255 }}", "{{ range(3).start }}", "{{ s is sameas s }}", "{{ l.index(1, 0) }}",
+    "{% for x in l recursive %}{{ x }}{% endfor %}", "{{ cycler('a').next() }}", "{{ joiner()() }}", "{{ i.real }}", "{{ f.is_integer() }}", "{{ s.casefold() }}", "{{ d.items }}", "{{ s.upper }}", "{{ namespace }}", "{{ l|select }}", "{{ '0x1f'|int(0, 16) }}", "{{ 12345|round(-2) }}", "{{ s.isdigit() }}", "{% print 1 %}", "{% autoescape true %}x{% endautoescape %}", "{{ self }}", "{{ strftime_now('%f') }}", "{{ ('%s'|safe) % 1 }}", "{{ dict.fromkeys('ab') }}", "{{ '%#x' % 255 }}", "{{ range(3).start }}", "{{ s is sameas s }}", "{{ l.index(1, 0) }}", "{{ s.encode() }}", "{{ [nan] == [nan] }}", "{{ nan in [nan] }}", "{{ (-8) ** (1/3) }}", "{{ none[1:] }}",
 ]
 
 
