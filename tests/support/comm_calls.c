@@ -297,3 +297,42 @@ tt_status test_comm_splits(struct tt_comm *comm, uint64_t *out)
     }
     return tt_comm_barrier(comm);
 }
+
+/* Rank 1 gives another order than the others, the `way`th. */
+static tt_status call_differently(struct tt_comm *comm, struct tt_stream *stream, int way)
+{
+    bool other = tt_comm_rank(comm) == 1;
+    double data[TEST_RANKS_MAX] = {0};
+    switch (way) {
+    case 0:
+        return tt_comm_all_reduce(comm, stream, data, 4, TT_F32, other ? TT_REDUCE_MAX : TT_REDUCE_SUM);
+    case 1:
+        return tt_comm_all_reduce(comm, stream, data, 4, other ? TT_I64 : TT_F64, TT_REDUCE_SUM);
+    case 2:
+        return tt_comm_reduce_scatter(comm, stream, data, data, 1, other ? TT_BF16 : TT_F32);
+    default:
+        return tt_comm_broadcast(comm, stream, data, sizeof *data, other);
+    }
+}
+
+tt_status test_comm_orders(struct tt_comm *comm)
+{
+    struct tt_device *device = NULL;
+    struct tt_stream *stream = NULL;
+    tt_status status = TT_OK;
+    TT_GO(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &device));
+    TT_GO(tt_stream_create(device, &stream));
+    for (int way = 0; way < 4; way++) {
+        int64_t ones = 1;
+        if (!test_failed_with(call_differently(comm, stream, way), TT_ERR_INTERNAL, " while rank 1 calls "))
+            TT_GO(tt_fail(TT_ERR_DATA, "rank %d: orders that differ, the %dth: %s", tt_comm_rank(comm), way,
+                          tt_error_last()->message));
+        TT_GO(
+            tt_comm_all_reduce(comm, stream, &ones, 1, TT_I64, TT_REDUCE_SUM)); /* nothing is broken by it */
+        if (ones != tt_comm_world_size(comm)) TT_GO(tt_fail(TT_ERR_DATA, "a sum of %lld", (long long)ones));
+    }
+out:
+    if (stream != NULL) tt_stream_destroy(stream);
+    tt_device_close(device);
+    return status;
+}

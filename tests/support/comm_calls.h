@@ -9,6 +9,9 @@
 /* `digest` is of all results of this rank. A wrong result is TT_ERR_INTERNAL with what was wrong. */
 tt_status test_comm_calls(struct tt_comm *comm, uint64_t seed, uint64_t *digest);
 
+/* Rank 1 calls with another reduction, type or root than the others: an error of all ranks, which breaks nothing. */
+tt_status test_comm_orders(struct tt_comm *comm);
+
 /* tt_comm_agree for every way in which ranks of a world of up to 4 can fail by themselves or after another one. */
 tt_status test_comm_agreement(struct tt_comm *comm);
 /* Every number of parts, parts of parts; `digest` is of the calls in one of two parts (world of 2 and more). */

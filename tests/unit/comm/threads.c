@@ -77,7 +77,7 @@ static tt_status differing_rank(struct tt_comm *comm, void *argument)
     TEST_RANK_CHECK(test_failed_with(status, TT_ERR_INTERNAL, "all-gather of 8 while rank 1"));
     TT_TRY(tt_comm_host_all_gather(comm, &mine, all, 8)); /* nothing is broken by it */
     TEST_RANK_CHECK(all[0] == 0 && all[1] == 1 && all[2] == 2);
-    return TT_OK;
+    return test_comm_orders(comm);
 }
 
 static void ranks_that_call_different_things(void **state)
