@@ -1,7 +1,7 @@
 #!/bin/bash
 # GPUs that are not there and work late (tests/tools/late_gpus.c): whatever runs behind, streams or GPUs, a run gives the same bits;
-# and a GPU that fails ends the run soon, with one error. Events that are missing show surely, not by chance, when program and
-# plugin are built with -fsanitize=thread.
+# and a GPU that fails ends the run soon, with one error. Events that are missing show surely, not by chance, with program and
+# plugin under the thread sanitizer. Runs that are compared run at the same time, because they wait more than they compute.
 build=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
 failures=0
@@ -10,29 +10,33 @@ source "$root/tests/tools/pretend_plugin.sh" "$build" late_gpus
 train() {
     local output=$1
     shift
-    timeout 100 "$build/trimtab" train --model_name_or_path "$root/tests/golden/llama2/model" --threads 1 \
+    timeout 300 "$build/trimtab" train --model_name_or_path "$root/tests/golden/llama2/model" --threads 1 \
         --dataset_name "$root/tests/golden/llama2/train.jsonl" --max_steps 4 --per_device_train_batch_size 2 --bf16 false \
-        --learning_rate 0.01 --save_steps 2 --output_dir "$output" "$@" >said 2>&1
+        --learning_rate 0.01 --save_steps 2 --output_dir "$output" "$@" >"$output.said" 2>&1
 }
 same() { cmp -s "$1" "$2" || fail "$1 and $2 differ"; }
 
 # Sums over two ranks are the same in either order.
-train cpu --device cpu --ranks 2 --gradient_accumulation_steps 2 || fail "two ranks on the CPU"
-train late --device cuda --ranks 2 --gradient_accumulation_steps 2 || fail "two ranks on GPUs"
-grep -q "on 2 ranks" said || fail "two ranks, not said"
+train cpu --device cpu --ranks 2 --gradient_accumulation_steps 2 || fail "two ranks on the CPU" cpu.said
+train late --device cuda --ranks 2 --gradient_accumulation_steps 2 || fail "two ranks on GPUs" late.said
+grep -q "on 2 ranks" late.said || fail "two ranks, not said" late.said
 same cpu/adapter_model.safetensors late/adapter_model.safetensors
 same cpu/checkpoint-2/adapter_model.safetensors late/checkpoint-2/adapter_model.safetensors
 
 # name file-of-the-result options...
 slows=(compute copy even odd)
 timings() {
-    local name=$1 file=$2
+    local name=$1 file=$2 slow run
+    local -A runs=()
     shift 2
-    train "$name" --device cuda "$@" || fail "$name"
+    train "$name" --device cuda "$@" &
+    runs[$name]=$!
     for slow in "${slows[@]}"; do
-        LATE_SLOW=$slow train "$name-$slow" --device cuda "$@" || fail "$name, $slow late"
-        same "$name/$file" "$name-$slow/$file"
+        LATE_SLOW=$slow train "$name-$slow" --device cuda "$@" &
+        runs[$name-$slow]=$!
     done
+    for run in "${!runs[@]}"; do wait "${runs[$run]}" || fail "$run" "$run.said"; done
+    for slow in "${slows[@]}"; do same "$name/$file" "$name-$slow/$file"; done
 }
 timings lora adapter_model.safetensors --ranks 4
 slows=(odd)
@@ -45,21 +49,30 @@ timings copies adapter_model.safetensors --ranks 2 --sharding_strategy NO_SHARD 
 
 # So many tokens that gathers begin with attention: a wait more for each.
 bench() {
-    timeout 100 "$build/trimtab" bench train --config_json "$root/bench/shapes/tiny.json" --ranks 2 --sequence_length 64 --threads 1 \
-        --steps 1 --warmup 1 --lora_dropout 0 --device cuda "$@" 2>said | sed -n 's/.*"loss": \([0-9.]*\).*/\1/p'
+    local name=$1
+    shift
+    timeout 300 "$build/trimtab" bench train --config_json "$root/bench/shapes/tiny.json" --ranks 2 --sequence_length 64 --threads 1 \
+        --steps 1 --warmup 1 --lora_dropout 0 --device cuda "$@" >"$name.out" 2>"$name.said"
 }
-waits() {
-    LATE_COUNT=1 bench "$@" >/dev/null
-    sed -n 's/^late GPUs: \([0-9]*\) waits/\1/p' said
-}
-few=$(waits --per_device_train_batch_size 16 --recompute none) many=$(waits --per_device_train_batch_size 128 --recompute none)
-[ "${few:-0}" -gt 0 ] && [ "${many:-0}" -gt "$few" ] || fail "gathers are not late: ${few:-no} and ${many:-no} waits"
+loss() { sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' "$1.out"; }
+waits() { sed -n 's/^late GPUs: \([0-9]*\) waits/\1/p' "$1.said"; }
+for batch in 16 128; do
+    LATE_COUNT=1 bench waits$batch --per_device_train_batch_size $batch --recompute none &
+done
+wait
+few=$(waits waits16) many=$(waits waits128)
+[ "${few:-0}" -gt 0 ] && [ "${many:-0}" -gt "$few" ] || fail "gathers are not late: ${few:-no} and ${many:-no} waits" waits128.said
 for level in none block; do
-    wanted=$(bench --per_device_train_batch_size 128 --recompute $level)
-    [ -n "$wanted" ] || fail "a bench with late gathers, $level"
+    bench $level --per_device_train_batch_size 128 --recompute $level &
     for slow in compute copy even odd; do
-        got=$(LATE_SLOW=$slow bench --per_device_train_batch_size 128 --recompute $level)
-        [ "$got" = "$wanted" ] || fail "late gathers, $level, $slow late: loss $got instead of $wanted"
+        LATE_SLOW=$slow bench $level-$slow --per_device_train_batch_size 128 --recompute $level &
+    done
+    wait
+    wanted=$(loss $level)
+    [ -n "$wanted" ] || fail "a bench with late gathers, $level" $level.said
+    for slow in compute copy even odd; do
+        got=$(loss $level-$slow)
+        [ "$got" = "$wanted" ] || fail "late gathers, $level, $slow late: loss $got instead of $wanted" $level-$slow.said
     done
 done
 

@@ -340,11 +340,11 @@ static void stopped_and_gone_on(void **state)
 {
     (void)state;
     struct scene scene;
-    static const char more[] = "ranks 2 max_steps 3000 save_steps 100000 logging_steps 1000";
+    static const char more[] = "ranks 2 max_steps 1000 save_steps 100000 logging_steps 1000";
     static const char *const none[] = {"going on from", NULL};
     begin(&scene, "train_results.json");
     if (run(&scene, scene.whole,
-            "ranks 2 max_steps 3000 save_steps 100000 logging_steps 1000 overwrite_output_dir true") != 0)
+            "ranks 2 max_steps 1000 save_steps 100000 logging_steps 1000 overwrite_output_dir true") != 0)
         fail_msg("%s", scene.program.output);
     struct test_words words, command = {0};
     set_words(&scene, scene.output, more, &words);
@@ -356,10 +356,10 @@ static void stopped_and_gone_on(void **state)
     int code = test_program_wait(&scene.program, 60);
     if (code != TT_EXIT_STOPPED || strstr(scene.program.output, "--resume_from_checkpoint true") == NULL)
         fail_msg("exit %d: %s", code, scene.program.output);
-    expect(&scene, "ranks 2 max_steps 3000 save_steps 100000 logging_steps 1000 resume_from_checkpoint true",
+    expect(&scene, "ranks 2 max_steps 1000 save_steps 100000 logging_steps 1000 resume_from_checkpoint true",
            TT_EXIT_DONE, none);
     expect_same(&scene, "adapter_model.safetensors");
-    expect_same(&scene, "checkpoint-3000/training_state.safetensors");
+    expect_same(&scene, "checkpoint-1000/training_state.safetensors");
     test_workplace_remove(&scene.place);
 }
 

@@ -30,17 +30,27 @@ for world in 1 2 3; do
     done
 done
 
+# end NAME WORLD KIND MILLISECONDS: exit code and seconds are in NAME.end.
+end() {
+    local start=$SECONDS code=0
+    launch 60 "$2" "$rank" "$3" "$4" >"$folder/$1.out" 2>&1 || code=$?
+    echo "$code $((SECONDS - start))" >"$folder/$1.end"
+}
 for world in 2 3; do
     for wait_ms in 0 37 400; do
-        start=$SECONDS
-        launch 60 $world "$rank" kill $wait_ms >"$folder/out" 2>&1 && fail "$world ranks, one killed: no error"
-        [ $((SECONDS - start)) -le 30 ] || fail "$world ranks, one killed after $wait_ms ms: the others stay"
-        start=$SECONDS
-        launch 60 $world "$rank" abort $wait_ms >"$folder/out" 2>&1 && fail "$world ranks, one failed: no error"
-        [ $((SECONDS - start)) -le 30 ] || fail "$world ranks, one failed after $wait_ms ms: the others stay"
-        [ "$(grep -c "ends: rank 1 failed: a bad row" "$folder/out")" -eq $world ] || {
+        end kill$wait_ms $world kill $wait_ms &
+        end abort$wait_ms $world abort $wait_ms &
+    done
+    wait
+    for wait_ms in 0 37 400; do
+        for kind in kill abort; do
+            read -r code seconds <"$folder/$kind$wait_ms.end"
+            [ "$code" -ne 0 ] || fail "$world ranks, $kind after $wait_ms ms: no error"
+            [ "$seconds" -le 30 ] || fail "$world ranks, $kind after $wait_ms ms: the others stay for $seconds s"
+        done
+        [ "$(grep -c "ends: rank 1 failed: a bad row" "$folder/abort$wait_ms.out")" -eq $world ] || {
             fail "$world ranks, one failed after $wait_ms ms: not all say why"
-            cat "$folder/out"
+            cat "$folder/abort$wait_ms.out"
         }
     done
 done

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <cmocka.h>
 
-#include "base/clock.h"
+#include "base/alloc.h"
 #include "support/processes.h"
 #include "support/workplace.h"
 
@@ -32,20 +32,32 @@ static void start(const struct test_workplace *place, int count, struct test_pro
 static void expect_text(const char *text, const char *wanted, int rank, const char *output)
 {
     if (text == NULL || strstr(text, wanted) == NULL)
-        fail_msg("rank %d, without '%s': %s", rank, wanted, output);
+        fail_msg("rank %d, without '%s': %s", rank, wanted, text != NULL ? text : output);
 }
 
-/* Of `count` processes `victim` is hurt: all others end with 10 and name it, `wanted`. Where a process lives
- * that knows it for all, only that one reports the error in full. */
-static void hurt(int signal, int count, int victim, const char *wanted)
-{
+/* Of `count` processes `victim` is hurt. */
+struct accident {
     struct test_workplace place;
     struct test_processes processes;
-    test_workplace_create("llama2", &place);
-    start(&place, count, &processes);
-    assert_int_equal(kill(processes.programs[victim].pid, signal), 0);
+    int count, victim;
+};
+
+static void begin(struct accident *accident, int signal, int count, int victim)
+{
+    accident->count = count;
+    accident->victim = victim;
+    test_workplace_create("llama2", &accident->place);
+    start(&accident->place, count, &accident->processes);
+    assert_int_equal(kill(accident->processes.programs[victim].pid, signal), 0);
+}
+
+/* All others end with 10 and name it, `wanted`. Where a process lives that knows it for all, only that one
+ * reports the error in full. */
+static void expect_end(struct accident *accident, const char *wanted)
+{
+    int count = accident->count, victim = accident->victim;
     for (int q = 0; q < count; q++) {
-        struct test_program *other = &processes.programs[q];
+        struct test_program *other = &accident->processes.programs[q];
         if (q == victim) continue;
         int code = test_program_wait(other, SECONDS_MAX);
         if (code != 10) fail_msg("rank %d ends with %d: %s", q, code, other->output);
@@ -63,23 +75,43 @@ static void hurt(int signal, int count, int victim, const char *wanted)
         expect_text(other->output, q > 0 ? met : "ranks are here", q, other->output);
         assert_null(strstr(other->output, "rank 0 stopped"));
     }
-    (void)kill(processes.programs[victim].pid, SIGKILL);
-    (void)test_program_wait(&processes.programs[victim], 10);
-    test_workplace_remove(&place);
+    (void)kill(accident->processes.programs[victim].pid, SIGKILL);
+    (void)test_program_wait(&accident->processes.programs[victim], 10);
+    test_workplace_remove(&accident->place);
 }
 
 static void killed(void **state)
 {
     (void)state;
-    hurt(SIGKILL, 3, 1, ": rank 1 (process ");
-    hurt(SIGKILL, 2, 0, "error: rank 0 (on 127.0.0.1) ");
+    struct accident accident;
+    begin(&accident, SIGKILL, 3, 1);
+    expect_end(&accident, ": rank 1 (process ");
+    begin(&accident, SIGKILL, 2, 0);
+    expect_end(&accident, "error: rank 0 (on 127.0.0.1) ");
+}
+
+/* Two runs whose 20 s of silence pass while the other tests run. */
+static int begin_stopped(void **state)
+{
+    struct accident *stopped = tt_calloc(2, sizeof *stopped);
+    if (stopped == NULL) return -1;
+    *state = stopped;
+    begin(&stopped[0], SIGSTOP, 2, 1);
+    begin(&stopped[1], SIGSTOP, 2, 0);
+    return 0;
 }
 
 static void stopped(void **state)
 {
-    (void)state;
-    hurt(SIGSTOP, 2, 1, "has been silent for 20 s; it was last in: rank 1, step ");
-    hurt(SIGSTOP, 2, 0, "error: rank 0 (on 127.0.0.1) has been silent for 20 s");
+    struct accident *stopped = *state;
+    expect_end(&stopped[0], "has been silent for 20 s; it was last in: rank 1, step ");
+    expect_end(&stopped[1], "error: rank 0 (on 127.0.0.1) has been silent for 20 s");
+}
+
+static int free_stopped(void **state)
+{
+    tt_free(*state);
+    return 0;
 }
 
 /* Asked to stop: both end with a checkpoint, whichever was asked. */
@@ -138,9 +170,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed),
-        cmocka_unit_test(stopped),
         cmocka_unit_test(asked),
         cmocka_unit_test(failed_alike),
+        cmocka_unit_test(stopped),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, begin_stopped, free_stopped);
 }

@@ -231,6 +231,48 @@ static bool run_lora(struct problem *p, const struct lora_case *test, struct tes
     return done;
 }
 
+/* Instruction set and kind of product of a run; NULL: the device's own choice. */
+struct way {
+    const char *isa, *variant;
+};
+/* Those that a case is run with: the oracle takes longer than all of them. */
+enum { WAYS_MAX = 8 };
+static struct {
+    struct way list[WAYS_MAX];
+    size_t count;
+} tried = {.count = 1};
+
+static void choose(const char *variable, const char *value)
+{
+    if (value != NULL)
+        setenv(variable, value, 1);
+    else
+        unsetenv(variable);
+}
+
+static void check_way(struct problem *p, const struct lora_case *test, const struct way *way,
+                      const double *exact, const double *plain, int64_t known)
+{
+    struct test_tensor out = test_tensor_copy(&p->t[OUT]), again = test_tensor_copy(&out);
+    if (test_on_cpu()) choose("TRIMTAB_CPU_ISA", way->isa), choose("TRIMTAB_CPU_GEMM", way->variant);
+    bool done = run_lora(p, test, &out, 2);
+    if (test_on_cpu()) {
+        (void)run_lora(p, test, &again, 5);
+        test_tensor_equal("2 and 5 threads", &out, &again);
+        choose("TRIMTAB_CPU_ISA", NULL), choose("TRIMTAB_CPU_GEMM", NULL);
+    }
+    double *got = known_rows(&out, known, row_step);
+    double relative = test->dtype == TT_F32 ? 0x1p-24 * sqrt((double)test->k) : 0;
+    if (done)
+        test_close_allowing(way->isa != NULL ? way->isa : "y", got, exact, plain, known * test->n,
+                            test->dtype, roundings(&test->low, test->addend != NONE) + (test->rotated > 0),
+                            relative, 0);
+    test_tensor_check_gaps("y", &out);
+    free(got);
+    test_tensor_free(&again);
+    test_tensor_free(&out);
+}
+
 static void check_lora(const void *row)
 {
     const struct lora_case *test = row;
@@ -249,20 +291,8 @@ static void check_lora(const void *row)
     }
     rotate(&p, test, known, exact, plain);
     if (test->addend != IN_PLACE) test_tensor_poison(&p.t[OUT]);
-    struct test_tensor again = test_tensor_copy(&p.t[OUT]);
-    bool done = run_lora(&p, test, &p.t[OUT], 2);
-    if (test_on_cpu()) {
-        (void)run_lora(&p, test, &again, 5);
-        test_tensor_equal("2 and 5 threads", &p.t[OUT], &again);
-    }
-    test_tensor_free(&again);
-    double *got = known_rows(&p.t[OUT], known, row_step);
-    double relative = test->dtype == TT_F32 ? 0x1p-24 * sqrt((double)test->k) : 0;
-    if (done)
-        test_close_allowing("y", got, exact, plain, known * test->n, test->dtype,
-                            roundings(&test->low, test->addend != NONE) + (test->rotated > 0), relative, 0);
+    for (size_t i = 0; i < tried.count; i++) check_way(&p, test, &tried.list[i], exact, plain, known);
     for (int i = 0; i < TENSORS; i++) test_tensor_check_gaps("tensor", &p.t[i]);
-    free(got);
     free(before);
     free(sums);
     free(exact);
@@ -270,27 +300,31 @@ static void check_lora(const void *row)
     free_problem(&p);
 }
 
+/* All instruction sets that the processor has. */
+static void try_isas(void)
+{
+    static const char *const isas[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx"};
+    tried.count = 0;
+    for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++)
+        if (test_isa_is_here(isas[i])) tried.list[tried.count++].isa = isas[i];
+    unsetenv("TRIMTAB_CPU_ISA");
+}
+
 static void lora_is_close_to_the_oracle(void **state)
 {
     (void)state;
-    const char *isas[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx"};
-    for (size_t i = 0; i < sizeof isas / sizeof isas[0] && test_on_cpu(); i++) {
-        setenv("TRIMTAB_CPU_ISA", isas[i], 1);
-        bool here = test_isa_is_here(isas[i]);
-        if (here) {
-            TEST_CASES("gemm_lora", lora_cases, check_lora);
-            row_step = ROW_STEP;
-            TEST_CASES("gemm_lora", long_cases, check_lora);
-            row_step = 1;
-        }
-        if (here && strcmp(isas[i], "avx512_bf16") == 0) { /* also where it is not the faster way */
-            setenv("TRIMTAB_CPU_GEMM", "pairs", 1);
-            TEST_CASES("gemm_lora", lora_cases, check_lora);
-            unsetenv("TRIMTAB_CPU_GEMM");
-        }
+    if (test_on_cpu()) {
+        try_isas();
+        row_step = ROW_STEP;
+        TEST_CASES("gemm_lora", long_cases, check_lora);
+        row_step = 1;
+        /* Pairs also where they are not the faster way. */
+        if (test_isa_is_here("avx512_bf16")) tried.list[tried.count++] = (struct way){"avx512_bf16", "pairs"};
         unsetenv("TRIMTAB_CPU_ISA");
+        tried.list[tried.count++] = (struct way){NULL, NULL};
     }
     TEST_CASES("gemm_lora", lora_cases, check_lora);
+    tried.list[0] = (struct way){NULL, NULL}, tried.count = 1;
 }
 
 static void lora_of_real_sizes(void **state)

@@ -10,11 +10,11 @@ for candidate in clang-format-14 clang-format; do
     fi
 done
 [ -n "$format" ] || { echo "skipped: there is no clang-format 14"; exit 77; }
-failed=0
-while IFS= read -r -d '' file; do
-    if ! "$format" --dry-run -Werror "$file" >/dev/null 2>&1; then
-        echo "$file: not formatted; run $format -i $file"
-        failed=1
-    fi
-done < <(find src include tests fuzz bench examples \( -name '*.c' -o -name '*.h' \) -print0)
-exit $failed
+# All files in few calls: starting the program takes as long as reading a file.
+if ! said=$(find src include tests fuzz bench examples \( -name '*.c' -o -name '*.h' \) -print0 |
+    xargs -0 "$format" --dry-run -Werror 2>&1); then
+    mapfile -t files < <(sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: error: code should be clang-formatted.*/\1/p' <<<"$said" | sort -u)
+    [ ${#files[@]} -gt 0 ] || echo "$said"
+    for file in "${files[@]}"; do echo "$file: not formatted; run $format -i $file"; done
+    exit 1
+fi

@@ -42,21 +42,38 @@ static tt_status be_broken(void *argument)
     return TT_OK;
 }
 
+/* Rank 0 of two, of which rank 1 is somebody else: a thread that runs `other`. */
+struct pair {
+    struct test_stranger stranger;
+    struct tt_thread *thread;
+};
+
+static void start_pair(struct pair *pair, struct test_tcp_process *rank0, test_rank_main *main,
+                       tt_thread_main *other, int way)
+{
+    struct test_tcp_process both[2];
+    test_tcp_prepare(both, 2, 1, main, NULL);
+    *rank0 = both[0];
+    *pair = (struct pair){.stranger = {.port = both[0].config.port, .result = way}};
+    assert_int_equal(tt_thread_start("rank 1", other, &pair->stranger, &pair->thread), TT_OK);
+}
+
+/* Seven runs at the same time. */
 static void a_member_that_sends_no_message(void **state)
 {
     (void)state;
-    for (int way = 0; way < 7; way++) {
-        struct test_tcp_process processes[2];
-        struct tt_thread *thread = NULL;
-        test_tcp_prepare(processes, 2, 1, test_tcp_barrier, NULL);
-        struct test_stranger stranger = {.port = processes[0].config.port, .result = way};
-        assert_int_equal(tt_thread_start("broken", be_broken, &stranger, &thread), TT_OK);
-        test_tcp_run(processes, 1);
-        test_tcp_expect(&processes[0], TT_ERR_COMM,
+    enum { WAYS = 7 };
+    struct test_tcp_process ranks0[WAYS];
+    struct pair pairs[WAYS];
+    for (int way = 0; way < WAYS; way++)
+        start_pair(&pairs[way], &ranks0[way], test_tcp_barrier, be_broken, way);
+    test_tcp_run(ranks0, WAYS);
+    for (int way = 0; way < WAYS; way++) {
+        test_tcp_expect(&ranks0[way], TT_ERR_COMM,
                         way == 4 || way == 5 ? "rank 1 calls barrier in another group"
                                              : "rank 1 sent bytes that are no message");
-        assert_false(processes[0].error.told);
-        assert_int_equal(tt_thread_join(thread), TT_OK);
+        assert_false(ranks0[way].error.told);
+        assert_int_equal(tt_thread_join(pairs[way].thread), TT_OK);
     }
 }
 
@@ -102,22 +119,22 @@ static tt_status gather_much(struct tt_comm *comm, void *argument)
     return status;
 }
 
+/* Two runs, which wait at the same time. */
 static void a_line_that_is_cut(void **state)
 {
     (void)state;
+    struct test_tcp_process ranks0[2];
+    struct pair pairs[2];
+    for (int way = 0; way < 2; way++)
+        start_pair(&pairs[way], &ranks0[way], way == 0 ? test_tcp_barrier : gather_much, be_cut_off, way);
+    double begin = tt_clock_seconds();
+    test_tcp_run(ranks0, 2);
+    double seconds = tt_clock_seconds() - begin;
     for (int way = 0; way < 2; way++) {
-        struct test_tcp_process processes[2];
-        struct tt_thread *thread = NULL;
-        test_tcp_prepare(processes, 2, 1, way == 0 ? test_tcp_barrier : gather_much, NULL);
-        struct test_stranger stranger = {.port = processes[0].config.port, .result = way};
-        assert_int_equal(tt_thread_start("cut off", be_cut_off, &stranger, &thread), TT_OK);
-        double begin = tt_clock_seconds();
-        test_tcp_run(processes, 1);
-        double seconds = tt_clock_seconds() - begin;
-        assert_int_equal(tt_thread_join(thread), TT_OK);
-        test_tcp_expect(&processes[0], TT_ERR_COMM, "the connection between rank 0 and rank 1 is lost");
-        if (seconds > 35) fail_msg("noticed after %.1f s", seconds); /* with what follows it */
+        assert_int_equal(tt_thread_join(pairs[way].thread), TT_OK);
+        test_tcp_expect(&ranks0[way], TT_ERR_COMM, "the connection between rank 0 and rank 1 is lost");
     }
+    if (seconds > 35) fail_msg("noticed after %.1f s", seconds); /* with what follows it */
 }
 
 static tt_status go_away(void *argument)

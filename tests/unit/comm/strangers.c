@@ -319,6 +319,7 @@ static void a_proof_is_replayed(void **state)
     assert_int_equal(stranger.result, 1);
 }
 
+/* Six runs at the same time. */
 static void secrets_that_differ(void **state)
 {
     (void)state;
@@ -328,22 +329,24 @@ static void secrets_that_differ(void **state)
     const char *words[] = {"closed the connection before it said that the job secret is the same",
                            "has a job secret, and this process has none",
                            "has no job secret, and this process has one"};
-    for (int round = 0; round < 6; round++) {
-        int way = round % 3;
-        struct test_tcp_process processes[2];
-        test_tcp_prepare(processes, 2, 1, test_tcp_barrier, NULL);
-        open_to_all(processes, 2, NULL);
-        for (int p = 0; p < 2; p++) {
-            processes[p].config.key = pairs[way][p];
-            processes[p].config.timeout_seconds = 3;
-        }
+    enum { ROUNDS = 6 };
+    struct test_tcp_process processes[2 * ROUNDS];
+    for (int round = 0; round < ROUNDS; round++) {
+        struct test_tcp_process *both = &processes[2 * round];
+        test_tcp_prepare(both, 2, 1, test_tcp_barrier, NULL);
+        open_to_all(both, 2, NULL);
+        for (int p = 0; p < 2; p++) both[p].config.key = pairs[round % 3][p];
+        both[0].config.timeout_seconds = 3;
         /* While rank 0 is still there, or when it has ended already. */
-        processes[1].config.timeout_seconds = round < 3 ? 1.5 : 5;
-        test_tcp_run(processes, 2);
-        test_tcp_expect(&processes[0], TT_ERR_COMM, "rank 1 of 2 did not come");
-        test_tcp_expect(&processes[1], TT_ERR_USAGE, words[way]);
-        assert_non_null(strstr(processes[1].error.hint, "must be the same for all processes"));
-        assert_null(strstr(processes[1].error.message, job_secret));
+        both[1].config.timeout_seconds = round < 3 ? 1.5 : 5;
+    }
+    test_tcp_run(processes, 2 * ROUNDS);
+    for (int round = 0; round < ROUNDS; round++) {
+        const struct test_tcp_process *both = &processes[2 * round];
+        test_tcp_expect(&both[0], TT_ERR_COMM, "rank 1 of 2 did not come");
+        test_tcp_expect(&both[1], TT_ERR_USAGE, words[round % 3]);
+        assert_non_null(strstr(both[1].error.hint, "must be the same for all processes"));
+        assert_null(strstr(both[1].error.message, job_secret));
     }
 }
 
