@@ -1,14 +1,24 @@
 #!/usr/bin/env bash
-# Every test: a release build with all of them, then a build with address and undefined-behaviour sanitizers with those
+# The tests: a release build with all of them, then a build with address and undefined-behaviour sanitizers with those
 # of single parts, of failures and of hostile input. Installs what is missing (apt, as root or with sudo).
 #
-#     ./test.sh
+#     ./test.sh [--all]
+#
+# --all: with these sanitizers also golden, property, command line and end-to-end tests, and a build with clang's thread
+# sanitizer with those of ranks, savers, communicators and readers (label threads).
 #
 # Warnings are errors with the compilers that these tests are tried with (TT_WERROR=ON: with any, OFF: with none).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$root"
+kinds='unit|ops|fault|fuzz' threads=false
+case ${1-} in
+'') ;;
+--all) kinds+='|golden|property|cli|e2e' threads=true ;;
+*) sed -n '5p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+esac
 tools/install-dependencies.sh test
+! $threads || tools/install-dependencies.sh threads
 
 passed=0 failed=0 skipped=0
 # attribute FILE NAME: a number of the JUnit file's <testsuite>.
@@ -38,7 +48,14 @@ tools/build.sh "$root/build" "-DCMAKE_BUILD_TYPE=Release $options"
 run_tests "$root/build"
 
 tools/build.sh "$root/build-sanitize" "-DCMAKE_BUILD_TYPE=Debug -DTT_SANITIZE=ON $options"
-run_tests "$root/build-sanitize" --tests-regex '^(unit|ops|fault|fuzz)_'
+# Without the demo and the commands of the documentation: they train for minutes, and other tests take the same paths.
+run_tests "$root/build-sanitize" --tests-regex "^($kinds)_" --exclude-regex '^(cli_docs_commands|e2e_demo)$'
+
+if $threads; then
+    tools/build.sh "$root/build-threads" \
+        "-DCMAKE_BUILD_TYPE=Debug -DTT_SANITIZE_THREAD=ON -DCMAKE_C_COMPILER=clang -DTT_WITH_MPI=OFF $options" thread_tests
+    run_tests "$root/build-threads" --label-regex '^threads$'
+fi
 
 total=$((passed + failed))
 printf '\n%d%% tests passed, %d tests failed out of %d\n' $((total > 0 ? 100 * passed / total : 0)) "$failed" "$total"

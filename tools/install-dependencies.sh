@@ -5,15 +5,16 @@
 #     tools/install-dependencies.sh build     to build trimtab
 #     tools/install-dependencies.sh test      to build and run its tests too
 #     tools/install-dependencies.sh fuzz      to build and run the fuzz targets with libFuzzer
+#     tools/install-dependencies.sh threads   to build the tests with clang's thread sanitizer
 set -euo pipefail
 
 has_command() { command -v "$1" >/dev/null; }
 has_library() { has_command pkg-config && pkg-config --exists "$1"; }
-# Whether clang links with that option.
+# Whether clang links with these options; libFuzzer has a main of its own.
 has_clang() { has_command clang && echo 'int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void) { return 0; }
-#ifdef _OPENMP
+#ifndef WITHOUT_MAIN
 int main(void) { return 0; }
-#endif' | clang "$1" -x c - -o /dev/null 2>/dev/null; }
+#endif' | clang "$@" -x c - -o /dev/null 2>/dev/null; }
 has_header() { has_command "${CC:-cc}" && printf '#include <%s>\n' "$1" | "${CC:-cc}" -E - >/dev/null 2>&1; }
 # "package: how to see that it is there"
 required=(
@@ -41,15 +42,17 @@ test)
         "locales: test -e /usr/share/i18n/locales/de_DE"
     )
     ;;
-fuzz)
+fuzz | threads)
+    libraries="-fsanitize=fuzzer -DWITHOUT_MAIN"
+    [ "$1" = fuzz ] || libraries=-fsanitize=thread
     required+=(
         "clang: has_command clang"
-        "libclang-rt-dev: has_clang -fsanitize=fuzzer"
+        "libclang-rt-dev: has_clang $libraries"
         "libomp-dev: has_clang -fopenmp"
     )
     ;;
 *)
-    echo "usage: $0 build|test|fuzz" >&2
+    echo "usage: $0 build|test|fuzz|threads" >&2
     exit 2
     ;;
 esac

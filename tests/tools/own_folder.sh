@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs a test with a folder of its own as TMPDIR, which is removed when the last process of the test is gone, even where
-# all of them were killed. Below TMPDIR or /tmp; where programs cannot be run there (noexec), in the build folder.
+# all of them were killed. Below TMPDIR; by default in memory (/dev/shm) where 4 GiB are free, because many tests wait
+# for a disk most of the time, or else in /tmp. Where programs cannot be run there (noexec), in the build folder.
 #
 #     own_folder.sh BUILD COMMAND...
 build=$1
@@ -11,7 +12,17 @@ make_folder() {
     [ -z "$folder" ] || rm -rf "$folder"
     return 1
 }
-make_folder "${TMPDIR:-/tmp}" || { mkdir -p "$build/tests/tmp" && make_folder "$build/tests/tmp"; } || exit 1
+parent=${TMPDIR:-/tmp}
+if [ -z "$TMPDIR" ] && [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ]; then
+    free=$(df --output=avail -k /dev/shm | tail -n 1)
+    [ "$free" -lt $((4 << 20)) ] || parent=/dev/shm
+fi
+for place in "$parent" "${TMPDIR:-/tmp}" "$build/tests/tmp"; do
+    folder=
+    [ "$place" != "$build/tests/tmp" ] || mkdir -p "$place"
+    make_folder "$place" && break
+done
+[ -n "$folder" ] && [ -d "$folder" ] || exit 1
 export TMPDIR=$folder
 # The remover is nobody's child, so that who kills the test and its children does not find it. It holds one end of a pipe,
 # the processes of the test the other; the end of the pipe is the end of the last of them.
