@@ -77,6 +77,7 @@ static tt_status run_chunks(const struct tt_head *head, const struct tt_pass *pa
             .correct_N = tt_tensor_rows(pass->out->correct_N, first, count),
             .entropy_N = tt_tensor_rows(pass->out->entropy_N, first, count),
             .grad_scale = pass->in.loss_scale,
+            .grad_scale_N = rows_or_empty(pass->in.scale_N, first, count),
             .label_smoothing = pass->in.label_smoothing,
             .gradient = gradient,
         };
@@ -129,7 +130,7 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     TT_TRY(tt_workspace_1d(pass->lent.workspace, "hits of rows", TT_I32, rows, &pass->out->correct_N));
     TT_TRY(tt_workspace_1d(pass->lent.workspace, "entropy of rows", TT_F32, rows, &pass->out->entropy_N));
     tt_tensor drows_ND = {0}, rstd_N = {0}, n_ND;
-    bool done = saved != NULL && grads_lent(head);
+    bool done = saved != NULL && grads_lent(head) && !pass->in.scales_follow;
     if (saved != NULL) {
         TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient of the head's rows", x_TD.dtype, rows,
                                x_TD.dims[1], &drows_ND));

@@ -5,7 +5,8 @@
  * When a backward pass follows, forward computes the gradient of the normed rows directly from each chunk of logits, so
  * that the logits are computed once. Trainable weights of the head (a full copy of lm_head, or LoRA on it) get their
  * gradient in the same pass when their grad views are lent in forward already; otherwise forward computes the loss
- * only, and backward recomputes the chunks.
+ * only, and backward recomputes the chunks. It does so too where the scales of rows follow from their losses
+ * (pass->in.scales_follow).
  *
  * Kept for backward, per row with a label: D elements of the compute type and one rstd (fp32). */
 #ifndef TT_NN_HEAD_H

@@ -200,7 +200,7 @@ static tt_status lora_down(const struct tt_linear_call *call)
     const struct tt_pass *pass = call->pass;
     tt_tensor a_all;
     float scaling;
-    if (tt_linear_group_r(group) == 0) return TT_OK;
+    if (tt_linear_group_r(group) == 0 || pass->in.adapters_off) return TT_OK;
     if (any_dropout(group, pass)) return lora_down_dropped(call);
     if (scaled_alike(group, &scaling) && stack(group, pass, ROLE_LORA_A, false, &a_all)) {
         return multiply(pass, call->x_TI, false, a_all, true, scaling, 0, call->h_TR);
@@ -265,11 +265,12 @@ static bool has_bias(const struct tt_linear_group *group)
 }
 
 /* y's columns of this part += h B^T */
-static struct tt_low_rank low_rank_up(const struct tt_linear_group *group, const struct part *part,
-                                      tt_tensor h_TR)
+static struct tt_low_rank low_rank_up(const struct tt_linear_call *call, const struct part *part)
 {
-    struct tt_low_rank low = {.h_MR = h_TR};
+    const struct tt_linear_group *group = call->group;
+    struct tt_low_rank low = {.h_MR = call->h_TR};
     int64_t first_y = 0, first_h = part->first_r;
+    if (call->pass->in.adapters_off) return (struct tt_low_rank){0};
     for (int i = part->weights.first; i < part->weights.first + part->weights.count; i++) {
         const struct tt_linear *linear = &group->linears[i];
         if (linear->r > 0) {
@@ -352,7 +353,7 @@ static tt_status up(const struct tt_linear_call *call, tt_tensor residual_TO,
             .x_MK = call->x_TI,
             .w = part.weights.w_OI,
             .trans_w = true,
-            .low = low_rank_up(group, &part, call->h_TR),
+            .low = low_rank_up(call, &part),
             .addend_MN = residual_TO,
             .y_MN = tt_tensor_cols(y_TO, part.first_out, part.weights.out),
         };
@@ -394,7 +395,7 @@ static tt_status up_with_swiglu(const struct tt_linear_call *call, const struct 
     TT_TRY(next_part(call->group, pass, NULL, &part));
     struct tt_gemm_swiglu_args args = {.x_MK = call->x_TI,
                                        .w_2FK = part.weights.w_OI,
-                                       .low = low_rank_up(call->group, &part, call->h_TR),
+                                       .low = low_rank_up(call, &part),
                                        .gate_up_M2F = swiglu->gate_up_TF2,
                                        .keep = swiglu->keep,
                                        .act_MF = swiglu->act_TF};

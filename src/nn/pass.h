@@ -73,13 +73,19 @@ struct tt_pass_inputs {
     enum tt_level level;    /* with gradient: of the current block, KEEP_ALL or KEEP_CHEAP */
     /* derived from (seed, optimizer step); blocks derive their own by parameter name */
     struct tt_rng dropout_rng;
+    /* The pass of a reference model: adapters add nothing. Without `gradient` only. */
+    bool adapters_off;
     float loss_scale; /* 1 / supervised tokens of the global step */
+    /* Empty, or f32, [rows]: the scale of each row's gradient instead of loss_scale. */
+    tt_tensor scale_N;
+    /* scale_N is written between forward and backward, from the losses of all rows: the gradient waits for backward. */
+    bool scales_follow;
     float label_smoothing;
 };
 
 /* Written by the head's forward, in the workspace: valid until the pass ends. */
 struct tt_pass_results {
-    tt_tensor loss_N;    /* f32 */
+    tt_tensor loss_N;    /* f32: -log p of the label where label_smoothing is 0 */
     tt_tensor correct_N; /* i32: 1 where the label has the largest logit */
     tt_tensor entropy_N; /* f32 */
     tt_tensor logits_NV; /* f32; only with want_logits, which does not write the others */

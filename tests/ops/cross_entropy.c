@@ -131,18 +131,25 @@ static void free_problem(struct problem *p)
     }
 }
 
-static tt_status run_op(struct test_device *device, const struct entropy_case *row,
-                        const struct test_tensor *t)
+static tt_status run_scaled(struct test_device *device, const struct entropy_case *row,
+                            const struct test_tensor *t, float scale, tt_tensor scale_N)
 {
     struct tt_cross_entropy_args args = {.logits_NV = t[LOGITS].view,
                                          .labels_N = t[LABELS].view,
                                          .loss_N = t[LOSS].view,
-                                         .grad_scale = grad_scale,
+                                         .grad_scale = scale,
+                                         .grad_scale_N = scale_N,
                                          .label_smoothing = (float)row->smoothing,
                                          .gradient = row->gradient};
     if (row->wants_correct) args.correct_N = t[CORRECT].view;
     if (row->wants_correct) args.entropy_N = t[ENTROPY].view;
     return tt_cross_entropy(device->stream, &args);
+}
+
+static tt_status run_op(struct test_device *device, const struct entropy_case *row,
+                        const struct test_tensor *t)
+{
+    return run_scaled(device, row, t, grad_scale, (tt_tensor){0});
 }
 
 static void check_run(struct test_device *device, int threads, void *context)
@@ -287,6 +294,80 @@ static void nan_shows_and_infinity_is_survived(void **state)
     test_on_each_isa(odd_numbers, NULL);
 }
 
+static const float row_scales[] = {0.03125f * 1.1f, -0.7f, 0.0f, 300.0f};
+enum { ROW_SCALES = sizeof row_scales / sizeof *row_scales };
+
+/* Row n must have the bits that it has when all rows are scaled as it is. `alike`: they are. */
+static void check_row_scales(struct test_device *device, const struct problem *p, int alike)
+{
+    int64_t rows = p->row->rows, width = p->row->words * (p->row->dtype == TT_BF16 ? 2 : 4);
+    struct test_tensor scaled[LINES], scales = test_tensor_make(TT_F32, rows, TEST_UNUSED, TEST_UNUSED, 0);
+    for (int64_t n = 0; n < rows; n++)
+        ((float *)scales.view.data)[n] = row_scales[alike >= 0 ? alike : n % ROW_SCALES];
+    for (int i = 0; i < LINES; i++) scaled[i] = test_tensor_copy(&p->tensors[i]);
+    test_array_to_device(device, scaled, LINES);
+    test_array_to_device(device, &scales, 1);
+    test_ok(run_scaled(device, p->row, scaled, NAN, scales.view));
+    test_array_to_host(device, scaled, LINES);
+    for (int s = 0; s < ROW_SCALES; s++) {
+        struct test_tensor tensors[LINES];
+        for (int i = 0; i < LINES; i++) tensors[i] = test_tensor_copy(&p->tensors[i]);
+        test_array_to_device(device, tensors, LINES);
+        test_ok(run_scaled(device, p->row, tensors, row_scales[s], (tt_tensor){0}));
+        test_array_to_host(device, tensors, LINES);
+        for (int64_t n = 0; n < rows; n++) {
+            int64_t at = n * tensors[LOGITS].view.strides[0] * (p->row->dtype == TT_BF16 ? 2 : 4);
+            if (s != (alike >= 0 ? alike : n % ROW_SCALES)) continue;
+            assert_memory_equal((char *)scaled[LOGITS].view.data + at, (char *)tensors[LOGITS].view.data + at,
+                                width);
+        }
+        for (int i = LABELS; i < LINES; i++) test_tensor_equal(names[i], &scaled[i], &tensors[i]);
+        for (int i = 0; i < LINES; i++) test_tensor_free(&tensors[i]);
+    }
+    for (int i = 0; i < LINES; i++) test_tensor_free(&scaled[i]);
+    test_array_to_host(device, &scales, 1);
+    test_tensor_free(&scales);
+}
+
+static void scale_rows(struct test_device *device, int threads, void *context)
+{
+    (void)context, (void)threads;
+    static const struct entropy_case rows[] = {
+        {21, 1000, 0, TT_F32, 3, 0, true, true},
+        {21, 1000, 0, TT_BF16, 3, 0, true, true},
+        {9, 5001, 7, TT_F32, 3, 0.1, true, true},
+        {9, 5001, 7, TT_BF16, 3, 0.1, true, true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct problem p;
+        make_problem(&p, &rows[i]);
+        for (int alike = -1; alike < ROW_SCALES; alike++) check_row_scales(device, &p, alike);
+        free_problem(&p);
+    }
+}
+
+static void a_row_has_its_own_scale(void **state)
+{
+    (void)state;
+    test_on_each_isa(scale_rows, NULL);
+}
+
+static void scales_are_one_for_each_row(void **state)
+{
+    (void)state;
+    TEST_CPU_ONLY();
+    const struct entropy_case row = {3, 10, 0, TT_F32, 1, 0, true, true};
+    struct problem p;
+    struct test_device device;
+    float scales[4] = {1, 1, 1, 1};
+    make_problem(&p, &row);
+    test_device_open(&device, "cpu", 1);
+    test_refused(run_scaled(&device, &row, p.tensors, 1, tt_tensor_1d(scales, TT_F32, 4)), TT_ERR_INTERNAL,
+                 "grad_scale");
+    test_device_close(&device);
+    free_problem(&p);
+}
+
 static void sizes_of_real_models(void **state)
 {
     (void)state;
@@ -322,6 +403,8 @@ int main(void)
         cmocka_unit_test(lowest_index_wins_a_tie),
         cmocka_unit_test(nan_shows_and_infinity_is_survived),
         cmocka_unit_test(a_label_outside_the_vocabulary_is_refused),
+        cmocka_unit_test(a_row_has_its_own_scale),
+        cmocka_unit_test(scales_are_one_for_each_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

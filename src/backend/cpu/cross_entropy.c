@@ -127,9 +127,11 @@ TT_INLINE void TT_PASS(entropy_typed)(const struct tt_cross_entropy_args *args, 
     if (!tt_tensor_is_empty(args->entropy_N))
         ((float *)args->entropy_N.data)[n] = (float)(log(tally.exp_sum) - tally.weighted / tally.exp_sum);
     if (!args->gradient) return;
-    double scale = (double)args->grad_scale;
+    float row_scale = tt_tensor_is_empty(args->grad_scale_N) ? args->grad_scale
+                                                             : ((const float *)args->grad_scale_N.data)[n];
+    double scale = (double)row_scale;
     TT_PASS(write_gradient)
-    (row, words, (float)log_sum, args->grad_scale, (float)(smoothing * scale / (double)words), bf16);
+    (row, words, (float)log_sum, row_scale, (float)(smoothing * scale / (double)words), bf16);
     double probability = exp((double)at_label - log_sum);
     float exact = (float)((probability - (1 - smoothing) - smoothing / (double)words) * scale);
     if (bf16)

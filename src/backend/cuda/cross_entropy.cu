@@ -20,6 +20,7 @@ struct entropy {
     float *loss;
     int32_t *correct;   /* NULL: not wanted */
     float *row_entropy; /* NULL: not wanted */
+    const float *row_scale; /* of the gradient; NULL: grad_scale for all rows */
     float grad_scale, smoothing;
     bool gradient;
     int held; /* vectors of a row that fit into shared memory */
@@ -308,9 +309,10 @@ __global__ void __launch_bounds__(THREADS_MAX, 1) entropy_rows(const struct entr
     }
     if (!e.gradient) return;
     struct slope slope;
-    slope.largest = all.largest, slope.factor = e.grad_scale / all.exp_sum;
-    slope.everywhere = e.smoothing * e.grad_scale / (float)e.words;
-    slope.at_label = wrong * e.grad_scale, slope.label = label;
+    float scale = e.row_scale != nullptr ? e.row_scale[n] : e.grad_scale;
+    slope.largest = all.largest, slope.factor = scale / all.exp_sum;
+    slope.everywhere = e.smoothing * scale / (float)e.words;
+    slope.at_label = wrong * scale, slope.label = label;
     write_gradient(row, split, slope, lone, e.held, cache);
 }
 
@@ -371,6 +373,8 @@ extern "C" tt_status tt_cuda_cross_entropy(struct tt_stream *stream, const struc
     e.loss = static_cast<float *>(args->loss_N.data);
     if (!tt_tensor_is_empty(args->correct_N)) e.correct = static_cast<int32_t *>(args->correct_N.data);
     if (!tt_tensor_is_empty(args->entropy_N)) e.row_entropy = static_cast<float *>(args->entropy_N.data);
+    if (!tt_tensor_is_empty(args->grad_scale_N))
+        e.row_scale = static_cast<const float *>(args->grad_scale_N.data);
     e.grad_scale = args->grad_scale, e.smoothing = args->label_smoothing, e.gradient = args->gradient;
     return with_type(args->logits_NV.dtype, [&](auto t) {
         return e.smoothing > 0 ? entropy_typed<decltype(t), true>(stream, e, rows, &args->logits_NV)

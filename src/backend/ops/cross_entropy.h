@@ -1,6 +1,7 @@
 /* Softmax cross-entropy over rows of logits, with its gradient written in place.
  *     loss[n] = logsumexp(logits[n]) - logits[n, label[n]]
- *     dlogits[n,v] = (softmax(logits[n])[v] - [v = label]) * grad_scale        (only when `gradient`)
+ *     dlogits[n,v] = (softmax(logits[n])[v] - [v = label]) * scale        (only when `gradient`)
+ * with scale = grad_scale_N[n] where that is given, else grad_scale.
  * With label_smoothing s (Szegedy et al. 2015; transformers' LabelSmoother):
  *     loss = (1 - s) * nll + s * mean_v(-log p[v]), and the gradient to match.
  * Also, for the journal, the entropy of the predicted distribution in nats, without a gradient:
@@ -19,6 +20,8 @@ struct tt_cross_entropy_args {
     tt_tensor correct_N; /* empty, or i32: 1 when the arg max (the lowest index on a tie) is the label */
     tt_tensor entropy_N; /* empty, or f32, overwritten */
     float grad_scale;    /* 1 / supervised tokens of the global step */
+    /* Empty, or f32: one scale for each row instead of grad_scale, of either sign. */
+    tt_tensor grad_scale_N;
     float label_smoothing;
     bool gradient;
 };
