@@ -11,6 +11,9 @@
 /* Places in the batch buffer, each aligned so that vector loads are fine. */
 enum { BATCH_ALIGNMENT = 256 };
 
+/* Places in the buffer of sums: those of the op loss_sums come first. */
+enum { LOSS_SUMS = 3, SQUARES = LOSS_SUMS, DEVICE_SUMS };
+
 static size_t aligned(size_t bytes)
 {
     return tt_align_up(bytes, BATCH_ALIGNMENT);
@@ -116,7 +119,7 @@ static tt_status create_batch_buffers(const struct tt_rank_config *config, struc
                    2 * aligned(rows * sizeof(int32_t));
     TT_TRY(tt_buffer_create(rank->device, bytes, TT_PURPOSE_BATCH, &rank->batch_buffer));
     TT_TRY(
-        tt_buffer_create(rank->device, TT_SUM_COUNT * sizeof(double), TT_PURPOSE_BATCH, &rank->sums_buffer));
+        tt_buffer_create(rank->device, DEVICE_SUMS * sizeof(double), TT_PURPOSE_BATCH, &rank->sums_buffer));
     if (config->train)
         TT_TRY(tt_buffer_create(rank->device, (rank->model->param_count + 1) * sizeof(double),
                                 TT_PURPOSE_BATCH, &rank->param_squares_buffer));
@@ -142,6 +145,10 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
 {
     tt_status status = TT_OK;
     *rank = (struct tt_rank){.limits = config->limits};
+    if (config->objective != NULL)
+        rank->objective = *config->objective;
+    else
+        TT_GO(tt_objective_init("sft", &rank->objective));
     TT_GO(tt_device_open(&config->device, &rank->device));
     TT_GO(tt_mesh_init(config, rank->device, &rank->mesh));
     rank->world = rank->mesh.world;
@@ -262,7 +269,7 @@ void tt_rank_abandon(struct tt_rank *rank)
 
 tt_status tt_rank_clear_sums(struct tt_rank *rank)
 {
-    return tt_fill_zero(rank->stream, tt_buffer_data(rank->sums_buffer), TT_SUM_COUNT * sizeof(double));
+    return tt_fill_zero(rank->stream, tt_buffer_data(rank->sums_buffer), DEVICE_SUMS * sizeof(double));
 }
 
 tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_pass *pass)
@@ -273,7 +280,7 @@ tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_pass *pass)
         .loss_N = pass->out->loss_N,
         .correct_N = pass->out->correct_N,
         .entropy_N = pass->out->entropy_N,
-        .sums = tt_tensor_1d(sums + TT_SUM_LOSS, TT_F64, 3),
+        .sums = tt_tensor_1d(sums, TT_F64, LOSS_SUMS),
     };
     return tt_loss_sums(rank->stream, &args);
 }
@@ -291,16 +298,19 @@ static tt_status add_squares(struct tt_rank *rank, double *to, const float *valu
 tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values, int64_t count)
 {
     double *sums = tt_buffer_data(rank->sums_buffer);
-    return add_squares(rank, sums + TT_SUM_SQUARES, values, count);
+    return add_squares(rank, sums + SQUARES, values, count);
 }
 
 tt_status tt_rank_read_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT])
 {
-    size_t bytes = TT_SUM_COUNT * sizeof *sums;
-    memset(sums, 0, bytes);
+    double device[DEVICE_SUMS];
+    memset(sums, 0, TT_SUM_COUNT * sizeof *sums);
     if (tt_device_is_plan(rank->device)) return TT_OK;
-    TT_TRY(tt_copy_to_host(rank->stream, sums, tt_buffer_data(rank->sums_buffer), bytes));
-    return tt_stream_synchronize(rank->stream);
+    TT_TRY(tt_copy_to_host(rank->stream, device, tt_buffer_data(rank->sums_buffer), sizeof device));
+    TT_TRY(tt_stream_synchronize(rank->stream));
+    memcpy(sums, device, LOSS_SUMS * sizeof *sums);
+    sums[TT_SUM_SQUARES] = device[SQUARES];
+    return TT_OK;
 }
 
 tt_status tt_rank_add_param_squares(struct tt_rank *rank, size_t index, const float *values, int64_t count)

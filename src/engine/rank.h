@@ -11,6 +11,7 @@
 #include "data/sampler.h"
 #include "engine/executor.h"
 #include "engine/mesh.h"
+#include "objective/objective.h"
 #include "optim/adamw.h"
 
 struct tt_rank_config {
@@ -24,13 +25,14 @@ struct tt_rank_config {
     enum tt_shard_strategy strategy;
     const struct tt_model_facts *model_facts;
     struct tt_model_options model_options;
-    struct tt_batch_limits limits; /* of training and evaluation micro batches together */
-    bool across_processes;         /* not all ranks are threads of this process: GPUs then use NCCL */
-    bool train;                    /* gradients, masters, optimizer state */
-    bool saves, saves_state;       /* host memory for what a save writes; for the optimizer state too */
-    enum tt_recompute recompute;   /* what the plan may choose from */
-    const enum tt_level *levels;   /* [block_count], lent: what it chose; NULL: TT_KEEP_CHEAP */
-    bool offload_params;           /* frozen shards and optimizer state in page-locked host memory */
+    const struct tt_objective *objective; /* lent until the rank is made; NULL: sft */
+    struct tt_batch_limits limits;        /* of training and evaluation micro batches together */
+    bool across_processes;                /* not all ranks are threads of this process: GPUs then use NCCL */
+    bool train;                           /* gradients, masters, optimizer state */
+    bool saves, saves_state;     /* host memory for what a save writes; for the optimizer state too */
+    enum tt_recompute recompute; /* what the plan may choose from */
+    const enum tt_level *levels; /* [block_count], lent: what it chose; NULL: TT_KEEP_CHEAP */
+    bool offload_params;         /* frozen shards and optimizer state in page-locked host memory */
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;
     tt_dtype reduce_dtype;
@@ -45,6 +47,7 @@ struct tt_rank {
     struct tt_mesh mesh;
     struct tt_comm *world, *comm; /* of the mesh: all ranks, and those that split a unit */
     bool sharded;                 /* slices differ from rank to rank of `comm` */
+    struct tt_objective objective;
     struct tt_model *model;
     struct tt_shard_context *shard;
     struct tt_unit **units;       /* [model->unit_count] */
@@ -53,7 +56,7 @@ struct tt_rank {
     struct tt_workspace *workspace;
     struct tt_buffer *batch_buffer;
     struct tt_buffer *rope_buffer;
-    struct tt_buffer *sums_buffer;          /* f64 [TT_SUM_COUNT] */
+    struct tt_buffer *sums_buffer;          /* f64: those of the op loss_sums, then the sum of squares */
     struct tt_buffer *param_squares_buffer; /* f64 [model->param_count]; NULL when nothing trains */
     struct tt_rope_table ropes[TT_PASS_ROPES];
     struct tt_batch_limits limits;
@@ -79,15 +82,9 @@ TT_MUST_USE tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch
  * others, who may wait for it already, fail with TT_ERR_PEER instead of waiting for ever. */
 void tt_rank_abandon(struct tt_rank *rank);
 
-/* Sums that the device keeps, by slot, so that the host need not wait for a pass: of losses over rows, of rows whose
- * arg max was right, of entropies over rows, of squares of gradients. All calls but the read only queue work. */
-enum tt_sum {
-    TT_SUM_LOSS, /* this and the next two as tt_loss_sums has them */
-    TT_SUM_CORRECT,
-    TT_SUM_ENTROPY,
-    TT_SUM_SQUARES,
-    TT_SUM_COUNT
-};
+/* Sums that the device keeps, so that the host need not wait for a pass: those of the objective, and that of squares of
+ * gradients. All calls but the read only queue work. */
+enum { TT_SUM_SQUARES = TT_OBJECTIVE_SUMS, TT_SUM_COUNT };
 TT_MUST_USE tt_status tt_rank_clear_sums(struct tt_rank *rank);
 TT_MUST_USE tt_status tt_rank_add_loss(struct tt_rank *rank,
                                        const struct tt_pass *pass); /* after a forward pass */

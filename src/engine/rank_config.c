@@ -44,6 +44,7 @@ tt_status tt_rank_config_make(const struct tt_job_spec *config, const struct tt_
         .strategy = splits ? config->shard.sharding_strategy : TT_NO_SHARD,
         .model_facts = model,
         .model_options = *options,
+        .objective = &config->objective,
         .across_processes = layout->across_processes,
         .train = trains,
         .recompute = trains ? tt_job_recompute(&config->shard) : TT_RECOMPUTE_AUTO,

@@ -8,7 +8,7 @@
 #include "comm/host_values.h"
 #include "optim/schedule.h"
 
-/* What every rank reports to the others after the backward passes, behind the sums of enum tt_sum. */
+/* What every rank reports to the others after the backward passes, behind the sums of a rank. */
 enum {
     REPORT_STOP = TT_SUM_COUNT,
     REPORT_SAVE_FAILED,
@@ -166,18 +166,17 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     report[REPORT_ATTENDING_ROWS] = (double)attending_rows;
     TT_TRY(sum_reports(rank, report));
 
-    int64_t supervised = facts.supervised_tokens > 0 ? facts.supervised_tokens : 1;
+    struct tt_objective_counts counts = {.tokens = facts.supervised_tokens};
     *result = (struct tt_train_step_result){
         .facts = facts,
-        .loss = report[TT_SUM_LOSS] / (double)supervised,
         .grad_norm = sqrt(report[TT_SUM_SQUARES]),
         .learning_rate =
             config->optim->learning_rate * tt_schedule_factor(config->optim, step, config->total_steps),
-        .token_accuracy = report[TT_SUM_CORRECT] / (double)supervised,
-        .entropy = report[TT_SUM_ENTROPY] / (double)supervised,
         .stop_requested = report[REPORT_STOP] > 0,
         .save_failed = report[REPORT_SAVE_FAILED] > 0,
     };
+    tt_objective_metrics(&rank->objective, report, &counts, 0.0, result->metrics);
+    result->loss = result->metrics[TT_METRIC_LOSS];
     if (!isfinite(result->loss)) return explain_nonfinite(rank, config, step, &facts, storage, result->loss);
     if (!isfinite(result->grad_norm)) return name_nonfinite(rank, step);
     struct tt_gradient_chances chances = {facts.supervised_tokens, (int64_t)report[REPORT_ATTENDING_ROWS],

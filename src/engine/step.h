@@ -23,13 +23,12 @@ struct tt_train_step_config {
 
 struct tt_train_step_result {
     struct tt_step_facts facts;
-    double loss;           /* mean over the supervised tokens of the global step */
-    double grad_norm;      /* before clipping */
-    double learning_rate;  /* used in this step */
-    double token_accuracy; /* share of supervised tokens whose arg max was right */
-    double entropy;        /* of the predictions of supervised tokens, in nats: mean over them */
-    bool stop_requested;   /* by any rank */
-    bool save_failed;      /* on any rank */
+    double metrics[TT_OBJECTIVE_METRICS_MAX]; /* of the objective, over the global step */
+    double loss;                              /* the first of them */
+    double grad_norm;                         /* before clipping */
+    double learning_rate;                     /* used in this step */
+    bool stop_requested;                      /* by any rank */
+    bool save_failed;                         /* on any rank */
 };
 
 /* `storage` is this rank's. A non-finite loss or gradient is TT_ERR_DATA, with the block where it first appeared. */

@@ -51,10 +51,9 @@ tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, co
     }
     TT_GO(tt_rank_read_sums(rank, sums));
     TT_GO(tt_comm_host_sum(rank->world, sums, TT_SUM_COUNT));
-    double tokens = (double)result->supervised_tokens;
-    result->loss = tokens > 0 ? sums[TT_SUM_LOSS] / tokens : NAN;
-    result->token_accuracy = tokens > 0 ? sums[TT_SUM_CORRECT] / tokens : NAN;
-    result->entropy = tokens > 0 ? sums[TT_SUM_ENTROPY] / tokens : NAN;
+    struct tt_objective_counts counts = {.tokens = result->supervised_tokens};
+    tt_objective_metrics(&rank->objective, sums, &counts, NAN, result->metrics);
+    result->loss = result->metrics[TT_METRIC_LOSS];
     result->seconds = tt_clock_seconds() - start;
 out:
     if (status != TT_OK) tt_while("evaluating");

@@ -1,13 +1,13 @@
-/* Evaluation: the mean loss and the accuracy over all supervised tokens of a data set. Collective. Logits are never
- * kept: each row yields its loss, whether its arg max was right, and its entropy. */
+/* Evaluation: the metrics of the rank's objective over a data set. Collective. Logits are never kept: each row yields
+ * its loss, whether its arg max was right, and its entropy. */
 #ifndef TT_INFER_EVALUATOR_H
 #define TT_INFER_EVALUATOR_H
 
 #include "engine/rank.h"
 
 struct tt_evaluation {
-    double loss;                    /* NaN when nothing is supervised */
-    double token_accuracy, entropy; /* means over all supervised tokens */
+    double metrics[TT_OBJECTIVE_METRICS_MAX]; /* of the objective; NaN when nothing is supervised */
+    double loss;                              /* the first of them */
     int64_t samples, supervised_tokens, steps;
     double seconds;
 };

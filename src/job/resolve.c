@@ -8,7 +8,6 @@
 #include "comm/launcher.h"
 #include "config/value.h"
 #include "job/accelerate.h"
-#include "job/metric.h"
 #include "job/resolve.h"
 #include "optim/schedule.h"
 
@@ -53,13 +52,15 @@ static tt_status check_interval(const char *name, enum tt_interval strategy, dou
     return tt_fail(TT_ERR_USAGE, "%s_steps is %g: a whole number of steps, or a share below 1", name, steps);
 }
 
-static tt_status settle_metric(struct tt_watch_spec *watch)
+static tt_status settle_metric(const struct tt_objective *objective, struct tt_watch_spec *watch)
 {
-    watch->metric = tt_metric_find(watch->metric_for_best_model);
+    char names[256];
+    watch->metric = tt_objective_best_metric(objective, watch->metric_for_best_model);
     if (watch->metric != NULL) return TT_OK;
     tt_status status =
         tt_fail(TT_ERR_USAGE, "metric_for_best_model '%.60s' is not measured", watch->metric_for_best_model);
-    tt_hint("evaluations measure loss and mean_token_accuracy");
+    tt_objective_best_names(objective, names, sizeof names);
+    tt_hint("evaluations measure %s", names);
     return status;
 }
 
@@ -171,7 +172,8 @@ static tt_status settle(struct tt_settings *settings, struct tt_job_spec *job)
     TT_TRY(settle_eval_steps(settings, job));
     TT_TRY(settle_prefetch(settings, job));
     TT_TRY(tt_settings_check(settings));
-    TT_TRY(settle_metric(&job->watch));
+    TT_TRY(tt_objective_init("sft", &job->objective));
+    TT_TRY(settle_metric(&job->objective, &job->watch));
     return check_model(settings, job);
 }
 

@@ -8,6 +8,7 @@
 #include "data/dataset.h"
 #include "model/model.h"
 #include "model/quantization.h"
+#include "objective/objective.h"
 #include "optim/config.h"
 #include "shard/unit.h"
 
@@ -77,7 +78,7 @@ struct tt_watch_spec {
     bool save_only_model;
     bool load_best_model_at_end;
     const char *metric_for_best_model; /* NULL: none is asked for, which is the loss */
-    const struct tt_metric *metric;    /* what it names (job/metric.h) */
+    const struct tt_metric *metric;    /* the metric of that name */
     int greater_is_better;             /* -1: as the metric has it */
     enum tt_report_to report_to;
     const char *logging_dir; /* NULL: output_dir/runs */
@@ -125,6 +126,7 @@ struct tt_launch_spec {
 
 /* A training; every other kind begins with one and leaves out what its settings do not fill. */
 struct tt_job_spec {
+    struct tt_objective objective; /* settled: sft */
     struct tt_model_spec model;
     struct tt_lora_config lora;
     struct tt_quantization_config quantization;

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "checkpoint/manifest.h"
-#include "job/metric.h"
 #include "comm/host_values.h"
 
 enum { PATH_BYTES = 4096 };
@@ -35,9 +34,9 @@ void tt_checkpoints_record_metric(struct tt_checkpoints *checkpoints, const stru
         return;
     if (config->watch.load_best_model_at_end && !saved && !by_best) return;
     const struct tt_metric *by = config->watch.metric;
-    double metric = by->kind == TT_METRIC_TOKEN_ACCURACY ? evaluation->token_accuracy : evaluation->loss;
-    bool greater =
-        config->watch.greater_is_better >= 0 ? config->watch.greater_is_better : by->greater_is_better;
+    double metric = evaluation->metrics[by - config->objective.ops->metrics];
+    bool greater = config->watch.greater_is_better >= 0 ? config->watch.greater_is_better
+                                                        : by->better == TT_BETTER_GREATER;
     if (isnan(metric)) return;
     struct tt_best *best = &checkpoints->memory->best;
     bool better = greater ? metric > best->metric : metric < best->metric;

@@ -39,7 +39,9 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     if (tt_comm_rank(place->comm) == 0) {
         run->result->loss = evaluation.loss;
         run->result->perplexity = exp(evaluation.loss);
-        run->result->token_accuracy = evaluation.token_accuracy;
+        const struct tt_metric *accuracy = tt_objective_best_metric(&rank.objective, "mean_token_accuracy");
+        run->result->token_accuracy =
+            accuracy != NULL ? evaluation.metrics[accuracy - rank.objective.ops->metrics] : NAN;
         run->result->samples = evaluation.samples;
         run->result->tokens = evaluation.supervised_tokens;
         run->result->seconds = evaluation.seconds;

@@ -1,5 +1,6 @@
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "run/checkpoints.h"
@@ -46,25 +47,28 @@ static void log_row(struct loop *loop, bool evaluation, int64_t step, const stru
     tt_journal_row(loop->run->journal, &row);
 }
 
+/* TRL's order: the loss, what the optimizer did, the other metrics of the objective. */
 static void log_training(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
 {
-    double steps = (double)loop->memory.counters.window_steps;
-    struct tt_log_field fields[] = {
-        {"loss", loop->memory.counters.window_loss / steps},
-        {"grad_norm", result->grad_norm},
-        {"learning_rate", result->learning_rate},
-        {"entropy", loop->memory.counters.window_entropy / steps},
-        {"mean_token_accuracy", loop->memory.counters.window_accuracy / steps},
-        {"num_tokens", (double)loop->memory.counters.tokens},
-        {"tokens_per_second", loop->memory.counters.window_seconds > 0
-                                  ? loop->memory.counters.window_tokens / loop->memory.counters.window_seconds
-                                  : 0.0},
-    };
-    loop->memory.counters.window_loss = loop->memory.counters.window_accuracy =
-        loop->memory.counters.window_entropy = 0.0;
-    loop->memory.counters.window_tokens = loop->memory.counters.window_seconds = 0.0;
-    loop->memory.counters.window_steps = 0;
-    log_row(loop, false, step, fields, sizeof fields / sizeof *fields);
+    const struct tt_objective_ops *ops = loop->rank->objective.ops;
+    struct tt_counters *counters = &loop->memory.counters;
+    double steps = (double)counters->window_steps;
+    struct tt_log_field fields[TT_OBJECTIVE_METRICS_MAX + 4];
+    int count = 0;
+    for (int i = 0; i < ops->metric_count; i++) {
+        fields[count++] = (struct tt_log_field){ops->metrics[i].name, counters->window[i] / steps};
+        if (i != TT_METRIC_LOSS) continue;
+        fields[count++] = (struct tt_log_field){"grad_norm", result->grad_norm};
+        fields[count++] = (struct tt_log_field){"learning_rate", result->learning_rate};
+    }
+    fields[count++] = (struct tt_log_field){"num_tokens", (double)counters->tokens};
+    fields[count++] = (struct tt_log_field){
+        "tokens_per_second",
+        counters->window_seconds > 0 ? counters->window_tokens / counters->window_seconds : 0.0};
+    memset(counters->window, 0, sizeof counters->window);
+    counters->window_tokens = counters->window_seconds = 0.0;
+    counters->window_steps = 0;
+    log_row(loop, false, step, fields, count);
 }
 
 /* Whether a checkpoint follows step `done` whatever an evaluation says. As in transformers the last step is
@@ -86,15 +90,17 @@ static tt_status evaluate(struct loop *loop, int64_t step)
                                  saves_by_steps(run, step));
     if (!loop->first) return TT_OK;
     double seconds = evaluation.seconds > 0 ? evaluation.seconds : 1e-9;
-    struct tt_log_field fields[] = {
-        {"eval_loss", evaluation.loss},
-        {"eval_entropy", evaluation.entropy},
-        {"eval_mean_token_accuracy", evaluation.token_accuracy},
-        {"eval_runtime", evaluation.seconds},
-        {"eval_samples_per_second", (double)evaluation.samples / seconds},
-        {"eval_steps_per_second", (double)evaluation.steps / seconds},
-    };
-    int count = sizeof fields / sizeof *fields;
+    const struct tt_objective_ops *ops = loop->rank->objective.ops;
+    char names[TT_OBJECTIVE_METRICS_MAX][64];
+    struct tt_log_field fields[TT_OBJECTIVE_METRICS_MAX + 3];
+    int count = 0;
+    for (int i = 0; i < ops->metric_count; i++) {
+        snprintf(names[i], sizeof names[i], "eval_%s", ops->metrics[i].name);
+        fields[count++] = (struct tt_log_field){names[i], evaluation.metrics[i]};
+    }
+    fields[count++] = (struct tt_log_field){"eval_runtime", evaluation.seconds};
+    fields[count++] = (struct tt_log_field){"eval_samples_per_second", (double)evaluation.samples / seconds};
+    fields[count++] = (struct tt_log_field){"eval_steps_per_second", (double)evaluation.steps / seconds};
     log_row(loop, true, step, fields, count);
     struct tt_log_row row = {true, step, epoch_of(loop, step), fields, count};
     struct tt_log_field samples = {"eval_samples", (double)evaluation.samples};
@@ -151,9 +157,7 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
     loop->memory.counters.steps_done++;
     loop->memory.counters.train_seconds += seconds;
     loop->memory.counters.loss_sum += result->loss;
-    loop->memory.counters.window_loss += result->loss;
-    loop->memory.counters.window_accuracy += result->token_accuracy;
-    loop->memory.counters.window_entropy += result->entropy;
+    for (int i = 0; i < TT_OBJECTIVE_METRICS_MAX; i++) loop->memory.counters.window[i] += result->metrics[i];
     loop->memory.counters.window_tokens += (double)result->facts.tokens;
     loop->memory.counters.window_seconds += seconds;
     loop->memory.counters.window_steps++;

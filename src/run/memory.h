@@ -7,9 +7,11 @@
 
 /* What the loop counts. */
 struct tt_counters {
-    double train_seconds;         /* in training steps */
-    double loss_sum, window_loss; /* over all steps; since the last log row */
-    double window_accuracy, window_entropy, window_tokens, window_seconds;
+    double train_seconds; /* in training steps */
+    double loss_sum;      /* over all steps */
+    /* Since the last log row: sums of the steps' values of the objective's metrics. */
+    double window[TT_OBJECTIVE_METRICS_MAX];
+    double window_tokens, window_seconds;
     int64_t window_steps, steps_done;
     int64_t tokens, supervised_tokens, samples;
     double last_eval_loss;

@@ -18,15 +18,26 @@ static struct tt_json_value *real(double value)
 
 static struct tt_json_value *counters_object(const struct tt_counters *counters)
 {
-    return tt_json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o}", "train_seconds",
-                        real(counters->train_seconds), "loss_sum", real(counters->loss_sum), "window_loss",
-                        real(counters->window_loss), "window_accuracy", real(counters->window_accuracy),
-                        "window_entropy", real(counters->window_entropy), "window_tokens",
+    return tt_json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o}", "train_seconds",
+                        real(counters->train_seconds), "loss_sum", real(counters->loss_sum), "window_tokens",
                         real(counters->window_tokens), "window_seconds", real(counters->window_seconds),
                         "window_steps", (int64_t)counters->window_steps, "steps_done",
                         (int64_t)counters->steps_done, "tokens", (int64_t)counters->tokens,
                         "supervised_tokens", (int64_t)counters->supervised_tokens, "samples",
                         (int64_t)counters->samples, "last_eval_loss", real(counters->last_eval_loss));
+}
+
+/* The sums since the last log row, by the names of the objective's metrics. */
+static struct tt_json_value *window_object(const struct tt_objective_ops *ops,
+                                           const struct tt_counters *counters)
+{
+    struct tt_json_value *object = tt_json_new_object();
+    bool ok = object != NULL;
+    for (int i = 0; i < ops->metric_count && ok; i++)
+        ok = tt_json_set(object, ops->metrics[i].name, real(counters->window[i])) == 0;
+    if (ok) return object;
+    tt_json_release(object);
+    return NULL;
 }
 
 static struct tt_json_value *best_object(const struct tt_best *best)
@@ -79,6 +90,7 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
         ok &= tt_json_set(root, "identity", tt_resume_identity(run, world_size)) == 0;
         ok &= tt_json_set(root, "inputs", tt_fingerprint_json(&run->fingerprint)) == 0;
         ok &= tt_json_set(root, "counters", counters_object(&memory->counters)) == 0;
+        ok &= tt_json_set(root, "window", window_object(run->config->objective.ops, &memory->counters)) == 0;
         ok &= tt_json_set(root, "best", best_object(&memory->best)) == 0;
         ok &= tt_json_set(root, "gradient_watch", watch_object(&memory->watch)) == 0;
         ok &= tt_json_set_copy(root, "results", tt_journal_results(run->journal)) == 0;
@@ -96,9 +108,6 @@ static tt_status read_counters(const struct tt_json *json, const struct tt_json_
 {
     TT_TRY(tt_json_opt_double(json, from, "train_seconds", &counters->train_seconds));
     TT_TRY(tt_json_opt_double(json, from, "loss_sum", &counters->loss_sum));
-    TT_TRY(tt_json_opt_double(json, from, "window_loss", &counters->window_loss));
-    TT_TRY(tt_json_opt_double(json, from, "window_accuracy", &counters->window_accuracy));
-    TT_TRY(tt_json_opt_double(json, from, "window_entropy", &counters->window_entropy));
     TT_TRY(tt_json_opt_double(json, from, "window_tokens", &counters->window_tokens));
     TT_TRY(tt_json_opt_double(json, from, "window_seconds", &counters->window_seconds));
     TT_TRY(tt_json_int(json, from, "window_steps", &counters->window_steps));
@@ -107,6 +116,25 @@ static tt_status read_counters(const struct tt_json *json, const struct tt_json_
     TT_TRY(tt_json_int(json, from, "supervised_tokens", &counters->supervised_tokens));
     TT_TRY(tt_json_int(json, from, "samples", &counters->samples));
     return tt_json_opt_double(json, from, "last_eval_loss", &counters->last_eval_loss);
+}
+
+/* Older states have three of them, among the counters. */
+static tt_status read_window(const struct tt_json *json, const struct tt_json_value *counters,
+                             const struct tt_objective_ops *ops, double *window)
+{
+    static const struct {
+        const char *metric, *key;
+    } before[] = {
+        {"loss", "window_loss"}, {"entropy", "window_entropy"}, {"mean_token_accuracy", "window_accuracy"}};
+    const struct tt_json_value *own = tt_json_get(json->root, "window");
+    for (int i = 0; i < ops->metric_count; i++) {
+        const char *name = ops->metrics[i].name;
+        if (tt_json_is_object(own)) TT_TRY(tt_json_opt_double(json, own, name, &window[i]));
+        for (size_t b = 0; b < sizeof before / sizeof *before && !tt_json_is_object(own); b++)
+            if (strcmp(before[b].metric, name) == 0)
+                TT_TRY(tt_json_opt_double(json, counters, before[b].key, &window[i]));
+    }
+    return TT_OK;
 }
 
 static tt_status read_watch(const struct tt_json *json, const struct tt_json_value *from,
@@ -132,6 +160,7 @@ tt_status tt_resume_restore(const struct tt_run *run, struct tt_memory *memory)
     if (run->resume.folder == NULL) return TT_OK;
     TT_TRY(tt_json_object(json, json->root, "counters", &object));
     TT_TRY(read_counters(json, object, &memory->counters));
+    TT_TRY(read_window(json, object, run->config->objective.ops, memory->counters.window));
     TT_TRY(tt_json_object(json, json->root, "gradient_watch", &object));
     TT_TRY(read_watch(json, object, &memory->watch));
     if (!tt_json_is_object(best)) return TT_OK;

@@ -1,0 +1,68 @@
+#include "objective/objective.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+
+static const struct tt_objective_ops *const objectives[] = {
+#define OBJECTIVE(name) &tt_objective_##name,
+#include "objective/objectives.def"
+#undef OBJECTIVE
+};
+
+tt_status tt_objective_init(const char *name, struct tt_objective *out)
+{
+    char names[512] = "";
+    for (size_t i = 0; i < sizeof objectives / sizeof *objectives; i++) {
+        size_t used = strlen(names);
+        if (strcmp(objectives[i]->name, name) == 0) {
+            *out = (struct tt_objective){.ops = objectives[i]};
+            return TT_OK;
+        }
+        snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", objectives[i]->name);
+    }
+    tt_status status = tt_fail(TT_ERR_USAGE, "no objective is called '%.60s'", name);
+    tt_hint("%s", names);
+    return status;
+}
+
+const struct tt_metric *tt_objective_best_metric(const struct tt_objective *objective, const char *name)
+{
+    static const char prefix[] = "eval_";
+    const struct tt_objective_ops *ops = objective->ops;
+    if (name == NULL) return &ops->metrics[TT_METRIC_LOSS];
+    if (strncmp(name, prefix, sizeof prefix - 1) == 0) name += sizeof prefix - 1;
+    for (int i = 0; i < ops->metric_count; i++)
+        if (ops->metrics[i].better != TT_BETTER_NONE && strcmp(ops->metrics[i].name, name) == 0)
+            return &ops->metrics[i];
+    return NULL;
+}
+
+void tt_objective_best_names(const struct tt_objective *objective, char *text, size_t text_bytes)
+{
+    const struct tt_objective_ops *ops = objective->ops;
+    int count = 0, done = 0;
+    size_t used = 0;
+    for (int i = 0; i < ops->metric_count; i++) count += ops->metrics[i].better != TT_BETTER_NONE;
+    text[0] = '\0';
+    for (int i = 0; i < ops->metric_count; i++) {
+        if (ops->metrics[i].better == TT_BETTER_NONE) continue;
+        const char *before = done == 0 ? "" : done + 1 == count ? " and " : ", ";
+        snprintf(text + used, text_bytes - used, "%s%s", before, ops->metrics[i].name);
+        used = strlen(text);
+        done++;
+    }
+}
+
+void tt_objective_metrics(const struct tt_objective *objective, const double sums[TT_OBJECTIVE_SUMS],
+                          const struct tt_objective_counts *counts, double of_none,
+                          double metrics[TT_OBJECTIVE_METRICS_MAX])
+{
+    const struct tt_objective_ops *ops = objective->ops;
+    for (int i = 0; i < ops->metric_count; i++) {
+        const struct tt_metric *metric = &ops->metrics[i];
+        double over = metric->over == TT_OVER_TOKENS ? (double)counts->tokens : sums[metric->over];
+        metrics[i] = over > 0 ? sums[metric->sum] / over : of_none;
+    }
+}

@@ -1,0 +1,122 @@
+/* objective/objective.h: objectives by name, their metrics from sums, and which of them a checkpoint can be the best
+ * by. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "objective/objective.h"
+
+static struct tt_objective sft(void)
+{
+    struct tt_objective objective;
+    assert_int_equal(tt_objective_init("sft", &objective), TT_OK);
+    return objective;
+}
+
+static void an_unknown_name_is_refused(void **state)
+{
+    (void)state;
+    struct tt_objective objective;
+    assert_int_equal(tt_objective_init("sftt", &objective), TT_ERR_USAGE);
+    assert_non_null(strstr(tt_error_last()->message, "'sftt'"));
+    assert_non_null(strstr(tt_error_last()->hint, "sft"));
+}
+
+static const struct tt_objective_ops *const all[] = {
+#define OBJECTIVE(name) &tt_objective_##name,
+#include "objective/objectives.def"
+#undef OBJECTIVE
+};
+
+/* What holds for every line of objectives.def. */
+static void every_objective_is_whole(void **state)
+{
+    (void)state;
+    for (size_t o = 0; o < sizeof all / sizeof *all; o++) {
+        struct tt_objective objective;
+        const struct tt_objective_ops *ops = all[o];
+        assert_int_equal(tt_objective_init(ops->name, &objective), TT_OK);
+        assert_ptr_equal(objective.ops, ops);
+        assert_in_range(ops->metric_count, 1, TT_OBJECTIVE_METRICS_MAX);
+        assert_string_equal(ops->metrics[TT_METRIC_LOSS].name, "loss");
+        for (int i = 0; i < ops->metric_count; i++) {
+            const struct tt_metric *metric = &ops->metrics[i];
+            assert_in_range(metric->sum, 0, TT_OBJECTIVE_SUMS - 1);
+            assert_true(metric->over < TT_OBJECTIVE_SUMS);
+            for (int j = 0; j < i; j++) assert_string_not_equal(metric->name, ops->metrics[j].name);
+        }
+    }
+}
+
+static void metrics_are_quotients_of_sums(void **state)
+{
+    (void)state;
+    struct tt_objective objective = sft();
+    struct tt_objective_counts counts = {.tokens = 8}, none = {0};
+    const double sums[TT_OBJECTIVE_SUMS] = {20, 6, 12}; /* of losses, right answers, entropies */
+    double metrics[TT_OBJECTIVE_METRICS_MAX];
+    tt_objective_metrics(&objective, sums, &counts, NAN, metrics);
+    assert_int_equal(objective.ops->metric_count, 3);
+    assert_string_equal(objective.ops->metrics[1].name, "entropy");
+    assert_string_equal(objective.ops->metrics[2].name, "mean_token_accuracy");
+    assert_true(metrics[0] == 2.5 && metrics[1] == 1.5 && metrics[2] == 0.75);
+    tt_objective_metrics(&objective, sums, &none, NAN, metrics);
+    assert_true(isnan(metrics[0]) && isnan(metrics[1]) && isnan(metrics[2]));
+    tt_objective_metrics(&objective, sums, &none, 0.0, metrics);
+    assert_true(metrics[0] == 0 && metrics[1] == 0 && metrics[2] == 0);
+}
+
+/* A quotient of two sums. */
+static void a_sum_can_divide(void **state)
+{
+    (void)state;
+    static const struct tt_metric own[] = {{"loss", 0, TT_OVER_TOKENS, TT_BETTER_SMALLER},
+                                           {"share", 4, 5, TT_BETTER_GREATER}};
+    static const struct tt_objective_ops ops = {.name = "test", .metrics = own, .metric_count = 2};
+    struct tt_objective objective = {.ops = &ops};
+    struct tt_objective_counts counts = {.tokens = 2};
+    double sums[TT_OBJECTIVE_SUMS] = {[0] = 3, [4] = 3, [5] = 4}, metrics[TT_OBJECTIVE_METRICS_MAX];
+    tt_objective_metrics(&objective, sums, &counts, -1, metrics);
+    assert_true(metrics[0] == 1.5 && metrics[1] == 0.75);
+    sums[5] = 0;
+    tt_objective_metrics(&objective, sums, &counts, -1, metrics);
+    assert_true(metrics[0] == 1.5 && metrics[1] == -1);
+}
+
+static void the_best_is_by_a_metric_with_a_direction(void **state)
+{
+    (void)state;
+    struct tt_objective objective = sft();
+    char names[64], short_text[8];
+    const struct tt_metric *metric = tt_objective_best_metric(&objective, NULL);
+    assert_string_equal(metric->name, "loss");
+    assert_int_equal(metric->better, TT_BETTER_SMALLER);
+    assert_ptr_equal(tt_objective_best_metric(&objective, "loss"), metric);
+    assert_ptr_equal(tt_objective_best_metric(&objective, "eval_loss"), metric);
+    metric = tt_objective_best_metric(&objective, "eval_mean_token_accuracy");
+    assert_string_equal(metric->name, "mean_token_accuracy");
+    assert_int_equal(metric->better, TT_BETTER_GREATER);
+    assert_null(tt_objective_best_metric(&objective, "entropy")); /* neither way is better */
+    assert_null(tt_objective_best_metric(&objective, "eval_eval_loss"));
+    assert_null(tt_objective_best_metric(&objective, ""));
+    tt_objective_best_names(&objective, names, sizeof names);
+    assert_string_equal(names, "loss and mean_token_accuracy");
+    tt_objective_best_names(&objective, short_text, sizeof short_text);
+    assert_string_equal(short_text, "loss an");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_unknown_name_is_refused),
+        cmocka_unit_test(every_objective_is_whole),
+        cmocka_unit_test(metrics_are_quotients_of_sums),
+        cmocka_unit_test(a_sum_can_divide),
+        cmocka_unit_test(the_best_is_by_a_metric_with_a_direction),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

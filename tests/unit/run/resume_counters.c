@@ -1,0 +1,69 @@
+/* training_state.json: the sums since the last log row come back by the names of the objective's metrics, also from
+ * states that had them among the counters. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "run/memory.h"
+#include "run/resume.h"
+#include "run/run.h"
+
+static void read_state(const char *window, const char *among_counters, struct tt_memory *memory)
+{
+    static char folder[] = "checkpoint-1";
+    struct tt_job_spec job = {0};
+    struct tt_run run = {.config = &job, .resume = {.folder = folder}};
+    struct tt_str text = {0};
+    tt_status status =
+        tt_str_printf(&text,
+                      "{%s \"counters\": {%s \"loss_sum\": 9.5, \"window_steps\": 3, \"steps_done\": 4, "
+                      "\"tokens\": 5, \"supervised_tokens\": 6, \"samples\": 7}, \"gradient_watch\": "
+                      "{\"seen\": \"\", \"silent\": \"\"}, \"best\": null}",
+                      window, among_counters);
+    *memory = (struct tt_memory){0};
+    assert_int_equal(status, TT_OK);
+    assert_int_equal(tt_objective_init("sft", &job.objective), TT_OK);
+    assert_int_equal(tt_json_parse(text.data, text.bytes, "training_state.json", &run.resume.state), TT_OK);
+    if (tt_resume_restore(&run, memory) != TT_OK) fail_msg("%s", tt_error_last()->message);
+    assert_true(memory->counters.loss_sum == 9.5);
+    tt_json_deinit(&run.resume.state);
+    tt_str_deinit(&text);
+}
+
+static void the_window_is_by_names(void **state)
+{
+    (void)state;
+    struct tt_memory memory;
+    read_state("\"window\": {\"mean_token_accuracy\": 0.5, \"loss\": 2.25, \"entropy\": 1.5, \"other\": 7},",
+               "", &memory);
+    assert_true(memory.counters.window[0] ==
+                2.25); /* in the order of the objective: loss, entropy, accuracy */
+    assert_true(memory.counters.window[1] == 1.5);
+    assert_true(memory.counters.window[2] == 0.5);
+    assert_true(memory.counters.window[3] == 0);
+}
+
+static void older_states_have_it_among_the_counters(void **state)
+{
+    (void)state;
+    struct tt_memory memory;
+    read_state("", "\"window_loss\": 2.25, \"window_accuracy\": 0.5, \"window_entropy\": 1.5,", &memory);
+    assert_true(memory.counters.window[0] == 2.25);
+    assert_true(memory.counters.window[1] == 1.5);
+    assert_true(memory.counters.window[2] == 0.5);
+    read_state("", "\"window_loss\": null,", &memory);
+    assert_true(memory.counters.window[0] == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_window_is_by_names),
+        cmocka_unit_test(older_states_have_it_among_the_counters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
