@@ -1,12 +1,23 @@
 /* Micro batches in host memory, the output of the data layer. A micro batch is a flat list of tokens with sample
  * borders. Labels are already shifted: labels[t] is the token that should follow token t, or -100. The last token of a
- * sample never has a label. */
+ * sample never has a label.
+ *
+ * Sequences come in groups that an objective compares (an answer that was chosen and one that was rejected); a group is
+ * never split. Beside the tokens there may be named columns of values, one for each token, row, sequence or group. */
 #ifndef TT_DATA_BATCH_H
 #define TT_DATA_BATCH_H
 
 #include <stdint.h>
 
-enum { TT_LABEL_NONE = -100 };
+enum { TT_LABEL_NONE = -100, TT_COLUMNS_MAX = 8, TT_COLUMN_NAME_BYTES = 32 };
+
+enum tt_per { TT_PER_TOKEN, TT_PER_ROW, TT_PER_SEQUENCE, TT_PER_GROUP };
+
+struct tt_batch_column {
+    const char *name; /* owned by the data set */
+    enum tt_per per;
+    const float *values; /* [T], [N], [B] or [G] */
+};
 
 struct tt_batch {
     int64_t token_count; /* T; 0: this rank has no samples in this micro batch, but joins its collectives */
@@ -19,6 +30,14 @@ struct tt_batch {
     int64_t row_count;         /* N */
     const int32_t *rows;       /* [N] increasing */
     const int32_t *labels;     /* [N] */
+    /* Sequences g * group_size .. (g + 1) * group_size - 1 are group g. */
+    int group_size;
+    int64_t group_count; /* G */
+    int column_count;
+    struct tt_batch_column columns[TT_COLUMNS_MAX];
 };
+
+/* The values of a column; NULL: none of that name and kind. */
+const float *tt_batch_column(const struct tt_batch *batch, const char *name, enum tt_per per);
 
 #endif

@@ -332,13 +332,31 @@ out:
     return status;
 }
 
+tt_status tt_dataset_group(struct tt_dataset *dataset, size_t size)
+{
+    if (size == 0 || dataset->store.sample_count % size != 0)
+        return tt_fail(TT_ERR_DATA, "%zu samples cannot be groups of %zu", dataset->store.sample_count, size);
+    dataset->store.group_size = size;
+    return TT_OK;
+}
+
+tt_status tt_dataset_add_column(struct tt_dataset *dataset, const char *name, enum tt_per per,
+                                const float *values)
+{
+    struct tt_store *store = &dataset->store;
+    struct tt_column_counts counts = {store->token_count, store->sample_count, tt_store_group_count(store)};
+    return tt_columns_add(&store->columns, name, per, &counts, values);
+}
+
 tt_status tt_dataset_shuffle(struct tt_dataset *dataset, uint64_t seed)
 {
     struct tt_store *store = &dataset->store, shuffled = {0};
     struct tt_rng rng = tt_rng_derive(tt_rng_make(seed), "data shuffle");
-    tt_status status = tt_store_reserve(&shuffled, store->token_count, store->sample_count);
-    for (size_t i = 0; status == TT_OK && i < store->sample_count; i++) {
-        status = tt_store_append_sample(&shuffled, store, tt_rng_permute(rng, i, store->sample_count));
+    size_t groups = tt_store_group_count(store);
+    tt_status status = tt_store_init_like(&shuffled, store);
+    if (status == TT_OK) status = tt_store_reserve(&shuffled, store->token_count, store->sample_count);
+    for (size_t i = 0; status == TT_OK && i < groups; i++) {
+        status = tt_store_append_group(&shuffled, store, tt_rng_permute(rng, i, groups));
     }
     if (status == TT_OK) {
         struct tt_store before = *store;
@@ -351,19 +369,22 @@ tt_status tt_dataset_shuffle(struct tt_dataset *dataset, uint64_t seed)
 
 tt_status tt_dataset_split(struct tt_dataset *dataset, size_t count, uint64_t seed, struct tt_dataset **out)
 {
-    size_t total = dataset->store.sample_count;
+    size_t total = tt_store_group_count(&dataset->store), size = tt_store_group_size(&dataset->store);
     if (count == 0 || count >= total) {
-        return tt_fail(TT_ERR_USAGE, "cannot hold out %zu of %zu samples: both parts need one", count, total);
+        return tt_fail(TT_ERR_USAGE, "cannot hold out %zu of %zu %s: both parts need one", count, total,
+                       size > 1 ? "groups" : "samples");
     }
     tt_status status = TT_OK;
     struct tt_store kept = {0};
     struct tt_dataset *held = tt_calloc(1, sizeof *held);
     uint8_t *moves = tt_calloc(total, 1);
     if (held == NULL || moves == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_store_init_like(&kept, &dataset->store));
+    TT_GO(tt_store_init_like(&held->store, &dataset->store));
     struct tt_rng rng = tt_rng_derive(tt_rng_make(seed), "data split");
     for (size_t i = total - count; i < total; i++) moves[tt_rng_permute(rng, i, total)] = 1;
     for (size_t i = 0; i < total; i++) {
-        TT_GO(tt_store_append_sample(moves[i] ? &held->store : &kept, &dataset->store, i));
+        TT_GO(tt_store_append_group(moves[i] ? &held->store : &kept, &dataset->store, i));
     }
     tt_store_deinit(&dataset->store);
     dataset->store = kept;
@@ -372,7 +393,7 @@ tt_status tt_dataset_split(struct tt_dataset *dataset, size_t count, uint64_t se
     count_samples(held);
     held->report.rows = (int64_t)count;
     dataset->report.rows -= (int64_t)count;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < held->store.sample_count; i++) {
         if (held->store.samples[i].count > held->report.longest)
             held->report.longest = held->store.samples[i].count;
     }

@@ -78,9 +78,16 @@ struct tt_sample tt_dataset_sample(const struct tt_dataset *dataset, size_t inde
 const char *tt_dataset_prompt(const struct tt_dataset *dataset, size_t index);
 const char *tt_dataset_completion(const struct tt_dataset *dataset, size_t index);
 void tt_dataset_report(const struct tt_dataset *dataset, struct tt_dataset_report *out);
-/* Shuffles the samples by `seed` (shuffle_dataset); the order of epochs that are not shuffled themselves. */
+/* Makes groups of `size` neighbouring samples, which stay together from here on. TT_ERR_DATA: some are left over. */
+TT_MUST_USE tt_status tt_dataset_group(struct tt_dataset *dataset, size_t size);
+/* Adds a column (data/batch.h) with a copy of `values`: one for each sample or group; for columns per token or row one
+ * for each token of all samples in order, and a row has the value of the token that it predicts. After
+ * tt_dataset_group. */
+TT_MUST_USE tt_status tt_dataset_add_column(struct tt_dataset *dataset, const char *name, enum tt_per per,
+                                            const float *values);
+/* Shuffles the groups by `seed` (shuffle_dataset); the order of epochs that are not shuffled themselves. */
 TT_MUST_USE tt_status tt_dataset_shuffle(struct tt_dataset *dataset, uint64_t seed);
-/* Moves the last `count` samples (after a shuffle keyed by `seed`) into a new data set: the held-out split. */
+/* Moves the last `count` groups (after a shuffle keyed by `seed`) into a new data set: the held-out split. */
 TT_MUST_USE tt_status tt_dataset_split(struct tt_dataset *dataset, size_t count, uint64_t seed,
                                        struct tt_dataset **out);
 /* Decodes one sample; supervised text is between `on` and `off` ("\033[32m", "\033[0m" or "[[", "]]"). */

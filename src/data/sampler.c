@@ -10,7 +10,7 @@
 #include "data/packing.h"
 #include "data/store.h"
 
-enum unit_kind { UNIT_SAMPLE, UNIT_PACK, UNIT_SLICE };
+enum unit_kind { UNIT_GROUP, UNIT_PACK, UNIT_SLICE };
 
 /* A unit of a global batch, with the keys of its place in the batch. */
 struct member {
@@ -23,6 +23,7 @@ struct tt_sampler {
     const struct tt_store *store;
     struct tt_sampler_config config;
     enum unit_kind kind;
+    size_t group_size;
     struct tt_packs packs;
     uint64_t unit_count;
     uint64_t batch_units; /* of a full global batch */
@@ -43,7 +44,7 @@ struct piece {
 };
 
 struct piece_walk {
-    uint64_t at, end; /* samples, entries of a pack, or tokens of the stream */
+    uint64_t at, end; /* samples of a group, entries of a pack, or tokens of the stream */
     size_t sample;    /* of a slice: the next one */
 };
 
@@ -64,7 +65,10 @@ static size_t sample_at(const struct tt_store *store, uint64_t at)
 
 static struct piece_walk walk_start(const struct tt_sampler *sampler, uint64_t unit)
 {
-    if (sampler->kind == UNIT_SAMPLE) return (struct piece_walk){.at = unit, .end = unit + 1};
+    if (sampler->kind == UNIT_GROUP) {
+        uint64_t size = sampler->group_size;
+        return (struct piece_walk){.at = unit * size, .end = (unit + 1) * size};
+    }
     if (sampler->kind == UNIT_PACK) {
         return (struct piece_walk){.at = sampler->packs.first[unit], .end = sampler->packs.first[unit + 1]};
     }
@@ -126,7 +130,6 @@ static struct unit_facts unit_facts(const struct tt_sampler *sampler, uint64_t u
 /* Tokens only, for the split over ranks. */
 static int64_t unit_tokens(const struct tt_sampler *sampler, uint64_t unit)
 {
-    if (sampler->kind == UNIT_SAMPLE) return sampler->store->samples[unit].count;
     int64_t tokens = 0;
     struct piece_walk walk = walk_start(sampler, unit);
     if (sampler->kind == UNIT_SLICE) return (int64_t)(walk.end - walk.at);
@@ -206,6 +209,7 @@ void tt_sampler_step(const struct tt_sampler *sampler, int64_t index, struct tt_
         facts.supervised_tokens += unit.size.rows;
         facts.tokens += unit.size.tokens;
         facts.samples += unit.samples;
+        facts.groups += unit.size.sequences / (int64_t)sampler->group_size;
     }
     *out = facts;
 }
@@ -290,12 +294,20 @@ static tt_status storage_reserve(struct tt_batch_storage *storage, size_t bytes)
 struct batch_arrays {
     int64_t *row_keys;
     int32_t *ids, *positions, *cu_seqlens, *rows, *labels;
+    float *columns[TT_COLUMNS_MAX];
 };
 
+static size_t round_up(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
 /* Returns the bytes needed; `block` may be NULL to compute only these. */
-static size_t lay_out(char *block, const struct tt_batch_limits *size, struct batch_arrays *arrays)
+static size_t lay_out(const struct tt_sampler *sampler, char *block, const struct tt_batch_limits *size,
+                      struct batch_arrays *arrays)
 {
     size_t at = 0, tokens = (size_t)size->tokens, rows = (size_t)size->rows;
+    const struct tt_columns *columns = &sampler->store->columns;
     const struct {
         void **array;
         size_t bytes;
@@ -309,9 +321,43 @@ static size_t lay_out(char *block, const struct tt_batch_limits *size, struct ba
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (block != NULL) *parts[i].array = block + at;
-        at += (parts[i].bytes + 63) / 64 * 64;
+        at += round_up(parts[i].bytes);
+    }
+    for (int c = 0; c < columns->count; c++) {
+        enum tt_per per = columns->list[c].per;
+        size_t count = per == TT_PER_TOKEN ? tokens : per == TT_PER_ROW ? rows : (size_t)size->sequences;
+        if (block != NULL) arrays->columns[c] = (float *)(block + at);
+        at += round_up(count * sizeof(float));
     }
     return at;
+}
+
+/* The values of a piece that begins at token `at` and row `first_row` of the batch, as sequence `sequence` of it. */
+static void fill_columns(const struct tt_sampler *sampler, struct piece piece,
+                         const struct batch_arrays *arrays, int32_t at, int32_t first_row, int32_t end_row,
+                         int64_t sequence)
+{
+    const struct tt_columns *columns = &sampler->store->columns;
+    uint64_t start = sampler->store->samples[piece.sample].first + (uint64_t)piece.first;
+    for (int c = 0; c < columns->count; c++) {
+        const float *from = columns->list[c].values;
+        float *to = arrays->columns[c];
+        switch (columns->list[c].per) {
+        case TT_PER_TOKEN:
+            memcpy(to + at, from + start, (size_t)piece.count * sizeof *to);
+            break;
+        case TT_PER_ROW:
+            for (int32_t r = first_row; r < end_row; r++)
+                to[r] = from[start + (uint64_t)(arrays->rows[r] - at) + 1];
+            break;
+        case TT_PER_SEQUENCE:
+            to[sequence] = from[piece.sample];
+            break;
+        case TT_PER_GROUP:
+            to[(size_t)sequence / sampler->group_size] = from[piece.sample / sampler->group_size];
+            break;
+        }
+    }
 }
 
 static void fill_piece(const struct tt_sampler *sampler, struct piece piece,
@@ -331,6 +377,7 @@ static void fill_piece(const struct tt_sampler *sampler, struct piece piece,
             arrays->labels[rows++] = ids[i + 1];
         }
     }
+    fill_columns(sampler, piece, arrays, at, *row_count, rows, batch->sequence_count);
     *row_count = rows;
     batch->token_count += piece.count;
     batch->sequence_count++;
@@ -360,7 +407,7 @@ tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t index, int6
                        (long long)index);
     }
     /* The members come first in the block; the batch follows them. */
-    size_t member_bytes = (step.count * sizeof(struct member) + 63) / 64 * 64;
+    size_t member_bytes = round_up(step.count * sizeof(struct member));
     TT_TRY(storage_reserve(storage, member_bytes));
     list_members(sampler, &step, storage->block);
     uint64_t cell = (uint64_t)micro * (uint64_t)sampler->config.world_size + (uint64_t)rank;
@@ -372,13 +419,13 @@ tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t index, int6
     }
 
     struct batch_arrays arrays = {0};
-    size_t bytes = member_bytes + lay_out(NULL, &size, &arrays);
+    size_t bytes = member_bytes + lay_out(sampler, NULL, &size, &arrays);
     if (bytes > storage->bytes) {
         TT_TRY(storage_reserve(storage, bytes + bytes / 4));
         list_members(sampler, &step, storage->block);
         count = select_cell(&step, cell, storage->block);
     }
-    lay_out((char *)storage->block + member_bytes, &size, &arrays);
+    lay_out(sampler, (char *)storage->block + member_bytes, &size, &arrays);
     const struct member *members = storage->block;
     struct tt_batch batch = {0};
     int32_t row_count = 0;
@@ -395,6 +442,13 @@ tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t index, int6
     batch.row_count = row_count;
     batch.rows = arrays.rows;
     batch.labels = arrays.labels;
+    batch.group_size = (int)sampler->group_size;
+    batch.group_count = batch.sequence_count / batch.group_size;
+    batch.column_count = sampler->store->columns.count;
+    for (int c = 0; c < batch.column_count; c++) {
+        const struct tt_column *column = &sampler->store->columns.list[c];
+        batch.columns[c] = (struct tt_batch_column){column->name, column->per, arrays.columns[c]};
+    }
     *out = batch;
     return TT_OK;
 }
@@ -421,8 +475,15 @@ static tt_status check_config(const struct tt_sampler_config *config, uint64_t *
 static tt_status make_units(struct tt_sampler *sampler)
 {
     const struct tt_sampler_config *config = &sampler->config;
-    sampler->unit_count = sampler->store->sample_count;
+    sampler->group_size = tt_store_group_size(sampler->store);
+    sampler->unit_count = tt_store_group_count(sampler->store);
     if (!config->packing) return TT_OK;
+    if (sampler->group_size > 1) {
+        tt_status status =
+            tt_fail(TT_ERR_USAGE, "groups of %zu samples cannot be packed", sampler->group_size);
+        tt_hint("set packing to false");
+        return status;
+    }
     if (config->packing_strategy == TT_PACKING_BFD) {
         sampler->kind = UNIT_PACK;
         TT_TRY(tt_packs_make(sampler->store, config->max_length, &sampler->packs));
@@ -460,7 +521,10 @@ static tt_status check_units(struct tt_sampler *sampler)
     sampler->steps_per_epoch = (int64_t)steps;
     if (steps > 0) return TT_OK;
     tt_fail(TT_ERR_USAGE, "%llu %s are fewer than one batch of %llu, and incomplete batches are dropped",
-            (unsigned long long)sampler->unit_count, config->packing ? "packs" : "samples",
+            (unsigned long long)sampler->unit_count,
+            config->packing           ? "packs"
+            : sampler->group_size > 1 ? "groups"
+                                      : "samples",
             (unsigned long long)sampler->batch_units);
     tt_hint("set dataloader_drop_last to false, or make the batch smaller");
     return TT_ERR_USAGE;

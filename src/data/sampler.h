@@ -1,9 +1,9 @@
-/* The sampler assigns samples to micro batches, steps and ranks. It is a pure function of (data set, seed, step, micro
- * batch, rank) without state between calls, so any step can be computed and a run resumes from one integer. Global
- * batch s of an epoch is the next G = micro_batch_size * world_size * accumulation units of the epoch's order (a unit
- * is a sample, or a pack of samples when packing); its split over ranks and micro batches changes neither its content
- * nor the loss. The last batch of an epoch may be smaller: then some ranks get micro batches with fewer units or none.
- */
+/* The sampler assigns samples to micro batches, steps and ranks. It is a pure function of (data set, seed, step,
+ * micro batch, rank) without state between calls, so any step can be computed and a run resumes from one integer.
+ * Global batch s of an epoch is the next G = micro_batch_size * world_size * accumulation units of the epoch's
+ * order (a unit is a group of samples, for most objectives of one, or a pack of samples when packing); its split
+ * over ranks and micro batches changes neither its content nor the loss. The last batch of an epoch may be smaller:
+ * then some ranks get micro batches with fewer units or none. */
 #ifndef TT_DATA_SAMPLER_H
 #define TT_DATA_SAMPLER_H
 
@@ -25,11 +25,12 @@ struct tt_sampler_config {
 TT_MUST_USE tt_status tt_micro_batch_check(uint64_t samples, int64_t tokens);
 
 struct tt_sampler;
-/* Borrows the data set. TT_ERR_USAGE when `drop_last` would drop every batch. */
+/* Borrows the data set. TT_ERR_USAGE when `drop_last` would drop every batch, or groups of several samples would be
+ * packed. */
 TT_MUST_USE tt_status tt_sampler_create(const struct tt_dataset *dataset,
                                         const struct tt_sampler_config *config, struct tt_sampler **out);
 void tt_sampler_destroy(struct tt_sampler *sampler);
-int64_t tt_sampler_unit_count(const struct tt_sampler *sampler); /* samples or packs in an epoch */
+int64_t tt_sampler_unit_count(const struct tt_sampler *sampler); /* groups or packs in an epoch */
 int64_t tt_sampler_steps_per_epoch(const struct tt_sampler *sampler);
 
 struct tt_step_facts {
@@ -37,6 +38,7 @@ struct tt_step_facts {
     int64_t micro_count;       /* the same on all ranks; at most accumulation */
     int64_t supervised_tokens; /* of the whole global step: the denominator of the loss */
     int64_t tokens, samples;   /* of the whole global step */
+    int64_t groups;            /* of sequences */
 };
 void tt_sampler_step(const struct tt_sampler *sampler, int64_t step, struct tt_step_facts *out);
 

@@ -10,6 +10,7 @@ void tt_store_deinit(struct tt_store *store)
     tt_free(store->supervised);
     tt_free(store->samples);
     tt_str_deinit(&store->texts);
+    tt_columns_deinit(&store->columns);
     *store = (struct tt_store){0};
 }
 
@@ -75,6 +76,45 @@ tt_status tt_store_append_sample(struct tt_store *store, const struct tt_store *
     const struct tt_store_sample *sample = &from->samples[index];
     return tt_store_append(store, from->ids + sample->first, from->supervised + sample->first, sample->count,
                            tt_store_text(from, sample->prompt), tt_store_text(from, sample->completion));
+}
+
+size_t tt_store_group_size(const struct tt_store *store)
+{
+    return store->group_size > 0 ? store->group_size : 1;
+}
+
+size_t tt_store_group_count(const struct tt_store *store)
+{
+    return store->sample_count / tt_store_group_size(store);
+}
+
+static struct tt_column_counts counts_of(const struct tt_store *store)
+{
+    return (struct tt_column_counts){store->token_count, store->sample_count, tt_store_group_count(store)};
+}
+
+tt_status tt_store_init_like(struct tt_store *store, const struct tt_store *from)
+{
+    struct tt_column_counts counts = counts_of(from);
+    store->group_size = from->group_size;
+    for (int c = 0; c < from->columns.count; c++) {
+        const struct tt_column *column = &from->columns.list[c];
+        TT_TRY(tt_columns_add(&store->columns, column->name, column->per, &counts, NULL));
+    }
+    return TT_OK;
+}
+
+tt_status tt_store_append_group(struct tt_store *store, const struct tt_store *from, size_t group)
+{
+    size_t size = tt_store_group_size(from), first = group * size;
+    struct tt_column_counts at = counts_of(store), from_at = {from->samples[first].first, first, group},
+                            count = {0, size, 1};
+    for (size_t i = first; i < first + size; i++) {
+        count.tokens += (size_t)from->samples[i].count;
+        TT_TRY(tt_store_append_sample(store, from, i));
+    }
+    tt_columns_copy(&store->columns, &at, &from->columns, &from_at, &count);
+    return TT_OK;
 }
 
 struct tt_sample tt_store_sample(const struct tt_store *store, size_t index)

@@ -2,6 +2,7 @@
 #ifndef TT_DATA_STORE_H
 #define TT_DATA_STORE_H
 
+#include "data/columns.h"
 #include "data/dataset.h"
 
 struct tt_store_sample {
@@ -19,6 +20,8 @@ struct tt_store {
     struct tt_store_sample *samples;
     size_t sample_count, sample_capacity;
     struct tt_str texts; /* terminated one by one */
+    size_t group_size;   /* neighbouring samples that belong together; 0: 1 */
+    struct tt_columns columns;
 };
 
 void tt_store_deinit(struct tt_store *store);
@@ -29,6 +32,13 @@ TT_MUST_USE tt_status tt_store_append(struct tt_store *store, const int32_t *ids
                                       int32_t count, const char *prompt, const char *completion);
 TT_MUST_USE tt_status tt_store_append_sample(struct tt_store *store, const struct tt_store *from,
                                              size_t index);
+size_t tt_store_group_size(const struct tt_store *store);
+size_t tt_store_group_count(const struct tt_store *store);
+/* Gives an empty store the groups and columns of `from`, and room for as many groups. */
+TT_MUST_USE tt_status tt_store_init_like(struct tt_store *store, const struct tt_store *from);
+/* Appends the samples and column values of a group. `store` was made by tt_store_init_like. */
+TT_MUST_USE tt_status tt_store_append_group(struct tt_store *store, const struct tt_store *from,
+                                            size_t group);
 struct tt_sample tt_store_sample(const struct tt_store *store, size_t index);
 /* prompt or completion of a sample */
 const char *tt_store_text(const struct tt_store *store, size_t position);
