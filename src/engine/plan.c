@@ -44,6 +44,7 @@ static tt_status run_pass(struct tt_rank *rank, const struct tt_batch_limits *li
         .row_count = limits->rows,
     };
     TT_GO(tt_rank_upload(rank, &batch, &pass));
+    TT_GO(tt_rank_reference(rank, &pass));
     pass.in.training = train;
     pass.in.gradient = train;
     TT_GO(tt_executor_forward(rank->executor, &pass));

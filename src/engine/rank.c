@@ -116,7 +116,8 @@ static tt_status create_batch_buffers(const struct tt_rank_config *config, struc
     size_t tokens = (size_t)limits->tokens, rows = (size_t)limits->rows;
     size_t bytes = 2 * aligned(tokens * sizeof(int32_t)) + aligned(tokens * sizeof(int64_t)) +
                    aligned(((size_t)limits->sequences + 1) * sizeof(int32_t)) +
-                   2 * aligned(rows * sizeof(int32_t));
+                   2 * aligned(rows * sizeof(int32_t)) +
+                   (rank->objective.ops->rows != NULL ? aligned(rows * sizeof(float)) : 0);
     TT_TRY(tt_buffer_create(rank->device, bytes, TT_PURPOSE_BATCH, &rank->batch_buffer));
     TT_TRY(
         tt_buffer_create(rank->device, DEVICE_SUMS * sizeof(double), TT_PURPOSE_BATCH, &rank->sums_buffer));
@@ -159,6 +160,7 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
     TT_GO(create_units(config, rank));
     if (config->train) TT_GO(create_optimizer(rank, config->offload_params));
     TT_GO(create_snapshot(config, rank));
+    TT_GO(tt_rank_rows_init(config, rank));
     TT_GO(create_batch_buffers(config, rank));
     TT_GO(tt_workspace_create(rank->device, config->workspace_bytes, &rank->workspace));
     struct tt_executor_config executor = {
@@ -189,6 +191,7 @@ void tt_rank_deinit(struct tt_rank *rank)
     tt_buffer_destroy(rank->sums_buffer);
     tt_buffer_destroy(rank->rope_buffer);
     tt_buffer_destroy(rank->batch_buffer);
+    tt_free(rank->rows.block);
     tt_snapshot_deinit(&rank->snapshot);
     for (int u = 0; rank->model != NULL && u < rank->model->unit_count; u++) {
         if (rank->adamw != NULL) tt_adamw_state_deinit(&rank->adamw[u]);
@@ -258,6 +261,10 @@ tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch, str
         .out = &rank->results,
     };
     memcpy(pass->lent.ropes, rank->ropes, sizeof rank->ropes);
+    if (rank->objective.ops->rows != NULL) {
+        pass->in.scale_N = tt_tensor_1d(next, TT_F32, rows);
+        pass->in.scales_follow = true;
+    }
     return TT_OK;
 }
 
@@ -269,12 +276,15 @@ void tt_rank_abandon(struct tt_rank *rank)
 
 tt_status tt_rank_clear_sums(struct tt_rank *rank)
 {
+    memset(rank->rows.sums, 0, sizeof rank->rows.sums);
     return tt_fill_zero(rank->stream, tt_buffer_data(rank->sums_buffer), DEVICE_SUMS * sizeof(double));
 }
 
-tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_pass *pass)
+tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_batch *batch,
+                           const struct tt_objective_counts *counts, const struct tt_pass *pass)
 {
     if (pass->in.batch->token_count == 0 || pass->in.batch->row_count == 0) return TT_OK;
+    if (rank->objective.ops->rows != NULL) return tt_rank_run_objective(rank, batch, counts, pass);
     double *sums = tt_buffer_data(rank->sums_buffer);
     struct tt_loss_sums_args args = {
         .loss_N = pass->out->loss_N,
@@ -308,7 +318,10 @@ tt_status tt_rank_read_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT])
     if (tt_device_is_plan(rank->device)) return TT_OK;
     TT_TRY(tt_copy_to_host(rank->stream, device, tt_buffer_data(rank->sums_buffer), sizeof device));
     TT_TRY(tt_stream_synchronize(rank->stream));
-    memcpy(sums, device, LOSS_SUMS * sizeof *sums);
+    if (rank->objective.ops->rows != NULL)
+        memcpy(sums, rank->rows.sums, sizeof rank->rows.sums);
+    else
+        memcpy(sums, device, LOSS_SUMS * sizeof *sums);
     sums[TT_SUM_SQUARES] = device[SQUARES];
     return TT_OK;
 }

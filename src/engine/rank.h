@@ -41,6 +41,14 @@ struct tt_rank_config {
     const struct tt_cancel *cancel; /* NULL or lent */
 };
 
+/* Host memory of an objective that looks at many rows; empty where each row stands alone. */
+struct tt_rank_rows {
+    float *block; /* of all arrays; each has room for the rows of a micro batch */
+    float *logp_N, *ref_logp_N, *entropy_N, *scale_N;
+    int32_t *correct_N;
+    double sums[TT_OBJECTIVE_SUMS];
+};
+
 struct tt_rank {
     struct tt_device *device;
     struct tt_stream *stream;
@@ -48,6 +56,7 @@ struct tt_rank {
     struct tt_comm *world, *comm; /* of the mesh: all ranks, and those that split a unit */
     bool sharded;                 /* slices differ from rank to rank of `comm` */
     struct tt_objective objective;
+    struct tt_rank_rows rows;
     struct tt_model *model;
     struct tt_shard_context *shard;
     struct tt_unit **units;       /* [model->unit_count] */
@@ -74,7 +83,8 @@ struct tt_load_source;
 TT_MUST_USE tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_source *source);
 
 /* Copies a micro batch to the device and fills `pass`: lends this rank's services, without cache and exchange, and its
- * `results`, empty. The mode, the rng and the scale of the loss are then the caller's to set. */
+ * `results`, empty. The mode, the rng and the scale of the loss are then the caller's to set; scales of rows are the
+ * objective's. */
 TT_MUST_USE tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch,
                                      struct tt_pass *pass);
 
@@ -86,10 +96,21 @@ void tt_rank_abandon(struct tt_rank *rank);
  * gradients. All calls but the read only queue work. */
 enum { TT_SUM_SQUARES = TT_OBJECTIVE_SUMS, TT_SUM_COUNT };
 TT_MUST_USE tt_status tt_rank_clear_sums(struct tt_rank *rank);
-TT_MUST_USE tt_status tt_rank_add_loss(struct tt_rank *rank,
-                                       const struct tt_pass *pass); /* after a forward pass */
+/* The pass of the reference, where the objective has one: after tt_rank_upload, whose `pass` it leaves as it is.
+ * Collective. */
+TT_MUST_USE tt_status tt_rank_reference(struct tt_rank *rank, const struct tt_pass *pass);
+/* After a forward pass: adds to the sums of the objective, and writes the scales of rows for backward where it has
+ * such. These need the values of the pass, for which the host then waits. `counts`: of the whole step. */
+TT_MUST_USE tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_batch *batch,
+                                       const struct tt_objective_counts *counts, const struct tt_pass *pass);
 TT_MUST_USE tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values,
                                           int64_t count); /* device memory */
+/* Parts of tt_rank_init and tt_rank_add_loss (rank_rows.c): the memory of `rows`, after a check that the model has the
+ * reference that the objective asks for; the objective's function. */
+TT_MUST_USE tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank *rank);
+TT_MUST_USE tt_status tt_rank_run_objective(struct tt_rank *rank, const struct tt_batch *batch,
+                                            const struct tt_objective_counts *counts,
+                                            const struct tt_pass *pass);
 /* Waits for the device. */
 TT_MUST_USE tt_status tt_rank_read_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT]);
 /* Adds the sum of squares of `count` fp32 values to squares[index] (device memory, tt_rank's param_squares).

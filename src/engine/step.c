@@ -16,6 +16,7 @@ enum {
     REPORT_COUNT
 };
 
+/* Label smoothing is of the cross entropy alone: other objectives read log-probabilities. */
 static void set_inputs(const struct tt_train_step_config *config, int64_t step_index,
                        const struct tt_step_facts *facts, struct tt_pass_inputs *inputs)
 {
@@ -24,7 +25,12 @@ static void set_inputs(const struct tt_train_step_config *config, int64_t step_i
     inputs->dropout_rng =
         tt_rng_derive_index(tt_rng_derive(tt_rng_make(config->seed), "dropout"), (uint64_t)step_index);
     inputs->loss_scale = 1.0f / (float)(facts->supervised_tokens > 0 ? facts->supervised_tokens : 1);
-    inputs->label_smoothing = (float)config->label_smoothing;
+    inputs->label_smoothing = inputs->scales_follow ? 0.0f : (float)config->label_smoothing;
+}
+
+static struct tt_objective_counts counts_of(const struct tt_step_facts *facts)
+{
+    return (struct tt_objective_counts){.tokens = facts->supervised_tokens, .groups = facts->groups};
 }
 
 static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_config *config,
@@ -33,13 +39,15 @@ static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_conf
 {
     struct tt_batch batch;
     struct tt_pass pass;
+    struct tt_objective_counts counts = counts_of(facts);
     tt_status status = TT_OK;
     TT_GO(tt_sampler_batch(config->sampler, step_index, micro, rank->mesh.data_rank, storage, &batch));
     *attending_rows += tt_gradient_attending_rows(&batch);
     TT_GO(tt_rank_upload(rank, &batch, &pass));
+    TT_GO(tt_rank_reference(rank, &pass));
     set_inputs(config, step_index, facts, &pass.in);
     TT_GO(tt_executor_forward(rank->executor, &pass));
-    TT_GO(tt_rank_add_loss(rank, &pass));
+    TT_GO(tt_rank_add_loss(rank, &batch, &counts, &pass));
     TT_GO(tt_executor_backward(rank->executor, &pass, micro == facts->micro_count - 1));
 out:
     if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);
@@ -166,7 +174,7 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     report[REPORT_ATTENDING_ROWS] = (double)attending_rows;
     TT_TRY(sum_reports(rank, report));
 
-    struct tt_objective_counts counts = {.tokens = facts.supervised_tokens};
+    struct tt_objective_counts counts = counts_of(&facts);
     *result = (struct tt_train_step_result){
         .facts = facts,
         .grad_norm = sqrt(report[TT_SUM_SQUARES]),

@@ -7,16 +7,18 @@
 #include "comm/host_values.h"
 
 static tt_status run_micro(struct tt_rank *rank, const struct tt_sampler *sampler, int64_t index,
-                           int64_t micro, struct tt_batch_storage *storage)
+                           const struct tt_step_facts *facts, int64_t micro, struct tt_batch_storage *storage)
 {
     tt_status status = TT_OK;
+    struct tt_objective_counts counts = {.tokens = facts->supervised_tokens, .groups = facts->groups};
     struct tt_batch batch;
     struct tt_pass pass;
     TT_GO(tt_sampler_batch(sampler, index, micro, rank->mesh.data_rank, storage, &batch));
     TT_GO(tt_rank_upload(rank, &batch, &pass));
+    TT_GO(tt_rank_reference(rank, &pass));
     pass.in.loss_scale = 1.0f;
     TT_GO(tt_executor_forward(rank->executor, &pass));
-    TT_GO(tt_rank_add_loss(rank, &pass));
+    TT_GO(tt_rank_add_loss(rank, &batch, &counts, &pass));
 out:
     if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);
     tt_executor_end(rank->executor);
@@ -46,12 +48,13 @@ tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, co
         tt_sampler_step(sampler, s, &facts);
         result->samples += facts.samples;
         result->supervised_tokens += facts.supervised_tokens;
+        result->groups += facts.groups;
         for (int64_t micro = 0; micro < facts.micro_count; micro++)
-            TT_GO(run_micro(rank, sampler, s, micro, storage));
+            TT_GO(run_micro(rank, sampler, s, &facts, micro, storage));
     }
     TT_GO(tt_rank_read_sums(rank, sums));
     TT_GO(tt_comm_host_sum(rank->world, sums, TT_SUM_COUNT));
-    struct tt_objective_counts counts = {.tokens = result->supervised_tokens};
+    struct tt_objective_counts counts = {.tokens = result->supervised_tokens, .groups = result->groups};
     tt_objective_metrics(&rank->objective, sums, &counts, NAN, result->metrics);
     result->loss = result->metrics[TT_METRIC_LOSS];
     result->seconds = tt_clock_seconds() - start;

@@ -8,7 +8,7 @@
 struct tt_evaluation {
     double metrics[TT_OBJECTIVE_METRICS_MAX]; /* of the objective; NaN when nothing is supervised */
     double loss;                              /* the first of them */
-    int64_t samples, supervised_tokens, steps;
+    int64_t samples, supervised_tokens, groups, steps;
     double seconds;
 };
 

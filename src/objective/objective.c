@@ -18,6 +18,8 @@ tt_status tt_objective_init(const char *name, struct tt_objective *out)
         size_t used = strlen(names);
         if (strcmp(objectives[i]->name, name) == 0) {
             *out = (struct tt_objective){.ops = objectives[i]};
+            for (int o = 0; o < out->ops->option_count; o++)
+                out->options[o] = out->ops->options[o].by_default;
             return TT_OK;
         }
         snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", objectives[i]->name);
@@ -25,6 +27,37 @@ tt_status tt_objective_init(const char *name, struct tt_objective *out)
     tt_status status = tt_fail(TT_ERR_USAGE, "no objective is called '%.60s'", name);
     tt_hint("%s", names);
     return status;
+}
+
+tt_status tt_objective_set(struct tt_objective *objective, const char *option, double value)
+{
+    const struct tt_objective_ops *ops = objective->ops;
+    for (int i = 0; i < ops->option_count; i++) {
+        const struct tt_objective_option *row = &ops->options[i];
+        if (strcmp(row->name, option) != 0) continue;
+        if (!(value >= row->least && value < row->below))
+            return tt_fail(TT_ERR_USAGE, "%s of objective '%s' is %g: at least %g, and below %g", option,
+                           ops->name, value, row->least, row->below);
+        objective->options[i] = value;
+        return TT_OK;
+    }
+    return tt_fail(TT_ERR_USAGE, "objective '%s' has no option '%.60s'", ops->name, option);
+}
+
+tt_status tt_objective_run(const struct tt_objective *objective, const struct tt_objective_rows *rows)
+{
+    const struct tt_objective_ops *ops = objective->ops;
+    if (ops->group_size > 0 && rows->batch->group_size != ops->group_size)
+        return tt_fail(TT_ERR_DATA,
+                       "objective '%s' compares groups of %d sequences, and the data has groups of %d",
+                       ops->name, ops->group_size, rows->batch->group_size);
+    return ops->rows(objective, rows);
+}
+
+int64_t tt_objective_rows_end(const struct tt_batch *batch, int64_t s, int64_t first)
+{
+    while (first < batch->row_count && batch->rows[first] < batch->cu_seqlens[s + 1]) first++;
+    return first;
 }
 
 const struct tt_metric *tt_objective_best_metric(const struct tt_objective *objective, const char *name)
@@ -62,7 +95,9 @@ void tt_objective_metrics(const struct tt_objective *objective, const double sum
     const struct tt_objective_ops *ops = objective->ops;
     for (int i = 0; i < ops->metric_count; i++) {
         const struct tt_metric *metric = &ops->metrics[i];
-        double over = metric->over == TT_OVER_TOKENS ? (double)counts->tokens : sums[metric->over];
+        double over = metric->over == TT_OVER_TOKENS   ? (double)counts->tokens
+                      : metric->over == TT_OVER_GROUPS ? (double)counts->groups
+                                                       : sums[metric->over];
         metrics[i] = over > 0 ? sums[metric->sum] / over : of_none;
     }
 }

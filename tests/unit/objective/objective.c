@@ -43,10 +43,15 @@ static void every_objective_is_whole(void **state)
         assert_ptr_equal(objective.ops, ops);
         assert_in_range(ops->metric_count, 1, TT_OBJECTIVE_METRICS_MAX);
         assert_string_equal(ops->metrics[TT_METRIC_LOSS].name, "loss");
+        assert_in_range(ops->option_count, 0, TT_OBJECTIVE_OPTIONS_MAX);
+        for (int i = 0; i < ops->option_count; i++)
+            assert_int_equal(tt_objective_set(&objective, ops->options[i].name, ops->options[i].by_default),
+                             TT_OK);
+        if (ops->reference) assert_non_null(ops->rows);
         for (int i = 0; i < ops->metric_count; i++) {
             const struct tt_metric *metric = &ops->metrics[i];
             assert_in_range(metric->sum, 0, TT_OBJECTIVE_SUMS - 1);
-            assert_true(metric->over < TT_OBJECTIVE_SUMS);
+            assert_true(metric->over >= TT_OVER_GROUPS && metric->over < TT_OBJECTIVE_SUMS);
             for (int j = 0; j < i; j++) assert_string_not_equal(metric->name, ops->metrics[j].name);
         }
     }
@@ -70,21 +75,51 @@ static void metrics_are_quotients_of_sums(void **state)
     assert_true(metrics[0] == 0 && metrics[1] == 0 && metrics[2] == 0);
 }
 
-/* A quotient of two sums. */
-static void a_sum_can_divide(void **state)
+/* By groups, and by another sum. */
+static void groups_and_sums_can_divide(void **state)
 {
     (void)state;
-    static const struct tt_metric own[] = {{"loss", 0, TT_OVER_TOKENS, TT_BETTER_SMALLER},
+    static const struct tt_metric own[] = {{"loss", 0, TT_OVER_GROUPS, TT_BETTER_SMALLER},
                                            {"share", 4, 5, TT_BETTER_GREATER}};
     static const struct tt_objective_ops ops = {.name = "test", .metrics = own, .metric_count = 2};
     struct tt_objective objective = {.ops = &ops};
-    struct tt_objective_counts counts = {.tokens = 2};
+    struct tt_objective_counts counts = {.tokens = 7, .groups = 2};
     double sums[TT_OBJECTIVE_SUMS] = {[0] = 3, [4] = 3, [5] = 4}, metrics[TT_OBJECTIVE_METRICS_MAX];
     tt_objective_metrics(&objective, sums, &counts, -1, metrics);
     assert_true(metrics[0] == 1.5 && metrics[1] == 0.75);
     sums[5] = 0;
     tt_objective_metrics(&objective, sums, &counts, -1, metrics);
     assert_true(metrics[0] == 1.5 && metrics[1] == -1);
+}
+
+static void options_have_ranges(void **state)
+{
+    (void)state;
+    static const struct tt_objective_option own[] = {{"weight", 1, 0, 10}, {"share", 0.25, 0, 0.5}};
+    static const struct tt_objective_ops ops = {.name = "test", .options = own, .option_count = 2};
+    struct tt_objective objective = {.ops = &ops, .options = {1, 0.25}};
+    assert_int_equal(tt_objective_set(&objective, "share", 0), TT_OK);
+    assert_int_equal(tt_objective_set(&objective, "weight", 9.5), TT_OK);
+    assert_true(objective.options[0] == 9.5 && objective.options[1] == 0);
+    assert_int_equal(tt_objective_set(&objective, "share", 0.5), TT_ERR_USAGE);
+    assert_string_equal(tt_error_last()->message,
+                        "share of objective 'test' is 0.5: at least 0, and below 0.5");
+    assert_int_equal(tt_objective_set(&objective, "share", -0.1), TT_ERR_USAGE);
+    assert_int_equal(tt_objective_set(&objective, "share", NAN), TT_ERR_USAGE);
+    assert_int_equal(tt_objective_set(&objective, "shares", 0.1), TT_ERR_USAGE);
+    assert_string_equal(tt_error_last()->message, "objective 'test' has no option 'shares'");
+    assert_true(objective.options[0] == 9.5 && objective.options[1] == 0);
+}
+
+/* Three sequences of which the second has no row. */
+static void rows_belong_to_sequences(void **state)
+{
+    (void)state;
+    static const int32_t borders[] = {0, 4, 6, 9}, rows[] = {1, 2, 6, 7};
+    const struct tt_batch batch = {.sequence_count = 3, .cu_seqlens = borders, .row_count = 4, .rows = rows};
+    assert_int_equal(tt_objective_rows_end(&batch, 0, 0), 2);
+    assert_int_equal(tt_objective_rows_end(&batch, 1, 2), 2);
+    assert_int_equal(tt_objective_rows_end(&batch, 2, 2), 4);
 }
 
 static void the_best_is_by_a_metric_with_a_direction(void **state)
@@ -115,7 +150,9 @@ int main(void)
         cmocka_unit_test(an_unknown_name_is_refused),
         cmocka_unit_test(every_objective_is_whole),
         cmocka_unit_test(metrics_are_quotients_of_sums),
-        cmocka_unit_test(a_sum_can_divide),
+        cmocka_unit_test(groups_and_sums_can_divide),
+        cmocka_unit_test(options_have_ranges),
+        cmocka_unit_test(rows_belong_to_sequences),
         cmocka_unit_test(the_best_is_by_a_metric_with_a_direction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

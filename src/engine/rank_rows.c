@@ -1,0 +1,88 @@
+/* Objectives that look at many rows at once: the values of a pass in host memory, and the scales of its gradient. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "engine/rank.h"
+
+/* The reference is the model before the training: all that trains must be gone with adapters off. */
+static tt_status check_reference(const struct tt_rank *rank)
+{
+    for (size_t i = 0; i < rank->model->param_count; i++) {
+        const tt_param *param = rank->model->params[i];
+        if (!(param->trainable || param->adapter) || strstr(param->name, ".lora_") != NULL) continue;
+        tt_status status =
+            tt_fail(TT_ERR_USAGE, "objective '%s' needs a reference, and '%s' trains without LoRA",
+                    rank->objective.ops->name, param->name);
+        tt_hint("the reference is the model with adapters off: train LoRA matrices alone");
+        return status;
+    }
+    return TT_OK;
+}
+
+tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank *rank)
+{
+    const struct tt_objective_ops *ops = rank->objective.ops;
+    size_t rows = (size_t)config->limits.rows;
+    if (ops->reference) TT_TRY(check_reference(rank));
+    if (ops->rows == NULL || tt_device_is_plan(rank->device)) return TT_OK;
+    float *block = tt_calloc(5 * rows + 1, sizeof *block);
+    if (block == NULL) return TT_ERR_MEMORY;
+    rank->rows = (struct tt_rank_rows){.block = block,
+                                       .logp_N = block,
+                                       .ref_logp_N = block + rows,
+                                       .entropy_N = block + 2 * rows,
+                                       .scale_N = block + 3 * rows,
+                                       .correct_N = (int32_t *)(block + 4 * rows)};
+    return TT_OK;
+}
+
+/* log p of the labels is -loss: there is no label smoothing. */
+static tt_status read_logp(struct tt_rank *rank, const struct tt_pass *pass, float *logp_N)
+{
+    int64_t rows = pass->in.batch->row_count;
+    if (rows == 0 || tt_device_is_plan(rank->device)) return TT_OK;
+    TT_TRY(tt_copy_to_host(rank->stream, logp_N, pass->out->loss_N.data, tt_tensor_bytes(pass->out->loss_N)));
+    TT_TRY(tt_stream_synchronize(rank->stream));
+    for (int64_t n = 0; n < rows; n++) logp_N[n] = -logp_N[n];
+    return TT_OK;
+}
+
+tt_status tt_rank_reference(struct tt_rank *rank, const struct tt_pass *pass)
+{
+    struct tt_pass own = *pass;
+    tt_status status = TT_OK;
+    if (!rank->objective.ops->reference) return TT_OK;
+    own.in.adapters_off = true;
+    own.in.training = own.in.gradient = false;
+    TT_GO(tt_executor_forward(rank->executor, &own));
+    if (pass->in.batch->token_count > 0) TT_GO(read_logp(rank, &own, rank->rows.ref_logp_N));
+out:
+    if (status != TT_OK) tt_while("running the reference");
+    tt_executor_end(rank->executor);
+    rank->results = (struct tt_pass_results){0};
+    return status;
+}
+
+tt_status tt_rank_run_objective(struct tt_rank *rank, const struct tt_batch *batch,
+                                const struct tt_objective_counts *counts, const struct tt_pass *pass)
+{
+    struct tt_rank_rows *own = &rank->rows;
+    size_t bytes = (size_t)batch->row_count * sizeof(float);
+    if (tt_device_is_plan(rank->device)) return TT_OK;
+    struct tt_objective_rows rows = {
+        .batch = batch,
+        .counts = counts,
+        .logp_N = own->logp_N,
+        .ref_logp_N = rank->objective.ops->reference ? own->ref_logp_N : NULL,
+        .correct_N = own->correct_N,
+        .entropy_N = own->entropy_N,
+        .scale_N = own->scale_N,
+        .sums = own->sums,
+    };
+    TT_TRY(tt_copy_to_host(rank->stream, own->correct_N, pass->out->correct_N.data, bytes));
+    TT_TRY(tt_copy_to_host(rank->stream, own->entropy_N, pass->out->entropy_N.data, bytes));
+    TT_TRY(read_logp(rank, pass, own->logp_N));
+    TT_TRY(tt_objective_run(&rank->objective, &rows));
+    return pass->in.gradient ? tt_copy_to_device(rank->stream, pass->in.scale_N.data, own->scale_N, bytes)
+                             : TT_OK;
+}

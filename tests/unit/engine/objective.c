@@ -1,0 +1,317 @@
+/* Steps with an objective of the test's own: a training that scales each row by itself is that of sft bit for bit, the
+ * reference is the model without its adapters, and what an objective cannot work with is refused. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "checkpoint/load.h"
+#include "engine/plan.h"
+#include "engine/step.h"
+#include "support/model_runner.h"
+
+enum { SAMPLES = 12, LENGTH = 24, VOCAB_MAX = 64, STEPS = 4 };
+
+/* ---- Objectives ---- */
+
+static const struct tt_metric sft_metrics[] = {
+    {"loss", 0, TT_OVER_TOKENS, TT_BETTER_SMALLER},
+    {"entropy", 2, TT_OVER_TOKENS, TT_BETTER_NONE},
+    {"mean_token_accuracy", 1, TT_OVER_TOKENS, TT_BETTER_GREATER},
+};
+
+/* The cross entropy, written as an objective that looks at many rows. */
+static tt_status mean_of_rows(const struct tt_objective *objective, const struct tt_objective_rows *rows)
+{
+    (void)objective;
+    for (int64_t n = 0; n < rows->batch->row_count; n++) {
+        rows->scale_N[n] = 1.0f / (float)rows->counts->tokens;
+        rows->sums[0] += (double)-rows->logp_N[n];
+        rows->sums[1] += rows->correct_N[n];
+        rows->sums[2] += (double)rows->entropy_N[n];
+    }
+    return TT_OK;
+}
+
+static const struct tt_objective by_rows = {
+    .ops = &(const struct tt_objective_ops){
+        .name = "by rows", .metrics = sft_metrics, .metric_count = 3, .rows = mean_of_rows}};
+
+static const struct tt_metric reference_metrics[] = {
+    {"loss", 0, TT_OVER_TOKENS, TT_BETTER_SMALLER},
+    {"reference", 1, TT_OVER_TOKENS, TT_BETTER_NONE},
+    {"differ", 2, TT_OVER_GROUPS, TT_BETTER_NONE},
+};
+
+static tt_status compare_reference(const struct tt_objective *objective, const struct tt_objective_rows *rows)
+{
+    (void)objective;
+    for (int64_t n = 0; n < rows->batch->row_count; n++) {
+        rows->scale_N[n] = 1.0f / (float)rows->counts->tokens;
+        rows->sums[0] += (double)-rows->logp_N[n];
+        rows->sums[1] += (double)-rows->ref_logp_N[n];
+        rows->sums[2] += rows->logp_N[n] != rows->ref_logp_N[n];
+    }
+    return TT_OK;
+}
+
+static const struct tt_objective with_reference = {.ops = &(const struct tt_objective_ops){
+                                                       .name = "with reference",
+                                                       .metrics = reference_metrics,
+                                                       .metric_count = 3,
+                                                       .reference = true,
+                                                       .group_size = 2,
+                                                       .rows = compare_reference,
+                                                   }};
+
+static tt_status refuse(const struct tt_objective *objective, const struct tt_objective_rows *rows)
+{
+    (void)objective, (void)rows;
+    return tt_fail(TT_ERR_DATA, "these rows are not wanted");
+}
+
+static const struct tt_objective refusing = {
+    .ops = &(const struct tt_objective_ops){
+        .name = "refusing", .metrics = sft_metrics, .metric_count = 3, .rows = refuse}};
+
+/* ---- Runs ---- */
+
+struct run {
+    struct tt_model_facts model;
+    struct tt_dataset *dataset;
+    struct tt_sampler *sampler;
+    struct tt_comm *comm;
+    struct tt_plan plan;
+    struct tt_rank rank;
+    struct tt_gradient_watch watch;
+    struct tt_batch_storage storage;
+};
+
+static void check(tt_status status)
+{
+    char text[2048];
+    if (status == TT_OK) return;
+    (void)tt_error_format(tt_error_last(), text, sizeof text);
+    fail_msg("%s", text);
+}
+
+static struct tt_model_options lora(tt_dtype dtype)
+{
+    return (struct tt_model_options){
+        .compute_dtype = dtype,
+        .random_init = true,
+        .lora = {.enabled = true, .r = 4, .alpha = 8, .dropout = 0.1, .target_modules = "all-linear"}};
+}
+
+/* What a run is made of; zeroed members have defaults. */
+struct setup {
+    const struct tt_objective *objective;
+    struct tt_model_options options;
+    size_t group_size;
+    int64_t accumulation;
+    struct tt_comm *comm; /* lent, with its ranks; NULL: one rank */
+};
+
+enum { STEP_UNITS = 4 };
+
+static tt_status open_run(struct run *run, const struct setup *setup)
+{
+    struct tt_batch_limits limits, none = {0};
+    int world = setup->comm != NULL ? tt_comm_world_size(setup->comm) : 1;
+    int64_t accumulation = setup->accumulation > 0 ? setup->accumulation : 2;
+    const struct tt_sampler_config sampler = {.micro_batch_size = STEP_UNITS / accumulation / world,
+                                              .world_size = world,
+                                              .accumulation = accumulation,
+                                              .shuffle = true};
+    *run = (struct run){0};
+    tt_runner_read_config(TT_TEST_ROOT "/golden/llama2/model", NULL, &run->model);
+    TT_TRY(tt_dataset_create_random(SAMPLES, 5, LENGTH, VOCAB_MAX, 3, &run->dataset));
+    TT_TRY(tt_dataset_group(run->dataset, setup->group_size));
+    TT_TRY(tt_sampler_create(run->dataset, &sampler, &run->sampler));
+    tt_sampler_limits(run->sampler, 0, STEPS, &limits);
+    if (setup->comm == NULL) TT_TRY(tt_comm_create_self(&run->comm));
+    struct tt_rank_config config = {
+        .device = {.kind = "cpu", .threads = 1},
+        .world = setup->comm != NULL ? setup->comm : run->comm,
+        .strategy = TT_FULL_SHARD,
+        .model_facts = &run->model,
+        .model_options = setup->options,
+        .objective = setup->objective,
+        .limits = limits,
+        .train = true,
+        .recompute = TT_RECOMPUTE_AUTO,
+        .backward_prefetch = TT_PREFETCH_PRE,
+        .reduce_dtype = TT_F32,
+    };
+    TT_TRY(tt_plan_make(&config, (struct tt_plan_ranks){world, 1}, accumulation, &limits, &none, &run->plan));
+    config.levels = run->plan.levels;
+    config.workspace_bytes = run->plan.workspace_bytes;
+    TT_TRY(tt_rank_init(&config, &run->rank));
+    TT_TRY(tt_rank_load(&run->rank, &(struct tt_load_source){.seed = 5}));
+    return tt_gradient_watch_init(run->rank.model, &run->watch);
+}
+
+static void close_run(struct run *run)
+{
+    tt_gradient_watch_deinit(&run->watch);
+    tt_batch_storage_deinit(&run->storage);
+    tt_rank_deinit(&run->rank);
+    tt_comm_destroy(run->comm);
+    tt_sampler_destroy(run->sampler);
+    tt_dataset_destroy(run->dataset);
+}
+
+static tt_status step(struct run *run, int64_t index, struct tt_train_step_result *result)
+{
+    static const struct tt_optim_config optim = {.optim = "adamw_torch",
+                                                 .learning_rate = 0.01,
+                                                 .lr_scheduler_type = "constant",
+                                                 .adam_beta1 = 0.9,
+                                                 .adam_beta2 = 0.999,
+                                                 .adam_epsilon = 1e-8,
+                                                 .max_grad_norm = 1};
+    struct tt_train_step_config config = {
+        .optim = &optim, .sampler = run->sampler, .seed = 1, .total_steps = STEPS};
+    return tt_train_step(&run->rank, &config, index, &run->watch, &run->storage, result);
+}
+
+/* ---- Tests ---- */
+
+static void check_same_weights(const struct run *a, const struct run *b)
+{
+    int64_t count = 0;
+    for (int u = 0; u < a->rank.model->unit_count; u++) {
+        struct tt_slices x = tt_unit_slices(a->rank.units[u]), y = tt_unit_slices(b->rank.units[u]);
+        assert_int_equal(x.count, y.count);
+        if (x.count > 0) assert_memory_equal(x.master, y.master, (size_t)x.count * sizeof *x.master);
+        count += x.count;
+    }
+    assert_true(count > 0);
+}
+
+static void rows_scaled_one_by_one_train_alike(void **state)
+{
+    (void)state;
+    static const tt_dtype dtypes[] = {TT_F32, TT_BF16};
+    for (int d = 0; d < 2; d++) {
+        struct run one, other;
+        struct tt_model_options options = lora(dtypes[d]);
+        check(open_run(&one, &(struct setup){.options = options, .group_size = 1}));
+        check(open_run(&other, &(struct setup){.objective = &by_rows, .options = options, .group_size = 1}));
+        assert_string_equal(one.rank.objective.ops->name, "sft");
+        for (int64_t s = 0; s < STEPS; s++) {
+            struct tt_train_step_result wanted, got;
+            check(step(&one, s, &wanted));
+            check(step(&other, s, &got));
+            assert_memory_equal(wanted.metrics, got.metrics, sizeof got.metrics);
+            assert_true(wanted.loss > 0 && wanted.loss == got.loss);
+            assert_true(wanted.grad_norm > 0 && wanted.grad_norm == got.grad_norm);
+        }
+        check_same_weights(&one, &other);
+        close_run(&other);
+        close_run(&one);
+    }
+}
+
+/* A new adapter adds nothing, so the first step sees the reference itself; dropout is then in one of the two only. */
+static void the_reference_is_the_model_without_adapters(void **state)
+{
+    (void)state;
+    struct run run;
+    struct tt_train_step_result result;
+    struct tt_model_options options = lora(TT_F32);
+    double reference = 0;
+    options.lora.dropout = 0;
+    check(open_run(&run, &(struct setup){.objective = &with_reference, .options = options, .group_size = 2}));
+    int64_t per_epoch = tt_sampler_steps_per_epoch(run.sampler);
+    for (int64_t s = 0; s < 2 * per_epoch; s++) {
+        check(step(&run, s, &result));
+        if (s == 0) assert_true(result.metrics[0] == result.metrics[1] && result.metrics[2] == 0);
+        if (s > 0) assert_true(result.metrics[0] != result.metrics[1] && result.metrics[2] > 0);
+        if (s > per_epoch) assert_true(result.metrics[0] < result.metrics[1]); /* it has learned */
+        reference += (s < per_epoch ? 1 : -1) * result.metrics[1] * (double)result.facts.supervised_tokens;
+    }
+    assert_true(fabs(reference) < 1e-3); /* the same samples in each epoch, and the same reference */
+    close_run(&run);
+}
+
+/* The plan runs the reference's pass and the second pass over the logits too. */
+static void a_plan_has_all_passes(void **state)
+{
+    (void)state;
+    const struct tt_objective *objectives[] = {NULL, &by_rows, &with_reference};
+    double seconds[3];
+    struct tt_model_options options = lora(TT_F32);
+    for (int i = 0; i < 3; i++) {
+        struct run run;
+        check(
+            open_run(&run, &(struct setup){.objective = objectives[i], .options = options, .group_size = 2}));
+        seconds[i] = run.plan.step_seconds;
+        close_run(&run);
+    }
+    assert_true(seconds[0] < seconds[1] && seconds[1] < seconds[2]);
+}
+
+static void other_groups_are_refused(void **state)
+{
+    (void)state;
+    struct run run;
+    struct tt_train_step_result result;
+    struct tt_model_options options = lora(TT_F32);
+    check(open_run(&run, &(struct setup){.objective = &with_reference, .options = options, .group_size = 3}));
+    assert_int_equal(step(&run, 0, &result), TT_ERR_DATA);
+    assert_string_equal(tt_error_last()->message,
+                        "objective 'with reference' compares groups of 2 sequences, "
+                        "and the data has groups of 3");
+    close_run(&run);
+}
+
+static void an_objective_may_fail(void **state)
+{
+    (void)state;
+    struct run run;
+    struct tt_train_step_result result;
+    struct tt_model_options options = lora(TT_F32);
+    check(open_run(&run, &(struct setup){.objective = &refusing, .options = options, .group_size = 1}));
+    assert_int_equal(step(&run, 0, &result), TT_ERR_DATA);
+    assert_string_equal(tt_error_last()->message, "these rows are not wanted");
+    close_run(&run);
+}
+
+static void a_reference_needs_adapters_alone(void **state)
+{
+    (void)state;
+    struct run run;
+    struct tt_model_options full = {.compute_dtype = TT_F32, .random_init = true, .train_base = true},
+                            saved = lora(TT_F32);
+    assert_int_equal(
+        open_run(&run, &(struct setup){.objective = &with_reference, .options = full, .group_size = 2}),
+        TT_ERR_USAGE);
+    assert_non_null(strstr(tt_error_last()->message, "needs a reference"));
+    assert_non_null(strstr(tt_error_last()->message, "embed_tokens"));
+    close_run(&run);
+    saved.lora.modules_to_save = "[\"lm_head\"]";
+    assert_int_equal(
+        open_run(&run, &(struct setup){.objective = &with_reference, .options = saved, .group_size = 2}),
+        TT_ERR_USAGE);
+    assert_non_null(strstr(tt_error_last()->message, "lm_head"));
+    assert_non_null(strstr(tt_error_last()->hint, "adapters off"));
+    close_run(&run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_scaled_one_by_one_train_alike),
+        cmocka_unit_test(the_reference_is_the_model_without_adapters),
+        cmocka_unit_test(a_plan_has_all_passes),
+        cmocka_unit_test(other_groups_are_refused),
+        cmocka_unit_test(an_objective_may_fail),
+        cmocka_unit_test(a_reference_needs_adapters_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
