@@ -1,5 +1,6 @@
 /* Steps with an objective of the test's own: a training that scales each row by itself is that of sft bit for bit, the
- * reference is the model without its adapters, and what an objective cannot work with is refused. */
+ * reference is the model without its adapters, and what an objective cannot work with is refused. DPO trains alike on
+ * any split over ranks and micro batches. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include "engine/plan.h"
 #include "engine/step.h"
 #include "support/model_runner.h"
+#include "support/ranks.h"
 
 enum { SAMPLES = 12, LENGTH = 24, VOCAB_MAX = 64, STEPS = 4 };
 
@@ -303,6 +305,58 @@ static void a_reference_needs_adapters_alone(void **state)
     close_run(&run);
 }
 
+/* ---- DPO ---- */
+
+struct curve {
+    int world;
+    int64_t accumulation;
+    double losses[STEPS], accuracies[STEPS], norms[STEPS];
+};
+
+/* Pairs of random texts, of which one is to become likelier than the other. */
+static tt_status train_pairs(struct tt_comm *comm, void *argument)
+{
+    struct curve *curve = argument;
+    struct run run;
+    struct tt_objective dpo;
+    struct tt_model_options options = lora(TT_F32);
+    tt_status status = TT_OK;
+    options.lora.dropout = 0;
+    TT_TRY(tt_objective_init("dpo", &dpo));
+    TT_TRY(tt_objective_set(&dpo, "beta", 1));
+    TT_GO(open_run(&run, &(struct setup){&dpo, options, 2, curve->accumulation, comm}));
+    for (int64_t s = 0; s < STEPS; s++) {
+        struct tt_train_step_result result;
+        TT_GO(step(&run, s, &result));
+        if (tt_comm_rank(comm) > 0) continue;
+        curve->losses[s] = result.loss;
+        curve->norms[s] = result.grad_norm;
+        curve->accuracies[s] =
+            result.metrics[tt_objective_best_metric(&dpo, "rewards/accuracies") - dpo.ops->metrics];
+    }
+out:
+    close_run(&run);
+    return status;
+}
+
+static void dpo_learns_to_prefer_on_any_split(void **state)
+{
+    (void)state;
+    struct curve curves[] = {
+        {1, 1, {0}, {0}, {0}}, {1, 4, {0}, {0}, {0}}, {2, 1, {0}, {0}, {0}}, {2, 2, {0}, {0}, {0}}};
+    for (int i = 0; i < 4; i++) test_ranks(curves[i].world, train_pairs, &curves[i]);
+    assert_true(fabs(curves[0].losses[0] - log(2)) < 1e-12); /* a new adapter is the reference */
+    assert_true(curves[0].accuracies[0] == 0);
+    assert_true(curves[0].losses[STEPS - 1] < 0.6);
+    assert_true(curves[0].accuracies[STEPS - 1] == 1);
+    for (int i = 1; i < 4; i++)
+        for (int s = 0; s < STEPS; s++) {
+            assert_true(fabs(curves[i].losses[s] - curves[0].losses[s]) < 1e-5);
+            assert_true(fabs(curves[i].norms[s] / curves[0].norms[s] - 1) < 1e-4);
+            assert_true(curves[i].accuracies[s] == curves[0].accuracies[s]);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +366,7 @@ int main(void)
         cmocka_unit_test(other_groups_are_refused),
         cmocka_unit_test(an_objective_may_fail),
         cmocka_unit_test(a_reference_needs_adapters_alone),
+        cmocka_unit_test(dpo_learns_to_prefer_on_any_split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,120 @@
+/* The DPO objective against the loss of TRL's DPOTrainer (tests/golden/dpo): loss, the gradient by every log p, and
+ * every metric that both have. TRL computes in fp32. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/json.h"
+#include "objective/objective.h"
+
+enum { ROWS_MAX = 64, SEQUENCES_MAX = 8 };
+
+struct values {
+    float logp[ROWS_MAX], reference[ROWS_MAX], entropy[ROWS_MAX], scale[ROWS_MAX];
+    double gradient[ROWS_MAX];
+    int32_t correct[ROWS_MAX], rows[ROWS_MAX], borders[SEQUENCES_MAX + 1];
+    struct tt_batch batch;
+};
+
+static double number_at(const struct tt_json_value *object, const char *key, size_t index)
+{
+    return tt_json_number(tt_json_at(tt_json_get(object, key), index));
+}
+
+/* A prompt of two tokens, then the answer: its first token is the label of row 1. */
+static void add_answer(struct values *v, const struct tt_json_value *answer)
+{
+    struct tt_batch *batch = &v->batch;
+    size_t count = tt_json_count(tt_json_get(answer, "logp"));
+    assert_true(count > 0 && batch->row_count + (int64_t)count <= ROWS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        int64_t n = batch->row_count++;
+        v->rows[n] = (int32_t)(batch->token_count + 1 + (int64_t)i);
+        v->logp[n] = (float)number_at(answer, "logp", i);
+        v->reference[n] = (float)number_at(answer, "reference", i);
+        v->entropy[n] = (float)number_at(answer, "entropy", i);
+        v->correct[n] = (int32_t)number_at(answer, "correct", i);
+        v->gradient[n] = number_at(answer, "gradient", i);
+    }
+    batch->token_count += 2 + (int64_t)count;
+    v->borders[++batch->sequence_count] = (int32_t)batch->token_count;
+}
+
+static void read_pairs(const struct tt_json_value *pairs, struct values *v)
+{
+    *v = (struct values){.batch = {.group_size = 2}};
+    for (size_t p = 0; p < tt_json_count(pairs); p++) {
+        const struct tt_json_value *pair = tt_json_at(pairs, p);
+        add_answer(v, tt_json_get(pair, "chosen"));
+        add_answer(v, tt_json_get(pair, "rejected"));
+        v->batch.group_count++;
+    }
+    v->batch.rows = v->rows;
+    v->batch.cu_seqlens = v->borders;
+}
+
+static void check_close(const char *what, size_t index, double got, double wanted, double size)
+{
+    if (!(fabs(got - wanted) <= 2e-6 * size + 1e-7))
+        fail_msg("case %zu: %s is %.9g, not %.9g", index, what, got, wanted);
+}
+
+static void check_case(size_t index, const struct tt_json_value *from)
+{
+    struct values v;
+    struct tt_objective objective;
+    double sums[TT_OBJECTIVE_SUMS] = {0}, metrics[TT_OBJECTIVE_METRICS_MAX];
+    const struct tt_json_value *wanted = tt_json_get(from, "metrics");
+    double wanted_loss = tt_json_number(tt_json_get(from, "loss"));
+    read_pairs(tt_json_get(from, "pairs"), &v);
+    assert_int_equal(tt_objective_init("dpo", &objective), TT_OK);
+    assert_int_equal(tt_objective_set(&objective, "beta", tt_json_number(tt_json_get(from, "beta"))), TT_OK);
+    assert_int_equal(
+        tt_objective_set(&objective, "label_smoothing", tt_json_number(tt_json_get(from, "label_smoothing"))),
+        TT_OK);
+    struct tt_objective_counts counts = {.tokens = v.batch.row_count, .groups = v.batch.group_count};
+    struct tt_objective_rows rows = {.batch = &v.batch,
+                                     .counts = &counts,
+                                     .logp_N = v.logp,
+                                     .ref_logp_N = v.reference,
+                                     .correct_N = v.correct,
+                                     .entropy_N = v.entropy,
+                                     .scale_N = v.scale,
+                                     .sums = sums};
+    assert_int_equal(tt_objective_run(&objective, &rows), TT_OK);
+    tt_objective_metrics(&objective, sums, &counts, NAN, metrics);
+    check_close("loss", index, metrics[0], wanted_loss, fabs(wanted_loss));
+    /* A scale is the derivative by -log p. */
+    for (int64_t n = 0; n < v.batch.row_count; n++)
+        check_close("a gradient", index, -(double)v.scale[n], v.gradient[n], fabs(v.gradient[n]));
+    for (int i = 1; i < objective.ops->metric_count; i++) {
+        const char *name = objective.ops->metrics[i].name;
+        const struct tt_json_value *value = tt_json_get(wanted, name);
+        if (value == NULL) fail_msg("TRL does not log %s", name);
+        /* Rewards are differences of sums that are this large. */
+        check_close(name, index, metrics[i], tt_json_number(value), 100);
+    }
+}
+
+static void as_trl(void **state)
+{
+    (void)state;
+    struct tt_json json = {0};
+    if (tt_json_read(TT_TEST_ROOT "/golden/dpo/dpo.json", 1 << 20, &json) != TT_OK)
+        fail_msg("%s", tt_error_last()->message);
+    const struct tt_json_value *cases = tt_json_get(json.root, "cases");
+    assert_int_equal(tt_json_count(cases), 7);
+    for (size_t i = 0; i < tt_json_count(cases); i++) check_case(i, tt_json_at(cases, i));
+    tt_json_deinit(&json);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(as_trl)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes tests/golden/dpo/dpo.json: what the loss of TRL's DPOTrainer makes of log-probabilities.
+
+TRL's own method runs on a model that returns the given numbers. Per case: beta, label_smoothing and loss_type; the pairs,
+each with log p, reference, entropy and "is the likeliest" of every completion token of its chosen and rejected answer;
+the loss, its gradient by every log p, and the metrics that TRL logs.
+
+Run with trl and torch installed: python tests/golden/dpo/make_dpo.py
+"""
+
+import collections
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+import trl
+from trl.trainer.dpo_trainer import DPOTrainer
+
+CASES = [
+    # loss_type, beta, label_smoothing, tokens of chosen and rejected, deviation of log p from the reference
+    ("sigmoid", 0.1, 0.0, [(5, 3)], 0.0),
+    ("sigmoid", 0.1, 0.0, [(5, 3), (1, 7), (4, 4)], 1.0),
+    ("sigmoid", 2.5, 0.0, [(6, 2), (3, 9)], 4.0),
+    ("sigmoid", 0.5, 0.0, [(8, 8), (7, 1)], 60.0),
+    ("robust", 0.1, 0.1, [(5, 3), (2, 6)], 1.0),
+    ("robust", 1.0, 0.45, [(1, 1), (3, 2), (4, 8)], 3.0),
+    ("robust", 0.3, 0.0, [(2, 5)], 2.0),
+]
+METRICS = ["entropy", "mean_token_accuracy", "rewards/chosen", "rewards/rejected", "rewards/accuracies",
+           "rewards/margins", "logps/chosen", "logps/rejected"]
+
+
+class Accelerator:
+    device = torch.device("cpu")
+
+    @staticmethod
+    def gather(tensor):
+        return tensor
+
+    gather_for_metrics = gather
+
+
+def trainer_of(loss_type, beta, label_smoothing):
+    """What DPOTrainer._compute_loss reads of its trainer, with TRL's defaults."""
+    return SimpleNamespace(
+        accelerator=Accelerator(), model=SimpleNamespace(training=True), aux_loss_enabled=False, ld_alpha=None,
+        precompute_ref_logps=True, f_divergence_type="reverse_kl", loss_types=[loss_type], loss_weights=[1.0],
+        beta=beta, label_smoothing=label_smoothing, use_weighting=False, _total_train_tokens=0, _tp_size=1,
+        _metrics={"train": collections.defaultdict(list)})
+
+
+def make_case(loss_type, beta, label_smoothing, lengths, deviation):
+    answers = [chosen for chosen, _ in lengths] + [rejected for _, rejected in lengths]  # TRL's order of a batch
+    prompt, width = 2, max(answers)
+    mask = torch.zeros(len(answers), prompt + width, dtype=torch.long)
+    for row, count in enumerate(answers):
+        mask[row, prompt:prompt + count] = 1
+    shifted = mask[:, 1:]
+    reference = -torch.rand(shifted.shape) * 4
+    log_probs = (reference + deviation * torch.randn(shifted.shape)).clamp(max=-1e-3) * shifted
+    reference = reference * shifted
+    log_probs.requires_grad_(True)
+    entropy, is_top1 = torch.rand(shifted.shape) * 3, torch.rand(shifted.shape) < 0.4
+    outputs = SimpleNamespace(log_probs=log_probs, entropy=entropy, is_top1=is_top1,
+                              mean_logits=torch.zeros(shifted.shape))
+    chosen_reference, rejected_reference = reference.sum(dim=1).chunk(2)
+    inputs = {"input_ids": torch.ones_like(mask), "attention_mask": torch.ones_like(mask), "completion_mask": mask,
+              "ref_chosen_logps": chosen_reference, "ref_rejected_logps": rejected_reference}
+    trainer = trainer_of(loss_type, beta, label_smoothing)
+    loss = DPOTrainer._compute_loss(trainer, lambda **_: outputs, inputs, return_outputs=False)
+    loss.backward()
+
+    def answer(row):
+        kept = shifted[row].bool()
+        return {"logp": log_probs[row][kept].tolist(), "reference": reference[row][kept].tolist(),
+                "entropy": entropy[row][kept].tolist(), "correct": is_top1[row][kept].int().tolist(),
+                "gradient": log_probs.grad[row][kept].tolist()}
+
+    pairs = [{"chosen": answer(i), "rejected": answer(len(lengths) + i)} for i in range(len(lengths))]
+    return {"loss_type": loss_type, "beta": beta, "label_smoothing": label_smoothing, "pairs": pairs,
+            "loss": loss.item(), "metrics": {name: trainer._metrics["train"][name][0] for name in METRICS}}
+
+
+def main():
+    torch.manual_seed(11)
+    torch.set_num_threads(1)
+    result = {"trl": trl.__version__, "torch": torch.__version__.split("+")[0],
+              "cases": [make_case(*case) for case in CASES]}
+    path = Path(__file__).resolve().parent / "dpo.json"
+    path.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
