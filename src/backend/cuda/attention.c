@@ -1,16 +1,16 @@
-/* Attention on cuda: which variant serves what, best first.
+/* Attention on cuda: the choice of a variant, best first.
  *
- * 1. cuDNN (cudnn_attention.h): bf16, queries and keys of equal length, Hopper and newer; for sequences that
- *    all have the same length with a plan for just that batch, else with one for packed sequences.
- * 2. This library's own kernels (attention_mma.h): everything else, and everything when they are asked for;
- *    also the backward pass of short sequences, where cuDNN's sums in memory cost more than the products.
+ * 1. cuDNN (cudnn_attention.h): bf16, queries and keys of equal length, Hopper and newer. Sequences that all
+ *    have the same length use a plan for exactly that batch, others a plan for packed sequences.
+ * 2. This library's own kernels (attention_mma.h): everything else, or everything on request. They also compute
+ *    the backward pass of short sequences, where cuDNN's sums in memory cost more than the products.
  *
- * TRIMTAB_ATTENTION=own keeps cuDNN out of it; =cudnn makes it an error that cuDNN cannot be used at all;
- * =auto is the default. TRIMTAB_DETERMINISTIC=1 means own: cuDNN's deterministic backward pass needs memory
- * that grows with the square of the length.
+ * TRIMTAB_ATTENTION=own never uses cuDNN. =cudnn fails when cuDNN cannot be used at all. =auto is the default.
+ * TRIMTAB_DETERMINISTIC=1 implies own: cuDNN's deterministic backward pass needs memory that grows with the
+ * square of the length.
  *
- * The memory order of lse_HT is the variant's: [T, H] after cuDNN, [H, T] after the own kernels. Which
- * variant a forward pass takes depends on its arguments alone, so the backward pass knows what it finds. */
+ * The memory order of lse_HT depends on the variant: [T, H] after cuDNN, [H, T] after our own kernels. The
+ * variant of a forward pass depends on its arguments alone, so the backward pass knows the order. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,21 +26,21 @@
 enum {
     CONFIGURATIONS_MAX = 64,
     REASONS_MAX = 16,
-    /* Below these lengths the own backward kernels are faster, with and without groups of heads that share
-     * keys. H200, cuDNN 9.19, 16384 tokens, 2026-11-21, ms of cuDNN / own at 256, 384, 512: 32:8 heads of 128
-     * 0.90/0.67, 0.94/0.84, 0.99/1.03; 14:2 of 64 0.29/0.19, 0.30/0.24, 0.32/0.31; 16:8 of
-     * 256 1.10/0.80, 1.18/1.04, 1.29/1.31; 32:32 of 128, at 128, 192, 256: 0.80/0.60, 0.80/0.74, 0.75/0.74.
-     * Forward cuDNN is the faster one from 128 on. */
+    /* Below these lengths our own backward kernels are faster, with and without groups of heads that share keys.
+     * H200, cuDNN 9.19, 16384 tokens, 2026-11-21, ms of cuDNN / own at 256, 384, 512: 32:8 heads of 128
+     * 0.90/0.67, 0.94/0.84, 0.99/1.03; 14:2 of 64 0.29/0.19, 0.30/0.24, 0.32/0.31; 16:8 of 256 1.10/0.80,
+     * 1.18/1.04, 1.29/1.31; 32:32 of 128, at 128, 192, 256: 0.80/0.60, 0.80/0.74, 0.75/0.74. The forward pass is
+     * faster with cuDNN from 128 on. */
     SHORT_GROUPED = 440,
     SHORT_PLAIN = 230
 };
-static const double error_max = 2e-2; /* both sides round to bf16: some 4e-3 when all is well */
+static const double error_max = 2e-2; /* both sides round to bf16: a correct result differs by about 4e-3 */
 
 enum choice { CHOICE_AUTO, CHOICE_CUDNN, CHOICE_OWN };
 
 enum variant { VARIANT_OWN, VARIANT_PACKED, VARIANT_DENSE };
 
-/* What cuDNN is checked for, once each, at first use. */
+/* A kind of call for which cuDNN is checked once, at first use. */
 struct configuration {
     int64_t heads, kv_heads, head_dim;
     bool window, training, dense;
@@ -50,11 +50,11 @@ struct configuration {
 struct tt_cuda_attention {
     struct tt_device *device;
     enum choice choice;
-    bool opened;                 /* cuDNN has been looked for */
+    bool opened;                 /* opening cuDNN has been tried */
     struct tt_cuda_cudnn *cudnn; /* NULL: not usable */
     struct configuration configurations[CONFIGURATIONS_MAX];
     int configuration_count;
-    char reasons[REASONS_MAX][200]; /* why cuDNN declined, those that have been logged */
+    char reasons[REASONS_MAX][200]; /* reasons of cuDNN's that have been logged */
     int reason_count;
 };
 
@@ -65,7 +65,7 @@ static enum choice read_choice(void)
     if (variant == NULL || variant[0] == '\0' || strcmp(variant, "auto") == 0) return CHOICE_AUTO;
     if (strcmp(variant, "own") == 0) return CHOICE_OWN;
     if (strcmp(variant, "cudnn") == 0) return CHOICE_CUDNN;
-    tt_warn("TRIMTAB_ATTENTION=%s is none of cudnn, own, auto; auto is used", variant);
+    tt_warn("TRIMTAB_ATTENTION is '%s'; it must be cudnn, own or auto; auto is used", variant);
     return CHOICE_AUTO;
 }
 
@@ -86,7 +86,7 @@ void tt_cuda_attention_destroy(struct tt_cuda_attention *attention)
     tt_free(attention);
 }
 
-/* cuDNN is opened when attention is first computed: that takes 0.3 s. */
+/* Opens cuDNN when attention is first computed: it takes 0.3 s. */
 static tt_status open_cudnn(struct tt_cuda_attention *attention)
 {
     if (attention->opened || attention->choice == CHOICE_OWN) return TT_OK;
@@ -100,7 +100,7 @@ static tt_status open_cudnn(struct tt_cuda_attention *attention)
         return tt_error_last()->status;
     }
     attention->opened = true;
-    /* Before Hopper the own kernels are as fast, so nothing is lost. */
+    /* Before Hopper our own kernels are as fast, so only a debug line is logged. */
     const struct tt_cuda_device *cuda = attention->device->impl;
     bool loses = cuda->architecture >= 90;
     tt_log(loses && cuda->index == 0 ? TT_LOG_WARNING : TT_LOG_DEBUG, "attention without cuDNN%s: %s",
@@ -109,7 +109,7 @@ static tt_status open_cudnn(struct tt_cuda_attention *attention)
     return TT_OK;
 }
 
-/* Each reason is logged once. */
+/* Logs each reason once. */
 static void note(struct tt_cuda_attention *attention, const char *pass, const char *why)
 {
     char line[200];
@@ -137,7 +137,7 @@ static tt_status check(struct tt_cuda_attention *attention, struct tt_stream *st
         return TT_OK;
     }
     TT_TRY(status);
-    /* Written so that NaN fails. */
+    /* The comparison is written so that NaN fails. */
     configuration->trusted =
         !e.compared || (e.o <= error_max && e.dq <= error_max && e.dk <= error_max && e.dv <= error_max);
     tt_log(configuration->trusted ? TT_LOG_DEBUG : TT_LOG_WARNING,
@@ -151,7 +151,7 @@ static tt_status check(struct tt_cuda_attention *attention, struct tt_stream *st
     return TT_OK;
 }
 
-/* Whether cuDNN is right for this configuration; found out at first use. */
+/* Whether cuDNN's results are right for this configuration; checked at first use. */
 static tt_status trust(struct tt_cuda_attention *attention, struct tt_stream *stream,
                        const struct tt_attention_forward_args *args, bool dense, bool *trusted)
 {
@@ -178,7 +178,7 @@ static tt_status trust(struct tt_cuda_attention *attention, struct tt_stream *st
     return TT_OK;
 }
 
-/* Whether cuDNN takes the forward pass of these arguments, and is right. */
+/* Whether cuDNN supports the forward pass of these arguments and its results are right. */
 static tt_status try_cudnn(struct tt_stream *stream, const struct tt_attention_forward_args *args, bool dense,
                            bool *is)
 {
@@ -192,7 +192,7 @@ static tt_status try_cudnn(struct tt_stream *stream, const struct tt_attention_f
     return trust(attention, stream, args, dense, is);
 }
 
-/* Who computes the forward pass of these arguments. */
+/* Chooses the variant of the forward pass. */
 static tt_status choose(struct tt_stream *stream, const struct tt_attention_forward_args *args,
                         enum variant *variant)
 {
@@ -232,8 +232,8 @@ tt_status tt_cuda_attention_forward(struct tt_stream *stream, const struct tt_at
     return tt_cuda_mma_attention_forward(stream, args);
 }
 
-/* The own kernels after a forward pass of cuDNN's: with lse in the order that they read, at the end of the
- * scratch. */
+/* Runs our own backward kernels after a forward pass of cuDNN's. They need lse in another order; it is
+ * transposed to the end of the scratch. */
 static tt_status own_after_cudnn(struct tt_stream *stream, const struct tt_attention_backward_args *args)
 {
     int64_t tokens = args->forward.q_THE.dims[0], heads = args->forward.q_THE.dims[1];
@@ -252,7 +252,7 @@ static tt_status own_after_cudnn(struct tt_stream *stream, const struct tt_atten
     return tt_cuda_mma_attention_backward(stream, &turned);
 }
 
-/* Work grows with the square of a length, so lengths are averaged over tokens. */
+/* Whether the sequences are short. Work grows with the square of a length, so lengths are averaged over tokens. */
 static bool is_short(const struct tt_attention_forward_args *args)
 {
     int64_t limit = args->q_THE.dims[1] != args->k_TKE.dims[1] ? SHORT_GROUPED : SHORT_PLAIN, squares = 0;
@@ -263,8 +263,8 @@ static bool is_short(const struct tt_attention_forward_args *args)
     return squares < limit * args->q_THE.dims[0];
 }
 
-/* Which of cuDNN's variants computes the backward pass after `forward`: that one, or else the other, which
- * reads the same lse. */
+/* Chooses the variant of the backward pass: the variant of the forward pass, else cuDNN's other one, which reads
+ * the same lse, else our own kernels. */
 static tt_status choose_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args,
                                  enum variant forward, enum variant *variant)
 {

@@ -1,11 +1,11 @@
-/* Attention for all that the tensor-core kernels decline: fp32, and head dimensions or strides that are no
- * multiples of 8. A warp takes one row (a query of one head; a key of one key/value head) and goes over the
- * rows it meets 32 at a time: first each lane computes the score of one of them, then all lanes add up the
- * columns lane, lane + 32, ... of what is summed. Right and complete rather than fast; the sums have one
- * order, so repeats are equal bit for bit. */
+/* Attention for all arguments that the tensor-core kernels decline: fp32, and head dimensions or strides that
+ * are not multiples of 8. A warp computes one row (a query of one head, or a key of one key/value head) and
+ * visits the rows on the other side 32 at a time: first each lane computes the score of one of them, then each
+ * lane adds up the columns lane, lane + 32, ... of the weighted sum. These kernels are general rather than fast.
+ * Sums have one order, so repeats are equal bit for bit. */
 #include "backend/cuda/attention_mma_tiles.h"
 
-enum { WARPS = 4, COLUMNS = 8 }; /* columns a lane: head dimensions up to 256 */
+enum { WARPS = 4, COLUMNS = 8 }; /* columns per lane: head dimensions up to 256 */
 
 static __device__ __forceinline__ float widen(float x)
 {
@@ -81,7 +81,7 @@ static __device__ __forceinline__ void write_row(T *to, const float (&c)[COLUMNS
     }
 }
 
-/* A query's keys: [begin, end) of its sequence, whose key 0 is row k0. */
+/* The keys that a query sees: [begin, end) of its sequence, whose key 0 is row k0. */
 struct key_range {
     int begin, end;
     int64_t k0;
@@ -125,7 +125,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
     if (p.lse != NULL && lane == 0) p.lse[head * p.lse_head + row] = max + logf(sum);
 }
 
-/* dq, and delta for the other kernel. */
+/* Computes dq, and delta for the kernel of dk and dv. */
 template <typename T>
 static __global__ void __launch_bounds__(WARPS * 32) any_dq(const __grid_constant__ tt_attention_problem p)
 {
@@ -169,7 +169,7 @@ static __global__ void __launch_bounds__(WARPS * 32) any_dkv(const __grid_consta
     if (row >= p.cu_k[b + 1]) return; /* past the last sequence */
     int length_q = p.cu_q[b + 1] - q0, length_k = p.cu_k[b + 1] - p.cu_k[b];
     int own =
-        row - p.cu_k[b] - (length_k - length_q); /* the query that lines up with this key; may be negative */
+        row - p.cu_k[b] - (length_k - length_q); /* the query at the same position as this key; may be negative */
     int end = p.window > 0 ? min(length_q, own + p.window) : length_q;
     read_row(keys[warp], row_at<const T>(p.k, row, kv_head), columns);
     read_row(values[warp], row_at<const T>(p.v, row, kv_head), columns);

@@ -11,14 +11,13 @@ struct batch {
     int64_t sequences, tokens, longest;
     int32_t cu[8];
 };
-/* Shorter and longer than a tile, a single token, none at all, and a last one that ends inside a tile. */
+/* Lengths shorter and longer than a tile, of one token and of none, and a last one that ends inside a tile. */
 static const struct batch packed = {6, 432, 200, {0, 1, 38, 238, 238, 368, 432}};
-/* Not the plan of the real batch, which is good for nothing smaller, but the same machine code: with
-   cuDNN 9.26 2 x 640 and 4 x 4096 differ in the kernels' arguments alone. */
+/* The plan of the real batch cannot run a smaller one, so another plan is checked. It runs the same machine
+ * code: with cuDNN 9.26 2 x 640 and 4 x 4096 differ in the kernels' arguments alone. */
 static const struct batch dense = {2, 1280, 640, {0, 640, 1280}};
 
-/* Device memory of one check, taken as one piece. The first pass over the fields only counts (base == NULL).
- */
+/* Device memory of one check, allocated as one piece. The first pass over the fields only counts (base == NULL). */
 struct bench {
     char *base;
     size_t bytes;
@@ -26,7 +25,7 @@ struct bench {
     bool training;
     struct tt_attention_backward_args by_cudnn, by_own;
     int32_t *device_cu;
-    double *sums; /* two for each of o, dq, dk, dv */
+    double *sums; /* two for each of o, dq, dk, dv: squared difference, squared norm */
 };
 
 static void *take(struct bench *bench, size_t bytes)
@@ -48,7 +47,7 @@ static tt_tensor take_rows(struct bench *bench, tt_tensor like, int64_t stride)
 static void lay_out(struct bench *bench, const struct tt_attention_forward_args *like)
 {
     int64_t heads = like->q_THE.dims[1], kv_heads = like->k_TKE.dims[1], head_dim = like->q_THE.dims[2];
-    /* What the real backward pass has for dk and dv, or the form in which cuDNN then writes them. */
+    /* dk and dv have the row strides of the real backward pass, or those of cuDNN's contiguous copies. */
     int64_t q_stride = like->q_THE.strides[0], o_stride = like->o_THE.strides[0];
     bool in_place = heads == kv_heads || bench->batch == &dense, training = bench->training;
     int64_t dk_stride = in_place ? like->k_TKE.strides[0] : kv_heads * head_dim;
@@ -61,7 +60,7 @@ static void lay_out(struct bench *bench, const struct tt_attention_forward_args 
     args.device_cu_q = args.device_cu_k = tt_tensor_1d(bench->device_cu, TT_I32, bench->batch->sequences + 1);
     args.sequence_count = bench->batch->sequences;
     args.max_length_q = args.max_length_k = longest;
-    args.window = tt_cudnn_window(like); /* a number that the plan is given, not a part of it */
+    args.window = tt_cudnn_window(like); /* the plan reads it at execution, so it may differ */
     if (args.window > longest / 2) args.window = longest / 2;
     args.q_THE = take_rows(bench, like->q_THE, q_stride);
     args.k_TKE = take_rows(bench, like->k_TKE, like->k_TKE.strides[0]);
@@ -169,6 +168,6 @@ tt_status tt_cuda_attention_check(struct tt_cuda_cudnn *cudnn, struct tt_stream 
     *errors = (struct tt_cuda_attention_errors){true, found[0], found[1], found[2], found[3]};
 out:
     tt_cuda_cudnn_least_tokens(cudnn, 0);
-    (void)cudaFree(bench.base); /* waits for what still uses it */
+    (void)cudaFree(bench.base); /* waits for the work that still uses it */
     return status;
 }

@@ -1,20 +1,20 @@
-/* Whether cuDNN's attention can be trusted here: a small packed batch through it and through this library's
- * own kernels. cuDNN has had releases that were wrong for one head dimension or for sequences that do not
- * fill their buffer; a wrong gradient shows nowhere else. */
+/* A check of cuDNN's attention: a small packed batch is computed by cuDNN and by this library's own kernels, and
+ * the results are compared. Some cuDNN releases computed wrong gradients for one head dimension, or for
+ * sequences that do not fill their buffer. No other check would notice a wrong gradient. */
 #ifndef TT_BACKEND_CUDA_ATTENTION_CHECK_H
 #define TT_BACKEND_CUDA_ATTENTION_CHECK_H
 
 #include "backend/cuda/cudnn_attention.h"
 
 struct tt_cuda_attention_errors {
-    bool compared;        /* false: the own kernels do not take this, or there was no memory to spare */
+    bool compared;        /* false: our own kernels do not support the arguments, or memory was short */
     double o, dq, dk, dv; /* |cuDNN - own| / |own| */
 };
 
-/* With the shapes, strides and window of `like`, and its plan or, dense, one of the same kind; the backward
- * pass too when like->lse_HT is given.
- * Takes and frees device memory (some 100 MB) and waits for the stream: once per configuration.
- * TT_ERR_UNSUPPORTED: cuDNN declines. */
+/* Compares the two for the shapes, strides and window of `like`. Without `dense` the plan of `like` itself runs;
+ * with `dense` a plan of the same kind for a smaller batch. The backward pass is compared too when like->lse_HT
+ * is given. The check allocates and frees about 100 MB of device memory and waits for the stream, so the caller
+ * runs it once per configuration. TT_ERR_UNSUPPORTED: cuDNN declines the arguments. */
 TT_MUST_USE tt_status tt_cuda_attention_check(struct tt_cuda_cudnn *cudnn, struct tt_stream *stream,
                                               const struct tt_attention_forward_args *like, bool dense,
                                               struct tt_cuda_attention_errors *errors);

@@ -1,4 +1,4 @@
-/* Which of the own attention kernels takes a call: tensor cores where their layout fits, else plain fp32
+/* The choice between our own attention kernels: tensor cores where their layout fits, else plain fp32
  * arithmetic. */
 #include "backend/cuda/attention_mma.h"
 
@@ -43,8 +43,8 @@ static bool is_aligned(const tt_tensor *x_THE)
     return (uintptr_t)x_THE->data % 16 == 0 && x_THE->strides[0] % 8 == 0 && x_THE->strides[1] % 8 == 0;
 }
 
-/* The tensor cores' kernels copy 16 bytes at a time and take the largest raw score for the largest scaled
- * one. */
+/* The tensor-core kernels copy 16 bytes at a time, and assume that the largest raw score is also the largest
+ * scaled score. */
 static bool suits_tensor_cores(const struct tt_stream *stream, const struct tt_attention_forward_args *args,
                                const struct tt_attention_backward_args *backward)
 {

@@ -1,18 +1,19 @@
-/* Backward, dK and dV: one block per (block of keys, key/value head) goes over the heads of the group and the
- * queries that see its keys. All is transposed, rows are keys, and no two blocks write the same row, so that
+/* Backward, dK and dV: one thread block per (block of keys, key/value head) visits the heads of the group and
+ * the queries that see its keys. Matrices are transposed: rows are keys. No two blocks write the same row, so
  * repeats are equal bit for bit:
  *     p^T = exp(scale k q^T - lse);   ds^T = p^T (v do^T - delta);   dv = p^T do;   dk = scale ds^T q
  *
  * SHARE warps share the same keys: each computes the weights of its part of the queries, and sums its part of
- * the columns of dk and dv. A warp alone keeps the weights in registers as the left factors of the sums. Head
- * dimensions over 128 have no room for all columns in one warp; there the weights pass through shared memory
- * (H200, 2026-11-21, 4 x 4096 tokens, 16:8 heads of 256: 3.8 ms; dk and dv each by a launch: 5.2 ms). */
+ * the columns of dk and dv. With SHARE 1 a warp keeps the weights in registers as the left factors of the sums.
+ * For head dimensions over 128 the registers of one warp cannot hold all columns; there the weights pass through
+ * shared memory (H200, 2026-11-21, 4 x 4096 tokens, 16:8 heads of 256: 3.8 ms; with one launch each for dk and
+ * dv: 5.2 ms). */
 #include "backend/cuda/attention_mma_tiles.h"
 
 template <int D_, int KEYS_, int QUERIES_, int STAGES_, int M_, int SHARE_> struct dkv_tiles {
     static constexpr int D = D_, KEYS = KEYS_, QUERIES = QUERIES_, STAGES = STAGES_, M = M_, SHARE = SHARE_;
     static constexpr int WARPS = KEYS / (16 * M) * SHARE, THREADS = WARPS * 32, COLUMNS = D / SHARE;
-    /* Queries of a part are at least what ldmatrix takes at once; warps too many then compute one twice. */
+    /* A part has at least the queries of one ldmatrix; superfluous warps then compute a part twice. */
     static constexpr int PART = QUERIES / SHARE < 16 ? 16 : QUERIES / SHARE, PARTS = QUERIES / PART,
                          N = PART / 8;
     static constexpr int KEY = KEYS * D * 2, QUERY = QUERIES * D * 2, STAGE = 2 * QUERY; /* bytes of tiles */
@@ -38,7 +39,7 @@ static __device__ __forceinline__ query_range queries_of(const tt_attention_prob
     return range;
 }
 
-/* q, do, lse and delta of QUERIES rows from `first` on. */
+/* Loads q, do, lse and delta of QUERIES rows from `first` on. */
 template <typename tiles>
 static __device__ __forceinline__ void load_queries(const tt_attention_problem &p, const block_span &span,
                                                     uint32_t base, int stage, int head, int first)
@@ -58,7 +59,7 @@ static __device__ __forceinline__ void load_queries(const tt_attention_problem &
            valid ? from + span.q0 + row : from, valid);
 }
 
-/* Scores become weights; `lse` is that of the lane's first column. Rows past the last query have lse 0, q 0
+/* Turns scores into weights; `lse` is that of the lane's first column. Rows after the last query have lse 0, q 0
  * and do 0. */
 template <int M, int N>
 static __device__ __forceinline__ void weigh(float (&s)[M][N][4], float scale_log2, const float *lse)
@@ -89,7 +90,7 @@ static __device__ __forceinline__ void differentiate(float (&s)[M][N][4], const 
     }
 }
 
-/* The warp's part of the weights to the tile that its group shares, as bf16. */
+/* Stores the warp's part of the weights in the tile that its group shares, as bf16. */
 template <typename tiles>
 static __device__ __forceinline__ void share(unsigned char *tile, const float (&s)[tiles::M][tiles::N][4],
                                              int part)
@@ -109,8 +110,8 @@ static __device__ __forceinline__ void share(unsigned char *tile, const float (&
             }
 }
 
-/* c[i][e] += sum over j < QUERIES of a[i][j] b[j][e], both in shared memory: the group's weights, and 64
- * columns of a tile of queries (lane addresses). */
+/* c[i][e] += sum over j < QUERIES of a[i][j] b[j][e], both in shared memory: the group's weights, and 64 columns
+ * of a tile of queries (given as lane addresses). */
 template <int D, int QUERIES, int M>
 static __device__ __forceinline__ void multiply_add_shared(float (&c)[M][8][4], uint32_t a, uint32_t b)
 {
@@ -131,22 +132,22 @@ static __device__ __forceinline__ void multiply_add_shared(float (&c)[M][8][4], 
     }
 }
 
-/* What a warp is for, and what it adds up. */
+/* The part of a warp, and its sums. */
 template <typename tiles> struct dkv_warp {
-    int part, first_key;    /* of the queries and columns; the first of the keys that its group shares */
+    int part, first_key;    /* part of the queries and columns; first of the keys that its group shares */
     uint32_t lane_k;        /* lane address of those keys */
-    unsigned char *weights; /* the group's rows of p; ds lies WEIGHT behind */
+    unsigned char *weights; /* the group's rows of p; ds follows at WEIGHT */
     float dk[tiles::M][tiles::COLUMNS / 8][4], dv[tiles::M][tiles::COLUMNS / 8][4];
 };
 
-/* A tile of queries: their lane address and their lse, with delta behind. */
+/* A tile of queries: its lane address, and that of its lse, which delta follows. */
 struct query_tile {
     uint32_t lane;
     const float *lse;
     int low, high; /* the warp's key row r is seen by the columns low + r <= column < high + r */
 };
 
-/* The warp's part of p, or of ds, which needs p. */
+/* Computes the warp's part of p, or of ds, which needs p. */
 template <typename tiles>
 static __device__ __forceinline__ void compute_p(float (&s)[tiles::M][tiles::N][4], const query_tile &tile,
                                                  const dkv_warp<tiles> &warp, float scale_log2)
@@ -170,8 +171,8 @@ static __device__ __forceinline__ void compute_ds(float (&s)[tiles::M][tiles::N]
     differentiate(s, dp, tile.lse + tiles::QUERIES + first + threadIdx.x % 4 * 2);
 }
 
-/* Adds what one tile of queries, `first_query` on, gives to the warp's keys. All warps of the block come
- * here. */
+/* Adds the contribution of one tile of queries, from `first_query` on, to the warp's keys. All warps of the
+ * block call it. */
 template <typename tiles>
 static __device__ __forceinline__ void add_queries(const tt_attention_problem &p, dkv_warp<tiles> &warp,
                                                    const block_span &span, query_tile tile, int first_query)
@@ -226,7 +227,7 @@ static __global__ void __launch_bounds__(tiles::THREADS, 256 / tiles::THREADS)
 {
     constexpr int D = tiles::D, STAGES = tiles::STAGES, THREADS = tiles::THREADS, ROWS = 16 * tiles::M;
     extern __shared__ __align__(1024) unsigned char shared[];
-    int kv_head = blockIdx.x % p.kv_heads; /* early keys, which most queries see, first */
+    int kv_head = blockIdx.x % p.kv_heads; /* blocks of early keys, which most queries see, run first */
     block_span span;
     if (!find_block<tiles::KEYS, true>(p, blockIdx.x / p.kv_heads, &span)) return;
 
@@ -236,7 +237,7 @@ static __global__ void __launch_bounds__(tiles::THREADS, 256 / tiles::THREADS)
                                        span.length_k, p.head_dim);
     load_tile<tiles::KEYS, D, THREADS>(base + tiles::KEY, rows_of(p.v, span.k0, kv_head), p.v.token,
                                        span.first, span.length_k, p.head_dim);
-    int left = range.count * p.group, block = range.begin;       /* now computed */
+    int left = range.count * p.group, block = range.begin;       /* computed now */
     int next_head = kv_head * p.group, next_block = range.begin; /* loaded next */
     if (STAGES == 2 && left > 0) {
         load_queries<tiles>(p, span, base, 0, next_head, next_block * tiles::QUERIES);
@@ -254,8 +255,9 @@ static __global__ void __launch_bounds__(tiles::THREADS, 256 / tiles::THREADS)
     clear(warp.dv);
     for (int stage = 0; left > 0; left--, stage ^= STAGES - 1) {
         if (STAGES == 2) copy_wait();
-        __syncthreads(); /* nobody reads any more what is overwritten next; with two stages this tile is there
-                          */
+        /* The next load overwrites a stage that no warp may read any more. With two stages this also makes the
+         * tile of this stage visible. */
+        __syncthreads();
         if (left >= STAGES) {
             load_queries<tiles>(p, span, base, stage ^ (STAGES - 1), next_head, next_block * tiles::QUERIES);
             if (++next_block == range.begin + range.count) next_block = range.begin, next_head++;
@@ -271,9 +273,9 @@ static __global__ void __launch_bounds__(tiles::THREADS, 256 / tiles::THREADS)
         add_queries<tiles>(p, warp, span, tile, block * tiles::QUERIES);
         if (++block == range.begin + range.count) block = range.begin;
     }
-    copy_wait(); /* of k and v, where no query sees them */
+    copy_wait(); /* k and v, when no query sees them */
     __syncthreads();
-    /* Over k, which nobody reads any more. */
+    /* The sums overwrite k, which is no longer read. */
     store_sums<tiles>(p, warp, span, kv_head, shared + index * (ROWS * tiles::COLUMNS * 2));
 }
 
@@ -284,7 +286,7 @@ template <typename tiles> static void launch(const tt_attention_problem *problem
                         stream);
 }
 
-/* All but `wide` fit the 99 KiB of the smallest chips. */
+/* All variants but `wide` fit the 99 KiB of the smallest chips. */
 void tt_attention_mma_dkv(const struct tt_attention_problem *problem, cudaStream_t stream)
 {
     using wide = dkv_tiles<256, 64, 64, 2, 2, 4>;

@@ -1,12 +1,11 @@
-/* Backward, dQ: one block per (block of query rows, head) goes over the keys that its rows see, as forward
- * does. Scores and weights are computed again from q, k and lse, so that nothing is added up across blocks
- * and repeats are equal bit for bit:
+/* Backward, dQ: one thread block per (block of query rows, head) visits the keys that its rows see, as the
+ * forward pass does. Scores and weights are computed again from q, k and lse, so that no sum crosses blocks and
+ * repeats are equal bit for bit:
  *     p = exp(scale q k^T - lse);   ds = p (do v^T - delta);   dq = scale ds k */
 #include "backend/cuda/attention_mma_tiles.h"
 
-/* delta[h, t] = sum over e of do o; D / 8 lanes take a row. A kernel of its own: done by the blocks of dq for
- * their rows it costs short sequences more than it saves (H200, 2026-11-21, 64 x 256: 0.40 ms, not 0.34).
- */
+/* delta[h, t] = sum over e of do o; D / 8 lanes compute a row. It is a kernel of its own: computed by the blocks
+ * of dq for their rows it makes short sequences slower (H200, 2026-11-21, 64 x 256: 0.40 ms, not 0.34). */
 template <int D>
 static __global__ void __launch_bounds__(256) delta_kernel(const __grid_constant__ tt_attention_problem p)
 {
@@ -53,7 +52,7 @@ template <int D, int ROWS, int KEYS, int STAGES, int WARPS_> struct dq_tiles {
     };
 };
 
-/* s and dp become ds. */
+/* Turns s and dp into ds. */
 template <int M, int N>
 static __device__ __forceinline__ void rows_differentiate(float (&s)[M][N][4], const float (&dp)[M][N][4],
                                                           float scale_log2, const float (&lse_log2)[M][2],
@@ -77,7 +76,7 @@ static __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
     using tiles = dq_tiles<D, ROWS, KEYS, STAGES, WARPS>;
     constexpr int M = ROWS / WARPS / 16, N = KEYS / 8, THREADS = tiles::THREADS;
     extern __shared__ __align__(1024) unsigned char shared[];
-    /* Blocks with most keys first. */
+    /* The blocks with most keys run first. */
     int head = blockIdx.x % p.heads, slot = (gridDim.x - 1 - blockIdx.x) / p.heads;
     block_span span;
     if (!find_block<ROWS, false>(p, slot, &span)) return;
@@ -99,7 +98,7 @@ static __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
     copy_commit();
 
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    int first = span.first + warp * (16 * M); /* the warp's rows */
+    int first = span.first + warp * (16 * M); /* first row of the warp */
     float scale_log2 = p.scale * TT_LOG2_E;
     float lse_log2[M][2], delta[M][2], dq[M][D / 8][4];
     clear(dq);
@@ -116,8 +115,9 @@ static __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
     for (int stage = 0; tile >= last_tile; tile--, stage ^= STAGES - 1) {
         int next = tile + 1 - STAGES;
         if (STAGES == 2) copy_wait();
-        __syncthreads(); /* nobody reads any more what is overwritten next; with two stages this tile is there
-                          */
+        /* The next load overwrites a stage that no warp may read any more. With two stages this also makes the
+         * tile of this stage visible. */
+        __syncthreads();
         if (next >= last_tile) {
             uint32_t to = keys + (stage ^ (STAGES - 1)) * tiles::STAGE;
             load_tile<KEYS, D, THREADS>(to, k, p.k.token, next * KEYS, span.length_k, p.head_dim);
@@ -158,7 +158,7 @@ static void launch(const tt_attention_problem *problem, cudaStream_t stream)
                         tiles::TOTAL, problem, stream);
 }
 
-/* All fit the 99 KiB of the smallest chips. */
+/* All variants fit the 99 KiB of the smallest chips. */
 void tt_attention_mma_dq(const struct tt_attention_problem *problem, cudaStream_t stream)
 {
     if (problem->head_dim <= 64)

@@ -1,15 +1,15 @@
-/* Forward: one block per (block of query rows, head) goes over the keys that its rows see, softmax on the way
- * (arXiv 2205.14135). A warp owns whole rows, so scores become the left factor of P V without leaving its
+/* Forward: one thread block per (block of query rows, head) visits the keys that its rows see and computes the
+ * softmax online (arXiv 2205.14135). A warp owns whole rows, so scores become the left factor of P V in its
  * registers. */
 #include "backend/cuda/attention_mma_tiles.h"
 
-/* Scores are not brought to a new maximum before they exceed the old one by this many powers of two: fp32
- * sums and bf16 weights are as precise at 2^8, and most tiles then need no rescaling. */
+/* Scores are rescaled to a new maximum only when it exceeds the old one by this many powers of two: fp32 sums
+ * and bf16 weights are as precise at 2^8, and most tiles then need no rescaling. */
 #define SLACK_POWERS 8.0f
 
 template <int M, int D> struct softmax_rows {
     float o[M][D / 8][4];
-    float max[M][2], sum[M][2]; /* the reference so far, in raw scores; this lane's part of the sum */
+    float max[M][2], sum[M][2]; /* maximum so far, in raw scores; this lane's part of the sum */
 };
 
 template <int M, int D>
@@ -34,7 +34,7 @@ static __device__ __forceinline__ void rows_rescale(softmax_rows<M, D> &rows, fl
         }
 }
 
-/* Scores s (masked ones -infinity) become exp(scale (s - max)). A row that has seen no key yet has max
+/* Turns scores s (masked ones are -infinity) into exp(scale (s - max)). A row that has seen no key yet has max
  * -infinity. */
 template <int M, int N, int D>
 static __device__ __forceinline__ void rows_soften(softmax_rows<M, D> &rows, float (&s)[M][N][4],
@@ -112,7 +112,7 @@ static __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
     using tiles = forward_tiles<D, ROWS, KEYS, WARPS>;
     constexpr int M = ROWS / WARPS / 16, N = KEYS / 8;
     extern __shared__ __align__(1024) unsigned char shared[];
-    /* Blocks with most keys first. */
+    /* The blocks with most keys run first. */
     int head = blockIdx.x % p.heads, slot = (gridDim.x - 1 - blockIdx.x) / p.heads;
     block_span span;
     if (!find_block<ROWS, false>(p, slot, &span)) return;
@@ -130,7 +130,7 @@ static __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
                                        p.head_dim);
     copy_commit();
 
-    int warp = threadIdx.x / 32, first = span.first + warp * (16 * M); /* the warp's rows */
+    int warp = threadIdx.x / 32, first = span.first + warp * (16 * M); /* first row of the warp */
     float scale_log2 = p.scale * TT_LOG2_E, slack = SLACK_POWERS / scale_log2;
     softmax_rows<M, D> rows;
     clear(rows.o);
@@ -142,7 +142,7 @@ static __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
     uint32_t lane_q = lane_address<D>(base + warp * (16 * M * D * 2));
     for (int stage = 0; tile >= last_tile; tile--, stage ^= 1) {
         copy_wait();
-        __syncthreads(); /* this tile is there, and nobody reads the other stage any more */
+        __syncthreads(); /* this tile is loaded, and the other stage is no longer read */
         if (tile > last_tile) {
             uint32_t to = keys + (stage ^ 1) * tiles::STAGE;
             load_tile<KEYS, D, tiles::THREADS>(to, k, p.k.token, (tile - 1) * KEYS, span.length_k,

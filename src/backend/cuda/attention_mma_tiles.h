@@ -1,13 +1,13 @@
-/* What the attention kernels share: the problem as kernels see it, the search for a block's sequence, and
- * tiles of bf16 in shared memory with products of them on tensor cores.
+/* Common parts of the attention kernels: the problem as kernels see it, the search for the sequence of a thread
+ * block, and bf16 tiles in shared memory with products of them on tensor cores.
  *
- * A tile is [rows][D] bf16 in shared memory; the 16-byte chunk c of row r lies at chunk c ^ (r & 7) of its
- * row, so that the eight rows that ldmatrix reads at once lie in different banks. All reads of a tile go in
- * pieces of 16 rows x 16 columns, lane l pointing at chunk l / 16 of row l % 16; such an address is "the
- * lane's", and column 16 k of it is (address ^ (k << 5)).
+ * A tile is [rows][D] bf16 in shared memory. The 16-byte chunk c of row r is stored as chunk c ^ (r & 7) of its
+ * row, so that the eight rows that ldmatrix reads at once are in different banks. All reads of a tile use pieces
+ * of 16 rows x 16 columns; lane l addresses chunk l / 16 of row l % 16. This address is called the lane's
+ * address; column 16 k is at (address ^ (k << 5)).
  *
- * Sums of a product lie in registers as mma.m16n8k16 has them: lane l holds of a 16 x 8 piece row l / 4
- * (values 0, 1) and l / 4 + 8 (values 2, 3), columns 2 (l % 4) and 2 (l % 4) + 1. */
+ * The sums of a product are in registers in the layout of mma.m16n8k16: of a 16 x 8 piece lane l holds row l / 4
+ * (values 0, 1) and row l / 4 + 8 (values 2, 3), columns 2 (l % 4) and 2 (l % 4) + 1. */
 #ifndef TT_BACKEND_CUDA_ATTENTION_MMA_TILES_H
 #define TT_BACKEND_CUDA_ATTENTION_MMA_TILES_H
 
@@ -22,10 +22,10 @@ struct tt_attention_view {
     int64_t token, head; /* strides in elements */
 };
 
-/* Lives in a kernel's parameters. */
+/* Passed to kernels by value. */
 struct tt_attention_problem {
     struct tt_attention_view q, k, v, o, go, gq, gk, gv; /* go: gradient of o, ... */
-    float *lse;                                          /* [H, T]; NULL: not wanted */
+    float *lse;                                          /* [H, T]; NULL: not stored */
     int64_t lse_head;                                    /* stride */
     float *delta;                                        /* [H, rows_q] */
     const int32_t *cu_q, *cu_k;                          /* device memory */
@@ -36,7 +36,7 @@ struct tt_attention_problem {
     int max_shared; /* bytes of shared memory that one block may have */
 };
 
-/* Backward: delta, then the other two. */
+/* A backward pass launches delta first, then dq and dkv. */
 void tt_attention_mma_forward(const struct tt_attention_problem *problem, cudaStream_t stream);
 void tt_attention_mma_delta(const struct tt_attention_problem *problem, cudaStream_t stream);
 void tt_attention_mma_dq(const struct tt_attention_problem *problem, cudaStream_t stream);
@@ -44,14 +44,15 @@ void tt_attention_mma_dkv(const struct tt_attention_problem *problem, cudaStream
 void tt_attention_any_forward(const struct tt_attention_problem *problem, bool bf16, cudaStream_t stream);
 void tt_attention_any_backward(const struct tt_attention_problem *problem, bool bf16, cudaStream_t stream);
 
-/* Blocks that cover `rows` rows of any number of sequences: sequence b has the slots from cu[b] / block + b
- * on, at least as many as it needs, so no prefix sum is needed; those too many return at once. */
+/* Number of thread blocks that cover `rows` rows of any number of sequences. The slots of sequence b begin at
+ * cu[b] / block + b. A sequence has at least as many slots as it needs, so no prefix sum is needed; the blocks
+ * of superfluous slots return at once. */
 static inline int64_t tt_attention_slots(int64_t rows, int sequences, int block)
 {
     return rows / block + sequences;
 }
 
-/* Launches with as much shared memory as it needs. What goes wrong is cudaGetLastError's. */
+/* Launches the kernel with `shared` bytes of shared memory. Errors are left to cudaGetLastError. */
 template <typename Kernel>
 static void tt_attention_launch(Kernel *kernel, int64_t blocks, int threads, int shared,
                                 const struct tt_attention_problem *problem, cudaStream_t stream)
@@ -66,8 +67,9 @@ static void tt_attention_launch(Kernel *kernel, int64_t blocks, int threads, int
 #define TT_LOG2_E 1.4426950408889634f
 #define TT_LN_2 0.6931471805599453f
 
-/* The sequence b with base(b) <= slot < base(b + 1), base(b) = cu[b] / block + b * per_sequence, found by the
- * 32 lanes of a warp together. With per_sequence 0 and block 1 that is the sequence that owns row `slot`. */
+/* Returns the sequence b with base(b) <= slot < base(b + 1), where base(b) = cu[b] / block + b * per_sequence.
+ * The 32 lanes of a warp search together. With per_sequence 0 and block 1 the result is the sequence that owns
+ * row `slot`. */
 static __device__ __forceinline__ int find_sequence(const int32_t *cu, int sequences, int block,
                                                     int per_sequence, int slot)
 {
@@ -89,7 +91,7 @@ struct block_span {
     int offset; /* key that lines up with query 0 */
 };
 
-/* Of the slot's block of query rows (or of key rows); false: the slot is one too many. */
+/* Fills `span` with the slot's block of query rows (KEYS: of key rows); false: the slot is superfluous. */
 template <int BLOCK, bool KEYS>
 static __device__ __forceinline__ bool find_block(const tt_attention_problem &p, int slot, block_span *span)
 {
@@ -110,7 +112,7 @@ static __device__ __forceinline__ const __nv_bfloat16 *rows_of(const tt_attentio
     return (const __nv_bfloat16 *)view.data + row * view.token + head * view.head;
 }
 
-/* Zeros instead when not `valid`: then nothing is read. */
+/* Copies 16 bytes asynchronously; writes zeros and reads nothing when not `valid`. */
 static __device__ __forceinline__ void copy_16(uint32_t to, const void *from, bool valid)
 {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
@@ -141,8 +143,8 @@ static __device__ __forceinline__ float exp2_fast(float x)
     return y;
 }
 
-/* Rows first .. first + ROWS of a head (`base` is its row 0) to the tile at `to`; zeros from row `length` and
- * column `head_dim` on. */
+/* Copies rows first .. first + ROWS of a head (`base` is its row 0) to the tile at `to`. Rows from `length` on
+ * and columns from `head_dim` on become zero. */
 template <int ROWS, int D, int THREADS>
 static __device__ __forceinline__ void load_tile(uint32_t to, const __nv_bfloat16 *base, int64_t stride,
                                                  int first, int length, int head_dim)
@@ -175,8 +177,8 @@ template <int M, int N> static __device__ __forceinline__ void clear(float (&c)[
         for (int n = 0; n < N; n++) c[m][n][0] = c[m][n][1] = c[m][n][2] = c[m][n][3] = 0.0f;
 }
 
-/* c[i][j] = sum over e < D of a[i][e] b[j][e]: 16 M rows of the tile at `a`, 8 N rows of the tile at `b`
- * (lane addresses). */
+/* c[i][j] = sum over e < D of a[i][e] b[j][e], for 16 M rows of the tile at `a` and 8 N rows of the tile at `b`
+ * (both given as lane addresses). */
 template <int D, int M, int N>
 static __device__ __forceinline__ void multiply_tiles(float (&c)[M][N][4], uint32_t a, uint32_t b)
 {
@@ -198,7 +200,8 @@ static __device__ __forceinline__ void multiply_tiles(float (&c)[M][N][4], uint3
     }
 }
 
-/* c[i][e] += sum over j of p[i][j] b[j][e]: p in registers, rounded to bf16; 8 N rows of the tile at `b`. */
+/* c[i][e] += sum over j of p[i][j] b[j][e]: p comes from registers and is rounded to bf16; 8 N rows of the tile
+ * at `b`. */
 template <int D, int M, int N>
 static __device__ __forceinline__ void multiply_add(float (&c)[M][D / 8][4], const float (&p)[M][N][4],
                                                     uint32_t b)
@@ -225,7 +228,7 @@ static __device__ __forceinline__ void multiply_add(float (&c)[M][D / 8][4], con
     }
 }
 
-/* Row r of the piece keeps the columns low + r <= column < high + r, the others become -infinity. */
+/* Row r of the piece keeps the columns low + r <= column < high + r; the others become -infinity. */
 template <int M, int N>
 static __device__ __forceinline__ void mask_band(float (&c)[M][N][4], int low, int high)
 {
@@ -241,8 +244,9 @@ static __device__ __forceinline__ void mask_band(float (&c)[M][N][4], int low, i
             }
 }
 
-/* Rows `first` .. + 16 M of c, each times its factor, to `out` (row 0 of its head) as bf16. They pass through
- * `stage`, [16 M][D] of shared memory that only this warp uses, so that whole chunks are stored. */
+/* Stores rows `first` .. + 16 M of c, each multiplied by its factor, to `out` (row 0 of its head) as bf16. The
+ * rows pass through `stage`, [16 M][D] of shared memory that only this warp uses, so that stores are whole
+ * chunks. */
 template <int D, int M>
 static __device__ __forceinline__ void store_rows(const float (&c)[M][D / 8][4], const float (&factor)[M][2],
                                                   unsigned char *stage, const __nv_bfloat16 *out,

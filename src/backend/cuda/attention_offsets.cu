@@ -58,7 +58,7 @@ cudaError_t tt_cuda_attention_transpose(cudaStream_t stream, const float *from, 
     return cudaGetLastError();
 }
 
-/* Two rounds of a multiply-and-shift hash: enough to have no pattern that a tile could hide. */
+/* Two rounds of a multiply-and-shift hash: no pattern remains that could hide a wrong tile. */
 static __device__ uint32_t scramble(uint32_t x)
 {
     x = (x ^ (x >> 16)) * 0x21f0aaadu;

@@ -1,5 +1,4 @@
-/* Small kernels around attention: what cuDNN wants to know of a packed batch, and what the self-check needs.
- */
+/* Small kernels around attention: the offsets of a packed batch for cuDNN, and the parts of the self-check. */
 #ifndef TT_BACKEND_CUDA_ATTENTION_OFFSETS_H
 #define TT_BACKEND_CUDA_ATTENTION_OFFSETS_H
 
@@ -12,8 +11,8 @@ extern "C" {
 
 enum { TT_CUDA_OFFSETS_MAX = 8 };
 
-/* offsets[r][b] = cu[min(b, sequences)] * strides[r], b = 0 .. bucket; lengths[b] = cu[b+1] - cu[b], 0 beyond
- * `sequences`. So the sequences up to `bucket` that do not exist lie, empty, behind the last one. */
+/* offsets[r][b] = cu[min(b, sequences)] * strides[r] for b = 0 .. bucket; lengths[b] = cu[b+1] - cu[b], and 0
+ * for b >= sequences. So the sequences that only fill the bucket are empty and follow the last real one. */
 struct tt_cuda_offsets {
     const int32_t *cu; /* [sequences + 1], device */
     int sequences, bucket;
@@ -24,8 +23,8 @@ struct tt_cuda_offsets {
 };
 cudaError_t tt_cuda_attention_offsets(cudaStream_t stream, const struct tt_cuda_offsets *args);
 
-/* bf16 matrices of `rows` rows into such of other row strides. All in elements; columns and strides are
- * multiples of 8, all pointers 16-byte aligned. */
+/* Copies bf16 matrices of `rows` rows into matrices with other row strides. Strides and columns are in elements
+ * and multiples of 8; all pointers are 16-byte aligned. */
 struct tt_cuda_moves {
     int count;
     int64_t rows;
@@ -41,9 +40,9 @@ cudaError_t tt_cuda_attention_move(cudaStream_t stream, const struct tt_cuda_mov
 cudaError_t tt_cuda_attention_transpose(cudaStream_t stream, const float *from, float *to, int64_t rows,
                                         int64_t columns);
 
-/* bf16 values in (-1.7, 1.7), variance about 1, a pure function of seed and place. */
+/* Fills `data` with bf16 values in (-1.7, 1.7) with a variance of about 1, a pure function of seed and index. */
 cudaError_t tt_cuda_attention_noise(cudaStream_t stream, void *data, int64_t count, uint32_t seed);
-/* sums[0] += |a - b|^2, sums[1] += |b|^2 over [rows, columns] bf16; sums is zeroed by the caller. */
+/* sums[0] += |a - b|^2, sums[1] += |b|^2 over [rows, columns] bf16; the caller zeroes sums (device memory). */
 cudaError_t tt_cuda_attention_distance(cudaStream_t stream, const void *a, int64_t a_stride, const void *b,
                                        int64_t b_stride, int64_t rows, int64_t columns, double sums[2]);
 

@@ -30,7 +30,7 @@ template <typename Y, typename B> struct bias_op {
     }
 };
 
-/* Backward: a block sums the rows of one group in 32 W columns, SLOTS rows at a time. */
+/* Backward: a thread block sums the rows of one group in 32 W columns, SLOTS rows at a time. */
 enum { SLOTS = 8 };
 constexpr int64_t GROUP_ROWS_MIN = 64, GROUPS_MAX = 64;
 
@@ -71,7 +71,7 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_bias_backward
     if (rows == 0 || cols == 0) return TT_OK;
     float *lines = static_cast<float *>(tt_cuda_scratch(stream)),
           *dbias = static_cast<float *>(args->dbias_N.data);
-    /* Columns beyond what one line of the scratch holds take another round. */
+    /* Columns that exceed a line of the scratch need another round. */
     for (int64_t done = 0; done < cols; done += fits) {
         int64_t now = cols - done < fits ? cols - done : fits;
         int64_t groups = rows / GROUP_ROWS_MIN < GROUPS_MAX ? rows / GROUP_ROWS_MIN : GROUPS_MAX;

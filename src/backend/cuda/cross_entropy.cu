@@ -3,10 +3,10 @@
 
 #include "backend/cuda/device_math.cuh"
 
-/* A block per row. First all logits are read once: the largest, where it lies, the sum of exp(logit - largest so
- * far), and that of (logit - largest) times it for the entropy. As they pass, as many as fit stay in shared memory,
- * so that the gradient need not fetch them again; the rest of the row comes from the second-level cache, where the
- * rows under way fit together. */
+/* One thread block per row. All logits are read once to find the largest, its index, the sum of exp(logit -
+ * largest so far), and for the entropy the sum of (logit - largest) times that. As many logits as fit stay in
+ * shared memory, so that the gradient need not load them again. The rest of the row comes from the second-level
+ * cache, which holds the rows in progress. */
 
 namespace
 {
@@ -18,15 +18,15 @@ struct entropy {
     int64_t stride, words;
     const int32_t *labels;
     float *loss;
-    int32_t *correct;   /* NULL: not wanted */
-    float *row_entropy; /* NULL: not wanted */
+    int32_t *correct;       /* NULL: not computed */
+    float *row_entropy;     /* NULL: not computed */
     const float *row_scale; /* of the gradient; NULL: grad_scale for all rows */
     float grad_scale, smoothing;
     bool gradient;
     int held; /* vectors of a row that fit into shared memory */
 };
 
-/* e^x. The hardware's power of two where logits have 8 bits; what would be subnormal is 0. */
+/* e^x. Logits in bf16 use the hardware's power of two, whose subnormal results are 0. */
 __device__ __forceinline__ float exponential(float x, bf16)
 {
     float y;
@@ -62,18 +62,18 @@ __device__ __forceinline__ float largest_of(const vec<bf16, 8> &v)
     return fmaxf(x[0], x[1]);
 }
 
-/* Of the logits read so far. `largest` starts as the smallest finite number, so that a word that is ruled out
- * by -inf does not make a NaN. */
+/* The values of the logits read so far. `largest` starts as the smallest finite number, so that a word whose
+ * logit is -inf does not make a NaN. */
 struct tally {
     float largest, exp_sum, weighted, sum;
     int32_t index; /* of the first word of the first vector that has the largest */
 };
 
 constexpr int32_t NOWHERE = 0x7fffffff;
-/* exp of it is 0: what is below adds 0 to `weighted`, and -inf does not make 0 times infinity. */
+/* exp of this is 0: smaller differences add 0 to `weighted`, so that -inf does not make 0 times infinity. */
 constexpr float NOTHING = -128.0f;
 
-/* Measures from `top`, which is no smaller than the largest so far. */
+/* Changes the reference to `top`, which is at least the largest logit so far. */
 template <typename T> __device__ __forceinline__ void measure_from(struct tally &tally, float top)
 {
     float down = tally.largest - top, scale = exponential(down, T{});
@@ -82,7 +82,7 @@ template <typename T> __device__ __forceinline__ void measure_from(struct tally 
     tally.largest = top;
 }
 
-/* `first` is the index of the vector's first word; a thread meets its vectors in rising order. */
+/* `first` is the index of the vector's first word; a thread reads its vectors in rising order. */
 template <typename T, bool SMOOTH, int W>
 __device__ __forceinline__ void count(struct tally &tally, const vec<T, W> &v, int32_t first)
 {
@@ -125,7 +125,7 @@ template <typename T> __device__ __forceinline__ void count_lone(struct tally &t
     tally.sum += x;
 }
 
-/* Floats in the order of integers, both ways. */
+/* Maps the bits of a float to an integer of the same order, and back. */
 __device__ __forceinline__ int ordered(int bits)
 {
     return bits ^ (bits >> 31 & 0x7fffffff);
@@ -156,8 +156,8 @@ __device__ __forceinline__ struct tally join_block(struct tally own, struct tall
     return own;
 }
 
-/* Where a row's vectors of 16 bytes begin and end: `lead` words before them, fewer than a vector behind them,
- * one thread each. */
+/* The vectors of 16 bytes in a row: `lead` words come before them, fewer than a vector's after them, and one
+ * thread handles each of those words. */
 struct split {
     int lead, vectors;
     int64_t lone; /* this thread's word outside the vectors; -1: none */
@@ -175,7 +175,7 @@ template <typename T> __device__ __forceinline__ struct split split_row(const T 
     return s;
 }
 
-/* The label's logit, and the largest of the words before it in its vector: a tie that the label loses. */
+/* The label's logit, and the largest of the words before it in its vector: the label loses a tie with those. */
 struct label_place {
     float logit, before;
     int64_t first; /* word of its vector, or itself when it is in none */
@@ -197,7 +197,7 @@ __device__ __forceinline__ struct label_place find_label(const T *row, const str
     return place;
 }
 
-/* The gradient is exp(logit - largest) * factor - everywhere, and less by at_label at the label. */
+/* The gradient of a word is exp(logit - largest) * factor - everywhere; the label's is smaller by at_label. */
 struct slope {
     float largest, factor, everywhere, at_label;
     int64_t label;
@@ -209,7 +209,7 @@ template <typename T> __device__ __forceinline__ float slope_at(const struct slo
     return word == s.label ? p - s.at_label : p;
 }
 
-/* `label` is the label's place in the vector, if it is there at all. */
+/* `label` is the label's index in the vector, if the vector holds it. */
 template <typename T, int W>
 __device__ __forceinline__ vec<T, W> gradient_of(const struct slope &s, const vec<T, W> &v, int64_t label)
 {
@@ -227,7 +227,7 @@ __device__ __forceinline__ vec<T, W> gradient_of(const struct slope &s, const ve
     return out;
 }
 
-/* Loads the BATCH vectors that a thread takes from number i on. */
+/* Loads the BATCH vectors of a thread from number i on. */
 template <typename T, int W>
 __device__ __forceinline__ void load_batch(vec<T, W> (&v)[BATCH], const T *body, int i, int vectors)
 {
@@ -301,7 +301,7 @@ __global__ void __launch_bounds__(THREADS_MAX, 1) entropy_rows(const struct entr
         float loss = wrong * (all.largest - place.logit) + logf(all.exp_sum);
         if (SMOOTH) loss += e.smoothing * (all.largest - all.sum / (float)e.words);
         e.loss[n] = loss;
-        /* In double: where one word has nearly all of the probability the two terms cancel. */
+        /* In fp64: where one word has nearly all of the probability the two terms cancel. */
         if (e.row_entropy != nullptr)
             e.row_entropy[n] = (float)(log((double)all.exp_sum) - (double)all.weighted / (double)all.exp_sum);
         bool first = all.index == place.first && place.before < place.logit;
@@ -318,7 +318,7 @@ __global__ void __launch_bounds__(THREADS_MAX, 1) entropy_rows(const struct entr
 
 constexpr int SUM_THREADS = 1024;
 
-/* Thread i sums rows i, i + SUM_THREADS, ...: which rows come together depends on nothing. */
+/* Thread i sums rows i, i + SUM_THREADS, ...: the order of additions never changes. */
 __global__ void __launch_bounds__(SUM_THREADS)
     sum_losses(double *sums, const float *loss, const int32_t *correct, const float *entropy, int64_t rows)
 {
@@ -339,7 +339,7 @@ __global__ void __launch_bounds__(SUM_THREADS)
     sums[2] += entropies;
 }
 
-/* Threads so that each has a few vectors; as much of the row in shared memory as a block may have. */
+/* Each thread gets a few vectors; shared memory holds as much of the row as a block may have. */
 template <typename T, bool SMOOTH>
 tt_status entropy_typed(struct tt_stream *stream, struct entropy e, int64_t rows, const tt_tensor *logits)
 {

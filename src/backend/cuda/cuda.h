@@ -1,12 +1,11 @@
-/* Inside the plugin: what a cuda device and a cuda stream are made of, and the idioms that all files of cuda/
- * use.
+/* Internal header of the plugin: the members of a cuda device and a cuda stream, and helpers that all files of
+ * cuda/ use.
  *
- * C files own things (device.c, gemm.c, cudnn_*.c, nccl.c, ...); .cu files hold kernels, launchers and
- * variant tables only. Each op is `tt_status tt_cuda_<op>(struct tt_stream *stream, const struct tt_<op>_args
- * *args)` in extern "C"; arguments have been checked by backend/ops/. An op queues work on the stream and
- * returns; it never allocates and never waits. Scratch that is small and fixed comes from the stream
- * (tt_cuda_scratch): the next op on the stream may reuse it.
- */
+ * C files own resources (device.c, gemm.c, cudnn_*.c, nccl.c, ...); .cu files hold kernels, launchers and tables
+ * of variants only. Each op is `tt_status tt_cuda_<op>(struct tt_stream *stream, const struct tt_<op>_args
+ * *args)` in extern "C"; backend/ops/ has checked its arguments. An op queues work on the stream and returns; it
+ * never allocates and never waits. Small scratch of a fixed size comes from the stream (tt_cuda_scratch): the
+ * next op on the stream may reuse it. */
 #ifndef TT_BACKEND_CUDA_CUDA_H
 #define TT_BACKEND_CUDA_CUDA_H
 
@@ -20,11 +19,11 @@ extern "C" {
 
 enum {
     TT_CUDA_SCRATCH_BYTES = 8 << 20,         /* per compute stream: partial sums, offsets */
-    TT_CUDA_GEMM_WORKSPACE_BYTES = 32 << 20, /* per compute stream: NVIDIA's advice for Hopper */
+    TT_CUDA_GEMM_WORKSPACE_BYTES = 32 << 20, /* per compute stream; NVIDIA's recommendation for Hopper */
 };
 
 struct tt_cuda_gemm;      /* gemm.c: cuBLASLt handle, chosen algorithms */
-struct tt_cuda_attention; /* attention.c: cuDNN handle, plans, which variant serves what */
+struct tt_cuda_attention; /* attention.c: cuDNN handle, plans, the variant of each configuration */
 
 struct tt_cuda_device {
     int index;
@@ -33,13 +32,13 @@ struct tt_cuda_device {
     struct tt_cuda_gemm *gemm;
     struct tt_cuda_attention *attention;
     struct tt_cuda_staging *staging; /* page-locked ring for uploads from ordinary memory */
-    struct tt_cuda_watch *watch;     /* marks, waiting with a check */
+    struct tt_cuda_watch *watch;     /* marks; bounded waits */
     struct tt_cuda_spans *spans;     /* profile events */
-    struct tt_cuda_stream *streams;  /* that live */
+    struct tt_cuda_stream *streams;  /* list of open streams */
 };
 
 struct tt_cuda_stream {
-    struct tt_cuda_stream *next; /* of the same device */
+    struct tt_cuda_stream *next; /* in the device's list */
     cudaStream_t stream;
     void *scratch;        /* TT_CUDA_SCRATCH_BYTES of device memory; NULL on copy streams */
     void *gemm_workspace; /* TT_CUDA_GEMM_WORKSPACE_BYTES; NULL on copy streams */
@@ -65,24 +64,25 @@ static inline void *tt_cuda_scratch(const struct tt_stream *stream)
     return tt_cuda_of(stream)->scratch;
 }
 
-/* TT_OK for cudaSuccess. Otherwise TT_ERR_DEVICE (TT_ERR_MEMORY for a failed allocation): "rmsnorm_forward:
- * an illegal memory access was encountered (cudaErrorIllegalAddress) on cuda:0, in backward of
+/* TT_OK for cudaSuccess. Otherwise TT_ERR_DEVICE (TT_ERR_MEMORY for a failed allocation) with a message such as
+ * "rmsnorm_forward: an illegal memory access was encountered (cudaErrorIllegalAddress) on cuda:0, in backward of
  * model.layers.3". `stream` may be NULL. */
 tt_status tt_cuda_check(cudaError_t error, const struct tt_stream *stream, const char *what);
-/* After a launch: its error if it could not be launched. `tensor` (may be NULL) is said with its shape. */
+/* Called after a launch; fails if the kernel could not be launched. The message has the shape of `tensor` (may
+ * be NULL). */
 tt_status tt_cuda_launched(const struct tt_stream *stream, const char *op, const tt_tensor *tensor);
 
-/* Waits until all work queued on the stream is done, looking at the device's check and at the marks
- * meanwhile: TT_ERR_DEVICE when nothing has moved for too long (the mark names what), the check's status when
- * that ends the wait. */
+/* Waits until all work queued on the stream is done, and meanwhile polls the device's check and the marks. Fails
+ * with TT_ERR_DEVICE when no mark has been passed for too long (the message names the last mark), or with the
+ * status of the check when that ends the wait. */
 tt_status tt_cuda_wait(struct tt_stream *stream);
 
 #define OP(name) tt_status tt_cuda_##name(struct tt_stream *stream, const struct tt_##name##_args *args);
 #include "backend/ops.def"
 #undef OP
 
-/* gemm.c, attention.c: made by device.c when the device opens and before it closes. create may take device
- * memory (counted by the caller as TT_PURPOSE_CONTEXT). */
+/* gemm.c, attention.c: device.c calls create when the device opens and destroy before it closes. create may
+ * allocate device memory (the caller counts it as TT_PURPOSE_CONTEXT). */
 tt_status tt_cuda_gemm_create(struct tt_device *device, struct tt_cuda_gemm **out);
 void tt_cuda_gemm_destroy(struct tt_cuda_gemm *gemm);
 tt_status tt_cuda_attention_create(struct tt_device *device, struct tt_cuda_attention **out);

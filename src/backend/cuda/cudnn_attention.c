@@ -13,18 +13,18 @@
 
 enum {
     SEQUENCES_MAX = 1 << 15,
-    /* The stream's scratch: cuDNN's workspace (plans ask for some 20 kB), offsets and lengths, an lse that
-       nobody keeps. */
+    /* The parts of the stream's scratch: cuDNN's workspace (plans need about 20 kB), offsets and lengths, an
+     * lse that is discarded. */
     WORKSPACE_BYTES = 1 << 20,
     OFFSETS_BYTES = 5 << 19,
     LSE_BYTES = TT_CUDA_SCRATCH_BYTES - WORKSPACE_BYTES - OFFSETS_BYTES,
-    /* A dense plan gets only lengths that fill cuDNN's tiles: releases have given NaN for some others. One
-       sequence alone must be a rounder number, since it may have any length by chance. */
+    /* Lengths of a dense plan fill cuDNN's tiles: some releases gave NaN for other lengths. A single sequence
+     * has a length by chance, so it gets such a plan only for a multiple of a larger step. */
     DENSE_BATCHES_MAX = 16,
     DENSE_LENGTH_MIN = 512,
     DENSE_STEP = 128,
     DENSE_STEP_ALONE = 512,
-    ARCHITECTURE_FIRST = 90, /* before: no ragged sums, no head dimension 256 in the backward pass */
+    ARCHITECTURE_FIRST = 90, /* older chips: no ragged sums, no backward pass with head dimension 256 */
     ARCHITECTURE_END = 120
 };
 
@@ -34,7 +34,7 @@ struct tt_cuda_cudnn {
     int64_t least_tokens;
     struct dense_batch {
         int64_t sequences, length;
-    } dense_batches[DENSE_BATCHES_MAX]; /* those that have a plan of their own */
+    } dense_batches[DENSE_BATCHES_MAX]; /* batches with a plan of their own */
     int dense_count;
     char name[32];
 };
@@ -109,7 +109,7 @@ bool tt_cuda_cudnn_is_dense(struct tt_cuda_cudnn *cudnn, const struct tt_attenti
         return false;                                                                                        \
     } while (0)
 
-/* What cuDNN's loads want: heads that follow each other, rows of 16-byte pieces. */
+/* Whether cuDNN can load the tensor: heads follow each other, rows consist of 16-byte pieces. */
 static bool fits(const tt_tensor *tensor)
 {
     return tensor->strides[1] == tensor->dims[2] && tensor->strides[0] % 8 == 0 &&
@@ -123,7 +123,7 @@ static bool same_lengths(const struct tt_attention_forward_args *args)
     return memcmp(args->cu_q, args->cu_k, bytes) == 0;
 }
 
-/* Conditions on the arguments alone. */
+/* Checks the conditions on the arguments alone. */
 static bool suits(const struct tt_attention_forward_args *args, char *why, size_t why_bytes)
 {
     int64_t head_dim = args->q_THE.dims[2];
@@ -143,7 +143,8 @@ static bool suits(const struct tt_attention_forward_args *args, char *why, size_
 _Static_assert(((SEQUENCES_MAX + 1) * TT_CUDA_OFFSETS_MAX * 8 + SEQUENCES_MAX * 4) <= OFFSETS_BYTES,
                "offsets fit");
 
-/* A forward pass that keeps no lse runs the plan of one that does, where there is room: plans are dear. */
+/* Whether the plan stores lse. A forward pass that keeps no lse uses the plan of one that does when the scratch has
+ * room, because plans are expensive to make. */
 static bool has_lse(const struct tt_attention_forward_args *args)
 {
     return !tt_tensor_is_empty(args->lse_HT) ||
@@ -231,14 +232,14 @@ bool tt_cuda_cudnn_takes_backward(struct tt_cuda_cudnn *cudnn, const struct tt_a
     return tt_cudnn_plans_find(&cudnn->plans, &shape, &sequences, why, why_bytes) != NULL;
 }
 
-/* What a plan is run with. */
+/* The arguments of an execution of a plan. */
 struct pack {
     int64_t ids[TT_ID_COUNT];
     void *pointers[TT_ID_COUNT];
     int count;
     bool dense;
     float scale, masked, window, one;
-    char *scratch; /* of the stream */
+    char *scratch; /* the stream's */
     struct tt_cuda_offsets offsets;
 };
 
@@ -248,7 +249,7 @@ static void put(struct pack *pack, enum tt_cudnn_id id, const void *pointer)
     pack->pointers[pack->count++] = (void *)(uintptr_t)pointer;
 }
 
-/* A dense plan knows where sequences begin. */
+/* Only packed plans need offsets: a dense plan has fixed borders. */
 static void put_offsets(struct pack *pack, enum tt_cudnn_id id, int64_t stride)
 {
     if (pack->dense) return;
@@ -260,8 +261,8 @@ static void put_offsets(struct pack *pack, enum tt_cudnn_id id, int64_t stride)
     put(pack, id, data);
 }
 
-/* What both passes have in common; the stream's scratch holds cuDNN's workspace, then offsets, then lengths.
- */
+/* Adds the arguments that both passes share. The stream's scratch holds cuDNN's workspace, then offsets, then
+ * lengths. */
 static void put_common(struct pack *pack, struct tt_stream *stream,
                        const struct tt_attention_forward_args *args, int64_t sequences)
 {

@@ -1,12 +1,14 @@
 #include "backend/cuda/cudnn_plans.h"
 
-/* The graphs follow what NVIDIA's cudnn-frontend (MIT) makes of its attention nodes: cuDNN's engines
- * recognise these patterns and no others. forward:   S = scale Q K^T, masked;  m = max S;  P = exp(S - m);  l
- * = sum P;  O = (P / l) V;  lse = m + log l backward:  delta = sum_e dO O;  P = exp(S - lse);  dV = P^T dO;
- * dS = scale P (dO V^T - delta); dK = dS^T Q;  dQ = dS K */
+/* The graphs follow those of the attention nodes of NVIDIA's cudnn-frontend (MIT): cuDNN's engines recognise
+ * these patterns and no others.
+ *   forward:   S = scale Q K^T, masked;  m = max S;  P = exp(S - m);  l = sum P;  O = (P / l) V;
+ *              lse = m + log l
+ *   backward:  delta = sum_e dO O;  P = exp(S - lse);  dV = P^T dO;  dS = scale P (dO V^T - delta);
+ *              dK = dS^T Q;  dQ = dS K */
 
-/* Rows of `heads` heads, `columns` each, in a matrix of row stride `stride`, that begin where `offsets` says,
- * or one sequence after the other when all have the same length. */
+/* Describes rows of `heads` heads of `columns` columns in a matrix with row stride `stride`. Sequences begin
+ * where `offsets` says, or follow each other when all have the same length. */
 static struct tt_cudnn_tensor rows(const struct tt_cudnn_shape *shape, cudnnDataType_t type, int64_t heads,
                                    int64_t columns, int64_t stride, int offsets)
 {
@@ -16,7 +18,7 @@ static struct tt_cudnn_tensor rows(const struct tt_cudnn_shape *shape, cudnnData
                                     .ragged = shape->dense ? 0 : offsets};
 }
 
-/* c = a b; m, n, k as in tt_cudnn_matmul. Sequences of a dense batch have the extent of the graph. */
+/* c = a b; m, n, k as in tt_cudnn_matmul. In a dense batch sequences have the extent of the graph. */
 static int product(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *shape, int a, int b, int c,
                    int m, int n, int k)
 {
@@ -24,7 +26,7 @@ static int product(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *sh
     return tt_cudnn_matmul(graph, a, b, c, m, n, k);
 }
 
-/* The same seen with rows and columns exchanged. */
+/* The same tensor with rows and columns exchanged. */
 static struct tt_cudnn_tensor transposed(struct tt_cudnn_tensor tensor)
 {
     int64_t dim = tensor.dims[2], stride = tensor.strides[2];
@@ -41,7 +43,7 @@ static void per_sequence(struct tt_cudnn_graph *graph, int id, cudnnDataType_t t
         graph, id, (struct tt_cudnn_tensor){.type = type, .dims = {count, 1, 1, 1}, .strides = {1, 1, 1, 1}});
 }
 
-/* Where sequences begin and how long they are. */
+/* Declares the offsets and the lengths of sequences. */
 static void declare_sequences(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *shape)
 {
     if (shape->dense) return;
@@ -54,7 +56,7 @@ static void declare_sequences(struct tt_cudnn_graph *graph, const struct tt_cudn
     per_sequence(graph, TT_ID_LENGTHS_K, CUDNN_DATA_INT32, shape->sequences);
 }
 
-/* Numbers, and the tensors that both passes read in the same form. */
+/* Declares the scalars, and the tensors that both passes read in the same form. */
 static void declare_common(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *shape)
 {
     declare_sequences(graph, shape);
@@ -74,7 +76,7 @@ static void declare_common(struct tt_cudnn_graph *graph, const struct tt_cudnn_s
     }
 }
 
-/* A virtual {B, H, tokens, tokens}. */
+/* A virtual tensor {B, H, tokens, tokens}. */
 static int virtual_square(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *shape)
 {
     int64_t h = shape->heads, s = shape->tokens;
@@ -83,7 +85,7 @@ static int virtual_square(struct tt_cudnn_graph *graph, const struct tt_cudnn_sh
                                                             .strides = {h * s * s, s * s, s, 1}});
 }
 
-/* Its transpose in bf16, as a matrix product wants it. */
+/* Its transpose in bf16, the form of a factor of a matrix product. */
 static int virtual_transpose(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *shape, int x)
 {
     int64_t h = shape->heads, s = shape->tokens;
@@ -106,7 +108,7 @@ static int compare(struct tt_cudnn_graph *graph, cudnnPointwiseMode_t mode, int 
     return tt_cudnn_pointwise(graph, mode, CUDNN_DATA_BOOLEAN, a, b, 0, CUDNN_DATA_BOOLEAN);
 }
 
-/* Masked where row or column lies beyond the sequence. */
+/* Masks rows and columns beyond the length of the sequence. */
 static int mask_padding(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *shape, int s)
 {
     if (shape->dense) return s;
@@ -117,7 +119,7 @@ static int mask_padding(struct tt_cudnn_graph *graph, const struct tt_cudnn_shap
     return tt_cudnn_select(graph, s, TT_ID_MASKED, in);
 }
 
-/* Masked unless row - window < column <= row. */
+/* Masks all but row - window < column <= row. */
 static int mask_band(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *shape, int s)
 {
     int row = tt_cudnn_index(graph, s, 2), column = tt_cudnn_index(graph, s, 3);
@@ -141,15 +143,15 @@ static void forward(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *s
     int p =
         tt_cudnn_float(graph, CUDNN_POINTWISE_EXP, tt_cudnn_float(graph, CUDNN_POINTWISE_SUB, s, m, 0), 0, 0);
     int l = tt_cudnn_reduce(graph, CUDNN_REDUCE_TENSOR_ADD, p, 0);
-    /* Part of the pattern even where nobody wants it. */
+    /* Part of the pattern even when lse is not used. */
     int log = tt_cudnn_float(graph, CUDNN_POINTWISE_LOG, l, 0, 0);
     tt_cudnn_float(graph, CUDNN_POINTWISE_ADD, m, log, shape->stats ? TT_ID_LSE : 0);
     p = tt_cudnn_pointwise(graph, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, p, l, 0, CUDNN_DATA_BFLOAT16);
     product(graph, shape, p, TT_ID_V, TT_ID_O, TT_ID_LENGTHS_Q, 0, TT_ID_LENGTHS_K);
 }
 
-/* out = x^T b for dV (P, dO) and dK (dS, Q): through `full`, with one part for each query head, when heads
- * share keys. */
+/* out = x^T b for dV (P, dO) and dK (dS, Q). When heads share keys the product goes to `full`, with one part for
+ * each query head, and is then summed. */
 static void gradient_of_keys(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *shape, int x, int b,
                              int full, int out)
 {
@@ -172,7 +174,7 @@ static void declare_backward(struct tt_cudnn_graph *graph, const struct tt_cudnn
     tt_cudnn_tensor(graph, TT_ID_DK, rows(shape, bf16, k, e, shape->dk, TT_ID_OFFSETS_DK));
     tt_cudnn_tensor(graph, TT_ID_DV, rows(shape, bf16, k, e, shape->dv, TT_ID_OFFSETS_DV));
     if (group == 1) return;
-    /* Their offsets are those of dk and dv times `group`: the library multiplies. */
+    /* Their offsets are those of dk and dv times `group`: cuDNN multiplies. */
     int64_t full_k = shape->dense ? h * e : shape->dk * group,
             full_v = shape->dense ? h * e : shape->dv * group;
     tt_cudnn_tensor(graph, TT_ID_FULL_K, rows(shape, bf16, h, e, full_k, TT_ID_OFFSETS_DK));

@@ -52,7 +52,7 @@ tt_status tt_cudnn_open(struct tt_cudnn *cudnn)
     return TT_OK;
 }
 
-/* The library's own words are empty for some refusals; the status always says something. */
+/* cuDNN's own message is empty for some refusals; the status always has a text. */
 static tt_status complain(const struct tt_cudnn *cudnn, cudnnStatus_t status, const char *what)
 {
     char words[400] = "";
@@ -100,12 +100,12 @@ void tt_cudnn_graph_deinit(struct tt_cudnn_graph *graph)
 struct attribute {
     cudnnBackendAttributeName_t name;
     cudnnBackendAttributeType_t type;
-    int64_t count; /* 0: left out */
+    int64_t count; /* 0: the attribute is left out */
     const void *values;
 };
 
-/* A finalized descriptor with these attributes, which the graph will destroy; NULL once the graph has failed.
- */
+/* Returns a finalized descriptor with these attributes, which the graph destroys; NULL once the graph has
+ * failed. */
 static cudnnBackendDescriptor_t make(struct tt_cudnn_graph *graph, const char *what,
                                      cudnnBackendDescriptorType_t type, const struct attribute *attributes,
                                      int count)
@@ -187,7 +187,7 @@ int tt_cudnn_virtual(struct tt_cudnn_graph *graph, struct tt_cudnn_tensor tensor
     return id;
 }
 
-/* A virtual tensor of x's shape. */
+/* A virtual tensor with x's shape. */
 static int virtual_like(struct tt_cudnn_graph *graph, int x, cudnnDataType_t type)
 {
     struct tt_cudnn_tensor tensor = graph->shapes[x];
@@ -293,8 +293,8 @@ void tt_cudnn_reshape(struct tt_cudnn_graph *graph, int x, int y)
                  {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph->tensors[y]}));
 }
 
-/* A plan of one engine configuration, or of JSON when `config` is NULL. Fails without a record: others may
- * follow. */
+/* Builds a plan from one engine configuration, or from JSON when `config` is NULL. Records no error on failure:
+ * the caller may try others. */
 static cudnnStatus_t finish_plan(const struct tt_cudnn *cudnn, cudnnBackendDescriptor_t config,
                                  const char *json, size_t bytes, struct tt_cudnn_plan *plan)
 {
@@ -330,8 +330,8 @@ static cudnnStatus_t finish_plan(const struct tt_cudnn *cudnn, cudnnBackendDescr
     return status;
 }
 
-/* The engine configurations that the heuristic names for the graph, best first. On a refusal that number is
- * 0, although the library counts some and says no reason; CUDNN_LOGLEVEL_DBG=2 shows it. */
+/* Gets the engine configurations that the heuristic names for the graph, best first. For a graph that no engine
+ * supports the number is 0. The library gives no reason; CUDNN_LOGLEVEL_DBG=2 shows it. */
 static int query(struct tt_cudnn_graph *graph, cudnnBackendDescriptor_t configs[CONFIGS_MAX])
 {
     const struct tt_cudnn *cudnn = graph->cudnn;

@@ -1,9 +1,9 @@
-/* cuDNN's graph API from C: a small builder of operation graphs, plans made of them, and their execution.
+/* cuDNN's graph API from C: a small builder of operation graphs, plans made from them, and their execution.
  *
- * cuDNN is opened at run time (libcudnn.so.9), so the plugin works without it. A graph under construction
- * keeps its first error; the calls after that do nothing, so building reads as a list of operations and is
- * checked once, by tt_cudnn_plan_build. Tensors are named by unique ids: real ones by the caller (1 .. 63),
- * virtual ones by the builder. All tensors have 4 dimensions {B, H, rows, columns}, strides in elements. */
+ * cuDNN is opened at run time (libcudnn.so.9), so the plugin works without it. A graph under construction keeps
+ * its first error, and later calls do nothing, so a caller lists all operations and checks once, in
+ * tt_cudnn_plan_build. Tensors have unique ids: the caller chooses those of real tensors (1 .. 63), the builder
+ * those of virtual ones. All tensors have 4 dimensions {B, H, rows, columns}; strides are in elements. */
 #ifndef TT_BACKEND_CUDA_CUDNN_GRAPH_H
 #define TT_BACKEND_CUDA_CUDNN_GRAPH_H
 
@@ -16,9 +16,9 @@
 
 struct tt_cudnn {
     void *library;
-    cudnnHandle_t handle;            /* NULL until tt_cudnn_connect: then graphs are planned for `device` */
+    cudnnHandle_t handle;            /* NULL before tt_cudnn_connect; then graphs are planned for `device` */
     size_t version;                  /* 91900 */
-    cudnnBackendDescriptor_t device; /* a described device (tests without one); NULL otherwise */
+    cudnnBackendDescriptor_t device; /* the description of a GPU (tests without one); else NULL */
     size_t (*get_version)(void);
     void (*last_error)(char *text, size_t bytes);
     const char *(*error_string)(cudnnStatus_t status);
@@ -38,11 +38,11 @@ struct tt_cudnn {
                              cudnnBackendDescriptor_t pack);
 };
 
-/* Loads the library. TT_ERR_UNSUPPORTED, with what the loader said, when there is none or it is older
- * than 9.18.1: before that ragged backward passes gave NaN with head dimension 256 or when sequences did not
+/* Loads the library. Fails with TT_ERR_UNSUPPORTED and the loader's message when it is missing or older than
+ * 9.18.1. In older releases ragged backward passes gave NaN with head dimension 256, or when sequences did not
  * fill their buffer. */
 TT_MUST_USE tt_status tt_cudnn_open(struct tt_cudnn *cudnn);
-/* A handle on the current device. */
+/* Creates a handle on the current device. */
 TT_MUST_USE tt_status tt_cudnn_connect(struct tt_cudnn *cudnn);
 void tt_cudnn_close(struct tt_cudnn *cudnn); /* takes a zeroed struct */
 
@@ -58,13 +58,13 @@ struct tt_cudnn_tensor {
     int64_t dims[4];
     int64_t strides[4];
     int ragged;    /* id of the tensor of offsets, in elements of this one; 0: none */
-    bool by_value; /* one number; execution gets a host pointer */
+    bool by_value; /* a scalar; execution gets a host pointer */
 };
 
 struct tt_cudnn_graph {
     const struct tt_cudnn *cudnn;
     tt_status status;
-    cudnnBackendDescriptor_t descriptors[TT_CUDNN_DESCRIPTORS_MAX]; /* to be destroyed */
+    cudnnBackendDescriptor_t descriptors[TT_CUDNN_DESCRIPTORS_MAX]; /* owned */
     int descriptor_count;
     cudnnBackendDescriptor_t ops[TT_CUDNN_OPS_MAX];
     int op_count;
@@ -76,12 +76,12 @@ struct tt_cudnn_graph {
 void tt_cudnn_graph_init(struct tt_cudnn_graph *graph, const struct tt_cudnn *cudnn);
 void tt_cudnn_graph_deinit(struct tt_cudnn_graph *graph);
 
-/* A real tensor; offsets before the tensors that they belong to. */
+/* Declares a real tensor. Tensors of offsets come before the tensors that use them. */
 void tt_cudnn_tensor(struct tt_cudnn_graph *graph, int id, struct tt_cudnn_tensor tensor);
 void tt_cudnn_scalar(struct tt_cudnn_graph *graph, int id);                        /* fp32, by value */
 int tt_cudnn_virtual(struct tt_cudnn_graph *graph, struct tt_cudnn_tensor tensor); /* -> id */
 
-/* Each writes into `y`, or into a new virtual tensor when y is 0; returns the id of the result. */
+/* The operations write into `y`, or into a new virtual tensor when y is 0, and return the id of the result. */
 /* y = mode(x, b), element-wise in `precision`; b = 0: one operand. A virtual y has x's shape and the type
  * `type`. */
 int tt_cudnn_pointwise(struct tt_cudnn_graph *graph, cudnnPointwiseMode_t mode, cudnnDataType_t precision,
@@ -90,10 +90,10 @@ int tt_cudnn_float(struct tt_cudnn_graph *graph, cudnnPointwiseMode_t mode, int 
                    int y); /* all in fp32 */
 /* y = t ? x : b, t of booleans. */
 int tt_cudnn_select(struct tt_cudnn_graph *graph, int x, int b, int t);
-/* i32: where along `axis` each element of x lies. */
+/* i32: the index of each element of x along `axis`. */
 int tt_cudnn_index(struct tt_cudnn_graph *graph, int x, int axis);
-/* Sum or maximum over the dimensions that are 1 in y (or, of heads, fewer). A virtual y is x with one column.
- */
+/* Sum or maximum over the dimensions that are 1 in y; heads may also be reduced to fewer. A virtual y is x with
+ * one column. */
 int tt_cudnn_reduce(struct tt_cudnn_graph *graph, cudnnReduceTensorOp_t mode, int x, int y);
 /* c = a b, fp32 sums. m, n, k: ids of the tensors that give each sequence's real extent; 0: all of it. */
 int tt_cudnn_matmul(struct tt_cudnn_graph *graph, int a, int b, int c, int m, int n, int k);
@@ -105,17 +105,17 @@ struct tt_cudnn_plan {
     size_t workspace_bytes;
 };
 
-/* The first plan that cuDNN's heuristic names and that builds with at most `workspace_limit` bytes. Compiles:
- * 0.3 .. 1 s. */
+/* Builds the first plan that cuDNN's heuristic names and that runs with at most `workspace_limit` bytes. It
+ * compiles kernels: 0.3 .. 1 s. */
 TT_MUST_USE tt_status tt_cudnn_plan_build(struct tt_cudnn_graph *graph, size_t workspace_limit,
                                           struct tt_cudnn_plan *plan);
-/* As JSON, for another process; owned text. */
+/* Writes the plan as JSON for another process; the caller owns the text. */
 TT_MUST_USE tt_status tt_cudnn_plan_write(const struct tt_cudnn_plan *plan, char **json, size_t *bytes);
 TT_MUST_USE tt_status tt_cudnn_plan_read(const struct tt_cudnn *cudnn, const char *json, size_t bytes,
                                          struct tt_cudnn_plan *plan);
 void tt_cudnn_plan_deinit(struct tt_cudnn_plan *plan); /* takes a zeroed struct */
 
-/* Queues the plan: pointers[i] is what tensor ids[i] lies at. */
+/* Queues the plan: pointers[i] is the address of tensor ids[i]. */
 TT_MUST_USE tt_status tt_cudnn_plan_execute(const struct tt_cudnn_plan *plan, cudaStream_t stream,
                                             const int64_t *ids, void *const *pointers, int count,
                                             void *workspace);

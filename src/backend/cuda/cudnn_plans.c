@@ -13,7 +13,7 @@ enum {
     SEQUENCES_MIN = 32,
     TOKENS_MIN = 1024,
     TOKENS_STEP = 32768,
-    TOKENS_SLACK = 4, /* a plan is used for batches down to a quarter of its tokens, half of its sequences */
+    TOKENS_SLACK = 4, /* a plan serves batches with at least a quarter of its tokens, half of its sequences */
     SEQUENCES_SLACK = 2,
     FILE_BYTES_MAX = 16 << 20,
     NAME_BYTES = 512
@@ -21,7 +21,7 @@ enum {
 
 struct tt_cudnn_entry {
     struct tt_cudnn_shape shape;
-    struct tt_cudnn_plan *plan; /* NULL: there is none, and this is why */
+    struct tt_cudnn_plan *plan; /* NULL: no plan, for the reason in `why` */
     char why[200];
 };
 
@@ -40,7 +40,7 @@ int64_t tt_cudnn_round_tokens(int64_t count)
     return room;
 }
 
-/* All that a stored plan depends on, as text. */
+/* The name of a stored plan: everything that it depends on, as text. */
 static void name_plan(const struct tt_cudnn_plans *plans, const struct tt_cudnn_shape *s,
                       char name[NAME_BYTES])
 {
@@ -55,7 +55,7 @@ static void name_plan(const struct tt_cudnn_plans *plans, const struct tt_cudnn_
         (long long)s->dense);
 }
 
-/* FNV-1a. */
+/* 64-bit FNV-1a. */
 static uint64_t hash(const char *data, size_t bytes)
 {
     uint64_t h = 0xcbf29ce484222325u;
@@ -63,7 +63,7 @@ static uint64_t hash(const char *data, size_t bytes)
     return h;
 }
 
-/* Where plans are stored; owned text, NULL when there is no place. */
+/* The folder of stored plans as owned text, NULL when there is none. */
 static char *cache_folder(void)
 {
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -72,7 +72,7 @@ static char *cache_folder(void)
     return tt_path_join(home, ".cache/trimtab");
 }
 
-/* Owned; NULL when there is no place. */
+/* The path of a plan's file as owned text, NULL when there is no folder. */
 static char *cache_path(const char *name, bool create)
 {
     char file[64], *folder = cache_folder(), *path = NULL;
@@ -83,8 +83,8 @@ static char *cache_path(const char *name, bool create)
     return path;
 }
 
-/* A file is two lines, the plan's name and the hash of the rest, and the plan's JSON. One that cannot be
- * read, or does not fit, is no error: the plan is then made. */
+/* A file has two lines, the plan's name and the hash of the rest, and then the plan's JSON. A file that cannot
+ * be read or does not match is not an error: the plan is made again. */
 static bool load(const struct tt_cudnn_plans *plans, const char *name, struct tt_cudnn_plan *plan)
 {
     struct tt_str text = {0};
@@ -115,7 +115,7 @@ static void store(const char *name, const struct tt_cudnn_plan *plan)
     if (tt_str_printf(&text, "%s\n%016llx\n", name, (unsigned long long)hash(json, bytes)) != TT_OK) goto out;
     if (tt_str_append(&text, json, bytes) != TT_OK) goto out;
     if (tt_file_write_atomic(path, text.data, text.bytes) != TT_OK) {
-        tt_debug("attention: cannot keep a plan in '%s'", path);
+        tt_debug("attention: cannot store a plan in '%s'", path);
     }
 out:
     tt_error_clear();
@@ -152,7 +152,7 @@ static tt_status obtain(const struct tt_cudnn_plans *plans, const struct tt_cudn
     return TT_OK;
 }
 
-/* Makes room and the plan. A failure is kept too, so that it is not tried again. */
+/* Adds an entry and makes its plan. A failure is stored too, so that it is not tried again. */
 static const struct tt_cudnn_entry *add(struct tt_cudnn_plans *plans, const struct tt_cudnn_shape *shape)
 {
     void *entries = plans->entries;
@@ -174,9 +174,7 @@ static const struct tt_cudnn_entry *add(struct tt_cudnn_plans *plans, const stru
     return entry;
 }
 
-/* Whether a plan for `made` can run `wanted`; the better, the fewer tokens it is for. A dense one has no
- * slack.
- */
+/* Whether a plan for `made` can run `wanted`; a plan for fewer tokens is better. A dense plan has no slack. */
 static bool covers(const struct tt_cudnn_shape *made, const struct tt_cudnn_shape *wanted)
 {
     if (made->dense) return false;

@@ -1,23 +1,21 @@
-/* The attention plans of one device: made when first asked for, kept in memory and on disk. */
+/* The attention plans of one device: made at first use, kept in memory and on disk. */
 #ifndef TT_BACKEND_CUDA_CUDNN_PLANS_H
 #define TT_BACKEND_CUDA_CUDNN_PLANS_H
 
 #include "backend/cuda/cudnn_graph.h"
 
-/* All that a plan depends on. Only int64_t, so that two are compared as bytes. */
+/* Everything that a plan depends on. All members are int64_t, so that two shapes can be compared as bytes. */
 struct tt_cudnn_shape {
     int64_t heads, kv_heads, head_dim;
-    int64_t sequences, tokens; /* rounded up; dense: how many sequences there are, of how many tokens each */
-    /* Row strides in elements; do has o's. Of dq, its fp32 sums, dk, dv: 0 in a forward pass. dq and sums
-       have q's unless dense. */
+    int64_t sequences, tokens; /* rounded up; dense: the number of sequences, and the tokens of each */
+    /* Row strides in elements; do has o's. Those of dq, its fp32 sums, dk and dv are 0 in a forward pass. dq and
+     * the sums have q's stride unless dense. */
     int64_t q, k, v, o, dq, sums, dk, dv;
-    /* Yes or no: direction; whether lse is wanted; whether there is a window; whether all sequences have the
-       same length. */
+    /* 0 or 1: backward pass; lse is stored; there is a window; all sequences have the same length. */
     int64_t backward, stats, window, dense;
 };
 
-/* Ids of the real tensors in both graphs. The offsets of dq, do, delta and of the sums of dq are those of q,
- * o, lse, q. */
+/* Ids of the real tensors in both graphs. dq, do, delta and the sums of dq use the offsets of q, o, lse and q. */
 enum tt_cudnn_id {
     TT_ID_Q = 1,
     TT_ID_K,
@@ -48,7 +46,7 @@ enum tt_cudnn_id {
     TT_ID_COUNT
 };
 
-/* cudnn_attention_graph.c: the operations of one pass; errors stay in the graph. */
+/* cudnn_attention_graph.c: adds the operations of one pass; errors stay in the graph. */
 void tt_cudnn_attention_graph(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *shape);
 
 struct tt_cudnn_plans {
@@ -59,12 +57,13 @@ struct tt_cudnn_plans {
     size_t count, capacity;
 };
 
-/* A power of two from 32 on; from 1024 on, above 32768 in steps of that. */
+/* Sequences: rounded up to a power of two, at least 32. Tokens: to a power of two, at least 1024, and above
+ * 32768 to a multiple of 32768. */
 int64_t tt_cudnn_round_sequences(int64_t count);
 int64_t tt_cudnn_round_tokens(int64_t count);
 
-/* A plan for `shape`, or one with more room; NULL with the reason in `why` when there is none. Lent until
- * deinit. `made_sequences` gets how many sequences the plan is for. */
+/* Returns a plan for `shape` or one with more room; NULL, with the reason in `why`, when there is none. The
+ * plans own the result until deinit. `made_sequences` gets the number of sequences of the plan. */
 const struct tt_cudnn_plan *tt_cudnn_plans_find(struct tt_cudnn_plans *plans,
                                                 const struct tt_cudnn_shape *shape, int64_t *made_sequences,
                                                 char *why, size_t why_bytes);

@@ -1,4 +1,4 @@
-/* A GPU: memory, streams, events, copies. Opened, driven and closed by its rank's thread. */
+/* A GPU: memory, streams, events, copies. One thread, that of its rank, opens, uses and closes it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,8 @@ enum { ARCHITECTURE_MIN = 80 }; /* bf16 tensor cores */
 tt_status tt_cuda_check(cudaError_t error, const struct tt_stream *stream, const char *what)
 {
     if (error == cudaSuccess) return TT_OK;
-    (void)cudaGetLastError(); /* errors that can be recovered from must not show in a later call */
+    (void)
+        cudaGetLastError(); /* clears the error, so that a recoverable one does not appear in a later call */
     bool memory = error == cudaErrorMemoryAllocation;
     tt_status status = memory ? TT_ERR_MEMORY : TT_ERR_DEVICE;
     if (stream == NULL)
@@ -20,7 +21,7 @@ tt_status tt_cuda_check(cudaError_t error, const struct tt_stream *stream, const
     tt_fail(status, "%s: %s (%s) on %s, at %s", what, cudaGetErrorString(error), cudaGetErrorName(error),
             stream->device->name, tt_cuda_watch_where(stream->device));
     if (!memory)
-        tt_hint("kernels run after the call that starts them: CUDA_LAUNCH_BLOCKING=1 shows which one it was, "
+        tt_hint("kernels run after the call that starts them: CUDA_LAUNCH_BLOCKING=1 shows the failing one, "
                 "compute-sanitizer why");
     return status;
 }
@@ -92,7 +93,7 @@ static tt_status cuda_open(struct tt_device *device, const struct tt_device_conf
     device->impl = cuda;
     device->is_host = false;
     snprintf(device->name, sizeof device->name, "cuda:%d", config->index);
-    TT_GO(tt_cuda_check(cudaSetDevice(config->index), NULL, "taking the GPU"));
+    TT_GO(tt_cuda_check(cudaSetDevice(config->index), NULL, "selecting the GPU"));
     TT_GO(tt_cuda_check(cudaFree(NULL), NULL, "starting the GPU"));
     TT_GO(describe(device, cuda));
     count_fixed(device, TT_PURPOSE_CONTEXT, tt_chip_context_bytes(device->chip));
@@ -109,11 +110,11 @@ static tt_status cuda_allocate(struct tt_device *device, size_t bytes, void **da
 {
     void *block = NULL;
     char what[224];
-    snprintf(what, sizeof what, "taking %zu bytes of %s", bytes, device->name);
+    snprintf(what, sizeof what, "allocating %zu bytes of %s", bytes, device->name);
     TT_TRY(tt_cuda_check(cudaMalloc(&block, bytes > 0 ? bytes : 1), NULL, what));
     cudaError_t error = cudaMemset(block, 0, bytes);
     if (error == cudaSuccess)
-        error = cudaStreamSynchronize(NULL); /* other streams do not wait for this one */
+        error = cudaStreamSynchronize(NULL); /* other streams do not wait for the null stream */
     if (error != cudaSuccess) {
         cudaFree(block);
         return tt_cuda_check(error, NULL, what);
@@ -219,7 +220,7 @@ static tt_status cuda_event_record(struct tt_event *event, struct tt_stream *str
 
 static tt_status cuda_stream_wait(struct tt_stream *stream, struct tt_event *event)
 {
-    /* Until another rank's work is done this stream may stand still without hanging. */
+    /* This stream may wait for work of another rank without hanging. */
     bool for_others = event->device != stream->device;
     if (for_others) tt_cuda_wait_begins(stream, TT_CUDA_GPUS_SECONDS);
     TT_TRY(tt_cuda_check(cudaStreamWaitEvent(tt_cuda_handle(stream), event->impl, 0), stream,
@@ -237,16 +238,15 @@ static tt_status cuda_event_query(struct tt_event *event, bool *done)
 {
     cudaError_t error = cudaEventQuery(event->impl);
     *done = error == cudaSuccess;
-    return *done || error == cudaErrorNotReady ? TT_OK : tt_cuda_check(error, NULL, "asking for an event");
+    return *done || error == cudaErrorNotReady ? TT_OK : tt_cuda_check(error, NULL, "querying an event");
 }
 
 static tt_status cuda_copy(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction)
 {
     if (direction == TT_COPY_TO_DEVICE) return tt_cuda_upload(stream, to, from, bytes);
     if (direction == TT_COPY_TO_HOST) return tt_cuda_download(stream, to, from, bytes);
-    /* Between GPUs a copy engine does it; within one a kernel of the driver, which takes all processors for a
-     * moment. docs/performance.md has what is known of the other way
-     * (cudaMemcpyFlagPreferOverlapWithCompute). */
+    /* Between GPUs a copy engine copies. Within a GPU a kernel of the driver does, which occupies all processors
+     * for a moment. docs/performance.md describes the alternative (cudaMemcpyFlagPreferOverlapWithCompute). */
     return tt_cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, tt_cuda_handle(stream)), stream,
                          "copy on the device");
 }

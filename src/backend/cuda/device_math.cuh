@@ -1,9 +1,9 @@
-/* What the kernels share: elements in vectors of up to 16 bytes, sums over warps and blocks, random numbers,
- * and the host's choice of a kernel by type and alignment.
+/* Common device code of the kernels: elements in vectors of up to 16 bytes, sums over warps and blocks, random
+ * numbers, and the host's choice of a kernel by type and alignment.
  *
- * A vec<T, W> holds W elements as they lie in memory, moved with one instruction when W * sizeof(T) is at
- * most 16 bytes; so loads stay in flight as few registers until they are widened. All arithmetic is fp32;
- * narrow() rounds to nearest even. */
+ * A vec<T, W> holds W elements in their stored form, moved with one instruction when W * sizeof(T) is at most 16
+ * bytes. So loads in flight occupy few registers until they are widened. All arithmetic is fp32; narrow() rounds
+ * to nearest even. */
 #ifndef TT_BACKEND_CUDA_DEVICE_MATH_CUH
 #define TT_BACKEND_CUDA_DEVICE_MATH_CUH
 
@@ -25,7 +25,7 @@ template <typename T, int W> struct vec {
     uint32_t word[WORDS];
 };
 
-/* Elements in an access of 16 bytes, of the widest of the types when an op mixes them. */
+/* Number of elements in an access of 16 bytes, for the widest of the types when an op mixes them. */
 template <typename... T> constexpr int wide()
 {
     constexpr int bytes[] = {(int)sizeof(T)...};
@@ -133,7 +133,7 @@ template <typename T> __device__ __forceinline__ void store_one(T *to, float val
     store(to, v);
 }
 
-/* Element `index` of a small vector of parameters whose type only the host knows. */
+/* Element `index` of a small vector of parameters whose type is not a template argument. */
 __device__ __forceinline__ float load_either(const void *from, int64_t index, bool is_bf16)
 {
     return is_bf16 ? load_one(static_cast<const bf16 *>(from) + index)
@@ -157,8 +157,8 @@ __device__ __forceinline__ void load_either(const void *from, int64_t index, boo
     }
 }
 
-/* Over `lanes` neighbouring threads of a warp (a power of two); all threads of the warp take part and get the
- * sum. */
+/* The sum over `lanes` neighbouring threads of a warp (a power of two). All threads of the warp must call it,
+ * and all get the sum. */
 template <typename T> __device__ __forceinline__ T lanes_sum(T value, int lanes)
 {
 #pragma unroll
@@ -167,7 +167,7 @@ template <typename T> __device__ __forceinline__ T lanes_sum(T value, int lanes)
     return value;
 }
 
-/* Over a block of whole warps along x; every thread gets the sum. `partial` is shared memory that no thread
+/* The sum over a block of whole warps along x; every thread gets it. `partial` is shared memory that no thread
  * may still read from an earlier sum: loops alternate between two. */
 template <typename T> __device__ __forceinline__ T block_sum(T value, T (&partial)[32])
 {
@@ -178,7 +178,7 @@ template <typename T> __device__ __forceinline__ T block_sum(T value, T (&partia
     return lanes_sum(lane < blockDim.x / 32 ? partial[lane] : (T)0, 32);
 }
 
-/* The keys of Philox's ten rounds: made once by the host, so that a kernel takes them as constants. */
+/* The keys of Philox's ten rounds. The host computes them once, so that kernels get them as constants. */
 struct round_keys {
     uint32_t k0[10], k1[10];
 };
@@ -193,7 +193,7 @@ inline struct round_keys make_round_keys(struct tt_rng rng)
     return keys;
 }
 
-/* Philox4x32-10, the numbers of tt_rng_block (base/rng.h). */
+/* Philox4x32-10, equal to tt_rng_block (base/rng.h). */
 __device__ __forceinline__ void random_block(const struct round_keys &keys, uint64_t counter_hi,
                                              uint64_t counter_lo, uint32_t (&out)[4])
 {
@@ -240,7 +240,7 @@ inline void launch_add_lines(struct tt_stream *stream, float *target, const floa
     add_lines<float><<<blocks, threads, 0, tt_cuda_handle(stream)>>>(target, lines, count, width);
 }
 
-/* Whether every row of `x` begins at a multiple of W elements, so that vectors of W can be moved. */
+/* Whether every row of `x` begins at a multiple of W elements, so that it can be accessed in vectors of W. */
 inline bool is_aligned(const tt_tensor &x, int W)
 {
     if ((uintptr_t)x.data % ((size_t)W * tt_dtype_bytes(x.dtype)) != 0) return false;

@@ -46,7 +46,7 @@ template <typename X, typename Y, bool ACCUMULATE> struct dropout_op {
         ::store(y.at(row, col), out);
     }
 
-    /* Element `at` of the eight that share a block. */
+    /* The half of element `at` of the eight that share a random block. */
     static __device__ __forceinline__ uint32_t half_at(const uint32_t (&words)[4], int at)
     {
         uint32_t low = at < 2 ? words[0] : words[1], high = at < 6 ? words[2] : words[3];

@@ -87,7 +87,7 @@ tt_status scale_typed(struct tt_stream *stream, const char *name, const tt_tenso
                            is_aligned(x, W) && is_aligned(y, W), &y);
 }
 
-/* Of the same type: the bytes as they are, which also keeps the payload of a NaN. */
+/* Copies between equal types: the bytes stay the same, including the payload of a NaN. */
 tt_status copy_rows(struct tt_stream *stream, const tt_tensor &x, const tt_tensor &y)
 {
     if (x.data == y.data || tt_tensor_count(x) == 0) return TT_OK;

@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(THREADS)
     if (at >= 0 && at < count) from[at] = (int32_t)n;
 }
 
-/* How often each id occurs, and where first. Sums and minima of integers: the order does not matter. */
+/* Counts the occurrences of each id, and finds the first. Sums and minima of integers do not depend on the order. */
 __global__ void __launch_bounds__(THREADS)
     count_ids(int32_t *first, int32_t *counts, const int32_t *ids, int64_t tokens)
 {
@@ -84,7 +84,7 @@ struct occurrences {
     int64_t tokens;
 };
 
-/* Whether an earlier token has the id of token t. For the whole block. */
+/* Whether an earlier token has the id of token t; called by the whole thread block. */
 __device__ bool occurs_before(const struct occurrences &o, int64_t t, int32_t id)
 {
     bool found = false;
@@ -92,14 +92,14 @@ __device__ bool occurs_before(const struct occurrences &o, int64_t t, int32_t id
     return __syncthreads_or(found) != 0;
 }
 
-/* The tokens of [base, base + TILE) that have the id, in order, into `list`; returns how many. */
+/* Lists the tokens of [base, base + TILE) that have the id, in order; returns their number. */
 __device__ int list_tile(const struct occurrences &o, int64_t base, int32_t id, int32_t (&list)[TILE])
 {
     constexpr int warps = THREADS / 32, masks = TILE / 32;
     static_assert(masks == 32, "one lane for each mask");
     __shared__ uint32_t mask[masks];
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    __syncthreads(); /* the list and the masks of the tile before are still read */
+    __syncthreads(); /* other threads may still read the list and the masks of the previous tile */
     for (int k = warp; k < masks; k += warps) {
         int64_t t = base + k * 32 + lane;
         uint32_t matches = __ballot_sync(0xffffffffu, t < o.tokens && o.ids[t] == id);
@@ -121,7 +121,7 @@ __device__ int list_tile(const struct occurrences &o, int64_t base, int32_t id, 
     return total;
 }
 
-/* A block for each token and strip of columns. The first token of its id adds all of them, in order. */
+/* One thread block per token and strip of columns. The block of the first token of an id adds all of them, in order. */
 template <typename T, int W>
 __global__ void __launch_bounds__(THREADS)
     add_occurrences(view<float> dtable, view<const T> dy, const struct occurrences o, int64_t width)
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(THREADS)
     for (int64_t base = t; left > 0 && base < o.tokens; base += TILE) {
         int count = 1;
         if (base == t && left == 1)
-            list[0] = (int32_t)t; /* it occurs once; every thread writes the same */
+            list[0] = (int32_t)t; /* the id occurs once; every thread writes the same value */
         else
             count = list_tile(o, base, id, list);
 #pragma unroll 4

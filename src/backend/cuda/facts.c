@@ -1,5 +1,5 @@
-/* What GPUs there are and how they are linked: for messages and for choosing; nothing is created on them.
- * NVML (the library behind nvidia-smi) is opened at run time and only for the links. */
+/* Facts about the GPUs and the links between them, for messages and choices; nothing is created on a GPU. NVML
+ * (the library of nvidia-smi) is opened at run time and read only for the links. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,8 +27,7 @@ tt_status tt_cuda_facts(int index, struct tt_gpu_facts *out)
 {
     struct cudaDeviceProp properties;
     struct tt_gpu_facts facts = {0};
-    TT_TRY(
-        tt_cuda_check(cudaGetDeviceProperties(&properties, index), NULL, "asking for the GPU's properties"));
+    TT_TRY(tt_cuda_check(cudaGetDeviceProperties(&properties, index), NULL, "querying the GPU's properties"));
     snprintf(facts.name, sizeof facts.name, "%.95s", properties.name);
     facts.compute_major = properties.major;
     facts.compute_minor = properties.minor;
@@ -41,7 +40,7 @@ tt_status tt_cuda_facts(int index, struct tt_gpu_facts *out)
     return TT_OK;
 }
 
-/* The few NVML entries that are needed (nvml.h of the driver, API version 2). */
+/* The functions of NVML that are used (nvml.h of the driver, API version 2). */
 struct nvml {
     int (*init)(void);
     int (*by_pci)(const char *pci, void **device);

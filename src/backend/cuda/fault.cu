@@ -1,5 +1,5 @@
-/* A kernel that seems never to end, for tests of what a run does then: see fault.h. It does end after two
- * minutes, so that no GPU is lost to a test that failed. */
+/* A kernel that seems never to end, for tests of hang detection: see fault.h. It ends after two minutes, so that
+ * a failed test does not block the GPU. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -2,16 +2,15 @@
  *
  * Row-major c = op(a) op(b) is column-major c' = op(b)' op(a)': cuBLASLt's first matrix is our b, its second
  * our a, and a matrix that is stored "transposed" for us is not for it. A linear layer's y = x W' (W stored
- * [out, in]) becomes the form "TN", which Hopper likes best.
+ * [out, in]) becomes the form "TN", which is the fastest one on Hopper.
  *
- * bf16 x bf16 and fp32 x fp32 -> fp32 are cuBLASLt's, with sums in fp32 (never TF32). The rest is the plain
- * kernel's: mixed types, which no layer makes while it trains, K = 0, and whatever cuBLASLt declines
- * (addresses that are not aligned, for one).
+ * cuBLASLt computes bf16 x bf16 and fp32 x fp32 -> fp32, with sums in fp32 (never TF32). The plain kernel
+ * computes the rest: mixed types, which no layer uses in training, K = 0, and whatever cuBLASLt declines
+ * (unaligned addresses, for example).
  *
- * One thing is not as the op's header has it: where c is bf16 and beta is not 0, cuBLASLt rounds the product
- * to bf16 before it adds beta * c, and then the sum (seen on an H200 with 13.1: a + b and b + a give the same
- * bits whichever of the two is in c). Where c is fp32, as gradients are, nothing is rounded.
- */
+ * One difference to the op's header: where c is bf16 and beta is not 0, cuBLASLt rounds the product to bf16
+ * before it adds beta * c, and then rounds the sum (seen on an H200 with 13.1: a + b and b + a give the same
+ * bits whichever of the two is in c). Where c is fp32, as gradients are, nothing is rounded. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +60,7 @@ static uint8_t alignment_of(const void *data)
     return log2;
 }
 
-/* The stride of a single row may be anything; cuBLASLt wants it no less than the row. */
+/* The stride of a single row may be anything; cuBLASLt requires at least the length of the row. */
 static int64_t leading(tt_tensor matrix)
 {
     return matrix.dims[0] > 1 ? matrix.strides[0] : matrix.dims[1];
@@ -86,7 +85,7 @@ static tt_status fail(const struct tt_stream *stream, const struct tt_gemm_args 
                    cublasLtGetStatusName(error), stream->device->name);
 }
 
-/* A product over nothing. */
+/* The product for K = 0. */
 static tt_status zero(struct tt_stream *stream, tt_tensor c)
 {
     size_t element = tt_dtype_bytes(c.dtype);
@@ -96,7 +95,7 @@ static tt_status zero(struct tt_stream *stream, tt_tensor c)
                          stream, "gemm");
 }
 
-/* The plain kernel adds to c alone: another addend is copied there first. */
+/* The plain kernel can add only to c: another addend is copied there first. */
 static tt_status plain(struct tt_stream *stream, const struct tt_gemm_args *args)
 {
     if (args->beta != 0.0f && !tt_tensor_is_empty(args->addend)) {

@@ -16,7 +16,7 @@ static uint64_t hash(const struct tt_gemm_key *key)
 }
 _Static_assert(sizeof(struct tt_gemm_key) == 64, "a key is compared as bytes: no padding");
 
-/* The place of `key` in the table: its plan, or a free one. */
+/* The entry of `key` in the table: its plan, or a free one. */
 static struct tt_gemm_plan *look_up(struct tt_cuda_gemm *gemm, const struct tt_gemm_key *key)
 {
     for (uint64_t at = hash(key);; at++) {
@@ -54,7 +54,7 @@ static cublasStatus_t describe(struct tt_gemm_plan *plan)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* What the heuristics offer, best guess first; 0 when they decline. */
+/* The candidates of the heuristics, best guess first; returns their number, 0 when they decline. */
 static int candidates_of(struct tt_cuda_gemm *gemm, struct tt_gemm_plan *plan,
                          cublasLtMatmulHeuristicResult_t results[TT_GEMM_CANDIDATES])
 {
@@ -92,7 +92,7 @@ static int candidates_of(struct tt_cuda_gemm *gemm, struct tt_gemm_plan *plan,
     return usable;
 }
 
-/* Whether an algorithm that was chosen for another shape serves this one. */
+/* Sets an algorithm that was chosen for another shape; false when it does not support this one. */
 static bool take(struct tt_cuda_gemm *gemm, struct tt_gemm_plan *plan, const cublasLtMatmulAlgo_t *algorithm)
 {
     cublasLtMatmulHeuristicResult_t result;
@@ -112,10 +112,10 @@ static void ask(struct tt_cuda_gemm *gemm, struct tt_gemm_plan *plan)
     if (!plan->declined) plan->algorithm = results[0].algo;
 }
 
-/* The number of tokens differs from batch to batch, and asking the heuristics takes longer than running many
- * a product. So they are asked for the next of a few numbers; what they say holds for all below it. That
- * number depends on nothing but the shape: a run that is resumed gets the algorithms that it had. Tokens are
- * what the last dimension of two matrices has in common, so that no leading dimension follows from their
+/* The number of tokens differs from batch to batch, and asking the heuristics takes longer than running many a
+ * product. So the heuristics are asked about tokens rounded up to one of a few numbers, and the answer serves
+ * all numbers below it. The rounded number depends on the shape alone: a resumed run gets the same algorithms.
+ * Tokens are the last dimension that two matrices have in common, so no leading dimension depends on their
  * number. */
 static bool ask_for_similar(struct tt_cuda_gemm *gemm, struct tt_gemm_plan *plan)
 {
@@ -181,7 +181,7 @@ tt_status tt_gemm_plan_find(struct tt_cuda_gemm *gemm, struct tt_stream *stream,
                 (long long)key->m, (long long)key->n, (long long)key->k, (long long)key->lda,
                 (long long)key->ldb, (long long)key->ldc);
         fresh.used = true;
-        plan = look_up(gemm, key); /* another plan may have taken the place */
+        plan = look_up(gemm, key); /* choose() may have used the free entry for another plan */
         *plan = fresh;
         gemm->plan_count++;
     }

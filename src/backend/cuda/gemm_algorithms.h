@@ -1,18 +1,17 @@
-/* Which cuBLASLt algorithm serves which product, found once per shape and then looked up.
+/* The choice of a cuBLASLt algorithm for each product: found once per shape, then looked up.
  *
- * Everything here speaks cuBLASLt's language: column-major matrices, c[m, n] = op(a)[m, k] * op(b)[k, n]. A
- * table holds, for each shape that has been seen, descriptors and algorithm, so that a call makes nothing.
- * The first call of a shape asks the heuristics; with TRIMTAB_GEMM_TUNE=1 it times what they offer and writes
- * the choice to $XDG_CACHE_HOME/trimtab/gemm-<device>-<processors>-<cuBLAS version>.txt (or below ~/.cache),
- * which later runs read, with or without that variable. One line per choice: the shape, the algorithm's 64
- * bytes in hexadecimal, its time. The first line of a shape counts, so a choice never changes once made;
- * delete the file to choose anew.
+ * This file uses cuBLASLt's conventions: column-major matrices, c[m, n] = op(a)[m, k] * op(b)[k, n]. A table
+ * holds the descriptors and the algorithm of each shape seen so far, so that a later call creates nothing. The
+ * first call of a shape asks the heuristics. With TRIMTAB_GEMM_TUNE=1 it times the candidates of the heuristics
+ * and writes the choice to $XDG_CACHE_HOME/trimtab/gemm-<device>-<processors>-<cuBLAS version>.txt (or below
+ * ~/.cache). Later runs read this file with or without the variable. Each line is one choice: the shape, the
+ * algorithm's 64 bytes in hexadecimal, its time. The first line of a shape counts, so a choice never changes; to
+ * choose anew, delete the file.
  *
- * Algorithms never reduce in the type of the result and never with atomics: partial sums of a split go to the
- * workspace in fp32 and are added in order. So the same algorithm gives the same bits, with
- * TRIMTAB_DETERMINISTIC=1 as without it. What could differ from one machine to the next is the algorithm: a
- * change of cuBLAS, of GPU, or of the choices on disk.
- */
+ * Algorithms never reduce in the type of the result and never with atomics: the partial sums of a split are
+ * written to the workspace in fp32 and added in order. So one algorithm always gives the same bits, with and
+ * without TRIMTAB_DETERMINISTIC=1. Machines can differ in the algorithm alone: by the version of cuBLAS, the
+ * GPU, or the choices on disk. */
 #ifndef TT_BACKEND_CUDA_GEMM_ALGORITHMS_H
 #define TT_BACKEND_CUDA_GEMM_ALGORITHMS_H
 
@@ -44,19 +43,19 @@ struct tt_gemm_operands {
     const void *a, *b;
     void *c;
     float alpha, beta;
-    const void *addend; /* what beta multiplies; c unless said otherwise */
+    const void *addend; /* beta is its factor; the same as c by default */
 };
 
-/* A choice that was made by timing; dimensions are rounded (gemm_tune.c). */
+/* A choice made by timing; dimensions are rounded (gemm_tune.c). */
 struct tt_gemm_choice {
     struct tt_gemm_key key;
     cublasLtMatmulAlgo_t algorithm;
 };
 
 enum {
-    TT_GEMM_PLANS = 4096, /* a power of two. When three quarters are used all are forgotten */
+    TT_GEMM_PLANS = 4096, /* a power of two; the table is emptied when three quarters are used */
     TT_GEMM_CHOICES = 1024,
-    TT_GEMM_CANDIDATES = 8, /* the heuristics never return more */
+    TT_GEMM_CANDIDATES = 8, /* maximum of the heuristics */
 };
 
 struct tt_cuda_gemm {
@@ -67,13 +66,13 @@ struct tt_cuda_gemm {
     bool warm; /* something has been timed before */
     struct tt_gemm_choice *choices;
     int choice_count;
-    char choices_path[512]; /* empty: there is no place for them */
-    void *encode;           /* the driver's maker of tensor maps; NULL: gemm_fused.c takes nothing */
+    char choices_path[512]; /* empty: no cache folder */
+    void *encode;           /* the driver's cuTensorMapEncodeTiled; NULL: the fused kernel is off */
     bool must_fuse;
 };
 
-/* The plan of this key, made when it is new. `operands` are what a new plan may be timed with (c is
- * overwritten only when the key does not accumulate). */
+/* Finds the plan of this key, or makes it. A new plan may be timed with `operands` (c is overwritten only when
+ * the key does not accumulate). */
 tt_status tt_gemm_plan_find(struct tt_cuda_gemm *gemm, struct tt_stream *stream,
                             const struct tt_gemm_key *key, const struct tt_gemm_operands *operands,
                             struct tt_gemm_plan **out);
@@ -81,20 +80,19 @@ cublasStatus_t tt_gemm_plan_run(struct tt_cuda_gemm *gemm, struct tt_stream *str
                                 struct tt_gemm_plan *plan, const cublasLtMatmulAlgo_t *algorithm,
                                 const struct tt_gemm_operands *operands);
 
-/* gemm_fused.c: whether this device and this build have the fused kernel; TRIMTAB_GEMM_FUSED=0 says no, and
- * with `require` products are refused that it does not take. */
+/* gemm_fused.c: sets `encode` when this device and this build have the fused kernel. TRIMTAB_GEMM_FUSED=0 turns
+ * it off; with `require` a product that it does not support is an error. */
 void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *device);
-/* gemm_tune.c. Reads the choices on disk; without them, or when they cannot be read, there are none. */
+/* gemm_tune.c. Reads the choices on disk. A missing or unreadable file counts as empty. */
 void tt_gemm_choices_load(struct tt_cuda_gemm *gemm, const struct tt_device *device);
-/* Up to the next number of four significant bits: 14336 stays, 15001 becomes 15360. Shapes that are nearly
+/* Rounds up to a number of four significant bits: 14336 stays, 15001 becomes 15360. So shapes that are nearly
  * equal share an algorithm. */
 int64_t tt_gemm_rounded(int64_t value);
-/* Whether shapes like this one are worth a choice of their own. */
+/* Whether a choice is stored for shapes like this one. */
 bool tt_gemm_choice_applies(const struct tt_gemm_key *key);
 const cublasLtMatmulAlgo_t *tt_gemm_choice_find(const struct tt_cuda_gemm *gemm,
                                                 const struct tt_gemm_key *key);
-/* Times the candidates, keeps the best as plan->algorithm and on disk. The host waits: about 1.5 s per shape.
- */
+/* Times the candidates, and stores the fastest in plan->algorithm and on disk. Blocks the host for about 1.5 s. */
 tt_status tt_gemm_tune(struct tt_cuda_gemm *gemm, struct tt_stream *stream, struct tt_gemm_plan *plan,
                        const cublasLtMatmulHeuristicResult_t *candidates, int count,
                        const struct tt_gemm_operands *operands);

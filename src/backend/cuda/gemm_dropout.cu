@@ -1,10 +1,10 @@
-/* ops/gemm_dropout.h in bf16: elements are dropped in registers on their way from memory to the tensor cores
- * (or back), so that a pass reads x (or reads and writes dx) once for all adapters of a group. What bounds it
- * then is drawing random numbers.
+/* ops/gemm_dropout.h in bf16. Elements are dropped in registers between memory and the tensor cores, so that a
+ * pass reads x (or reads and writes dx) once for all adapters of a group. The generation of random numbers then
+ * limits the speed.
  *
- * A lane moves 16 bytes at a time, the eight columns that share a random block. Which columns stand for which
- * k (or n) of a fragment (mma.cuh) does not matter as long as both operands have them alike, so columns are
- * taken as lanes hold them. */
+ * A lane moves 16 bytes at a time, the eight columns that share a random block. The assignment of columns to the
+ * k (or n) of a fragment (mma.cuh) is arbitrary as long as both operands use the same one, so columns stay in
+ * the lanes that loaded them. */
 #include <cuda_fp16.h>
 #include <cuda_pipeline.h>
 #include <math.h>
@@ -17,15 +17,15 @@ namespace
 {
 
 constexpr int PARTS_MAX = TT_DROPOUT_PARTS, WARPS = 8, LANES = 32, THREADS = WARPS * LANES,
-              SLICES_MAX = 128; /* of the tokens */
+              SLICES_MAX = 128; /* slices of the tokens */
 
 struct adapter {
     const uint16_t *a; /* [r, k] */
-    float *lines;      /* of partial sums of da: [slices, r, k] */
+    float *lines;      /* partial sums of da: [slices, r, k] */
     struct round_keys keys;
     uint32_t threshold; /* in both halves of a word */
-    float factor;       /* of what is kept; forward: times the scaling */
-    int first;          /* of its columns in h */
+    float factor;       /* of elements that are kept; forward: times the scaling */
+    int first;          /* first of its columns in h */
 };
 
 struct problem {
@@ -33,7 +33,7 @@ struct problem {
     int64_t wide_row, narrow_row;
     const int64_t *row_keys;
     int m, k, r;
-    int slice; /* tokens of a block of threads, a multiple of 16 */
+    int slice; /* tokens of a thread block, a multiple of 16 */
     struct adapter part[PARTS_MAX];
 };
 
@@ -42,14 +42,14 @@ __device__ __forceinline__ uint4 zeros()
     return make_uint4(0, 0, 0, 0);
 }
 
-/* Both halves of a word of random bits, compared as fp16 (elementwise.h), as a mask over two bf16. */
+/* Compares both halves of a word of random bits as fp16 (elementwise.h); returns a mask over two bf16. */
 __device__ __forceinline__ uint32_t mask_of(uint32_t word, uint32_t threshold)
 {
     uint32_t bits = word & (TT_DROPOUT_STEPS - 1) * 0x10001u;
     return __hge2_mask(reinterpret_cast<const __half2 &>(bits), reinterpret_cast<const __half2 &>(threshold));
 }
 
-/* The same for sums: a += low factor and b += high factor, of what is kept. */
+/* The same for sums: a += low factor and b += high factor, where kept. */
 __device__ __forceinline__ void add_kept(float &a, float &b, uint32_t word, const struct adapter &part,
                                          float low, float high)
 {
@@ -62,7 +62,7 @@ __device__ __forceinline__ void add_kept(float &a, float &b, uint32_t word, cons
           "f"(part.factor));
 }
 
-/* Eight columns of a token; `block` is their first column / 8. */
+/* Drops from eight columns of a token; `block` is their first column / 8. */
 __device__ __forceinline__ uint4 drop(const struct adapter &part, uint64_t row_key, uint32_t block, uint4 x)
 {
     uint32_t words[4];
@@ -71,7 +71,7 @@ __device__ __forceinline__ uint4 drop(const struct adapter &part, uint64_t row_k
                       x.z & mask_of(words[2], part.threshold), x.w & mask_of(words[3], part.threshold));
 }
 
-/* Sums of all warps into those of warp 0, pair by pair in an order that never changes. */
+/* Adds the sums of all warps into those of warp 0, pair by pair in a fixed order. */
 template <int COUNT>
 __device__ __forceinline__ void sum_warps(float (&sums)[COUNT], float (&shared)[WARPS / 2][COUNT][LANES])
 {
@@ -91,10 +91,10 @@ __device__ __forceinline__ void sum_warps(float (&sums)[COUNT], float (&shared)[
     }
 }
 
-/* h = drop(x) a^T for 32 tokens: two pieces of 16. The warps share the columns, 32 at a time: lane (g, t) has
- * columns 8 t to 8 t + 7 of tokens g and g + 8, words 0 and 1 being k 2t, 2t + 1, 2t + 8 and 2t + 9 of one
- * product, 2 and 3 of the next. */
-template <int PARTS, int TILES> /* TILES: of 8 ranks */
+/* h = drop(x) a^T for 32 tokens in two pieces of 16. The warps share the columns, 32 at a time: lane (g, t) has
+ * columns 8 t to 8 t + 7 of tokens g and g + 8. Its words 0 and 1 are k 2t, 2t + 1, 2t + 8 and 2t + 9 of one
+ * product, words 2 and 3 those of the next. */
+template <int PARTS, int TILES> /* TILES of 8 ranks */
 __global__ void __launch_bounds__(THREADS, 2) drop_down(const __grid_constant__ struct problem p)
 {
     constexpr int PIECES = 2, SUMS = PARTS * TILES * PIECES * 4;
@@ -165,12 +165,12 @@ __global__ void __launch_bounds__(THREADS, 2) drop_down(const __grid_constant__ 
             }
 }
 
-/* Partial sums of da over a slice of the tokens, for 64 columns. The warps share the tokens, 16 at a time:
- * lane (g, t) has columns 8 g to 8 g + 7 of tokens 2t, 2t + 1, 2t + 8 and 2t + 9. Product q has columns 8 g +
- * 2q as its rows g and 8 g + 2q + 1 as its rows g + 8; dh comes by way of shared memory, which turns it. */
+/* Partial sums of da over a slice of the tokens, for 64 columns. The warps share the tokens, 16 at a time: lane
+ * (g, t) has columns 8 g to 8 g + 7 of tokens 2t, 2t + 1, 2t + 8 and 2t + 9. Product q has columns 8 g + 2q as
+ * its rows g and 8 g + 2q + 1 as its rows g + 8. dh passes through shared memory, which transposes it. */
 template <int PARTS, int TILES> struct weights_memory {
     static constexpr int NARROW = PARTS * TILES,
-                         PITCH = (NARROW + 1) / 2 * 16 + 8; /* rows in different banks */
+                         PITCH = (NARROW + 1) / 2 * 16 + 8; /* puts rows into different banks */
     union {
         uint4 x[2][WARPS][4][LANES];
         float sums[WARPS / 2][NARROW * 4][LANES];
@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(THREADS, PARTS *TILES > 2 ? 1 : 2)
         for (int i = 0; i < 4; i++) key[i] = (uint64_t)__ldg(&p.row_keys[token_of(first, i)]);
         fetch(first + WARPS * 16, stage ^ 1);
         __pipeline_wait_prior(1);
-        __syncwarp(); /* lanes turn what others have copied */
+        __syncwarp(); /* lanes transpose what other lanes have copied */
         uint32_t pieces = shared_address(&shared.hidden[stage][warp][lane % 16][lane / 16]);
 #pragma unroll
         for (int n = 0; n < (NARROW + 1) / 2; n++) load_pieces_transposed(b[n], pieces + n * 32);
@@ -259,14 +259,14 @@ __global__ void __launch_bounds__(THREADS, PARTS *TILES > 2 ? 1 : 2)
     }
 }
 
-/* dx += drop'(dh a) for a slice of the tokens. A warp has 32 columns, of which it keeps a in registers, and
- * takes 16 tokens at a time: lane (g, t) has columns 8 t to 8 t + 7 of tokens g and g + 8, the columns 2t and
- * 2t + 1 of product j being its 2 j and 2 j + 1. */
+/* dx += drop'(dh a) for a slice of the tokens. A warp has 32 columns, keeps their part of a in registers, and
+ * processes 16 tokens at a time: lane (g, t) has columns 8 t to 8 t + 7 of tokens g and g + 8. The columns 2t
+ * and 2t + 1 of product j are its columns 2 j and 2 j + 1. */
 template <int PARTS, int TILES>
 __global__ void __launch_bounds__(THREADS, PARTS *TILES > 6 ? 1 : 2)
     drop_input(const __grid_constant__ struct problem p)
 {
-    constexpr int STEPS = (TILES + 1) / 2; /* of 16 ranks */
+    constexpr int STEPS = (TILES + 1) / 2; /* steps of 16 ranks */
     int warp = (int)threadIdx.x / LANES, lane = (int)threadIdx.x % LANES, g = lane / 4, t = lane % 4;
     int first_column = ((int)blockIdx.x * WARPS + warp) * 32, column = first_column + 8 * t;
     int begin = (int)blockIdx.y * p.slice, end = min(begin + p.slice, p.m);
@@ -339,7 +339,7 @@ __global__ void __launch_bounds__(THREADS, PARTS *TILES > 6 ? 1 : 2)
     }
 }
 
-/* Whether there is a kernel, and all lies where 16 bytes can be moved. */
+/* Whether there is a kernel for the parts, and all addresses and strides allow accesses of 16 bytes. */
 bool fits(const struct tt_dropout_parts &parts, bool weights, const tt_tensor &wide, const tt_tensor &narrow)
 {
     if (!tt_dropout_is_one_pass(wide, &parts, weights)) return false;
@@ -413,13 +413,13 @@ struct kernels choose(int r, int count)
     }
 }
 
-/* What goes wrong is cudaGetLastError's. */
+/* Errors are left to cudaGetLastError. */
 void launch(const struct kernel &kernel, const struct problem &p, dim3 blocks, cudaStream_t stream)
 {
     kernel.run<<<blocks, THREADS, (size_t)kernel.shared, stream>>>(p);
 }
 
-/* Blocks of threads that the GPU runs at a time. */
+/* The number of thread blocks that the GPU runs at a time. */
 int blocks_at_once(const struct tt_stream *stream, const struct kernel &kernel)
 {
     int each = 1;
@@ -428,9 +428,9 @@ int blocks_at_once(const struct tt_stream *stream, const struct kernel &kernel)
     return (each > 0 ? each : 1) * tt_cuda_device_of(stream)->processors;
 }
 
-/* Blocks of threads along the columns, `columns` each, and slices of the tokens for them, as few as keep a
- * GPU that runs `at_once` of them busy for so many turns and to the end: each has to read what it keeps, or
- * to sum up. */
+/* Chooses the thread blocks along the columns, `columns` each, and the slices of the tokens. A GPU that runs
+ * `at_once` blocks shall be busy for at least `turns_min` turns and until the end. More slices than necessary
+ * cost time: each has to read the factors that it keeps, or to add up its sums. */
 dim3 blocks_for(struct problem *p, int columns, int tokens, int at_once, double turns_min, int slices_max)
 {
     int across = (p->k + columns - 1) / columns, most = (p->m + tokens - 1) / tokens, slices = 1;

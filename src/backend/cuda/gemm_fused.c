@@ -1,4 +1,4 @@
-/* Which products the fused kernel takes, and the maps that it reads them through. */
+/* The choice of products for the fused kernel, and the tensor maps of their operands. */
 #include "backend/cuda/gemm_fused.h"
 
 #include <stdlib.h>
@@ -7,18 +7,18 @@
 #include "backend/compose.h"
 #include "backend/cuda/gemm_algorithms.h"
 
-/* cuTensorMapEncodeTiled; the plugin does not link the driver. */
+/* cuTensorMapEncodeTiled, found at run time: the plugin does not link the driver. */
 typedef CUresult (*encode_function)(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank,
                                     void *address, const cuuint64_t *dims, const cuuint64_t *strides,
                                     const cuuint32_t *box, const cuuint32_t *element_strides,
                                     CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                     CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill);
 
-/* Below, the tile's element-wise work does not hide behind the next one's arithmetic. */
+/* For a smaller K a tile's element-wise work takes longer than the next tile's arithmetic, which should hide it. */
 static const int64_t least_depth = 1024;
-/* Of the processors' time over all turns: a last turn with few tiles leaves most of them idle, and rows and
- * columns of tiles that the matrix does not have are multiplied for nothing (one token beside 28672 columns).
- */
+/* The least useful share of the processors' time over all turns. A last turn with few tiles leaves most
+ * processors idle, and tiles that reach beyond the matrix multiply rows and columns that do not exist (one token
+ * beside 28672 columns). */
 static const double least_share = 0.8;
 static const int band_rows = 8; /* 4 and 16 are 0.5 to 1 % slower */
 
@@ -40,7 +40,7 @@ void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *devic
     gemm->encode = function;
 }
 
-/* The copy engine wants addresses and rows that begin at 16 bytes, the kernel writes 16 bytes at a time. */
+/* The copy engine needs addresses and row strides in multiples of 16 bytes; the kernel writes 16 bytes at a time. */
 static bool fits(tt_tensor matrix)
 {
     return matrix.dtype == TT_BF16 && (uintptr_t)matrix.data % 16 == 0 &&
@@ -56,7 +56,7 @@ static bool low_rank_fits(const struct tt_low_rank *low)
     return true;
 }
 
-/* c = a op(b) + low rank, c of n columns, as far as it does not depend on what else is done with c. */
+/* Whether the kernel supports c = a op(b) + low rank with n columns of c, regardless of what else is done with c. */
 static bool takes(const struct tt_cuda_device *cuda, tt_tensor a, tt_tensor b, int64_t n,
                   const struct tt_low_rank *low)
 {
@@ -64,7 +64,7 @@ static bool takes(const struct tt_cuda_device *cuda, tt_tensor a, tt_tensor b, i
            low_rank_fits(low);
 }
 
-/* CTAs for m x n in tiles of `columns`, or 0 when too much of the processors' time would be lost. */
+/* The number of CTAs for m x n in tiles of `columns`; 0 when too much of the processors' time would be lost. */
 static int ctas_for(const struct tt_cuda_device *cuda, int64_t m, int64_t n, int64_t columns)
 {
     int64_t high = TT_FUSED_CLUSTER * TT_FUSED_ROWS, at_once = cuda->processors / TT_FUSED_CLUSTER;
@@ -80,7 +80,7 @@ static int64_t row_of(tt_tensor matrix)
     return matrix.dims[0] > 1 ? matrix.strides[0] : (matrix.dims[1] + 7) / 8 * 8;
 }
 
-/* Boxes of 64 columns by `rows`. */
+/* Makes a map with boxes of 64 columns by `rows`. */
 static tt_status map_matrix(const struct tt_cuda_gemm *gemm, tt_tensor matrix, int rows, CUtensorMap *map)
 {
     cuuint64_t dims[2] = {(cuuint64_t)matrix.dims[1], (cuuint64_t)matrix.dims[0]};
@@ -118,7 +118,7 @@ static void set_part(struct tt_fused_params *params, int i, const struct tt_low_
     params->part[i].r = (int)b.dims[trans ? 1 : 0];
 }
 
-/* Parts lie beside each other and begin and end where tiles do. */
+/* Sets the low-rank parts: adjacent, with borders on borders of tiles. */
 static bool set_parts(struct tt_fused_params *params, const struct tt_low_rank *low, bool trans, int64_t n)
 {
     params->parts = low->count;
@@ -131,7 +131,7 @@ static bool set_parts(struct tt_fused_params *params, const struct tt_low_rank *
     return true;
 }
 
-/* gate's and up's, h of the second behind that of the first. */
+/* Sets the parts of gate and up; h of the second follows that of the first. */
 static bool set_gate_and_up(struct tt_fused_params *params, const struct tt_low_rank *low, int64_t f)
 {
     int next = 0;
@@ -148,7 +148,7 @@ static bool set_gate_and_up(struct tt_fused_params *params, const struct tt_low_
     return params->part[1].r == 0 || params->part[1].h == params->part[0].h + params->part[0].r;
 }
 
-/* Tiles hold whole heads, and are rotated or not. */
+/* Sets the rotation: tiles hold whole heads, and all heads of a tile are rotated or none. */
 static bool set_rotation(struct tt_fused_params *params, const struct tt_rotation *rotation, int64_t n)
 {
     int64_t half = rotation->head_dim / 2, columns = rotation->columns;
@@ -166,7 +166,8 @@ static bool set_rotation(struct tt_fused_params *params, const struct tt_rotatio
     return true;
 }
 
-/* Before products are composed: results look alike, so that tests have to be told which way they came. */
+/* Called before a product is composed of several kernels. The results do not differ, so tests set
+ * TRIMTAB_GEMM_FUSED=require to fail here. */
 static tt_status may_compose(const struct tt_cuda_device *cuda, const char *op, tt_tensor a, tt_tensor b)
 {
     char a_text[96], b_text[96];
@@ -188,7 +189,7 @@ tt_status tt_cuda_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_
     int64_t n = args->y_MN.dims[1];
     bool adds = !tt_tensor_is_empty(args->addend_MN), trans = args->trans_w,
          rotates = args->rotation.columns > 0;
-    /* cuBLASLt adds an addend as well, and is faster where there is nothing else. */
+    /* cuBLASLt also adds an addend, and is faster when nothing is fused. */
     if (low->count == 0 && !rotates) return tt_compose_gemm_lora(stream, args);
     struct tt_fused_params params = params_of(args->x_MK, n);
     int ctas = 0;
@@ -223,7 +224,7 @@ tt_status tt_cuda_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swi
         return tt_compose_gemm_swiglu(stream, args);
     }
     struct tt_low_rank low = args->low;
-    if (low.count == 1) { /* the other half reads beyond the edge of the same map */
+    if (low.count == 1) { /* the missing half reads beyond the edge of the same map, which gives zeros */
         low.parts[1] = low.parts[0];
         low.count = 2;
     }

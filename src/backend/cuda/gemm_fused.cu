@@ -17,8 +17,8 @@ enum {
     THREADS = 3 * GROUP,
     WRITERS = 3,             /* warps that write tiles out */
     SLAB = ROWS * 64,        /* elements of 64 columns of a tile of sums */
-    LOADER_REGISTERS = 88,   /* of a thread of the first warp group; together at most 3 * 168 */
-    PRODUCT_REGISTERS = 208, /* of the two others: 128 hold sums */
+    LOADER_REGISTERS = 88,   /* per thread of the first warp group; together at most 3 * 168 */
+    PRODUCT_REGISTERS = 208, /* per thread of the two others: 128 hold sums */
 };
 
 using bf16 = __nv_bfloat16;
@@ -36,8 +36,8 @@ struct tile {
     int m, n;
 };
 
-/* The tile of turn `turn` of this CTA: its cluster's column by column through a band of rows, band after
- * band. */
+/* Finds the tile of turn `turn` of this CTA. The tiles of a cluster go column by column through a band of rows,
+ * band after band. */
 template <int KIND> TT_DEVICE bool tile_at(const tt_fused_params &p, int turn, tile &t)
 {
     constexpr int step = KIND == TT_FUSED_SWIGLU ? COLUMNS / 2 : COLUMNS, high = CLUSTER * ROWS;
@@ -51,7 +51,7 @@ template <int KIND> TT_DEVICE bool tile_at(const tt_fused_params &p, int turn, t
     return true;
 }
 
-/* The low rank part that a tile's columns belong to; parts begin and end with tiles. -1: none. */
+/* The low-rank part that a tile's columns belong to, -1: none. The borders of parts are borders of tiles. */
 TT_DEVICE int part_of(const tt_fused_params &p, int n)
 {
     for (int i = 0; i < p.parts; i++) {
@@ -60,7 +60,7 @@ TT_DEVICE int part_of(const tt_fused_params &p, int n)
     return -1;
 }
 
-/* Steps along K behind the wide product's. */
+/* The number of steps along K that follow those of the wide product. */
 template <int KIND> TT_DEVICE int narrow_steps(const tt_fused_params &p, const tile &t)
 {
     if (p.parts == 0) return 0;
@@ -81,10 +81,10 @@ struct ring {
     }
 };
 
-/* Where a step's operands come from: coordinates in two maps. */
+/* The source of a step's operands: coordinates in two maps. */
 struct step {
     const CUtensorMap *a, *b;
-    int k_a, k_b, n; /* n: of the first column of this tile in b */
+    int k_a, k_b, n; /* n: first column of this tile in b */
 };
 
 template <int KIND> TT_DEVICE step wide_step(const tt_fused_params &p, const tile &t, int k, uint32_t rank)
@@ -93,8 +93,8 @@ template <int KIND> TT_DEVICE step wide_step(const tt_fused_params &p, const til
     return {&p.a, &p.b, k, k, up ? p.n + t.n : t.n};
 }
 
-/* With SwiGLU h holds gate's columns and then up's: each half of the tile sees the other's as multiplied by
- * what lies beyond the edge of its own b, which is zero. */
+/* With SwiGLU h holds gate's columns and then up's. Each half of the tile multiplies the other half's columns of
+ * h by values beyond the edge of its own b, which are zero. */
 template <int KIND> TT_DEVICE step narrow_step(const tt_fused_params &p, const tile &t, int k, uint32_t rank)
 {
     constexpr int nowhere = 1 << 20;
@@ -106,7 +106,7 @@ template <int KIND> TT_DEVICE step narrow_step(const tt_fused_params &p, const t
     return {&p.a2, &p.b2[part], p.part[part].h + k, k, t.n - p.part[part].first};
 }
 
-/* One thread: loads this CTA's a, and its half of b into both CTAs of the cluster. */
+/* One thread loads this CTA's a, and its half of b into both CTAs of the cluster. */
 template <int KIND> TT_DEVICE void load_tiles(const tt_fused_params &p, shared &s)
 {
     constexpr bool transposed = KIND == TT_FUSED_LORA_NN || KIND == TT_FUSED_SWIGLU_BACKWARD;
@@ -135,9 +135,8 @@ template <int KIND> TT_DEVICE void load_tiles(const tt_fused_params &p, shared &
     }
 }
 
-/* A warp group: 64 x 256 sums, which it leaves as bf16 in shared memory. In rows of 128 bytes the k-th 16
- * bytes of row r lie at k ^ r % 8, as the copy engine lays tiles: no two threads of a store meet in a bank.
- */
+/* A warp group computes 64 x 256 sums and stores them as bf16 in shared memory. In rows of 128 bytes the k-th 16
+ * bytes of row r are at k ^ r % 8, the copy engine's layout, so that the threads of a store use different banks. */
 template <int KIND> TT_DEVICE void multiply_tiles(const tt_fused_params &p, shared &s, int group)
 {
     constexpr int transposed = KIND == TT_FUSED_LORA_NN || KIND == TT_FUSED_SWIGLU_BACKWARD;
@@ -193,7 +192,7 @@ TT_DEVICE float sigmoid(float x)
     return __fdividef(1.0f, 1.0f + __expf(-x));
 }
 
-/* As swiglu.cu computes it. */
+/* The same formula as in swiglu.cu. */
 TT_DEVICE float swiglu(float gate, float up)
 {
     return up * (gate * sigmoid(gate));
@@ -229,17 +228,17 @@ TT_DEVICE void differentiate2(uint32_t dact, uint32_t gate, uint32_t up, uint32_
     act = pack(low.act, high.act);
 }
 
-/* Rows of a tile that a writing warp has in hand at a time, 16 bytes a thread and matrix; what they need from
- * memory is asked for one batch ahead. */
+/* Rows of a tile that a writing warp processes at a time, 16 bytes per thread and matrix. Their operands in
+ * memory are loaded one batch ahead. */
 template <int KIND> struct batch {
     static constexpr int units =
-        KIND == TT_FUSED_SWIGLU ? COLUMNS / 16 : COLUMNS / 8; /* 16 bytes each, in a row */
+        KIND == TT_FUSED_SWIGLU ? COLUMNS / 16 : COLUMNS / 8; /* pieces of 16 bytes in a row */
     static constexpr int rows = 32 / units;
     static constexpr int size = KIND == TT_FUSED_SWIGLU_BACKWARD ? 2 : 4;
     static constexpr int step = WRITERS * rows * size;
     uint4 x[size], y[KIND == TT_FUSED_SWIGLU_BACKWARD ? size : 1];
 
-    /* Row of item i of the batch that begins at `first`, and its column; false beyond the matrix. */
+    /* The row and the column of item i of the batch that begins at `first`; false beyond the matrix. */
     static TT_DEVICE bool place(const tt_fused_params &p, const tile &t, int first, int i, int &row,
                                 int &column)
     {
@@ -291,7 +290,7 @@ TT_DEVICE void write_batch(const tt_fused_params &p, const shared &s, const tile
         uint4 c = sums_at(s, row - t.m, unit);
         if (KIND == TT_FUSED_SWIGLU) {
             uint4 up = sums_at(s, row - t.m, unit + 16);
-            if (p.c != nullptr) { /* not read again before backward */
+            if (p.c != nullptr) { /* a streaming store: not read again before backward */
                 __stcs(reinterpret_cast<uint4 *>(static_cast<bf16 *>(p.c) + at), c);
                 __stcs(reinterpret_cast<uint4 *>(static_cast<bf16 *>(p.c) + at + p.n), up);
             }
@@ -333,7 +332,7 @@ TT_DEVICE int position_of(const tt_fused_params &p, const tile &t, int row)
     return row < ROWS && t.m + row < p.m && t.n < p.rotated ? __ldg(p.positions + t.m + row) : 0;
 }
 
-/* Two neighbouring columns of a head's first half and the two of its second half. */
+/* Rotates two neighbouring columns of a head's first half with the two of its second half. */
 TT_DEVICE void rotate2(uint32_t &first, uint32_t &second, float cos0, float sin0, float cos1, float sin1)
 {
     float a0 = low_half(first), a1 = high_half(first), b0 = low_half(second), b1 = high_half(second);
@@ -341,8 +340,8 @@ TT_DEVICE void rotate2(uint32_t &first, uint32_t &second, float cos0, float sin0
     second = pack(b0 * cos0 + a0 * sin0, b1 * cos1 + a1 * sin1);
 }
 
-/* A thread has 8 columns of a head's first half and those of its second half; a warp has two rows. Positions
- * are asked for two rounds ahead, what is read by them one. */
+/* A thread has 8 columns of a head's first half and those of its second half; a warp has two rows. Positions are
+ * loaded two rounds ahead, cos and sin one. */
 TT_DEVICE void write_rotated_tiles(const tt_fused_params &p, shared &s)
 {
     constexpr int every = 2 * WRITERS;
@@ -405,7 +404,7 @@ __global__ void __launch_bounds__(THREADS, 1) gemm_fused(const __grid_constant__
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             barrier_init(&s.full[i], 1);
-            barrier_init(&s.empty[i], CLUSTER * 2); /* both groups of both CTAs have read it */
+            barrier_init(&s.empty[i], CLUSTER * 2); /* both groups of both CTAs arrive after reading */
         }
         barrier_init(&s.sums_full, 2 * GROUP / 32);
         barrier_init(&s.sums_empty, WRITERS);
@@ -426,7 +425,7 @@ __global__ void __launch_bounds__(THREADS, 1) gemm_fused(const __grid_constant__
         multiply_tiles<KIND>(p, s, (int)threadIdx.x / GROUP - 1);
     }
     __syncwarp();
-    cluster_sync(); /* the other CTA may still write here */
+    cluster_sync(); /* the other CTA may still write to this one */
 #endif
 }
 
@@ -450,8 +449,8 @@ template <int KIND> cudaError_t launch(const tt_fused_params *params, int ctas, 
 
 } // namespace
 
-/* The warp groups share the registers that a CTA starts with: with fewer they would wait for each other for
- * ever. An empty body has four a thread. */
+/* The warp groups redistribute the registers that a CTA starts with: with fewer they would wait for each other
+ * for ever. An empty body has four per thread. */
 extern "C" bool tt_cuda_fused_is_built(void)
 {
     cudaFuncAttributes facts;

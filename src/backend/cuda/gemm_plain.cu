@@ -41,8 +41,8 @@ __device__ inline void store(__nv_bfloat16 *to, float value)
     *to = __float2bfloat16_rn(value);
 }
 
-/* TILE x DEPTH elements into panel[k][outer], zeros outside. Neighbouring threads read neighbouring elements.
- */
+/* Copies TILE x DEPTH elements into panel[k][outer], zeros outside. Neighbouring threads read neighbouring
+ * elements. */
 template <typename T>
 __device__ inline void load(const struct operand &from, int64_t first, int64_t count, int64_t k0,
                             int64_t k_count, float panel[DEPTH][PADDED])

@@ -1,6 +1,6 @@
-/* The product that takes everything: any mix of types, any alignment, K = 0. Exact products of the operands
- * as they are stored, added in fp32 in the order of k. For what cuBLASLt declines; a tenth of its speed or
- * less. */
+/* The product that supports everything: any mix of types, any alignment, K = 0. It multiplies the operands
+ * exactly as they are stored and adds in fp32 in the order of k. It serves the cases that cuBLASLt declines, at
+ * a tenth of its speed or less. */
 #ifndef TT_BACKEND_CUDA_GEMM_PLAIN_H
 #define TT_BACKEND_CUDA_GEMM_PLAIN_H
 

@@ -1,14 +1,13 @@
-/* Choosing algorithms by time, and the choices on disk.
+/* The choice of algorithms by time, and its file.
  *
- * A GPU that comes from rest runs its first 40 ms faster than it can keep up (790 against 690 TFLOP/s on an
- * H200, 2026-11-21), so candidates timed one after another would make the first win. Narrow products are
- * timed round robin, in visits of about 10 ms until each has run 100 ms.
+ * An idle GPU runs its first 40 ms faster than it can sustain (790 against 690 TFLOP/s on an H200, 2026-11-21),
+ * so of candidates timed one after another the first would win. Narrow products are timed round robin, in visits
+ * of about 10 ms until each has run 100 ms.
  *
- * Wide products run at the limit of power, and there the clock follows what a kernel draws. Round robin every
- * candidate runs at the clock of all: choices that were 6 % faster one by one made a step's products 1.8 %
- * faster, most likely because they drew more (11B, two H200s). So a wide product's candidates run alone,
- * first until the clock has settled to them.
- */
+ * Wide products run at the power limit, where the clock depends on the power that a kernel draws. Round robin
+ * would run every candidate at the average clock: algorithms chosen this way that were 6 % faster one by one
+ * made a step's products 1.8 % faster, most likely because they drew more (11B, two H200s). So the candidates of
+ * a wide product run alone, and are timed after the clock has settled. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +24,7 @@ enum { ALGORITHM_BYTES = sizeof(cublasLtMatmulAlgo_t), CHOICES_BYTES_MAX = 4 << 
 
 static const double warm_ms = 300, visit_ms = 10, candidate_ms = 100, settle_ms = 120;
 static const double wide_flops = 5e10;
-static const double worthwhile_flops = 1e8; /* below, a product is a launch and little else */
+static const double worthwhile_flops = 1e8; /* a smaller product is dominated by its launch */
 
 bool tt_gemm_choice_applies(const struct tt_gemm_key *key)
 {
@@ -104,7 +103,7 @@ static bool parse_choice(const char *line, struct tt_gemm_choice *choice)
     return parse_algorithm(hex, &choice->algorithm);
 }
 
-/* Lines that say nothing, or what is known already, are passed over: a cache is never a reason to fail. */
+/* Reads the file of choices. Invalid lines and repeated shapes are ignored: a cache never makes a run fail. */
 static void read_choices(struct tt_cuda_gemm *gemm)
 {
     struct tt_str text = {0};
@@ -145,7 +144,7 @@ void tt_gemm_choices_load(struct tt_cuda_gemm *gemm, const struct tt_device *dev
     read_choices(gemm);
 }
 
-/* One write of one line: ranks that choose at the same time do not tear each other's lines. */
+/* Appends a choice with one write: ranks that choose at the same time do not mix their lines. */
 static void keep_choice(struct tt_cuda_gemm *gemm, const struct tt_gemm_choice *choice, double ms,
                         double first_ms)
 {
@@ -178,7 +177,7 @@ struct timing {
     cudaEvent_t begin, end;
 };
 
-/* Runs one candidate `count` times; its milliseconds, or negative when it does not run. */
+/* Runs one candidate `count` times; returns the milliseconds, or a negative number when it does not run. */
 static double visit(struct timing *timing, const cublasLtMatmulAlgo_t *algorithm, int count)
 {
     cudaStream_t stream = tt_cuda_handle(timing->stream);
@@ -196,7 +195,7 @@ static double visit(struct timing *timing, const cublasLtMatmulAlgo_t *algorithm
     return ms;
 }
 
-/* Mean milliseconds of a run, or -1. */
+/* Mean milliseconds per run, or -1. */
 static double mean(struct timing *timing, const cublasLtMatmulAlgo_t *algorithm, double once, double ms)
 {
     int repeat = once > 0 ? (int)(ms / once) + 1 : 1;
@@ -204,7 +203,7 @@ static double mean(struct timing *timing, const cublasLtMatmulAlgo_t *algorithm,
     return total < 0 ? -1 : total / repeat;
 }
 
-/* Each alone, at the clock that it leaves. */
+/* Times each candidate alone, at the clock that settles under it. */
 static void time_alone(struct timing *timing, const cublasLtMatmulHeuristicResult_t *candidates, int count,
                        double once, double times[TT_GEMM_CANDIDATES])
 {
@@ -250,7 +249,7 @@ static int fastest(struct timing *timing, const cublasLtMatmulHeuristicResult_t 
         if (times[i] <= 0) times[i] = INFINITY;
         if (times[i] < times[best]) best = i;
     }
-    return times[best] < times[0] * 0.995 ? best : 0; /* a tie stays with the heuristics */
+    return times[best] < times[0] * 0.995 ? best : 0; /* within 0.5 % the heuristics' first candidate stays */
 }
 
 tt_status tt_gemm_tune(struct tt_cuda_gemm *gemm, struct tt_stream *stream, struct tt_gemm_plan *plan,
@@ -261,13 +260,13 @@ tt_status tt_gemm_tune(struct tt_cuda_gemm *gemm, struct tt_stream *stream, stru
     void *instead_of_c = NULL;
     size_t c_bytes = 0;
     double times[TT_GEMM_CANDIDATES];
-    read_choices(gemm); /* another rank may have made this choice meanwhile */
+    read_choices(gemm); /* another rank may have stored this choice meanwhile */
     const cublasLtMatmulAlgo_t *known = tt_gemm_choice_find(gemm, &plan->key);
     if (known != NULL) {
         plan->algorithm = *known;
         return TT_OK;
     }
-    if (plan->key.accumulates) { /* c may be added to once only */
+    if (plan->key.accumulates) { /* timed runs must not add to c: they get another buffer */
         c_bytes = (size_t)(plan->key.ldc * plan->key.n) * tt_dtype_bytes((tt_dtype)plan->key.c_type);
         if (cudaMalloc(&instead_of_c, c_bytes) != cudaSuccess) {
             cudaGetLastError();

@@ -1,9 +1,9 @@
-/* Hopper's own instructions (PTX ISA 8.0, sm_90a): barriers in shared memory, the bulk tensor copy engine, warp group
- * matrix products. TT_HOPPER is defined where they can be compiled.
+/* Instructions of Hopper (PTX ISA 8.0, sm_90a): barriers in shared memory, the bulk tensor copy engine, warp
+ * group matrix products. TT_HOPPER is defined where the compiler supports them.
  *
- * Barriers are waited for and arrived at with PTX's default scope (the CTA), at the other CTA of a cluster too: what
- * they guard is written and read by the copy engine and the tensor cores alone. A cluster-wide acquire or release would
- * cost a fence of the whole GPU at each step (a quarter of the speed, seen on an H200). */
+ * Waits and arrivals at barriers have PTX's default scope (the CTA), also at the barriers of the other CTA of a
+ * cluster: only the copy engine and the tensor cores write and read the guarded data. A cluster-wide acquire or
+ * release would add a fence of the whole GPU to each step (a quarter of the speed, seen on an H200). */
 #ifndef TT_BACKEND_CUDA_HOPPER_CUH
 #define TT_BACKEND_CUDA_HOPPER_CUH
 
@@ -26,13 +26,13 @@ TT_DEVICE void barrier_init(uint64_t *barrier, int arrivals)
                  : "memory");
 }
 
-/* After barrier_init, before another CTA of the cluster or the copy engine uses them. */
+/* Called after barrier_init and before another CTA of the cluster or the copy engine uses the barriers. */
 TT_DEVICE void barriers_are_ready()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/* Arrives, and has the phase wait for `bytes` of the copy engine too. */
+/* Arrives, and makes the phase also wait for `bytes` from the copy engine. */
 TT_DEVICE void barrier_expect(uint64_t *barrier, int bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
@@ -44,7 +44,7 @@ TT_DEVICE void barrier_arrive(uint64_t *barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-/* At the same barrier of CTA `cta` of the cluster. */
+/* Arrives at the same barrier of CTA `cta` of the cluster. */
 TT_DEVICE void barrier_arrive_at(uint64_t *barrier, uint32_t cta)
 {
     asm volatile("{\n.reg .b32 there;\n"
@@ -54,7 +54,7 @@ TT_DEVICE void barrier_arrive_at(uint64_t *barrier, uint32_t cta)
                  : "memory");
 }
 
-/* Until the phase of this parity is complete. */
+/* Waits until the phase of this parity is complete. */
 TT_DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
 {
     asm volatile("{\n.reg .pred done;\nagain:\n"
@@ -69,7 +69,7 @@ TT_DEVICE void cluster_sync()
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-/* The box at (x, y) of the map, x along rows. */
+/* Copies the box at (x, y) of the map to shared memory; x counts along rows. */
 TT_DEVICE void copy_tile(void *to, const CUtensorMap *map, uint64_t *barrier, int x, int y)
 {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
@@ -78,7 +78,7 @@ TT_DEVICE void copy_tile(void *to, const CUtensorMap *map, uint64_t *barrier, in
                  : "memory");
 }
 
-/* Into the same place of both CTAs of a cluster of two, and their barriers. */
+/* Copies to the same address in both CTAs of a cluster of two, and signals the barriers of both. */
 TT_DEVICE void copy_tile_to_all(void *to, const CUtensorMap *map, uint64_t *barrier, int x, int y)
 {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
@@ -97,9 +97,9 @@ template <int REGISTERS> TT_DEVICE void take_registers()
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
-/* Of a matrix in shared memory with the 128-byte swizzle. With rows along k: `stride` lies between groups of 8
- * rows, `lead` is not used. With rows along m or n: `stride` lies between groups of 8 k, `lead` between blocks of
- * 64 columns. */
+/* Descriptor of a matrix in shared memory with the 128-byte swizzle, strides in bytes. With rows along k:
+ * `stride` is the distance between groups of 8 rows, `lead` is not used. With rows along m or n: `stride` is the
+ * distance between groups of 8 k, `lead` that between blocks of 64 columns. */
 TT_DEVICE uint64_t matrix_descriptor(const void *at, uint32_t lead, uint32_t stride)
 {
     return (uint64_t)((shared_address(at) & 0x3ffff) >> 4) | (uint64_t)(lead >> 4) << 16 |
@@ -116,13 +116,13 @@ TT_DEVICE void wgmma_commit()
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Until at most PENDING committed groups are left. */
+/* Waits until at most PENDING committed groups are left. */
 template <int PENDING> TT_DEVICE void wgmma_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-/* After the last wait: nothing that reads the sums moves before it. */
+/* Called after the last wait: the compiler moves no use of the sums before it. */
 TT_DEVICE void wgmma_results(float (&sums)[128])
 {
 #pragma unroll
@@ -136,9 +136,9 @@ TT_DEVICE void wgmma_results(float (&sums)[128])
     TT_SUMS_8(i), TT_SUMS_8(i + 8), TT_SUMS_8(i + 16), TT_SUMS_8(i + 24), TT_SUMS_8(i + 32),                 \
         TT_SUMS_8(i + 40), TT_SUMS_8(i + 48), TT_SUMS_8(i + 56)
 
-/* sums (+)= a b, bf16: a [64, 16] with rows along k, b [256, 16] so too, or [16, 256] when TRANSPOSED. Sums 4 i ..
- * 4 i + 3 of thread t of the warp group: columns 8 i + 2 (t % 4) and the next, of rows t / 32 * 16 + t % 32 / 4 and
- * 8 below. */
+/* sums (+)= a b in bf16: a is [64, 16] with rows along k; b is [256, 16] with rows along k, or [16, 256] when
+ * TRANSPOSED. Sums 4 i .. 4 i + 3 of thread t of the warp group are columns 8 i + 2 (t % 4) and the next, of row
+ * t / 32 * 16 + t % 32 / 4 and of the row 8 below. */
 template <int TRANSPOSED>
 TT_DEVICE void wgmma_64x256x16(float (&sums)[128], uint64_t a, uint64_t b, int accumulate)
 {
@@ -157,7 +157,7 @@ TT_DEVICE void wgmma_64x256x16(float (&sums)[128], uint64_t a, uint64_t b, int a
                  : "l"(a), "l"(b), "r"(accumulate), "n"(TRANSPOSED));
 }
 
-/* Four 8 x 8 matrices: lane l gives the address of row l % 8 of matrix l / 8. */
+/* Stores four 8 x 8 matrices: lane l gives the address of row l % 8 of matrix l / 8. */
 TT_DEVICE void store_matrices(void *row, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3)
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
@@ -165,7 +165,7 @@ TT_DEVICE void store_matrices(void *row, uint32_t m0, uint32_t m1, uint32_t m2, 
                  : "memory");
 }
 
-/* Two bf16 in a word, the first in its low half. */
+/* Packs two bf16 into a word, the first in its low half. */
 TT_DEVICE uint32_t pack(float first, float second)
 {
     uint32_t word;

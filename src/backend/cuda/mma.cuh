@@ -1,4 +1,4 @@
-/* Tensor cores by mma.sync, from compute capability 8.0 on: m16n8k16 in bf16 with sums in fp32 (PTX ISA, section
+/* Tensor cores through mma.sync, compute capability 8.0 and up: m16n8k16 in bf16 with sums in fp32 (PTX ISA, section
  * "Matrix Fragments for mma.m16n8k16"). Lane l, with g = l / 4 and t = l % 4, holds
  *   a [16, 16]: words 0, 1: columns 2t, 2t + 1 of rows g and g + 8; words 2, 3: columns 2t + 8, 2t + 9 of the same rows
  *   b [16, 8]:  words 0, 1: rows 2t, 2t + 1 and 2t + 8, 2t + 9 of column g
@@ -13,7 +13,7 @@ static __device__ __forceinline__ uint32_t shared_address(const void *data)
     return (uint32_t)__cvta_generic_to_shared(data);
 }
 
-/* Four 8 x 8 pieces of shared memory: lane l gives the address of row l % 8 of piece l / 8. */
+/* Loads four 8 x 8 pieces from shared memory: lane l gives the address of row l % 8 of piece l / 8. */
 static __device__ __forceinline__ void load_pieces(uint32_t (&r)[4], uint32_t address)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -1,14 +1,14 @@
-/* NCCL behind struct tt_collectives_table. libnccl.so.2 is opened when the first communicator is made: one
- * GPU needs none.
+/* NCCL behind struct tt_collectives_table. libnccl.so.2 is opened when the first communicator is made: a run on
+ * one GPU does not need it.
  *
- * Communicators are nonblocking (ncclConfig_t.blocking = 0): no call holds the host while peers are slow or
- * gone. A call may then return before its work is on the stream, so each waits, looking at the device's
- * check, until NCCL says that it is.
+ * Communicators are nonblocking (ncclConfig_t.blocking = 0): no call blocks the host while peers are slow or
+ * gone. A call may therefore return before its work is queued on the stream. So each call polls NCCL and the
+ * device's check until the work is queued.
  *
- * ncclCommAbort frees the communicator, and may come from another thread than the calls: a mutex keeps them
- * apart, and after an abort the calls fail without touching it. It waits for the GPU, so where that hangs it
- * would never return: a thread of its own does it, and nobody waits for that longer than some seconds.
- */
+ * ncclCommAbort frees the communicator and may be called by another thread: a mutex separates it from the calls,
+ * and after an abort the calls fail without using the communicator. ncclCommAbort waits for the GPU, so on a GPU
+ * that hangs it would never return. It runs on a thread of its own, and the caller waits for that thread for a
+ * few seconds only. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
@@ -28,11 +28,11 @@
 
 enum {
     CTAS_MAX = 8,
-    VERSION_MIN = 21800, /* 2.18: config of nonblocking communicators as it is used here */
+    VERSION_MIN = 21800, /* 2.18: the first version with this use of a nonblocking communicator's config */
     YIELDS = 2000,       /* of the processor, before a wait begins to sleep */
     YIELDS_PER_CHECK = 64,
-    FINALIZE_SECONDS_MAX = 5, /* after that a communicator is aborted */
-    ABORT_SECONDS_MAX = 3     /* after that it is left alone */
+    FINALIZE_SECONDS_MAX = 5, /* then the communicator is aborted */
+    ABORT_SECONDS_MAX = 3     /* then the abort is left to its thread */
 };
 
 #define NCCL_CALLS(CALL)                                                                                     \
@@ -61,9 +61,9 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 struct handle {
-    pthread_mutex_t mutex; /* guards the two below, and every call with `comm` */
+    pthread_mutex_t mutex; /* guards the two members below, and every call with `comm` */
     ncclComm_t comm;
-    bool aborted; /* then `comm` is gone */
+    bool aborted; /* `comm` is no longer valid */
     struct tt_device *device;
 };
 
@@ -74,14 +74,14 @@ static bool find_symbol(void *library, const char *name, void *to)
         snprintf(nccl.why_not, sizeof nccl.why_not, "libnccl.so.2 has no %s", name);
         return false;
     }
-    memcpy(to, &symbol, sizeof symbol); /* ISO C has no cast from data to code */
+    memcpy(to, &symbol, sizeof symbol); /* ISO C cannot cast a data pointer to a function pointer */
     return true;
 }
 
 static void load(void)
 {
-    /* Multicast over NVLink (NVLS) is left off: machines that are shared forbid it, and gathers do not need
-     * it. Whoever sets the variable decides. */
+    /* Multicast over NVLink (NVLS) is off: shared machines forbid it, and gathers do not need it. A variable
+     * that is already set has priority. */
     setenv("NCCL_NVLS_ENABLE", "0", 0);
     void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
@@ -106,17 +106,17 @@ static tt_status need_library(void)
     pthread_once(&once, load);
     if (nccl.loaded) return TT_OK;
     tt_fail(TT_ERR_UNSUPPORTED, "several GPUs need NCCL: %s", nccl.why_not);
-    tt_hint("install NCCL, or name its folder in LD_LIBRARY_PATH; one GPU (--ranks 1) runs without it");
+    tt_hint("install NCCL, or name its folder in LD_LIBRARY_PATH; one GPU (--ranks 1) does not need it");
     return TT_ERR_UNSUPPORTED;
 }
 
-/* `comm` may be NULL: NCCL's last error is then the last of any communicator. */
+/* `comm` may be NULL: NCCL then reports the last error of any communicator. */
 static tt_status fail_nccl(ncclResult_t result, ncclComm_t comm, const char *call)
 {
     const char *last = nccl.ncclGetLastError(comm);
     const char *more = last != NULL && last[0] != '\0' ? last : "no more is known";
     tt_fail(TT_ERR_COMM, "%s: %s (%s)", call, nccl.ncclGetErrorString(result), more);
-    tt_hint("NCCL_DEBUG=WARN makes NCCL say more");
+    tt_hint("NCCL_DEBUG=WARN makes NCCL log more");
     return TT_ERR_COMM;
 }
 
@@ -133,8 +133,8 @@ static void pause_waiting(unsigned waits)
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 }
 
-/* Ends a call that returned `result` with the mutex held: waits until its work is on the stream. Frees the
- * mutex. */
+/* Ends a call that returned `result`; the mutex is held. Waits until the work is queued on the stream, and
+ * unlocks the mutex. */
 static tt_status settle(struct handle *handle, ncclResult_t result, const char *call)
 {
     struct tt_device *device = handle->device;
@@ -157,7 +157,7 @@ static tt_status settle(struct handle *handle, ncclResult_t result, const char *
     return status;
 }
 
-/* The end of a collective call. */
+/* The end of a collective. */
 static tt_status settle_on(struct handle *handle, struct tt_stream *stream, ncclResult_t result,
                            const char *call)
 {
@@ -166,7 +166,7 @@ static tt_status settle_on(struct handle *handle, struct tt_stream *stream, nccl
     return TT_OK;
 }
 
-/* The mutex is held on TT_OK. */
+/* Holds the mutex when it returns TT_OK. */
 static tt_status begin(struct handle *handle, const char *call)
 {
     pthread_mutex_lock(&handle->mutex);
@@ -206,7 +206,7 @@ static void *abort_main(void *argument)
     return NULL;
 }
 
-/* What cannot be aborted is left alone: the process ends soon. */
+/* Aborts the communicator. When that takes too long its memory is leaked: the process ends soon. */
 static void abort_comm(const struct handle *handle)
 {
     pthread_t thread;
@@ -216,13 +216,13 @@ static void abort_comm(const struct handle *handle)
     if (aborting == NULL || pthread_create(&thread, NULL, abort_main, aborting) != 0) {
         tt_free(aborting);
         (void)nccl.ncclCommAbort(
-            handle->comm); /* better waited for than not done: others wait for this rank */
+            handle->comm); /* blocking is better than no abort: other ranks wait for this rank */
         return;
     }
     (void)pthread_detach(thread);
     double start = tt_clock_seconds();
     while (!atomic_load(&aborting->done)) {
-        if (tt_clock_seconds() - start > ABORT_SECONDS_MAX) return; /* it still has what it was given */
+        if (tt_clock_seconds() - start > ABORT_SECONDS_MAX) return; /* the thread still uses `aborting` */
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     }
     tt_free(aborting);
@@ -250,10 +250,10 @@ static tt_status create(struct tt_device *device, const unsigned char id[TT_COLL
     ncclUniqueId unique;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    /* Fewer processors and buffers than NCCL would take by itself. Frozen weights come by copy engine inside
-     * a machine, so what is left is small or, in full fine-tuning, runs beside GEMMs that it must not slow
-     * down (two H200s: 24 channels cost a GEMM beside them 16 to 20 %, 8 channels 6 %, per layer the same).
-     */
+    /* Fewer processors and buffers than NCCL's default. Frozen weights are gathered by copy engines inside a
+     * machine. The remaining traffic is small or, in full fine-tuning, runs beside GEMMs that it must not slow
+     * down (two H200s: 24 channels slow a GEMM beside them by 16 to 20 %, 8 channels by 6 %; the time per layer
+     * is the same). */
     config.maxCTAs = CTAS_MAX;
     TT_TRY(need_library());
     TT_TRY(tt_cuda_check(cudaSetDevice(cuda->index), NULL, "cudaSetDevice"));
@@ -280,7 +280,7 @@ static tt_status create(struct tt_device *device, const unsigned char id[TT_COLL
     return TT_OK;
 }
 
-/* Everything that was queued is done, on all ranks, or the wait was not worth it. */
+/* Waits until all queued work is done on all ranks; false when it failed or took too long. */
 static bool finalize(struct handle *handle)
 {
     const struct tt_device *device = handle->device;

@@ -49,7 +49,7 @@ struct adamw_op {
 
 enum {
     THREADS = 256,
-    GROUP = 32768, /* elements that one block sums, unless there are too many groups for the scratch */
+    GROUP = 32768, /* elements summed by one thread block, unless that makes too many groups for the scratch */
     GROUPS_MAX = TT_CUDA_SCRATCH_BYTES / (int)sizeof(double),
     LAST_THREADS = 1024,
 };
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(THREADS)
         for (int j = 0; j < W; j++) sum += (double)part[j] * (double)part[j];
     }
     for (; i < end && W > 1; i++)
-        sum += (double)x[i] * (double)x[i]; /* less than W are left, for one thread */
+        sum += (double)x[i] * (double)x[i]; /* the rest, less than W elements, by one thread */
     sum = block_sum(sum, partial);
     if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }

@@ -1,36 +1,35 @@
-/* The parts of a cuda device that device.c puts together: uploads, waiting, spans, facts. Inside the plugin
- * only. */
+/* The parts of a cuda device that device.c combines: uploads, waiting, spans, facts. Internal to the plugin. */
 #ifndef TT_BACKEND_CUDA_PARTS_H
 #define TT_BACKEND_CUDA_PARTS_H
 
 #include "backend/cuda/cuda.h"
 #include "backend/plugin.h"
 
-/* staging.c: a ring of page-locked slots through which ordinary memory reaches the device. */
+/* staging.c: a ring of page-locked slots for copies between ordinary memory and the device. */
 tt_status tt_cuda_staging_create(struct tt_cuda_staging **out);
 void tt_cuda_staging_destroy(struct tt_cuda_staging *staging);
 tt_status tt_cuda_upload(struct tt_stream *stream, void *to, const void *from_host, size_t bytes);
 tt_status tt_cuda_download(struct tt_stream *stream, void *to_host, const void *from, size_t bytes);
 
-/* watch.c: what is queued (marks), and whether it still moves. */
+/* watch.c: marks of queued work, and the detection of a device that hangs. */
 tt_status tt_cuda_watch_create(int device_index, struct tt_cuda_watch **out);
 void tt_cuda_watch_destroy(struct tt_cuda_watch *watch);
 void tt_cuda_mark(struct tt_stream *stream, const char *what);
-/* Said before and after each collective and each wait for another GPU is queued: a stream that has come to one and
- * is not through it waits for other ranks, which may take so long. One that has not come to it yet is held up by
- * work of its own. */
+/* wait_begins is called before, and wait_queued after, a collective or a wait for another GPU is queued. A
+ * stream that has reached such a wait and is not past it waits for other ranks, for at most `seconds_max`. A
+ * stream that has not reached it is held up by its own work. */
 enum {
     TT_CUDA_PROCESSES_SECONDS = 1800, /* other processes may save or evaluate meanwhile */
-    TT_CUDA_GPUS_SECONDS = 300 /* what the other GPU has to do first is queued already: within a step */
+    TT_CUDA_GPUS_SECONDS = 300        /* the other GPU's work is queued already: less than a step */
 };
 void tt_cuda_wait_begins(struct tt_stream *stream, int seconds_max);
 void tt_cuda_wait_queued(struct tt_stream *stream);
-/* Text of what the compute stream was at, for messages: never NULL. */
+/* What the compute stream was working on, as text for messages; never NULL. */
 const char *tt_cuda_watch_where(const struct tt_device *device);
-/* A kernel never ended, or never will: destroying anything would wait for it. When another rank has failed
- * this first waits a little for what is queued. */
+/* Whether a kernel hangs, so that destroying anything would block. After a failure of another rank the call
+ * first waits for queued work, with a limit. */
 bool tt_cuda_is_stuck(const struct tt_device *device);
-/* the same as far as is known; from any thread, at once */
+/* The same by what is known so far; returns at once, callable from any thread. */
 bool tt_cuda_has_hung(const struct tt_device *device);
 tt_status tt_cuda_event_wait(struct tt_device *device,
                              cudaEvent_t event); /* as tt_cuda_wait, for one event */

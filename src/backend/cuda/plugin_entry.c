@@ -1,4 +1,4 @@
-/* The one symbol of the plugin that others see. */
+/* The one exported symbol of the plugin. */
 #include "backend/cuda/parts.h"
 #include "base/log.h"
 

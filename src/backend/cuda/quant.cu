@@ -1,9 +1,9 @@
-/* Quantized matrices to numbers, bound by memory. A thread makes pieces of 8 weights: it loads their 4 bytes
- * of codes (neighbouring threads load neighbouring words) and stores them with 16 bytes, so that stores,
- * which are four fifths of the traffic, are coalesced whatever the row stride. Sixteen floats lie in sixteen
- * banks of shared memory: a look-up there never has a conflict. On an H200 such a kernel reached 91 % of a
- * copy's bandwidth, loads of 16 bytes with a transposition by shuffles 93 %, and loads of 16 bytes with 64
- * bytes stored by each thread 50 % (2026-11-21). */
+/* Dequantization, bound by memory bandwidth. A thread decodes pieces of 8 weights: it loads their 4 bytes of
+ * codes (neighbouring threads load neighbouring words) and stores them with 16 bytes. So stores, which are four
+ * fifths of the traffic, are coalesced for every row stride. The sixteen floats of the code table are in sixteen
+ * banks of shared memory, so look-ups have no bank conflicts. On an H200 such a kernel reached 91 % of a copy's
+ * bandwidth, loads of 16 bytes with a transposition by shuffles 93 %, and loads of 16 bytes with 64 bytes stored
+ * by each thread 50 % (2026-11-21). */
 #include "backend/cuda/sheet.cuh"
 #include "backend/ops/quant.h"
 
@@ -17,7 +17,7 @@ struct packed {
     const uint8_t *codes;
     const void *absmax;
     const float *nested_absmax, *map, *nested_map, *offset;
-    int64_t first; /* weight of the output's first element */
+    int64_t first; /* index of the weight of the output's first element */
     int block_shift, nested_shift;
 };
 
@@ -40,7 +40,7 @@ struct packed packed_of(const struct tt_dequantize_args *args)
 
 struct scale {
     uint8_t code;
-    float absmax; /* nested: nested absmax */
+    float absmax; /* NESTED: absmax of the block of absmax codes */
 };
 
 template <bool NESTED>
@@ -57,7 +57,7 @@ __device__ __forceinline__ struct scale load_scale(const struct packed &p, int64
     return s;
 }
 
-/* Each operation is rounded by itself, as the host does it. */
+/* Each operation is rounded on its own, as on the host. */
 template <bool NESTED>
 __device__ __forceinline__ float absmax_of(const struct scale &s, const float *nested_map, float offset)
 {
@@ -82,13 +82,13 @@ template <typename Y> __device__ __forceinline__ void store_piece(Y *to, const f
     }
 }
 
-/* The first weight lies in the high half of a byte. */
+/* The first weight is in the high half of a byte. */
 __device__ __forceinline__ int code_of(uint32_t word, int i)
 {
     return (int)(word >> (8 * (i / 2) + (i % 2 == 0 ? 4 : 0)) & 15u);
 }
 
-/* Rows of whole pieces, but for the end of the last one. */
+/* Kernel for rows of whole pieces, except at the end of the last row. */
 template <typename Y, bool NESTED>
 __global__ void __launch_bounds__(SHEET_THREADS)
     dequantize_pieces(const struct packed p, const view<Y> y, const struct sheet s)
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(SHEET_THREADS)
 }
 static_assert((int)SHEET_THREADS == (int)TT_QUANT_NESTED_MAP, "one thread for each entry of the map");
 
-/* Any place of any row. */
+/* Any element of any row. */
 template <typename Y, bool NESTED> struct one_by_one {
     struct packed p;
     view<Y> y;
@@ -166,7 +166,7 @@ template <typename Y> struct int8_rows {
     const uint8_t *codes;
     const float *absmax;
     view<Y> y;
-    int64_t cols; /* codes are without gaps */
+    int64_t cols; /* codes have no gaps */
 
     template <int W> struct loaded {
         uint32_t word[(W + 3) / 4];
@@ -200,7 +200,7 @@ template <typename Y> struct int8_rows {
     }
 };
 
-/* Whether stores of 16 bytes fit at the begin of every piece. */
+/* Whether every piece can be stored with 16 bytes. */
 bool is_aligned_16(const tt_tensor &y)
 {
     size_t bytes = tt_dtype_bytes(y.dtype);

@@ -5,8 +5,8 @@ namespace
 
 enum { THREADS = 256 };
 
-/* The formulas of tt_rng_uniform and tt_rng_normal in fp64, so that an element is the cpu's but for the last
- * place of the logarithm and the cosine. */
+/* The formulas of tt_rng_uniform and tt_rng_normal in fp64: an element equals the cpu's except in the last place
+ * of the logarithm and the cosine. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
     fill(T *y, int64_t count, const struct round_keys keys, uint64_t first, bool normal, double scale)

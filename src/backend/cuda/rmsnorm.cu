@@ -1,11 +1,12 @@
 #include "backend/cuda/device_math.cuh"
 
-/* Two kernels per direction. Rows in registers: `lanes` threads share a row, each with CHUNKS vectors of 16
- * bytes; short rows take a part of a warp, several to a block, long ones a block. Rows of any width and
- * alignment: a block per row, which it reads twice.
+/* Two kernels per direction. The first holds rows in registers: `lanes` threads share a row, each with CHUNKS
+ * vectors of 16 bytes; a short row uses a part of a warp, with several rows in a thread block, a long row a
+ * whole thread block. The second supports rows of any width and alignment: a thread block per row, which it
+ * reads twice.
  *
- * With a weight gradient the rows are cut into groups whose borders depend on the shape alone. A block sums
- * its group into a line of the scratch, and the lines are added in order. */
+ * For a weight gradient the rows are divided into groups whose borders depend on the shape alone. A thread block
+ * sums its group into a line of the scratch, and the lines are added in order. */
 
 namespace
 {
@@ -13,8 +14,7 @@ namespace
 constexpr int BLOCK_THREADS = 512, GENERAL_THREADS = 256, SHORT_THREADS = 256, SHORT_ROWS = 2;
 constexpr int64_t GROUP_ROWS_MIN = 4;
 
-/* Row n of all dimensions but the last. All tensors of an op have one shape, so this is worked out once for
- * them. */
+/* Row n of all dimensions but the last. All tensors of an op have one shape, so the indices are computed once. */
 struct place {
     int64_t outer, inner;
 };
@@ -65,7 +65,7 @@ struct backward {
     bool weight_bf16;
 };
 
-/* One over the root of the mean square. */
+/* One over the root of the mean of squares. */
 __device__ __forceinline__ float rstd_of(float squares, const struct forward &f)
 {
     return 1.0f / sqrtf(squares / (float)f.width + f.eps);
@@ -203,7 +203,7 @@ template <typename T> __global__ void __launch_bounds__(GENERAL_THREADS) forward
         store_one(f.y.at<T>(place) + d, load_one(x + d) * rstd * load_either(f.weight, d, f.weight_bf16));
 }
 
-/* A block takes the rows from blockIdx.x * group_rows on. */
+/* A thread block processes the rows from blockIdx.x * group_rows on. */
 template <typename T, int CHUNKS, bool WEIGHT>
 __global__ void __launch_bounds__(BLOCK_THREADS) backward_held(const struct backward b)
 {
@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) backward_held(const struct back
         }
         sum = block_sum(sum, partial[turn]);
         turn ^= 1;
-        float mean = sum * rstd / (float)b.width; /* of g * xhat */
+        float mean = sum * rstd / (float)b.width; /* mean of g * xhat */
         T *dx = b.dx.at<T>(place);
 #pragma unroll
         for (int k = 0; k < CHUNKS; k++) {
@@ -309,7 +309,7 @@ __global__ void __launch_bounds__(SHORT_THREADS) backward_short(const struct bac
             widen(dres_held[k], r);
 #pragma unroll
             for (int i = 0; i < W; i++) sum += p[i] * weight[i] * q[i];
-            float mean = lanes_sum(sum, (int)blockDim.x) * rstd[k] / (float)b.width; /* of g * xhat */
+            float mean = lanes_sum(sum, (int)blockDim.x) * rstd[k] / (float)b.width; /* mean of g * xhat */
 #pragma unroll
             for (int i = 0; i < W; i++) {
                 float xhat = q[i] * rstd[k];
@@ -356,14 +356,14 @@ template <typename T> __global__ void __launch_bounds__(GENERAL_THREADS) backwar
     }
 }
 
-/* How rows of `vectors` vectors are held: CHUNKS 0 when they are not. */
+/* The distribution of rows of `vectors` vectors over threads; CHUNKS 0 when registers cannot hold them. */
 struct shape {
     int chunks;
     bool is_short;
     dim3 threads;
 };
 
-/* Few threads with several vectors each: more rows are under way, and less waits at a row's end. */
+/* Few threads with several vectors each: more rows are in flight, and fewer threads wait at the end of a row. */
 struct shape shape_of(int64_t vectors, bool weight)
 {
     if (vectors <= 32) {
@@ -376,9 +376,9 @@ struct shape shape_of(int64_t vectors, bool weight)
     return {chunks, false, dim3((unsigned)((vectors + 32 * chunks - 1) / (32 * chunks) * 32))};
 }
 
-/* Groups of rows for the weight's gradient: as many as the blocks that an H200 runs at a time (128 registers
- * a thread when chunks are 4, below 80 otherwise), so that none is left over for a second round; elsewhere
- * only the speed differs. */
+/* The number of groups of rows for the weight's gradient: as many as the thread blocks that an H200 runs at a
+ * time (128 registers per thread when chunks are 4, below 80 otherwise), so that no second round is needed. On
+ * other GPUs only the speed differs. */
 int64_t groups_max(const struct shape &s)
 {
     int64_t threads = (int64_t)s.threads.x * s.threads.y,

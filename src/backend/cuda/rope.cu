@@ -3,8 +3,8 @@
 namespace
 {
 
-/* A thread turns the same W pairs of HEADS neighbouring heads of a token, so that a piece of the tables is
- * read once for all of them. Threads along x share a head, threads along y take the next heads, then the next
+/* A thread rotates the same W pairs in HEADS neighbouring heads of a token, so that it reads a piece of the
+ * tables once for all of them. Threads along x share a head; threads along y have the next heads, then the next
  * tokens. */
 constexpr int64_t THREADS = 256;
 constexpr int HEADS = 4;

@@ -1,12 +1,13 @@
-/* Element-wise ops over rows of columns: the geometry, written once.
+/* The common loop of element-wise ops over rows of columns.
  *
- * An op is a plain struct that is passed to the kernel by value, with
- *     template <int W> struct loaded { ... };                          what is read for W neighbouring
- * elements template <int W> void load(int64_t row, int64_t col, loaded<W> &in) const; template <int W> void
- * store(int64_t row, int64_t col, loaded<W> &in) const;    computes and writes A thread first loads ITEMS
- * pieces and then stores them, so that many loads are in flight. The piece at the end of a row that is
- * shorter than W goes element by element. Outputs may lie on inputs: each element is read and written by one
- * thread. */
+ * An op is a plain struct that is passed to the kernel by value. It has these members:
+ *     template <int W> struct loaded { ... };   the values read for W neighbouring elements
+ *     template <int W> void load(int64_t row, int64_t col, loaded<W> &in) const;
+ *     template <int W> void store(int64_t row, int64_t col, loaded<W> &in) const;   computes and writes
+ *
+ * A thread first loads ITEMS pieces and then stores them, so that many loads are in flight. A piece at the end of a row
+ * that is shorter than W is processed element by element. Outputs may overlap inputs exactly: one thread reads and
+ * writes each element. */
 #ifndef TT_BACKEND_CUDA_SHEET_CUH
 #define TT_BACKEND_CUDA_SHEET_CUH
 
@@ -32,9 +33,8 @@ template <typename T> view<T> view_of(const tt_tensor &x)
     return {static_cast<T *>(x.data), x.rank >= 2 ? x.strides[0] : 0};
 }
 
-/* Pieces are numbered along rows. row = piece / pieces of a row, by a product and a shift while numbers have
- * 31 bits: with 2^(l-1) < d <= 2^l and m = ceil(2^(31+l) / d), floor(n / d) = (n m) >> (31 + l) for n < 2^31.
- */
+/* Pieces are numbered along rows. row = piece / (pieces per row), by a product and a shift for numbers below
+ * 2^31: with 2^(l-1) < d <= 2^l and m = ceil(2^(31+l) / d), floor(n / d) = (n m) >> (31 + l) for n < 2^31. */
 struct sheet {
     int64_t rows, cols, row_pieces;
     uint64_t magic; /* 0: divide */
@@ -95,8 +95,8 @@ void launch_sheet(struct tt_stream *stream, const Op &op, int64_t rows, int64_t 
     run_sheet<W, ITEMS, Op><<<(unsigned)blocks, SHEET_THREADS, 0, tt_cuda_handle(stream)>>>(op, s);
 }
 
-/* Runs `op` over rows x cols elements, in vectors of W when `aligned`. `tensor` is named when the launch
- * fails. */
+/* Runs `op` over rows x cols elements, in vectors of W when `aligned`. `tensor` appears in the message of a
+ * failed launch. */
 template <int W, int ITEMS, typename Op>
 tt_status apply(struct tt_stream *stream, const char *name, const Op &op, int64_t rows, int64_t cols,
                 bool aligned, const tt_tensor *tensor)
@@ -109,8 +109,8 @@ tt_status apply(struct tt_stream *stream, const char *name, const Op &op, int64_
     return tt_cuda_launched(stream, name, tensor);
 }
 
-/* Rank 1 or 2 as rows x cols; all tensors of an op contiguous: as one row, so that short rows cost nothing.
- */
+/* Rank 1 or 2 as rows x cols. If all tensors of an op are contiguous they are treated as one row, so that short
+ * rows cost nothing. */
 inline int64_t rows_of(const tt_tensor &x, bool contiguous)
 {
     return contiguous || x.rank == 1 ? 1 : x.dims[0];

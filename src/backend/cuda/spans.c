@@ -9,9 +9,9 @@ struct span {
 };
 
 struct tt_cuda_spans {
-    struct span *spans; /* grows; events are kept and used again */
-    size_t count;       /* in use */
-    size_t made;        /* events exist */
+    struct span *spans; /* grows; events are kept and reused */
+    size_t count;       /* spans in use */
+    size_t made;        /* spans with events */
     size_t capacity;
 };
 
@@ -40,7 +40,7 @@ static bool make_room(struct tt_cuda_spans *spans)
 void tt_cuda_span_begin(struct tt_stream *stream, int span)
 {
     struct tt_cuda_spans *spans = spans_of(stream->device);
-    if (spans == NULL || !make_room(spans)) return; /* a profile with holes is no reason to stop */
+    if (spans == NULL || !make_room(spans)) return; /* an incomplete profile does not stop a run */
     struct span *entry = &spans->spans[spans->count++];
     entry->span = span;
     entry->closed = false;

@@ -1,6 +1,6 @@
-/* Ordinary memory reaches the device through page-locked slots: the copy into a slot is made at once, so that
- * the caller may change its memory, and the copy from the slot is queued. A copy from ordinary memory that is
- * left to the driver would wait for all that is queued before. */
+/* Copies between ordinary memory and the device go through page-locked slots. An upload copies into a slot at
+ * once, so that the caller may change its memory, and queues the copy from the slot. The driver's own copy from
+ * ordinary memory would wait for all work queued before it. */
 #include <string.h>
 
 #include "backend/cuda/parts.h"
@@ -51,7 +51,7 @@ static tt_status take_slot(struct tt_stream *stream, char **slot, cudaEvent_t *p
     *slot = staging->memory + (size_t)index * SLOT_BYTES;
     *passed = staging->passed[index];
     return tt_cuda_event_wait(stream->device,
-                              *passed); /* an event that was never recorded counts as passed */
+                              *passed); /* an event that was never recorded counts as complete */
 }
 
 static bool is_page_locked(const void *memory)
@@ -67,7 +67,7 @@ static bool is_page_locked(const void *memory)
 tt_status tt_cuda_upload(struct tt_stream *stream, void *to, const void *from_host, size_t bytes)
 {
     cudaStream_t handle = tt_cuda_handle(stream);
-    /* In order of the stream: what is queued before may still write it. */
+    /* The copy is queued on the stream, because earlier work may still write its source. */
     if (is_page_locked(from_host))
         return tt_cuda_check(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyDefault, handle), stream,
                              "upload");

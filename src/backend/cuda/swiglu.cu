@@ -3,7 +3,7 @@
 namespace
 {
 
-/* The hardware's exponential and reciprocal where the result is rounded to 8 bits anyway. */
+/* Uses the hardware's exponential and reciprocal, because the result is rounded to 8 bits. */
 __device__ __forceinline__ float sigmoid(float x, bf16)
 {
     return __fdividef(1.0f, 1.0f + __expf(-x));
@@ -43,7 +43,7 @@ template <typename T> struct forward_op {
 
 template <typename T> struct backward_op {
     view<const T> dh, gate, up;
-    view<T> dgate, dup, h; /* h.data NULL: not wanted */
+    view<T> dgate, dup, h; /* h.data NULL: not computed */
 
     template <int W> struct loaded {
         vec<T, W> dh, gate, up;

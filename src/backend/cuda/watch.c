@@ -1,7 +1,7 @@
-/* Waiting for the device without being caught by it. The host only ever waits here: it polls, lets the owner
- * of the device look whether another rank failed (tt_device_set_watch), and watches the marks that the
- * compute stream passes. A stream that passes no mark for HANG_SECONDS, while none has come to a collective
- * that other ranks could be late for, hangs. */
+/* Waiting for the device with a limit. The host waits only here: it polls, calls the check of the device's
+ * owner, which reports failures of other ranks (tt_device_set_watch), and follows the marks that the compute
+ * stream passes. A device hangs when its stream passes no mark for HANG_SECONDS and no stream waits in a
+ * collective whose other ranks may be late. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,34 +14,39 @@
 #include "base/clock.h"
 #include "base/number.h"
 
-enum { MARKS = 512, WAITS = 1024, TEXT_BYTES = 96, STREAMS_SEEN = 4 /* a device has no more that wait */ };
+enum {
+    MARKS = 512,
+    WAITS = 1024,
+    TEXT_BYTES = 96,
+    STREAMS_SEEN = 4 /* no device has more streams that wait */
+};
 
-static const double hang_seconds_default = 20.0; /* no block takes that long */
+static const double hang_seconds_default = 20.0; /* longer than any block takes */
 static const double spin_seconds = 0.0005;
 static const double check_seconds = 0.005;
-static const double stopped_seconds = 1.0; /* between two looks: a signal had stopped this process */
-static const double settle_seconds = 10.0; /* for what is queued when another rank has failed */
+static const double stopped_seconds = 1.0; /* between two polls: the process had been stopped by a signal */
+static const double settle_seconds = 10.0; /* limit for queued work when another rank has failed */
 
-/* A place in a stream where it may have to wait for other ranks. */
+/* A position in a stream at which it may wait for other ranks. */
 struct wait {
     const struct tt_stream *stream;
     cudaEvent_t reached, through;
     bool queued; /* `through` is recorded */
-    bool over;   /* the stream is through, as has been seen */
+    bool over;   /* the stream is known to be past it */
     int seconds_max;
 };
 
 struct tt_cuda_watch {
     cudaEvent_t events[MARKS];
-    char texts[MARKS][TEXT_BYTES]; /* copies: an error may be told after the executor is gone */
+    char texts[MARKS][TEXT_BYTES]; /* copies: an error may be reported after the executor is destroyed */
     uint64_t queued;               /* marks set so far */
-    uint64_t passed;               /* marks known to be behind the stream */
+    uint64_t passed;               /* marks that the stream is known to have passed */
     struct wait waits[WAITS];
-    uint64_t waits_queued, waits_over; /* of the first `waits_over` all streams are through */
+    uint64_t waits_queued, waits_over; /* all streams are past the first `waits_over` waits */
     double hang_seconds;
-    uint64_t fault_mark; /* behind it the stream is made to hang; 0: behind none */
+    uint64_t fault_mark; /* the stream is made to hang after this mark; 0: never */
     atomic_bool stuck;   /* written by the thread that drives the device */
-    bool settled;        /* after another rank's failure was seen, what is queued has been waited for */
+    bool settled;        /* another rank has failed, and queued work has been waited for */
 };
 
 static tt_status create_event(cudaEvent_t *event)
@@ -111,7 +116,7 @@ void tt_cuda_wait_begins(struct tt_stream *stream, int seconds_max)
     (void)cudaEventRecord(wait->reached, tt_cuda_handle(stream));
 }
 
-/* One thread drives the device, so this is the wait that has just begun. */
+/* One thread drives the device, so the last wait of the table is the one that has just begun. */
 void tt_cuda_wait_queued(struct tt_stream *stream)
 {
     struct tt_cuda_watch *watch = watch_of(stream->device);
@@ -124,12 +129,13 @@ const char *tt_cuda_watch_where(const struct tt_device *device)
     const struct tt_cuda_device *cuda = device->impl;
     const struct tt_cuda_watch *watch = cuda != NULL ? cuda->watch : NULL;
     if (watch == NULL || watch->queued == 0) return "no marked work";
-    /* What runs is what the last mark that was passed announced. */
+    /* The running work is that of the last mark passed. */
     uint64_t at = watch->passed > 0 ? watch->passed - 1 : 0;
     return watch->texts[at % MARKS];
 }
 
-/* Work that waits for an event of another GPU ends soon, as all else does, unless that GPU has failed. */
+/* Waits for queued work with a limit. Work that waits for an event of another GPU also ends soon, unless that GPU has
+ * failed. */
 static bool settles(const struct tt_cuda_device *cuda)
 {
     double start = tt_clock_seconds();
@@ -171,7 +177,7 @@ bool tt_cuda_has_hung(const struct tt_device *device)
     return cuda != NULL && cuda->watch != NULL && cuda->watch->stuck;
 }
 
-/* Moves `passed` over all marks that are done; returns whether one was. */
+/* Moves `passed` over all marks that are done; returns whether it moved. */
 static bool advance(struct tt_cuda_watch *watch)
 {
     uint64_t before = watch->passed;
@@ -187,14 +193,14 @@ static bool is_over(struct wait *wait)
     return wait->over;
 }
 
-/* How long a stream that waits for other ranks now may do so; 0: none does. What a stream has queued behind a
- * wait that it is not through need not be looked at. `moved`: a stream has come through one since the last
- * look. */
+/* Returns how long the streams that now wait for other ranks may do so, in seconds; 0: none waits. A stream's
+ * waits behind one that it has not passed need no query. `moved` is set when a stream has passed a wait since
+ * the last call. */
 static int waits_for_others(struct tt_cuda_watch *watch, bool *moved)
 {
     const struct tt_stream *seen[STREAMS_SEEN];
     int seconds = 0, seen_count = 0;
-    if (watch->waits_queued - watch->waits_over > WAITS) { /* so many that the oldest are forgotten */
+    if (watch->waits_queued - watch->waits_over > WAITS) { /* the table has overwritten the oldest waits */
         watch->waits_over = watch->waits_queued - WAITS;
         seconds = TT_CUDA_PROCESSES_SECONDS;
     }
@@ -222,11 +228,11 @@ static tt_status report_hang(struct tt_device *device, double seconds)
     tt_fail(TT_ERR_DEVICE, "%s has done nothing for %.0f s; it was at %s", device->name, seconds,
             tt_cuda_watch_where(device));
     tt_hint("a kernel that does not end, or a GPU that has stopped: see dmesg and nvidia-smi; "
-            "TRIMTAB_HANG_SECONDS changes how long is waited");
+            "TRIMTAB_HANG_SECONDS changes this limit");
     return TT_ERR_DEVICE;
 }
 
-/* One look at everything that can end a wait early. `moved` is when something last moved. */
+/* Polls everything that can end a wait early. `moved` is the time of the last progress. */
 static tt_status look(struct tt_device *device, double now, double *moved)
 {
     struct tt_cuda_watch *watch = watch_of(device);
