@@ -11,7 +11,7 @@ static tt_status multiply(struct tt_stream *stream, tt_tensor a, tt_tensor b, bo
 
 struct part {
     tt_tensor h, b, y;
-    int64_t end; /* its last column of y, plus 1 */
+    int64_t end; /* its last column of y plus 1 */
 };
 
 static struct part part_at(const struct tt_gemm_lora_args *args, int i)
@@ -26,7 +26,7 @@ static struct part part_at(const struct tt_gemm_lora_args *args, int i)
                          .end = first + columns};
 }
 
-/* y[:, from .. to] = 0, as a product over nothing. */
+/* y[:, from .. to] = 0, computed as a product with K = 0. */
 static tt_status clear(struct tt_stream *stream, const struct tt_gemm_lora_args *args, int64_t from,
                        int64_t to)
 {
@@ -37,7 +37,7 @@ static tt_status clear(struct tt_stream *stream, const struct tt_gemm_lora_args 
                     tt_tensor_cols(args->y_MN, from, to - from));
 }
 
-/* True if a narrow product covers every column with an addend. */
+/* True if the narrow products cover every column of y, so that each column has its addend added once. */
 static bool covers(const struct tt_gemm_lora_args *args)
 {
     int64_t end = 0;
@@ -52,7 +52,7 @@ static bool covers(const struct tt_gemm_lora_args *args)
 /* y = low rank (+ addend) */
 static tt_status narrow(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
 {
-    int64_t done = 0; /* columns before this one have a value */
+    int64_t done = 0; /* columns before this one have been computed */
     for (int i = 0; i < args->low.count; i++) {
         struct part part = part_at(args, i);
         int64_t first = args->low.parts[i].first_y;
@@ -151,7 +151,7 @@ static tt_status drop(struct tt_stream *stream, const struct tt_dropout_parts *p
     return stream->device->table->ops->dropout(stream, &args);
 }
 
-/* drop(x), in `scratch`; x itself when p is 0. */
+/* Returns drop(x) in `scratch`; x itself when p is 0. */
 static tt_status dropped(struct tt_stream *stream, const struct tt_dropout_parts *parts, int i, tt_tensor x,
                          tt_tensor scratch, tt_tensor *out)
 {

@@ -1,6 +1,6 @@
-/* How the cpu cuts attention into blocks. A block is a run of query rows of one sequence and one key/value
- * head; row r is token r / group, head kv_head * group + r % group. All borders come from the shapes alone.
- */
+/* The division of attention into blocks on the cpu. A block is a run of query rows of one sequence and one
+ * key/value head. Row r is token r / group of query head kv_head * group + r % group. All borders depend on the
+ * shapes alone. */
 #ifndef TT_BACKEND_CPU_ATTENTION_H
 #define TT_BACKEND_CPU_ATTENTION_H
 
@@ -15,7 +15,7 @@ enum {
 };
 
 struct attention_block {
-    int64_t query_row, key_row; /* where the sequence begins */
+    int64_t query_row, key_row; /* first rows of the sequence */
     int64_t length_q, length_k;
     int64_t kv_head, group;
     int64_t window;
@@ -36,13 +36,13 @@ static inline int64_t attention_block_keys(int64_t head_dim)
     return head_dim <= 128 ? 64 : 32;
 }
 
-/* The largest head dimension that is cut like `head_dim`. */
+/* The largest head dimension that is divided in the same way as `head_dim`. */
 static inline int64_t attention_width_max(int64_t head_dim)
 {
     return head_dim <= 128 ? 128 : 256;
 }
 
-/* The last query lines up with the last key. */
+/* The keys that a row sees. The last query is at the position of the last key. */
 static inline struct attention_span attention_keys_of_row(const struct attention_block *block, int64_t row)
 {
     int64_t end = row / block->group + 1 + block->length_k - block->length_q;
@@ -63,10 +63,10 @@ static inline int64_t attention_row_index(const tt_tensor *queries, const struct
            (block->kv_head * block->group + row % block->group) * queries->strides[1];
 }
 
-/* Blocks of a whole call, numbered so that no table is needed: sequence b has the slots from
- * cu_q[b] * group / rows + b on; that leaves room for all its blocks, and at times one slot stays empty. */
+/* The number of slots of a whole call. The slots of sequence b begin at cu_q[b] * group / rows + b, so that no
+ * table of blocks is needed. Each sequence has at least as many slots as blocks; sometimes one slot stays empty. */
 int64_t tt_attention_slots(const struct tt_attention_forward_args *args);
-/* The block of (slot, kv_head); row_count is 0 for an empty slot. */
+/* Returns the block of (slot, kv_head); row_count is 0 for an empty slot. */
 struct attention_block tt_attention_block_at(const struct tt_attention_forward_args *args, int64_t slot,
                                              int64_t kv_head);
 

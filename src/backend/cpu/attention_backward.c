@@ -6,7 +6,7 @@
 #include "backend/cpu/attention.h"
 #include "base/alloc.h"
 
-enum { SUMS_FLOATS = 2 * 512 * 128 }; /* of dk and dv that fit into a thread's scratch */
+enum { SUMS_FLOATS = 2 * 512 * 128 }; /* maximum size of the sums of dk and dv in a thread's scratch */
 
 /* The sums of dk and dv of one key/value head for the keys [begin, end), each [end - begin][stride]. */
 struct key_sums {
@@ -32,8 +32,8 @@ struct backward {
                        const struct key_sums *);
 };
 
-/* dk and dv of the keys [begin, end) of a sequence, from all rows that see them, in order; with `with_dq`
- * also dq of those rows, which then must see no other keys. */
+/* Computes dk and dv of the keys [begin, end) of a sequence from all rows that see them, in order. With
+ * `with_dq` it also computes dq of those rows, which then must see no other keys. */
 static void sum_keys(const struct backward *run, int64_t sequence, int64_t kv_head, int64_t begin,
                      int64_t end, float *sums_memory, bool with_dq)
 {
@@ -66,8 +66,8 @@ static void sum_keys(const struct backward *run, int64_t sequence, int64_t kv_he
     run->store_sums(run->args, &block, &sums);
 }
 
-/* A task is a sequence and a key/value head: every score is computed once, dk and dv of the whole sequence
- * are summed in fp32 while the query rows pass by, and dq of a row is complete when its block is. */
+/* One task per sequence and key/value head. Every score is computed once; dk and dv of the whole sequence are
+ * summed in fp32 over the query rows, and dq of a row is complete after its block. */
 static tt_status run_fused(const struct backward *run, int64_t longest)
 {
     const struct tt_attention_forward_args *forward = &run->args->forward;
@@ -88,7 +88,7 @@ static tt_status run_fused(const struct backward *run, int64_t longest)
     return TT_OK;
 }
 
-/* Sequence b has the chunks of keys from cu_k[b] / keys + b on, as in attention.h. */
+/* Computes one chunk of keys. The chunks of sequence b begin at cu_k[b] / keys + b, as slots do in attention.h. */
 static void sum_chunk(const struct backward *run, int64_t slot, int64_t kv_head, int64_t keys)
 {
     const int32_t *cu_k = run->args->forward.cu_k;
@@ -105,9 +105,8 @@ static void sum_chunk(const struct backward *run, int64_t slot, int64_t kv_head,
     sum_keys(run, low, kv_head, begin, begin + keys < length ? begin + keys : length, NULL, false);
 }
 
-/* More and smaller tasks at the price of computing the scores twice: first dq by blocks of rows, then dk and
- * dv by chunks of keys. Every sum runs in the same order as in run_fused, so that the results are the same
- * bits. */
+/* More and smaller tasks, which compute the scores twice: first dq by blocks of rows, then dk and dv by chunks
+ * of keys. Every sum has the same order as in run_fused, so the results are equal bit for bit. */
 static void run_split(const struct backward *run)
 {
     const struct tt_attention_forward_args *forward = &run->args->forward;
@@ -128,8 +127,9 @@ static void run_split(const struct backward *run)
         sum_chunk(run, task / kv_heads, task % kv_heads, keys);
 }
 
-/* The time of the fused form, in units of one thread's work for all, if its tasks are dealt out as they come:
- * no more than an even share and the rest of one largest task, and for equal tasks the number of rounds. */
+/* Estimates the time of run_fused, in units of the time that one thread needs for all tasks. Tasks go to the
+ * next free thread: the time is at most an even share plus the rest of one largest task, and for equal tasks the
+ * number of rounds. */
 static bool fused_is_faster(const struct backward *run)
 {
     const struct tt_attention_forward_args *forward = &run->args->forward;
@@ -144,7 +144,7 @@ static bool fused_is_faster(const struct backward *run)
             rounds = (tasks + run->threads - 1) / run->threads;
     double even = total / run->threads, dealt = even + largest * (1 - 1.0 / run->threads);
     double fused = dealt < (double)rounds * largest ? dealt : (double)rounds * largest;
-    return fused <= even * 7 / 5; /* seven products instead of five */
+    return fused <= even * 7 / 5; /* run_split computes seven products, run_fused five */
 }
 
 tt_status tt_cpu_attention_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args)
@@ -183,7 +183,7 @@ struct TT_PASS(backward_scratch) {
         gradients[ATTENTION_KEYS_MAX * ATTENTION_ROWS_MAX];
     /* [row][stride] */
     float q[ATTENTION_BLOCK_FLOATS], d_out[ATTENTION_BLOCK_FLOATS];
-    /* panel after panel, [E][PANEL] */
+    /* one panel after another, each [E][PANEL] */
     float q_panels[ATTENTION_BLOCK_FLOATS], d_out_panels[ATTENTION_BLOCK_FLOATS],
         dq_panels[ATTENTION_BLOCK_FLOATS];
 };
@@ -196,7 +196,7 @@ struct TT_PASS(backward_panel) {
     int64_t first_row, count, vectors;
     float *q, *d_out; /* rows */
     float *q_panel, *d_out_panel, *dq_panel;
-    float *weights, *gradients; /* columns of the block's */
+    float *weights, *gradients; /* the panel's columns of the block's */
     float lse[PANEL], delta[PANEL];
 };
 #define backward_panel TT_PASS(backward_panel)
@@ -210,8 +210,9 @@ static void TT_PASS(load_panel)(const struct tt_attention_backward_args *args,
     look(&panel->sight, block, first, count);
     widen_rows(panel->d_out, stride, &args->do_THE, block, first, count, 1.0f);
     transpose_to_panel(panel->d_out_panel, panel->d_out, stride, count, head_dim, 1.0f);
-    /* o is needed only for delta, and lies for a moment where q and dq will be. The sum runs as those of dp
-     * do: where a row sees one key, delta is dp to the bit and the gradients of the scores are 0. */
+    /* o is needed only for delta, and is stored for a moment in the memory of q and dq. The sum has the same
+     * order as those of dp: where a row sees one key, delta equals dp bit for bit and the gradients of the
+     * scores are 0. */
     widen_rows(panel->q, stride, &forward->o_THE, block, first, count, 1.0f);
     transpose_to_panel(panel->dq_panel, panel->q, stride, count, head_dim, 1.0f);
     for (int64_t lane = 0; lane < PANEL; lane += TT_VECTOR_LANES) {
@@ -233,7 +234,7 @@ static void TT_PASS(load_panel)(const struct tt_attention_backward_args *args,
     transpose_to_panel(panel->q_panel, panel->q, stride, count, head_dim, (float)forward->scale);
 }
 
-/* Scores become p = exp(score - lse), gradients of p become those of the scores: p (dp - delta). */
+/* Turns scores into p = exp(score - lse), and the gradients of p into those of the scores, p (dp - delta). */
 TT_INLINE void TT_PASS(differentiate)(struct backward_panel *panel, float *weights, float *gradients,
                                       int64_t begin, int64_t keys, const bool masked)
 {
@@ -249,7 +250,7 @@ TT_INLINE void TT_PASS(differentiate)(struct backward_panel *panel, float *weigh
     }
 }
 
-/* One panel against the keys [first_key, first_key + key_count) in scratch: adds to dq, and to `sums`. */
+/* Processes one panel against the keys [first_key, first_key + key_count) in scratch: adds to dq, and to `sums`. */
 static void TT_PASS(backward_tile)(struct backward_panel *panel, struct backward_scratch *scratch,
                                    int64_t head_dim, int64_t first_key, int64_t key_count,
                                    const struct key_sums *sums, bool with_dq)
@@ -307,8 +308,8 @@ static void TT_PASS(backward_tile)(struct backward_panel *panel, struct backward
     multiply_add(&dk, sums->stride / TT_VECTOR_LANES);
 }
 
-/* A block of rows against the keys of `sums` (NULL: all that the rows see, for dq only). Key blocks begin at
- * multiples of their size in the sequence, so both ways make the same tiles. */
+/* Processes a block of rows against the keys of `sums` (NULL: all keys that the rows see, for dq only). Key
+ * blocks begin at multiples of their size in the sequence, so run_fused and run_split use the same tiles. */
 static void TT_PASS(backward_rows)(const struct tt_attention_backward_args *args,
                                    const struct attention_block *block, float *memory,
                                    const struct key_sums *sums, bool with_dq)

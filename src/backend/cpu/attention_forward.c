@@ -44,7 +44,7 @@ struct attention_block tt_attention_block_at(const struct tt_attention_forward_a
 #define TT_VECTOR_SOURCE "backend/cpu/attention_forward.c"
 #include "backend/cpu/vector_math_passes.h"
 
-/* Tasks are (block, key/value head), the last blocks first: under a causal mask they cost the most. */
+/* One task per (block, key/value head). The last blocks run first: under a causal mask they are the largest. */
 tt_status tt_cpu_attention_forward(struct tt_stream *stream, const struct tt_attention_forward_args *args)
 {
     void (*forward_block)(const struct tt_attention_forward_args *, const struct attention_block *, float *) =
@@ -65,26 +65,27 @@ tt_status tt_cpu_attention_forward(struct tt_stream *stream, const struct tt_att
 
 #include "backend/cpu/attention_kernels.h"
 
-/* Stands for "no key yet": finite, so that differences of it are no NaN. */
+/* The maximum before the first key. It is finite, so that a difference of two is not NaN. */
 #define LOWEST (-3.0e38f)
 
 struct TT_PASS(forward_scratch) {
     float keys[ATTENTION_KEYS_FLOATS], values[ATTENTION_KEYS_FLOATS];
     float scores[ATTENTION_KEYS_MAX * PANEL];
-    float queries[ATTENTION_BLOCK_FLOATS], outputs[ATTENTION_BLOCK_FLOATS]; /* panel after panel */
+    float queries[ATTENTION_BLOCK_FLOATS], outputs[ATTENTION_BLOCK_FLOATS]; /* one panel after another */
 };
 static_assert(sizeof(struct TT_PASS(forward_scratch)) <= TT_CPU_SCRATCH_BYTES, "scratch is too small");
 
 struct TT_PASS(forward_panel) {
     struct sight sight;
     int64_t first_row, count, vectors;
-    float *query, *output;        /* [E][PANEL]; query is times scale */
-    float max[PANEL], sum[PANEL]; /* so far: of the scores, of exp(score - max) */
+    float *query, *output;        /* [E][PANEL]; query is multiplied by scale */
+    float max[PANEL], sum[PANEL]; /* maximum of the scores, sum of exp(score - max), so far */
 };
 #define forward_panel TT_PASS(forward_panel)
 
-/* Scores of keys begin, begin + 1, .. become exp(score - max); sum and outputs so far are brought to the new
- * max. The difference comes before the factor of exp2, since it is small and exact where it matters. */
+/* Turns the scores of keys begin, begin + 1, .. into exp(score - max), and rescales sum and outputs to the new
+ * maximum. The difference is formed before the factor of exp2 is applied, because it is small and exact where it
+ * matters. */
 TT_INLINE void TT_PASS(soften)(struct forward_panel *panel, float *scores, int64_t head_dim, int64_t begin,
                                int64_t keys, const bool masked)
 {
@@ -111,7 +112,7 @@ TT_INLINE void TT_PASS(soften)(struct forward_panel *panel, float *scores, int64
     }
 }
 
-/* One panel against the keys [first_key, first_key + key_count) of the block in scratch. */
+/* Processes one panel against the keys [first_key, first_key + key_count) of the block in scratch. */
 static void TT_PASS(forward_tile)(struct forward_panel *panel, struct TT_PASS(forward_scratch) * scratch,
                                   int64_t head_dim, int64_t first_key, int64_t key_count)
 {
@@ -160,7 +161,7 @@ static void TT_PASS(store_forward)(const struct tt_attention_forward_args *args,
     }
 }
 
-/* Every row sees at least one key: itself. */
+/* Processes a block of rows. Every row sees at least one key: itself. */
 static void TT_PASS(forward_block)(const struct tt_attention_forward_args *args,
                                    const struct attention_block *block, float *memory)
 {

@@ -1,16 +1,16 @@
-/* What attention's two directions share. Read once per instruction set, like vector_math.h.
+/* Common kernels of attention's two directions. Compiled once per instruction set, like vector_math.h.
  *
  * The lanes of a vector are query rows. The queries that read one key/value head (all G heads of its group,
- * token by token: row r is head r % G of token r / G) are cut into panels of PANEL rows, and a panel is kept
- * transposed, [E][PANEL]. Then all products have one form, a broadcast element of a K, V, P or dS block times
- * vectors of rows, keys need no transposition, and softmax runs down the keys without crossing lanes. */
+ * token by token: row r is head r % G of token r / G) are divided into panels of PANEL rows. A panel is stored
+ * transposed, [E][PANEL]. So all products have one form: an element of a K, V, P or dS block, broadcast, times
+ * vectors of rows. Keys need no transposition, and softmax runs along the keys without crossing lanes. */
 #define PANEL_VECTORS 3
 #define PANEL (PANEL_VECTORS * TT_VECTOR_LANES)
 
 /* exp(x) = 2^(x * LOG2_E) */
 #define LOG2_E 0x1.715476p+0f
 
-/* Rows of c held in registers when c is 3, 2, 1 vectors wide: the products of the two numbers fill 12 of 16
+/* The number of rows of c in registers when c is 3, 2, 1 vectors wide: rows times vectors fill 12 of 16
  * registers, 24 of 32 with AVX-512. */
 #define ROWS_WIDE_3 (TT_VECTOR_LANES == 16 ? 8 : 4)
 #define ROWS_WIDE_2 (TT_VECTOR_LANES == 16 ? 12 : 6)
@@ -27,8 +27,8 @@ struct TT_PASS(product) {
 };
 #define product TT_PASS(product)
 
-/* c[i][lanes] (+)= sum over k < depth of a[i * a_row + k * a_step] * b[k][lanes], for `rows` x `vectors` of
- * c, k ascending whatever the blocking: one sum is the same however often it is stored and taken up again. */
+/* c[i][lanes] (+)= sum over k < depth of a[i * a_row + k * a_step] * b[k][lanes], for `rows` x `vectors` of c. k
+ * ascends for every blocking, so a sum does not depend on how often it is stored and continued. */
 TT_INLINE void TT_PASS(multiply_block)(const struct product *p, int64_t first_row, int64_t first_lane,
                                        const int rows, const int vectors, const bool add)
 {
@@ -93,7 +93,7 @@ static void TT_PASS(multiply_add)(const struct product *p, int64_t vectors)
 }
 #define multiply_add TT_PASS(multiply_add)
 
-/* Elements of one head's row, widened and times `factor`, into `to`. */
+/* Widens the elements of one head's row to fp32, multiplied by `factor`. */
 TT_INLINE void TT_PASS(widen_row)(float *to, const void *from, int64_t index, bool bf16, int64_t count,
                                   float factor)
 {
@@ -110,8 +110,8 @@ TT_INLINE void TT_PASS(widen_row)(float *to, const void *from, int64_t index, bo
 }
 #define widen_row TT_PASS(widen_row)
 
-/* Keys first .. first + count of the block's key/value head to fp32, [count][E]. The rows of one head lie
- * apart, so the processor does not see the next one coming. */
+/* Widens keys first .. first + count of the block's key/value head to fp32, [count][E]. The rows of one head are
+ * not contiguous, so the next one is prefetched explicitly. */
 static void TT_PASS(widen_keys)(float *to, const tt_tensor *keys, const struct attention_block *block,
                                 int64_t first, int64_t count)
 {
@@ -127,7 +127,7 @@ static void TT_PASS(widen_keys)(float *to, const tt_tensor *keys, const struct a
 }
 #define widen_keys TT_PASS(widen_keys)
 
-/* Rows first .. first + count of the block to fp32, [count][stride], times `factor`. */
+/* Widens rows first .. first + count of the block to fp32, [count][stride], multiplied by `factor`. */
 static void TT_PASS(widen_rows)(float *to, int64_t stride, const tt_tensor *queries,
                                 const struct attention_block *block, int64_t first, int64_t count,
                                 float factor)
@@ -140,7 +140,7 @@ static void TT_PASS(widen_rows)(float *to, int64_t stride, const tt_tensor *quer
 }
 #define widen_rows TT_PASS(widen_rows)
 
-/* [count][stride] -> [E][PANEL]; lanes from `count` on are 0. */
+/* [count][stride] -> [E][PANEL]; the lanes from `count` on become 0. */
 static void TT_PASS(transpose_to_panel)(float *panel, const float *rows, int64_t stride, int64_t count,
                                         int64_t head_dim, float factor)
 {
@@ -151,7 +151,7 @@ static void TT_PASS(transpose_to_panel)(float *panel, const float *rows, int64_t
 }
 #define transpose_to_panel TT_PASS(transpose_to_panel)
 
-/* One head's row, rounded to the tensor's type. */
+/* Stores one head's row, rounded to the tensor's type. */
 static void TT_PASS(store_row)(const tt_tensor *to, int64_t at, const float *row)
 {
     int64_t head_dim = to->dims[2], e = 0;
@@ -163,7 +163,7 @@ static void TT_PASS(store_row)(const tt_tensor *to, int64_t at, const float *row
 }
 #define store_row TT_PASS(store_row)
 
-/* The panel's rows, times a factor of their own, to the tensor. */
+/* Stores the panel's rows in the tensor, each multiplied by its own factor. */
 static void TT_PASS(store_panel)(const tt_tensor *to, const struct attention_block *block, int64_t first,
                                  int64_t count, const float *panel, const float factor_of_lane[PANEL])
 {
@@ -176,9 +176,9 @@ static void TT_PASS(store_panel)(const tt_tensor *to, const struct attention_blo
 }
 #define store_panel TT_PASS(store_panel)
 
-/* Which keys the rows of a panel see: row r those in [first[r], limit[r]); all of them together [begin, end),
- * and every row all of [full_begin, full_end). What lanes without a row see does not matter: nothing reads
- * them. */
+/* The keys that the rows of a panel see: row r sees [first[r], limit[r]). All rows together see [begin, end),
+ * and every row sees all of [full_begin, full_end). The values of lanes without a row are arbitrary; nothing
+ * reads their results. */
 struct TT_PASS(sight) {
     int32_t first[PANEL], limit[PANEL];
     int64_t begin, end, full_begin, full_end;

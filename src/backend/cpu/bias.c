@@ -4,9 +4,8 @@
 #include "backend/cpu/simd.h"
 
 enum {
-    ROWS_PER_GROUP = 64, /* rows are summed in groups of this many, then group after group */
-    COLUMNS_PER_BLOCK =
-        256, /* one task's columns: partial sums stay in registers and the first-level cache */
+    ROWS_PER_GROUP = 64,     /* rows are summed in groups of this size, then the groups in order */
+    COLUMNS_PER_BLOCK = 256, /* columns of a task: partial sums stay in registers and the first-level cache */
 };
 
 TT_SIMD_BODY tt_v8 load_some_as(const void *from, int64_t index, int64_t count, bool bf16)
@@ -80,7 +79,7 @@ tt_status tt_cpu_bias_forward(struct tt_stream *stream, const struct tt_bias_for
     return TT_OK;
 }
 
-/* Backward: dbias += the sums of `count` <= COLUMNS_PER_BLOCK columns. */
+/* Backward: adds the sums of `count` <= COLUMNS_PER_BLOCK columns to dbias. */
 TT_SIMD_BODY void sum_rows_as(float *dbias, const void *dy, bool bf16, int64_t stride, int64_t rows,
                               int64_t count)
 {

@@ -1,5 +1,5 @@
-/* What the cpu device owns besides the buffers: scratch and the matrix product's panels, allocated when it opens and
- * counted as device scratch. */
+/* What the cpu device owns besides buffers: scratch, and the panels of the matrix product. Both are allocated
+ * when the device opens and counted as device scratch. */
 #ifndef TT_BACKEND_CPU_CPU_DEVICE_H
 #define TT_BACKEND_CPU_CPU_DEVICE_H
 
@@ -18,12 +18,12 @@ static inline struct tt_cpu *tt_cpu_of(const struct tt_device *device)
     return device->impl;
 }
 
-/* The best that the processor and operating system offer; TRIMTAB_CPU_ISA=portable|avx2|avx512|avx512_bf16|amx
- * lowers it. */
+/* The best instruction set that the processor and the operating system support.
+ * TRIMTAB_CPU_ISA=portable|avx2|avx512|avx512_bf16|amx lowers it; asking for more is TT_ERR_UNSUPPORTED. */
 TT_MUST_USE tt_status tt_cpu_detect_isa(enum tt_cpu_isa *out);
 const char *tt_cpu_isa_name(enum tt_cpu_isa isa);
 
-/* Asks for large pages where the block holds any. */
+/* Asks the kernel for large pages in the part of the block that can have them. */
 void tt_cpu_advise_huge(void *block, size_t bytes);
 
 #endif

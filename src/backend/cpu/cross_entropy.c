@@ -40,20 +40,18 @@ tt_status tt_cpu_loss_sums(struct tt_stream *stream, const struct tt_loss_sums_a
 
 #else
 
-/* Of the logits read so far: the largest, the sum of exp(logit - largest), that of (logit - largest) times
- * it, the plain sum. */
+/* Values of the logits read so far: the largest, the sum of exp(logit - largest), the sum of (logit - largest)
+ * times that, the plain sum. */
 struct TT_PASS(tally) {
     float largest;
     double exp_sum, weighted, sum;
 };
 #define tally TT_PASS(tally)
 
-/* One piece is small enough to stay in the first-level cache between its two readings, so that the row comes
- * from memory once. */
+/* A piece fits the first-level cache, so that its second reading does not go to memory. */
 #define PIECE 2048
 
-/* exp of it is 0 in fp32: a word that is ruled out by -inf then adds 0 to `weighted`, not 0 times infinity.
- */
+/* exp of this is 0 in fp32. A word whose logit is -inf then adds 0 to `weighted`, not 0 times infinity. */
 #define NOTHING -128.0f
 
 TT_INLINE void TT_PASS(count_piece)(struct tally *tally, const void *row, int64_t first, int64_t end,
@@ -111,7 +109,7 @@ TT_INLINE void TT_PASS(entropy_typed)(const struct tt_cross_entropy_args *args, 
     int64_t words = args->logits_NV.dims[1], label = ((const int32_t *)args->labels_N.data)[n];
     void *row = (char *)args->logits_NV.data + n * args->logits_NV.strides[0] * (bf16 ? 2 : 4);
     float at_label = bf16 ? tt_bf16_to_f32(((const uint16_t *)row)[label]) : ((const float *)row)[label];
-    /* The words before the label first: whether one of them is as large decides who is the arg max. */
+    /* The words before the label come first: if one of them is as large, it is the arg max. */
     struct tally tally = {.largest = -3.4028235e38f};
     for (int64_t v = 0; v < label; v += PIECE)
         TT_PASS(count_piece)(&tally, row, v, v + PIECE < label ? v + PIECE : label, bf16);

@@ -75,8 +75,8 @@ static void read_model_name(char *text, size_t text_bytes)
     fclose(file);
 }
 
-/* Matrices are read in panels, a row from each page: with pages of 4 KiB most of a large one's are not in the
- * TLB. Where the kernel declines, nothing is lost but speed. */
+/* Matrices are read in panels, one row per page. With pages of 4 KiB most of a large matrix is not in the TLB. A
+ * kernel that declines costs speed only. */
 void tt_cpu_advise_huge(void *block, size_t bytes)
 {
 #if defined(MADV_HUGEPAGE)
@@ -175,7 +175,7 @@ static void cpu_destroy(struct tt_device *device, void *impl)
     (void)device, (void)impl;
 }
 
-/* Work runs at once in the calling thread, so there is never anything to wait for. */
+/* The calling thread does all work at once, so there is nothing to wait for. */
 static tt_status cpu_synchronize(struct tt_stream *stream)
 {
     (void)stream;

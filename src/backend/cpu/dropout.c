@@ -10,7 +10,7 @@ struct dropout_scalars {
 #define TT_VECTOR_SOURCE "backend/cpu/dropout.c"
 #include "backend/cpu/vector_math_passes.h"
 
-/* A generator block per eight elements: about this many loads an element. */
+/* Cost of an element in loads: a generator block serves eight elements. */
 enum { COST = 2 };
 
 tt_status tt_cpu_dropout(struct tt_stream *stream, const struct tt_dropout_args *args)
@@ -30,15 +30,15 @@ tt_status tt_cpu_dropout(struct tt_stream *stream, const struct tt_dropout_args 
 
 #else
 
-/* Groups of TT_VECTOR_LANES / 2 generator blocks that are drawn at once: independent of each other, they hide
- * the latency of the products; and the elements whose masks they hold. */
+/* The number of groups of TT_VECTOR_LANES / 2 generator blocks that are computed at once. They are independent
+ * of each other, which hides the latency of the products. */
 #define GROUPS 4
 #define DRAWN (GROUPS * TT_VECTOR_LANES / 2 * 8)
 
 #if TT_VECTOR_LANES > 4
 
-/* Philox4x32-10 (base/rng.h) with a block in each 64-bit lane, a word of the block in the low half of a lane:
- * then the widening product is one instruction. The high halves collect rubbish that no instruction reads. */
+/* Philox4x32-10 (base/rng.h) with one block per 64-bit lane; a word of the block is in the low half of a lane,
+ * so the widening product is one instruction. The high halves contain garbage that no instruction reads. */
 typedef uint64_t TT_PASS(vq) __attribute__((vector_size(4 * TT_VECTOR_LANES), may_alias));
 #define vq TT_PASS(vq)
 
@@ -51,7 +51,7 @@ TT_INLINE vq TT_PASS(widening_product)(vq a, vq b)
 #endif
 }
 
-/* Words of TT_VECTOR_LANES / 2 blocks in order (0 .. 3 of the first block, 0 .. 3 of the second, ...). */
+/* Stores the words of TT_VECTOR_LANES / 2 blocks in order (0 .. 3 of the first block, 0 .. 3 of the second, ...). */
 TT_INLINE void TT_PASS(interleave)(uint32_t *words, vq c0, vq c1, vq c2, vq c3)
 {
     const vq low = (vq){0} + 0xffffffffu;
@@ -69,7 +69,7 @@ TT_INLINE void TT_PASS(interleave)(uint32_t *words, vq c0, vq c1, vq c2, vq c3)
 #endif
 }
 
-/* The keys of the ten rounds, spread over vectors once per row. */
+/* The keys of the ten rounds, broadcast to vectors once per row. */
 struct TT_PASS(round_keys) {
     vq key0[10], key1[10];
 };
@@ -136,7 +136,7 @@ TT_INLINE void TT_PASS(draw)(const struct round_keys *keys, uint64_t row_key, ui
 
 #endif
 
-/* Of the elements from number `first` of those drawn: the halves of words lie in memory in their order. */
+/* The mask of the elements from number `first` on: the halves of words are in memory in the order of elements. */
 TT_INLINE vi TT_PASS(kept)(const uint32_t *words, int64_t first, const struct dropout_scalars *scalars)
 {
     vh half;

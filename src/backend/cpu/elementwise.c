@@ -7,8 +7,8 @@
 
 enum { PIECE = 8192 }; /* elements of a task, a multiple of all vector widths */
 
-/* Rank 1 or 2 as rows of columns; all tensors of an op contiguous: as one row, so that short rows cost
- * nothing. */
+/* Rank 1 or 2 as rows of columns. If all tensors of an op are contiguous they are treated as one row, so that
+ * short rows cost nothing. */
 struct sheet {
     int64_t rows, cols, pieces; /* pieces per row */
 };
@@ -21,7 +21,7 @@ static struct sheet make_sheet(const tt_tensor *x, bool contiguous)
     return sheet;
 }
 
-/* The place of a task's first element in `x`, and how many it has. */
+/* Returns the index of a task's first element in `x`, and the number of its elements. */
 static int64_t place_of(const struct sheet *sheet, const tt_tensor *x, int64_t task)
 {
     int64_t row = task / sheet->pieces;
@@ -132,7 +132,7 @@ TT_INLINE void TT_PASS(cast_typed)(void *to, int64_t y, const void *from, int64_
     if (left > 0) vstore_some(to, y + i, to_bf16, vload_some(from, x + i, from_bf16, left), left);
 }
 
-/* f32 <-> bf16 are on the way of every step; the pairs with f16 only read and write files. */
+/* Every step converts between f32 and bf16; pairs with f16 occur only when files are read and written. */
 static void TT_PASS(cast_piece)(const tt_tensor *x, const tt_tensor *y, int64_t x_at, int64_t y_at,
                                 int64_t count)
 {

@@ -7,7 +7,7 @@
 #define TT_VECTOR_SOURCE "backend/cpu/embedding.c"
 #include "backend/cpu/vector_math_passes.h"
 
-/* Columns that one thread of the backward pass takes at least: four cache lines. */
+/* The least number of columns of a thread in the backward pass: four cache lines. */
 enum { COLUMNS_MIN = 64 };
 
 static tt_status check_ids(const char *op, const tt_tensor *ids, int64_t bound, tt_status kind)
@@ -40,7 +40,7 @@ tt_status tt_cpu_embedding_forward(struct tt_stream *stream, const struct tt_emb
     return TT_OK;
 }
 
-/* Threads share the columns, not the tokens: every element is added up by one thread, in order of t. */
+/* Threads share the columns, not the tokens: one thread adds up all of an element, in order of t. */
 tt_status tt_cpu_embedding_backward(struct tt_stream *stream, const struct tt_embedding_backward_args *args)
 {
     const tt_tensor *dy = &args->dy_TD, *dtable = &args->dtable_VD;
@@ -74,7 +74,7 @@ tt_status tt_cpu_gather_rows(struct tt_stream *stream, const struct tt_gather_ro
     return TT_OK;
 }
 
-/* Row n also clears the rows between its own target and that of the row before it. */
+/* The task of row n also clears the rows between the target of row n - 1 and its own. */
 tt_status tt_cpu_scatter_rows(struct tt_stream *stream, const struct tt_scatter_rows_args *args)
 {
     const tt_tensor *x = &args->x_ND, *y = &args->y_TD;

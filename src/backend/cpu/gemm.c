@@ -30,9 +30,9 @@ static const struct tt_gemm_kernel *kernel_for(enum tt_cpu_isa isa)
     }
 }
 
-/* VDPBF16PS makes twice the products of a fused multiply-add. Intel's processors start a quarter as many (two
- * Xeons with AMX, 2026-11: 85 against 172 and 103 against 210 GFLOP/s of one core), so that panels of floats
- * are faster there. AMD's are taken to start as many of both; bench_ops says what a processor does. */
+/* VDPBF16PS computes twice the products of a fused multiply-add. Intel's processors start a quarter as many of
+ * them (two Xeons with AMX, 2026-11: 85 against 172 and 103 against 210 GFLOP/s of one core), so panels of
+ * floats are faster there. AMD's are assumed to start as many of both; bench_ops measures it. */
 static const struct tt_gemm_kernel *bf16_kernel_for(enum tt_cpu_isa isa)
 {
 #if defined(__x86_64__)
@@ -101,7 +101,7 @@ struct tt_gemm_source tt_gemm_source_of(tt_tensor matrix, bool k_contiguous)
                                    .across = matrix.dims[k_contiguous ? 0 : 1]};
 }
 
-/* True the first time that a problem of this shape is seen (as far as a small table remembers). */
+/* True when a problem of this shape is seen for the first time; the table is small and may forget. */
 static bool is_new(struct tt_gemm_state *state, const struct tt_gemm_problem *problem)
 {
     const int64_t traits[] = {problem->m,
@@ -133,7 +133,7 @@ static void log_choice(const struct tt_gemm_problem *problem, const char *varian
              declined != NULL ? declined : "");
 }
 
-/* alpha * a * b vanishes: c = beta * c. */
+/* c = beta * c, when alpha * a * b is zero. */
 static void scale_only(const struct tt_gemm_kernel *kernel, const struct tt_gemm_problem *problem)
 {
     static const float zeros[256] = {0};
@@ -164,7 +164,7 @@ tt_status tt_gemm_run(struct tt_stream *stream, const struct tt_gemm_problem *pr
                    (long long)problem->n, (long long)problem->k);
 }
 
-/* The kernels add to c alone. */
+/* The kernels can add only to c, so another addend is copied there. */
 static void copy_addend(const struct tt_gemm_args *args)
 {
     size_t element = tt_dtype_bytes(args->c.dtype), row = (size_t)args->c.dims[1] * element;

@@ -1,14 +1,16 @@
-/* The matrix product of the cpu device: a best-first list of variants, each able to decline with a reason; the last
- * takes everything. Which variant runs and how it splits the sums over k depends on the shape, the types and the
- * instruction set alone, never on the number of threads, which only share out whole elements of c.
+/* The matrix product of the cpu device. It has a list of variants, best first; a variant may decline with a
+ * reason, and the last supports everything. The variant that runs, and how it splits the sums over k, depend on
+ * the shape, the types and the instruction set alone, never on the number of threads: threads share out whole
+ * elements of c.
  *
- * Why no library: oneDNN's results for bf16 on AMX depend on the size of its team (2.6 and 3.2: it splits sums over k
- * by it), and cut into blocks of one thread it falls back to slow code as soon as a matrix is part of a larger one. One
- * core of a Sapphire Rapids, 2026-11: bf16 products of 1024 .. 4096 at 0.8 .. 1.3 TFLOP/s there and 1.1 .. 1.3 here,
- * narrow ones of adapters at 0.1 .. 0.6 and 0.1 .. 0.8, a single row times 4096 x 4096 at 21 and 33 GB/s.
+ * Why not a library: oneDNN's results for bf16 on AMX depend on the size of its team (2.6 and 3.2 split sums
+ * over k by it). Called per block with one thread each, it uses slow code whenever a matrix is part of a larger
+ * one. One core of a Sapphire Rapids, 2026-11: bf16 products of 1024 .. 4096 at 0.8 .. 1.3 TFLOP/s there and 1.1
+ * .. 1.3 here, narrow ones of adapters at 0.1 .. 0.6 and 0.1 .. 0.8, a single row times 4096 x 4096 at 21 and 33
+ * GB/s.
  *
- * TRIMTAB_CPU_GEMM=dot|panels|pairs forces one variant (then a decline is TT_ERR_UNSUPPORTED): for tests and
- * measurements. pairs: panels, of bf16 by VDPBF16PS also where that is not the faster way. */
+ * TRIMTAB_CPU_GEMM=dot|panels|pairs forces one variant (a decline is then TT_ERR_UNSUPPORTED), for tests and
+ * measurements. pairs means panels that use VDPBF16PS for bf16 even where that is slower. */
 #ifndef TT_BACKEND_CPU_GEMM_H
 #define TT_BACKEND_CPU_GEMM_H
 
@@ -22,14 +24,14 @@ enum {
 struct tt_gemm_variant;
 
 struct tt_gemm_state {
-    const struct tt_gemm_kernel *kernel;      /* takes all types */
+    const struct tt_gemm_kernel *kernel;      /* supports all types */
     const struct tt_gemm_kernel *bf16_kernel; /* bf16 x bf16 only, faster; NULL when there is none */
     float *shared;                            /* TT_GEMM_SHARED_FLOATS */
     const struct tt_gemm_variant *forced;
     uint64_t seen[256]; /* shapes whose variant has been logged, by hash */
 };
 
-/* A narrow product that belongs to a wide one: c[:, first .. end] += a b, a across m and b across those columns. */
+/* A narrow product added to a wide one: c[:, first .. end] += a b, with a across m and b across those columns. */
 struct tt_gemm_low {
     struct tt_gemm_source a, b;
     int64_t k, first, end;
@@ -42,24 +44,24 @@ struct tt_gemm_problem {
     struct tt_gemm_source b; /* across n */
     struct tt_gemm_target c;
     float alpha, beta;
-    const struct tt_gemm_low *low; /* with alpha = 1 */
+    const struct tt_gemm_low *low; /* requires alpha = 1 */
     int low_count;
 };
 
 struct tt_gemm_variant {
     const char *name;
-    /* Computes, or sets *declined to the reason and leaves c as it is. */
+    /* Computes c; or sets *declined to the reason and leaves c unchanged. */
     tt_status (*run)(struct tt_stream *stream, const struct tt_gemm_problem *problem, const char **declined);
 };
 
 /* Dot products against few rows, without packing: adapters' narrow sides, decoding (cpu/gemm_dot.c). */
 tt_status tt_gemm_dot(struct tt_stream *stream, const struct tt_gemm_problem *problem, const char **declined);
-/* Packed panels: everything (cpu/gemm_panels.c). */
+/* Packed panels: any problem (cpu/gemm_panels.c). */
 tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem *problem,
                          const char **declined);
 
-/* Whether packed panels take these narrow products along with the wide one: a few more steps along k, for which c need
- * not be read and rounded again. */
+/* Whether packed panels compute the narrow products together with the wide one. They are a few more steps along
+ * k; c is not read and rounded again. */
 bool tt_gemm_takes_low(const struct tt_gemm_state *state, const struct tt_gemm_problem *problem);
 
 /* Runs the first variant that does not decline. */
@@ -81,7 +83,7 @@ static inline const struct tt_gemm_kernel *tt_gemm_kernel_for(const struct tt_ge
     return bf16 && state->bf16_kernel != NULL ? state->bf16_kernel : state->kernel;
 }
 
-/* The team for m * n * k multiplications. */
+/* The number of threads for m * n * k multiplications. */
 static inline int tt_gemm_threads(const struct tt_stream *stream, const struct tt_gemm_problem *problem)
 {
     double useful = (double)problem->m * (double)problem->n * (double)problem->k / (1 << 18);

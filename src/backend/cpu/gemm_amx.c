@@ -1,11 +1,11 @@
 /* bf16 x bf16 on the tile unit of Intel's AMX (Intel 64 and IA-32 Architectures Software Developer's Manual,
- * volume 1, chapter 18): a tile register holds 16 rows of 64 bytes, and TDPBF16PS adds to 16 x 16 floats the
- * products of 16 x 32 bf16 of a and 16 x 32 of b, of which b has its k in pairs: row p holds k = 2p and 2p +
- * 1 of sixteen columns, side by side. Four of the eight tiles are the sums of 32 x 32 elements of c.
+ * volume 1, chapter 18). A tile register holds 16 rows of 64 bytes. TDPBF16PS adds to 16 x 16 floats the
+ * products of 16 x 32 bf16 of a and 16 x 32 of b. b has its k in pairs: row p holds k = 2p and 2p + 1 of sixteen
+ * columns, side by side. Four of the eight tiles hold the sums of 32 x 32 elements of c.
  *
- * Panels are bf16 in the order in which tiles are loaded: [k / 32][half of the panel][16 rows of 64 bytes], k
- * padded with zeros to a multiple of 32. Seen as 32-bit words, a tile of b is the transpose of the same tile
- * of a, and rows that are stored across k give a tile of b by interleaving two of them. */
+ * Panels are bf16 in the order in which tiles are loaded: [k / 32][half of the panel][16 rows of 64 bytes], with
+ * k padded with zeros to a multiple of 32. In 32-bit words a tile of b is the transpose of the same tile of a.
+ * Rows that are stored across k make a tile of b when two of them are interleaved. */
 #if defined(__x86_64__)
 
 #include <immintrin.h>
@@ -27,8 +27,8 @@ bool tt_gemm_amx_request(void)
     return has_bf16 && has_tiles && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 
-/* All eight tiles: 16 rows of 64 bytes. In constant memory: the compiler is not told that the instruction
- * reads it. */
+/* The configuration of all eight tiles: 16 rows of 64 bytes. It is in constant memory, because the compiler does
+ * not know that the instruction reads it. */
 static const struct {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
@@ -49,7 +49,7 @@ static void leave(void)
     _tile_release();
 }
 
-/* One tile of sums becomes sixteen rows of c. */
+/* Stores one tile of sums as sixteen rows of c. */
 static void store_tile(const float *sum, float alpha, float beta, float *to, int64_t stride)
 {
     for (int i = 0; i < HALF; i++) {
@@ -83,8 +83,7 @@ static void tile(const struct tt_gemm_tile *args)
     float alpha = args->alpha, beta = args->beta, *to = args->to;
     float *below = to + HALF * stride;
     int64_t stride_bytes = stride * (int64_t)sizeof *to;
-    bool plain =
-        alpha == 1.0f && (beta == 0.0f || beta == 1.0f); /* nothing to scale: the sums go on in c itself */
+    bool plain = alpha == 1.0f && (beta == 0.0f || beta == 1.0f); /* no scaling: c itself holds the sums */
     if (plain && beta == 1.0f) {
         _tile_loadd(0, to, stride_bytes);
         _tile_loadd(1, to + HALF, stride_bytes);

@@ -1,20 +1,20 @@
 /* Dot products against few rows. The narrow sides of adapters (x A^T, dy B with R columns) and decoding (few
- * rows of x against a whole weight) read one large operand once, and packing that one would cost more than
- * multiplying it. So the small operand becomes rows of floats along k, and the rows of the large one stream
- * past it as they are: six at a time meet two small rows at a time, while the next six are fetched.
+ * rows of x against a whole weight) read one large operand once, and packing it would cost more than multiplying
+ * it. So the small operand is converted to rows of floats along k, and the rows of the large one are streamed
+ * unchanged: six at a time are multiplied by two small rows at a time, while the next six are prefetched.
  *
- * k goes in chunks, such that these streamed rows stay in the first-level cache until they have met all small
- * rows; the chunks are added in order, and their size depends on the shape and types alone. */
+ * k is divided into chunks, so that the streamed rows stay in the first-level cache until they have been
+ * multiplied by all small rows. The chunks are added in order; their size depends on the shape and types alone. */
 #include <omp.h>
 #include <string.h>
 
 #include "backend/cpu/gemm.h"
 
 enum {
-    SMALL_MAX = 32,    /* rows or columns of c; beyond, packed panels are faster (Zen 3, 2026-11) */
-    SMALL_MAX_AMX = 4, /* the same where panels of bf16 go through the tile unit (Sapphire Rapids, 2026-11) */
+    SMALL_MAX = 32,    /* rows or columns of c; for more, packed panels are faster (Zen 3, 2026-11) */
+    SMALL_MAX_AMX = 4, /* the same where panels of bf16 use the tile unit (Sapphire Rapids, 2026-11) */
     SMALL_ROWS_MAX_WIDE =
-        8, /* rows of c with AVX-512; columns as with tiles: 211 GFLOP/s instead of 75 for 16 */
+        8, /* rows of c with AVX-512; columns as with AMX: 211 GFLOP/s instead of 75 for 16 */
     WIDE = 32,
     STREAMED_BLOCK = 60, /* rows of the large operand per task */
     CHUNK_BYTES = 3072,  /* of a streamed row */
@@ -24,7 +24,7 @@ struct plan {
     const struct tt_gemm_kernel *kernel;
     const struct tt_gemm_problem *problem;
     struct tt_gemm_source streamed, small;
-    bool streams_columns; /* streamed rows are columns of c; otherwise rows of c */
+    bool streams_columns; /* streamed rows are columns of c; else rows of c */
     int64_t streamed_rows;
     int tile_rows;
     int64_t small_rows;
@@ -32,7 +32,7 @@ struct plan {
     float *small_floats;
 };
 
-/* Row `row` of the small operand, as floats along k. */
+/* Converts row `row` of the small operand to floats along k. */
 static void load_small_row(const struct plan *plan, int64_t row)
 {
     const struct tt_gemm_source *small = &plan->small;
@@ -48,7 +48,7 @@ static void load_small_row(const struct plan *plan, int64_t row)
     }
 }
 
-/* One tile of streamed rows (or what is left) against all small ones, for one chunk of k. */
+/* Multiplies one tile of streamed rows (or the rest of them) by all small rows, for one chunk of k. */
 static void multiply_tile(const struct plan *plan, int64_t row, int rows, int64_t k_first, int64_t k,
                           float *sums, int64_t sums_row, int64_t sums_small)
 {
@@ -68,7 +68,7 @@ static void multiply_rows(const struct plan *plan, int64_t first, int64_t end)
     float sums[STREAMED_BLOCK * SMALL_MAX];
     int64_t sums_row = plan->streams_columns ? 1 : plan->small_rows;
     int64_t sums_small = plan->streams_columns ? STREAMED_BLOCK : 1;
-    /* A single group of small rows: the streamed ones are not met again, so they need not stay. */
+    /* With a single group of small rows each streamed row is read once, so chunks are not needed. */
     int64_t chunk = plan->small_rows > TT_GEMM_DOT_SMALLS
                         ? CHUNK_BYTES / (int64_t)tt_dtype_bytes(plan->streamed.dtype)
                         : problem->k;
@@ -97,7 +97,7 @@ tt_status tt_gemm_dot(struct tt_stream *stream, const struct tt_gemm_problem *pr
     int64_t rows_max = amx ? SMALL_MAX_AMX : wide ? SMALL_ROWS_MAX_WIDE : SMALL_MAX;
     int64_t columns_max = amx || wide ? SMALL_MAX_AMX : SMALL_MAX;
     if (problem->low_count > 0) {
-        *declined = "narrow products belong to it";
+        *declined = "it has narrow products";
         return TT_OK;
     }
     if (problem->m <= rows_max && problem->b.k_contiguous) {
@@ -114,8 +114,8 @@ tt_status tt_gemm_dot(struct tt_stream *stream, const struct tt_gemm_problem *pr
     plan.streamed_rows = plan.streamed.across;
     plan.tile_rows = plan.streamed.dtype == TT_BF16 ? TT_GEMM_DOT_ROWS_BF16 : TT_GEMM_DOT_ROWS_F32;
     plan.small_rows = plan.small.across;
-    /* Sixteen more than the last k needs: rows of a power of two would all fall on the same lines of the
-     * cache. */
+    /* Sixteen more than the last k needs: rows whose size is a power of two would all map to the same lines of
+     * the cache. */
     plan.small_stride = (problem->k + 15) / 16 * 16 + 16;
     if (plan.small_rows > TT_GEMM_SHARED_FLOATS / plan.small_stride) {
         *declined = "the small operand does not fit its scratch";

@@ -1,4 +1,4 @@
-/* By dropout and products, one after the other. */
+/* Composed: dropout, then products. */
 #include "backend/compose.h"
 #include "backend/cpu/cpu_ops.h"
 

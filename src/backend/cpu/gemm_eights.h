@@ -1,6 +1,6 @@
-/* Packing with AVX2, for the file that is compiled for it: panels of floats, to[k][width], from rows that run along k.
- * 128 bits of a row, eight bf16 or four floats, are loaded into the two halves of a register, of rows i and i + 4, so
- * that nothing has to cross the halves later. */
+/* Packing with AVX2: panels of floats, to[k][width], from rows that run along k. 128 bits of a row, eight bf16
+ * or four floats, are loaded into the two halves of a register, from rows i and i + 4, so that later no element
+ * has to cross the halves. */
 #ifndef TT_BACKEND_CPU_GEMM_EIGHTS_H
 #define TT_BACKEND_CPU_GEMM_EIGHTS_H
 
@@ -10,8 +10,8 @@
 
 #include "backend/cpu/simd.h"
 
-/* 32-bit word w of `rows` (5 to 8) rows, for four words: word w of row i is lane i of block[w]. Lanes beyond are
- * anything. */
+/* Gathers four 32-bit words of `rows` (5 to 8) rows: word w of row i is lane i of block[w]. The other lanes are
+ * undefined. */
 TT_SIMD_BODY void tt_eights_words(__m256i block[4], const char *from, int64_t row_bytes, const int rows)
 {
     __m256i y[4];
@@ -30,8 +30,8 @@ TT_SIMD_BODY void tt_eights_words(__m256i block[4], const char *from, int64_t ro
     block[3] = _mm256_unpackhi_epi64(high, high2);
 }
 
-/* `rows` <= 8 rows across the panel, 128 bits of each. Stores are eight wide: what goes beyond the panel is
- * overwritten by the next k, in the end by nothing: the slack. */
+/* Packs `rows` <= 8 rows across the panel, 128 bits of each. Stores are eight wide; what exceeds the panel is
+ * overwritten by the next k, or at the end goes to the slack. */
 TT_SIMD_BODY void tt_eights_group(float *to, const char *from, const bool bf16, int64_t row_bytes,
                                   const int rows, const int width)
 {
@@ -49,14 +49,14 @@ TT_SIMD_BODY void tt_eights_group(float *to, const char *from, const bool bf16, 
     }
 }
 
-/* A panel of `width` whole rows that run along k. Returns how many k are done: all but the last few. */
+/* Packs a panel of `width` whole rows that run along k. Returns the number of k done: all but the last few. */
 TT_SIMD_BODY int64_t tt_eights_turn_as(float *to, const char *from, const bool bf16, int64_t row_bytes,
                                        const int width, int64_t k)
 {
     const int64_t step = bf16 ? 8 : 4;
     int64_t p = 0;
     for (; p + step <= k; p += step, from += 16, to += step * width) {
-        /* The next panel's rows: short pieces of rows that lie apart, which the processor does not see coming. */
+        /* Prefetches the next panel's rows: they are short and not contiguous, so hardware does not prefetch them. */
         if (p % (4 * step) == 0)
             for (int i = 0; i < width; i++) __builtin_prefetch(from + (width + i) * row_bytes);
 #pragma GCC unroll 4

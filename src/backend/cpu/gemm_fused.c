@@ -1,5 +1,5 @@
-/* LoRA's narrow products go along with the wide one, and so does an addend: passes over y are what they would
- * cost. SwiGLU follows in a pass of its own. */
+/* The wide product also computes LoRA's narrow products and an addend: separate, each would cost a pass over y.
+ * SwiGLU is a separate pass. */
 #include "backend/compose.h"
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/gemm.h"

@@ -1,5 +1,6 @@
-/* The innermost pieces of the matrix product, one set per instruction set. gemm_kernel.inc is their one source; the
- * files gemm_<isa>.c compile it with their register tile and their compiler options (cmake/backends.cmake). */
+/* The innermost functions of the matrix product, one set per instruction set. Their one source is
+ * gemm_kernel.inc; the files gemm_<isa>.c compile it with their register tile and their compiler options
+ * (cmake/backends.cmake). */
 #ifndef TT_BACKEND_CPU_GEMM_KERNEL_H
 #define TT_BACKEND_CPU_GEMM_KERNEL_H
 
@@ -8,13 +9,13 @@
 
 #include "tensor/dtype.h"
 
-/* Where a panel is cut from: a matrix of which one dimension lies along k and the other across the panel. */
+/* The source of a panel: a matrix with one dimension along k and the other across the panel. */
 struct tt_gemm_source {
     const void *data; /* f32 or bf16 */
     tt_dtype dtype;
-    int64_t stride;    /* elements from row to row of what is stored */
-    bool k_contiguous; /* stored rows run along k; otherwise they run across the panel */
-    int64_t across;    /* elements across: all panels together */
+    int64_t stride;    /* elements between stored rows */
+    bool k_contiguous; /* stored rows run along k; else across the panel */
+    int64_t across;    /* elements across, of all panels together */
 };
 
 /* One output block: rows of f32 or bf16. */
@@ -22,11 +23,11 @@ struct tt_gemm_target {
     void *data;
     tt_dtype dtype;
     int64_t stride;
-    const void *addend; /* what beta multiplies, laid out as c is; NULL: c itself */
+    const void *addend; /* beta is its factor; in the layout of c; NULL: c itself */
 };
 
-/* to[i][j] = alpha * sum_k a[k][i] * b[k][j] + beta * to[i][j] for i < mr and j < nr; with beta = 0 `to` is not read.
- * Of the result only the first rows x columns count, but there is memory for the whole tile. */
+/* to[i][j] = alpha * sum_k a[k][i] * b[k][j] + beta * to[i][j] for i < mr and j < nr; with beta = 0 `to` is not
+ * read. Only the first rows x columns of the result are used, but there is memory for the whole tile. */
 struct tt_gemm_tile {
     int64_t k;
     const float *a, *b; /* panels */
@@ -34,19 +35,19 @@ struct tt_gemm_tile {
     float *to;
     int64_t stride;
     int64_t rows, columns;
-    const void *ahead; /* memory that the next tiles need, to be fetched on the way; never NULL */
+    const void *ahead; /* memory of the next tiles, prefetched meanwhile; never NULL */
 };
 
 enum {
-    TT_GEMM_PANEL_SLACK = 16, /* floats behind each panel that packing may overwrite */
-    TT_GEMM_PACK_K = 32, /* rows that are stored across k are packed for so many k at a time, in all panels */
+    TT_GEMM_PANEL_SLACK = 16, /* floats after each panel that packing may overwrite */
+    TT_GEMM_PACK_K = 32, /* rows stored across k are packed in steps of this many k, through all panels */
     TT_GEMM_TILE_FLOATS = 32 * 32, /* the largest mr * nr */
-    TT_GEMM_DOT_ROWS_F32 = 6,      /* rows of each kind in one dot tile: sixteen registers hold no more */
+    TT_GEMM_DOT_ROWS_F32 = 6,      /* rows of each kind in one dot tile: the limit of sixteen registers */
     TT_GEMM_DOT_ROWS_BF16 = 5,
     TT_GEMM_DOT_SMALLS = 2,
 };
 
-/* Where element k of a small row is stored: of each sixteen the even ones before the odd ones. */
+/* The index of element k in a stored small row: in each sixteen the even elements precede the odd ones. */
 static inline int64_t tt_gemm_even_first(int64_t k)
 {
     return (k & ~(int64_t)15) + (k & 1) * 8 + ((k & 15) >> 1);
@@ -54,18 +55,18 @@ static inline int64_t tt_gemm_even_first(int64_t k)
 
 struct tt_gemm_kernel {
     int mr, nr;           /* the register tile */
-    int block_k;          /* so many k that a panel of b stays in the first-level cache */
-    int k_unit;           /* panels hold a multiple of this many k, filled up with zeros */
-    tt_dtype panel_dtype; /* F32, whatever the operands; or BF16, then both operands must be bf16 */
+    int block_k;          /* number of k for which a panel of b fits the first-level cache */
+    int k_unit;           /* panels hold a multiple of this many k, padded with zeros */
+    tt_dtype panel_dtype; /* F32, for any operands; or BF16, for bf16 operands only */
 
-    /* Around the calls of `tile` in one thread; NULL when there is nothing to do. */
+    /* Called before and after the calls of `tile` in one thread; NULL: nothing to do. */
     void (*enter)(void);
     void (*leave)(void);
 
     void (*tile)(const struct tt_gemm_tile *args);
 
-    /* A panel `to` of width mr or nr: elements first .. first + width across, k_first .. k_first + k along, zeros where
-     * the matrix ends; F32: to[k][width]. */
+    /* Packs a panel `to` of width mr or nr: elements first .. first + width across, k_first .. k_first + k
+     * along, with zeros beyond the matrix. F32: to[k][width]. */
     void (*pack_a)(float *to, const struct tt_gemm_source *source, int64_t first, int64_t k_first, int64_t k);
     void (*pack_b)(float *to, const struct tt_gemm_source *source, int64_t first, int64_t k_first, int64_t k);
 
@@ -74,10 +75,11 @@ struct tt_gemm_kernel {
     void (*finish)(const struct tt_gemm_target *c, int64_t row, int64_t column, const float *sum,
                    int64_t sum_stride, int64_t rows, int64_t columns, float alpha, float beta);
 
-    /* sums[r * sums_row + s * sums_small] += streamed[row + r][k_first .. +k) . small[s][0 .. k) for r < rows, at most
-     * TT_GEMM_DOT_ROWS_<type>, and s < smalls <= 2. `small` rows are floats, `small_stride` apart, padded with zeros
-     * to a multiple of 16, and for a bf16 `streamed` in the order of tt_gemm_even_first; k_first is a multiple of 16.
-     * Memory `ahead` bytes further than the first row is fetched into the cache on the way. F32 panels only. */
+    /* sums[r * sums_row + s * sums_small] += streamed[row + r][k_first .. +k) . small[s][0 .. k) for r < rows,
+     * at most TT_GEMM_DOT_ROWS_<type>, and s < smalls <= 2. `small` rows are floats, `small_stride` apart,
+     * padded with zeros to a multiple of 16, and for a bf16 `streamed` in the order of tt_gemm_even_first.
+     * k_first is a multiple of 16. The memory `ahead` bytes after the first row is prefetched. Kernels with F32
+     * panels only. */
     void (*dot)(const struct tt_gemm_source *streamed, int64_t row, int rows, const float *small,
                 int64_t small_stride, int smalls, int64_t k_first, int64_t k, int64_t ahead, float *sums,
                 int64_t sums_row, int64_t sums_small);
@@ -90,7 +92,7 @@ extern const struct tt_gemm_kernel tt_gemm_kernel_avx512;
 extern const struct tt_gemm_kernel tt_gemm_kernel_avx512_bf16; /* VDPBF16PS */
 extern const struct tt_gemm_kernel tt_gemm_kernel_amx;
 
-/* True when processor and operating system have the tile unit for bf16; asks the latter to let this process use it. */
+/* Asks the operating system for the use of AMX's tiles of bf16; true when it and the processor support them. */
 bool tt_gemm_amx_request(void);
 #endif
 

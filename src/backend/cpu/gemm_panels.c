@@ -1,20 +1,19 @@
-/* Packed panels, after Goto and van de Geijn (ACM TOMS 34:3, 2008): a is cut into panels of mr rows, b into
- * panels of nr columns, both copied as floats in the order in which the register tile reads them. A block of
- * a (block_rows x block_k) stays in the second-level cache, a panel of b in the first.
+/* Packed panels, after Goto and van de Geijn (ACM TOMS 34:3, 2008): a is divided into panels of mr rows, b into
+ * panels of nr columns, both copied as floats in the order in which the register tile reads them. A block of a
+ * (block_rows x block_k) stays in the second-level cache, a panel of b in the first.
  *
- * The sums over k go block by block in order, for each element of c in one task, so that c is rounded once
- * and the result does not depend on who computes it:
- *  - c of floats: the tile itself is c, added to block after block;
- *  - c of bf16 and one block of k: through a tile on the side;
- *  - c of bf16 and several, and c turned: through a block of floats in the thread's scratch.
+ * One task computes all sums over k of an element of c, block by block in order. So c is rounded once, and the
+ * result does not depend on the thread:
+ *  - c of floats: the tile is c itself, to which every block is added;
+ *  - c of bf16 and one block of k: through a separate tile;
+ *  - c of bf16 and several blocks, and transposed c: through a block of floats in the thread's scratch.
  *
- * b is packed once for all (16 MiB at a time), unless c has so few rows that every panel is used by one task
- * only: then each task packs its own. Where k is so long that only few columns would fit, and a would be
- * packed again for each of them, k goes in several runs, between which the sums of a slab of rows wait beside
- * b.
+ * b is packed once for all tasks (16 MiB at a time). With so few rows of c that only one task uses a panel, each
+ * task packs its own. For a very long k only few columns of b would fit, and a would be packed again for each of
+ * them. Then k is divided into several runs, and between them the sums of a slab of rows are kept beside b.
  *
- * A narrow c from an a that is stored across k (dB = dy^T h) is computed turned, c^T = b^T a^T: then the
- * large operand is copied in wide rows. */
+ * A narrow c from an a that is stored across k (dB = dy^T h) is computed transposed, c^T = b^T a^T, because then
+ * the large operand is copied in wide rows. */
 #include <assert.h>
 #include <omp.h>
 #include <stddef.h>
@@ -24,33 +23,34 @@
 
 enum {
     BLOCK_ROWS = 144,
-    SHARED_COLUMNS_MAX = 1024, /* one task's block of c in scratch is at most BLOCK_ROWS x this */
+    SHARED_COLUMNS_MAX =
+        1024, /* a task's block of c in scratch has at most BLOCK_ROWS rows and this many columns */
     OWN_COLUMNS_MAX = 256,
     TURNED_MAX = 48,
     FEW_K = 64,
     LINE_FLOATS = 16,
-    LOW_K_MAX = 64, /* of a narrow product that comes along; its b is packed for so many columns at a time */
+    LOW_K_MAX = 64, /* of a narrow product computed here; its b is packed LOW_COLUMNS at a time */
     LOW_COLUMNS = 256,
-    LOW_ROWS_MIN = 64, /* with fewer rows packing does not pay */
-    PACK_PANELS = 8,   /* the panels that one thread packs at a time */
-    FINISH_ROWS = 16,  /* of all panels, so that lines of c that panels share are written at once */
+    LOW_ROWS_MIN = 64, /* with fewer rows packing costs more than it saves */
+    PACK_PANELS = 8,   /* panels that one thread packs at a time */
+    FINISH_ROWS = 16,  /* of all panels, so that lines of c shared by panels are written together */
     SUMS_FLOATS_MAX =
-        (2048 + 64) * SHARED_COLUMNS_MAX, /* of `shared`, for the sums of a slab between runs over k */
+        (2048 + 64) * SHARED_COLUMNS_MAX, /* part of `shared` for the sums of a slab between runs over k */
 };
 struct plan {
     const struct tt_gemm_kernel *kernel;
     const struct tt_gemm_problem *problem;
-    bool turned;               /* c is stored the other way round */
-    bool waits;                /* sums wait in scratch until the last block of k */
+    bool turned;               /* c is computed transposed */
+    bool waits;                /* sums stay in scratch until the last block of k */
     int64_t k_blocks, block_k; /* block_k but for the last block */
     int64_t row_blocks;
-    int64_t columns;                  /* of b that are packed at a time (all threads) or per task */
-    int64_t slab;                     /* rows of c that are computed at a time */
-    int64_t k_run;                    /* blocks of k that are packed at a time */
-    int64_t a_panel, b_panel;         /* from panel to panel, in floats whatever the panels hold */
-    int64_t low_a_panel, low_b_panel; /* the same of narrow products */
+    int64_t columns;                  /* columns of b packed at a time: by all threads, or per task */
+    int64_t slab;                     /* rows of c computed at a time */
+    int64_t k_run;                    /* blocks of k packed at a time */
+    int64_t a_panel, b_panel;         /* from panel to panel, in floats for every panel type */
+    int64_t low_a_panel, low_b_panel; /* the same for narrow products */
     float *shared;                    /* NULL: each task packs b */
-    float *sums;                      /* of a slab, when k goes in several runs and sums wait */
+    float *sums;                      /* of a slab, when k has several runs and sums wait */
 };
 
 static int64_t ceil_divide(int64_t a, int64_t b)
@@ -83,7 +83,7 @@ static struct scratch cut_scratch(const struct plan *plan, float *memory)
     return scratch;
 }
 
-/* Shared out so that blocks differ by one panel at most. */
+/* Divides `total` evenly: blocks differ by one panel at most. */
 static void block_range(int64_t block, int64_t blocks, int64_t total, int64_t unit, int64_t *first,
                         int64_t *end)
 {
@@ -95,8 +95,8 @@ static void block_range(int64_t block, int64_t blocks, int64_t total, int64_t un
 typedef void pack_function(float *to, const struct tt_gemm_source *source, int64_t first, int64_t k_first,
                            int64_t k);
 
-/* The panels of first .. end across. What is stored across k is copied a few k at a time through all panels,
- * since a single panel would touch a page for every k. */
+/* Packs the panels of first .. end across. A source that is stored across k is copied a few k at a time through
+ * all panels, because a single panel would touch a page for every k. */
 static void pack_panels(const struct plan *plan, pack_function *pack, int width, float *to,
                         int64_t panel_floats, const struct tt_gemm_source *source, int64_t first, int64_t end,
                         int64_t k_first, int64_t k)
@@ -117,11 +117,11 @@ struct block {
     int64_t k, k_block;
     const float *a, *b;
     int64_t a_panel, b_panel;
-    float *waiting; /* its sums, if they wait: panels of nr columns, each of all rows one after the other */
+    float *waiting; /* its sums, if they wait: panels of nr columns, each with all rows in order */
     int64_t waiting_panel;
 };
 
-/* The tile in panels `i` of a and `j` of b. */
+/* Computes the tile of panel `i` of a and panel `j` of b. */
 static void multiply_tile(const struct plan *plan, const struct block *block, const struct scratch *scratch,
                           int64_t i, int64_t j, const float *ahead)
 {
@@ -156,8 +156,8 @@ static void multiply_tile(const struct plan *plan, const struct block *block, co
     }
 }
 
-/* Down the rows of a panel of b, which stays in the first-level cache. With few k the product is bound by
- * reading and writing c: then along its rows. */
+/* Goes down the rows of a panel of b, which stays in the first-level cache. With few k the product is bound by
+ * reading and writing c; then it goes along the rows of c. */
 static void multiply_block(const struct plan *plan, const struct block *block, const struct scratch *scratch)
 {
     int64_t a_panels = ceil_divide(block->rows, plan->kernel->mr),
@@ -167,7 +167,7 @@ static void multiply_block(const struct plan *plan, const struct block *block, c
             for (int64_t j = 0; j < b_panels; j++) multiply_tile(plan, block, scratch, i, j, block->b);
         return;
     }
-    /* Meanwhile the next panel of b comes closer, as far as its tiles get. */
+    /* Each tile prefetches a part of the next panel of b. */
     int64_t each = block->b_panel / a_panels / LINE_FLOATS * LINE_FLOATS;
     for (int64_t j = 0; j < b_panels; j++) {
         const float *next = block->b + (j + 1 < b_panels ? j + 1 : j) * block->b_panel;
@@ -205,8 +205,8 @@ static void finish_block(const struct plan *plan, const struct block *block)
     }
 }
 
-/* The narrow products of a task's block, after the wide one's last block of k. A part begins at a panel of c.
- * What the last panel has beyond its end adds zeros. */
+/* Adds the narrow products of a task's block after the wide one's last block of k. A part begins at a panel of
+ * c. The columns of its last panel beyond its end add zeros. */
 static void multiply_low(const struct plan *plan, const struct block *wide, const struct scratch *scratch)
 {
     const struct tt_gemm_kernel *kernel = plan->kernel;
@@ -236,12 +236,12 @@ static void multiply_low(const struct plan *plan, const struct block *wide, cons
     }
 }
 
-/* c[row .. row_end, column .. column_end] over the blocks of k from k_begin on. */
+/* Computes c[row .. row_end, column .. column_end] over the blocks of k from k_begin on. */
 struct task {
     int64_t row, row_end, column, column_end;
     int64_t k_begin, k_end;
     const float *b; /* the first packed panel of `column` in block k_begin; NULL when the task packs */
-    int64_t b_step; /* from there to the next block's */
+    int64_t b_step; /* distance to the next block's */
     float *waiting; /* NULL: in the thread's scratch */
 };
 
@@ -294,7 +294,7 @@ static void run_own_panels(struct tt_stream *stream, const struct plan *plan, in
     }
 }
 
-/* What is computed with one filling of `shared`: rows of a slab, columns of a chunk, blocks of k of a run. */
+/* The work of one filling of `shared`: rows of a slab, columns of a chunk, blocks of k of a run. */
 struct part {
     int64_t row, row_end, column, column_end, k_begin, k_end;
 };
@@ -315,7 +315,7 @@ static void pack_item(const struct plan *plan, const struct part *part, int64_t 
                 tt_smaller(plan->block_k, plan->problem->k - k_first));
 }
 
-/* Task `i` of a part that is cut into row_blocks x splits. */
+/* Runs task `i` of a part with row_blocks x splits tasks. */
 static void run_shared_task(const struct plan *plan, const struct part *part, int64_t i, int64_t splits,
                             float *memory)
 {
@@ -346,7 +346,7 @@ static void run_shared_panels(struct tt_stream *stream, const struct plan *plan,
         block_range(i / runs / chunks, slabs, problem->m, plan->kernel->mr, &part.row, &part.row_end);
         int64_t panels = ceil_divide(part.column_end - part.column, nr);
         int64_t groups = ceil_divide(panels, PACK_PANELS);
-        /* Few blocks of rows for many threads: the columns are shared out as well. */
+        /* Few blocks of rows for many threads: the columns are divided too. */
         int64_t splits = tt_smaller(panels, ceil_divide(threads, plan->row_blocks));
 #pragma omp for schedule(dynamic)
         for (int64_t item = 0; item < groups * (part.k_end - part.k_begin); item++)
@@ -357,7 +357,7 @@ static void run_shared_panels(struct tt_stream *stream, const struct plan *plan,
     }
 }
 
-/* A panel of b is cheapest to pack from rows across k. On the tile unit one of a is, from rows along k. */
+/* A panel of b is packed fastest from rows across k; on the tile unit a panel of a from rows along k. */
 static bool is_better_turned(const struct tt_gemm_kernel *kernel, const struct tt_gemm_problem *problem)
 {
     if (problem->low_count > 0) return false;
@@ -392,7 +392,7 @@ bool tt_gemm_takes_low(const struct tt_gemm_state *state, const struct tt_gemm_p
     return true;
 }
 
-/* What `shared` holds at a time; false when nothing fits. */
+/* Chooses what `shared` holds at a time; false when nothing fits. */
 static bool fill_shared(struct plan *plan, float *shared, int threads)
 {
     const struct tt_gemm_kernel *kernel = plan->kernel;
@@ -419,7 +419,7 @@ static bool fill_shared(struct plan *plan, float *shared, int threads)
         }
     }
     plan->row_blocks = ceil_divide(plan->slab, BLOCK_ROWS / kernel->mr * kernel->mr);
-    /* An even share of blocks for each thread, while blocks stay worth packing. */
+    /* An even share of blocks for each thread, as long as blocks are worth packing. */
     int64_t even = round_up(plan->row_blocks, threads);
     if (plan->slab / even >= 4 * kernel->mr) plan->row_blocks = even;
     return true;

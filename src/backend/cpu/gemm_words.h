@@ -1,5 +1,5 @@
-/* Packing and finishing with AVX-512, for the files that are compiled for it: blocks of 16 x 16 words of 32 bits, each
- * a float or a pair of bf16 that follow each other along k. */
+/* Packing and finishing with AVX-512: blocks of 16 x 16 words of 32 bits. A word is a float or a pair of bf16
+ * that follow each other along k. */
 #ifndef TT_BACKEND_CPU_GEMM_WORDS_H
 #define TT_BACKEND_CPU_GEMM_WORDS_H
 
@@ -14,7 +14,7 @@ enum { TT_WORDS = 16 };
 /* A tile as sixteen registers of sixteen 32-bit words: pairs of k. */
 typedef __m512i tt_words[TT_WORDS];
 
-/* Rows across .. across + 16 that run along k; each lane a pair of k. `k` <= 32 of them, the rest is zero. */
+/* Loads rows across .. across + 16 that run along k; each lane is a pair of k. `k` <= 32; the rest is zero. */
 TT_SIMD_BODY void tt_words_along(tt_words tile, const uint16_t *from, int64_t stride, int64_t rows, int64_t k)
 {
     __mmask32 mask = k >= 2 * TT_WORDS ? 0xffffffffu : (1u << k) - 1u;
@@ -23,8 +23,8 @@ TT_SIMD_BODY void tt_words_along(tt_words tile, const uint16_t *from, int64_t st
     }
 }
 
-/* Sixteen pairs of rows that run across, interleaved: register p holds k = 2p and 2p + 1 of sixteen elements.
- */
+/* Loads sixteen pairs of rows that run across, interleaved: register p holds k = 2p and 2p + 1 of sixteen
+ * elements. */
 TT_SIMD_BODY void tt_words_across(tt_words tile, const uint16_t *from, int64_t stride, int64_t valid,
                                   int64_t k)
 {
@@ -39,7 +39,7 @@ TT_SIMD_BODY void tt_words_across(tt_words tile, const uint16_t *from, int64_t s
     }
 }
 
-/* 16 x 16 words: pairs of rows, then pairs of pairs within 128 bits, then two rounds over the 128-bit
+/* Transposes 16 x 16 words: pairs of rows, then pairs of pairs within 128 bits, then two rounds over the 128-bit
  * quarters. */
 TT_SIMD_BODY void tt_words_transpose(tt_words r)
 {
@@ -67,7 +67,7 @@ TT_SIMD_BODY void tt_words_transpose(tt_words r)
     memcpy(r, t, sizeof t);
 }
 
-/* As tt_words_along, of floats: each lane one k, `k` <= 16. */
+/* Like tt_words_along for floats: each lane is one k, `k` <= 16. */
 TT_SIMD_BODY void tt_words_along_f32(tt_words tile, const float *from, int64_t stride, int64_t rows,
                                      int64_t k)
 {
@@ -77,7 +77,7 @@ TT_SIMD_BODY void tt_words_along_f32(tt_words tile, const float *from, int64_t s
     }
 }
 
-/* The first element of a panel, and how many of the source's lie in it. */
+/* The first element of a panel, and the number of elements that the source has for it. */
 struct tt_words_source {
     const void *from;
     bool bf16, k_contiguous;
@@ -98,7 +98,7 @@ TT_SIMD_BODY struct tt_words_source tt_words_source_at(const struct tt_gemm_sour
                                     .valid = valid < 0 ? 0 : valid};
 }
 
-/* Sixteen elements across of one k as floats; `left` of them are there. */
+/* Loads sixteen elements across of one k as floats; the source has `left` of them. */
 TT_SIMD_BODY __m512i tt_words_row(const struct tt_words_source *source, int64_t k, int64_t across)
 {
     int64_t left = source->valid - across < 0 ? 0 : source->valid - across;
@@ -109,8 +109,8 @@ TT_SIMD_BODY __m512i tt_words_row(const struct tt_words_source *source, int64_t 
         _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, (const uint16_t *)source->from + at)), 16);
 }
 
-/* Panels of floats, to[k][width]. Stores are sixteen wide whatever the width; what goes beyond is overwritten by the
- * next k, in the end by nothing: the slack. */
+/* Packs panels of floats, to[k][width]. Stores are sixteen wide; what exceeds the panel is overwritten by the
+ * next k, or at the end goes to the slack. */
 TT_SIMD_BODY void tt_words_pack_floats(float *to, const struct tt_words_source *source, const int width,
                                        int64_t k)
 {
@@ -145,7 +145,7 @@ TT_SIMD_BODY void tt_words_pack_floats(float *to, const struct tt_words_source *
     }
 }
 
-/* Panels of pairs of bf16, to[k / 2][width], the last one filled up with a zero. */
+/* Packs panels of pairs of bf16, to[k / 2][width]; an odd k is padded with a zero. */
 TT_SIMD_BODY void tt_words_pack_pairs(float *to, const struct tt_words_source *source, const int width,
                                       int64_t k)
 {
@@ -167,7 +167,7 @@ TT_SIMD_BODY void tt_words_pack_pairs(float *to, const struct tt_words_source *s
     }
 }
 
-/* As tt_f32_to_bf16: to nearest even, NaN stays NaN. */
+/* Like tt_f32_to_bf16: to nearest even, NaN stays NaN. */
 TT_SIMD_BODY __m256i tt_words_round(__m512 x)
 {
     __m512i bits = _mm512_castps_si512(x);

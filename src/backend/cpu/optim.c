@@ -14,7 +14,7 @@ struct adamw_scalars {
 
 enum {
     PIECE = 16384,                                             /* elements, a multiple of all vector widths */
-    SUMS_MAX = TT_CPU_SCRATCH_BYTES / (int)sizeof(double) / 2, /* partial sums that are kept at once */
+    SUMS_MAX = TT_CPU_SCRATCH_BYTES / (int)sizeof(double) / 2, /* partial sums kept at once */
 };
 
 tt_status tt_cpu_adamw(struct tt_stream *stream, const struct tt_adamw_args *args)
@@ -48,7 +48,7 @@ tt_status tt_cpu_sum_squares(struct tt_stream *stream, const struct tt_sum_squar
 {
     int64_t count = args->x.dims[0], pieces = (count + PIECE - 1) / PIECE;
     double (*squares_piece)(const float *, int64_t) = TT_BEST(stream, squares_piece);
-    double *sums = tt_cpu_scratch(stream, 0), total = 0; /* read by the whole team */
+    double *sums = tt_cpu_scratch(stream, 0), total = 0; /* the whole team writes and reads it */
     int threads = tt_cpu_threads(stream, count);
     for (int64_t done = 0; done < pieces; done += SUMS_MAX) {
         int64_t now = pieces - done < SUMS_MAX ? pieces - done : SUMS_MAX;
@@ -65,7 +65,7 @@ tt_status tt_cpu_sum_squares(struct tt_stream *stream, const struct tt_sum_squar
 
 #else
 
-/* One element of the update; m + (1 - b1)(g - m) is how PyTorch forms b1 m + (1 - b1) g. */
+/* Updates one element; m + (1 - b1)(g - m) is PyTorch's form of b1 m + (1 - b1) g. */
 static void TT_PASS(adamw_piece)(const struct adamw_scalars *s, float *restrict param,
                                  const float *restrict grad, float *restrict m, float *restrict v,
                                  int64_t count)
@@ -79,7 +79,7 @@ static void TT_PASS(adamw_piece)(const struct adamw_scalars *s, float *restrict 
     }
 }
 
-/* In sixteen chains, added up by halves. */
+/* Sums in sixteen chains, which are then added by halves. */
 static double TT_PASS(squares_piece)(const float *x, int64_t count)
 {
     double sums[16] = {0};

@@ -1,6 +1,6 @@
-/* What every cpu op needs from its device: how many threads, which instructions, private scratch.
+/* The services of the device for cpu ops: number of threads, instruction set, private scratch.
  *
- * A rank is one thread with its own OpenMP team, and several ranks run at the same time in one process: so every
+ * A rank is one thread with its own OpenMP team, and several ranks run at the same time in one process. So every
  * parallel region names its team size, and nothing sets global OpenMP state:
  *
  *     int threads = tt_cpu_threads(stream, rows * cols);
@@ -14,9 +14,9 @@
 
 #include "backend/cpu/cpu_ops.h"
 
-/* Best last; each includes what comes before it. */
+/* Ordered: each includes those before it. */
 enum tt_cpu_isa {
-    TT_CPU_PORTABLE,    /* what the compiler assumes of every machine */
+    TT_CPU_PORTABLE,    /* the compiler's baseline */
     TT_CPU_AVX2,        /* AVX2, FMA, F16C */
     TT_CPU_AVX512,      /* AVX-512 F, BW, DQ, VL */
     TT_CPU_AVX512_BF16, /* AVX-512 BF16, for matrix products */
@@ -31,7 +31,7 @@ enum {
     TT_CPU_GRAIN = 16384,
 };
 
-/* The team for `work` elements that each cost about one load and a few operations: 1 .. the device's threads. */
+/* The number of threads for `work` elements that each cost about one load and a few operations: 1 .. the device's. */
 static inline int tt_cpu_threads(const struct tt_stream *stream, int64_t work)
 {
     int64_t useful = work / TT_CPU_GRAIN;
@@ -41,8 +41,8 @@ static inline int tt_cpu_threads(const struct tt_stream *stream, int64_t work)
 
 enum tt_cpu_isa tt_cpu_isa(const struct tt_stream *stream);
 
-/* TT_CPU_SCRATCH_BYTES, 64-byte aligned, private to team member `thread` (omp_get_thread_num()) until the op
- * returns; not initialised. Allocated and counted when the device opens. */
+/* Scratch of TT_CPU_SCRATCH_BYTES, 64-byte aligned, private to team member `thread` (omp_get_thread_num()) until
+ * the op returns; not initialised. The device allocates and counts it when it opens. */
 void *tt_cpu_scratch(const struct tt_stream *stream, int thread);
 
 #endif

@@ -1,8 +1,7 @@
-/* Quantized matrices to numbers. All weights of a block with one code are the same number, so the sixteen
- * products are made, and rounded, once for each block; what is left is a table look-up, which AVX2 does for
- * 32 codes at a time. */
+/* Dequantization. All weights of a block with the same code have the same value, so the sixteen products are
+ * computed, and rounded, once per block. The rest is a table look-up, which AVX2 does for 32 codes at a time. */
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("fp-contract=off") /* each operation is rounded by itself */
+#pragma GCC optimize("fp-contract=off") /* each operation is rounded on its own */
 #else
 #pragma STDC FP_CONTRACT OFF
 #endif
@@ -57,7 +56,7 @@ static float absmax_at(const struct packed *packed, int64_t block)
     return scaled + packed->offset;
 }
 
-/* What the sixteen codes of one block stand for. */
+/* The values of the sixteen codes of one block. */
 struct table {
     float wide[TT_QUANT_MAP];
     uint16_t narrow[TT_QUANT_MAP];
@@ -83,7 +82,7 @@ TT_SIMD_BODY void put(void *y, int64_t at, const struct table *table, int code, 
         ((float *)y)[at] = table->wide[code];
 }
 
-/* `count` weights from an even place on, one by one. */
+/* Decodes `count` weights from an even index on, one by one. */
 TT_SIMD_BODY void look_up_rest(void *y, int64_t at, const uint8_t *codes, int64_t count,
                                const struct table *table, const bool bf16)
 {
@@ -92,7 +91,7 @@ TT_SIMD_BODY void look_up_rest(void *y, int64_t at, const uint8_t *codes, int64_
 }
 
 #if defined(__x86_64__)
-/* 32 weights: their low and high bytes come from one table of 16 bytes each. */
+/* Decodes 32 weights: their low and high bytes come from one table of 16 bytes each. */
 TT_SIMD_AVX2 static int64_t look_up_bf16_avx2(void *y, int64_t at, const uint8_t *codes, int64_t count,
                                               const struct table *table)
 {
@@ -116,7 +115,7 @@ TT_SIMD_AVX2 static int64_t look_up_bf16_avx2(void *y, int64_t at, const uint8_t
     return i;
 }
 
-/* 8 weights: the upper bit of a code chooses between two tables of eight. */
+/* Decodes 8 weights: the upper bit of a code selects one of two tables of eight. */
 TT_SIMD_AVX2 static int64_t look_up_f32_avx2(void *y, int64_t at, const uint8_t *codes, int64_t count,
                                              const struct table *table)
 {
@@ -135,7 +134,7 @@ TT_SIMD_AVX2 static int64_t look_up_f32_avx2(void *y, int64_t at, const uint8_t 
     return i;
 }
 
-/* Through a pointer: a vector of 32 bytes as the result of a call has no common form with and without AVX. */
+/* The result goes through a pointer: returning a vector of 32 bytes has no common ABI with and without AVX. */
 TT_SIMD_AVX2 static inline void widen_int8_avx2(const int8_t *codes, tt_v8 *x)
 {
     __m128i narrow = _mm_loadl_epi64((const __m128i *)(const void *)codes);
@@ -155,7 +154,7 @@ TT_SIMD_BODY int64_t look_up_fast(void *y, int64_t at, const uint8_t *codes, int
     return 0;
 }
 
-/* Weights first .. first + count - 1 to y[at ...]. */
+/* Decodes weights first .. first + count - 1 to y[at ...]. */
 TT_SIMD_BODY void four_body(const struct packed *packed, int64_t first, int64_t count, void *y, int64_t at,
                             const bool bf16, const bool avx2)
 {
@@ -190,7 +189,7 @@ TT_SIMD_BODY tt_v8 widen_int8(const int8_t *codes, const bool avx2)
     return x;
 }
 
-/* Weights of one row. */
+/* Decodes weights of one row. */
 TT_SIMD_BODY void int8_body(const struct packed *packed, int64_t first, int64_t count, void *y, int64_t at,
                             float absmax, const bool bf16, const bool avx2)
 {

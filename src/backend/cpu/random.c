@@ -1,8 +1,7 @@
 #include "backend/cpu/parallel.h"
 #include "backend/ops/elementwise.h"
 
-/* Each number costs a block of the generator, and a normal one a logarithm and a cosine: about this many
- * loads. */
+/* Cost of a number in loads: each needs a block of the generator, and a normal one a logarithm and a cosine. */
 enum { COST = 16 };
 
 tt_status tt_cpu_random_fill(struct tt_stream *stream, const struct tt_random_fill_args *args)

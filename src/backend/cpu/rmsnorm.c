@@ -6,12 +6,12 @@
 #include "backend/cpu/parallel.h"
 
 enum {
-    GROUPS_MAX = 32, /* of rows, for the weight's gradient */
+    GROUPS_MAX = 32, /* groups of rows, for the weight's gradient */
     GROUP_ROWS_MIN = 32,
     WIDTH_MAX = TT_CPU_SCRATCH_BYTES / sizeof(float),
 };
 
-/* Where row n begins: rows are all dimensions but the last. NULL for a tensor that is not given. */
+/* The address of row n, where rows are all dimensions but the last; NULL for a missing tensor. */
 static inline void *row_of(const tt_tensor *x, int64_t n)
 {
     if (tt_tensor_is_empty(*x)) return NULL;
@@ -38,7 +38,7 @@ tt_status tt_cpu_rmsnorm_forward(struct tt_stream *stream, const struct tt_rmsno
     return TT_OK;
 }
 
-/* With a weight gradient the rows are cut into groups by their number alone; each group sums its rows in
+/* For a weight gradient the rows are divided into groups by their number alone. Each group sums its rows in
  * order into a line of its own, and the lines are added in order. */
 tt_status tt_cpu_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsnorm_backward_args *args)
 {
@@ -57,7 +57,7 @@ tt_status tt_cpu_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsn
     int64_t groups = rows / GROUP_ROWS_MIN < GROUPS_MAX ? rows / GROUP_ROWS_MIN : GROUPS_MAX;
     if (groups > WIDTH_MAX / (width > 0 ? width : 1)) groups = WIDTH_MAX / width;
     if (groups < 1) groups = 1;
-    float *lines = tt_cpu_scratch(stream, 0); /* read by the whole team */
+    float *lines = tt_cpu_scratch(stream, 0); /* the whole team uses it */
     memset(lines, 0, (size_t)(groups * width) * sizeof *lines);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t g = 0; g < groups; g++)
@@ -73,7 +73,7 @@ tt_status tt_cpu_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsn
 
 #else
 
-/* `left` elements from `index` on, at most a vector; whole ones where the compiler knows that left is one. */
+/* Loads `left` elements from `index` on, at most a vector; `left` is a constant for whole vectors. */
 #define load_part TT_PASS(load_part)
 #define store_part TT_PASS(store_part)
 
@@ -95,7 +95,7 @@ struct TT_PASS(forward_row) {
     void *sum, *y;
 };
 
-/* Forms x + residual, rounded to x's type as it is stored. */
+/* Computes x + residual, rounded to x's type, as it is stored. */
 TT_INLINE void TT_PASS(add_residual)(const struct TT_PASS(forward_row) * row, int64_t d, int64_t left,
                                      const bool bf16)
 {
@@ -103,7 +103,7 @@ TT_INLINE void TT_PASS(add_residual)(const struct TT_PASS(forward_row) * row, in
                left);
 }
 
-/* Sums run in four chains, so that an addition need not wait for the one before. */
+/* Sums in four chains, so that an addition does not wait for the previous one. */
 TT_INLINE float TT_PASS(square_sum)(const void *x, int64_t width, const bool bf16)
 {
     vf sums[4] = {{0}, {0}, {0}, {0}};
@@ -168,7 +168,7 @@ struct TT_PASS(backward_row) {
     float rstd;
 };
 
-/* Sum of dy * weight * x. */
+/* The sum of dy * weight * x. */
 TT_INLINE float TT_PASS(gradient_sum)(const struct TT_PASS(backward_row) * row, int64_t width,
                                       const bool bf16, const bool weight_bf16)
 {
@@ -202,8 +202,8 @@ TT_INLINE void TT_PASS(differentiate)(const struct TT_PASS(backward_row) * row, 
 TT_INLINE void TT_PASS(backward_typed)(struct TT_PASS(backward_row) row, int64_t width, const bool bf16,
                                        const bool weight_bf16)
 {
-    float mean =
-        TT_PASS(gradient_sum)(&row, width, bf16, weight_bf16) * row.rstd / (float)width; /* of g * xhat */
+    float mean = TT_PASS(gradient_sum)(&row, width, bf16, weight_bf16) * row.rstd /
+                 (float)width; /* mean of g * xhat */
     int64_t whole = width / TT_VECTOR_LANES * TT_VECTOR_LANES;
     for (int64_t d = 0; d < whole; d += TT_VECTOR_LANES)
         TT_PASS(differentiate)(&row, mean, d, TT_VECTOR_LANES, bf16, weight_bf16);

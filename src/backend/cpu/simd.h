@@ -1,14 +1,14 @@
-/* Eight floats at a time, in the compiler's own vector types: one source, compiled for each instruction set.
+/* Vectors of eight floats in the compiler's own vector types: one source, compiled for each instruction set.
  *
  * The program is built for every x86-64 (or other) machine and chooses at run time. A kernel is written once as an
- * always-inline body over ranges (no OpenMP inside it), and given one wrapper per instruction set:
+ * always-inline body over ranges (no OpenMP inside it), with one wrapper per instruction set:
  *
  *     TT_SIMD_BODY void row_body(float *y, const float *x, int64_t n) { ... tt_v8 ... }
  *     TT_SIMD_AVX2 static void row_avx2(float *y, const float *x, int64_t n) { row_body(y, x, n); }
  *     static void row_portable(float *y, const float *x, int64_t n) { row_body(y, x, n); }
  *     ... (tt_cpu_isa(stream) >= TT_CPU_AVX2 ? row_avx2 : row_portable)(y, x, n);
  *
- * The last n % 8 elements go through tt_v8_load_some / tt_v8_store_some. */
+ * The last n % 8 elements use tt_v8_load_some / tt_v8_store_some. */
 #ifndef TT_BACKEND_CPU_SIMD_H
 #define TT_BACKEND_CPU_SIMD_H
 
@@ -40,7 +40,7 @@ TT_SIMD_BODY tt_v8 tt_v8_set(float value)
     return (tt_v8){value, value, value, value, value, value, value, value};
 }
 
-/* No alignment is asked of any pointer here. */
+/* Pointers need no alignment in this file. */
 TT_SIMD_BODY tt_v8 tt_v8_load(const float *from)
 {
     tt_v8 x;
@@ -56,7 +56,7 @@ TT_SIMD_BODY void tt_v8_store(float *to, tt_v8 x)
 TT_SIMD_BODY tt_v8 tt_v8_load_bf16(const uint16_t *from)
 {
 #if defined(__AVX2__)
-    /* GCC 12 widens by halves instead. */
+    /* GCC 12 would widen by halves. */
     __m128i half = _mm_loadu_si128((const __m128i *)from);
     return (tt_v8)_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16);
 #else
@@ -66,7 +66,7 @@ TT_SIMD_BODY tt_v8 tt_v8_load_bf16(const uint16_t *from)
 #endif
 }
 
-/* To nearest even; NaN stays NaN (tt_f32_to_bf16 for eight). */
+/* Rounds to nearest even; NaN stays NaN (tt_f32_to_bf16 for eight). */
 TT_SIMD_BODY void tt_v8_store_bf16(uint16_t *to, tt_v8 x)
 {
     tt_v8u bits = (tt_v8u)x;
@@ -83,7 +83,7 @@ TT_SIMD_BODY void tt_v8_store_bf16(uint16_t *to, tt_v8 x)
 #endif
 }
 
-/* The first `count` (0..8) lanes; the others are 0, and memory behind them is not touched. */
+/* Loads the first `count` (0..8) lanes; the others are 0, and memory behind them is not accessed. */
 TT_SIMD_BODY tt_v8 tt_v8_load_some(const float *from, int64_t count)
 {
     tt_v8 x = tt_v8_set(0.0f);
@@ -135,8 +135,8 @@ TT_SIMD_BODY float tt_v8_largest(tt_v8 x)
     return most;
 }
 
-/* e^x to about 2 units in the last place: x = n ln 2 + r, |r| <= ln 2 / 2, and the Taylor polynomial of degree 7 in
- * r (its remainder is below 2^-27). 0 where the result would be subnormal, NaN stays NaN. */
+/* e^x to about 2 units in the last place: x = n ln 2 + r, |r| <= ln 2 / 2, and the Taylor polynomial of degree 7
+ * in r (its remainder is below 2^-27). The result is 0 where it would be subnormal; NaN stays NaN. */
 TT_SIMD_BODY tt_v8 tt_v8_exp(tt_v8 x)
 {
     const float round_to_integer = 12582912.0f; /* 1.5 * 2^23: adding it leaves no fraction bits */

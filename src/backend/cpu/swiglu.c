@@ -62,7 +62,7 @@ TT_INLINE struct TT_PASS(backward_lanes) TT_PASS(backward_of)(vf dh, vf gate, vf
         .dgate = dh * up * (s * (1.0f + gate * (1.0f - s))), .dup = dh * (gate * s), .h = gate * up * s};
 }
 
-/* All inputs of a place are read before the first output is written: outputs may lie on inputs. */
+/* Reads all inputs of an element before it writes the first output: outputs may overlap inputs exactly. */
 TT_INLINE void TT_PASS(backward_typed)(const struct tt_swiglu_backward_args *args, int64_t row,
                                        const bool bf16)
 {

@@ -1,7 +1,7 @@
-/* The vector layer of the cpu kernels: TT_VECTOR_LANES floats at a time in GCC's vector types, so that + - *
- * / & | << on them are the machine's own, and a * b + c becomes one fused multiply-add where there is one.
- * Read once per instruction set by vector_math_passes.h (hence no include guard); the short names are macros
- * for that set's own.
+/* The vector layer of the cpu kernels: TT_VECTOR_LANES floats at a time in GCC's vector types. The operators
+ * + - * / & | << on them compile to single instructions, and a * b + c to a fused multiply-add where the machine
+ * has one. vector_math_passes.h includes this file once per instruction set (hence no include guard); the short
+ * names are macros for the names of that set.
  *
  *     vf, vi, vu            TT_VECTOR_LANES of float, int32_t, uint32_t
  *     vload, vstore         TT_VECTOR_LANES elements from / to f32 or bf16 (`bf16` should be a constant after inlining)
@@ -68,7 +68,7 @@ TT_INLINE vf vselect(vi mask, vf a, vf b)
 #endif
 }
 
-/* a > b ? a : b and a < b ? a : b, lane by lane: b when either is NaN, as the machine instruction has it. */
+/* a > b ? a : b and a < b ? a : b, lane by lane; b when either is NaN, as the machine instruction does. */
 TT_INLINE vf vmax(vf a, vf b)
 {
 #if TT_VECTOR_LANES == 16
@@ -82,8 +82,8 @@ TT_INLINE vf vmax(vf a, vf b)
 #endif
 }
 
-/* a * b + c, rounded once where the instruction set can: sums that must be equal to the bit are all made of
- * it, whichever of them the compiler would have fused. */
+/* a * b + c, rounded once where the instruction set can. Sums that must be equal bit for bit all use it, so that
+ * the compiler does not choose which ones to fuse. */
 TT_INLINE vf vmultiply_add(vf a, vf b, vf c)
 {
 #if TT_VECTOR_LANES == 16
@@ -108,7 +108,7 @@ TT_INLINE vf vmin(vf a, vf b)
 #endif
 }
 
-/* Over the lanes, by halves. */
+/* The sum over the lanes, by halves. */
 TT_INLINE float vsum(vf x)
 {
     float lanes[TT_VECTOR_LANES];
@@ -118,7 +118,7 @@ TT_INLINE float vsum(vf x)
     return lanes[0];
 }
 
-/* The largest lane; NaN lanes may be passed over. */
+/* The largest lane; NaN lanes may be ignored. */
 TT_INLINE float vmax_of(vf x)
 {
     float best = x[0];
@@ -153,7 +153,7 @@ TT_INLINE vf vbf16_widen(vh bits)
 #endif
 }
 
-/* As tt_f32_to_bf16: to nearest even, NaN stays NaN. */
+/* Like tt_f32_to_bf16: to nearest even, NaN stays NaN. */
 TT_INLINE vh vbf16_round(vf x)
 {
     vu bits = (vu)x;
@@ -204,11 +204,12 @@ TT_INLINE void vstore_some(void *to, int64_t index, bool bf16, vf x, int64_t n)
     }
 }
 
-/* exp(x) = 2^n exp(r) with n = round(x / ln 2) and |r| <= ln(2) / 2 (the reduction of Cody and Waite, ln 2 in
- * two parts of which the first has trailing zeros). exp(r) = 1 + r + r^2 q(r), q of degree 4 by the Remez
- * exchange for the least relative error, 3.1e-9 before rounding; about 1 ulp in all. Adding 1.5 * 2^23 rounds
- * to an integer and leaves it in the low mantissa bits, from where it is shifted onto the exponent. The even
- * and odd terms of q are summed apart (Estrin): a loop of exps is bound by the latency of its polynomial. */
+/* exp(x) = 2^n exp(r) with n = round(x / ln 2) and |r| <= ln(2) / 2 (the reduction of Cody and Waite, with ln 2
+ * in two parts of which the first has trailing zeros). exp(r) = 1 + r + r^2 q(r), with q of degree 4 by the
+ * Remez exchange for the least relative error, 3.1e-9 before rounding; about 1 ulp in all. Adding 1.5 * 2^23
+ * rounds to an integer and leaves it in the low mantissa bits, which a shift moves to the exponent. The even and
+ * odd terms of q are summed separately (Estrin), because a loop of exps is bound by the latency of its
+ * polynomial. */
 TT_INLINE vf vround_base(void)
 {
     return vsplat(0x1.8p23f);

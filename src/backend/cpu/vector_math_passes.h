@@ -9,10 +9,9 @@
  *     static void TT_PASS(kernel)(...) { ... }             written with the types of vector_math.h
  *     #endif
  *
- * So one binary runs on plain x86-64 and uses AVX2 + FMA or AVX-512 where the machine has them; on other
- * architectures there is the one portable pass over 16-byte vectors. (No include guard: one reading per op.)
- * Macros that a kernel defines stay defined for the op itself, so none may be called as a clause of OpenMP is.
- */
+ * So one binary runs on plain x86-64 and uses AVX2 + FMA or AVX-512 where the machine has them. Other architectures
+ * have one portable pass over 16-byte vectors. (There is no include guard: each op reads this file once.) Macros that a
+ * kernel defines stay defined for the op itself, so none may have the name of an OpenMP clause. */
 #include "backend/cpu/parallel.h"
 
 #if defined(__x86_64__)
@@ -55,7 +54,7 @@ TT_TARGET_END
 #undef TT_VECTOR_LANES
 #undef TT_PASS
 
-/* The pass for the instructions that the device of `stream` may use. */
+/* The pass for the instruction set of the device of `stream`. */
 #if defined(__x86_64__)
 #define TT_BEST(stream, name)                                                                                \
     (tt_cpu_isa(stream) >= TT_CPU_AVX512 ? name##_avx512                                                     \

@@ -1,12 +1,12 @@
 /* How long an OpenMP thread of the program spins before it sleeps.
  *
- * GNU's runtime spins for milliseconds by default. On an idle machine that is the fastest: threads wait many times a
- * step, and waking one costs microseconds. Beside other work each spinning thread takes the processor from the thread
- * that it waits for (the shipped model's evaluation took 3 to 6 s there, and 0.6 s with threads that sleep at once). So
- * the spin follows the load: a thread reads ten times a second how long the threads of this process were runnable
- * without a processor. Where that is more than an eighth of the time that they ran, the spin becomes short and stays
- * short for two seconds: beside other work too, threads have a tenth of a second to themselves now and then. Else it is
- * the runtime's own. docs/performance.md has the measurements.
+ * GNU's runtime spins for milliseconds by default. This is the fastest on an idle machine: threads wait many times per
+ * step, and waking one costs microseconds. Beside other work a spinning thread occupies the processor that the thread
+ * it waits for needs (the shipped model's evaluation took 3 to 6 s there, and 0.6 s with threads that sleep at once).
+ * So the spin follows the load: ten times a second a thread reads how long the threads of this process were runnable
+ * without a processor. If that is more than an eighth of the time that they ran, the spin becomes short and stays short
+ * for two seconds, because beside other work, too, threads are undisturbed for a tenth of a second now and then.
+ * Otherwise the spin is the runtime's own. docs/performance.md has the measurements.
  *
  * The runtime reads GOMP_SPINCOUNT in its own constructor. The program links the runtime statically
  * (cmake/openmp.cmake), so that the constructor below, which has a higher priority, runs first, and so that the
@@ -26,11 +26,11 @@
 #define SHORT_SPIN_TEXT "200"
 /* The runtime's value where neither OMP_WAIT_POLICY nor GOMP_SPINCOUNT is set (libgomp, env.c). */
 #define LONG_SPIN 300000
-#define SHORT_LOOKS 20 /* that the spin stays short for */
+#define SHORT_LOOKS 20 /* polls without contention before the spin becomes long */
 
 extern unsigned long long gomp_spin_count_var __attribute__((weak));
 
-static bool chosen_here; /* the user has set no policy */
+static bool chosen_here; /* the user has set no policy, so the one below is active */
 
 __attribute__((constructor(101))) static void set_wait_policy(void)
 {
@@ -58,7 +58,7 @@ static void *watch(void *argument)
     }
 }
 
-/* Nobody joins the thread: it ends with the process. Without it the spin stays short. */
+/* The thread is never joined: it ends with the process. Without it the spin stays short. */
 static void start_watch(void)
 {
     pthread_attr_t attributes;

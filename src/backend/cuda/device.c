@@ -12,8 +12,7 @@ enum { ARCHITECTURE_MIN = 80 }; /* bf16 tensor cores */
 tt_status tt_cuda_check(cudaError_t error, const struct tt_stream *stream, const char *what)
 {
     if (error == cudaSuccess) return TT_OK;
-    (void)
-        cudaGetLastError(); /* clears the error, so that a recoverable one does not appear in a later call */
+    (void)cudaGetLastError(); /* clears a recoverable error, which a later call would report */
     bool memory = error == cudaErrorMemoryAllocation;
     tt_status status = memory ? TT_ERR_MEMORY : TT_ERR_DEVICE;
     if (stream == NULL)

@@ -7,7 +7,7 @@
 
 enum { HEAD_DIM_MAX = 256 };
 
-/* Offsets rise from 0 and stay inside `rows`; no sequence is longer than `max_length`. */
+/* Checks that offsets rise from 0, stay inside `rows`, and that no sequence is longer than `max_length`. */
 static void check_offsets(struct tt_check *check, const char *name, const int32_t *offsets, int64_t count,
                           int64_t rows, int64_t max_length)
 {
@@ -84,8 +84,8 @@ tt_status tt_attention_forward(struct tt_stream *stream, const struct tt_attenti
     return tt_dispatch_attention_forward(stream, args);
 }
 
-/* The most that any variant of cuda/ takes: cuDNN's, which needs Hopper; the own kernels', with lse turned to
- * their order. */
+/* The maximum over the variants of cuda/: cuDNN's, which needs Hopper, and that of our own kernels with a copy
+ * of lse in their order. */
 size_t tt_attention_backward_scratch(const struct tt_device *device,
                                      const struct tt_attention_backward_args *args)
 {

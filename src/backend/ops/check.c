@@ -12,7 +12,7 @@ static void fail_tensor(struct tt_check *check, tt_status status, const char *na
                             tt_tensor_format(tensor, text, sizeof text), why);
 }
 
-/* Elements from the first to behind the last one, -1 when that is not countable in bytes. */
+/* The number of elements from the first to the last one; -1 when its bytes do not fit size_t. */
 static int64_t span_elements(tt_tensor tensor)
 {
     int64_t span = 1;
@@ -34,7 +34,7 @@ static bool rows_are_contiguous(tt_tensor tensor)
     return tensor.rank == 0 || tensor.strides[tensor.rank - 1] == 1 || tensor.dims[tensor.rank - 1] <= 1;
 }
 
-/* Each dimension steps over all that the inner ones reach. */
+/* Whether each dimension's stride exceeds the extent of the inner ones, so that no two elements overlap. */
 static bool strides_nest(tt_tensor tensor)
 {
     int64_t reach = 1;
@@ -68,13 +68,14 @@ void tt_check_tensor(struct tt_check *check, const char *name, tt_tensor tensor,
         }
     }
     if ((types & (1u << tensor.dtype)) == 0) {
-        fail_tensor(check, TT_ERR_UNSUPPORTED, name, tensor, "a type that the operation does not take there");
+        fail_tensor(check, TT_ERR_UNSUPPORTED, name, tensor,
+                    "a type that the operation does not support there");
     } else if (span_elements(tensor) < 0) {
         fail_tensor(check, TT_ERR_INTERNAL, name, tensor, "larger than memory can be");
     } else if (!rows_are_contiguous(tensor)) {
         fail_tensor(check, TT_ERR_INTERNAL, name, tensor, "but its rows are not contiguous");
     } else if (!strides_nest(tensor)) {
-        fail_tensor(check, TT_ERR_INTERNAL, name, tensor, "but its rows lie on each other");
+        fail_tensor(check, TT_ERR_INTERNAL, name, tensor, "but its rows overlap");
     } else if (tensor.data == NULL && tt_tensor_count(tensor) > 0) {
         fail_tensor(check, TT_ERR_INTERNAL, name, tensor, "without memory");
     }
@@ -119,7 +120,7 @@ void tt_check_type(struct tt_check *check, const char *name, tt_tensor tensor, t
     fail_tensor(check, TT_ERR_INTERNAL, name, tensor, why);
 }
 
-/* A view as rows of `width` bytes that start every `stride` bytes (stride 0: one row). */
+/* A view as rows of `width` bytes whose starts are `stride` bytes apart (stride 0: one row). */
 struct footprint {
     uintptr_t first, end;
     uintptr_t width, stride;
@@ -141,8 +142,8 @@ static struct footprint footprint_of(tt_tensor tensor)
     return print;
 }
 
-/* Exact for single rows and for equal row strides (columns of one fused matrix); otherwise what lies between
- * the first and the last byte counts as occupied. */
+/* Whether two views overlap. The answer is exact for single rows and for equal row strides (columns of one fused
+ * matrix). Otherwise everything between the first and the last byte counts as occupied. */
 static bool overlaps(tt_tensor a, tt_tensor b)
 {
     if (tt_tensor_is_empty(a) || tt_tensor_is_empty(b)) return false;

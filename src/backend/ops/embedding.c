@@ -31,7 +31,7 @@ tt_status tt_embedding_backward(struct tt_stream *stream, const struct tt_embedd
     return tt_dispatch_embedding_backward(stream, args);
 }
 
-/* Rows rise strictly, so there are never more of them than the matrix `whole` has. */
+/* Row numbers rise strictly, so there are at most as many as the matrix `whole` has rows. */
 static void check_rows(struct tt_check *check, tt_tensor whole, tt_tensor rows, const char *part_name,
                        tt_tensor part)
 {

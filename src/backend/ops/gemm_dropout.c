@@ -3,7 +3,7 @@
 #include "backend/device_impl.h"
 #include "backend/ops/check.h"
 
-/* `wide` [M, K] and `narrow` [M, R] are what the parts lie between; `matrix` of each is a or da. */
+/* The parts are between `wide` [M, K] and `narrow` [M, R]; `matrix` of each part is a or da. */
 static void check_parts(struct tt_check *check, const struct tt_dropout_parts *parts, tt_tensor wide,
                         const char *wide_name, tt_tensor narrow, const char *narrow_name, bool weights)
 {

@@ -33,8 +33,7 @@ tt_status tt_swiglu_backward(struct tt_stream *stream, const struct tt_swiglu_ba
         tt_check_like(&check, all[i].name, all[i].tensor, TT_TYPES_REAL, "gate", gate);
         tt_check_type(&check, all[i].name, all[i].tensor, gate.dtype);
     }
-    /* Every output may take the place of an input, element by element, but no two outputs that of one
-     * another. */
+    /* Every output may overlap an input exactly, element by element; no two outputs may overlap. */
     for (int out = 3; out < count; out++) {
         for (int in = 0; in < 3; in++) {
             tt_check_same_or_apart(&check, all[out].name, all[out].tensor, all[in].name, all[in].tensor);

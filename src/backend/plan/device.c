@@ -1,5 +1,6 @@
-/* The plan device: the checks of all ops, addresses without memory, counts of bytes, clocks. A training step
- * that runs here tells what the same step will need on a real device, and about how long it takes there. */
+/* The plan device: it checks all ops, gives out addresses without memory, counts bytes and keeps clocks. A
+ * training step on it yields the memory that the same step needs on a real device, and an estimate of its time
+ * there. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,17 +10,17 @@
 
 enum { ALIGNMENT = 256 };
 
-/* What cuda/cuda.h gives each compute stream: GEMM workspace and scratch for partial sums. */
+/* The memory of each compute stream in cuda/cuda.h: GEMM workspace and scratch for partial sums. */
 static const size_t stream_scratch_bytes = (size_t)(32 + 8) << 20;
 
-/* A kernel that does nothing; a collective that sends nothing. Compute beside a transfer is slowed by as much
- * as moving so many times its bytes would take (H200: gathers by the copy engine beside GEMMs). */
+/* The time of an empty kernel and of an empty collective, and the slowdown of compute beside a transfer, in
+ * copies of the transferred bytes (H200: gathers by the copy engine beside GEMMs). */
 static const double launch_seconds = 4e-6, collective_seconds = 20e-6, drag_bytes = 1.5;
 
 struct plan {
-    uintptr_t next;      /* the next made-up address */
-    double host_seconds; /* the host's clock: it has waited for streams */
-    double drag_seconds; /* what transfers have slowed compute by, and no op has paid for yet */
+    uintptr_t next;      /* the next fictitious address */
+    double host_seconds; /* the host's clock, after its waits for streams */
+    double drag_seconds; /* slowdown of compute by transfers that no op has been charged with yet */
     double network_bytes_per_second;
 };
 
@@ -27,7 +28,7 @@ struct clock {
     double seconds;
 };
 
-/* Where no process is given memory, so that a read or write faults at once. */
+/* No process has memory at this address, so that an access faults at once. */
 static const uintptr_t first_address = (uintptr_t)1 << 53;
 
 static tt_status plan_open(struct tt_device *device, const struct tt_device_config *config)
@@ -65,7 +66,7 @@ static void plan_close(struct tt_device *device)
     tt_free(device->impl);
 }
 
-/* Addresses are never used twice, so a view of a destroyed buffer cannot seem to lie in a new one. */
+/* Addresses are never reused, so a view of a destroyed buffer cannot appear to be inside a new one. */
 static tt_status plan_allocate(struct tt_device *device, size_t bytes, void **data)
 {
     struct plan *plan = device->impl;
@@ -97,7 +98,7 @@ static void plan_destroy(struct tt_device *device, void *impl)
 }
 
 struct plan_stream {
-    struct clock clock; /* first: what a clock is asked for */
+    struct clock clock; /* must be first: a stream is used as its clock */
     enum tt_stream_kind kind;
 };
 
@@ -125,8 +126,8 @@ static void plan_stream_destroy(struct tt_device *device, void *impl)
     tt_free(impl);
 }
 
-/* Work of `seconds` on a stream. Where the device is the host the calling thread does it: there the host
- * waits. */
+/* Advances a stream by `seconds`. Where the device is the host, the calling thread does the work, so the host's
+ * clock advances too. */
 static void pass(struct tt_stream *stream, double seconds)
 {
     struct tt_device *device = stream->device;

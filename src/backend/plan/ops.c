@@ -1,5 +1,5 @@
-/* Seconds of every op by the chip's rates: matrix products and attention by their FLOPs or their bytes, the
- * rest by bytes. Bytes are what must be read and written once. */
+/* Estimates the seconds of every op by the chip's rates: matrix products and attention by their FLOPs or their
+ * bytes, the rest by bytes. Bytes are those that must be read and written once. */
 #include "backend/compose.h"
 #include "backend/plan/plan_ops.h"
 
@@ -23,7 +23,7 @@ static tt_status plan_gemm(struct tt_stream *stream, const struct tt_gemm_args *
     return TT_OK;
 }
 
-/* What a kernel that does all of it reads and writes hides behind the arithmetic. */
+/* Whether a fused kernel runs: its reads and writes then overlap with the arithmetic. */
 static bool fuses(const struct tt_stream *stream, tt_tensor x)
 {
     return stream->device->chip->fuses && x.dtype == TT_BF16;
@@ -61,9 +61,9 @@ static tt_status plan_gemm_swiglu_backward(struct tt_stream *stream,
                    2.0 * size(args->gate_up_M2F) + (args->wants_act ? size(args->dact_MF) : 0.0));
 }
 
-/* Where there are kernels that drop on the way (compose.h), one passes over x once (or over dx twice) for all
- * adapters that it takes together, and drawing the random numbers of each takes about as long as a pass
- * (H200, docs/performance.md). */
+/* Where a kernel drops elements between memory and the product (compose.h), one pass reads x once (or updates dx
+ * once) for all adapters of the pass. The generation of the random numbers of each adapter takes about as long
+ * as a pass (H200, docs/performance.md). */
 static bool drops_at_once(const struct tt_stream *stream, tt_tensor wide,
                           const struct tt_dropout_parts *parts, bool weights)
 {
@@ -99,9 +99,9 @@ static tt_status plan_gemm_dropout_input(struct tt_stream *stream,
     return drops(stream, args->dx_MK, &args->parts, args->parts.part[0].a_RK.dims[0], 2);
 }
 
-/* FLOPs of the forward pass at the rate that sequences of 4096 tokens and heads of 128 reach. Shorter
- * sequences reach less: rate ~ length / (length + half), from 256 to 16384 tokens within a tenth of what
- * cuDNN does on an H200. */
+/* FLOPs of the forward pass, scaled to the rate reached by sequences of 4096 tokens and heads of 128. Shorter
+ * sequences reach less: rate ~ length / (length + half), which is within a tenth of cuDNN's on an H200 from 256
+ * to 16384 tokens. */
 static double attention_work(const struct tt_attention_forward_args *args, double half)
 {
     double head_dim = (double)args->q_THE.dims[2], heads = (double)args->q_THE.dims[1], work = 0.0;
