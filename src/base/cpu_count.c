@@ -1,5 +1,5 @@
 /* Processors of this process. Containers are limited by a quota of CPU time, which the affinity mask does not
- * show: with 16 threads on a quota of 2 processors, all 16 are stopped for most of each period.
+ * show: with 16 threads on a quota of 2 processors, all 16 threads are stopped for most of each period.
  *
  * Sources: Linux Documentation/admin-guide/cgroup-v2.rst ("cpu.max": quota and period in microseconds, or
  * "max"), Documentation/scheduler/sched-bwc.rst (version 1: cpu.cfs_quota_us, -1 for none, and
@@ -92,7 +92,7 @@ int tt_cpu_quota(const char *cgroup_file, const char *mounts)
     return least < 1 << 20 ? (int)ceil(least) : 0;
 }
 
-/* More processors than cpu_set_t has room for: all that are online. */
+/* The number of online processors, for machines with more than cpu_set_t can hold. */
 static int count_allowed(void)
 {
     cpu_set_t set;

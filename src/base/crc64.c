@@ -6,7 +6,7 @@
 #define POLYNOMIAL UINT64_C(0xC96C5795D7870F42)
 enum { POWERS = 64 };
 
-/* power[k]: x^(8 * 2^k), which moves a remainder over 2^k bytes. Made once, read-only after. */
+/* power[k]: x^(8 * 2^k), the factor that moves a remainder over 2^k bytes. Computed once, then read-only. */
 static uint64_t power[POWERS];
 static pthread_once_t made = PTHREAD_ONCE_INIT;
 

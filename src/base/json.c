@@ -52,8 +52,8 @@ static bool holds_others(const struct tt_json_value *value)
     return tt_json_is_object(value) || tt_json_is_list(value);
 }
 
-/* Appends the way from `at` to `object` ("layers[3].rope"); false when it is not below `at`. Only used to
- * make a message, so that a search of the whole document does no harm. */
+/* Appends the path from `at` to `object` ("layers[3].rope"); false when `object` is not below `at`. It searches
+ * the whole document, which is acceptable because only error messages use it. */
 static bool find_path(const struct tt_json_value *at, const struct tt_json_value *object, struct tt_str *path)
 {
     if (at == object) return true;
@@ -185,8 +185,8 @@ tt_status tt_json_object(const struct tt_json *json, const struct tt_json_value 
     return TT_OK;
 }
 
-/* A missing member, or null, of an object. What is no object falls through to the required getter's message.
- */
+/* Whether the member of an object is missing or null. For other types than objects the answer is false, so that
+ * the required getter reports the error. */
 static bool is_absent(const struct tt_json_value *object, const char *key)
 {
     const struct tt_json_value *value = tt_json_get(object, key);

@@ -1,13 +1,13 @@
 /* JSON (RFC 8259): a parser, values, and a writer.
  *
- * A parsed document keeps its values in one arena and cannot be changed; values made by the functions below live on the
- * heap, form trees, and are released with their root. Getters report the path of the offending key and what was found;
- * documents remember where they came from for messages.
+ * The values of a parsed document are in one arena and cannot be changed. Values made by the functions below are on the
+ * heap, form trees, and are released with their root. The errors of getters name the path of the key and the value that
+ * was found; a document stores its origin for them.
  *
- * Beyond RFC 8259, as Python's json module: NaN, Infinity and -Infinity are numbers, and integers and exponents have
- * no limit. The getters give only integers of 64 bits and finite numbers, so that other numbers do harm nowhere but in
- * a place that is read. Narrower than Python: duplicate keys, lone surrogates and invalid UTF-8 are errors, and
- * nesting and size have limits. tests/golden/readers has the table. */
+ * Two extensions of RFC 8259, those of Python's json module: NaN, Infinity and -Infinity are numbers, and integers and
+ * exponents have no limit. Getters return only integers of 64 bits and finite numbers, so other numbers are errors only
+ * where they are read. Stricter than Python: duplicate keys, lone surrogates and invalid UTF-8 are errors, and nesting
+ * and size have limits. tests/golden/readers has the table. */
 #ifndef TT_BASE_JSON_H
 #define TT_BASE_JSON_H
 
@@ -40,16 +40,16 @@ struct tt_json {
     struct tt_arena arena;
 };
 
-/* ---- Parsing. Errors are TT_ERR_DATA and say origin, line, column (in bytes, from 1) and byte (from 0). ---- */
+/* ---- Parsing. Errors are TT_ERR_DATA with origin, line, column (in bytes, from 1) and byte (from 0). ---- */
 
 struct tt_json_source {
     const char *text; /* borrowed during the call; needs no terminator */
     size_t bytes;     /* below 4 GiB */
     const char *origin;
     unsigned long long first_line; /* 0: 1 */
-    bool nul;                      /* keys and strings may hold U+0000, which is an error otherwise */
-    /* All is checked, but less is kept: of the lists and objects in the root just where they are in the text, which is
-     * borrowed as long as the document then; and with `members` only those members of the root. */
+    bool nul;                      /* keys and strings may contain U+0000, which is an error otherwise */
+    /* The whole text is checked but not all of it is stored: for lists and objects in the root only their position in
+     * the text, which then must live as long as the document; with `members` only those members of the root. */
     bool outline;
     const struct tt_span *members; /* names; NULL: all */
     size_t member_count;
@@ -57,16 +57,17 @@ struct tt_json_source {
 
 TT_MUST_USE tt_status tt_json_parse_source(const struct tt_json_source *source, struct tt_json *json);
 TT_MUST_USE tt_status tt_json_parse(const char *text, size_t bytes, const char *origin, struct tt_json *json);
-/* A file, which may begin with a byte order mark. */
+/* Reads a file, which may begin with a byte order mark. */
 TT_MUST_USE tt_status tt_json_read(const char *path, size_t max_bytes, struct tt_json *json);
 /* The same with U+0000 allowed in keys and strings: for vocabularies. */
 TT_MUST_USE tt_status tt_json_read_nul(const char *path, size_t max_bytes, struct tt_json *json);
 void tt_json_deinit(struct tt_json *json);
-/* Makes the values of a parsed document changeable, by a copy on the heap. Pointers into it die. */
+/* Makes the values of a parsed document editable by copying them to the heap. Pointers into the document become
+ * invalid. */
 TT_MUST_USE tt_status tt_json_make_editable(struct tt_json *json);
 
-/* ---- Members with a type. Required ones: TT_ERR_DATA when missing or of another type. `object` is any object inside
- * `json`. Numbers are finite, strings hold no U+0000. ---- */
+/* ---- Members with a type. A required member that is missing or of another type is TT_ERR_DATA. `object` is any object
+ * inside `json`. Numbers are finite, strings contain no U+0000. ---- */
 
 TT_MUST_USE tt_status tt_json_int(const struct tt_json *json, const struct tt_json_value *object,
                                   const char *key, int64_t *out);
@@ -80,7 +81,7 @@ TT_MUST_USE tt_status tt_json_array(const struct tt_json *json, const struct tt_
                                     const char *key, const struct tt_json_value **out);
 TT_MUST_USE tt_status tt_json_object(const struct tt_json *json, const struct tt_json_value *object,
                                      const char *key, const struct tt_json_value **out);
-/* Optional members: missing or null leaves *out as it is; another type is an error. */
+/* Optional members: missing or null leaves *out unchanged; another type is an error. */
 TT_MUST_USE tt_status tt_json_opt_int(const struct tt_json *json, const struct tt_json_value *object,
                                       const char *key, int64_t *out);
 TT_MUST_USE tt_status tt_json_opt_double(const struct tt_json *json, const struct tt_json_value *object,
@@ -93,31 +94,32 @@ TT_MUST_USE tt_status tt_json_opt_string(const struct tt_json *json, const struc
 /* ---- Values. All take NULL and values of any type. ---- */
 
 enum tt_json_type tt_json_type(const struct tt_json_value *value); /* NULL: TT_JSON_NULL */
-bool tt_json_is_null(const struct tt_json_value *value);           /* a null that is there */
+bool tt_json_is_null(const struct tt_json_value *value);           /* false when `value` is NULL */
 bool tt_json_is_bool(const struct tt_json_value *value);
 bool tt_json_is_true(const struct tt_json_value *value);
 bool tt_json_is_false(const struct tt_json_value *value);
 bool tt_json_is_integer(const struct tt_json_value *value); /* of 64 bits */
-bool tt_json_is_number(const struct tt_json_value *value);  /* any: also a huge one, an infinity, NaN */
+bool tt_json_is_number(const struct tt_json_value *value); /* any number: also a huge one, an infinity, NaN */
 bool tt_json_is_string(const struct tt_json_value *value);
 bool tt_json_is_list(const struct tt_json_value *value);
 bool tt_json_is_object(const struct tt_json_value *value);
 
-int64_t tt_json_integer(const struct tt_json_value *value); /* 0 when it is none of 64 bits */
-double tt_json_number(const struct tt_json_value *value);   /* 0 when it is no number */
-/* NULL when it is no string, or one that holds U+0000 and so is no C string. */
+int64_t tt_json_integer(const struct tt_json_value *value); /* 0 if not an integer of 64 bits */
+double tt_json_number(const struct tt_json_value *value);   /* 0 if not a number */
+/* NULL if not a string, or a string with U+0000, which cannot be a C string */
 const char *tt_json_text(const struct tt_json_value *value);
-/* The bytes of any string; {NULL, 0} when it is none. A 0 byte follows them. */
+/* The bytes of any string, followed by a 0 byte; {NULL, 0} if not a string. */
 struct tt_span tt_json_span(const struct tt_json_value *value);
 
-size_t tt_json_count(const struct tt_json_value *value); /* elements or members; 0 of other types */
+size_t tt_json_count(const struct tt_json_value *value); /* elements or members; 0 for other types */
 /* NULL beyond the end */
 const struct tt_json_value *tt_json_at(const struct tt_json_value *list, size_t index);
 /* NULL when missing */
 const struct tt_json_value *tt_json_get(const struct tt_json_value *object, const char *key);
 const struct tt_json_value *tt_json_get_span(const struct tt_json_value *object, struct tt_span key);
-/* The elements of a list of an outlined document, in order: tt_json_at and tt_json_get find nothing in one. A string, a
- * list or an object is the last one that is given. *integer is 0 of other types. */
+/* Visits the elements of a list of an outlined document in order; tt_json_at and tt_json_get find nothing in
+ * such a list. The walk ends with the first string, list or object. *integer is 0 for other types than integers of
+ * 64 bits. */
 struct tt_json_walk {
     const char *at;
     size_t left;
@@ -125,7 +127,7 @@ struct tt_json_walk {
 struct tt_json_walk tt_json_walk(const struct tt_json_value *list);
 bool tt_json_walk_next(struct tt_json_walk *walk, enum tt_json_type *type,
                        int64_t *integer); /* false at the end */
-/* Members in their order; `value` is NULL beyond the end. */
+/* Members in the order of the text; `value` is NULL beyond the end. */
 struct tt_json_member {
     struct tt_span key; /* a 0 byte follows it */
     const struct tt_json_value *value;
@@ -134,46 +136,47 @@ struct tt_json_member tt_json_member(const struct tt_json_value *object, size_t 
 /* for (size_t at = 0; tt_json_next_member(object, &at, &key, &value);): for documents whose keys are C strings. */
 bool tt_json_next_member(const struct tt_json_value *object, size_t *index, const char **key,
                          const struct tt_json_value **value);
-/* The same type and content; members in any order. NaN equals NaN. */
+/* Whether type and content are equal; the order of members does not matter. NaN equals NaN. */
 bool tt_json_equal(const struct tt_json_value *a, const struct tt_json_value *b);
 
-/* ---- Making values. All return NULL or -1 with the error record set when memory runs out. ---- */
+/* ---- Making values. All functions return NULL or -1 with the error record set when memory is exhausted. ---- */
 
 struct tt_json_value *tt_json_new_null(void);
 struct tt_json_value *tt_json_new_bool(bool value);
 struct tt_json_value *tt_json_new_integer(int64_t value);
-/* null for what JSON has no number for: NaN and infinities */
+/* null for values that JSON cannot express: NaN and infinities */
 struct tt_json_value *tt_json_new_real(double value);
 struct tt_json_value *tt_json_new_string(const char *text); /* valid UTF-8; invalid bytes become U+FFFD */
 struct tt_json_value *tt_json_new_list(void);
 struct tt_json_value *tt_json_new_object(void);
 struct tt_json_value *tt_json_copy(const struct tt_json_value *value);
-/* takes NULL, and values of parsed documents, which it leaves */
+/* takes NULL; does nothing to values of parsed documents */
 void tt_json_release(struct tt_json_value *value);
 
-/* These take `value` over, also when they fail (-1), and take NULL, which fails. The pointer to it is dead afterwards,
- * and so are pointers to other members of the same object or list. `object` and `list` are not of a parsed document. */
+/* These take over `value`, also when they fail (-1). They fail for NULL. Afterwards the pointer to it is
+ * invalid, and so are pointers to other members of the same object or list. `object` and `list` must not be of a
+ * parsed document. */
 int tt_json_set(struct tt_json_value *object, const char *key, struct tt_json_value *value); /* replaces */
 int tt_json_append(struct tt_json_value *list, struct tt_json_value *value);
-/* The same with a copy. */
+/* The same with a copy of `value`. */
 int tt_json_set_copy(struct tt_json_value *object, const char *key, const struct tt_json_value *value);
 int tt_json_append_copy(struct tt_json_value *list, const struct tt_json_value *value);
 /* Sets copies of all members of `from`. */
 int tt_json_update(struct tt_json_value *object, const struct tt_json_value *from);
-/* Whether there was such a member. */
+/* Returns whether the member existed. */
 bool tt_json_remove(struct tt_json_value *object, const char *key);
-/* "{s:I, s:[f, b]}": s a text, I an int64_t, i an int, f a double, b an int as a truth value, n null, o a value that is
- * taken over, also on failure, O one that is copied. Keys are s. */
+/* Makes a value by a format such as "{s:I, s:[f, b]}": s is a text, I an int64_t, i an int, f a double, b an int
+ * as a truth value, n null, o a value that is taken over, also on failure, O a value that is copied. Keys are s. */
 struct tt_json_value *tt_json_pack(const char *format, ...);
 
 /* ---- Writing ---- */
 
-/* Text as Python's json.dumps(value, indent=2, sort_keys=True) writes it (floats in their shortest form that
- * reads back the same, NaN and infinities as Python does), without a newline at the end; indent 0 gives one line with
- * ", " and ": ". */
+/* Writes the text of Python's json.dumps(value, indent=2, sort_keys=True): floats in the shortest form that
+ * parses back to the same value, NaN and infinities as Python does, no newline at the end. indent 0 gives one
+ * line with ", " and ": ". */
 TT_MUST_USE tt_status tt_json_write(const struct tt_json_value *value, int indent, bool sort_keys,
                                     struct tt_str *text);
-/* The same and a newline into folder/name, which appears as a whole. */
+/* Writes the text and a newline to folder/name, atomically. */
 TT_MUST_USE tt_status tt_json_write_file(const struct tt_json_value *value, int indent, bool sort_keys,
                                          const char *folder, const char *name);
 

@@ -1,7 +1,7 @@
-/* What the parser of base/json.h looks at and does not keep.
+/* The values that the parser of base/json.h checks and does not store.
  *
- * It takes little memory, whatever the text holds: nothing for an element of a list, 8 bytes and the decoded
- * key for a member of an object that is open, and 6 more for each while they are compared. */
+ * They take little memory for any text: nothing for an element of a list, 8 bytes and the decoded key for a
+ * member of an open object, and 6 bytes more for each member while the keys are compared. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -23,8 +23,8 @@ static bool same_key(const struct json_parser *parser, struct json_key a, struct
     return a.bytes == b.bytes && memcmp(parser->block + a.at, parser->block + b.at, a.bytes) == 0;
 }
 
-/* The first of the keys that an earlier one equals; `count`: none. A table two thirds full, by linear
- * probing. */
+/* Finds the first key that equals an earlier one; `count`: none does. Uses a hash table, at most two thirds
+ * full, with linear probing. */
 static tt_status find_repeated(const struct json_parser *parser, const struct json_key *keys, size_t count,
                                size_t *repeated)
 {
@@ -45,7 +45,7 @@ static tt_status find_repeated(const struct json_parser *parser, const struct js
     return TT_OK;
 }
 
-/* Reads an object again, up to the member that repeats a key. */
+/* Reads an object again, up to the repeated key, for the message. */
 static tt_status fail_repeated(struct json_parser *parser, const char *object, size_t repeated)
 {
     struct json_entry entry = {0};
@@ -63,7 +63,7 @@ static tt_status fail_repeated(struct json_parser *parser, const char *object, s
     }
 }
 
-/* The keys from `first` on are those of one object, which begins at `object`. */
+/* Compares the keys from `first` on, which are those of the object that begins at `object`. */
 static tt_status close_keys(struct json_parser *parser, size_t first, const char *object)
 {
     size_t count = parser->key_count - first, repeated = count;
@@ -130,7 +130,7 @@ static bool is_wanted(const struct tt_json_source *source, const struct json_mem
     return false;
 }
 
-/* A value that is kept: of a list or an object the place in the text. */
+/* Reads a value to store: of a list or an object only its position in the text. */
 static tt_status read_kept(struct json_parser *parser, struct tt_json_value *value)
 {
     const char *text = parser->at;
@@ -141,7 +141,7 @@ static tt_status read_kept(struct json_parser *parser, struct tt_json_value *val
     if (outlined == NULL) return TT_ERR_MEMORY;
     *outlined = (struct json_outlined){text, value->count};
     value->is_outlined = true;
-    value->count = 0; /* of the values that are there */
+    value->count = 0; /* no elements are stored */
     value->outlined = outlined;
     return TT_OK;
 }

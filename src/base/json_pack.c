@@ -4,7 +4,7 @@
 
 #include "base/json_value.h"
 
-/* Once failed, a pack goes on only to take over the values that are still to come. */
+/* After a failure a pack continues only to take over the remaining values. */
 struct pack {
     const char *at;
     va_list arguments;

@@ -1,7 +1,7 @@
 /* The parser of base/json.h: one pass over the text, values in an arena.
  *
- * Members and elements are collected on a stack and copied into the arena, as many as there are, when their
- * object or list ends; lists of numbers are counted first. */
+ * Members and elements are collected on a stack and copied into the arena when their object or list ends. Lists of
+ * numbers are counted first. */
 #include <stdio.h>
 #include <string.h>
 
@@ -91,7 +91,7 @@ tt_status json_read_separator(struct json_parser *parser, char end, bool *more)
     return TT_OK;
 }
 
-/* Elements of a list that holds numbers only, 0: it does not, or has no end. */
+/* Counts the elements of a list of numbers; 0 if it has other elements or no end. */
 static size_t count_numbers(const struct json_parser *parser)
 {
     size_t count = 1;
@@ -103,7 +103,7 @@ static size_t count_numbers(const struct json_parser *parser)
     return 0;
 }
 
-/* Numbers need no stack: rows of ids are long, and take the memory of their values only. */
+/* Reads a list of numbers without the stack: rows of ids are long, and take the memory of their values only. */
 static tt_status read_numbers(struct json_parser *parser, size_t count, struct tt_json_value *value)
 {
     bool more = true;

@@ -1,7 +1,7 @@
 /* Strings, numbers and words of the parser of base/json.h.
  *
- * Every decoded string is shorter than its source with the quotes, so that one block as long as the text
- * holds all of them with their terminators. */
+ * A decoded string is shorter than its source with the quotes, so one block as long as the text holds all strings
+ * with their terminators. */
 #include <stdio.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ static int hex_digit(char c)
                                   : -1;
 }
 
-/* The four digits of \uXXXX at `at`; -1 when they are none. */
+/* The value of the four digits of \uXXXX at `at`; -1 if they are not hexadecimal. */
 static int32_t read_hex(const struct json_parser *parser, const char *at)
 {
     int32_t code = 0;
@@ -73,7 +73,7 @@ static char *write_utf8(char *out, uint32_t code)
     return out;
 }
 
-/* \uXXXX, or two of them that make one code point; parser->at stands on the 'u'. */
+/* Reads \uXXXX, or two of them that form one code point; parser->at is at the 'u'. */
 static tt_status read_unicode_escape(struct json_parser *parser, char **out)
 {
     int32_t code = read_hex(parser, parser->at + 1);
@@ -92,7 +92,7 @@ static tt_status read_unicode_escape(struct json_parser *parser, char **out)
     return TT_OK;
 }
 
-/* parser->at stands behind the backslash. */
+/* parser->at is after the backslash. */
 static tt_status read_escape(struct json_parser *parser, char **out)
 {
     static const char letters[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
@@ -107,9 +107,8 @@ static tt_status read_escape(struct json_parser *parser, char **out)
     return TT_OK;
 }
 
-/* Whether one of eight bytes is '"', '\\', below a space, or not ASCII. The tricks are those of "Bit
- * Twiddling Hacks" (Anderson): x - 0x01..01 & ~x has a high bit where a byte of x was 0 (or above one that
- * was). */
+/* Whether one of eight bytes is '"', '\\', below a space, or not ASCII. The method is that of "Bit Twiddling
+ * Hacks" (Anderson): x - 0x01..01 & ~x has a high bit where a byte of x is 0 (or directly above such a byte). */
 static bool has_special(uint64_t word)
 {
     const uint64_t ones = 0x0101010101010101u, high = 0x8080808080808080u;
@@ -118,7 +117,7 @@ static bool has_special(uint64_t word)
             high) != 0;
 }
 
-/* Copies what needs no look at single bytes. */
+/* Copies the bytes that need no decoding. */
 static char *copy_plain(struct json_parser *parser, char *out)
 {
     uint64_t word;
@@ -132,7 +131,7 @@ static char *copy_plain(struct json_parser *parser, char *out)
     return out;
 }
 
-/* parser->at stands on the opening quote. */
+/* parser->at is at the opening quote. */
 tt_status json_read_string(struct json_parser *parser, char **text, uint32_t *bytes)
 {
     const char *quote = parser->at++;
@@ -170,8 +169,8 @@ static bool is_digit(const struct json_parser *parser, const char *at)
     return at < parser->end && *at >= '0' && *at <= '9';
 }
 
-/* The number as a terminated text in the block of strings, which keeps it only when the caller moves `texts`
- * on. */
+/* Returns the number as a terminated text in the block of strings. It is temporary unless the caller advances
+ * `texts`. */
 static char *number_text(struct json_parser *parser, const char *number, size_t bytes)
 {
     memcpy(parser->texts, number, bytes);

@@ -1,4 +1,4 @@
-/* Values of base/json.h: reading them, making them, comparing them. */
+/* Values of base/json.h: reading, making and comparing them. */
 #include <math.h>
 #include <string.h>
 #include <sys/random.h>
@@ -51,7 +51,7 @@ static bool has_key(const struct json_member *member, const char *key, size_t ke
     return member->key_bytes == key_bytes && memcmp(member->key, key, key_bytes) == 0;
 }
 
-/* The slot of the key, or the empty one where it belongs. */
+/* The slot of the key, or the empty slot for it. */
 static uint32_t find_slot(const struct json_members *members, const char *key, size_t key_bytes)
 {
     uint32_t mask = members->slots - 1;
@@ -70,7 +70,7 @@ uint32_t json_index_slots(uint32_t count)
 
 void json_make_seed(uint64_t seed[2], const void *address)
 {
-    /* Without entropy the addresses of this process have to do. */
+    /* Without a source of entropy the seed consists of addresses of this process. */
     if (getentropy(seed, 2 * sizeof seed[0]) == 0) return;
     seed[0] = (uint64_t)(uintptr_t)address * 0x9e3779b97f4a7c15u;
     seed[1] = (uint64_t)(uintptr_t)&address;
@@ -294,7 +294,7 @@ struct tt_json_value *tt_json_new_real(double real)
     return value;
 }
 
-/* A copy of valid UTF-8, each other byte as U+FFFD; NULL when memory runs out. */
+/* Copies UTF-8 and replaces each invalid byte by U+FFFD; NULL when memory is exhausted. */
 static char *copy_utf8(const char *text, size_t bytes, uint32_t *count)
 {
     struct tt_str copy = {0};
@@ -346,7 +346,7 @@ struct tt_json_value *tt_json_new_object(void)
     return new_value(TT_JSON_OBJECT);
 }
 
-/* What a value of the heap owns. */
+/* Releases the memory that a value on the heap owns. */
 static void release_content(struct tt_json_value *value)
 {
     if (value->in_arena) return;
@@ -373,7 +373,7 @@ void tt_json_release(struct tt_json_value *value)
     tt_free(value);
 }
 
-/* Room for one more of `count`; arrays grow at powers of two. */
+/* Makes room for one more than `count`; arrays grow at powers of two. */
 static int grow(void **array, uint32_t count, size_t element_bytes)
 {
     if ((count & (count - 1)) != 0) return 0;
@@ -387,11 +387,11 @@ static int grow(void **array, uint32_t count, size_t element_bytes)
     return 0;
 }
 
-/* Whether `container` may be changed and `value` is there. */
+/* Whether `value` can be added to `container`. */
 static bool can_add(const struct tt_json_value *container, enum tt_json_type type,
                     const struct tt_json_value *value)
 {
-    if (container == NULL || value == NULL) return false; /* its maker has set the record */
+    if (container == NULL || value == NULL) return false; /* their constructor has set the record */
     if (is(container, type) && !container->in_arena && !value->in_arena) return true;
     (void)tt_fail(TT_ERR_INTERNAL, "a JSON value cannot be changed: it is parsed, or of another type");
     return false;
@@ -409,7 +409,7 @@ int tt_json_append(struct tt_json_value *list, struct tt_json_value *value)
     return 0;
 }
 
-/* Brings the index up to date with object->count members; the last one is new, or all are (`again`). */
+/* Extends the index to object->count members: the last one is new, or all are (`again`). */
 static int update_index(struct tt_json_value *object, bool again)
 {
     struct json_members *members = object->members;
@@ -528,7 +528,7 @@ bool tt_json_remove(struct tt_json_value *object, const char *key)
     release_content(&list[found].value);
     memmove(&list[found], &list[found + 1], (object->count - found - 1) * sizeof *list);
     object->count--;
-    /* No more slots than before: the index that is there is filled again. */
+    /* The number of slots does not grow: the existing index is filled again. */
     if (object->members->index != NULL) {
         memset(object->members->index, 0, object->members->slots * sizeof *object->members->index);
         (void)json_index_fill(object->members, object->count);

@@ -1,4 +1,4 @@
-/* The inside of JSON values, for base/json*.c only. */
+/* Internals of JSON values, for base/json*.c only. */
 #ifndef TT_BASE_JSON_VALUE_H
 #define TT_BASE_JSON_VALUE_H
 
@@ -7,8 +7,8 @@
 struct tt_json_value {
     uint8_t type;     /* enum tt_json_type */
     bool in_arena;    /* of a parsed document */
-    bool has_nul;     /* a string that holds U+0000 */
-    bool is_outlined; /* a list or an object that is kept as text; its count is 0 */
+    bool has_nul;     /* a string with U+0000 */
+    bool is_outlined; /* a list or an object stored as a position in the text; its count is 0 */
     uint32_t count;   /* bytes, elements or members */
     union {
         int64_t integer;
@@ -20,9 +20,9 @@ struct tt_json_value {
     };
 };
 
-/* Text that was checked, and stays where the parser found it. */
+/* Text that has been checked and is not copied. */
 struct json_outlined {
-    const char *text; /* from its bracket on */
+    const char *text; /* from its opening bracket on */
     uint32_t count;   /* of elements or members */
 };
 
@@ -32,8 +32,8 @@ struct json_member {
     struct tt_json_value value;
 };
 
-/* Small objects are searched one by one; larger ones have an index: open addressing, linear probing, member + 1 or 0,
- * at most half full. The hash is keyed, so that no file can choose keys that collide. */
+/* Small objects are searched linearly. Larger ones have an index: open addressing with linear probing, slots
+ * with member + 1 or 0, at most half full. The hash is keyed, so that no file can choose keys that collide. */
 enum { JSON_UNINDEXED_MAX = 16 };
 struct json_members {
     struct json_member *list;
@@ -42,13 +42,13 @@ struct json_members {
     uint64_t seed[2];
 };
 
-/* A secret of this process, or what is nearest to one; `address` is of the heap. */
+/* Makes a secret of this process, by addresses if there is no entropy; `address` is one of the heap. */
 void json_make_seed(uint64_t seed[2], const void *address);
 uint64_t json_hash_key(const uint64_t seed[2], const char *key, size_t bytes);
-/* Slots that an index of `count` members needs. */
+/* Number of slots in an index of `count` members. */
 uint32_t json_index_slots(uint32_t count);
-/* Fills members->index (zeroed, of members->slots). Returns `count`, or the first member whose key an earlier one
- * has. */
+/* Fills members->index (zeroed, with members->slots). Returns `count`, or the first member whose key equals an
+ * earlier one. */
 uint32_t json_index_fill(struct json_members *members, uint32_t count);
 /* Index of the member, UINT32_MAX when there is none. */
 uint32_t json_find(const struct tt_json_value *object, const char *key, size_t key_bytes);

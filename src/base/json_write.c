@@ -1,4 +1,4 @@
-/* The writing half of base/json.h: the text that Python's json.dumps makes. */
+/* The writing half of base/json.h: the text of Python's json.dumps. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static tt_status write_escape(uint32_t c, struct tt_str *text)
                          0xdc00u | (unsigned)(c & 0x3ff));
 }
 
-/* ensure_ascii: whatever is not printable ASCII is escaped. */
+/* Escapes everything but printable ASCII, as ensure_ascii does. */
 static tt_status write_string(const char *data, size_t bytes, struct tt_str *text)
 {
     TT_TRY(tt_str_append_char(text, '"'));

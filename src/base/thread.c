@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 
-enum { THREADS_MAX = 64 }; /* of one tt_threads_run */
+enum { THREADS_MAX = 64 }; /* limit of one tt_threads_run */
 
 struct tt_thread {
     pthread_t handle;

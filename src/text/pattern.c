@@ -10,7 +10,7 @@
 
 struct tt_pattern {
     pcre2_code *code;
-    char *literal; /* or a plain string to find, when not NULL */
+    char *literal; /* the string to find; NULL: the compiled pattern is used */
     size_t literal_bytes;
 };
 
@@ -21,8 +21,8 @@ struct tt_pattern_runner {
     uint64_t budget; /* steps left for all matches of the text */
 };
 
-/* A match first gets few steps; when they do not suffice it starts again with more, which are taken from the
- * budget. So ordinary matches cost no bookkeeping, and all of them together take O(bytes) steps. */
+/* A match first gets few steps. If they do not suffice it starts again with more, which are taken from the
+ * budget. So ordinary matches need no bookkeeping, and all matches together take O(bytes) steps. */
 enum { FIRST_LIMIT = 4096, LIMIT_GROWTH = 16, LIMIT_MAX = 1 << 28 };
 static const uint64_t BUDGET_FLOOR = 100000000, BUDGET_PER_BYTE = 256;
 
@@ -42,7 +42,7 @@ static tt_status compile(const char *pattern, size_t bytes, pcre2_code **out)
         pcre2_get_error_message(error, (PCRE2_UCHAR *)message, sizeof message);
         return tt_fail(TT_ERR_UNSUPPORTED, "cannot compile the pattern: %s", message);
     }
-    /* Without JIT support the interpreter does the same work, more slowly. */
+    /* Without JIT support PCRE2's interpreter runs the pattern, more slowly. */
     (void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE);
     return TT_OK;
 }
@@ -59,7 +59,7 @@ tt_status tt_pattern_compile(const char *pattern, size_t bytes, struct tt_patter
     regex = NULL;
 out:
     if (status != TT_OK) {
-        size_t shown = tt_utf8_invalid_at(pattern, bytes < 120 ? bytes : 120); /* whole characters */
+        size_t shown = tt_utf8_invalid_at(pattern, bytes < 120 ? bytes : 120); /* cut between characters */
         tt_while("reading the pattern '%.*s'%s", (int)shown, pattern, shown < bytes ? "..." : "");
     }
     tt_str_deinit(&translated);
@@ -120,7 +120,7 @@ tt_status tt_pattern_runner_create(struct tt_pattern_runner **out)
         return tt_fail(TT_ERR_MEMORY, "out of memory for matching patterns");
     }
     pcre2_jit_stack_assign(runner->context, NULL, runner->stack);
-    pcre2_set_heap_limit(runner->context, 256 << 10); /* KiB, for the interpreter */
+    pcre2_set_heap_limit(runner->context, 256 << 10); /* in KiB; the interpreter uses it */
     tt_pattern_runner_reset(runner, 0);
     *out = runner;
     return TT_OK;
@@ -157,8 +157,8 @@ static tt_status fail_match(int code)
                    "a pattern of the tokenizer cannot be matched against this text: %s", message);
 }
 
-/* One search from `at`. PCRE2 counts both the tries of a match and, between them, nothing for moving on,
- * which is one pass over the text per search that finds nothing; the last search of a text is that one. */
+/* One search from `at`. PCRE2 counts the steps of match attempts, not the advances between them. These add up to
+ * one pass over the text for each search that finds nothing, and only the last search of a text finds nothing. */
 static tt_status search(const struct tt_pattern *regex, struct tt_pattern_runner *runner, const char *text,
                         size_t bytes, size_t at, int *code)
 {

@@ -6,7 +6,7 @@
 
 enum { CLASS_DEPTH_MAX = 32 };
 #define ANY_CHARACTER "(?s:.)"
-/* Superscript digits and fractions of Latin-1: for Oniguruma word characters outside of brackets only. */
+/* Superscript digits and fractions of Latin-1: Oniguruma's word characters outside of brackets only. */
 #define LATIN1_WORD_ITEMS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
 tt_status pattern_unsupported(const struct pattern_reader *reader, const char *what)
@@ -48,7 +48,7 @@ static int digit_value(int32_t code, int base)
     return value < base ? value : -1;
 }
 
-/* Up to `most` digits; returns how many were read. */
+/* Reads up to `most` digits; returns their number. */
 static int take_digits(struct pattern_reader *reader, int base, int most, int32_t *value)
 {
     int count = 0;
@@ -83,7 +83,7 @@ tt_status pattern_take_code_escape(struct pattern_reader *reader, int32_t *code)
             return pattern_unsupported(reader, "a list of code points");
         if (count == 0 || (letter == 'u' && count != 4))
             return pattern_unsupported(reader, "an incomplete escape");
-        /* Bytes of a longer sequence would be \xHH\xHH; as characters they make no sense. */
+        /* Oniguruma reads \xHH\xHH as the bytes of one character; as two characters they would differ. */
         if (letter == 'x' && !braces && *code >= 0x80)
             return pattern_unsupported(reader, "an escaped byte above 7F");
         if (*code > 0x10FFFF || (*code >= 0xD800 && *code < 0xE000)) {
@@ -102,7 +102,7 @@ tt_status pattern_take_code_escape(struct pattern_reader *reader, int32_t *code)
     return TT_OK;
 }
 
-/* "{Name}" or "{^Name}" after \p, or "Name:]" of a POSIX bracket: reads up to and with `close`. */
+/* Reads "{Name}" or "{^Name}" after \p, or "Name:]" of a POSIX bracket, including `close`. */
 static tt_status take_named_set(struct pattern_reader *reader, const char *close, struct pattern_set *set)
 {
     char name[64];
@@ -121,7 +121,7 @@ static tt_status take_named_set(struct pattern_reader *reader, const char *close
     }
     name[count] = 0;
     set->is_word = strcmp(name, "word") == 0 && !set->negated;
-    /* [[:punct:]] holds symbols too, \p{Punct} does not. */
+    /* [[:punct:]] contains symbols too, \p{Punct} does not. */
     if (close[0] == ':' && strcmp(name, "punct") == 0) TT_TRY(pattern_append_named_set(reader, "s", set));
     return pattern_append_named_set(reader, name, set);
 }
@@ -182,8 +182,8 @@ void pattern_set_deinit(struct pattern_set *set)
     tt_str_deinit(&set->without);
 }
 
-/* A bracket expression while it is read. The union so far is "[items]" and the alternatives of `others` (each
- * with a '|' before it); `terms` holds the finished operands of && as look-aheads. */
+/* A bracket expression that is being read. The union so far is "[items]" and the alternatives of `others` (each
+ * preceded by a '|'); `terms` has the complete operands of && as look-aheads. */
 struct bracket {
     struct tt_str items, others, terms;
     bool negated;
@@ -233,9 +233,9 @@ static tt_status append_bracket(struct bracket *bracket, struct tt_str *out)
     return tt_str_append_text(out, bracket->negated ? ")" ANY_CHARACTER ")" : ANY_CHARACTER ")");
 }
 
-/* Under (?i) Oniguruma adds to a bracket expression the other cases of all its characters, and to one that is
- * not negated also what folds to several characters. Only sets where that changes nothing, or one character,
- * are read. */
+/* Under (?i) Oniguruma adds to a bracket expression the other cases of all its characters. If the expression is
+ * not negated it also adds the sequences that its characters fold to. Only sets that this does not change, or
+ * changes by one character, are supported. */
 static tt_status add_set(struct pattern_reader *reader, struct bracket *bracket,
                          const struct pattern_set *set)
 {
@@ -243,7 +243,7 @@ static tt_status add_set(struct pattern_reader *reader, struct bracket *bracket,
         bool letters = set->fold == PATTERN_FOLD_LETTERS;
         if (set->negated || set->fold == PATTERN_FOLD_CHANGES || (letters && !bracket->negated))
             return pattern_unsupported(reader, "a set in case-insensitive brackets");
-        /* A mark that is an iota in another case. */
+        /* U+0345 is a mark, and an iota in another case. */
         if (letters) TT_TRY(tt_str_append_text(&bracket->items, "\\x{345}"));
     }
     if (!set->negated && set->without.bytes == 0)
@@ -255,7 +255,7 @@ static tt_status add_set(struct pattern_reader *reader, struct bracket *bracket,
 static tt_status take_bracket(struct pattern_reader *reader, int depth, struct tt_str *out,
                               struct tt_str *merge);
 
-/* The end of a range after "first-"; false when what follows is not one character. */
+/* Reads the end of a range after "first-"; false when it is not a single character. */
 static tt_status take_range_end(struct pattern_reader *reader, int32_t *last)
 {
     size_t start = reader->at;
@@ -287,7 +287,7 @@ static tt_status add_code(struct pattern_reader *reader, struct bracket *bracket
     return pattern_append_range(&bracket->items, first, last);
 }
 
-/* One element: an escape, a nested bracket, a POSIX bracket, a character or a range. */
+/* Reads one element: an escape, a nested bracket, a POSIX bracket, a character or a range. */
 static tt_status take_element(struct pattern_reader *reader, int depth, struct bracket *bracket)
 {
     struct pattern_set set = {0};
@@ -325,15 +325,15 @@ out:
     return status;
 }
 
-/* Appends the expression to `out`. Inside another bracket `merge` is that one's items, which take a simple
- * set as it is; what is not simple becomes an alternative in `out`. */
+/* Appends the expression to `out`. Inside another bracket `merge` has the items of that one: a simple set is
+ * added to them, any other expression becomes an alternative in `out`. */
 static tt_status take_bracket(struct pattern_reader *reader, int depth, struct tt_str *out,
                               struct tt_str *merge)
 {
     struct bracket bracket = {.negated = pattern_accept(reader, "^")};
     tt_status status = TT_OK;
     if (pattern_peek(reader) == ']') {
-        /* "[]a]": the first bracket is a character when another one closes. */
+        /* "[]a]": the first ] is a character if another ] follows. */
         if (memchr(reader->text + reader->at + 1, ']', reader->bytes - reader->at - 1) == NULL) {
             TT_GO(pattern_unsupported(reader, "empty brackets"));
         }

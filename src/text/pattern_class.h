@@ -1,5 +1,4 @@
-/* The parts of the pattern translator that deal with sets of characters; see pattern.h. Internal to
- * pattern_*.c. */
+/* Sets of characters in the pattern translator; see pattern.h. Internal to pattern_*.c. */
 #ifndef TT_TEXT_PATTERN_CLASS_H
 #define TT_TEXT_PATTERN_CLASS_H
 
@@ -9,17 +8,17 @@
 struct pattern_reader {
     const char *text; /* valid UTF-8 */
     size_t at, bytes;
-    bool fold; /* case is ignored here: (?i) */
+    bool fold; /* (?i) is active: case is ignored */
 };
 
-/* What a set holds of the other cases of its characters. */
+/* Which other cases of its characters a set contains. */
 enum pattern_fold {
-    PATTERN_FOLD_CHANGES, /* not all */
-    PATTERN_FOLD_CLOSED,  /* all, and no character that folds to several */
-    PATTERN_FOLD_LETTERS, /* \p{L}: all but U+0345 */
+    PATTERN_FOLD_CHANGES, /* not all of them */
+    PATTERN_FOLD_CLOSED,  /* all, and no character folds to several */
+    PATTERN_FOLD_LETTERS, /* \p{L}: all except U+0345 */
 };
 
-/* A set: the characters of `items` but not of `without`; both stand inside PCRE2's brackets. */
+/* A set: the characters of `items` that are not in `without`; both are contents of PCRE2's brackets. */
 struct pattern_set {
     struct tt_str items, without;
     bool negated;
@@ -35,21 +34,20 @@ bool pattern_accept(struct pattern_reader *reader, const char *text);
 
 /* Appends "\x{first}-\x{last}". */
 TT_MUST_USE tt_status pattern_append_range(struct tt_str *items, int32_t first, int32_t last);
-/* Adds the set of that name, in lower case and without spaces, hyphens and underscores. */
+/* Adds the named set; the name is in lower case, without spaces, hyphens and underscores. */
 TT_MUST_USE tt_status pattern_append_named_set(const struct pattern_reader *reader, const char *name,
                                                struct pattern_set *set);
 
-/* Reads what follows a backslash and names one character; *code is -1 when it is no such escape (nothing is
- * read). */
+/* Reads an escape of one character after its backslash; *code is -1, and nothing is read, when it is not one. */
 TT_MUST_USE tt_status pattern_take_code_escape(struct pattern_reader *reader, int32_t *code);
-/* Reads d D s S w W h H p P after a backslash; *found is false when it is none of them (nothing is read). */
+/* Reads d D s S w W h H p P after a backslash; *found is false, and nothing is read, when it is none of them. */
 TT_MUST_USE tt_status pattern_take_set_escape(struct pattern_reader *reader, struct pattern_set *set,
                                               bool *found);
-/* Reads a bracket expression whose '[' has been read and appends an expression that matches one character. */
+/* Reads a bracket expression after its '[' and appends an expression that matches one character. */
 TT_MUST_USE tt_status pattern_take_class(struct pattern_reader *reader, struct tt_str *out);
 /* Appends the expression of a set: "[items]" or "[^items]". */
 TT_MUST_USE tt_status pattern_append_set(struct tt_str *out, const struct pattern_set *set);
-/* The same for a set outside of brackets, where \w holds more. */
+/* The same for a set outside of brackets, where \w contains more characters. */
 TT_MUST_USE tt_status pattern_append_lone_set(struct tt_str *out, struct pattern_set *set);
 /* The items of \w outside of brackets. */
 TT_MUST_USE tt_status pattern_word_items(struct tt_str *items);

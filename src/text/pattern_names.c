@@ -1,8 +1,8 @@
-/* Named sets of patterns: general categories, scripts and other properties as the reference library's
- * Oniguruma has them, which is Unicode 16. PCRE2's tables may be as old as Unicode 14: the code points that
- * versions 15 to 16 added or changed stand here, from Scripts.txt, DerivedCoreProperties.txt and
- * emoji-data.txt; what they added to general categories stands in unicode_new.h. Names that are not here are
- * refused, because another version of PCRE2 may give them another meaning. */
+/* Named sets of patterns: general categories, scripts and other properties as defined by the reference library's
+ * Oniguruma, which has Unicode 16. PCRE2's tables may be as old as Unicode 14. This file has the code points
+ * that versions 15 to 16 added or changed, from Scripts.txt, DerivedCoreProperties.txt and emoji-data.txt;
+ * unicode_new.h has the additions to general categories. Other names are refused, because another version of
+ * PCRE2 may give them another meaning. */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@
 #define HEX_ITEMS "0-9A-Fa-f"
 #define CASED_LETTER "\\p{Lu}\\p{Ll}\\p{Lt}"
 #define NEW_IDEOGRAPHS "\\x{2b739}\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}"
-/* Marks and modifier letters with the property by other ways than their category. */
+/* Marks and modifier letters that have the property for other reasons than their category. */
 #define ALPHABETIC                                                                                           \
     "\\p{Alphabetic}"                                                                                        \
     "\\x{363}-\\x{36f}\\x{897}\\x{c04}\\x{cf3}\\x{f82}-\\x{f83}\\x{1dd3}-\\x{1de6}\\x{10d69}"                \
@@ -41,11 +41,11 @@
         .name = set, .items = text, .added = new, __VA_ARGS__                                                \
     }
 
-/* Oniguruma's names of sets, in PCRE2's words. */
+/* Oniguruma's names of sets, and their definitions in PCRE2's syntax. */
 static const struct named_set {
     const char *name, *items;
-    uint32_t added;       /* general categories whose new code points belong to it */
-    uint32_t without_new; /* and those whose new code points do not, though PCRE2 may say so */
+    uint32_t added;       /* general categories whose new code points belong to the set */
+    uint32_t without_new; /* categories whose new code points do not, although PCRE2 may include them */
     const char *without;
     enum pattern_fold fold;
 } named_sets[] = {
@@ -155,7 +155,7 @@ static const struct named_set {
     SET("hani", "\\p{sc:Han}" NEW_IDEOGRAPHS, 0, .fold = PATTERN_FOLD_CLOSED),
 };
 
-/* What Unicode 15 to 16 added to scripts, by both of their names. */
+/* The additions of Unicode 15 to 16 to scripts, by both of their names. */
 static const struct new_in_script {
     const char *name, *code, *items;
 } new_in_scripts[] = {
@@ -201,7 +201,7 @@ static bool compiles(const char *pattern)
     return code != NULL;
 }
 
-/* Without "sc:" PCRE2 would take the extensions of the script too. */
+/* "sc:" is needed: without it PCRE2 would match the script extensions too. */
 static tt_status append_script(const struct pattern_reader *reader, const char *name, struct tt_str *items)
 {
     char item[96];

@@ -8,19 +8,19 @@ enum { GROUP_DEPTH_MAX = 200, PATTERN_BYTES_MAX = 1 << 16 };
 static const size_t NO_ATOM = SIZE_MAX;
 
 struct group {
-    size_t start; /* where its '(' stands in the output */
-    int extra;    /* parentheses that an option such as (?i) opened inside it */
+    size_t start; /* position of its '(' in the output */
+    int extra;    /* parentheses opened inside it by options such as (?i) */
     bool fold;    /* whether case was ignored before it */
 };
 
 struct translator {
     struct pattern_reader in;
     struct tt_str *out;
-    size_t atom;     /* where the last atom begins in the output, NO_ATOM when a quantifier cannot follow */
+    size_t atom;     /* start of the last atom in the output; NO_ATOM when no quantifier may follow */
     bool quantified; /* the last atom has a quantifier already */
-    int32_t letter;  /* the last atom when it is a letter whose case is ignored, otherwise -1 */
+    int32_t letter;  /* the last atom if it is a letter whose case is ignored, else -1 */
     struct group groups[GROUP_DEPTH_MAX];
-    int depth; /* groups[depth] is the innermost; groups[0] stands for the whole pattern */
+    int depth; /* groups[depth] is the innermost; groups[0] is the whole pattern */
 };
 
 static void begin_atom(struct translator *t)
@@ -30,7 +30,7 @@ static void begin_atom(struct translator *t)
     t->letter = -1;
 }
 
-/* Puts the last atom between "(?:" and ")". */
+/* Encloses the last atom in "(?:" and ")". */
 static tt_status wrap_atom(struct translator *t)
 {
     TT_TRY(tt_str_append_text(t->out, "(?:)"));
@@ -41,7 +41,7 @@ static tt_status wrap_atom(struct translator *t)
     return TT_OK;
 }
 
-/* "{n}", "{n,}", "{n,m}" or "{,m}" at the reader; anything else is a plain '{'. high is -1 for no limit. */
+/* Reads "{n}", "{n,}", "{n,m}" or "{,m}"; any other '{' is a plain character. high is -1 for no limit. */
 static bool take_interval(struct pattern_reader *in, int *low, int *high)
 {
     size_t start = in->at;
@@ -67,7 +67,7 @@ static bool take_interval(struct pattern_reader *in, int *low, int *high)
     return true;
 }
 
-/* Reads one quantifier when there is one. */
+/* Reads one quantifier, if there is one. */
 static tt_status take_quantifier(struct translator *t, bool *found)
 {
     int32_t code = pattern_peek(&t->in);
@@ -118,8 +118,8 @@ static tt_status close_group(struct translator *t)
     return TT_OK;
 }
 
-/* "(?flags)" or "(?flags:" after "(?". Ruby's m is PCRE2's s. A flag without a group holds to the end of the
- * group it stands in, alternatives included. */
+/* Reads "flags)" or "flags:" after "(?". Ruby's m is PCRE2's s. A flag without a group is active until the end
+ * of the enclosing group, alternatives included. */
 static tt_status take_options(struct translator *t)
 {
     char flags[16] = "(?";
@@ -188,9 +188,9 @@ static tt_status take_group(struct translator *t)
     return take_options(t);
 }
 
-/* Oniguruma folds case fully: (?i)\u00df matches "ss" and (?i)ss matches \u00df, also when a group begins
- * between the two letters. PCRE2 folds single characters, so a letter or a pair of letters that is more than
- * that is refused. */
+/* Oniguruma uses full case folding: (?i)\u00df matches "ss" and (?i)ss matches \u00df, also when a group begins
+ * between the two letters. PCRE2 folds single characters, so letters and pairs of letters that need full folding
+ * are refused. */
 static tt_status check_fold(struct translator *t, int32_t before, int32_t code)
 {
     if (!tt_unicode_folds_simply(code, code))
@@ -214,7 +214,7 @@ static tt_status append_code(struct translator *t, int32_t code)
     return tt_str_append(t->out, encoded, tt_utf8_encode(code, encoded));
 }
 
-/* \b and \B by Oniguruma's word characters. */
+/* Appends \b and \B with Oniguruma's word characters. */
 static tt_status append_border(struct translator *t, bool border)
 {
     struct tt_str w = {0};
@@ -236,8 +236,8 @@ static tt_status take_escape(struct translator *t)
     tt_status status = pattern_take_set_escape(&t->in, &set, &found);
     if (status == TT_OK && found) {
         begin_atom(t);
-        /* Outside of brackets a set is as it stands: (?i)\p{Lu} matches upper case only. PCRE2 10.42 has it
-         * so too; newer versions fold the set, or the code points that are listed in it. */
+        /* Outside of brackets Oniguruma does not fold a set: (?i)\p{Lu} matches upper case only. PCRE2 10.42
+         * does not either; newer versions fold the set, or the code points listed in it. */
         if (t->in.fold) status = tt_str_append_text(t->out, "(?-i:");
         if (status == TT_OK) status = pattern_append_lone_set(t->out, &set);
         if (status == TT_OK && t->in.fold) status = tt_str_append_char(t->out, ')');
