@@ -5,8 +5,8 @@
  *   mpirun -np RANKS bench_comm mpi [MB [ROUNDS]]       trimtab over MPI
  *   mpirun -np RANKS bench_comm mpi-own [MB [ROUNDS]]   MPI_Allgather and MPI_Reduce_scatter_block
  *
- * MB: what is gathered, or handed in by each rank, in units of 2^20 bytes (64). A line of JSON for each
- * collective, from the time of the slowest rank in each round; `bytes_per_second` is what all ranks together
+ * MB: the size gathered, or contributed by each rank, in units of 2^20 bytes (64). Prints a line of JSON for each
+ * collective, from the time of the slowest rank in each round; `bytes_per_second` is the total that all ranks
  * receive. */
 #include <netinet/in.h>
 #include <stdio.h>

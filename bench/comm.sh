@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# All-gather and reduce-scatter between processes of this machine: direct connections, Open MPI over TCP and over shared
-# memory (trimtab over it, and MPI's own collectives), and the hub that came before the direct connections, built from the
-# commit that had it last. One table at the end.
+# All-gather and reduce-scatter between processes of this machine: direct connections, Open MPI over TCP and over
+# shared memory (trimtab over it, and MPI's own collectives), and the hub that preceded the direct connections,
+# built from its last commit. One table at the end.
 #
 #   bench/comm.sh [--build FOLDER] [--old COMMIT] [--ranks "2 4 8"] [--mb 64] [--rounds 11] [--passes 3] [--without "hub ..."]
 #

@@ -1,16 +1,15 @@
-/* Loading: how fast tt_load_units fills a device from a model folder, beside a plain parallel read of the
- * same files with as many threads. One JSON line per round, and one of the best.
+/* Loading: the speed at which tt_load_units fills a device from a model folder, compared with a plain parallel
+ * read of the same files by as many threads. One JSON line per round, and one for the best.
  *
  *     bench_load make FOLDER --config_json FILE [--threads N]
  *         writes a folder of that shape with random bf16 weights
  *     bench_load run FOLDER [--device cuda|cpu] [--threads N] [--rounds N] [--ranks N]
  *                [--dtype bf16|f32] [--cold true] [--verify true] [--chunk_kib N]
  *
- * The plain read reads as much at a time as the loader: on a GPU into one buffer a thread, on cpus into
- * memory as large as the files, since that is where they have to go. --ranks N loads as N ranks of one
- * process do, each its part, on GPUs 0 to N - 1, with the threads divided. --cold drops the files from the
- * page cache before every measurement. --verify compares values with the formula that `make` writes by.
- * --chunk_kib is for finding the best size of a chunk: other than the loader's own.
+ * The plain read uses the loader's sizes: on a GPU into one buffer per thread, on cpus into memory as large as the
+ * files, because loading has to fill that too. --ranks N loads as N ranks of one process do, each its part, on
+ * GPUs 0 to N - 1, with the threads divided. --cold drops the files from the page cache before every measurement.
+ * --verify compares values with the formula of `make`. --chunk_kib sets another size of a chunk than the loader's.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -41,7 +40,7 @@ struct options {
 
 /* ---- Values ---- */
 
-/* Four bf16 values between 2^-7 and 2^-3, of either sign, as a function of their place in the file
+/* Four bf16 values between 2^-7 and 2^-3, of either sign, as a function of their position in the file
  * (splitmix64). */
 static uint64_t values_at(uint64_t place)
 {
@@ -57,7 +56,7 @@ static uint16_t value_at(uint64_t offset)
     return (uint16_t)(values_at(offset / 8) >> (offset % 8 * 8));
 }
 
-/* ---- Work that threads share: ranges of files ---- */
+/* ---- Ranges of files that threads share ---- */
 
 struct work {
     int descriptors[FILES_MAX];
@@ -218,7 +217,7 @@ out:
 
 /* ---- run ---- */
 
-/* What the ranks share; times are written by rank 0. */
+/* Shared by the ranks; rank 0 writes the times. */
 struct run {
     const struct options *options;
     const struct tt_model_folder *folder;
@@ -303,7 +302,7 @@ static void close_rank(struct rank *rank)
     tt_device_close(rank->device);
 }
 
-/* Some places of each piece, first and last among them. */
+/* Verifies some elements of each piece, including the first and the last. */
 static tt_status verify(const struct rank *rank)
 {
     for (size_t r = 0; r < rank->range_count; r++) {
@@ -433,7 +432,7 @@ static tt_status open_file(void *context, const char *name)
     return tt_file_open_read(work->paths[f], &work->descriptors[f], &work->ends[f]);
 }
 
-/* Memory for all files that has been touched: what cpus would read into. */
+/* Memory for all files, already touched: the targets of the plain read on cpus. */
 static tt_status create_targets(struct work *work, char **memory)
 {
     uint64_t bytes = 0;

@@ -1,10 +1,10 @@
 /* Speed of single ops. Usage: bench_ops [--device cpu|cuda] [--threads N] [--seconds S] [name part ...]
- * Prints one JSON line per case: the median time of the repetitions that fit in S seconds, GFLOP/s where the
- * op is bound by arithmetic and GB/s where it is bound by memory (bytes that must be read and written once).
- * On a processor a first line says what its arithmetic units give by themselves, and each matrix product its
- * share of that; `bench_ops levels` runs a few products on each level of TRIMTAB_CPU_ISA that the processor
- * has. On a GPU the sizes are those of real models, and each case says its share of what this very machine
- * reaches: of a large copy, or of a large bf16 product; both are measured first.
+ * Prints one JSON line per case: the median time of the repetitions that fit in S seconds, GFLOP/s where the op is
+ * bound by arithmetic and GB/s where it is bound by memory (bytes that must be read and written once). On a
+ * processor the first line has the measured peak of its arithmetic units, and each matrix product its share of
+ * that; `bench_ops levels` runs a few products on each level of TRIMTAB_CPU_ISA that the processor has. On a GPU
+ * the sizes are those of real models, and each case has its share of this machine's own peak: that of a large
+ * copy, or of a large bf16 product; both are measured first.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -316,7 +316,7 @@ static tt_status run_copy(struct tt_stream *stream, const void *args)
     return tt_copy_on_device(stream, copy->to, copy->from, copy->bytes);
 }
 
-/* The same op on less memory is further from the ceiling of a gigabyte: it begins and ends more often. */
+/* A copy of fewer bytes is further from the speed of a large one, because its start and end count more. */
 static void bench_copy_of(struct bench *bench, double bytes)
 {
     size_t half = (size_t)(bytes / 2) & ~(size_t)255;
@@ -326,7 +326,7 @@ static void bench_copy_of(struct bench *bench, double bytes)
     bench_measure(bench, "copy of as many bytes", run_copy, &copy, 0, 2.0 * (double)half);
 }
 
-/* Any numbers are codes, scales and tables. `gap`: columns of an adapter beside the matrix. */
+/* Codes, scales and tables may be any numbers. `gap`: columns of an adapter beside the matrix. */
 static void bench_dequantize(struct bench *bench, enum tt_quant_type type, tt_dtype dtype, int64_t rows,
                              int64_t cols, int64_t gap)
 {
@@ -403,7 +403,7 @@ static bool is_wanted(const char *name, int count, char **parts)
     return count == 0;
 }
 
-/* What the machine gives at best, on random numbers: zeros would need less power. */
+/* Measures the peak of the machine on random numbers; zeros would need less power. */
 static void measure_ceilings(struct bench *bench)
 {
     const int64_t side = 8192;
@@ -460,7 +460,7 @@ static void bench_gpu(struct bench *bench, int count, char **parts)
     if (is_wanted("flat", count, parts)) bench_loss_and_optimizer(bench);
 }
 
-/* Measures the units of the open device's level and says so. */
+/* Measures and prints the peak of the units at the open device's level. */
 static void measure_units(struct bench *bench)
 {
     const char *name = tt_device_name(bench->device), *level = strrchr(name, ' ');
@@ -472,7 +472,7 @@ static void measure_units(struct bench *bench)
         bench->units.bf16_flops * 1e-9, tt_device_threads(bench->device), name);
 }
 
-/* Linears of small models, on every level that is here. */
+/* Linears of small models, on every level that the processor has. */
 static void bench_levels(struct bench *bench, const struct tt_device_config *config)
 {
     static const char *const levels[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx"};

@@ -38,7 +38,7 @@ void bench_lora(struct bench *bench, const char *what, int64_t rows, int64_t n, 
     bench_release(bench);
 }
 
-/* Gradients stand in the place of gate and up: weights so small that dact stays near 1 keep them finite. */
+/* Gradients overwrite gate and up: weights so small that dact stays near 1 keep them finite. */
 void bench_swiglu_products(struct bench *bench, int64_t rows, int64_t dim, int64_t ffn)
 {
     char name[96];

@@ -1,4 +1,4 @@
-/* Cases of bench_ops: linear layers with LoRA, SwiGLU and dropout beside the product. */
+/* Cases of bench_ops: linear layers with LoRA, SwiGLU and dropout. */
 #ifndef TT_BENCH_OPS_LORA_H
 #define TT_BENCH_OPS_LORA_H
 
@@ -9,7 +9,7 @@ void bench_lora(struct bench *bench, const char *what, int64_t rows, int64_t n, 
                 bool trans);
 /* gate, up and their product; and their gradients. FLOPs are those of the products alone. */
 void bench_swiglu_products(struct bench *bench, int64_t rows, int64_t dim, int64_t ffn);
-/* The narrow products of `count` adapters that drop elements of the same input, in all three directions. Bytes are one
+/* The narrow products of `count` adapters with dropout on the same input, in all three directions. Bytes are one
  * pass over x, or two over dx. */
 void bench_lora_dropout(struct bench *bench, int64_t tokens, int64_t width, int count, int64_t r);
 

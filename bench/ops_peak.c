@@ -11,8 +11,8 @@
 
 enum { STEPS = 100000, ROUNDS = 5 };
 
-/* Runs STEPS steps and returns the FLOPs that they were. The empty asm keeps what it computes
- * and hides that all chains are the same. */
+/* Runs STEPS steps and returns their FLOPs. The empty asm keeps the results alive, and hides from the compiler
+ * that all chains are equal. */
 typedef double unit_loop(void);
 
 #define LOOP(type, chains, operation)                                                                        \
@@ -60,7 +60,7 @@ __attribute__((target("avx512f,avx512bf16"))) static double pairs_loop(void)
     return 2.0 * 32 * CHAINS * STEPS;
 }
 
-/* Four tiles of sums from two and two of zeros, as a matrix product has them in registers. */
+/* Four tiles of sums from two and two tiles of zeros, as in a matrix product. */
 __attribute__((target("amx-tile,amx-bf16"))) static double amx_loop(void)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* What the cases of bench_ops are measured with. */
+/* Timing of the cases of bench_ops. */
 #ifndef TT_BENCH_OPS_TIMING_H
 #define TT_BENCH_OPS_TIMING_H
 
@@ -11,19 +11,19 @@ enum { BENCH_TENSORS_MAX = 16 };
 struct bench {
     struct tt_device *device;
     struct tt_stream *stream;
-    double seconds;                               /* that a case is repeated for */
-    struct tt_buffer *buffers[BENCH_TENSORS_MAX]; /* of the case under way */
+    double seconds;                               /* time for which a case is repeated */
+    struct tt_buffer *buffers[BENCH_TENSORS_MAX]; /* memory of the current case */
     int buffer_count;
     bool gpu;
-    double copy_bytes, gemm_flops; /* a second, at best; 0: not measured */
+    double copy_bytes, gemm_flops; /* measured peaks per second; 0: not measured */
     struct bench_peak units;
-    double peak_flops; /* of the case under way: what the units give at best; 0: not measured */
+    double peak_flops; /* peak of the units for the current case; 0: not measured */
 };
 
 void bench_must(tt_status status); /* ends the program with the error record */
 
-/* Device memory until bench_release. Normal numbers of deviation 0.5, or `scale`: zeros would flatter some
- * processors. */
+/* Device memory until bench_release, filled with normal numbers of deviation 0.5, or `scale`: some processors
+ * are faster with zeros. */
 void *bench_memory(struct bench *bench, size_t bytes);
 tt_tensor bench_random_tensor(struct bench *bench, tt_dtype dtype, int64_t d0, int64_t d1);
 tt_tensor bench_scaled_tensor(struct bench *bench, tt_dtype dtype, int64_t d0, int64_t d1, double scale);
@@ -32,8 +32,8 @@ tt_tensor bench_index_tensor(struct bench *bench, tt_dtype dtype, int64_t count,
 void bench_release(struct bench *bench); /* waits for the stream */
 
 typedef tt_status bench_run(struct tt_stream *stream, const void *args);
-/* Repeats the op and prints its line. Returns the median seconds of a run. On a GPU so many run in a row that waiting
- * for them does not count. flops and bytes: of one run; 0: not told. */
+/* Repeats the op and prints its line. Returns the median seconds of a run. On a GPU many runs are queued in a
+ * row, so that the wait for them is negligible. flops and bytes: of one run; 0: unknown. */
 double bench_measure(struct bench *bench, const char *name, bench_run *run, const void *args, double flops,
                      double bytes);
 

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Why a model of 70 billion parameters trains on two GPUs of 24 GiB: four plans, one row each. Nothing is run, and no GPU
-# is needed.
+# Plans of a model of 70 billion parameters on two GPUs of 24 GiB, four rows. Nothing is run, and no GPU is needed.
 #
 #     bench/story-70b.sh [trimtab]
 #
-# DEVICE=rtx4090 plans for other chips than an H200 of which 24 GiB may be taken, MEMORY=48GiB for other limits.
-# The last row is arithmetic: a path that writes attention's scores down needs at least 12 bytes for each of
-# heads x batch x length^2: the softmax in float32, its copy in bfloat16, and the gradients of both. It is added to the
-# leanest plan of that batch, less the scratch of our own attention.
+# DEVICE=rtx4090 plans for another chip than an H200 limited to 24 GiB, MEMORY=48GiB for another limit. The last row
+# is arithmetic: attention that stores its scores needs at least 12 bytes for each of heads x batch x length^2: the
+# softmax in float32, its copy in bfloat16, and the gradients of both. The row adds this to the plan of that batch
+# with the least memory, less the scratch of our own attention.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 trimtab=${1:-$root/build/trimtab}
@@ -16,7 +15,7 @@ memory=${MEMORY:-24GiB}
 length=2048
 heads=64 # of bench/shapes/l70b.json
 
-# plan FLAGS: the JSON of a plan; one that does not fit is no error here
+# plan FLAGS: the JSON of a plan; a plan that does not fit is no error here
 plan() {
     local code=0
     "$trimtab" plan --json --device "$device" --ranks 2 --device_memory "$memory" \
@@ -28,7 +27,7 @@ plan() {
 number() {
     sed -n "s/.*\"$1\": *\([0-9.eE+-]*\).*/\1/p" | head -n 1
 }
-# kept: how many layers keep what, from the JSON
+# kept: the levels and their numbers of layers, from the JSON
 kept() {
     sed -n 's/.*"recompute": *\[\([^]]*\)\].*/\1/p' | tr -d '" ' | tr ',' '\n' | sort | uniq -c |
         awk '{ printf "%s%s %d", (NR > 1) ? ", " : "", $2, $1 }'
@@ -39,7 +38,7 @@ row() {
 gib() {
     awk "BEGIN { printf \"%.1f GiB\", $1 / 1073741824 }"
 }
-# show TEXT FLAGS: a row by the plan
+# show TEXT FLAGS: prints a row from the plan
 show() {
     local text=$1 json fits speed
     shift

@@ -3,9 +3,9 @@
  *
  *     bench_tokenizer TEXT FOLDER...         each FOLDER holds a tokenizer.json
  *
- * Times are the best of several rounds with a scratch that has seen the text (its word cache is warm after
- * the first line of any real run); "cold" is the first round of a fresh scratch. bench/peers/hf_tokenizers.py
- * runs this and the reference library side by side.
+ * Times are the best of several rounds with a scratch that has seen the text (in a real run the word cache is warm
+ * after the first line); "cold" is the first round of a fresh scratch. bench/peers/hf_tokenizers.py runs this and
+ * the reference library in turns.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@ the process), first_step_seconds (from the start of the process, imports and ini
 seconds of every step, the options and the versions. One process measures one setting, because the peak of a
 process never falls; compare runs with and without --gradient-checkpointing, and take the better peer.
 
-Frozen weights are bf16, the adapter stays fp32 as PEFT keeps it, and the forward pass runs under autocast:
-what Trainer does with bf16=True. On a CPU without bf16 instructions only --dtype fp32 says anything: on one
+Frozen weights are bf16, the adapter stays fp32 as PEFT keeps it, and the forward pass runs under autocast, as
+in Trainer with bf16=True. On a CPU without bf16 instructions only --dtype fp32 is meaningful: on one
 AVX2-only core q05b ran at 0.7 tokens/s in bf16 and at 27 in fp32 (torch 2.15).
 """
 
@@ -55,7 +55,7 @@ def parse_arguments():
 
 
 def build_model(args):
-    """Random frozen weights in the wanted type, initialised by transformers, under a fresh adapter."""
+    """Random frozen weights in the chosen type, initialised by transformers, with a new adapter."""
     settings = json.loads(args.config_json.read_text())
     config = AutoConfig.for_model(settings.pop("model_type"), **settings)
     config.use_cache = False

@@ -5,13 +5,13 @@
     python -m torch.distributed.run --standalone --nproc_per_node 2 bench/peers/hf_gpu_lora.py --shape m11b --bs 4 --seq 4096
 
 One JSON line on standard output, of rank 0: tok_s_gpu and tflops_gpu of the median step, peak_gb and reserved_gb of the
-allocator, first_step_s from the start of the process, the options and the versions. Frozen weights are bf16, the adapter is
-what PEFT makes of it (fp32 masters, which FSDP2 gathers in bf16), attention is PyTorch's SDPA. --ckpt 1
-recomputes each layer in backward, --compile 1 compiles each layer; --rows LEAST MOST measures rows of such lengths, padded
-to the longest of a batch as data collators do, and counts only what is no padding.
+allocator, first_step_s from the start of the process, the options and the versions. Frozen weights are bf16, the adapter has
+PEFT's types (fp32 masters, which FSDP2 gathers in bf16), attention is PyTorch's SDPA. --ckpt 1
+recomputes each layer in backward, --compile 1 compiles each layer; --rows LEAST MOST uses rows of such lengths, padded
+to the longest of a batch as data collators do, and counts no padding.
 
 --quant nf4 (one GPU) keeps the linears of the layers as bitsandbytes' Linear4bit computing in bf16, quantized from random
-numbers where they lie; building that does not count in peak_gb. What else the model holds is as a recipe leaves it:
+numbers on the GPU; peak_gb does not include this. The types of the rest of the model follow a recipe:
 
     --recipe trl    as TRL's SFTTrainer does for QLoRA: embeddings, head and norms stay bf16, the adapter is made bf16
     --recipe peft   PEFT's prepare_model_for_kbit_training: all of those, and the adapter, are fp32
@@ -81,7 +81,7 @@ def lora_of(args):
 
 
 def build_model(args, config, world):
-    """Nothing is allocated before it is sharded; then random numbers, drawn where they lie."""
+    """Shards the model on the meta device, then allocates the shards and fills them with random numbers."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
         model = get_peft_model(model, lora_of(args))
@@ -99,7 +99,7 @@ def build_model(args, config, world):
         for name, parameter in model.named_parameters():
             local = parameter.to_local() if hasattr(parameter, "to_local") else parameter
             local.fill_(1.0) if "norm" in name else local.normal_(0.0, 0.02)
-    # Its table is a buffer, which to_empty leaves undefined.
+    # The table of the rotary embedding is a buffer, which to_empty leaves undefined.
     decoder.rotary_emb = type(decoder.rotary_emb)(config).to(args.device)
     if args.compile:
         for layer in decoder.layers:
@@ -108,7 +108,7 @@ def build_model(args, config, world):
 
 
 def quantize_linears(layers, args):
-    """Replaces the linears of layers on the meta device by Linear4bit over random weights, of which one at a time is bf16."""
+    """Replaces the linears of layers on the meta device by Linear4bit over random weights; one at a time is bf16."""
     for name, linear in [pair for pair in layers.named_modules() if type(pair[1]) is torch.nn.Linear]:
         double = bool(args.double_quant)
         with torch.device("meta"):
@@ -123,7 +123,7 @@ def quantize_linears(layers, args):
 
 
 def fill_meta(module, device):
-    """Random numbers for what is still on the meta device, in its own type."""
+    """Fills the tensors that are still on the meta device with random numbers of their type."""
     for name, parameter in list(module.named_parameters()):
         if parameter.is_meta:
             owner, _, leaf = name.rpartition(".")
@@ -133,7 +133,7 @@ def fill_meta(module, device):
 
 
 def build_quantized_model(args, config):
-    """What from_pretrained with load_in_4bit makes, without a folder of weights; then a recipe's adapter."""
+    """The model of from_pretrained with load_in_4bit, without a folder of weights, with the adapter of a recipe."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
     quantize_linears(model.model.layers, args)
@@ -211,7 +211,7 @@ def main():
     config.use_cache = False
     model = build_quantized_model(args, config) if args.quant != "none" else build_model(args, config, world)
     if args.device == "cuda":
-        # Nothing is trained yet: a bf16 matrix on its way to 4 bits is no part of what training takes.
+        # Training has not begun: bf16 matrices that are being quantized are not part of its memory.
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()

@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
-# Saving and going on: trimtab train beside PyTorch (FSDP2, AdamW, torch.distributed.checkpoint) on the same shape, batch, GPUs
-# and file systems, one after the other.
+# Saving and resuming: trimtab train compared with PyTorch (FSDP2, AdamW, torch.distributed.checkpoint) on the same
+# shape, batch, GPUs and file systems, one after the other.
 #
 #     bench/peers/run_checkpoint.sh [--budget SECONDS] [--shape l1b] [--ranks 2] [--kinds "full lora"] [--saves N] FOLDER...
 #
-# Each FOLDER is a place on a file system: both sides save there, and what they wrote is removed again. For l1b it needs 64 GB,
-# or 45 GB with --saves 1: trimtab asks for room for one more than it keeps. Kinds: full (all weights; both store fp32 masters
-# and both moments, 12 bytes per parameter), full14 (ours with weights in bf16 beside them, a folder that transformers loads;
-# no peer), lora (rank 16 on all linears). Both flush files (fsync); reading comes from the page cache on both sides, because
-# it follows the writing. trimtab reads and checks sums of every byte when it goes on; PyTorch's format has none.
+# Both sides save in each FOLDER and then remove their files. For l1b it needs 64 GB, or 45 GB with --saves 1:
+# trimtab asks for room for one checkpoint more than it keeps. Kinds: full (all weights; both store fp32 masters and
+# both moments, 12 bytes per parameter), full14 (trimtab's with weights in bf16 beside them, a folder that
+# transformers loads; no peer), lora (rank 16 on all linears). Both flush files (fsync). Both read from the page
+# cache, because reading follows writing. trimtab verifies the sum of every byte when it resumes; PyTorch's format
+# has no sums.
 #
-# Prints every JSON line, and a table last. No run is started after --budget (default 600) seconds, and none lasts beyond it.
-# TRIMTAB is the program, BENCH_LOAD makes the model folder (or MODEL names one of that shape), PYTHON has torch, transformers
-# and peft. SIDES=trimtab or SIDES=peer runs one side, MODES (async,sync) and THREADS (8) are the peer's, EVERY the steps
-# between our saves (20 with LoRA, else 120; a save should take less), RESTART=0 leaves out the processes that only go on, BATCH
-# and SEQ (2 and 1024) are of one rank, DEVICE=cpu tries it all, OUT is a folder for logs.
+# Prints every JSON line, and a table last. No run is started after --budget (default 600) seconds, and none lasts
+# beyond it. TRIMTAB is the program, BENCH_LOAD makes the model folder (or MODEL names one of that shape), PYTHON
+# has torch, transformers and peft. SIDES=trimtab or SIDES=peer runs one side, MODES (async,sync) and THREADS (8)
+# are the peer's, EVERY is the number of steps between trimtab's saves (20 with LoRA, else 120; a save should take
+# less), RESTART=0 leaves out the processes that only resume, BATCH and SEQ (2 and 1024) are of one rank, DEVICE=cpu
+# runs everything on the CPU, OUT is a folder for logs.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 peers=$root/bench/peers
@@ -44,7 +46,7 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 left() {
     echo $((budget - SECONDS))
 }
-# timed NAME COMMAND...: its JSON line goes to the others, with NAME; a failure is told and passed over.
+# timed NAME COMMAND...: appends the command's JSON line with NAME to the others; a failure is reported and skipped.
 timed() {
     local name=$1 begin=$SECONDS limit file
     shift

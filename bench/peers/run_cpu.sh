@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# trimtab bench train and transformers + PEFT (hf_cpu_lora.py) on the same shape, threads and batch, in pairs of alternating
-# order, so that a machine that slows down or speeds up does so for both.
+# trimtab bench train and transformers + PEFT (hf_cpu_lora.py) on the same shape, threads and batch, in pairs of
+# alternating order, so that changes of the machine's speed affect both.
 #
 #     PYTHON=venv/bin/python bench/peers/run_cpu.sh --config bench/shapes/q05b.json --threads 2 --pairs 3
 #

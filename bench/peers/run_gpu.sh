@@ -23,13 +23,14 @@
 #     l70b-nf4        70B, 2 GPUs, 2x2048, r 16 on q,v, a limit of 24 GiB a GPU: the memory plan chooses / nothing
 #     l1b-nf4         1B, 1 GPU, 2x2048, r 16 on all seven, blocks recomputed / bitsandbytes, checkpointing: to try the script
 #
-# Prints every JSON line of both, and a table last: tokens/s/GPU, peak GB of each one's own allocations, seconds to the end of
-# step 1, and below it what nvidia-smi saw during the cases with a limit. No run is started after --budget (default 900)
-# seconds, and none takes longer than --limit (default 300), so what stands first is measured first; a second pair runs in the
-# other order. --tune runs ours with TRIMTAB_GEMM_TUNE=1 before each case, so that matrix products have been chosen by time as
-# in any later run on that machine; that run is not counted. --dropout (0) is that of adapters. TRIMTAB is the program,
-# PYTHON has torch, transformers, peft and, for nf4, bitsandbytes; PEER is another peer with the same flags and fields,
-# SIDES=trimtab or SIDES=peer runs one side only, OUT is a folder for the logs.
+# Prints every JSON line of both, and a table last: tokens/s/GPU, peak GB of each one's own allocations, seconds to
+# the end of step 1, and below it the maximum of nvidia-smi during the cases with a limit. No run is started after
+# --budget (default 900) seconds, and none takes longer than --limit (default 300), so cases run in the order given;
+# a second pair runs in the other order. --tune runs trimtab with TRIMTAB_GEMM_TUNE=1 before each case, so that
+# matrix products have been chosen by time as in any later run on that machine; that run is not counted. --dropout
+# (0) is that of adapters. TRIMTAB is the program, PYTHON has torch, transformers, peft and, for nf4, bitsandbytes;
+# PEER is another peer with the same flags and fields, SIDES=trimtab or SIDES=peer runs one side only, OUT is a
+# folder for the logs.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 trimtab=${TRIMTAB:-$root/build/trimtab} python=${PYTHON:-python3} peer=${PEER:-$root/bench/peers/hf_gpu_lora.py}
@@ -57,7 +58,7 @@ if [ ${#cases[@]} -eq 0 ]; then
     [ "$gpus" -lt 2 ] || cases=(m11b l8b m11b-block l70b m11b-short)
 fi
 
-# describe CASE: sets world, what it is beside (fsdp, bnb, bf16, nothing), whether nvidia-smi watches, both command lines' flags.
+# describe CASE: sets world, the other side (fsdp, bnb, bf16, nothing), whether nvidia-smi is polled, both sides' flags.
 describe() {
     local targets='["q_proj", "k_proj", "v_proj", "o_proj"]' names='q_proj,k_proj,v_proj,o_proj'
     local batch seq rank ckpt compile=1
@@ -110,7 +111,7 @@ describe() {
 left() {
     echo $((budget - SECONDS))
 }
-# watch_memory: MiB that each process has on each GPU, and each GPU in all, twice a second until it is ended.
+# watch_memory: prints the MiB of each process on each GPU, and of each GPU in all, twice a second until it is killed.
 watch_memory() {
     local query="timeout --kill-after=1 5 nvidia-smi --format=csv,noheader,nounits"
     while sleep 0.5; do
@@ -118,7 +119,7 @@ watch_memory() {
         $query --query-gpu=memory.used | sed 's/^/gpu /'
     done
 }
-# choose_products CASE: times the algorithms of our matrix products, which then lie in the cache.
+# choose_products CASE: times the algorithms of trimtab's matrix products and stores the choices in the cache.
 choose_products() {
     local begin=$SECONDS limit
     limit=$(left)
@@ -127,7 +128,7 @@ choose_products() {
         --warmup 0 >"$out/$1.tune.out" 2>"$out/$1.tune.err" || echo "$1: tuning failed: $(tail -n 1 "$out/$1.tune.err")"
     echo "$1: matrix products chosen in $((SECONDS - begin)) s, $(left) s left"
 }
-# run_side trimtab|peer CASE: appends its JSON line to a file; says how long it took.
+# run_side trimtab|peer CASE: runs one side, appends its JSON line to a file and prints the time it took.
 run_side() {
     local side=$1 name=$2 begin=$SECONDS limit command watcher=
     limit=$(left)
@@ -239,7 +240,7 @@ for case in (out / "cases").read_text().splitlines():
     name, world, beside = case.split()
     ours, others = lines(name, "trimtab"), lines(name, "peer")
     if ours and others and trained(ours[0]) != trained(others[0]):
-        # Under FSDP2 a rank counts whole tensors, so these must agree.
+        # Under FSDP2 a rank counts whole tensors, so both numbers must agree.
         notes.append(f"{name}: not the same parameters are trained: {trained(ours[0])} and {trained(others[0])}")
     rates = [median(side, lambda row: rate(row, int(world))) for side in (ours, others)]
     peaks, firsts = ([median(side, value) for side in (ours, others)] for value in (peak, first))

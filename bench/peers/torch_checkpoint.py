@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of PyTorch: FSDP2 and AdamW saved and loaded by torch.distributed.checkpoint, amid training steps.
+"""Checkpoints of PyTorch: FSDP2 and AdamW saved and loaded by torch.distributed.checkpoint, between training steps.
 
     python -m torch.distributed.run --standalone --nproc_per_node 2 bench/peers/torch_checkpoint.py --shape l1b --folder DIR
 
 Parameters are fp32 masters that FSDP2 gathers in bf16, so masters and both moments are saved: 12 bytes per trained
-parameter, the state that `trimtab train` keeps. --lora R trains an adapter of PEFT instead and saves only what trains.
+parameter, the state that `trimtab train` keeps. --lora R trains an adapter of PEFT instead and saves only the trainable parameters.
 Modes of --modes, each --saves times into a new folder below DIR:
 
-    sync           dcp.save: training stands still for all of it
-    async          dcp.async_save: copied into pinned memory, which is kept from save to save, by a stream of its own, and
-                   written by a thread; the next update waits for the copies
-    async-process  the same written by a process of its own, from shared memory
+    sync           dcp.save: training waits for the whole save
+    async          dcp.async_save: a stream of its own copies into pinned memory, which is kept from save to save, and a
+                   thread writes; the next update waits for the copies
+    async-process  the same, but a process of its own writes, from shared memory
 
 Writers are FileSystemWriter with --threads files per rank and sync_files (fsync), its default. One JSON line of rank 0:
 for each save
 
-    stall_s      how long the call kept the training thread
-    gap_s        the call and the step after it, less the median step: what training lost, copies that it waited for included
-    written_s    from the call until all was written
-    slower_s     by how much the steps meanwhile took longer than the median, without the first of them
+    stall_s      time of the call in the training thread
+    gap_s        the call and the step after it, less the median step: the loss of training, including waits for copies
+    written_s    from the call until all files were written
+    slower_s     extra time of the steps meanwhile, compared with the median, without the first of them
 
 Then load_s: dcp.load into the running job, values checked. --resume FOLDER loads once after the start instead; built_s and
 first_step_s are then the seconds from the start of the process to a built model and to the end of the first step.
@@ -91,7 +91,7 @@ def build(args, device, rank):
         for parameter in model.parameters():
             parameter.to_local().normal_(0, 0.02)
         for module in model.modules():
-            # What a config implies and meta tensors lost.
+            # Buffers that follow from the config; meta tensors have no values for them.
             if hasattr(module, "inv_freq"):
                 fresh = type(module)(config, device=device)
                 for name, buffer in fresh.named_buffers():

@@ -1,28 +1,28 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of `trimtab train`: what its records say, and when its lines come. The counterpart of torch_checkpoint.py.
+"""Checkpoints of `trimtab train`, by its records and by the times of its log lines. The counterpart of torch_checkpoint.py.
 
     bench/peers/trimtab_checkpoint.py --trimtab build/trimtab --model MODEL_FOLDER --folder DIR [--ranks 2] [--lora R]
 
-One run trains and saves every --every steps, and is killed when --saves saves are whole; a second one goes on from the last
-of them (--restart 0: not) and is killed after two steps. One JSON line, with the fields of torch_checkpoint.py; those of the
+One run trains and saves every --every steps, and is killed when --saves saves are complete; a second one resumes from the last
+of them (not with --restart 0) and is killed after two steps. One JSON line, with the fields of torch_checkpoint.py; those of the
 first group come from the records "save" and "resume" in metrics.jsonl:
 
-    bytes        of the files of a save
-    stall_s      how long training stood still for it; a save that the next one waited for counts that wait
-    written_s    from its beginning until it was written, flushed, read back (of more than 1 GiB: sizes and headers), under
-                 its name
-    verify_s, load_s    of the run that goes on: every byte of the checkpoint read and checked; model and training state into
-                        the devices
+    bytes        size of the files of a save
+    stall_s      time for which training waited for it; a wait of the next save for this one is included
+    written_s    from its start until it was written, flushed, read back (of more than 1 GiB: sizes and headers), and
+                 renamed
+    verify_s, load_s    of the resumed run: every byte of the checkpoint read and checked; model and training state loaded
+                        into the devices
 
-    gap_s        stall_s from outside: the step after the save began, less the median step: to be compared
+    gap_s        stall_s from outside: the step after the start of the save, less the median step; the value to compare
     seen_s       written_s from outside: from the end of the step to the save's line, which comes between two steps
-    slower_s     by how much the steps meanwhile took longer than the median, without the first of them
+    slower_s     extra time of the steps meanwhile, compared with the median, without the first of them
     first_step_s, resumed_first_step_s    from the start of the process to the end of its first step
-    planned_s, resumed_planned_s          of these: until model, data and plan are known and, in the second, every byte of
-                 the checkpoint was read and checked; what follows is loading and a step
+    planned_s, resumed_planned_s          the part of these until model, data and plan are known and, in the second run, every
+                 byte of the checkpoint is read and checked; the rest is loading and a step
 
-A line is stamped when this script reads it. --save-dtype float32 stores 12 bytes per parameter of a full fine-tuning, as
+The time of a line is the time at which this script reads it. --save-dtype float32 stores 12 bytes per parameter of a full fine-tuning, as
 torch_checkpoint.py does; without it weights are bf16 beside the masters: 14 bytes. Files are flushed (fsync) either way.
 """
 import argparse
@@ -73,7 +73,7 @@ def write_rows(path, vocabulary, tokens):
 
 
 def settings(args, rows, result):
-    # As many steps as nobody waits for; the disk need not have room for checkpoints that are never written.
+    # The run never reaches its last step; the limit of saves keeps its check of the free disk space small.
     values = {"model_name_or_path": args.model, "dataset_name": rows, "output_dir": result, "device": args.device,
               "ranks": args.ranks, "per_device_train_batch_size": args.bs, "max_length": args.seq, "max_steps": FAR,
               "num_train_epochs": FAR, "learning_rate": 1e-5, "lr_scheduler_type": "constant", "logging_steps": 1,
@@ -99,7 +99,7 @@ class Program:
             words += [f"--{key}", str(value)]
         self.begin = time.monotonic()
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-        # Whatever hangs is killed, and then its output ends.
+        # A program that hangs is killed, which ends its output.
         self.timer = threading.Timer(max(1.0, deadline - self.begin), self.process.kill)
         self.timer.start()
         self.lines = []
@@ -157,7 +157,7 @@ def measure_saves(program, args, result):
 
     def enough(line):
         state["saved"] += line.startswith("saved ")
-        # Some steps later, so that what the program says of it has come too.
+        # Some steps later, so that the program has logged everything about the save.
         state["steps"] += state["saved"] >= args.saves and line.startswith("step ")
         return state["steps"] >= 3
 
