@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Trimtab's main job on what ships with it, on a fresh Debian 12 or 13: installs what is missing, builds, trains a LoRA adapter
-# for the small model in examples/demo on 2 sharded ranks, and shows what it learned on rows that it never saw.
+# Trimtab's main use, with the model and the rows of this repository, on a fresh Debian 12 or 13: installs missing
+# packages, builds, trains a LoRA adapter for the small model in examples/demo on 2 sharded ranks, and shows its
+# completions before and after for rows that were not trained on.
 #
 #     ./demo.sh
 #
-# TRIMTAB=path uses a program that is built already; DEMO_OUT=folder says where results go (build/demo).
-# The last line is one JSON object. Exit code 0: exact match went from under 5 % to over 90 %.
+# TRIMTAB=path uses an existing program; DEMO_OUT=folder is the folder of the results (build/demo). The last line is
+# one JSON object. Exit code 0: exact match rose from under 5 % to over 90 %.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$root"
@@ -26,7 +27,7 @@ say() { printf '\n== %s\n' "$*"; }
 number() {
     sed -n "s/.*\"$2\": *\([-+0-9.eE]*\).*/\1/p" "$1"
 }
-# completions FILE: the completion of each JSON line, on one line each.
+# completions FILE: prints the completion of each JSON line, on one line each.
 completions() {
     sed -e 's/.*"completion": *"//; s/"[^"]*$//; s/\\"/"/g; s/\\n/ ⏎ /g' "$1"
 }

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The tests: a release build with all of them, then a build with address and undefined-behaviour sanitizers with those
-# of single parts, of failures and of hostile input. Installs what is missing (apt, as root or with sudo).
+# The tests: a release build with all of them, then a build with address and undefined-behaviour sanitizers with the
+# unit tests, the fault tests and the tests with hostile input. Installs missing packages (apt, as root or with sudo).
 #
 #     ./test.sh [--all]
 #
 # --all: with these sanitizers also golden, property, command line and end-to-end tests, and a build with clang's thread
 # sanitizer with those of ranks, savers, communicators and readers (label threads).
 #
-# Warnings are errors with the compilers that these tests are tried with (TT_WERROR=ON: with any, OFF: with none).
+# Warnings are errors with the compilers that are tested (TT_WERROR=ON: with any, OFF: with none).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$root"
@@ -25,7 +25,7 @@ passed=0 failed=0 skipped=0
 attribute() {
     sed -n "/<testsuite/,/>/s/.*[[:space:]]$2=\"\([0-9]*\)\".*/\1/p" "$1" | head -n 1
 }
-# run_tests FOLDER [ctest options]: runs and adds up.
+# run_tests FOLDER [ctest options]: runs tests and adds up their numbers.
 run_tests() {
     local folder=$1 report=$1/junit.xml tests failures skips
     shift
@@ -38,7 +38,7 @@ run_tests() {
     fi
     tests=$(attribute "$report" tests) failures=$(attribute "$report" failures)
     skips=$(($(attribute "$report" skipped) + $(attribute "$report" disabled)))
-    # Why, each reason once: ctest itself shows the output of failures only.
+    # The reasons of skipped tests, each once: ctest itself shows the output of failures only.
     sed -n 's/^\(skipped: .*\)$/  \1/p' "$folder/Testing/Temporary/LastTest.log" | sort | uniq -c
     passed=$((passed + tests - failures - skips)) failed=$((failed + failures)) skipped=$((skipped + skips))
 }

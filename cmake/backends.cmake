@@ -1,7 +1,7 @@
-# What the back ends and communicators need beyond the floors: MPI, per-file instruction sets.
+# Additional needs of back ends and communicators: MPI, per-file instruction sets.
 get_target_property(backend_kind tt_backend TYPE)
 if(NOT backend_kind STREQUAL "INTERFACE_LIBRARY")
-  # Vectors wider than the base machine's are passed only between always-inline functions.
+  # Vectors wider than those of the base architecture are passed only between always-inline functions.
   target_compile_options(tt_backend PRIVATE -Wno-psabi)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     # Chosen at run time (cpu/gemm.c): the rest of the program runs on any x86-64.

@@ -1,5 +1,5 @@
-# libtrimtab_cuda.so: the plugin that is opened at run time where there is a GPU. Built wherever nvcc is found; the program
-# never links it. It carries its own objects of base/ and tensor/.
+# libtrimtab_cuda.so: the plugin that is opened at run time on machines with a GPU. It is built wherever nvcc is
+# found; the program never links it. It contains its own objects of base/ and tensor/.
 option(TT_WITH_CUDA "Build libtrimtab_cuda.so, when nvcc is found" ON)
 set(TT_CUDA_ARCHITECTURES "80;89;90a" CACHE STRING "Compute capabilities that libtrimtab_cuda.so is built for")
 set(cuda_places /usr/local/cuda/bin /usr/lib/nvidia-cuda-toolkit/bin)

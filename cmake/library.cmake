@@ -1,6 +1,6 @@
-# libtrimtab: the shared library behind include/trimtab.h, its examples, and what `cmake --install` installs. Below
-# src/api its objects are the program's; symbols are hidden by default (CMakeLists.txt), so only what the header marks
-# TT_PUBLIC can be linked to.
+# libtrimtab: the shared library of include/trimtab.h, its examples, and the files of `cmake --install`. Below
+# src/api its objects are the program's; symbols are hidden by default (CMakeLists.txt), so only those marked
+# TT_PUBLIC in the header can be linked to.
 include(GNUInstallDirs)
 file(GLOB api_sources CONFIGURE_DEPENDS src/api/*.c)
 add_library(trimtab_lib SHARED ${api_sources})
@@ -23,7 +23,7 @@ foreach(source ${library_examples})
   target_link_libraries(example_${name} PRIVATE trimtab_lib)
 endforeach()
 
-# Relative to where it lies, so that --install --prefix and packages may move it.
+# Relative to its own folder, so that --install --prefix and packages may move it.
 file(RELATIVE_PATH prefix_from_pc /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/trimtab.pc.in trimtab.pc @ONLY)
 install(TARGETS trimtab_lib

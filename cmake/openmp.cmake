@@ -1,5 +1,5 @@
-# tt_openmp: OpenMP for the floors that compute. Executables get GNU's runtime as a static library where there is one, and
-# the wait policy beside it (src/backend/cpu/wait_policy.c says why); the shared library uses the system's.
+# tt_openmp: OpenMP for the floors that compute. Executables get GNU's runtime as a static library where there is
+# one, with the wait policy (src/backend/cpu/wait_policy.c has the reason); the shared library uses the system's.
 find_package(OpenMP REQUIRED COMPONENTS C)
 find_package(Threads REQUIRED)
 set(tt_program_openmp ${OpenMP_C_LIBRARIES})

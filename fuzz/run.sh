@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets with clang and runs them, each from its corpus; prints a line for each: executions, executions a
-# second of processor time, coverage (edges, features), files of the grown corpus, and what was found.
+# Builds the fuzz targets with clang and runs them, each from its corpus. Prints a line for each: executions,
+# executions per second of processor time, coverage (edges, features), files of the grown corpus, and findings.
 #
 #     fuzz/run.sh [--runs N] [--seconds N] [--jobs N] [TARGET...]
 #
-# A target ends after N executions or N seconds, whichever comes first (0: no limit; default: 60 seconds). Grown corpora stay
-# in build-fuzz/corpus, inputs that crash in build-fuzz/findings. A line "words: FILE_OR_FOLDER..." of a target's source
-# names sources whose literals are its dictionary. BUILD is the build folder, CC the compiler. Exit code 1: a target failed.
+# A target ends after N executions or N seconds, whichever comes first (0: no limit; default: 60 seconds). Grown
+# corpora stay in build-fuzz/corpus, inputs that crash in build-fuzz/findings. A line "words: FILE_OR_FOLDER..." in
+# a target's source names sources whose literals are its dictionary. BUILD is the build folder, CC the compiler.
+# Exit code 1: a target failed.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${BUILD:-$root/build-fuzz} runs=0 seconds=60 jobs=1 targets=()
@@ -34,14 +35,14 @@ command -v "$compiler" >/dev/null || { echo "error: no $compiler; libFuzzer come
     "-DTT_FUZZ=ON -DCMAKE_C_COMPILER=$compiler -DTT_WITH_MPI=OFF -DTT_TESTS=OFF -DCMAKE_BUILD_TYPE=Release" "${targets[@]/#/fuzz_}"
 mkdir -p "$build/corpus" "$build/findings" "$build/logs" "$build/words"
 
-# collect_words NAME: the dictionary of a target; empty where it names no sources.
+# collect_words NAME: prints the dictionary of a target; nothing if it names no sources.
 collect_words() {
     local sources
     read -ra sources < <(sed -n 's|^/\* words: \(.*\) \*/$|\1|p' "$root/fuzz/$1.c") || return 0
     (cd "$root" && grep -rohE --include='*.c' '"[[:alnum:]_.:<>-]{2,40}"' "${sources[@]}") | sort -u
 }
 
-# run_target NAME: its line.
+# run_target NAME: runs it and prints its line.
 run_target() {
     local name=$1 log=$build/logs/$1.log verdict=ok
     local limits=(-timeout=25 -rss_limit_mb=4096 -print_final_stats=1)

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Tries ./demo.sh and ./test.sh as a user finds them: in a fresh clone of this repository on a minimal Debian, one
-# release after the other. Needs root, debootstrap and the Debian mirror that this machine's apt is set up with.
+# Tries ./demo.sh and ./test.sh as a new user does: in a fresh clone of this repository on a minimal Debian, one
+# release after the other. Needs root, debootstrap and the Debian mirror of this machine's apt.
 #
 #     tools/bare_machine.sh [-o LOG] [-r "bookworm trixie"] [-c "COMMAND; COMMAND"] [-k]
 #
-#   -o  where the report goes, in Markdown (standard output when not given)
+#   -o  file of the report, in Markdown (default: standard output)
 #   -r  the releases
-#   -c  what is run in the clone, each command timed (default: ./demo.sh; ./test.sh). A command of -c stands in the
-#       clone's root, so "./demo.sh; ctest --test-dir build -R '^tidy_'" is a quick try
-#   -k  keep the folder with the roots, and say where it is
-# CACHE=folder keeps the minimal roots as archives between calls, so that a later call needs the mirror for packages only.
+#   -c  commands to run in the clone, each timed (default: ./demo.sh; ./test.sh). They run in the root of the clone, so
+#       "./demo.sh; ctest --test-dir build -R '^tidy_'" is a quick try
+#   -k  keep the folder with the roots, and print its path
+# CACHE=folder keeps the minimal roots as archives between calls, so that a later call needs the mirror for packages
+# only.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 report=/dev/stdout releases="bookworm trixie" commands="./demo.sh; ./test.sh" keep=
@@ -27,7 +28,7 @@ export PATH=$PATH:/usr/sbin:/sbin
 command -v debootstrap >/dev/null || { echo "error: debootstrap is missing: apt-get install debootstrap" >&2; exit 1; }
 [ -z "$(git -C "$root" status --porcelain --untracked-files=no)" ] ||
     { echo "error: the clone has what is committed, and there are changes that are not" >&2; exit 1; }
-# The first archive of the machine's own sources that is no security archive.
+# The first archive in this machine's own sources that is not a security archive.
 mirror=$({ cat /etc/apt/sources.list /etc/apt/sources.list.d/*.sources /etc/apt/sources.list.d/*.list || true; } 2>/dev/null |
     sed -n -e 's/^URIs: *\([^ ]*\).*/\1/p' -e 's/^deb \(\[[^]]*\] \)\?\([^ ]*\) .*/\2/p' | sed -n '\#/debian/*$#{p;q}')
 [ -n "$mirror" ] || { echo "error: no Debian archive in /etc/apt" >&2; exit 1; }
@@ -61,11 +62,11 @@ make_root() {
         [ -z "$archive" ] || { mkdir -p "$CACHE" && tar -C "$2" -cf "$archive.part" . && mv "$archive.part" "$archive"; }
     fi
     cp /etc/resolv.conf /etc/hosts "$2/etc/"
-    # How this machine reaches its mirror (proxies, dates), but nothing that cleans or installs.
+    # This machine's access to its mirror (proxies, dates), without options that clean or install.
     grep -hE '^ *Acquire::' /etc/apt/apt.conf /etc/apt/apt.conf.d/* 2>/dev/null >"$2/etc/apt/apt.conf.d/99-as-outside" || true
 }
 
-# inside COMMAND: in the clone, with a bare environment.
+# inside COMMAND: runs it in the clone, with a bare environment.
 inside() {
     chroot "$machine" /usr/bin/env -i HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 bash -c "cd /root/trimtab && $1" </dev/null

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Configures and builds quietly; the log is shown when something goes wrong.
+# Configures and builds quietly; prints the log when a step fails.
 #
 #     tools/build.sh FOLDER "CMAKE OPTIONS" [target ...]
 set -euo pipefail

@@ -1,4 +1,4 @@
-"""What the tools know of C: a source file with comments and literals blanked out, its functions, its variables.
+"""The tools' view of C: a source file with comments and literals blanked out, its functions, its variables.
 
 No compiler: braces are counted. That is enough for code that clang-format has laid out.
 """
@@ -13,7 +13,7 @@ CPLUSPLUS = re.compile(r"^#ifdef __cplusplus\n.*?^#endif", re.M | re.S)
 
 
 def blank(match):
-    """Spaces of the same size; ends of lines stay."""
+    """Replaces the match by spaces; line ends stay."""
     return re.sub(r"[^\n]", " ", match.group())
 
 
@@ -23,7 +23,7 @@ def blank_token(match):
 
 
 def without_braces(text):
-    """Drops what stands between braces, and them."""
+    """Removes braces and the text between them."""
     kept, depth = [], 0
     for character in text:
         depth += character == "{"
@@ -33,7 +33,7 @@ def without_braces(text):
 
 
 def files(root, folders, suffixes=CODE):
-    """Files below the folders of `root`, in order; build folders and what is hidden are left out."""
+    """Files below the folders of `root`, in order, without build folders and hidden ones."""
     found = []
     for folder in folders:
         for path in sorted((root / folder).rglob("*")):
@@ -50,7 +50,7 @@ class Source:
         self.name = str(path.relative_to(root))
         self.text = path.read_text(encoding="utf-8")
         self.lines = self.text.split("\n")
-        self.code = TOKEN.sub(blank_token, self.text)  # without comments and what literals hold
+        self.code = TOKEN.sub(blank_token, self.text)  # without comments and the content of literals
         self.bare = DIRECTIVE.sub(blank, CPLUSPLUS.sub(blank, self.code))  # and without directives
         self.functions, self.variables, self.balanced = [], [], True
         self.scan()
@@ -59,7 +59,7 @@ class Source:
         return self.text.count("\n", 0, offset) + 1
 
     def scan(self):
-        """Cuts the file into statements of the outermost level."""
+        """Divides the file into statements of the outermost level."""
         start, depth, opened, head = 0, 0, 0, ""
         for match in re.finditer(r"[{};]", self.bare):
             at, sign = match.start(), match.group()
@@ -93,10 +93,10 @@ class Source:
                     break
 
     def variable(self, statement, start):
-        """Notes a variable that can change. `statement` is a declaration without its semicolon."""
+        """Records a variable that can change. `statement` is a declaration without its semicolon."""
         plain = re.sub(r"^\s*template\s*<[^{};]*>\s*(?=(struct|union)\b)", "", without_braces(statement))
         if self.name.endswith(".h") and not re.search(r"\b(static|extern)\b", plain):
-            return  # headers declare
+            return  # a declaration in a header
         declared = plain.split("=", 1)[0].strip()
         words = declared.split()
         if not words or words[0] in ("typedef", "_Static_assert", "static_assert", "return", "goto"):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing, says which, and does nothing when there are none. What is there counts
-# wherever it came from. Without root and without sudo only a missing required package is an error.
+# Installs the missing Debian packages and prints their names; does nothing when none is missing. Existing libraries
+# and tools count wherever they are from. Without root and without sudo only a missing required package is an error.
 #
 #     tools/install-dependencies.sh build     to build trimtab
 #     tools/install-dependencies.sh test      to build and run its tests too
@@ -16,7 +16,7 @@ has_clang() { has_command clang && echo 'int LLVMFuzzerTestOneInput(void); int L
 int main(void) { return 0; }
 #endif' | clang "$@" -x c - -o /dev/null 2>/dev/null; }
 has_header() { has_command "${CC:-cc}" && printf '#include <%s>\n' "$1" | "${CC:-cc}" -E - >/dev/null 2>&1; }
-# "package: how to see that it is there"
+# "package: command that succeeds when it is installed"
 required=(
     "gcc: has_command ${CC:-cc}"
     "libc6-dev: has_header stdio.h"
@@ -57,7 +57,7 @@ fuzz | threads)
     ;;
 esac
 
-# missing ROW...: the packages of those rows that are not there.
+# missing ROW...: the packages of the rows that are not installed.
 missing() {
     local row
     for row in "$@"; do
@@ -72,7 +72,7 @@ stop() {
     echo "error: $1; have these installed and run this again (Debian's names): ${needed[*]}" >&2
     exit 1
 }
-# give_up REASON: an error when something required is missing.
+# give_up REASON: fails when a required package is missing.
 give_up() {
     [ ${#needed[@]} -eq 0 ] || stop "$1"
     echo "$1: going on without ${wanted[*]}; the tests that need them are skipped" >&2
@@ -83,7 +83,7 @@ as_root=()
 if [ "$(id -u)" -ne 0 ]; then
     has_command sudo || give_up "neither root nor sudo"
     as_root=(sudo)
-    # Nobody is asked for a password for packages that can be done without.
+    # sudo must not ask for a password when only optional packages are missing.
     [ ${#needed[@]} -gt 0 ] || as_root=(sudo -n)
 fi
 
@@ -109,7 +109,8 @@ for package in "${wanted[@]}"; do
         echo "this release has no $package; the tests that need it are skipped" >&2
     fi
 done
-# All at once is quickest. An optional package that cannot be installed must not take the others with it.
+# One call for all packages is quickest. If an optional package cannot be installed the others are installed without
+# it.
 if [ $((${#needed[@]} + ${#known[@]})) -eq 0 ] || install "${needed[@]}" "${known[@]}"; then
     exit 0
 fi

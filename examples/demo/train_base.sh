@@ -3,9 +3,9 @@
 #
 #     examples/demo/train_base.sh [trimtab]      (default: build/trimtab)
 #
-# The base is trained by trimtab itself, all weights, from random ones: 8 packs of 512 tokens a step, one pass over the
-# corpus (about 14 million tokens). WORK is where corpus and run go (build/demo-base), MEGABYTES the size of the corpus.
-# RANKS (1, 2, 4 or 8) share the packs of a step; the result does not depend on them but for rounding.
+# Trimtab itself trains the base, all weights, from random ones: 8 packs of 512 tokens a step, one pass over the
+# corpus (about 14 million tokens). WORK is the folder of corpus and run (build/demo-base), MEGABYTES the size of
+# the corpus. RANKS (1, 2, 4 or 8) share the packs of a step; the result depends on them by rounding only.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)

@@ -1,5 +1,6 @@
 #!/bin/bash
-# checkpoint ls, verify and consolidate, on the checkpoints of a small run on three ranks, saved in both ways.
+# checkpoint ls, verify and consolidate, on the checkpoints of a small run on three ranks, in both types of state
+# dict.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 
 cp -r "$root/tests/golden/qwen2/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/ || exit 1
@@ -19,7 +20,7 @@ expect 0 '"ranks": 3' checkpoint ls full --json
 expect 0 "sharded/checkpoint-4: whole" checkpoint verify sharded
 expect 0 "full/checkpoint-2: whole" checkpoint verify full/checkpoint-2
 
-# What the other way to save would have written, and a run goes on from it.
+# The result has the files of the other type of state dict, and a run resumes from it.
 expect 0 "whole tensors" checkpoint consolidate sharded/checkpoint-2 --output_dir one/
 cmp full/checkpoint-2/training_state.safetensors one/training_state.safetensors || fail "not the state of a whole save"
 cmp full/checkpoint-2/adapter_model.safetensors one/adapter_model.safetensors || fail "not the weights"
@@ -38,7 +39,7 @@ expect 2 "cannot 'frob'" checkpoint frob x
 expect 3 "does not exist" checkpoint ls nowhere
 expect 3 "holds no checkpoints" checkpoint verify model
 
-# One byte of a state, one file too short, one without its manifest.
+# Faults: one byte of a state, a file that is too short, a missing manifest.
 cp -r full bad
 printf x | dd of=bad/checkpoint-2/training_state.safetensors bs=1 seek=9000 conv=notrunc 2>/dev/null
 expect 3 "training_state.safetensors' is not as it was saved" checkpoint verify bad

@@ -1,5 +1,6 @@
 #!/bin/bash
-# What files hold cannot steer the terminal: no escape character and no line that a file forged, from any kind of file.
+# The content of files cannot control the terminal: no escape character and no forged line comes from any kind of
+# file.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 golden=$root/tests/golden/qwen2
 work=$(mktemp -d "${TMPDIR:-/tmp}/tt-control-XXXXXX")

@@ -1,12 +1,13 @@
 #!/bin/bash
-# The commands in README.md and docs/ work. Every ```sh block there stands after one of these lines:
+# The commands in README.md and docs/ work. Every ```sh block is preceded by one of these lines:
 #
-#     <!-- test -->               it is run here, and must not fail
+#     <!-- test -->               the block is run here, and must not fail
 #     <!-- test: PROGRAM -->      the same, where PROGRAM is installed
 #     <!-- not run: REASON -->
 #
-# The blocks of a page are run in order in one folder of their own, with the program on PATH, a tiny model as model/ and
-# rows of prompt and completion as train.jsonl and test.jsonl; examples/ is there too. Also checks that links between pages lead somewhere.
+# The blocks of a page are run in order in one folder of their own, with the program on PATH, a tiny model as model/
+# and rows of prompt and completion as train.jsonl and test.jsonl; examples/ is there too. Links between pages are
+# checked too.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 export PATH=$build:$PATH
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
@@ -21,7 +22,8 @@ prepare() {
     for i in $(seq 101 108); do echo "{\"prompt\": \"$i + 1 =\", \"completion\": \" $((i + 1))\"}"; done >test.jsonl
 }
 
-# Writes the blocks of a page as 0001.sh .. with what their first line says in 0001.mark and the line number in 0001.line.
+# Writes the blocks of a page as 0001.sh .., the content of their first line as 0001.mark and the line number as
+# 0001.line.
 extract() {
     awk -v to="$2" '
         /^```sh$/ { inside = 1; count++; name = sprintf("%s/%04d", to, count)
@@ -62,7 +64,7 @@ run_page() {
 
 for page in "$root"/README.md "$root"/docs/*.md; do
     run_page "$page"
-    # [text](page.md#part): the page must be there
+    # [text](page.md#part): the page must exist
     while read -r link; do
         [ -e "$(dirname "$page")/$link" ] || fail "$(basename "$page") links to $link, which is not there"
     done < <(grep -oE '\]\([^)]+\)' "$page" | sed -E 's/^\]\(//; s/\)$//; s/#.*//' | grep -vE '^(https?:|$)')

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every wrong command line ends in its exit code, one error and what to do about it.
+# Every wrong command line ends with its exit code, one error and a hint.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 
 cat >good.yaml <<'END'
@@ -41,7 +41,7 @@ expect 2 "setting 'model_name_or_path' is missing" eval
 expect 2 "nothing to evaluate on" eval --model_name_or_path m
 expect 3 "nowhere" eval --model_name_or_path nowhere --eval_dataset data.jsonl
 expect 2 "there is no prompt" generate --model_name_or_path m
-# Whatever the command, settings that contradict each other are refused.
+# Every command refuses settings that contradict each other.
 expect 2 "'fsdp' has an unknown word 'no_such_word'" eval --model_name_or_path m --eval_dataset data.jsonl \
     --num_processes 2 --fsdp no_such_word
 expect 2 "use_cpu is on, and device is cuda" eval --model_name_or_path m --eval_dataset data.jsonl --use_cpu true --device cuda
@@ -53,7 +53,7 @@ expect 3 "nowhere" generate --model_name_or_path nowhere --prompt hello
 expect 2 "inspect needs a path" inspect
 expect 2 "inspect takes one path" inspect a b
 expect 3 "nowhere" inspect nowhere
-# A model that is not there: the same words and the same hint from every command.
+# A missing model: the same message and the same hint from every command.
 nowhere=no/where/at_all
 for words in "inspect $nowhere" "inspect --model_name_or_path $nowhere" "plan --model_name_or_path $nowhere" \
     "generate --model_name_or_path $nowhere --prompt hello" "eval --model_name_or_path $nowhere --eval_dataset data.jsonl" \
@@ -92,14 +92,14 @@ expect 2 "row_tokens_min 10 is more than row_tokens_max 5" bench train --row_tok
 expect 2 "help takes one command" help nothing
 expect 2 "checkpoint needs to be told what to do" checkpoint
 expect 2 "trimtab checkpoint ls FOLDER" checkpoint list folder
-# The help names every schedule that the hint of a wrong one names.
+# The help names every schedule that the hint for a wrong one names.
 expect 2 "lr_scheduler_type 'cosin'" train --config good.yaml --lr_scheduler_type cosin
 names=$(sed -n 's/^  hint: one of //p' err | tr -d ,)
 [ "$(wc -w <<<"$names")" -ge 9 ] || fail "not nine schedules: $names"
 for name in $names; do
     "$trimtab" train --help | grep -qw "$name" || fail "no $name in the help"
 done
-# What the list of commands says that a command does, it does.
+# The descriptions in the list of commands are true.
 words=$("$trimtab" --help | sed -n 's/^  checkpoint .*: //p' | tr -d ,)
 [ "$(wc -w <<<"$words")" -ge 3 ] || fail "not three things that checkpoint does: $words"
 for word in $words; do
@@ -108,7 +108,7 @@ done
 expect 0 "" --version
 expect 0 "" --help
 
-# With a model: what goes wrong at its files and folders.
+# With a model: faults in its files and folders.
 cp -r "$root/tests/golden/qwen2/model" base && cp "$root"/tests/support/tiny_tokenizer/* base/
 printf '{"text": "1 + 1 = 2"}\n' >data.jsonl
 train=(train --model_name_or_path base --max_steps 1 --dataset_name)
@@ -132,10 +132,10 @@ rm piped/merges.txt
 expect 3 "'piped/notes.md' is a pipe" merge --model_name_or_path piped --adapter "$root/tests/golden/qwen2/adapter_random" \
     --output_dir merged
 [ ! -e merged ] && [ ! -e quantized ] || fail "something was written from a folder that holds a pipe"
-# A checkpoint whose manifest is a pipe.
+# A checkpoint with a pipe as its manifest.
 mkdir checkpoint-1 && mkfifo checkpoint-1/manifest.json
 expect 3 "is a pipe" checkpoint verify checkpoint-1
-# A stop before the first step: rank 0 waits for another that does not come.
+# A stop before the first step: rank 0 waits for another that never joins.
 RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 9000)) "$trimtab" train \
     --model_name_or_path base --dataset_name data.jsonl --output_dir early --max_steps 1 >printed 2>err &
 run=$!

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Help is complete and stable: every command has one, and docs/settings.md is what the rows say now.
+# Help is complete and stable: every command has one, and docs/settings.md agrees with the rows.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 
 "$trimtab" --help >"$folder/help" || fail "--help"

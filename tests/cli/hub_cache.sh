@@ -1,9 +1,9 @@
 #!/bin/bash
-# A model, an adapter or a data set is found by its name in the hub's local cache by every command that takes one; a name that
-# is not there ends in the command that downloads or exports it.
+# Every command that takes a model, an adapter or a data set finds it by its name in the hub's local cache. For a
+# missing one the hint is the command that downloads or exports it.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 
-# put REPOSITORY FOLDER: the files of a folder as hf download leaves them.
+# put REPOSITORY FOLDER: copies the files of a folder into the cache, in the layout of hf download.
 commit=0123456789abcdef0123456789abcdef01234567
 put() {
     mkdir -p "hub/$1/blobs" "hub/$1/refs" "hub/$1/snapshots/$commit"
@@ -43,7 +43,7 @@ grep -aq 'general.name.\{12\}base' base.gguf || fail "the GGUF file has another 
 expect 0 "model folder" inspect some/base
 expect 0 "PEFT adapter" inspect some/adapter
 
-# Names that the cache does not hold.
+# Names that are not in the cache.
 expect 3 "hf download some/other" "${train[@]}" some/other --dataset_name rows --output_dir x
 expect 3 "hf download some/other" "${train[@]}" base --dataset_name rows --output_dir x --adapter_name_or_path some/other
 expect 3 "load_dataset('some/other', split='train').to_json('train.jsonl')" "${train[@]}" base --dataset_name some/other \
@@ -57,7 +57,7 @@ done
 expect 3 "hf download some/other" merge --model base --adapter some/other --output_dir x
 expect 3 "hf download some/other" inspect some/other
 [ ! -e x/adapter_model.safetensors ] || fail "something was trained"
-# Part of a download: the files are named, and what completes it.
+# A partial download: the error names the missing files, and the hint the command that completes it.
 rm "hub/models--some--base/snapshots/$commit/model.safetensors"
 expect 3 "hf download some/base" "${train[@]}" some/base --dataset_name rows --output_dir x
 finish

@@ -1,5 +1,5 @@
 #!/bin/bash
-# inspect says what lies in the reference models, as text and as JSON.
+# inspect describes the reference models, as text and as JSON.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 golden=$root/tests/golden
 has() {

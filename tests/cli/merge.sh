@@ -1,5 +1,5 @@
 #!/bin/bash
-# merge and export on the command line: what they print, what they leave, what they refuse.
+# merge and export on the command line: output, files, refusals.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 golden=$root/tests/golden
 
@@ -22,7 +22,7 @@ expect 0 "tie_word_embeddings false" merge --model base --adapter "$variety" --o
 grep -q '"tie_word_embeddings": false' untied/config.json || fail "config.json still ties"
 expect 0 "lm_head.weight" inspect untied --tensors
 
-# What bitsandbytes has quantized becomes plain: the loss of the merged model is that of base and adapter.
+# A base quantized by bitsandbytes becomes plain: the loss of the merged model is that of base and adapter.
 for i in $(seq 8); do echo "{\"prompt\": \"$i + 1 =\", \"completion\": \" $((i + 1))\"}"; done >test.jsonl
 loss() { "$trimtab" eval --eval_dataset test.jsonl --bf16 false "$@" 2>/dev/null | grep '^loss'; }
 for format in "--bnb_4bit_use_double_quant" "--bnb_4bit_quant_type fp4" "--load_in_8bit"; do
@@ -52,7 +52,7 @@ export_ 0 "matrices float16" --output_file merged.gguf --adapter "$random" --out
 export_ 0 "LoRA adapter of architecture 'qwen2', 28 tensors" --output_file lora.gguf --adapter "$random" --adapter_only
 for file in base merged lora; do [ "$(head -c 4 $file.gguf)" = GGUF ] || fail "$file.gguf is none"; done
 export_ 2 "exists" --output_file base.gguf
-# No room: what was begun is not left.
+# No room on the disk: unfinished files are removed.
 if (trap '' XFSZ && ulimit -f 8 && "$trimtab" export gguf --model base --output_file full.gguf) >printed 2>err; then
     fail "a file beyond the limit"
 fi

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Plans for machines that are not here, as tests/golden/plan has them. After a change of what a rank needs or of what is
-# known of a chip, look at the differences and take them over: tests/cli/plan.sh BUILD --update
+# Plans for other machines, compared with tests/golden/plan. After a change of the needs of a rank or of the
+# properties of a chip, review the differences and accept them: tests/cli/plan.sh BUILD --update
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 golden=$root/tests/golden/plan
 
-# table NAME EXIT flags: the table, and what is said beside it
+# table NAME EXIT flags: compares the table and the log beside it
 table() {
     local name=$1 wanted=$2 code=0
     shift 2
@@ -21,7 +21,7 @@ table m11b-2xh200 0 --device h200 --ranks 2 --config_json "$shapes/m11b.json" --
 table m11b-2xh200-64GiB 0 --device h200 --ranks 2 --device_memory 64GiB --config_json "$shapes/m11b.json" \
     --sequence_length 4096 --per_device_train_batch_size 4 --lora_r 8 \
     --lora_target_modules q_proj,k_proj,v_proj,o_proj
-# Two machines of eight, of which each rank receives 10 Gbit/s: what is split over both waits for the network.
+# Two machines of eight ranks that receive 10 Gbit/s each: sharding over both waits for the network.
 table m11b-2x8h200 0 --device h200 --num_machines 2 --ranks 8 --config_json "$shapes/m11b.json" --sequence_length 4096 \
     --per_device_train_batch_size 4 --lora_r 8 --lora_target_modules q_proj,k_proj,v_proj,o_proj --network_bandwidth 1.25GB
 table m11b-2x8h200-hybrid 0 --device h200 --num_machines 2 --num_processes 16 --sharding_strategy HYBRID_SHARD \
@@ -40,7 +40,7 @@ table l70b-2xrtx4090 4 --device rtx4090 --ranks 2 --config_json "$shapes/l70b.js
 table m11b-rtx4090-offload 0 --device rtx4090 --offload_params true --config_json "$shapes/m11b.json" \
     --sequence_length 4096 --per_device_train_batch_size 4 --lora_r 16
 
-# How many buffers for gathered blocks, and how long a step takes with them.
+# The number of buffers for gathered blocks, and the time of a step with them.
 prefetch() {
     local buffers=$1 seconds=$2
     shift 2
@@ -68,7 +68,7 @@ bash "$root/bench/story-70b.sh" "$trimtab" >"$folder/story-70b.txt" || fail "ben
 [ "$update" = --update ] && cp "$folder/story-70b.txt" "$golden/story-70b.txt"
 diff -u "$golden/story-70b.txt" "$folder/story-70b.txt" || fail "story-70b"
 
-# Tables that the docs show are these.
+# The tables in the docs agree with the plan.
 shown() {
     [[ $(<"$root/docs/$1") == *"$(<"$golden/$2.txt")"* ]] || fail "docs/$1 shows another table than tests/golden/plan/$2.txt"
 }
@@ -76,7 +76,7 @@ shown memory.md m11b-2xh200-64GiB
 shown qlora.md l70b-nf4-2xh200-24GiB
 shown qlora.md story-70b
 
-# --json says the same in numbers
+# --json has the same numbers
 "$trimtab" plan --device=h200 --json --ranks 2 --config_json "$shapes/tiny.json" >"$folder/json" || fail "--json"
 for part in '"fits": true' '"device": "h200"' '"ranks": 2' '"machines": 1' '"device_bytes": ' '"purposes": {"weights_shard": ' \
     '"host_bytes": [1-9]' '"step_seconds": ' '"recompute": \["none"'; do
@@ -94,7 +94,7 @@ grep -q '^error: this run needs ' "$folder/err" || fail "no error says what is n
 expect 2 "num_processes 15 over num_machines 2" plan --config_json "$shapes/tiny.json" --num_machines 2 --num_processes 15
 expect 2 "at most 4096 ranks" plan --config_json "$shapes/tiny.json" --num_machines 1000000 --ranks 8
 
-# What the hint of a plan that does not fit names fits, each of it, as it is named.
+# Each setting in the hint of a plan that does not fit makes it fit, exactly as the hint names it.
 follow() {
     local batch=$1 code=0 way flags
     shift
@@ -128,7 +128,7 @@ expect 2 "use_cpu is on, and device is h200" plan "${l8b[@]:2}" --device h200 --
 expect 4 "more than 64 TiB" plan "${l8b[@]}" --per_device_train_batch_size 524287
 expect 2 "a micro batch of 1048576 x 4096 tokens is too large" plan "${l8b[@]}" --per_device_train_batch_size 1048576
 
-# Rows are no longer than the model has positions, as in a run.
+# Rows are no longer than the positions of the model, as in a run.
 tiny=(--device h200 --config_json "$shapes/tiny.json")
 expect 2 "sequence_length 4096 is more than the model's 2048 positions" plan "${tiny[@]}" --sequence_length 4096
 "$trimtab" plan "${tiny[@]}" --sequence_length 2048 >"$folder/all" || fail "as long as the model has positions"
@@ -138,7 +138,7 @@ cmp "$folder/all" "$folder/out" || fail "max_length is not bounded by the positi
 cmp -s "$folder/all" "$folder/packs" && fail "packs are bounded by the positions"
 grep -q "max_length 9999 is more than the model's 2048 positions" "$folder/err" || fail "the bound is not said"
 
-# a model folder and a training configuration do too
+# a model folder and a training configuration work too
 model=$root/tests/golden/llama2/model
 "$trimtab" plan --model "$model" --max_length 64 --device cpu >"$folder/out" || fail "a model folder"
 grep -q 'planned for cpu, recompute block' "$folder/out" || fail "on the CPU every block runs again"
@@ -150,7 +150,7 @@ grep -q "no chip is called 'abacus'" "$folder/err" || fail "an unknown chip is n
 TRIMTAB_CUDA_PLUGIN='' expect 10 "no GPU can be used" plan --config_json "$shapes/tiny.json" --device cuda
 TRIMTAB_CUDA_PLUGIN='' expect 10 "no GPU can be used" plan --config_json "$shapes/tiny.json" --device=cuda
 "$trimtab" plan --device h200 2>"$folder/err" && fail "no model"
-# accelerate's file for several machines, of which a plan meets none
+# accelerate's file for several machines: a plan connects to none of them
 printf 'distributed_type: FSDP\nnum_machines: 3\nnum_processes: 6\nmachine_rank: 0\n' >"$folder/fsdp.yaml"
 "$trimtab" plan --config_file "$folder/fsdp.yaml" --config_json "$shapes/tiny.json" --device h200 >"$folder/out" ||
     fail "accelerate's file"

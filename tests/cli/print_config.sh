@@ -1,10 +1,10 @@
 #!/bin/bash
-# What --print_config prints is a configuration: read again it prints the same values; flags win over files and files
-# over accelerate's.
+# The output of --print_config is a configuration: it resolves to the same values; flags override files, and files
+# override accelerate's.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 unset LOCAL_RANK SLURM_STEP_ID OMPI_COMM_WORLD_SIZE PMI_SIZE PMIX_RANK
 cat >sft.yaml <<'END'
-# as people write it
+# in the spellings of real files
 model_name_or_path: models/llama
 dataset_name: "data/train set.jsonl"
 max_seq_length: 2048

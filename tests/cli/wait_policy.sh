@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Threads of the program that wait for each other sleep soon, unless the user asks for something else.
+# Waiting threads of the program sleep soon, unless the user sets another policy.
 set -euo pipefail
 trimtab=$1/trimtab
 if command -v ldd >/dev/null && ldd "$trimtab" | grep -qE 'libgomp|libomp'; then
     echo "skipped: this build takes the system's OpenMP runtime"
     exit 77
 fi
-# spin_count [VARIABLE=VALUE]: what the runtime says of itself.
+# spin_count [VARIABLE=VALUE]: the spin count that the runtime reports.
 spin_count() {
     env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT OMP_DISPLAY_ENV=verbose "$@" "$trimtab" --version 2>&1 |
         sed -n "s/.*GOMP_SPINCOUNT = '\([0-9]*\)'.*/\1/p"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The demo as it ships: exact match goes from under 5 % to over 90 %, and the last line says so in JSON.
+# The demo: exact match rises from under 5 % to over 90 %, and the last line is JSON with both.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 out=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What the program does around GPUs, on GPUs that are not there (tests/tools/fake_gpus.c): devices are chosen, ranks meet and
-# give the bits that ranks on CPUs give, and one that fails ends the others.
+# The program's handling of GPUs, on fake GPUs (tests/tools/fake_gpus.c): devices are chosen, ranks connect and give
+# the same bits as ranks on CPUs, and one that fails ends the others.
 build=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
 failures=0
@@ -38,7 +38,7 @@ FAKE_FAIL=1 train failing --ranks 3 && fail "a communicator that cannot be made"
 [ "$(grep -c "^error: the fake communicator cannot be made" said)" -eq 1 ] || fail "a communicator: the message"
 grep -q "on rank 1 of 3" said || fail "a communicator: whose"
 train stopped --ranks 2 --device_memory 1KiB && fail "too little memory"
-# A rank that never comes to a collective: the others wait, as for one that saves, until the second signal.
+# A rank that never comes to a collective: the others wait, as for a rank that saves, until the second signal.
 FAKE_HANG=40 "$build/trimtab" train --model_name_or_path "$root/tests/golden/llama2/model" --threads 1 --ranks 2 \
     --dataset_name "$root/tests/golden/llama2/train.jsonl" --max_steps 6 --output_dir hanging >said 2>&1 &
 waiting=$!

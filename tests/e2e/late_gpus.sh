@@ -1,7 +1,7 @@
 #!/bin/bash
-# GPUs that are not there and work late (tests/tools/late_gpus.c): whatever runs behind, streams or GPUs, a run gives the same bits;
-# and a GPU that fails ends the run soon, with one error. Events that are missing show surely, not by chance, with program and
-# plugin under the thread sanitizer. Runs that are compared run at the same time, because they wait more than they compute.
+# Fake GPUs that work late (tests/tools/late_gpus.c): a run gives the same bits whichever streams or GPUs run behind, and
+# a GPU that fails ends the run soon, with one error. With program and plugin under the thread sanitizer a missing event
+# is always reported, not only by chance. Runs that are compared run in parallel, because they wait more than they compute.
 build=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
 failures=0
@@ -23,7 +23,7 @@ grep -q "on 2 ranks" late.said || fail "two ranks, not said" late.said
 same cpu/adapter_model.safetensors late/adapter_model.safetensors
 same cpu/checkpoint-2/adapter_model.safetensors late/checkpoint-2/adapter_model.safetensors
 
-# name file-of-the-result options...
+# name FILE_OF_THE_RESULT options...
 slows=(compute copy even odd)
 timings() {
     local name=$1 file=$2 slow run
@@ -47,7 +47,7 @@ timings grad_op adapter_model.safetensors --ranks 3 --sharding_strategy SHARD_GR
 timings copies adapter_model.safetensors --ranks 2 --sharding_strategy NO_SHARD --eval_strategy steps --eval_steps 2 \
     --eval_dataset "$root/tests/golden/llama2/train.jsonl" --load_best_model_at_end true
 
-# So many tokens that gathers begin with attention: a wait more for each.
+# Enough tokens that gathers begin with attention: one wait more for each.
 bench() {
     local name=$1
     shift
@@ -76,7 +76,7 @@ for level in none block; do
     done
 done
 
-# While a rank begins, loads, computes; without a wait for ranks that wait for it.
+# A rank fails while it starts, loads, computes; no rank may wait for one that waits for it.
 for call in 1 3 60 110; do
     LATE_FAIL=1:$call timeout 20 "$build/trimtab" train --model_name_or_path "$root/tests/golden/llama2/model" --ranks 2 \
         --dataset_name "$root/tests/golden/llama2/train.jsonl" --max_steps 4 --output_dir "failing$call" --device cuda >said 2>&1

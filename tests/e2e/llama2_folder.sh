@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A model folder as transformers 5 saves it for a Llama-2-type tokenizer (golden/llama2_folder) trains, generates, evaluates,
-# merges and becomes a GGUF file. Its tokenizer_config.json has model_max_length 1000000000000000019884624838656.
+# A model folder saved by transformers 5 for a Llama-2-type tokenizer (golden/llama2_folder) is trained, generated
+# from, evaluated, merged and exported as GGUF. Its tokenizer_config.json has model_max_length
+# 1000000000000000019884624838656.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 fixture=$root/tests/golden/llama2_folder
 grep -q '1000000000000000019884624838656' "$fixture/model/tokenizer_config.json" || fail "the fixture has no such maximum"
@@ -27,7 +28,8 @@ for key in tokenizer.ggml.model tokenizer.ggml.scores tokenizer.ggml.bos_token_i
     grep -qaF "$key" tuned.gguf || fail "tuned.gguf has no $key"
 done
 
-# A byte-level tokenizer whose normalizer is a sequence of nothing, as transformers makes it of a GGUF file, has none.
+# A byte-level tokenizer with an empty sequence as its normalizer, which transformers writes for a GGUF file, has
+# none.
 cp -r "$root/tests/golden/llama3/model" byte-level
 cp "$root"/tests/golden/gguf/tokenizer/tokenizer*.json byte-level/
 chmod -R u+w byte-level

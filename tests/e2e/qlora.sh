@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# QLoRA from end to end on the demo's model: train over 4 bits on two ranks, evaluate and complete over the same base,
-# and what is written is what any LoRA run writes.
+# QLoRA from end to end on the demo's model: training over 4 bits on two ranks, evaluation and completion over the
+# same base. The files are those of any LoRA run.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 trimtab=$1/trimtab
@@ -27,7 +27,7 @@ echo "exact match over 4 bits: $match"
 awk "BEGIN { exit !($match > 0.85) }" || fail "exact match $match"
 grep -q '^4-bit base: ' "$out/said" || fail "eval does not say what is in force"
 
-# a completion over 4 bits; the prompt is a row that was not trained on
+# a completion over 4 bits; the prompt is not a training row
 head -n 1 examples/demo/data/test.jsonl >"$out/prompt.jsonl"
 "$trimtab" generate --model_name_or_path $model --adapter_name_or_path "$out/adapter" "${four_bits[@]}" \
     --prompt_file "$out/prompt.jsonl" --max_new_tokens 64 --json true 2>"$out/said" | grep -q 'name' || fail "generate"
@@ -36,7 +36,7 @@ head -n 1 examples/demo/data/test.jsonl >"$out/prompt.jsonl"
 "$trimtab" train --config examples/demo/sft.yaml --max_steps 1 --output_dir "$out/plain" 2>"$out/said"
 cmp "$out/adapter/adapter_config.json" "$out/plain/adapter_config.json" || fail "adapter_config.json differs"
 
-# what does not go together
+# contradicting settings
 code=0
 "$trimtab" train --config examples/demo/sft.yaml --output_dir "$out/full" --use_peft false --load_in_4bit true \
     2>"$out/said" || code=$?

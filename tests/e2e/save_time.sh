@@ -1,7 +1,7 @@
 #!/bin/bash
-# A save on a GPU is written and published while the next step runs, not when it ends: with steps of some seconds it is
-# safe long before the step is over, and the grace period that follows from it is one step and little more. On GPUs that
-# are not there (tests/tools/fake_gpus.c).
+# A save on a GPU is written and published while the next step runs, not when it ends: with steps of some seconds it
+# is safe long before the step is over, and the grace period is little more than one step. On fake GPUs
+# (tests/tools/fake_gpus.c).
 build=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
 failures=0
@@ -17,7 +17,7 @@ for i in $(seq 1024); do
     printf ']}\n'
 done >rows.jsonl
 
-# How long is a step of 16 micro batches here? Then as many as make one of about 3 s.
+# Measures a step of 16 micro batches, then uses as many micro batches as make a step of about 3 s.
 train --output_dir measure --max_steps 2 --gradient_accumulation_steps 16 --save_strategy no --logging_steps 1 ||
     fail "the step that is measured"
 rate=$(sed -n 's/.*"tokens_per_second": \([0-9.]*\).*/\1/p' measure/metrics.jsonl | head -1)

@@ -9,9 +9,9 @@ fail() {
     echo "FAILED: $*"
     failures=$((failures + 1))
 }
-# What MPI itself never frees is not ours to report.
+# Memory that MPI itself never frees is not reported.
 export ASAN_OPTIONS=detect_leaks=0:$ASAN_OPTIONS
-# Ranks outnumber processors here; a rank that waits must not take another one's.
+# There are more ranks than processors: a rank that waits must yield its processor.
 export OMPI_MCA_mpi_yield_when_idle=1
 flags=
 mpirun --version 2>&1 | grep -q "Open MPI" && flags="--oversubscribe --allow-run-as-root"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Puts what tests and measurements on GPUs need into one folder, for a machine that cannot build: program, plugin, the tests of
-# ops, bench_ops and bench_load, stripped, and the libraries that a bare machine lacks.
+# Copies everything that tests and measurements on GPUs need into one folder, for a machine that cannot build:
+# program, plugin, the tests of ops, bench_ops and bench_load, stripped, and the libraries that a bare machine
+# lacks.
 #
 #     tests/gpu/bundle.sh FOLDER [BUILD_FOLDER]
 #
 # BUILD_FOLDER (default build-gpu) is configured and built without MPI. CMAKE_OPTIONS adds options, such as
-# -DTT_CUDA_ARCHITECTURES=90a; JOBS says how many compilers run at a time.
+# -DTT_CUDA_ARCHITECTURES=90a; JOBS is the number of parallel compilers.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 [ $# -ge 1 ] || { sed -n '2,8p' "${BASH_SOURCE[0]}" >&2; exit 2; }
@@ -35,7 +36,7 @@ for target in "${targets[@]}"; do
     cp "$file" "$bundle/"
     strip "$bundle/$(basename "$file")"
 done
-# libc and its kin are everywhere, and must be those of the machine.
+# libc and the libraries that belong to it exist everywhere, and must be those of the machine.
 needed=$(ldd "$bundle"/trimtab "$bundle"/test_* "$bundle"/bench_ops | sed -n 's/^.* => \(\/[^ ]*\).*$/\1/p' | sort -u |
     grep -E '/lib(yaml|pcre2-8|utf8proc|lzma|sodium|cmocka|gomp)[-.]')
 for library in $needed; do cp -L "$library" "$bundle/lib/"; done

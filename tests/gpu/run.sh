@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# All tests that need GPUs, in a few minutes, from what is already built; the machine needs neither a compiler nor our
-# dependencies (tests/gpu/bundle.sh makes a folder that holds them).
+# All tests that need GPUs, in a few minutes, from an existing build; the machine needs neither a compiler nor
+# trimtab's dependencies (tests/gpu/bundle.sh makes a folder with them).
 #
 #     tests/gpu/run.sh BUNDLE LOG_FOLDER [part ...]
 #
-# Parts: ops (each op against its fp64 oracle, with each variant of attention), memcheck (compute-sanitizer over the small
-# cases), runs (tests/gpu/properties.py), peer (loss curves beside transformers + PEFT, and over NF4 beside bitsandbytes, where
-# Python has them). Without parts: all. Ends with a table of PASS, FAIL and SKIP with seconds; the exit code is 1 when anything
-# failed.
+# Parts: ops (each op against its fp64 oracle, with each variant of attention), memcheck (compute-sanitizer over the
+# small cases), runs (tests/gpu/properties.py), peer (loss curves compared with transformers + PEFT, and over NF4
+# with bitsandbytes, where Python has them). Without parts: all. Ends with a table of PASS, FAIL and SKIP with
+# seconds; the exit code is 1 when anything failed.
 #
-# TT_AT_ONCE=1 runs the parts side by side, which takes less time and tells less of who was slow.
-# TT_CHECKS_AT_ONCE (4), TT_JOBS (by the processors): of part runs, how many checks and programs run at a time.
-# TT_BUDGET: seconds after which that part begins no other check; what it has not begun is a SKIP.
-# TT_GPU_LIBRARIES: folders of CUDA libraries to use first; without it those that Python's nvidia packages bring.
+# TT_AT_ONCE=1 runs the parts in parallel, which takes less time, and makes the times of single tests less exact.
+# TT_CHECKS_AT_ONCE (4), TT_JOBS (by the processors): numbers of parallel checks and programs of part runs.
+# TT_BUDGET: seconds after which that part begins no further check; the others are SKIP. TT_GPU_LIBRARIES: folders
+# of CUDA libraries to use first; without it those of Python's nvidia packages.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 [ $# -ge 2 ] || { sed -n '2,16p' "${BASH_SOURCE[0]}" >&2; exit 2; }
@@ -25,7 +25,7 @@ log=$(cd "$log" && pwd)
 results=$log/results.tsv
 : >"$results"
 
-# Newer libraries than the system's come with Python packages.
+# Python packages have newer libraries than the system.
 python_libraries() {
     python3 - 2>/dev/null <<'END'
 import glob, nvidia
@@ -36,7 +36,7 @@ libraries=${TT_GPU_LIBRARIES:-$(python_libraries)}
 export LD_LIBRARY_PATH=$bundle/lib${libraries:+:$libraries}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export TRIMTAB_CUDA_PLUGIN=$bundle/libtrimtab_cuda.so
 export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0} # multicast stays off where hosts are shared
-export XDG_CACHE_HOME=$log/cache               # what is tuned and compiled here stays here
+export XDG_CACHE_HOME=$log/cache               # tuned and compiled kernels stay in the log folder
 export TT_TEST_DEVICE=cuda TT_REQUIRE=gpu OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 
 export TT_RUN_SH=$$ # by which programs are found that must end
@@ -54,7 +54,7 @@ record() {
     printf '%s\t%s\t%s\t%s\n' "$status" "$1" "$2" "${detail:-}" >>"$results"
     printf '%s\t%s\t%s\n' "$status" "$1" "$2"
 }
-# timed NAME LIMIT COMMAND...: runs it with its output in a file of its own, and records it.
+# timed NAME LIMIT COMMAND...: runs the command with its output in a file, and records the result.
 timed() {
     local name=$1 limit=$2 file code begin end
     shift 2
@@ -68,7 +68,7 @@ timed() {
 ops_tests() {
     find "$bundle" -maxdepth 1 -name 'test_ops_*' -printf '%f\n' | sort
 }
-# The oracles are the slow part and need processors, so several tests run at a time.
+# The oracles take most of the time and need processors, so several tests run in parallel.
 wait_below() {
     while [ "$(jobs -rp | wc -l)" -ge "$1" ]; do wait -n || true; done
 }
@@ -85,7 +85,7 @@ part_ops() {
     done
     timed "ops attention, deterministic" 200 env TRIMTAB_DETERMINISTIC=1 "$bundle/test_ops_attention" &
     timed "ops gemm, tuned" 200 env TRIMTAB_GEMM_TUNE=1 TT_TEST_SIZES=0 "$bundle/test_ops_gemm" &
-    # Which products that kernel takes depends on the number of processors.
+    # The products that this kernel supports depend on the number of processors.
     if nvidia-smi --query-gpu=name --format=csv,noheader | grep -qE 'H200|H100 80GB HBM3'; then
         timed "ops gemm_fused, in one kernel" 200 env TRIMTAB_GEMM_FUSED=require "$bundle/test_ops_gemm_fused" &
     fi
@@ -109,7 +109,7 @@ part_memcheck() {
         timed "memcheck ${test#test_ops_}" 240 env TT_TEST_SIZES=0 TRIMTAB_ATTENTION=own \
             "$sanitizer" --tool memcheck --error-exitcode 1 --leak-check no "$bundle/$test" &
     done
-    # Warps that use the same shared memory in turns.
+    # Kernels whose warps use the same shared memory in turns.
     for tool in racecheck synccheck; do
         wait_below 4
         timed "$tool gemm_dropout" 240 env TT_TEST_SIZES=0 "$sanitizer" --tool $tool --error-exitcode 1 \
@@ -126,14 +126,14 @@ part_runs() {
         --results "$results" --checks-at-once "${TT_CHECKS_AT_ONCE:-4}" "${more[@]}" >"$log/properties.log" 2>&1 </dev/null
     code=$?
     cat "$log/properties.log"
-    # One that ends by itself has told of all failures; anything else is one.
+    # A program that ends by itself has reported its failures; any other end is a failure.
     if [ $code -ne 0 ] && { [ $code -ne 1 ] || ! grep -q '^FAIL' "$log/properties.log"; }; then
         printf 'exit code %d\n' $code >>"$log/properties.log"
         printf 'FAIL\truns\t%d\t%s\n' $((SECONDS - begin)) "$(tail -n 2 "$log/properties.log" | tr '\t\n' '  ')" >>"$results"
     fi
 }
 
-# The Nth GPU from the last: what runs beside the other parts leaves them the first.
+# The Nth GPU from the last: parallel parts leave the first ones to the others.
 gpu_from_last() {
     local names count
     IFS=, read -ra names <<<"${CUDA_VISIBLE_DEVICES:-$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | paste -sd, -)}"
@@ -155,7 +155,7 @@ part_peer() {
     wait
 }
 
-# However this ends, with all that is known by then.
+# Prints the table at any kind of end, with the results so far.
 table() {
     echo
     awk -F '\t' '{
@@ -170,7 +170,7 @@ table() {
 }
 stopped() {
     trap '' TERM INT
-    # Shells of this one first, so that they begin nothing more, then programs: some have lost their parents by now.
+    # Shells of this script are killed first, so that they start nothing more, then programs, some already orphans.
     jobs -p | xargs -r kill -KILL 2>/dev/null
     grep -lsz "^TT_RUN_SH=$$\$" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r env -u TT_RUN_SH kill -KILL 2>/dev/null
     printf 'FAIL\trun.sh\t%d\tstopped by a signal\n' $SECONDS >>"$results"

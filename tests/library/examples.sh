@@ -1,5 +1,5 @@
 #!/bin/bash
-# The examples of examples/library/ do what they say, from training to text, and pass errors on.
+# The examples of examples/library/ work, from training to text, and pass errors on.
 build=$1
 tests=$(cd "$(dirname "$0")/.." && pwd)
 folder=$(mktemp -d)

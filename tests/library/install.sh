@@ -1,6 +1,6 @@
 #!/bin/bash
-# What `cmake --install` installs is complete: a program outside the tree builds with pkg-config alone, in C and C++,
-# and the library shows what the header declares and nothing else.
+# The installation of `cmake --install` is complete: a program outside the tree builds with pkg-config alone, in C
+# and C++, and the library exports exactly what the header declares.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 cmake --install "$build" --prefix "$folder/usr" >log 2>&1 || { cat log; exit 1; }
 [ "$(find usr/include -type f | wc -l)" -eq 1 ] || fail "more than one header: $(find usr/include -type f)"
@@ -17,7 +17,7 @@ nm -D --defined-only "$libdir/libtrimtab.so" | awk '{print $NF}' | sort >shown
 grep -oE '^TT_PUBLIC [^(]*[ *](tt_[a-z_]+)\(' usr/include/trimtab.h | grep -oE 'tt_[a-z_]+\($' | tr -d '(' | sort >declared
 diff declared shown >difference || fail "declared (<) and shown (>) differ: $(cat difference)"
 
-# Sanitizers belong to the build that is tested, and a program that links it must carry them too.
+# A build with sanitizers needs them in the program that links the library too.
 sanitizers=
 grep -q '^TT_SANITIZE:BOOL=ON' "$build/CMakeCache.txt" && sanitizers=-fsanitize=address,undefined
 # pkg-config quotes blanks for a shell.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The demo's rows and tokenizer are what their scripts write.
+# The demo's rows and tokenizer equal the output of their scripts.
 set -euo pipefail
 command -v python3 >/dev/null || { echo "skipped: there is no python3"; exit 77; }
 export PYTHONDONTWRITEBYTECODE=1

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Who includes whom: see tools/floors.
+# Includes between floors: see tools/floors.
 set -euo pipefail
 command -v python3 >/dev/null || { echo "skipped: there is no python3"; exit 77; }
 export PYTHONDONTWRITEBYTECODE=1

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every .c and .h file is as clang-format 14 lays it out; comments are left alone. Other versions lay out differently.
+# Every .c and .h file has the layout of clang-format 14, except comments. Other versions give another layout.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 format=

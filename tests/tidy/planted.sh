@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tools/tidy and tools/floors find what is planted in a small tree, and nothing in a clean one.
+# tools/tidy and tools/floors find planted faults in a small tree, and nothing in a clean one.
 set -euo pipefail
 command -v python3 >/dev/null || { echo "skipped: there is no python3"; exit 77; }
 export PYTHONDONTWRITEBYTECODE=1
@@ -34,7 +34,7 @@ void a(void)
 }
 END
 }
-# expect WORD... : the tools name every word, and fail; without words they succeed.
+# expect WORD...: the tools fail and name every word; without words they succeed.
 expect() {
     local output status=0 word
     output=$("$tools/tidy" --root "$tree" 2>&1) || status=1

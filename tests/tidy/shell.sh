@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every shell script parses, and passes shellcheck where there is one.
+# Every shell script parses, and passes shellcheck where it is installed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 failed=0

@@ -1,5 +1,6 @@
-# Sourced by tests of the command line: $1 is the build folder. Leaves the test in an empty folder of its own, $folder, which goes
-# with it; with $trimtab, $root, fail and expect, which count, and finish, the last line of a test.
+# Sourced by tests of the command line: $1 is the build folder. Changes to an empty folder of the test, $folder,
+# which is removed at its end; sets $trimtab and $root, and defines fail and expect, which count, and finish, a
+# test's last line.
 build=$(cd "$1" && pwd) || exit 1
 trimtab=$build/trimtab
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -11,7 +12,7 @@ fail() {
     echo "FAILED: $*"
     failures=$((failures + 1))
 }
-# expect CODE 'text in the output' words...: what fails says so in exactly one error.
+# expect CODE 'text in the output' words...: a failing command must print exactly one error.
 expect() {
     local code=$1 text=$2 got=0
     shift 2

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Runs a test with a folder of its own as TMPDIR, which is removed when the last process of the test is gone, even where
-# all of them were killed. Below TMPDIR; by default in memory (/dev/shm) where 4 GiB are free, because many tests wait
-# for a disk most of the time, or else in /tmp. Where programs cannot be run there (noexec), in the build folder.
+# Runs a test with a folder of its own as TMPDIR. The folder is removed when the last process of the test has ended, even
+# if all were killed. It is below TMPDIR; by default in memory (/dev/shm) where 4 GiB are free, because many tests wait
+# for a disk most of the time, or else in /tmp. Where programs cannot run there (noexec), it is in the build folder.
 #
 #     own_folder.sh BUILD COMMAND...
 build=$1
@@ -24,8 +24,8 @@ for place in "$parent" "${TMPDIR:-/tmp}" "$build/tests/tmp"; do
 done
 [ -n "$folder" ] && [ -d "$folder" ] || exit 1
 export TMPDIR=$folder
-# The remover is nobody's child, so that who kills the test and its children does not find it. It holds one end of a pipe,
-# the processes of the test the other; the end of the pipe is the end of the last of them.
+# The remover is not a child of the test, so that killing the test and its children does not reach it. It has one
+# end of a pipe and the processes of the test have the other; the pipe closes when the last of them has ended.
 remover='trap "" HUP INT TERM; cat >/dev/null; rm -rf "$0"'
 exec 9> >(setsid --fork sh -c "$remover" "$folder" >/dev/null 2>&1)
 exec "$@"

@@ -1,6 +1,6 @@
-# Sourced by tests that need GPUs that are not there: $1 is the build folder, $2 the name of a source in tests/tools. Leaves the test
-# in an empty folder, the plugin built and named, with fail MESSAGE [FILE], which shows the end of the file (said) and counts in
-# $failures.
+# Sourced by tests with fake GPUs: $1 is the build folder, $2 the name of a source in tests/tools. Changes to an empty
+# folder, builds the plugin and names it in the environment. fail MESSAGE [FILE] shows the end of the file (said) and
+# counts in $failures.
 build=$1 source_name=$2
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cc=$(sed -n 's/^CMAKE_C_COMPILER:[^=]*=//p' "$build/CMakeCache.txt") # whose OpenMP the archives use
