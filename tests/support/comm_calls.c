@@ -68,8 +68,7 @@ void test_reduce_scalar(void *to, const void *const *from, int from_count, size_
     }
 }
 
-/* What one rank works with: what every rank hands in, memory with guards behind it, and what must come out.
- */
+/* The values of one rank: the inputs of all ranks, memory with guards behind it, and the expected results. */
 struct desk {
     struct tt_comm *comm;
     struct tt_stream *stream;
@@ -77,19 +76,19 @@ struct desk {
     uint64_t digest;
     int rank, world_size;
     size_t capacity;
-    void *sent[TEST_RANKS_MAX]; /* of every rank */
+    void *sent[TEST_RANKS_MAX]; /* inputs of every rank */
     unsigned char *memory;
     void *wanted;
 };
 
-/* FNV-1a, 64 bits. */
+/* 64-bit FNV-1a. */
 static void digest(struct desk *desk, const unsigned char *data, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) desk->digest = (desk->digest ^ data[i]) * 0x100000001b3u;
 }
 
-/* New values for all ranks; this rank's own are copied to `memory` + offset bytes, the rest of it is guards.
- */
+/* Makes new values for all ranks; this rank's own are copied to `memory` + offset bytes, the rest of it is
+ * guards. */
 static tt_status lay(struct desk *desk, tt_dtype dtype, size_t count, size_t offset, size_t used)
 {
     size_t bytes = count * tt_dtype_bytes(dtype);
@@ -222,7 +221,7 @@ out:
     return status;
 }
 
-/* Which ranks of the world fail by themselves, and which because another one did. */
+/* Which ranks of the world fail by themselves, and which because of another one. */
 struct agreement {
     unsigned failed, followed;
 };
@@ -289,7 +288,7 @@ tt_status test_comm_splits(struct tt_comm *comm, uint64_t *out)
         int64_t sum = rank;
         TT_TRY(tt_comm_host_all_gather(part, &sum, (int64_t[TEST_RANKS_MAX]){0}, sizeof sum));
         if (colors == 2) TT_TRY(test_comm_calls(part, 5, out));
-        TT_TRY(tt_comm_split(part, rank, &inner)); /* each its own */
+        TT_TRY(tt_comm_split(part, rank, &inner)); /* one rank each */
         TEST_RANK_CHECK(tt_comm_world_size(inner) == 1);
         tt_comm_destroy(part);
         TT_TRY(tt_comm_barrier(inner));

@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-/* p in the steps that there are. */
+/* p rounded to the steps of a mask. */
 static inline double test_dropout_rate(double p)
 {
     return fmin(round(p * 16384), 16383) / 16384;

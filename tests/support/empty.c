@@ -1,3 +1,3 @@
-/* Keeps the support library non-empty; helpers for tests stand beside this file. */
+/* The source that the support library always has; a glob adds the other files of this folder. */
 extern int tt_test_support_present;
 int tt_test_support_present = 1;

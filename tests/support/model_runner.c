@@ -13,7 +13,7 @@
 #include "model/adapter_config.h"
 #include "nn/kv_cache.h"
 
-/* A large vocabulary fills a whole chunk of logits. */
+/* With a large vocabulary the logits fill a whole chunk. */
 enum { WORKSPACE_BYTES = 24 << 20, CHUNK_BYTES = 64 << 20, LARGE_VOCAB = 10000, ROPE_POSITIONS = 1024 };
 
 static void check(tt_status status)
@@ -67,7 +67,7 @@ static void place_block(struct tt_model_runner *runner, struct tt_block *block)
     for (size_t i = 0; i < block->param_count; i++) {
         tt_param *param = block->params[i];
         size_t count = (size_t)tt_param_count(param);
-        if (!tt_tensor_is_empty(param->value)) continue; /* tied: the embedding has placed it */
+        if (!tt_tensor_is_empty(param->value)) continue; /* tied: the embedding has allocated it */
         if (param->trainable) {
             param->value = view(param, value_at, dtype);
             param->grad = view(param, grad_at, TT_F32);

@@ -1,6 +1,6 @@
-/* For tests: a model with all its parameters in the memory of one CPU device, run forward and backward without shards.
- * Values lie as src/shard lays them: per block the frozen ones aligned to 64 bytes, the trainable ones without gaps.
- * Failing calls fail the running test. */
+/* For tests: a model with all its parameters in the memory of one CPU device, run forward and backward without
+ * shards. Values have the layout of src/shard: per block the frozen ones aligned to 64 bytes, the trainable ones
+ * without gaps. A failing call fails the running test. */
 #ifndef TT_TESTS_SUPPORT_MODEL_RUNNER_H
 #define TT_TESTS_SUPPORT_MODEL_RUNNER_H
 
@@ -16,20 +16,20 @@ struct tt_model_runner {
     struct tt_pass_results results;
     struct tt_buffer *buffers[256]; /* values, gradients, rope tables, the batch */
     int buffer_count;
-    int batch_first; /* buffers from here on belong to the batch */
+    int batch_first; /* first buffer of the batch */
 };
 
-/* `folder`: model folder whose config.json is read (or `config_name` in that folder's parent when not NULL). */
+/* Reads config.json of the model folder `folder` (or `config_name` in its parent, when not NULL). */
 void tt_runner_read_config(const char *folder, const char *config_name, struct tt_model_facts *config);
 struct tt_model_runner *tt_runner_create(const struct tt_model_facts *config,
                                          const struct tt_model_options *options);
 void tt_runner_destroy(struct tt_model_runner *runner);
-/* Every parameter from the folder, adapters from adapter_model.safetensors (NULL: adapters keep their values). */
+/* Loads every parameter from the folder, adapters from adapter_model.safetensors (NULL: adapters keep their values). */
 void tt_runner_load(struct tt_model_runner *runner, const char *folder, const char *adapter);
-/* Matrices normal * scale, norms 1 + normal * scale, biases and LoRA's B too: nothing is at a special value. */
+/* Fills matrices with normal * scale, norms with 1 + normal * scale, biases and LoRA's B too: no special values. */
 void tt_runner_fill(struct tt_model_runner *runner, uint64_t seed, double scale);
-/* Sequences one after the other. labels: per token, -100 for none; NULL: every token is a row, with label 0. The
- * positions start after what pass.lent.cache holds. */
+/* Sets a batch of consecutive sequences. labels: per token, -100 for none; NULL: every token is a row, with
+ * label 0. The positions follow those in pass.lent.cache. */
 void tt_runner_set_batch(struct tt_model_runner *runner, const int32_t *ids, const int64_t *lengths,
                          int64_t sequence_count, const int32_t *labels);
 /* logits [rows, V] */

@@ -17,7 +17,7 @@ static void start(struct test_processes *processes, int index, const char *envir
     test_program_start(command.list, NULL, &processes->programs[index]);
 }
 
-/* A copy: the list points into itself. */
+/* Copies word by word, because the list has pointers into itself. */
 static void copy_words(struct test_words *to, const struct test_words *from)
 {
     *to = (struct test_words){0};

@@ -24,11 +24,11 @@ const char *test_trimtab(void)
     return TT_BUILD_DIR "/trimtab";
 }
 
-/* In the child; comes back only when something is wrong. */
+/* Runs in the child; returns only on failure. */
 static void become(const char *const *words, const struct test_limits *limits, int output)
 {
     int nothing = open("/dev/null", O_RDONLY);
-    signal(SIGXFSZ, SIG_DFL); /* what is ignored stays so across exec */
+    signal(SIGXFSZ, SIG_DFL); /* an ignored signal would stay ignored after exec */
     if (nothing < 0 || dup2(nothing, 0) < 0 || dup2(output, 1) < 0 || dup2(output, 2) < 0) return;
     if (limits != NULL && limits->change_dir != NULL && chdir(limits->change_dir) != 0) return;
     if (limits != NULL && limits->file_bytes > 0) {
@@ -62,7 +62,7 @@ static void read_output(struct test_program *program)
     program->output[got > 0 ? got : 0] = '\0';
 }
 
-/* True when it has ended; `how` as waitpid says. */
+/* True when it has ended; `how` is waitpid's status. */
 static bool has_ended(const struct test_program *program, int *how)
 {
     pid_t ended = waitpid(program->pid, how, WNOHANG);

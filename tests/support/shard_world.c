@@ -47,7 +47,7 @@ static uint64_t bits_of(const struct test_unit *unit, uint64_t what, size_t para
     return tt_rng_u64(rng, (uint64_t)element);
 }
 
-/* Not 0, and of magnitudes so far apart that the order of a sum shows. */
+/* Not 0, and with magnitudes that differ so much that the order of a sum shows. */
 static float number_of(const struct test_unit *unit, uint64_t what, size_t param, int64_t element)
 {
     uint64_t bits = bits_of(unit, what, param, element);
@@ -96,7 +96,7 @@ tt_status test_unit_create(struct test_shard_world *world, const char *name, int
     return tt_unit_create(world->context, name, params, unit->param_count, user_count, &unit->unit);
 }
 
-/* Element as its type's bytes; what trains is made of its fp32 master. */
+/* The bytes of an element in its type; those of a trainable one come from its fp32 master. */
 static void element_of(const struct test_unit *unit, size_t param, int64_t element, tt_dtype dtype,
                        unsigned char *out)
 {
@@ -188,8 +188,8 @@ static float in_type(float value, tt_dtype dtype)
     return dtype == TT_F32 ? value : tt_bf16_to_f32(tt_f32_to_bf16(value));
 }
 
-/* Micro batches first .. last of one replica added to `sum`: ranks are summed in order, each in the type that
- * travels. */
+/* Adds micro batches first .. last of one replica to `sum`: ranks are summed in order, each in the type that is
+ * sent. */
 static float add_micros(const struct test_shard_world *world, const struct test_unit *unit, size_t param,
                         int64_t k, int replica, int first, int last, float sum)
 {

@@ -43,7 +43,7 @@ void test_stranger_say_hello(int file, const struct tt_wire_hello *hello, const 
                             sizeof *hello + strlen(text));
 }
 
-/* The proof on a new connection; -1 when the other side did not agree. */
+/* Authenticates on a new connection; -1 when the other side does not agree. */
 static int prove(int port, const struct tt_proof_key *key, enum tt_proof_role role)
 {
     struct tt_proof proof;
@@ -99,7 +99,7 @@ int test_stranger_join_control(const struct test_stranger *stranger)
     return -1;
 }
 
-/* The next frame that is no beat, of `bytes`. */
+/* Receives the next frame that is not a beat, of `bytes`. */
 static bool hear_frame(int file, uint32_t kind, void *payload, size_t bytes)
 {
     struct tt_wire_header header;
@@ -128,7 +128,7 @@ struct test_stranger_rank test_stranger_join(const struct test_stranger *strange
     return rank;
 }
 
-/* The first connection waits until somebody listens. */
+/* Retries the first connection until the port is open. */
 static int dial_again(const struct test_stranger *stranger)
 {
     return test_dial(stranger->port, stranger->result == 0 ? TEST_STRANGER_DIAL_SECONDS : 0);

@@ -1,12 +1,12 @@
-/* Where tests put their files: below TMPDIR, or /tmp. ctest gives every test a folder of its own there, which goes with
- * the test however that ends (tests/tools/own_folder.sh). */
+/* Folders for the files of tests: below TMPDIR, or /tmp. ctest gives every test a folder of its own there, which
+ * is removed however the test ends (tests/tools/own_folder.sh). */
 #ifndef TT_TESTS_SUPPORT_TEMPORARY_H
 #define TT_TESTS_SUPPORT_TEMPORARY_H
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* "TMPDIR/name" into `path`, for mkdtemp() or with a number in `name` that makes it unique. */
+/* Stores "TMPDIR/name" in `path`, for mkdtemp() or with a number in `name` that makes it unique. */
 static inline void test_temporary(char *path, size_t path_bytes, const char *name)
 {
     const char *folder = getenv("TMPDIR");

@@ -6,25 +6,25 @@
 #include "run/trainer.h"
 #include "support/words.h"
 
-/* Trains with the defaults, then `pairs` ({"learning_rate", "1e-3", ..., NULL}). The status is returned as it is. */
+/* Trains with the defaults and then `pairs` ({"learning_rate", "1e-3", ..., NULL}). Returns the status of the run. */
 tt_status test_train(const char *const *pairs, const char *output_dir, struct tt_train_summary *summary);
-/* As test_train with somebody who watches, and may stop; both may be NULL. */
+/* The same with an observer, which may stop the run; both may be NULL. */
 tt_status test_train_watched(const char *const *pairs, const char *output_dir,
                              const struct tt_train_observer *observer, struct tt_cancel *cancel,
                              struct tt_train_summary *summary);
-/* As test_train, but a failure fails the test with its message. */
+/* The same, but a failure fails the test with its message. */
 void test_train_ok(const char *const *pairs, const char *output_dir, struct tt_train_summary *summary);
 
 /* `trimtab eval` with `pairs`; a failure fails the test. */
 void test_evaluate_ok(const char *const *pairs, bool exact_match, struct tt_eval_result *result);
 
-/* The value `name` of the log rows that have it, in order; returns how many (at most `capacity`). */
+/* Reads the values of `name` from the log rows that have it, in order; returns their number (at most `capacity`). */
 int test_read_log(const char *output_dir, const char *name, double *values, int capacity);
 /* Relative error ||a - b|| / ||b|| of every tensor of two safetensors files; fails the test when names or shapes
  * differ. */
 double test_compare_weights(const char *path, const char *reference_path, char *worst_name,
                             size_t worst_bytes);
-/* Fails the test when the files differ in a byte. */
+/* Fails the test when the files differ. */
 void test_same_file(const char *a, const char *b);
 
 #endif

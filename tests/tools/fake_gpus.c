@@ -1,10 +1,9 @@
-/* A plugin that claims four GPUs and computes on the CPU: what the program does around GPUs (choosing
- * devices, NCCL's communicators, pulling shards, failing) runs where there is none. Collectives meet in the
- * memory of the process; they wait as the real ones do, looking at the device's check, and end when they are
- * aborted.
+/* A plugin that claims four GPUs and computes on the CPU, so that the program's handling of GPUs (choice of devices,
+ * NCCL's communicators, pulling shards, failures) is tested on machines without any. Collectives exchange data in the
+ * memory of the process. They wait like the real ones, poll the device's check, and end when they are aborted.
  *
- * FAKE_PEER: GPUs reach each other's memory. FAKE_FAIL=R: rank R's communicator cannot be made. FAKE_HANG=N:
- * after N calls the collectives of rank 1 never come, until somebody aborts. */
+ * FAKE_PEER: GPUs access each other's memory. FAKE_FAIL=R: rank R's communicator cannot be created. FAKE_HANG=N: after
+ * N calls rank 1 does not come to its collectives until they are aborted. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +60,7 @@ static void nap(void)
     nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 }
 
-/* Until all ranks are here. */
+/* Waits until all ranks are here. */
 static tt_status meet(struct handle *handle)
 {
     struct meeting *meeting = handle->meeting;
@@ -108,7 +107,7 @@ static struct meeting *find_meeting(const unsigned char *id, int world_size)
     struct meeting *meeting = meetings;
     while (meeting != NULL && memcmp(meeting->id, id, sizeof meeting->id) != 0) meeting = meeting->next;
     if (meeting == NULL) {
-        meeting = calloc(1, sizeof *meeting); /* for the life of the process */
+        meeting = calloc(1, sizeof *meeting); /* lives as long as the process */
         if (meeting == NULL) abort();
         memcpy(meeting->id, id, sizeof meeting->id);
         meeting->world_size = world_size;
@@ -166,7 +165,7 @@ static tt_status all_gather(void *context, struct tt_stream *stream, const void 
     return meet(handle);
 }
 
-/* `count` elements from `offset` of all ranks' data, summed, into `to` after all have read. */
+/* Stores the sum of `count` elements from `offset` of all ranks' data in `to`, after all have read. */
 static tt_status sum(struct handle *handle, const void *data, void *to, size_t offset, size_t count,
                      tt_dtype dtype, int reduce)
 {

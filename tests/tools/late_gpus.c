@@ -1,13 +1,13 @@
-/* A plugin that claims eight GPUs whose streams are threads: a call puts its work into a queue and returns, a
- * worker does it later, in order of its own stream, and nothing orders two streams but the events that the
- * program records and waits for, on GPUs of other ranks too. Work is done by the ops of the CPU. So an event
- * that is forgotten shows as wrong numbers, or, with program and plugin built for it, as a data race that
- * ThreadSanitizer finds whatever the timing: a worker tells the host nothing except where the host waits.
+/* A plugin that claims eight GPUs whose streams are threads. A call puts its work into a queue and returns; a worker
+ * does it later, in the order of its stream. Two streams are ordered only by the events that the program records and
+ * waits for, on GPUs of other ranks too. The ops of the CPU do the work. So a missing event gives wrong numbers, or,
+ * when program and plugin are built for it, a data race that ThreadSanitizer reports regardless of the timing: a worker
+ * synchronizes with the host only where the host waits.
  *
- * All GPUs reach each other's memory; there are no collectives (NCCL).
- * LATE_SLOW=compute|copy|even|odd: streams of that kind, or of GPUs with such a number, rest before each
- * piece of work. LATE_FAIL=G:N: the Nth piece of work of GPU G fails when it is queued. LATE_COUNT=1: says at
- * the end how many waits were queued. */
+ * All GPUs access each other's memory; there are no collectives (NCCL).
+ * LATE_SLOW=compute|copy|even|odd: streams of that kind, or of GPUs with such a number, pause before each piece of
+ * work. LATE_FAIL=G:N: the Nth piece of work of GPU G fails when it is queued. LATE_COUNT=1: prints the number of
+ * queued waits at the end. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -25,7 +25,7 @@
 #include "pretend_gpus.h"
 
 enum { REST_MICROSECONDS = 300, CHECK_ROUNDS = 50, PAGE_BYTES = 4096 };
-static const size_t memory_bytes = (size_t)16 << 30; /* of all GPUs together, in the life of the process */
+static const size_t memory_bytes = (size_t)16 << 30; /* of all GPUs together, over the life of the process */
 
 struct late_stream;
 struct work {
@@ -34,7 +34,7 @@ struct work {
     _Alignas(16) char payload[];
 };
 
-/* Counts of one event: what a wait waits for is the record that was the newest when it was queued. */
+/* The counts of one event: a wait waits for the newest record at the time when the wait was queued. */
 struct late_event {
     _Atomic uint64_t recorded, completed;
 };
@@ -44,11 +44,11 @@ struct late_stream {
     struct tt_stream on_cpu;
     struct late_stream *next; /* of the same device */
     struct work *head, *tail; /* the worker's end and the host's */
-    uint64_t queued;          /* the host's */
+    uint64_t queued;          /* counted by the host */
     _Atomic uint64_t done;
     sem_t work_there;
     pthread_t worker;
-    int rest; /* every so many pieces of work; 0: never */
+    int rest; /* pause after this many pieces of work; 0: never */
     bool ends;
 };
 
@@ -66,7 +66,7 @@ struct host_block {
 static struct host_block *host_blocks;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* Device memory of all GPUs: addresses, and where they lie. Made once. */
+/* Device memory of all GPUs: fictitious addresses and the memory behind them. Made once. */
 static char *addresses, *memory;
 static _Atomic size_t taken_bytes;
 
@@ -81,9 +81,9 @@ static void *behind(const void *pointer)
     return memory + ((const char *)pointer - addresses);
 }
 
-/* Every pointer to device memory in a struct of arguments. What stands between two members may look like the
- * upper half of one; since memory_bytes is a multiple of 4 GiB the lower half, which may be a number, stays
- * as it is. */
+/* Translates every pointer to device memory in a struct of arguments. The padding between two members may look
+ * like the upper half of an address. Since memory_bytes is a multiple of 4 GiB the lower half, which may be a
+ * number, does not change. */
 static void translate(void *args, size_t bytes)
 {
     for (char *at = args; at + sizeof(void *) <= (char *)args + bytes; at += sizeof(void *)) {
@@ -118,7 +118,7 @@ static void nap(long microseconds)
 static void *work_off(void *argument)
 {
     struct late_stream *stream = argument;
-    struct work *last = stream->head; /* the first one is empty */
+    struct work *last = stream->head; /* the first entry is empty */
     unsigned number = 0;
     for (;;) {
         sem_wait(&stream->work_there);
@@ -249,7 +249,7 @@ static void close_device(struct tt_device *device)
     free(device->impl);
 }
 
-/* Never used again: what is read after it was freed is rubbish. */
+/* Addresses are never reused: a read after free gives garbage. */
 static tt_status allocate(struct tt_device *device, size_t bytes, void **data)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -261,7 +261,7 @@ static tt_status allocate(struct tt_device *device, size_t bytes, void **data)
     return TT_OK;
 }
 
-/* As cudaFree, which waits for its own GPU and not for others that read from there. */
+/* Like cudaFree, which waits for its own GPU and not for others that read the memory. */
 static void release(struct tt_device *device, void *data, size_t bytes)
 {
     drain(device);
@@ -317,7 +317,7 @@ struct event_work {
     uint64_t number;
 };
 
-/* Never freed: a queue may still hold it, as CUDA allows. */
+/* Events are never freed: a queue may still use one, as in CUDA. */
 static tt_status event_create(struct tt_device *device, void **impl)
 {
     (void)device;
@@ -396,7 +396,7 @@ struct copy_work {
     char *to;
     const char *from;
     size_t bytes;
-    void *owned; /* what `from` lies in, to be freed; or NULL */
+    void *owned; /* the memory of `from`, to be freed; or NULL */
 };
 
 static void run_copy(struct late_stream *stream, void *payload)
@@ -452,7 +452,7 @@ static tt_status fill_zero(struct tt_stream *stream, void *data, size_t bytes)
 #include "backend/ops.def"
 #undef OP
 
-/* Host memory that an op is given holds only for the call. Returned owned, one block for both. */
+/* Host memory passed to an op is valid only during the call, so it is copied: one owned block for both. */
 static void keep_borders(struct tt_attention_forward_args *args)
 {
     size_t bytes = (size_t)(args->sequence_count + 1) * sizeof(int32_t);

@@ -1,4 +1,4 @@
-/* What plugins of pretended GPUs (fake_gpus.c, late_gpus.c) say of them: PRETEND_GPUS (to be defined before) H200s
+/* The facts of fake GPUs for their plugins (fake_gpus.c, late_gpus.c): PRETEND_GPUS (defined before) H200s
  * without links. */
 #ifndef TT_TESTS_TOOLS_PRETEND_GPUS_H
 #define TT_TESTS_TOOLS_PRETEND_GPUS_H
@@ -25,7 +25,7 @@ static void pretend_link(int from, int to, char *text, size_t text_bytes)
     snprintf(text, text_bytes, "%s", from == to ? "X" : "-");
 }
 
-/* Fills in all of a plugin but its tables and enable_peer. */
+/* Fills in a plugin except its tables and enable_peer. */
 static const struct tt_plugin *pretend_plugin(const struct tt_host *host, struct tt_plugin *plugin)
 {
     plugin->device_count = pretend_count;
