@@ -1,4 +1,4 @@
-/* accelerate's configuration file. What it sets must come back the same from the resolved file. */
+/* accelerate's configuration file: its settings must be the same when the resolved file is read. */
 /* links: tt_job */
 /* words: src/job/accelerate.c src/job/settings.c src/config/value.c */
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* adapter_config.json of a PEFT folder: what parses is laid over a model, or refused. */
+/* adapter_config.json of a PEFT folder: a file that parses is applied to a model, or refused. */
 /* links: tt_model */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
-/* config.json of a model folder: what parses makes a model, or is refused; parameters have sizes that are
- * numbers. */
+/* config.json of a model folder: a file that parses makes a model, or is refused; the sizes of parameters do not
+ * overflow. */
 /* links: tt_model */
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "model/model.h"
 
-enum { LAYERS_MAX = 4 }; /* of models that are made: each layer takes time */
+enum { LAYERS_MAX = 4 }; /* of models that are created: each layer takes time */
 
 static void make_model(const struct tt_model_facts *config, bool train_base)
 {

@@ -1,4 +1,4 @@
-/* Data files. The first byte chooses the kind of file and what is asked of it; the rest is the file. */
+/* Data files. The first byte chooses the kind of file and the operation; the rest is the file. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The encoder on any bytes; the first one chooses the kind of tokenizer: text is refused as no UTF-8 or gives
- * ids of the vocabulary; where every byte has a token and nothing is normalized, decoding gives the text
+/* The encoder on any bytes. The first byte chooses the kind of tokenizer. A text is refused as invalid UTF-8 or
+ * gives ids of the vocabulary. Where every byte has a token and nothing is normalized, decoding gives the text
  * back, at once and as a stream. */
 #include <stdint.h>
 #include <stdio.h>
@@ -62,7 +62,8 @@ static void check_round_trip(const struct tt_tokenizer *tokenizer, const struct 
 struct subject {
     const char *pipeline;
     bool byte_level, round_trip;
-    struct tt_tokenizer *tokenizer; /* made at the first run and kept: making one costs more than a run */
+    struct tt_tokenizer
+        *tokenizer; /* created in the first run and kept: creating one costs more than a run */
     struct tt_tokenizer_scratch *scratch;
 };
 

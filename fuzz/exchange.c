@@ -1,8 +1,8 @@
-/* What other ranks send on their data lines while this one calls collectives. The input is combined (xor) with what
- * honest ranks send, so that zeros, and nothing at all, are honest: then every call succeeds. Nothing else may look
- * like success: a call that succeeds has seen the frames of honest ranks.
+/* Data lines that other ranks write to while this rank calls collectives. The input is combined (xor) with the
+ * frames of honest ranks, so zeros, and an empty input, are honest: then every call succeeds. No other input may
+ * look like success: a call that succeeds has received the frames of honest ranks.
  *
- * The processes do not meet here: this file stands in for comm/link.c, which keeps the control connection. */
+ * The processes do not connect here: this file replaces comm/link.c, which owns the control connection. */
 /* links: tt_comm */
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,12 +19,12 @@ enum {
     WORLD_SIZE = 3,
     RANK = 1,
     CALLS = 3,
-    POLLS_MAX = 20, /* in one call, all of whose bytes are there: then it waits in vain */
+    POLLS_MAX = 20, /* in one call, whose bytes have all been sent: more polls mean that it waits in vain */
     ELEMENTS_MAX = 3000,
     PAYLOAD_MAX = 8 * ELEMENTS_MAX * WORLD_SIZE,
 };
 
-/* ---- In place of comm/link.c ---- */
+/* ---- Replaces comm/link.c ---- */
 
 struct tt_link {
     int wake; /* always readable */
@@ -91,7 +91,7 @@ void tt_link_say(struct tt_link *link, const char *doing)
     (void)link, (void)doing;
 }
 
-/* ---- What the other ranks say ---- */
+/* ---- The frames of the other ranks ---- */
 
 enum { LEAVES = 1, CUT = 2, CLOSES = 4 }; /* before its frame; in it; after it */
 
@@ -103,7 +103,7 @@ static struct {
 
 static struct tt_line_frame said[WORLD_SIZE];
 static bool closed[WORLD_SIZE];
-static bool whole[WORLD_SIZE]; /* said[] and its payload were sent, and nothing before them */
+static bool whole[WORLD_SIZE]; /* said[] and its payload were sent completely, and nothing before them */
 static uint8_t payloads[WORLD_SIZE][PAYLOAD_MAX];
 static tt_status (*exchange_of_tcp)(struct tt_comm *comm, const struct tt_comm_exchange *exchange);
 
@@ -123,7 +123,7 @@ static void combine(void *data, size_t bytes)
     }
 }
 
-/* `limit`: bytes that are left until the cut. */
+/* `limit`: number of bytes before the cut. */
 static void put(int end, const void *data, size_t bytes, size_t *limit)
 {
     size_t some = bytes < *limit ? bytes : *limit;
@@ -153,9 +153,10 @@ static void say_part(const struct tcp_comm *comm, const struct tt_comm_exchange 
         put(end, &leave, sizeof leave, &limit);
     }
     combine(&said[q], sizeof said[q]);
-    if (said[q].bytes <= PAYLOAD_MAX) bytes = (size_t)said[q].bytes; /* it keeps its word, where it can */
+    if (said[q].bytes <= PAYLOAD_MAX)
+        bytes = (size_t)said[q].bytes; /* as many as the frame claims, if possible */
     memset(payloads[q], 0, bytes);
-    for (size_t i = 0; i < bytes && input.size > 0; i++) payloads[q][i] = next_byte(); /* as it likes */
+    for (size_t i = 0; i < bytes && input.size > 0; i++) payloads[q][i] = next_byte(); /* arbitrary content */
     put(end, &said[q], sizeof said[q], &limit);
     put(end, payloads[q], bytes, &limit);
     if ((flags & CLOSES) != 0) closed[q] = shutdown(end, SHUT_WR) == 0;
@@ -191,7 +192,7 @@ static tt_status exchange_with_others(struct tt_comm *base, const struct tt_comm
     return status;
 }
 
-/* Splitting does not go through the table. */
+/* Splitting does not use the table. */
 static void say_cards(struct tt_comm *base)
 {
     struct tt_comm_part parts[WORLD_SIZE] = {0};

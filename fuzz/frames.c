@@ -1,6 +1,5 @@
-/* Bytes of a stranger at the rendezvous port, and frames of a member that has gone wrong. The first byte
- * chooses how far connections get before the bytes follow. The hub must answer the next process after each of
- * them. */
+/* Bytes of a stranger at the rendezvous port, and frames of a faulty member. The first byte chooses the state of
+ * the connection at which the bytes follow. The hub must answer the next process after each of them. */
 /* links: tt_comm */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -19,25 +18,25 @@
 enum { WORLD_SIZE = 3, PATIENCE_SECONDS = 25, CHECK_EVERY = 64 };
 
 enum mode {
-    RAW,    /* nothing came before the bytes */
+    RAW,    /* nothing is sent before the bytes */
     OPENED, /* an opening */
-    HELLO,  /* an opening and the header of a hello; each byte is combined (xor) with that of a good hello */
+    HELLO,  /* an opening and the header of a hello; each byte is combined (xor) with that of a valid hello */
     MEMBER, /* a hello: the bytes are those of a process that belongs to the run, */
-    PLACED, /* of one that said where it listens, while others are missing, */
-    BEGUN,  /* of one when all have come */
+    PLACED, /* of one that has sent its address, while others are missing, */
+    BEGUN,  /* of one after all have joined */
     SUM,    /* the opening of a process with a job secret: the bytes are its sum */
-    PROVEN, /* its sum too; then as HELLO */
+    PROVEN, /* the sum too; then as HELLO */
     MODES
 };
 
 static const char settings_text[] = "seed: 1\n";
 
-/* One with a job secret, one without. */
+/* One hub with a job secret, one without. */
 static struct place {
     struct tt_hub *hub;
     struct tt_proof_key key;
     int port;
-    int strangers; /* that have been at this hub; CHECK_EVERY: it is used up */
+    int strangers; /* number of strangers at this hub; after CHECK_EVERY it is replaced */
 } places[2];
 
 static void choose_port(struct place *place)
@@ -52,7 +51,7 @@ static void choose_port(struct place *place)
     close(file);
 }
 
-/* A hub that no stranger has been at. */
+/* Starts a new hub. */
 static void start_anew(struct place *place)
 {
     struct tt_hub_config config = {.local = true,
@@ -72,7 +71,7 @@ static int dial(const struct place *place)
                                   .sin_port = htons((uint16_t)place->port),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
-    /* Closing resets: a million connections would leave no port otherwise. */
+    /* Closing resets the connection: otherwise a million connections would use up all ports. */
     struct linger reset = {.l_onoff = 1};
     int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int at_once = 1;
@@ -84,7 +83,7 @@ static int dial(const struct place *place)
     return file;
 }
 
-/* An opening is answered, whatever came before. */
+/* The hub answers an opening, whatever has come before. */
 static int open_connection(const struct place *place, enum tt_proof_role role, struct tt_proof *proof)
 {
     int file = dial(place);
@@ -102,7 +101,7 @@ static void prove(const struct place *place, const struct tt_proof *proof, int f
     if (!hear(file, sum, sizeof sum) || !tt_proof_verify(&place->key, proof, TT_PROOF_ACCEPTER, sum)) abort();
 }
 
-/* The control connection of the process of these ranks. */
+/* Opens the control connection of the process of these ranks. */
 static int join(const struct place *place, int first_rank, int local_count)
 {
     struct tt_proof proof;
@@ -136,8 +135,8 @@ static int join(const struct place *place, int first_rank, int local_count)
     return file;
 }
 
-/* Until the hub closes the connection; a connection that says nothing more may not live on. Returns the bytes
- * that came. */
+/* Reads until the hub closes the connection, which it must do when nothing more is sent. Returns the number of
+ * bytes. */
 static size_t drain(int file)
 {
     char bytes[4096];
@@ -148,13 +147,13 @@ static size_t drain(int file)
     return heard;
 }
 
-/* Whether a hello, with settings after it, is one that the hub accepts. */
+/* Whether the hub accepts a hello, with settings after it. */
 static bool is_good(const uint8_t *said, size_t size)
 {
     struct tt_wire_hello hello, good = tt_wire_hello_make(WORLD_SIZE, 1, 1, "fuzz");
     if (size < sizeof hello) return false;
     memcpy(&hello, said, sizeof hello);
-    const char *settings = (const char *)said + sizeof hello; /* a 0 ends them */
+    const char *settings = (const char *)said + sizeof hello; /* terminated by a 0 */
     return strncmp(hello.version, good.version, sizeof hello.version) == 0 &&
            hello.byte_order == good.byte_order && hello.error_bytes == good.error_bytes &&
            hello.world_size == WORLD_SIZE && hello.first_rank >= 0 && hello.local_count >= 1 &&
@@ -218,7 +217,8 @@ static void run_stranger(const struct place *place, enum mode mode, const uint8_
     else
         say(file, data, size);
     size_t heard = drain(file);
-    if (mode == SUM && heard > 0) abort(); /* a stranger gets no sum to guess the secret by */
+    if (mode == SUM && heard > 0)
+        abort(); /* a stranger must not get a sum, which would help to guess the secret */
 }
 
 static struct place *place_for(enum mode mode)
@@ -236,7 +236,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0) return 0;
     enum mode mode = data[0] % MODES;
     struct place *place = place_for(mode);
-    bool lasts = mode == RAW || mode == OPENED || mode == SUM; /* a member that is gone ends the run */
+    bool lasts = mode == RAW || mode == OPENED || mode == SUM; /* the loss of a member ends the run */
     if (place->hub == NULL || place->strangers == CHECK_EVERY || !lasts) {
         start_anew(place);
         place->strangers = 0;

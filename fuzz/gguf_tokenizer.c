@@ -1,4 +1,4 @@
-/* The tokenizer of a GGUF file, made from a tokenizer.json of a stranger: written or refused. */
+/* The tokenizer of a GGUF file, made from an untrusted tokenizer.json: written or refused. */
 /* links: tt_convert */
 /* words: src/text src/convert/gguf_tokenizer.c */
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* model.safetensors.index.json beside two small files of weights: the index agrees with them or is refused,
- * and names no file outside the folder, where there is one more. */
+/* model.safetensors.index.json beside two small files of weights. The index agrees with them or is refused, and
+ * names no file outside the folder, where there is one more. */
 /* words: src/io src/tensor */
 #include <stdint.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static void write_weights(const char *name, const char *first, const char *secon
     fuzz_write(name, file, 8 + (size_t)bytes + (second != NULL ? 16 : 8));
 }
 
-/* What was opened is what the index says, each tensor in its file. */
+/* The opened tensors are those of the index, each in its file. */
 static void check_tensors(const struct tt_model_folder *folder, const struct tt_json_value *weight_map)
 {
     size_t count = tt_model_folder_tensor_count(folder);

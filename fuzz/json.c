@@ -1,5 +1,5 @@
-/* JSON: parsing, the getters on whatever was parsed, and writing: what is written must read back as the same
- * value. An outline fails as the whole does, and has the same of what it keeps. */
+/* JSON: parsing, the getters on the result, and writing: written text must parse to the same value. An outline
+ * fails as the whole document does, and its values are the same. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static void write_and_read(const struct tt_json_value *value, int indent)
     tt_str_deinit(&text);
 }
 
-/* A changeable copy is equal, and every member can be taken out of it. */
+/* An editable copy is equal, and every member can be removed from it. */
 static void copy_and_empty(struct tt_json *json)
 {
     struct tt_json_value *copy = tt_json_copy(json->root);
@@ -58,7 +58,7 @@ static bool is_container(const struct tt_json_value *value)
     return tt_json_is_list(value) || tt_json_is_object(value);
 }
 
-/* The elements of an outlined list up to the first that is no number and no word. */
+/* Walks the elements of an outlined list up to the first that is no number and no word. */
 static void walk(const struct tt_json_value *whole, const struct tt_json_value *list)
 {
     struct tt_json_walk walk = tt_json_walk(list);
@@ -83,7 +83,7 @@ static void compare_outlined(const struct tt_json_value *whole, const struct tt_
         abort();
 }
 
-/* With the members that are called "a" only, or with all. */
+/* Parses an outline with the members named "a" only, or with all. */
 static void outline(const char *text, size_t bytes, bool all)
 {
     const struct tt_span names[] = {{"a", 1}};
@@ -115,7 +115,7 @@ static void outline(const char *text, size_t bytes, bool all)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct tt_json json = {0};
-    /* A block of its own, so that a sanitizer sees a read behind the end. */
+    /* A separate block, so that a sanitizer detects a read beyond its end. */
     char *text = malloc(size + 1);
     if (text == NULL) abort();
     memcpy(text + 1, data, size);

@@ -1,6 +1,7 @@
-/* Data lines between processes, and strangers at both ends of them: one listens where rank 0 should, one comes in rank
- * 2's place to the door of rank 1, whose process is under test. The first byte chooses how far each of them gets as a
- * member would, the second how much of the rest is the first one's. A line is made with members only. */
+/* Data lines between processes, and strangers at both ends of them: one listens in the place of rank 0, one
+ * connects in the place of rank 2 to rank 1, whose process is under test. The first byte chooses how far each of
+ * them behaves like a member, the second the part of the remaining bytes that the first one sends. Lines are
+ * created with members only. */
 /* links: tt_comm */
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -17,9 +18,9 @@
 enum { WORLD_SIZE = 3, RANK = 1, IDLE_LOOKS = 8, PATIENT_LOOKS = 20000 };
 
 enum mode {
-    RAW,    /* nothing comes before the bytes */
+    RAW,    /* nothing is sent before the bytes */
     OPENED, /* its challenge or opening: the bytes are its sum */
-    PROVEN, /* its sum too; the guest's bytes are combined (xor) with the line that it should name */
+    PROVEN, /* the sum too; the guest's bytes are combined (xor) with the line that it should name */
     MODES
 };
 
@@ -33,8 +34,8 @@ struct stranger {
     int file;
     struct tt_proof proof;
     unsigned char sum[TT_PROOF_SUM_BYTES];
-    size_t have;  /* of what it awaits */
-    size_t heard; /* after it has said all */
+    size_t have;  /* received of the bytes that it waits for */
+    size_t heard; /* received after it has sent everything */
 };
 
 static struct {
@@ -52,8 +53,7 @@ static void choose_place(void)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof address;
     place.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    place.awake =
-        eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK); /* nothing is waited for: all is there or never comes */
+    place.awake = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK); /* no waiting: bytes are there or never come */
     if (tt_proof_key_make(secret, sizeof secret - 1, &place.key) != TT_OK ||
         bind(place.listener, (struct sockaddr *)&address, bytes) != 0 ||
         getsockname(place.listener, (struct sockaddr *)&address, &bytes) != 0 ||
@@ -63,7 +63,7 @@ static void choose_place(void)
     memcpy(place.rank0.bytes, &address.sin_addr, sizeof address.sin_addr);
 }
 
-/* Reads on; whether all is there. */
+/* Continues to read; true when all bytes are there. */
 static bool await(struct stranger *stranger, void *data, size_t bytes)
 {
     ssize_t got = recv(stranger->file, (char *)data + stranger->have, bytes - stranger->have, MSG_DONTWAIT);
@@ -148,8 +148,8 @@ static void move_guest(void)
     if (own->stage == SAID) listen_on(own);
 }
 
-/* Called by the process under test whenever it has served what is there. The lines of two members take as long as they
- * take, on a machine with much to do; `context`: whether there are two. */
+/* The process under test calls it after it has handled all events. The lines of two members may take long on a
+ * busy machine; `context`: whether there are two. */
 static tt_status look(void *context)
 {
     idle++;
@@ -189,7 +189,8 @@ static void connect_lines(bool all_good)
     if ((status == TT_OK) != all_good) abort();
     if (called.mode != PROVEN && lines[0] >= 0) abort();
     if (guest.mode != PROVEN && lines[2] >= 0) abort();
-    if (guest.mode == OPENED && guest.heard > 0) abort(); /* a stranger gets no sum to guess the key by */
+    if (guest.mode == OPENED && guest.heard > 0)
+        abort(); /* a stranger must not get a sum to guess the key by */
     tt_lines_close(lines, WORLD_SIZE);
     tt_wire_door_close(&door);
 }
@@ -200,7 +201,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct linger reset = {.l_onoff = 1};
     if (size < 2) return 0;
     if (place.listener < 0) choose_place();
-    for (int late; (late = accept(place.listener, NULL, NULL)) >= 0;) close(late); /* of the last input */
+    for (int late; (late = accept(place.listener, NULL, NULL)) >= 0;) close(late); /* from the last input */
     size_t rest = size - 2, first = data[1] < rest ? data[1] : rest;
     called = make_stranger(data[0], data + 2, first);
     guest = make_stranger(data[0] / MODES, data + 2 + first, rest - first);

@@ -1,4 +1,4 @@
-/* manifest.json of a checkpoint from elsewhere: names stay below the folder, and verifying it ends. */
+/* An untrusted manifest.json of a checkpoint: names stay below the folder, and verification ends. */
 /* links: tt_checkpoint */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* A process that joins a run, and a stranger who listens where rank 0 should. The first byte chooses how long
- * the stranger answers as rank 0 would before the bytes follow, on each connection anew. Whatever is said,
- * the process gives up or joins, and shows nothing that a terminal would obey. */
+/* A process that joins a run, and a stranger that listens in the place of rank 0. The first byte chooses how
+ * long the stranger answers like rank 0 before the bytes follow, on each connection again. Whatever it sends,
+ * the process gives up or joins, and prints nothing that controls a terminal. */
 /* links: tt_comm */
 #include <netinet/in.h>
 #include <pthread.h>
@@ -28,15 +28,15 @@ enum {
 };
 
 enum mode {
-    RAW,        /* nothing comes before the bytes */
+    RAW,        /* nothing is sent before the bytes */
     CHALLENGED, /* a challenge */
-    PROVEN,     /* a challenge and the sum of whoever has the job secret */
+    PROVEN,     /* a challenge and the sum of a process with the job secret */
     ACCEPTED,   /* a challenge and a frame that accepts the process */
     MODES
 };
 
-/* What the stranger says from now on, and the connections where it did: they stay open until the process has
- * given up or joined, since what closes with bytes unread takes back what it said. */
+/* The stranger's script, and its connections. They stay open until the process has given up or joined, because
+ * closing a socket with unread bytes discards the bytes sent. */
 static struct {
     pthread_mutex_t mutex;
     enum mode mode;

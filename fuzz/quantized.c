@@ -1,6 +1,6 @@
-/* A folder of quantized weights: the safetensors file is the input. Whatever it holds, weights are found or
- * refused, and what is found is read without touching memory or bytes of the file that are not its own. An
- * input that begins with a brace is read as JSON instead: as the state of a weight, and as a config.json. */
+/* A folder of quantized weights: the safetensors file is the input. Weights are found or refused, and reading
+ * them accesses only their own memory and bytes of the file. An input that begins with a brace is parsed as JSON
+ * instead: as the state of a weight, and as a config.json. */
 /* words: src/io src/tensor */
 #include <fcntl.h>
 #include <stdint.h>
@@ -48,7 +48,7 @@ static void read_weight(const struct tt_model_folder *folder, const struct tt_qu
     uint8_t *whole = malloc(bytes), *parts = malloc(bytes);
     float *values = malloc((size_t)tensor->layout.count * sizeof *values);
     if (whole == NULL || parts == NULL || values == NULL) abort();
-    if (tt_quantized_read(folder, tensor, 0, bytes, whole) != TT_OK) abort(); /* it was checked */
+    if (tt_quantized_read(folder, tensor, 0, bytes, whole) != TT_OK) abort(); /* it has been checked */
     if (tt_quantized_read(folder, tensor, 0, middle, parts) != TT_OK) abort();
     if (tt_quantized_read(folder, tensor, middle, bytes - middle, parts + middle) != TT_OK) abort();
     if (memcmp(whole, parts, bytes) != 0) abort();
@@ -84,7 +84,7 @@ static void decode_zeros(const struct tt_quant_layout *layout)
     free(segment);
 }
 
-/* What is written from a state gives that state. */
+/* The text written from a state parses to the same state. */
 static void read_state(const char *text, size_t bytes)
 {
     struct tt_quant_layout layout = {0}, layout_again = {0};

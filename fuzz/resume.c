@@ -1,4 +1,4 @@
-/* training_state.json of a checkpoint from elsewhere, put back into a run. */
+/* An untrusted training_state.json of a checkpoint, restored into a run. */
 /* links: tt_run */
 #include <stdint.h>
 #include <stdlib.h>

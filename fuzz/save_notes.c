@@ -1,5 +1,4 @@
-/* The note that a rank leaves beside the files of a save, of a file system that gives back other bytes.
- * */
+/* The note that a rank writes beside the files of a save, read from a file system that returns other bytes. */
 /* links: tt_checkpoint */
 #include <stdint.h>
 #include <stdlib.h>

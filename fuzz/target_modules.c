@@ -1,5 +1,5 @@
-/* target_modules, and the keys of rank_pattern: lists of names or a regular expression of a stranger. The
- * first byte chooses; matching ends within its step limit. */
+/* target_modules, and the keys of rank_pattern: untrusted lists of names, or a regular expression. The first
+ * byte chooses; matching ends within its step limit. */
 /* links: tt_model */
 #include <stdint.h>
 #include <stdlib.h>

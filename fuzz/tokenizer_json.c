@@ -1,4 +1,4 @@
-/* tokenizer.json: whatever parses must encode and decode a text without harm, and twice the same. */
+/* tokenizer.json: a tokenizer that parses must encode and decode a text without faults, and twice equally. */
 /* words: src/text */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Configuration text: the settings of a training run, and transformers' fsdp_config. What is accepted must
- * come back the same from the resolved file. */
+/* Configuration text: the settings of a training run, and transformers' fsdp_config. Accepted settings must be
+ * the same when the resolved file is read. */
 /* links: tt_job */
 /* words: src/job/accelerate.c src/job/settings.c src/data/settings.c src/config/value.c */
 #include <stdint.h>
@@ -8,7 +8,7 @@
 
 enum { KEYS_COMPARED = 100 }; /* of a mapping */
 
-/* The limits hold for what aliases and merge keys write out too, and no key is there twice. */
+/* The limits include the expansion of aliases and merge keys, and no key occurs twice. */
 static size_t check_tree(const struct tt_yaml_node *node, int depth)
 {
     size_t count = 1, place = 0;

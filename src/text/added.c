@@ -141,7 +141,7 @@ void added_matches_restart(struct added_matches *matches)
     matches->count = matches->block = matches->taken = 0;
 }
 
-/* U+2581 from its end. */
+/* Follows the bytes of U+2581 from its end. */
 static uint32_t step_metaspace(const struct added_finder *finder, uint32_t state)
 {
     for (size_t i = strlen(TT_METASPACE); i-- > 0;)
@@ -149,7 +149,7 @@ static uint32_t step_metaspace(const struct added_finder *finder, uint32_t state
     return state;
 }
 
-/* Bytes of the text that a pattern of that many matches. */
+/* The number of bytes of the text that a pattern of `pattern_bytes` matches. */
 static uint32_t matched_bytes(const struct added_finder *finder, const char *text, uint32_t pattern_bytes)
 {
     uint32_t bytes = 0;
@@ -159,8 +159,8 @@ static uint32_t matched_bytes(const struct added_finder *finder, const char *tex
     return bytes;
 }
 
-/* The matches that begin in a block, the last one first. What begins there ends less than the longest pattern
- * behind it. */
+/* Finds the matches that begin in a block, the last one first. They end at most the length of the longest
+ * pattern after the block. */
 static tt_status find_in_block(const struct added_finder *finder, const char *text, size_t bytes,
                                size_t start, size_t end, struct added_matches *matches)
 {
@@ -185,7 +185,7 @@ static tt_status find_in_block(const struct added_finder *finder, const char *te
 tt_status added_finder_next(const struct added_finder *finder, const char *text, size_t bytes,
                             struct added_matches *matches, struct added_match *match)
 {
-    const size_t block_bytes = (1 << 16) + 4 * finder->longest; /* what is looked at twice is a small part */
+    const size_t block_bytes = (1 << 16) + 4 * finder->longest; /* few bytes belong to two searches */
     *match = (struct added_match){0};
     if (finder->state_count == 0) return TT_OK;
     while (matches->count > 0 || matches->block < bytes) {

@@ -1,8 +1,7 @@
-/* Added tokens: matched in the text before the model's tokens, leftmost first, and the longest of those that begin at
- * one place. Matching is linear in the text: an Aho-Corasick automaton of the reversed tokens runs over the text from
- * its end and yields at each place the longest token that begins there ("Efficient string matching: an aid to
- * bibliographic search", Aho and Corasick, 1975).
- */
+/* Added tokens: matched in the text before the model's tokens, leftmost first, and of those that begin at the
+ * same position the longest. Matching is linear in the text: an Aho-Corasick automaton of the reversed tokens
+ * runs over the text from its end and yields at each position the longest token that begins there ("Efficient
+ * string matching: an aid to bibliographic search", Aho and Corasick, 1975). */
 #ifndef TT_TEXT_ADDED_H
 #define TT_TEXT_ADDED_H
 
@@ -20,13 +19,14 @@ struct added_match {
     int32_t id;
 };
 
-/* A search in one text; a zeroed struct is one that has not begun. Matches are kept of one block of the text at a
- * time: a text may be nothing but added tokens. */
+/* A search in one text; a zeroed struct is a search that has not begun. Matches of one block of the text at a
+ * time are stored, because a text may consist of added tokens alone. */
 struct added_matches {
-    struct added_match *data; /* owned: those of the block that were not given yet, the first one last */
+    struct added_match
+        *data; /* owned: matches of the block that are still to be returned, the first one last */
     size_t count, capacity;
-    size_t block; /* where the next block begins */
-    size_t taken; /* where the last match that was given ends */
+    size_t block; /* start of the next block */
+    size_t taken; /* end of the last match returned */
 };
 
 struct added_finder {
@@ -43,10 +43,10 @@ struct added_finder {
 TT_MUST_USE tt_status added_finder_build(struct added_finder *finder, const struct added_pattern *patterns,
                                          size_t count);
 void added_finder_deinit(struct added_finder *finder);
-/* From now on a blank of the text matches U+2581, and no pattern has one. */
+/* From now on a blank of the text matches U+2581; patterns must not contain blanks. */
 void added_finder_take_blanks(struct added_finder *finder);
 void added_matches_restart(struct added_matches *matches);
-/* The matches in the text, in order, none overlapping. Behind the last one match->bytes is 0. */
+/* Returns the matches in the text, in order and without overlap; match->bytes is 0 after the last one. */
 TT_MUST_USE tt_status added_finder_next(const struct added_finder *finder, const char *text, size_t bytes,
                                         struct added_matches *matches, struct added_match *match);
 

@@ -1,19 +1,19 @@
-/* Tokenizers of SentencePiece's kind write U+2581 for each blank: a text of blanks becomes three times as
- * long. Where no step behind that one tells the two apart but by looking for U+2581, the blanks stay, and
- * added tokens, cuts and the model take them for it. */
+/* Tokenizers of SentencePiece's kind write U+2581 for each blank, so a text of blanks becomes three times as
+ * long. If all later steps only search for U+2581, the blanks are left unchanged, and added tokens, splits and
+ * the model treat them as U+2581. */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "text/tokenizer_impl.h"
 
-/* Replace: " " by U+2581. */
+/* A Replace of " " by U+2581. */
 static bool replaces_blanks(const struct normalizer *step)
 {
     return step->kind == NORMALIZE_REPLACE && tt_pattern_is_literal(step->pattern, " ") &&
            strcmp(step->content, TT_METASPACE) == 0;
 }
 
-/* Finds nothing where no blank is left. */
+/* A step that finds nothing, because no blank is left. */
 static bool splits_at_blanks(const struct pretokenizer *step)
 {
     return step->kind == PRETOKENIZE_PATTERN && !step->invert && tt_pattern_is_literal(step->pattern, " ");

@@ -204,7 +204,7 @@ static bool breaks_word(const struct added_token *token, const char *text, size_
     return end < bytes && tt_unicode_is_word(tt_utf8_decode(text + end, &length));
 }
 
-/* A blank that stands for U+2581 is none. */
+/* A blank that stands for U+2581 is not white space. */
 static bool is_space(const struct added_finder *finder, int32_t code)
 {
     return code == ' ' ? !finder->blank_is_metaspace : tt_unicode_is_space(code);

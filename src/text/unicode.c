@@ -303,9 +303,9 @@ static tt_status run_flush(struct run *run, enum tt_normal_form form, size_t lim
     return TT_OK;
 }
 
-/* A starter that is its own normal form and never the second of a composing pair. Below `limit` that is so
- * for all code points; above, the library's tables say it, except for Hangul, which composes by arithmetic.
- */
+/* Whether a code point is a starter, its own normal form, and never the second of a composing pair. All code
+ * points below `limit` are; above it the library's tables decide, except for Hangul, which composes by
+ * arithmetic. */
 static bool is_inert(int32_t code, int32_t limit)
 {
     if (code < limit) return true;
@@ -315,7 +315,7 @@ static bool is_inert(int32_t code, int32_t limit)
            property->comb_index == UINT16_MAX;
 }
 
-/* Whether what stands before a decomposed code point cannot change it, nor it that: no mark, and never the
+/* Whether a decomposed code point and the text before it cannot change each other: it is no mark, and never the
  * second of a composing pair. Hangul's leading consonants are only ever the first. */
 static bool begins_run(enum tt_normal_form form, int32_t code)
 {
@@ -323,8 +323,8 @@ static bool begins_run(enum tt_normal_form form, int32_t code)
     return form == TT_NFD || form == TT_NFKD || (code >= 0x1100 && code <= 0x1112) || is_inert(code, 0);
 }
 
-/* One more code point of a run. Text without inert code points is one run; a long one is written as far as it
- * stands. */
+/* Adds one more code point to a run. Text without inert code points is one run; the finished part of a long run
+ * is written. */
 static tt_status run_add(struct run *run, enum tt_normal_form form, int32_t code, size_t limit,
                          struct tt_str *out)
 {

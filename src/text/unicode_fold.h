@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include "text/unicode_old.h"
 
-/* Those that fold to several code points (status F), which have been the same since Unicode 5.1, and those
- * whose case partner came with Unicode 15 to 16. */
+/* Code points that fold to several code points (status F; unchanged since Unicode 5.1), and those whose case
+ * partner came with Unicode 15 to 16. */
 static const struct code_range unusual_folds[] = {
     {0xDF, 0xDF},       {0x130, 0x130},   {0x149, 0x149},   {0x19B, 0x19B},   {0x1F0, 0x1F0},
     {0x264, 0x264},     {0x390, 0x390},   {0x3B0, 0x3B0},   {0x587, 0x587},   {0x1C89, 0x1C8A},
@@ -18,7 +18,7 @@ static const struct code_range unusual_folds[] = {
     {0x10D70, 0x10D85},
 };
 
-/* Code points next to each other in what one code point folds to; ranges hold a few more than there are. */
+/* Neighbouring code points in the folding of one code point; the ranges contain a few more than necessary. */
 static const struct folded_pair {
     int32_t second, first_from, first_to;
 } folded_pairs[] = {

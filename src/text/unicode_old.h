@@ -1,7 +1,7 @@
-/* Code points that some of the reference tokenizers' tables do not know, since these are older than Unicode
- * 16: its normalization is that of Unicode 9, its punctuation, and marks and format characters for BERT,
- * those of Unicode 8. Sorted. Source: DerivedAge.txt of the Unicode character database, as far as the code
- * points have a property that matters here. */
+/* Code points that some of the reference tokenizers' tables lack, because these are older than Unicode 16: those
+ * of its normalization are of Unicode 9; those of its punctuation, and of marks and format characters for BERT,
+ * of Unicode 8. Sorted. Source: DerivedAge.txt of the Unicode character database, for code points whose
+ * properties matter here. */
 #ifndef TT_TEXT_UNICODE_OLD_H
 #define TT_TEXT_UNICODE_OLD_H
 
@@ -39,7 +39,7 @@ static const struct code_range new_marks[] = {
     {0x1E4EC, 0x1E4EF}, {0x1E5EE, 0x1E5EF},
 };
 
-/* Nonspacing marks that Unicode 8 does not have as such. */
+/* Code points that Unicode 8 did not have as nonspacing marks. */
 static const struct code_range new_nonspacing[] = {
     {0x7FD, 0x7FD},     {0x897, 0x89F},     {0x8CA, 0x8E1},     {0x9FE, 0x9FE},     {0xAFA, 0xAFF},
     {0xB55, 0xB55},     {0xC04, 0xC04},     {0xC3C, 0xC3C},     {0xD00, 0xD00},     {0xD3B, 0xD3C},

@@ -1,5 +1,5 @@
-/* A linear layer's product together with what else reads or writes the same matrices: the narrow products of LoRA,
- * and SwiGLU. A device may do it in one pass (cuda/gemm_fused.h); others run the products and passes in sequence
+/* A linear layer's product together with the operations on the same matrices: the narrow products of LoRA, and SwiGLU.
+ * A device may compute them in one pass (cuda/gemm_fused.h); others run the products and passes in sequence
  * (backend/compose.h), with results equal up to rounding.
  *
  * Letters: M rows (tokens), K inner dimension, N columns, F feed-forward, R all LoRA ranks side by side. Matrices are
