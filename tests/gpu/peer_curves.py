@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Loss curves of trimtab beside those of transformers + PEFT: the same weights, adapter, rows and order, in bf16 and fp32.
+"""Loss curves of trimtab compared with those of transformers + PEFT: the same weights, adapter, rows and order, in bf16 and fp32.
 
     tests/gpu/peer_curves.py --trimtab build/trimtab --out FOLDER [--families llama qwen3] [--device cuda] [--steps 50]
 
-Needs torch, transformers and peft. Small random models of each family are made on the spot, with heads as wide as real
-ones. What rounding to bf16 does to a curve is measured, not chosen: the peer in bf16 against itself in fp32. Each of two
-bf16 curves is about that far from the fp32 one, so trimtab's may be at most twice that far from the peer's. In fp32 both
-must agree to a tenth of it. --tiny makes models that a CPU trains in seconds, to try this script.
+Needs torch, transformers and peft. The script makes small random models of each family, with heads as wide as real
+ones. The effect of rounding to bf16 on a curve is measured, not chosen: the peer in bf16 against itself in fp32. Each of
+two bf16 curves has about that distance from the fp32 one, so the distance of trimtab's from the peer's may be at most
+twice that. In fp32 it may be a tenth of it. --tiny makes models that a CPU trains in seconds, to try this script.
 
---quant nf4 is the same over a base in NF4 with double quantization. bitsandbytes, which is needed then, quantizes it once and
-saves it, and both sides train from that folder. On a GPU it adds up the scales in an order of its own, so that a few of them
-may get another code than on a CPU: what is compared is training, and such a code must not stand in its way. One more bf16
-curve is of trimtab quantizing the plain folder while it loads, which may be as far from the peer's as bf16 curves may be; how
-many codes and scales of the two differ is told.
+--quant nf4 is the same over a base in NF4 with double quantization, and needs bitsandbytes, which quantizes the base once
+and saves it. Both sides train from that folder. On a GPU bitsandbytes adds up the scales in another order, so that a few of
+them may get another code than on a CPU, which must not affect the comparison of training. One more bf16 curve is of trimtab
+quantizing the plain folder during loading; it has the tolerance of bf16 curves, and the number of different codes and
+scales is reported.
 
-llama-long has so many tokens a step, and is so wide, that its products fill an H200: what runs in fused kernels there is
-compared as well. One more bf16 curve is without them (TRIMTAB_GEMM_FUSED=0).
+llama-long has so many tokens per step, and is so wide, that its products fill an H200, so that fused kernels are compared
+too. One more bf16 curve is without them (TRIMTAB_GEMM_FUSED=0).
 """
 import argparse
 import concurrent.futures
@@ -60,7 +60,7 @@ TINY = dict(hidden_size=128, num_hidden_layers=2, num_attention_heads=4, num_key
 
 
 def make_rows(path, vocabulary, count, longest):
-    """Rows of a few words of the vocabulary, most often in a fixed order: there is something to learn."""
+    """Rows of a few words of the vocabulary, most often in a fixed order, so that there is something to learn."""
     generator = torch.Generator().manual_seed(7)
     words = torch.randperm(vocabulary, generator=generator)[:40]
     follows = torch.randperm(40, generator=generator)
@@ -80,7 +80,7 @@ def make_rows(path, vocabulary, count, longest):
 
 
 def make_model(family, folder, args):
-    """A model and an adapter of random numbers, on disk; the adapter's B is not zero, so that all of it has a gradient."""
+    """A model and an adapter of random numbers, on disk; the adapter's B is not zero, so that A has a gradient too."""
     torch.manual_seed(1)
     settings = {**FAMILIES[family], **(TINY if args.tiny else {}), "vocab_size": args.vocabulary,
                 "max_position_embeddings": 2048, "initializer_range": 0.04}
@@ -97,8 +97,8 @@ def make_model(family, folder, args):
 
 
 def make_quantized(folder, args):
-    """What the peer makes of the model, on disk. It is quantized from fp32, so that products in fp32 get numbers that were not
-    rounded to bf16 in between; products in bf16 round them then."""
+    """The model quantized and saved by the peer. It is quantized from fp32, so that products in fp32 get values without a
+    rounding to bf16 in between; products in bf16 round them."""
     how = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,
                              bnb_4bit_compute_dtype=torch.float32)
     base = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32, device_map={"": args.device},
@@ -115,7 +115,7 @@ def tensors_of(folder):
 
 
 def quantized_apart(folder, args):
-    """How many codes and scales `trimtab quantize` makes otherwise than the peer."""
+    """The numbers of codes and scales in which `trimtab quantize` differs from the peer."""
     words = [args.trimtab, "quantize", "--model_name_or_path", folder / "model", "--output_dir", folder / "quantized_by_us",
              "--overwrite_output_dir", "true", "--bnb_4bit_use_double_quant", "true"]
     run([str(word) for word in words])
@@ -149,7 +149,7 @@ def peer_model(folder, dtype, args):
 
 
 def peer_curve(folder, rows, dtype, rows_per_step, args):
-    """Steps in a plain loop: what Trainer does with bf16=True, one row at a time so that nothing is padded."""
+    """Steps in a plain loop, like Trainer's with bf16=True, one row at a time so that nothing is padded."""
     model = peer_model(folder, dtype, args)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if any(parameter.dtype != torch.float32 for parameter in trained):
@@ -179,7 +179,7 @@ def peer_curve(folder, rows, dtype, rows_per_step, args):
 
 
 def run(words, environment=None):
-    """Runs trimtab, in any thread: what it said when it fails is the error."""
+    """Runs trimtab, in any thread; its output is the error when it fails."""
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=RUN_SECONDS,
                           env={**os.environ, **(environment or {})})
     if done.returncode != 0:

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """Whole runs of the trimtab program on GPUs: one loss curve for every split, the curve of the CPU, the same bits twice,
-inference, processes, going on from checkpoints, and failures. Needs Python alone.
+inference, processes, resuming from checkpoints, and failures. Needs Python alone.
 
     tests/gpu/properties.py --trimtab build/trimtab --out FOLDER [--device cuda] [--only WORD] [--jobs N]
                             [--checks-at-once N] [--budget SECONDS] [--results FILE]
 
-Each check is one line of FOLDER/results.tsv, or FILE: PASS, FAIL or SKIP, its name, its seconds, and what was measured or went
-wrong. The output of every run stays in FOLDER. --device cpu runs what does not need a GPU, to try the checks themselves.
-Lines come in the order in which checks end; those whose seconds are what they check run after all others.
+Each check is one line of FOLDER/results.tsv, or FILE: PASS, FAIL or SKIP, its name, its seconds, and the measurement or the
+failure. The output of every run stays in FOLDER. --device cpu runs the checks that do not need a GPU, to try them. Lines
+are in the order in which checks end; checks of times run after all others.
 
-Almost all of the time goes into starting some hundred programs, over a second each on a GPU. So several run at a time, --jobs
-in all, of --checks-at-once checks, those that need few GPUs on each of them in turn; and checks whose runs follow one another
-begin first.
+Almost all of the time is spent on starting some hundred programs, over a second each on a GPU. So several run in parallel:
+--jobs in all, of --checks-at-once checks; those that need few GPUs use each of them in turn; and checks with runs in
+sequence begin first.
 """
 import argparse
 import concurrent.futures
@@ -30,8 +30,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests/golden"
 STEPS, SAMPLES = 8, 8  # of a run; of a step, over all ranks
-# No run here takes longer, unless it hangs. Programs that share a GPU take turns there, and a collective of one needs all its
-# GPUs at a time: with two dozen of them one was not over after a minute.
+# No run takes longer, unless it hangs. Programs that share a GPU run in turns, and a collective of one needs all its GPUs at
+# the same time: with two dozen programs one had not ended after a minute.
 RUN_SECONDS = 120
 END_SECONDS = 30       # from the death of a rank to the end of the others
 QUANTIZED = [
@@ -46,7 +46,7 @@ EXIT_USAGE, EXIT_DATA, EXIT_MEMORY, EXIT_DEVICE, EXIT_STOPPED = 2, 3, 4, 10, 11
 REPEATABLE = {"TRIMTAB_DETERMINISTIC": "1"}
 ALL_WEIGHTS = {"use_peft": "false", "learning_rate": 0.001}
 SHARDED = {"state_dict_type": "SHARDED_STATE_DICT"}
-# What goes on from a checkpoint bit for bit. With weights in bf16 the state holds the masters too.
+# Settings with which a run resumes bit for bit. With weights in bf16 the state has the masters too.
 SAVED = [
     ("LoRA", "llama3", {}),
     ("LoRA, file per rank", "qwen3", SHARDED),
@@ -59,7 +59,7 @@ SAVED = [
                                                          "offload_params": "true"}),
 ]
 MACHINES = 2
-LONG = 300   # steps of a run that is stopped or killed on its way
+LONG = 300   # steps of a run that is stopped or killed
 KILLS = 3    # in the middle of a save
 
 
@@ -108,7 +108,7 @@ class Run:
             try:
                 self.process.wait(5)
             except subprocess.TimeoutExpired:
-                pass  # it hangs in the driver, and goes when that lets it go
+                pass  # it hangs in the driver, and ends when the driver returns
 
     def output(self):
         return self.text.read_text(errors="replace")
@@ -135,7 +135,7 @@ class Suite:
         shutil.rmtree(self.out / "runs", ignore_errors=True)
         self.lock, self.runs, self.failed, self.alive = threading.Lock(), 0, 0, []
         self.checks, self.made = [], {}
-        self.slots = threading.BoundedSemaphore(self.jobs)  # runs at a time, over all checks
+        self.slots = threading.BoundedSemaphore(self.jobs)  # parallel runs, over all checks
         self.ports = set()
         launcher = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT", "TRIMTAB_NODE")
         self.env = {key: value for key, value in os.environ.items()
@@ -147,7 +147,7 @@ class Suite:
         self.rank_counts = [n for n in (1, 2, 4) if n <= self.gpus]
 
     def count_gpus(self):
-        """As many ranks as a run may have: asking for too many says how many there are."""
+        """The largest number of ranks: the error for too many names it."""
         if self.device == "cpu":
             return 4
         run = Run(self, ["train"], {**self.base("llama3"), "ranks": 4096})
@@ -163,13 +163,13 @@ class Suite:
                 "save_strategy": "no", "lora_r": 8, "lora_target_modules": "all-linear", "lora_dropout": 0.1}
 
     def split(self, family, ranks=1, accumulation=1, **more):
-        """Settings of a run whose steps have the same SAMPLES samples whatever the split."""
+        """Settings of a run whose steps have the same SAMPLES samples for every split."""
         micro = SAMPLES // (ranks * accumulation)
         return {**self.base(family), "ranks": ranks, "per_device_train_batch_size": micro,
                 "gradient_accumulation_steps": accumulation, **more}
 
     def some_gpus(self, count):
-        """The environment of a run with so many ranks: each gets the next ones, and sees no others, which starts sooner."""
+        """The environment of a run with `count` ranks: it sees only the next GPUs in turn, and so starts sooner."""
         if self.device == "cpu" or not 0 < count <= len(self.names) // 2:
             return {}
         with self.lock:
@@ -182,17 +182,17 @@ class Suite:
             return Run(self, ["train"], settings, {**self.some_gpus(settings["ranks"]), **(env or {})}, result).must()
 
     def together(self, function, items):
-        """The function of each item, at the same time; how many of its runs there are at a time is for slots to say."""
+        """The function of each item, in parallel; slots limits the number of parallel runs."""
         items = list(items)
         with concurrent.futures.ThreadPoolExecutor(max(1, len(items))) as pool:
             return list(pool.map(function, items))
 
     def curves(self, many):
-        """Loss curves of several runs, some of which run at the same time."""
+        """Loss curves of several runs, some of them in parallel."""
         return self.together(lambda settings: self.train(settings).curve(), many)
 
     def once(self, key, make):
-        """What several checks need is made by the first of them; the others wait for it, and share its failure."""
+        """Makes a value that several checks need in the first of them; the others wait for it, and share its failure."""
         with self.lock:
             mine = key not in self.made
             if mine:
@@ -206,8 +206,8 @@ class Suite:
         return future.result()
 
     def check(self, name, body, *arguments, when=1, **more):
-        """`when`: 0 begins first, since its runs follow one another; 2 begins after all others have ended: its seconds
-        matter, which are those of waits, so that such checks may run together."""
+        """`when`: 0 begins first, because its runs are sequential; 2 begins after all others have ended, because it
+        checks times. These are times of waits, so such checks may run in parallel."""
         if not self.only or any(word in name for word in self.only):
             self.checks.append((when, name, lambda: body(self, *arguments, **more)))
 
@@ -227,7 +227,7 @@ class Suite:
             status, detail = "SKIP", str(reason)
         except Failure as reason:
             status, detail = "FAIL", str(reason)
-        except Exception as reason:  # a check that breaks is a failed one, and the others still run
+        except Exception as reason:  # an exception is a failed check; the others still run
             status, detail = "FAIL", f"{type(reason).__name__}: {reason}"
         line = f"{status}\t{name}\t{time.monotonic() - begin:.1f}\t{' '.join(detail.split())}"
         with self.lock:
@@ -237,7 +237,7 @@ class Suite:
                 stream.write(line + "\n")
 
     def end_at_once(self, *_):
-        """Told to end: no run may stay behind."""
+        """Handles a signal: kills all runs."""
         for run in list(self.alive):
             if run.process is not None and run.process.returncode is None:
                 run.process.kill()
@@ -265,9 +265,9 @@ def within(curves, names, wanted, bound):
 
 
 def bf16_noise(suite, family, **more):
-    """The plain bf16 curve, and how far rounding alone takes a curve: bf16 runs whose additions come in other orders
-    against the same run in fp32. Each of two bf16 runs is that far from fp32 at most, so they are at most twice that far
-    from each other."""
+    """The plain bf16 curve, and the distance due to rounding alone: bf16 runs with other orders of additions,
+    compared with the same run in fp32. Each of two bf16 runs has at most this distance from fp32, so their distance from
+    each other is at most twice that."""
     exact, *rounded = suite.curves([suite.split(family, bf16="false", recompute="none", **more)] +
                                    [suite.split(family, accumulation=n, recompute="none", **more) for n in (1, 2, 4)])
     return rounded[0], max(furthest(curve, exact) for curve in rounded)
@@ -278,7 +278,7 @@ def plain_fp32(suite):
 
 
 def strategies(ranks):
-    """One rank has nobody to share with: only whether there is a shard at all makes a difference."""
+    """With one rank strategies differ only in whether there is a shard."""
     return STRATEGIES if ranks > 1 else ["FULL_SHARD", "NO_SHARD"]
 
 
@@ -312,7 +312,7 @@ def one_curve_fp32(suite, ranks):
 
 
 def one_curve_quantized(suite, ranks, offload):
-    """Over 4 and 8 bits, made while loading or stored: the same base on any number of ranks, on the CPU too."""
+    """Over 4 and 8 bits, quantized during loading or stored: the same base on any number of ranks, on the CPU too."""
     suite.needs_gpus(ranks)
 
     def on_the_cpu(base):
@@ -384,7 +384,7 @@ def evaluates(suite):
 
 
 def free_port(suite):
-    """One that no other check was given."""
+    """A port that no other check uses."""
     while True:
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
@@ -396,11 +396,11 @@ def free_port(suite):
 
 
 def all_must(runs):
-    """Processes of one run. None stays behind, whichever fails."""
+    """Processes of one run. All are ended, whichever fails."""
     try:
         codes = [run.wait() for run in runs]
         for run, code in zip(runs, codes):
-            if code not in (0, EXIT_DEVICE):  # that one says why; the others, that it is gone
+            if code not in (0, EXIT_DEVICE):  # this one reports the cause; the others, its loss
                 run.must()
         for run in runs:
             run.must()
@@ -437,8 +437,8 @@ def processes(suite):
 
 
 def start_machines(suite, ranks, how, settings):
-    """Two machines with half of the GPUs each, though they are one: `how` they are started is by flags, as pods, each one
-    process with a thread for each rank, or as processes of one rank."""
+    """Two simulated machines with half of the GPUs each. `how`: started by flags or as pods, each one process with a
+    thread for each rank, or as processes of one rank."""
     each, port, starts = ranks // MACHINES, str(free_port(suite)), []
     for machine in range(MACHINES):
         env = {"CUDA_VISIBLE_DEVICES": ",".join(suite.names[machine * each:(machine + 1) * each])}
@@ -460,7 +460,7 @@ def start_machines(suite, ranks, how, settings):
 
 
 def machines(suite, strategy):
-    """Shards inside of machines and replicas across them, or shards across them; what they save goes on elsewhere."""
+    """Shards inside of machines and replicas across them, or shards across them; their checkpoints are resumed elsewhere."""
     suite.needs_gpus(2)
     ranks = max(suite.rank_counts)
     kinds = [("flags", {"recompute": "none"}), ("pods", {"recompute": "block", "offload_params": "true"}),
@@ -485,7 +485,7 @@ def machines(suite, strategy):
 
 
 def wait_for_training(runs):
-    """Until all processes have been loading and stepping for a while."""
+    """Waits until all processes have been loading and stepping for a while."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if any(run.process.poll() is not None for run in runs):
@@ -497,7 +497,7 @@ def wait_for_training(runs):
 
 
 def a_rank_goes(suite, what):
-    """A rank that is killed, or stopped without dying, ends the others."""
+    """A rank that is killed, or stopped by a signal, ends the others."""
     suite.needs_gpus(2)
     ranks = max(suite.rank_counts)
     settings = process_settings(suite, ranks, max_steps=1000000, num_train_epochs=1000000, disable_tqdm="true")
@@ -518,7 +518,7 @@ def a_rank_goes(suite, what):
 
 
 def a_kernel_never_ends(suite, with_processes):
-    """On the last GPU, after some steps; the others wait for it. The run ends with the name of that GPU."""
+    """A hang of the last GPU after some steps; the others wait for it. The run ends with the name of that GPU."""
     if suite.device == "cpu":
         raise Skip("about GPUs")
     ranks = max(suite.rank_counts)
@@ -598,7 +598,7 @@ def saved_bytes(run, step=STEPS):
 
 
 def must_be_same(a, b, what):
-    """How many bytes there are."""
+    """Fails when the files differ; returns the number of bytes."""
     if a.keys() != b.keys():
         raise Failure(f"{what}: other files: {sorted(map(str, a.keys() ^ b.keys()))}")
     for path in a:
@@ -610,13 +610,13 @@ def must_be_same(a, b, what):
 
 
 def went_on(run, step):
-    """A run that began again would end alike."""
+    """Checks that the run resumed; a run from the start would end with the same result."""
     if f"step {step} of " not in run.output():
         raise Failure(f"did not go on from step {step}: {run.output()[-300:]}")
 
 
 def goes_on_alike(suite, ranks, settings):
-    """Saved in the middle or not, gone on with from there or not: the same bytes at the end."""
+    """Saved in the middle or not, resumed from there or not: the same bytes at the end."""
     settings = suite.split(*settings[1:2], ranks, bf16="true", save_strategy="steps", **settings[2])
     whole, saving = suite.together(lambda every: suite.train({**settings, "save_steps": every}, REPEATABLE),
                                    (STEPS, STEPS // 2))
@@ -645,7 +645,7 @@ def resumes_same_bits(suite, ranks, many):
 
 
 def resumes_elsewhere(suite, first, then, more):
-    """`first`, `then`: device and ranks. The curve of a run that never stopped is that of the run that saved."""
+    """`first`, `then`: device and ranks. The reference curve is that of the saving run, which is not interrupted."""
     for device, ranks in (first, then):
         if device != "cpu":
             suite.needs_gpus(ranks)
@@ -668,7 +668,7 @@ def resumes_elsewhere_both(suite, first, then):
 
 
 def resumes_as_processes(suite):
-    """Saved by ranks of one process and gone on with by a process for each, and the other way round."""
+    """Saved by ranks of one process and resumed by a process for each, and the other way round."""
     suite.needs_gpus(2)
     ranks = max(suite.rank_counts)
     more = {"save_strategy": "steps", "save_steps": STEPS // 2}
@@ -706,7 +706,7 @@ def wait_until(run, holds):
 
 
 def stop_and_go_on(suite, with_processes):
-    """SIGTERM amid training: exit code 11, a whole checkpoint, and the end of a run that nobody stopped."""
+    """SIGTERM during training: exit code 11, a complete checkpoint, and then the end of an uninterrupted run."""
     ranks = max(suite.rank_counts)
     more = {"bf16": "true", "max_steps": LONG, "save_strategy": "steps", "save_steps": LONG}
     settings = suite.split("llama3", ranks, **more)
@@ -733,7 +733,7 @@ def stop_and_go_on(suite, with_processes):
     verify(suite, saved[0])
     step = saved[0].name.split("-")[1]
     rest = {**settings, "resume_from_checkpoint": "true"}
-    if with_processes:  # sums over processes come in another order
+    if with_processes:  # sums over processes have another order
         after = suite.train(rest, REPEATABLE, runs[0].result)
         went_on(after, step)
         if len(after.curve()) != LONG:
@@ -749,7 +749,7 @@ def stop_and_go_on(suite, with_processes):
 
 
 def killed_while_saving(suite):
-    """Killed a few times in the middle of a save: what bears the name of a checkpoint is one, and the run goes on."""
+    """Killed a few times in the middle of a save: folders with the name of a checkpoint are complete, and the run resumes."""
     ranks = max(suite.rank_counts)
     settings = suite.split("llama3", ranks, bf16="true", max_steps=LONG, save_strategy="steps", save_steps=1,
                            save_total_limit=2, resume_from_checkpoint="true", **ALL_WEIGHTS, **SHARDED,
@@ -768,7 +768,7 @@ def killed_while_saving(suite):
         def amid_a_save():
             if max(checkpoints(), default=0) < before + 2 or not any(result.glob("checkpoint-*.saving")):
                 return False
-            run.process.send_signal(signal.SIGSTOP)  # so that it is still there when it is killed
+            run.process.send_signal(signal.SIGSTOP)  # so that it still runs when it is killed
             time.sleep(0.001)
             if any(result.glob("checkpoint-*.saving")):
                 return True
@@ -777,7 +777,7 @@ def killed_while_saving(suite):
 
         if not wait_until(run, amid_a_save):
             raise Failure(f"ended by itself: {run.output()[-300:]}")
-        run.process.kill()  # end() would let it go on first
+        run.process.kill()  # end() would resume it first
         run.end()
         if any(result.glob("checkpoint-*.saving")):
             killed_at.append(max(checkpoints()))
