@@ -4,11 +4,11 @@ completion (the rest).
 
     python3 make_corpus.py --out corpus.jsonl --megabytes 40 --seed 1
 
-The first line brings news, new names above all, which nobody can predict; what follows can be read out of it. With
+The first line has new information, new names above all, which is unpredictable; the rest follows from it. With
 the loss on the completion alone, half as many tokens teach as much (PyTorch prototype on an H200, 2026-11: exact match
 after LoRA 0.97 for a base of 10.7 M tokens, against 0.01 with the loss on all of them and 0.96 for twice as many).
 
-The texts teach the skills that the demo's task needs, each by itself: copying names that were never seen before, clock
+The texts teach the skills that the demo's task needs, each by itself: copying names that have not occurred before, clock
 times, numbers and prices said in words, lists of fields in many formats, JSON of other documents. None shows the
 task: no order is ever written as JSON, and no name of the held-out rows occurs.
 """
@@ -18,7 +18,7 @@ import random
 
 from world import DAYS, FIRST_END, FIRST_START, LAST_END, LAST_START, ORDERS, THING, World, clock, number_words, price
 
-# Facts of an order: names under which lists of fields ask for them, and what stands there.
+# Facts of an order: the names of their fields in lists, and their values.
 FIELDS = [
     (("name", "buyer", "client", "customer"), lambda r, s: r["who"]),
     (("surname", "last name"), lambda r, s: r["who"].split()[1]),
@@ -49,7 +49,7 @@ QUESTIONS = [
 
 
 def write_fields(rng, pairs):
-    """One of the formats in which a list of (key, value) is written."""
+    """Writes a list of (key, value) in one of the formats."""
     keys = [key for key, _ in pairs]
     values = [value for _, value in pairs]
     tags = [key.replace(" ", "_") for key in keys]
@@ -78,7 +78,7 @@ def pick_fields(rng, record, said, count):
 
 
 def fields_view(world, record, said):
-    """Which fields are wanted, then the fields."""
+    """The names of the requested fields, then the fields."""
     pairs = pick_fields(world.rng, record, said, world.rng.randint(2, 8))
     asked = world.rng.choice(("Fields", "Wanted", "List")) + ": " + ", ".join(key for key, _ in pairs) + ".\n"
     return asked + write_fields(world.rng, pairs)
