@@ -170,6 +170,7 @@ static tt_status join_texts(struct jinja_render *render, const struct jinja_valu
 {
     struct jinja_writer writer = jinja_writer_new(render);
     bool is_markup = a->is_markup || b->is_markup;
+    TT_TRY(jinja_reserve(&writer, (size_t)a->text->bytes + b->text->bytes));
     TT_TRY(write_operand(&writer, a, is_markup));
     TT_TRY(write_operand(&writer, b, is_markup));
     TT_TRY(jinja_writer_value(&writer, out));
@@ -197,6 +198,9 @@ static tt_status repeat(struct jinja_render *render, const struct jinja_value *o
     if (times < 0) times = 0;
     if (of->type == JINJA_TEXT) {
         struct jinja_writer writer = jinja_writer_new(render);
+        size_t bytes;
+        if (__builtin_mul_overflow(of->text->bytes, (size_t)times, &bytes)) bytes = SIZE_MAX;
+        TT_TRY(jinja_reserve(&writer, bytes));
         for (int64_t i = 0; i < times && of->text->bytes > 0; i++) {
             TT_TRY(jinja_charge(render, 1));
             TT_TRY(jinja_write_part(&writer, of, 0, of->text->bytes));

@@ -23,6 +23,7 @@ tt_status jinja_fail(struct jinja_render *render, const char *format, ...)
 void *jinja_alloc(struct jinja_render *render, size_t bytes)
 {
     if (bytes > TT_JINJA_MEMORY_MAX - render->memory) {
+        render->is_full = true;
         (void)!jinja_fail(render, "the values of a rendering may take at most %d MiB of memory",
                           TT_JINJA_MEMORY_MAX >> 20);
         return NULL;
@@ -222,6 +223,7 @@ tt_status tt_jinja_render(const struct tt_jinja *jinja, const struct tt_jinja_in
     *output = made;
     made = (struct tt_jinja_output){0};
 out:
+    if (render.is_full) status = TT_ERR_DATA;
     tt_jinja_output_deinit(&made);
     tt_free(render.origins);
     tt_arena_deinit(&render.arena);

@@ -163,12 +163,13 @@ struct jinja_writer jinja_writer_new(struct jinja_render *render)
     return (struct jinja_writer){.render = render, .limit = TT_JINJA_TEXT_MAX, .limit_name = "a text"};
 }
 
-static tt_status reserve(struct jinja_writer *writer, size_t bytes)
+tt_status jinja_reserve(struct jinja_writer *writer, size_t bytes)
 {
     if (bytes <= writer->capacity - writer->bytes) return TT_OK;
     if (bytes > writer->limit - writer->bytes)
         return jinja_fail(writer->render, "%s may have at most %zu bytes", writer->limit_name, writer->limit);
     size_t capacity = writer->capacity * 2 > 64 ? writer->capacity * 2 : 64;
+    if (capacity > writer->limit) capacity = writer->limit;
     if (capacity < writer->bytes + bytes) capacity = writer->bytes + bytes;
     char *grown = jinja_alloc(writer->render, capacity);
     if (grown == NULL) return TT_ERR_MEMORY;
@@ -200,7 +201,7 @@ static tt_status add_run(struct jinja_writer *writer, uint32_t origin)
 tt_status jinja_write(struct jinja_writer *writer, const char *data, size_t bytes, uint32_t origin)
 {
     if (bytes == 0) return TT_OK;
-    TT_TRY(reserve(writer, bytes));
+    TT_TRY(jinja_reserve(writer, bytes));
     memcpy(writer->data + writer->bytes, data, bytes);
     writer->bytes += bytes;
     return add_run(writer, origin);

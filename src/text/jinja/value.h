@@ -196,6 +196,8 @@ struct jinja_writer {
     size_t run_count, run_capacity;
 };
 struct jinja_writer jinja_writer_new(struct jinja_render *render);
+/* Makes room for so many more bytes, all at once. */
+tt_status jinja_reserve(struct jinja_writer *writer, size_t bytes);
 tt_status jinja_write(struct jinja_writer *writer, const char *data, size_t bytes, uint32_t origin);
 tt_status jinja_write_literal(struct jinja_writer *writer, const char *text, uint32_t origin);
 /* A part of a text value with its origins, in bytes. */
