@@ -15,7 +15,7 @@ struct jinja_render {
     const struct tt_jinja_input *input;
     struct tt_arena arena;
     size_t memory;
-    bool is_full; /* the limit of memory is reached: no allocation failed */
+    bool is_full;                /* the limit of memory is reached: no allocation failed */
     const struct jinja_node *at; /* where errors are reported */
     uint64_t steps;
     int depth, calls;
