@@ -328,6 +328,28 @@ static void splits_without_memory(void **state)
     assert_in_range(scarcity.nth, 15, 100);
 }
 
+/* Rank 1 fails while the others look without waiting. */
+static tt_status polling_rank(struct tt_comm *comm, void *argument)
+{
+    (void)argument;
+    tt_status status = TT_OK;
+    if (tt_comm_rank(comm) == 1) {
+        usleep(20000);
+        (void)!tt_fail(TT_ERR_DATA, "a bad row");
+        tt_comm_abort(comm);
+        return TT_OK;
+    }
+    while (status == TT_OK) status = tt_comm_poll(comm);
+    TEST_RANK_CHECK(test_failed_with(status, TT_ERR_PEER, "rank 1 failed: a bad row"));
+    return TT_OK;
+}
+
+static void a_failure_is_polled(void **state)
+{
+    (void)state;
+    test_ranks(3, polling_rank, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +361,7 @@ int main(void)
         cmocka_unit_test(groups_of_a_family_fail_together),
         cmocka_unit_test(a_rank_that_leaves_has_failed),
         cmocka_unit_test(an_abort_from_outside_wakes_all),
+        cmocka_unit_test(a_failure_is_polled),
         cmocka_unit_test(the_plan_device_moves_nothing),
         cmocka_unit_test(groups_that_cannot_be),
         cmocka_unit_test(splits_without_memory),
