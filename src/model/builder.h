@@ -48,6 +48,8 @@ void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, 
 /* Names of an attention half inside its layer. */
 struct tt_attention_names {
     const char *module, *norm, *q, *k, *v, *o, *q_norm, *k_norm;
+    const char
+        *qkv; /* one linear instead of q, k and v, with their outputs one after the other; NULL: three */
 };
 /* The first half of a layer. Window, rotation and key/value heads are those of the layer's facts. */
 struct tt_attention_spec {
@@ -62,6 +64,7 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
 
 struct tt_mlp_names {
     const char *module, *activation, *norm, *gate, *up, *down;
+    const char *gate_up; /* one linear instead of gate and up; NULL: two */
 };
 /* The second half of a layer. */
 struct tt_mlp_spec {

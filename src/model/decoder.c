@@ -83,6 +83,7 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
         {names->q, q_out, spec->bias, scores, scores},
         {names->k, k_out, spec->bias, scores, k_bias_reach(spec, facts)},
         {.path = names->v, .out = k_out, .bias = spec->bias},
+        {.path = names->qkv, .out = q_out + 2 * k_out, .bias = spec->bias},
     };
     *attention = (struct tt_self_attention){
         .heads = spec->heads,
@@ -95,7 +96,7 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     };
     tt_build_module(builder, names->module);
     tt_build_norm(builder, &norm, dim, TT_REACH_ALWAYS, &attention->norm);
-    tt_build_linears(builder, qkv, 3, dim, &attention->qkv);
+    tt_build_linears(builder, qkv, 4, dim, &attention->qkv);
     tt_build_norm(builder, &q_norm, head_dim, scores, &attention->q_norm);
     tt_build_norm(builder, &k_norm, head_dim, scores, &attention->k_norm);
     tt_build_linear(builder, names->o, q_out, dim, spec->output_bias, &attention->o);
@@ -106,13 +107,16 @@ void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec)
     const struct tt_mlp_names *names = spec->names;
     struct tt_mlp *mlp = &builder->current.mlp;
     int64_t dim = builder->model->facts.hidden_size;
-    struct tt_linear_spec gate_up[] = {{.path = names->gate, .out = spec->ffn, .bias = spec->bias},
-                                       {.path = names->up, .out = spec->ffn, .bias = spec->bias}};
+    struct tt_linear_spec gate_up[] = {
+        {.path = names->gate, .out = spec->ffn, .bias = spec->bias},
+        {.path = names->up, .out = spec->ffn, .bias = spec->bias},
+        {.path = names->gate_up, .out = 2 * spec->ffn, .bias = spec->bias},
+    };
     *mlp = (struct tt_mlp){0};
     tt_build_module(builder, names->module);
     tt_build_norm(builder, &(struct tt_norm_spec){names->norm, spec->norm_eps}, dim, TT_REACH_ALWAYS,
                   &mlp->norm);
-    tt_build_linears(builder, gate_up, 2, dim, &mlp->gate_up);
+    tt_build_linears(builder, gate_up, 3, dim, &mlp->gate_up);
     tt_build_linear(builder, names->down, spec->ffn, dim, spec->bias, &mlp->down);
     tt_build_module(builder, names->activation);
 }

@@ -83,9 +83,14 @@ TT_MUST_USE tt_status tt_family_parse_shape(const struct tt_json *json,
                                             struct tt_model_facts *facts, struct tt_decoder_shape *shape);
 /* Refuses an activation (hidden_act) other than SiLU. */
 TT_MUST_USE tt_status tt_family_check_silu(const struct tt_json *json);
-/* Reads the rotation of `columns` columns of each head, from rope_theta (default: `theta`) with rope_scaling, or from
- * rope_parameters. */
-TT_MUST_USE tt_status tt_family_parse_rope(const struct tt_json *json, int64_t columns, double theta,
+struct tt_rope_rules {
+    int64_t head_dim;
+    double theta;  /* default of rope_theta; 0: 10000 */
+    bool partial;  /* partial_rotary_factor may be below 1 */
+    bool longrope; /* of the scalings only LongRoPE, also called su and yarn */
+};
+/* Reads a rotation from rope_theta with rope_scaling, or from rope_parameters. */
+TT_MUST_USE tt_status tt_family_parse_rope(const struct tt_json *json, const struct tt_rope_rules *rules,
                                            const struct tt_model_facts *facts, struct tt_rope *rope);
 /* Reads layer_types: sliding[i] for "sliding_attention", false for "full_attention". Without the key `sliding` is
  * unchanged. */

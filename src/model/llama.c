@@ -45,9 +45,8 @@ tt_status tt_llama_parse(const struct tt_json *json, const struct tt_decoder_def
     TT_TRY(tt_family_check_silu(json));
     TT_TRY(tt_family_parse_shape(json, defaults, facts, &llama->shape));
     facts->rope_count = 1;
-    return tt_family_parse_rope(json, llama->shape.head_dim,
-                                defaults->rope_theta > 0 ? defaults->rope_theta : 10000, facts,
-                                &facts->ropes[0]);
+    struct tt_rope_rules rules = {.head_dim = llama->shape.head_dim, .theta = defaults->rope_theta};
+    return tt_family_parse_rope(json, &rules, facts, &facts->ropes[0]);
 }
 
 void tt_llama_build(const struct tt_model_facts *facts, struct tt_builder *builder)

@@ -16,16 +16,19 @@ enum {
 };
 
 /* Rotary positions of some layers. Keys of config.json: Hugging Face's. */
-enum tt_rope_type { TT_ROPE_DEFAULT, TT_ROPE_LINEAR, TT_ROPE_LLAMA3, TT_ROPE_YARN };
+enum tt_rope_type { TT_ROPE_DEFAULT, TT_ROPE_LINEAR, TT_ROPE_LLAMA3, TT_ROPE_YARN, TT_ROPE_LONGROPE };
+enum { TT_ROPE_FACTORS_MAX = 128 };
 struct tt_rope {
     enum tt_rope_type type;
     int64_t columns; /* of a head that rotate: its first ones */
     double theta;
     double factor, low_freq_factor, high_freq_factor;
     int64_t original_max_position;
-    /* yarn; the factor multiplies cos and sin */
-    double beta_fast, beta_slow, attention_factor;
+    double attention_factor;     /* yarn and longrope: multiplies cos and sin */
+    double beta_fast, beta_slow; /* yarn */
     bool truncate;
+    /* longrope: divisors of the frequencies, for tables within the original positions and beyond them */
+    float short_factor[TT_ROPE_FACTORS_MAX], long_factor[TT_ROPE_FACTORS_MAX];
 };
 
 /* One decoder layer as others see it. */
@@ -127,7 +130,8 @@ TT_MUST_USE tt_status tt_model_create(const struct tt_model_facts *config,
                                       const struct tt_model_options *options, struct tt_model **out);
 void tt_model_destroy(struct tt_model *model); /* takes NULL */
 /* Fills cos and sin tables f32 [positions, columns / 2] (host memory); positions must not exceed
- * max_position_embeddings unless the rope type extends it. */
+ * max_position_embeddings unless the rope type extends it. LongRoPE takes its long factors when there are more positions
+ * than the original ones: the whole run has one table, so that a sample does not depend on those beside it. */
 void tt_model_fill_rope(const struct tt_rope *rope, int64_t positions, float *cos_PE, float *sin_PE);
 /* NULL when no parameter has that name. */
 tt_param *tt_model_find_param(const struct tt_model *model, const char *name);

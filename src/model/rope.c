@@ -47,18 +47,28 @@ static double frequency_of(const struct tt_rope *rope, int64_t index)
         return llama3_frequency(rope, frequency);
     case TT_ROPE_YARN:
         return yarn_frequency(rope, frequency, index);
+    case TT_ROPE_LONGROPE: /* has its own function */
     case TT_ROPE_DEFAULT:
         break;
     }
     return frequency;
 }
 
+/* Ding et al., arXiv 2402.13753. */
+static float longrope_frequency(const struct tt_rope *rope, int64_t positions, int64_t index)
+{
+    bool beyond = positions > rope->original_max_position;
+    float power = (float)pow(rope->theta, (double)(2 * index) / (double)rope->columns);
+    return 1.0f / ((beyond ? rope->long_factor[index] : rope->short_factor[index]) * power);
+}
+
 void tt_model_fill_rope(const struct tt_rope *rope, int64_t positions, float *cos_PE, float *sin_PE)
 {
     int64_t half = rope->columns / 2;
-    double scale = rope->type == TT_ROPE_YARN ? rope->attention_factor : 1;
+    bool longrope = rope->type == TT_ROPE_LONGROPE;
+    double scale = rope->type == TT_ROPE_YARN || longrope ? rope->attention_factor : 1;
     for (int64_t e = 0; e < half; e++) {
-        float frequency = (float)frequency_of(rope, e);
+        float frequency = longrope ? longrope_frequency(rope, positions, e) : (float)frequency_of(rope, e);
         for (int64_t p = 0; p < positions; p++) {
             float angle = (float)p * frequency;
             cos_PE[p * half + e] = (float)(cos((double)angle) * scale);

@@ -11,7 +11,17 @@ struct source {
     const struct tt_json *json;
     const struct tt_json_value *object;
     const struct tt_model_facts *facts;
+    const struct tt_rope_rules *rules;
 };
+
+static tt_status unsupported_type(const struct source *source, const char *name)
+{
+    tt_status status =
+        tt_fail(TT_ERR_UNSUPPORTED, "%s: the rope type '%s' is not supported", source->json->origin, name);
+    tt_hint(source->rules->longrope ? "supported are default and longrope"
+                                    : "supported are default, linear, llama3 and yarn");
+    return status;
+}
 
 static tt_status read_type(const struct source *source, struct tt_rope *rope)
 {
@@ -19,15 +29,17 @@ static tt_status read_type(const struct source *source, struct tt_rope *rope)
     const char *name = "default";
     TT_TRY(tt_json_opt_string(source->json, source->object, "type", &name));
     TT_TRY(tt_json_opt_string(source->json, source->object, "rope_type", &name));
+    if (source->rules->longrope) {
+        bool known = strcmp(name, "longrope") == 0 || strcmp(name, "su") == 0 || strcmp(name, "yarn") == 0;
+        rope->type = known ? TT_ROPE_LONGROPE : TT_ROPE_DEFAULT;
+        return known || strcmp(name, "default") == 0 ? TT_OK : unsupported_type(source, name);
+    }
     for (int i = 0; i < 4; i++) {
         if (strcmp(name, names[i]) != 0) continue;
         rope->type = (enum tt_rope_type)i;
         return TT_OK;
     }
-    tt_status status =
-        tt_fail(TT_ERR_UNSUPPORTED, "%s: the rope type '%s' is not supported", source->json->origin, name);
-    tt_hint("supported are default, linear, llama3 and yarn");
-    return status;
+    return unsupported_type(source, name);
 }
 
 /* A key of the object, checked. */
@@ -72,20 +84,81 @@ static tt_status read_llama3(const struct source *source, struct tt_rope *rope)
                    rope->high_freq_factor, rope->low_freq_factor);
 }
 
+static tt_status read_factors(const struct source *source, const struct tt_rope *rope, const char *key,
+                              float factors[TT_ROPE_FACTORS_MAX])
+{
+    const struct tt_json *json = source->json;
+    const struct tt_json_value *list;
+    TT_TRY(tt_json_array(json, source->object, key, &list));
+    if ((int64_t)tt_json_count(list) != rope->columns / 2)
+        return tt_fail(TT_ERR_DATA, "%s: %s has %zu entries for %" PRId64 " pairs of columns", json->origin,
+                       key, tt_json_count(list), rope->columns / 2);
+    for (size_t i = 0; i < tt_json_count(list); i++) {
+        const struct tt_json_value *item = tt_json_at(list, i);
+        if (!tt_json_is_number(item))
+            return tt_fail(TT_ERR_DATA, "%s: %s is not a list of numbers", json->origin, key);
+        TT_TRY(tt_family_check_positive(json, key, tt_json_number(item), 1e6));
+        factors[i] = (float)tt_json_number(item);
+    }
+    return TT_OK;
+}
+
+/* `factor` is by default the ratio of the positions of today and of the training before. */
+static tt_status read_longrope(const struct source *source, struct tt_rope *rope)
+{
+    double original = (double)rope->original_max_position;
+    rope->factor = (double)source->facts->max_position_embeddings / original;
+    TT_TRY(read_positive(source, "factor", &rope->factor));
+    TT_TRY(read_factors(source, rope, "short_factor", rope->short_factor));
+    TT_TRY(read_factors(source, rope, "long_factor", rope->long_factor));
+    rope->attention_factor = rope->factor > 1 ? sqrt(1 + log(rope->factor) / log(original)) : 1;
+    return read_positive(source, "attention_factor", &rope->attention_factor);
+}
+
+static tt_status read_original(const struct source *source, struct tt_rope *rope)
+{
+    static const char key[] = "original_max_position_embeddings";
+    rope->original_max_position = source->facts->max_position_embeddings;
+    TT_TRY(tt_json_opt_int(source->json, source->object, key, &rope->original_max_position));
+    TT_TRY(tt_json_opt_int(source->json, source->json->root, key, &rope->original_max_position));
+    return tt_family_check_range(source->json, key, rope->original_max_position, 1, INT32_MAX);
+}
+
 static tt_status read_scaling(const struct source *source, struct tt_rope *rope)
 {
-    static const char original[] = "original_max_position_embeddings";
     const struct tt_json *json = source->json;
     TT_TRY(read_type(source, rope));
     if (rope->type == TT_ROPE_DEFAULT) return TT_OK;
+    if (rope->type == TT_ROPE_LONGROPE) {
+        TT_TRY(read_original(source, rope));
+        return read_longrope(source, rope);
+    }
     TT_TRY(tt_json_double(json, source->object, "factor", &rope->factor));
     TT_TRY(tt_family_check_positive(json, "the rope factor", rope->factor, 1e6));
     if (rope->type == TT_ROPE_LINEAR) return TT_OK;
-    rope->original_max_position = source->facts->max_position_embeddings;
-    TT_TRY(tt_json_opt_int(json, source->object, original, &rope->original_max_position));
-    TT_TRY(tt_json_opt_int(json, json->root, original, &rope->original_max_position));
-    TT_TRY(tt_family_check_range(json, original, rope->original_max_position, 1, INT32_MAX));
+    TT_TRY(read_original(source, rope));
     return rope->type == TT_ROPE_YARN ? read_yarn(source, rope) : read_llama3(source, rope);
+}
+
+/* Columns of a head that rotate: the reference rounds down, and an odd number has no pairs. */
+static tt_status read_partial(const struct source *source, const struct tt_json_value *object,
+                              double *partial)
+{
+    TT_TRY(tt_json_opt_double(source->json, object, "partial_rotary_factor", partial));
+    if (*partial == 1) return TT_OK;
+    if (!source->rules->partial)
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: partial_rotary_factor is %g; only 1 is supported",
+                       source->json->origin, *partial);
+    return tt_family_check_positive(source->json, "partial_rotary_factor", *partial, 1);
+}
+
+static tt_status set_columns(const struct source *source, double partial, struct tt_rope *rope)
+{
+    rope->columns = (int64_t)((double)source->rules->head_dim * partial);
+    if (rope->columns >= 2 && rope->columns % 2 == 0) return TT_OK;
+    return tt_fail(TT_ERR_DATA,
+                   "%s: partial_rotary_factor %g of a head_dim of %" PRId64 " is no even number of columns",
+                   source->json->origin, partial, source->rules->head_dim);
 }
 
 static tt_status check_theta(const struct tt_json *json, double theta)
@@ -95,16 +168,19 @@ static tt_status check_theta(const struct tt_json *json, double theta)
     return tt_family_check_positive(json, "rope_theta", theta, 1e15);
 }
 
-tt_status tt_family_parse_rope(const struct tt_json *json, int64_t columns, double theta,
+tt_status tt_family_parse_rope(const struct tt_json *json, const struct tt_rope_rules *rules,
                                const struct tt_model_facts *facts, struct tt_rope *rope)
 {
     static const char *const keys[] = {"rope_scaling", "rope_parameters"};
+    struct source source = {.json = json, .facts = facts, .rules = rules};
     double partial = 1;
-    *rope = (struct tt_rope){.columns = columns, .theta = theta, .factor = 1, .attention_factor = 1};
+    *rope = (struct tt_rope){
+        .theta = rules->theta > 0 ? rules->theta : 10000, .factor = 1, .attention_factor = 1};
     TT_TRY(tt_json_opt_double(json, json->root, "rope_theta", &rope->theta));
-    TT_TRY(tt_json_opt_double(json, json->root, "partial_rotary_factor", &partial));
+    TT_TRY(read_partial(&source, json->root, &partial));
+    TT_TRY(set_columns(&source, partial, rope));
     for (int i = 0; i < 2; i++) {
-        struct source source = {.json = json, .object = tt_json_get(json->root, keys[i]), .facts = facts};
+        source.object = tt_json_get(json->root, keys[i]);
         if (source.object == NULL || tt_json_is_null(source.object)) continue;
         TT_TRY(tt_json_object(json, json->root, keys[i], &source.object));
         if (tt_json_is_object(tt_json_get(source.object, "full_attention")) ||
@@ -113,12 +189,9 @@ tt_status tt_family_parse_rope(const struct tt_json *json, int64_t columns, doub
                            json->origin, keys[i]);
         }
         TT_TRY(tt_json_opt_double(json, source.object, "rope_theta", &rope->theta));
-        TT_TRY(tt_json_opt_double(json, source.object, "partial_rotary_factor", &partial));
+        TT_TRY(read_partial(&source, source.object, &partial));
+        TT_TRY(set_columns(&source, partial, rope));
         TT_TRY(read_scaling(&source, rope));
-    }
-    if (partial != 1) {
-        return tt_fail(TT_ERR_UNSUPPORTED, "%s: partial_rotary_factor is %g; only 1 is supported",
-                       json->origin, partial);
     }
     return check_theta(json, rope->theta);
 }

@@ -86,7 +86,7 @@ struct tt_linear_swiglu {
      * Backward: stores act in act_TF, which is scratch otherwise. */
     bool keep;
 };
-/* As tt_linear_forward for a group of two with the output gate | up; also computes act. */
+/* As tt_linear_forward for a group with the output gate | up, of two linears or one; also computes act. */
 TT_MUST_USE tt_status tt_linear_forward_swiglu(const struct tt_linear_call *call,
                                                const struct tt_linear_swiglu *swiglu);
 /* As tt_linear_backward_input for a group of one whose x was act. */

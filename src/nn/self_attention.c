@@ -62,9 +62,11 @@ static tt_status push_kept(const struct tt_self_attention *attention, const stru
                            (heads + kv_heads) * attention->head_dim, &saved->ready_qk_TC);
 }
 
+/* Turns the first columns of each head, as many as the table has angles for. */
 static tt_status rotate(const struct tt_pass *pass, const struct tt_rope_table *table, tt_tensor x_THE,
                         bool inverse)
 {
+    x_THE.dims[2] = 2 * table->cos_PE.dims[1];
     struct tt_rope_args args = {.x_THE = x_THE,
                                 .positions_T = pass->in.batch->positions_T,
                                 .cos_PE = table->cos_PE,
@@ -108,6 +110,11 @@ static tt_status project(const struct tt_self_attention *attention, const struct
     struct tt_linear_call call = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
     if (has_qk_norm(attention) || attention->rope < 0) return tt_linear_forward(&call, saved->qkv_TC);
     const struct tt_rope_table *table = &pass->lent.ropes[attention->rope];
+    if (2 * table->cos_PE.dims[1] < attention->head_dim) {
+        struct qkv raw = split(attention, saved->qkv_TC);
+        TT_TRY(tt_linear_forward(&call, saved->qkv_TC));
+        return rotate_both(attention, pass, raw.q_THE, raw.k_TKE, false);
+    }
     struct tt_rotation rotation = {.columns = (attention->heads + attention->kv_heads) * attention->head_dim,
                                    .head_dim = attention->head_dim,
                                    .positions_T = pass->in.batch->positions_T,

@@ -1,6 +1,6 @@
 /* The attention half of a decoder layer, with its norm:
  *     out = o_proj(attention(rope(q), rope(k), v)),  q, k, v = linears of norm(x)
- * Some families norm q and k per head first; some layers have no rotation.
+ * Some families norm q and k per head first; some layers rotate only the first columns of a head, or none.
  *
  * Kept for backward, in elements per token (c: compute type, f: fp32): q, k, v (H + 2K) E c, o H E c, lse H f, rstd 1
  * f, LoRA h of q, k, v and o. Without q/k norms q and k are kept after rope. With them the outputs of the linears are

@@ -138,6 +138,45 @@ static void inverse_undoes(void **state)
     test_tensor_free(&sine);
 }
 
+/* A view of the first columns of each head: they turn, the others stay. */
+static void first_columns_of_heads(void **state)
+{
+    enum { T = 20, H = 3, E = 64, COLUMNS = 24, HALF = COLUMNS / 2 };
+    (void)state;
+    struct test_device device;
+    test_device_open(&device, test_device_kind(), 1);
+    struct test_tensor x = test_tensor_random(TT_F32, T, H, E, 0, 1, 1), y = test_tensor_copy(&x);
+    struct test_tensor positions = test_tensor_make(TT_I32, T, TEST_UNUSED, TEST_UNUSED, 0);
+    struct test_tensor cosine = test_tensor_random(TT_F32, POSITIONS, HALF, TEST_UNUSED, 0, 3, 1);
+    struct test_tensor sine = test_tensor_random(TT_F32, POSITIONS, HALF, TEST_UNUSED, 0, 4, 1);
+    test_tensor_random_index(&positions, 2, POSITIONS);
+    double *at = test_tensor_values(&positions), *c = test_tensor_values(&cosine),
+           *s = test_tensor_values(&sine);
+    TEST_TO_DEVICE(&device, &y, &positions, &cosine, &sine);
+    struct tt_rope_args args = {
+        .x_THE = y.view, .positions_T = positions.view, .cos_PE = cosine.view, .sin_PE = sine.view};
+    args.x_THE.dims[2] = COLUMNS;
+    test_ok(tt_rope(device.stream, &args));
+    TEST_TO_HOST(&device, &y, &positions, &cosine, &sine);
+    for (int64_t i = 0; i < T * H; i++) {
+        const float *before = (const float *)x.view.data + i * E, *after = (const float *)y.view.data + i * E;
+        for (int64_t e = 0; e < HALF; e++) {
+            int64_t angle = (int64_t)at[i / H] * HALF + e;
+            double low = before[e] * c[angle] - before[e + HALF] * s[angle],
+                   high = before[e + HALF] * c[angle] + before[e] * s[angle];
+            assert_true(fabs(after[e] - low) < 1e-5 && fabs(after[e + HALF] - high) < 1e-5);
+        }
+        assert_memory_equal(before + COLUMNS, after + COLUMNS, (E - COLUMNS) * sizeof(float));
+    }
+    free(at), free(c), free(s);
+    test_device_close(&device);
+    test_tensor_free(&x);
+    test_tensor_free(&y);
+    test_tensor_free(&positions);
+    test_tensor_free(&cosine);
+    test_tensor_free(&sine);
+}
+
 static void a_position_beyond_the_table_is_refused(void **state)
 {
     (void)state;
@@ -167,6 +206,7 @@ int main(void)
         cmocka_unit_test(close_to_the_oracle),
         cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(inverse_undoes),
+        cmocka_unit_test(first_columns_of_heads),
         cmocka_unit_test(a_position_beyond_the_table_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

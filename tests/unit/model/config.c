@@ -247,12 +247,37 @@ static void yarn_frequencies(void **state)
     }
 }
 
+/* Against the definition in fp64: the short factors up to the original positions, the long ones beyond them. */
+static void longrope_tables(void **state)
+{
+    (void)state;
+    enum { COLUMNS = 6, HALF = COLUMNS / 2, ORIGINAL = 8 };
+    static struct tt_rope rope = {.type = TT_ROPE_LONGROPE,
+                                  .columns = COLUMNS,
+                                  .theta = 100,
+                                  .original_max_position = ORIGINAL,
+                                  .attention_factor = 1.25,
+                                  .short_factor = {1, 1.5f, 2},
+                                  .long_factor = {3, 5, 7}};
+    float cosine[(ORIGINAL + 1) * HALF], sine[(ORIGINAL + 1) * HALF];
+    for (int64_t positions = ORIGINAL; positions <= ORIGINAL + 1; positions++) {
+        const float *factors = positions > ORIGINAL ? rope.long_factor : rope.short_factor;
+        tt_model_fill_rope(&rope, positions, cosine, sine);
+        for (int64_t i = 0; i < positions * HALF; i++) {
+            int64_t e = i % HALF;
+            double angle = (double)(i / HALF) / ((double)factors[e] * pow(100, 2.0 * (double)e / COLUMNS));
+            assert_true(fabs(cosine[i] - 1.25 * cos(angle)) < 2e-6);
+            assert_true(fabs(sine[i] - 1.25 * sin(angle)) < 2e-6);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),         cmocka_unit_test(both_spellings),
         cmocka_unit_test(windows),          cmocka_unit_test(absurd_values_are_refused),
-        cmocka_unit_test(yarn_frequencies),
+        cmocka_unit_test(yarn_frequencies), cmocka_unit_test(longrope_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
