@@ -118,7 +118,8 @@ tt_status tt_compose_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_
     struct tt_gemm_lora_args product = {
         .x_MK = args->x_MK, .w = args->w_2FK, .trans_w = true, .low = args->low, .y_MN = args->gate_up_M2F};
     int64_t f = args->act_MF.dims[1];
-    struct tt_swiglu_forward_args pass = {.gate_TF = tt_tensor_cols(args->gate_up_M2F, 0, f),
+    struct tt_swiglu_forward_args pass = {.activation = args->activation,
+                                          .gate_TF = tt_tensor_cols(args->gate_up_M2F, 0, f),
                                           .up_TF = tt_tensor_cols(args->gate_up_M2F, f, f),
                                           .h_TF = args->act_MF};
     TT_TRY(lora_product(stream, &product));
@@ -132,8 +133,12 @@ tt_status tt_compose_gemm_swiglu_backward(struct tt_stream *stream,
         .x_MK = args->dy_MK, .w = args->w_KF, .low = args->low, .y_MN = args->dact_MF};
     int64_t f = args->dact_MF.dims[1];
     tt_tensor gate = tt_tensor_cols(args->gate_up_M2F, 0, f), up = tt_tensor_cols(args->gate_up_M2F, f, f);
-    struct tt_swiglu_backward_args pass = {
-        .dh_TF = args->dact_MF, .gate_TF = gate, .up_TF = up, .dgate_TF = gate, .dup_TF = up};
+    struct tt_swiglu_backward_args pass = {.activation = args->activation,
+                                           .dh_TF = args->dact_MF,
+                                           .gate_TF = gate,
+                                           .up_TF = up,
+                                           .dgate_TF = gate,
+                                           .dup_TF = up};
     if (args->wants_act) pass.h_TF = args->dact_MF;
     TT_TRY(lora_product(stream, &product));
     return stream->device->table->ops->swiglu_backward(stream, &pass);

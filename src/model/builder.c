@@ -112,11 +112,12 @@ tt_param *tt_builder_param(struct tt_builder *builder, const struct tt_module *m
 void tt_build_norm(struct tt_builder *builder, const struct tt_norm_spec *spec, int64_t dim,
                    enum tt_param_reach reach, struct tt_norm *norm)
 {
-    *norm = (struct tt_norm){.eps = spec->eps};
+    *norm = (struct tt_norm){.eps = spec->eps, .offset = spec->offset ? 1.0f : 0.0f};
     if (spec->path == NULL) return;
     const struct tt_module *module = tt_builder_module(builder, spec->path, TT_MODULE_NORM);
     if (builder->listing) return;
-    norm->weight = tt_builder_param(builder, module, "weight", 1, &dim, TT_INIT_ONE);
+    norm->weight =
+        tt_builder_param(builder, module, "weight", 1, &dim, spec->offset ? TT_INIT_ZERO : TT_INIT_ONE);
     if (norm->weight != NULL) norm->weight->reach = reach;
 }
 

@@ -33,11 +33,13 @@ void tt_build_linear(struct tt_builder *builder, const char *path, int64_t in, i
 struct tt_norm_spec {
     const char *path; /* NULL: this norm does not exist */
     double eps;
+    bool offset; /* the weight is stored as its distance from 1 */
 };
 void tt_build_norm(struct tt_builder *builder, const struct tt_norm_spec *spec, int64_t dim,
                    enum tt_param_reach reach, struct tt_norm *norm);
 
-void tt_build_embedding(struct tt_builder *builder, const char *path);
+/* `scale`: of the rows; 1: none. */
+void tt_build_embedding(struct tt_builder *builder, const char *path, double scale);
 /* The list that holds the layers: "model.layers". */
 void tt_build_layers(struct tt_builder *builder, const char *path);
 void tt_build_layer_begin(struct tt_builder *builder, int64_t index);
@@ -48,6 +50,7 @@ void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, 
 /* Names of an attention half inside its layer. */
 struct tt_attention_names {
     const char *module, *norm, *q, *k, *v, *o, *q_norm, *k_norm;
+    const char *post_norm; /* of o's output, before the residual; NULL: none */
     const char
         *qkv; /* one linear instead of q, k and v, with their outputs one after the other; NULL: three */
 };
@@ -56,7 +59,9 @@ struct tt_attention_spec {
     const struct tt_attention_names *names;
     int64_t heads;
     double norm_eps;
+    bool norm_offset;       /* of all norms: struct tt_norm_spec */
     double scale;           /* of scores; 0: 1 / sqrt(head_dim) */
+    double soft_cap;        /* of scores; 0: none */
     bool bias, output_bias; /* of q, k and v; of o */
     bool qk_norm;           /* q and k are normed per head before they rotate */
 };
@@ -64,14 +69,17 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
 
 struct tt_mlp_names {
     const char *module, *activation, *norm, *gate, *up, *down;
-    const char *gate_up; /* one linear instead of gate and up; NULL: two */
+    const char *post_norm; /* of down's output, before the residual; NULL: none */
+    const char *gate_up;   /* one linear instead of gate and up; NULL: two */
 };
 /* The second half of a layer. */
 struct tt_mlp_spec {
     const struct tt_mlp_names *names;
     int64_t ffn; /* F */
     double norm_eps;
+    bool norm_offset;
     bool bias;
+    enum tt_activation activation;
 };
 void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec);
 

@@ -5,7 +5,7 @@
 #include "nn/embedding_block.h"
 #include "nn/head.h"
 
-void tt_build_embedding(struct tt_builder *builder, const char *path)
+void tt_build_embedding(struct tt_builder *builder, const char *path, double scale)
 {
     struct tt_model *model = builder->model;
     const struct tt_module *module = tt_builder_module(builder, path, TT_MODULE_EMBEDDING);
@@ -16,6 +16,7 @@ void tt_build_embedding(struct tt_builder *builder, const char *path)
         tt_builder_param(builder, module, "weight", 2,
                          (int64_t[]){model->facts.vocab_size, model->facts.hidden_size}, TT_INIT_NORMAL);
     if (embedding->table == NULL) return;
+    embedding->scale = (float)scale;
     builder->embedding_module = module;
     builder->embedding = embedding->table;
     model->embedding_name = embedding->table->name;
@@ -76,9 +77,10 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     int64_t dim = model->hidden_size, head_dim = facts->head_dim;
     int64_t q_out = spec->heads * head_dim, k_out = facts->kv_heads * head_dim;
     enum tt_param_reach scores = scores_reach(facts);
-    struct tt_norm_spec norm = {names->norm, spec->norm_eps},
-                        q_norm = {spec->qk_norm ? names->q_norm : NULL, spec->norm_eps},
-                        k_norm = {spec->qk_norm ? names->k_norm : NULL, spec->norm_eps};
+    struct tt_norm_spec norm = {names->norm, spec->norm_eps, spec->norm_offset},
+                        q_norm = {spec->qk_norm ? names->q_norm : NULL, spec->norm_eps, spec->norm_offset},
+                        k_norm = {spec->qk_norm ? names->k_norm : NULL, spec->norm_eps, spec->norm_offset},
+                        post_norm = {names->post_norm, spec->norm_eps, spec->norm_offset};
     struct tt_linear_spec qkv[] = {
         {names->q, q_out, spec->bias, scores, scores},
         {names->k, k_out, spec->bias, scores, k_bias_reach(spec, facts)},
@@ -92,6 +94,7 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
         .window = facts->window,
         .rope = facts->rope,
         .scale = spec->scale > 0 ? spec->scale : 1.0 / sqrt((double)head_dim),
+        .soft_cap = (float)spec->soft_cap,
         .layer = builder->layer,
     };
     tt_build_module(builder, names->module);
@@ -100,6 +103,7 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     tt_build_norm(builder, &q_norm, head_dim, scores, &attention->q_norm);
     tt_build_norm(builder, &k_norm, head_dim, scores, &attention->k_norm);
     tt_build_linear(builder, names->o, q_out, dim, spec->output_bias, &attention->o);
+    tt_build_norm(builder, &post_norm, dim, TT_REACH_ALWAYS, &attention->post_norm);
 }
 
 void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec)
@@ -112,12 +116,14 @@ void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec)
         {.path = names->up, .out = spec->ffn, .bias = spec->bias},
         {.path = names->gate_up, .out = 2 * spec->ffn, .bias = spec->bias},
     };
-    *mlp = (struct tt_mlp){0};
+    struct tt_norm_spec norm = {names->norm, spec->norm_eps, spec->norm_offset},
+                        post_norm = {names->post_norm, spec->norm_eps, spec->norm_offset};
+    *mlp = (struct tt_mlp){.activation = spec->activation};
     tt_build_module(builder, names->module);
-    tt_build_norm(builder, &(struct tt_norm_spec){names->norm, spec->norm_eps}, dim, TT_REACH_ALWAYS,
-                  &mlp->norm);
+    tt_build_norm(builder, &norm, dim, TT_REACH_ALWAYS, &mlp->norm);
     tt_build_linears(builder, gate_up, 3, dim, &mlp->gate_up);
     tt_build_linear(builder, names->down, spec->ffn, dim, spec->bias, &mlp->down);
+    tt_build_norm(builder, &post_norm, dim, TT_REACH_ALWAYS, &mlp->post_norm);
     tt_build_module(builder, names->activation);
 }
 

@@ -88,6 +88,10 @@ struct tt_rope_rules {
     double theta;  /* default of rope_theta; 0: 10000 */
     bool partial;  /* partial_rotary_factor may be below 1 */
     bool longrope; /* of the scalings only LongRoPE, also called su and yarn */
+    /* NULL, or the layers that rotate so: "full_attention". rope_parameters then has an object for each type. */
+    const char *layer_type;
+    const char *theta_key; /* beside rope_scaling; NULL: rope_theta */
+    bool unscaled;         /* rope_scaling is not for these layers */
 };
 /* Reads a rotation from rope_theta with rope_scaling, or from rope_parameters. */
 TT_MUST_USE tt_status tt_family_parse_rope(const struct tt_json *json, const struct tt_rope_rules *rules,

@@ -64,7 +64,7 @@ void tt_llama_build(const struct tt_model_facts *facts, struct tt_builder *build
                               .norm_eps = shape->norm_eps,
                               .bias = llama->mlp_bias};
     tt_build_module(builder, "model");
-    tt_build_embedding(builder, "model.embed_tokens");
+    tt_build_embedding(builder, "model.embed_tokens", 1);
     tt_build_layers(builder, "model.layers");
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
         tt_build_layer_begin(builder, i);
@@ -73,7 +73,7 @@ void tt_llama_build(const struct tt_model_facts *facts, struct tt_builder *build
         tt_build_layer_end(builder);
     }
     tt_build_module(builder, "model.rotary_emb");
-    tt_build_head(builder, &(struct tt_norm_spec){"model.norm", shape->norm_eps}, "lm_head");
+    tt_build_head(builder, &(struct tt_norm_spec){"model.norm", shape->norm_eps, false}, "lm_head");
 }
 
 void tt_llama_gguf_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)

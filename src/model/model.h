@@ -130,8 +130,8 @@ TT_MUST_USE tt_status tt_model_create(const struct tt_model_facts *config,
                                       const struct tt_model_options *options, struct tt_model **out);
 void tt_model_destroy(struct tt_model *model); /* takes NULL */
 /* Fills cos and sin tables f32 [positions, columns / 2] (host memory); positions must not exceed
- * max_position_embeddings unless the rope type extends it. LongRoPE takes its long factors when there are more positions
- * than the original ones: the whole run has one table, so that a sample does not depend on those beside it. */
+ * max_position_embeddings unless the rope type extends it. LongRoPE takes its long factors when there are more
+ * positions than the original ones: the run has one table, so that a sample does not depend on those beside it. */
 void tt_model_fill_rope(const struct tt_rope *rope, int64_t positions, float *cos_PE, float *sin_PE);
 /* NULL when no parameter has that name. */
 tt_param *tt_model_find_param(const struct tt_model *model, const char *name);

@@ -168,6 +168,26 @@ static tt_status check_theta(const struct tt_json *json, double theta)
     return tt_family_check_positive(json, "rope_theta", theta, 1e15);
 }
 
+/* The object of one key for these layers; NULL: none. */
+static tt_status find_object(struct source *source, const char *key, bool v4)
+{
+    const struct tt_json *json = source->json;
+    const struct tt_rope_rules *rules = source->rules;
+    const struct tt_json_value *object = tt_json_get(json->root, key);
+    source->object = NULL;
+    if (object == NULL || tt_json_is_null(object) || (v4 && rules->unscaled)) return TT_OK;
+    TT_TRY(tt_json_object(json, json->root, key, &object));
+    bool typed = tt_json_is_object(tt_json_get(object, "full_attention")) ||
+                 tt_json_is_object(tt_json_get(object, "sliding_attention"));
+    if (typed && rules->layer_type == NULL)
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: %s differ by layer type, which is not supported",
+                       json->origin, key);
+    if (!typed && rules->layer_type != NULL && !v4)
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: %s has no layer types", json->origin, key);
+    source->object = typed ? tt_json_get(object, rules->layer_type) : object;
+    return TT_OK;
+}
+
 tt_status tt_family_parse_rope(const struct tt_json *json, const struct tt_rope_rules *rules,
                                const struct tt_model_facts *facts, struct tt_rope *rope)
 {
@@ -176,18 +196,13 @@ tt_status tt_family_parse_rope(const struct tt_json *json, const struct tt_rope_
     double partial = 1;
     *rope = (struct tt_rope){
         .theta = rules->theta > 0 ? rules->theta : 10000, .factor = 1, .attention_factor = 1};
-    TT_TRY(tt_json_opt_double(json, json->root, "rope_theta", &rope->theta));
+    TT_TRY(tt_json_opt_double(json, json->root, rules->theta_key != NULL ? rules->theta_key : "rope_theta",
+                              &rope->theta));
     TT_TRY(read_partial(&source, json->root, &partial));
     TT_TRY(set_columns(&source, partial, rope));
     for (int i = 0; i < 2; i++) {
-        source.object = tt_json_get(json->root, keys[i]);
-        if (source.object == NULL || tt_json_is_null(source.object)) continue;
-        TT_TRY(tt_json_object(json, json->root, keys[i], &source.object));
-        if (tt_json_is_object(tt_json_get(source.object, "full_attention")) ||
-            tt_json_is_object(tt_json_get(source.object, "sliding_attention"))) {
-            return tt_fail(TT_ERR_UNSUPPORTED, "%s: %s differ by layer type, which is not supported",
-                           json->origin, keys[i]);
-        }
+        TT_TRY(find_object(&source, keys[i], i == 0));
+        if (source.object == NULL) continue;
         TT_TRY(tt_json_opt_double(json, source.object, "rope_theta", &rope->theta));
         TT_TRY(read_partial(&source, source.object, &partial));
         TT_TRY(set_columns(&source, partial, rope));

@@ -1,6 +1,17 @@
 #include "nn/embedding_block.h"
 
+#include "backend/ops/elementwise.h"
 #include "backend/ops/embedding.h"
+
+static tt_status scale_rows(const struct tt_embedding_block *embedding, const struct tt_pass *pass,
+                            tt_tensor rows_TD)
+{
+    float factor = embedding->scale;
+    if (factor == 0 || factor == 1) return TT_OK;
+    if (pass->in.compute_dtype == TT_BF16) factor = tt_bf16_to_f32(tt_f32_to_bf16(factor));
+    struct tt_scale_args args = {.x = rows_TD, .factor = factor};
+    return tt_scale(pass->lent.stream, &args);
+}
 
 static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *saved,
                          tt_tensor y_TD)
@@ -10,7 +21,8 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     (void)saved;
     struct tt_embedding_forward_args args = {
         .table_VD = embedding->table->value, .ids_T = pass->in.batch->ids_T, .y_TD = y_TD};
-    return tt_embedding_forward(pass->lent.stream, &args);
+    TT_TRY(tt_embedding_forward(pass->lent.stream, &args));
+    return scale_rows(embedding, pass, y_TD);
 }
 
 static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD,
@@ -21,6 +33,7 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
     (void)saved;
     (void)dx_TD;
     if (!embedding->table->trainable) return TT_OK;
+    TT_TRY(scale_rows(embedding, pass, dy_TD));
     struct tt_embedding_backward_args args = {
         .dy_TD = dy_TD, .ids_T = pass->in.batch->ids_T, .dtable_VD = embedding->table->grad};
     return tt_embedding_backward(pass->lent.stream, &args);

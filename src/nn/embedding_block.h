@@ -7,6 +7,7 @@
 
 struct tt_embedding_block {
     tt_param *table; /* [V, D] */
+    float scale;     /* of the rows, rounded to the compute type; 0 or 1: none. Backward then overwrites dy */
 };
 
 extern const struct tt_block_ops tt_embedding_block_ops;

@@ -393,7 +393,8 @@ static tt_status up_with_swiglu(const struct tt_linear_call *call, const struct 
     struct part part;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(next_part(call->group, pass, NULL, &part));
-    struct tt_gemm_swiglu_args args = {.x_MK = call->x_TI,
+    struct tt_gemm_swiglu_args args = {.activation = swiglu->activation,
+                                       .x_MK = call->x_TI,
                                        .w_2FK = part.weights.w_OI,
                                        .low = low_rank_up(call, &part),
                                        .gate_up_M2F = swiglu->gate_up_TF2,
@@ -410,7 +411,8 @@ tt_status tt_linear_forward_swiglu(const struct tt_linear_call *call, const stru
     TT_TRY(lora_down(call));
     if (is_one_product(call->group, call->pass)) return up_with_swiglu(call, swiglu);
     TT_TRY(up(call, (tt_tensor){0}, NULL, swiglu->gate_up_TF2));
-    struct tt_swiglu_forward_args args = {.gate_TF = tt_tensor_cols(swiglu->gate_up_TF2, 0, ffn),
+    struct tt_swiglu_forward_args args = {.activation = swiglu->activation,
+                                          .gate_TF = tt_tensor_cols(swiglu->gate_up_TF2, 0, ffn),
                                           .up_TF = tt_tensor_cols(swiglu->gate_up_TF2, ffn, ffn),
                                           .h_TF = swiglu->act_TF};
     return tt_swiglu_forward(call->pass->lent.stream, &args);
@@ -482,7 +484,8 @@ static tt_status backward_with_swiglu(const struct tt_linear_call *call, tt_tens
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(lora_hidden_gradient(call, dy_TO, dh_TR));
     TT_TRY(next_part(call->group, pass, NULL, &part));
-    struct tt_gemm_swiglu_backward_args args = {.dy_MK = dy_TO,
+    struct tt_gemm_swiglu_backward_args args = {.activation = swiglu->activation,
+                                                .dy_MK = dy_TO,
                                                 .w_KF = part.weights.w_OI,
                                                 .low = low_rank_down(call->group, &part, dh_TR),
                                                 .gate_up_M2F = swiglu->gate_up_TF2,
@@ -502,8 +505,12 @@ tt_status tt_linear_backward_swiglu(const struct tt_linear_call *call, tt_tensor
     TT_TRY(tt_linear_backward_input(call, dy_TO, dh_TR, swiglu->act_TF));
     tt_tensor gate_TF = tt_tensor_cols(swiglu->gate_up_TF2, 0, ffn),
               up_TF = tt_tensor_cols(swiglu->gate_up_TF2, ffn, ffn);
-    struct tt_swiglu_backward_args args = {
-        .dh_TF = swiglu->act_TF, .gate_TF = gate_TF, .up_TF = up_TF, .dgate_TF = gate_TF, .dup_TF = up_TF};
+    struct tt_swiglu_backward_args args = {.activation = swiglu->activation,
+                                           .dh_TF = swiglu->act_TF,
+                                           .gate_TF = gate_TF,
+                                           .up_TF = up_TF,
+                                           .dgate_TF = gate_TF,
+                                           .dup_TF = up_TF};
     if (swiglu->keep) args.h_TF = swiglu->act_TF;
     return tt_swiglu_backward(call->pass->lent.stream, &args);
 }

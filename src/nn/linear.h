@@ -78,8 +78,9 @@ TT_MUST_USE tt_status tt_linear_backward_input(const struct tt_linear_call *call
 TT_MUST_USE tt_status tt_linear_backward_params(const struct tt_linear_call *call, tt_tensor dy_TO,
                                                 tt_tensor dh_TR);
 
-/* SwiGLU with a product: act = silu(gate) * up. */
+/* A gated linear unit with a product: act = activation(gate) * up. */
 struct tt_linear_swiglu {
+    enum tt_activation activation;
     tt_tensor gate_up_TF2; /* gate | up; backward replaces them by their gradients */
     tt_tensor act_TF;
     /* Forward: keeps gate and up; otherwise gate_up_TF2 is arbitrary afterwards, and act_TF may be its first half.

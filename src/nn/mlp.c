@@ -1,9 +1,16 @@
 #include "nn/mlp.h"
 
+#include "backend/ops/elementwise.h"
+
 tt_status tt_mlp_push_mid(const struct tt_pass *pass, int64_t dim, struct tt_mlp_saved *saved)
 {
     return tt_workspace_2d(pass->lent.workspace, "residual after attention", pass->in.compute_dtype,
                            pass->in.batch->token_count, dim, &saved->x_mid_TD);
+}
+
+static bool has_post_norm(const struct tt_mlp *mlp)
+{
+    return mlp->post_norm.weight != NULL;
 }
 
 static tt_tensor gate_of(const struct tt_mlp_saved *saved)
@@ -17,6 +24,8 @@ static tt_status push_kept(const struct tt_mlp *mlp, const struct tt_pass *pass,
                            struct tt_mlp_saved *saved)
 {
     TT_TRY(tt_workspace_1d(pass->lent.workspace, "rstd", TT_F32, tokens, &saved->rstd_T));
+    if (has_post_norm(mlp))
+        TT_TRY(tt_workspace_1d(pass->lent.workspace, "rstd of down", TT_F32, tokens, &saved->rstd_out_T));
     if (pass->in.level != TT_KEEP_ALL) return TT_OK;
     if (tt_linear_group_needs_x(&mlp->gate_up))
         TT_TRY(tt_workspace_2d(pass->lent.workspace, "kept input of the MLP", pass->in.compute_dtype, tokens,
@@ -37,13 +46,29 @@ static tt_status run_gate_up(const struct tt_mlp *mlp, const struct tt_pass *pas
                                x_TD.dims[0], x_TD.dims[1], &n_TD));
     TT_TRY(tt_norm_forward_add(&mlp->norm, pass, saved->x_mid_TD, x_TD, n_TD, saved->rstd_T));
     struct tt_linear_call call = tt_linear_call_tokens(&mlp->gate_up, pass, n_TD, saved->h_gate_up_TR);
-    struct tt_linear_swiglu swiglu = {saved->gate_up_TF2, act_TF, keep};
+    struct tt_linear_swiglu swiglu = {mlp->activation, saved->gate_up_TF2, act_TF, keep};
     if (tt_tensor_is_empty(act_TF))
         TT_TRY(tt_linear_forward(&call, saved->gate_up_TF2));
     else
         TT_TRY(tt_linear_forward_swiglu(&call, &swiglu));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
+}
+
+/* y = x_mid + norm(out), out = down(act). Without y, backward needs out and its rstd all the same. */
+static tt_status finish_with_norm(const struct tt_mlp *mlp, const struct tt_pass *pass,
+                                  const struct tt_linear_call *down, const struct tt_mlp_saved *saved,
+                                  tt_tensor y_TD)
+{
+    tt_tensor normed_TD = y_TD;
+    TT_TRY(tt_linear_forward(down, saved->out_TD));
+    if (tt_tensor_is_empty(y_TD))
+        TT_TRY(tt_workspace_2d(pass->lent.workspace, "normed output of down", saved->out_TD.dtype,
+                               saved->out_TD.dims[0], saved->out_TD.dims[1], &normed_TD));
+    TT_TRY(tt_norm_forward(&mlp->post_norm, pass, saved->out_TD, normed_TD, saved->rstd_out_T));
+    if (tt_tensor_is_empty(y_TD)) return TT_OK;
+    struct tt_add_args add = {.a = saved->x_mid_TD, .b = y_TD, .y = y_TD};
+    return tt_add(pass->lent.stream, &add);
 }
 
 /* y = x_mid + down(act). Without y only the inputs of backward are computed: the kept activation, and down's h. */
@@ -53,7 +78,7 @@ static tt_status run(const struct tt_mlp *mlp, const struct tt_pass *pass, tt_te
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     tt_tensor act_TF = saved->act_TF, gate_up_TF2 = saved->gate_up_TF2;
     bool again = tt_tensor_is_empty(y_TD);
-    if (again && tt_tensor_is_empty(act_TF) && tt_tensor_is_empty(saved->h_down_TR))
+    if (again && !has_post_norm(mlp) && tt_tensor_is_empty(act_TF) && tt_tensor_is_empty(saved->h_down_TR))
         return run_gate_up(mlp, pass, x_TD, keep, saved, (tt_tensor){0});
     if (!keep)
         act_TF = gate_of(saved); /* in place, because backward does not need gate */
@@ -62,7 +87,9 @@ static tt_status run(const struct tt_mlp *mlp, const struct tt_pass *pass, tt_te
                                gate_up_TF2.dims[0], gate_up_TF2.dims[1] / 2, &act_TF));
     TT_TRY(run_gate_up(mlp, pass, x_TD, keep, saved, act_TF));
     struct tt_linear_call down = tt_linear_call_tokens(&mlp->down, pass, act_TF, saved->h_down_TR);
-    if (again)
+    if (has_post_norm(mlp))
+        TT_TRY(finish_with_norm(mlp, pass, &down, saved, y_TD));
+    else if (again)
         TT_TRY(tt_linear_forward(&down, y_TD));
     else
         TT_TRY(tt_linear_forward_add(&down, saved->x_mid_TD, y_TD));
@@ -76,11 +103,14 @@ tt_status tt_mlp_forward(const struct tt_mlp *mlp, const struct tt_pass *pass, t
     struct tt_workspace *workspace = pass->lent.workspace;
     int64_t tokens = x_TD.dims[0], ffn2 = tt_linear_group_out(&mlp->gate_up);
     size_t start = tt_workspace_mark(workspace);
-    saved->rstd_T = saved->n_TD = saved->act_TF = (tt_tensor){0};
+    saved->rstd_T = saved->rstd_out_T = saved->n_TD = saved->act_TF = saved->out_TD = (tt_tensor){0};
     TT_TRY(
         tt_workspace_2d(workspace, "gate and up", pass->in.compute_dtype, tokens, ffn2, &saved->gate_up_TF2));
     TT_TRY(tt_linear_push_h(&mlp->gate_up, pass, tokens, &saved->h_gate_up_TR));
     TT_TRY(tt_linear_push_h(&mlp->down, pass, tokens, &saved->h_down_TR));
+    if (has_post_norm(mlp))
+        TT_TRY(tt_workspace_2d(workspace, "output of down", pass->in.compute_dtype, tokens, x_TD.dims[1],
+                               &saved->out_TD));
     if (keep) TT_TRY(push_kept(mlp, pass, tokens, x_TD.dims[1], saved));
     TT_TRY(run(mlp, pass, x_TD, keep, saved, y_TD));
     if (!keep) tt_workspace_release(workspace, start);
@@ -95,6 +125,11 @@ tt_status tt_mlp_backward(const struct tt_mlp *mlp, const struct tt_pass *pass,
     tt_tensor dact_TF, dh_TR, n_TD = saved->n_TD;
     size_t mark = tt_workspace_mark(workspace);
 
+    tt_tensor dout_TD = dy_TD;
+    if (has_post_norm(mlp)) {
+        TT_TRY(tt_workspace_2d(workspace, "gradient of down", pass->in.compute_dtype, tokens, dim, &dout_TD));
+        TT_TRY(tt_norm_backward_to(&mlp->post_norm, pass, saved->out_TD, saved->rstd_out_T, dy_TD, dout_TD));
+    }
     /* d(act) first; then, in one pass, dgate and dup in place of gate and up, and act itself, unless it was
      * kept, in place of d(act). */
     TT_TRY(tt_workspace_2d(workspace, "gradient of the MLP activation", pass->in.compute_dtype, tokens, ffn,
@@ -104,9 +139,9 @@ tt_status tt_mlp_backward(const struct tt_mlp *mlp, const struct tt_pass *pass,
     bool again = tt_tensor_is_empty(act_TF) && tt_linear_group_needs_x(&mlp->down);
     if (again) act_TF = dact_TF;
     struct tt_linear_call down = tt_linear_call_tokens(&mlp->down, pass, act_TF, saved->h_down_TR);
-    struct tt_linear_swiglu swiglu = {saved->gate_up_TF2, dact_TF, again};
-    TT_TRY(tt_linear_backward_swiglu(&down, dy_TD, dh_TR, &swiglu));
-    TT_TRY(tt_linear_backward_params(&down, dy_TD, dh_TR));
+    struct tt_linear_swiglu swiglu = {mlp->activation, saved->gate_up_TF2, dact_TF, again};
+    TT_TRY(tt_linear_backward_swiglu(&down, dout_TD, dh_TR, &swiglu));
+    TT_TRY(tt_linear_backward_params(&down, dout_TD, dh_TR));
     tt_workspace_release(workspace, mark);
 
     TT_TRY(tt_linear_push_h(&mlp->gate_up, pass, tokens, &dh_TR));

@@ -1,9 +1,10 @@
 /* The feed-forward half of a decoder layer, with its norm and residual:
- *     x_mid = x + attention;   y = x_mid + down(silu(gate(n)) * up(n)),  n = norm(x_mid)
+ *     x_mid = x + attention;   y = x_mid + down(act(gate(n)) * up(n)),  n = norm(x_mid)
+ * Some families norm the output of down before the residual.
  *
  * Kept for backward, in elements per token (c: compute type, f: fp32): x_mid D c, gate and up 2F c, rstd 1 f,
- * LoRA h of gate, up and down. n (D c) and silu(gate) * up (F c), read by the gradients of LoRA and weights, are kept
- * at TT_KEEP_ALL and recomputed otherwise. */
+ * LoRA h of gate, up and down; with a norm after down its input and rstd, D c and 1 f. n (D c) and act(gate) * up
+ * (F c), read by the gradients of LoRA and weights, are kept at TT_KEEP_ALL and recomputed otherwise. */
 #ifndef TT_NN_MLP_H
 #define TT_NN_MLP_H
 
@@ -14,11 +15,14 @@ struct tt_mlp {
     struct tt_norm norm;
     struct tt_linear_group gate_up;
     struct tt_linear_group down;
+    struct tt_norm post_norm; /* of down's output, before the residual; weight NULL: none */
+    enum tt_activation activation;
 };
 
 struct tt_mlp_saved {
     tt_tensor x_mid_TD, gate_up_TF2, h_gate_up_TR, h_down_TR, rstd_T;
-    tt_tensor n_TD, act_TF; /* empty: recomputed */
+    tt_tensor out_TD, rstd_out_T; /* with a post norm: its input */
+    tt_tensor n_TD, act_TF;       /* empty: recomputed */
 };
 
 /* Pushes x_mid: the attention half writes its output there, and the MLP completes it. */

@@ -5,8 +5,9 @@
 
 bool tt_self_attention_trains(const struct tt_self_attention *attention)
 {
-    const struct tt_norm *norms[] = {&attention->norm, &attention->q_norm, &attention->k_norm};
-    for (int i = 0; i < 3; i++) {
+    const struct tt_norm *norms[] = {&attention->norm, &attention->q_norm, &attention->k_norm,
+                                     &attention->post_norm};
+    for (int i = 0; i < 4; i++) {
         if (norms[i]->weight != NULL && norms[i]->weight->trainable) return true;
     }
     return tt_linear_group_trains(&attention->qkv) || tt_linear_group_trains(&attention->o);
@@ -15,6 +16,11 @@ bool tt_self_attention_trains(const struct tt_self_attention *attention)
 static bool has_qk_norm(const struct tt_self_attention *attention)
 {
     return attention->q_norm.weight != NULL;
+}
+
+static bool has_post_norm(const struct tt_self_attention *attention)
+{
+    return attention->post_norm.weight != NULL;
 }
 
 /* The columns of q, k and v in [T, (H + 2K) E], as [T, heads, E]. */
@@ -46,7 +52,12 @@ static tt_status push_kept(const struct tt_self_attention *attention, const stru
                            heads * attention->head_dim, &saved->o_TC));
     TT_TRY(tt_linear_push_h(&attention->qkv, pass, tokens, &saved->h_qkv_TR));
     TT_TRY(tt_linear_push_h(&attention->o, pass, tokens, &saved->h_o_TR));
+    if (has_post_norm(attention))
+        TT_TRY(
+            tt_workspace_2d(workspace, "output of o", pass->in.compute_dtype, tokens, dim, &saved->out_TD));
     if (!keep) return TT_OK;
+    if (has_post_norm(attention))
+        TT_TRY(tt_workspace_1d(workspace, "rstd of o", TT_F32, tokens, &saved->rstd_out_T));
     TT_TRY(tt_workspace_2d(workspace, "log-sum-exp", TT_F32, heads, tokens, &saved->lse_HT));
     TT_TRY(tt_workspace_1d(workspace, "rstd", TT_F32, tokens, &saved->rstd_T));
     if (has_qk_norm(attention)) {
@@ -162,6 +173,7 @@ static struct tt_attention_forward_args attend(const struct tt_self_attention *a
         .max_length_k = batch->max_length,
         .scale = attention->scale,
         .window = attention->window,
+        .soft_cap = attention->soft_cap,
         .o_THE = tt_tensor_heads(saved->o_TC, attention->heads),
         .lse_HT = saved->lse_HT,
     };
@@ -206,7 +218,12 @@ tt_status tt_self_attention_forward(const struct tt_self_attention *attention, c
     TT_TRY(tt_attention_forward(pass->lent.stream, &args));
     tt_workspace_release(workspace, mark);
     struct tt_linear_call o = tt_linear_call_tokens(&attention->o, pass, saved->o_TC, saved->h_o_TR);
-    TT_TRY(tt_linear_forward(&o, out_TD));
+    if (has_post_norm(attention)) {
+        TT_TRY(tt_linear_forward(&o, saved->out_TD));
+        TT_TRY(tt_norm_forward(&attention->post_norm, pass, saved->out_TD, out_TD, saved->rstd_out_T));
+    } else {
+        TT_TRY(tt_linear_forward(&o, out_TD));
+    }
     tt_workspace_release(workspace, keep ? mark : start);
     return TT_OK;
 }
@@ -218,21 +235,36 @@ static tt_status push_attention_scratch(const struct tt_pass *pass, struct tt_at
     return tt_workspace_1d(pass->lent.workspace, "attention scratch", TT_U8, (int64_t)bytes, &args->scratch);
 }
 
-/* d(x + out) -> gradients of the linears' q, k, v; adds to the gradients of o_proj and of the q and k norms. */
+/* The gradient of o's output: that of x + out, or scratch behind the post norm. */
+static tt_status backward_of_post_norm(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                                       const struct tt_self_attention_saved *saved, tt_tensor dmid_TD,
+                                       tt_tensor *dout_TD)
+{
+    *dout_TD = dmid_TD;
+    if (!has_post_norm(attention)) return TT_OK;
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient of o", dmid_TD.dtype, dmid_TD.dims[0],
+                           dmid_TD.dims[1], dout_TD));
+    return tt_norm_backward_to(&attention->post_norm, pass, saved->out_TD, saved->rstd_out_T, dmid_TD,
+                               *dout_TD);
+}
+
+/* d(x + out) -> gradients of the linears' q, k, v; adds to the gradients of o_proj and of the norms behind and before
+ * it. */
 static tt_status backward_to_qkv(const struct tt_self_attention *attention, const struct tt_pass *pass,
                                  const struct tt_self_attention_saved *saved, tt_tensor dmid_TD,
                                  tt_tensor dqkv_TC)
 {
     struct tt_workspace *workspace = pass->lent.workspace;
     int64_t tokens = dmid_TD.dims[0];
-    tt_tensor do_TC, dh_TR;
+    tt_tensor do_TC, dh_TR, dout_TD;
     size_t mark = tt_workspace_mark(workspace);
+    TT_TRY(backward_of_post_norm(attention, pass, saved, dmid_TD, &dout_TD));
     TT_TRY(tt_workspace_2d(workspace, "gradient of the attention output", pass->in.compute_dtype, tokens,
                            attention->heads * attention->head_dim, &do_TC));
     TT_TRY(tt_linear_push_h(&attention->o, pass, tokens, &dh_TR));
     struct tt_linear_call o = tt_linear_call_tokens(&attention->o, pass, saved->o_TC, saved->h_o_TR);
-    TT_TRY(tt_linear_backward_input(&o, dmid_TD, dh_TR, do_TC));
-    TT_TRY(tt_linear_backward_params(&o, dmid_TD, dh_TR));
+    TT_TRY(tt_linear_backward_input(&o, dout_TD, dh_TR, do_TC));
+    TT_TRY(tt_linear_backward_params(&o, dout_TD, dh_TR));
 
     struct qkv raw = split(attention, saved->qkv_TC), ready = raw, grad = split(attention, dqkv_TC);
     if (!tt_tensor_is_empty(saved->ready_qk_TC))

@@ -6,6 +6,8 @@
  * f, LoRA h of q, k, v and o. Without q/k norms q and k are kept after rope. With them the outputs of the linears are
  * kept, plus (H + K) f of rstd, and normed and rotated again in backward: one copy either way.
  *
+ * A norm after o_proj keeps its input and rstd too: D c, 1 f.
+ *
  * At TT_KEEP_ALL also the normed input D c where LoRA or a weight of q, k, v trains, and with q/k norms the normed and
  * rotated q and k, (H + K) E c. */
 #ifndef TT_NN_SELF_ATTENTION_H
@@ -19,16 +21,19 @@ struct tt_self_attention {
     struct tt_linear_group qkv;
     struct tt_linear_group o;
     struct tt_norm q_norm, k_norm; /* weight NULL: none */
+    struct tt_norm post_norm;      /* of o's output, before the residual; weight NULL: none */
     int64_t heads, kv_heads, head_dim;
     int64_t window; /* 0: none */
     int rope;       /* index in the pass' tables; -1: q and k are not rotated */
     double scale;
-    int layer; /* index in a key/value cache */
+    float soft_cap; /* of scores; 0: none */
+    int layer;      /* index in a key/value cache */
 };
 
 struct tt_self_attention_saved {
     tt_tensor qkv_TC, h_qkv_TR, o_TC, h_o_TR, lse_HT, rstd_T, rstd_q_N, rstd_k_N;
-    tt_tensor n_TD, ready_qk_TC; /* empty: recomputed */
+    tt_tensor out_TD, rstd_out_T; /* with a post norm: its input */
+    tt_tensor n_TD, ready_qk_TC;  /* empty: recomputed */
 };
 
 /* With `keep` all of `saved` is pushed and stays; otherwise everything is popped. With pass->lent.cache the new keys

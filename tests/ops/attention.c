@@ -3,46 +3,56 @@
 /* clang-format off */
 static const struct attention_case cases[] = {
     /* shapes of models */
-    {4, 4, 64, 0, 0, TT_F32, 1, {{130, 130}, {-1, -1}}},
-    {4, 4, 64, 0, 0, TT_BF16, 1, {{130, 130}, {-1, -1}}},
-    {8, 2, 128, 0, 0, TT_F32, 1, {{70, 70}, {65, 65}, {-1, -1}}},
-    {8, 2, 128, 0, 8, TT_BF16, 1, {{70, 70}, {65, 65}, {-1, -1}}},
-    {14, 2, 64, 0, 5, TT_F32, 1, {{33, 33}, {1, 1}, {0, 0}, {64, 64}, {-1, -1}}},
-    {14, 2, 64, 0, 5, TT_BF16, 1, {{33, 33}, {1, 1}, {0, 0}, {64, 64}, {-1, -1}}},
-    {4, 2, 256, 0, 0, TT_F32, 1, {{90, 90}, {-1, -1}}},
-    {4, 2, 256, 0, 3, TT_BF16, 1, {{90, 90}, {-1, -1}}},
+    {4, 4, 64, 0, 0, TT_F32, 1, {{130, 130}, {-1, -1}}, 0},
+    {4, 4, 64, 0, 0, TT_BF16, 1, {{130, 130}, {-1, -1}}, 0},
+    {8, 2, 128, 0, 0, TT_F32, 1, {{70, 70}, {65, 65}, {-1, -1}}, 0},
+    {8, 2, 128, 0, 8, TT_BF16, 1, {{70, 70}, {65, 65}, {-1, -1}}, 0},
+    {14, 2, 64, 0, 5, TT_F32, 1, {{33, 33}, {1, 1}, {0, 0}, {64, 64}, {-1, -1}}, 0},
+    {14, 2, 64, 0, 5, TT_BF16, 1, {{33, 33}, {1, 1}, {0, 0}, {64, 64}, {-1, -1}}, 0},
+    {4, 2, 256, 0, 0, TT_F32, 1, {{90, 90}, {-1, -1}}, 0},
+    {4, 2, 256, 0, 3, TT_BF16, 1, {{90, 90}, {-1, -1}}, 0},
     /* head dimensions that fill no vector */
-    {2, 1, 16, 0, 0, TT_F32, 1, {{50, 50}, {-1, -1}}},
-    {2, 1, 24, 0, 1, TT_F32, 1, {{50, 50}, {-1, -1}}},
-    {2, 2, 80, 0, 1, TT_BF16, 1, {{97, 97}, {-1, -1}}},
-    {2, 1, 20, 0, 7, TT_BF16, 1, {{31, 31}, {-1, -1}}},
-    {1, 1, 1, 0, 0, TT_F32, 1, {{9, 9}, {-1, -1}}},
-    {3, 1, 130, 0, 1, TT_F32, 1, {{40, 40}, {-1, -1}}},
-    {3, 3, 7, 0, 0, TT_F32, 1, {{65, 65}, {2, 2}, {-1, -1}}},
+    {2, 1, 16, 0, 0, TT_F32, 1, {{50, 50}, {-1, -1}}, 0},
+    {2, 1, 24, 0, 1, TT_F32, 1, {{50, 50}, {-1, -1}}, 0},
+    {2, 2, 80, 0, 1, TT_BF16, 1, {{97, 97}, {-1, -1}}, 0},
+    {2, 1, 20, 0, 7, TT_BF16, 1, {{31, 31}, {-1, -1}}, 0},
+    {1, 1, 1, 0, 0, TT_F32, 1, {{9, 9}, {-1, -1}}, 0},
+    {3, 1, 130, 0, 1, TT_F32, 1, {{40, 40}, {-1, -1}}, 0},
+    {3, 3, 7, 0, 0, TT_F32, 1, {{65, 65}, {2, 2}, {-1, -1}}, 0},
     /* nothing to do */
-    {2, 1, 32, 0, 0, TT_F32, 1, {{-1, -1}}},
-    {2, 1, 32, 0, 0, TT_F32, 1, {{0, 0}, {0, 0}, {-1, -1}}},
-    {2, 1, 32, 0, 0, TT_BF16, 1, {{0, 5}, {3, 3}, {0, 0}, {-1, -1}}},
-    {2, 2, 32, 0, 0, TT_F32, 1, {{1, 1}, {1, 1}, {1, 1}, {-1, -1}}},
+    {2, 1, 32, 0, 0, TT_F32, 1, {{-1, -1}}, 0},
+    {2, 1, 32, 0, 0, TT_F32, 1, {{0, 0}, {0, 0}, {-1, -1}}, 0},
+    {2, 1, 32, 0, 0, TT_BF16, 1, {{0, 5}, {3, 3}, {0, 0}, {-1, -1}}, 0},
+    {2, 2, 32, 0, 0, TT_F32, 1, {{1, 1}, {1, 1}, {1, 1}, {-1, -1}}, 0},
     /* windows: one key, less than a block, across blocks, longer than the sequence */
-    {2, 1, 32, 1, 0, TT_F32, 1, {{70, 70}, {-1, -1}}},
-    {2, 1, 64, 10, 0, TT_F32, 1, {{150, 150}, {20, 20}, {-1, -1}}},
-    {6, 2, 64, 100, 0, TT_BF16, 1, {{250, 250}, {-1, -1}}},
-    {2, 2, 128, 64, 0, TT_F32, 1, {{200, 200}, {-1, -1}}},
-    {2, 2, 16, 1000, 0, TT_F32, 1, {{40, 40}, {-1, -1}}},
+    {2, 1, 32, 1, 0, TT_F32, 1, {{70, 70}, {-1, -1}}, 0},
+    {2, 1, 64, 10, 0, TT_F32, 1, {{150, 150}, {20, 20}, {-1, -1}}, 0},
+    {6, 2, 64, 100, 0, TT_BF16, 1, {{250, 250}, {-1, -1}}, 0},
+    {2, 2, 128, 64, 0, TT_F32, 1, {{200, 200}, {-1, -1}}, 0},
+    {2, 2, 16, 1000, 0, TT_F32, 1, {{40, 40}, {-1, -1}}, 0},
     /* more keys than queries: decoding and chunks of a prompt */
-    {4, 2, 64, 0, 0, TT_F32, 1, {{1, 300}, {-1, -1}}},
-    {7, 1, 128, 0, 0, TT_BF16, 1, {{1, 70}, {1, 1}, {5, 66}, {-1, -1}}},
-    {2, 1, 32, 50, 0, TT_F32, 1, {{3, 200}, {40, 41}, {-1, -1}}},
+    {4, 2, 64, 0, 0, TT_F32, 1, {{1, 300}, {-1, -1}}, 0},
+    {7, 1, 128, 0, 0, TT_BF16, 1, {{1, 70}, {1, 1}, {5, 66}, {-1, -1}}, 0},
+    {2, 1, 32, 50, 0, TT_F32, 1, {{3, 200}, {40, 41}, {-1, -1}}, 0},
     /* scores of hundreds */
-    {2, 1, 64, 0, 0, TT_F32, 8, {{100, 100}, {-1, -1}}},
-    {2, 1, 64, 0, 0, TT_BF16, 8, {{100, 100}, {-1, -1}}},
+    {2, 1, 64, 0, 0, TT_F32, 8, {{100, 100}, {-1, -1}}, 0},
+    {2, 1, 64, 0, 0, TT_BF16, 8, {{100, 100}, {-1, -1}}, 0},
     /* several key chunks and row blocks */
-    {2, 1, 16, 0, 0, TT_F32, 1, {{700, 700}, {-1, -1}}},
-    {1, 1, 144, 0, 0, TT_F32, 1, {{300, 300}, {-1, -1}}},
+    {2, 1, 16, 0, 0, TT_F32, 1, {{700, 700}, {-1, -1}}, 0},
+    {1, 1, 144, 0, 0, TT_F32, 1, {{300, 300}, {-1, -1}}, 0},
     /* sums of dk and dv that do not fit into the scratch of a thread */
-    {1, 1, 128, 0, 0, TT_F32, 1, {{600, 600}, {-1, -1}}},
-    {2, 1, 256, 0, 0, TT_BF16, 1, {{270, 270}, {-1, -1}}},
+    {1, 1, 128, 0, 0, TT_F32, 1, {{600, 600}, {-1, -1}}, 0},
+    {2, 1, 256, 0, 0, TT_BF16, 1, {{270, 270}, {-1, -1}}, 0},
+};
+
+/* Capped scores: small beside the cap, of its size, and far above it; masks, groups and windows. */
+static const struct attention_case capped_cases[] = {
+    {2, 1, 64, 0, 0, TT_F32, 1, {{130, 130}, {-1, -1}}, 50},
+    {8, 2, 32, 0, 5, TT_F32, 4, {{70, 70}, {1, 1}, {33, 33}, {-1, -1}}, 5},
+    {4, 2, 64, 20, 0, TT_F32, 8, {{150, 150}, {-1, -1}}, 30},
+    {4, 2, 256, 0, 0, TT_BF16, 2, {{90, 90}, {-1, -1}}, 50},
+    {2, 1, 32, 0, 0, TT_F32, 2, {{3, 200}, {40, 41}, {-1, -1}}, 3},
+    {1, 1, 128, 0, 0, TT_F32, 2, {{600, 600}, {-1, -1}}, 10},
 };
 /* clang-format on */
 
@@ -132,6 +142,15 @@ static void check_threads(const void *row)
     free_problem(&one);
 }
 
+static void capped_scores(void **state)
+{
+    (void)state;
+    TEST_CPU_ONLY();
+    TEST_CASES("best", capped_cases, check_best);
+    TEST_CASES("portable", capped_cases, check_portable);
+    TEST_CASES("threads", capped_cases, check_threads);
+}
+
 static void same_bits_on_any_number_of_threads(void **state)
 {
     (void)state;
@@ -144,9 +163,9 @@ static void same_bits_in_any_company(void **state)
 {
     (void)state;
     TEST_CPU_ONLY();
-    const struct attention_case alone_case = {6, 2, 48, 0, 0, TT_BF16, 1, {{77, 77}, {-1, -1}}};
-    const struct attention_case packed_case = {6, 2,       48, 0,
-                                               0, TT_BF16, 1,  {{19, 19}, {77, 77}, {35, 35}, {-1, -1}}};
+    const struct attention_case alone_case = {6, 2, 48, 0, 0, TT_BF16, 1, {{77, 77}, {-1, -1}}, 0};
+    const struct attention_case packed_case = {
+        6, 2, 48, 0, 0, TT_BF16, 1, {{19, 19}, {77, 77}, {35, 35}, {-1, -1}}, 0};
     struct problem alone, packed;
     struct test_device device;
     make_problem(&alone, &alone_case);
@@ -210,9 +229,9 @@ static void oracle_agrees_with_finite_differences(void **state)
     (void)state;
     TEST_CPU_ONLY();
     static const struct attention_case small[] = {
-        {4, 2, 6, 0, 0, TT_F32, 1, {{5, 5}, {1, 1}, {3, 3}, {-1, -1}}},
-        {3, 1, 4, 2, 0, TT_F32, 1, {{7, 7}, {-1, -1}}},
-        {2, 2, 8, 0, 0, TT_F32, 1, {{2, 6}, {-1, -1}}},
+        {4, 2, 6, 0, 0, TT_F32, 1, {{5, 5}, {1, 1}, {3, 3}, {-1, -1}}, 0},
+        {3, 1, 4, 2, 0, TT_F32, 1, {{7, 7}, {-1, -1}}, 0},
+        {2, 2, 8, 0, 0, TT_F32, 1, {{2, 6}, {-1, -1}}, 0},
     };
     TEST_CASES("small", small, check_gradient);
 }
@@ -221,7 +240,7 @@ static void oracle_agrees_with_finite_differences(void **state)
 static void fused_columns_without_lse(void **state)
 {
     (void)state;
-    const struct attention_case row = {4, 2, 32, 0, 0, TT_BF16, 1, {{45, 45}, {-1, -1}}};
+    const struct attention_case row = {4, 2, 32, 0, 0, TT_BF16, 1, {{45, 45}, {-1, -1}}, 0};
     struct problem p;
     make_problem(&p, &row);
     struct test_tensor fused = test_tensor_make(TT_BF16, 45, 8 * 32, TEST_UNUSED, 0);
@@ -262,7 +281,7 @@ static void fused_columns_without_lse(void **state)
 static void backward_needs_lse(void **state)
 {
     (void)state;
-    const struct attention_case row = {2, 1, 16, 0, 0, TT_F32, 1, {{9, 9}, {-1, -1}}};
+    const struct attention_case row = {2, 1, 16, 0, 0, TT_F32, 1, {{9, 9}, {-1, -1}}, 0};
     struct problem p;
     struct test_device device;
     make_problem(&p, &row);
@@ -281,7 +300,7 @@ static void backward_needs_lse(void **state)
 static void a_nan_is_not_hidden(void **state)
 {
     (void)state;
-    const struct attention_case row = {1, 1, 16, 0, 0, TT_F32, 1, {{70, 70}, {-1, -1}}};
+    const struct attention_case row = {1, 1, 16, 0, 0, TT_F32, 1, {{70, 70}, {-1, -1}}, 0};
     struct problem p;
     make_problem(&p, &row);
     ((float *)p.tensors[K].view.data)[10 * 16] = NAN;
@@ -301,6 +320,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(oracle_agrees_with_finite_differences),
         cmocka_unit_test(close_to_the_oracle),
+        cmocka_unit_test(capped_scores),
         cmocka_unit_test(same_bits_on_any_number_of_threads),
         cmocka_unit_test(same_bits_in_any_company),
         cmocka_unit_test(fused_columns_without_lse),

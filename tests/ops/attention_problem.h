@@ -18,6 +18,7 @@ struct attention_case {
     tt_dtype dtype;
     double size;                           /* deviation of q and k: large ones make sharp softmaxes */
     int32_t lengths[SEQUENCES_MAX + 1][2]; /* queries, keys; ends with {-1, -1} */
+    float soft_cap;                        /* 0: none */
 };
 
 /* TERMS is of the oracle alone: the largest of what cancels when it forms dS = P (dP - delta), one number. */
@@ -88,6 +89,7 @@ static inline struct tt_attention_forward_args forward_args(const struct problem
         .max_length_k = longest_k,
         .scale = p->scale,
         .window = p->row->window,
+        .soft_cap = p->row->soft_cap,
         .o_THE = p->tensors[O].view,
         .lse_HT = p->tensors[LSE].view,
     };
@@ -135,12 +137,14 @@ static inline void run_op(const struct test_device *device, struct problem *p)
 
 /* The reference in type `real`, from the definition: all scores of a row at once. o is rounded to `stored`
  * before the backward pass reads it again, as the op's is. */
-#define DEFINE_REFERENCE(name, real, real_exp, real_log)                                                     \
+#define DEFINE_REFERENCE(name, real, real_exp, real_log, real_tanh)                                          \
     static inline void name(const struct problem *p, const double *const in[4], double *const out[OUTPUTS],  \
                             tt_dtype stored)                                                                 \
     {                                                                                                        \
         int64_t H = p->row->heads, KV = p->row->kv_heads, E = p->row->head_dim;                              \
         real *weights = calloc((size_t)(p->rows_k + 1), sizeof *weights);                                    \
+        real *slopes = calloc((size_t)(p->rows_k + 1), sizeof *slopes);                                      \
+        real cap = (real)p->row->soft_cap;                                                                   \
         real *dk = calloc((size_t)(p->rows_k * KV * E + 1), sizeof *dk);                                     \
         real *dv = calloc((size_t)(p->rows_k * KV * E + 1), sizeof *dv);                                     \
         for (int64_t b = 0; b < p->sequences; b++)                                                           \
@@ -156,6 +160,12 @@ static inline void run_op(const struct test_device *device, struct problem *p)
                         for (int64_t e = 0; e < E; e++)                                                      \
                             score += (real)q[e] * (real)in[K][(j * KV + kv) * E + e];                        \
                         weights[j] = score * (real)p->scale;                                                 \
+                        slopes[j] = 1;                                                                       \
+                        if (cap > 0) {                                                                       \
+                            real t = real_tanh(weights[j] / cap);                                            \
+                            weights[j] = cap * t;                                                            \
+                            slopes[j] = 1 - t * t;                                                           \
+                        }                                                                                    \
                         if (weights[j] > most) most = weights[j];                                            \
                     }                                                                                        \
                     for (int64_t j = begin; j < end; j++) sum += real_exp(weights[j] - most);                \
@@ -178,7 +188,7 @@ static inline void run_op(const struct test_device *device, struct problem *p)
                         int64_t at = (j * KV + kv) * E;                                                      \
                         for (int64_t e = 0; e < E; e++) dp += (real)d_out[e] * (real)in[V][at + e];          \
                         terms += weights[j] * ((dp < 0 ? -dp : dp) + (delta < 0 ? -delta : delta));          \
-                        real ds = weights[j] * (dp - delta) * (real)p->scale;                                \
+                        real ds = weights[j] * (dp - delta) * slopes[j] * (real)p->scale;                    \
                         for (int64_t e = 0; e < E; e++) {                                                    \
                             dq[e] += ds * (real)in[K][at + e];                                               \
                             dk[at + e] += ds * (real)q[e];                                                   \
@@ -193,12 +203,13 @@ static inline void run_op(const struct test_device *device, struct problem *p)
             out[DV][i] = (double)dv[i];                                                                      \
         }                                                                                                    \
         free(weights);                                                                                       \
+        free(slopes);                                                                                        \
         free(dk);                                                                                            \
         free(dv);                                                                                            \
     }
 
-DEFINE_REFERENCE(oracle, double, exp, log)
-DEFINE_REFERENCE(plain, float, expf, logf)
+DEFINE_REFERENCE(oracle, double, exp, log, tanh)
+DEFINE_REFERENCE(plain, float, expf, logf, tanhf)
 
 static const char *const names[TENSORS] = {"q", "k", "v", "do", "o", "lse", "dq", "dk", "dv"};
 

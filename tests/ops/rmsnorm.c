@@ -12,36 +12,40 @@ struct rmsnorm_case {
     tt_dtype dtype, weight_dtype;
     bool residual, dres, dweight;
     double size;
+    float offset;
 };
 
 static const struct rmsnorm_case cases[] = {
-    {7, 0, 64, 0, TT_F32, TT_F32, false, false, true, 1},
-    {7, 0, 64, 0, TT_BF16, TT_BF16, false, false, true, 1},
-    {40, 0, 896, 0, TT_BF16, TT_F32, true, true, true, 1},
-    {40, 0, 896, 8, TT_F32, TT_BF16, true, true, true, 1},
-    {300, 0, 33, 3, TT_F32, TT_F32, true, false, true, 1},
-    {300, 0, 33, 3, TT_BF16, TT_BF16, false, true, true, 1},
-    {2000, 0, 20, 0, TT_F32, TT_F32, false, false, true, 1},
-    {100, 6, 64, 64, TT_BF16, TT_BF16, false, false, true, 1},
-    {33, 5, 128, 7, TT_F32, TT_F32, false, true, true, 1},
-    {3, 2, 16, 1, TT_F32, TT_F32, true, true, false, 1},
-    {50, 0, 1, 0, TT_F32, TT_F32, false, false, false, 1},
-    {5, 0, 4097, 1, TT_BF16, TT_F32, true, true, false, 1},
-    {1, 0, 15, 0, TT_F32, TT_F32, false, false, true, 1},
-    {0, 0, 64, 0, TT_F32, TT_F32, true, true, true, 1},
-    {4, 0, 256, 0, TT_F32, TT_F32, false, false, true, 1e-4}, /* eps counts */
-    {4, 0, 256, 0, TT_F32, TT_F32, false, false, true, 1e6},
+    {7, 0, 64, 0, TT_F32, TT_F32, false, false, true, 1, 0},
+    {7, 0, 64, 0, TT_BF16, TT_BF16, false, false, true, 1, 0},
+    {40, 0, 896, 0, TT_BF16, TT_F32, true, true, true, 1, 0},
+    {40, 0, 896, 8, TT_F32, TT_BF16, true, true, true, 1, 0},
+    {300, 0, 33, 3, TT_F32, TT_F32, true, false, true, 1, 0},
+    {300, 0, 33, 3, TT_BF16, TT_BF16, false, true, true, 1, 0},
+    {2000, 0, 20, 0, TT_F32, TT_F32, false, false, true, 1, 0},
+    {100, 6, 64, 64, TT_BF16, TT_BF16, false, false, true, 1, 0},
+    {33, 5, 128, 7, TT_F32, TT_F32, false, true, true, 1, 0},
+    {3, 2, 16, 1, TT_F32, TT_F32, true, true, false, 1, 0},
+    {50, 0, 1, 0, TT_F32, TT_F32, false, false, false, 1, 0},
+    {5, 0, 4097, 1, TT_BF16, TT_F32, true, true, false, 1, 0},
+    {1, 0, 15, 0, TT_F32, TT_F32, false, false, true, 1, 0},
+    {0, 0, 64, 0, TT_F32, TT_F32, true, true, true, 1, 0},
+    {40, 0, 333, 3, TT_F32, TT_F32, true, true, true, 1, 1},
+    {40, 0, 896, 8, TT_BF16, TT_BF16, true, true, true, 1, 1},
+    {33, 5, 128, 7, TT_BF16, TT_F32, false, true, true, 1, 1},
+    {4, 0, 256, 0, TT_F32, TT_F32, false, false, true, 1e-4, 0}, /* eps counts */
+    {4, 0, 256, 0, TT_F32, TT_F32, false, false, true, 1e6, 0},
 };
 
 static const struct rmsnorm_case gpu_cases[] = {
-    {500, 0, 4096, 0, TT_BF16, TT_BF16, true, true, true, 1},
-    {257, 0, 8192, 0, TT_BF16, TT_BF16, true, true, false, 1},
-    {1500, 0, 1024, 0, TT_BF16, TT_F32, false, true, true, 1},
-    {300, 0, 5120, 0, TT_BF16, TT_BF16, true, false, false, 1},
-    {1001, 0, 1537, 1, TT_BF16, TT_BF16, true, true, true, 1},
-    {130, 32, 128, 0, TT_BF16, TT_BF16, false, false, true, 1},
-    {515, 8, 128, 5120, TT_BF16, TT_BF16, false, false, true, 1}, /* keys of a fused q, k, v */
-    {70000, 0, 16, 0, TT_BF16, TT_BF16, true, true, true, 1},
+    {500, 0, 4096, 0, TT_BF16, TT_BF16, true, true, true, 1, 0},
+    {257, 0, 8192, 0, TT_BF16, TT_BF16, true, true, false, 1, 0},
+    {1500, 0, 1024, 0, TT_BF16, TT_F32, false, true, true, 1, 0},
+    {300, 0, 5120, 0, TT_BF16, TT_BF16, true, false, false, 1, 0},
+    {1001, 0, 1537, 1, TT_BF16, TT_BF16, true, true, true, 1, 0},
+    {130, 32, 128, 0, TT_BF16, TT_BF16, false, false, true, 1, 0},
+    {515, 8, 128, 5120, TT_BF16, TT_BF16, false, false, true, 1, 0}, /* keys of a fused q, k, v */
+    {70000, 0, 16, 0, TT_BF16, TT_BF16, true, true, true, 1, 0},
 };
 
 enum { X, RESIDUAL, WEIGHT, DY, DRES, SUM, Y, RSTD, DX, DWEIGHT, LINES };
@@ -69,11 +73,11 @@ static const double eps = 1e-5;
             real rstd = 1 / real_sqrt(squares / (real)D + (real)eps);                                        \
             v[RSTD][n] = (double)rstd;                                                                       \
             for (int64_t d = 0; d < D; d++) {                                                                \
-                v[Y][n * D + d] = (double)((real)v[WEIGHT][d] * ((real)x[d] * rstd));                        \
-                product += (real)dy[d] * (real)v[WEIGHT][d] * ((real)x[d] * rstd);                           \
+                v[Y][n * D + d] = (double)(((real)row->offset + (real)v[WEIGHT][d]) * ((real)x[d] * rstd));  \
+                product += (real)dy[d] * ((real)row->offset + (real)v[WEIGHT][d]) * ((real)x[d] * rstd);     \
             }                                                                                                \
             for (int64_t d = 0; d < D; d++) {                                                                \
-                real xhat = (real)x[d] * rstd, g = (real)dy[d] * (real)v[WEIGHT][d];                         \
+                real xhat = (real)x[d] * rstd, g = (real)dy[d] * ((real)row->offset + (real)v[WEIGHT][d]);   \
                 real dx = rstd * (g - xhat * (product / (real)D));                                           \
                 if (row->dres) dx += (real)v[DRES][n * D + d];                                               \
                 v[DX][n * D + d] = (double)dx;                                                               \
@@ -151,6 +155,7 @@ static void run_op(struct test_device *device, const struct rmsnorm_case *row, s
                                                    .x_ND = t[X].view,
                                                    .residual_ND = row->residual ? t[RESIDUAL].view : none,
                                                    .weight_D = t[WEIGHT].view,
+                                                   .offset = row->offset,
                                                    .eps = eps,
                                                    .sum_ND = row->residual ? t[SUM].view : none,
                                                    .y_ND = t[Y].view,
@@ -159,6 +164,7 @@ static void run_op(struct test_device *device, const struct rmsnorm_case *row, s
                                                     .dy_ND = t[DY].view,
                                                     .x_ND = row->residual ? t[SUM].view : t[X].view,
                                                     .weight_D = t[WEIGHT].view,
+                                                    .offset = row->offset,
                                                     .rstd_N = t[RSTD].view,
                                                     .dres_ND = row->dres ? t[DRES].view : none,
                                                     .dx_ND = t[DX].view,
@@ -231,7 +237,7 @@ static void oracle_agrees_with_finite_differences(void **state)
 {
     (void)state;
     TEST_CPU_ONLY();
-    const struct rmsnorm_case row = {3, 0, 7, 0, TT_F32, TT_F32, true, true, true, 1};
+    const struct rmsnorm_case row = {3, 0, 7, 0, TT_F32, TT_F32, true, true, true, 1, 0};
     struct problem p;
     make_problem(&p, &row);
     for (int64_t d = 0; d < row.width; d++) p.exact[DWEIGHT][d] = 0;
@@ -249,7 +255,7 @@ static void oracle_agrees_with_finite_differences(void **state)
 static void in_place(void **state)
 {
     (void)state;
-    const struct rmsnorm_case row = {9, 0, 37, 2, TT_BF16, TT_F32, true, true, true, 1};
+    const struct rmsnorm_case row = {9, 0, 37, 2, TT_BF16, TT_F32, true, true, true, 1, 0};
     struct problem p;
     struct test_device device;
     make_problem(&p, &row);

@@ -11,40 +11,72 @@ struct swiglu_case {
     tt_dtype dtype;
     bool wants_h;
     double size;
+    enum tt_activation activation;
 };
 
 static const struct swiglu_case cases[] = {
-    {5, 64, 0, TT_F32, true, 1},        {5, 64, 0, TT_BF16, true, 1},   {100, 333, 5, TT_F32, false, 1},
-    {100, 333, 5, TT_BF16, true, 1},    {3, 1, 0, TT_F32, true, 1},     {1, 7, 1, TT_BF16, false, 1},
-    {60, 1000, 1000, TT_BF16, true, 3}, {10, 100, 0, TT_F32, true, 40}, {10, 100, 0, TT_BF16, true, 40},
-    {0, 16, 0, TT_F32, true, 1},
+    {5, 64, 0, TT_F32, true, 1, TT_ACTIVATION_SILU},
+    {5, 64, 0, TT_BF16, true, 1, TT_ACTIVATION_SILU},
+    {100, 333, 5, TT_F32, false, 1, TT_ACTIVATION_SILU},
+    {100, 333, 5, TT_BF16, true, 1, TT_ACTIVATION_SILU},
+    {3, 1, 0, TT_F32, true, 1, TT_ACTIVATION_SILU},
+    {1, 7, 1, TT_BF16, false, 1, TT_ACTIVATION_SILU},
+    {60, 1000, 1000, TT_BF16, true, 3, TT_ACTIVATION_SILU},
+    {10, 100, 0, TT_F32, true, 40, TT_ACTIVATION_SILU},
+    {10, 100, 0, TT_BF16, true, 40, TT_ACTIVATION_SILU},
+    {0, 16, 0, TT_F32, true, 1, TT_ACTIVATION_SILU},
+    {100, 333, 5, TT_F32, true, 1, TT_ACTIVATION_GELU},
+    {100, 333, 5, TT_BF16, false, 1, TT_ACTIVATION_GELU},
+    {10, 100, 0, TT_F32, true, 6, TT_ACTIVATION_GELU},
+    {100, 333, 5, TT_F32, true, 1, TT_ACTIVATION_GELU_TANH},
+    {100, 333, 5, TT_BF16, false, 1, TT_ACTIVATION_GELU_TANH},
+    {10, 100, 0, TT_F32, true, 6, TT_ACTIVATION_GELU_TANH},
 };
 
 static const struct swiglu_case gpu_cases[] = {
-    {150, 14336, 0, TT_BF16, true, 1}, {130, 14336, 14336, TT_BF16, true, 1}, /* halves of one gate and up */
-    {70, 28672, 0, TT_BF16, false, 1}, {1501, 1537, 1, TT_BF16, true, 1},
-    {70000, 32, 0, TT_BF16, true, 3},
+    {150, 14336, 0, TT_BF16, true, 1, TT_ACTIVATION_SILU},
+    {130, 14336, 14336, TT_BF16, true, 1, TT_ACTIVATION_SILU}, /* halves of one gate and up */
+    {70, 28672, 0, TT_BF16, false, 1, TT_ACTIVATION_SILU},
+    {1501, 1537, 1, TT_BF16, true, 1, TT_ACTIVATION_SILU},
+    {70000, 32, 0, TT_BF16, true, 3, TT_ACTIVATION_SILU},
 };
 
 enum { DH, GATE, UP, FORWARD_H, DGATE, DUP, H, LINES };
 
 static const char *const names[LINES] = {"dh", "gate", "up", "h forward", "dgate", "dup", "h"};
 
-#define DEFINE_REFERENCE(name, real, real_exp)                                                               \
-    static void name(int64_t count, double *const v[LINES])                                                  \
+/* The share of the gate that passes, and its derivative, as the definitions have them. */
+#define DEFINE_REFERENCE(name, share, real, real_exp, real_erf, real_tanh)                                   \
+    static void share(enum tt_activation activation, real x, real *f, real *df)                              \
+    {                                                                                                        \
+        const real pi = (real)3.14159265358979323846, c = (real)sqrt(2 / 3.14159265358979323846);            \
+        if (activation == TT_ACTIVATION_GELU) {                                                              \
+            *f = (1 + real_erf(x / (real)sqrt(2.0))) / 2;                                                    \
+            *df = real_exp(-x * x / 2) / (real)sqrt(2 * (double)pi);                                         \
+        } else if (activation == TT_ACTIVATION_GELU_TANH) {                                                  \
+            real t = real_tanh(c * (x + (real)0.044715 * x * x * x));                                        \
+            *f = (1 + t) / 2;                                                                                \
+            *df = (1 - t * t) / 2 * c * (1 + 3 * (real)0.044715 * x * x);                                    \
+        } else {                                                                                             \
+            *f = 1 / (1 + real_exp(-x));                                                                     \
+            *df = *f * (1 - *f);                                                                             \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void name(enum tt_activation activation, int64_t count, double *const v[LINES])                   \
     {                                                                                                        \
         _Pragma("omp parallel for if (TEST_IS_LARGE(count))") for (int64_t i = 0; i < count; i++)            \
         {                                                                                                    \
-            real gate = (real)v[GATE][i], up = (real)v[UP][i], dh = (real)v[DH][i];                          \
-            real s = 1 / (1 + real_exp(-gate));                                                              \
-            v[H][i] = v[FORWARD_H][i] = (double)(gate * s * up);                                             \
-            v[DUP][i] = (double)(dh * (gate * s));                                                           \
-            v[DGATE][i] = (double)(dh * up * s * (1 + gate * (1 - s)));                                      \
+            real gate = (real)v[GATE][i], up = (real)v[UP][i], dh = (real)v[DH][i], f, df;                   \
+            share(activation, gate, &f, &df);                                                                \
+            v[H][i] = v[FORWARD_H][i] = (double)(gate * f * up);                                             \
+            v[DUP][i] = (double)(dh * (gate * f));                                                           \
+            v[DGATE][i] = (double)(activation == TT_ACTIVATION_SILU ? dh * up * f * (1 + gate * (1 - f))     \
+                                                                    : dh * up * (f + gate * df));            \
         }                                                                                                    \
     }
 
-DEFINE_REFERENCE(oracle, double, exp)
-DEFINE_REFERENCE(plain, float, expf)
+DEFINE_REFERENCE(oracle, oracle_share, double, exp, erf, tanh)
+DEFINE_REFERENCE(plain, plain_share, float, expf, erff, tanhf)
 
 struct problem {
     const struct swiglu_case *row;
@@ -75,16 +107,19 @@ static void free_problem(struct problem *p)
     }
 }
 
-static void run_op(struct test_device *device, bool wants_h, const struct test_tensor *t)
+static void run_op(struct test_device *device, const struct swiglu_case *row, const struct test_tensor *t)
 {
-    struct tt_swiglu_backward_args args = {.dh_TF = t[DH].view,
+    struct tt_swiglu_backward_args args = {.activation = row->activation,
+                                           .dh_TF = t[DH].view,
                                            .gate_TF = t[GATE].view,
                                            .up_TF = t[UP].view,
                                            .dgate_TF = t[DGATE].view,
                                            .dup_TF = t[DUP].view};
-    if (wants_h) args.h_TF = t[H].view;
-    struct tt_swiglu_forward_args forward = {
-        .gate_TF = t[GATE].view, .up_TF = t[UP].view, .h_TF = t[FORWARD_H].view};
+    if (row->wants_h) args.h_TF = t[H].view;
+    struct tt_swiglu_forward_args forward = {.activation = row->activation,
+                                             .gate_TF = t[GATE].view,
+                                             .up_TF = t[UP].view,
+                                             .h_TF = t[FORWARD_H].view};
     test_ok(tt_swiglu_forward(device->stream, &forward));
     test_ok(tt_swiglu_backward(device->stream, &args));
 }
@@ -95,7 +130,7 @@ static void check_run(struct test_device *device, int threads, void *context)
     struct test_tensor tensors[LINES];
     for (int i = 0; i < LINES; i++) tensors[i] = test_tensor_copy(&p->tensors[i]);
     test_array_to_device(device, tensors, LINES);
-    run_op(device, p->row->wants_h, tensors);
+    run_op(device, p->row, tensors);
     test_array_to_host(device, tensors, LINES);
     for (int i = 0; i < LINES; i++) {
         test_tensor_check_gaps(names[i], &tensors[i]);
@@ -120,8 +155,8 @@ static void check_case(const void *row)
     struct problem p;
     make_problem(&p, row);
     int64_t count = p.row->rows * p.row->width;
-    oracle(count, p.exact);
-    plain(count, p.simple);
+    oracle(p.row->activation, count, p.exact);
+    plain(p.row->activation, count, p.simple);
     for (int i = FORWARD_H; i < LINES; i++)
         for (int64_t j = 0; j < count; j++)
             p.simple[i][j] = (double)test_round((float)p.simple[i][j], p.row->dtype);
@@ -146,7 +181,7 @@ static double weighted_output(void *context)
 {
     struct problem *p = context;
     int64_t count = p->row->rows * p->row->width;
-    oracle(count, p->exact);
+    oracle(p->row->activation, count, p->exact);
     double sum = 0;
     for (int64_t i = 0; i < count; i++) sum += p->exact[H][i] * p->exact[DH][i];
     return sum;
@@ -156,29 +191,31 @@ static void oracle_agrees_with_finite_differences(void **state)
 {
     (void)state;
     TEST_CPU_ONLY();
-    const struct swiglu_case row = {4, 5, 0, TT_F32, true, 2};
-    struct problem p;
-    make_problem(&p, &row);
-    weighted_output(&p);
-    double dgate[20], dup[20];
-    memcpy(dgate, p.exact[DGATE], sizeof dgate);
-    memcpy(dup, p.exact[DUP], sizeof dup);
-    test_gradient("dgate", weighted_output, &p, p.exact[GATE], dgate, 20);
-    test_gradient("dup", weighted_output, &p, p.exact[UP], dup, 20);
-    free_problem(&p);
+    for (int activation = TT_ACTIVATION_SILU; activation <= TT_ACTIVATION_GELU_TANH; activation++) {
+        const struct swiglu_case row = {4, 5, 0, TT_F32, true, 2, (enum tt_activation)activation};
+        struct problem p;
+        make_problem(&p, &row);
+        weighted_output(&p);
+        double dgate[20], dup[20];
+        memcpy(dgate, p.exact[DGATE], sizeof dgate);
+        memcpy(dup, p.exact[DUP], sizeof dup);
+        test_gradient("dgate", weighted_output, &p, p.exact[GATE], dgate, 20);
+        test_gradient("dup", weighted_output, &p, p.exact[UP], dup, 20);
+        free_problem(&p);
+    }
 }
 
 /* Halves of one [T, 2F], gradients in their place, h in place of dh. */
 static void in_place(void **state)
 {
     (void)state;
-    const struct swiglu_case row = {6, 45, 0, TT_BF16, true, 1};
+    const struct swiglu_case row = {6, 45, 0, TT_BF16, true, 1, TT_ACTIVATION_SILU};
     struct problem p;
     struct test_device device;
     make_problem(&p, &row);
     test_device_open(&device, test_device_kind(), 1);
     test_array_to_device(&device, p.tensors, LINES);
-    run_op(&device, true, p.tensors);
+    run_op(&device, &row, p.tensors);
     test_array_to_host(&device, p.tensors, LINES);
     struct test_tensor both = test_tensor_make(TT_BF16, 6, 90, TEST_UNUSED, 0),
                        dh = test_tensor_copy(&p.tensors[DH]);

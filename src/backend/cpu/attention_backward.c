@@ -234,26 +234,46 @@ static void TT_PASS(load_panel)(const struct tt_attention_backward_args *args,
     transpose_to_panel(panel->q_panel, panel->q, stride, count, head_dim, (float)forward->scale);
 }
 
-/* Turns scores into p = exp(score - lse), and the gradients of p into those of the scores, p (dp - delta). */
+/* Turns scores into p = exp(score - lse), and the gradients of p into those of the scores, p (dp - delta). With a cap,
+ * score is cap t of t = tanh(score / cap), whose derivative 1 - t^2 is a factor of the gradient. */
 TT_INLINE void TT_PASS(differentiate)(struct backward_panel *panel, float *weights, float *gradients,
-                                      int64_t begin, int64_t keys, const bool masked)
+                                      int64_t begin, int64_t keys, const bool masked, const float cap)
 {
     for (int64_t lane = 0; lane < panel->vectors * TT_VECTOR_LANES; lane += TT_VECTOR_LANES) {
         vf lse = vload(panel->lse, lane, false), delta = vload(panel->delta, lane, false);
         for (int64_t j = 0; j < keys; j++) {
             int64_t at = j * ATTENTION_ROWS_MAX + lane;
-            vf p = vexp2((vload(weights, at, false) - lse) * LOG2_E);
+            vf score = vload(weights, at, false), slope = vsplat(1);
+            if (cap > 0) {
+                vf t = vtanh(score / cap);
+                score = cap * t;
+                slope = 1.0f - t * t;
+            }
+            vf p = vexp2((score - lse) * LOG2_E);
             if (masked) p = vselect(sees(&panel->sight, lane, begin + j), p, vsplat(0));
             vstore(weights, at, false, p);
-            vstore(gradients, at, false, p * (vload(gradients, at, false) - delta));
+            vf gradient = p * (vload(gradients, at, false) - delta);
+            if (cap > 0) gradient *= slope;
+            vstore(gradients, at, false, gradient);
         }
     }
+}
+
+static void TT_PASS(differentiate_any)(struct backward_panel *panel, int64_t begin, int64_t keys, bool masked,
+                                       float cap)
+{
+    if (cap > 0)
+        TT_PASS(differentiate)(panel, panel->weights, panel->gradients, begin, keys, masked, cap);
+    else if (masked)
+        TT_PASS(differentiate)(panel, panel->weights, panel->gradients, begin, keys, true, 0);
+    else
+        TT_PASS(differentiate)(panel, panel->weights, panel->gradients, begin, keys, false, 0);
 }
 
 /* Processes one panel against the keys [first_key, first_key + key_count) in scratch: adds to dq, and to `sums`. */
 static void TT_PASS(backward_tile)(struct backward_panel *panel, struct backward_scratch *scratch,
                                    int64_t head_dim, int64_t first_key, int64_t key_count,
-                                   const struct key_sums *sums, bool with_dq)
+                                   const struct key_sums *sums, bool with_dq, float cap)
 {
     int64_t begin = panel->sight.begin > first_key ? panel->sight.begin : first_key;
     int64_t end = panel->sight.end < first_key + key_count ? panel->sight.end : first_key + key_count;
@@ -274,11 +294,8 @@ static void TT_PASS(backward_tile)(struct backward_panel *panel, struct backward
     weight_gradients.a = scratch->values + skipped;
     weight_gradients.b = panel->d_out_panel;
     multiply(&weight_gradients, panel->vectors);
-    if (begin < panel->sight.full_begin || end > panel->sight.full_end)
-        TT_PASS(differentiate)(panel, panel->weights, panel->gradients, begin, end - begin, true);
-    else
-        TT_PASS(differentiate)
-    (panel, panel->weights, panel->gradients, begin, end - begin, false);
+    TT_PASS(differentiate_any)
+    (panel, begin, end - begin, begin < panel->sight.full_begin || end > panel->sight.full_end, cap);
     if (with_dq)
         multiply_add(&(struct product){.c = panel->dq_panel,
                                        .c_row = PANEL,
@@ -342,8 +359,8 @@ static void TT_PASS(backward_rows)(const struct tt_attention_backward_args *args
         int64_t count = end - key < keys ? end - key : keys;
         widen_keys(scratch->keys, &forward->k_TKE, block, key, count);
         widen_keys(scratch->values, &forward->v_TKE, block, key, count);
-        for (int64_t i = 0; i < panel_count; i++)
-            TT_PASS(backward_tile)(&panels[i], scratch, head_dim, key, count, sums, with_dq);
+        for (int64_t i = 0; i < panel_count; i++) TT_PASS(backward_tile)
+        (&panels[i], scratch, head_dim, key, count, sums, with_dq, forward->soft_cap);
     }
     if (!with_dq) return;
     float factor[PANEL];

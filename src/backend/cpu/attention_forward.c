@@ -112,9 +112,18 @@ TT_INLINE void TT_PASS(soften)(struct forward_panel *panel, float *scores, int64
     }
 }
 
+static void TT_PASS(cap_scores)(const struct forward_panel *panel, float *scores, int64_t keys, float cap)
+{
+    for (int64_t j = 0; j < keys; j++)
+        for (int64_t lane = 0; lane < panel->vectors * TT_VECTOR_LANES; lane += TT_VECTOR_LANES) {
+            vf score = vload(scores, j * PANEL + lane, false);
+            vstore(scores, j * PANEL + lane, false, cap * vtanh(score / cap));
+        }
+}
+
 /* Processes one panel against the keys [first_key, first_key + key_count) of the block in scratch. */
 static void TT_PASS(forward_tile)(struct forward_panel *panel, struct TT_PASS(forward_scratch) * scratch,
-                                  int64_t head_dim, int64_t first_key, int64_t key_count)
+                                  int64_t head_dim, int64_t first_key, int64_t key_count, float cap)
 {
     int64_t begin = panel->sight.begin > first_key ? panel->sight.begin : first_key;
     int64_t end = panel->sight.end < first_key + key_count ? panel->sight.end : first_key + key_count;
@@ -130,6 +139,7 @@ static void TT_PASS(forward_tile)(struct forward_panel *panel, struct TT_PASS(fo
                                .rows = end - begin,
                                .depth = head_dim},
              panel->vectors);
+    if (cap > 0) TT_PASS(cap_scores)(panel, scratch->scores, end - begin, cap);
     if (begin < panel->sight.full_begin || end > panel->sight.full_end)
         TT_PASS(soften)(panel, scratch->scores, head_dim, begin, end - begin, true);
     else
@@ -188,7 +198,7 @@ static void TT_PASS(forward_block)(const struct tt_attention_forward_args *args,
         widen_keys(scratch->keys, &args->k_TKE, block, key, count);
         widen_keys(scratch->values, &args->v_TKE, block, key, count);
         for (int64_t i = 0; i < panel_count; i++)
-            TT_PASS(forward_tile)(&panels[i], scratch, head_dim, key, count);
+            TT_PASS(forward_tile)(&panels[i], scratch, head_dim, key, count, args->soft_cap);
     }
     for (int64_t i = 0; i < panel_count; i++) TT_PASS(store_forward)(args, block, &panels[i]);
 }

@@ -93,6 +93,7 @@ TT_INLINE void store_part(void *to, int64_t index, bool bf16, vf x, int64_t left
 struct TT_PASS(forward_row) {
     const void *x, *residual, *weight;
     void *sum, *y;
+    float offset;
 };
 
 /* Computes x + residual, rounded to x's type, as it is stored. */
@@ -123,7 +124,7 @@ TT_INLINE float TT_PASS(square_sum)(const void *x, int64_t width, const bool bf1
 TT_INLINE void TT_PASS(normalize)(const struct TT_PASS(forward_row) * row, const void *x, float rstd,
                                   int64_t d, int64_t left, const bool bf16, const bool weight_bf16)
 {
-    vf weight = load_part(row->weight, d, weight_bf16, left);
+    vf weight = load_part(row->weight, d, weight_bf16, left) + row->offset;
     store_part(row->y, d, bf16, load_part(x, d, bf16, left) * rstd * weight, left);
 }
 
@@ -151,7 +152,8 @@ static void TT_PASS(forward)(const struct tt_rmsnorm_forward_args *args, int64_t
                                              .residual = row_of(&args->residual_ND, n),
                                              .weight = args->weight_D.data,
                                              .sum = row_of(&args->sum_ND, n),
-                                             .y = row_of(&args->y_ND, n)};
+                                             .y = row_of(&args->y_ND, n),
+                                             .offset = args->offset};
     int64_t width = args->weight_D.dims[0];
     bool bf16 = args->x_ND.dtype == TT_BF16, weight_bf16 = args->weight_D.dtype == TT_BF16;
     float rstd = bf16 && weight_bf16 ? TT_PASS(forward_typed)(row, width, args->eps, true, true)
@@ -165,7 +167,7 @@ struct TT_PASS(backward_row) {
     const void *dy, *x, *weight, *dres;
     void *dx;
     float *dweight; /* the line of the row's group, or NULL */
-    float rstd;
+    float rstd, offset;
 };
 
 /* The sum of dy * weight * x. */
@@ -177,12 +179,13 @@ TT_INLINE float TT_PASS(gradient_sum)(const struct TT_PASS(backward_row) * row, 
     for (; d + 4 * TT_VECTOR_LANES <= width; d += 4 * TT_VECTOR_LANES)
         for (int i = 0; i < 4; i++) {
             int64_t at = d + i * TT_VECTOR_LANES;
-            sums[i] +=
-                vload(row->dy, at, bf16) * vload(row->weight, at, weight_bf16) * vload(row->x, at, bf16);
+            sums[i] += vload(row->dy, at, bf16) * (vload(row->weight, at, weight_bf16) + row->offset) *
+                       vload(row->x, at, bf16);
         }
     for (; d < width; d += TT_VECTOR_LANES) {
         int64_t left = width - d < TT_VECTOR_LANES ? width - d : TT_VECTOR_LANES;
-        sums[0] += load_part(row->dy, d, bf16, left) * load_part(row->weight, d, weight_bf16, left) *
+        sums[0] += load_part(row->dy, d, bf16, left) *
+                   (load_part(row->weight, d, weight_bf16, left) + row->offset) *
                    load_part(row->x, d, bf16, left);
     }
     return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
@@ -192,7 +195,8 @@ TT_INLINE void TT_PASS(differentiate)(const struct TT_PASS(backward_row) * row, 
                                       int64_t left, const bool bf16, const bool weight_bf16)
 {
     vf dy = load_part(row->dy, d, bf16, left), xhat = load_part(row->x, d, bf16, left) * row->rstd;
-    vf dx = (dy * load_part(row->weight, d, weight_bf16, left) - xhat * mean) * row->rstd;
+    vf weight = load_part(row->weight, d, weight_bf16, left) + row->offset;
+    vf dx = (dy * weight - xhat * mean) * row->rstd;
     if (row->dres != NULL) dx += load_part(row->dres, d, bf16, left);
     store_part(row->dx, d, bf16, dx, left);
     if (row->dweight != NULL)
@@ -222,7 +226,8 @@ static void TT_PASS(backward)(const struct tt_rmsnorm_backward_args *args, int64
                                                   .dres = row_of(&args->dres_ND, n),
                                                   .dx = row_of(&args->dx_ND, n),
                                                   .dweight = dweight,
-                                                  .rstd = ((const float *)args->rstd_N.data)[n]};
+                                                  .rstd = ((const float *)args->rstd_N.data)[n],
+                                                  .offset = args->offset};
         if (bf16 && weight_bf16)
             TT_PASS(backward_typed)(row, width, true, true);
         else if (bf16)

@@ -1,5 +1,7 @@
 #ifndef TT_VECTOR_LANES
 
+#include <math.h>
+
 #include "backend/ops/swiglu.h"
 
 #define TT_VECTOR_SOURCE "backend/cpu/swiglu.c"
@@ -27,7 +29,39 @@ tt_status tt_cpu_swiglu_backward(struct tt_stream *stream, const struct tt_swigl
 
 #else
 
-TT_INLINE void TT_PASS(forward_typed)(const struct tt_swiglu_forward_args *args, int64_t row, const bool bf16)
+/* f and act' = f + x f' of act(x) = x f(x), lane by lane. */
+struct TT_PASS(activation_lanes) {
+    vf f, slope;
+};
+#define activation_lanes TT_PASS(activation_lanes)
+
+/* The error function has no vector form here: lane by lane, by the C library. */
+TT_INLINE vf TT_PASS(normal_share)(vf x)
+{
+    float lanes[TT_VECTOR_LANES];
+    memcpy(lanes, &x, sizeof lanes);
+    for (int i = 0; i < TT_VECTOR_LANES; i++) lanes[i] = 0.5f * erfcf(lanes[i] * -0x1.6a09e6p-1f);
+    return vload(lanes, 0, false);
+}
+
+TT_INLINE struct activation_lanes TT_PASS(activate)(vf x, const enum tt_activation activation)
+{
+    if (activation == TT_ACTIVATION_GELU) {
+        vf f = TT_PASS(normal_share)(x);
+        return (struct activation_lanes){f,
+                                         f + x * (0x1.988454p-2f * vexp(-0.5f * x * x))}; /* 1 / sqrt(2 pi) */
+    }
+    if (activation == TT_ACTIVATION_GELU_TANH) {
+        /* 2 u = c (x + 0.044715 x^3), c = 2 sqrt(2 / pi); 1 - f is e f, without a difference */
+        vf x2 = x * x, e = vexp(x * (-0x1.988454p+0f - 0x1.2444f2p-4f * x2)), f = 1.0f / (1.0f + e);
+        return (struct activation_lanes){f, f + x * (f * (e * f)) * (0x1.988454p+0f + 0x1.b6676cp-3f * x2)};
+    }
+    vf s = vsigmoid(x);
+    return (struct activation_lanes){s, s * (1.0f + x * (1.0f - s))};
+}
+
+TT_INLINE void TT_PASS(forward_typed)(const struct tt_swiglu_forward_args *args, int64_t row, const bool bf16,
+                                      const enum tt_activation activation)
 {
     const void *gate = args->gate_TF.data, *up = args->up_TF.data;
     void *h = args->h_TF.data;
@@ -35,36 +69,54 @@ TT_INLINE void TT_PASS(forward_typed)(const struct tt_swiglu_forward_args *args,
     int64_t h_at = row * args->h_TF.strides[0], cols = args->gate_TF.dims[1], f = 0;
     for (; f + TT_VECTOR_LANES <= cols; f += TT_VECTOR_LANES) {
         vf x = vload(gate, gate_at + f, bf16);
-        vstore(h, h_at + f, bf16, x * vload(up, up_at + f, bf16) * vsigmoid(x));
+        vstore(h, h_at + f, bf16, x * vload(up, up_at + f, bf16) * TT_PASS(activate)(x, activation).f);
     }
     int64_t left = cols - f;
     if (left == 0) return;
     vf x = vload_some(gate, gate_at + f, bf16, left);
-    vstore_some(h, h_at + f, bf16, x * vload_some(up, up_at + f, bf16, left) * vsigmoid(x), left);
+    vstore_some(h, h_at + f, bf16,
+                x * vload_some(up, up_at + f, bf16, left) * TT_PASS(activate)(x, activation).f, left);
+}
+
+TT_INLINE void TT_PASS(forward_any)(const struct tt_swiglu_forward_args *args, int64_t row,
+                                    const enum tt_activation activation)
+{
+    if (args->gate_TF.dtype == TT_BF16)
+        TT_PASS(forward_typed)(args, row, true, activation);
+    else
+        TT_PASS(forward_typed)(args, row, false, activation);
 }
 
 static void TT_PASS(forward_row)(const struct tt_swiglu_forward_args *args, int64_t row)
 {
-    if (args->gate_TF.dtype == TT_BF16)
-        TT_PASS(forward_typed)(args, row, true);
-    else
-        TT_PASS(forward_typed)(args, row, false);
+    switch (args->activation) {
+    case TT_ACTIVATION_SILU:
+        TT_PASS(forward_any)(args, row, TT_ACTIVATION_SILU);
+        break;
+    case TT_ACTIVATION_GELU:
+        TT_PASS(forward_any)(args, row, TT_ACTIVATION_GELU);
+        break;
+    case TT_ACTIVATION_GELU_TANH:
+        TT_PASS(forward_any)(args, row, TT_ACTIVATION_GELU_TANH);
+        break;
+    }
 }
 
 struct TT_PASS(backward_lanes) {
     vf dgate, dup, h;
 };
 
-TT_INLINE struct TT_PASS(backward_lanes) TT_PASS(backward_of)(vf dh, vf gate, vf up)
+TT_INLINE struct TT_PASS(backward_lanes)
+    TT_PASS(backward_of)(vf dh, vf gate, vf up, const enum tt_activation activation)
 {
-    vf s = vsigmoid(gate);
+    struct activation_lanes a = TT_PASS(activate)(gate, activation);
     return (struct TT_PASS(backward_lanes)){
-        .dgate = dh * up * (s * (1.0f + gate * (1.0f - s))), .dup = dh * (gate * s), .h = gate * up * s};
+        .dgate = dh * up * a.slope, .dup = dh * (gate * a.f), .h = gate * up * a.f};
 }
 
 /* Reads all inputs of an element before it writes the first output: outputs may overlap inputs exactly. */
 TT_INLINE void TT_PASS(backward_typed)(const struct tt_swiglu_backward_args *args, int64_t row,
-                                       const bool bf16)
+                                       const bool bf16, const enum tt_activation activation)
 {
     const void *dh = args->dh_TF.data, *gate = args->gate_TF.data, *up = args->up_TF.data;
     void *dgate = args->dgate_TF.data, *dup = args->dup_TF.data, *h = args->h_TF.data;
@@ -74,8 +126,9 @@ TT_INLINE void TT_PASS(backward_typed)(const struct tt_swiglu_backward_args *arg
     bool wants_h = !tt_tensor_is_empty(args->h_TF);
     int64_t h_at = wants_h ? row * args->h_TF.strides[0] : 0;
     for (; f + TT_VECTOR_LANES <= cols; f += TT_VECTOR_LANES) {
-        struct TT_PASS(backward_lanes) out = TT_PASS(backward_of)(
-            vload(dh, dh_at + f, bf16), vload(gate, gate_at + f, bf16), vload(up, up_at + f, bf16));
+        struct TT_PASS(backward_lanes) out =
+            TT_PASS(backward_of)(vload(dh, dh_at + f, bf16), vload(gate, gate_at + f, bf16),
+                                 vload(up, up_at + f, bf16), activation);
         vstore(dgate, dgate_at + f, bf16, out.dgate);
         vstore(dup, dup_at + f, bf16, out.dup);
         if (wants_h) vstore(h, h_at + f, bf16, out.h);
@@ -84,18 +137,34 @@ TT_INLINE void TT_PASS(backward_typed)(const struct tt_swiglu_backward_args *arg
     if (left == 0) return;
     struct TT_PASS(backward_lanes) out =
         TT_PASS(backward_of)(vload_some(dh, dh_at + f, bf16, left), vload_some(gate, gate_at + f, bf16, left),
-                             vload_some(up, up_at + f, bf16, left));
+                             vload_some(up, up_at + f, bf16, left), activation);
     vstore_some(dgate, dgate_at + f, bf16, out.dgate, left);
     vstore_some(dup, dup_at + f, bf16, out.dup, left);
     if (wants_h) vstore_some(h, h_at + f, bf16, out.h, left);
 }
 
-static void TT_PASS(backward_row)(const struct tt_swiglu_backward_args *args, int64_t row)
+TT_INLINE void TT_PASS(backward_any)(const struct tt_swiglu_backward_args *args, int64_t row,
+                                     const enum tt_activation activation)
 {
     if (args->gate_TF.dtype == TT_BF16)
-        TT_PASS(backward_typed)(args, row, true);
+        TT_PASS(backward_typed)(args, row, true, activation);
     else
-        TT_PASS(backward_typed)(args, row, false);
+        TT_PASS(backward_typed)(args, row, false, activation);
+}
+
+static void TT_PASS(backward_row)(const struct tt_swiglu_backward_args *args, int64_t row)
+{
+    switch (args->activation) {
+    case TT_ACTIVATION_SILU:
+        TT_PASS(backward_any)(args, row, TT_ACTIVATION_SILU);
+        break;
+    case TT_ACTIVATION_GELU:
+        TT_PASS(backward_any)(args, row, TT_ACTIVATION_GELU);
+        break;
+    case TT_ACTIVATION_GELU_TANH:
+        TT_PASS(backward_any)(args, row, TT_ACTIVATION_GELU_TANH);
+        break;
+    }
 }
 
 #endif

@@ -41,6 +41,7 @@
 #define vexp TT_PASS(vexp)
 #define vexp2 TT_PASS(vexp2)
 #define vsigmoid TT_PASS(vsigmoid)
+#define vtanh TT_PASS(vtanh)
 
 typedef float vf __attribute__((vector_size(4 * TT_VECTOR_LANES), may_alias));
 typedef int32_t vi __attribute__((vector_size(4 * TT_VECTOR_LANES), may_alias));
@@ -246,4 +247,14 @@ TT_INLINE vf vexp2(vf x)
 TT_INLINE vf vsigmoid(vf x)
 {
     return 1.0f / (1.0f + vexp(-x));
+}
+
+/* Below 0.8 Lambert's continued fraction x / (1 + x^2 / (3 + x^2 / (5 + x^2 / (7 + x^2 / 9)))), whose relative error is
+ * at most 2e-8 there; above, where nothing cancels, (1 - e) / (1 + e) with e = exp(-2 |x|). */
+TT_INLINE vf vtanh(vf x)
+{
+    vf x2 = x * x, size = vmax(x, -x), e = vexp(-2.0f * size), large = (1.0f - e) / (1.0f + e);
+    vf near = x * ((x2 + 105.0f) * x2 + 945.0f) / ((15.0f * x2 + 420.0f) * x2 + 945.0f);
+    vf far = vselect((vi)(x < vsplat(0)), -large, large);
+    return vselect((vi)(size < vsplat(0.8f)), near, far);
 }

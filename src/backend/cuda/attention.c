@@ -220,9 +220,19 @@ static tt_status own_serves(const struct tt_attention_forward_args *args, bool b
                    tt_tensor_format(args->k_TKE, k, sizeof k), why);
 }
 
+/* No variant has capped scores. */
+static tt_status refuse_soft_cap(const struct tt_attention_forward_args *args)
+{
+    if (args->soft_cap == 0) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "attention with capped scores is not supported on GPUs");
+    tt_hint("this model trains on CPUs: --use_cpu true");
+    return status;
+}
+
 tt_status tt_cuda_attention_forward(struct tt_stream *stream, const struct tt_attention_forward_args *args)
 {
     enum variant variant;
+    TT_TRY(refuse_soft_cap(args));
     TT_TRY(choose(stream, args, &variant));
     if (variant != VARIANT_OWN) {
         return tt_cuda_cudnn_forward(tt_cuda_device_of(stream)->attention->cudnn, stream, args,
@@ -291,6 +301,7 @@ tt_status tt_cuda_attention_backward(struct tt_stream *stream, const struct tt_a
     struct tt_cuda_attention *attention = tt_cuda_device_of(stream)->attention;
     char why[200];
     enum variant forward, variant = VARIANT_OWN;
+    TT_TRY(refuse_soft_cap(&args->forward));
     TT_TRY(choose(stream, &args->forward, &forward));
     bool prefers_own = attention->choice == CHOICE_AUTO && is_short(&args->forward) &&
                        tt_cuda_mma_attention_serves(&args->forward, true, why, sizeof why);

@@ -216,8 +216,8 @@ tt_status tt_cuda_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swi
     int64_t f = args->act_MF.dims[1];
     struct tt_fused_params params = params_of(args->x_MK, f);
     int ctas = 0;
-    if (takes(cuda, args->x_MK, args->w_2FK, f, &args->low) && fits(args->gate_up_M2F) &&
-        fits(args->act_MF) && set_gate_and_up(&params, &args->low, f))
+    if (args->activation == TT_ACTIVATION_SILU && takes(cuda, args->x_MK, args->w_2FK, f, &args->low) &&
+        fits(args->gate_up_M2F) && fits(args->act_MF) && set_gate_and_up(&params, &args->low, f))
         ctas = ctas_for(cuda, args->x_MK.dims[0], f, TT_FUSED_COLUMNS / 2);
     if (ctas == 0) {
         TT_TRY(may_compose(cuda, "gemm_swiglu", args->x_MK, args->w_2FK));
@@ -244,8 +244,8 @@ tt_status tt_cuda_gemm_swiglu_backward(struct tt_stream *stream,
     int64_t f = args->dact_MF.dims[1];
     struct tt_fused_params params = params_of(args->dy_MK, f);
     int ctas = 0;
-    if (takes(cuda, args->dy_MK, args->w_KF, f, &args->low) && fits(args->gate_up_M2F) &&
-        fits(args->dact_MF) && set_parts(&params, &args->low, false, f))
+    if (args->activation == TT_ACTIVATION_SILU && takes(cuda, args->dy_MK, args->w_KF, f, &args->low) &&
+        fits(args->gate_up_M2F) && fits(args->dact_MF) && set_parts(&params, &args->low, false, f))
         ctas = ctas_for(cuda, args->dy_MK.dims[0], f, TT_FUSED_COLUMNS);
     if (ctas == 0) {
         TT_TRY(may_compose(cuda, "gemm_swiglu_backward", args->dy_MK, args->w_KF));

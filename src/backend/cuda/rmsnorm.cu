@@ -52,7 +52,7 @@ struct forward {
     const void *weight;
     float *rstd;
     int64_t count, inner, width;
-    float eps;
+    float eps, offset;
     bool weight_bf16;
 };
 
@@ -62,8 +62,22 @@ struct backward {
     const float *rstd;
     float *lines; /* a line of the scratch per group; NULL: no weight gradient */
     int64_t count, inner, width, group_rows;
+    float offset;
     bool weight_bf16;
 };
+
+/* offset + weight */
+template <typename P> __device__ __forceinline__ float scale_at(const P &p, int64_t d)
+{
+    return p.offset + load_either(p.weight, d, p.weight_bf16);
+}
+
+template <typename P, int W> __device__ __forceinline__ void scales_at(const P &p, int64_t d, float (&scale)[W])
+{
+    load_either(p.weight, d, p.weight_bf16, scale);
+#pragma unroll
+    for (int i = 0; i < W; i++) scale[i] += p.offset;
+}
 
 /* One over the root of the mean of squares. */
 __device__ __forceinline__ float rstd_of(float squares, const struct forward &f)
@@ -111,7 +125,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) forward_held(const struct forwa
         widen(held[k], p);
 #pragma unroll
         for (int i = 0; i < W; i++) squares += p[i] * p[i];
-        load_either(f.weight, first + k * step, f.weight_bf16, weight[k]);
+        scales_at(f, first + k * step, weight[k]);
     }
     float rstd = rstd_of(block_sum(squares, partial), f);
     if (threadIdx.x == 0 && f.rstd != nullptr) f.rstd[n] = rstd;
@@ -148,7 +162,7 @@ __global__ void __launch_bounds__(SHORT_THREADS) forward_short(const struct forw
         if (f.residual.data != nullptr) added[k] = load<T, W>(f.residual.at<const T>(place) + d);
     }
     float weight[W] = {};
-    if (inside) load_either(f.weight, d, f.weight_bf16, weight);
+    if (inside) scales_at(f, d, weight);
 #pragma unroll
     for (int k = 0; k < ROWS; k++) {
         int64_t n = first + k * (int)blockDim.y;
@@ -200,7 +214,7 @@ template <typename T> __global__ void __launch_bounds__(GENERAL_THREADS) forward
     if (threadIdx.x == 0 && f.rstd != nullptr) f.rstd[n] = rstd;
     if (f.residual.data != nullptr) x = f.sum.at<const T>(place);
     for (int64_t d = threadIdx.x; d < f.width; d += GENERAL_THREADS)
-        store_one(f.y.at<T>(place) + d, load_one(x + d) * rstd * load_either(f.weight, d, f.weight_bf16));
+        store_one(f.y.at<T>(place) + d, load_one(x + d) * rstd * scale_at(f, d));
 }
 
 /* A thread block processes the rows from blockIdx.x * group_rows on. */
@@ -236,7 +250,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) backward_held(const struct back
         for (int k = 0; k < CHUNKS; k++) {
             if (first + k * step >= width) break;
             float p[W], q[W];
-            load_either(b.weight, first + k * step, b.weight_bf16, weight[k]);
+            scales_at(b, first + k * step, weight[k]);
             widen(dy_held[k], p);
             widen(x_held[k], q);
 #pragma unroll
@@ -284,7 +298,7 @@ __global__ void __launch_bounds__(SHORT_THREADS) backward_short(const struct bac
     int64_t begin = blockIdx.x * b.group_rows,
             end = begin + b.group_rows < b.count ? begin + b.group_rows : b.count;
     float line[W] = {}, weight[W] = {};
-    if (inside) load_either(b.weight, d, b.weight_bf16, weight);
+    if (inside) scales_at(b, d, weight);
     for (int64_t row = begin; row < end; row += blockDim.y * ROWS) {
         vec<T, W> dy_held[ROWS], x_held[ROWS], dres_held[ROWS];
         float rstd[ROWS];
@@ -344,11 +358,11 @@ template <typename T> __global__ void __launch_bounds__(GENERAL_THREADS) backwar
         const T *dy = b.dy.at<const T>(place), *x = b.x.at<const T>(place);
         float sum = 0, rstd = b.rstd[n];
         for (int64_t d = threadIdx.x; d < b.width; d += GENERAL_THREADS)
-            sum += load_one(dy + d) * load_either(b.weight, d, b.weight_bf16) * load_one(x + d);
+            sum += load_one(dy + d) * scale_at(b, d) * load_one(x + d);
         float mean = block_sum(sum, partial[(n - begin) % 2]) * rstd / (float)b.width;
         for (int64_t d = threadIdx.x; d < b.width; d += GENERAL_THREADS) {
             float gradient = load_one(dy + d), xhat = load_one(x + d) * rstd;
-            float out = (gradient * load_either(b.weight, d, b.weight_bf16) - xhat * mean) * rstd;
+            float out = (gradient * scale_at(b, d) - xhat * mean) * rstd;
             if (b.dres.data != nullptr) out += load_one(b.dres.at<const T>(place) + d);
             if (line != nullptr) line[d] = (n > begin ? line[d] : 0.0f) + gradient * xhat;
             store_one(b.dx.at<T>(place) + d, out);
@@ -396,7 +410,7 @@ tt_status forward_typed(struct tt_stream *stream, const struct tt_rmsnorm_forwar
     f.weight = args->weight_D.data, f.weight_bf16 = args->weight_D.dtype == TT_BF16;
     f.rstd = static_cast<float *>(tt_tensor_is_empty(args->rstd_N) ? nullptr : args->rstd_N.data);
     f.count = row_count(args->x_ND), f.inner = args->x_ND.rank == 2 ? 1 : args->x_ND.dims[1],
-    f.width = args->weight_D.dims[0], f.eps = (float)args->eps;
+    f.width = args->weight_D.dims[0], f.eps = (float)args->eps, f.offset = args->offset;
     if (f.count == 0) return TT_OK;
     bool held = f.width > 0 && f.width % W == 0 && is_aligned(args->x_ND, W) && is_aligned(args->y_ND, W) &&
                 (uintptr_t)f.weight % 16 == 0;
@@ -442,6 +456,7 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_rmsnorm_backw
     b.dy = rows_of(args->dy_ND), b.x = rows_of(args->x_ND);
     b.dres = rows_of(args->dres_ND), b.dx = rows_of(args->dx_ND);
     b.weight = args->weight_D.data, b.weight_bf16 = args->weight_D.dtype == TT_BF16;
+    b.offset = args->offset;
     b.rstd = static_cast<const float *>(args->rstd_N.data);
     b.count = row_count(args->x_ND), b.inner = args->x_ND.rank == 2 ? 1 : args->x_ND.dims[1],
     b.width = args->weight_D.dims[0];

@@ -14,9 +14,40 @@ __device__ __forceinline__ float sigmoid(float x, float)
     return 1.0f / (1.0f + expf(-x));
 }
 
+__device__ __forceinline__ float exponential(float x, bf16)
+{
+    return __expf(x);
+}
+
+__device__ __forceinline__ float exponential(float x, float)
+{
+    return expf(x);
+}
+
+/* f and act' = f + x f' of act(x) = x f(x) (ops/swiglu.h). */
+struct activated {
+    float f, slope;
+};
+
+template <typename T>
+__device__ __forceinline__ struct activated activate(float x, enum tt_activation activation, T type)
+{
+    if (activation == TT_ACTIVATION_GELU) {
+        float f = 0.5f * erfcf(x * -0.70710678f);
+        return {f, f + x * (0.39894228f * exponential(-0.5f * x * x, type))};
+    }
+    if (activation == TT_ACTIVATION_GELU_TANH) {
+        float x2 = x * x, f = sigmoid(1.59576912f * (x + 0.044715f * (x * x2)), type);
+        return {f, f + x * (f * (1.0f - f) * (1.59576912f * (1.0f + 0.134145f * x2)))};
+    }
+    float s = sigmoid(x, type);
+    return {s, s * (1.0f + x * (1.0f - s))};
+}
+
 template <typename T> struct forward_op {
     view<const T> gate, up;
     view<T> h;
+    enum tt_activation activation;
 
     template <int W> struct loaded {
         vec<T, W> gate, up;
@@ -34,7 +65,7 @@ template <typename T> struct forward_op {
         widen(in.gate, g);
         widen(in.up, u);
 #pragma unroll
-        for (int i = 0; i < W; i++) u[i] *= g[i] * sigmoid(g[i], T{});
+        for (int i = 0; i < W; i++) u[i] *= g[i] * activate(g[i], activation, T{}).f;
         vec<T, W> out;
         narrow(out, u);
         ::store(h.at(row, col), out);
@@ -44,6 +75,7 @@ template <typename T> struct forward_op {
 template <typename T> struct backward_op {
     view<const T> dh, gate, up;
     view<T> dgate, dup, h; /* h.data NULL: not computed */
+    enum tt_activation activation;
 
     template <int W> struct loaded {
         vec<T, W> dh, gate, up;
@@ -64,10 +96,11 @@ template <typename T> struct backward_op {
         widen(in.up, u);
 #pragma unroll
         for (int i = 0; i < W; i++) {
-            float s = sigmoid(g[i], T{}), silu = g[i] * s;
-            dg[i] = d[i] * u[i] * (s * (1.0f + g[i] * (1.0f - s)));
-            du[i] = d[i] * silu;
-            u[i] *= silu;
+            struct activated a = activate(g[i], activation, T{});
+            float act = g[i] * a.f;
+            dg[i] = d[i] * u[i] * a.slope;
+            du[i] = d[i] * act;
+            u[i] *= act;
         }
         vec<T, W> out;
         narrow(out, dg);
@@ -86,7 +119,7 @@ tt_status forward_typed(struct tt_stream *stream, const struct tt_swiglu_forward
     constexpr int W = wide<T>();
     const tt_tensor &gate = args->gate_TF, &up = args->up_TF, &h = args->h_TF;
     struct forward_op<T> op = {
-        view_of<const T>(gate), view_of<const T>(up), view_of<T>(h)
+        view_of<const T>(gate), view_of<const T>(up), view_of<T>(h), args->activation
     };
     bool aligned = is_aligned(gate, W) && is_aligned(up, W) && is_aligned(h, W);
     return apply<W, 2>(stream, "swiglu_forward", op, h.dims[0], h.dims[1], aligned, &h);
@@ -102,7 +135,8 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_swiglu_backwa
             view_of<T>(args->dup_TF),
         {
             nullptr, 0
-        }
+        },
+        args->activation
     };
     bool aligned = is_aligned(gate, W) && is_aligned(up, W) && is_aligned(dh, W) &&
                    is_aligned(args->dgate_TF, W) && is_aligned(args->dup_TF, W);

@@ -69,6 +69,7 @@ static void check_forward(struct tt_check *check, const struct tt_attention_forw
         tt_check_shape(check, "lse", args->lse_HT, TT_TYPES_F32, 2, TT_DIMS(heads, q.dims[0]));
     }
     tt_check_that(check, args->window >= 0, "window %lld is negative", (long long)args->window);
+    tt_check_that(check, args->soft_cap >= 0, "soft_cap %g is negative", (double)args->soft_cap);
     tt_check_apart(check, "o", args->o_THE, "q", q);
     tt_check_apart(check, "o", args->o_THE, "k", k);
     tt_check_apart(check, "o", args->o_THE, "v", args->v_TKE);

@@ -8,6 +8,7 @@
 #define TT_BACKEND_OPS_GEMM_FUSED_H
 
 #include "backend/device.h"
+#include "backend/ops/swiglu.h"
 #include "tensor/tensor.h"
 
 enum { TT_LOW_RANK_PARTS = 3 };
@@ -43,8 +44,9 @@ struct tt_gemm_lora_args {
 };
 TT_MUST_USE tt_status tt_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args);
 
-/* gate | up = x w^T + low rank, act = silu(gate) * up. */
+/* gate | up = x w^T + low rank, act = activation(gate) * up. */
 struct tt_gemm_swiglu_args {
+    enum tt_activation activation;
     tt_tensor x_MK, w_2FK;
     struct tt_low_rank low; /* first_y counts columns of gate | up */
     tt_tensor gate_up_M2F;
@@ -54,8 +56,9 @@ struct tt_gemm_swiglu_args {
 TT_MUST_USE tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args);
 
 /* dact = dy w + low rank, then the gradients of gate and up (swiglu.h) in place. dact_MF is scratch; with `wants_act`
- * it holds act = silu(gate) * up afterwards, otherwise it is arbitrary. */
+ * it holds act = activation(gate) * up afterwards, otherwise it is arbitrary. */
 struct tt_gemm_swiglu_backward_args {
+    enum tt_activation activation;
     tt_tensor dy_MK, w_KF;
     struct tt_low_rank low;
     tt_tensor gate_up_M2F; /* in: gate | up; out: dgate | dup */

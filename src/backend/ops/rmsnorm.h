@@ -1,11 +1,12 @@
 /* Root-mean-square norm (Zhang and Sennrich 2019, arXiv 1910.07467), in Llama's form:
- *     rstd[n] = 1 / sqrt(mean_d x[n,d]^2 + eps);   y[n,d] = weight[d] * x[n,d] * rstd[n]
+ *     rstd[n] = 1 / sqrt(mean_d x[n,d]^2 + eps);   y[n,d] = (offset + weight[d]) * x[n,d] * rstd[n]
+ * offset is 0, or 1 for weights that are stored as their distance from 1 (Gemma).
  * Arithmetic is fp32 for all types. Rows N may be tokens, or tokens x heads for the q/k norms: then the tensors have
  * rank 3 [T, H, E] and rstd [T*H] (contiguous).
  *
  * With `residual`: x := x + residual is computed first (rounded to x's type), stored in `sum` and normalised.
  *
- * Backward: dx[n,d] = rstd * (g - xhat * mean_d(g * xhat)) (+ dres[n,d] when given), g = dy * weight,
+ * Backward: dx[n,d] = rstd * (g - xhat * mean_d(g * xhat)) (+ dres[n,d] when given), g = dy * (offset + weight),
  * xhat = x * rstd; dweight[d] += sum_n dy * xhat (rows added in order of n, in fixed groups). */
 #ifndef TT_BACKEND_OPS_RMSNORM_H
 #define TT_BACKEND_OPS_RMSNORM_H
@@ -17,6 +18,7 @@ struct tt_rmsnorm_forward_args {
     tt_tensor x_ND;        /* f32 | bf16, rank 2 or 3 with contiguous last dimension */
     tt_tensor residual_ND; /* empty, or x's type and shape */
     tt_tensor weight_D;    /* f32 | bf16 */
+    float offset;
     double eps;
     tt_tensor sum_ND; /* with residual: x + residual; may alias x or residual */
     tt_tensor y_ND;   /* x's type; may alias x when there is no residual */
@@ -29,6 +31,7 @@ struct tt_rmsnorm_backward_args {
     tt_tensor dy_ND;
     tt_tensor x_ND; /* the normalised input (`sum` when there was a residual) */
     tt_tensor weight_D;
+    float offset;
     tt_tensor rstd_N;
     tt_tensor dres_ND;   /* empty, or a gradient added to dx; may alias dx */
     tt_tensor dx_ND;     /* may alias dy */
