@@ -56,6 +56,7 @@ static void same_bytes_as_gguf_py(void **state)
         {"llama3", NULL, GOLDEN "gguf/llama3_bf16.gguf", TT_BF16},
         {"llama3", GOLDEN "llama3/adapter_random", GOLDEN "gguf/llama3_lora.gguf", TT_DTYPE_NONE},
         {"qwen2", NULL, GOLDEN "gguf/qwen2_f16.gguf", TT_F16},
+        {"smollm3", NULL, GOLDEN "gguf/smollm3_f16.gguf", TT_F16},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -133,7 +133,7 @@ static void compare(const struct run *run, const char *file_name, const char *te
     tt_free(reference.logits);
 }
 
-static const char *const all_families[] = {"llama2", "llama3", "mistral", "qwen2", "qwen3"};
+static const char *const all_families[] = {"llama2", "llama3", "mistral", "qwen2", "qwen3", "smollm3"};
 
 static void base_and_adapter(void **state)
 {

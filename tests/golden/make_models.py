@@ -10,7 +10,8 @@ transformers + PEFT compute with it on the CPU, in fp32 and on one thread:
                               token the logits of each sequence run alone:
                               logits [total, vocab], logits_adapter (with adapter_random),
                               some families: logits_bf16 (model run in bfloat16),
-                              logits_window (with config_window.json)
+                              logits_window (with config_window.json), logits_long (with
+                              config_long.json)
     adapter_random/           PEFT LoRA on all linears, A and B random
     adapter_init/             PEFT's own initialisation: B is zero
     train.jsonl               24 rows {"input_ids", "labels"}; labels are not shifted
@@ -74,6 +75,8 @@ class Family:
     window: int = 0  # also logits with this sliding window
     config_v4: bool = False  # also config_v4.json, with the keys of transformers 4
     keep_full_final: bool = False
+    linears: tuple = tuple(LINEARS)  # targets of the adapters
+    longrope: bool = False  # also logits with LongRoPE's long factors
 
 
 FAMILIES = {
@@ -141,6 +144,54 @@ FAMILIES = {
             "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
         },
         keep_full_final=True,
+    ),
+    # The fourth layer has no rotation.
+    "smollm3": Family(
+        "smollm3",
+        seed=107,
+        lengths=(1, 5, 17, 33),
+        config={
+            "vocab_size": 269, "hidden_size": 40, "intermediate_size": 72, "num_hidden_layers": 4,
+            "num_attention_heads": 5, "num_key_value_heads": 1, "max_position_embeddings": 256,
+            "rms_norm_eps": 1e-6, "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 2000000.0},
+        },
+    ),
+    # 12 of the 16 columns of a head rotate. The short factors hold up to 1024 positions.
+    "phi3": Family(
+        "phi3",
+        seed=108,
+        lengths=(2, 5, 17, 33),
+        config={
+            "vocab_size": 277, "hidden_size": 48, "intermediate_size": 72, "num_hidden_layers": 2,
+            "num_attention_heads": 3, "num_key_value_heads": 1, "max_position_embeddings": 4096,
+            "original_max_position_embeddings": 1024,
+            "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None,
+            "rope_parameters": {
+                "rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75,
+                "short_factor": [1.0, 1.05, 1.1, 1.3, 1.5, 2.0], "long_factor": [1.0, 1.5, 2.5, 5.0, 8.0, 12.0],
+            },
+        },
+        linears=("qkv_proj", "o_proj", "gate_up_proj", "down_proj"),
+        longrope=True,
+    ),
+    # The third layer sees all keys, the others four; each kind has its own rotation.
+    "gemma3": Family(
+        "gemma3_text",
+        seed=109,
+        lengths=(1, 5, 17, 33),
+        config={
+            "vocab_size": 283, "hidden_size": 40, "intermediate_size": 72, "num_hidden_layers": 3,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 256,
+            "rms_norm_eps": 1e-6, "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None,
+            "query_pre_attn_scalar": 20, "sliding_window": 4,
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+        },
+        bf16=True,
     ),
 }
 
@@ -328,6 +379,13 @@ def make_reference(family):
     if family.config_v4:
         write_config_v4()
         assert torch.equal(all_logits(load_with_config("config_v4.json"), input_ids, family.lengths), tensors["logits"])
+    if family.longrope:
+        config = json.loads(Path("model/config.json").read_text()) | {"original_max_position_embeddings": 1}
+        config["rope_parameters"] |= {"original_max_position_embeddings": 1, "factor": 4.0}
+        config["rope_parameters"]["attention_factor"] = 1.1
+        Path("config_long.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+        tensors["logits_long"] = all_logits(load_with_config("config_long.json"), input_ids, family.lengths)
+        assert not torch.allclose(tensors["logits_long"], tensors["logits"], atol=1e-2)
     adapted = PeftModel.from_pretrained(base, "adapter_random").eval()
     tensors["logits_adapter"] = all_logits(adapted, input_ids, family.lengths)
     save_file(tensors, "reference.safetensors", {"format": "pt"})
@@ -494,8 +552,9 @@ def make_family(name):
     (GOLDEN / name).mkdir(parents=True)
     os.chdir(GOLDEN / name)
     model = make_model(family)
-    make_adapter("adapter_random", LORA, seed=family.seed + 1, random_b=True)
-    make_adapter("adapter_init", LORA, seed=family.seed + 2, random_b=False)
+    lora = {**LORA, "target_modules": list(family.linears)}
+    make_adapter("adapter_random", lora, seed=family.seed + 1, random_b=True)
+    make_adapter("adapter_init", lora, seed=family.seed + 2, random_b=False)
     input_ids = make_reference(family)
     make_generate(family)
     make_training(family)

@@ -85,9 +85,9 @@ static double relative_error(const float *a, const float *b, int64_t count)
 static const struct {
     const char *family, *adapter;
 } cases[] = {
-    {"llama2", "adapter_random"}, {"llama3", "adapter_random"}, {"mistral", "adapter_random"},
-    {"qwen2", "adapter_random"},  {"qwen3", "adapter_random"},  {"llama2", "variety"},
-    {"qwen2", "variety"},
+    {"llama2", "adapter_random"}, {"llama3", "adapter_random"},  {"mistral", "adapter_random"},
+    {"qwen2", "adapter_random"},  {"qwen3", "adapter_random"},   {"llama2", "variety"},
+    {"qwen2", "variety"},         {"smollm3", "adapter_random"},
 };
 
 static void same_logits(void **state)

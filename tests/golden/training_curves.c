@@ -113,6 +113,7 @@ FAMILY(llama3)
 FAMILY(mistral)
 FAMILY(qwen2)
 FAMILY(qwen3)
+FAMILY(smollm3)
 
 int main(void)
 {
@@ -120,7 +121,7 @@ int main(void)
         cmocka_unit_test(lora_llama2), cmocka_unit_test(lora_llama3),  cmocka_unit_test(lora_mistral),
         cmocka_unit_test(lora_qwen2),  cmocka_unit_test(lora_qwen3),   cmocka_unit_test(full_llama2),
         cmocka_unit_test(full_llama3), cmocka_unit_test(full_mistral), cmocka_unit_test(full_qwen2),
-        cmocka_unit_test(full_qwen3),
+        cmocka_unit_test(full_qwen3),  cmocka_unit_test(lora_smollm3), cmocka_unit_test(full_smollm3),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
     llama3_bf16.gguf      llama3/model with that tokenizer, matrices bfloat16
     llama3_lora.gguf      llama3/adapter_random as an adapter, float32
     qwen2_f16.gguf        qwen2/model with that tokenizer, matrices float16
+    smollm3_f16.gguf      smollm3/model with that tokenizer, matrices float16
     tokenizer_*.gguf      keys only: tokenizers of tests/golden/tokenizer, for VOCAB rows of embeddings
 
 Keys stand in the order in which trimtab writes them; all else (names of tensors, types, order of rows, tokens, scores) is
@@ -158,7 +159,7 @@ def make_model(family, arch, architecture, dtype, file_type, name):
         if key not in weights:
             continue
         tensor = weights[key]
-        if arch == "llama" and re.search(r"\.[qk]_proj\.", key):
+        if arch in ("llama", "smollm3") and re.search(r"\.[qk]_proj\.", key):
             tensor = to_pairs(tensor, head_dim)
         add_tensor(writer, names.get_name(key, try_suffixes=(".weight", ".bias")), tensor, dtype)
     finish(writer)
@@ -187,6 +188,7 @@ def main():
     file_types = gguf.LlamaFileType
     make_model("llama3", "llama", gguf.MODEL_ARCH.LLAMA, torch.bfloat16, file_types.MOSTLY_BF16, "llama3_bf16.gguf")
     make_model("qwen2", "qwen2", gguf.MODEL_ARCH.QWEN2, torch.float16, file_types.MOSTLY_F16, "qwen2_f16.gguf")
+    make_model("smollm3", "smollm3", gguf.MODEL_ARCH.SMOLLM3, torch.float16, file_types.MOSTLY_F16, "smollm3_f16.gguf")
     make_lora()
     for name in ("llama2", "mistral", "llama3", "qwen2", "gpt2"):
         writer = gguf.GGUFWriter(OUT / f"tokenizer_{name}.gguf", "llama")
