@@ -133,7 +133,8 @@ static void compare(const struct run *run, const char *file_name, const char *te
     tt_free(reference.logits);
 }
 
-static const char *const all_families[] = {"llama2", "llama3", "mistral", "qwen2", "qwen3", "smollm3"};
+static const char *const all_families[] = {"llama2", "llama3",  "mistral", "qwen2",
+                                           "qwen3",  "smollm3", "phi3"};
 
 static void base_and_adapter(void **state)
 {
@@ -166,6 +167,8 @@ static void other_configs(void **state)
             "llama3/reference.safetensors", "logits", 1e-5);
     compare(&(struct run){.family = "mistral", .config_name = "config_window.json", .dtype = TT_F32},
             "mistral/reference.safetensors", "logits_window", 1e-5);
+    compare(&(struct run){.family = "phi3", .config_name = "config_long.json", .dtype = TT_F32},
+            "phi3/reference.safetensors", "logits_long", 1e-5);
     compare(&(struct run){.family = "llama2", .model = "llama_sharded", .dtype = TT_F32},
             "llama2/reference.safetensors", "logits", 1e-5);
 }

@@ -18,6 +18,7 @@ static const int64_t lengths[] = {7, 1, 11};
 
 struct variant {
     const char *name;
+    const char *text; /* config.json; NULL: a llama with the features below */
     bool attention_bias, output_bias, mlp_bias, qk_norm, tied, train_base;
     bool no_rope; /* the last layer has no rotation */
     int64_t window;
@@ -25,6 +26,18 @@ struct variant {
     double dropout, smoothing;
     bool unaligned; /* weights of a group do not lie next to each other */
 };
+
+static void set_features(const struct variant *variant, struct tt_model_facts *facts)
+{
+    struct tt_llama *llama = TT_FAMILY_OWN(facts, struct tt_llama);
+    facts->tie_word_embeddings = variant->tied;
+    facts->layers[1].window = variant->window;
+    if (variant->no_rope) facts->layers[1].rope = -1;
+    llama->attention_bias = variant->attention_bias;
+    llama->output_bias = variant->output_bias;
+    llama->mlp_bias = variant->mlp_bias;
+    llama->qk_norm = variant->qk_norm;
+}
 
 static struct tt_model_runner *make(const struct variant *variant, tt_dtype dtype)
 {
@@ -37,15 +50,12 @@ static struct tt_model_runner *make(const struct variant *variant, tt_dtype dtyp
         "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 6, "
         "\"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5, \"rope_theta\": 100}";
     struct tt_model_facts facts;
-    struct tt_llama *llama = TT_FAMILY_OWN(&facts, struct tt_llama);
-    assert_int_equal(test_facts(variant->unaligned ? odd : even, &facts), TT_OK);
-    facts.tie_word_embeddings = variant->tied;
-    facts.layers[1].window = variant->window;
-    if (variant->no_rope) facts.layers[1].rope = -1;
-    llama->attention_bias = variant->attention_bias;
-    llama->output_bias = variant->output_bias;
-    llama->mlp_bias = variant->mlp_bias;
-    llama->qk_norm = variant->qk_norm;
+    assert_int_equal(test_facts(variant->text != NULL ? variant->text
+                                : variant->unaligned  ? odd
+                                                      : even,
+                                &facts),
+                     TT_OK);
+    if (variant->text == NULL) set_features(variant, &facts);
     struct tt_model_options options = {.compute_dtype = dtype, .train_base = variant->train_base};
     if (!variant->train_base) {
         options.lora = (struct tt_lora_config){.enabled = true,
@@ -135,8 +145,21 @@ static void check_variant(const struct variant *variant)
     tt_runner_destroy(runner);
 }
 
+static const char phi3[] =
+    "{\"model_type\": \"phi3\", \"vocab_size\": 37, \"hidden_size\": 16, \"intermediate_size\": 24, "
+    "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
+    "\"head_dim\": 8, \"max_position_embeddings\": 256, \"original_max_position_embeddings\": "
+    "64, \"rms_norm_eps\": 1e-5, \"pad_token_id\": null, \"rope_parameters\": {\"rope_type\": "
+    "\"longrope\", \"rope_theta\": 100, \"partial_rotary_factor\": 0.5, \"short_factor\": [1, "
+    "1.5], \"long_factor\": [2, 3]}}";
+
 static const struct variant variants[] = {
     {.name = "full", .train_base = true},
+    {.name = "full, fused linears, rotation in part, LongRoPE", .text = phi3, .train_base = true},
+    {.name = "lora, fused linears, rotation in part, LongRoPE",
+     .text = phi3,
+     .target_modules = "all-linear",
+     .dropout = 0.2},
     {.name = "full, tied, smoothing", .train_base = true, .tied = true, .smoothing = 0.1},
     {.name = "full, biases",
      .train_base = true,
