@@ -115,6 +115,7 @@ FAMILY(qwen2)
 FAMILY(qwen3)
 FAMILY(smollm3)
 FAMILY(phi3)
+FAMILY(gemma3)
 
 int main(void)
 {
@@ -123,7 +124,8 @@ int main(void)
         cmocka_unit_test(lora_qwen2),  cmocka_unit_test(lora_qwen3),   cmocka_unit_test(full_llama2),
         cmocka_unit_test(full_llama3), cmocka_unit_test(full_mistral), cmocka_unit_test(full_qwen2),
         cmocka_unit_test(full_qwen3),  cmocka_unit_test(lora_smollm3), cmocka_unit_test(full_smollm3),
-        cmocka_unit_test(lora_phi3),   cmocka_unit_test(full_phi3),
+        cmocka_unit_test(lora_phi3),   cmocka_unit_test(full_phi3),    cmocka_unit_test(lora_gemma3),
+        cmocka_unit_test(full_gemma3),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

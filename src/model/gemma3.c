@@ -1,0 +1,140 @@
+/* Gemma 3, text only (Gemma3TextConfig): four norms a layer with weights around
+ * 1, GELU, scaled embeddings, norms of q and k, and most layers with a window
+ * and a rotation of their own. */
+#include <math.h>
+#include <string.h>
+
+#include "model/family.h"
+
+enum { ROPE_FULL, ROPE_SLIDING, ROPE_COUNT };
+
+struct gemma3 {
+    struct tt_decoder_shape shape;
+    double score_scale;
+    bool attention_bias;
+};
+
+static const struct tt_attention_names attention_names = {
+    .module = "self_attn",
+    .norm = "input_layernorm",
+    .q = "self_attn.q_proj",
+    .k = "self_attn.k_proj",
+    .v = "self_attn.v_proj",
+    .o = "self_attn.o_proj",
+    .q_norm = "self_attn.q_norm",
+    .k_norm = "self_attn.k_norm",
+    .post_norm = "post_attention_layernorm",
+};
+static const struct tt_mlp_names mlp_names = {
+    .module = "mlp",
+    .activation = "mlp.act_fn",
+    .norm = "pre_feedforward_layernorm",
+    .gate = "mlp.gate_proj",
+    .up = "mlp.up_proj",
+    .down = "mlp.down_proj",
+    .post_norm = "post_feedforward_layernorm",
+};
+
+/* Keys whose other values this family does not have here. */
+static tt_status refuse(const struct tt_json *json)
+{
+    static const char *const caps[] = {"final_logit_softcapping", "attn_logit_softcapping"};
+    const char *activation = "gelu_pytorch_tanh";
+    bool bidirectional = false;
+    TT_TRY(tt_json_opt_string(json, json->root, "hidden_activation", &activation));
+    if (strcmp(activation, "gelu_pytorch_tanh") != 0)
+        return tt_fail(TT_ERR_UNSUPPORTED,
+                       "%s: hidden_activation is '%s'; only 'gelu_pytorch_tanh' is supported", json->origin,
+                       activation);
+    TT_TRY(tt_json_opt_bool(json, json->root, "use_bidirectional_attention", &bidirectional));
+    if (bidirectional)
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: use_bidirectional_attention is not supported", json->origin);
+    for (int i = 0; i < 2; i++) {
+        const struct tt_json_value *cap = tt_json_get(json->root, caps[i]);
+        if (cap != NULL && !tt_json_is_null(cap))
+            return tt_fail(TT_ERR_UNSUPPORTED, "%s: %s of a gemma3_text model is not supported", json->origin,
+                           caps[i]);
+    }
+    return TT_OK;
+}
+
+/* Without layer_types every sliding_window_pattern-th layer sees all keys. */
+static tt_status parse_layers(const struct tt_json *json, struct tt_model_facts *facts)
+{
+    bool sliding[TT_MODEL_LAYERS_MAX];
+    int64_t window = 4096, pattern = 6;
+    TT_TRY(tt_json_opt_int(json, json->root, "sliding_window", &window));
+    TT_TRY(tt_family_check_range(json, "sliding_window", window, 1, INT32_MAX));
+    TT_TRY(tt_json_opt_int(json, json->root, "sliding_window_pattern", &pattern));
+    TT_TRY(tt_family_check_range(json, "sliding_window_pattern", pattern, 1, INT32_MAX));
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) sliding[i] = (i + 1) % pattern != 0;
+    TT_TRY(tt_family_parse_layer_types(json, facts, sliding));
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
+        facts->layers[i].window = sliding[i] ? window : 0;
+        facts->layers[i].rope = sliding[i] ? ROPE_SLIDING : ROPE_FULL;
+    }
+    return TT_OK;
+}
+
+static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
+{
+    struct gemma3 *gemma = TT_FAMILY_OWN(facts, struct gemma3);
+    struct tt_decoder_defaults defaults = {.kv_heads = 4, .head_dim = 256, .positions = 131072};
+    double scalar = 256;
+    if (tt_json_get(json->root, "tie_word_embeddings") == NULL) facts->tie_word_embeddings = true;
+    TT_TRY(refuse(json));
+    TT_TRY(tt_family_parse_shape(json, &defaults, facts, &gemma->shape));
+    TT_TRY(tt_json_opt_double(json, json->root, "query_pre_attn_scalar", &scalar));
+    TT_TRY(tt_family_check_positive(json, "query_pre_attn_scalar", scalar, 1e6));
+    gemma->score_scale = 1 / sqrt(scalar);
+    TT_TRY(tt_json_opt_bool(json, json->root, "attention_bias", &gemma->attention_bias));
+    TT_TRY(parse_layers(json, facts));
+    struct tt_rope_rules full = {
+        .head_dim = gemma->shape.head_dim, .theta = 1e6, .layer_type = "full_attention"};
+    struct tt_rope_rules sliding = {.head_dim = gemma->shape.head_dim,
+                                    .theta = 1e4,
+                                    .layer_type = "sliding_attention",
+                                    .theta_key = "rope_local_base_freq",
+                                    .unscaled = true};
+    facts->rope_count = ROPE_COUNT;
+    TT_TRY(tt_family_parse_rope(json, &full, facts, &facts->ropes[ROPE_FULL]));
+    return tt_family_parse_rope(json, &sliding, facts, &facts->ropes[ROPE_SLIDING]);
+}
+
+static void build(const struct tt_model_facts *facts, struct tt_builder *builder)
+{
+    const struct gemma3 *gemma = TT_FAMILY_OWN_CONST(facts, struct gemma3);
+    const struct tt_decoder_shape *shape = &gemma->shape;
+    struct tt_attention_spec attention = {.names = &attention_names,
+                                          .heads = shape->heads,
+                                          .norm_eps = shape->norm_eps,
+                                          .norm_offset = true,
+                                          .scale = gemma->score_scale,
+                                          .bias = gemma->attention_bias,
+                                          .output_bias = gemma->attention_bias,
+                                          .qk_norm = true};
+    struct tt_mlp_spec mlp = {.names = &mlp_names,
+                              .ffn = shape->ffn,
+                              .norm_eps = shape->norm_eps,
+                              .norm_offset = true,
+                              .activation = TT_ACTIVATION_GELU_TANH};
+    tt_build_module(builder, "model");
+    tt_build_embedding(builder, "model.embed_tokens", sqrt((double)facts->hidden_size));
+    tt_build_layers(builder, "model.layers");
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
+        tt_build_layer_begin(builder, i);
+        tt_build_attention(builder, &attention);
+        tt_build_mlp(builder, &mlp);
+        tt_build_layer_end(builder);
+    }
+    tt_build_module(builder, "model.rotary_emb");
+    tt_build_head(builder, &(struct tt_norm_spec){"model.norm", shape->norm_eps, true}, "lm_head");
+}
+
+const struct tt_model_family tt_family_gemma3 = {
+    .model_type = "gemma3_text",
+    .architecture = "Gemma3ForCausalLM",
+    .default_target_modules = "[\"q_proj\", \"v_proj\"]",
+    .parse = parse,
+    .build = build,
+};
