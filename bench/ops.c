@@ -485,8 +485,9 @@ static void bench_levels(struct bench *bench, const struct tt_device_config *con
     };
     struct bench own = *bench;
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
-        setenv("TRIMTAB_CPU_ISA", levels[i], 1);
-        tt_status status = tt_device_open(config, &own.device);
+        struct tt_device_config level = *config;
+        level.tuning.cpu_isa = TT_TUNING_ISA_FIRST + (int)i;
+        tt_status status = tt_device_open(&level, &own.device);
         if (status == TT_ERR_UNSUPPORTED) continue;
         bench_must(status);
         bench_must(tt_stream_create(own.device, &own.stream));
@@ -495,7 +496,6 @@ static void bench_levels(struct bench *bench, const struct tt_device_config *con
         tt_stream_destroy(own.stream);
         tt_device_close(own.device);
     }
-    unsetenv("TRIMTAB_CPU_ISA");
 }
 
 int main(int argc, char **argv)
@@ -508,6 +508,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[at], "--threads") == 0) config.threads = atoi(argv[at + 1]);
         if (strcmp(argv[at], "--seconds") == 0) bench.seconds = atof(argv[at + 1]);
     }
+    bench_must(tt_device_tuning_read(&config.tuning));
     bench_must(tt_device_open(&config, &bench.device));
     bench_must(tt_stream_create(bench.device, &bench.stream));
     bench.gpu = !tt_device_is_host(bench.device);

@@ -69,6 +69,7 @@ tt_status tt_device_open(const struct tt_device_config *config, struct tt_device
     device->index = config->index;
     device->threads = config->threads;
     device->memory_limit = config->memory_limit;
+    device->tuning = config->tuning;
     device->is_host = true;
     tt_status status = table->open(device, config);
     if (status != TT_OK) {

@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include "backend/tuning.h"
 #include "base/error.h"
 
 struct tt_device;
@@ -50,6 +51,7 @@ struct tt_device_config {
     const char *stands_for;
     /* plan: rate at which a rank receives from other machines; 0: that of usual servers with the chip */
     double network_bytes_per_second;
+    struct tt_device_tuning tuning;
 };
 
 /* Properties of a chip, for plans (sizes, rates) and messages. Rates are those that programs reach. */

@@ -70,6 +70,7 @@ struct tt_device {
     bool frozen;
     bool is_host;               /* set by open: its memory is the host's */
     const struct tt_chip *chip; /* set by open when known */
+    struct tt_device_tuning tuning;
     struct tt_memory_use memory;
     tt_device_check *check; /* tt_device_set_watch */
     void *check_context;

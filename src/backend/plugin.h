@@ -62,8 +62,9 @@ typedef const struct tt_plugin *tt_plugin_entry(const struct tt_host *host);
 
 static inline void tt_plugin_abi(char text[96])
 {
-    snprintf(text, 96, "trimtab " TT_VERSION " %zu %zu %zu %zu", sizeof(struct tt_device_table),
-             sizeof(struct tt_op_table), sizeof(struct tt_device), sizeof(struct tt_attention_backward_args));
+    snprintf(text, 96, "trimtab " TT_VERSION " %zu %zu %zu %zu %zu", sizeof(struct tt_device_config),
+             sizeof(struct tt_device_table), sizeof(struct tt_op_table), sizeof(struct tt_device),
+             sizeof(struct tt_attention_backward_args));
 }
 
 /* The program's side (plugin.c). Loads the plugin at the first call, from any thread; NULL when there is none, with the

@@ -26,6 +26,12 @@ static enum row_group group_of(const struct tt_setting *row)
     return row->offset == TT_SETTING_NO_FIELD ? GROUP_ONLY : GROUP_SERVED;
 }
 
+/* Sections of one title that follow each other are shown as one. */
+static bool continues(const struct tt_setting_section *sections, size_t index)
+{
+    return index > 0 && strcmp(sections[index - 1].title, sections[index].title) == 0;
+}
+
 static const char *type_word(const struct tt_setting *row)
 {
     switch (row->type) {
@@ -165,7 +171,7 @@ tt_status tt_settings_help(const struct tt_setting_section *sections, size_t sec
 {
     if (columns < COLUMNS_MIN) columns = COLUMNS_MIN;
     for (size_t i = 0; i < section_count; i++) {
-        bool titled = false;
+        bool titled = continues(sections, i);
         for (const struct tt_setting *row = sections[i].rows; row->name != NULL; row++) {
             if (group_of(row) != GROUP_SERVED) continue;
             if (!titled) TT_TRY(tt_str_printf(text, "\n%s\n", sections[i].title));
@@ -209,9 +215,8 @@ out:
     return status;
 }
 
-static tt_status docs_served(struct tt_str *text, const struct tt_setting_section *section)
+static tt_status docs_served(struct tt_str *text, const struct tt_setting_section *section, bool titled)
 {
-    bool titled = false;
     for (const struct tt_setting *row = section->rows; row->name != NULL; row++) {
         if (group_of(row) != GROUP_SERVED) continue;
         if (!titled)
@@ -254,7 +259,8 @@ static tt_status docs_group(struct tt_str *text, const struct tt_setting_section
 tt_status tt_settings_docs(const struct tt_setting_section *sections, size_t section_count,
                            struct tt_str *markdown)
 {
-    for (size_t i = 0; i < section_count; i++) TT_TRY(docs_served(markdown, &sections[i]));
+    for (size_t i = 0; i < section_count; i++)
+        TT_TRY(docs_served(markdown, &sections[i], continues(sections, i)));
     TT_TRY(docs_group(
         markdown, sections, section_count, GROUP_ONLY,
         "\n## Accepted only at the values that turn them off\n\n| key | accepted | why |\n|---|---|---|\n"));
@@ -297,7 +303,7 @@ tt_status tt_settings_write_yaml(const struct tt_settings *settings, struct tt_s
     TT_TRY(
         tt_str_append_text(text, "# The resolved configuration; values without a comment are defaults.\n"));
     for (size_t i = 0; i < settings->section_count; i++) {
-        bool titled = false;
+        bool titled = continues(settings->sections, i);
         for (const struct tt_setting *row = settings->sections[i].rows; row->name != NULL; row++, index++) {
             const struct tt_setting_entry *entry = &settings->entries[index];
             if (row->transient || group_of(row) == GROUP_UNNEEDED) continue;

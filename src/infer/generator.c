@@ -158,6 +158,7 @@ static tt_status build(struct tt_generator *generator, const struct tt_job_spec 
     TT_TRY(tt_world_choose_device(config->device.choice, &layout.device.kind, &devices));
     layout.device.threads = config->device.threads > 0 ? (int)config->device.threads : tt_cpu_count();
     layout.device.memory_limit = config->device.device_memory;
+    layout.device.tuning = config->device.tuning;
     TT_TRY(tt_rank_config_make(config, &layout, &inputs->model_facts, &inputs->model_options,
                                TT_RANK_GENERATES, NULL, &rank));
     rank.world = rank.comm = generator->comm;

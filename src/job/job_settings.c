@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "backend/settings.h"
 #include "data/settings.h"
 #include "job/settings.h"
 #include "model/settings.h"
@@ -99,19 +100,20 @@ static const struct tt_setting bench_settings[] = {
 #define BATCH {"Batch", inference_settings, 0}
 #define DEVICE_KIND {"Device", tt_device_kind_settings, 0}
 #define DEVICE {"Device", tt_device_settings, 0}
+#define TUNING {"Device", tt_tuning_settings, offsetof(struct tt_job_spec, device.tuning)}
 #define SHARDING {"Sharding and launch", tt_sharding_settings, 0}
 
 static const struct tt_setting_section train[] = {MODEL, LORA, QUANTIZATION, DATA, RUN, OPTIMIZER, WATCH, DEVICE_KIND,
-                                                  DEVICE, SHARDING};
+                                                  DEVICE, TUNING, SHARDING};
 static const struct tt_setting_section evaluate[] = {{"Evaluation", eval_settings, 0}, MODEL, QUANTIZATION, DATA, BATCH,
-                                                     DEVICE_KIND, DEVICE, SHARDING};
+                                                     DEVICE_KIND, DEVICE, TUNING, SHARDING};
 static const struct tt_setting_section generate[] = {
     {"Generation", tt_generate_settings, offsetof(struct tt_generate_spec, generate)}, MODEL, QUANTIZATION, BATCH,
-    DEVICE_KIND, DEVICE};
+    DEVICE_KIND, DEVICE, TUNING};
 static const struct tt_setting_section plan[] = {{"Plan", plan_settings, 0}, MODEL, LORA, QUANTIZATION, DATA, RUN,
-                                                 OPTIMIZER, WATCH, DEVICE, SHARDING};
+                                                 OPTIMIZER, WATCH, DEVICE, TUNING, SHARDING};
 static const struct tt_setting_section bench[] = {{"Benchmark", bench_settings, 0}, LORA, QUANTIZATION, RUN, OPTIMIZER,
-                                                  DEVICE_KIND, DEVICE, SHARDING};
+                                                  DEVICE_KIND, DEVICE, TUNING, SHARDING};
 
 #define COUNTED(sections) {sections, sizeof sections / sizeof *sections}
 const struct tt_job_rows tt_job_rows[TT_JOB_KINDS] = {

@@ -5,6 +5,7 @@
 #ifndef TT_JOB_SPEC_H
 #define TT_JOB_SPEC_H
 
+#include "backend/tuning.h"
 #include "data/dataset.h"
 #include "model/model.h"
 #include "model/quantization.h"
@@ -96,6 +97,7 @@ struct tt_device_spec {
     int64_t threads;              /* cpu threads per rank; 0: processors / ranks */
     size_t device_memory;         /* bytes; 0: what the device has, on cpus no limit */
     bool bf16, fp16;
+    struct tt_device_tuning tuning;
 };
 
 /* What the ranks split, and what a rank keeps. */

@@ -1,10 +1,7 @@
 #include "launch/pulse.h"
 
-#include <stdlib.h>
-
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/number.h"
 #include "base/thread.h"
 
 enum {
@@ -82,7 +79,7 @@ static tt_status watch_main(void *argument)
         const char *what = atomic_load_explicit(&watch->pulses[stuck].what, memory_order_relaxed);
         status = tt_fail(TT_ERR_DEVICE, "rank %d has not come back for %lld s from a call in the %s",
                          watch->first_rank + stuck, (long long)silent_ms / 1000, what);
-        tt_hint("a GPU or its driver hangs: see dmesg and nvidia-smi; TRIMTAB_HANG_SECONDS changes how long "
+        tt_hint("a GPU or its driver hangs: see dmesg and nvidia-smi; --hang_seconds changes how long "
                 "is waited");
     }
     pthread_mutex_unlock(&watch->mutex);
@@ -93,13 +90,11 @@ static tt_status watch_main(void *argument)
 }
 
 tt_status tt_pulse_watch_start(struct tt_pulse *pulses, int count, int first_rank, struct tt_comm *comm,
-                               struct tt_pulse_watch **out)
+                               double hang_seconds, struct tt_pulse_watch **out)
 {
     struct tt_pulse_watch *watch = tt_calloc(1, sizeof *watch);
     if (watch == NULL) return TT_ERR_MEMORY;
-    const char *told = getenv("TRIMTAB_HANG_SECONDS");
-    double seconds = STUCK_SECONDS, given;
-    if (told != NULL && tt_parse_double(told, &given) && given > 0) seconds = given * 1.35;
+    double seconds = hang_seconds > 0 ? hang_seconds * 1.35 : STUCK_SECONDS;
     watch->pulses = pulses;
     watch->count = count;
     watch->first_rank = first_rank;

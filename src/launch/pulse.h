@@ -23,10 +23,12 @@ void tt_pulse_rest(struct tt_pulse *pulse);                   /* takes NULL: the
 typedef void tt_stuck_handler(const struct tt_error *error);
 void tt_pulse_set_handler(tt_stuck_handler *handler);
 
-/* Watches `count` pulses (lent, as the communicators) until it is stopped. Ranks are numbered from `first_rank`. */
+/* Watches `count` pulses (lent, as the communicators) until it is stopped. Ranks are numbered from `first_rank`.
+ * `hang_seconds`: what the devices wait before they say that they hang; 0: as they do by default. */
 struct tt_pulse_watch;
 TT_MUST_USE tt_status tt_pulse_watch_start(struct tt_pulse *pulses, int count, int first_rank,
-                                           struct tt_comm *comm, struct tt_pulse_watch **out);
+                                           struct tt_comm *comm, double hang_seconds,
+                                           struct tt_pulse_watch **out);
 void tt_pulse_watch_stop(struct tt_pulse_watch *watch); /* takes NULL */
 
 #endif

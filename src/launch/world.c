@@ -137,8 +137,10 @@ static tt_status place_ranks(const struct tt_job_spec *config, const struct tt_l
         struct tt_world_rank *rank = &world->ranks[r];
         rank->machine = machines[world->first_rank + r];
         rank->local_rank = ranks_on(machines, world->first_rank + r, rank->machine);
-        rank->device = (struct tt_device_config){
-            .kind = kind, .threads = world->threads_per_rank, .memory_limit = config->device.device_memory};
+        rank->device = (struct tt_device_config){.kind = kind,
+                                                 .threads = world->threads_per_rank,
+                                                 .memory_limit = config->device.device_memory,
+                                                 .tuning = config->device.tuning};
         TT_TRY(choose_index(world, launch, r, devices, kind, &rank->device.index));
     }
     return TT_OK;
@@ -283,8 +285,9 @@ tt_status tt_world_run(struct tt_world *world, tt_rank_main *main, void *context
     struct tt_error error = {0};
     struct tt_pulse_watch *watch = NULL;
     int started = 0;
-    tt_status worst = tt_pulse_watch_start(world->pulses, world->local_count, world->first_rank,
-                                           world->ranks[0].comm, &watch);
+    tt_status worst =
+        tt_pulse_watch_start(world->pulses, world->local_count, world->first_rank, world->ranks[0].comm,
+                             world->ranks[0].device.tuning.hang_seconds, &watch);
     if (worst != TT_OK) {
         tt_free(ranks);
         return worst;

@@ -274,6 +274,24 @@ static void hint_changed(const struct tt_run *run, const struct tt_json_value *b
         tt_hint("set it back, or say --resume_changed to go on all the same");
 }
 
+static tt_status check_tuning(const struct tt_run *run)
+{
+    const struct tt_resume *resume = &run->resume;
+    const struct tt_json_value *before = tt_json_get(resume->state.root, "tuning");
+    struct tt_str text = {0};
+    int count = 0;
+    if (!tt_json_is_object(before)) return TT_OK; /* an earlier version wrote it */
+    struct tt_json_value *now = tt_resume_tuning(run);
+    if (now == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the settings of devices");
+    tt_status status = list_changes(before, now, &text, &count);
+    tt_json_release(now);
+    if (status == TT_OK && text.bytes > 0)
+        tt_warn("since '%s' was saved, devices compute in another way, and results may round otherwise: %s",
+                resume->folder, tt_str_text(&text));
+    tt_str_deinit(&text);
+    return status;
+}
+
 static tt_status check_identity(const struct tt_run *run, int world_size)
 {
     const struct tt_resume *resume = &run->resume;
@@ -302,6 +320,7 @@ tt_status tt_resume_prepare(struct tt_run *run, const struct tt_world *world)
     struct tt_resume *resume = &run->resume;
     if (resume->folder == NULL) return TT_OK;
     if (world->first_rank == 0) TT_TRY(check_identity(run, world->world_size));
+    if (world->first_rank == 0) TT_TRY(check_tuning(run));
     if (resume->adapter != NULL) run->inputs.source.adapter = resume->adapter;
     if (resume->weights != NULL) run->inputs.source.folder = resume->weights;
     if (resume->step > run->total_steps)

@@ -68,5 +68,8 @@ TT_MUST_USE tt_status tt_resume_text(const struct tt_run *run, const struct tt_r
 /* run/resume_identity.c: the settings that affect training, by name, with a sum of the training rows and the samples of
  * a step. Owned; NULL without memory. */
 struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_size);
+/* run/resume_identity.c: how devices compute (backend/tuning.h). It decides how results are rounded, not what trains: a
+ * difference is a warning. Owned; NULL without memory. */
+struct tt_json_value *tt_resume_tuning(const struct tt_run *run);
 
 #endif

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/settings.h"
 #include "base/alloc.h"
 #include "base/crc64.h"
 #include "base/file.h"
@@ -103,6 +104,25 @@ struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_siz
     add_model(&builder, run);
     add_data(&builder, run, world_size);
     add_optimizer(&builder, run);
+    if (builder.ok) return builder.object;
+    tt_json_release(builder.object);
+    return NULL;
+}
+
+struct tt_json_value *tt_resume_tuning(const struct tt_run *run)
+{
+    struct builder builder = {tt_json_new_object(), true};
+    const char *tuning = (const char *)&run->config->device.tuning;
+    char word[TT_JOB_WORD_BYTES];
+    for (const struct tt_setting *row = tt_tuning_settings; row->name != NULL; row++) {
+        if (row->local) continue; /* it changes no result */
+        if (row->type == TT_SETTING_BOOL)
+            add(&builder, row->name, tt_json_new_bool(*(const bool *)(tuning + row->offset)));
+        if (row->type == TT_SETTING_CHOICE)
+            add(&builder, row->name,
+                tt_json_new_string(
+                    tt_setting_word(row, *(const int *)(tuning + row->offset), word, sizeof word)));
+    }
     if (builder.ok) return builder.object;
     tt_json_release(builder.object);
     return NULL;

@@ -50,4 +50,12 @@ grep -q 'fsdp_use_orig_params is accepted without effect' said || fail "an unnee
 diff <(sed 's/  # .*//' first.yaml) <(sed 's/  # .*//' second.yaml) || fail "it does not read back the same"
 "$trimtab" train --config second.yaml --dry_run >third.yaml 2>said || fail "reading it thrice: $(cat said)"
 cmp -s <(sed 's/second.yaml/first.yaml/' third.yaml) second.yaml || fail "it is not stable"
+# Knobs of computing come from the environment too, and are part of the configuration.
+run=(train --model_name_or_path m --dataset_name d --print_config)
+TRIMTAB_CPU_ISA=portable TRIMTAB_DETERMINISTIC=1 "$trimtab" "${run[@]}" >knobs.yaml 2>said || fail "knobs: $(cat said)"
+grep -q '^cpu_isa: portable  # TRIMTAB_CPU_ISA$' knobs.yaml || fail "TRIMTAB_CPU_ISA is not in the configuration"
+grep -q '^deterministic: true  # TRIMTAB_DETERMINISTIC$' knobs.yaml || fail "TRIMTAB_DETERMINISTIC is not in the configuration"
+TRIMTAB_CPU_ISA=portable "$trimtab" "${run[@]}" --cpu_isa auto | grep -q '^cpu_isa: auto  # --cpu_isa$' || fail "a flag wins"
+TRIMTAB_CPU_ISA=quantum expect 2 "TRIMTAB_CPU_ISA: 'cpu_isa' takes one of: auto portable" "${run[@]}"
+TRIMTAB_JOB_SECRET=very-secret-words "$trimtab" "${run[@]}" | grep -q very-secret && fail "a secret is printed"
 finish

@@ -16,7 +16,7 @@
 #include "backend/cuda/parts.h"
 
 enum { LONG_SECONDS = 60 };
-static const double hang_seconds = 0.3; /* TRIMTAB_HANG_SECONDS of these tests */
+static const double hang_seconds = 0.3;
 
 /* A stream of the runtime counts what is queued, and what of it is done. */
 struct CUstream_st {
@@ -90,13 +90,12 @@ static int set_up(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    setenv("TRIMTAB_HANG_SECONDS", "0.3", 1);
     strcpy(f->device.name, "cuda:0");
     f->device.impl = &f->cuda;
     for (int i = 0; i < 2; i++) f->of[i].stream = &f->queues[i];
     f->compute = (struct tt_stream){.device = &f->device, .impl = &f->of[0], .kind = TT_STREAM_COMPUTE};
     f->copies = (struct tt_stream){.device = &f->device, .impl = &f->of[1], .kind = TT_STREAM_COPY};
-    assert_int_equal(tt_cuda_watch_create(0, &f->cuda.watch), TT_OK);
+    assert_int_equal(tt_cuda_watch_create(0, hang_seconds, &f->cuda.watch), TT_OK);
     *state = f;
     return 0;
 }

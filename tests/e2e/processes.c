@@ -156,9 +156,14 @@ static void hybrid_sharding(void **state)
     hybrid("ab", "use_peft true", "adapter_model.safetensors");
 }
 
-/* One process was started with another command line. */
+/* One process was started with another command line, or computes in another way. */
 static void settings_that_differ(void **state)
 {
+    static const char *const cases[][2] = {
+        {"lora_r 4", "the settings of rank 1 differ: 'lora_r: 4', where rank 0 has 'lora_r: 16'"},
+        {"cpu_isa portable",
+         "the settings of rank 1 differ: 'cpu_isa: portable', where rank 0 has 'cpu_isa: auto'"},
+    };
     (void)state;
     struct test_workplace place;
     struct test_processes processes;
@@ -166,11 +171,12 @@ static void settings_that_differ(void **state)
     char a[TEST_PATH_BYTES];
     test_workplace_create("llama2", &place);
     set_words(&place, test_workplace_path(&place, "out", a), "seed 1", &words);
-    test_processes_start(&processes, 2, NULL, &words, "lora_r 4");
-    for (int q = 0; q < 2; q++) assert_int_equal(test_program_wait(&processes.programs[q], 60), 2);
-    assert_non_null(strstr(processes.programs[1].output,
-                           "the settings of rank 1 differ: 'lora_r: 4', where rank 0 has 'lora_r: 16'"));
-    assert_int_equal(test_count_text(processes.programs[0].output, "error:"), 0); /* one message */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        test_processes_start(&processes, 2, NULL, &words, cases[i][0]);
+        for (int q = 0; q < 2; q++) assert_int_equal(test_program_wait(&processes.programs[q], 60), 2);
+        assert_non_null(strstr(processes.programs[1].output, cases[i][1]));
+        assert_int_equal(test_count_text(processes.programs[0].output, "error:"), 0); /* one message */
+    }
     test_workplace_remove(&place);
 }
 

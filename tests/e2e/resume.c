@@ -150,6 +150,10 @@ static void another_run_is_refused(void **state)
         snprintf(more, sizeof more, "%s resume_from_checkpoint true", changes[i].more);
         expect(&scene, more, TT_EXIT_USAGE, says);
     }
+    static const char *const tuned[] = {"cpu_isa was \"auto\" and is \"portable\"", NULL};
+    expect(&scene, "ranks 2 cpu_isa portable resume_from_checkpoint true", TT_EXIT_DONE, tuned);
+    test_workplace_remove(&scene.place);
+    begin(&scene, "checkpoint-2");
     static const char *const forced[] = {"going on with other settings: learning_rate was 0.01 and is 0.02",
                                          NULL};
     expect(&scene, "ranks 2 learning_rate 0.02 resume_changed true resume_from_checkpoint true", TT_EXIT_DONE,

@@ -197,7 +197,7 @@ static bool run_gemm(const struct gemm_case *row, struct operands *operands, str
     setenv("TRIMTAB_CPU_GEMM", setting.variant != NULL ? setting.variant : "", 1);
     setenv("TRIMTAB_CPU_ISA", setting.isa != NULL ? setting.isa : "", 1);
     struct test_device device = {0};
-    struct tt_device_config config = {.kind = "cpu", .threads = threads};
+    struct tt_device_config config = {.kind = "cpu", .threads = threads, .tuning = test_tuning()};
     tt_status status = tt_device_open(&config, &device.device);
     unsetenv("TRIMTAB_CPU_GEMM");
     unsetenv("TRIMTAB_CPU_ISA");

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ops/harness.h"
+#include "support/tuning.h"
 
 enum { POISON_BYTES = 256 << 20, POISON_PIECE = 8 << 20 };
 
@@ -73,7 +74,7 @@ static void poison_free_memory(struct tt_device *device)
 
 void test_device_open(struct test_device *out, const char *kind, int threads)
 {
-    struct tt_device_config config = {.kind = kind, .threads = threads};
+    struct tt_device_config config = {.kind = kind, .threads = threads, .tuning = test_tuning()};
     *out = (struct test_device){.shared = strcmp(kind, "cuda") == 0};
     if (!out->shared) {
         test_ok(tt_device_open(&config, &out->device));

@@ -7,13 +7,15 @@
 #include <stdlib.h>
 
 #include "ops/harness.h"
+#include "support/tuning.h"
 
 /* Whether the processor has these instructions; says so if not. */
 static inline bool test_isa_is_here(const char *isa)
 {
     struct tt_device *device = NULL;
     setenv("TRIMTAB_CPU_ISA", isa, 1);
-    tt_status status = tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &device);
+    tt_status status = tt_device_open(
+        &(struct tt_device_config){.kind = "cpu", .threads = 1, .tuning = test_tuning()}, &device);
     if (status == TT_ERR_UNSUPPORTED) {
         print_message("skipped: no %s\n", isa);
         return false;
@@ -42,7 +44,9 @@ static inline void test_on_each_isa(test_isa_body *body, void *context)
         if (!test_isa_is_here(isas[i])) continue;
         for (int t = 0; t < 2; t++) {
             struct test_device device = {0};
-            test_ok(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = thread_counts[t]},
+            test_ok(tt_device_open(&(struct tt_device_config){.kind = "cpu",
+                                                              .threads = thread_counts[t],
+                                                              .tuning = test_tuning()},
                                    &device.device));
             test_ok(tt_stream_create(device.device, &device.stream));
             body(&device, thread_counts[t], context);

@@ -12,6 +12,7 @@
 #include "io/model_folder.h"
 #include "model/adapter_config.h"
 #include "nn/kv_cache.h"
+#include "support/tuning.h"
 
 /* With a large vocabulary the logits fill a whole chunk. */
 enum { WORKSPACE_BYTES = 24 << 20, CHUNK_BYTES = 64 << 20, LARGE_VOCAB = 10000, ROPE_POSITIONS = 1024 };
@@ -99,7 +100,8 @@ struct tt_model_runner *tt_runner_create(const struct tt_model_facts *config,
     struct tt_model_runner *runner = tt_calloc(1, sizeof *runner);
     assert_non_null(runner);
     check(tt_model_create(config, options, &runner->model));
-    check(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &runner->device));
+    check(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1, .tuning = test_tuning()},
+                         &runner->device));
     check(tt_stream_create(runner->device, &runner->stream));
     size_t workspace_bytes = WORKSPACE_BYTES + (config->vocab_size > LARGE_VOCAB ? CHUNK_BYTES : 0);
     check(tt_workspace_create(runner->device, workspace_bytes, &runner->workspace));

@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "support/ranks.h"
+#include "support/tuning.h"
 
 tt_status test_shard_world_open(struct tt_comm *comm, const struct test_how *how,
                                 struct test_shard_world *world)
@@ -17,7 +18,8 @@ tt_status test_shard_world_open(struct tt_comm *comm, const struct test_how *how
         TT_TRY(tt_comm_split(comm, world->rank / world->shard_size, &world->shard_comm));
         TT_TRY(tt_comm_split(comm, world->rank % world->shard_size, &world->replicate_comm));
     }
-    TT_TRY(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &world->device));
+    TT_TRY(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1, .tuning = test_tuning()},
+                          &world->device));
     TT_TRY(tt_stream_create(world->device, &world->compute));
     struct tt_shard_config config = {
         .strategy = how->strategy,

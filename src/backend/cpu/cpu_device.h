@@ -18,9 +18,9 @@ static inline struct tt_cpu *tt_cpu_of(const struct tt_device *device)
     return device->impl;
 }
 
-/* The best instruction set that the processor and the operating system support.
- * TRIMTAB_CPU_ISA=portable|avx2|avx512|avx512_bf16|amx lowers it; asking for more is TT_ERR_UNSUPPORTED. */
-TT_MUST_USE tt_status tt_cpu_detect_isa(enum tt_cpu_isa *out);
+/* The best instruction set that the processor and the operating system support, or the lower one that `tuning` asks
+ * for. Asking for more is TT_ERR_UNSUPPORTED. */
+TT_MUST_USE tt_status tt_cpu_detect_isa(const struct tt_device_tuning *tuning, enum tt_cpu_isa *out);
 const char *tt_cpu_isa_name(enum tt_cpu_isa isa);
 
 /* Asks the kernel for large pages in the part of the block that can have them. */

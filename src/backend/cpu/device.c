@@ -37,24 +37,19 @@ static enum tt_cpu_isa best_isa(void)
     return TT_CPU_PORTABLE;
 }
 
-tt_status tt_cpu_detect_isa(enum tt_cpu_isa *out)
+tt_status tt_cpu_detect_isa(const struct tt_device_tuning *tuning, enum tt_cpu_isa *out)
 {
     enum tt_cpu_isa best = best_isa();
-    const char *wanted = getenv("TRIMTAB_CPU_ISA");
     *out = best;
-    if (wanted == NULL || wanted[0] == '\0') return TT_OK;
-    for (int isa = TT_CPU_PORTABLE; isa <= TT_CPU_AMX; isa++) {
-        if (strcmp(wanted, isa_names[isa]) != 0) continue;
-        if (isa > (int)best) {
-            return tt_fail(TT_ERR_UNSUPPORTED, "TRIMTAB_CPU_ISA asks for %s, this processor has %s", wanted,
-                           isa_names[best]);
-        }
-        *out = (enum tt_cpu_isa)isa;
-        return TT_OK;
-    }
-    tt_fail(TT_ERR_USAGE, "TRIMTAB_CPU_ISA is '%s'", wanted);
-    tt_hint("it may be portable, avx2, avx512, avx512_bf16 or amx");
-    return TT_ERR_USAGE;
+    if (tuning->cpu_isa == TT_TUNING_ISA_AUTO) return TT_OK;
+    int wanted = tuning->cpu_isa - TT_TUNING_ISA_FIRST;
+    if (wanted < TT_CPU_PORTABLE || wanted > TT_CPU_AMX)
+        return tt_fail(TT_ERR_INTERNAL, "cpu_isa %d is no level of instructions", tuning->cpu_isa);
+    if (wanted > (int)best)
+        return tt_fail(TT_ERR_UNSUPPORTED, "cpu_isa asks for %s, this processor has %s", isa_names[wanted],
+                       isa_names[best]);
+    *out = (enum tt_cpu_isa)wanted;
+    return TT_OK;
 }
 
 /* "AMD EPYC 7763 64-Core Processor"; Linux keeps the brand string in /proc/cpuinfo. */
@@ -107,7 +102,7 @@ static tt_status cpu_open(struct tt_device *device, const struct tt_device_confi
     struct tt_cpu *cpu = tt_calloc(1, sizeof *cpu);
     if (cpu == NULL) return TT_ERR_MEMORY;
     device->impl = cpu;
-    TT_GO(tt_cpu_detect_isa(&cpu->isa));
+    TT_GO(tt_cpu_detect_isa(&config->tuning, &cpu->isa));
     size_t bytes = (size_t)device->threads * TT_CPU_SCRATCH_BYTES;
     cpu->scratch = tt_alloc_aligned(bytes);
     if (cpu->scratch == NULL) TT_GO(TT_ERR_MEMORY);

@@ -1,7 +1,6 @@
 #include "backend/cpu/gemm.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -33,11 +32,10 @@ static const struct tt_gemm_kernel *kernel_for(enum tt_cpu_isa isa)
 /* VDPBF16PS computes twice the products of a fused multiply-add. Intel's processors start a quarter as many of
  * them (two Xeons with AMX, 2026-11: 85 against 172 and 103 against 210 GFLOP/s of one core), so panels of
  * floats are faster there. AMD's are assumed to start as many of both; bench_ops measures it. */
-static const struct tt_gemm_kernel *bf16_kernel_for(enum tt_cpu_isa isa)
+static const struct tt_gemm_kernel *bf16_kernel_for(enum tt_cpu_isa isa, enum tt_tuning_gemm wanted)
 {
 #if defined(__x86_64__)
-    const char *wanted = getenv("TRIMTAB_CPU_GEMM");
-    bool forced = wanted != NULL && strcmp(wanted, "pairs") == 0;
+    bool forced = wanted == TT_TUNING_GEMM_PAIRS;
     if (isa >= TT_CPU_AVX512_BF16 && (forced || (isa == TT_CPU_AVX512_BF16 && __builtin_cpu_is("amd"))))
         return &tt_gemm_kernel_avx512_bf16;
     if (isa == TT_CPU_AMX) return &tt_gemm_kernel_amx;
@@ -45,21 +43,11 @@ static const struct tt_gemm_kernel *bf16_kernel_for(enum tt_cpu_isa isa)
     return NULL;
 }
 
-static tt_status find_forced(const struct tt_gemm_variant **out)
+/* NULL: the best that takes the types. */
+static const struct tt_gemm_variant *find_forced(enum tt_tuning_gemm wanted)
 {
-    const char *wanted = getenv("TRIMTAB_CPU_GEMM");
-    *out = NULL;
-    if (wanted == NULL || wanted[0] == '\0') return TT_OK;
-    if (strcmp(wanted, "pairs") == 0) wanted = "panels";
-    for (int i = 0; i < VARIANT_COUNT; i++) {
-        if (strcmp(variants[i].name, wanted) == 0) {
-            *out = &variants[i];
-            return TT_OK;
-        }
-    }
-    tt_fail(TT_ERR_USAGE, "TRIMTAB_CPU_GEMM is '%s'", wanted);
-    tt_hint("it may be dot, panels or pairs");
-    return TT_ERR_USAGE;
+    if (wanted == TT_TUNING_GEMM_AUTO) return NULL;
+    return &variants[wanted == TT_TUNING_GEMM_DOT ? 0 : 1]; /* pairs are panels, too */
 }
 
 tt_status tt_gemm_state_create(struct tt_device *device, struct tt_gemm_state **out)
@@ -68,8 +56,8 @@ tt_status tt_gemm_state_create(struct tt_device *device, struct tt_gemm_state **
     struct tt_gemm_state *state = tt_calloc(1, sizeof *state);
     if (state == NULL) return TT_ERR_MEMORY;
     state->kernel = kernel_for(tt_cpu_of(device)->isa);
-    state->bf16_kernel = bf16_kernel_for(tt_cpu_of(device)->isa);
-    TT_GO(find_forced(&state->forced));
+    state->bf16_kernel = bf16_kernel_for(tt_cpu_of(device)->isa, device->tuning.cpu_gemm);
+    state->forced = find_forced(device->tuning.cpu_gemm);
     state->shared = tt_alloc_aligned(TT_GEMM_SHARED_FLOATS * sizeof *state->shared);
     if (state->shared == NULL) TT_GO(TT_ERR_MEMORY);
     tt_cpu_advise_huge(state->shared, TT_GEMM_SHARED_FLOATS * sizeof *state->shared);

@@ -9,7 +9,7 @@
  * .. 1.3 here, narrow ones of adapters at 0.1 .. 0.6 and 0.1 .. 0.8, a single row times 4096 x 4096 at 21 and 33
  * GB/s.
  *
- * TRIMTAB_CPU_GEMM=dot|panels|pairs forces one variant (a decline is then TT_ERR_UNSUPPORTED), for tests and
+ * cpu_gemm (dot, panels, pairs) forces one variant (a decline is then TT_ERR_UNSUPPORTED), for tests and
  * measurements. pairs means panels that use VDPBF16PS for bf16 even where that is slower. */
 #ifndef TT_BACKEND_CPU_GEMM_H
 #define TT_BACKEND_CPU_GEMM_H

@@ -5,14 +5,13 @@
  * 2. This library's own kernels (attention_mma.h): everything else, or everything on request. They also compute
  *    the backward pass of short sequences, where cuDNN's sums in memory cost more than the products.
  *
- * TRIMTAB_ATTENTION=own never uses cuDNN. =cudnn fails when cuDNN cannot be used at all. =auto is the default.
- * TRIMTAB_DETERMINISTIC=1 implies own: cuDNN's deterministic backward pass needs memory that grows with the
- * square of the length.
+ * `attention` own never uses cuDNN; cudnn fails when cuDNN cannot be used at all; auto is the default.
+ * `deterministic` implies own: cuDNN's deterministic backward pass needs memory that grows with the square of the
+ * length.
  *
  * The memory order of lse_HT depends on the variant: [T, H] after cuDNN, [H, T] after our own kernels. The
  * variant of a forward pass depends on its arguments alone, so the backward pass knows the order. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backend/cuda/attention_check.h"
@@ -36,8 +35,6 @@ enum {
 };
 static const double error_max = 2e-2; /* both sides round to bf16: a correct result differs by about 4e-3 */
 
-enum choice { CHOICE_AUTO, CHOICE_CUDNN, CHOICE_OWN };
-
 enum variant { VARIANT_OWN, VARIANT_PACKED, VARIANT_DENSE };
 
 /* A kind of call for which cuDNN is checked once, at first use. */
@@ -49,7 +46,7 @@ struct configuration {
 
 struct tt_cuda_attention {
     struct tt_device *device;
-    enum choice choice;
+    enum tt_tuning_attention choice;
     bool opened;                 /* opening cuDNN has been tried */
     struct tt_cuda_cudnn *cudnn; /* NULL: not usable */
     struct configuration configurations[CONFIGURATIONS_MAX];
@@ -58,23 +55,12 @@ struct tt_cuda_attention {
     int reason_count;
 };
 
-static enum choice read_choice(void)
-{
-    const char *variant = getenv("TRIMTAB_ATTENTION"), *deterministic = getenv("TRIMTAB_DETERMINISTIC");
-    if (deterministic != NULL && strcmp(deterministic, "1") == 0) return CHOICE_OWN;
-    if (variant == NULL || variant[0] == '\0' || strcmp(variant, "auto") == 0) return CHOICE_AUTO;
-    if (strcmp(variant, "own") == 0) return CHOICE_OWN;
-    if (strcmp(variant, "cudnn") == 0) return CHOICE_CUDNN;
-    tt_warn("TRIMTAB_ATTENTION is '%s'; it must be cudnn, own or auto; auto is used", variant);
-    return CHOICE_AUTO;
-}
-
 tt_status tt_cuda_attention_create(struct tt_device *device, struct tt_cuda_attention **out)
 {
     struct tt_cuda_attention *attention = tt_calloc(1, sizeof *attention);
     if (attention == NULL) return TT_ERR_MEMORY;
     attention->device = device;
-    attention->choice = read_choice();
+    attention->choice = device->tuning.deterministic ? TT_TUNING_ATTENTION_OWN : device->tuning.attention;
     *out = attention;
     return TT_OK;
 }
@@ -89,14 +75,14 @@ void tt_cuda_attention_destroy(struct tt_cuda_attention *attention)
 /* Opens cuDNN when attention is first computed: it takes 0.3 s. */
 static tt_status open_cudnn(struct tt_cuda_attention *attention)
 {
-    if (attention->opened || attention->choice == CHOICE_OWN) return TT_OK;
+    if (attention->opened || attention->choice == TT_TUNING_ATTENTION_OWN) return TT_OK;
     if (tt_cuda_cudnn_create(attention->device, &attention->cudnn) == TT_OK) {
         attention->opened = true;
         tt_debug("attention: %s", tt_cuda_cudnn_name(attention->cudnn));
         return TT_OK;
     }
-    if (attention->choice == CHOICE_CUDNN) {
-        tt_while("opening cuDNN, because of TRIMTAB_ATTENTION=cudnn");
+    if (attention->choice == TT_TUNING_ATTENTION_CUDNN) {
+        tt_while("opening cuDNN, because attention is cudnn");
         return tt_error_last()->status;
     }
     attention->opened = true;
@@ -303,7 +289,7 @@ tt_status tt_cuda_attention_backward(struct tt_stream *stream, const struct tt_a
     enum variant forward, variant = VARIANT_OWN;
     TT_TRY(refuse_soft_cap(&args->forward));
     TT_TRY(choose(stream, &args->forward, &forward));
-    bool prefers_own = attention->choice == CHOICE_AUTO && is_short(&args->forward) &&
+    bool prefers_own = attention->choice == TT_TUNING_ATTENTION_AUTO && is_short(&args->forward) &&
                        tt_cuda_mma_attention_serves(&args->forward, true, why, sizeof why);
     if (!prefers_own) TT_TRY(choose_backward(stream, args, forward, &variant));
     if (variant != VARIANT_OWN) {

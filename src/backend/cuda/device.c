@@ -96,7 +96,7 @@ static tt_status cuda_open(struct tt_device *device, const struct tt_device_conf
     TT_GO(tt_cuda_check(cudaFree(NULL), NULL, "starting the GPU"));
     TT_GO(describe(device, cuda));
     count_fixed(device, TT_PURPOSE_CONTEXT, tt_chip_context_bytes(device->chip));
-    TT_GO(tt_cuda_watch_create(cuda->index, &cuda->watch));
+    TT_GO(tt_cuda_watch_create(cuda->index, device->tuning.hang_seconds, &cuda->watch));
     TT_GO(tt_cuda_staging_create(&cuda->staging));
     TT_GO(tt_cuda_gemm_create(device, &cuda->gemm));
     TT_GO(tt_cuda_attention_create(device, &cuda->attention));

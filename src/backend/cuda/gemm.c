@@ -11,8 +11,6 @@
  * One difference to the op's header: where c is bf16 and beta is not 0, cuBLASLt rounds the product to bf16
  * before it adds beta * c, and then rounds the sum (seen on an H200 with 13.1: a + b and b + a give the same
  * bits whichever of the two is in c). Where c is fp32, as gradients are, nothing is rounded. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "backend/cuda/gemm_algorithms.h"
 #include "backend/cuda/gemm_plain.h"
@@ -33,8 +31,7 @@ tt_status tt_cuda_gemm_create(struct tt_device *device, struct tt_cuda_gemm **ou
         TT_GO(tt_fail(TT_ERR_DEVICE, "cuBLASLt cannot be used: %s (%s)", cublasLtGetStatusString(made),
                       cublasLtGetStatusName(made)));
     }
-    const char *tune = getenv("TRIMTAB_GEMM_TUNE");
-    gemm->tunes = tune != NULL && strcmp(tune, "1") == 0;
+    gemm->tunes = device->tuning.gemm_tune;
     tt_gemm_choices_load(gemm, device);
     tt_cuda_fused_open(gemm, device);
     *out = gemm;

@@ -2,15 +2,15 @@
  *
  * This file uses cuBLASLt's conventions: column-major matrices, c[m, n] = op(a)[m, k] * op(b)[k, n]. A table
  * holds the descriptors and the algorithm of each shape seen so far, so that a later call creates nothing. The
- * first call of a shape asks the heuristics. With TRIMTAB_GEMM_TUNE=1 it times the candidates of the heuristics
+ * first call of a shape asks the heuristics. With gemm_tune it times the candidates of the heuristics
  * and writes the choice to $XDG_CACHE_HOME/trimtab/gemm-<device>-<processors>-<cuBLAS version>.txt (or below
- * ~/.cache). Later runs read this file with or without the variable. Each line is one choice: the shape, the
+ * ~/.cache). Later runs read this file with or without gemm_tune. Each line is one choice: the shape, the
  * algorithm's 64 bytes in hexadecimal, its time. The first line of a shape counts, so a choice never changes; to
  * choose anew, delete the file.
  *
  * Algorithms never reduce in the type of the result and never with atomics: the partial sums of a split are
  * written to the workspace in fp32 and added in order. So one algorithm always gives the same bits, with and
- * without TRIMTAB_DETERMINISTIC=1. Machines can differ in the algorithm alone: by the version of cuBLAS, the
+ * without `deterministic`. Machines can differ in the algorithm alone: by the version of cuBLAS, the
  * GPU, or the choices on disk. */
 #ifndef TT_BACKEND_CUDA_GEMM_ALGORITHMS_H
 #define TT_BACKEND_CUDA_GEMM_ALGORITHMS_H
@@ -80,7 +80,7 @@ cublasStatus_t tt_gemm_plan_run(struct tt_cuda_gemm *gemm, struct tt_stream *str
                                 struct tt_gemm_plan *plan, const cublasLtMatmulAlgo_t *algorithm,
                                 const struct tt_gemm_operands *operands);
 
-/* gemm_fused.c: sets `encode` when this device and this build have the fused kernel. TRIMTAB_GEMM_FUSED=0 turns
+/* gemm_fused.c: sets `encode` when this device and this build have the fused kernel. gemm_fused off turns
  * it off; with `require` a product that it does not support is an error. */
 void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *device);
 /* gemm_tune.c. Reads the choices on disk. A missing or unreadable file counts as empty. */

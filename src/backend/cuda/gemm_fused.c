@@ -1,9 +1,6 @@
 /* The choice of products for the fused kernel, and the tensor maps of their operands. */
 #include "backend/cuda/gemm_fused.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "backend/compose.h"
 #include "backend/cuda/gemm_algorithms.h"
 
@@ -25,11 +22,11 @@ static const int band_rows = 8; /* 4 and 16 are 0.5 to 1 % slower */
 void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *device)
 {
     const struct tt_cuda_device *cuda = (const struct tt_cuda_device *)device->impl;
-    const char *wish = getenv("TRIMTAB_GEMM_FUSED");
+    enum tt_tuning_fused wish = device->tuning.gemm_fused;
     enum cudaDriverEntryPointQueryResult found;
     void *function = NULL;
-    gemm->must_fuse = wish != NULL && strcmp(wish, "require") == 0;
-    if (cuda->architecture != 90 || (wish != NULL && strcmp(wish, "0") == 0)) return;
+    gemm->must_fuse = wish == TT_TUNING_FUSED_REQUIRE;
+    if (cuda->architecture != 90 || wish == TT_TUNING_FUSED_OFF) return;
     if (!tt_cuda_fused_is_built()) return;
     if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault,
                                          &found) != cudaSuccess ||
@@ -172,9 +169,9 @@ static tt_status may_compose(const struct tt_cuda_device *cuda, const char *op, 
 {
     char a_text[96], b_text[96];
     if (!cuda->gemm->must_fuse) return TT_OK;
-    return tt_fail(TT_ERR_DEVICE,
-                   "%s of %s and %s is not for the fused kernel, and TRIMTAB_GEMM_FUSED is 'require'", op,
-                   tt_tensor_format(a, a_text, sizeof a_text), tt_tensor_format(b, b_text, sizeof b_text));
+    return tt_fail(TT_ERR_DEVICE, "%s of %s and %s is not for the fused kernel, and gemm_fused is require",
+                   op, tt_tensor_format(a, a_text, sizeof a_text),
+                   tt_tensor_format(b, b_text, sizeof b_text));
 }
 
 static struct tt_fused_params params_of(tt_tensor a, int64_t n)

@@ -12,7 +12,7 @@ tt_status tt_cuda_upload(struct tt_stream *stream, void *to, const void *from_ho
 tt_status tt_cuda_download(struct tt_stream *stream, void *to_host, const void *from, size_t bytes);
 
 /* watch.c: marks of queued work, and the detection of a device that hangs. */
-tt_status tt_cuda_watch_create(int device_index, struct tt_cuda_watch **out);
+tt_status tt_cuda_watch_create(int device_index, double hang_seconds, struct tt_cuda_watch **out);
 void tt_cuda_watch_destroy(struct tt_cuda_watch *watch);
 void tt_cuda_mark(struct tt_stream *stream, const char *what);
 /* wait_begins is called before, and wait_queued after, a collective or a wait for another GPU is queued. A

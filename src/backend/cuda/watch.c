@@ -5,14 +5,12 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "backend/cuda/fault.h"
 #include "backend/cuda/parts.h"
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/number.h"
 
 enum {
     MARKS = 512,
@@ -54,15 +52,12 @@ static tt_status create_event(cudaEvent_t *event)
     return tt_cuda_check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), NULL, "creating an event");
 }
 
-tt_status tt_cuda_watch_create(int device_index, struct tt_cuda_watch **out)
+tt_status tt_cuda_watch_create(int device_index, double hang_seconds, struct tt_cuda_watch **out)
 {
     struct tt_cuda_watch *watch = tt_calloc(1, sizeof *watch);
     if (watch == NULL) return TT_ERR_MEMORY;
-    const char *told = getenv("TRIMTAB_HANG_SECONDS");
     watch->fault_mark = tt_cuda_fault_mark(device_index);
-    double given;
-    bool valid = told != NULL && tt_parse_double(told, &given) && given > 0;
-    watch->hang_seconds = valid ? given : hang_seconds_default;
+    watch->hang_seconds = hang_seconds > 0 ? hang_seconds : hang_seconds_default;
     tt_status status = TT_OK;
     for (int i = 0; i < MARKS && status == TT_OK; i++) status = create_event(&watch->events[i]);
     for (int i = 0; i < WAITS && status == TT_OK; i++) {
@@ -228,7 +223,7 @@ static tt_status report_hang(struct tt_device *device, double seconds)
     tt_fail(TT_ERR_DEVICE, "%s has done nothing for %.0f s; it was at %s", device->name, seconds,
             tt_cuda_watch_where(device));
     tt_hint("a kernel that does not end, or a GPU that has stopped: see dmesg and nvidia-smi; "
-            "TRIMTAB_HANG_SECONDS changes this limit");
+            "--hang_seconds changes this limit");
     return TT_ERR_DEVICE;
 }
 

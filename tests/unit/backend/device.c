@@ -53,15 +53,34 @@ static void what_cannot_be_opened_says_why(void **state)
     assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = NULL}, &device), TT_ERR_UNSUPPORTED);
     assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = -1}, &device),
                      TT_ERR_USAGE);
-    setenv("TRIMTAB_CPU_ISA", "quantum", 1);
-    assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = "cpu"}, &device), TT_ERR_USAGE);
-    assert_non_null(strstr(tt_error_last()->hint, "avx2"));
-    assert_non_null(strstr(tt_error_last()->hint, "avx512_bf16"));
-    unsetenv("TRIMTAB_CPU_ISA");
-    setenv("TRIMTAB_CPU_GEMM", "abacus", 1);
-    assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = "cpu"}, &device), TT_ERR_USAGE);
-    unsetenv("TRIMTAB_CPU_GEMM");
     assert_null(device);
+}
+
+/* The environment's words, and those that there are not. */
+static void tuning_is_read(void **state)
+{
+    (void)state;
+    struct tt_device_tuning tuning;
+    static const char *const names[] = {"TRIMTAB_CPU_ISA",     "TRIMTAB_CPU_GEMM",  "TRIMTAB_ATTENTION",
+                                        "TRIMTAB_GEMM_FUSED",  "TRIMTAB_GEMM_TUNE", "TRIMTAB_DETERMINISTIC",
+                                        "TRIMTAB_HANG_SECONDS"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
+    assert_int_equal(tt_device_tuning_read(&tuning), TT_OK);
+    assert_memory_equal(&tuning, &(struct tt_device_tuning){0}, sizeof tuning);
+    static const char *const values[] = {"avx2", "pairs", "own", "0", "1", "1", "0.5"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) setenv(names[i], values[i], 1);
+    assert_int_equal(tt_device_tuning_read(&tuning), TT_OK);
+    assert_int_equal(tuning.cpu_isa, TT_TUNING_ISA_FIRST + 1);
+    assert_int_equal(tuning.cpu_gemm, TT_TUNING_GEMM_PAIRS);
+    assert_int_equal(tuning.attention, TT_TUNING_ATTENTION_OWN);
+    assert_int_equal(tuning.gemm_fused, TT_TUNING_FUSED_OFF);
+    assert_true(tuning.gemm_tune && tuning.deterministic && tuning.hang_seconds == 0.5);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        setenv(names[i], "abacus", 1);
+        assert_int_equal(tt_device_tuning_read(&tuning), TT_ERR_USAGE);
+        assert_non_null(strstr(tt_error_last()->message, names[i]));
+        unsetenv(names[i]);
+    }
 }
 
 /* A level that the processor has is what the device then says it has; of the others the error names both.
@@ -73,9 +92,9 @@ static void levels_of_instructions(void **state)
     bool lacking = false;
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
         struct tt_device *device = NULL;
-        setenv("TRIMTAB_CPU_ISA", levels[i], 1);
-        tt_status status = tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &device);
-        unsetenv("TRIMTAB_CPU_ISA");
+        struct tt_device_config config = {
+            .kind = "cpu", .threads = 1, .tuning = {.cpu_isa = TT_TUNING_ISA_FIRST + (int)i}};
+        tt_status status = tt_device_open(&config, &device);
         if (status == TT_OK) {
             assert_false(lacking);
             const char *name = strrchr(tt_device_name(device), ' ');
@@ -90,13 +109,8 @@ static void levels_of_instructions(void **state)
         assert_null(device);
     }
     struct tt_device *device = NULL;
-    setenv("TRIMTAB_CPU_ISA", "avx512_bf", 1); /* the beginning of a level */
-    assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = "cpu"}, &device), TT_ERR_USAGE);
-    unsetenv("TRIMTAB_CPU_ISA");
-    assert_null(device);
-    setenv("TRIMTAB_CPU_GEMM", "pairs", 1);
-    assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = "cpu"}, &device), TT_OK);
-    unsetenv("TRIMTAB_CPU_GEMM");
+    struct tt_device_config pairs = {.kind = "cpu", .tuning = {.cpu_gemm = TT_TUNING_GEMM_PAIRS}};
+    assert_int_equal(tt_device_open(&pairs, &device), TT_OK);
     tt_device_close(device);
 }
 
@@ -269,6 +283,7 @@ int main(void)
         cmocka_unit_test(kinds_open_and_say_what_they_are),
         cmocka_unit_test(what_cannot_be_opened_says_why),
         cmocka_unit_test(levels_of_instructions),
+        cmocka_unit_test(tuning_is_read),
         cmocka_unit_test(every_failing_allocation_is_reported),
         cmocka_unit_test(buffers_are_zero_aligned_and_counted),
         cmocka_unit_test(the_limit_holds),

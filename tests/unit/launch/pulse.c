@@ -35,10 +35,9 @@ static void only_the_stuck_one_is_told(void **state)
     struct tt_pulse pulses[3] = {0};
     struct tt_comm *comms[3];
     struct tt_pulse_watch *watch = NULL;
-    setenv("TRIMTAB_HANG_SECONDS", "1", 1); /* 1.35 s */
     tt_pulse_set_handler(handler);
     assert_int_equal(tt_comm_create_threads(3, comms), TT_OK);
-    assert_int_equal(tt_pulse_watch_start(pulses, 3, 4, comms[0], &watch), TT_OK);
+    assert_int_equal(tt_pulse_watch_start(pulses, 3, 4, comms[0], 1, &watch), TT_OK);
     tt_pulse_beat(&pulses[1], "forward of model.layers.7");
     for (int i = 0; i < 8; i++) { /* 0.8 s: nobody is late */
         tt_pulse_beat(&pulses[0], "forward of model.layers.8");
@@ -66,10 +65,9 @@ static void rest_is_no_silence(void **state)
     struct tt_comm *comm = NULL;
     struct tt_pulse_watch *watch = NULL;
     atomic_store(&told, 0);
-    setenv("TRIMTAB_HANG_SECONDS", "0.2", 1);
     tt_pulse_set_handler(handler);
     assert_int_equal(tt_comm_create_self(&comm), TT_OK);
-    assert_int_equal(tt_pulse_watch_start(&pulse, 1, 0, comm, &watch), TT_OK);
+    assert_int_equal(tt_pulse_watch_start(&pulse, 1, 0, comm, 0.2, &watch), TT_OK);
     tt_pulse_beat(&pulse, "backward of model.layers.0");
     tt_pulse_rest(&pulse);
     nap(1.2);
@@ -88,10 +86,9 @@ static void time_while_stopped_does_not_count(void **state)
     struct tt_comm *comm = NULL;
     struct tt_pulse_watch *watch = NULL;
     atomic_store(&told, 0);
-    setenv("TRIMTAB_HANG_SECONDS", "1.5", 1); /* 2 s */
     tt_pulse_set_handler(handler);
     assert_int_equal(tt_comm_create_self(&comm), TT_OK);
-    assert_int_equal(tt_pulse_watch_start(&pulse, 1, 0, comm, &watch), TT_OK);
+    assert_int_equal(tt_pulse_watch_start(&pulse, 1, 0, comm, 1.5, &watch), TT_OK);
     pid_t waker = fork();
     assert_true(waker >= 0);
     if (waker == 0) {

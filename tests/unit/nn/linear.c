@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "nn/linear.h"
 #include "support/dropout_mask.h"
+#include "support/tuning.h"
 
 enum { T = 6, IN = 10, MEMBERS = 3 };
 static const int64_t outs[MEMBERS] = {7, 4, 5}, ranks[MEMBERS] = {3, 0, 2};
@@ -69,7 +70,9 @@ static struct fixture *make(bool apart, bool ranked, double dropout)
     struct fixture *fixture = tt_calloc(1, sizeof *fixture);
     assert_non_null(fixture);
     assert_int_equal(
-        tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &fixture->device), TT_OK);
+        tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1, .tuning = test_tuning()},
+                       &fixture->device),
+        TT_OK);
     assert_int_equal(tt_stream_create(fixture->device, &fixture->stream), TT_OK);
     assert_int_equal(tt_workspace_create(fixture->device, 1 << 16, &fixture->workspace), TT_OK);
     fixture->pass = (struct tt_pass){

@@ -11,6 +11,7 @@
 #include "backend/device_impl.h"
 #include "base/alloc.h"
 #include "nn/quantized.h"
+#include "support/tuning.h"
 
 enum { T = 5, IN = 96, MEMBERS = 3, R = 2 };
 static const int64_t outs[MEMBERS] = {40, 24, 32};
@@ -86,7 +87,9 @@ static struct fixture *make(int members, struct tt_quant_format format, int plai
     struct fixture *fixture = tt_calloc(1, sizeof *fixture);
     assert_non_null(fixture);
     assert_int_equal(
-        tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &fixture->device), TT_OK);
+        tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1, .tuning = test_tuning()},
+                       &fixture->device),
+        TT_OK);
     assert_int_equal(tt_stream_create(fixture->device, &fixture->stream), TT_OK);
     assert_int_equal(tt_workspace_create(fixture->device, 1 << 20, &fixture->workspace), TT_OK);
     fixture->pass = (struct tt_pass){.lent = {.stream = fixture->stream, .workspace = fixture->workspace},
