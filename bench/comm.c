@@ -103,7 +103,9 @@ static tt_status run_rank(void *argument)
     tt_status status = TT_OK;
     rank->data = tt_alloc_aligned(rank->bench->bytes);
     if (rank->data == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &device));
+    struct tt_device_config config = {.kind = "cpu", .threads = 1};
+    TT_GO(tt_device_tuning_read(&config.tuning));
+    TT_GO(tt_device_open(&config, &device));
     TT_GO(tt_stream_create(device, &rank->stream));
     TT_GO(measure(rank, true));
     TT_GO(measure(rank, false));

@@ -42,28 +42,27 @@ tt_status tt_help_print(struct tt_cli *cli, const struct tt_command *command)
 /* Sections of `command` that `trimtab train` does not have: the reference says the others once. */
 static tt_status write_own_sections(struct tt_str *text, const char *name)
 {
-    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX], train[TT_COMMAND_SECTIONS_MAX];
-    const struct tt_command *command = tt_command_find(name);
-    size_t count = tt_command_sections(command, sections),
-           train_count = tt_command_sections(tt_command_find("train"), train), own = 0;
+    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX], train[TT_COMMAND_SECTIONS_MAX],
+        own[TT_COMMAND_SECTIONS_MAX];
+    size_t count = tt_command_sections(tt_command_find(name), sections),
+           train_count = tt_command_sections(tt_command_find("train"), train), own_count = 0;
     for (size_t i = 0; i < count; i++) {
         bool shared = false;
         for (size_t j = 0; j < train_count; j++) shared |= sections[i].rows == train[j].rows;
-        if (!shared) sections[own++] = sections[i];
+        if (!shared) own[own_count++] = sections[i];
     }
     TT_TRY(tt_str_printf(text, "\n# trimtab %s\n", name));
-    const char *between = "\nBeside the keys below it takes those of: ";
+    const char *between = "\nBeside the keys below it takes those of: ", *last = "";
     for (size_t j = 0; j < train_count; j++) {
-        struct tt_setting_section again[TT_COMMAND_SECTIONS_MAX];
-        tt_command_sections(command, again);
         for (size_t i = 0; i < count; i++) {
-            if (again[i].rows != train[j].rows) continue;
+            if (sections[i].rows != train[j].rows || strcmp(train[j].title, last) == 0) continue;
             TT_TRY(tt_str_printf(text, "%s%s", between, train[j].title));
             between = "; ";
+            last = train[j].title;
         }
     }
-    if (own < count) TT_TRY(tt_str_append_text(text, ".\n"));
-    return tt_settings_docs(sections, own, text);
+    if (own_count < count) TT_TRY(tt_str_append_text(text, ".\n"));
+    return tt_settings_docs(own, own_count, text);
 }
 
 static tt_status write_reference(struct tt_str *text)

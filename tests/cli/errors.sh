@@ -113,6 +113,14 @@ cp -r "$root/tests/golden/qwen2/model" base && cp "$root"/tests/support/tiny_tok
 printf '{"text": "1 + 1 = 2"}\n' >data.jsonl
 train=(train --model_name_or_path base --max_steps 1 --dataset_name)
 expect 3 "rows are read from a local .jsonl" "${train[@]}" somebody/dataset
+# How devices compute reaches the device of every kind of job.
+if ! grep -qm1 amx_bf16 /proc/cpuinfo; then
+    for words in "${train[*]} data.jsonl --output_dir amx" "eval --model_name_or_path base --eval_dataset data.jsonl" \
+        "generate --model_name_or_path base --prompt 1" "bench train --config_json $root/bench/shapes/tiny.json"; do
+        # shellcheck disable=SC2086
+        TRIMTAB_CPU_ISA=amx expect 2 "error: cpu_isa asks for amx, this processor has" $words --device cpu
+    done
+fi
 expect 2 "output_dir './base' is the folder of the model that is read" "${train[@]}" data.jsonl --output_dir ./base \
     --overwrite_output_dir --use_peft false
 cmp base/model.safetensors "$root/tests/golden/qwen2/model/model.safetensors" || fail "the base model was changed"

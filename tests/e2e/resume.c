@@ -150,14 +150,36 @@ static void another_run_is_refused(void **state)
         snprintf(more, sizeof more, "%s resume_from_checkpoint true", changes[i].more);
         expect(&scene, more, TT_EXIT_USAGE, says);
     }
-    static const char *const tuned[] = {"cpu_isa was \"auto\" and is \"portable\"", NULL};
-    expect(&scene, "ranks 2 cpu_isa portable resume_from_checkpoint true", TT_EXIT_DONE, tuned);
-    test_workplace_remove(&scene.place);
-    begin(&scene, "checkpoint-2");
     static const char *const forced[] = {"going on with other settings: learning_rate was 0.01 and is 0.02",
                                          NULL};
     expect(&scene, "ranks 2 learning_rate 0.02 resume_changed true resume_from_checkpoint true", TT_EXIT_DONE,
            forced);
+    test_workplace_remove(&scene.place);
+}
+
+/* How devices compute is saved with the run, wherever it came from. Another way is no other run, but is named. */
+static void another_way_to_compute_is_named(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct tt_str saved = {0};
+    char path[TEST_PATH_BYTES];
+    unsetenv("TRIMTAB_CPU_ISA");
+    begin(&scene, "checkpoint-2");
+    static const char *const lowered[] = {"devices compute in another way",
+                                          "cpu_isa was \"auto\" and is \"portable\"", NULL};
+    setenv("TRIMTAB_CPU_ISA", "portable", 1);
+    expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_DONE, lowered);
+    unsetenv("TRIMTAB_CPU_ISA");
+    test_join(scene.output, "checkpoint-6/trimtab_config.yaml", path);
+    assert_int_equal(tt_file_read(path, 1 << 20, &saved), TT_OK);
+    assert_non_null(strstr(saved.data, "\ncpu_isa: portable  # TRIMTAB_CPU_ISA\n"));
+    tt_str_deinit(&saved);
+    static const char *const raised[] = {"cpu_isa was \"portable\" and is \"auto\"", NULL};
+    expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_DONE, raised);
+    expect(&scene, "ranks 2 cpu_isa portable resume_from_checkpoint true", TT_EXIT_DONE,
+           (const char *[]){NULL});
+    if (strstr(scene.program.output, "in another way") != NULL) fail_msg("%s", scene.program.output);
     test_workplace_remove(&scene.place);
 }
 
@@ -372,6 +394,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(broken_ones_are_passed_over),
         cmocka_unit_test(another_run_is_refused),
+        cmocka_unit_test(another_way_to_compute_is_named),
         cmocka_unit_test(other_base_is_refused),
         cmocka_unit_test(nothing_to_go_on_from),
         cmocka_unit_test(by_name_and_from_the_end),

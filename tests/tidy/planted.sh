@@ -73,6 +73,8 @@ fresh && echo "static int counter;" >>"$tree/src/base/a.c" && expect "counter ou
 fresh && echo "static const char *word = 0;" >>"$tree/src/base/a.c" && expect "word outlives"
 fresh && echo "void b(void) { static int calls; calls++; }" >>"$tree/src/base/a.c" && expect "calls outlives"
 fresh && echo "static struct { int x; } state;" >>"$tree/src/base/a.c" && expect "state outlives"
+fresh && echo 'const char *b(void) { return getenv("A"); }' >>"$tree/src/base/a.c" && expect "[environment]"
+fresh && echo 'const char *b(void) { return getenv("A"); }' >>"$tree/tests/ops/add.c" && expect
 fresh && echo "void b(void) {" >>"$tree/src/base/a.c" && expect "[braces]"
 fresh && echo "OP(mul)" >>"$tree/src/backend/ops.def" && expect "mul has no test"
 fresh && echo "global src/base/a.c:counter 0 once needed" >"$tree/tools/tidy-exceptions.txt" && expect "not needed any more"
