@@ -8,7 +8,7 @@
 #include "job/spec.h"
 #include "trimtab.h"
 
-enum { TT_JOB_SECTIONS_MAX = 16 };
+enum { TT_JOB_SECTIONS_MAX = 32 };
 
 /* What the settings fill. */
 struct tt_job_target {

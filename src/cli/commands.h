@@ -6,7 +6,7 @@
 #include "cli/report.h"
 #include "config/settings.h"
 
-enum { TT_COMMAND_SECTIONS_MAX = 16 };
+enum { TT_COMMAND_SECTIONS_MAX = 32 };
 
 /* What every command gets. */
 struct tt_cli {

@@ -10,8 +10,6 @@
 /* One row is one paragraph. */
 /* clang-format off */
 
-static const char *const own_process = "rows are tokenized by threads of this process";
-
 /* Keys and defaults: TRL's SFTConfig and ScriptArguments, transformers' TrainingArguments. */
 const struct tt_setting tt_data_settings[] = {
     {.name = "dataset_name", .aliases = "dataset", .type = TT_SETTING_STRING, FIELD(dataset_name),
@@ -66,39 +64,5 @@ const struct tt_setting tt_data_settings[] = {
      .null_text = "0", .minimum = 0, .maximum = INFINITY, .help = "Number of rows to train on; 0: all."},
     {.name = "max_eval_samples", .type = TT_SETTING_INT, FIELD(max_eval_samples), .default_text = "0",
      .null_text = "0", .minimum = 0, .maximum = INFINITY, .help = "Number of rows to evaluate on; 0: all."},
-
-    TT_SETTING_ONLY(
-        "assistant_only_loss", BOOL, "false", "false",
-        "rows of messages are not supported yet; rows of prompt and completion train on the completion only"),
-    TT_SETTING_ONLY("chat_template_path", STRING, NULL, "null", "chat templates are not applied yet"),
-    TT_SETTING_ONLY("truncation_mode", STRING, "keep_start", "keep_start",
-                    "long rows are cut at their end"),
-    TT_SETTING_ONLY("dataset_kwargs", JSON, NULL, "null {}",
-                    "rows with input_ids are recognized without a setting"),
-    TT_SETTING_ONLY("dataset_config", STRING, NULL, "null",
-                    "data is read from files: name the file or folder in dataset_name"),
-    TT_SETTING_ONLY("datasets", JSON, NULL, "null []", "mixtures are not supported: join the files into one"),
-    TT_SETTING_ONLY("group_by_length", BOOL, "false", "false",
-                    "batches have no padding to save, and it would change the order of the data"),
-
-    TT_SETTING_UNNEEDED("dataset_streaming", "token ids are kept in memory, four bytes each"),
-    TT_SETTING_UNNEEDED("streaming", "token ids are kept in memory, four bytes each"),
-    TT_SETTING_UNNEEDED("dataset_num_proc", own_process),
-    TT_SETTING_UNNEEDED("preprocessing_num_workers", own_process),
-    TT_SETTING_UNNEEDED("dataset_batch_size", own_process),
-    TT_SETTING_UNNEEDED("num_of_sequences", "packing considers all samples, not a buffer of them"),
-    TT_SETTING_UNNEEDED("chars_per_token", "packing counts tokens instead of estimating them"),
-    TT_SETTING_UNNEEDED("pad_token", "batches never hold padding"),
-    TT_SETTING_UNNEEDED("padding_free", "batches never hold padding"),
-    TT_SETTING_UNNEEDED("pad_to_multiple_of", "batches never hold padding"),
-    TT_SETTING_UNNEEDED("length_column_name", "lengths are counted after tokenizing"),
-    TT_SETTING_UNNEEDED("remove_unused_columns", "unused columns are never read"),
-    TT_SETTING_UNNEEDED("label_names", "labels follow from the kind of row"),
-    TT_SETTING_UNNEEDED("dataloader_num_workers", "a thread of this process prepares batches ahead"),
-    TT_SETTING_UNNEEDED("dataloader_pin_memory", "staging buffers belong to the device"),
-    TT_SETTING_UNNEEDED("dataloader_persistent_workers", "there are no worker processes"),
-    TT_SETTING_UNNEEDED("dataloader_prefetch_factor", "there are no worker processes"),
-    TT_SETTING_UNNEEDED("dataloader_multiprocessing_context", "there are no worker processes"),
-    TT_SETTING_UNNEEDED("dataloader_in_order", "data order is a function of the seed and the step"),
     {.name = NULL},
 };

@@ -5,6 +5,7 @@
 
 #include "backend/settings.h"
 #include "data/settings.h"
+#include "job/known.h"
 #include "job/settings.h"
 #include "model/settings.h"
 #include "optim/settings.h"
@@ -90,30 +91,34 @@ static const struct tt_setting bench_settings[] = {
 };
 #undef FIELD
 
-#define MODEL {"Model", tt_model_settings, 0}
-#define LORA {"LoRA", tt_lora_settings, offsetof(struct tt_job_spec, lora)}
-#define QUANTIZATION {"Quantized base", tt_quantization_settings, offsetof(struct tt_job_spec, quantization)}
-#define DATA {"Data", tt_data_settings, offsetof(struct tt_job_spec, data)}
-#define RUN {"Run", tt_run_settings, 0}
-#define OPTIMIZER {"Optimizer", tt_optim_settings, offsetof(struct tt_job_spec, optim)}
-#define WATCH {"Logging, evaluation, saving", tt_watch_settings, 0}
+/* A part of a job: its settings, then what other libraries say of it. */
+#define MODEL {"Model", tt_model_settings, 0}, {"Model", tt_known_model, 0}
+#define LORA {"LoRA", tt_lora_settings, offsetof(struct tt_job_spec, lora)}, {"LoRA", tt_known_lora, 0}
+#define QUANTIZATION {"Quantized base", tt_quantization_settings, offsetof(struct tt_job_spec, quantization)}, \
+                     {"Quantized base", tt_known_quantization, 0}
+#define DATA {"Data", tt_data_settings, offsetof(struct tt_job_spec, data)}, {"Data", tt_known_data, 0}
+#define RUN {"Run", tt_run_settings, 0}, {"Run", tt_known_run, 0}
+#define OPTIMIZER {"Optimizer", tt_optim_settings, offsetof(struct tt_job_spec, optim)}, \
+                  {"Optimizer", tt_known_optim, 0}
+#define WATCH {"Logging, evaluation, saving", tt_watch_settings, 0}, {"Logging, evaluation, saving", tt_known_watch, 0}
 #define BATCH {"Batch", inference_settings, 0}
 #define DEVICE_KIND {"Device", tt_device_kind_settings, 0}
-#define DEVICE {"Device", tt_device_settings, 0}
-#define TUNING {"Device", tt_tuning_settings, offsetof(struct tt_job_spec, device.tuning)}
-#define SHARDING {"Sharding and launch", tt_sharding_settings, 0}
+#define DEVICE {"Device", tt_device_settings, 0}, \
+               {"Device", tt_tuning_settings, offsetof(struct tt_job_spec, device.tuning)}, \
+               {"Device", tt_known_device, 0}
+#define SHARDING {"Sharding and launch", tt_sharding_settings, 0}, {"Sharding and launch", tt_known_sharding, 0}
 
 static const struct tt_setting_section train[] = {MODEL, LORA, QUANTIZATION, DATA, RUN, OPTIMIZER, WATCH, DEVICE_KIND,
-                                                  DEVICE, TUNING, SHARDING};
+                                                  DEVICE, SHARDING};
 static const struct tt_setting_section evaluate[] = {{"Evaluation", eval_settings, 0}, MODEL, QUANTIZATION, DATA, BATCH,
-                                                     DEVICE_KIND, DEVICE, TUNING, SHARDING};
+                                                     DEVICE_KIND, DEVICE, SHARDING};
 static const struct tt_setting_section generate[] = {
     {"Generation", tt_generate_settings, offsetof(struct tt_generate_spec, generate)}, MODEL, QUANTIZATION, BATCH,
-    DEVICE_KIND, DEVICE, TUNING};
+    DEVICE_KIND, DEVICE};
 static const struct tt_setting_section plan[] = {{"Plan", plan_settings, 0}, MODEL, LORA, QUANTIZATION, DATA, RUN,
-                                                 OPTIMIZER, WATCH, DEVICE, TUNING, SHARDING};
+                                                 OPTIMIZER, WATCH, DEVICE, SHARDING};
 static const struct tt_setting_section bench[] = {{"Benchmark", bench_settings, 0}, LORA, QUANTIZATION, RUN, OPTIMIZER,
-                                                  DEVICE_KIND, DEVICE, TUNING, SHARDING};
+                                                  DEVICE_KIND, DEVICE, SHARDING};
 
 #define COUNTED(sections) {sections, sizeof sections / sizeof *sections}
 const struct tt_job_rows tt_job_rows[TT_JOB_KINDS] = {

@@ -1,5 +1,6 @@
 /* Which settings each kind of job has. Rows stand with their owners; those of this folder are in settings.c (parts that
- * several kinds share) and job_settings.c (what belongs to one kind). */
+ * several kinds share) and job_settings.c (what belongs to one kind). Keys of other libraries without a setting are in
+ * known/. */
 #ifndef TT_JOB_SETTINGS_H
 #define TT_JOB_SETTINGS_H
 

@@ -31,11 +31,6 @@ const struct tt_setting tt_quantization_settings[] = {
     {.name = "quantization_config", .type = TT_SETTING_JSON, .offset = TT_SETTING_NO_FIELD,
      .spread = "load_in_ _load_in_ bnb_4bit_ llm_int8_ quant_method", .transient = true,
      .help = "The settings of this group as one mapping, as in BitsAndBytesConfig."},
-    TT_SETTING_ONLY("quant_method", STRING, NULL, "null bitsandbytes", "only bitsandbytes' 4 and 8 bits are supported"),
-    TT_SETTING_UNNEEDED("bnb_4bit_quant_storage", "shards are bytes of any content"),
-    TT_SETTING_UNNEEDED("llm_int8_threshold", "activations are never quantized, so there are no outliers to separate"),
-    TT_SETTING_UNNEEDED("llm_int8_has_fp16_weight", "the base is frozen"),
-    TT_SETTING_UNNEEDED("llm_int8_enable_fp32_cpu_offload", "offload_params stores shards in host memory"),
     {.name = NULL},
 };
 /* clang-format on */

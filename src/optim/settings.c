@@ -44,11 +44,5 @@ const struct tt_setting tt_optim_settings[] = {
      .only_reason = "only AdamW in float32 is supported; 8-bit, paged and other rules would train "
              "differently",
      .help = "Optimizer; all spellings of plain AdamW are equal."},
-
-    TT_SETTING_ONLY("optim_args", STRING, NULL, "null", "AdamW has no options besides its own keys"),
-    TT_SETTING_ONLY("optim_target_modules", JSON, NULL, "null []",
-                    "it belongs to optimizers other than AdamW"),
-    TT_SETTING_ONLY("adafactor", BOOL, "false", "false", "only AdamW is supported"),
-    TT_SETTING_ONLY("neftune_noise_alpha", DOUBLE, NULL, "null 0", "noise on embeddings is not supported"),
     {.name = NULL},
 };

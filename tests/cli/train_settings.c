@@ -114,6 +114,28 @@ static void rows_explain_themselves(void **state)
         }
 }
 
+static bool is_only_known(const struct tt_setting *row)
+{
+    return row->unneeded != NULL || (row->only != NULL && row->offset == TT_SETTING_NO_FIELD);
+}
+
+/* Keys of other libraries that have no setting are in tables of their own, and no setting is there. */
+static void known_keys_stand_apart(void **state)
+{
+    int apart = 0;
+    (void)state;
+    for (int kind = 0; kind < TT_JOB_KINDS; kind++)
+        for (size_t s = 0; s < tt_job_rows[kind].count; s++) {
+            const struct tt_setting *rows = tt_job_rows[kind].sections[s].rows;
+            bool first = is_only_known(rows);
+            for (const struct tt_setting *row = rows; row->name != NULL; row++)
+                if (is_only_known(row) != first)
+                    fail_msg("%s and %s are in one table", rows->name, row->name);
+            apart += first;
+        }
+    assert_true(apart >= 9);
+}
+
 /* No two rows are called the same, old spellings included. */
 static void names_are_unique(void **state)
 {
@@ -398,6 +420,7 @@ int main(void)
         cmocka_unit_test(use_cpu_is_the_device_cpu),
         cmocka_unit_test(every_key_is_known),
         cmocka_unit_test(rows_explain_themselves),
+        cmocka_unit_test(known_keys_stand_apart),
         cmocka_unit_test(names_are_unique),
         cmocka_unit_test(a_recipe_lands_in_the_struct),
         cmocka_unit_test(what_follows_is_settled),
