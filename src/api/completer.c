@@ -46,15 +46,16 @@ static tt_status build(struct tt_completer *completer)
     TT_TRY(tt_generate_resolve(job->settings, &job->target.config, &job->target.generate));
     const struct tt_generate_options options =
         tt_generate_options_of(&job->target.generate, config->run.seed);
-    TT_TRY(tt_inputs_open(config, TT_INPUTS_GENERATE, &completer->inputs));
+    const struct tt_inputs_config parts = tt_inputs_config_of(config, TT_INPUTS_GENERATE);
+    TT_TRY(tt_inputs_open(&parts, &completer->inputs));
     if (completer->inputs.tokenizer == NULL)
         return tt_fail(TT_ERR_DATA, "'%s' has no tokenizer.json, which prompts need",
                        config->model.model_name_or_path);
     completer->batch_size = (int)config->run.per_device_eval_batch_size;
     TT_TRY(tt_tokenizer_scratch_create(completer->inputs.tokenizer, &completer->scratch));
-    return tt_generator_create_from(config, &completer->inputs, completer->batch_size,
-                                    prompt_tokens(&job->target, &completer->inputs.model_facts), &options,
-                                    &completer->generator);
+    return tt_generator_create(&config->device, &completer->inputs, completer->batch_size,
+                               prompt_tokens(&job->target, &completer->inputs.model_facts), &options,
+                               &completer->generator);
 }
 
 tt_status tt_completer_create(struct tt_job *job, struct tt_completer **out)

@@ -7,6 +7,7 @@
 #include "base/hub_cache.h"
 #include "cli/commands.h"
 #include "infer/generator.h"
+#include "job/inputs.h"
 #include "job/resolve.h"
 
 struct generate_command {
@@ -206,6 +207,8 @@ static tt_status generate(struct tt_cli *cli, struct generate_command *command, 
     const struct tt_job_spec *config = &command->spec.job;
     const struct tt_generate_options options =
         tt_generate_options_of(&command->spec.generate, config->run.seed);
+    const struct tt_inputs_config parts = tt_inputs_config_of(config, TT_INPUTS_GENERATE);
+    struct tt_inputs inputs = {0};
     struct tt_tokenizer *tokenizer = NULL;
     struct tt_generator *generator = NULL;
     char *folder = NULL;
@@ -216,7 +219,9 @@ static tt_status generate(struct tt_cli *cli, struct generate_command *command, 
     TT_GO(encode_prompts(prompts, tokenizer));
     size_t batch = (size_t)config->run.per_device_eval_batch_size;
     if (batch > prompts->count) batch = prompts->count;
-    TT_GO(tt_generator_create(config, (int64_t)batch, (int64_t)prompts->longest, &options, &generator));
+    TT_GO(tt_inputs_open(&parts, &inputs));
+    TT_GO(tt_generator_create(&config->device, &inputs, (int64_t)batch, (int64_t)prompts->longest, &options,
+                              &generator));
     for (size_t first = 0; first < prompts->count; first += batch) {
         size_t count = prompts->count - first < batch ? prompts->count - first : batch;
         TT_GO(run_batch(cli, command, generator, tokenizer, prompts, first, count));
@@ -224,6 +229,7 @@ static tt_status generate(struct tt_cli *cli, struct generate_command *command, 
     }
 out:
     tt_generator_destroy(generator);
+    tt_inputs_close(&inputs);
     tt_tokenizer_destroy(tokenizer);
     tt_free(folder);
     return status;

@@ -13,7 +13,7 @@
 #ifndef TT_ENGINE_EXECUTOR_H
 #define TT_ENGINE_EXECUTOR_H
 
-#include "job/spec.h"
+#include "job/parts.h"
 #include "launch/pulse.h"
 #include "model/model.h"
 #include "shard/unit.h"

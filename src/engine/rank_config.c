@@ -33,7 +33,7 @@ struct tt_rank_layout tt_rank_layout_of(const struct tt_world *world)
     };
 }
 
-tt_status tt_rank_config_make(const struct tt_job_spec *config, const struct tt_rank_layout *layout,
+tt_status tt_rank_config_make(const struct tt_shard_spec *shard, const struct tt_rank_layout *layout,
                               const struct tt_model_facts *model, const struct tt_model_options *options,
                               enum tt_rank_use use, const struct tt_cancel *cancel,
                               struct tt_rank_config *out)
@@ -41,19 +41,18 @@ tt_status tt_rank_config_make(const struct tt_job_spec *config, const struct tt_
     bool trains = use == TT_RANK_TRAINS, splits = use != TT_RANK_GENERATES;
     *out = (struct tt_rank_config){
         .device = layout->device,
-        .strategy = splits ? config->shard.sharding_strategy : TT_NO_SHARD,
+        .strategy = splits ? shard->sharding_strategy : TT_NO_SHARD,
         .model_facts = model,
         .model_options = *options,
-        .objective = &config->objective,
         .across_processes = layout->across_processes,
         .train = trains,
-        .recompute = trains ? tt_job_recompute(&config->shard) : TT_RECOMPUTE_AUTO,
-        .offload_params = splits && config->shard.offload_params,
-        .backward_prefetch = trains   ? config->shard.backward_prefetch
+        .recompute = trains ? tt_job_recompute(shard) : TT_RECOMPUTE_AUTO,
+        .offload_params = splits && shard->offload_params,
+        .backward_prefetch = trains   ? shard->backward_prefetch
                              : splits ? TT_PREFETCH_PRE
                                       : TT_PREFETCH_NONE,
-        .forward_prefetch = trains ? config->shard.forward_prefetch : splits,
-        .reduce_dtype = trains && config->shard.reduce_dtype == TT_REDUCE_BFLOAT16 ? TT_BF16 : TT_F32,
+        .forward_prefetch = trains ? shard->forward_prefetch : splits,
+        .reduce_dtype = trains && shard->reduce_dtype == TT_REDUCE_BFLOAT16 ? TT_BF16 : TT_F32,
         .cancel = cancel,
     };
     return out->strategy == TT_HYBRID_SHARD ? resolve_hybrid(layout, out) : TT_OK;

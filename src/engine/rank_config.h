@@ -1,4 +1,4 @@
-/* From settings to what a rank is made from: one place for training, evaluation, generation, plans
+/* From the parts of a job to what a rank is made from: one place for training, evaluation, generation, plans
  * and benchmarks. */
 #ifndef TT_ENGINE_RANK_CONFIG_H
 #define TT_ENGINE_RANK_CONFIG_H
@@ -19,8 +19,9 @@ struct tt_plan_ranks tt_rank_layout_ranks(const struct tt_rank_layout *layout);
 
 /* A rank that generates holds the whole model. */
 enum tt_rank_use { TT_RANK_TRAINS, TT_RANK_EVALUATES, TT_RANK_GENERATES };
-/* What all ranks share. `model` is lent, `cancel` NULL or lent. The caller sets `limits`, and what a training saves. */
-TT_MUST_USE tt_status tt_rank_config_make(const struct tt_job_spec *config,
+/* What all ranks share. `shard`: NULL for a rank that generates. `model` is lent, `cancel` NULL or lent. The caller
+ * sets `objective`, `limits`, and what a training saves. */
+TT_MUST_USE tt_status tt_rank_config_make(const struct tt_shard_spec *shard,
                                           const struct tt_rank_layout *layout,
                                           const struct tt_model_facts *model,
                                           const struct tt_model_options *options, enum tt_rank_use use,

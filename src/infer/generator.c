@@ -16,7 +16,6 @@ enum { END_TOKENS_MAX = 16 };
 
 struct tt_generator {
     struct tt_generate_options options;
-    struct tt_inputs own_inputs; /* open when the generator opened them itself */
     const struct tt_inputs *inputs;
     struct tt_comm *comm;
     struct tt_rank rank;
@@ -141,7 +140,7 @@ out:
     return status;
 }
 
-static tt_status build(struct tt_generator *generator, const struct tt_job_spec *config)
+static tt_status build(struct tt_generator *generator, const struct tt_device_spec *device)
 {
     const struct tt_inputs *inputs = generator->inputs;
     int64_t positions = generator->max_prompt_tokens + generator->options.max_new_tokens;
@@ -155,12 +154,12 @@ static tt_status build(struct tt_generator *generator, const struct tt_job_spec 
     struct tt_rank_layout layout = {.world_size = 1, .machines = 1, .ranks_per_machine = 1};
     struct tt_rank_config rank;
     int devices = 0;
-    TT_TRY(tt_world_choose_device(config->device.choice, &layout.device.kind, &devices));
-    layout.device.threads = config->device.threads > 0 ? (int)config->device.threads : tt_cpu_count();
-    layout.device.memory_limit = config->device.device_memory;
-    layout.device.tuning = config->device.tuning;
-    TT_TRY(tt_rank_config_make(config, &layout, &inputs->model_facts, &inputs->model_options,
-                               TT_RANK_GENERATES, NULL, &rank));
+    TT_TRY(tt_world_choose_device(device->choice, &layout.device.kind, &devices));
+    layout.device.threads = device->threads > 0 ? (int)device->threads : tt_cpu_count();
+    layout.device.memory_limit = device->device_memory;
+    layout.device.tuning = device->tuning;
+    TT_TRY(tt_rank_config_make(NULL, &layout, &inputs->model_facts, &inputs->model_options, TT_RANK_GENERATES,
+                               NULL, &rank));
     rank.world = rank.comm = generator->comm;
     rank.limits = (struct tt_batch_limits){generator->batch_size * generator->max_prompt_tokens,
                                            generator->batch_size, generator->batch_size, positions};
@@ -175,9 +174,9 @@ static tt_status build(struct tt_generator *generator, const struct tt_job_spec 
     return generator->logits != NULL && generator->order != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
-tt_status tt_generator_create_from(const struct tt_job_spec *config, const struct tt_inputs *inputs,
-                                   int64_t batch_size, int64_t max_prompt_tokens,
-                                   const struct tt_generate_options *options, struct tt_generator **out)
+tt_status tt_generator_create(const struct tt_device_spec *device, const struct tt_inputs *inputs,
+                              int64_t batch_size, int64_t max_prompt_tokens,
+                              const struct tt_generate_options *options, struct tt_generator **out)
 {
     struct tt_generator *generator = tt_calloc(1, sizeof *generator);
     if (generator == NULL) return TT_ERR_MEMORY;
@@ -185,27 +184,12 @@ tt_status tt_generator_create_from(const struct tt_job_spec *config, const struc
     generator->inputs = inputs;
     generator->batch_size = batch_size;
     generator->max_prompt_tokens = max_prompt_tokens > 0 ? max_prompt_tokens : 1;
-    tt_status status = build(generator, config);
+    tt_status status = build(generator, device);
     if (status == TT_OK)
         *out = generator;
     else
         tt_generator_destroy(generator);
     return status;
-}
-
-tt_status tt_generator_create(const struct tt_job_spec *config, int64_t batch_size, int64_t max_prompt_tokens,
-                              const struct tt_generate_options *options, struct tt_generator **out)
-{
-    struct tt_inputs inputs;
-    TT_TRY(tt_inputs_open(config, TT_INPUTS_GENERATE, &inputs));
-    tt_status status = tt_generator_create_from(config, &inputs, batch_size, max_prompt_tokens, options, out);
-    if (status != TT_OK) {
-        tt_inputs_close(&inputs);
-        return status;
-    }
-    (*out)->own_inputs = inputs;
-    (*out)->inputs = &(*out)->own_inputs;
-    return TT_OK;
 }
 
 void tt_generator_destroy(struct tt_generator *generator)
@@ -214,15 +198,9 @@ void tt_generator_destroy(struct tt_generator *generator)
     tt_kv_cache_destroy(generator->cache);
     tt_rank_deinit(&generator->rank);
     tt_comm_destroy(generator->comm);
-    tt_inputs_close(&generator->own_inputs);
     tt_free(generator->logits);
     tt_free(generator->order);
     tt_free(generator);
-}
-
-const struct tt_tokenizer *tt_generator_tokenizer(const struct tt_generator *generator)
-{
-    return generator->inputs->tokenizer;
 }
 
 /* The sequences of one run, and the host arrays of the pass to come. */

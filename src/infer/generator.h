@@ -2,7 +2,7 @@
 #ifndef TT_INFER_GENERATOR_H
 #define TT_INFER_GENERATOR_H
 
-#include "job/spec.h"
+#include "job/parts.h"
 #include "text/tokenizer.h"
 
 struct tt_generate_options {
@@ -19,21 +19,13 @@ struct tt_generate_options {
 struct tt_generate_options tt_generate_options_of(const struct tt_generate_config *config, int64_t seed);
 
 struct tt_generator;
-/* Loads model (and adapter) of `config` for prompts of up to `max_prompt_tokens`, `batch_size` at once. */
-TT_MUST_USE tt_status tt_generator_create(const struct tt_job_spec *config, int64_t batch_size,
-                                          int64_t max_prompt_tokens,
+/* Loads the model (and adapter) of `inputs` (lent) for prompts of up to `max_prompt_tokens`, `batch_size` at once. */
+struct tt_inputs;
+TT_MUST_USE tt_status tt_generator_create(const struct tt_device_spec *device, const struct tt_inputs *inputs,
+                                          int64_t batch_size, int64_t max_prompt_tokens,
                                           const struct tt_generate_options *options,
                                           struct tt_generator **out);
-/* The same from open inputs (lent). */
-struct tt_inputs;
-TT_MUST_USE tt_status tt_generator_create_from(const struct tt_job_spec *config,
-                                               const struct tt_inputs *inputs, int64_t batch_size,
-                                               int64_t max_prompt_tokens,
-                                               const struct tt_generate_options *options,
-                                               struct tt_generator **out);
 void tt_generator_destroy(struct tt_generator *generator); /* takes NULL */
-/* NULL: the folder has none */
-const struct tt_tokenizer *tt_generator_tokenizer(const struct tt_generator *generator);
 /* Called with each new token of sequence `index`; returning false ends that sequence. */
 typedef bool tt_generate_visitor(void *context, int index, int32_t token);
 /* `prompts`: count (<= batch_size) lists of ids. Appends the new ids (without the end token) to outputs[i]. */

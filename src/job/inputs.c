@@ -7,14 +7,29 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/log.h"
+#include "job/spec.h"
 #include "model/adapter_config.h"
 
-static tt_status open_adapter(const struct tt_job_spec *config, enum tt_inputs_use use,
-                              struct tt_inputs *inputs)
+struct tt_inputs_config tt_inputs_config_of(const struct tt_job_spec *job, enum tt_inputs_use use)
+{
+    return (struct tt_inputs_config){
+        .use = use,
+        .model = &job->model,
+        .lora = use == TT_INPUTS_TRAIN ? &job->lora : NULL,
+        .quantization = &job->quantization,
+        .device = &job->device,
+        .data = use != TT_INPUTS_GENERATE ? &job->data : NULL,
+        .seed = job->run.seed,
+        .evaluates = use == TT_INPUTS_EVALUATE ||
+                     (use == TT_INPUTS_TRAIN && job->watch.eval_strategy != TT_INTERVAL_NO),
+    };
+}
+
+static tt_status open_adapter(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
     tt_status status = TT_OK;
     const struct tt_lora_config *lora = &inputs->model_options.lora;
-    const char *folder = config->model.adapter_name_or_path;
+    const char *folder = config->model->adapter_name_or_path;
     struct tt_path weights, pickle;
     if (folder == NULL) return TT_OK;
     TT_GO(tt_hub_locate(folder, NULL, "adapter", &inputs->adapter_folder));
@@ -29,12 +44,12 @@ static tt_status open_adapter(const struct tt_job_spec *config, enum tt_inputs_u
     }
     TT_GO(tt_adapter_config_read(folder, &inputs->arena, &inputs->model_options.lora));
     TT_GO(tt_safetensors_open(weights.text, &inputs->adapter));
-    if (use == TT_INPUTS_TRAIN)
+    if (config->use == TT_INPUTS_TRAIN)
         tt_info("the adapter '%s' says rank (%lld), alpha (%g) and targets; the lora_* settings of the run "
                 "are not used",
                 folder, (long long)lora->r, lora->alpha);
 out:
-    if (status != TT_OK) tt_while("opening the adapter '%s'", config->model.adapter_name_or_path);
+    if (status != TT_OK) tt_while("opening the adapter '%s'", config->model->adapter_name_or_path);
     return status;
 }
 
@@ -53,36 +68,35 @@ static tt_status open_tokenizer(struct tt_inputs *inputs)
     return TT_OK;
 }
 
-static tt_status open_model(const struct tt_job_spec *config, enum tt_inputs_use use,
-                            struct tt_inputs *inputs)
+static tt_status open_model(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
-    bool random = config->model.init == TT_INIT_RANDOM;
+    bool random = config->model->init == TT_INIT_RANDOM;
     char *folder = NULL;
-    TT_TRY(tt_hub_locate(config->model.model_name_or_path, config->model.model_revision, "model", &folder));
+    TT_TRY(tt_hub_locate(config->model->model_name_or_path, config->model->model_revision, "model", &folder));
     tt_status status = tt_model_folder_open(folder, !random, &inputs->folder);
-    if (status != TT_OK && strcmp(folder, config->model.model_name_or_path) != 0)
-        tt_hint("a download may be incomplete: hf download %s", config->model.model_name_or_path);
+    if (status != TT_OK && strcmp(folder, config->model->model_name_or_path) != 0)
+        tt_hint("a download may be incomplete: hf download %s", config->model->model_name_or_path);
     tt_free(folder);
     if (status != TT_OK) return status;
     TT_TRY(tt_model_facts_parse(tt_model_folder_config(inputs->folder), &inputs->model_facts));
-    inputs->model_options = tt_job_model_options(config, use == TT_INPUTS_TRAIN, random);
-    TT_TRY(tt_quantization_resolve(&config->quantization, &inputs->model_facts,
+    inputs->model_options = tt_job_model_options(config->model, config->lora, config->device, random);
+    TT_TRY(tt_quantization_resolve(config->quantization, &inputs->model_facts,
                                    inputs->model_options.compute_dtype, &inputs->model_options.quant));
-    TT_TRY(open_adapter(config, use, inputs));
+    TT_TRY(open_adapter(config, inputs));
     inputs->source = (struct tt_load_source){
         .folder = random ? NULL : inputs->folder,
         .adapter = inputs->adapter,
-        .seed = (uint64_t)config->run.seed,
+        .seed = (uint64_t)config->seed,
     };
     return TT_OK;
 }
 
-int64_t tt_inputs_max_length(const struct tt_job_spec *config, const struct tt_model_facts *model)
+int64_t tt_inputs_max_length(const struct tt_data_config *data, const struct tt_model_facts *model)
 {
-    if (config->data.max_length <= model->max_position_embeddings) return config->data.max_length;
+    if (data->max_length <= model->max_position_embeddings) return data->max_length;
     tt_warn("max_length %lld is more than the model's %lld positions; rows longer than that are handled as "
             "over-length",
-            (long long)config->data.max_length, (long long)model->max_position_embeddings);
+            (long long)data->max_length, (long long)model->max_position_embeddings);
     return model->max_position_embeddings;
 }
 
@@ -161,9 +175,9 @@ static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_da
                            out);
 }
 
-static tt_status load_train(const struct tt_job_spec *config, struct tt_inputs *inputs)
+static tt_status load_train(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
-    const struct tt_data_config *data = &config->data;
+    const struct tt_data_config *data = config->data;
     if (data->dataset_name == NULL) {
         (void)tt_fail(TT_ERR_USAGE, "no training data");
         tt_hint("give a file with --dataset_name train.jsonl, or a folder that holds train.jsonl");
@@ -177,25 +191,26 @@ static tt_status load_train(const struct tt_job_spec *config, struct tt_inputs *
     tt_status status =
         load_dataset(inputs, data, inputs->train_path, data->max_train_samples, &inputs->train);
     if (status == TT_OK && data->shuffle_dataset)
-        status = tt_dataset_shuffle(inputs->train, (uint64_t)config->run.seed);
+        status = tt_dataset_shuffle(inputs->train, (uint64_t)config->seed);
     return status;
 }
 
 /* The evaluation data: a file of its own, the folder's test split, or a share of the training rows. */
-static tt_status load_eval(const struct tt_job_spec *config, enum tt_inputs_use use, struct tt_inputs *inputs)
+static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
-    const struct tt_data_config *data = &config->data;
+    const struct tt_data_config *data = config->data;
     if (data->eval_dataset == NULL && data->eval_split_size > 0.0 && inputs->train != NULL) {
         double rows = (double)tt_dataset_count(inputs->train), size = data->eval_split_size;
         size_t count = (size_t)(size < 1.0 ? size * rows + 0.5 : size);
         if (count < 1 || (double)count >= rows)
             return tt_fail(TT_ERR_USAGE, "eval_split_size %g of %.0f rows leaves no rows on one side", size,
                            rows);
-        return tt_dataset_split(inputs->train, count, (uint64_t)config->run.seed, &inputs->eval);
+        return tt_dataset_split(inputs->train, count, (uint64_t)config->seed, &inputs->eval);
     }
     if (data->eval_dataset != NULL)
         TT_TRY(locate_data(data->eval_dataset, data->dataset_test_split, &inputs->eval_path));
-    else if (data->dataset_name != NULL && (use == TT_INPUTS_EVALUATE || !is_file(data->dataset_name)))
+    else if (data->dataset_name != NULL &&
+             (config->use == TT_INPUTS_EVALUATE || !is_file(data->dataset_name)))
         TT_TRY(find_split(data->dataset_name, data->dataset_test_split, &inputs->eval_path));
     if (inputs->eval_path == NULL) {
         (void)tt_fail(TT_ERR_USAGE, "an evaluation is asked for, but there is no evaluation data");
@@ -208,20 +223,18 @@ static tt_status load_eval(const struct tt_job_spec *config, enum tt_inputs_use 
     return status;
 }
 
-tt_status tt_inputs_open(const struct tt_job_spec *config, enum tt_inputs_use use, struct tt_inputs *inputs)
+tt_status tt_inputs_open(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
     tt_status status = TT_OK;
     *inputs = (struct tt_inputs){0};
-    TT_GO(open_model(config, use, inputs));
-    if (use == TT_INPUTS_TRAIN)
+    TT_GO(open_model(config, inputs));
+    if (config->use == TT_INPUTS_TRAIN)
         TT_GO(tt_model_folder_check_copied(tt_model_folder_path(inputs->folder),
                                            inputs->model_options.train_base));
     TT_GO(open_tokenizer(inputs));
-    if (use != TT_INPUTS_GENERATE) inputs->max_length = tt_inputs_max_length(config, &inputs->model_facts);
-    if (use == TT_INPUTS_TRAIN) TT_GO(load_train(config, inputs));
-    bool evaluates = use == TT_INPUTS_EVALUATE ||
-                     (use == TT_INPUTS_TRAIN && config->watch.eval_strategy != TT_INTERVAL_NO);
-    if (evaluates) TT_GO(load_eval(config, use, inputs));
+    if (config->data != NULL) inputs->max_length = tt_inputs_max_length(config->data, &inputs->model_facts);
+    if (config->use == TT_INPUTS_TRAIN) TT_GO(load_train(config, inputs));
+    if (config->evaluates) TT_GO(load_eval(config, inputs));
 out:
     if (status != TT_OK) tt_inputs_close(inputs);
     return status;

@@ -4,7 +4,9 @@
 #define TT_JOB_INPUTS_H
 
 #include "checkpoint/load.h"
-#include "job/spec.h"
+#include "data/dataset.h"
+#include "job/parts.h"
+#include "model/quantization.h"
 
 struct tt_inputs {
     struct tt_model_folder *folder;
@@ -23,11 +25,24 @@ struct tt_inputs {
 
 enum tt_inputs_use { TT_INPUTS_TRAIN, TT_INPUTS_EVALUATE, TT_INPUTS_GENERATE };
 
+/* The parts of a job that name its inputs; all lent. */
+struct tt_inputs_config {
+    enum tt_inputs_use use;
+    const struct tt_model_spec *model;
+    const struct tt_lora_config *lora; /* of a training */
+    const struct tt_quantization_config *quantization;
+    const struct tt_device_spec *device;
+    const struct tt_data_config *data; /* NULL for TT_INPUTS_GENERATE */
+    int64_t seed;
+    bool evaluates; /* evaluation data too */
+};
+struct tt_job_spec;
+struct tt_inputs_config tt_inputs_config_of(const struct tt_job_spec *job, enum tt_inputs_use use);
+
 /* A zeroed struct is empty, as is the struct after an error. Settings that contradict the model are TT_ERR_USAGE. */
-TT_MUST_USE tt_status tt_inputs_open(const struct tt_job_spec *config, enum tt_inputs_use use,
-                                     struct tt_inputs *inputs);
+TT_MUST_USE tt_status tt_inputs_open(const struct tt_inputs_config *config, struct tt_inputs *inputs);
 /* The setting, limited to the model's positions, with a log line when it is more. */
-int64_t tt_inputs_max_length(const struct tt_job_spec *config, const struct tt_model_facts *model);
+int64_t tt_inputs_max_length(const struct tt_data_config *data, const struct tt_model_facts *model);
 void tt_inputs_close(struct tt_inputs *inputs);
 /* "an error on row 7" of the report: what the data reader left out or cut; empty when nothing. */
 TT_MUST_USE tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *what,

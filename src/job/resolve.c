@@ -18,15 +18,17 @@ enum tt_recompute tt_job_recompute(const struct tt_shard_spec *shard)
     return shard->gradient_checkpointing ? TT_RECOMPUTE_EVERY_BLOCK : TT_RECOMPUTE_NO_BLOCK;
 }
 
-struct tt_model_options tt_job_model_options(const struct tt_job_spec *job, bool trains, bool random_init)
+struct tt_model_options tt_job_model_options(const struct tt_model_spec *model,
+                                             const struct tt_lora_config *lora,
+                                             const struct tt_device_spec *device, bool random_init)
 {
     struct tt_model_options options = {
-        .compute_dtype = job->device.bf16 ? TT_BF16 : TT_F32,
+        .compute_dtype = device->bf16 ? TT_BF16 : TT_F32,
         .random_init = random_init,
-        .train_base = trains && !job->model.use_peft,
+        .train_base = lora != NULL && !model->use_peft,
     };
-    if (trains && job->model.use_peft) {
-        options.lora = job->lora;
+    if (lora != NULL && model->use_peft) {
+        options.lora = *lora;
         options.lora.enabled = true;
     }
     return options;

@@ -1,130 +1,15 @@
-/* What a job is told, resolved and checked (job/resolve.h): one frozen struct for each kind of job. Names and defaults
- * are those of TRL's SFTConfig / transformers' TrainingArguments / TRL's ModelConfig; the rows that parse them stand
- * beside their owners (model/settings.c, data/settings.c, optim/settings.c, job/settings.c). Strings are owned by the
- * settings store that filled the struct (config/settings.h) and live as long as it does. */
+/* The specification of a job, resolved and checked (job/resolve.h): one frozen struct for each kind of job, made of the
+ * same parts (job/parts.h). The rows that parse them stand beside their owners (model/settings.c, data/settings.c,
+ * optim/settings.c, job/settings.c). Strings are owned by the settings store that filled the struct (config/settings.h)
+ * and live as long as it does. */
 #ifndef TT_JOB_SPEC_H
 #define TT_JOB_SPEC_H
 
-#include "backend/tuning.h"
 #include "data/dataset.h"
-#include "model/model.h"
+#include "job/parts.h"
 #include "model/quantization.h"
 #include "objective/objective.h"
 #include "optim/config.h"
-#include "shard/unit.h"
-
-enum tt_interval { TT_INTERVAL_NO, TT_INTERVAL_STEPS, TT_INTERVAL_EPOCH, TT_INTERVAL_BEST };
-
-/* When the gather of the next block starts in backward: before this block's compute, after it, or not ahead. */
-enum tt_prefetch { TT_PREFETCH_NONE, TT_PREFETCH_PRE, TT_PREFETCH_POST };
-
-/* How much of the input files is compared between machines and with a checkpoint's (launch/fingerprint.h). */
-enum tt_verify_inputs { TT_VERIFY_QUICK, TT_VERIFY_FULL };
-
-/* The levels that the memory plan may choose for each block (engine/plan.h). */
-enum tt_recompute {
-    TT_RECOMPUTE_AUTO,          /* the fastest that fits */
-    TT_RECOMPUTE_NONE,          /* TT_KEEP_ALL */
-    TT_RECOMPUTE_CHEAP,         /* TT_KEEP_CHEAP */
-    TT_RECOMPUTE_EVERY_BLOCK,   /* TT_RECOMPUTE_BLOCK */
-    TT_RECOMPUTE_EVERY_OFFLOAD, /* TT_RECOMPUTE_OFFLOAD */
-    /* TT_KEEP_ALL or TT_KEEP_CHEAP; not a word of the setting: gradient_checkpointing false */
-    TT_RECOMPUTE_NO_BLOCK,
-};
-
-/* What a settings' words are, in the order of its row. */
-enum tt_init { TT_INIT_MODEL, TT_INIT_RANDOM }; /* weights from the folder; from random numbers */
-enum tt_sampling { TT_SAMPLING_RANDOM, TT_SAMPLING_SEQUENTIAL };
-enum tt_report_to { TT_REPORT_TENSORBOARD, TT_REPORT_NONE, TT_REPORT_ALL };
-enum tt_save_error { TT_SAVE_ERROR_STOP, TT_SAVE_ERROR_CONTINUE };
-enum tt_state_dict { TT_STATE_DICT_FULL, TT_STATE_DICT_SHARDED };
-enum tt_save_type { TT_SAVE_AS_MODEL, TT_SAVE_FLOAT32, TT_SAVE_BFLOAT16, TT_SAVE_FLOAT16 };
-enum tt_reduce_type { TT_REDUCE_FLOAT32, TT_REDUCE_BFLOAT16 };
-enum tt_device_choice { TT_DEVICE_AUTO, TT_DEVICE_CPU, TT_DEVICE_CUDA };
-
-/* TRL's ModelConfig. */
-struct tt_model_spec {
-    const char *model_name_or_path; /* a folder, or a name in the hub's cache */
-    const char *model_revision;     /* of such a name; NULL: main */
-    enum tt_init init;
-    bool use_peft;                    /* default true here; false: full fine-tuning */
-    const char *adapter_name_or_path; /* NULL, or an adapter folder to start from */
-};
-
-/* TrainingArguments: batches, and the length of the run. */
-struct tt_run_spec {
-    const char *output_dir;
-    bool overwrite_output_dir;
-    int64_t per_device_train_batch_size, per_device_eval_batch_size; /* 8, 8 */
-    int64_t gradient_accumulation_steps;                             /* 1 */
-    double num_train_epochs;                                         /* 3 */
-    int64_t max_steps;                                               /* -1 */
-    int64_t seed;                                                    /* 42 */
-    int64_t data_seed;                                               /* -1: seed */
-    double label_smoothing_factor;
-    enum tt_sampling train_sampling_strategy;
-    bool dataloader_drop_last;
-    /* NULL or "false": no; "true": the newest whole one of output_dir; a folder */
-    const char *resume_from_checkpoint;
-    bool resume_changed; /* go on though settings that matter have changed */
-};
-
-/* Logging, evaluation, saving. */
-struct tt_watch_spec {
-    enum tt_interval logging_strategy, eval_strategy, save_strategy;
-    double logging_steps, eval_steps, save_steps; /* in (0, 1): a share of all steps */
-    bool logging_first_step;
-    bool eval_on_start;
-    int64_t save_total_limit; /* 0: keep all */
-    bool save_only_model;
-    bool load_best_model_at_end;
-    const char *metric_for_best_model; /* NULL: none is asked for, which is the loss */
-    const struct tt_metric *metric;    /* the metric of that name */
-    int greater_is_better;             /* -1: as the metric has it */
-    enum tt_report_to report_to;
-    const char *logging_dir; /* NULL: output_dir/runs */
-    const char *run_name;
-    bool disable_tqdm;
-    enum tt_save_error on_save_error;
-    enum tt_save_type save_dtype; /* of full model folders */
-    enum tt_state_dict state_dict_type;
-};
-
-/* Where and in which type a rank computes. */
-struct tt_device_spec {
-    enum tt_device_choice choice; /* `device` */
-    bool use_cpu;                 /* as device "cpu"; settled */
-    int64_t threads;              /* cpu threads per rank; 0: processors / ranks */
-    size_t device_memory;         /* bytes; 0: what the device has, on cpus no limit */
-    bool bf16, fp16;
-    struct tt_device_tuning tuning;
-};
-
-/* What the ranks split, and what a rank keeps. */
-struct tt_shard_spec {
-    enum tt_shard_strategy sharding_strategy;
-    enum tt_prefetch backward_prefetch;
-    bool forward_prefetch;
-    enum tt_reduce_type reduce_dtype;
-    bool offload_params;         /* frozen shards and optimizer state in host memory */
-    int gradient_checkpointing;  /* -1: the plan chooses; 0: recompute no block; 1: every block */
-    enum tt_recompute recompute; /* the same, exactly; AUTO: as gradient_checkpointing says */
-    /* Other spellings; settled into the fields above and `bf16`. */
-    bool activation_offloading, fsdp_activation_checkpointing;
-    const char *fsdp_reshard_after_forward, *param_dtype, *fsdp, *fsdp_config;
-};
-
-/* Which ranks there are, and how they meet. */
-struct tt_launch_spec {
-    int64_t ranks;                      /* ranks of this process; 0: one per device (cpu: 1) */
-    int64_t num_processes;              /* ranks of all machines; 0: not given */
-    int64_t num_machines, machine_rank; /* 1, 0 */
-    const char *main_process_ip;        /* NULL: not given */
-    int64_t main_process_port;          /* 0: not given */
-    int64_t rendezvous_timeout;         /* seconds; 300 */
-    const char *rendezvous_bind;        /* NULL: as the launch says */
-    enum tt_verify_inputs verify_inputs;
-};
 
 /* A training; every other kind begins with one and leaves out what its settings do not fill. */
 struct tt_job_spec {
@@ -139,14 +24,6 @@ struct tt_job_spec {
     struct tt_device_spec device;
     struct tt_shard_spec shard;
     struct tt_launch_spec launch;
-};
-
-/* How text is made, as people say it. */
-struct tt_generate_config {
-    int64_t max_new_tokens, top_k;
-    double temperature, top_p; /* temperature 0: greedy */
-    int do_sample; /* -1: when temperature, top_k or top_p was given; settled by tt_generate_resolve */
-    bool ignore_eos;
 };
 
 struct tt_eval_spec {
@@ -176,11 +53,5 @@ struct tt_bench_spec {
     int64_t row_tokens_min, row_tokens_max;
     int64_t steps, warmup; /* timed; before them */
 };
-
-/* What `recompute` and `gradient_checkpointing` mean together. */
-enum tt_recompute tt_job_recompute(const struct tt_shard_spec *shard);
-/* What the model is made with, but for how it is quantized. `trains`: false where it is used as it is, with the adapter
- * that its inputs bring. */
-struct tt_model_options tt_job_model_options(const struct tt_job_spec *job, bool trains, bool random_init);
 
 #endif

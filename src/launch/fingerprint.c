@@ -343,20 +343,6 @@ out:
     return status;
 }
 
-tt_status tt_fingerprint_take_run(const struct tt_job_spec *config, const char *command,
-                                  const struct tt_world *world, const struct tt_inputs *inputs,
-                                  const char *checkpoint, const struct tt_cancel *cancel,
-                                  struct tt_fingerprint *fingerprint)
-{
-    struct tt_str settings = {0};
-    tt_status status = tt_launch_settings(config, command, world->ranks[0].device.kind, &settings);
-    if (status == TT_OK)
-        status = tt_fingerprint_take(config->launch.verify_inputs, tt_str_text(&settings), inputs, checkpoint,
-                                     cancel, fingerprint);
-    tt_str_deinit(&settings);
-    return status;
-}
-
 void tt_fingerprint_deinit(struct tt_fingerprint *fingerprint)
 {
     for (size_t i = 0; i < fingerprint->count; i++) tt_free(fingerprint->parts[i].name);

@@ -39,16 +39,12 @@ struct tt_fingerprint {
 };
 
 /* Reads the files of `inputs` once for all ranks of the process, with several threads. `settings`: lines "name: value"
- * that must be the same in all processes, or NULL. `checkpoint`: the folder to resume from, or NULL. On error the
+ * that must be the same in all processes, or NULL; of a run those of the world, which processes under MPI compare only
+ * here. `checkpoint`: the folder to resume from, or NULL. On error the
  * struct is empty. */
 TT_MUST_USE tt_status tt_fingerprint_take(enum tt_verify_inputs verify, const char *settings,
                                           const struct tt_inputs *inputs, const char *checkpoint,
                                           const struct tt_cancel *cancel, struct tt_fingerprint *fingerprint);
-/* The same for a run, with its settings, which processes under MPI compare only here. */
-TT_MUST_USE tt_status tt_fingerprint_take_run(const struct tt_job_spec *config, const char *command,
-                                              const struct tt_world *world, const struct tt_inputs *inputs,
-                                              const char *checkpoint, const struct tt_cancel *cancel,
-                                              struct tt_fingerprint *fingerprint);
 void tt_fingerprint_deinit(struct tt_fingerprint *fingerprint);
 
 /* Collective over the processes of the run: unless all fingerprints are equal, TT_ERR_DATA in all of them, with the

@@ -6,9 +6,9 @@
 
 #include "base/file.h"
 #include "base/number.h"
+#include "base/str.h"
 #include "comm/launcher.h"
 #include "config/value.h"
-#include "job/settings.h"
 
 enum { PORT_DEFAULT = 29500, COUNT_MAX = 1 << 20 };
 
@@ -175,33 +175,6 @@ tt_status tt_launch_detect(const struct tt_launch_spec *config, struct tt_launch
     return config->num_machines > 1 ? take_machines(config, launch) : TT_OK;
 }
 
-static tt_status write_value(const struct tt_setting *row, const void *value, struct tt_str *text)
-{
-    const char *string = NULL;
-    char number[TT_DOUBLE_TEXT_BYTES], word[64];
-    switch (row->type) {
-    case TT_SETTING_STRING:
-    case TT_SETTING_JSON:
-        string = *(const char *const *)value;
-        return tt_str_printf(text, "%s: %s\n", row->name, string != NULL ? string : "null");
-    case TT_SETTING_INT:
-        return tt_str_printf(text, "%s: %lld\n", row->name, (long long)*(const int64_t *)value);
-    case TT_SETTING_DOUBLE:
-        return tt_str_printf(text, "%s: %s\n", row->name,
-                             tt_format_double(*(const double *)value, number, sizeof number));
-    case TT_SETTING_BOOL:
-        return tt_str_printf(text, "%s: %s\n", row->name, *(const bool *)value ? "true" : "false");
-    case TT_SETTING_TRISTATE:
-        return tt_str_printf(text, "%s: %d\n", row->name, *(const int *)value);
-    case TT_SETTING_CHOICE:
-        return tt_str_printf(text, "%s: %s\n", row->name,
-                             tt_setting_word(row, *(const int *)value, word, sizeof word));
-    case TT_SETTING_BYTES:
-        return tt_str_printf(text, "%s: %zu\n", row->name, *(const size_t *)value);
-    }
-    return TT_OK;
-}
-
 static void trim_line_end(struct tt_str *text)
 {
     while (text->bytes > 0 && (text->data[text->bytes - 1] == '\n' || text->data[text->bytes - 1] == '\r'))
@@ -245,20 +218,4 @@ tt_status tt_launch_secret(struct tt_proof_key *key)
     if (text.data != NULL) tt_proof_wipe(text.data, text.bytes);
     tt_str_deinit(&text);
     return status;
-}
-
-tt_status tt_launch_settings(const struct tt_job_spec *config, const char *command, const char *device_kind,
-                             struct tt_str *text)
-{
-    TT_TRY(tt_str_printf(text, "command: %s\ndevice: %s\n", command, device_kind));
-    const struct tt_job_rows *rows = &tt_job_rows[TT_JOB_TRAIN];
-    for (size_t s = 0; s < rows->count; s++) {
-        const struct tt_setting_section *section = &rows->sections[s];
-        for (const struct tt_setting *row = section->rows; row->name != NULL; row++) {
-            if (row->unneeded != NULL || row->offset == TT_SETTING_NO_FIELD || row->local) continue;
-            const char *value = (const char *)config + section->base_offset + row->offset;
-            TT_TRY(write_value(row, value, text));
-        }
-    }
-    return TT_OK;
 }

@@ -14,9 +14,8 @@
 #ifndef TT_LAUNCH_LAUNCH_H
 #define TT_LAUNCH_LAUNCH_H
 
-#include "base/str.h"
 #include "comm/proof.h"
-#include "job/spec.h"
+#include "job/parts.h"
 
 enum tt_launch_kind { TT_LAUNCH_ALONE, TT_LAUNCH_MPI, TT_LAUNCH_PROCESSES, TT_LAUNCH_MACHINES };
 
@@ -43,9 +42,5 @@ TT_MUST_USE tt_status tt_launch_secret(struct tt_proof_key *key);
 
 /* Ranks of each machine by the settings (ranks, else num_processes over num_machines); 0: one per device. */
 TT_MUST_USE tt_status tt_launch_count_ranks(const struct tt_launch_spec *config, int *ranks);
-
-/* The settings that must be equal in all processes, one "name: value" a line, command and device first. */
-TT_MUST_USE tt_status tt_launch_settings(const struct tt_job_spec *config, const char *command,
-                                         const char *device_kind, struct tt_str *text);
 
 #endif

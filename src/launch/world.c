@@ -116,7 +116,7 @@ static tt_status choose_index(const struct tt_world *world, const struct tt_laun
 }
 
 /* Where everybody is, and with which device. */
-static tt_status place_ranks(const struct tt_job_spec *config, const struct tt_launch *launch,
+static tt_status place_ranks(const struct tt_device_spec *device, const struct tt_launch *launch,
                              const int *machines, const char *kind, int devices, struct tt_world *world)
 {
     world->machine_count = machine_count_of(machines, world->world_size);
@@ -130,17 +130,15 @@ static tt_status place_ranks(const struct tt_job_spec *config, const struct tt_l
     if (strcmp(kind, "cpu") == 0 && first_here && sharing > RANKS_PER_PROCESSOR_MAX * processors)
         tt_warn("%d ranks on %d processor%s: more than %d a processor only wait for each other", sharing,
                 processors, processors == 1 ? "" : "s", RANKS_PER_PROCESSOR_MAX);
-    world->threads_per_rank = config->device.threads > 0 ? (int)config->device.threads
-                              : threads > 0              ? threads
-                                                         : 1;
+    world->threads_per_rank = device->threads > 0 ? (int)device->threads : threads > 0 ? threads : 1;
     for (int r = 0; r < world->local_count; r++) {
         struct tt_world_rank *rank = &world->ranks[r];
         rank->machine = machines[world->first_rank + r];
         rank->local_rank = ranks_on(machines, world->first_rank + r, rank->machine);
         rank->device = (struct tt_device_config){.kind = kind,
                                                  .threads = world->threads_per_rank,
-                                                 .memory_limit = config->device.device_memory,
-                                                 .tuning = config->device.tuning};
+                                                 .memory_limit = device->device_memory,
+                                                 .tuning = device->tuning};
         TT_TRY(choose_index(world, launch, r, devices, kind, &rank->device.index));
     }
     return TT_OK;
@@ -160,8 +158,9 @@ static tt_status size_world(const struct tt_launch *launch, const char *kind, in
     return TT_OK;
 }
 
-static tt_status meet(const struct tt_job_spec *config, const struct tt_launch *launch, const char *machine,
-                      const char *kind, int devices, struct tt_tcp_config *tcp, struct tt_world *world)
+static tt_status meet(const struct tt_device_spec *device, const struct tt_launch *launch,
+                      const char *machine, const char *kind, int devices, struct tt_tcp_config *tcp,
+                      struct tt_world *world)
 {
     tt_status status = TT_OK;
     int *machines = NULL;
@@ -185,46 +184,44 @@ static tt_status meet(const struct tt_job_spec *config, const struct tt_launch *
         TT_GO(tt_comm_agree(comms[0], machines != NULL ? TT_OK : TT_ERR_MEMORY));
         TT_GO(ask_machines(comms[0], machine, machines));
     }
-    TT_GO(place_ranks(config, launch, machines, kind, devices, world));
+    TT_GO(place_ranks(device, launch, machines, kind, devices, world));
 out:
     tt_free(machines);
     tt_free(comms);
     return status;
 }
 
-tt_status tt_world_open(const struct tt_job_spec *config, const char *command, const struct tt_cancel *cancel,
-                        struct tt_world *world)
+tt_status tt_world_open(const struct tt_world_config *config, struct tt_world *world)
 {
     tt_status status = TT_OK;
     const char *kind = NULL;
     int devices = 0;
     struct tt_launch launch;
-    struct tt_str settings = {0};
     char machine[80] = "";
     struct tt_proof_key key = {0};
-    *world = (struct tt_world){.cancel = cancel};
-    TT_GO(tt_launch_detect(&config->launch, &launch));
-    TT_GO(tt_world_choose_device(config->device.choice, &kind, &devices));
-    TT_GO(tt_launch_settings(config, command, kind, &settings));
+    *world = (struct tt_world){.cancel = config->cancel};
+    TT_GO(tt_launch_detect(config->launch, &launch));
+    TT_GO(tt_world_choose_device(config->device->choice, &kind, &devices));
+    TT_GO(tt_str_printf(&world->settings, "command: %s\ndevice: %s\n%s", config->command, kind,
+                        config->settings));
     if (gethostname(machine, sizeof machine - 1) != 0) machine[0] = '\0';
     if (launch.machine[0] != '\0') snprintf(machine, sizeof machine, "%s", launch.machine);
     struct tt_tcp_config tcp = {
         .host = launch.host,
         .port = launch.port,
         .local = launch.local,
-        .bind = config->launch.rendezvous_bind,
+        .bind = config->launch->rendezvous_bind,
         .key = &key,
         .machine = machine,
-        .settings = tt_str_text(&settings),
-        .timeout_seconds = (double)config->launch.rendezvous_timeout,
-        .cancel = cancel,
+        .settings = tt_str_text(&world->settings),
+        .timeout_seconds = (double)config->launch->rendezvous_timeout,
+        .cancel = config->cancel,
     };
     TT_GO(size_world(&launch, kind, devices, &tcp));
     if (launch.kind != TT_LAUNCH_MPI && tcp.world_size > tcp.local_count) TT_GO(tt_launch_secret(&key));
-    TT_GO(meet(config, &launch, machine, kind, devices, &tcp, world));
+    TT_GO(meet(config->device, &launch, machine, kind, devices, &tcp, world));
 out:
     tt_proof_wipe(&key, sizeof key);
-    tt_str_deinit(&settings);
     if (status != TT_OK) tt_world_close(world);
     return status;
 }
@@ -235,6 +232,7 @@ void tt_world_close(struct tt_world *world)
         tt_comm_destroy(world->ranks[r].comm);
     tt_free(world->ranks);
     tt_free(world->pulses);
+    tt_str_deinit(&world->settings);
     *world = (struct tt_world){0};
 }
 

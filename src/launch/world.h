@@ -6,9 +6,10 @@
 #ifndef TT_LAUNCH_WORLD_H
 #define TT_LAUNCH_WORLD_H
 
+#include "base/str.h"
 #include "base/thread.h"
 #include "comm/comm.h"
-#include "job/spec.h"
+#include "job/parts.h"
 #include "launch/pulse.h"
 
 /* Arguments of a rank. */
@@ -31,12 +32,21 @@ struct tt_world {
     int ranks_per_machine;          /* 0: different numbers */
     int threads_per_rank;           /* cpu threads of each */
     const struct tt_cancel *cancel; /* NULL or lent: after a request no further rank is started */
+    struct tt_str settings;         /* owned: command, device and settings, the same in all processes */
 };
 
-/* Opens the ranks that launch.h detects. `command` ("train") and settings are compared with the other processes'.
- * `cancel` (NULL or lent) ends the wait for peers. */
-TT_MUST_USE tt_status tt_world_open(const struct tt_job_spec *config, const char *command,
-                                    const struct tt_cancel *cancel, struct tt_world *world);
+/* All lent. */
+struct tt_world_config {
+    const struct tt_launch_spec *launch;
+    const struct tt_device_spec *device;
+    const char *command;            /* "train" */
+    const char *settings;           /* one "name: value" a line (job/compared.h) */
+    const struct tt_cancel *cancel; /* NULL, or ends the wait for peers */
+};
+
+/* Opens the ranks that launch.h detects. Command, kind of device and settings are compared with those of the other
+ * processes. */
+TT_MUST_USE tt_status tt_world_open(const struct tt_world_config *config, struct tt_world *world);
 void tt_world_close(struct tt_world *world);
 
 /* All processes exchange their status before their ranks start: tt_comm_agree; no effect with one process. */

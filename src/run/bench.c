@@ -9,7 +9,7 @@
 #include "checkpoint/load.h"
 #include "engine/rank_config.h"
 #include "engine/step.h"
-#include "launch/world.h"
+#include "run/open_world.h"
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 
@@ -156,12 +156,14 @@ static tt_status prepare(struct bench *bench, const struct tt_world *world)
         .max_length = bench->spec->sequence_length,
     };
     TT_TRY(tt_sampler_create(bench->dataset, &sampler, &bench->sampler));
-    struct tt_model_options options = tt_job_model_options(config, true, true);
+    struct tt_model_options options =
+        tt_job_model_options(&config->model, &config->lora, &config->device, true);
     TT_TRY(tt_quantization_resolve(&config->quantization, &bench->model_facts, options.compute_dtype,
                                    &options.quant));
     const struct tt_rank_layout layout = tt_rank_layout_of(world);
-    TT_TRY(tt_rank_config_make(config, &layout, &bench->model_facts, &options, TT_RANK_TRAINS, bench->cancel,
-                               &bench->rank_config));
+    TT_TRY(tt_rank_config_make(&config->shard, &layout, &bench->model_facts, &options, TT_RANK_TRAINS,
+                               bench->cancel, &bench->rank_config));
+    bench->rank_config.objective = &config->objective;
     tt_sampler_limits(bench->sampler, 0, 1, &bench->rank_config.limits);
     TT_TRY(tt_plan_make(&bench->rank_config, tt_rank_layout_ranks(&layout), accumulation,
                         &bench->rank_config.limits, &none, &bench->plan));
@@ -181,7 +183,7 @@ tt_status tt_bench_train(const struct tt_bench_spec *spec, struct tt_cancel *can
         .result = result,
     };
     *result = (struct tt_bench_result){0};
-    TT_GO(tt_world_open(bench.config, "bench", cancel, &world));
+    TT_GO(tt_run_open_world(TT_JOB_BENCH, spec, cancel, &world));
     TT_GO(tt_world_agree(&world, prepare(&bench, &world)));
     TT_GO(tt_world_run(&world, rank_main, &bench));
 out:

@@ -79,7 +79,7 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
         .sharded = run->config->watch.state_dict_type == TT_STATE_DICT_SHARDED,
         .part = rank->mesh.part,
         .parts = rank->mesh.part_count,
-        .dtype = tt_run_save_dtype(run->config, rank->model),
+        .dtype = tt_run_save_dtype(run->config->watch.save_dtype, rank->model),
         .stop = run->cancel,
         .base_folder = tt_model_folder_path(run->inputs.folder),
         .base_name = run->config->model.model_name_or_path,
@@ -398,7 +398,7 @@ static int64_t count_saves(const struct tt_run *run)
 tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_model *model)
 {
     const struct tt_job_spec *config = run->config;
-    tt_dtype dtype = tt_run_save_dtype(config, model);
+    tt_dtype dtype = tt_run_save_dtype(config->watch.save_dtype, model);
     uint64_t available, weights, one;
     int64_t *steps = NULL;
     size_t there = 0;

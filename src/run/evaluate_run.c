@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "engine/rank_config.h"
 #include "infer/generator.h"
-#include "launch/world.h"
+#include "run/open_world.h"
 #include "run/run.h"
 #include "run/trainer.h"
 
@@ -55,10 +55,11 @@ out:
 
 static tt_status open_inputs(struct evaluation_run *run, const struct tt_world *world)
 {
-    TT_TRY(tt_inputs_open(run->config, TT_INPUTS_EVALUATE, &run->inputs));
+    const struct tt_inputs_config inputs = tt_inputs_config_of(run->config, TT_INPUTS_EVALUATE);
+    TT_TRY(tt_inputs_open(&inputs, &run->inputs));
     if (world->local_count == world->world_size) return TT_OK; /* nobody to compare with */
-    return tt_fingerprint_take_run(run->config, "eval", world, &run->inputs, NULL, run->cancel,
-                                   &run->fingerprint);
+    return tt_fingerprint_take(run->config->launch.verify_inputs, tt_str_text(&world->settings), &run->inputs,
+                               NULL, run->cancel, &run->fingerprint);
 }
 
 static tt_status prepare(struct evaluation_run *run, const struct tt_world *world)
@@ -76,8 +77,9 @@ static tt_status prepare(struct evaluation_run *run, const struct tt_world *worl
     TT_TRY(tt_sampler_create(run->inputs.eval, &sampler, &run->sampler));
     tt_sampler_limits(run->sampler, 0, tt_sampler_steps_per_epoch(run->sampler), &limits);
     const struct tt_rank_layout layout = tt_rank_layout_of(world);
-    TT_TRY(tt_rank_config_make(config, &layout, &run->inputs.model_facts, &run->inputs.model_options,
+    TT_TRY(tt_rank_config_make(&config->shard, &layout, &run->inputs.model_facts, &run->inputs.model_options,
                                TT_RANK_EVALUATES, run->cancel, &run->rank_config));
+    run->rank_config.objective = &config->objective;
     run->rank_config.limits = limits;
     struct tt_model *model = NULL;
     TT_TRY(tt_model_create(&run->inputs.model_facts, &run->inputs.model_options, &model));
@@ -185,8 +187,8 @@ static tt_status measure_exact_match(const struct evaluation_run *run, struct tt
     if (questions.count == 0)
         TT_GO(
             tt_fail(TT_ERR_USAGE, "exact match needs rows with a prompt and a completion, and a tokenizer"));
-    TT_GO(tt_generator_create_from(run->config, &run->inputs, GENERATE_BATCH, (int64_t)questions.longest,
-                                   &generate, &generator));
+    TT_GO(tt_generator_create(&run->config->device, &run->inputs, GENERATE_BATCH, (int64_t)questions.longest,
+                              &generate, &generator));
     for (size_t first = 0; first < questions.count; first += GENERATE_BATCH) {
         if (cancel != NULL && atomic_load(&cancel->requests) > 0)
             TT_GO(tt_fail(TT_ERR_CANCELLED, "stopped on request after %lld of %zu rows",
@@ -207,7 +209,7 @@ tt_status tt_evaluate_run(const struct tt_eval_spec *spec, const struct tt_train
     struct tt_world world = {0};
     struct evaluation_run run = {.spec = spec, .config = &spec->job, .cancel = cancel, .result = result};
     *result = (struct tt_eval_result){.loss = NAN, .exact_matches = -1};
-    TT_GO(tt_world_open(run.config, "eval", cancel, &world));
+    TT_GO(tt_run_open_world(TT_JOB_EVALUATE, spec, cancel, &world));
     TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
     TT_GO(tt_world_agree(&world, prepare(&run, &world)));

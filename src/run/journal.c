@@ -15,7 +15,7 @@
 #include "run/tensorboard.h"
 
 struct tt_journal {
-    const struct tt_job_spec *config;
+    const char *output_dir;
     const struct tt_train_observer *observer;
     struct tt_journal_facts facts;
     struct tt_json_value *history, *all_results;
@@ -33,14 +33,12 @@ static tt_status no_memory(const char *what)
 }
 
 /* output_dir/runs/Nov21_14-03-59_host, as transformers names it. */
-static tt_status open_board(struct tt_journal *journal)
+static tt_status open_board(struct tt_journal *journal, const struct tt_watch_spec *watch)
 {
     static const char months[12][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                        "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-    const struct tt_job_spec *config = journal->config;
-    if (config->watch.report_to == TT_REPORT_NONE) return TT_OK;
-    if (config->watch.logging_dir != NULL)
-        return tt_tensorboard_open(config->watch.logging_dir, &journal->board);
+    if (watch->report_to == TT_REPORT_NONE) return TT_OK;
+    if (watch->logging_dir != NULL) return tt_tensorboard_open(watch->logging_dir, &journal->board);
     char stamp[64], host[64] = "host", folder[160];
     time_t now = (time_t)tt_clock_unix_seconds();
     struct tm local;
@@ -50,26 +48,27 @@ static tt_status open_board(struct tt_journal *journal)
     (void)gethostname(host, sizeof host - 1);
     snprintf(folder, sizeof folder, "runs/%s_%s", stamp, host);
     struct tt_path path;
-    TT_TRY(tt_path_set(&path, config->run.output_dir, folder));
+    TT_TRY(tt_path_set(&path, journal->output_dir, folder));
     return tt_tensorboard_open(path.text, &journal->board);
 }
 
-tt_status tt_journal_open(const struct tt_job_spec *config, const struct tt_journal_facts *facts,
-                          const struct tt_train_observer *observer, struct tt_journal **out)
+tt_status tt_journal_open(const char *output_dir, const struct tt_watch_spec *watch,
+                          const struct tt_journal_facts *facts, const struct tt_train_observer *observer,
+                          struct tt_journal **out)
 {
     tt_status status = TT_OK;
     struct tt_journal *journal = tt_calloc(1, sizeof *journal);
     if (journal == NULL) return TT_ERR_MEMORY;
-    *journal = (struct tt_journal){.config = config, .observer = observer, .facts = *facts};
+    *journal = (struct tt_journal){.output_dir = output_dir, .observer = observer, .facts = *facts};
     journal->best_metric = NAN;
     journal->history = tt_json_new_list();
     journal->all_results = tt_json_new_object();
     struct tt_path path;
-    TT_GO(tt_path_set(&path, config->run.output_dir, "metrics.jsonl"));
+    TT_GO(tt_path_set(&path, output_dir, "metrics.jsonl"));
     if (journal->history == NULL || journal->all_results == NULL) TT_GO(no_memory("the log"));
-    TT_GO(tt_dir_create(config->run.output_dir));
+    TT_GO(tt_dir_create(output_dir));
     TT_GO(tt_record_file_create(path.text, &journal->metrics));
-    TT_GO(open_board(journal));
+    TT_GO(open_board(journal, watch));
     *out = journal;
 out:
     if (status != TT_OK) tt_journal_close(journal);
@@ -266,11 +265,9 @@ void tt_journal_write_results(struct tt_journal *journal, const char *split, con
     struct tt_json_value *object = row_object(row);
     bool ok = tt_json_set(object, samples->name, number(samples->name, samples->value)) == 0;
     ok = ok && tt_json_update(journal->all_results, object) == 0;
-    tt_status status =
-        ok ? tt_json_write_file(object, 4, true, journal->config->run.output_dir, name) : no_memory(name);
+    tt_status status = ok ? tt_json_write_file(object, 4, true, journal->output_dir, name) : no_memory(name);
     if (status == TT_OK)
-        status = tt_json_write_file(journal->all_results, 4, true, journal->config->run.output_dir,
-                                    "all_results.json");
+        status = tt_json_write_file(journal->all_results, 4, true, journal->output_dir, "all_results.json");
     tt_json_release(object);
     drop(journal, status, name);
 }

@@ -18,8 +18,9 @@ struct tt_journal_facts {
     int64_t logging_steps, eval_steps, save_steps; /* as transformers' compute_steps resolves them */
 };
 
-/* Opens output_dir/metrics.jsonl and, if requested, the TensorBoard file. */
-TT_MUST_USE tt_status tt_journal_open(const struct tt_job_spec *config, const struct tt_journal_facts *facts,
+/* Opens output_dir/metrics.jsonl and, if requested, the TensorBoard file. `output_dir` and `watch` are lent. */
+TT_MUST_USE tt_status tt_journal_open(const char *output_dir, const struct tt_watch_spec *watch,
+                                      const struct tt_journal_facts *facts,
                                       const struct tt_train_observer *observer, struct tt_journal **out);
 void tt_journal_close(struct tt_journal *journal); /* takes NULL */
 

@@ -95,26 +95,26 @@ static tt_status find_missing(const char *path, char **missing)
     return TT_OK;
 }
 
-tt_status tt_output_dir_claim(const struct tt_job_spec *config, struct tt_output_dir *out)
+tt_status tt_output_dir_claim(const struct tt_run_spec *run, const struct tt_model_spec *model,
+                              struct tt_output_dir *out)
 {
-    if (config->model.init == TT_INIT_MODEL &&
-        tt_output_folder_is(config->run.output_dir, config->model.model_name_or_path)) {
+    if (model->init == TT_INIT_MODEL && tt_output_folder_is(run->output_dir, model->model_name_or_path)) {
         (void)tt_fail(TT_ERR_USAGE, "output_dir '%s' is the folder of the model that is read",
-                      config->run.output_dir);
+                      run->output_dir);
         tt_hint("choose another --output_dir: the base of a training stays as it is");
         return TT_ERR_USAGE;
     }
-    out->path = config->run.output_dir;
+    out->path = run->output_dir;
     TT_TRY(find_missing(out->path, &out->created));
     TT_TRY(tt_dir_create(out->path));
     return lock(out);
 }
 
-tt_status tt_output_dir_check(struct tt_output_dir *output, const struct tt_job_spec *config, bool resumes)
+tt_status tt_output_dir_check(struct tt_output_dir *output, const struct tt_run_spec *run, bool resumes)
 {
     bool result = false;
     TT_TRY(tt_dir_list(output->path, find_result, &result));
-    if (result && !config->run.overwrite_output_dir && !resumes) {
+    if (result && !run->overwrite_output_dir && !resumes) {
         (void)tt_fail(TT_ERR_USAGE, "output_dir '%s' already holds the result of a run", output->path);
         tt_hint("choose another --output_dir, say --overwrite_output_dir, or go on from its checkpoints with "
                 "--resume_from_checkpoint true");

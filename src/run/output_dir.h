@@ -4,7 +4,7 @@
 #define TT_RUN_OUTPUT_DIR_H
 
 #include "base/lock.h"
-#include "job/spec.h"
+#include "job/parts.h"
 
 struct tt_output_dir {
     const char *path; /* lent; NULL: not claimed */
@@ -14,10 +14,11 @@ struct tt_output_dir {
 };
 
 /* Creates and locks the folder; call it before reading from it. TT_ERR_USAGE while another run uses the folder. */
-TT_MUST_USE tt_status tt_output_dir_claim(const struct tt_job_spec *config, struct tt_output_dir *out);
+TT_MUST_USE tt_status tt_output_dir_claim(const struct tt_run_spec *run, const struct tt_model_spec *model,
+                                          struct tt_output_dir *out);
 /* Refuses to overwrite an earlier result unless requested; removes unfinished files of killed runs. `resumes`: the run
  * resumes from a checkpoint. */
-TT_MUST_USE tt_status tt_output_dir_check(struct tt_output_dir *output, const struct tt_job_spec *config,
+TT_MUST_USE tt_status tt_output_dir_check(struct tt_output_dir *output, const struct tt_run_spec *run,
                                           bool resumes);
 /* Call before a save. Creates and locks a removed folder again; TT_ERR_USAGE when another run has taken it. */
 TT_MUST_USE tt_status tt_output_dir_hold(struct tt_output_dir *output);

@@ -67,7 +67,7 @@ static tt_status find_length(const struct tt_plan_spec *spec, const struct tt_mo
         return tt_fail(TT_ERR_USAGE, "sequence_length %lld is more than the model's %lld positions",
                        (long long)*length, (long long)model->max_position_embeddings);
     if (*length == 0)
-        *length = config->data.packing ? config->data.max_length : tt_inputs_max_length(config, model);
+        *length = config->data.packing ? config->data.max_length : tt_inputs_max_length(&config->data, model);
     return TT_OK;
 }
 
@@ -99,7 +99,8 @@ tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan)
     struct tt_model_facts model;
     int64_t length, batch = config->run.per_device_train_batch_size;
     struct tt_batch_limits none = {0}, limits;
-    struct tt_model_options options = tt_job_model_options(config, true, true);
+    struct tt_model_options options =
+        tt_job_model_options(&config->model, &config->lora, &config->device, true);
     struct tt_rank_config rank;
     TT_GO(read_config(spec->config_json, config, &model));
     TT_GO(find_length(spec, &model, &length));
@@ -115,7 +116,8 @@ tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan)
     layout.machines = ranks.machines;
     layout.ranks_per_machine = ranks.count / ranks.machines;
     layout.across_processes = ranks.machines > 1;
-    TT_GO(tt_rank_config_make(config, &layout, &model, &options, TT_RANK_TRAINS, NULL, &rank));
+    TT_GO(tt_rank_config_make(&config->shard, &layout, &model, &options, TT_RANK_TRAINS, NULL, &rank));
+    rank.objective = &config->objective;
     rank.saves = true;
     rank.saves_state = !config->watch.save_only_model;
     TT_GO(tt_plan_make(&rank, ranks, config->run.gradient_accumulation_steps, &limits, &none, plan));

@@ -4,6 +4,7 @@
 #define TT_RUN_PLAN_OFFLINE_H
 
 #include "engine/plan.h"
+#include "job/spec.h"
 
 TT_MUST_USE tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan);
 

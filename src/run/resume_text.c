@@ -82,7 +82,7 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
         (double)step / (double)run->steps_per_epoch, "world_size", world_size, "sharding_strategy",
         tt_shard_strategy_name(run->rank_config.strategy), "state_dict_type",
         tt_job_word("state_dict_type", run->config->watch.state_dict_type, state_dict), "weights_dtype",
-        tt_dtype_torch_name(tt_run_save_dtype(run->config, rank->model)), "base_model",
+        tt_dtype_torch_name(tt_run_save_dtype(run->config->watch.save_dtype, rank->model)), "base_model",
         run->config->model.model_name_or_path, "rng_key", (int64_t)run->config->run.seed);
     bool ok = root != NULL;
     tt_status status = TT_OK;

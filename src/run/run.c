@@ -30,9 +30,9 @@ void tt_run_report_line(const struct tt_run *run, const char *line)
     report_bytes(run, line, strlen(line));
 }
 
-tt_dtype tt_run_save_dtype(const struct tt_job_spec *config, const struct tt_model *model)
+tt_dtype tt_run_save_dtype(enum tt_save_type wanted, const struct tt_model *model)
 {
-    switch (config->watch.save_dtype) {
+    switch (wanted) {
     case TT_SAVE_FLOAT32:
         return TT_F32;
     case TT_SAVE_BFLOAT16:

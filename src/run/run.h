@@ -41,8 +41,8 @@ void tt_run_report(const struct tt_run *run, const char *text);
 /* The same for one line: line breaks, from names, are escaped too. */
 void tt_run_report_line(const struct tt_run *run, const char *line);
 
-/* Type of the saved weights: save_dtype, else fp32 for adapters (their masters), else the type of the model's files. */
-tt_dtype tt_run_save_dtype(const struct tt_job_spec *config, const struct tt_model *model);
+/* Type of the saved weights: `wanted`, else fp32 for adapters (their masters), else the type of the model's files. */
+tt_dtype tt_run_save_dtype(enum tt_save_type wanted, const struct tt_model *model);
 
 /* The training of one rank from the first step to the last file (run/loop.c). Collective.  */
 TT_MUST_USE tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank);

@@ -14,6 +14,7 @@
 #include "optim/schedule.h"
 #include "run/checkpoints.h"
 #include "run/output_dir.h"
+#include "run/open_world.h"
 #include "run/run.h"
 
 /* A line of a sample cannot be taken for a line of the program: it is indented. */
@@ -212,7 +213,7 @@ static tt_status open_journal(struct tt_run *run)
                                                    : STATED_EVAL_STEPS,
         .save_steps = stated_steps(config->watch.save_steps, run->total_steps),
     };
-    return tt_journal_open(run->config, &facts, run->observer, &run->journal);
+    return tt_journal_open(config->run.output_dir, &config->watch, &facts, run->observer, &run->journal);
 }
 
 static tt_status open_inputs(struct tt_run *run, const struct tt_world *world)
@@ -220,10 +221,11 @@ static tt_status open_inputs(struct tt_run *run, const struct tt_world *world)
     TT_TRY(tt_schedule_check(&run->config->optim));
     TT_TRY(tt_resume_open(run));
     if (world->first_rank == 0)
-        TT_TRY(tt_output_dir_check(&run->output, run->config, run->resume.folder != NULL));
-    TT_TRY(tt_inputs_open(run->config, TT_INPUTS_TRAIN, &run->inputs));
-    return tt_fingerprint_take_run(run->config, "train", world, &run->inputs, run->resume.folder, run->cancel,
-                                   &run->fingerprint);
+        TT_TRY(tt_output_dir_check(&run->output, &run->config->run, run->resume.folder != NULL));
+    const struct tt_inputs_config inputs = tt_inputs_config_of(run->config, TT_INPUTS_TRAIN);
+    TT_TRY(tt_inputs_open(&inputs, &run->inputs));
+    return tt_fingerprint_take(run->config->launch.verify_inputs, tt_str_text(&world->settings), &run->inputs,
+                               run->resume.folder, run->cancel, &run->fingerprint);
 }
 
 static tt_status prepare(struct tt_run *run, const struct tt_world *world)
@@ -232,8 +234,9 @@ static tt_status prepare(struct tt_run *run, const struct tt_world *world)
     resolve_intervals(run);
     TT_TRY(tt_resume_prepare(run, world));
     struct tt_rank_layout layout = tt_rank_layout_of(world);
-    TT_TRY(tt_rank_config_make(run->config, &layout, &run->inputs.model_facts, &run->inputs.model_options,
-                               TT_RANK_TRAINS, run->cancel, &run->rank_config));
+    TT_TRY(tt_rank_config_make(&run->config->shard, &layout, &run->inputs.model_facts,
+                               &run->inputs.model_options, TT_RANK_TRAINS, run->cancel, &run->rank_config));
+    run->rank_config.objective = &run->config->objective;
     run->rank_config.saves = true;
     run->rank_config.saves_state = !run->config->watch.save_only_model;
     run->rank_config.limits = tt_batch_limits_join(&run->train_limits, &run->eval_limits);
@@ -267,10 +270,11 @@ tt_status tt_trainer_run(const struct tt_job_spec *config, const struct tt_setti
         .summary = summary,
     };
     *summary = (struct tt_train_summary){.last_eval_loss = NAN};
-    TT_GO(tt_world_open(config, "train", cancel, &world));
+    TT_GO(tt_run_open_world(TT_JOB_TRAIN, config, cancel, &world));
     run.observer = world.first_rank == 0 ? observer : NULL;
     /* Until all have agreed, a process that fails here must not leave the others waiting in a collective. */
-    TT_GO(tt_world_agree(&world, world.first_rank == 0 ? tt_output_dir_claim(config, &run.output) : TT_OK));
+    if (world.first_rank == 0) status = tt_output_dir_claim(&config->run, &config->model, &run.output);
+    TT_GO(tt_world_agree(&world, status));
     TT_GO(tt_resume_find(&run, &world));
     TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));

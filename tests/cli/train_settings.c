@@ -175,7 +175,7 @@ static void a_recipe_lands_in_the_struct(void **state)
     assert_int_equal(tt_train_resolve(fixture.settings, &fixture.config), TT_OK);
     assert_int_equal(config->lora.r, 8);
     assert_true(config->lora.alpha == 16);
-    assert_true(tt_job_model_options(config, true, false).lora.enabled);
+    assert_true(tt_job_model_options(&config->model, &config->lora, &config->device, false).lora.enabled);
     assert_string_equal(config->lora.target_modules, "[\"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\"]");
     assert_int_equal(config->data.max_length, 4096);
     assert_true(config->optim.warmup_ratio == 0.1);
@@ -308,7 +308,9 @@ static void what_follows_is_settled(void **state)
         TT_OK);
     assert_int_equal(tt_train_resolve(fixture.settings, &fixture.config), TT_OK);
     assert_true(fixture.config.watch.eval_steps == 25);
-    assert_false(tt_job_model_options(&fixture.config, true, false).lora.enabled);
+    assert_false(
+        tt_job_model_options(&fixture.config.model, &fixture.config.lora, &fixture.config.device, false)
+            .lora.enabled);
     assert_int_equal(fixture.config.launch.ranks, 2);
     assert_int_equal(fixture.config.shard.sharding_strategy, TT_NO_SHARD);
     assert_int_equal(fixture.config.shard.backward_prefetch, TT_PREFETCH_POST);

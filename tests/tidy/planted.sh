@@ -83,6 +83,9 @@ fresh && echo "global src/base/a.c:counter 0 a reason" >"$tree/tools/tidy-except
 fresh && echo "file src/base/a.c 900 a reason" >"$tree/tools/tidy-exceptions.txt" &&
     lines 650 | sed 's/^/\/\/ /' >>"$tree/src/base/a.c" && expect "lower it"
 fresh && echo '#include "cli/a.h"' >>"$tree/src/base/a.c" && touch "$tree/src/cli/a.h" && expect "base may not include cli"
+fresh && echo 'new: base/a.h' >>"$tree/tools/floors.txt" && mkdir "$tree/src/new" && touch "$tree/src/base/b.h" &&
+    echo '#include "base/a.h"' >"$tree/src/new/b.c" && expect && echo '#include "base/b.h"' >>"$tree/src/new/b.c" &&
+    expect "new may not include base (\"base/b.h\")"
 fresh && echo '#include "a.h"' >>"$tree/src/base/a.c" && expect "there is no src/a.h"
 fresh && mkdir "$tree/src/new" && touch "$tree/src/new/b.c" && expect "src/new has no row"
 fresh && echo "new: cli late" >>"$tree/tools/floors.txt" && expect "names late, which has no row"

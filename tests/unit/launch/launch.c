@@ -275,24 +275,6 @@ static void every_case(void **state)
     clear_environment();
 }
 
-/* What is compared between processes holds what must be the same and nothing else. */
-static void compared_settings(void **state)
-{
-    (void)state;
-    struct tt_job_spec config = {
-        .run.seed = 7, .launch.machine_rank = 3, .device.threads = 5, .launch.main_process_ip = "x"};
-    struct tt_str text = {0};
-    assert_int_equal(tt_launch_settings(&config, "train", "cuda", &text), TT_OK);
-    assert_true(strncmp(tt_str_text(&text), "command: train\ndevice: cuda\n", 28) == 0);
-    assert_non_null(strstr(tt_str_text(&text), "\nseed: 7\n"));
-    assert_non_null(strstr(tt_str_text(&text), "\nlearning_rate: 0\n"));
-    assert_non_null(strstr(tt_str_text(&text), "\nmodel_name_or_path: null\n"));
-    assert_null(strstr(tt_str_text(&text), "machine_rank"));
-    assert_null(strstr(tt_str_text(&text), "threads"));
-    assert_null(strstr(tt_str_text(&text), "main_process_ip"));
-    tt_str_deinit(&text);
-}
-
 static void write_secret(char path[PATH_BYTES], const char *text)
 {
     const char *folder = getenv("TMPDIR");
@@ -353,7 +335,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_case),
-        cmocka_unit_test(compared_settings),
         cmocka_unit_test(job_secrets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

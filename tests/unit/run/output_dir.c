@@ -47,9 +47,10 @@ static bool holds(const struct place *place, const char *name, const char *made)
 static void clear(const struct place *place)
 {
     struct tt_output_dir output = {0};
-    struct tt_job_spec config = {.model.init = TT_INIT_RANDOM, .run.output_dir = place->output};
-    assert_int_equal(tt_output_dir_claim(&config, &output), TT_OK);
-    assert_int_equal(tt_output_dir_check(&output, &config, true), TT_OK);
+    const struct tt_run_spec run = {.output_dir = place->output};
+    const struct tt_model_spec model = {.init = TT_INIT_RANDOM};
+    assert_int_equal(tt_output_dir_claim(&run, &model, &output), TT_OK);
+    assert_int_equal(tt_output_dir_check(&output, &run, true), TT_OK);
     tt_output_dir_release(&output, false);
 }
 

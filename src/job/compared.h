@@ -1,0 +1,10 @@
+/* The settings of a job that must be the same in all processes of its run. */
+#ifndef TT_JOB_COMPARED_H
+#define TT_JOB_COMPARED_H
+
+#include "job/settings.h"
+
+/* Appends one "name: value" a line. `spec` is the struct of the kind. */
+TT_MUST_USE tt_status tt_job_compared(enum tt_job_kind kind, const void *spec, struct tt_str *text);
+
+#endif
