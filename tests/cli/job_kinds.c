@@ -82,37 +82,51 @@ static void other_value(const struct tt_setting *row, const char *value, char ot
     fail_msg("%s has one value only", row->name);
 }
 
+enum source { SOURCE_YAML, SOURCE_FLAGS, SOURCES };
+
 /* One source gives both. */
-static tt_status give(struct fixture *fixture, enum tt_job_kind kind, const char *name, const char *value,
-                      const char *second_name, const char *second_value)
+static tt_status give(struct fixture *fixture, enum tt_job_kind kind, enum source source, const char *name,
+                      const char *value, const char *second_name, const char *second_value)
 {
-    char yaml[400];
+    char yaml[400], first[200], second[200];
+    char *const flags[] = {first, second};
     open_fixture(fixture, kind);
     snprintf(yaml, sizeof yaml, "%s: %s\n%s: %s\n", name, value, second_name, second_value);
-    tt_status status = tt_settings_parse_yaml(fixture->settings, yaml, strlen(yaml), "t.yaml");
+    snprintf(first, sizeof first, "--%s=%s", name, value);
+    snprintf(second, sizeof second, "--%s=%s", second_name, second_value);
+    tt_status status = source == SOURCE_YAML
+                           ? tt_settings_parse_yaml(fixture->settings, yaml, strlen(yaml), "t.yaml")
+                           : tt_settings_parse_flags(fixture->settings, 2, flags, NULL);
     return status == TT_OK ? resolve(fixture, kind) : status;
 }
 
-/* `alias: word` says that `target` is `value`: the same beside it passes, and another value is refused. */
+/* `name: value` says that `target` is `same`: the same beside it passes, and `other` is refused. */
+static void check_pair(enum tt_job_kind kind, const char *name, const char *value, const char *target,
+                       const char *same, const char *other)
+{
+    for (enum source source = 0; source < SOURCES; source++) {
+        struct fixture fixture;
+        if (give(&fixture, kind, source, name, value, target, same) != TT_OK)
+            fail_msg("%s, %s: %s, %s: %s: %s", kind_names[kind], name, value, target, same,
+                     tt_error_last()->message);
+        tt_settings_destroy(fixture.settings);
+        if (give(&fixture, kind, source, name, value, target, other) != TT_ERR_USAGE)
+            fail_msg("%s takes %s: %s with %s: %s", kind_names[kind], name, value, target, other);
+        if (strstr(tt_error_last()->message, target) == NULL || tt_error_last()->hint[0] == 0)
+            fail_msg("the refusal names no %s: %s", target, tt_error_last()->message);
+        tt_settings_destroy(fixture.settings);
+    }
+}
+
 static void check_meaning(enum tt_job_kind kind, const char *alias, const char *word,
                           const struct tt_setting *target, const char *value)
 {
-    struct fixture fixture;
     char other[64];
     if (target->choices == NULL && target->type == TT_SETTING_STRING)
         snprintf(other, sizeof other, "h200"); /* the device of a plan */
     else
         other_value(target, value, other);
-    if (give(&fixture, kind, alias, word, target->name, value) != TT_OK)
-        fail_msg("%s, %s: %s, %s: %s: %s", kind_names[kind], alias, word, target->name, value,
-                 tt_error_last()->message);
-    tt_settings_destroy(fixture.settings);
-    tt_status status = give(&fixture, kind, alias, word, target->name, other);
-    if (status != TT_ERR_USAGE)
-        fail_msg("%s takes %s: %s with %s: %s", kind_names[kind], alias, word, target->name, other);
-    if (strstr(tt_error_last()->message, target->name) == NULL || tt_error_last()->hint[0] == 0)
-        fail_msg("the refusal names no %s: %s", target->name, tt_error_last()->message);
-    tt_settings_destroy(fixture.settings);
+    check_pair(kind, alias, word, target->name, value, other);
 }
 
 static int check_aliases(enum tt_job_kind kind, const struct tt_settings *settings,
@@ -152,27 +166,80 @@ static void contradictions_of_aliases_are_refused(void **state)
     assert_true(count[TT_JOB_BENCH] == count[TT_JOB_TRAIN]);
 }
 
+static bool begins_with_one_of(const char *prefixes, const char *name)
+{
+    for (const char *at = prefixes; *at != 0; at += strspn(at, " ")) {
+        size_t bytes = strcspn(at, " ");
+        if (strncmp(at, name, bytes) == 0) return true;
+        at += bytes;
+    }
+    return false;
+}
+
 /* A mapping whose keys are settings, and a key of it beside it. */
+static int check_members(enum tt_job_kind kind, const struct tt_settings *settings,
+                         const struct tt_setting *mapping)
+{
+    int count = 0;
+    for (size_t i = 0; i < settings->count; i++) {
+        const struct tt_setting *row = settings->entries[i].row;
+        char value[64], other[64], member[160];
+        if (!begins_with_one_of(mapping->spread, row->name) || row->offset == TT_SETTING_NO_FIELD) continue;
+        if (row->type != TT_SETTING_BOOL && row->type != TT_SETTING_CHOICE) continue;
+        other_value(row, row->default_text, value);
+        other_value(row, value, other);
+        snprintf(member, sizeof member, "{\"%s\": %s%s%s}", row->name, row->choices != NULL ? "\"" : "",
+                 value, row->choices != NULL ? "\"" : "");
+        check_pair(kind, mapping->name, member, row->name, value, other);
+        count++;
+    }
+    return count;
+}
+
 static void contradictions_of_mappings_are_refused(void **state)
 {
-    static const char *const cases[][3] = {{"cpu_offload", "true", "offload_params"},
-                                           {"quantization_config", "{load_in_4bit: true}", "load_in_4bit"},
-                                           {"fsdp_config", "{offload_params: true}", "offload_params"}};
     (void)state;
-    for (enum tt_job_kind kind = 0; kind < TT_JOB_KINDS; kind++)
-        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-            struct fixture fixture;
-            open_fixture(&fixture, kind);
-            bool known = tt_settings_has(fixture.settings, cases[i][0]);
-            tt_settings_destroy(fixture.settings);
-            if (!known) continue;
-            tt_status status = give(&fixture, kind, cases[i][0], cases[i][1], cases[i][2], "true");
-            if (status != TT_OK) fail_msg("%s: %s", cases[i][0], tt_error_last()->message);
-            tt_settings_destroy(fixture.settings);
-            status = give(&fixture, kind, cases[i][0], cases[i][1], cases[i][2], "false");
-            if (status != TT_ERR_USAGE) fail_msg("%s takes %s", kind_names[kind], cases[i][0]);
-            tt_settings_destroy(fixture.settings);
+    for (enum tt_job_kind kind = 0; kind < TT_JOB_KINDS; kind++) {
+        struct fixture fixture;
+        int count = 0;
+        open_fixture(&fixture, kind);
+        for (size_t i = 0; i < fixture.settings->count; i++)
+            if (fixture.settings->entries[i].row->spread != NULL)
+                count += check_members(kind, fixture.settings, fixture.settings->entries[i].row);
+        if (tt_settings_has(fixture.settings, "fsdp_config")) /* whose keys accelerate.c knows */
+            check_pair(kind, "fsdp_config", "{\"offload_params\": true}", "offload_params", "true", "false");
+        tt_settings_destroy(fixture.settings);
+        assert_true(count >= 4); /* quantization_config: 4 or 8 bits, the type, double quantization */
+    }
+}
+
+/* Two spellings of one setting in one file, whatever their values. */
+static void two_spellings_are_refused(void **state)
+{
+    (void)state;
+    for (enum tt_job_kind kind = 0; kind < TT_JOB_KINDS; kind++) {
+        struct fixture fixture;
+        int count = 0;
+        open_fixture(&fixture, kind);
+        for (size_t i = 0; i < fixture.settings->count; i++) {
+            const struct tt_setting *row = fixture.settings->entries[i].row;
+            const char *value = row->default_text != NULL ? row->default_text : "null";
+            for (const char *at = row->aliases; at != NULL && *at != 0; at += strspn(at, " ")) {
+                struct fixture other;
+                char alias[64];
+                snprintf(alias, sizeof alias, "%.*s", (int)strcspn(at, " "), at);
+                at += strcspn(at, " ");
+                tt_status status = give(&other, kind, SOURCE_YAML, alias, value, row->name, value);
+                if (status != TT_ERR_USAGE || strstr(tt_error_last()->message, " again, after") == NULL)
+                    fail_msg("%s takes %s beside %s: %s", kind_names[kind], alias, row->name,
+                             tt_error_last()->message);
+                tt_settings_destroy(other.settings);
+                count++;
+            }
         }
+        tt_settings_destroy(fixture.settings);
+        assert_true(count >= 8);
+    }
 }
 
 /* What no row holds. */
@@ -268,6 +335,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(contradictions_of_aliases_are_refused),
         cmocka_unit_test(contradictions_of_mappings_are_refused),
+        cmocka_unit_test(two_spellings_are_refused),
         cmocka_unit_test(all_kinds_check_what_they_share),
         cmocka_unit_test(the_resolved_text_is_the_job),
     };
