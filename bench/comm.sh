@@ -5,11 +5,12 @@
 #
 #   bench/comm.sh [--build FOLDER] [--old COMMIT] [--ranks "2 4 8"] [--mb 64] [--rounds 11] [--passes 3] [--without "hub ..."]
 #
+# FOLDER (build) is built first. Without mpirun there are no rows over MPI; a copy without git's history needs --without hub.
 # Each pass runs everything once, in turns; a cell is the median of the passes' medians, in milliseconds of the slowest
 # rank. Compare numbers only within one call.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-build=build old=$(git log --format=%H --diff-filter=D -1 -- src/comm/hub_calls.c)^ ranks="2 4 8" mb=64 rounds=11 passes=3 without=
+build=build old="" ranks="2 4 8" mb=64 rounds=11 passes=3 without=
 while [ $# -gt 0 ]; do
     case $1 in
     --build) build=$2 ;;
@@ -23,20 +24,24 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
+tools/build.sh "$build" -DCMAKE_BUILD_TYPE=Release bench_comm
 direct=$build/bench/bench_comm
-[ -x "$direct" ] || { echo "error: no $direct: build bench_comm first" >&2; exit 1; }
+folder=$(mktemp -d)
+finish() {
+    [ ! -e "$folder/tree" ] || git worktree remove --force "$folder/tree"
+    rm -rf "$folder"
+}
+trap finish EXIT
 
 hub=
 if [[ " $without " != *" hub "* ]]; then
-    folder=$(mktemp -d)
-    trap 'git worktree remove --force "$folder/tree"; rm -rf "$folder"' EXIT
+    # The program of the commit that replaced the hub fits both sides of it.
+    replaced=$(git log --format=%H --diff-filter=D -1 -- src/comm/hub_calls.c)
+    [ -n "$replaced" ] || { echo "error: this history has no commit with the hub: --without hub" >&2; exit 1; }
+    [ -n "$old" ] || old=$replaced^
     git worktree add -q --detach "$folder/tree" "$old"
-    cp bench/comm.c bench/CMakeLists.txt "$folder/tree/bench/"
-    if ! { cmake -S "$folder/tree" -B "$folder/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DTT_TESTS=OFF \
-        -DTT_WITH_CUDA=OFF && ninja -C "$folder/build" bench_comm; } >"$folder/log" 2>&1; then
-        tail -20 "$folder/log" >&2
-        exit 1
-    fi
+    for file in bench/comm.c bench/CMakeLists.txt; do git show "$replaced:$file" >"$folder/tree/$file"; done
+    "$folder/tree/tools/build.sh" "$folder/build" "-DCMAKE_BUILD_TYPE=Release -DTT_TESTS=OFF -DTT_WITH_CUDA=OFF" bench_comm
     hub=$folder/build/bench/bench_comm
 fi
 
@@ -46,6 +51,7 @@ mpi() { # of an interface, `over`, ranks
     OMPI_MCA_mpi_yield_when_idle=1 mpirun "${root[@]}" --oversubscribe --bind-to none --mca pml ob1 --mca btl "$1,self" \
         -np "$3" "$direct" "$2" "$mb" "$rounds"
 }
+command -v mpirun >/dev/null || without+=" mpi-tcp mpi-tcp-own mpi-shm mpi-shm-own"
 shared=vader # Open MPI 4; 5 calls it sm
 mpirun --version 2>/dev/null | grep -q "Open MPI) [5-9]" && shared=sm
 
@@ -56,7 +62,7 @@ run() { # name, ranks, command: its lines, named
     "$@" | sed "s/^{/{\"name\": \"$name\", /"
 }
 
-lines=$(mktemp)
+lines=$folder/lines
 for pass in $(seq "$passes"); do
     for n in $ranks; do
         echo "pass $pass, $n ranks" >&2
@@ -87,4 +93,3 @@ for call in ("all_gather", "reduce_scatter"):
                          if values else "-")
         print(f"| {name} | " + " | ".join(cells) + " |")
 END
-rm -f "$lines"
