@@ -238,10 +238,10 @@ static void call(struct tt_comm *comm)
         (void)!tt_exchange_all_gather(comm, data, all, bytes);
         break;
     case TT_CALL_REDUCE_SCATTER:
-        (void)!tt_exchange_reduce_scatter(comm, all, data, count, dtype);
+        (void)!tt_exchange_reduce_scatter(comm, NULL, all, data, count, dtype);
         break;
     case TT_CALL_ALL_REDUCE:
-        (void)!tt_exchange_all_reduce(comm, data, count, dtype, (enum tt_reduce)(how / 12 % 3));
+        (void)!tt_exchange_all_reduce(comm, NULL, data, count, dtype, (enum tt_reduce)(how / 12 % 3));
         break;
     case TT_CALL_BROADCAST:
         (void)!tt_exchange_broadcast(comm, data, bytes, how / 12 % WORLD_SIZE);

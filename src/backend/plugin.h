@@ -26,6 +26,14 @@ struct tt_gpu_facts {
 
 enum { TT_COLLECTIVE_ID_BYTES = 128 };
 
+/* What goes between this rank and one other; 0 bytes: nothing. */
+struct tt_collective_part {
+    const void *send;
+    size_t send_bytes;
+    void *recv;
+    size_t recv_bytes;
+};
+
 /* NCCL, for comm/nccl.c. A handle belongs to one device and one thread. All calls only queue work, except create, abort
  * and destroy; none blocks the host on other ranks (create polls `device`'s check). */
 struct tt_collectives_table {
@@ -43,6 +51,8 @@ struct tt_collectives_table {
     tt_status (*all_reduce)(void *handle, struct tt_stream *stream, void *data, size_t count, tt_dtype dtype,
                             int reduce);
     tt_status (*broadcast)(void *handle, struct tt_stream *stream, void *data, size_t bytes, int root);
+    /* parts[world_size]; that of the rank itself is not looked at */
+    tt_status (*exchange)(void *handle, struct tt_stream *stream, const struct tt_collective_part *parts);
 };
 
 struct tt_plugin {

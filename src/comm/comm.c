@@ -105,13 +105,19 @@ static tt_status all_gather(struct tt_comm *comm, struct tt_stream *stream, cons
     return tt_exchange_all_gather(comm, send, recv, bytes);
 }
 
+/* For collectives on `exchange`. */
+static struct tt_stream *stream_of(const struct tt_comm *comm, struct tt_stream *stream)
+{
+    return comm->table->reaches_devices ? stream : NULL;
+}
+
 static tt_status all_reduce(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t count,
                             tt_dtype dtype, enum tt_reduce reduce)
 {
     if (is_alone(comm)) return tt_comm_poll(comm);
-    if (comm->table->all_reduce != NULL)
+    if (comm->table->all_reduce != NULL && comm->rows == NULL)
         return comm->table->all_reduce(comm, stream, data, count, dtype, reduce);
-    return tt_exchange_all_reduce(comm, data, count, dtype, reduce);
+    return tt_exchange_all_reduce(comm, stream_of(comm, stream), data, count, dtype, reduce);
 }
 
 static tt_status broadcast(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t bytes, int root)
@@ -142,9 +148,9 @@ tt_status tt_comm_reduce_scatter(struct tt_comm *comm, struct tt_stream *stream,
     if (is_plan(stream)) return plan_receive(comm, stream, bytes);
     TT_TRY(check_memory(comm, stream));
     if (is_alone(comm)) return copy_own(comm, stream, recv, send, bytes);
-    if (comm->table->reduce_scatter != NULL)
+    if (comm->table->reduce_scatter != NULL && comm->rows == NULL)
         return comm->table->reduce_scatter(comm, stream, send, recv, count_per_rank, dtype);
-    return tt_exchange_reduce_scatter(comm, send, recv, count_per_rank, dtype);
+    return tt_exchange_reduce_scatter(comm, stream_of(comm, stream), send, recv, count_per_rank, dtype);
 }
 
 tt_status tt_comm_all_reduce(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t count,
@@ -259,7 +265,11 @@ tt_status tt_comm_split(struct tt_comm *comm, int color, struct tt_comm **out)
     return comm->table->split(comm, color, out);
 }
 
+/* What is queued may use the rows until the end of the communicator. */
 void tt_comm_destroy(struct tt_comm *comm)
 {
-    if (comm != NULL) comm->table->destroy(comm);
+    if (comm == NULL) return;
+    struct tt_comm_rows *rows = comm->rows;
+    comm->table->destroy(comm);
+    tt_comm_rows_destroy(rows);
 }

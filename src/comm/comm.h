@@ -4,7 +4,7 @@
  *
  * Data calls take device memory and a stream. On the cpu they complete before returning; on cuda they are
  * queued. Sums are made in order of rank in fp32, so a result is the same bits on every run and on every
- * rank; with nccl it is what NCCL gives.
+ * rank; over nccl and peers that holds after tt_comm_order_sums.
  *
  * Failure: a rank that fails calls tt_comm_abort; every call of every other rank, waiting or later, then
  * returns TT_ERR_PEER at once, with the message of the rank that failed. tt_comm_agree is the polite form,
@@ -44,6 +44,14 @@ TT_MUST_USE tt_status tt_comm_all_reduce(struct tt_comm *comm, struct tt_stream 
                                          size_t count, tt_dtype dtype, enum tt_reduce reduce);
 TT_MUST_USE tt_status tt_comm_broadcast(struct tt_comm *comm, struct tt_stream *stream, void *data,
                                         size_t bytes, int root);
+
+/* For ranks on GPUs, which otherwise add in an order of their own: from now on the two sums above have the bits that
+ * they have over the other transports. all_reduce then sums F32 and BF16 only. Takes 16 MiB of `device`. All ranks do
+ * it, or none. No effect on the sums of host memory, and on a single rank. Of communicators made by tt_comm_split each
+ * is ordered by itself. */
+TT_MUST_USE tt_status tt_comm_order_sums(struct tt_comm *comm, struct tt_device *device);
+/* Returns that memory: for a communicator that is used after its device is closed. tt_comm_destroy does it too. */
+void tt_comm_release_sums(struct tt_comm *comm);
 
 /* Host memory, small: control, not data. */
 TT_MUST_USE tt_status tt_comm_host_all_gather(struct tt_comm *comm, const void *send, void *recv,

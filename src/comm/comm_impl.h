@@ -44,14 +44,16 @@ struct tt_comm_part {
 };
 
 /* Each rank sends to each other, and receives from each. What it sends stays as it is until the call
- * returns; what it receives may lie nowhere in that. */
+ * returns; what it receives may lie nowhere in that. Of device memory all this is in order of `stream`, and
+ * both sides of a part know its size. */
 struct tt_comm_exchange {
     struct tt_comm_order order;
+    struct tt_stream *stream;         /* NULL: host memory */
     const struct tt_comm_part *parts; /* [world_size]; between the rank and itself nothing is moved */
     /* NULL: what comes is kept where `recv` says. Otherwise all parts have the same recv_bytes and no
      * `recv`, the rank's own part has as many send_bytes, and `take` looks at them piece by piece in order:
      * from[q] are the bytes from `offset` on that rank q sent, for the rank itself those at its own `send`.
-     * Pieces begin and end at multiples of 64 bytes, but for the end of the last. */
+     * Pieces begin and end at multiples of 64 bytes, but for the end of the last. Host memory only. */
     void (*take)(void *context, const void *const *from, size_t offset, size_t bytes);
     void *context;
 };
@@ -67,8 +69,8 @@ struct tt_comm_table {
     tt_status (*poll)(struct tt_comm *comm); /* tt_comm_poll */
     void (*note)(struct tt_comm *comm,
                  const char *text); /* tt_comm_note; NULL without control: nobody listens */
-    /* NULL: built on `exchange`. `stream` is NULL for host memory. Sizes are not 0, world_size is more than
-     * 1, and their product does not overflow. */
+    /* NULL: built on `exchange`, as sums are after tt_comm_order_sums. `stream` is NULL for host memory. Sizes
+     * are not 0, world_size is more than 1, and their product does not overflow. */
     tt_status (*all_gather)(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
                             size_t bytes);
     tt_status (*reduce_scatter)(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
@@ -80,6 +82,15 @@ struct tt_comm_table {
     tt_status (*barrier)(struct tt_comm *comm);
 };
 
+/* For sums of device memory in order of rank (tt_comm_order_sums). */
+struct tt_comm_rows {
+    struct tt_buffer *memory; /* a row of each rank */
+    size_t row_bytes;
+    struct tt_event *added;      /* after the last sum of rows */
+    struct tt_comm_part *parts;  /* [world_size]: of the whole sum */
+    struct tt_comm_part *pieces; /* [world_size]: that travel at a time */
+};
+
 /* The first member of every transport's own struct. */
 struct tt_comm {
     const struct tt_comm_table *table;
@@ -89,21 +100,25 @@ struct tt_comm {
     struct tt_comm *control; /* of one that reaches devices: what the host says goes over this one; lent */
     struct tt_comm_part
         *parts; /* [world_size]: of the collective that runs; NULL where the table has all of them */
+    struct tt_comm_rows *rows; /* NULL: the table's sums */
 };
 
 /* Memory of the base struct for collectives that are built on `exchange`. */
 TT_MUST_USE tt_status tt_comm_init_parts(struct tt_comm *comm);
 void tt_comm_deinit_parts(struct tt_comm *comm);
 
-/* Collectives on `exchange`, for tables that have none of their own. Host memory; nothing else is checked. */
+/* Collectives on `exchange`, for tables that have none of their own. Host memory, and where there is a stream device
+ * memory of one with `rows`; nothing else is checked. */
 TT_MUST_USE tt_status tt_exchange_all_gather(struct tt_comm *comm, const void *send, void *recv,
                                              size_t bytes);
-TT_MUST_USE tt_status tt_exchange_reduce_scatter(struct tt_comm *comm, const void *send, void *recv,
-                                                 size_t count, tt_dtype dtype);
-TT_MUST_USE tt_status tt_exchange_all_reduce(struct tt_comm *comm, void *data, size_t count, tt_dtype dtype,
-                                             enum tt_reduce reduce);
+TT_MUST_USE tt_status tt_exchange_reduce_scatter(struct tt_comm *comm, struct tt_stream *stream,
+                                                 const void *send, void *recv, size_t count, tt_dtype dtype);
+TT_MUST_USE tt_status tt_exchange_all_reduce(struct tt_comm *comm, struct tt_stream *stream, void *data,
+                                             size_t count, tt_dtype dtype, enum tt_reduce reduce);
 TT_MUST_USE tt_status tt_exchange_broadcast(struct tt_comm *comm, void *data, size_t bytes, int root);
 TT_MUST_USE tt_status tt_exchange_barrier(struct tt_comm *comm);
+
+void tt_comm_rows_destroy(struct tt_comm_rows *rows); /* takes NULL */
 
 /* tt_comm_broadcast of host memory, over `control` where there is one. */
 TT_MUST_USE tt_status tt_comm_host_broadcast(struct tt_comm *comm, void *data, size_t bytes, int root);

@@ -32,6 +32,7 @@ struct nccl_comm {
     struct nccl_comm *next;
     bool owns_control;
     void *handle;
+    struct tt_collective_part *parts; /* [world_size]: of an exchange, for the plugin */
 };
 
 static struct nccl_comm *nccl_of(struct tt_comm *comm)
@@ -103,6 +104,20 @@ static tt_status nccl_broadcast(struct tt_comm *base, struct tt_stream *stream, 
     return settle(comm, stream, comm->family->calls->broadcast(comm->handle, stream, data, bytes, root));
 }
 
+static tt_status nccl_exchange(struct tt_comm *base, const struct tt_comm_exchange *exchange)
+{
+    struct nccl_comm *comm = nccl_of(base);
+    for (int q = 0; q < base->world_size; q++) {
+        const struct tt_comm_part *part = &exchange->parts[q];
+        comm->parts[q] = (struct tt_collective_part){.send = part->send,
+                                                     .send_bytes = part->send_bytes,
+                                                     .recv = part->recv,
+                                                     .recv_bytes = part->recv_bytes};
+    }
+    return settle(comm, exchange->stream,
+                  comm->family->calls->exchange(comm->handle, exchange->stream, comm->parts));
+}
+
 /* Control first: the peers, whose devices may wait for this one, hear the cause before NCCL tells them of its
  * effects. */
 static void nccl_abort(struct tt_comm *base)
@@ -141,6 +156,7 @@ static void nccl_destroy(struct tt_comm *base)
     pthread_mutex_unlock(&family->mutex);
     family->calls->destroy(comm->handle);
     if (comm->owns_control) tt_comm_destroy(comm->base.control);
+    tt_free(comm->parts);
     tt_free(comm);
     family_release(family);
 }
@@ -150,6 +166,7 @@ static tt_status nccl_split(struct tt_comm *base, int color, struct tt_comm **ou
 static const struct tt_comm_table nccl_table = {
     .kind = "nccl",
     .reaches_devices = true,
+    .exchange = nccl_exchange,
     .all_gather = nccl_all_gather,
     .reduce_scatter = nccl_reduce_scatter,
     .all_reduce = nccl_all_reduce,
@@ -182,10 +199,12 @@ static tt_status comm_create(struct family *family, struct tt_comm *control, boo
     tt_status status;
     void *handle = NULL;
     struct nccl_comm *comm = tt_calloc(1, sizeof *comm);
-    status = tt_comm_agree(control, comm != NULL ? TT_OK : TT_ERR_MEMORY);
+    struct tt_collective_part *parts = tt_calloc((size_t)control->world_size, sizeof *parts);
+    status = tt_comm_agree(control, comm != NULL && parts != NULL ? TT_OK : TT_ERR_MEMORY);
     if (status == TT_OK) status = connect(family, control, &handle);
     if (status != TT_OK) {
         if (owns) tt_comm_destroy(control);
+        tt_free(parts);
         tt_free(comm);
         return status;
     }
@@ -198,6 +217,7 @@ static tt_status comm_create(struct family *family, struct tt_comm *control, boo
         .family = family,
         .owns_control = owns,
         .handle = handle,
+        .parts = parts,
     };
     pthread_mutex_lock(&family->mutex);
     comm->next = family->first;

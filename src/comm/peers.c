@@ -197,6 +197,32 @@ static tt_status peers_broadcast(struct tt_comm *base, struct tt_stream *stream,
     return leave(comm, take_from(comm, stream, data, bytes, root));
 }
 
+/* A seat's data is then a copy of that rank's parts, on the host: it outlives a call that fails while others
+ * look at it. */
+static tt_status copy_parts(struct peers_comm *comm, const struct tt_comm_exchange *exchange)
+{
+    memcpy(comm->base.parts, exchange->parts, (size_t)comm->base.world_size * sizeof *exchange->parts);
+    TT_TRY(begin(comm, exchange->stream, comm->base.parts));
+    for (int i = 1; i < comm->base.world_size; i++) {
+        int from = (comm->base.rank + i) % comm->base.world_size;
+        const struct tt_comm_part *theirs = comm->group->seats[from].data;
+        const struct tt_comm_part *part = &exchange->parts[from];
+        if (theirs[comm->base.rank].send_bytes != part->recv_bytes)
+            return tt_fail(TT_ERR_INTERNAL, "rank %d sends %zu bytes to rank %d, which expects %zu", from,
+                           theirs[comm->base.rank].send_bytes, comm->base.rank, part->recv_bytes);
+        if (part->recv_bytes > 0)
+            TT_TRY(tt_copy_on_device(exchange->stream, part->recv, theirs[comm->base.rank].send,
+                                     part->recv_bytes));
+    }
+    return end(comm, exchange->stream);
+}
+
+static tt_status peers_exchange(struct tt_comm *base, const struct tt_comm_exchange *exchange)
+{
+    struct peers_comm *comm = peers_of(base);
+    return leave(comm, copy_parts(comm, exchange));
+}
+
 static void peers_abort(struct tt_comm *base)
 {
     tt_comm_abort(base->control);
@@ -231,6 +257,7 @@ static void peers_destroy(struct tt_comm *base)
     if (comm->watches) tt_device_set_watch(comm->device, NULL, NULL);
     if (comm->group != NULL) leave_group(comm);
     if (comm->owns_control) tt_comm_destroy(base->control);
+    tt_comm_deinit_parts(base);
     tt_free(comm);
 }
 
@@ -239,6 +266,7 @@ static tt_status peers_split(struct tt_comm *base, int color, struct tt_comm **o
 static const struct tt_comm_table peers_table = {
     .kind = "peers",
     .reaches_devices = true,
+    .exchange = peers_exchange,
     .all_gather = peers_all_gather,
     .reduce_scatter = peers_reduce_scatter,
     .all_reduce = peers_all_reduce,
@@ -279,7 +307,9 @@ static tt_status create(struct tt_comm *control, struct tt_device *device, bool 
                                 .owns_control = owns,
                                 .device = device};
     if (control->rank == 0) group = make_group(control->world_size);
-    status = tt_comm_agree(control, control->rank == 0 && group == NULL ? TT_ERR_MEMORY : TT_OK);
+    status = tt_comm_init_parts(&comm->base);
+    if (control->rank == 0 && group == NULL) status = TT_ERR_MEMORY;
+    status = tt_comm_agree(control, status);
     if (status == TT_OK) status = tt_comm_host_broadcast(control, &group, sizeof group, 0);
     if (status != TT_OK) {
         if (control->rank == 0) tt_free(group);

@@ -1,5 +1,8 @@
 #include "engine/mesh.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "engine/rank.h"
 
 static int at_least_one(int count)
@@ -52,6 +55,22 @@ static tt_status make_groups(const struct tt_rank_config *config, struct tt_devi
     return split_neighbours(mesh, "contexts", config->mesh.context, &mesh->context);
 }
 
+/* The same that asks attention on GPUs for the same bits in every run. */
+static bool is_deterministic(void)
+{
+    const char *deterministic = getenv("TRIMTAB_DETERMINISTIC");
+    return deterministic != NULL && strcmp(deterministic, "1") == 0;
+}
+
+/* Gradients are summed over these; what other groups share is added by nobody. */
+static tt_status order_sums(const struct tt_rank_config *config, struct tt_device *device,
+                            const struct tt_mesh *mesh)
+{
+    if (!config->train || !is_deterministic() || tt_device_is_host(device)) return TT_OK;
+    TT_TRY(tt_comm_order_sums(mesh->shard, device));
+    return mesh->replicate != NULL ? tt_comm_order_sums(mesh->replicate, device) : TT_OK;
+}
+
 /* What this rank holds and trains on. */
 static void place(const struct tt_rank_config *config, struct tt_mesh *mesh)
 {
@@ -75,6 +94,7 @@ tt_status tt_mesh_init(const struct tt_rank_config *config, struct tt_device *de
         mesh->replicate = config->replicate_comm;
     else
         status = make_groups(config, device, mesh);
+    if (status == TT_OK) status = order_sums(config, device, mesh);
     if (status == TT_OK)
         place(config, mesh);
     else
@@ -82,8 +102,11 @@ tt_status tt_mesh_init(const struct tt_rank_config *config, struct tt_device *de
     return status;
 }
 
+/* Communicators that were lent outlive the device. */
 void tt_mesh_deinit(struct tt_mesh *mesh)
 {
+    if (mesh->owned_count == 0 && mesh->shard != NULL) tt_comm_release_sums(mesh->shard);
+    if (mesh->owned_count == 0 && mesh->replicate != NULL) tt_comm_release_sums(mesh->replicate);
     while (mesh->owned_count > 0) tt_comm_destroy(mesh->owned[--mesh->owned_count]);
     *mesh = (struct tt_mesh){0};
 }

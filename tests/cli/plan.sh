@@ -54,6 +54,13 @@ prefetch 436 1.42 --backward_prefetch BACKWARD_POST
 prefetch 436 1.42 --backward_prefetch NO_PREFETCH
 prefetch 852 1.39 --backward_prefetch NO_PREFETCH --forward_prefetch true
 
+# Sums in order of the ranks travel through 16 MiB more.
+gradients() {
+    "$trimtab" plan --device h200 --ranks 2 --config_json "$shapes/m11b.json" --sequence_length 4096 --lora_r 8 |
+        sed -nE 's/^ +gradients +([0-9.]+) MiB$/\1/p'
+}
+[ "$(awk "BEGIN { print $(TRIMTAB_DETERMINISTIC=1 gradients) - $(gradients) }")" = 16 ] || fail "ordered sums are not in the plan"
+
 table l8b-h200-r4 0 --device h200 --config_json "$shapes/l8b.json" --sequence_length 4096 \
     --per_device_train_batch_size 2 --lora_r 4
 

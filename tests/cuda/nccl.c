@@ -1,5 +1,6 @@
 /* The end of communicators: backend/cuda/nccl.c beside an NCCL of this file, whose abort waits for the GPU as
- * the real one does. Where that hangs the process must end all the same. */
+ * the real one does. Where that hangs the process must end all the same. And exchanges: one group of calls, which is
+ * ended even when one of them fails, since the next collective would else belong to it. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
@@ -67,6 +68,62 @@ FAKE(ncclAllReduce, (const void *send, void *recv, size_t count, ncclDataType_t 
     return ncclSuccess;
 }
 
+/* What the group that ended last had in it: a line for each call. */
+static struct {
+    int depth, groups, fails_at, calls;
+    char text[400];
+} group;
+
+FAKE(ncclGroupStart, (void))
+{
+    group.depth++;
+    group.calls = 0;
+    group.text[0] = '\0';
+    return ncclSuccess;
+}
+
+FAKE(ncclGroupEnd, (void))
+{
+    group.depth--;
+    group.groups++;
+    return ncclSuccess;
+}
+
+static ncclResult_t put_into_group(const char *what, const void *data, size_t bytes, ncclDataType_t type,
+                                   int peer)
+{
+    size_t used = strlen(group.text);
+    if (group.depth != 1 || type != ncclUint8) abort();
+    snprintf(group.text + used, sizeof group.text - used, "%s %d %s %zu;", what, peer, (const char *)data,
+             bytes);
+    return ++group.calls == group.fails_at ? ncclInvalidArgument : ncclSuccess;
+}
+
+FAKE(ncclSend,
+     (const void *data, size_t bytes, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream))
+{
+    (void)comm, (void)stream;
+    return put_into_group("to", data, bytes, type, peer);
+}
+
+FAKE(ncclRecv,
+     (void *data, size_t bytes, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream))
+{
+    (void)comm, (void)stream;
+    return put_into_group("from", data, bytes, type, peer);
+}
+
+static const char *fake_ncclGetLastError(ncclComm_t comm)
+{
+    (void)comm;
+    return "";
+}
+
+static const char *fake_ncclGetErrorString(ncclResult_t result)
+{
+    return result == ncclInvalidArgument ? "invalid argument" : "another error";
+}
+
 static ncclResult_t not_called(void)
 {
     abort();
@@ -85,8 +142,17 @@ void *dlsym(void *library, const char *name)
         void (*function)(void);
     } known[] = {
 #define KNOWN(name) {#name, (void (*)(void))fake_##name}
-        KNOWN(ncclGetVersion), KNOWN(ncclCommInitRankConfig), KNOWN(ncclCommGetAsyncError),
-        KNOWN(ncclCommAbort),  KNOWN(ncclAllReduce),
+        KNOWN(ncclGetVersion),
+        KNOWN(ncclCommInitRankConfig),
+        KNOWN(ncclCommGetAsyncError),
+        KNOWN(ncclCommAbort),
+        KNOWN(ncclAllReduce),
+        KNOWN(ncclGroupStart),
+        KNOWN(ncclGroupEnd),
+        KNOWN(ncclSend),
+        KNOWN(ncclRecv),
+        KNOWN(ncclGetLastError),
+        KNOWN(ncclGetErrorString),
     };
     void (*function)(void) = (void (*)(void))not_called;
     void *symbol;
@@ -205,9 +271,44 @@ static void one_that_does_not_return_is_left_alone(void **state)
     while (aborts_done == 0) sched_yield();
 }
 
+/* Rank 1 of 3 sends "b" to rank 0 and receives from both. What stands at its own place is not looked at. */
+static void an_exchange_is_one_group(void **state)
+{
+    static const unsigned char id[TT_COLLECTIVE_ID_BYTES];
+    struct fixture *f = *state;
+    char from0[] = "x", from2[] = "y", own[] = "own";
+    const struct tt_collective_part parts[3] = {
+        {.send = "b", .send_bytes = 5, .recv = from0, .recv_bytes = 3},
+        {.send = own, .send_bytes = 7, .recv = own, .recv_bytes = 7},
+        {.recv = from2, .recv_bytes = 9},
+    };
+    void *handle = NULL;
+    memset(&group, 0, sizeof group);
+    sem_post(&gpu);
+    sem_post(&gpu);
+    assert_int_equal(tt_cuda_collectives.create(&f->device, id, 1, 3, &handle), TT_OK);
+    assert_int_equal(tt_cuda_collectives.exchange(handle, &f->stream, parts), TT_OK);
+    assert_string_equal(group.text, "from 0 x 3;to 0 b 5;from 2 y 9;");
+    assert_int_equal(group.depth, 0);
+    for (group.fails_at = 1; group.fails_at <= 3; group.fails_at++) {
+        assert_int_equal(tt_cuda_collectives.exchange(handle, &f->stream, parts), TT_ERR_COMM);
+        assert_non_null(strstr(tt_error_last()->message, "invalid argument"));
+        assert_int_equal(group.calls, group.fails_at); /* no call comes after the one that failed */
+        assert_int_equal(group.depth, 0);
+    }
+    assert_int_equal(group.groups, 4);
+    tt_cuda_collectives.abort(handle);
+    tt_cuda_collectives.destroy(handle);
+    assert_int_equal(tt_cuda_collectives.exchange(f->handle, &f->stream, parts), TT_OK); /* rank 0 of 2 */
+    assert_string_equal(group.text, "to 1 own 7;from 1 own 7;");
+    tt_cuda_collectives.abort(f->handle);
+    tt_cuda_collectives.destroy(f->handle);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(an_exchange_is_one_group, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_abort_is_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(not_on_a_gpu_that_hangs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_does_not_return_is_left_alone, set_up, tear_down),

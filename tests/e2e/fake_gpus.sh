@@ -27,6 +27,21 @@ grep -q "on 4 ranks" said || fail "four GPUs are four ranks"
 train full4 --use_peft false --sharding_strategy SHARD_GRAD_OP || fail "full fine-tuning on four"
 train cpu4 --device cpu --ranks 4 --use_peft false --sharding_strategy SHARD_GRAD_OP || fail "the same on the CPU"
 same full4/model.safetensors cpu4/model.safetensors
+# NCCL adds in whatever order; with `deterministic` the ranks do, and so do those that read each other's memory.
+train cpu4_lora --device cpu --ranks 4 || fail "four ranks on the CPU"
+FAKE_DISORDER=1 train disorder4 --ranks 4 || fail "four ranks whose sums come in another order"
+cmp -s cpu4_lora/adapter_model.safetensors disorder4/adapter_model.safetensors && fail "another order does not show"
+FAKE_PEER=1 train links4 --ranks 4 || fail "four ranks that read each other's memory"
+cmp -s cpu4_lora/adapter_model.safetensors links4/adapter_model.safetensors && fail "the order of links does not show"
+FAKE_DISORDER=1 TRIMTAB_DETERMINISTIC=1 train ordered4 --ranks 4 || fail "four ranks, deterministic"
+same cpu4_lora/adapter_model.safetensors ordered4/adapter_model.safetensors
+FAKE_PEER=1 TRIMTAB_DETERMINISTIC=1 train links4_ordered --ranks 4 || fail "four ranks over links, deterministic"
+same cpu4_lora/adapter_model.safetensors links4_ordered/adapter_model.safetensors
+FAKE_DISORDER=1 TRIMTAB_DETERMINISTIC=1 train copies4 --ranks 4 --sharding_strategy NO_SHARD --reduce_dtype bfloat16 ||
+    fail "four replicas, deterministic"
+train cpu4_copies --device cpu --ranks 4 --sharding_strategy NO_SHARD --reduce_dtype bfloat16 || fail "four replicas"
+same cpu4_copies/adapter_model.safetensors copies4/adapter_model.safetensors
+
 train one --device cuda --ranks 1 || fail "one GPU"
 
 train asked --ranks 5 --use_cpu true || fail "use_cpu: five ranks on the CPU"

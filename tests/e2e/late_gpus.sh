@@ -23,6 +23,13 @@ grep -q "on 2 ranks" late.said || fail "two ranks, not said" late.said
 same cpu/adapter_model.safetensors late/adapter_model.safetensors
 same cpu/checkpoint-2/adapter_model.safetensors late/checkpoint-2/adapter_model.safetensors
 
+# With more of them the order shows; `deterministic` makes it that of the CPU, whatever runs behind.
+train cpu4 --device cpu --ranks 4 || fail "four ranks on the CPU" cpu4.said
+for slow in compute copy even odd; do
+    TRIMTAB_DETERMINISTIC=1 LATE_SLOW=$slow train "ordered-$slow" --device cuda --ranks 4 || fail "four ranks in order, $slow late" "ordered-$slow.said"
+    same cpu4/adapter_model.safetensors "ordered-$slow/adapter_model.safetensors"
+done
+
 # name FILE_OF_THE_RESULT options...
 slows=(compute copy even odd)
 timings() {

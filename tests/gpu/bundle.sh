@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Copies everything that tests and measurements on GPUs need into one folder, for a machine that cannot build:
-# program, plugin, the tests of ops, bench_ops and bench_load, stripped, and the libraries that a bare machine
-# lacks.
+# program, plugin, the tests of ops and of communicators, bench_ops and bench_load, stripped, and the libraries that a
+# bare machine lacks.
 #
 #     tests/gpu/bundle.sh FOLDER [BUILD_FOLDER]
 #
@@ -16,7 +16,7 @@ read -ra options <<<"${CMAKE_OPTIONS:-}"
 generator=()
 [ -e "$build/CMakeCache.txt" ] || ! command -v ninja >/dev/null || generator=(-G Ninja)
 
-targets=(trimtab trimtab_cuda bench_ops bench_load)
+targets=(trimtab trimtab_cuda bench_ops bench_load test_unit_comm_gpus)
 for source in "$root"/tests/ops/*.c; do
     name=$(basename "$source" .c)
     case $name in harness* | vector_math) ;; *) targets+=("test_ops_$name") ;; esac

@@ -348,6 +348,21 @@ def same_bits(suite, ranks):
     return f"{len(files[0])} bytes of adapter"
 
 
+def same_bits_over_transports(suite, family, **more):
+    """Threads add over the links between GPUs, processes over NCCL; `deterministic` makes it the same sums."""
+    suite.needs_gpus(2)
+    ranks = max(suite.rank_counts)
+    settings = suite.split(family, ranks, bf16="true", recompute="block", **more)
+    threads = suite.train(settings, REPEATABLE)
+    with suite.slots:
+        run = all_must(start_processes(suite, ranks, {**settings, "ranks": 0}, REPEATABLE))
+    files = [(each.result / "adapter_model.safetensors").read_bytes() for each in (threads, run)]
+    if files[0] != files[1]:
+        different = sum(x != y for x, y in zip(*files))
+        raise Failure(f"{different} of {len(files[0])} bytes of the adapters of {ranks} threads and processes differ")
+    return f"{ranks} ranks, {len(files[0])} bytes of adapter"
+
+
 def model_with_tokenizer(suite):
     folder = suite.out / "model"
     if not folder.exists():
@@ -843,6 +858,9 @@ def all_checks(suite):
     suite.check("generate", generates, when=0)
     suite.check("eval", evaluates, when=0)
     suite.check("a process for each rank", processes, when=0)
+    suite.check("the bits of threads and of processes", same_bits_over_transports, "llama3", when=0)
+    suite.check("the bits of threads and of processes, sums in bf16", same_bits_over_transports, "qwen3",
+                reduce_dtype="bfloat16", when=0)
     for strategy in ("HYBRID_SHARD", "FULL_SHARD"):
         suite.check(f"two machines, {strategy}", machines, strategy, when=0)
     suite.check("a rank is killed", a_rank_goes, signal.SIGKILL, when=2)

@@ -5,9 +5,9 @@
 #     tests/gpu/run.sh BUNDLE LOG_FOLDER [part ...]
 #
 # Parts: ops (each op against its fp64 oracle, with each variant of attention), memcheck (compute-sanitizer over the
-# small cases), runs (tests/gpu/properties.py), peer (loss curves compared with transformers + PEFT, and over NF4
-# with bitsandbytes, where Python has them). Without parts: all. Ends with a table of PASS, FAIL and SKIP with
-# seconds; the exit code is 1 when anything failed.
+# small cases), comm (exchanges and ordered sums between GPUs, two at least), runs (tests/gpu/properties.py), peer (loss
+# curves compared with transformers + PEFT, and over NF4 with bitsandbytes, where Python has them). Without parts: all.
+# Ends with a table of PASS, FAIL and SKIP with seconds; the exit code is 1 when anything failed.
 #
 # TT_AT_ONCE=1 runs the parts in parallel, which takes less time, and makes the times of single tests less exact.
 # TT_CHECKS_AT_ONCE (4), TT_JOBS (by the processors): numbers of parallel checks and programs of part runs.
@@ -19,7 +19,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 bundle=$(cd "$1" && pwd) log=$2
 shift 2
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(ops memcheck runs peer)
+[ ${#parts[@]} -gt 0 ] || parts=(ops memcheck comm runs peer)
 mkdir -p "$log"
 log=$(cd "$log" && pwd)
 results=$log/results.tsv
@@ -118,6 +118,10 @@ part_memcheck() {
     wait
 }
 
+part_comm() {
+    timed "comm exchanges and ordered sums" 240 "$bundle/test_unit_comm_gpus"
+}
+
 part_runs() {
     local limit=900 more=() begin=$SECONDS code
     if [ -n "${TT_BUDGET:-}" ]; then limit=$((TT_BUDGET + 120)) more+=(--budget "$TT_BUDGET"); fi
@@ -180,7 +184,7 @@ stopped() {
 
 for part in "${parts[@]}"; do
     case $part in
-    ops | memcheck | runs | peer) ;;
+    ops | memcheck | comm | runs | peer) ;;
     *) echo "error: there is no part '$part'" >&2; exit 2 ;;
     esac
 done

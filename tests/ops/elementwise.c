@@ -106,6 +106,72 @@ static void rounded_once(void **state)
     TEST_CASES("elementwise", cases, check_case);
 }
 
+/* Rows of magnitudes far apart, so that another order of additions shows. */
+struct rows_case {
+    int64_t rows, cols, gap;
+    tt_dtype dtype;
+};
+
+static const struct rows_case rows_cases[] = {
+    {1, 64, 0, TT_F32},    {2, 64, 0, TT_BF16},     {3, 333, 3, TT_F32}, {5, 333, 1, TT_BF16},
+    {8, 1003, 5, TT_BF16}, {7, 20001, 15, TT_F32},  {4, 1, 0, TT_BF16},  {2, 0, 0, TT_F32},
+    {16, 8200, 8, TT_F32}, {3, 20000, 16, TT_BF16},
+};
+
+static const struct rows_case gpu_rows_cases[] = {
+    {2, 4194304, 0, TT_F32},
+    {8, 1048576, 0, TT_BF16},
+    {5, 1000001, 3, TT_BF16},
+    {8, 262147, 1, TT_F32},
+};
+
+static void check_rows(struct test_device *device, int threads, void *context)
+{
+    (void)threads;
+    const struct rows_case *row = context;
+    struct test_tensor x = test_tensor_random(row->dtype, row->rows, row->cols, TEST_UNUSED, row->gap, 4, 1);
+    struct test_tensor y = test_tensor_make(row->dtype, row->cols, TEST_UNUSED, TEST_UNUSED, row->gap);
+    double *values = test_tensor_values(&x), *want = test_doubles(row->cols);
+    for (int64_t i = 0; i < row->rows * row->cols; i++)
+        values[i] = (double)test_round((float)ldexp(values[i], (int)(i * 7 / 5 % 40) - 20), row->dtype);
+    test_tensor_set(&x, values);
+    for (int64_t col = 0; col < row->cols; col++) {
+        float sum = (float)values[col];
+        for (int64_t r = 1; r < row->rows; r++) sum += (float)values[r * row->cols + col];
+        want[col] = (double)sum;
+    }
+    test_tensor_poison(&y);
+    struct test_tensor before = test_tensor_copy(&x);
+    TEST_TO_DEVICE(device, &x, &y);
+    struct tt_sum_rows_args args = {.x_RD = x.view, .y_D = y.view};
+    test_ok(tt_sum_rows(device->stream, &args));
+    TEST_TO_HOST(device, &x, &y);
+    expect("sum of rows", &y, want);
+    test_tensor_equal("x", &x, &before);
+    free(values), free(want);
+    test_tensor_free(&x);
+    test_tensor_free(&before);
+    test_tensor_free(&y);
+}
+
+static void check_rows_case(const void *row)
+{
+    test_on_each_isa(check_rows, (void *)row);
+}
+
+static void rows_added_in_their_order(void **state)
+{
+    (void)state;
+    TEST_CASES("sum_rows", rows_cases, check_rows_case);
+}
+
+static void rows_of_real_sizes(void **state)
+{
+    (void)state;
+    TEST_SIZES_ONLY();
+    TEST_CASES("sum_rows", gpu_rows_cases, check_rows_case);
+}
+
 static void cast_one(const struct test_device *device, struct test_tensor *x, struct test_tensor *y)
 {
     TEST_TO_DEVICE(device, x, y);
@@ -192,6 +258,8 @@ int main(void)
     if (missing != 0) return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounded_once),
+        cmocka_unit_test(rows_added_in_their_order),
+        cmocka_unit_test(rows_of_real_sizes),
         cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(conversion_has_the_bits_of_the_scalar_one),
         cmocka_unit_test(every_pair_of_types),

@@ -2,8 +2,9 @@
  * NCCL's communicators, pulling shards, failures) is tested on machines without any. Collectives exchange data in the
  * memory of the process. They wait like the real ones, poll the device's check, and end when they are aborted.
  *
- * FAKE_PEER: GPUs access each other's memory. FAKE_FAIL=R: rank R's communicator cannot be created. FAKE_HANG=N: after
- * N calls rank 1 does not come to its collectives until they are aborted. */
+ * FAKE_PEER: GPUs access each other's memory. FAKE_DISORDER: NCCL's sums begin with the last rank. FAKE_FAIL=R: rank
+ * R's communicator cannot be created. FAKE_HANG=N: after N calls rank 1 does not come to its collectives until they
+ * are aborted. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ struct meeting {
     int world_size;
     int arrived;
     uint64_t rounds;
-    const void *data[RANKS_MAX];
+    const void *data[RANKS_MAX]; /* of an exchange: the parts of each rank */
 };
 
 struct handle {
@@ -174,8 +175,11 @@ static tt_status sum(struct handle *handle, const void *data, void *to, size_t o
     if (own == NULL) return TT_ERR_MEMORY;
     tt_status status = enter(handle, data);
     if (status == TT_OK) {
-        tt_reduce_ordered(own, handle->meeting->data, handle->meeting->world_size, offset, count, dtype,
-                          (enum tt_reduce)reduce);
+        int world_size = handle->meeting->world_size;
+        const void *from[RANKS_MAX];
+        for (int q = 0; q < world_size; q++)
+            from[q] = handle->meeting->data[getenv("FAKE_DISORDER") != NULL ? world_size - 1 - q : q];
+        tt_reduce_ordered(own, from, world_size, offset, count, dtype, (enum tt_reduce)reduce);
         status = meet(handle);
     }
     if (status == TT_OK) memcpy(to, own, bytes);
@@ -207,6 +211,19 @@ static tt_status broadcast(void *context, struct tt_stream *stream, void *data, 
     return meet(handle);
 }
 
+static tt_status exchange(void *context, struct tt_stream *stream, const struct tt_collective_part *parts)
+{
+    struct handle *handle = context;
+    (void)stream;
+    TT_TRY(enter(handle, parts));
+    for (int q = 0; q < handle->meeting->world_size; q++) {
+        const struct tt_collective_part *theirs = handle->meeting->data[q];
+        if (q != handle->rank && parts[q].recv_bytes > 0)
+            memcpy(parts[q].recv, theirs[handle->rank].send, parts[q].recv_bytes);
+    }
+    return meet(handle);
+}
+
 static const struct tt_collectives_table collectives = {
     .make_id = make_id,
     .create = create,
@@ -217,6 +234,7 @@ static const struct tt_collectives_table collectives = {
     .reduce_scatter = reduce_scatter,
     .all_reduce = all_reduce,
     .broadcast = broadcast,
+    .exchange = exchange,
 };
 
 static bool enable_peer(int from, int to)

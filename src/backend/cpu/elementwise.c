@@ -50,6 +50,18 @@ tt_status tt_cpu_add(struct tt_stream *stream, const struct tt_add_args *args)
     return TT_OK;
 }
 
+tt_status tt_cpu_sum_rows(struct tt_stream *stream, const struct tt_sum_rows_args *args)
+{
+    const tt_tensor *y = &args->y_D;
+    struct sheet sheet = make_sheet(y, true);
+    void (*sum_piece)(const struct tt_sum_rows_args *, int64_t, int64_t) = TT_BEST(stream, sum_piece);
+    int threads = tt_cpu_threads(stream, tt_tensor_count(args->x_RD));
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t task = 0; task < sheet.pieces; task++)
+        sum_piece(args, place_of(&sheet, y, task), length_of(&sheet, task));
+    return TT_OK;
+}
+
 tt_status tt_cpu_scale(struct tt_stream *stream, const struct tt_scale_args *args)
 {
     const tt_tensor *x = &args->x;
@@ -103,6 +115,28 @@ static void TT_PASS(add_piece)(const struct tt_add_args *args, int64_t a_at, int
         TT_PASS(add_typed)(y, a, b, y_at, a_at, b_at, count, false, false, false);
     else
         TT_PASS(add_typed)(y, a, b, y_at, a_at, b_at, count, y_bf16, a_bf16, b_bf16);
+}
+
+TT_INLINE void TT_PASS(sum_typed)(void *to, const tt_tensor *x, int64_t at, int64_t count, const bool bf16)
+{
+    int64_t rows = x->dims[0], stride = x->strides[0], i = at, end = at + count;
+    for (; i + TT_VECTOR_LANES <= end; i += TT_VECTOR_LANES) {
+        vf sum = vload(x->data, i, bf16);
+        for (int64_t row = 1; row < rows; row++) sum += vload(x->data, row * stride + i, bf16);
+        vstore(to, i, bf16, sum);
+    }
+    if (i == end) return;
+    vf sum = vload_some(x->data, i, bf16, end - i);
+    for (int64_t row = 1; row < rows; row++) sum += vload_some(x->data, row * stride + i, bf16, end - i);
+    vstore_some(to, i, bf16, sum, end - i);
+}
+
+static void TT_PASS(sum_piece)(const struct tt_sum_rows_args *args, int64_t at, int64_t count)
+{
+    if (args->x_RD.dtype == TT_BF16)
+        TT_PASS(sum_typed)(args->y_D.data, &args->x_RD, at, count, true);
+    else
+        TT_PASS(sum_typed)(args->y_D.data, &args->x_RD, at, count, false);
 }
 
 TT_INLINE void TT_PASS(scale_typed)(void *data, float factor, int64_t at, int64_t count, const bool bf16)

@@ -34,6 +34,35 @@ template <typename A, typename B, typename Y> struct add_op {
     }
 };
 
+/* y = the sum of the rows of x. */
+template <typename T> struct sum_rows_op {
+    view<const T> x;
+    view<T> y;
+    int64_t rows;
+
+    template <int W> struct loaded {
+        float sum[W];
+    };
+
+    template <int W> __device__ void load(int64_t, int64_t col, loaded<W> &in) const
+    {
+        widen(::load<T, W>(x.at(0, col)), in.sum);
+        for (int64_t row = 1; row < rows; row++) {
+            float next[W];
+            widen(::load<T, W>(x.at(row, col)), next);
+#pragma unroll
+            for (int i = 0; i < W; i++) in.sum[i] += next[i];
+        }
+    }
+
+    template <int W> __device__ void store(int64_t, int64_t col, const loaded<W> &in) const
+    {
+        vec<T, W> out;
+        narrow(out, in.sum);
+        ::store(y.at(0, col), out);
+    }
+};
+
 /* y = x * factor; a factor of 1 converts. */
 template <typename X, typename Y> struct scale_op {
     view<const X> x;
@@ -72,6 +101,16 @@ tt_status add_typed(struct tt_stream *stream, const struct tt_add_args *args)
     };
     return apply<W, ITEMS>(stream, "add", op, rows_of(y, contiguous), cols_of(y, contiguous),
                            is_aligned(a, W) && is_aligned(b, W) && is_aligned(y, W), &y);
+}
+
+template <typename T> tt_status sum_rows_typed(struct tt_stream *stream, const struct tt_sum_rows_args *args)
+{
+    constexpr int W = wide<T>();
+    const tt_tensor &x = args->x_RD, &y = args->y_D;
+    struct sum_rows_op<T> op = {
+        view_of<const T>(x), view_of<T>(y), x.dims[0]
+    };
+    return apply<W, ITEMS>(stream, "sum_rows", op, 1, y.dims[0], is_aligned(x, W) && is_aligned(y, W), &y);
 }
 
 template <typename X, typename Y>
@@ -120,6 +159,11 @@ extern "C" tt_status tt_cuda_add(struct tt_stream *stream, const struct tt_add_a
             });
         });
     });
+}
+
+extern "C" tt_status tt_cuda_sum_rows(struct tt_stream *stream, const struct tt_sum_rows_args *args)
+{
+    return with_type(args->x_RD.dtype, [&](auto x) { return sum_rows_typed<decltype(x)>(stream, args); });
 }
 
 extern "C" tt_status tt_cuda_scale(struct tt_stream *stream, const struct tt_scale_args *args)

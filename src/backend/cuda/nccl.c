@@ -48,7 +48,11 @@ enum {
     CALL(ncclAllGather)                                                                                      \
     CALL(ncclReduceScatter)                                                                                  \
     CALL(ncclAllReduce)                                                                                      \
-    CALL(ncclBroadcast)
+    CALL(ncclBroadcast)                                                                                      \
+    CALL(ncclGroupStart)                                                                                     \
+    CALL(ncclGroupEnd)                                                                                       \
+    CALL(ncclSend)                                                                                           \
+    CALL(ncclRecv)
 
 /* Written once, under pthread_once. */
 static struct {
@@ -65,6 +69,7 @@ struct handle {
     ncclComm_t comm;
     bool aborted; /* `comm` is no longer valid */
     struct tt_device *device;
+    int rank, world_size;
 };
 
 static bool find_symbol(void *library, const char *name, void *to)
@@ -261,6 +266,8 @@ static tt_status create(struct tt_device *device, const unsigned char id[TT_COLL
     if (handle == NULL) return TT_ERR_MEMORY;
     pthread_mutex_init(&handle->mutex, NULL);
     handle->device = device;
+    handle->rank = rank;
+    handle->world_size = world_size;
     memcpy(unique.internal, id, sizeof unique.internal);
     pthread_mutex_lock(&handle->mutex);
     ncclResult_t result = nccl.ncclCommInitRankConfig(&handle->comm, world_size, unique, rank, &config);
@@ -386,6 +393,39 @@ static tt_status broadcast(void *context, struct tt_stream *stream, void *data, 
     return settle_on(handle, stream, result, "ncclBroadcast");
 }
 
+/* ncclInProgress: the call has its place in the group; what becomes of it shows after the group's end. */
+static bool is_in_group(ncclResult_t result)
+{
+    return result == ncclSuccess || result == ncclInProgress;
+}
+
+/* The group of calls that an exchange is, the mutex held. It is ended whatever happens in it. */
+static ncclResult_t queue_parts(const struct handle *handle, cudaStream_t stream,
+                                const struct tt_collective_part *parts)
+{
+    ncclResult_t result = nccl.ncclGroupStart();
+    if (result != ncclSuccess) return result;
+    for (int i = 1; i < handle->world_size && is_in_group(result); i++) {
+        int to = (handle->rank + i) % handle->world_size,
+            from = (handle->rank - i + handle->world_size) % handle->world_size;
+        if (parts[to].send_bytes > 0)
+            result = nccl.ncclSend(parts[to].send, parts[to].send_bytes, ncclUint8, to, handle->comm, stream);
+        if (parts[from].recv_bytes > 0 && is_in_group(result))
+            result = nccl.ncclRecv(parts[from].recv, parts[from].recv_bytes, ncclUint8, from, handle->comm,
+                                   stream);
+    }
+    ncclResult_t ended = nccl.ncclGroupEnd();
+    return is_in_group(result) ? ended : result;
+}
+
+static tt_status exchange(void *context, struct tt_stream *stream, const struct tt_collective_part *parts)
+{
+    struct handle *handle = context;
+    TT_TRY(begin_on(handle, stream, "exchange by ncclSend and ncclRecv"));
+    ncclResult_t result = queue_parts(handle, tt_cuda_handle(stream), parts);
+    return settle_on(handle, stream, result, "exchange by ncclSend and ncclRecv");
+}
+
 const struct tt_collectives_table tt_cuda_collectives = {
     .make_id = make_id,
     .create = create,
@@ -396,4 +436,5 @@ const struct tt_collectives_table tt_cuda_collectives = {
     .reduce_scatter = reduce_scatter,
     .all_reduce = all_reduce,
     .broadcast = broadcast,
+    .exchange = exchange,
 };

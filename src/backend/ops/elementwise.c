@@ -15,6 +15,19 @@ tt_status tt_add(struct tt_stream *stream, const struct tt_add_args *args)
     return tt_dispatch_add(stream, args);
 }
 
+tt_status tt_sum_rows(struct tt_stream *stream, const struct tt_sum_rows_args *args)
+{
+    struct tt_check check = {.op = "sum_rows"};
+    tt_check_tensor(&check, "x", args->x_RD, TT_TYPES_REAL, 2, 2);
+    if (check.status != TT_OK) return check.status;
+    tt_check_that(&check, args->x_RD.dims[0] > 0, "x has no rows");
+    tt_check_shape(&check, "y", args->y_D, TT_TYPES_REAL, 1, TT_DIMS(args->x_RD.dims[1]));
+    tt_check_type(&check, "y", args->y_D, args->x_RD.dtype);
+    tt_check_apart(&check, "y", args->y_D, "x", args->x_RD);
+    if (check.status != TT_OK) return check.status;
+    return tt_dispatch_sum_rows(stream, args);
+}
+
 tt_status tt_scale(struct tt_stream *stream, const struct tt_scale_args *args)
 {
     struct tt_check check = {.op = "scale"};

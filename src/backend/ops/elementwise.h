@@ -13,6 +13,13 @@ struct tt_add_args {
 };
 TT_MUST_USE tt_status tt_add(struct tt_stream *stream, const struct tt_add_args *args);
 
+/* y = the sum of the rows of x, added in their order in fp32 and rounded once. */
+struct tt_sum_rows_args {
+    tt_tensor x_RD; /* f32 | bf16, at least one row */
+    tt_tensor y_D;  /* of x's type, apart from it */
+};
+TT_MUST_USE tt_status tt_sum_rows(struct tt_stream *stream, const struct tt_sum_rows_args *args);
+
 /* x *= factor */
 struct tt_scale_args {
     tt_tensor x; /* f32 | bf16 */

@@ -200,6 +200,11 @@ static tt_status plan_add(struct tt_stream *stream, const struct tt_add_args *ar
     return moves(stream, size(args->a) + size(args->b) + size(args->y));
 }
 
+static tt_status plan_sum_rows(struct tt_stream *stream, const struct tt_sum_rows_args *args)
+{
+    return moves(stream, size(args->x_RD) + size(args->y_D));
+}
+
 static tt_status plan_scale(struct tt_stream *stream, const struct tt_scale_args *args)
 {
     return moves(stream, 2.0 * size(args->x));

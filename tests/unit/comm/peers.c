@@ -8,7 +8,9 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "comm/comm_impl.h"
 #include "support/comm_calls.h"
+#include "support/gpu_comm.h"
 #include "support/ranks.h"
 
 enum { COUNT = 1003, SEED = 5 };
@@ -153,6 +155,83 @@ static void parts(void **state)
     test_ranks(4, split_rank, NULL);
 }
 
+static tt_status exchange_rank(struct tt_comm *control, void *argument)
+{
+    struct desk desk = {0};
+    tt_status status = TT_OK;
+    (void)argument;
+    TT_GO(open_desk(control, &desk));
+    TT_GO(test_gpu_comm_exchange(desk.comm, desk.device, desk.stream));
+    TT_GO(check_gather(&desk, true)); /* what the exchange left behind disturbs nothing */
+    TT_GO(test_gpu_comm_exchange(desk.comm, desk.device, desk.stream));
+out:
+    close_desk(&desk);
+    return status;
+}
+
+static void exchanges(void **state)
+{
+    (void)state;
+    for (int world = 1; world <= 5; world++) test_ranks(world, exchange_rank, NULL);
+}
+
+/* Rank 0 sends a byte more than rank 1 expects: both end, and rank 1 has said why. */
+static tt_status uneven_rank(struct tt_comm *control, void *argument)
+{
+    struct desk desk = {0};
+    tt_status status = TT_OK;
+    char sent[2] = "a", got[2] = "";
+    struct tt_comm_part parts[2] = {0};
+    (void)argument;
+    int rank = tt_comm_rank(control);
+    TT_GO(open_desk(control, &desk));
+    if (rank == 0) parts[1] = (struct tt_comm_part){.send = sent, .send_bytes = 2};
+    if (rank == 1) parts[0] = (struct tt_comm_part){.recv = got, .recv_bytes = 1};
+    status = desk.comm->table->exchange(desk.comm,
+                                        &(struct tt_comm_exchange){.stream = desk.stream, .parts = parts});
+    if (status != TT_OK) tt_comm_abort(desk.comm);
+out:
+    close_desk(&desk);
+    return status;
+}
+
+static void uneven_parts(void **state)
+{
+    (void)state;
+    struct tt_error outcomes[2];
+    test_ranks_outcomes(2, uneven_rank, NULL, outcomes);
+    assert_int_equal(outcomes[1].status, TT_ERR_INTERNAL);
+    assert_string_equal(outcomes[1].message, "rank 0 sends 2 bytes to rank 1, which expects 1");
+    assert_int_equal(outcomes[0].status, TT_ERR_PEER);
+}
+
+static tt_status ordered_rank(struct tt_comm *control, void *argument)
+{
+    struct desk desk = {0}, part = {0};
+    tt_status status = TT_OK;
+    (void)argument;
+    TT_GO(open_desk(control, &desk));
+    TT_GO(test_gpu_comm_ordered(desk.comm, desk.device, desk.stream, 5003, 0));
+    TT_GO(test_gpu_comm_ordered(desk.comm, desk.device, desk.stream, 5003, 768));
+    part = desk;
+    TT_GO(tt_comm_split(desk.comm, tt_comm_rank(control) % 2, &part.comm));
+    TT_GO(check_reduce(&part, TT_BF16)); /* in turn: a part is ordered by itself */
+    TT_GO(test_gpu_comm_ordered(part.comm, desk.device, desk.stream, 2000, 0));
+    tt_comm_destroy(part.comm);
+    TT_GO(test_gpu_comm_ordered(desk.comm, desk.device, desk.stream, 2000, 256));
+    tt_comm_release_sums(desk.comm);
+    TT_GO(check_reduce(&desk, TT_BF16));
+out:
+    close_desk(&desk);
+    return status;
+}
+
+static void sums_in_order_of_rank(void **state)
+{
+    (void)state;
+    for (int world = 1; world <= 5; world++) test_ranks(world, ordered_rank, NULL);
+}
+
 /* Rank 1 fails where the others are in a call: they end with its message, and all memory is given back. */
 static tt_status failing_rank(struct tt_comm *control, void *argument)
 {
@@ -188,6 +267,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call),
         cmocka_unit_test(parts),
+        cmocka_unit_test(exchanges),
+        cmocka_unit_test(uneven_parts),
+        cmocka_unit_test(sums_in_order_of_rank),
         cmocka_unit_test(a_rank_that_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
