@@ -20,7 +20,7 @@ struct tt_device_tuning {
     enum tt_tuning_attention attention;
     enum tt_tuning_fused gemm_fused;
     bool gemm_tune;      /* measure products and keep the fastest */
-    bool deterministic;  /* attention's backward pass in an order of its own */
+    bool deterministic;  /* attention and sums over ranks in one order */
     double hang_seconds; /* a GPU that is silent for longer hangs; 0: 20 */
 };
 

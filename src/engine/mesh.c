@@ -1,8 +1,5 @@
 #include "engine/mesh.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "engine/rank.h"
 
 static int at_least_one(int count)
@@ -55,18 +52,11 @@ static tt_status make_groups(const struct tt_rank_config *config, struct tt_devi
     return split_neighbours(mesh, "contexts", config->mesh.context, &mesh->context);
 }
 
-/* The same that asks attention on GPUs for the same bits in every run. */
-static bool is_deterministic(void)
-{
-    const char *deterministic = getenv("TRIMTAB_DETERMINISTIC");
-    return deterministic != NULL && strcmp(deterministic, "1") == 0;
-}
-
 /* Gradients are summed over these; what other groups share is added by nobody. */
 static tt_status order_sums(const struct tt_rank_config *config, struct tt_device *device,
                             const struct tt_mesh *mesh)
 {
-    if (!config->train || !is_deterministic() || tt_device_is_host(device)) return TT_OK;
+    if (!config->train || !config->device.tuning.deterministic || tt_device_is_host(device)) return TT_OK;
     TT_TRY(tt_comm_order_sums(mesh->shard, device));
     return mesh->replicate != NULL ? tt_comm_order_sums(mesh->replicate, device) : TT_OK;
 }

@@ -384,7 +384,8 @@ tt_status tt_plan_make(const struct tt_rank_config *config, struct tt_plan_ranks
         (struct tt_device_config){.kind = "plan",
                                   .threads = 1,
                                   .stands_for = stands_for,
-                                  .network_bytes_per_second = config->device.network_bytes_per_second};
+                                  .network_bytes_per_second = config->device.network_bytes_per_second,
+                                  .tuning = config->device.tuning};
     attempt.rank.cancel = NULL;
     attempt.rank.limits = tt_batch_limits_join(train_limits, eval_limits);
     plan->step_tokens = attempt.train.tokens * attempt.micro_steps;

@@ -111,6 +111,7 @@ tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan)
         TT_GO(read_adapter(config->model.adapter_name_or_path, &arena, &options.lora));
     TT_GO(find_device(spec->device, config->device.device_memory, &layout.device, &devices));
     layout.device.network_bytes_per_second = (double)spec->network_bandwidth;
+    layout.device.tuning = config->device.tuning;
     TT_GO(count_ranks(config, devices, &ranks));
     layout.world_size = ranks.count;
     layout.machines = ranks.machines;
