@@ -1,8 +1,8 @@
 /* trimtab.h: the public interface of libtrimtab, all of it.
  *
- * The library does what the program `trimtab` does: it fine-tunes language models (LoRA or every weight, sharded over
- * ranks), evaluates them, generates text, and converts text into token ids and back. It reads and writes Hugging Face's
- * files. A job is configured by settings only; docs/settings.md lists their names and meaning.
+ * The library fine-tunes language models (LoRA or every weight, sharded over ranks), evaluates them, generates text,
+ * and converts text into token ids and back, as the program `trimtab` does. It reads and writes Hugging Face's files. A
+ * job is configured by settings only; docs/settings.md lists their names and meaning.
  *
  *     struct tt_job *job = NULL;
  *     struct tt_train_summary summary;
@@ -201,11 +201,11 @@ struct tt_completer;
 TT_PUBLIC TT_MUST_USE tt_status tt_completer_create(struct tt_job *job, struct tt_completer **out);
 TT_PUBLIC void tt_completer_destroy(struct tt_completer *completer);
 
-/* Called with each new piece of the completion of prompt `index`: whole characters, `bytes` of them, not terminated.
- * Returning false ends that completion. */
+/* Called with each new piece of the completion of prompt `index`. `text` has `bytes` bytes, no terminator, and only
+ * complete characters. Returning false ends that completion. */
 typedef bool tt_completion_visitor(void *context, int index, const char *text, size_t bytes);
-/* Completes `count` prompts, per_device_eval_batch_size at a time. The pieces that the visitor gets for i, in order,
- * are the text of completion i; the token that ended it is not included. A prompt without tokens or with more than
+/* Completes `count` prompts, per_device_eval_batch_size at a time. The pieces of prompt i, in the order of the calls of
+ * the visitor, are the text of completion i, without the token that ended it. A prompt without tokens or with more than
  * max_prompt_tokens is TT_ERR_DATA. */
 TT_PUBLIC TT_MUST_USE tt_status tt_completer_run(struct tt_completer *completer, const char *const *prompts,
                                                  int count, tt_completion_visitor *visitor, void *context);

@@ -16,21 +16,22 @@ struct tt_completer {
     int batch_size;
 };
 
-/* A group of prompts that are completed at once. */
+/* Prompts that are completed as one batch. */
 struct group {
     struct tt_completer *completer;
     tt_completion_visitor *visitor; /* may be NULL */
     void *context;
-    int first, count; /* prompts of the call that are in it */
+    int first, count; /* range of the call's prompts */
+    /* one element a prompt, batch_size of each */
     struct tt_ids *prompts, *outputs;
     struct tt_tokenizer_stream *streams;
     bool *ended; /* by the visitor */
     struct tt_str piece;
-    tt_status status;      /* what went wrong inside on_token */
-    struct tt_error error; /* and its record */
+    tt_status status;      /* first failure inside on_token */
+    struct tt_error error; /* its record */
 };
 
-/* What the model's positions leave beside the new tokens. */
+/* The largest prompt: the setting, or the model's positions minus the new tokens, at most PROMPT_TOKENS_DEFAULT. */
 static int64_t prompt_tokens(const struct tt_job_target *target, const struct tt_model_facts *model)
 {
     if (target->max_prompt_tokens > 0) return target->max_prompt_tokens;
@@ -42,7 +43,7 @@ static tt_status build(struct tt_completer *completer)
 {
     struct tt_job *job = completer->job;
     const struct tt_job_spec *config = &job->target.config;
-    job->settled = true;
+    job->resolved = true;
     TT_TRY(tt_generate_resolve(job->settings, &job->target.config, &job->target.generate));
     const struct tt_generate_options options =
         tt_generate_options_of(&job->target.generate, config->run.seed);
@@ -107,7 +108,7 @@ static void group_deinit(struct group *group)
     tt_str_deinit(&group->piece);
 }
 
-/* Empty again, with the memory kept. */
+/* Empties the group and keeps its memory. */
 static void group_reset(struct group *group, int first, int count)
 {
     group->first = first;
@@ -120,7 +121,7 @@ static void group_reset(struct group *group, int first, int count)
     }
 }
 
-/* Hands the piece to the visitor. */
+/* Calls the visitor with the new piece, unless it is empty. */
 static void visit(struct group *group, int index)
 {
     if (group->piece.bytes == 0 || group->visitor == NULL) return;

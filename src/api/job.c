@@ -13,11 +13,11 @@
 static const struct tt_setting own_settings[] = {
     {.name = "exact_match", .type = TT_SETTING_BOOL, .offset = offsetof(struct tt_job_target, exact_match),
      .default_text = "false", .transient = true,
-     .help = "Evaluation also completes each prompt and counts the completions that equal the row's."},
+     .help = "Evaluation also completes each prompt greedily and counts the completions that equal the row's."},
     {.name = "max_prompt_tokens", .type = TT_SETTING_INT,
      .offset = offsetof(struct tt_job_target, max_prompt_tokens), .default_text = "0", .transient = true,
      .minimum = 0, .maximum = 1 << 20,
-     .help = "Most tokens of a prompt; 0: what the model's positions leave, at most 1024."},
+     .help = "Largest number of tokens of a prompt; 0: the model's positions minus max_new_tokens, at most 1024."},
     {.name = NULL},
 };
 /* clang-format on */
@@ -57,8 +57,9 @@ void tt_job_destroy(struct tt_job *job)
 
 static tt_status check_open(const struct tt_job *job)
 {
-    if (!job->settled) return TT_OK;
-    tt_status status = tt_fail(TT_ERR_USAGE, "the settings of this job are settled: it has been used");
+    if (!job->resolved) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "the settings of this job are resolved already and cannot change");
     tt_hint("create another job");
     return status;
 }
@@ -87,9 +88,9 @@ tt_status tt_job_read_accelerate(struct tt_job *job, const char *path)
     return tt_accelerate_read(path, job->settings);
 }
 
-static tt_status settle_training(struct tt_job *job)
+static tt_status resolve_training(struct tt_job *job)
 {
-    job->settled = true;
+    job->resolved = true;
     if (job->train_resolved) return TT_OK;
     TT_TRY(tt_train_resolve(job->settings, &job->target.config));
     job->train_resolved = true;
@@ -98,7 +99,7 @@ static tt_status settle_training(struct tt_job *job)
 
 tt_status tt_job_describe(struct tt_job *job, const char **yaml)
 {
-    TT_TRY(settle_training(job));
+    TT_TRY(resolve_training(job));
     tt_str_clear(&job->yaml);
     TT_TRY(tt_settings_write_yaml(job->settings, &job->yaml));
     *yaml = tt_str_text(&job->yaml);
@@ -120,7 +121,7 @@ tt_status tt_job_train(struct tt_job *job, const struct tt_train_observer *obser
                        struct tt_train_summary *summary)
 {
     TT_TRY(check_not_stopped(job));
-    TT_TRY(settle_training(job));
+    TT_TRY(resolve_training(job));
     return tt_trainer_run(&job->target.config, job->settings, observer, &job->cancel, summary);
 }
 
@@ -128,7 +129,7 @@ tt_status tt_job_evaluate(struct tt_job *job, const struct tt_train_observer *ob
                           struct tt_eval_result *result)
 {
     TT_TRY(check_not_stopped(job));
-    job->settled = true;
+    job->resolved = true;
     TT_TRY(tt_evaluate_resolve(job->settings, &job->target.config));
     struct tt_eval_spec spec = {.job = job->target.config,
                                 .exact_match = job->target.exact_match,

@@ -1,4 +1,4 @@
-/* Reading the parts of an error record from outside, and the version. */
+/* The public accessors of an error record, and the version. */
 #include "base/error.h"
 
 const char *tt_version(void)

@@ -36,7 +36,7 @@ static void start_record(tt_status status, const char *text)
     struct tt_error *record = tt_error_record();
     record->status = status;
     record->cause = TT_OK;
-    record->told = false;
+    record->reported_elsewhere = false;
     record->context_count = 0;
     record->hint[0] = '\0';
     set_text(text, record->message, sizeof record->message);
@@ -132,10 +132,10 @@ tt_status tt_error_restore(const struct tt_error *error)
     return record->status;
 }
 
-void tt_error_leave_to_other(tt_status cause)
+void tt_error_set_reported_elsewhere(tt_status cause)
 {
     tt_error_record()->cause = cause;
-    tt_error_record()->told = true;
+    tt_error_record()->reported_elsewhere = true;
 }
 
 /* Appends at *used and counts the bytes that a large enough buffer would hold. */

@@ -33,8 +33,8 @@ struct tt_error {
     int context_count;
     char hint[400]; /* empty when there is none */
     /* For runs over several processes, each of which may end in an error: */
-    tt_status cause; /* TT_ERR_PEER: status of the other rank's error; TT_OK when unknown */
-    bool told;       /* another rank has this error, or its cause, and reports it */
+    tt_status cause;         /* TT_ERR_PEER: status of the other rank's error; TT_OK when unknown */
+    bool reported_elsewhere; /* another rank reports this error, or its cause */
 };
 
 /* Starts a fresh record in this thread and returns `status`, so that `return tt_fail(...)` reads well. */
@@ -55,8 +55,8 @@ struct tt_error *tt_error_record(void);
 void tt_error_use_records(struct tt_error *(*record_of_thread)(void));
 /* Makes `error` the record of this thread and returns its status. */
 tt_status tt_error_restore(const struct tt_error *error);
-/* Marks the record of this thread: another rank reports this error, or its cause (`cause`; TT_OK: none). */
-void tt_error_leave_to_other(tt_status cause);
+/* Sets `reported_elsewhere` of the record of this thread, and its `cause` (TT_OK: unknown). */
+void tt_error_set_reported_elsewhere(tt_status cause);
 
 /* Returns from the calling function unless `call` returns TT_OK. */
 #define TT_TRY(call)                                                                                         \

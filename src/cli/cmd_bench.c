@@ -5,7 +5,7 @@
 #include "run/bench.h"
 
 struct bench_command {
-    struct tt_bench_spec spec; /* first: the offsets of its rows hold */
+    struct tt_bench_spec spec; /* must be first: the offsets of its settings apply here */
     struct tt_job_call call;
 };
 
@@ -14,7 +14,7 @@ static size_t list_sections(struct tt_setting_section *sections)
     return tt_job_call_sections(TT_JOB_BENCH, NULL, offsetof(struct bench_command, call), sections);
 }
 
-/* {"gemm": 5.1, ...}: the ops that took time, seconds a step. */
+/* {"gemm": 5.1, ...}: seconds a step of each op that was called. */
 static struct tt_json_value *profile_object(const struct tt_bench_result *result)
 {
     struct tt_json_value *object = tt_json_new_object();
@@ -51,11 +51,11 @@ static tt_status print_result(struct tt_cli *cli, const struct bench_command *co
     return status;
 }
 
-static tt_status take_words(int argc, char *const *argv, int *count)
+static tt_status parse_words(int argc, char *const *argv, int *count)
 {
     *count = 1;
     if (argc >= 1 && strcmp(argv[0], "train") == 0) return TT_OK;
-    tt_status status = argc == 0 ? tt_fail(TT_ERR_USAGE, "nothing to measure")
+    tt_status status = argc == 0 ? tt_fail(TT_ERR_USAGE, "bench needs the name of a benchmark")
                                  : tt_fail(TT_ERR_USAGE, "there is no benchmark '%s'", argv[0]);
     tt_hint("trimtab bench train --config_json bench/shapes/q05b.json");
     return status;
@@ -74,14 +74,15 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     struct tt_bench_result result;
     if (command->call.print_config) return tt_job_call_print(cli, call->settings);
     TT_TRY(tt_bench_train(&command->spec, cli->cancel, &result));
-    return result.tokens_per_second > 0 ? print_result(cli, command, &result) : TT_OK; /* rank 0 has it */
+    return result.tokens_per_second > 0 ? print_result(cli, command, &result)
+                                        : TT_OK; /* only rank 0 has it */
 }
 
 const struct tt_command_ops tt_cmd_bench = {
     .usage = " train --config_json FILE [--per_device_train_batch_size N] [--sequence_length N]",
     .sections = list_sections,
     .target_bytes = sizeof(struct bench_command),
-    .take_words = take_words,
+    .parse_words = parse_words,
     .resolve = resolve,
     .run = run,
 };

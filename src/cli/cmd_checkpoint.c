@@ -21,11 +21,11 @@ struct checkpoint_command {
 /* clang-format off */
 static const struct tt_setting own_settings[] = {
     {.name = "json", .type = TT_SETTING_BOOL, FIELD(json), .default_text = "false",
-     .help = "ls: print one JSON list. What it calls whole has every file in its size; verify reads every byte."},
+     .help = "ls: print one JSON list. \"whole\" means that all files have the recorded size; verify reads all bytes."},
     {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir),
-     .help = "consolidate: where the checkpoint is written with its training state in whole tensors."},
+     .help = "consolidate: folder for the new checkpoint, whose training state is in whole tensors."},
     {.name = "overwrite_output_dir", .type = TT_SETTING_BOOL, FIELD(overwrite), .default_text = "false",
-     .help = "consolidate: replace an output_dir that is not empty, as a whole."},
+     .help = "consolidate: replace all of an output_dir that is not empty."},
     {.name = NULL},
 };
 /* clang-format on */
@@ -52,7 +52,7 @@ static const char *kind_of(const struct tt_checkpoint_facts *facts, char *text, 
     return text;
 }
 
-/* The step of the best checkpoint, as the newest that says so has it; -1: none does. */
+/* Step of the best checkpoint, from the newest trainer_state.json that names one; -1: none does. */
 static int64_t best_step(const char *folder, const int64_t *steps, size_t count)
 {
     int64_t best = -1;
@@ -73,7 +73,7 @@ static int64_t best_step(const char *folder, const int64_t *steps, size_t count)
     return best;
 }
 
-/* One line of the list; `why` is empty for one that is whole. */
+/* Appends one checkpoint to the list. `why`: the message of its first damage; empty for a whole checkpoint. */
 static tt_status list_one(struct tt_str *text, struct tt_json_value *list,
                           const struct tt_checkpoint_facts *facts, int64_t step, bool best, const char *why)
 {
@@ -144,7 +144,8 @@ out:
     return status;
 }
 
-/* Says how it is; *broken counts. What is no matter of the checkpoint (memory, a stop) is returned. */
+/* Prints whether the checkpoint is whole. Damage is counted in *broken and the first error is kept in *first. Other
+ * errors (memory, a stop) are returned. */
 static tt_status verify_one(struct tt_cli *cli, const char *path, size_t *broken, struct tt_error *first)
 {
     struct tt_str text = {0};
@@ -211,15 +212,15 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     return run_consolidate(cli, command, folder);
 }
 
-static tt_status take_words(int argc, char *const *argv, int *count)
+static tt_status parse_words(int argc, char *const *argv, int *count)
 {
     const char *what = argc > 0 ? argv[0] : "";
     bool known = strcmp(what, "ls") == 0 || strcmp(what, "verify") == 0 || strcmp(what, "consolidate") == 0;
     *count = 2;
     if (known && argc >= 2 && argv[1][0] != '-') return TT_OK;
     tt_status status = known       ? tt_fail(TT_ERR_USAGE, "checkpoint %s needs a folder", what)
-                       : argc == 0 ? tt_fail(TT_ERR_USAGE, "checkpoint needs to be told what to do")
-                                   : tt_fail(TT_ERR_USAGE, "checkpoint cannot '%.60s'", what);
+                       : argc == 0 ? tt_fail(TT_ERR_USAGE, "checkpoint needs an operation")
+                                   : tt_fail(TT_ERR_USAGE, "checkpoint has no operation '%.60s'", what);
     tt_hint("trimtab checkpoint%s", usage);
     return status;
 }
@@ -228,6 +229,6 @@ const struct tt_command_ops tt_cmd_checkpoint = {
     .usage = usage,
     .sections = list_sections,
     .target_bytes = sizeof(struct checkpoint_command),
-    .take_words = take_words,
+    .parse_words = parse_words,
     .run = run,
 };

@@ -6,7 +6,7 @@
 #include "run/trainer.h"
 
 struct eval_command {
-    struct tt_eval_spec spec; /* first: the offsets of its rows hold */
+    struct tt_eval_spec spec; /* must be first: the offsets of its settings apply here */
     struct tt_job_call call;
     bool json;
 };

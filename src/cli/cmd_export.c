@@ -15,15 +15,16 @@ struct export_command {
 /* clang-format off */
 static const struct tt_setting own_settings[] = {
     {.name = "model_name_or_path", .aliases = "model_name model base_model", .type = TT_SETTING_STRING, FIELD(model),
-     .required = true, .help = "Folder of the model, or of the adapter's base."},
+     .required = true, .help = "Folder of the model, or of the adapter's base model."},
     {.name = "adapter_name_or_path", .aliases = "adapter adapter_path", .type = TT_SETTING_STRING, FIELD(adapter),
-     .help = "PEFT adapter folder: merged into the model on the way."},
+     .help = "PEFT adapter folder; the adapter is merged into the exported model."},
     {.name = "adapter_only", .type = TT_SETTING_BOOL, FIELD(adapter_only), .default_text = "false",
-     .help = "Write the adapter alone, as a file to be used beside one of its base."},
+     .help = "Write the adapter alone, as a file to load beside that of its base model."},
     {.name = "output_file", .aliases = "outfile", .type = TT_SETTING_STRING, FIELD(output_file), .required = true,
-     .help = "The GGUF file; it appears when it is complete."},
+     .help = "The GGUF file to write. It becomes visible when it is complete."},
     {.name = "outtype", .type = TT_SETTING_CHOICE, FIELD(outtype), .choices = "auto f32 f16 bf16",
-     .default_text = "auto", .help = "Type of matrices; auto: the one they have. Norms and biases are always f32."},
+     .default_text = "auto",
+     .help = "Type of matrices; auto: their type in the model. Norms and biases are always f32."},
     {.name = "overwrite", .type = TT_SETTING_BOOL, FIELD(overwrite), .default_text = "false",
      .help = "Replace output_file when it exists."},
     {.name = NULL},
@@ -63,7 +64,7 @@ out:
     return status;
 }
 
-static tt_status take_words(int argc, char *const *argv, int *count)
+static tt_status parse_words(int argc, char *const *argv, int *count)
 {
     *count = 1;
     if (argc >= 1 && strcmp(argv[0], "gguf") == 0) return TT_OK;
@@ -78,6 +79,6 @@ const struct tt_command_ops tt_cmd_export = {
              "--output_file FILE.gguf [--outtype f16]",
     .sections = list_sections,
     .target_bytes = sizeof(struct export_command),
-    .take_words = take_words,
+    .parse_words = parse_words,
     .run = run,
 };

@@ -11,7 +11,7 @@
 #include "job/resolve.h"
 
 struct generate_command {
-    struct tt_generate_spec spec; /* first: the offsets of its rows hold */
+    struct tt_generate_spec spec; /* must be first: the offsets of its settings apply here */
     const char *prompt, *prompt_file;
     bool json;
 };
@@ -21,12 +21,12 @@ struct generate_command {
 /* One row reads as one paragraph. */
 /* clang-format off */
 static const struct tt_setting own_settings[] = {
-    {.name = "prompt", .type = TT_SETTING_STRING, OWN(prompt), .help = "The text to go on from."},
+    {.name = "prompt", .type = TT_SETTING_STRING, OWN(prompt), .help = "The text to complete."},
     {.name = "prompt_file", .aliases = "prompts", .type = TT_SETTING_STRING, OWN(prompt_file),
-     .help = "A file with one prompt a line: text, or JSON objects with a key prompt. - is standard input, "
-             "which is read too when no prompt is given."},
+     .help = "A file with one prompt a line: text, or a JSON object with the key prompt. - means standard input, "
+             "which is also read when no prompt is given."},
     {.name = "json", .type = TT_SETTING_BOOL, OWN(json), .default_text = "false", .transient = true,
-     .help = "Print JSON lines with prompt and completion; several prompts always do."},
+     .help = "Print JSON lines with prompt and completion; always on with several prompts."},
     {.name = NULL},
 };
 /* clang-format on */
@@ -41,13 +41,13 @@ static size_t list_sections(struct tt_setting_section *sections)
 
 enum { PROMPTS_BYTES_MAX = 64 << 20 };
 
-/* Prompts and what is made of them. A zeroed struct is empty. */
+/* Prompts and their token ids. A zeroed struct is empty. */
 struct prompts {
     struct tt_arena arena;
-    const char **texts;
+    const char **texts; /* [count], in the arena */
     size_t count, capacity;
-    struct tt_ids *ids;
-    size_t longest;
+    struct tt_ids *ids; /* [count] */
+    size_t longest;     /* tokens of the longest prompt */
 };
 
 static void prompts_deinit(struct prompts *prompts)
@@ -68,7 +68,7 @@ static tt_status add_prompt(struct prompts *prompts, const char *text, size_t by
     return TT_OK;
 }
 
-/* One line: text as it is, or a JSON object with a key `prompt`. */
+/* Adds the prompt of one line: the text of the line, or of the key `prompt` of a JSON object. */
 static tt_status add_line(struct prompts *prompts, const char *line, size_t bytes, const char *origin,
                           size_t number)
 {
@@ -152,7 +152,7 @@ static tt_status encode_prompts(struct prompts *prompts, const struct tt_tokeniz
     return status;
 }
 
-/* A run is stopped between tokens. */
+/* Ends all completions after a stop request. */
 static bool on_token(void *context, int index, int32_t token)
 {
     struct tt_cancel *cancel = context;
@@ -180,7 +180,7 @@ static tt_status print_completion(struct tt_cli *cli, const char *prompt, const 
     return status;
 }
 
-/* `count` prompts from `first` on, at once. */
+/* Completes and prints `count` prompts from `first` on, as one batch. */
 static tt_status run_batch(struct tt_cli *cli, const struct generate_command *command,
                            struct tt_generator *generator, const struct tt_tokenizer *tokenizer,
                            const struct prompts *prompts, size_t first, size_t count)

@@ -12,8 +12,10 @@ static tt_status write_program_help(struct tt_str *text)
         TT_TRY(tt_str_printf(text, "  %-10s %s\n", command->name, command->summary));
     return tt_str_append_text(
         text,
-        "\ntrimtab COMMAND --help lists what a command takes. Keys, defaults and meaning are those of TRL's\n"
-        "SFTConfig, transformers' TrainingArguments and PEFT's LoraConfig, where they exist there.\n\n"
+        "\ntrimtab COMMAND --help lists the settings of a command. Names, defaults and meaning are those of "
+        "TRL's\n"
+        "SFTConfig, transformers' TrainingArguments and PEFT's LoraConfig, for all settings that exist "
+        "there.\n\n"
         "exit codes: 0 done, 2 command line or configuration, 3 input or output files, 4 memory,\n"
         "5 reading or writing failed (retry), 10 device or peer (retry), 11 stopped and resumable (retry), "
         "70 a bug in trimtab\n");
@@ -39,7 +41,7 @@ tt_status tt_help_print(struct tt_cli *cli, const struct tt_command *command)
     return status;
 }
 
-/* Sections of `command` that `trimtab train` does not have: the reference says the others once. */
+/* Writes the sections of `command` that `trimtab train` does not have: the reference lists shared sections once. */
 static tt_status write_own_sections(struct tt_str *text, const char *name)
 {
     struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX], train[TT_COMMAND_SECTIONS_MAX],
@@ -52,7 +54,7 @@ static tt_status write_own_sections(struct tt_str *text, const char *name)
         if (!shared) own[own_count++] = sections[i];
     }
     TT_TRY(tt_str_printf(text, "\n# trimtab %s\n", name));
-    const char *between = "\nBeside the keys below it takes those of: ", *last = "";
+    const char *between = "\nBesides the keys below it accepts those of: ", *last = "";
     for (size_t j = 0; j < train_count; j++) {
         for (size_t i = 0; i < count; i++) {
             if (sections[i].rows != train[j].rows || strcmp(train[j].title, last) == 0) continue;
@@ -71,14 +73,15 @@ static tt_status write_reference(struct tt_str *text)
     TT_TRY(tt_str_append_text(
         text,
         "<!-- Generated: trimtab help --markdown > docs/settings.md -->\n\n# Settings\n\n"
-        "Keys stand in a YAML file (`--config sft.yaml`) or are flags (`--learning_rate 2e-4`); flags win.\n"
+        "Keys are set in a YAML file (`--config sft.yaml`) or by flags (`--learning_rate 2e-4`); flags win.\n"
         "Two keys that contradict each other (`use_cpu: true`, `device: cuda`) are an error within one "
         "source;\n"
         "of two sources the nearer one wins: flags, then the last file.\n"
-        "`--key=value` and `--key value` are the same, dashes in names read as underscores, `--no_key` turns "
-        "a\n"
-        "truth value off, and keys of lists take several words. `null` stands for \"not given\", and so\n"
-        "does `none` unless it is one of the key's own values (`bias: none`).\n"
+        "`--key=value` and `--key value` are the same. Dashes in names are read as underscores. `--no_key` "
+        "turns\n"
+        "a boolean off. Keys with lists accept several words. `null` means \"not given\", and so does "
+        "`none`\n"
+        "unless it is a value of the key itself (`bias: none`).\n"
         "An unknown key is an error that names the nearest one.\n\n# trimtab train\n"));
     size_t count = tt_command_sections(tt_command_find("train"), sections);
     TT_TRY(tt_settings_docs(sections, count, text));

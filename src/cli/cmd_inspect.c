@@ -10,16 +10,16 @@
 #include "io/model_folder.h"
 #include "model/model.h"
 
-/* What is looked at: some list of entries, and facts about the whole. */
+/* The files to describe: a list of tensors and the configuration. */
 struct subject {
     const char *path, *kind;
     const struct tt_safetensors_entry **entries; /* borrowed, in order of name */
     size_t count;
     struct tt_model_folder *folder;
     struct tt_safetensors *file;
-    struct tt_json config; /* adapter_config.json, or the file that was named */
+    struct tt_json config; /* adapter_config.json, or the JSON file given as PATH */
     bool is_model;         /* `config` is a model's config.json */
-    char *located;         /* owned: `path` when a name was given */
+    char *located;         /* owned: storage of `path` if PATH was the name of a model in the hub's cache */
 };
 
 static void subject_close(struct subject *subject)
@@ -121,7 +121,7 @@ static double element_count(const struct tt_safetensors_entry *entry)
     return count;
 }
 
-/* Sums over tensors that have something in common. */
+/* Sums over the tensors of one group or type. */
 struct tally {
     const char *name;
     size_t tensors;
@@ -224,7 +224,7 @@ static tt_status write_tallies(struct tt_str *text, const char *heading, const s
     return TT_OK;
 }
 
-/* Whether this program serves the model, and if not, why. */
+/* Writes whether this program supports the model, and the reason if it does not. */
 static tt_status write_supported(struct tt_str *text, const struct subject *subject)
 {
     if (subject->folder == NULL && !subject->is_model) return TT_OK;
@@ -233,7 +233,7 @@ static tt_status write_supported(struct tt_str *text, const struct subject *subj
     tt_status status = tt_model_facts_parse(
         subject->folder != NULL ? tt_model_folder_config(subject->folder) : &subject->config, config);
     tt_free(config);
-    struct tt_model_folder *whole = NULL; /* without weights that are read, it says why */
+    struct tt_model_folder *whole = NULL; /* opened for its error if no weights were found */
     if (status == TT_OK && subject->folder != NULL && subject->count == 0)
         status = tt_model_folder_open(subject->path, true, &whole);
     tt_model_folder_close(whole);
@@ -331,7 +331,7 @@ static tt_status write_json(struct tt_str *text, const struct subject *subject, 
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;
 }
 
-/* The names that other commands have for what is inspected here. */
+/* Other commands' names for a path that inspect accepts. */
 static bool is_path_flag(const char *word)
 {
     return strcmp(word, "--model_name_or_path") == 0 || strcmp(word, "--adapter_name_or_path") == 0;
@@ -359,7 +359,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     }
     if (subject.path == NULL) {
         tt_status status = tt_fail(TT_ERR_USAGE, "inspect needs a path");
-        tt_hint("a model folder, an adapter folder or a safetensors file");
+        tt_hint("name a model folder, an adapter folder, a safetensors file or a config.json");
         return status;
     }
     tt_status status = subject_open(&subject);
@@ -376,6 +376,6 @@ const struct tt_command_ops tt_cmd_inspect = {
              "PATH is a model folder, a PEFT adapter folder, one safetensors file or "
              "a config.json;\nalso as --model_name_or_path PATH or "
              "--adapter_name_or_path PATH.\n"
-             "--json prints one JSON object; --tensors lists every tensor too.",
+             "--json prints one JSON object; --tensors also lists every tensor.",
     .run = run,
 };

@@ -16,17 +16,17 @@ struct merge_command {
 /* clang-format off */
 static const struct tt_setting own_settings[] = {
     {.name = "model_name_or_path", .aliases = "model_name model base_model", .type = TT_SETTING_STRING, FIELD(model),
-     .required = true, .help = "Folder of the base model, on which the adapter was trained."},
+     .required = true, .help = "Folder of the base model that the adapter was trained on."},
     {.name = "adapter_name_or_path", .aliases = "adapter adapter_path", .type = TT_SETTING_STRING, FIELD(adapter),
      .required = true, .help = "PEFT adapter folder."},
     {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir), .required = true,
-     .help = "Where the merged model folder is written; it appears when it is complete."},
+     .help = "Folder for the merged model. It becomes visible when it is complete."},
     {.name = "save_dtype", .type = TT_SETTING_STRING, FIELD(save_dtype), .choices = "float32 bfloat16 float16",
-     .help = "Type of every tensor; not given: each keeps the base's."},
+     .help = "Type of every tensor; not given: its type in the base model."},
     {.name = "max_shard_size", .type = TT_SETTING_BYTES, FIELD(max_shard_bytes), .default_text = "50GB",
-     .help = "Most bytes of one weights file."},
+     .help = "Largest size of one weights file."},
     {.name = "overwrite_output_dir", .type = TT_SETTING_BOOL, FIELD(overwrite), .default_text = "false",
-     .help = "Replace an output_dir that is not empty, as a whole."},
+     .help = "Replace all of an output_dir that is not empty."},
     {.name = "json", .type = TT_SETTING_BOOL, FIELD(json), .default_text = "false",
      .help = "Print the changes as one JSON object."},
     {.name = NULL},
@@ -56,7 +56,7 @@ static tt_status write_text(struct tt_str *text, const struct tt_merge_report *r
                              change->largest, tt_merge_change_rms(change),
                              relative(change->squares, change->base_squares)));
     }
-    TT_TRY(tt_str_printf(text, "%-56s %11.3e %11.3e %9.2e\n", "all that changed", total->largest,
+    TT_TRY(tt_str_printf(text, "%-56s %11.3e %11.3e %9.2e\n", "all changed tensors", total->largest,
                          tt_merge_change_rms(total), relative(total->squares, total->base_squares)));
     return tt_str_printf(
         text,

@@ -5,7 +5,7 @@
 #include "run/plan_offline.h"
 
 struct plan_command {
-    struct tt_plan_spec spec; /* first: the offsets of its rows hold */
+    struct tt_plan_spec spec; /* must be first: the offsets of its settings apply here */
     struct tt_job_call call;
     bool json;
 };

@@ -23,28 +23,29 @@ static const struct tt_setting own_settings[] = {
     {.name = "model_name_or_path", .aliases = "model_name model", .type = TT_SETTING_STRING, FIELD(model),
      .required = true, .help = "Folder of the model in bfloat16, float16 or float32."},
     {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir), .required = true,
-     .help = "Where the quantized folder is written; it appears when it is complete."},
+     .help = "Folder for the quantized model. It becomes visible when it is complete."},
     {.name = "bnb_4bit_quant_type", .type = TT_SETTING_CHOICE, FIELD(quant_type), .default_text = "nf4",
-     .choices = "nf4 fp4", .help = "The sixteen values of 4 bits."},
+     .choices = "nf4 fp4", .help = "The sixteen values that 4 bits stand for."},
     {.name = "bnb_4bit_use_double_quant", .aliases = "use_bnb_nested_quant", .type = TT_SETTING_BOOL,
      FIELD(double_quant), .default_text = "false",
-     .help = "Store the scales of 4 bits in 8 bits: 4.13 instead of 4.5 bits a weight."},
+     .help = "Store the scales of 4-bit weights in 8 bits: 4.13 instead of 4.5 bits a weight."},
     {.name = "bnb_4bit_compute_dtype", .type = TT_SETTING_STRING, FIELD(compute_dtype), .default_text = "bfloat16",
-     .choices = "bfloat16 float32 float16", .help = "Written into config.json: in which type transformers computes."},
+     .choices = "bfloat16 float32 float16",
+     .help = "Written into config.json: the type that transformers computes in."},
     {.name = "bnb_4bit_quant_storage", .type = TT_SETTING_STRING, FIELD(storage), .default_text = "uint8",
      .choices = "uint8 bfloat16 float16 float32",
-     .help = "What the bytes of the codes are called in the files; PyTorch's FSDP wants the type of the other "
+     .help = "Type by which the files declare the bytes of the codes; PyTorch's FSDP needs that of the other "
              "weights."},
     {.name = "load_in_8bit", .type = TT_SETTING_BOOL, FIELD(load_in_8bit), .default_text = "false",
-     .help = "int8 with one scale a row instead of 4 bits."},
+     .help = "8 bits with one scale a row instead of 4 bits."},
     {.name = "llm_int8_skip_modules", .type = TT_SETTING_JSON, FIELD(skip_modules),
-     .help = "Names of linears that stay as they are; lm_head and the embeddings always do."},
+     .help = "Names of linears that are not quantized; lm_head and the embeddings never are."},
     {.name = "max_shard_size", .type = TT_SETTING_BYTES, FIELD(max_shard_bytes), .default_text = "50GB",
-     .help = "Most bytes of one weights file."},
+     .help = "Largest size of one weights file."},
     {.name = "overwrite_output_dir", .type = TT_SETTING_BOOL, FIELD(overwrite), .default_text = "false",
-     .help = "Replace an output_dir that is not empty, as a whole."},
+     .help = "Replace all of an output_dir that is not empty."},
     {.name = "json", .type = TT_SETTING_BOOL, FIELD(json), .default_text = "false",
-     .help = "Print what quantizing did as one JSON object."},
+     .help = "Print the sizes and errors as one JSON object."},
     {.name = NULL},
 };
 /* clang-format on */
@@ -55,7 +56,7 @@ static size_t list_sections(struct tt_setting_section *sections)
     return 1;
 }
 
-/* Root mean square of the error over that of the weights. */
+/* Root mean square of the quantization error, relative to that of the weights. */
 static double relative(const struct tt_quantize_error *error)
 {
     return error->squares > 0 ? sqrt(error->errors / error->squares) : 0.0;
@@ -72,7 +73,7 @@ static tt_status write_text(struct tt_str *text, const struct tt_quantize_report
         TT_TRY(tt_str_printf(text, "%-24s %8lld %16lld %15.3e\n", report->kinds[k].name,
                              (long long)error->tensors, (long long)error->count, relative(error)));
     }
-    TT_TRY(tt_str_printf(text, "%-24s %8lld %16lld %15.3e\n", "all that is quantized",
+    TT_TRY(tt_str_printf(text, "%-24s %8lld %16lld %15.3e\n", "all quantized weights",
                          (long long)report->total.tensors, (long long)report->total.count,
                          relative(&report->total)));
     return tt_str_printf(text, "%s: %s of tensors became %s, in %zu file%s in '%s'\n", what,
@@ -110,7 +111,7 @@ static const struct tt_quant_layout *layout_of(void *context, const char *name)
     return param != NULL && tt_param_is_quantized(param) ? &param->quant : NULL;
 }
 
-/* transformers leaves the head alone only where no list is given: a list that is must name it. */
+/* transformers skips the head by itself only without a list, so a list must name the head. */
 static tt_status list_skipped(const struct tt_model *model, const struct tt_name_pattern *list,
                               struct tt_quantized_config *config)
 {

@@ -3,7 +3,7 @@
 #include "cli/job_call.h"
 
 struct train_command {
-    struct tt_job_spec job; /* first: the offsets of its rows hold */
+    struct tt_job_spec job; /* must be first: the offsets of its settings apply here */
     struct tt_job_call call;
 };
 
@@ -29,7 +29,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     struct tt_train_observer observer = tt_report_observer(report);
     tt_status status = tt_trainer_run(&command->job, call->settings, &observer, cli->cancel, &summary);
     if (status == TT_ERR_CANCELLED && summary.steps == 0)
-        tt_hint("it had not begun to train: the same command starts it again");
+        tt_hint("training had not begun: the same command starts it again");
     if (summary.steps > 0 && (status == TT_OK || status == TT_ERR_CANCELLED))
         tt_report_summary(report, &summary);
     return status;

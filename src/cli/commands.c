@@ -7,7 +7,7 @@
 #include "cli/signals.h"
 #include "launch/launch.h"
 
-/* A process takes less from its error to its end. */
+/* Longer than a process takes from its error to its exit. */
 static const double linger_seconds = 10.0;
 
 #define COMMAND(name, summary) {#name, summary, &tt_cmd_##name},
@@ -63,7 +63,7 @@ static tt_status call_command(struct tt_cli *cli, const struct tt_command_ops *o
     struct tt_command_call call = {.argc = argc, .argv = argv};
     if (ops->sections == NULL) return ops->run(cli, &call);
     call.argc = 0;
-    if (ops->take_words != NULL) TT_TRY(ops->take_words(argc, argv, &call.argc));
+    if (ops->parse_words != NULL) TT_TRY(ops->parse_words(argc, argv, &call.argc));
     call.target = tt_calloc(1, ops->target_bytes);
     if (call.target == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_settings_create(sections, ops->sections(sections), call.target, ops->target_bytes,
@@ -91,7 +91,7 @@ static tt_status run_command(struct tt_cli *cli, int argc, char *const *argv)
 
 int tt_cli_main(int argc, char *const *argv, FILE *out, FILE *err)
 {
-    static struct tt_cancel cancel; /* the signal handler keeps it to the end of the process */
+    static struct tt_cancel cancel; /* static: the signal handler uses it until the process ends */
     struct tt_report report;
     struct tt_cli cli = {&report, &cancel};
     tt_report_init(&report, out, err);
@@ -103,7 +103,8 @@ int tt_cli_main(int argc, char *const *argv, FILE *out, FILE *err)
     tt_report_deinit(&report);
     const struct tt_error *error = tt_error_last();
     int code = status == error->status ? tt_exit_code_of_error(error) : tt_exit_code_of(status);
-    /* A launcher of MPI kills all processes once one has ended: the one that reports the error goes first. */
-    if (status != TT_OK && error->told && tt_launch_kills_all()) tt_signals_linger(code, linger_seconds);
+    /* An MPI launcher kills all processes once one has ended: the process that reports the error must end first. */
+    if (status != TT_OK && error->reported_elsewhere && tt_launch_kills_all())
+        tt_signals_linger(code, linger_seconds);
     return code;
 }

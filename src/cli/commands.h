@@ -1,4 +1,4 @@
-/* The commands. Each is one file cmd_<name>.c, which defines tt_cmd_<name>, and one line in commands.def. */
+/* The commands. Each has a file cmd_<name>.c, which defines tt_cmd_<name>, and a line in commands.def. */
 #ifndef TT_CLI_COMMANDS_H
 #define TT_CLI_COMMANDS_H
 
@@ -8,29 +8,29 @@
 
 enum { TT_COMMAND_SECTIONS_MAX = 32 };
 
-/* What every command gets. */
+/* Passed to every command. */
 struct tt_cli {
-    struct tt_report *report;
-    struct tt_cancel *cancel;
+    struct tt_report *report; /* lent: output, messages and progress */
+    struct tt_cancel *cancel; /* lent: stop requests of the signal handler */
 };
 
 /* One call of a command. */
 struct tt_command_call {
-    int argc; /* words before the settings; of a command without settings all words */
+    int argc; /* words before the settings; all words of a command without settings */
     char *const *argv;
-    void *target; /* what the settings filled; NULL without settings */
-    struct tt_settings *settings;
+    void *target;                 /* the command's struct, filled by the settings; NULL without settings */
+    struct tt_settings *settings; /* NULL without settings */
 };
 
 struct tt_command_ops {
-    const char *usage; /* the words after "trimtab NAME" */
-    /* Fills `sections` [TT_COMMAND_SECTIONS_MAX] with the settings of the command and returns how many there are. NULL:
-     * it has none. They lie over a struct of `target_bytes`, which is zeroed. */
+    const char *usage; /* help text after "usage: trimtab NAME" */
+    /* Fills `sections` [TT_COMMAND_SECTIONS_MAX] with the settings of the command and returns their number. NULL: a
+     * command without settings. Their offsets refer to a zeroed struct of `target_bytes`. */
     size_t (*sections)(struct tt_setting_section *sections);
     size_t target_bytes;
-    /* Checks the words before the settings: *count gets how many there are. NULL: settings come at once. */
-    tt_status (*take_words)(int argc, char *const *argv, int *count);
-    /* After the flags were read. NULL: tt_settings_check. */
+    /* Checks the words before the settings and stores their number in *count. NULL: there are no such words. */
+    tt_status (*parse_words)(int argc, char *const *argv, int *count);
+    /* Called after the flags are parsed; resolves and checks the target. NULL: tt_settings_check. */
     tt_status (*resolve)(void *target, struct tt_settings *settings);
     tt_status (*run)(struct tt_cli *cli, const struct tt_command_call *call);
 };
@@ -44,17 +44,17 @@ struct tt_command {
 #include "cli/commands.def"
 #undef COMMAND
 
-/* NULL when there is none of that name. */
+/* NULL if there is no command of that name. */
 const struct tt_command *tt_command_find(const char *name);
-/* Its ops' sections, or none. */
+/* Calls the command's `sections`; 0 for a command without settings. */
 size_t tt_command_sections(const struct tt_command *command, struct tt_setting_section *sections);
-/* In the order of commands.def, ended by one without name. */
+/* In the order of commands.def; the last entry has no name. */
 extern const struct tt_command tt_commands[];
 
-/* The program: finds the command, runs it, reports its error; returns the exit code. */
+/* The whole program: finds the command, runs it, reports its error. Returns the exit code. */
 int tt_cli_main(int argc, char *const *argv, FILE *out, FILE *err);
 
-/* Prints the help of one command, or of the program when NULL. */
+/* Prints the help of one command; NULL: of the program. */
 TT_MUST_USE tt_status tt_help_print(struct tt_cli *cli, const struct tt_command *command);
 
 #endif

@@ -1,4 +1,4 @@
-/* Exit codes are an interface: what starts runs decides by them whether to try again. */
+/* Exit codes are an interface: schedulers and scripts decide by them whether to retry. */
 #ifndef TT_CLI_EXIT_CODES_H
 #define TT_CLI_EXIT_CODES_H
 
@@ -12,13 +12,13 @@ enum tt_exit_code {
     TT_EXIT_MEMORY = 4,   /* does not fit; do not retry */
     TT_EXIT_IO = 5,       /* reading or writing failed (disk full, network file system); retry */
     TT_EXIT_DEVICE = 10,  /* a device or a peer failed; retry */
-    TT_EXIT_STOPPED = 11, /* stopped on request; retry goes on from the last checkpoint */
-    TT_EXIT_BUG = 70,     /* our bug */
+    TT_EXIT_STOPPED = 11, /* stopped on request; a retry resumes from the last checkpoint */
+    TT_EXIT_BUG = 70,     /* a bug in trimtab */
 };
 
 enum tt_exit_code tt_exit_code_of(tt_status status);
-/* Of the error record of this thread. A process that ended because another rank did has the code of that rank's error:
- * a launcher reports the code of whichever process ends first. */
+/* The code for an error record. TT_ERR_PEER has the code of the other rank's error, if that is known: a launcher
+ * reports the code of whichever process ends first. */
 enum tt_exit_code tt_exit_code_of_error(const struct tt_error *error);
 
 #endif

@@ -9,10 +9,10 @@
 const struct tt_setting tt_job_call_settings[] = {
     {.name = "config_file", .aliases = "accelerate_config", .type = TT_SETTING_STRING,
      FIELD(config_file), .transient = true,
-     .help = "accelerate's configuration file (FSDP), read as it is; settings given elsewhere win over it."},
+     .help = "accelerate's configuration file (FSDP), unchanged; settings from other sources override it."},
     {.name = "print_config", .aliases = "dry_run", .type = TT_SETTING_BOOL, FIELD(print_config),
      .default_text = "false", .transient = true,
-     .help = "Check the settings, print all of them as they are resolved, and stop; model and data are not opened."},
+     .help = "Check the settings, print all resolved values and exit; model and data are not opened."},
     {.name = NULL},
 };
 /* clang-format on */

@@ -1,4 +1,4 @@
-/* What the commands that run a job share: accelerate's file and --print_config. */
+/* Settings shared by the commands that run a job: accelerate's file and --print_config. */
 #ifndef TT_CLI_JOB_CALL_H
 #define TT_CLI_JOB_CALL_H
 
@@ -11,13 +11,14 @@ struct tt_job_call {
 };
 extern const struct tt_setting tt_job_call_settings[]; /* over struct tt_job_call */
 
-/* Sections of a command: those of the call, `own` (rows of the command; NULL: none) and those of the kind of job. They
- * lie over the command's struct, which begins with the kind's. Returns how many. */
+/* Fills `sections` [TT_COMMAND_SECTIONS_MAX]: those of struct tt_job_call at `call_offset` of the command's struct,
+ * `own` (rows of the command; NULL: none) and those of the kind of job, whose specification must be the first member of
+ * the command's struct. Returns the number of sections. */
 size_t tt_job_call_sections(enum tt_job_kind kind, const struct tt_setting *own, size_t call_offset,
                             struct tt_setting_section *sections);
-/* After the flags and the files of --config: reads accelerate's file, when one is named. */
+/* Call after the flags and the files of --config are read: reads accelerate's file, if one is given. */
 TT_MUST_USE tt_status tt_job_call_read(const struct tt_job_call *call, struct tt_settings *settings);
-/* The resolved settings on standard output. */
+/* Prints the resolved settings as YAML. */
 TT_MUST_USE tt_status tt_job_call_print(struct tt_cli *cli, const struct tt_settings *settings);
 
 #endif

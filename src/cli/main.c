@@ -4,7 +4,7 @@
 #include "cli/exit_codes.h"
 #include "launch/pulse.h"
 
-/* The thread of a rank will never end, and so could neither the process. */
+/* The thread of a rank hangs, so a normal exit would hang too. */
 static void leave_stuck(const struct tt_error *error)
 {
     char text[2048];
@@ -19,7 +19,7 @@ int main(int argc, char **argv)
     tt_pulse_set_handler(leave_stuck);
     int code = tt_cli_main(argc, argv, stdout, stderr);
     if (code != TT_EXIT_DEVICE) return code;
-    /* A driver whose GPU hangs would wait for it in its own exit handlers. */
+    /* The exit handlers of a driver would wait for a GPU that hangs. */
     fflush(NULL);
     _exit(code);
 }

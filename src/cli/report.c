@@ -41,8 +41,7 @@ void tt_report_deinit(struct tt_report *report)
     pthread_mutex_destroy(&report->lock);
 }
 
-/* The cursor goes to the start of the line and what the bar left there is wiped. */
-static void wipe_bar(struct tt_report *report)
+static void erase_bar(struct tt_report *report)
 {
     if (report->bar_shown) fputs("\r\033[K", report->err);
     report->bar_shown = false;
@@ -59,12 +58,12 @@ static void draw_bar(struct tt_report *report, double now)
     report->drawn_at = now;
 }
 
-/* Lines stand above the bar. */
+/* Prints a line above the bar. */
 static void print_line(struct tt_report *report, const char *before, const char *line, const char *after)
 {
     pthread_mutex_lock(&report->lock);
     bool shown = report->bar_shown;
-    wipe_bar(report);
+    erase_bar(report);
     fprintf(report->err, "%s%s%s\n", before, line, after);
     if (shown) draw_bar(report, tt_clock_seconds());
     fflush(report->err);
@@ -88,7 +87,7 @@ void tt_report_bar_end(struct tt_report *report)
 void tt_report_log(void *context, enum tt_log_level level, const char *line)
 {
     struct tt_report *report = context;
-    /* Another rank's facts are rank 0's too; what is about this process alone is not. */
+    /* Rank 0 logs the same lines as a quiet process, except notices, which concern one process. */
     if (level == TT_LOG_DEBUG || (report->quiet && level != TT_LOG_NOTICE)) return;
     if (level == TT_LOG_WARNING)
         print_line(report, report->colour ? "\033[33mwarning:\033[0m " : "warning: ", line, "");
@@ -102,7 +101,8 @@ void tt_report_error(struct tt_report *report)
     const struct tt_error *error = tt_error_last();
     tt_error_format(error, text, sizeof text);
     tt_report_bar_end(report);
-    if (error->told) { /* another rank reports it in full; this one's log says why it ended */
+    if (error
+            ->reported_elsewhere) { /* one line for the log of this rank: another rank prints the whole record */
         fprintf(report->err, "ended: %s\n", error->message);
         fflush(report->err);
         return;
@@ -131,7 +131,7 @@ static void format_rate(double rate, char *text, size_t text_bytes)
         snprintf(text, text_bytes, "%.0f", rate);
 }
 
-/* Appends `piece` after two blanks when it still fits. */
+/* Appends two blanks and `piece` if they fit. */
 static void add_piece(char *text, size_t text_bytes, int columns, const char *piece)
 {
     size_t length = strlen(text);
@@ -208,7 +208,7 @@ static bool has_field(const struct tt_log_row *row, const char *name)
     return false;
 }
 
-/* Speed and time left, where the row does not say them itself. */
+/* Appends speed and remaining time, unless the row has them. */
 static void append_pace(char *line, size_t line_bytes, const struct tt_log_row *row,
                         const struct tt_progress *progress)
 {
@@ -224,8 +224,8 @@ static void append_pace(char *line, size_t line_bytes, const struct tt_log_row *
                  tt_format_duration(progress->seconds_left, number, sizeof number));
 }
 
-/* A bar already shows what training rows say; evaluations always get a line; the last row is the summary's.
- */
+/* With a bar, training rows print nothing: the bar shows their values. Evaluation rows always print a line. The last
+ * row of a run prints nothing: tt_report_summary has its values. */
 static void on_log(void *context, const struct tt_log_row *row)
 {
     struct tt_report *report = context;

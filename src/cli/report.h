@@ -1,6 +1,6 @@
-/* What people see: the only place of the program that writes to a terminal. Results go to standard output; messages,
- * errors and progress to standard error. A terminal gets one line of progress, redrawn at most ten times a second and
- * fitted to its width; anything else gets plain lines. Colour only on a terminal, and not when NO_COLOR is set. */
+/* Output of the program. Results go to standard output; messages, errors and progress go to standard error. A terminal
+ * gets one line of progress, redrawn at most ten times a second and fitted to its width; a file or pipe gets plain
+ * lines. Colour is used only on a terminal, and not if NO_COLOR is set. All functions may be called from any thread. */
 #ifndef TT_CLI_REPORT_H
 #define TT_CLI_REPORT_H
 
@@ -13,38 +13,40 @@
 
 struct tt_report {
     FILE *out, *err;
-    bool terminal; /* err is one */
+    bool terminal; /* err is a terminal */
     bool colour;
-    bool bar; /* progress as one line that is redrawn */
-    bool bar_shown;
-    bool quiet;      /* a launcher started this process as another rank than 0: its facts are rank 0's too */
-    double drawn_at; /* seconds */
-    struct tt_progress progress; /* the last that was told */
-    pthread_mutex_t lock;
+    bool bar;       /* show progress as one line that is redrawn */
+    bool bar_shown; /* the cursor is behind a bar */
+    bool quiet; /* a launcher started this process as a rank other than 0, and rank 0 logs the same lines */
+    double drawn_at;             /* seconds of tt_clock_seconds */
+    struct tt_progress progress; /* of the last call of on_progress */
+    pthread_mutex_t lock;        /* for progress and the bar */
 };
 
 void tt_report_init(struct tt_report *report, FILE *out, FILE *err);
-void tt_report_deinit(struct tt_report *report);                 /* ends a line of progress */
-void tt_report_line(struct tt_report *report, const char *line); /* a message */
-/* the error record of this thread; one line where another rank tells it */
+void tt_report_deinit(struct tt_report *report);                 /* ends the line of the bar */
+void tt_report_line(struct tt_report *report, const char *line); /* prints a message above the bar */
+/* Prints the error record of this thread: all of it, or one line if another rank reports the error. */
 void tt_report_error(struct tt_report *report);
+/* Ends the line of the bar; the next update draws a new one. */
 void tt_report_bar_end(struct tt_report *report);
 
 /* A sink for tt_log_set_sink; `context` is the report. */
 tt_log_sink tt_report_log;
-/* Callbacks that report; borrows `report`. */
+/* Callbacks that print progress, log rows and messages; borrows `report`. */
 struct tt_train_observer tt_report_observer(struct tt_report *report);
 void tt_report_summary(struct tt_report *report, const struct tt_train_summary *summary);
 
-/* The line of progress in `columns` columns, without an end of line; returns `text`. For tests, and for the bar. */
+/* Writes the line of progress, at most `columns` wide and without an end of line, into `text` and returns it. Public
+ * for tests. */
 const char *tt_report_format_bar(const struct tt_progress *progress, int columns, char *text,
                                  size_t text_bytes);
-/* Columns of the terminal behind `file`; 80 when there is none. */
+/* Columns of the terminal that `file` writes to; 80 if it is not a terminal. */
 int tt_report_columns(FILE *file);
 
-/* Standard output. A closed pipe or a full disk is TT_ERR_IO. */
+/* Prints on standard output, with control characters escaped. A closed pipe or a full disk is TT_ERR_IO. */
 TT_MUST_USE tt_status tt_report_print(struct tt_report *report, const char *text);
-/* A text that is a result itself: byte for byte into files and pipes, as tt_report_print does on a terminal. */
+/* Prints a result: unchanged into files and pipes, and as tt_report_print does on a terminal. */
 TT_MUST_USE tt_status tt_report_print_raw(struct tt_report *report, const char *text, size_t bytes);
 
 #endif

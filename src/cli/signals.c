@@ -8,15 +8,15 @@
 
 #include "cli/exit_codes.h"
 
-/* The one mutable global of the program: a signal handler gets no argument to find its data by. */
+/* The one mutable global of the program: a signal handler has no argument that could refer to its data. */
 static struct {
     struct tt_cancel *cancel;
     _Atomic int64_t first_ms; /* 0: no request yet */
     atomic_bool lingers;
-    atomic_int code; /* of a process that lingers */
+    atomic_int code; /* exit code while `lingers` is set */
 } handler;
 
-static void say(const char *text)
+static void write_message(const char *text)
 {
     ssize_t written = write(STDERR_FILENO, text, strlen(text));
     (void)written;
@@ -36,11 +36,11 @@ static void on_signal(int number)
     if (atomic_load(&handler.lingers)) _exit(atomic_load(&handler.code));
     if (atomic_compare_exchange_strong(&handler.first_ms, &first, now)) {
         atomic_fetch_add(&handler.cancel->requests, 1);
-        say("\nstopping after this step; a second signal stops at once\n");
+        write_message("\nstopping after this step; a second signal stops at once\n");
         return;
     }
     if (now - first < 500) return;
-    say("\nstopped at once\n");
+    write_message("\nstopped at once\n");
     _exit(TT_EXIT_STOPPED);
 }
 
@@ -60,6 +60,6 @@ void tt_signals_install(struct tt_cancel *cancel)
     handler.cancel = cancel;
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaction(numbers[i], &action, NULL);
-    /* Writing past the limit on file sizes then fails like a full disk. */
+    /* A write past the limit on file sizes then returns EFBIG. */
     signal(SIGXFSZ, SIG_IGN);
 }

@@ -1,7 +1,7 @@
-/* SIGINT, SIGTERM and SIGUSR1 ask a run to stop: the first asks it to finish the step and save, the second ends the
- * process at once with TT_EXIT_STOPPED (files are always complete or invisible). Repeats within half a second are one
- * request: a launcher and the terminal often send the same signal twice. SIGXFSZ is ignored: a file
- * that may not grow is an error of the write. */
+/* SIGINT, SIGTERM and SIGUSR1 request a stop. The first signal makes the run finish its step and save; the second ends
+ * the process at once with TT_EXIT_STOPPED (files are always complete or invisible). Signals within half a second of
+ * the first count as one: a launcher and the terminal often send the same signal twice. SIGXFSZ is ignored, so that a
+ * write past the limit on file sizes fails with an error. */
 #ifndef TT_CLI_SIGNALS_H
 #define TT_CLI_SIGNALS_H
 
@@ -9,7 +9,7 @@
 
 /* `cancel` must live until the process ends. Called once, before any thread. */
 void tt_signals_install(struct tt_cancel *cancel);
-/* For a process with nothing left to do: returns after `seconds`; a signal ends it with `code` and without a word. */
+/* Delays the end of a process for `seconds`; a signal during that time ends the process silently with `code`. */
 void tt_signals_linger(int code, double seconds);
 
 #endif

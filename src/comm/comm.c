@@ -34,7 +34,7 @@ tt_status tt_comm_fail_peer(int rank, const struct tt_error *cause)
     tt_fail(TT_ERR_PEER, "rank %d failed: %.*s", rank, (int)sizeof cause->message - 1, cause->message);
     for (int i = 0; i < contexts; i++) tt_while("%.*s", (int)sizeof cause->context[i] - 1, cause->context[i]);
     if (cause->hint[0] != '\0') tt_hint("%.*s", (int)sizeof cause->hint - 1, cause->hint);
-    tt_error_leave_to_other(cause->status == TT_ERR_PEER ? cause->cause : cause->status);
+    tt_error_set_reported_elsewhere(cause->status == TT_ERR_PEER ? cause->cause : cause->status);
     return TT_ERR_PEER;
 }
 
@@ -234,7 +234,7 @@ tt_status tt_comm_agree(struct tt_comm *comm, tt_status status)
         tt_error_restore(&own); /* what this rank reports, whatever became of the exchange */
         bool alike = exchange == TT_OK && blamed != comm->rank && sent.status == status &&
                      strncmp(sent.message, own.message, sizeof own.message) == 0;
-        if (alike) tt_error_leave_to_other(own.cause);
+        if (alike) tt_error_set_reported_elsewhere(own.cause);
         return status;
     }
     if (exchange != TT_OK) return exchange;

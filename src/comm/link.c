@@ -80,7 +80,7 @@ tt_status tt_link_poll(struct tt_link *link)
     if (!failed) return TT_OK;
     if (teller != UINT64_MAX) { /* a rank that cannot speak: somebody else does */
         tt_error_restore(&cause);
-        if (teller != alone && teller != (uint64_t)link->first_rank) tt_error_leave_to_other(TT_OK);
+        if (teller != alone && teller != (uint64_t)link->first_rank) tt_error_set_reported_elsewhere(TT_OK);
         return cause.status != TT_OK ? cause.status : tt_fail(TT_ERR_PEER, "rank %d stopped", rank);
     }
     return tt_comm_fail_peer(rank, &cause);

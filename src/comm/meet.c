@@ -424,7 +424,7 @@ static void tell_others(const struct meeting *meeting, int control)
 {
     struct tt_error error;
     tt_error_copy(&error);
-    if (error.status == TT_ERR_PEER || error.told) return;
+    if (error.status == TT_ERR_PEER || error.reported_elsewhere) return;
     struct tt_wire_header header = {.magic = TT_WIRE_MAGIC,
                                     .kind = TT_WIRE_ABORT,
                                     .parameter = meeting->config->first_rank,

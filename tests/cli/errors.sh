@@ -90,7 +90,7 @@ expect 2 "lr_scheduler_kwargs: '{bad' is not a mapping" train --config good.yaml
 expect 2 "row_tokens_min 10 is more than row_tokens_max 5" bench train --row_tokens_min 10 --row_tokens_max 5 \
     --config_json "$root/bench/shapes/tiny.json" --device cpu
 expect 2 "help takes one command" help nothing
-expect 2 "checkpoint needs to be told what to do" checkpoint
+expect 2 "checkpoint needs an operation" checkpoint
 expect 2 "trimtab checkpoint ls FOLDER" checkpoint list folder
 # The help names every schedule that the hint for a wrong one names.
 expect 2 "lr_scheduler_type 'cosin'" train --config good.yaml --lr_scheduler_type cosin

@@ -241,7 +241,7 @@ static void settings_are_checked(void **state)
     assert_non_null(strstr(yaml, "\ndataset_name: rows.jsonl  # inline line 2"));
     assert_null(strstr(yaml, "max_new_tokens")); /* `trimtab train --config` must be able to read it */
     assert_int_equal(tt_job_set(job, "lora_r", "8"), TT_ERR_USAGE);
-    assert_non_null(strstr(tt_error_message(tt_error_last()), "settled"));
+    assert_non_null(strstr(tt_error_message(tt_error_last()), "resolved"));
     tt_job_destroy(job);
 
     struct tt_train_summary summary;
