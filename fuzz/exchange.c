@@ -49,7 +49,7 @@ tt_status tt_link_create(const struct tt_tcp_config *config, struct tt_link **ou
     return TT_OK;
 }
 
-void tt_link_use(struct tt_link *link)
+void tt_link_retain(struct tt_link *link)
 {
     (void)link;
 }
@@ -75,7 +75,7 @@ tt_status tt_link_poll(struct tt_link *link)
     return tt_fail(TT_ERR_PEER, "nothing more comes");
 }
 
-tt_status tt_link_await_word(struct tt_link *link)
+tt_status tt_link_await_cause(struct tt_link *link)
 {
     (void)link;
     return TT_OK;
@@ -86,7 +86,7 @@ void tt_link_abort(struct tt_link *link, int rank)
     (void)link, (void)rank;
 }
 
-void tt_link_say(struct tt_link *link, const char *doing)
+void tt_link_set_activity(struct tt_link *link, const char *doing)
 {
     (void)link, (void)doing;
 }
@@ -173,7 +173,7 @@ static void check_part(const struct tcp_comm *comm, const struct tt_comm_exchang
         frame->order.call != order->call || frame->order.parameter != order->parameter ||
         frame->order.reduce != order->reduce || frame->order.size != order->size)
         abort();
-    if (exchange->take == NULL && part->recv_bytes > 0 &&
+    if (exchange->consume == NULL && part->recv_bytes > 0 &&
         memcmp(part->recv, payloads[q], part->recv_bytes) != 0)
         abort();
 }
@@ -181,7 +181,7 @@ static void check_part(const struct tcp_comm *comm, const struct tt_comm_exchang
 static tt_status exchange_with_others(struct tt_comm *base, const struct tt_comm_exchange *exchange)
 {
     const struct tcp_comm *comm = (const struct tcp_comm *)base;
-    bool failed = comm->station->failed;
+    bool failed = comm->endpoint->failed;
     for (int q = 0; q < base->world_size && !failed; q++)
         if (q != base->rank) say_part(comm, exchange, q);
     link_of_run.polls = 0;
@@ -199,7 +199,7 @@ static void say_cards(struct tt_comm *base)
     const struct tcp_comm *comm = (const struct tcp_comm *)base;
     for (int q = 0; q < WORLD_SIZE; q++) parts[q].recv_bytes = sizeof(int32_t) + sizeof(uint32_t);
     const struct tt_comm_exchange exchange = {.order = {.call = TT_CALL_SPLIT}, .parts = parts};
-    for (int q = 0; q < WORLD_SIZE && !comm->station->failed; q++)
+    for (int q = 0; q < WORLD_SIZE && !comm->endpoint->failed; q++)
         if (q != RANK) say_part(comm, &exchange, q);
 }
 

@@ -45,7 +45,7 @@ static struct {
 } place = {.listener = -1};
 
 static struct stranger called, guest;
-static int door_port, idle;
+static int listener_port, idle;
 
 static void choose_place(void)
 {
@@ -116,10 +116,10 @@ static void move_called(void)
 }
 
 /* The fuzzer's alarm interrupts a call that waits; the connection is made all the same. */
-static int call_door(void)
+static int connect_to_listener(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons((uint16_t)door_port),
+                                  .sin_port = htons((uint16_t)listener_port),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = 0;
     socklen_t bytes = sizeof error;
@@ -136,7 +136,7 @@ static void move_guest(void)
 {
     struct stranger *own = &guest;
     if (own->stage == NOT_HERE) {
-        own->file = call_door();
+        own->file = connect_to_listener();
         tt_proof_open(&place.key, TT_PROOF_DATA, &own->proof);
         if (own->mode != RAW) say(own->file, &own->proof.opening, sizeof own->proof.opening);
         own->stage = BEFORE_PROOF;
@@ -183,8 +183,8 @@ static void connect_lines(bool all_good)
     int lines[WORLD_SIZE];
     struct tt_wire_rank ranks[WORLD_SIZE] = {{.place = place.rank0}};
     struct tt_wire_address loopback = place.rank0;
-    struct tt_wire_door door;
-    if (tt_wire_reserve(NULL, &loopback, &door, &door_port) != TT_OK) abort();
+    struct tt_wire_listener listener;
+    if (tt_wire_reserve(NULL, &loopback, &listener, &listener_port) != TT_OK) abort();
     idle = 0;
     struct tt_lines_config config = {.world_size = WORLD_SIZE,
                                      .first_rank = RANK,
@@ -192,10 +192,10 @@ static void connect_lines(bool all_good)
                                      .ranks = ranks,
                                      .rank0 = &place.rank0,
                                      .key = &place.key,
-                                     .door = &door,
-                                     .port = door_port,
+                                     .listener = &listener,
+                                     .port = listener_port,
                                      .control = place.awake,
-                                     .look = look,
+                                     .check = look,
                                      .context = &all_good};
     tt_status status = tt_lines_connect(&config, lines);
     if ((status == TT_OK) != all_good) abort();
@@ -204,7 +204,7 @@ static void connect_lines(bool all_good)
     if (guest.mode == OPENED && guest.heard > 0)
         abort(); /* a stranger must not get a sum to guess the key by */
     tt_lines_close(lines, WORLD_SIZE);
-    tt_wire_door_close(&door);
+    tt_wire_listener_close(&listener);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,6 +1,6 @@
-/* Collectives on a transport's `exchange`. Sums are made in order of rank, by whoever keeps the result: so
- * they are the same bits over every transport. Those of host memory are added while they come; those of device
- * memory come into rows, some MiB at a time, and an op adds the rows. */
+/* Collectives on a transport's `exchange`. The rank that keeps a sum makes it, in order of rank, so it has the same
+ * bits over every transport. Sums of host memory are added piece by piece while they are received; sums of device
+ * memory are received into rows, some MiB at a time, and an op adds the rows. */
 #include <string.h>
 
 #include "backend/ops/elementwise.h"
@@ -9,11 +9,12 @@
 #include "comm/comm_impl.h"
 
 enum {
-    ONE_STEP_BYTES =
-        8 << 10, /* the most that every rank sends to every other in one step of an all-reduce, */
-    ONE_STEP_ALL_BYTES = 64 << 10, /* and of all ranks together, but for what is smaller than */
+    /* An all-reduce is done in one step (every rank sends all to every other) up to ONE_STEP_BYTES of each rank and
+     * ONE_STEP_ALL_BYTES of all ranks together, and always up to ONE_STEP_SURE_BYTES. */
+    ONE_STEP_BYTES = 8 << 10,
+    ONE_STEP_ALL_BYTES = 64 << 10,
     ONE_STEP_SURE_BYTES = 512,
-    LINE_ELEMENTS = 64, /* borders between slices: whole cache lines in any type */
+    LINE_ELEMENTS = 64, /* slices begin at multiples of this: whole cache lines in any type */
     ROWS_BYTES = 16 << 20,
     ROW_ALIGNMENT = 256,
 };
@@ -47,7 +48,7 @@ void tt_comm_deinit_parts(struct tt_comm *comm)
     comm->parts = NULL;
 }
 
-/* What `take` adds. */
+/* Context of `consume`. */
 struct sum {
     char *to;
     int world_size;
@@ -187,7 +188,7 @@ tt_status tt_exchange_reduce_scatter(struct tt_comm *comm, struct tt_stream *str
         .order = {.call = TT_CALL_REDUCE_SCATTER, .size = count, .parameter = (int32_t)dtype},
         .stream = stream,
         .parts = parts_of(comm, stream),
-        .take = add,
+        .consume = add,
         .context = &sum};
     struct tt_comm_part *parts = parts_of(comm, stream);
     for (int q = 0; q < comm->world_size; q++)
@@ -196,7 +197,7 @@ tt_status tt_exchange_reduce_scatter(struct tt_comm *comm, struct tt_stream *str
     return exchange_sums(comm, &exchange, bytes);
 }
 
-/* Every rank gets everything and adds it. */
+/* Every rank receives all data and adds it. */
 static tt_status all_reduce_in_one_step(struct tt_comm *comm, struct tt_comm_exchange *exchange, void *data,
                                         size_t bytes)
 {
@@ -207,7 +208,7 @@ static tt_status all_reduce_in_one_step(struct tt_comm *comm, struct tt_comm_exc
     return comm->table->exchange(comm, exchange);
 }
 
-/* Each rank adds one slice in place, and sends it to all. */
+/* Each rank sums one slice in place and sends it to all. */
 static tt_status all_reduce_by_slices(struct tt_comm *comm, struct tt_comm_exchange *exchange, char *data,
                                       size_t count, size_t element)
 {
@@ -226,7 +227,7 @@ static tt_status all_reduce_by_slices(struct tt_comm *comm, struct tt_comm_excha
     }
     sum->to = data + first * element;
     TT_TRY(exchange_sums(comm, exchange, tt_smaller_size(slice, count) * element));
-    exchange->take = NULL;
+    exchange->consume = NULL;
     for (size_t q = 0; q < world_size; q++) {
         struct tt_comm_part *part = &parts[q];
         *part = (struct tt_comm_part){.send = data + first * element,
@@ -248,7 +249,7 @@ tt_status tt_exchange_all_reduce(struct tt_comm *comm, struct tt_stream *stream,
                                                   .reduce = (int32_t)reduce},
                                         .stream = stream,
                                         .parts = parts_of(comm, stream),
-                                        .take = add,
+                                        .consume = add,
                                         .context = &sum};
     if (stream != NULL) {
         if (reduce != TT_REDUCE_SUM || (dtype != TT_F32 && dtype != TT_BF16))

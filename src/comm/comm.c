@@ -30,7 +30,7 @@ tt_status tt_comm_fail_peer(int rank, const struct tt_error *cause)
         tt_fail(TT_ERR_PEER, "rank %d stopped", rank);
         return TT_ERR_PEER;
     }
-    /* Precisions bound the reads: the bytes came from somebody else. */
+    /* Precisions bound the reads: the bytes are another process's. */
     tt_fail(TT_ERR_PEER, "rank %d failed: %.*s", rank, (int)sizeof cause->message - 1, cause->message);
     for (int i = 0; i < contexts; i++) tt_while("%.*s", (int)sizeof cause->context[i] - 1, cause->context[i]);
     if (cause->hint[0] != '\0') tt_hint("%.*s", (int)sizeof cause->hint - 1, cause->hint);
@@ -49,7 +49,7 @@ static tt_status check_total(const struct tt_comm *comm, size_t count, size_t el
     return TT_OK;
 }
 
-/* The transports for ranks on cpus touch memory themselves; device memory needs a transport of its own. */
+/* Transports for ranks on cpus read and write the memory themselves; only some transports reach device memory. */
 static tt_status check_memory(const struct tt_comm *comm, const struct tt_stream *stream)
 {
     const struct tt_device *device = tt_stream_device(stream);
@@ -63,9 +63,9 @@ static bool is_plan(const struct tt_stream *stream)
     return tt_device_is_plan(tt_stream_device(stream));
 }
 
-/* On the plan device nothing travels, but the time that it would take passes. `bytes` from each other rank.
- * The ranks of a machine share the way: each takes in what one rank of each other machine has, and they pass
- * it on to each other. */
+/* Counts the time of receiving `bytes` from each other rank on the plan device, which moves no data. The ranks of a
+ * machine share its network: each receives the data of one rank of each other machine, and they pass it on to each
+ * other. */
 static tt_status plan_receive(const struct tt_comm *comm, struct tt_stream *stream, size_t bytes)
 {
     int machines = (comm->world_size + comm->local_size - 1) / comm->local_size;
@@ -73,7 +73,7 @@ static tt_status plan_receive(const struct tt_comm *comm, struct tt_stream *stre
     return tt_plan_receive(stream, bytes * (size_t)(comm->world_size - 1), bytes * (size_t)(machines - 1));
 }
 
-/* The only rank's own piece goes where it belongs, unless a rank outside this group has stopped. */
+/* A collective of one rank: copies its own piece, unless a rank outside this group has failed. */
 static tt_status copy_own(struct tt_comm *comm, struct tt_stream *stream, void *to, const void *from,
                           size_t bytes)
 {
@@ -84,14 +84,14 @@ static tt_status copy_own(struct tt_comm *comm, struct tt_stream *stream, void *
     return TT_OK;
 }
 
-/* Who carries what the host says. */
+/* The communicator for host calls. */
 static struct tt_comm *host_of(struct tt_comm *comm)
 {
     while (comm->control != NULL) comm = comm->control;
     return comm;
 }
 
-/* Nobody to exchange anything with: one rank, or one of a plan. */
+/* True if there is no other rank: one rank, or the rank of a plan. */
 static bool is_alone(const struct tt_comm *comm)
 {
     return comm->world_size == 1 || (comm->table->exchange == NULL && comm->table->all_gather == NULL);
@@ -202,9 +202,9 @@ tt_status tt_comm_barrier(struct tt_comm *comm)
     return host->table->barrier != NULL ? host->table->barrier(host) : tt_exchange_barrier(host);
 }
 
-/* Finds the rank whose error the others report: the lowest that failed by itself, or else the lowest that
- * failed because another one did; -1 when all are well. One number per rank: its rank, or its rank + world
- * size in the second case. */
+/* Finds the rank whose error the others report: the lowest that failed by itself, otherwise the lowest that failed with
+ * TT_ERR_PEER; -1 if no rank failed. The minimum is taken over one number per rank: its rank, or its rank + world size
+ * in the second case. */
 static tt_status find_blamed(struct tt_comm *comm, tt_status status, int *blamed)
 {
     int64_t key = INT64_MAX;
@@ -223,15 +223,15 @@ tt_status tt_comm_agree(struct tt_comm *comm, tt_status status)
     int blamed;
     tt_error_copy(&own);
     sent = own;
-    if (own.status != status) sent = (struct tt_error){.status = status, .message = "it left no message"};
+    if (own.status != status) sent = (struct tt_error){.status = status, .message = "it has no error record"};
     tt_status exchange = find_blamed(comm, status, &blamed);
     if (exchange == TT_OK && blamed >= 0) exchange = tt_comm_host_broadcast(comm, &sent, sizeof sent, blamed);
-    /* A rank that knows may abort at once, and that must not overtake the record on its way to another rank,
-     * which would then tell what this one tells. All that pass here have the record; what becomes of the wait
-     * itself does not matter. */
+    /* A rank that has the record may abort at once. Its abort must not reach another rank before the record does, or
+     * that rank would report the same error. After the barrier all ranks have the record; its own result does not
+     * matter. */
     if (exchange == TT_OK && blamed >= 0) (void)!tt_comm_barrier(comm);
     if (status != TT_OK) {
-        tt_error_restore(&own); /* what this rank reports, whatever became of the exchange */
+        tt_error_restore(&own); /* a failed rank reports its own error, even if the exchange failed */
         bool alike = exchange == TT_OK && blamed != comm->rank && sent.status == status &&
                      strncmp(sent.message, own.message, sizeof own.message) == 0;
         if (alike) tt_error_set_reported_elsewhere(own.cause);
@@ -247,10 +247,10 @@ tt_status tt_comm_poll(struct tt_comm *comm)
     return host->table->poll(host);
 }
 
-void tt_comm_note(struct tt_comm *comm, const char *text)
+void tt_comm_set_activity(struct tt_comm *comm, const char *text)
 {
     struct tt_comm *host = host_of(comm);
-    if (host->table->note != NULL) host->table->note(host, text);
+    if (host->table->set_activity != NULL) host->table->set_activity(host, text);
 }
 
 void tt_comm_abort(struct tt_comm *comm)
@@ -260,8 +260,8 @@ void tt_comm_abort(struct tt_comm *comm)
 
 tt_status tt_comm_split(struct tt_comm *comm, int color, struct tt_comm **out)
 {
-    /* MPI has no negative colors: what works with threads must work with processes. */
-    if (color < 0) return tt_fail(TT_ERR_INTERNAL, "a communicator is split by the color %d", color);
+    /* MPI has no negative colors, and all transports accept the same calls. */
+    if (color < 0) return tt_fail(TT_ERR_INTERNAL, "a communicator cannot be split by color %d", color);
     return comm->table->split(comm, color, out);
 }
 

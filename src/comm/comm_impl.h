@@ -1,12 +1,11 @@
-/* For transports only: what a communicator is made of. A transport fills the table: it moves bytes between
- * ranks, and tells them when one has stopped. Collectives are built on that once, in collectives.c; argument
- * checks, the plan device and agreement are in comm.c. A transport that knows a better way for a collective
- * puts it into the table.
+/* For transports only: the parts of a communicator. A transport fills the table: it moves bytes between ranks and
+ * notifies them when one has failed. collectives.c builds the collectives on that, once for all transports; comm.c has
+ * the argument checks, the plan device and agreement. A transport with a better implementation of a collective puts it
+ * into the table.
  *
- * All pointers that reach a table are host memory, except in one whose table says `reaches_devices`: there a
- * collective gets device memory and a stream, and only queues work; what the host says goes over its
- * `control`. A transport that fails calls tt_fail itself; when another rank stopped it calls
- * tt_comm_fail_peer. */
+ * All pointers passed to a table are host memory, unless the table sets `reaches_devices`: its collectives get device
+ * memory and a stream and only queue work, and its host calls go over `control`. A transport that fails calls tt_fail;
+ * after the failure of another rank it calls tt_comm_fail_peer. */
 #ifndef TT_COMM_COMM_IMPL_H
 #define TT_COMM_COMM_IMPL_H
 
@@ -23,19 +22,19 @@ enum tt_comm_call {
 };
 const char *tt_comm_call_name(uint32_t call);
 
-/* What a rank is about to do: the same on all ranks of a communicator. */
+/* The arguments of a collective that must be equal on all ranks of a communicator. */
 struct tt_comm_order {
     uint32_t call;     /* enum tt_comm_call */
     int32_t parameter; /* type, or root */
     int32_t reduce;    /* enum tt_reduce */
     uint64_t size;
 };
-/* TT_ERR_INTERNAL where rank `q` gives another order than rank 0. All ranks compare all orders, so all come
- * to the same result; the ranks' next call finds nothing broken. */
+/* TT_ERR_INTERNAL if `other`, the order of rank `q`, differs from `first`, that of rank 0. All ranks compare all
+ * orders, so all get the same result, and the communicator stays usable. */
 TT_MUST_USE tt_status tt_comm_check_order(const struct tt_comm_order *first,
                                           const struct tt_comm_order *other, int q);
 
-/* What goes between this rank and one other. */
+/* The bytes that this rank sends to another rank and receives from it. */
 struct tt_comm_part {
     const void *send;
     size_t send_bytes;
@@ -43,34 +42,34 @@ struct tt_comm_part {
     size_t recv_bytes;
 };
 
-/* Each rank sends to each other, and receives from each. What it sends stays as it is until the call
- * returns; what it receives may lie nowhere in that. Of device memory all this is in order of `stream`, and
+/* Each rank sends to every other rank and receives from every other rank. The sent memory must not change until the
+ * call returns, and must not overlap the received memory. With device memory all of this is in order of `stream`, and
  * both sides of a part know its size. */
 struct tt_comm_exchange {
     struct tt_comm_order order;
     struct tt_stream *stream;         /* NULL: host memory */
-    const struct tt_comm_part *parts; /* [world_size]; between the rank and itself nothing is moved */
-    /* NULL: what comes is kept where `recv` says. Otherwise all parts have the same recv_bytes and no
-     * `recv`, the rank's own part has as many send_bytes, and `take` looks at them piece by piece in order:
-     * from[q] are the bytes from `offset` on that rank q sent, for the rank itself those at its own `send`.
-     * Pieces begin and end at multiples of 64 bytes, but for the end of the last. Host memory only. */
-    void (*take)(void *context, const void *const *from, size_t offset, size_t bytes);
+    const struct tt_comm_part *parts; /* [world_size]; a rank sends nothing to itself */
+    /* NULL: received bytes are stored at `recv`. Otherwise all parts have the same recv_bytes and no `recv`, the rank's
+     * own part has as many send_bytes, and `consume` is called with one piece after the other: from[q] are the bytes
+     * from `offset` on that rank q sent; for the rank itself, those at its own `send`. Pieces begin and end at
+     * multiples of 64 bytes, except the end of the last one. Host memory only. */
+    void (*consume)(void *context, const void *const *from, size_t offset, size_t bytes);
     void *context;
 };
 
 struct tt_comm_table {
     const char *kind;
-    bool reaches_devices; /* data calls take memory of cuda devices, in stream order */
+    bool reaches_devices; /* data calls take memory of cuda devices and run in stream order */
     tt_status (*exchange)(struct tt_comm *comm, const struct tt_comm_exchange *exchange);
     tt_status (*split)(struct tt_comm *comm, int color, struct tt_comm **out);
     void (*abort)(struct tt_comm *comm);
     void (*destroy)(struct tt_comm *comm);
     /* NULL: those of `control`. */
     tt_status (*poll)(struct tt_comm *comm); /* tt_comm_poll */
-    void (*note)(struct tt_comm *comm,
-                 const char *text); /* tt_comm_note; NULL without control: nobody listens */
-    /* NULL: built on `exchange`, as sums are after tt_comm_order_sums. `stream` is NULL for host memory. Sizes
-     * are not 0, world_size is more than 1, and their product does not overflow. */
+    /* tt_comm_set_activity; NULL: ignored, or that of `control`. */
+    void (*set_activity)(struct tt_comm *comm, const char *text);
+    /* NULL: built on `exchange`, as sums are after tt_comm_order_sums. `stream` is NULL for host memory. Sizes are not 0, world_size is more than 1, and
+     * their product does not overflow. */
     tt_status (*all_gather)(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
                             size_t bytes);
     tt_status (*reduce_scatter)(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
@@ -97,18 +96,18 @@ struct tt_comm {
     int rank;
     int world_size;
     int local_size;
-    struct tt_comm *control; /* of one that reaches devices: what the host says goes over this one; lent */
-    struct tt_comm_part
-        *parts; /* [world_size]: of the collective that runs; NULL where the table has all of them */
+    struct tt_comm *control; /* with reaches_devices: lent, carries the host calls; otherwise NULL */
+    /* [world_size]: of the running collective; NULL if the table has all collectives */
+    struct tt_comm_part *parts;
     struct tt_comm_rows *rows; /* NULL: the table's sums */
 };
 
-/* Memory of the base struct for collectives that are built on `exchange`. */
+/* Allocates and frees `parts`, for collectives that are built on `exchange`. */
 TT_MUST_USE tt_status tt_comm_init_parts(struct tt_comm *comm);
 void tt_comm_deinit_parts(struct tt_comm *comm);
 
-/* Collectives on `exchange`, for tables that have none of their own. Host memory, and where there is a stream device
- * memory of one with `rows`; nothing else is checked. */
+/* Collectives on `exchange`, for tables without their own. Host memory, or with a stream device memory of a communicator
+ * with `rows`; the caller has checked the arguments. */
 TT_MUST_USE tt_status tt_exchange_all_gather(struct tt_comm *comm, const void *send, void *recv,
                                              size_t bytes);
 TT_MUST_USE tt_status tt_exchange_reduce_scatter(struct tt_comm *comm, struct tt_stream *stream,
@@ -120,24 +119,25 @@ TT_MUST_USE tt_status tt_exchange_barrier(struct tt_comm *comm);
 
 void tt_comm_rows_destroy(struct tt_comm_rows *rows); /* takes NULL */
 
-/* tt_comm_broadcast of host memory, over `control` where there is one. */
+/* tt_comm_broadcast of host memory, over `control` if there is one. */
 TT_MUST_USE tt_status tt_comm_host_broadcast(struct tt_comm *comm, void *data, size_t bytes, int root);
 
-/* Makes the record of a rank that must stop because `rank` (of the whole group) did: TT_ERR_PEER with that
- * rank's message, context and hint. `cause` comes from another rank and may hold anything. */
+/* Sets the record of a rank that must stop because `rank` (of the whole group) failed: TT_ERR_PEER with that rank's
+ * message, context and hint. `cause` comes from another rank and may hold any bytes. */
 tt_status tt_comm_fail_peer(int rank, const struct tt_error *cause);
 
-/* How many ranks are threads of this process, this one included. Collective. */
-TT_MUST_USE tt_status tt_comm_ranks_here(struct tt_comm *comm, const struct tt_device *device, int *count);
+/* Collective. Stores in *count the number of ranks that are threads of this process, this one included. */
+TT_MUST_USE tt_status tt_comm_count_local_ranks(struct tt_comm *comm, const struct tt_device *device,
+                                                int *count);
 
-/* to[i] = from[0][i] + from[1][i] + ... in this order, for i < count; f32 and bf16 in fp32 (rounded once),
- * f64 in f64, i64 modulo 2^64; MAX and MIN keep a NaN. `offset` elements are skipped in every from[]. `to`
- * may be one of the places that are read (from[k] + offset), not overlap them in another way. */
+/* to[i] = from[0][i] + from[1][i] + ... in this order, for i < count: f32 and bf16 in fp32 (rounded once), f64 in f64,
+ * i64 modulo 2^64. MAX and MIN keep a NaN. `offset` elements are skipped in every from[]. `to` may equal one of the
+ * sources (from[k] + offset); any other overlap is not allowed. */
 void tt_reduce_ordered(void *to, const void *const *from, int from_count, size_t offset, size_t count,
                        tt_dtype dtype, enum tt_reduce reduce);
 
-/* tt_comm_create_mpi with messages of at most `count_max` units per MPI call instead of INT_MAX, so that
- * tests reach the code for larger ones. */
+/* tt_comm_create_mpi with messages of at most `count_max` units per MPI call instead of INT_MAX, so that tests reach
+ * the code for larger messages. */
 TT_MUST_USE tt_status tt_comm_create_mpi_limited(int count_max, struct tt_comm **out);
 
 #endif

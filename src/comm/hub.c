@@ -1,6 +1,5 @@
-/* The hub's connections. Its thread sleeps in poll, serves what has come, and twice a second looks at the
- * clock: who has not come yet, who is silent, who went without leave. hub_door.c decides which connections
- * are members; frames are read here. */
+/* The hub's connections. Its thread sleeps in poll, reads received frames, and twice a second checks for processes that
+ * have not joined, are silent or have closed without TT_WIRE_BYE. hub_admit.c decides which connections are members. */
 #include "comm/hub_impl.h"
 
 #include <errno.h>
@@ -19,12 +18,12 @@
 
 enum {
     POLL_MS = 500,
-    REFUSED_SECONDS = 5,      /* for a refusal to be read */
-    REMINDER_SECONDS = 10,    /* between lines about who is missing */
-    GONE_SECONDS = 1,         /* a process that failed may close before its message is read */
-    FAREWELL_SECONDS = 2,     /* how long the hub waits for the others to close at its end */
-    HELLO_SLACK_BYTES = 4096, /* by which another process's settings may be longer than twice ours */
-    AWAY_SECONDS = 4,         /* the hub itself was stopped: the others' silence means nothing */
+    REFUSED_SECONDS = 5,      /* time for a refused process to read its refusal */
+    REMINDER_SECONDS = 10,    /* between log lines about missing ranks */
+    GONE_SECONDS = 1,         /* after a close: a failed process may close before its message is read */
+    FAREWELL_SECONDS = 2,     /* the hub waits for the others to close, when it stops */
+    HELLO_SLACK_BYTES = 4096, /* another process's settings may be longer than twice rank 0's by this */
+    AWAY_SECONDS = 4, /* a longer pause means that the hub itself was stopped, not that others are silent */
 };
 
 /* ---- Sending ---- */
@@ -36,11 +35,12 @@ static bool is_member(const struct peer *peer)
 
 static void flush(struct peer *peer)
 {
-    while (peer->guest.socket >= 0 && peer->out_sent < peer->out.bytes) {
-        ssize_t sent = send(peer->guest.socket, peer->out.data + peer->out_sent,
+    while (peer->candidate.socket >= 0 && peer->out_sent < peer->out.bytes) {
+        ssize_t sent = send(peer->candidate.socket, peer->out.data + peer->out_sent,
                             peer->out.bytes - peer->out_sent, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;
-        if (sent <= 0) return; /* full, or gone: then the next read says so */
+        if (sent <= 0)
+            return; /* the buffer is full, or the connection is closed, which the next read reports */
         peer->out_sent += (size_t)sent;
     }
     if (peer->out_sent == peer->out.bytes) {
@@ -49,22 +49,22 @@ static void flush(struct peer *peer)
     }
 }
 
-/* No memory for what is to be sent. Half a frame must not be sent. */
-static void drop_unsent(struct tt_hub *hub, struct peer *peer)
+/* For a frame that memory does not suffice for: the connection ends, since a part of a frame must not be sent. */
+static void drop_peer(struct tt_hub *hub, struct peer *peer)
 {
-    tt_guest_close(&peer->guest);
+    tt_candidate_close(&peer->candidate);
     if (is_member(peer)) tt_hub_fail(hub, 0);
 }
 
 void tt_hub_send(struct tt_hub *hub, struct peer *peer, struct tt_wire_header header, const void *payload)
 {
     header.magic = TT_WIRE_MAGIC;
-    if (peer->guest.socket < 0) return;
+    if (peer->candidate.socket < 0) return;
     tt_status status = tt_str_append(&peer->out, (const char *)&header, sizeof header);
     if (status == TT_OK && header.bytes > 0)
         status = tt_str_append(&peer->out, payload, (size_t)header.bytes);
     if (status != TT_OK && !hub->aborted) {
-        drop_unsent(hub, peer);
+        drop_peer(hub, peer);
         return;
     }
     flush(peer);
@@ -76,13 +76,13 @@ static void send_to_processes(struct tt_hub *hub, struct tt_wire_header header, 
         if (hub->peers[i]->kind == PEER_CONTROL) tt_hub_send(hub, hub->peers[i], header, payload);
 }
 
-void tt_hub_abort(struct tt_hub *hub, int rank, const struct tt_error *error, uint64_t teller)
+void tt_hub_abort(struct tt_hub *hub, int rank, const struct tt_error *error, uint64_t reporter)
 {
     if (hub->aborted) return;
     hub->aborted = true;
     hub->abort_error = *error;
     hub->abort_header = (struct tt_wire_header){
-        .kind = TT_WIRE_ABORT, .parameter = rank, .offset = teller, .bytes = sizeof *error};
+        .kind = TT_WIRE_ABORT, .parameter = rank, .offset = reporter, .bytes = sizeof *error};
     send_to_processes(hub, hub->abort_header, &hub->abort_error);
 }
 
@@ -106,7 +106,7 @@ const struct peer *tt_hub_control_of_rank(const struct tt_hub *hub, int rank)
 
 /* ---- Receiving ---- */
 
-/* The most that a connection may send in one frame of this kind; -1: it may not send it. */
+/* The largest payload that a connection may send in a frame of this kind; -1: it may not send this kind. */
 static int64_t payload_max(const struct tt_hub *hub, const struct peer *peer)
 {
     switch (peer->header.kind) {
@@ -125,22 +125,22 @@ static int64_t payload_max(const struct tt_hub *hub, const struct peer *peer)
     }
 }
 
-static void take_frame(struct tt_hub *hub, struct peer *peer)
+static void handle_frame(struct tt_hub *hub, struct peer *peer)
 {
     size_t bytes = (size_t)peer->header.bytes;
     struct tt_error error;
     switch (peer->header.kind) {
     case TT_WIRE_HELLO:
-        tt_hub_door_hello(hub, peer);
+        tt_hub_handle_hello(hub, peer);
         break;
     case TT_WIRE_PLACE:
-        tt_hub_door_place(hub, peer);
+        tt_hub_handle_place(hub, peer);
         break;
     case TT_WIRE_BYE:
         peer->left = true;
         break;
     case TT_WIRE_BEAT:
-        tt_wire_clean_text(peer->payload, bytes, peer->doing, sizeof peer->doing);
+        tt_wire_clean_text(peer->payload, bytes, peer->activity, sizeof peer->activity);
         break;
     case TT_WIRE_ABORT:
         if (bytes != sizeof error) break;
@@ -151,19 +151,19 @@ static void take_frame(struct tt_hub *hub, struct peer *peer)
     }
 }
 
-/* Bytes that are no message: a stranger's are dropped, a member's end the run. */
 void tt_hub_reject(struct tt_hub *hub, struct peer *peer)
 {
     if (peer->kind == PEER_NEW)
-        tt_door_note(&hub->door, &peer->guest, "it sent bytes that are no message", hub->now);
-    tt_guest_close(&peer->guest);
+        tt_listener_log_stranger(&hub->listener, &peer->candidate, "it sent bytes that are not a message",
+                                 hub->now);
+    tt_candidate_close(&peer->candidate);
     if (!is_member(peer) || hub->aborted) return;
-    tt_fail(TT_ERR_COMM, "rank %d (%s) sent bytes that are no message", (int)peer->hello.first_rank,
+    tt_fail(TT_ERR_COMM, "rank %d (%s) sent bytes that are not a message", (int)peer->hello.first_rank,
             peer->hello.host);
     tt_hub_fail(hub, peer->hello.first_rank);
 }
 
-/* The header is there: whether the frame may come. */
+/* Checks a complete header and allocates the payload. */
 static bool accept_header(struct tt_hub *hub, struct peer *peer)
 {
     int64_t most = payload_max(hub, peer);
@@ -174,67 +174,69 @@ static bool accept_header(struct tt_hub *hub, struct peer *peer)
         return false;
     }
     peer->payload = tt_alloc_aligned((size_t)peer->header.bytes + 1);
-    if (peer->payload == NULL) drop_unsent(hub, peer);
+    if (peer->payload == NULL) drop_peer(hub, peer);
     return peer->payload != NULL;
 }
 
-/* false: nothing more is there. */
+/* false: no more bytes to read. */
 static bool read_proof(struct tt_hub *hub, struct peer *peer)
 {
-    enum tt_guest_result result = tt_guest_read(&hub->door, &peer->guest, hub->now);
-    if (result == TT_GUEST_UNEQUAL) {
+    enum tt_candidate_result result = tt_candidate_read(&hub->listener, &peer->candidate, hub->now);
+    if (result == TT_CANDIDATE_KEY_MISMATCH) {
         peer->kind = PEER_REFUSED;
-        peer->guest.since = hub->now;
+        peer->candidate.since = hub->now;
     }
-    return result == TT_GUEST_MOVED;
+    return result == TT_CANDIDATE_PROGRESS;
 }
 
-/* false: nothing more is there. */
+/* Reads a part of a frame and handles the frame when it is complete. false: no more bytes to read. */
 static bool read_some(struct tt_hub *hub, struct peer *peer)
 {
-    if (peer->kind == PEER_NEW && peer->guest.stage != TT_GUEST_THROUGH) return read_proof(hub, peer);
+    if (peer->kind == PEER_NEW && peer->candidate.stage != TT_CANDIDATE_READY) return read_proof(hub, peer);
     bool in_header = peer->header_have < sizeof peer->header;
     char *to = in_header ? (char *)&peer->header + peer->header_have : peer->payload + peer->payload_have;
     size_t want =
         in_header ? sizeof peer->header - peer->header_have : (size_t)peer->header.bytes - peer->payload_have;
-    ssize_t got = want > 0 ? recv(peer->guest.socket, to, want, 0) : 0;
+    ssize_t got = want > 0 ? recv(peer->candidate.socket, to, want, 0) : 0;
     if (want > 0 && got < 0 && errno == EINTR) return true;
     if (want > 0 && got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
     if (want > 0 && got <= 0) {
-        if (peer->kind == PEER_NEW) tt_door_note(&hub->door, &peer->guest, NULL, hub->now);
-        tt_guest_close(&peer->guest);
+        if (peer->kind == PEER_NEW)
+            tt_listener_log_stranger(&hub->listener, &peer->candidate, NULL, hub->now);
+        tt_candidate_close(&peer->candidate);
         return false;
     }
-    peer->heard = hub->now;
+    peer->received_at = hub->now;
     if (in_header) {
         peer->header_have += (size_t)got;
         if (peer->header_have >= sizeof peer->header.magic && peer->header.magic != TT_WIRE_MAGIC)
             tt_hub_reject(hub, peer);
-        if (peer->guest.socket < 0 || peer->header_have < sizeof peer->header) return peer->guest.socket >= 0;
+        if (peer->candidate.socket < 0 || peer->header_have < sizeof peer->header)
+            return peer->candidate.socket >= 0;
         if (!accept_header(hub, peer)) return false;
     } else {
         peer->payload_have += (size_t)got;
     }
     if (peer->payload_have < peer->header.bytes) return true;
     peer->payload[peer->payload_have] = '\0';
-    take_frame(hub, peer);
+    handle_frame(hub, peer);
     tt_free(peer->payload);
     peer->payload = NULL;
     peer->header_have = peer->payload_have = 0;
-    return peer->guest.socket >= 0;
+    return peer->candidate.socket >= 0;
 }
 
-static void serve(struct tt_hub *hub, enum peer_kind kind)
+static void serve_peers(struct tt_hub *hub, enum peer_kind kind)
 {
     for (size_t i = 0; i < hub->peer_count; i++) {
         struct peer *peer = hub->peers[i];
-        if (peer->kind != kind || peer->guest.socket < 0) continue;
+        if (peer->kind != kind || peer->candidate.socket < 0) continue;
         while (peer->kind == kind && read_some(hub, peer)) continue;
         flush(peer);
     }
 }
 
-/* ---- Looking at the clock ---- */
+/* ---- Timeouts ---- */
 
 static void missing_ranks(struct tt_hub *hub, char *text, size_t text_bytes)
 {
@@ -249,8 +251,9 @@ static void missing_ranks(struct tt_hub *hub, char *text, size_t text_bytes)
     if (missing > 8) snprintf(text + at, text_bytes - at, " and %d more", missing - 8);
 }
 
-/* Which machine each rank is on, numbered from 0, and where it listens. */
-static int describe_ranks(const struct tt_hub *hub, struct tt_wire_rank *ranks)
+/* Fills ranks[world_size] with the number of each rank's machine, from 0, and its address. Returns the number of
+ * machines. */
+static int list_ranks(const struct tt_hub *hub, struct tt_wire_rank *ranks)
 {
     int count = 0;
     for (int q = 0; q < hub->config.world_size; q++) {
@@ -265,7 +268,7 @@ static int describe_ranks(const struct tt_hub *hub, struct tt_wire_rank *ranks)
     return count;
 }
 
-/* All are here: they are told so, and how they reach each other. */
+/* Called when all ranks have joined: sends everybody's address to all. */
 static void begin(struct tt_hub *hub)
 {
     int world_size = hub->config.world_size;
@@ -276,95 +279,99 @@ static void begin(struct tt_hub *hub)
         return;
     }
     tt_proof_random(welcome->key, sizeof welcome->key);
-    int machines = describe_ranks(hub, welcome->ranks);
+    int machines = list_ranks(hub, welcome->ranks);
     hub->begun = true;
-    tt_hub_door_shut(hub);
-    tt_info("all %d ranks are here, on %d machine%s, after %.1f s", world_size, machines,
+    tt_hub_close_listener(hub);
+    tt_info("all %d ranks have joined, on %d machine%s, after %.1f s", world_size, machines,
             machines == 1 ? "" : "s", hub->now - hub->started);
     send_to_processes(hub, (struct tt_wire_header){.kind = TT_WIRE_WELCOME, .bytes = bytes}, welcome);
     tt_proof_wipe(welcome, bytes);
     tt_free(welcome);
 }
 
-static void look_for_missing(struct tt_hub *hub)
+static void check_missing(struct tt_hub *hub)
 {
     char missing[200];
     missing_ranks(hub, missing, sizeof missing);
     if (missing[0] == '\0') {
         begin(hub);
     } else if (hub->now - hub->started > hub->config.timeout_seconds) {
-        tt_fail(TT_ERR_COMM, "rank %s of %d did not come to port %d within %.0f s", missing,
+        tt_fail(TT_ERR_COMM, "rank %s of %d did not connect to port %d within %.0f s", missing,
                 hub->config.world_size, hub->config.port, hub->config.timeout_seconds);
-        tt_hint("look at their messages; --rendezvous_timeout says how long to wait");
+        tt_hint("see the logs of these ranks; --rendezvous_timeout sets the time to wait");
         tt_hub_fail(hub, 0);
-    } else if (hub->now - hub->said > REMINDER_SECONDS) {
-        tt_info("waiting at port %d for rank %s of %d; %llu connections of others so far", hub->config.port,
-                missing, hub->config.world_size, (unsigned long long)hub->door.strangers);
-        hub->said = hub->now;
+    } else if (hub->now - hub->logged_at > REMINDER_SECONDS) {
+        tt_info("waiting at port %d for rank %s of %d; %llu connections from outside the run so far",
+                hub->config.port, missing, hub->config.world_size,
+                (unsigned long long)hub->listener.strangers);
+        hub->logged_at = hub->now;
     }
 }
 
 static void declare_dead(struct tt_hub *hub, const struct peer *peer, const char *what)
 {
     const struct peer *control = tt_hub_control_of_rank(hub, peer->hello.first_rank);
-    const char *doing = control != NULL && control->doing[0] != '\0' ? control->doing : "nothing yet";
+    const char *activity = control != NULL && control->activity[0] != '\0' ? control->activity : "none yet";
     char ranks[40];
     int first = peer->hello.first_rank, last = first + peer->hello.local_count - 1;
     snprintf(ranks, sizeof ranks, last > first ? "ranks %d to %d" : "rank %d", first, last);
-    tt_fail(TT_ERR_PEER, "%s (process %lld on %s) %s; it was last in: %s", ranks,
-            (long long)peer->hello.process, peer->hello.host, what, doing);
+    tt_fail(TT_ERR_PEER, "%s (process %lld on %s) %s; its last activity: %s", ranks,
+            (long long)peer->hello.process, peer->hello.host, what, activity);
     tt_hint("it was stopped or killed, or its machine or network failed");
     tt_hub_fail(hub, first);
 }
 
-/* Members only. A process that goes before the run has begun would be waited for in vain. */
-static void look_at_member(struct tt_hub *hub, struct peer *peer)
+/* Members only. Before the run has begun, a process that leaves has failed, too: the others wait for it. */
+static void check_member(struct tt_hub *hub, struct peer *peer)
 {
     char what[80];
-    if (peer->guest.socket < 0 && (!peer->left || !hub->begun)) {
-        if (peer->gone == 0) peer->gone = hub->now;
-        if (hub->now - peer->gone > GONE_SECONDS)
-            declare_dead(hub, peer, hub->begun ? "is gone without a word" : "went before all ranks had come");
-    } else if (hub->begun && !peer->left && hub->now - peer->heard > TT_WIRE_SILENCE_SECONDS) {
-        tt_snprintf(what, sizeof what, "has been silent for %.0f s", hub->now - peer->heard);
+    if (peer->candidate.socket < 0 && (!peer->left || !hub->begun)) {
+        if (peer->closed_at == 0) peer->closed_at = hub->now;
+        if (hub->now - peer->closed_at > GONE_SECONDS)
+            declare_dead(hub, peer,
+                         hub->begun ? "closed its connection unexpectedly"
+                                    : "closed its connection before all ranks had joined");
+    } else if (hub->begun && !peer->left && hub->now - peer->received_at > TT_WIRE_SILENCE_SECONDS) {
+        tt_snprintf(what, sizeof what, "has been silent for %.0f s", hub->now - peer->received_at);
         declare_dead(hub, peer, what);
     }
 }
 
-static void look_at_peer(struct tt_hub *hub, struct peer *peer)
+static void check_peer(struct tt_hub *hub, struct peer *peer)
 {
     if (is_member(peer)) {
-        if (!hub->aborted && hub->stopping == 0) look_at_member(hub, peer);
-    } else if (peer->guest.socket >= 0 &&
-               hub->now - peer->guest.since >
-                   (peer->kind == PEER_NEW ? TT_DOOR_GUEST_SECONDS : REFUSED_SECONDS)) {
-        if (peer->kind == PEER_NEW) tt_door_note(&hub->door, &peer->guest, NULL, hub->now);
-        tt_guest_close(&peer->guest);
+        if (!hub->aborted && hub->stopping == 0) check_member(hub, peer);
+    } else if (peer->candidate.socket >= 0 &&
+               hub->now - peer->candidate.since >
+                   (peer->kind == PEER_NEW ? TT_CANDIDATE_SECONDS : REFUSED_SECONDS)) {
+        if (peer->kind == PEER_NEW)
+            tt_listener_log_stranger(&hub->listener, &peer->candidate, NULL, hub->now);
+        tt_candidate_close(&peer->candidate);
     }
 }
 
 static void peer_free(struct peer *peer)
 {
-    tt_guest_close(&peer->guest);
+    tt_candidate_close(&peer->candidate);
     tt_free(peer->payload);
     tt_str_deinit(&peer->out);
     tt_free(peer);
 }
 
-static void look_at_clock(struct tt_hub *hub, double before)
+static void check_timeouts(struct tt_hub *hub, double before)
 {
     if (hub->now - before > AWAY_SECONDS)
-        for (size_t i = 0; i < hub->peer_count; i++) hub->peers[i]->heard += hub->now - before;
-    for (size_t i = 0; i < hub->peer_count; i++) look_at_peer(hub, hub->peers[i]);
-    if (!hub->begun && !hub->aborted && hub->stopping == 0) look_for_missing(hub);
-    if (hub->now - hub->beaten > TT_WIRE_BEAT_SECONDS) {
-        hub->beaten = hub->now;
+        for (size_t i = 0; i < hub->peer_count; i++) hub->peers[i]->received_at += hub->now - before;
+    for (size_t i = 0; i < hub->peer_count; i++) check_peer(hub, hub->peers[i]);
+    if (!hub->begun && !hub->aborted && hub->stopping == 0) check_missing(hub);
+    if (hub->now - hub->beat_at > TT_WIRE_BEAT_SECONDS) {
+        hub->beat_at = hub->now;
         send_to_processes(hub, (struct tt_wire_header){.kind = TT_WIRE_BEAT}, NULL);
     }
     size_t kept = 0;
     for (size_t i = 0; i < hub->peer_count; i++) {
         struct peer *peer = hub->peers[i];
-        if (peer->guest.socket < 0 && !is_member(peer))
+        if (peer->candidate.socket < 0 && !is_member(peer))
             peer_free(peer);
         else
             hub->peers[kept++] = peer;
@@ -372,7 +379,7 @@ static void look_at_clock(struct tt_hub *hub, double before)
     hub->peer_count = kept;
 }
 
-/* At the hub's end: no more to send or to hear. */
+/* True when the hub is stopped and all connections are closed, or FAREWELL_SECONDS later. */
 static bool is_over(struct tt_hub *hub)
 {
     if (hub->stopping == 0 && atomic_load(&hub->stop)) {
@@ -381,11 +388,11 @@ static bool is_over(struct tt_hub *hub)
     }
     if (hub->stopping == 0) return false;
     bool open = false;
-    for (size_t i = 0; i < hub->peer_count; i++) open |= hub->peers[i]->guest.socket >= 0;
+    for (size_t i = 0; i < hub->peer_count; i++) open |= hub->peers[i]->candidate.socket >= 0;
     return !open || hub->now - hub->stopping > FAREWELL_SECONDS;
 }
 
-/* What the thread waits for, in hub->files[0 .. *count - 1]. */
+/* Fills hub->files[0 .. *count - 1] for poll. */
 static tt_status list_files(struct tt_hub *hub, bool accepts, nfds_t *count)
 {
     size_t fixed = 1 + TT_WIRE_ADDRESSES_MAX;
@@ -396,15 +403,16 @@ static tt_status list_files(struct tt_hub *hub, bool accepts, nfds_t *count)
         hub->files = more;
         hub->file_capacity = capacity;
     }
-    /* The wish to stop is heard once; after it only the clock counts. */
+    /* The wake event stays readable, so it is polled only until the hub begins to stop. */
     hub->files[0] = (struct pollfd){.fd = hub->stopping > 0 ? -1 : hub->wake, .events = POLLIN};
     for (int i = 0; i < TT_WIRE_ADDRESSES_MAX; i++)
         hub->files[1 + i] = (struct pollfd){
-            .fd = accepts && i < hub->door.wire.count ? hub->door.wire.sockets[i] : -1, .events = POLLIN};
+            .fd = accepts && i < hub->listener.wire.count ? hub->listener.wire.sockets[i] : -1,
+            .events = POLLIN};
     for (size_t i = 0; i < hub->peer_count; i++) {
         const struct peer *peer = hub->peers[i];
         short events = peer->out.bytes > 0 ? POLLIN | POLLOUT : POLLIN;
-        hub->files[fixed + i] = (struct pollfd){.fd = peer->guest.socket, .events = events};
+        hub->files[fixed + i] = (struct pollfd){.fd = peer->candidate.socket, .events = events};
     }
     *count = (nfds_t)(fixed + hub->peer_count);
     return TT_OK;
@@ -415,16 +423,16 @@ static tt_status hub_main(void *argument)
     struct tt_hub *hub = argument;
     nfds_t count;
     while (!is_over(hub)) {
-        bool accepts = hub->now >= hub->door.again;
+        bool accepts = hub->now >= hub->listener.retry_at;
         double before = hub->now;
         TT_TRY(list_files(hub, accepts, &count));
         (void)poll(hub->files, count, hub->stopping > 0 ? 50 : POLL_MS);
         hub->now = tt_clock_seconds();
-        serve(hub, PEER_CONTROL);
-        serve(hub, PEER_NEW);
-        serve(hub, PEER_REFUSED);
-        if (accepts) tt_hub_door_accept(hub);
-        look_at_clock(hub, before);
+        serve_peers(hub, PEER_CONTROL);
+        serve_peers(hub, PEER_NEW);
+        serve_peers(hub, PEER_REFUSED);
+        if (accepts) tt_hub_accept(hub);
+        check_timeouts(hub, before);
     }
     return TT_OK;
 }
@@ -434,7 +442,7 @@ static tt_status hub_main(void *argument)
 static void hub_free(struct tt_hub *hub)
 {
     for (size_t i = 0; i < hub->peer_count; i++) peer_free(hub->peers[i]);
-    tt_wire_door_close(&hub->door.wire);
+    tt_wire_listener_close(&hub->listener.wire);
     tt_proof_wipe(&hub->config.key, sizeof hub->config.key);
     if (hub->wake >= 0) close(hub->wake);
     tt_free(hub->files);
@@ -449,14 +457,14 @@ tt_status tt_hub_start(const struct tt_hub_config *config, struct tt_hub **out)
     struct tt_hub *hub = tt_calloc(1, sizeof *hub);
     if (hub == NULL) return TT_ERR_MEMORY;
     hub->config = *config;
-    hub->config.bind = NULL; /* borrowed while it starts */
+    hub->config.bind = NULL; /* borrowed only until this function returns */
     hub->wake = -1;
-    hub->now = hub->started = hub->said = hub->beaten = tt_clock_seconds();
+    hub->now = hub->started = hub->logged_at = hub->beat_at = tt_clock_seconds();
     hub->settings = tt_strdup(config->settings != NULL ? config->settings : "");
     if (hub->settings == NULL) TT_GO(TT_ERR_MEMORY);
     hub->hello_bytes_max =
         (int64_t)(sizeof(struct tt_wire_hello) + 2 * strlen(hub->settings)) + HELLO_SLACK_BYTES;
-    TT_GO(tt_hub_door_open(hub, config->bind));
+    TT_GO(tt_hub_listen(hub, config->bind));
     hub->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (hub->wake < 0) TT_GO(tt_fail_errno(errno, "cannot make an eventfd"));
     TT_GO(tt_thread_start("hub", hub_main, hub, &hub->thread));

@@ -7,8 +7,8 @@
 struct tt_latch {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    int inside; /* have not yet said that they leave */
-    int users;  /* still look at the latch */
+    int inside; /* users that have not called tt_latch_leave */
+    int users;  /* threads that may still use the latch */
 };
 
 struct tt_latch *tt_latch_create(int users)

@@ -1,19 +1,19 @@
-/* Which launcher started this process, by the variables that launchers leave in the environment: the one table of them.
- * What follows from them for a job is decided in launch/launch.h. */
+/* The table of launchers and their environment variables, which tell which launcher started this process.
+ * launch/launch.h decides what they mean for a job. */
 #ifndef TT_COMM_LAUNCHER_H
 #define TT_COMM_LAUNCHER_H
 
 #include <stdbool.h>
 
-/* Names of variables; NULL where the launcher has none. */
+/* Names of variables; NULL if the launcher does not set one. */
 struct tt_launcher {
     const char *rank, *world_size;
     const char *local_rank, *local_size;
     const char *machine, *machines;
-    const char *ranks; /* of this process */
-    const char *host, *port;
-    const char *started[2]; /* one of them is set: each process is one rank */
-    const char *mpi_size;   /* more than 1: the processes meet through MPI */
+    const char *ranks;       /* number of ranks of this process */
+    const char *host, *port; /* of rank 0 */
+    const char *started[2];  /* if one of them is set, each process is one rank */
+    const char *mpi_size;    /* more than 1: the processes meet through MPI */
 };
 
 enum tt_launcher_kind {
@@ -25,9 +25,9 @@ enum tt_launcher_kind {
 extern const struct tt_launcher tt_launchers[TT_LAUNCHER_KINDS];
 
 bool tt_launcher_is_per_rank(void);   /* a launcher has started one process for each rank */
-bool tt_launcher_is_other_rank(void); /* and this is not the first of them */
-bool tt_launcher_is_mpi(void);        /* by MPI, with more than one rank */
-/* A variable that is set to something; NULL where `variable` is NULL, is not set or is empty. */
+bool tt_launcher_is_other_rank(void); /* this process is a rank other than 0 of a launcher */
+bool tt_launcher_is_mpi(void);        /* an MPI launcher has started more than one rank */
+/* Lends the value of a variable; NULL if `variable` is NULL, not set or empty. */
 const char *tt_launcher_read(const char *variable);
 
 #endif

@@ -13,40 +13,41 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/number.h"
-#include "comm/door.h"
+#include "comm/listener.h"
 
 enum {
-    CALLS_AT_ONCE = 64, /* connections of this process on their way */
-    CALL_SECONDS = 10,  /* of one attempt */
-    LINES_SECONDS = 30, /* of all of them */
-    ANSWER_SECONDS = 5, /* by which those that wait to be called give up later: the others know more */
+    OPENERS_AT_ONCE = 64, /* connections that this process opens at the same time */
+    OPENER_SECONDS = 10,  /* for one attempt */
+    LINES_SECONDS = 30,   /* for all lines */
+    /* A process that only accepts gives up this much later: the errors of the openers say more. */
+    ACCEPTER_EXTRA_SECONDS = 5,
     POLL_MS = 250,
     FILES_OF_PROGRAM = 32,  /* descriptors besides the lines */
     BUFFER_BYTES = 1 << 20, /* between ranks of one process */
-    /* A line on which nothing travels is asked after this time, that often, and is then cut. */
-    IDLE_SECONDS = 8,
-    ASK_SECONDS = 4,
-    ASK_COUNT = 3,
+    /* TCP keep-alive of idle lines: a line is closed when its other end answers none of the probes. */
+    KEEPALIVE_IDLE_SECONDS = 8,
+    KEEPALIVE_INTERVAL_SECONDS = 4,
+    KEEPALIVE_PROBES = 3,
 };
-static const double again_seconds = 0.05;
+static const double retry_seconds = 0.05;
 
-enum call_stage { CALL_WAITS, CALL_CONNECTS, CALL_CHALLENGE, CALL_SUM, CALL_DONE };
+enum opener_stage { OPENER_WAITS, OPENER_CONNECTS, OPENER_CHALLENGE, OPENER_SUM, OPENER_DONE };
 
 /* A line that this process opens. */
-struct call {
+struct opener {
     int from, to;
-    enum call_stage stage;
-    int socket; /* -1 unless it is on its way */
-    int slot;   /* in files[] */
+    enum opener_stage stage;
+    int socket; /* -1: OPENER_WAITS or OPENER_DONE */
+    int slot;   /* index in files[] */
     struct tt_proof proof;
     unsigned char sum[TT_PROOF_SUM_BYTES];
     size_t have;
-    double since; /* CALL_WAITS: not before this time */
+    double since; /* start of the attempt; OPENER_WAITS: time of the next attempt */
 };
 
-/* One that another process opens. */
-struct guest {
-    struct tt_guest base;
+/* A connection that another process opened. */
+struct candidate {
+    struct tt_candidate base;
     int slot;
     struct tt_line_hello hello;
     size_t have;
@@ -55,16 +56,16 @@ struct guest {
 struct joining {
     const struct tt_lines_config *config;
     int *lines;
-    size_t missing; /* of them */
-    struct call *calls;
-    size_t call_count, on_their_way;
-    struct guest *guests; /* [TT_DOOR_GUESTS_MAX] */
-    size_t guest_count;
-    struct tt_door door;
+    size_t missing; /* number of lines that are not connected */
+    struct opener *openers;
+    size_t opener_count, connecting_count;
+    struct candidate *candidates; /* [TT_CANDIDATES_MAX], in order of time */
+    size_t candidate_count;
+    struct tt_listener listener;
     struct pollfd *files;
     double now;
-    int blamed; /* the rank that was called in vain last, and why */
-    char why[160];
+    int blamed;    /* rank of the last failed attempt */
+    char why[160]; /* its reason */
 };
 
 size_t tt_lines_count(int world_size, int local_count)
@@ -87,10 +88,10 @@ static int *line_of(struct joining *joining, int local_rank, int other)
                            (size_t)other];
 }
 
-/* A line is there. Its other end may be gone, or cut off, while nothing travels. */
-static void keep(struct joining *joining, int local_rank, int other, int socket)
+/* Stores a connected line. Keep-alive detects an other end that ends, or is cut off, while the line is idle. */
+static void store_line(struct joining *joining, int local_rank, int other, int socket)
 {
-    int idle = IDLE_SECONDS, ask = ASK_SECONDS, count = ASK_COUNT;
+    int idle = KEEPALIVE_IDLE_SECONDS, ask = KEEPALIVE_INTERVAL_SECONDS, count = KEEPALIVE_PROBES;
     (void)setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
     (void)setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &ask, sizeof ask);
     (void)setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
@@ -121,30 +122,30 @@ static tt_status connect_own(struct joining *joining)
                 tt_wire_prepare_socket(pair[i]);
                 (void)setsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
             }
-            keep(joining, a, b, pair[0]);
-            keep(joining, b, a, pair[1]);
+            store_line(joining, a, b, pair[0]);
+            store_line(joining, b, a, pair[1]);
         }
     }
     return TT_OK;
 }
 
-/* ---- Calling ---- */
+/* ---- Openers ---- */
 
-static void hang_up(struct joining *joining, struct call *call, const char *why)
+static void retry_later(struct joining *joining, struct opener *opener, const char *why)
 {
-    if (call->socket >= 0) close(call->socket);
-    if (call->stage != CALL_WAITS) joining->on_their_way--;
-    call->socket = -1;
-    call->stage = CALL_WAITS;
-    call->since = joining->now + again_seconds;
-    joining->blamed = call->to;
+    if (opener->socket >= 0) close(opener->socket);
+    if (opener->stage != OPENER_WAITS) joining->connecting_count--;
+    opener->socket = -1;
+    opener->stage = OPENER_WAITS;
+    opener->since = joining->now + retry_seconds;
+    joining->blamed = opener->to;
     snprintf(joining->why, sizeof joining->why, "%s", why);
 }
 
-static void say(struct joining *joining, struct call *call, const void *data, size_t bytes)
+static void send_or_retry(struct joining *joining, struct opener *opener, const void *data, size_t bytes)
 {
-    if (send(call->socket, data, bytes, MSG_NOSIGNAL) != (ssize_t)bytes)
-        hang_up(joining, call, "it closed the connection");
+    if (send(opener->socket, data, bytes, MSG_NOSIGNAL) != (ssize_t)bytes)
+        retry_later(joining, opener, "it closed the connection");
 }
 
 static void place_of(const struct joining *joining, int rank, struct tt_wire_address *place)
@@ -156,172 +157,175 @@ static void place_of(const struct joining *joining, int rank, struct tt_wire_add
         *place = *rank0;
         place->port = port;
     }
-    place->scope = rank0->scope; /* of this machine */
+    place->scope = rank0->scope; /* scopes are numbers of this machine */
 }
 
-static void dial(struct joining *joining, struct call *call)
+static void start_connect(struct joining *joining, struct opener *opener)
 {
     struct tt_wire_address place;
-    place_of(joining, call->to, &place);
-    call->socket = tt_wire_connect_begin(&place);
-    if (call->socket < 0) {
-        hang_up(joining, call, tt_errno_text(errno));
+    place_of(joining, opener->to, &place);
+    opener->socket = tt_wire_connect_begin(&place);
+    if (opener->socket < 0) {
+        retry_later(joining, opener, tt_errno_text(errno));
         return;
     }
-    call->stage = CALL_CONNECTS;
-    call->since = joining->now;
-    call->have = 0;
-    joining->on_their_way++;
+    opener->stage = OPENER_CONNECTS;
+    opener->since = joining->now;
+    opener->have = 0;
+    joining->connecting_count++;
 }
 
-static void open_proof(struct joining *joining, struct call *call)
+static void open_proof(struct joining *joining, struct opener *opener)
 {
     int error = 0;
     socklen_t bytes = sizeof error;
-    if (getsockopt(call->socket, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
+    if (getsockopt(opener->socket, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
     if (error != 0) {
-        hang_up(joining, call, tt_errno_text(error));
+        retry_later(joining, opener, tt_errno_text(error));
         return;
     }
-    tt_proof_open(joining->config->key, TT_PROOF_DATA, &call->proof);
-    call->stage = CALL_CHALLENGE;
-    say(joining, call, &call->proof.opening, sizeof call->proof.opening);
+    tt_proof_open(joining->config->key, TT_PROOF_DATA, &opener->proof);
+    opener->stage = OPENER_CHALLENGE;
+    send_or_retry(joining, opener, &opener->proof.opening, sizeof opener->proof.opening);
 }
 
-static void take_challenge(struct joining *joining, struct call *call)
+static void handle_challenge(struct joining *joining, struct opener *opener)
 {
     unsigned char sum[TT_PROOF_SUM_BYTES];
-    if (!tt_proof_is_challenge(&call->proof) || call->proof.challenge.secured != 1) {
-        hang_up(joining, call, "what listens there is no rank of this run");
+    if (!tt_proof_is_challenge(&opener->proof) || opener->proof.challenge.secured != 1) {
+        retry_later(joining, opener, "the listener there is not a rank of this run");
         return;
     }
-    tt_proof_sum(joining->config->key, &call->proof, TT_PROOF_OPENER, sum);
-    call->stage = CALL_SUM;
-    say(joining, call, sum, sizeof sum);
+    tt_proof_sum(joining->config->key, &opener->proof, TT_PROOF_OPENER, sum);
+    opener->stage = OPENER_SUM;
+    send_or_retry(joining, opener, sum, sizeof sum);
 }
 
-static void take_sum(struct joining *joining, struct call *call)
+static void handle_sum(struct joining *joining, struct opener *opener)
 {
-    if (!tt_proof_verify(joining->config->key, &call->proof, TT_PROOF_ACCEPTER, call->sum)) {
-        hang_up(joining, call, "what listens there is no rank of this run");
+    if (!tt_proof_verify(joining->config->key, &opener->proof, TT_PROOF_ACCEPTER, opener->sum)) {
+        retry_later(joining, opener, "the listener there is not a rank of this run");
         return;
     }
-    struct tt_line_hello hello = {.magic = TT_WIRE_MAGIC, .from = call->from, .to = call->to};
-    say(joining, call, &hello, sizeof hello);
-    if (call->socket < 0) return;
-    keep(joining, call->from, call->to, call->socket);
-    call->socket = -1;
-    call->stage = CALL_DONE;
-    joining->on_their_way--;
+    struct tt_line_hello hello = {.magic = TT_WIRE_MAGIC, .from = opener->from, .to = opener->to};
+    send_or_retry(joining, opener, &hello, sizeof hello);
+    if (opener->socket < 0) return;
+    store_line(joining, opener->from, opener->to, opener->socket);
+    opener->socket = -1;
+    opener->stage = OPENER_DONE;
+    joining->connecting_count--;
 }
 
-/* What has come for a call, until nothing more is there. */
-static void serve_call(struct joining *joining, struct call *call)
+/* Reads and handles everything that has arrived for an opener. */
+static void serve_opener(struct joining *joining, struct opener *opener)
 {
-    if (call->stage == CALL_CONNECTS) open_proof(joining, call);
-    while (call->stage == CALL_CHALLENGE || call->stage == CALL_SUM) {
-        bool challenge = call->stage == CALL_CHALLENGE;
-        char *to = challenge ? (char *)&call->proof.challenge : (char *)call->sum;
-        size_t all = challenge ? sizeof call->proof.challenge : sizeof call->sum;
-        ssize_t got = recv(call->socket, to + call->have, all - call->have, 0);
+    if (opener->stage == OPENER_CONNECTS) open_proof(joining, opener);
+    while (opener->stage == OPENER_CHALLENGE || opener->stage == OPENER_SUM) {
+        bool challenge = opener->stage == OPENER_CHALLENGE;
+        char *to = challenge ? (char *)&opener->proof.challenge : (char *)opener->sum;
+        size_t all = challenge ? sizeof opener->proof.challenge : sizeof opener->sum;
+        ssize_t got = recv(opener->socket, to + opener->have, all - opener->have, 0);
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
         if (got <= 0) {
-            hang_up(joining, call, "it closed the connection");
+            retry_later(joining, opener, "it closed the connection");
             return;
         }
-        call->have += (size_t)got;
-        if (call->have < all) continue;
-        call->have = 0;
+        opener->have += (size_t)got;
+        if (opener->have < all) continue;
+        opener->have = 0;
         if (challenge)
-            take_challenge(joining, call);
+            handle_challenge(joining, opener);
         else
-            take_sum(joining, call);
+            handle_sum(joining, opener);
     }
 }
 
-/* ---- Being called ---- */
+/* ---- Candidates ---- */
 
 static void evict(struct joining *joining)
 {
-    struct tt_guest *guests[TT_DOOR_GUESTS_MAX];
+    struct tt_candidate *candidates[TT_CANDIDATES_MAX];
     size_t count = 0;
-    for (size_t i = 0; i < joining->guest_count; i++)
-        if (joining->guests[i].base.socket >= 0 && !joining->guests[i].base.proven)
-            guests[count++] = &joining->guests[i].base;
-    struct tt_guest *victim = tt_door_victim(guests, count);
+    for (size_t i = 0; i < joining->candidate_count; i++)
+        if (joining->candidates[i].base.socket >= 0 && !joining->candidates[i].base.proven)
+            candidates[count++] = &joining->candidates[i].base;
+    struct tt_candidate *victim = tt_listener_choose_victim(candidates, count);
     if (victim == NULL) return;
-    tt_door_note(&joining->door, victim, NULL, joining->now);
-    tt_guest_close(victim);
+    tt_listener_log_stranger(&joining->listener, victim, NULL, joining->now);
+    tt_candidate_close(victim);
 }
 
-/* In order of time; the closed ones go. */
-static void forget_closed(struct joining *joining)
+/* Keeps the order of time. */
+static void remove_closed(struct joining *joining)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < joining->guest_count; i++)
-        if (joining->guests[i].base.socket >= 0) joining->guests[kept++] = joining->guests[i];
-    joining->guest_count = kept;
+    for (size_t i = 0; i < joining->candidate_count; i++)
+        if (joining->candidates[i].base.socket >= 0) joining->candidates[kept++] = joining->candidates[i];
+    joining->candidate_count = kept;
 }
 
-static void accept_guests(struct joining *joining)
+static void accept_candidates(struct joining *joining)
 {
     bool full = false;
-    for (int taken = 0; taken < TT_DOOR_ACCEPTS_AT_ONCE; taken++) {
-        int socket = tt_door_accept(&joining->door, joining->now, &full);
+    for (int taken = 0; taken < TT_LISTENER_ACCEPTS_AT_ONCE; taken++) {
+        int socket = tt_listener_accept(&joining->listener, joining->now, &full);
         if (full) evict(joining);
         if (socket < 0) return;
-        forget_closed(joining);
-        if (joining->guest_count >= joining->door.guests_max) {
+        remove_closed(joining);
+        if (joining->candidate_count >= joining->listener.candidates_max) {
             evict(joining);
-            forget_closed(joining);
+            remove_closed(joining);
         }
-        if (joining->guest_count >= joining->door.guests_max) { /* members, that come back */
+        if (joining->candidate_count >=
+            joining->listener.candidates_max) { /* all of them are proven, so none may be evicted */
             close(socket);
             return;
         }
-        struct guest *guest = &joining->guests[joining->guest_count++];
-        *guest = (struct guest){0};
-        tt_guest_init(&guest->base, socket, joining->now);
+        struct candidate *candidate = &joining->candidates[joining->candidate_count++];
+        *candidate = (struct candidate){0};
+        tt_candidate_init(&candidate->base, socket, joining->now);
     }
 }
 
-/* A member names its line, or something that cannot be. */
-static void take_line(struct joining *joining, struct guest *guest)
+/* Checks the two ranks that a member sent, and stores the line. */
+static void handle_line_hello(struct joining *joining, struct candidate *candidate)
 {
     const struct tt_lines_config *config = joining->config;
-    const struct tt_line_hello *hello = &guest->hello;
+    const struct tt_line_hello *hello = &candidate->hello;
     int end = config->first_rank + config->local_count;
     bool possible = hello->magic == TT_WIRE_MAGIC && hello->to >= config->first_rank && hello->to < end &&
                     hello->from >= end && hello->from < config->world_size &&
-                    guest->base.proof.opening.role == TT_PROOF_DATA;
+                    candidate->base.proof.opening.role == TT_PROOF_DATA;
     if (!possible || *line_of(joining, hello->to, hello->from) >= 0) {
-        tt_door_note(&joining->door, &guest->base, "it named a line that cannot be", joining->now);
-        tt_guest_close(&guest->base);
+        tt_listener_log_stranger(&joining->listener, &candidate->base, "it named an invalid line",
+                                 joining->now);
+        tt_candidate_close(&candidate->base);
         return;
     }
-    keep(joining, hello->to, hello->from, guest->base.socket);
-    guest->base.socket = -1;
+    store_line(joining, hello->to, hello->from, candidate->base.socket);
+    candidate->base.socket = -1;
 }
 
-static void serve_guest(struct joining *joining, struct guest *guest)
+static void serve_candidate(struct joining *joining, struct candidate *candidate)
 {
-    while (guest->base.socket >= 0 && guest->base.stage != TT_GUEST_THROUGH) {
-        enum tt_guest_result result = tt_guest_read(&joining->door, &guest->base, joining->now);
-        if (result == TT_GUEST_UNEQUAL) tt_guest_close(&guest->base);
-        if (result != TT_GUEST_MOVED) return;
+    while (candidate->base.socket >= 0 && candidate->base.stage != TT_CANDIDATE_READY) {
+        enum tt_candidate_result result =
+            tt_candidate_read(&joining->listener, &candidate->base, joining->now);
+        if (result == TT_CANDIDATE_KEY_MISMATCH) tt_candidate_close(&candidate->base);
+        if (result != TT_CANDIDATE_PROGRESS) return;
     }
-    while (guest->base.socket >= 0) {
-        ssize_t got = recv(guest->base.socket, (char *)&guest->hello + guest->have,
-                           sizeof guest->hello - guest->have, 0);
+    while (candidate->base.socket >= 0) {
+        ssize_t got = recv(candidate->base.socket, (char *)&candidate->hello + candidate->have,
+                           sizeof candidate->hello - candidate->have, 0);
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
         if (got <= 0) {
-            tt_door_note(&joining->door, &guest->base, NULL, joining->now);
-            tt_guest_close(&guest->base);
+            tt_listener_log_stranger(&joining->listener, &candidate->base, NULL, joining->now);
+            tt_candidate_close(&candidate->base);
             return;
         }
-        guest->have += (size_t)got;
-        if (guest->have == sizeof guest->hello) {
-            take_line(joining, guest);
+        candidate->have += (size_t)got;
+        if (candidate->have == sizeof candidate->hello) {
+            handle_line_hello(joining, candidate);
             return;
         }
     }
@@ -329,35 +333,37 @@ static void serve_guest(struct joining *joining, struct guest *guest)
 
 /* ---- All together ---- */
 
-static void look_at_clock(struct joining *joining)
+static void check_timeouts(struct joining *joining)
 {
-    for (size_t i = 0; i < joining->call_count; i++) {
-        struct call *call = &joining->calls[i];
-        if (call->socket >= 0 && joining->now - call->since > CALL_SECONDS)
-            hang_up(joining, call, "it does not answer");
-        if (call->stage == CALL_WAITS && joining->on_their_way < CALLS_AT_ONCE && joining->now >= call->since)
-            dial(joining, call);
+    for (size_t i = 0; i < joining->opener_count; i++) {
+        struct opener *opener = &joining->openers[i];
+        if (opener->socket >= 0 && joining->now - opener->since > OPENER_SECONDS)
+            retry_later(joining, opener, "it does not answer");
+        if (opener->stage == OPENER_WAITS && joining->connecting_count < OPENERS_AT_ONCE &&
+            joining->now >= opener->since)
+            start_connect(joining, opener);
     }
-    for (size_t i = 0; i < joining->guest_count; i++) {
-        struct tt_guest *guest = &joining->guests[i].base;
-        if (guest->socket < 0 || joining->now - guest->since <= TT_DOOR_GUEST_SECONDS) continue;
-        tt_door_note(&joining->door, guest, NULL, joining->now);
-        tt_guest_close(guest);
+    for (size_t i = 0; i < joining->candidate_count; i++) {
+        struct tt_candidate *candidate = &joining->candidates[i].base;
+        if (candidate->socket < 0 || joining->now - candidate->since <= TT_CANDIDATE_SECONDS) continue;
+        tt_listener_log_stranger(&joining->listener, candidate, NULL, joining->now);
+        tt_candidate_close(candidate);
     }
 }
 
 static tt_status fail_late(struct joining *joining)
 {
     const struct tt_lines_config *config = joining->config;
-    const struct call *call = joining->calls;
-    while (call < joining->calls + joining->call_count && call->stage == CALL_DONE) call++;
-    if (call < joining->calls + joining->call_count) {
+    const struct opener *opener = joining->openers;
+    while (opener < joining->openers + joining->opener_count && opener->stage == OPENER_DONE) opener++;
+    if (opener < joining->openers + joining->opener_count) {
         struct tt_wire_address place;
         char address[64];
-        place_of(joining, call->to, &place);
+        place_of(joining, opener->to, &place);
         tt_wire_address_text(&place, address, sizeof address);
-        tt_fail(TT_ERR_COMM, "rank %d cannot reach rank %d at %s port %d: %s", call->from, call->to, address,
-                (int)place.port, joining->blamed == call->to ? joining->why : "it does not answer");
+        tt_fail(TT_ERR_COMM, "rank %d cannot reach rank %d at %s port %d: %s", opener->from, opener->to,
+                address, (int)place.port,
+                joining->blamed == opener->to ? joining->why : "it does not answer");
     } else {
         int first = config->first_rank, end = first + config->local_count, to = first, from = end;
         while (*line_of(joining, to, from) >= 0 && (to < end - 1 || from < config->world_size - 1)) {
@@ -366,59 +372,59 @@ static tt_status fail_late(struct joining *joining)
             to++;
         }
         tt_fail(TT_ERR_COMM, "rank %d did not connect to rank %d at port %d within %d s", from, to,
-                config->port, LINES_SECONDS + ANSWER_SECONDS);
+                config->port, LINES_SECONDS + ACCEPTER_EXTRA_SECONDS);
     }
     tt_hint(
-        "ranks connect to each other directly, at ports that the system chooses: a firewall must let them; "
-        "--rendezvous_bind says at which address a process listens, and mpirun takes another way");
+        "ranks connect to each other directly, at ports that the system chooses: a firewall must allow that; "
+        "--rendezvous_bind sets the address at which a process listens, and mpirun uses MPI's connections");
     return TT_ERR_COMM;
 }
 
-/* Waits for what comes next. */
 static void wait_for_events(struct joining *joining)
 {
     nfds_t count = 0;
     bool soon = false;
     joining->files[count++] = (struct pollfd){.fd = joining->config->control, .events = POLLIN};
-    for (int d = 0; d < joining->door.wire.count; d++) {
-        bool accepts = joining->now >= joining->door.again;
+    for (int d = 0; d < joining->listener.wire.count; d++) {
+        bool accepts = joining->now >= joining->listener.retry_at;
         joining->files[count++] =
-            (struct pollfd){.fd = accepts ? joining->door.wire.sockets[d] : -1, .events = POLLIN};
+            (struct pollfd){.fd = accepts ? joining->listener.wire.sockets[d] : -1, .events = POLLIN};
     }
-    for (size_t i = 0; i < joining->call_count; i++) {
-        struct call *call = &joining->calls[i];
-        soon |= call->stage == CALL_WAITS;
-        if (call->socket < 0) continue;
-        call->slot = (int)count;
-        joining->files[count++] =
-            (struct pollfd){.fd = call->socket, .events = call->stage == CALL_CONNECTS ? POLLOUT : POLLIN};
+    for (size_t i = 0; i < joining->opener_count; i++) {
+        struct opener *opener = &joining->openers[i];
+        soon |= opener->stage == OPENER_WAITS;
+        if (opener->socket < 0) continue;
+        opener->slot = (int)count;
+        joining->files[count++] = (struct pollfd){
+            .fd = opener->socket, .events = opener->stage == OPENER_CONNECTS ? POLLOUT : POLLIN};
     }
-    for (size_t i = 0; i < joining->guest_count; i++) {
-        joining->guests[i].slot = (int)count;
-        joining->files[count++] = (struct pollfd){.fd = joining->guests[i].base.socket, .events = POLLIN};
+    for (size_t i = 0; i < joining->candidate_count; i++) {
+        joining->candidates[i].slot = (int)count;
+        joining->files[count++] = (struct pollfd){.fd = joining->candidates[i].base.socket, .events = POLLIN};
     }
-    (void)poll(joining->files, count, soon ? (int)(again_seconds * 1000) : POLL_MS);
+    (void)poll(joining->files, count, soon ? (int)(retry_seconds * 1000) : POLL_MS);
     joining->now = tt_clock_seconds();
 }
 
 static void serve(struct joining *joining)
 {
-    for (size_t i = 0; i < joining->call_count; i++) {
-        struct call *call = &joining->calls[i];
-        if (call->socket >= 0 && joining->files[call->slot].revents != 0) serve_call(joining, call);
+    for (size_t i = 0; i < joining->opener_count; i++) {
+        struct opener *opener = &joining->openers[i];
+        if (opener->socket >= 0 && joining->files[opener->slot].revents != 0) serve_opener(joining, opener);
     }
-    for (size_t i = 0; i < joining->guest_count; i++)
-        if (joining->files[joining->guests[i].slot].revents != 0) serve_guest(joining, &joining->guests[i]);
-    forget_closed(joining);
-    accept_guests(joining);
+    for (size_t i = 0; i < joining->candidate_count; i++)
+        if (joining->files[joining->candidates[i].slot].revents != 0)
+            serve_candidate(joining, &joining->candidates[i]);
+    remove_closed(joining);
+    accept_candidates(joining);
 }
 
 static tt_status join(struct joining *joining)
 {
-    double end = joining->now + LINES_SECONDS + (joining->call_count > 0 ? 0 : ANSWER_SECONDS);
+    double end = joining->now + LINES_SECONDS + (joining->opener_count > 0 ? 0 : ACCEPTER_EXTRA_SECONDS);
     while (joining->missing > 0) {
-        TT_TRY(joining->config->look(joining->config->context));
-        look_at_clock(joining);
+        TT_TRY(joining->config->check(joining->config->context));
+        check_timeouts(joining);
         wait_for_events(joining);
         serve(joining);
         if (joining->missing > 0 && joining->now > end) return fail_late(joining);
@@ -426,14 +432,15 @@ static tt_status join(struct joining *joining)
     return TT_OK;
 }
 
-/* Lines to lower ranks, beginning with the next ones: so not all processes call the same one first. */
-static void plan_calls(struct joining *joining)
+/* Lists the lines to lower ranks, beginning with the nearest, so that processes do not all connect to the same one
+ * first. */
+static void plan_openers(struct joining *joining)
 {
     const struct tt_lines_config *config = joining->config;
     for (int to = config->first_rank - 1; to >= 0; to--) {
         for (int r = 0; r < config->local_count; r++)
-            joining->calls[joining->call_count++] =
-                (struct call){.from = config->first_rank + r, .to = to, .socket = -1};
+            joining->openers[joining->opener_count++] =
+                (struct opener){.from = config->first_rank + r, .to = to, .socket = -1};
     }
 }
 
@@ -445,34 +452,34 @@ tt_status tt_lines_connect(const struct tt_lines_config *config, int *lines)
         .config = config,
         .lines = lines,
         .missing = count,
-        .door = {.wire = *config->door,
-                 .key = config->key,
-                 .no_key = "it is no rank of this run",
-                 .other_key = "it is no rank of this run",
-                 .port = config->port},
+        .listener = {.wire = *config->listener,
+                     .key = config->key,
+                     .no_key = "it is not a rank of this run",
+                     .other_key = "it is not a rank of this run",
+                     .port = config->port},
         .now = tt_clock_seconds(),
     };
     for (size_t i = 0; i < (size_t)config->local_count * (size_t)config->world_size; i++) lines[i] = -1;
-    joining.door.guests_max = tt_door_room(count);
+    joining.listener.candidates_max = tt_listener_capacity(count);
     TT_TRY(check_files(count));
-    joining.calls =
-        tt_calloc((size_t)config->local_count * (size_t)config->first_rank + 1, sizeof *joining.calls);
-    joining.guests = tt_calloc(TT_DOOR_GUESTS_MAX, sizeof *joining.guests);
+    joining.openers =
+        tt_calloc((size_t)config->local_count * (size_t)config->first_rank + 1, sizeof *joining.openers);
+    joining.candidates = tt_calloc(TT_CANDIDATES_MAX, sizeof *joining.candidates);
     joining.files =
-        tt_calloc(1 + TT_WIRE_ADDRESSES_MAX + CALLS_AT_ONCE + TT_DOOR_GUESTS_MAX, sizeof *joining.files);
-    if (joining.calls == NULL || joining.guests == NULL || joining.files == NULL) TT_GO(TT_ERR_MEMORY);
-    plan_calls(&joining);
+        tt_calloc(1 + TT_WIRE_ADDRESSES_MAX + OPENERS_AT_ONCE + TT_CANDIDATES_MAX, sizeof *joining.files);
+    if (joining.openers == NULL || joining.candidates == NULL || joining.files == NULL) TT_GO(TT_ERR_MEMORY);
+    plan_openers(&joining);
     TT_GO(connect_own(&joining));
     if (config->first_rank + config->local_count == config->world_size)
-        joining.door.wire.count = 0; /* nobody calls it */
-    TT_GO(tt_wire_door_begin(&joining.door.wire));
+        joining.listener.wire.count = 0; /* no process has higher ranks, so none connects */
+    TT_GO(tt_wire_listener_start(&joining.listener.wire));
     TT_GO(join(&joining));
 out:
-    for (size_t i = 0; i < joining.call_count; i++)
-        if (joining.calls[i].socket >= 0) close(joining.calls[i].socket);
-    for (size_t i = 0; i < joining.guest_count; i++) tt_guest_close(&joining.guests[i].base);
-    tt_free(joining.calls);
-    tt_free(joining.guests);
+    for (size_t i = 0; i < joining.opener_count; i++)
+        if (joining.openers[i].socket >= 0) close(joining.openers[i].socket);
+    for (size_t i = 0; i < joining.candidate_count; i++) tt_candidate_close(&joining.candidates[i].base);
+    tt_free(joining.openers);
+    tt_free(joining.candidates);
     tt_free(joining.files);
     return status;
 }

@@ -18,21 +18,21 @@
 #include "comm/wire.h"
 
 enum {
-    WORD_SECONDS = 8, /* how long the cause may come after its effect */
+    CAUSE_SECONDS = 8, /* the error of a failed rank may arrive this much later than its effects */
     FAREWELL_SECONDS = 2,
-    AWAY_SECONDS = 4, /* this process itself was stopped */
+    AWAY_SECONDS = 4, /* a longer pause means that this process itself was stopped */
 };
 
 struct tt_link {
     pthread_mutex_t mutex; /* guards the next block */
-    bool failed;           /* a rank failed: what follows is set */
-    bool unsent;           /* the others have not been told yet */
+    bool failed;           /* a rank has failed; the next members describe it */
+    bool unsent;           /* the failure was not sent to the hub yet */
     int failed_rank;
-    uint64_t teller; /* of TT_WIRE_ABORT; UINT64_MAX - 1: this process found it out alone and tells it */
+    uint64_t reporter; /* `offset` of TT_WIRE_ABORT, or `detected_here` */
     struct tt_error cause;
     bool closing;
     int users;
-    char doing[160];
+    char activity[160];
 
     int wake;    /* eventfd, readable once `failed` */
     int command; /* eventfd for the thread: `unsent` or `closing` has changed */
@@ -40,11 +40,12 @@ struct tt_link {
     int first_rank, local_count;
     int *machines; /* [world_size] */
     struct tt_thread *thread;
-    struct tt_hub *hub; /* where rank 0 is */
+    struct tt_hub *hub; /* in the process of rank 0; otherwise NULL */
     char host[256];     /* of rank 0 */
 };
 
-static const uint64_t alone = UINT64_MAX - 1;
+/* Value of `reporter`: this process detected the failure itself (rank 0 is lost) and reports it. */
+static const uint64_t detected_here = UINT64_MAX - 1;
 
 static void signal_event(int event)
 {
@@ -52,7 +53,7 @@ static void signal_event(int event)
     (void)!write(event, &one, sizeof one);
 }
 
-static void set_failed(struct tt_link *link, int rank, const struct tt_error *cause, uint64_t teller,
+static void set_failed(struct tt_link *link, int rank, const struct tt_error *cause, uint64_t reporter,
                        bool unsent)
 {
     pthread_mutex_lock(&link->mutex);
@@ -60,7 +61,7 @@ static void set_failed(struct tt_link *link, int rank, const struct tt_error *ca
         link->failed = true;
         link->failed_rank = rank;
         link->cause = *cause;
-        link->teller = teller;
+        link->reporter = reporter;
         link->unsent = unsent;
         signal_event(link->wake);
         signal_event(link->command);
@@ -75,21 +76,22 @@ tt_status tt_link_poll(struct tt_link *link)
     struct tt_error cause = {0};
     if (failed) cause = link->cause;
     int rank = link->failed_rank;
-    uint64_t teller = link->teller;
+    uint64_t reporter = link->reporter;
     pthread_mutex_unlock(&link->mutex);
     if (!failed) return TT_OK;
-    if (teller != UINT64_MAX) { /* a rank that cannot speak: somebody else does */
+    if (reporter != UINT64_MAX) { /* the failed rank cannot report its error: another process does */
         tt_error_restore(&cause);
-        if (teller != alone && teller != (uint64_t)link->first_rank) tt_error_set_reported_elsewhere(TT_OK);
+        if (reporter != detected_here && reporter != (uint64_t)link->first_rank)
+            tt_error_set_reported_elsewhere(TT_OK);
         return cause.status != TT_OK ? cause.status : tt_fail(TT_ERR_PEER, "rank %d stopped", rank);
     }
     return tt_comm_fail_peer(rank, &cause);
 }
 
-tt_status tt_link_await_word(struct tt_link *link)
+tt_status tt_link_await_cause(struct tt_link *link)
 {
     struct pollfd file = {.fd = link->wake, .events = POLLIN};
-    (void)poll(&file, 1, WORD_SECONDS * 1000);
+    (void)poll(&file, 1, CAUSE_SECONDS * 1000);
     return tt_link_poll(link);
 }
 
@@ -100,10 +102,10 @@ void tt_link_abort(struct tt_link *link, int rank)
     set_failed(link, rank, &cause, UINT64_MAX, true);
 }
 
-void tt_link_say(struct tt_link *link, const char *doing)
+void tt_link_set_activity(struct tt_link *link, const char *activity)
 {
     pthread_mutex_lock(&link->mutex);
-    snprintf(link->doing, sizeof link->doing, "%s", doing);
+    snprintf(link->activity, sizeof link->activity, "%s", activity);
     pthread_mutex_unlock(&link->mutex);
 }
 
@@ -126,8 +128,8 @@ static enum tt_wire_result send_control(struct tt_link *link, enum tt_wire_kind 
     return tt_wire_send(link->control, -1, &header, payload, tt_clock_seconds() + FAREWELL_SECONDS);
 }
 
-/* One frame from the hub, after its first byte has come. false: the connection is of no more use. */
-static bool take_frame(struct tt_link *link, bool *left)
+/* Receives one frame from the hub, of which the first byte has arrived. false: the connection is unusable. */
+static bool receive_frame(struct tt_link *link, bool *left)
 {
     struct tt_wire_header header;
     struct tt_error error;
@@ -146,27 +148,28 @@ static bool take_frame(struct tt_link *link, bool *left)
             tt_wire_receive(link->control, -1, &error, sizeof error, deadline) != TT_WIRE_OK)
             return false;
         tt_wire_clean_error(&error);
-        set_failed(link, header.parameter, &error, header.offset < alone ? header.offset : UINT64_MAX, false);
+        set_failed(link, header.parameter, &error, header.offset < detected_here ? header.offset : UINT64_MAX,
+                   false);
         return true;
     default:
         return false;
     }
 }
 
-static void lose_hub(struct tt_link *link, double silent_seconds)
+static void fail_hub_lost(struct tt_link *link, double silent_seconds)
 {
     if (silent_seconds > 0)
         tt_fail(TT_ERR_PEER, "rank 0 (on %s) has been silent for %.0f s", link->host, silent_seconds);
     else
-        tt_fail(TT_ERR_PEER, "rank 0 (on %s) is gone without a word", link->host);
+        tt_fail(TT_ERR_PEER, "rank 0 (on %s) closed its connection unexpectedly", link->host);
     tt_hint("it was stopped or killed, or its machine or network failed");
     struct tt_error cause;
     tt_error_copy(&cause);
-    set_failed(link, 0, &cause, alone, false);
+    set_failed(link, 0, &cause, detected_here, false);
 }
 
-/* What the rank threads want of this one. false: to end. */
-static bool obey(struct tt_link *link)
+/* Sends what the rank threads have requested. false: the link closes. */
+static bool handle_command(struct tt_link *link)
 {
     uint64_t count;
     (void)!read(link->command, &count, sizeof count);
@@ -181,16 +184,16 @@ static bool obey(struct tt_link *link)
     return !closing;
 }
 
-/* Sooner than it must when there is something new to say. */
-static void beat(struct tt_link *link, double now, double *beaten, char said[160])
+/* Sends a beat if the last one is old or the activity has changed. */
+static void beat(struct tt_link *link, double now, double *beat_at, char sent_activity[160])
 {
     pthread_mutex_lock(&link->mutex);
-    bool news = strcmp(said, link->doing) != 0;
-    snprintf(said, sizeof link->doing, "%s", link->doing);
+    bool changed = strcmp(sent_activity, link->activity) != 0;
+    snprintf(sent_activity, sizeof link->activity, "%s", link->activity);
     pthread_mutex_unlock(&link->mutex);
-    if (!news && now - *beaten < TT_WIRE_BEAT_SECONDS) return;
-    *beaten = now;
-    (void)send_control(link, TT_WIRE_BEAT, 0, said, strlen(said));
+    if (!changed && now - *beat_at < TT_WIRE_BEAT_SECONDS) return;
+    *beat_at = now;
+    (void)send_control(link, TT_WIRE_BEAT, 0, sent_activity, strlen(sent_activity));
 }
 
 static tt_status link_main(void *argument)
@@ -198,25 +201,25 @@ static tt_status link_main(void *argument)
     struct tt_link *link = argument;
     struct pollfd files[2] = {{.fd = link->command, .events = POLLIN},
                               {.fd = link->control, .events = POLLIN}};
-    double now = tt_clock_seconds(), heard = now, beaten = 0;
+    double now = tt_clock_seconds(), received_at = now, beat_at = 0;
     bool hub_left = false;
-    char said[160] = "";
+    char sent_activity[160] = "";
     for (;;) {
         double before = now;
-        if (files[1].fd >= 0) beat(link, now, &beaten, said);
+        if (files[1].fd >= 0) beat(link, now, &beat_at, sent_activity);
         (void)poll(files, 2, TT_WIRE_BEAT_SECONDS * 1000 / 4);
         now = tt_clock_seconds();
-        if (now - before > AWAY_SECONDS) heard += now - before;
-        if (files[0].revents != 0 && !obey(link)) return TT_OK;
+        if (now - before > AWAY_SECONDS) received_at += now - before;
+        if (files[0].revents != 0 && !handle_command(link)) return TT_OK;
         if (files[1].fd < 0) continue;
         if (files[1].revents != 0) {
-            heard = now;
-            if (!take_frame(link, &hub_left)) {
-                if (!hub_left) lose_hub(link, 0);
+            received_at = now;
+            if (!receive_frame(link, &hub_left)) {
+                if (!hub_left) fail_hub_lost(link, 0);
                 files[1].fd = -1;
             }
-        } else if (!hub_left && now - heard > TT_WIRE_SILENCE_SECONDS) {
-            lose_hub(link, now - heard);
+        } else if (!hub_left && now - received_at > TT_WIRE_SILENCE_SECONDS) {
+            fail_hub_lost(link, now - received_at);
             files[1].fd = -1;
         }
     }
@@ -291,7 +294,7 @@ tt_status tt_link_create(const struct tt_tcp_config *config, struct tt_link **ou
     return status;
 }
 
-void tt_link_use(struct tt_link *link)
+void tt_link_retain(struct tt_link *link)
 {
     pthread_mutex_lock(&link->mutex);
     link->users++;

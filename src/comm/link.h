@@ -1,5 +1,5 @@
-/* What a process has in common for all its ranks in comm/tcp.c: the control connection to the hub, with a
- * thread that listens there, beats, and spreads the word when a rank has failed. */
+/* The control connection of a process to the hub, shared by all its ranks in comm/tcp.c. Its thread receives messages,
+ * sends beats, and passes on failures of ranks. */
 #ifndef TT_COMM_LINK_H
 #define TT_COMM_LINK_H
 
@@ -8,21 +8,23 @@
 
 struct tt_link;
 
-/* Meets the others: starts the hub where rank 0 is, connects control and the data lines
- * lines[local_count * world_size] (comm/lines.h, owned by the caller), waits until all ranks are there. One
- * user. */
+/* Joins the run: starts the hub in the process of rank 0, connects the control connection and the data lines
+ * lines[local_count * world_size] (comm/lines.h, owned by the caller), and waits until all ranks have joined. The link
+ * then has one user. */
 TT_MUST_USE tt_status tt_link_create(const struct tt_tcp_config *config, struct tt_link **out, int *lines);
-void tt_link_use(struct tt_link *link);     /* one user more */
-void tt_link_release(struct tt_link *link); /* one less; the last takes leave of the hub */
+void tt_link_retain(struct tt_link *link); /* adds a user */
+void tt_link_release(
+    struct tt_link *link); /* removes a user; the last one leaves the hub and frees the link */
 
-int tt_link_wake(const struct tt_link *link); /* readable from the moment that a rank has failed */
-const int *tt_link_machines(const struct tt_link *link);
+int tt_link_wake(const struct tt_link *link); /* descriptor that becomes readable when a rank has failed */
+const int *tt_link_machines(const struct tt_link *link);  /* lends [world_size]: machine of each rank */
 TT_MUST_USE tt_status tt_link_poll(struct tt_link *link); /* TT_OK, or the error of the rank that failed */
-/* Something shows that a rank has failed: waits a little for the word itself. TT_OK: it has not come. */
-TT_MUST_USE tt_status tt_link_await_word(struct tt_link *link);
-/* `rank` (of this process) fails with the record of this thread. Only the first failure counts. */
+/* For a caller with a sign of a failure, such as a closed data line: waits up to 8 s for the error of the failed rank
+ * and returns it as tt_link_poll does. TT_OK: no error arrived. */
+TT_MUST_USE tt_status tt_link_await_cause(struct tt_link *link);
+/* Sends the failure of `rank` (of this process) with the record of this thread. Later failures are ignored. */
 void tt_link_abort(struct tt_link *link, int rank);
-/* What others are told this process was doing when it falls silent. */
-void tt_link_say(struct tt_link *link, const char *doing);
+/* Sets the activity of this process, which the hub reports if the process falls silent. */
+void tt_link_set_activity(struct tt_link *link, const char *activity);
 
 #endif

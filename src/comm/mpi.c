@@ -1,14 +1,13 @@
-/* Ranks are processes, bytes travel by MPI (3.1), and by its collectives where it has them. Sums do not: MPI
- * may add in any order, so pieces are exchanged and each rank adds them in order of rank, which gives the
- * bits that threads give.
+/* Ranks are processes that exchange bytes through MPI (3.1), with its own all-gather and broadcast. Sums are made here:
+ * MPI may add in any order, so pieces are exchanged and each rank adds them in order of rank, which gives the same bits
+ * as the threads transport.
  *
- * A rank that stops tells all others by a message on a communicator of its own; every wait looks for such a
- * message between tests of its request. After that no rank calls MPI again, not even MPI_Finalize, which
- * would wait for requests that nobody completes: the processes end with their own exit codes and messages,
- * and the launcher sees an abnormal end. (MPI_Abort would kill the others before they could say why.)
+ * A rank that fails sends a message to all others on a separate MPI communicator; every wait polls for such a message
+ * between tests of its request. After that no rank calls MPI again, not even MPI_Finalize, which would wait for
+ * requests that nobody completes: the processes end with their own exit codes and messages, and the launcher detects an
+ * abnormal end. (MPI_Abort would kill the others before they could report their errors.)
  *
- * All calls of MPI are made under one mutex: MPI_THREAD_SERIALIZED is enough, and tt_comm_abort works from
- * any thread.
+ * All calls of MPI are made under one mutex: MPI_THREAD_SERIALIZED is enough, and tt_comm_abort works from any thread.
  */
 #include "comm/comm_impl.h"
 
@@ -40,16 +39,16 @@ tt_status tt_comm_create_mpi_limited(int count_max, struct tt_comm **out)
 #include "base/clock.h"
 
 enum {
-    STAGING_BYTES = 4 << 20, /* pieces of a sum that are here at one time, of all ranks together */
-    BORDER_BYTES = 64,       /* of pieces */
+    STAGING_BYTES = 4 << 20, /* pieces of a sum in memory at the same time, of all ranks together */
+    BORDER_BYTES = 64,       /* pieces begin at multiples of this */
     ABORT_TAG = 1,
     TESTS_PER_PROBE = 32,
 };
 
-/* Of the process; shared by all communicators that were split from one. */
+/* The state of the process, shared by all communicators that were split from one. */
 struct mpi_world {
     pthread_mutex_t mutex;
-    MPI_Comm control; /* carries only the message that a rank stopped */
+    MPI_Comm control; /* carries only the messages of failed ranks */
     int rank, size;
     int users;
     int count_max;
@@ -88,8 +87,8 @@ static tt_status fail_mpi(int code, const char *call)
         if (code_ != MPI_SUCCESS) return fail_mpi(code_, name);                                              \
     } while (0)
 
-/* Takes the message of a rank that stopped, if there is one. With the mutex held. */
-static void look_for_abort(struct mpi_world *world)
+/* Receives the message of a failed rank, if there is one. Call with the mutex held. */
+static void poll_abort(struct mpi_world *world)
 {
     MPI_Status status;
     int there = 0;
@@ -108,19 +107,19 @@ static tt_status fail_aborted(struct mpi_world *world)
     return tt_comm_fail_peer(world->aborting_rank, &world->cause);
 }
 
-/* Before a call: with the mutex taken on TT_OK. */
+/* Starts a call. On TT_OK the mutex is locked. */
 static tt_status begin(struct mpi_comm *comm)
 {
     struct mpi_world *world = comm->world;
     pthread_mutex_lock(&world->mutex);
-    look_for_abort(world);
+    poll_abort(world);
     if (!world->aborted) return TT_OK;
     pthread_mutex_unlock(&world->mutex);
     return fail_aborted(world);
 }
 
-/* The waiting thread gives its processor away: ranks may outnumber processors, and the peer that it waits for
- * may need this one. A wait of seconds is for loading or saving, and then sleeps. */
+/* Yields the processor: ranks may outnumber processors, and the awaited peer may need this one. A wait of seconds, as
+ * for loading or saving, sleeps. */
 static void pause_waiting(double waited_seconds)
 {
     if (waited_seconds < 1.0)
@@ -129,7 +128,8 @@ static void pause_waiting(double waited_seconds)
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 }
 
-/* Ends what `begin` began: `code` is what the call that made the requests returned. */
+/* Ends a call of `begin`: waits for the requests, unlocks the mutex. `code`: the result of the call that made the
+ * requests. */
 static tt_status finish(struct mpi_comm *comm, int code, int count, MPI_Request *requests, const char *name)
 {
     struct mpi_world *world = comm->world;
@@ -138,7 +138,7 @@ static tt_status finish(struct mpi_comm *comm, int code, int count, MPI_Request 
     for (unsigned tests = 1; code == MPI_SUCCESS && !done && !world->aborted; tests++) {
         code = MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE);
         if (code != MPI_SUCCESS || done) break;
-        if (tests % TESTS_PER_PROBE == 0) look_for_abort(world);
+        if (tests % TESTS_PER_PROBE == 0) poll_abort(world);
         pthread_mutex_unlock(&world->mutex);
         pause_waiting(tests % TESTS_PER_PROBE == 0 ? tt_clock_seconds() - start : 0);
         pthread_mutex_lock(&world->mutex);
@@ -149,8 +149,8 @@ static tt_status finish(struct mpi_comm *comm, int code, int count, MPI_Request 
     return aborted ? fail_aborted(world) : TT_OK;
 }
 
-/* `bytes` as `count` elements of a type; larger messages than MPI's int can count become one element of a
- * large type. The type is freed with free_type. */
+/* Describes `bytes` as `count` elements of a type; a message too large for MPI's int counts becomes one element of a
+ * large type. Free the type with free_type. */
 static int make_type(const struct mpi_world *world, size_t bytes, int *count, MPI_Datatype *type)
 {
     *count = 1;
@@ -174,7 +174,7 @@ static int make_type(const struct mpi_world *world, size_t bytes, int *count, MP
     return code == MPI_SUCCESS ? MPI_Type_commit(type) : code;
 }
 
-/* Requests keep what they need of a type that is freed while they run (MPI 3.1, section 4.1.9). */
+/* A type may be freed while requests use it (MPI 3.1, section 4.1.9). */
 static void free_type(MPI_Datatype *type)
 {
     if (*type != MPI_BYTE && *type != MPI_DATATYPE_NULL) MPI_Type_free(type);
@@ -198,7 +198,7 @@ static tt_status mpi_all_gather(struct tt_comm *base, struct tt_stream *stream, 
     return finish(comm, code, 1, &request, "MPI_Iallgather");
 }
 
-/* One message to rank `to`, or from it. */
+/* Starts one message to rank `to`, or from it. */
 static int post(struct mpi_comm *comm, bool sends, void *data, size_t bytes, int to, MPI_Request *request)
 {
     MPI_Datatype type = MPI_DATATYPE_NULL;
@@ -212,16 +212,16 @@ static int post(struct mpi_comm *comm, bool sends, void *data, size_t bytes, int
     return code;
 }
 
-/* Bytes of a part from `offset` on, at most `most`. */
+/* Number of bytes from `offset` on, at most `most`. */
 static size_t piece_of(size_t bytes, size_t offset, size_t most)
 {
     if (offset >= bytes) return 0;
     return bytes - offset < most ? bytes - offset : most;
 }
 
-/* The messages of one step, of which each part has `most` bytes: they leave from where they lie, and come to
- * where they belong or, when somebody looks at them, to half `step` % 2 of the staging. Beginning with the
- * next rank and going round, so that not all send to the same one. */
+/* Starts the messages of one step, with at most `most` bytes of each part. They are sent from the caller's memory and
+ * received into the caller's memory or, for `consume`, into half `step` % 2 of the staging. The next rank comes first,
+ * so that ranks do not all send to the same one. */
 static int post_step(struct mpi_comm *comm, const struct tt_comm_exchange *exchange, size_t step, size_t most)
 {
     int world_size = comm->base.world_size, code = MPI_SUCCESS;
@@ -231,7 +231,7 @@ static int post_step(struct mpi_comm *comm, const struct tt_comm_exchange *excha
     for (int i = 1; i < world_size && code == MPI_SUCCESS; i++) {
         int q = (comm->base.rank + i) % world_size;
         const struct tt_comm_part *part = &exchange->parts[q];
-        char *to = exchange->take == NULL
+        char *to = exchange->consume == NULL
                        ? (char *)part->recv + offset
                        : comm->staging + (step % 2 * (size_t)world_size + (size_t)q) * most;
         code = post(comm, false, to, piece_of(part->recv_bytes, offset, most), q, &requests[2 * i]);
@@ -242,20 +242,20 @@ static int post_step(struct mpi_comm *comm, const struct tt_comm_exchange *excha
     return code;
 }
 
-static void take_step(struct mpi_comm *comm, const struct tt_comm_exchange *exchange, size_t step,
-                      size_t most)
+static void consume_step(struct mpi_comm *comm, const struct tt_comm_exchange *exchange, size_t step,
+                         size_t most)
 {
     size_t world_size = (size_t)comm->base.world_size, offset = step * most;
     const struct tt_comm_part *own = &exchange->parts[comm->base.rank];
     size_t bytes = piece_of(own->recv_bytes, offset, most);
-    if (exchange->take == NULL || bytes == 0) return;
+    if (exchange->consume == NULL || bytes == 0) return;
     for (size_t q = 0; q < world_size; q++)
         comm->sources[q] = comm->staging + (step % 2 * world_size + q) * most;
     comm->sources[comm->base.rank] = (const char *)own->send + offset;
-    exchange->take(exchange->context, comm->sources, offset, bytes);
+    exchange->consume(exchange->context, comm->sources, offset, bytes);
 }
 
-/* While one step is looked at, the messages of the next travel. */
+/* The messages of the next step are under way while one step is consumed. */
 static tt_status mpi_exchange(struct tt_comm *base, const struct tt_comm_exchange *exchange)
 {
     struct mpi_comm *comm = mpi_of(base);
@@ -265,7 +265,7 @@ static tt_status mpi_exchange(struct tt_comm *base, const struct tt_comm_exchang
         if (part->send_bytes > longest) longest = part->send_bytes;
         if (part->recv_bytes > longest) longest = part->recv_bytes;
     }
-    if (exchange->take != NULL) {
+    if (exchange->consume != NULL) {
         most = STAGING_BYTES / 2 / (size_t)base->world_size;
         if (most > (size_t)comm->world->count_max) most = (size_t)comm->world->count_max;
         most = most / BORDER_BYTES * BORDER_BYTES;
@@ -277,7 +277,7 @@ static tt_status mpi_exchange(struct tt_comm *base, const struct tt_comm_exchang
         if (more && code == MPI_SUCCESS) code = post_step(comm, exchange, step + 1, most);
         TT_TRY(finish(comm, code, 2 * base->world_size,
                       comm->requests + step % 2 * 2 * (size_t)base->world_size, "an exchange over MPI"));
-        take_step(comm, exchange, step, most);
+        consume_step(comm, exchange, step, most);
         if (!more) return TT_OK;
         TT_TRY(begin(comm));
     }
@@ -307,24 +307,23 @@ static tt_status mpi_barrier(struct tt_comm *base)
     return finish(comm, code, 1, &request, "MPI_Ibarrier");
 }
 
-/* Another thread in a call of MPI looks for the message itself. */
+/* Skips the poll while another thread is in a call of MPI, which polls itself. */
 static tt_status mpi_poll(struct tt_comm *base)
 {
     struct mpi_world *world = mpi_of(base)->world;
     if (pthread_mutex_trylock(&world->mutex) != 0) return TT_OK;
-    look_for_abort(world);
+    poll_abort(world);
     bool aborted = world->aborted;
     pthread_mutex_unlock(&world->mutex);
     return aborted ? fail_aborted(world) : TT_OK;
 }
 
-/* The message is small enough to be sent at once, so it leaves even if a receiver is busy; a second is
- * plenty. */
+/* The message is small enough for MPI to send it at once, even to a busy receiver; one second is enough. */
 static void mpi_abort(struct tt_comm *base)
 {
     struct mpi_world *world = mpi_of(base)->world;
     pthread_mutex_lock(&world->mutex);
-    look_for_abort(world);
+    poll_abort(world);
     if (!world->aborted) {
         world->aborted = true;
         world->aborting_rank = world->rank;
@@ -405,7 +404,7 @@ static int describe(MPI_Comm handle, struct tt_comm *base)
     return code;
 }
 
-/* Takes `handle` and one use of the world, also on failure. */
+/* Takes ownership of `handle` and of one use of the world, also on failure. */
 static tt_status comm_create(struct mpi_world *world, MPI_Comm handle, struct tt_comm **out)
 {
     struct mpi_comm *comm = tt_calloc(1, sizeof *comm);
@@ -436,7 +435,7 @@ static tt_status comm_create(struct mpi_world *world, MPI_Comm handle, struct tt
     return TT_OK;
 }
 
-/* MPI_Comm_split waits without looking for a rank that stopped; after a barrier all are about to call it. */
+/* MPI_Comm_split cannot be interrupted when a rank fails; after a barrier all ranks are about to call it. */
 static tt_status mpi_split(struct tt_comm *base, int color, struct tt_comm **out)
 {
     struct mpi_comm *comm = mpi_of(base);
@@ -455,14 +454,15 @@ static tt_status initialise(bool *finalize)
     int initialised = 0, finalised = 0, provided = MPI_THREAD_SINGLE;
     TRY_MPI(MPI_Initialized(&initialised), "MPI_Initialized");
     TRY_MPI(MPI_Finalized(&finalised), "MPI_Finalized");
-    if (finalised) return tt_fail(TT_ERR_COMM, "MPI was ended in this process and cannot begin again");
+    if (finalised)
+        return tt_fail(TT_ERR_COMM, "MPI was finalized in this process and cannot be initialised again");
     if (!initialised)
         TRY_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
     else
         TRY_MPI(MPI_Query_thread(&provided), "MPI_Query_thread");
     *finalize = !initialised;
     if (provided < MPI_THREAD_SERIALIZED)
-        return tt_fail(TT_ERR_UNSUPPORTED, "this MPI serves only one thread of a process");
+        return tt_fail(TT_ERR_UNSUPPORTED, "this MPI supports only one thread of a process");
     return TT_OK;
 }
 

@@ -1,9 +1,8 @@
-/* Ranks on GPUs. What the host says travels over `control`, what lies on devices over NCCL (the plugin's
- * table).
+/* Ranks on GPUs. Host calls go over `control`, data on devices over NCCL (the plugin's table).
  *
- * A communicator and those split from it make a family: they fail together, and the device has one check for
- * all of them. A peer that stops shows in two places, in control by name and in NCCL as an error without one;
- * the first is worth waiting a little for.
+ * A communicator and those split from it form a family: they fail together, and the device has one check for all of
+ * them. A failed peer shows in two places: in control with its rank, and in NCCL as an error without a rank. An error
+ * of NCCL therefore waits a little for control's.
  */
 #include <pthread.h>
 #include <time.h>
@@ -13,17 +12,17 @@
 #include "base/clock.h"
 #include "comm/comm_impl.h"
 
-enum { NAME_SECONDS_MAX = 3 }; /* how long NCCL's error waits for the name of the peer that caused it */
+enum { NAME_SECONDS_MAX = 3 }; /* an error of NCCL waits this long for the rank that caused it */
 
 struct nccl_comm;
 
 struct family {
-    pthread_mutex_t mutex; /* guards the list, which tt_comm_abort of any thread walks along */
+    pthread_mutex_t mutex; /* guards the list, which tt_comm_abort reads from any thread */
     struct nccl_comm *first;
-    struct tt_comm *control; /* of the first communicator; NULL when that is destroyed */
+    struct tt_comm *control; /* of the first communicator; NULL after that is destroyed */
     struct tt_device *device;
     const struct tt_collectives_table *calls;
-    bool careful; /* other ranks are threads of this process: see comm/peers.c on what can stop then */
+    bool careful; /* other ranks are threads of this process: comm/peers.c describes the possible deadlock */
 };
 
 struct nccl_comm {
@@ -40,8 +39,7 @@ static struct nccl_comm *nccl_of(struct tt_comm *comm)
     return (struct nccl_comm *)comm;
 }
 
-/* After NCCL failed: the error of the peer that is to blame, when control names it soon; otherwise NCCL's
- * own. */
+/* After a failure of NCCL: returns the error of the failed peer if control reports it soon, otherwise NCCL's own. */
 static tt_status explain(struct tt_comm *control, tt_status status)
 {
     struct tt_error own;
@@ -54,7 +52,7 @@ static tt_status explain(struct tt_comm *control, tt_status status)
     return tt_error_restore(&own);
 }
 
-/* What the device asks while the host waits for it, in the rank's own thread. */
+/* The device's check (tt_device_set_watch): called in the rank's thread while the host waits for the device. */
 static tt_status check_family(void *context)
 {
     const struct family *family = context;
@@ -66,8 +64,8 @@ static tt_status check_family(void *context)
     return TT_OK;
 }
 
-/* The end of every call on a stream. With several ranks in this process the host waits: nothing else may be
- * asked of the driver while a kernel spins for another rank. */
+/* The end of every call on a stream. With several ranks in this process the host waits: no other call may reach the
+ * driver while a kernel spins for another rank. */
 static tt_status settle(struct nccl_comm *comm, struct tt_stream *stream, tt_status status)
 {
     if (status == TT_OK && comm->family->careful) return tt_stream_synchronize(stream);
@@ -118,8 +116,7 @@ static tt_status nccl_exchange(struct tt_comm *base, const struct tt_comm_exchan
                   comm->family->calls->exchange(comm->handle, exchange->stream, comm->parts));
 }
 
-/* Control first: the peers, whose devices may wait for this one, hear the cause before NCCL tells them of its
- * effects. */
+/* Control first: the peers, whose devices may wait for this one, receive the cause before NCCL reports its effects. */
 static void nccl_abort(struct tt_comm *base)
 {
     struct nccl_comm *comm = nccl_of(base);
@@ -176,8 +173,7 @@ static const struct tt_comm_table nccl_table = {
     .destroy = nccl_destroy,
 };
 
-/* Collective over `control`. A rank that fails here leaves the others inside NCCL, where only an abort
- * reaches them. */
+/* Collective over `control`. When a rank fails here, the others are inside NCCL, where only an abort reaches them. */
 static tt_status connect(const struct family *family, struct tt_comm *control, void **handle)
 {
     unsigned char id[TT_COLLECTIVE_ID_BYTES] = {0};
@@ -193,7 +189,7 @@ static tt_status connect(const struct family *family, struct tt_comm *control, v
     return status;
 }
 
-/* Takes `control` when it `owns` it, also on failure. */
+/* Takes ownership of `control` if `owns` is set, also on failure. */
 static tt_status comm_create(struct family *family, struct tt_comm *control, bool owns, struct tt_comm **out)
 {
     tt_status status;
@@ -257,7 +253,7 @@ tt_status tt_comm_create_nccl(struct tt_comm *control, struct tt_device *device,
     struct family *family = NULL;
     tt_status status = tt_comm_agree(control, family_create(control, device, &family));
     int here = 1;
-    if (status == TT_OK) status = tt_comm_ranks_here(control, device, &here);
+    if (status == TT_OK) status = tt_comm_count_local_ranks(control, device, &here);
     if (status == TT_OK) {
         family->careful = here > 1;
         tt_device_set_watch(device, check_family, family);

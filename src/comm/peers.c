@@ -1,16 +1,16 @@
-/* Ranks that are threads of one process, each with a GPU, where every GPU reads the memory of every other.
- * What the host says travels over `control`; data is copied by copy engines and added by element-wise kernels
- * that read the other GPU's memory over the link.
+/* Ranks that are threads of one process, each with a GPU, where every GPU can read the memory of every other. Host
+ * calls go over `control`; data is copied by copy engines and added by element-wise kernels that read the other GPU's
+ * memory over the link.
  *
- * Nothing here makes a GPU wait for another by spinning, as NCCL's kernels do. With several ranks in one
- * process that can stop everything: the driver loads a kernel at its first use under a lock of the process,
- * and may have to wait for what runs on that GPU; when that is a kernel that spins for another rank, whose
- * thread waits for the lock, nobody moves (seen with two H200s, CUDA 13.0 and NCCL 2.28.9).
+ * No kernel here spins until another GPU answers, as NCCL's kernels do. With several ranks in one process that can
+ * deadlock: the driver loads a kernel at its first use under a lock of the process, and may have to wait for the kernel
+ * that runs on that GPU. If that kernel spins for another rank whose thread waits for the lock, no rank makes progress
+ * (observed with two H200s, CUDA 13.0 and NCCL 2.28.9).
  *
- * A call, on every rank: say where the data lies, record "ready", meet the others (on the host), let the
- * stream wait for their "ready", copy or add, record "done", meet again, let the stream wait for their
- * "done". So the streams are ordered by events alone, and what a rank handed in may change as soon as its own
- * stream gets there.
+ * A call, on every rank: publish the address of the data, record the event "ready", wait for the other ranks on the
+ * host, let the stream wait for their "ready", copy or add, record "done", wait for the ranks again, let the stream
+ * wait for their "done". Only events order the streams, and work that is queued later on a rank's stream may change its
+ * data.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -29,11 +29,11 @@ enum {
     SLICE_ELEMENTS = 8, /* borders between slices: 16-byte accesses in both types */
 };
 
-/* What one rank shows the others. Written by it before a meeting, read by them until the next. */
+/* Published by one rank for the others: written before a barrier on the host, read by the others until the next one. */
 struct seat {
     const void *data;
     struct tt_event *ready, *done;
-    atomic_bool inside; /* a call, and may look at the others' seats */
+    atomic_bool inside; /* in a call, and may read the others' seats */
 };
 
 struct group {
@@ -42,7 +42,7 @@ struct group {
 };
 
 struct peers_comm {
-    struct tt_comm base; /* the host's calls go over its control */
+    struct tt_comm base; /* host calls go over its control */
     bool owns_control;
     bool watches; /* installed the device's check */
     struct tt_device *device;
@@ -68,7 +68,7 @@ static tt_status wait_for_all(struct peers_comm *comm, struct tt_stream *stream,
     return TT_OK;
 }
 
-/* After it the others' data is there for this stream. */
+/* Starts a call: work queued on the stream afterwards sees the others' data. */
 static tt_status begin(struct peers_comm *comm, struct tt_stream *stream, const void *data)
 {
     struct seat *seat = own_seat(comm);
@@ -79,7 +79,7 @@ static tt_status begin(struct peers_comm *comm, struct tt_stream *stream, const 
     return wait_for_all(comm, stream, false);
 }
 
-/* After it nobody reads this rank's data any more, as far as the stream can see. */
+/* Ends a call: work queued on the stream afterwards runs when no other rank reads this rank's data any more. */
 static tt_status end(struct peers_comm *comm, struct tt_stream *stream)
 {
     TT_TRY(tt_event_record(own_seat(comm)->done, stream));
@@ -87,7 +87,7 @@ static tt_status end(struct peers_comm *comm, struct tt_stream *stream)
     return wait_for_all(comm, stream, true);
 }
 
-/* The end of a call, however it went: this rank looks at no seat but its own. */
+/* Called at the end of a call, also after a failure: this rank no longer reads the others' seats. */
 static tt_status leave(struct peers_comm *comm, tt_status status)
 {
     atomic_store(&own_seat(comm)->inside, false);
@@ -146,7 +146,7 @@ static tt_status peers_reduce_scatter(struct tt_comm *base, struct tt_stream *st
     return leave(comm, sum_slice(comm, stream, send, recv, count, dtype));
 }
 
-/* Each rank sums one slice in place, and then takes the other slices from those who summed them: all get the
+/* Each rank sums one slice in place and then copies the other slices from the ranks that summed them, so all get the
  * same bits. */
 static tt_status sum_all(struct peers_comm *comm, struct tt_stream *stream, void *data, size_t count,
                          tt_dtype dtype)
@@ -236,9 +236,9 @@ static bool is_anybody_inside(const struct peers_comm *comm)
     return inside;
 }
 
-/* A rank that came through the last meeting may still look at this one's seat, for as long as it takes to
- * queue a few calls; it does not come through another meeting, to which this rank does not come. Nobody is
- * waited for until it ends: a rank that fails before the others have begun must be able to tell them. */
+/* A rank that has passed the last barrier may still read this rank's seat while it queues a few calls; it cannot pass
+ * another barrier without this rank. Waits for such ranks only, not for the end of all others: a rank that fails before
+ * the others have begun must be able to abort them. */
 static void leave_group(struct peers_comm *comm)
 {
     struct group *group = comm->group;
@@ -288,7 +288,7 @@ static struct group *make_group(int world_size)
     return group;
 }
 
-/* Takes `control` when it `owns` it, also on failure. Collective. */
+/* Collective. Takes ownership of `control` if `owns` is set, also on failure. */
 static tt_status create(struct tt_comm *control, struct tt_device *device, bool owns, struct tt_comm **out)
 {
     tt_status status = TT_OK;
@@ -336,8 +336,8 @@ static tt_status peers_split(struct tt_comm *base, int color, struct tt_comm **o
     return create(control, comm->device, true, out);
 }
 
-/* What a rank says of itself to find out who can reach whom. Containers of one machine may share its name,
- * and in each the program may be process 1: process numbers count only inside one space of them. */
+/* Exchanged to find out which ranks share a process. Containers of one machine may share its name, and in each the
+ * program may be process 1, so process numbers are compared only within one PID namespace. */
 struct card {
     int64_t process, process_space, device;
     char host[64];
@@ -349,7 +349,7 @@ static int64_t own_process_space(void)
     return stat("/proc/self/ns/pid", &facts) == 0 ? (int64_t)facts.st_ino : 0;
 }
 
-/* Returns owned cards of all ranks, or NULL in *cards on failure. */
+/* Stores the cards of all ranks in *cards, owned by the caller; NULL on failure. */
 static tt_status exchange_cards(struct tt_comm *comm, const struct tt_device *device, struct card **cards)
 {
     struct card own = {
@@ -370,7 +370,7 @@ static bool is_same_process(const struct card *a, const struct card *b)
            memcmp(a->host, b->host, sizeof a->host) == 0;
 }
 
-tt_status tt_comm_ranks_here(struct tt_comm *comm, const struct tt_device *device, int *count)
+tt_status tt_comm_count_local_ranks(struct tt_comm *comm, const struct tt_device *device, int *count)
 {
     struct card *cards = NULL;
     TT_TRY(exchange_cards(comm, device, &cards));

@@ -8,7 +8,7 @@ enum { MAGIC = 0x74726d70, PROTOCOL = 1 };
 _Static_assert(TT_PROOF_SUM_BYTES == crypto_auth_BYTES, "a sum is crypto_auth's");
 _Static_assert(sizeof((struct tt_proof_key *)0)->bytes == crypto_auth_KEYBYTES, "a key is crypto_auth's");
 
-/* BLAKE2b of the secret under a name of this use of it: the same secret elsewhere gives another key. */
+/* BLAKE2b of the secret, keyed with the purpose, so that the same secret used elsewhere gives another key. */
 tt_status tt_proof_key_make(const void *secret, size_t bytes, struct tt_proof_key *key)
 {
     static const unsigned char purpose[] = "trimtab job secret, key of proofs";
@@ -45,7 +45,7 @@ void tt_proof_wipe(void *secret, size_t bytes)
 
 void tt_proof_random(void *data, size_t bytes)
 {
-    (void)!sodium_init(); /* where no key was made */
+    (void)!sodium_init(); /* for runs without a secret; tt_proof_key_make has called it otherwise */
     randombytes_buf(data, bytes);
 }
 
@@ -80,7 +80,7 @@ bool tt_proof_is_challenge(const struct tt_proof *proof)
            challenge->reserved == 0;
 }
 
-/* What is summed: all fields have fixed places, so no two connections give the same bytes. */
+/* The message of a sum: all fields have fixed offsets, so different connections never give the same bytes. */
 struct summed {
     char purpose[24];
     uint32_t side, protocol, role, reserved;

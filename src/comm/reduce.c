@@ -3,8 +3,8 @@
 
 #include "comm/comm_impl.h"
 
-/* Elements summed at a time: the sums of a block stay in the first-level cache while one rank after another
- * is added. */
+/* Elements summed at a time: the sums of a block stay in the first-level cache while the ranks are added one after the
+ * other. */
 enum { BLOCK = 2048 };
 
 #define REDUCE_LOOP(expression)                                                                              \
@@ -12,8 +12,8 @@ enum { BLOCK = 2048 };
         sums[i] = (expression);                                                                              \
     }
 
-/* Accumulates elements of one rank; `load` reads element i, `sum` adds two. A NaN in either place stays: a
- * maximum that hides one would hide the fault. */
+/* Accumulates elements of one rank; `load` reads element i, `sum` combines two. A NaN in either operand is kept: a
+ * maximum without it would hide a fault. */
 #define DEFINE_ACCUMULATE(name, type, load, sum)                                                             \
     static void name(type *restrict sums, const void *from, size_t offset, size_t count,                     \
                      enum tt_reduce reduce)                                                                  \

@@ -1,12 +1,12 @@
 #include "base/alloc.h"
 #include "comm/comm_impl.h"
 
-/* One rank: what it gathers is its own, every sum is already there, and comm.c asks it for nothing. And one
- * that stands among others in a plan: with data of a plan device comm.c asks nobody. */
+/* One rank, whose collectives comm.c completes without a transport; and the one rank of a plan with others that do not
+ * exist, where comm.c exchanges nothing, since the data is on a plan device. */
 
 static tt_status self_poll(struct tt_comm *comm)
 {
-    (void)comm; /* nobody else can stop */
+    (void)comm; /* no other rank can fail */
     return TT_OK;
 }
 
@@ -17,7 +17,7 @@ static tt_status self_split(struct tt_comm *comm, int color, struct tt_comm **ou
     return tt_comm_create_self(out);
 }
 
-/* Nobody waits for the only rank. */
+/* No other rank waits. */
 static void self_abort(struct tt_comm *comm)
 {
     (void)comm;

@@ -1,24 +1,24 @@
-/* Ranks are threads of one process. A collective is: publish where my data lies, wait until all have (enter),
- * move my part straight between the ranks' memories, wait until all are done with mine (leave).
+/* Ranks are threads of one process. In a collective each rank publishes the address of its data, waits until all have
+ * done so (enter), copies its part directly between the ranks' memories, and waits until all have finished (leave).
  *
- * Why nobody hangs and nobody reads freed memory when a rank stops at any moment: waiting in `enter` ends
- * with an error as soon as a rank aborts or leaves for good, but the decision is made under one mutex: either
- * all ranks pass or none does. Between enter and leave a rank only computes, so waiting in `leave` always
- * ends, and before it ends no rank returns to its caller, who may then free what others were reading.
+ * No rank hangs and none reads freed memory, whenever a rank fails: a wait in `enter` ends with an error as soon as a
+ * rank aborts or destroys its communicator, and the decision is made under one mutex, so either all ranks pass or none
+ * does. Between enter and leave a rank only computes, so a wait in `leave` always ends. No rank returns to its caller,
+ * which may free the data, before that.
  */
 #include <pthread.h>
 
 #include "base/alloc.h"
 #include "comm/comm_impl.h"
 
-/* What a rank is about to do. */
+/* The current call of a rank. */
 struct order {
     struct tt_comm_order same;
-    const struct tt_comm_exchange *exchange; /* NULL: a split, of which */
+    const struct tt_comm_exchange *exchange; /* NULL: a split, with the next members */
     int color, first_rank;
 };
 
-/* All groups that grew out of one by splitting: they fail together. */
+/* All groups that were split from one: they fail together. */
 struct domain {
     pthread_mutex_t mutex; /* guards everything below and all groups' counters */
     struct group *groups;
@@ -35,9 +35,9 @@ struct group {
     int members;  /* communicators not yet destroyed */
     int departed; /* rank that left, or -1 */
     int entered, left;
-    uint64_t entries, leaves;   /* how often all ranks came together */
+    uint64_t entries, leaves;   /* number of times that all ranks entered, and left */
     struct order *orders;       /* [world_size] */
-    struct threads_comm **made; /* [world_size]: what a split made for each rank */
+    struct threads_comm **made; /* [world_size]: the new communicator of each rank after a split */
 };
 
 struct threads_comm {
@@ -93,7 +93,7 @@ static tt_status check_orders(const struct threads_comm *comm)
     return TT_OK;
 }
 
-/* On TT_OK every rank has published the same kind of order and `leave` must follow; otherwise it must not. */
+/* On TT_OK every rank has published an equal order, and `leave` must follow; otherwise it must not. */
 static tt_status enter(struct threads_comm *comm, const struct order *order)
 {
     struct group *group = comm->group;
@@ -119,7 +119,7 @@ static struct threads_comm *threads_of(struct tt_comm *comm)
     return (struct threads_comm *)comm;
 }
 
-/* Beginning with itself and going round, so that not all ranks read the same one at a time. */
+/* Begins with the rank itself, so that ranks do not all read the same memory at the same time. */
 static void copy_parts(struct threads_comm *comm, const struct tt_comm_exchange *exchange)
 {
     int world_size = comm->base.world_size, rank = comm->base.rank;
@@ -134,12 +134,12 @@ static tt_status threads_exchange(struct tt_comm *base, const struct tt_comm_exc
 {
     struct threads_comm *comm = threads_of(base);
     TT_TRY(enter(comm, &(struct order){.same = exchange->order, .exchange = exchange}));
-    if (exchange->take == NULL) {
+    if (exchange->consume == NULL) {
         copy_parts(comm, exchange);
     } else if (exchange->parts[base->rank].recv_bytes > 0) {
         for (int q = 0; q < base->world_size; q++)
             comm->sources[q] = comm->group->orders[q].exchange->parts[base->rank].send;
-        exchange->take(exchange->context, comm->sources, 0, exchange->parts[base->rank].recv_bytes);
+        exchange->consume(exchange->context, comm->sources, 0, exchange->parts[base->rank].recv_bytes);
     }
     leave(comm);
     return TT_OK;
@@ -244,8 +244,8 @@ static struct threads_comm *comm_create(struct group *group, int rank, int first
     return NULL;
 }
 
-/* A group of `world_size` with its communicators in comms[]; not yet in the domain's list. Rank r is
- * `first_ranks[r]` of the first group, or r when that is NULL. */
+/* Creates a group of `world_size` with its communicators in comms[], not yet in the domain's list. Rank r is
+ * first_ranks[r] of the first group; r if that is NULL. */
 static tt_status group_create(struct domain *domain, int world_size, const int *first_ranks,
                               struct threads_comm **comms, struct group **out)
 {
@@ -318,14 +318,14 @@ static tt_status threads_split(struct tt_comm *base, int color, struct tt_comm *
     struct threads_comm *made = group->made[base->rank];
     group->made[base->rank] = NULL;
     if (made == NULL)
-        return tt_fail(TT_ERR_MEMORY, "rank %d had no memory to split the communicator", lowest);
+        return tt_fail(TT_ERR_MEMORY, "rank %d ran out of memory while splitting the communicator", lowest);
     *out = &made->base;
     return TT_OK;
 }
 
 tt_status tt_comm_create_threads(int world_size, struct tt_comm **out)
 {
-    if (world_size < 1) return tt_fail(TT_ERR_USAGE, "a group of %d ranks cannot be made", world_size);
+    if (world_size < 1) return tt_fail(TT_ERR_USAGE, "cannot create a group of %d ranks", world_size);
     struct threads_comm **comms = tt_calloc((size_t)world_size, sizeof *comms);
     struct domain *domain = tt_calloc(1, sizeof *domain);
     tt_status status = comms != NULL && domain != NULL ? TT_OK : TT_ERR_MEMORY;

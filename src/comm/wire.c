@@ -180,7 +180,7 @@ static int close_with(int file, int error)
     return -1;
 }
 
-/* A socket at an address; -1 with errno. IPv6's "any address" takes IPv4 along. */
+/* Binds a socket to an address; -1 with errno. IPv6's "any address" also accepts IPv4. */
 static int bind_at(const struct sockaddr *address, socklen_t bytes, bool reuse)
 {
     int on = 1, off = 0;
@@ -200,7 +200,7 @@ static int listen_at(const struct sockaddr *address, socklen_t bytes)
     return file;
 }
 
-/* One of the two families: IPv6 first where it serves both, IPv4 first where one is enough. */
+/* Listens at one of the two families: IPv6 first for all addresses, where it accepts both; IPv4 first for loopback. */
 static int listen_default(bool local, int port)
 {
     struct sockaddr_in6 six = {.sin6_family = AF_INET6,
@@ -222,24 +222,24 @@ static tt_status fail_listen(const char *address, int port)
     tt_fail(TT_ERR_COMM, "rank 0 cannot listen at %s%sport %d: %s", address != NULL ? address : "",
             address != NULL ? " " : "", port, tt_errno_text(error));
     if (error == EADDRINUSE)
-        tt_hint("another run may use it: choose another MASTER_PORT or --main_process_port");
+        tt_hint("another run may use this port: choose another MASTER_PORT or --main_process_port");
     else if (address != NULL)
-        tt_hint("--rendezvous_bind takes an address of this machine");
+        tt_hint("--rendezvous_bind must be an address of this machine");
     return TT_ERR_COMM;
 }
 
-tt_status tt_wire_listen(const char *address, bool local, int port, struct tt_wire_door *door)
+tt_status tt_wire_listen(const char *address, bool local, int port, struct tt_wire_listener *listener)
 {
     char service[16];
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *list = NULL;
     tt_status status = TT_OK;
-    *door = (struct tt_wire_door){.local = true};
+    *listener = (struct tt_wire_listener){.local = true};
     if (address == NULL) {
-        door->sockets[0] = listen_default(local, port);
-        door->local = local;
-        if (door->sockets[0] < 0) return fail_listen(NULL, port);
-        door->count = 1;
+        listener->sockets[0] = listen_default(local, port);
+        listener->local = local;
+        if (listener->sockets[0] < 0) return fail_listen(NULL, port);
+        listener->count = 1;
         return TT_OK;
     }
     snprintf(service, sizeof service, "%d", port);
@@ -248,27 +248,27 @@ tt_status tt_wire_listen(const char *address, bool local, int port, struct tt_wi
         tt_fail(TT_ERR_USAGE, "rendezvous_bind is '%.200s': %s", address, gai_strerror(code));
         return TT_ERR_USAGE;
     }
-    for (const struct addrinfo *at = list; at != NULL && door->count < TT_WIRE_ADDRESSES_MAX;
+    for (const struct addrinfo *at = list; at != NULL && listener->count < TT_WIRE_ADDRESSES_MAX;
          at = at->ai_next) {
         int file = listen_at(at->ai_addr, at->ai_addrlen);
         if (file < 0) TT_GO(fail_listen(address, port));
-        door->local = door->local && is_loopback(at->ai_addr);
-        door->sockets[door->count++] = file;
+        listener->local = listener->local && is_loopback(at->ai_addr);
+        listener->sockets[listener->count++] = file;
     }
 out:
     freeaddrinfo(list);
-    if (status != TT_OK) tt_wire_door_close(door);
+    if (status != TT_OK) tt_wire_listener_close(listener);
     return status;
 }
 
 /* ---- A port that the system chooses ---- */
 
-/* All addresses of `list` at one port: that of the first is tried at the others. false with errno. */
-static bool reserve_all(const struct addrinfo *list, struct tt_wire_door *door, int *port)
+/* Binds all addresses of `list` at one port: the system chooses it for the first address. false with errno. */
+static bool reserve_all(const struct addrinfo *list, struct tt_wire_listener *listener, int *port)
 {
     struct tt_wire_address first = {0}, address;
-    *door = (struct tt_wire_door){.local = true};
-    for (const struct addrinfo *at = list; at != NULL && door->count < TT_WIRE_ADDRESSES_MAX;
+    *listener = (struct tt_wire_listener){.local = true};
+    for (const struct addrinfo *at = list; at != NULL && listener->count < TT_WIRE_ADDRESSES_MAX;
          at = at->ai_next) {
         struct sockaddr_storage to;
         address_from(at->ai_addr, &address);
@@ -277,13 +277,13 @@ static bool reserve_all(const struct addrinfo *list, struct tt_wire_door *door, 
         int file = bind_at((const struct sockaddr *)&to, bytes, false);
         if (file < 0) {
             int error = errno;
-            tt_wire_door_close(door);
+            tt_wire_listener_close(listener);
             errno = error;
             return false;
         }
-        if (door->count == 0) tt_wire_address_of(file, false, &first);
-        door->local = door->local && tt_wire_is_loopback(&address);
-        door->sockets[door->count++] = file;
+        if (listener->count == 0) tt_wire_address_of(file, false, &first);
+        listener->local = listener->local && tt_wire_is_loopback(&address);
+        listener->sockets[listener->count++] = file;
     }
     *port = first.port;
     return true;
@@ -294,15 +294,15 @@ static tt_status fail_reserve(const char *address, int error)
     return tt_fail(TT_ERR_COMM, "cannot listen at %s: %s", address, tt_errno_text(error));
 }
 
-static tt_status reserve_one(const struct sockaddr *address, socklen_t bytes, struct tt_wire_door *door,
-                             int *port)
+static tt_status reserve_one(const struct sockaddr *address, socklen_t bytes,
+                             struct tt_wire_listener *listener, int *port)
 {
     struct addrinfo one = {.ai_addr = (struct sockaddr *)(uintptr_t)address, .ai_addrlen = bytes};
-    return reserve_all(&one, door, port) ? TT_OK : fail_reserve("an address of this machine", errno);
+    return reserve_all(&one, listener, port) ? TT_OK : fail_reserve("an address of this machine", errno);
 }
 
-tt_status tt_wire_reserve(const char *address, const struct tt_wire_address *at, struct tt_wire_door *door,
-                          int *port)
+tt_status tt_wire_reserve(const char *address, const struct tt_wire_address *at,
+                          struct tt_wire_listener *listener, int *port)
 {
     enum { TRIES = 16 };
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
@@ -312,20 +312,20 @@ tt_status tt_wire_reserve(const char *address, const struct tt_wire_address *at,
         struct tt_wire_address place = *at;
         place.port = 0;
         socklen_t bytes = address_to(&place, &to);
-        return reserve_one((const struct sockaddr *)&to, bytes, door, port);
+        return reserve_one((const struct sockaddr *)&to, bytes, listener, port);
     }
     if (address == NULL) {
         struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
         struct sockaddr_in four = {.sin_family = AF_INET};
-        if (reserve_one((const void *)&six, sizeof six, door, port) == TT_OK) return TT_OK;
-        return reserve_one((const void *)&four, sizeof four, door, port);
+        if (reserve_one((const void *)&six, sizeof six, listener, port) == TT_OK) return TT_OK;
+        return reserve_one((const void *)&four, sizeof four, listener, port);
     }
     int code = getaddrinfo(address, "0", &hints, &list);
     if (code != 0)
         return tt_fail(TT_ERR_USAGE, "rendezvous_bind is '%.200s': %s", address, gai_strerror(code));
     bool good = false;
     for (int tries = 0; tries < TRIES && !good; tries++) {
-        good = reserve_all(list, door, port);
+        good = reserve_all(list, listener, port);
         if (!good && errno != EADDRINUSE) break;
     }
     int error = errno;
@@ -333,18 +333,18 @@ tt_status tt_wire_reserve(const char *address, const struct tt_wire_address *at,
     return good ? TT_OK : fail_reserve(address, error);
 }
 
-tt_status tt_wire_door_begin(const struct tt_wire_door *door)
+tt_status tt_wire_listener_start(const struct tt_wire_listener *listener)
 {
-    for (int d = 0; d < door->count; d++)
-        if (listen(door->sockets[d], 1024) != 0)
+    for (int d = 0; d < listener->count; d++)
+        if (listen(listener->sockets[d], 1024) != 0)
             return tt_fail(TT_ERR_COMM, "cannot listen for the other ranks: %s", tt_errno_text(errno));
     return TT_OK;
 }
 
-void tt_wire_door_close(struct tt_wire_door *door)
+void tt_wire_listener_close(struct tt_wire_listener *listener)
 {
-    for (int i = 0; i < door->count; i++) close(door->sockets[i]);
-    door->count = 0;
+    for (int i = 0; i < listener->count; i++) close(listener->sockets[i]);
+    listener->count = 0;
 }
 
 void tt_wire_origin(int socket, unsigned char origin[16], char *text, size_t text_bytes)

@@ -121,7 +121,7 @@ static tt_status compare_rank(void *context, const struct tt_world_rank *rank)
     int world_size = tt_comm_world_size(rank->comm);
     struct head *heads = tt_calloc((size_t)world_size, sizeof *heads);
     struct sent_part *parts = tt_calloc((size_t)world_size * PARTS_PER_ROUND, sizeof *parts);
-    tt_comm_note(rank->comm, "comparing the input files");
+    tt_comm_set_activity(rank->comm, "comparing the input files");
     tt_status status = tt_comm_agree(rank->comm, heads != NULL && parts != NULL ? TT_OK : TT_ERR_MEMORY);
     if (status == TT_OK)
         status = tt_comm_host_all_gather(rank->comm, &comparison->head, heads, sizeof *heads);

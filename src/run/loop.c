@@ -150,7 +150,7 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
     };
     char note[40];
     snprintf(note, sizeof note, "step %lld", (long long)step + 1);
-    tt_comm_note(loop->rank->world, note);
+    tt_comm_set_activity(loop->rank->world, note);
     double start = tt_clock_seconds();
     TT_TRY(tt_train_step(loop->rank, &config, step, &loop->memory.watch, &loop->storage, result));
     double seconds = tt_clock_seconds() - start;

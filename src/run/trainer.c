@@ -173,7 +173,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     struct tt_run *run = context;
     struct tt_rank rank = {0};
     struct tt_rank_config config = tt_rank_config_of(&run->rank_config, place, &run->plan);
-    tt_comm_note(place->comm, "loading the model");
+    tt_comm_set_activity(place->comm, "loading the model");
     tt_status status = tt_rank_init(&config, &rank);
     status = tt_comm_agree(place->comm, status);
     struct tt_load_source source = run->inputs.source;

@@ -72,7 +72,7 @@ static void expect_end(struct accident *accident, const char *wanted)
         snprintf(met, sizeof met, "rank %d of %d: process ", q, count);
         if (q > 0) expect_text(other->output, met, q, other->output);
         if (q > 0) expect_text(other->output, "; met rank 0, process ", q, other->output);
-        expect_text(other->output, q > 0 ? met : "ranks are here", q, other->output);
+        expect_text(other->output, q > 0 ? met : "ranks have joined", q, other->output);
         assert_null(strstr(other->output, "rank 0 stopped"));
     }
     (void)kill(accident->processes.programs[victim].pid, SIGKILL);
@@ -104,7 +104,7 @@ static int begin_stopped(void **state)
 static void stopped(void **state)
 {
     struct accident *stopped = *state;
-    expect_end(&stopped[0], "has been silent for 20 s; it was last in: rank 1, step ");
+    expect_end(&stopped[0], "has been silent for 20 s; its last activity: rank 1, step ");
     expect_end(&stopped[1], "error: rank 0 (on 127.0.0.1) has been silent for 20 s");
 }
 

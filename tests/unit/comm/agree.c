@@ -69,10 +69,10 @@ static void one_tells(void **state)
             test_ranks_outcomes(WORLD, fail_rank, &trouble, outcomes);
             for (int q = 0; q < WORLD; q++) {
                 tt_status wanted = (failed >> q & 1) != 0 ? TT_ERR_DATA : TT_ERR_PEER;
-                bool tells = outcomes[q].status != TT_OK && !outcomes[q].told;
+                bool tells = outcomes[q].status != TT_OK && !outcomes[q].reported_elsewhere;
                 if (outcomes[q].status != wanted || tells != (q == lowest))
                     fail_msg("ranks %#x failed, rank %d is slow: rank %d has status %d, told %d: %s", failed,
-                             slow_rank, q, (int)outcomes[q].status, (int)outcomes[q].told,
+                             slow_rank, q, (int)outcomes[q].status, (int)outcomes[q].reported_elsewhere,
                              outcomes[q].message);
             }
         }

@@ -32,7 +32,7 @@ enum {
 /* A process of some ranks. */
 struct process {
     struct tt_lines_config config;
-    struct tt_wire_door door;
+    struct tt_wire_listener listener;
     struct tt_wire_address rank0;
     struct tt_proof_key key;
     double delay;
@@ -69,11 +69,11 @@ static void prepare(struct process *processes, int count, int ranks_each, struct
                                                    .ranks = ranks,
                                                    .rank0 = &process->rank0,
                                                    .key = &process->key,
-                                                   .door = &process->door,
+                                                   .listener = &process->listener,
                                                    .control = -1,
-                                                   .look = look,
+                                                   .check = look,
                                                    .context = process};
-        assert_int_equal(tt_wire_reserve(NULL, &loopback, &process->door, &process->config.port), TT_OK);
+        assert_int_equal(tt_wire_reserve(NULL, &loopback, &process->listener, &process->config.port), TT_OK);
         for (int r = 0; r < ranks_each; r++) {
             ranks[p * ranks_each + r].place = loopback;
             /* As rank 0 is reached, or at an address that was named. */
@@ -86,7 +86,7 @@ static void prepare(struct process *processes, int count, int ranks_each, struct
 static void finish(struct process *processes, int count)
 {
     for (int p = 0; p < count; p++) {
-        tt_wire_door_close(&processes[p].door);
+        tt_wire_listener_close(&processes[p].listener);
         tt_lines_close(processes[p].lines,
                        (size_t)processes[p].config.local_count * (size_t)processes[p].config.world_size);
     }
@@ -144,7 +144,7 @@ static void every_two_ranks(void **state)
         start(processes, shapes[s][0]);
         expect_all(processes, shapes[s][0]);
         check_lines(processes, shapes[s][0] * shapes[s][1]);
-        for (int p = 0; p < shapes[s][0]; p++) tt_wire_door_close(&processes[p].door);
+        for (int p = 0; p < shapes[s][0]; p++) tt_wire_listener_close(&processes[p].listener);
         for (int p = 0; p < shapes[s][0]; p++) assert_int_equal(test_dial(processes[p].config.port, 0), -1);
         finish(processes, shapes[s][0]);
         assert_true(tt_alloc_live() == live);
@@ -172,7 +172,7 @@ static void outlive(tt_thread_main *stranger_main, int *results)
     start(processes, 3);
     expect_all(processes, 3);
     double seconds = tt_clock_seconds() - begin;
-    for (int i = 0; i < 3; i++) tt_wire_door_close(&processes[i].door);
+    for (int i = 0; i < 3; i++) tt_wire_listener_close(&processes[i].listener);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(tt_thread_join(threads[i]), TT_OK);
         results[i] = strangers[i].result;
@@ -348,11 +348,11 @@ static void somebody_else_listens(void **state)
     struct tt_wire_rank ranks[2] = {0};
     struct tt_thread *thread = NULL;
     prepare(processes, 2, 1, ranks);
-    struct tt_wire_door door = processes[0].door;
-    struct test_stranger stranger = {.result = door.sockets[0]};
-    assert_int_equal(listen(door.sockets[0], 8), 0);
+    struct tt_wire_listener listener = processes[0].listener;
+    struct test_stranger stranger = {.result = listener.sockets[0]};
+    assert_int_equal(listen(listener.sockets[0], 8), 0);
     /* It is blocking for him. */
-    assert_int_equal(fcntl(door.sockets[0], F_SETFL, 0), 0);
+    assert_int_equal(fcntl(listener.sockets[0], F_SETFL, 0), 0);
     assert_int_equal(tt_thread_start("rank 0", be_rank_0, &stranger, &thread), TT_OK);
     start(processes + 1, 1);
     assert_int_equal(tt_thread_join(thread), TT_OK);

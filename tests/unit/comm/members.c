@@ -72,8 +72,8 @@ static void a_member_that_sends_no_message(void **state)
     for (int way = 0; way < WAYS; way++) {
         test_tcp_expect(&ranks0[way], TT_ERR_COMM,
                         way == 4 || way == 5 ? "rank 1 calls barrier in another group"
-                                             : "rank 1 sent bytes that are no message");
-        assert_false(ranks0[way].error.told);
+                                             : "rank 1 sent bytes that are not a message");
+        assert_false(ranks0[way].error.reported_elsewhere);
         assert_int_equal(tt_thread_join(pairs[way].thread), TT_OK);
     }
 }
@@ -158,7 +158,7 @@ static void a_member_that_goes_too_soon(void **state)
     assert_int_equal(tt_thread_start("rank 1", go_away, &stranger, &thread), TT_OK);
     test_tcp_run(processes, 1);
     assert_int_equal(tt_thread_join(thread), TT_OK);
-    test_tcp_expect(&processes[0], TT_ERR_PEER, "went before all ranks had come");
+    test_tcp_expect(&processes[0], TT_ERR_PEER, "closed its connection before all ranks had joined");
 }
 
 static tt_status ask_to_stop(void *argument)

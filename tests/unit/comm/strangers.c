@@ -210,7 +210,7 @@ static tt_status open_for_data(void *argument)
     if (file < 0) return TT_OK;
     test_stranger_say_hello(file, &hello, test_stranger_settings);
     test_stranger_hear_refusal(file, text);
-    stranger->result = strstr(text, "opened for something else") != NULL;
+    stranger->result = strstr(text, "opened for another purpose") != NULL;
     close(file);
     return TT_OK;
 }
@@ -328,7 +328,7 @@ static void secrets_that_differ(void **state)
     struct tt_proof_key key = the_key(), other;
     assert_int_equal(tt_proof_key_make("another secret, as long", 23, &other), TT_OK);
     const struct tt_proof_key *pairs[3][2] = {{&key, &other}, {&key, NULL}, {NULL, &key}};
-    const char *words[] = {"closed the connection before it said that the job secret is the same",
+    const char *words[] = {"closed the connection before it sent its proof of the job secret",
                            "has a job secret, and this process has none",
                            "has no job secret, and this process has one"};
     enum { ROUNDS = 6 };
@@ -345,7 +345,7 @@ static void secrets_that_differ(void **state)
     test_tcp_run(processes, 2 * ROUNDS);
     for (int round = 0; round < ROUNDS; round++) {
         const struct test_tcp_process *both = &processes[2 * round];
-        test_tcp_expect(&both[0], TT_ERR_COMM, "rank 1 of 2 did not come");
+        test_tcp_expect(&both[0], TT_ERR_COMM, "rank 1 of 2 did not connect");
         test_tcp_expect(&both[1], TT_ERR_USAGE, words[round % 3]);
         assert_non_null(strstr(both[1].error.hint, "must be the same for all processes"));
         assert_null(strstr(both[1].error.message, job_secret));
@@ -443,7 +443,7 @@ static void somebody_else_keeps_talking(void **state)
     test_tcp_run(processes + 1, 1);
     assert_int_equal(tt_thread_join(thread), TT_OK);
     assert_true(stranger.result > 0);
-    test_tcp_expect(&processes[1], TT_ERR_COMM, "did not say in time");
+    test_tcp_expect(&processes[1], TT_ERR_COMM, "did not send its acceptance of this process in time");
 }
 
 int main(void)

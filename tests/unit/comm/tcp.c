@@ -112,9 +112,9 @@ static void a_rank_that_never_comes(void **state)
     test_tcp_prepare(processes, 3, 1, test_tcp_barrier, NULL);
     processes[0].config.timeout_seconds = processes[1].config.timeout_seconds = 1;
     test_tcp_run(processes, 2);
-    test_tcp_expect(&processes[0], TT_ERR_COMM, "rank 2 of 3 did not come");
-    test_tcp_expect(&processes[1], TT_ERR_PEER, "rank 0 failed: rank 2 of 3 did not come");
-    assert_true(processes[1].error.told);
+    test_tcp_expect(&processes[0], TT_ERR_COMM, "rank 2 of 3 did not connect");
+    test_tcp_expect(&processes[1], TT_ERR_PEER, "rank 0 failed: rank 2 of 3 did not connect");
+    assert_true(processes[1].error.reported_elsewhere);
     test_tcp_prepare(processes, 2, 1, test_tcp_barrier, NULL);
     processes[1].config.timeout_seconds = 1;
     test_tcp_run(processes + 1, 1);
@@ -150,7 +150,7 @@ static void settings_that_differ(void **state)
             "the settings of rank 1 differ: 'learning_rate: 0.2', where rank 0 has 'learning_rate: 0.1'");
         test_tcp_expect(&processes[0], TT_ERR_PEER, "rank 1 failed: the settings of rank 1 differ");
         test_tcp_expect(&processes[2], TT_ERR_PEER, "rank 1 failed: the settings of rank 1 differ");
-        assert_true(processes[0].error.told && !processes[1].error.told);
+        assert_true(processes[0].error.reported_elsewhere && !processes[1].error.reported_elsewhere);
     }
 }
 
@@ -163,7 +163,7 @@ static void worlds_that_differ(void **state)
     processes[1].config.world_size = 4;
     test_tcp_run(processes, 2);
     test_tcp_expect(&processes[1], TT_ERR_USAGE, "rank 0 was started for 2 ranks, this process for 4");
-    test_tcp_expect(&processes[0], TT_ERR_COMM, "rank 1 of 2 did not come");
+    test_tcp_expect(&processes[0], TT_ERR_COMM, "rank 1 of 2 did not connect");
 }
 
 static void two_that_claim_one_rank(void **state)
@@ -176,7 +176,7 @@ static void two_that_claim_one_rank(void **state)
     for (int p = 0; p < 3; p++) processes[p].config.timeout_seconds = 2.5;
     test_tcp_run(processes, 3);
     test_tcp_expect(&processes[2], TT_ERR_USAGE, "rank 1 is process");
-    test_tcp_expect(&processes[0], TT_ERR_COMM, "rank 2 of 3 did not come");
+    test_tcp_expect(&processes[0], TT_ERR_COMM, "rank 2 of 3 did not connect");
 }
 
 static tt_status failing_rank(struct tt_comm *comm, void *argument)
@@ -203,7 +203,7 @@ static void a_rank_that_fails(void **state)
         test_tcp_expect(&processes[p], TT_ERR_PEER, "rank 1 failed: a bad row");
         assert_string_equal(processes[p].error.context[0], "reading rows");
         assert_string_equal(processes[p].error.hint, "mend it");
-        assert_true(processes[p].error.told && processes[p].error.cause == TT_ERR_DATA);
+        assert_true(processes[p].error.reported_elsewhere && processes[p].error.cause == TT_ERR_DATA);
     }
 }
 

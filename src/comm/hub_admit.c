@@ -1,5 +1,5 @@
-/* From a new connection to a member of the run: door.h says what strangers get. When all ranks have come,
- * nobody is let in any more. */
+/* Admission of members: from a new connection (listener.h limits what strangers can use) to a member of the run. The
+ * hub stops listening when all ranks have joined. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,28 +8,27 @@
 #include "base/log.h"
 #include "comm/hub_impl.h"
 
-/* ---- Coming in ---- */
+/* ---- Listening ---- */
 
-tt_status tt_hub_door_open(struct tt_hub *hub, const char *bind)
+tt_status tt_hub_listen(struct tt_hub *hub, const char *bind)
 {
-    hub->door.key = &hub->config.key;
-    hub->door.port = hub->config.port;
-    hub->door.no_key = "it has no job secret";
-    hub->door.other_key = "its job secret is another one";
-    hub->door.guests_max = tt_door_room((size_t)hub->config.world_size + hub->config.lines);
-    TT_TRY(tt_wire_listen(bind, hub->config.local, hub->config.port, &hub->door.wire));
-    if (!hub->config.key.is_set && !hub->door.wire.local)
-        tt_warn("port %d takes connections from other machines, and no job secret is set: whoever reaches it "
-                "and knows the "
-                "settings can take part in the run (TRIMTAB_JOB_SECRET_FILE, --rendezvous_bind: "
-                "docs/sharding.md)",
+    hub->listener.key = &hub->config.key;
+    hub->listener.port = hub->config.port;
+    hub->listener.no_key = "it has no job secret";
+    hub->listener.other_key = "its job secret differs";
+    hub->listener.candidates_max = tt_listener_capacity((size_t)hub->config.world_size + hub->config.lines);
+    TT_TRY(tt_wire_listen(bind, hub->config.local, hub->config.port, &hub->listener.wire));
+    if (!hub->config.key.is_set && !hub->listener.wire.local)
+        tt_warn("port %d accepts connections from other machines, and no job secret is set: anyone who "
+                "reaches it and knows the settings can join the run (TRIMTAB_JOB_SECRET_FILE, "
+                "--rendezvous_bind: docs/sharding.md)",
                 hub->config.port);
     return TT_OK;
 }
 
 static bool is_stranger(const struct peer *peer)
 {
-    return peer->guest.socket >= 0 && !peer->guest.proven && peer->kind != PEER_CONTROL;
+    return peer->candidate.socket >= 0 && !peer->candidate.proven && peer->kind != PEER_CONTROL;
 }
 
 static size_t count_strangers(const struct tt_hub *hub)
@@ -41,19 +40,19 @@ static size_t count_strangers(const struct tt_hub *hub)
 
 static void evict(struct tt_hub *hub)
 {
-    struct tt_guest *guests[TT_DOOR_GUESTS_MAX];
+    struct tt_candidate *candidates[TT_CANDIDATES_MAX];
     size_t count = 0;
-    for (size_t i = 0; i < hub->peer_count && count < TT_DOOR_GUESTS_MAX; i++)
-        if (is_stranger(hub->peers[i])) guests[count++] = &hub->peers[i]->guest;
-    struct tt_guest *victim = tt_door_victim(guests, count);
+    for (size_t i = 0; i < hub->peer_count && count < TT_CANDIDATES_MAX; i++)
+        if (is_stranger(hub->peers[i])) candidates[count++] = &hub->peers[i]->candidate;
+    struct tt_candidate *victim = tt_listener_choose_victim(candidates, count);
     if (victim == NULL) return;
-    tt_door_note(&hub->door, victim, NULL, hub->now);
-    tt_guest_close(victim);
+    tt_listener_log_stranger(&hub->listener, victim, NULL, hub->now);
+    tt_candidate_close(victim);
 }
 
-static void admit(struct tt_hub *hub, int socket)
+static void add_peer(struct tt_hub *hub, int socket)
 {
-    if (count_strangers(hub) >= hub->door.guests_max) evict(hub);
+    if (count_strangers(hub) >= hub->listener.candidates_max) evict(hub);
     struct peer *peer = tt_calloc(1, sizeof *peer);
     if (peer == NULL ||
         tt_grow((void **)&hub->peers, hub->peer_count, &hub->peer_capacity, sizeof *hub->peers) != 0) {
@@ -61,46 +60,46 @@ static void admit(struct tt_hub *hub, int socket)
         close(socket);
         return;
     }
-    *peer = (struct peer){.kind = PEER_NEW, .heard = hub->now};
-    tt_guest_init(&peer->guest, socket, hub->now);
+    *peer = (struct peer){.kind = PEER_NEW, .received_at = hub->now};
+    tt_candidate_init(&peer->candidate, socket, hub->now);
     tt_wire_address_of(socket, true, &peer->address);
     hub->peers[hub->peer_count++] = peer;
 }
 
-void tt_hub_door_accept(struct tt_hub *hub)
+void tt_hub_accept(struct tt_hub *hub)
 {
     bool full = false;
-    for (int taken = 0; taken < TT_DOOR_ACCEPTS_AT_ONCE; taken++) {
-        int socket = tt_door_accept(&hub->door, hub->now, &full);
+    for (int taken = 0; taken < TT_LISTENER_ACCEPTS_AT_ONCE; taken++) {
+        int socket = tt_listener_accept(&hub->listener, hub->now, &full);
         if (full) evict(hub);
         if (socket < 0) return;
-        admit(hub, socket);
+        add_peer(hub, socket);
     }
 }
 
-void tt_hub_door_shut(struct tt_hub *hub)
+void tt_hub_close_listener(struct tt_hub *hub)
 {
-    tt_wire_door_close(&hub->door.wire);
+    tt_wire_listener_close(&hub->listener.wire);
     for (size_t i = 0; i < hub->peer_count; i++)
-        if (hub->peers[i]->kind == PEER_NEW) tt_guest_close(&hub->peers[i]->guest);
-    if (hub->door.strangers > 0)
-        tt_info("port %d is closed; %llu connections were not of this run", hub->config.port,
-                (unsigned long long)hub->door.strangers);
+        if (hub->peers[i]->kind == PEER_NEW) tt_candidate_close(&hub->peers[i]->candidate);
+    if (hub->listener.strangers > 0)
+        tt_info("port %d is closed; %llu connections came from outside the run", hub->config.port,
+                (unsigned long long)hub->listener.strangers);
 }
 
 /* ---- Hello ---- */
 
-/* `final`: trying again does not help. What is said to a stranger must be fit for strangers. */
+/* Sends a refusal. `final`: a retry is useless. The receiver may be a stranger: `text` must not disclose settings. */
 static void refuse(struct tt_hub *hub, struct peer *peer, bool final, const char *text)
 {
     tt_hub_send(hub, peer,
                 (struct tt_wire_header){.kind = TT_WIRE_REFUSE, .parameter = final, .bytes = strlen(text)},
                 text);
     peer->kind = PEER_REFUSED;
-    peer->guest.since = hub->now;
+    peer->candidate.since = hub->now;
 }
 
-/* The first line in which two texts differ. */
+/* Copies the first line in which two texts differ. */
 static void find_difference(const char *a, const char *b, char line_a[120], char line_b[120])
 {
     for (;;) {
@@ -115,8 +114,8 @@ static void find_difference(const char *a, const char *b, char line_a[120], char
     }
 }
 
-/* Whether the hello makes sense here; otherwise why not. */
-static bool accepts(const struct tt_hub *hub, const struct peer *peer, char *why, size_t why_bytes)
+/* Checks version and ranks of a hello. false: the reason is in `why`. */
+static bool is_valid_hello(const struct tt_hub *hub, const struct peer *peer, char *why, size_t why_bytes)
 {
     const struct tt_wire_hello *hello = &peer->hello;
     int world_size = hub->config.world_size;
@@ -129,13 +128,13 @@ static bool accepts(const struct tt_hub *hub, const struct peer *peer, char *why
                  (int)hello->world_size);
     else if (hello->first_rank < 0 || hello->local_count < 1 || hello->first_rank >= world_size ||
              hello->local_count > world_size - hello->first_rank)
-        snprintf(why, why_bytes, "there is no rank %d of %d", (int)hello->first_rank, world_size);
+        snprintf(why, why_bytes, "rank %d of %d does not exist", (int)hello->first_rank, world_size);
     else
         return true;
     return false;
 }
 
-/* Two processes that claim one rank. */
+/* True if another process has one of the ranks already. */
 static bool is_taken(const struct tt_hub *hub, const struct peer *peer, char *why, size_t why_bytes)
 {
     const struct tt_wire_hello *hello = &peer->hello;
@@ -149,9 +148,9 @@ static bool is_taken(const struct tt_hub *hub, const struct peer *peer, char *wh
     return true;
 }
 
-/* Other settings end the run when they come from a process that belongs to it for certain; a stranger's cost
- * him his connection, and he does not learn ours. */
-static bool has_our_settings(struct tt_hub *hub, struct peer *peer, const char *settings)
+/* Different settings of a process that certainly belongs to the run abort the run. A possible stranger is only refused,
+ * and does not learn rank 0's settings. */
+static bool check_settings(struct tt_hub *hub, struct peer *peer, const char *settings)
 {
     char ours[120], theirs[120], text[600], host[80];
     if (strcmp(hub->settings, settings) == 0) return true;
@@ -160,13 +159,13 @@ static bool has_our_settings(struct tt_hub *hub, struct peer *peer, const char *
     snprintf(host, sizeof host, "%s", peer->hello.host);
     snprintf(text, sizeof text, "the settings of rank %d differ: '%s', where rank 0 has '%s'", rank, theirs,
              ours);
-    if (peer->guest.proven || hub->door.wire.local) {
+    if (peer->candidate.proven || hub->listener.wire.local) {
         tt_fail(TT_ERR_USAGE, "%s", text);
         struct tt_error error;
         tt_error_copy(&error);
-        tt_hub_abort(hub, rank, &error, UINT64_MAX); /* before the refusal: that process tells it */
+        tt_hub_abort(hub, rank, &error, UINT64_MAX); /* before the refusal: that process reports it */
     } else {
-        tt_door_note(&hub->door, &peer->guest, text, hub->now);
+        tt_listener_log_stranger(&hub->listener, &peer->candidate, text, hub->now);
         snprintf(text, sizeof text,
                  "the settings of rank %d differ from rank 0's in '%.*s'; the log of rank 0 has both", rank,
                  (int)strcspn(theirs, ":"), theirs);
@@ -183,7 +182,7 @@ static void accept_member(struct tt_hub *hub, struct peer *peer)
     tt_hub_send(hub, peer, (struct tt_wire_header){.kind = TT_WIRE_ACCEPT, .bytes = sizeof accept}, &accept);
 }
 
-void tt_hub_door_hello(struct tt_hub *hub, struct peer *peer)
+void tt_hub_handle_hello(struct tt_hub *hub, struct peer *peer)
 {
     char why[400];
     struct tt_wire_hello *hello = &peer->hello;
@@ -191,34 +190,33 @@ void tt_hub_door_hello(struct tt_hub *hub, struct peer *peer)
     tt_wire_clean_text(hello->version, sizeof hello->version, hello->version, sizeof hello->version);
     tt_wire_clean_text(hello->machine, sizeof hello->machine, hello->machine, sizeof hello->machine);
     tt_wire_clean_text(hello->host, sizeof hello->host, hello->host, sizeof hello->host);
-    bool possible = accepts(hub, peer, why, sizeof why);
-    if (possible && peer->guest.proof.opening.role != TT_PROOF_CONTROL) {
+    bool possible = is_valid_hello(hub, peer, why, sizeof why);
+    if (possible && peer->candidate.proof.opening.role != TT_PROOF_CONTROL) {
         possible = false;
-        snprintf(why, sizeof why, "this connection was opened for something else");
+        snprintf(why, sizeof why, "this connection was opened for another purpose");
     }
     if (!possible) {
-        tt_door_note(&hub->door, &peer->guest, why, hub->now);
+        tt_listener_log_stranger(&hub->listener, &peer->candidate, why, hub->now);
         refuse(hub, peer, true, why);
         return;
     }
-    if (hub->aborted) { /* it came after the word was spread */
+    if (hub->aborted) { /* it connected after the abort was sent to the others */
         tt_hub_send(hub, peer, hub->abort_header, &hub->abort_error);
         peer->kind = PEER_REFUSED;
-        peer->guest.since = hub->now;
+        peer->candidate.since = hub->now;
         return;
     }
     if (!is_taken(hub, peer, why, sizeof why)) {
-        if (has_our_settings(hub, peer, peer->payload + sizeof *hello)) accept_member(hub, peer);
+        if (check_settings(hub, peer, peer->payload + sizeof *hello)) accept_member(hub, peer);
         return;
     }
-    tt_door_note(&hub->door, &peer->guest, why, hub->now);
+    tt_listener_log_stranger(&hub->listener, &peer->candidate, why, hub->now);
     refuse(hub, peer, false, why);
 }
 
-/* A process that does not say at which of its addresses it listens listens at the one that it comes from. One
- * that comes over loopback, though others come from elsewhere, is on the machine of rank 0, and is reached
- * where rank 0 is. */
-void tt_hub_door_place(struct tt_hub *hub, struct peer *peer)
+/* TT_WIRE_SAME stands for the address that the process connects from. If that is a loopback address while other
+ * machines may join, the process is on rank 0's machine, and the others reach it at rank 0's address. */
+void tt_hub_handle_place(struct tt_hub *hub, struct peer *peer)
 {
     struct tt_wire_address place;
     if (peer->header.bytes != sizeof place || peer->place.port > 0) {
