@@ -12,8 +12,8 @@ struct tt_evaluation {
     double seconds;
 };
 
-/* `sampler`: of the evaluation data, not shuffled; runs one epoch. `cancel`: NULL, or one request ends the evaluation
- * with TT_ERR_CANCELLED. */
+/* Runs one epoch of `sampler`, which has the evaluation data, not shuffled. `cancel`: NULL, or the first request ends
+ * the evaluation with TT_ERR_CANCELLED. */
 TT_MUST_USE tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler,
                                   const struct tt_cancel *cancel, struct tt_batch_storage *storage,
                                   struct tt_evaluation *result);

@@ -23,7 +23,7 @@ struct tt_generator {
     int64_t batch_size, max_prompt_tokens;
     int32_t end_tokens[END_TOKENS_MAX];
     int end_token_count;
-    uint64_t runs;  /* so that no two runs draw the same numbers */
+    uint64_t runs;  /* number of runs: each draws other random numbers */
     float *logits;  /* host [batch_size, V] */
     int32_t *order; /* host [V] */
 };
@@ -36,7 +36,7 @@ static void add_end_token(struct tt_generator *generator, int64_t id)
     generator->end_tokens[generator->end_token_count++] = (int32_t)id;
 }
 
-/* Ends: config.json's eos, generation_config.json's (a number or a list), and the tokenizer's. */
+/* End tokens: eos of config.json, of generation_config.json (a number or a list) and of the tokenizer. */
 static tt_status find_end_tokens(struct tt_generator *generator)
 {
     const struct tt_model_facts *model = &generator->inputs->model_facts;
@@ -79,8 +79,8 @@ static tt_status cache_config(const struct tt_generator *generator, struct tt_kv
     return TT_OK;
 }
 
-/* One pass over new tokens of the sequences; leaves fp32 logits of each sequence's last new token in host
- * memory, in order of the sequences that had one. */
+/* Runs one pass over the new tokens of the sequences. Stores fp32 logits of each sequence's last new token in host
+ * memory, in the order of the sequences that have one. */
 static tt_status run_pass(struct tt_rank *rank, struct tt_kv_cache *cache, const struct tt_batch *batch,
                           float *logits)
 {
@@ -110,7 +110,7 @@ static tt_status init_rank(struct tt_generator *generator, struct tt_rank_config
     return tt_kv_cache_create(rank->device, &sizes, cache);
 }
 
-/* Workspace for the largest pass: all prompts at full length. Counted on the plan device. */
+/* Plans the workspace of the largest pass, all prompts at full length, on the plan device. */
 static tt_status plan_workspace(struct tt_generator *generator, const struct tt_rank_config *config,
                                 size_t *bytes)
 {
@@ -203,7 +203,7 @@ void tt_generator_destroy(struct tt_generator *generator)
     tt_free(generator);
 }
 
-/* The sequences of one run, and the host arrays of the pass to come. */
+/* The sequences of one run, and the host arrays of the next pass. */
 struct generation {
     int count;
     int32_t *ids, *positions, *borders, *rows, *labels, *next; /* borders [batch_size + 1] */
@@ -308,17 +308,19 @@ static tt_status choose_tokens(struct tt_generator *generator, struct generation
 static tt_status check_prompts(const struct tt_generator *generator, const struct tt_ids *prompts, int count)
 {
     if (count > generator->batch_size)
-        return tt_fail(TT_ERR_INTERNAL, "%d prompts at once, the generator was made for %lld", count,
-                       (long long)generator->batch_size);
+        return tt_fail(TT_ERR_INTERNAL, "%d prompts in a batch, but the generator was created for %lld",
+                       count, (long long)generator->batch_size);
     for (int i = 0; i < count; i++) {
         if (prompts[i].count == 0) return tt_fail(TT_ERR_DATA, "prompt %d has no tokens", i + 1);
         if (prompts[i].count > (size_t)generator->max_prompt_tokens)
-            return tt_fail(TT_ERR_DATA, "prompt %d has %zu tokens, the generator was made for %lld", i + 1,
+            return tt_fail(TT_ERR_DATA,
+                           "prompt %d has %zu tokens, but the generator was created for at most %lld", i + 1,
                            prompts[i].count, (long long)generator->max_prompt_tokens);
         for (size_t t = 0; t < prompts[i].count; t++)
             if (prompts[i].data[t] < 0 || prompts[i].data[t] >= generator->inputs->model_facts.vocab_size)
-                return tt_fail(TT_ERR_DATA, "prompt %d has the id %d; the model embeds %lld", i + 1,
-                               (int)prompts[i].data[t], (long long)generator->inputs->model_facts.vocab_size);
+                return tt_fail(TT_ERR_DATA, "prompt %d has the id %d, but the model has %lld embeddings",
+                               i + 1, (int)prompts[i].data[t],
+                               (long long)generator->inputs->model_facts.vocab_size);
     }
     return TT_OK;
 }

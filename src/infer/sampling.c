@@ -24,7 +24,7 @@ static int32_t argmax(const float *logits, int64_t vocab)
     return (int32_t)best;
 }
 
-/* Descending by logit; the lower index first on a tie, so that the order is the same everywhere. */
+/* Descending by logit; on a tie the lower index comes first, so that the order is the same on all machines. */
 static int compare_candidates(const void *a, const void *b, void *context)
 {
     const float *logits = context;
@@ -33,8 +33,8 @@ static int compare_candidates(const void *a, const void *b, void *context)
     return x < y ? -1 : x > y;
 }
 
-/* Candidates that top_k and then top_p leave, as transformers' logits warpers do: top_p keeps the shortest
- * prefix of the sorted probabilities whose sum reaches top_p. */
+/* Returns the number of candidates that remain after top_k and then top_p, as with transformers' logits warpers: top_p
+ * keeps the shortest prefix of the sorted probabilities whose sum reaches top_p. */
 static int64_t keep_candidates(const float *logits, int64_t vocab, const struct tt_generate_options *options,
                                double *weights_total, const int32_t *order)
 {

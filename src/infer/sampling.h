@@ -5,8 +5,8 @@
 #include "base/rng.h"
 #include "infer/generator.h"
 
-/* `logits` [vocab] is overwritten when sampling; `order` is scratch of `vocab` entries. The draw is a pure function of
- * (rng, counter). Greedy: the lowest index of the largest logit. */
+/* Returns the id of the next token. logits[vocab] is overwritten when sampling; order[vocab] is scratch. The draw is a
+ * pure function of (rng, counter). Greedy: the lowest index of the largest logit. */
 int32_t tt_sample_token(float *logits, int64_t vocab, const struct tt_generate_options *options,
                         struct tt_rng rng, uint64_t counter, int32_t *order);
 

@@ -5,7 +5,7 @@
 
 #include "backend/plugin.h"
 
-/* "NV18" when all pairs say the same, else one line for each pair. */
+/* "NV18" if all pairs have the same link, otherwise one line for each pair. */
 static tt_status describe_links(const struct tt_plugin *plugin, int first, int count, struct tt_str *text)
 {
     char all[32] = "", link[32];
@@ -47,5 +47,5 @@ tt_status tt_devices_describe(int first, int count, struct tt_str *text)
     TT_TRY(describe_links(plugin, first, count, text));
     const char *multicast = getenv("NCCL_NVLS_ENABLE");
     bool off = multicast == NULL || strcmp(multicast, "0") == 0;
-    return tt_str_printf(text, ", NCCL multicast %s", off ? "off" : "as NCCL_NVLS_ENABLE says");
+    return tt_str_printf(text, ", NCCL multicast %s", off ? "off" : "set by NCCL_NVLS_ENABLE");
 }

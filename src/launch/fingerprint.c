@@ -22,11 +22,11 @@ enum {
 };
 #define DATA_WHOLE_BYTES ((uint64_t)1 << 30)
 
-/* Bytes that one thread reads and sums. */
+/* A range of bytes that one thread reads and sums. */
 struct piece {
     size_t file, part;
     uint64_t offset, bytes, sum;
-    bool full; /* for the part's full sum */
+    bool full; /* belongs to the part's full sum, otherwise to its quick sum */
 };
 
 struct file {
@@ -35,21 +35,21 @@ struct file {
     uint64_t bytes;
 };
 
-/* What is to be read. */
+/* The files and pieces to read, and the state of the threads that read them. */
 struct reading {
     struct tt_fingerprint *fingerprint;
     struct file *files;
     size_t file_count, file_capacity;
     struct piece *pieces;
     size_t piece_count, piece_capacity;
-    const char *folder; /* that the visited names are in */
+    const char *folder; /* of the names passed to a visitor */
     enum tt_fingerprint_role role;
     const struct tt_cancel *cancel;
     atomic_size_t next;
     atomic_bool failed;
 };
 
-/* ---- Which bytes ---- */
+/* ---- Pieces ---- */
 
 static tt_status open_file(struct reading *reading, const char *path, size_t *index)
 {
@@ -81,7 +81,7 @@ static tt_status add_part(struct tt_fingerprint *fingerprint, const char *name, 
     return TT_OK;
 }
 
-/* Of the part that was added last. */
+/* Adds a piece to the part that was added last. */
 static tt_status add_piece(struct reading *reading, size_t file, uint64_t offset, uint64_t bytes, bool full)
 {
     if (tt_grow((void **)&reading->pieces, reading->piece_count, &reading->piece_capacity,
@@ -106,7 +106,7 @@ static tt_status add_range(struct reading *reading, size_t file, uint64_t offset
     return TT_OK;
 }
 
-/* One block in each of `count` equal stretches, at a place that follows from `seed`. */
+/* Adds one block in each of `count` ranges of equal size, at offsets derived from `seed`. */
 static tt_status add_blocks(struct reading *reading, size_t file, uint64_t offset, uint64_t bytes, int count,
                             uint64_t seed)
 {
@@ -160,7 +160,7 @@ static tt_status add_weights(struct reading *reading, const struct tt_safetensor
     return TT_OK;
 }
 
-/* A file that is no weights file. */
+/* Adds a file other than a weights file. */
 static tt_status add_file(struct reading *reading, const char *path, const char *name)
 {
     size_t file;
@@ -186,7 +186,7 @@ static tt_status add_named(void *context, const char *name)
     return add_file(reading, path.text, quoted);
 }
 
-/* ---- Which files ---- */
+/* ---- Files ---- */
 
 static tt_status add_settings(struct tt_fingerprint *fingerprint, const char *settings)
 {
@@ -276,7 +276,7 @@ static tt_status sum_piece(struct reading *reading, struct piece *piece, void *b
     const struct file *file = &reading->files[piece->file];
     for (uint64_t done = 0; done < piece->bytes;) {
         if (reading->cancel != NULL && atomic_load(&reading->cancel->requests) > 0)
-            return tt_fail(TT_ERR_CANCELLED, "stopped on request while the input files were read");
+            return tt_fail(TT_ERR_CANCELLED, "stopped on request while reading the input files");
         uint64_t left = piece->bytes - done;
         size_t now = left < READ_BYTES ? (size_t)left : READ_BYTES;
         TT_TRY(tt_file_pread(file->descriptor, file->path, buffer, now, piece->offset + done));
@@ -301,7 +301,7 @@ static tt_status sum_pieces(void *argument)
     return status;
 }
 
-/* Sums of the pieces become those of their parts. */
+/* Combines the sums of the pieces into those of their parts. */
 static void fold(const struct reading *reading)
 {
     struct tt_fingerprint_part *parts = reading->fingerprint->parts;
@@ -311,12 +311,12 @@ static void fold(const struct reading *reading)
         *sum = tt_crc64(*sum, &piece->sum, sizeof piece->sum);
     }
     for (size_t p = 0; p < reading->fingerprint->count && reading->fingerprint->full; p++)
-        if (parts[p].full == 0) parts[p].full = parts[p].quick; /* which was over all bytes */
+        if (parts[p].full == 0) parts[p].full = parts[p].quick; /* it covers all bytes */
 }
 
-tt_status tt_fingerprint_take(enum tt_verify_inputs verify, const char *settings,
-                              const struct tt_inputs *inputs, const char *checkpoint,
-                              const struct tt_cancel *cancel, struct tt_fingerprint *fingerprint)
+tt_status tt_fingerprint_compute(enum tt_verify_inputs verify, const char *settings,
+                                 const struct tt_inputs *inputs, const char *checkpoint,
+                                 const struct tt_cancel *cancel, struct tt_fingerprint *fingerprint)
 {
     tt_status status = TT_OK;
     *fingerprint = (struct tt_fingerprint){.full = verify == TT_VERIFY_FULL};

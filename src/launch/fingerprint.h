@@ -18,17 +18,17 @@ enum tt_fingerprint_role {
     TT_FINGERPRINT_SETTING, /* of the run; in no checkpoint */
     TT_FINGERPRINT_MODEL,   /* config.json, weights files, tensors */
     TT_FINGERPRINT_TOKENIZER,
-    TT_FINGERPRINT_ADAPTER,    /* to start from */
+    TT_FINGERPRINT_ADAPTER,    /* the adapter to start from */
     TT_FINGERPRINT_DATA,       /* files of rows */
     TT_FINGERPRINT_ROWS,       /* tokens of these rows; in no checkpoint */
-    TT_FINGERPRINT_CHECKPOINT, /* to resume from; in no checkpoint */
+    TT_FINGERPRINT_CHECKPOINT, /* the checkpoint to resume from; in no checkpoint */
 };
 
 struct tt_fingerprint_part {
     char *name; /* owned: "tensor 'lm_head.weight' of 'model.safetensors'", "the training data" */
     enum tt_fingerprint_role role;
     uint64_t quick, full; /* full: 0 unless requested */
-    int64_t amount;       /* bytes, of ROWS rows: for messages */
+    int64_t amount;       /* bytes, for ROWS the number of rows; for messages */
 };
 
 /* A zeroed struct is empty. */
@@ -42,9 +42,10 @@ struct tt_fingerprint {
  * that must be the same in all processes, or NULL; of a run those of the world, which processes under MPI compare only
  * here. `checkpoint`: the folder to resume from, or NULL. On error the
  * struct is empty. */
-TT_MUST_USE tt_status tt_fingerprint_take(enum tt_verify_inputs verify, const char *settings,
-                                          const struct tt_inputs *inputs, const char *checkpoint,
-                                          const struct tt_cancel *cancel, struct tt_fingerprint *fingerprint);
+TT_MUST_USE tt_status tt_fingerprint_compute(enum tt_verify_inputs verify, const char *settings,
+                                             const struct tt_inputs *inputs, const char *checkpoint,
+                                             const struct tt_cancel *cancel,
+                                             struct tt_fingerprint *fingerprint);
 void tt_fingerprint_deinit(struct tt_fingerprint *fingerprint);
 
 /* Collective over the processes of the run: unless all fingerprints are equal, TT_ERR_DATA in all of them, with the

@@ -1,4 +1,4 @@
-/* Fingerprints against those of the other processes, and against those of a checkpoint (fingerprint.h). */
+/* Comparison of fingerprints with those of the other processes, and with those of a checkpoint (fingerprint.h). */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -62,7 +62,7 @@ static bool same(const struct sent_part *a, const struct sent_part *b)
            strncmp(a->name, b->name, sizeof a->name) == 0;
 }
 
-/* "nodename (rank 3)"; the folder too where both processes are on one host. */
+/* "nodename (rank 3)", with the folder if both processes are on the same host. */
 static void describe(const struct head *heads, int rank, const struct head *other, char *text, size_t bytes)
 {
     const struct head *head = &heads[rank];
@@ -88,13 +88,13 @@ static tt_status fail_different(const struct head *heads, int rank, const struct
         tt_fail(TT_ERR_DATA, "the input files differ: %s has %.215s where %s has %.215s", here,
                 ours->there ? ours->name : nothing, there, theirs->there ? theirs->name : nothing);
     tt_hint(
-        "all processes of a run read the same model, tokenizer, adapter and data: copy them again, or use a "
-        "folder that all machines share");
+        "all processes of a run must read the same model, tokenizer, adapter and data: copy them again, or "
+        "use a folder that all machines share");
     return TT_ERR_DATA;
 }
 
-/* The first part that another rank does not have as rank 0 has it. All ranks see the same parts and find the
- * same one. */
+/* Reports the first part in which another rank differs from rank 0. All ranks see the same parts and find the same
+ * difference. */
 static tt_status find_difference(const struct tt_fingerprint *fingerprint, const struct head *heads,
                                  struct tt_comm *comm, struct sent_part *parts)
 {
@@ -185,7 +185,7 @@ static tt_status add_change(struct list *list, const char *name, const char *how
     return tt_str_printf(list->text, "%s%s %s", list->count > 1 ? "; " : "", name, how);
 }
 
-/* A name of the model's parts: those of a checkpoint are known by their names alone. */
+/* True for the name of a part of the model: a checkpoint stores names, but no roles. */
 static bool is_of_model(const char *name)
 {
     static const char header[] = "the header of ", config[] = "'config.json'", tensor[] = "tensor ";
@@ -211,11 +211,11 @@ tt_status tt_fingerprint_changes(const struct tt_fingerprint *fingerprint, const
         size_t digits = old != NULL && strlen(old) == HEX_DIGITS ? HEX_DIGITS : strlen(sums);
         if (old == NULL || strncmp(old, sums, digits) != 0)
             status = add_change(&lists[is_of_model(part->name)], part->name,
-                                old == NULL ? "is new" : "is not as it was");
+                                old == NULL ? "is new" : "has changed");
     }
     for (size_t member = 0; tt_json_next_member(before, &member, &name, &value);) {
         if (status == TT_OK && tt_json_get(now, name) == NULL)
-            status = add_change(&lists[is_of_model(name)], name, "is gone");
+            status = add_change(&lists[is_of_model(name)], name, "is missing");
     }
     tt_json_release(now);
     return status;

@@ -12,7 +12,7 @@
 
 enum { PORT_DEFAULT = 29500, COUNT_MAX = 1 << 20 };
 
-/* A whole number from the environment; false where it is missing. */
+/* Reads a whole number from the environment. *there: the variable is set; otherwise *number is unchanged. */
 static tt_status read_number(const char *name, int minimum, int maximum, int *number, bool *there)
 {
     const char *text = tt_launcher_read(name);
@@ -30,7 +30,7 @@ static const struct tt_launcher *const torchrun = &tt_launchers[TT_LAUNCHER_TORC
 static const struct tt_launcher *const srun = &tt_launchers[TT_LAUNCHER_SRUN];
 static const struct tt_launcher *const kubeflow = &tt_launchers[TT_LAUNCHER_KUBEFLOW];
 
-/* TRIMTAB_NODE is for those who know better. */
+/* TRIMTAB_NODE overrides the launcher's number of the machine. */
 static void name_machine(const struct tt_launch_spec *config, struct tt_launch *launch)
 {
     const char *const names[] = {"TRIMTAB_NODE", torchrun->machine, srun->machine};
@@ -44,15 +44,15 @@ static void name_machine(const struct tt_launch_spec *config, struct tt_launch *
         snprintf(launch->machine, sizeof launch->machine, "%lld", (long long)config->machine_rank);
 }
 
-/* An address of the loopback interface reaches rank 0 from nowhere else. Older operators for Kubernetes tell
- * rank 0 alone that it is at "localhost". */
+/* With a loopback address of rank 0 all ranks are on this machine. Exception: older operators for Kubernetes set
+ * "localhost" for rank 0 only. */
 static bool is_loopback(const char *host)
 {
     if (strcmp(host, "localhost") == 0) return getenv("KUBERNETES_SERVICE_HOST") == NULL;
     return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
 }
 
-/* `count_name`: how many processes share a machine (torchrun), or how many machines there are (srun). */
+/* Sets launch->local if the variable `count_name` (torchrun: processes on this machine; srun: machines) is `wanted`. */
 static tt_status find_local(const char *count_name, int wanted, struct tt_launch *launch)
 {
     int count = 0;
@@ -62,15 +62,15 @@ static tt_status find_local(const char *count_name, int wanted, struct tt_launch
     return TT_OK;
 }
 
-static tt_status take_address(const struct tt_launch_spec *config, const struct tt_launcher *launcher,
-                              struct tt_launch *launch)
+static tt_status set_address(const struct tt_launch_spec *config, const struct tt_launcher *launcher,
+                             struct tt_launch *launch)
 {
     const char *host = tt_launcher_read(launcher->host), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
     bool there = false;
     if (host == NULL) host = tt_launcher_read(torchrun->host);
     if (config->main_process_ip != NULL) host = config->main_process_ip;
     if (host == NULL || host[0] == '\0') {
-        tt_status status = tt_fail(TT_ERR_USAGE, "nothing says where rank 0 is");
+        tt_status status = tt_fail(TT_ERR_USAGE, "the address of rank 0 is missing");
         tt_hint("set MASTER_ADDR and MASTER_PORT, or --main_process_ip and --main_process_port");
         return status;
     }
@@ -87,8 +87,8 @@ static tt_status take_address(const struct tt_launch_spec *config, const struct 
     return TT_OK;
 }
 
-static tt_status take_processes(const struct tt_launch_spec *config, const struct tt_launcher *launcher,
-                                struct tt_launch *launch)
+static tt_status set_processes(const struct tt_launch_spec *config, const struct tt_launcher *launcher,
+                               struct tt_launch *launch)
 {
     bool there = false;
     launch->kind = TT_LAUNCH_PROCESSES;
@@ -96,22 +96,22 @@ static tt_status take_processes(const struct tt_launch_spec *config, const struc
     TT_TRY(read_number(launcher->rank, 0, launch->world_size - 1, &launch->rank, &there));
     TT_TRY(read_number(launcher->local_rank, 0, COUNT_MAX, &launch->local_rank, &there));
     if (config->ranks > 1)
-        return tt_fail(TT_ERR_USAGE, "--ranks %lld where %s says that each process is one rank",
+        return tt_fail(TT_ERR_USAGE, "--ranks %lld, but %s is set, so each process is one rank",
                        (long long)config->ranks, launcher->rank);
     if (launch->world_size == 1) return TT_OK;
-    TT_TRY(take_address(config, launcher, launch));
+    TT_TRY(set_address(config, launcher, launch));
     if (launcher->local_size != NULL) return find_local(launcher->local_size, launch->world_size, launch);
     return find_local(launcher->machines, 1, launch);
 }
 
-static bool is_there(const char *name)
+static bool is_set(const char *name)
 {
     return tt_launcher_read(name) != NULL;
 }
 
-/* One process per pod, whose RANK counts pods: Kubeflow's jobs. How many ranks each has is a number, or a
- * word that says one per device. */
-static tt_status take_pods(const struct tt_launch_spec *config, struct tt_launch *launch)
+/* Kubeflow's jobs: one process per pod, whose RANK is the number of the pod. PET_NPROC_PER_NODE is the number of its
+ * ranks, or a word that means one per device. */
+static tt_status set_pods(const struct tt_launch_spec *config, struct tt_launch *launch)
 {
     const char *per_node = tt_launcher_read(kubeflow->ranks), *nodes = tt_launcher_read(kubeflow->machines);
     bool there = false;
@@ -126,7 +126,7 @@ static tt_status take_pods(const struct tt_launch_spec *config, struct tt_launch
     if (launch->machines == 1) return TT_OK;
     launch->kind = TT_LAUNCH_MACHINES;
     snprintf(launch->machine, sizeof launch->machine, "%d", launch->machine_rank);
-    return take_address(config, kubeflow, launch);
+    return set_address(config, kubeflow, launch);
 }
 
 tt_status tt_launch_count_ranks(const struct tt_launch_spec *config, int *ranks)
@@ -134,19 +134,19 @@ tt_status tt_launch_count_ranks(const struct tt_launch_spec *config, int *ranks)
     *ranks = (int)config->ranks;
     if (*ranks > 0 || config->num_processes <= 0) return TT_OK;
     if (config->num_processes % config->num_machines != 0)
-        return tt_fail(TT_ERR_USAGE, "num_processes %lld over num_machines %lld: not the same number on each",
+        return tt_fail(TT_ERR_USAGE, "num_processes %lld is not a multiple of num_machines %lld",
                        (long long)config->num_processes, (long long)config->num_machines);
     *ranks = (int)(config->num_processes / config->num_machines);
     return TT_OK;
 }
 
-static tt_status take_machines(const struct tt_launch_spec *config, struct tt_launch *launch)
+static tt_status set_machines(const struct tt_launch_spec *config, struct tt_launch *launch)
 {
     launch->kind = TT_LAUNCH_MACHINES;
     launch->machines = (int)config->num_machines;
     launch->machine_rank = (int)config->machine_rank;
     TT_TRY(tt_launch_count_ranks(config, &launch->ranks));
-    return take_address(config, torchrun, launch);
+    return set_address(config, torchrun, launch);
 }
 
 bool tt_launch_kills_all(void)
@@ -159,20 +159,20 @@ tt_status tt_launch_detect(const struct tt_launch_spec *config, struct tt_launch
     *launch =
         (struct tt_launch){.world_size = 1, .local_rank = -1, .machines = 1, .ranks = (int)config->ranks};
     name_machine(config, launch);
-    bool address = is_there(srun->host) || config->main_process_ip != NULL;
-    if (is_there(kubeflow->machines) && is_there(kubeflow->machine) && !is_there(torchrun->local_rank))
-        return take_pods(config, launch);
-    if (is_there(torchrun->rank) && is_there(torchrun->world_size))
-        return take_processes(config, torchrun, launch);
-    if (address && is_there(srun->rank) && is_there(srun->world_size) && is_there(srun->started[0]))
-        return take_processes(config, srun, launch);
+    bool address = is_set(srun->host) || config->main_process_ip != NULL;
+    if (is_set(kubeflow->machines) && is_set(kubeflow->machine) && !is_set(torchrun->local_rank))
+        return set_pods(config, launch);
+    if (is_set(torchrun->rank) && is_set(torchrun->world_size))
+        return set_processes(config, torchrun, launch);
+    if (address && is_set(srun->rank) && is_set(srun->world_size) && is_set(srun->started[0]))
+        return set_processes(config, srun, launch);
     if (tt_launcher_is_mpi()) {
         launch->kind = TT_LAUNCH_MPI;
         if (config->ranks <= 1) return TT_OK;
-        return tt_fail(TT_ERR_USAGE, "--ranks %lld under mpirun: there each process is one rank",
+        return tt_fail(TT_ERR_USAGE, "--ranks %lld under mpirun, where each process is one rank",
                        (long long)config->ranks);
     }
-    return config->num_machines > 1 ? take_machines(config, launch) : TT_OK;
+    return config->num_machines > 1 ? set_machines(config, launch) : TT_OK;
 }
 
 static void trim_line_end(struct tt_str *text)
@@ -189,7 +189,7 @@ static tt_status read_secret(const char *path, struct tt_str *text)
     char buffer[TT_PROOF_SECRET_BYTES_MAX + 2];
     tt_status status = TT_OK;
     if (bytes > sizeof buffer)
-        status = tt_fail(TT_ERR_USAGE, "'%s' has %llu bytes, and a job secret at most %d", path,
+        status = tt_fail(TT_ERR_USAGE, "'%s' has %llu bytes; a job secret has at most %d", path,
                          (unsigned long long)bytes, TT_PROOF_SECRET_BYTES_MAX);
     if (status == TT_OK) status = tt_file_pread(file, path, buffer, (size_t)bytes, 0);
     if (status == TT_OK) status = tt_str_append(text, buffer, (size_t)bytes);
@@ -214,7 +214,7 @@ tt_status tt_launch_secret(struct tt_proof_key *key)
     }
     tt_status status = read_secret(path, &text);
     if (status == TT_OK) status = tt_proof_key_make(tt_str_text(&text), text.bytes, key);
-    if (status != TT_OK) tt_while("reading the job secret that TRIMTAB_JOB_SECRET_FILE names");
+    if (status != TT_OK) tt_while("reading the job secret from the file of TRIMTAB_JOB_SECRET_FILE");
     if (text.data != NULL) tt_proof_wipe(text.data, text.bytes);
     tt_str_deinit(&text);
     return status;

@@ -9,7 +9,7 @@
  *   hand, on each of num_machines machines           one per device          tcp
  *   hand                                             one per device          threads
  *
- * The names of the variables stand in comm/launchers.def.
+ * comm/launchers.def has the names of the variables.
  */
 #ifndef TT_LAUNCH_LAUNCH_H
 #define TT_LAUNCH_LAUNCH_H
@@ -31,6 +31,7 @@ struct tt_launch {
     char machine[80]; /* name of this machine, if set: ranks with the same text share a machine */
 };
 
+/* TT_ERR_USAGE for variables and settings that are invalid or contradict each other. */
 TT_MUST_USE tt_status tt_launch_detect(const struct tt_launch_spec *config, struct tt_launch *launch);
 
 /* True if the launcher kills all processes once one of them has ended, as those of MPI do. */
@@ -40,7 +41,8 @@ bool tt_launch_kills_all(void);
  * secret itself is not a setting and appears in no message. The caller wipes the key. */
 TT_MUST_USE tt_status tt_launch_secret(struct tt_proof_key *key);
 
-/* Ranks of each machine by the settings (ranks, else num_processes over num_machines); 0: one per device. */
+/* Stores the number of ranks of each machine, by the settings, in *ranks: `ranks`, otherwise num_processes /
+ * num_machines; 0: one per device. TT_ERR_USAGE if the division has a remainder. */
 TT_MUST_USE tt_status tt_launch_count_ranks(const struct tt_launch_spec *config, int *ranks);
 
 #endif

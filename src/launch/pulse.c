@@ -5,9 +5,10 @@
 #include "base/thread.h"
 
 enum {
-    STUCK_SECONDS = 27, /* later than a device finds by itself that it hangs */
-    LOOK_MS = 500,
-    STOPPED_MS = 3000, /* between two looks: a signal had stopped the process, or the machine slept */
+    STUCK_SECONDS = 27, /* longer than a device takes to detect its own hang */
+    POLL_MS = 500,
+    STOPPED_MS =
+        3000, /* a longer time between two polls means that the process was stopped or the machine slept */
 };
 
 struct tt_pulse_watch {
@@ -46,8 +47,8 @@ void tt_pulse_rest(struct tt_pulse *pulse)
     if (pulse != NULL) atomic_store_explicit(&pulse->beat_ms, 0, memory_order_release);
 }
 
-/* The rank whose last beat is the oldest is told of: the others may only wait for it. Time before `awake`
- * does not count: the whole process was stopped. */
+/* Returns the stuck rank with the oldest beat, since the others may only wait for it; -1: none is stuck. Time before
+ * `awake` is ignored: the whole process was stopped until then. */
 static int find_stuck(const struct tt_pulse_watch *watch, int64_t now, int64_t awake, int64_t *silent_ms)
 {
     int stuck = -1;
@@ -67,20 +68,20 @@ static tt_status watch_main(void *argument)
 {
     struct tt_pulse_watch *watch = argument;
     tt_status status = TT_OK;
-    int64_t awake = now_ms(), looked = awake;
+    int64_t awake = now_ms(), polled = awake;
     pthread_mutex_lock(&watch->mutex);
     while (!watch->stops && status == TT_OK) {
-        (void)tt_cond_wait_until(&watch->changed, &watch->mutex, tt_clock_seconds() + LOOK_MS * 1e-3);
+        (void)tt_cond_wait_until(&watch->changed, &watch->mutex, tt_clock_seconds() + POLL_MS * 1e-3);
         int64_t silent_ms, now = now_ms();
-        if (now - looked > STOPPED_MS) awake = now;
-        looked = now;
+        if (now - polled > STOPPED_MS) awake = now;
+        polled = now;
         int stuck = watch->stops ? -1 : find_stuck(watch, now, awake, &silent_ms);
         if (stuck < 0) continue;
         const char *what = atomic_load_explicit(&watch->pulses[stuck].what, memory_order_relaxed);
-        status = tt_fail(TT_ERR_DEVICE, "rank %d has not come back for %lld s from a call in the %s",
+        status = tt_fail(TT_ERR_DEVICE, "rank %d has not returned for %lld s from a call in the %s",
                          watch->first_rank + stuck, (long long)silent_ms / 1000, what);
-        tt_hint("a GPU or its driver hangs: see dmesg and nvidia-smi; --hang_seconds changes how long "
-                "is waited");
+        tt_hint("a GPU or its driver hangs: see dmesg and nvidia-smi; --hang_seconds changes the time "
+                "limit");
     }
     pthread_mutex_unlock(&watch->mutex);
     if (status == TT_OK) return TT_OK;
@@ -117,8 +118,7 @@ void tt_pulse_watch_stop(struct tt_pulse_watch *watch)
     watch->stops = true;
     pthread_cond_signal(&watch->changed);
     pthread_mutex_unlock(&watch->mutex);
-    /* Its error has been told where there was one; joining brings its record here, which is not ours to have.
-     */
+    /* Joining the thread replaces the record of this one; an error of the thread was reported already. */
     struct tt_error record;
     tt_error_copy(&record);
     tt_status status = watch->thread != NULL ? tt_thread_join(watch->thread) : TT_OK;

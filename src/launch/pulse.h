@@ -1,7 +1,7 @@
-/* Detection of a rank's thread that hangs in a call. While it queues the work of a pass it beats once a block; a thread
- * without a beat for long is in a call that may never return (a driver whose GPU hangs, a rank that will never join).
- * Nothing inside the process can free it: the watch notifies the other processes, and the program's handler ends the
- * process. */
+/* Detection of a rank's thread that hangs in a call. While the thread queues the work of a pass it beats once for each
+ * block. A thread without a beat for long is in a call that may never return (a driver whose GPU hangs, a rank that
+ * will never join). Nothing inside the process can end that call: the watch notifies the other processes, and the
+ * program's handler ends the process. */
 #ifndef TT_LAUNCH_PULSE_H
 #define TT_LAUNCH_PULSE_H
 
@@ -10,8 +10,8 @@
 #include "comm/comm.h"
 
 struct tt_pulse {
-    _Atomic(int64_t) beat_ms;   /* clock of the last beat; 0: at rest */
-    _Atomic(const char *) what; /* name of the work since then; lives as long as the run */
+    _Atomic(int64_t) beat_ms;   /* monotonic clock at the last beat; 0: at rest */
+    _Atomic(const char *) what; /* name of the work since the last beat; a string that outlives the run */
 };
 
 void tt_pulse_beat(struct tt_pulse *pulse, const char *what); /* takes NULL */

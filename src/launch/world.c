@@ -10,10 +10,10 @@
 #include "base/log.h"
 #include "launch/launch.h"
 
-enum { RANKS_PER_PROCESSOR_MAX = 4 }; /* more get a warning */
+enum { RANKS_PER_PROCESSOR_MAX = 4 }; /* a warning with more */
 
-/* Whether the machine has a GPU, whatever can be done with it. */
-static bool gpu_is_there(void)
+/* True if the machine has a GPU, usable or not. */
+static bool machine_has_gpu(void)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (visible != NULL && (visible[0] == '\0' || visible[0] == '-')) return false;
@@ -33,27 +33,27 @@ tt_status tt_world_choose_device(enum tt_device_choice device, const char **kind
         *count = gpus;
         return TT_OK;
     }
-    if (automatic && !gpu_is_there()) return TT_OK;
+    if (automatic && !machine_has_gpu()) return TT_OK;
     tt_status status =
         tt_fail(TT_ERR_DEVICE,
                 automatic ? "there is a GPU, but it cannot be used: %s" : "no GPU can be used: %s", reason);
-    tt_hint("--device cpu runs without one");
+    tt_hint("--device cpu runs without a GPU");
     return status;
 }
 
-/* How many ranks this process has when nobody started one process per rank. */
+/* The number of ranks of this process, if no launcher started one process per rank. */
 static tt_status count_ranks(const struct tt_launch *launch, const char *kind, int devices, int *count)
 {
     *count = launch->ranks > 0 ? launch->ranks : devices;
     if (strcmp(kind, "cuda") != 0 || *count <= devices) return TT_OK;
     tt_status status = tt_fail(TT_ERR_USAGE, "%d ranks, but this process sees %d GPU%s", *count, devices,
                                devices == 1 ? "" : "s");
-    tt_hint("a rank is one GPU; CUDA_VISIBLE_DEVICES says which are seen");
+    tt_hint("each rank needs a GPU; CUDA_VISIBLE_DEVICES selects the visible ones");
     return status;
 }
 
-/* Ranks as processes of one MPI job tell each other where they are. */
-static tt_status ask_machines(struct tt_comm *comm, const char *machine, int *machines)
+/* For processes of one MPI job: exchanges the machines' names and fills machines[world_size]. */
+static tt_status exchange_machines(struct tt_comm *comm, const char *machine, int *machines)
 {
     enum { BYTES = 80 };
     int world_size = tt_comm_world_size(comm);
@@ -71,8 +71,8 @@ static tt_status ask_machines(struct tt_comm *comm, const char *machine, int *ma
     return status;
 }
 
-/* Communicators of the ranks of this process, and machines[]: the machine of every rank of the run, from 0.
- */
+/* Creates the communicators of the ranks of this process. Except with MPI, fills machines[] with the machine of every
+ * rank of the run, numbered from 0. */
 static tt_status connect_ranks(const struct tt_launch *launch, const struct tt_tcp_config *tcp,
                                struct tt_comm **comms, int *machines)
 {
@@ -97,7 +97,7 @@ static int ranks_on(const int *machines, int end, int machine)
     return count;
 }
 
-/* Which device of `count` the rank drives. A launcher may also give each process a view of just its own. */
+/* Chooses the index of the rank's device, of `count`. A launcher may make only its own device visible to a process. */
 static tt_status choose_index(const struct tt_world *world, const struct tt_launch *launch, int r, int count,
                               const char *kind, int *index)
 {
@@ -115,9 +115,9 @@ static tt_status choose_index(const struct tt_world *world, const struct tt_laun
     return tt_fail(TT_ERR_USAGE, "local rank %d, but this process sees %d GPUs", *index, count);
 }
 
-/* Where everybody is, and with which device. */
-static tt_status place_ranks(const struct tt_device_spec *device, const struct tt_launch *launch,
-                             const int *machines, const char *kind, int devices, struct tt_world *world)
+/* Sets the machine, local number and device of each rank of this process. */
+static tt_status assign_devices(const struct tt_device_spec *device, const struct tt_launch *launch,
+                                const int *machines, const char *kind, int devices, struct tt_world *world)
 {
     world->machine_count = machine_count_of(machines, world->world_size);
     world->ranks_per_machine = ranks_on(machines, world->world_size, 0);
@@ -128,7 +128,7 @@ static tt_status place_ranks(const struct tt_device_spec *device, const struct t
     int processors = tt_cpu_count(), threads = processors / (sharing > 0 ? sharing : 1);
     bool first_here = ranks_on(machines, world->first_rank, machines[world->first_rank]) == 0;
     if (strcmp(kind, "cpu") == 0 && first_here && sharing > RANKS_PER_PROCESSOR_MAX * processors)
-        tt_warn("%d ranks on %d processor%s: more than %d a processor only wait for each other", sharing,
+        tt_warn("%d ranks on %d processor%s: more than %d per processor mostly wait for each other", sharing,
                 processors, processors == 1 ? "" : "s", RANKS_PER_PROCESSOR_MAX);
     world->threads_per_rank = device->threads > 0 ? (int)device->threads : threads > 0 ? threads : 1;
     for (int r = 0; r < world->local_count; r++) {
@@ -144,9 +144,9 @@ static tt_status place_ranks(const struct tt_device_spec *device, const struct t
     return TT_OK;
 }
 
-/* Before anybody else is met: how many ranks this process has, and which. */
-static tt_status size_world(const struct tt_launch *launch, const char *kind, int devices,
-                            struct tt_tcp_config *tcp)
+/* Sets the ranks of this process and the world size, before it connects. */
+static tt_status count_world(const struct tt_launch *launch, const char *kind, int devices,
+                             struct tt_tcp_config *tcp)
 {
     tcp->local_count = 1;
     tcp->world_size = launch->world_size;
@@ -158,9 +158,9 @@ static tt_status size_world(const struct tt_launch *launch, const char *kind, in
     return TT_OK;
 }
 
-static tt_status meet(const struct tt_device_spec *device, const struct tt_launch *launch,
-                      const char *machine, const char *kind, int devices, struct tt_tcp_config *tcp,
-                      struct tt_world *world)
+static tt_status connect_world(const struct tt_device_spec *device, const struct tt_launch *launch,
+                               const char *machine, const char *kind, int devices, struct tt_tcp_config *tcp,
+                               struct tt_world *world)
 {
     tt_status status = TT_OK;
     int *machines = NULL;
@@ -182,9 +182,9 @@ static tt_status meet(const struct tt_device_spec *device, const struct tt_launc
         tt_free(machines);
         machines = tt_calloc((size_t)world->world_size, sizeof *machines);
         TT_GO(tt_comm_agree(comms[0], machines != NULL ? TT_OK : TT_ERR_MEMORY));
-        TT_GO(ask_machines(comms[0], machine, machines));
+        TT_GO(exchange_machines(comms[0], machine, machines));
     }
-    TT_GO(place_ranks(device, launch, machines, kind, devices, world));
+    TT_GO(assign_devices(device, launch, machines, kind, devices, world));
 out:
     tt_free(machines);
     tt_free(comms);
@@ -217,9 +217,9 @@ tt_status tt_world_open(const struct tt_world_config *config, struct tt_world *w
         .timeout_seconds = (double)config->launch->rendezvous_timeout,
         .cancel = config->cancel,
     };
-    TT_GO(size_world(&launch, kind, devices, &tcp));
+    TT_GO(count_world(&launch, kind, devices, &tcp));
     if (launch.kind != TT_LAUNCH_MPI && tcp.world_size > tcp.local_count) TT_GO(tt_launch_secret(&key));
-    TT_GO(meet(config->device, &launch, machine, kind, devices, &tcp, world));
+    TT_GO(connect_world(config->device, &launch, machine, kind, devices, &tcp, world));
 out:
     tt_proof_wipe(&key, sizeof key);
     if (status != TT_OK) tt_world_close(world);
@@ -257,8 +257,8 @@ static tt_status run_rank(void *argument)
     return rank->main(rank->context, rank->place);
 }
 
-/* How much a status explains: the cause before its consequences. */
-static int weight(tt_status status)
+/* Order in which statuses are reported: a larger number for a cause than for its consequences. */
+static int precedence(tt_status status)
 {
     if (status == TT_OK) return 0;
     if (status == TT_ERR_PEER) return 1;
@@ -266,12 +266,12 @@ static int weight(tt_status status)
     return 3;
 }
 
-/* Thousands of ranks on one machine take long to start. On GPUs, where each has its own, they do not, and
- * NCCL waits for all of them. */
+/* Ends the start of ranks after a stop request, since thousands of ranks on one machine take long to start. Not on
+ * GPUs: there are few, and NCCL waits for all of them. */
 static tt_status check_cancel(const struct tt_world *world, int started)
 {
-    bool asked = world->cancel != NULL && atomic_load(&world->cancel->requests) > 0;
-    if (!asked || started == 0 || strcmp(world->ranks[started].device.kind, "cpu") != 0) return TT_OK;
+    bool requested = world->cancel != NULL && atomic_load(&world->cancel->requests) > 0;
+    if (!requested || started == 0 || strcmp(world->ranks[started].device.kind, "cpu") != 0) return TT_OK;
     return tt_fail(TT_ERR_CANCELLED, "stopped on request while rank %d of %d started",
                    world->first_rank + started, world->world_size);
 }
@@ -304,7 +304,7 @@ tt_status tt_world_run(struct tt_world *world, tt_rank_main *main, void *context
     }
     for (int r = 0; r < started; r++) {
         tt_status status = tt_thread_join(ranks[r].thread);
-        if (weight(status) <= weight(worst)) continue;
+        if (precedence(status) <= precedence(worst)) continue;
         worst = status;
         tt_error_copy(&error);
     }

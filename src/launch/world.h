@@ -14,7 +14,7 @@
 
 /* Arguments of a rank. */
 struct tt_world_rank {
-    /* lent: all ranks of the run, as the host reaches them (GPUs: tt_rank_init adds NCCL) */
+    /* lent: connects all ranks of the run over their hosts (for GPUs tt_rank_init adds NCCL) */
     struct tt_comm *comm;
     struct tt_device_config device;
     struct tt_pulse *pulse; /* lent; beats while the rank queues work */
@@ -52,17 +52,17 @@ void tt_world_close(struct tt_world *world);
 /* All processes exchange their status before their ranks start: tt_comm_agree; no effect with one process. */
 TT_MUST_USE tt_status tt_world_agree(struct tt_world *world, tt_status status);
 
-/* Call before a failed rank is destroyed: adds the rank to the record and notifies the others. No effect for TT_OK, and
- * for TT_ERR_CANCELLED, on which all ranks have agreed. `comm`: the rank's most capable communicator (rank->world, when
- * it exists). */
+/* Call before a failed rank is destroyed: adds the rank's number to the record and notifies the others. No effect for
+ * TT_OK, and for TT_ERR_CANCELLED, on which all ranks have agreed. `comm`: the rank's communicator for data if it
+ * exists (rank->world), otherwise that of struct tt_world_rank. */
 void tt_world_rank_failed(struct tt_comm *comm, tt_status status);
 
 typedef tt_status tt_rank_main(void *context, const struct tt_world_rank *rank);
-/* Runs `main` once per local rank, each in its own thread, and returns the status that explains the most. */
+/* Runs `main` once per local rank, each in its own thread. Returns TT_OK or the status and record of the cause. */
 TT_MUST_USE tt_status tt_world_run(struct tt_world *world, tt_rank_main *main, void *context);
 
-/* "cpu" or "cuda" for the setting `device`. TT_DEVICE_AUTO takes GPUs where there are any; one that is there but
- * cannot be used is an error that says why. *count: how many this process sees, 1 for the cpu. */
+/* Stores "cpu" or "cuda" for the setting `device` in *kind, and the number of visible devices in *count (1 for the
+ * cpu). TT_DEVICE_AUTO chooses GPUs if there are any. A GPU that cannot be used is TT_ERR_DEVICE with the reason. */
 TT_MUST_USE tt_status tt_world_choose_device(enum tt_device_choice device, const char **kind, int *count);
 
 #endif

@@ -13,7 +13,7 @@
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 
-/* What the ranks of a benchmark share. */
+/* The state that the ranks of a benchmark share. */
 struct bench {
     const struct tt_bench_spec *spec;
     const struct tt_job_spec *config; /* of spec */
@@ -60,7 +60,8 @@ static void fill_result(const struct bench *bench, const struct tt_rank *rank, d
     result->device_used_bytes = tt_device_used_bytes(rank->device);
     result->planned_step_seconds = tt_plan_estimate(&bench->plan);
     tt_plan_recompute_text(&bench->plan, result->recompute, sizeof result->recompute);
-    result->recomputes_blocks = bench->plan.levels[1] >= TT_RECOMPUTE_BLOCK; /* the first goes first */
+    result->recomputes_blocks =
+        bench->plan.levels[1] >= TT_RECOMPUTE_BLOCK; /* blocks are chosen from the first on */
     result->device_peak_bytes = memory.total_peak - memory.peak[TT_PURPOSE_CONTEXT];
     result->base_params = rank->model->base_param_count;
     result->trainable_params = rank->model->trainable_param_count;
@@ -84,7 +85,7 @@ static tt_status run_steps(struct bench *bench, struct tt_rank *rank)
     if (seconds == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_gradient_watch_init(rank->model, &watch));
     for (int64_t step = 0; step <= total; step++) {
-        /* One more step, not timed: the marks of a profile are not free. */
+        /* One more step, not timed: profiling costs time. */
         if (step == total) tt_device_profile(rank->device, true);
         double start = tt_clock_seconds();
         TT_GO(tt_train_step(rank, &config, step, &watch, &storage, &last));
@@ -117,7 +118,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     return status;
 }
 
-/* `samples` rows of full length, or shorter ones that fill as many packs and some more. */
+/* Creates `samples` rows of full length, or shorter rows that fill somewhat more than `samples` packs. */
 static tt_status create_data(struct bench *bench, int64_t samples)
 {
     const struct tt_bench_spec *spec = bench->spec;

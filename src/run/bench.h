@@ -25,8 +25,7 @@ struct tt_bench_result {
     struct tt_op_time op_times[TT_SPAN_COUNT];
 };
 
-/* Model, batch, LoRA, precision, sharding and threads come from `config`. Rank 0 of the run fills `result`.
- */
+/* Runs the benchmark of `spec`. Only rank 0 of the run fills `result`; elsewhere it is zeroed. */
 TT_MUST_USE tt_status tt_bench_train(const struct tt_bench_spec *spec, struct tt_cancel *cancel,
                                      struct tt_bench_result *result);
 

@@ -14,7 +14,7 @@
 #include "comm/host_values.h"
 
 enum { PATH_BYTES = 4096 };
-/* For the parts of other ranks, when the run has failed. */
+/* Wait for the parts of other ranks when the run has failed. */
 static const double patience_seconds = 5.0;
 
 static tt_status checkpoint_path(const struct tt_run *run, int64_t step, char path[PATH_BYTES])
@@ -44,7 +44,7 @@ void tt_checkpoints_record_metric(struct tt_checkpoints *checkpoints, const stru
     *best = (struct tt_best){.known = true, .metric = metric, .step = step};
 }
 
-/* All ranks write into one folder: a file of rank 0's must be there for everybody. */
+/* All ranks write into the same folder: checks that all of them see a file that rank 0 creates. */
 static tt_status check_shared(const struct tt_run *run, const struct tt_rank *rank)
 {
     char path[PATH_BYTES];
@@ -98,7 +98,7 @@ const char *tt_checkpoints_format_seconds(double seconds, char *text, size_t tex
     return text;
 }
 
-/* On rank 0. What it took is the observer's, the journal's and, of the longest one, the run's. */
+/* On rank 0. Reports the cost of a save to the observer and the journal, and records that of the longest save. */
 static void report_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
                         const struct tt_save_report *report)
 {
@@ -107,9 +107,9 @@ static void report_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
     double seconds = prepared + report->seconds;
     if (seconds > checkpoints->save_seconds) checkpoints->save_seconds = seconds;
     if (stood_still > checkpoints->stall_seconds) checkpoints->stall_seconds = stood_still;
-    /* Older ones are removed after it: that takes time, but this one is safe. */
+    /* Without the time of removing older checkpoints afterwards. */
     if (checkpoints->save.durable > 0) seconds = checkpoints->save.durable - checkpoints->save.begun;
-    snprintf(line, sizeof line, "saved %s: %s, safe after %s; training stood still for %s", report->folder,
+    snprintf(line, sizeof line, "saved %s: %s, durable after %s; training paused for %s", report->folder,
              tt_format_bytes((double)report->bytes, bytes, sizeof bytes),
              tt_checkpoints_format_seconds(seconds, took, sizeof took),
              tt_checkpoints_format_seconds(stood_still, stall, sizeof stall));
@@ -135,23 +135,24 @@ void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints, struct tt_run *ru
     checkpoints->saver = NULL;
 }
 
-/* A save has failed, as all ranks know: either the run ends with this, or it goes on. */
+/* A save has failed on all ranks: returns `status` to end the run, or TT_OK to continue. */
 static tt_status handle_failure(const struct tt_checkpoints *checkpoints, const struct tt_run *run,
                                 tt_status status)
 {
     struct tt_error error;
     tt_error_copy(&error);
     tt_status kind = status == TT_ERR_PEER ? error.cause : status;
-    bool of_the_disk = kind == TT_ERR_IO || kind == TT_ERR_DATA; /* DATA: its folder is gone or closed */
-    if (!of_the_disk || run->config->watch.on_save_error != TT_SAVE_ERROR_CONTINUE) return status;
+    bool is_disk_error =
+        kind == TT_ERR_IO || kind == TT_ERR_DATA; /* DATA: the folder was removed or is not writable */
+    if (!is_disk_error || run->config->watch.on_save_error != TT_SAVE_ERROR_CONTINUE) return status;
     if (checkpoints->first) {
-        tt_warn("a checkpoint could not be written: %s; training goes on, older checkpoints are as they were",
+        tt_warn("a checkpoint could not be written: %s; training continues, older checkpoints are unchanged",
                 error.message);
     }
     return TT_OK;
 }
 
-/* The save under way, if any, is done after this. */
+/* Finishes the save in progress, if any. `must`: a failure ends the run in any case. */
 static tt_status finish_save(struct tt_checkpoints *checkpoints, struct tt_run *run, bool must)
 {
     struct tt_save_report report;
@@ -168,20 +169,21 @@ tt_status tt_checkpoints_before_update(void *context)
     return tt_saver_wait_copies(checkpoints->saver);
 }
 
-/* Once, so that a grace period can be chosen. */
+/* Reports once the numbers that a grace period depends on. */
 static void report_grace(struct tt_checkpoints *checkpoints, const struct tt_run *run, double step_seconds)
 {
     char line[300], takes[32], stall[32], step[32], stop[32];
     double save = checkpoints->save_seconds;
     if (checkpoints->grace_reported) return;
     checkpoints->grace_reported = true;
-    snprintf(line, sizeof line,
-             "a save takes %s, and training stands still for %s of it; a step takes %s. A stop (SIGTERM) is "
-             "done after about %s: a grace period must be longer",
-             tt_checkpoints_format_seconds(save, takes, sizeof takes),
-             tt_checkpoints_format_seconds(checkpoints->stall_seconds, stall, sizeof stall),
-             tt_checkpoints_format_seconds(step_seconds, step, sizeof step),
-             tt_checkpoints_format_seconds(2.0 * save + step_seconds, stop, sizeof stop));
+    snprintf(
+        line, sizeof line,
+        "a save takes %s and pauses training for %s; a step takes %s. A stop (SIGTERM) takes about %s: a "
+        "grace period must be longer",
+        tt_checkpoints_format_seconds(save, takes, sizeof takes),
+        tt_checkpoints_format_seconds(checkpoints->stall_seconds, stall, sizeof stall),
+        tt_checkpoints_format_seconds(step_seconds, step, sizeof step),
+        tt_checkpoints_format_seconds(2.0 * save + step_seconds, stop, sizeof stop));
     tt_run_report_line(run, line);
 }
 
@@ -210,8 +212,8 @@ static void drop_texts(struct tt_save_job *job)
     for (int i = 0; i < TT_SAVE_TEXTS_MAX; i++) tt_str_deinit(&job->texts[i].text);
 }
 
-/* A kill in the middle must not leave a part under the name of a whole: the folder first takes the name of an
- * unfinished save, which the next run clears away. */
+/* A kill during the removal must not leave a part of a checkpoint under its name: the folder is first renamed to that
+ * of an unfinished save, which the next run removes. */
 static tt_status remove_checkpoint(const char *path)
 {
     char aside[PATH_BYTES + 8];
@@ -221,8 +223,8 @@ static tt_status remove_checkpoint(const char *path)
     return tt_dir_remove(aside);
 }
 
-/* Until the limit holds: first those of later steps than the newest, which an earlier run left, then the
- * oldest; the best and the newest stay. In the thread of the save. */
+/* Removes checkpoints beyond the limit: first those of later steps than the newest, which an earlier run left, then the
+ * oldest. The best and the newest are kept. Called in the thread of the save. */
 static tt_status remove_old(void *context)
 {
     const struct tt_checkpoints *checkpoints = context;
@@ -249,8 +251,7 @@ out:
     return status;
 }
 
-/* What trainer_state.json says of the best; `saved`: the step whose checkpoint is about to be written, or -1.
- */
+/* Passes the best checkpoint to the journal, for trainer_state.json. `saved`: step of the save that begins, or -1. */
 static tt_status report_best(const struct tt_checkpoints *checkpoints, struct tt_run *run, int64_t saved)
 {
     const struct tt_best *best = &checkpoints->memory->best;
@@ -261,7 +262,7 @@ static tt_status report_best(const struct tt_checkpoints *checkpoints, struct tt
     return tt_journal_best(run->journal, best->step, best->metric, exists ? path : NULL);
 }
 
-/* The new one is in its place and was verified. In the thread of the save. */
+/* Called in the thread of the save when the new checkpoint is published. */
 static tt_status on_published(void *context)
 {
     struct tt_checkpoints *checkpoints = context;
@@ -333,14 +334,14 @@ static tt_status load_best(const struct tt_checkpoints *checkpoints, struct tt_r
     }
     TT_GO(tt_load_units(rank->model, rank->units, rank->stream, &source));
 out:
-    if (status != TT_OK) tt_while("reading the best checkpoint back");
+    if (status != TT_OK) tt_while("loading the best checkpoint");
     tt_safetensors_close(adapter);
     tt_model_folder_close(folder);
     return status;
 }
 
-/* A run that was killed between its last save and the removal of the one before: gone on with, it has nothing
- * more to save, and the limit holds all the same. */
+/* Enforces the limit in a resumed run that makes no save: the earlier part may have been killed between its last save
+ * and the removal of an old checkpoint. */
 static tt_status keep_limit(struct tt_checkpoints *checkpoints, const struct tt_run *run)
 {
     int64_t *steps = NULL;
@@ -354,7 +355,7 @@ static tt_status keep_limit(struct tt_checkpoints *checkpoints, const struct tt_
     return remove_old(checkpoints);
 }
 
-/* The weights of the best, unless its checkpoint could not be written. */
+/* Restores the weights of the best checkpoint, unless it could not be written. */
 static tt_status restore_best(const struct tt_checkpoints *checkpoints, struct tt_run *run,
                               struct tt_rank *rank)
 {
@@ -362,7 +363,8 @@ static tt_status restore_best(const struct tt_checkpoints *checkpoints, struct t
     if (!run->config->watch.load_best_model_at_end || !checkpoints->memory->best.known) return TT_OK;
     TT_TRY(checkpoint_path(run, checkpoints->memory->best.step, path));
     if (run->config->watch.on_save_error == TT_SAVE_ERROR_CONTINUE && !tt_path_exists(path)) {
-        if (checkpoints->first) tt_warn("the best, %s, was not written: the result is the last step", path);
+        if (checkpoints->first)
+            tt_warn("the best checkpoint, %s, was not written: the result is that of the last step", path);
         return TT_OK;
     }
     return tt_comm_agree(rank->world, load_best(checkpoints, run, rank));
@@ -387,7 +389,7 @@ tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_ru
     return status == TT_OK ? finish_save(checkpoints, run, true) : status;
 }
 
-/* How many saves there will be, as far as can be known. */
+/* Estimates the number of saves. */
 static int64_t count_saves(const struct tt_run *run)
 {
     int64_t every = run->config->watch.save_strategy == TT_INTERVAL_BEST ? run->eval_steps : run->save_steps;
@@ -409,7 +411,8 @@ tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_m
     TT_TRY(tt_checkpoint_list(config->run.output_dir, &steps, &there));
     tt_free(steps);
     int64_t saves = count_saves(run), limit = config->watch.save_total_limit;
-    int64_t kept = limit > 0 && limit < saves ? limit + 1 : saves; /* one more while the newest is written */
+    int64_t kept =
+        limit > 0 && limit < saves ? limit + 1 : saves; /* one more exists while the newest is written */
     if (limit > 0 && kept > 0) kept = kept > (int64_t)there ? kept - (int64_t)there : 1;
     uint64_t needed, all;
     if (__builtin_mul_overflow((uint64_t)kept, one, &all) || __builtin_add_overflow(weights, all, &needed))

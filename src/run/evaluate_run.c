@@ -8,13 +8,13 @@
 #include "run/run.h"
 #include "run/trainer.h"
 
-/* What the ranks of an evaluation share. */
+/* The state that the ranks of an evaluation share. */
 struct evaluation_run {
     const struct tt_eval_spec *spec;
     const struct tt_job_spec *config; /* of spec */
     struct tt_cancel *cancel;         /* NULL or lent */
     struct tt_inputs inputs;
-    struct tt_fingerprint fingerprint; /* empty where there is one process */
+    struct tt_fingerprint fingerprint; /* empty with one process */
     struct tt_sampler *sampler;
     struct tt_rank_config rank_config;
     struct tt_plan plan;
@@ -57,9 +57,9 @@ static tt_status open_inputs(struct evaluation_run *run, const struct tt_world *
 {
     const struct tt_inputs_config inputs = tt_inputs_config_of(run->config, TT_INPUTS_EVALUATE);
     TT_TRY(tt_inputs_open(&inputs, &run->inputs));
-    if (world->local_count == world->world_size) return TT_OK; /* nobody to compare with */
-    return tt_fingerprint_take(run->config->launch.verify_inputs, tt_str_text(&world->settings), &run->inputs,
-                               NULL, run->cancel, &run->fingerprint);
+    if (world->local_count == world->world_size) return TT_OK; /* no other process to compare with */
+    return tt_fingerprint_compute(run->config->launch.verify_inputs, tt_str_text(&world->settings),
+                                  &run->inputs, NULL, run->cancel, &run->fingerprint);
 }
 
 static tt_status prepare(struct evaluation_run *run, const struct tt_world *world)
@@ -92,7 +92,7 @@ static tt_status prepare(struct evaluation_run *run, const struct tt_world *worl
     return status == TT_OK ? tt_plan_check(&run->plan) : status;
 }
 
-/* Leading and trailing white space does not count. */
+/* Without leading and trailing white space. */
 static struct tt_span trimmed(const char *text)
 {
     while (*text == ' ' || *text == '\n' || *text == '\t' || *text == '\r') text++;

@@ -21,7 +21,7 @@ struct tt_journal {
     struct tt_json_value *history, *all_results;
     struct tt_tensorboard *board;
     struct tt_record_file *metrics;
-    bool warned; /* of a record that could not be made, or a file of results that could not be written */
+    bool warned; /* a lost record or an unwritten file of results was reported */
     int64_t step, tokens_seen, best_step;
     double epoch, flops, best_metric;
     char *best_checkpoint;
@@ -86,7 +86,7 @@ void tt_journal_close(struct tt_journal *journal)
     tt_free(journal);
 }
 
-/* JSON has no NaN: such a value becomes null. Whole counts stay whole. */
+/* JSON has no NaN: such a value becomes null. Counts become integers. */
 static struct tt_json_value *number(const char *name, double value)
 {
     if (!isfinite(value)) return tt_json_new_null();
@@ -96,7 +96,7 @@ static struct tt_json_value *number(const char *name, double value)
     return whole ? tt_json_new_integer((int64_t)value) : tt_json_new_real(value);
 }
 
-/* `object` when all went well, else NULL and `object` is gone. */
+/* Returns `object` if `ok`; otherwise releases it and returns NULL. */
 static struct tt_json_value *checked(struct tt_json_value *object, bool ok)
 {
     if (ok) return object;
@@ -115,11 +115,11 @@ static struct tt_json_value *row_object(const struct tt_log_row *row)
     return checked(object, ok);
 }
 
-/* A record that is lost does not end a run. The first one is told. */
-static void drop(struct tt_journal *journal, tt_status status, const char *what)
+/* A lost record does not end a run: a warning reports the first one. */
+static void warn_if_lost(struct tt_journal *journal, tt_status status, const char *what)
 {
     if (status != TT_OK && !journal->warned)
-        tt_warn("%s; training goes on without %s", tt_error_last()->message, what);
+        tt_warn("%s; training continues without %s", tt_error_last()->message, what);
     journal->warned |= status != TT_OK;
 }
 
@@ -156,7 +156,7 @@ void tt_journal_row(struct tt_journal *journal, const struct tt_log_row *row)
     tt_status status = ok ? write_line(journal, object) : no_memory("a log row");
     tt_json_release(object);
     if (status == TT_OK) status = write_board(journal, row);
-    drop(journal, status, "a row of the log");
+    warn_if_lost(journal, status, "a row of the log");
     if (journal->observer != NULL && journal->observer->on_log != NULL)
         journal->observer->on_log(journal->observer->context, row);
 }
@@ -171,7 +171,7 @@ void tt_journal_event(struct tt_journal *journal, const char *event, int64_t ste
         ok = tt_json_set(object, fields[i].name, number(fields[i].name, fields[i].value)) == 0;
     tt_status status = ok ? write_line(journal, object) : no_memory("a record of the log");
     tt_json_release(object);
-    drop(journal, status, "a record of a save");
+    warn_if_lost(journal, status, "a record of a save");
 }
 
 void tt_journal_progress(struct tt_journal *journal, int64_t step, double epoch, int64_t tokens_seen,
@@ -194,7 +194,7 @@ tt_status tt_journal_best(struct tt_journal *journal, int64_t step, double metri
     return TT_OK;
 }
 
-/* What transformers' own control callback would have said at the end of a step. */
+/* The state of transformers' TrainerControl at the end of a step. */
 static struct tt_json_value *control_state(bool training_stops)
 {
     return tt_json_pack("{s:{s:{s:b, s:b, s:b, s:b, s:b}, s:{}}}", "TrainerControl", "args",
@@ -269,5 +269,5 @@ void tt_journal_write_results(struct tt_journal *journal, const char *split, con
     if (status == TT_OK)
         status = tt_json_write_file(journal->all_results, 4, true, journal->output_dir, "all_results.json");
     tt_json_release(object);
-    drop(journal, status, name);
+    warn_if_lost(journal, status, name);
 }

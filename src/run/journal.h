@@ -24,6 +24,7 @@ TT_MUST_USE tt_status tt_journal_open(const char *output_dir, const struct tt_wa
                                       const struct tt_train_observer *observer, struct tt_journal **out);
 void tt_journal_close(struct tt_journal *journal); /* takes NULL */
 
+/* Adds a log row to the journal and to all files, and passes it to the observer. */
 void tt_journal_row(struct tt_journal *journal, const struct tt_log_row *row);
 /* A line in metrics.jsonl only, {"event": "save", "step": 4, "folder": "out/checkpoint-4", ...}: the cost of a save or
  * a resume in this process. It is not part of the rows that a resume restores. */

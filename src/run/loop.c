@@ -9,12 +9,12 @@
 struct loop {
     struct tt_run *run;
     struct tt_rank *rank;
-    bool first; /* global rank 0: which reports */
+    bool first; /* global rank 0, which reports */
     struct tt_batch_storage storage;
     struct tt_checkpoints checkpoints;
     double train_start; /* end of loading */
     struct tt_memory memory;
-    int64_t samples_before; /* of the run that this one goes on from */
+    int64_t samples_before; /* samples of the earlier part of a resumed run */
     int64_t last_save_step;
 };
 
@@ -71,8 +71,8 @@ static void log_training(struct loop *loop, int64_t step, const struct tt_train_
     log_row(loop, false, step, fields, count);
 }
 
-/* Whether a checkpoint follows step `done` whatever an evaluation says. As in transformers the last step is
- * saved too when any are. */
+/* True if a checkpoint follows step `done` whatever an evaluation yields. As in transformers, a run with any saves also
+ * saves its last step. */
 static bool saves_by_steps(const struct tt_run *run, int64_t done)
 {
     enum tt_interval strategy = run->config->watch.save_strategy;
@@ -148,9 +148,9 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
         .context = &loop->checkpoints,
         .save_failed = tt_saver_failed(loop->checkpoints.saver),
     };
-    char note[40];
-    snprintf(note, sizeof note, "step %lld", (long long)step + 1);
-    tt_comm_set_activity(loop->rank->world, note);
+    char activity[40];
+    snprintf(activity, sizeof activity, "step %lld", (long long)step + 1);
+    tt_comm_set_activity(loop->rank->world, activity);
     double start = tt_clock_seconds();
     TT_TRY(tt_train_step(loop->rank, &config, step, &loop->memory.watch, &loop->storage, result));
     double seconds = tt_clock_seconds() - start;
@@ -212,11 +212,11 @@ static tt_status finish(struct loop *loop, bool stopped)
          (double)(loop->memory.counters.samples - loop->samples_before) / runtime},
         {"train_steps_per_second", (double)steps_now / runtime},
         {"train_loss", loop->memory.counters.loss_sum / steps},
-        {"total_flos", flops_so_far(loop)}, /* in the log only */
+        {"total_flos", flops_so_far(loop)}, /* only in the log */
     };
     int count = sizeof fields / sizeof *fields;
     if (loop->first) log_row(loop, false, loop->memory.counters.steps_done, fields, count);
-    /* What trained is saved before the last records are written. */
+    /* The weights are saved before the last records are written. */
     TT_TRY(tt_checkpoints_finish(&loop->checkpoints, run, loop->rank, loop->memory.counters.steps_done,
                                  stopped));
     if (loop->first) {
@@ -274,11 +274,12 @@ static tt_status train(struct loop *loop)
     (void)tt_fail(TT_ERR_CANCELLED, "stopped on request after step %lld of %lld; checkpoint-%lld is complete",
                   (long long)loop->memory.counters.steps_done, (long long)run->total_steps,
                   (long long)loop->memory.counters.steps_done);
-    tt_hint("--resume_from_checkpoint true goes on from there");
-    return tt_comm_agree(loop->rank->world, TT_ERR_CANCELLED); /* all ranks are here: one tells */
+    tt_hint("--resume_from_checkpoint true resumes from there");
+    return tt_comm_agree(loop->rank->world,
+                         TT_ERR_CANCELLED); /* called by all ranks: one of them reports the error */
 }
 
-/* What it cost to come back to where the run was. */
+/* Reports the cost of a resume. */
 static void report_resume(const struct loop *loop)
 {
     const struct tt_run *run = loop->run;
@@ -296,7 +297,7 @@ static void report_resume(const struct loop *loop)
                      sizeof fields / sizeof *fields);
 }
 
-/* Where the run was when the checkpoint was made. */
+/* Restores the state of a resumed run. */
 static tt_status restore(struct loop *loop)
 {
     struct tt_run *run = loop->run;

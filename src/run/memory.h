@@ -1,11 +1,11 @@
-/* The memory of a run from step to step: the little that is no pure function of the step. A checkpoint records it in
- * training_state.json, and a resume restores it (run/resume.h). Every rank has one; they agree. */
+/* The state of a run between steps that is not a pure function of the step. A checkpoint stores it in
+ * training_state.json, and a resume restores it (run/resume.h). Every rank has one; they are equal. */
 #ifndef TT_RUN_MEMORY_H
 #define TT_RUN_MEMORY_H
 
 #include "engine/gradient_watch.h"
 
-/* What the loop counts. */
+/* Counters of the loop. window_*: since the last log row. */
 struct tt_counters {
     double train_seconds; /* in training steps */
     double loss_sum;      /* over all steps */

@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include "io/output_folder.h"
 
-/* A save that a killed run did not end: its folder still has its temporary name (checkpoint/save.h). */
+/* True for the folder of a save of a killed run, which still has its temporary name (checkpoint/save.h). */
 static bool is_unfinished_save(const char *name)
 {
     bool of_checkpoint = tt_starts_with(name, "checkpoint-") && tt_ends_with(name, ".saving");
@@ -31,9 +31,9 @@ static bool is_unfinished_file(const char *name)
            strncmp(name, ".write-probe", 12) == 0;
 }
 
-/* Where two folders cannot change places at once, "checkpoint-4" was "checkpoint-4.old-123" for a moment
- * (tt_dir_commit): the length of the name that it had. 0: another folder. */
-static size_t name_before(const char *name)
+/* On file systems that cannot exchange two folders, tt_dir_commit briefly renames "checkpoint-4" to
+ * "checkpoint-4.old-123". Returns the length of the original name; 0 for any other name. */
+static size_t original_name_bytes(const char *name)
 {
     static const char start[] = "checkpoint-", mark[] = ".old-", digits[] = "0123456789";
     if (strncmp(name, start, sizeof start - 1) != 0) return 0;
@@ -45,10 +45,10 @@ static size_t name_before(const char *name)
     return number > 0 && process[number] == '\0' ? bytes : 0;
 }
 
-static tt_status take_back(const char *folder, const char *path, const char *name)
+static tt_status restore_original(const char *folder, const char *path, const char *name)
 {
     struct tt_str whole = {0};
-    tt_status status = tt_str_printf(&whole, "%s/%.*s", folder, (int)name_before(name), name);
+    tt_status status = tt_str_printf(&whole, "%s/%.*s", folder, (int)original_name_bytes(name), name);
     if (status == TT_OK)
         status = tt_path_exists(whole.data) ? tt_dir_remove(path) : tt_file_rename(path, whole.data);
     tt_str_deinit(&whole);
@@ -57,11 +57,11 @@ static tt_status take_back(const char *folder, const char *path, const char *nam
 
 static tt_status remove_unfinished(void *context, const char *name)
 {
-    bool aside = name_before(name) > 0;
+    bool aside = original_name_bytes(name) > 0;
     if (!is_unfinished_save(name) && !is_unfinished_file(name) && !aside) return TT_OK;
     struct tt_path path;
     TT_TRY(tt_path_set(&path, context, name));
-    return aside ? take_back(context, path.text, name) : tt_dir_remove(path.text);
+    return aside ? restore_original(context, path.text, name) : tt_dir_remove(path.text);
 }
 
 static tt_status lock(struct tt_output_dir *output)
@@ -75,7 +75,7 @@ static tt_status lock(struct tt_output_dir *output)
     return status;
 }
 
-/* The first folder on the way to `path` that is not there; owned, NULL when all are. */
+/* The topmost missing folder of `path`; owned; NULL if all exist. */
 static tt_status find_missing(const char *path, char **missing)
 {
     char *copy = tt_strdup(path);
@@ -99,9 +99,8 @@ tt_status tt_output_dir_claim(const struct tt_run_spec *run, const struct tt_mod
                               struct tt_output_dir *out)
 {
     if (model->init == TT_INIT_MODEL && tt_output_folder_is(run->output_dir, model->model_name_or_path)) {
-        (void)tt_fail(TT_ERR_USAGE, "output_dir '%s' is the folder of the model that is read",
-                      run->output_dir);
-        tt_hint("choose another --output_dir: the base of a training stays as it is");
+        (void)tt_fail(TT_ERR_USAGE, "output_dir '%s' is the folder of the base model", run->output_dir);
+        tt_hint("choose another --output_dir: a run never changes its base model");
         return TT_ERR_USAGE;
     }
     out->path = run->output_dir;
@@ -116,8 +115,9 @@ tt_status tt_output_dir_check(struct tt_output_dir *output, const struct tt_run_
     TT_TRY(tt_dir_list(output->path, find_result, &result));
     if (result && !run->overwrite_output_dir && !resumes) {
         (void)tt_fail(TT_ERR_USAGE, "output_dir '%s' already holds the result of a run", output->path);
-        tt_hint("choose another --output_dir, say --overwrite_output_dir, or go on from its checkpoints with "
-                "--resume_from_checkpoint true");
+        tt_hint(
+            "choose another --output_dir, set --overwrite_output_dir, or resume from its checkpoints with "
+            "--resume_from_checkpoint true");
         return TT_ERR_USAGE;
     }
     output->checked = true;
@@ -133,7 +133,7 @@ tt_status tt_output_dir_hold(struct tt_output_dir *output)
     return lock(output);
 }
 
-/* Only folders that are empty go. */
+/* Removes the folders that the run created, if they are empty. */
 static void remove_created(struct tt_output_dir *output)
 {
     char *path = tt_strdup(output->path);

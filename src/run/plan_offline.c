@@ -41,7 +41,7 @@ static tt_status read_adapter(const char *name, struct tt_arena *arena, struct t
     return status;
 }
 
-/* Words that are a kind of device are looked for here; others name a chip. */
+/* `word` is a kind of device, which this machine must have, or the name of a chip. */
 static tt_status find_device(const char *word, size_t memory_limit, struct tt_device_config *device,
                              int *count)
 {
@@ -56,8 +56,8 @@ static tt_status find_device(const char *word, size_t memory_limit, struct tt_de
     return TT_OK;
 }
 
-/* Tokens of every row. A run cuts or leaves out rows of more tokens than the model has positions; a pack of
- * several may have more. */
+/* Number of tokens of every row. A run truncates or drops rows with more tokens than the model has positions; a pack of
+ * several rows may have more. */
 static tt_status find_length(const struct tt_plan_spec *spec, const struct tt_model_facts *model,
                              int64_t *length)
 {
@@ -71,7 +71,7 @@ static tt_status find_length(const struct tt_plan_spec *spec, const struct tt_mo
     return TT_OK;
 }
 
-/* How the settings split the run over ranks of machines, of which none need be here. */
+/* Number of ranks and machines by the settings; none of the machines needs to exist. */
 static tt_status count_ranks(const struct tt_job_spec *config, int devices, struct tt_plan_ranks *ranks)
 {
     int each;

@@ -6,6 +6,7 @@
 #include "engine/plan.h"
 #include "job/spec.h"
 
+/* `spec` is resolved. Fills `plan`, which is also filled for a run that does not fit. */
 TT_MUST_USE tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan);
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 
-/* Of records that wait for room on the disk: days of a log. */
+/* Bytes of unwritten records in memory: days of a log. */
 enum { WAITING_BYTES_MAX = 64 << 20 };
 
 struct tt_record_file {
@@ -40,7 +40,7 @@ out:
     return status;
 }
 
-/* What is written into a file that was removed is nowhere. */
+/* Writes to a removed file would be lost: creates the file again. */
 static tt_status reopen(struct tt_record_file *file)
 {
     struct stat info;
@@ -82,9 +82,8 @@ void tt_record_file_append(struct tt_record_file *file, const void *data, size_t
     }
     if (status != TT_OK && !file->warned) {
         file->warned = true;
-        tt_warn(
-            "%s; training goes on: the records are kept in memory and written to '%s' as soon as they can be",
-            tt_error_last()->message, file->path);
+        tt_warn("%s; training continues: the records are kept in memory and written to '%s' when possible",
+                tt_error_last()->message, file->path);
     }
     (void)tt_error_restore(&error);
 }
@@ -96,7 +95,7 @@ void tt_record_file_close(struct tt_record_file *file)
     tt_error_copy(&error);
     if (write_waiting(file) != TT_OK) file->lost_count += file->waiting_count;
     if (file->lost_count > 0)
-        tt_warn("'%s' is not whole: its last %lld records could not be written", file->path,
+        tt_warn("'%s' is incomplete: its last %lld records could not be written", file->path,
                 (long long)file->lost_count);
     (void)tt_error_restore(&error);
     tt_file_close(file->descriptor);

@@ -11,7 +11,7 @@ struct tt_record_file;
 
 /* Creates or truncates the file. */
 TT_MUST_USE tt_status tt_record_file_create(const char *path, struct tt_record_file **out);
-/* One record. */
+/* Appends one record, or keeps it in memory until it can be written. */
 void tt_record_file_append(struct tt_record_file *file, const void *data, size_t bytes);
 /* Retries once more; a warning gives the number of lost records. Takes NULL. */
 void tt_record_file_close(struct tt_record_file *file);

@@ -16,7 +16,7 @@
 
 enum { PATH_BYTES = 4096, STATE_BYTES_MAX = 256 << 20, VERSION = 2, CHANGES_SHOWN = 6 };
 
-bool tt_resume_is_asked(const char *setting)
+bool tt_resume_is_requested(const char *setting)
 {
     static const char *const no[] = {"", "false", "False", "no", "None"};
     for (size_t i = 0; setting != NULL && i < sizeof no / sizeof *no; i++)
@@ -35,7 +35,7 @@ static bool means_newest(const char *setting)
 static void log_skipped(void *context, const char *path, const char *reason)
 {
     (void)context;
-    tt_warn("%s is passed over: %s", path, reason);
+    tt_warn("%s is skipped: %s", path, reason);
 }
 
 static tt_status verify_named(const struct tt_run *run, const char *folder)
@@ -43,7 +43,7 @@ static tt_status verify_named(const struct tt_run *run, const char *folder)
     struct tt_manifest manifest = {0};
     if (!tt_path_is_dir(folder)) {
         tt_status status = tt_fail(TT_ERR_USAGE, "resume_from_checkpoint: there is no folder '%s'", folder);
-        tt_hint("true takes the newest whole checkpoint of output_dir");
+        tt_hint("true selects the newest whole checkpoint of output_dir");
         return status;
     }
     TT_TRY(tt_manifest_read(folder, &manifest));
@@ -52,11 +52,11 @@ static tt_status verify_named(const struct tt_run *run, const char *folder)
     return status;
 }
 
-/* The process of rank 0. */
+/* Finds the checkpoint to resume from, in the process of rank 0. */
 static tt_status find(struct tt_run *run)
 {
     const char *setting = run->config->run.resume_from_checkpoint, *output = run->config->run.output_dir;
-    size_t passed_over = 0;
+    size_t skipped_count = 0;
     if (!means_newest(setting)) {
         run->resume.folder = tt_strdup(setting);
         if (run->resume.folder == NULL) return TT_ERR_MEMORY;
@@ -64,17 +64,17 @@ static tt_status find(struct tt_run *run)
     }
     const struct tt_checkpoint_search search = {
         .output_dir = output, .cancel = run->cancel, .skipped = log_skipped};
-    TT_TRY(tt_checkpoint_find_newest(&search, &run->resume.folder, &passed_over));
-    if (run->resume.folder != NULL || passed_over == 0) return TT_OK;
+    TT_TRY(tt_checkpoint_find_newest(&search, &run->resume.folder, &skipped_count));
+    if (run->resume.folder != NULL || skipped_count == 0) return TT_OK;
     tt_status status =
-        tt_fail(TT_ERR_DATA, "none of the %zu checkpoints in '%s' is whole", passed_over, output);
-    tt_hint("the warnings above say what is wrong with each; without resume_from_checkpoint, and with "
-            "overwrite_output_dir, the run begins again");
+        tt_fail(TT_ERR_DATA, "none of the %zu checkpoints in '%s' is whole", skipped_count, output);
+    tt_hint("the warnings above give the reason for each; without resume_from_checkpoint and with "
+            "overwrite_output_dir the run starts from the beginning");
     return status;
 }
 
-/* The newest that was published, which is whole as it was written; resuming verifies every byte. NULL: none
- * is seen. */
+/* The newest published checkpoint, owned. It was whole when it was written; only a resume verifies every byte. NULL:
+ * none was found. */
 static char *find_published(const char *output_dir)
 {
     int64_t *steps = NULL;
@@ -108,8 +108,8 @@ void tt_resume_hint(const char *output_dir, bool first)
                  "resumes from it",
                  between, path);
     else if (first)
-        snprintf(error.hint + used, room, "%sno checkpoint is complete: the same command begins again",
-                 between);
+        snprintf(error.hint + used, room,
+                 "%sno checkpoint is complete: the same command starts from the beginning", between);
     tt_free(path);
     (void)tt_error_restore(&error);
 }
@@ -133,7 +133,7 @@ struct sharing {
     int first_rank;
 };
 
-/* Everyone learns what rank 0 found; a process takes note once. */
+/* Sends the folder that rank 0 found to all ranks; the first rank of each process stores it. */
 static tt_status share_path(void *context, const struct tt_world_rank *rank)
 {
     const struct sharing *sharing = context;
@@ -152,7 +152,7 @@ static tt_status share_path(void *context, const struct tt_world_rank *rank)
 
 tt_status tt_resume_find(struct tt_run *run, struct tt_world *world)
 {
-    if (!tt_resume_is_asked(run->config->run.resume_from_checkpoint)) return TT_OK;
+    if (!tt_resume_is_requested(run->config->run.resume_from_checkpoint)) return TT_OK;
     TT_TRY(tt_world_agree(world, world->first_rank == 0 ? find_and_time(run) : TT_OK));
     if (world->local_count == world->world_size) return TT_OK;
     struct sharing sharing = {run, world->first_rank};
@@ -166,7 +166,7 @@ static tt_status read_json(const char *folder, const char *name, struct tt_json 
     return tt_json_read(path.text, STATE_BYTES_MAX, json);
 }
 
-/* Weights in fp32 are the masters; those in another type have theirs in the state. */
+/* Sets *masters if the weights files are fp32 and hold the masters; otherwise the state holds them. */
 static tt_status holds_masters(const struct tt_resume *resume, bool *masters)
 {
     const char *dtype;
@@ -195,7 +195,8 @@ tt_status tt_resume_open(struct tt_run *run)
     int64_t version;
     tt_status status = TT_OK;
     if (resume->folder == NULL) return TT_OK;
-    TT_GO(tt_state_open(resume->folder, &resume->tensors)); /* save_only_model: said in so many words */
+    TT_GO(
+        tt_state_open(resume->folder, &resume->tensors)); /* fails with its own message for save_only_model */
     TT_GO(read_json(resume->folder, "training_state.json", &resume->state));
     TT_GO(tt_json_int(&resume->state, resume->state.root, "version", &version));
     if (version != VERSION)
@@ -205,7 +206,7 @@ tt_status tt_resume_open(struct tt_run *run)
     TT_GO(read_json(resume->folder, "trainer_state.json", &resume->trainer));
     TT_GO(open_weights(resume));
 out:
-    if (status != TT_OK) tt_while("going on from '%s'", resume->folder);
+    if (status != TT_OK) tt_while("resuming from '%s'", resume->folder);
     return status;
 }
 
@@ -220,7 +221,7 @@ void tt_resume_close(struct tt_resume *resume)
     *resume = (struct tt_resume){0};
 }
 
-/* "'learning_rate' was 0.1 and is 0.2"; what one side does not know is not compared. */
+/* Appends "'learning_rate' was 0.1 and is 0.2" for each difference. Names that only one side has are not compared. */
 static tt_status list_changes(const struct tt_json_value *before, const struct tt_json_value *now,
                               struct tt_str *text, int *count)
 {
@@ -242,7 +243,7 @@ static tt_status list_changes(const struct tt_json_value *before, const struct t
     return *count > CHANGES_SHOWN ? tt_str_append_text(text, "; ...") : TT_OK;
 }
 
-/* Appends what makes the input files another run's to `text`, and warns of the rest. */
+/* Appends the changes of input files that make this another run to `text`, and logs a warning about all others. */
 static tt_status check_inputs(const struct tt_run *run, struct tt_str *text)
 {
     const struct tt_resume *resume = &run->resume;
@@ -261,17 +262,17 @@ out:
     return status;
 }
 
-/* With another number of ranks the samples of a step can often be kept by other accumulation. */
+/* With another number of ranks, other accumulation steps often keep the number of samples of a step. */
 static void hint_changed(const struct tt_run *run, const struct tt_json_value *before, int world_size)
 {
     int64_t was = tt_json_integer(tt_json_get(before, TT_RESUME_SAMPLES));
     int64_t pass = world_size * run->config->run.per_device_train_batch_size;
     if (was > 0 && was % pass == 0 && was / pass != run->config->run.gradient_accumulation_steps)
         tt_hint("with ranks %d --gradient_accumulation_steps %lld makes %lld samples a step as before; "
-                "--resume_changed goes on all the same",
+                "--resume_changed resumes anyway",
                 world_size, (long long)(was / pass), (long long)was);
     else
-        tt_hint("set it back, or say --resume_changed to go on all the same");
+        tt_hint("restore the settings, or use --resume_changed to resume anyway");
 }
 
 static tt_status check_tuning(const struct tt_run *run)
@@ -300,12 +301,12 @@ static tt_status check_identity(const struct tt_run *run, int world_size)
     int count = 0;
     TT_TRY(tt_json_object(&resume->state, resume->state.root, "identity", &before));
     struct tt_json_value *now = tt_resume_identity(run, world_size);
-    if (now == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the settings that matter");
+    if (now == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the settings to compare");
     tt_status status = list_changes(before, now, &text, &count);
     tt_json_release(now);
     if (status == TT_OK) status = check_inputs(run, &text);
     if (status == TT_OK && text.bytes > 0 && run->config->run.resume_changed) {
-        tt_warn("going on with other settings: %s", tt_str_text(&text));
+        tt_warn("resuming with changed settings: %s", tt_str_text(&text));
     } else if (status == TT_OK && text.bytes > 0) {
         status = tt_fail(TT_ERR_USAGE, "this is not the run that '%s' belongs to: %s", resume->folder,
                          tt_str_text(&text));
@@ -348,20 +349,20 @@ tt_status tt_resume_describe(const struct tt_run *run, const struct tt_world *wo
     const struct tt_resume *resume = &run->resume;
     int64_t ranks = 0;
     if (resume->folder == NULL) {
-        if (!tt_resume_is_asked(run->config->run.resume_from_checkpoint)) return TT_OK;
-        return tt_str_printf(text, "no checkpoint in '%s' yet: the run begins at the beginning",
+        if (!tt_resume_is_requested(run->config->run.resume_from_checkpoint)) return TT_OK;
+        return tt_str_printf(text, "no checkpoint in '%s' yet: the run starts from the beginning",
                              run->config->run.output_dir);
     }
     TT_TRY(tt_json_int(&resume->state, resume->state.root, "world_size", &ranks));
     TT_TRY(tt_str_printf(
         text,
-        "going on from %s: step %lld of %lld is done (epoch %.2f). Every byte of it was checked; "
-        "weights, optimizer, schedule, data position and log go on as if the run had never stopped",
+        "resuming from %s: step %lld of %lld is done (epoch %.2f). Every byte of it was verified; "
+        "weights, optimizer, schedule, data position and log continue as if the run had never stopped",
         resume->folder, (long long)resume->step, (long long)run->total_steps,
         (double)resume->step / (double)run->steps_per_epoch));
     if (ranks != world->world_size)
         TT_TRY(tt_str_printf(text,
-                             ". It was saved by %lld rank%s and goes on with %d: the same data in the same "
+                             ". It was saved by %lld rank%s and resumes with %d: the same data in the same "
                              "order, sums in another order",
                              (long long)ranks, ranks == 1 ? "" : "s", world->world_size));
     return TT_OK;

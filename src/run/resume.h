@@ -17,7 +17,7 @@ struct tt_rank;
 struct tt_world;
 struct tt_memory;
 
-/* One per process; a zeroed struct: the run starts from the beginning. */
+/* One for each process. A zeroed struct: the run starts from the beginning. */
 struct tt_resume {
     char *folder;                    /* owned; NULL: no checkpoint */
     int64_t step;                    /* optimizer steps done */
@@ -33,7 +33,7 @@ struct tt_resume {
 };
 
 /* True unless resume_from_checkpoint is off. */
-bool tt_resume_is_asked(const char *setting);
+bool tt_resume_is_requested(const char *setting);
 /* Collective over processes. The process of rank 0 finds the checkpoint, verifies every byte, and sends its name to the
  * others. `true` selects the newest complete checkpoint in output_dir and logs the skipped ones; without any checkpoint
  * the run starts from the beginning. */
@@ -45,20 +45,21 @@ TT_MUST_USE tt_status tt_resume_open(struct tt_run *run);
  * resume_changed is set. Other changed input files (evaluation data, tokenizer, start adapter, training data with the
  * same rows) are a warning. */
 TT_MUST_USE tt_status tt_resume_prepare(struct tt_run *run, const struct tt_world *world);
+/* TT_ERR_DATA unless the checkpoint has the parameters that the model trains. */
 TT_MUST_USE tt_status tt_resume_check_model(const struct tt_run *run, const struct tt_model *model);
 void tt_resume_close(struct tt_resume *resume);
 /* After a device, a rank or the network ended the run: adds the command to resume and the checkpoint of output_dir to
  * the hint of this thread's record. A process that finds no checkpoint adds nothing, unless it has rank 0 (`first`). */
 void tt_resume_hint(const char *output_dir, bool first);
-/* One paragraph: the checkpoint, its content, and the differences. */
+/* Appends one paragraph: the checkpoint, its content, and the differences. */
 TT_MUST_USE tt_status tt_resume_describe(const struct tt_run *run, const struct tt_world *world,
                                          struct tt_str *text);
 
-/* After tt_rank_load: masters and moments of one rank. */
+/* Call after tt_rank_load: restores the masters and moments of one rank. */
 TT_MUST_USE tt_status tt_resume_load(const struct tt_run *run, struct tt_rank *rank);
 /* Restores the memory of the run from the checkpoint. memory->watch is initialized. */
 TT_MUST_USE tt_status tt_resume_restore(const struct tt_run *run, struct tt_memory *memory);
-/* The text of training_state.json after `step`. Rank 0. */
+/* Appends the text of training_state.json after `step`. Rank 0 only. */
 TT_MUST_USE tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, int64_t step,
                                      const struct tt_memory *memory, struct tt_str *text);
 

@@ -1,4 +1,4 @@
-/* What makes a run the same run (resume.h). */
+/* The identity of a run: the settings that must be equal for a resume (resume.h). */
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static void add(struct builder *builder, const char *name, struct tt_json_value 
     builder->ok &= tt_json_set(builder->object, name, value) == 0;
 }
 
-/* A setting with words, as its row has them. */
+/* Adds a setting with words, by the word of its row. */
 static void add_word(struct builder *builder, const char *name, int value)
 {
     char word[TT_JOB_WORD_BYTES];

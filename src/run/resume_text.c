@@ -1,4 +1,4 @@
-/* training_state.json: written and read back (resume.h). */
+/* Writes and reads training_state.json (resume.h). */
 #include <math.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ static struct tt_json_value *best_object(const struct tt_best *best)
     return tt_json_pack("{s:I, s:o}", "step", (int64_t)best->step, "metric", real(best->metric));
 }
 
-/* Which parameters have had a gradient, and steps without one, a digit each in order of the model. */
+/* The parameters that have had a gradient, and their steps without one: one digit each, in order of the model. */
 static struct tt_json_value *watch_object(const struct tt_gradient_watch *watch)
 {
     char *seen = tt_calloc(watch->count + 1, 2);
@@ -145,7 +145,7 @@ static tt_status read_watch(const struct tt_json *json, const struct tt_json_val
     TT_TRY(tt_json_string(json, from, "seen", &seen));
     TT_TRY(tt_json_string(json, from, "silent", &silent));
     if (strlen(seen) != watch->count || strlen(silent) != watch->count)
-        return tt_fail(TT_ERR_DATA, "'%s' watches %zu parameters, and the model has %zu", json->origin,
+        return tt_fail(TT_ERR_DATA, "'%s' watches %zu parameters, but the model has %zu", json->origin,
                        strlen(seen), watch->count);
     for (size_t i = 0; i < watch->count; i++) {
         watch->params[i].seen = seen[i] == '1';

@@ -4,7 +4,7 @@
 
 #include "base/utf8.h"
 
-/* A sample may be one line of any length; it is cut between characters. */
+/* A sample may be one line of any length: it is truncated, between characters. */
 enum { SAID_BYTES_MAX = 4000 };
 
 static void report_bytes(const struct tt_run *run, const char *line, size_t bytes)

@@ -28,7 +28,7 @@ struct tt_run {
     double start_seconds;                          /* tt_clock_seconds when the run began */
     struct tt_resume resume;
     struct tt_fingerprint fingerprint; /* of the input files */
-    int64_t first_step;                /* steps that were done before */
+    int64_t first_step;                /* steps done by the earlier part of a resumed run */
 
     /* global rank 0 only */
     struct tt_output_dir output;

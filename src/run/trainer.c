@@ -17,7 +17,7 @@
 #include "run/open_world.h"
 #include "run/run.h"
 
-/* A line of a sample cannot be taken for a line of the program: it is indented. */
+/* Indents the lines of a sample, so that they cannot be mistaken for lines of the program. */
 static tt_status report_sample(const struct tt_run *run, const char *sample)
 {
     struct tt_str text = {0};
@@ -32,13 +32,13 @@ static tt_status report_sample(const struct tt_run *run, const char *sample)
     return status;
 }
 
-/* Numbers of steps come from settings without an upper bound. */
+/* Settings with numbers of steps have no upper bound. */
 static int64_t to_steps(double steps)
 {
     return steps < 9e18 ? (int64_t)steps : INT64_MAX;
 }
 
-/* Every so many steps: a share of all steps when below 1; 0 when never. */
+/* An interval in steps: a share of all steps if `every` is below 1; 0: never. */
 static int64_t resolve_interval(enum tt_interval strategy, double every, int64_t per_epoch, int64_t total)
 {
     if (strategy == TT_INTERVAL_EPOCH) return per_epoch;
@@ -106,7 +106,7 @@ static tt_status report_data(const struct tt_run *run)
         tt_str_clear(&text);
     }
     if (run->inputs.tokenizer != NULL) {
-        tt_run_report(run, "first sample; what is between [[ and ]] is learned:");
+        tt_run_report(run, "first sample; the text between [[ and ]] is supervised:");
         TT_GO(tt_dataset_show(run->inputs.train, 0, run->inputs.tokenizer, "[[", "]]", &text));
         TT_GO(report_sample(run, tt_str_text(&text)));
     }
@@ -147,7 +147,7 @@ static tt_status report_model(const struct tt_run *run, const struct tt_model *m
     return status;
 }
 
-/* Everything that can be known to be wrong before a byte of weights is read. */
+/* All checks that are possible before a byte of weights is read. */
 static tt_status check_before_start(struct tt_run *run, const struct tt_world *world)
 {
     tt_status status = TT_OK;
@@ -191,11 +191,10 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     return status;
 }
 
-/* TrainerState.eval_steps of a run that does not evaluate by steps. */
+/* Value of TrainerState.eval_steps for a run that does not evaluate by steps. */
 enum { STATED_EVAL_STEPS = 500 };
 
-/* transformers' TrainerState.compute_steps: what trainer_state.json says, also of a strategy that goes by
- * epochs. */
+/* transformers' TrainerState.compute_steps: the number in trainer_state.json, also for a strategy by epochs. */
 static int64_t stated_steps(double every, int64_t total)
 {
     return to_steps(every < 1.0 ? ceil((double)total * every) : every);
@@ -224,8 +223,8 @@ static tt_status open_inputs(struct tt_run *run, const struct tt_world *world)
         TT_TRY(tt_output_dir_check(&run->output, &run->config->run, run->resume.folder != NULL));
     const struct tt_inputs_config inputs = tt_inputs_config_of(run->config, TT_INPUTS_TRAIN);
     TT_TRY(tt_inputs_open(&inputs, &run->inputs));
-    return tt_fingerprint_take(run->config->launch.verify_inputs, tt_str_text(&world->settings), &run->inputs,
-                               run->resume.folder, run->cancel, &run->fingerprint);
+    return tt_fingerprint_compute(run->config->launch.verify_inputs, tt_str_text(&world->settings),
+                                  &run->inputs, run->resume.folder, run->cancel, &run->fingerprint);
 }
 
 static tt_status prepare(struct tt_run *run, const struct tt_world *world)
@@ -245,12 +244,11 @@ static tt_status prepare(struct tt_run *run, const struct tt_world *world)
     return TT_OK;
 }
 
-/* Rank 0 logs the result, and whoever found an error reports it; the logs of the others end in one line too.
- */
+/* Rank 0 logs the result, and the failed rank reports an error. This adds one last line to the logs of all others. */
 static void report_end(const struct tt_run *run, const struct tt_world *world, tt_status status)
 {
     if (status == TT_OK && world->first_rank > 0)
-        tt_notice("rank %d of %d: the training is done, %lld steps", world->first_rank, world->world_size,
+        tt_notice("rank %d of %d: training is complete, %lld steps", world->first_rank, world->world_size,
                   (long long)run->total_steps);
     if (status == TT_ERR_PEER || status == TT_ERR_COMM || status == TT_ERR_DEVICE)
         tt_resume_hint(run->config->run.output_dir, world->first_rank == 0);
@@ -272,7 +270,7 @@ tt_status tt_trainer_run(const struct tt_job_spec *config, const struct tt_setti
     *summary = (struct tt_train_summary){.last_eval_loss = NAN};
     TT_GO(tt_run_open_world(TT_JOB_TRAIN, config, cancel, &world));
     run.observer = world.first_rank == 0 ? observer : NULL;
-    /* Until all have agreed, a process that fails here must not leave the others waiting in a collective. */
+    /* A process that fails here must still call the collective in which the others agree. */
     if (world.first_rank == 0) status = tt_output_dir_claim(&config->run, &config->model, &run.output);
     TT_GO(tt_world_agree(&world, status));
     TT_GO(tt_resume_find(&run, &world));

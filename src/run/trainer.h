@@ -1,8 +1,8 @@
 /* The trainer: one call runs a whole fine-tuning, from a resolved configuration to the output files.
  *
- * tt_trainer_run finds its peers (threads of this process, or other processes), loads model, tokenizer and data, plans
- * the memory, starts one thread per rank, trains, evaluates, saves. It prints nothing: texts go to the observer, whose
- * functions are called from one thread at a time, on global rank 0 only.
+ * tt_trainer_run connects to its peers (threads of this process, or other processes), loads model, tokenizer and data,
+ * plans the memory, starts one thread per rank, trains, evaluates and saves. It prints nothing: messages go to the
+ * observer, whose functions are called from one thread at a time, on global rank 0 only.
  *
  * The types of observer and results (tt_train_observer, tt_train_summary, tt_eval_result) are public: trimtab.h.
  *
@@ -18,13 +18,14 @@
 #include "job/spec.h"
 #include "trimtab.h"
 
-/* `settings` is written to output_dir when not NULL. A stop on request is TT_ERR_CANCELLED, after a save. */
+/* Runs the training of `config`, which is resolved. `settings`: NULL, or written to output_dir. `observer` may be NULL.
+ * A stop on request is TT_ERR_CANCELLED, after a save. */
 TT_MUST_USE tt_status tt_trainer_run(const struct tt_job_spec *config, const struct tt_settings *settings,
                                      const struct tt_train_observer *observer, struct tt_cancel *cancel,
                                      struct tt_train_summary *summary);
 
-/* Evaluation of a data set without training (`trimtab eval`): loss over all supervised tokens. */
-/* The data is eval_dataset, or the test split. `spec` is resolved. */
+/* Evaluates a data set without training (`trimtab eval`): the loss over all supervised tokens of eval_dataset, or of
+ * the test split. `spec` is resolved. `observer` may be NULL. */
 TT_MUST_USE tt_status tt_evaluate_run(const struct tt_eval_spec *spec,
                                       const struct tt_train_observer *observer, struct tt_cancel *cancel,
                                       struct tt_eval_result *result);

@@ -52,5 +52,5 @@ small=(--threads 1 --device cpu --save_strategy steps --save_steps 1)
 clean "the sample that is shown, the name of output_dir" train --output_dir "$odd" "${small[@]}"
 grep -q '^done: 1 step' "$work/out" || { echo "FAILED: the run with that name:" && cat -v "$work/out" && failures=$((failures + 1)); }
 clean "the name of a checkpoint" train --output_dir "$odd" "${small[@]}" --max_steps 2 --resume_from_checkpoint true --resume_changed true
-grep -q '^going on from' "$work/out" || { echo "FAILED: the run that goes on:" && cat -v "$work/out" && failures=$((failures + 1)); }
+grep -q '^resuming from' "$work/out" || { echo "FAILED: the run that goes on:" && cat -v "$work/out" && failures=$((failures + 1)); }
 finish

@@ -121,7 +121,7 @@ if ! grep -qm1 amx_bf16 /proc/cpuinfo; then
         TRIMTAB_CPU_ISA=amx expect 2 "error: cpu_isa asks for amx, this processor has" $words --device cpu
     done
 fi
-expect 2 "output_dir './base' is the folder of the model that is read" "${train[@]}" data.jsonl --output_dir ./base \
+expect 2 "output_dir './base' is the folder of the base model" "${train[@]}" data.jsonl --output_dir ./base \
     --overwrite_output_dir --use_peft false
 cmp base/model.safetensors "$root/tests/golden/qwen2/model/model.safetensors" || fail "the base model was changed"
 mkfifo pipe.jsonl pipe.safetensors

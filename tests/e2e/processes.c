@@ -61,7 +61,7 @@ static void expect_two_lines(const char *output, int rank, int count)
 {
     char first[80], second[80];
     snprintf(first, sizeof first, "rank %d of %d: process ", rank, count);
-    snprintf(second, sizeof second, "\nrank %d of %d: the training is done, 6 steps\n", rank, count);
+    snprintf(second, sizeof second, "\nrank %d of %d: training is complete, 6 steps\n", rank, count);
     if (strncmp(output, first, strlen(first)) != 0 || strstr(output, "; met rank 0, process ") == NULL ||
         strstr(output, second) == NULL || test_count_text(output, "\n") != 2)
         fail_msg("rank %d: %s", rank, output);

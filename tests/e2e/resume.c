@@ -102,8 +102,8 @@ static void broken_ones_are_passed_over(void **state)
     char path[TEST_PATH_BYTES];
     begin(&scene, "checkpoint-2 checkpoint-4");
     flip_middle(test_join(scene.output, "checkpoint-4/adapter_model.safetensors", path));
-    static const char *const says[] = {"checkpoint-4 is passed over",
-                                       "adapter_model.safetensors' is not as it was saved", "going on from",
+    static const char *const says[] = {"checkpoint-4 is skipped",
+                                       "adapter_model.safetensors' is not as it was saved", "resuming from",
                                        "checkpoint-2: step 2 of 6 is done", NULL};
     expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_DONE, says);
     expect_same_end(&scene);
@@ -134,14 +134,14 @@ static void another_run_is_refused(void **state)
     static const struct {
         const char *more, *says, *hint;
     } changes[] = {
-        {"ranks 2 learning_rate 0.02", "learning_rate was 0.01 and is 0.02", "set it back"},
-        {"ranks 2 lora_dropout 0.2", "lora_dropout was 0.1 and is 0.2", "set it back"},
-        {"ranks 2 max_steps 7", "steps in all (max_steps, num_train_epochs) was 6 and is 7", "set it back"},
+        {"ranks 2 learning_rate 0.02", "learning_rate was 0.01 and is 0.02", "restore the settings"},
+        {"ranks 2 lora_dropout 0.2", "lora_dropout was 0.1 and is 0.2", "restore the settings"},
+        {"ranks 2 max_steps 7", "steps in all (max_steps, num_train_epochs) was 6 and is 7", "restore the settings"},
         {"ranks 1", "per_device_train_batch_size x gradient_accumulation_steps) was 8 and is 4",
          "with ranks 1 --gradient_accumulation_steps 2 makes 8 samples a step as before"},
-        {"ranks 2 seed 7", "seed was 42 and is 7", "set it back"},
-        {"ranks 2 max_train_samples 20", "training data was", "set it back"},
-        {"ranks 2 lora_r 4", "lora_r was 2 and is 4", "set it back"},
+        {"ranks 2 seed 7", "seed was 42 and is 7", "restore the settings"},
+        {"ranks 2 max_train_samples 20", "training data was", "restore the settings"},
+        {"ranks 2 lora_r 4", "lora_r was 2 and is 4", "restore the settings"},
     };
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         char more[200];
@@ -150,7 +150,7 @@ static void another_run_is_refused(void **state)
         snprintf(more, sizeof more, "%s resume_from_checkpoint true", changes[i].more);
         expect(&scene, more, TT_EXIT_USAGE, says);
     }
-    static const char *const forced[] = {"going on with other settings: learning_rate was 0.01 and is 0.02",
+    static const char *const forced[] = {"resuming with changed settings: learning_rate was 0.01 and is 0.02",
                                          NULL};
     expect(&scene, "ranks 2 learning_rate 0.02 resume_changed true resume_from_checkpoint true", TT_EXIT_DONE,
            forced);
@@ -195,7 +195,7 @@ static void other_base_is_refused(void **state)
     for (size_t i = data.bytes / 2; i < data.bytes; i += 16) data.data[i] ^= 1; /* trained on, say */
     assert_int_equal(tt_file_write_atomic(path, data.data, data.bytes), TT_OK);
     tt_str_deinit(&data);
-    static const char *const says[] = {"tensor '", "of 'model.safetensors' is not as it was", NULL};
+    static const char *const says[] = {"tensor '", "of 'model.safetensors' has changed", NULL};
     expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_USAGE, says);
     test_workplace_remove(&scene.place);
 }
@@ -205,7 +205,7 @@ static void nothing_to_go_on_from(void **state)
     (void)state;
     struct scene scene;
     begin(&scene, "train_results.json");
-    static const char *const begins[] = {"the run begins at the beginning", NULL};
+    static const char *const begins[] = {"the run starts from the beginning", NULL};
     expect(&scene, "ranks 2 save_only_model true resume_from_checkpoint true", TT_EXIT_DONE, begins);
     static const char *const only[] = {"has no training state", "save_only_model", NULL};
     expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_DATA, only);
@@ -268,7 +268,7 @@ static void expect_costs(const struct scene *scene, const char *from)
     static const char *const read[] = {"verify_seconds", "load_seconds", NULL};
     static const char *const written[] = {"seconds", "stall_seconds", NULL};
     static const char *const says[] = {"verified in ", "training state loaded in ",
-                                       "checkpoint-6: ", "training stood still for "};
+                                       "checkpoint-6: ", "training paused for "};
     char path[TEST_PATH_BYTES];
     expect_event(scene, "resume", from, read);
     expect_event(scene, "save", test_join(scene->output, "checkpoint-6", path), written);
@@ -304,7 +304,7 @@ static void over_processes(void **state)
     set_words(&scene, scene.output, "resume_from_checkpoint true", &words);
     test_processes_start(&processes, 2, NULL, &words, NULL);
     test_processes_expect_ok(&processes);
-    assert_int_equal(test_count_text(processes.programs[0].output, "going on from"), 1);
+    assert_int_equal(test_count_text(processes.programs[0].output, "resuming from"), 1);
     expect_same_end(&scene);
     /* Saved by processes, one file each; gone on with by threads. */
     char command[2400];
@@ -367,7 +367,7 @@ static void stopped_and_gone_on(void **state)
     (void)state;
     struct scene scene;
     static const char more[] = "ranks 2 max_steps 1000 save_steps 100000 logging_steps 1000";
-    static const char *const none[] = {"going on from", NULL};
+    static const char *const none[] = {"resuming from", NULL};
     begin(&scene, "train_results.json");
     if (run(&scene, scene.whole,
             "ranks 2 max_steps 1000 save_steps 100000 logging_steps 1000 overwrite_output_dir true") != 0)

@@ -208,13 +208,13 @@ static void records_do_not_end_a_run(void **state)
         assert_true(tt_path_exists(test_join(output, "adapter_model.safetensors", path)));
         assert_true(tt_path_exists(test_join(output, "adapter_config.json", path)));
         assert_true(tt_path_exists(test_join(output, "train_results.json", path)));
-        assert_int_equal(test_count_text(warnings.text, "metrics.jsonl': File too large; training goes on"),
+        assert_int_equal(test_count_text(warnings.text, "metrics.jsonl': File too large; training continues"),
                          1);
         assert_int_equal(test_count_text(warnings.text, "tfevents"),
                          recovers ? 2 : 3); /* its name twice a warning */
         assert_int_equal(test_count_text(warnings.text, "trainer_state.json': File too large; the result"),
                          !recovers);
-        assert_int_equal(test_count_text(warnings.text, "metrics.jsonl' is not whole: its last"), !recovers);
+        assert_int_equal(test_count_text(warnings.text, "metrics.jsonl' is incomplete: its last"), !recovers);
         int rows =
             count_rows(output, "metrics.jsonl"); /* of 300 steps, the end, and the save of the result */
         if (recovers) assert_int_equal(rows, 302);

@@ -202,7 +202,7 @@ static void goes_on_when_told(void **state)
         int code = run(&scene, scene.output, more);
         plan_fault(0, 0, false);
         if (code != TT_EXIT_DONE) fail_msg("change %d: exit %d: %s", nth, code, scene.program.output);
-        told += test_count_text(scene.program.output, "training goes on");
+        told += test_count_text(scene.program.output, "training continues");
         expect_same_end(&scene, 5);
     }
     assert_true(told > 0);

@@ -47,7 +47,7 @@ static struct tt_fingerprint take(enum tt_verify_inputs verify)
     struct tt_inputs inputs = {0};
     assert_int_equal(tt_model_folder_open(test_root(), true, &inputs.folder), TT_OK);
     inputs.source.folder = inputs.folder;
-    if (tt_fingerprint_take(verify, "seed: 1\n", &inputs, NULL, NULL, &fingerprint) != TT_OK)
+    if (tt_fingerprint_compute(verify, "seed: 1\n", &inputs, NULL, NULL, &fingerprint) != TT_OK)
         fail_msg("%s", tt_error_last()->message);
     tt_model_folder_close(inputs.folder);
     return fingerprint;
@@ -196,16 +196,16 @@ static void long_data(void **state)
     uint64_t before = bytes_read();
     for (int i = 0; i < 4; i++) {
         if (i > 0) flip("long.jsonl", places[i - 1]);
-        assert_int_equal(tt_fingerprint_take(TT_VERIFY_QUICK, NULL, &inputs, NULL, NULL, &prints[0][i]),
+        assert_int_equal(tt_fingerprint_compute(TT_VERIFY_QUICK, NULL, &inputs, NULL, NULL, &prints[0][i]),
                          TT_OK);
         if (i == 0) continue;
         assert_string_equal(difference(&prints[0][0], &prints[0][i]), "the file of the training data");
         flip("long.jsonl", places[i - 1]);
     }
     assert_true(bytes_read() - before < 32 * MIB);
-    assert_int_equal(tt_fingerprint_take(TT_VERIFY_FULL, NULL, &inputs, NULL, NULL, &prints[1][0]), TT_OK);
+    assert_int_equal(tt_fingerprint_compute(TT_VERIFY_FULL, NULL, &inputs, NULL, NULL, &prints[1][0]), TT_OK);
     flip("long.jsonl", 700 * MIB + 12345);
-    assert_int_equal(tt_fingerprint_take(TT_VERIFY_FULL, NULL, &inputs, NULL, NULL, &prints[1][1]), TT_OK);
+    assert_int_equal(tt_fingerprint_compute(TT_VERIFY_FULL, NULL, &inputs, NULL, NULL, &prints[1][1]), TT_OK);
     assert_string_equal(difference(&prints[1][0], &prints[1][1]), "the file of the training data");
     for (int i = 0; i < 4; i++) tt_fingerprint_deinit(&prints[0][i]);
     for (int i = 0; i < 2; i++) tt_fingerprint_deinit(&prints[1][i]);
@@ -236,9 +236,9 @@ static void changes_since_a_checkpoint(void **state)
     assert_int_equal(unlink(test_at("vocab.json")), 0);
     full = take(TT_VERIFY_FULL);
     assert_int_equal(tt_fingerprint_changes(&full, kept, &broken, &changed), TT_OK);
-    assert_string_equal(tt_str_text(&broken), "'config.json' is not as it was");
+    assert_string_equal(tt_str_text(&broken), "'config.json' has changed");
     assert_string_equal(tt_str_text(&changed),
-                        "'tokenizer.json' is not as it was; 'merges.txt' is new; 'vocab.json' is gone");
+                        "'tokenizer.json' has changed; 'merges.txt' is new; 'vocab.json' is missing");
     tt_fingerprint_deinit(&full);
     tt_str_deinit(&broken);
     tt_str_deinit(&changed);
@@ -255,7 +255,7 @@ static void a_stop_on_request(void **state)
     make_model(1, MIB);
     assert_int_equal(tt_model_folder_open(test_root(), true, &inputs.folder), TT_OK);
     uint64_t live = tt_alloc_live();
-    assert_int_equal(tt_fingerprint_take(TT_VERIFY_QUICK, NULL, &inputs, NULL, &cancel, &fingerprint),
+    assert_int_equal(tt_fingerprint_compute(TT_VERIFY_QUICK, NULL, &inputs, NULL, &cancel, &fingerprint),
                      TT_ERR_CANCELLED);
     assert_int_equal(fingerprint.count, 0);
     assert_int_equal(tt_alloc_live(), live);

@@ -51,7 +51,7 @@ static void only_the_stuck_one_is_told(void **state)
     }
     assert_int_equal(atomic_load(&told), 1);
     assert_int_equal(told_error.status, TT_ERR_DEVICE);
-    assert_non_null(strstr(told_error.message, "rank 5 has not come back"));
+    assert_non_null(strstr(told_error.message, "rank 5 has not returned"));
     assert_non_null(strstr(told_error.message, "forward of model.layers.7"));
     assert_int_equal(tt_comm_poll(comms[2]), TT_ERR_PEER);
     tt_pulse_watch_stop(watch);
