@@ -16,7 +16,7 @@ struct reading {
     const char *origin; /* of the file */
     const char *alias;  /* the setting that holds the keys; NULL: a file of accelerate */
     int64_t fsdp_version;
-    bool is_fsdp; /* distributed_type says that fsdp_config is in force */
+    bool is_fsdp; /* distributed_type is FSDP, so fsdp_config has effect */
     const struct tt_yaml_node *fsdp_map;
 };
 
@@ -27,7 +27,7 @@ typedef tt_status take_key(const struct reading *reading, const struct key *key,
 struct key {
     const char *name;
     take_key *take;
-    const char *argument; /* the setting that gets the value, or the reason why there is none */
+    const char *argument; /* the setting that receives the value, or the reason why there is none */
 };
 
 static tt_status refuse(const struct reading *reading, const struct tt_yaml_node *node, tt_status kind,
@@ -37,7 +37,7 @@ static tt_status refuse(const struct reading *reading, const struct tt_yaml_node
                    node->text != NULL ? node->text : "...", why);
 }
 
-/* Sets `name` unless a nearer source did. */
+/* Sets `name` unless a source of higher precedence has set it. */
 static tt_status set(const struct reading *reading, const struct tt_yaml_node *node, const char *name,
                      const char *value)
 {
@@ -70,13 +70,13 @@ static tt_status take_setting(const struct reading *reading, const struct key *k
 static tt_status take_unneeded(const struct reading *reading, const struct key *key,
                                const struct tt_yaml_node *node)
 {
-    if (node->kind != TT_YAML_SCALAR && node->first == NULL) return TT_OK; /* `tpu_env: []` says nothing */
+    if (node->kind != TT_YAML_SCALAR && node->first == NULL) return TT_OK; /* `tpu_env: []` is empty */
     tt_info("%s is accepted without effect: %s (%s line %zu)", node->key, key->argument, reading->origin,
             node->line);
     return TT_OK;
 }
 
-/* A switch that means something only when it is on. */
+/* A switch that has a meaning only when it is on. */
 static tt_status take_unneeded_if_on(const struct reading *reading, const struct key *key,
                                      const struct tt_yaml_node *node)
 {
@@ -112,11 +112,11 @@ static tt_status take_distributed_type(const struct reading *reading, const stru
     (void)key;
     TT_TRY(one_value(reading, node));
     if (tt_ascii_same(node->text, "FSDP") || tt_ascii_same(node->text, "NO")) return TT_OK;
-    /* MULTI_GPU, MULTI_CPU and their kin are DistributedDataParallel: every rank holds everything. */
+    /* MULTI_GPU, MULTI_CPU and similar types are DistributedDataParallel: every rank has all parameters. */
     if (tt_ascii_same_start(node->text, "MULTI_", 6))
         return set(reading, node, "sharding_strategy", "NO_SHARD");
     tt_status status = refuse(reading, node, TT_ERR_UNSUPPORTED, "is not supported");
-    tt_hint("FSDP, MULTI_GPU, MULTI_CPU and NO are; FSDP does what ZeRO stage 3 does");
+    tt_hint("use FSDP, MULTI_GPU, MULTI_CPU or NO; FSDP corresponds to ZeRO stage 3");
     return status;
 }
 
@@ -127,10 +127,9 @@ static tt_status take_mixed_precision(const struct reading *reading, const struc
     TT_TRY(one_value(reading, node));
     if (tt_ascii_same(node->text, "bf16")) return set(reading, node, "bf16", "true");
     if (tt_ascii_same(node->text, "no")) {
-        /* In transformers the training arguments win over this key; bf16 is on there unless it is turned off.
-         */
+        /* In transformers the training arguments override this key, and their bf16 is on by default. */
         if (!tt_settings_is_set(reading->settings, "bf16"))
-            tt_info("%s line %zu: mixed_precision 'no' leaves the choice to bf16, which is on unless it is "
+            tt_info("%s line %zu: mixed_precision 'no' has no effect: bf16 decides, which is on unless it is "
                     "set to false",
                     reading->origin, node->line);
         return TT_OK;
@@ -150,18 +149,18 @@ static tt_status take_fp16(const struct reading *reading, const struct key *key,
               : TT_OK;
 }
 
-/* torch's CPUOffload: a truth value, or {offload_params: true}. */
+/* torch's CPUOffload: a boolean, or {offload_params: true}. */
 static tt_status take_offload(const struct reading *reading, const struct key *key,
                               const struct tt_yaml_node *node)
 {
     const struct tt_yaml_node *inner = tt_yaml_find(node, "offload_params");
     if (node->kind != TT_YAML_MAP) return take_setting(reading, key, node);
     if (inner == NULL || inner != node->first || inner->next != NULL)
-        return refuse(reading, node, TT_ERR_USAGE, "takes true, false or {offload_params: true}");
+        return refuse(reading, node, TT_ERR_USAGE, "is none of true, false and {offload_params: true}");
     return take_setting(reading, key, inner);
 }
 
-/* The type that computes. */
+/* The compute type. */
 static tt_status take_param_dtype(const struct reading *reading, const struct key *key,
                                   const struct tt_yaml_node *node)
 {
@@ -170,7 +169,7 @@ static tt_status take_param_dtype(const struct reading *reading, const struct ke
     tt_dtype type = tt_dtype_from_torch_name(node->text);
     if (type == TT_BF16 || type == TT_F32)
         return set(reading, node, "bf16", type == TT_BF16 ? "true" : "false");
-    return refuse(reading, node, TT_ERR_UNSUPPORTED, "is not supported: bfloat16 and float32 are");
+    return refuse(reading, node, TT_ERR_UNSUPPORTED, "is not supported: use bfloat16 or float32");
 }
 
 static tt_status take_use_cpu(const struct reading *reading, const struct key *key,
@@ -182,7 +181,7 @@ static tt_status take_use_cpu(const struct reading *reading, const struct key *k
     return on ? set(reading, node, "device", "cpu") : TT_OK;
 }
 
-/* -1 is accelerate's word for "not said". */
+/* In accelerate -1 means "not given". */
 static tt_status take_count(const struct reading *reading, const struct key *key,
                             const struct tt_yaml_node *node)
 {
@@ -212,20 +211,20 @@ static tt_status take_strategy(const struct reading *reading, const struct key *
     TT_TRY(one_value(reading, node));
     const char *name = strategy_name(node->text);
     if (name == NULL) {
-        tt_status status = refuse(reading, node, TT_ERR_USAGE, "is no sharding strategy");
-        tt_hint("FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD, HYBRID_SHARD_ZERO2, or 1 to 5");
+        tt_status status = refuse(reading, node, TT_ERR_USAGE, "is not a sharding strategy");
+        tt_hint("use FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD, HYBRID_SHARD_ZERO2, or 1 to 5");
         return status;
     }
     if (strcmp(name, "HYBRID_SHARD_ZERO2") == 0) {
-        tt_info("%s line %zu: HYBRID_SHARD_ZERO2 runs as HYBRID_SHARD, which trains the same in less memory",
+        tt_info("%s line %zu: HYBRID_SHARD_ZERO2 runs as HYBRID_SHARD, with the same results in less memory",
                 reading->origin, node->line);
         name = "HYBRID_SHARD";
     }
     return set(reading, node, "sharding_strategy", name);
 }
 
-/* Version 2: true is FULL_SHARD, false SHARD_GRAD_OP (commands/to_fsdp2.py); version 1: the name of a
- * strategy. */
+/* In version 2 true means FULL_SHARD and false SHARD_GRAD_OP (commands/to_fsdp2.py); in version 1 the value is the name
+ * of a strategy. */
 static tt_status take_reshard(const struct reading *reading, const struct key *key,
                               const struct tt_yaml_node *node)
 {
@@ -277,8 +276,7 @@ static tt_status take_checkpointing(const struct reading *reading, const struct 
     bool on;
     (void)key;
     TT_TRY(read_bool(reading, node, &on));
-    /* Off says only that FSDP does not do it: gradient_checkpointing of the training arguments stays in
-     * force. */
+    /* `false` only means that FSDP does not do it: gradient_checkpointing of the training arguments decides. */
     return on ? set(reading, node, "gradient_checkpointing", "true") : TT_OK;
 }
 
@@ -287,7 +285,7 @@ static tt_status take_version(const struct reading *reading, const struct key *k
 {
     (void)key;
     if (reading->fsdp_version == 1 || reading->fsdp_version == 2) return TT_OK;
-    return refuse(reading, node, TT_ERR_USAGE, "is no version of FSDP: 1 or 2");
+    return refuse(reading, node, TT_ERR_USAGE, "is not a version of FSDP: use 1 or 2");
 }
 
 static tt_status take_wrap_policy(const struct reading *reading, const struct key *key,
@@ -297,16 +295,17 @@ static tt_status take_wrap_policy(const struct reading *reading, const struct ke
     if (tt_ascii_same(node->text, "TRANSFORMER_BASED_WRAP") || tt_ascii_same(node->text, "SIZE_BASED_WRAP") ||
         tt_ascii_same(node->text, "NO_WRAP"))
         return take_unneeded(reading, key, node);
-    return refuse(reading, node, TT_ERR_USAGE, "is none of TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP, NO_WRAP");
+    return refuse(reading, node, TT_ERR_USAGE,
+                  "is none of TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP and NO_WRAP");
 }
 
 static tt_status take_policy(const struct reading *reading, const struct key *key,
                              const struct tt_yaml_node *node);
 
 static const char *const every_block = "every transformer block is a unit";
-static const char *const no_tpu = "it is about TPUs";
+static const char *const no_tpu = "it applies to TPUs only";
 
-/* Keys of fsdp_config without their prefix fsdp_. */
+/* Keys of fsdp_config, without their prefix fsdp_. */
 static const struct key fsdp_keys[] = {
     {"version", take_version, NULL},
     {"sharding_strategy", take_strategy, NULL},
@@ -340,8 +339,8 @@ static const struct key fsdp_keys[] = {
 };
 
 static const struct key parallelism_keys[] = {
-    {"dp_replicate_size", take_unneeded, "num_machines says how often the model is there"},
-    {"dp_shard_size", take_unneeded, "num_processes says over how many ranks the model is split"},
+    {"dp_replicate_size", take_unneeded, "num_machines sets the number of replicas of the model"},
+    {"dp_shard_size", take_unneeded, "num_processes sets the number of ranks that share the model"},
     {"cp_backend", take_unneeded, "context parallelism is off"},
     {"cp_comm_strategy", take_unneeded, "context parallelism is off"},
     {"sp_backend", take_unneeded, "sequence parallelism is off"},
@@ -374,7 +373,7 @@ static tt_status unknown_key(const struct reading *reading, const struct key *ke
     return status;
 }
 
-/* Every entry of `map` goes to its key; a null says nothing. `prefix` may stand before the names. */
+/* Handles every entry of `map` by its key; nulls are ignored. Names may have `prefix`. */
 static tt_status take_map(const struct reading *reading, const struct key *keys,
                           const struct tt_yaml_node *map, const char *prefix)
 {
@@ -405,7 +404,8 @@ static tt_status take_policy(const struct reading *reading, const struct key *ke
         bool known = false;
         for (size_t i = 0; i < 3; i++) known |= strcmp(child->key, types[i]) == 0;
         if (!known && strcmp(child->key, "cast_forward_inputs") != 0)
-            return refuse(reading, child, TT_ERR_USAGE, "is none of param_dtype, reduce_dtype, buffer_dtype");
+            return refuse(reading, child, TT_ERR_USAGE,
+                          "is none of param_dtype, reduce_dtype and buffer_dtype");
         const struct key *known_key = find_key(fsdp_keys, child->key);
         if (known_key == NULL || tt_yaml_is_null(child)) continue;
         TT_TRY(known_key->take(reading, known_key, child));
@@ -413,8 +413,8 @@ static tt_status take_policy(const struct reading *reading, const struct key *ke
     return TT_OK;
 }
 
-/* transformers reads fsdp_config as version 2 unless `version` says otherwise. Files from before that have no
- * such key and have keys that version 2 lacks: they are version 1. */
+/* transformers reads fsdp_config as version 2 unless it has a key `version`. Older files have no such key, but keys
+ * that version 2 lacks: they are version 1. */
 static bool has_version_1_keys(const struct tt_yaml_node *map)
 {
     static const char *const old[] = {"sharding_strategy", "backward_prefetch", "backward_prefetch_policy",
@@ -440,7 +440,7 @@ static tt_status take_fsdp_map(const struct reading *reading, const struct tt_ya
     inner.fsdp_map = map;
     if (version != NULL && !tt_yaml_is_null(version) &&
         (version->kind != TT_YAML_SCALAR || !tt_value_parse_int(version->text, &inner.fsdp_version)))
-        return refuse(reading, version, TT_ERR_USAGE, "is no version of FSDP: 1 or 2");
+        return refuse(reading, version, TT_ERR_USAGE, "is not a version of FSDP: use 1 or 2");
     if (version == NULL && has_version_1_keys(map)) inner.fsdp_version = 1;
     return take_map(&inner, fsdp_keys, map, "fsdp_");
 }
@@ -452,7 +452,7 @@ static tt_status take_fsdp_config(const struct reading *reading, const struct ke
     TT_TRY(check_map(reading, node));
     if (reading->is_fsdp) return take_fsdp_map(reading, node);
     if (node->first != NULL)
-        tt_info("fsdp_config is not used: distributed_type is not FSDP (%s line %zu)", reading->origin,
+        tt_info("fsdp_config is ignored: distributed_type is not FSDP (%s line %zu)", reading->origin,
                 node->line);
     return TT_OK;
 }
@@ -476,7 +476,7 @@ static tt_status take_parallelism(const struct reading *reading, const struct ke
             TT_TRY(take_map(reading, parallelism_keys, &others, prefix));
         else if (child->kind != TT_YAML_SCALAR || strcmp(child->text, "1") != 0)
             return refuse(reading, child, TT_ERR_UNSUPPORTED,
-                          "is not supported: ranks split data and weights only");
+                          "is not supported: ranks split only data and weights");
     }
     return TT_OK;
 }
@@ -494,14 +494,14 @@ static const struct key top_keys[] = {
     {"main_process_port", take_setting, "main_process_port"},
     {"fsdp_config", take_fsdp_config, NULL},
     {"parallelism_config", take_parallelism, NULL},
-    {"deepspeed_config", take_refused, "use distributed_type FSDP: it does what ZeRO stage 3 does"},
+    {"deepspeed_config", take_refused, "use distributed_type FSDP, which corresponds to ZeRO stage 3"},
     {"megatron_lm_config", take_refused, "use distributed_type FSDP"},
     {"fp8_config", take_refused, "use mixed_precision bf16"},
     {"debug", take_unneeded_if_on, "operations between ranks are always checked"},
     {"main_training_function", take_unneeded, "there is no Python function to call"},
-    {"rdzv_backend", take_unneeded, "machines meet at main_process_ip"},
-    {"same_network", take_unneeded, "machines meet at main_process_ip"},
-    {"gpu_ids", take_unneeded, "CUDA_VISIBLE_DEVICES says which GPUs are used"},
+    {"rdzv_backend", take_unneeded, "machines connect to main_process_ip"},
+    {"same_network", take_unneeded, "machines connect to main_process_ip"},
+    {"gpu_ids", take_unneeded, "CUDA_VISIBLE_DEVICES selects the GPUs"},
     {"enable_cpu_affinity", take_unneeded_if_on, "threads of a rank are placed by the operating system"},
     {"downcast_bf16", take_unneeded_if_on, no_tpu},
     {"tpu_name", take_unneeded, no_tpu},
@@ -514,11 +514,11 @@ static const struct key top_keys[] = {
     {"commands", take_unneeded, no_tpu},
     {"dynamo_config", take_unneeded, "kernels are compiled before the run, not during it"},
     {"dynamo_backend", take_unneeded, "kernels are compiled before the run, not during it"},
-    {"mpirun_config", take_unneeded, "mpirun is called by whoever wants it"},
+    {"mpirun_config", take_unneeded, "mpirun is started by the user"},
     {NULL, NULL, NULL},
 };
 
-/* A file that was copied without its indentation has the keys of fsdp_config beside it. They are moved below
+/* In a file that was copied without its indentation, the keys of fsdp_config are on its own level. They are moved below
  * it. */
 static void move_fsdp_keys(const struct reading *reading, struct tt_yaml_node *root,
                            struct tt_yaml_node *fsdp)
@@ -539,7 +539,7 @@ static void move_fsdp_keys(const struct reading *reading, struct tt_yaml_node *r
         last = &node->next;
     }
     if (first_moved != NULL)
-        tt_info("%s line %zu: %s and the like are read as if they stood below fsdp_config", reading->origin,
+        tt_info("%s line %zu: %s and other keys of its kind are read as keys of fsdp_config", reading->origin,
                 first_moved->line, first_moved->key);
 }
 
@@ -547,11 +547,11 @@ static tt_status take_file(struct reading *reading, const struct tt_yaml *yaml)
 {
     struct tt_yaml_node moved = {.kind = TT_YAML_MAP, .key = "fsdp_config"};
     if (yaml->root == NULL || yaml->root->kind != TT_YAML_MAP)
-        return tt_fail(TT_ERR_USAGE, "%s holds no 'key: value' lines", yaml->origin);
+        return tt_fail(TT_ERR_USAGE, "%s has no 'key: value' lines", yaml->origin);
     const struct tt_yaml_node *type = tt_yaml_find(yaml->root, "distributed_type");
     if (type == NULL) {
         tt_status status = tt_fail(TT_ERR_USAGE, "%s has no distributed_type", yaml->origin);
-        tt_hint("this file is accelerate's; the settings of the run go into the file of --config");
+        tt_hint("this must be accelerate's file; the settings of the run belong in the file of --config");
         return status;
     }
     reading->is_fsdp = type->kind == TT_YAML_SCALAR && tt_ascii_same(type->text, "FSDP");
@@ -581,7 +581,7 @@ tt_status tt_fsdp_config_apply(const char *text_or_path, struct tt_settings *set
     struct tt_yaml yaml;
     bool is_text = text_or_path[0] == '{';
     const char *origin = is_text ? "fsdp_config" : text_or_path;
-    /* In transformers this is version 2 unless it says otherwise (training_args.py _process_fsdp_args). */
+    /* transformers' default is version 2 (training_args.py _process_fsdp_args). */
     struct reading reading = {
         .settings = settings, .origin = origin, .alias = "fsdp_config", .fsdp_version = 2, .is_fsdp = true};
     if (is_text)

@@ -9,10 +9,12 @@
 
 #include "config/settings.h"
 
-/* `settings` are those of a kind of job; keys that it has no setting for are checked and left out. */
+/* Reads the file into `settings`, those of any kind of job. Keys without a setting in that kind are checked and
+ * ignored.
+ */
 TT_MUST_USE tt_status tt_accelerate_read(const char *path, struct tt_settings *settings);
-/* transformers' fsdp_config, a setting that is set: the same keys, as JSON text or as the path of a JSON or YAML file.
- * They are as near as the source of fsdp_config. */
+/* Applies transformers' setting fsdp_config: the same keys, as JSON text or as the path of a JSON or YAML file. They
+ * have the precedence of the source that set fsdp_config. */
 TT_MUST_USE tt_status tt_fsdp_config_apply(const char *text_or_path, struct tt_settings *settings);
 
 #endif

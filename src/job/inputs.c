@@ -37,7 +37,7 @@ static tt_status open_adapter(const struct tt_inputs_config *config, struct tt_i
     TT_GO(tt_path_set(&weights, folder, "adapter_model.safetensors"));
     TT_GO(tt_path_set(&pickle, folder, "adapter_model.bin"));
     if (!tt_path_exists(weights.text) && tt_path_exists(pickle.text)) {
-        status = tt_fail(TT_ERR_UNSUPPORTED, "'%s' holds a pickle, which can run code when it is read",
+        status = tt_fail(TT_ERR_UNSUPPORTED, "'%s' holds a pickle file, which can run code when it is loaded",
                          pickle.text);
         tt_hint("load it in PEFT and save it again: save_pretrained writes adapter_model.safetensors");
         goto out;
@@ -45,9 +45,10 @@ static tt_status open_adapter(const struct tt_inputs_config *config, struct tt_i
     TT_GO(tt_adapter_config_read(folder, &inputs->arena, &inputs->model_options.lora));
     TT_GO(tt_safetensors_open(weights.text, &inputs->adapter));
     if (config->use == TT_INPUTS_TRAIN)
-        tt_info("the adapter '%s' says rank (%lld), alpha (%g) and targets; the lora_* settings of the run "
-                "are not used",
-                folder, (long long)lora->r, lora->alpha);
+        tt_info(
+            "the adapter '%s' has its own rank (%lld), alpha (%g) and targets; the lora_* settings of the "
+            "run are ignored",
+            folder, (long long)lora->r, lora->alpha);
 out:
     if (status != TT_OK) tt_while("opening the adapter '%s'", config->model->adapter_name_or_path);
     return status;
@@ -62,9 +63,10 @@ static tt_status open_tokenizer(struct tt_inputs *inputs)
     TT_TRY(tt_tokenizer_load(tt_model_folder_path(inputs->folder), &inputs->tokenizer));
     int64_t ids = tt_tokenizer_vocab_size(inputs->tokenizer), rows = inputs->model_facts.vocab_size;
     if (ids > rows)
-        tt_warn("the tokenizer has %lld ids, the model embeds %lld: a row that uses one of the others will "
-                "be refused",
-                (long long)ids, (long long)rows);
+        tt_warn(
+            "the tokenizer has %lld ids, the model %lld embeddings: rows with ids beyond the embeddings are "
+            "refused",
+            (long long)ids, (long long)rows);
     return TT_OK;
 }
 
@@ -94,7 +96,7 @@ static tt_status open_model(const struct tt_inputs_config *config, struct tt_inp
 int64_t tt_inputs_max_length(const struct tt_data_config *data, const struct tt_model_facts *model)
 {
     if (data->max_length <= model->max_position_embeddings) return data->max_length;
-    tt_warn("max_length %lld is more than the model's %lld positions; rows longer than that are handled as "
+    tt_warn("max_length %lld is more than the model's %lld positions; longer rows are handled as "
             "over-length",
             (long long)data->max_length, (long long)model->max_position_embeddings);
     return model->max_position_embeddings;
@@ -105,7 +107,7 @@ static bool is_file(const char *name)
     return tt_path_exists(name) && !tt_path_is_dir(name);
 }
 
-/* A file of rows by its name, whether it is there or not. */
+/* True if the name, of a file that may not exist, has the ending of a file of rows. */
 static bool has_ending_of_rows(const char *name)
 {
     static const char *const endings[] = {".jsonl", ".json", ".txt", ".ndjson", ".csv", ".parquet"};
@@ -114,7 +116,7 @@ static bool has_ending_of_rows(const char *name)
     return false;
 }
 
-/* A data set of the hub is no file of rows yet. */
+/* Adds the hint how to export a data set of the hub to a file of rows. */
 static tt_status hint_at_export(tt_status status, const char *name, const char *split)
 {
     if (tt_hub_is_name(name) && !has_ending_of_rows(name))
@@ -134,16 +136,17 @@ static tt_status locate_data(const char *name, const char *split, char **path)
     if (!is_there && !has_ending_of_rows(name)) {
         TT_TRY(tt_hub_find("datasets", name, NULL, path));
         if (*path == NULL && tt_hub_is_name(name))
-            return hint_at_export(
-                tt_fail(TT_ERR_DATA, "there is no file or folder '%s', nor is it in the hub's cache", name),
-                name, split);
+            return hint_at_export(tt_fail(TT_ERR_DATA,
+                                          "there is no file or folder '%s', and it is not in the hub's cache",
+                                          name),
+                                  name, split);
     }
     if (*path == NULL) *path = tt_strdup(name);
     return *path != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
-/* dataset_name: a file, or a folder with <split>.jsonl, .json or .txt. *path is owned, and NULL where a
- * folder has no such split. */
+/* Finds the file of a split. `name` (dataset_name): a file, or a folder with <split>.jsonl, .json or .txt. *path is
+ * owned; NULL if the folder has no such split. */
 static tt_status find_split(const char *name, const char *split, char **path)
 {
     static const char *const endings[] = {".jsonl", ".json", ".txt"};
@@ -195,7 +198,7 @@ static tt_status load_train(const struct tt_inputs_config *config, struct tt_inp
     return status;
 }
 
-/* The evaluation data: a file of its own, the folder's test split, or a share of the training rows. */
+/* Loads the evaluation data: eval_dataset, the folder's test split, or a share of the training rows. */
 static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
     const struct tt_data_config *data = config->data;
@@ -213,7 +216,7 @@ static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inpu
              (config->use == TT_INPUTS_EVALUATE || !is_file(data->dataset_name)))
         TT_TRY(find_split(data->dataset_name, data->dataset_test_split, &inputs->eval_path));
     if (inputs->eval_path == NULL) {
-        (void)tt_fail(TT_ERR_USAGE, "an evaluation is asked for, but there is no evaluation data");
+        (void)tt_fail(TT_ERR_USAGE, "evaluation is on, but there is no evaluation data");
         tt_hint("give --eval_dataset FILE, a folder with %s.jsonl as dataset_name, or --eval_split_size 0.05",
                 data->dataset_test_split);
         return TT_ERR_USAGE;

@@ -12,7 +12,7 @@ struct tt_inputs {
     struct tt_model_folder *folder;
     struct tt_model_facts model_facts;
     struct tt_model_options model_options;
-    struct tt_tokenizer *tokenizer; /* NULL when the folder has none and the data needs none */
+    struct tt_tokenizer *tokenizer; /* NULL if the folder has none and the data needs none */
     struct tt_safetensors *adapter; /* NULL: none to start from */
     struct tt_arena arena;          /* settings that came with the adapter */
     struct tt_load_source source;
@@ -44,7 +44,8 @@ TT_MUST_USE tt_status tt_inputs_open(const struct tt_inputs_config *config, stru
 /* The setting, limited to the model's positions, with a log line when it is more. */
 int64_t tt_inputs_max_length(const struct tt_data_config *data, const struct tt_model_facts *model);
 void tt_inputs_close(struct tt_inputs *inputs);
-/* "an error on row 7" of the report: what the data reader left out or cut; empty when nothing. */
+/* Appends one line about a data set: "training data: 120 rows, 9001 tokens, ...", with the rows that were truncated or
+ * dropped. */
 TT_MUST_USE tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *what,
                                               struct tt_str *text);
 

@@ -1,4 +1,4 @@
-/* Rows that belong to one kind of job, and which rows each kind has. */
+/* Rows of one kind of job, and the lists of rows of each kind. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -17,32 +17,32 @@
 static const struct tt_setting inference_settings[] = {
     {.name = "per_device_eval_batch_size", .aliases = "batch_size per_gpu_eval_batch_size",
      .type = TT_SETTING_INT, FIELD(run.per_device_eval_batch_size), .default_text = "8", .minimum = 1,
-     .maximum = 1 << 20, .help = "Samples at once."},
+     .maximum = 1 << 20, .help = "Samples of one batch."},
     {.name = "seed", .type = TT_SETTING_INT, FIELD(run.seed), .default_text = "42", .minimum = 0,
-     .maximum = INFINITY, .help = "What is random follows from it."},
+     .maximum = INFINITY, .help = "Seed of all random numbers."},
     {.name = NULL},
 };
 #undef FIELD
 
 #define FIELD(member) .offset = offsetof(struct tt_generate_config, member)
-/* None is part of a training run's resolved file. */
+/* Transient: not part of a training run's resolved file. */
 const struct tt_setting tt_generate_settings[] = {
     {.name = "max_new_tokens", .type = TT_SETTING_INT, FIELD(max_new_tokens), .default_text = "128",
-     .transient = true, .minimum = 1, .maximum = 1 << 20, .help = "Most tokens of a completion."},
+     .transient = true, .minimum = 1, .maximum = 1 << 20, .help = "Largest number of tokens of a completion."},
     {.name = "do_sample", .aliases = "sample", .type = TT_SETTING_TRISTATE, FIELD(do_sample),
      .transient = true,
-     .help = "Draw tokens instead of taking the likeliest; null: when temperature, top_k or top_p is given."},
+     .help = "Draw tokens instead of choosing the likeliest; null: on if temperature, top_k or top_p is given."},
     {.name = "temperature", .type = TT_SETTING_DOUBLE, FIELD(temperature), .default_text = "1",
      .transient = true, .minimum = 0, .maximum = 1000,
-     .help = "Logits are divided by it; 0 takes the likeliest token."},
+     .help = "Divisor of the logits; 0: choose the likeliest token."},
     {.name = "top_k", .type = TT_SETTING_INT, FIELD(top_k), .default_text = "0", .null_text = "0",
      .transient = true, .minimum = 0, .maximum = INFINITY,
-     .help = "Draw from that many likeliest tokens; 0: from all."},
+     .help = "Draw from this number of likeliest tokens; 0: from all."},
     {.name = "top_p", .type = TT_SETTING_DOUBLE, FIELD(top_p), .default_text = "1", .null_text = "1",
      .transient = true, .minimum = 1e-6, .maximum = 1,
-     .help = "Draw from the likeliest tokens that hold this share of the probability."},
+     .help = "Draw from the likeliest tokens that have this share of the probability together."},
     {.name = "ignore_eos", .type = TT_SETTING_BOOL, FIELD(ignore_eos), .default_text = "false",
-     .transient = true, .help = "Go on after the end token."},
+     .transient = true, .help = "Continue after the end token."},
     {.name = NULL},
 };
 #undef FIELD
@@ -52,7 +52,7 @@ static const struct tt_setting eval_settings[] = {
     {.name = "exact_match", .type = TT_SETTING_BOOL, FIELD(exact_match), .default_text = "false",
      .help = "Also complete each prompt greedily and count the completions that equal the row's."},
     {.name = "max_new_tokens", .type = TT_SETTING_INT, FIELD(max_new_tokens), .default_text = "128", .minimum = 1,
-     .maximum = 1 << 20, .help = "Most tokens of a completion."},
+     .maximum = 1 << 20, .help = "Largest number of tokens of a completion."},
     {.name = NULL},
 };
 #undef FIELD
@@ -60,15 +60,15 @@ static const struct tt_setting eval_settings[] = {
 #define FIELD(member) .offset = offsetof(struct tt_plan_spec, member)
 static const struct tt_setting plan_settings[] = {
     {.name = "device", .type = TT_SETTING_STRING, FIELD(device), .default_text = "auto",
-     .help = "What to plan for: cpu, cuda, auto, or a chip, which need not be here: h200, rtx4090, ... (a word that is "
-             "none lists them)."},
+     .help = "Device to plan for: cpu, cuda, auto, or a chip, which need not be present: h200, rtx4090, ... (the error "
+             "for an unknown word lists them)."},
     {.name = "config_json", .type = TT_SETTING_STRING, FIELD(config_json),
      .help = "A config.json to plan for, such as bench/shapes/m11b.json; not given: that of model_name_or_path."},
     {.name = "sequence_length", .aliases = "seq_length seq", .type = TT_SETTING_INT, FIELD(sequence_length),
      .default_text = "0", .minimum = 0, .maximum = 1 << 20, .help = "Tokens of each row; 0: max_length."},
     {.name = "network_bandwidth", .type = TT_SETTING_BYTES, FIELD(network_bandwidth), .default_text = "0",
      .help = "Bytes a second that a rank receives from other machines (50GB: an adapter of 400 Gbit/s for each GPU); "
-             "0: what servers with the chip usually have."},
+             "0: the usual value of servers with the chip."},
     {.name = NULL},
 };
 #undef FIELD
@@ -76,17 +76,18 @@ static const struct tt_setting plan_settings[] = {
 #define FIELD(member) .offset = offsetof(struct tt_bench_spec, member)
 static const struct tt_setting bench_settings[] = {
     {.name = "config_json", .type = TT_SETTING_STRING, FIELD(config_json), .required = true,
-     .help = "The config.json of the shape to measure, such as bench/shapes/q05b.json; weights are random."},
+     .help = "Config.json of the model to measure, such as bench/shapes/q05b.json; the weights are random."},
     {.name = "sequence_length", .aliases = "seq_length seq", .type = TT_SETTING_INT, FIELD(sequence_length),
      .default_text = "512", .minimum = 2, .maximum = 1 << 20, .help = "Tokens of each row."},
     {.name = "row_tokens_min", .type = TT_SETTING_INT, FIELD(row_tokens_min), .default_text = "0", .minimum = 0,
-     .maximum = 1 << 20, .help = "With row_tokens_max: rows of random lengths, packed to sequence_length."},
+     .maximum = 1 << 20,
+     .help = "Tokens of the shortest row, with row_tokens_max: rows of random lengths, packed to sequence_length."},
     {.name = "row_tokens_max", .type = TT_SETTING_INT, FIELD(row_tokens_max), .default_text = "0", .minimum = 0,
-     .maximum = 1 << 20, .help = "The longest of such rows; 0: every row has sequence_length tokens."},
+     .maximum = 1 << 20, .help = "Tokens of the longest of these rows; 0: every row has sequence_length tokens."},
     {.name = "steps", .type = TT_SETTING_INT, FIELD(steps), .default_text = "5", .minimum = 1, .maximum = 1 << 20,
-     .help = "Optimizer steps that are timed; the median counts."},
+     .help = "Timed optimizer steps; the result is their median."},
     {.name = "warmup", .type = TT_SETTING_INT, FIELD(warmup), .default_text = "2", .minimum = 0, .maximum = 1 << 20,
-     .help = "Optimizer steps before those."},
+     .help = "Optimizer steps before the timed ones."},
     {.name = NULL},
 };
 #undef FIELD

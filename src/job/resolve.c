@@ -1,4 +1,4 @@
-/* From settings as given to settings in force: what follows from what, and what does not go together. */
+/* Resolving: settings that follow from others, and checks of contradictions (resolve.h). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static tt_status check_interval(const char *name, enum tt_interval strategy, dou
     if (!(steps > 0)) {
         tt_status status =
             tt_fail(TT_ERR_USAGE, "%s_steps must be above 0 when %s_strategy is steps", name, name);
-        tt_hint("to turn it off set %s_strategy to 'no'", name);
+        tt_hint("%s_strategy 'no' turns it off", name);
         return status;
     }
     if (steps < 1 || steps == floor(steps)) return TT_OK;
@@ -60,13 +60,13 @@ static tt_status settle_metric(const struct tt_objective *objective, struct tt_w
     watch->metric = tt_objective_best_metric(objective, watch->metric_for_best_model);
     if (watch->metric != NULL) return TT_OK;
     tt_status status =
-        tt_fail(TT_ERR_USAGE, "metric_for_best_model '%.60s' is not measured", watch->metric_for_best_model);
+        tt_fail(TT_ERR_USAGE, "metric_for_best_model '%.60s' is not a metric", watch->metric_for_best_model);
     tt_objective_best_names(objective, names, sizeof names);
     tt_hint("evaluations measure %s", names);
     return status;
 }
 
-/* The best checkpoint can only be picked among those that were evaluated (transformers has the same rule). */
+/* The best checkpoint can only be one that was evaluated (the same rule as in transformers). */
 static tt_status check_best(const struct tt_watch_spec *config)
 {
     if (config->save_strategy == TT_INTERVAL_BEST && config->eval_strategy == TT_INTERVAL_NO)
@@ -107,7 +107,7 @@ static tt_status check_optimizer(const struct tt_optim_config *optim)
         return usage("learning_rate must be above 0", "2e-4 is a usual start for LoRA");
     if (optim->warmup_steps >= 1 && optim->warmup_steps != floor(optim->warmup_steps))
         return usage("warmup_steps must be a whole number, or a share below 1",
-                     "warmup_ratio takes a share too");
+                     "warmup_ratio also sets a share");
     return tt_schedule_check(optim);
 }
 
@@ -122,7 +122,7 @@ static tt_status check_launch(const struct tt_launch_spec *config)
     if (config->num_machines > 1 && config->main_process_ip == NULL &&
         tt_launcher_read(tt_launchers[TT_LAUNCHER_TORCHRUN].host) == NULL)
         return usage("main_process_ip is missing for a run over several machines",
-                     "it is the address of machine 0; MASTER_ADDR in the environment says it too");
+                     "it is the address of machine 0; the environment variable MASTER_ADDR also sets it");
     return TT_OK;
 }
 
@@ -133,11 +133,13 @@ static tt_status check_model(const struct tt_settings *settings, const struct tt
     bool full = tt_settings_has(settings, "use_peft") && !job->model.use_peft;
     if (full && job->model.adapter_name_or_path != NULL)
         return usage("adapter_name_or_path is given, but use_peft is off",
-                     "leave use_peft on to train the adapter on");
+                     "leave use_peft on to continue training the adapter");
     return TT_OK;
 }
 
-/* num_processes counts the ranks of all machines. Where a launcher starts one process a rank it is the launcher's. */
+/* num_processes is the number of ranks of all machines. It is ignored under a launcher that starts one process per
+ * rank.
+ */
 static tt_status settle_ranks(struct tt_settings *settings, const struct tt_job_spec *job)
 {
     char ranks[32];
@@ -157,7 +159,8 @@ static tt_status settle_eval_steps(struct tt_settings *settings, const struct tt
     return tt_settings_set(settings, "eval_steps", steps, "logging_steps");
 }
 
-/* Who asks for less memory in backward gets it: forward then needs no second buffer either. */
+/* A backward_prefetch other than BACKWARD_PRE saves the second buffer for gathered blocks, so forward must not need it
+ * either. */
 static tt_status settle_prefetch(struct tt_settings *settings, const struct tt_job_spec *job)
 {
     if (job->shard.backward_prefetch == TT_PREFETCH_PRE || !tt_settings_has(settings, "backward_prefetch"))
@@ -165,7 +168,7 @@ static tt_status settle_prefetch(struct tt_settings *settings, const struct tt_j
     return tt_settings_suggest(settings, "forward_prefetch", "false", "backward_prefetch");
 }
 
-/* What all kinds of jobs have in common. */
+/* The part of resolving that all kinds of job have in common. */
 static tt_status settle(struct tt_settings *settings, struct tt_job_spec *job)
 {
     if (job->shard.fsdp_config != NULL) TT_TRY(tt_fsdp_config_apply(job->shard.fsdp_config, settings));
@@ -182,8 +185,7 @@ static tt_status settle(struct tt_settings *settings, struct tt_job_spec *job)
 static tt_status check_training(const struct tt_job_spec *job)
 {
     if (job->run.max_steps <= 0 && !(job->run.num_train_epochs > 0))
-        return usage("there is nothing to train: max_steps and num_train_epochs are both 0",
-                     "set one of them");
+        return usage("the run has no steps: max_steps and num_train_epochs are both 0", "set one of them");
     TT_TRY(check_optimizer(&job->optim));
     return check_watch(&job->watch);
 }
@@ -215,12 +217,12 @@ tt_status tt_bench_resolve(struct tt_settings *settings, struct tt_bench_spec *s
     return check_launch(&spec->job.launch);
 }
 
-/* The model as it is: the weights of a folder, and an adapter where one is given. */
+/* For jobs that use a model without training it. */
 static tt_status settle_inference(struct tt_settings *settings, struct tt_job_spec *job)
 {
     TT_TRY(settle(settings, job));
     if (job->model.init == TT_INIT_RANDOM)
-        return usage("init is random, and there are no weights to use", "leave init out");
+        return usage("init is random, but this command needs the weights of a folder", "leave init out");
     return TT_OK;
 }
 
@@ -228,7 +230,7 @@ tt_status tt_evaluate_resolve(struct tt_settings *settings, struct tt_job_spec *
 {
     TT_TRY(settle_inference(settings, job));
     if (job->data.eval_dataset == NULL && job->data.dataset_name == NULL)
-        return usage("there is nothing to evaluate on",
+        return usage("there is no evaluation data",
                      "give --eval_dataset FILE, or --dataset_name FOLDER with a test split");
     return check_launch(&job->launch);
 }

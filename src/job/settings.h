@@ -1,5 +1,5 @@
-/* Which settings each kind of job has. Rows stand with their owners; those of this folder are in settings.c (parts that
- * several kinds share) and job_settings.c (what belongs to one kind). Keys of other libraries without a setting are in
+/* The settings of each kind of job. Rows are defined by their owners; those of this folder are in settings.c (parts
+ * that several kinds share) and job_settings.c (parts of one kind). Keys of other libraries without a setting are in
  * known/. */
 #ifndef TT_JOB_SETTINGS_H
 #define TT_JOB_SETTINGS_H
@@ -8,7 +8,7 @@
 #include "job/spec.h"
 
 /* Parts, all over struct tt_job_spec. */
-extern const struct tt_setting tt_model_settings[];       /* which model, which adapter */
+extern const struct tt_setting tt_model_settings[];       /* model and adapter */
 extern const struct tt_setting tt_run_settings[];         /* batch, length of the run, precision */
 extern const struct tt_setting tt_watch_settings[];       /* logging, evaluation, saving */
 extern const struct tt_setting tt_device_kind_settings[]; /* device */
@@ -26,11 +26,11 @@ struct tt_job_rows {
     size_t count;
 };
 extern const struct tt_job_rows tt_job_rows[TT_JOB_KINDS];
-/* A store of them. `spec` is lent for the life of the store. */
+/* Creates a store of all settings of a kind. `spec`, of `spec_bytes`, is lent for the life of the store. */
 TT_MUST_USE tt_status tt_job_settings_create(enum tt_job_kind kind, void *spec, size_t spec_bytes,
                                              struct tt_settings **out);
 
-/* The word of a setting of a training ("init", TT_INIT_RANDOM: "random"); returns `word`. */
+/* Copies the word for a value of a training's setting ("init", TT_INIT_RANDOM: "random") into `word` and returns it. */
 enum { TT_JOB_WORD_BYTES = 40 };
 const char *tt_job_word(const char *name, int value, char word[TT_JOB_WORD_BYTES]);
 

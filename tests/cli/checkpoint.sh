@@ -35,7 +35,7 @@ expect 2 "of whole tensors already" checkpoint consolidate full/checkpoint-2 --o
 expect 2 "is not empty" checkpoint consolidate sharded/checkpoint-2 --output_dir full
 expect 2 "needs --output_dir" checkpoint consolidate sharded/checkpoint-2
 expect 2 "needs a folder" checkpoint verify
-expect 2 "cannot 'frob'" checkpoint frob x
+expect 2 "no operation 'frob'" checkpoint frob x
 expect 3 "does not exist" checkpoint ls nowhere
 expect 3 "holds no checkpoints" checkpoint verify model
 

@@ -38,7 +38,7 @@ expect 3 "nowhere.yaml" train --config good.yaml --config_file nowhere.yaml
 expect 2 "has no distributed_type" train --config good.yaml --config_file good.yaml
 expect 3 "model" train --config good.yaml --output_dir out
 expect 2 "setting 'model_name_or_path' is missing" eval
-expect 2 "nothing to evaluate on" eval --model_name_or_path m
+expect 2 "there is no evaluation data" eval --model_name_or_path m
 expect 3 "nowhere" eval --model_name_or_path nowhere --eval_dataset data.jsonl
 expect 2 "there is no prompt" generate --model_name_or_path m
 # Every command refuses settings that contradict each other.
@@ -158,7 +158,7 @@ grep -q "the same command starts it again" err || fail "an early stop:" "$(cat e
 expect 0 "done: 1 step, " train --model_name_or_path base --dataset_name data.jsonl --output_dir early --max_steps 1
 printf '{"prompt": "1 + 1 =", "completion": ""}\n' >empty.jsonl
 expect 0 "1 + 1 =[[</s>]]" "${train[@]}" empty.jsonl --output_dir end
-expect 0 "'early' says rank (16), alpha (32) and targets; the lora_* settings of the run are not used" \
+expect 0 "'early' has its own rank (16), alpha (32) and targets; the lora_* settings of the run are ignored" \
     "${train[@]}" data.jsonl --adapter early --lora_r 4 --output_dir later
 expect 0 "" quantize --model_name_or_path base --output_dir quantized --llm_int8_skip_modules down_proj
 grep -q '"down_proj"' quantized/config.json || fail "down_proj was not left as it was"

@@ -264,7 +264,7 @@ static void all_kinds_check_what_they_share(void **state)
         {"use_peft: false\nadapter_name_or_path: a\n", "use_peft is off", K(TRAIN) | K(PLAN)},
         {"learning_rate: 0\n", "learning_rate must be above 0", K(TRAIN) | K(PLAN) | K(BENCH)},
         {"dataset_name: null\n", "setting 'dataset_name' is missing", K(TRAIN)},
-        {"dataset_name: null\n", "nothing to evaluate on", K(EVALUATE)},
+        {"dataset_name: null\n", "there is no evaluation data", K(EVALUATE)},
         {"row_tokens_min: 3\n", "row_tokens_min 3 is more than row_tokens_max 0", K(BENCH)},
 #undef K
     };

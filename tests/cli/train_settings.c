@@ -377,7 +377,7 @@ static void contradictions_are_found(void **state)
         {"max_length: null\n", TT_ERR_USAGE, "'max_length' takes a value"},
         {"lr_scheduler_type: cosin\n", TT_ERR_USAGE, "lr_scheduler_type 'cosin'"},
         {"lr_scheduler_kwargs: {cycles: 1}\n", TT_ERR_USAGE, "unknown key 'cycles'"},
-        {"num_train_epochs: 0\n", TT_ERR_USAGE, "nothing to train"},
+        {"num_train_epochs: 0\n", TT_ERR_USAGE, "the run has no steps"},
         {"use_peft: false\nadapter_name_or_path: a\n", TT_ERR_USAGE, "use_peft is off"},
         {"save_strategy: best\n", TT_ERR_USAGE, "save_strategy best needs evaluations"},
         {"load_best_model_at_end: true\n", TT_ERR_USAGE, "needs evaluations"},

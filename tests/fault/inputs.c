@@ -125,7 +125,7 @@ static void model_folder(void **state)
         {NULL, NULL, "eval_strategy steps eval_steps 1", TT_ERR_USAGE, "no evaluation data"},
         {NULL, NULL, "device_memory 1000", TT_ERR_MEMORY, "the limit is"},
         {NULL, NULL, "adapter_name_or_path /nowhere", TT_ERR_DATA, "/nowhere"},
-        {NULL, NULL, "metric_for_best_model f1", TT_ERR_USAGE, "not measured"},
+        {NULL, NULL, "metric_for_best_model f1", TT_ERR_USAGE, "is not a metric"},
     };
     (void)state;
     check_all(damages, sizeof damages / sizeof *damages);

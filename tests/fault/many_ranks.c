@@ -45,7 +45,7 @@ static void ended_by_one_signal(void **state)
     test_workplace_create("llama2", &place);
     int code = run(&place, 400, "max_steps 100000", true, &program);
     if (code != 11) fail_msg("%d: %s", code, program.output);
-    assert_int_equal(test_count_text(program.output, "more than 4 a processor"),
+    assert_int_equal(test_count_text(program.output, "more than 4 per processor"),
                      400 > RANKS_PER_PROCESSOR * tt_cpu_count());
     assert_int_equal(test_count_text(program.output, "error: stopped on request"), 1);
     test_workplace_remove(&place);
@@ -60,9 +60,9 @@ static void a_warning_beyond_four(void **state)
     if (most > 64) skip(); /* the run itself would be large */
     test_workplace_create("llama2", &place);
     assert_int_equal(run(&place, most, "max_steps 1", false, &program), 0);
-    assert_int_equal(test_count_text(program.output, "more than 4 a processor"), 0);
+    assert_int_equal(test_count_text(program.output, "more than 4 per processor"), 0);
     assert_int_equal(run(&place, most + 1, "max_steps 1", false, &program), 0);
-    assert_int_equal(test_count_text(program.output, "more than 4 a processor"), 1);
+    assert_int_equal(test_count_text(program.output, "more than 4 per processor"), 1);
     test_workplace_remove(&place);
 }
 

@@ -120,7 +120,7 @@ static const struct launch_case cases[] = {
     {.set = {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=h0"},
      .config = {.ranks = 2},
      .status = TT_ERR_USAGE,
-     .message = "--ranks 2 where RANK says"},
+     .message = "--ranks 2, but RANK is set"},
     /* all ranks on this machine: torchrun's count; an address of loopback, unless "localhost" is an
      * operator's word for rank 0 alone; what MASTER_ADDR resolves to here says nothing */
     {.set = {"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=h0"},
