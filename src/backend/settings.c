@@ -11,8 +11,8 @@
 const struct tt_setting tt_tuning_settings[] = {
     {.name = "deterministic", .type = TT_SETTING_BOOL, FIELD(deterministic), .default_text = "false",
      .environment = "TRIMTAB_DETERMINISTIC",
-     .help = "GPUs give the same bits in every run, in threads as in processes: attention by our own kernels, sums over "
-             "ranks in their order. Slower; the CPU always does."},
+     .help = "GPUs give the same bits in every run, in threads as in processes: attention by our own kernels, sums "
+             "over ranks in their order. Slower; the CPU always does."},
     {.name = "attention", .type = TT_SETTING_CHOICE, FIELD(attention), .default_text = "auto", .null_text = "auto",
      .choices = "auto own cudnn", .environment = "TRIMTAB_ATTENTION",
      .help = "Kernels of attention on GPUs."},

@@ -3,8 +3,8 @@
  * rank makes the same calls in the same order.
  *
  * Data calls take device memory and a stream. On the cpu they complete before returning; on cuda they are queued. Sums
- * are made in order of rank in fp32, so that a result has the same bits on every run and every rank; over nccl and peers
- * that holds after tt_comm_order_sums.
+ * are made in order of rank in fp32, so that a result has the same bits on every run and every rank; over nccl and
+ * peers that holds after tt_comm_order_sums.
  *
  * Failure: a rank that fails calls tt_comm_abort; every running and later call of every other rank then returns
  * TT_ERR_PEER at once, with the message of the failed rank. tt_comm_agree is for failures between calls: all ranks call

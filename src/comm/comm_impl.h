@@ -68,8 +68,8 @@ struct tt_comm_table {
     tt_status (*poll)(struct tt_comm *comm); /* tt_comm_poll */
     /* tt_comm_set_activity; NULL: ignored, or that of `control`. */
     void (*set_activity)(struct tt_comm *comm, const char *text);
-    /* NULL: built on `exchange`, as sums are after tt_comm_order_sums. `stream` is NULL for host memory. Sizes are not 0, world_size is more than 1, and
-     * their product does not overflow. */
+    /* NULL: built on `exchange`, as sums are after tt_comm_order_sums. `stream` is NULL for host memory. Sizes are not
+     * 0, world_size is more than 1, and their product does not overflow. */
     tt_status (*all_gather)(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
                             size_t bytes);
     tt_status (*reduce_scatter)(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
@@ -106,8 +106,8 @@ struct tt_comm {
 TT_MUST_USE tt_status tt_comm_init_parts(struct tt_comm *comm);
 void tt_comm_deinit_parts(struct tt_comm *comm);
 
-/* Collectives on `exchange`, for tables without their own. Host memory, or with a stream device memory of a communicator
- * with `rows`; the caller has checked the arguments. */
+/* Collectives on `exchange`, for tables without their own. Host memory, or with a stream device memory of a
+ * communicator with `rows`; the caller has checked the arguments. */
 TT_MUST_USE tt_status tt_exchange_all_gather(struct tt_comm *comm, const void *send, void *recv,
                                              size_t bytes);
 TT_MUST_USE tt_status tt_exchange_reduce_scatter(struct tt_comm *comm, struct tt_stream *stream,

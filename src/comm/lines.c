@@ -384,7 +384,11 @@ static void wait_for_events(struct joining *joining)
 {
     nfds_t count = 0;
     bool soon = false;
-    joining->files[count++] = (struct pollfd){.fd = joining->config->control, .events = POLLIN};
+    /* `check` leaves a farewell unread, which would end every wait at once: after a round that the control connection
+     * ended, the next one waits without it. */
+    bool control_ended = joining->files[0].revents != 0;
+    joining->files[count++] =
+        (struct pollfd){.fd = control_ended ? -1 : joining->config->control, .events = POLLIN};
     for (int d = 0; d < joining->listener.wire.count; d++) {
         bool accepts = joining->now >= joining->listener.retry_at;
         joining->files[count++] =

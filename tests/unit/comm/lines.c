@@ -39,11 +39,13 @@ struct process {
     struct tt_thread *thread;
     int lines[WORLD_MAX * WORLD_MAX];
     atomic_bool enough; /* it is told to end */
+    atomic_int checks;  /* calls of look */
 };
 
 static tt_status look(void *context)
 {
     struct process *process = context;
+    atomic_fetch_add(&process->checks, 1);
     if (atomic_load(&process->enough)) return tt_fail(TT_ERR_CANCELLED, "enough");
     return TT_OK;
 }
@@ -378,13 +380,39 @@ static void without_memory(void **state)
     }
 }
 
+/* Rank 0's farewell stays unread on the control connection until the lines are there: the wait for them sleeps. */
+static void unread_farewell(void **state)
+{
+    (void)state;
+    struct process processes[2];
+    struct tt_wire_rank ranks[2] = {{0}};
+    int control[2];
+    prepare(processes, 2, 1, ranks);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, control), 0);
+    test_stranger_say(control[1], "bye", 3);
+    processes[0].config.control = control[0];
+    processes[1].delay = 2;
+    start(processes, 2);
+    expect_all(processes, 2);
+    check_lines(processes, 2);
+    finish(processes, 2);
+    close(control[0]);
+    close(control[1]);
+    assert_in_range(atomic_load(&processes[0].checks), 4, 60);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_two_ranks),       cmocka_unit_test(nonsense),
-        cmocka_unit_test(slow_connections),      cmocka_unit_test(flooded),
-        cmocka_unit_test(another_key),           cmocka_unit_test(lines_that_cannot_be),
-        cmocka_unit_test(somebody_else_listens), cmocka_unit_test(without_memory),
+        cmocka_unit_test(every_two_ranks),
+        cmocka_unit_test(nonsense),
+        cmocka_unit_test(unread_farewell),
+        cmocka_unit_test(slow_connections),
+        cmocka_unit_test(flooded),
+        cmocka_unit_test(another_key),
+        cmocka_unit_test(lines_that_cannot_be),
+        cmocka_unit_test(somebody_else_listens),
+        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
