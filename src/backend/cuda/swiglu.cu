@@ -37,8 +37,9 @@ __device__ __forceinline__ struct activated activate(float x, enum tt_activation
         return {f, f + x * (0.39894228f * exponential(-0.5f * x * x, type))};
     }
     if (activation == TT_ACTIVATION_GELU_TANH) {
-        float x2 = x * x, f = sigmoid(1.59576912f * (x + 0.044715f * (x * x2)), type);
-        return {f, f + x * (f * (1.0f - f) * (1.59576912f * (1.0f + 0.134145f * x2)))};
+        /* 1 - f is the other sigmoid, without a difference: near f = 1 that would lose its digits. */
+        float x2 = x * x, z = 1.59576912f * (x + 0.044715f * (x * x2)), f = sigmoid(z, type);
+        return {f, f + x * (f * sigmoid(-z, type) * (1.59576912f * (1.0f + 0.134145f * x2)))};
     }
     float s = sigmoid(x, type);
     return {s, s * (1.0f + x * (1.0f - s))};

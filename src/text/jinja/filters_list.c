@@ -104,7 +104,7 @@ static struct jinja_call rest_of(const struct jinja_call *call, size_t from)
 {
     struct jinja_call rest = *call;
     size_t skipped = from < call->count ? from : call->count;
-    rest.positional += skipped;
+    if (skipped > 0) rest.positional += skipped; /* without arguments there is no array */
     rest.count -= skipped;
     return rest;
 }
