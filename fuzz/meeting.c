@@ -4,6 +4,7 @@
 /* links: tt_comm */
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "base/utf8.h"
 #include "comm/lines.h"
 #include "comm/meet.h"
@@ -23,6 +25,7 @@ enum {
     FIRST_RANK = 1,
     LOCAL_COUNT = 2,
     PATIENCE_SECONDS = 25,
+    WAITED_MAX = 30, /* hundredths of a second */
     BYTES_MAX = 1 << 14,
     FILES_MAX = 8
 };
@@ -47,6 +50,10 @@ static struct {
 
 static struct tt_proof_key key;
 static int door, port;
+
+/* A process that rank 0 has left tries for half a minute to reach the other ranks: here it is stopped before that. */
+static struct tt_cancel cancel;
+static atomic_int waited; /* hundredths of a second of this input */
 
 static void answer(int file, enum mode mode, const uint8_t *data, size_t bytes)
 {
@@ -98,6 +105,16 @@ static void *listen_forever(void *argument)
     return NULL;
 }
 
+static void *stop_late(void *argument)
+{
+    (void)argument;
+    for (;;) {
+        usleep(10000);
+        if (atomic_fetch_add(&waited, 1) == WAITED_MAX) atomic_store(&cancel.requests, 1);
+    }
+    return NULL;
+}
+
 static void write_script(enum mode mode, const uint8_t *data, size_t bytes)
 {
     pthread_mutex_lock(&script.mutex);
@@ -114,12 +131,13 @@ static void open_door(void)
     static const char secret[] = "what all processes of a run know";
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof address;
-    pthread_t thread;
+    pthread_t thread, clock;
     door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (tt_proof_key_make(secret, sizeof secret - 1, &key) != TT_OK ||
         bind(door, (struct sockaddr *)&address, bytes) != 0 ||
         getsockname(door, (struct sockaddr *)&address, &bytes) != 0 || listen(door, 16) != 0 ||
-        pthread_create(&thread, NULL, listen_forever, NULL) != 0)
+        pthread_create(&thread, NULL, listen_forever, NULL) != 0 ||
+        pthread_create(&clock, NULL, stop_late, NULL) != 0)
         abort();
     port = ntohs(address.sin_port);
 }
@@ -147,6 +165,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (port == 0) open_door();
     enum mode mode = data[0] % MODES;
     write_script(mode, data + 1, size - 1);
+    atomic_store(&cancel.requests, 0);
+    atomic_store(&waited, 0);
     for (size_t i = 0; i < LOCAL_COUNT * WORLD_SIZE; i++) lines[i] = -1;
     struct tt_tcp_config config = {.host = "127.0.0.1",
                                    .port = port,
@@ -155,6 +175,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                    .first_rank = FIRST_RANK,
                                    .local_count = LOCAL_COUNT,
                                    .machine = "fuzz",
+                                   .cancel = &cancel,
                                    .settings = "seed: 1\n"}; /* no time: one attempt */
     tt_status status = tt_meet(&config, &control, lines, machines);
     for (int q = 0; q < WORLD_SIZE; q++)
