@@ -22,6 +22,7 @@ enum {
     /* A process that only accepts gives up this much later: the errors of the openers say more. */
     ACCEPTER_EXTRA_SECONDS = 5,
     POLL_MS = 250,
+    CONTROL_ROUNDS_MAX = 1000,
     FILES_OF_PROGRAM = 32,  /* descriptors besides the lines */
     BUFFER_BYTES = 1 << 20, /* between ranks of one process */
     /* TCP keep-alive of idle lines: a line is closed when its other end answers none of the probes. */
@@ -63,6 +64,7 @@ struct joining {
     size_t candidate_count;
     struct tt_listener listener;
     struct pollfd *files;
+    int control_rounds; /* waits in a row that the control connection ended */
     double now;
     int blamed;    /* rank of the last failed attempt */
     char why[160]; /* its reason */
@@ -384,11 +386,10 @@ static void wait_for_events(struct joining *joining)
 {
     nfds_t count = 0;
     bool soon = false;
-    /* `check` leaves a farewell unread, which would end every wait at once: after a round that the control connection
-     * ended, the next one waits without it. */
-    bool control_ended = joining->files[0].revents != 0;
-    joining->files[count++] =
-        (struct pollfd){.fd = control_ended ? -1 : joining->config->control, .events = POLLIN};
+    /* `check` leaves a farewell unread, which would end every wait at once: after many in a row, one is without it. */
+    joining->control_rounds = joining->files[0].revents != 0 ? joining->control_rounds + 1 : 0;
+    bool skips = joining->control_rounds >= CONTROL_ROUNDS_MAX;
+    joining->files[count++] = (struct pollfd){.fd = skips ? -1 : joining->config->control, .events = POLLIN};
     for (int d = 0; d < joining->listener.wire.count; d++) {
         bool accepts = joining->now >= joining->listener.retry_at;
         joining->files[count++] =
