@@ -178,8 +178,8 @@ grep -q "is not the same folder on rank 1" "$folder/own_disks.0" || fail "output
 
 # ---- How the others ended ----
 
-ended killed0 1 "${of[killed0.1]}" "rank 0 \(on 10.77.1.1\) is gone"
-ended killed1 0 "${of[killed1.0]}" "rank 1 \(process [0-9]+ on beta\) is gone"
+ended killed0 1 "${of[killed0.1]}" "rank 0 \(on 10.77.1.1\) closed its connection unexpectedly"
+ended killed1 0 "${of[killed1.0]}" "rank 1 \(process [0-9]+ on beta\) closed its connection unexpectedly"
 ended stopped0 1 "${of[stopped0.1]}" "rank 0 \(on 10.77.1.1\) has been silent"
 ended stopped1 0 "${of[stopped1.0]}" "rank 1 \(process [0-9]+ on beta\) has been silent"
 ended cut 0 "${of[cut.0]}" "rank [23] .*silent"
