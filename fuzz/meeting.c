@@ -49,7 +49,7 @@ static struct {
 } script = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static struct tt_proof_key key;
-static int door, port;
+static int listener, port;
 
 /* A process that rank 0 has left tries for half a minute to reach the other ranks: here it is stopped before that. */
 static struct tt_cancel cancel;
@@ -87,7 +87,7 @@ static void *listen_forever(void *argument)
     (void)argument;
     for (;;) {
         int file;
-        do file = accept(door, NULL, NULL);
+        do file = accept(listener, NULL, NULL);
         while (file < 0 && errno == EINTR);
         if (file < 0 || setsockopt(file, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0) abort();
         pthread_mutex_lock(&script.mutex);
@@ -126,16 +126,16 @@ static void write_script(enum mode mode, const uint8_t *data, size_t bytes)
     pthread_mutex_unlock(&script.mutex);
 }
 
-static void open_door(void)
+static void open_listener(void)
 {
     static const char secret[] = "what all processes of a run know";
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof address;
     pthread_t thread, clock;
-    door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (tt_proof_key_make(secret, sizeof secret - 1, &key) != TT_OK ||
-        bind(door, (struct sockaddr *)&address, bytes) != 0 ||
-        getsockname(door, (struct sockaddr *)&address, &bytes) != 0 || listen(door, 16) != 0 ||
+        bind(listener, (struct sockaddr *)&address, bytes) != 0 ||
+        getsockname(listener, (struct sockaddr *)&address, &bytes) != 0 || listen(listener, 16) != 0 ||
         pthread_create(&thread, NULL, listen_forever, NULL) != 0 ||
         pthread_create(&clock, NULL, stop_late, NULL) != 0)
         abort();
@@ -162,7 +162,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int control = -1, lines[LOCAL_COUNT * WORLD_SIZE], machines[WORLD_SIZE] = {0};
     if (size == 0 || size > BYTES_MAX) return 0;
-    if (port == 0) open_door();
+    if (port == 0) open_listener();
     enum mode mode = data[0] % MODES;
     write_script(mode, data + 1, size - 1);
     atomic_store(&cancel.requests, 0);

@@ -153,3 +153,21 @@ void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, 
                            builder->shares_head ? builder->embedding : NULL, &head->lm_head);
     tt_builder_block(builder, &tt_head_ops, path, head);
 }
+
+void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *facts,
+                      const struct tt_decoder_spec *spec)
+{
+    struct tt_norm_spec norm = spec->norm;
+    norm.path = "model.norm";
+    tt_build_module(builder, "model");
+    tt_build_embedding(builder, "model.embed_tokens", spec->embedding_scale);
+    tt_build_layers(builder, "model.layers");
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
+        tt_build_layer_begin(builder, i);
+        tt_build_attention(builder, spec->attention);
+        tt_build_mlp(builder, spec->mlp);
+        tt_build_layer_end(builder);
+    }
+    tt_build_module(builder, "model.rotary_emb");
+    tt_build_head(builder, &norm, "lm_head");
+}

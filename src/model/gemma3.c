@@ -118,17 +118,11 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                               .norm_eps = shape->norm_eps,
                               .norm_offset = true,
                               .activation = TT_ACTIVATION_GELU_TANH};
-    tt_build_module(builder, "model");
-    tt_build_embedding(builder, "model.embed_tokens", sqrt((double)facts->hidden_size));
-    tt_build_layers(builder, "model.layers");
-    for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
-        tt_build_layer_begin(builder, i);
-        tt_build_attention(builder, &attention);
-        tt_build_mlp(builder, &mlp);
-        tt_build_layer_end(builder);
-    }
-    tt_build_module(builder, "model.rotary_emb");
-    tt_build_head(builder, &(struct tt_norm_spec){"model.norm", shape->norm_eps, true}, "lm_head");
+    tt_build_decoder(builder, facts,
+                     &(struct tt_decoder_spec){.attention = &attention,
+                                               .mlp = &mlp,
+                                               .embedding_scale = sqrt((double)facts->hidden_size),
+                                               .norm = {.eps = shape->norm_eps, .offset = true}});
 }
 
 const struct tt_model_family tt_family_gemma3 = {

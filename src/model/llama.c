@@ -63,17 +63,10 @@ void tt_llama_build(const struct tt_model_facts *facts, struct tt_builder *build
                               .ffn = shape->ffn,
                               .norm_eps = shape->norm_eps,
                               .bias = llama->mlp_bias};
-    tt_build_module(builder, "model");
-    tt_build_embedding(builder, "model.embed_tokens", 1);
-    tt_build_layers(builder, "model.layers");
-    for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
-        tt_build_layer_begin(builder, i);
-        tt_build_attention(builder, &attention);
-        tt_build_mlp(builder, &mlp);
-        tt_build_layer_end(builder);
-    }
-    tt_build_module(builder, "model.rotary_emb");
-    tt_build_head(builder, &(struct tt_norm_spec){"model.norm", shape->norm_eps, false}, "lm_head");
+    tt_build_decoder(
+        builder, facts,
+        &(struct tt_decoder_spec){
+            .attention = &attention, .mlp = &mlp, .embedding_scale = 1, .norm = {.eps = shape->norm_eps}});
 }
 
 void tt_llama_gguf_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)

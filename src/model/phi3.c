@@ -59,17 +59,10 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
     struct tt_attention_spec attention = {
         .names = &attention_names, .heads = shape->heads, .norm_eps = shape->norm_eps};
     struct tt_mlp_spec mlp = {.names = &mlp_names, .ffn = shape->ffn, .norm_eps = shape->norm_eps};
-    tt_build_module(builder, "model");
-    tt_build_embedding(builder, "model.embed_tokens", 1);
-    tt_build_layers(builder, "model.layers");
-    for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
-        tt_build_layer_begin(builder, i);
-        tt_build_attention(builder, &attention);
-        tt_build_mlp(builder, &mlp);
-        tt_build_layer_end(builder);
-    }
-    tt_build_module(builder, "model.rotary_emb");
-    tt_build_head(builder, &(struct tt_norm_spec){"model.norm", shape->norm_eps, false}, "lm_head");
+    tt_build_decoder(
+        builder, facts,
+        &(struct tt_decoder_spec){
+            .attention = &attention, .mlp = &mlp, .embedding_scale = 1, .norm = {.eps = shape->norm_eps}});
 }
 
 const struct tt_model_family tt_family_phi3 = {
