@@ -30,15 +30,15 @@ enum {
 };
 
 /* Published by one rank for the others: written before a barrier on the host, read by the others until the next one. */
-struct seat {
+struct peer_state {
     const void *data;
     struct tt_event *ready, *done;
-    atomic_bool inside; /* in a call, and may read the others' seats */
+    atomic_bool inside; /* in a call, in which it may read the other ranks' states */
 };
 
 struct group {
     atomic_int users; /* the last one frees it */
-    struct seat seats[];
+    struct peer_state states[];
 };
 
 struct peers_comm {
@@ -54,16 +54,16 @@ static struct peers_comm *peers_of(struct tt_comm *comm)
     return (struct peers_comm *)comm;
 }
 
-static struct seat *own_seat(struct peers_comm *comm)
+static struct peer_state *own_state(struct peers_comm *comm)
 {
-    return &comm->group->seats[comm->base.rank];
+    return &comm->group->states[comm->base.rank];
 }
 
 static tt_status wait_for_all(struct peers_comm *comm, struct tt_stream *stream, bool done)
 {
     for (int r = 0; r < comm->base.world_size; r++) {
-        const struct seat *seat = &comm->group->seats[r];
-        if (r != comm->base.rank) TT_TRY(tt_stream_wait(stream, done ? seat->done : seat->ready));
+        const struct peer_state *state = &comm->group->states[r];
+        if (r != comm->base.rank) TT_TRY(tt_stream_wait(stream, done ? state->done : state->ready));
     }
     return TT_OK;
 }
@@ -71,10 +71,10 @@ static tt_status wait_for_all(struct peers_comm *comm, struct tt_stream *stream,
 /* Starts a call: work queued on the stream afterwards sees the others' data. */
 static tt_status begin(struct peers_comm *comm, struct tt_stream *stream, const void *data)
 {
-    struct seat *seat = own_seat(comm);
-    seat->data = data;
-    atomic_store(&seat->inside, true);
-    TT_TRY(tt_event_record(seat->ready, stream));
+    struct peer_state *state = own_state(comm);
+    state->data = data;
+    atomic_store(&state->inside, true);
+    TT_TRY(tt_event_record(state->ready, stream));
     TT_TRY(tt_comm_barrier(&comm->base));
     return wait_for_all(comm, stream, false);
 }
@@ -82,15 +82,15 @@ static tt_status begin(struct peers_comm *comm, struct tt_stream *stream, const 
 /* Ends a call: work queued on the stream afterwards runs when no other rank reads this rank's data any more. */
 static tt_status end(struct peers_comm *comm, struct tt_stream *stream)
 {
-    TT_TRY(tt_event_record(own_seat(comm)->done, stream));
+    TT_TRY(tt_event_record(own_state(comm)->done, stream));
     TT_TRY(tt_comm_barrier(&comm->base));
     return wait_for_all(comm, stream, true);
 }
 
-/* Called at the end of a call, also after a failure: this rank no longer reads the others' seats. */
+/* Called at the end of a call, also after a failure: this rank no longer reads the others' states. */
 static tt_status leave(struct peers_comm *comm, tt_status status)
 {
-    atomic_store(&own_seat(comm)->inside, false);
+    atomic_store(&own_state(comm)->inside, false);
     return status;
 }
 
@@ -100,7 +100,7 @@ static tt_status gather(struct peers_comm *comm, struct tt_stream *stream, const
     TT_TRY(begin(comm, stream, send));
     for (int i = 0; i < comm->base.world_size; i++) {
         int from = (comm->base.rank + i) % comm->base.world_size;
-        const void *data = comm->group->seats[from].data;
+        const void *data = comm->group->states[from].data;
         char *to = (char *)recv + (size_t)from * bytes;
         if (to != data) TT_TRY(tt_copy_on_device(stream, to, data, bytes));
     }
@@ -121,7 +121,7 @@ static tt_status add_others(struct peers_comm *comm, struct tt_stream *stream, c
     tt_tensor sum = tt_tensor_1d(to, dtype, (int64_t)count);
     for (int i = 1; i < comm->base.world_size; i++) {
         int from = (comm->base.rank + i) % comm->base.world_size;
-        char *data = (char *)comm->group->seats[from].data + offset;
+        char *data = (char *)comm->group->states[from].data + offset;
         struct tt_add_args add = {.a = sum, .b = tt_tensor_1d(data, dtype, (int64_t)count), .y = sum};
         TT_TRY(tt_add(stream, &add));
     }
@@ -163,7 +163,7 @@ static tt_status sum_all(struct peers_comm *comm, struct tt_stream *stream, void
     for (int i = 1; i < comm->base.world_size; i++) {
         size_t from = (size_t)((comm->base.rank + i) % comm->base.world_size);
         size_t begins = tt_smaller_size(from * slice, count), ends = tt_smaller_size(begins + slice, count);
-        const char *theirs = (const char *)comm->group->seats[from].data + begins * element;
+        const char *theirs = (const char *)comm->group->states[from].data + begins * element;
         if (ends > begins)
             TT_TRY(tt_copy_on_device(stream, (char *)data + begins * element, theirs,
                                      (ends - begins) * element));
@@ -181,12 +181,12 @@ static tt_status peers_all_reduce(struct tt_comm *base, struct tt_stream *stream
     return leave(comm, sum_all(comm, stream, data, count, dtype));
 }
 
-static tt_status take_from(struct peers_comm *comm, struct tt_stream *stream, void *data, size_t bytes,
+static tt_status copy_from(struct peers_comm *comm, struct tt_stream *stream, void *data, size_t bytes,
                            int root)
 {
     TT_TRY(begin(comm, stream, data));
     if (comm->base.rank != root)
-        TT_TRY(tt_copy_on_device(stream, data, comm->group->seats[root].data, bytes));
+        TT_TRY(tt_copy_on_device(stream, data, comm->group->states[root].data, bytes));
     return end(comm, stream);
 }
 
@@ -194,18 +194,18 @@ static tt_status peers_broadcast(struct tt_comm *base, struct tt_stream *stream,
                                  int root)
 {
     struct peers_comm *comm = peers_of(base);
-    return leave(comm, take_from(comm, stream, data, bytes, root));
+    return leave(comm, copy_from(comm, stream, data, bytes, root));
 }
 
-/* A seat's data is then a copy of that rank's parts, on the host: it outlives a call that fails while others
- * look at it. */
+/* The published data is a copy of the rank's parts in host memory: it outlives a call that fails while other ranks read
+ * it. */
 static tt_status copy_parts(struct peers_comm *comm, const struct tt_comm_exchange *exchange)
 {
     memcpy(comm->base.parts, exchange->parts, (size_t)comm->base.world_size * sizeof *exchange->parts);
     TT_TRY(begin(comm, exchange->stream, comm->base.parts));
     for (int i = 1; i < comm->base.world_size; i++) {
         int from = (comm->base.rank + i) % comm->base.world_size;
-        const struct tt_comm_part *theirs = comm->group->seats[from].data;
+        const struct tt_comm_part *theirs = comm->group->states[from].data;
         const struct tt_comm_part *part = &exchange->parts[from];
         if (theirs[comm->base.rank].send_bytes != part->recv_bytes)
             return tt_fail(TT_ERR_INTERNAL, "rank %d sends %zu bytes to rank %d, which expects %zu", from,
@@ -228,26 +228,26 @@ static void peers_abort(struct tt_comm *base)
     tt_comm_abort(base->control);
 }
 
-static bool is_anybody_inside(const struct peers_comm *comm)
+static bool is_other_rank_inside(const struct peers_comm *comm)
 {
     bool inside = false;
     for (int r = 0; r < comm->base.world_size; r++)
-        inside |= r != comm->base.rank && atomic_load(&comm->group->seats[r].inside);
+        inside |= r != comm->base.rank && atomic_load(&comm->group->states[r].inside);
     return inside;
 }
 
-/* A rank that has passed the last barrier may still read this rank's seat while it queues a few calls; it cannot pass
+/* A rank that has passed the last barrier may still read this rank's state while it queues a few calls; it cannot pass
  * another barrier without this rank. Waits for such ranks only, not for the end of all others: a rank that fails before
  * the others have begun must be able to abort them. */
 static void leave_group(struct peers_comm *comm)
 {
     struct group *group = comm->group;
-    struct seat *seat = own_seat(comm);
+    struct peer_state *state = own_state(comm);
     double start = tt_clock_seconds();
-    while (is_anybody_inside(comm) && tt_clock_seconds() - start < LEAVE_SECONDS_MAX)
+    while (is_other_rank_inside(comm) && tt_clock_seconds() - start < LEAVE_SECONDS_MAX)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-    if (seat->ready != NULL) tt_event_destroy(seat->ready);
-    if (seat->done != NULL) tt_event_destroy(seat->done);
+    if (state->ready != NULL) tt_event_destroy(state->ready);
+    if (state->done != NULL) tt_event_destroy(state->done);
     if (atomic_fetch_sub(&group->users, 1) == 1) tt_free(group);
 }
 
@@ -283,7 +283,7 @@ static tt_status check_control(void *context)
 
 static struct group *make_group(int world_size)
 {
-    struct group *group = tt_calloc(1, sizeof *group + (size_t)world_size * sizeof group->seats[0]);
+    struct group *group = tt_calloc(1, sizeof *group + (size_t)world_size * sizeof group->states[0]);
     if (group != NULL) atomic_init(&group->users, world_size);
     return group;
 }
@@ -317,8 +317,8 @@ static tt_status create(struct tt_comm *control, struct tt_device *device, bool 
         return status;
     }
     comm->group = group;
-    status = tt_event_create(device, &own_seat(comm)->ready);
-    if (status == TT_OK) status = tt_event_create(device, &own_seat(comm)->done);
+    status = tt_event_create(device, &own_state(comm)->ready);
+    if (status == TT_OK) status = tt_event_create(device, &own_state(comm)->done);
     status = tt_comm_agree(control, status);
     if (status != TT_OK) {
         peers_destroy(&comm->base);
@@ -338,7 +338,7 @@ static tt_status peers_split(struct tt_comm *base, int color, struct tt_comm **o
 
 /* Exchanged to find out which ranks share a process. Containers of one machine may share its name, and in each the
  * program may be process 1, so process numbers are compared only within one PID namespace. */
-struct card {
+struct location {
     int64_t process, process_space, device;
     char host[64];
 };
@@ -349,22 +349,23 @@ static int64_t own_process_space(void)
     return stat("/proc/self/ns/pid", &facts) == 0 ? (int64_t)facts.st_ino : 0;
 }
 
-/* Stores the cards of all ranks in *cards, owned by the caller; NULL on failure. */
-static tt_status exchange_cards(struct tt_comm *comm, const struct tt_device *device, struct card **cards)
+/* Stores the locations of all ranks in *locations, owned by the caller; NULL on failure. */
+static tt_status exchange_locations(struct tt_comm *comm, const struct tt_device *device,
+                                    struct location **locations)
 {
-    struct card own = {
+    struct location own = {
         .process = getpid(), .process_space = own_process_space(), .device = tt_device_index(device)};
     if (gethostname(own.host, sizeof own.host - 1) != 0) memset(own.host, 0, sizeof own.host);
-    *cards = tt_calloc((size_t)comm->world_size, sizeof **cards);
-    if (*cards == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_comm_host_all_gather(comm, &own, *cards, sizeof own);
+    *locations = tt_calloc((size_t)comm->world_size, sizeof **locations);
+    if (*locations == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_comm_host_all_gather(comm, &own, *locations, sizeof own);
     if (status == TT_OK) return TT_OK;
-    tt_free(*cards);
-    *cards = NULL;
+    tt_free(*locations);
+    *locations = NULL;
     return status;
 }
 
-static bool is_same_process(const struct card *a, const struct card *b)
+static bool is_same_process(const struct location *a, const struct location *b)
 {
     return a->process == b->process && a->process_space == b->process_space &&
            memcmp(a->host, b->host, sizeof a->host) == 0;
@@ -372,27 +373,29 @@ static bool is_same_process(const struct card *a, const struct card *b)
 
 tt_status tt_comm_count_local_ranks(struct tt_comm *comm, const struct tt_device *device, int *count)
 {
-    struct card *cards = NULL;
-    TT_TRY(exchange_cards(comm, device, &cards));
+    struct location *locations = NULL;
+    TT_TRY(exchange_locations(comm, device, &locations));
     *count = 0;
-    for (int r = 0; r < comm->world_size; r++) *count += is_same_process(&cards[r], &cards[comm->rank]);
-    tt_free(cards);
+    for (int r = 0; r < comm->world_size; r++)
+        *count += is_same_process(&locations[r], &locations[comm->rank]);
+    tt_free(locations);
     return TT_OK;
 }
 
 tt_status tt_comm_shares_memory(struct tt_comm *comm, struct tt_device *device, bool willing, bool *shares)
 {
-    struct card *cards = NULL;
+    struct location *locations = NULL;
     int64_t can = willing, *all = tt_calloc((size_t)comm->world_size, sizeof *all);
     if (all == NULL) return TT_ERR_MEMORY;
-    tt_status status = exchange_cards(comm, device, &cards);
+    tt_status status = exchange_locations(comm, device, &locations);
     for (int r = 0; r < comm->world_size && status == TT_OK && can; r++)
-        can = is_same_process(&cards[r], &cards[comm->rank]) && tt_device_reach(device, (int)cards[r].device);
+        can = is_same_process(&locations[r], &locations[comm->rank]) &&
+              tt_device_reach(device, (int)locations[r].device);
     if (status == TT_OK) status = tt_comm_host_all_gather(comm, &can, all, sizeof can);
     *shares = true;
     for (int r = 0; r < comm->world_size; r++) *shares &= all[r] != 0;
     tt_free(all);
-    tt_free(cards);
+    tt_free(locations);
     return status;
 }
 

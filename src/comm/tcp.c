@@ -134,12 +134,13 @@ static tt_status comm_create(struct tt_endpoint *endpoint, uint64_t group, const
 }
 
 /* Exchanged by the ranks of a split. */
-struct split_card {
+struct split_choice {
     int32_t color;
     uint32_t groups; /* of tt_endpoint: the lowest rank of a color names the new group */
 };
 
-static tt_status exchange_cards(struct tcp_comm *comm, const struct split_card *own, struct split_card *all)
+static tt_status exchange_choices(struct tcp_comm *comm, const struct split_choice *own,
+                                  struct split_choice *all)
 {
     struct tt_comm *base = &comm->base;
     for (int q = 0; q < base->world_size; q++)
@@ -157,26 +158,26 @@ static tt_status tcp_split(struct tt_comm *base, int color, struct tt_comm **out
     const int *machines = tt_link_machines(endpoint->link);
     struct tt_comm part = {0};
     int lowest = -1;
-    struct split_card *cards = tt_calloc((size_t)base->world_size, sizeof *cards);
-    if (cards == NULL) return TT_ERR_MEMORY;
-    tt_status status =
-        exchange_cards(parent, &(struct split_card){.color = color, .groups = ++endpoint->groups}, cards);
+    struct split_choice *choices = tt_calloc((size_t)base->world_size, sizeof *choices);
+    if (choices == NULL) return TT_ERR_MEMORY;
+    tt_status status = exchange_choices(
+        parent, &(struct split_choice){.color = color, .groups = ++endpoint->groups}, choices);
     for (int q = 0; q < base->world_size && status == TT_OK; q++) {
-        if (cards[q].color != color) continue;
+        if (choices[q].color != color) continue;
         if (lowest < 0) lowest = q;
         if (q == base->rank) part.rank = part.world_size;
         part.local_size += machines[parent->members[q]] == machines[endpoint->rank];
         part.world_size++;
     }
     if (status == TT_OK) {
-        uint64_t group = (uint64_t)(parent->members[lowest] + 1) << 32 | cards[lowest].groups;
+        uint64_t group = (uint64_t)(parent->members[lowest] + 1) << 32 | choices[lowest].groups;
         pthread_mutex_lock(&endpoint->mutex);
         status = comm_create(endpoint, group, &part, &comm);
         pthread_mutex_unlock(&endpoint->mutex);
     }
     for (int q = 0, i = 0; q < base->world_size && status == TT_OK; q++)
-        if (cards[q].color == color) comm->members[i++] = parent->members[q];
-    tt_free(cards);
+        if (choices[q].color == color) comm->members[i++] = parent->members[q];
+    tt_free(choices);
     if (status == TT_OK) *out = &comm->base;
     return status;
 }

@@ -11,10 +11,10 @@
 /* One block's place in the pass. */
 struct slot {
     tt_tensor x_TD; /* its input */
-    void *saved;    /* host record of what its forward kept */
-    size_t mark;    /* workspace before its output and what it kept */
+    void *saved;    /* host record of the tensors that its forward kept */
+    size_t mark;    /* workspace before its output and the kept tensors */
     enum tt_level level;
-    bool kept; /* its forward kept what backward needs (no recompute) */
+    bool kept; /* its forward kept the inputs of backward (no recompute) */
     char forward_mark[96], backward_mark[96];
 };
 
@@ -23,13 +23,13 @@ struct tt_executor {
     struct slot *slots;
     char *saved_block; /* memory of all `saved` records */
     struct tt_offload *offload;
-    struct tt_stream *stream; /* of the last pass: the marks in it are ours */
-    int first_trainable;      /* lowest block with something to train; block_count when nothing trains */
+    struct tt_stream *stream; /* of the last pass: its marks point into `slots` */
+    int first_trainable;      /* lowest block with a trainable parameter; block_count without one */
     size_t begin_mark;
     bool open; /* between forward and end */
     tt_tensor dy_TD;
     bool head_held;              /* the head's unit is still gathered, for the backward pass */
-    struct tt_unit *next_unit;   /* to be gathered behind what the block that runs has queued by then */
+    struct tt_unit *next_unit;   /* its gather waits until the running block reaches its attention */
     struct tt_exchange exchange; /* lent to the blocks */
 };
 
@@ -58,7 +58,8 @@ static tt_status gather_in_quiet(void *context)
     return gather_next(context, true);
 }
 
-/* Embedding and head know one way, and below the lowest block that trains no backward pass comes by. */
+/* Levels apply to layers that run backward: embedding and head have one way to run, and the backward pass ends at the
+ * lowest trainable block. */
 static tt_status create_slots(struct tt_executor *executor)
 {
     const struct tt_executor_config *config = &executor->config;
@@ -99,7 +100,7 @@ tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_
     executor->saved_block = tt_calloc(1, bytes + 1);
     if (executor->slots == NULL || executor->saved_block == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(create_slots(executor));
-    executor->config.levels = NULL; /* they were the caller's */
+    executor->config.levels = NULL; /* lent for this call only */
     executor->exchange = (struct tt_exchange){.quiet = gather_in_quiet, .context = executor};
     *out = executor;
 out:
@@ -125,8 +126,8 @@ static tt_status check_cancel(const struct tt_executor *executor)
     return TT_OK;
 }
 
-/* Activations that must outlive their block: inputs that a backward pass reads stay on the workspace, or
- * leave for the host; of the others two take turns. */
+/* Memory for the output of `block`. Inputs that a backward pass reads stay in the workspace or move to the host; all
+ * others alternate between the two tensors of `pair`. */
 static tt_status push_output(struct tt_executor *executor, const struct tt_pass *pass, int block,
                              tt_tensor pair[2], tt_tensor *y_TD)
 {
@@ -171,7 +172,7 @@ out:
     return status;
 }
 
-/* The unit of `block`, whose backward comes now. Without a prefetch nothing of it moves before that. */
+/* Gathers the unit of `block`, whose backward runs next. Without prefetch the transfer starts only now. */
 static tt_status gather_for_backward(struct tt_executor *executor, int block)
 {
     struct tt_unit *unit = unit_of(executor, block);
@@ -180,8 +181,8 @@ static tt_status gather_for_backward(struct tt_executor *executor, int block)
     return tt_unit_wait(unit);
 }
 
-/* Backward of `block` has run. BACKWARD_POST: its values make room for those of the block before, which move
- * beside the sum of its gradients. */
+/* BACKWARD_POST, after backward of `block`: releases its values, so that those of the block before are gathered while
+ * the gradients are reduced. */
 static tt_status gather_post(struct tt_executor *executor, int block)
 {
     struct tt_unit *unit = unit_of(executor, block), *next = unit_of(executor, block - 1);
@@ -189,7 +190,7 @@ static tt_status gather_post(struct tt_executor *executor, int block)
     return tt_unit_gather_behind(next);
 }
 
-/* The unit of `block` is needed next: gathered now, or when the block that runs comes to its attention. */
+/* Gathers the unit of `block`, which runs next: now, or when the running block reaches its attention. */
 static tt_status prefetch(struct tt_executor *executor, const struct tt_pass *pass, int block)
 {
     int64_t tokens_min = executor->config.late_gather_tokens;
@@ -229,7 +230,7 @@ tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass
         if (compute) TT_TRY(forward_block(executor, &own, i, pair, &x_TD));
         TT_TRY(gather_next(executor, false)); /* a block without attention */
         if (i + 1 == count && pass->in.gradient) {
-            executor->head_held = true; /* its backward comes next */
+            executor->head_held = true; /* its backward runs next */
             break;
         }
         TT_TRY(tt_unit_release(unit_of(executor, i), pass->in.gradient));
@@ -237,8 +238,7 @@ tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass
     return TT_OK;
 }
 
-/* The block above has read this block's output for the last time: the second run writes over it, and makes
- * none. */
+/* Runs forward again. No block reads this block's output any more: its memory is reused, and no output is made. */
 static tt_status recompute_block(struct tt_executor *executor, const struct tt_pass *pass, int index)
 {
     struct tt_block *block = &executor->config.model->blocks[index];
@@ -246,7 +246,7 @@ static tt_status recompute_block(struct tt_executor *executor, const struct tt_p
     struct tt_pass block_pass = *pass;
     tt_workspace_release(executor->config.workspace, slot->mark);
     TT_TRY(tt_offload_get(executor->offload, pass, index));
-    /* What it keeps is read at once: room counts more than the element-wise ops. */
+    /* Backward reads the kept tensors at once: memory costs more than the element-wise ops. */
     block_pass.in.level = TT_KEEP_CHEAP;
     return block->ops->forward(block, &block_pass, slot->x_TD, slot->saved, (tt_tensor){0});
 }
@@ -278,7 +278,7 @@ tt_status tt_executor_backward(struct tt_executor *executor, const struct tt_pas
         bool more = i > executor->first_trainable;
         tt_pulse_beat(config->pulse, executor->slots[i].backward_mark);
         TT_TRY(check_cancel(executor));
-        if (!executor->head_held) TT_TRY(gather_for_backward(executor, i)); /* it is there from forward */
+        if (!executor->head_held) TT_TRY(gather_for_backward(executor, i)); /* held: gathered by forward */
         executor->head_held = false;
         if (more && config->backward_prefetch == TT_PREFETCH_PRE) TT_TRY(prefetch(executor, pass, i - 1));
         if (compute) TT_TRY(backward_block(executor, &own, i));
@@ -306,7 +306,7 @@ static tt_status has_nonfinite(const struct tt_pass *pass, tt_tensor y_TD, bool 
     int64_t count = tt_tensor_count(y_TD);
     float *values = tt_alloc_aligned((size_t)count * sizeof *values + bytes);
     if (values == NULL) return TT_ERR_MEMORY;
-    char *host = (char *)(values + count); /* as they lie on the device */
+    char *host = (char *)(values + count); /* in the device's type */
     tt_status status = tt_copy_to_host(pass->lent.stream, host, y_TD.data, bytes);
     if (status == TT_OK) status = tt_stream_synchronize(pass->lent.stream);
     *found = false;

@@ -8,7 +8,7 @@
  * Each block has a level (enum tt_level). Inputs of blocks at TT_RECOMPUTE_OFFLOAD alternate between two places of the
  * workspace: while block i computes, its input is copied to page-locked host memory on a separate stream; in backward
  * it is copied back while the block above computes. The last two inputs are still in place when backward starts, so
- * they never leave the device. The host waits for none of these copies.
+ * they stay on the device. The host waits for none of these copies.
  */
 #ifndef TT_ENGINE_EXECUTOR_H
 #define TT_ENGINE_EXECUTOR_H
@@ -27,12 +27,12 @@ struct tt_executor_config {
     struct tt_device *device;
     /* [model->block_count], copied. Ignored for embedding and head. NULL: TT_KEEP_CHEAP. */
     const enum tt_level *levels;
-    int64_t tokens_max; /* of a micro batch with gradients: sizes the host memory of TT_RECOMPUTE_OFFLOAD */
+    int64_t tokens_max; /* of a micro batch with gradients: the size of TT_RECOMPUTE_OFFLOAD's host buffers */
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;
-    /* with so many in a micro batch, gathers ahead begin with attention; 0: never */
+    /* with at least so many in a micro batch, a prefetch starts with the running block's attention; 0: never */
     int64_t late_gather_tokens;
-    struct tt_pulse *pulse;         /* NULL, or beaten once a block */
+    struct tt_pulse *pulse;         /* NULL, or a heartbeat is sent for each block */
     const struct tt_cancel *cancel; /* NULL, or polled between blocks: two requests end the pass */
 };
 TT_MUST_USE tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_executor **out);

@@ -7,10 +7,10 @@ enum { PLACES = 2 };
 
 struct place {
     tt_tensor x_TD;
-    struct tt_event *written; /* on the compute stream: its value is there, or its last reader is done */
+    struct tt_event *written; /* on the compute stream: its value was written, or its last reader is done */
     struct tt_event *copied;  /* on the copy stream: it was copied out, or filled */
-    int owner;    /* number of the offloaded block whose input lies here, or is on its way; -1: nobody's */
-    bool leaving; /* copied out, and nobody has waited for that yet */
+    int owner;                /* number of the offloaded block whose input is here or on its way; -1: none */
+    bool leaving;             /* a copy to the host was queued, and no wait for it yet */
 };
 
 struct tt_offload {
@@ -34,8 +34,7 @@ static tt_status create_parts(struct tt_device *device, const struct tt_model *m
     for (int k = 0; k + PLACES < offload->count; k++) {
         tt_status status = tt_host_buffer_create(device, input_bytes, TT_PURPOSE_OFFLOAD, &offload->host[k]);
         if (status != TT_OK) {
-            tt_while("making room for the input of %s in host memory",
-                     model->blocks[offload->block_of[k]].name);
+            tt_while("allocating host memory for the input of %s", model->blocks[offload->block_of[k]].name);
             return status;
         }
     }
@@ -106,7 +105,7 @@ static struct place *place_of(struct tt_offload *offload, int number)
     return &offload->places[number % PLACES];
 }
 
-/* What the compute stream waits for here was not hidden behind other work. */
+/* The span is the part of a copy that no compute hides. */
 static tt_status compute_waits(const struct tt_pass *pass, struct tt_event *event)
 {
     tt_span_begin(pass->lent.stream, TT_SPAN_OFFLOAD_WAIT);
@@ -132,7 +131,7 @@ tt_status tt_offload_put(struct tt_offload *offload, const struct tt_pass *pass,
     if (offload == NULL || offload->number_of[block] < 0) return TT_OK;
     int number = offload->number_of[block];
     struct place *place = place_of(offload, number);
-    if (offload->host[number] == NULL) return TT_OK; /* nobody takes its place: it stays */
+    if (offload->host[number] == NULL) return TT_OK; /* the last user of its place: it stays */
     TT_TRY(tt_event_record(place->written, pass->lent.stream));
     TT_TRY(tt_stream_wait(offload->copies, place->written));
     TT_TRY(tt_copy_to_host(offload->copies, tt_buffer_data(offload->host[number]), place->x_TD.data,
@@ -149,7 +148,7 @@ tt_status tt_offload_get(struct tt_offload *offload, const struct tt_pass *pass,
     if (place->owner != number)
         return tt_fail(TT_ERR_INTERNAL, "the input of block %d is not on the device when its backward begins",
                        block);
-    /* Nothing to wait for where the input never left. */
+    /* An input that stayed on the device needs no wait. */
     return offload->host[number] != NULL ? compute_waits(pass, place->copied) : TT_OK;
 }
 

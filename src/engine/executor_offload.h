@@ -1,10 +1,10 @@
-/* Inputs of blocks that reside in page-locked host memory between forward and backward. Internal to the executor, which
- * decides when; this file makes the copies and their dependencies.
+/* Inputs of blocks that reside in page-locked host memory between forward and backward. The executor decides when they
+ * move; this file queues the copies and their dependencies.
  *
  * Offloaded block k (counted among the offloaded blocks) has place k % 2 of two places in the workspace; only blocks
  * with a successor at the same place are copied out.
  *
- *   forward, block i:    take (its input is about to be written: wait until the place was copied out)
+ *   forward, block i:    take (before its input is written: wait until the place was copied out)
  *                        -> the block below writes it -> put (copy out, beside the compute of block i)
  *   backward, block i:   get (compute waits for the input) -> recompute and backward -> done (the place is free)
  *                        -> fetch the next one of this place, beside the block in between

@@ -6,12 +6,12 @@
 #include "base/alloc.h"
 #include "comm/host_values.h"
 
-/* In a row. One would do, were it not for gradients that round to zero. */
+/* More than one, because a gradient may round to zero. */
 enum { SILENT_STEPS_MAX = 3 };
-/* Inputs of an adapter that have to be left on average: none is left with a probability of e^-64. */
+/* Mean number of an adapter's inputs that dropout keeps: it drops all of them with a probability of e^-64. */
 static const double inputs_left_min = 64.0;
 
-/* *other: the other half of an adapter, "x.lora_A.weight" for "x.lora_B.weight"; -1: none. */
+/* Stores the index of the adapter's other half, "x.lora_A.weight" for "x.lora_B.weight", in *other; -1: none. */
 static tt_status find_other(const struct tt_model *model, const tt_param *param, int64_t *other)
 {
     const char *half = strstr(param->name, ".lora_");
@@ -86,7 +86,7 @@ tt_status tt_param_squares(struct tt_rank *rank, bool masters, double *squares)
     return rank->sharded ? tt_comm_host_sum(rank->comm, squares, model->param_count) : TT_OK;
 }
 
-/* As far as the batch decides. */
+/* True when the batch can give the parameter a gradient. */
 static bool batch_reaches(const struct tt_gradient_watch *watch, const struct tt_watched_param *param,
                           const struct tt_gradient_chances *chances)
 {
@@ -96,8 +96,8 @@ static bool batch_reaches(const struct tt_gradient_watch *watch, const struct tt
     return !drops || (double)rows * (double)param->inputs * watch->kept >= inputs_left_min;
 }
 
-/* As far as the values of an adapter decide. */
-static bool values_let_through(const struct tt_watched_param *param, size_t index, const double *values)
+/* True when the values of an adapter let it have a gradient. */
+static bool values_allow(const struct tt_watched_param *param, size_t index, const double *values)
 {
     if (param->other < 0) return true;
     bool own = values[index] > 0.0, other = values[param->other] > 0.0;
@@ -117,10 +117,10 @@ static tt_status report_silent(const struct tt_gradient_watch *watch, struct tt_
     if (silent == NULL) return TT_OK;
     (void)tt_fail(TT_ERR_DATA, "'%s' has had no gradient in %d steps and would not train", silent,
                   SILENT_STEPS_MAX);
-    tt_hint("%lld of %lld trainable tensors are affected: weights of the base that are zero keep gradients "
-            "from them, or "
-            "a far too high learning_rate has silenced them",
-            (long long)count, (long long)trainable);
+    tt_hint(
+        "%lld of %lld trainable tensors are affected: weights of the base are zero, or learning_rate is far "
+        "too high",
+        (long long)count, (long long)trainable);
     return tt_comm_agree(rank->world, TT_ERR_DATA);
 }
 
@@ -131,7 +131,7 @@ tt_status tt_gradient_watch_step(struct tt_gradient_watch *watch, struct tt_rank
     tt_status status = TT_OK;
     if (watch->over) return TT_OK;
     for (size_t i = 0; i < watch->count; i++) any |= batch_reaches(watch, &watch->params[i], chances);
-    if (!any) return TT_OK; /* nothing to learn from this step: it costs nothing */
+    if (!any) return TT_OK; /* the common case: no collective, no wait */
     double *gradients = tt_calloc(2 * watch->count, sizeof *gradients);
     if (gradients == NULL) return TT_ERR_MEMORY;
     double *values = gradients + watch->count;
@@ -139,7 +139,7 @@ tt_status tt_gradient_watch_step(struct tt_gradient_watch *watch, struct tt_rank
     TT_GO(tt_param_squares(rank, true, values));
     for (size_t i = 0; i < watch->count; i++) {
         struct tt_watched_param *param = &watch->params[i];
-        bool counts = batch_reaches(watch, param, chances) && values_let_through(param, i, values);
+        bool counts = batch_reaches(watch, param, chances) && values_allow(param, i, values);
         param->seen |= gradients[i] > 0.0;
         param->silent = param->seen ? 0 : param->silent + counts;
         open |= param->watched && !param->seen;

@@ -2,12 +2,12 @@
  * given it one ends the run, with an error that names it.
  *
  * A step can give a parameter a gradient when its loss is above zero and
- *   what reaches the loss through attention's scores   a supervised row attends to another token than its own: to one
- *   alone (tensor/param.h: q and k, with adapters)     before it in its sample, and that one is different
- *   lora_A      B is not zero
- *   lora_B      not only A is zero: with both at zero neither ever trains
- *   adapters with dropout   enough inputs of the supervised rows remain that dropping all of them is impossible
- *   all others              a row is supervised
+ *   q, k and their adapters   a supervised row attends to an earlier and different token of its sample: they reach the
+ *                             loss through attention's scores alone (tensor/param.h)
+ *   lora_A                    B is not zero
+ *   lora_B                    A is not zero, or both are zero, in which case neither ever trains
+ *   adapters with dropout     the supervised rows have too many inputs for dropout to drop them all
+ *   all others                a row is supervised
  * These are sufficient conditions, also for the embedding, tied or not: the row of each token in the batch gets a
  * gradient. Steps without them are not counted. */
 #ifndef TT_ENGINE_GRADIENT_WATCH_H
@@ -18,9 +18,9 @@
 
 struct tt_watched_param {
     bool watched;   /* trainable, and some batch can give it a gradient */
-    bool seen;      /* it had a gradient */
+    bool seen;      /* it had a gradient in some step */
     int silent;     /* number of steps without a gradient that could have given it one */
-    bool attends;   /* only rows with two keys reach it */
+    bool attends;   /* gets gradients only from rows that attend to another token */
     int64_t inputs; /* of an adapter: columns of its A; else 0 */
     int64_t other;  /* of an adapter: index of B for A, of A for B */
     bool is_A;
@@ -30,7 +30,7 @@ struct tt_gradient_watch {
     struct tt_watched_param *params; /* owned, per entry of model->params */
     size_t count;
     double kept; /* share of an adapter's inputs that dropout keeps */
-    bool over;   /* all had a gradient */
+    bool over;   /* all watched parameters had a gradient */
 };
 TT_MUST_USE tt_status tt_gradient_watch_init(const struct tt_model *model, struct tt_gradient_watch *watch);
 void tt_gradient_watch_deinit(struct tt_gradient_watch *watch);

@@ -12,7 +12,7 @@ int tt_mesh_data_size(const struct tt_mesh_shape *shape, int world_size)
     return world_size / at_least_one(shape->context);
 }
 
-static void keep(struct tt_mesh *mesh, struct tt_comm *comm)
+static void own(struct tt_mesh *mesh, struct tt_comm *comm)
 {
     mesh->owned[mesh->owned_count++] = comm;
 }
@@ -20,7 +20,7 @@ static void keep(struct tt_mesh *mesh, struct tt_comm *comm)
 static tt_status split(struct tt_mesh *mesh, int color, struct tt_comm **part)
 {
     TT_TRY(tt_comm_split(mesh->world, color, part));
-    keep(mesh, *part);
+    own(mesh, *part);
     return TT_OK;
 }
 
@@ -40,10 +40,10 @@ static tt_status make_groups(const struct tt_rank_config *config, struct tt_devi
 {
     if (!tt_device_is_host(device) && tt_comm_world_size(config->world) > 1) {
         TT_TRY(tt_comm_create_gpu(config->world, device, &mesh->world));
-        keep(mesh, mesh->world);
+        own(mesh, mesh->world);
     }
     mesh->shard = mesh->world;
-    /* A unit is split over the ranks of a machine; the ranks with one number on their machines hold the same. */
+    /* The ranks of a machine split a unit; ranks with the same number on their machines hold the same slices. */
     if (config->strategy == TT_HYBRID_SHARD) {
         TT_TRY(split(mesh, config->machine, &mesh->shard));
         TT_TRY(split(mesh, config->local_rank, &mesh->replicate));
@@ -52,7 +52,7 @@ static tt_status make_groups(const struct tt_rank_config *config, struct tt_devi
     return split_neighbours(mesh, "contexts", config->mesh.context, &mesh->context);
 }
 
-/* Gradients are summed over these; what other groups share is added by nobody. */
+/* Gradients are summed over these groups only. */
 static tt_status order_sums(const struct tt_rank_config *config, struct tt_device *device,
                             const struct tt_mesh *mesh)
 {
@@ -61,8 +61,8 @@ static tt_status order_sums(const struct tt_rank_config *config, struct tt_devic
     return mesh->replicate != NULL ? tt_comm_order_sums(mesh->replicate, device) : TT_OK;
 }
 
-/* What this rank holds and trains on. */
-static void place(const struct tt_rank_config *config, struct tt_mesh *mesh)
+/* The slices that this rank holds, and the rows that it trains on. */
+static void assign(const struct tt_rank_config *config, struct tt_mesh *mesh)
 {
     int rank = tt_comm_rank(mesh->world), world_size = tt_comm_world_size(mesh->world);
     int shards = tt_comm_world_size(mesh->shard);
@@ -86,7 +86,7 @@ tt_status tt_mesh_init(const struct tt_rank_config *config, struct tt_device *de
         status = make_groups(config, device, mesh);
     if (status == TT_OK) status = order_sums(config, device, mesh);
     if (status == TT_OK)
-        place(config, mesh);
+        assign(config, mesh);
     else
         tt_mesh_deinit(mesh);
     return status;

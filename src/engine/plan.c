@@ -7,7 +7,7 @@
 #include "backend/plugin.h"
 #include "base/alloc.h"
 
-/* One try: a rank on the plan device with given levels. */
+/* A rank to run on the plan device. */
 struct attempt {
     struct tt_rank_config rank;
     struct tt_plan_ranks ranks;
@@ -15,7 +15,7 @@ struct attempt {
     struct tt_batch_limits train, eval;
 };
 
-/* Sequence borders for a batch at its limits: as many full-length sequences as the tokens give. */
+/* Sequence borders of the largest batch: as many sequences of full length as its tokens make. */
 static int32_t *make_borders(const struct tt_batch_limits *limits)
 {
     int32_t *borders = tt_calloc((size_t)limits->sequences + 1, sizeof *borders);
@@ -56,7 +56,7 @@ out:
     return status;
 }
 
-/* What a step does beside its passes: gradients are zeroed, summed up and applied. */
+/* The rest of a step: gradients are zeroed, summed and applied. */
 static tt_status run_update(struct tt_rank *rank)
 {
     const struct tt_optim_config optim = {.adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8};
@@ -79,8 +79,8 @@ static tt_status run_update(struct tt_rank *rank)
     return TT_OK;
 }
 
-/* One micro step stands for all; the optimizer comes once. State that waits in host memory crosses the link
- * both ways. */
+/* Runs one micro step and multiplies its time; the optimizer runs once. State in host memory crosses the link both
+ * ways. */
 static tt_status run_step(const struct attempt *attempt, struct tt_rank *rank, struct tt_plan *plan)
 {
     double start = tt_plan_seconds(rank->device);
@@ -115,7 +115,7 @@ static tt_status run_rank(const struct attempt *attempt, struct tt_comm *comm, s
     plan->attention_bytes = tt_workspace_largest(rank.workspace, "attention scratch");
     plan->logits_bytes = tt_workspace_largest(rank.workspace, "chunk of logits");
     tt_device_memory(rank.device, &plan->memory);
-    /* On the plan device the workspace has no end and no bytes: its high-water mark is what it will take. */
+    /* On the plan device the workspace is unlimited and empty: its high-water mark is the planned size. */
     plan->memory.peak[TT_PURPOSE_ACTIVATIONS] = plan->workspace_bytes;
     if (!plan->is_host && config.across_processes)
         plan->memory.peak[TT_PURPOSE_COMM] += tt_device_chip(rank.device)->collectives_bytes;
@@ -126,7 +126,7 @@ out:
     return status;
 }
 
-/* Fills all of `plan` that follows from its levels. */
+/* Fills the members of `plan` that follow from its levels. */
 static tt_status run_attempt(const struct attempt *attempt, struct tt_plan *plan)
 {
     tt_status status = TT_OK;
@@ -146,23 +146,23 @@ out:
     return status;
 }
 
-/* The place on the path: stage by stage, in each the first blocks first. */
-static tt_status run_at(const struct attempt *attempt, int place, struct tt_plan *plan)
+/* Runs the candidate at `position` (plan.h): its first `raised` layers are one level above the others. */
+static tt_status run_at(const struct attempt *attempt, int position, struct tt_plan *plan)
 {
-    int layers = plan->block_count - 2, stage = layers > 0 ? place / layers : 0,
-        beyond = place - stage * layers;
+    int layers = plan->block_count - 2, stage = layers > 0 ? position / layers : 0,
+        raised = position - stage * layers;
     for (int i = 0; i < plan->block_count; i++)
-        plan->levels[i] = (enum tt_level)(stage + (i >= 1 && i <= beyond ? 1 : 0));
+        plan->levels[i] = (enum tt_level)(stage + (i >= 1 && i <= raised ? 1 : 0));
     return run_attempt(attempt, plan);
 }
 
-/* Between which places the setting lets the plan choose. */
+/* The range of positions that the setting allows. */
 static void find_range(const struct tt_rank_config *rank, const struct tt_plan *plan, int *first, int *last)
 {
     int layers = plan->block_count - 2;
     bool roomy = !plan->is_host || plan->limit_bytes != 0;
     switch (rank->recompute) {
-    case TT_RECOMPUTE_AUTO: /* where the host is the device, offloading gives nothing */
+    case TT_RECOMPUTE_AUTO: /* on the CPU, offloading frees no memory */
         *first = roomy ? 0 : TT_RECOMPUTE_BLOCK * layers;
         *last = (plan->is_host ? TT_RECOMPUTE_BLOCK : TT_RECOMPUTE_OFFLOAD) * layers;
         return;
@@ -175,24 +175,23 @@ static void find_range(const struct tt_rank_config *rank, const struct tt_plan *
     }
 }
 
-/* Copies that hide behind compute cost no time. So where inputs of some blocks have to wait in host memory,
- * those of others do as long as the estimate stays within a part in 500 of what it is when none waits: device
- * memory that is not needed stays free, for a display or whatever else is there. `place` fits and offloads;
- * `last` is the end of the path. */
-static tt_status offload_for_free(const struct attempt *attempt, int place, int last, struct tt_plan *plan)
+/* Copies that compute hides cost no time. So if some inputs have to be offloaded, further ones are too, as long as the
+ * estimated step is at most 1/500 longer than without offloading: this leaves device memory to other programs.
+ * `position` fits and offloads; `last` is the last position. */
+static tt_status offload_for_free(const struct attempt *attempt, int position, int last, struct tt_plan *plan)
 {
     TT_TRY(run_at(attempt, TT_RECOMPUTE_BLOCK * (plan->block_count - 2), plan));
     double seconds_max = plan->step_seconds * (1.0 + 1.0 / 500);
-    int beyond = last + 1; /* does not fit, takes too long, or is not there */
-    while (place + 1 < beyond) {
-        int middle = place + (beyond - place) / 2;
+    int beyond = last + 1; /* does not fit, takes too long, or does not exist */
+    while (position + 1 < beyond) {
+        int middle = position + (beyond - position) / 2;
         TT_TRY(run_at(attempt, middle, plan));
-        *(plan->fits && plan->step_seconds <= seconds_max ? &place : &beyond) = middle;
+        *(plan->fits && plan->step_seconds <= seconds_max ? &position : &beyond) = middle;
     }
-    return run_at(attempt, place, plan);
+    return run_at(attempt, position, plan);
 }
 
-/* The first place that fits; the last one when none does. */
+/* Runs the first position that fits; the last one when none does. */
 static tt_status choose(const struct attempt *attempt, struct tt_plan *plan)
 {
     int first, last;
@@ -213,7 +212,7 @@ static tt_status choose(const struct attempt *attempt, struct tt_plan *plan)
     return offloads ? offload_for_free(attempt, last, end, plan) : TT_OK;
 }
 
-/* Whether this attempt would fit; its need is added to `advice` when it does. */
+/* *found: the attempt fits. Then `what` and its memory are added to `advice`. */
 static tt_status try_advice(const struct attempt *attempt, const char *what, const struct tt_plan *like,
                             char *advice, bool *found)
 {
@@ -243,7 +242,7 @@ static struct tt_batch_limits part_of(const struct tt_batch_limits *limits, int6
     return part;
 }
 
-/* `with` is what the attempt changes besides, in words that follow. */
+/* Tries smaller batches. `with`: text about the other settings that `tight` changes. */
 static tt_status advise_batch(const struct attempt *tight, const char *with, const struct tt_plan *plan,
                               char *advice, bool *found)
 {
@@ -263,16 +262,17 @@ static tt_status advise_batch(const struct attempt *tight, const char *with, con
     return TT_OK;
 }
 
-/* The flag that lets backward keep less than was said, and what it then may choose from; NULL: nothing keeps
- * less. Where the host is the device, what waits there takes as much. */
-static const char *find_leaner(const struct tt_rank_config *rank, bool is_host, enum tt_recompute *leaner)
+/* Returns the flag that lets backward keep less memory, with its value in *leaner; NULL when nothing keeps less.
+ * On the CPU, offloaded inputs take the same memory. */
+static const char *find_leaner_flag(const struct tt_rank_config *rank, bool is_host,
+                                    enum tt_recompute *leaner)
 {
     *leaner = TT_RECOMPUTE_AUTO;
     switch (rank->train ? rank->recompute : TT_RECOMPUTE_AUTO) {
     case TT_RECOMPUTE_NONE:
     case TT_RECOMPUTE_CHEAP:
         return "--recompute auto";
-    case TT_RECOMPUTE_NO_BLOCK: /* where gradient_checkpointing says something, auto follows it */
+    case TT_RECOMPUTE_NO_BLOCK: /* auto would follow gradient_checkpointing */
         return "--gradient_checkpointing null";
     case TT_RECOMPUTE_EVERY_BLOCK:
         if (is_host) break;
@@ -285,13 +285,13 @@ static const char *find_leaner(const struct tt_rank_config *rank, bool is_host, 
     return NULL;
 }
 
-/* More ranks, or else a smaller batch, with all that alone was not enough. */
+/* Tries more ranks, then a smaller batch, each together with the changes that were not enough alone. */
 static tt_status advise_together(const struct attempt *tight, struct tt_plan *plan)
 {
     char what[160], *advice = plan->advice;
     struct attempt attempt = *tight;
     const struct tt_rank_config *rank = &tight->rank;
-    const char *flag = find_leaner(rank, plan->is_host, &attempt.rank.recompute);
+    const char *flag = find_leaner_flag(rank, plan->is_host, &attempt.rank.recompute);
     bool found = false, offload = !plan->is_host && !rank->offload_params;
     attempt.rank.strategy = TT_FULL_SHARD;
     int machines = tight->ranks.machines, most = tight->ranks.count < 8 ? 64 : 8 * tight->ranks.count;
@@ -313,13 +313,12 @@ static tt_status advise_together(const struct attempt *tight, struct tt_plan *pl
     return advise_batch(&attempt, what, plan, advice, &found);
 }
 
-/* What would make it fit, by trying: one thing alone, or else several together. Nothing when none of them is
- * enough. */
+/* Tries changes that could make the run fit: each alone, then several together. Adds those that do to the advice. */
 static tt_status advise(const struct attempt *tight, struct tt_plan *plan)
 {
     bool found = false;
     struct attempt attempt = *tight;
-    const char *flag = find_leaner(&tight->rank, plan->is_host, &attempt.rank.recompute);
+    const char *flag = find_leaner_flag(&tight->rank, plan->is_host, &attempt.rank.recompute);
     if (flag != NULL) TT_TRY(try_advice(&attempt, flag, plan, plan->advice, &found));
     attempt = *tight;
     attempt.rank.offload_params = true;
@@ -329,8 +328,7 @@ static tt_status advise(const struct attempt *tight, struct tt_plan *plan)
     return plan->advice[0] != '\0' ? TT_OK : advise_together(tight, plan);
 }
 
-/* The chip of the device and its bytes of memory. An unknown chip is planned with cautious
- * rates. */
+/* Finds the chip of the device and its memory. An unknown GPU is planned with cautious rates. */
 static tt_status query_device(const struct tt_device_config *device, struct tt_plan *plan,
                               const char **stands_for)
 {
@@ -351,13 +349,13 @@ static tt_status query_device(const struct tt_device_config *device, struct tt_p
     const struct tt_chip *chip = tt_chip_find(name != NULL ? name : "cpu");
     if (chip == NULL) {
         tt_status status = tt_fail(TT_ERR_USAGE, "no chip is called '%s'", name);
-        tt_hint("auto (what is here), cpu, %s", tt_chip_names());
+        tt_hint("auto (the device of this machine), cpu, %s", tt_chip_names());
         return status;
     }
     if (memory_bytes == 0) memory_bytes = chip->memory_bytes;
     if (plan->device[0] == '\0') snprintf(plan->device, sizeof plan->device, "%s", chip->name);
     plan->is_host = strcmp(chip->kind, "cpu") == 0;
-    /* Two parts in a hundred stay free unless somebody said how much may be taken: plans are that exact. */
+    /* Without device_memory 2 % stay free: plans are exact to that. */
     plan->limit_bytes = memory_bytes - memory_bytes / 50;
     if (device->memory_limit != 0 && (memory_bytes == 0 || device->memory_limit < memory_bytes))
         plan->limit_bytes = device->memory_limit;

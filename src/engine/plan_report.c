@@ -1,4 +1,4 @@
-/* The plan in words: its table, what does not fit, what was measured. */
+/* The plan as text: its table, the error for a plan that does not fit, the comparison with a run. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,8 +14,8 @@ tt_status tt_plan_check(const struct tt_plan *plan)
     if (plan->advice[0] != '\0')
         tt_hint("what would fit: %s", plan->advice);
     else
-        tt_hint("neither a smaller batch nor more ranks are enough: shorter rows take less%s",
-                plan->may_quantize ? ", and so does --load_in_4bit" : "");
+        tt_hint("neither a smaller batch nor more ranks are enough: use shorter rows%s",
+                plan->may_quantize ? ", or --load_in_4bit" : "");
     return status;
 }
 
@@ -44,7 +44,7 @@ int tt_plan_rows(const struct tt_plan *plan, struct tt_plan_row rows[TT_PLAN_ROW
         if (p == TT_PURPOSE_ACTIVATIONS && plan->kept_bytes > 0) {
             row.bytes = plan->kept_bytes;
             rows[count++] = row;
-            /* Taken in turns: what a block that computes needs, its attention, a chunk of logits. */
+            /* Used in turn: the tensors of the running block, its attention, a chunk of logits. */
             row = (struct tt_plan_row){"workspace", "workspace of a block",
                                        plan->workspace_bytes - plan->kept_bytes};
         }
@@ -88,8 +88,8 @@ static tt_status format_step(const struct tt_plan *plan, struct tt_str *text)
                          (double)plan->step_tokens / seconds);
 }
 
-/* What takes turns in the workspace, where it is worth a word. */
-static tt_status format_turns(const struct tt_plan *plan, struct tt_str *text)
+/* The largest parts of the workspace. */
+static tt_status format_workspace(const struct tt_plan *plan, struct tt_str *text)
 {
     char attention[32], logits[32];
     tt_format_bytes((double)plan->attention_bytes, attention, sizeof attention);
@@ -110,7 +110,7 @@ tt_status tt_plan_format(const struct tt_plan *plan, struct tt_str *text)
     for (int i = 0; i < count; i++) {
         TT_TRY(tt_str_printf(text, "\n  %-22s %12s", rows[i].name,
                              tt_format_bytes((double)rows[i].bytes, amount, sizeof amount)));
-        if (strcmp(rows[i].key, "workspace") == 0) TT_TRY(format_turns(plan, text));
+        if (strcmp(rows[i].key, "workspace") == 0) TT_TRY(format_workspace(plan, text));
     }
     TT_TRY(tt_str_printf(text, "\n  %-22s %12s", "in all",
                          tt_format_bytes((double)plan->memory.total_peak, amount, sizeof amount)));
@@ -129,7 +129,7 @@ tt_status tt_plan_compare(const struct tt_plan *plan, struct tt_device *device, 
     char planned[32], measured[32];
     struct tt_memory_use memory;
     tt_device_memory(device, &memory);
-    /* What driver and libraries took is what the driver counts and our buffers are not. */
+    /* The memory of driver and libraries: the driver's count without our buffers. */
     size_t total = memory.total_peak, used = tt_device_used_bytes(device);
     if (used > 0) {
         size_t buffers = memory.total_current - memory.current[TT_PURPOSE_CONTEXT];

@@ -8,10 +8,10 @@
 #include "base/integer.h"
 #include "checkpoint/load.h"
 
-/* Places in the batch buffer, each aligned so that vector loads are fine. */
+/* Alignment of the arrays in the batch buffer, for vector loads. */
 enum { BATCH_ALIGNMENT = 256 };
 
-/* Places in the buffer of sums: those of the op loss_sums come first. */
+/* Indices in the buffer of sums: the sums of the op loss_sums come first. */
 enum { LOSS_SUMS = 3, SQUARES = LOSS_SUMS, DEVICE_SUMS };
 
 static size_t aligned(size_t bytes)
@@ -48,7 +48,7 @@ static tt_status create_units(const struct tt_rank_config *config, struct tt_ran
             if (name == NULL) name = block->name;
             users++;
             for (size_t p = 0; p < block->param_count; p++) {
-                bool seen = false; /* a tied tensor belongs to two blocks and lies in memory once */
+                bool seen = false; /* a tied tensor belongs to two blocks and is stored once */
                 for (size_t q = 0; q < count; q++) seen |= params[q] == block->params[p];
                 if (!seen) params[count++] = block->params[p];
             }
@@ -58,7 +58,7 @@ static tt_status create_units(const struct tt_rank_config *config, struct tt_ran
     tt_free(params);
     if (status != TT_OK) return status;
     bool beside = config->forward_prefetch || config->backward_prefetch == TT_PREFETCH_PRE;
-    return tt_shard_context_seal(rank->shard, beside ? 2 : 1); /* a block's values beside those of another */
+    return tt_shard_context_seal(rank->shard, beside ? 2 : 1); /* 2: the running block's and the next one's */
 }
 
 static tt_status create_optimizer(struct tt_rank *rank, bool offload)
@@ -81,7 +81,7 @@ static tt_status create_snapshot(const struct tt_rank_config *config, struct tt_
     return config->saves ? tt_snapshot_init(&snapshot, &rank->snapshot) : TT_OK;
 }
 
-/* The tables of all rotations, one after the other in one buffer. */
+/* The tables of all rotations, one after another in one buffer. */
 static tt_status create_ropes(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     const struct tt_model_facts *facts = config->model_facts;
@@ -128,11 +128,11 @@ static tt_status create_batch_buffers(const struct tt_rank_config *config, struc
     return create_ropes(config, rank);
 }
 
-/* A gather takes power and bandwidth from matrix products, the copy of a rank's own share even processors.
- * Attention minds less, so where there is time the next gather begins with it: 0.1 to 0.4 % of a step of 11
- * billion parameters on two H200s with 16384 tokens. There is time when a quarter of a block's pass
- * (attention and what follows it) takes longer than a gather: per parameter, in bf16, 2 bytes over the link
- * against at least 2 FLOP a token. Of a network the rate is not known. */
+/* A gather slows matrix products down: it uses power and memory bandwidth, and the copy of the rank's own shard even
+ * multiprocessors. It slows attention less, so if there is time the gather starts with attention: this saves 0.1 to
+ * 0.4 % of a step of 11 billion parameters on two H200s with 16384 tokens. There is time if a quarter of a block's pass
+ * (attention and the rest of the block) takes longer than a gather: per parameter, in bf16, 2 bytes over the link
+ * against at least 2 FLOP a token. The rate of a network is unknown. */
 static int64_t late_gather_tokens(const struct tt_rank_config *config, const struct tt_rank *rank)
 {
     const struct tt_chip *chip = tt_device_chip(rank->device);
@@ -173,7 +173,7 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
         .backward_prefetch = config->backward_prefetch,
         .forward_prefetch = config->forward_prefetch,
         .late_gather_tokens = late_gather_tokens(config, rank),
-        /* A block on the cpu takes as long as it takes. */
+        /* A block on the CPU has no time limit. */
         .pulse = tt_device_is_host(rank->device) ? NULL : config->pulse,
         .cancel = config->cancel,
     };

@@ -6,15 +6,15 @@
 static tt_status resolve_hybrid(const struct tt_rank_layout *layout, struct tt_rank_config *out)
 {
     if (layout->machines == 1) {
-        tt_info(
-            "HYBRID_SHARD shards inside a machine and replicates across: on one machine that is FULL_SHARD");
+        tt_info("HYBRID_SHARD shards inside a machine and replicates across machines: on one machine it is "
+                "FULL_SHARD");
         out->strategy = TT_FULL_SHARD;
         return TT_OK;
     }
     if (layout->ranks_per_machine == 0) {
         tt_status status = tt_fail(TT_ERR_USAGE,
-                                   "HYBRID_SHARD over %d ranks on %d machines, not the same "
-                                   "number on each",
+                                   "HYBRID_SHARD needs the same number of ranks on every machine: %d ranks "
+                                   "are on %d machines",
                                    layout->world_size, layout->machines);
         tt_hint("start as many ranks on every machine, or use --sharding_strategy FULL_SHARD");
         return status;
@@ -69,7 +69,7 @@ struct tt_rank_config tt_rank_config_of(const struct tt_rank_config *shared,
     struct tt_rank_config config = *shared;
     config.device = place->device;
     config.world = place->comm;
-    config.comm = config.replicate_comm = NULL; /* the rank makes them */
+    config.comm = config.replicate_comm = NULL; /* the rank creates them */
     config.pulse = place->pulse;
     config.machine = place->machine;
     config.local_rank = place->local_rank;

@@ -1,5 +1,5 @@
-/* From the parts of a job to what a rank is made from: one place for training, evaluation, generation, plans
- * and benchmarks. */
+/* Makes the configuration of a rank from the parts of a job, for training, evaluation, generation, plans and
+ * benchmarks. */
 #ifndef TT_ENGINE_RANK_CONFIG_H
 #define TT_ENGINE_RANK_CONFIG_H
 
@@ -8,8 +8,7 @@
 
 /* Where the ranks of a run are. */
 struct tt_rank_layout {
-    struct tt_device_config
-        device; /* of this process's first rank: a plan knows from it what it stands for */
+    struct tt_device_config device; /* of this process's first rank; a plan reads its chip */
     int world_size, machines;
     int ranks_per_machine; /* 0: not the same number everywhere */
     bool across_processes; /* not all ranks are threads of this process */
@@ -19,14 +18,14 @@ struct tt_plan_ranks tt_rank_layout_ranks(const struct tt_rank_layout *layout);
 
 /* A rank that generates holds the whole model. */
 enum tt_rank_use { TT_RANK_TRAINS, TT_RANK_EVALUATES, TT_RANK_GENERATES };
-/* What all ranks share. `shard`: NULL for a rank that generates. `model` is lent, `cancel` NULL or lent. The caller
- * sets `objective`, `limits`, and what a training saves. */
+/* The members that are equal on all ranks. `shard`: NULL for a rank that generates. `model` is lent, `cancel` NULL or
+ * lent. The caller sets `objective`, `limits`, `saves` and `saves_state`. */
 TT_MUST_USE tt_status tt_rank_config_make(const struct tt_shard_spec *shard,
                                           const struct tt_rank_layout *layout,
                                           const struct tt_model_facts *model,
                                           const struct tt_model_options *options, enum tt_rank_use use,
                                           const struct tt_cancel *cancel, struct tt_rank_config *out);
-/* Adds the parts of one rank: device, communicators, and the plan's results. `plan` is lent. */
+/* Adds the members of one rank: device, communicators, and the plan's results. `plan` is lent. */
 struct tt_rank_config tt_rank_config_of(const struct tt_rank_config *shared,
                                         const struct tt_world_rank *place, const struct tt_plan *plan);
 

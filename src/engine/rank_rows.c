@@ -1,10 +1,10 @@
-/* Objectives that look at many rows at once: the values of a pass in host memory, and the scales of its gradient. */
+/* Objectives that compare rows: the values of a pass in host memory, and the scales of its gradient. */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "engine/rank.h"
 
-/* The reference is the model before the training: all that trains must be gone with adapters off. */
+/* The reference is the model before training, so adapters_off must remove every trained value. */
 static tt_status check_reference(const struct tt_rank *rank)
 {
     for (size_t i = 0; i < rank->model->param_count; i++) {

@@ -8,7 +8,7 @@
 #include "comm/host_values.h"
 #include "optim/schedule.h"
 
-/* What every rank reports to the others after the backward passes, behind the sums of a rank. */
+/* Every rank's values that are summed over the ranks after the backward passes; the sums of tt_rank_read_sums first. */
 enum {
     REPORT_STOP = TT_SUM_COUNT,
     REPORT_SAVE_FAILED,
@@ -16,7 +16,7 @@ enum {
     REPORT_COUNT
 };
 
-/* Label smoothing is of the cross entropy alone: other objectives read log-probabilities. */
+/* Label smoothing applies to cross entropy only: other objectives read log-probabilities. */
 static void set_inputs(const struct tt_train_step_config *config, int64_t step_index,
                        const struct tt_step_facts *facts, struct tt_pass_inputs *inputs)
 {
@@ -55,7 +55,7 @@ out:
     return status;
 }
 
-/* Where something that is not finite was found; "the loss" while that is all that is known. */
+/* Where the first non-finite value was found; "the loss" until a block is found. */
 struct finding {
     char where[96];
 };
@@ -67,7 +67,7 @@ static bool is_found(const struct finding *finding)
     return strcmp(finding->where, nothing_found.where) != 0;
 }
 
-/* The first rank's finding becomes everyone's: all go on to the next micro batch, or none does. */
+/* All ranks take the finding of the first rank that has one, so that all continue with the next micro batch or none. */
 static tt_status share_finding(struct tt_comm *comm, struct finding *finding)
 {
     int world = tt_comm_world_size(comm);
@@ -80,7 +80,7 @@ static tt_status share_finding(struct tt_comm *comm, struct finding *finding)
     return status;
 }
 
-/* Runs the step's micro batches forward once more, looking for the first value that is not finite. */
+/* Runs the step's micro batches forward again to find the first block with a non-finite output. */
 static tt_status explain_nonfinite(struct tt_rank *rank, const struct tt_train_step_config *config,
                                    int64_t step_index, const struct tt_step_facts *facts,
                                    struct tt_batch_storage *storage, double loss)
@@ -99,7 +99,7 @@ static tt_status explain_nonfinite(struct tt_rank *rank, const struct tt_train_s
                   (long long)step_index + 1, isnan(loss) ? "NaN" : "infinite", finding.where);
     tt_hint("lower learning_rate, add warmup_steps, or look at the data of this step; a model whose first "
             "step is not finite has broken weights");
-    return tt_comm_agree(rank->world, TT_ERR_DATA); /* all ranks are here: one tells */
+    return tt_comm_agree(rank->world, TT_ERR_DATA); /* all ranks call this: one reports */
 }
 
 static tt_status name_nonfinite(struct tt_rank *rank, int64_t step)
@@ -119,7 +119,7 @@ static tt_status name_nonfinite(struct tt_rank *rank, int64_t step)
     return tt_comm_agree(rank->world, TT_ERR_DATA);
 }
 
-/* `update` has what all units have alike. */
+/* `update`: the members that are equal for all units. */
 static tt_status update_unit(struct tt_rank *rank, const struct tt_optim_config *optim, int unit_index,
                              struct tt_adamw_update update)
 {
@@ -132,7 +132,7 @@ static tt_status update_unit(struct tt_rank *rank, const struct tt_optim_config 
     size_t count = tt_unit_run_count(unit);
     tt_stream_mark(rank->stream, "the optimizer's update");
     for (size_t r = 0; r < count;) {
-        /* Runs of one kind are updated together with the padding between them, which is zero and stays so. */
+        /* Runs with the same weight decay are updated together; the padding between them is zero and stays zero. */
         struct tt_slice_run first = tt_unit_run(unit, r), last = first;
         for (r++; r < count && tt_unit_run(unit, r).param->weight_decay == first.param->weight_decay; r++)
             last = tt_unit_run(unit, r);
@@ -146,7 +146,7 @@ static tt_status update_unit(struct tt_rank *rank, const struct tt_optim_config 
 static tt_status sum_reports(struct tt_rank *rank, double *report)
 {
     TT_TRY(tt_comm_host_sum(rank->world, report, REPORT_COUNT));
-    report[TT_SUM_SQUARES] /= rank->mesh.copies; /* slices that several ranks hold count that many times */
+    report[TT_SUM_SQUARES] /= rank->mesh.copies; /* every slice was counted by each rank that holds it */
     return TT_OK;
 }
 
@@ -167,7 +167,7 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
         struct tt_slices slices = tt_unit_slices(rank->units[u]);
         TT_TRY(tt_rank_add_squares(rank, slices.grad, slices.count));
     }
-    TT_TRY(tt_rank_read_sums(rank, report)); /* the one place of a step where the host waits */
+    TT_TRY(tt_rank_read_sums(rank, report)); /* the only wait of the host in a step */
     if (config->cancel != NULL)
         report[REPORT_STOP] = atomic_load_explicit(&config->cancel->requests, memory_order_relaxed) > 0;
     report[REPORT_SAVE_FAILED] = config->save_failed;

@@ -1,7 +1,7 @@
 /* One optimizer step on one rank: micro batches, gradient norm, clipping, update. Collective.
  *
- * The denominator of the loss is the number of supervised tokens of the whole global step, known before the step, so
- * the split over micro batches and ranks changes nothing but the order of additions.
+ * The denominator of the loss is the number of supervised tokens of the whole global step, counted before the step, so
+ * the split over micro batches and ranks changes only the order of additions.
  */
 #ifndef TT_ENGINE_STEP_H
 #define TT_ENGINE_STEP_H
@@ -18,7 +18,7 @@ struct tt_train_step_config {
     /* Called after the passes and before a value changes; may be NULL. */
     tt_status (*before_update)(void *context);
     void *context;
-    bool save_failed; /* this rank's part of a save has failed; reported to the other ranks */
+    bool save_failed; /* this rank's part of a save failed; reported to the other ranks */
 };
 
 struct tt_train_step_result {

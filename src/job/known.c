@@ -1,16 +1,16 @@
-/* The rows of job/known: what other libraries' files and scripts say and this program has no setting for.
+/* The rows of job/known: keys of other libraries' files and scripts for which this program has no setting.
  *
  *   UNNEEDED(name, why)                       accepted at any value, without effect
  *   ONLY(name, type, default, values, why)    accepted at the values that turn the feature off
  *
- * There is one file for each library. A file is in groups, one for each part of a job (job/settings.h): a kind of job
- * that has the part's settings accepts its group too. */
+ * There is one file for each library, with a group for each part of a job (job/settings.h). A kind of job that has the
+ * part's settings accepts the group too. */
 #include "job/known.h"
 
-static const char *const no_hub = "nothing is uploaded; the files in output_dir are what a hub takes";
+static const char *const no_hub = "nothing is uploaded";
 static const char *const no_compile = "kernels are compiled before the run, not during it";
 static const char *const every_block = "every transformer block is a unit";
-static const char *const own_bytes = "each rank reads only its own bytes of the weights, always";
+static const char *const own_bytes = "each rank always reads only its own bytes of the weights";
 static const char *const no_ddp = "ranks exchange gradients unit by unit, without DistributedDataParallel";
 static const char *const own_process = "rows are tokenized by threads of this process";
 

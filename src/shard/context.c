@@ -27,7 +27,7 @@ static tt_status check_config(const struct tt_shard_config *config)
     bool hybrid = config->strategy == TT_HYBRID_SHARD;
     if (hybrid != (config->replicate_comm != NULL))
         return tt_fail(TT_ERR_INTERNAL, "%s %s a communicator of replicas",
-                       tt_shard_strategy_name(config->strategy), hybrid ? "needs" : "has no use for");
+                       tt_shard_strategy_name(config->strategy), hybrid ? "needs" : "does not take");
     if (!is_value_type(config->compute_dtype) || !is_value_type(config->reduce_dtype))
         return tt_fail(TT_ERR_UNSUPPORTED,
                        "parameters lent as %s with gradients summed as %s: only F32 and BF16",
@@ -166,7 +166,7 @@ static tt_status fail_exhausted(const struct tt_shard_context *context, const st
     return TT_ERR_INTERNAL;
 }
 
-/* True if `a` is the better slot to overwrite: empty, then not needed soon, then released first. */
+/* True if `a` is the better slot to overwrite: an empty one, else one without `keep`, else the one released first. */
 static bool is_better(const struct gather_slot *a, const struct gather_slot *b)
 {
     if ((a->owner == NULL) != (b->owner == NULL)) return a->owner == NULL;
@@ -198,7 +198,7 @@ tt_status tt_shard_take_gradient_slot(struct tt_shard_context *context, struct t
                                       struct gradient_slot **out)
 {
     for (int i = 0; i < GRADIENT_SLOTS; i++) {
-        /* In turn, because the slot released last may still be in use by a sum. */
+        /* In turn, because a sum may still read the slot that was released last. */
         int index = (context->next_gradient_slot + i) % GRADIENT_SLOTS;
         if (context->gradient_slots[index].owner != NULL) continue;
         context->next_gradient_slot = (index + 1) % GRADIENT_SLOTS;

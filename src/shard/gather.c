@@ -60,7 +60,7 @@ static char *trainable_values(struct tt_unit *unit)
     return slot == &unit->own_trainable ? slot->data : slot->data + unit->frozen_bytes;
 }
 
-/* Converts this rank's masters to the compute type, then gathers all. */
+/* Converts this rank's masters to the compute type, then gathers those of all ranks. */
 static tt_status fill_trainable(struct tt_unit *unit)
 {
     struct tt_shard_context *context = unit->context;
@@ -76,8 +76,8 @@ static tt_status fill_trainable(struct tt_unit *unit)
     return tt_comm_all_gather(config->shard_comm, context->comm_stream, own, values, slice_bytes);
 }
 
-/* Gathers the whole frozen segment into the slot. Devices gather in place: otherwise the copy of a rank's own share
- * would wait for free processors inside the collective. */
+/* Gathers the whole frozen segment into `to`. GPUs gather in place: otherwise the collective itself would copy the
+ * rank's own shard, and wait for free multiprocessors. */
 static tt_status fill_frozen(struct tt_unit *unit, char *to)
 {
     struct tt_shard_context *context = unit->context;
@@ -197,7 +197,7 @@ static void lend(struct tt_unit *unit)
     }
 }
 
-static void take_back(struct tt_unit *unit)
+static void revoke_views(struct tt_unit *unit)
 {
     for (size_t i = 0; i < unit->member_count; i++)
         unit->members[i].param->value = unit->members[i].param->grad = (tt_tensor){0};
@@ -251,7 +251,7 @@ tt_status tt_unit_release(struct tt_unit *unit, bool keep)
 {
     if (unit->holders == 0) return tt_unit_fail_state(unit, "release");
     if (--unit->holders > 0) return TT_OK;
-    take_back(unit);
+    revoke_views(unit);
     if (unit->gradient_slot != NULL) unit->gradient_slot->owner = NULL;
     unit->gradient_slot = NULL;
     tt_status status = TT_OK;
@@ -263,7 +263,7 @@ tt_status tt_unit_release(struct tt_unit *unit, bool keep)
     return status;
 }
 
-/* The slots that may still hold earlier values of this unit. */
+/* The slot that may still hold earlier values of this unit; NULL: none. */
 static struct gather_slot *find_values(struct tt_unit *unit)
 {
     struct tt_shard_context *context = unit->context;

@@ -7,8 +7,8 @@
  *              batch.
  *   small      (few trainable bytes beside the frozen ones) In either case the sum is made by tt_shard_context_join.
  *
- * Gradient memory is not zeroed at release: a pass that writes gradients without a reduce leaves them for the next
- * owner of that memory. This saves a zeroing in every forward pass, which gets gradient views too and writes none.
+ * Gradient memory is not zeroed at release: gradients without a reduce would reach the next owner of that memory. This
+ * saves zeroing it after every forward pass, which gets gradient views too and writes none.
  */
 #include "backend/ops/elementwise.h"
 #include "backend/profile.h"

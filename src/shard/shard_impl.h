@@ -19,8 +19,8 @@ enum {
     SMALL_TRAINABLE = 8,
 };
 
-/* Memory for one whole unit. Its content stays valid after the unit's release, so that the unit needed next (the last
- * of the forward pass) is not gathered twice. */
+/* Memory for one whole unit. The values stay valid after the unit's release until another unit takes the slot, so that
+ * backward need not gather the last units of the forward pass again. */
 struct gather_slot {
     struct tt_buffer *buffer;
     char *data;
@@ -29,7 +29,7 @@ struct gather_slot {
     bool trainable_valid;
     bool held;
     bool keep;                 /* the owner will use it again in the backward pass */
-    uint64_t let_go;           /* number of its release, to find the oldest */
+    uint64_t let_go;           /* number of its last release, to find the oldest */
     struct tt_event *gathered; /* on the comm stream: the values are complete */
     struct tt_event *released; /* on the compute stream: the last reader is done */
 };
@@ -45,8 +45,8 @@ struct gradient_slot {
 struct tt_shard_context {
     struct tt_shard_config config;
     bool resident;            /* every rank holds every unit whole: nothing is gathered */
-    bool at_hand;             /* resident, and frozen values are lent in place */
-    struct tt_latch *sharing; /* share.c; NULL unless shards of other ranks are pulled */
+    bool at_hand;             /* resident, and the frozen shard itself is lent */
+    struct tt_latch *sharing; /* share.c; NULL unless ranks copy each other's shards */
     int rank, world_size;     /* among the ranks that split a unit; 0 of 1 when resident */
     struct tt_comm *replicas; /* gradients are summed over these too, once per step; NULL: none */
     struct tt_stream *comm_stream;
@@ -59,7 +59,7 @@ struct tt_shard_context {
     int slot_count;
     struct gradient_slot gradient_slots[GRADIENT_SLOTS];
     int next_gradient_slot;
-    struct tt_buffer *travel; /* gradients of one unit in the reduce type, when that is not F32 */
+    struct tt_buffer *travel; /* gradients of one unit in the reduce type; NULL for F32 */
     uint64_t releases;
 };
 
@@ -105,8 +105,8 @@ struct tt_unit {
     struct gradient_slot *gradient_slot;
     bool prefetched;
     int holders;
-    int reduces;  /* since the last sum: the last user sums */
-    bool sum_due; /* small: gradients of the whole step are summed by tt_shard_context_join */
+    int reduces;  /* calls of reduce since the last sum; the last user's call sums */
+    bool sum_due; /* small: tt_shard_context_join has gradients to sum */
 };
 
 /* layout.c: sets members, sizes, pieces and runs; tt_unit_set_piece_data sets the data of pieces after allocation. */
@@ -133,7 +133,7 @@ TT_MUST_USE tt_status tt_shard_take_gradient_slot(struct tt_shard_context *conte
 /* Fails for a call that the unit's state does not allow: TT_ERR_INTERNAL with name and state. */
 tt_status tt_unit_fail_state(const struct tt_unit *unit, const char *call);
 
-/* share.c. Queues the copies of a whole frozen segment into `to`; requires unit->peer_shards. */
+/* share.c: queues copies of all ranks' frozen shards of the unit into `to`; requires unit->peer_shards. */
 TT_MUST_USE tt_status tt_shard_pull(struct tt_unit *unit, char *to);
 /* Waits until no other rank of this process can pull from this rank's shards, so that they may be freed. */
 void tt_share_leave(struct tt_shard_context *context);
@@ -148,7 +148,7 @@ static inline bool has_gradient_slot(const struct gradient_slot *slot)
     return slot->reduced != NULL;
 }
 
-/* reduce.c: makes the sums that were deferred to the end of the step. */
+/* reduce.c: sums the gradients of units with sum_due. */
 TT_MUST_USE tt_status tt_shard_sum_due(struct tt_shard_context *context);
 
 /* data + offset, or NULL without a buffer. */

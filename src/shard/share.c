@@ -1,6 +1,6 @@
 /* Frozen shards of ranks that are threads of this process. They are constant from the end of loading to the end of the
- * run, so a rank can pull them with its copy engines at any time, at the speed of the link and beside full compute. A
- * rank frees its shards only after all other ranks have declared that they pull no more. */
+ * run, so a rank can copy them with its copy engines at any time, at the speed of the link and without slowing compute.
+ * A rank frees its shards only after all other ranks have left the latch. */
 #include "base/alloc.h"
 #include "base/log.h"
 #include "comm/host_values.h"
@@ -67,10 +67,10 @@ void tt_share_leave(struct tt_shard_context *context)
     struct tt_latch *latch = context->sharing;
     if (latch == NULL) return;
     context->sharing = NULL;
-    struct tt_error record; /* preserves the error of the rank */
+    struct tt_error record; /* the rank's error, which must survive */
     tt_error_copy(&record);
     if (tt_stream_synchronize(context->comm_stream) != TT_OK)
-        tt_debug("a rank leaves while its copies have not ended: %s", tt_error_last()->message);
+        tt_debug("a rank frees its shards before its copies have ended: %s", tt_error_last()->message);
     (void)tt_error_restore(&record);
     tt_latch_leave(latch, LEAVE_SECONDS, NULL, NULL);
 }

@@ -8,9 +8,9 @@ size_t tt_unit_gathered_bytes(const struct tt_unit *unit)
            (size_t)unit->trainable_count * tt_dtype_bytes(unit->context->config.compute_dtype);
 }
 
-/* Small values, such as LoRA's, are gathered once a step and stay, and their gradients are summed once a step: short
- * collectives slow the products beside them by more than their own time. A bf16 copy also stays where nothing is
- * gathered. */
+/* Small trainable segments, such as LoRA's, are gathered once a step and stay gathered, and their gradients are summed
+ * once a step: a short collective slows the products that run beside it by more than its own time. Where nothing is
+ * gathered, the bf16 copy stays. */
 static bool keeps_trainable(const struct tt_unit *unit)
 {
     const struct tt_shard_context *context = unit->context;

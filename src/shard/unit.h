@@ -1,6 +1,6 @@
-/* FSDP units: own the shards, lend full views.
+/* FSDP units. A unit owns this rank's shard of some parameters, and lends views of the whole parameters.
  *
- * A unit holds the parameters of one block (or of several blocks that share a tensor) in two segments:
+ * It holds the parameters of one block (or of several blocks that share a tensor) in two segments:
  *   frozen     all frozen tensors in their stored types, one after the other as bytes (each aligned to 64), padded,
  *              split evenly over the ranks: one all-gather of bytes, independent of the types inside;
  *   trainable  one flat vector of fp32 master values over all trainable tensors in order, padded to a multiple of
@@ -54,12 +54,12 @@ TT_MUST_USE tt_status tt_unit_create(struct tt_shard_context *context, const cha
                                      tt_param *const *params, size_t param_count, int user_count,
                                      struct tt_unit **out);
 void tt_unit_destroy(struct tt_unit *unit); /* takes NULL */
-/* `gathers_in_flight`: buffers of the largest unit's size (2: one in use, one being gathered). */
+/* `gathers_in_flight`: number of buffers of the largest unit's size (2: one in use, one being gathered). */
 TT_MUST_USE tt_status tt_shard_context_seal(struct tt_shard_context *context, int gathers_in_flight);
-/* Collective, after all frozen shards are loaded: ranks that are threads of one process and whose GPUs have peer access
- * exchange the addresses of their shards. A frozen shard never changes, so each rank then pulls the shards it needs
- * with its copy engines, without handshake, GPU processors or communicator. Elsewhere only waits. Returns when all
- * ranks have loaded. */
+/* Collective; call it after all frozen shards are loaded. Returns when all ranks have loaded. Ranks that are threads of
+ * one process, and whose GPUs have peer access, exchange addresses of their shards: a frozen shard never changes, so
+ * each rank copies the shards that it needs with its copy engines, without handshake, multiprocessors or
+ * communicator. */
 TT_MUST_USE tt_status tt_shard_context_share(struct tt_shard_context *context);
 
 /* The piece of a parameter in this rank's shard, for loading and saving. Elements are counted in the flat row-major
@@ -80,8 +80,8 @@ TT_MUST_USE tt_status tt_unit_frozen_changed(struct tt_unit *unit);
 /* Call after writing the masters (load, optimizer step, resume): later views are made from the new values. */
 TT_MUST_USE tt_status tt_unit_masters_changed(struct tt_unit *unit);
 
-/* Flat fp32 slices of this rank, all of the same length, for src/optim. After reduce the gradient slice holds the sum
- * over micro batches. count is 0 without trainable parameters. */
+/* Flat fp32 slices of this rank, for src/optim. After reduce the gradient slice is the sum over micro batches. count is
+ * 0 without trainable parameters. */
 struct tt_slices {
     float *master; /* device memory */
     float *grad;
@@ -101,23 +101,24 @@ TT_MUST_USE tt_status tt_unit_gather(struct tt_unit *unit);
 /* The same, but the transfer begins after all work queued on the compute stream so far. */
 TT_MUST_USE tt_status tt_unit_gather_behind(struct tt_unit *unit);
 TT_MUST_USE tt_status tt_unit_wait(struct tt_unit *unit);
-/* After the last reader of the values, before reduce and release: another unit may be gathered into their memory
- * already. A unit with more than one holder keeps them. */
+/* Releases the values early, after their last reader was queued and before reduce and release: another unit may be
+ * gathered into their memory. Without effect while the unit has several holders. */
 TT_MUST_USE tt_status tt_unit_release_values(struct tt_unit *unit);
-/* Adds this rank's share of the sum over ranks to the gradient slice. `last_micro`: this is the last micro batch of the
- * step (NO_SHARD reduces only then). */
+/* Sums the gradients over the ranks, and adds this rank's slice of the sum to its gradient slice. `last_micro`: this is
+ * the last micro batch of the step (NO_SHARD reduces only then). */
 TT_MUST_USE tt_status tt_unit_reduce(struct tt_unit *unit, bool last_micro);
-/* `keep`: the strategy may keep the values for the backward pass of the same block. */
+/* `keep`: the values may stay for the backward pass of the same block, if memory allows. */
 TT_MUST_USE tt_status tt_unit_release(struct tt_unit *unit, bool keep);
 TT_MUST_USE tt_status tt_unit_zero_grad(struct tt_unit *unit);
 
-/* True for small units: their micro batches are summed before the ranks are. */
+/* True for small units: their gradients are summed over the micro batches first and over the ranks in
+ * tt_shard_context_join. */
 bool tt_unit_sums_at_join(const struct tt_unit *unit);
-/* Makes the sums that were deferred to the end of the step (of small units); the compute stream then waits for all sums
- * so far. Call it on all ranks before the gradient slices are read. */
+/* Reduces the gradients of small units, and makes the compute stream wait for all sums so far. Collective; precedes
+ * any read of the gradient slices. */
 TT_MUST_USE tt_status tt_shard_context_join(struct tt_shard_context *context);
-/* Call after the masters of all units changed, on all ranks: gathers the trainable values that stay gathered from step
- * to step. Without this call they are gathered when they are needed. */
+/* Collective; call it after the masters of all units changed. Starts the gathers of trainable values that stay gathered
+ * from step to step; without this call they start at the first use. */
 TT_MUST_USE tt_status tt_shard_context_publish(struct tt_shard_context *context);
 /* Spans of backend/profile.h: TT_SPAN_GATHER, TT_SPAN_GATHER_WAIT (the part not hidden by compute) and
  * TT_SPAN_REDUCE. */

@@ -164,7 +164,8 @@ static void contexts_that_cannot_be(void **state)
     is_misuse(tt_shard_context_create(&config, &desk.context), "HYBRID_SHARD needs");
     config.strategy = TT_FULL_SHARD;
     config.replicate_comm = desk.comms[0];
-    is_misuse(tt_shard_context_create(&config, &desk.context), "FULL_SHARD has no use");
+    is_misuse(tt_shard_context_create(&config, &desk.context),
+              "FULL_SHARD does not take a communicator of replicas");
     assert_null(desk.context);
     close_desk(&desk);
 }
