@@ -321,7 +321,7 @@ static const struct key fsdp_keys[] = {
     {"mixed_precision_policy", take_policy, NULL},
     {"param_dtype", take_param_dtype, NULL},
     {"reduce_dtype", take_setting, "reduce_dtype"},
-    {"buffer_dtype", take_unneeded, "models hold no buffers"},
+    {"buffer_dtype", take_unneeded, "models have no buffers"},
     {"auto_wrap_policy", take_wrap_policy, every_block},
     {"transformer_layer_cls_to_wrap", take_unneeded, every_block},
     {"transformer_cls_names_to_wrap", take_unneeded, every_block},

@@ -80,8 +80,8 @@ TT_MUST_USE tt_status tt_unit_frozen_changed(struct tt_unit *unit);
 /* Call after writing the masters (load, optimizer step, resume): later views are made from the new values. */
 TT_MUST_USE tt_status tt_unit_masters_changed(struct tt_unit *unit);
 
-/* Flat fp32 slices of this rank, for src/optim. After reduce the gradient slice is the sum over micro batches. count is
- * 0 without trainable parameters. */
+/* Flat fp32 slices of this rank, all of the same length, for src/optim. After reduce the gradient slice is the sum over
+ * micro batches. count is 0 without trainable parameters. */
 struct tt_slices {
     float *master; /* device memory */
     float *grad;
