@@ -20,24 +20,20 @@ static const double patience_seconds = 5.0;
 static tt_status checkpoint_path(const struct tt_run *run, int64_t step, char path[PATH_BYTES])
 {
     int length =
-        snprintf(path, PATH_BYTES, "%s/checkpoint-%lld", run->config->run.output_dir, (long long)step);
+        snprintf(path, PATH_BYTES, "%s/checkpoint-%lld", run->spec->output_dir, (long long)step);
     if (length >= PATH_BYTES) return tt_fail(TT_ERR_USAGE, "output_dir is too long a path");
     return TT_OK;
 }
 
-void tt_checkpoints_record_metric(struct tt_checkpoints *checkpoints, const struct tt_job_spec *config,
-                                  const struct tt_evaluation *evaluation, int64_t step, bool saved)
+void tt_checkpoints_record_metric(struct tt_checkpoints *checkpoints, const struct tt_watch_spec *watch,
+                                  double metric, int64_t step, bool saved)
 {
-    bool by_best = config->watch.save_strategy == TT_INTERVAL_BEST;
-    if (step == 0 ||
-        !(config->watch.load_best_model_at_end || config->watch.metric_for_best_model != NULL || by_best))
-        return;
-    if (config->watch.load_best_model_at_end && !saved && !by_best) return;
-    const struct tt_metric *by = config->watch.metric;
-    double metric = evaluation->metrics[by - config->objective.ops->metrics];
-    bool greater = config->watch.greater_is_better >= 0 ? config->watch.greater_is_better
-                                                        : by->better == TT_BETTER_GREATER;
-    if (isnan(metric)) return;
+    bool by_best = watch->save_strategy == TT_INTERVAL_BEST;
+    bool tracked = watch->load_best_model_at_end || watch->metric_for_best_model != NULL || by_best;
+    if (step == 0 || !tracked || isnan(metric)) return;
+    if (watch->load_best_model_at_end && !saved && !by_best) return;
+    bool greater = watch->greater_is_better >= 0 ? watch->greater_is_better
+                                                 : watch->metric->better == TT_BETTER_GREATER;
     struct tt_best *best = &checkpoints->memory->best;
     bool better = greater ? metric > best->metric : metric < best->metric;
     if (best->known && !better) return;
@@ -52,11 +48,11 @@ static tt_status check_shared(const struct tt_run *run, const struct tt_rank *ra
     int me = tt_comm_rank(rank->world);
     tt_status status = TT_OK;
     TT_TRY(tt_comm_host_share(rank->world, &key, sizeof key));
-    snprintf(path, sizeof path, "%s/.write-probe-%lld", run->config->run.output_dir, (long long)key);
+    snprintf(path, sizeof path, "%s/.write-probe-%lld", run->spec->output_dir, (long long)key);
     TT_TRY(tt_comm_agree(rank->world, me == 0 ? tt_file_write_atomic(path, "", 0) : TT_OK));
     if (!tt_path_exists(path)) {
         status = tt_fail(TT_ERR_USAGE, "output_dir '%s' is not the same folder on rank %d as on rank 0",
-                         run->config->run.output_dir, me);
+                         run->spec->output_dir, me);
         tt_hint("every rank writes its part of a checkpoint there: it must be on storage that all machines "
                 "share");
     }
@@ -76,13 +72,13 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
         .snapshot = &rank->snapshot,
         .comm = rank->world,
         .writes = rank->mesh.first_copy,
-        .sharded = run->config->watch.state_dict_type == TT_STATE_DICT_SHARDED,
+        .sharded = run->watch->state_dict_type == TT_STATE_DICT_SHARDED,
         .part = rank->mesh.part,
         .parts = rank->mesh.part_count,
-        .dtype = tt_run_save_dtype(run->config->watch.save_dtype, rank->model),
+        .dtype = tt_run_save_dtype(run->watch->save_dtype, rank->model),
         .stop = run->cancel,
         .base_folder = tt_model_folder_path(run->inputs.folder),
-        .base_name = run->config->model.model_name_or_path,
+        .base_name = run->model->model_name_or_path,
     };
     *checkpoints = (struct tt_checkpoints){.memory = memory, .first = first};
     if (run->rank_config.across_processes) TT_TRY(check_shared(run, rank));
@@ -144,7 +140,7 @@ static tt_status handle_failure(const struct tt_checkpoints *checkpoints, const 
     tt_status kind = status == TT_ERR_PEER ? error.cause : status;
     bool is_disk_error =
         kind == TT_ERR_IO || kind == TT_ERR_DATA; /* DATA: the folder was removed or is not writable */
-    if (!is_disk_error || run->config->watch.on_save_error != TT_SAVE_ERROR_CONTINUE) return status;
+    if (!is_disk_error || run->watch->on_save_error != TT_SAVE_ERROR_CONTINUE) return status;
     if (checkpoints->first) {
         tt_warn("a checkpoint could not be written: %s; training continues, older checkpoints are unchanged",
                 error.message);
@@ -229,12 +225,12 @@ static tt_status remove_old(void *context)
 {
     const struct tt_checkpoints *checkpoints = context;
     const struct tt_run *run = checkpoints->keep.run;
-    int64_t limit = run->config->watch.save_total_limit, newest = checkpoints->keep.newest;
+    int64_t limit = run->watch->save_total_limit, newest = checkpoints->keep.newest;
     if (limit <= 0) return TT_OK;
     tt_status status = TT_OK;
     int64_t *steps = NULL;
     size_t count = 0;
-    TT_GO(tt_checkpoint_list(run->config->run.output_dir, &steps, &count));
+    TT_GO(tt_checkpoint_list(run->spec->output_dir, &steps, &count));
     int64_t excess = (int64_t)count - limit;
     for (size_t i = 0; i < 2 * count && excess > 0; i++) {
         char path[PATH_BYTES];
@@ -293,7 +289,7 @@ tt_status tt_checkpoints_save(struct tt_checkpoints *checkpoints, struct tt_run 
 {
     char path[PATH_BYTES];
     bool first = tt_comm_rank(rank->world) == 0;
-    struct tt_save_job job = {.folder = path, .step = step, .state = !run->config->watch.save_only_model};
+    struct tt_save_job job = {.folder = path, .step = step, .state = !run->watch->save_only_model};
     TT_TRY(finish_save(checkpoints, run, false));
     TT_TRY(checkpoint_path(run, step, path));
     tt_status status = TT_OK;
@@ -347,7 +343,7 @@ static tt_status keep_limit(struct tt_checkpoints *checkpoints, const struct tt_
     int64_t *steps = NULL;
     size_t count = 0;
     if (run->resume.folder == NULL || checkpoints->keep.run != NULL) return TT_OK;
-    TT_TRY(tt_checkpoint_list(run->config->run.output_dir, &steps, &count));
+    TT_TRY(tt_checkpoint_list(run->spec->output_dir, &steps, &count));
     checkpoints->keep.run = run;
     checkpoints->keep.best = checkpoints->memory->best;
     checkpoints->keep.newest = count > 0 ? steps[0] : 0;
@@ -360,9 +356,9 @@ static tt_status restore_best(const struct tt_checkpoints *checkpoints, struct t
                               struct tt_rank *rank)
 {
     char path[PATH_BYTES];
-    if (!run->config->watch.load_best_model_at_end || !checkpoints->memory->best.known) return TT_OK;
+    if (!run->watch->load_best_model_at_end || !checkpoints->memory->best.known) return TT_OK;
     TT_TRY(checkpoint_path(run, checkpoints->memory->best.step, path));
-    if (run->config->watch.on_save_error == TT_SAVE_ERROR_CONTINUE && !tt_path_exists(path)) {
+    if (run->watch->on_save_error == TT_SAVE_ERROR_CONTINUE && !tt_path_exists(path)) {
         if (checkpoints->first)
             tt_warn("the best checkpoint, %s, was not written: the result is that of the last step", path);
         return TT_OK;
@@ -374,7 +370,7 @@ tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_ru
                                 int64_t step, bool stopped)
 {
     bool first = tt_comm_rank(rank->world) == 0;
-    struct tt_save_job job = {.folder = run->config->run.output_dir, .merge = true};
+    struct tt_save_job job = {.folder = run->spec->output_dir, .merge = true};
     TT_TRY(finish_save(checkpoints, run, stopped));
     TT_TRY(restore_best(checkpoints, run, rank));
     tt_status status = first ? report_best(checkpoints, run, -1) : TT_OK;
@@ -392,25 +388,25 @@ tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_ru
 /* Estimates the number of saves. */
 static int64_t count_saves(const struct tt_run *run)
 {
-    int64_t every = run->config->watch.save_strategy == TT_INTERVAL_BEST ? run->eval_steps : run->save_steps;
+    int64_t every = run->watch->save_strategy == TT_INTERVAL_BEST ? run->eval_steps : run->save_steps;
     int64_t left = run->total_steps - run->first_step;
     return every > 0 ? left / every + (left % every != 0) : 0;
 }
 
 tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_model *model)
 {
-    const struct tt_job_spec *config = run->config;
-    tt_dtype dtype = tt_run_save_dtype(config->watch.save_dtype, model);
+    const char *output_dir = run->spec->output_dir;
+    tt_dtype dtype = tt_run_save_dtype(run->watch->save_dtype, model);
     uint64_t available, weights, one;
     int64_t *steps = NULL;
     size_t there = 0;
     char have[32], need[32], each[32];
     TT_TRY(tt_checkpoint_bytes(model, dtype, false, &weights));
-    TT_TRY(tt_checkpoint_bytes(model, dtype, !config->watch.save_only_model, &one));
-    TT_TRY(tt_dir_free_bytes(config->run.output_dir, &available));
-    TT_TRY(tt_checkpoint_list(config->run.output_dir, &steps, &there));
+    TT_TRY(tt_checkpoint_bytes(model, dtype, !run->watch->save_only_model, &one));
+    TT_TRY(tt_dir_free_bytes(output_dir, &available));
+    TT_TRY(tt_checkpoint_list(output_dir, &steps, &there));
     tt_free(steps);
-    int64_t saves = count_saves(run), limit = config->watch.save_total_limit;
+    int64_t saves = count_saves(run), limit = run->watch->save_total_limit;
     int64_t kept =
         limit > 0 && limit < saves ? limit + 1 : saves; /* one more exists while the newest is written */
     if (limit > 0 && kept > 0) kept = kept > (int64_t)there ? kept - (int64_t)there : 1;
@@ -421,7 +417,7 @@ tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_m
     tt_status status =
         tt_fail(TT_ERR_IO,
                 "output_dir '%s' has %s free, and the run needs %s: %lld checkpoint%s of %s and the result",
-                config->run.output_dir, tt_format_bytes((double)available, have, sizeof have),
+                output_dir, tt_format_bytes((double)available, have, sizeof have),
                 tt_format_bytes((double)needed, need, sizeof need), (long long)kept, kept == 1 ? "" : "s",
                 tt_format_bytes((double)one, each, sizeof each));
     tt_hint("make room, choose an --output_dir on another disk, or keep fewer with --save_total_limit");

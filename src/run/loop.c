@@ -75,7 +75,7 @@ static void log_training(struct loop *loop, int64_t step, const struct tt_train_
  * saves its last step. */
 static bool saves_by_steps(const struct tt_run *run, int64_t done)
 {
-    enum tt_interval strategy = run->config->watch.save_strategy;
+    enum tt_interval strategy = run->watch->save_strategy;
     if (strategy != TT_INTERVAL_STEPS && strategy != TT_INTERVAL_EPOCH) return false;
     return due(run->save_steps, done) || done == run->total_steps;
 }
@@ -86,8 +86,8 @@ static tt_status evaluate(struct loop *loop, int64_t step)
     struct tt_evaluation evaluation;
     TT_TRY(tt_evaluate(loop->rank, run->eval_sampler, NULL, &loop->storage, &evaluation));
     loop->memory.counters.last_eval_loss = evaluation.loss;
-    tt_checkpoints_record_metric(&loop->checkpoints, run->config, &evaluation, step,
-                                 saves_by_steps(run, step));
+    double metric = evaluation.metrics[run->watch->metric - run->objective->ops->metrics];
+    tt_checkpoints_record_metric(&loop->checkpoints, run->watch, metric, step, saves_by_steps(run, step));
     if (!loop->first) return TT_OK;
     double seconds = evaluation.seconds > 0 ? evaluation.seconds : 1e-9;
     const struct tt_objective_ops *ops = loop->rank->objective.ops;
@@ -111,7 +111,6 @@ static tt_status evaluate(struct loop *loop, int64_t step)
 static void report_step(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
 {
     struct tt_run *run = loop->run;
-    const struct tt_job_spec *config = run->config;
     double speed = loop->memory.counters.train_seconds > 0
                        ? (double)loop->memory.counters.tokens / loop->memory.counters.train_seconds
                        : 0.0;
@@ -129,7 +128,7 @@ static void report_step(struct loop *loop, int64_t step, const struct tt_train_s
         };
         run->observer->on_progress(run->observer->context, &progress);
     }
-    if (due(run->logging_steps, step) || (config->watch.logging_first_step && step == 1) ||
+    if (due(run->logging_steps, step) || (run->watch->logging_first_step && step == 1) ||
         (step == run->total_steps && run->logging_steps > 0))
         log_training(loop, step, result);
 }
@@ -138,11 +137,11 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
 {
     struct tt_run *run = loop->run;
     struct tt_train_step_config config = {
-        .optim = &run->config->optim,
+        .optim = run->optim,
         .sampler = run->train_sampler,
         .cancel = run->cancel,
-        .seed = (uint64_t)run->config->run.seed,
-        .label_smoothing = run->config->run.label_smoothing_factor,
+        .seed = (uint64_t)run->spec->seed,
+        .label_smoothing = run->spec->label_smoothing_factor,
         .total_steps = run->total_steps,
         .before_update = tt_checkpoints_before_update,
         .context = &loop->checkpoints,
@@ -187,7 +186,7 @@ static tt_status after_step(struct loop *loop, int64_t done, const struct tt_tra
         run->eval_sampler != NULL && (due(run->eval_steps, done) || (last && run->eval_steps > 0));
     if (evaluates) TT_TRY(evaluate(loop, done));
     bool improved = loop->memory.best.known && loop->memory.best.step == done && best_before != done;
-    bool saves = run->config->watch.save_strategy == TT_INTERVAL_BEST ? improved : saves_by_steps(run, done);
+    bool saves = run->watch->save_strategy == TT_INTERVAL_BEST ? improved : saves_by_steps(run, done);
     return saves ? save(loop, done) : TT_OK;
 }
 
@@ -250,7 +249,7 @@ static tt_status finish(struct loop *loop, bool stopped)
     summary->stopped = stopped;
     summary->save_seconds = loop->checkpoints.save_seconds;
     summary->save_stall_seconds = loop->checkpoints.stall_seconds;
-    snprintf(summary->output, sizeof summary->output, "%s", run->config->run.output_dir);
+    snprintf(summary->output, sizeof summary->output, "%s", run->spec->output_dir);
     return report_memory(loop);
 }
 
@@ -259,7 +258,7 @@ static tt_status train(struct loop *loop)
     struct tt_run *run = loop->run;
     struct tt_train_step_result result = {0};
     bool stopped = false;
-    if (run->config->watch.eval_on_start && run->eval_sampler != NULL && run->first_step == 0)
+    if (run->watch->eval_on_start && run->eval_sampler != NULL && run->first_step == 0)
         TT_TRY(evaluate(loop, 0));
     for (int64_t step = run->first_step; step < run->total_steps && !stopped; step++) {
         double start = tt_clock_seconds();

@@ -55,7 +55,7 @@ static tt_status verify_named(const struct tt_run *run, const char *folder)
 /* Finds the checkpoint to resume from, in the process of rank 0. */
 static tt_status find(struct tt_run *run)
 {
-    const char *setting = run->config->run.resume_from_checkpoint, *output = run->config->run.output_dir;
+    const char *setting = run->spec->resume_from_checkpoint, *output = run->spec->output_dir;
     size_t skipped_count = 0;
     if (!means_newest(setting)) {
         run->resume.folder = tt_strdup(setting);
@@ -152,7 +152,7 @@ static tt_status share_path(void *context, const struct tt_world_rank *rank)
 
 tt_status tt_resume_find(struct tt_run *run, struct tt_world *world)
 {
-    if (!tt_resume_is_requested(run->config->run.resume_from_checkpoint)) return TT_OK;
+    if (!tt_resume_is_requested(run->spec->resume_from_checkpoint)) return TT_OK;
     TT_TRY(tt_world_agree(world, world->first_rank == 0 ? find_and_time(run) : TT_OK));
     if (world->local_count == world->world_size) return TT_OK;
     struct sharing sharing = {run, world->first_rank};
@@ -266,8 +266,8 @@ out:
 static void hint_changed(const struct tt_run *run, const struct tt_json_value *before, int world_size)
 {
     int64_t was = tt_json_integer(tt_json_get(before, TT_RESUME_SAMPLES));
-    int64_t pass = world_size * run->config->run.per_device_train_batch_size;
-    if (was > 0 && was % pass == 0 && was / pass != run->config->run.gradient_accumulation_steps)
+    int64_t pass = world_size * run->spec->per_device_train_batch_size;
+    if (was > 0 && was % pass == 0 && was / pass != run->spec->gradient_accumulation_steps)
         tt_hint("with ranks %d --gradient_accumulation_steps %lld makes %lld samples a step as before; "
                 "--resume_changed resumes anyway",
                 world_size, (long long)(was / pass), (long long)was);
@@ -305,7 +305,7 @@ static tt_status check_identity(const struct tt_run *run, int world_size)
     tt_status status = list_changes(before, now, &text, &count);
     tt_json_release(now);
     if (status == TT_OK) status = check_inputs(run, &text);
-    if (status == TT_OK && text.bytes > 0 && run->config->run.resume_changed) {
+    if (status == TT_OK && text.bytes > 0 && run->spec->resume_changed) {
         tt_warn("resuming with changed settings: %s", tt_str_text(&text));
     } else if (status == TT_OK && text.bytes > 0) {
         status = tt_fail(TT_ERR_USAGE, "this is not the run that '%s' belongs to: %s", resume->folder,
@@ -349,9 +349,9 @@ tt_status tt_resume_describe(const struct tt_run *run, const struct tt_world *wo
     const struct tt_resume *resume = &run->resume;
     int64_t ranks = 0;
     if (resume->folder == NULL) {
-        if (!tt_resume_is_requested(run->config->run.resume_from_checkpoint)) return TT_OK;
+        if (!tt_resume_is_requested(run->spec->resume_from_checkpoint)) return TT_OK;
         return tt_str_printf(text, "no checkpoint in '%s' yet: the run starts from the beginning",
-                             run->config->run.output_dir);
+                             run->spec->output_dir);
     }
     TT_TRY(tt_json_int(&resume->state, resume->state.root, "world_size", &ranks));
     TT_TRY(tt_str_printf(
@@ -376,7 +376,7 @@ tt_status tt_resume_load(const struct tt_run *run, struct tt_rank *rank)
         .units = rank->units,
         .adamw = rank->adamw,
         .stream = rank->stream,
-        .moments_in_host = run->config->shard.offload_params,
+        .moments_in_host = run->rank_config.offload_params,
         .cancel = run->cancel,
     };
     tt_status status = tt_state_load(run->resume.tensors, &target);

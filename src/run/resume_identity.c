@@ -38,7 +38,7 @@ static void add_model(struct builder *to, const struct tt_run *run)
 {
     const struct tt_model_options *options = &run->inputs.model_options;
     const struct tt_lora_config *lora = &options->lora;
-    add_word(to, "init", run->config->model.init);
+    add_word(to, "init", run->model->init);
     add(to, "use_peft", tt_json_new_bool(!options->train_base));
     add(to, "bf16", tt_json_new_bool(options->compute_dtype == TT_BF16));
     add(to, "quantized base", tt_json_new_integer(options->quant.type));
@@ -60,29 +60,30 @@ static void add_model(struct builder *to, const struct tt_run *run)
 
 static void add_data(struct builder *to, const struct tt_run *run, int world_size)
 {
-    const struct tt_job_spec *config = run->config;
+    const struct tt_run_spec *spec = run->spec;
+    const struct tt_data_config *data = run->data;
     char sum[20];
     snprintf(sum, sizeof sum, "%016llx", (unsigned long long)tt_fingerprint_of_rows(run->inputs.train));
     add(to, "training data", tt_json_new_string(sum));
     add(to, TT_RESUME_SAMPLES,
-        tt_json_new_integer(world_size * config->run.per_device_train_batch_size *
-                            config->run.gradient_accumulation_steps));
-    add(to, "max_length", tt_json_new_integer(config->data.max_length));
-    add(to, "packing", tt_json_new_bool(config->data.packing));
-    if (config->data.packing)
-        add_word(to, "packing_strategy", config->data.packing_strategy);
+        tt_json_new_integer(world_size * spec->per_device_train_batch_size *
+                            spec->gradient_accumulation_steps));
+    add(to, "max_length", tt_json_new_integer(data->max_length));
+    add(to, "packing", tt_json_new_bool(data->packing));
+    if (data->packing)
+        add_word(to, "packing_strategy", data->packing_strategy);
     else
         add(to, "packing_strategy", tt_json_new_null());
-    add_word(to, "train_sampling_strategy", config->run.train_sampling_strategy);
-    add(to, "dataloader_drop_last", tt_json_new_bool(config->run.dataloader_drop_last));
-    add(to, "seed", tt_json_new_integer(config->run.seed));
+    add_word(to, "train_sampling_strategy", spec->train_sampling_strategy);
+    add(to, "dataloader_drop_last", tt_json_new_bool(spec->dataloader_drop_last));
+    add(to, "seed", tt_json_new_integer(spec->seed));
     add(to, "data_seed",
-        tt_json_new_integer(config->run.data_seed >= 0 ? config->run.data_seed : config->run.seed));
+        tt_json_new_integer(spec->data_seed >= 0 ? spec->data_seed : spec->seed));
 }
 
 static void add_optimizer(struct builder *to, const struct tt_run *run)
 {
-    const struct tt_optim_config *optim = &run->config->optim;
+    const struct tt_optim_config *optim = run->optim;
     add(to, "optim", text_or_null(optim->optim));
     add(to, "learning_rate", tt_json_new_real(optim->learning_rate));
     add(to, "lr_scheduler_type", text_or_null(optim->lr_scheduler_type));
@@ -94,8 +95,8 @@ static void add_optimizer(struct builder *to, const struct tt_run *run)
     add(to, "adam_beta2", tt_json_new_real(optim->adam_beta2));
     add(to, "adam_epsilon", tt_json_new_real(optim->adam_epsilon));
     add(to, "max_grad_norm", tt_json_new_real(optim->max_grad_norm));
-    add(to, "label_smoothing_factor", tt_json_new_real(run->config->run.label_smoothing_factor));
-    add(to, "metric_for_best_model", text_or_null(run->config->watch.metric_for_best_model));
+    add(to, "label_smoothing_factor", tt_json_new_real(run->spec->label_smoothing_factor));
+    add(to, "metric_for_best_model", text_or_null(run->watch->metric_for_best_model));
 }
 
 struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_size)
@@ -112,7 +113,7 @@ struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_siz
 struct tt_json_value *tt_resume_tuning(const struct tt_run *run)
 {
     struct builder builder = {tt_json_new_object(), true};
-    const char *tuning = (const char *)&run->config->device.tuning;
+    const char *tuning = (const char *)run->tuning;
     char word[TT_JOB_WORD_BYTES];
     for (const struct tt_setting *row = tt_tuning_settings; row->name != NULL; row++) {
         if (row->local) continue; /* it changes no result */

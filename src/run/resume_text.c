@@ -81,9 +81,9 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
         "version", VERSION, "step", (int64_t)step, "total_steps", (int64_t)run->total_steps, "epoch",
         (double)step / (double)run->steps_per_epoch, "world_size", world_size, "sharding_strategy",
         tt_shard_strategy_name(run->rank_config.strategy), "state_dict_type",
-        tt_job_word("state_dict_type", run->config->watch.state_dict_type, state_dict), "weights_dtype",
-        tt_dtype_torch_name(tt_run_save_dtype(run->config->watch.save_dtype, rank->model)), "base_model",
-        run->config->model.model_name_or_path, "rng_key", (int64_t)run->config->run.seed);
+        tt_job_word("state_dict_type", run->watch->state_dict_type, state_dict), "weights_dtype",
+        tt_dtype_torch_name(tt_run_save_dtype(run->watch->save_dtype, rank->model)), "base_model",
+        run->model->model_name_or_path, "rng_key", (int64_t)run->spec->seed);
     bool ok = root != NULL;
     tt_status status = TT_OK;
     if (ok) {
@@ -91,7 +91,7 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
         ok &= tt_json_set(root, "tuning", tt_resume_tuning(run)) == 0;
         ok &= tt_json_set(root, "inputs", tt_fingerprint_json(&run->fingerprint)) == 0;
         ok &= tt_json_set(root, "counters", counters_object(&memory->counters)) == 0;
-        ok &= tt_json_set(root, "window", window_object(run->config->objective.ops, &memory->counters)) == 0;
+        ok &= tt_json_set(root, "window", window_object(run->objective->ops, &memory->counters)) == 0;
         ok &= tt_json_set(root, "best", best_object(&memory->best)) == 0;
         ok &= tt_json_set(root, "gradient_watch", watch_object(&memory->watch)) == 0;
         ok &= tt_json_set_copy(root, "results", tt_journal_results(run->journal)) == 0;
@@ -161,7 +161,7 @@ tt_status tt_resume_restore(const struct tt_run *run, struct tt_memory *memory)
     if (run->resume.folder == NULL) return TT_OK;
     TT_TRY(tt_json_object(json, json->root, "counters", &object));
     TT_TRY(read_counters(json, object, &memory->counters));
-    TT_TRY(read_window(json, object, run->config->objective.ops, memory->counters.window));
+    TT_TRY(read_window(json, object, run->objective->ops, memory->counters.window));
     TT_TRY(tt_json_object(json, json->root, "gradient_watch", &object));
     TT_TRY(read_watch(json, object, &memory->watch));
     if (!tt_json_is_object(best)) return TT_OK;

@@ -13,7 +13,14 @@
 #include "run/resume.h"
 
 struct tt_run {
-    const struct tt_job_spec *config;
+    /* the parts of the job that a run reads; lent */
+    const struct tt_objective *objective;
+    const struct tt_model_spec *model;
+    const struct tt_data_config *data;
+    const struct tt_optim_config *optim;
+    const struct tt_run_spec *spec;
+    const struct tt_watch_spec *watch;
+    const struct tt_device_tuning *tuning;
     const struct tt_settings *settings;       /* NULL or lent */
     const struct tt_train_observer *observer; /* NULL or lent */
     struct tt_cancel *cancel;

@@ -48,15 +48,15 @@ static int64_t resolve_interval(enum tt_interval strategy, double every, int64_t
 
 static tt_status create_samplers(struct tt_run *run, int data_size)
 {
-    const struct tt_job_spec *config = run->config;
-    const struct tt_data_config *data = &config->data;
+    const struct tt_run_spec *spec = run->spec;
+    const struct tt_data_config *data = run->data;
     struct tt_sampler_config train = {
-        .micro_batch_size = config->run.per_device_train_batch_size,
+        .micro_batch_size = spec->per_device_train_batch_size,
         .world_size = data_size,
-        .accumulation = config->run.gradient_accumulation_steps,
-        .seed = (uint64_t)(config->run.data_seed >= 0 ? config->run.data_seed : config->run.seed),
-        .shuffle = config->run.train_sampling_strategy == TT_SAMPLING_RANDOM,
-        .drop_last = config->run.dataloader_drop_last,
+        .accumulation = spec->gradient_accumulation_steps,
+        .seed = (uint64_t)(spec->data_seed >= 0 ? spec->data_seed : spec->seed),
+        .shuffle = spec->train_sampling_strategy == TT_SAMPLING_RANDOM,
+        .drop_last = spec->dataloader_drop_last,
         .packing = data->packing,
         .packing_strategy = data->packing_strategy,
         .max_length = data->max_length,
@@ -66,13 +66,13 @@ static tt_status create_samplers(struct tt_run *run, int data_size)
     if (run->steps_per_epoch < 1)
         return tt_fail(TT_ERR_USAGE,
                        "the data has fewer rows than one batch, and dataloader_drop_last is on");
-    run->total_steps = config->run.max_steps > 0
-                           ? config->run.max_steps
-                           : to_steps(ceil(config->run.num_train_epochs * (double)run->steps_per_epoch));
+    run->total_steps = spec->max_steps > 0
+                           ? spec->max_steps
+                           : to_steps(ceil(spec->num_train_epochs * (double)run->steps_per_epoch));
     tt_sampler_limits(run->train_sampler, 0, run->total_steps, &run->train_limits);
     if (run->inputs.eval == NULL) return TT_OK;
     struct tt_sampler_config eval = train;
-    eval.micro_batch_size = config->run.per_device_eval_batch_size;
+    eval.micro_batch_size = spec->per_device_eval_batch_size;
     eval.accumulation = 1;
     eval.shuffle = eval.drop_last = false;
     eval.packing = data->eval_packing >= 0 ? data->eval_packing : data->packing;
@@ -83,14 +83,14 @@ static tt_status create_samplers(struct tt_run *run, int data_size)
 
 static void resolve_intervals(struct tt_run *run)
 {
-    const struct tt_job_spec *config = run->config;
+    const struct tt_watch_spec *watch = run->watch;
     int64_t per_epoch = run->steps_per_epoch, total = run->total_steps;
     run->logging_steps =
-        resolve_interval(config->watch.logging_strategy, config->watch.logging_steps, per_epoch, total);
+        resolve_interval(watch->logging_strategy, watch->logging_steps, per_epoch, total);
     run->eval_steps =
-        resolve_interval(config->watch.eval_strategy, config->watch.eval_steps, per_epoch, total);
+        resolve_interval(watch->eval_strategy, watch->eval_steps, per_epoch, total);
     run->save_steps =
-        resolve_interval(config->watch.save_strategy, config->watch.save_steps, per_epoch, total);
+        resolve_interval(watch->save_strategy, watch->save_steps, per_epoch, total);
 }
 
 static tt_status report_data(const struct tt_run *run)
@@ -158,7 +158,7 @@ static tt_status check_before_start(struct tt_run *run, const struct tt_world *w
     TT_GO(tt_resume_check_model(run, model));
     if (world->first_rank == 0) TT_GO(tt_checkpoints_check_space(run, model));
     TT_GO(tt_plan_make(&run->rank_config, tt_rank_layout_ranks(&layout),
-                       run->config->run.gradient_accumulation_steps, &run->train_limits, &run->eval_limits,
+                       run->spec->gradient_accumulation_steps, &run->train_limits, &run->eval_limits,
                        &run->plan));
     TT_GO(report_data(run));
     TT_GO(report_model(run, model, world));
@@ -202,42 +202,42 @@ static int64_t stated_steps(double every, int64_t total)
 
 static tt_status open_journal(struct tt_run *run)
 {
-    const struct tt_job_spec *config = run->config;
+    const struct tt_watch_spec *watch = run->watch;
     struct tt_journal_facts facts = {
         .max_steps = run->total_steps,
-        .train_batch_size = run->config->run.per_device_train_batch_size,
+        .train_batch_size = run->spec->per_device_train_batch_size,
         .num_train_epochs = (double)run->total_steps / (double)run->steps_per_epoch,
-        .logging_steps = stated_steps(config->watch.logging_steps, run->total_steps),
-        .eval_steps = config->watch.eval_steps > 0 ? stated_steps(config->watch.eval_steps, run->total_steps)
+        .logging_steps = stated_steps(watch->logging_steps, run->total_steps),
+        .eval_steps = watch->eval_steps > 0 ? stated_steps(watch->eval_steps, run->total_steps)
                                                    : STATED_EVAL_STEPS,
-        .save_steps = stated_steps(config->watch.save_steps, run->total_steps),
+        .save_steps = stated_steps(watch->save_steps, run->total_steps),
     };
-    return tt_journal_open(config->run.output_dir, &config->watch, &facts, run->observer, &run->journal);
+    return tt_journal_open(run->spec->output_dir, watch, &facts, run->observer, &run->journal);
 }
 
-static tt_status open_inputs(struct tt_run *run, const struct tt_world *world)
+static tt_status open_inputs(struct tt_run *run, const struct tt_job_spec *job, const struct tt_world *world)
 {
-    TT_TRY(tt_schedule_check(&run->config->optim));
+    TT_TRY(tt_schedule_check(run->optim));
     TT_TRY(tt_resume_open(run));
     if (world->first_rank == 0)
-        TT_TRY(tt_output_dir_check(&run->output, &run->config->run, run->resume.folder != NULL));
-    const struct tt_inputs_config inputs = tt_inputs_config_of(run->config, TT_INPUTS_TRAIN);
+        TT_TRY(tt_output_dir_check(&run->output, run->spec, run->resume.folder != NULL));
+    const struct tt_inputs_config inputs = tt_inputs_config_of(job, TT_INPUTS_TRAIN);
     TT_TRY(tt_inputs_open(&inputs, &run->inputs));
-    return tt_fingerprint_compute(run->config->launch.verify_inputs, tt_str_text(&world->settings),
+    return tt_fingerprint_compute(job->launch.verify_inputs, tt_str_text(&world->settings),
                                   &run->inputs, run->resume.folder, run->cancel, &run->fingerprint);
 }
 
-static tt_status prepare(struct tt_run *run, const struct tt_world *world)
+static tt_status prepare(struct tt_run *run, const struct tt_shard_spec *shard, const struct tt_world *world)
 {
     TT_TRY(create_samplers(run, tt_mesh_data_size(&run->rank_config.mesh, world->world_size)));
     resolve_intervals(run);
     TT_TRY(tt_resume_prepare(run, world));
     struct tt_rank_layout layout = tt_rank_layout_of(world);
-    TT_TRY(tt_rank_config_make(&run->config->shard, &layout, &run->inputs.model_facts,
+    TT_TRY(tt_rank_config_make(shard, &layout, &run->inputs.model_facts,
                                &run->inputs.model_options, TT_RANK_TRAINS, run->cancel, &run->rank_config));
-    run->rank_config.objective = &run->config->objective;
+    run->rank_config.objective = run->objective;
     run->rank_config.saves = true;
-    run->rank_config.saves_state = !run->config->watch.save_only_model;
+    run->rank_config.saves_state = !run->watch->save_only_model;
     run->rank_config.limits = tt_batch_limits_join(&run->train_limits, &run->eval_limits);
     TT_TRY(check_before_start(run, world));
     if (world->first_rank == 0) TT_TRY(open_journal(run));
@@ -251,32 +251,38 @@ static void report_end(const struct tt_run *run, const struct tt_world *world, t
         tt_notice("rank %d of %d: training is complete, %lld steps", world->first_rank, world->world_size,
                   (long long)run->total_steps);
     if (status == TT_ERR_PEER || status == TT_ERR_COMM || status == TT_ERR_DEVICE)
-        tt_resume_hint(run->config->run.output_dir, world->first_rank == 0);
+        tt_resume_hint(run->spec->output_dir, world->first_rank == 0);
 }
 
-tt_status tt_trainer_run(const struct tt_job_spec *config, const struct tt_settings *settings,
+tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings *settings,
                          const struct tt_train_observer *observer, struct tt_cancel *cancel,
                          struct tt_train_summary *summary)
 {
     tt_status status = TT_OK;
     struct tt_world world = {0};
     struct tt_run run = {
-        .config = config,
+        .objective = &job->objective,
+        .model = &job->model,
+        .data = &job->data,
+        .optim = &job->optim,
+        .spec = &job->run,
+        .watch = &job->watch,
+        .tuning = &job->device.tuning,
         .settings = settings,
         .cancel = cancel,
         .start_seconds = tt_clock_seconds(),
         .summary = summary,
     };
     *summary = (struct tt_train_summary){.last_eval_loss = NAN};
-    TT_GO(tt_run_open_world(TT_JOB_TRAIN, config, cancel, &world));
+    TT_GO(tt_run_open_world(TT_JOB_TRAIN, job, cancel, &world));
     run.observer = world.first_rank == 0 ? observer : NULL;
     /* A process that fails here must still call the collective in which the others agree. */
-    if (world.first_rank == 0) status = tt_output_dir_claim(&config->run, &config->model, &run.output);
+    if (world.first_rank == 0) status = tt_output_dir_claim(run.spec, run.model, &run.output);
     TT_GO(tt_world_agree(&world, status));
     TT_GO(tt_resume_find(&run, &world));
-    TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
+    TT_GO(tt_world_agree(&world, open_inputs(&run, job, &world)));
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
-    TT_GO(tt_world_agree(&world, prepare(&run, &world)));
+    TT_GO(tt_world_agree(&world, prepare(&run, &job->shard, &world)));
     status = tt_world_run(&world, rank_main, &run);
     report_end(&run, &world, status);
 out:

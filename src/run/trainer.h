@@ -18,9 +18,9 @@
 #include "job/spec.h"
 #include "trimtab.h"
 
-/* Runs the training of `config`, which is resolved. `settings`: NULL, or written to output_dir. `observer` may be NULL.
+/* Runs the training of `job`, which is resolved. `settings`: NULL, or written to output_dir. `observer` may be NULL.
  * A stop on request is TT_ERR_CANCELLED, after a save. */
-TT_MUST_USE tt_status tt_trainer_run(const struct tt_job_spec *config, const struct tt_settings *settings,
+TT_MUST_USE tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings *settings,
                                      const struct tt_train_observer *observer, struct tt_cancel *cancel,
                                      struct tt_train_summary *summary);
 

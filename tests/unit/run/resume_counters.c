@@ -15,8 +15,8 @@
 static void read_state(const char *window, const char *among_counters, struct tt_memory *memory)
 {
     static char folder[] = "checkpoint-1";
-    struct tt_job_spec job = {0};
-    struct tt_run run = {.config = &job, .resume = {.folder = folder}};
+    struct tt_objective objective;
+    struct tt_run run = {.objective = &objective, .resume = {.folder = folder}};
     struct tt_str text = {0};
     tt_status status =
         tt_str_printf(&text,
@@ -26,7 +26,7 @@ static void read_state(const char *window, const char *among_counters, struct tt
                       window, among_counters);
     *memory = (struct tt_memory){0};
     assert_int_equal(status, TT_OK);
-    assert_int_equal(tt_objective_init("sft", &job.objective), TT_OK);
+    assert_int_equal(tt_objective_init("sft", &objective), TT_OK);
     assert_int_equal(tt_json_parse(text.data, text.bytes, "training_state.json", &run.resume.state), TT_OK);
     if (tt_resume_restore(&run, memory) != TT_OK) fail_msg("%s", tt_error_last()->message);
     assert_true(memory->counters.loss_sum == 9.5);
