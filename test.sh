@@ -11,10 +11,10 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$root"
-kinds='unit|ops|fault|fuzz' threads=false
+kinds='unit|ops|fault|fuzz' targets=sanitizer_tests threads=false
 case ${1-} in
 '') ;;
---all) kinds+='|golden|property|cli|e2e' threads=true ;;
+--all) kinds+='|golden|property|cli|e2e' targets=all threads=true ;;
 *) sed -n '5p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
 esac
 tools/install-dependencies.sh test
@@ -47,7 +47,7 @@ options="-DTT_TESTS=ON -DTT_WERROR=${TT_WERROR:-TESTED}"
 tools/build.sh "$root/build" "-DCMAKE_BUILD_TYPE=Release $options"
 run_tests "$root/build"
 
-tools/build.sh "$root/build-sanitize" "-DCMAKE_BUILD_TYPE=Debug -DTT_SANITIZE=ON $options"
+tools/build.sh "$root/build-sanitize" "-DCMAKE_BUILD_TYPE=Debug -DTT_SANITIZE=ON $options" $targets
 # Without the demo, its training over 4 bits and the commands of the documentation: they take minutes, and other tests take the
 # same paths.
 run_tests "$root/build-sanitize" --tests-regex "^($kinds)_" --exclude-regex '^(cli_docs_commands|e2e_demo|e2e_qlora)$'

@@ -1,7 +1,6 @@
-/* The program, killed at every change that it makes to the file system while it saves, and at random moments:
- * the newest complete checkpoint always loads, nothing half-written is ever taken, and the run that goes on
- * from there ends with the bits of one that was never killed. The same for changes that fail: what was saved
- * before is untouched.
+/* The program, killed at every change that it makes to the file system while it saves, and at random moments: the newest
+ * complete checkpoint always loads, nothing half-written is ever taken, and the run that resumes from it ends with the
+ * bits of one that was never killed. The same for changes that fail: earlier saves are untouched.
  *
  * In full: TT_TEST_KILLS=200 TT_TEST_STRIDE=1 (default: 15 random kills, every 11th change). */
 #include <errno.h>
@@ -25,13 +24,14 @@
 #include "support/train_run.h"
 #include "support/workplace.h"
 
-enum { CHANGES_MAX = 2000, LONG_STEPS = 600 };
+enum { CHANGES_MAX = 2000, LONG_STEPS = 300 };
 static const char sweep[] = "max_steps 5 save_steps 2 save_total_limit 1 ranks 2 lora_dropout 0.1";
 
 struct scene {
     struct test_workplace place;
     char output[TEST_PATH_BYTES], reference[TEST_PATH_BYTES];
     struct test_program program;
+    int changes; /* a run of `sweep` makes at most so many; found by the first test */
 };
 
 static int setting(const char *name, int otherwise)
@@ -66,6 +66,22 @@ static void begin(struct scene *scene, const char *more)
     test_workplace_path(&scene->place, "out", scene->output);
     test_workplace_path(&scene->place, "reference", scene->reference);
     if (run(scene, scene->reference, more) != 0) fail_msg("%s", scene->program.output);
+}
+
+/* One run of `sweep` is the reference of three tests. */
+static int begin_sweep(void **state)
+{
+    static struct scene scene = {.changes = CHANGES_MAX};
+    begin(&scene, sweep);
+    *state = &scene;
+    return 0;
+}
+
+static int end_sweep(void **state)
+{
+    struct scene *scene = *state;
+    test_workplace_remove(&scene->place);
+    return 0;
 }
 
 /* Whatever is called a checkpoint verifies. Returns how many there are. */
@@ -109,104 +125,79 @@ static void plan_fault(int nth, int error_number, bool sticky)
     assert_int_equal(nth > 0 ? setenv("TRIMTAB_FILE_FAULT", text, 1) : unsetenv("TRIMTAB_FILE_FAULT"), 0);
 }
 
+/* Runs `sweep` from nothing with a fault planned for its nth change; returns its exit code. */
+static int run_with_fault(struct scene *scene, int nth, int error_number, bool sticky, const char *more)
+{
+    assert_int_equal(tt_dir_remove(scene->output), TT_OK);
+    plan_fault(nth, error_number, sticky);
+    int code = run(scene, scene->output, more);
+    plan_fault(0, 0, false);
+    return code;
+}
+
+static void expect_resumed(struct scene *scene, int nth)
+{
+    int code = run(scene, scene->output, sweep);
+    if (code != TT_EXIT_DONE) fail_msg("after change %d: exit %d: %s", nth, code, scene->program.output);
+    expect_same_end(scene, 5);
+}
+
 static void killed_at_every_change(void **state)
 {
-    (void)state;
-    struct scene scene;
-    int stride = setting("TT_TEST_STRIDE", 11), nth = 1, code = 0;
-    begin(&scene, sweep);
+    struct scene *scene = *state;
+    int stride = setting("TT_TEST_STRIDE", 11), nth = 1;
     for (; nth < CHANGES_MAX; nth += stride) {
-        assert_int_equal(tt_dir_remove(scene.output), TT_OK);
-        plan_fault(nth, 0, false);
-        code = run(&scene, scene.output, sweep);
-        plan_fault(0, 0, false);
+        int code = run_with_fault(scene, nth, 0, false, sweep);
         if (code == TT_EXIT_DONE) break;
-        if (code != 128 + SIGKILL) fail_msg("change %d: exit %d: %s", nth, code, scene.program.output);
-        (void)expect_all_whole(scene.output);
+        if (code != 128 + SIGKILL) fail_msg("change %d: exit %d: %s", nth, code, scene->program.output);
+        (void)expect_all_whole(scene->output);
         /* Killed while the result was written: it is there in part, and no checkpoint is missing. */
-        code = run(&scene, scene.output, sweep);
-        if (code != TT_EXIT_DONE) fail_msg("after change %d: exit %d: %s", nth, code, scene.program.output);
-        assert_int_equal(expect_all_whole(scene.output), 1);
-        expect_same_end(&scene, 5);
+        expect_resumed(scene, nth);
+        assert_int_equal(expect_all_whole(scene->output), 1);
     }
     printf("%d changes, every %d\n", nth, stride);
     assert_true(nth > 50 && nth < CHANGES_MAX);
-    test_workplace_remove(&scene.place);
+    scene->changes = nth;
 }
 
-/* About how many changes a run makes: one that is to be killed later than that is not. */
-static int count_changes(struct scene *scene)
-{
-    int low = 1, high = CHANGES_MAX;
-    while (low < high) {
-        int middle = (low + high) / 2;
-        assert_int_equal(tt_dir_remove(scene->output), TT_OK);
-        plan_fault(middle, 0, false);
-        int code = run(scene, scene->output, sweep);
-        plan_fault(0, 0, false);
-        if (code == TT_EXIT_DONE)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
-}
-
-/* Each change fails, once or from then on: an error that says which, unless there was another way, and what
- * was saved before is whole. */
+/* Each change fails, once or from then on: an error with the reason, unless there was another way, and earlier saves
+ * are whole. */
 static void failed_at_every_change(void **state)
 {
-    (void)state;
     static const int errors[] = {ENOSPC, EIO, EROFS};
-    struct scene scene;
-    int stride = 3 * setting("TT_TEST_STRIDE", 11), told = 0, unnoticed = 0;
-    begin(&scene, sweep);
-    int changes = count_changes(&scene);
-    for (int nth = 1; nth < changes; nth += stride) {
+    struct scene *scene = *state;
+    int stride = 3 * setting("TT_TEST_STRIDE", 11), reported = 0, unnoticed = 0;
+    for (int nth = 1; nth < scene->changes; nth += stride) {
         int error_number = errors[nth / stride % 3];
-        bool sticky = nth / stride % 2 != 0;
-        assert_int_equal(tt_dir_remove(scene.output), TT_OK);
-        plan_fault(nth, error_number, sticky);
-        int code = run(&scene, scene.output, sweep);
-        plan_fault(0, 0, false);
-        (void)expect_all_whole(scene.output);
-        bool said = strstr(scene.program.output, strerror(error_number)) != NULL;
+        int code = run_with_fault(scene, nth, error_number, nth / stride % 2 != 0, sweep);
+        (void)expect_all_whole(scene->output);
+        bool reports = strstr(scene->program.output, strerror(error_number)) != NULL;
         int failed = error_number == EROFS ? TT_EXIT_DATA : TT_EXIT_IO;
-        if (code != TT_EXIT_DONE && (code != failed || !said))
-            fail_msg("change %d, %s: exit %d: %s", nth, strerror(error_number), code, scene.program.output);
-        told += said;
-        unnoticed += code == TT_EXIT_DONE && !said;
-        code = run(&scene, scene.output, sweep);
-        if (code != TT_EXIT_DONE) fail_msg("after change %d: exit %d: %s", nth, code, scene.program.output);
-        expect_same_end(&scene, 5);
+        if (code != TT_EXIT_DONE && (code != failed || !reports))
+            fail_msg("change %d, %s: exit %d: %s", nth, strerror(error_number), code, scene->program.output);
+        reported += reports;
+        unnoticed += code == TT_EXIT_DONE && !reports;
+        expect_resumed(scene, nth);
     }
-    printf("%d changes, every %d: %d failures told, %d got round\n", changes, stride, told, unnoticed);
-    assert_true(
-        told >
-        unnoticed); /* what has another way: two folders that cannot change places, what is cleared away */
-    test_workplace_remove(&scene.place);
+    printf("every %d: %d failures reported, %d without effect\n", stride, reported, unnoticed);
+    /* Without effect: two folders that cannot change places, and folders that are removed. */
+    assert_true(reported > unnoticed);
 }
 
-/* Training goes on where it was told to, and the next save is whole. */
-static void goes_on_when_told(void **state)
+/* With on_save_error continue training continues, and the next save is whole. */
+static void continues_after_a_failed_save(void **state)
 {
-    (void)state;
-    struct scene scene;
+    struct scene *scene = *state;
     char more[200];
-    begin(&scene, sweep);
     snprintf(more, sizeof more, "%s on_save_error continue", sweep);
-    int told = 0;
+    int continued = 0;
     for (int nth = 20; nth < 60; nth += 8) {
-        assert_int_equal(tt_dir_remove(scene.output), TT_OK);
-        plan_fault(nth, EIO, false);
-        int code = run(&scene, scene.output, more);
-        plan_fault(0, 0, false);
-        if (code != TT_EXIT_DONE) fail_msg("change %d: exit %d: %s", nth, code, scene.program.output);
-        told += test_count_text(scene.program.output, "training continues");
-        expect_same_end(&scene, 5);
+        int code = run_with_fault(scene, nth, EIO, false, more);
+        if (code != TT_EXIT_DONE) fail_msg("change %d: exit %d: %s", nth, code, scene->program.output);
+        continued += test_count_text(scene->program.output, "training continues");
+        expect_same_end(scene, 5);
     }
-    assert_true(told > 0);
-    test_workplace_remove(&scene.place);
+    assert_true(continued > 0);
 }
 
 static void killed_at_random(void **state)
@@ -248,8 +239,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_at_every_change),
         cmocka_unit_test(failed_at_every_change),
-        cmocka_unit_test(goes_on_when_told),
+        cmocka_unit_test(continues_after_a_failed_save),
         cmocka_unit_test(killed_at_random),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, begin_sweep, end_sweep);
 }
