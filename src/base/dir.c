@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/str.h"
 
 tt_status tt_dir_create(const char *path)
 {
@@ -61,11 +62,6 @@ tt_status tt_dir_remove(const char *path)
     return TT_OK;
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 struct name_list {
     char **names;
     size_t count, capacity;
@@ -107,7 +103,7 @@ tt_status tt_dir_list(const char *path, tt_status (*visit)(void *context, const 
 {
     struct name_list list = {0};
     tt_status status = read_names(path, &list);
-    if (status == TT_OK && list.count > 1) qsort(list.names, list.count, sizeof(char *), compare_names);
+    if (status == TT_OK && list.count > 1) qsort(list.names, list.count, sizeof(char *), tt_compare_texts);
     for (size_t i = 0; status == TT_OK && i < list.count; i++) status = visit(context, list.names[i]);
     name_list_deinit(&list);
     return status;

@@ -124,6 +124,11 @@ bool tt_starts_with(const char *text, const char *start)
     return strncmp(text, start, strlen(start)) == 0;
 }
 
+int tt_compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 bool tt_ends_with(const char *text, const char *ending)
 {
     return tt_span_ends_with(tt_span_of(text), ending);

@@ -33,6 +33,7 @@ bool tt_span_starts_with(struct tt_span span, const char *start);
 bool tt_span_ends_with(struct tt_span span, const char *ending);
 bool tt_starts_with(const char *text, const char *start);
 bool tt_ends_with(const char *text, const char *ending);
+int tt_compare_texts(const void *a, const void *b); /* for qsort of an array of texts: by bytes */
 
 /* "1.5 GiB", "312 MiB", "17 B"; returns `text`. */
 const char *tt_format_bytes(double bytes, char *text, size_t text_bytes);

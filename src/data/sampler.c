@@ -10,6 +10,8 @@
 #include "data/packing.h"
 #include "data/store.h"
 
+enum { ARRAY_ALIGNMENT = 64 }; /* bytes */
+
 enum unit_kind { UNIT_GROUP, UNIT_PACK, UNIT_SLICE };
 
 /* A unit of a global batch, with the keys of its place in the batch. */
@@ -297,11 +299,6 @@ struct batch_arrays {
     float *columns[TT_COLUMNS_MAX];
 };
 
-static size_t round_up(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 /* Returns the bytes needed; `block` may be NULL to compute only these. */
 static size_t lay_out(const struct tt_sampler *sampler, char *block, const struct tt_batch_limits *size,
                       struct batch_arrays *arrays)
@@ -321,13 +318,13 @@ static size_t lay_out(const struct tt_sampler *sampler, char *block, const struc
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (block != NULL) *parts[i].array = block + at;
-        at += round_up(parts[i].bytes);
+        at += tt_align_up(parts[i].bytes, ARRAY_ALIGNMENT);
     }
     for (int c = 0; c < columns->count; c++) {
         enum tt_per per = columns->list[c].per;
         size_t count = per == TT_PER_TOKEN ? tokens : per == TT_PER_ROW ? rows : (size_t)size->sequences;
         if (block != NULL) arrays->columns[c] = (float *)(block + at);
-        at += round_up(count * sizeof(float));
+        at += tt_align_up(count * sizeof(float), ARRAY_ALIGNMENT);
     }
     return at;
 }
@@ -407,7 +404,7 @@ tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t index, int6
                        (long long)index);
     }
     /* The members come first in the block; the batch follows them. */
-    size_t member_bytes = round_up(step.count * sizeof(struct member));
+    size_t member_bytes = tt_align_up(step.count * sizeof(struct member), ARRAY_ALIGNMENT);
     TT_TRY(storage_reserve(storage, member_bytes));
     list_members(sampler, &step, storage->block);
     uint64_t cell = (uint64_t)micro * (uint64_t)sampler->config.world_size + (uint64_t)rank;

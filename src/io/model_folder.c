@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hub_cache.h"
+#include "base/str.h"
 
 #define CONFIG_BYTES_MAX ((size_t)16 << 20)
 #define INDEX_BYTES_MAX ((size_t)256 << 20)
@@ -87,11 +88,6 @@ static int compare_located(const void *a, const void *b)
     return strcmp(x->entry->name, y->entry->name);
 }
 
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static tt_status collect_tensors(struct tt_model_folder *folder)
 {
     size_t count = 0;
@@ -140,7 +136,7 @@ static tt_status list_files(const struct tt_json *index, const struct tt_json_va
         names[(*count)++] = name;
     }
     if (*count == 0) return tt_fail(TT_ERR_DATA, "%s lists no tensors", index->origin);
-    qsort(names, *count, sizeof *names, compare_texts);
+    qsort(names, *count, sizeof *names, tt_compare_texts);
     size_t kept = 1;
     for (size_t i = 1; i < *count; i++) {
         if (strcmp(names[i], names[kept - 1]) != 0) names[kept++] = names[i];

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/str.h"
 #include "io/safetensors_types.h"
 
 static int type_order(const struct tt_safetensors_entry *entry)
@@ -21,17 +22,12 @@ static int compare_entries(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static tt_status check_distinct(const struct tt_safetensors_entry *entries, size_t count)
 {
     const char **names = tt_calloc(count, sizeof *names);
     if (names == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < count; i++) names[i] = entries[i].name;
-    qsort(names, count, sizeof *names, compare_texts);
+    qsort(names, count, sizeof *names, tt_compare_texts);
     tt_status status = TT_OK;
     for (size_t i = 1; i < count && status == TT_OK; i++) {
         if (strcmp(names[i - 1], names[i]) == 0) {

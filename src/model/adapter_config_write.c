@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/str.h"
 #include "model/adapter_config.h"
 #include "model/family.h"
 #include "model/lora.h"
@@ -23,17 +24,12 @@ static tt_status set(struct tt_json_value *object, const char *key, struct tt_js
     return value != NULL && tt_json_set(object, key, value) == 0 ? TT_OK : no_memory();
 }
 
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static tt_status set_sorted_list(struct tt_json_value *object, const char *key, const char **texts,
                                  size_t count)
 {
     struct tt_json_value *list = tt_json_new_list();
     tt_status status = list != NULL ? TT_OK : no_memory();
-    qsort(texts, count, sizeof *texts, compare_texts);
+    qsort(texts, count, sizeof *texts, tt_compare_texts);
     for (size_t i = 0; i < count && status == TT_OK; i++) {
         if (tt_json_append(list, tt_json_new_string(texts[i])) != 0) status = no_memory();
     }
