@@ -19,8 +19,7 @@ static const double patience_seconds = 5.0;
 
 static tt_status checkpoint_path(const struct tt_run *run, int64_t step, char path[PATH_BYTES])
 {
-    int length =
-        snprintf(path, PATH_BYTES, "%s/checkpoint-%lld", run->spec->output_dir, (long long)step);
+    int length = snprintf(path, PATH_BYTES, "%s/checkpoint-%lld", run->spec->output_dir, (long long)step);
     if (length >= PATH_BYTES) return tt_fail(TT_ERR_USAGE, "output_dir is too long a path");
     return TT_OK;
 }
@@ -32,8 +31,8 @@ void tt_checkpoints_record_metric(struct tt_checkpoints *checkpoints, const stru
     bool tracked = watch->load_best_model_at_end || watch->metric_for_best_model != NULL || by_best;
     if (step == 0 || !tracked || isnan(metric)) return;
     if (watch->load_best_model_at_end && !saved && !by_best) return;
-    bool greater = watch->greater_is_better >= 0 ? watch->greater_is_better
-                                                 : watch->metric->better == TT_BETTER_GREATER;
+    bool greater =
+        watch->greater_is_better >= 0 ? watch->greater_is_better : watch->metric->better == TT_BETTER_GREATER;
     struct tt_best *best = &checkpoints->memory->best;
     bool better = greater ? metric > best->metric : metric < best->metric;
     if (best->known && !better) return;

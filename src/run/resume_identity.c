@@ -77,8 +77,7 @@ static void add_data(struct builder *to, const struct tt_run *run, int world_siz
     add_word(to, "train_sampling_strategy", spec->train_sampling_strategy);
     add(to, "dataloader_drop_last", tt_json_new_bool(spec->dataloader_drop_last));
     add(to, "seed", tt_json_new_integer(spec->seed));
-    add(to, "data_seed",
-        tt_json_new_integer(spec->data_seed >= 0 ? spec->data_seed : spec->seed));
+    add(to, "data_seed", tt_json_new_integer(spec->data_seed >= 0 ? spec->data_seed : spec->seed));
 }
 
 static void add_optimizer(struct builder *to, const struct tt_run *run)

@@ -85,12 +85,9 @@ static void resolve_intervals(struct tt_run *run)
 {
     const struct tt_watch_spec *watch = run->watch;
     int64_t per_epoch = run->steps_per_epoch, total = run->total_steps;
-    run->logging_steps =
-        resolve_interval(watch->logging_strategy, watch->logging_steps, per_epoch, total);
-    run->eval_steps =
-        resolve_interval(watch->eval_strategy, watch->eval_steps, per_epoch, total);
-    run->save_steps =
-        resolve_interval(watch->save_strategy, watch->save_steps, per_epoch, total);
+    run->logging_steps = resolve_interval(watch->logging_strategy, watch->logging_steps, per_epoch, total);
+    run->eval_steps = resolve_interval(watch->eval_strategy, watch->eval_steps, per_epoch, total);
+    run->save_steps = resolve_interval(watch->save_strategy, watch->save_steps, per_epoch, total);
 }
 
 static tt_status report_data(const struct tt_run *run)
@@ -208,8 +205,8 @@ static tt_status open_journal(struct tt_run *run)
         .train_batch_size = run->spec->per_device_train_batch_size,
         .num_train_epochs = (double)run->total_steps / (double)run->steps_per_epoch,
         .logging_steps = stated_steps(watch->logging_steps, run->total_steps),
-        .eval_steps = watch->eval_steps > 0 ? stated_steps(watch->eval_steps, run->total_steps)
-                                                   : STATED_EVAL_STEPS,
+        .eval_steps =
+            watch->eval_steps > 0 ? stated_steps(watch->eval_steps, run->total_steps) : STATED_EVAL_STEPS,
         .save_steps = stated_steps(watch->save_steps, run->total_steps),
     };
     return tt_journal_open(run->spec->output_dir, watch, &facts, run->observer, &run->journal);
@@ -223,8 +220,8 @@ static tt_status open_inputs(struct tt_run *run, const struct tt_job_spec *job, 
         TT_TRY(tt_output_dir_check(&run->output, run->spec, run->resume.folder != NULL));
     const struct tt_inputs_config inputs = tt_inputs_config_of(job, TT_INPUTS_TRAIN);
     TT_TRY(tt_inputs_open(&inputs, &run->inputs));
-    return tt_fingerprint_compute(job->launch.verify_inputs, tt_str_text(&world->settings),
-                                  &run->inputs, run->resume.folder, run->cancel, &run->fingerprint);
+    return tt_fingerprint_compute(job->launch.verify_inputs, tt_str_text(&world->settings), &run->inputs,
+                                  run->resume.folder, run->cancel, &run->fingerprint);
 }
 
 static tt_status prepare(struct tt_run *run, const struct tt_shard_spec *shard, const struct tt_world *world)
@@ -233,8 +230,8 @@ static tt_status prepare(struct tt_run *run, const struct tt_shard_spec *shard, 
     resolve_intervals(run);
     TT_TRY(tt_resume_prepare(run, world));
     struct tt_rank_layout layout = tt_rank_layout_of(world);
-    TT_TRY(tt_rank_config_make(shard, &layout, &run->inputs.model_facts,
-                               &run->inputs.model_options, TT_RANK_TRAINS, run->cancel, &run->rank_config));
+    TT_TRY(tt_rank_config_make(shard, &layout, &run->inputs.model_facts, &run->inputs.model_options,
+                               TT_RANK_TRAINS, run->cancel, &run->rank_config));
     run->rank_config.objective = run->objective;
     run->rank_config.saves = true;
     run->rank_config.saves_state = !run->watch->save_only_model;

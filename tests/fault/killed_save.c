@@ -1,6 +1,6 @@
-/* The program, killed at every change that it makes to the file system while it saves, and at random moments: the newest
- * complete checkpoint always loads, nothing half-written is ever taken, and the run that resumes from it ends with the
- * bits of one that was never killed. The same for changes that fail: earlier saves are untouched.
+/* The program, killed at every change that it makes to the file system while it saves, and at random moments: the
+ * newest complete checkpoint always loads, nothing half-written is ever taken, and the run that resumes from it ends
+ * with the bits of one that was never killed. The same for changes that fail: earlier saves are untouched.
  *
  * In full: TT_TEST_KILLS=200 TT_TEST_STRIDE=1 (default: 15 random kills, every 11th change). */
 #include <errno.h>

@@ -42,8 +42,8 @@ struct product {
 };
 
 /* y += a b^T for columns first ... of y. */
-static void add_product(const struct test_tensor *a, int64_t first_a, int64_t depth, const struct test_tensor *b,
-                        int64_t first, double *y)
+static void add_product(const struct test_tensor *a, int64_t first_a, int64_t depth,
+                        const struct test_tensor *b, int64_t first, double *y)
 {
     double *left = test_tensor_values(a), *right = test_tensor_values(b);
     int64_t rows = a->view.dims[0], stride = a->view.dims[1], columns = b->view.dims[0];
