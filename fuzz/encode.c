@@ -59,6 +59,29 @@ static void check_round_trip(const struct tt_tokenizer *tokenizer, const struct 
     tt_str_deinit(&shown);
 }
 
+/* With ranges: the same ids; borders in the text that never go back. Where nothing is removed or put before, the ranges
+ * are the text. */
+static void check_ranges(const struct tt_tokenizer *tokenizer, struct tt_tokenizer_scratch *scratch,
+                         const struct tt_ids *ids, struct tt_span text, bool covers)
+{
+    struct tt_ids again = {0};
+    struct tt_ranges ranges = {0};
+    struct tt_encode_options options = {.add_special = true};
+    if (tt_tokenizer_encode_ranges(tokenizer, scratch, text, &options, &again, &ranges) != TT_OK) abort();
+    if (again.count != ids->count || ranges.count != ids->count) abort();
+    if (ids->count > 0 && memcmp(again.data, ids->data, ids->count * sizeof ids->data[0]) != 0) abort();
+    struct tt_byte_range before = {0, 0};
+    for (size_t i = 0; i < ranges.count; before = ranges.data[i++]) {
+        struct tt_byte_range range = ranges.data[i];
+        if (range.begin > range.end || range.end > text.bytes) abort();
+        if (range.begin < before.begin || range.end < before.end) abort();
+        if (covers && range.begin != before.end) abort();
+    }
+    if (covers && before.end != text.bytes) abort();
+    tt_ids_deinit(&again);
+    tt_ranges_deinit(&ranges);
+}
+
 struct subject {
     const char *pipeline;
     bool byte_level, round_trip;
@@ -86,6 +109,9 @@ static void run(struct subject *subject, const char *text, size_t bytes)
     for (size_t i = 0; i < ids.count; i++) {
         if (tt_tokenizer_token(subject->tokenizer, ids.data[i]) == NULL) abort();
     }
+    if (status == TT_OK)
+        check_ranges(subject->tokenizer, subject->scratch, &ids, (struct tt_span){text, bytes},
+                     subject->round_trip);
     if (status == TT_OK && subject->round_trip) check_round_trip(subject->tokenizer, &ids, text, bytes);
     tt_ids_deinit(&ids);
 }

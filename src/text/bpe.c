@@ -10,27 +10,9 @@
 enum {
     CACHE_SETS_FIRST = 1 << 7, /* of two entries each; clearing more would take longer than a short text */
     CACHE_SETS = 1 << 14,      /* at most: 2 MiB, what fits a second-level cache */
-    CACHE_WORD_BYTES = 24,
-    CACHE_IDS = 9,
-    SHORT_WORD = 40,  /* up to here scanning all pairs for each merge beats a heap */
-    WINDOW = 1 << 16, /* bytes of a word that are merged at once where that is possible */
+    SHORT_WORD = 40,           /* up to here scanning all pairs for each merge beats a heap */
+    WINDOW = 1 << 16,          /* bytes of a word that are merged at once where that is possible */
     OVERLAP = 1 << 12,
-};
-
-/* One cache line. */
-struct cache_entry {
-    uint64_t word[CACHE_WORD_BYTES / 8]; /* padded with zero bytes */
-    uint8_t bytes;                       /* 0 = free */
-    uint8_t count;
-    int32_t ids[CACHE_IDS];
-};
-
-struct bpe_scratch {
-    struct cache_entry *cache;
-    size_t cache_sets, cache_stores; /* stores since the cache has this size */
-    struct tt_ids symbols;
-    struct bpe_long merging;
-    struct tt_str text, mapped;
 };
 
 int32_t byte_level_code(unsigned char byte)
@@ -179,6 +161,7 @@ void bpe_scratch_destroy(struct bpe_scratch *scratch)
     bpe_long_deinit(&scratch->merging);
     tt_str_deinit(&scratch->text);
     tt_str_deinit(&scratch->mapped);
+    tt_ranges_deinit(&scratch->symbol_spans);
     tt_free(scratch);
 }
 
@@ -214,38 +197,61 @@ static size_t merge_short(const struct bpe *bpe, int32_t *symbols, size_t count)
     return count;
 }
 
-/* Writes the pending unknown characters as one or more unk tokens. */
+/* Unknown characters that are not written yet. */
 struct pending {
     bool any;
+    struct tt_byte_range range;
 };
 
-static tt_status add_unknown(const struct bpe *bpe, struct tt_ids *symbols, struct pending *pending)
+/* Appends a symbol; with `spans`, also the bytes of the word that it stands for. */
+static inline tt_status append_symbol(struct bpe_scratch *s, int32_t id, size_t begin, size_t end)
+{
+    if (s->spans != NULL)
+        TT_TRY(tt_ranges_append(s->spans, (struct tt_byte_range){(uint32_t)begin, (uint32_t)end}));
+    return tt_ids_append(&s->symbols, id);
+}
+
+/* Writes the pending unknown characters as one unk token. */
+static tt_status write_pending(const struct bpe *bpe, struct bpe_scratch *s, const struct pending *pending)
+{
+    return pending->any ? append_symbol(s, bpe->unk_id, pending->range.begin, pending->range.end) : TT_OK;
+}
+
+static tt_status add_unknown(const struct bpe *bpe, struct bpe_scratch *s, size_t begin, size_t end,
+                             struct pending *pending)
 {
     if (bpe->unk_token == NULL) return TT_OK;
     if (bpe->unk_id < 0) {
         return tt_fail(TT_ERR_DATA, "unk_token '%s' is needed and not in the vocabulary", bpe->unk_token);
     }
-    if (pending->any && !bpe->fuse_unk) TT_TRY(tt_ids_append(symbols, bpe->unk_id));
+    if (!bpe->fuse_unk) TT_TRY(write_pending(bpe, s, pending));
+    if (!pending->any || !bpe->fuse_unk) pending->range.begin = (uint32_t)begin;
+    pending->range.end = (uint32_t)end;
     pending->any = true;
     return TT_OK;
 }
 
 /* The symbol of one character (with prefix and suffix), its bytes' symbols, or an unknown one. Bytes do not end a run
  * of unknown characters, which is written after them, as by the reference. */
-static tt_status add_symbol(const struct bpe *bpe, const char *data, size_t bytes, struct tt_ids *symbols,
-                            struct pending *pending)
+static tt_status add_symbol(const struct bpe *bpe, struct bpe_scratch *s, struct tt_span character,
+                            size_t begin, size_t end, struct pending *pending)
 {
+    const char *data = character.data;
+    size_t bytes = character.bytes;
     int32_t id = vocab_id(&bpe->vocab, data, bytes);
     if (id >= 0) {
-        if (pending->any) TT_TRY(tt_ids_append(symbols, bpe->unk_id));
+        TT_TRY(write_pending(bpe, s, pending));
         pending->any = false;
-        return tt_ids_append(symbols, id);
+        return append_symbol(s, id, begin, end);
     }
     bool fallback = bpe->byte_fallback;
     for (size_t i = 0; fallback && i < bytes; i++) fallback = bpe->fallback_ids[(unsigned char)data[i]] >= 0;
-    if (!fallback) return add_unknown(bpe, symbols, pending);
+    if (!fallback) return add_unknown(bpe, s, begin, end, pending);
+    /* Where the bytes are those of the word, each stands for its own. */
+    bool own = bytes == end - begin;
     for (size_t i = 0; i < bytes; i++) {
-        TT_TRY(tt_ids_append(symbols, bpe->fallback_ids[(unsigned char)data[i]]));
+        TT_TRY(append_symbol(s, bpe->fallback_ids[(unsigned char)data[i]], own ? begin + i : begin,
+                             own ? begin + i + 1 : end));
     }
     return TT_OK;
 }
@@ -253,7 +259,7 @@ static tt_status add_symbol(const struct bpe *bpe, const char *data, size_t byte
 static tt_status split_characters(const struct bpe *bpe, struct bpe_scratch *s, const char *word,
                                   size_t bytes)
 {
-    struct pending pending = {false};
+    struct pending pending = {0};
     for (size_t at = 0; at < bytes;) {
         size_t length = tt_utf8_length((unsigned char)word[at]);
         bool prefix = bpe->prefix != NULL && at > 0, suffix = bpe->suffix != NULL && at + length == bytes;
@@ -265,10 +271,10 @@ static tt_status split_characters(const struct bpe *bpe, struct bpe_scratch *s, 
             if (suffix) TT_TRY(tt_str_append_text(&s->text, bpe->suffix));
             character = (struct tt_span){s->text.data, s->text.bytes};
         }
-        TT_TRY(add_symbol(bpe, character.data, character.bytes, &s->symbols, &pending));
+        TT_TRY(add_symbol(bpe, s, character, at, at + length, &pending));
         at += length;
     }
-    return pending.any ? tt_ids_append(&s->symbols, bpe->unk_id) : TT_OK;
+    return write_pending(bpe, s, &pending);
 }
 
 static tt_status map_bytes(struct bpe_scratch *s, const char *word, size_t bytes)
@@ -282,8 +288,21 @@ static tt_status map_bytes(struct bpe_scratch *s, const char *word, size_t bytes
     return TT_OK;
 }
 
-/* Fills s->symbols with the initial symbols of the word. */
-static tt_status split_word(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes)
+/* Spans in the mapped text, whose characters are the bytes of the word, become spans in the word. */
+static void count_mapped(struct bpe_scratch *s)
+{
+    size_t at = 0, bytes = 0;
+    for (size_t i = 0; s->spans != NULL && i < s->spans->count; i++) {
+        uint32_t *borders[] = {&s->spans->data[i].begin, &s->spans->data[i].end};
+        for (int side = 0; side < 2; side++) {
+            if (*borders[side] < at) at = bytes = 0;
+            for (; at < *borders[side]; bytes++) at += tt_utf8_length((unsigned char)s->mapped.data[at]);
+            *borders[side] = (uint32_t)bytes;
+        }
+    }
+}
+
+tt_status bpe_split_word(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes)
 {
     s->symbols.count = 0;
     if (!bpe->byte_level) return split_characters(bpe, s, word, bytes);
@@ -291,16 +310,19 @@ static tt_status split_word(const struct bpe *bpe, struct bpe_scratch *s, const 
         int32_t id = bpe->byte_level_ids[(unsigned char)word[i]];
         if (id < 0) {
             s->symbols.count = 0;
+            if (s->spans != NULL) s->spans->count = 0;
             TT_TRY(map_bytes(s, word, bytes));
-            return split_characters(bpe, s, s->mapped.data, s->mapped.bytes);
+            TT_TRY(split_characters(bpe, s, s->mapped.data, s->mapped.bytes));
+            count_mapped(s);
+            return TT_OK;
         }
-        TT_TRY(tt_ids_append(&s->symbols, id));
+        TT_TRY(append_symbol(s, id, i, i + 1));
     }
     return TT_OK;
 }
 
-static int32_t whole_word_id(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes,
-                             tt_status *status)
+int32_t bpe_whole_word_id(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes,
+                          tt_status *status)
 {
     *status = TT_OK;
     /* No token is as long as a window. */
@@ -316,13 +338,13 @@ static tt_status compute(const struct bpe *bpe, struct bpe_scratch *s, const cha
                          bool whole)
 {
     tt_status status = TT_OK;
-    int32_t id = whole ? whole_word_id(bpe, s, word, bytes, &status) : -1;
+    int32_t id = whole ? bpe_whole_word_id(bpe, s, word, bytes, &status) : -1;
     TT_TRY(status);
     if (id >= 0) {
         s->symbols.count = 0;
         return tt_ids_append(&s->symbols, id);
     }
-    TT_TRY(split_word(bpe, s, word, bytes));
+    TT_TRY(bpe_split_word(bpe, s, word, bytes));
     if (s->symbols.count < 2) return TT_OK;
     if (s->symbols.count <= SHORT_WORD) {
         s->symbols.count = merge_short(bpe, s->symbols.data, s->symbols.count);
@@ -379,7 +401,8 @@ static tt_status encode_word(const struct bpe *bpe, struct bpe_scratch *s, const
 {
     if (bytes > WINDOW && bpe->parts_are_free) {
         bool done;
-        struct bpe_word parts = {bpe, s, &s->merging, &s->symbols, split_word, word, bytes, WINDOW, OVERLAP};
+        struct bpe_word parts = {bpe,  s,     &s->merging, &s->symbols, bpe_split_word,
+                                 word, bytes, WINDOW,      OVERLAP};
         TT_TRY(bpe_encode_windows(&parts, ids, &done));
         if (done) return TT_OK;
     }
@@ -416,8 +439,7 @@ static tt_status encode_word(const struct bpe *bpe, struct bpe_scratch *s, const
     return grow ? resize_cache(s, CACHE_SETS) : TT_OK;
 }
 
-/* Bytes of a U+2581 at `at` < bytes; 0: there is none. */
-static size_t metaspace_bytes(const struct bpe *bpe, const char *word, size_t bytes, size_t at)
+size_t bpe_metaspace_bytes(const struct bpe *bpe, const char *word, size_t bytes, size_t at)
 {
     if (word[at] == ' ') return bpe->blank_is_metaspace;
     bool found = word[at] == TT_METASPACE[0] && begins_with_space(word + at, bytes - at);
@@ -431,7 +453,7 @@ static tt_status encode_parts(const struct bpe *bpe, struct bpe_scratch *s, cons
 {
     size_t start = 0, at = 0, width;
     while (at < bytes) {
-        if (metaspace_bytes(bpe, word, bytes, at) == 0) {
+        if (bpe_metaspace_bytes(bpe, word, bytes, at) == 0) {
             at++;
             continue;
         }
@@ -439,7 +461,7 @@ static tt_status encode_parts(const struct bpe *bpe, struct bpe_scratch *s, cons
             TT_TRY(encode_word(bpe, s, word + start, at - start, false, ids));
             start = at;
         }
-        while (at < bytes && (width = metaspace_bytes(bpe, word, bytes, at)) > 0) at += width;
+        while (at < bytes && (width = bpe_metaspace_bytes(bpe, word, bytes, at)) > 0) at += width;
     }
     return start < bytes ? encode_word(bpe, s, word + start, bytes - start, false, ids) : TT_OK;
 }
@@ -449,7 +471,7 @@ tt_status bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const c
 {
     if (!bpe->cuts_at_metaspace) return encode_word(bpe, scratch, word, bytes, true, ids);
     tt_status status = TT_OK;
-    int32_t id = whole_word_id(bpe, scratch, word, bytes, &status);
+    int32_t id = bpe_whole_word_id(bpe, scratch, word, bytes, &status);
     TT_TRY(status);
     if (id >= 0) return tt_ids_append(ids, id);
     return encode_parts(bpe, scratch, word, bytes, ids);

@@ -51,6 +51,35 @@ void bpe_long_deinit(struct bpe_long *s);
 TT_MUST_USE tt_status bpe_merge_long(const struct bpe *bpe, struct bpe_long *s, int32_t *symbols,
                                      size_t *count);
 
+enum { CACHE_WORD_BYTES = 24, CACHE_IDS = 9 };
+
+/* One cache line. */
+struct cache_entry {
+    uint64_t word[CACHE_WORD_BYTES / 8]; /* padded with zero bytes */
+    uint8_t bytes;                       /* 0 = free */
+    uint8_t count;
+    int32_t ids[CACHE_IDS];
+};
+
+struct bpe_scratch {
+    struct cache_entry *cache;
+    size_t cache_sets, cache_stores; /* stores since the cache has this size */
+    struct tt_ids symbols;
+    struct bpe_long merging;
+    struct tt_str text, mapped;
+    struct tt_ranges *spans; /* of the symbols of a word, in the word that was split; NULL: not noted */
+    struct tt_ranges symbol_spans;
+};
+
+/* Fills s->symbols with the initial symbols of the word. */
+TT_MUST_USE tt_status bpe_split_word(const struct bpe *bpe, struct bpe_scratch *s, const char *word,
+                                     size_t bytes);
+/* The id of a word that is a token as a whole, where that takes precedence over merging; -1: it is merged. */
+int32_t bpe_whole_word_id(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes,
+                          tt_status *status);
+/* Bytes of a U+2581 at `at` < bytes; 0: there is none. */
+size_t bpe_metaspace_bytes(const struct bpe *bpe, const char *word, size_t bytes, size_t at);
+
 /* Fills `symbols` with the initial symbols of the bytes. */
 typedef tt_status bpe_split(const struct bpe *bpe, struct bpe_scratch *scratch, const char *word,
                             size_t bytes);

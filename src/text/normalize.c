@@ -159,8 +159,8 @@ static int32_t clean_nmt(int32_t code)
 }
 
 /* The steps that look at one character at a time. */
-static tt_status map_characters(const struct normalizer *step, const char *text, size_t bytes, size_t limit,
-                                struct tt_str *out, bool *at_start)
+static tt_status map_characters(const struct normalizer *step, struct text_track *track, const char *text,
+                                size_t bytes, size_t limit, struct tt_str *out, bool *at_start)
 {
     size_t length;
     for (size_t at = 0; at < bytes; at += length) {
@@ -188,27 +188,32 @@ static tt_status map_characters(const struct normalizer *step, const char *text,
             TT_TRY(tt_text_append_code(out, limit, mapped));
         else if (out->bytes == 0)
             *at_start = false;
+        if (track != NULL) TT_TRY(text_track_note(track, out->bytes, text + at, text + at + length));
     }
     return TT_OK;
 }
 
-static tt_status replace(const struct normalizer *step, struct tt_pattern_runner *runner, const char *text,
+static tt_status replace(const struct normalizer *step, const struct normalizing *with, const char *text,
                          size_t bytes, size_t limit, struct tt_str *out, bool *at_start)
 {
     struct tt_pattern_iterator it = tt_pattern_matches(text, bytes);
+    struct text_track *track = with->track;
     size_t copied = 0, start, end;
     bool found;
     for (;;) {
-        TT_TRY(tt_pattern_next(step->pattern, runner, &it, &start, &end, &found));
+        TT_TRY(tt_pattern_next(step->pattern, with->runner, &it, &start, &end, &found));
         if (!found) break;
         TT_TRY(tt_text_append(out, limit, text + copied, start - copied));
+        if (track != NULL) TT_TRY(text_track_copy(track, out->bytes, text + copied));
         TT_TRY(tt_text_append(out, limit, step->content, strlen(step->content)));
+        if (track != NULL) TT_TRY(text_track_note(track, out->bytes, text + start, text + end));
         /* The replacement is aligned with the last character it replaces. */
         bool one = end > start && end - start <= tt_utf8_length((unsigned char)text[start]);
         if (start == 0 && end > 0 && !(one && step->content[0] != 0)) *at_start = false;
         copied = end;
     }
-    return tt_text_append(out, limit, text + copied, bytes - copied);
+    TT_TRY(tt_text_append(out, limit, text + copied, bytes - copied));
+    return track == NULL ? TT_OK : text_track_copy(track, out->bytes, text + copied);
 }
 
 static void strip(const struct normalizer *step, const char **text, size_t *bytes, bool *at_start)
@@ -224,28 +229,39 @@ static void strip(const struct normalizer *step, const char **text, size_t *byte
     }
 }
 
-static tt_status map_bytes(const char *text, size_t bytes, size_t limit, struct tt_str *out)
+static tt_status map_bytes(struct text_track *track, const char *text, size_t bytes, size_t limit,
+                           struct tt_str *out)
 {
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < bytes; i++) {
         TT_TRY(tt_text_append_code(out, limit, byte_level_code((unsigned char)text[i])));
+        if (track != NULL) TT_TRY(text_track_note(track, out->bytes, text + i, text + i + 1));
+    }
     return TT_OK;
 }
 
-static tt_status apply(const struct normalizer *step, struct tt_pattern_runner *runner, const char *text,
+static tt_status prepend(const struct normalizer *step, struct text_track *track, const char *text,
+                         size_t bytes, size_t limit, struct tt_str *out)
+{
+    if (bytes > 0) TT_TRY(tt_text_append(out, limit, step->content, strlen(step->content)));
+    if (track != NULL) TT_TRY(text_track_note(track, out->bytes, text, text));
+    TT_TRY(tt_text_append(out, limit, text, bytes));
+    return track == NULL ? TT_OK : text_track_copy(track, out->bytes, text);
+}
+
+static tt_status apply(const struct normalizer *step, const struct normalizing *with, const char *text,
                        size_t bytes, size_t limit, struct tt_str *out, bool *at_start)
 {
     switch (step->kind) {
     case NORMALIZE_FORM:
-        return tt_unicode_normalize(step->form, text, bytes, limit, out);
+        return tt_unicode_normalize_tracked(step->form, text, bytes, limit, with->track, out);
     case NORMALIZE_REPLACE:
-        return replace(step, runner, text, bytes, limit, out, at_start);
+        return replace(step, with, text, bytes, limit, out, at_start);
     case NORMALIZE_BYTE_LEVEL:
-        return map_bytes(text, bytes, limit, out);
+        return map_bytes(with->track, text, bytes, limit, out);
     case NORMALIZE_PREPEND:
-        if (bytes > 0) TT_TRY(tt_text_append(out, limit, step->content, strlen(step->content)));
-        return tt_text_append(out, limit, text, bytes);
+        return prepend(step, with->track, text, bytes, limit, out);
     default:
-        return map_characters(step, text, bytes, limit, out, at_start);
+        return map_characters(step, with->track, text, bytes, limit, out, at_start);
     }
 }
 
@@ -260,18 +276,18 @@ static bool is_prepend_replace(const struct normalizers *normalizers, size_t at)
 }
 
 static tt_status prepend_replace(const struct normalizers *normalizers, size_t at,
-                                 struct tt_pattern_runner *runner, const char *text, size_t bytes,
+                                 const struct normalizing *with, const char *text, size_t bytes,
                                  struct tt_str *out, bool *at_start)
 {
     const struct normalizer *step = &normalizers->steps[at];
     const char *content = step[0].content;
     if (bytes > 0)
-        TT_TRY(replace(&step[1], runner, content, strlen(content), normalizers->limit, out, at_start));
-    return replace(&step[1], runner, text, bytes, normalizers->limit, out, at_start);
+        TT_TRY(replace(&step[1], with, content, strlen(content), normalizers->limit, out, at_start));
+    return replace(&step[1], with, text, bytes, normalizers->limit, out, at_start);
 }
 
-tt_status normalizers_apply(const struct normalizers *normalizers, struct tt_pattern_runner *runner,
-                            struct tt_str buffers[2], const char **text, size_t *bytes, bool *at_start)
+tt_status normalizers_apply(const struct normalizers *normalizers, const struct normalizing *with,
+                            const char **text, size_t *bytes, bool *at_start)
 {
     int turn = 0;
     for (size_t i = 0; i < normalizers->count; i++) {
@@ -280,15 +296,17 @@ tt_status normalizers_apply(const struct normalizers *normalizers, struct tt_pat
             strip(step, text, bytes, at_start);
             continue;
         }
-        struct tt_str *out = &buffers[turn];
+        struct tt_str *out = &with->buffers[turn];
         tt_str_clear(out);
-        if (is_prepend_replace(normalizers, i)) {
-            TT_TRY(prepend_replace(normalizers, i++, runner, *text, *bytes, out, at_start));
+        if (with->track != NULL) text_track_begin(with->track, &with->maps[turn]);
+        if (with->track == NULL && is_prepend_replace(normalizers, i)) {
+            TT_TRY(prepend_replace(normalizers, i++, with, *text, *bytes, out, at_start));
         } else {
-            TT_TRY(apply(step, runner, *text, *bytes, normalizers->limit, out, at_start));
+            TT_TRY(apply(step, with, *text, *bytes, normalizers->limit, out, at_start));
         }
         *text = tt_str_text(out);
         *bytes = out->bytes;
+        if (with->track != NULL) text_track_end(with->track, *text, *bytes);
         turn = !turn;
     }
     return TT_OK;

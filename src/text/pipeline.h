@@ -7,6 +7,7 @@
 #include "text/pattern.h"
 #include "text/scan.h"
 #include "text/tokenizer.h"
+#include "text/track.h"
 #include "text/unicode.h"
 
 /* The output of a step has at most TEXT_BYTES_MAX bytes; the step stops at the limit. */
@@ -53,8 +54,13 @@ TT_MUST_USE tt_status normalizers_read(const struct tt_json *json, const struct 
 void normalizers_deinit(struct normalizers *normalizers);
 /* Replaces *text, *bytes by the result, in the input itself or in one of `buffers`. *at_start becomes false when the
  * first character of the result is not from the beginning of the input. */
-TT_MUST_USE tt_status normalizers_apply(const struct normalizers *normalizers,
-                                        struct tt_pattern_runner *runner, struct tt_str buffers[2],
+struct normalizing {
+    struct tt_pattern_runner *runner;
+    struct tt_str *buffers;   /* [2] */
+    struct text_track *track; /* NULL: none */
+    struct tt_ranges *maps;   /* [2], with a track */
+};
+TT_MUST_USE tt_status normalizers_apply(const struct normalizers *normalizers, const struct normalizing *with,
                                         const char **text, size_t *bytes, bool *at_start);
 
 /* Pre-tokenizers. */
@@ -104,6 +110,8 @@ struct pretokenizers_run {
     const struct pretokenizers *pretokenizers;
     struct tt_pattern_runner *runner;
     struct tt_str *buffers;
+    struct text_track *track; /* NULL: none */
+    struct tt_ranges *maps;   /* as many as buffers, with a track */
     pretokenizers_word *word;
     void *context;
 };

@@ -316,35 +316,67 @@ static bool is_prefixed(const struct pretokenizer *step, const char *text, size_
     return !has_one && (step->prepend == PREPEND_ALWAYS || (step->prepend == PREPEND_FIRST && at_start));
 }
 
-static tt_status write_metaspaces(const struct pretokenizer *step, const char *text, size_t bytes,
-                                  bool prefix, size_t limit, struct tt_str *out)
+static tt_status write_metaspaces(const struct pretokenizer *step, struct text_track *track, const char *text,
+                                  size_t bytes, bool prefix, size_t limit, struct tt_str *out)
 {
     char encoded[4];
     size_t width = tt_utf8_encode(step->code, encoded);
     if (prefix) TT_TRY(tt_text_append(out, limit, encoded, width));
-    if (step->leaves_blanks) return tt_text_append(out, limit, text, bytes);
+    if (track != NULL) TT_TRY(text_track_note(track, out->bytes, text, text));
+    if (step->leaves_blanks) {
+        TT_TRY(tt_text_append(out, limit, text, bytes));
+        return track == NULL ? TT_OK : text_track_copy(track, out->bytes, text);
+    }
     for (size_t at = 0; at < bytes;) {
         const char *space = memchr(text + at, ' ', bytes - at);
         size_t end = space == NULL ? bytes : (size_t)(space - text);
         TT_TRY(tt_text_append(out, limit, text + at, end - at));
+        if (track != NULL) TT_TRY(text_track_copy(track, out->bytes, text + at));
         if (space != NULL) TT_TRY(tt_text_append(out, limit, encoded, width));
+        if (track != NULL && space != NULL) TT_TRY(text_track_note(track, out->bytes, space, space + 1));
         at = end + 1;
     }
     return TT_OK;
 }
 
 /* The steps that write a new text for the piece. */
-static tt_status rewrite(const struct pretokenizer *step, const char *text, size_t bytes, bool prefix,
-                         size_t limit, struct tt_str *out)
+static tt_status rewrite(const struct pretokenizer *step, struct text_track *track, const char *text,
+                         size_t bytes, bool prefix, size_t limit, struct tt_str *out)
 {
     tt_str_clear(out);
-    if (step->kind == PRETOKENIZE_METASPACE) return write_metaspaces(step, text, bytes, prefix, limit, out);
+    if (step->kind == PRETOKENIZE_METASPACE)
+        return write_metaspaces(step, track, text, bytes, prefix, limit, out);
     if (step->kind == PRETOKENIZE_PREFIX_SPACE) {
         TT_TRY(tt_text_append(out, limit, " ", 1));
-        return tt_text_append(out, limit, text, bytes);
+        if (track != NULL) TT_TRY(text_track_note(track, out->bytes, text, text));
+        TT_TRY(tt_text_append(out, limit, text, bytes));
+        return track == NULL ? TT_OK : text_track_copy(track, out->bytes, text);
     }
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < bytes; i++) {
         TT_TRY(tt_text_append_code(out, limit, byte_level_code((unsigned char)text[i])));
+        if (track != NULL) TT_TRY(text_track_note(track, out->bytes, text + i, text + i + 1));
+    }
+    return TT_OK;
+}
+
+/* A step that writes a new text, and all behind it. The text before it is the current one of the track afterwards. */
+static tt_status run_rewriting(const struct pretokenizers_run *run, size_t step, const char *text,
+                               size_t bytes, bool at_start)
+{
+    const struct pretokenizer *p = &run->pretokenizers->steps[step];
+    bool prefix = p->kind == PRETOKENIZE_METASPACE && is_prefixed(p, text, bytes, at_start);
+    if (p->leaves_blanks ? !prefix : p->kind == PRETOKENIZE_PREFIX_SPACE && text[0] == ' ')
+        return run_step(run, step + 1, text, bytes, at_start);
+    struct tt_str *out = &run->buffers[step];
+    struct text_track *track = run->track, before = {0};
+    if (track != NULL) {
+        before = *track;
+        text_track_begin(track, &run->maps[step]);
+    }
+    TT_TRY(rewrite(p, track, text, bytes, prefix, run->pretokenizers->limit, out));
+    if (track != NULL) text_track_end(track, out->data, out->bytes);
+    TT_TRY(run_step(run, step + 1, out->data, out->bytes, at_start));
+    if (track != NULL) *track = before;
     return TT_OK;
 }
 
@@ -354,7 +386,6 @@ static tt_status run_step(const struct pretokenizers_run *run, size_t step, cons
     if (step == run->pretokenizers->count) return run->word(run->context, text, bytes);
     const struct pretokenizer *p = &run->pretokenizers->steps[step];
     struct splitting s = {run, step + 1, text, at_start, p->behavior, p->invert, false, false, 0, 0};
-    bool prefix = p->kind == PRETOKENIZE_METASPACE && is_prefixed(p, text, bytes, at_start);
     switch (p->kind) {
     case PRETOKENIZE_SCAN:
         TT_TRY(split_by_scan(&s, p->scan, text, bytes));
@@ -369,12 +400,8 @@ static tt_status run_step(const struct pretokenizers_run *run, size_t step, cons
         return split_words(&s, text, bytes);
     case PRETOKENIZE_PREFIX_SPACE:
     case PRETOKENIZE_METASPACE:
-        if (p->leaves_blanks ? !prefix : p->kind == PRETOKENIZE_PREFIX_SPACE && text[0] == ' ')
-            return run_step(run, step + 1, text, bytes, at_start);
-        /* fall through */
     case PRETOKENIZE_BYTE_LEVEL:
-        TT_TRY(rewrite(p, text, bytes, prefix, run->pretokenizers->limit, &run->buffers[step]));
-        return run_step(run, step + 1, run->buffers[step].data, run->buffers[step].bytes, at_start);
+        return run_rewriting(run, step, text, bytes, at_start);
     }
     return emit_pending(&s);
 }

@@ -60,6 +60,8 @@ tt_status tt_tokenizer_load(const char *folder, struct tt_tokenizer **out)
     TT_GO(tt_json_read_nul(path.text, TOKENIZER_BYTES_MAX, &json));
     TT_GO(create(&json, &tokenizer));
     TT_GO(tokenizer_read_config(folder, tokenizer));
+    tokenizer->folder = tt_strdup(folder);
+    if (tokenizer->folder == NULL) TT_GO(TT_ERR_MEMORY);
     *out = tokenizer;
     tokenizer = NULL;
 out:
@@ -84,6 +86,7 @@ void tt_tokenizer_destroy(struct tt_tokenizer *tokenizer)
     post_processor_deinit(&tokenizer->post);
     decoders_deinit(&tokenizer->decoders);
     tt_free(tokenizer->chat_template);
+    tt_free(tokenizer->folder);
     tt_free(tokenizer);
 }
 
@@ -147,6 +150,11 @@ const char *tt_tokenizer_chat_template(const struct tt_tokenizer *tokenizer)
     return tokenizer->chat_template;
 }
 
+const char *tt_tokenizer_folder(const struct tt_tokenizer *tokenizer)
+{
+    return tokenizer->folder;
+}
+
 tt_status tt_tokenizer_scratch_create(const struct tt_tokenizer *tokenizer, struct tt_tokenizer_scratch **out)
 {
     (void)tokenizer;
@@ -167,6 +175,15 @@ static void forget_texts(struct tt_tokenizer_scratch *scratch)
     tt_str_deinit(&scratch->normal[0]);
     tt_str_deinit(&scratch->normal[1]);
     for (size_t i = 0; i < PIPELINE_STEPS_MAX; i++) tt_str_deinit(&scratch->pieces[i]);
+    struct tracking *tracking = scratch->tracking;
+    if (tracking == NULL) return;
+    tt_ranges_deinit(&tracking->normal[0]);
+    tt_ranges_deinit(&tracking->normal[1]);
+    for (size_t i = 0; i < PIPELINE_STEPS_MAX; i++) tt_ranges_deinit(&tracking->pieces[i]);
+    tt_ids_deinit(&tracking->ids);
+    tt_ranges_deinit(&tracking->spans);
+    tt_free(tracking);
+    scratch->tracking = NULL;
 }
 
 void tt_tokenizer_scratch_destroy(struct tt_tokenizer_scratch *scratch)
@@ -185,7 +202,33 @@ struct encoding {
     const struct tt_tokenizer *tokenizer;
     struct tt_tokenizer_scratch *scratch;
     struct tt_ids *ids;
+    struct tracking *tracking; /* NULL: without ranges, as the members below */
+    const struct tt_encode_options *options;
+    struct tt_ranges *ranges;
 };
+
+/* An id and, with ranges, the bytes from .. to of the current text that it stands for. */
+static tt_status append_id(struct encoding *e, int32_t id, const char *from, const char *to)
+{
+    TT_TRY(tt_ids_append(e->ids, id));
+    if (e->tracking == NULL || e->ranges->count == e->ids->count) return TT_OK; /* beyond the limit */
+    return tt_ranges_append(e->ranges, text_track_range(&e->tracking->track, from, to));
+}
+
+static tt_status encode_tracked(void *context, const char *text, size_t bytes)
+{
+    struct encoding *e = context;
+    struct tracking *tracking = e->tracking;
+    tracking->ids.count = 0;
+    TT_TRY(bpe_encode(&e->tokenizer->model, e->scratch->bpe, text, bytes, &tracking->ids));
+    TT_TRY(bpe_spans(&e->tokenizer->model, e->scratch->bpe, (struct tt_span){text, bytes}, &tracking->ids,
+                     &tracking->spans));
+    for (size_t i = 0; i < tracking->ids.count; i++) {
+        struct tt_byte_range span = tracking->spans.data[i];
+        TT_TRY(append_id(e, tracking->ids.data[i], text + span.begin, text + span.end));
+    }
+    return TT_OK;
+}
 
 static tt_status encode_piece(void *context, const char *text, size_t bytes)
 {
@@ -202,6 +245,23 @@ static bool breaks_word(const struct added_token *token, const char *text, size_
     if (!token->single_word) return false;
     if (start > 0 && tt_unicode_is_word(tt_utf8_decode_before(text, start, &length))) return true;
     return end < bytes && tt_unicode_is_word(tt_utf8_decode(text + end, &length));
+}
+
+/* Whether a special token has a byte in a part of the text where it is ordinary text. */
+static bool is_plain(const struct encoding *e, const struct added_token *token, const char *from,
+                     const char *to)
+{
+    if (e->tracking == NULL || !token->special) return false;
+    struct tt_byte_range range = text_track_range(&e->tracking->track, from, to);
+    size_t low = 0, high = e->options->plain_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (e->options->plain[middle].end <= range.begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < e->options->plain_count && e->options->plain[low].begin < range.end;
 }
 
 /* A blank that stands for U+2581 is not white space. */
@@ -233,12 +293,16 @@ static tt_status split_added(struct encoding *e, const struct added_finder *find
         size_t start = match.start, end = start + match.bytes;
         const struct added_token *token = &e->tokenizer->added[match.id];
         if (breaks_word(token, text, bytes, start, end)) continue;
+        if (is_plain(e, token, text + start, text + end)) {
+            matches->taken = (size_t)match.start + 1; /* another token may begin inside */
+            continue;
+        }
         if (token->lstrip) start = spaces_before(finder, text, start, done);
         while (token->rstrip && end < bytes && is_space(finder, tt_utf8_decode(text + end, &length)))
             end += length;
         if (done < start) TT_TRY(gap(e, text + done, start - done, at_start && done == 0));
         /* The previous token may have consumed the white space that is all of this one. */
-        if (start < end) TT_TRY(tt_ids_append(e->ids, token->id));
+        if (start < end) TT_TRY(append_id(e, token->id, text + start, text + end));
         done = end;
     }
     return done < bytes ? gap(e, text + done, bytes - done, at_start && done == 0) : TT_OK;
@@ -246,22 +310,43 @@ static tt_status split_added(struct encoding *e, const struct added_finder *find
 
 static tt_status encode_normalized(struct encoding *e, const char *text, size_t bytes, bool at_start)
 {
-    struct pretokenizers_run run = {&e->tokenizer->pretokenizers, e->scratch->runner, e->scratch->pieces,
-                                    encode_piece, e};
+    struct tracking *tracking = e->tracking;
+    struct pretokenizers_run run = {.pretokenizers = &e->tokenizer->pretokenizers,
+                                    .runner = e->scratch->runner,
+                                    .buffers = e->scratch->pieces,
+                                    .word = tracking == NULL ? encode_piece : encode_tracked,
+                                    .context = e};
+    if (tracking != NULL) {
+        run.track = &tracking->track;
+        run.maps = tracking->pieces;
+    }
     return pretokenizers_apply(&run, text, bytes, at_start);
 }
 
 static tt_status encode_raw(struct encoding *e, const char *text, size_t bytes, bool at_start)
 {
-    TT_TRY(normalizers_apply(&e->tokenizer->normalizers, e->scratch->runner, e->scratch->normal, &text,
-                             &bytes, &at_start));
-    return split_added(e, &e->tokenizer->normalized, &e->scratch->normalized, text, bytes, at_start,
-                       encode_normalized);
+    struct tracking *tracking = e->tracking;
+    struct normalizing with = {.runner = e->scratch->runner, .buffers = e->scratch->normal};
+    struct text_track before = {0};
+    if (tracking != NULL) {
+        before = tracking->track;
+        with.track = &tracking->track;
+        with.maps = tracking->normal;
+    }
+    TT_TRY(normalizers_apply(&e->tokenizer->normalizers, &with, &text, &bytes, &at_start));
+    TT_TRY(split_added(e, &e->tokenizer->normalized, &e->scratch->normalized, text, bytes, at_start,
+                       encode_normalized));
+    if (tracking != NULL) tracking->track = before;
+    return TT_OK;
 }
 
-static tt_status append_copy(struct tt_ids *ids, size_t start, size_t count)
+static tt_status append_copy(struct encoding *e, size_t start, size_t count)
 {
-    for (size_t i = 0; i < count; i++) TT_TRY(tt_ids_append(ids, ids->data[start + i]));
+    for (size_t i = 0; i < count; i++) {
+        TT_TRY(tt_ids_append(e->ids, e->ids->data[start + i]));
+        if (e->tracking != NULL && e->ranges->count < e->ids->count)
+            TT_TRY(tt_ranges_append(e->ranges, e->ranges->data[start + i]));
+    }
     return TT_OK;
 }
 
@@ -272,21 +357,23 @@ static tt_status encode_pieces(struct encoding *e, const char *text, size_t byte
     for (size_t i = 0; i < post->count; i++) {
         const struct post_piece *piece = &post->pieces[i];
         if (!piece->is_text) {
-            if (add_special) TT_TRY(tt_ids_append(e->ids, piece->id));
+            const char *at = start == SIZE_MAX ? text : text + bytes;
+            if (add_special) TT_TRY(append_id(e, piece->id, at, at));
         } else if (start == SIZE_MAX) {
             start = e->ids->count;
             TT_TRY(split_added(e, &e->tokenizer->raw, &e->scratch->raw, text, bytes, true, encode_raw));
             count = e->ids->count - start;
         } else {
-            TT_TRY(append_copy(e->ids, start, count));
+            TT_TRY(append_copy(e, start, count));
         }
     }
     return TT_OK;
 }
 
-tt_status tt_tokenizer_encode(const struct tt_tokenizer *tokenizer, struct tt_tokenizer_scratch *scratch,
-                              const char *text, size_t bytes, bool add_special, struct tt_ids *ids)
+static tt_status encode(struct encoding *e, const char *text, size_t bytes, bool add_special)
 {
+    struct tt_tokenizer_scratch *scratch = e->scratch;
+    struct tt_ids *ids = e->ids;
     size_t before = ids->count, beyond = ids->beyond;
     if (bytes > TEXT_BYTES_MAX)
         return tt_fail(TT_ERR_DATA, "a text of %zu bytes is too long to encode at once", bytes);
@@ -296,13 +383,35 @@ tt_status tt_tokenizer_encode(const struct tt_tokenizer *tokenizer, struct tt_to
                        (unsigned)(unsigned char)text[invalid]);
     }
     tt_pattern_runner_reset(scratch->runner, bytes);
-    struct encoding encoding = {tokenizer, scratch, ids};
-    tt_status status = encode_pieces(&encoding, text, bytes, add_special);
+    tt_status status = encode_pieces(e, text, bytes, add_special);
     if (status == TT_OK && bytes > LONG_TEXT_BYTES) forget_texts(scratch);
     if (status != TT_OK) {
         ids->count = before;
         ids->beyond = beyond;
     }
+    return status;
+}
+
+tt_status tt_tokenizer_encode(const struct tt_tokenizer *tokenizer, struct tt_tokenizer_scratch *scratch,
+                              const char *text, size_t bytes, bool add_special, struct tt_ids *ids)
+{
+    struct encoding encoding = {.tokenizer = tokenizer, .scratch = scratch, .ids = ids};
+    return encode(&encoding, text, bytes, add_special);
+}
+
+tt_status tt_tokenizer_encode_ranges(const struct tt_tokenizer *tokenizer,
+                                     struct tt_tokenizer_scratch *scratch, struct tt_span text,
+                                     const struct tt_encode_options *options, struct tt_ids *ids,
+                                     struct tt_ranges *ranges)
+{
+    if (scratch->tracking == NULL) scratch->tracking = tt_calloc(1, sizeof *scratch->tracking);
+    struct tracking *tracking = scratch->tracking;
+    if (tracking == NULL) return TT_ERR_MEMORY;
+    size_t before = ranges->count; /* as many as ids */
+    tracking->track = (struct text_track){.base = text.data, .bytes = text.bytes};
+    struct encoding encoding = {tokenizer, scratch, ids, tracking, options, ranges};
+    tt_status status = encode(&encoding, text.data, text.bytes, options->add_special);
+    if (status != TT_OK) ranges->count = before;
     return status;
 }
 

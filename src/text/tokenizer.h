@@ -33,6 +33,18 @@ static inline void tt_ids_clip(struct tt_ids *ids)
     ids->count = ids->limit;
 }
 
+/* Bytes begin .. end - 1 of a text. */
+struct tt_byte_range {
+    uint32_t begin, end;
+};
+/* A growing list of ranges. A zeroed struct is valid and empty. */
+struct tt_ranges {
+    struct tt_byte_range *data;
+    size_t count, capacity;
+};
+void tt_ranges_deinit(struct tt_ranges *ranges);
+TT_MUST_USE tt_status tt_ranges_append(struct tt_ranges *ranges, struct tt_byte_range range);
+
 /* `folder` contains tokenizer.json and, optionally, tokenizer_config.json, special_tokens_map.json and
  * chat_template.jinja. */
 TT_MUST_USE tt_status tt_tokenizer_load(const char *folder, struct tt_tokenizer **out);
@@ -51,6 +63,7 @@ int32_t tt_tokenizer_bos_id(const struct tt_tokenizer *tokenizer);
 int32_t tt_tokenizer_eos_id(const struct tt_tokenizer *tokenizer);
 int32_t tt_tokenizer_pad_id(const struct tt_tokenizer *tokenizer);
 const char *tt_tokenizer_chat_template(const struct tt_tokenizer *tokenizer); /* Jinja text or NULL */
+const char *tt_tokenizer_folder(const struct tt_tokenizer *tokenizer); /* NULL: it was parsed from text */
 
 TT_MUST_USE tt_status tt_tokenizer_scratch_create(const struct tt_tokenizer *tokenizer,
                                                   struct tt_tokenizer_scratch **out);
@@ -61,6 +74,22 @@ void tt_tokenizer_scratch_destroy(struct tt_tokenizer_scratch *scratch);
 TT_MUST_USE tt_status tt_tokenizer_encode(const struct tt_tokenizer *tokenizer,
                                           struct tt_tokenizer_scratch *scratch, const char *text,
                                           size_t bytes, bool add_special, struct tt_ids *ids);
+/* The same ids, and for each the bytes of `text` that it stands for: exactly those of a token that is a piece of the
+ * text, also where it splits a character; the characters that a normalizer or a special token's lstrip and rstrip
+ * replaced or took in. Ids that stand for nothing (added by the post-processor, a prefix alone) have an empty range.
+ * Begins and ends never decrease; bytes that a normalizer or pre-tokenizer removed are in no range. */
+struct tt_encode_options {
+    bool add_special; /* as above */
+    /* Parts of the text, in order, in which special tokens are ordinary text: a token that has a byte there is not
+     * recognised. */
+    const struct tt_byte_range *plain;
+    size_t plain_count;
+};
+/* Appends to both lists, which have the same length. */
+TT_MUST_USE tt_status tt_tokenizer_encode_ranges(const struct tt_tokenizer *tokenizer,
+                                                 struct tt_tokenizer_scratch *scratch, struct tt_span text,
+                                                 const struct tt_encode_options *options, struct tt_ids *ids,
+                                                 struct tt_ranges *ranges);
 /* Replaces `text`. Ids without a token (models pad their vocabulary, and may generate padding ids) add nothing, as in
  * the reference. Invalid UTF-8 becomes U+FFFD. */
 TT_MUST_USE tt_status tt_tokenizer_decode(const struct tt_tokenizer *tokenizer, const int32_t *ids,

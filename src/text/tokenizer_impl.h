@@ -33,6 +33,15 @@ struct tt_tokenizer {
     int32_t vocab_size;
     int32_t bos_id, eos_id, pad_id;
     char *chat_template;
+    char *folder;
+};
+
+/* What encoding with ranges needs besides. */
+struct tracking {
+    struct text_track track;
+    struct tt_ranges normal[2], pieces[PIPELINE_STEPS_MAX]; /* maps of the texts below */
+    struct tt_ids ids;                                      /* of a word */
+    struct tt_ranges spans;
 };
 
 struct tt_tokenizer_scratch {
@@ -41,6 +50,7 @@ struct tt_tokenizer_scratch {
     struct tt_str normal[2];
     struct tt_str pieces[PIPELINE_STEPS_MAX];
     struct added_matches raw, normalized;
+    struct tracking *tracking; /* NULL until it is needed */
 };
 
 /* NULL when the id belongs to no added token. */

@@ -164,7 +164,8 @@ static tt_status normalize_token(struct tt_tokenizer *tokenizer, struct tt_patte
     bool at_start = true;
     *bytes = token->bytes;
     tt_pattern_runner_reset(runner, *bytes);
-    TT_TRY(normalizers_apply(&tokenizer->normalizers, runner, buffers, &text, bytes, &at_start));
+    struct normalizing with = {.runner = runner, .buffers = buffers};
+    TT_TRY(normalizers_apply(&tokenizer->normalizers, &with, &text, bytes, &at_start));
     if (*bytes == 0) {
         return tt_fail(TT_ERR_UNSUPPORTED, "the normalizer leaves nothing of added token '%s'",
                        token->content);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "text/track.h"
 #include "text/unicode_fold.h"
 #include "text/unicode_new.h"
 #include "text/unicode_old.h"
@@ -221,11 +222,18 @@ struct run {
     size_t count, capacity;
     uint64_t *order; /* scratch of the canonical ordering */
     size_t order_capacity;
+    /* With a track: the bytes of `text` that each code point comes from. */
+    struct text_track *track;
+    const char *text;
+    struct tt_ranges sources;
+    int32_t *composed;
+    size_t composed_capacity;
 };
+
+enum { EXPANSION_MAX = 18 }; /* the longest compatibility decomposition, U+FDFA */
 
 static tt_status run_push(struct run *run, int32_t code, utf8proc_option_t options)
 {
-    enum { EXPANSION_MAX = 18 }; /* the longest compatibility decomposition, U+FDFA */
     while (run->capacity - run->count < EXPANSION_MAX) {
         size_t wanted = run->capacity < 64 ? 64 : run->capacity * 2;
         int32_t *grown = tt_realloc(run->codes, wanted, sizeof *grown);
@@ -281,6 +289,64 @@ static tt_status order_marks(struct run *run, size_t first, size_t last)
         run->order[i] = combining_class(codes[i]) << 56 | (uint64_t)i << 21 | (uint64_t)codes[i];
     qsort(run->order, count, sizeof run->order[0], compare_order);
     for (size_t i = 0; i < count; i++) codes[i] = (int32_t)(run->order[i] & 0x1FFFFF);
+    if (run->track == NULL) return TT_OK;
+    /* The marks of one starter move together: each comes from all of them, so that ranges never go back. */
+    struct tt_byte_range *sources = run->sources.data + first, all = sources[0];
+    all.end = sources[count - 1].end;
+    for (size_t i = 0; i < count; i++) sources[i] = all;
+    return TT_OK;
+}
+
+/* The number of code points of the decomposed run that one of the composed text was made of. */
+static size_t composed_of(int32_t code)
+{
+    int32_t parts[EXPANSION_MAX];
+    if (IS_IN(new_decompositions, code)) return 1;
+    utf8proc_ssize_t count = utf8proc_decompose_char(code, parts, EXPANSION_MAX, UTF8PROC_DECOMPOSE, NULL);
+    return count < 1 || count > EXPANSION_MAX ? 1 : (size_t)count;
+}
+
+/* Writes and notes the composed text. A mark may compose with a starter that is not next to it, so a starter and the
+ * marks behind it are one segment: each of its code points stands for all of it. */
+static tt_status run_note(struct run *run, size_t count, size_t limit, struct tt_str *out)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < count;) {
+        size_t first = used;
+        do {
+            TT_TRY(tt_text_append_code(out, limit, run->composed[i]));
+            used += composed_of(run->composed[i++]);
+        } while (i < count && combining_class(run->composed[i]) != 0);
+        if (i == count || used > run->count) used = run->count;
+        if (first >= used) first = used - 1;
+        TT_TRY(text_track_note(run->track, out->bytes, run->text + run->sources.data[first].begin,
+                               run->text + run->sources.data[used - 1].end));
+    }
+    return TT_OK;
+}
+
+/* The run is composed in a copy, because its sources belong to the decomposed one. */
+static tt_status run_compose_tracked(struct run *run, bool compose, size_t limit, struct tt_str *out)
+{
+    if (run->count == 0) return TT_OK;
+    if (run->count > run->composed_capacity) {
+        int32_t *grown = tt_realloc(run->composed, run->count * 2, sizeof *grown);
+        if (grown == NULL) return TT_ERR_MEMORY;
+        run->composed = grown;
+        run->composed_capacity = run->count * 2;
+    }
+    size_t count = run->count;
+    memcpy(run->composed, run->codes, count * sizeof run->codes[0]);
+    if (compose) {
+        count = (size_t)utf8proc_normalize_utf32(run->composed, (utf8proc_ssize_t)count,
+                                                 UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+        return run_note(run, count, limit, out);
+    }
+    for (size_t i = 0; i < count; i++) {
+        TT_TRY(tt_text_append_code(out, limit, run->codes[i]));
+        TT_TRY(text_track_note(run->track, out->bytes, run->text + run->sources.data[i].begin,
+                               run->text + run->sources.data[i].end));
+    }
     return TT_OK;
 }
 
@@ -294,7 +360,13 @@ static tt_status run_flush(struct run *run, enum tt_normal_form form, size_t lim
     }
     TT_TRY(order_marks(run, first, run->count));
     size_t count = run->count;
-    if (form == TT_NFC || form == TT_NFKC) {
+    bool compose = form == TT_NFC || form == TT_NFKC;
+    if (run->track != NULL) {
+        TT_TRY(run_compose_tracked(run, compose, limit, out));
+        run->count = run->sources.count = 0;
+        return TT_OK;
+    }
+    if (compose) {
         count = (size_t)utf8proc_normalize_utf32(run->codes, (utf8proc_ssize_t)count,
                                                  UTF8PROC_STABLE | UTF8PROC_COMPOSE);
     }
@@ -325,30 +397,40 @@ static bool begins_run(enum tt_normal_form form, int32_t code)
 
 /* Adds one more code point to a run. Text without inert code points is one run; the finished part of a long run
  * is written. */
-static tt_status run_add(struct run *run, enum tt_normal_form form, int32_t code, size_t limit,
-                         struct tt_str *out)
+static tt_status run_add(struct run *run, enum tt_normal_form form, int32_t code, struct tt_byte_range source,
+                         size_t limit, struct tt_str *out)
 {
     enum { LONG_RUN = 4096 };
     utf8proc_option_t options =
         form == TT_NFC || form == TT_NFD ? UTF8PROC_DECOMPOSE : UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT;
     size_t before = run->count;
     TT_TRY(run_push(run, code, options));
+    while (run->track != NULL && run->sources.count < run->count)
+        TT_TRY(tt_ranges_append(&run->sources, source));
     if (before < LONG_RUN || before == run->count || !begins_run(form, run->codes[before])) return TT_OK;
     size_t behind = run->count - before;
     run->count = before;
     TT_TRY(run_flush(run, form, limit, out));
     memmove(run->codes, run->codes + before, behind * sizeof run->codes[0]);
     run->count = behind;
+    while (run->track != NULL && run->sources.count < run->count)
+        TT_TRY(tt_ranges_append(&run->sources, source));
     return TT_OK;
 }
 
 tt_status tt_unicode_normalize(enum tt_normal_form form, const char *text, size_t bytes, size_t limit,
                                struct tt_str *out)
 {
+    return tt_unicode_normalize_tracked(form, text, bytes, limit, NULL, out);
+}
+
+tt_status tt_unicode_normalize_tracked(enum tt_normal_form form, const char *text, size_t bytes, size_t limit,
+                                       struct text_track *track, struct tt_str *out)
+{
     /* An inert code point can only be the first of a composing pair. So text is copied up to the last one
      * before a code point that is not inert, and the run from there to the next inert one is normalized. */
     int32_t inert = form == TT_NFC ? 0x300 : form == TT_NFD ? 0xC0 : 0xA0; /* all below are */
-    struct run run = {0};
+    struct run run = {.track = track, .text = text};
     tt_status status = TT_OK;
     size_t at = 0, length;
     while (at < bytes) {
@@ -361,10 +443,12 @@ tt_status tt_unicode_normalize(enum tt_normal_form form, const char *text, size_
         }
         if (at == bytes) before = bytes;
         TT_GO(tt_text_append(out, limit, text + copied, before - copied));
+        if (track != NULL) TT_GO(text_track_copy(track, out->bytes, text + copied));
         for (at = before; at < bytes;) {
             int32_t code = tt_utf8_decode(text + at, &length);
             if (at > before && is_inert(code, inert)) break;
-            TT_GO(run_add(&run, form, code, limit, out));
+            struct tt_byte_range source = {(uint32_t)at, (uint32_t)(at + length)};
+            TT_GO(run_add(&run, form, code, source, limit, out));
             at += length;
         }
         TT_GO(run_flush(&run, form, limit, out));
@@ -372,5 +456,7 @@ tt_status tt_unicode_normalize(enum tt_normal_form form, const char *text, size_
 out:
     tt_free(run.codes);
     tt_free(run.order);
+    tt_free(run.composed);
+    tt_ranges_deinit(&run.sources);
     return status;
 }

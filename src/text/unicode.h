@@ -77,6 +77,12 @@ enum tt_normal_form { TT_NFC, TT_NFD, TT_NFKC, TT_NFKD };
 TT_MUST_USE tt_status tt_unicode_normalize(enum tt_normal_form form, const char *text, size_t bytes,
                                            size_t limit, struct tt_str *out);
 
+struct text_track;
+/* With a track (text/track.h), notes what the bytes stand for. */
+TT_MUST_USE tt_status tt_unicode_normalize_tracked(enum tt_normal_form form, const char *text, size_t bytes,
+                                                   size_t limit, struct text_track *track,
+                                                   struct tt_str *out);
+
 /* Visits the ranges of code points newer than the library's Unicode whose category is in `mask` (bit 1 << category), to
  * complete character classes of regular expressions. */
 typedef tt_status tt_unicode_range_visit(void *context, int32_t first, int32_t last);

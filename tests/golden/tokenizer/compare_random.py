@@ -6,7 +6,8 @@ Tokenizers: every folder below the given ones that has a tokenizer.json, and for
 patterns of published models, one that shows every border of its Split. The texts mix words, contractions, digits,
 white space, scripts, combining marks, emoji, code points of all planes (new, unassigned, private) and long runs.
 For each tokenizer the library's answers go to a folder of rows as make_tokenizers.py writes them, and
-test_golden_tokenizer_cases compares trimtab with them: ids with and without special tokens, decoded text.
+test_golden_tokenizer_cases compares trimtab with them: ids with and without special tokens, decoded text; and
+test_golden_tokenizer_ranges the bytes that each id stands for.
 
     python tests/golden/tokenizer/compare_random.py --build build --count 120000 tests/golden/tokenizer [folder ...]
 
@@ -27,6 +28,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import tokenizers  # noqa: E402
 from tokenizers import Tokenizer  # noqa: E402
 
+from make_offsets import offset_rows, without_processor  # noqa: E402
 from make_tokenizers import CLIP_PATTERN, GPT4O_PATTERN, LLAMA3_PATTERN, QWEN2_PATTERN, pieces, split, write_rows  # noqa: E402
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -109,8 +111,10 @@ def main():
             tokenizer.save(str(folder / "tokenizer.json"))
             texts = [random_text(rng) for _ in range(each)]
             write_rows(folder / "cases.jsonl", rows(tokenizer, texts))
-            test = [str(args.build / "tests/test_golden_tokenizer_cases"), str(folder.parent)]
-            result = subprocess.run(test, capture_output=True, text=True, check=False)
+            write_rows(folder / "offsets.jsonl", offset_rows(without_processor(folder / "tokenizer.json"), texts))
+            tests = [str(args.build / "tests/test_golden_tokenizer_cases"), str(args.build / "tests/test_golden_tokenizer_ranges")]
+            results = [subprocess.run([test, str(folder.parent)], capture_output=True, text=True, check=False) for test in tests]
+            result = next((r for r in results if r.returncode != 0), results[1])
             same = result.returncode == 0
             print(f"{name}: {each} texts, {sum(map(len, texts))} characters: {'same' if same else 'DIFFERENT'}", flush=True)
             if not same:
