@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "tensor/format.h"
 
 enum { WEIGHTS_BYTES = 1 << 20 }; /* read by a thread at a time */
 #define ABSMAX_BYTES_MAX ((size_t)256 << 20)
@@ -139,7 +140,7 @@ static void find_spans(const struct job *job, struct span *held, struct span *ne
     int64_t absmax = (int64_t)layout->absmax.offset, width = (int64_t)sizeof(float);
     struct span scales =
         clip(piece->first - absmax, end - absmax, 0, (int64_t)layout->absmax.bytes); /* in bytes of theirs */
-    int64_t block_bytes = layout->format.type == TT_QUANT_INT8 ? layout->cols : layout->format.block / 2;
+    int64_t block_bytes = layout->block_weights / layout->byte_weights;
     needed->first = scales.first / width * block_bytes;
     needed->end = (scales.end + width - 1) / width * block_bytes;
     if (needed->end > codes) needed->end = codes;
@@ -182,7 +183,7 @@ static void add_blocks(struct batch *batch, struct job *job)
     struct span held, needed;
     if (job->item->file == NULL) return;
     find_spans(job, &held, &needed);
-    if (job->layout->format.type == TT_QUANT_INT8) {
+    if (tt_weight_format(job->layout->format.type)->row_blocks) {
         int64_t cols = job->layout->cols, first = held.end > 0 ? held.first : needed.first;
         if (needed.end > 0 && needed.first < first) first = needed.first;
         int64_t end = held.end > needed.end ? held.end : needed.end;
@@ -208,7 +209,7 @@ static tt_status add_rest(struct batch *batch, struct job *job)
     if (status != TT_OK) tt_while("quantizing '%s'", piece->param->name);
     TT_TRY(status);
     if (layout->format.nested) job->offset = tt_quant_mean(job->absmax, layout->blocks);
-    if (layout->format.type != TT_QUANT_INT8 && first < (int64_t)layout->codes.bytes)
+    if (!tt_weight_format(layout->format.type)->row_blocks && first < (int64_t)layout->codes.bytes)
         first = (int64_t)layout->codes.bytes;
     add_range(batch, job, make_rest, first, end, place_of(job, first));
     return TT_OK;

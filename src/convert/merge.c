@@ -9,6 +9,7 @@
 #include "checkpoint/load.h"
 #include "model/adapter_config.h"
 #include "model/quantization.h"
+#include "tensor/format.h"
 
 void tt_merge_close(struct tt_merge *merge)
 {
@@ -73,7 +74,7 @@ static tt_status find_type(struct tt_merge *merge, const char *source, struct tt
     if (kept == NULL) return TT_ERR_MEMORY;
     *kept = found;
     tt_dtype configured = merge->model->facts.dtype;
-    bool forgets = found.layout.format.type == TT_QUANT_INT8 && configured != TT_DTYPE_NONE;
+    bool forgets = !tt_weight_format(found.layout.format.type)->has_state && configured != TT_DTYPE_NONE;
     tensor->quantized = kept;
     tensor->dtype = forgets ? configured : found.dtype;
     merge->quantized = true;

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/integer.h"
 #include "convert/merge.h"
+#include "tensor/format.h"
 
 /* Bytes of a chunk of rows in fp32, and of the parts of B and A beside it: a thread uses at most seven times as much,
  * more only where a single row or head is larger. */
@@ -76,7 +77,7 @@ static int64_t greatest_divisor(int64_t a, int64_t b)
 /* Number of rows whose multiples are whole blocks of a quantized matrix, nested blocks included. */
 static int64_t rows_per_block(const struct tt_quant_layout *layout)
 {
-    int64_t block = layout->format.type == TT_QUANT_INT8 ? 1 : layout->format.block;
+    int64_t block = layout->block_weights;
     if (layout->format.nested) block *= layout->format.nested_block;
     return block / greatest_divisor(block, layout->cols);
 }
@@ -189,18 +190,18 @@ static tt_status read_quantized(struct work *work, struct hand *hand, const stru
     TT_TRY(tt_quant_layout_make(whole->format, chunk->rows, tensor->columns, &rows));
     char *segment = reserve(&hand->segment, rows.bytes + (size_t)rows.count * sizeof(float));
     if (segment == NULL) return TT_ERR_MEMORY;
-    bool bytes_each = whole->format.type == TT_QUANT_INT8;
     uint64_t first = (uint64_t)(chunk->first * tensor->columns);
-    uint64_t block = bytes_each ? (uint64_t)chunk->first : first / (uint64_t)whole->format.block;
+    uint64_t block = first / (uint64_t)whole->block_weights;
     uint64_t nested = whole->format.nested ? block / (uint64_t)whole->format.nested_block : 0;
-    TT_TRY(read_section(work, quantized, whole->codes, bytes_each ? first : first / 2, rows.codes, segment));
+    TT_TRY(read_section(work, quantized, whole->codes, first / (uint64_t)whole->byte_weights, rows.codes,
+                        segment));
     TT_TRY(read_section(work, quantized, whole->absmax, whole->format.nested ? block : 4 * block, rows.absmax,
                         segment));
     TT_TRY(read_section(work, quantized, whole->nested_absmax, 4 * nested, rows.nested_absmax, segment));
     TT_TRY(read_section(work, quantized, whole->map, 0, rows.map, segment));
     TT_TRY(read_section(work, quantized, whole->nested_map, 0, rows.nested_map, segment));
     TT_TRY(read_section(work, quantized, whole->offset, 0, rows.offset, segment));
-    tt_dtype before = bytes_each ? TT_F32 : tensor->dtype;
+    tt_dtype before = tt_weight_format(whole->format.type)->has_state ? tensor->dtype : TT_F32;
     void *decoded = dtype == before ? to : segment + rows.bytes;
     tt_quant_decode(&rows, segment, 0, rows.count, decoded, before);
     if (decoded == to || tt_dtype_convert(to, dtype, decoded, before, (size_t)rows.count)) return TT_OK;

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "io/output_folder.h"
+#include "tensor/format.h"
 
 static const uint64_t default_shard_bytes = 50ull * 1000 * 1000 * 1000;
 
@@ -164,7 +165,8 @@ static tt_status write_quantized(struct writing *writing, const struct shard *sh
                                  to->sections[e].bytes, at));
             continue;
         }
-        if (layout->format.type == TT_QUANT_INT8) continue; /* weight_format 0: the file is zero already */
+        if (!tt_weight_format(layout->format.type)->has_state)
+            continue; /* weight_format 0: the file is zero already */
         tt_dtype dtype = item->from->dtype == TT_F64 ? TT_F32 : item->from->dtype;
         TT_GO(tt_quantized_state_write(layout, dtype, offset, &state));
         TT_GO(tt_file_pwrite(shard->descriptor, shard->path, state.data, state.bytes, at));

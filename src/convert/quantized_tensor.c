@@ -62,7 +62,7 @@ static tt_status run_chunk(struct work *work, const struct buffers *buffers, int
                         work->absmax + first_block);
         return TT_OK;
     }
-    int64_t each = layout->format.type == TT_QUANT_INT8 ? 1 : 2;
+    int64_t each = layout->byte_weights;
     tt_quant_codes(layout, first, count, buffers->weights, work->dtype, work->absmax, buffers->codes);
     add_error(work, buffers, first, count, error);
     return tt_file_pwrite(tensor->descriptor, tensor->path, buffers->codes,
@@ -148,13 +148,12 @@ tt_status tt_quantize_tensor(const struct tt_quantize_tensor *tensor, uint8_t **
                              struct tt_quantize_error *error)
 {
     const struct tt_quant_layout *layout = tensor->layout;
-    bool int8 = layout->format.type == TT_QUANT_INT8;
     tt_status status = TT_OK;
     struct work work = {.tensor = tensor, .dtype = tensor->entry->dtype};
     uint8_t *made = NULL;
     float mean = 0;
     if (work.dtype != TT_BF16 && work.dtype != TT_F16) work.dtype = TT_F32;
-    work.block = int8 ? layout->cols : layout->format.block;
+    work.block = layout->block_weights;
     work.chunk_blocks = CHUNK / work.block > 0 ? CHUNK / work.block : 1;
     pthread_mutex_init(&work.lock, NULL);
     work.absmax = tt_alloc_aligned((size_t)layout->blocks * sizeof(float));

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "tensor/format.h"
 
 enum { STATE_BYTES_MAX = 4096, NAME_BYTES = 1024 };
 
@@ -98,7 +99,7 @@ static tt_status read_state(const struct tt_json *json, struct tt_quant_layout *
     TT_TRY(read_shape(json, &rows, &cols));
     TT_TRY(read_nested(json, &format, offset));
     format.type = tt_quant_type_from_name(type);
-    if (format.type != TT_QUANT_NF4 && format.type != TT_QUANT_FP4)
+    if (format.type == TT_QUANT_NONE || !tt_weight_format(format.type)->has_state)
         return tt_fail(TT_ERR_UNSUPPORTED, "%s: 'quant_type' is '%.40s', not nf4 or fp4", json->origin, type);
     *dtype = tt_dtype_from_torch_name(torch_name);
     if (*dtype != TT_F32 && *dtype != TT_BF16 && *dtype != TT_F16)

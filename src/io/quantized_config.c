@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "tensor/format.h"
+
 static tt_status read_dtype(const struct tt_json *json, const struct tt_json_value *object, const char *key,
                             tt_dtype *dtype)
 {
@@ -66,7 +68,7 @@ tt_status tt_quantized_config_read(const struct tt_json *config, struct tt_quant
     TT_TRY(read_skip(config, object, &found));
     found.type = four ? tt_quant_type_from_name(type) : TT_QUANT_INT8;
     found.nested = found.nested && four;
-    if (four && found.type != TT_QUANT_NF4 && found.type != TT_QUANT_FP4)
+    if (found.type == TT_QUANT_NONE || tt_weight_format(found.type)->has_state != four)
         return tt_fail(TT_ERR_UNSUPPORTED, "%s: bnb_4bit_quant_type is '%.40s', not nf4 or fp4",
                        config->origin, type);
     *out = found;
@@ -75,7 +77,8 @@ tt_status tt_quantized_config_read(const struct tt_json *config, struct tt_quant
 
 struct tt_json_value *tt_quantized_config_make(const struct tt_quantized_config *config)
 {
-    bool four = config->type != TT_QUANT_INT8;
+    const struct tt_weight_format *format = tt_weight_format(config->type);
+    bool four = format == NULL || format->has_state;
     struct tt_json_value *skip = config->skip_count > 0 ? tt_json_new_list() : tt_json_new_null();
     for (int i = 0; i < config->skip_count; i++)
         if (tt_json_append(skip, tt_json_new_string(config->skip[i])) != 0) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "tensor/format.h"
 
 enum { OFFSET_TEXT = 24 }; /* bytes of a double in its shortest decimal form, at most */
 
@@ -98,7 +99,7 @@ tt_status tt_quantized_describe(const char *name, const struct tt_quant_layout *
     if (bytes < sizeof ending || !tt_ends_with(name, ending))
         return tt_fail(TT_ERR_DATA, "'%s' is not the weight of a module", name);
     struct describing d = {name, bytes - (sizeof ending - 1), arena, out};
-    if (layout->format.type != TT_QUANT_INT8) return describe_four(&d, layout, dtype, storage);
+    if (tt_weight_format(layout->format.type)->has_state) return describe_four(&d, layout, dtype, storage);
     TT_TRY(add_entry(&d, ".weight", TT_I8, layout->codes, layout->codes.bytes, 2));
     out->entries[0].dims[0] = layout->rows;
     out->entries[0].dims[1] = layout->cols;

@@ -1,34 +1,49 @@
 #include "tensor/quant.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/integer.h"
+#include "tensor/format.h"
 
-static const char *const names[] = {
-    [TT_QUANT_NONE] = "none",
-    [TT_QUANT_NF4] = "nf4",
-    [TT_QUANT_FP4] = "fp4",
-    [TT_QUANT_INT8] = "int8",
+static const struct tt_weight_format *const formats[] = {
+    NULL,
+#define FORMAT(id, name) &tt_format_##name,
+#include "tensor/formats.def"
+#undef FORMAT
 };
 
-enum { TYPES = sizeof names / sizeof *names };
+enum { TYPES = sizeof formats / sizeof *formats };
+
+const struct tt_weight_format *tt_weight_format(enum tt_quant_type type)
+{
+    return (unsigned)type < TYPES ? formats[type] : NULL;
+}
 
 const char *tt_quant_type_name(enum tt_quant_type type)
 {
-    return names[(unsigned)type < TYPES ? type : TT_QUANT_NONE];
+    const struct tt_weight_format *format = tt_weight_format(type);
+    return format != NULL ? format->name : "none";
 }
 
 enum tt_quant_type tt_quant_type_from_name(const char *name)
 {
     for (int i = TT_QUANT_NONE + 1; i < TYPES; i++)
-        if (strcmp(name, names[i]) == 0) return (enum tt_quant_type)i;
+        if (strcmp(name, formats[i]->name) == 0) return (enum tt_quant_type)i;
     return TT_QUANT_NONE;
+}
+
+const float *tt_quant_map(enum tt_quant_type type)
+{
+    const struct tt_weight_format *format = tt_weight_format(type);
+    return format != NULL ? format->map : NULL;
 }
 
 struct tt_quant_format tt_quant_format_make(enum tt_quant_type type, bool nested)
 {
     struct tt_quant_format format = {.type = type};
-    if (type != TT_QUANT_NF4 && type != TT_QUANT_FP4) return format;
+    const struct tt_weight_format *kind = tt_weight_format(type);
+    if (kind == NULL || kind->row_blocks) return format;
     format.block = TT_QUANT_BLOCK;
     format.nested = nested;
     if (nested) format.nested_block = TT_QUANT_NESTED_BLOCK;
@@ -40,16 +55,33 @@ static bool is_power_between(int64_t value, int64_t least, int64_t most)
     return value >= least && value <= most && (value & (value - 1)) == 0;
 }
 
+/* "nf4, fp4 or int8" */
+static const char *all_names(char *text, size_t bytes)
+{
+    size_t length = 0;
+    text[0] = '\0';
+    for (int i = TT_QUANT_NONE + 1; i < TYPES && length < bytes; i++) {
+        const char *before = i == TT_QUANT_NONE + 1 ? "" : i + 1 < TYPES ? ", " : " or ";
+        int added = snprintf(text + length, bytes - length, "%s%s", before, formats[i]->name);
+        length += added > 0 ? (size_t)added : 0;
+    }
+    return text;
+}
+
 static tt_status check_format(const struct tt_quant_format *format)
 {
-    if (format->type == TT_QUANT_INT8) {
+    const struct tt_weight_format *kind = tt_weight_format(format->type);
+    if (kind == NULL) {
+        char names[128];
+        return tt_fail(TT_ERR_DATA, "quantization type %d is not %s", (int)format->type,
+                       all_names(names, sizeof names));
+    }
+    if (kind->row_blocks) {
         if (format->nested || format->block != 0 || format->nested_block != 0)
-            return tt_fail(TT_ERR_DATA,
-                           "int8 has one scale a row: block sizes and nested scales do not apply");
+            return tt_fail(TT_ERR_DATA, "%s has one scale a row: block sizes and nested scales do not apply",
+                           kind->name);
         return TT_OK;
     }
-    if (format->type != TT_QUANT_NF4 && format->type != TT_QUANT_FP4)
-        return tt_fail(TT_ERR_DATA, "quantization type %d is not nf4, fp4 or int8", (int)format->type);
     if (!is_power_between(format->block, 32, 4096))
         return tt_fail(TT_ERR_DATA, "blocks of %lld weights: bitsandbytes has powers of two from 32 to 4096",
                        (long long)format->block);
@@ -78,13 +110,15 @@ tt_status tt_quant_layout_make(struct tt_quant_format format, int64_t rows, int6
     if (rows < 1 || cols < 1 || __builtin_mul_overflow(rows, cols, &layout.count) || layout.count > most)
         return tt_fail(TT_ERR_DATA, "a matrix of %lld x %lld cannot be quantized", (long long)rows,
                        (long long)cols);
-    bool int8 = format.type == TT_QUANT_INT8;
-    layout.blocks = int8 ? rows : (layout.count + format.block - 1) / format.block;
+    const struct tt_weight_format *kind = tt_weight_format(format.type);
+    layout.block_weights = kind->row_blocks ? cols : format.block;
+    layout.byte_weights = kind->byte_weights;
+    layout.blocks = (layout.count + layout.block_weights - 1) / layout.block_weights;
     if (format.nested) layout.nested_blocks = (layout.blocks + format.nested_block - 1) / format.nested_block;
-    add_section(&layout, &layout.codes, int8 ? layout.count : (layout.count + 1) / 2);
+    add_section(&layout, &layout.codes, (layout.count + kind->byte_weights - 1) / kind->byte_weights);
     add_section(&layout, &layout.absmax, layout.blocks * (format.nested ? 1 : (int64_t)sizeof(float)));
     add_section(&layout, &layout.nested_absmax, layout.nested_blocks * (int64_t)sizeof(float));
-    add_section(&layout, &layout.map, int8 ? 0 : TT_QUANT_MAP * (int64_t)sizeof(float));
+    add_section(&layout, &layout.map, kind->map != NULL ? TT_QUANT_MAP * (int64_t)sizeof(float) : 0);
     add_section(&layout, &layout.nested_map,
                 format.nested ? TT_QUANT_NESTED_MAP * (int64_t)sizeof(float) : 0);
     add_section(&layout, &layout.offset, format.nested ? (int64_t)sizeof(float) : 0);
@@ -94,6 +128,6 @@ tt_status tt_quant_layout_make(struct tt_quant_format format, int64_t rows, int6
 
 int64_t tt_quant_block_first(const struct tt_quant_layout *layout, int64_t index)
 {
-    int64_t first = index * (layout->format.type == TT_QUANT_INT8 ? layout->cols : layout->format.block);
+    int64_t first = index * layout->block_weights;
     return first < layout->count ? first : layout->count;
 }

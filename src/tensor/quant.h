@@ -17,7 +17,8 @@
  *     absmax  nested: nested_map[code] * nested_absmax[block / nested_block] + offset
  *     weight  4 bits: map[code] * absmax[weight / block];  int8: code * absmax[row] * (1/127), from the left
  *
- * all in fp32, each operation rounded separately. Numbers are little-endian, as in files.
+ * all in fp32, each operation rounded separately. Numbers are little-endian, as in files. How the formats differ is in
+ * tensor/format.h: each is one file.
  *
  * Codes and scales are bit for bit those of bitsandbytes 0.50 on a CPU; docs/quantization.md lists the differences of
  * its GPU kernels. All functions are pure and work on ranges: any number of threads and ranks, split anywhere, produces
@@ -28,7 +29,12 @@
 #include "base/error.h"
 #include "tensor/dtype.h"
 
-enum tt_quant_type { TT_QUANT_NONE = 0, TT_QUANT_NF4, TT_QUANT_FP4, TT_QUANT_INT8 };
+enum tt_quant_type {
+    TT_QUANT_NONE = 0,
+#define FORMAT(id, name) TT_QUANT_##id,
+#include "tensor/formats.def"
+#undef FORMAT
+};
 
 enum {
     TT_QUANT_BLOCK = 64, /* the library's defaults */
@@ -53,12 +59,14 @@ struct tt_quant_layout {
     struct tt_quant_format format;
     int64_t rows, cols, count;     /* of the matrix */
     int64_t blocks, nested_blocks; /* numbers of absmax and of nested absmax */
+    int64_t block_weights;         /* weights of a block: format.block, or those of a row */
+    int byte_weights;              /* weights of a byte of codes */
     struct tt_quant_section codes, absmax, nested_absmax, map, nested_map, offset;
     size_t bytes; /* of the segment, a multiple of TT_QUANT_ALIGN */
 };
 
 const char *tt_quant_type_name(enum tt_quant_type type);      /* "nf4", "fp4", "int8", "none" */
-enum tt_quant_type tt_quant_type_from_name(const char *name); /* "nf4" | "fp4" | "int8"; NONE for others */
+enum tt_quant_type tt_quant_type_from_name(const char *name); /* NONE for others */
 /* With the library's block sizes: 64 weights, 256 absmax. */
 struct tt_quant_format tt_quant_format_make(enum tt_quant_type type, bool nested);
 
@@ -68,7 +76,7 @@ TT_MUST_USE tt_status tt_quant_layout_make(struct tt_quant_format format, int64_
                                            struct tt_quant_layout *out);
 
 /* The tables that bitsandbytes writes. */
-const float *tt_quant_map(enum tt_quant_type type); /* [16]; NULL unless nf4 or fp4 */
+const float *tt_quant_map(enum tt_quant_type type); /* [16]; NULL where a code is a number */
 const float *tt_quant_nested_map(void);             /* [256], ascending */
 
 /* A segment is encoded in two passes over the weights:

@@ -1,7 +1,7 @@
 /* Decoding on the host: plain code, for tests and tools. */
 #include <string.h>
 
-#include "tensor/quant.h"
+#include "tensor/format.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("fp-contract=off")
@@ -26,26 +26,19 @@ static float absmax_at(const struct tt_quant_layout *layout, const uint8_t *segm
     return scaled + float_at(segment + layout->offset.offset, 0);
 }
 
-static float weight_at(const struct tt_quant_layout *layout, const uint8_t *segment, int64_t index)
-{
-    const uint8_t *codes = segment + layout->codes.offset;
-    if (layout->format.type == TT_QUANT_INT8) {
-        float scaled = (float)(int8_t)codes[index] * absmax_at(layout, segment, index / layout->cols);
-        return scaled * (1.0f / 127.0f);
-    }
-    int code = index % 2 == 0 ? codes[index / 2] >> 4 : codes[index / 2] & 15;
-    return float_at(segment + layout->map.offset, code) *
-           absmax_at(layout, segment, index / layout->format.block);
-}
-
 void tt_quant_decode(const struct tt_quant_layout *layout, const void *segment, int64_t first, int64_t count,
                      void *to, tt_dtype dtype)
 {
     enum { PIECE = 256 };
+    const struct tt_weight_format *format = tt_weight_format(layout->format.type);
     float x[PIECE];
     for (int64_t at = 0; at < count; at += PIECE) {
         int64_t some = count - at < PIECE ? count - at : PIECE;
-        for (int64_t i = 0; i < some; i++) x[i] = weight_at(layout, segment, first + at + i);
+        for (int64_t i = 0; i < some; i++) {
+            int64_t index = first + at + i;
+            x[i] = format->decode(layout, segment, index,
+                                  absmax_at(layout, segment, index / layout->block_weights));
+        }
         (void)tt_dtype_convert((char *)to + at * (int64_t)tt_dtype_bytes(dtype), dtype, x, TT_F32,
                                (size_t)some);
     }

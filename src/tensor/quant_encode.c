@@ -1,40 +1,12 @@
-/* Encoding of weights. The order of every rounding is that of bitsandbytes on a CPU, so the compiler must not contract
- * operations to fused multiply-adds: the AVX2 path is compiled without them. */
+/* Encoding of weights: what all formats share. */
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "tensor/quant.h"
+#include "tensor/format.h"
+#include "tensor/encode_isa.h"
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("fp-contract=off")
-#else
-#pragma STDC FP_CONTRACT OFF
-#endif
-
-enum { PIECE = 4096 }; /* weights widened at a time */
-
-static const float least_absmax = 1e-38f; /* the library's divisor where all weights are 0 */
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#define AVX2 __attribute__((target("avx2,f16c")))
-static bool has_avx2(void)
-{
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); /* f16c came before fma */
-}
-#else
-#define AVX2
-static bool has_avx2(void)
-{
-    return false;
-}
-#endif
-/* The same code for any processor and for AVX2, in the compiler's vectors. */
-#define BODY static inline __attribute__((always_inline))
-#pragma GCC diagnostic ignored "-Wpsabi" /* they stay within inlined functions */
-
-enum { LANES = 8 };
+enum { PIECE = TT_ENCODE_PIECE, LANES = TT_ENCODE_LANES };
 typedef int32_t v8i __attribute__((vector_size(32)));
 
 BODY void widen_bf16(const uint16_t *from, int64_t count, float *to)
@@ -69,73 +41,6 @@ BODY float largest(const float *x, int64_t count)
     return value;
 }
 
-/* For each number times `factor`, the number of the 15 borders below it. */
-static void ranks_any(const float *x, int64_t count, float factor, const float *borders, uint8_t *to)
-{
-    for (int64_t i = 0; i < count; i++) {
-        float value = x[i] * factor;
-        int rank = 0;
-        for (int b = 0; b < TT_QUANT_MAP - 1; b++) rank += value > borders[b];
-        to[i] = (uint8_t)rank;
-    }
-}
-
-AVX2 static void ranks_avx2(const float *x, int64_t count, float factor, const float *borders, uint8_t *to)
-{
-    enum { GROUP = 4 };
-    int64_t i = 0;
-#if defined(__x86_64__)
-    for (; i + GROUP * LANES <= count; i += GROUP * LANES) {
-        __m256 value[GROUP];
-        __m256i rank[GROUP];
-        for (int g = 0; g < GROUP; g++) {
-            value[g] = _mm256_mul_ps(_mm256_loadu_ps(x + i + LANES * g), _mm256_set1_ps(factor));
-            rank[g] = _mm256_setzero_si256();
-        }
-        for (int b = 0; b < TT_QUANT_MAP - 1; b++)
-            for (int g = 0; g < GROUP; g++) {
-                __m256 above = _mm256_cmp_ps(value[g], _mm256_set1_ps(borders[b]), _CMP_GT_OQ);
-                rank[g] = _mm256_sub_epi32(rank[g], _mm256_castps_si256(above));
-            }
-        /* Packing works within halves, so that words of four come out as 0 2 4 6 1 3 5 7. */
-        __m256i low = _mm256_packs_epi32(rank[0], rank[1]), high = _mm256_packs_epi32(rank[2], rank[3]);
-        __m256i bytes = _mm256_packus_epi16(low, high);
-        bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-        _mm256_storeu_si256((__m256i *)(void *)(to + i), bytes);
-    }
-#endif
-    ranks_any(x + i, count - i, factor, borders, to + i);
-}
-
-/* Two codes a byte, the first in the high half; `order` maps a rank to its code. */
-static void pack_any(const uint8_t *ranks, int64_t pairs, const uint8_t *order, uint8_t *codes)
-{
-    for (int64_t i = 0; i < pairs; i++)
-        codes[i] = (uint8_t)(order[ranks[2 * i]] << 4 | order[ranks[2 * i + 1]]);
-}
-
-AVX2 static void pack_avx2(const uint8_t *ranks, int64_t pairs, const uint8_t *order, uint8_t *codes)
-{
-    int64_t i = 0;
-#if defined(__x86_64__)
-    const __m128i table = _mm_loadu_si128((const __m128i *)(const void *)order),
-                  weights = _mm_set1_epi16(0x0110);
-    for (; i + 16 <= pairs; i += 16) {
-        const __m128i *from = (const __m128i *)(const void *)(ranks + 2 * i);
-        __m128i first = _mm_maddubs_epi16(_mm_shuffle_epi8(table, _mm_loadu_si128(from)), weights);
-        __m128i second = _mm_maddubs_epi16(_mm_shuffle_epi8(table, _mm_loadu_si128(from + 1)), weights);
-        _mm_storeu_si128((__m128i *)(void *)(codes + i), _mm_packus_epi16(first, second));
-    }
-#endif
-    pack_any(ranks + 2 * i, pairs - i, order, codes + i);
-}
-
-/* To nearest even; |x| * factor <= 127. */
-BODY void round_int8(const float *x, int64_t count, float factor, int8_t *to)
-{
-    for (int64_t i = 0; i < count; i++) to[i] = (int8_t)(int32_t)nearbyintf(x[i] * factor);
-}
-
 #define PASS(suffix, attribute)                                                                              \
     attribute static void widen_bf16_##suffix(const uint16_t *from, int64_t count, float *to)                \
     {                                                                                                        \
@@ -144,14 +49,9 @@ BODY void round_int8(const float *x, int64_t count, float factor, int8_t *to)
     attribute static float largest_##suffix(const float *x, int64_t count)                                   \
     {                                                                                                        \
         return largest(x, count);                                                                            \
-    }                                                                                                        \
-    attribute static void round_int8_##suffix(const float *x, int64_t count, float factor, int8_t *to)       \
-    {                                                                                                        \
-        round_int8(x, count, factor, to);                                                                    \
     }
 PASS(any, )
 PASS(avx2, AVX2)
-#define BEST(name) (has_avx2() ? name##_avx2 : name##_any)
 
 static void through_f16_any(float *x, int64_t count)
 {
@@ -170,7 +70,7 @@ AVX2 static void through_f16_avx2(float *x, int64_t count)
     through_f16_any(x + i, count - i);
 }
 
-/* Weights in the library's precision: int8 rounds them to fp16 first. */
+/* Weights in the library's precision: some formats round them to fp16 first. */
 static void widen(const struct tt_quant_layout *layout, const void *weights, tt_dtype dtype, int64_t first,
                   int64_t count, float *to)
 {
@@ -179,14 +79,14 @@ static void widen(const struct tt_quant_layout *layout, const void *weights, tt_
         BEST(widen_bf16)((const uint16_t *)from, count, to);
     else
         (void)tt_dtype_convert(to, TT_F32, from, dtype, (size_t)count);
-    if (layout->format.type == TT_QUANT_INT8 && dtype != TT_F16) BEST(through_f16)(to, count);
+    if (dtype != TT_F16 && tt_weight_format(layout->format.type)->through_f16) BEST(through_f16)(to, count);
 }
 
 void tt_quant_absmax(const struct tt_quant_layout *layout, int64_t first, int64_t count, const void *weights,
                      tt_dtype dtype, float *absmax)
 {
     float (*best)(const float *, int64_t) = BEST(largest);
-    int64_t width = layout->format.type == TT_QUANT_INT8 ? layout->cols : layout->format.block;
+    int64_t width = layout->block_weights;
     int64_t origin = tt_quant_block_first(layout, first), end = tt_quant_block_first(layout, first + count);
     float x[PIECE];
     for (int64_t i = 0; i < count; i++) absmax[i] = 0;
@@ -202,7 +102,7 @@ void tt_quant_absmax(const struct tt_quant_layout *layout, int64_t first, int64_
     }
     /* The library stores this floor for an incomplete last block, and only there. */
     bool has_short = count > 0 && first + count == layout->blocks && layout->count % width != 0;
-    if (has_short && absmax[count - 1] < least_absmax) absmax[count - 1] = least_absmax;
+    if (has_short && absmax[count - 1] < tt_encode_least_absmax) absmax[count - 1] = tt_encode_least_absmax;
 }
 
 tt_status tt_quant_check(const struct tt_quant_layout *layout, const float *absmax)
@@ -282,81 +182,15 @@ float tt_quant_mean(const float *absmax, int64_t count)
     return sum / (float)count;
 }
 
-/* The codes in ascending order of their values, and the borders: the midpoints, rounded to fp32. A number on a border
- * gets the lower code. */
-struct coder {
-    uint8_t order[TT_QUANT_MAP];
-    float borders[TT_QUANT_MAP - 1];
-};
-
-static void coder_init(struct coder *coder, const float *map)
-{
-    for (int i = 0; i < TT_QUANT_MAP; i++) {
-        int at = i;
-        for (; at > 0 && map[coder->order[at - 1]] > map[i]; at--) coder->order[at] = coder->order[at - 1];
-        coder->order[at] = (uint8_t)i;
-    }
-    for (int i = 0; i + 1 < TT_QUANT_MAP; i++)
-        coder->borders[i] = (map[coder->order[i]] + map[coder->order[i + 1]]) / 2;
-}
-
-/* `count` weights of one block; `whole`: the block is complete. */
-static void rank_block(const struct coder *coder, const float *x, int64_t count, float absmax, bool whole,
-                       uint8_t *rank)
-{
-    float floor = absmax > least_absmax ? absmax : least_absmax;
-    if (whole) {
-        BEST(ranks)(x, count, 1.0f / floor, coder->borders, rank);
-        return;
-    }
-    for (int64_t i = 0; i < count; i++) { /* in an incomplete block the library divides */
-        float value = x[i] / absmax;
-        ranks_any(&value, 1, 1.0f, coder->borders, rank + i);
-    }
-}
-
-/* Pieces begin at even positions. An odd count is padded with the code of 0. */
-static void encode_four(const struct tt_quant_layout *layout, const struct coder *coder, const float *x,
-                        int64_t first, int64_t count, const float *absmax, uint8_t *codes)
-{
-    uint8_t rank[PIECE + 1];
-    int64_t width = layout->format.block;
-    for (int64_t here, i = 0; i < count; i += here) {
-        int64_t block = (first + i) / width, end = (block + 1) * width;
-        here = end - (first + i) < count - i ? end - (first + i) : count - i;
-        rank_block(coder, x + i, here, absmax[block], end <= layout->count, rank + i);
-    }
-    const float nothing = 0;
-    if (count % 2 != 0) ranks_any(&nothing, 1, 1.0f, coder->borders, rank + count);
-    BEST(pack)(rank, (count + 1) / 2, coder->order, codes);
-}
-
-static void encode_int8(const struct tt_quant_layout *layout, const float *x, int64_t first, int64_t count,
-                        const float *absmax, uint8_t *codes)
-{
-    for (int64_t here, i = 0; i < count; i += here) {
-        int64_t row = (first + i) / layout->cols, end = (row + 1) * layout->cols;
-        here = end - (first + i) < count - i ? end - (first + i) : count - i;
-        /* as torch divides a scalar by a tensor */
-        float factor = absmax[row] > 0 ? 1.0f / absmax[row] * 127.0f : 0.0f;
-        BEST(round_int8)(x + i, here, factor, (int8_t *)codes + i);
-    }
-}
-
 void tt_quant_codes(const struct tt_quant_layout *layout, int64_t first, int64_t count, const void *weights,
                     tt_dtype dtype, const float *absmax, uint8_t *codes)
 {
-    bool int8 = layout->format.type == TT_QUANT_INT8;
-    struct coder coder;
+    const struct tt_weight_format *format = tt_weight_format(layout->format.type);
     float x[PIECE];
-    if (!int8) coder_init(&coder, tt_quant_map(layout->format.type));
     for (int64_t at = 0; at < count; at += PIECE) {
         int64_t some = count - at < PIECE ? count - at : PIECE;
         widen(layout, weights, dtype, at, some, x);
-        if (int8)
-            encode_int8(layout, x, first + at, some, absmax, codes + at);
-        else
-            encode_four(layout, &coder, x, first + at, some, absmax, codes + at / 2);
+        format->encode(layout, x, first + at, some, absmax, codes + at / format->byte_weights);
     }
 }
 
@@ -457,7 +291,7 @@ static tt_status fill_codes(const struct tt_quant_layout *layout, const struct t
     enum { BUFFER = 1 << 20 };
     size_t first, end;
     if (!covers(range, &layout->codes, &first, &end)) return TT_OK;
-    int64_t each = layout->format.type == TT_QUANT_INT8 ? 1 : 2; /* weights a byte */
+    int64_t each = layout->byte_weights;
     int64_t step = BUFFER / (int64_t)tt_dtype_bytes(source->dtype);
     int64_t last = (int64_t)end * each < layout->count ? (int64_t)end * each : layout->count;
     void *weights = tt_alloc_aligned(BUFFER);

@@ -1,30 +1,5 @@
-/* The code tables, as bitsandbytes 0.50 with torch 2.15 writes them. */
+/* The table of nested scales, as bitsandbytes 0.50 with torch 2.15 writes it. */
 #include "tensor/quant.h"
-
-static const float nf4[TT_QUANT_MAP] = {
-    -1.0f,
-    -0.6961928009986877f,
-    -0.5250730514526367f,
-    -0.39491748809814453f,
-    -0.28444138169288635f,
-    -0.18477343022823334f,
-    -0.09105003625154495f,
-    0.0f,
-    0.07958029955625534f,
-    0.16093020141124725f,
-    0.24611230194568634f,
-    0.33791524171829224f,
-    0.44070982933044434f,
-    0.5626170039176941f,
-    0.7229568362236023f,
-    1.0f,
-};
-
-/* One bit of sign, two of exponent, one of mantissa, largest value 1; in the order of the bits. */
-static const float fp4[TT_QUANT_MAP] = {
-    0.0f, 0.0625f / 12,  8.0f / 12,  12.0f / 12,  4.0f / 12,  6.0f / 12,  2.0f / 12,  3.0f / 12,
-    0.0f, -0.0625f / 12, -8.0f / 12, -12.0f / 12, -4.0f / 12, -6.0f / 12, -2.0f / 12, -3.0f / 12,
-};
 
 /* "Dynamic" numbers: seven decades, and in decade 10^(i-6) the midpoints of 2^i equal parts of [0.1, 1], with both
  * signs, and 0 and 1. Stored as constants, because the last bits are those of torch.linspace. */
@@ -94,11 +69,6 @@ static const float dynamic[TT_QUANT_NESTED_MAP] = {
     0x1.d13334p-1f,   0x1.d86666p-1f,   0x1.df999ap-1f,   0x1.e6ccccp-1f,
     0x1.ee0000p-1f,   0x1.f53334p-1f,   0x1.fc6666p-1f,   1.0f,
 };
-
-const float *tt_quant_map(enum tt_quant_type type)
-{
-    return type == TT_QUANT_NF4 ? nf4 : type == TT_QUANT_FP4 ? fp4 : NULL;
-}
 
 const float *tt_quant_nested_map(void)
 {

@@ -1,0 +1,12 @@
+#ifndef TT_TENSOR_FORMATS_FOUR_BITS_H
+#define TT_TENSOR_FORMATS_FOUR_BITS_H
+
+#include "tensor/quant.h"
+
+/* encode and decode (tensor/format.h) of the formats of 4 bits. */
+void tt_four_bits_encode(const struct tt_quant_layout *layout, const float *x, int64_t first, int64_t count,
+                         const float *absmax, uint8_t *codes);
+float tt_four_bits_decode(const struct tt_quant_layout *layout, const uint8_t *segment, int64_t index,
+                          float absmax);
+
+#endif
