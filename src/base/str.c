@@ -129,6 +129,16 @@ int tt_compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+bool tt_starts_with_one_of(const char *text, const char *starts)
+{
+    for (const char *at = starts; *at != 0; at += strspn(at, " ")) {
+        size_t bytes = strcspn(at, " ");
+        if (bytes > 0 && strncmp(text, at, bytes) == 0) return true;
+        at += bytes;
+    }
+    return false;
+}
+
 bool tt_ends_with(const char *text, const char *ending)
 {
     return tt_span_ends_with(tt_span_of(text), ending);

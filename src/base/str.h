@@ -34,6 +34,8 @@ bool tt_span_ends_with(struct tt_span span, const char *ending);
 bool tt_starts_with(const char *text, const char *start);
 bool tt_ends_with(const char *text, const char *ending);
 int tt_compare_texts(const void *a, const void *b); /* for qsort of an array of texts: by bytes */
+/* True if `text` starts with one of the words of `starts`, which spaces separate. */
+bool tt_starts_with_one_of(const char *text, const char *starts);
 
 /* "1.5 GiB", "312 MiB", "17 B"; returns `text`. */
 const char *tt_format_bytes(double bytes, char *text, size_t text_bytes);

@@ -10,6 +10,7 @@
 #include "checkpoint/load_stored.h"
 #include "checkpoint/reader.h"
 #include "model/adapter_config.h"
+#include "model/module.h"
 
 /* Bytes of the buffer of ones, which is uploaded repeatedly. */
 enum { ONES_BYTES = 64 * 1024 };
@@ -93,7 +94,7 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
 
 static bool carries_nothing(const struct tt_model *model, const char *name)
 {
-    if (tt_ends_with(name, "rotary_emb.inv_freq")) return true;
+    if (tt_module_is_buffer(name)) return true;
     return model->facts.tie_word_embeddings && strcmp(name, model->head_name) == 0;
 }
 
@@ -109,7 +110,7 @@ static tt_status check_folder(const struct tt_model *model, const struct tt_mode
     return TT_OK;
 }
 
-/* With LoRA on lm_head, PEFT also saves the original head, which the base has already. */
+/* With LoRA on the head, PEFT also saves the original head, which the base has already. */
 static bool is_base_copy(const char *key)
 {
     return tt_ends_with(key, ".base_layer.weight");

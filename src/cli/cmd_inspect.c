@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "config/value.h"
 #include "io/model_folder.h"
-#include "model/model.h"
+#include "model/module.h"
 
 /* The files to describe: a list of tensors and the configuration. */
 struct subject {
@@ -140,21 +140,6 @@ static void tally_add(struct tally *tallies, const char *name, const struct tt_s
     tallies[i].bytes += (double)entry->bytes;
 }
 
-/* The part of a model that a tensor belongs to, by the words in its name. */
-static const char *group_of(const char *name)
-{
-    static const struct {
-        const char *word, *group;
-    } known[] = {
-        {"lora_", "LoRA"},     {"embed_tokens", "embedding"}, {"lm_head", "head"},
-        {"norm", "norms"},     {"self_attn", "attention"},    {"mlp", "MLP"},
-        {"attn", "attention"},
-    };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strstr(name, known[i].word) != NULL) return known[i].group;
-    return "other";
-}
-
 struct sums {
     struct tally groups[TALLY_MAX], types[TALLY_MAX], all;
 };
@@ -164,7 +149,7 @@ static void sum_up(const struct subject *subject, struct sums *sums)
     *sums = (struct sums){.all = {.name = "all"}};
     for (size_t i = 0; i < subject->count; i++) {
         const struct tt_safetensors_entry *entry = subject->entries[i];
-        tally_add(sums->groups, group_of(entry->name), entry);
+        tally_add(sums->groups, tt_module_group(entry->name), entry);
         tally_add(sums->types, entry->dtype_name, entry);
         sums->all.tensors++;
         sums->all.parameters += element_count(entry);

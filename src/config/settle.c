@@ -41,16 +41,6 @@ tt_status tt_settings_check_route(const struct tt_settings *settings, const stru
 
 /* ---- Mappings ---- */
 
-static bool begins_with_one_of(const char *prefixes, const char *name)
-{
-    for (const char *at = prefixes; *at != 0; at += strspn(at, " ")) {
-        size_t bytes = strcspn(at, " ");
-        if (strncmp(at, name, bytes) == 0) return true;
-        at += bytes;
-    }
-    return false;
-}
-
 static tt_status assign_member(struct tt_settings *settings, const struct tt_setting_entry *entry,
                                const char *key, const struct tt_json_value *value)
 {
@@ -59,7 +49,7 @@ static tt_status assign_member(struct tt_settings *settings, const struct tt_set
     tt_status status = TT_OK;
     struct tt_setting_entry *member = tt_settings_find(settings, key);
     snprintf(origin, sizeof origin, "%.200s, %s", entry->origin, entry->row->name);
-    if (member == NULL || !begins_with_one_of(entry->row->spread, key))
+    if (member == NULL || !tt_starts_with_one_of(key, entry->row->spread))
         return tt_settings_fail_unknown(settings, key, origin);
     const char *word = tt_json_text(value);
     if (word != NULL)

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/str.h"
+
 const char *tt_module_last_name(const struct tt_module *module)
 {
     const char *dot = strrchr(module->path, '.');
@@ -23,4 +25,23 @@ const char *tt_module_example(const struct tt_module_list *list)
 const char *tt_module_head(const struct tt_module_list *list)
 {
     return first_of(list, TT_MODULE_HEAD);
+}
+
+const char *tt_module_group(const char *tensor)
+{
+    static const struct {
+        const char *word, *group;
+    } known[] = {
+        {"lora_", "LoRA"},     {"embed_tokens", "embedding"}, {"lm_head", "head"},
+        {"norm", "norms"},     {"self_attn", "attention"},    {"mlp", "MLP"},
+        {"attn", "attention"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strstr(tensor, known[i].word) != NULL) return known[i].group;
+    return "other";
+}
+
+bool tt_module_is_buffer(const char *tensor)
+{
+    return tt_ends_with(tensor, "rotary_emb.inv_freq");
 }

@@ -36,4 +36,10 @@ const char *tt_module_last_name(const struct tt_module *module); /* "q_proj" */
 const char *tt_module_example(const struct tt_module_list *list);
 const char *tt_module_head(const struct tt_module_list *list);
 
+/* The next two know the names that transformers gives to most models, for files that come without a model. */
+/* The part of a model to which a tensor belongs: "embedding", "attention", ... or "other". */
+const char *tt_module_group(const char *tensor);
+/* Whether a tensor is no parameter: older versions of transformers saved the frequencies of rotations. */
+bool tt_module_is_buffer(const char *tensor);
+
 #endif

@@ -166,16 +166,6 @@ static void contradictions_of_aliases_are_refused(void **state)
     assert_true(count[TT_JOB_BENCH] == count[TT_JOB_TRAIN]);
 }
 
-static bool begins_with_one_of(const char *prefixes, const char *name)
-{
-    for (const char *at = prefixes; *at != 0; at += strspn(at, " ")) {
-        size_t bytes = strcspn(at, " ");
-        if (strncmp(at, name, bytes) == 0) return true;
-        at += bytes;
-    }
-    return false;
-}
-
 /* A mapping whose keys are settings, and a key of it beside it. */
 static int check_members(enum tt_job_kind kind, const struct tt_settings *settings,
                          const struct tt_setting *mapping)
@@ -184,7 +174,8 @@ static int check_members(enum tt_job_kind kind, const struct tt_settings *settin
     for (size_t i = 0; i < settings->count; i++) {
         const struct tt_setting *row = settings->entries[i].row;
         char value[64], other[64], member[160];
-        if (!begins_with_one_of(mapping->spread, row->name) || row->offset == TT_SETTING_NO_FIELD) continue;
+        if (!tt_starts_with_one_of(row->name, mapping->spread) || row->offset == TT_SETTING_NO_FIELD)
+            continue;
         if (row->type != TT_SETTING_BOOL && row->type != TT_SETTING_CHOICE) continue;
         other_value(row, row->default_text, value);
         other_value(row, value, other);

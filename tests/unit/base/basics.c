@@ -251,6 +251,10 @@ static void strings(void **state)
     assert_true(tt_span_starts_with((struct tt_span){0}, "") && tt_span_ends_with((struct tt_span){0}, ""));
     assert_true(tt_starts_with("model.bin", "model") && tt_starts_with("model.bin", ""));
     assert_false(tt_starts_with("mod", "model"));
+    assert_true(tt_starts_with_one_of("fsdp_offload", "deepspeed_ fsdp_"));
+    assert_true(tt_starts_with_one_of("deepspeed_x", "deepspeed_  fsdp_"));
+    assert_false(tt_starts_with_one_of("fsdp", "deepspeed_ fsdp_") || tt_starts_with_one_of("fsdp", ""));
+    assert_false(tt_starts_with_one_of("xfsdp_", " fsdp_ "));
     assert_true(tt_ends_with("model.bin", ".bin") && tt_ends_with(".bin", ".bin"));
     assert_false(tt_ends_with("bin", ".bin") || tt_ends_with("model.bin2", ".bin"));
     tt_str_deinit(&text);
