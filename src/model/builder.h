@@ -44,8 +44,10 @@ void tt_build_embedding(struct tt_builder *builder, const char *path, double sca
 void tt_build_layers(struct tt_builder *builder, const char *path);
 void tt_build_layer_begin(struct tt_builder *builder, int64_t index);
 void tt_build_layer_end(struct tt_builder *builder);
-/* The final norm and the projection to logits; with tie_word_embeddings it shares the embedding's weight. */
-void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, const char *path);
+/* The final norm and the projection to logits; with tie_word_embeddings it shares the embedding's weight. `soft_cap`:
+ * of the logits; 0: none. */
+void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, const char *path,
+                   double soft_cap);
 
 /* Names of an attention half inside its layer. */
 struct tt_attention_names {
@@ -89,6 +91,7 @@ struct tt_decoder_spec {
     const struct tt_attention_spec *attention;
     const struct tt_mlp_spec *mlp;
     double embedding_scale;
+    double logit_cap;         /* tt_build_head */
     struct tt_norm_spec norm; /* the final one; its path is set here */
 };
 void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *facts,

@@ -133,11 +133,12 @@ static bool shares_head(const struct tt_builder *builder, const struct tt_module
     return builder->model->facts.tie_word_embeddings && !builder->embedding_module->saved && !head->saved;
 }
 
-void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, const char *path)
+void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, const char *path,
+                   double soft_cap)
 {
     struct tt_model *model = builder->model;
     int64_t dim = model->facts.hidden_size;
-    struct tt_head made = {0};
+    struct tt_head made = {.soft_cap = (float)soft_cap};
     tt_build_norm(builder, norm, dim, TT_REACH_ALWAYS, &made.norm);
     const struct tt_module *module = tt_builder_module(builder, path, TT_MODULE_HEAD);
     if (builder->listing || builder->status != TT_OK) return;
@@ -169,5 +170,5 @@ void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *f
         tt_build_layer_end(builder);
     }
     tt_build_module(builder, "model.rotary_emb");
-    tt_build_head(builder, &norm, "lm_head");
+    tt_build_head(builder, &norm, "lm_head", spec->logit_cap);
 }

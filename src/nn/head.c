@@ -1,6 +1,7 @@
 #include "nn/head.h"
 
 #include "backend/ops/cross_entropy.h"
+#include "backend/ops/elementwise.h"
 #include "backend/ops/embedding.h"
 
 struct saved {
@@ -76,9 +77,11 @@ static tt_status run_chunks(const struct tt_head *head, const struct tt_pass *pa
             .loss_N = tt_tensor_rows(pass->out->loss_N, first, count),
             .correct_N = tt_tensor_rows(pass->out->correct_N, first, count),
             .entropy_N = tt_tensor_rows(pass->out->entropy_N, first, count),
+            .mean_N = rows_or_empty(pass->out->mean_N, first, count),
             .grad_scale = pass->in.loss_scale,
             .grad_scale_N = rows_or_empty(pass->in.scale_N, first, count),
             .label_smoothing = pass->in.label_smoothing,
+            .soft_cap = head->soft_cap,
             .gradient = gradient,
         };
         TT_TRY(tt_cross_entropy(pass->lent.stream, &args));
@@ -114,6 +117,10 @@ static tt_status forward_logits(const struct tt_head *head, const struct tt_pass
     TT_TRY(tt_norm_forward(&head->norm, pass, n_ND, n_ND, (tt_tensor){0}));
     struct tt_linear_call call = {&head->lm_head, pass, keys_N, n_ND, h_NR};
     TT_TRY(tt_linear_forward(&call, pass->out->logits_NV));
+    if (head->soft_cap > 0) {
+        struct tt_soft_cap_args args = {.x = pass->out->logits_NV, .cap = head->soft_cap};
+        TT_TRY(tt_soft_cap(pass->lent.stream, &args));
+    }
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }
@@ -129,6 +136,9 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     TT_TRY(tt_workspace_1d(pass->lent.workspace, "loss of rows", TT_F32, rows, &pass->out->loss_N));
     TT_TRY(tt_workspace_1d(pass->lent.workspace, "hits of rows", TT_I32, rows, &pass->out->correct_N));
     TT_TRY(tt_workspace_1d(pass->lent.workspace, "entropy of rows", TT_F32, rows, &pass->out->entropy_N));
+    if (pass->in.scales_follow)
+        TT_TRY(
+            tt_workspace_1d(pass->lent.workspace, "mean logits of rows", TT_F32, rows, &pass->out->mean_N));
     tt_tensor drows_ND = {0}, rstd_N = {0}, n_ND;
     bool done = saved != NULL && grads_lent(head) && !pass->in.scales_follow;
     if (saved != NULL) {

@@ -21,6 +21,7 @@ enum { TT_HEAD_CHUNK_BYTES_HOST = 64 << 20, TT_HEAD_CHUNK_BYTES_DEVICE = 256 << 
 struct tt_head {
     struct tt_norm norm;
     struct tt_linear_group lm_head; /* one linear; its weight is the embedding's table when they are tied */
+    float soft_cap;                 /* of logits; 0: none */
 };
 
 extern const struct tt_block_ops tt_head_ops;

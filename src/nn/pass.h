@@ -88,6 +88,7 @@ struct tt_pass_results {
     tt_tensor loss_N;    /* f32: -log p of the label where label_smoothing is 0 */
     tt_tensor correct_N; /* i32: 1 where the label has the largest logit */
     tt_tensor entropy_N; /* f32 */
+    tt_tensor mean_N;    /* f32: the mean of the logits; only with scales_follow */
     tt_tensor logits_NV; /* f32; only with want_logits, which does not write the others */
 };
 

@@ -11,49 +11,61 @@ struct entropy_case {
     tt_dtype dtype;
     double size, smoothing;
     bool gradient, wants_correct;
+    double cap; /* 0: none */
 };
 
 static const struct entropy_case cases[] = {
-    {6, 100, 0, TT_F32, 1, 0, true, true},
-    {6, 100, 0, TT_BF16, 1, 0, true, true},
-    {20, 32000, 0, TT_F32, 3, 0, true, true},
-    {20, 32000, 0, TT_BF16, 3, 0, true, true},
-    {9, 5001, 7, TT_F32, 3, 0.1, true, true},
-    {9, 5001, 7, TT_BF16, 3, 0.1, true, true},
-    {40, 17, 1, TT_F32, 1, 0, true, true},
-    {5, 1, 0, TT_F32, 1, 0, true, true},
-    {5, 2, 0, TT_BF16, 1, 0.5, true, true},
-    {3, 2048, 0, TT_F32, 1, 0, true, false},
-    {3, 2049, 0, TT_F32, 1, 0, false, true},
-    {8, 300, 0, TT_F32, 1000, 0, true, true}, /* near the borders of exp */
-    {8, 300, 0, TT_BF16, 1e4, 0, true, true},
-    {8, 300, 0, TT_F32, 1e30, 0, true, true},
-    {0, 100, 0, TT_F32, 1, 0, true, true},
+    {6, 100, 0, TT_F32, 1, 0, true, true, 0},
+    {6, 100, 0, TT_BF16, 1, 0, true, true, 0},
+    {20, 32000, 0, TT_F32, 3, 0, true, true, 0},
+    {20, 32000, 0, TT_BF16, 3, 0, true, true, 0},
+    {9, 5001, 7, TT_F32, 3, 0.1, true, true, 0},
+    {9, 5001, 7, TT_BF16, 3, 0.1, true, true, 0},
+    {40, 17, 1, TT_F32, 1, 0, true, true, 0},
+    {5, 1, 0, TT_F32, 1, 0, true, true, 0},
+    {5, 2, 0, TT_BF16, 1, 0.5, true, true, 0},
+    {3, 2048, 0, TT_F32, 1, 0, true, false, 0},
+    {3, 2049, 0, TT_F32, 1, 0, false, true, 0},
+    {8, 300, 0, TT_F32, 1000, 0, true, true, 0}, /* near the borders of exp */
+    {8, 300, 0, TT_BF16, 1e4, 0, true, true, 0},
+    {8, 300, 0, TT_F32, 1e30, 0, true, true, 0},
+    {0, 100, 0, TT_F32, 1, 0, true, true, 0},
+    /* caps: far above the logits, of their size, far below */
+    {20, 32000, 0, TT_F32, 3, 0, true, true, 30},
+    {20, 32000, 0, TT_BF16, 3, 0, true, true, 30},
+    {9, 5001, 7, TT_F32, 6, 0.1, true, true, 5},
+    {9, 5001, 7, TT_BF16, 6, 0.1, true, true, 5},
+    {40, 17, 1, TT_F32, 20, 0, true, true, 2},
+    {5, 1, 0, TT_F32, 1, 0, true, true, 30},
+    {3, 2049, 0, TT_F32, 1, 0.3, false, true, 0.5},
+    {8, 300, 0, TT_BF16, 1e4, 0.1, true, true, 30},
 };
 
 static const struct entropy_case gpu_cases[] = {
-    {40, 128256, 0, TT_BF16, 3, 0, true, true},   {33, 151936, 0, TT_BF16, 3, 0.1, true, false},
-    {1025, 2049, 1, TT_BF16, 3, 0, true, true},   {17, 128257, 0, TT_F32, 3, 0, false, true},
-    {70000, 30, 0, TT_BF16, 1, 0, true, true},    {11, 40001, 1, TT_BF16, 3, 0, true, true},
-    {300, 65003, 3, TT_BF16, 3, 0.1, true, true}, {9, 128257, 1, TT_F32, 3, 0, true, true},
-    {5, 300001, 0, TT_F32, 3, 0.1, true, true},
+    {40, 128256, 0, TT_BF16, 3, 0, true, true, 0},   {33, 151936, 0, TT_BF16, 3, 0.1, true, false, 0},
+    {1025, 2049, 1, TT_BF16, 3, 0, true, true, 0},   {17, 128257, 0, TT_F32, 3, 0, false, true, 0},
+    {70000, 30, 0, TT_BF16, 1, 0, true, true, 0},    {11, 40001, 1, TT_BF16, 3, 0, true, true, 0},
+    {300, 65003, 3, TT_BF16, 3, 0.1, true, true, 0}, {9, 128257, 1, TT_F32, 3, 0, true, true, 0},
+    {5, 300001, 0, TT_F32, 3, 0.1, true, true, 0},   {65, 256000, 0, TT_BF16, 8, 0, true, true, 30},
+    {9, 256001, 1, TT_F32, 8, 0.1, true, true, 30},
 };
 
-enum { LOGITS, LABELS, LOSS, CORRECT, ENTROPY, LINES };
+enum { LOGITS, LABELS, LOSS, CORRECT, ENTROPY, MEAN, LINES };
 
-static const char *const names[LINES] = {"logits", "labels", "loss", "correct", "entropy"};
+static const char *const names[LINES] = {"logits", "labels", "loss", "correct", "entropy", "mean"};
 
-#define DEFINE_REFERENCE(name, real, real_exp, real_log)                                                     \
+#define DEFINE_REFERENCE(name, real, real_exp, real_log, real_tanh)                                          \
     static void name(const struct entropy_case *row, real scale, const double *labels, double *logits,       \
-                     double *loss, double *entropy)                                                          \
+                     double *loss, double *entropy, double *mean)                                            \
     {                                                                                                        \
         int64_t V = row->words;                                                                              \
-        real smoothing = (real)(float)row->smoothing;                                                        \
+        real smoothing = (real)(float)row->smoothing, cap = (real)row->cap;                                  \
         _Pragma("omp parallel for if (TEST_IS_LARGE(row->rows * V))") for (int64_t n = 0; n < row->rows;     \
                                                                            n++)                              \
         {                                                                                                    \
             double *x = logits + n * V;                                                                      \
             int64_t label = (int64_t)labels[n];                                                              \
+            for (int64_t v = 0; cap > 0 && v < V; v++) x[v] = (double)(cap * real_tanh((real)x[v] / cap));   \
             real most = (real)x[0], sum = 0, all = 0, weighted = 0;                                          \
             for (int64_t v = 0; v < V; v++) most = (real)x[v] > most ? (real)x[v] : most;                    \
             for (int64_t v = 0; v < V; v++) {                                                                \
@@ -64,18 +76,20 @@ static const char *const names[LINES] = {"logits", "labels", "loss", "correct", 
             }                                                                                                \
             real lse = most + real_log(sum);                                                                 \
             entropy[n] = (double)(real_log(sum) - weighted / sum);                                           \
+            mean[n] = (double)(all / (real)V);                                                               \
             loss[n] =                                                                                        \
                 (double)((1 - smoothing) * (lse - (real)x[label]) + smoothing * (lse - all / (real)V));      \
             if (!row->gradient) continue;                                                                    \
             for (int64_t v = 0; v < V; v++) {                                                                \
-                real p = real_exp((real)x[v] - lse) - smoothing / (real)V;                                   \
-                x[v] = (double)((p - (v == label ? 1 - smoothing : 0)) * scale);                             \
+                real p = real_exp((real)x[v] - lse) - smoothing / (real)V,                                   \
+                     t = cap > 0 ? (real)x[v] / cap : 0;                                                     \
+                x[v] = (double)((p - (v == label ? 1 - smoothing : 0)) * scale * (1 - t * t));               \
             }                                                                                                \
         }                                                                                                    \
     }
 
-DEFINE_REFERENCE(oracle, double, exp, log)
-DEFINE_REFERENCE(plain, float, expf, logf)
+DEFINE_REFERENCE(oracle, double, exp, log, tanh)
+DEFINE_REFERENCE(plain, float, expf, logf, tanhf)
 
 struct problem {
     const struct entropy_case *row;
@@ -95,6 +109,7 @@ static void make_problem(struct problem *p, const struct entropy_case *row)
     p->tensors[LOSS] = test_tensor_make(TT_F32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
     p->tensors[CORRECT] = test_tensor_make(TT_I32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
     p->tensors[ENTROPY] = test_tensor_make(TT_F32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
+    p->tensors[MEAN] = test_tensor_make(TT_F32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
     test_tensor_random_index(&p->tensors[LABELS], 2, row->words);
     int32_t *labels = p->tensors[LABELS].view.data;
     if (row->rows > 0) labels[0] = 0;
@@ -140,9 +155,11 @@ static tt_status run_scaled(struct test_device *device, const struct entropy_cas
                                          .grad_scale = scale,
                                          .grad_scale_N = scale_N,
                                          .label_smoothing = (float)row->smoothing,
+                                         .soft_cap = (float)row->cap,
                                          .gradient = row->gradient};
     if (row->wants_correct) args.correct_N = t[CORRECT].view;
     if (row->wants_correct) args.entropy_N = t[ENTROPY].view;
+    if (row->wants_correct) args.mean_N = t[MEAN].view;
     return tt_cross_entropy(device->stream, &args);
 }
 
@@ -164,13 +181,15 @@ static void check_run(struct test_device *device, int threads, void *context)
     for (int i = 0; i < LINES; i++) {
         test_tensor_check_gaps(names[i], &tensors[i]);
         if (i == LABELS || (i == LOGITS && !p->row->gradient) ||
-            ((i == CORRECT || i == ENTROPY) && !p->row->wants_correct)) {
+            ((i == CORRECT || i == ENTROPY || i == MEAN) && !p->row->wants_correct)) {
             test_tensor_equal(names[i], &tensors[i], &p->tensors[i]);
         } else if (threads == 1) {
             double *got = test_tensor_values(&tensors[i]);
             /* exp of what is far below the largest may be the least normal number instead of 0, times -128.
              */
             double least = i == ENTROPY ? 256 * 0x1p-126 * (double)p->row->words : 0;
+            /* Two units in the last place of tanh near 1, times the cap; few words do not average them out. */
+            if (i == MEAN) least = 0x1p-23 * p->row->cap;
             /* Of bf16 logits a GPU takes the fast exp, which is off by up to two units in the last place
              * (CUDA C++ programming guide, __expf); with two words nothing averages them out. */
             double relative = i == ENTROPY && p->row->dtype == TT_BF16 ? 0x1p-23 : 0;
@@ -189,8 +208,10 @@ static void check_case(const void *row)
 {
     struct problem p;
     make_problem(&p, row);
-    oracle(p.row, (double)grad_scale, p.exact[LABELS], p.exact[LOGITS], p.exact[LOSS], p.exact[ENTROPY]);
-    plain(p.row, grad_scale, p.simple[LABELS], p.simple[LOGITS], p.simple[LOSS], p.simple[ENTROPY]);
+    oracle(p.row, (double)grad_scale, p.exact[LABELS], p.exact[LOGITS], p.exact[LOSS], p.exact[ENTROPY],
+           p.exact[MEAN]);
+    plain(p.row, grad_scale, p.simple[LABELS], p.simple[LOGITS], p.simple[LOSS], p.simple[ENTROPY],
+          p.simple[MEAN]);
     for (int64_t i = 0; i < p.row->rows * p.row->words; i++)
         p.simple[LOGITS][i] = (double)test_round((float)p.simple[LOGITS][i], p.row->dtype);
     test_on_each_isa(check_run, &p);
@@ -206,14 +227,14 @@ static void close_to_the_oracle(void **state)
 /* The oracle's gradient against its own loss. */
 static struct {
     struct entropy_case row;
-    double labels[4], logits[4 * 9], work[4 * 9], loss[4], entropy[4];
-} small = {.row = {4, 9, 0, TT_F32, 1, 0.2, true, false}, .labels = {0, 8, 3, 5}};
+    double labels[4], logits[4 * 9], work[4 * 9], loss[4], entropy[4], mean[4];
+} small = {.row = {4, 9, 0, TT_F32, 1, 0.2, true, false, 0}, .labels = {0, 8, 3, 5}};
 
 static double total_loss(void *context)
 {
     (void)context;
     memcpy(small.work, small.logits, sizeof small.work);
-    oracle(&small.row, 0.7, small.labels, small.work, small.loss, small.entropy);
+    oracle(&small.row, 0.7, small.labels, small.work, small.loss, small.entropy, small.mean);
     return 0.7 * (small.loss[0] + small.loss[1] + small.loss[2] + small.loss[3]);
 }
 
@@ -227,6 +248,10 @@ static void oracle_agrees_with_finite_differences(void **state)
     double gradient[36];
     memcpy(gradient, small.work, sizeof gradient);
     test_gradient("dlogits", total_loss, NULL, small.logits, gradient, 36);
+    small.row.cap = 1.2;
+    total_loss(NULL);
+    memcpy(gradient, small.work, sizeof gradient);
+    test_gradient("dlogits of capped logits", total_loss, NULL, small.logits, gradient, 36);
     test_tensor_free(&random);
 }
 
@@ -234,7 +259,7 @@ static void oracle_agrees_with_finite_differences(void **state)
 static void ties(struct test_device *device, int threads, void *context)
 {
     (void)context, (void)threads;
-    const struct entropy_case row = {60, 5000, 0, TT_BF16, 1, 0, false, true};
+    const struct entropy_case row = {60, 5000, 0, TT_BF16, 1, 0, false, true, 0};
     struct problem p;
     make_problem(&p, &row);
     uint16_t *logits = p.tensors[LOGITS].view.data;
@@ -265,7 +290,7 @@ static void lowest_index_wins_a_tie(void **state)
 static void odd_numbers(struct test_device *device, int threads, void *context)
 {
     (void)context, (void)threads;
-    const struct entropy_case row = {3, 70, 0, TT_F32, 1, 0, true, true};
+    const struct entropy_case row = {3, 70, 0, TT_F32, 1, 0, true, true, 0};
     struct problem p;
     make_problem(&p, &row);
     float *logits = p.tensors[LOGITS].view.data;
@@ -333,10 +358,10 @@ static void scale_rows(struct test_device *device, int threads, void *context)
 {
     (void)context, (void)threads;
     static const struct entropy_case rows[] = {
-        {21, 1000, 0, TT_F32, 3, 0, true, true},
-        {21, 1000, 0, TT_BF16, 3, 0, true, true},
-        {9, 5001, 7, TT_F32, 3, 0.1, true, true},
-        {9, 5001, 7, TT_BF16, 3, 0.1, true, true},
+        {21, 1000, 0, TT_F32, 3, 0, true, true, 0},
+        {21, 1000, 0, TT_BF16, 3, 0, true, true, 0},
+        {9, 5001, 7, TT_F32, 3, 0.1, true, true, 0},
+        {9, 5001, 7, TT_BF16, 3, 0.1, true, true, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct problem p;
@@ -356,7 +381,7 @@ static void scales_are_one_for_each_row(void **state)
 {
     (void)state;
     TEST_CPU_ONLY();
-    const struct entropy_case row = {3, 10, 0, TT_F32, 1, 0, true, true};
+    const struct entropy_case row = {3, 10, 0, TT_F32, 1, 0, true, true, 0};
     struct problem p;
     struct test_device device;
     float scales[4] = {1, 1, 1, 1};
@@ -379,7 +404,7 @@ static void a_label_outside_the_vocabulary_is_refused(void **state)
 {
     (void)state;
     TEST_CPU_ONLY();
-    const struct entropy_case row = {3, 10, 0, TT_F32, 1, 0, true, true};
+    const struct entropy_case row = {3, 10, 0, TT_F32, 1, 0, true, true, 0};
     struct problem p;
     struct test_device device;
     make_problem(&p, &row);

@@ -229,6 +229,50 @@ static void conversion_has_the_bits_of_the_scalar_one(void **state)
     test_on_each_isa(check_bits, NULL);
 }
 
+static const struct rows_case cap_cases[] = {
+    {70, 333, 3, TT_F32}, {70, 333, 0, TT_BF16}, {3, 20000, 1, TT_BF16}, {1, 1, 0, TT_F32}, {0, 5, 0, TT_F32},
+};
+
+/* Numbers from far below the cap to far above it. */
+static void check_cap(struct test_device *device, int threads, void *context)
+{
+    (void)threads;
+    const struct rows_case *row = context;
+    const float cap = 2.5f;
+    struct test_tensor x = test_tensor_random(row->dtype, row->rows, row->cols, TEST_UNUSED, row->gap, 6, 1);
+    double *values = test_tensor_values(&x);
+    int64_t count = row->rows * row->cols;
+    double *exact = test_doubles(count), *simple = test_doubles(count);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (double)test_round((float)ldexp(values[i], (int)(i % 12) - 6), row->dtype);
+    test_tensor_set(&x, values);
+    for (int64_t i = 0; i < count; i++) {
+        float value = (float)values[i];
+        exact[i] = (double)cap * tanh(values[i] / (double)cap);
+        simple[i] = (double)test_round(cap * tanhf(value / cap), row->dtype);
+    }
+    TEST_TO_DEVICE(device, &x);
+    struct tt_soft_cap_args args = {.x = x.view, .cap = cap};
+    test_ok(tt_soft_cap(device->stream, &args));
+    TEST_TO_HOST(device, &x);
+    double *got = test_tensor_values(&x);
+    test_close("capped", got, exact, simple, count, row->dtype, 2);
+    test_tensor_check_gaps("capped", &x);
+    free(values), free(exact), free(simple), free(got);
+    test_tensor_free(&x);
+}
+
+static void check_cap_case(const void *row)
+{
+    test_on_each_isa(check_cap, (void *)row);
+}
+
+static void capped_numbers(void **state)
+{
+    (void)state;
+    TEST_CASES("soft_cap", cap_cases, check_cap_case);
+}
+
 static void check_half(struct test_device *device, int threads, void *context)
 {
     (void)threads, (void)context;
@@ -257,6 +301,7 @@ int main(void)
     int missing = test_device_missing();
     if (missing != 0) return missing;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(capped_numbers),
         cmocka_unit_test(rounded_once),
         cmocka_unit_test(rows_added_in_their_order),
         cmocka_unit_test(rows_of_real_sizes),

@@ -74,6 +74,18 @@ tt_status tt_cpu_scale(struct tt_stream *stream, const struct tt_scale_args *arg
     return TT_OK;
 }
 
+tt_status tt_cpu_soft_cap(struct tt_stream *stream, const struct tt_soft_cap_args *args)
+{
+    const tt_tensor *x = &args->x;
+    struct sheet sheet = make_sheet(x, tt_tensor_is_contiguous(*x));
+    void (*cap_piece)(const tt_tensor *, float, int64_t, int64_t) = TT_BEST(stream, cap_piece);
+    int threads = tt_cpu_threads(stream, sheet.rows * sheet.cols);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t task = 0; task < sheet.rows * sheet.pieces; task++)
+        cap_piece(x, args->cap, place_of(&sheet, x, task), length_of(&sheet, task));
+    return TT_OK;
+}
+
 tt_status tt_cpu_cast(struct tt_stream *stream, const struct tt_cast_args *args)
 {
     const tt_tensor *x = &args->x, *y = &args->y;
@@ -154,6 +166,24 @@ static void TT_PASS(scale_piece)(const tt_tensor *x, float factor, int64_t at, i
         TT_PASS(scale_typed)(x->data, factor, at, count, true);
     else
         TT_PASS(scale_typed)(x->data, factor, at, count, false);
+}
+
+TT_INLINE void TT_PASS(cap_typed)(void *data, float cap, int64_t at, int64_t count, const bool bf16)
+{
+    int64_t i = 0;
+    for (; i + TT_VECTOR_LANES <= count; i += TT_VECTOR_LANES)
+        vstore(data, at + i, bf16, cap * vtanh(vload(data, at + i, bf16) / cap));
+    int64_t left = count - i;
+    if (left > 0)
+        vstore_some(data, at + i, bf16, cap * vtanh(vload_some(data, at + i, bf16, left) / cap), left);
+}
+
+static void TT_PASS(cap_piece)(const tt_tensor *x, float cap, int64_t at, int64_t count)
+{
+    if (x->dtype == TT_BF16)
+        TT_PASS(cap_typed)(x->data, cap, at, count, true);
+    else
+        TT_PASS(cap_typed)(x->data, cap, at, count, false);
 }
 
 TT_INLINE void TT_PASS(cast_typed)(void *to, int64_t y, const void *from, int64_t x, int64_t count,

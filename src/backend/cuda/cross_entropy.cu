@@ -20,6 +20,7 @@ struct entropy {
     float *loss;
     int32_t *correct;       /* NULL: not computed */
     float *row_entropy;     /* NULL: not computed */
+    float *row_mean;        /* NULL: not computed */
     const float *row_scale; /* of the gradient; NULL: grad_scale for all rows */
     float grad_scale, smoothing;
     bool gradient;
@@ -62,8 +63,35 @@ __device__ __forceinline__ float largest_of(const vec<bf16, 8> &v)
     return fmaxf(x[0], x[1]);
 }
 
-/* The values of the logits read so far. `largest` starts as the smallest finite number, so that a word whose
- * logit is -inf does not make a NaN. */
+/* A logit as it is, or capped (backend/ops/cross_entropy.h). tanhf instead of the hardware's tanh, whose error of 2^-11
+ * would be as large as the rounding of the logits to bf16. */
+struct uncapped {
+    __device__ __forceinline__ float operator()(float x) const
+    {
+        return x;
+    }
+    __device__ __forceinline__ float slope(float) const
+    {
+        return 1.0f;
+    }
+};
+
+struct capped {
+    float cap;
+    __device__ __forceinline__ float operator()(float x) const
+    {
+        return cap * tanhf(x / cap);
+    }
+    /* 1 - tanh^2, without a difference of almost equal numbers */
+    __device__ __forceinline__ float slope(float x) const
+    {
+        float e = expf(-2.0f * fabsf(x / cap)), f = 1.0f + e;
+        return 4.0f * e / (f * f);
+    }
+};
+
+/* The values of the logits read so far. `largest` is not capped and starts as the smallest finite number, so that a
+ * word whose logit is -inf does not make a NaN. */
 struct tally {
     float largest, exp_sum, weighted, sum;
     int32_t index; /* of the first word of the first vector that has the largest */
@@ -74,32 +102,35 @@ constexpr int32_t NOWHERE = 0x7fffffff;
 constexpr float NOTHING = -128.0f;
 
 /* Changes the reference to `top`, which is at least the largest logit so far. */
-template <typename T> __device__ __forceinline__ void measure_from(struct tally &tally, float top)
+template <typename T, typename C>
+__device__ __forceinline__ void measure_from(struct tally &tally, float top, C cap)
 {
-    float down = tally.largest - top, scale = exponential(down, T{});
+    float down = cap(tally.largest) - cap(top), scale = exponential(down, T{});
     tally.weighted = (tally.weighted + tally.exp_sum * fmaxf(down, NOTHING)) * scale;
     tally.exp_sum *= scale;
     tally.largest = top;
 }
 
 /* `first` is the index of the vector's first word; a thread reads its vectors in rising order. */
-template <typename T, bool SMOOTH, int W>
-__device__ __forceinline__ void count(struct tally &tally, const vec<T, W> &v, int32_t first)
+template <typename T, bool SUM, typename C, int W>
+__device__ __forceinline__ void count(struct tally &tally, const vec<T, W> &v, int32_t first, C cap)
 {
     float top = largest_of(v), x[W];
     if (top > tally.largest) {
-        measure_from<T>(tally, top);
+        measure_from<T>(tally, top, cap);
         tally.index = first;
     }
     widen(v, x);
-    if (SMOOTH) {
+#pragma unroll
+    for (int i = 0; i < W; i++) x[i] = cap(x[i]);
+    if (SUM) {
 #pragma unroll
         for (int i = 0; i < W; i++) tally.sum += x[i];
     }
-    float weighted = 0.0f;
+    float weighted = 0.0f, largest = cap(tally.largest);
 #pragma unroll
     for (int i = 0; i < W; i++) {
-        float down = x[i] - tally.largest;
+        float down = x[i] - largest;
         x[i] = exponential(down, T{});
         weighted = fmaf(x[i], fmaxf(down, NOTHING), weighted);
     }
@@ -111,18 +142,19 @@ __device__ __forceinline__ void count(struct tally &tally, const vec<T, W> &v, i
     tally.weighted += weighted;
 }
 
-template <typename T> __device__ __forceinline__ void count_lone(struct tally &tally, float x, int32_t word)
+template <typename T, typename C>
+__device__ __forceinline__ void count_lone(struct tally &tally, float x, int32_t word, C cap)
 {
     if (x > tally.largest) {
-        measure_from<T>(tally, x);
+        measure_from<T>(tally, x, cap);
         tally.index = word;
     } else if (x == tally.largest && word < tally.index) {
         tally.index = word;
     }
-    float down = x - tally.largest, e = exponential(down, T{});
+    float value = cap(x), down = value - cap(tally.largest), e = exponential(down, T{});
     tally.exp_sum += e;
     tally.weighted += e * fmaxf(down, NOTHING);
-    tally.sum += x;
+    tally.sum += value;
 }
 
 /* Maps the bits of a float to an integer of the same order, and back. */
@@ -131,28 +163,29 @@ __device__ __forceinline__ int ordered(int bits)
     return bits ^ (bits >> 31 & 0x7fffffff);
 }
 
-template <typename T, bool SMOOTH> __device__ __forceinline__ void join_warp(struct tally &own)
+template <typename T, bool SUM, typename C>
+__device__ __forceinline__ void join_warp(struct tally &own, C cap)
 {
     int key = __reduce_max_sync(0xffffffffu, ordered(__float_as_int(own.largest)));
     float top = __int_as_float(ordered(key));
     own.index =
         (int)__reduce_min_sync(0xffffffffu, own.largest == top ? (unsigned)own.index : (unsigned)NOWHERE);
-    measure_from<T>(own, top);
+    measure_from<T>(own, top, cap);
     own.exp_sum = lanes_sum(own.exp_sum, 32);
     own.weighted = lanes_sum(own.weighted, 32);
-    if (SMOOTH) own.sum = lanes_sum(own.sum, 32);
+    if (SUM) own.sum = lanes_sum(own.sum, 32);
 }
 
-template <typename T, bool SMOOTH>
-__device__ __forceinline__ struct tally join_block(struct tally own, struct tally (&partial)[32])
+template <typename T, bool SUM, typename C>
+__device__ __forceinline__ struct tally join_block(struct tally own, struct tally (&partial)[32], C cap)
 {
     unsigned lane = threadIdx.x % 32;
-    join_warp<T, SMOOTH>(own);
+    join_warp<T, SUM>(own, cap);
     if (lane == 0) partial[threadIdx.x / 32] = own;
     __syncthreads();
     struct tally none = {-FLT_MAX, 0.0f, 0.0f, 0.0f, NOWHERE};
     own = lane < blockDim.x / 32 ? partial[lane] : none;
-    join_warp<T, SMOOTH>(own);
+    join_warp<T, SUM>(own, cap);
     return own;
 }
 
@@ -197,31 +230,39 @@ __device__ __forceinline__ struct label_place find_label(const T *row, const str
     return place;
 }
 
-/* The gradient of a word is exp(logit - largest) * factor - everywhere; the label's is smaller by at_label. */
+/* The gradient of a word is exp(logit - largest) * factor - everywhere; the label's is smaller by at_label. `largest`
+ * is capped. */
 struct slope {
     float largest, factor, everywhere, at_label;
     int64_t label;
 };
 
-template <typename T> __device__ __forceinline__ float slope_at(const struct slope &s, float x, int64_t word)
+template <typename T, typename C>
+__device__ __forceinline__ float slope_at(const struct slope &s, float x, int64_t word, C cap)
 {
-    float p = exponential(x - s.largest, T{}) * s.factor - s.everywhere;
-    return word == s.label ? p - s.at_label : p;
+    float p = exponential(cap(x) - s.largest, T{}) * s.factor - s.everywhere;
+    return (word == s.label ? p - s.at_label : p) * cap.slope(x);
 }
 
 /* `label` is the label's index in the vector, if the vector holds it. */
-template <typename T, int W>
-__device__ __forceinline__ vec<T, W> gradient_of(const struct slope &s, const vec<T, W> &v, int64_t label)
+template <typename T, typename C, int W>
+__device__ __forceinline__ vec<T, W> gradient_of(const struct slope &s, const vec<T, W> &v, int64_t label,
+                                                 C cap)
 {
-    float x[W];
+    float x[W], slope[W];
     widen(v, x);
 #pragma unroll
-    for (int i = 0; i < W; i++) x[i] = exponential(x[i] - s.largest, T{}) * s.factor - s.everywhere;
+    for (int i = 0; i < W; i++) {
+        slope[i] = cap.slope(x[i]);
+        x[i] = exponential(cap(x[i]) - s.largest, T{}) * s.factor - s.everywhere;
+    }
     if (label >= 0 && label < W) {
 #pragma unroll
         for (int i = 0; i < W; i++)
             if (i == label) x[i] -= s.at_label;
     }
+#pragma unroll
+    for (int i = 0; i < W; i++) x[i] *= slope[i];
     vec<T, W> out;
     narrow(out, x);
     return out;
@@ -238,9 +279,9 @@ __device__ __forceinline__ void load_batch(vec<T, W> (&v)[BATCH], const T *body,
     }
 }
 
-template <typename T>
+template <typename T, typename C>
 __device__ __forceinline__ void write_gradient(T *row, const struct split &split, const struct slope &slope,
-                                               float lone, int held, const uint4 *cache)
+                                               float lone, int held, const uint4 *cache, C cap)
 {
     constexpr int W = wide<T>();
     T *body = row + split.lead;
@@ -251,7 +292,7 @@ __device__ __forceinline__ void write_gradient(T *row, const struct split &split
     for (; i < held; i += threads) {
         uint4 raw = cache[i];
         vec<T, W> v = {{raw.x, raw.y, raw.z, raw.w}};
-        store(body + (int64_t)i * W, gradient_of(slope, v, label - (int64_t)i * W));
+        store(body + (int64_t)i * W, gradient_of(slope, v, label - (int64_t)i * W, cap));
     }
     for (; i < split.vectors; i += threads * BATCH) {
         vec<T, W> v[BATCH];
@@ -259,14 +300,14 @@ __device__ __forceinline__ void write_gradient(T *row, const struct split &split
 #pragma unroll
         for (int k = 0; k < BATCH; k++) {
             int64_t at = (int64_t)(i + k * threads) * W;
-            if (i + k * threads < split.vectors) store(body + at, gradient_of(slope, v[k], label - at));
+            if (i + k * threads < split.vectors) store(body + at, gradient_of(slope, v[k], label - at, cap));
         }
     }
-    if (split.lone >= 0) store_one(row + split.lone, slope_at<T>(slope, lone, split.lone));
+    if (split.lone >= 0) store_one(row + split.lone, slope_at<T>(slope, lone, split.lone, cap));
 }
 
-template <typename T, bool SMOOTH>
-__global__ void __launch_bounds__(THREADS_MAX, 1) entropy_rows(const struct entropy e)
+template <typename T, bool SUM, typename C>
+__global__ void __launch_bounds__(THREADS_MAX, 1) entropy_rows(const struct entropy e, C cap)
 {
     constexpr int W = wide<T>();
     extern __shared__ uint4 cache[];
@@ -287,21 +328,22 @@ __global__ void __launch_bounds__(THREADS_MAX, 1) entropy_rows(const struct entr
             int at = i + k * threads;
             if (at >= split.vectors) break;
             if (at < e.held) cache[at] = make_uint4(v[k].word[0], v[k].word[1], v[k].word[2], v[k].word[3]);
-            count<T, SMOOTH>(own, v[k], split.lead + at * W);
+            count<T, SUM>(own, v[k], split.lead + at * W, cap);
         }
 #pragma unroll
         for (int k = 0; k < BATCH; k++) v[k] = next[k];
     }
-    if (split.lone >= 0) count_lone<T>(own, lone, (int32_t)split.lone);
+    if (split.lone >= 0) count_lone<T>(own, lone, (int32_t)split.lone, cap);
     struct label_place place = {};
     if (threadIdx.x == 0) place = find_label(row, split, label); /* before another thread writes there */
-    struct tally all = join_block<T, SMOOTH>(own, partial);
-    float wrong = 1.0f - e.smoothing;
+    struct tally all = join_block<T, SUM>(own, partial, cap);
+    float wrong = 1.0f - e.smoothing, largest = cap(all.largest);
     if (threadIdx.x == 0) {
-        float loss = wrong * (all.largest - place.logit) + logf(all.exp_sum);
-        if (SMOOTH) loss += e.smoothing * (all.largest - all.sum / (float)e.words);
+        float loss = wrong * (largest - cap(place.logit)) + logf(all.exp_sum);
+        if (SUM && e.smoothing > 0.0f) loss += e.smoothing * (largest - all.sum / (float)e.words);
         e.loss[n] = loss;
         /* In fp64: where one word has nearly all of the probability the two terms cancel. */
+        if (SUM && e.row_mean != nullptr) e.row_mean[n] = all.sum / (float)e.words;
         if (e.row_entropy != nullptr)
             e.row_entropy[n] = (float)(log((double)all.exp_sum) - (double)all.weighted / (double)all.exp_sum);
         bool first = all.index == place.first && place.before < place.logit;
@@ -310,10 +352,10 @@ __global__ void __launch_bounds__(THREADS_MAX, 1) entropy_rows(const struct entr
     if (!e.gradient) return;
     struct slope slope;
     float scale = e.row_scale != nullptr ? e.row_scale[n] : e.grad_scale;
-    slope.largest = all.largest, slope.factor = scale / all.exp_sum;
+    slope.largest = largest, slope.factor = scale / all.exp_sum;
     slope.everywhere = e.smoothing * scale / (float)e.words;
     slope.at_label = wrong * scale, slope.label = label;
-    write_gradient(row, split, slope, lone, e.held, cache);
+    write_gradient(row, split, slope, lone, e.held, cache, cap);
 }
 
 constexpr int SUM_THREADS = 1024;
@@ -340,8 +382,9 @@ __global__ void __launch_bounds__(SUM_THREADS)
 }
 
 /* Each thread gets a few vectors; shared memory holds as much of the row as a block may have. */
-template <typename T, bool SMOOTH>
-tt_status entropy_typed(struct tt_stream *stream, struct entropy e, int64_t rows, const tt_tensor *logits)
+template <typename T, bool SUM, typename C>
+tt_status entropy_typed(struct tt_stream *stream, struct entropy e, int64_t rows, const tt_tensor *logits,
+                        C cap)
 {
     int64_t bytes = e.words * (int64_t)sizeof(T);
     int threads = bytes <= 4096 ? 128 : bytes <= 100 << 10 ? 256 : THREADS_MAX;
@@ -353,12 +396,23 @@ tt_status entropy_typed(struct tt_stream *stream, struct entropy e, int64_t rows
         int64_t room = limit - (int64_t)sizeof(struct tally[32]) - 128;
         e.held = (int)((bytes < room ? bytes : room) / 16);
         shared = (size_t)e.held * 16;
-        error = cudaFuncSetAttribute(entropy_rows<T, SMOOTH>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        error = cudaFuncSetAttribute(entropy_rows<T, SUM, C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      (int)room);
         TT_TRY(tt_cuda_check(error, stream, "cross_entropy"));
     }
-    entropy_rows<T, SMOOTH><<<(unsigned)rows, threads, shared, tt_cuda_handle(stream)>>>(e);
+    entropy_rows<T, SUM, C><<<(unsigned)rows, threads, shared, tt_cuda_handle(stream)>>>(e, cap);
     return tt_cuda_launched(stream, "cross_entropy", logits);
+}
+
+template <typename C>
+tt_status entropy_any(struct tt_stream *stream, const struct entropy &e, int64_t rows,
+                      const tt_tensor *logits, C cap)
+{
+    return with_type(logits->dtype, [&](auto t) {
+        return e.smoothing > 0 || e.row_mean != nullptr
+                   ? entropy_typed<decltype(t), true>(stream, e, rows, logits, cap)
+                   : entropy_typed<decltype(t), false>(stream, e, rows, logits, cap);
+    });
 }
 
 } // namespace
@@ -373,13 +427,12 @@ extern "C" tt_status tt_cuda_cross_entropy(struct tt_stream *stream, const struc
     e.loss = static_cast<float *>(args->loss_N.data);
     if (!tt_tensor_is_empty(args->correct_N)) e.correct = static_cast<int32_t *>(args->correct_N.data);
     if (!tt_tensor_is_empty(args->entropy_N)) e.row_entropy = static_cast<float *>(args->entropy_N.data);
+    if (!tt_tensor_is_empty(args->mean_N)) e.row_mean = static_cast<float *>(args->mean_N.data);
     if (!tt_tensor_is_empty(args->grad_scale_N))
         e.row_scale = static_cast<const float *>(args->grad_scale_N.data);
     e.grad_scale = args->grad_scale, e.smoothing = args->label_smoothing, e.gradient = args->gradient;
-    return with_type(args->logits_NV.dtype, [&](auto t) {
-        return e.smoothing > 0 ? entropy_typed<decltype(t), true>(stream, e, rows, &args->logits_NV)
-                               : entropy_typed<decltype(t), false>(stream, e, rows, &args->logits_NV);
-    });
+    return args->soft_cap > 0 ? entropy_any(stream, e, rows, &args->logits_NV, capped{args->soft_cap})
+                              : entropy_any(stream, e, rows, &args->logits_NV, uncapped{});
 }
 
 extern "C" tt_status tt_cuda_loss_sums(struct tt_stream *stream, const struct tt_loss_sums_args *args)

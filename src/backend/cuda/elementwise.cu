@@ -90,6 +90,32 @@ template <typename X, typename Y> struct scale_op {
     }
 };
 
+/* x = cap tanh(x / cap) */
+template <typename T> struct soft_cap_op {
+    view<T> x;
+    float cap;
+
+    template <int W> struct loaded {
+        vec<T, W> x;
+    };
+
+    template <int W> __device__ void load(int64_t row, int64_t col, loaded<W> &in) const
+    {
+        in.x = ::load<T, W>(x.at(row, col));
+    }
+
+    template <int W> __device__ void store(int64_t row, int64_t col, const loaded<W> &in) const
+    {
+        float p[W];
+        widen(in.x, p);
+#pragma unroll
+        for (int i = 0; i < W; i++) p[i] = cap * tanhf(p[i] / cap);
+        vec<T, W> out;
+        narrow(out, p);
+        ::store(x.at(row, col), out);
+    }
+};
+
 template <typename A, typename B, typename Y>
 tt_status add_typed(struct tt_stream *stream, const struct tt_add_args *args)
 {
@@ -124,6 +150,18 @@ tt_status scale_typed(struct tt_stream *stream, const char *name, const tt_tenso
     };
     return apply<W, ITEMS>(stream, name, op, rows_of(y, contiguous), cols_of(y, contiguous),
                            is_aligned(x, W) && is_aligned(y, W), &y);
+}
+
+template <typename T> tt_status soft_cap_typed(struct tt_stream *stream, const struct tt_soft_cap_args *args)
+{
+    constexpr int W = wide<T>();
+    const tt_tensor &x = args->x;
+    bool contiguous = tt_tensor_is_contiguous(x);
+    struct soft_cap_op<T> op = {
+        view_of<T>(x), args->cap
+    };
+    return apply<W, ITEMS>(stream, "soft_cap", op, rows_of(x, contiguous), cols_of(x, contiguous),
+                           is_aligned(x, W), &x);
 }
 
 /* Copies between equal types: the bytes stay the same, including the payload of a NaN. */
@@ -171,6 +209,11 @@ extern "C" tt_status tt_cuda_scale(struct tt_stream *stream, const struct tt_sca
     return with_type(args->x.dtype, [&](auto x) {
         return scale_typed<decltype(x), decltype(x)>(stream, "scale", args->x, args->x, args->factor);
     });
+}
+
+extern "C" tt_status tt_cuda_soft_cap(struct tt_stream *stream, const struct tt_soft_cap_args *args)
+{
+    return with_type(args->x.dtype, [&](auto x) { return soft_cap_typed<decltype(x)>(stream, args); });
 }
 
 extern "C" tt_status tt_cuda_cast(struct tt_stream *stream, const struct tt_cast_args *args)

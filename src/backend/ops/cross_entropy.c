@@ -18,18 +18,24 @@ tt_status tt_cross_entropy(struct tt_stream *stream, const struct tt_cross_entro
     if (!tt_tensor_is_empty(args->entropy_N)) {
         tt_check_shape(&check, "entropy", args->entropy_N, TT_TYPES_F32, 1, TT_DIMS(rows));
     }
+    if (!tt_tensor_is_empty(args->mean_N)) {
+        tt_check_shape(&check, "mean", args->mean_N, TT_TYPES_F32, 1, TT_DIMS(rows));
+    }
     if (!tt_tensor_is_empty(args->grad_scale_N)) {
         tt_check_shape(&check, "grad_scale", args->grad_scale_N, TT_TYPES_F32, 1, TT_DIMS(rows));
     }
     tt_check_that(&check, args->label_smoothing >= 0 && args->label_smoothing < 1,
                   "label smoothing %g is not in [0, 1)", (double)args->label_smoothing);
+    tt_check_that(&check, args->soft_cap >= 0, "soft_cap %g is negative", (double)args->soft_cap);
     tt_check_apart(&check, "logits", args->logits_NV, "loss", args->loss_N);
     tt_check_apart(&check, "logits", args->logits_NV, "labels", args->labels_N);
     tt_check_apart(&check, "logits", args->logits_NV, "correct", args->correct_N);
     tt_check_apart(&check, "logits", args->logits_NV, "entropy", args->entropy_N);
+    tt_check_apart(&check, "logits", args->logits_NV, "mean", args->mean_N);
     tt_check_apart(&check, "logits", args->logits_NV, "grad_scale", args->grad_scale_N);
     tt_check_apart(&check, "loss", args->loss_N, "grad_scale", args->grad_scale_N);
     tt_check_apart(&check, "loss", args->loss_N, "entropy", args->entropy_N);
+    tt_check_apart(&check, "loss", args->loss_N, "mean", args->mean_N);
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_cross_entropy(stream, args);
 }

@@ -36,6 +36,15 @@ tt_status tt_scale(struct tt_stream *stream, const struct tt_scale_args *args)
     return tt_dispatch_scale(stream, args);
 }
 
+tt_status tt_soft_cap(struct tt_stream *stream, const struct tt_soft_cap_args *args)
+{
+    struct tt_check check = {.op = "soft_cap"};
+    tt_check_tensor(&check, "x", args->x, TT_TYPES_REAL, 1, 2);
+    tt_check_that(&check, args->cap > 0, "cap %g is not above 0", (double)args->cap);
+    if (check.status != TT_OK) return check.status;
+    return tt_dispatch_soft_cap(stream, args);
+}
+
 tt_status tt_cast(struct tt_stream *stream, const struct tt_cast_args *args)
 {
     struct tt_check check = {.op = "cast"};

@@ -27,6 +27,13 @@ struct tt_scale_args {
 };
 TT_MUST_USE tt_status tt_scale(struct tt_stream *stream, const struct tt_scale_args *args);
 
+/* x = cap tanh(x / cap) */
+struct tt_soft_cap_args {
+    tt_tensor x; /* f32 | bf16 */
+    float cap;   /* above 0 */
+};
+TT_MUST_USE tt_status tt_soft_cap(struct tt_stream *stream, const struct tt_soft_cap_args *args);
+
 /* y = x in y's type; f32, bf16, f16 in any pair. */
 struct tt_cast_args {
     tt_tensor x;

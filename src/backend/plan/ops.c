@@ -210,6 +210,11 @@ static tt_status plan_scale(struct tt_stream *stream, const struct tt_scale_args
     return moves(stream, 2.0 * size(args->x));
 }
 
+static tt_status plan_soft_cap(struct tt_stream *stream, const struct tt_soft_cap_args *args)
+{
+    return moves(stream, 2.0 * size(args->x));
+}
+
 static tt_status plan_cast(struct tt_stream *stream, const struct tt_cast_args *args)
 {
     return moves(stream, size(args->x) + size(args->y));
