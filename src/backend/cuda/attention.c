@@ -1,7 +1,7 @@
 /* Attention on cuda: the choice of a variant, best first.
  *
- * 1. cuDNN (cudnn_attention.h): bf16, queries and keys of equal length, Hopper and newer. Sequences that all
- *    have the same length use a plan for exactly that batch, others a plan for packed sequences.
+ * 1. cuDNN (cudnn_attention.h): bf16, queries and keys of equal length, no soft cap, Hopper and newer. Sequences that
+ *    all have the same length use a plan for exactly that batch, others a plan for packed sequences.
  * 2. This library's own kernels (attention_mma.h): everything else, or everything on request. They also compute
  *    the backward pass of short sequences, where cuDNN's sums in memory cost more than the products.
  *
@@ -185,6 +185,7 @@ static tt_status choose(struct tt_stream *stream, const struct tt_attention_forw
     struct tt_cuda_attention *attention = tt_cuda_device_of(stream)->attention;
     bool is = false;
     *variant = VARIANT_OWN;
+    if (args->soft_cap > 0) return TT_OK;
     TT_TRY(open_cudnn(attention));
     if (attention->cudnn == NULL) return TT_OK;
     if (tt_cuda_cudnn_is_dense(attention->cudnn, args)) {
@@ -206,19 +207,9 @@ static tt_status own_serves(const struct tt_attention_forward_args *args, bool b
                    tt_tensor_format(args->k_TKE, k, sizeof k), why);
 }
 
-/* No variant has capped scores. */
-static tt_status refuse_soft_cap(const struct tt_attention_forward_args *args)
-{
-    if (args->soft_cap == 0) return TT_OK;
-    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "attention with capped scores is not supported on GPUs");
-    tt_hint("this model trains on CPUs: --use_cpu true");
-    return status;
-}
-
 tt_status tt_cuda_attention_forward(struct tt_stream *stream, const struct tt_attention_forward_args *args)
 {
     enum variant variant;
-    TT_TRY(refuse_soft_cap(args));
     TT_TRY(choose(stream, args, &variant));
     if (variant != VARIANT_OWN) {
         return tt_cuda_cudnn_forward(tt_cuda_device_of(stream)->attention->cudnn, stream, args,
@@ -287,7 +278,6 @@ tt_status tt_cuda_attention_backward(struct tt_stream *stream, const struct tt_a
     struct tt_cuda_attention *attention = tt_cuda_device_of(stream)->attention;
     char why[200];
     enum variant forward, variant = VARIANT_OWN;
-    TT_TRY(refuse_soft_cap(&args->forward));
     TT_TRY(choose(stream, &args->forward, &forward));
     bool prefers_own = attention->choice == TT_TUNING_ATTENTION_AUTO && is_short(&args->forward) &&
                        tt_cuda_mma_attention_serves(&args->forward, true, why, sizeof why);

@@ -81,6 +81,20 @@ static __device__ __forceinline__ void write_row(T *to, const float (&c)[COLUMNS
     }
 }
 
+/* A score from the product of its rows, and with a cap its derivative by the scaled product. */
+struct scored {
+    float score, slope;
+};
+
+template <bool CAPPED>
+static __device__ __forceinline__ scored score_of(const tt_attention_problem &p, float product)
+{
+    float score = p.scale * product;
+    if (!CAPPED) return {score, 1.0f};
+    float t = tanhf(score / p.cap);
+    return {p.cap * t, fmaf(-t, t, 1.0f)};
+}
+
 /* The keys that a query sees: [begin, end) of its sequence, whose key 0 is row k0. */
 struct key_range {
     int begin, end;
@@ -95,7 +109,7 @@ static __device__ __forceinline__ key_range keys_of(const tt_attention_problem &
     return {p.window > 0 ? max(0, end - p.window) : 0, end, p.cu_k[b]};
 }
 
-template <typename T>
+template <typename T, bool CAPPED>
 static __global__ void __launch_bounds__(WARPS * 32)
     any_forward(const __grid_constant__ tt_attention_problem p)
 {
@@ -112,8 +126,9 @@ static __global__ void __launch_bounds__(WARPS * 32)
         int key = first + lane, count = min(32, keys.end - first);
         float score = -INFINITY;
         if (lane < count)
-            score =
-                p.scale * dot(queries[warp], row_at<const T>(p.k, keys.k0 + key, head / p.group), columns);
+            score = score_of<CAPPED>(
+                        p, dot(queries[warp], row_at<const T>(p.k, keys.k0 + key, head / p.group), columns))
+                        .score;
         float next = fmaxf(max, max_lanes(score)), shrink = expf(max - next), weight = expf(score - next);
         sum = sum * shrink + sum_lanes(weight);
         max = next;
@@ -126,7 +141,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
 }
 
 /* Computes dq, and delta for the kernel of dk and dv. */
-template <typename T>
+template <typename T, bool CAPPED>
 static __global__ void __launch_bounds__(WARPS * 32) any_dq(const __grid_constant__ tt_attention_problem p)
 {
     __shared__ float queries[WARPS][32 * COLUMNS], gradients[WARPS][32 * COLUMNS];
@@ -147,17 +162,18 @@ static __global__ void __launch_bounds__(WARPS * 32) any_dq(const __grid_constan
         int key = first + lane, count = min(32, keys.end - first);
         float ds = 0.0f;
         if (lane < count) {
-            float score =
-                p.scale * dot(queries[warp], row_at<const T>(p.k, keys.k0 + key, head / p.group), columns);
+            scored s = score_of<CAPPED>(
+                p, dot(queries[warp], row_at<const T>(p.k, keys.k0 + key, head / p.group), columns));
             float dp = dot(gradients[warp], row_at<const T>(p.v, keys.k0 + key, head / p.group), columns);
-            ds = expf(score - lse) * (dp - delta);
+            ds = expf(s.score - lse) * (dp - delta);
+            if (CAPPED) ds *= s.slope;
         }
         add_rows(dq, ds, row_at<const T>(p.k, keys.k0 + first, head / p.group), p.k.token, count, columns);
     }
     write_row(row_at<T>(p.gq, row, head), dq, p.scale, columns);
 }
 
-template <typename T>
+template <typename T, bool CAPPED>
 static __global__ void __launch_bounds__(WARPS * 32) any_dkv(const __grid_constant__ tt_attention_problem p)
 {
     __shared__ float keys[WARPS][32 * COLUMNS], values[WARPS][32 * COLUMNS];
@@ -168,8 +184,8 @@ static __global__ void __launch_bounds__(WARPS * 32) any_dkv(const __grid_consta
     int b = find_sequence(p.cu_k, p.sequences, 1, 0, row), q0 = p.cu_q[b];
     if (row >= p.cu_k[b + 1]) return; /* past the last sequence */
     int length_q = p.cu_q[b + 1] - q0, length_k = p.cu_k[b + 1] - p.cu_k[b];
-    int own =
-        row - p.cu_k[b] - (length_k - length_q); /* the query at the same position as this key; may be negative */
+    int own = row - p.cu_k[b] -
+              (length_k - length_q); /* the query at the same position as this key; may be negative */
     int end = p.window > 0 ? min(length_q, own + p.window) : length_q;
     read_row(keys[warp], row_at<const T>(p.k, row, kv_head), columns);
     read_row(values[warp], row_at<const T>(p.v, row, kv_head), columns);
@@ -180,10 +196,11 @@ static __global__ void __launch_bounds__(WARPS * 32) any_dkv(const __grid_consta
             int query = q0 + first + lane, count = min(32, end - first);
             float weight = 0.0f, ds = 0.0f;
             if (lane < count) {
-                float score = p.scale * dot(keys[warp], row_at<const T>(p.q, query, head), columns);
+                scored s = score_of<CAPPED>(p, dot(keys[warp], row_at<const T>(p.q, query, head), columns));
                 float dp = dot(values[warp], row_at<const T>(p.go, query, head), columns);
-                weight = expf(score - p.lse[head * p.lse_head + query]);
+                weight = expf(s.score - p.lse[head * p.lse_head + query]);
                 ds = weight * (dp - p.delta[head * p.rows_q + query]);
+                if (CAPPED) ds *= s.slope;
             }
             add_rows(dv, weight, row_at<const T>(p.go, q0 + first, head), p.go.token, count, columns);
             add_rows(dk, ds, row_at<const T>(p.q, q0 + first, head), p.q.token, count, columns);
@@ -198,24 +215,38 @@ static unsigned blocks_for(int64_t rows, int heads)
     return (unsigned)((rows * heads + WARPS - 1) / WARPS);
 }
 
-void tt_attention_any_forward(const struct tt_attention_problem *problem, bool bf16, cudaStream_t stream)
+template <typename T, bool CAPPED>
+static void launch_forward(const tt_attention_problem *problem, cudaStream_t stream)
 {
     unsigned blocks = blocks_for(problem->rows_q, problem->heads);
+    any_forward<T, CAPPED><<<blocks, WARPS * 32, 0, stream>>>(*problem);
+}
+
+template <typename T, bool CAPPED>
+static void launch_backward(const tt_attention_problem *problem, cudaStream_t stream)
+{
+    unsigned blocks_q = blocks_for(problem->rows_q, problem->heads),
+             blocks_k = blocks_for(problem->rows_k, problem->kv_heads);
+    if (blocks_q > 0) any_dq<T, CAPPED><<<blocks_q, WARPS * 32, 0, stream>>>(*problem);
+    if (blocks_k > 0) any_dkv<T, CAPPED><<<blocks_k, WARPS * 32, 0, stream>>>(*problem);
+}
+
+void tt_attention_any_forward(const struct tt_attention_problem *problem, bool bf16, cudaStream_t stream)
+{
+    bool capped = problem->cap > 0;
     if (bf16)
-        any_forward<__nv_bfloat16><<<blocks, WARPS * 32, 0, stream>>>(*problem);
+        (capped ? launch_forward<__nv_bfloat16, true> : launch_forward<__nv_bfloat16, false>)(problem,
+                                                                                              stream);
     else
-        any_forward<float><<<blocks, WARPS * 32, 0, stream>>>(*problem);
+        (capped ? launch_forward<float, true> : launch_forward<float, false>)(problem, stream);
 }
 
 void tt_attention_any_backward(const struct tt_attention_problem *problem, bool bf16, cudaStream_t stream)
 {
-    unsigned blocks_q = blocks_for(problem->rows_q, problem->heads),
-             blocks_k = blocks_for(problem->rows_k, problem->kv_heads);
-    if (bf16) {
-        if (blocks_q > 0) any_dq<__nv_bfloat16><<<blocks_q, WARPS * 32, 0, stream>>>(*problem);
-        if (blocks_k > 0) any_dkv<__nv_bfloat16><<<blocks_k, WARPS * 32, 0, stream>>>(*problem);
-    } else {
-        if (blocks_q > 0) any_dq<float><<<blocks_q, WARPS * 32, 0, stream>>>(*problem);
-        if (blocks_k > 0) any_dkv<float><<<blocks_k, WARPS * 32, 0, stream>>>(*problem);
-    }
+    bool capped = problem->cap > 0;
+    if (bf16)
+        (capped ? launch_backward<__nv_bfloat16, true> : launch_backward<__nv_bfloat16, false>)(problem,
+                                                                                                stream);
+    else
+        (capped ? launch_backward<float, true> : launch_backward<float, false>)(problem, stream);
 }

@@ -35,6 +35,7 @@ static struct tt_attention_problem problem_of(const struct tt_attention_forward_
     /* A window no shorter than the longest sequence hides nothing. */
     problem.window = args->window < args->max_length_k ? (int)args->window : 0;
     problem.scale = (float)args->scale;
+    problem.cap = args->soft_cap;
     return problem;
 }
 

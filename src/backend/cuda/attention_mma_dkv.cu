@@ -2,6 +2,7 @@
  * the queries that see its keys. Matrices are transposed: rows are keys. No two blocks write the same row, so
  * repeats are equal bit for bit:
  *     p^T = exp(scale k q^T - lse);   ds^T = p^T (v do^T - delta);   dv = p^T do;   dk = scale ds^T q
+ * Of capped scores, cap t, ds has the factor 1 - t^2 (attention_mma_dq.cu).
  *
  * SHARE warps share the same keys: each computes the weights of its part of the queries, and sums its part of
  * the columns of dk and dv. With SHARE 1 a warp keeps the weights in registers as the left factors of the sums.
@@ -10,7 +11,10 @@
  * dv: 5.2 ms). */
 #include "backend/cuda/attention_mma_tiles.h"
 
-template <int D_, int KEYS_, int QUERIES_, int STAGES_, int M_, int SHARE_> struct dkv_tiles {
+template <int D_, int KEYS_, int QUERIES_, int STAGES_, int M_, int SHARE_, bool CAPPED_ = false>
+struct dkv_tiles {
+    static constexpr bool CAPPED = CAPPED_;
+    using capped = dkv_tiles<D_, KEYS_, QUERIES_, STAGES_, M_, SHARE_, true>;
     static constexpr int D = D_, KEYS = KEYS_, QUERIES = QUERIES_, STAGES = STAGES_, M = M_, SHARE = SHARE_;
     static constexpr int WARPS = KEYS / (16 * M) * SHARE, THREADS = WARPS * 32, COLUMNS = D / SHARE;
     /* A part has at least the queries of one ldmatrix; superfluous warps then compute a part twice. */
@@ -76,17 +80,23 @@ static __device__ __forceinline__ void weigh(float (&s)[M][N][4], float scale_lo
     }
 }
 
-template <int M, int N>
+/* Turns weights into ds; `lse` and `delta` are those of the lane's first column. A weight is exp(cap t - lse), from
+ * which t follows without registers for a second matrix; a weight of 0 has t = -infinity and slope 0. */
+template <bool CAPPED, int M, int N>
 static __device__ __forceinline__ void differentiate(float (&s)[M][N][4], const float (&dp)[M][N][4],
-                                                     const float *delta)
+                                                     float scale_log2, const float *lse, const float *delta)
 {
 #pragma unroll
     for (int n = 0; n < N; n++) {
-        float2 pair = *(const float2 *)(delta + n * 8);
+        float2 pair = *(const float2 *)(delta + n * 8), pair_lse = *(const float2 *)(lse + n * 8);
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) s[m][n][i] *= dp[m][n][i] - (i % 2 == 0 ? pair.x : pair.y);
+            for (int i = 0; i < 4; i++) {
+                float weight = s[m][n][i], reference = (i % 2 == 0 ? pair_lse.x : pair_lse.y) * TT_LOG2_E;
+                s[m][n][i] *= dp[m][n][i] - (i % 2 == 0 ? pair.x : pair.y);
+                if (CAPPED) s[m][n][i] *= slope_of((__log2f(weight) + reference) / scale_log2);
+            }
     }
 }
 
@@ -149,26 +159,30 @@ struct query_tile {
 
 /* Computes the warp's part of p, or of ds, which needs p. */
 template <typename tiles>
-static __device__ __forceinline__ void compute_p(float (&s)[tiles::M][tiles::N][4], const query_tile &tile,
-                                                 const dkv_warp<tiles> &warp, float scale_log2)
+static __device__ __forceinline__ void compute_p(float (&s)[tiles::M][tiles::N][4],
+                                                 const tt_attention_problem &p, const query_tile &tile,
+                                                 const dkv_warp<tiles> &warp)
 {
     constexpr int D = tiles::D, PART = tiles::PART;
     int first = warp.part % tiles::PARTS * PART;
     multiply_tiles<D>(s, warp.lane_k, tile.lane + first * (D * 2));
+    if (tiles::CAPPED) cap_scores(s, p);
     if (tile.low + 16 * tiles::M - 1 > first || tile.high < first + PART)
         mask_band(s, tile.low - first, tile.high - first);
-    weigh(s, scale_log2, tile.lse + first + threadIdx.x % 4 * 2);
+    weigh(s, exponent_scale<tiles::CAPPED>(p), tile.lse + first + threadIdx.x % 4 * 2);
 }
 
 template <typename tiles>
-static __device__ __forceinline__ void compute_ds(float (&s)[tiles::M][tiles::N][4], const query_tile &tile,
+static __device__ __forceinline__ void compute_ds(float (&s)[tiles::M][tiles::N][4],
+                                                  const tt_attention_problem &p, const query_tile &tile,
                                                   const dkv_warp<tiles> &warp)
 {
     constexpr int D = tiles::D;
     int first = warp.part % tiles::PARTS * tiles::PART;
     float dp[tiles::M][tiles::N][4];
     multiply_tiles<D>(dp, warp.lane_k + tiles::KEY, tile.lane + tiles::QUERY + first * (D * 2));
-    differentiate(s, dp, tile.lse + tiles::QUERIES + first + threadIdx.x % 4 * 2);
+    const float *lse = tile.lse + first + threadIdx.x % 4 * 2;
+    differentiate<tiles::CAPPED>(s, dp, exponent_scale<tiles::CAPPED>(p), lse, lse + tiles::QUERIES);
 }
 
 /* Adds the contribution of one tile of queries, from `first_query` on, to the warp's keys. All warps of the
@@ -184,15 +198,15 @@ static __device__ __forceinline__ void add_queries(const tt_attention_problem &p
     float s[M][tiles::N][4];
     if constexpr (tiles::SHARE == 1) {
         if (!seen) return;
-        compute_p<tiles>(s, tile, warp, p.scale * TT_LOG2_E);
+        compute_p<tiles>(s, p, tile, warp);
         multiply_add<D>(warp.dv, s, tile.lane + tiles::QUERY);
-        compute_ds<tiles>(s, tile, warp);
+        compute_ds<tiles>(s, p, tile, warp);
         multiply_add<D>(warp.dk, s, tile.lane);
     } else {
         if (seen) {
-            compute_p<tiles>(s, tile, warp, p.scale * TT_LOG2_E);
+            compute_p<tiles>(s, p, tile, warp);
             share<tiles>(warp.weights, s, warp.part);
-            compute_ds<tiles>(s, tile, warp);
+            compute_ds<tiles>(s, p, tile, warp);
             share<tiles>(warp.weights + tiles::WEIGHT, s, warp.part);
         }
         __syncthreads();
@@ -282,8 +296,8 @@ static __global__ void __launch_bounds__(tiles::THREADS, 256 / tiles::THREADS)
 template <typename tiles> static void launch(const tt_attention_problem *problem, cudaStream_t stream)
 {
     int64_t slots = tt_attention_slots(problem->rows_k, problem->sequences, tiles::KEYS);
-    tt_attention_launch(dkv_kernel<tiles>, slots * problem->kv_heads, tiles::THREADS, tiles::TOTAL, problem,
-                        stream);
+    auto *kernel = problem->cap > 0 ? dkv_kernel<typename tiles::capped> : dkv_kernel<tiles>;
+    tt_attention_launch(kernel, slots * problem->kv_heads, tiles::THREADS, tiles::TOTAL, problem, stream);
 }
 
 /* All variants but `wide` fit the 99 KiB of the smallest chips. */

@@ -1,7 +1,8 @@
 /* Backward, dQ: one thread block per (block of query rows, head) visits the keys that its rows see, as the
  * forward pass does. Scores and weights are computed again from q, k and lse, so that no sum crosses blocks and
  * repeats are equal bit for bit:
- *     p = exp(scale q k^T - lse);   ds = p (do v^T - delta);   dq = scale ds k */
+ *     p = exp(scale q k^T - lse);   ds = p (do v^T - delta);   dq = scale ds k
+ * Of capped scores, cap t with t = tanh(scale q k^T / cap), ds has the factor 1 - t^2. */
 #include "backend/cuda/attention_mma_tiles.h"
 
 /* delta[h, t] = sum over e of do o; D / 8 lanes compute a row. It is a kernel of its own: computed by the blocks
@@ -53,7 +54,7 @@ template <int D, int ROWS, int KEYS, int STAGES, int WARPS_> struct dq_tiles {
 };
 
 /* Turns s and dp into ds. */
-template <int M, int N>
+template <bool CAPPED, int M, int N>
 static __device__ __forceinline__ void rows_differentiate(float (&s)[M][N][4], const float (&dp)[M][N][4],
                                                           float scale_log2, const float (&lse_log2)[M][2],
                                                           const float (&delta)[M][2])
@@ -65,11 +66,13 @@ static __device__ __forceinline__ void rows_differentiate(float (&s)[M][N][4], c
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 float weight = exp2_fast(fmaf(s[m][n][i], scale_log2, -lse_log2[m][i / 2]));
+                float t = s[m][n][i];
                 s[m][n][i] = weight * (dp[m][n][i] - delta[m][i / 2]);
+                if (CAPPED) s[m][n][i] *= slope_of(t);
             }
 }
 
-template <int D, int ROWS, int KEYS, int STAGES, int WARPS>
+template <int D, int ROWS, int KEYS, int STAGES, int WARPS, bool CAPPED>
 static __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
     dq_kernel(const __grid_constant__ tt_attention_problem p)
 {
@@ -99,7 +102,7 @@ static __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
 
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     int first = span.first + warp * (16 * M); /* first row of the warp */
-    float scale_log2 = p.scale * TT_LOG2_E;
+    float scale_log2 = exponent_scale<CAPPED>(p);
     float lse_log2[M][2], delta[M][2], dq[M][D / 8][4];
     clear(dq);
 #pragma unroll
@@ -136,9 +139,10 @@ static __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
         uint32_t lane_k = lane_address<D>(keys + stage * tiles::STAGE);
         float s[M][N][4], dp[M][N][4];
         multiply_tiles<D>(s, lane_q, lane_k);
+        if (CAPPED) cap_scores(s, p);
         multiply_tiles<D>(dp, lane_go, lane_k + tiles::KEY);
         if (high < KEYS || low + 16 * M - 1 > 0) mask_band(s, low, high);
-        rows_differentiate(s, dp, scale_log2, lse_log2, delta);
+        rows_differentiate<CAPPED>(s, dp, scale_log2, lse_log2, delta);
         multiply_add<D>(dq, s, lane_k);
     }
     if (first >= span.length_q) return;
@@ -154,8 +158,9 @@ static void launch(const tt_attention_problem *problem, cudaStream_t stream)
 {
     using tiles = dq_tiles<D, ROWS, KEYS, STAGES, WARPS>;
     int64_t slots = tt_attention_slots(problem->rows_q, problem->sequences, ROWS);
-    tt_attention_launch(dq_kernel<D, ROWS, KEYS, STAGES, WARPS>, slots * problem->heads, tiles::THREADS,
-                        tiles::TOTAL, problem, stream);
+    auto *kernel = problem->cap > 0 ? dq_kernel<D, ROWS, KEYS, STAGES, WARPS, true>
+                                    : dq_kernel<D, ROWS, KEYS, STAGES, WARPS, false>;
+    tt_attention_launch(kernel, slots * problem->heads, tiles::THREADS, tiles::TOTAL, problem, stream);
 }
 
 /* All variants fit the 99 KiB of the smallest chips. */

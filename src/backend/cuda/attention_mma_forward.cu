@@ -34,8 +34,8 @@ static __device__ __forceinline__ void rows_rescale(softmax_rows<M, D> &rows, fl
         }
 }
 
-/* Turns scores s (masked ones are -infinity) into exp(scale (s - max)). A row that has seen no key yet has max
- * -infinity. */
+/* Turns scores s (masked ones are -infinity) into exp(scale (s - max)), `scale` being that of exponent_scale(). A row
+ * that has seen no key yet has max -infinity. */
 template <int M, int N, int D>
 static __device__ __forceinline__ void rows_soften(softmax_rows<M, D> &rows, float (&s)[M][N][4],
                                                    float scale_log2, float slack)
@@ -73,7 +73,7 @@ static __device__ __forceinline__ void rows_soften(softmax_rows<M, D> &rows, flo
 template <int M, int D>
 static __device__ __forceinline__ void rows_finish(const tt_attention_problem &p, softmax_rows<M, D> &rows,
                                                    const block_span &span, int head, int first,
-                                                   unsigned char *stage)
+                                                   float scale_log2, unsigned char *stage)
 {
     int lane = threadIdx.x % 32;
     float factor[M][2];
@@ -87,7 +87,7 @@ static __device__ __forceinline__ void rows_finish(const tt_attention_problem &p
             factor[m][h] = 1.0f / sum;
             int row = first + m * 16 + h * 8 + lane / 4;
             if (p.lse == NULL || lane % 4 != 0 || row >= span.length_q) continue;
-            float reference = rows.max[m][h] * (p.scale * TT_LOG2_E);
+            float reference = rows.max[m][h] * scale_log2;
             p.lse[head * p.lse_head + span.q0 + row] = (reference + log2f(sum)) * TT_LN_2;
         }
     store_rows<D, M>(rows.o, factor, stage, rows_of(p.o, span.q0, head), p.o.token, first, span.length_q,
@@ -105,7 +105,7 @@ template <int D, int ROWS, int KEYS, int WARPS_> struct forward_tiles {
     };
 };
 
-template <int D, int ROWS, int KEYS, int WARPS>
+template <int D, int ROWS, int KEYS, int WARPS, bool CAPPED>
 static __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
     forward_kernel(const __grid_constant__ tt_attention_problem p)
 {
@@ -131,7 +131,7 @@ static __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
     copy_commit();
 
     int warp = threadIdx.x / 32, first = span.first + warp * (16 * M); /* first row of the warp */
-    float scale_log2 = p.scale * TT_LOG2_E, slack = SLACK_POWERS / scale_log2;
+    float scale_log2 = exponent_scale<CAPPED>(p), slack = SLACK_POWERS / scale_log2;
     softmax_rows<M, D> rows;
     clear(rows.o);
 #pragma unroll
@@ -158,11 +158,13 @@ static __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
         uint32_t lane_k = lane_address<D>(keys + stage * tiles::STAGE);
         float s[M][N][4];
         multiply_tiles<D>(s, lane_q, lane_k);
+        if (CAPPED) cap_scores(s, p);
         if (high < KEYS || low + 16 * M - 1 > 0) mask_band(s, low, high);
         rows_soften(rows, s, scale_log2, slack);
         multiply_add<D>(rows.o, s, lane_k + tiles::KEY);
     }
-    if (first < span.length_q) rows_finish(p, rows, span, head, first, shared + warp * (16 * M * D * 2));
+    if (first < span.length_q)
+        rows_finish(p, rows, span, head, first, scale_log2, shared + warp * (16 * M * D * 2));
 }
 
 template <int D, int ROWS, int KEYS, int WARPS>
@@ -170,8 +172,9 @@ static void launch(const tt_attention_problem *problem, cudaStream_t stream)
 {
     using tiles = forward_tiles<D, ROWS, KEYS, WARPS>;
     int64_t slots = tt_attention_slots(problem->rows_q, problem->sequences, ROWS);
-    tt_attention_launch(forward_kernel<D, ROWS, KEYS, WARPS>, slots * problem->heads, tiles::THREADS,
-                        tiles::TOTAL, problem, stream);
+    auto *kernel = problem->cap > 0 ? forward_kernel<D, ROWS, KEYS, WARPS, true>
+                                    : forward_kernel<D, ROWS, KEYS, WARPS, false>;
+    tt_attention_launch(kernel, slots * problem->heads, tiles::THREADS, tiles::TOTAL, problem, stream);
 }
 
 void tt_attention_mma_forward(const struct tt_attention_problem *problem, cudaStream_t stream)

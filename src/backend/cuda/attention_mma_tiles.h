@@ -31,9 +31,9 @@ struct tt_attention_problem {
     const int32_t *cu_q, *cu_k;                          /* device memory */
     int64_t rows_q, rows_k;
     int sequences, heads, kv_heads, group, head_dim;
-    int window; /* 0: none */
-    float scale;
-    int max_shared; /* bytes of shared memory that one block may have */
+    int window;       /* 0: none */
+    float scale, cap; /* of scores; cap 0: none */
+    int max_shared;   /* bytes of shared memory that one block may have */
 };
 
 /* A backward pass launches delta first, then dq and dkv. */
@@ -226,6 +226,34 @@ static __device__ __forceinline__ void multiply_add(float (&c)[M][D / 8][4], con
             }
         }
     }
+}
+
+/* The factor of scores in the exponents of 2; capped scores s are cap tanh(scale s / cap), and cap_scores has applied
+ * the tanh. */
+template <bool CAPPED> static __device__ __forceinline__ float exponent_scale(const tt_attention_problem &p)
+{
+    return (CAPPED ? p.cap : p.scale) * TT_LOG2_E;
+}
+
+/* s = tanh(scale s / cap) = 1 - 2 / (1 + exp(2 scale s / cap)), with an error of about 2^-23. The hardware's tanh has
+ * one of 2^-11, which the cap would multiply. */
+template <int M, int N>
+static __device__ __forceinline__ void cap_scores(float (&s)[M][N][4], const tt_attention_problem &p)
+{
+    float factor = 2.0f * p.scale / p.cap * TT_LOG2_E;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                s[m][n][i] = 1.0f - __fdividef(2.0f, 1.0f + exp2_fast(s[m][n][i] * factor));
+}
+
+/* The derivative of tanh at its value t; 0 for a masked score, -infinity. */
+static __device__ __forceinline__ float slope_of(float t)
+{
+    return fmaxf(fmaf(-t, t, 1.0f), 0.0f);
 }
 
 /* Row r of the piece keeps the columns low + r <= column < high + r; the others become -infinity. */

@@ -4,7 +4,7 @@
  * Sequence b owns query rows cu_q[b] .. cu_q[b+1] and key rows cu_k[b] .. cu_k[b+1]. When there are more keys than
  * queries (decoding with a cache), the last query is aligned with the last key (bottom-right causal). window > 0:
  * a query attends only to the last `window` keys up to its own (Mistral: j > i - window). soft_cap > 0: scores are
- * soft_cap tanh(score / soft_cap) (Gemma 2); GPUs refuse it.
+ * soft_cap tanh(score / soft_cap) (Gemma 2).
  * Tensors are rank 3 with contiguous last dimension and any token and head stride (fused q,k,v). Sums and softmax
  * are fp32. E is at most 256. A sequence of length 0 is allowed. */
 #ifndef TT_BACKEND_OPS_ATTENTION_H
