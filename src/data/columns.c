@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/crc64.h"
 
 const float *tt_batch_column(const struct tt_batch *batch, const char *name, enum tt_per per)
 {
@@ -62,4 +63,16 @@ void tt_columns_copy(struct tt_columns *columns, const struct tt_column_counts *
         memcpy(columns->list[c].values + count_of(at, per), from->list[c].values + count_of(from_at, per),
                count_of(count, per) * sizeof *columns->list[c].values);
     }
+}
+
+uint64_t tt_columns_sum(const struct tt_columns *columns, const struct tt_column_counts *counts, uint64_t sum)
+{
+    for (int c = 0; c < columns->count; c++) {
+        const struct tt_column *column = &columns->list[c];
+        int32_t per = (int32_t)column->per;
+        sum = tt_crc64(sum, column->name, strlen(column->name) + 1);
+        sum = tt_crc64(sum, &per, sizeof per);
+        sum = tt_crc64(sum, column->values, count_of(counts, column->per) * sizeof *column->values);
+    }
+    return sum;
 }

@@ -33,5 +33,8 @@ TT_MUST_USE tt_status tt_columns_add(struct tt_columns *columns, const char *nam
 void tt_columns_copy(struct tt_columns *columns, const struct tt_column_counts *at,
                      const struct tt_columns *from, const struct tt_column_counts *from_at,
                      const struct tt_column_counts *count);
+/* Continues `sum` (base/crc64.h) over names, kinds and values. */
+uint64_t tt_columns_sum(const struct tt_columns *columns, const struct tt_column_counts *counts,
+                        uint64_t sum);
 
 #endif

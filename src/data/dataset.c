@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/crc64.h"
 #include "base/rng.h"
 #include "base/thread.h"
 #include "data/prompt_template.h"
@@ -346,6 +347,15 @@ tt_status tt_dataset_add_column(struct tt_dataset *dataset, const char *name, en
     struct tt_store *store = &dataset->store;
     struct tt_column_counts counts = {store->token_count, store->sample_count, tt_store_group_count(store)};
     return tt_columns_add(&store->columns, name, per, &counts, values);
+}
+
+uint64_t tt_dataset_sum_columns(const struct tt_dataset *dataset, uint64_t sum)
+{
+    const struct tt_store *store = &dataset->store;
+    struct tt_column_counts counts = {store->token_count, store->sample_count, tt_store_group_count(store)};
+    uint64_t group_size = tt_store_group_size(store);
+    if (group_size > 1) sum = tt_crc64(sum, &group_size, sizeof group_size);
+    return tt_columns_sum(&store->columns, &counts, sum);
 }
 
 tt_status tt_dataset_shuffle(struct tt_dataset *dataset, uint64_t seed)

@@ -85,6 +85,8 @@ TT_MUST_USE tt_status tt_dataset_group(struct tt_dataset *dataset, size_t size);
  * tt_dataset_group. */
 TT_MUST_USE tt_status tt_dataset_add_column(struct tt_dataset *dataset, const char *name, enum tt_per per,
                                             const float *values);
+/* Continues `sum` (base/crc64.h) over groups and columns; without them it stays as it is. */
+uint64_t tt_dataset_sum_columns(const struct tt_dataset *dataset, uint64_t sum);
 /* Shuffles the groups by `seed` (shuffle_dataset); the order of epochs that are not shuffled themselves. */
 TT_MUST_USE tt_status tt_dataset_shuffle(struct tt_dataset *dataset, uint64_t seed);
 /* Moves the last `count` groups (after a shuffle keyed by `seed`) into a new data set: the held-out split. */

@@ -25,14 +25,15 @@ tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank 
     size_t rows = (size_t)config->limits.rows;
     if (ops->reference) TT_TRY(check_reference(rank));
     if (ops->rows == NULL || tt_device_is_plan(rank->device)) return TT_OK;
-    float *block = tt_calloc(5 * rows + 1, sizeof *block);
+    float *block = tt_calloc(6 * rows + 1, sizeof *block);
     if (block == NULL) return TT_ERR_MEMORY;
     rank->rows = (struct tt_rank_rows){.block = block,
                                        .logp_N = block,
                                        .ref_logp_N = block + rows,
                                        .entropy_N = block + 2 * rows,
-                                       .scale_N = block + 3 * rows,
-                                       .correct_N = (int32_t *)(block + 4 * rows)};
+                                       .mean_N = block + 3 * rows,
+                                       .scale_N = block + 4 * rows,
+                                       .correct_N = (int32_t *)(block + 5 * rows)};
     return TT_OK;
 }
 
@@ -76,11 +77,13 @@ tt_status tt_rank_run_objective(struct tt_rank *rank, const struct tt_batch *bat
         .ref_logp_N = rank->objective.ops->reference ? own->ref_logp_N : NULL,
         .correct_N = own->correct_N,
         .entropy_N = own->entropy_N,
+        .mean_N = own->mean_N,
         .scale_N = own->scale_N,
         .sums = own->sums,
     };
     TT_TRY(tt_copy_to_host(rank->stream, own->correct_N, pass->out->correct_N.data, bytes));
     TT_TRY(tt_copy_to_host(rank->stream, own->entropy_N, pass->out->entropy_N.data, bytes));
+    TT_TRY(tt_copy_to_host(rank->stream, own->mean_N, pass->out->mean_N.data, bytes));
     TT_TRY(read_logp(rank, pass, own->logp_N));
     TT_TRY(tt_objective_run(&rank->objective, &rows));
     return pass->in.gradient ? tt_copy_to_device(rank->stream, pass->in.scale_N.data, own->scale_N, bytes)

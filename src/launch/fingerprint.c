@@ -360,5 +360,5 @@ uint64_t tt_fingerprint_of_rows(const struct tt_dataset *dataset)
         sum = tt_crc64(sum, sample.ids, (size_t)sample.count * sizeof *sample.ids);
         sum = tt_crc64(sum, sample.supervised, (size_t)sample.count);
     }
-    return sum;
+    return tt_dataset_sum_columns(dataset, sum);
 }

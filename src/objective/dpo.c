@@ -20,6 +20,9 @@ enum {
     LOSS,
     ENTROPY,
     CHOSEN_TOKENS,
+    REJECTED_TOKENS,
+    CHOSEN_LOGITS,
+    REJECTED_LOGITS,
     CHOSEN_CORRECT,
     CHOSEN_REWARD,
     REJECTED_REWARD,
@@ -32,6 +35,8 @@ enum {
 static const struct tt_metric metrics[] = {
     {"loss", LOSS, TT_OVER_GROUPS, TT_BETTER_SMALLER},
     {"entropy", ENTROPY, TT_OVER_TOKENS, TT_BETTER_NONE},
+    {"logits/chosen", CHOSEN_LOGITS, CHOSEN_TOKENS, TT_BETTER_NONE},
+    {"logits/rejected", REJECTED_LOGITS, REJECTED_TOKENS, TT_BETTER_NONE},
     {"mean_token_accuracy", CHOSEN_CORRECT, CHOSEN_TOKENS, TT_BETTER_GREATER},
     {"rewards/chosen", CHOSEN_REWARD, TT_OVER_GROUPS, TT_BETTER_NONE},
     {"rewards/rejected", REJECTED_REWARD, TT_OVER_GROUPS, TT_BETTER_NONE},
@@ -50,6 +55,7 @@ static double log_logistic(double x)
 struct answer {
     int64_t first, end;
     double logp, ratio; /* log p; less that of the reference */
+    double logits;      /* their means over the vocabulary */
 };
 
 static struct answer read_answer(const struct tt_objective_rows *rows, int64_t sequence, int64_t first)
@@ -59,6 +65,7 @@ static struct answer read_answer(const struct tt_objective_rows *rows, int64_t s
     for (int64_t n = first; n < answer.end; n++) {
         answer.logp += (double)rows->logp_N[n];
         reference += (double)rows->ref_logp_N[n];
+        answer.logits += (double)rows->mean_N[n];
         rows->sums[ENTROPY] += (double)rows->entropy_N[n];
     }
     answer.ratio = answer.logp - reference;
@@ -88,6 +95,9 @@ static tt_status run(const struct tt_objective *objective, const struct tt_objec
         sums[LOSS] += loss;
         for (int64_t n = chosen.first; n < chosen.end; n++) sums[CHOSEN_CORRECT] += rows->correct_N[n];
         sums[CHOSEN_TOKENS] += (double)(chosen.end - chosen.first);
+        sums[REJECTED_TOKENS] += (double)(rejected.end - rejected.first);
+        sums[CHOSEN_LOGITS] += chosen.logits;
+        sums[REJECTED_LOGITS] += rejected.logits;
         sums[CHOSEN_REWARD] += beta * chosen.ratio;
         sums[REJECTED_REWARD] += beta * rejected.ratio;
         sums[ACCURACY] += chosen.ratio > rejected.ratio;

@@ -54,6 +54,7 @@ struct tt_objective_rows {
     const float *ref_logp_N;                  /* the same of the reference; NULL where `reference` is false */
     const int32_t *correct_N;                 /* 1 where the label is the arg max */
     const float *entropy_N;                   /* of the predictions */
+    const float *mean_N;                      /* of the logits over the vocabulary */
     float *scale_N;                           /* to write: the derivative of the step's loss by -logp */
     double *sums;                             /* [TT_OBJECTIVE_SUMS], to add to */
 };

@@ -58,6 +58,16 @@ static void add_model(struct builder *to, const struct tt_run *run)
     add(to, "alpha_pattern", text_or_null(lora->alpha_pattern));
 }
 
+static void add_objective(struct builder *to, const struct tt_objective *objective)
+{
+    add(to, "objective", tt_json_new_string(objective->ops->name));
+    for (int i = 0; i < objective->ops->option_count; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s (%s)", objective->ops->options[i].name, objective->ops->name);
+        add(to, name, tt_json_new_real(objective->options[i]));
+    }
+}
+
 static void add_data(struct builder *to, const struct tt_run *run, int world_size)
 {
     const struct tt_run_spec *spec = run->spec;
@@ -102,6 +112,7 @@ struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_siz
 {
     struct builder builder = {tt_json_new_object(), true};
     add_model(&builder, run);
+    add_objective(&builder, run->objective);
     add_data(&builder, run, world_size);
     add_optimizer(&builder, run);
     if (builder.ok) return builder.object;

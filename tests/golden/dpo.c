@@ -15,7 +15,7 @@
 enum { ROWS_MAX = 64, SEQUENCES_MAX = 8 };
 
 struct values {
-    float logp[ROWS_MAX], reference[ROWS_MAX], entropy[ROWS_MAX], scale[ROWS_MAX];
+    float logp[ROWS_MAX], reference[ROWS_MAX], entropy[ROWS_MAX], mean[ROWS_MAX], scale[ROWS_MAX];
     double gradient[ROWS_MAX];
     int32_t correct[ROWS_MAX], rows[ROWS_MAX], borders[SEQUENCES_MAX + 1];
     struct tt_batch batch;
@@ -38,6 +38,7 @@ static void add_answer(struct values *v, const struct tt_json_value *answer)
         v->logp[n] = (float)number_at(answer, "logp", i);
         v->reference[n] = (float)number_at(answer, "reference", i);
         v->entropy[n] = (float)number_at(answer, "entropy", i);
+        v->mean[n] = (float)number_at(answer, "mean_logits", i);
         v->correct[n] = (int32_t)number_at(answer, "correct", i);
         v->gradient[n] = number_at(answer, "gradient", i);
     }
@@ -84,6 +85,7 @@ static void check_case(size_t index, const struct tt_json_value *from)
                                      .ref_logp_N = v.reference,
                                      .correct_N = v.correct,
                                      .entropy_N = v.entropy,
+                                     .mean_N = v.mean,
                                      .scale_N = v.scale,
                                      .sums = sums};
     assert_int_equal(tt_objective_run(&objective, &rows), TT_OK);

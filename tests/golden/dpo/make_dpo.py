@@ -3,8 +3,8 @@
 """Writes tests/golden/dpo/dpo.json: what the loss of TRL's DPOTrainer makes of log-probabilities.
 
 TRL's own method runs on a model that returns the given numbers. Per case: beta, label_smoothing and loss_type; the pairs,
-each with log p, reference, entropy and "is the likeliest" of every completion token of its chosen and rejected answer;
-the loss, its gradient by every log p, and the metrics that TRL logs.
+each with log p, reference, entropy, mean of the logits and "is the likeliest" of every completion token of its chosen and
+rejected answer; the loss, its gradient by every log p, and the metrics that TRL logs.
 
 Run with trl and torch installed: python tests/golden/dpo/make_dpo.py
 """
@@ -28,7 +28,7 @@ CASES = [
     ("robust", 1.0, 0.45, [(1, 1), (3, 2), (4, 8)], 3.0),
     ("robust", 0.3, 0.0, [(2, 5)], 2.0),
 ]
-METRICS = ["entropy", "mean_token_accuracy", "rewards/chosen", "rewards/rejected", "rewards/accuracies",
+METRICS = ["entropy", "logits/chosen", "logits/rejected", "mean_token_accuracy", "rewards/chosen", "rewards/rejected", "rewards/accuracies",
            "rewards/margins", "logps/chosen", "logps/rejected"]
 
 
@@ -63,8 +63,9 @@ def make_case(loss_type, beta, label_smoothing, lengths, deviation):
     reference = reference * shifted
     log_probs.requires_grad_(True)
     entropy, is_top1 = torch.rand(shifted.shape) * 3, torch.rand(shifted.shape) < 0.4
+    mean_logits = torch.randn(shifted.shape, generator=torch.Generator().manual_seed(len(answers)))
     outputs = SimpleNamespace(log_probs=log_probs, entropy=entropy, is_top1=is_top1,
-                              mean_logits=torch.zeros(shifted.shape))
+                              mean_logits=mean_logits)
     chosen_reference, rejected_reference = reference.sum(dim=1).chunk(2)
     inputs = {"input_ids": torch.ones_like(mask), "attention_mask": torch.ones_like(mask), "completion_mask": mask,
               "ref_chosen_logps": chosen_reference, "ref_rejected_logps": rejected_reference}
@@ -75,7 +76,8 @@ def make_case(loss_type, beta, label_smoothing, lengths, deviation):
     def answer(row):
         kept = shifted[row].bool()
         return {"logp": log_probs[row][kept].tolist(), "reference": reference[row][kept].tolist(),
-                "entropy": entropy[row][kept].tolist(), "correct": is_top1[row][kept].int().tolist(),
+                "entropy": entropy[row][kept].tolist(), "mean_logits": mean_logits[row][kept].tolist(),
+                "correct": is_top1[row][kept].int().tolist(),
                 "gradient": log_probs.grad[row][kept].tolist()}
 
     pairs = [{"chosen": answer(i), "rejected": answer(len(lengths) + i)} for i in range(len(lengths))]

@@ -18,7 +18,7 @@ enum { PAIRS = 4, PROMPT = 3, ROWS = 20, LOSS = 0 };
 static const int counts[2 * PAIRS] = {2, 3, 5, 1, 1, 0, 4, 4};
 
 struct problem {
-    float logp[ROWS], reference[ROWS], entropy[ROWS], scale[ROWS];
+    float logp[ROWS], reference[ROWS], entropy[ROWS], mean[ROWS], scale[ROWS];
     int32_t correct[ROWS], rows[ROWS], borders[2 * PAIRS + 1];
     struct tt_batch batch;
     struct tt_objective_counts counts;
@@ -39,6 +39,7 @@ static void make(struct problem *p, int first, int end)
             p->logp[n] = -(float)fabs(tt_rng_normal(rng, (uint64_t)(3 * value)));
             p->reference[n] = -(float)fabs(tt_rng_normal(rng, (uint64_t)(3 * value + 1)));
             p->entropy[n] = (float)fabs(tt_rng_normal(rng, (uint64_t)(3 * value + 2)));
+            p->mean[n] = (float)value;
             p->correct[n] = value % 3 == 0;
             p->rows[n] = (int32_t)(p->batch.token_count + PROMPT - 1 + i);
         }
@@ -67,6 +68,7 @@ static tt_status run(const struct tt_objective *objective, struct problem *p)
                                      .ref_logp_N = p->reference,
                                      .correct_N = p->correct,
                                      .entropy_N = p->entropy,
+                                     .mean_N = p->mean,
                                      .scale_N = p->scale,
                                      .sums = p->sums};
     memset(p->sums, 0, sizeof p->sums);
@@ -135,7 +137,7 @@ static void it_begins_at_log_2(void **state)
     assert_int_equal(run(&objective, &p), TT_OK);
     tt_objective_metrics(&objective, p.sums, &p.counts, NAN, metrics);
     assert_true(fabs(metrics[LOSS] - log(2)) < 1e-15);
-    for (int i = 3; i <= 6; i++) assert_true(metrics[i] == 0); /* rewards, and the share of right pairs */
+    for (int i = 5; i <= 8; i++) assert_true(metrics[i] == 0); /* rewards, and the share of right pairs */
     for (int n = 0, a = 0; a < 2 * PAIRS; a++)
         for (int i = 0; i < counts[a]; i++, n++)
             assert_true(fabs((double)p.scale[n] - (a % 2 == 0 ? 1 : -1) * 0.7 / 2 / PAIRS) < 1e-8);
