@@ -36,7 +36,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 GOLDEN = Path(__file__).resolve().parent
-FAMILIES = ["llama2", "llama3", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemma3"]
+FAMILIES = ["llama2", "llama3", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemma3", "gemma2"]
 LOGITS_BOUND = 1e-5  # ||a - b|| / ||b||, fp32
 LOSS_BOUND = 1e-5
 # What PEFT decides anew at each save, or what is a Python set there.

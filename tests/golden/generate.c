@@ -95,8 +95,8 @@ static void check_case(const char *family, const char *adapter, const struct tt_
 
 static void greedy_as_transformers(void **state)
 {
-    static const char *const families[] = {"llama2", "llama3",  "mistral", "qwen2",
-                                           "qwen3",  "smollm3", "phi3",    "gemma3"};
+    static const char *const families[] = {"llama2",  "llama3", "mistral", "qwen2", "qwen3",
+                                           "smollm3", "phi3",   "gemma3",  "gemma2"};
     (void)state;
     for (size_t f = 0; f < sizeof families / sizeof families[0]; f++) {
         struct tt_json json = {0};

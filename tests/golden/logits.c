@@ -133,8 +133,8 @@ static void compare(const struct run *run, const char *file_name, const char *te
     tt_free(reference.logits);
 }
 
-static const char *const all_families[] = {"llama2", "llama3",  "mistral", "qwen2",
-                                           "qwen3",  "smollm3", "phi3",    "gemma3"};
+static const char *const all_families[] = {"llama2",  "llama3", "mistral", "qwen2", "qwen3",
+                                           "smollm3", "phi3",   "gemma3",  "gemma2"};
 
 static void base_and_adapter(void **state)
 {
@@ -177,7 +177,7 @@ static void other_configs(void **state)
  */
 static void bf16_is_close(void **state)
 {
-    static const char *const families[] = {"llama3", "qwen2", "gemma3"};
+    static const char *const families[] = {"llama3", "qwen2", "gemma3", "gemma2"};
     (void)state;
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
         struct reference exact = {0}, rough = {0};

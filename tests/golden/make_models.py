@@ -193,6 +193,21 @@ FAMILIES = {
         },
         bf16=True,
     ),
+    # Scores and logits are about as large as their caps; the second layer sees all keys, the others four.
+    "gemma2": Family(
+        "gemma2",
+        seed=110,
+        lengths=(1, 5, 17, 33),
+        config={
+            "vocab_size": 293, "hidden_size": 40, "intermediate_size": 72, "num_hidden_layers": 3,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 256,
+            "rms_norm_eps": 1e-6, "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None,
+            "query_pre_attn_scalar": 20, "sliding_window": 4,
+            "attn_logit_softcapping": 3.0, "final_logit_softcapping": 4.0,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+        },
+        bf16=True,
+    ),
 }
 
 VARIETIES = {

@@ -88,7 +88,7 @@ static const struct {
     {"llama2", "adapter_random"}, {"llama3", "adapter_random"},  {"mistral", "adapter_random"},
     {"qwen2", "adapter_random"},  {"qwen3", "adapter_random"},   {"llama2", "variety"},
     {"qwen2", "variety"},         {"smollm3", "adapter_random"}, {"phi3", "adapter_random"},
-    {"gemma3", "adapter_random"},
+    {"gemma3", "adapter_random"}, {"gemma2", "adapter_random"},
 };
 
 static void same_logits(void **state)

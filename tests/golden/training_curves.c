@@ -116,6 +116,7 @@ FAMILY(qwen3)
 FAMILY(smollm3)
 FAMILY(phi3)
 FAMILY(gemma3)
+FAMILY(gemma2)
 
 int main(void)
 {
@@ -125,7 +126,7 @@ int main(void)
         cmocka_unit_test(full_llama3), cmocka_unit_test(full_mistral), cmocka_unit_test(full_qwen2),
         cmocka_unit_test(full_qwen3),  cmocka_unit_test(lora_smollm3), cmocka_unit_test(full_smollm3),
         cmocka_unit_test(lora_phi3),   cmocka_unit_test(full_phi3),    cmocka_unit_test(lora_gemma3),
-        cmocka_unit_test(full_gemma3),
+        cmocka_unit_test(full_gemma3), cmocka_unit_test(lora_gemma2),  cmocka_unit_test(full_gemma2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

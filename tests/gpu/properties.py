@@ -832,9 +832,9 @@ REFUSALS = [
 
 
 def all_checks(suite):
-    for family in ("llama2", "llama3", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemma3"):
+    for family in ("llama2", "llama3", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemma3", "gemma2"):
         suite.check(f"fp32 as on the CPU, {family}", as_on_the_cpu, family)
-    for family in ("llama3", "phi3", "gemma3"):
+    for family in ("llama3", "phi3", "gemma3", "gemma2"):
         suite.check(f"fp32 as on the CPU, {family}, all weights", as_on_the_cpu, family, **ALL_WEIGHTS)
     for ranks in (1, 2, 4):
         suite.check(f"one curve, bf16, ranks {ranks}", one_curve_bf16, ranks, False)

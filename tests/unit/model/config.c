@@ -123,6 +123,11 @@ static void windows(void **state)
                     "\"use_sliding_window\": true, "
                     "\"max_window_layers\": 28}");
     assert_int_equal(config.layers[2].window, 0); /* no layer has it */
+    config = parsed("{\"model_type\": \"gemma2\", \"num_key_value_heads\": 2}");
+    assert_true(config.layers[0].window == 4096 && config.layers[1].window == 0);
+    assert_int_equal(config.layers[2].window, 4096);
+    config = parsed("{\"model_type\": \"gemma2\", \"num_key_value_heads\": 2, \"sliding_window\": null}");
+    assert_int_equal(config.layers[0].window, 0);
 }
 
 struct refusal {
@@ -185,6 +190,14 @@ static const struct refusal refusals[] = {
      TT_ERR_DATA, "short_factor"},
     {"{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"llama3\"}}", TT_ERR_UNSUPPORTED, "llama3"},
     {"{\"model_type\": \"phi3\", \"partial_rotary_factor\": 0.1}", TT_ERR_DATA, "partial_rotary_factor"},
+    {"{\"model_type\": \"gemma2\", \"attn_logit_softcapping\": 0}", TT_ERR_DATA, "attn_logit_softcapping"},
+    {"{\"model_type\": \"gemma2\", \"final_logit_softcapping\": -30}", TT_ERR_DATA,
+     "final_logit_softcapping"},
+    {"{\"model_type\": \"gemma2\", \"hidden_activation\": \"gelu\"}", TT_ERR_UNSUPPORTED,
+     "hidden_activation"},
+    {"{\"model_type\": \"gemma2\", \"use_bidirectional_attention\": true}", TT_ERR_UNSUPPORTED,
+     "use_bidirectional_attention"},
+    {"{\"model_type\": \"gemma2\", \"sliding_window\": 0}", TT_ERR_DATA, "sliding_window"},
     {"{\"rope_scaling\": {\"type\": \"linear\"}}", TT_ERR_DATA, "factor"},
     {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}", TT_ERR_DATA, "factor"},
     {"{\"rope_scaling\": [2]}", TT_ERR_DATA, "rope_scaling"},

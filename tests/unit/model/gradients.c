@@ -161,6 +161,14 @@ static const char gemma3[] =
     "\"sliding_window_pattern\": 2, \"tie_word_embeddings\": true, \"rope_theta\": 100, "
     "\"rope_local_base_freq\": 50}";
 
+static const char gemma2[] =
+    "{\"model_type\": \"gemma2\", \"vocab_size\": 37, \"hidden_size\": 16, "
+    "\"intermediate_size\": 24, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+    "\"num_key_value_heads\": 2, \"head_dim\": 8, \"max_position_embeddings\": 64, "
+    "\"rms_norm_eps\": 1e-5, \"query_pre_attn_scalar\": 60, \"sliding_window\": 4, "
+    "\"attn_logit_softcapping\": 2, \"final_logit_softcapping\": 3, "
+    "\"tie_word_embeddings\": true, \"rope_theta\": 100}";
+
 static const struct variant variants[] = {
     {.name = "full", .train_base = true},
     {.name = "full, norms around 1 and behind a half, GELU, scaled embeddings",
@@ -168,6 +176,14 @@ static const struct variant variants[] = {
      .train_base = true},
     {.name = "lora, norms around 1 and behind a half, GELU, scaled embeddings",
      .text = gemma3,
+     .target_modules = "all-linear",
+     .dropout = 0.2},
+    {.name = "full, capped scores and logits, smoothing",
+     .text = gemma2,
+     .train_base = true,
+     .smoothing = 0.1},
+    {.name = "lora, capped scores and logits",
+     .text = gemma2,
      .target_modules = "all-linear",
      .dropout = 0.2},
     {.name = "full, fused linears, rotation in part, LongRoPE", .text = phi3, .train_base = true},

@@ -1,0 +1,124 @@
+/* Gemma 2 (Gemma2Config): four norms a layer with weights around 1, GELU, scaled embeddings, caps on scores and logits,
+ * and a window in every other layer. */
+#include <math.h>
+
+#include "model/gemma.h"
+
+struct gemma2 {
+    struct tt_decoder_shape shape;
+    double score_scale, score_cap, logit_cap;
+    bool attention_bias;
+};
+
+/* null: none */
+static tt_status parse_cap(const struct tt_json *json, const char *key, double usual, double *cap)
+{
+    const struct tt_json_value *value = tt_json_get(json->root, key);
+    *cap = usual;
+    if (value != NULL && tt_json_is_null(value)) {
+        *cap = 0;
+        return TT_OK;
+    }
+    TT_TRY(tt_json_opt_double(json, json->root, key, cap));
+    return tt_family_check_positive(json, key, *cap, 1e6);
+}
+
+/* Without layer_types the first layer has the window, the second sees all keys, and so on. A window of null is none. */
+static tt_status parse_windows(const struct tt_json *json, struct tt_model_facts *facts)
+{
+    const struct tt_json_value *value = tt_json_get(json->root, "sliding_window");
+    bool sliding[TT_MODEL_LAYERS_MAX];
+    int64_t window = 4096;
+    TT_TRY(tt_json_opt_int(json, json->root, "sliding_window", &window));
+    TT_TRY(tt_family_check_range(json, "sliding_window", window, 1, INT32_MAX));
+    if (value != NULL && tt_json_is_null(value)) window = 0;
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) sliding[i] = i % 2 == 0;
+    TT_TRY(tt_family_parse_layer_types(json, facts, sliding));
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) facts->layers[i].window = sliding[i] ? window : 0;
+    return TT_OK;
+}
+
+static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
+{
+    struct gemma2 *gemma = TT_FAMILY_OWN(facts, struct gemma2);
+    struct tt_decoder_defaults defaults = {.kv_heads = 4, .head_dim = 256, .positions = 8192};
+    double scalar = 256;
+    if (tt_json_get(json->root, "tie_word_embeddings") == NULL) facts->tie_word_embeddings = true;
+    TT_TRY(tt_gemma_check(json));
+    TT_TRY(tt_family_parse_shape(json, &defaults, facts, &gemma->shape));
+    TT_TRY(tt_json_opt_double(json, json->root, "query_pre_attn_scalar", &scalar));
+    TT_TRY(tt_family_check_positive(json, "query_pre_attn_scalar", scalar, 1e6));
+    gemma->score_scale = 1 / sqrt(scalar);
+    TT_TRY(parse_cap(json, "attn_logit_softcapping", 50, &gemma->score_cap));
+    TT_TRY(parse_cap(json, "final_logit_softcapping", 30, &gemma->logit_cap));
+    TT_TRY(tt_json_opt_bool(json, json->root, "attention_bias", &gemma->attention_bias));
+    TT_TRY(parse_windows(json, facts));
+    struct tt_rope_rules rules = {.head_dim = gemma->shape.head_dim};
+    facts->rope_count = 1;
+    return tt_family_parse_rope(json, &rules, facts, &facts->ropes[0]);
+}
+
+static void build(const struct tt_model_facts *facts, struct tt_builder *builder)
+{
+    const struct gemma2 *gemma = TT_FAMILY_OWN_CONST(facts, struct gemma2);
+    const struct tt_decoder_shape *shape = &gemma->shape;
+    struct tt_attention_spec attention = {.names = &tt_gemma_attention_names,
+                                          .heads = shape->heads,
+                                          .norm_eps = shape->norm_eps,
+                                          .norm_offset = true,
+                                          .scale = gemma->score_scale,
+                                          .soft_cap = gemma->score_cap,
+                                          .bias = gemma->attention_bias,
+                                          .output_bias = gemma->attention_bias};
+    struct tt_mlp_spec mlp = {.names = &tt_gemma_mlp_names,
+                              .ffn = shape->ffn,
+                              .norm_eps = shape->norm_eps,
+                              .norm_offset = true,
+                              .activation = TT_ACTIVATION_GELU_TANH};
+    tt_build_decoder(builder, facts,
+                     &(struct tt_decoder_spec){.attention = &attention,
+                                               .mlp = &mlp,
+                                               .embedding_scale = sqrt((double)facts->hidden_size),
+                                               .logit_cap = gemma->logit_cap,
+                                               .norm = {.eps = shape->norm_eps, .offset = true}});
+}
+
+enum { GGUF_PERIOD = 2, GGUF_LARGE = 46 };
+
+static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    const struct gemma2 *gemma = TT_FAMILY_OWN_CONST(facts, struct gemma2);
+    tt_gguf_add_decoder(facts, &gemma->shape, keys);
+    tt_gguf_add_f32(keys, "attn_logit_softcapping", gemma->score_cap);
+    tt_gguf_add_f32(keys, "final_logit_softcapping", gemma->logit_cap);
+    tt_gguf_add_u32(keys, "attention.sliding_window", facts->layers[0].window);
+}
+
+static const char *cannot(const struct tt_model_facts *facts)
+{
+    const struct gemma2 *gemma = TT_FAMILY_OWN_CONST(facts, struct gemma2);
+    if (gemma->attention_bias) return "attention_bias of this model type";
+    if (!facts->tie_word_embeddings) return "a head of its own of this model type";
+    if (gemma->score_cap == 0 || gemma->logit_cap == 0) return "a model of this type without caps";
+    if (!tt_gemma_gguf_has_windows(facts, GGUF_PERIOD))
+        return "layers without a window other than every second";
+    if (!tt_gemma_gguf_has_scale(facts, &gemma->shape, GGUF_LARGE, gemma->score_scale))
+        return "this query_pre_attn_scalar";
+    return NULL;
+}
+
+static const struct tt_gguf_family gguf = {.name = "gemma2",
+                                           .windows = true,
+                                           .norm_offset = true,
+                                           .names = tt_gemma_gguf_names,
+                                           .add_keys = add_keys,
+                                           .cannot = cannot};
+
+const struct tt_model_family tt_family_gemma2 = {
+    .model_type = "gemma2",
+    .architecture = "Gemma2ForCausalLM",
+    .default_target_modules = "[\"q_proj\", \"v_proj\"]",
+    .gguf = &gguf,
+    .parse = parse,
+    .build = build,
+};
