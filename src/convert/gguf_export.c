@@ -14,7 +14,14 @@
 #include "io/output_folder.h"
 #include "model/family.h"
 
-enum { NAME_BYTES = 64, QUANTIZATION_VERSION = 2, FILE_TYPE_F32 = 0, FILE_TYPE_F16 = 1, FILE_TYPE_BF16 = 32 };
+enum { NAME_BYTES = 80, QUANTIZATION_VERSION = 2, FILE_TYPE_F32 = 0, FILE_TYPE_F16 = 1, FILE_TYPE_BF16 = 32 };
+
+/* A tensor that no module has. */
+struct factors {
+    float *values; /* owned */
+    int64_t count;
+    uint64_t offset;
+};
 
 struct export
 {
@@ -28,8 +35,8 @@ struct export
     struct tt_merge_tensor *matrices; /* A and B, which are not tensors of a model */
     struct tt_merge_output *outputs;
     size_t output_count;
-    float *rope_factors; /* NULL: none */
-    uint64_t rope_offset;
+    struct factors factors[2]; /* of rotations */
+    int factor_count;
 };
 
 /* ---- Limits of the format ---- */
@@ -206,10 +213,15 @@ static const struct tt_gguf_name *find_name(const struct tt_gguf_family *archite
     return NULL;
 }
 
-/* "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight". *turned_rows: rows of a head that are permuted; 0:
- * none. */
-static tt_status gguf_name(const struct export *export, const char *tensor, char text[NAME_BYTES],
-                           int64_t *turned_rows)
+/* Where a tensor of the model is in the file. */
+struct place {
+    char name[NAME_BYTES];
+    int64_t turned_rows; /* rows of a head that are permuted; 0: none */
+    float shift;         /* added to the values */
+};
+
+/* "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight". */
+static tt_status find_place(const struct export *export, const char *tensor, struct place *place)
 {
     const char *suffix = strrchr(tensor, '.');
     char *path = suffix != NULL ? tt_strndup(tensor, (size_t)(suffix - tensor)) : NULL;
@@ -219,21 +231,24 @@ static tt_status gguf_name(const struct export *export, const char *tensor, char
     tt_free(path);
     if (name == NULL) return tt_fail(TT_ERR_UNSUPPORTED, "GGUF has no name for '%s'", tensor);
     if (module->layer >= 0)
-        (void)snprintf(text, NAME_BYTES, "blk.%d.%s%s", module->layer, name->name, suffix);
+        (void)snprintf(place->name, sizeof place->name, "blk.%d.%s%s", module->layer, name->name, suffix);
     else
-        (void)snprintf(text, NAME_BYTES, "%s%s", name->name, suffix);
+        (void)snprintf(place->name, sizeof place->name, "%s%s", name->name, suffix);
     bool turned = name->rotated && export->architecture->pairs && module->layer >= 0;
-    *turned_rows = turned ? export->facts->layers[module->layer].head_dim : 0;
+    place->turned_rows = turned ? export->facts->layers[module->layer].head_dim : 0;
+    place->shift = module->kind == TT_MODULE_NORM && export->architecture->norm_offset ? 1.0f : 0.0f;
     return TT_OK;
 }
 
-static tt_status add_output(struct export *export, const struct tt_merge_tensor *tensor, const char *name,
-                            int64_t turned_rows)
+static tt_status add_output(struct export *export, const struct tt_merge_tensor *tensor,
+                            const struct place *place)
 {
-    struct tt_merge_output output = {.tensor = tensor, .head_rows = turned_rows};
+    struct tt_merge_output output = {
+        .tensor = tensor, .head_rows = place->turned_rows, .shift = place->shift};
     int64_t dims[] = {tensor->rows, tensor->columns};
     output.dtype = tensor->rank == 1 ? TT_F32 : export->dtype;
-    TT_TRY(tt_gguf_add_tensor(&export->header, name, tensor->rank, dims, output.dtype, &output.offset));
+    TT_TRY(
+        tt_gguf_add_tensor(&export->header, place->name, tensor->rank, dims, output.dtype, &output.offset));
     export->outputs[export->output_count++] = output;
     return TT_OK;
 }
@@ -242,10 +257,9 @@ static tt_status add_model_tensors(struct export *export)
 {
     for (size_t i = 0; i < export->merge->count; i++) {
         const struct tt_merge_tensor *tensor = &export->merge->tensors[i];
-        char name[NAME_BYTES];
-        int64_t turned_rows;
-        TT_TRY(gguf_name(export, tensor->name, name, &turned_rows));
-        TT_TRY(add_output(export, tensor, name, turned_rows));
+        struct place place;
+        TT_TRY(find_place(export, tensor->name, &place));
+        TT_TRY(add_output(export, tensor, &place));
     }
     return TT_OK;
 }
@@ -256,8 +270,7 @@ static tt_status add_adapter_tensors(struct export *export)
     size_t count = 0;
     for (size_t i = 0; i < export->merge->count; i++) {
         const struct tt_merge_tensor *tensor = &export->merge->tensors[i];
-        char name[NAME_BYTES], full[NAME_BYTES + 8];
-        int64_t turned_rows;
+        struct place place, to_a = {0}, to_b = {0};
         if (tensor->lora_A == NULL) continue;
         struct tt_merge_tensor *a = &export->matrices[count++], *b = &export->matrices[count++];
         *a = (struct tt_merge_tensor){.name = tensor->lora_A->name,
@@ -270,32 +283,61 @@ static tt_status add_adapter_tensors(struct export *export)
                                       .rank = 2,
                                       .rows = tensor->rows,
                                       .columns = tensor->r};
-        TT_TRY(gguf_name(export, tensor->name, name, &turned_rows));
-        (void)snprintf(full, sizeof full, "%s.lora_a", name);
-        TT_TRY(add_output(export, a, full, 0));
-        (void)snprintf(full, sizeof full, "%s.lora_b", name);
-        TT_TRY(add_output(export, b, full, turned_rows));
+        TT_TRY(find_place(export, tensor->name, &place));
+        (void)tt_snprintf(to_a.name, sizeof to_a.name, "%s.lora_a", place.name);
+        (void)tt_snprintf(to_b.name, sizeof to_b.name, "%s.lora_b", place.name);
+        to_b.turned_rows = place.turned_rows;
+        TT_TRY(add_output(export, a, &to_a));
+        TT_TRY(add_output(export, b, &to_b));
     }
     return TT_OK;
 }
 
+/* The values are for the caller to fill in. */
+static tt_status add_factors(struct export *export, const char *name, int64_t count, float **values)
+{
+    struct factors *factors = &export->factors[export->factor_count];
+    *factors = (struct factors){.values = tt_calloc((size_t)count, sizeof **values), .count = count};
+    if (factors->values == NULL) return TT_ERR_MEMORY;
+    *values = factors->values;
+    export->factor_count++;
+    return tt_gguf_add_tensor(&export->header, name, 1, &count, TT_F32, &factors->offset);
+}
+
 /* Llama 3 divides each frequency by a factor of its own, stored as a tensor: 1 for short waves, rope_factor for long
  * ones, between them the inverse of the mean of the two inverses (model/rope.c). */
-static tt_status add_rope_factors(struct export *export)
+static tt_status add_llama3_factors(struct export *export, const struct tt_rope *rope)
 {
-    const struct tt_rope *rope = &export->facts->ropes[0];
     int64_t count = rope->columns / 2;
-    if (rope->type != TT_ROPE_LLAMA3) return TT_OK;
-    export->rope_factors = tt_calloc((size_t)count, sizeof *export->rope_factors);
-    if (export->rope_factors == NULL) return TT_ERR_MEMORY;
+    float *factors = NULL;
+    TT_TRY(add_factors(export, "rope_freqs.weight", count, &factors));
     for (int64_t i = 0; i < count; i++) {
         double frequency = pow(rope->theta, -(double)(2 * i) / (double)rope->columns);
         double waves = (double)rope->original_max_position * frequency / (2 * 3.14159265358979323846);
         double low = rope->low_freq_factor, high = rope->high_freq_factor;
         double smooth = fmin(1, fmax(0, (waves - low) / (high - low)));
-        export->rope_factors[i] = (float)(1 / ((1 - smooth) / rope->factor + smooth));
+        factors[i] = (float)(1 / ((1 - smooth) / rope->factor + smooth));
     }
-    return tt_gguf_add_tensor(&export->header, "rope_freqs.weight", 1, &count, TT_F32, &export->rope_offset);
+    return TT_OK;
+}
+
+static tt_status add_longrope_factors(struct export *export, const struct tt_rope *rope)
+{
+    int64_t count = rope->columns / 2;
+    float *factors = NULL;
+    TT_TRY(add_factors(export, "rope_factors_long.weight", count, &factors));
+    memcpy(factors, rope->long_factor, (size_t)count * sizeof *factors);
+    TT_TRY(add_factors(export, "rope_factors_short.weight", count, &factors));
+    memcpy(factors, rope->short_factor, (size_t)count * sizeof *factors);
+    return TT_OK;
+}
+
+static tt_status add_rope_factors(struct export *export)
+{
+    const struct tt_rope *rope = &export->facts->ropes[0];
+    if (rope->type == TT_ROPE_LLAMA3) return add_llama3_factors(export, rope);
+    if (rope->type == TT_ROPE_LONGROPE) return add_longrope_factors(export, rope);
+    return TT_OK;
 }
 
 static tt_status describe(struct export *export)
@@ -318,10 +360,11 @@ static tt_status write_data(struct export *export, int descriptor, const char *p
 {
     uint64_t start = export->bytes.bytes;
     TT_TRY(tt_file_pwrite(descriptor, path, export->bytes.data, export->bytes.bytes, 0));
-    if (export->rope_factors != NULL)
-        TT_TRY(tt_file_pwrite(descriptor, path, export->rope_factors,
-                              (size_t)(export->facts->ropes[0].columns / 2) * sizeof *export->rope_factors,
-                              start + export->rope_offset));
+    for (int i = 0; i < export->factor_count; i++) {
+        const struct factors *factors = &export->factors[i];
+        TT_TRY(tt_file_pwrite(descriptor, path, factors->values,
+                              (size_t)factors->count * sizeof *factors->values, start + factors->offset));
+    }
     for (size_t i = 0; i < export->output_count; i++) {
         export->outputs[i].descriptor = descriptor;
         export->outputs[i].path = path;
@@ -403,6 +446,6 @@ out:
     tt_str_deinit(&export.temporary);
     tt_free(export.matrices);
     tt_free(export.outputs);
-    tt_free(export.rope_factors);
+    for (int i = 0; i < export.factor_count; i++) tt_free(export.factors[i].values);
     return status;
 }

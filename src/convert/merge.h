@@ -67,6 +67,7 @@ struct tt_merge_output {
     /* 0: rows keep their order. Else heads have head_rows rows, and in each the rows of the two halves are interleaved:
      * row half * head_rows / 2 + i becomes row 2 * i + half. */
     int64_t head_rows;
+    float shift;                   /* added to each value; the type is then F32 */
     struct tt_merge_change change; /* out; only for tensors that an adapter changes */
 };
 

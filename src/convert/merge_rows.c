@@ -316,6 +316,10 @@ static tt_status do_chunk(struct work *work, struct hand *hand, struct chunk *ch
     size_t row_bytes = (size_t)output->tensor->columns * tt_dtype_bytes(output->dtype);
     void *rows;
     TT_TRY(make_values(work, hand, chunk, &rows));
+    if (output->shift != 0) {
+        float *values = rows;
+        for (int64_t i = 0; i < chunk->rows * output->tensor->columns; i++) values[i] += output->shift;
+    }
     if (output->head_rows > 0) rows = order_heads(hand, output, chunk, rows);
     if (rows == NULL) return TT_ERR_MEMORY;
     return tt_file_pwrite(output->descriptor, output->path, rows, (size_t)chunk->rows * row_bytes,

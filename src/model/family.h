@@ -31,7 +31,8 @@ struct tt_gguf_family {
     /* It rotates neighbouring pairs, while Hugging Face's weights are for pairs half a head apart: the rows of rotated
      * tensors are permuted. */
     bool pairs;
-    bool windows;                     /* it has sliding windows */
+    bool windows;     /* it has sliding windows */
+    bool norm_offset; /* weights of norms are around 1, and not their distance from 1 as in the model */
     const struct tt_gguf_name *names; /* ends with a NULL module */
     void (*add_keys)(const struct tt_model_facts *facts, struct tt_gguf_keys *keys);
     /* A property of this model that the architecture cannot express; NULL: none. */

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/family.h"
+#include "model/gemma.h"
 
 enum { ROPE_FULL, ROPE_SLIDING, ROPE_COUNT };
 
@@ -14,7 +14,7 @@ struct gemma3 {
     bool attention_bias;
 };
 
-static const struct tt_attention_names attention_names = {
+const struct tt_attention_names tt_gemma_attention_names = {
     .module = "self_attn",
     .norm = "input_layernorm",
     .q = "self_attn.q_proj",
@@ -25,7 +25,7 @@ static const struct tt_attention_names attention_names = {
     .k_norm = "self_attn.k_norm",
     .post_norm = "post_attention_layernorm",
 };
-static const struct tt_mlp_names mlp_names = {
+const struct tt_mlp_names tt_gemma_mlp_names = {
     .module = "mlp",
     .activation = "mlp.act_fn",
     .norm = "pre_feedforward_layernorm",
@@ -35,10 +35,43 @@ static const struct tt_mlp_names mlp_names = {
     .post_norm = "post_feedforward_layernorm",
 };
 
-/* Keys whose other values this family does not have here. */
-static tt_status refuse(const struct tt_json *json)
+const struct tt_gguf_name tt_gemma_gguf_names[] = {
+    {"model.embed_tokens", "token_embd", false},
+    {"model.norm", "output_norm", false},
+    {"lm_head", "output", false},
+    {"input_layernorm", "attn_norm", false},
+    {"self_attn.q_proj", "attn_q", false},
+    {"self_attn.k_proj", "attn_k", false},
+    {"self_attn.v_proj", "attn_v", false},
+    {"self_attn.o_proj", "attn_output", false},
+    {"self_attn.q_norm", "attn_q_norm", false},
+    {"self_attn.k_norm", "attn_k_norm", false},
+    {"post_attention_layernorm", "post_attention_norm", false},
+    {"pre_feedforward_layernorm", "ffn_norm", false},
+    {"mlp.gate_proj", "ffn_gate", false},
+    {"mlp.up_proj", "ffn_up", false},
+    {"mlp.down_proj", "ffn_down", false},
+    {"post_feedforward_layernorm", "post_ffw_norm", false},
+    {NULL, NULL, false},
+};
+
+bool tt_gemma_gguf_has_scale(const struct tt_model_facts *facts, const struct tt_decoder_shape *shape,
+                             int64_t large, double scale)
 {
-    static const char *const caps[] = {"final_logit_softcapping", "attn_logit_softcapping"};
+    bool is_large = facts->num_hidden_layers == large;
+    double under_root = (double)(is_large ? facts->hidden_size / shape->heads : shape->head_dim);
+    return fabs(scale * sqrt(under_root) - 1) < 1e-6;
+}
+
+bool tt_gemma_gguf_has_windows(const struct tt_model_facts *facts, int64_t period)
+{
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++)
+        if ((facts->layers[i].window > 0) != ((i + 1) % period != 0)) return false;
+    return true;
+}
+
+tt_status tt_gemma_check(const struct tt_json *json)
+{
     const char *activation = "gelu_pytorch_tanh";
     bool bidirectional = false;
     TT_TRY(tt_json_opt_string(json, json->root, "hidden_activation", &activation));
@@ -49,6 +82,13 @@ static tt_status refuse(const struct tt_json *json)
     TT_TRY(tt_json_opt_bool(json, json->root, "use_bidirectional_attention", &bidirectional));
     if (bidirectional)
         return tt_fail(TT_ERR_UNSUPPORTED, "%s: use_bidirectional_attention is not supported", json->origin);
+    return TT_OK;
+}
+
+/* Scores and logits have no caps here. */
+static tt_status check_caps(const struct tt_json *json)
+{
+    static const char *const caps[] = {"final_logit_softcapping", "attn_logit_softcapping"};
     for (int i = 0; i < 2; i++) {
         const struct tt_json_value *cap = tt_json_get(json->root, caps[i]);
         if (cap != NULL && !tt_json_is_null(cap))
@@ -82,7 +122,8 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     struct tt_decoder_defaults defaults = {.kv_heads = 4, .head_dim = 256, .positions = 131072};
     double scalar = 256;
     if (tt_json_get(json->root, "tie_word_embeddings") == NULL) facts->tie_word_embeddings = true;
-    TT_TRY(refuse(json));
+    TT_TRY(tt_gemma_check(json));
+    TT_TRY(check_caps(json));
     TT_TRY(tt_family_parse_shape(json, &defaults, facts, &gemma->shape));
     TT_TRY(tt_json_opt_double(json, json->root, "query_pre_attn_scalar", &scalar));
     TT_TRY(tt_family_check_positive(json, "query_pre_attn_scalar", scalar, 1e6));
@@ -105,7 +146,7 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
 {
     const struct gemma3 *gemma = TT_FAMILY_OWN_CONST(facts, struct gemma3);
     const struct tt_decoder_shape *shape = &gemma->shape;
-    struct tt_attention_spec attention = {.names = &attention_names,
+    struct tt_attention_spec attention = {.names = &tt_gemma_attention_names,
                                           .heads = shape->heads,
                                           .norm_eps = shape->norm_eps,
                                           .norm_offset = true,
@@ -113,7 +154,7 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                                           .bias = gemma->attention_bias,
                                           .output_bias = gemma->attention_bias,
                                           .qk_norm = true};
-    struct tt_mlp_spec mlp = {.names = &mlp_names,
+    struct tt_mlp_spec mlp = {.names = &tt_gemma_mlp_names,
                               .ffn = shape->ffn,
                               .norm_eps = shape->norm_eps,
                               .norm_offset = true,
@@ -125,10 +166,39 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                                                .norm = {.eps = shape->norm_eps, .offset = true}});
 }
 
+enum { GGUF_PERIOD = 6, GGUF_LARGE = 62 };
+
+static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    tt_gguf_add_decoder(facts, &TT_FAMILY_OWN_CONST(facts, struct gemma3)->shape, keys);
+    tt_gguf_add_u32(keys, "attention.sliding_window", facts->layers[0].window);
+}
+
+static const char *cannot(const struct tt_model_facts *facts)
+{
+    const struct gemma3 *gemma = TT_FAMILY_OWN_CONST(facts, struct gemma3);
+    if (gemma->attention_bias) return "attention_bias of this model type";
+    if (!tt_gemma_gguf_has_windows(facts, GGUF_PERIOD))
+        return "layers without a window other than every sixth";
+    if (facts->ropes[ROPE_SLIDING].theta != 1e4)
+        return "a rope_theta of layers with a window other than 10000";
+    if (!tt_gemma_gguf_has_scale(facts, &gemma->shape, GGUF_LARGE, gemma->score_scale))
+        return "this query_pre_attn_scalar";
+    return NULL;
+}
+
+static const struct tt_gguf_family gguf = {.name = "gemma3",
+                                           .windows = true,
+                                           .norm_offset = true,
+                                           .names = tt_gemma_gguf_names,
+                                           .add_keys = add_keys,
+                                           .cannot = cannot};
+
 const struct tt_model_family tt_family_gemma3 = {
     .model_type = "gemma3_text",
     .architecture = "Gemma3ForCausalLM",
     .default_target_modules = "[\"q_proj\", \"v_proj\"]",
+    .gguf = &gguf,
     .parse = parse,
     .build = build,
 };

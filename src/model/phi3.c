@@ -6,6 +6,7 @@
 
 struct phi3 {
     struct tt_decoder_shape shape;
+    int64_t original_positions;
 };
 
 static const struct tt_attention_names attention_names = {
@@ -46,6 +47,10 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     TT_TRY(
         tt_family_parse_shape(json, &(struct tt_decoder_defaults){.positions = 4096}, facts, &phi3->shape));
     if (tt_json_get(json->root, "rms_norm_eps") == NULL) phi3->shape.norm_eps = 1e-5;
+    phi3->original_positions = facts->max_position_embeddings;
+    TT_TRY(tt_json_opt_int(json, json->root, "original_max_position_embeddings", &phi3->original_positions));
+    TT_TRY(tt_family_check_range(json, "original_max_position_embeddings", phi3->original_positions, 1,
+                                 INT32_MAX));
     TT_TRY(warn_of_dropout(json));
     TT_TRY(parse_window(json, facts));
     struct tt_rope_rules rules = {.head_dim = phi3->shape.head_dim, .partial = true, .longrope = true};
@@ -65,9 +70,39 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
             .attention = &attention, .mlp = &mlp, .embedding_scale = 1, .norm = {.eps = shape->norm_eps}});
 }
 
+static const struct tt_gguf_name gguf_names[] = {
+    {"model.embed_tokens", "token_embd", false},
+    {"model.norm", "output_norm", false},
+    {"lm_head", "output", false},
+    {"input_layernorm", "attn_norm", false},
+    {"self_attn.qkv_proj", "attn_qkv", false},
+    {"self_attn.o_proj", "attn_output", false},
+    {"post_attention_layernorm", "ffn_norm", false},
+    {"mlp.gate_up_proj", "ffn_up", false},
+    {"mlp.down_proj", "ffn_down", false},
+    {NULL, NULL, false},
+};
+
+/* A window of 0 is how llama.cpp knows Phi-4. */
+static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    const struct phi3 *phi3 = TT_FAMILY_OWN_CONST(facts, struct phi3);
+    const struct tt_rope *rope = &facts->ropes[0];
+    bool longrope = rope->type == TT_ROPE_LONGROPE;
+    tt_gguf_add_decoder(facts, &phi3->shape, keys);
+    tt_gguf_add_u32(keys, "attention.sliding_window", facts->layers[0].window);
+    tt_gguf_add_u32(keys, "rope.scaling.original_context_length",
+                    longrope ? rope->original_max_position : phi3->original_positions);
+    if (longrope) tt_gguf_add_f32(keys, "rope.scaling.attn_factor", rope->attention_factor);
+}
+
+static const struct tt_gguf_family gguf = {
+    .name = "phi3", .windows = true, .names = gguf_names, .add_keys = add_keys};
+
 const struct tt_model_family tt_family_phi3 = {
     .model_type = "phi3",
     .architecture = "Phi3ForCausalLM",
+    .gguf = &gguf,
     .parse = parse,
     .build = build,
 };

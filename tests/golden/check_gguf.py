@@ -70,8 +70,10 @@ def check_rope(trimtab, work, base):
 
 
 def check_models(trimtab, work):
-    for family in ("llama3", "qwen2", "qwen3"):
+    for family in ("llama3", "qwen2", "qwen3", "phi3", "gemma2", "gemma3"):
         base = model_folder(work / family, family)
+        if (GOLDEN / "gguf" / f"{family}_config.json").exists():
+            shutil.copy(GOLDEN / "gguf" / f"{family}_config.json", base / "config.json")
         if family == "llama3":
             yield check_rope(trimtab, work, base)
             # transformers does not read rope_freqs either: the same weights without the scaling.
@@ -84,8 +86,8 @@ def check_models(trimtab, work):
                 (work / "gguf").mkdir(exist_ok=True)
                 export(trimtab, "--model_name_or_path", base, "--output_file", work / "gguf" / "model.gguf", "--overwrite",
                        "--outtype", outtype, *words)
-                # transformers does not read attention.key_length, which Qwen3 does not derive from the rest.
-                known = {"config": AutoConfig.from_pretrained(base)} if family == "qwen3" else {}
+                # transformers does not read attention.key_length, rope_factors_* and others, which these do not derive from the rest.
+                known = {"config": AutoConfig.from_pretrained(base)} if family in ("qwen3", "phi3", "gemma2", "gemma3") else {}
                 ours = load(work / "gguf", gguf_file="model.gguf", dtype=torch.float32, **known)
                 both = PeftModel.from_pretrained(load(base), adapter).eval() if words else load(base)
                 error = relative(logits(ours, family), logits(both, family))

@@ -52,17 +52,23 @@ static void same_bytes_as_gguf_py(void **state)
     static const struct {
         const char *family, *adapter, *golden;
         tt_dtype dtype;
+        const char *config; /* instead of the model's; NULL: that */
     } cases[] = {
-        {"llama3", NULL, GOLDEN "gguf/llama3_bf16.gguf", TT_BF16},
-        {"llama3", GOLDEN "llama3/adapter_random", GOLDEN "gguf/llama3_lora.gguf", TT_DTYPE_NONE},
-        {"qwen2", NULL, GOLDEN "gguf/qwen2_f16.gguf", TT_F16},
-        {"smollm3", NULL, GOLDEN "gguf/smollm3_f16.gguf", TT_F16},
+        {"llama3", NULL, GOLDEN "gguf/llama3_bf16.gguf", TT_BF16, NULL},
+        {"llama3", GOLDEN "llama3/adapter_random", GOLDEN "gguf/llama3_lora.gguf", TT_DTYPE_NONE, NULL},
+        {"qwen2", NULL, GOLDEN "gguf/qwen2_f16.gguf", TT_F16, NULL},
+        {"smollm3", NULL, GOLDEN "gguf/smollm3_f16.gguf", TT_F16, NULL},
+        {"phi3", NULL, GOLDEN "gguf/phi3_f16.gguf", TT_F16, NULL},
+        {"gemma2", NULL, GOLDEN "gguf/gemma2_f16.gguf", TT_F16, GOLDEN "gguf/gemma2_config.json"},
+        {"gemma3", NULL, GOLDEN "gguf/gemma3_f16.gguf", TT_F16, GOLDEN "gguf/gemma3_config.json"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct test_workplace place;
-        char file[TEST_PATH_BYTES];
+        char file[TEST_PATH_BYTES], config[TEST_PATH_BYTES];
         make_model(cases[i].family, &place);
+        if (cases[i].config != NULL)
+            test_copy_file(cases[i].config, test_join(place.model, "config.json", config));
         test_workplace_path(&place, "out.gguf", file);
         must(export_to(place.model, cases[i].adapter, cases[i].adapter != NULL, cases[i].dtype, file));
         test_same_file(file, cases[i].golden);
@@ -326,6 +332,8 @@ static void refusals(void **state)
          "an alpha for each module: 'model.layers.1.self_attn.q_proj.weight'", true},
         {"qwen2", GOLDEN "qwen2/variety", "modules_to_save in an adapter: 'model.embed_tokens.weight'", true},
         {"mistral", NULL, "the sliding_window of 4096 tokens", false},
+        {"gemma2", NULL, "this query_pre_attn_scalar", false},
+        {"gemma3", NULL, "layers without a window other than every sixth", false},
         {"llama2", NULL, "has id 257, and the model embeds 257", false},
     };
     (void)state;

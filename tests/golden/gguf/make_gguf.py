@@ -7,6 +7,8 @@
     llama3_lora.gguf      llama3/adapter_random as an adapter, float32
     qwen2_f16.gguf        qwen2/model with that tokenizer, matrices float16
     smollm3_f16.gguf      smollm3/model with that tokenizer, matrices float16
+    phi3_f16.gguf, gemma2_f16.gguf, gemma3_f16.gguf   the same of these; gemma?_config.json is their config.json, changed to
+                          what the format can express
     tokenizer_*.gguf      keys only: tokenizers of tests/golden/tokenizer, for VOCAB rows of embeddings
 
 Keys stand in the order in which trimtab writes them; all else (names of tensors, types, order of rows, tokens, scores) is
@@ -17,6 +19,7 @@ safetensors, tokenizers and gguf:
 """
 
 import json
+import math
 import re
 from pathlib import Path
 
@@ -118,12 +121,27 @@ def add_tensor(writer, name, tensor, dtype):
         writer.add_tensor(name, bits, raw_dtype=gguf.GGMLQuantizationType.BF16)
 
 
-def make_model(family, arch, architecture, dtype, file_type, name):
+def add_family_keys(writer, arch, config):
+    if arch == "gemma2":
+        writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
+        writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    if arch in ("gemma2", "gemma3", "phi3"):
+        writer.add_sliding_window(config["sliding_window"] or 0)
+    if arch == "phi3":
+        original = config["original_max_position_embeddings"]
+        writer.add_rope_scaling_orig_ctx_len(original)
+        scale = config["max_position_embeddings"] / original
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(scale) / math.log(original)))
+
+
+def make_model(family, arch, architecture, dtype, file_type, name, **changes):
     folder = GOLDEN / family / "model"
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_text()) | changes
+    if changes:
+        (OUT / f"{family}_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
     weights, layers = load_file(folder / "model.safetensors"), config["num_hidden_layers"]
-    head_dim = config["hidden_size"] // config["num_attention_heads"]
-    rope = config["rope_parameters"]
+    head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    rope = config["rope_parameters"].get("full_attention", config["rope_parameters"])
     names = gguf.get_tensor_name_map(architecture, layers)
     writer = gguf.GGUFWriter(OUT / name, arch)
     writer.add_type("model")
@@ -140,8 +158,12 @@ def make_model(family, arch, architecture, dtype, file_type, name):
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_rope_dimension_count(head_dim)
+    add_family_keys(writer, arch, config)
+    writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1.0)))
     writer.add_rope_freq_base(rope["rope_theta"])
+    if rope["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["factor"])
     add_tokenizer(writer, OUT / "tokenizer", config["vocab_size"], config["bos_token_id"], config["eos_token_id"])
     if rope["rope_type"] == "llama3":
         scale = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
@@ -149,11 +171,16 @@ def make_model(family, arch, architecture, dtype, file_type, name):
         waves = rope["original_max_position_embeddings"] * frequencies / (2 * numpy.pi)
         smooth = ((waves - rope["low_freq_factor"]) / (rope["high_freq_factor"] - rope["low_freq_factor"])).clamp(0, 1)
         writer.add_tensor("rope_freqs.weight", (1 / ((1 - smooth) / rope["factor"] + smooth)).float().numpy())
+    if rope["rope_type"] == "longrope":
+        for kind in ("long", "short"):
+            writer.add_tensor(f"rope_factors_{kind}.weight", numpy.array(rope[f"{kind}_factor"], dtype=numpy.float32))
     parts = ["input_layernorm.weight", *(f"self_attn.{p}_proj.weight" for p in "qkv"),
-             *(f"self_attn.{p}_proj.bias" for p in "qkv"), "self_attn.o_proj.weight", "post_attention_layernorm.weight",
-             *(f"mlp.{p}_proj.weight" for p in ("gate", "up", "down"))]
+             *(f"self_attn.{p}_proj.bias" for p in "qkv"), "self_attn.qkv_proj.weight", "self_attn.q_norm.weight",
+             "self_attn.k_norm.weight", "self_attn.o_proj.weight", "post_attention_layernorm.weight",
+             "pre_feedforward_layernorm.weight", *(f"mlp.{p}_proj.weight" for p in ("gate", "up", "gate_up", "down")),
+             "post_feedforward_layernorm.weight"]
     order = ["model.embed_tokens.weight"]
-    order += [f"model.layers.{i}.{part}" for i in range(layers) for part in parts] + ["model.norm.weight"]
+    order += [f"model.layers.{i}.{part}" for i in range(layers) for part in parts] + ["model.norm.weight", "lm_head.weight"]
     assert set(weights) <= set(order)
     for key in order:
         if key not in weights:
@@ -161,6 +188,8 @@ def make_model(family, arch, architecture, dtype, file_type, name):
         tensor = weights[key]
         if arch in ("llama", "smollm3") and re.search(r"\.[qk]_proj\.", key):
             tensor = to_pairs(tensor, head_dim)
+        if arch in ("gemma2", "gemma3") and key.endswith("norm.weight"):
+            tensor = tensor.float() + 1
         add_tensor(writer, names.get_name(key, try_suffixes=(".weight", ".bias")), tensor, dtype)
     finish(writer)
 
@@ -189,6 +218,11 @@ def main():
     make_model("llama3", "llama", gguf.MODEL_ARCH.LLAMA, torch.bfloat16, file_types.MOSTLY_BF16, "llama3_bf16.gguf")
     make_model("qwen2", "qwen2", gguf.MODEL_ARCH.QWEN2, torch.float16, file_types.MOSTLY_F16, "qwen2_f16.gguf")
     make_model("smollm3", "smollm3", gguf.MODEL_ARCH.SMOLLM3, torch.float16, file_types.MOSTLY_F16, "smollm3_f16.gguf")
+    make_model("phi3", "phi3", gguf.MODEL_ARCH.PHI3, torch.float16, file_types.MOSTLY_F16, "phi3_f16.gguf")
+    make_model("gemma2", "gemma2", gguf.MODEL_ARCH.GEMMA2, torch.float16, file_types.MOSTLY_F16, "gemma2_f16.gguf",
+               query_pre_attn_scalar=16)
+    make_model("gemma3", "gemma3", gguf.MODEL_ARCH.GEMMA3, torch.float16, file_types.MOSTLY_F16, "gemma3_f16.gguf",
+               query_pre_attn_scalar=16, layer_types=["sliding_attention"] * 3)
     make_lora()
     for name in ("llama2", "mistral", "llama3", "qwen2", "gpt2"):
         writer = gguf.GGUFWriter(OUT / f"tokenizer_{name}.gguf", "llama")

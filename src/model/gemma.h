@@ -1,0 +1,21 @@
+/* What Gemma 2 and 3 share: names of modules and of their tensors in GGUF, and keys whose other values neither has
+ * here. */
+#ifndef TT_MODEL_GEMMA_H
+#define TT_MODEL_GEMMA_H
+
+#include "model/family.h"
+
+extern const struct tt_attention_names tt_gemma_attention_names;
+extern const struct tt_mlp_names tt_gemma_mlp_names;
+extern const struct tt_gguf_name tt_gemma_gguf_names[];
+/* Refuses an activation (hidden_activation) other than GELU by tanh, and attention to later tokens. */
+TT_MUST_USE tt_status tt_gemma_check(const struct tt_json *json);
+
+/* llama.cpp computes the scale of scores from the shape: 1 / sqrt(head_dim), and 1 / sqrt(hidden_size / heads) for the
+ * 27B model, which it knows by its `large` layers. */
+bool tt_gemma_gguf_has_scale(const struct tt_model_facts *facts, const struct tt_decoder_shape *shape,
+                             int64_t large, double scale);
+/* It knows windows by a constant period: all layers but the last of every `period` have one. */
+bool tt_gemma_gguf_has_windows(const struct tt_model_facts *facts, int64_t period);
+
+#endif
