@@ -78,9 +78,10 @@ struct uncapped {
 
 struct capped {
     float cap;
+    /* Rounded as a product: contracted into a following difference, equal logits would not cancel. */
     __device__ __forceinline__ float operator()(float x) const
     {
-        return cap * tanhf(x / cap);
+        return __fmul_rn(cap, tanhf(x / cap));
     }
     /* 1 - tanh^2, without a difference of almost equal numbers */
     __device__ __forceinline__ float slope(float x) const
