@@ -6,13 +6,14 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "cli/commands.h"
+#include "data/chat_row.h"
 #include "infer/generator.h"
 #include "job/inputs.h"
 #include "job/resolve.h"
 
 struct generate_command {
     struct tt_generate_spec spec; /* must be first: the offsets of its settings apply here */
-    const char *prompt, *prompt_file;
+    const char *prompt, *prompt_file, *messages, *chat_template_path, *date;
     bool json;
 };
 
@@ -25,6 +26,13 @@ static const struct tt_setting own_settings[] = {
     {.name = "prompt_file", .aliases = "prompts", .type = TT_SETTING_STRING, OWN(prompt_file),
      .help = "A file with one prompt a line: text, or a JSON object with the key prompt. - means standard input, "
              "which is also read when no prompt is given."},
+    {.name = "messages", .type = TT_SETTING_STRING, OWN(messages),
+     .help = "A conversation to answer instead of a prompt: a JSON list of messages or a row with messages and "
+             "tools; or a file with one such row a line."},
+    {.name = "chat_template_path", .type = TT_SETTING_STRING, OWN(chat_template_path),
+     .help = "Chat template of messages: a file, or the folder of a tokenizer; not given: the tokenizer's own."},
+    {.name = "date", .type = TT_SETTING_STRING, OWN(date),
+     .help = "Date that the chat template prints, YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; not given: now."},
     {.name = "json", .type = TT_SETTING_BOOL, OWN(json), .default_text = "false", .transient = true,
      .help = "Print JSON lines with prompt and completion; always on with several prompts."},
     {.name = NULL},
@@ -48,6 +56,7 @@ struct prompts {
     size_t count, capacity;
     struct tt_ids *ids; /* [count] */
     size_t longest;     /* tokens of the longest prompt */
+    bool conversations; /* the texts are rows with messages until they are encoded */
 };
 
 static void prompts_deinit(struct prompts *prompts)
@@ -68,6 +77,23 @@ static tt_status add_prompt(struct prompts *prompts, const char *text, size_t by
     return TT_OK;
 }
 
+/* Adds a conversation: a list of messages, or a row. */
+static tt_status add_conversation(struct prompts *prompts, const char *text, size_t bytes)
+{
+    struct tt_str row = {0};
+    tt_status status = TT_OK;
+    bool list = bytes > 0 && text[0] == '[';
+    if (bytes > 0 && text[bytes - 1] == '\r') bytes--;
+    if (bytes == 0) return TT_OK;
+    if (list) TT_GO(tt_str_append_text(&row, "{\"messages\": "));
+    TT_GO(tt_str_append(&row, text, bytes));
+    if (list) TT_GO(tt_str_append_char(&row, '}'));
+    TT_GO(add_prompt(prompts, row.data, row.bytes));
+out:
+    tt_str_deinit(&row);
+    return status;
+}
+
 /* Adds the prompt of one line: the text of the line, or of the key `prompt` of a JSON object. */
 static tt_status add_line(struct prompts *prompts, const char *line, size_t bytes, const char *origin,
                           size_t number)
@@ -79,6 +105,7 @@ static tt_status add_line(struct prompts *prompts, const char *line, size_t byte
     if (bytes == 0) return TT_OK;
     if (memchr(line, 0, bytes) != NULL)
         return tt_fail(TT_ERR_DATA, "%s line %zu holds a 0 byte", origin, number);
+    if (prompts->conversations) return add_conversation(prompts, line, bytes);
     if (line[0] != '{') return add_prompt(prompts, line, bytes);
     snprintf(where, sizeof where, "%.200s line %zu", origin, number);
     tt_status status = tt_json_parse(line, bytes, where, &json);
@@ -118,8 +145,14 @@ static tt_status read_standard_input(struct tt_str *data)
 static tt_status collect_prompts(const struct generate_command *command, struct prompts *prompts)
 {
     struct tt_str data = {0};
-    const char *file = command->prompt_file;
+    const char *file = command->prompt_file, *messages = command->messages;
     tt_status status = TT_OK;
+    if (messages != NULL && (command->prompt != NULL || file != NULL))
+        return tt_fail(TT_ERR_USAGE, "messages cannot be given together with prompt or prompt_file");
+    prompts->conversations = messages != NULL;
+    if (messages != NULL && (*messages == '[' || *messages == '{'))
+        return add_conversation(prompts, messages, strlen(messages));
+    if (messages != NULL) file = messages;
     if (command->prompt != NULL) status = add_prompt(prompts, command->prompt, strlen(command->prompt));
     if (file == NULL && command->prompt == NULL && !isatty(STDIN_FILENO)) file = "-";
     if (status == TT_OK && file != NULL) {
@@ -130,25 +163,53 @@ static tt_status collect_prompts(const struct generate_command *command, struct 
     tt_str_deinit(&data);
     if (status != TT_OK || prompts->count > 0) return status;
     status = tt_fail(TT_ERR_USAGE, "there is no prompt");
-    tt_hint("give --prompt TEXT, --prompt_file FILE, or prompts on standard input, one a line");
+    tt_hint(
+        "give --prompt TEXT, --prompt_file FILE, --messages FILE, or prompts on standard input, one a line");
     return status;
 }
 
-static tt_status encode_prompts(struct prompts *prompts, const struct tt_tokenizer *tokenizer)
+/* The text of a conversation becomes what the template makes of it. */
+static tt_status encode_conversation(struct prompts *prompts, size_t index, struct tt_chat *chat,
+                                     struct tt_tokenizer_scratch *scratch)
 {
+    struct tt_json row = {0};
+    struct tt_str text = {0};
+    char where[40];
+    tt_status status = TT_OK;
+    snprintf(where, sizeof where, "conversation %zu", index + 1);
+    TT_GO(tt_json_parse(prompts->texts[index], strlen(prompts->texts[index]), where, &row));
+    TT_GO(tt_chat_prompt(chat, scratch, &row, &text, &prompts->ids[index]));
+    prompts->texts[index] = tt_arena_strndup(&prompts->arena, tt_str_text(&text), text.bytes);
+    if (prompts->texts[index] == NULL) status = TT_ERR_MEMORY;
+out:
+    tt_json_deinit(&row);
+    tt_str_deinit(&text);
+    return status;
+}
+
+static tt_status encode_prompts(struct prompts *prompts, const struct generate_command *command,
+                                const struct tt_tokenizer *tokenizer)
+{
+    struct tt_data_config config = {.chat_template_path = command->chat_template_path, .date = command->date};
     struct tt_tokenizer_scratch *scratch = NULL;
+    struct tt_chat *chat = NULL;
     tt_status status = tt_tokenizer_scratch_create(tokenizer, &scratch);
     prompts->ids = tt_calloc(prompts->count, sizeof *prompts->ids);
     if (status == TT_OK && prompts->ids == NULL) status = TT_ERR_MEMORY;
+    if (status == TT_OK && prompts->conversations) status = tt_chat_create(&config, tokenizer, &chat);
     for (size_t i = 0; i < prompts->count && status == TT_OK; i++) {
-        status = tt_tokenizer_encode(tokenizer, scratch, prompts->texts[i], strlen(prompts->texts[i]), true,
-                                     &prompts->ids[i]);
+        if (chat != NULL)
+            status = encode_conversation(prompts, i, chat, scratch);
+        else
+            status = tt_tokenizer_encode(tokenizer, scratch, prompts->texts[i], strlen(prompts->texts[i]),
+                                         true, &prompts->ids[i]);
         if (status != TT_OK) tt_while("tokenizing prompt %zu", i + 1);
         if (status == TT_OK && prompts->ids[i].count == 0)
             status = tt_fail(TT_ERR_USAGE, "prompt %zu has no tokens", i + 1);
         if (prompts->ids[i].count > prompts->longest) prompts->longest = prompts->ids[i].count;
     }
     tt_tokenizer_scratch_destroy(scratch);
+    tt_chat_destroy(chat);
     return status;
 }
 
@@ -216,7 +277,7 @@ static tt_status generate(struct tt_cli *cli, struct generate_command *command, 
     TT_GO(collect_prompts(command, prompts));
     TT_GO(tt_hub_locate(config->model.model_name_or_path, config->model.model_revision, "model", &folder));
     TT_GO(tt_tokenizer_load(folder, &tokenizer));
-    TT_GO(encode_prompts(prompts, tokenizer));
+    TT_GO(encode_prompts(prompts, command, tokenizer));
     size_t batch = (size_t)config->run.per_device_eval_batch_size;
     if (batch > prompts->count) batch = prompts->count;
     TT_GO(tt_inputs_open(&parts, &inputs));
@@ -251,7 +312,8 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 
 const struct tt_command_ops tt_cmd_generate = {
     .usage =
-        " --model_name_or_path FOLDER [--adapter_name_or_path FOLDER] --prompt TEXT | --prompt_file FILE",
+        " --model_name_or_path FOLDER [--adapter_name_or_path FOLDER] --prompt TEXT | --prompt_file FILE | "
+        "--messages FILE",
     .sections = list_sections,
     .target_bytes = sizeof(struct generate_command),
     .resolve = resolve,

@@ -91,6 +91,9 @@ static tt_status add_row(const struct load *load, size_t index, const struct tt_
     size_t limit = sample_limit(config), total = row->total;
     report->rows++;
     report->prompt_mismatch += row->prompt_mismatch;
+    report->conversations += row->conversation;
+    report->roles_mapped += row->roles_mapped;
+    report->history_differs += row->history_differs;
     if ((int64_t)total > report->longest) report->longest = (int64_t)total;
     if (total <= limit) return add_sample(block, row, 0, total, true);
     if (is_cut(load)) {
@@ -172,6 +175,9 @@ static void add_report(struct tt_dataset_report *sum, const struct tt_dataset_re
     sum->dropped += report->dropped;
     sum->without_supervision += report->without_supervision;
     sum->prompt_mismatch += report->prompt_mismatch;
+    sum->conversations += report->conversations;
+    sum->roles_mapped += report->roles_mapped;
+    sum->history_differs += report->history_differs;
     if (report->longest > sum->longest) sum->longest = report->longest;
 }
 

@@ -1,4 +1,5 @@
 /* Data sets: rows of JSON Lines (also .json arrays and plain .txt) -> tokenized samples in host memory.
+ * Conversations: data/conversation.h, data/chat.h, data/chat_mask.h.
  *
  * Row kinds (Hugging Face TRL, docs "Dataset formats"): `text` (dataset_text_field), `prompt` + `completion` (loss on
  * the completion only, unless completion_only_loss is false), pre-tokenized `input_ids` with `labels` (aligned with
@@ -20,6 +21,8 @@
 
 /* bfd: best fit decreasing, whole samples; wrapped: one stream, cut at max_length. */
 enum tt_packing_strategy { TT_PACKING_BFD, TT_PACKING_WRAPPED };
+/* The tokens that close turns: of those that train, of all, of the last one that trains, of none. */
+enum tt_train_eos { TT_TRAIN_EOS_TURN, TT_TRAIN_EOS_ALL, TT_TRAIN_EOS_LAST, TT_TRAIN_EOS_NONE };
 enum tt_over_length { TT_OVER_LENGTH_TRUNCATE, TT_OVER_LENGTH_DROP, TT_OVER_LENGTH_ERROR };
 
 /* Settings; their table rows are in data/settings.c. Strings are owned by the settings store. */
@@ -41,6 +44,13 @@ struct tt_data_config {
     int eval_packing;         /* -1: as packing; 0; 1 */
     int completion_only_loss; /* -1: by the kind of the rows; 0; 1 */
     const char *eos_token;    /* NULL: the tokenizer's */
+    /* Of conversations: */
+    bool assistant_only_loss;       /* loss on what roles_to_train say */
+    const char *chat_template_path; /* NULL: the tokenizer's template */
+    const char *roles_to_train;     /* a list as text; NULL: assistant */
+    enum tt_train_eos train_on_eos;
+    bool train_last_turn_only, special_tokens_in_messages;
+    const char *date; /* of strftime_now; NULL: now */
     bool shuffle_dataset;
     size_t max_row_size;                         /* bytes of a row in its file, 64 MiB; 0: no limit */
     int64_t max_train_samples, max_eval_samples; /* 0: all */
@@ -59,6 +69,9 @@ struct tt_dataset_report {
     /* prompt ids were not a prefix of prompt + completion ids */
     int64_t prompt_mismatch;
     int64_t longest; /* tokens, before truncation */
+    int64_t conversations;
+    int64_t roles_mapped;    /* conversations with a role that got another name */
+    int64_t history_differs; /* conversations with an earlier turn that the model is to write differently */
 };
 
 struct tt_dataset;

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/number.h"
 #include "base/str.h"
+#include "data/chat_row.h"
 #include "data/prompt_template.h"
 
 enum { LONG_TEXT_BYTES = 1 << 20, LONG_IDS = LONG_TEXT_BYTES / 4 };
@@ -29,7 +30,8 @@ struct tt_row_reader {
     struct tt_str supervised;   /* one byte per id */
     struct tt_str text, prompt; /* the text to tokenize; the prompt alone */
     struct tt_str completion;
-    size_t row; /* the current row, for messages */
+    struct tt_chat *chat; /* NULL until a row is a conversation */
+    size_t row;           /* the current row, for messages */
 };
 
 /* ---- Set-up ---- */
@@ -89,6 +91,8 @@ static tt_status list_members(struct tt_row_reader *reader)
                                  config->dataset_completion_field};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         TT_TRY(add_member(reader, tt_span_of(names[i])));
+    for (size_t i = 0; tt_conversation_members[i] != NULL; i++)
+        TT_TRY(add_member(reader, tt_span_of(tt_conversation_members[i])));
     if (config->prompt_template == NULL) return TT_OK;
     return tt_prompt_template_fields(config->prompt_template, add_member, reader);
 }
@@ -120,6 +124,7 @@ void tt_row_reader_destroy(struct tt_row_reader *reader)
 {
     if (reader == NULL) return;
     tt_tokenizer_scratch_destroy(reader->scratch);
+    tt_chat_destroy(reader->chat);
     tt_free(reader->members);
     tt_json_deinit(&reader->json);
     tt_ids_deinit(&reader->ids);
@@ -254,8 +259,9 @@ static tt_status read_string(const struct tt_row_reader *reader, const struct tt
     const struct tt_json_value *value = tt_json_get(row, key);
     if (tt_json_is_list(value)) {
         return fail_row(
-            reader, TT_ERR_UNSUPPORTED,
-            "'%s' is a list of messages; only plain text is supported (conversations are not supported yet)",
+            reader, TT_ERR_DATA,
+            "'%s' is a list and not a text; the messages of a conversation are in 'messages', or in "
+            "'prompt' and 'completion'",
             key);
     }
     if (!tt_json_is_string(value)) return fail_row(reader, TT_ERR_DATA, "'%s' must be a string", key);
@@ -417,13 +423,6 @@ static tt_status read_ids_row(struct tt_row_reader *reader, const struct tt_json
 static tt_status refuse_members(const struct tt_row_reader *reader, const struct tt_json_value *row)
 {
     const struct tt_data_config *config = reader->config;
-    static const char *const conversations[] = {"messages", "conversations", "conversation"};
-    for (size_t i = 0; i < sizeof conversations / sizeof conversations[0]; i++) {
-        if (tt_json_get(row, conversations[i]) == NULL) continue;
-        fail_row(reader, TT_ERR_UNSUPPORTED, "'%s': conversations are not supported yet", conversations[i]);
-        tt_hint("render them to text, or to prompt and completion, with the model's chat template first");
-        return TT_ERR_UNSUPPORTED;
-    }
     if (tt_json_get(row, "chosen") != NULL) {
         return fail_row(reader, TT_ERR_UNSUPPORTED,
                         "preference rows ('chosen', 'rejected') are not supported");
@@ -446,7 +445,8 @@ static tt_status refuse_members(const struct tt_row_reader *reader, const struct
     return TT_ERR_DATA;
 }
 
-static tt_status parse_row(const struct tt_row_reader *reader, const struct tt_span *members,
+/* `outline`: lists and objects of the row are not parsed. */
+static tt_status parse_row(const struct tt_row_reader *reader, const struct tt_span *members, bool outline,
                            struct tt_json *json)
 {
     const struct tt_row_span *span = &reader->rows->spans[reader->row];
@@ -458,7 +458,7 @@ static tt_status parse_row(const struct tt_row_reader *reader, const struct tt_s
                                                         .origin = origin.data,
                                                         .first_line = span->line,
                                                         .nul = true,
-                                                        .outline = true,
+                                                        .outline = outline,
                                                         .members = members,
                                                         .member_count = reader->member_count},
                                json));
@@ -471,8 +471,33 @@ out:
 static tt_status refuse_row(const struct tt_row_reader *reader)
 {
     struct tt_json json = {0};
-    TT_TRY(parse_row(reader, NULL, &json));
+    TT_TRY(parse_row(reader, NULL, true, &json));
     tt_status status = refuse_members(reader, json.root);
+    tt_json_deinit(&json);
+    return status;
+}
+
+/* The row is parsed once more, with what is in its lists. */
+static tt_status read_conversation(struct tt_row_reader *reader, struct tt_row *out)
+{
+    struct tt_json json = {0};
+    struct tt_chat_row_report report = {0};
+    tt_status status = TT_OK;
+    TT_TRY(need_tokenizer(reader));
+    if (reader->chat == NULL) TT_TRY(tt_chat_create(reader->config, reader->tokenizer, &reader->chat));
+    TT_GO(parse_row(reader, reader->members, false, &json));
+    forget_source(reader);
+    clear_ids(&reader->ids, 0);
+    TT_GO(in_row(reader, tt_chat_row_read(reader->chat, reader->scratch, &json, &reader->ids,
+                                          &reader->supervised, &report)));
+    TT_GO(check_ids(reader, true));
+    reader->ids.limit = reader->ids_max;
+    tt_ids_clip(&reader->ids);
+    *out = (struct tt_row){.prompt_mismatch = report.prompt_mismatch,
+                           .conversation = true,
+                           .roles_mapped = report.roles_mapped,
+                           .history_differs = report.history_differs};
+out:
     tt_json_deinit(&json);
     return status;
 }
@@ -485,15 +510,17 @@ static tt_status read_object(struct tt_row_reader *reader, const struct tt_json_
         config->prompt_template != NULL || tt_json_get(row, config->dataset_prompt_field) != NULL;
     bool has_completion = tt_json_get(row, config->dataset_completion_field) != NULL;
     if (tt_json_get(row, "input_ids") != NULL) return read_ids_row(reader, row, out);
+    if (tt_conversation_has_messages(row)) return read_conversation(reader, out);
     if (has_prompt && has_completion) return read_completion_row(reader, row, out);
     if (tt_json_get(row, config->dataset_text_field) != NULL) return read_text_row(reader, row, out);
+    if (tt_conversation_is_alpaca(row)) return read_conversation(reader, out);
     return refuse_row(reader);
 }
 
 static tt_status read_json(struct tt_row_reader *reader, struct tt_row *out)
 {
     struct tt_json *json = &reader->json;
-    TT_TRY(parse_row(reader, reader->members, json));
+    TT_TRY(parse_row(reader, reader->members, true, json));
     tt_status status = tt_json_is_object(json->root)
                            ? read_object(reader, json->root, out)
                            : fail_row(reader, TT_ERR_DATA, "a row must be an object");

@@ -23,6 +23,7 @@ struct tt_row {
     const char *prompt;     /* NULL: not a row of prompt and completion */
     const char *completion; /* as above; without the end token */
     bool prompt_mismatch;
+    bool conversation, roles_mapped, history_differs; /* data/chat_row.h */
 };
 
 /* Row `index` of the rows. Errors name file, row and line. */

@@ -57,6 +57,28 @@ const struct tt_setting tt_data_settings[] = {
      .help = "Loss on the completion only; null: for rows of prompt and completion."},
     {.name = "eos_token", .type = TT_SETTING_STRING, FIELD(eos_token),
      .help = "Token that ends a sample; not given: the tokenizer's."},
+    {.name = "assistant_only_loss", .type = TT_SETTING_BOOL, FIELD(assistant_only_loss),
+     .default_text = "false",
+     .help = "Of conversations, loss on what the assistant says only; roles_to_train, train_on_eos and the "
+             "messages' own train or weight say it more finely."},
+    {.name = "roles_to_train", .type = TT_SETTING_JSON, FIELD(roles_to_train),
+     .help = "With assistant_only_loss: roles whose messages train; not given: assistant."},
+    {.name = "train_on_eos", .type = TT_SETTING_CHOICE, FIELD(train_on_eos), .default_text = "turn",
+     .choices = "turn all last none",
+     .help = "With assistant_only_loss: closing tokens that train. turn: of messages that train; all: of every "
+             "message; last: of the last message that trains; none: of no message."},
+    {.name = "train_last_turn_only", .type = TT_SETTING_BOOL, FIELD(train_last_turn_only),
+     .default_text = "false",
+     .help = "With assistant_only_loss: only the last message that would train does."},
+    {.name = "chat_template_path", .type = TT_SETTING_STRING, FIELD(chat_template_path),
+     .help = "Chat template of conversations: a file, or the folder of a tokenizer; not given: the "
+             "tokenizer's own."},
+    {.name = "special_tokens_in_messages", .type = TT_SETTING_BOOL, FIELD(special_tokens_in_messages),
+     .default_text = "false",
+     .help = "Whether special tokens that occur in the text of a conversation's row are special tokens "
+             "rather than ordinary text."},
+    {.name = "date", .type = TT_SETTING_STRING, FIELD(date),
+     .help = "Date that chat templates print, YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; not given: now."},
     {.name = "shuffle_dataset", .type = TT_SETTING_BOOL, FIELD(shuffle_dataset), .default_text = "false",
      .only = "false", .only_reason = "train_sampling_strategy shuffles every epoch",
      .help = "Shuffle the rows once before packing."},

@@ -275,5 +275,13 @@ tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *
     if (report.prompt_mismatch > 0)
         TT_TRY(tt_str_printf(text, "; %lld whose prompt tokenizes differently with its completion",
                              (long long)report.prompt_mismatch));
+    if (report.roles_mapped > 0)
+        TT_TRY(tt_str_printf(text, "; %lld with roles by other names (human: user, gpt: assistant)",
+                             (long long)report.roles_mapped));
+    if (report.history_differs > 0)
+        TT_TRY(tt_str_printf(text,
+                             "; %lld with an earlier turn that the model would write differently (the chat "
+                             "template shortens history)",
+                             (long long)report.history_differs));
     return TT_OK;
 }

@@ -272,7 +272,7 @@ static void none_is_a_word_where_there_is_one(void **state)
                     (entry->text != NULL && wanted != NULL && strcmp(entry->text, wanted) == 0);
         if (!same) fail_msg("%s: none is '%s'", row->name, entry->text);
     }
-    assert_int_equal(words, 3); /* bias, recompute, report_to */
+    assert_int_equal(words, 4); /* bias, recompute, report_to, train_on_eos */
     tt_settings_destroy(fixture.settings);
 }
 
@@ -370,7 +370,6 @@ static void contradictions_are_found(void **state)
         {"packing_strategy: bfd_split\n", TT_ERR_USAGE, "'packing_strategy' takes one of: bfd wrapped"},
         {"group_by_length: true\n", TT_ERR_UNSUPPORTED, "'group_by_length'"},
         {"train_sampling_strategy: group_by_length\n", TT_ERR_USAGE, "one of: random sequential"},
-        {"assistant_only_loss: true\n", TT_ERR_UNSUPPORTED, "'assistant_only_loss'"},
         {"loss_type: dft\n", TT_ERR_UNSUPPORTED, "'loss_type'"},
         {"dtype: float16\n", TT_ERR_UNSUPPORTED, "'dtype'"},
         {"init_lora_weights: pissa\n", TT_ERR_USAGE, "'init_lora_weights' takes one of: true gaussian"},

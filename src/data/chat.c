@@ -1,0 +1,242 @@
+#include "data/chat.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+
+struct parsed {
+    const struct tt_chat_template *source;
+    struct tt_jinja *jinja;
+};
+
+struct tt_chat {
+    const struct tt_data_config *config;
+    const struct tt_tokenizer *tokenizer;
+    struct tt_chat_files files;
+    struct parsed parsed[2]; /* without tools, with tools */
+    struct tt_jinja_date date;
+    int32_t eos_id;
+    struct tt_ranges plain; /* scratch */
+    struct tt_jinja_variable *variables;
+    size_t variable_count, variable_capacity;
+};
+
+static tt_status read_date(const char *text, struct tt_jinja_date *date)
+{
+    *date = (struct tt_jinja_date){0};
+    if (text == NULL) {
+        time_t now = (time_t)tt_clock_unix_seconds();
+        struct tm local;
+        if (localtime_r(&now, &local) == NULL) return TT_OK;
+        *date = (struct tt_jinja_date){local.tm_year + 1900, local.tm_mon + 1, local.tm_mday,
+                                       local.tm_hour,        local.tm_min,     local.tm_sec};
+        return TT_OK;
+    }
+    int used = 0, all = (int)strlen(text);
+    int count = sscanf(text, "%4d-%2d-%2d%n", &date->year, &date->month, &date->day, &used);
+    if (count == 3 && used < all) {
+        int more = 0;
+        if (sscanf(text + used, "%*1[T ]%2d:%2d:%2d%n", &date->hour, &date->minute, &date->second, &more) ==
+            3)
+            used += more;
+    }
+    bool valid = count == 3 && used == all && date->year > 0 && date->month >= 1 && date->month <= 12 &&
+                 date->day >= 1 && date->day <= 31 && date->hour >= 0 && date->hour < 24 &&
+                 date->minute >= 0 && date->minute < 60 && date->second >= 0 && date->second < 60;
+    return valid ? TT_OK : tt_fail(TT_ERR_USAGE, "date '%s' is not YYYY-MM-DD or YYYY-MM-DD HH:MM:SS", text);
+}
+
+tt_status tt_chat_create(const struct tt_data_config *config, const struct tt_tokenizer *tokenizer,
+                         struct tt_chat **out)
+{
+    tt_status status = TT_OK;
+    struct tt_chat *chat = tt_calloc(1, sizeof *chat);
+    if (chat == NULL) return TT_ERR_MEMORY;
+    chat->config = config;
+    chat->tokenizer = tokenizer;
+    chat->eos_id = config->eos_token != NULL ? tt_tokenizer_token_id(tokenizer, config->eos_token)
+                                             : tt_tokenizer_eos_id(tokenizer);
+    TT_GO(read_date(config->date, &chat->date));
+    TT_GO(tt_chat_files_load(tt_tokenizer_folder(tokenizer), &chat->files));
+    if (config->chat_template_path != NULL)
+        TT_GO(tt_chat_files_take_template(config->chat_template_path, &chat->files));
+    *out = chat;
+    chat = NULL;
+out:
+    tt_chat_destroy(chat);
+    return status;
+}
+
+void tt_chat_destroy(struct tt_chat *chat)
+{
+    if (chat == NULL) return;
+    tt_jinja_destroy(chat->parsed[0].jinja);
+    tt_jinja_destroy(chat->parsed[1].jinja);
+    tt_chat_files_deinit(&chat->files);
+    tt_ranges_deinit(&chat->plain);
+    tt_free(chat->variables);
+    tt_free(chat);
+}
+
+const struct tt_data_config *tt_chat_config(const struct tt_chat *chat)
+{
+    return chat->config;
+}
+
+const struct tt_tokenizer *tt_chat_tokenizer(const struct tt_chat *chat)
+{
+    return chat->tokenizer;
+}
+
+tt_status tt_chat_template(struct tt_chat *chat, bool tools, const struct tt_chat_template **out,
+                           const struct tt_jinja **jinja)
+{
+    struct parsed *parsed = &chat->parsed[tools];
+    if (parsed->jinja == NULL) {
+        const struct tt_chat_template *source = NULL;
+        TT_TRY(tt_chat_files_choose(&chat->files, tools, &source));
+        struct tt_jinja_source text = {source->text, strlen(source->text), source->path};
+        TT_TRY(tt_jinja_parse(&text, &parsed->jinja));
+        parsed->source = source;
+    }
+    *out = parsed->source;
+    *jinja = parsed->jinja;
+    return TT_OK;
+}
+
+bool tt_chat_is_end(const struct tt_chat *chat, int32_t id)
+{
+    if (id == chat->eos_id) return true;
+    for (size_t i = 0; i < chat->files.ends.count; i++)
+        if (chat->files.ends.data[i] == id) return true;
+    return false;
+}
+
+static tt_status add_variable(struct tt_chat *chat, struct tt_jinja_variable variable)
+{
+    if (tt_grow((void **)&chat->variables, chat->variable_count, &chat->variable_capacity,
+                sizeof *chat->variables) != 0)
+        return TT_ERR_MEMORY;
+    chat->variables[chat->variable_count++] = variable;
+    return TT_OK;
+}
+
+static tt_status add_json(struct tt_chat *chat, const char *name, const struct tt_json_value *value)
+{
+    struct tt_jinja_variable variable = {
+        .name = name, .kind = value == NULL ? TT_JINJA_NONE : TT_JINJA_JSON, .json = value};
+    return add_variable(chat, variable);
+}
+
+static tt_status list_variables(struct tt_chat *chat, const struct tt_conversation *conversation,
+                                const struct tt_json_value *messages, bool asks)
+{
+    chat->variable_count = 0;
+    for (size_t i = 0; i < chat->files.token_count; i++) {
+        const struct tt_chat_token *token = &chat->files.tokens[i];
+        bool replaced = strcmp(token->name, "eos_token") == 0 && chat->config->eos_token != NULL;
+        const char *text = replaced ? chat->config->eos_token : token->text;
+        TT_TRY(add_variable(chat, (struct tt_jinja_variable){
+                                      .name = token->name, .kind = TT_JINJA_TEXT, .text = tt_span_of(text)}));
+    }
+    TT_TRY(add_json(chat, "messages", messages));
+    TT_TRY(add_json(chat, "tools", conversation->tools));
+    TT_TRY(add_json(chat, "documents", conversation->documents));
+    TT_TRY(add_variable(chat, (struct tt_jinja_variable){
+                                  .name = "add_generation_prompt", .kind = TT_JINJA_BOOL, .flag = asks}));
+    const char *key;
+    const struct tt_json_value *value;
+    for (size_t i = 0; tt_json_next_member(conversation->kwargs, &i, &key, &value);)
+        TT_TRY(add_json(chat, key, value));
+    return TT_OK;
+}
+
+/* A list of the first messages. */
+static tt_status copy_messages(const struct tt_conversation *conversation, size_t count,
+                               struct tt_json_value **out)
+{
+    *out = tt_json_new_list();
+    if (*out == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++)
+        if (tt_json_append_copy(*out, tt_json_at(conversation->messages, i)) != 0) return TT_ERR_MEMORY;
+    return TT_OK;
+}
+
+tt_status tt_chat_render(struct tt_chat *chat, const struct tt_conversation *conversation, size_t count,
+                         bool asks, struct tt_chat_text *out)
+{
+    struct tt_chat_text text = {0};
+    const struct tt_chat_template *source = NULL;
+    const struct tt_jinja *jinja = NULL;
+    tt_status status = TT_OK;
+    TT_GO(tt_chat_template(chat, conversation->tools != NULL, &source, &jinja));
+    const struct tt_json_value *messages = conversation->messages;
+    if (count < tt_json_count(messages)) {
+        TT_GO(copy_messages(conversation, count, &text.messages));
+        messages = text.messages;
+    }
+    TT_GO(list_variables(chat, conversation, messages, asks));
+    struct tt_jinja_input input = {chat->variables, chat->variable_count, chat->date};
+    TT_GO(tt_jinja_render(jinja, &input, &text.output));
+    *out = text;
+    return TT_OK;
+out:
+    tt_chat_text_deinit(&text);
+    return status;
+}
+
+void tt_chat_text_deinit(struct tt_chat_text *text)
+{
+    tt_jinja_output_deinit(&text->output);
+    tt_json_release(text->messages);
+    *text = (struct tt_chat_text){0};
+}
+
+bool tt_chat_is_data(const struct tt_chat_text *text, uint32_t origin)
+{
+    const struct tt_jinja_origin *origins = text->output.origins;
+    if (origin == 0) return false;
+    while (origins[origin].parent != 0) origin = origins[origin].parent;
+    /* Tokens of the tokenizer are what the template writes; all other variables come from the row. */
+    const struct tt_jinja_origin *variable = &origins[origin];
+    size_t bytes = variable->key_bytes, ending = strlen("_token");
+    return !(bytes > ending && memcmp(variable->key + bytes - ending, "_token", ending) == 0);
+}
+
+/* The parts of the text that are made of the row's values. */
+static tt_status list_plain(struct tt_chat *chat, const struct tt_chat_text *text)
+{
+    const struct tt_jinja_output *output = &text->output;
+    uint32_t begin = 0;
+    chat->plain.count = 0;
+    for (size_t i = 0; i < output->span_count; i++) {
+        uint32_t end = output->spans[i].end;
+        if (tt_chat_is_data(text, output->spans[i].origin)) {
+            struct tt_byte_range *last =
+                chat->plain.count > 0 ? &chat->plain.data[chat->plain.count - 1] : NULL;
+            if (last != NULL && last->end == begin)
+                last->end = end;
+            else
+                TT_TRY(tt_ranges_append(&chat->plain, (struct tt_byte_range){begin, end}));
+        }
+        begin = end;
+    }
+    return TT_OK;
+}
+
+tt_status tt_chat_encode(struct tt_chat *chat, struct tt_tokenizer_scratch *scratch,
+                         const struct tt_chat_text *text, struct tt_ids *ids, struct tt_ranges *ranges)
+{
+    struct tt_encode_options options = {0};
+    if (!chat->config->special_tokens_in_messages) {
+        TT_TRY(list_plain(chat, text));
+        options.plain = chat->plain.data;
+        options.plain_count = chat->plain.count;
+    }
+    ids->count = ids->beyond = ranges->count = 0;
+    struct tt_span span = {text->output.text, text->output.bytes};
+    return tt_tokenizer_encode_ranges(chat->tokenizer, scratch, span, &options, ids, ranges);
+}

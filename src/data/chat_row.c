@@ -1,0 +1,135 @@
+#include "data/chat_row.h"
+
+#include <string.h>
+
+#include "data/chat_mask.h"
+
+struct reading {
+    struct tt_chat *chat;
+    struct tt_tokenizer_scratch *scratch;
+    const struct tt_data_config *config;
+    const struct tt_json *row;
+    struct tt_conversation conversation;
+    struct tt_chat_text text;
+    struct tt_ids *ids;
+    struct tt_ranges ranges;
+    struct tt_str *supervised;
+    struct tt_chat_row_report report;
+};
+
+/* Settings of single messages count only where turns train. */
+static tt_status check_messages(const struct reading *r)
+{
+    size_t count = tt_json_count(r->conversation.messages);
+    for (size_t i = 0; i < count && !r->config->assistant_only_loss; i++) {
+        if (r->conversation.trains[i] != TT_MESSAGE_SKIPPED) continue;
+        tt_fail(TT_ERR_DATA, "%s: message %zu is not to train, which needs assistant_only_loss",
+                r->row->origin, i + 1);
+        tt_hint("without it every token of a conversation trains");
+        return TT_ERR_DATA;
+    }
+    if (r->config->completion_only_loss == 1 && r->conversation.prompt_count == 0) {
+        return tt_fail(TT_ERR_DATA,
+                       "%s: completion_only_loss is set, but the row has no prompt and completion",
+                       r->row->origin);
+    }
+    return TT_OK;
+}
+
+static void skip_first(struct reading *r, size_t count)
+{
+    if (count > r->supervised->bytes) count = r->supervised->bytes;
+    if (count > 0) memset(r->supervised->data, 0, count);
+}
+
+/* The prompt does not train, as far as its ids are the first ones of the row. */
+static tt_status skip_prompt(struct reading *r)
+{
+    struct tt_chat_text asked = {0};
+    struct tt_ids ids = {0};
+    struct tt_ranges ranges = {0};
+    tt_status status = TT_OK;
+    TT_GO(tt_chat_render(r->chat, &r->conversation, r->conversation.prompt_count, true, &asked));
+    TT_GO(tt_chat_encode(r->chat, r->scratch, &asked, &ids, &ranges));
+    size_t same = 0;
+    while (same < ids.count && same < r->ids->count && ids.data[same] == r->ids->data[same]) same++;
+    r->report.prompt_mismatch = same < ids.count;
+    if (r->config->completion_only_loss != 0) skip_first(r, same);
+out:
+    tt_chat_text_deinit(&asked);
+    tt_ids_deinit(&ids);
+    tt_ranges_deinit(&ranges);
+    return status;
+}
+
+static tt_status mask_turns(struct reading *r)
+{
+    struct tt_str mask = {0};
+    struct tt_chat_tokens tokens = {r->ids, &r->ranges};
+    struct tt_chat_mask_report report;
+    tt_status status = TT_OK;
+    TT_GO(tt_chat_mask(r->chat, &r->conversation, &r->text, &tokens, &mask, &report));
+    r->report.history_differs = report.history_differs;
+    bool weighted =
+        memchr(r->conversation.trains, TT_MESSAGE_SKIPPED, tt_json_count(r->conversation.messages)) != NULL;
+    bool any = mask.bytes > 0 && memchr(mask.data, 1, mask.bytes) != NULL;
+    if (!any && !(weighted && !report.any_turn)) {
+        tt_fail(TT_ERR_DATA, "%s: assistant_only_loss is set, and no token of the row would train",
+                r->row->origin);
+        tt_hint("%s", report.any_turn ? "the chat template writes nothing of the message that trains"
+                                      : "the row has no message of a role that trains (roles_to_train)");
+        TT_GO(TT_ERR_DATA);
+    }
+    for (size_t i = 0; i < mask.bytes; i++) r->supervised->data[i] = r->supervised->data[i] && mask.data[i];
+out:
+    tt_str_deinit(&mask);
+    return status;
+}
+
+tt_status tt_chat_row_read(struct tt_chat *chat, struct tt_tokenizer_scratch *scratch,
+                           const struct tt_json *row, struct tt_ids *ids, struct tt_str *supervised,
+                           struct tt_chat_row_report *report)
+{
+    struct reading r = {.chat = chat,
+                        .scratch = scratch,
+                        .config = tt_chat_config(chat),
+                        .row = row,
+                        .ids = ids,
+                        .supervised = supervised};
+    tt_status status = TT_OK;
+    TT_GO(tt_conversation_read(row, &r.conversation));
+    TT_GO(check_messages(&r));
+    size_t count = tt_json_count(r.conversation.messages);
+    TT_GO(tt_chat_render(chat, &r.conversation, count, false, &r.text));
+    TT_GO(tt_chat_encode(chat, scratch, &r.text, ids, &r.ranges));
+    tt_str_clear(supervised);
+    TT_GO(tt_str_append_fill(supervised, 1, ids->count));
+    if (r.conversation.prompt_count > 0) TT_GO(skip_prompt(&r));
+    if (r.config->assistant_only_loss) TT_GO(mask_turns(&r));
+    r.report.roles_mapped = r.conversation.maps_roles;
+    *report = r.report;
+out:
+    tt_conversation_deinit(&r.conversation);
+    tt_chat_text_deinit(&r.text);
+    tt_ranges_deinit(&r.ranges);
+    return status;
+}
+
+tt_status tt_chat_prompt(struct tt_chat *chat, struct tt_tokenizer_scratch *scratch,
+                         const struct tt_json *row, struct tt_str *text, struct tt_ids *ids)
+{
+    struct tt_conversation conversation = {0};
+    struct tt_chat_text asked = {0};
+    struct tt_ranges ranges = {0};
+    tt_status status = TT_OK;
+    TT_GO(tt_conversation_read(row, &conversation));
+    TT_GO(tt_chat_render(chat, &conversation, tt_json_count(conversation.messages), true, &asked));
+    TT_GO(tt_chat_encode(chat, scratch, &asked, ids, &ranges));
+    tt_str_clear(text);
+    TT_GO(tt_str_append(text, asked.output.text, asked.output.bytes));
+out:
+    tt_conversation_deinit(&conversation);
+    tt_chat_text_deinit(&asked);
+    tt_ranges_deinit(&ranges);
+    return status;
+}

@@ -1,0 +1,239 @@
+#include "data/conversation.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+const char *const tt_conversation_members[] = {
+    "messages",    "conversations", "prompt", "completion", "tools", "documents", "chat_template_kwargs",
+    "instruction", "input",         "output", NULL};
+
+bool tt_conversation_has_messages(const struct tt_json_value *row)
+{
+    if (tt_json_is_list(tt_json_get(row, "messages")) || tt_json_is_list(tt_json_get(row, "conversations")))
+        return true;
+    return tt_json_is_list(tt_json_get(row, "prompt")) && tt_json_is_list(tt_json_get(row, "completion"));
+}
+
+bool tt_conversation_is_alpaca(const struct tt_json_value *row)
+{
+    return tt_json_is_string(tt_json_get(row, "instruction")) &&
+           tt_json_is_string(tt_json_get(row, "output"));
+}
+
+static const char *usual_role(const char *role)
+{
+    static const char *const names[][2] = {
+        {"human", "user"},     {"gpt", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"},
+        {"bard", "assistant"}, {"function", "tool"}, {"observation", "tool"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(role, names[i][0]) == 0) return names[i][1];
+    return role;
+}
+
+/* A message on its way to the list. */
+struct message {
+    const struct tt_json *json;
+    const char *list; /* for messages */
+    size_t index;
+    bool sharegpt;
+    struct tt_json_value *out;
+    enum tt_message_trains trains;
+};
+
+static tt_status read_trains(struct message *m, const char *key, const struct tt_json_value *value)
+{
+    bool on = tt_json_is_true(value) || (tt_json_is_integer(value) && tt_json_integer(value) == 1) ||
+              (tt_json_is_number(value) && tt_json_number(value) == 1.0);
+    bool off = tt_json_is_false(value) || (tt_json_is_number(value) && tt_json_number(value) == 0.0);
+    if (!on && !off) {
+        return tt_fail(TT_ERR_DATA, "%s: %s[%zu]: %s must be 0 or 1, true or false", m->json->origin, m->list,
+                       m->index, key);
+    }
+    m->trains = on ? TT_MESSAGE_TRAINED : TT_MESSAGE_SKIPPED;
+    return TT_OK;
+}
+
+static tt_status add_member(struct message *m, const char *key, const struct tt_json_value *value)
+{
+    if (tt_json_is_null(value)) return TT_OK;
+    if (strcmp(key, "train") == 0 || strcmp(key, "weight") == 0) return read_trains(m, key, value);
+    if (m->sharegpt && strcmp(key, "from") == 0) key = "role";
+    if (m->sharegpt && strcmp(key, "value") == 0) key = "content";
+    const char *role = strcmp(key, "role") == 0 ? tt_json_text(value) : NULL;
+    struct tt_json_value *copy =
+        role != NULL && m->sharegpt ? tt_json_new_string(usual_role(role)) : tt_json_copy(value);
+    return tt_json_set(m->out, key, copy) == 0 ? TT_OK : TT_ERR_MEMORY;
+}
+
+static tt_status fill_reasoning(struct tt_json_value *message)
+{
+    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
+    const struct tt_json_value *found = NULL;
+    for (size_t i = 0; i < 3 && found == NULL; i++) found = tt_json_get(message, names[i]);
+    if (found == NULL) return TT_OK;
+    struct tt_json_value *copy = tt_json_copy(found); /* setting a member moves the others */
+    tt_status status = copy == NULL ? TT_ERR_MEMORY : TT_OK;
+    for (size_t i = 0; i < 2 && status == TT_OK; i++)
+        if (tt_json_get(message, names[i]) == NULL && tt_json_set_copy(message, names[i], copy) != 0)
+            status = TT_ERR_MEMORY;
+    tt_json_release(copy);
+    return status;
+}
+
+static tt_status append_message(struct tt_conversation *out, struct message *m)
+{
+    if (tt_json_text(tt_json_get(m->out, "role")) == NULL) {
+        tt_json_release(m->out);
+        return tt_fail(TT_ERR_DATA, "%s: %s[%zu] has no role", m->json->origin, m->list, m->index);
+    }
+    size_t count = tt_json_count(out->messages);
+    uint8_t *trains = tt_realloc(out->trains, count + 1, 1);
+    if (trains == NULL) {
+        tt_json_release(m->out);
+        return TT_ERR_MEMORY;
+    }
+    out->trains = trains;
+    out->trains[count] = (uint8_t)m->trains;
+    return tt_json_append(out->messages, m->out) == 0 ? TT_OK : TT_ERR_MEMORY;
+}
+
+static tt_status read_message(struct tt_conversation *out, struct message *m,
+                              const struct tt_json_value *value)
+{
+    const char *key;
+    const struct tt_json_value *member;
+    if (!tt_json_is_object(value))
+        return tt_fail(TT_ERR_DATA, "%s: %s[%zu] is not an object", m->json->origin, m->list, m->index);
+    m->sharegpt = tt_json_get(value, "from") != NULL;
+    m->out = tt_json_new_object();
+    if (m->out == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
+    for (size_t i = 0; status == TT_OK && tt_json_next_member(value, &i, &key, &member);)
+        status = add_member(m, key, member);
+    if (status == TT_OK) status = fill_reasoning(m->out);
+    if (status != TT_OK) {
+        tt_json_release(m->out);
+        return status;
+    }
+    const char *from = tt_json_text(tt_json_get(value, "from"));
+    if (from != NULL && strcmp(usual_role(from), from) != 0) out->maps_roles = true;
+    return append_message(out, m);
+}
+
+static tt_status read_list(struct tt_conversation *out, const struct tt_json *json, const char *name)
+{
+    const struct tt_json_value *list = tt_json_get(json->root, name);
+    for (size_t i = 0; i < tt_json_count(list); i++) {
+        struct message message = {.json = json, .list = name, .index = i};
+        TT_TRY(read_message(out, &message, tt_json_at(list, i)));
+    }
+    return TT_OK;
+}
+
+static tt_status append_text(struct tt_conversation *out, const char *role, const char *content)
+{
+    struct tt_json_value *message = tt_json_pack("{s:s, s:s}", "role", role, "content", content);
+    struct message m = {.list = "messages", .out = message};
+    return message == NULL ? TT_ERR_MEMORY : append_message(out, &m);
+}
+
+/* The instruction, with the input on the next line where there is one, is what the user says. */
+static tt_status read_alpaca(struct tt_conversation *out, const struct tt_json *json)
+{
+    const char *instruction = NULL, *input = NULL, *output = NULL;
+    struct tt_str asked = {0};
+    tt_status status = TT_OK;
+    TT_GO(tt_json_string(json, json->root, "instruction", &instruction));
+    TT_GO(tt_json_opt_string(json, json->root, "input", &input));
+    TT_GO(tt_json_string(json, json->root, "output", &output));
+    TT_GO(tt_str_append_text(&asked, instruction));
+    if (input != NULL && *input != '\0') TT_GO(tt_str_printf(&asked, "\n%s", input));
+    TT_GO(append_text(out, "user", tt_str_text(&asked)));
+    TT_GO(append_text(out, "assistant", output));
+out:
+    tt_str_deinit(&asked);
+    return status;
+}
+
+/* A list, or a list as JSON text; an empty one is none. */
+static tt_status read_tools(struct tt_conversation *out, const struct tt_json *json)
+{
+    const struct tt_json_value *value = tt_json_get(json->root, "tools");
+    struct tt_json parsed = {0};
+    tt_status status = TT_OK;
+    if (value == NULL || tt_json_is_null(value)) return TT_OK;
+    if (tt_json_is_string(value)) {
+        struct tt_span text = tt_json_span(value);
+        if (text.bytes == 0) return TT_OK;
+        status = tt_json_parse(text.data, text.bytes, "tools", &parsed);
+        if (status != TT_OK) tt_while("reading 'tools' of %s", json->origin);
+        TT_GO(status);
+        value = parsed.root;
+    }
+    if (tt_json_is_null(value)) goto out;
+    if (!tt_json_is_list(value)) TT_GO(tt_fail(TT_ERR_DATA, "%s: 'tools' must be a list", json->origin));
+    out->tools = tt_json_copy(value);
+    if (out->tools == NULL) status = TT_ERR_MEMORY;
+out:
+    tt_json_deinit(&parsed);
+    return status;
+}
+
+static tt_status copy_member(const struct tt_json *json, const char *name, bool list,
+                             struct tt_json_value **out)
+{
+    const struct tt_json_value *value = tt_json_get(json->root, name);
+    if (value == NULL || tt_json_is_null(value)) return TT_OK;
+    if (list ? !tt_json_is_list(value) : !tt_json_is_object(value))
+        return tt_fail(TT_ERR_DATA, "%s: '%s' must be %s", json->origin, name, list ? "a list" : "an object");
+    *out = tt_json_copy(value);
+    return *out == NULL ? TT_ERR_MEMORY : TT_OK;
+}
+
+static tt_status read_messages(struct tt_conversation *out, const struct tt_json *json)
+{
+    const struct tt_json_value *row = json->root;
+    if (tt_json_is_list(tt_json_get(row, "prompt")) && tt_json_is_list(tt_json_get(row, "completion"))) {
+        TT_TRY(read_list(out, json, "prompt"));
+        out->prompt_count = tt_json_count(out->messages);
+        if (out->prompt_count == 0) return tt_fail(TT_ERR_DATA, "%s: 'prompt' has no message", json->origin);
+        return read_list(out, json, "completion");
+    }
+    if (tt_json_is_list(tt_json_get(row, "messages"))) return read_list(out, json, "messages");
+    if (tt_json_is_list(tt_json_get(row, "conversations"))) return read_list(out, json, "conversations");
+    return read_alpaca(out, json);
+}
+
+tt_status tt_conversation_read(const struct tt_json *row, struct tt_conversation *out)
+{
+    struct tt_conversation read = {.messages = tt_json_new_list()};
+    tt_status status = read.messages == NULL ? TT_ERR_MEMORY : TT_OK;
+    TT_GO(status);
+    TT_GO(read_messages(&read, row));
+    if (tt_json_count(read.messages) == 0)
+        TT_GO(tt_fail(TT_ERR_DATA, "%s: the conversation has no message", row->origin));
+    TT_GO(read_tools(&read, row));
+    TT_GO(copy_member(row, "documents", true, &read.documents));
+    TT_GO(copy_member(row, "chat_template_kwargs", false, &read.kwargs));
+    *out = read;
+    return TT_OK;
+out:
+    tt_conversation_deinit(&read);
+    return status;
+}
+
+void tt_conversation_deinit(struct tt_conversation *conversation)
+{
+    tt_json_release(conversation->messages);
+    tt_json_release(conversation->tools);
+    tt_json_release(conversation->documents);
+    tt_json_release(conversation->kwargs);
+    tt_free(conversation->trains);
+    *conversation = (struct tt_conversation){0};
+}
+
+const char *tt_conversation_role(const struct tt_conversation *conversation, size_t index)
+{
+    return tt_json_text(tt_json_get(tt_json_at(conversation->messages, index), "role"));
+}

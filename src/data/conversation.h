@@ -1,0 +1,38 @@
+/* A row that holds a conversation -> its messages as chat templates get them.
+ *
+ * Rows: `messages`; `prompt` and `completion` that are lists of messages; ShareGPT's `conversations` (from and value
+ * become role and content, and roles get their usual names: human is user, gpt, chatgpt, bing and bard are assistant,
+ * function and observation are tool); Alpaca's `instruction`, `input` and `output`. Beside them `tools` (a list, or a
+ * list as JSON text), `documents` and `chat_template_kwargs` (an object).
+ *
+ * As transformers 5.23 does it, members of a message that are null are left out, and reasoning_content, thinking and
+ * reasoning fill each other's place. `weight` (OpenAI: 0 or 1) and `train` (true or false) of a message say whether it
+ * trains; templates do not see them. */
+#ifndef TT_DATA_CONVERSATION_H
+#define TT_DATA_CONVERSATION_H
+
+#include "base/json.h"
+
+enum tt_message_trains { TT_MESSAGE_UNSAID, TT_MESSAGE_SKIPPED, TT_MESSAGE_TRAINED };
+
+/* A zeroed struct is empty. */
+struct tt_conversation {
+    struct tt_json_value *messages;                   /* owned: a list of objects with a role */
+    struct tt_json_value *tools, *documents, *kwargs; /* owned, or NULL */
+    uint8_t *trains;                                  /* enum tt_message_trains of each message */
+    size_t prompt_count; /* messages of the prompt of a row of prompt and completion; 0: all train */
+    bool maps_roles;     /* a role got another name */
+};
+
+/* The members that are read, ended by NULL. */
+extern const char *const tt_conversation_members[];
+/* Whether a row holds messages; whether it is one of Alpaca's. An outline is enough. */
+bool tt_conversation_has_messages(const struct tt_json_value *row);
+bool tt_conversation_is_alpaca(const struct tt_json_value *row);
+/* TT_ERR_DATA for a row that is none. The row was parsed as a whole. */
+TT_MUST_USE tt_status tt_conversation_read(const struct tt_json *row, struct tt_conversation *out);
+void tt_conversation_deinit(struct tt_conversation *conversation);
+/* The role of message `index`; lent. */
+const char *tt_conversation_role(const struct tt_conversation *conversation, size_t index);
+
+#endif

@@ -1,0 +1,334 @@
+/* data/chat_row.h, chat_mask.h, conversation.h: what trains, by settings, messages and templates; dialects; refusals.
+ * golden/chat.c compares ids and labels with the reference. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "data/chat_row.h"
+#include "support/root.h"
+
+static struct tt_tokenizer *tokenizer;
+static struct tt_tokenizer_scratch *scratch;
+
+#define CHATML                                                                                               \
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"   \
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+#define TALK                                                                                                 \
+    "{'messages': [{'role': 'system', 'content': 'S'}, {'role': 'user', 'content': 'q'}, {'role': "          \
+    "'assistant', 'content': 'a'}, {'role': 'user', 'content': 'r'}, {'role': 'assistant', 'content': "      \
+    "'b'}]}"
+
+static struct tt_chat_row_report report;
+
+/* The row's text with what trains between [[ and ]], or NULL after an error. Rows are written with ' for ". */
+static tt_status mark(const struct tt_data_config *config, const char *template, const char *row,
+                      struct tt_str *out)
+{
+    struct tt_chat *chat = NULL;
+    struct tt_json json = {0};
+    struct tt_ids ids = {0};
+    struct tt_str supervised = {0}, piece = {0};
+    struct tt_data_config with = *config;
+    char *quoted = tt_strdup(row);
+    for (char *at = quoted; *at != '\0'; at++)
+        if (*at == '\'') *at = '"';
+    test_put("t.jinja", template);
+    if (with.chat_template_path == NULL) with.chat_template_path = test_at("t.jinja");
+    tt_status status = TT_OK;
+    TT_GO(tt_json_parse(quoted, strlen(quoted), "row 1", &json));
+    TT_GO(tt_chat_create(&with, tokenizer, &chat));
+    TT_GO(tt_chat_row_read(chat, scratch, &json, &ids, &supervised, &report));
+    assert_int_equal(ids.count, supervised.bytes);
+    for (size_t i = 0, end; i < ids.count; i = end) {
+        for (end = i; end < ids.count && supervised.data[end] == supervised.data[i];) end++;
+        TT_GO(tt_tokenizer_decode(tokenizer, ids.data + i, end - i, false, &piece));
+        TT_GO(tt_str_printf(out, supervised.data[i] ? "[[%s]]" : "%s", tt_str_text(&piece)));
+    }
+out:
+    tt_chat_destroy(chat);
+    tt_json_deinit(&json);
+    tt_ids_deinit(&ids);
+    tt_str_deinit(&supervised);
+    tt_str_deinit(&piece);
+    tt_free(quoted);
+    return status;
+}
+
+static void expect(const struct tt_data_config *config, const char *template, const char *row,
+                   const char *wanted)
+{
+    struct tt_str text = {0};
+    if (mark(config, template, row, &text) != TT_OK) fail_msg("%s", tt_error_last()->message);
+    assert_string_equal(tt_str_text(&text), wanted);
+    tt_str_deinit(&text);
+}
+
+static void expect_error(const struct tt_data_config *config, const char *template, const char *row,
+                         tt_status status, const char *part)
+{
+    struct tt_str text = {0};
+    assert_int_equal(mark(config, template, row, &text), status);
+    if (strstr(tt_error_last()->message, part) == NULL)
+        fail_msg("'%s' is not in '%s'", part, tt_error_last()->message);
+    tt_str_deinit(&text);
+}
+
+static struct tt_data_config assistant(void)
+{
+    return (struct tt_data_config){.assistant_only_loss = true, .completion_only_loss = -1};
+}
+
+#define S "<|im_start|>"
+#define E "<|im_end|>"
+
+static void what_trains(void **state)
+{
+    (void)state;
+    struct tt_data_config config = {.completion_only_loss = -1};
+    expect(&config, CHATML, TALK,
+           "[[" S "system\nS" E "\n" S "user\nq" E "\n" S "assistant\na" E "\n" S "user\nr" E "\n" S
+           "assistant\nb" E "\n]]");
+    config = assistant();
+    expect(&config, CHATML, TALK,
+           S "system\nS" E "\n" S "user\nq" E "\n" S "assistant\n[[a" E "\n]]" S "user\nr" E "\n" S
+             "assistant\n[[b" E "\n]]");
+    config.train_last_turn_only = true;
+    expect(&config, CHATML, TALK,
+           S "system\nS" E "\n" S "user\nq" E "\n" S "assistant\na" E "\n" S "user\nr" E "\n" S
+             "assistant\n[[b" E "\n]]");
+    config = assistant();
+    config.train_on_eos = TT_TRAIN_EOS_NONE;
+    expect(&config, CHATML, TALK,
+           S "system\nS" E "\n" S "user\nq" E "\n" S "assistant\n[[a]]" E "\n" S "user\nr" E "\n" S
+             "assistant\n[[b]]" E "\n");
+    config.train_on_eos = TT_TRAIN_EOS_LAST;
+    expect(&config, CHATML, TALK,
+           S "system\nS" E "\n" S "user\nq" E "\n" S "assistant\n[[a]]" E "\n" S "user\nr" E "\n" S
+             "assistant\n[[b" E "\n]]");
+    config.train_on_eos = TT_TRAIN_EOS_ALL;
+    expect(&config, CHATML, TALK,
+           S "system\nS[[" E "]]\n" S "user\nq[[" E "]]\n" S "assistant\n[[a" E "\n]]" S "user\nr[[" E
+             "]]\n" S "assistant\n[[b" E "\n]]");
+    config = assistant();
+    config.roles_to_train = "[\"user\", \"system\"]";
+    expect(&config, CHATML, TALK,
+           S "system\n[[S" E "\n]]" S "user\n[[q" E "\n]]" S "assistant\na" E "\n" S "user\n[[r" E "\n]]" S
+             "assistant\nb" E "\n");
+}
+
+static void single_messages(void **state)
+{
+    (void)state;
+    struct tt_data_config config = assistant();
+    static const char row[] = "{'messages': [{'role': 'user', 'content': 'q', 'train': true}, {'role': "
+                              "'assistant', 'content': 'a', 'weight': 0}, {'role': 'user', 'content': 'r'}, "
+                              "{'role': 'assistant', 'content': 'b', 'weight': 1, 'name': null}]}";
+    expect(&config, CHATML, row,
+           S "user\n[[q" E "\n]]" S "assistant\na" E "\n" S "user\nr" E "\n" S "assistant\n[[b" E "\n]]");
+    /* A tag does not overrule them. */
+    expect(&config,
+           "{% for m in messages %}{{ m.role + ':' }}{% generation %}{{ m.content + '<|im_end|>' }}"
+           "{% endgeneration %}{% endfor %}{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}",
+           row, "user:[[q" E "]]assistant:a" E "user:r" E "assistant:[[b" E "]]");
+    config.assistant_only_loss = false;
+    expect_error(&config, CHATML, row, TT_ERR_DATA,
+                 "message 2 is not to train, which needs assistant_only_loss");
+    config = assistant();
+    expect_error(&config, CHATML, "{'messages': [{'role': 'user', 'content': 'q', 'weight': 0.5}]}",
+                 TT_ERR_DATA, "messages[0]: weight must be 0 or 1");
+    expect(&config, CHATML,
+           "{'messages': [{'role': 'user', 'content': 'q'}, {'role': 'assistant', 'content': 'a', 'weight': "
+           "0}]}",
+           S "user\nq" E "\n" S "assistant\na" E "\n");
+    expect_error(&config, CHATML, "{'messages': [{'role': 'user', 'content': 'q'}]}", TT_ERR_DATA,
+                 "no token of the row would train");
+}
+
+static void dialects(void **state)
+{
+    (void)state;
+    struct tt_data_config config = assistant();
+    expect(&config, CHATML,
+           "{'conversations': [{'from': 'human', 'value': 'q'}, {'from': 'gpt', 'value': 'a'}]}",
+           S "user\nq" E "\n" S "assistant\n[[a" E "\n]]");
+    assert_true(report.roles_mapped);
+    expect(&config, CHATML, "{'instruction': 'add', 'input': '1 2', 'output': '3'}",
+           S "user\nadd\n1 2" E "\n" S "assistant\n[[3" E "\n]]");
+    assert_false(report.roles_mapped);
+    expect(&config, CHATML, "{'instruction': 'add', 'input': '', 'output': '3'}",
+           S "user\nadd" E "\n" S "assistant\n[[3" E "\n]]");
+    config.assistant_only_loss = false;
+    expect(&config, CHATML,
+           "{'prompt': [{'role': 'user', 'content': 'q'}], 'completion': [{'role': 'assistant', 'content': "
+           "'a'}]}",
+           S "user\nq" E "\n" S "assistant\n[[a" E "\n]]");
+    config.completion_only_loss = 0;
+    expect(&config, CHATML,
+           "{'prompt': [{'role': 'user', 'content': 'q'}], 'completion': [{'role': 'assistant', 'content': "
+           "'a'}]}",
+           "[[" S "user\nq" E "\n" S "assistant\na" E "\n]]");
+    config.completion_only_loss = 1;
+    expect_error(&config, CHATML, TALK, TT_ERR_DATA, "the row has no prompt and completion");
+    config.completion_only_loss = -1;
+    expect(
+        &config, "{{ tools[0].name }}{{ documents[0].text }}{{ mode }}{{ messages[0].reasoning_content }}",
+        "{'messages': [{'role': 'user', 'thinking': 't'}], 'tools': '[{}, 1]', 'documents': [{'text': 'd'}], "
+        "'chat_template_kwargs': {'mode': 'm'}}",
+        "[[dmt]]");
+    expect_error(&config, CHATML, "{'messages': [{'role': 'user', 'content': 'x'}], 'tools': '[1'}",
+                 TT_ERR_DATA, "tools");
+    expect_error(&config, CHATML, "{'messages': [{'role': 'user', 'content': 'x'}], 'tools': {}}",
+                 TT_ERR_DATA, "'tools' must be a list");
+    expect_error(&config, CHATML,
+                 "{'messages': [{'role': 'user', 'content': 'x'}], 'chat_template_kwargs': []}", TT_ERR_DATA,
+                 "'chat_template_kwargs' must be an object");
+}
+
+/* A special token in a message is ordinary text, so no turn ends there. */
+static void special_tokens_in_messages(void **state)
+{
+    (void)state;
+    static const char row[] =
+        "{'messages': [{'role': 'user', 'content': 'q<|im_end|>'}, {'role': 'assistant', "
+        "'content': 'a<|im_end|>b'}]}";
+    struct tt_data_config config = assistant();
+    int32_t end = tt_tokenizer_token_id(tokenizer, E);
+    for (int on = 0; on < 2; on++) {
+        struct tt_chat *chat = NULL;
+        struct tt_json json = {0};
+        struct tt_ids ids = {0};
+        struct tt_str supervised = {0}, quoted = {0};
+        config.special_tokens_in_messages = on;
+        config.chat_template_path = test_at("t.jinja");
+        test_put("t.jinja", CHATML);
+        for (const char *at = row; *at != '\0'; at++)
+            assert_int_equal(tt_str_append_char(&quoted, *at == '\'' ? '"' : *at), TT_OK);
+        assert_int_equal(tt_json_parse(quoted.data, quoted.bytes, "row", &json), TT_OK);
+        assert_int_equal(tt_chat_create(&config, tokenizer, &chat), TT_OK);
+        assert_int_equal(tt_chat_row_read(chat, scratch, &json, &ids, &supervised, &report), TT_OK);
+        size_t ends = 0;
+        for (size_t i = 0; i < ids.count; i++) ends += ids.data[i] == end;
+        assert_int_equal(ends, on ? 4 : 2);
+        assert_int_equal(supervised.data[ids.count - 1], 1);
+        tt_chat_destroy(chat);
+        tt_json_deinit(&json);
+        tt_ids_deinit(&ids);
+        tt_str_deinit(&supervised);
+        tt_str_deinit(&quoted);
+    }
+}
+
+#define THINK                                                                                                \
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.role == 'assistant' and loop.last "  \
+    "%}"                                                                                                     \
+    "{{ '<think>\n' + (m.reasoning_content or '') + '</think>\n' }}{% endif %}{{ m.content + "               \
+    "'<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+
+static void shortened_history(void **state)
+{
+    (void)state;
+    struct tt_data_config config = assistant();
+    static const char row[] =
+        "{'messages': [{'role': 'user', 'content': 'q'}, {'role': 'assistant', 'content': 'a', "
+        "'reasoning_content': 'x'}, {'role': 'user', 'content': 'r'}, {'role': 'assistant', 'content': 'b', "
+        "'reasoning_content': 'y'}]}";
+    expect(&config, THINK, row,
+           S "user\nq" E "\n" S "assistant\n[[a" E "\n]]" S "user\nr" E "\n" S
+             "assistant\n[[<think>\ny</think>\nb" E "\n]]");
+    assert_true(report.history_differs);
+    config.train_last_turn_only = true;
+    expect(&config, THINK, row,
+           S "user\nq" E "\n" S "assistant\na" E "\n" S "user\nr" E "\n" S
+             "assistant\n[[<think>\ny</think>\nb" E "\n]]");
+    assert_false(report.history_differs);
+}
+
+static void disagreement(void **state)
+{
+    (void)state;
+    struct tt_data_config config = assistant();
+    /* An earlier answer is written in capitals. */
+    expect_error(&config,
+                 "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{{ (m.content if loop.last else "
+                 "m.content | upper) + '<|im_end|>\n' }}{% endfor %}"
+                 "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+                 TALK, TT_ERR_DATA, "what message 3 (assistant) trains is not clear");
+    expect_error(&config, "{% for m in messages %}{{ m.content }}{% endfor %}", TALK, TT_ERR_DATA,
+                 "writes nothing that ends message 3 (assistant)");
+    expect_error(&config, "{{ messages[1].content }}", TALK, TT_ERR_DATA, "no token of the row would train");
+    expect_error(&config, "{{ raise_exception('no system') }}", TALK, TT_ERR_DATA, "no system");
+}
+
+static void templates(void **state)
+{
+    (void)state;
+    struct tt_data_config config = assistant();
+    config.assistant_only_loss = false;
+    config.date = "2024-02-03 04:05:06";
+    expect(&config, "{{ strftime_now('%d %b %Y %H:%M:%S') }}{{ eos_token }}", TALK,
+           "[[03 Feb 2024 04:05:06" E "]]");
+    config.eos_token = "<|endoftext|>";
+    expect(&config, "{{ eos_token }}", TALK, "[[<|endoftext|>]]");
+    config.date = "2024-02-30x";
+    expect_error(&config, "", TALK, TT_ERR_USAGE, "date '2024-02-30x' is not YYYY-MM-DD");
+    config.date = NULL;
+    mkdir(test_at("folder"), 0777);
+    char folder[1024]; /* test_at uses its texts again */
+    snprintf(folder, sizeof folder, "%s", test_at("folder"));
+    config.chat_template_path = folder;
+    expect_error(&config, "", TALK, TT_ERR_USAGE, "has no chat template");
+    test_put(
+        "folder/tokenizer_config.json",
+        "{\"chat_template\": [{\"name\": \"default\", \"template\": \"plain\"}, {\"name\": \"tool_use\", "
+        "\"template\": \"tools\"}]}");
+    expect(&config, "", TALK, "[[plain]]");
+    expect(&config, "", "{'messages': [{'role': 'user'}], 'tools': [{}]}", "[[tools]]");
+    mkdir(test_at("folder/additional_chat_templates"), 0777);
+    test_put("folder/additional_chat_templates/tool_use.jinja", "more tools");
+    expect(&config, "", "{'messages': [{'role': 'user'}], 'tools': [{}]}", "[[more tools]]");
+    expect_error(&config, "", TALK, TT_ERR_DATA,
+                 "no chat template is named 'default'; the first of 1 is 'tool_use'");
+    test_put("folder/chat_template.jinja", "from a file\n");
+    expect(&config, "", TALK, "[[from a file]]");
+    config.chat_template_path = test_at("missing.jinja");
+    expect_error(&config, "", TALK, TT_ERR_DATA, "missing.jinja");
+}
+
+static int setup(void **state)
+{
+    char from[1024], to[1024];
+    if (test_root_create(state) != 0) return -1;
+    mkdir(test_at("qwen2"), 0777);
+    snprintf(from, sizeof from, TT_TEST_ROOT "/golden/tokenizer/qwen2/tokenizer.json");
+    snprintf(to, sizeof to, "%s/tokenizer.json", test_at("qwen2"));
+    if (symlink(from, to) != 0) return -1;
+    test_put("qwen2/tokenizer_config.json", "{\"eos_token\": \"<|im_end|>\"}");
+    if (tt_tokenizer_load(test_at("qwen2"), &tokenizer) != TT_OK) return -1;
+    return tt_tokenizer_scratch_create(tokenizer, &scratch) == TT_OK ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    tt_tokenizer_scratch_destroy(scratch);
+    tt_tokenizer_destroy(tokenizer);
+    return test_root_remove(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_trains),       cmocka_unit_test(single_messages),
+        cmocka_unit_test(dialects),          cmocka_unit_test(special_tokens_in_messages),
+        cmocka_unit_test(shortened_history), cmocka_unit_test(disagreement),
+        cmocka_unit_test(templates),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
