@@ -25,6 +25,25 @@ static tt_status copy_config(const char *from, const char *folder)
     return tt_file_copy_inside(from, "config.json", TT_MODEL_FOLDER_COPY_BYTES_MAX, to.text);
 }
 
+/* Chat templates of the settings or of an adapter replace those that were copied from the model folder. */
+static tt_status write_templates(const struct tt_publication *request)
+{
+    struct tt_path additional;
+    if (request->template_count == 0) return TT_OK;
+    TT_TRY(tt_path_set(&additional, request->temporary, "additional_chat_templates"));
+    TT_TRY(tt_dir_remove(additional.text));
+    for (size_t i = 0; i < request->template_count; i++) {
+        const struct tt_save_template *template = &request->templates[i];
+        struct tt_str text = {0};
+        if (strchr(template->name, '/') != NULL) TT_TRY(tt_dir_create(additional.text));
+        tt_status status = tt_str_append_text(&text, template->text);
+        if (status == TT_OK) status = write_text(request->temporary, template->name, &text);
+        tt_str_deinit(&text);
+        if (status != TT_OK) return status;
+    }
+    return TT_OK;
+}
+
 /* Writes all files but the weights and the state. */
 static tt_status write_small_files(const struct tt_publication *request)
 {
@@ -43,6 +62,7 @@ static tt_status write_small_files(const struct tt_publication *request)
         }
     }
     TT_GO(tt_model_folder_copy_tokenizer(request->base_folder, folder, !layout->adapter));
+    TT_GO(write_templates(request));
 out:
     tt_str_deinit(&text);
     return status;

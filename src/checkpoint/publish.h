@@ -10,6 +10,8 @@ struct tt_publication {
     const struct tt_model *model; /* lent, as all below */
     const struct tt_weights_layout *weights;
     const char *base_folder, *base_name;
+    const struct tt_save_template *templates; /* as in tt_saver_config */
+    size_t template_count;
     const char *temporary;
     const struct tt_save_job *job;
     struct tt_manifest *manifest; /* lists the large files */

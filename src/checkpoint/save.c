@@ -195,6 +195,8 @@ static tt_status publish(struct tt_saver *saver, struct tt_manifest *manifest)
         .weights = &saver->weights,
         .base_folder = saver->config.base_folder,
         .base_name = saver->config.base_name != NULL ? saver->config.base_name : saver->config.base_folder,
+        .templates = saver->config.templates,
+        .template_count = saver->config.template_count,
         .temporary = tt_str_text(&saver->temporary),
         .job = &saver->job,
         .manifest = manifest,

@@ -23,6 +23,11 @@
 
 struct tt_saver;
 
+/* A chat template as a file of a saved folder: "chat_template.jinja", "additional_chat_templates/tool_use.jinja". */
+struct tt_save_template {
+    const char *name, *text;
+};
+
 struct tt_saver_config {
     const struct tt_model *model; /* lent, as all below */
     struct tt_unit *const *units;
@@ -38,6 +43,9 @@ struct tt_saver_config {
     const struct tt_cancel *stop;
     const char *base_folder; /* model folder: its config.json and tokenizer files are copied */
     const char *base_name;   /* name of the base model in adapter_config.json; NULL: base_folder */
+    /* Chat templates that replace those of the model folder; lent. Without any, its own are copied. */
+    const struct tt_save_template *templates;
+    size_t template_count;
     uint64_t max_file_bytes; /* of one file; 0: 5 GB of weights, 1 GB or a 32nd of the state */
 };
 /* Collective. */

@@ -187,10 +187,12 @@ out:
     return status;
 }
 
+/* The template is that of the settings, else of the adapter, else of the tokenizer. */
 static tt_status encode_prompts(struct prompts *prompts, const struct generate_command *command,
-                                const struct tt_tokenizer *tokenizer)
+                                const struct tt_inputs *inputs, const struct tt_tokenizer *tokenizer)
 {
     struct tt_data_config config = {.chat_template_path = command->chat_template_path, .date = command->date};
+    if (config.chat_template_path == NULL) config.chat_template_path = inputs->template_path;
     struct tt_tokenizer_scratch *scratch = NULL;
     struct tt_chat *chat = NULL;
     tt_status status = tt_tokenizer_scratch_create(tokenizer, &scratch);
@@ -277,10 +279,10 @@ static tt_status generate(struct tt_cli *cli, struct generate_command *command, 
     TT_GO(collect_prompts(command, prompts));
     TT_GO(tt_hub_locate(config->model.model_name_or_path, config->model.model_revision, "model", &folder));
     TT_GO(tt_tokenizer_load(folder, &tokenizer));
-    TT_GO(encode_prompts(prompts, command, tokenizer));
+    TT_GO(tt_inputs_open(&parts, &inputs));
+    TT_GO(encode_prompts(prompts, command, &inputs, tokenizer));
     size_t batch = (size_t)config->run.per_device_eval_batch_size;
     if (batch > prompts->count) batch = prompts->count;
-    TT_GO(tt_inputs_open(&parts, &inputs));
     TT_GO(tt_generator_create(&config->device, &inputs, (int64_t)batch, (int64_t)prompts->longest, &options,
                               &generator));
     for (size_t first = 0; first < prompts->count; first += batch) {

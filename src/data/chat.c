@@ -24,16 +24,22 @@ struct tt_chat {
     size_t variable_count, variable_capacity;
 };
 
+void tt_chat_now(char date[TT_CHAT_DATE_BYTES])
+{
+    time_t now = (time_t)tt_clock_unix_seconds();
+    struct tm local;
+    if (localtime_r(&now, &local) == NULL ||
+        strftime(date, TT_CHAT_DATE_BYTES, "%Y-%m-%d %H:%M:%S", &local) == 0)
+        snprintf(date, TT_CHAT_DATE_BYTES, "1970-01-01");
+}
+
 static tt_status read_date(const char *text, struct tt_jinja_date *date)
 {
+    char now[TT_CHAT_DATE_BYTES];
     *date = (struct tt_jinja_date){0};
     if (text == NULL) {
-        time_t now = (time_t)tt_clock_unix_seconds();
-        struct tm local;
-        if (localtime_r(&now, &local) == NULL) return TT_OK;
-        *date = (struct tt_jinja_date){local.tm_year + 1900, local.tm_mon + 1, local.tm_mday,
-                                       local.tm_hour,        local.tm_min,     local.tm_sec};
-        return TT_OK;
+        tt_chat_now(now);
+        text = now;
     }
     int used = 0, all = (int)strlen(text);
     int count = sscanf(text, "%4d-%2d-%2d%n", &date->year, &date->month, &date->day, &used);

@@ -20,6 +20,9 @@ const struct tt_tokenizer *tt_chat_tokenizer(const struct tt_chat *chat);
 /* The template for conversations with or without tools. */
 TT_MUST_USE tt_status tt_chat_template(struct tt_chat *chat, bool tools, const struct tt_chat_template **out,
                                        const struct tt_jinja **jinja);
+/* The moment now in the local time, as `date` takes it. */
+enum { TT_CHAT_DATE_BYTES = 32 };
+void tt_chat_now(char date[TT_CHAT_DATE_BYTES]);
 /* Whether a token ends turns: the end token, or one of generation_config.json's. */
 bool tt_chat_is_end(const struct tt_chat *chat, int32_t id);
 

@@ -70,6 +70,42 @@ static tt_status open_tokenizer(struct tt_inputs *inputs)
     return TT_OK;
 }
 
+/* The files that the templates are stored as, for names that transformers would find there. */
+static tt_status name_templates(struct tt_inputs *inputs)
+{
+    size_t count = inputs->templates.template_count;
+    inputs->template_files = tt_arena_alloc(&inputs->arena, count * sizeof *inputs->template_files);
+    if (inputs->template_files == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        const struct tt_chat_template *template = &inputs->templates.templates[i];
+        char name[256] = "chat_template.jinja";
+        if (template->name[0] == '.' || strlen(template->name) > 200 || strchr(template->name, '/') != NULL)
+            return tt_fail(TT_ERR_DATA, "%s: a chat template named '%.200s' cannot be stored as a file",
+                           template->path, template->name);
+        if (strcmp(template->name, "default") != 0)
+            snprintf(name, sizeof name, "additional_chat_templates/%s.jinja", template->name);
+        inputs->template_files[i] =
+            (struct tt_save_template){tt_arena_strndup(&inputs->arena, name, strlen(name)), template->text};
+        if (inputs->template_files[i].name == NULL) return TT_ERR_MEMORY;
+    }
+    return TT_OK;
+}
+
+/* Chat templates that replace the model folder's: of the settings, else of the adapter. They are stored with the result,
+ * so links that leave their folder are refused. */
+static tt_status open_templates(const struct tt_inputs_config *config, struct tt_inputs *inputs)
+{
+    const char *given = config->data != NULL ? config->data->chat_template_path : NULL;
+    const char *path = given != NULL ? given : inputs->adapter_folder;
+    if (path == NULL) return TT_OK;
+    if (tt_path_is_dir(path)) TT_TRY(tt_model_folder_check_copied(path, false));
+    TT_TRY(given != NULL ? tt_chat_files_take_template(path, &inputs->templates)
+                         : tt_chat_files_add_templates(path, &inputs->templates));
+    if (inputs->templates.template_count == 0) return TT_OK;
+    inputs->template_path = path;
+    return name_templates(inputs);
+}
+
 static tt_status open_model(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
     bool random = config->model->init == TT_INIT_RANDOM;
@@ -174,6 +210,7 @@ static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_da
 {
     struct tt_data_config limited = *data;
     limited.max_length = inputs->max_length;
+    limited.chat_template_path = inputs->template_path;
     return tt_dataset_load(path, &limited, inputs->tokenizer, inputs->model_facts.vocab_size, max_samples,
                            out);
 }
@@ -235,6 +272,7 @@ tt_status tt_inputs_open(const struct tt_inputs_config *config, struct tt_inputs
         TT_GO(tt_model_folder_check_copied(tt_model_folder_path(inputs->folder),
                                            inputs->model_options.train_base));
     TT_GO(open_tokenizer(inputs));
+    TT_GO(open_templates(config, inputs));
     if (config->data != NULL) inputs->max_length = tt_inputs_max_length(config->data, &inputs->model_facts);
     if (config->use == TT_INPUTS_TRAIN) TT_GO(load_train(config, inputs));
     if (config->evaluates) TT_GO(load_eval(config, inputs));
@@ -250,6 +288,7 @@ void tt_inputs_close(struct tt_inputs *inputs)
     tt_tokenizer_destroy(inputs->tokenizer);
     tt_safetensors_close(inputs->adapter);
     tt_model_folder_close(inputs->folder);
+    tt_chat_files_deinit(&inputs->templates);
     tt_arena_deinit(&inputs->arena);
     tt_free(inputs->adapter_folder);
     tt_free(inputs->train_path);

@@ -4,6 +4,8 @@
 #define TT_JOB_INPUTS_H
 
 #include "checkpoint/load.h"
+#include "checkpoint/save.h"
+#include "data/chat.h"
 #include "data/dataset.h"
 #include "job/parts.h"
 #include "model/quantization.h"
@@ -19,6 +21,11 @@ struct tt_inputs {
     int64_t max_length;              /* tt_inputs_max_length; 0 for TT_INPUTS_GENERATE */
     struct tt_dataset *train, *eval; /* NULL when not asked for */
     char *adapter_folder;            /* owned; NULL: no adapter */
+    /* Chat templates: those of chat_template_path, else those of the adapter's folder. Empty: the model folder's count. */
+    struct tt_chat_files templates;
+    const char *template_path; /* where they are; lent, or NULL */
+    /* [templates.template_count], in `arena`: the files that are stored beside what is trained */
+    struct tt_save_template *template_files;
     /* owned: files of the data sets; NULL: none, or rows split off from `train` */
     char *train_path, *eval_path;
 };

@@ -257,9 +257,24 @@ static tt_status add_of_checkpoint(void *context, const char *name)
     return add_file(reading, path.text, shown);
 }
 
+/* Chat templates that are not among the tokenizer's files. */
+static tt_status add_templates(struct reading *reading, const struct tt_inputs *inputs)
+{
+    for (size_t i = 0; i < inputs->templates.template_count; i++) {
+        const struct tt_chat_template *template = &inputs->templates.templates[i];
+        char name[128];
+        snprintf(name, sizeof name, "the chat template '%.64s'", template->name);
+        TT_TRY(add_part(reading->fingerprint, name, TT_FINGERPRINT_TOKENIZER,
+                        tt_crc64(0, template->text, strlen(template->text)),
+                        (int64_t)strlen(template->text)));
+    }
+    return TT_OK;
+}
+
 static tt_status list_all(struct reading *reading, const struct tt_inputs *inputs, const char *checkpoint)
 {
     TT_TRY(add_model(reading, inputs));
+    TT_TRY(add_templates(reading, inputs));
     if (inputs->adapter != NULL) TT_TRY(add_adapter(reading, inputs, inputs->adapter_folder));
     TT_TRY(add_data(reading, inputs->train, inputs->train_path, "training"));
     TT_TRY(add_data(reading, inputs->eval, inputs->eval_path, "evaluation"));

@@ -78,6 +78,8 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
         .stop = run->cancel,
         .base_folder = tt_model_folder_path(run->inputs.folder),
         .base_name = run->model->model_name_or_path,
+        .templates = run->inputs.template_files,
+        .template_count = run->inputs.templates.template_count,
     };
     *checkpoints = (struct tt_checkpoints){.memory = memory, .first = first};
     if (run->rank_config.across_processes) TT_TRY(check_shared(run, rank));

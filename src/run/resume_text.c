@@ -90,6 +90,7 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
         ok &= tt_json_set(root, "identity", tt_resume_identity(run, world_size)) == 0;
         ok &= tt_json_set(root, "tuning", tt_resume_tuning(run)) == 0;
         ok &= tt_json_set(root, "inputs", tt_fingerprint_json(&run->fingerprint)) == 0;
+        ok &= tt_json_set(root, "date", tt_json_new_string(run->date)) == 0;
         ok &= tt_json_set(root, "counters", counters_object(&memory->counters)) == 0;
         ok &= tt_json_set(root, "window", window_object(run->objective->ops, &memory->counters)) == 0;
         ok &= tt_json_set(root, "best", best_object(&memory->best)) == 0;

@@ -24,6 +24,8 @@ struct tt_run {
     const struct tt_settings *settings;       /* NULL or lent */
     const struct tt_train_observer *observer; /* NULL or lent */
     struct tt_cancel *cancel;
+    char date
+        [TT_CHAT_DATE_BYTES]; /* what chat templates print: of the settings, the checkpoint or the start */
     struct tt_inputs inputs;
     struct tt_sampler *train_sampler, *eval_sampler; /* eval: NULL without evaluation */
     struct tt_batch_limits train_limits, eval_limits;

@@ -8,6 +8,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/number.h"
+#include "comm/host_values.h"
 #include "engine/rank_config.h"
 #include "launch/devices.h"
 #include "launch/world.h"
@@ -212,13 +214,53 @@ static tt_status open_journal(struct tt_run *run)
     return tt_journal_open(run->spec->output_dir, watch, &facts, run->observer, &run->journal);
 }
 
+struct dating {
+    struct tt_run *run;
+    int first_rank;
+};
+
+static tt_status share_date(void *context, const struct tt_world_rank *rank)
+{
+    const struct dating *dating = context;
+    char date[TT_CHAT_DATE_BYTES];
+    memcpy(date, dating->run->date, sizeof date);
+    TT_TRY(tt_comm_host_share(rank->comm, date, sizeof date));
+    if (tt_comm_rank(rank->comm) == dating->first_rank) memcpy(dating->run->date, date, sizeof date);
+    return TT_OK;
+}
+
+/* All processes have the date of rank 0's clock. */
+static tt_status agree_on_date(struct tt_run *run, struct tt_world *world)
+{
+    struct dating dating = {run, world->first_rank};
+    tt_chat_now(run->date);
+    return world->local_count == world->world_size ? TT_OK : tt_world_run(world, share_date, &dating);
+}
+
+/* A resumed run has the date that it began with, so that its prompts stay what they were. */
+static tt_status resolve_date(struct tt_run *run)
+{
+    const char *given = run->data->date;
+    if (given == NULL && run->resume.folder != NULL)
+        TT_TRY(tt_json_opt_string(&run->resume.state, run->resume.state.root, "date", &given));
+    if (given == NULL) return TT_OK;
+    if (strlen(given) >= sizeof run->date)
+        return tt_fail(TT_ERR_USAGE, "date '%.64s' is not YYYY-MM-DD or YYYY-MM-DD HH:MM:SS", given);
+    tt_snprintf(run->date, sizeof run->date, "%s", given);
+    return TT_OK;
+}
+
 static tt_status open_inputs(struct tt_run *run, const struct tt_job_spec *job, const struct tt_world *world)
 {
     TT_TRY(tt_schedule_check(run->optim));
     TT_TRY(tt_resume_open(run));
     if (world->first_rank == 0)
         TT_TRY(tt_output_dir_check(&run->output, run->spec, run->resume.folder != NULL));
-    const struct tt_inputs_config inputs = tt_inputs_config_of(job, TT_INPUTS_TRAIN);
+    TT_TRY(resolve_date(run));
+    struct tt_inputs_config inputs = tt_inputs_config_of(job, TT_INPUTS_TRAIN);
+    struct tt_data_config data = *inputs.data;
+    data.date = run->date;
+    inputs.data = &data;
     TT_TRY(tt_inputs_open(&inputs, &run->inputs));
     return tt_fingerprint_compute(job->launch.verify_inputs, tt_str_text(&world->settings), &run->inputs,
                                   run->resume.folder, run->cancel, &run->fingerprint);
@@ -277,6 +319,7 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
     if (world.first_rank == 0) status = tt_output_dir_claim(run.spec, run.model, &run.output);
     TT_GO(tt_world_agree(&world, status));
     TT_GO(tt_resume_find(&run, &world));
+    TT_GO(agree_on_date(&run, &world));
     TT_GO(tt_world_agree(&world, open_inputs(&run, job, &world)));
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
     TT_GO(tt_world_agree(&world, prepare(&run, &job->shard, &world)));

@@ -167,6 +167,11 @@ tt_status tt_chat_files_load(const char *path, struct tt_chat_files *files)
     return path == NULL ? TT_OK : read_folder(files, path, false);
 }
 
+tt_status tt_chat_files_add_templates(const char *folder, struct tt_chat_files *files)
+{
+    return read_folder(files, folder, true);
+}
+
 tt_status tt_chat_files_take_template(const char *path, struct tt_chat_files *files)
 {
     files->template_count = 0;
