@@ -100,9 +100,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct tt_json_source source = {
         .text = (const char *)data + 1, .bytes = size - 1, .origin = "fuzz", .nul = true};
     if (tt_json_parse_source(&source, &row) == TT_OK && tt_json_is_object(row.root) &&
-        tt_chat_row_read(subject->chat, scratch, &row, &ids, &marks, &report) == TT_OK) {
+        tt_chat_row_read(subject->chat, scratch, &row, 0, &ids, &marks, &report) == TT_OK) {
         if (ids.count != marks.bytes) abort();
-        if (tt_chat_row_read(subject->chat, scratch, &row, &again_ids, &again, &report) != TT_OK) abort();
+        if (tt_chat_row_read(subject->chat, scratch, &row, 0, &again_ids, &again, &report) != TT_OK) abort();
         if (again.bytes != marks.bytes) abort();
         if (marks.bytes > 0 && memcmp(again.data, marks.data, marks.bytes) != 0) abort();
     }

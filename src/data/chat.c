@@ -17,6 +17,7 @@ struct tt_chat {
     const struct tt_tokenizer *tokenizer;
     struct tt_chat_files files;
     struct parsed parsed[2]; /* without tools, with tools */
+    struct tt_json kwargs;   /* of the settings */
     struct tt_jinja_date date;
     int32_t eos_id;
     struct tt_ranges plain; /* scratch */
@@ -66,6 +67,17 @@ tt_status tt_chat_create(const struct tt_data_config *config, const struct tt_to
     chat->eos_id = config->eos_token != NULL ? tt_tokenizer_token_id(tokenizer, config->eos_token)
                                              : tt_tokenizer_eos_id(tokenizer);
     TT_GO(read_date(config->date, &chat->date));
+    if (config->chat_template_kwargs != NULL) {
+        TT_GO(tt_json_parse(config->chat_template_kwargs, strlen(config->chat_template_kwargs),
+                            "chat_template_kwargs", &chat->kwargs));
+        if (!tt_json_is_object(chat->kwargs.root))
+            TT_GO(tt_fail(TT_ERR_USAGE, "chat_template_kwargs must be an object of variables"));
+    }
+    if (config->sample_per_turn && !config->assistant_only_loss) {
+        tt_fail(TT_ERR_USAGE,
+                "sample_per_turn needs assistant_only_loss: it makes a sample of each turn that trains");
+        TT_GO(TT_ERR_USAGE);
+    }
     TT_GO(tt_chat_files_load(tt_tokenizer_folder(tokenizer), &chat->files));
     if (config->chat_template_path != NULL)
         TT_GO(tt_chat_files_take_template(config->chat_template_path, &chat->files));
@@ -82,6 +94,7 @@ void tt_chat_destroy(struct tt_chat *chat)
     tt_jinja_destroy(chat->parsed[0].jinja);
     tt_jinja_destroy(chat->parsed[1].jinja);
     tt_chat_files_deinit(&chat->files);
+    tt_json_deinit(&chat->kwargs);
     tt_ranges_deinit(&chat->plain);
     tt_free(chat->variables);
     tt_free(chat);
@@ -155,6 +168,8 @@ static tt_status list_variables(struct tt_chat *chat, const struct tt_conversati
                                   .name = "add_generation_prompt", .kind = TT_JINJA_BOOL, .flag = asks}));
     const char *key;
     const struct tt_json_value *value;
+    for (size_t i = 0; tt_json_next_member(chat->kwargs.root, &i, &key, &value);)
+        if (tt_json_get(conversation->kwargs, key) == NULL) TT_TRY(add_json(chat, key, value));
     for (size_t i = 0; tt_json_next_member(conversation->kwargs, &i, &key, &value);)
         TT_TRY(add_json(chat, key, value));
     return TT_OK;

@@ -255,9 +255,10 @@ static bool has_role(const struct tt_data_config *config, const char *role)
     return false;
 }
 
-static bool trains(const struct masking *m, size_t index)
+bool tt_chat_trains(const struct tt_data_config *config, const struct tt_conversation *conversation,
+                    size_t index)
 {
-    switch ((enum tt_message_trains)m->conversation->trains[index]) {
+    switch ((enum tt_message_trains)conversation->trains[index]) {
     case TT_MESSAGE_SKIPPED:
         return false;
     case TT_MESSAGE_TRAINED:
@@ -265,7 +266,17 @@ static bool trains(const struct masking *m, size_t index)
     case TT_MESSAGE_UNSAID:
         break;
     }
-    return has_role(m->config, tt_conversation_role(m->conversation, index));
+    return has_role(config, tt_conversation_role(conversation, index));
+}
+
+static bool trains(const struct masking *m, size_t index)
+{
+    return tt_chat_trains(m->config, m->conversation, index);
+}
+
+static bool trains_last_only(const struct masking *m)
+{
+    return m->config->train_last_turn_only || m->config->sample_per_turn;
 }
 
 static void mark(struct masking *m, size_t begin, size_t end)
@@ -292,7 +303,7 @@ static tt_status mark_turns(struct masking *m)
         if (trains(m, i)) last = i;
     m->report->any_turn = last < m->count;
     for (size_t i = 0; i < m->count; i++) {
-        bool trained = trains(m, i) && (!m->config->train_last_turn_only || i == last);
+        bool trained = trains(m, i) && (!trains_last_only(m) || i == last);
         if (trained) TT_TRY(mark_turn(m, i, i == last));
         if (trained || m->config->train_on_eos != TT_TRAIN_EOS_ALL || !m->places[i].any) continue;
         struct turn turn = {0};
@@ -305,8 +316,8 @@ static tt_status mark_turns(struct masking *m)
 /* Tags say what trains where no setting and no message says otherwise. */
 static bool uses_tags(const struct masking *m, const struct tt_jinja *jinja)
 {
-    if (!tt_jinja_has_generation(jinja) || m->config->roles_to_train != NULL ||
-        m->config->train_last_turn_only || m->config->train_on_eos != TT_TRAIN_EOS_TURN)
+    if (!tt_jinja_has_generation(jinja) || m->config->roles_to_train != NULL || trains_last_only(m) ||
+        m->config->train_on_eos != TT_TRAIN_EOS_TURN)
         return false;
     for (size_t i = 0; i < m->count; i++)
         if (m->conversation->trains[i] != TT_MESSAGE_UNSAID) return false;

@@ -24,6 +24,10 @@ struct tt_chat_mask_report {
     bool any_turn;        /* a message has a role that trains */
 };
 
+/* Whether a message trains, by its role and its own `train` or `weight`. */
+bool tt_chat_trains(const struct tt_data_config *config, const struct tt_conversation *conversation,
+                    size_t index);
+
 /* Replaces `mask` by one byte for each id: 1 trains. `text` is the whole conversation. */
 TT_MUST_USE tt_status tt_chat_mask(struct tt_chat *chat, const struct tt_conversation *conversation,
                                    const struct tt_chat_text *text, const struct tt_chat_tokens *tokens,

@@ -36,6 +36,16 @@ static tt_status check_messages(const struct reading *r)
     return TT_OK;
 }
 
+/* Leaves the conversation up to message number `part` of those that train. */
+static tt_status cut_to_part(struct reading *r, size_t part)
+{
+    size_t count = tt_json_count(r->conversation.messages), parts = 0, end = count;
+    for (size_t i = r->conversation.prompt_count; i < count; i++)
+        if (tt_chat_trains(r->config, &r->conversation, i) && parts++ == part) end = i + 1;
+    r->report.parts = parts > 0 ? parts : 1; /* a row where nothing trains is left to the mask */
+    return tt_conversation_cut(&r->conversation, end);
+}
+
 static void skip_first(struct reading *r, size_t count)
 {
     if (count > r->supervised->bytes) count = r->supervised->bytes;
@@ -87,18 +97,21 @@ out:
 }
 
 tt_status tt_chat_row_read(struct tt_chat *chat, struct tt_tokenizer_scratch *scratch,
-                           const struct tt_json *row, struct tt_ids *ids, struct tt_str *supervised,
-                           struct tt_chat_row_report *report)
+                           const struct tt_json *row, size_t part, struct tt_ids *ids,
+                           struct tt_str *supervised, struct tt_chat_row_report *report)
 {
     struct reading r = {.chat = chat,
                         .scratch = scratch,
                         .config = tt_chat_config(chat),
                         .row = row,
                         .ids = ids,
-                        .supervised = supervised};
+                        .supervised = supervised,
+                        .report.parts = 1};
     tt_status status = TT_OK;
     TT_GO(tt_conversation_read(row, &r.conversation));
     TT_GO(check_messages(&r));
+    if (r.config->reasoning == TT_REASONING_DROP) TT_GO(tt_conversation_drop_reasoning(&r.conversation));
+    if (r.config->sample_per_turn) TT_GO(cut_to_part(&r, part));
     size_t count = tt_json_count(r.conversation.messages);
     TT_GO(tt_chat_render(chat, &r.conversation, count, false, &r.text));
     TT_GO(tt_chat_encode(chat, scratch, &r.text, ids, &r.ranges));

@@ -233,6 +233,64 @@ void tt_conversation_deinit(struct tt_conversation *conversation)
     *conversation = (struct tt_conversation){0};
 }
 
+/* What follows the reasoning of a content, or NULL: there is none. */
+static const char *find_answer(const char *content)
+{
+    const char *at = content + strspn(content, " \t\r\n"), *end = NULL;
+    if (strncmp(at, "<think>", strlen("<think>")) != 0) return NULL;
+    while ((at = strstr(at, "</think>")) != NULL) end = at += strlen("</think>");
+    return end != NULL ? end + strspn(end, "\n") : NULL;
+}
+
+static tt_status copy_without_reasoning(const struct tt_json_value *message, struct tt_json_value *list)
+{
+    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
+    struct tt_json_value *copy = tt_json_copy(message);
+    if (copy == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < 3; i++) (void)tt_json_remove(copy, names[i]);
+    const char *role = tt_json_text(tt_json_get(copy, "role"));
+    const char *content = tt_json_text(tt_json_get(copy, "content"));
+    const char *answer =
+        content != NULL && role != NULL && strcmp(role, "assistant") == 0 ? find_answer(content) : NULL;
+    if (answer != NULL && tt_json_set(copy, "content", tt_json_new_string(answer)) != 0) {
+        tt_json_release(copy);
+        return TT_ERR_MEMORY;
+    }
+    return tt_json_append(list, copy) == 0 ? TT_OK : TT_ERR_MEMORY;
+}
+
+/* Replaces the messages by the first `count`. */
+static tt_status replace_messages(struct tt_conversation *conversation, size_t count, bool reasoning)
+{
+    struct tt_json_value *list = tt_json_new_list();
+    tt_status status = list == NULL ? TT_ERR_MEMORY : TT_OK;
+    for (size_t i = 0; i < count && status == TT_OK; i++) {
+        const struct tt_json_value *message = tt_json_at(conversation->messages, i);
+        if (!reasoning)
+            status = copy_without_reasoning(message, list);
+        else if (tt_json_append_copy(list, message) != 0)
+            status = TT_ERR_MEMORY;
+    }
+    if (status != TT_OK) {
+        tt_json_release(list);
+        return status;
+    }
+    tt_json_release(conversation->messages);
+    conversation->messages = list;
+    return TT_OK;
+}
+
+tt_status tt_conversation_drop_reasoning(struct tt_conversation *conversation)
+{
+    return replace_messages(conversation, tt_json_count(conversation->messages), false);
+}
+
+tt_status tt_conversation_cut(struct tt_conversation *conversation, size_t count)
+{
+    if (count >= tt_json_count(conversation->messages)) return TT_OK;
+    return replace_messages(conversation, count, true);
+}
+
 const char *tt_conversation_role(const struct tt_conversation *conversation, size_t index)
 {
     return tt_json_text(tt_json_get(tt_json_at(conversation->messages, index), "role"));

@@ -32,6 +32,11 @@ bool tt_conversation_is_alpaca(const struct tt_json_value *row);
 /* TT_ERR_DATA for a row that is none. The row was parsed as a whole. */
 TT_MUST_USE tt_status tt_conversation_read(const struct tt_json *row, struct tt_conversation *out);
 void tt_conversation_deinit(struct tt_conversation *conversation);
+/* Removes the reasoning of all messages: its members, and of a content that begins with <think> all up to the last
+ * </think> and the line breaks behind it. */
+TT_MUST_USE tt_status tt_conversation_drop_reasoning(struct tt_conversation *conversation);
+/* Leaves the first `count` messages. */
+TT_MUST_USE tt_status tt_conversation_cut(struct tt_conversation *conversation, size_t count);
 /* The role of message `index`; lent. */
 const char *tt_conversation_role(const struct tt_conversation *conversation, size_t index);
 

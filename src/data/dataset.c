@@ -89,11 +89,6 @@ static tt_status add_row(const struct load *load, size_t index, const struct tt_
     const struct tt_data_config *config = load->config;
     struct tt_dataset_report *report = &block->report;
     size_t limit = sample_limit(config), total = row->total;
-    report->rows++;
-    report->prompt_mismatch += row->prompt_mismatch;
-    report->conversations += row->conversation;
-    report->roles_mapped += row->roles_mapped;
-    report->history_differs += row->history_differs;
     if ((int64_t)total > report->longest) report->longest = (int64_t)total;
     if (total <= limit) return add_sample(block, row, 0, total, true);
     if (is_cut(load)) {
@@ -116,14 +111,26 @@ static tt_status add_row(const struct load *load, size_t index, const struct tt_
     return add_sample(block, row, 0, limit, true);
 }
 
+static void count_row(struct tt_dataset_report *report, const struct tt_row *row)
+{
+    report->rows++;
+    report->prompt_mismatch += row->prompt_mismatch;
+    report->conversations += row->conversation;
+    report->roles_mapped += row->roles_mapped;
+    report->history_differs += row->history_differs;
+}
+
 static tt_status read_block(struct load *load, size_t index, struct tt_row_reader *reader, size_t *at)
 {
     size_t first = index * load->block_rows, end = first + load->block_rows;
     if (end > load->rows->count) end = load->rows->count;
     for (*at = first; *at < end; (*at)++) {
-        struct tt_row row;
-        TT_TRY(tt_row_read(reader, *at, &row));
-        TT_TRY(add_row(load, *at, &row, &load->blocks[index]));
+        struct tt_row row = {.parts = 1};
+        for (size_t part = 0; part < row.parts; part++) {
+            TT_TRY(tt_row_read(reader, *at, part, &row));
+            if (part == 0) count_row(&load->blocks[index].report, &row);
+            TT_TRY(add_row(load, *at, &row, &load->blocks[index]));
+        }
     }
     return TT_OK;
 }

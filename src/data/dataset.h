@@ -23,6 +23,8 @@
 enum tt_packing_strategy { TT_PACKING_BFD, TT_PACKING_WRAPPED };
 /* The tokens that close turns: of those that train, of all, of the last one that trains, of none. */
 enum tt_train_eos { TT_TRAIN_EOS_TURN, TT_TRAIN_EOS_ALL, TT_TRAIN_EOS_LAST, TT_TRAIN_EOS_NONE };
+/* Reasoning of earlier and last answers: as the template writes it; left out of every message. */
+enum tt_reasoning { TT_REASONING_KEEP, TT_REASONING_DROP };
 enum tt_over_length { TT_OVER_LENGTH_TRUNCATE, TT_OVER_LENGTH_DROP, TT_OVER_LENGTH_ERROR };
 
 /* Settings; their table rows are in data/settings.c. Strings are owned by the settings store. */
@@ -50,7 +52,10 @@ struct tt_data_config {
     const char *roles_to_train;     /* a list as text; NULL: assistant */
     enum tt_train_eos train_on_eos;
     bool train_last_turn_only, special_tokens_in_messages;
-    const char *date; /* of strftime_now; NULL: now */
+    bool sample_per_turn; /* a sample for each message that trains */
+    enum tt_reasoning reasoning;
+    const char *chat_template_kwargs; /* a JSON object: variables of the template; NULL: none */
+    const char *date;                 /* of strftime_now; NULL: now */
     bool shuffle_dataset;
     size_t max_row_size;                         /* bytes of a row in its file, 64 MiB; 0: no limit */
     int64_t max_train_samples, max_eval_samples; /* 0: all */

@@ -31,7 +31,7 @@ struct tt_row_reader {
     struct tt_str text, prompt; /* the text to tokenize; the prompt alone */
     struct tt_str completion;
     struct tt_chat *chat; /* NULL until a row is a conversation */
-    size_t row;           /* the current row, for messages */
+    size_t row, part;     /* the current row, for messages; the sample of it */
 };
 
 /* ---- Set-up ---- */
@@ -488,12 +488,13 @@ static tt_status read_conversation(struct tt_row_reader *reader, struct tt_row *
     TT_GO(parse_row(reader, reader->members, false, &json));
     forget_source(reader);
     clear_ids(&reader->ids, 0);
-    TT_GO(in_row(reader, tt_chat_row_read(reader->chat, reader->scratch, &json, &reader->ids,
+    TT_GO(in_row(reader, tt_chat_row_read(reader->chat, reader->scratch, &json, reader->part, &reader->ids,
                                           &reader->supervised, &report)));
     TT_GO(check_ids(reader, true));
     reader->ids.limit = reader->ids_max;
     tt_ids_clip(&reader->ids);
     *out = (struct tt_row){.prompt_mismatch = report.prompt_mismatch,
+                           .parts = report.parts,
                            .conversation = true,
                            .roles_mapped = report.roles_mapped,
                            .history_differs = report.history_differs};
@@ -551,9 +552,10 @@ static void forget_row(struct tt_row_reader *reader)
     if (reader->prompt_ids.capacity > LONG_IDS) tt_ids_deinit(&reader->prompt_ids);
 }
 
-tt_status tt_row_read(struct tt_row_reader *reader, size_t index, struct tt_row *out)
+tt_status tt_row_read(struct tt_row_reader *reader, size_t index, size_t part, struct tt_row *out)
 {
     reader->row = index;
+    reader->part = part;
     forget_row(reader);
     const struct tt_row_span *span = &reader->rows->spans[index];
     struct tt_row row = {0};
@@ -562,6 +564,7 @@ tt_status tt_row_read(struct tt_row_reader *reader, size_t index, struct tt_row 
     row.supervised = (const uint8_t *)reader->supervised.data;
     row.count = reader->ids.count;
     row.total = reader->ids.count + reader->ids.beyond;
+    if (row.parts == 0) row.parts = 1;
     *out = row;
     return TT_OK;
 }

@@ -23,10 +23,12 @@ struct tt_row {
     const char *prompt;     /* NULL: not a row of prompt and completion */
     const char *completion; /* as above; without the end token */
     bool prompt_mismatch;
+    size_t parts;                                     /* samples of the row */
     bool conversation, roles_mapped, history_differs; /* data/chat_row.h */
 };
 
-/* Row `index` of the rows. Errors name file, row and line. */
-TT_MUST_USE tt_status tt_row_read(struct tt_row_reader *reader, size_t index, struct tt_row *out);
+/* Sample `part` of row `index`; all rows have part 0, and out->parts is their number. Errors name file, row and line. */
+TT_MUST_USE tt_status tt_row_read(struct tt_row_reader *reader, size_t index, size_t part,
+                                  struct tt_row *out);
 
 #endif

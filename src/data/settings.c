@@ -70,6 +70,16 @@ const struct tt_setting tt_data_settings[] = {
     {.name = "train_last_turn_only", .type = TT_SETTING_BOOL, FIELD(train_last_turn_only),
      .default_text = "false",
      .help = "With assistant_only_loss: only the last message that would train does."},
+    {.name = "sample_per_turn", .type = TT_SETTING_BOOL, FIELD(sample_per_turn), .default_text = "false",
+     .help = "With assistant_only_loss: one sample for each message that trains, the conversation up to it, in which "
+             "only it trains. For templates that shorten history."},
+    {.name = "reasoning", .type = TT_SETTING_CHOICE, FIELD(reasoning), .default_text = "keep",
+     .choices = "keep drop",
+     .help = "Reasoning of the answers in conversations (reasoning_content, or <think> before the answer). keep: as the "
+             "chat template writes it; drop: no answer has any."},
+    {.name = "chat_template_kwargs", .type = TT_SETTING_JSON, FIELD(chat_template_kwargs),
+     .help = "Variables of the chat template for all rows, such as {\"enable_thinking\": false}; a row's own "
+             "chat_template_kwargs replace them."},
     {.name = "chat_template_path", .type = TT_SETTING_STRING, FIELD(chat_template_path),
      .help = "Chat template of conversations: a file, or the folder of a tokenizer; not given: the "
              "tokenizer's own."},

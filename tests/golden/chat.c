@@ -105,7 +105,7 @@ static void check_row(struct subject *subject, const struct tt_json *row, const 
     struct tt_ids ids = {0};
     struct tt_str supervised = {0}, shown = {0};
     struct tt_chat_row_report report;
-    tt_status status = tt_chat_row_read(subject->chat, subject->scratch, row, &ids, &supervised, &report);
+    tt_status status = tt_chat_row_read(subject->chat, subject->scratch, row, 0, &ids, &supervised, &report);
     subject->rows++;
     if (tt_json_is_null(golden)) {
         assert_int_not_equal(status, TT_OK);
@@ -249,7 +249,7 @@ static int compare_files(char **paths)
         bool parsed = answer_end != NULL && tt_json_parse(line, (size_t)(end - line), "row", &row) == TT_OK &&
                       tt_json_parse(answer, (size_t)(answer_end - answer), "golden", &expected) == TT_OK;
         if (!parsed) return 2;
-        tt_status status = tt_chat_row_read(chat, scratch, &row, &ids, &supervised, &report);
+        tt_status status = tt_chat_row_read(chat, scratch, &row, 0, &ids, &supervised, &report);
         const struct tt_json_value *wanted = tt_json_at(expected.root, 0),
                                    *mask = tt_json_at(expected.root, 1);
         bool is_null = tt_json_count(expected.root) == 0;

@@ -27,6 +27,7 @@ static struct tt_tokenizer_scratch *scratch;
     "'b'}]}"
 
 static struct tt_chat_row_report report;
+static size_t test_part; /* of the row */
 
 /* The row's text with what trains between [[ and ]], or NULL after an error. Rows are written with ' for ". */
 static tt_status mark(const struct tt_data_config *config, const char *template, const char *row,
@@ -45,7 +46,7 @@ static tt_status mark(const struct tt_data_config *config, const char *template,
     tt_status status = TT_OK;
     TT_GO(tt_json_parse(quoted, strlen(quoted), "row 1", &json));
     TT_GO(tt_chat_create(&with, tokenizer, &chat));
-    TT_GO(tt_chat_row_read(chat, scratch, &json, &ids, &supervised, &report));
+    TT_GO(tt_chat_row_read(chat, scratch, &json, test_part, &ids, &supervised, &report));
     assert_int_equal(ids.count, supervised.bytes);
     for (size_t i = 0, end; i < ids.count; i = end) {
         for (end = i; end < ids.count && supervised.data[end] == supervised.data[i];) end++;
@@ -213,7 +214,7 @@ static void special_tokens_in_messages(void **state)
             assert_int_equal(tt_str_append_char(&quoted, *at == '\'' ? '"' : *at), TT_OK);
         assert_int_equal(tt_json_parse(quoted.data, quoted.bytes, "row", &json), TT_OK);
         assert_int_equal(tt_chat_create(&config, tokenizer, &chat), TT_OK);
-        assert_int_equal(tt_chat_row_read(chat, scratch, &json, &ids, &supervised, &report), TT_OK);
+        assert_int_equal(tt_chat_row_read(chat, scratch, &json, 0, &ids, &supervised, &report), TT_OK);
         size_t ends = 0;
         for (size_t i = 0; i < ids.count; i++) ends += ids.data[i] == end;
         assert_int_equal(ends, on ? 4 : 2);
@@ -249,6 +250,52 @@ static void shortened_history(void **state)
            S "user\nq" E "\n" S "assistant\na" E "\n" S "user\nr" E "\n" S
              "assistant\n[[<think>\ny</think>\nb" E "\n]]");
     assert_false(report.history_differs);
+}
+
+static void samples_of_turns(void **state)
+{
+    (void)state;
+    struct tt_data_config config = assistant();
+    config.sample_per_turn = true;
+    static const char row[] =
+        "{'messages': [{'role': 'user', 'content': 'q'}, {'role': 'assistant', 'content': 'a', "
+        "'reasoning_content': 'x'}, {'role': 'user', 'content': 'r'}, {'role': 'assistant', 'content': 'b', "
+        "'reasoning_content': 'y'}]}";
+    expect(&config, THINK, row, S "user\nq" E "\n" S "assistant\n[[<think>\nx</think>\na" E "\n]]");
+    assert_int_equal(report.parts, 2);
+    assert_false(report.history_differs);
+    test_part = 1;
+    expect(&config, THINK, row,
+           S "user\nq" E "\n" S "assistant\na" E "\n" S "user\nr" E "\n" S
+             "assistant\n[[<think>\ny</think>\nb" E "\n]]");
+    assert_int_equal(report.parts, 2);
+    test_part = 0;
+    config.assistant_only_loss = false;
+    expect_error(&config, THINK, row, TT_ERR_USAGE, "sample_per_turn needs assistant_only_loss");
+}
+
+static void reasoning_is_dropped(void **state)
+{
+    (void)state;
+    struct tt_data_config config = assistant();
+    config.reasoning = TT_REASONING_DROP;
+    expect(&config, THINK,
+           "{'messages': [{'role': 'user', 'content': '<think>q</think>'}, {'role': 'assistant', 'content': "
+           "'<think>\\nplan</think>\\n\\na', 'thinking': 'x'}]}",
+           S "user\n<think>q</think>" E "\n" S "assistant\n[[<think>\n</think>\na" E "\n]]");
+}
+
+static void variables_of_the_settings(void **state)
+{
+    (void)state;
+    struct tt_data_config config = assistant();
+    config.assistant_only_loss = false;
+    config.chat_template_kwargs = "{\"mode\": \"m\", \"other\": 1}";
+    expect(&config, "{{ mode }}{{ other }}", TALK, "[[m1]]");
+    expect(&config, "{{ mode }}{{ other }}",
+           "{'messages': [{'role': 'user'}], 'chat_template_kwargs': {'mode': 'row'}}", "[[row1]]");
+    config.chat_template_kwargs = "[1]";
+    expect_error(&config, "x", TALK, TT_ERR_USAGE, "chat_template_kwargs must be an object");
 }
 
 static void disagreement(void **state)
@@ -325,9 +372,15 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_trains),       cmocka_unit_test(single_messages),
-        cmocka_unit_test(dialects),          cmocka_unit_test(special_tokens_in_messages),
-        cmocka_unit_test(shortened_history), cmocka_unit_test(disagreement),
+        cmocka_unit_test(what_trains),
+        cmocka_unit_test(single_messages),
+        cmocka_unit_test(dialects),
+        cmocka_unit_test(special_tokens_in_messages),
+        cmocka_unit_test(shortened_history),
+        cmocka_unit_test(samples_of_turns),
+        cmocka_unit_test(reasoning_is_dropped),
+        cmocka_unit_test(variables_of_the_settings),
+        cmocka_unit_test(disagreement),
         cmocka_unit_test(templates),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
