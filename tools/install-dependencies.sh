@@ -28,6 +28,8 @@ required=(
     "libutf8proc-dev: has_library libutf8proc"
     "liblzma-dev: has_library liblzma"
     "libsodium-dev: has_library libsodium"
+    "zlib1g-dev: has_library zlib"
+    "libzstd-dev: has_library libzstd"
 )
 optional=()
 case ${1:-build} in

@@ -465,24 +465,27 @@ tt_status tt_file_copy_inside(const char *folder, const char *name, uint64_t max
     return status;
 }
 
+tt_status tt_file_map_descriptor(int descriptor, const char *path, uint64_t bytes, struct tt_file_map *map)
+{
+    /* mmap refuses empty files. */
+    *map = (struct tt_file_map){(const uint8_t *)"", 0};
+    if (bytes == 0) return TT_OK;
+    void *data =
+        bytes <= PTRDIFF_MAX ? mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, descriptor, 0) : MAP_FAILED;
+    if (data == MAP_FAILED) {
+        *map = (struct tt_file_map){0};
+        return tt_fail_errno(errno, "cannot map '%s' into memory", path);
+    }
+    *map = (struct tt_file_map){data, bytes};
+    return TT_OK;
+}
+
 tt_status tt_file_map_open(const char *path, struct tt_file_map *map)
 {
     int descriptor = -1;
     uint64_t bytes = 0;
     TT_TRY(tt_file_open_read(path, &descriptor, &bytes));
-    tt_status status = TT_OK;
-    if (bytes == 0) {
-        /* mmap refuses empty files. */
-        *map = (struct tt_file_map){(const uint8_t *)"", 0};
-    } else {
-        void *data = bytes <= PTRDIFF_MAX ? mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, descriptor, 0)
-                                          : MAP_FAILED;
-        if (data == MAP_FAILED) {
-            status = tt_fail_errno(errno, "cannot map '%s' into memory", path);
-        } else {
-            *map = (struct tt_file_map){data, bytes};
-        }
-    }
+    tt_status status = tt_file_map_descriptor(descriptor, path, bytes, map);
     tt_file_close(descriptor);
     return status;
 }

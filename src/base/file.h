@@ -85,6 +85,9 @@ struct tt_file_map {
     uint64_t bytes;
 };
 TT_MUST_USE tt_status tt_file_map_open(const char *path, struct tt_file_map *map);
+/* The first `bytes` of an open file, which may be closed afterwards; `path` is for messages. */
+TT_MUST_USE tt_status tt_file_map_descriptor(int descriptor, const char *path, uint64_t bytes,
+                                             struct tt_file_map *map);
 void tt_file_map_close(struct tt_file_map *map);
 /* Returns the memory of a part of a map to the system, except for small parts; a later access reads the file again. */
 void tt_file_map_release(const void *data, size_t bytes);

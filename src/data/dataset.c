@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "data/prompt_template.h"
 #include "data/row_reader.h"
+#include "data/sources.h"
 #include "data/store.h"
 
 enum {
@@ -269,6 +270,60 @@ tt_status tt_dataset_load(const char *path, const struct tt_data_config *config,
     dataset = NULL;
 out:
     tt_rows_close(&rows);
+    tt_dataset_destroy(dataset);
+    return status;
+}
+
+/* ---- Several files ---- */
+
+static tt_status append_samples(struct tt_dataset *dataset, const struct tt_dataset *from, double weight,
+                                struct tt_rng rng)
+{
+    size_t count = from->store.sample_count, whole = (size_t)weight;
+    size_t some = (size_t)((weight - (double)whole) * (double)count + 0.5);
+    for (size_t i = 0; i < whole * count; i++)
+        TT_TRY(tt_store_append_sample(&dataset->store, &from->store, i % count));
+    for (size_t i = 0; i < count; i++)
+        if (tt_rng_permute(rng, i, count) < some)
+            TT_TRY(tt_store_append_sample(&dataset->store, &from->store, i));
+    return TT_OK;
+}
+
+/* Appends the rows of a file; *left: rows that may still be read. */
+static tt_status append_file(struct tt_dataset *dataset, const struct tt_source_file *file, double weight,
+                             const struct load *load, int64_t *left, struct tt_rng rng)
+{
+    struct tt_dataset *one = NULL;
+    TT_TRY(tt_dataset_load(file->path, load->config, load->tokenizer, load->vocab_size, *left, &one));
+    tt_status status = append_samples(dataset, one, weight, rng);
+    add_report(&dataset->report, &one->report);
+    if (*left > 0) *left -= one->report.rows;
+    tt_dataset_destroy(one);
+    return status;
+}
+
+tt_status tt_dataset_load_sources(const struct tt_sources *sources, const struct tt_data_config *config,
+                                  const struct tt_tokenizer *tokenizer, int64_t vocab_size,
+                                  int64_t max_samples, uint64_t seed, struct tt_dataset **out)
+{
+    const struct load load = {.config = config, .tokenizer = tokenizer, .vocab_size = vocab_size};
+    struct tt_rng rng = tt_rng_derive(tt_rng_make(seed), "data mixture");
+    int64_t left = max_samples;
+    tt_status status = TT_OK;
+    if (sources->file_count == 1 && sources->sources[0].weight == 1)
+        return tt_dataset_load(sources->files[0].path, config, tokenizer, vocab_size, max_samples, out);
+    struct tt_dataset *dataset = tt_calloc(1, sizeof *dataset);
+    if (dataset == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < sources->file_count && (max_samples <= 0 || left > 0); i++) {
+        const struct tt_source_file *file = &sources->files[i];
+        struct tt_rng own = tt_rng_derive(rng, tt_path_basename(file->path));
+        TT_GO(append_file(dataset, file, sources->sources[file->source].weight, &load, &left, own));
+    }
+    count_samples(dataset);
+    if (dataset->store.sample_count == 0) TT_GO(fail_empty(sources->sources[0].name, &dataset->report));
+    *out = dataset;
+    dataset = NULL;
+out:
     tt_dataset_destroy(dataset);
     return status;
 }

@@ -29,7 +29,8 @@ enum tt_over_length { TT_OVER_LENGTH_TRUNCATE, TT_OVER_LENGTH_DROP, TT_OVER_LENG
 
 /* Settings; their table rows are in data/settings.c. Strings are owned by the settings store. */
 struct tt_data_config {
-    const char *dataset_name;        /* file, or folder with train.jsonl / test.jsonl */
+    const char *dataset_name;        /* file, pattern, or folder with train.jsonl / test.jsonl */
+    const char *datasets;            /* NULL, or a mixture as JSON (data/sources.h) instead */
     const char *dataset_train_split; /* "train" */
     const char *dataset_test_split;  /* "test" */
     const char *eval_dataset;        /* file; NULL: the test split of a folder, or eval_split_size */
@@ -89,6 +90,13 @@ TT_MUST_USE tt_status tt_dataset_load(const char *path, const struct tt_data_con
  * A pure function of the seed. */
 TT_MUST_USE tt_status tt_dataset_create_random(size_t samples, int32_t length_min, int32_t length_max,
                                                int64_t vocab_size, uint64_t seed, struct tt_dataset **out);
+/* The same for all files of `sources` in order, `max_samples` rows of them together. The rows of a source are there
+ * as often as its weight says: a fraction adds that share of its samples, which `seed` chooses. */
+struct tt_sources;
+TT_MUST_USE tt_status tt_dataset_load_sources(const struct tt_sources *sources,
+                                              const struct tt_data_config *config,
+                                              const struct tt_tokenizer *tokenizer, int64_t vocab_size,
+                                              int64_t max_samples, uint64_t seed, struct tt_dataset **out);
 void tt_dataset_destroy(struct tt_dataset *dataset); /* takes NULL */
 size_t tt_dataset_count(const struct tt_dataset *dataset);
 struct tt_sample tt_dataset_sample(const struct tt_dataset *dataset, size_t index);

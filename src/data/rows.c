@@ -4,16 +4,35 @@
 
 #include "base/alloc.h"
 #include "base/ascii.h"
+#include "data/unpack.h"
 
 static bool is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
+/* The bytes of a name without the ending of compressed files. */
+static size_t plain_bytes(const char *path)
+{
+    size_t bytes = strlen(path);
+    for (size_t i = 0; tt_unpack_endings[i] != NULL; i++) {
+        size_t ending = strlen(tt_unpack_endings[i]);
+        if (bytes > ending && tt_ascii_same(path + bytes - ending, tt_unpack_endings[i]))
+            return bytes - ending;
+    }
+    return bytes;
+}
+
 static bool has_ending(const char *path, const char *ending)
 {
-    size_t path_bytes = strlen(path), bytes = strlen(ending);
-    return path_bytes >= bytes && tt_ascii_same(path + path_bytes - bytes, ending);
+    size_t path_bytes = plain_bytes(path), bytes = strlen(ending);
+    return path_bytes >= bytes && tt_ascii_same_start(path + path_bytes - bytes, ending, bytes);
+}
+
+bool tt_rows_is_name(const char *path)
+{
+    return has_ending(path, ".jsonl") || has_ending(path, ".json") || has_ending(path, ".ndjson") ||
+           has_ending(path, ".txt");
 }
 
 static tt_status add(struct tt_rows *rows, const char *data, size_t bytes, uint64_t line)
@@ -128,7 +147,8 @@ static tt_status find_elements(struct tt_rows *rows, const char *at, const char 
 
 static tt_status refuse_kind(const char *path)
 {
-    tt_fail(TT_ERR_UNSUPPORTED, "'%s' is not supported: data files are .jsonl, .json or .txt", path);
+    tt_fail(TT_ERR_UNSUPPORTED,
+            "'%s' is not supported: data files are .jsonl, .json or .txt, or such with .gz or .zst", path);
     if (has_ending(path, ".parquet") || has_ending(path, ".arrow")) {
         tt_hint("convert it once, in Python: datasets.Dataset.from_%s('%s').to_json('train.jsonl')",
                 has_ending(path, ".arrow") ? "file" : "parquet", path);
@@ -154,10 +174,10 @@ tt_status tt_rows_open(const char *path, size_t max_rows, size_t max_row_size, s
 {
     struct tt_rows opened = {.path = path, .max_row_size = max_row_size > 0 ? max_row_size : SIZE_MAX};
     opened.plain_text = has_ending(path, ".txt");
-    bool json = has_ending(path, ".jsonl") || has_ending(path, ".json") || has_ending(path, ".ndjson");
-    if (!opened.plain_text && !json && !tt_path_is_dir(path) && tt_path_exists(path))
-        return refuse_kind(path);
-    tt_status status = tt_file_map_open(path, &opened.map);
+    if (!tt_rows_is_name(path) && !tt_path_is_dir(path) && tt_path_exists(path)) return refuse_kind(path);
+    bool packed = false;
+    tt_status status = tt_unpack_map(path, &opened.map, &packed);
+    if (status == TT_OK && !packed) status = tt_file_map_open(path, &opened.map);
     if (status != TT_OK && !tt_path_exists(path))
         tt_hint("rows are read from a local .jsonl, .json or .txt file");
     TT_GO(status);

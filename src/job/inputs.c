@@ -181,55 +181,85 @@ static tt_status locate_data(const char *name, const char *split, char **path)
     return *path != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
-/* Finds the file of a split. `name` (dataset_name): a file, or a folder with <split>.jsonl, .json or .txt. *path is
- * owned; NULL if the folder has no such split. */
-static tt_status find_split(const char *name, const char *split, char **path)
+/* Adds the files of a name (dataset_name, eval_dataset); none where a folder has no such split. */
+static tt_status add_source(struct tt_sources *sources, const char *name, const char *split, double weight)
 {
-    static const char *const endings[] = {".jsonl", ".json", ".txt"};
+    if (tt_sources_is_pattern(name)) {
+        TT_TRY(tt_sources_add(sources, name, split, weight));
+        return sources->file_count > 0 ? TT_OK
+                                       : tt_fail(TT_ERR_DATA, "no data file matches the pattern '%s'", name);
+    }
     char *located;
     TT_TRY(locate_data(name, split, &located));
-    *path = located;
-    if (!tt_path_is_dir(located)) return TT_OK;
-    *path = NULL;
-    tt_status status = TT_OK;
-    for (size_t i = 0; i < sizeof endings / sizeof *endings && *path == NULL && status == TT_OK; i++) {
-        char file[128];
-        snprintf(file, sizeof file, "%s%s", split, endings[i]);
-        *path = tt_path_join(located, file);
-        if (*path == NULL) status = TT_ERR_MEMORY;
-        if (*path == NULL || tt_path_exists(*path)) continue;
-        tt_free(*path);
-        *path = NULL;
-    }
+    tt_status status = tt_sources_add(sources, located, split, weight);
     tt_free(located);
     return status;
 }
 
+static tt_status add_entry(const struct tt_mixture_entry *entry, size_t index, const char *split,
+                           struct tt_sources *sources)
+{
+    const char *of = entry->split != NULL ? entry->split : split;
+    size_t before = sources->file_count;
+    if (entry->data_files != NULL) {
+        struct tt_path below;
+        TT_TRY(tt_path_set(&below, entry->path, entry->data_files));
+        TT_TRY(add_source(sources, below.text, of, entry->weight));
+    } else {
+        TT_TRY(add_source(sources, entry->path, of, entry->weight));
+    }
+    if (sources->file_count > before) return TT_OK;
+    return tt_fail(TT_ERR_DATA, "datasets[%zu]: '%s' has no files of rows for the split '%s'", index,
+                   entry->path, of);
+}
+
+static tt_status add_mixture(const char *text, const char *split, struct tt_sources *sources)
+{
+    struct tt_json json = {0};
+    tt_status status = TT_OK;
+    TT_GO(tt_json_parse(text, strlen(text), "datasets", &json));
+    if (!tt_json_is_list(json.root) || tt_json_count(json.root) == 0)
+        TT_GO(tt_fail(TT_ERR_USAGE, "'datasets' must be a list of {path, weight}"));
+    for (size_t i = 0; i < tt_json_count(json.root); i++) {
+        struct tt_mixture_entry entry;
+        TT_GO(tt_mixture_read(json.root, i, &entry));
+        TT_GO(add_entry(&entry, i, split, sources));
+    }
+    status = tt_sources_check(sources);
+out:
+    tt_json_deinit(&json);
+    return status;
+}
+
 static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_data_config *data,
-                              const char *path, int64_t max_samples, struct tt_dataset **out)
+                              const struct tt_sources *files, int64_t max_samples, uint64_t seed,
+                              struct tt_dataset **out)
 {
     struct tt_data_config limited = *data;
     limited.max_length = inputs->max_length;
     limited.chat_template_path = inputs->template_path;
-    return tt_dataset_load(path, &limited, inputs->tokenizer, inputs->model_facts.vocab_size, max_samples,
-                           out);
+    return tt_dataset_load_sources(files, &limited, inputs->tokenizer, inputs->model_facts.vocab_size,
+                                   max_samples, seed, out);
 }
 
 static tt_status load_train(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
     const struct tt_data_config *data = config->data;
-    if (data->dataset_name == NULL) {
+    if (data->dataset_name == NULL && data->datasets == NULL) {
         (void)tt_fail(TT_ERR_USAGE, "no training data");
         tt_hint("give a file with --dataset_name train.jsonl, or a folder that holds train.jsonl");
         return TT_ERR_USAGE;
     }
-    TT_TRY(find_split(data->dataset_name, data->dataset_train_split, &inputs->train_path));
-    if (inputs->train_path == NULL)
+    if (data->datasets != NULL)
+        TT_TRY(add_mixture(data->datasets, data->dataset_train_split, &inputs->train_files));
+    else
+        TT_TRY(add_source(&inputs->train_files, data->dataset_name, data->dataset_train_split, 1));
+    if (inputs->train_files.file_count == 0)
         return hint_at_export(tt_fail(TT_ERR_USAGE, "'%s' has no %s.jsonl, .json or .txt", data->dataset_name,
                                       data->dataset_train_split),
                               data->dataset_name, data->dataset_train_split);
-    tt_status status =
-        load_dataset(inputs, data, inputs->train_path, data->max_train_samples, &inputs->train);
+    tt_status status = load_dataset(inputs, data, &inputs->train_files, data->max_train_samples,
+                                    (uint64_t)config->seed, &inputs->train);
     if (status == TT_OK && data->shuffle_dataset)
         status = tt_dataset_shuffle(inputs->train, (uint64_t)config->seed);
     return status;
@@ -248,17 +278,19 @@ static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inpu
         return tt_dataset_split(inputs->train, count, (uint64_t)config->seed, &inputs->eval);
     }
     if (data->eval_dataset != NULL)
-        TT_TRY(locate_data(data->eval_dataset, data->dataset_test_split, &inputs->eval_path));
+        TT_TRY(add_source(&inputs->eval_files, data->eval_dataset, data->dataset_test_split, 1));
     else if (data->dataset_name != NULL &&
-             (config->use == TT_INPUTS_EVALUATE || !is_file(data->dataset_name)))
-        TT_TRY(find_split(data->dataset_name, data->dataset_test_split, &inputs->eval_path));
-    if (inputs->eval_path == NULL) {
+             (config->use == TT_INPUTS_EVALUATE ||
+              (!is_file(data->dataset_name) && !tt_sources_is_pattern(data->dataset_name))))
+        TT_TRY(add_source(&inputs->eval_files, data->dataset_name, data->dataset_test_split, 1));
+    if (inputs->eval_files.file_count == 0) {
         (void)tt_fail(TT_ERR_USAGE, "evaluation is on, but there is no evaluation data");
         tt_hint("give --eval_dataset FILE, a folder with %s.jsonl as dataset_name, or --eval_split_size 0.05",
                 data->dataset_test_split);
         return TT_ERR_USAGE;
     }
-    tt_status status = load_dataset(inputs, data, inputs->eval_path, data->max_eval_samples, &inputs->eval);
+    tt_status status = load_dataset(inputs, data, &inputs->eval_files, data->max_eval_samples,
+                                    (uint64_t)config->seed, &inputs->eval);
     if (status != TT_OK) tt_while("loading the evaluation data");
     return status;
 }
@@ -291,8 +323,8 @@ void tt_inputs_close(struct tt_inputs *inputs)
     tt_chat_files_deinit(&inputs->templates);
     tt_arena_deinit(&inputs->arena);
     tt_free(inputs->adapter_folder);
-    tt_free(inputs->train_path);
-    tt_free(inputs->eval_path);
+    tt_sources_deinit(&inputs->train_files);
+    tt_sources_deinit(&inputs->eval_files);
     *inputs = (struct tt_inputs){0};
 }
 

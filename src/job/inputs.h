@@ -7,6 +7,7 @@
 #include "checkpoint/save.h"
 #include "data/chat.h"
 #include "data/dataset.h"
+#include "data/sources.h"
 #include "job/parts.h"
 #include "model/quantization.h"
 
@@ -26,8 +27,8 @@ struct tt_inputs {
     const char *template_path; /* where they are; lent, or NULL */
     /* [templates.template_count], in `arena`: the files that are stored beside what is trained */
     struct tt_save_template *template_files;
-    /* owned: files of the data sets; NULL: none, or rows split off from `train` */
-    char *train_path, *eval_path;
+    /* files of the data sets; empty: none, or rows split off from `train` */
+    struct tt_sources train_files, eval_files;
 };
 
 enum tt_inputs_use { TT_INPUTS_TRAIN, TT_INPUTS_EVALUATE, TT_INPUTS_GENERATE };

@@ -193,7 +193,9 @@ static tt_status check_training(const struct tt_job_spec *job)
 tt_status tt_train_resolve(struct tt_settings *settings, struct tt_job_spec *job)
 {
     TT_TRY(settle(settings, job));
-    if (job->data.dataset_name == NULL)
+    if (job->data.dataset_name != NULL && job->data.datasets != NULL)
+        return usage("dataset_name and datasets are both given", "datasets replaces dataset_name");
+    if (job->data.dataset_name == NULL && job->data.datasets == NULL)
         return usage(
             "setting 'dataset_name' is missing",
             "give --dataset_name train.jsonl, or a line 'dataset_name: train.jsonl' in the file of --config");

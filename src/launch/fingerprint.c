@@ -225,14 +225,19 @@ static tt_status add_adapter(struct reading *reading, const struct tt_inputs *in
                            : status;
 }
 
-static tt_status add_data(struct reading *reading, const struct tt_dataset *dataset, const char *path,
-                          const char *what)
+static tt_status add_data(struct reading *reading, const struct tt_dataset *dataset,
+                          const struct tt_sources *sources, const char *what)
 {
-    char name[64];
+    char name[300];
     if (dataset == NULL) return TT_OK;
     reading->role = TT_FINGERPRINT_DATA;
-    snprintf(name, sizeof name, "the file of the %s data", what);
-    if (path != NULL) TT_TRY(add_file(reading, path, name));
+    for (size_t i = 0; i < sources->file_count; i++) {
+        snprintf(name, sizeof name, "the file of the %s data", what);
+        if (sources->file_count > 1) /* names of folders may differ between machines */
+            snprintf(name, sizeof name, "file %zu of the %s data, '%.200s'", i + 1, what,
+                     tt_path_basename(sources->files[i].path));
+        TT_TRY(add_file(reading, sources->files[i].path, name));
+    }
     snprintf(name, sizeof name, "the %s data", what);
     return add_part(reading->fingerprint, name, TT_FINGERPRINT_ROWS, tt_fingerprint_of_rows(dataset),
                     (int64_t)tt_dataset_count(dataset));
@@ -276,8 +281,8 @@ static tt_status list_all(struct reading *reading, const struct tt_inputs *input
     TT_TRY(add_model(reading, inputs));
     TT_TRY(add_templates(reading, inputs));
     if (inputs->adapter != NULL) TT_TRY(add_adapter(reading, inputs, inputs->adapter_folder));
-    TT_TRY(add_data(reading, inputs->train, inputs->train_path, "training"));
-    TT_TRY(add_data(reading, inputs->eval, inputs->eval_path, "evaluation"));
+    TT_TRY(add_data(reading, inputs->train, &inputs->train_files, "training"));
+    TT_TRY(add_data(reading, inputs->eval, &inputs->eval_files, "evaluation"));
     if (checkpoint == NULL) return TT_OK;
     reading->folder = checkpoint;
     reading->role = TT_FINGERPRINT_CHECKPOINT;

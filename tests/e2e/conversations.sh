@@ -13,7 +13,7 @@ model=(--model_name_or_path model)
 short=(--max_steps 2 --per_device_train_batch_size 4 --report_to none)
 
 # A tokenizer without a template: the error says what to give.
-expect 2 'the tokenizer has none' train "${model[@]}" --dataset_name rows.jsonl --output_dir none "${short[@]}"
+expect 3 'the tokenizer has none' train "${model[@]}" --dataset_name rows.jsonl --output_dir none "${short[@]}"
 grep -q 'chat_template_path' err || fail "no hint at chat_template_path:" "$(cat err)"
 
 expect 0 'result: tuned' train "${model[@]}" --dataset_name rows.jsonl --output_dir tuned "${short[@]}" \
@@ -30,7 +30,7 @@ cmp printed with_adapters || fail "evaluation with the adapter's template differ
 expect 0 '' generate "${model[@]}" --adapter_name_or_path tuned --messages '[{"role": "user", "content": "3 + 1?"}]' \
     --max_new_tokens 3 --json true
 grep -qF '"prompt": "<user> 3 + 1?</s>\n<assistant> "' printed || fail "another prompt:" "$(cat printed)"
-expect 2 'the tokenizer has none' generate "${model[@]}" --messages '[{"role": "user", "content": "3 + 1?"}]'
+expect 3 'the tokenizer has none' generate "${model[@]}" --messages '[{"role": "user", "content": "3 + 1?"}]'
 
 # A resumed run has the template and the date of its start, whatever the day is.
 cat >dated.jinja <<'END'
@@ -51,10 +51,10 @@ expect 2 'training data was' train "${model[@]}" --dataset_name rows.jsonl --out
 
 # A template that leaves its folder by a link is not copied.
 mkdir linked && ln -s /etc/hostname linked/chat_template.jinja
-expect 2 'chat_template.jinja' train "${model[@]}" --dataset_name rows.jsonl --output_dir other "${short[@]}" --chat_template_path linked
+expect 3 'chat_template.jinja' train "${model[@]}" --dataset_name rows.jsonl --output_dir other "${short[@]}" --chat_template_path linked
 mkdir named && printf '{"chat_template": [{"name": "../up", "template": "x"}, {"name": "default", "template": "x"}]}' >named/tokenizer_config.json
-expect 2 "cannot be stored as a file" train "${model[@]}" --dataset_name rows.jsonl --output_dir other "${short[@]}" --chat_template_path named
+expect 3 "cannot be stored as a file" train "${model[@]}" --dataset_name rows.jsonl --output_dir other "${short[@]}" --chat_template_path named
 echo '{% if %}' >broken.jinja
-expect 2 'broken.jinja' train "${model[@]}" --dataset_name rows.jsonl --output_dir other "${short[@]}" --chat_template_path broken.jinja
+expect 3 'broken.jinja' train "${model[@]}" --dataset_name rows.jsonl --output_dir other "${short[@]}" --chat_template_path broken.jinja
 [ ! -e other ] || fail "a refused run leaves its folder"
 finish

@@ -184,13 +184,14 @@ static void long_data(void **state)
                                           .packing_strategy = TT_PACKING_BFD,
                                           .eval_packing = -1,
                                           .completion_only_loss = -1};
-    struct tt_inputs inputs = {.train_path = tt_strdup(test_at("long.jsonl"))};
+    struct tt_inputs inputs = {0};
     struct tt_fingerprint prints[2][4];
     const uint64_t bytes = 1025 * MIB, places[] = {0, MIB - 1, bytes - 1};
     make_model(1, MIB);
     test_put("rows.jsonl", "{\"input_ids\": [1, 2, 3]}\n");
     test_put("long.jsonl", "");
     assert_int_equal(truncate(test_at("long.jsonl"), (off_t)bytes), 0);
+    assert_int_equal(tt_sources_add(&inputs.train_files, test_at("long.jsonl"), "train", 1), TT_OK);
     assert_int_equal(tt_model_folder_open(test_root(), true, &inputs.folder), TT_OK);
     assert_int_equal(tt_dataset_load(test_at("rows.jsonl"), &config, NULL, 100, 0, &inputs.train), TT_OK);
     uint64_t before = bytes_read();

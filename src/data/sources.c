@@ -1,0 +1,181 @@
+#include "data/sources.h"
+
+#include <glob.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "data/rows.h"
+#include "data/unpack.h"
+
+static const double weight_max = 1000;
+
+/* ---- Files ---- */
+
+/* Takes ownership of `path`. */
+static tt_status add_file(struct tt_sources *sources, char *path)
+{
+    if (path == NULL) return TT_ERR_MEMORY;
+    if (tt_grow((void **)&sources->files, sources->file_count, &sources->file_capacity,
+                sizeof *sources->files) != 0) {
+        tt_free(path);
+        return TT_ERR_MEMORY;
+    }
+    sources->files[sources->file_count++] = (struct tt_source_file){path, sources->count};
+    return TT_OK;
+}
+
+/* SPLIT.jsonl and the like: at most one. */
+static tt_status add_single(struct tt_sources *sources, const char *folder, const char *split)
+{
+    static const char *const endings[] = {".jsonl", ".json", ".ndjson", ".txt"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        for (int p = -1; p < 0 || tt_unpack_endings[p] != NULL; p++) {
+            char name[300];
+            snprintf(name, sizeof name, "%.200s%s%s", split, endings[i], p < 0 ? "" : tt_unpack_endings[p]);
+            char *path = tt_path_join(folder, name);
+            if (path == NULL) return TT_ERR_MEMORY;
+            if (tt_path_exists(path) && !tt_path_is_dir(path)) return add_file(sources, path);
+            tt_free(path);
+        }
+    }
+    return TT_OK;
+}
+
+struct listing {
+    struct tt_sources *sources;
+    const char *folder, *prefix;
+};
+
+static tt_status add_listed(void *context, const char *name)
+{
+    const struct listing *listing = context;
+    if (strncmp(name, listing->prefix, strlen(listing->prefix)) != 0 || !tt_rows_is_name(name)) return TT_OK;
+    char *path = tt_path_join(listing->folder, name);
+    if (path != NULL && tt_path_is_dir(path)) {
+        tt_free(path);
+        return TT_OK;
+    }
+    return add_file(listing->sources, path);
+}
+
+/* The files of folder/`below` whose names begin with `prefix`. */
+static tt_status add_all(struct tt_sources *sources, const char *folder, const char *below,
+                         const char *prefix)
+{
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, folder, below));
+    struct listing listing = {sources, path.text, prefix};
+    return tt_path_is_dir(path.text) ? tt_dir_list(path.text, add_listed, &listing) : TT_OK;
+}
+
+static tt_status add_folder(struct tt_sources *sources, const char *folder, const char *split)
+{
+    char dashed[300];
+    size_t before = sources->file_count;
+    snprintf(dashed, sizeof dashed, "%.200s-", split);
+    TT_TRY(add_single(sources, folder, split));
+    if (sources->file_count == before) TT_TRY(add_all(sources, folder, ".", dashed));
+    if (sources->file_count == before) TT_TRY(add_all(sources, folder, split, ""));
+    if (sources->file_count == before) TT_TRY(add_all(sources, folder, "data", dashed));
+    return TT_OK;
+}
+
+static tt_status add_matches(struct tt_sources *sources, const char *pattern)
+{
+    glob_t found = {0};
+    tt_status status = TT_OK;
+    int result = glob(pattern, 0, NULL, &found);
+    if (result == GLOB_NOSPACE) status = TT_ERR_MEMORY;
+    for (size_t i = 0; status == TT_OK && result == 0 && i < found.gl_pathc; i++)
+        if (tt_rows_is_name(found.gl_pathv[i]) && !tt_path_is_dir(found.gl_pathv[i]))
+            status = add_file(sources, tt_strdup(found.gl_pathv[i]));
+    globfree(&found);
+    return status;
+}
+
+bool tt_sources_is_pattern(const char *name)
+{
+    return strpbrk(name, "*?[") != NULL && !tt_path_exists(name);
+}
+
+/* ---- Sources ---- */
+
+tt_status tt_sources_add(struct tt_sources *sources, const char *path, const char *split, double weight)
+{
+    size_t before = sources->file_count;
+    if (sources->count == TT_SOURCES_MAX)
+        return tt_fail(TT_ERR_USAGE, "a mixture has at most %d sources", TT_SOURCES_MAX);
+    if (tt_sources_is_pattern(path))
+        TT_TRY(add_matches(sources, path));
+    else if (tt_path_is_dir(path))
+        TT_TRY(add_folder(sources, path, split));
+    else
+        TT_TRY(add_file(sources, tt_strdup(path)));
+    if (sources->file_count == before) return TT_OK;
+    if (tt_grow((void **)&sources->sources, sources->count, &sources->capacity, sizeof *sources->sources) !=
+        0)
+        return TT_ERR_MEMORY;
+    char *name = tt_strdup(path);
+    if (name == NULL) return TT_ERR_MEMORY;
+    sources->sources[sources->count++] = (struct tt_source){name, weight};
+    return TT_OK;
+}
+
+tt_status tt_sources_check(const struct tt_sources *sources)
+{
+    for (size_t i = 0; i < sources->file_count; i++) {
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(sources->files[i].path, sources->files[j].path) != 0) continue;
+            tt_fail(TT_ERR_USAGE, "the data file '%s' is given twice", sources->files[i].path);
+            tt_hint("a weight of 2 uses its rows twice in an epoch");
+            return TT_ERR_USAGE;
+        }
+    }
+    return TT_OK;
+}
+
+void tt_sources_deinit(struct tt_sources *sources)
+{
+    for (size_t i = 0; i < sources->count; i++) tt_free(sources->sources[i].name);
+    for (size_t i = 0; i < sources->file_count; i++) tt_free(sources->files[i].path);
+    tt_free(sources->sources);
+    tt_free(sources->files);
+    *sources = (struct tt_sources){0};
+}
+
+/* ---- Mixtures ---- */
+
+tt_status tt_mixture_read(const struct tt_json_value *list, size_t index, struct tt_mixture_entry *entry)
+{
+    const struct tt_json_value *object = tt_json_at(list, index), *value;
+    const char *key;
+    *entry = (struct tt_mixture_entry){.weight = 1};
+    if (!tt_json_is_object(object))
+        return tt_fail(TT_ERR_USAGE, "datasets[%zu] is not an object with a path", index);
+    for (size_t i = 0; tt_json_next_member(object, &i, &key, &value);) {
+        bool text = tt_json_is_string(value);
+        if (tt_json_is_null(value)) continue;
+        if (strcmp(key, "path") == 0 && text) {
+            entry->path = tt_json_text(value);
+        } else if (strcmp(key, "split") == 0 && text) {
+            entry->split = tt_json_text(value);
+        } else if (strcmp(key, "data_files") == 0 && text) {
+            entry->data_files = tt_json_text(value);
+        } else if (strcmp(key, "weight") == 0 && tt_json_is_number(value)) {
+            entry->weight = tt_json_number(value);
+        } else {
+            tt_fail(TT_ERR_USAGE, "datasets[%zu]: '%.64s' is not known, or not of its type", index, key);
+            tt_hint("an entry has path, split, data_files (texts) and weight (a number)");
+            return TT_ERR_USAGE;
+        }
+    }
+    if (entry->path == NULL) return tt_fail(TT_ERR_USAGE, "datasets[%zu] has no path", index);
+    if (!(entry->weight > 0 && entry->weight <= weight_max))
+        return tt_fail(TT_ERR_USAGE, "datasets[%zu]: weight is %g; it must be above 0 and at most %g", index,
+                       entry->weight, weight_max);
+    return TT_OK;
+}

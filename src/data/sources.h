@@ -1,0 +1,56 @@
+/* Where the rows of a data set are: sources, and the files of each in order.
+ *
+ * A source is a file; a folder, with the rows of a split in SPLIT.jsonl, SPLIT-*.jsonl, the folder SPLIT or
+ * data/SPLIT-*.jsonl (the first of these that exist; also .json, .ndjson and .txt, and .gz or .zst behind any of them);
+ * or a pattern (glob(7)). Files of a source are in the order of their names' bytes.
+ *
+ * A mixture is a JSON list [{"path", "split", "data_files", "weight"}, ...], TRL's `datasets` with a weight: how often
+ * each row of the source is used in an epoch, 1 by default. */
+#ifndef TT_DATA_SOURCES_H
+#define TT_DATA_SOURCES_H
+
+#include <stddef.h>
+
+#include "base/error.h"
+
+enum { TT_SOURCES_MAX = 256 };
+
+struct tt_source {
+    char *name; /* owned: as it was given */
+    double weight;
+};
+
+struct tt_source_file {
+    char *path; /* owned */
+    size_t source;
+};
+
+/* A zeroed struct is empty. */
+struct tt_sources {
+    struct tt_source *sources;
+    size_t count, capacity;
+    struct tt_source_file *files;
+    size_t file_count, file_capacity;
+};
+
+/* Adds the source `path` and its files. A folder without the split, and a pattern without a match, add nothing. */
+TT_MUST_USE tt_status tt_sources_add(struct tt_sources *sources, const char *path, const char *split,
+                                     double weight);
+/* Whether the name is a pattern and no path that exists. */
+bool tt_sources_is_pattern(const char *name);
+/* Checks that no file is there twice. */
+TT_MUST_USE tt_status tt_sources_check(const struct tt_sources *sources);
+void tt_sources_deinit(struct tt_sources *sources);
+
+/* An entry of a mixture; texts are lent by its JSON. */
+struct tt_mixture_entry {
+    const char *path, *split; /* split: NULL where it has none */
+    const char *data_files;   /* a file or pattern below path, or NULL */
+    double weight;
+};
+struct tt_json_value;
+/* Reads entry `index` of a parsed mixture. TT_ERR_USAGE for members that are unknown or wrong. */
+TT_MUST_USE tt_status tt_mixture_read(const struct tt_json_value *list, size_t index,
+                                      struct tt_mixture_entry *entry);
+
+#endif

@@ -1,0 +1,210 @@
+#include "data/unpack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <zlib.h>
+#include <zstd.h>
+
+#include "base/alloc.h"
+
+enum { BUFFER_BYTES = 1 << 20 };
+#define FREE_BYTES ((uint64_t)1 << 30)
+
+const char *const tt_unpack_endings[] = {".gz", ".zst", ".zstd", NULL};
+
+struct unpacking {
+    const char *path; /* of the compressed file */
+    int from, to;
+    uint64_t bytes, read, written; /* bytes: of the compressed file */
+    uint8_t *in, *out;             /* [BUFFER_BYTES] */
+    size_t in_bytes;
+};
+
+static tt_status fail_damaged(const struct unpacking *u, const char *why)
+{
+    tt_fail(TT_ERR_DATA, "'%s' cannot be unpacked: %s before byte %llu of %llu", u->path, why,
+            (unsigned long long)u->read, (unsigned long long)u->bytes);
+    tt_hint("the file is damaged or was not copied to its end");
+    return TT_ERR_DATA;
+}
+
+/* Reads the next bytes of the compressed file; none at its end. */
+static tt_status refill(struct unpacking *u)
+{
+    uint64_t left = u->bytes - u->read;
+    u->in_bytes = left < BUFFER_BYTES ? (size_t)left : BUFFER_BYTES;
+    if (u->in_bytes == 0) return TT_OK;
+    TT_TRY(tt_file_pread(u->from, u->path, u->in, u->in_bytes, u->read));
+    u->read += u->in_bytes;
+    return TT_OK;
+}
+
+static tt_status put(struct unpacking *u, size_t bytes)
+{
+    if (bytes == 0) return TT_OK;
+    if (u->written + bytes > FREE_BYTES && (u->written + bytes) / TT_UNPACK_RATIO_MAX > u->read) {
+        tt_fail(TT_ERR_DATA, "'%s' unpacks to more than %d times its size", u->path, TT_UNPACK_RATIO_MAX);
+        tt_hint("if it truly holds such rows, unpack it yourself and give the unpacked file");
+        return TT_ERR_DATA;
+    }
+    tt_status status = tt_file_pwrite(u->to, "the unpacked file", u->out, bytes, u->written);
+    if (status != TT_OK) {
+        tt_while("unpacking '%s' into TMPDIR", u->path);
+        return status;
+    }
+    u->written += bytes;
+    return TT_OK;
+}
+
+/* ---- gzip ---- */
+
+/* What follows a member: another one, or zeros to the end of the file. */
+static tt_status next_member(struct unpacking *u, z_stream *z, bool *end)
+{
+    *end = false;
+    for (;;) {
+        if (z->avail_in == 0) {
+            TT_TRY(refill(u));
+            z->next_in = u->in;
+            z->avail_in = (uInt)u->in_bytes;
+            if (u->in_bytes == 0) {
+                *end = true;
+                return TT_OK;
+            }
+        }
+        if (*z->next_in != 0) break;
+        z->next_in++;
+        z->avail_in--;
+    }
+    return inflateReset(z) == Z_OK ? TT_OK : tt_fail(TT_ERR_INTERNAL, "inflateReset failed");
+}
+
+static tt_status inflate_all(struct unpacking *u, z_stream *z)
+{
+    bool end = false;
+    while (!end) {
+        if (z->avail_in == 0) {
+            TT_TRY(refill(u));
+            if (u->in_bytes == 0) return fail_damaged(u, "it ends within compressed data,");
+            z->next_in = u->in;
+            z->avail_in = (uInt)u->in_bytes;
+        }
+        z->next_out = u->out;
+        z->avail_out = BUFFER_BYTES;
+        int result = inflate(z, Z_NO_FLUSH);
+        if (result != Z_OK && result != Z_STREAM_END)
+            return result == Z_MEM_ERROR ? TT_ERR_MEMORY
+                                         : fail_damaged(u, z->msg != NULL ? z->msg : "damaged data");
+        TT_TRY(put(u, BUFFER_BYTES - z->avail_out));
+        if (result == Z_STREAM_END) TT_TRY(next_member(u, z, &end));
+    }
+    return TT_OK;
+}
+
+static tt_status unpack_gzip(struct unpacking *u)
+{
+    z_stream z = {0};
+    if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK) return TT_ERR_MEMORY;
+    tt_status status = inflate_all(u, &z);
+    inflateEnd(&z);
+    return status;
+}
+
+/* ---- Zstandard ---- */
+
+static tt_status unpack_zstd(struct unpacking *u)
+{
+    ZSTD_DStream *stream = ZSTD_createDStream();
+    ZSTD_inBuffer in = {u->in, 0, 0};
+    size_t left = 0;   /* 0: at the border of a frame */
+    bool full = false; /* the last call filled the output, so there may be more */
+    tt_status status = stream == NULL ? TT_ERR_MEMORY : TT_OK;
+    TT_GO(status);
+    for (;;) {
+        ZSTD_outBuffer out = {u->out, BUFFER_BYTES, 0};
+        if (in.pos == in.size && !full) {
+            TT_GO(refill(u));
+            in = (ZSTD_inBuffer){u->in, u->in_bytes, 0};
+            if (u->in_bytes == 0) break;
+        }
+        left = ZSTD_decompressStream(stream, &out, &in);
+        if (ZSTD_isError(left)) TT_GO(fail_damaged(u, ZSTD_getErrorName(left)));
+        TT_GO(put(u, out.pos));
+        full = out.pos == out.size && left != 0;
+    }
+    if (left != 0) status = fail_damaged(u, "it ends within a frame,");
+out:
+    ZSTD_freeDStream(stream);
+    return status;
+}
+
+/* ---- Files ---- */
+
+static const char *temporary_folder(void)
+{
+    const char *folder = getenv("TMPDIR");
+    return folder != NULL && *folder != '\0' ? folder : "/tmp";
+}
+
+/* A file without a name, where the file system has such; else one whose name is removed at once. */
+static tt_status open_temporary(int *descriptor)
+{
+    char name[PATH_MAX];
+    const char *folder = temporary_folder();
+    *descriptor = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (*descriptor >= 0) return TT_OK;
+    int written = snprintf(name, sizeof name, "%s/trimtab-rows.XXXXXX", folder);
+    if (written > 0 && (size_t)written < sizeof name) {
+        *descriptor = mkostemp(name, O_CLOEXEC);
+        if (*descriptor >= 0) {
+            unlink(name);
+            return TT_OK;
+        }
+    }
+    tt_status status = tt_fail_errno(errno, "no temporary file can be made in '%s'", folder);
+    tt_hint("TMPDIR names another folder");
+    return status;
+}
+
+enum kind { PLAIN, GZIP, ZSTANDARD };
+
+static tt_status find_kind(const struct unpacking *u, enum kind *kind)
+{
+    uint8_t magic[4] = {0};
+    *kind = PLAIN;
+    if (u->bytes < sizeof magic) return TT_OK;
+    TT_TRY(tt_file_pread(u->from, u->path, magic, sizeof magic, 0));
+    bool skippable = (magic[0] & 0xf0) == 0x50 && memcmp(magic + 1, "\x2a\x4d\x18", 3) == 0;
+    if (memcmp(magic, "\x1f\x8b\x08", 3) == 0) *kind = GZIP;
+    if (memcmp(magic, "\x28\xb5\x2f\xfd", 4) == 0 || skippable) *kind = ZSTANDARD;
+    return TT_OK;
+}
+
+tt_status tt_unpack_map(const char *path, struct tt_file_map *map, bool *packed)
+{
+    struct unpacking u = {.path = path, .from = -1, .to = -1};
+    enum kind kind = PLAIN;
+    tt_status status = TT_OK;
+    *packed = false;
+    TT_GO(tt_file_open_read(path, &u.from, &u.bytes));
+    TT_GO(find_kind(&u, &kind));
+    if (kind == PLAIN) goto out;
+    *packed = true;
+    u.in = tt_malloc(BUFFER_BYTES);
+    u.out = tt_malloc(BUFFER_BYTES);
+    if (u.in == NULL || u.out == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(open_temporary(&u.to));
+    TT_GO(kind == GZIP ? unpack_gzip(&u) : unpack_zstd(&u));
+    TT_GO(tt_file_map_descriptor(u.to, path, u.written, map));
+out:
+    tt_file_close(u.from);
+    tt_file_close(u.to);
+    tt_free(u.in);
+    tt_free(u.out);
+    return status;
+}

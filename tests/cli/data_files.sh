@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Files of rows by folder, pattern, mixture and compression: the rows of the plain file, in training and evaluation; and
+# what is refused.
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
+cp -r "$root/tests/golden/qwen2/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/ && chmod -R u+w model
+for i in $(seq 20); do echo "{\"prompt\": \"$i + 1 =\", \"completion\": \" $((i + 1))\"}"; done >all.jsonl
+train=(train --model_name_or_path model --max_steps 2 --report_to none --lora_dropout 0 --per_device_train_batch_size 4)
+
+expect 0 '20 rows' "${train[@]}" --dataset_name all.jsonl --output_dir plain
+gzip -k all.jsonl
+expect 0 '20 rows' "${train[@]}" --dataset_name all.jsonl.gz --output_dir packed
+cmp plain/adapter_model.safetensors packed/adapter_model.safetensors || fail "a compressed file trains other weights"
+mkdir -p shards/data
+head -n 7 all.jsonl >shards/data/train-00000-of-00002.jsonl
+tail -n 13 all.jsonl | gzip >shards/data/train-00001-of-00002.jsonl.gz
+expect 0 '20 rows' "${train[@]}" --dataset_name shards --output_dir sharded
+cmp plain/adapter_model.safetensors sharded/adapter_model.safetensors || fail "shards train other weights"
+expect 0 '20 rows' "${train[@]}" --dataset_name 'shards/data/*' --output_dir matched
+cmp plain/adapter_model.safetensors matched/adapter_model.safetensors || fail "a pattern trains other weights"
+expect 0 '20 rows' eval --model_name_or_path model --eval_dataset 'shards/data/*'
+
+expect 0 '27 rows' "${train[@]}" --output_dir mixed \
+    --datasets '[{"path": "all.jsonl.gz", "weight": 1.5}, {"path": "shards/data", "data_files": "train-00000*"}]'
+expect 0 '33 samples' "${train[@]}" --output_dir mixed2 --eval_strategy steps --eval_split_size 4 \
+    --datasets '[{"path": "all.jsonl.gz", "weight": 1.5}, {"path": "shards/data", "data_files": "train-00000*"}]'
+
+expect 2 'both given' "${train[@]}" --output_dir no --dataset_name all.jsonl --datasets '[{"path": "all.jsonl"}]'
+expect 2 "must be a list" "${train[@]}" --output_dir no --datasets '{"path": "all.jsonl"}'
+expect 2 'datasets[0]: weight is 0' "${train[@]}" --output_dir no --datasets '[{"path": "all.jsonl", "weight": 0}]'
+expect 2 'is given twice' "${train[@]}" --output_dir no --datasets '[{"path": "all.jsonl"}, {"path": "all.jsonl"}]'
+expect 3 "no files of rows for the split 'dev'" "${train[@]}" --output_dir no --datasets '[{"path": "shards", "split": "dev"}]'
+expect 3 "no data file matches the pattern 'none*.jsonl'" "${train[@]}" --output_dir no --dataset_name 'none*.jsonl'
+head -c 60 all.jsonl.gz >cut.jsonl.gz
+expect 3 "'cut.jsonl.gz' cannot be unpacked" "${train[@]}" --output_dir no --dataset_name cut.jsonl.gz
+: | gzip >empty.jsonl.gz
+expect 3 "'empty.jsonl.gz' has no rows" "${train[@]}" --output_dir no --dataset_name empty.jsonl.gz
+(
+    export TMPDIR=$folder/missing
+    expect 5 'TMPDIR names another folder' "${train[@]}" --output_dir no --dataset_name all.jsonl.gz
+    [ $failures -eq 0 ]
+) || fail "without a folder for temporary files"
+[ ! -e no ] || fail "a refused run leaves its folder"
+
+# A resumed run has all its files again; another one is reported.
+expect 0 'done' "${train[@]}" --dataset_name shards --output_dir resumed --save_steps 1
+echo '{"prompt": "1 + 1 =", "completion": " 3"}' >>shards/data/train-00000-of-00002.jsonl
+rm -r resumed/checkpoint-2
+expect 2 'training data was' "${train[@]}" --dataset_name shards --output_dir resumed --resume_from_checkpoint true
+finish

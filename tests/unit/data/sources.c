@@ -1,0 +1,192 @@
+/* data/sources.h and tt_dataset_load_sources: the files of folders and patterns, mixtures with weights, refusals. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "data/dataset.h"
+#include "data/sources.h"
+#include "support/root.h"
+
+static void put_rows(const char *name, int first, int count)
+{
+    struct tt_str text = {0};
+    for (int i = 0; i < count; i++)
+        assert_int_equal(tt_str_printf(&text, "{\"input_ids\": [%d, 1, 2]}\n", first + i), TT_OK);
+    test_put(name, tt_str_text(&text));
+    tt_str_deinit(&text);
+}
+
+/* Names of the files below the root, separated by blanks. */
+static const char *list(const char *path, const char *split)
+{
+    static char names[1024];
+    struct tt_sources sources = {0};
+    char at[2048];
+    snprintf(at, sizeof at, "%s/%s", test_root(), path);
+    assert_int_equal(tt_sources_add(&sources, at, split, 1), TT_OK);
+    names[0] = '\0';
+    for (size_t i = 0; i < sources.file_count; i++) {
+        if (i > 0) strcat(names, " ");
+        strcat(names, sources.files[i].path + strlen(test_root()) + 1);
+    }
+    assert_int_equal(sources.count, sources.file_count > 0);
+    tt_sources_deinit(&sources);
+    return names;
+}
+
+static void files_of_names(void **state)
+{
+    (void)state;
+    mkdir(test_at("a"), 0777);
+    mkdir(test_at("a/data"), 0777);
+    mkdir(test_at("a/dev"), 0777);
+    assert_string_equal(list("a", "train"), "");
+    test_put("a/data/train-00001-of-00002.jsonl.gz", "x");
+    test_put("a/data/train-00000-of-00002.jsonl.gz", "x");
+    test_put("a/data/README.md", "x");
+    assert_string_equal(list("a", "train"),
+                        "a/data/train-00000-of-00002.jsonl.gz a/data/train-00001-of-00002.jsonl.gz");
+    test_put("a/dev/2.json", "x");
+    test_put("a/dev/10.jsonl.zst", "x");
+    test_put("a/dev/notes", "x");
+    assert_string_equal(list("a", "dev"), "a/dev/10.jsonl.zst a/dev/2.json");
+    test_put("a/train-b.jsonl", "x");
+    test_put("a/train-a.jsonl", "x");
+    test_put("a/training.jsonl", "x");
+    assert_string_equal(list("a", "train"), "a/train-a.jsonl a/train-b.jsonl");
+    test_put("a/train.json.gz", "x");
+    assert_string_equal(list("a", "train"), "a/train.json.gz");
+    test_put("a/train.jsonl", "x");
+    assert_string_equal(list("a", "train"), "a/train.jsonl");
+    assert_string_equal(list("a/train*", ""),
+                        "a/train-a.jsonl a/train-b.jsonl a/train.json.gz a/train.jsonl a/training.jsonl");
+    assert_string_equal(list("a/[x-z]*", ""), "");
+    assert_string_equal(list("a/train.jsonl", ""), "a/train.jsonl");
+    test_put("a/odd[1].jsonl", "x"); /* a name that is there is no pattern */
+    assert_string_equal(list("a/odd[1].jsonl", ""), "a/odd[1].jsonl");
+}
+
+static struct tt_data_config ids_config(void)
+{
+    return (struct tt_data_config){.dataset_text_field = "text",
+                                   .dataset_prompt_field = "prompt",
+                                   .dataset_completion_field = "completion",
+                                   .max_length = 16,
+                                   .eval_packing = -1,
+                                   .completion_only_loss = -1};
+}
+
+static struct tt_dataset *mix(const double *weights, int count, int64_t max, uint64_t seed)
+{
+    struct tt_data_config config = ids_config();
+    struct tt_sources sources = {0};
+    struct tt_dataset *dataset = NULL;
+    for (int i = 0; i < count; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "mix%d.jsonl", i);
+        put_rows(name, 1000 * i, 100);
+        assert_int_equal(tt_sources_add(&sources, test_at(name), "train", weights[i]), TT_OK);
+    }
+    assert_int_equal(tt_dataset_load_sources(&sources, &config, NULL, 100000, max, seed, &dataset), TT_OK);
+    tt_sources_deinit(&sources);
+    return dataset;
+}
+
+/* How often the samples of source `source` are there; *different: how many different ones. */
+static int count_of(const struct tt_dataset *dataset, int source, int *different)
+{
+    int seen[100] = {0}, count = 0;
+    for (size_t i = 0; i < tt_dataset_count(dataset); i++) {
+        int32_t id = tt_dataset_sample(dataset, i).ids[0];
+        if (id / 1000 == source) count += ++seen[id % 1000] > 0;
+    }
+    *different = 0;
+    for (int i = 0; i < 100; i++) *different += seen[i] > 0;
+    return count;
+}
+
+static void weights(void **state)
+{
+    (void)state;
+    int different;
+    struct tt_dataset *dataset = mix((const double[]){1, 2.5, 0.25}, 3, 0, 7);
+    assert_int_equal(tt_dataset_count(dataset), 375);
+    assert_int_equal(count_of(dataset, 0, &different), 100);
+    assert_int_equal(count_of(dataset, 1, &different), 250);
+    assert_int_equal(different, 100);
+    assert_int_equal(count_of(dataset, 2, &different), 25);
+    assert_int_equal(different, 25);
+    struct tt_dataset_report report;
+    tt_dataset_report(dataset, &report);
+    assert_int_equal(report.rows, 300);
+    assert_int_equal(report.samples, 375);
+    assert_int_equal(report.tokens, 3 * 375);
+    /* The same seed chooses the same rows, another one others. */
+    struct tt_dataset *same = mix((const double[]){1, 2.5, 0.25}, 3, 0, 7);
+    struct tt_dataset *other = mix((const double[]){1, 2.5, 0.25}, 3, 0, 8);
+    int equal = 0;
+    for (size_t i = 0; i < 375; i++) {
+        assert_int_equal(tt_dataset_sample(same, i).ids[0], tt_dataset_sample(dataset, i).ids[0]);
+        equal += tt_dataset_sample(other, i).ids[0] == tt_dataset_sample(dataset, i).ids[0];
+    }
+    assert_true(equal < 375);
+    tt_dataset_destroy(dataset);
+    tt_dataset_destroy(same);
+    tt_dataset_destroy(other);
+    dataset = mix((const double[]){1, 1}, 2, 130, 7); /* max_train_samples counts rows of all files */
+    assert_int_equal(count_of(dataset, 0, &different), 100);
+    assert_int_equal(count_of(dataset, 1, &different), 30);
+    tt_dataset_destroy(dataset);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *part; /* part NULL: it is read */
+    } cases[] = {
+        {"[{\"path\": \"a\", \"weight\": 2, \"split\": null}]", NULL},
+        {"[{\"path\": \"a\", \"split\": \"dev\", \"data_files\": \"*.jsonl\"}]", NULL},
+        {"[{\"path\": \"a\", \"weight\": 0}]", "datasets[0]: weight is 0"},
+        {"[{\"path\": \"a\", \"weight\": -1}]", "above 0"},
+        {"[{\"path\": \"a\", \"weight\": NaN}]", "weight is nan"},
+        {"[{\"path\": \"a\", \"weight\": 1e9}]", "at most 1000"},
+        {"[{\"path\": \"a\", \"weight\": \"1\"}]", "'weight' is not known, or not of its type"},
+        {"[{\"path\": 1}]", "'path' is not known, or not of its type"},
+        {"[{\"weight\": 1}]", "datasets[0] has no path"},
+        {"[{\"path\": \"a\", \"columns\": []}]", "'columns' is not known"},
+        {"[\"a\"]", "datasets[0] is not an object"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tt_json json = {0};
+        struct tt_mixture_entry entry;
+        assert_int_equal(tt_json_parse(cases[i].text, strlen(cases[i].text), "datasets", &json), TT_OK);
+        tt_status status = tt_mixture_read(json.root, 0, &entry);
+        assert_int_equal(status, cases[i].part == NULL ? TT_OK : TT_ERR_USAGE);
+        if (cases[i].part != NULL && strstr(tt_error_last()->message, cases[i].part) == NULL)
+            fail_msg("'%s' is not in '%s'", cases[i].part, tt_error_last()->message);
+        tt_json_deinit(&json);
+    }
+    struct tt_sources sources = {0};
+    put_rows("twice.jsonl", 0, 1);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(tt_sources_add(&sources, test_at("twice.jsonl"), "train", 1), TT_OK);
+    assert_int_equal(tt_sources_check(&sources), TT_ERR_USAGE);
+    assert_non_null(strstr(tt_error_last()->message, "is given twice"));
+    tt_sources_deinit(&sources);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(files_of_names), cmocka_unit_test(weights),
+                                       cmocka_unit_test(refusals)};
+    return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
+}

@@ -1,0 +1,172 @@
+/* data/unpack.h: gzip and Zstandard files give the rows of the plain file; members and frames in a row, files that are
+ * cut or damaged at any byte, files that grow beyond all bounds, and a full disk are errors. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <cmocka.h>
+
+#include <zlib.h>
+#include <zstd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "data/rows.h"
+#include "data/unpack.h"
+#include "support/root.h"
+
+static void append_gzip(struct tt_str *out, const void *data, size_t bytes)
+{
+    z_stream z = {0};
+    uint8_t buffer[4096];
+    assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    z.next_in = (Bytef *)(uintptr_t)data;
+    z.avail_in = (uInt)bytes;
+    int result = Z_OK;
+    while (result != Z_STREAM_END) {
+        z.next_out = buffer;
+        z.avail_out = sizeof buffer;
+        result = deflate(&z, Z_FINISH);
+        assert_true(result == Z_OK || result == Z_STREAM_END);
+        assert_int_equal(tt_str_append(out, (char *)buffer, sizeof buffer - z.avail_out), TT_OK);
+    }
+    deflateEnd(&z);
+}
+
+static void append_zstd(struct tt_str *out, const void *data, size_t bytes)
+{
+    size_t room = ZSTD_compressBound(bytes);
+    char *buffer = tt_malloc(room);
+    assert_non_null(buffer);
+    size_t used = ZSTD_compress(buffer, room, data, bytes, 3);
+    assert_false(ZSTD_isError(used));
+    assert_int_equal(tt_str_append(out, buffer, used), TT_OK);
+    tt_free(buffer);
+}
+
+typedef void appender(struct tt_str *out, const void *data, size_t bytes);
+static const struct {
+    const char *name;
+    appender *append;
+} kinds[] = {{"rows.jsonl.gz", append_gzip}, {"rows.jsonl.zst", append_zstd}};
+
+static void put(const char *name, const struct tt_str *data)
+{
+    assert_int_equal(tt_file_write_atomic(test_at(name), data->data, data->bytes), TT_OK);
+}
+
+static void expect_rows(const char *name, size_t count, const char *last)
+{
+    struct tt_rows rows = {0};
+    if (tt_rows_open(test_at(name), 0, 0, &rows) != TT_OK) fail_msg("%s", tt_error_last()->message);
+    assert_int_equal(rows.count, count);
+    assert_int_equal(rows.spans[count - 1].bytes, strlen(last));
+    assert_memory_equal(rows.spans[count - 1].data, last, strlen(last));
+    tt_rows_close(&rows);
+}
+
+static void expect_error(const char *name, tt_status status, const char *part)
+{
+    struct tt_rows rows = {0};
+    assert_int_equal(tt_rows_open(test_at(name), 0, 0, &rows), status);
+    if (strstr(tt_error_last()->message, part) == NULL || strstr(tt_error_last()->message, name) == NULL)
+        fail_msg("'%s' is not in '%s'", part, tt_error_last()->message);
+}
+
+static void rows_are_the_same(void **state)
+{
+    (void)state;
+    struct tt_str plain = {0};
+    for (int i = 0; i < 40000; i++)
+        assert_int_equal(tt_str_printf(&plain, "{\"text\": \"row %d of many\"}\n", i * 7919 % 40000), TT_OK);
+    assert_true(plain.bytes > 1 << 20);
+    for (size_t k = 0; k < 2; k++) {
+        struct tt_str packed = {0};
+        kinds[k].append(&packed, plain.data, plain.bytes);
+        put(kinds[k].name, &packed);
+        expect_rows(kinds[k].name, 40000, "{\"text\": \"row 32081 of many\"}");
+        put("plain-name.jsonl", &packed); /* known by its first bytes */
+        expect_rows("plain-name.jsonl", 40000, "{\"text\": \"row 32081 of many\"}");
+        kinds[k].append(&packed, "{\"text\": \"more\"}\n", 17);
+        kinds[k].append(&packed, "", 0);
+        kinds[k].append(&packed, "{\"text\": \"last\"}", 16);
+        if (k == 0) assert_int_equal(tt_str_append_fill(&packed, 0, 100), TT_OK);
+        put(kinds[k].name, &packed);
+        expect_rows(kinds[k].name, 40002, "{\"text\": \"last\"}");
+        tt_str_deinit(&packed);
+    }
+    tt_str_deinit(&plain);
+}
+
+static void cut_and_damaged_files(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"text\": \"one\"}\n{\"text\": \"two\"}\n";
+    for (size_t k = 0; k < 2; k++) {
+        struct tt_str packed = {0};
+        kinds[k].append(&packed, text, sizeof text - 1);
+        size_t whole = packed.bytes;
+        for (size_t bytes = 4; bytes < whole; bytes++) {
+            struct tt_str cut = {.data = packed.data, .bytes = bytes};
+            put(kinds[k].name, &cut);
+            expect_error(kinds[k].name, TT_ERR_DATA, "cannot be unpacked");
+        }
+        packed.data[whole - 6] = (char)(packed.data[whole - 6] ^ 0x55);
+        put(kinds[k].name, &packed);
+        if (k == 0) expect_error(kinds[k].name, TT_ERR_DATA, "cannot be unpacked"); /* its checksum */
+        packed.data[whole - 6] = (char)(packed.data[whole - 6] ^ 0x55);
+        assert_int_equal(tt_str_append_text(&packed, "garbage"), TT_OK);
+        put(kinds[k].name, &packed);
+        expect_error(kinds[k].name, TT_ERR_DATA, "cannot be unpacked");
+        tt_str_deinit(&packed);
+    }
+}
+
+/* 3 GiB of blank lines in a few hundred KiB: given up after the first GiB. */
+static void a_bomb(void **state)
+{
+    (void)state;
+    enum { MIB = 1 << 20 };
+    static char lines[MIB];
+    struct tt_str mib = {0}, packed = {0};
+    memset(lines, '\n', sizeof lines);
+    append_zstd(&mib, lines, sizeof lines);
+    for (int i = 0; i < 3 << 10; i++) assert_int_equal(tt_str_append(&packed, mib.data, mib.bytes), TT_OK);
+    put("bomb.jsonl.zst", &packed);
+    expect_error("bomb.jsonl.zst", TT_ERR_DATA, "more than 200 times its size");
+    tt_str_deinit(&mib);
+    tt_str_deinit(&packed);
+}
+
+static void a_full_disk(void **state)
+{
+    (void)state;
+    struct tt_str packed = {0};
+    append_gzip(&packed, "{\"text\": \"one\"}\n", 16);
+    put("rows.jsonl.gz", &packed);
+    tt_file_fail_at(1, 28 /* ENOSPC */, false);
+    struct tt_rows rows = {0};
+    assert_int_equal(tt_rows_open(test_at("rows.jsonl.gz"), 0, 0, &rows), TT_ERR_IO);
+    assert_non_null(strstr(tt_error_last()->message, "unpacking '"));
+    tt_file_fail_at(0, 0, false);
+    setenv("TMPDIR", test_at("missing"), 1);
+    assert_int_not_equal(tt_rows_open(test_at("rows.jsonl.gz"), 0, 0, &rows), TT_OK);
+    assert_non_null(strstr(tt_error_last()->message, "no temporary file can be made"));
+    unsetenv("TMPDIR");
+    tt_str_deinit(&packed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_the_same),
+        cmocka_unit_test(cut_and_damaged_files),
+        cmocka_unit_test(a_bomb),
+        cmocka_unit_test(a_full_disk),
+    };
+    return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
+}
