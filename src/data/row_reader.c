@@ -86,6 +86,7 @@ static tt_status list_members(struct tt_row_reader *reader)
     const char *const names[] = {"input_ids",
                                  "labels",
                                  "completion_mask",
+                                 "assistant_masks",
                                  config->dataset_text_field,
                                  config->dataset_prompt_field,
                                  config->dataset_completion_field};
@@ -384,7 +385,7 @@ static tt_status apply_labels(struct tt_row_reader *reader, const struct tt_json
     return TT_OK;
 }
 
-static tt_status apply_mask(struct tt_row_reader *reader, const struct tt_json_value *mask)
+static tt_status apply_mask(struct tt_row_reader *reader, const char *key, const struct tt_json_value *mask)
 {
     struct tt_json_walk walk = tt_json_walk(mask);
     enum tt_json_type type;
@@ -392,7 +393,7 @@ static tt_status apply_mask(struct tt_row_reader *reader, const struct tt_json_v
     for (size_t i = 0; tt_json_walk_next(&walk, &type, &value); i++) {
         bool on = type == TT_JSON_TRUE || (type == TT_JSON_INTEGER && value == 1);
         bool off = type == TT_JSON_FALSE || (type == TT_JSON_INTEGER && value == 0);
-        if (!on && !off) return fail_row(reader, TT_ERR_DATA, "completion_mask[%zu] must be 0 or 1", i);
+        if (!on && !off) return fail_row(reader, TT_ERR_DATA, "%s[%zu] must be 0 or 1", key, i);
         if (off) reader->supervised.data[i] = 0;
     }
     return TT_OK;
@@ -401,19 +402,24 @@ static tt_status apply_mask(struct tt_row_reader *reader, const struct tt_json_v
 static tt_status read_ids_row(struct tt_row_reader *reader, const struct tt_json_value *row,
                               struct tt_row *out)
 {
-    const struct tt_json_value *ids = tt_json_get(row, "input_ids"), *labels, *mask;
+    const struct tt_json_value *ids = tt_json_get(row, "input_ids"), *labels, *mask, *assistant;
     if (!tt_json_is_list(ids)) return fail_row(reader, TT_ERR_DATA, "'input_ids' must be a list of integers");
     TT_TRY(read_ids(reader, ids));
     TT_TRY(find_list(reader, row, "labels", reader->ids.count, &labels));
     TT_TRY(find_list(reader, row, "completion_mask", reader->ids.count, &mask));
+    TT_TRY(find_list(reader, row, "assistant_masks", reader->ids.count, &assistant));
     if (reader->config->completion_only_loss == 0) mask = NULL;
+    if (reader->config->assistant_only_loss && assistant == NULL && labels == NULL)
+        return fail_row(reader, TT_ERR_DATA,
+                        "assistant_only_loss is set, but the row has no assistant_masks");
     if (reader->config->completion_only_loss == 1 && mask == NULL && labels == NULL) {
         return fail_row(reader, TT_ERR_DATA,
                         "completion_only_loss is set, but the row has no completion_mask");
     }
     TT_TRY(set_supervised(reader, 0));
     if (labels != NULL) TT_TRY(apply_labels(reader, labels));
-    if (mask != NULL) TT_TRY(apply_mask(reader, mask));
+    if (mask != NULL) TT_TRY(apply_mask(reader, "completion_mask", mask));
+    if (assistant != NULL) TT_TRY(apply_mask(reader, "assistant_masks", assistant));
     forget_source(reader);
     *out = (struct tt_row){0};
     return TT_OK;

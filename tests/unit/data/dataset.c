@@ -165,6 +165,16 @@ static void prepared_rows(void **state)
     d = load_with("a.jsonl", "{\"input_ids\": [5, 6, 7], \"completion_mask\": [0, 0, 1]}", &config, NULL);
     assert_sample(d, 0, "5* 6* 7*");
     tt_dataset_destroy(d);
+    config.assistant_only_loss = true; /* assistant_masks count with and without it */
+    for (int i = 0; i < 2; i++) {
+        d = load_with(
+            "a.jsonl",
+            "{\"input_ids\": [5, 6, 7], \"assistant_masks\": [1, 0, 1], \"completion_mask\": [0, 0, 0]}",
+            &config, NULL);
+        assert_sample(d, 0, "5* 6 7*");
+        tt_dataset_destroy(d);
+        config.assistant_only_loss = false;
+    }
 }
 
 static void text_rows(void **state)
@@ -370,6 +380,10 @@ static void refusals(void **state)
         {"r.jsonl", "{\"input_ids\": [1, 2], \"labels\": [1, null]}", TT_ERR_DATA, "labels[1] is not an"},
         {"r.jsonl", "{\"input_ids\": [1, 2], \"completion_mask\": [1, 2]}", TT_ERR_DATA,
          "completion_mask[1]"},
+        {"r.jsonl", "{\"input_ids\": [1, 2], \"assistant_masks\": [1, 2]}", TT_ERR_DATA,
+         "assistant_masks[1]"},
+        {"r.jsonl", "{\"input_ids\": [1, 2], \"assistant_masks\": [1]}", TT_ERR_DATA,
+         "'assistant_masks' has 1 entries"},
         {"r.jsonl", "{\"input_ids\": [1]}", TT_ERR_DATA, "no row that can be used"},
         {"r.jsonl", "{\"text\": \"<s>hi\"}", TT_ERR_DATA, "begins with '<s>', which the tokenizer adds"},
         {"r.csv", "a,b", TT_ERR_UNSUPPORTED, ".jsonl, .json or .txt"},
