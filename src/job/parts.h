@@ -79,6 +79,8 @@ struct tt_watch_spec {
     const char *metric_for_best_model; /* NULL: none is asked for, which is the loss */
     const struct tt_metric *metric;    /* the metric of that name */
     int greater_is_better;             /* -1: as the metric has it */
+    int64_t early_stopping_patience;   /* evaluations without improvement that end the run; 0: none do */
+    double early_stopping_threshold;   /* less is no improvement */
     enum tt_report_to report_to;
     const char *logging_dir; /* NULL: output_dir/runs */
     const char *run_name;

@@ -71,6 +71,11 @@ static tt_status check_best(const struct tt_watch_spec *config)
 {
     if (config->save_strategy == TT_INTERVAL_BEST && config->eval_strategy == TT_INTERVAL_NO)
         return usage("save_strategy best needs evaluations", "set eval_strategy to steps or epoch");
+    if (config->early_stopping_patience > 0 && config->eval_strategy == TT_INTERVAL_NO)
+        return usage("early_stopping_patience needs evaluations", "set eval_strategy to steps or epoch");
+    if (config->early_stopping_threshold > 0 && config->early_stopping_patience == 0)
+        return usage("early_stopping_threshold needs early_stopping_patience",
+                     "set early_stopping_patience to a number of evaluations");
     if (!config->load_best_model_at_end) return TT_OK;
     if (config->eval_strategy == TT_INTERVAL_NO)
         return usage("load_best_model_at_end needs evaluations",

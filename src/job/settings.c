@@ -121,6 +121,13 @@ const struct tt_setting tt_watch_settings[] = {
      .help = "Metric that decides which checkpoint is the best; not given: loss."},
     {.name = "greater_is_better", .type = TT_SETTING_TRISTATE, FIELD(watch.greater_is_better),
      .help = "true: a greater metric is better; null: true unless the metric is a loss."},
+    {.name = "early_stopping_patience", .type = TT_SETTING_INT, FIELD(watch.early_stopping_patience),
+     .default_text = "0", .null_text = "0", .minimum = 0, .maximum = 1 << 20,
+     .help = "Evaluations in a row without an improvement of metric_for_best_model after which training ends; 0: it "
+             "goes on."},
+    {.name = "early_stopping_threshold", .type = TT_SETTING_DOUBLE, FIELD(watch.early_stopping_threshold),
+     .default_text = "0", .null_text = "0", .minimum = 0, .maximum = INFINITY,
+     .help = "An improvement must be larger than this."},
     {.name = "report_to", .type = TT_SETTING_CHOICE, FIELD(watch.report_to),
      .default_text = "tensorboard", .null_text = "tensorboard",
      .choices = "tensorboard none all",

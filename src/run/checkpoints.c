@@ -24,6 +24,12 @@ static tt_status checkpoint_path(const struct tt_run *run, int64_t step, char pa
     return TT_OK;
 }
 
+bool tt_checkpoints_greater(const struct tt_watch_spec *watch)
+{
+    return watch->greater_is_better >= 0 ? watch->greater_is_better
+                                         : watch->metric->better == TT_BETTER_GREATER;
+}
+
 void tt_checkpoints_record_metric(struct tt_checkpoints *checkpoints, const struct tt_watch_spec *watch,
                                   double metric, int64_t step, bool saved)
 {
@@ -31,8 +37,7 @@ void tt_checkpoints_record_metric(struct tt_checkpoints *checkpoints, const stru
     bool tracked = watch->load_best_model_at_end || watch->metric_for_best_model != NULL || by_best;
     if (step == 0 || !tracked || isnan(metric)) return;
     if (watch->load_best_model_at_end && !saved && !by_best) return;
-    bool greater =
-        watch->greater_is_better >= 0 ? watch->greater_is_better : watch->metric->better == TT_BETTER_GREATER;
+    bool greater = tt_checkpoints_greater(watch);
     struct tt_best *best = &checkpoints->memory->best;
     bool better = greater ? metric > best->metric : metric < best->metric;
     if (best->known && !better) return;

@@ -36,6 +36,8 @@ TT_MUST_USE tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, st
 /* Finishes a save in progress, also after an error, if possible. */
 void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints, struct tt_run *run);
 
+/* Whether a greater watch->metric is better. */
+bool tt_checkpoints_greater(const struct tt_watch_spec *watch);
 /* Records the value of watch->metric after `step` if the best is tracked (as in transformers: when
  * load_best_model_at_end, metric_for_best_model or save_strategy best is set); an evaluation before the first step does
  * not count. `saved`: a checkpoint of this step follows in any case. With load_best_model_at_end only such steps can be

@@ -80,6 +80,33 @@ static bool saves_by_steps(const struct tt_run *run, int64_t done)
     return due(run->save_steps, done) || done == run->total_steps;
 }
 
+/* An evaluation before the first step does not count. */
+static void record_patience(struct loop *loop, double metric, int64_t step)
+{
+    const struct tt_watch_spec *watch = loop->run->watch;
+    if (step == 0 || watch->early_stopping_patience == 0) return;
+    tt_patience_record(&loop->memory.patience, metric, tt_checkpoints_greater(watch),
+                       watch->early_stopping_threshold);
+}
+
+static bool is_out_of_patience(const struct loop *loop)
+{
+    int64_t patience = loop->run->watch->early_stopping_patience;
+    return patience > 0 && loop->memory.patience.waited >= patience;
+}
+
+static void report_early_stop(const struct loop *loop)
+{
+    const struct tt_run *run = loop->run;
+    char line[200];
+    snprintf(line, sizeof line,
+             "early stopping after step %lld of %lld: eval_%s has not improved in %lld evaluation%s",
+             (long long)loop->memory.counters.steps_done, (long long)run->total_steps,
+             run->watch->metric->name, (long long)loop->memory.patience.waited,
+             loop->memory.patience.waited == 1 ? "" : "s");
+    if (loop->first) tt_run_report_line(run, line);
+}
+
 static tt_status evaluate(struct loop *loop, int64_t step)
 {
     struct tt_run *run = loop->run;
@@ -87,6 +114,7 @@ static tt_status evaluate(struct loop *loop, int64_t step)
     TT_TRY(tt_evaluate(loop->rank, run->eval_sampler, NULL, &loop->storage, &evaluation));
     loop->memory.counters.last_eval_loss = evaluation.loss;
     double metric = evaluation.metrics[run->watch->metric - run->objective->ops->metrics];
+    record_patience(loop, metric, step);
     tt_checkpoints_record_metric(&loop->checkpoints, run->watch, metric, step, saves_by_steps(run, step));
     if (!loop->first) return TT_OK;
     double seconds = evaluation.seconds > 0 ? evaluation.seconds : 1e-9;
@@ -260,7 +288,8 @@ static tt_status train(struct loop *loop)
     bool stopped = false;
     if (run->watch->eval_on_start && run->eval_sampler != NULL && run->first_step == 0)
         TT_TRY(evaluate(loop, 0));
-    for (int64_t step = run->first_step; step < run->total_steps && !stopped; step++) {
+    for (int64_t step = run->first_step; step < run->total_steps && !stopped && !is_out_of_patience(loop);
+         step++) {
         double start = tt_clock_seconds();
         TT_TRY(run_step(loop, step, &result));
         TT_TRY(tt_checkpoints_poll(&loop->checkpoints, run, result.save_failed, tt_clock_seconds() - start));
@@ -268,6 +297,7 @@ static tt_status train(struct loop *loop)
         stopped = result.stop_requested && step + 1 < run->total_steps;
         if (stopped) TT_TRY(save(loop, step + 1));
     }
+    if (is_out_of_patience(loop)) report_early_stop(loop);
     TT_TRY(finish(loop, stopped));
     if (!stopped) return TT_OK;
     (void)tt_fail(TT_ERR_CANCELLED, "stopped on request after step %lld of %lld; checkpoint-%lld is complete",

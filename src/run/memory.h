@@ -4,6 +4,7 @@
 #define TT_RUN_MEMORY_H
 
 #include "engine/gradient_watch.h"
+#include "run/patience.h"
 
 /* Counters of the loop. window_*: since the last log row. */
 struct tt_counters {
@@ -27,6 +28,7 @@ struct tt_best {
 struct tt_memory {
     struct tt_counters counters;
     struct tt_best best;
+    struct tt_patience patience;
     struct tt_gradient_watch watch;
 };
 

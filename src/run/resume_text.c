@@ -40,6 +40,12 @@ static struct tt_json_value *window_object(const struct tt_objective_ops *ops,
     return NULL;
 }
 
+static struct tt_json_value *patience_object(const struct tt_patience *patience)
+{
+    if (!patience->known) return tt_json_new_null();
+    return tt_json_pack("{s:o, s:I}", "metric", real(patience->metric), "waited", patience->waited);
+}
+
 static struct tt_json_value *best_object(const struct tt_best *best)
 {
     if (!best->known) return tt_json_new_null();
@@ -94,6 +100,7 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
         ok &= tt_json_set(root, "counters", counters_object(&memory->counters)) == 0;
         ok &= tt_json_set(root, "window", window_object(run->objective->ops, &memory->counters)) == 0;
         ok &= tt_json_set(root, "best", best_object(&memory->best)) == 0;
+        ok &= tt_json_set(root, "patience", patience_object(&memory->patience)) == 0;
         ok &= tt_json_set(root, "gradient_watch", watch_object(&memory->watch)) == 0;
         ok &= tt_json_set_copy(root, "results", tt_journal_results(run->journal)) == 0;
         status = add_config(run, root, &ok);
@@ -155,6 +162,16 @@ static tt_status read_watch(const struct tt_json *json, const struct tt_json_val
     return TT_OK;
 }
 
+/* Older states have none. */
+static tt_status read_patience(const struct tt_json *json, struct tt_patience *patience)
+{
+    const struct tt_json_value *object = tt_json_get(json->root, "patience");
+    if (!tt_json_is_object(object)) return TT_OK;
+    patience->known = true;
+    TT_TRY(tt_json_int(json, object, "waited", &patience->waited));
+    return tt_json_double(json, object, "metric", &patience->metric);
+}
+
 tt_status tt_resume_restore(const struct tt_run *run, struct tt_memory *memory)
 {
     const struct tt_json *json = &run->resume.state;
@@ -165,6 +182,7 @@ tt_status tt_resume_restore(const struct tt_run *run, struct tt_memory *memory)
     TT_TRY(read_window(json, object, run->objective->ops, memory->counters.window));
     TT_TRY(tt_json_object(json, json->root, "gradient_watch", &object));
     TT_TRY(read_watch(json, object, &memory->watch));
+    TT_TRY(read_patience(json, &memory->patience));
     if (!tt_json_is_object(best)) return TT_OK;
     memory->best.known = true;
     TT_TRY(tt_json_int(json, best, "step", &memory->best.step));
