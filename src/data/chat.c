@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/number.h"
 
 struct parsed {
     const struct tt_chat_template *source;
@@ -29,9 +30,11 @@ void tt_chat_now(char date[TT_CHAT_DATE_BYTES])
 {
     time_t now = (time_t)tt_clock_unix_seconds();
     struct tm local;
-    if (localtime_r(&now, &local) == NULL ||
-        strftime(date, TT_CHAT_DATE_BYTES, "%Y-%m-%d %H:%M:%S", &local) == 0)
-        snprintf(date, TT_CHAT_DATE_BYTES, "1970-01-01");
+    bool known = localtime_r(&now, &local) != NULL;
+    (void)tt_snprintf(date, TT_CHAT_DATE_BYTES, "%04d-%02d-%02d %02d:%02d:%02d",
+                      known ? local.tm_year + 1900 : 1970, known ? local.tm_mon + 1 : 1,
+                      known ? local.tm_mday : 1, known ? local.tm_hour : 0, known ? local.tm_min : 0,
+                      known ? local.tm_sec : 0);
 }
 
 static tt_status read_date(const char *text, struct tt_jinja_date *date)

@@ -27,7 +27,7 @@ struct tt_row {
     bool conversation, roles_mapped, history_differs; /* data/chat_row.h */
 };
 
-/* Sample `part` of row `index`; all rows have part 0, and out->parts is their number. Errors name file, row and line. */
+/* Sample `part` of row `index`; every row has part 0, and out->parts of them. Errors name file, row and line. */
 TT_MUST_USE tt_status tt_row_read(struct tt_row_reader *reader, size_t index, size_t part,
                                   struct tt_row *out);
 

@@ -78,8 +78,8 @@ const struct tt_setting tt_data_settings[] = {
              "only it trains. For templates that shorten history."},
     {.name = "reasoning", .type = TT_SETTING_CHOICE, FIELD(reasoning), .default_text = "keep",
      .choices = "keep drop",
-     .help = "Reasoning of the answers in conversations (reasoning_content, or <think> before the answer). keep: as the "
-             "chat template writes it; drop: no answer has any."},
+     .help = "Reasoning of the answers in conversations (reasoning_content, or <think> before the answer). keep: as "
+             "the chat template writes it; drop: no answer has any."},
     {.name = "chat_template_kwargs", .type = TT_SETTING_JSON, FIELD(chat_template_kwargs),
      .help = "Variables of the chat template for all rows, such as {\"enable_thinking\": false}; a row's own "
              "chat_template_kwargs replace them."},

@@ -62,13 +62,13 @@ static tt_status add_listed(void *context, const char *name)
     return add_file(listing->sources, path);
 }
 
-/* The files of folder/`below` whose names begin with `prefix`. */
+/* The files of folder/`below` (NULL: of the folder) whose names begin with `prefix`. */
 static tt_status add_all(struct tt_sources *sources, const char *folder, const char *below,
                          const char *prefix)
 {
     struct tt_path path;
-    TT_TRY(tt_path_set(&path, folder, below));
-    struct listing listing = {sources, path.text, prefix};
+    TT_TRY(tt_path_set(&path, folder, below != NULL ? below : ""));
+    struct listing listing = {sources, below != NULL ? path.text : folder, prefix};
     return tt_path_is_dir(path.text) ? tt_dir_list(path.text, add_listed, &listing) : TT_OK;
 }
 
@@ -78,7 +78,7 @@ static tt_status add_folder(struct tt_sources *sources, const char *folder, cons
     size_t before = sources->file_count;
     snprintf(dashed, sizeof dashed, "%.200s-", split);
     TT_TRY(add_single(sources, folder, split));
-    if (sources->file_count == before) TT_TRY(add_all(sources, folder, ".", dashed));
+    if (sources->file_count == before) TT_TRY(add_all(sources, folder, NULL, dashed));
     if (sources->file_count == before) TT_TRY(add_all(sources, folder, split, ""));
     if (sources->file_count == before) TT_TRY(add_all(sources, folder, "data", dashed));
     return TT_OK;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -195,8 +196,8 @@ tt_status tt_unpack_map(const char *path, struct tt_file_map *map, bool *packed)
     TT_GO(find_kind(&u, &kind));
     if (kind == PLAIN) goto out;
     *packed = true;
-    u.in = tt_malloc(BUFFER_BYTES);
-    u.out = tt_malloc(BUFFER_BYTES);
+    u.in = tt_alloc_aligned(BUFFER_BYTES);
+    u.out = tt_alloc_aligned(BUFFER_BYTES);
     if (u.in == NULL || u.out == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(open_temporary(&u.to));
     TT_GO(kind == GZIP ? unpack_gzip(&u) : unpack_zstd(&u));

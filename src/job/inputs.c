@@ -91,8 +91,8 @@ static tt_status name_templates(struct tt_inputs *inputs)
     return TT_OK;
 }
 
-/* Chat templates that replace the model folder's: of the settings, else of the adapter. They are stored with the result,
- * so links that leave their folder are refused. */
+/* Chat templates that replace the model folder's: of the settings, else of the adapter. They are stored with the
+ * result, so links that leave their folder are refused. */
 static tt_status open_templates(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
     const char *given = config->data != NULL ? config->data->chat_template_path : NULL;
@@ -332,9 +332,12 @@ tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *
 {
     struct tt_dataset_report report;
     tt_dataset_report(dataset, &report);
+    char samples[48] = "";
+    if (report.samples > report.rows) /* weights of a mixture, turns as samples, a text in pieces */
+        snprintf(samples, sizeof samples, " in %lld samples", (long long)report.samples);
     TT_TRY(tt_str_printf(
-        text, "%s: %lld rows, %lld tokens, %lld supervised (%.1f %%), longest row %lld", what,
-        (long long)report.rows, (long long)report.tokens, (long long)report.supervised_tokens,
+        text, "%s: %lld rows%s, %lld tokens, %lld supervised (%.1f %%), longest row %lld", what,
+        (long long)report.rows, samples, (long long)report.tokens, (long long)report.supervised_tokens,
         report.tokens > 0 ? 100.0 * (double)report.supervised_tokens / (double)report.tokens : 0.0,
         (long long)report.longest));
     if (report.truncated > 0) TT_TRY(tt_str_printf(text, "; %lld truncated", (long long)report.truncated));

@@ -22,7 +22,7 @@ struct tt_inputs {
     int64_t max_length;              /* tt_inputs_max_length; 0 for TT_INPUTS_GENERATE */
     struct tt_dataset *train, *eval; /* NULL when not asked for */
     char *adapter_folder;            /* owned; NULL: no adapter */
-    /* Chat templates: those of chat_template_path, else those of the adapter's folder. Empty: the model folder's count. */
+    /* Chat templates: those of chat_template_path, else those of the adapter's folder; empty: the model folder's */
     struct tt_chat_files templates;
     const char *template_path; /* where they are; lent, or NULL */
     /* [templates.template_count], in `arena`: the files that are stored beside what is trained */

@@ -24,9 +24,9 @@ cmp tuned/checkpoint-1/chat_template.jinja turns.jinja || fail "the checkpoint's
 
 # The adapter's template serves where no other is given.
 expect 0 'loss' eval "${model[@]}" --adapter_name_or_path tuned --eval_dataset rows.jsonl --json true
-cp printed with_adapters
+grep -o '"loss": [0-9.]*' printed >with_adapters
 expect 0 'loss' eval "${model[@]}" --adapter_name_or_path tuned --eval_dataset rows.jsonl --json true --chat_template_path turns.jinja
-cmp printed with_adapters || fail "evaluation with the adapter's template differs"
+grep -o '"loss": [0-9.]*' printed | cmp - with_adapters || fail "evaluation with the adapter's template differs"
 expect 0 '' generate "${model[@]}" --adapter_name_or_path tuned --messages '[{"role": "user", "content": "3 + 1?"}]' \
     --max_new_tokens 3 --json true
 grep -qF '"prompt": "<user> 3 + 1?</s>\n<assistant> "' printed || fail "another prompt:" "$(cat printed)"

@@ -1,4 +1,5 @@
-/* data/sources.h and tt_dataset_load_sources: the files of folders and patterns, mixtures with weights, refusals. */
+/* data/sources.h and tt_dataset_load_sources: the files of folders and patterns, mixtures with weights, refusals; masks
+ * of pre-tokenized rows that do not fit. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -184,9 +185,27 @@ static void refusals(void **state)
     tt_sources_deinit(&sources);
 }
 
+static void masks_that_do_not_fit(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"{\"input_ids\": [1, 2], \"assistant_masks\": [1, 2]}", "assistant_masks[1] must be 0 or 1"},
+        {"{\"input_ids\": [1, 2], \"assistant_masks\": [1]}", "'assistant_masks' has 1 entries"},
+        {"{\"input_ids\": [1, 2]}", "assistant_only_loss is set, but the row has no assistant_masks"},
+    };
+    struct tt_data_config config = ids_config();
+    config.assistant_only_loss = true;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tt_dataset *d = NULL;
+        test_put("masks.jsonl", cases[i][0]);
+        assert_int_equal(tt_dataset_load(test_at("masks.jsonl"), &config, NULL, 100, 0, &d), TT_ERR_DATA);
+        assert_non_null(strstr(tt_error_last()->message, cases[i][1]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(files_of_names), cmocka_unit_test(weights),
-                                       cmocka_unit_test(refusals)};
+                                       cmocka_unit_test(refusals), cmocka_unit_test(masks_that_do_not_fit)};
     return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }

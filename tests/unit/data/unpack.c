@@ -40,7 +40,7 @@ static void append_gzip(struct tt_str *out, const void *data, size_t bytes)
 static void append_zstd(struct tt_str *out, const void *data, size_t bytes)
 {
     size_t room = ZSTD_compressBound(bytes);
-    char *buffer = tt_malloc(room);
+    char *buffer = tt_alloc_aligned(room);
     assert_non_null(buffer);
     size_t used = ZSTD_compress(buffer, room, data, bytes, 3);
     assert_false(ZSTD_isError(used));
@@ -151,7 +151,7 @@ static void a_full_disk(void **state)
     tt_file_fail_at(1, 28 /* ENOSPC */, false);
     struct tt_rows rows = {0};
     assert_int_equal(tt_rows_open(test_at("rows.jsonl.gz"), 0, 0, &rows), TT_ERR_IO);
-    assert_non_null(strstr(tt_error_last()->message, "unpacking '"));
+    assert_non_null(strstr(tt_error_last()->message, "the unpacked file"));
     tt_file_fail_at(0, 0, false);
     setenv("TMPDIR", test_at("missing"), 1);
     assert_int_not_equal(tt_rows_open(test_at("rows.jsonl.gz"), 0, 0, &rows), TT_OK);
