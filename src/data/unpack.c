@@ -14,7 +14,7 @@
 #include "base/alloc.h"
 
 enum { BUFFER_BYTES = 1 << 20 };
-#define FREE_BYTES ((uint64_t)1 << 30)
+#define FREE_BYTES ((uint64_t)64 << 20)
 
 const char *const tt_unpack_endings[] = {".gz", ".zst", ".zstd", NULL};
 

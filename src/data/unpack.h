@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 
-/* Beyond the first GiB a file may unpack to so many times its size; real rows take a tenth of that. */
+/* Beyond the first 64 MiB a file may unpack to so many times its size; real rows take a tenth of that. */
 enum { TT_UNPACK_RATIO_MAX = 200 };
 
 /* Endings of names of compressed files, ".gz" and the like, ended by NULL. */

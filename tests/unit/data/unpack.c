@@ -126,7 +126,7 @@ static void cut_and_damaged_files(void **state)
     }
 }
 
-/* 3 GiB of blank lines in a few hundred KiB: given up after the first GiB. */
+/* 3 GiB of blank lines in a few hundred KiB: given up after the first 64 MiB. */
 static void a_bomb(void **state)
 {
     (void)state;
