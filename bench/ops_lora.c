@@ -26,7 +26,7 @@ void bench_lora(struct bench *bench, const char *what, int64_t rows, int64_t n, 
     char name[96];
     struct tt_gemm_lora_args args = {
         .x_MK = bench_random_tensor(bench, TT_BF16, rows, k),
-        .w = bench_random_tensor(bench, TT_BF16, trans ? n : k, trans ? k : n),
+        .w.dense = bench_random_tensor(bench, TT_BF16, trans ? n : k, trans ? k : n),
         .trans_w = trans,
         .low = {.h_MR = bench_random_tensor(bench, TT_BF16, rows, r), .count = 1},
         .y_MN = bench_random_tensor(bench, TT_BF16, rows, n),
@@ -44,7 +44,8 @@ void bench_swiglu_products(struct bench *bench, int64_t rows, int64_t dim, int64
     char name[96];
     double flops = 2.0 * (double)rows * (double)dim * (double)ffn;
     struct tt_gemm_swiglu_args forward = {.x_MK = bench_random_tensor(bench, TT_BF16, rows, dim),
-                                          .w_2FK = bench_scaled_tensor(bench, TT_BF16, 2 * ffn, dim, 0.02),
+                                          .w_2FK.dense =
+                                              bench_scaled_tensor(bench, TT_BF16, 2 * ffn, dim, 0.02),
                                           .gate_up_M2F = bench_random_tensor(bench, TT_BF16, rows, 2 * ffn),
                                           .keep = true,
                                           .act_MF = bench_random_tensor(bench, TT_BF16, rows, ffn)};
@@ -52,7 +53,7 @@ void bench_swiglu_products(struct bench *bench, int64_t rows, int64_t dim, int64
              (long long)(2 * ffn), (long long)dim);
     bench_measure(bench, name, run_gemm_swiglu, &forward, 2 * flops, 0);
     struct tt_gemm_swiglu_backward_args backward = {.dy_MK = forward.x_MK,
-                                                    .w_KF =
+                                                    .w_KF.dense =
                                                         bench_scaled_tensor(bench, TT_BF16, dim, ffn, 0.03),
                                                     .gate_up_M2F = forward.gate_up_M2F,
                                                     .dact_MF = forward.act_MF};

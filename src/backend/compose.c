@@ -75,10 +75,11 @@ static tt_status product(struct tt_stream *stream, const struct tt_gemm_lora_arg
     bool first = args->low.count > 0 && !stream->device->is_host && (!adds || covers(args));
     if (first) {
         TT_TRY(narrow(stream, args));
-        return multiply(stream, args->x_MK, args->w, args->trans_w, args->y_MN, args->y_MN);
+        return multiply(stream, args->x_MK, args->w.dense, args->trans_w, args->y_MN, args->y_MN);
     }
     bool late = adds && !in_place && stream->device->is_host; /* added to the whole sum, rounded once more */
-    TT_TRY(multiply(stream, args->x_MK, args->w, args->trans_w, late ? (tt_tensor){0} : addend, args->y_MN));
+    TT_TRY(multiply(stream, args->x_MK, args->w.dense, args->trans_w, late ? (tt_tensor){0} : addend,
+                    args->y_MN));
     for (int i = 0; i < args->low.count; i++) {
         struct part part = part_at(args, i);
         TT_TRY(multiply(stream, part.h, part.b, args->trans_w, part.y, part.y));

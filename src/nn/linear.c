@@ -7,7 +7,6 @@
 #include "backend/ops/gemm.h"
 #include "backend/ops/gemm_dropout.h"
 #include "backend/ops/swiglu.h"
-#include "nn/quantized.h"
 
 int64_t tt_linear_group_out(const struct tt_linear_group *group)
 {
@@ -216,36 +215,61 @@ static tt_status lora_down(const struct tt_linear_call *call)
     return TT_OK;
 }
 
-/* Linears of one product, with their columns in y and h. */
+/* Linears first .. first + count - 1 of a group, for one product: one matrix of weights, their columns in y and h. */
 struct part {
-    struct tt_weight_part weights;
-    int64_t first_out, first_r;
+    int first, count;
+    struct tt_matrix w_OI;
+    int64_t out, first_out, first_r; /* out: rows of w_OI */
 };
 
 static bool has_next(const struct tt_linear_group *group, const struct part *before)
 {
-    return before == NULL || before->weights.first + before->weights.count < group->count;
+    return before == NULL || before->first + before->count < group->count;
 }
 
-/* The part after `before` (NULL: the first): all weights where they are contiguous, else the result of
- * tt_quantized_part, whose scratch the caller releases. */
+/* The number of weights from `first` on that one product takes: one that is dense, or as many coded ones as fit into
+ * the scratch together, at least one. */
+static int weight_count(const struct tt_linear_group *group, const struct tt_pass *pass, int first)
+{
+    const struct tt_linear *linear = &group->linears[first];
+    int count = 1, rest = group->count - first;
+    int64_t out = linear->out;
+    if (!tt_param_is_quantized(linear->weight)) return 1;
+    size_t row_bytes = (size_t)linear->in * tt_dtype_bytes(pass->in.compute_dtype);
+    while (count < rest && count < TT_MATRIX_PARTS && tt_param_is_quantized(linear[count].weight)) {
+        out += linear[count].out;
+        if ((size_t)out * row_bytes > TT_LINEAR_SCRATCH_BYTES) break;
+        count++;
+    }
+    return count;
+}
+
+/* The part after `before` (NULL: the first): all weights where they are contiguous, else some of them. The caller
+ * releases scratch. */
 static tt_status next_part(const struct tt_linear_group *group, const struct tt_pass *pass,
                            const struct part *before, struct part *part)
 {
-    int first = 0;
     tt_tensor w_all;
     struct part next = {0};
     if (before != NULL) {
-        first = before->weights.first + before->weights.count;
-        next.first_out = before->first_out + before->weights.out;
+        next.first = before->first + before->count;
+        next.first_out = before->first_out + before->out;
         next.first_r = before->first_r;
-        for (int i = before->weights.first; i < first; i++) next.first_r += group->linears[i].r;
+        for (int i = before->first; i < next.first; i++) next.first_r += group->linears[i].r;
     }
-    if (first == 0 && stack(group, pass, ROLE_WEIGHT, false, &w_all))
-        next.weights = (struct tt_weight_part){
-            .first = 0, .count = group->count, .out = tt_linear_group_out(group), .w_OI = w_all};
-    else
-        TT_TRY(tt_quantized_part(group, pass, first, &next.weights));
+    const struct tt_linear *linear = &group->linears[next.first];
+    bool whole = next.first == 0 && stack(group, pass, ROLE_WEIGHT, false, &w_all);
+    next.count = whole ? group->count : weight_count(group, pass, next.first);
+    for (int i = 0; i < next.count; i++) next.out += linear[i].out;
+    if (whole || !tt_param_is_quantized(linear->weight)) {
+        next.w_OI = tt_matrix_of(whole ? w_all : linear->weight->value);
+    } else {
+        next.w_OI.count = next.count;
+        for (int i = 0; i < next.count; i++)
+            next.w_OI.parts[i] = (struct tt_coded){&linear[i].weight->quant, linear[i].weight->value};
+        TT_TRY(tt_workspace_2d(pass->lent.workspace, "dequantized weights", pass->in.compute_dtype, next.out,
+                               linear->in, &next.w_OI.scratch));
+    }
     *part = next;
     return TT_OK;
 }
@@ -253,8 +277,7 @@ static tt_status next_part(const struct tt_linear_group *group, const struct tt_
 static bool is_one_part(const struct tt_linear_group *group, const struct tt_pass *pass)
 {
     tt_tensor w_all;
-    return stack(group, pass, ROLE_WEIGHT, false, &w_all) ||
-           tt_quantized_part_count(group, pass, 0) == group->count;
+    return stack(group, pass, ROLE_WEIGHT, false, &w_all) || weight_count(group, pass, 0) == group->count;
 }
 
 static bool has_bias(const struct tt_linear_group *group)
@@ -271,7 +294,7 @@ static struct tt_low_rank low_rank_up(const struct tt_linear_call *call, const s
     struct tt_low_rank low = {.h_MR = call->h_TR};
     int64_t first_y = 0, first_h = part->first_r;
     if (call->pass->in.adapters_off) return (struct tt_low_rank){0};
-    for (int i = part->weights.first; i < part->weights.first + part->weights.count; i++) {
+    for (int i = part->first; i < part->first + part->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
         if (linear->r > 0) {
             low.parts[low.count].b = linear->lora_B->value;
@@ -290,7 +313,7 @@ static struct tt_low_rank low_rank_down(const struct tt_linear_group *group, con
 {
     struct tt_low_rank low = {.h_MR = dh_TR};
     int64_t first_h = part->first_r;
-    for (int i = part->weights.first; i < part->weights.first + part->weights.count; i++) {
+    for (int i = part->first; i < part->first + part->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
         if (linear->r == 0) continue;
         tt_tensor a = linear->lora_A->value, *last = low.count > 0 ? &low.parts[low.count - 1].b : NULL;
@@ -351,11 +374,11 @@ static tt_status up(const struct tt_linear_call *call, tt_tensor residual_TO,
         TT_TRY(next_part(group, pass, before, &part));
         struct tt_gemm_lora_args args = {
             .x_MK = call->x_TI,
-            .w = part.weights.w_OI,
+            .w = part.w_OI,
             .trans_w = true,
             .low = low_rank_up(call, &part),
             .addend_MN = residual_TO,
-            .y_MN = tt_tensor_cols(y_TO, part.first_out, part.weights.out),
+            .y_MN = tt_tensor_cols(y_TO, part.first_out, part.out),
         };
         if (rotates_along) args.rotation = *rotation;
         TT_TRY(tt_gemm_lora(pass->lent.stream, &args));
@@ -395,7 +418,7 @@ static tt_status up_with_swiglu(const struct tt_linear_call *call, const struct 
     TT_TRY(next_part(call->group, pass, NULL, &part));
     struct tt_gemm_swiglu_args args = {.activation = swiglu->activation,
                                        .x_MK = call->x_TI,
-                                       .w_2FK = part.weights.w_OI,
+                                       .w_2FK = part.w_OI,
                                        .low = low_rank_up(call, &part),
                                        .gate_up_M2F = swiglu->gate_up_TF2,
                                        .keep = swiglu->keep,
@@ -462,8 +485,8 @@ tt_status tt_linear_backward_input(const struct tt_linear_call *call, tt_tensor 
         size_t mark = tt_workspace_mark(pass->lent.workspace);
         TT_TRY(next_part(group, pass, before, &part));
         struct tt_gemm_lora_args args = {
-            .x_MK = tt_tensor_cols(dy_TO, part.first_out, part.weights.out),
-            .w = part.weights.w_OI,
+            .x_MK = tt_tensor_cols(dy_TO, part.first_out, part.out),
+            .w = part.w_OI,
             .addend_MN = before != NULL ? dx_TI : (tt_tensor){0},
             .y_MN = dx_TI,
         };
@@ -486,7 +509,7 @@ static tt_status backward_with_swiglu(const struct tt_linear_call *call, tt_tens
     TT_TRY(next_part(call->group, pass, NULL, &part));
     struct tt_gemm_swiglu_backward_args args = {.activation = swiglu->activation,
                                                 .dy_MK = dy_TO,
-                                                .w_KF = part.weights.w_OI,
+                                                .w_KF = part.w_OI,
                                                 .low = low_rank_down(call->group, &part, dh_TR),
                                                 .gate_up_M2F = swiglu->gate_up_TF2,
                                                 .dact_MF = swiglu->act_TF,

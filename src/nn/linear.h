@@ -17,8 +17,10 @@
 #include "backend/ops/gemm_fused.h"
 #include "nn/block.h"
 
-/* Parameters are lent by the model. Without LoRA: lora_A and lora_B are NULL and r is 0. A quantized weight is decoded
- * into scratch for each product (nn/quantized.h). */
+/* Parameters are lent by the model. Without LoRA: lora_A and lora_B are NULL and r is 0. A weight that is coded in a
+ * format is decoded for each product (ops/matrix.h): in a forward pass, in a recomputation, and for the gradient of
+ * the input. Keeping the decoded weights of a recomputation for backward would save 1 % of a step and take the memory
+ * of the block in bf16 (docs/qlora.md). */
 struct tt_linear {
     tt_param *weight;
     tt_param *bias; /* NULL: none */
@@ -27,6 +29,9 @@ struct tt_linear {
     float scaling;
     double dropout; /* on the input of A, in training passes */
 };
+
+/* Coded weights of a group are decoded together, for one product, up to this; a larger group comes in parts. */
+#define TT_LINEAR_SCRATCH_BYTES ((size_t)256 << 20)
 
 struct tt_linear_group {
     struct tt_linear *linears; /* [count], the same `in`; lent. At most TT_LOW_RANK_PARTS have LoRA */

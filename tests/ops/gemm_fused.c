@@ -213,7 +213,7 @@ static bool run_lora(struct problem *p, const struct lora_case *test, struct tes
     test_array_to_device(&device, p->t, TENSORS);
     if (out != &p->t[OUT]) TEST_TO_DEVICE(&device, out);
     struct tt_gemm_lora_args args = {.x_MK = p->t[X].view,
-                                     .w = p->t[W].view,
+                                     .w.dense = p->t[W].view,
                                      .trans_w = test->trans,
                                      .low = low_rank_of(p),
                                      .y_MN = out->view};
@@ -393,7 +393,7 @@ static void check_swiglu_forward(const struct swiglu_case *test)
     test_array_to_device(&device, p.t, TENSORS);
     TEST_TO_DEVICE(&device, &act);
     struct tt_gemm_swiglu_args args = {.x_MK = p.t[X].view,
-                                       .w_2FK = p.t[W].view,
+                                       .w_2FK.dense = p.t[W].view,
                                        .low = low_rank_of(&p),
                                        .gate_up_M2F = p.t[OUT].view,
                                        .keep = test->keep,
@@ -466,7 +466,7 @@ static void check_swiglu_backward(const struct swiglu_case *test)
     test_array_to_device(&device, p.t, TENSORS);
     TEST_TO_DEVICE(&device, &both);
     struct tt_gemm_swiglu_backward_args args = {.dy_MK = p.t[X].view,
-                                                .w_KF = p.t[W].view,
+                                                .w_KF.dense = p.t[W].view,
                                                 .low = low_rank_of(&p),
                                                 .gate_up_M2F = both.view,
                                                 .dact_MF = p.t[OUT].view,
@@ -526,7 +526,7 @@ static void what_does_not_fit_is_refused(void **state)
     test_device_open(&device, test_device_kind(), 1);
     test_array_to_device(&device, p.t, TENSORS);
     struct tt_gemm_lora_args args = {.x_MK = p.t[X].view,
-                                     .w = p.t[W].view,
+                                     .w.dense = p.t[W].view,
                                      .trans_w = true,
                                      .low = low_rank_of(&p),
                                      .y_MN = p.t[OUT].view};
@@ -568,7 +568,7 @@ static void act_must_not_cover_what_is_read(void **state)
     test_array_to_device(&device, p.t, TENSORS);
     tt_tensor both = p.t[OUT].view;
     struct tt_gemm_swiglu_args args = {.x_MK = p.t[X].view,
-                                       .w_2FK = p.t[W].view,
+                                       .w_2FK.dense = p.t[W].view,
                                        .gate_up_M2F = both,
                                        .keep = true,
                                        .act_MF = tt_tensor_cols(both, 0, 6)};

@@ -94,7 +94,7 @@ static void check_rounding(struct test_device *device, int threads, void *contex
     struct product *product = context;
     (void)threads;
     struct tt_gemm_lora_args args = {.x_MK = product->x.view,
-                                     .w = product->w.view,
+                                     .w.dense = product->w.view,
                                      .trans_w = true,
                                      .low = {.h_MR = product->h.view, .count = PARTS},
                                      .y_MN = product->out.view};

@@ -24,7 +24,7 @@ tt_status tt_cpu_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_a
         .n = args->y_MN.dims[1],
         .k = args->x_MK.dims[1],
         .a = tt_gemm_source_of(args->x_MK, true),
-        .b = tt_gemm_source_of(args->w, args->trans_w),
+        .b = tt_gemm_source_of(args->w.dense, args->trans_w),
         .c = {.data = args->y_MN.data, .dtype = args->y_MN.dtype, .stride = args->y_MN.strides[0]},
         .alpha = 1.0f,
         .beta = adds ? 1.0f : 0.0f,

@@ -190,15 +190,15 @@ tt_status tt_cuda_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_
     if (low->count == 0 && !rotates) return tt_compose_gemm_lora(stream, args);
     struct tt_fused_params params = params_of(args->x_MK, n);
     int ctas = 0;
-    if (takes(cuda, args->x_MK, args->w, n, low) && fits(args->y_MN) && (!adds || fits(args->addend_MN)) &&
-        set_parts(&params, low, trans, n) &&
+    if (takes(cuda, args->x_MK, args->w.dense, n, low) && fits(args->y_MN) &&
+        (!adds || fits(args->addend_MN)) && set_parts(&params, low, trans, n) &&
         (!rotates || (trans && !adds && set_rotation(&params, &args->rotation, n))))
         ctas = ctas_for(cuda, args->x_MK.dims[0], n, TT_FUSED_COLUMNS);
     if (ctas == 0) {
-        TT_TRY(may_compose(cuda, "gemm_lora", args->x_MK, args->w));
+        TT_TRY(may_compose(cuda, "gemm_lora", args->x_MK, args->w.dense));
         return tt_compose_gemm_lora(stream, args);
     }
-    TT_TRY(map_operands(cuda->gemm, args->x_MK, args->w, trans, low, &params));
+    TT_TRY(map_operands(cuda->gemm, args->x_MK, args->w.dense, trans, low, &params));
     params.addend = adds ? args->addend_MN.data : NULL;
     params.c = args->y_MN.data;
     params.c_row = row_of(args->y_MN);
@@ -213,11 +213,11 @@ tt_status tt_cuda_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swi
     int64_t f = args->act_MF.dims[1];
     struct tt_fused_params params = params_of(args->x_MK, f);
     int ctas = 0;
-    if (args->activation == TT_ACTIVATION_SILU && takes(cuda, args->x_MK, args->w_2FK, f, &args->low) &&
+    if (args->activation == TT_ACTIVATION_SILU && takes(cuda, args->x_MK, args->w_2FK.dense, f, &args->low) &&
         fits(args->gate_up_M2F) && fits(args->act_MF) && set_gate_and_up(&params, &args->low, f))
         ctas = ctas_for(cuda, args->x_MK.dims[0], f, TT_FUSED_COLUMNS / 2);
     if (ctas == 0) {
-        TT_TRY(may_compose(cuda, "gemm_swiglu", args->x_MK, args->w_2FK));
+        TT_TRY(may_compose(cuda, "gemm_swiglu", args->x_MK, args->w_2FK.dense));
         return tt_compose_gemm_swiglu(stream, args);
     }
     struct tt_low_rank low = args->low;
@@ -225,7 +225,7 @@ tt_status tt_cuda_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swi
         low.parts[1] = low.parts[0];
         low.count = 2;
     }
-    TT_TRY(map_operands(cuda->gemm, args->x_MK, args->w_2FK, true, &low, &params));
+    TT_TRY(map_operands(cuda->gemm, args->x_MK, args->w_2FK.dense, true, &low, &params));
     params.c = args->keep ? args->gate_up_M2F.data : NULL;
     params.c_row = row_of(args->gate_up_M2F);
     params.act = args->act_MF.data;
@@ -241,14 +241,14 @@ tt_status tt_cuda_gemm_swiglu_backward(struct tt_stream *stream,
     int64_t f = args->dact_MF.dims[1];
     struct tt_fused_params params = params_of(args->dy_MK, f);
     int ctas = 0;
-    if (args->activation == TT_ACTIVATION_SILU && takes(cuda, args->dy_MK, args->w_KF, f, &args->low) &&
+    if (args->activation == TT_ACTIVATION_SILU && takes(cuda, args->dy_MK, args->w_KF.dense, f, &args->low) &&
         fits(args->gate_up_M2F) && fits(args->dact_MF) && set_parts(&params, &args->low, false, f))
         ctas = ctas_for(cuda, args->dy_MK.dims[0], f, TT_FUSED_COLUMNS);
     if (ctas == 0) {
-        TT_TRY(may_compose(cuda, "gemm_swiglu_backward", args->dy_MK, args->w_KF));
+        TT_TRY(may_compose(cuda, "gemm_swiglu_backward", args->dy_MK, args->w_KF.dense));
         return tt_compose_gemm_swiglu_backward(stream, args);
     }
-    TT_TRY(map_operands(cuda->gemm, args->dy_MK, args->w_KF, false, &args->low, &params));
+    TT_TRY(map_operands(cuda->gemm, args->dy_MK, args->w_KF.dense, false, &args->low, &params));
     params.c = args->gate_up_M2F.data;
     params.c_row = row_of(args->gate_up_M2F);
     params.act = args->wants_act ? args->dact_MF.data : NULL;

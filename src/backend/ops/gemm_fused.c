@@ -54,7 +54,7 @@ static void check_rotation(struct tt_check *check, const struct tt_rotation *rot
 tt_status tt_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
 {
     struct tt_check check = {.op = "gemm_lora"};
-    tt_tensor x = args->x_MK, w = args->w, y = args->y_MN;
+    tt_tensor x = args->x_MK, w = tt_matrix_operand(&args->w), y = args->y_MN;
     tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
     tt_check_tensor(&check, "w", w, TT_TYPES_REAL, 2, 2);
     if (check.status != TT_OK) return check.status;
@@ -76,13 +76,16 @@ tt_status tt_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args 
     }
     if (check.status != TT_OK) return check.status;
     if (m == 0 || n == 0) return TT_OK;
-    return tt_dispatch_gemm_lora(stream, args);
+    struct tt_gemm_lora_args decoded = *args;
+    TT_TRY(tt_matrix_decode(stream, &decoded.w));
+    return tt_dispatch_gemm_lora(stream, &decoded);
 }
 
 tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args)
 {
     struct tt_check check = {.op = "gemm_swiglu"};
-    tt_tensor x = args->x_MK, w = args->w_2FK, both = args->gate_up_M2F, act = args->act_MF;
+    tt_tensor x = args->x_MK, w = tt_matrix_operand(&args->w_2FK), both = args->gate_up_M2F,
+              act = args->act_MF;
     tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
     tt_check_tensor(&check, "w", w, TT_TYPES_REAL, 2, 2);
     if (check.status != TT_OK) return check.status;
@@ -105,13 +108,16 @@ tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_a
     tt_check_apart(&check, "act", act, "up", tt_tensor_cols(both, f, f));
     if (check.status != TT_OK) return check.status;
     if (m == 0 || f == 0) return TT_OK;
-    return tt_dispatch_gemm_swiglu(stream, args);
+    struct tt_gemm_swiglu_args decoded = *args;
+    TT_TRY(tt_matrix_decode(stream, &decoded.w_2FK));
+    return tt_dispatch_gemm_swiglu(stream, &decoded);
 }
 
 tt_status tt_gemm_swiglu_backward(struct tt_stream *stream, const struct tt_gemm_swiglu_backward_args *args)
 {
     struct tt_check check = {.op = "gemm_swiglu_backward"};
-    tt_tensor dy = args->dy_MK, w = args->w_KF, both = args->gate_up_M2F, dact = args->dact_MF;
+    tt_tensor dy = args->dy_MK, w = tt_matrix_operand(&args->w_KF), both = args->gate_up_M2F,
+              dact = args->dact_MF;
     tt_check_tensor(&check, "dy", dy, TT_TYPES_REAL, 2, 2);
     tt_check_tensor(&check, "w", w, TT_TYPES_REAL, 2, 2);
     if (check.status != TT_OK) return check.status;
@@ -128,5 +134,7 @@ tt_status tt_gemm_swiglu_backward(struct tt_stream *stream, const struct tt_gemm
     check_low_rank(&check, &args->low, dy, false, dact);
     if (check.status != TT_OK) return check.status;
     if (m == 0 || f == 0) return TT_OK;
-    return tt_dispatch_gemm_swiglu_backward(stream, args);
+    struct tt_gemm_swiglu_backward_args decoded = *args;
+    TT_TRY(tt_matrix_decode(stream, &decoded.w_KF));
+    return tt_dispatch_gemm_swiglu_backward(stream, &decoded);
 }

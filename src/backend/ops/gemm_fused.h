@@ -8,6 +8,7 @@
 #define TT_BACKEND_OPS_GEMM_FUSED_H
 
 #include "backend/device.h"
+#include "backend/ops/matrix.h"
 #include "backend/ops/swiglu.h"
 #include "tensor/tensor.h"
 
@@ -35,7 +36,8 @@ struct tt_rotation {
 /* y = x op(w) + low rank (+ addend), then rotated; op(w) is w^T with `trans_w` (w [N, K], like linear weights), else
  * w [K, N]. */
 struct tt_gemm_lora_args {
-    tt_tensor x_MK, w;
+    tt_tensor x_MK;
+    struct tt_matrix w;
     bool trans_w;
     struct tt_low_rank low;
     tt_tensor addend_MN; /* empty, y itself, or apart from it with y's type and row stride */
@@ -47,7 +49,8 @@ TT_MUST_USE tt_status tt_gemm_lora(struct tt_stream *stream, const struct tt_gem
 /* gate | up = x w^T + low rank, act = activation(gate) * up. */
 struct tt_gemm_swiglu_args {
     enum tt_activation activation;
-    tt_tensor x_MK, w_2FK;
+    tt_tensor x_MK;
+    struct tt_matrix w_2FK;
     struct tt_low_rank low; /* first_y counts columns of gate | up */
     tt_tensor gate_up_M2F;
     bool keep;        /* false: gate and up are not needed again and are arbitrary afterwards */
@@ -59,7 +62,8 @@ TT_MUST_USE tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_g
  * it holds act = activation(gate) * up afterwards, otherwise it is arbitrary. */
 struct tt_gemm_swiglu_backward_args {
     enum tt_activation activation;
-    tt_tensor dy_MK, w_KF;
+    tt_tensor dy_MK;
+    struct tt_matrix w_KF;
     struct tt_low_rank low;
     tt_tensor gate_up_M2F; /* in: gate | up; out: dgate | dup */
     tt_tensor dact_MF;

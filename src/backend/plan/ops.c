@@ -42,14 +42,14 @@ static tt_status plan_gemm_lora(struct tt_stream *stream, const struct tt_gemm_l
 {
     if ((args->low.count == 0 && args->rotation.columns == 0) || !fuses(stream, args->x_MK))
         return tt_compose_gemm_lora(stream, args);
-    return product(stream, args->x_MK, args->w, &args->low, (double)args->y_MN.dims[1],
+    return product(stream, args->x_MK, args->w.dense, &args->low, (double)args->y_MN.dims[1],
                    size(args->y_MN) + size(args->addend_MN));
 }
 
 static tt_status plan_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args)
 {
     if (!fuses(stream, args->x_MK)) return tt_compose_gemm_swiglu(stream, args);
-    return product(stream, args->x_MK, args->w_2FK, &args->low, (double)args->gate_up_M2F.dims[1],
+    return product(stream, args->x_MK, args->w_2FK.dense, &args->low, (double)args->gate_up_M2F.dims[1],
                    (args->keep ? size(args->gate_up_M2F) : 0.0) + size(args->act_MF));
 }
 
@@ -57,7 +57,7 @@ static tt_status plan_gemm_swiglu_backward(struct tt_stream *stream,
                                            const struct tt_gemm_swiglu_backward_args *args)
 {
     if (!fuses(stream, args->dy_MK)) return tt_compose_gemm_swiglu_backward(stream, args);
-    return product(stream, args->dy_MK, args->w_KF, &args->low, (double)args->dact_MF.dims[1],
+    return product(stream, args->dy_MK, args->w_KF.dense, &args->low, (double)args->dact_MF.dims[1],
                    2.0 * size(args->gate_up_M2F) + (args->wants_act ? size(args->dact_MF) : 0.0));
 }
 

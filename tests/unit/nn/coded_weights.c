@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include "backend/device_impl.h"
 #include "base/alloc.h"
-#include "nn/quantized.h"
+#include "nn/linear.h"
 #include "support/tuning.h"
 
 enum { T = 5, IN = 96, MEMBERS = 3, R = 2 };
@@ -225,20 +225,25 @@ static void products(void **state)
     }
 }
 
-/* A group larger than the scratch comes in parts, and a matrix larger than it still comes. */
-static void parts(void **state)
+/* An address far from all others, for a device that only plans. */
+static void *at(int place)
 {
-    (void)state;
+    return (void *)((uintptr_t)(place + 1) << 36);
+}
+
+/* Scratch of a forward pass over matrices with `rows` rows of 8192 weights, in bf16. */
+static size_t scratch_of(const int64_t rows[MEMBERS])
+{
     struct tt_device *device;
     struct tt_stream *stream;
     struct tt_workspace *workspace;
     const struct tt_device_config plan = {.kind = "plan", .threads = 1};
+    const int64_t in = 8192;
     assert_int_equal(tt_device_open(&plan, &device), TT_OK);
     assert_int_equal(tt_stream_create(device, &stream), TT_OK);
     assert_int_equal(tt_workspace_create(device, 0, &workspace), TT_OK);
     struct tt_pass pass = {.lent = {.stream = stream, .workspace = workspace},
                            .in = {.compute_dtype = TT_BF16}};
-    const int64_t rows[MEMBERS] = {8192, 8192, 32768}, in = 8192; /* 128, 128 and 512 MiB in bf16 */
     tt_param params[MEMBERS];
     struct tt_linear linears[MEMBERS] = {0};
     struct tt_linear_group group = {linears, MEMBERS};
@@ -247,20 +252,47 @@ static void parts(void **state)
         assert_int_equal(
             tt_quant_layout_make(tt_quant_format_make(TT_QUANT_NF4, true), rows[i], in, &params[i].quant),
             TT_OK);
-        params[i].value = tt_tensor_1d((void *)(uintptr_t)4096, TT_U8, (int64_t)params[i].quant.bytes);
+        params[i].value = tt_tensor_1d(at(i), TT_U8, (int64_t)params[i].quant.bytes);
         group.linears[i] = (struct tt_linear){.weight = &params[i], .in = in, .out = rows[i]};
     }
-    struct tt_weight_part part;
-    assert_int_equal(tt_quantized_part(&group, &pass, 0, &part), TT_OK);
-    assert_int_equal(part.count, 2);
-    assert_int_equal(part.w_OI.dims[0], 16384);
-    tt_workspace_release(workspace, 0);
-    assert_int_equal(tt_quantized_part(&group, &pass, 2, &part), TT_OK);
-    assert_int_equal(part.count, 1);
-    assert_int_equal(tt_workspace_peak(workspace), (size_t)512 << 20);
+    struct tt_linear_call call = {
+        .group = &group, .pass = &pass, .x_TI = tt_tensor_2d(at(4), TT_BF16, T, in)};
+    tt_tensor y = tt_tensor_2d(at(5), TT_BF16, T, tt_linear_group_out(&group));
+    if (tt_linear_forward(&call, y) != TT_OK) fail_msg("%s", tt_error_last()->message);
+    size_t peak = tt_workspace_peak(workspace);
+    assert_int_equal(tt_workspace_mark(workspace), 0);
     tt_workspace_destroy(workspace);
     tt_stream_destroy(stream);
     tt_device_close(device);
+    return peak;
+}
+
+/* A group larger than the scratch comes in parts, and a matrix larger than it still comes. */
+static void parts(void **state)
+{
+    (void)state;
+    const size_t mib = 1 << 20;
+    assert_int_equal(scratch_of((const int64_t[MEMBERS]){4096, 4096, 4096}), 192 * mib);  /* all at once */
+    assert_int_equal(scratch_of((const int64_t[MEMBERS]){8192, 8192, 8192}), 256 * mib);  /* two, then one */
+    assert_int_equal(scratch_of((const int64_t[MEMBERS]){8192, 8192, 32768}), 512 * mib); /* one is larger */
+}
+
+/* Parts that do not fill the scratch are a fault of the caller. */
+static void wrong_scratch(void **state)
+{
+    (void)state;
+    struct fixture *fixture = make(1, tt_quant_format_make(TT_QUANT_NF4, false), -1, 0);
+    float w[40 * IN];
+    struct tt_matrix matrix = {.parts = {{&fixture->params[0][0].quant, fixture->params[0][0].value}},
+                               .count = 1,
+                               .scratch = tt_tensor_2d(w, TT_F32, 39, IN)};
+    assert_int_not_equal(tt_matrix_decode(fixture->stream, &matrix), TT_OK);
+    matrix.scratch = tt_tensor_2d(w, TT_F32, 40, IN);
+    assert_int_equal(tt_matrix_decode(fixture->stream, &matrix), TT_OK);
+    assert_ptr_equal(matrix.dense.data, w);
+    assert_int_equal(matrix.count, 0);
+    assert_memory_equal(w, fixture->weights[0], sizeof w);
+    destroy(fixture);
 }
 
 int main(void)
@@ -268,6 +300,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products),
         cmocka_unit_test(parts),
+        cmocka_unit_test(wrong_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
