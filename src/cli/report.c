@@ -23,14 +23,24 @@ int tt_report_columns(FILE *file)
     return size.ws_col;
 }
 
+static bool is_dumb(void)
+{
+    const char *kind = getenv("TERM");
+    return kind != NULL && strcmp(kind, "dumb") == 0;
+}
+
+static bool wants_colour(void)
+{
+    const char *no_colour = getenv("NO_COLOR");
+    return no_colour == NULL || no_colour[0] == 0;
+}
+
 void tt_report_init(struct tt_report *report, FILE *out, FILE *err)
 {
     *report = (struct tt_report){.out = out, .err = err};
     report->terminal = isatty(fileno(err)) == 1;
-    const char *kind = getenv("TERM");
-    report->bar = report->terminal && (kind == NULL || strcmp(kind, "dumb") != 0);
-    const char *no_colour = getenv("NO_COLOR");
-    report->colour = report->bar && (no_colour == NULL || no_colour[0] == 0);
+    report->bar = report->terminal && !is_dumb();
+    report->colour = report->bar && wants_colour();
     report->quiet = tt_launcher_is_other_rank();
     pthread_mutex_init(&report->lock, NULL);
 }
@@ -294,4 +304,14 @@ tt_status tt_report_print(struct tt_report *report, const char *text)
 tt_status tt_report_print_raw(struct tt_report *report, const char *text, size_t bytes)
 {
     return isatty(fileno(report->out)) ? tt_report_print(report, text) : write_out(report, text, bytes);
+}
+
+tt_status tt_report_print_escaped(struct tt_report *report, const char *text, size_t bytes)
+{
+    return write_out(report, text, bytes);
+}
+
+bool tt_report_colours_out(const struct tt_report *report)
+{
+    return isatty(fileno(report->out)) == 1 && !is_dumb() && wants_colour();
 }

@@ -48,5 +48,9 @@ int tt_report_columns(FILE *file);
 TT_MUST_USE tt_status tt_report_print(struct tt_report *report, const char *text);
 /* Prints a result: unchanged into files and pipes, and as tt_report_print does on a terminal. */
 TT_MUST_USE tt_status tt_report_print_raw(struct tt_report *report, const char *text, size_t bytes);
+/* Prints a text that is escaped already, and that may hold colours. */
+TT_MUST_USE tt_status tt_report_print_escaped(struct tt_report *report, const char *text, size_t bytes);
+/* Whether standard output takes colours. */
+bool tt_report_colours_out(const struct tt_report *report);
 
 #endif

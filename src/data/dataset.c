@@ -24,6 +24,8 @@ enum {
 struct tt_dataset {
     struct tt_store store;
     struct tt_dataset_report report;
+    struct tt_dataset_part *parts;
+    size_t part_count, part_capacity;
 };
 
 /* ---- Rows to samples ---- */
@@ -289,14 +291,37 @@ static tt_status append_samples(struct tt_dataset *dataset, const struct tt_data
     return TT_OK;
 }
 
+/* Adds a file's counts of rows, and those of its samples, which are the last ones, to the part of its source. */
+static tt_status add_to_part(struct tt_dataset *dataset, size_t source, size_t first_sample,
+                             const struct tt_dataset_report *rows)
+{
+    const struct tt_store *store = &dataset->store;
+    if (dataset->part_count == 0 || dataset->parts[dataset->part_count - 1].source != source) {
+        if (tt_grow((void **)&dataset->parts, dataset->part_count, &dataset->part_capacity,
+                    sizeof *dataset->parts) != 0)
+            return TT_ERR_MEMORY;
+        dataset->parts[dataset->part_count++] = (struct tt_dataset_part){.source = source};
+    }
+    struct tt_dataset_report *report = &dataset->parts[dataset->part_count - 1].report;
+    add_report(report, rows);
+    for (size_t i = first_sample; i < store->sample_count; i++) {
+        report->samples++;
+        report->tokens += store->samples[i].count;
+        report->supervised_tokens += store->samples[i].supervised_count;
+    }
+    return TT_OK;
+}
+
 /* Appends the rows of a file; *left: rows that may still be read. */
 static tt_status append_file(struct tt_dataset *dataset, const struct tt_source_file *file, double weight,
                              const struct load *load, int64_t *left, struct tt_rng rng)
 {
     struct tt_dataset *one = NULL;
+    size_t before = dataset->store.sample_count;
     TT_TRY(tt_dataset_load(file->path, load->config, load->tokenizer, load->vocab_size, *left, &one));
     tt_status status = append_samples(dataset, one, weight, rng);
     add_report(&dataset->report, &one->report);
+    if (status == TT_OK) status = add_to_part(dataset, file->source, before, &one->report);
     if (*left > 0) *left -= one->report.rows;
     tt_dataset_destroy(one);
     return status;
@@ -310,8 +335,12 @@ tt_status tt_dataset_load_sources(const struct tt_sources *sources, const struct
     struct tt_rng rng = tt_rng_derive(tt_rng_make(seed), "data mixture");
     int64_t left = max_samples;
     tt_status status = TT_OK;
-    if (sources->file_count == 1 && sources->sources[0].weight == 1)
-        return tt_dataset_load(sources->files[0].path, config, tokenizer, vocab_size, max_samples, out);
+    if (sources->file_count == 1 && sources->sources[0].weight == 1) {
+        TT_TRY(tt_dataset_load(sources->files[0].path, config, tokenizer, vocab_size, max_samples, out));
+        status = add_to_part(*out, 0, 0, &(*out)->report);
+        if (status != TT_OK) tt_dataset_destroy(*out);
+        return status;
+    }
     struct tt_dataset *dataset = tt_calloc(1, sizeof *dataset);
     if (dataset == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < sources->file_count && (max_samples <= 0 || left > 0); i++) {
@@ -334,7 +363,14 @@ void tt_dataset_destroy(struct tt_dataset *dataset)
 {
     if (dataset == NULL) return;
     tt_store_deinit(&dataset->store);
+    tt_free(dataset->parts);
     tt_free(dataset);
+}
+
+const struct tt_dataset_part *tt_dataset_parts(const struct tt_dataset *dataset, size_t *count)
+{
+    *count = dataset->part_count;
+    return dataset->parts;
 }
 
 size_t tt_dataset_count(const struct tt_dataset *dataset)
@@ -440,6 +476,7 @@ tt_status tt_dataset_shuffle(struct tt_dataset *dataset, uint64_t seed)
         struct tt_store before = *store;
         *store = shuffled;
         shuffled = before;
+        dataset->part_count = 0;
     }
     tt_store_deinit(&shuffled);
     return status;
@@ -466,6 +503,7 @@ tt_status tt_dataset_split(struct tt_dataset *dataset, size_t count, uint64_t se
     }
     tt_store_deinit(&dataset->store);
     dataset->store = kept;
+    dataset->part_count = 0;
     kept = (struct tt_store){0};
     count_samples(dataset);
     count_samples(held);
@@ -481,56 +519,5 @@ out:
     tt_store_deinit(&kept);
     tt_dataset_destroy(held);
     tt_free(moves);
-    return status;
-}
-
-/* ---- Showing ---- */
-
-/* Writes tokens first .. end - 1. The text of a piece is its addition to the text before it: decoded alone it would
- * lose the blank that some tokenizers drop at the start, and characters that span tokens. */
-static tt_status show_piece(const struct tt_tokenizer *tokenizer, const struct tt_sample *sample,
-                            int32_t first, int32_t end, struct tt_str *before, struct tt_str *text)
-{
-    if (tokenizer == NULL) {
-        for (int32_t i = first; i < end; i++) {
-            TT_TRY(tt_str_printf(text, "%s%d", i > first ? " " : "", (int)sample->ids[i]));
-        }
-        return TT_OK;
-    }
-    struct tt_str now = {0};
-    tt_status status = tt_tokenizer_decode(tokenizer, sample->ids, (size_t)end, false, &now);
-    if (status == TT_OK) {
-        size_t common = 0;
-        while (common < before->bytes && common < now.bytes && before->data[common] == now.data[common])
-            common++;
-        status = tt_str_append(text, tt_str_text(&now) + common, now.bytes - common);
-    }
-    tt_str_deinit(before);
-    *before = now;
-    return status;
-}
-
-tt_status tt_dataset_show(const struct tt_dataset *dataset, size_t index,
-                          const struct tt_tokenizer *tokenizer, const char *on, const char *off,
-                          struct tt_str *text)
-{
-    /* Decoding from the start for every piece is quadratic, so the shown length is limited. */
-    enum { SHOWN_TOKENS = 2048 };
-    struct tt_sample sample = tt_dataset_sample(dataset, index);
-    int32_t shown = sample.count < SHOWN_TOKENS ? sample.count : SHOWN_TOKENS;
-    struct tt_str before = {0};
-    tt_status status = TT_OK;
-    for (int32_t first = 0; first < shown;) {
-        int32_t end = first + 1;
-        while (end < shown && sample.supervised[end] == sample.supervised[first]) end++;
-        if (sample.supervised[first]) TT_GO(tt_str_append_text(text, on));
-        TT_GO(show_piece(tokenizer, &sample, first, end, &before, text));
-        if (sample.supervised[first]) TT_GO(tt_str_append_text(text, off));
-        first = end;
-    }
-    if (shown < sample.count)
-        TT_GO(tt_str_printf(text, " ... (%d more tokens)", (int)(sample.count - shown)));
-out:
-    tt_str_deinit(&before);
     return status;
 }

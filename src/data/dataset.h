@@ -97,6 +97,13 @@ TT_MUST_USE tt_status tt_dataset_load_sources(const struct tt_sources *sources,
                                               const struct tt_data_config *config,
                                               const struct tt_tokenizer *tokenizer, int64_t vocab_size,
                                               int64_t max_samples, uint64_t seed, struct tt_dataset **out);
+/* What the files of one source gave. Rows are counted once, samples as often as the weight says. */
+struct tt_dataset_part {
+    size_t source; /* in the sources */
+    struct tt_dataset_report report;
+};
+/* The parts of a data set that was loaded from sources; *count is 0 after a shuffle or a split, and for others. */
+const struct tt_dataset_part *tt_dataset_parts(const struct tt_dataset *dataset, size_t *count);
 void tt_dataset_destroy(struct tt_dataset *dataset); /* takes NULL */
 size_t tt_dataset_count(const struct tt_dataset *dataset);
 struct tt_sample tt_dataset_sample(const struct tt_dataset *dataset, size_t index);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/log.h"
@@ -20,8 +21,8 @@ struct tt_inputs_config tt_inputs_config_of(const struct tt_job_spec *job, enum 
         .device = &job->device,
         .data = use != TT_INPUTS_GENERATE ? &job->data : NULL,
         .seed = job->run.seed,
-        .evaluates = use == TT_INPUTS_EVALUATE ||
-                     (use == TT_INPUTS_TRAIN && job->watch.eval_strategy != TT_INTERVAL_NO),
+        .evaluates = use == TT_INPUTS_EVALUATE || ((use == TT_INPUTS_TRAIN || use == TT_INPUTS_DATA) &&
+                                                   job->watch.eval_strategy != TT_INTERVAL_NO),
     };
 }
 
@@ -108,10 +109,10 @@ static tt_status open_templates(const struct tt_inputs_config *config, struct tt
 
 static tt_status open_model(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
-    bool random = config->model->init == TT_INIT_RANDOM;
+    bool random = config->model->init == TT_INIT_RANDOM, weightless = random || config->use == TT_INPUTS_DATA;
     char *folder = NULL;
     TT_TRY(tt_hub_locate(config->model->model_name_or_path, config->model->model_revision, "model", &folder));
-    tt_status status = tt_model_folder_open(folder, !random, &inputs->folder);
+    tt_status status = tt_model_folder_open(folder, !weightless, &inputs->folder);
     if (status != TT_OK && strcmp(folder, config->model->model_name_or_path) != 0)
         tt_hint("a download may be incomplete: hf download %s", config->model->model_name_or_path);
     tt_free(folder);
@@ -233,13 +234,16 @@ out:
 
 static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_data_config *data,
                               const struct tt_sources *files, int64_t max_samples, uint64_t seed,
-                              struct tt_dataset **out)
+                              struct tt_dataset **out, double *seconds)
 {
     struct tt_data_config limited = *data;
+    double start = tt_clock_seconds();
     limited.max_length = inputs->max_length;
     limited.chat_template_path = inputs->template_path;
-    return tt_dataset_load_sources(files, &limited, inputs->tokenizer, inputs->model_facts.vocab_size,
-                                   max_samples, seed, out);
+    tt_status status = tt_dataset_load_sources(files, &limited, inputs->tokenizer,
+                                               inputs->model_facts.vocab_size, max_samples, seed, out);
+    *seconds = tt_clock_seconds() - start;
+    return status;
 }
 
 static tt_status load_train(const struct tt_inputs_config *config, struct tt_inputs *inputs)
@@ -259,7 +263,7 @@ static tt_status load_train(const struct tt_inputs_config *config, struct tt_inp
                                       data->dataset_train_split),
                               data->dataset_name, data->dataset_train_split);
     tt_status status = load_dataset(inputs, data, &inputs->train_files, data->max_train_samples,
-                                    (uint64_t)config->seed, &inputs->train);
+                                    (uint64_t)config->seed, &inputs->train, &inputs->train_seconds);
     if (status == TT_OK && data->shuffle_dataset)
         status = tt_dataset_shuffle(inputs->train, (uint64_t)config->seed);
     return status;
@@ -290,7 +294,7 @@ static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inpu
         return TT_ERR_USAGE;
     }
     tt_status status = load_dataset(inputs, data, &inputs->eval_files, data->max_eval_samples,
-                                    (uint64_t)config->seed, &inputs->eval);
+                                    (uint64_t)config->seed, &inputs->eval, &inputs->eval_seconds);
     if (status != TT_OK) tt_while("loading the evaluation data");
     return status;
 }
@@ -306,7 +310,7 @@ tt_status tt_inputs_open(const struct tt_inputs_config *config, struct tt_inputs
     TT_GO(open_tokenizer(inputs));
     TT_GO(open_templates(config, inputs));
     if (config->data != NULL) inputs->max_length = tt_inputs_max_length(config->data, &inputs->model_facts);
-    if (config->use == TT_INPUTS_TRAIN) TT_GO(load_train(config, inputs));
+    if (config->use == TT_INPUTS_TRAIN || config->use == TT_INPUTS_DATA) TT_GO(load_train(config, inputs));
     if (config->evaluates) TT_GO(load_eval(config, inputs));
 out:
     if (status != TT_OK) tt_inputs_close(inputs);

@@ -19,9 +19,10 @@ struct tt_inputs {
     struct tt_safetensors *adapter; /* NULL: none to start from */
     struct tt_arena arena;          /* settings that came with the adapter */
     struct tt_load_source source;
-    int64_t max_length;              /* tt_inputs_max_length; 0 for TT_INPUTS_GENERATE */
-    struct tt_dataset *train, *eval; /* NULL when not asked for */
-    char *adapter_folder;            /* owned; NULL: no adapter */
+    int64_t max_length;                 /* tt_inputs_max_length; 0 for TT_INPUTS_GENERATE */
+    struct tt_dataset *train, *eval;    /* NULL when not asked for */
+    double train_seconds, eval_seconds; /* of reading, rendering and tokenizing them; 0: nothing was */
+    char *adapter_folder;               /* owned; NULL: no adapter */
     /* Chat templates: those of chat_template_path, else those of the adapter's folder; empty: the model folder's */
     struct tt_chat_files templates;
     const char *template_path; /* where they are; lent, or NULL */
@@ -31,7 +32,8 @@ struct tt_inputs {
     struct tt_sources train_files, eval_files;
 };
 
-enum tt_inputs_use { TT_INPUTS_TRAIN, TT_INPUTS_EVALUATE, TT_INPUTS_GENERATE };
+/* DATA: the data of a training, without its weights. */
+enum tt_inputs_use { TT_INPUTS_TRAIN, TT_INPUTS_EVALUATE, TT_INPUTS_GENERATE, TT_INPUTS_DATA };
 
 /* The parts of a job that name its inputs; all lent. */
 struct tt_inputs_config {

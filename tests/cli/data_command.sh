@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# trimtab data: what it shows is what a training reads; its figures, its marks and colours, and what is escaped.
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
+cp -r "$root/tests/golden/qwen2/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/ && chmod -R u+w model
+rm model/*.safetensors # the weights are not needed
+data=(data --model_name_or_path model)
+for i in 1 2 3 4 5; do echo "{\"prompt\": \"$i + 1 =\", \"completion\": \" $((i + 1))\"}"; done >sums.jsonl
+{
+    head -n 2 sums.jsonl
+    echo '{"prompt": "a much longer prompt than max_length allows for it", "completion": " yes"}'
+    printf '{"text": "red \\u001b[31m \\u202e line\\nbreak"}\n'
+} >other.jsonl
+
+# Marks, and the same text as the first line of a training's log.
+expect 0 '1 + 1 =[[ 2' "${data[@]}" --dataset_name sums.jsonl --rows 1
+expect 0 'sample 5 of 5: ' "${data[@]}" --dataset_name sums.jsonl --rows 9 --skip 4
+[ "$(grep -c '^sample ' printed)" -eq 1 ] || fail "--skip 4 of 5 samples shows more than one"
+expect 0 'sample' "${data[@]}" --dataset_name sums.jsonl --rows 0
+grep -q '^sample ' printed && fail "--rows 0 shows a sample"
+expect 2 'rows' "${data[@]}" --dataset_name sums.jsonl --rows -1
+
+# Figures.
+expect 0 'rows              5' "${data[@]}" --dataset_name sums.jsonl
+expect 0 '2 rows of more than 12 tokens (the longest has 55), truncated' "${data[@]}" --dataset_name other.jsonl --max_length 12 --rows 0
+expect 0 ', dropped' "${data[@]}" --dataset_name other.jsonl --max_length 12 --over_length drop
+expect 3 'tokens are more than max_length' "${data[@]}" --dataset_name other.jsonl --max_length 12 --over_length error
+expect 0 'without labels    1, left out' "${data[@]}" --dataset_name other.jsonl --max_length 12 --rows 0
+cat sums.jsonl sums.jsonl >twice.jsonl
+expect 0 'duplicates        5 samples are equal to an earlier one (50.0 %)' "${data[@]}" --dataset_name twice.jsonl
+
+# Per source, and the evaluation data.
+mixture='[{"path": "sums.jsonl", "weight": 3}, {"path": "other.jsonl"}]'
+expect 0 'evaluation data' "${data[@]}" --datasets "$mixture" --eval_strategy steps --eval_dataset sums.jsonl
+grep -Eq '^ +5 +15 .* sums.jsonl$' printed || fail "no figures of the first source:" "$(cat printed)"
+grep -Eq '^ +4 +4 .* other.jsonl$' printed || fail "no figures of the second source:" "$(cat printed)"
+
+# Escapes in data never reach a terminal; colours do, unless NO_COLOR or a pipe says otherwise.
+escape=$'\x1b'
+expect 0 'red \x1b[31m \u202e line' "${data[@]}" --dataset_name other.jsonl --rows 9
+grep -q "$escape" printed && fail "an escape sequence in a pipe"
+shown() { TERM=xterm script -qec "$trimtab ${data[*]} --dataset_name other.jsonl --rows 9" /dev/null; }
+shown >terminal
+grep -q "=$escape\[32m 2" terminal || fail "no colours on a terminal:" "$(cat terminal)"
+grep -q "$escape\[31m" terminal && fail "the data's escape sequence on a terminal"
+NO_COLOR=1 shown >terminal
+grep -q "$escape\[3" terminal && fail "colours in spite of NO_COLOR"
+
+# JSON: one object, ids and labels as in the row.
+echo '{"input_ids": [5, 6, 7], "labels": [-100, 6, 7]}' >ids.jsonl
+expect 0 '"input_ids": [5, 6, 7], "labels": [-100, 6, 7]' "${data[@]}" --dataset_name ids.jsonl --json
+[ "$(wc -l <printed)" -eq 1 ] || fail "--json prints more than one line"
+expect 0 '"sources": [{"rows": 5, "samples": 15' "${data[@]}" --datasets "$mixture" --json
+
+# The same settings are refused as in training, and a file of a training is accepted as it is.
+expect 2 "dataset_name' is missing" "${data[@]}"
+printf 'dataset_name: sums.jsonl\nlearning_rate: 1e-4\nlora_r: 4\nmax_steps: 3\n' >sft.yaml
+expect 0 'rows              5' "${data[@]}" --config sft.yaml
+finish
