@@ -32,7 +32,7 @@ static bool has_ending(const char *path, const char *ending)
 bool tt_rows_is_name(const char *path)
 {
     return has_ending(path, ".jsonl") || has_ending(path, ".json") || has_ending(path, ".ndjson") ||
-           has_ending(path, ".txt");
+           has_ending(path, ".txt") || tt_unpack_is_parquet(path);
 }
 
 static tt_status add(struct tt_rows *rows, const char *data, size_t bytes, uint64_t line)
@@ -148,10 +148,11 @@ static tt_status find_elements(struct tt_rows *rows, const char *at, const char 
 static tt_status refuse_kind(const char *path)
 {
     tt_fail(TT_ERR_UNSUPPORTED,
-            "'%s' is not supported: data files are .jsonl, .json or .txt, or such with .gz or .zst", path);
-    if (has_ending(path, ".parquet") || has_ending(path, ".arrow")) {
-        tt_hint("convert it once, in Python: datasets.Dataset.from_%s('%s').to_json('train.jsonl')",
-                has_ending(path, ".arrow") ? "file" : "parquet", path);
+            "'%s' is not supported: data files are .jsonl, .json or .txt, also with .gz or .zst behind, and "
+            ".parquet",
+            path);
+    if (has_ending(path, ".arrow")) {
+        tt_hint("convert it once, in Python: datasets.Dataset.from_file('%s').to_json('train.jsonl')", path);
     } else if (has_ending(path, ".csv") || has_ending(path, ".tsv")) {
         tt_hint("convert it once, in Python: datasets.Dataset.from_csv('%s').to_json('train.jsonl')", path);
     }
@@ -175,11 +176,12 @@ tt_status tt_rows_open(const char *path, size_t max_rows, size_t max_row_size, s
     struct tt_rows opened = {.path = path, .max_row_size = max_row_size > 0 ? max_row_size : SIZE_MAX};
     opened.plain_text = has_ending(path, ".txt");
     if (!tt_rows_is_name(path) && !tt_path_is_dir(path) && tt_path_exists(path)) return refuse_kind(path);
+    const struct tt_unpack_limits limits = {max_rows, max_row_size};
     bool packed = false;
-    tt_status status = tt_unpack_map(path, &opened.map, &packed);
+    tt_status status = tt_unpack_map(path, &limits, &opened.map, &packed);
     if (status == TT_OK && !packed) status = tt_file_map_open(path, &opened.map);
     if (status != TT_OK && !tt_path_exists(path))
-        tt_hint("rows are read from a local .jsonl, .json or .txt file");
+        tt_hint("rows are read from a local .jsonl, .json, .txt or .parquet file");
     TT_GO(status);
     TT_GO(find_rows(&opened, max_rows > 0 ? max_rows : SIZE_MAX));
     if (opened.count == 0) TT_GO(tt_fail(TT_ERR_DATA, "'%s' has no rows", path));

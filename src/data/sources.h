@@ -1,8 +1,8 @@
 /* Where the rows of a data set are: sources, and the files of each in order.
  *
  * A source is a file; a folder, with the rows of a split in SPLIT.jsonl, SPLIT-*.jsonl, the folder SPLIT or
- * data/SPLIT-*.jsonl (the first of these that exist; also .json, .ndjson and .txt, and .gz or .zst behind any of them);
- * or a pattern (glob(7)). Files of a source are in the order of their names' bytes.
+ * data/SPLIT-*.jsonl (the first of these that exist; also .json, .ndjson, .txt, and .gz or .zst behind any of them, and
+ * .parquet); or a pattern (glob(7)). Files of a source are in the order of their names' bytes.
  *
  * A mixture is a JSON list [{"path", "split", "data_files", "weight"}, ...], TRL's `datasets` with a weight: how often
  * each row of the source is used in an epoch, 1 by default. */

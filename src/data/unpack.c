@@ -12,6 +12,8 @@
 #include <zstd.h>
 
 #include "base/alloc.h"
+#include "base/ascii.h"
+#include "data/parquet/parquet.h"
 
 enum { BUFFER_BYTES = 1 << 20 };
 #define FREE_BYTES ((uint64_t)64 << 20)
@@ -172,21 +174,61 @@ static tt_status open_temporary(int *descriptor)
     return status;
 }
 
-enum kind { PLAIN, GZIP, ZSTANDARD };
+/* ---- Parquet ---- */
+
+static tt_status put_rows(void *context, const char *data, size_t bytes)
+{
+    struct unpacking *u = context;
+    tt_status status = tt_file_pwrite(u->to, "the unpacked file", data, bytes, u->written);
+    if (status != TT_OK) tt_while("writing the rows of '%s' into TMPDIR", u->path);
+    u->written += bytes;
+    return status;
+}
+
+static tt_status unpack_parquet(struct unpacking *u, const struct tt_unpack_limits *limits)
+{
+    const struct tt_parquet_limits of_reader = {.rows = limits->rows,
+                                                .row_bytes = limits->row_bytes,
+                                                .free_bytes = FREE_BYTES,
+                                                .ratio = TT_UNPACK_RATIO_MAX};
+    struct tt_file_map file;
+    TT_TRY(tt_file_map_descriptor(u->from, u->path, u->bytes, &file));
+    tt_status status = tt_parquet_read(u->path, &file, &of_reader, put_rows, u);
+    tt_file_map_close(&file);
+    return status;
+}
+
+bool tt_unpack_is_parquet(const char *path)
+{
+    size_t bytes = strlen(path), ending = strlen(".parquet");
+    return bytes >= ending && tt_ascii_same(path + bytes - ending, ".parquet");
+}
+
+/* ---- Kinds ---- */
+
+enum kind { PLAIN, GZIP, ZSTANDARD, PARQUET };
 
 static tt_status find_kind(const struct unpacking *u, enum kind *kind)
 {
     uint8_t magic[4] = {0};
-    *kind = PLAIN;
-    if (u->bytes < sizeof magic) return TT_OK;
+    *kind = tt_unpack_is_parquet(u->path) ? PARQUET : PLAIN;
+    if (*kind == PARQUET || u->bytes < sizeof magic) return TT_OK;
     TT_TRY(tt_file_pread(u->from, u->path, magic, sizeof magic, 0));
     bool skippable = (magic[0] & 0xf0) == 0x50 && memcmp(magic + 1, "\x2a\x4d\x18", 3) == 0;
     if (memcmp(magic, "\x1f\x8b\x08", 3) == 0) *kind = GZIP;
+    if (memcmp(magic, "PAR1", 4) == 0) *kind = PARQUET;
     if (memcmp(magic, "\x28\xb5\x2f\xfd", 4) == 0 || skippable) *kind = ZSTANDARD;
     return TT_OK;
 }
 
-tt_status tt_unpack_map(const char *path, struct tt_file_map *map, bool *packed)
+static tt_status unpack(struct unpacking *u, enum kind kind, const struct tt_unpack_limits *limits)
+{
+    if (kind == PARQUET) return unpack_parquet(u, limits);
+    return kind == GZIP ? unpack_gzip(u) : unpack_zstd(u);
+}
+
+tt_status tt_unpack_map(const char *path, const struct tt_unpack_limits *limits, struct tt_file_map *map,
+                        bool *packed)
 {
     struct unpacking u = {.path = path, .from = -1, .to = -1};
     enum kind kind = PLAIN;
@@ -200,7 +242,7 @@ tt_status tt_unpack_map(const char *path, struct tt_file_map *map, bool *packed)
     u.out = tt_alloc_aligned(BUFFER_BYTES);
     if (u.in == NULL || u.out == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(open_temporary(&u.to));
-    TT_GO(kind == GZIP ? unpack_gzip(&u) : unpack_zstd(&u));
+    TT_GO(unpack(&u, kind, limits));
     TT_GO(tt_file_map_descriptor(u.to, path, u.written, map));
 out:
     tt_file_close(u.from);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Files of rows by folder, pattern, mixture and compression: the rows of the plain file, in training and evaluation; and
+# Files of rows by folder, pattern, mixture, compression and Parquet: the rows of the plain file, in training and evaluation; and
 # what is refused.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 cp -r "$root/tests/golden/qwen2/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/ && chmod -R u+w model
@@ -18,6 +18,19 @@ cmp plain/adapter_model.safetensors sharded/adapter_model.safetensors || fail "s
 expect 0 '20 rows' "${train[@]}" --dataset_name 'shards/data/*' --output_dir matched
 cmp plain/adapter_model.safetensors matched/adapter_model.safetensors || fail "a pattern trains other weights"
 expect 0 '20 rows' eval --model_name_or_path model --eval_dataset 'shards/data/*'
+
+# Parquet, as a file and as the shards of a folder.
+golden=$root/tests/golden/parquet
+cmp all.jsonl "$golden/sums.jsonl" || fail "the rows of the golden Parquet file are others"
+expect 0 '20 rows' "${train[@]}" --dataset_name "$golden/sums-snappy.parquet" --output_dir columns
+cmp plain/adapter_model.safetensors columns/adapter_model.safetensors || fail "a Parquet file trains other weights"
+mkdir -p columns_set/data
+for i in 0 1; do cp "$golden/sums-$i.parquet" "columns_set/data/train-0000$i-of-00002.parquet"; done
+expect 0 '20 rows' "${train[@]}" --dataset_name columns_set --output_dir columns2
+cmp plain/adapter_model.safetensors columns2/adapter_model.safetensors || fail "Parquet shards train other weights"
+head -c 500 "$golden/sums-snappy.parquet" >cut.parquet
+expect 3 "'cut.parquet' is cut: its 500 bytes do not end with" "${train[@]}" --dataset_name cut.parquet --output_dir no
+expect 3 "row 1 is longer than max_row_size (20)" "${train[@]}" --dataset_name columns_set --output_dir no --max_row_size 20
 
 expect 0 '27 rows in 37 samples' "${train[@]}" --output_dir mixed \
     --datasets '[{"path": "all.jsonl.gz", "weight": 1.5}, {"path": "shards/data", "data_files": "train-00000*"}]'

@@ -20,8 +20,10 @@ mkdir rows && printf '{"prompt": "1 +", "completion": " 1"}\n' | tee rows/test.j
 put models--some--base base
 put models--some--adapter "$root/tests/golden/qwen2/adapter_random"
 put datasets--some--rows rows
-mkdir parquet && touch parquet/train-00000.parquet
-put datasets--some--parquet parquet
+mkdir table && touch table/train-00000.csv
+put datasets--some--table table
+mkdir columns && cp "$root/tests/golden/parquet/sums-snappy.parquet" columns/train-00000-of-00001.parquet
+put datasets--some--columns columns
 export HF_HUB_CACHE=$folder/hub
 
 train=(train --max_steps 1 --threads 1 --device cpu --model_name_or_path)
@@ -30,6 +32,7 @@ grep -q '"base_model_name_or_path": "some/base"' out/adapter_config.json || fail
 cmp -s out/tokenizer.json base/tokenizer.json || fail "the tokenizer was not copied"
 expect 0 "done: 1 step" "${train[@]}" some/base --dataset_name rows --output_dir later --adapter_name_or_path some/adapter
 expect 0 "done: 1 step" "${train[@]}" some/base --dataset_name rows --output_dir whole --use_peft false
+expect 0 "20 rows" "${train[@]}" some/base --dataset_name some/columns --output_dir columns_out
 expect 0 "done: 1 step" "${train[@]}" some/base --model_revision $commit --dataset_name some/rows --eval_strategy steps \
     --output_dir commit
 expect 3 "hf download some/base --revision v9" "${train[@]}" some/base --model_revision v9 --dataset_name rows --output_dir x
@@ -48,7 +51,7 @@ expect 3 "hf download some/other" "${train[@]}" some/other --dataset_name rows -
 expect 3 "hf download some/other" "${train[@]}" base --dataset_name rows --output_dir x --adapter_name_or_path some/other
 expect 3 "load_dataset('some/other', split='train').to_json('train.jsonl')" "${train[@]}" base --dataset_name some/other \
     --output_dir x
-expect 2 "load_dataset('some/parquet', split='train')" "${train[@]}" base --dataset_name some/parquet --output_dir x
+expect 2 "load_dataset('some/table', split='train')" "${train[@]}" base --dataset_name some/table --output_dir x
 for command in "eval --eval_dataset rows/test.jsonl" "generate --prompt x" "plan --device h200" "quantize --output_dir x" \
     "merge --adapter some/adapter --output_dir x" "export gguf --output_file x.gguf"; do
     # shellcheck disable=SC2086

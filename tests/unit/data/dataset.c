@@ -383,7 +383,7 @@ static void refusals(void **state)
         {"r.jsonl", "{\"input_ids\": [1]}", TT_ERR_DATA, "no row that can be used"},
         {"r.jsonl", "{\"text\": \"<s>hi\"}", TT_ERR_DATA, "begins with '<s>', which the tokenizer adds"},
         {"r.csv", "a,b", TT_ERR_UNSUPPORTED, ".jsonl, .json or .txt"},
-        {"r.parquet", "PAR1", TT_ERR_UNSUPPORTED, ".jsonl, .json or .txt"},
+        {"r.parquet", "{\"text\": \"a\"}", TT_ERR_DATA, "is not a Parquet file: it does not begin with"},
     };
     struct tt_data_config config = defaults();
     uint64_t live = tt_alloc_live();

@@ -115,6 +115,8 @@ static void cut_and_damaged_files(void **state)
             put(kinds[k].name, &cut);
             expect_error(kinds[k].name, TT_ERR_DATA, "cannot be unpacked");
         }
+        put("rows.parquet.gz", &packed);
+        expect_error("rows.parquet.gz", TT_ERR_UNSUPPORTED, "and .parquet");
         packed.data[whole - 6] = (char)(packed.data[whole - 6] ^ 0x55);
         put(kinds[k].name, &packed);
         if (k == 0) expect_error(kinds[k].name, TT_ERR_DATA, "cannot be unpacked"); /* its checksum */

@@ -1,0 +1,495 @@
+/* Files made here, byte by byte: the shapes of lists and maps that older programs wrote, and what must be refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "data/parquet/codec.h"
+#include "data/parquet/metadata.h"
+#include "data/parquet/parquet.h"
+#include "data/parquet/values.h"
+
+/* ---- Thrift's compact protocol, for writing ---- */
+
+struct out {
+    struct tt_str text;
+    int last[8], depth; /* number of the last field, for each open struct */
+};
+
+static void byte(struct out *o, int value)
+{
+    assert_int_equal(tt_str_append_char(&o->text, (char)value), TT_OK);
+}
+
+static void varint(struct out *o, uint64_t value)
+{
+    for (; value >= 128; value >>= 7) byte(o, (int)(value & 127) | 128);
+    byte(o, (int)value);
+}
+
+static void field(struct out *o, int id, int type)
+{
+    byte(o, (id - o->last[o->depth]) << 4 | type);
+    o->last[o->depth] = id;
+}
+
+static void number(struct out *o, int id, int64_t value)
+{
+    field(o, id, 6);
+    varint(o, (uint64_t)value << 1 ^ (uint64_t)(value >> 63));
+}
+
+/* As a 32-bit integer, which enums are. */
+static void small(struct out *o, int id, int value)
+{
+    field(o, id, 5);
+    varint(o, (uint64_t)(unsigned)value << 1);
+}
+
+static void text(struct out *o, int id, const char *value)
+{
+    field(o, id, 8);
+    varint(o, strlen(value));
+    assert_int_equal(tt_str_append_text(&o->text, value), TT_OK);
+}
+
+static void begin(struct out *o)
+{
+    o->last[++o->depth] = 0;
+}
+
+static void end(struct out *o)
+{
+    byte(o, 0);
+    o->depth--;
+}
+
+static void list(struct out *o, int id, size_t count)
+{
+    field(o, id, 9);
+    byte(o, 0xfc);
+    varint(o, count);
+}
+
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers" /* columns without codec, encoding and flags */
+
+/* ---- A file of one row group, one page for each column ---- */
+
+struct element {
+    const char *name;
+    int type, repetition, children, converted; /* type 8: a group; converted: -1 none */
+    int bytes;
+};
+
+struct column {
+    int type, values;
+    const char *levels; /* "rd rd ...": digits of repetition and definition level of each entry */
+    const char *data;
+    size_t bytes;
+    int codec, encoding, flags;
+};
+enum { ENCRYPTED = 1, ELSEWHERE = 2 };
+
+/* Runs of one value each. */
+static void put_levels(struct tt_str *page, const char *levels, int which)
+{
+    struct out runs = {0};
+    bool used = false;
+    for (size_t i = 0; levels[i] != '\0'; i += levels[i + 2] == ' ' ? 3 : 2) {
+        varint(&runs, 2);
+        byte(&runs, levels[i + (size_t)which] - '0');
+        used = used || levels[i + (size_t)which] != '.';
+    }
+    uint32_t bytes = (uint32_t)runs.text.bytes;
+    if (used) {
+        assert_int_equal(tt_str_append(page, (char *)&bytes, 4), TT_OK);
+        assert_int_equal(tt_str_append(page, runs.text.data, bytes), TT_OK);
+    }
+    tt_str_deinit(&runs.text);
+}
+
+static void put_page(struct out *file, const struct column *c)
+{
+    struct tt_str page = {0};
+    put_levels(&page, c->levels, 0);
+    put_levels(&page, c->levels, 1);
+    assert_int_equal(tt_str_append(&page, c->data, c->bytes), TT_OK);
+    begin(file);
+    small(file, 1, PARQUET_DATA_PAGE);
+    small(file, 2, (int)page.bytes);
+    small(file, 3, (int)page.bytes);
+    field(file, 5, 12);
+    begin(file);
+    small(file, 1, c->values);
+    small(file, 2, c->encoding);
+    small(file, 3, PARQUET_RLE);
+    small(file, 4, PARQUET_RLE);
+    end(file);
+    end(file);
+    assert_int_equal(tt_str_append(&file->text, page.data, page.bytes), TT_OK);
+    tt_str_deinit(&page);
+}
+
+static void put_chunk(struct out *o, const struct column *c, size_t offset, size_t bytes)
+{
+    begin(o);
+    if (c->flags & ELSEWHERE) text(o, 1, "other.parquet");
+    field(o, 3, 12);
+    begin(o);
+    small(o, 1, c->type);
+    small(o, 4, c->codec);
+    number(o, 5, c->values);
+    number(o, 7, (int64_t)bytes);
+    number(o, 9, (int64_t)offset);
+    end(o);
+    if (c->flags & ENCRYPTED) {
+        field(o, 8, 12);
+        byte(o, 0);
+    }
+    end(o);
+}
+
+static void put_schema(struct out *o, const struct element *e, size_t count, int children)
+{
+    list(o, 2, count + 1);
+    begin(o);
+    text(o, 4, "schema");
+    small(o, 5, children);
+    end(o);
+    for (size_t i = 0; i < count; i++) {
+        begin(o);
+        if (e[i].type != PARQUET_GROUP) small(o, 1, e[i].type);
+        if (e[i].bytes > 0) small(o, 2, e[i].bytes);
+        small(o, 3, e[i].repetition);
+        text(o, 4, e[i].name);
+        if (e[i].type == PARQUET_GROUP) small(o, 5, e[i].children);
+        if (e[i].converted >= 0) small(o, 6, e[i].converted);
+        end(o);
+    }
+}
+
+static struct tt_file_map make(const struct element *e, size_t elements, int children, const struct column *c,
+                               size_t columns, int64_t rows)
+{
+    struct out file = {0};
+    size_t at[9];
+    assert_int_equal(tt_str_append_text(&file.text, "PAR1"), TT_OK);
+    for (size_t i = 0; i < columns; i++) {
+        at[i] = file.text.bytes;
+        put_page(&file, &c[i]);
+    }
+    at[columns] = file.text.bytes;
+    size_t start = file.text.bytes;
+    put_schema(&file, e, elements, children);
+    list(&file, 4, 1);
+    begin(&file);
+    list(&file, 1, columns);
+    for (size_t i = 0; i < columns; i++) put_chunk(&file, &c[i], at[i], at[i + 1] - at[i]);
+    number(&file, 3, rows);
+    end(&file);
+    byte(&file, 0);
+    uint32_t footer = (uint32_t)(file.text.bytes - start);
+    assert_int_equal(tt_str_append(&file.text, (char *)&footer, 4), TT_OK);
+    assert_int_equal(tt_str_append_text(&file.text, "PAR1"), TT_OK);
+    return (struct tt_file_map){(const uint8_t *)file.text.data, file.text.bytes};
+}
+
+static tt_status keep(void *context, const char *data, size_t bytes)
+{
+    return tt_str_append(context, data, bytes);
+}
+
+static tt_status read_file(struct tt_file_map file, struct tt_str *rows)
+{
+    const struct tt_parquet_limits limits = {.free_bytes = 1 << 16, .ratio = 2};
+    struct tt_str owned = {.data = (char *)(uintptr_t)file.data};
+    tt_status status = tt_parquet_read("made.parquet", &file, &limits, keep, rows);
+    tt_str_deinit(&owned);
+    return status;
+}
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define CHECK(expected, elements, children, columns, rows)                                                   \
+    expect_rows(expected, make(elements, COUNT(elements), children, columns, COUNT(columns), rows))
+#define REFUSE(status, part, elements, children, columns, rows)                                              \
+    expect_error(status, part, make(elements, COUNT(elements), children, columns, COUNT(columns), rows))
+
+static void expect_rows(const char *expected, struct tt_file_map file)
+{
+    struct tt_str rows = {0};
+    if (read_file(file, &rows) != TT_OK) fail_msg("%s", tt_error_last()->message);
+    assert_string_equal(tt_str_text(&rows), expected);
+    tt_str_deinit(&rows);
+}
+
+static void expect_error(tt_status status, const char *part, struct tt_file_map file)
+{
+    struct tt_str rows = {0};
+    assert_int_equal(read_file(file, &rows), status);
+    const char *message = tt_error_last()->message;
+    if (strstr(message, part) == NULL || strstr(message, "made.parquet") == NULL)
+        fail_msg("'%s' is not in '%s'", part, message);
+    tt_str_deinit(&rows);
+}
+
+/* ---- Tests ---- */
+
+#define INTS(...)                                                                                            \
+    (const char *)(const int32_t[]){__VA_ARGS__}, sizeof(int32_t[])                                          \
+    {                                                                                                        \
+        __VA_ARGS__                                                                                          \
+    }
+#define G PARQUET_GROUP
+enum { NO = PARQUET_REQUIRED, MAYBE = PARQUET_OPTIONAL, MANY = PARQUET_REPEATED };
+
+static void old_lists(void **state)
+{
+    (void)state;
+    const struct column ints[] = {{PARQUET_INT32, 5, "00 02 12 01 02", INTS(1, 2, 3)}};
+    /* Two levels: the repeated field is the element. */
+    const struct element two[] = {{"a", G, MAYBE, 1, PARQUET_OLD_LIST, 0},
+                                  {"array", PARQUET_INT32, MANY, 0, -1, 0}};
+    CHECK("{\"a\": null}\n{\"a\": [1, 2]}\n{\"a\": []}\n{\"a\": [3]}\n", two, 1, ints, 4);
+    /* A repeated group with two fields, or with a name of old, is the element. */
+    const struct element pair[] = {{"a", G, MAYBE, 1, PARQUET_OLD_LIST, 0},
+                                   {"list", G, MANY, 2, -1, 0},
+                                   {"x", PARQUET_INT32, NO, 0, -1, 0},
+                                   {"y", PARQUET_INT32, NO, 0, -1, 0}};
+    const struct column both[] = {ints[0], {PARQUET_INT32, 5, "00 02 12 01 02", INTS(7, 8, 9)}};
+    CHECK("{\"a\": null}\n{\"a\": [{\"x\": 1, \"y\": 7}, {\"x\": 2, \"y\": 8}]}\n{\"a\": []}\n{\"a\": "
+          "[{\"x\": 3, \"y\": 9}]}\n",
+          pair, 1, both, 4);
+    struct element named[] = {{"a", G, MAYBE, 1, PARQUET_OLD_LIST, 0},
+                              {"a_tuple", G, MANY, 1, -1, 0},
+                              {"x", PARQUET_INT32, NO, 0, -1, 0}};
+    const char *objects =
+        "{\"a\": null}\n{\"a\": [{\"x\": 1}, {\"x\": 2}]}\n{\"a\": []}\n{\"a\": [{\"x\": 3}]}\n";
+    CHECK(objects, named, 1, ints, 4);
+    named[1].name = "array";
+    CHECK(objects, named, 1, ints, 4);
+    named[1].name = "element";
+    CHECK("{\"a\": null}\n{\"a\": [1, 2]}\n{\"a\": []}\n{\"a\": [3]}\n", named, 1, ints, 4);
+    /* Repeated without being in a list, as protocol buffers have it. */
+    const struct element plain[] = {{"a", PARQUET_INT32, MANY, 0, -1, 0}};
+    const struct column bare[] = {{PARQUET_INT32, 4, "00 01 11 01", INTS(1, 2, 3)}};
+    CHECK("{\"a\": []}\n{\"a\": [1, 2]}\n{\"a\": [3]}\n", plain, 1, bare, 3);
+    const struct element group[] = {{"a", G, MANY, 1, -1, 0}, {"x", PARQUET_INT32, NO, 0, -1, 0}};
+    CHECK("{\"a\": []}\n{\"a\": [{\"x\": 1}, {\"x\": 2}]}\n{\"a\": [{\"x\": 3}]}\n", group, 1, bare, 3);
+    /* A list that is itself repeated. */
+    const struct element twice[] = {{"a", G, MANY, 1, PARQUET_OLD_LIST, 0},
+                                    {"list", G, MANY, 1, -1, 0},
+                                    {"element", PARQUET_INT32, NO, 0, -1, 0}};
+    const struct column deep[] = {{PARQUET_INT32, 5, "02 22 11 12 00", INTS(1, 2, 3)}};
+    CHECK("{\"a\": [[1, 2], [], [3]]}\n{\"a\": []}\n", twice, 1, deep, 2);
+}
+
+static void maps(void **state)
+{
+    (void)state;
+    struct element map[] = {{"m", G, MAYBE, 1, PARQUET_OLD_MAP_KEY_VALUE, 0},
+                            {"map", G, MANY, 2, PARQUET_OLD_MAP_KEY_VALUE, 0},
+                            {"key", PARQUET_BYTES, NO, 0, PARQUET_OLD_UTF8, 0},
+                            {"value", PARQUET_INT32, MAYBE, 0, -1, 0}};
+    struct column columns[] = {{PARQUET_BYTES, 4, "00 02 12 01", "\1\0\0\0a\1\0\0\0b", 10},
+                               {PARQUET_INT32, 4, "00 03 12 01", INTS(5)}};
+    CHECK("{\"m\": null}\n{\"m\": {\"a\": 5, \"b\": null}}\n{\"m\": {}}\n", map, 1, columns, 3);
+    map[2].repetition = MAYBE;
+    REFUSE(TT_ERR_UNSUPPORTED, "column 'm': a map whose keys are not texts", map, 1, columns, 3);
+    map[2] = (struct element){"key", PARQUET_INT32, NO, 0, -1, 0};
+    REFUSE(TT_ERR_UNSUPPORTED, "column 'm': a map whose keys are not texts", map, 1, columns, 3);
+    map[1].repetition = NO;
+    REFUSE(TT_ERR_DATA, "a map that has not one repeated pair", map, 1, columns, 3);
+    map[0].converted = PARQUET_OLD_LIST;
+    map[1].converted = -1;
+    REFUSE(TT_ERR_DATA, "column 'm': a list that has not one repeated field", map, 1, columns, 3);
+}
+
+static void levels(void **state)
+{
+    (void)state;
+    const struct element e[] = {
+        {"s", G, MAYBE, 2, -1, 0}, {"x", PARQUET_INT32, NO, 0, -1, 0}, {"l", PARQUET_INT32, MANY, 0, -1, 0}};
+    struct column c[] = {{PARQUET_INT32, 2, ".1 .0", INTS(4)}, {PARQUET_INT32, 3, "02 12 00", INTS(1, 2)}};
+    CHECK("{\"s\": {\"x\": 4, \"l\": [1, 2]}}\n{\"s\": null}\n", e, 1, c, 2);
+    c[1].levels = "02 12 01";
+    REFUSE(TT_ERR_DATA, "row 2, column 's': its fields do not agree", e, 1, c, 2);
+    c[1].levels = "12 12 00";
+    REFUSE(TT_ERR_DATA, "row 1, column 's.l': its fields do not agree", e, 1, c, 2);
+    c[1].levels = "02 00 00";
+    REFUSE(TT_ERR_DATA, "row 2, column 's.l': it has more values than rows", e, 1, c, 2);
+    c[1].levels = "02 12 12";
+    REFUSE(TT_ERR_DATA, "column 's.l', byte", e, 1, c, 2); /* a value too few */
+    c[1].levels = "02 12 03";
+    REFUSE(TT_ERR_DATA, "a level is too high", e, 1, c, 2);
+    c[1].levels = "02 12";
+    REFUSE(TT_ERR_DATA, "its levels end early", e, 1, c, 2);
+    c[1].levels = "02 12 00";
+    REFUSE(TT_ERR_DATA, "row 3, column 's': its fields do not agree", e, 1, c, 3);
+    REFUSE(TT_ERR_DATA, "it has more values than rows", e, 1, c, 1);
+    REFUSE(TT_ERR_DATA, "the schema in the footer has fields without a parent", e, 0, c, 2);
+    REFUSE(TT_ERR_DATA, "the schema in the footer ends early", e, 2, c, 2);
+    c[0].type = PARQUET_INT64;
+    REFUSE(TT_ERR_DATA, "its type differs from the schema's", e, 1, c, 2);
+    /* One of two fields in a list goes on. */
+    const struct element two[] = {
+        {"a", G, MANY, 2, -1, 0}, {"x", PARQUET_INT32, NO, 0, -1, 0}, {"y", PARQUET_INT32, NO, 0, -1, 0}};
+    const struct column uneven[] = {{PARQUET_INT32, 2, "01 11", INTS(1, 2)},
+                                    {PARQUET_INT32, 1, "01", INTS(1)}};
+    REFUSE(TT_ERR_DATA, "row 1, column 'a': its fields do not agree", two, 1, uneven, 1);
+}
+
+static void values(void **state)
+{
+    (void)state;
+    struct element e[] = {{"t", PARQUET_BYTES, NO, 0, PARQUET_OLD_UTF8, 0}};
+    struct column c[] = {{PARQUET_BYTES, 1, "..", "\2\0\0\0\xc3\xa9", 6, 0, 0, 0}};
+    CHECK("{\"t\": \"\xc3\xa9\"}\n", e, 1, c, 1);
+    c[0].data = "\2\0\0\0\xc3\x28";
+    REFUSE(TT_ERR_DATA, "row 1, column 't': a value is not text: its bytes are not UTF-8", e, 1, c, 1);
+    c[0].data = "\3\0\0\0\xc3\xa9";
+    REFUSE(TT_ERR_DATA, "its values are damaged", e, 1, c, 1);
+    c[0].data = "\xff\xff\xff\xff\xc3\xa9";
+    REFUSE(TT_ERR_DATA, "its values are damaged", e, 1, c, 1);
+    c[0].encoding = PARQUET_RLE_DICTIONARY;
+    REFUSE(TT_ERR_DATA, "it refers to a dictionary that is not there", e, 1, c, 1);
+    c[0].encoding = PARQUET_DELTA_BINARY_PACKED;
+    REFUSE(TT_ERR_UNSUPPORTED, "an encoding that is not supported", e, 1, c, 1);
+    c[0].encoding = PARQUET_DELTA_BYTE_ARRAY;
+    REFUSE(TT_ERR_DATA, "its values are damaged", e, 1, c, 1);
+    c[0].encoding = 10;
+    REFUSE(TT_ERR_UNSUPPORTED, "an encoding that is not supported", e, 1, c, 1);
+    c[0].encoding = 0;
+    static const char *const codecs[] = {"LZO", "Brotli", "old frames"};
+    for (int i = 0; i < 3; i++) {
+        c[0].codec = 3 + i;
+        REFUSE(TT_ERR_UNSUPPORTED, codecs[i], e, 1, c, 1);
+    }
+    c[0].codec = 77;
+    REFUSE(TT_ERR_UNSUPPORTED, "unknown way", e, 1, c, 1);
+    c[0].codec = 0;
+    c[0].flags = ENCRYPTED;
+    REFUSE(TT_ERR_UNSUPPORTED, "it is encrypted", e, 1, c, 1);
+    c[0].flags = ELSEWHERE;
+    REFUSE(TT_ERR_UNSUPPORTED, "its values are in another file", e, 1, c, 1);
+    c[0].flags = 0;
+    e[0].name = "\xff";
+    REFUSE(TT_ERR_DATA, "its name is not UTF-8", e, 1, c, 1);
+    struct element interval[] = {{"i", PARQUET_FIXED_BYTES, NO, 0, PARQUET_OLD_INTERVAL, 12}};
+    REFUSE(TT_ERR_UNSUPPORTED, "column 'i': its type cannot be written as JSON", interval, 1, c, 1);
+    interval[0] = (struct element){"d", PARQUET_FIXED_BYTES, NO, 0, PARQUET_OLD_DECIMAL, 17};
+    REFUSE(TT_ERR_UNSUPPORTED, "column 'd': its type cannot be written as JSON", interval, 1, c, 1);
+    interval[0] = (struct element){"d", PARQUET_FIXED_BYTES, NO, 0, -1, 0};
+    REFUSE(TT_ERR_DATA, "a fixed length of 0 bytes", interval, 1, c, 1);
+    struct element clock[] = {{"c", PARQUET_INT32, NO, 0, PARQUET_OLD_TIME_MILLIS, 0}};
+    const struct column late[] = {{PARQUET_INT32, 1, "..", INTS(86400000)}};
+    REFUSE(TT_ERR_DATA, "a time of day is not within a day", clock, 1, late, 1);
+}
+
+/* Two billion rows in a hundred bytes. */
+static void bombs(void **state)
+{
+    (void)state;
+    const struct element e[] = {{"n", PARQUET_INT32, MAYBE, 0, -1, 0}};
+    struct out run = {0};
+    varint(&run, (uint64_t)INT32_MAX << 1);
+    byte(&run, 0);
+    char page[64] = {0};
+    uint32_t bytes = (uint32_t)run.text.bytes;
+    memcpy(page, &bytes, 4);
+    memcpy(page + 4, run.text.data, bytes);
+    const struct column c[] = {{PARQUET_INT32, INT32_MAX, "", page, 4 + bytes}};
+    REFUSE(TT_ERR_DATA, "the rows have more than 2 times the bytes of the file", e, 1, c, INT32_MAX);
+    const struct element list_of[] = {{"n", PARQUET_INT32, MANY, 0, -1, 0}};
+    struct out runs = {0};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(tt_str_append(&runs.text, (char *)&bytes, 4), TT_OK);
+        varint(&runs, (uint64_t)INT32_MAX << 1);
+        byte(&runs, 1);
+    }
+    const struct column endless[] = {{PARQUET_INT32, INT32_MAX, "", runs.text.data, runs.text.bytes}};
+    REFUSE(TT_ERR_DATA, "row 1, column 'n': its fields do not agree", list_of, 1, endless, 1);
+    /* No columns: rows of two bytes without any data. */
+    struct tt_file_map none = make(e, 0, 0, c, 0, INT64_MAX);
+    expect_error(TT_ERR_DATA, "the rows have more than 2 times the bytes of the file", none);
+    struct element deep[120];
+    for (size_t i = 0; i < COUNT(deep); i++) deep[i] = (struct element){"x", G, NO, 1, -1, 0};
+    REFUSE(TT_ERR_UNSUPPORTED, "it is nested too deeply", deep, 1, c, 1);
+    deep[0].children = 0;
+    expect_error(TT_ERR_UNSUPPORTED, "a group without fields", make(deep, 1, 1, c, 1, 1));
+    tt_str_deinit(&run.text);
+    tt_str_deinit(&runs.text);
+}
+
+/* Packed bytes in hexadecimal, and the 8 bytes that they give; NULL: damage. */
+static const struct {
+    int codec;
+    const char *packed, *expected;
+} packings[] = {
+    {PARQUET_CODEC_SNAPPY, "08 04 6162 09 02", "abababab"},          /* a copy of 6, distance 2 */
+    {PARQUET_CODEC_SNAPPY, "08 0c 61626364 01 04", "abcdabcd"},      /* of 4, distance 4 */
+    {PARQUET_CODEC_SNAPPY, "08 00 61 0d 01", "aaaaaaaa"},            /* of 7, distance 1 */
+    {PARQUET_CODEC_SNAPPY, "08 04 6162 16 0200", "abababab"},        /* distance in 2 bytes */
+    {PARQUET_CODEC_SNAPPY, "08 04 6162 17 02000000", "abababab"},    /* in 4 */
+    {PARQUET_CODEC_SNAPPY, "08 f0 07 6162636465666768", "abcdefgh"}, /* length in a byte of its own */
+    {PARQUET_CODEC_SNAPPY, "08 f0 08 616263646566676869", NULL},     /* too long */
+    {PARQUET_CODEC_SNAPPY, "08 04 6162 16 0300", NULL},              /* before the start */
+    {PARQUET_CODEC_SNAPPY, "08 04 6162 16 0000", NULL},              /* distance 0 */
+    {PARQUET_CODEC_SNAPPY, "08 04 6162 16 02", NULL},                /* cut */
+    {PARQUET_CODEC_SNAPPY, "08 0c 61626364", NULL},                  /* an early end */
+    {PARQUET_CODEC_SNAPPY, "09 0c 61626364 01 04", NULL},            /* another length */
+    {PARQUET_CODEC_SNAPPY, "ffffffffff", NULL},
+    {PARQUET_CODEC_SNAPPY, "", NULL},
+    {PARQUET_CODEC_LZ4_RAW, "80 6162636465666768", "abcdefgh"},
+    {PARQUET_CODEC_LZ4_RAW, "11 61 0100 20 797a", "aaaaaayz"}, /* a copy of 5, distance 1 */
+    {PARQUET_CODEC_LZ4_RAW, "11 61 0200 20 797a", NULL},       /* before the start */
+    {PARQUET_CODEC_LZ4_RAW, "11 61 0000 20 797a", NULL},
+    {PARQUET_CODEC_LZ4_RAW, "11 61 01", NULL},
+    {PARQUET_CODEC_LZ4_RAW, "f0", NULL},
+    {PARQUET_CODEC_LZ4_RAW, "1f 61 0100 ffff", NULL},
+    {PARQUET_CODEC_NONE, "6162636465666768", "abcdefgh"},
+    {PARQUET_CODEC_NONE, "61626364656667", NULL},
+    {PARQUET_CODEC_GZIP, "61626364656667", NULL},
+    {PARQUET_CODEC_ZSTD, "61626364656667", NULL},
+};
+
+static void codecs(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(packings); i++) {
+        struct parquet_codec memory = {0};
+        const char *why = NULL;
+        size_t bytes = 0;
+        uint8_t *out = malloc(8), *in = malloc(strlen(packings[i].packed) / 2 + 1), *packed;
+        for (const char *at = packings[i].packed; *at != '\0'; at += 2) {
+            unsigned value;
+            at += *at == ' ';
+            assert_int_equal(sscanf(at, "%2x", &value), 1);
+            in[bytes++] = (uint8_t)value;
+        }
+        packed = memcpy(malloc(bytes > 0 ? bytes : 1), in, bytes); /* a sanitizer sees its end */
+        tt_status status = parquet_unpack(&memory, packings[i].codec, packed, bytes, out, 8, &why);
+        if (status != (packings[i].expected != NULL ? TT_OK : TT_ERR_DATA)) fail_msg("case %zu", i);
+        if (packings[i].expected != NULL)
+            assert_memory_equal(out, packings[i].expected, 8);
+        else
+            assert_non_null(why);
+        free(out);
+        free(in);
+        free(packed);
+        parquet_codec_deinit(&memory);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(old_lists), cmocka_unit_test(maps),  cmocka_unit_test(levels),
+        cmocka_unit_test(values),    cmocka_unit_test(bombs), cmocka_unit_test(codecs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
