@@ -40,7 +40,7 @@ TT_MUST_USE tt_status tt_gguf_header_write(const struct tt_gguf_header *header, 
 
 /* Writes the tokenizer.* keys from folder/tokenizer.json and the files beside it, for `vocab_size` rows of embeddings.
  * The format identifies kinds of tokenizers by name, not by rule; TT_ERR_UNSUPPORTED names a property that it cannot
- * express. */
+ * express. End tokens: eos is the tokenizer's, eot and eom are others of generation_config.json and config.json. */
 TT_MUST_USE tt_status tt_gguf_put_tokenizer(struct tt_gguf_header *header, const char *folder,
                                             const struct tt_model_facts *config);
 

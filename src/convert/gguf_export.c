@@ -10,7 +10,8 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/number.h"
-#include "convert/gguf.h"
+#include "convert/card.h"
+#include "convert/templates.h"
 #include "io/output_folder.h"
 #include "model/family.h"
 
@@ -149,19 +150,66 @@ static tt_status put_rope(struct export *export)
     return put_f32(export, "rope.scaling.yarn_beta_slow", rope->beta_slow);
 }
 
-static tt_status put_name(struct export *export)
+/* The name of the folder, not of the file, which may be a link to another place. */
+static tt_status name_of(const struct export *export, char *name, size_t name_bytes)
 {
-    const char *path = export->options->adapter_only ? tt_safetensors_path(export->merge->adapter)
-                                                     : tt_model_folder_path(export->merge->folder);
-    char name[256], *folder = tt_strdup(path);
+    char *folder = export->options->adapter_only ? tt_merge_adapter_folder(export->merge)
+                                                 : tt_strdup(tt_model_folder_path(export->merge->folder));
     if (folder == NULL) return TT_ERR_MEMORY;
-    /* The folder gives the name, because the file may be a link to another place. */
-    if (export->options->adapter_only) folder[tt_path_basename(folder) - folder] = '\0';
-    char *real = realpath(folder[0] != '\0' ? folder : ".", NULL);
+    char *real = realpath(folder, NULL);
+    name[0] = '\0';
+    if (real != NULL) (void)tt_hub_name_of(real, name, name_bytes);
     tt_free(folder);
-    tt_status status =
-        real != NULL ? put_text(export, "general.name", tt_hub_name_of(real, name, sizeof name)) : TT_OK;
     free(real);
+    return TT_OK;
+}
+
+/* Elements of all tensors, as gguf-py counts them: less than 0 for an adapter. */
+static int64_t count_parameters(const struct export *export)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < export->merge->count; i++) {
+        const struct tt_merge_tensor *tensor = &export->merge->tensors[i];
+        if (!export->options->adapter_only)
+            count += tensor->rows * tensor->columns;
+        else if (tensor->lora_A != NULL)
+            count -= tensor->r * (tensor->rows + tensor->columns);
+    }
+    return count;
+}
+
+/* What the model card says of the model. An adapter's card describes the merged model too, and takes from the base's
+ * only what it does not have itself of license and languages. */
+static tt_status put_card(struct export *export)
+{
+    char name[256];
+    tt_status status = TT_OK;
+    struct tt_card adapter = {0}, base = {0};
+    char *folder = NULL;
+    TT_GO(name_of(export, name, sizeof name));
+    if (export->merge->adapter != NULL) {
+        folder = tt_merge_adapter_folder(export->merge);
+        if (folder == NULL) TT_GO(TT_ERR_MEMORY);
+        TT_GO(tt_card_read(folder, &adapter));
+    }
+    if (!export->options->adapter_only)
+        TT_GO(tt_card_read(tt_model_folder_path(export->merge->folder), &base));
+    bool own = adapter.yaml.root != NULL || export->options->adapter_only;
+    TT_GO(tt_gguf_put_card(&export->header, own ? &adapter : &base, &base, name, count_parameters(export)));
+out:
+    tt_card_deinit(&adapter);
+    tt_card_deinit(&base);
+    tt_free(folder);
+    return status;
+}
+
+static tt_status put_templates(struct export *export)
+{
+    struct tt_chat_files files = {0};
+    bool of_adapter = false;
+    tt_status status = tt_templates_load(export->merge, &files, &of_adapter);
+    if (status == TT_OK) status = tt_gguf_put_templates(&export->header, &files);
+    tt_chat_files_deinit(&files);
     return status;
 }
 
@@ -184,11 +232,13 @@ static tt_status put_model_keys(struct export *export)
                                               : FILE_TYPE_BF16;
     TT_TRY(put_text(export, "general.architecture", export->architecture->name));
     TT_TRY(put_text(export, "general.type", "model"));
-    TT_TRY(put_name(export));
+    TT_TRY(put_card(export));
     TT_TRY(tt_gguf_put_u32(&export->header, "general.file_type", file_type));
     TT_TRY(tt_gguf_put_u32(&export->header, "general.quantization_version", QUANTIZATION_VERSION));
     TT_TRY(put_family_keys(export));
-    return tt_gguf_put_tokenizer(&export->header, tt_model_folder_path(export->merge->folder), export->facts);
+    TT_TRY(
+        tt_gguf_put_tokenizer(&export->header, tt_model_folder_path(export->merge->folder), export->facts));
+    return put_templates(export);
 }
 
 static tt_status put_adapter_keys(struct export *export)
@@ -197,7 +247,7 @@ static tt_status put_adapter_keys(struct export *export)
     TT_TRY(find_alpha(export, &alpha));
     TT_TRY(put_text(export, "general.architecture", export->architecture->name));
     TT_TRY(put_text(export, "general.type", "adapter"));
-    TT_TRY(put_name(export));
+    TT_TRY(put_card(export));
     TT_TRY(put_text(export, "adapter.type", "lora"));
     return tt_gguf_put_f32(&export->header, "adapter.lora.alpha", alpha);
 }

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "convert/gguf.h"
 
 enum { FILE_BYTES_MAX = 256 << 20 };
@@ -13,8 +14,8 @@ enum token_type { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED
 struct source {
     const char *folder;
     const struct tt_model_facts *config;
-    struct tt_json tokenizer, settings,
-        special; /* tokenizer.json, tokenizer_config.json, special_tokens_map.json */
+    /* tokenizer.json, tokenizer_config.json, special_tokens_map.json, generation_config.json */
+    struct tt_json tokenizer, settings, special, generation;
     const struct tt_json_value *model;
     bool byte_level, ignore_merges;
     size_t count; /* rows of the embeddings */
@@ -385,49 +386,106 @@ static bool is_added(const struct source *source, int64_t id, bool before)
     return false;
 }
 
+/* What a tokenizer_config.json says itself, as llama.cpp's converter reads it; else what the post-processor does. */
+static bool adds(const struct source *source, const char *key, int64_t id, bool before)
+{
+    const struct tt_json_value *value = tt_json_get(source->settings.root, key);
+    return tt_json_is_bool(value) ? tt_json_is_true(value) : is_added(source, id, before);
+}
+
+enum { ENDS_MAX = 64 };
+
+/* Tokens at which generation ends besides eos. */
+struct ends {
+    int64_t ids[ENDS_MAX], eot, eom; /* -1: none */
+    size_t count;
+};
+
+static void add_end(const struct source *source, struct ends *ends, int64_t eos, int64_t id)
+{
+    bool known = id < 0 || (size_t)id >= source->count || id == eos || ends->count == ENDS_MAX;
+    for (size_t i = 0; i < ends->count; i++) known |= ends->ids[i] == id;
+    if (!known) ends->ids[ends->count++] = id;
+}
+
+static bool is_end_of_turn(struct tt_span text)
+{
+    static const char *const names[] = {"<|eot_id|>",    "<|im_end|>", "<|end|>",
+                                        "<end_of_turn>", "<turn|>",    "<end_of_utterance>"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (tt_span_equals(text, names[i])) return true;
+    return false;
+}
+
+/* Removes the first one that `fits`, or the first of all. */
+static int64_t take_end(const struct source *source, struct ends *ends, bool (*fits)(struct tt_span))
+{
+    for (size_t i = 0; i < ends->count; i++) {
+        int64_t id = ends->ids[i];
+        if (fits != NULL && !fits(source->tokens[id])) continue;
+        memmove(&ends->ids[i], &ends->ids[i + 1], (--ends->count - i) * sizeof ends->ids[0]);
+        return id;
+    }
+    return -1;
+}
+
+static bool is_end_of_message(struct tt_span text)
+{
+    return tt_span_equals(text, "<|eom_id|>");
+}
+
+static void list_ends(const struct source *source, int64_t eos, struct ends *ends)
+{
+    const struct tt_json_value *list = tt_json_get(source->generation.root, "eos_token_id");
+    if (tt_json_is_integer(list)) add_end(source, ends, eos, tt_json_integer(list));
+    for (size_t i = 0; i < tt_json_count(list); i++) {
+        const struct tt_json_value *item = tt_json_at(list, i);
+        if (tt_json_is_integer(item)) add_end(source, ends, eos, tt_json_integer(item));
+    }
+    for (int i = 0; i < source->config->eos_token_count; i++)
+        add_end(source, ends, eos, source->config->eos_token_ids[i]);
+}
+
+/* The format has two more keys: eot gets the token that ends turns and eom the one that ends messages, or else whatever
+ * is left. */
+static void assign_ends(const struct source *source, struct ends *ends)
+{
+    ends->eot = take_end(source, ends, is_end_of_turn);
+    ends->eom = take_end(source, ends, is_end_of_message);
+    if (ends->eot < 0) ends->eot = take_end(source, ends, NULL);
+    if (ends->eom < 0) ends->eom = take_end(source, ends, NULL);
+    if (ends->count == 0) return;
+    tt_warn("GGUF has keys for three end tokens: '%s' (%lld)%s of generation_config.json %s none",
+            source->tokens[ends->ids[0]].data, (long long)ends->ids[0], ends->count > 1 ? " and others" : "",
+            ends->count > 1 ? "have" : "has");
+}
+
 static tt_status put_special(struct source *source, struct tt_gguf_header *header)
 {
-    const struct tt_model_facts *config = source->config;
-    int64_t bos = named_id(source, "bos_token", config->bos_token_id);
-    int64_t eos = named_id(source, "eos_token", config->eos_token_count > 0 ? config->eos_token_ids[0] : -1);
+    struct ends ends = {0};
+    int64_t bos = named_id(source, "bos_token", source->config->bos_token_id);
+    int64_t eos = named_id(source, "eos_token",
+                           source->config->eos_token_count > 0 ? source->config->eos_token_ids[0] : -1);
+    list_ends(source, eos, &ends);
+    if (eos < 0) eos = take_end(source, &ends, NULL);
+    assign_ends(source, &ends);
     struct {
         const char *key;
         int64_t id;
     } ids[] = {
         {"tokenizer.ggml.bos_token_id", bos},
         {"tokenizer.ggml.eos_token_id", eos},
+        {"tokenizer.ggml.eot_token_id", ends.eot},
+        {"tokenizer.ggml.eom_token_id", ends.eom},
         {"tokenizer.ggml.unknown_token_id", named_id(source, "unk_token", -1)},
         {"tokenizer.ggml.padding_token_id", named_id(source, "pad_token", -1)},
     };
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
         if (ids[i].id >= 0) TT_TRY(tt_gguf_put_u32(header, ids[i].key, ids[i].id));
-    TT_TRY(tt_gguf_put_bool(header, "tokenizer.ggml.add_bos_token", is_added(source, bos, true)));
-    return tt_gguf_put_bool(header, "tokenizer.ggml.add_eos_token", is_added(source, eos, false));
-}
-
-/* chat_template.jinja overrides the key of tokenizer_config.json, which is a text, or a list of which "default"
- * counts. */
-static tt_status put_chat_template(struct source *source, struct tt_gguf_header *header)
-{
-    struct tt_str file = {0};
-    tt_status status = TT_OK;
-    const struct tt_json_value *value = tt_json_get(source->settings.root, "chat_template");
-    const char *text = tt_json_text(value);
-    struct tt_path path;
-    TT_TRY(tt_path_set(&path, source->folder, "chat_template.jinja"));
-    for (size_t i = 0; i < tt_json_count(value); i++) {
-        const struct tt_json_value *item = tt_json_at(value, i);
-        const char *name = tt_json_text(tt_json_get(item, "name"));
-        if (name != NULL && strcmp(name, "default") == 0) text = tt_json_text(tt_json_get(item, "template"));
-    }
-    if (tt_path_exists(path.text)) {
-        TT_GO(tt_file_read(path.text, FILE_BYTES_MAX, &file));
-        text = tt_str_text(&file);
-    }
-    if (text != NULL) TT_GO(tt_gguf_put_string(header, "tokenizer.chat_template", tt_span_of(text)));
-out:
-    tt_str_deinit(&file);
-    return status;
+    TT_TRY(
+        tt_gguf_put_bool(header, "tokenizer.ggml.add_bos_token", adds(source, "add_bos_token", bos, true)));
+    return tt_gguf_put_bool(header, "tokenizer.ggml.add_eos_token",
+                            adds(source, "add_eos_token", eos, false));
 }
 
 tt_status tt_gguf_put_tokenizer(struct tt_gguf_header *header, const char *folder,
@@ -438,14 +496,15 @@ tt_status tt_gguf_put_tokenizer(struct tt_gguf_header *header, const char *folde
     TT_GO(read_file(&source, "tokenizer.json", true, &source.tokenizer));
     TT_GO(read_file(&source, "tokenizer_config.json", false, &source.settings));
     TT_GO(read_file(&source, "special_tokens_map.json", false, &source.special));
+    TT_GO(read_file(&source, "generation_config.json", false, &source.generation));
     TT_GO(put_kind(&source, header));
     TT_GO(put_tokens(&source, header));
     TT_GO(put_special(&source, header));
-    TT_GO(put_chat_template(&source, header));
 out:
     tt_json_deinit(&source.tokenizer);
     tt_json_deinit(&source.settings);
     tt_json_deinit(&source.special);
+    tt_json_deinit(&source.generation);
     tt_free(source.tokens);
     tt_free(source.types);
     tt_free(source.scores);

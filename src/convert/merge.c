@@ -171,3 +171,9 @@ double tt_merge_change_rms(const struct tt_merge_change *change)
 {
     return change->count > 0 ? sqrt(change->squares / (double)change->count) : 0.0;
 }
+
+char *tt_merge_adapter_folder(const struct tt_merge *merge)
+{
+    const char *path = tt_safetensors_path(merge->adapter), *name = tt_path_basename(path);
+    return name == path ? tt_strdup(".") : tt_strndup(path, (size_t)(name - path));
+}

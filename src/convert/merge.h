@@ -45,6 +45,8 @@ struct tt_merge {
  * are missing, unexpected or of another shape. A zeroed struct is empty, as is the struct after an error. */
 TT_MUST_USE tt_status tt_merge_open(const char *base, const char *adapter, struct tt_merge *merge);
 void tt_merge_close(struct tt_merge *merge);
+/* The folder of the adapter, which there is; returns owned memory or NULL (record set). */
+char *tt_merge_adapter_folder(const struct tt_merge *merge);
 
 /* Statistics of the change of one tensor, or of several together. */
 struct tt_merge_change {

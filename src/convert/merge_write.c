@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "checkpoint/manifest.h"
 #include "convert/merge.h"
+#include "convert/templates.h"
 #include "io/output_folder.h"
 
 static const uint64_t default_shard_bytes = 50ull * 1000 * 1000 * 1000;
@@ -211,6 +212,18 @@ static tt_status copy_small_files(struct writing *writing)
     return tt_model_folder_copy_tokenizer(base, tt_str_text(&writing->output.temporary), true);
 }
 
+/* A template that the adapter was trained with takes the place of the base's. */
+static tt_status write_templates(const struct writing *writing)
+{
+    struct tt_chat_files files = {0};
+    bool of_adapter = false;
+    tt_status status = tt_templates_load(writing->merge, &files, &of_adapter);
+    if (status == TT_OK && of_adapter)
+        status = tt_templates_write(&files, tt_str_text(&writing->output.temporary));
+    tt_chat_files_deinit(&files);
+    return status;
+}
+
 /* Changes only the keys that are no longer true and rewrites the file in the same order. */
 static tt_status write_config(const struct writing *writing)
 {
@@ -286,6 +299,7 @@ tt_status tt_merge_write(const struct tt_merge *merge, const struct tt_merge_opt
     TT_GO(tt_output_folder_open(options->output_dir, ".merging", options->overwrite, &writing.output));
     TT_GO(split_shards(&writing));
     TT_GO(copy_small_files(&writing));
+    TT_GO(write_templates(&writing));
     TT_GO(write_weights(&writing));
     TT_GO(write_config(&writing));
     TT_GO(write_index(&writing));

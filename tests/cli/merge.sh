@@ -22,6 +22,37 @@ expect 0 "tie_word_embeddings false" merge --model base --adapter "$variety" --o
 grep -q '"tie_word_embeddings": false' untied/config.json || fail "config.json still ties"
 expect 0 "lm_head.weight" inspect untied --tensors
 
+# Chat templates, card and end tokens go with the model; a template beside the adapter replaces the base's.
+cp -r base chat && cp -r "$random" tuned && chmod -R u+w chat tuned && mkdir chat/additional_chat_templates || exit 1
+echo "base of messages" >chat/chat_template.jinja
+echo "tools of the base" >chat/additional_chat_templates/tool_use.jinja
+echo '{"eos_token_id": [2, 7]}' >chat/generation_config.json
+printf -- '---\nname: The Base\nlicense: apache-2.0\nlanguage: [en]\n---\n' >chat/README.md
+expect 0 "14 of 26 tensors changed" merge --model chat --adapter tuned --output_dir talks
+for file in chat_template.jinja additional_chat_templates/tool_use.jinja generation_config.json README.md; do
+    cmp chat/$file talks/$file || fail "$file is not copied"
+done
+holds() { for text in "${@:2}"; do grep -qaF -- "$text" "$1" || fail "$1 has no '$text'"; done; }
+expect 0 "26 tensors" export gguf --model chat --output_file chat.gguf
+holds chat.gguf "The Base" apache-2.0 general.languages "base of messages" tokenizer.chat_template.tool_use "tools of the base" \
+    tokenizer.ggml.eot_token_id
+echo "what the adapter learned" >tuned/chat_template.jinja
+printf -- '---\nname: The Tuned\nbase_model: org/base-7B-v2\n---\n' >tuned/README.md
+expect 0 "14 of 26 tensors changed" merge --model chat --adapter tuned --output_dir talks --overwrite_output_dir
+cmp tuned/chat_template.jinja talks/chat_template.jinja || fail "the adapter's template is not the merged model's"
+[ -e talks/additional_chat_templates ] && fail "a template of the base stays beside the adapter's"
+expect 0 "26 tensors" export gguf --model chat --adapter tuned --output_file tuned.gguf
+holds tuned.gguf "The Tuned" "Base 7B v2" apache-2.0 "what the adapter learned"
+grep -qaF -e "The Base" -e "base of messages" tuned.gguf && fail "the base's name or template in the file of both"
+expect 0 "LoRA adapter" export gguf --model chat --adapter tuned --adapter_only --output_file tuned_lora.gguf
+holds tuned_lora.gguf "The Tuned"
+grep -qaF apache-2.0 tuned_lora.gguf && fail "the base's license in an adapter's file"
+printf -- '---\nname: [\n---\n' >chat/README.md
+expect 0 "the model card is ignored" export gguf --model chat --output_file chat.gguf --overwrite
+ln -sf /etc/hostname tuned/chat_template.jinja
+expect 3 "chat_template.jinja" merge --model chat --adapter tuned --output_dir linked
+[ -e linked ] && fail "a merged folder with a file from elsewhere"
+
 # A base quantized by bitsandbytes becomes plain: the loss of the merged model is that of base and adapter.
 for i in $(seq 8); do echo "{\"prompt\": \"$i + 1 =\", \"completion\": \" $((i + 1))\"}"; done >test.jsonl
 loss() { "$trimtab" eval --eval_dataset test.jsonl --bf16 false "$@" 2>/dev/null | grep '^loss'; }

@@ -6,7 +6,7 @@
 
 Models: transformers loads the file (turning q and k back on its own) and gives the logits of base + adapter in PEFT.
 Adapters: A and B that gguf-py reads, turned back, times alpha / rank, are PEFT's delta weights. Tokenizers: gguf-py reads
-the tokens that the tokenizers library has. Prints one line each.
+the tokens that the tokenizers library has, and what its SpecialVocab writes. Prints one line each.
 """
 
 import json
@@ -148,10 +148,32 @@ def check_tokenizers(trimtab, work):
         yield f"{name:8} tokenizer {kind}", ok
 
 
+def check_special(trimtab, work):
+    """Special tokens, flags and templates as gguf-py's SpecialVocab finds them, which llama.cpp's converter writes."""
+    folder = model_folder(work / "special", "qwen2")
+    settings = {"bos_token": "<s>", "eos_token": {"content": "</s>"}, "unk_token": "<unk>", "pad_token": "<unk>",
+                "add_bos_token": True, "add_eos_token": False}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    (folder / "additional_chat_templates").mkdir()
+    (folder / "additional_chat_templates" / "tool-use.jinja").write_text("{{ tools }}")
+    export(trimtab, "--model_name_or_path", folder, "--output_file", work / "s.gguf")
+    writer = gguf.GGUFWriter(work / "wanted.gguf", "qwen2")
+    gguf.SpecialVocab(folder).add_to_gguf(writer, quiet=True)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    wanted, ours = gguf.GGUFReader(work / "wanted.gguf"), gguf.GGUFReader(work / "s.gguf")
+    names = [name for name in wanted.fields if name.startswith("tokenizer.")]
+    ok = all(name in ours.fields and ours.get_field(name).contents() == wanted.get_field(name).contents() for name in names)
+    yield f"special  {len(names)} keys of SpecialVocab", ok and len(names) == 9
+
+
 def main():
     trimtab, failures = Path(sys.argv[1]).resolve() / "trimtab", 0
     with tempfile.TemporaryDirectory() as folder:
-        for check in (check_models, check_adapters, check_tokenizers):
+        for check in (check_models, check_adapters, check_tokenizers, check_special):
             for line, ok in check(trimtab, Path(folder)):
                 failures += not ok
                 print(line, "ok" if ok else "FAILED", flush=True)
