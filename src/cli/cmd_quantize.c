@@ -7,11 +7,13 @@
 #include "convert/quantized_folder.h"
 #include "model/module.h"
 #include "model/pattern.h"
+#include "model/quantization.h"
+#include "tensor/format.h"
 
 struct quantize_command {
     const char *model, *output_dir, *compute_dtype, *storage, *skip_modules;
     bool load_in_8bit, double_quant, overwrite, json;
-    enum { FORMAT_NF4, FORMAT_FP4 } quant_type;
+    int quant_type; /* its place among the formats of 4 bits (tt_format_of_width) */
     size_t max_shard_bytes;
 };
 
@@ -24,8 +26,9 @@ static const struct tt_setting own_settings[] = {
      .required = true, .help = "Folder of the model in bfloat16, float16 or float32."},
     {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir), .required = true,
      .help = "Folder for the quantized model. It becomes visible when it is complete."},
-    {.name = "bnb_4bit_quant_type", .type = TT_SETTING_CHOICE, FIELD(quant_type), .default_text = "nf4",
-     .choices = "nf4 fp4", .help = "The sixteen values that 4 bits stand for."},
+    {.name = "bnb_4bit_quant_type", .type = TT_SETTING_CHOICE, FIELD(quant_type),
+     .default_text = TT_FORMAT_4BIT_DEFAULT, .choices = TT_FORMATS_4BIT,
+     .help = "The sixteen values that 4 bits stand for."},
     {.name = "bnb_4bit_use_double_quant", .aliases = "use_bnb_nested_quant", .type = TT_SETTING_BOOL,
      FIELD(double_quant), .default_text = "false",
      .help = "Store the scales of 4-bit weights in 8 bits: 4.13 instead of 4.5 bits a weight."},
@@ -132,9 +135,8 @@ static tt_status list_skipped(const struct tt_model *model, const struct tt_name
 static tt_status open_model(const struct quantize_command *command, struct tt_model_folder **folder,
                             struct tt_model **model)
 {
-    enum tt_quant_type type = command->load_in_8bit               ? TT_QUANT_INT8
-                              : command->quant_type == FORMAT_FP4 ? TT_QUANT_FP4
-                                                                  : TT_QUANT_NF4;
+    enum tt_quant_type type =
+        command->load_in_8bit ? tt_format_of_width(8, 0) : tt_format_of_width(4, command->quant_type);
     struct tt_model_options options = {.compute_dtype = TT_F32,
                                        .quant = {.type = type,
                                                  .nested = command->double_quant && !command->load_in_8bit,

@@ -13,16 +13,13 @@ enum { STATE_BYTES_MAX = 4096, NAME_BYTES = 1024 };
 
 static const char weight_end[] = ".weight";
 
-static const char *const beside[] = {
-    ".weight.absmax",
-    ".weight.quant_map",
-    ".weight.nested_absmax",
-    ".weight.nested_quant_map",
-    ".SCB",
-    ".weight_format",
-    ".weight.quant_state.bitsandbytes__nf4",
-    ".weight.quant_state.bitsandbytes__fp4",
-};
+/* The ending at `index` of the tensors beside the codes; NULL behind the last. */
+static const char *beside(const struct tt_format_files *files, int index)
+{
+    int rest = index - (files->count - 1);
+    if (rest < 0) return files->tensors[index + 1].ending;
+    return rest == 0 ? files->sign : rest == 1 ? files->order : NULL;
+}
 
 /* The bytes before the ending, when there are some. */
 static bool cut_ending(const char *name, const char *ending, size_t *before)
@@ -34,8 +31,11 @@ static bool cut_ending(const char *name, const char *ending, size_t *before)
 
 bool tt_quantized_is_part(const char *name, size_t *module_bytes)
 {
-    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
-        if (cut_ending(name, beside[i], module_bytes)) return true;
+    const struct tt_weight_format *format;
+    const char *ending;
+    for (int type = TT_QUANT_NONE + 1; (format = tt_weight_format((enum tt_quant_type)type)) != NULL; type++)
+        for (int i = 0; (ending = beside(&format->files, i)) != NULL; i++)
+            if (cut_ending(name, ending, module_bytes)) return true;
     return false;
 }
 
@@ -99,8 +99,11 @@ static tt_status read_state(const struct tt_json *json, struct tt_quant_layout *
     TT_TRY(read_shape(json, &rows, &cols));
     TT_TRY(read_nested(json, &format, offset));
     format.type = tt_quant_type_from_name(type);
-    if (format.type == TT_QUANT_NONE || !tt_weight_format(format.type)->has_state)
-        return tt_fail(TT_ERR_UNSUPPORTED, "%s: 'quant_type' is '%.40s', not nf4 or fp4", json->origin, type);
+    if (format.type == TT_QUANT_NONE || !tt_weight_format(format.type)->has_state) {
+        char names[128];
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: 'quant_type' is '%.40s', not %s", json->origin, type,
+                       tt_format_names(4, names, sizeof names));
+    }
     *dtype = tt_dtype_from_torch_name(torch_name);
     if (*dtype != TT_F32 && *dtype != TT_BF16 && *dtype != TT_F16)
         return tt_fail(TT_ERR_DATA, "%s: 'dtype' is '%.40s', not float32, bfloat16 or float16", json->origin,
@@ -121,6 +124,13 @@ tt_status tt_quantized_state_parse(const char *text, size_t bytes, const char *o
 }
 
 /* ---- Finding ---- */
+
+struct found {
+    const char *name; /* of the weight */
+    size_t module_bytes;
+    enum tt_quant_type type;
+    const struct tt_safetensors_entry *codes, *sign;
+};
 
 static tt_status add_part(struct tt_quantized *tensor, const char *name, const char *what,
                           const struct tt_safetensors_entry *entry, tt_dtype dtype,
@@ -161,99 +171,107 @@ static tt_status load_state(const struct tt_model_folder *folder, const struct t
                                     &out->offset);
 }
 
-static tt_status find_four(const struct tt_model_folder *folder, const char *name, size_t module_bytes,
-                           const struct tt_safetensors_entry *state, enum tt_quant_type type,
-                           struct tt_quantized *out)
+/* Without a state the codes have the shape. */
+static tt_status shape_of_codes(const struct tt_model_folder *folder, const struct found *found,
+                                struct tt_quantized *out)
 {
-    TT_TRY(load_state(folder, state, out));
-    const struct tt_quant_layout *layout = &out->layout;
-    if (layout->format.type != type)
-        return tt_fail(TT_ERR_DATA, "'%s': 'quant_type' is '%s'", state->name,
-                       tt_quant_type_name(layout->format.type));
-    const struct {
-        const char *ending;
-        tt_dtype dtype;
-        struct tt_quant_section section;
-    } parts[] = {
-        {".weight", TT_DTYPE_NONE, layout->codes},
-        {".weight.absmax", layout->format.nested ? TT_U8 : TT_F32, layout->absmax},
-        {".weight.nested_absmax", TT_F32, layout->nested_absmax},
-        {".weight.quant_map", TT_F32, layout->map},
-        {".weight.nested_quant_map", TT_F32, layout->nested_map},
-    };
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        TT_TRY(add_part(out, name, parts[i].ending, find(folder, name, module_bytes, parts[i].ending),
-                        parts[i].dtype, parts[i].section));
+    const struct tt_weight_format *format = tt_weight_format(found->type);
+    const struct tt_safetensors_entry *codes = found->codes;
+    uint8_t order = 0;
+    if (codes->rank != 2)
+        return tt_fail(TT_ERR_DATA, "'%s' has '%s' beside it, but is not a matrix", codes->name,
+                       format->files.sign);
+    TT_TRY(tt_quant_layout_make(tt_quant_format_make(found->type, false), codes->dims[0], codes->dims[1],
+                                &out->layout));
+    out->dtype = format->files.original;
+    if (format->files.order == NULL) return TT_OK;
+    const struct tt_safetensors_entry *entry =
+        find(folder, found->name, found->module_bytes, format->files.order);
+    if (entry == NULL) return TT_OK;
+    if (entry->dtype != TT_U8 || entry->bytes != 1)
+        return tt_fail(TT_ERR_DATA, "'%s' is not one U8", entry->name);
+    TT_TRY(tt_model_folder_read(folder, entry, 0, 1, &order, TT_U8));
+    if (order == 0) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "'%s' is in tiles (%s %d), not in rows", codes->name,
+                               format->files.order + 1, order);
+    tt_hint("load and save it with a bitsandbytes of 2024 or later, which writes rows only");
+    return status;
+}
+
+static tt_status find_parts(const struct tt_model_folder *folder, const struct found *found,
+                            struct tt_quantized *out)
+{
+    const struct tt_weight_format *format = tt_weight_format(found->type);
+    TT_TRY(format->has_state ? load_state(folder, found->sign, out) : shape_of_codes(folder, found, out));
+    if (out->layout.format.type != found->type)
+        return tt_fail(TT_ERR_DATA, "'%s': 'quant_type' is '%s'", found->sign->name,
+                       tt_quant_type_name(out->layout.format.type));
+    for (int i = 0; i < format->files.count; i++) {
+        const struct tt_format_tensor *tensor = &format->files.tensors[i];
+        TT_TRY(add_part(out, found->name, tensor->ending,
+                        find(folder, found->name, found->module_bytes, tensor->ending),
+                        out->layout.format.nested ? tensor->nested_dtype : tensor->dtype,
+                        *tt_format_section(&out->layout, tensor)));
+    }
     return TT_OK;
 }
 
-static tt_status find_int8(const struct tt_model_folder *folder, const char *name, size_t module_bytes,
-                           const struct tt_safetensors_entry *codes,
-                           const struct tt_safetensors_entry *scales, struct tt_quantized *out)
+/* "'a.SCB' or 'a.weight.quant_state.bitsandbytes__nf4'" */
+static tt_status hint_signs(const char *name, size_t module_bytes)
 {
-    uint8_t order = 0;
-    if (codes->rank != 2)
-        return tt_fail(TT_ERR_DATA, "'%s' has '.SCB' beside it, but is not a matrix", codes->name);
-    TT_TRY(tt_quant_layout_make(tt_quant_format_make(TT_QUANT_INT8, false), codes->dims[0], codes->dims[1],
-                                &out->layout));
-    out->dtype = TT_F16;
-    const struct tt_safetensors_entry *format = find(folder, name, module_bytes, ".weight_format");
-    if (format != NULL) {
-        if (format->dtype != TT_U8 || format->bytes != 1)
-            return tt_fail(TT_ERR_DATA, "'%s' is not one U8", format->name);
-        TT_TRY(tt_model_folder_read(folder, format, 0, 1, &order, TT_U8));
-    }
-    if (order != 0) {
-        tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "'%s' is in tiles (weight_format %d), not in rows",
-                                   codes->name, order);
-        tt_hint("load and save it with a bitsandbytes of 2024 or later, which writes rows only");
-        return status;
-    }
-    TT_TRY(add_part(out, name, ".weight", codes, TT_I8, out->layout.codes));
-    return add_part(out, name, ".SCB", scales, TT_F32, out->layout.absmax);
+    struct tt_str text = {0};
+    const struct tt_weight_format *format;
+    tt_status status = TT_OK;
+    for (int type = TT_QUANT_NONE + 1;
+         status == TT_OK && (format = tt_weight_format((enum tt_quant_type)type)) != NULL; type++)
+        status = tt_str_printf(&text, "%s'%.*s%s'", text.bytes > 0 ? " or " : "", (int)module_bytes, name,
+                               format->files.sign);
+    if (status == TT_OK) tt_hint("a quantized weight needs %s", tt_str_text(&text));
+    tt_str_deinit(&text);
+    return status;
 }
 
-/* A weight with scales but without their JSON must not be loaded as a plain weight. */
+/* A weight with scales but without the sign of their format must not be loaded as a plain weight. */
 static tt_status refuse_remains(const struct tt_model_folder *folder, const char *name, size_t module_bytes)
 {
-    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
-        const struct tt_safetensors_entry *entry = find(folder, name, module_bytes, beside[i]);
-        if (entry == NULL) continue;
-        tt_status status =
-            tt_fail(TT_ERR_DATA, "'%s' exists, but neither '%.*s.SCB' nor the quantization state of '%s'",
-                    entry->name, (int)module_bytes, name, name);
-        tt_hint("a weight of 4 bits needs '%s.quant_state.bitsandbytes__nf4' or '__fp4'", name);
-        return status;
-    }
+    const struct tt_weight_format *format;
+    const char *ending;
+    for (int type = TT_QUANT_NONE + 1; (format = tt_weight_format((enum tt_quant_type)type)) != NULL; type++)
+        for (int i = 0; (ending = beside(&format->files, i)) != NULL; i++) {
+            const struct tt_safetensors_entry *entry = find(folder, name, module_bytes, ending);
+            if (entry == NULL) continue;
+            tt_status status = tt_fail(
+                TT_ERR_DATA, "'%s' exists, but no tensor that names the format of '%s'", entry->name, name);
+            TT_TRY(hint_signs(name, module_bytes));
+            return status;
+        }
     return TT_OK;
 }
 
 tt_status tt_quantized_find(const struct tt_model_folder *folder, const char *name, struct tt_quantized *out)
 {
-    size_t module_bytes;
+    struct found found = {.name = name};
+    const struct tt_weight_format *format;
+    int signs = 0;
     *out = (struct tt_quantized){0};
-    if (!cut_ending(name, weight_end, &module_bytes)) return TT_OK;
-    const struct tt_safetensors_entry *codes = tt_model_folder_find(folder, name);
-    const struct tt_safetensors_entry *nf4 =
-        find(folder, name, module_bytes, ".weight.quant_state.bitsandbytes__nf4");
-    const struct tt_safetensors_entry *fp4 =
-        find(folder, name, module_bytes, ".weight.quant_state.bitsandbytes__fp4");
-    const struct tt_safetensors_entry *scales = find(folder, name, module_bytes, ".SCB");
-    struct tt_quantized found = {0};
-    tt_status status = TT_OK;
-    if ((nf4 != NULL) + (fp4 != NULL) + (scales != NULL) > 1)
-        status = tt_fail(TT_ERR_DATA, "'%s' has more than one kind of quantization state", name);
-    else if (nf4 == NULL && fp4 == NULL && scales == NULL)
-        return refuse_remains(folder, name, module_bytes);
-    else if (codes == NULL)
-        status = tt_fail(TT_ERR_DATA, "'%s' is missing: the folder has only its quantization state", name);
-    else if (scales != NULL)
-        status = find_int8(folder, name, module_bytes, codes, scales, &found);
-    else
-        status = find_four(folder, name, module_bytes, nf4 != NULL ? nf4 : fp4,
-                           nf4 != NULL ? TT_QUANT_NF4 : TT_QUANT_FP4, &found);
-    if (status == TT_OK) *out = found;
-    return status;
+    if (!cut_ending(name, weight_end, &found.module_bytes)) return TT_OK;
+    for (int type = TT_QUANT_NONE + 1; (format = tt_weight_format((enum tt_quant_type)type)) != NULL;
+         type++) {
+        const struct tt_safetensors_entry *sign = find(folder, name, found.module_bytes, format->files.sign);
+        if (sign == NULL) continue;
+        found.type = (enum tt_quant_type)type;
+        found.sign = sign;
+        signs++;
+    }
+    if (signs == 0) return refuse_remains(folder, name, found.module_bytes);
+    if (signs > 1) return tt_fail(TT_ERR_DATA, "'%s' has more than one kind of quantization state", name);
+    found.codes = tt_model_folder_find(folder, name);
+    if (found.codes == NULL)
+        return tt_fail(TT_ERR_DATA, "'%s' is missing: the folder has only its quantization state", name);
+    struct tt_quantized tensor = {0};
+    TT_TRY(find_parts(folder, &found, &tensor));
+    *out = tensor;
+    return TT_OK;
 }
 
 /* ---- Reading ---- */

@@ -12,7 +12,7 @@
 #define TT_IO_QUANTIZED_H
 
 #include "io/model_folder.h"
-#include "tensor/quant.h"
+#include "tensor/format.h"
 
 /* ---- config.json ---- */
 
@@ -38,7 +38,7 @@ struct tt_quantized_part {
     const struct tt_safetensors_entry *entry;
     struct tt_quant_section section; /* its place in the segment; the tensor fills it */
 };
-enum { TT_QUANTIZED_PARTS = 5 };
+enum { TT_QUANTIZED_PARTS = TT_FORMAT_TENSORS };
 
 struct tt_quantized {
     struct tt_quant_layout layout;
@@ -69,7 +69,7 @@ TT_MUST_USE tt_status tt_quantized_state_parse(const char *text, size_t bytes, c
 
 /* ---- Writing ---- */
 
-enum { TT_QUANTIZED_ENTRIES = 6 };
+enum { TT_QUANTIZED_ENTRIES = TT_FORMAT_TENSORS + 1 };
 
 /* The tensors of one quantized weight in a file. */
 struct tt_quantized_output {

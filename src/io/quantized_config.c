@@ -5,6 +5,8 @@
 
 #include "tensor/format.h"
 
+static const char library_type[] = "fp4"; /* the default of BitsAndBytesConfig */
+
 static tt_status read_dtype(const struct tt_json *json, const struct tt_json_value *object, const char *key,
                             tt_dtype *dtype)
 {
@@ -46,7 +48,7 @@ static tt_status fail_method(const struct tt_json *json, const char *method)
 tt_status tt_quantized_config_read(const struct tt_json *config, struct tt_quantized_config *out)
 {
     const struct tt_json_value *object = tt_json_get(config->root, "quantization_config");
-    const char *method = NULL, *type = "fp4";
+    const char *method = NULL, *type = library_type;
     bool four = false, eight = false;
     struct tt_quantized_config found = {.compute_dtype = TT_F32, .storage_dtype = TT_U8};
     *out = found;
@@ -66,11 +68,13 @@ tt_status tt_quantized_config_read(const struct tt_json *config, struct tt_quant
     TT_TRY(read_dtype(config, object, "bnb_4bit_compute_dtype", &found.compute_dtype));
     TT_TRY(read_dtype(config, object, "bnb_4bit_quant_storage", &found.storage_dtype));
     TT_TRY(read_skip(config, object, &found));
-    found.type = four ? tt_quant_type_from_name(type) : TT_QUANT_INT8;
+    found.type = four ? tt_quant_type_from_name(type) : tt_format_of_width(8, 0);
     found.nested = found.nested && four;
-    if (found.type == TT_QUANT_NONE || tt_weight_format(found.type)->has_state != four)
-        return tt_fail(TT_ERR_UNSUPPORTED, "%s: bnb_4bit_quant_type is '%.40s', not nf4 or fp4",
-                       config->origin, type);
+    if (found.type == TT_QUANT_NONE || (tt_weight_format(found.type)->load_bits == 4) != four) {
+        char names[128];
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: bnb_4bit_quant_type is '%.40s', not %s", config->origin, type,
+                       tt_format_names(4, names, sizeof names));
+    }
     *out = found;
     return TT_OK;
 }
@@ -78,7 +82,7 @@ tt_status tt_quantized_config_read(const struct tt_json *config, struct tt_quant
 struct tt_json_value *tt_quantized_config_make(const struct tt_quantized_config *config)
 {
     const struct tt_weight_format *format = tt_weight_format(config->type);
-    bool four = format == NULL || format->has_state;
+    bool four = format == NULL || format->load_bits == 4;
     struct tt_json_value *skip = config->skip_count > 0 ? tt_json_new_list() : tt_json_new_null();
     for (int i = 0; i < config->skip_count; i++)
         if (tt_json_append(skip, tt_json_new_string(config->skip[i])) != 0) {
@@ -90,7 +94,7 @@ struct tt_json_value *tt_quantized_config_make(const struct tt_quantized_config 
         "{s:b,s:b,s:s,s:s,s:s,s:b,s:b,s:b,s:o,s:f,s:b,s:b,s:s}", "_load_in_4bit", four, "_load_in_8bit",
         !four, "bnb_4bit_compute_dtype", tt_dtype_torch_name(config->compute_dtype), "bnb_4bit_quant_storage",
         tt_dtype_torch_name(config->storage_dtype), "bnb_4bit_quant_type",
-        four ? tt_quant_type_name(config->type) : "fp4", "bnb_4bit_use_double_quant", config->nested,
+        four ? tt_quant_type_name(config->type) : library_type, "bnb_4bit_use_double_quant", config->nested,
         "llm_int8_enable_fp32_cpu_offload", false, "llm_int8_has_fp16_weight", false, "llm_int8_skip_modules",
         skip, "llm_int8_threshold", 6.0, "load_in_4bit", four, "load_in_8bit", !four, "quant_method",
         "bitsandbytes");

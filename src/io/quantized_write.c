@@ -63,47 +63,42 @@ static tt_status add_entry(struct describing *d, const char *ending, tt_dtype dt
     return TT_OK;
 }
 
-static tt_status describe_four(struct describing *d, const struct tt_quant_layout *layout, tt_dtype dtype,
-                               tt_dtype storage)
+/* The tensor that has no section: the JSON, or the order of the codes. */
+static tt_status add_state(struct describing *d, const struct tt_quant_layout *layout, tt_dtype dtype)
 {
+    const struct tt_weight_format *format = tt_weight_format(layout->format.type);
     const struct tt_quant_section none = {0};
     struct tt_str state = {0};
-    char ending[64];
-    TT_TRY(add_entry(d, ".weight", storage, layout->codes, layout->codes.bytes, 2));
-    TT_TRY(add_entry(d, ".weight.absmax", layout->format.nested ? TT_U8 : TT_F32, layout->absmax,
-                     layout->absmax.bytes, 1));
-    TT_TRY(add_entry(d, ".weight.quant_map", TT_F32, layout->map, layout->map.bytes, 1));
-    if (layout->format.nested) {
-        TT_TRY(add_entry(d, ".weight.nested_absmax", TT_F32, layout->nested_absmax,
-                         layout->nested_absmax.bytes, 1));
-        TT_TRY(add_entry(d, ".weight.nested_quant_map", TT_F32, layout->nested_map, layout->nested_map.bytes,
-                         1));
-    }
+    d->out->state = d->out->count;
+    if (!format->has_state)
+        return format->files.order != NULL ? add_entry(d, format->files.order, TT_U8, none, 1, 0) : TT_OK;
     tt_status status = tt_quantized_state_write(layout, dtype, 0, &state);
     size_t bytes = state.bytes;
     tt_str_deinit(&state);
-    TT_TRY(status);
-    snprintf(ending, sizeof ending, ".weight.quant_state.bitsandbytes__%s",
-             tt_quant_type_name(layout->format.type));
-    d->out->state = d->out->count;
-    return add_entry(d, ending, TT_U8, none, bytes, 1);
+    return status == TT_OK ? add_entry(d, format->files.sign, TT_U8, none, bytes, 1) : status;
 }
 
 tt_status tt_quantized_describe(const char *name, const struct tt_quant_layout *layout, tt_dtype dtype,
                                 tt_dtype storage, struct tt_arena *arena, struct tt_quantized_output *out)
 {
     static const char ending[] = ".weight";
-    const struct tt_quant_section none = {0};
     size_t bytes = strlen(name);
     *out = (struct tt_quantized_output){0};
     if (bytes < sizeof ending || !tt_ends_with(name, ending))
         return tt_fail(TT_ERR_DATA, "'%s' is not the weight of a module", name);
     struct describing d = {name, bytes - (sizeof ending - 1), arena, out};
-    if (tt_weight_format(layout->format.type)->has_state) return describe_four(&d, layout, dtype, storage);
-    TT_TRY(add_entry(&d, ".weight", TT_I8, layout->codes, layout->codes.bytes, 2));
-    out->entries[0].dims[0] = layout->rows;
-    out->entries[0].dims[1] = layout->cols;
-    TT_TRY(add_entry(&d, ".SCB", TT_F32, layout->absmax, layout->absmax.bytes, 1));
-    out->state = out->count;
-    return add_entry(&d, ".weight_format", TT_U8, none, 1, 0);
+    const struct tt_format_files *files = &tt_weight_format(layout->format.type)->files;
+    for (int i = 0; i < files->count; i++) {
+        const struct tt_format_tensor *tensor = &files->tensors[i];
+        const struct tt_quant_section *section = tt_format_section(layout, tensor);
+        tt_dtype type = layout->format.nested ? tensor->nested_dtype : tensor->dtype;
+        if (section->bytes == 0) continue;
+        TT_TRY(add_entry(&d, tensor->ending, type != TT_DTYPE_NONE ? type : storage, *section, section->bytes,
+                         i == 0 ? 2 : 1));
+    }
+    if (files->tensors[0].dtype != TT_DTYPE_NONE) { /* codes of a type of their own have the matrix' shape */
+        out->entries[0].dims[0] = layout->rows;
+        out->entries[0].dims[1] = layout->cols;
+    }
+    return add_state(&d, layout, dtype);
 }

@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "io/quantized.h"
 #include "model/pattern.h"
+#include "tensor/format.h"
 
 #define FIELD(member) .offset = offsetof(struct tt_quantization_config, member)
 
@@ -18,8 +19,9 @@ const struct tt_setting tt_quantization_settings[] = {
      .default_text = "false", .help = "Store the frozen linears in 4 bits (QLoRA), quantized during loading."},
     {.name = "load_in_8bit", .aliases = "_load_in_8bit", .type = TT_SETTING_BOOL, FIELD(load_in_8bit),
      .default_text = "false", .help = "Store the frozen linears as int8 with one scale a row."},
-    {.name = "bnb_4bit_quant_type", .type = TT_SETTING_CHOICE, FIELD(quant_type), .default_text = "nf4",
-     .choices = "nf4 fp4", .help = "Table of the sixteen values of 4 bits."},
+    {.name = "bnb_4bit_quant_type", .type = TT_SETTING_CHOICE, FIELD(quant_type),
+     .default_text = TT_FORMAT_4BIT_DEFAULT, .choices = TT_FORMATS_4BIT,
+     .help = "Table of the sixteen values of 4 bits."},
     {.name = "bnb_4bit_use_double_quant", .aliases = "use_bnb_nested_quant", .type = TT_SETTING_BOOL,
      FIELD(use_double_quant), .default_text = "false",
      .help = "Store the scales of 4 bits in 8 bits: 4.13 instead of 4.5 bits a weight."},
@@ -57,7 +59,7 @@ tt_status tt_quantization_check(const struct tt_quantization_config *given, tt_d
 
 static bool is_4bit(enum tt_quant_type type)
 {
-    return type == TT_QUANT_NF4 || type == TT_QUANT_FP4;
+    return type != TT_QUANT_NONE && tt_weight_format(type)->load_bits == 4;
 }
 
 tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
@@ -81,9 +83,9 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
         return TT_OK;
     }
     *out = (struct tt_base_quant){.skip_modules = given->skip_modules};
-    if (given->load_in_8bit) out->type = TT_QUANT_INT8;
+    if (given->load_in_8bit) out->type = tt_format_of_width(8, 0);
     if (!given->load_in_4bit) return TT_OK;
-    out->type = given->quant_type == TT_4BIT_FP4 ? TT_QUANT_FP4 : TT_QUANT_NF4;
+    out->type = tt_format_of_width(4, given->quant_type);
     out->nested = given->use_double_quant;
     return TT_OK;
 }
@@ -176,7 +178,7 @@ tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *
         TT_TRY(tt_str_printf(text, "4-bit base: %s in blocks of %d, %s", tt_quant_type_name(quant->type),
                              TT_QUANT_BLOCK, quant->nested ? "double quantization" : "scales in float32"));
     else
-        TT_TRY(tt_str_printf(text, "8-bit base: int8 with a scale a row"));
+        TT_TRY(tt_str_printf(text, "8-bit base: %s with a scale a row", tt_quant_type_name(quant->type)));
     return tt_str_printf(text, ", computes in %s: %lld matrices, %.2f bits a weight%s",
                          tt_dtype_torch_name(model->options.compute_dtype), (long long)matrices,
                          weights > 0 ? 8.0 * bytes / weights : 0.0,

@@ -11,10 +11,14 @@
 #include "config/settings.h"
 #include "model/module.h"
 
+/* bnb_4bit_quant_type: the formats of 4 bits in the order of tensor/formats.def, and the default, which is TRL's. */
+#define TT_FORMATS_4BIT "nf4 fp4"
+#define TT_FORMAT_4BIT_DEFAULT "nf4"
+
 /* The settings as given; table rows: tt_quantization_settings. */
 struct tt_quantization_config {
     bool load_in_4bit, load_in_8bit;
-    enum { TT_4BIT_NF4, TT_4BIT_FP4 } quant_type;
+    int quant_type; /* its place among the formats of 4 bits (tt_format_of_width) */
     bool use_double_quant;
     const char *compute_dtype; /* NULL: the compute type of the run */
     const char *skip_modules;  /* NULL or JSON */

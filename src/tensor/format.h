@@ -5,12 +5,33 @@
 
 #include "tensor/quant.h"
 
+/* One tensor of a weight in files. */
+struct tt_format_tensor {
+    const char *ending; /* of its name, after the module's: ".weight.absmax" */
+    size_t section;     /* offsetof(struct tt_quant_layout, absmax): the section that it fills */
+    /* without and with nested scales; TT_DTYPE_NONE: any, only the bytes count */
+    tt_dtype dtype, nested_dtype;
+};
+
+enum { TT_FORMAT_TENSORS = 5 };
+
+/* How files of a model hold a weight; io/quantized.h reads and writes them. */
+struct tt_format_files {
+    const char *sign;  /* ending of a tensor that weights of this format have and no others */
+    const char *order; /* NULL, or ending of one U8 that may be absent: the order of the codes, 0 for rows */
+    const struct tt_format_tensor *tensors; /* the codes first; a tensor whose section is empty is absent */
+    int count;                              /* at most TT_FORMAT_TENSORS */
+    tt_dtype original;                      /* unless has_state: the type of the original weights */
+};
+
 struct tt_weight_format {
     const char *name; /* in settings, messages and files */
+    int load_bits;    /* 4: load_in_4bit requests it, with its name; 8: load_in_8bit; 0: neither */
     int byte_weights; /* codes a byte: 2, the first in the high nibble, or 1 */
     bool row_blocks;  /* a row is a block; otherwise blocks of 32 .. 4096 weights, which may be nested */
-    bool has_state;   /* its files describe it by JSON text, which names the type of the original weights */
+    bool has_state;   /* its sign in files is JSON text: shape, blocks and type of the original weights */
     bool through_f16; /* weights are rounded to fp16 before they are measured and encoded */
+    struct tt_format_files files;
     const float *map; /* [TT_QUANT_MAP], the value of each code; NULL: a code is a number */
     /* Codes of x[0 .. count - 1], weights first .. first + count - 1 of the matrix; `first` is a multiple of
      * byte_weights. `absmax` is the whole array. */
@@ -21,7 +42,17 @@ struct tt_weight_format {
                     float absmax);
 };
 
-const struct tt_weight_format *tt_weight_format(enum tt_quant_type type); /* NULL for NONE */
+/* NULL for NONE and behind the last: types count up from NONE + 1. */
+const struct tt_weight_format *tt_weight_format(enum tt_quant_type type);
+static inline const struct tt_quant_section *tt_format_section(const struct tt_quant_layout *layout,
+                                                               const struct tt_format_tensor *tensor)
+{
+    return (const struct tt_quant_section *)(const void *)((const char *)layout + tensor->section);
+}
+/* The format at `place` of those with `load_bits`, in the order of formats.def; NONE behind the last. */
+enum tt_quant_type tt_format_of_width(int load_bits, int place);
+/* "nf4 or fp4": the names of those with `load_bits`; 0: of all. Returns `text`. */
+const char *tt_format_names(int load_bits, char *text, size_t bytes);
 
 #define FORMAT(id, name) extern const struct tt_weight_format tt_format_##name;
 #include "tensor/formats.def"

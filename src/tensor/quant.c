@@ -55,14 +55,24 @@ static bool is_power_between(int64_t value, int64_t least, int64_t most)
     return value >= least && value <= most && (value & (value - 1)) == 0;
 }
 
-/* "nf4, fp4 or int8" */
-static const char *all_names(char *text, size_t bytes)
+enum tt_quant_type tt_format_of_width(int load_bits, int place)
 {
+    for (int i = TT_QUANT_NONE + 1; i < TYPES; i++)
+        if (formats[i]->load_bits == load_bits && place-- == 0) return (enum tt_quant_type)i;
+    return TT_QUANT_NONE;
+}
+
+const char *tt_format_names(int load_bits, char *text, size_t bytes)
+{
+    const char *names[TYPES];
+    int count = 0;
     size_t length = 0;
+    for (int i = TT_QUANT_NONE + 1; i < TYPES; i++)
+        if (load_bits == 0 || formats[i]->load_bits == load_bits) names[count++] = formats[i]->name;
     text[0] = '\0';
-    for (int i = TT_QUANT_NONE + 1; i < TYPES && length < bytes; i++) {
-        const char *before = i == TT_QUANT_NONE + 1 ? "" : i + 1 < TYPES ? ", " : " or ";
-        int added = snprintf(text + length, bytes - length, "%s%s", before, formats[i]->name);
+    for (int i = 0; i < count && length < bytes; i++) {
+        const char *before = i == 0 ? "" : i + 1 < count ? ", " : " or ";
+        int added = snprintf(text + length, bytes - length, "%s%s", before, names[i]);
         length += added > 0 ? (size_t)added : 0;
     }
     return text;
@@ -74,7 +84,7 @@ static tt_status check_format(const struct tt_quant_format *format)
     if (kind == NULL) {
         char names[128];
         return tt_fail(TT_ERR_DATA, "quantization type %d is not %s", (int)format->type,
-                       all_names(names, sizeof names));
+                       tt_format_names(0, names, sizeof names));
     }
     if (kind->row_blocks) {
         if (format->nested || format->block != 0 || format->nested_block != 0)

@@ -1,12 +1,21 @@
 /* Codes of 4 bits: an index into the format's map of 16 values, times the absmax of the block. */
 #include "tensor/formats/four_bits.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "tensor/format.h"
 #include "tensor/encode_isa.h"
 
 enum { PIECE = TT_ENCODE_PIECE, LANES = TT_ENCODE_LANES };
+
+const struct tt_format_tensor tt_four_bits_tensors[TT_FOUR_BITS_TENSORS] = {
+    {".weight", offsetof(struct tt_quant_layout, codes), TT_DTYPE_NONE, TT_DTYPE_NONE},
+    {".weight.absmax", offsetof(struct tt_quant_layout, absmax), TT_F32, TT_U8},
+    {".weight.quant_map", offsetof(struct tt_quant_layout, map), TT_F32, TT_F32},
+    {".weight.nested_absmax", offsetof(struct tt_quant_layout, nested_absmax), TT_F32, TT_F32},
+    {".weight.nested_quant_map", offsetof(struct tt_quant_layout, nested_map), TT_F32, TT_F32},
+};
 
 /* For each number times `factor`, the number of the 15 borders below it. */
 static void ranks_any(const float *x, int64_t count, float factor, const float *borders, uint8_t *to)

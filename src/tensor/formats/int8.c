@@ -1,5 +1,6 @@
 /* int8 of bitsandbytes 0.50: a scale a row. The weights are rounded to fp16 first. */
 #include <math.h>
+#include <stddef.h>
 
 #include "tensor/format.h"
 #include "tensor/encode_isa.h"
@@ -38,11 +39,22 @@ static float decode(const struct tt_quant_layout *layout, const uint8_t *segment
     return scaled * (1.0f / 127.0f);
 }
 
+static const struct tt_format_tensor tensors[] = {
+    {".weight", offsetof(struct tt_quant_layout, codes), TT_I8, TT_I8},
+    {".SCB", offsetof(struct tt_quant_layout, absmax), TT_F32, TT_F32},
+};
+
 const struct tt_weight_format tt_format_int8 = {
     .name = "int8",
+    .load_bits = 8,
     .byte_weights = 1,
     .row_blocks = true,
     .through_f16 = true,
+    .files = {.sign = ".SCB",
+              .order = ".weight_format",
+              .tensors = tensors,
+              .count = sizeof tensors / sizeof *tensors,
+              .original = TT_F16},
     .encode = encode,
     .decode = decode,
 };

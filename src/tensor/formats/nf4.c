@@ -23,8 +23,12 @@ static const float map[TT_QUANT_MAP] = {
 
 const struct tt_weight_format tt_format_nf4 = {
     .name = "nf4",
+    .load_bits = 4,
     .byte_weights = 2,
     .has_state = true,
+    .files = {.sign = ".weight.quant_state.bitsandbytes__nf4",
+              .tensors = tt_four_bits_tensors,
+              .count = TT_FOUR_BITS_TENSORS},
     .map = map,
     .encode = tt_four_bits_encode,
     .decode = tt_four_bits_decode,

@@ -136,7 +136,7 @@ static void missing_and_misshapen_parts(void **state)
     static const char *const names[] = {
         "is missing: the folder has only", "'.weight.absmax'",
         "'.weight.nested_absmax'",         "'.weight.quant_map'",
-        "'.weight.nested_quant_map'",      "neither 'a.SCB' nor the quantization state"};
+        "'.weight.nested_quant_map'",      "'a.weight.absmax' exists, but no tensor that names the format"};
     struct made parts[PARTS], rest[PARTS];
     good_parts(parts);
     for (int missing = 0; missing < PARTS; missing++) {

@@ -132,6 +132,46 @@ static void cuts_give_the_bytes_of_the_whole(void **state)
     }
 }
 
+/* Each format has a sign in files of its own, its codes first, and no section in two tensors. */
+static void files_tell_formats_apart(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TYPES; i++) {
+        const struct tt_format_files *files = &tt_weight_format(types[i])->files;
+        struct tt_quant_layout layout;
+        bool nested = !tt_weight_format(types[i])->row_blocks;
+        size_t bytes = 0;
+        assert_int_equal(tt_quant_layout_make(tt_quant_format_make(types[i], nested), ROWS, COLS, &layout),
+                         TT_OK);
+        assert_in_range(files->count, 1, TT_FORMAT_TENSORS);
+        assert_string_equal(files->tensors[0].ending, ".weight");
+        assert_ptr_equal(tt_format_section(&layout, &files->tensors[0]), &layout.codes);
+        for (int t = 0; t < files->count; t++) {
+            assert_true(tt_format_section(&layout, &files->tensors[t])->bytes > 0);
+            bytes += tt_format_section(&layout, &files->tensors[t])->bytes;
+        }
+        /* all but the mean of the scales, which stands in the JSON */
+        assert_int_equal(bytes, layout.codes.bytes + layout.absmax.bytes + layout.nested_absmax.bytes +
+                                    layout.map.bytes + layout.nested_map.bytes);
+        for (int other = 0; other < i; other++)
+            assert_string_not_equal(files->sign, tt_weight_format(types[other])->files.sign);
+    }
+}
+
+static void formats_of_a_width_in_the_order_of_settings(void **state)
+{
+    (void)state;
+    char names[64];
+    assert_int_equal(tt_format_of_width(4, 0), TT_QUANT_NF4);
+    assert_int_equal(tt_format_of_width(4, 1), TT_QUANT_FP4);
+    assert_int_equal(tt_format_of_width(4, 2), TT_QUANT_NONE);
+    assert_int_equal(tt_format_of_width(8, 0), TT_QUANT_INT8);
+    assert_int_equal(tt_format_of_width(8, 1), TT_QUANT_NONE);
+    assert_string_equal(tt_format_names(4, names, sizeof names), "nf4 or fp4");
+    assert_string_equal(tt_format_names(0, names, sizeof names), "nf4, fp4 or int8");
+    assert_string_equal(tt_format_names(8, names, 3), "in");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +180,8 @@ int main(void)
         cmocka_unit_test(a_type_that_is_none_is_refused_with_all_names),
         cmocka_unit_test(sections_follow_the_row),
         cmocka_unit_test(cuts_give_the_bytes_of_the_whole),
+        cmocka_unit_test(files_tell_formats_apart),
+        cmocka_unit_test(formats_of_a_width_in_the_order_of_settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
