@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/number.h"
 #include "comm/launcher.h"
 #include "config/value.h"
@@ -76,6 +77,10 @@ static tt_status check_best(const struct tt_watch_spec *config)
     if (config->early_stopping_threshold > 0 && config->early_stopping_patience == 0)
         return usage("early_stopping_threshold needs early_stopping_patience",
                      "set early_stopping_patience to a number of evaluations");
+    if (config->early_stopping_patience > 0 && !config->load_best_model_at_end)
+        tt_warn("early_stopping_patience without load_best_model_at_end: the result has the weights of the "
+                "last step, "
+                "not the best ones");
     if (!config->load_best_model_at_end) return TT_OK;
     if (config->eval_strategy == TT_INTERVAL_NO)
         return usage("load_best_model_at_end needs evaluations",

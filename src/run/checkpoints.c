@@ -34,7 +34,8 @@ void tt_checkpoints_record_metric(struct tt_checkpoints *checkpoints, const stru
                                   double metric, int64_t step, bool saved)
 {
     bool by_best = watch->save_strategy == TT_INTERVAL_BEST;
-    bool tracked = watch->load_best_model_at_end || watch->metric_for_best_model != NULL || by_best;
+    bool tracked = watch->load_best_model_at_end || watch->metric_for_best_model != NULL || by_best ||
+                   watch->early_stopping_patience > 0;
     if (step == 0 || !tracked || isnan(metric)) return;
     if (watch->load_best_model_at_end && !saved && !by_best) return;
     bool greater = tt_checkpoints_greater(watch);

@@ -39,9 +39,9 @@ void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints, struct tt_run *ru
 /* Whether a greater watch->metric is better. */
 bool tt_checkpoints_greater(const struct tt_watch_spec *watch);
 /* Records the value of watch->metric after `step` if the best is tracked (as in transformers: when
- * load_best_model_at_end, metric_for_best_model or save_strategy best is set); an evaluation before the first step does
- * not count. `saved`: a checkpoint of this step follows in any case. With load_best_model_at_end only such steps can be
- * the best. */
+ * load_best_model_at_end, metric_for_best_model, save_strategy best or early_stopping_patience is set); an evaluation
+ * before the first step does not count. `saved`: a checkpoint of this step follows in any case. With
+ * load_best_model_at_end only such steps can be the best. */
 void tt_checkpoints_record_metric(struct tt_checkpoints *checkpoints, const struct tt_watch_spec *watch,
                                   double metric, int64_t step, bool saved);
 /* Starts to save checkpoint-<step>, after the previous save. When it is complete, checkpoints beyond save_total_limit

@@ -16,13 +16,14 @@
 
 struct tt_journal {
     const char *output_dir;
+    const struct tt_watch_spec *watch;
     const struct tt_train_observer *observer;
     struct tt_journal_facts facts;
     struct tt_json_value *history, *all_results;
     struct tt_tensorboard *board;
     struct tt_record_file *metrics;
     bool warned; /* a lost record or an unwritten file of results was reported */
-    int64_t step, tokens_seen, best_step;
+    int64_t step, tokens_seen, best_step, waited; /* waited: evaluations without an improvement */
     double epoch, flops, best_metric;
     char *best_checkpoint;
 };
@@ -59,7 +60,8 @@ tt_status tt_journal_open(const char *output_dir, const struct tt_watch_spec *wa
     tt_status status = TT_OK;
     struct tt_journal *journal = tt_calloc(1, sizeof *journal);
     if (journal == NULL) return TT_ERR_MEMORY;
-    *journal = (struct tt_journal){.output_dir = output_dir, .observer = observer, .facts = *facts};
+    *journal =
+        (struct tt_journal){.output_dir = output_dir, .watch = watch, .observer = observer, .facts = *facts};
     journal->best_metric = NAN;
     journal->history = tt_json_new_list();
     journal->all_results = tt_json_new_object();
@@ -194,12 +196,28 @@ tt_status tt_journal_best(struct tt_journal *journal, int64_t step, double metri
     return TT_OK;
 }
 
-/* The state of transformers' TrainerControl at the end of a step. */
-static struct tt_json_value *control_state(bool training_stops)
+void tt_journal_patience(struct tt_journal *journal, int64_t waited)
 {
-    return tt_json_pack("{s:{s:{s:b, s:b, s:b, s:b, s:b}, s:{}}}", "TrainerControl", "args",
-                        "should_epoch_stop", 0, "should_evaluate", 0, "should_log", 0, "should_save", 1,
-                        "should_training_stop", (int)training_stops, "attributes");
+    journal->waited = waited;
+}
+
+/* The states of transformers' TrainerControl and EarlyStoppingCallback at the end of a step. */
+static struct tt_json_value *callback_states(const struct tt_journal *journal)
+{
+    const struct tt_watch_spec *watch = journal->watch;
+    int64_t patience = watch->early_stopping_patience;
+    bool stops = journal->step >= journal->facts.max_steps || (patience > 0 && journal->waited >= patience);
+    struct tt_json_value *states =
+        tt_json_pack("{s:{s:{s:b, s:b, s:b, s:b, s:b}, s:{}}}", "TrainerControl", "args", "should_epoch_stop",
+                     0, "should_evaluate", 0, "should_log", 0, "should_save", 1, "should_training_stop",
+                     (int)stops, "attributes");
+    if (states == NULL || patience == 0) return states;
+    struct tt_json_value *callback = tt_json_pack(
+        "{s:{s:I, s:f}, s:{s:I}}", "args", "early_stopping_patience", patience, "early_stopping_threshold",
+        watch->early_stopping_threshold, "attributes", "early_stopping_patience_counter", journal->waited);
+    if (tt_json_set(states, "EarlyStoppingCallback", callback) == 0) return states;
+    tt_json_release(states);
+    return NULL;
 }
 
 static struct tt_json_value *state_object(const struct tt_journal *journal)
@@ -216,15 +234,14 @@ static struct tt_json_value *state_object(const struct tt_journal *journal)
     if (state == NULL) return NULL;
     bool best = isfinite(journal->best_metric);
     const char *checkpoint = journal->best_checkpoint;
-    bool ok =
-        tt_json_set(state, "best_metric",
-                    best ? tt_json_new_real(journal->best_metric) : tt_json_new_null()) == 0 &&
-        tt_json_set(state, "best_global_step",
-                    best ? tt_json_new_integer(journal->best_step) : tt_json_new_null()) == 0 &&
-        tt_json_set(state, "best_model_checkpoint",
-                    checkpoint != NULL ? tt_json_new_string(checkpoint) : tt_json_new_null()) == 0 &&
-        tt_json_set(state, "stateful_callbacks", control_state(journal->step >= facts->max_steps)) == 0 &&
-        tt_json_set_copy(state, "log_history", journal->history) == 0;
+    bool ok = tt_json_set(state, "best_metric",
+                          best ? tt_json_new_real(journal->best_metric) : tt_json_new_null()) == 0 &&
+              tt_json_set(state, "best_global_step",
+                          best ? tt_json_new_integer(journal->best_step) : tt_json_new_null()) == 0 &&
+              tt_json_set(state, "best_model_checkpoint",
+                          checkpoint != NULL ? tt_json_new_string(checkpoint) : tt_json_new_null()) == 0 &&
+              tt_json_set(state, "stateful_callbacks", callback_states(journal)) == 0 &&
+              tt_json_set_copy(state, "log_history", journal->history) == 0;
     return checked(state, ok);
 }
 

@@ -35,6 +35,8 @@ void tt_journal_progress(struct tt_journal *journal, int64_t step, double epoch,
                          double flops);
 TT_MUST_USE tt_status tt_journal_best(struct tt_journal *journal, int64_t step, double metric,
                                       const char *checkpoint);
+/* Evaluations without an improvement, for the state of EarlyStoppingCallback. */
+void tt_journal_patience(struct tt_journal *journal, int64_t waited);
 /* The text of trainer_state.json, appended. */
 TT_MUST_USE tt_status tt_journal_state_text(const struct tt_journal *journal, struct tt_str *text);
 /* The content of all_results.json; lent. */

@@ -87,24 +87,13 @@ static void record_patience(struct loop *loop, double metric, int64_t step)
     if (step == 0 || watch->early_stopping_patience == 0) return;
     tt_patience_record(&loop->memory.patience, metric, tt_checkpoints_greater(watch),
                        watch->early_stopping_threshold);
+    if (loop->first) tt_journal_patience(loop->run->journal, loop->memory.patience.waited);
 }
 
 static bool is_out_of_patience(const struct loop *loop)
 {
     int64_t patience = loop->run->watch->early_stopping_patience;
     return patience > 0 && loop->memory.patience.waited >= patience;
-}
-
-static void report_early_stop(const struct loop *loop)
-{
-    const struct tt_run *run = loop->run;
-    char line[200];
-    snprintf(line, sizeof line,
-             "early stopping after step %lld of %lld: eval_%s has not improved in %lld evaluation%s",
-             (long long)loop->memory.counters.steps_done, (long long)run->total_steps,
-             run->watch->metric->name, (long long)loop->memory.patience.waited,
-             loop->memory.patience.waited == 1 ? "" : "s");
-    if (loop->first) tt_run_report_line(run, line);
 }
 
 static tt_status evaluate(struct loop *loop, int64_t step)
@@ -218,6 +207,22 @@ static tt_status after_step(struct loop *loop, int64_t done, const struct tt_tra
     return saves ? save(loop, done) : TT_OK;
 }
 
+/* To transformers an early stop ends the epoch: what happens at the end of epochs happens now. */
+static tt_status stop_early(struct loop *loop, const struct tt_train_step_result *result)
+{
+    const struct tt_run *run = loop->run;
+    int64_t done = loop->memory.counters.steps_done, waited = loop->memory.patience.waited;
+    char line[200];
+    snprintf(line, sizeof line,
+             "early stopping after step %lld of %lld: eval_%s has not improved in %lld evaluation%s",
+             (long long)done, (long long)run->total_steps, run->watch->metric->name, (long long)waited,
+             waited == 1 ? "" : "s");
+    if (loop->first) tt_run_report_line(run, line);
+    bool logs = run->watch->logging_strategy == TT_INTERVAL_EPOCH && loop->memory.counters.window_steps > 0;
+    if (loop->first && logs) log_training(loop, done, result);
+    return run->watch->save_strategy == TT_INTERVAL_EPOCH ? save(loop, done) : TT_OK;
+}
+
 static tt_status report_memory(const struct loop *loop)
 {
     struct tt_str text = {0};
@@ -297,7 +302,7 @@ static tt_status train(struct loop *loop)
         stopped = result.stop_requested && step + 1 < run->total_steps;
         if (stopped) TT_TRY(save(loop, step + 1));
     }
-    if (is_out_of_patience(loop)) report_early_stop(loop);
+    if (is_out_of_patience(loop) && !stopped) TT_TRY(stop_early(loop, &result));
     TT_TRY(finish(loop, stopped));
     if (!stopped) return TT_OK;
     (void)tt_fail(TT_ERR_CANCELLED, "stopped on request after step %lld of %lld; checkpoint-%lld is complete",
@@ -335,6 +340,7 @@ static tt_status restore(struct loop *loop)
     if (!loop->first || run->resume.folder == NULL) return TT_OK;
     TT_TRY(tt_journal_restore(run->journal, tt_json_get(run->resume.trainer.root, "log_history"),
                               tt_json_get(run->resume.state.root, "results")));
+    tt_journal_patience(run->journal, loop->memory.patience.waited);
     tt_journal_progress(run->journal, run->first_step, epoch_of(loop, run->first_step),
                         loop->memory.counters.tokens, flops_so_far(loop));
     report_resume(loop);

@@ -27,6 +27,22 @@ static struct tt_json_value *counters_object(const struct tt_counters *counters)
                         (int64_t)counters->samples, "last_eval_loss", real(counters->last_eval_loss));
 }
 
+/* A metric that may be infinite. */
+static struct tt_json_value *metric_value(double value)
+{
+    return isinf(value) ? tt_json_new_string(value > 0 ? "inf" : "-inf") : real(value);
+}
+
+static tt_status read_metric(const struct tt_json *json, const struct tt_json_value *object, double *metric)
+{
+    const char *text = tt_json_text(tt_json_get(object, "metric"));
+    bool positive = text != NULL && strcmp(text, "inf") == 0;
+    if (!positive && (text == NULL || strcmp(text, "-inf") != 0))
+        return tt_json_double(json, object, "metric", metric);
+    *metric = positive ? INFINITY : -INFINITY;
+    return TT_OK;
+}
+
 /* The sums since the last log row, by the names of the objective's metrics. */
 static struct tt_json_value *window_object(const struct tt_objective_ops *ops,
                                            const struct tt_counters *counters)
@@ -43,13 +59,13 @@ static struct tt_json_value *window_object(const struct tt_objective_ops *ops,
 static struct tt_json_value *patience_object(const struct tt_patience *patience)
 {
     if (!patience->known) return tt_json_new_null();
-    return tt_json_pack("{s:o, s:I}", "metric", real(patience->metric), "waited", patience->waited);
+    return tt_json_pack("{s:o, s:I}", "metric", metric_value(patience->metric), "waited", patience->waited);
 }
 
 static struct tt_json_value *best_object(const struct tt_best *best)
 {
     if (!best->known) return tt_json_new_null();
-    return tt_json_pack("{s:I, s:o}", "step", (int64_t)best->step, "metric", real(best->metric));
+    return tt_json_pack("{s:I, s:o}", "step", (int64_t)best->step, "metric", metric_value(best->metric));
 }
 
 /* The parameters that have had a gradient, and their steps without one: one digit each, in order of the model. */
@@ -169,7 +185,7 @@ static tt_status read_patience(const struct tt_json *json, struct tt_patience *p
     if (!tt_json_is_object(object)) return TT_OK;
     patience->known = true;
     TT_TRY(tt_json_int(json, object, "waited", &patience->waited));
-    return tt_json_double(json, object, "metric", &patience->metric);
+    return read_metric(json, object, &patience->metric);
 }
 
 tt_status tt_resume_restore(const struct tt_run *run, struct tt_memory *memory)
@@ -186,5 +202,5 @@ tt_status tt_resume_restore(const struct tt_run *run, struct tt_memory *memory)
     if (!tt_json_is_object(best)) return TT_OK;
     memory->best.known = true;
     TT_TRY(tt_json_int(json, best, "step", &memory->best.step));
-    return tt_json_double(json, best, "metric", &memory->best.metric);
+    return read_metric(json, best, &memory->best.metric);
 }

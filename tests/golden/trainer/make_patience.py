@@ -3,7 +3,7 @@
 """Makes tests/golden/trainer/patience.json: after which evaluation transformers' EarlyStoppingCallback stops a run.
 
 Each case is {"patience", "threshold", "greater", "metrics", "stops"}: `stops` is the number of evaluations after which
-should_training_stop is set, 0 when it never is. A Trainer sets best_metric after its callbacks, as _determine_best_metric
+should_training_stop is set, 0 when it never is. Some metrics are NaN or infinite. A Trainer sets best_metric after its callbacks, as _determine_best_metric
 does. How to run, with transformers 5.17.0:
 
     python tests/golden/trainer/make_patience.py
@@ -45,6 +45,8 @@ def main():
         for _ in range(rng.randint(1, 12)):
             level += rng.choice([-0.1, -0.05, -0.01, -0.005, 0, 0.005, 0.02, 0.1])
             metrics.append(round(level, 6))
+        for _ in range(rng.choice([0, 0, 0, 1, 3])):
+            metrics[rng.randrange(len(metrics))] = rng.choice([float("nan"), float("nan"), float("inf"), -float("inf")])
         cases.append({"patience": patience, "threshold": threshold, "greater": greater, "metrics": metrics, "stops": stops(patience, threshold, greater, metrics)})
     text = ",\n".join(json.dumps(case) for case in cases)
     (HERE / "patience.json").write_text(f"[\n{text}\n]\n", encoding="utf-8", newline="\n")

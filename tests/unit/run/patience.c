@@ -35,21 +35,25 @@ static void as_the_callback(void **state)
     tt_json_deinit(&json);
 }
 
-static void not_a_number_is_no_improvement(void **state)
+/* Two evaluations without a number end a run of patience 1, and the third may improve. */
+static void not_a_number_first(void **state)
 {
     (void)state;
     struct tt_patience record = {0};
-    tt_patience_record(&record, 1.0, false, 0);
+    tt_patience_record(&record, NAN, false, 0);
+    assert_int_equal(record.waited, 0);
     tt_patience_record(&record, NAN, false, 0);
     assert_int_equal(record.waited, 1);
     tt_patience_record(&record, 0.5, false, 0);
     assert_int_equal(record.waited, 0);
     assert_true(record.metric == 0.5);
+    tt_patience_record(&record, NAN, false, 0);
+    assert_int_equal(record.waited, 1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(as_the_callback),
-                                       cmocka_unit_test(not_a_number_is_no_improvement)};
+                                       cmocka_unit_test(not_a_number_first)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

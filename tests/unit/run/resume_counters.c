@@ -1,5 +1,6 @@
 /* training_state.json: the sums since the last log row come back by the names of the objective's metrics, also from
  * states that had them among the counters. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,11 +60,28 @@ static void older_states_have_it_among_the_counters(void **state)
     assert_true(memory.counters.window[0] == 0);
 }
 
+/* The best metric of a run whose evaluations were all NaN is infinite, which JSON has no number for. */
+static void the_best_metric_may_be_infinite(void **state)
+{
+    (void)state;
+    struct tt_memory memory;
+    read_state("\"window\": {}, \"patience\": {\"metric\": \"inf\", \"waited\": 2},", "", &memory);
+    assert_true(memory.patience.known && isinf(memory.patience.metric) && memory.patience.metric > 0);
+    assert_int_equal(memory.patience.waited, 2);
+    read_state("\"window\": {}, \"patience\": {\"metric\": \"-inf\", \"waited\": 0},", "", &memory);
+    assert_true(isinf(memory.patience.metric) && memory.patience.metric < 0);
+    read_state("\"window\": {}, \"patience\": {\"metric\": 1.5, \"waited\": 1},", "", &memory);
+    assert_true(memory.patience.metric == 1.5);
+    read_state("\"window\": {},", "", &memory);
+    assert_false(memory.patience.known);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_window_is_by_names),
         cmocka_unit_test(older_states_have_it_among_the_counters),
+        cmocka_unit_test(the_best_metric_may_be_infinite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
