@@ -134,5 +134,5 @@ tt_status tt_job_evaluate(struct tt_job *job, const struct tt_train_observer *ob
     struct tt_eval_spec spec = {.job = job->target.config,
                                 .exact_match = job->target.exact_match,
                                 .max_new_tokens = job->target.generate.max_new_tokens};
-    return tt_evaluate_run(&spec, observer, &job->cancel, result);
+    return tt_evaluate_run(&spec, observer, &job->cancel, result, NULL);
 }

@@ -1,5 +1,6 @@
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "cli/job_call.h"
@@ -25,10 +26,21 @@ static size_t list_sections(struct tt_setting_section *sections)
     return tt_job_call_sections(TT_JOB_EVALUATE, own_settings, offsetof(struct eval_command, call), sections);
 }
 
-static tt_status write_text(struct tt_str *text, const struct tt_eval_result *result)
+static bool is_named(const struct tt_log_field *metric, const char *name)
+{
+    return strcmp(metric->name, name) == 0;
+}
+
+static tt_status write_text(struct tt_str *text, const struct tt_eval_result *result,
+                            const struct tt_eval_metrics *metrics)
 {
     TT_TRY(tt_str_printf(text, "loss            %.6f\nperplexity      %.6g\ntoken accuracy  %.4f\n",
                          result->loss, result->perplexity, result->token_accuracy));
+    for (int i = 0; i < metrics->count; i++) {
+        const struct tt_log_field *metric = &metrics->items[i];
+        if (is_named(metric, "loss") || is_named(metric, "mean_token_accuracy")) continue;
+        TT_TRY(tt_str_printf(text, "%-15s %.6f\n", metric->name, metric->value));
+    }
     TT_TRY(tt_str_printf(text, "samples         %lld\ntokens          %lld supervised\n",
                          (long long)result->samples, (long long)result->tokens));
     if (result->exact_matches >= 0)
@@ -40,12 +52,19 @@ static tt_status write_text(struct tt_str *text, const struct tt_eval_result *re
     return tt_str_printf(text, "seconds         %.2f\n", result->seconds);
 }
 
-static tt_status write_json(struct tt_str *text, const struct tt_eval_result *result)
+static tt_status write_json(struct tt_str *text, const struct tt_eval_result *result,
+                            const struct tt_eval_metrics *metrics)
 {
     struct tt_json_value *object =
         tt_json_pack("{s:f,s:f,s:f,s:I,s:I,s:f}", "loss", result->loss, "perplexity", result->perplexity,
                      "token_accuracy", result->token_accuracy, "samples", (int64_t)result->samples, "tokens",
                      (int64_t)result->tokens, "seconds", result->seconds);
+    for (int i = 0; object != NULL && i < metrics->count; i++) {
+        const struct tt_log_field *metric = &metrics->items[i];
+        if (is_named(metric, "loss")) continue;
+        (void)tt_json_set(object, metric->name,
+                          isfinite(metric->value) ? tt_json_new_real(metric->value) : tt_json_new_null());
+    }
     if (object != NULL && result->exact_matches >= 0) {
         double share =
             result->exact_rows > 0 ? (double)result->exact_matches / (double)result->exact_rows : 0.0;
@@ -72,11 +91,13 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     const struct eval_command *command = call->target;
     struct tt_train_observer observer = tt_report_observer(cli->report);
     struct tt_eval_result result;
+    struct tt_eval_metrics metrics = {0};
     struct tt_str text = {0};
     if (command->call.print_config) return tt_job_call_print(cli, call->settings);
-    TT_TRY(tt_evaluate_run(&command->spec, &observer, cli->cancel, &result));
+    TT_TRY(tt_evaluate_run(&command->spec, &observer, cli->cancel, &result, &metrics));
     if (isnan(result.loss) && result.samples == 0) return TT_OK; /* another process has the result */
-    tt_status status = command->json ? write_json(&text, &result) : write_text(&text, &result);
+    tt_status status =
+        command->json ? write_json(&text, &result, &metrics) : write_text(&text, &result, &metrics);
     if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
     tt_str_deinit(&text);
     return status;

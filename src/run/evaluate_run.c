@@ -18,10 +18,20 @@ struct evaluation_run {
     struct tt_sampler *sampler;
     struct tt_rank_config rank_config;
     struct tt_plan plan;
-    struct tt_eval_result *result; /* written by global rank 0 */
+    struct tt_eval_result *result;   /* written by global rank 0 */
+    struct tt_eval_metrics *metrics; /* the same; NULL or lent */
 };
 
 enum { GENERATE_BATCH = 16 };
+
+static void keep_metrics(const struct tt_objective_ops *ops, const struct tt_evaluation *evaluation,
+                         struct tt_eval_metrics *metrics)
+{
+    if (metrics == NULL) return;
+    metrics->count = ops->metric_count;
+    for (int i = 0; i < ops->metric_count; i++)
+        metrics->items[i] = (struct tt_log_field){ops->metrics[i].name, evaluation->metrics[i]};
+}
 
 static tt_status rank_main(void *context, const struct tt_world_rank *place)
 {
@@ -45,6 +55,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
         run->result->samples = evaluation.samples;
         run->result->tokens = evaluation.supervised_tokens;
         run->result->seconds = evaluation.seconds;
+        keep_metrics(rank.objective.ops, &evaluation, run->metrics);
     }
 out:
     tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
@@ -203,11 +214,13 @@ out:
 }
 
 tt_status tt_evaluate_run(const struct tt_eval_spec *spec, const struct tt_train_observer *observer,
-                          struct tt_cancel *cancel, struct tt_eval_result *result)
+                          struct tt_cancel *cancel, struct tt_eval_result *result,
+                          struct tt_eval_metrics *metrics)
 {
     tt_status status = TT_OK;
     struct tt_world world = {0};
-    struct evaluation_run run = {.spec = spec, .config = &spec->job, .cancel = cancel, .result = result};
+    struct evaluation_run run = {
+        .spec = spec, .config = &spec->job, .cancel = cancel, .result = result, .metrics = metrics};
     *result = (struct tt_eval_result){.loss = NAN, .exact_matches = -1};
     TT_GO(tt_run_open_world(TT_JOB_EVALUATE, spec, cancel, &world));
     TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));

@@ -24,10 +24,16 @@ TT_MUST_USE tt_status tt_trainer_run(const struct tt_job_spec *job, const struct
                                      const struct tt_train_observer *observer, struct tt_cancel *cancel,
                                      struct tt_train_summary *summary);
 
+/* The metrics of an evaluation by the names of the objective, which are TRL's; "loss" is among them. */
+struct tt_eval_metrics {
+    struct tt_log_field items[TT_OBJECTIVE_METRICS_MAX];
+    int count;
+};
+
 /* Evaluates a data set without training (`trimtab eval`): the loss over all supervised tokens of eval_dataset, or of
- * the test split. `spec` is resolved. `observer` may be NULL. */
+ * the test split. `spec` is resolved. `observer` and `metrics` may be NULL. */
 TT_MUST_USE tt_status tt_evaluate_run(const struct tt_eval_spec *spec,
                                       const struct tt_train_observer *observer, struct tt_cancel *cancel,
-                                      struct tt_eval_result *result);
+                                      struct tt_eval_result *result, struct tt_eval_metrics *metrics);
 
 #endif

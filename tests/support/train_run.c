@@ -55,7 +55,7 @@ static tt_status evaluate(const char *const *pairs, bool exact_match, struct tt_
     TT_GO(tt_settings_set(settings, "max_new_tokens", "16", "test"));
     for (; *pairs != NULL; pairs += 2) TT_GO(tt_settings_set(settings, pairs[0], pairs[1], "test"));
     TT_GO(tt_evaluate_resolve(settings, &spec.job));
-    TT_GO(tt_evaluate_run(&spec, NULL, NULL, result));
+    TT_GO(tt_evaluate_run(&spec, NULL, NULL, result, NULL));
 out:
     tt_settings_destroy(settings);
     return status;
