@@ -32,7 +32,7 @@ static bool has_ending(const char *path, const char *ending)
 bool tt_rows_is_name(const char *path)
 {
     return has_ending(path, ".jsonl") || has_ending(path, ".json") || has_ending(path, ".ndjson") ||
-           has_ending(path, ".txt") || tt_unpack_is_parquet(path);
+           has_ending(path, ".txt") || tt_unpack_is_table(path);
 }
 
 static tt_status add(struct tt_rows *rows, const char *data, size_t bytes, uint64_t line)
@@ -148,12 +148,11 @@ static tt_status find_elements(struct tt_rows *rows, const char *at, const char 
 static tt_status refuse_kind(const char *path)
 {
     tt_fail(TT_ERR_UNSUPPORTED,
-            "'%s' is not supported: data files are .jsonl, .json or .txt, also with .gz or .zst behind, and "
+            "'%s' is not supported: data files are .jsonl, .json or .txt, also with .gz or .zst behind, "
+            ".arrow and "
             ".parquet",
             path);
-    if (has_ending(path, ".arrow")) {
-        tt_hint("convert it once, in Python: datasets.Dataset.from_file('%s').to_json('train.jsonl')", path);
-    } else if (has_ending(path, ".csv") || has_ending(path, ".tsv")) {
+    if (has_ending(path, ".csv") || has_ending(path, ".tsv")) {
         tt_hint("convert it once, in Python: datasets.Dataset.from_csv('%s').to_json('train.jsonl')", path);
     }
     return TT_ERR_UNSUPPORTED;

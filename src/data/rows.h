@@ -1,5 +1,5 @@
 /* A data file as a list of rows with offset, length and line. JSON Lines, a JSON array, or plain text (one row: the
- * whole file), compressed or not, or Parquet (data/unpack.h). This file finds the rows; data/row_reader.h parses them,
+ * whole file), compressed or not, Parquet or Arrow (data/unpack.h). This file finds the rows; data/row_reader.h parses them,
  * in any thread. */
 #ifndef TT_DATA_ROWS_H
 #define TT_DATA_ROWS_H
@@ -25,7 +25,7 @@ struct tt_rows {
 };
 
 /* Whether a name has an ending of data files: .jsonl, .json, .ndjson, .txt, and .gz or .zst (.zstd) behind it;
- * .parquet. */
+ * .parquet, .arrow. */
 bool tt_rows_is_name(const char *path);
 /* Finds at most `max_rows` rows from the start; 0: all. A file without rows is TT_ERR_DATA, and so is a row of more
  * than `max_row_size` bytes (0: no limit): a line with its blanks, or an element of an array. The limit does not apply

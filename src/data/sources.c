@@ -31,7 +31,7 @@ static tt_status add_file(struct tt_sources *sources, char *path)
 /* SPLIT.jsonl and the like: at most one. */
 static tt_status add_single(struct tt_sources *sources, const char *folder, const char *split)
 {
-    static const char *const endings[] = {".jsonl", ".json", ".ndjson", ".txt", ".parquet"};
+    static const char *const endings[] = {".jsonl", ".json", ".ndjson", ".txt", ".parquet", ".arrow"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         for (int p = -1; p < 0 || tt_unpack_endings[p] != NULL; p++) {
             char name[300];
@@ -43,6 +43,37 @@ static tt_status add_single(struct tt_sources *sources, const char *folder, cons
         }
     }
     return TT_OK;
+}
+
+/* A folder of datasets' save_to_disk: state.json names the files. */
+bool tt_sources_is_saved(const char *folder)
+{
+    struct tt_path state, info;
+    return tt_path_set(&state, folder, "state.json") == TT_OK && tt_path_exists(state.text) &&
+           tt_path_set(&info, folder, "dataset_info.json") == TT_OK && tt_path_exists(info.text);
+}
+
+static tt_status add_saved(struct tt_sources *sources, const char *folder)
+{
+    enum { STATE_BYTES_MAX = 16 << 20 };
+    struct tt_path path;
+    struct tt_json json = {0};
+    const struct tt_json_value *files;
+    tt_status status = TT_OK;
+    TT_TRY(tt_path_set(&path, folder, "state.json"));
+    TT_GO(tt_json_read(path.text, STATE_BYTES_MAX, &json));
+    TT_GO(tt_json_array(&json, json.root, "_data_files", &files));
+    for (size_t i = 0; i < tt_json_count(files); i++) {
+        const char *name;
+        TT_GO(tt_json_string(&json, tt_json_at(files, i), "filename", &name));
+        if (strchr(name, '/') != NULL || !tt_rows_is_name(name))
+            TT_GO(tt_fail(TT_ERR_DATA, "'%s' names '%.200s', which is no data file beside it", path.text,
+                          name));
+        TT_GO(add_file(sources, tt_path_join(folder, name)));
+    }
+out:
+    tt_json_deinit(&json);
+    return status;
 }
 
 struct listing {
@@ -68,6 +99,7 @@ static tt_status add_all(struct tt_sources *sources, const char *folder, const c
 {
     struct tt_path path;
     TT_TRY(tt_path_set(&path, folder, below != NULL ? below : ""));
+    if (tt_sources_is_saved(path.text)) return add_saved(sources, path.text);
     struct listing listing = {sources, below != NULL ? path.text : folder, prefix};
     return tt_path_is_dir(path.text) ? tt_dir_list(path.text, add_listed, &listing) : TT_OK;
 }
@@ -76,6 +108,7 @@ static tt_status add_folder(struct tt_sources *sources, const char *folder, cons
 {
     char dashed[300];
     size_t before = sources->file_count;
+    if (tt_sources_is_saved(folder)) return add_saved(sources, folder);
     snprintf(dashed, sizeof dashed, "%.200s-", split);
     TT_TRY(add_single(sources, folder, split));
     if (sources->file_count == before) TT_TRY(add_all(sources, folder, NULL, dashed));

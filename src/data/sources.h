@@ -2,7 +2,8 @@
  *
  * A source is a file; a folder, with the rows of a split in SPLIT.jsonl, SPLIT-*.jsonl, the folder SPLIT or
  * data/SPLIT-*.jsonl (the first of these that exist; also .json, .ndjson, .txt, and .gz or .zst behind any of them, and
- * .parquet); or a pattern (glob(7)). Files of a source are in the order of their names' bytes.
+ * .parquet or .arrow); a folder of datasets' save_to_disk; or a pattern (glob(7)). Files of a source are in the order of
+ * their names' bytes, or of state.json.
  *
  * A mixture is a JSON list [{"path", "split", "data_files", "weight"}, ...], TRL's `datasets` with a weight: how often
  * each row of the source is used in an epoch, 1 by default. */
@@ -36,6 +37,8 @@ struct tt_sources {
 /* Adds the source `path` and its files. A folder without the split, and a pattern without a match, add nothing. */
 TT_MUST_USE tt_status tt_sources_add(struct tt_sources *sources, const char *path, const char *split,
                                      double weight);
+/* Whether a folder is what datasets' save_to_disk writes for one split: all its rows are of any split. */
+bool tt_sources_is_saved(const char *folder);
 /* Whether the name is a pattern and no path that exists. */
 bool tt_sources_is_pattern(const char *name);
 /* Checks that no file is there twice. */

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/ascii.h"
+#include "data/arrow/arrow.h"
 #include "data/parquet/parquet.h"
 
 enum { BUFFER_BYTES = 1 << 20 };
@@ -174,7 +175,9 @@ static tt_status open_temporary(int *descriptor)
     return status;
 }
 
-/* ---- Parquet ---- */
+/* ---- Parquet and Arrow ---- */
+
+enum kind { PLAIN, GZIP, ZSTANDARD, PARQUET, ARROW };
 
 static tt_status put_rows(void *context, const char *data, size_t bytes)
 {
@@ -185,7 +188,7 @@ static tt_status put_rows(void *context, const char *data, size_t bytes)
     return status;
 }
 
-static tt_status unpack_parquet(struct unpacking *u, const struct tt_unpack_limits *limits)
+static tt_status unpack_table(struct unpacking *u, enum kind kind, const struct tt_unpack_limits *limits)
 {
     const struct tt_parquet_limits of_reader = {.rows = limits->rows,
                                                 .row_bytes = limits->row_bytes,
@@ -193,37 +196,41 @@ static tt_status unpack_parquet(struct unpacking *u, const struct tt_unpack_limi
                                                 .ratio = TT_UNPACK_RATIO_MAX};
     struct tt_file_map file;
     TT_TRY(tt_file_map_descriptor(u->from, u->path, u->bytes, &file));
-    tt_status status = tt_parquet_read(u->path, &file, &of_reader, put_rows, u);
+    tt_status status = kind == PARQUET ? tt_parquet_read(u->path, &file, &of_reader, put_rows, u)
+                                       : tt_arrow_read(u->path, &file, &of_reader, put_rows, u);
     tt_file_map_close(&file);
     return status;
 }
 
-bool tt_unpack_is_parquet(const char *path)
+static enum kind kind_of_name(const char *path)
 {
-    size_t bytes = strlen(path), ending = strlen(".parquet");
-    return bytes >= ending && tt_ascii_same(path + bytes - ending, ".parquet");
+    size_t bytes = strlen(path), parquet = strlen(".parquet"), arrow = strlen(".arrow");
+    if (bytes >= parquet && tt_ascii_same(path + bytes - parquet, ".parquet")) return PARQUET;
+    return bytes >= arrow && tt_ascii_same(path + bytes - arrow, ".arrow") ? ARROW : PLAIN;
 }
 
-/* ---- Kinds ---- */
-
-enum kind { PLAIN, GZIP, ZSTANDARD, PARQUET };
+bool tt_unpack_is_table(const char *path)
+{
+    return kind_of_name(path) != PLAIN;
+}
 
 static tt_status find_kind(const struct unpacking *u, enum kind *kind)
 {
     uint8_t magic[4] = {0};
-    *kind = tt_unpack_is_parquet(u->path) ? PARQUET : PLAIN;
-    if (*kind == PARQUET || u->bytes < sizeof magic) return TT_OK;
+    *kind = kind_of_name(u->path);
+    if (*kind != PLAIN || u->bytes < sizeof magic) return TT_OK;
     TT_TRY(tt_file_pread(u->from, u->path, magic, sizeof magic, 0));
     bool skippable = (magic[0] & 0xf0) == 0x50 && memcmp(magic + 1, "\x2a\x4d\x18", 3) == 0;
     if (memcmp(magic, "\x1f\x8b\x08", 3) == 0) *kind = GZIP;
     if (memcmp(magic, "PAR1", 4) == 0) *kind = PARQUET;
+    if (memcmp(magic, "ARRO", 4) == 0 || memcmp(magic, "\xff\xff\xff\xff", 4) == 0) *kind = ARROW;
     if (memcmp(magic, "\x28\xb5\x2f\xfd", 4) == 0 || skippable) *kind = ZSTANDARD;
     return TT_OK;
 }
 
 static tt_status unpack(struct unpacking *u, enum kind kind, const struct tt_unpack_limits *limits)
 {
-    if (kind == PARQUET) return unpack_parquet(u, limits);
+    if (kind == PARQUET || kind == ARROW) return unpack_table(u, kind, limits);
     return kind == GZIP ? unpack_gzip(u) : unpack_zstd(u);
 }
 

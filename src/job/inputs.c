@@ -147,7 +147,7 @@ static bool is_file(const char *name)
 /* True if the name, of a file that may not exist, has the ending of a file of rows. */
 static bool has_ending_of_rows(const char *name)
 {
-    static const char *const endings[] = {".jsonl", ".json", ".txt", ".ndjson", ".csv", ".parquet"};
+    static const char *const endings[] = {".jsonl", ".json", ".txt", ".ndjson", ".csv", ".parquet", ".arrow"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
         if (tt_ends_with(name, endings[i])) return true;
     return false;
@@ -285,7 +285,8 @@ static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inpu
         TT_TRY(add_source(&inputs->eval_files, data->eval_dataset, data->dataset_test_split, 1));
     else if (data->dataset_name != NULL &&
              (config->use == TT_INPUTS_EVALUATE ||
-              (!is_file(data->dataset_name) && !tt_sources_is_pattern(data->dataset_name))))
+              (!is_file(data->dataset_name) && !tt_sources_is_pattern(data->dataset_name) &&
+               !tt_sources_is_saved(data->dataset_name))))
         TT_TRY(add_source(&inputs->eval_files, data->dataset_name, data->dataset_test_split, 1));
     if (inputs->eval_files.file_count == 0) {
         (void)tt_fail(TT_ERR_USAGE, "evaluation is on, but there is no evaluation data");

@@ -32,6 +32,20 @@ head -c 500 "$golden/sums-snappy.parquet" >cut.parquet
 expect 3 "'cut.parquet' is cut: its 500 bytes do not end with" "${train[@]}" --dataset_name cut.parquet --output_dir no
 expect 3 "row 1 is longer than max_row_size (20)" "${train[@]}" --dataset_name columns_set --output_dir no --max_row_size 20
 
+# Folders of datasets' save_to_disk: one data set for any split, and one with its splits.
+for name in saved saved_dict; do
+    expect 0 '20 rows' "${train[@]}" --dataset_name "$golden/$name" --output_dir $name
+    cmp plain/adapter_model.safetensors $name/adapter_model.safetensors || fail "a saved folder trains other weights"
+done
+expect 0 '3 rows' eval --model_name_or_path model --dataset_name "$golden/saved_dict"
+expect 0 '20 rows' eval --model_name_or_path model --eval_dataset "$golden/saved"
+expect 2 'there is no evaluation data' "${train[@]}" --dataset_name "$golden/saved" --output_dir no --eval_strategy steps
+cp -r "$golden/saved" broken && chmod -R u+w broken && rm broken/data-00001*
+expect 3 "data-00001-of-00002.arrow" "${train[@]}" --dataset_name broken --output_dir no
+sed -i 's|data-00001-of|../data-00001-of|' broken/state.json
+expect 3 "names '../data-00001-of-00002.arrow', which is no data file beside it" "${train[@]}" --dataset_name broken \
+    --output_dir no
+
 expect 0 '27 rows in 37 samples' "${train[@]}" --output_dir mixed \
     --datasets '[{"path": "all.jsonl.gz", "weight": 1.5}, {"path": "shards/data", "data_files": "train-00000*"}]'
 expect 0 '23 rows in 33 samples' "${train[@]}" --output_dir mixed2 --eval_strategy steps --eval_split_size 4 \

@@ -1,4 +1,4 @@
-/* Files that pyarrow and datasets write give, line by line, the JSON of what pyarrow reads from them. */
+/* Parquet and Arrow files that pyarrow and datasets write give, line by line, the JSON of what pyarrow reads from them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "data/arrow/arrow.h"
 #include "data/parquet/parquet.h"
 
 static tt_status keep(void *context, const char *data, size_t bytes)
@@ -24,10 +25,13 @@ static void expect_same(const char *name, const char *what, uint64_t rows)
     char path[300];
     snprintf(path, sizeof path, "%s/golden/parquet/%s.jsonl", TT_TEST_ROOT, name);
     assert_int_equal(tt_file_map_open(path, &lines), TT_OK);
-    snprintf(path, sizeof path, "%s/golden/parquet/%s-%s.parquet", TT_TEST_ROOT, name, what);
+    snprintf(path, sizeof path, "%s/golden/parquet/%s-%s%s", TT_TEST_ROOT, name, what,
+             strchr(what, '.') == NULL ? ".parquet" : "");
     assert_int_equal(tt_file_map_open(path, &file), TT_OK);
-    assert_true(tt_parquet_is(&file));
-    if (tt_parquet_read(path, &file, &limits, keep, &text) != TT_OK)
+    bool arrow = tt_ends_with(path, ".arrow");
+    assert_int_equal(tt_parquet_is(&file), !arrow);
+    assert_int_equal(tt_arrow_is(&file), arrow);
+    if ((arrow ? tt_arrow_read : tt_parquet_read)(path, &file, &limits, keep, &text) != TT_OK)
         fail_msg("%s: %s", what, tt_error_last()->message);
     const char *got = tt_str_text(&text), *expected = (const char *)lines.data, *end = expected + lines.bytes;
     uint64_t row = 1;
@@ -50,8 +54,8 @@ static void expect_same(const char *name, const char *what, uint64_t rows)
 static void conversations(void **state)
 {
     (void)state;
-    static const char *const files[] = {"snappy",        "zstd-v2", "gzip-pages", "lz4-plain",
-                                        "none-v2-pages", "deltas",  "old-names",  "datasets"};
+    static const char *const files[] = {"snappy", "zstd-v2",   "gzip-pages", "lz4-plain",     "none-v2-pages",
+                                        "deltas", "old-names", "datasets",   "batches.arrow", "slice.arrow"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         expect_same("chat", files[i], 0);
         expect_same("chat", files[i], 1);
@@ -65,6 +69,8 @@ static void types(void **state)
     (void)state;
     static const char *const files[] = {"snappy", "plain-v2", "split"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) expect_same("types", files[i], 0);
+    expect_same("kinds", "stream.arrow", 0);
+    expect_same("kinds", "file.arrow", 0);
 }
 
 static void numbers(void **state)
@@ -73,6 +79,7 @@ static void numbers(void **state)
     expect_same("numbers", "deltas", 0);
     expect_same("numbers", "int96", 0);
     expect_same("sums", "snappy", 0);
+    expect_same("sums", "stream.arrow", 0);
 }
 
 int main(void)

@@ -153,7 +153,7 @@ static tt_status write_clock(int64_t seconds, int64_t nanos, struct tt_str *text
 
 static int64_t per_second(int unit)
 {
-    return unit == PARQUET_MILLIS ? 1000 : unit == PARQUET_MICROS ? 1000000 : 1000000000;
+    return unit == 0 ? 1 : unit == PARQUET_MILLIS ? 1000 : unit == PARQUET_MICROS ? 1000000 : 1000000000;
 }
 
 static int64_t floor_divide(int64_t a, int64_t b)

@@ -3,22 +3,14 @@
 #include "base/alloc.h"
 #include "data/parquet/column.h"
 #include "data/parquet/json_text.h"
-
-enum { FLUSH_BYTES = 1 << 20 };
+#include "data/parquet/lines.h"
 
 struct reader {
-    const char *path;
     const struct tt_file_map *file;
-    const struct tt_parquet_limits *limits;
     struct parquet_metadata metadata;
     struct parquet_schema schema;
     struct parquet_column *columns; /* [schema.leaf_count] */
-    struct tt_str text;             /* rows that are not put yet */
-    size_t row_start;               /* of the current row in it */
-    uint64_t row;                   /* from 1 */
-    uint64_t written;
-    tt_status (*put)(void *context, const char *data, size_t bytes);
-    void *context;
+    struct parquet_lines lines;
 };
 
 bool tt_parquet_is(const struct tt_file_map *file)
@@ -32,10 +24,10 @@ static tt_status fail_column(const struct reader *r, size_t node, tt_status stat
     char column[300];
     parquet_node_path(&r->schema, node, column, sizeof column);
     if (at > 0)
-        return tt_fail(status, "'%s', row %llu, column '%s', byte %llu of the file: %s", r->path,
-                       (unsigned long long)r->row, column, (unsigned long long)at, why);
-    return tt_fail(status, "'%s', row %llu, column '%s': %s", r->path, (unsigned long long)r->row, column,
-                   why);
+        return tt_fail(status, "'%s', row %llu, column '%s', byte %llu of the file: %s", r->lines.path,
+                       (unsigned long long)r->lines.row, column, (unsigned long long)at, why);
+    return tt_fail(status, "'%s', row %llu, column '%s': %s", r->lines.path, (unsigned long long)r->lines.row,
+                   column, why);
 }
 
 /* Adds the record that a column's functions leave to their caller. */
@@ -59,22 +51,6 @@ static tt_status fail_levels(const struct reader *r, size_t node)
 }
 
 /* ---- A row ---- */
-
-static tt_status check_size(const struct reader *r)
-{
-    uint64_t bytes = r->written + r->text.bytes;
-    if (r->limits->row_bytes > 0 && r->text.bytes - r->row_start > r->limits->row_bytes) {
-        tt_fail(TT_ERR_DATA, "'%s', row %llu is longer than max_row_size (%llu)", r->path,
-                (unsigned long long)r->row, (unsigned long long)r->limits->row_bytes);
-        tt_hint("raise max_row_size, or cut the row into several");
-        return TT_ERR_DATA;
-    }
-    if (bytes <= r->limits->free_bytes || bytes / r->limits->ratio <= r->file->bytes) return TT_OK;
-    tt_fail(TT_ERR_DATA, "'%s', row %llu: the rows have more than %llu times the bytes of the file", r->path,
-            (unsigned long long)r->row, (unsigned long long)r->limits->ratio);
-    tt_hint("if it truly holds such rows, write it as JSON Lines and give that file");
-    return TT_ERR_DATA;
-}
 
 static tt_status write_node(struct reader *r, size_t index);
 
@@ -104,7 +80,7 @@ static tt_status write_leaf(struct reader *r, const struct parquet_node *node)
     const char *why = NULL;
     if (!column->has_entry || column->def != node->def) return fail_levels(r, index);
     TT_TRY(checked(r, node->first_leaf, parquet_column_value(column, &value)));
-    if (!parquet_json_value(node, &value, &r->text, &why, &status)) {
+    if (!parquet_json_value(node, &value, &r->lines.text, &why, &status)) {
         if (status != TT_OK) return status;
         fail_column(r, index, TT_ERR_DATA, why, 0);
         tt_hint("write the file without this column if the training does not need it");
@@ -116,20 +92,20 @@ static tt_status write_leaf(struct reader *r, const struct parquet_node *node)
 static tt_status write_name(struct reader *r, size_t index, bool first)
 {
     const struct tt_span name = r->schema.nodes[index].name;
-    if (!first) TT_TRY(tt_str_append_text(&r->text, ", "));
-    TT_TRY(parquet_json_string(name.data, name.bytes, &r->text));
-    return tt_str_append_text(&r->text, ": ");
+    if (!first) TT_TRY(tt_str_append_text(&r->lines.text, ", "));
+    TT_TRY(parquet_json_string(name.data, name.bytes, &r->lines.text));
+    return tt_str_append_text(&r->lines.text, ": ");
 }
 
 static tt_status write_object(struct reader *r, size_t index)
 {
     size_t end = r->schema.nodes[index].next;
-    TT_TRY(tt_str_append_char(&r->text, '{'));
+    TT_TRY(tt_str_append_char(&r->lines.text, '{'));
     for (size_t i = index + 1; i < end; i = r->schema.nodes[i].next) {
         TT_TRY(write_name(r, i, i == index + 1));
         TT_TRY(write_node(r, i));
     }
-    return tt_str_append_char(&r->text, '}');
+    return tt_str_append_char(&r->lines.text, '}');
 }
 
 /* Whether one more element of the repeated node follows; all its leaves must agree. */
@@ -155,7 +131,7 @@ static tt_status write_element(struct reader *r, size_t owner, size_t repeated)
     if (owner == repeated) return write_value(r, repeated);
     if (nodes[owner].kind == PARQUET_KIND_MAP) {
         TT_TRY(write_leaf(r, &nodes[repeated + 1]));
-        TT_TRY(tt_str_append_text(&r->text, ": "));
+        TT_TRY(tt_str_append_text(&r->lines.text, ": "));
         return write_node(r, nodes[repeated + 1].next);
     }
     if (nodes[owner].kind == PARQUET_KIND_LIST && nodes[owner].element != repeated)
@@ -169,17 +145,17 @@ static tt_status write_repeated(struct reader *r, size_t owner, size_t repeated)
     bool map = r->schema.nodes[owner].kind == PARQUET_KIND_MAP && owner != repeated, more = true;
     if (!first_column(r, node)->has_entry) return fail_levels(r, repeated);
     if (first_column(r, node)->def < node->def) {
-        TT_TRY(tt_str_append_text(&r->text, map ? "{}" : "[]"));
+        TT_TRY(tt_str_append_text(&r->lines.text, map ? "{}" : "[]"));
         return skip_absent(r, repeated);
     }
-    TT_TRY(tt_str_append_char(&r->text, map ? '{' : '['));
+    TT_TRY(tt_str_append_char(&r->lines.text, map ? '{' : '['));
     while (more) {
-        TT_TRY(check_size(r));
+        TT_TRY(parquet_lines_check(&r->lines));
         TT_TRY(write_element(r, owner, repeated));
         TT_TRY(next_element(r, repeated, &more));
-        if (more) TT_TRY(tt_str_append_text(&r->text, ", "));
+        if (more) TT_TRY(tt_str_append_text(&r->lines.text, ", "));
     }
-    return tt_str_append_char(&r->text, map ? '}' : ']');
+    return tt_str_append_char(&r->lines.text, map ? '}' : ']');
 }
 
 /* A node that is there. */
@@ -198,45 +174,36 @@ static tt_status write_node(struct reader *r, size_t index)
     if (node->repetition == PARQUET_REQUIRED) return write_value(r, index);
     if (!first_column(r, node)->has_entry) return fail_levels(r, index);
     if (first_column(r, node)->def >= node->def) return write_value(r, index);
-    TT_TRY(tt_str_append_text(&r->text, "null"));
+    TT_TRY(tt_str_append_text(&r->lines.text, "null"));
     return skip_absent(r, index);
 }
 
 /* ---- Rows ---- */
 
-static tt_status flush(struct reader *r)
-{
-    r->written += r->text.bytes;
-    if (r->text.bytes > 0) TT_TRY(r->put(r->context, r->text.data, r->text.bytes));
-    tt_str_clear(&r->text);
-    return TT_OK;
-}
-
 static tt_status write_row(struct reader *r)
 {
+    parquet_lines_begin(&r->lines);
     for (size_t leaf = 0; leaf < r->schema.leaf_count; leaf++)
         if (r->columns[leaf].has_entry && r->columns[leaf].rep != 0)
             return fail_levels(r, r->schema.leaves[leaf]);
-    r->row_start = r->text.bytes;
     TT_TRY(write_object(r, 0));
-    TT_TRY(check_size(r));
-    TT_TRY(tt_str_append_char(&r->text, '\n'));
-    return r->text.bytes < FLUSH_BYTES ? TT_OK : flush(r);
+    return parquet_lines_end(&r->lines);
 }
 
 static tt_status open_group(struct reader *r, const struct parquet_row_group *group)
 {
     if (group->chunk_count != r->schema.leaf_count)
-        return tt_fail(TT_ERR_DATA, "'%s', row %llu: the row group has %zu columns, the schema %zu", r->path,
-                       (unsigned long long)r->row + 1, group->chunk_count, r->schema.leaf_count);
-    r->row++;
+        return tt_fail(TT_ERR_DATA, "'%s', row %llu: the row group has %zu columns, the schema %zu",
+                       r->lines.path, (unsigned long long)r->lines.row + 1, group->chunk_count,
+                       r->schema.leaf_count);
+    r->lines.row++;
     for (size_t leaf = 0; leaf < r->schema.leaf_count; leaf++) {
         TT_TRY(checked(r, leaf,
                        parquet_column_open(&r->columns[leaf], r->file,
                                            &r->metadata.chunks[group->first_chunk + leaf],
                                            r->metadata.data_bytes)));
     }
-    r->row--;
+    r->lines.row--;
     return TT_OK;
 }
 
@@ -245,8 +212,7 @@ static tt_status read_group(struct reader *r, const struct parquet_row_group *gr
     if (group->rows == 0) return TT_OK;
     TT_TRY(open_group(r, group));
     for (int64_t i = 0; i < group->rows; i++) {
-        if (r->limits->rows > 0 && r->row == r->limits->rows) return TT_OK;
-        r->row++;
+        if (parquet_lines_full(&r->lines)) return TT_OK;
         TT_TRY(write_row(r));
     }
     for (size_t leaf = 0; leaf < r->schema.leaf_count; leaf++)
@@ -261,7 +227,8 @@ static tt_status make_columns(struct reader *r)
     if (r->columns == NULL) return TT_ERR_MEMORY;
     for (size_t leaf = 0; leaf < r->schema.leaf_count; leaf++) {
         r->columns[leaf].node = &r->schema.nodes[r->schema.leaves[leaf]];
-        r->columns[leaf].page_bytes_max = r->limits->page_bytes > 0 ? r->limits->page_bytes : INT32_MAX;
+        r->columns[leaf].page_bytes_max =
+            r->lines.limits->page_bytes > 0 ? r->lines.limits->page_bytes : INT32_MAX;
     }
     return TT_OK;
 }
@@ -270,18 +237,18 @@ tt_status tt_parquet_read(const char *path, const struct tt_file_map *file,
                           const struct tt_parquet_limits *limits,
                           tt_status (*put)(void *context, const char *data, size_t bytes), void *context)
 {
-    struct reader r = {.path = path, .file = file, .limits = limits, .put = put, .context = context};
+    struct reader r = {.file = file, .lines = {path, file->bytes, limits, put, context, {0}, 0, 0, 0}};
     tt_status status = TT_OK;
     TT_GO(parquet_metadata_read(path, file, &r.metadata));
     TT_GO(parquet_schema_make(path, &r.metadata, &r.schema));
     TT_GO(make_columns(&r));
     for (size_t i = 0; i < r.metadata.group_count; i++) TT_GO(read_group(&r, &r.metadata.groups[i]));
-    status = flush(&r);
+    status = parquet_lines_flush(&r.lines);
 out:
     for (size_t leaf = 0; r.columns != NULL && leaf < r.schema.leaf_count; leaf++)
         parquet_column_deinit(&r.columns[leaf]);
     tt_free(r.columns);
-    tt_str_deinit(&r.text);
+    tt_str_deinit(&r.lines.text);
     parquet_schema_deinit(&r.schema);
     parquet_metadata_deinit(&r.metadata);
     return status;

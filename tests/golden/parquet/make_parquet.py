@@ -4,7 +4,8 @@
 
 <set>.jsonl is json.dumps(row, ensure_ascii=False) of pyarrow's to_pylist() of the file, read back; what JSON has not is
 str() of Python's value (dates, times, UUIDs), decimals are numbers, maps are objects. <set>-<what>.parquet are the files.
-chat-datasets.parquet is what datasets' to_parquet() writes.
+chat-datasets.parquet is what datasets' to_parquet() writes; saved and saved_dict are folders of its save_to_disk(), and
+<set>-<what>.arrow are Arrow streams and files of pyarrow.
 """
 import datetime
 import decimal
@@ -108,6 +109,12 @@ def write(kind, what, table, **options):
     pq.write_table(table, FOLDER / f"{kind}-{what}.parquet", **options)
 
 
+def write_arrow(kind, what, table, batch=None, file=False):
+    make = pa.ipc.new_file if file else pa.ipc.new_stream
+    with make(FOLDER / f"{kind}-{what}.arrow", table.schema) as writer:
+        writer.write_table(table, max_chunksize=batch)
+
+
 def main():
     chat = pa.Table.from_pylist(CHAT_ROWS, CHAT)
     write("chat", "snappy", chat)
@@ -141,6 +148,23 @@ def main():
     write("sums", "0", sums.slice(0, 7), compression="zstd")
     write("sums", "1", sums.slice(7), row_group_size=5)
     (FOLDER / "sums.jsonl").write_text("".join(lines(sums)))
+
+    parts = datasets.Dataset.from_list(rows)
+    parts._fingerprint = "0123456789abcdef"
+    parts.save_to_disk(FOLDER / "saved", num_shards=2)
+    datasets.DatasetDict({"train": parts, "test": parts.select(range(3))}).save_to_disk(FOLDER / "saved_dict")
+    write_arrow("sums", "stream", sums)
+    write_arrow("chat", "batches", chat, batch=23)
+    write_arrow("chat", "slice", chat.slice(0), file=True)
+    arrow_types = types.drop(["word", "id"]).append_column("span", pa.array([[1, None], [3, 4], None, [5, 6]],
+                                                                             pa.list_(pa.int16(), 2)))
+    arrow_types = arrow_types.append_column("long", pa.array([["a"], [], None, ["b", "c"]], pa.large_list(pa.large_string())))
+    arrow_types = arrow_types.append_column("day64", pa.array([0, -86400000, None, 951782400000], pa.date64()))
+    arrow_types = arrow_types.append_column("at_s", pa.array([0, -1, None, 951782400], pa.timestamp("s", "UTC")))
+    arrow_types = arrow_types.append_column("clock_s", pa.array([0, 86399, None, 1], pa.time32("s")))
+    write_arrow("kinds", "stream", arrow_types)
+    write_arrow("kinds", "file", arrow_types, batch=1, file=True)
+    (FOLDER / "kinds.jsonl").write_text("".join(lines(arrow_types)))
 
     numbers = pa.table({"n": pa.array([i * i * (-1) ** i << i % 40 for i in range(300)], pa.int64()),
                         "at": pa.array([i * 10**15 - 10**17 for i in range(300)], pa.timestamp("ns"))})

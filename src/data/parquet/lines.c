@@ -1,0 +1,45 @@
+#include "data/parquet/lines.h"
+
+enum { FLUSH_BYTES = 1 << 20 };
+
+bool parquet_lines_full(const struct parquet_lines *lines)
+{
+    return lines->limits->rows > 0 && lines->row == lines->limits->rows;
+}
+
+void parquet_lines_begin(struct parquet_lines *lines)
+{
+    lines->row++;
+    lines->row_start = lines->text.bytes;
+}
+
+tt_status parquet_lines_check(const struct parquet_lines *l)
+{
+    uint64_t bytes = l->written + l->text.bytes;
+    if (l->limits->row_bytes > 0 && l->text.bytes - l->row_start > l->limits->row_bytes) {
+        tt_fail(TT_ERR_DATA, "'%s', row %llu is longer than max_row_size (%llu)", l->path,
+                (unsigned long long)l->row, (unsigned long long)l->limits->row_bytes);
+        tt_hint("raise max_row_size, or cut the row into several");
+        return TT_ERR_DATA;
+    }
+    if (bytes <= l->limits->free_bytes || bytes / l->limits->ratio <= l->file_bytes) return TT_OK;
+    tt_fail(TT_ERR_DATA, "'%s', row %llu: the rows have more than %llu times the bytes of the file", l->path,
+            (unsigned long long)l->row, (unsigned long long)l->limits->ratio);
+    tt_hint("if it truly holds such rows, write it as JSON Lines and give that file");
+    return TT_ERR_DATA;
+}
+
+tt_status parquet_lines_end(struct parquet_lines *lines)
+{
+    TT_TRY(parquet_lines_check(lines));
+    TT_TRY(tt_str_append_char(&lines->text, '\n'));
+    return lines->text.bytes < FLUSH_BYTES ? TT_OK : parquet_lines_flush(lines);
+}
+
+tt_status parquet_lines_flush(struct parquet_lines *lines)
+{
+    lines->written += lines->text.bytes;
+    if (lines->text.bytes > 0) TT_TRY(lines->put(lines->context, lines->text.data, lines->text.bytes));
+    tt_str_clear(&lines->text);
+    return TT_OK;
+}
