@@ -390,6 +390,36 @@ static void values(void **state)
     REFUSE(TT_ERR_DATA, "a time of day is not within a day", clock, 1, late, 1);
 }
 
+/* Prefixes and lengths as deltas: a header of the block, its parts, the count, and the first value. */
+static void deltas(void **state)
+{
+    (void)state;
+    const struct element t[] = {{"t", PARQUET_BYTES, NO, 0, PARQUET_OLD_UTF8, 0}};
+    struct column c[] = {
+        {PARQUET_BYTES, 1, "..", "\x80\1\4\1\0\x80\1\4\1\2a", 11, 0, PARQUET_DELTA_BYTE_ARRAY, 0}};
+    CHECK("{\"t\": \"a\"}\n", t, 1, c, 1);
+    c[0].data = "\x80\1\4\1\2\x80\1\4\1\2a"; /* a prefix of a value that is not there */
+    REFUSE(TT_ERR_DATA, "its values are damaged", t, 1, c, 1);
+    c[0].data = "\x80\1\4\1\0\x80\1\4\1\4a"; /* longer than the page */
+    REFUSE(TT_ERR_DATA, "its values are damaged", t, 1, c, 1);
+    c[0].data = "\x80\1\4\1\0\x80\1\4\1\1a"; /* of -1 bytes */
+    REFUSE(TT_ERR_DATA, "its values are damaged", t, 1, c, 1);
+    c[0].data = "\x80\1\4\2\0\x80\1\4\1\2a"; /* more values than the page has */
+    REFUSE(TT_ERR_DATA, "its values are damaged", t, 1, c, 1);
+    const struct element n[] = {{"n", PARQUET_INT64, NO, 0, -1, 0}};
+    static char wide[400] = "\x80\1\4\2\2\0\x40";
+    struct column d[] = {{PARQUET_INT64, 2, ".. ..", wide, sizeof wide, 0, PARQUET_DELTA_BINARY_PACKED, 0}};
+    CHECK("{\"n\": 1}\n{\"n\": 1}\n", n, 1, d, 2);
+    wide[6] = 0x41; /* of 65 bits */
+    REFUSE(TT_ERR_DATA, "its values are damaged", n, 1, d, 2);
+    wide[6] = 0x40;
+    d[0].bytes = 200; /* a part that is cut */
+    REFUSE(TT_ERR_DATA, "its values are damaged", n, 1, d, 2);
+    d[0].bytes = sizeof wide;
+    wide[0] = (char)0x81; /* blocks of 129 values */
+    REFUSE(TT_ERR_DATA, "its values are damaged", n, 1, d, 2);
+}
+
 /* Two billion rows in a hundred bytes. */
 static void bombs(void **state)
 {
@@ -488,8 +518,9 @@ static void codecs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(old_lists), cmocka_unit_test(maps),  cmocka_unit_test(levels),
-        cmocka_unit_test(values),    cmocka_unit_test(bombs), cmocka_unit_test(codecs),
+        cmocka_unit_test(old_lists), cmocka_unit_test(maps),   cmocka_unit_test(levels),
+        cmocka_unit_test(values),    cmocka_unit_test(deltas), cmocka_unit_test(bombs),
+        cmocka_unit_test(codecs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
