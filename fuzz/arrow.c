@@ -1,5 +1,6 @@
 /* links: tt_arrow */
-/* Arrow streams and files. The first byte chooses limits; the rest is the file. The rows must be lines of valid JSON. */
+/* Arrow streams and files. The first byte chooses limits; the rest is the file. The rows must be lines of valid
+ * JSON. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Compressed files of rows. The first byte chooses the name and the operation: the rest is the compressed file, or it is
- * text that is compressed in several members or frames here and must come back. */
+/* Compressed files of rows. The first byte chooses the name and the operation: the rest is the compressed file, or it
+ * is text that is compressed in several members or frames here and must come back. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  *
  * A source is a file; a folder, with the rows of a split in SPLIT.jsonl, SPLIT-*.jsonl, the folder SPLIT or
  * data/SPLIT-*.jsonl (the first of these that exist; also .json, .ndjson, .txt, and .gz or .zst behind any of them, and
- * .parquet or .arrow); a folder of datasets' save_to_disk; or a pattern (glob(7)). Files of a source are in the order of
- * their names' bytes, or of state.json.
+ * .parquet or .arrow); a folder of datasets' save_to_disk; or a pattern (glob(7)). Files of a source are in the order
+ * of their names' bytes, or of state.json.
  *
  * A mixture is a JSON list [{"path", "split", "data_files", "weight"}, ...], TRL's `datasets` with a weight: how often
  * each row of the source is used in an epoch, 1 by default. */

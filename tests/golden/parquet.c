@@ -1,4 +1,5 @@
-/* Parquet and Arrow files that pyarrow and datasets write give, line by line, the JSON of what pyarrow reads from them. */
+/* Parquet and Arrow files that pyarrow and datasets write give, line by line, the JSON of what pyarrow reads from
+ * them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

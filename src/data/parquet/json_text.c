@@ -161,14 +161,19 @@ static int64_t floor_divide(int64_t a, int64_t b)
     return a / b - (a % b < 0);
 }
 
+static int64_t floor_remainder(int64_t a, int64_t b)
+{
+    return a % b < 0 ? a % b + b : a % b;
+}
+
 static tt_status write_timestamp(const struct parquet_node *node, int64_t value, struct tt_str *text)
 {
     int64_t unit = per_second(node->unit), seconds = floor_divide(value, unit);
-    int64_t days = floor_divide(seconds, DAY_SECONDS);
     TT_TRY(tt_str_append_char(text, '"'));
-    TT_TRY(write_day(days, text));
+    TT_TRY(write_day(floor_divide(seconds, DAY_SECONDS), text));
     TT_TRY(tt_str_append_char(text, ' '));
-    TT_TRY(write_clock(seconds - days * DAY_SECONDS, (value - seconds * unit) * (1000000000 / unit), text));
+    TT_TRY(write_clock(floor_remainder(seconds, DAY_SECONDS),
+                       floor_remainder(value, unit) * (1000000000 / unit), text));
     return tt_str_append_text(text, node->utc ? "+00:00\"" : "\"");
 }
 

@@ -1,5 +1,5 @@
-/* Parquet and Arrow files that are cut, or have any byte changed, end in an error or in rows, never beyond memory; sizes are
- * bounded; failed allocations lose nothing. */
+/* Parquet and Arrow files that are cut, or have any byte changed, end in an error or in rows, never beyond memory;
+ * sizes are bounded; failed allocations lose nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "data/arrow/arrow.h"
+#include "data/arrow/flat.h"
 #include "data/parquet/parquet.h"
 
 static const struct tt_parquet_limits small = {
@@ -107,6 +108,56 @@ static void changed_bytes(void **state)
 }
 
 /* The pages of this file have checksums: no byte of them can change unseen. */
+/* The batch of a stream whose first message is its schema: where vector `field` of it begins in the file. */
+static size_t find_in_batch(struct tt_file_map file, int field, size_t *count)
+{
+    int32_t bytes;
+    memcpy(&bytes, file.data + 4, sizeof bytes);
+    size_t at = 8 + (size_t)bytes, begin;
+    memcpy(&bytes, file.data + at + 4, sizeof bytes);
+    struct flat message = flat_root(file.data + at + 8, (size_t)bytes);
+    assert_int_equal(flat_integer(message, 1, 1, 0), 3);
+    *count = flat_vector(flat_table(message, 2), field, 16, &begin);
+    assert_true(*count > 20);
+    return at + 8 + begin;
+}
+
+/* Lengths of columns and of their buffers that do not fit each other. */
+static void lengths_of_batches(void **state)
+{
+    (void)state;
+    enum { NODES = 1, BUFFERS };
+    struct tt_file_map file = load("kinds-stream.arrow");
+    uint8_t *data = (uint8_t *)(uintptr_t)file.data;
+    size_t count, start = find_in_batch(file, BUFFERS, &count), accepted = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *length = data + start + 16 * i + 8;
+        uint64_t old, none = 0;
+        memcpy(&old, length, 8);
+        memcpy(length, &none, 8);
+        tt_status status = tt_arrow_read("x", &file, &small, keep, NULL);
+        memcpy(length, &old, 8);
+        if ((status == TT_OK) != (old == 0)) fail_msg("buffer %zu of %llu bytes", i, (unsigned long long)old);
+        uint64_t beyond = file.bytes;
+        memcpy(length, &beyond, 8);
+        assert_int_equal(tt_arrow_read("x", &file, &small, keep, NULL), TT_ERR_DATA);
+        memcpy(length, &old, 8);
+    }
+    start = find_in_batch(file, NODES, &count);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t old, more, less = 0;
+        memcpy(&old, data + start + 16 * i, 8);
+        more = old + 1000;
+        memcpy(data + start + 16 * i, &more, 8);
+        accepted += tt_arrow_read("x", &file, &small, keep, NULL) == TT_OK;
+        memcpy(data + start + 16 * i, &less, 8);
+        if (tt_arrow_read("x", &file, &small, keep, NULL) == TT_OK) fail_msg("column %zu without values", i);
+        memcpy(data + start + 16 * i, &old, 8);
+    }
+    assert_int_equal(accepted, 1); /* the column of nulls has no buffers */
+    free(data);
+}
+
 static void checksums(void **state)
 {
     (void)state;
@@ -176,8 +227,8 @@ static void allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cut_files), cmocka_unit_test(changed_bytes), cmocka_unit_test(checksums),
-        cmocka_unit_test(limits),    cmocka_unit_test(allocations),
+        cmocka_unit_test(cut_files), cmocka_unit_test(changed_bytes), cmocka_unit_test(lengths_of_batches),
+        cmocka_unit_test(checksums), cmocka_unit_test(limits),        cmocka_unit_test(allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -420,6 +420,17 @@ static void deltas(void **state)
     REFUSE(TT_ERR_DATA, "its values are damaged", n, 1, d, 2);
 }
 
+/* The ends of what 64 bits hold: no sum overflows. */
+static void far_times(void **state)
+{
+    (void)state;
+    const struct element e[] = {{"t", PARQUET_INT64, NO, 0, PARQUET_OLD_TIMESTAMP_MILLIS, 0}};
+    const int64_t ends[] = {INT64_MIN, INT64_MAX};
+    const struct column c[] = {{PARQUET_INT64, 2, ".. ..", (const char *)ends, sizeof ends}};
+    CHECK("{\"t\": \"-292275055-05-16 16:47:04.192000\"}\n{\"t\": \"292278994-08-17 07:12:55.807000\"}\n", e,
+          1, c, 2);
+}
+
 /* Two billion rows in a hundred bytes. */
 static void bombs(void **state)
 {
@@ -519,8 +530,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(old_lists), cmocka_unit_test(maps),   cmocka_unit_test(levels),
-        cmocka_unit_test(values),    cmocka_unit_test(deltas), cmocka_unit_test(bombs),
-        cmocka_unit_test(codecs),
+        cmocka_unit_test(values),    cmocka_unit_test(deltas), cmocka_unit_test(far_times),
+        cmocka_unit_test(bombs),     cmocka_unit_test(codecs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
