@@ -58,6 +58,7 @@ struct tt_data_config {
     const char *chat_template_kwargs; /* a JSON object: variables of the template; NULL: none */
     const char *date;                 /* of strftime_now; NULL: now */
     bool shuffle_dataset;
+    const char *prepared_path;                   /* folder of tokenized rows (data/cache.h); NULL: none */
     size_t max_row_size;                         /* bytes of a row in its file, 64 MiB; 0: no limit */
     int64_t max_train_samples, max_eval_samples; /* 0: all */
 };
@@ -90,13 +91,18 @@ TT_MUST_USE tt_status tt_dataset_load(const char *path, const struct tt_data_con
  * A pure function of the seed. */
 TT_MUST_USE tt_status tt_dataset_create_random(size_t samples, int32_t length_min, int32_t length_max,
                                                int64_t vocab_size, uint64_t seed, struct tt_dataset **out);
-/* The same for all files of `sources` in order, `max_samples` rows of them together. The rows of a source are there
- * as often as its weight says: a fraction adds that share of its samples, which `seed` chooses. */
 struct tt_sources;
-TT_MUST_USE tt_status tt_dataset_load_sources(const struct tt_sources *sources,
-                                              const struct tt_data_config *config,
-                                              const struct tt_tokenizer *tokenizer, int64_t vocab_size,
-                                              int64_t max_samples, uint64_t seed, struct tt_dataset **out);
+struct tt_dataset_request {
+    const struct tt_sources *sources;
+    const struct tt_data_config *config;
+    const struct tt_tokenizer *tokenizer;
+    int64_t vocab_size, max_samples;
+    uint64_t seed;
+};
+/* As tt_dataset_load, for all files of the sources in order, max_samples rows of them together. The rows of a source
+ * are there as often as its weight says: a fraction adds that share of its samples, which `seed` chooses. */
+TT_MUST_USE tt_status tt_dataset_load_sources(const struct tt_dataset_request *request,
+                                              struct tt_dataset **out);
 /* What the files of one source gave. Rows are counted once, samples as often as the weight says. */
 struct tt_dataset_part {
     size_t source; /* in the sources */
@@ -118,8 +124,8 @@ TT_MUST_USE tt_status tt_dataset_group(struct tt_dataset *dataset, size_t size);
  * tt_dataset_group. */
 TT_MUST_USE tt_status tt_dataset_add_column(struct tt_dataset *dataset, const char *name, enum tt_per per,
                                             const float *values);
-/* Continues `sum` (base/crc64.h) over groups and columns; without them it stays as it is. */
-uint64_t tt_dataset_sum_columns(const struct tt_dataset *dataset, uint64_t sum);
+/* Sum (base/crc64.h) of all tokens, of their supervision, and of groups and columns where there are any. */
+uint64_t tt_dataset_sum(const struct tt_dataset *dataset);
 /* Shuffles the groups by `seed` (shuffle_dataset); the order of epochs that are not shuffled themselves. */
 TT_MUST_USE tt_status tt_dataset_shuffle(struct tt_dataset *dataset, uint64_t seed);
 /* Moves the last `count` groups (after a shuffle keyed by `seed`) into a new data set: the held-out split. */

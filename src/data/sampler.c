@@ -395,6 +395,15 @@ static uint64_t select_cell(const struct step *step, uint64_t cell, struct membe
     return count;
 }
 
+/* The tokens of a unit may come from a file. */
+static tt_status check_tokens(const struct tt_sampler *sampler, uint64_t unit)
+{
+    struct piece_walk walk = walk_start(sampler, unit);
+    for (struct piece piece; walk_next(sampler, &walk, &piece);)
+        TT_TRY(tt_store_check(sampler->store, piece.sample));
+    return TT_OK;
+}
+
 tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t index, int64_t micro, int rank,
                            struct tt_batch_storage *storage, struct tt_batch *out)
 {
@@ -411,6 +420,7 @@ tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t index, int6
     uint64_t count = select_cell(&step, cell, storage->block);
     struct tt_batch_limits size = {0};
     for (uint64_t i = 0; i < count; i++) {
+        TT_TRY(check_tokens(sampler, ((struct member *)storage->block)[i].unit));
         struct unit_facts unit = unit_facts(sampler, ((struct member *)storage->block)[i].unit);
         add_unit(&size, &unit.size);
     }

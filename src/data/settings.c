@@ -92,6 +92,10 @@ const struct tt_setting tt_data_settings[] = {
              "rather than ordinary text."},
     {.name = "date", .type = TT_SETTING_STRING, FIELD(date),
      .help = "Date that chat templates print, YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; not given: now."},
+    {.name = "dataset_prepared_path", .aliases = "dataset_cache", .type = TT_SETTING_STRING, FIELD(prepared_path),
+     .local = true,
+     .help = "Folder that keeps tokenized rows for other runs with the same rows, tokenizer and settings, which map "
+             "them instead of tokenizing; not given: none."},
     {.name = "shuffle_dataset", .type = TT_SETTING_BOOL, FIELD(shuffle_dataset), .default_text = "false",
      .only = "false", .only_reason = "train_sampling_strategy shuffles every epoch",
      .help = "Shuffle the rows once before packing."},

@@ -1,5 +1,7 @@
 #include "data/show.h"
 
+#include "data/store.h"
+
 /* Decoding from the start for every piece is quadratic, so the shown length is limited. */
 enum { SHOWN_TOKENS = 2048 };
 
@@ -34,6 +36,7 @@ tt_status tt_dataset_pieces(const struct tt_dataset *dataset, size_t index,
     int32_t shown = sample.count < SHOWN_TOKENS ? sample.count : SHOWN_TOKENS;
     struct tt_str before = {0}, text = {0};
     tt_status status = TT_OK;
+    TT_TRY(tt_store_check(tt_dataset_store(dataset), index));
     for (int32_t first = 0; first < shown;) {
         int32_t end = first + 1;
         while (end < shown && sample.supervised[end] == sample.supervised[first]) end++;

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/crc64.h"
+#include "data/store.h"
 
 /* ---- Lengths ---- */
 
@@ -89,6 +90,11 @@ static tt_status count_duplicates(const struct tt_dataset *dataset, int64_t *dup
     if (list == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < samples; i++) {
         struct tt_sample sample = tt_dataset_sample(dataset, i);
+        tt_status status = tt_store_check(tt_dataset_store(dataset), i);
+        if (status != TT_OK) {
+            tt_free(list);
+            return status;
+        }
         uint64_t sum = tt_crc64(0, sample.ids, (size_t)sample.count * sizeof *sample.ids);
         list[i] = (struct hashed){tt_crc64(sum, sample.supervised, (size_t)sample.count), i};
     }

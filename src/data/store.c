@@ -3,13 +3,18 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "data/store_file.h"
 
 void tt_store_deinit(struct tt_store *store)
 {
-    tt_free(store->ids);
-    tt_free(store->supervised);
-    tt_free(store->samples);
-    tt_str_deinit(&store->texts);
+    if (store->file != NULL) {
+        tt_store_file_close(store->file);
+    } else {
+        tt_free(store->ids);
+        tt_free(store->supervised);
+        tt_free(store->samples);
+        tt_str_deinit(&store->texts);
+    }
     tt_columns_deinit(&store->columns);
     *store = (struct tt_store){0};
 }
@@ -74,6 +79,7 @@ tt_status tt_store_append(struct tt_store *store, const int32_t *ids, const uint
 tt_status tt_store_append_sample(struct tt_store *store, const struct tt_store *from, size_t index)
 {
     const struct tt_store_sample *sample = &from->samples[index];
+    TT_TRY(tt_store_check(from, index));
     return tt_store_append(store, from->ids + sample->first, from->supervised + sample->first, sample->count,
                            tt_store_text(from, sample->prompt), tt_store_text(from, sample->completion));
 }
@@ -115,6 +121,11 @@ tt_status tt_store_append_group(struct tt_store *store, const struct tt_store *f
     }
     tt_columns_copy(&store->columns, &at, &from->columns, &from_at, &count);
     return TT_OK;
+}
+
+tt_status tt_store_check(const struct tt_store *store, size_t index)
+{
+    return store->file != NULL ? tt_store_file_check(store, index) : TT_OK;
 }
 
 struct tt_sample tt_store_sample(const struct tt_store *store, size_t index)

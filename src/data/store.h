@@ -1,9 +1,12 @@
-/* Samples in memory: all ids in one array, in order, which is also one stream of tokens. */
+/* Samples in memory, or in a mapped file (data/store_file.h): all ids in one array, in order, which is also one stream
+ * of tokens. A store in a file grows no more, and its tokens are checked before they are used. */
 #ifndef TT_DATA_STORE_H
 #define TT_DATA_STORE_H
 
 #include "data/columns.h"
 #include "data/dataset.h"
+
+struct tt_store_file;
 
 struct tt_store_sample {
     uint64_t first; /* of its tokens */
@@ -22,6 +25,7 @@ struct tt_store {
     struct tt_str texts; /* terminated one by one */
     size_t group_size;   /* neighbouring samples that belong together; 0: 1 */
     struct tt_columns columns;
+    struct tt_store_file *file; /* that has the samples; NULL: memory */
 };
 
 void tt_store_deinit(struct tt_store *store);
@@ -39,10 +43,20 @@ TT_MUST_USE tt_status tt_store_init_like(struct tt_store *store, const struct tt
 /* Appends the samples and column values of a group. `store` was made by tt_store_init_like. */
 TT_MUST_USE tt_status tt_store_append_group(struct tt_store *store, const struct tt_store *from,
                                             size_t group);
+/* Checks the tokens of a sample, which may come from a file: TT_ERR_DATA. */
+TT_MUST_USE tt_status tt_store_check(const struct tt_store *store, size_t index);
 struct tt_sample tt_store_sample(const struct tt_store *store, size_t index);
 /* prompt or completion of a sample */
 const char *tt_store_text(const struct tt_store *store, size_t position);
 
+struct tt_dataset {
+    struct tt_store store;
+    struct tt_dataset_report report;
+    struct tt_dataset_part *parts;
+    size_t part_count, part_capacity;
+};
+/* Sets the numbers of the report that follow from the samples of the store. */
+void tt_dataset_count_samples(struct tt_dataset *dataset);
 /* The samples of a data set. */
 const struct tt_store *tt_dataset_store(const struct tt_dataset *dataset);
 

@@ -2,7 +2,7 @@
 
 #include "base/number.h"
 
-static tt_status write_value(const struct tt_setting *row, const void *value, struct tt_str *text)
+tt_status tt_job_write_setting(const struct tt_setting *row, const void *value, struct tt_str *text)
 {
     const char *string = NULL;
     char number[TT_DOUBLE_TEXT_BYTES], word[64];
@@ -36,7 +36,7 @@ tt_status tt_job_compared(enum tt_job_kind kind, const void *spec, struct tt_str
         const struct tt_setting_section *section = &rows->sections[s];
         for (const struct tt_setting *row = section->rows; row->name != NULL; row++) {
             if (row->unneeded != NULL || row->offset == TT_SETTING_NO_FIELD || row->local) continue;
-            TT_TRY(write_value(row, (const char *)spec + section->base_offset + row->offset, text));
+            TT_TRY(tt_job_write_setting(row, (const char *)spec + section->base_offset + row->offset, text));
         }
     }
     return TT_OK;

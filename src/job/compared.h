@@ -4,6 +4,9 @@
 
 #include "job/settings.h"
 
+/* Appends the line "name: value" of one setting. */
+TT_MUST_USE tt_status tt_job_write_setting(const struct tt_setting *row, const void *value,
+                                           struct tt_str *text);
 /* Appends one "name: value" a line. `spec` is the struct of the kind. */
 TT_MUST_USE tt_status tt_job_compared(enum tt_job_kind kind, const void *spec, struct tt_str *text);
 

@@ -8,6 +8,8 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/log.h"
+#include "data/cache.h"
+#include "job/data_key.h"
 #include "job/spec.h"
 #include "model/adapter_config.h"
 
@@ -21,6 +23,7 @@ struct tt_inputs_config tt_inputs_config_of(const struct tt_job_spec *job, enum 
         .device = &job->device,
         .data = use != TT_INPUTS_GENERATE ? &job->data : NULL,
         .seed = job->run.seed,
+        .dated = job->data.date != NULL,
         .evaluates = use == TT_INPUTS_EVALUATE || ((use == TT_INPUTS_TRAIN || use == TT_INPUTS_DATA) &&
                                                    job->watch.eval_strategy != TT_INTERVAL_NO),
     };
@@ -236,13 +239,28 @@ static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_da
                               const struct tt_sources *files, int64_t max_samples, uint64_t seed,
                               struct tt_dataset **out, double *seconds)
 {
+    tt_status status = TT_OK;
     struct tt_data_config limited = *data;
+    struct tt_str key = {0};
     double start = tt_clock_seconds();
+    bool keeps = data->prepared_path != NULL, hit = false;
     limited.max_length = inputs->max_length;
     limited.chat_template_path = inputs->template_path;
-    tt_status status = tt_dataset_load_sources(files, &limited, inputs->tokenizer,
-                                               inputs->model_facts.vocab_size, max_samples, seed, out);
-    *seconds = tt_clock_seconds() - start;
+    const struct tt_dataset_request request = {
+        files, &limited, inputs->tokenizer, inputs->model_facts.vocab_size, max_samples, seed};
+    const struct tt_data_key_source source = {&limited, tt_model_folder_path(inputs->folder),
+                                              &inputs->templates, inputs->dated};
+    if (keeps) TT_GO(tt_data_key_make(&source, &key, &keeps));
+    if (data->prepared_path != NULL && !keeps)
+        tt_notice("the chat template prints the date, which is that of this run: its tokenized rows are not "
+                  "kept for "
+                  "others unless 'date' is given");
+    const struct tt_dataset_cache cache = {data->prepared_path, tt_str_text(&key)};
+    TT_GO(keeps ? tt_dataset_load_cached(&cache, &request, out, &hit)
+                : tt_dataset_load_sources(&request, out));
+    *seconds = hit ? 0 : tt_clock_seconds() - start;
+out:
+    tt_str_deinit(&key);
     return status;
 }
 
@@ -303,7 +321,7 @@ static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inpu
 tt_status tt_inputs_open(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
     tt_status status = TT_OK;
-    *inputs = (struct tt_inputs){0};
+    *inputs = (struct tt_inputs){.dated = config->dated};
     TT_GO(open_model(config, inputs));
     if (config->use == TT_INPUTS_TRAIN)
         TT_GO(tt_model_folder_check_copied(tt_model_folder_path(inputs->folder),

@@ -21,6 +21,7 @@ struct tt_inputs {
     struct tt_load_source source;
     int64_t max_length;                 /* tt_inputs_max_length; 0 for TT_INPUTS_GENERATE */
     struct tt_dataset *train, *eval;    /* NULL when not asked for */
+    bool dated;                         /* as in the configuration */
     double train_seconds, eval_seconds; /* of reading, rendering and tokenizing them; 0: nothing was */
     char *adapter_folder;               /* owned; NULL: no adapter */
     /* Chat templates: those of chat_template_path, else those of the adapter's folder; empty: the model folder's */
@@ -44,6 +45,7 @@ struct tt_inputs_config {
     const struct tt_device_spec *device;
     const struct tt_data_config *data; /* NULL for TT_INPUTS_GENERATE */
     int64_t seed;
+    bool dated;     /* a date for chat templates was given: it is the same in every run */
     bool evaluates; /* evaluation data too */
 };
 struct tt_job_spec;

@@ -239,7 +239,7 @@ static tt_status add_data(struct reading *reading, const struct tt_dataset *data
         TT_TRY(add_file(reading, sources->files[i].path, name));
     }
     snprintf(name, sizeof name, "the %s data", what);
-    return add_part(reading->fingerprint, name, TT_FINGERPRINT_ROWS, tt_fingerprint_of_rows(dataset),
+    return add_part(reading->fingerprint, name, TT_FINGERPRINT_ROWS, tt_dataset_sum(dataset),
                     (int64_t)tt_dataset_count(dataset));
 }
 
@@ -368,17 +368,4 @@ void tt_fingerprint_deinit(struct tt_fingerprint *fingerprint)
     for (size_t i = 0; i < fingerprint->count; i++) tt_free(fingerprint->parts[i].name);
     tt_free(fingerprint->parts);
     *fingerprint = (struct tt_fingerprint){0};
-}
-
-uint64_t tt_fingerprint_of_rows(const struct tt_dataset *dataset)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < tt_dataset_count(dataset); i++) {
-        struct tt_sample sample = tt_dataset_sample(dataset, i);
-        int32_t sizes[2] = {sample.count, sample.supervised_count};
-        sum = tt_crc64(sum, sizes, sizeof sizes);
-        sum = tt_crc64(sum, sample.ids, (size_t)sample.count * sizeof *sample.ids);
-        sum = tt_crc64(sum, sample.supervised, (size_t)sample.count);
-    }
-    return tt_dataset_sum_columns(dataset, sum);
 }

@@ -63,7 +63,4 @@ TT_MUST_USE tt_status tt_fingerprint_changes(const struct tt_fingerprint *finger
                                              const struct tt_json_value *before, struct tt_str *broken,
                                              struct tt_str *changed);
 
-/* Sum of all tokens of a data set and of their supervision masks. */
-uint64_t tt_fingerprint_of_rows(const struct tt_dataset *dataset);
-
 #endif

@@ -73,7 +73,7 @@ static void add_data(struct builder *to, const struct tt_run *run, int world_siz
     const struct tt_run_spec *spec = run->spec;
     const struct tt_data_config *data = run->data;
     char sum[20];
-    snprintf(sum, sizeof sum, "%016llx", (unsigned long long)tt_fingerprint_of_rows(run->inputs.train));
+    snprintf(sum, sizeof sum, "%016llx", (unsigned long long)tt_dataset_sum(run->inputs.train));
     add(to, "training data", tt_json_new_string(sum));
     add(to, TT_RESUME_SAMPLES,
         tt_json_new_integer(world_size * spec->per_device_train_batch_size *

@@ -96,7 +96,8 @@ static struct tt_dataset *mix(const double *weights, int count, int64_t max, uin
         put_rows(name, 1000 * i, 100);
         assert_int_equal(tt_sources_add(&sources, test_at(name), "train", weights[i]), TT_OK);
     }
-    assert_int_equal(tt_dataset_load_sources(&sources, &config, NULL, 100000, max, seed, &dataset), TT_OK);
+    const struct tt_dataset_request request = {&sources, &config, NULL, 100000, max, seed};
+    assert_int_equal(tt_dataset_load_sources(&request, &dataset), TT_OK);
     tt_sources_deinit(&sources);
     return dataset;
 }

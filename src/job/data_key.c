@@ -1,0 +1,83 @@
+#include "job/data_key.h"
+
+#include <string.h>
+
+#include "base/crc64.h"
+#include "base/file.h"
+#include "data/settings.h"
+#include "checkpoint/load.h"
+#include "job/compared.h"
+
+static bool changes_rows(const struct tt_setting *row)
+{
+    static const char *const others[] = {
+        "dataset_name",
+        "datasets",
+        "dataset_train_split",
+        "dataset_test_split",
+        "eval_dataset",
+        "eval_split_size",
+        "packing",
+        "packing_strategy",
+        "eval_packing",
+        "chat_template_path",
+        "date",
+        "shuffle_dataset",
+        "max_train_samples",
+        "max_eval_samples",
+        "dataset_prepared_path",
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(row->name, others[i]) == 0) return false;
+    return row->unneeded == NULL && row->offset != TT_SETTING_NO_FIELD;
+}
+
+static tt_status write_settings(const struct tt_data_config *data, struct tt_str *key)
+{
+    for (const struct tt_setting *row = tt_data_settings; row->name != NULL; row++)
+        if (changes_rows(row)) TT_TRY(tt_job_write_setting(row, (const char *)data + row->offset, key));
+    bool wrapped = data->packing && data->packing_strategy == TT_PACKING_WRAPPED;
+    return tt_str_printf(key, "cut: %d\n", (int)wrapped);
+}
+
+struct texts {
+    const char *folder;
+    struct tt_str *key;
+    bool dates; /* one of them asks for the date */
+};
+
+static tt_status add_text(struct texts *texts, const char *name, const char *data, size_t bytes)
+{
+    static const char asks[] = "strftime_now";
+    if (memmem(data, bytes, asks, sizeof asks - 1) != NULL) texts->dates = true;
+    return tt_str_printf(texts->key, "%s: %zu %016llx\n", name, bytes,
+                         (unsigned long long)tt_crc64(0, data, bytes));
+}
+
+static tt_status add_file(void *context, const char *name)
+{
+    struct texts *texts = context;
+    struct tt_str data = {0};
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, texts->folder, name));
+    tt_status status = tt_file_read(path.text, TT_MODEL_FOLDER_COPY_BYTES_MAX, &data);
+    if (status == TT_OK) status = add_text(texts, name, tt_str_text(&data), data.bytes);
+    tt_str_deinit(&data);
+    return status;
+}
+
+tt_status tt_data_key_make(const struct tt_data_key_source *source, struct tt_str *key, bool *keeps)
+{
+    struct texts texts = {source->tokenizer_folder, key, false};
+    TT_TRY(write_settings(source->data, key));
+    TT_TRY(tt_model_folder_list_tokenizer(source->tokenizer_folder, true, add_file, &texts));
+    for (size_t i = 0; i < source->templates->template_count; i++) {
+        const struct tt_chat_template *template = &source->templates->templates[i];
+        TT_TRY(tt_str_printf(key, "template '%s' ", template->name));
+        TT_TRY(add_text(&texts, "text", template->text, strlen(template->text)));
+    }
+    if (texts.dates && source->data->date != NULL)
+        TT_TRY(tt_str_printf(key, "date: %s\n", source->data->date));
+    *keeps = !texts.dates || source->dated;
+    return TT_OK;
+}

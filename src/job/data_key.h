@@ -1,0 +1,20 @@
+/* What determines the tokens of rows beside the rows themselves (data/cache.h), as text: the settings of data, the
+ * tokenizer's files and the chat templates. A setting counts unless it is known not to change rows. */
+#ifndef TT_JOB_DATA_KEY_H
+#define TT_JOB_DATA_KEY_H
+
+#include "data/chat.h"
+#include "data/dataset.h"
+
+struct tt_data_key_source {
+    const struct tt_data_config *data; /* max_length as it is used */
+    const char *tokenizer_folder;
+    const struct tt_chat_files *templates; /* that replace the folder's; may be empty */
+    bool dated;                            /* `date` was given, and is not the time of the start */
+};
+
+/* *keeps is false when a chat template prints the date of the start: the tokens are those of one run only. */
+TT_MUST_USE tt_status tt_data_key_make(const struct tt_data_key_source *source, struct tt_str *key,
+                                       bool *keeps);
+
+#endif

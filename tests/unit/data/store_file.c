@@ -1,0 +1,382 @@
+/* data/store_file.h and data/cache.h: rows of a file are those of memory; a damaged file, and one that was made to
+ * mislead, is refused before memory depends on it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/crc64.h"
+#include "base/file.h"
+#include "data/cache.h"
+#include "data/sampler.h"
+#include "data/store_file.h"
+#include "data/store_layout.h"
+#include "support/allocations.h"
+#include "support/root.h"
+
+enum { VOCAB = 500, ROWS = 600 };
+static const char key[] = "a key";
+
+static struct tt_data_config config = {.dataset_text_field = "text",
+                                       .dataset_prompt_field = "prompt",
+                                       .dataset_completion_field = "completion",
+                                       .max_length = 64,
+                                       .completion_only_loss = -1};
+
+/* Rows of 2 to 90 ids: some are truncated, some have labels, some none. */
+static void put_rows(const char *name, int rows)
+{
+    struct tt_str text = {0};
+    for (int i = 0; i < rows; i++) {
+        int count = 2 + i * 37 % 89;
+        assert_int_equal(tt_str_printf(&text, "{\"input_ids\": [%d", i % VOCAB), TT_OK);
+        for (int t = 1; t < count; t++)
+            assert_int_equal(tt_str_printf(&text, ", %d", (i * 7 + t) % VOCAB), TT_OK);
+        assert_int_equal(tt_str_append_text(&text, "], \"completion_mask\": [0"), TT_OK);
+        for (int t = 1; t < count; t++)
+            assert_int_equal(tt_str_printf(&text, ", %d", i % 50 != 0 && t > i % 5), TT_OK);
+        assert_int_equal(tt_str_append_text(&text, "]}\n"), TT_OK);
+    }
+    test_put(name, tt_str_text(&text));
+    tt_str_deinit(&text);
+}
+
+static void add_source(struct tt_sources *sources, const char *name, double weight)
+{
+    assert_int_equal(tt_sources_add(sources, test_at(name), "train", weight), TT_OK);
+}
+
+static struct tt_dataset_request request_of(const struct tt_sources *sources)
+{
+    return (struct tt_dataset_request){sources, &config, NULL, VOCAB, 0, 5};
+}
+
+static void assert_equal(const struct tt_dataset *a, const struct tt_dataset *b)
+{
+    struct tt_dataset_report x, y;
+    size_t parts_a, parts_b;
+    const struct tt_dataset_part *pa = tt_dataset_parts(a, &parts_a), *pb = tt_dataset_parts(b, &parts_b);
+    tt_dataset_report(a, &x);
+    tt_dataset_report(b, &y);
+    assert_memory_equal(&x, &y, sizeof x);
+    assert_int_equal(parts_a, parts_b);
+    assert_memory_equal(pa, pb, parts_a * sizeof *pa);
+    assert_int_equal(tt_dataset_count(a), tt_dataset_count(b));
+    for (size_t i = 0; i < tt_dataset_count(a); i++) {
+        struct tt_sample s = tt_dataset_sample(a, i), t = tt_dataset_sample(b, i);
+        assert_int_equal(tt_store_check(tt_dataset_store(b), i), TT_OK);
+        assert_int_equal(s.count, t.count);
+        assert_int_equal(s.supervised_count, t.supervised_count);
+        assert_memory_equal(s.ids, t.ids, (size_t)s.count * sizeof *s.ids);
+        assert_memory_equal(s.supervised, t.supervised, (size_t)s.count);
+    }
+    assert_true(tt_dataset_sum(a) == tt_dataset_sum(b));
+}
+
+static void rows_are_those_of_memory(void **state)
+{
+    (void)state;
+    static const double weights[][2] = {{1, 0}, {1, 1}, {2.5, 0.3}, {1, 3}};
+    put_rows("a.jsonl", ROWS);
+    put_rows("b.jsonl", 70);
+    for (size_t w = 0; w < sizeof weights / sizeof *weights; w++) {
+        struct tt_sources sources = {0};
+        struct tt_dataset *plain = NULL, *made = NULL, *read = NULL;
+        bool hit;
+        char folder[256];
+        add_source(&sources, "a.jsonl", weights[w][0]);
+        if (weights[w][1] > 0) add_source(&sources, "b.jsonl", weights[w][1]);
+        snprintf(folder, sizeof folder, "%s", test_at("kept"));
+        const struct tt_dataset_cache cache = {folder, "setting: 1\n"};
+        for (int64_t max = 0; max <= 620; max += 310) {
+            struct tt_dataset_request request = request_of(&sources);
+            request.max_samples = max;
+            assert_int_equal(tt_dataset_load_sources(&request, &plain), TT_OK);
+            assert_int_equal(tt_dataset_load_cached(&cache, &request, &made, &hit), TT_OK);
+            assert_false(hit);
+            assert_equal(plain, made);
+            assert_int_equal(tt_dataset_load_cached(&cache, &request, &read, &hit), TT_OK);
+            assert_true(hit);
+            assert_equal(plain, read);
+            /* A held-out part is a copy in memory. */
+            struct tt_dataset *held_plain = NULL, *held_read = NULL;
+            assert_int_equal(tt_dataset_split(plain, 20, 3, &held_plain), TT_OK);
+            assert_int_equal(tt_dataset_split(read, 20, 3, &held_read), TT_OK);
+            assert_equal(held_plain, held_read);
+            assert_equal(plain, read);
+            struct tt_dataset *all[] = {plain, made, read, held_plain, held_read};
+            for (size_t i = 0; i < sizeof all / sizeof *all; i++) tt_dataset_destroy(all[i]);
+        }
+        tt_sources_deinit(&sources);
+    }
+}
+
+/* ---- Damage and forgery ---- */
+
+static struct tt_str written; /* the bytes of a whole file */
+
+static void write_file(int rows)
+{
+    struct tt_sources sources = {0};
+    struct tt_store_writer *writer = NULL;
+    put_rows("a.jsonl", rows);
+    add_source(&sources, "a.jsonl", 1);
+    const struct tt_dataset_request request = request_of(&sources);
+    assert_int_equal(tt_store_writer_open(test_at("x.rows"), key, &writer), TT_OK);
+    assert_int_equal(tt_dataset_write(&request, writer), TT_OK);
+    tt_store_writer_destroy(writer);
+    tt_sources_deinit(&sources);
+    tt_str_clear(&written);
+    assert_int_equal(tt_file_read(test_at("x.rows"), 1 << 26, &written), TT_OK);
+}
+
+static void put_bytes(const char *data, size_t bytes)
+{
+    FILE *file = fopen(test_at("y.rows"), "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Whether the bytes are refused, at once or when a sample is used. */
+static bool is_refused(const char *data, size_t bytes)
+{
+    struct tt_store store;
+    struct tt_dataset_report report;
+    const struct tt_dataset_part *parts;
+    size_t part_count;
+    put_bytes(data, bytes);
+    tt_status status =
+        tt_store_file_open(test_at("y.rows"), key, VOCAB, 64, &store, &report, &parts, &part_count);
+    if (status != TT_OK) {
+        assert_int_equal(status, TT_ERR_DATA);
+        return true;
+    }
+    for (size_t i = 0; i < store.sample_count && status == TT_OK; i++) status = tt_store_check(&store, i);
+    if (status != TT_OK) assert_int_equal(status, TT_ERR_DATA);
+    tt_store_deinit(&store);
+    return status != TT_OK;
+}
+
+static void every_damaged_byte_is_found(void **state)
+{
+    (void)state;
+    write_file(9);
+    struct tt_store_layout layout;
+    assert_true(tt_store_lay_out((const struct tt_store_header *)written.data, &layout));
+    assert_false(is_refused(written.data, written.bytes));
+    for (size_t i = 0; i < written.bytes; i++) {
+        size_t tokens = (size_t)((const struct tt_store_header *)written.data)->token_count;
+        bool gap = (i >= sizeof(struct tt_store_header) && i < layout.key) ||
+                   (i >= layout.key + strlen(key) && i < layout.ids) ||
+                   (i >= layout.ids + tokens * 4 && i < layout.supervised) ||
+                   (i >= layout.supervised + tokens && i < layout.samples);
+        written.data[i] ^= 0x10;
+        if (!gap && !is_refused(written.data, written.bytes)) fail_msg("damage at byte %zu is not found", i);
+        written.data[i] ^= 0x10;
+    }
+    for (size_t bytes = 0; bytes < written.bytes; bytes += 13) assert_true(is_refused(written.data, bytes));
+    assert_int_equal(tt_str_append_text(&written, "more"), TT_OK);
+    assert_true(is_refused(written.data, written.bytes));
+}
+
+/* Makes the sums of a changed file right. */
+static void forge(void)
+{
+    struct tt_store_header *header = (struct tt_store_header *)written.data;
+    struct tt_store_layout layout;
+    assert_true(tt_store_lay_out(header, &layout));
+    uint64_t *sums = (uint64_t *)(written.data + layout.sums);
+    for (uint64_t first = 0; first < header->token_count; first += TT_STORE_BLOCK_TOKENS) {
+        uint64_t count = header->token_count - first;
+        if (count > TT_STORE_BLOCK_TOKENS) count = TT_STORE_BLOCK_TOKENS;
+        uint64_t sum = tt_crc64(0, written.data + layout.ids + first * 4, count * 4);
+        sums[first / TT_STORE_BLOCK_TOKENS] = tt_crc64(sum, written.data + layout.supervised + first, count);
+    }
+    header->tables_sum = tt_crc64(0, written.data + layout.samples, layout.end - layout.samples);
+    header->header_sum = tt_store_header_sum(header, written.data + layout.key);
+}
+
+/* One of the changes of a written file; 0: none. */
+static void change_file(int change)
+{
+    struct tt_store_layout layout;
+    struct tt_store_header *header = (struct tt_store_header *)written.data;
+    assert_true(tt_store_lay_out(header, &layout));
+    int32_t *ids = (int32_t *)(written.data + layout.ids);
+    uint8_t *supervised = (uint8_t *)written.data + layout.supervised;
+    struct tt_store_sample *samples = (struct tt_store_sample *)(written.data + layout.samples);
+    struct tt_dataset_part *parts = (struct tt_dataset_part *)(written.data + layout.parts);
+    assert_in_range(header->token_count, TT_STORE_BLOCK_TOKENS + 1, 1 << 20);
+    switch (change) {
+    case 0:
+        break; /* a right one */
+    case 1:
+        ids[header->token_count - 1] = VOCAB;
+        break;
+    case 2:
+        ids[0] = -1;
+        break;
+    case 3:
+        supervised[samples[3].first + 1] = 2;
+        break;
+    case 4: /* more than the sample says: a batch would have no room for them */
+        supervised[samples[1].first + 1] = !supervised[samples[1].first + 1];
+        break;
+    case 5:
+        samples[5].first++;
+        break;
+    case 6:
+        samples[0].count = INT32_MAX;
+        break;
+    case 7:
+        samples[0].count = -samples[0].count;
+        break;
+    case 8:
+        samples[2].supervised_count = samples[2].count;
+        break;
+    case 9:
+        samples[4].prompt = 1;
+        break;
+    case 10:
+        samples[4].completion = SIZE_MAX;
+        break;
+    case 11:
+        parts[0].source = TT_SOURCES_MAX;
+        break;
+    case 12:
+        header->report.supervised_tokens++;
+        break;
+    case 13: /* two samples as one: longer than max_length, or not the number of samples */
+        samples[0].count += samples[1].count;
+        samples[0].supervised_count += samples[1].supervised_count;
+        memmove(samples + 1, samples + 2, (header->sample_count - 2) * sizeof *samples);
+        break;
+    case 14:
+        header->report.tokens--;
+        break;
+    case 15:
+        parts[0].report.samples = -1;
+        break;
+    case 16:
+        header->report.longest = -1;
+        break;
+    }
+}
+
+static void forged_files_are_refused(void **state)
+{
+    (void)state;
+    for (int change = 0; change <= 16; change++) {
+        write_file(ROWS);
+        change_file(change);
+        forge();
+        if (is_refused(written.data, written.bytes) != (change > 0)) fail_msg("change %d", change);
+    }
+}
+
+/* With a right sum of the header, as far as there can be one. */
+static void impossible_sizes_are_refused(void **state)
+{
+    (void)state;
+    for (int field = 0; field < 5; field++) {
+        write_file(9);
+        struct tt_store_header *header = (struct tt_store_header *)written.data;
+        uint64_t *fields[] = {&header->key_bytes, &header->token_count, &header->sample_count,
+                              &header->text_bytes, &header->part_count};
+        static const uint64_t values[] = {UINT64_MAX, UINT64_MAX / 4 + 1, UINT64_MAX / 32 + 1, INT64_MAX, 0};
+        for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+            uint64_t before = *fields[field];
+            *fields[field] = values[v];
+            if (field > 0) header->header_sum = tt_store_header_sum(header, key);
+            if (before != values[v]) assert_true(is_refused(written.data, written.bytes));
+            *fields[field] = before;
+        }
+    }
+}
+
+/* A batch of damaged tokens is an error of the step, not a step. */
+static void batches_are_checked(void **state)
+{
+    (void)state;
+    struct tt_store store;
+    struct tt_dataset_report report;
+    const struct tt_dataset_part *parts;
+    size_t part_count;
+    struct tt_dataset *dataset = NULL;
+    write_file(ROWS);
+    for (int strategy = -1; strategy <= TT_PACKING_WRAPPED; strategy++) {
+        const struct tt_sampler_config sampling = {.micro_batch_size = 1,
+                                                   .world_size = 1,
+                                                   .accumulation = 1,
+                                                   .packing = strategy >= 0,
+                                                   .packing_strategy =
+                                                       strategy >= 0 ? strategy : TT_PACKING_BFD,
+                                                   .max_length = 64};
+        for (int damaged = 0; damaged < 2; damaged++) {
+            struct tt_sampler *sampler = NULL;
+            struct tt_batch_storage storage = {0};
+            struct tt_batch batch;
+            struct tt_store_layout layout;
+            int refused = 0;
+            assert_true(tt_store_lay_out((const struct tt_store_header *)written.data, &layout));
+            written.data[layout.ids + 4] ^= (char)damaged;
+            put_bytes(written.data, written.bytes);
+            written.data[layout.ids + 4] ^= (char)damaged;
+            assert_int_equal(
+                tt_store_file_open(test_at("y.rows"), key, VOCAB, 64, &store, &report, &parts, &part_count),
+                TT_OK);
+            assert_int_equal(tt_dataset_adopt(&store, &report, parts, part_count, &dataset), TT_OK);
+            assert_int_equal(tt_sampler_create(dataset, &sampling, &sampler), TT_OK);
+            for (int64_t step = 0; step < tt_sampler_steps_per_epoch(sampler); step++)
+                refused += tt_sampler_batch(sampler, step, 0, 0, &storage, &batch) != TT_OK;
+            assert_true(damaged ? refused > 0 : refused == 0);
+            tt_batch_storage_deinit(&storage);
+            tt_sampler_destroy(sampler);
+            tt_dataset_destroy(dataset);
+        }
+    }
+}
+
+static tt_status load_cached(void *context)
+{
+    struct tt_dataset *dataset = NULL;
+    bool hit;
+    char folder[256];
+    snprintf(folder, sizeof folder, "%s", test_at("few"));
+    const struct tt_dataset_cache cache = {folder, ""};
+    const struct tt_dataset_request request = request_of(context);
+    tt_status status = tt_dataset_load_cached(&cache, &request, &dataset, &hit);
+    if (status == TT_OK) tt_dataset_destroy(dataset);
+    return status;
+}
+
+static void out_of_memory(void **state)
+{
+    (void)state;
+    struct tt_sources sources = {0};
+    put_rows("few.jsonl", 4);
+    add_source(&sources, "few.jsonl", 1);
+    test_allocations_fail(load_cached, &sources); /* writes it at last */
+    test_allocations_fail(load_cached, &sources); /* reads it */
+    tt_sources_deinit(&sources);
+}
+
+static int remove_all(void **state)
+{
+    tt_str_deinit(&written);
+    return test_root_remove(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_those_of_memory), cmocka_unit_test(every_damaged_byte_is_found),
+        cmocka_unit_test(forged_files_are_refused), cmocka_unit_test(impossible_sizes_are_refused),
+        cmocka_unit_test(batches_are_checked),      cmocka_unit_test(out_of_memory),
+    };
+    return cmocka_run_group_tests_name("data/store_file", tests, test_root_create, remove_all);
+}
