@@ -31,6 +31,7 @@ struct tt_executor {
     bool head_held;              /* the head's unit is still gathered, for the backward pass */
     struct tt_unit *next_unit;   /* its gather waits until the running block reaches its attention */
     struct tt_exchange exchange; /* lent to the blocks */
+    struct tt_unit *split;       /* the running block's unit while it lends parts; NULL: it is whole */
 };
 
 enum { SAVED_ALIGNMENT = 64 };
@@ -56,6 +57,29 @@ static tt_status gather_next(struct tt_executor *executor, bool behind)
 static tt_status gather_in_quiet(void *context)
 {
     return gather_next(context, true);
+}
+
+static tt_status take_part(void *context, int part, int next)
+{
+    struct tt_executor *executor = context;
+    return tt_unit_take_part(executor->split, part, next);
+}
+
+/* Before a block runs: it may ask for the parts of its unit. */
+static void lend_parts(struct tt_executor *executor, struct tt_unit *unit)
+{
+    executor->exchange.part_count = tt_unit_part_count(unit);
+    executor->exchange.part_rows = tt_unit_part_rows(unit);
+    executor->split = executor->exchange.part_count > 0 ? unit : NULL;
+}
+
+/* After it ran. */
+static tt_status drop_parts(struct tt_executor *executor)
+{
+    struct tt_unit *unit = executor->split;
+    executor->split = NULL;
+    executor->exchange.part_count = 0;
+    return unit != NULL ? tt_unit_drop_part(unit) : TT_OK;
 }
 
 /* Levels apply to layers that run backward: embedding and head have one way to run, and the backward pass ends at the
@@ -101,7 +125,10 @@ tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_
     if (executor->slots == NULL || executor->saved_block == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(create_slots(executor));
     executor->config.levels = NULL; /* lent for this call only */
-    executor->exchange = (struct tt_exchange){.quiet = gather_in_quiet, .context = executor};
+    executor->exchange = (struct tt_exchange){.quiet = gather_in_quiet,
+                                              .take_part = take_part,
+                                              .batch_rows = config->rows_max,
+                                              .context = executor};
     *out = executor;
 out:
     if (status != TT_OK) tt_executor_destroy(executor);
@@ -159,7 +186,6 @@ static tt_status forward_block(struct tt_executor *executor, const struct tt_pas
     tt_stream_mark(pass->lent.stream, slot->forward_mark);
     slot->mark = tt_workspace_mark(executor->config.workspace);
     slot->x_TD = *x_TD;
-    slot->kept = pass->in.gradient && index >= executor->first_trainable && slot->level < TT_RECOMPUTE_BLOCK;
     TT_GO(push_output(executor, pass, index, pair, &y_TD));
     block_pass.in.gradient = slot->kept;
     block_pass.in.level = slot->level;
@@ -170,6 +196,42 @@ static tt_status forward_block(struct tt_executor *executor, const struct tt_pas
 out:
     if (status != TT_OK) tt_while("running %s forward", block->name);
     return status;
+}
+
+/* A rank without tokens takes the same parts as the others. */
+static tt_status forward_empty(struct tt_executor *executor, const struct tt_pass *pass, int index)
+{
+    struct tt_block *block = &executor->config.model->blocks[index];
+    struct slot *slot = &executor->slots[index];
+    tt_tensor none = {0};
+    if (executor->split == NULL) return TT_OK;
+    tt_status status = block->ops->forward(block, pass, none, slot->kept ? slot->saved : NULL, none);
+    if (status != TT_OK) tt_while("running %s forward without tokens", block->name);
+    return status;
+}
+
+static tt_status backward_empty(struct tt_executor *executor, const struct tt_pass *pass, int index)
+{
+    struct tt_block *block = &executor->config.model->blocks[index];
+    tt_tensor none = {0};
+    if (executor->split == NULL) return TT_OK;
+    tt_status status = block->ops->backward(block, pass, none, executor->slots[index].saved, none, none);
+    if (status != TT_OK) tt_while("running %s backward without tokens", block->name);
+    return status;
+}
+
+/* The forward of a gathered block, with the parts of its unit. */
+static tt_status run_forward(struct tt_executor *executor, const struct tt_pass *pass, int index,
+                             tt_tensor pair[2], tt_tensor *x_TD)
+{
+    struct slot *slot = &executor->slots[index];
+    slot->kept = pass->in.gradient && index >= executor->first_trainable && slot->level < TT_RECOMPUTE_BLOCK;
+    lend_parts(executor, unit_of(executor, index));
+    if (pass->in.batch->token_count > 0)
+        TT_TRY(forward_block(executor, pass, index, pair, x_TD));
+    else
+        TT_TRY(forward_empty(executor, pass, index));
+    return drop_parts(executor);
 }
 
 /* Gathers the unit of `block`, whose backward runs next. Without prefetch the transfer starts only now. */
@@ -227,7 +289,7 @@ tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass
         TT_TRY(tt_unit_gather(unit_of(executor, i)));
         TT_TRY(tt_unit_wait(unit_of(executor, i)));
         if (i + 1 < count && config->forward_prefetch) TT_TRY(prefetch(executor, pass, i + 1));
-        if (compute) TT_TRY(forward_block(executor, &own, i, pair, &x_TD));
+        TT_TRY(run_forward(executor, &own, i, pair, &x_TD));
         TT_TRY(gather_next(executor, false)); /* a block without attention */
         if (i + 1 == count && pass->in.gradient) {
             executor->head_held = true; /* its backward runs next */
@@ -281,7 +343,9 @@ tt_status tt_executor_backward(struct tt_executor *executor, const struct tt_pas
         if (!executor->head_held) TT_TRY(gather_for_backward(executor, i)); /* held: gathered by forward */
         executor->head_held = false;
         if (more && config->backward_prefetch == TT_PREFETCH_PRE) TT_TRY(prefetch(executor, pass, i - 1));
-        if (compute) TT_TRY(backward_block(executor, &own, i));
+        lend_parts(executor, unit);
+        TT_TRY(compute ? backward_block(executor, &own, i) : backward_empty(executor, &own, i));
+        TT_TRY(drop_parts(executor));
         TT_TRY(gather_next(executor, false));
         if (more && config->backward_prefetch == TT_PREFETCH_POST) TT_TRY(gather_post(executor, i));
         TT_TRY(tt_unit_reduce(unit, last_micro));
@@ -298,6 +362,7 @@ void tt_executor_end(struct tt_executor *executor)
     executor->open = false;
     executor->head_held = false;
     executor->next_unit = NULL;
+    executor->split = NULL;
 }
 
 static tt_status has_nonfinite(const struct tt_pass *pass, tt_tensor y_TD, bool *found)
@@ -325,7 +390,7 @@ tt_status tt_executor_find_nonfinite(struct tt_executor *executor, const struct 
     bool found = false;
     tt_tensor x_TD = {0}, pair[2] = {{0}, {0}};
     tt_status status = TT_OK;
-    struct tt_pass own = *pass;
+    struct tt_pass own = lend_exchange(executor, pass);
     own.in.gradient = false;
     snprintf(where, where_bytes, "the loss");
     executor->begin_mark = tt_workspace_mark(config->workspace);
@@ -333,12 +398,10 @@ tt_status tt_executor_find_nonfinite(struct tt_executor *executor, const struct 
     for (int i = 0; i < config->model->block_count; i++) {
         TT_GO(tt_unit_gather(unit_of(executor, i)));
         TT_GO(tt_unit_wait(unit_of(executor, i)));
-        if (pass->in.batch->token_count > 0) {
-            TT_GO(forward_block(executor, &own, i, pair, &x_TD));
-            if (!found && !tt_tensor_is_empty(x_TD)) {
-                TT_GO(has_nonfinite(pass, x_TD, &found));
-                if (found) snprintf(where, where_bytes, "the output of %s", config->model->blocks[i].name);
-            }
+        TT_GO(run_forward(executor, &own, i, pair, &x_TD));
+        if (!found && !tt_tensor_is_empty(x_TD)) {
+            TT_GO(has_nonfinite(pass, x_TD, &found));
+            if (found) snprintf(where, where_bytes, "the output of %s", config->model->blocks[i].name);
         }
         TT_GO(tt_unit_release(unit_of(executor, i), false));
     }

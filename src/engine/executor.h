@@ -3,7 +3,8 @@
  *
  * One micro batch with gradients:  begin -> forward -> (the caller reads pass->out->loss_N) -> backward -> end.
  * Without gradients:               begin -> forward -> (loss_N or logits_NV) -> end.
- * A rank whose micro batch is empty (T = 0) makes the same calls: it joins every collective and computes nothing.
+ * A rank whose micro batch is empty (T = 0) makes the same calls: it joins every collective and computes nothing. A
+ * block whose unit is gathered in parts runs there too, with empty tensors: it asks for the parts (nn/pass.h).
  *
  * Each block has a level (enum tt_level). Inputs of blocks at TT_RECOMPUTE_OFFLOAD alternate between two places of the
  * workspace: while block i computes, its input is copied to page-locked host memory on a separate stream; in backward
@@ -27,6 +28,7 @@ struct tt_executor_config {
     struct tt_device *device;
     /* [model->block_count], copied. Ignored for embedding and head. NULL: TT_KEEP_CHEAP. */
     const enum tt_level *levels;
+    int64_t rows_max;   /* with a label, of any micro batch of any rank */
     int64_t tokens_max; /* of a micro batch with gradients: the size of TT_RECOMPUTE_OFFLOAD's host buffers */
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;

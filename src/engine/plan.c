@@ -134,6 +134,7 @@ static tt_status run_attempt(const struct attempt *attempt, struct tt_plan *plan
     int machines = attempt->ranks.machines, count = attempt->ranks.count,
         local = (count + machines - 1) / machines;
     struct tt_comm *comm = NULL, *replicas = NULL;
+    plan->split_vocabulary = attempt->rank.split_vocabulary;
     TT_GO(tt_comm_create_planned(hybrid ? local : count, local, &comm));
     if (hybrid) TT_GO(tt_comm_create_planned(machines, 1, &replicas));
     status = run_rank(attempt, comm, replicas, plan);
@@ -192,7 +193,7 @@ static tt_status offload_for_free(const struct attempt *attempt, int position, i
 }
 
 /* Runs the first position that fits; the last one when none does. */
-static tt_status choose(const struct attempt *attempt, struct tt_plan *plan)
+static tt_status choose_levels(const struct attempt *attempt, struct tt_plan *plan)
 {
     int first, last;
     find_range(&attempt->rank, plan, &first, &last);
@@ -210,6 +211,22 @@ static tt_status choose(const struct attempt *attempt, struct tt_plan *plan)
     TT_TRY(run_at(attempt, last, plan));
     bool offloads = last > TT_RECOMPUTE_BLOCK * (plan->block_count - 2);
     return offloads ? offload_for_free(attempt, last, end, plan) : TT_OK;
+}
+
+/* Splits the vocabulary only where nothing else fits, and only if it fits then. */
+static tt_status choose(const struct attempt *attempt, struct tt_plan *plan)
+{
+    TT_TRY(choose_levels(attempt, plan));
+    if (plan->fits || attempt->rank.split_vocabulary) return TT_OK;
+    struct attempt split = *attempt;
+    struct tt_plan *other = tt_calloc(1, sizeof *other);
+    if (other == NULL) return TT_ERR_MEMORY;
+    *other = *plan;
+    split.rank.split_vocabulary = true;
+    tt_status status = choose_levels(&split, other);
+    if (status == TT_OK && other->fits) *plan = *other;
+    tt_free(other);
+    return status;
 }
 
 /* *found: the attempt fits. Then `what` and its memory are added to `advice`. */

@@ -8,7 +8,8 @@
  * order. Along the sequence memory falls and time rises, so the fastest candidate that fits is found by bisection;
  * each attempt is a whole run on the plan device. The first blocks change level first because their backward runs
  * last: by then the memory of all other blocks is free. Where some inputs have to move to the host, all those move
- * whose copies cost no time.
+ * whose copies cost no time. If nothing fits, the same is tried with the vocabulary split: embedding and head are then
+ * gathered in parts no larger than a layer (engine/rank_units.c), which costs transfers.
  */
 #ifndef TT_ENGINE_PLAN_H
 #define TT_ENGINE_PLAN_H
@@ -31,7 +32,8 @@ struct tt_plan {
     size_t kept_bytes;           /* of the workspace: results that forward keeps for backward */
     /* The rest is used in turn by, among others: */
     size_t attention_bytes, logits_bytes;
-    size_t limit_bytes; /* of one rank on its device; 0: no limit */
+    bool split_vocabulary; /* embedding and head are gathered in parts */
+    size_t limit_bytes;    /* of one rank on its device; 0: no limit */
     bool fits;
     double step_seconds; /* estimate of one optimizer step; 0 without training */
     int64_t step_tokens; /* of a rank in that step, at most */

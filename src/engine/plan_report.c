@@ -70,6 +70,8 @@ const char *tt_plan_recompute_text(const struct tt_plan *plan, char *text, size_
             used += (size_t)snprintf(text + used, text_bytes - used, " %s in %d of %d layers", name,
                                      counts[level], layers);
     }
+    if (plan->split_vocabulary && used < text_bytes)
+        snprintf(text + used, text_bytes - used, ", embedding and head gathered in parts");
     return text;
 }
 

@@ -19,48 +19,6 @@ static size_t aligned(size_t bytes)
     return tt_align_up(bytes, BATCH_ALIGNMENT);
 }
 
-static tt_status create_units(const struct tt_rank_config *config, struct tt_rank *rank)
-{
-    struct tt_model *model = rank->model;
-    struct tt_shard_config shard = {
-        .strategy = config->strategy,
-        .device = rank->device,
-        .compute = rank->stream,
-        .shard_comm = rank->mesh.shard,
-        .replicate_comm = rank->mesh.replicate,
-        .compute_dtype = config->model_options.compute_dtype,
-        .reduce_dtype = config->reduce_dtype,
-        .train = config->train,
-        .offload_params = config->offload_params,
-    };
-    TT_TRY(tt_shard_context_create(&shard, &rank->shard));
-    rank->units = tt_calloc((size_t)model->unit_count, sizeof *rank->units);
-    rank->adamw = tt_calloc((size_t)model->unit_count, sizeof *rank->adamw);
-    tt_param **params = tt_calloc(model->param_count + 1, sizeof *params);
-    tt_status status = rank->units != NULL && rank->adamw != NULL && params != NULL ? TT_OK : TT_ERR_MEMORY;
-    for (int u = 0; u < model->unit_count && status == TT_OK; u++) {
-        size_t count = 0;
-        int users = 0;
-        const char *name = NULL;
-        for (int b = 0; b < model->block_count; b++) {
-            const struct tt_block *block = &model->blocks[b];
-            if (model->unit_of_block[b] != u) continue;
-            if (name == NULL) name = block->name;
-            users++;
-            for (size_t p = 0; p < block->param_count; p++) {
-                bool seen = false; /* a tied tensor belongs to two blocks and is stored once */
-                for (size_t q = 0; q < count; q++) seen |= params[q] == block->params[p];
-                if (!seen) params[count++] = block->params[p];
-            }
-        }
-        status = tt_unit_create(rank->shard, name, params, count, users, &rank->units[u]);
-    }
-    tt_free(params);
-    if (status != TT_OK) return status;
-    bool beside = config->forward_prefetch || config->backward_prefetch == TT_PREFETCH_PRE;
-    return tt_shard_context_seal(rank->shard, beside ? 2 : 1); /* 2: the running block's and the next one's */
-}
-
 static tt_status create_optimizer(struct tt_rank *rank, bool offload)
 {
     for (int u = 0; u < rank->model->unit_count; u++)
@@ -157,7 +115,7 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
     rank->sharded = rank->mesh.part_count > 1;
     TT_GO(tt_stream_create(rank->device, &rank->stream));
     TT_GO(tt_model_create(config->model_facts, &config->model_options, &rank->model));
-    TT_GO(create_units(config, rank));
+    TT_GO(tt_rank_create_units(config, rank));
     if (config->train) TT_GO(create_optimizer(rank, config->offload_params));
     TT_GO(create_snapshot(config, rank));
     TT_GO(tt_rank_rows_init(config, rank));
@@ -169,6 +127,7 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
         .workspace = rank->workspace,
         .device = rank->device,
         .levels = config->levels,
+        .rows_max = config->limits.rows,
         .tokens_max = config->limits.tokens,
         .backward_prefetch = config->backward_prefetch,
         .forward_prefetch = config->forward_prefetch,
@@ -209,6 +168,7 @@ void tt_rank_deinit(struct tt_rank *rank)
 
 tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_source *source)
 {
+    TT_TRY(tt_rank_check_split(rank));
     tt_status status = tt_load_units(rank->model, rank->units, rank->stream, source);
     if (status == TT_OK) status = tt_stream_synchronize(rank->stream);
     TT_TRY(tt_comm_agree(rank->world, status));

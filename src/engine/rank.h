@@ -32,7 +32,9 @@ struct tt_rank_config {
     bool saves, saves_state;     /* host memory for a snapshot of the values; of the optimizer state too */
     enum tt_recompute recompute; /* the levels that the plan may choose */
     const enum tt_level *levels; /* [block_count], lent: the levels that it chose; NULL: TT_KEEP_CHEAP */
-    bool offload_params;         /* frozen shards and optimizer state in page-locked host memory */
+    /* the plan chose it: embedding and head are gathered in parts where they can be; the same on all ranks */
+    bool split_vocabulary;
+    bool offload_params; /* frozen shards and optimizer state in page-locked host memory */
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;
     tt_dtype reduce_dtype;
@@ -60,6 +62,7 @@ struct tt_rank {
     struct tt_model *model;
     struct tt_shard_context *shard;
     struct tt_unit **units;       /* [model->unit_count] */
+    bool split_vocabulary;        /* as in the configuration */
     struct tt_adamw_state *adamw; /* [model->unit_count]; empty for frozen units */
     struct tt_snapshot snapshot;  /* empty unless config.saves */
     struct tt_workspace *workspace;
@@ -104,6 +107,10 @@ TT_MUST_USE tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_bat
                                        const struct tt_objective_counts *counts, const struct tt_pass *pass);
 TT_MUST_USE tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values,
                                           int64_t count); /* device memory */
+/* rank_units.c, for tt_rank_init: creates shard context and units. For tt_rank_load: fails on every rank when some
+ * split the vocabulary and others do not. */
+TT_MUST_USE tt_status tt_rank_create_units(const struct tt_rank_config *config, struct tt_rank *rank);
+TT_MUST_USE tt_status tt_rank_check_split(struct tt_rank *rank);
 /* rank_rows.c, for tt_rank_init: allocates `rows`, and checks that the model has the reference that the objective
  * needs. For tt_rank_add_loss: calls the objective's function. */
 TT_MUST_USE tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank *rank);

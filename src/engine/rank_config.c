@@ -75,5 +75,6 @@ struct tt_rank_config tt_rank_config_of(const struct tt_rank_config *shared,
     config.local_rank = place->local_rank;
     config.workspace_bytes = plan->workspace_bytes;
     config.levels = plan->levels;
+    config.split_vocabulary = plan->split_vocabulary;
     return config;
 }

@@ -37,6 +37,10 @@ struct tt_block_ops {
     /* Training FLOPs for one row: a token of a sequence of `length` tokens; for the head a label. Recomputation is not
      * counted. `full`: all parameters train. */
     double (*flops)(const struct tt_block *block, double length, bool full);
+    /* NULL, or the frozen matrix that the block can read in parts of its rows (struct tt_exchange); NULL again when
+     * this one cannot. Then forward and backward are called without tokens too, with empty tensors, to take the same
+     * parts. */
+    tt_param *(*split)(const struct tt_block *block);
 };
 
 struct tt_block {

@@ -13,12 +13,33 @@ static tt_status scale_rows(const struct tt_embedding_block *embedding, const st
     return tt_scale(pass->lent.stream, &args);
 }
 
+/* Each token's row is in one of the parts. */
+static tt_status forward_parts(const struct tt_embedding_block *embedding, const struct tt_pass *pass,
+                               tt_tensor y_TD)
+{
+    const struct tt_exchange *exchange = pass->lent.exchange;
+    bool compute = pass->in.batch->token_count > 0;
+    for (int part = 0; part < exchange->part_count; part++) {
+        TT_TRY(exchange->take_part(exchange->context, part, part + 1 < exchange->part_count ? part + 1 : -1));
+        if (!compute) continue;
+        struct tt_embedding_forward_args args = {.table_VD = embedding->table->value,
+                                                 .ids_T = pass->in.batch->ids_T,
+                                                 .y_TD = y_TD,
+                                                 .first = part * exchange->part_rows,
+                                                 .vocab = embedding->table->dims[0]};
+        TT_TRY(tt_embedding_forward(pass->lent.stream, &args));
+    }
+    return compute ? scale_rows(embedding, pass, y_TD) : TT_OK;
+}
+
 static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *saved,
                          tt_tensor y_TD)
 {
     const struct tt_embedding_block *embedding = block->impl;
     (void)x_TD;
     (void)saved;
+    if (pass->lent.exchange != NULL && pass->lent.exchange->part_count > 0)
+        return forward_parts(embedding, pass, y_TD);
     struct tt_embedding_forward_args args = {
         .table_VD = embedding->table->value, .ids_T = pass->in.batch->ids_T, .y_TD = y_TD};
     TT_TRY(tt_embedding_forward(pass->lent.stream, &args));
@@ -56,6 +77,12 @@ static double flops(const struct tt_block *block, double length, bool full)
     return 0;
 }
 
+static tt_param *split(const struct tt_block *block)
+{
+    const struct tt_embedding_block *embedding = block->impl;
+    return embedding->table->trainable ? NULL : embedding->table;
+}
+
 const struct tt_block_ops tt_embedding_block_ops = {
     .kind = "embedding",
     .saved_bytes = 1,
@@ -63,4 +90,5 @@ const struct tt_block_ops tt_embedding_block_ops = {
     .backward = backward,
     .visit_linears = visit_linears,
     .flops = flops,
+    .split = split,
 };

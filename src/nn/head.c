@@ -10,6 +10,11 @@ struct saved {
     bool done;
 };
 
+static bool in_parts(const struct tt_pass *pass)
+{
+    return pass->lent.exchange != NULL && pass->lent.exchange->part_count > 0;
+}
+
 int64_t tt_head_chunk_rows(int64_t vocab, tt_dtype dtype, bool host)
 {
     int64_t bytes = host ? TT_HEAD_CHUNK_BYTES_HOST : TT_HEAD_CHUNK_BYTES_DEVICE;
@@ -48,6 +53,25 @@ static tt_tensor rows_or_empty(tt_tensor tensor, int64_t first, int64_t count)
     return tt_tensor_is_empty(tensor) ? tensor : tt_tensor_rows(tensor, first, count);
 }
 
+tt_status tt_head_loss(const struct tt_head *head, const struct tt_pass *pass, bool gradient, int64_t first,
+                       int64_t count, tt_tensor logits_NV)
+{
+    struct tt_cross_entropy_args args = {
+        .logits_NV = logits_NV,
+        .labels_N = tt_tensor_rows(pass->in.batch->labels_N, first, count),
+        .loss_N = tt_tensor_rows(pass->out->loss_N, first, count),
+        .correct_N = tt_tensor_rows(pass->out->correct_N, first, count),
+        .entropy_N = tt_tensor_rows(pass->out->entropy_N, first, count),
+        .mean_N = rows_or_empty(pass->out->mean_N, first, count),
+        .grad_scale = pass->in.loss_scale,
+        .grad_scale_N = rows_or_empty(pass->in.scale_N, first, count),
+        .label_smoothing = pass->in.label_smoothing,
+        .soft_cap = head->soft_cap,
+        .gradient = gradient,
+    };
+    return tt_cross_entropy(pass->lent.stream, &args);
+}
+
 /* Normed rows -> loss, hits and entropy, chunk by chunk; with `gradient` also d(rows) and the gradients of the head's
  * trainable weights. */
 static tt_status run_chunks(const struct tt_head *head, const struct tt_pass *pass, tt_tensor n_ND,
@@ -60,6 +84,10 @@ static tt_status run_chunks(const struct tt_head *head, const struct tt_pass *pa
                                        tt_device_is_host(tt_stream_device(pass->lent.stream)));
     tt_tensor keys_N, logits_NV, h_NR, dh_NR;
     size_t mark = tt_workspace_mark(workspace);
+    if (in_parts(pass)) {
+        const struct tt_head_rows rows = {head, pass, n_ND, drows_ND, gradient};
+        return tt_head_run_parts(&rows);
+    }
     if (chunk > total) chunk = total;
     TT_TRY(gather_keys(head, pass, &keys_N));
     TT_TRY(tt_workspace_2d(workspace, "chunk of logits", pass->in.compute_dtype, chunk, vocab, &logits_NV));
@@ -71,20 +99,7 @@ static tt_status run_chunks(const struct tt_head *head, const struct tt_pass *pa
         tt_tensor h = rows_or_empty(h_NR, 0, count), dh = rows_or_empty(dh_NR, 0, count);
         struct tt_linear_call call = {linear, pass, rows_or_empty(keys_N, first, count), n, h};
         TT_TRY(tt_linear_forward(&call, logits));
-        struct tt_cross_entropy_args args = {
-            .logits_NV = logits,
-            .labels_N = tt_tensor_rows(pass->in.batch->labels_N, first, count),
-            .loss_N = tt_tensor_rows(pass->out->loss_N, first, count),
-            .correct_N = tt_tensor_rows(pass->out->correct_N, first, count),
-            .entropy_N = tt_tensor_rows(pass->out->entropy_N, first, count),
-            .mean_N = rows_or_empty(pass->out->mean_N, first, count),
-            .grad_scale = pass->in.loss_scale,
-            .grad_scale_N = rows_or_empty(pass->in.scale_N, first, count),
-            .label_smoothing = pass->in.label_smoothing,
-            .soft_cap = head->soft_cap,
-            .gradient = gradient,
-        };
-        TT_TRY(tt_cross_entropy(pass->lent.stream, &args));
+        TT_TRY(tt_head_loss(head, pass, gradient, first, count, logits));
         if (!gradient) continue;
         TT_TRY(tt_linear_backward_input(&call, logits, dh, tt_tensor_rows(drows_ND, first, count)));
         TT_TRY(tt_linear_backward_params(&call, logits, dh));
@@ -109,14 +124,18 @@ static tt_status forward_logits(const struct tt_head *head, const struct tt_pass
     tt_tensor n_ND, keys_N, h_NR;
     TT_TRY(tt_workspace_2d(pass->lent.workspace, "logits", TT_F32, pass->in.batch->row_count,
                            tt_linear_group_out(&head->lm_head), &pass->out->logits_NV));
-    if (pass->in.batch->row_count == 0) return TT_OK;
+    if (pass->in.batch->row_count == 0)
+        return in_parts(pass) ? tt_head_logits_in_parts(head, pass, (tt_tensor){0}, (tt_tensor){0}) : TT_OK;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(gather(pass, x_TD, &n_ND));
     TT_TRY(gather_keys(head, pass, &keys_N));
     TT_TRY(tt_linear_push_h(&head->lm_head, pass, n_ND.dims[0], &h_NR));
     TT_TRY(tt_norm_forward(&head->norm, pass, n_ND, n_ND, (tt_tensor){0}));
     struct tt_linear_call call = {&head->lm_head, pass, keys_N, n_ND, h_NR};
-    TT_TRY(tt_linear_forward(&call, pass->out->logits_NV));
+    if (in_parts(pass))
+        TT_TRY(tt_head_logits_in_parts(head, pass, n_ND, pass->out->logits_NV));
+    else
+        TT_TRY(tt_linear_forward(&call, pass->out->logits_NV));
     if (head->soft_cap > 0) {
         struct tt_soft_cap_args args = {.x = pass->out->logits_NV, .cap = head->soft_cap};
         TT_TRY(tt_soft_cap(pass->lent.stream, &args));
@@ -131,8 +150,13 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     const struct tt_head *head = block->impl;
     struct saved *saved = record;
     int64_t rows = pass->in.batch->row_count;
+    bool done = saved != NULL && grads_lent(head) && !pass->in.scales_follow;
     (void)y_TD;
     if (pass->in.want_logits) return forward_logits(head, pass, x_TD);
+    if (pass->in.batch->token_count == 0 && in_parts(pass)) {
+        if (saved != NULL) *saved = (struct saved){.done = done};
+        return run_chunks(head, pass, (tt_tensor){0}, done, (tt_tensor){0});
+    }
     TT_TRY(tt_workspace_1d(pass->lent.workspace, "loss of rows", TT_F32, rows, &pass->out->loss_N));
     TT_TRY(tt_workspace_1d(pass->lent.workspace, "hits of rows", TT_I32, rows, &pass->out->correct_N));
     TT_TRY(tt_workspace_1d(pass->lent.workspace, "entropy of rows", TT_F32, rows, &pass->out->entropy_N));
@@ -140,14 +164,13 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
         TT_TRY(
             tt_workspace_1d(pass->lent.workspace, "mean logits of rows", TT_F32, rows, &pass->out->mean_N));
     tt_tensor drows_ND = {0}, rstd_N = {0}, n_ND;
-    bool done = saved != NULL && grads_lent(head) && !pass->in.scales_follow;
     if (saved != NULL) {
         TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient of the head's rows", x_TD.dtype, rows,
                                x_TD.dims[1], &drows_ND));
         TT_TRY(tt_workspace_1d(pass->lent.workspace, "rstd", TT_F32, rows, &rstd_N));
         *saved = (struct saved){.drows_ND = drows_ND, .rstd_N = rstd_N, .done = done};
     }
-    if (rows == 0) return TT_OK;
+    if (rows == 0) return in_parts(pass) ? run_chunks(head, pass, (tt_tensor){0}, done, drows_ND) : TT_OK;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(gather(pass, x_TD, &n_ND));
     TT_TRY(tt_norm_forward(&head->norm, pass, n_ND, n_ND, rstd_N));
@@ -164,6 +187,8 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
     bool want_dx = !tt_tensor_is_empty(dx_TD);
     (void)dy_TD;
     if (pass->in.batch->row_count == 0) {
+        if (in_parts(pass) && !saved->done)
+            TT_TRY(run_chunks(head, pass, (tt_tensor){0}, true, (tt_tensor){0}));
         return want_dx ? tt_fill_zero(pass->lent.stream, dx_TD.data, tt_tensor_bytes(dx_TD)) : TT_OK;
     }
     tt_tensor x_ND, n_ND;
@@ -202,6 +227,15 @@ static double flops(const struct tt_block *block, double length, bool full)
     return tt_linear_group_flops(&head->lm_head, full);
 }
 
+static tt_param *split(const struct tt_block *block)
+{
+    const struct tt_head *head = block->impl;
+    const struct tt_linear *linear = &head->lm_head.linears[0];
+    bool plain = linear->r == 0 && linear->bias == NULL && !linear->weight->trainable &&
+                 !tt_param_is_quantized(linear->weight) && !head->norm.weight->trainable;
+    return plain ? linear->weight : NULL;
+}
+
 const struct tt_block_ops tt_head_ops = {
     .kind = "head",
     .saved_bytes = sizeof(struct saved),
@@ -209,4 +243,5 @@ const struct tt_block_ops tt_head_ops = {
     .backward = backward,
     .visit_linears = visit_linears,
     .flops = flops,
+    .split = split,
 };

@@ -8,6 +8,10 @@
  * only, and backward recomputes the chunks. It does so too where the scales of rows follow from their losses
  * (pass->in.scales_follow).
  *
+ * A frozen matrix may come in parts of the vocabulary (struct tt_exchange). Then a chunk of logits is filled part by
+ * part, and its gradient multiplied part by part, summed in fp32: each chunk takes all parts twice, so a chunk takes up
+ * to TT_HEAD_SPLIT_BYTES_DEVICE. Ranks with fewer rows make as many rounds over the parts.
+ *
  * Kept for backward, per row with a label: D elements of the compute type and one rstd (fp32). */
 #ifndef TT_NN_HEAD_H
 #define TT_NN_HEAD_H
@@ -16,7 +20,11 @@
 #include "nn/linear.h"
 #include "nn/norm.h"
 
-enum { TT_HEAD_CHUNK_BYTES_HOST = 64 << 20, TT_HEAD_CHUNK_BYTES_DEVICE = 256 << 20 };
+enum {
+    TT_HEAD_CHUNK_BYTES_HOST = 64 << 20,
+    TT_HEAD_CHUNK_BYTES_DEVICE = 256 << 20,
+    TT_HEAD_SPLIT_BYTES_DEVICE = 1 << 30
+};
 
 struct tt_head {
     struct tt_norm norm;
@@ -27,5 +35,21 @@ struct tt_head {
 extern const struct tt_block_ops tt_head_ops;
 /* Rows of one chunk for a vocabulary of `vocab` entries. */
 int64_t tt_head_chunk_rows(int64_t vocab, tt_dtype dtype, bool host);
+
+/* head_parts.c: the same with the matrix in parts. */
+struct tt_head_rows {
+    const struct tt_head *head;
+    const struct tt_pass *pass;
+    tt_tensor n_ND;     /* normed rows; empty without rows */
+    tt_tensor drows_ND; /* with `gradient`: overwritten by the gradient of n_ND */
+    bool gradient;
+};
+/* The loss of a chunk of logits: cross entropy of rows [first, first + count) of the batch. */
+TT_MUST_USE tt_status tt_head_loss(const struct tt_head *head, const struct tt_pass *pass, bool gradient,
+                                   int64_t first, int64_t count, tt_tensor logits_NV);
+TT_MUST_USE tt_status tt_head_run_parts(const struct tt_head_rows *rows);
+/* Takes all parts once; logits_NV is empty without rows. */
+TT_MUST_USE tt_status tt_head_logits_in_parts(const struct tt_head *head, const struct tt_pass *pass,
+                                              tt_tensor n_ND, tt_tensor logits_NV);
 
 #endif

@@ -45,6 +45,13 @@ const char *tt_level_name(enum tt_level level);
 struct tt_exchange {
     /* The next op computes much and moves little (attention): a good time to start transfers beside it. */
     tt_status (*quiet)(void *context);
+    /* The running block's matrix (`split` of its ops) comes in parts: only the rows of the part that was taken last are
+     * its value. Takes part 0 <= `part` < part_count, and starts the transfer of part `next`, which is taken next; -1:
+     * none. All ranks must take the same parts in the same order, also those without tokens. */
+    tt_status (*take_part)(void *context, int part, int next);
+    int part_count;     /* 0: the matrix is whole */
+    int64_t part_rows;  /* of all parts but the last */
+    int64_t batch_rows; /* rows with a label: the most that a micro batch of any rank has */
     void *context;
 };
 

@@ -174,6 +174,13 @@ static bool is_better(const struct gather_slot *a, const struct gather_slot *b)
     return a->let_go < b->let_go;
 }
 
+bool tt_shard_has_free_slot(const struct tt_shard_context *context)
+{
+    for (int i = 0; i < context->slot_count; i++)
+        if (!context->slots[i].held) return true;
+    return false;
+}
+
 tt_status tt_shard_take_slot(struct tt_shard_context *context, struct tt_unit *unit, struct gather_slot **out)
 {
     struct gather_slot *best = NULL;

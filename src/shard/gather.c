@@ -158,7 +158,7 @@ tt_status tt_unit_gather_behind(struct tt_unit *unit)
     return tt_unit_gather(unit);
 }
 
-static tt_tensor view(const tt_param *param, void *data, tt_dtype dtype)
+static tt_tensor view(const tt_param *param, void *data, tt_dtype dtype, int64_t rows)
 {
     if (tt_param_is_quantized(param)) return tt_tensor_1d(data, dtype, (int64_t)param->quant.bytes);
     tt_tensor tensor = {.data = data, .dtype = dtype, .rank = param->rank};
@@ -168,6 +168,7 @@ static tt_tensor view(const tt_param *param, void *data, tt_dtype dtype)
         tensor.strides[i] = stride;
         stride *= param->dims[i];
     }
+    if (rows > 0) tensor.dims[0] = rows;
     return tensor;
 }
 
@@ -188,12 +189,12 @@ static void lend(struct tt_unit *unit)
         const struct member *member = &unit->members[i];
         tt_param *param = member->param;
         if (!member->trains) {
-            param->value = view(param, offset_of(frozen, member->offset), member->dtype);
+            param->value = view(param, offset_of(frozen, member->offset), member->dtype, member->rows);
             continue;
         }
-        param->value =
-            view(param, offset_of(trainable, member->offset * tt_dtype_bytes(member->dtype)), member->dtype);
-        param->grad = view(param, offset_of(gradient, member->offset * sizeof(float)), TT_F32);
+        param->value = view(param, offset_of(trainable, member->offset * tt_dtype_bytes(member->dtype)),
+                            member->dtype, 0);
+        param->grad = view(param, offset_of(gradient, member->offset * sizeof(float)), TT_F32, 0);
     }
 }
 
@@ -240,6 +241,7 @@ tt_status tt_unit_wait(struct tt_unit *unit)
 tt_status tt_unit_release_values(struct tt_unit *unit)
 {
     if (unit->holders == 0) return tt_unit_fail_state(unit, "release of the values");
+    TT_TRY(tt_unit_drop_part(unit));
     if (unit->holders > 1 || unit->prefetched || unit->slot == NULL) return TT_OK;
     for (size_t i = 0; i < unit->member_count; i++) unit->members[i].param->value = (tt_tensor){0};
     tt_status status = tt_event_record(unit->slot->released, unit->context->config.compute);
@@ -250,6 +252,7 @@ tt_status tt_unit_release_values(struct tt_unit *unit)
 tt_status tt_unit_release(struct tt_unit *unit, bool keep)
 {
     if (unit->holders == 0) return tt_unit_fail_state(unit, "release");
+    TT_TRY(tt_unit_drop_part(unit));
     if (--unit->holders > 0) return TT_OK;
     revoke_views(unit);
     if (unit->gradient_slot != NULL) unit->gradient_slot->owner = NULL;
@@ -288,6 +291,7 @@ tt_status tt_unit_frozen_changed(struct tt_unit *unit)
     if (unit->holders > 0) return tt_unit_fail_state(unit, "change of the frozen values");
     struct gather_slot *slot = find_values(unit);
     if (slot != NULL) slot->frozen_valid = false;
+    for (int i = 0; i < unit->part_count; i++) TT_TRY(tt_unit_frozen_changed(unit->parts[i]));
     return tt_event_record(unit->written, unit->context->config.compute);
 }
 

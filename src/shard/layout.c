@@ -27,8 +27,8 @@ static bool append(size_t *end, size_t alignment, int64_t count, size_t size, si
            !__builtin_add_overflow(*offset, extent, end) && *end <= PTRDIFF_MAX / sizeof(float);
 }
 
-static tt_status place_members(struct tt_unit *unit, tt_param *const *params, size_t *frozen_end,
-                               size_t *trainable_end)
+static tt_status place_members(struct tt_unit *unit, tt_param *const *params, struct row_range range,
+                               size_t *frozen_end, size_t *trainable_end)
 {
     const struct tt_shard_config *config = &unit->context->config;
     for (size_t i = 0; i < unit->member_count; i++) {
@@ -43,6 +43,12 @@ static tt_status place_members(struct tt_unit *unit, tt_param *const *params, si
                            params[i]->name);
         bool fits = count_elements(params[i], &member->count);
         if (tt_param_is_quantized(params[i])) member->count = (int64_t)params[i]->quant.bytes;
+        if (fits && range.param == params[i]) {
+            int64_t row = member->count / params[i]->dims[0];
+            member->first = range.first * row;
+            member->count = range.count * row;
+            member->rows = range.count;
+        }
         if (fits && member->trains)
             fits = append(trainable_end, ELEMENT_ALIGNMENT, member->count, 1, &member->offset);
         else if (fits)
@@ -88,11 +94,12 @@ static void make_piece(struct tt_unit *unit, const struct member *member, struct
     piece->in_host = unit->context->config.offload_params;
     intersect((int64_t)member->offset, member->count * element, rank * share, share, &piece->first,
               &piece->count);
-    piece->first /= element;
+    piece->first = piece->count > 0 ? member->first + piece->first / element : 0;
     piece->count /= element;
 }
 
-tt_status tt_unit_lay_out(struct tt_unit *unit, tt_param *const *params, size_t param_count)
+tt_status tt_unit_lay_out(struct tt_unit *unit, tt_param *const *params, size_t param_count,
+                          struct row_range range)
 {
     size_t world_size = (size_t)unit->context->world_size;
     size_t frozen_end = 0, trainable_end = 0, trainable_count;
@@ -101,7 +108,7 @@ tt_status tt_unit_lay_out(struct tt_unit *unit, tt_param *const *params, size_t 
     unit->pieces = tt_calloc(param_count, sizeof *unit->pieces);
     unit->runs = tt_calloc(param_count, sizeof *unit->runs);
     if (unit->members == NULL || unit->pieces == NULL || unit->runs == NULL) return TT_ERR_MEMORY;
-    TT_TRY(place_members(unit, params, &frozen_end, &trainable_end));
+    TT_TRY(place_members(unit, params, range, &frozen_end, &trainable_end));
     if (!round_up(frozen_end, world_size * SEGMENT_ALIGNMENT, &unit->frozen_bytes) ||
         !round_up(trainable_end, world_size * ELEMENT_ALIGNMENT, &trainable_count) ||
         unit->frozen_bytes > PTRDIFF_MAX / 2 || trainable_count > PTRDIFF_MAX / 2 / sizeof(float))
@@ -130,7 +137,8 @@ void tt_unit_set_piece_data(struct tt_unit *unit)
             piece->data = tt_buffer_at(unit->master, (size_t)piece->slice_offset * sizeof(float));
             continue;
         }
-        size_t in_unit = member->offset + (size_t)piece->first * tt_dtype_bytes(member->dtype);
+        size_t in_unit =
+            member->offset + (size_t)(piece->first - member->first) * tt_dtype_bytes(member->dtype);
         piece->data = tt_buffer_at(unit->frozen_shard, in_unit - (size_t)rank * unit->frozen_shard_bytes);
     }
 }

@@ -1,7 +1,8 @@
 /* Structures of contexts and units, for src/shard only.
  *
  * Files: context.c (context and pool), layout.c (layout of the tensors), unit.c (creation and queries), gather.c
- * (gather, wait, release), share.c (shards of other ranks of this process), reduce.c (gradients).
+ * (gather, wait, release), parts.c (units whose matrix is gathered in parts), share.c (shards of other ranks of this
+ * process), reduce.c (gradients).
  */
 #ifndef TT_SHARD_SHARD_IMPL_H
 #define TT_SHARD_SHARD_IMPL_H
@@ -69,6 +70,8 @@ struct member {
     bool trains;    /* in the trainable segment */
     tt_dtype dtype; /* of the lent view */
     int64_t count;  /* elements */
+    int64_t first;  /* element of the parameter with which the member begins: 0 except in a part */
+    int64_t rows;   /* of the lent view; 0: all */
     size_t offset;  /* bytes in the frozen segment, elements in the trainable one */
 };
 
@@ -83,6 +86,11 @@ struct tt_unit {
     size_t run_count;
     int user_count;
 
+    /* parts.c: a frozen matrix, in a unit for each range of its rows. */
+    struct tt_unit **parts; /* [part_count], owned */
+    int part_count;
+    int part; /* the one that is lent; -1: none */
+
     /* Whole segments with all padding, and this rank's share. */
     size_t frozen_bytes, frozen_shard_bytes;
     int64_t trainable_count, slice_count;
@@ -92,7 +100,7 @@ struct tt_unit {
     struct tt_buffer *frozen_shard; /* any buffer is NULL when it would be empty */
     struct tt_buffer *master;
     struct tt_buffer *gradient;  /* the slice */
-    struct gather_slot own_slot; /* SHARD_GRAD_OP: the unit */
+    struct gather_slot own_slot; /* SHARD_GRAD_OP, or beside parts: the unit */
     /* trainable values in the compute type, where they have memory of their own */
     struct gather_slot own_trainable;
     bool small;                        /* the trainable part is small beside the frozen part */
@@ -109,8 +117,15 @@ struct tt_unit {
     bool sum_due; /* small: tt_shard_context_join has gradients to sum */
 };
 
+/* Rows of a frozen matrix that make a unit; without `param` all parameters are whole. */
+struct row_range {
+    const tt_param *param;
+    int64_t first, count;
+};
+
 /* layout.c: sets members, sizes, pieces and runs; tt_unit_set_piece_data sets the data of pieces after allocation. */
-TT_MUST_USE tt_status tt_unit_lay_out(struct tt_unit *unit, tt_param *const *params, size_t param_count);
+TT_MUST_USE tt_status tt_unit_lay_out(struct tt_unit *unit, tt_param *const *params, size_t param_count,
+                                      struct row_range range);
 void tt_unit_set_piece_data(struct tt_unit *unit);
 
 size_t tt_unit_gathered_bytes(const struct tt_unit *unit); /* bytes of a slot for the whole unit */
@@ -124,6 +139,14 @@ void tt_gather_slot_deinit(struct gather_slot *slot);
 TT_MUST_USE tt_status tt_gradient_slot_init(struct tt_shard_context *context, int64_t count,
                                             struct gradient_slot *slot);
 void tt_gradient_slot_deinit(struct gradient_slot *slot);
+
+/* unit.c: tt_unit_create of a unit that is whole, of the rest of a split unit (`beside_parts`), or of a part. */
+TT_MUST_USE tt_status tt_unit_make(struct tt_shard_context *context, const char *name,
+                                   tt_param *const *params, size_t param_count, int user_count,
+                                   bool beside_parts, struct row_range range, struct tt_unit **out);
+/* parts.c: destroys the parts. */
+void tt_unit_destroy_parts(struct tt_unit *unit);
+bool tt_shard_has_free_slot(const struct tt_shard_context *context);
 
 /* Takes a free slot for `unit`: its previous one while that still holds its values. */
 TT_MUST_USE tt_status tt_shard_take_slot(struct tt_shard_context *context, struct tt_unit *unit,

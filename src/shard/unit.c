@@ -19,7 +19,7 @@ static bool keeps_trainable(const struct tt_unit *unit)
     return unit->small && context->config.strategy != TT_SHARD_GRAD_OP;
 }
 
-static tt_status create_memory(struct tt_unit *unit)
+static tt_status create_memory(struct tt_unit *unit, bool beside_parts)
 {
     struct tt_shard_context *context = unit->context;
     size_t slice_bytes = (size_t)unit->slice_count * sizeof(float);
@@ -39,15 +39,17 @@ static tt_status create_memory(struct tt_unit *unit)
         size_t bytes = (size_t)unit->trainable_count * tt_dtype_bytes(context->config.compute_dtype);
         TT_TRY(tt_gather_slot_init(context, bytes, &unit->own_trainable));
     }
-    if (!context->resident && context->config.strategy == TT_SHARD_GRAD_OP)
+    bool grad_op = !context->resident && context->config.strategy == TT_SHARD_GRAD_OP;
+    if (grad_op || (beside_parts && !context->at_hand))
         TT_TRY(tt_gather_slot_init(context, tt_unit_gathered_bytes(unit), &unit->own_slot));
     if (!context->resident && (unit->user_count > 1 || unit->small))
         TT_TRY(tt_gradient_slot_init(context, unit->trainable_count, &unit->own_gradient));
     return TT_OK;
 }
 
-tt_status tt_unit_create(struct tt_shard_context *context, const char *name, tt_param *const *params,
-                         size_t param_count, int user_count, struct tt_unit **out)
+tt_status tt_unit_make(struct tt_shard_context *context, const char *name, tt_param *const *params,
+                       size_t param_count, int user_count, bool beside_parts, struct row_range range,
+                       struct tt_unit **out)
 {
     tt_status status = TT_OK;
     if (context->sealed || user_count < 1)
@@ -59,11 +61,12 @@ tt_status tt_unit_create(struct tt_shard_context *context, const char *name, tt_
     unit->next = context->units;
     context->units = unit;
     unit->user_count = user_count;
+    unit->part = -1;
     unit->own_slot.owner = unit->own_trainable.owner = unit;
     unit->name = tt_strdup(name);
     if (unit->name == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(tt_unit_lay_out(unit, params, param_count));
-    TT_GO(create_memory(unit));
+    TT_GO(tt_unit_lay_out(unit, params, param_count, range));
+    TT_GO(create_memory(unit, beside_parts));
     *out = unit;
 out:
     if (status != TT_OK) {
@@ -71,6 +74,12 @@ out:
         tt_unit_destroy(unit);
     }
     return status;
+}
+
+tt_status tt_unit_create(struct tt_shard_context *context, const char *name, tt_param *const *params,
+                         size_t param_count, int user_count, struct tt_unit **out)
+{
+    return tt_unit_make(context, name, params, param_count, user_count, false, (struct row_range){0}, out);
 }
 
 /* Removes the unit from its context. */
@@ -94,6 +103,7 @@ void tt_unit_destroy(struct tt_unit *unit)
 {
     if (unit == NULL) return;
     tt_share_leave(unit->context); /* before the first shard that others pull is freed */
+    tt_unit_destroy_parts(unit);
     forget(unit->context, unit);
     for (size_t i = 0; i < unit->member_count && unit->holders > 0; i++)
         unit->members[i].param->value = unit->members[i].param->grad = (tt_tensor){0};
@@ -114,12 +124,13 @@ void tt_unit_destroy(struct tt_unit *unit)
 
 size_t tt_unit_piece_count(const struct tt_unit *unit)
 {
-    return unit->member_count;
+    return unit->member_count + (size_t)unit->part_count;
 }
 
 struct tt_piece tt_unit_piece(const struct tt_unit *unit, size_t index)
 {
-    return unit->pieces[index];
+    return index < unit->member_count ? unit->pieces[index]
+                                      : unit->parts[index - unit->member_count]->pieces[0];
 }
 
 struct tt_slices tt_unit_slices(const struct tt_unit *unit)
@@ -145,7 +156,9 @@ const char *tt_unit_name(const struct tt_unit *unit)
 
 size_t tt_unit_frozen_bytes(const struct tt_unit *unit)
 {
-    return unit->frozen_payload_bytes;
+    size_t bytes = unit->frozen_payload_bytes;
+    for (int i = 0; i < unit->part_count; i++) bytes += unit->parts[i]->frozen_payload_bytes;
+    return bytes;
 }
 
 int64_t tt_unit_trainable_count(const struct tt_unit *unit)

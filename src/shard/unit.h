@@ -53,6 +53,16 @@ struct tt_unit;
 TT_MUST_USE tt_status tt_unit_create(struct tt_shard_context *context, const char *name,
                                      tt_param *const *params, size_t param_count, int user_count,
                                      struct tt_unit **out);
+/* The same for a unit of one user whose frozen matrix `split->param` is gathered in parts of `split->rows` rows, each
+ * in a buffer of the pool: the pool is as large as the largest part, not as the matrix. All other parameters are
+ * gathered with the unit into memory of their own, so they must be few. */
+struct tt_unit_split {
+    const tt_param *param; /* one of `params`, not quantized */
+    int64_t rows;
+};
+TT_MUST_USE tt_status tt_unit_create_split(struct tt_shard_context *context, const char *name,
+                                           tt_param *const *params, size_t param_count,
+                                           const struct tt_unit_split *split, struct tt_unit **out);
 void tt_unit_destroy(struct tt_unit *unit); /* takes NULL */
 /* `gathers_in_flight`: number of buffers of the largest unit's size (2: one in use, one being gathered). */
 TT_MUST_USE tt_status tt_shard_context_seal(struct tt_shard_context *context, int gathers_in_flight);
@@ -104,6 +114,15 @@ TT_MUST_USE tt_status tt_unit_wait(struct tt_unit *unit);
 /* Releases the values early, after their last reader was queued and before reduce and release: another unit may be
  * gathered into their memory. Without effect while the unit has several holders. */
 TT_MUST_USE tt_status tt_unit_release_values(struct tt_unit *unit);
+/* Of a split unit between wait and release. Lends the rows of `part` as the matrix's value, and returns those of the
+ * part before; then starts the gather of part `next` (-1: none), which must be the next one that is taken, if a buffer
+ * is free. Collective, like gather. */
+TT_MUST_USE tt_status tt_unit_take_part(struct tt_unit *unit, int part, int next);
+/* Returns the rows of the part that is lent. Without effect when none is. */
+TT_MUST_USE tt_status tt_unit_drop_part(struct tt_unit *unit);
+int tt_unit_part_count(const struct tt_unit *unit);    /* 0: the unit is not split */
+int64_t tt_unit_part_rows(const struct tt_unit *unit); /* of all parts but the last, which may have fewer */
+
 /* Sums the gradients over the ranks, and adds this rank's slice of the sum to its gradient slice. `last_micro`: this is
  * the last micro batch of the step (NO_SHARD reduces only then). */
 TT_MUST_USE tt_status tt_unit_reduce(struct tt_unit *unit, bool last_micro);

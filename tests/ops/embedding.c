@@ -59,6 +59,38 @@ static void check_run(struct test_device *device, int threads, void *context)
     p->first_dtable = dtable;
 }
 
+/* A table in two parts: each call writes the rows of its own ids, and leaves the others as they are. */
+static void check_parts(struct test_device *device, int threads, void *context)
+{
+    struct problem *p = context;
+    int64_t words = p->row->words, border = words / 3;
+    struct test_tensor y = test_tensor_copy(&p->y), before = test_tensor_copy(&p->y);
+    double *ids = test_tensor_values(&p->ids), *kept = test_tensor_values(&before);
+    (void)threads;
+    for (int part = 0; part < 2; part++) {
+        TEST_TO_DEVICE(device, &p->table, &p->ids, &y);
+        int64_t first = part == 0 ? border : 0, count = part == 0 ? words - border : border;
+        struct tt_embedding_forward_args args = {.table_VD = tt_tensor_rows(p->table.view, first, count),
+                                                 .ids_T = p->ids.view,
+                                                 .y_TD = y.view,
+                                                 .first = first,
+                                                 .vocab = words};
+        test_ok(tt_embedding_forward(device->stream, &args));
+        TEST_TO_HOST(device, &p->table, &p->ids, &y);
+        double *got = test_tensor_values(&y);
+        for (int64_t t = 0; t < p->row->tokens; t++) {
+            bool written = part == 1 || (int64_t)ids[t] >= border;
+            const double *wanted = (written ? p->exact_y : kept) + t * p->row->width;
+            assert_memory_equal(got + t * p->row->width, wanted, (size_t)p->row->width * sizeof *got);
+        }
+        free(got);
+    }
+    test_tensor_check_gaps("y", &y);
+    free(ids), free(kept);
+    test_tensor_free(&y);
+    test_tensor_free(&before);
+}
+
 static void check_case(const void *row_pointer)
 {
     const struct embedding_case *row = row_pointer;
@@ -82,6 +114,7 @@ static void check_case(const void *row_pointer)
             p.simple_dtable[from] = (double)((float)p.simple_dtable[from] + (float)dy[to]);
         }
     test_on_each_isa(check_run, &p);
+    if (row->words > 2) test_on_each_isa(check_parts, &p);
     free(table), free(ids), free(dy);
     free(p.exact_y), free(p.exact_dtable), free(p.simple_dtable);
     test_tensor_free(&p.table);
@@ -122,6 +155,11 @@ static void an_id_outside_the_table_is_refused(void **state)
     test_refused(tt_embedding_forward(device.stream, &forward), TT_ERR_DATA,
                  "entry 1 is 5, which is outside 0..4");
     test_refused(tt_embedding_backward(device.stream, &backward), TT_ERR_DATA, "entry 1 is 5");
+    forward.vocab = 6;
+    test_ok(tt_embedding_forward(device.stream, &forward)); /* 5 is in another part */
+    forward.first = 2;
+    test_refused(tt_embedding_forward(device.stream, &forward), TT_ERR_INTERNAL, "outside a table of 6 rows");
+    forward.first = forward.vocab = 0;
     test_tensor_set(&ids, (const double[]){-1, 0});
     test_refused(tt_embedding_forward(device.stream, &forward), TT_ERR_DATA, "entry 0 is -1");
     test_tensor_equal("table", &table, &before);

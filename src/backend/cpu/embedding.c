@@ -29,14 +29,18 @@ static char *row_of(const tt_tensor *x, int64_t row)
 tt_status tt_cpu_embedding_forward(struct tt_stream *stream, const struct tt_embedding_forward_args *args)
 {
     const tt_tensor *table = &args->table_VD, *y = &args->y_TD;
-    TT_TRY(check_ids("embedding_forward", &args->ids_T, table->dims[0], TT_ERR_DATA));
-    int64_t tokens = y->dims[0], width = y->dims[1];
+    int64_t vocab = args->vocab > 0 ? args->vocab : table->dims[0];
+    TT_TRY(check_ids("embedding_forward", &args->ids_T, vocab, TT_ERR_DATA));
+    int64_t tokens = y->dims[0], width = y->dims[1], first = args->first, rows = table->dims[0];
     const int32_t *ids = args->ids_T.data;
     void (*convert_row)(void *, tt_dtype, const void *, tt_dtype, int64_t) = TT_BEST(stream, convert_row);
     int threads = tt_cpu_threads(stream, tokens * width);
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t t = 0; t < tokens; t++)
-        convert_row(row_of(y, t), y->dtype, row_of(table, ids[t]), table->dtype, width);
+    for (int64_t t = 0; t < tokens; t++) {
+        int64_t row = ids[t] - first;
+        if (row < 0 || row >= rows) continue; /* of another part */
+        convert_row(row_of(y, t), y->dtype, row_of(table, row), table->dtype, width);
+    }
     return TT_OK;
 }
 

@@ -34,6 +34,29 @@ template <typename X, typename Y> struct gather_op {
     }
 };
 
+/* y[row] = x[rows[row] - first] where that is in [0, count); other rows of y stay as they are. */
+template <typename X, typename Y> struct gather_part_op {
+    struct gather_op<X, Y> whole;
+    int64_t first, count;
+
+    template <int W> struct loaded {
+        typename gather_op<X, Y>::template loaded<W> x;
+        bool here;
+    };
+
+    template <int W> __device__ void load(int64_t row, int64_t col, loaded<W> &in) const
+    {
+        int64_t from = whole.rows[row] - first;
+        in.here = from >= 0 && from < count;
+        if (in.here) in.x.x = ::load<X, W>(whole.x.at(from, col));
+    }
+
+    template <int W> __device__ void store(int64_t row, int64_t col, const loaded<W> &in) const
+    {
+        if (in.here) whole.template store<W>(row, col, in.x);
+    }
+};
+
 /* y[row] = x[from[row]], or zeros where from[row] is negative. */
 template <typename T> struct scatter_op {
     view<const T> x;
@@ -203,6 +226,19 @@ tt_status gather_typed(struct tt_stream *stream, const char *name, const tt_tens
     return apply<W, ITEMS>(stream, name, op, y.dims[0], y.dims[1], is_aligned(x, W) && is_aligned(y, W), &y);
 }
 
+template <typename X, typename Y>
+tt_status gather_part_typed(struct tt_stream *stream, const struct tt_embedding_forward_args *args)
+{
+    constexpr int W = wide<X, Y>();
+    const tt_tensor &x = args->table_VD, &y = args->y_TD;
+    struct gather_part_op<X, Y> op = {
+        {view_of<const X>(x), static_cast<const int32_t *>(args->ids_T.data), view_of<Y>(y)}, args->first,
+            x.dims[0]
+    };
+    return apply<W, ITEMS>(stream, "embedding_forward", op, y.dims[0], y.dims[1],
+                           is_aligned(x, W) && is_aligned(y, W), &y);
+}
+
 } // namespace
 
 extern "C" tt_status tt_cuda_embedding_forward(struct tt_stream *stream,
@@ -210,6 +246,7 @@ extern "C" tt_status tt_cuda_embedding_forward(struct tt_stream *stream,
 {
     return with_type(args->table_VD.dtype, [&](auto x) {
         return with_type(args->y_TD.dtype, [&](auto y) {
+            if (args->vocab > 0) return gather_part_typed<decltype(x), decltype(y)>(stream, args);
             return gather_typed<decltype(x), decltype(y)>(stream, "embedding_forward", args->table_VD,
                                                           args->ids_T, args->y_TD);
         });

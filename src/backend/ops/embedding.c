@@ -11,6 +11,11 @@ tt_status tt_embedding_forward(struct tt_stream *stream, const struct tt_embeddi
     if (check.status != TT_OK) return check.status;
     tt_check_shape(&check, "y", args->y_TD, TT_TYPES_REAL, 2,
                    TT_DIMS(args->ids_T.dims[0], args->table_VD.dims[1]));
+    tt_check_that(&check,
+                  args->vocab == 0 ? args->first == 0
+                                   : args->first >= 0 && args->first + args->table_VD.dims[0] <= args->vocab,
+                  "a part from row %lld on is outside a table of %lld rows", (long long)args->first,
+                  (long long)args->vocab);
     tt_check_apart(&check, "y", args->y_TD, "table", args->table_VD);
     tt_check_apart(&check, "y", args->y_TD, "ids", args->ids_T);
     if (check.status != TT_OK) return check.status;

@@ -11,6 +11,9 @@ struct tt_embedding_forward_args {
     tt_tensor table_VD; /* f32 | bf16 */
     tt_tensor ids_T;    /* i32 */
     tt_tensor y_TD;     /* f32 | bf16 */
+    /* vocab > 0: `table` has only some rows of a table of `vocab` rows, from row `first` on; y[t] of other ids is left
+     * as it is. */
+    int64_t first, vocab;
 };
 TT_MUST_USE tt_status tt_embedding_forward(struct tt_stream *stream,
                                            const struct tt_embedding_forward_args *args);
