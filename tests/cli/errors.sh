@@ -112,7 +112,7 @@ expect 0 "" --help
 cp -r "$root/tests/golden/qwen2/model" base && cp "$root"/tests/support/tiny_tokenizer/* base/
 printf '{"text": "1 + 1 = 2"}\n' >data.jsonl
 train=(train --model_name_or_path base --max_steps 1 --dataset_name)
-expect 3 "rows are read from a local .jsonl" "${train[@]}" somebody/dataset
+expect 3 "rows are read from local .jsonl" "${train[@]}" somebody/dataset
 # How devices compute reaches the device of every kind of job.
 if ! grep -qm1 amx_bf16 /proc/cpuinfo; then
     for words in "${train[*]} data.jsonl --output_dir amx" "eval --model_name_or_path base --eval_dataset data.jsonl" \
