@@ -121,6 +121,13 @@ static tt_status check_optimizer(const struct tt_optim_config *optim)
     return tt_schedule_check(optim);
 }
 
+static bool launcher_has_address(void)
+{
+    for (int i = 0; i < TT_LAUNCHER_KINDS; i++)
+        if (tt_launcher_read(tt_launchers[i].host) != NULL) return true;
+    return false;
+}
+
 static tt_status check_launch(const struct tt_launch_spec *config)
 {
     if (config->machine_rank >= config->num_machines) {
@@ -129,8 +136,7 @@ static tt_status check_launch(const struct tt_launch_spec *config)
         tt_hint("machines are numbered from 0");
         return status;
     }
-    if (config->num_machines > 1 && config->main_process_ip == NULL &&
-        tt_launcher_read(tt_launchers[TT_LAUNCHER_TORCHRUN].host) == NULL)
+    if (config->num_machines > 1 && config->main_process_ip == NULL && !launcher_has_address())
         return usage("main_process_ip is missing for a run over several machines",
                      "it is the address of machine 0; the environment variable MASTER_ADDR also sets it");
     return TT_OK;

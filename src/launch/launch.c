@@ -6,7 +6,6 @@
 
 #include "base/file.h"
 #include "base/number.h"
-#include "base/str.h"
 #include "comm/launcher.h"
 #include "config/value.h"
 
@@ -29,6 +28,7 @@ static tt_status read_number(const char *name, int minimum, int maximum, int *nu
 static const struct tt_launcher *const torchrun = &tt_launchers[TT_LAUNCHER_TORCHRUN];
 static const struct tt_launcher *const srun = &tt_launchers[TT_LAUNCHER_SRUN];
 static const struct tt_launcher *const kubeflow = &tt_launchers[TT_LAUNCHER_KUBEFLOW];
+static const struct tt_launcher *const indexed = &tt_launchers[TT_LAUNCHER_INDEXED_JOB];
 
 /* TRIMTAB_NODE overrides the launcher's number of the machine. */
 static void name_machine(const struct tt_launch_spec *config, struct tt_launch *launch)
@@ -74,10 +74,11 @@ static tt_status set_address(const struct tt_launch_spec *config, const struct t
         tt_hint("set MASTER_ADDR and MASTER_PORT, or --main_process_ip and --main_process_port");
         return status;
     }
-    if (strlen(host) >= sizeof launch->host)
-        return tt_fail(TT_ERR_USAGE, "the address of rank 0 has %zu characters", strlen(host));
-    snprintf(launch->host, sizeof launch->host, "%s", host);
-    launch->local = is_loopback(host);
+    size_t bytes = strcspn(host, "\n");
+    if (bytes >= sizeof launch->host)
+        return tt_fail(TT_ERR_USAGE, "the address of rank 0 has %zu characters", bytes);
+    snprintf(launch->host, sizeof launch->host, "%.*s", (int)bytes, host);
+    launch->local = is_loopback(launch->host);
     launch->port = PORT_DEFAULT;
     TT_TRY(read_number(launcher->port, 1, 65535, &launch->port, &there));
     if (!there) TT_TRY(read_number(torchrun->port, 1, 65535, &launch->port, &there));
@@ -85,6 +86,30 @@ static tt_status set_address(const struct tt_launch_spec *config, const struct t
     if (there && agent != NULL && strcmp(agent, "True") == 0) launch->port += launch->port < 65535 ? 1 : -1;
     if (config->main_process_port > 0) launch->port = (int)config->main_process_port;
     return TT_OK;
+}
+
+/* A setting and a launcher's variable with different numbers for the same thing. */
+static tt_status contradict(const char *setting, int64_t value, const char *variable, int other)
+{
+    tt_status status = tt_fail(TT_ERR_USAGE, "%s is %lld, but the environment variable %s is %d", setting,
+                               (long long)value, variable, other);
+    tt_hint("leave out %s, or start with: env -u %s trimtab ...", setting, variable);
+    return status;
+}
+
+/* Some operators count machines in RANK and WORLD_SIZE, and some processes: without LOCAL_RANK the settings decide
+ * whether one process a rank is meant. */
+static tt_status check_world_size(const struct tt_launch_spec *config, const struct tt_launcher *launcher,
+                                  const struct tt_launch *launch)
+{
+    if (launcher != torchrun || launch->local_rank >= 0 || config->num_machines <= 1) return TT_OK;
+    if (config->num_processes <= 0 || config->num_processes == launch->world_size) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "num_processes is %lld, but the environment variable WORLD_SIZE is %d",
+                (long long)config->num_processes, launch->world_size);
+    tt_hint("RANK and WORLD_SIZE count processes of one rank each; where they count machines, give "
+            "--machine_rank $RANK and start with: env -u RANK -u WORLD_SIZE trimtab ...");
+    return status;
 }
 
 static tt_status set_processes(const struct tt_launch_spec *config, const struct tt_launcher *launcher,
@@ -95,6 +120,7 @@ static tt_status set_processes(const struct tt_launch_spec *config, const struct
     TT_TRY(read_number(launcher->world_size, 1, COUNT_MAX, &launch->world_size, &there));
     TT_TRY(read_number(launcher->rank, 0, launch->world_size - 1, &launch->rank, &there));
     TT_TRY(read_number(launcher->local_rank, 0, COUNT_MAX, &launch->local_rank, &there));
+    TT_TRY(check_world_size(config, launcher, launch));
     if (config->ranks > 1)
         return tt_fail(TT_ERR_USAGE, "--ranks %lld, but %s is set, so each process is one rank",
                        (long long)config->ranks, launcher->rank);
@@ -109,24 +135,30 @@ static bool is_set(const char *name)
     return tt_launcher_read(name) != NULL;
 }
 
-/* Kubeflow's jobs: one process per pod, whose RANK is the number of the pod. PET_NPROC_PER_NODE is the number of its
- * ranks, or a word that means one per device. */
-static tt_status set_pods(const struct tt_launch_spec *config, struct tt_launch *launch)
+/* One process per pod or machine; RANK, if set, is the number of the pod. PET_NPROC_PER_NODE of Kubeflow is the
+ * number of its ranks, or a word that means one per device. */
+static tt_status set_pods(const struct tt_launch_spec *config, const struct tt_launcher *pods,
+                          struct tt_launch *launch)
 {
-    const char *per_node = tt_launcher_read(kubeflow->ranks), *nodes = tt_launcher_read(kubeflow->machines);
+    const char *per_node = tt_launcher_read(pods->ranks), *nodes = tt_launcher_read(pods->machines);
     bool there = false;
     if (strchr(nodes, ':') != NULL)
         return tt_fail(TT_ERR_UNSUPPORTED,
-                       "%s is '%.20s': the number of machines must not change during a run",
-                       kubeflow->machines, nodes);
-    TT_TRY(read_number(kubeflow->machines, 1, COUNT_MAX, &launch->machines, &there));
-    TT_TRY(read_number(kubeflow->machine, 0, launch->machines - 1, &launch->machine_rank, &there));
+                       "%s is '%.20s': the number of machines must not change during a run", pods->machines,
+                       nodes);
+    TT_TRY(read_number(pods->machines, 1, COUNT_MAX, &launch->machines, &there));
+    TT_TRY(read_number(pods->machine, 0, launch->machines - 1, &launch->machine_rank, &there));
+    if (config->num_machines > 1 && config->num_machines != launch->machines)
+        return contradict("num_machines", config->num_machines, pods->machines, launch->machines);
+    if (config->machine_rank > 0 && config->machine_rank != launch->machine_rank)
+        return contradict("machine_rank", config->machine_rank, pods->machine, launch->machine_rank);
     if (launch->ranks == 0 && per_node != NULL && per_node[0] >= '0' && per_node[0] <= '9')
-        TT_TRY(read_number(kubeflow->ranks, 1, COUNT_MAX, &launch->ranks, &there));
+        TT_TRY(read_number(pods->ranks, 1, COUNT_MAX, &launch->ranks, &there));
+    if (config->num_machines > 1 && per_node == NULL) TT_TRY(tt_launch_count_ranks(config, &launch->ranks));
     if (launch->machines == 1) return TT_OK;
     launch->kind = TT_LAUNCH_MACHINES;
     snprintf(launch->machine, sizeof launch->machine, "%d", launch->machine_rank);
-    return set_address(config, kubeflow, launch);
+    return set_address(config, pods, launch);
 }
 
 tt_status tt_launch_count_ranks(const struct tt_launch_spec *config, int *ranks)
@@ -145,8 +177,40 @@ static tt_status set_machines(const struct tt_launch_spec *config, struct tt_lau
     launch->kind = TT_LAUNCH_MACHINES;
     launch->machines = (int)config->num_machines;
     launch->machine_rank = (int)config->machine_rank;
+    bool there = false;
+    TT_TRY(read_number(indexed->machine, 0, launch->machines - 1, &launch->machine_rank, &there));
+    if (config->machine_rank > 0 && config->machine_rank != launch->machine_rank)
+        return contradict("machine_rank", config->machine_rank, indexed->machine, launch->machine_rank);
+    if (there && !is_set("TRIMTAB_NODE"))
+        snprintf(launch->machine, sizeof launch->machine, "%d", launch->machine_rank);
     TT_TRY(tt_launch_count_ranks(config, &launch->ranks));
     return set_address(config, torchrun, launch);
+}
+
+/* Half of a launcher's variables: a process that went on alone would be one of several runs in the same output_dir. */
+static tt_status check_alone(const struct tt_launch_spec *config)
+{
+    static const int launchers[] = {TT_LAUNCHER_TORCHRUN, TT_LAUNCHER_KUBEFLOW, TT_LAUNCHER_LEADER_WORKER_SET,
+                                    TT_LAUNCHER_SKYPILOT};
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+        const struct tt_launcher *half = &tt_launchers[launchers[i]];
+        const char *number = half->rank != NULL ? half->rank : half->machine;
+        const char *count = half->rank != NULL ? half->world_size : half->machines;
+        bool several = is_set(count) && strcmp(tt_launcher_read(count), "1") != 0;
+        if (is_set(number) == is_set(count) || (is_set(count) && !several)) continue;
+        tt_status status = tt_fail(TT_ERR_USAGE, "the environment variable %s is set, but %s is not",
+                                   is_set(number) ? number : count, is_set(number) ? count : number);
+        tt_hint("a launcher sets both; for a run of this process alone start with: env -u %s trimtab ...",
+                is_set(number) ? number : count);
+        return status;
+    }
+    if (!is_set(indexed->machine) || (config->main_process_ip == NULL && !is_set(torchrun->host)))
+        return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "%s and the address of rank 0 are set, but not the number of machines",
+                indexed->machine);
+    tt_hint("give --num_machines N; without an address each pod is a run of its own");
+    return status;
 }
 
 bool tt_launch_kills_all(void)
@@ -161,7 +225,7 @@ tt_status tt_launch_detect(const struct tt_launch_spec *config, struct tt_launch
     name_machine(config, launch);
     bool address = is_set(srun->host) || config->main_process_ip != NULL;
     if (is_set(kubeflow->machines) && is_set(kubeflow->machine) && !is_set(torchrun->local_rank))
-        return set_pods(config, launch);
+        return set_pods(config, kubeflow, launch);
     if (is_set(torchrun->rank) && is_set(torchrun->world_size))
         return set_processes(config, torchrun, launch);
     if (address && is_set(srun->rank) && is_set(srun->world_size) && is_set(srun->started[0]))
@@ -172,7 +236,28 @@ tt_status tt_launch_detect(const struct tt_launch_spec *config, struct tt_launch
         return tt_fail(TT_ERR_USAGE, "--ranks %lld under mpirun, where each process is one rank",
                        (long long)config->ranks);
     }
-    return config->num_machines > 1 ? set_machines(config, launch) : TT_OK;
+    for (int i = TT_LAUNCHER_LEADER_WORKER_SET; i <= TT_LAUNCHER_SKYPILOT; i++)
+        if (is_set(tt_launchers[i].machines) && is_set(tt_launchers[i].machine))
+            return set_pods(config, &tt_launchers[i], launch);
+    return config->num_machines > 1 ? set_machines(config, launch) : check_alone(config);
+}
+
+tt_status tt_launch_list_unused(struct tt_str *text)
+{
+    static const struct {
+        const char *name, *reason;
+    } unused[] = {
+#define UNUSED(name, reason) {name, reason},
+#include "launch/unused.def"
+#undef UNUSED
+    };
+    for (size_t i = 0; i < sizeof unused / sizeof *unused; i++) {
+        if (tt_launcher_read(unused[i].name) == NULL) continue;
+        TT_TRY(tt_str_printf(text, "%s%s (%s)",
+                             text->bytes > 0 ? ", " : "environment variables without effect: ",
+                             unused[i].name, unused[i].reason));
+    }
+    return TT_OK;
 }
 
 static void trim_line_end(struct tt_str *text)

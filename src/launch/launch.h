@@ -6,6 +6,8 @@
  *   srun with MASTER_ADDR set                        one                     tcp
  *   mpirun, srun                                     one                     mpi
  *   Kubeflow, once per pod (PET_NNODES, ...)         one per device          tcp
+ *   LeaderWorkerSet, SkyPilot, once per machine      one per device          tcp
+ *   an Indexed Job or JobSet with num_machines       one per device          tcp
  *   hand, on each of num_machines machines           one per device          tcp
  *   hand                                             one per device          threads
  *
@@ -14,6 +16,7 @@
 #ifndef TT_LAUNCH_LAUNCH_H
 #define TT_LAUNCH_LAUNCH_H
 
+#include "base/str.h"
 #include "comm/proof.h"
 #include "job/parts.h"
 
@@ -36,6 +39,9 @@ TT_MUST_USE tt_status tt_launch_detect(const struct tt_launch_spec *config, stru
 
 /* True if the launcher kills all processes once one of them has ended, as those of MPI do. */
 bool tt_launch_kills_all(void);
+
+/* Appends the variables of unused.def that are set, each with the reason, as one line; nothing if none is. */
+TT_MUST_USE tt_status tt_launch_list_unused(struct tt_str *text);
 
 /* The key of the job secret, from TRIMTAB_JOB_SECRET or the file TRIMTAB_JOB_SECRET_FILE; not set without either. The
  * secret itself is not a setting and appears in no message. The caller wipes the key. */

@@ -191,6 +191,15 @@ out:
     return status;
 }
 
+static tt_status log_unused(void)
+{
+    struct tt_str text = {0};
+    tt_status status = tt_launch_list_unused(&text);
+    if (status == TT_OK && text.bytes > 0) tt_info("%s", tt_str_text(&text));
+    tt_str_deinit(&text);
+    return status;
+}
+
 tt_status tt_world_open(const struct tt_world_config *config, struct tt_world *world)
 {
     tt_status status = TT_OK;
@@ -220,6 +229,7 @@ tt_status tt_world_open(const struct tt_world_config *config, struct tt_world *w
     TT_GO(count_world(&launch, kind, devices, &tcp));
     if (launch.kind != TT_LAUNCH_MPI && tcp.world_size > tcp.local_count) TT_GO(tt_launch_secret(&key));
     TT_GO(connect_world(config->device, &launch, machine, kind, devices, &tcp, world));
+    if (world->first_rank == 0) TT_GO(log_unused());
 out:
     tt_proof_wipe(&key, sizeof key);
     if (status != TT_OK) tt_world_close(world);

@@ -47,7 +47,14 @@ static void clear_environment(void)
                                         "SLURM_STEP_NUM_TASKS",
                                         "SLURM_STEP_NUM_NODES",
                                         "LOCAL_WORLD_SIZE",
-                                        "KUBERNETES_SERVICE_HOST"};
+                                        "KUBERNETES_SERVICE_HOST",
+                                        "LWS_GROUP_SIZE",
+                                        "LWS_WORKER_INDEX",
+                                        "LWS_LEADER_ADDRESS",
+                                        "SKYPILOT_NUM_NODES",
+                                        "SKYPILOT_NODE_RANK",
+                                        "SKYPILOT_NODE_IPS",
+                                        "JOB_COMPLETION_INDEX"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
 }
 
@@ -247,6 +254,108 @@ static const struct launch_case cases[] = {
                 .host = "10.0.0.1",
                 .port = 29500,
                 .machine = "rack 1"}},
+    /* LeaderWorkerSet; SkyPilot, whose first address is that of rank 0 */
+    {.set = {"LWS_GROUP_SIZE=2", "LWS_WORKER_INDEX=1", "LWS_LEADER_ADDRESS=sft-0.sft.ns"},
+     .wanted = {.kind = TT_LAUNCH_MACHINES,
+                .world_size = 1,
+                .local_rank = -1,
+                .machines = 2,
+                .machine_rank = 1,
+                .host = "sft-0.sft.ns",
+                .port = 29500,
+                .machine = "1"}},
+    {.set = {"LWS_GROUP_SIZE=1", "LWS_WORKER_INDEX=0", "LWS_LEADER_ADDRESS=sft-0.sft.ns"},
+     .wanted = {.kind = TT_LAUNCH_ALONE, .world_size = 1, .local_rank = -1, .machines = 1}},
+    {.set = {"SKYPILOT_NUM_NODES=3", "SKYPILOT_NODE_RANK=2", "SKYPILOT_NODE_IPS=10.0.0.7\n10.0.0.8\n10.0.0.9",
+             "MASTER_PORT=77"},
+     .config = {.num_machines = 3, .num_processes = 6},
+     .wanted = {.kind = TT_LAUNCH_MACHINES,
+                .world_size = 1,
+                .local_rank = -1,
+                .machines = 3,
+                .machine_rank = 2,
+                .ranks = 2,
+                .host = "10.0.0.7",
+                .port = 77,
+                .machine = "2"}},
+    /* an Indexed Job numbers the pods, settings have the rest; without an address each index is its own run */
+    {.set = {"JOB_COMPLETION_INDEX=1", "MASTER_ADDR=sft-0.sft"},
+     .config = {.num_machines = 2, .num_processes = 4},
+     .wanted = {.kind = TT_LAUNCH_MACHINES,
+                .world_size = 1,
+                .local_rank = -1,
+                .machines = 2,
+                .machine_rank = 1,
+                .ranks = 2,
+                .host = "sft-0.sft",
+                .port = 29500,
+                .machine = "1"}},
+    {.set = {"JOB_COMPLETION_INDEX=1", "PET_NNODES=2", "PET_NODE_RANK=1", "PET_MASTER_ADDR=pod0"},
+     .wanted = {.kind = TT_LAUNCH_MACHINES,
+                .world_size = 1,
+                .local_rank = -1,
+                .machines = 2,
+                .machine_rank = 1,
+                .host = "pod0",
+                .port = 29500,
+                .machine = "1"}},
+    {.set = {"JOB_COMPLETION_INDEX=5"},
+     .wanted = {.kind = TT_LAUNCH_ALONE, .world_size = 1, .local_rank = -1, .machines = 1}},
+    {.set = {"JOB_COMPLETION_INDEX=2", "MASTER_ADDR=h0"},
+     .config = {.num_machines = 2},
+     .status = TT_ERR_USAGE,
+     .message = "JOB_COMPLETION_INDEX is '2'"},
+    {.set = {"JOB_COMPLETION_INDEX=0", "MASTER_ADDR=h0"},
+     .config = {.num_machines = 3, .machine_rank = 2},
+     .status = TT_ERR_USAGE,
+     .message = "machine_rank is 2, but the environment variable JOB_COMPLETION_INDEX is 0"},
+    {.set = {"JOB_COMPLETION_INDEX=0"},
+     .config = {.num_machines = 1, .main_process_ip = "h0"},
+     .status = TT_ERR_USAGE,
+     .message = "but not the number of machines"},
+    /* half of a contract; a count of 1 is a whole one */
+    {.set = {"RANK=1"}, .status = TT_ERR_USAGE, .message = "RANK is set, but WORLD_SIZE is not"},
+    {.set = {"WORLD_SIZE=2"}, .status = TT_ERR_USAGE, .message = "WORLD_SIZE is set, but RANK is not"},
+    {.set = {"PET_NNODES=2"},
+     .status = TT_ERR_USAGE,
+     .message = "PET_NNODES is set, but PET_NODE_RANK is not"},
+    {.set = {"LWS_WORKER_INDEX=1"}, .status = TT_ERR_USAGE, .message = "LWS_GROUP_SIZE is not"},
+    {.set = {"SKYPILOT_NODE_RANK=1"}, .status = TT_ERR_USAGE, .message = "SKYPILOT_NUM_NODES is not"},
+    {.set = {"WORLD_SIZE=1", "PET_NNODES=1"},
+     .wanted = {.kind = TT_LAUNCH_ALONE, .world_size = 1, .local_rank = -1, .machines = 1}},
+    {.set = {"RANK=1"},
+     .config = {.num_machines = 2, .machine_rank = 1, .main_process_ip = "h0", .num_processes = 2},
+     .wanted = {.kind = TT_LAUNCH_MACHINES,
+                .world_size = 1,
+                .local_rank = -1,
+                .machines = 2,
+                .machine_rank = 1,
+                .ranks = 1,
+                .host = "h0",
+                .port = 29500,
+                .machine = "1"}},
+    /* settings and variables that contradict each other; torchrun itself counts processes */
+    {.set = {"PET_NNODES=2", "PET_NODE_RANK=1", "PET_MASTER_ADDR=pod0"},
+     .config = {.num_machines = 3},
+     .status = TT_ERR_USAGE,
+     .message = "num_machines is 3, but the environment variable PET_NNODES is 2"},
+    {.set = {"PET_NNODES=3", "PET_NODE_RANK=1", "PET_MASTER_ADDR=pod0"},
+     .config = {.num_machines = 3, .machine_rank = 2},
+     .status = TT_ERR_USAGE,
+     .message = "machine_rank is 2, but the environment variable PET_NODE_RANK is 1"},
+    {.set = {"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=h0"},
+     .config = {.num_machines = 2, .num_processes = 16},
+     .status = TT_ERR_USAGE,
+     .message = "num_processes is 16, but the environment variable WORLD_SIZE is 2"},
+    {.set = {"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=h0"},
+     .config = {.num_machines = 2, .num_processes = 16},
+     .wanted = {.kind = TT_LAUNCH_PROCESSES,
+                .rank = 1,
+                .world_size = 2,
+                .machines = 1,
+                .host = "h0",
+                .port = 29500,
+                .machine = "0"}},
 };
 
 static void every_case(void **state)
@@ -275,6 +384,28 @@ static void every_case(void **state)
                      launch.machine, launch.ranks, launch.host, launch.port);
     }
     clear_environment();
+}
+
+/* Only variables that are set and not empty, in one line with the reasons. */
+static void unused_variables(void **state)
+{
+    (void)state;
+    struct tt_str text = {0};
+    static const char *const names[] = {"TOKENIZERS_PARALLELISM", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
+                                        "PYTORCH_CUDA_ALLOC_CONF", "NCCL_TIMEOUT"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
+    assert_int_equal(tt_launch_list_unused(&text), TT_OK);
+    assert_int_equal(text.bytes, 0);
+    setenv("TOKENIZERS_PARALLELISM", "false", 1);
+    setenv("NCCL_TIMEOUT", "1800", 1);
+    setenv("OMP_NUM_THREADS", "", 1);
+    assert_int_equal(tt_launch_list_unused(&text), TT_OK);
+    const char *line = tt_str_text(&text);
+    if (strstr(line, "without effect: TOKENIZERS_PARALLELISM (") == NULL ||
+        strstr(line, "), NCCL_TIMEOUT (") == NULL || strstr(line, "OMP_NUM_THREADS") != NULL)
+        fail_msg("%s", line);
+    tt_str_deinit(&text);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
 }
 
 static void write_secret(char path[PATH_BYTES], const char *text)
@@ -337,6 +468,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_case),
+        cmocka_unit_test(unused_variables),
         cmocka_unit_test(job_secrets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
