@@ -2,7 +2,9 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "cli/job_call.h"
 #include "run/trainer.h"
 
@@ -31,6 +33,31 @@ static bool is_named(const struct tt_log_field *metric, const char *name)
     return strcmp(metric->name, name) == 0;
 }
 
+static tt_status append_name(struct tt_str *text, const char *name)
+{
+    size_t bytes = strlen(name), needed = tt_utf8_printable(name, bytes, "", NULL, 0);
+    char *shown = tt_calloc(needed + 1, 1);
+    if (shown == NULL) return TT_ERR_MEMORY;
+    (void)tt_utf8_printable(name, bytes, "", shown, needed + 1);
+    tt_status status = tt_str_append(text, shown, needed);
+    tt_free(shown);
+    return status;
+}
+
+static tt_status write_sources(struct tt_str *text, const struct tt_eval_metrics *metrics)
+{
+    if (metrics->source_count == 0) return TT_OK;
+    TT_TRY(tt_str_printf(text, "\n%12s %12s %10s %12s  source\n", "loss", "accuracy", "samples", "tokens"));
+    for (size_t i = 0; i < metrics->source_count; i++) {
+        const struct tt_source_figures *figures = &metrics->sources[i].figures;
+        TT_TRY(tt_str_printf(text, "%12.6f %12.4f %10lld %12lld  ", figures->loss, figures->accuracy,
+                             (long long)figures->samples, (long long)figures->tokens));
+        TT_TRY(append_name(text, metrics->sources[i].name));
+        TT_TRY(tt_str_append_char(text, '\n'));
+    }
+    return TT_OK;
+}
+
 static tt_status write_text(struct tt_str *text, const struct tt_eval_result *result,
                             const struct tt_eval_metrics *metrics)
 {
@@ -49,7 +76,33 @@ static tt_status write_text(struct tt_str *text, const struct tt_eval_result *re
                              result->exact_rows > 0
                                  ? 100.0 * (double)result->exact_matches / (double)result->exact_rows
                                  : 0.0));
-    return tt_str_printf(text, "seconds         %.2f\n", result->seconds);
+    TT_TRY(tt_str_printf(text, "seconds         %.2f\n", result->seconds));
+    return write_sources(text, metrics);
+}
+
+static struct tt_json_value *number(double value)
+{
+    return isfinite(value) ? tt_json_new_real(value) : tt_json_new_null();
+}
+
+/* Returns owned, or NULL without memory; the setters take NULL and then fail. */
+static struct tt_json_value *sources_list(const struct tt_eval_metrics *metrics)
+{
+    struct tt_json_value *list = tt_json_new_list();
+    bool ok = list != NULL;
+    for (size_t i = 0; ok && i < metrics->source_count; i++) {
+        const struct tt_source_figures *figures = &metrics->sources[i].figures;
+        struct tt_json_value *source =
+            tt_json_pack("{s:s,s:I,s:I}", "name", metrics->sources[i].name, "samples",
+                         (int64_t)figures->samples, "tokens", (int64_t)figures->tokens);
+        ok = source != NULL && tt_json_set(source, "loss", number(figures->loss)) == 0 &&
+             tt_json_set(source, "token_accuracy", number(figures->accuracy)) == 0 &&
+             tt_json_append_copy(list, source) == 0;
+        tt_json_release(source);
+    }
+    if (ok) return list;
+    tt_json_release(list);
+    return NULL;
 }
 
 static tt_status write_json(struct tt_str *text, const struct tt_eval_result *result,
@@ -72,6 +125,8 @@ static tt_status write_json(struct tt_str *text, const struct tt_eval_result *re
         (void)tt_json_set(object, "exact_matches", tt_json_new_integer(result->exact_matches));
         (void)tt_json_set(object, "exact_rows", tt_json_new_integer(result->exact_rows));
     }
+    if (object != NULL && metrics->source_count > 0)
+        (void)tt_json_set(object, "sources", sources_list(metrics));
     if (object == NULL)
         return tt_fail(TT_ERR_DATA, "the result cannot be written as JSON: the loss is not a number");
     tt_status status = tt_json_write(object, 0, false, text);
@@ -94,11 +149,12 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     struct tt_eval_metrics metrics = {0};
     struct tt_str text = {0};
     if (command->call.print_config) return tt_job_call_print(cli, call->settings);
-    TT_TRY(tt_evaluate_run(&command->spec, &observer, cli->cancel, &result, &metrics));
-    if (isnan(result.loss) && result.samples == 0) return TT_OK; /* another process has the result */
-    tt_status status =
-        command->json ? write_json(&text, &result, &metrics) : write_text(&text, &result, &metrics);
-    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
+    tt_status status = tt_evaluate_run(&command->spec, &observer, cli->cancel, &result, &metrics);
+    bool elsewhere = isnan(result.loss) && result.samples == 0; /* another process has the result */
+    if (status == TT_OK && !elsewhere)
+        status = command->json ? write_json(&text, &result, &metrics) : write_text(&text, &result, &metrics);
+    if (status == TT_OK && !elsewhere) status = tt_report_print(cli->report, tt_str_text(&text));
+    tt_eval_metrics_deinit(&metrics);
     tt_str_deinit(&text);
     return status;
 }

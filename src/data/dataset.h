@@ -110,6 +110,10 @@ struct tt_dataset_part {
 };
 /* The parts of a data set that was loaded from sources; *count is 0 after a shuffle or a split, and for others. */
 const struct tt_dataset_part *tt_dataset_parts(const struct tt_dataset *dataset, size_t *count);
+/* How many sources the samples are of, and the source of one, also after a shuffle or a split. 0 of them: the data set
+ * has one source. */
+size_t tt_dataset_source_count(const struct tt_dataset *dataset);
+size_t tt_dataset_source(const struct tt_dataset *dataset, size_t index);
 void tt_dataset_destroy(struct tt_dataset *dataset); /* takes NULL */
 size_t tt_dataset_count(const struct tt_dataset *dataset);
 struct tt_sample tt_dataset_sample(const struct tt_dataset *dataset, size_t index);

@@ -444,7 +444,7 @@ tt_status tt_dataset_adopt(struct tt_store *store, const struct tt_dataset_repor
         return TT_ERR_MEMORY;
     }
     if (part_count > 0) memcpy(copy, parts, part_count * sizeof *parts);
-    *dataset = (struct tt_dataset){*store, *report, copy, part_count, part_count};
+    *dataset = (struct tt_dataset){*store, *report, copy, part_count, part_count, NULL, 0};
     *out = dataset;
     return TT_OK;
 }

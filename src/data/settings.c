@@ -24,7 +24,7 @@ const struct tt_setting tt_data_settings[] = {
      .default_text = "test", .help = "Name of the evaluation file in the folder."},
     {.name = "eval_dataset", .type = TT_SETTING_STRING, FIELD(eval_dataset),
      .help = "File to evaluate on; not given: the test split of the folder, or eval_split_size."},
-    {.name = "eval_split_size", .aliases = "test_split_size", .type = TT_SETTING_DOUBLE,
+    {.name = "eval_split_size", .aliases = "test_split_size val_set_size", .type = TT_SETTING_DOUBLE,
      FIELD(eval_split_size), .default_text = "0", .null_text = "0", .minimum = 0, .maximum = INFINITY,
      .help = "Rows of the training data to hold out for evaluation: a number (at least 1) or a share "
              "(below 1)."},

@@ -182,6 +182,15 @@ void tt_sources_deinit(struct tt_sources *sources)
 
 /* ---- Mixtures ---- */
 
+tt_status tt_sources_label(const struct tt_sources *sources, size_t index, struct tt_str *text)
+{
+    const char *name = sources->sources[index].name;
+    size_t same = 1;
+    for (size_t i = 0; i < index; i++) same += strcmp(sources->sources[i].name, name) == 0;
+    TT_TRY(tt_str_append_text(text, name));
+    return same > 1 ? tt_str_printf(text, "#%zu", same) : TT_OK;
+}
+
 tt_status tt_mixture_read(const struct tt_json_value *list, size_t index, struct tt_mixture_entry *entry)
 {
     const struct tt_json_value *object = tt_json_at(list, index), *value;

@@ -13,8 +13,9 @@
 #include <stddef.h>
 
 #include "base/error.h"
+#include "base/str.h"
 
-enum { TT_SOURCES_MAX = 256 };
+enum { TT_SOURCES_MAX = 256 }; /* the source of a sample is a byte */
 
 struct tt_source {
     char *name; /* owned: as it was given */
@@ -43,6 +44,8 @@ bool tt_sources_is_saved(const char *folder);
 bool tt_sources_is_pattern(const char *name);
 /* Checks that no file is there twice. */
 TT_MUST_USE tt_status tt_sources_check(const struct tt_sources *sources);
+/* Appends the name of a source; "#2" follows it where an earlier source has the same. */
+TT_MUST_USE tt_status tt_sources_label(const struct tt_sources *sources, size_t index, struct tt_str *text);
 void tt_sources_deinit(struct tt_sources *sources);
 
 /* An entry of a mixture; texts are lent by its JSON. */

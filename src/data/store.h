@@ -54,6 +54,8 @@ struct tt_dataset {
     struct tt_dataset_report report;
     struct tt_dataset_part *parts;
     size_t part_count, part_capacity;
+    uint8_t *source_of; /* NULL or of each sample: after a shuffle or a split of several sources */
+    size_t source_count;
 };
 /* Sets the numbers of the report that follow from the samples of the store. */
 void tt_dataset_count_samples(struct tt_dataset *dataset);

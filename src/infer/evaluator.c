@@ -7,7 +7,8 @@
 #include "comm/host_values.h"
 
 static tt_status run_micro(struct tt_rank *rank, const struct tt_sampler *sampler, int64_t index,
-                           const struct tt_step_facts *facts, int64_t micro, struct tt_batch_storage *storage)
+                           const struct tt_step_facts *facts, int64_t micro, struct tt_batch_storage *storage,
+                           struct tt_by_source *by_source)
 {
     tt_status status = TT_OK;
     struct tt_objective_counts counts = {.tokens = facts->supervised_tokens, .groups = facts->groups};
@@ -19,6 +20,7 @@ static tt_status run_micro(struct tt_rank *rank, const struct tt_sampler *sample
     pass.in.loss_scale = 1.0f;
     TT_GO(tt_executor_forward(rank->executor, &pass));
     TT_GO(tt_rank_add_loss(rank, &batch, &counts, &pass));
+    TT_GO(tt_by_source_add(by_source, rank, &batch, &pass));
 out:
     if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);
     tt_executor_end(rank->executor);
@@ -34,7 +36,8 @@ static tt_status check_cancel(struct tt_rank *rank, const struct tt_cancel *canc
 }
 
 tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, const struct tt_cancel *cancel,
-                      struct tt_batch_storage *storage, struct tt_evaluation *result)
+                      struct tt_batch_storage *storage, struct tt_by_source *by_source,
+                      struct tt_evaluation *result)
 {
     tt_status status = TT_OK;
     double start = tt_clock_seconds();
@@ -42,6 +45,7 @@ tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, co
     double sums[TT_SUM_COUNT];
     *result = (struct tt_evaluation){.steps = steps};
     TT_GO(tt_rank_clear_sums(rank));
+    tt_by_source_clear(by_source);
     for (int64_t s = 0; s < steps; s++) {
         struct tt_step_facts facts;
         TT_GO(check_cancel(rank, cancel, s, steps));
@@ -50,10 +54,11 @@ tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, co
         result->supervised_tokens += facts.supervised_tokens;
         result->groups += facts.groups;
         for (int64_t micro = 0; micro < facts.micro_count; micro++)
-            TT_GO(run_micro(rank, sampler, s, &facts, micro, storage));
+            TT_GO(run_micro(rank, sampler, s, &facts, micro, storage, by_source));
     }
     TT_GO(tt_rank_read_sums(rank, sums));
     TT_GO(tt_comm_host_sum(rank->world, sums, TT_SUM_COUNT));
+    TT_GO(tt_by_source_finish(by_source, rank->world));
     struct tt_objective_counts counts = {.tokens = result->supervised_tokens, .groups = result->groups};
     tt_objective_metrics(&rank->objective, sums, &counts, NAN, result->metrics);
     result->loss = result->metrics[TT_METRIC_LOSS];

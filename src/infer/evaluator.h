@@ -4,6 +4,7 @@
 #define TT_INFER_EVALUATOR_H
 
 #include "engine/rank.h"
+#include "infer/by_source.h"
 
 struct tt_evaluation {
     double metrics[TT_OBJECTIVE_METRICS_MAX]; /* of the objective; NaN when nothing is supervised */
@@ -13,9 +14,9 @@ struct tt_evaluation {
 };
 
 /* Runs one epoch of `sampler`, which has the evaluation data, not shuffled. `cancel`: NULL, or the first request ends
- * the evaluation with TT_ERR_CANCELLED. */
+ * the evaluation with TT_ERR_CANCELLED. `by_source`: of the same data set; its list is filled. */
 TT_MUST_USE tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler,
                                   const struct tt_cancel *cancel, struct tt_batch_storage *storage,
-                                  struct tt_evaluation *result);
+                                  struct tt_by_source *by_source, struct tt_evaluation *result);
 
 #endif

@@ -301,6 +301,8 @@ static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inpu
     }
     if (data->eval_dataset != NULL)
         TT_TRY(add_source(&inputs->eval_files, data->eval_dataset, data->dataset_test_split, 1));
+    else if (config->use == TT_INPUTS_EVALUATE && data->datasets != NULL)
+        TT_TRY(add_mixture(data->datasets, data->dataset_test_split, &inputs->eval_files));
     else if (data->dataset_name != NULL &&
              (config->use == TT_INPUTS_EVALUATE ||
               (!is_file(data->dataset_name) && !tt_sources_is_pattern(data->dataset_name) &&

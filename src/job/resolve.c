@@ -247,9 +247,16 @@ static tt_status settle_inference(struct tt_settings *settings, struct tt_job_sp
 tt_status tt_evaluate_resolve(struct tt_settings *settings, struct tt_job_spec *job)
 {
     TT_TRY(settle_inference(settings, job));
-    if (job->data.eval_dataset == NULL && job->data.dataset_name == NULL)
+    const struct tt_data_config *data = &job->data;
+    bool mixture = data->eval_dataset == NULL && data->datasets != NULL;
+    if (data->eval_dataset == NULL && data->dataset_name == NULL && data->datasets == NULL)
         return usage("there is no evaluation data",
                      "give --eval_dataset FILE, or --dataset_name FOLDER with a test split");
+    if (mixture && data->dataset_name != NULL)
+        return usage("dataset_name and datasets are both given", "datasets replaces dataset_name");
+    if (mixture && data->eval_split_size > 0)
+        return usage("the rows that eval_split_size holds out of a mixture are evaluated during its training",
+                     "set eval_split_size to 0 to evaluate the rows of all sources");
     return check_launch(&job->launch);
 }
 

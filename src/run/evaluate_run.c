@@ -33,19 +33,44 @@ static void keep_metrics(const struct tt_objective_ops *ops, const struct tt_eva
         metrics->items[i] = (struct tt_log_field){ops->metrics[i].name, evaluation->metrics[i]};
 }
 
+void tt_eval_metrics_deinit(struct tt_eval_metrics *metrics)
+{
+    for (size_t i = 0; i < metrics->source_count; i++) tt_free(metrics->sources[i].name);
+    tt_free(metrics->sources);
+    *metrics = (struct tt_eval_metrics){0};
+}
+
+static tt_status keep_sources(const struct tt_sources *sources, const struct tt_by_source *by_source,
+                              struct tt_eval_metrics *metrics)
+{
+    if (metrics == NULL || by_source->count == 0) return TT_OK;
+    metrics->sources = tt_calloc(by_source->count, sizeof *metrics->sources);
+    if (metrics->sources == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < by_source->count; i++) {
+        struct tt_str name = {0};
+        tt_status status = tt_sources_label(sources, i, &name);
+        if (status != TT_OK) tt_str_deinit(&name);
+        TT_TRY(status);
+        metrics->sources[metrics->source_count++] = (struct tt_eval_source){name.data, by_source->list[i]};
+    }
+    return TT_OK;
+}
+
 static tt_status rank_main(void *context, const struct tt_world_rank *place)
 {
     struct evaluation_run *run = context;
     struct tt_rank rank = {0};
     struct tt_batch_storage storage = {0};
     struct tt_evaluation evaluation;
+    struct tt_by_source by_source = {0};
     struct tt_rank_config config = tt_rank_config_of(&run->rank_config, place, &run->plan);
     tt_status status = tt_rank_init(&config, &rank);
     TT_GO(tt_comm_agree(place->comm, status));
     struct tt_load_source source = run->inputs.source;
     source.cancel = run->cancel;
     TT_GO(tt_rank_load(&rank, &source));
-    TT_GO(tt_evaluate(&rank, run->sampler, run->cancel, &storage, &evaluation));
+    TT_GO(tt_by_source_init(&by_source, run->inputs.eval, &rank.objective));
+    TT_GO(tt_evaluate(&rank, run->sampler, run->cancel, &storage, &by_source, &evaluation));
     if (tt_comm_rank(place->comm) == 0) {
         run->result->loss = evaluation.loss;
         run->result->perplexity = exp(evaluation.loss);
@@ -56,10 +81,12 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
         run->result->tokens = evaluation.supervised_tokens;
         run->result->seconds = evaluation.seconds;
         keep_metrics(rank.objective.ops, &evaluation, run->metrics);
+        status = keep_sources(&run->inputs.eval_files, &by_source, run->metrics);
     }
 out:
     tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
     tt_batch_storage_deinit(&storage);
+    tt_by_source_deinit(&by_source);
     tt_rank_deinit(&rank);
     return status;
 }

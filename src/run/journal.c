@@ -93,7 +93,7 @@ static struct tt_json_value *number(const char *name, double value)
 {
     if (!isfinite(value)) return tt_json_new_null();
     static const char *const counts[] = {"step", "num_tokens", "train_samples", "eval_samples", "bytes"};
-    bool whole = false;
+    bool whole = tt_starts_with(name, "eval_") && tt_ends_with(name, "_tokens");
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) whole |= strcmp(name, counts[i]) == 0;
     return whole ? tt_json_new_integer((int64_t)value) : tt_json_new_real(value);
 }
@@ -139,7 +139,7 @@ static tt_status write_line(struct tt_journal *journal, const struct tt_json_val
 static tt_status write_board(struct tt_journal *journal, const struct tt_log_row *row)
 {
     for (int i = 0; i < row->field_count && journal->board != NULL; i++) {
-        char tag[128];
+        char tag[512];
         const char *name = row->fields[i].name;
         if (strncmp(name, "eval_", 5) == 0)
             snprintf(tag, sizeof tag, "eval/%s", name + 5);

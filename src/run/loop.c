@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "run/checkpoints.h"
+#include "run/source_fields.h"
 
 /* The training of one rank. */
 struct loop {
@@ -11,6 +12,7 @@ struct loop {
     struct tt_rank *rank;
     bool first; /* global rank 0, which reports */
     struct tt_batch_storage storage;
+    struct tt_by_source by_source; /* of the evaluation data */
     struct tt_checkpoints checkpoints;
     double train_start; /* end of loading */
     struct tt_memory memory;
@@ -96,11 +98,28 @@ static bool is_out_of_patience(const struct loop *loop)
     return patience > 0 && loop->memory.patience.waited >= patience;
 }
 
+/* The row of an evaluation, and eval_results.json. */
+static tt_status log_evaluation(struct loop *loop, int64_t step, const struct tt_log_field *fields, int count,
+                                const struct tt_evaluation *evaluation)
+{
+    const struct tt_inputs *inputs = &loop->run->inputs;
+    const struct tt_sources *sources =
+        inputs->eval_files.file_count > 0 ? &inputs->eval_files : &inputs->train_files;
+    struct tt_source_fields all;
+    TT_TRY(tt_source_fields_init(&all, fields, count, sources, &loop->by_source));
+    log_row(loop, true, step, all.fields, all.count);
+    struct tt_log_row row = {true, step, epoch_of(loop, step), all.fields, all.count};
+    struct tt_log_field samples = {"eval_samples", (double)evaluation->samples};
+    tt_journal_write_results(loop->run->journal, "eval", &row, &samples);
+    tt_source_fields_deinit(&all);
+    return TT_OK;
+}
+
 static tt_status evaluate(struct loop *loop, int64_t step)
 {
     struct tt_run *run = loop->run;
     struct tt_evaluation evaluation;
-    TT_TRY(tt_evaluate(loop->rank, run->eval_sampler, NULL, &loop->storage, &evaluation));
+    TT_TRY(tt_evaluate(loop->rank, run->eval_sampler, NULL, &loop->storage, &loop->by_source, &evaluation));
     loop->memory.counters.last_eval_loss = evaluation.loss;
     double metric = evaluation.metrics[run->watch->metric - run->objective->ops->metrics];
     record_patience(loop, metric, step);
@@ -118,11 +137,7 @@ static tt_status evaluate(struct loop *loop, int64_t step)
     fields[count++] = (struct tt_log_field){"eval_runtime", evaluation.seconds};
     fields[count++] = (struct tt_log_field){"eval_samples_per_second", (double)evaluation.samples / seconds};
     fields[count++] = (struct tt_log_field){"eval_steps_per_second", (double)evaluation.steps / seconds};
-    log_row(loop, true, step, fields, count);
-    struct tt_log_row row = {true, step, epoch_of(loop, step), fields, count};
-    struct tt_log_field samples = {"eval_samples", (double)evaluation.samples};
-    tt_journal_write_results(run->journal, "eval", &row, &samples);
-    return TT_OK;
+    return log_evaluation(loop, step, fields, count, &evaluation);
 }
 
 static void report_step(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
@@ -359,10 +374,13 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank)
     };
     tt_status status = tt_gradient_watch_init(rank->model, &loop.memory.watch);
     if (status == TT_OK) status = tt_checkpoints_init(&loop.checkpoints, run, rank, &loop.memory);
+    if (status == TT_OK && run->eval_sampler != NULL)
+        status = tt_by_source_init(&loop.by_source, run->inputs.eval, &rank->objective);
     if (status == TT_OK) status = restore(&loop);
     if (status == TT_OK) status = train(&loop);
     tt_checkpoints_deinit(&loop.checkpoints, run);
     tt_gradient_watch_deinit(&loop.memory.watch);
     tt_batch_storage_deinit(&loop.storage);
+    tt_by_source_deinit(&loop.by_source);
     return status;
 }

@@ -15,6 +15,7 @@
 
 #include "base/thread.h"
 #include "config/settings.h"
+#include "infer/by_source.h"
 #include "job/spec.h"
 #include "trimtab.h"
 
@@ -28,7 +29,14 @@ TT_MUST_USE tt_status tt_trainer_run(const struct tt_job_spec *job, const struct
 struct tt_eval_metrics {
     struct tt_log_field items[TT_OBJECTIVE_METRICS_MAX];
     int count;
+    struct tt_eval_source *sources; /* [source_count], owned: of a mixture, in its order */
+    size_t source_count;
 };
+struct tt_eval_source {
+    char *name; /* owned */
+    struct tt_source_figures figures;
+};
+void tt_eval_metrics_deinit(struct tt_eval_metrics *metrics);
 
 /* Evaluates a data set without training (`trimtab eval`): the loss over all supervised tokens of eval_dataset, or of
  * the test split. `spec` is resolved. `observer` and `metrics` may be NULL. */

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# eval prints the metrics of the objective by TRL's names, with the values of an evaluation during training.
+# eval prints the metrics of the objective by TRL's names, with the values of an evaluation during training; of a mixture
+# also for each source.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 cp -r "$root/tests/golden/qwen2/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/ && chmod -R u+w model
 for i in $(seq 16); do echo "{\"prompt\": \"$i + 1 =\", \"completion\": \" $((i + 1))\"}"; done >rows.jsonl
@@ -18,4 +19,44 @@ expect 0 "" eval "${common[@]}" --adapter_name_or_path out
 grep -qx "entropy         $(value result.json entropy)" printed || fail "no entropy in the table:" "$(cat printed)"
 [ "$(grep -cE '^(loss|perplexity|token accuracy|entropy) +[0-9]' printed)" -eq 4 ] || fail "other rows:" "$(cat printed)"
 grep -q mean_token_accuracy printed && fail "the token accuracy stands in the table twice"
+# A mixture: its sources have the figures that they have alone, and together those of the whole.
+for i in $(seq 9); do echo "{\"prompt\": \"$i times 2 is\", \"completion\": \" $((i * 2)), of course\"}"; done >other.jsonl
+mixture=(--datasets '[{"path": "rows.jsonl"}, {"path": "other.jsonl", "weight": 2}]')
+model=(--model_name_or_path model --bf16 false --adapter_name_or_path out)
+of_source() { sed "s/.*\"name\": \"$2\"\([^}]*\)}.*/{\1}/" "$1" >of_source.json; }
+for ranks in 1 2; do
+    expect 0 '"sources"' eval "${model[@]}" "${mixture[@]}" --json --ranks $ranks
+    tr -d '\n' <printed >mixed.json
+    for name in rows other; do
+        expect 0 '' eval "${model[@]}" --eval_dataset $name.jsonl --json
+        cp printed alone.json
+        of_source mixed.json $name.jsonl
+        for key in loss token_accuracy; do
+            [ "$(value of_source.json $key)" = "$(value alone.json $key)" ] ||
+                fail "$key of $name.jsonl is $(value of_source.json $key) in a mixture, not $(value alone.json $key)"
+        done
+        eval "tokens_$name=$(value alone.json tokens) loss_$name=$(value alone.json loss)"
+        times=1 && [ $name = other ] && times=2
+        [ "$(value of_source.json tokens)" = "$(awk -v n="$(value alone.json tokens)" -v t=$times 'BEGIN { printf "%.6f", n * t }')" ] ||
+            fail "$name.jsonl has $(value of_source.json tokens) tokens"
+    done
+    # shellcheck disable=SC2154
+    whole=$(LC_ALL=C awk -v a="$tokens_rows" -v x="$loss_rows" -v b="$tokens_other" -v y="$loss_other" \
+        'BEGIN { printf "%.4f", (a * x + 2 * b * y) / (a + 2 * b) }')
+    [ "$(value mixed.json loss | LC_ALL=C awk '{ printf "%.4f", $1 }')" = "$whole" ] || fail "the mixture's loss is not $whole"
+done
+expect 0 '' eval "${model[@]}" "${mixture[@]}"
+grep -qE '^ +[0-9.]+ +[0-9.]+ +18 +[0-9]+  other\.jsonl$' printed || fail "no row of other.jsonl:" "$(cat printed)"
+expect 2 'are evaluated during its training' eval "${model[@]}" "${mixture[@]}" --eval_split_size 4
+expect 2 'both given' eval "${model[@]}" "${mixture[@]}" --dataset_name rows.jsonl
+
+# Rows held out from a mixture: each keeps its source. val_set_size is axolotl's word.
+expect 0 'eval_rows.jsonl_loss' train --model_name_or_path model --bf16 false "${mixture[@]}" --max_steps 2 --report_to none \
+    --eval_strategy steps --eval_steps 2 --val_set_size 0.5 --output_dir held
+results=held/eval_results.json
+LC_ALL=C awk -v a="$(value $results eval_rows.jsonl_tokens)" -v x="$(value $results eval_rows.jsonl_loss)" \
+    -v b="$(value $results eval_other.jsonl_tokens)" -v y="$(value $results eval_other.jsonl_loss)" \
+    -v whole="$(value $results eval_loss)" 'BEGIN { d = (a * x + b * y) / (a + b) - whole; exit !(a > 0 && b > 0 && d * d < 1e-9) }' ||
+    fail "the sources of the held-out rows do not add up:" "$(cat $results)"
+grep -q '"eval_other.jsonl_tokens": [0-9]*,' held/metrics.jsonl || fail "no tokens of a source in metrics.jsonl"
 finish

@@ -149,6 +149,58 @@ static void weights(void **state)
     tt_dataset_destroy(dataset);
 }
 
+static void check_sources(const struct tt_dataset *dataset)
+{
+    assert_int_equal(tt_dataset_source_count(dataset), 3);
+    for (size_t i = 0; i < tt_dataset_count(dataset); i++)
+        assert_int_equal(tt_dataset_source(dataset, i), tt_dataset_sample(dataset, i).ids[0] / 1000);
+}
+
+/* Samples keep their source, through shuffles and splits in any order. */
+static void sources_of_samples(void **state)
+{
+    (void)state;
+    struct tt_dataset *one = mix((const double[]){2}, 1, 0, 7), *held = NULL, *less = NULL;
+    assert_int_equal(tt_dataset_source_count(one), 0);
+    assert_int_equal(tt_dataset_source(one, 150), 0);
+    assert_int_equal(tt_dataset_shuffle(one, 3), TT_OK);
+    assert_int_equal(tt_dataset_source_count(one), 0);
+    tt_dataset_destroy(one);
+    struct tt_dataset *dataset = mix((const double[]){1, 2.5, 0.25}, 3, 0, 7);
+    check_sources(dataset);
+    assert_int_equal(tt_dataset_split(dataset, 150, 5, &held), TT_OK);
+    check_sources(dataset);
+    check_sources(held);
+    assert_int_equal(tt_dataset_shuffle(held, 9), TT_OK);
+    check_sources(held);
+    assert_int_equal(tt_dataset_shuffle(dataset, 9), TT_OK);
+    assert_int_equal(tt_dataset_split(dataset, 20, 5, &less), TT_OK);
+    check_sources(dataset);
+    check_sources(less);
+    tt_dataset_destroy(less);
+    tt_dataset_destroy(held);
+    tt_dataset_destroy(dataset);
+}
+
+static void labels(void **state)
+{
+    (void)state;
+    struct tt_sources sources = {0};
+    struct tt_str text = {0};
+    put_rows("label.jsonl", 0, 1);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(tt_sources_add(&sources, test_at(i == 1 ? "mix0.jsonl" : "label.jsonl"), "train", 1),
+                         TT_OK);
+    static const char *const ends[] = {"/label.jsonl", "/mix0.jsonl", "/label.jsonl#2"};
+    for (size_t i = 0; i < 3; i++) {
+        tt_str_clear(&text);
+        assert_int_equal(tt_sources_label(&sources, i, &text), TT_OK);
+        assert_true(tt_ends_with(tt_str_text(&text), ends[i]));
+    }
+    tt_str_deinit(&text);
+    tt_sources_deinit(&sources);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -206,7 +258,9 @@ static void masks_that_do_not_fit(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(files_of_names), cmocka_unit_test(weights),
-                                       cmocka_unit_test(refusals), cmocka_unit_test(masks_that_do_not_fit)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(files_of_names),     cmocka_unit_test(weights),
+        cmocka_unit_test(sources_of_samples), cmocka_unit_test(labels),
+        cmocka_unit_test(refusals),           cmocka_unit_test(masks_that_do_not_fit)};
     return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }
