@@ -171,7 +171,8 @@ static size_t count_children(const struct parquet_schema *schema, size_t index)
 }
 
 /* A list has one repeated child. In the shape of today that is a group with one child, the element; older programs
- * wrote the element itself there (LogicalTypes.md, backward compatibility). */
+ * wrote the element itself there (LogicalTypes.md, backward compatibility). An element that is a list has a repeated
+ * child, and a repeated group that is marked as a map is a pair, so no marks are asked. */
 static tt_status make_list(const struct builder *b, size_t index)
 {
     struct parquet_node *nodes = b->schema->nodes;
@@ -183,7 +184,6 @@ static tt_status make_list(const struct builder *b, size_t index)
     snprintf(tuple, sizeof tuple, "%.*s_tuple", name.bytes < 200 ? (int)name.bytes : 200, name.data);
     bool is_element = nodes[repeated].type != PARQUET_GROUP || count_children(b->schema, repeated) != 1 ||
                       nodes[repeated + 1].repetition == PARQUET_REPEATED ||
-                      nodes[repeated].kind == PARQUET_KIND_LIST || nodes[repeated].kind == PARQUET_KIND_MAP ||
                       tt_span_equals(nodes[repeated].name, "array") ||
                       tt_span_equals(nodes[repeated].name, tuple);
     nodes[index].element = is_element ? repeated : repeated + 1;

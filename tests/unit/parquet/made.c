@@ -92,6 +92,7 @@ struct column {
     const char *data;
     size_t bytes;
     int codec, encoding, flags;
+    int stated; /* values by the metadata; 0: those of the page */
 };
 enum { ENCRYPTED = 1, ELSEWHERE = 2 };
 
@@ -143,7 +144,7 @@ static void put_chunk(struct out *o, const struct column *c, size_t offset, size
     begin(o);
     small(o, 1, c->type);
     small(o, 4, c->codec);
-    number(o, 5, c->values);
+    number(o, 5, c->stated > 0 ? c->stated : c->values);
     number(o, 7, (int64_t)bytes);
     number(o, 9, (int64_t)offset);
     end(o);
@@ -466,6 +467,39 @@ static void bombs(void **state)
     tt_str_deinit(&runs.text);
 }
 
+/* A page with more values than its column, and a value that no program knows, nested without end. */
+static void untrue_counts(void **state)
+{
+    (void)state;
+    const struct element e[] = {{"n", PARQUET_INT32, NO, 0, -1, 0}};
+    const struct column more[] = {{PARQUET_INT32, 3, "", INTS(1, 2, 3), .stated = 2}};
+    REFUSE(TT_ERR_DATA, "a page has more values than the column", e, 1, more, 2);
+    struct out file = {0};
+    assert_int_equal(tt_str_append_text(&file.text, "PAR1"), TT_OK);
+    field(&file, 15, 9);
+    assert_int_equal(tt_str_append_fill(&file.text, 0x19, 4 << 20), TT_OK); /* lists of one list */
+    byte(&file, 0);
+    uint32_t footer = (uint32_t)file.text.bytes - 4;
+    assert_int_equal(tt_str_append(&file.text, (char *)&footer, 4), TT_OK);
+    assert_int_equal(tt_str_append_text(&file.text, "PAR1"), TT_OK);
+    expect_error(TT_ERR_DATA, "footer",
+                 (struct tt_file_map){(const uint8_t *)file.text.data, file.text.bytes});
+}
+
+/* The repeated group of a list, with one repeated field, is the element: a list where it says so, else an object. */
+static void annotated_elements(void **state)
+{
+    (void)state;
+    struct element e[] = {{"a", G, MAYBE, 1, PARQUET_OLD_LIST, 0},
+                          {"list", G, MANY, 1, PARQUET_OLD_LIST, 0},
+                          {"list", PARQUET_INT32, MANY, 0, -1, 0}};
+    const struct column c[] = {{PARQUET_INT32, 5, "03 23 13 00 02", INTS(1, 2, 3)}};
+    CHECK("{\"a\": [[1, 2], [3]]}\n{\"a\": null}\n{\"a\": [[]]}\n", e, 1, c, 3);
+    e[1].converted = -1;
+    CHECK("{\"a\": [{\"list\": [1, 2]}, {\"list\": [3]}]}\n{\"a\": null}\n{\"a\": [{\"list\": []}]}\n", e, 1,
+          c, 3);
+}
+
 /* Packed bytes in hexadecimal, and the 8 bytes that they give; NULL: damage. */
 static const struct {
     int codec;
@@ -529,9 +563,11 @@ static void codecs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(old_lists), cmocka_unit_test(maps),   cmocka_unit_test(levels),
-        cmocka_unit_test(values),    cmocka_unit_test(deltas), cmocka_unit_test(far_times),
-        cmocka_unit_test(bombs),     cmocka_unit_test(codecs),
+        cmocka_unit_test(old_lists),     cmocka_unit_test(maps),
+        cmocka_unit_test(levels),        cmocka_unit_test(values),
+        cmocka_unit_test(deltas),        cmocka_unit_test(far_times),
+        cmocka_unit_test(bombs),         cmocka_unit_test(codecs),
+        cmocka_unit_test(untrue_counts), cmocka_unit_test(annotated_elements),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
