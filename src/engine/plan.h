@@ -46,15 +46,20 @@ struct tt_plan {
 
 /* `rank` is the configuration of the real rank; its device, communicators, levels and workspace size are replaced. A
  * device of kind "plan" plans for the chip in stands_for. The limit is device.memory_limit, else the memory of the GPU;
- * CPUs have none. On CPUs without a limit TT_RECOMPUTE_AUTO recomputes every block, because other programs share their
- * memory. `eval_limits` may be all 0; `micro_steps` make one optimizer step. A plan that does not fit is not an error
- * (`fits`), so that it can be printed; see tt_plan_check. Fails as the real rank would (TT_ERR_UNSUPPORTED for an
- * unsupported op). */
+ * CPUs have none but that of the machine (tt_plan_check_here). On CPUs without a limit TT_RECOMPUTE_AUTO recomputes
+ * every block, because other programs share their memory. `eval_limits` may be all 0; `micro_steps` make one optimizer
+ * step. A plan that does not fit is not an error (`fits`), so that it can be printed; see tt_plan_check. Fails as the
+ * real rank would (TT_ERR_UNSUPPORTED for an unsupported op). */
 TT_MUST_USE tt_status tt_plan_make(const struct tt_rank_config *rank, struct tt_plan_ranks ranks,
                                    int64_t micro_steps, const struct tt_batch_limits *train_limits,
                                    const struct tt_batch_limits *eval_limits, struct tt_plan *plan);
 /* TT_ERR_MEMORY, with the advice as hint, when it does not fit. */
 TT_MUST_USE tt_status tt_plan_check(const struct tt_plan *plan);
+/* The same for the memory of a machine: TT_ERR_MEMORY where `ranks` of them, with their page-locked buffers, need more
+ * host memory than `bytes`. 0: unknown, which is enough. `grouped`: it is the limit of a control group. */
+TT_MUST_USE tt_status tt_plan_check_host(const struct tt_plan *plan, int ranks, uint64_t bytes, bool grouped);
+/* Both, with the memory of this machine. */
+TT_MUST_USE tt_status tt_plan_check_here(const struct tt_plan *plan, int ranks);
 
 /* Rows of the table: the purposes with memory; the workspace has two rows, for kept results and for the rest. */
 struct tt_plan_row {

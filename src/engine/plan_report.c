@@ -4,6 +4,8 @@
 
 #include "engine/plan.h"
 
+#include "base/cgroup.h"
+
 tt_status tt_plan_check(const struct tt_plan *plan)
 {
     char need[32], have[32];
@@ -17,6 +19,29 @@ tt_status tt_plan_check(const struct tt_plan *plan)
         tt_hint("neither a smaller batch nor more ranks are enough: use shorter rows%s",
                 plan->may_quantize ? ", or --load_in_4bit" : "");
     return status;
+}
+
+tt_status tt_plan_check_host(const struct tt_plan *plan, int ranks, uint64_t bytes, bool grouped)
+{
+    char need[32], have[32];
+    size_t each = plan->memory.host_total + (plan->is_host ? plan->memory.total_peak : 0);
+    if (bytes == 0 || ranks < 1 || each <= bytes / (size_t)ranks) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_MEMORY, "this run needs %s of host memory for %d rank%s on this machine, %s %s",
+                tt_format_bytes((double)each * ranks, need, sizeof need), ranks, ranks == 1 ? "" : "s",
+                grouped ? "the limit of its control group is" : "which has",
+                tt_format_bytes((double)bytes, have, sizeof have));
+    tt_hint("use fewer ranks on a machine, shorter rows%s%s", plan->may_quantize ? ", or --load_in_4bit" : "",
+            grouped ? "; the limit of a pod is resources.limits.memory" : "");
+    return status;
+}
+
+tt_status tt_plan_check_here(const struct tt_plan *plan, int ranks)
+{
+    bool grouped = false;
+    uint64_t bytes = tt_memory_bytes(&grouped);
+    TT_TRY(tt_plan_check(plan));
+    return tt_plan_check_host(plan, ranks, bytes, grouped);
 }
 
 static const char *const keys[TT_PURPOSE_COUNT] = {

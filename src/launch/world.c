@@ -236,6 +236,11 @@ out:
     return status;
 }
 
+int tt_world_ranks_here(const struct tt_world *world)
+{
+    return world->ranks_per_machine > world->local_count ? world->ranks_per_machine : world->local_count;
+}
+
 void tt_world_close(struct tt_world *world)
 {
     for (int r = 0; r < world->local_count && world->ranks != NULL; r++)

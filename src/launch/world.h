@@ -47,6 +47,8 @@ struct tt_world_config {
 /* Opens the ranks that launch.h detects. Command, kind of device and settings are compared with those of the other
  * processes. */
 TT_MUST_USE tt_status tt_world_open(const struct tt_world_config *config, struct tt_world *world);
+/* The ranks of this process's machine, as far as is known: at least those of the process. */
+int tt_world_ranks_here(const struct tt_world *world);
 void tt_world_close(struct tt_world *world);
 
 /* All processes exchange their status before their ranks start: tt_comm_agree; no effect with one process. */

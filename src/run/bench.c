@@ -168,7 +168,7 @@ static tt_status prepare(struct bench *bench, const struct tt_world *world)
     tt_sampler_limits(bench->sampler, 0, 1, &bench->rank_config.limits);
     TT_TRY(tt_plan_make(&bench->rank_config, tt_rank_layout_ranks(&layout), accumulation,
                         &bench->rank_config.limits, &none, &bench->plan));
-    return tt_plan_check(&bench->plan);
+    return tt_plan_check_here(&bench->plan, tt_world_ranks_here(world));
 }
 
 tt_status tt_bench_train(const struct tt_bench_spec *spec, struct tt_cancel *cancel,

@@ -127,7 +127,7 @@ static tt_status prepare(struct evaluation_run *run, const struct tt_world *worl
     if (status == TT_OK)
         status =
             tt_plan_make(&run->rank_config, tt_rank_layout_ranks(&layout), 1, &none, &limits, &run->plan);
-    return status == TT_OK ? tt_plan_check(&run->plan) : status;
+    return status == TT_OK ? tt_plan_check_here(&run->plan, tt_world_ranks_here(world)) : status;
 }
 
 /* Without leading and trailing white space. */

@@ -161,7 +161,7 @@ static tt_status check_before_start(struct tt_run *run, const struct tt_world *w
                        &run->plan));
     TT_GO(report_data(run));
     TT_GO(report_model(run, model, world));
-    TT_GO(tt_plan_check(&run->plan));
+    TT_GO(tt_plan_check_here(&run->plan, tt_world_ranks_here(world)));
 out:
     tt_model_destroy(model);
     return status;

@@ -1,4 +1,5 @@
-/* Quotas of CPU time, from folders as the kernel shows them; waits that do not look at the wall clock. */
+/* Quotas of CPU time and limits of memory, from folders as the kernel shows them; waits that do not look at the wall
+ * clock. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/thread.h"
@@ -97,6 +99,32 @@ static void nothing_there(void **state)
     assert_true(tt_cpu_count() >= 1);
 }
 
+/* memory.max of all groups above; "max", and version 1's number near 2^63, are no limit. */
+static void memory_limits(void **state)
+{
+    (void)state;
+    char file[512];
+    snprintf(file, sizeof file, "%s/cgroup", root);
+    write_file("cgroup", "0::/big/pod\n");
+    assert_int_equal(tt_memory_limit(file, root), 0);
+    write_file("big/pod/memory.max", "max\n");
+    assert_int_equal(tt_memory_limit(file, root), 0);
+    write_file("big/pod/memory.max", "68719476736\n");
+    assert_int_equal(tt_memory_limit(file, root), 68719476736);
+    write_file("big/memory.max", "1073741824\n");
+    assert_int_equal(tt_memory_limit(file, root), 1073741824);
+    write_file("memory.max", "nonsense\n");
+    assert_int_equal(tt_memory_limit(file, root), 1073741824);
+    write_file("cgroup", "4:cpu,cpuacct:/old\n3:memory:/old\n");
+    write_file("memory/old/memory.limit_in_bytes", "9223372036854771712\n");
+    write_file("cpu,cpuacct/old/memory.limit_in_bytes", "4096\n");
+    assert_int_equal(tt_memory_limit(file, root), 0);
+    write_file("memory/old/memory.limit_in_bytes", "2147483648\n");
+    assert_int_equal(tt_memory_limit(file, root), 2147483648);
+    bool grouped;
+    assert_true(tt_memory_bytes(&grouped) > 0);
+}
+
 static void a_wait_ends_at_its_deadline(void **state)
 {
     (void)state;
@@ -116,6 +144,7 @@ int main(void)
         cmocka_unit_test(version_2),
         cmocka_unit_test(version_1),
         cmocka_unit_test(nothing_there),
+        cmocka_unit_test(memory_limits),
         cmocka_unit_test(a_wait_ends_at_its_deadline),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);

@@ -129,6 +129,28 @@ static void what_waits_for_free_waits(void **state)
     assert_true(plan.step_seconds <= blocks.step_seconds * 1.002);
 }
 
+/* All ranks of a machine share its memory: on the CPU all that they need, with a GPU the page-locked buffers. */
+static void memory_of_the_machine(void **state)
+{
+    struct tt_plan plan;
+    (void)state;
+    make("cpu", TT_RECOMPUTE_AUTO, 0, &plan);
+    assert_true(plan.fits && plan.is_host);
+    size_t each = plan.memory.total_peak + plan.memory.host_total;
+    assert_int_equal(tt_plan_check_host(&plan, 3, 3 * each, true), TT_OK);
+    assert_int_equal(tt_plan_check_host(&plan, 3, 0, false), TT_OK);
+    assert_int_equal(tt_plan_check_host(&plan, 3, 3 * each - 1, true), TT_ERR_MEMORY);
+    assert_non_null(
+        strstr(tt_error_last()->message, "for 3 ranks on this machine, the limit of its control group is"));
+    assert_non_null(strstr(tt_error_last()->hint, "resources.limits.memory"));
+    assert_int_equal(tt_plan_check_host(&plan, 1, each - 1, false), TT_ERR_MEMORY);
+    assert_non_null(strstr(tt_error_last()->message, "which has"));
+    make("h200", TT_RECOMPUTE_EVERY_OFFLOAD, 0, &plan);
+    assert_true(plan.memory.host_total > 0 && plan.memory.host_total < plan.memory.total_peak);
+    assert_int_equal(tt_plan_check_host(&plan, 2, 2 * plan.memory.host_total, true), TT_OK);
+    assert_int_equal(tt_plan_check_host(&plan, 2, 2 * plan.memory.host_total - 1, true), TT_ERR_MEMORY);
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     struct tt_plan plan;
@@ -281,6 +303,7 @@ int main(void)
         cmocka_unit_test(each_level_takes_less_and_longer),
         cmocka_unit_test(the_fastest_that_fits),
         cmocka_unit_test(what_waits_for_free_waits),
+        cmocka_unit_test(memory_of_the_machine),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(cpus_recompute_unless_told_what_they_may_take),
         cmocka_unit_test(a_gpu_keeps_something_free),

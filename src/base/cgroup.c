@@ -1,0 +1,98 @@
+#include "base/cgroup.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+
+enum { PATH_BYTES = 4096 };
+
+bool tt_cgroup_read_line(const char *folder, const char *name, char *line, int line_bytes)
+{
+    char path[PATH_BYTES + 64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return false;
+    bool read = fgets(line, line_bytes, file) != NULL;
+    fclose(file);
+    return read;
+}
+
+/* The smallest limit of a group and its parents. A container sees its own group as the root, so the path may not
+ * exist. */
+static double least_below(const char *mount, const char *group, tt_cgroup_limit *limit_of)
+{
+    char folder[PATH_BYTES];
+    double least = HUGE_VAL;
+    int length = snprintf(folder, sizeof folder, "%s%s", mount, group), root = (int)strlen(mount);
+    if (length >= (int)sizeof folder) return least;
+    for (;;) {
+        least = fmin(least, limit_of(folder));
+        if (length <= root) return least;
+        while (length > root && folder[length - 1] != '/') length--;
+        while (length > root && folder[length - 1] == '/') length--;
+        folder[length] = '\0';
+    }
+}
+
+/* `controller` among the comma-separated controllers. */
+static bool names_controller(const char *controllers, const char *controller)
+{
+    size_t bytes = strlen(controller);
+    for (const char *name = controllers; name != NULL; name = strchr(name, ',')) {
+        name += *name == ',';
+        if (strncmp(name, controller, bytes) == 0 && (name[bytes] == ',' || name[bytes] == '\0')) return true;
+    }
+    return false;
+}
+
+double tt_cgroup_least(const char *cgroup_file, const char *mounts, const char *controller,
+                       tt_cgroup_limit *limit_of)
+{
+    FILE *file = fopen(cgroup_file, "re");
+    if (file == NULL) return HUGE_VAL;
+    char line[PATH_BYTES], mount[PATH_BYTES];
+    double least = HUGE_VAL;
+    while (fgets(line, sizeof line, file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        char *controllers = strchr(line, ':');
+        char *group = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+        if (group == NULL) continue;
+        *group++ = '\0';
+        controllers++;
+        if (controllers[0] != '\0' && !names_controller(controllers, controller)) continue;
+        /* Version 2 has no controllers in its line; version 1 mounts each set of them in a folder of its
+         * name. */
+        snprintf(mount, sizeof mount, "%s%s%s", mounts, controllers[0] != '\0' ? "/" : "", controllers);
+        least = fmin(least, least_below(mount, group, limit_of));
+    }
+    fclose(file);
+    return least;
+}
+
+/* Version 2 has "max" for none, version 1 a number near 2^63. */
+static double memory_of(const char *folder)
+{
+    char line[128];
+    unsigned long long bytes = 0;
+    if (!tt_cgroup_read_line(folder, "memory.max", line, sizeof line) &&
+        !tt_cgroup_read_line(folder, "memory.limit_in_bytes", line, sizeof line))
+        return HUGE_VAL;
+    if (sscanf(line, "%llu", &bytes) != 1 || bytes == 0 || bytes >= 1ULL << 62) return HUGE_VAL;
+    return (double)bytes;
+}
+
+uint64_t tt_memory_limit(const char *cgroup_file, const char *mounts)
+{
+    double least = tt_cgroup_least(cgroup_file, mounts, "memory", memory_of);
+    return least < HUGE_VAL ? (uint64_t)least : 0;
+}
+
+uint64_t tt_memory_bytes(bool *grouped)
+{
+    struct sysinfo machine;
+    uint64_t all = sysinfo(&machine) == 0 ? (uint64_t)machine.totalram * machine.mem_unit : 0;
+    uint64_t limit = tt_memory_limit("/proc/self/cgroup", "/sys/fs/cgroup");
+    *grouped = limit > 0 && (all == 0 || limit < all);
+    return *grouped ? limit : all;
+}
