@@ -10,7 +10,7 @@ assistant_only_loss needs a template with {% generation %} (--template FILE).
     python tests/golden/chat/compare_losses.py --trimtab build/trimtab
     python tests/golden/chat/compare_losses.py --trimtab build/trimtab --model smollm2 --count 16 --steps 2
 
-A learning rate of 0 makes every step a first step. The log of a run is in docs/measurements/conversations.md.
+A learning rate of (almost) 0 makes every step a first step. The log of a run is in docs/measurements/conversations.md.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def exact_losses(trainer, steps):
 def ours(trimtab, folder, rows, template, assistant, steps, out):
     write_lines(out / "rows.jsonl", rows)
     command = [trimtab, "train", "--model_name_or_path", folder, "--dataset_name", out / "rows.jsonl", "--output_dir", out / "adapter", "--max_steps", steps,
-               "--per_device_train_batch_size", BATCH, "--learning_rate", 0, "--logging_steps", 1, "--report_to", "none", "--device", "cpu", "--bf16", "false",
+               "--per_device_train_batch_size", BATCH, "--learning_rate", 1e-20, "--logging_steps", 1, "--report_to", "none", "--device", "cpu", "--bf16", "false",
                "--assistant_only_loss", "true" if assistant else "false", "--max_length", 1 << 20, "--save_strategy", "no", "--lora_r", 4,
                "--lora_target_modules", "q_proj,v_proj", "--train_sampling_strategy", "sequential", "--gradient_checkpointing", "false", "--ranks", 1,
                "--special_tokens_in_messages", "true"]
