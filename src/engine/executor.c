@@ -31,6 +31,7 @@ struct tt_executor {
     bool head_held;              /* the head's unit is still gathered, for the backward pass */
     struct tt_unit *next_unit;   /* its gather waits until the running block reaches its attention */
     struct tt_exchange exchange; /* lent to the blocks */
+    struct tt_phases *phases;    /* lent; NULL: no times */
     struct tt_unit *split;       /* the running block's unit while it lends parts; NULL: it is whole */
 };
 
@@ -268,6 +269,11 @@ static struct tt_pass lend_exchange(struct tt_executor *executor, const struct t
     return own;
 }
 
+void tt_executor_time(struct tt_executor *executor, struct tt_phases *phases)
+{
+    executor->phases = phases;
+}
+
 tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass *pass)
 {
     struct tt_pass own = lend_exchange(executor, pass);
@@ -286,9 +292,11 @@ tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass
     for (int i = 0; i < count; i++) {
         tt_pulse_beat(config->pulse, executor->slots[i].forward_mark);
         TT_TRY(check_cancel(executor));
+        tt_phases_end(executor->phases, TT_PHASE_FORWARD);
         TT_TRY(tt_unit_gather(unit_of(executor, i)));
         TT_TRY(tt_unit_wait(unit_of(executor, i)));
         if (i + 1 < count && config->forward_prefetch) TT_TRY(prefetch(executor, pass, i + 1));
+        tt_phases_end(executor->phases, TT_PHASE_GATHER);
         TT_TRY(run_forward(executor, &own, i, pair, &x_TD));
         TT_TRY(gather_next(executor, false)); /* a block without attention */
         if (i + 1 == count && pass->in.gradient) {
@@ -297,6 +305,7 @@ tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass
         }
         TT_TRY(tt_unit_release(unit_of(executor, i), pass->in.gradient));
     }
+    tt_phases_end(executor->phases, TT_PHASE_FORWARD);
     return TT_OK;
 }
 
@@ -340,16 +349,21 @@ tt_status tt_executor_backward(struct tt_executor *executor, const struct tt_pas
         bool more = i > executor->first_trainable;
         tt_pulse_beat(config->pulse, executor->slots[i].backward_mark);
         TT_TRY(check_cancel(executor));
+        tt_phases_end(executor->phases, TT_PHASE_BACKWARD);
         if (!executor->head_held) TT_TRY(gather_for_backward(executor, i)); /* held: gathered by forward */
         executor->head_held = false;
         if (more && config->backward_prefetch == TT_PREFETCH_PRE) TT_TRY(prefetch(executor, pass, i - 1));
+        tt_phases_end(executor->phases, TT_PHASE_GATHER);
         lend_parts(executor, unit);
         TT_TRY(compute ? backward_block(executor, &own, i) : backward_empty(executor, &own, i));
         TT_TRY(drop_parts(executor));
         TT_TRY(gather_next(executor, false));
+        tt_phases_end(executor->phases, TT_PHASE_BACKWARD);
         if (more && config->backward_prefetch == TT_PREFETCH_POST) TT_TRY(gather_post(executor, i));
+        tt_phases_end(executor->phases, TT_PHASE_GATHER);
         TT_TRY(tt_unit_reduce(unit, last_micro));
         TT_TRY(tt_unit_release(unit, false));
+        tt_phases_end(executor->phases, TT_PHASE_REDUCE);
     }
     return TT_OK;
 }
@@ -357,6 +371,7 @@ tt_status tt_executor_backward(struct tt_executor *executor, const struct tt_pas
 void tt_executor_end(struct tt_executor *executor)
 {
     tt_pulse_rest(executor->config.pulse);
+    executor->phases = NULL;
     if (!executor->open) return;
     tt_workspace_release(executor->config.workspace, executor->begin_mark);
     executor->open = false;

@@ -14,6 +14,7 @@
 #ifndef TT_ENGINE_EXECUTOR_H
 #define TT_ENGINE_EXECUTOR_H
 
+#include "engine/phases.h"
 #include "job/parts.h"
 #include "launch/pulse.h"
 #include "model/model.h"
@@ -40,6 +41,8 @@ struct tt_executor_config {
 TT_MUST_USE tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_executor **out);
 void tt_executor_destroy(struct tt_executor *executor); /* takes NULL */
 
+/* Until the next tt_executor_end, the passes add their times to `phases` (lent; NULL: none). */
+void tt_executor_time(struct tt_executor *executor, struct tt_phases *phases);
 TT_MUST_USE tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass *pass);
 /* `last_micro`: of this optimizer step. */
 TT_MUST_USE tt_status tt_executor_backward(struct tt_executor *executor, const struct tt_pass *pass,

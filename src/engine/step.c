@@ -35,7 +35,8 @@ static struct tt_objective_counts counts_of(const struct tt_step_facts *facts)
 
 static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_config *config,
                            int64_t step_index, const struct tt_step_facts *facts, int64_t micro,
-                           struct tt_batch_storage *storage, int64_t *attending_rows)
+                           struct tt_batch_storage *storage, struct tt_phases *phases,
+                           int64_t *attending_rows)
 {
     struct tt_batch batch;
     struct tt_pass pass;
@@ -44,10 +45,13 @@ static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_conf
     TT_GO(tt_sampler_batch(config->sampler, step_index, micro, rank->mesh.data_rank, storage, &batch));
     *attending_rows += tt_gradient_attending_rows(&batch);
     TT_GO(tt_rank_upload(rank, &batch, &pass));
+    tt_phases_end(phases, TT_PHASE_DATA);
     TT_GO(tt_rank_reference(rank, &pass));
     set_inputs(config, step_index, facts, &pass.in);
+    tt_executor_time(rank->executor, phases);
     TT_GO(tt_executor_forward(rank->executor, &pass));
     TT_GO(tt_rank_add_loss(rank, &batch, &counts, &pass));
+    tt_phases_end(phases, TT_PHASE_FORWARD);
     TT_GO(tt_executor_backward(rank->executor, &pass, micro == facts->micro_count - 1));
 out:
     if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);
@@ -157,22 +161,27 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     double report[REPORT_COUNT] = {0};
     int64_t attending_rows = 0;
     struct tt_step_facts facts;
+    struct tt_phases phases;
+    tt_phases_start(&phases);
     tt_sampler_step(config->sampler, step, &facts);
     for (int u = 0; u < rank->model->unit_count; u++) TT_TRY(tt_unit_zero_grad(rank->units[u]));
     TT_TRY(tt_rank_clear_sums(rank));
     for (int64_t micro = 0; micro < facts.micro_count; micro++)
-        TT_TRY(run_micro(rank, config, step, &facts, micro, storage, &attending_rows));
+        TT_TRY(run_micro(rank, config, step, &facts, micro, storage, &phases, &attending_rows));
     TT_TRY(tt_shard_context_join(rank->shard));
     for (int u = 0; u < rank->model->unit_count; u++) {
         struct tt_slices slices = tt_unit_slices(rank->units[u]);
         TT_TRY(tt_rank_add_squares(rank, slices.grad, slices.count));
     }
+    tt_phases_end(&phases, TT_PHASE_REDUCE);
     TT_TRY(tt_rank_read_sums(rank, report)); /* the only wait of the host in a step */
+    tt_phases_end(&phases, TT_PHASE_DEVICE);
     if (config->cancel != NULL)
         report[REPORT_STOP] = atomic_load_explicit(&config->cancel->requests, memory_order_relaxed) > 0;
     report[REPORT_SAVE_FAILED] = config->save_failed;
     report[REPORT_ATTENDING_ROWS] = (double)attending_rows;
     TT_TRY(sum_reports(rank, report));
+    tt_phases_end(&phases, TT_PHASE_RANKS);
 
     struct tt_objective_counts counts = counts_of(&facts);
     *result = (struct tt_train_step_result){
@@ -199,7 +208,12 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
         .grad_scale = (float)(clip < 1.0 ? clip : 1.0),
         .step = step + 1,
     };
+    tt_phases_end(&phases, TT_PHASE_OPTIMIZER);
     if (config->before_update != NULL) TT_TRY(config->before_update(config->context));
+    tt_phases_end(&phases, TT_PHASE_SAVE);
     for (int u = 0; u < rank->model->unit_count; u++) TT_TRY(update_unit(rank, config->optim, u, update));
-    return tt_shard_context_publish(rank->shard);
+    TT_TRY(tt_shard_context_publish(rank->shard));
+    tt_phases_end(&phases, TT_PHASE_OPTIMIZER);
+    result->phases = phases;
+    return TT_OK;
 }

@@ -7,6 +7,7 @@
 #define TT_ENGINE_STEP_H
 
 #include "engine/gradient_watch.h"
+#include "engine/phases.h"
 
 struct tt_train_step_config {
     const struct tt_optim_config *optim;
@@ -27,6 +28,7 @@ struct tt_train_step_result {
     double loss;                              /* the first of them */
     double grad_norm;                         /* before clipping */
     double learning_rate;                     /* used in this step */
+    struct tt_phases phases;                  /* of this rank */
     bool stop_requested;                      /* by any rank */
     bool save_failed;                         /* on any rank */
 };

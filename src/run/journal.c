@@ -14,6 +14,8 @@
 #include "run/record_file.h"
 #include "run/tensorboard.h"
 
+enum { TT_JOURNAL_TIMES_MAX = 16 };
+
 struct tt_journal {
     const char *output_dir;
     const struct tt_watch_spec *watch;
@@ -22,6 +24,8 @@ struct tt_journal {
     struct tt_json_value *history, *all_results;
     struct tt_tensorboard *board;
     struct tt_record_file *metrics;
+    struct tt_log_field times[TT_JOURNAL_TIMES_MAX]; /* of the next row */
+    int time_count;
     bool warned; /* a lost record or an unwritten file of results was reported */
     int64_t step, tokens_seen, best_step, waited; /* waited: evaluations without an improvement */
     double epoch, flops, best_metric;
@@ -150,11 +154,21 @@ static tt_status write_board(struct tt_journal *journal, const struct tt_log_row
     return TT_OK;
 }
 
+void tt_journal_times(struct tt_journal *journal, const struct tt_log_field *fields, int count)
+{
+    journal->time_count = count < TT_JOURNAL_TIMES_MAX ? count : TT_JOURNAL_TIMES_MAX;
+    for (int i = 0; i < journal->time_count; i++) journal->times[i] = fields[i];
+}
+
 void tt_journal_row(struct tt_journal *journal, const struct tt_log_row *row)
 {
     struct tt_json_value *object = row_object(row);
     bool ok = tt_json_set(object, "step", tt_json_new_integer(row->step)) == 0;
     ok = ok && tt_json_append_copy(journal->history, object) == 0;
+    for (int i = 0; i < journal->time_count; i++)
+        ok =
+            ok && tt_json_set(object, journal->times[i].name, tt_json_new_real(journal->times[i].value)) == 0;
+    journal->time_count = 0;
     tt_status status = ok ? write_line(journal, object) : no_memory("a log row");
     tt_json_release(object);
     if (status == TT_OK) status = write_board(journal, row);

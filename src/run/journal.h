@@ -26,6 +26,8 @@ void tt_journal_close(struct tt_journal *journal); /* takes NULL */
 
 /* Adds a log row to the journal and to all files, and passes it to the observer. */
 void tt_journal_row(struct tt_journal *journal, const struct tt_log_row *row);
+/* Fields that the next row has in metrics.jsonl only: times of its steps, which trainer_state.json does not keep. */
+void tt_journal_times(struct tt_journal *journal, const struct tt_log_field *fields, int count);
 /* A line in metrics.jsonl only, {"event": "save", "step": 4, "folder": "out/checkpoint-4", ...}: the cost of a save or
  * a resume in this process. It is not part of the rows that a resume restores. */
 void tt_journal_event(struct tt_journal *journal, const char *event, int64_t step, const char *folder,

@@ -18,6 +18,7 @@ struct loop {
     struct tt_memory memory;
     int64_t samples_before; /* samples of the earlier part of a resumed run */
     int64_t last_save_step;
+    double phases[TT_PHASE_COUNT], step_seconds; /* since the last log row */
 };
 
 static bool due(int64_t every, int64_t step)
@@ -49,6 +50,35 @@ static void log_row(struct loop *loop, bool evaluation, int64_t step, const stru
     tt_journal_row(loop->run->journal, &row);
 }
 
+/* Means over the `steps` since the last row. Where the device queues its work, the host's times of queueing are one
+ * number. */
+static void log_times(struct loop *loop, double steps)
+{
+    static const char *const names[TT_PHASE_COUNT] = {
+        [TT_PHASE_DATA] = "data_seconds",       [TT_PHASE_GATHER] = "gather_seconds",
+        [TT_PHASE_FORWARD] = "forward_seconds", [TT_PHASE_BACKWARD] = "backward_seconds",
+        [TT_PHASE_REDUCE] = "reduce_seconds",   [TT_PHASE_DEVICE] = "device_wait_seconds",
+        [TT_PHASE_RANKS] = "rank_wait_seconds", [TT_PHASE_OPTIMIZER] = "optimizer_seconds",
+        [TT_PHASE_SAVE] = "save_wait_seconds",
+    };
+    bool queues = !tt_device_is_host(loop->rank->device);
+    double queueing = 0.0;
+    struct tt_log_field fields[TT_PHASE_COUNT + 2];
+    int count = 0;
+    fields[count++] = (struct tt_log_field){"step_seconds", loop->step_seconds / steps};
+    for (int i = 0; i < TT_PHASE_COUNT; i++) {
+        bool queued = queues && ((i >= TT_PHASE_GATHER && i <= TT_PHASE_REDUCE) || i == TT_PHASE_OPTIMIZER);
+        if (queued)
+            queueing += loop->phases[i];
+        else
+            fields[count++] = (struct tt_log_field){names[i], loop->phases[i] / steps};
+    }
+    if (queues) fields[count++] = (struct tt_log_field){"queue_seconds", queueing / steps};
+    tt_journal_times(loop->run->journal, fields, count);
+    memset(loop->phases, 0, sizeof loop->phases);
+    loop->step_seconds = 0.0;
+}
+
 /* TRL's order: the loss, what the optimizer did, the other metrics of the objective. */
 static void log_training(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
 {
@@ -67,6 +97,7 @@ static void log_training(struct loop *loop, int64_t step, const struct tt_train_
     fields[count++] = (struct tt_log_field){
         "tokens_per_second",
         counters->window_seconds > 0 ? counters->window_tokens / counters->window_seconds : 0.0};
+    log_times(loop, steps);
     memset(counters->window, 0, sizeof counters->window);
     counters->window_tokens = counters->window_seconds = 0.0;
     counters->window_steps = 0;
@@ -191,6 +222,8 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
     for (int i = 0; i < TT_OBJECTIVE_METRICS_MAX; i++) loop->memory.counters.window[i] += result->metrics[i];
     loop->memory.counters.window_tokens += (double)result->facts.tokens;
     loop->memory.counters.window_seconds += seconds;
+    loop->step_seconds += seconds;
+    for (int i = 0; i < TT_PHASE_COUNT; i++) loop->phases[i] += result->phases.seconds[i];
     loop->memory.counters.window_steps++;
     loop->memory.counters.tokens += result->facts.tokens;
     loop->memory.counters.supervised_tokens += result->facts.supervised_tokens;
