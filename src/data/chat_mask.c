@@ -135,7 +135,7 @@ static tt_status refuse(const struct masking *m, const struct checking *c, size_
         m->text->output.text + from, other < SHOWN ? other : SHOWN, c->prior->output.text + wanted);
     tt_hint(
         "use a template with {%% generation %%} (chat_template_path), or one that writes a message the same "
-        "way wherever it stands");
+        "way wherever it stands; or train_last_turn_only, or sample_per_turn");
     return TT_ERR_DATA;
 }
 
@@ -248,6 +248,7 @@ static bool has_role(const struct tt_data_config *config, const char *role)
     const char *list = config->roles_to_train;
     if (list == NULL) return strcmp(role, "assistant") == 0;
     size_t bytes = strlen(role);
+    if (bytes == 0) return false; /* it would be found everywhere */
     for (const char *at = list; (at = strstr(at, role)) != NULL; at += bytes) {
         bool begins = at == list || strchr(" ,[\"'", at[-1]) != NULL;
         if (begins && (at[bytes] == '\0' || strchr(" ,]\"'", at[bytes]) != NULL)) return true;

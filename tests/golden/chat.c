@@ -1,7 +1,8 @@
 /* Conversations against SFTTrainer of TRL 1.16 (chat/make_chat.py): ids and labels of rows of messages under twelve
  * templates with {% generation %}; the same labels from the same templates without the tag, by the origin of bytes;
  * rows of prompt and completion that are messages. With the arguments TOKENIZER TEMPLATE ROWS GOLDEN it compares those
- * rows and prints the number that differ (chat/compare_trl.py). */
+ * rows and prints the number that differ (chat/compare_trl.py); only_header: the reference trains tokens of the header,
+ * directly before the answer, and nothing else differs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -221,6 +222,15 @@ static void completions(void **state)
     check_all(COMPLETIONS, 120);
 }
 
+static void print_row(const struct subject *subject, const struct tt_ids *ids,
+                      const struct tt_str *supervised, const struct tt_json_value *mask)
+{
+    struct tt_str shown = {0};
+    show(subject, ids, supervised, mask, &shown);
+    fprintf(stderr, "%s\n", tt_str_text(&shown));
+    tt_str_deinit(&shown);
+}
+
 /* The rows of a file against those of another; prints what differs. */
 static int compare_files(char **paths)
 {
@@ -230,7 +240,7 @@ static int compare_files(char **paths)
     struct tt_tokenizer_scratch *scratch = NULL;
     struct tt_chat *chat = NULL;
     struct tt_str rows = {0}, golden = {0};
-    size_t same = 0, refused = 0, other_ids = 0, other_labels = 0, differ = 0, tokens = 0;
+    size_t same = 0, headers = 0, refused = 0, other_ids = 0, other_labels = 0, differ = 0, tokens = 0;
     if (tt_tokenizer_load(paths[0], &tokenizer) != TT_OK || tt_file_read(paths[2], 1 << 30, &rows) != TT_OK ||
         tt_file_read(paths[3], 1 << 30, &golden) != TT_OK ||
         tt_tokenizer_scratch_create(tokenizer, &scratch) != TT_OK ||
@@ -258,32 +268,34 @@ static int compare_files(char **paths)
             refused += status != TT_OK && is_null;
             other_ids += (status == TT_OK) != !is_null;
             if ((status == TT_OK) == is_null && other_ids < 4)
-                fprintf(stderr, "%s\n", status == TT_OK ? "rendered here alone" : tt_error_last()->message);
+                fprintf(stderr, "refused: %s\n",
+                        status == TT_OK ? "rendered here alone" : tt_error_last()->message);
         } else {
-            bool equal = ids.count == tt_json_count(wanted), labels = true;
-            for (size_t i = 0; equal && i < ids.count; i++) {
+            bool equal = ids.count == tt_json_count(wanted), labels = true, header = true;
+            for (size_t i = ids.count; equal && i-- > 0;) {
+                bool mine = supervised.data[i] != 0, theirs = tt_json_integer(tt_json_at(mask, i)) != 0;
                 equal = ids.data[i] == tt_json_integer(tt_json_at(wanted, i));
-                labels = labels && supervised.data[i] == tt_json_integer(tt_json_at(mask, i));
+                labels = labels && mine == theirs;
+                /* of the header of the answer, whose text add_generation_prompt gives the model: directly before it */
+                bool before =
+                    theirs && !mine && i + 1 < ids.count && tt_json_integer(tt_json_at(mask, i + 1)) != 0;
+                header = header && (mine == theirs || before);
             }
             tokens += ids.count;
             same += equal && labels;
             other_ids += !equal;
-            other_labels += equal && !labels;
-            if (equal && !labels && other_labels < 3) {
-                struct tt_str shown = {0};
-                show(&subject, &ids, &supervised, mask, &shown);
-                fprintf(stderr, "%s\n", tt_str_text(&shown));
-                tt_str_deinit(&shown);
-            }
+            headers += equal && !labels && header;
+            other_labels += equal && !labels && !header;
+            if (equal && !labels && !header && other_labels < 3) print_row(&subject, &ids, &supervised, mask);
         }
         tt_ids_deinit(&ids);
         tt_str_deinit(&supervised);
         tt_json_deinit(&row);
         tt_json_deinit(&expected);
     }
-    printf("{\"same\": %zu, \"refused_by_both\": %zu, \"other_ids\": %zu, \"other_labels\": %zu, "
-           "\"history_differs\": %zu, \"tokens\": %zu}\n",
-           same, refused, other_ids, other_labels, differ, tokens);
+    printf("{\"same\": %zu, \"only_header\": %zu, \"refused_by_both\": %zu, \"other_ids\": %zu, "
+           "\"other_labels\": %zu, \"history_differs\": %zu, \"tokens\": %zu}\n",
+           same, headers, refused, other_ids, other_labels, differ, tokens);
     return other_ids + other_labels > 0;
 }
 

@@ -123,6 +123,9 @@ static void what_trains(void **state)
     expect(&config, CHATML, TALK,
            S "system\n[[S" E "\n]]" S "user\n[[q" E "\n]]" S "assistant\na" E "\n" S "user\n[[r" E "\n]]" S
              "assistant\nb" E "\n");
+    /* An empty role is none of the list, and searching the list for it ends. */
+    expect(&config, CHATML, "{'messages': [{'role': '', 'content': 'n'}, {'role': 'user', 'content': 'q'}]}",
+           S "\nn" E "\n" S "user\n[[q" E "\n]]");
 }
 
 static void single_messages(void **state)
