@@ -93,7 +93,7 @@ out:
 
 tt_status tokenizer_read_config(const char *folder, struct tt_tokenizer *tokenizer)
 {
-    struct tt_json files[2] = {{0}, {0}};
+    struct tt_json files[2] = {{0}, {0}}, model = {0};
     tt_status status = TT_OK;
     TT_GO(read_optional(folder, "tokenizer_config.json", &files[0]));
     TT_GO(read_optional(folder, "special_tokens_map.json", &files[1]));
@@ -102,7 +102,10 @@ tt_status tokenizer_read_config(const char *folder, struct tt_tokenizer *tokeniz
     TT_GO(read_token(tokenizer, files, "pad_token", &tokenizer->pad_id));
     if (files[0].root != NULL) TT_GO(read_template(&files[0], &tokenizer->chat_template));
     TT_GO(read_template_file(folder, &tokenizer->chat_template));
+    TT_GO(read_optional(folder, "config.json", &model));
+    tokenizer_check_class(&files[0], &model, tokenizer);
 out:
+    tt_json_deinit(&model);
     tt_json_deinit(&files[0]);
     tt_json_deinit(&files[1]);
     return status;

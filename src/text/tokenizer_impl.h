@@ -61,5 +61,9 @@ TT_MUST_USE tt_status tokenizer_read(const struct tt_json *json, struct tt_token
 void tokenizer_leave_blanks(struct tt_tokenizer *tokenizer);
 /* tokenizer_config.json, special_tokens_map.json and chat_template.jinja of the folder; each is optional. */
 TT_MUST_USE tt_status tokenizer_read_config(const char *folder, struct tt_tokenizer *tokenizer);
+/* Warns where transformers 5 replaces the steps of tokenizer.json. `config` is tokenizer_config.json, `model`
+ * config.json; each may be empty. */
+void tokenizer_check_class(const struct tt_json *config, const struct tt_json *model,
+                           const struct tt_tokenizer *tokenizer);
 
 #endif
