@@ -21,6 +21,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/thread.h"
 #include "comm/comm.h"
 
@@ -40,12 +41,6 @@ struct rank {
     float *data; /* [bytes] */
     struct tt_thread *thread;
 };
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static tt_status run_once(const struct rank *rank, bool own, bool gather)
 {
@@ -85,8 +80,8 @@ static tt_status measure(const struct rank *rank, bool gather)
         if (round >= 0) times[round] = all[0];
     }
     if (tt_comm_rank(rank->comm) != 0) return TT_OK;
-    qsort(times, (size_t)bench->rounds, sizeof *times, compare);
-    double median = times[bench->rounds / 2], moved = (double)part * bench->ranks * (bench->ranks - 1);
+    double median = tt_median(times, (size_t)bench->rounds),
+           moved = (double)part * bench->ranks * (bench->ranks - 1);
     printf("{\"over\": \"%s\", \"ranks\": %d, \"call\": \"%s\", \"mb\": %zu, \"rounds\": %d, \"median_ms\": "
            "%.2f, "
            "\"best_ms\": %.2f, \"bytes_per_second\": %.4g}\n",

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/number.h"
 #include "comm/listener.h"
+#include "comm/local_line.h"
 
 enum {
     OPENERS_AT_ONCE = 64, /* connections that this process opens at the same time */
@@ -24,7 +25,7 @@ enum {
     POLL_MS = 250,
     CONTROL_ROUNDS_MAX = 1000,
     FILES_OF_PROGRAM = 32,  /* descriptors besides the lines */
-    BUFFER_BYTES = 1 << 20, /* between ranks of one process */
+    BUFFER_BYTES = 1 << 20, /* of a Unix socket; the system sizes those of TCP */
     /* TCP keep-alive of idle lines: a line is closed when its other end answers none of the probes. */
     KEEPALIVE_IDLE_SECONDS = 8,
     KEEPALIVE_INTERVAL_SECONDS = 4,
@@ -38,8 +39,9 @@ enum opener_stage { OPENER_WAITS, OPENER_CONNECTS, OPENER_CHALLENGE, OPENER_SUM,
 struct opener {
     int from, to;
     enum opener_stage stage;
-    int socket; /* -1: OPENER_WAITS or OPENER_DONE */
-    int slot;   /* index in files[] */
+    int socket;    /* -1: OPENER_WAITS or OPENER_DONE */
+    int slot;      /* index in files[] */
+    bool over_tcp; /* a connection by a Unix socket failed */
     struct tt_proof proof;
     unsigned char sum[TT_PROOF_SUM_BYTES];
     size_t have;
@@ -94,6 +96,8 @@ static int *line_of(struct joining *joining, int local_rank, int other)
 static void store_line(struct joining *joining, int local_rank, int other, int socket)
 {
     int idle = KEEPALIVE_IDLE_SECONDS, ask = KEEPALIVE_INTERVAL_SECONDS, count = KEEPALIVE_PROBES;
+    int buffer = BUFFER_BYTES;
+    if (tt_local_line_is(socket)) (void)setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
     (void)setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
     (void)setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &ask, sizeof ask);
     (void)setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
@@ -114,16 +118,13 @@ static tt_status check_files(size_t lines)
 
 static tt_status connect_own(struct joining *joining)
 {
-    int first = joining->config->first_rank, end = first + joining->config->local_count, size = BUFFER_BYTES;
+    int first = joining->config->first_rank, end = first + joining->config->local_count;
     for (int a = first; a < end; a++) {
         for (int b = a + 1; b < end; b++) {
             int pair[2];
             if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
                 return tt_fail_errno(errno, "cannot connect the ranks of this process");
-            for (int i = 0; i < 2; i++) {
-                tt_wire_prepare_socket(pair[i]);
-                (void)setsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-            }
+            for (int i = 0; i < 2; i++) tt_wire_prepare_socket(pair[i]);
             store_line(joining, a, b, pair[0]);
             store_line(joining, b, a, pair[1]);
         }
@@ -135,7 +136,10 @@ static tt_status connect_own(struct joining *joining)
 
 static void retry_later(struct joining *joining, struct opener *opener, const char *why)
 {
-    if (opener->socket >= 0) close(opener->socket);
+    if (opener->socket >= 0) {
+        opener->over_tcp |= tt_local_line_is(opener->socket);
+        close(opener->socket);
+    }
     if (opener->stage != OPENER_WAITS) joining->connecting_count--;
     opener->socket = -1;
     opener->stage = OPENER_WAITS;
@@ -164,9 +168,13 @@ static void place_of(const struct joining *joining, int rank, struct tt_wire_add
 
 static void start_connect(struct joining *joining, struct opener *opener)
 {
+    const struct tt_lines_config *config = joining->config;
+    const struct tt_wire_rank *to = &config->ranks[opener->to];
     struct tt_wire_address place;
     place_of(joining, opener->to, &place);
-    opener->socket = tt_wire_connect_begin(&place);
+    if (!opener->over_tcp && to->machine == config->ranks[opener->from].machine)
+        opener->socket = tt_local_line_connect(config->key, to);
+    if (opener->socket < 0) opener->socket = tt_wire_connect_begin(&place);
     if (opener->socket < 0) {
         retry_later(joining, opener, tt_errno_text(errno));
         return;
@@ -452,6 +460,7 @@ static void plan_openers(struct joining *joining)
 tt_status tt_lines_connect(const struct tt_lines_config *config, int *lines)
 {
     tt_status status = TT_OK;
+    int local = -1;
     size_t count = tt_lines_count(config->world_size, config->local_count);
     struct joining joining = {
         .config = config,
@@ -471,15 +480,19 @@ tt_status tt_lines_connect(const struct tt_lines_config *config, int *lines)
         tt_calloc((size_t)config->local_count * (size_t)config->first_rank + 1, sizeof *joining.openers);
     joining.candidates = tt_calloc(TT_CANDIDATES_MAX, sizeof *joining.candidates);
     joining.files =
-        tt_calloc(1 + TT_WIRE_ADDRESSES_MAX + OPENERS_AT_ONCE + TT_CANDIDATES_MAX, sizeof *joining.files);
+        tt_calloc(1 + TT_WIRE_SOCKETS_MAX + OPENERS_AT_ONCE + TT_CANDIDATES_MAX, sizeof *joining.files);
     if (joining.openers == NULL || joining.candidates == NULL || joining.files == NULL) TT_GO(TT_ERR_MEMORY);
     plan_openers(&joining);
     TT_GO(connect_own(&joining));
     if (config->first_rank + config->local_count == config->world_size)
         joining.listener.wire.count = 0; /* no process has higher ranks, so none connects */
+    else if (!config->at_address)
+        local = tt_local_line_listen(config->key, &config->ranks[config->first_rank]);
+    if (local >= 0) joining.listener.wire.sockets[joining.listener.wire.count++] = local;
     TT_GO(tt_wire_listener_start(&joining.listener.wire));
     TT_GO(join(&joining));
 out:
+    if (local >= 0) close(local);
     for (size_t i = 0; i < joining.opener_count; i++)
         if (joining.openers[i].socket >= 0) close(joining.openers[i].socket);
     for (size_t i = 0; i < joining.candidate_count; i++) tt_candidate_close(&joining.candidates[i].base);

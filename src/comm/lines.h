@@ -2,7 +2,8 @@
  * processes the one with the higher ranks connects, once for each pair of ranks; the other one listens until all of its
  * lines are complete. Both prove that they are members (comm/proof.h, TT_PROOF_DATA) with the key of the run, which
  * rank 0 sends only to processes whose control connection it has accepted. Then the process that connected sends the
- * numbers of the two ranks. Ranks of one process are connected by socket pairs. */
+ * numbers of the two ranks. Ranks of one process are connected by socket pairs, processes of one machine by Unix
+ * sockets where they reach each other by them (comm/local_line.h), else by TCP. */
 #ifndef TT_COMM_LINES_H
 #define TT_COMM_LINES_H
 
@@ -16,6 +17,7 @@ struct tt_lines_config {
     const struct tt_proof_key *key;      /* of the run */
     struct tt_wire_listener *listener;   /* of this process, from tt_wire_reserve */
     int port;                            /* of the listener, for messages */
+    bool at_address;                     /* lines come to the listener only, also from this machine */
     int control;                         /* socket whose input ends a wait, so that `check` is called */
     /* Called at least every 250 ms; an error ends the connecting. */
     tt_status (*check)(void *context);

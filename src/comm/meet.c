@@ -397,6 +397,7 @@ static tt_status connect_lines(struct meeting *meeting, const struct tt_wire_wel
                                                                   .key = &key,
                                                                   .listener = &meeting->listener,
                                                                   .port = meeting->port,
+                                                                  .at_address = config->bind != NULL,
                                                                   .control = meeting->control,
                                                                   .check = check_control,
                                                                   .context = meeting},

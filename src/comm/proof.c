@@ -65,7 +65,7 @@ bool tt_proof_answer(const struct tt_proof_key *key, struct tt_proof *proof)
 {
     const struct tt_proof_opening *opening = &proof->opening;
     if (opening->magic != MAGIC || opening->protocol != PROTOCOL || opening->secured > 1 ||
-        (opening->role != TT_PROOF_CONTROL && opening->role != TT_PROOF_DATA))
+        opening->role < TT_PROOF_CONTROL || opening->role > TT_PROOF_FILES)
         return false;
     proof->challenge =
         (struct tt_proof_challenge){.magic = MAGIC, .protocol = PROTOCOL, .secured = key->is_set};

@@ -30,7 +30,7 @@ enum {
     TT_PROOF_SECRET_BYTES_MAX = 4096,
 };
 
-enum tt_proof_role { TT_PROOF_CONTROL = 1, TT_PROOF_DATA };
+enum tt_proof_role { TT_PROOF_CONTROL = 1, TT_PROOF_DATA, TT_PROOF_FILES };
 enum tt_proof_side { TT_PROOF_OPENER = 1, TT_PROOF_ACCEPTER };
 
 /* Derived from the job secret; a zeroed struct means that there is none. Never printed, sent or saved. */

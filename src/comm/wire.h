@@ -28,7 +28,8 @@ enum {
     TT_WIRE_RANKS_MAX = 1 << 16,
     TT_WIRE_HELLO_BYTES_MAX = 1 << 20,
     TT_WIRE_TEXT_BYTES_MAX = 1 << 10,
-    TT_WIRE_ADDRESSES_MAX = 8, /* listening addresses of a process */
+    TT_WIRE_ADDRESSES_MAX = 8,                       /* listening addresses of a process */
+    TT_WIRE_SOCKETS_MAX = TT_WIRE_ADDRESSES_MAX + 1, /* and a Unix socket */
     TT_WIRE_BEAT_SECONDS = 2,
     TT_WIRE_SILENCE_SECONDS = 20, /* a process that is silent for longer has failed */
 };
@@ -90,7 +91,7 @@ enum tt_wire_result tt_wire_receive(int socket, int wake, void *data, size_t byt
 void tt_wire_prepare_socket(int socket);
 /* Listening sockets of a process. */
 struct tt_wire_listener {
-    int sockets[TT_WIRE_ADDRESSES_MAX], count;
+    int sockets[TT_WIRE_SOCKETS_MAX], count;
     bool local; /* reachable from this machine only */
 };
 /* Listens at `port` of all addresses of `address` (a name or an address); NULL: at all addresses of this machine, with

@@ -3,51 +3,15 @@
 # them, host names, name tables and disks of their own. Runs give the bits of threads, whatever name or address rank 0 has;
 # a cut cable, a killed and a stopped process end all others within 30 s, and each log names who is to blame; a cable that is
 # out for a moment ends nothing.
-build=$1
-root=$(cd "$(dirname "$0")/../.." && pwd)
-if [ "$(id -u)" -ne 0 ]; then
-    unshare --user --map-root-user true 2>/dev/null || { echo "skipped: neither root nor a user namespace makes networks"; exit 77; }
-    exec unshare --user --map-root-user bash "$0" "$@"
-fi
-for program in ip unshare nsenter; do
-    command -v $program >/dev/null || { echo "skipped: there is no $program"; exit 77; }
-done
-folder=$(mktemp -d)
-failures=0 machines=() started=()
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
-finish() {
-    [ ${#started[@]} -eq 0 ] || kill -KILL "${started[@]}" 2>/dev/null
-    [ ${#machines[@]} -eq 0 ] || kill -KILL "${machines[@]}" 2>/dev/null
-    wait 2>/dev/null
-    rm -rf "$folder"
-}
-trap finish EXIT
-unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT TRIMTAB_NODE TRIMTAB_JOB_SECRET
-mkdir "$folder/disk" # a disk of each machine is mounted there
+source "$(dirname "$0")/../tools/machines.sh" "$1"
 head -c 32 /dev/urandom | base64 >"$folder/secret"
 export TRIMTAB_JOB_SECRET_FILE=$folder/secret
 
-# machine NAME HOSTS: sets $made to its process; HOSTS is its name table.
-machine() {
+# named_machine NAME HOSTS: sets $made; HOSTS is its name table. It has the demo's model.
+named_machine() {
     printf '%s\n' "$2" >"$folder/hosts.$1"
-    unshare --net --uts --mount sh -c "hostname $1 && mount --bind $folder/hosts.$1 /etc/hosts && mount -t tmpfs disk $folder/disk &&
-        cp -r $root/examples/demo/model $folder/disk && ip link set lo up && touch $folder/up.$1 && exec sleep 300" \
-        >"$folder/made.$1" 2>&1 &
-    made=$!
-    machines+=("$made")
-    for ((i = 0; i < 200; i++)); do
-        [ -e "$folder/up.$1" ] && return
-        kill -0 $made 2>/dev/null || break
-        sleep 0.02
-    done
-    echo "skipped: a machine of its own cannot be made: $(tail -1 "$folder/made.$1")"
-    exit 77
+    machine "$1" 'mount --bind "$2/hosts.$1" /etc/hosts && cp -r "$3/examples/demo/model" "$2/disk"'
 }
-# in_machine PROCESS COMMAND...
-in_machine() { nsenter --target "$1" --net --uts --mount "${@:2}"; }
 # cable FROM TO NET: 10.77.NET.1 and 10.77.NET.2, fd77:NET::1 and ::2
 cable() {
     in_machine "$1" ip link add cable type veth peer name cable netns "$2" 2>"$folder/said" ||
@@ -110,16 +74,16 @@ ended() {
 }
 
 # Rank 0's own name is 127.0.1.1 to itself, as Debian's installer leaves it.
-machine alpha "127.0.0.1 localhost
+named_machine alpha "127.0.0.1 localhost
 127.0.1.1 alpha"
 a=$made
-machine beta "127.0.0.1 localhost
+named_machine beta "127.0.0.1 localhost
 10.77.1.1 alpha"
 b=$made
 cable "$a" "$b" 1
-machine gamma "127.0.0.1 localhost"
+named_machine gamma "127.0.0.1 localhost"
 c=$made
-machine delta "127.0.0.1 localhost"
+named_machine delta "127.0.0.1 localhost"
 d=$made
 cable "$c" "$d" 2
 
@@ -169,12 +133,16 @@ good own_name 4 alpha 29522
 good bind 4 10.77.1.1 29523 --rendezvous_bind 10.77.1.1
 good six 2 fd77:1::1 29524
 
-# A folder that is not the same one for both.
+# Output on a disk of rank 0's machine only: the slices of rank 1 travel there.
 for rank in 1 0; do
     start own_disks "$([ $rank -eq 0 ] && echo "$a" || echo "$b")" $rank 2 10.77.1.1 29525 --max_steps 3 --output_dir "$folder/disk/out"
+    [ $rank -eq 1 ] && other=$pid
 done
-wait "$pid" && fail "output on two disks is not refused"
-grep -q "is not the same folder on rank 1" "$folder/own_disks.0" || fail "output on two disks: $(tail -3 "$folder/own_disks.0")"
+wait "$pid" || fail "output on the disk of rank 0: $(tail -3 "$folder/own_disks.0")"
+wait "$other" || fail "output on the disk of rank 0: $(tail -3 "$folder/own_disks.1")"
+in_machine "$a" cmp "$folder/disk/out/adapter_model.safetensors" "$folder/out.threads2/adapter_model.safetensors" ||
+    fail "output on the disk of rank 0: other bits than threads"
+in_machine "$b" test ! -e "$folder/disk/out" || fail "output on the disk of rank 0: rank 1 has a folder of its own"
 
 # ---- How the others ended ----
 

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "comm/lines.h"
+#include "comm/local_line.h"
 #include "support/port.h"
 #include "support/ranks.h"
 #include "support/stranger.h"
@@ -151,6 +152,76 @@ static void every_two_ranks(void **state)
         finish(processes, shapes[s][0]);
         assert_true(tt_alloc_live() == live);
     }
+}
+
+/* Counts the lines between processes that are Unix sockets. */
+static int count_local(struct process *processes, int world_size)
+{
+    int count = 0, each = processes[0].config.local_count;
+    for (int a = 0; a < world_size; a++)
+        for (int b = 0; b < world_size; b++)
+            count += a / each != b / each && tt_local_line_is(line_of(processes, a, b));
+    return count;
+}
+
+/* Connects four processes; `change` alters them before. Returns the number of Unix sockets at the ends of 6 lines. */
+static int connect_four(void (*change)(struct process *processes, struct tt_wire_rank *ranks))
+{
+    struct process processes[4];
+    struct tt_wire_rank ranks[4] = {0};
+    prepare(processes, 4, 1, ranks);
+    change(processes, ranks);
+    start(processes, 4);
+    expect_all(processes, 4);
+    check_lines(processes, 4);
+    int count = count_local(processes, 4);
+    finish(processes, 4);
+    return count;
+}
+
+static void change_nothing(struct process *processes, struct tt_wire_rank *ranks)
+{
+    (void)processes;
+    (void)ranks;
+}
+
+static void make_machines(struct process *processes, struct tt_wire_rank *ranks)
+{
+    (void)processes;
+    ranks[2].machine = ranks[3].machine = 1;
+}
+
+static void name_addresses(struct process *processes, struct tt_wire_rank *ranks)
+{
+    (void)ranks;
+    for (int p = 0; p < 4; p++) processes[p].config.at_address = true;
+}
+
+/* Processes of one machine are connected by Unix sockets, others and those with named addresses by TCP. */
+static void one_machine(void **state)
+{
+    (void)state;
+    assert_int_equal(connect_four(change_nothing), 12);
+    assert_int_equal(connect_four(make_machines), 4);
+    assert_int_equal(connect_four(name_addresses), 0);
+}
+
+/* Another process listens at the name of rank 0, and then ends: the lines to rank 0 go over TCP. */
+static void name_in_use(void **state)
+{
+    (void)state;
+    struct process processes[3];
+    struct tt_wire_rank ranks[3] = {0};
+    prepare(processes, 3, 1, ranks);
+    int other = tt_local_line_listen(&processes[0].key, &ranks[0]);
+    assert_true(other >= 0);
+    start(processes, 3);
+    test_sleep(0.3);
+    close(other);
+    expect_all(processes, 3);
+    check_lines(processes, 3);
+    assert_int_equal(count_local(processes, 3), 2);
+    finish(processes, 3);
 }
 
 /* ---- Strangers ---- */
@@ -405,6 +476,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_two_ranks),
+        cmocka_unit_test(one_machine),
+        cmocka_unit_test(name_in_use),
         cmocka_unit_test(nonsense),
         cmocka_unit_test(unread_farewell),
         cmocka_unit_test(slow_connections),

@@ -77,7 +77,7 @@ static void openings_that_are_none(void **state)
         if (fault == 0) proof.opening.magic++;
         if (fault == 1) proof.opening.protocol++;
         if (fault == 2) proof.opening.role = 0;
-        if (fault == 3) proof.opening.role = 3;
+        if (fault == 3) proof.opening.role = TT_PROOF_FILES + 1;
         if (fault == 4) proof.opening.secured = 2;
         assert_false(tt_proof_answer(&key, &proof));
     }

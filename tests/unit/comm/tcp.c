@@ -125,7 +125,7 @@ static void a_wait_that_is_cancelled(void **state)
 {
     (void)state;
     struct test_tcp_process processes[2];
-    struct tt_cancel cancel = {1};
+    struct tt_cancel cancel = {.requests = 1};
     test_tcp_prepare(processes, 2, 1, test_tcp_barrier, NULL);
     processes[0].config.cancel = processes[1].config.cancel = &cancel;
     test_tcp_run(processes, 1);
