@@ -69,6 +69,7 @@ struct tt_chip {
     double network_bytes_per_second;
     double host_bytes_per_second; /* one way, page-locked */
     bool fuses;                   /* products with LoRA and SwiGLU in one kernel (cuda/gemm_fused.h) */
+    double peak_flops;            /* the datasheet's dense bf16, of which MFU is the share; 0: unknown */
 };
 /* "h200", "h100", "a100-80gb", "rtx4090", ...; NULL: unknown */
 const struct tt_chip *tt_chip_find(const char *name);

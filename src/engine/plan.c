@@ -109,6 +109,8 @@ static tt_status run_rank(const struct attempt *attempt, struct tt_comm *comm, s
     plan->kept_bytes = 0;
     plan->step_seconds = 0.0;
     TT_GO(tt_rank_init(&config, &rank));
+    plan->trainable_count = rank.model->trainable_param_count;
+    plan->param_count = rank.model->base_param_count + rank.model->adapter_param_count;
     if (config.train) TT_GO(run_step(attempt, &rank, plan));
     TT_GO(run_pass(&rank, &attempt->eval, false, NULL));
     plan->workspace_bytes = tt_workspace_peak(rank.workspace);
@@ -380,9 +382,9 @@ static tt_status query_device(const struct tt_device_config *device, struct tt_p
     return TT_OK;
 }
 
-tt_status tt_plan_make(const struct tt_rank_config *config, struct tt_plan_ranks ranks, int64_t micro_steps,
-                       const struct tt_batch_limits *train_limits, const struct tt_batch_limits *eval_limits,
-                       struct tt_plan *plan)
+static tt_status make(const struct tt_rank_config *config, struct tt_plan_ranks ranks, int64_t micro_steps,
+                      const struct tt_batch_limits *train_limits, const struct tt_batch_limits *eval_limits,
+                      bool advises, struct tt_plan *plan)
 {
     const char *stands_for = NULL;
     struct attempt attempt = {.rank = *config,
@@ -405,5 +407,19 @@ tt_status tt_plan_make(const struct tt_rank_config *config, struct tt_plan_ranks
     attempt.rank.limits = tt_batch_limits_join(train_limits, eval_limits);
     plan->step_tokens = attempt.train.tokens * attempt.micro_steps;
     TT_TRY(choose(&attempt, plan));
-    return plan->fits ? TT_OK : advise(&attempt, plan);
+    return plan->fits || !advises ? TT_OK : advise(&attempt, plan);
+}
+
+tt_status tt_plan_make(const struct tt_rank_config *config, struct tt_plan_ranks ranks, int64_t micro_steps,
+                       const struct tt_batch_limits *train_limits, const struct tt_batch_limits *eval_limits,
+                       struct tt_plan *plan)
+{
+    return make(config, ranks, micro_steps, train_limits, eval_limits, true, plan);
+}
+
+tt_status tt_plan_try(const struct tt_rank_config *config, struct tt_plan_ranks ranks, int64_t micro_steps,
+                      const struct tt_batch_limits *train_limits, const struct tt_batch_limits *eval_limits,
+                      struct tt_plan *plan)
+{
+    return make(config, ranks, micro_steps, train_limits, eval_limits, false, plan);
 }

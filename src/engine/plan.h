@@ -39,9 +39,10 @@ struct tt_plan {
     int64_t step_tokens; /* of a rank in that step, at most */
     /* if the plan does not fit: settings that would, with their memory; empty: no attempt fitted */
     char advice[TT_PLAN_ADVICE_BYTES];
-    bool may_quantize; /* the base is frozen and not yet in 4 or 8 bits */
-    bool is_host;      /* the device's memory is the host's */
-    char device[96];   /* the planned device: "h200", "cpu" */
+    bool may_quantize;                    /* the base is frozen and not yet in 4 or 8 bits */
+    bool is_host;                         /* the device's memory is the host's */
+    int64_t trainable_count, param_count; /* parameters, as PEFT counts them */
+    char device[96];                      /* the planned device: "h200", "cpu" */
 };
 
 /* `rank` is the configuration of the real rank; its device, communicators, levels and workspace size are replaced. A
@@ -53,6 +54,10 @@ struct tt_plan {
 TT_MUST_USE tt_status tt_plan_make(const struct tt_rank_config *rank, struct tt_plan_ranks ranks,
                                    int64_t micro_steps, const struct tt_batch_limits *train_limits,
                                    const struct tt_batch_limits *eval_limits, struct tt_plan *plan);
+/* The same without advice, for callers that try many runs. */
+TT_MUST_USE tt_status tt_plan_try(const struct tt_rank_config *rank, struct tt_plan_ranks ranks,
+                                  int64_t micro_steps, const struct tt_batch_limits *train_limits,
+                                  const struct tt_batch_limits *eval_limits, struct tt_plan *plan);
 /* TT_ERR_MEMORY, with the advice as hint, when it does not fit. */
 TT_MUST_USE tt_status tt_plan_check(const struct tt_plan *plan);
 /* The same for the memory of a machine: TT_ERR_MEMORY where `ranks` of them, with their page-locked buffers, need more

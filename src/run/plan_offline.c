@@ -88,7 +88,30 @@ static tt_status count_ranks(const struct tt_job_spec *config, int devices, stru
     return TT_OK;
 }
 
-tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan)
+/* The model's facts and options; `arena` holds the adapter's configuration. */
+static tt_status read_model(const struct tt_plan_spec *spec, struct tt_arena *arena,
+                            struct tt_model_facts *model, struct tt_model_options *options)
+{
+    const struct tt_job_spec *config = &spec->job;
+    *options = tt_job_model_options(&config->model, &config->lora, &config->device, true);
+    TT_TRY(read_config(spec->config_json, config, model));
+    TT_TRY(tt_quantization_resolve(&config->quantization, model, options->compute_dtype, &options->quant));
+    if (config->model.adapter_name_or_path == NULL) return TT_OK;
+    return read_adapter(config->model.adapter_name_or_path, arena, &options->lora);
+}
+
+tt_status tt_plan_offline_model(const struct tt_plan_spec *spec, struct tt_model **out)
+{
+    struct tt_arena arena = {0};
+    struct tt_model_facts model;
+    struct tt_model_options options;
+    tt_status status = read_model(spec, &arena, &model, &options);
+    if (status == TT_OK) status = tt_model_create(&model, &options, out);
+    tt_arena_deinit(&arena);
+    return status;
+}
+
+static tt_status plan_offline(const struct tt_plan_spec *spec, bool advises, struct tt_plan *plan)
 {
     tt_status status = TT_OK;
     const struct tt_job_spec *config = &spec->job;
@@ -99,16 +122,12 @@ tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan)
     struct tt_model_facts model;
     int64_t length, batch = config->run.per_device_train_batch_size;
     struct tt_batch_limits none = {0}, limits;
-    struct tt_model_options options =
-        tt_job_model_options(&config->model, &config->lora, &config->device, true);
+    struct tt_model_options options;
     struct tt_rank_config rank;
-    TT_GO(read_config(spec->config_json, config, &model));
+    TT_GO(read_model(spec, &arena, &model, &options));
     TT_GO(find_length(spec, &model, &length));
     TT_GO(tt_micro_batch_check((uint64_t)batch, length));
     limits = (struct tt_batch_limits){length * batch, batch, length * batch, length};
-    TT_GO(tt_quantization_resolve(&config->quantization, &model, options.compute_dtype, &options.quant));
-    if (config->model.adapter_name_or_path != NULL)
-        TT_GO(read_adapter(config->model.adapter_name_or_path, &arena, &options.lora));
     TT_GO(find_device(spec->device, config->device.device_memory, &layout.device, &devices));
     layout.device.network_bytes_per_second = (double)spec->network_bandwidth;
     layout.device.tuning = config->device.tuning;
@@ -121,8 +140,19 @@ tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan)
     rank.objective = &config->objective;
     rank.saves = true;
     rank.saves_state = !config->watch.save_only_model;
-    TT_GO(tt_plan_make(&rank, ranks, config->run.gradient_accumulation_steps, &limits, &none, plan));
+    status = (advises ? tt_plan_make : tt_plan_try)(&rank, ranks, config->run.gradient_accumulation_steps,
+                                                    &limits, &none, plan);
 out:
     tt_arena_deinit(&arena);
     return status;
+}
+
+tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan)
+{
+    return plan_offline(spec, true, plan);
+}
+
+tt_status tt_plan_offline_try(const struct tt_plan_spec *spec, struct tt_plan *plan)
+{
+    return plan_offline(spec, false, plan);
 }

@@ -6,6 +6,34 @@
 #include "engine/plan.h"
 #include "job/spec.h"
 
+/* What a plan looks for. */
+enum tt_plan_max { TT_PLAN_MAX_NONE, TT_PLAN_MAX_BATCH, TT_PLAN_MAX_LENGTH };
+
+/* The largest run that fits. */
+struct tt_plan_largest {
+    int64_t value; /* per_device_train_batch_size, or sequence_length */
+    bool bounded;  /* the next one is not possible at all: the model's positions end, or a batch's limit */
+    size_t next_bytes; /* of a rank, for the next one; 0 if `bounded` */
+};
+
+/* Sets the batch size or the length of rows in `spec` to the largest that fits, and plans it. TT_ERR_MEMORY if none
+ * does. TT_ERR_USAGE where the device has no limit. */
+TT_MUST_USE tt_status tt_plan_offline_largest(struct tt_plan_spec *spec, enum tt_plan_max what,
+                                              struct tt_plan *plan, struct tt_plan_largest *largest);
+
+/* Every unit with its tensors, their types and bytes, appended; the bytes are those of the whole unit before it is
+ * split over the ranks. */
+TT_MUST_USE tt_status tt_plan_offline_units(const struct tt_plan_spec *spec, struct tt_str *text);
+
+/* What bounds the step: appends a line, and proposes a strategy that is faster and fits. */
+TT_MUST_USE tt_status tt_plan_offline_bounds(const struct tt_plan_spec *spec, const struct tt_plan *plan,
+                                             struct tt_str *text);
+
+/* Without the advice of tt_plan_offline. */
+TT_MUST_USE tt_status tt_plan_offline_try(const struct tt_plan_spec *spec, struct tt_plan *plan);
+/* The model of the plan and nothing else; the caller destroys it. */
+TT_MUST_USE tt_status tt_plan_offline_model(const struct tt_plan_spec *spec, struct tt_model **model);
+
 /* `spec` is resolved. Fills `plan`, which is also filled for a run that does not fit. */
 TT_MUST_USE tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan);
 

@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "backend/ops/attention.h"
 
 #include "backend/cuda/attention_mma.h"
@@ -95,13 +97,14 @@ size_t tt_attention_backward_scratch(const struct tt_device *device,
             head_dim = q.dims[2];
     if (tt_device_is_host(device)) return 0;
     const struct tt_chip *chip = tt_device_chip(device);
-    bool before_hopper = chip != NULL && chip->name[0] != 'h';
+    bool newer = chip == NULL || chip->name[0] == 'h' || strcmp(chip->name, "b200") == 0 ||
+                 strcmp(chip->name, "rtx5090") == 0;
     size_t own = tt_mma_attention_backward_scratch(tokens, heads, kv_heads, head_dim) +
                  (size_t)(tokens * heads) * sizeof(float);
     size_t cudnn = tt_cudnn_scratch_layout(tokens, heads, kv_heads, head_dim, q.strides[0],
                                            args->dq_THE.strides[0], args->dk_TKE.strides[0])
                        .total;
-    return before_hopper || cudnn < own ? own : cudnn;
+    return !newer || cudnn < own ? own : cudnn;
 }
 
 static void check_scratch(struct tt_check *check, const struct tt_device *device,

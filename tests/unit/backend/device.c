@@ -56,6 +56,25 @@ static void what_cannot_be_opened_says_why(void **state)
     assert_null(device);
 }
 
+/* A card with a longer name is not the shorter one, and one that is not known is none. */
+static void chips_have_the_names_of_drivers(void **state)
+{
+    (void)state;
+    static const char *const names[][2] = {{"NVIDIA H200", "h200"},
+                                           {"NVIDIA H200 NVL", "h200-nvl"},
+                                           {"NVIDIA H100 NVL", "h100-nvl"},
+                                           {"NVIDIA H100 80GB HBM3", "h100"},
+                                           {"NVIDIA B200", "b200"},
+                                           {"NVIDIA L4", "l4"},
+                                           {"NVIDIA L40S", "l40s"},
+                                           {"NVIDIA RTX A5000", "a5000"},
+                                           {"NVIDIA GeForce RTX 5090", "rtx5090"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_ptr_equal(tt_chip_of_device_name(names[i][0]), tt_chip_find(names[i][1]));
+    assert_null(tt_chip_of_device_name("NVIDIA L40"));
+    assert_null(tt_chip_of_device_name("Abacus"));
+}
+
 /* The environment's words, and those that there are not. */
 static void tuning_is_read(void **state)
 {
@@ -284,6 +303,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_open_and_say_what_they_are),
         cmocka_unit_test(what_cannot_be_opened_says_why),
+        cmocka_unit_test(chips_have_the_names_of_drivers),
         cmocka_unit_test(levels_of_instructions),
         cmocka_unit_test(tuning_is_read),
         cmocka_unit_test(every_failing_allocation_is_reported),

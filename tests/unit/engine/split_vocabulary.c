@@ -9,7 +9,9 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/alloc.h"
 #include "checkpoint/load.h"
+#include "engine/executor.h"
 #include "engine/plan.h"
 #include "engine/step.h"
 #include "nn/head.h"
@@ -35,14 +37,19 @@ struct setup {
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch, dpo;
     tt_dtype dtype;
+    bool capped;     /* Gemma 2, whose logits have a soft cap */
+    bool two_groups; /* HYBRID_SHARD: half of the ranks on each of two machines */
+    double label_smoothing, learning_rate;
 };
 
 struct outcome {
     struct setup setup;
     double losses[STEPS], norms[STEPS], entropies[STEPS];
     size_t gather_bytes;
-    int64_t rows; /* of the largest micro batch */
-    int parts[2]; /* of embedding and head */
+    int64_t rows;  /* of the largest micro batch */
+    int parts[2];  /* of embedding and head */
+    float *logits; /* of each rank's first batch, one after the other; NULL: not wanted */
+    int64_t logits_each;
 };
 
 struct run {
@@ -59,12 +66,16 @@ struct run {
 static tt_status read_shape(const struct setup *setup, struct tt_model_facts *facts)
 {
     char text[1024];
-    snprintf(
-        text, sizeof text,
-        "{\"model_type\": \"llama\", \"vocab_size\": %d, \"hidden_size\": 16, \"intermediate_size\": %d, "
-        "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
-        "\"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-5}",
-        setup->shape.vocab, setup->shape.ffn);
+    snprintf(text, sizeof text,
+             "{\"model_type\": \"%s\", %s\"vocab_size\": %d, \"hidden_size\": 16, \"intermediate_size\": %d, "
+             "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
+             "\"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-5}",
+             setup->capped ? "gemma2" : "llama",
+             setup->capped ? "\"head_dim\": 8, \"query_pre_attn_scalar\": 8, \"sliding_window\": 8, "
+                             "\"final_logit_softcapping\": 0.3, \"tie_word_embeddings\": false, "
+                             "\"hidden_activation\": \"gelu_pytorch_tanh\", "
+                           : "",
+             setup->shape.vocab, setup->shape.ffn);
     return test_facts(text, facts);
 }
 
@@ -87,7 +98,9 @@ static tt_status open_run(struct tt_comm *comm, const struct setup *setup, struc
     struct tt_rank_config config = {
         .device = {.kind = "cpu", .threads = 1},
         .world = comm,
-        .strategy = TT_FULL_SHARD,
+        .machine = setup->two_groups ? tt_comm_rank(comm) * 2 / setup->world : 0,
+        .local_rank = setup->two_groups ? tt_comm_rank(comm) % (setup->world / 2) : tt_comm_rank(comm),
+        .strategy = setup->two_groups ? TT_HYBRID_SHARD : TT_FULL_SHARD,
         .model_facts = &run->model,
         .model_options = {.compute_dtype = setup->dtype,
                           .random_init = true,
@@ -101,8 +114,8 @@ static tt_status open_run(struct tt_comm *comm, const struct setup *setup, struc
         .split_vocabulary = setup->split,
         .reduce_dtype = TT_F32,
     };
-    TT_TRY(tt_plan_make(&config, (struct tt_plan_ranks){setup->world, 1}, setup->accumulation, &limits, &none,
-                        &run->plan));
+    TT_TRY(tt_plan_make(&config, (struct tt_plan_ranks){setup->world, setup->two_groups ? 2 : 1},
+                        setup->accumulation, &limits, &none, &run->plan));
     config.levels = run->plan.levels;
     config.workspace_bytes = run->plan.workspace_bytes;
     TT_TRY(tt_rank_init(&config, &run->rank));
@@ -121,17 +134,20 @@ static void close_run(struct run *run)
 
 static tt_status train_steps(struct tt_comm *comm, struct run *run, struct outcome *outcome)
 {
-    static const struct tt_optim_config optim = {.optim = "adamw_torch",
-                                                 .learning_rate = 0.01,
-                                                 .lr_scheduler_type = "constant",
-                                                 .adam_beta1 = 0.9,
-                                                 .adam_beta2 = 0.999,
-                                                 .adam_epsilon = 1e-8,
-                                                 .max_grad_norm = 1};
+    const struct tt_optim_config optim = {.optim = "adamw_torch",
+                                          .learning_rate = outcome->setup.learning_rate,
+                                          .lr_scheduler_type = "constant",
+                                          .adam_beta1 = 0.9,
+                                          .adam_beta2 = 0.999,
+                                          .adam_epsilon = 1e-8,
+                                          .max_grad_norm = 1};
     for (int64_t s = 0; s < STEPS; s++) {
         struct tt_train_step_result result;
-        struct tt_train_step_config config = {
-            .optim = &optim, .sampler = run->sampler, .seed = 1, .total_steps = STEPS};
+        struct tt_train_step_config config = {.optim = &optim,
+                                              .sampler = run->sampler,
+                                              .seed = 1,
+                                              .label_smoothing = outcome->setup.label_smoothing,
+                                              .total_steps = STEPS};
         TT_TRY(tt_train_step(&run->rank, &config, s, &run->watch, &run->storage, &result));
         if (tt_comm_rank(comm) > 0) continue;
         outcome->losses[s] = result.loss;
@@ -141,6 +157,27 @@ static tt_status train_steps(struct tt_comm *comm, struct run *run, struct outco
     return TT_OK;
 }
 
+/* The logits of a rank's part of the first batch. */
+static tt_status keep_logits(struct tt_comm *comm, struct run *run, struct outcome *outcome)
+{
+    struct tt_batch batch;
+    struct tt_pass pass;
+    tt_status status = TT_OK;
+    TT_TRY(tt_sampler_batch(run->sampler, 0, 0, run->rank.mesh.data_rank, &run->storage, &batch));
+    TT_TRY(tt_rank_upload(&run->rank, &batch, &pass));
+    pass.in.want_logits = true;
+    TT_GO(tt_executor_forward(run->rank.executor, &pass));
+    tt_tensor logits_NV = run->rank.results.logits_NV;
+    TEST_RANK_CHECK(tt_tensor_count(logits_NV) == batch.row_count * outcome->setup.shape.vocab);
+    TEST_RANK_CHECK(tt_tensor_count(logits_NV) <= outcome->logits_each);
+    TT_GO(tt_copy_to_host(run->rank.stream, outcome->logits + tt_comm_rank(comm) * outcome->logits_each,
+                          logits_NV.data, tt_tensor_bytes(logits_NV)));
+    TT_GO(tt_stream_synchronize(run->rank.stream));
+out:
+    tt_executor_end(run->rank.executor);
+    return status;
+}
+
 static tt_status train(struct tt_comm *comm, void *argument)
 {
     struct outcome *outcome = argument;
@@ -148,6 +185,10 @@ static tt_status train(struct tt_comm *comm, void *argument)
     struct tt_memory_use use;
     tt_status status = TT_OK;
     TT_GO(open_run(comm, &outcome->setup, &run));
+    if (outcome->logits != NULL) {
+        status = keep_logits(comm, &run, outcome);
+        goto out;
+    }
     TT_GO(train_steps(comm, &run, outcome));
     if (tt_comm_rank(comm) == 0) {
         outcome->rows = run.rank.limits.rows;
@@ -190,7 +231,8 @@ static struct setup plain(struct shape shape)
                           .recompute = TT_RECOMPUTE_AUTO,
                           .backward_prefetch = TT_PREFETCH_PRE,
                           .forward_prefetch = true,
-                          .dtype = TT_F32};
+                          .dtype = TT_F32,
+                          .learning_rate = 0.01};
 }
 
 static void same_training_on_any_ranks(void **state)
@@ -269,6 +311,88 @@ static void same_training_in_bfloat16(void **state)
     check_same(&whole, &split, 3e-4);
 }
 
+static void same_training_with_smoothed_labels(void **state)
+{
+    (void)state;
+    struct setup setup = plain(small);
+    struct outcome sharp = outcome_of(setup);
+    setup.label_smoothing = 0.2;
+    struct outcome whole = outcome_of(setup);
+    assert_true(fabs(whole.losses[0] - sharp.losses[0]) > 1e-6);
+    setup.split = true;
+    setup.world = 2;
+    struct outcome split = outcome_of(setup);
+    check_same(&whole, &split, 2e-6);
+}
+
+static void same_training_with_capped_logits(void **state)
+{
+    (void)state;
+    struct setup setup = plain(small);
+    setup.capped = true;
+    struct outcome whole = outcome_of(setup);
+    setup.split = true;
+    for (int world = 1; world <= 4; world *= 2) {
+        setup.world = world;
+        struct outcome split = outcome_of(setup);
+        check_same(&whole, &split, 2e-6);
+    }
+}
+
+static void same_training_in_two_groups(void **state)
+{
+    (void)state;
+    struct setup setup = plain(small);
+    struct outcome whole = outcome_of(setup);
+    setup.split = setup.two_groups = true;
+    setup.world = 4;
+    struct outcome split = outcome_of(setup);
+    check_same(&whole, &split, 2e-6);
+}
+
+/* The place of the first value that is not finite is found with the parts as with whole matrices. */
+static void same_finding(void **state)
+{
+    (void)state;
+    struct tt_error errors[2][2];
+    for (int split = 0; split < 2; split++) {
+        struct outcome outcome = {.setup = plain(small)};
+        outcome.setup.split = split;
+        outcome.setup.world = 2;
+        outcome.setup.learning_rate = 1e30;
+        test_ranks_outcomes(2, train, &outcome, errors[split]);
+    }
+    assert_int_equal(errors[0][0].status, TT_ERR_DATA);
+    assert_non_null(strstr(errors[0][0].message, "it first appeared in the output of model.layers.0"));
+    for (int q = 0; q < 2; q++) assert_string_equal(errors[1][q].message, errors[0][q].message);
+}
+
+static void same_logits(void **state)
+{
+    (void)state;
+    int64_t each = STEP_SAMPLES * (int64_t)small.length * small.vocab;
+    for (int capped = 0; capped < 2; capped++) {
+        struct outcome whole = {.setup = plain(small), .logits_each = each}, split;
+        whole.setup.capped = capped;
+        whole.setup.world = 2;
+        split = whole;
+        split.setup.split = true;
+        whole.logits = tt_calloc(2 * (size_t)each, sizeof *whole.logits);
+        split.logits = tt_calloc(2 * (size_t)each, sizeof *split.logits);
+        assert_true(whole.logits != NULL && split.logits != NULL);
+        test_ranks(2, train, &whole);
+        test_ranks(2, train, &split);
+        float largest = 0;
+        for (int64_t i = 0; i < 2 * each; i++) {
+            if (fabsf(whole.logits[i]) > largest) largest = fabsf(whole.logits[i]);
+            assert_true(fabsf(split.logits[i] - whole.logits[i]) <= 1e-6f);
+        }
+        assert_true(largest > 0.01f && whole.logits[each] != 0);
+        tt_free(whole.logits);
+        tt_free(split.logits);
+    }
+}
+
 static tt_status disagree(struct tt_comm *comm, void *argument)
 {
     struct setup setup = *(struct setup *)argument;
@@ -301,6 +425,11 @@ int main(void)
         cmocka_unit_test(same_training_over_several_rounds),
         cmocka_unit_test(same_preferences),
         cmocka_unit_test(same_training_in_bfloat16),
+        cmocka_unit_test(same_training_with_smoothed_labels),
+        cmocka_unit_test(same_training_with_capped_logits),
+        cmocka_unit_test(same_training_in_two_groups),
+        cmocka_unit_test(same_finding),
+        cmocka_unit_test(same_logits),
         cmocka_unit_test(ranks_must_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

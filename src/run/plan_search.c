@@ -1,0 +1,201 @@
+/* Questions beside the plan: the largest run that fits, what bounds its step, the units that are sharded. */
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "run/plan_offline.h"
+
+/* A batch is bounded by what an index of its tokens can count, as tt_micro_batch_check. */
+enum { BATCH_MAX = 524287 };
+
+static int64_t *value_of(struct tt_plan_spec *spec, enum tt_plan_max what)
+{
+    return what == TT_PLAN_MAX_BATCH ? &spec->job.run.per_device_train_batch_size : &spec->sequence_length;
+}
+
+static tt_status try_value(const struct tt_plan_spec *spec, enum tt_plan_max what, int64_t value,
+                           struct tt_plan *plan)
+{
+    struct tt_plan_spec other = *spec;
+    *value_of(&other, what) = value;
+    return tt_plan_offline_try(&other, plan);
+}
+
+/* The last value that a run may have, whatever the memory. */
+static tt_status find_bound(const struct tt_plan_spec *spec, enum tt_plan_max what, int64_t *bound)
+{
+    struct tt_model *model = NULL;
+    *bound = BATCH_MAX;
+    if (what == TT_PLAN_MAX_BATCH) return TT_OK;
+    TT_TRY(tt_plan_offline_model(spec, &model));
+    *bound = model->facts.max_position_embeddings;
+    tt_model_destroy(model);
+    return TT_OK;
+}
+
+/* A batch that the data structures cannot hold is too large, as one that memory cannot. */
+static tt_status try_fit(const struct tt_plan_spec *spec, enum tt_plan_max what, int64_t value,
+                         struct tt_plan *plan, bool *possible)
+{
+    *possible = true;
+    tt_status status = try_value(spec, what, value, plan);
+    if (status == TT_OK) return TT_OK;
+    bool too_large = status == TT_ERR_USAGE || status == TT_ERR_MEMORY;
+    if (value == 1 || !too_large) return status;
+    *possible = plan->fits = false;
+    return TT_OK;
+}
+
+tt_status tt_plan_offline_largest(struct tt_plan_spec *spec, enum tt_plan_max what, struct tt_plan *plan,
+                                  struct tt_plan_largest *largest)
+{
+    struct tt_plan other;
+    bool possible = true;
+    int64_t fits = 1, bound, beyond = 0; /* beyond: does not fit; 0: not known yet */
+    *largest = (struct tt_plan_largest){0};
+    TT_TRY(find_bound(spec, what, &bound));
+    TT_TRY(try_value(spec, what, 1, plan));
+    if (plan->limit_bytes == 0) {
+        tt_status status =
+            tt_fail(TT_ERR_USAGE, "%s has no limit of memory, so every size fits", plan->device);
+        tt_hint("give the limit with --device_memory, or a chip with --device");
+        return status;
+    }
+    if (!plan->fits) return tt_plan_check(plan);
+    while (fits < bound && (beyond == 0 || fits + 1 < beyond)) {
+        int64_t next = beyond == 0 ? (fits * 2 < bound ? fits * 2 : bound) : fits + (beyond - fits) / 2;
+        TT_TRY(try_fit(spec, what, next, &other, &possible));
+        *(other.fits ? &fits : &beyond) = next;
+    }
+    largest->value = *value_of(spec, what) = fits;
+    TT_TRY(try_value(spec, what, fits, plan));
+    if (fits < bound) TT_TRY(try_fit(spec, what, fits + 1, &other, &possible));
+    largest->bounded = fits == bound || !possible;
+    if (!largest->bounded) largest->next_bytes = other.memory.total_peak;
+    return TT_OK;
+}
+
+/* Bytes of a tensor in the shard of all ranks together: trainable ones are fp32 masters. */
+static int64_t stored_bytes(const tt_param *param)
+{
+    return tt_param_stored_count(param) *
+           (int64_t)(param->trainable ? 4 : tt_dtype_bytes(param->stored_dtype));
+}
+
+static const char *type_name(const tt_param *param)
+{
+    if (tt_param_is_quantized(param)) return tt_quant_type_name(param->quant.format.type);
+    return tt_dtype_name(param->trainable ? TT_F32 : param->stored_dtype);
+}
+
+static bool holds(const struct tt_block *block, const tt_param *param)
+{
+    for (size_t p = 0; p < block->param_count; p++)
+        if (block->params[p] == param) return true;
+    return false;
+}
+
+/* The tensors of block `b`, without those of an earlier block of the same unit (tied tensors). */
+static tt_status format_tensors(const struct tt_model *model, int b, int64_t *bytes, struct tt_str *text)
+{
+    const struct tt_block *block = &model->blocks[b];
+    for (size_t p = 0; p < block->param_count; p++) {
+        const tt_param *param = block->params[p];
+        char shape[64] = "";
+        bool seen = false;
+        for (int earlier = 0; earlier < b; earlier++)
+            seen |= model->unit_of_block[earlier] == model->unit_of_block[b] &&
+                    holds(&model->blocks[earlier], param);
+        if (seen) continue;
+        for (int d = 0, used = 0; d < param->rank; d++)
+            used += snprintf(shape + used, sizeof shape - (size_t)used, "%s%lld", d > 0 ? " x " : "",
+                             (long long)param->dims[d]);
+        *bytes += stored_bytes(param);
+        TT_TRY(tt_str_printf(text, "  %-64s %-7s %-16s %12lld  %s\n", param->name, type_name(param), shape,
+                             (long long)stored_bytes(param), param->trainable ? "trainable" : "frozen"));
+    }
+    return TT_OK;
+}
+
+static tt_status format_unit(const struct tt_model *model, int unit, int64_t *all, struct tt_str *text)
+{
+    tt_status status = TT_OK;
+    struct tt_str tensors = {0};
+    int64_t bytes = 0;
+    const char *name = NULL;
+    for (int b = 0; b < model->block_count; b++) {
+        if (model->unit_of_block[b] != unit) continue;
+        if (name == NULL) name = model->blocks[b].name;
+        TT_GO(format_tensors(model, b, &bytes, &tensors));
+    }
+    *all += bytes;
+    TT_GO(tt_str_printf(text, "unit %d: %s, %lld bytes\n", unit, name != NULL ? name : "", (long long)bytes));
+    TT_GO(tt_str_append_text(text, tt_str_text(&tensors)));
+out:
+    tt_str_deinit(&tensors);
+    return status;
+}
+
+tt_status tt_plan_offline_units(const struct tt_plan_spec *spec, struct tt_str *text)
+{
+    tt_status status = TT_OK;
+    struct tt_model *model = NULL;
+    int64_t bytes = 0;
+    char counts[160];
+    TT_GO(tt_plan_offline_model(spec, &model));
+    for (int u = 0; u < model->unit_count; u++) TT_GO(format_unit(model, u, &bytes, text));
+    TT_GO(tt_str_printf(text, "%d units, %lld bytes\n%s\n", model->unit_count, (long long)bytes,
+                        tt_model_format_counts(model, counts, sizeof counts)));
+out:
+    tt_model_destroy(model);
+    return status;
+}
+
+/* Shorter by more than 2 %: the estimate is not exact enough to prefer less. */
+static bool is_faster(double seconds, double than)
+{
+    return seconds < 0.98 * than;
+}
+
+/* Tries the other strategies, and proposes the fastest that fits. */
+static tt_status find_faster(const struct tt_plan_spec *spec, const struct tt_plan *plan, struct tt_str *text)
+{
+    /* Of strategies that are equally fast the one that needs the least memory comes first. */
+    static const enum tt_shard_strategy order[] = {TT_FULL_SHARD, TT_HYBRID_SHARD, TT_SHARD_GRAD_OP,
+                                                   TT_NO_SHARD};
+    enum tt_shard_strategy found = spec->job.shard.sharding_strategy;
+    double seconds = plan->step_seconds;
+    char bytes[32] = "";
+    for (size_t s = 0; s < sizeof order / sizeof *order; s++) {
+        struct tt_plan_spec other = *spec;
+        struct tt_plan tried;
+        other.job.shard.sharding_strategy = order[s];
+        bool same = order[s] == spec->job.shard.sharding_strategy;
+        if (same || (order[s] == TT_HYBRID_SHARD && plan->ranks.machines == 1)) continue;
+        TT_TRY(tt_plan_offline_try(&other, &tried));
+        if (!tried.fits || !is_faster(tried.step_seconds, seconds)) continue;
+        found = order[s];
+        seconds = tried.step_seconds;
+        tt_format_bytes((double)tried.memory.total_peak, bytes, sizeof bytes);
+    }
+    if (found == spec->job.shard.sharding_strategy) return TT_OK;
+    return tt_str_printf(text, "  faster: --sharding_strategy %s, %.3g s a step (%s a rank)\n",
+                         tt_shard_strategy_name(found), seconds, bytes);
+}
+
+tt_status tt_plan_offline_bounds(const struct tt_plan_spec *spec, const struct tt_plan *plan,
+                                 struct tt_str *text)
+{
+    double seconds = tt_plan_estimate(plan);
+    if (seconds <= 0.0 || plan->ranks.count == 1) return TT_OK;
+    if (plan->ranks.machines > 1) {
+        struct tt_plan_spec other = *spec;
+        struct tt_plan fast;
+        other.network_bandwidth = (size_t)1 << 50;
+        TT_TRY(tt_plan_offline_try(&other, &fast));
+        if (is_faster(fast.step_seconds, seconds))
+            TT_TRY(tt_str_printf(
+                text, "  bounded by the network between machines: %.3g s a step, %.3g s if it took no time\n",
+                seconds, fast.step_seconds));
+    }
+    return find_faster(spec, plan, text);
+}

@@ -1,0 +1,106 @@
+#!/bin/bash
+# plan --max, --compare, --units, --details: the largest run fits and the next does not, in plans and in a real run.
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
+shapes=$root/bench/shapes
+
+# largest KEY words...: prints the value that --max found
+largest() {
+    "$trimtab" plan "${@:2}" >"$folder/out" 2>"$folder/err" || fail "${*:2}: $(cat "$folder/err")"
+    sed -nE "s/^the largest that fits: --$1 ([0-9]+);.*/\1/p" "$folder/out"
+}
+# borders KEY VALUE words...: a plan with VALUE fits, one with VALUE + 1 does not
+borders() {
+    local key=$1 value=$2 code=0
+    shift 2
+    [[ $value =~ ^[1-9][0-9]*$ ]] || { fail "$*: no largest value"; return; }
+    "$trimtab" plan "$@" "--$key" "$value" >"$folder/out" 2>&1 || fail "$*: $key $value does not fit"
+    "$trimtab" plan "$@" "--$key" $((value + 1)) >"$folder/out" 2>&1 || code=$?
+    [ $code -eq 4 ] || fail "$*: $key $((value + 1)): exit $code instead of 4"
+}
+# question MAX KEY words...
+question() {
+    local value
+    value=$(largest "$2" --max "$1" "${@:3}")
+    borders "$2" "$value" "${@:3}"
+}
+batch=per_device_train_batch_size
+nf4=(--load_in_4bit true --bnb_4bit_use_double_quant true)
+question batch "$batch" --device h200 --ranks 2 --config_json "$shapes/m11b.json" \
+    --sequence_length 4096 --lora_r 8 --lora_target_modules q_proj,k_proj,v_proj,o_proj
+question batch "$batch" --device rtx4090 --config_json "$shapes/l8b.json" --sequence_length 4096 \
+    "${nf4[@]}"
+question batch "$batch" --device rtx4090 --ranks 2 --config_json "$shapes/l70b.json" \
+    --sequence_length 2048 "${nf4[@]}"
+question length sequence_length --device rtx4090 --config_json "$shapes/l8b.json" "${nf4[@]}"
+
+# A training of that size runs under the limit, the next one is refused before it starts.
+model=$root/tests/golden/llama2/model
+ids=$(seq -s ', ' 1 64)
+yes "{\"input_ids\": [$ids]}" | head -n 40 >rows.jsonl
+setting=(--model_name_or_path "$model" --max_length 64 --device cpu --device_memory 3MiB)
+value=$(largest per_device_train_batch_size --max batch "${setting[@]}")
+borders per_device_train_batch_size "$value" "${setting[@]}"
+train() {
+    "$trimtab" train "${setting[@]}" --dataset_name rows.jsonl --output_dir "out$1" --max_steps 1 --save_strategy no \
+        --report_to none --per_device_train_batch_size "$1" >"$folder/said" 2>&1
+}
+[ "$value" -gt 1 ] && [ "$value" -lt 40 ] || fail "the largest batch is $value: the limit is not a useful one"
+train "$value" || fail "a training of the largest batch: $(cat "$folder/said")"
+code=0
+train $((value + 1)) || code=$?
+[ $code -eq 4 ] || fail "a training of the next batch: exit $code instead of 4"
+
+# Where not even the smallest fits, the plan says so; where nothing limits, the question has no answer.
+expect 4 "this run needs" plan --max batch --device rtx4090 --config_json "$shapes/l70b.json" --sequence_length 4096
+expect 2 "cpu has no limit of memory" plan --max batch --device cpu --config_json "$shapes/tiny.json"
+"$trimtab" plan --max length --device h200 --config_json "$shapes/tiny.json" >"$folder/out" || fail "all positions"
+grep -q '^the largest that fits: --sequence_length 2048; the model has no more positions$' "$folder/out" ||
+    fail "the positions do not end the search"
+"$trimtab" plan --max batch --json --device l4 --config_json "$shapes/l8b.json" "${nf4[@]}" >"$folder/json" ||
+    fail "--json --max"
+for part in '"largest": {"of": "batch", "value": [1-9]' '"bounded": false' '"trainable_params": [1-9]' \
+    '"all_params": 8' '"headroom_bytes": [0-9]'; do
+    grep -q "$part" "$folder/json" || fail "--json has no $part"
+done
+
+# One table: a row for each combination, each with the memory that its own plan has.
+rows() {
+    "$trimtab" plan --config_json "$shapes/l8b.json" --sequence_length 4096 --compare "$1" \
+        >"$folder/out" 2>"$folder/err" ||
+        fail "$1: $(cat "$folder/err")"
+    tail -n +2 "$folder/out" | wc -l
+}
+[ "$(rows 'device=h200,b200,rtx4090 ranks=1,2 sharding_strategy=FULL_SHARD,NO_SHARD recompute=block,cheap')" = 24 ] ||
+    fail "not every combination has a row"
+for device in h200 h200-nvl h100 h100-nvl b200 a100-80gb a100-40gb l40s l4 a5000 rtx5090 rtx4090 rtx3090; do
+    rows "device=$device per_device_train_batch_size=2" >"$folder/count"
+    need=$("$trimtab" plan --config_json "$shapes/l8b.json" --sequence_length 4096 --device $device \
+        --per_device_train_batch_size 2 | sed -nE 's/^ +in all +([0-9.]+ [KMGi]+B).*/\1/p')
+    tail -n 1 "$folder/out" | grep -qF " $need " || fail "$device: the row of the table is not the plan's $need"
+done
+expect 2 "compare: 'ranks' is not KEY=VALUE" plan --config_json "$shapes/tiny.json" --compare ranks
+expect 2 "of units, compare and max a plan takes one" plan --config_json "$shapes/tiny.json" --compare ranks=1 --units
+expect 2 "there is no setting 'tentacles'" plan --config_json "$shapes/tiny.json" --compare tentacles=1,2
+expect 2 "have no JSON" plan --config_json "$shapes/tiny.json" --units --json
+
+# Units: the bytes of the tensors are the unit's, those of the units the model's; a tied tensor counts once.
+"$trimtab" plan --units --config_json "$shapes/tiny.json" "${nf4[@]}" >"$folder/units" || fail --units
+awk '/^unit /{ if (NR > 1 && sum != want) exit 1; want = $(NF - 1); sum = 0; all += want }
+    /^  /{ sum += $(NF - 1) }
+    / units, /{ if (sum != want || all != $3) exit 1; ended = 1 } END { if (!ended) exit 1 }' \
+    "$folder/units" || fail "the bytes of the units do not add up" "$(cat "$folder/units")"
+grep -Eq 'q_proj.weight +nf4 .* frozen$' "$folder/units" || fail "no quantized tensor"
+grep -Eq 'lora_A.weight +F32 .* trainable$' "$folder/units" || fail "no trainable tensor"
+
+# Between machines with a slow network the network is named, and a strategy that avoids it is proposed; that strategy's
+# own plan has no such line.
+slow=(--device h200 --num_machines 2 --ranks 8 --config_json "$shapes/m11b.json" --sequence_length 4096
+    --per_device_train_batch_size 4 --lora_r 8 --network_bandwidth 1.25GB --details)
+"$trimtab" plan "${slow[@]}" >"$folder/out" || fail "--details"
+grep -q 'bounded by the network between machines' "$folder/out" || fail "the network is not named"
+grep -q 'faster: --sharding_strategy HYBRID_SHARD' "$folder/out" ||
+    fail "HYBRID_SHARD is not proposed:" "$(tail -n 4 "$folder/out")"
+grep -Eq 'trainable params: [1-9][0-9]* of 1074[0-9]*, 0.04' "$folder/out" || fail "parameters are not counted"
+"$trimtab" plan "${slow[@]}" --sharding_strategy HYBRID_SHARD >"$folder/out" || fail "HYBRID_SHARD"
+grep -q 'bounded\|faster' "$folder/out" && fail "HYBRID_SHARD is slow:" "$(tail -n 4 "$folder/out")"
+finish
