@@ -13,17 +13,16 @@ struct tt_completer {
     struct tt_inputs inputs;
     struct tt_generator *generator;
     struct tt_tokenizer_scratch *scratch;
-    int batch_size;
 };
 
-/* Prompts that are completed as one batch. */
+/* The prompts of one call. */
 struct group {
     struct tt_completer *completer;
     tt_completion_visitor *visitor; /* may be NULL */
     void *context;
-    int first, count; /* range of the call's prompts */
-    /* one element a prompt, batch_size of each */
-    struct tt_ids *prompts, *outputs;
+    int count;
+    /* [count] */
+    struct tt_ids *prompts;
     struct tt_tokenizer_stream *streams;
     bool *ended; /* by the visitor */
     struct tt_str piece;
@@ -52,9 +51,8 @@ static tt_status build(struct tt_completer *completer)
     if (completer->inputs.tokenizer == NULL)
         return tt_fail(TT_ERR_DATA, "'%s' has no tokenizer.json, which prompts need",
                        config->model.model_name_or_path);
-    completer->batch_size = (int)config->run.per_device_eval_batch_size;
     TT_TRY(tt_tokenizer_scratch_create(completer->inputs.tokenizer, &completer->scratch));
-    return tt_generator_create(&config->device, &completer->inputs, completer->batch_size,
+    return tt_generator_create(&config->device, &completer->inputs, config->run.per_device_eval_batch_size,
                                prompt_tokens(&job->target, &completer->inputs.model_facts), &options,
                                &completer->generator);
 }
@@ -81,44 +79,27 @@ void tt_completer_destroy(struct tt_completer *completer)
     tt_free(completer);
 }
 
-static tt_status group_init(struct tt_completer *completer, struct group *group)
+static tt_status group_init(struct group *group)
 {
-    size_t size = (size_t)completer->batch_size;
-    group->completer = completer;
+    size_t size = (size_t)group->count;
     group->prompts = tt_calloc(size, sizeof *group->prompts);
-    group->outputs = tt_calloc(size, sizeof *group->outputs);
     group->streams = tt_calloc(size, sizeof *group->streams);
     group->ended = tt_calloc(size, sizeof *group->ended);
-    bool complete =
-        group->prompts != NULL && group->outputs != NULL && group->streams != NULL && group->ended != NULL;
-    return complete ? TT_OK : TT_ERR_MEMORY;
+    if (group->prompts == NULL || group->streams == NULL || group->ended == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < size; i++) group->streams[i].skip_special = true;
+    return TT_OK;
 }
 
 static void group_deinit(struct group *group)
 {
-    for (int i = 0; i < group->completer->batch_size; i++) {
+    for (int i = 0; i < group->count; i++) {
         if (group->prompts != NULL) tt_ids_deinit(&group->prompts[i]);
-        if (group->outputs != NULL) tt_ids_deinit(&group->outputs[i]);
         if (group->streams != NULL) tt_tokenizer_stream_deinit(&group->streams[i]);
     }
     tt_free(group->prompts);
-    tt_free(group->outputs);
     tt_free(group->streams);
     tt_free(group->ended);
     tt_str_deinit(&group->piece);
-}
-
-/* Empties the group and keeps its memory. */
-static void group_reset(struct group *group, int first, int count)
-{
-    group->first = first;
-    group->count = count;
-    for (int i = 0; i < count; i++) {
-        group->prompts[i].count = group->outputs[i].count = 0;
-        group->streams[i].ids.count = group->streams[i].shown = 0;
-        group->streams[i].skip_special = true;
-        group->ended[i] = false;
-    }
 }
 
 /* Calls the visitor with the new piece, unless it is empty. */
@@ -126,7 +107,7 @@ static void visit(struct group *group, int index)
 {
     if (group->piece.bytes == 0 || group->visitor == NULL) return;
     const char *text = tt_str_text(&group->piece);
-    group->ended[index] = !group->visitor(group->context, group->first + index, text, group->piece.bytes);
+    group->ended[index] = !group->visitor(group->context, index, text, group->piece.bytes);
 }
 
 static bool is_stopped(const struct group *group)
@@ -149,9 +130,8 @@ static bool on_token(void *context, int index, int32_t token)
 static tt_status encode_prompts(struct group *group, const char *const *prompts)
 {
     for (int i = 0; i < group->count; i++) {
-        const char *prompt = prompts[group->first + i];
         tt_status status = tt_tokenizer_encode(group->completer->inputs.tokenizer, group->completer->scratch,
-                                               prompt, strlen(prompt), true, &group->prompts[i]);
+                                               prompts[i], strlen(prompts[i]), true, &group->prompts[i]);
         if (status != TT_OK) {
             tt_while("tokenizing prompt %d", i + 1);
             return status;
@@ -160,35 +140,30 @@ static tt_status encode_prompts(struct group *group, const char *const *prompts)
     return TT_OK;
 }
 
-static tt_status complete_group(struct group *group, const char *const *prompts)
+/* The rest of the text, where a completion ended within a character. */
+static tt_status on_done(void *context, int index, const int32_t *ids, size_t count)
 {
-    const struct tt_tokenizer *tokenizer = group->completer->inputs.tokenizer;
-    TT_TRY(encode_prompts(group, prompts));
-    TT_TRY(tt_generator_run(group->completer->generator, group->prompts, group->count, group->outputs,
-                            on_token, group));
-    if (group->status != TT_OK) return tt_error_restore(&group->error);
-    if (is_stopped(group)) return tt_fail(TT_ERR_CANCELLED, "stopped on request");
-    for (int i = 0; i < group->count; i++) {
-        if (group->ended[i]) continue;
-        tt_str_clear(&group->piece);
-        TT_TRY(tt_tokenizer_stream_finish(tokenizer, &group->streams[i], &group->piece));
-        visit(group, i);
-    }
+    struct group *group = context;
+    (void)ids, (void)count;
+    if (group->status != TT_OK || group->ended[index] || is_stopped(group)) return TT_OK;
+    tt_str_clear(&group->piece);
+    TT_TRY(tt_tokenizer_stream_finish(group->completer->inputs.tokenizer, &group->streams[index],
+                                      &group->piece));
+    visit(group, index);
     return TT_OK;
 }
 
 tt_status tt_completer_run(struct tt_completer *completer, const char *const *prompts, int count,
                            tt_completion_visitor *visitor, void *context)
 {
-    struct group group = {.visitor = visitor, .context = context};
-    tt_status status = group_init(completer, &group);
-    for (int first = 0; first < count && status == TT_OK; first += completer->batch_size) {
-        int left = count - first;
-        group_reset(&group, first, left < completer->batch_size ? left : completer->batch_size);
-        status = complete_group(&group, prompts);
-        if (status != TT_OK && count > completer->batch_size)
-            tt_while("completing prompts %d to %d of %d", first + 1, first + group.count, count);
-    }
+    struct group group = {.completer = completer, .visitor = visitor, .context = context, .count = count};
+    const struct tt_generate_visitor generate = {on_token, on_done, &group};
+    tt_status status = group_init(&group);
+    if (status == TT_OK) status = encode_prompts(&group, prompts);
+    if (status == TT_OK)
+        status =
+            tt_generator_run(completer->generator, group.prompts, count, &generate, &completer->job->cancel);
+    if (status == TT_OK && group.status != TT_OK) status = tt_error_restore(&group.error);
     group_deinit(&group);
     return status;
 }

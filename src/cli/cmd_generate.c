@@ -215,14 +215,6 @@ static tt_status encode_prompts(struct prompts *prompts, const struct generate_c
     return status;
 }
 
-/* Ends all completions after a stop request. */
-static bool on_token(void *context, int index, int32_t token)
-{
-    struct tt_cancel *cancel = context;
-    (void)index, (void)token;
-    return atomic_load(&cancel->requests) == 0;
-}
-
 static tt_status print_completion(struct tt_cli *cli, const char *prompt, const struct tt_str *completion,
                                   bool json)
 {
@@ -243,25 +235,30 @@ static tt_status print_completion(struct tt_cli *cli, const char *prompt, const 
     return status;
 }
 
-/* Completes and prints `count` prompts from `first` on, as one batch. */
-static tt_status run_batch(struct tt_cli *cli, const struct generate_command *command,
-                           struct tt_generator *generator, const struct tt_tokenizer *tokenizer,
-                           const struct prompts *prompts, size_t first, size_t count)
+struct printer {
+    struct tt_cli *cli;
+    const struct tt_tokenizer *tokenizer;
+    const struct prompts *prompts;
+    struct tt_str text;
+    bool json;
+};
+
+static tt_status on_done(void *context, int index, const int32_t *ids, size_t count)
 {
-    struct tt_str text = {0};
-    struct tt_ids *outputs = tt_calloc(count, sizeof *outputs);
-    if (outputs == NULL) return TT_ERR_MEMORY;
-    tt_status status =
-        tt_generator_run(generator, prompts->ids + first, (int)count, outputs, on_token, cli->cancel);
-    for (size_t i = 0; i < count && status == TT_OK; i++) {
-        status = tt_tokenizer_decode(tokenizer, outputs[i].data, outputs[i].count, true, &text);
-        if (status == TT_OK)
-            status =
-                print_completion(cli, prompts->texts[first + i], &text, command->json || prompts->count > 1);
-    }
-    for (size_t i = 0; i < count; i++) tt_ids_deinit(&outputs[i]);
-    tt_free(outputs);
-    tt_str_deinit(&text);
+    struct printer *printer = context;
+    TT_TRY(tt_tokenizer_decode(printer->tokenizer, ids, count, true, &printer->text));
+    return print_completion(printer->cli, printer->prompts->texts[index], &printer->text, printer->json);
+}
+
+/* Prints each completion as soon as those before it are there. */
+static tt_status complete(struct tt_cli *cli, const struct generate_command *command,
+                          struct tt_generator *generator, const struct tt_tokenizer *tokenizer,
+                          const struct prompts *prompts)
+{
+    struct printer printer = {cli, tokenizer, prompts, {0}, command->json || prompts->count > 1};
+    const struct tt_generate_visitor visitor = {.done = on_done, .context = &printer};
+    tt_status status = tt_generator_run(generator, prompts->ids, (int)prompts->count, &visitor, cli->cancel);
+    tt_str_deinit(&printer.text);
     return status;
 }
 
@@ -285,11 +282,7 @@ static tt_status generate(struct tt_cli *cli, struct generate_command *command, 
     if (batch > prompts->count) batch = prompts->count;
     TT_GO(tt_generator_create(&config->device, &inputs, (int64_t)batch, (int64_t)prompts->longest, &options,
                               &generator));
-    for (size_t first = 0; first < prompts->count; first += batch) {
-        size_t count = prompts->count - first < batch ? prompts->count - first : batch;
-        TT_GO(run_batch(cli, command, generator, tokenizer, prompts, first, count));
-        if (atomic_load(&cli->cancel->requests) > 0) TT_GO(tt_fail(TT_ERR_CANCELLED, "stopped on request"));
-    }
+    TT_GO(complete(cli, command, generator, tokenizer, prompts));
 out:
     tt_generator_destroy(generator);
     tt_inputs_close(&inputs);

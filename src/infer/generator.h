@@ -1,16 +1,13 @@
-/* Text generation: greedy or sampled, with a key/value cache, with or without an adapter. One rank. */
+/* Completions of a list of prompts, over the generation engine: one rank, with or without an adapter. */
 #ifndef TT_INFER_GENERATOR_H
 #define TT_INFER_GENERATOR_H
 
-#include "job/parts.h"
-#include "text/tokenizer.h"
+#include "base/thread.h"
+#include "infer/generation_engine.h"
 
 struct tt_generate_options {
     int64_t max_new_tokens; /* >= 1 */
-    bool sample;            /* false: greedy */
-    double temperature;     /* > 0 */
-    int64_t top_k;          /* draw from this many likeliest tokens; 0: all */
-    double top_p;           /* draw from the likeliest tokens with this total probability; 1: all */
+    struct tt_sampling_options sampling;
     uint64_t seed;
     bool ignore_eos;
 };
@@ -19,20 +16,40 @@ struct tt_generate_options {
 struct tt_generate_options tt_generate_options_of(const struct tt_generate_config *config, int64_t seed);
 
 struct tt_generator;
-/* Loads the model (and adapter) of `inputs`, which are lent and must outlive the generator, for batches of up to
- * `batch_size` prompts of up to `max_prompt_tokens`. All memory of later runs is allocated here. */
-struct tt_inputs;
+/* Loads the model (and adapter) of `inputs`, which are lent and must outlive the generator, for prompts of up to
+ * `max_prompt_tokens`, of which `batch_size` are completed at the same time. All device memory of later runs is
+ * allocated here. */
 TT_MUST_USE tt_status tt_generator_create(const struct tt_device_spec *device, const struct tt_inputs *inputs,
                                           int64_t batch_size, int64_t max_prompt_tokens,
                                           const struct tt_generate_options *options,
                                           struct tt_generator **out);
+/* The limits of such a generator, without pass_tokens; TT_ERR_USAGE where the model has fewer positions. */
+TT_MUST_USE tt_status tt_generator_limits(const struct tt_inputs *inputs, int64_t batch_size,
+                                          int64_t max_prompt_tokens,
+                                          const struct tt_generate_options *options,
+                                          struct tt_generation_limits *limits);
+/* Borrows a loaded rank: tt_generation_attach. With several ranks each completes prompts of its own, and runs are
+ * collective. */
+struct tt_rank;
+TT_MUST_USE tt_status tt_generator_attach(struct tt_rank *rank, const struct tt_inputs *inputs,
+                                          const struct tt_generation_limits *limits,
+                                          const struct tt_generate_options *options,
+                                          struct tt_generator **out);
 void tt_generator_destroy(struct tt_generator *generator); /* takes NULL */
-/* Called with each new token of sequence `index`; returning false ends that sequence. */
-typedef bool tt_generate_visitor(void *context, int index, int32_t token);
-/* Completes prompts[count], lists of ids, count <= batch_size. Appends the new ids (without the end token) to
- * outputs[i]. `visitor` may be NULL. TT_ERR_DATA for a prompt that is empty, too long, or has an unknown id. */
+
+/* Calls during a run; either function may be NULL. `index`: of the prompt. */
+struct tt_generate_visitor {
+    bool (*token)(void *context, int index, int32_t token); /* a new token; false ends the completion */
+    /* A completion has ended, without its end token. In the order of the prompts. An error ends the run. */
+    tt_status (*done)(void *context, int index, const int32_t *ids, size_t count);
+    void *context;
+};
+/* Completes prompts[count], lists of ids. Completion i of all that this generator has made draws with
+ * tt_generation_seed(seed, i): the text does not depend on batch_size. TT_ERR_DATA for a prompt that is empty, too
+ * long, or has an unknown id. After a request of `cancel` (NULL or lent) completions that have begun are done as they
+ * are, and the run ends with TT_ERR_CANCELLED. */
 TT_MUST_USE tt_status tt_generator_run(struct tt_generator *generator, const struct tt_ids *prompts,
-                                       int count, struct tt_ids *outputs, tt_generate_visitor *visitor,
-                                       void *context);
+                                       int count, const struct tt_generate_visitor *visitor,
+                                       const struct tt_cancel *cancel);
 
 #endif

@@ -3,15 +3,19 @@
 #include <inttypes.h>
 #include <string.h>
 #include "backend/ops/elementwise.h"
+#include "backend/ops/embedding.h"
 #include "base/alloc.h"
 
 struct tt_kv_cache {
     struct tt_kv_cache_config config;
-    struct tt_buffer *rows;    /* [layers][k, v][B * max_length][K * E] */
-    struct tt_buffer *borders; /* cu_q, cu_k in device memory, i32 [2B + 1] each */
-    int32_t *lengths;          /* [B], tokens held */
-    int32_t *new_first;        /* [B + 1], rows of the current pass */
-    int32_t *cu_q, *cu_k;      /* [2B + 1]: sequence, free rows, sequence, ... */
+    struct tt_buffer *rows; /* [layers][k, v][B * max_length][K * E] */
+    /* In device memory, i32: cu_q, cu_k [2B + 1] each, then the rows of the new tokens, at most [B * max_length]. */
+    struct tt_buffer *borders;
+    int32_t *new_rows; /* [B * max_length] */
+    int64_t new_count;
+    int32_t *lengths;     /* [B], tokens held */
+    int32_t *new_first;   /* [B + 1], rows of the current pass */
+    int32_t *cu_q, *cu_k; /* [2B + 1]: sequence, free rows, sequence, ... */
     int64_t max_new, max_held;
 };
 
@@ -40,12 +44,13 @@ tt_status tt_kv_cache_create(struct tt_device *device, const struct tt_kv_cache_
     cache->new_first = tt_calloc(sequences + 1, sizeof *cache->new_first);
     cache->cu_q = tt_calloc(2 * sequences + 1, sizeof *cache->cu_q);
     cache->cu_k = tt_calloc(2 * sequences + 1, sizeof *cache->cu_k);
-    if (!cache->lengths || !cache->new_first || !cache->cu_q || !cache->cu_k) {
+    cache->new_rows = tt_calloc(rows, sizeof *cache->new_rows);
+    if (!cache->new_rows || !cache->lengths || !cache->new_first || !cache->cu_q || !cache->cu_k) {
         status = TT_ERR_MEMORY;
         goto out;
     }
     TT_GO(tt_buffer_create(device, bytes, TT_PURPOSE_ACTIVATIONS, &cache->rows));
-    TT_GO(tt_buffer_create(device, 2 * (2 * sequences + 1) * sizeof(int32_t), TT_PURPOSE_ACTIVATIONS,
+    TT_GO(tt_buffer_create(device, (2 * (2 * sequences + 1) + rows) * sizeof(int32_t), TT_PURPOSE_ACTIVATIONS,
                            &cache->borders));
     *out = cache;
     cache = NULL;
@@ -64,12 +69,49 @@ void tt_kv_cache_destroy(struct tt_kv_cache *cache)
     tt_free(cache->new_first);
     tt_free(cache->cu_q);
     tt_free(cache->cu_k);
+    tt_free(cache->new_rows);
     tt_free(cache);
 }
 
 void tt_kv_cache_reset(struct tt_kv_cache *cache)
 {
     memset(cache->lengths, 0, (size_t)cache->config.sequence_count * sizeof *cache->lengths);
+}
+
+void tt_kv_cache_truncate(struct tt_kv_cache *cache, int64_t sequence, int64_t length)
+{
+    if (cache->lengths[sequence] > length) cache->lengths[sequence] = (int32_t)length;
+}
+
+/* Keys and values of `layer`: [B * max_length, K * E] each. */
+static void rows_of(const struct tt_kv_cache *cache, int64_t layer, tt_tensor all[2])
+{
+    const struct tt_kv_cache_config *config = &cache->config;
+    int64_t cols = config->kv_heads * config->head_dim, rows = config->sequence_count * config->max_length;
+    size_t half_bytes = (size_t)(rows * cols) * tt_dtype_bytes(config->dtype);
+    char *data = (char *)tt_buffer_data(cache->rows) + (size_t)layer * 2 * half_bytes;
+    all[0] = tt_tensor_2d(data, config->dtype, rows, cols);
+    all[1] = tt_tensor_2d(data + half_bytes, config->dtype, rows, cols);
+}
+
+tt_status tt_kv_cache_copy(struct tt_kv_cache *cache, struct tt_stream *stream, int64_t from, int64_t to,
+                           int64_t count)
+{
+    int64_t max_length = cache->config.max_length;
+    if (from == to || count > cache->lengths[from])
+        return tt_fail(TT_ERR_INTERNAL, "%" PRId64 " tokens of sequence %" PRId64 " cannot be copied", count,
+                       from);
+    for (int64_t layer = 0; layer < cache->config.layer_count && count > 0; layer++) {
+        tt_tensor all[2];
+        rows_of(cache, layer, all);
+        for (int i = 0; i < 2; i++) {
+            struct tt_cast_args cast = {.x = tt_tensor_rows(all[i], from * max_length, count),
+                                        .y = tt_tensor_rows(all[i], to * max_length, count)};
+            TT_TRY(tt_cast(stream, &cast));
+        }
+    }
+    cache->lengths[to] = (int32_t)count;
+    return TT_OK;
 }
 
 int64_t tt_kv_cache_length(const struct tt_kv_cache *cache, int64_t sequence)
@@ -80,7 +122,7 @@ int64_t tt_kv_cache_length(const struct tt_kv_cache *cache, int64_t sequence)
 tt_status tt_kv_cache_begin(struct tt_kv_cache *cache, struct tt_stream *stream, const int32_t *cu_seqlens)
 {
     int64_t sequences = cache->config.sequence_count, max_length = cache->config.max_length;
-    cache->max_new = cache->max_held = 0;
+    cache->max_new = cache->max_held = cache->new_count = 0;
     for (int64_t b = 0; b < sequences; b++) {
         int64_t count = (int64_t)cu_seqlens[b + 1] - cu_seqlens[b], held = cache->lengths[b] + count;
         if (count < 0 || held > max_length) {
@@ -95,11 +137,17 @@ tt_status tt_kv_cache_begin(struct tt_kv_cache *cache, struct tt_stream *stream,
         cache->cu_q[2 * b + 1] = cache->cu_q[2 * b + 2] = cu_seqlens[b + 1];
         cache->cu_k[2 * b + 1] = (int32_t)(b * max_length + held);
         cache->cu_k[2 * b + 2] = (int32_t)((b + 1) * max_length);
+        for (int64_t t = cache->lengths[b]; t < held; t++)
+            cache->new_rows[cache->new_count++] = (int32_t)(b * max_length + t);
     }
     memcpy(cache->new_first, cu_seqlens, (size_t)(sequences + 1) * sizeof *cu_seqlens);
     size_t bytes = (size_t)(2 * sequences + 1) * sizeof(int32_t);
-    TT_TRY(tt_copy_to_device(stream, tt_buffer_data(cache->borders), cache->cu_q, bytes));
-    return tt_copy_to_device(stream, (char *)tt_buffer_data(cache->borders) + bytes, cache->cu_k, bytes);
+    char *borders = tt_buffer_data(cache->borders);
+    TT_TRY(tt_copy_to_device(stream, borders, cache->cu_q, bytes));
+    TT_TRY(tt_copy_to_device(stream, borders + bytes, cache->cu_k, bytes));
+    if (cache->new_count == 0) return TT_OK;
+    return tt_copy_to_device(stream, borders + 2 * bytes, cache->new_rows,
+                             (size_t)cache->new_count * sizeof(int32_t));
 }
 
 void tt_kv_cache_end(struct tt_kv_cache *cache)
@@ -113,24 +161,19 @@ tt_status tt_kv_cache_append(struct tt_kv_cache *cache, struct tt_stream *stream
                              tt_tensor v_TC, struct tt_attention_forward_args *args)
 {
     const struct tt_kv_cache_config *config = &cache->config;
-    int64_t cols = config->kv_heads * config->head_dim, rows = config->sequence_count * config->max_length;
-    size_t half_bytes = (size_t)(rows * cols) * tt_dtype_bytes(config->dtype);
-    char *data = (char *)tt_buffer_data(cache->rows) + (size_t)layer * 2 * half_bytes;
-    tt_tensor all[2] = {tt_tensor_2d(data, config->dtype, rows, cols),
-                        tt_tensor_2d(data + half_bytes, config->dtype, rows, cols)};
+    tt_tensor all[2];
+    rows_of(cache, layer, all);
     tt_tensor added[2] = {k_TC, v_TC};
-    for (int64_t b = 0; b < config->sequence_count; b++) {
-        int64_t first = cache->new_first[b], count = cache->new_first[b + 1] - first;
-        if (count == 0) continue;
-        for (int i = 0; i < 2; i++) {
-            struct tt_cast_args cast = {
-                .x = tt_tensor_rows(added[i], first, count),
-                .y = tt_tensor_rows(all[i], b * config->max_length + cache->lengths[b], count)};
-            TT_TRY(tt_cast(stream, &cast));
-        }
-    }
     int64_t border_count = 2 * config->sequence_count + 1;
     int32_t *borders = tt_buffer_data(cache->borders);
+    for (int i = 0; i < 2; i++) {
+        struct tt_scatter_rows_args scatter = {
+            .x_ND = added[i],
+            .rows_N = tt_tensor_1d(borders + 2 * border_count, TT_I32, cache->new_count),
+            .y_TD = all[i],
+            .keep = true};
+        TT_TRY(tt_scatter_rows(stream, &scatter));
+    }
     args->k_TKE = tt_tensor_heads(all[0], config->kv_heads);
     args->v_TKE = tt_tensor_heads(all[1], config->kv_heads);
     args->cu_q = cache->cu_q;

@@ -25,8 +25,13 @@ struct tt_kv_cache_config {
 /* Memory is counted as activations. `device` is lent. */
 TT_MUST_USE tt_status tt_kv_cache_create(struct tt_device *device, const struct tt_kv_cache_config *config,
                                          struct tt_kv_cache **out);
-void tt_kv_cache_destroy(struct tt_kv_cache *cache);                           /* takes NULL */
-void tt_kv_cache_reset(struct tt_kv_cache *cache);                             /* empties every sequence */
+void tt_kv_cache_destroy(struct tt_kv_cache *cache); /* takes NULL */
+void tt_kv_cache_reset(struct tt_kv_cache *cache);   /* empties every sequence */
+/* Keeps the first `length` tokens of a sequence, at most those that it holds. */
+void tt_kv_cache_truncate(struct tt_kv_cache *cache, int64_t sequence, int64_t length);
+/* Replaces the tokens of sequence `to` by the first `count` of sequence `from`, another one that holds them. */
+TT_MUST_USE tt_status tt_kv_cache_copy(struct tt_kv_cache *cache, struct tt_stream *stream, int64_t from,
+                                       int64_t to, int64_t count);
 int64_t tt_kv_cache_length(const struct tt_kv_cache *cache, int64_t sequence); /* tokens held */
 
 /* `cu_seqlens` [B + 1], host memory: the new tokens of each sequence; 0 for a finished sequence. More than `max_length`

@@ -3,7 +3,8 @@
 
 #include "base/alloc.h"
 #include "engine/rank_config.h"
-#include "infer/generator.h"
+#include "infer/generation_rank.h"
+#include "run/exact_match.h"
 #include "run/open_world.h"
 #include "run/run.h"
 #include "run/trainer.h"
@@ -16,13 +17,12 @@ struct evaluation_run {
     struct tt_inputs inputs;
     struct tt_fingerprint fingerprint; /* empty with one process */
     struct tt_sampler *sampler;
+    struct tt_exact_match exact_match; /* empty: not asked for */
     struct tt_rank_config rank_config;
     struct tt_plan plan;
     struct tt_eval_result *result;   /* written by global rank 0 */
     struct tt_eval_metrics *metrics; /* the same; NULL or lent */
 };
-
-enum { GENERATE_BATCH = 16 };
 
 static void keep_metrics(const struct tt_objective_ops *ops, const struct tt_evaluation *evaluation,
                          struct tt_eval_metrics *metrics)
@@ -71,7 +71,12 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     TT_GO(tt_rank_load(&rank, &source));
     TT_GO(tt_by_source_init(&by_source, run->inputs.eval, &rank.objective));
     TT_GO(tt_evaluate(&rank, run->sampler, run->cancel, &storage, &by_source, &evaluation));
+    int64_t matches = -1, rows = 0;
+    if (run->spec->exact_match)
+        TT_GO(tt_exact_match_run(&run->exact_match, &rank, run->cancel, &matches, &rows));
     if (tt_comm_rank(place->comm) == 0) {
+        run->result->exact_matches = matches;
+        run->result->exact_rows = rows;
         run->result->loss = evaluation.loss;
         run->result->perplexity = exp(evaluation.loss);
         const struct tt_metric *accuracy = tt_objective_best_metric(&rank.objective, "mean_token_accuracy");
@@ -81,7 +86,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
         run->result->tokens = evaluation.supervised_tokens;
         run->result->seconds = evaluation.seconds;
         keep_metrics(rank.objective.ops, &evaluation, run->metrics);
-        status = keep_sources(&run->inputs.eval_files, &by_source, run->metrics);
+        status = keep_sources(tt_inputs_eval_files(&run->inputs), &by_source, run->metrics);
     }
 out:
     tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
@@ -119,6 +124,12 @@ static tt_status prepare(struct evaluation_run *run, const struct tt_world *worl
                                TT_RANK_EVALUATES, run->cancel, &run->rank_config));
     run->rank_config.objective = &config->objective;
     run->rank_config.limits = limits;
+    if (run->spec->exact_match) {
+        TT_TRY(
+            tt_exact_match_init(&run->inputs, run->spec->max_new_tokens, &layout.device, &run->exact_match));
+        const struct tt_batch_limits generation = tt_generation_batch_limits(&run->exact_match.limits);
+        run->rank_config.limits = tt_batch_limits_join(&limits, &generation);
+    }
     struct tt_model *model = NULL;
     TT_TRY(tt_model_create(&run->inputs.model_facts, &run->inputs.model_options, &model));
     tt_status status = tt_load_check(model, &run->inputs.source);
@@ -127,117 +138,9 @@ static tt_status prepare(struct evaluation_run *run, const struct tt_world *worl
     if (status == TT_OK)
         status =
             tt_plan_make(&run->rank_config, tt_rank_layout_ranks(&layout), 1, &none, &limits, &run->plan);
+    if (status == TT_OK && run->spec->exact_match)
+        status = tt_generation_plan(&run->rank_config, &run->exact_match.limits, &run->plan);
     return status == TT_OK ? tt_plan_check_here(&run->plan, tt_world_ranks_here(world)) : status;
-}
-
-/* Without leading and trailing white space. */
-static struct tt_span trimmed(const char *text)
-{
-    while (*text == ' ' || *text == '\n' || *text == '\t' || *text == '\r') text++;
-    size_t bytes = strlen(text);
-    while (bytes > 0 && strchr(" \n\t\r", text[bytes - 1]) != NULL) bytes--;
-    return (struct tt_span){text, bytes};
-}
-
-static bool same_answer(const char *a, const char *b)
-{
-    struct tt_span x = trimmed(a), y = trimmed(b);
-    return x.bytes == y.bytes && memcmp(x.data, y.data, x.bytes) == 0;
-}
-
-/* The rows that have a prompt and a completion, and their tokenized prompts. */
-struct questions {
-    size_t *rows;
-    struct tt_ids *prompts;
-    size_t count;
-    size_t longest;
-};
-
-static void questions_deinit(struct questions *questions)
-{
-    for (size_t i = 0; i < questions->count; i++) tt_ids_deinit(&questions->prompts[i]);
-    tt_free(questions->prompts);
-    tt_free(questions->rows);
-}
-
-static tt_status questions_init(const struct tt_inputs *inputs, struct questions *questions)
-{
-    tt_status status = TT_OK;
-    struct tt_tokenizer_scratch *scratch = NULL;
-    size_t count = tt_dataset_count(inputs->eval);
-    *questions = (struct questions){.rows = tt_calloc(count + 1, sizeof(size_t)),
-                                    .prompts = tt_calloc(count + 1, sizeof(struct tt_ids))};
-    if (questions->rows == NULL || questions->prompts == NULL) return TT_ERR_MEMORY;
-    if (inputs->tokenizer == NULL) return TT_OK;
-    TT_GO(tt_tokenizer_scratch_create(inputs->tokenizer, &scratch));
-    for (size_t i = 0; i < count; i++) {
-        const char *prompt = tt_dataset_prompt(inputs->eval, i);
-        if (prompt == NULL || tt_dataset_completion(inputs->eval, i) == NULL) continue;
-        struct tt_ids *ids = &questions->prompts[questions->count];
-        questions->rows[questions->count++] = i;
-        TT_GO(tt_tokenizer_encode(inputs->tokenizer, scratch, prompt, strlen(prompt), true, ids));
-        if (ids->count > questions->longest) questions->longest = ids->count;
-    }
-out:
-    tt_tokenizer_scratch_destroy(scratch);
-    return status;
-}
-
-static tt_status check_batch(const struct evaluation_run *run, const struct questions *questions,
-                             size_t first, int count, const struct tt_ids *outputs,
-                             struct tt_eval_result *result)
-{
-    tt_status status = TT_OK;
-    struct tt_str text = {0};
-    for (int i = 0; i < count; i++) {
-        TT_GO(tt_tokenizer_decode(run->inputs.tokenizer, outputs[i].data, outputs[i].count, true, &text));
-        const char *wanted = tt_dataset_completion(run->inputs.eval, questions->rows[first + (size_t)i]);
-        result->exact_matches += same_answer(tt_str_text(&text), wanted);
-        result->exact_rows++;
-    }
-out:
-    tt_str_deinit(&text);
-    return status;
-}
-
-static tt_status generate_batch(const struct evaluation_run *run, struct tt_generator *generator,
-                                const struct questions *questions, size_t first,
-                                struct tt_eval_result *result)
-{
-    struct tt_ids outputs[GENERATE_BATCH] = {{0}};
-    int count = (int)(questions->count - first < GENERATE_BATCH ? questions->count - first : GENERATE_BATCH);
-    tt_status status = tt_generator_run(generator, questions->prompts + first, count, outputs, NULL, NULL);
-    if (status == TT_OK) status = check_batch(run, questions, first, count, outputs, result);
-    for (int i = 0; i < count; i++) tt_ids_deinit(&outputs[i]);
-    return status;
-}
-
-static tt_status measure_exact_match(const struct evaluation_run *run, struct tt_cancel *cancel,
-                                     struct tt_eval_result *result)
-{
-    tt_status status = TT_OK;
-    struct tt_generator *generator = NULL;
-    struct questions questions = {0};
-    struct tt_generate_options generate = {
-        .max_new_tokens = run->spec->max_new_tokens, .temperature = 1.0, .top_p = 1.0};
-    TT_GO(questions_init(&run->inputs, &questions));
-    result->exact_matches = 0;
-    if (questions.count == 0)
-        TT_GO(
-            tt_fail(TT_ERR_USAGE, "exact match needs rows with a prompt and a completion, and a tokenizer"));
-    TT_GO(tt_generator_create(&run->config->device, &run->inputs, GENERATE_BATCH, (int64_t)questions.longest,
-                              &generate, &generator));
-    for (size_t first = 0; first < questions.count; first += GENERATE_BATCH) {
-        if (cancel != NULL && atomic_load(&cancel->requests) > 0)
-            TT_GO(tt_fail(TT_ERR_CANCELLED, "stopped on request after %lld of %zu rows",
-                          (long long)result->exact_rows, questions.count));
-        TT_GO(generate_batch(run, generator, &questions, first, result));
-    }
-out:
-    tt_generator_destroy(generator);
-    questions_deinit(&questions);
-    if (status != TT_OK && status != TT_ERR_CANCELLED) tt_while("measuring exact match");
-    return status;
 }
 
 tt_status tt_evaluate_run(const struct tt_eval_spec *spec, const struct tt_train_observer *observer,
@@ -261,9 +164,9 @@ tt_status tt_evaluate_run(const struct tt_eval_spec *spec, const struct tt_train
         if (status != TT_OK) goto out;
     }
     TT_GO(tt_world_run(&world, rank_main, &run));
-    if (spec->exact_match && world.first_rank == 0) TT_GO(measure_exact_match(&run, cancel, result));
 out:
     tt_sampler_destroy(run.sampler);
+    tt_exact_match_deinit(&run.exact_match);
     tt_inputs_close(&run.inputs);
     tt_fingerprint_deinit(&run.fingerprint);
     tt_world_close(&world);

@@ -190,7 +190,7 @@ static const struct rows_case row_cases[] = {
     {0, 5, 0, TT_F32, {-1}},
 };
 
-/* scatter(gather(x)) is x in the named rows and 0 in all others. */
+/* scatter(gather(x)) is x in the named rows and 0 in all others; with `keep` the others have the values from before. */
 static void check_rows(struct test_device *device, int threads, void *context)
 {
     (void)threads;
@@ -204,24 +204,34 @@ static void check_rows(struct test_device *device, int threads, void *context)
         test_tensor_random(row->dtype, row->tokens, row->width, TEST_UNUSED, row->gap, 3, 1);
     struct test_tensor rows = test_tensor_make(TT_I32, count, TEST_UNUSED, TEST_UNUSED, 0);
     for (int64_t n = 0; n < count; n++) ((int32_t *)rows.view.data)[n] = row->rows[n];
+    struct test_tensor kept =
+        test_tensor_random(row->dtype, row->tokens, row->width, TEST_UNUSED, row->gap, 4, 1);
+    double *before = test_tensor_values(&kept);
     test_tensor_poison(&some);
     test_tensor_poison(&back);
-    TEST_TO_DEVICE(device, &x, &some, &back, &rows);
+    TEST_TO_DEVICE(device, &x, &some, &back, &rows, &kept);
     struct tt_gather_rows_args gather = {.x_TD = x.view, .rows_N = rows.view, .y_ND = some.view};
     struct tt_scatter_rows_args scatter = {.x_ND = some.view, .rows_N = rows.view, .y_TD = back.view};
     test_ok(tt_gather_rows(device->stream, &gather));
     test_ok(tt_scatter_rows(device->stream, &scatter));
-    TEST_TO_HOST(device, &x, &some, &back, &rows);
+    scatter.y_TD = kept.view;
+    scatter.keep = true;
+    test_ok(tt_scatter_rows(device->stream, &scatter));
+    TEST_TO_HOST(device, &x, &some, &back, &rows, &kept);
     test_tensor_check_gaps("some", &some);
     test_tensor_check_gaps("back", &back);
-    double *in = test_tensor_values(&x), *out = test_tensor_values(&back);
+    test_tensor_check_gaps("kept", &kept);
+    double *in = test_tensor_values(&x), *out = test_tensor_values(&back), *after = test_tensor_values(&kept);
     for (int64_t t = 0, n = 0; t < row->tokens; t++) {
         bool named = n < count && row->rows[n] == t;
         n += named;
-        for (int64_t d = 0; d < row->width; d++)
-            assert_true(out[t * row->width + d] == (named ? in[t * row->width + d] : 0));
+        for (int64_t d = t * row->width; d < (t + 1) * row->width; d++) {
+            assert_true(out[d] == (named ? in[d] : 0));
+            assert_true(after[d] == (named ? in[d] : before[d]));
+        }
     }
-    free(in), free(out);
+    free(in), free(out), free(before), free(after);
+    test_tensor_free(&kept);
     test_tensor_free(&x);
     test_tensor_free(&some);
     test_tensor_free(&back);

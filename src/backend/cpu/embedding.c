@@ -86,7 +86,12 @@ tt_status tt_cpu_scatter_rows(struct tt_stream *stream, const struct tt_scatter_
     int64_t rows = x->dims[0], all = y->dims[0];
     size_t bytes = (size_t)y->dims[1] * tt_dtype_bytes(y->dtype);
     const int32_t *to = args->rows_N.data;
-    int threads = tt_cpu_threads(stream, all * y->dims[1]);
+    int threads = tt_cpu_threads(stream, (args->keep ? rows : all) * y->dims[1]);
+    if (args->keep) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+        for (int64_t n = 0; n < rows; n++) memcpy(row_of(y, to[n]), row_of(x, n), bytes);
+        return TT_OK;
+    }
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t n = 0; n <= rows; n++) {
         int64_t target = n < rows ? to[n] : all;

@@ -80,6 +80,27 @@ template <typename T> struct scatter_op {
     }
 };
 
+/* y[to[row]] = x[row] */
+template <typename T> struct put_op {
+    view<const T> x;
+    const int32_t *to;
+    view<T> y;
+
+    template <int W> struct loaded {
+        vec<T, W> x;
+    };
+
+    template <int W> __device__ void load(int64_t row, int64_t col, loaded<W> &in) const
+    {
+        in.x = ::load<T, W>(x.at(row, col));
+    }
+
+    template <int W> __device__ void store(int64_t row, int64_t col, const loaded<W> &in) const
+    {
+        ::store(y.at(to[row], col), in.x);
+    }
+};
+
 enum { THREADS = 256, TILE = 1024 };
 
 /* from[rows[n] - first] = n for the rows named in [first, first + count) */
@@ -199,6 +220,12 @@ tt_status scatter_typed(struct tt_stream *stream, const struct tt_scatter_rows_a
     bool aligned = is_aligned(x, W) && is_aligned(y, W);
     int32_t *from = static_cast<int32_t *>(tt_cuda_scratch(stream));
     cudaStream_t handle = tt_cuda_handle(stream);
+    if (args->keep) {
+        struct put_op<T> op = {
+            view_of<const T>(x), rows, view_of<T>(y)
+        };
+        return apply<W, ITEMS>(stream, "scatter_rows", op, named, y.dims[1], aligned, &y);
+    }
     for (int64_t first = 0; first < y.dims[0]; first += fits) {
         int64_t count = y.dims[0] - first < fits ? y.dims[0] - first : fits;
         TT_TRY(tt_cuda_check(cudaMemsetAsync(from, 0xff, (size_t)count * sizeof *from, handle), stream,

@@ -227,7 +227,7 @@ static tt_status plan_gather_rows(struct tt_stream *stream, const struct tt_gath
 
 static tt_status plan_scatter_rows(struct tt_stream *stream, const struct tt_scatter_rows_args *args)
 {
-    return moves(stream, size(args->x_ND) * 2.0 + size(args->y_TD));
+    return moves(stream, size(args->x_ND) * 2.0 + (args->keep ? 0.0 : size(args->y_TD)));
 }
 
 static tt_status plan_cross_entropy(struct tt_stream *stream, const struct tt_cross_entropy_args *args)

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Tokens per second of generation on the CPU, compared with transformers' generate().
+
+    OMP_NUM_THREADS=2 python bench/peers/hf_cpu_generate.py --trimtab build/trimtab MODEL_FOLDER
+
+Greedy, end tokens ignored, --new_tokens tokens after prompts of the same number of tokens. Both sides run alternately,
+in each type and batch size; the median of the rounds counts. On a machine with other work, --threads 1 --clock cpu
+counts the processor time of one thread instead. Trimtab's time is that of a whole command less that of
+the same command with one new token, so that loading does not count; transformers' is that of generate() less that of
+generate() with one new token. Prints one JSON line for each type and batch size.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import tempfile
+import time
+
+import torch
+import transformers
+
+
+def now(args, who):
+    if args.clock == "wall":
+        return time.perf_counter()
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
+
+
+def trimtab_seconds(args, prompts, dtype, new_tokens):
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("\n".join(prompts))
+        file.flush()
+        command = [args.trimtab, "generate", "--model_name_or_path", args.model, "--prompt_file", file.name]
+        command += ["--max_new_tokens", str(new_tokens), "--ignore_eos", "true", "--device", "cpu"]
+        command += ["--per_device_eval_batch_size", str(len(prompts))]
+        command += ["--bf16", "true" if dtype == "bfloat16" else "false", "--threads", str(args.threads)]
+        start = now(args, resource.RUSAGE_CHILDREN)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return now(args, resource.RUSAGE_CHILDREN) - start
+
+
+def transformers_seconds(args, model, tokenizer, prompts, new_tokens):
+    batch = tokenizer(prompts, return_tensors="pt")
+    assert batch["attention_mask"].min() == 1, "prompts of different lengths"
+    start = now(args, resource.RUSAGE_SELF)
+    with torch.inference_mode():
+        ids = model.generate(**batch, do_sample=False, max_new_tokens=new_tokens, pad_token_id=0)
+    assert ids.shape[1] == batch["input_ids"].shape[1] + new_tokens
+    return now(args, resource.RUSAGE_SELF) - start
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trimtab", default="build/trimtab")
+    parser.add_argument("--threads", type=int, default=int(os.environ.get("OMP_NUM_THREADS", os.cpu_count())))
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--new_tokens", type=int, default=128)
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 16])
+    parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
+    parser.add_argument("model")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(args.model)
+    for dtype in args.dtypes:
+        model = transformers.AutoModelForCausalLM.from_pretrained(args.model, dtype=getattr(torch, dtype))
+        model.generation_config.eos_token_id = None
+        for count in args.batches:
+            prompts = [f"The letter {chr(65 + i)} is the first letter of" for i in range(count)]
+            ours, theirs = [], []
+            for _ in range(args.rounds):
+                short = trimtab_seconds(args, prompts, dtype, 1)
+                ours.append(trimtab_seconds(args, prompts, dtype, args.new_tokens) - short)
+                short = transformers_seconds(args, model, tokenizer, prompts, 1)
+                theirs.append(transformers_seconds(args, model, tokenizer, prompts, args.new_tokens) - short)
+            tokens = count * (args.new_tokens - 1)
+            result = {"dtype": dtype, "batch": count, "threads": args.threads, "clock": args.clock, "rounds": args.rounds}
+            result["trimtab"] = round(tokens / statistics.median(ours), 1)
+            result["transformers"] = round(tokens / statistics.median(theirs), 1)
+            result["ratio"] = round(result["trimtab"] / result["transformers"], 2)
+            result["seconds"] = [[round(value, 2) for value in ours], [round(value, 2) for value in theirs]]
+            print(json.dumps(result), flush=True)
+        del model
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+/* The rank of a generation: the model, its key/value cache, and the memory of its largest pass. */
+#ifndef TT_INFER_GENERATION_RANK_H
+#define TT_INFER_GENERATION_RANK_H
+
+#include "engine/plan.h"
+#include "engine/rank.h"
+#include "infer/generation_engine.h"
+#include "nn/kv_cache.h"
+
+struct tt_generation_rank {
+    struct tt_rank *rank; /* `own`, or borrowed */
+    struct tt_rank own;   /* with its communicator; empty where `rank` is borrowed */
+    struct tt_comm *comm;
+    struct tt_kv_cache *cache; /* `slots` sequences of `length` */
+    float *logits;             /* host memory, [slots, V]; NULL where the device is the host */
+};
+
+/* Plans, allocates and loads a rank of its own. Fills in `limits->pass_tokens`. A zeroed struct is empty, as is the
+ * struct after an error. The struct must not move. */
+TT_MUST_USE tt_status tt_generation_rank_init(const struct tt_device_spec *device,
+                                              const struct tt_inputs *inputs,
+                                              struct tt_generation_limits *limits,
+                                              struct tt_generation_rank *rank);
+/* Borrows a loaded rank whose plan has tt_generation_plan: only the cache is allocated. */
+TT_MUST_USE tt_status tt_generation_rank_attach(struct tt_rank *borrowed,
+                                                const struct tt_generation_limits *limits,
+                                                struct tt_generation_rank *rank);
+void tt_generation_rank_deinit(struct tt_generation_rank *rank);
+
+/* Runs one pass over the new tokens of the sequences and appends them to the cache. *logits: fp32 [rows, V] in host
+ * memory, valid and writable until tt_generation_rank_end, which follows each pass, also a failed one. */
+TT_MUST_USE tt_status tt_generation_rank_pass(struct tt_generation_rank *rank, const struct tt_batch *batch,
+                                              bool adapter_off, float **logits);
+void tt_generation_rank_end(struct tt_generation_rank *rank);
+
+/* Fills in `pass_tokens`. */
+void tt_generation_limits_fill(const struct tt_device_config *device, struct tt_generation_limits *limits);
+/* The batches of a rank that generates; join them with those of its other passes (tt_batch_limits_join). */
+struct tt_batch_limits tt_generation_batch_limits(const struct tt_generation_limits *limits);
+/* Adds a generation to the plan of a rank with the configuration `config`, whose limits are joined: its workspace,
+ * where the other passes need less, the key/value cache, and the buffers of the joined batches. */
+TT_MUST_USE tt_status tt_generation_plan(const struct tt_rank_config *config,
+                                         const struct tt_generation_limits *limits, struct tt_plan *plan);
+
+#endif
