@@ -1,0 +1,144 @@
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "cli/commands.h"
+#include "cli/talk_call.h"
+#include "serve/server.h"
+
+struct serve_command {
+    struct tt_talk_call call; /* must be first: the offsets of its settings apply here */
+    const char *host, *served_model_name;
+    int64_t port, slots, waiting, connections;
+    size_t request_bytes;
+    double request_seconds;
+};
+
+#define OWN(member) .offset = offsetof(struct serve_command, member)
+
+/* One row reads as one paragraph. */
+/* clang-format off */
+static const struct tt_setting own_settings[] = {
+    {.name = "host", .type = TT_SETTING_STRING, OWN(host), .default_text = "127.0.0.1",
+     .help = "Address to listen at. Other addresses than those of this machine itself are open to everybody who can "
+             "reach them."},
+    {.name = "port", .type = TT_SETTING_INT, OWN(port), .default_text = "8000", .minimum = 0, .maximum = 65535,
+     .help = "Port to listen at; 0: a free one, which is printed."},
+    {.name = "served_model_name", .type = TT_SETTING_STRING, OWN(served_model_name),
+     .help = "Name of the base model for clients; not given: the last part of its path. The adapter has the last part "
+             "of its path."},
+    {.name = "max_running", .aliases = "max_num_seqs", .type = TT_SETTING_INT, OWN(slots), .default_text = "16",
+     .minimum = 1, .maximum = 4096,
+     .help = "Requests that run at the same time; memory is kept for context_length tokens of each."},
+    {.name = "max_waiting", .type = TT_SETTING_INT, OWN(waiting), .default_text = "256", .minimum = 0,
+     .maximum = 1 << 16, .help = "Requests that wait for others to end; further ones get the status 429."},
+    {.name = "max_connections", .type = TT_SETTING_INT, OWN(connections), .default_text = "512", .minimum = 1,
+     .maximum = 1 << 16, .help = "Connections; further ones are closed at once."},
+    {.name = "max_request_size", .type = TT_SETTING_BYTES, OWN(request_bytes), .default_text = "1MiB",
+     .help = "Largest body of a request; larger ones get the status 413."},
+    {.name = "request_timeout", .type = TT_SETTING_DOUBLE, OWN(request_seconds), .default_text = "60",
+     .minimum = 0.5, .maximum = 86400,
+     .help = "Seconds in which a client must send its request, and fetch the rest of an answer that is complete."},
+    {.name = NULL},
+};
+/* clang-format on */
+
+static size_t list_sections(struct tt_setting_section *sections)
+{
+    return tt_talk_call_sections("Server", own_settings, sections);
+}
+
+/* The last part of a path, with `ending` where it is `taken` already; NULL: memory is exhausted. */
+static char *make_name(const char *path, const char *taken)
+{
+    size_t bytes = strlen(path);
+    struct tt_str name = {0};
+    while (bytes > 1 && path[bytes - 1] == '/') bytes--;
+    size_t begin = bytes;
+    while (begin > 0 && path[begin - 1] != '/') begin--;
+    tt_status status = tt_str_append(&name, path + begin, bytes - begin);
+    if (status == TT_OK && taken != NULL && strcmp(tt_str_text(&name), taken) == 0)
+        status = tt_str_append_text(&name, "-adapter");
+    if (status == TT_OK && name.bytes == 0) status = tt_str_append_text(&name, "model");
+    if (status == TT_OK) return name.data;
+    tt_str_deinit(&name);
+    return NULL;
+}
+
+static bool is_local(const char *host)
+{
+    return tt_starts_with(host, "127.") || strcmp(host, "::1") == 0;
+}
+
+/* Serves until a request to stop. */
+static tt_status serve(struct tt_cli *cli, const struct serve_command *command,
+                       const struct tt_serve_config *config)
+{
+    static const struct timespec pause = {.tv_nsec = 50000000};
+    struct tt_server *server = NULL;
+    char line[300];
+    bool v6 = strchr(command->host, ':') != NULL;
+    TT_TRY(tt_serve_open(config, &server));
+    if (!is_local(command->host))
+        tt_warn("%s is open to everybody who can reach this machine: there is no key and no encryption",
+                command->host);
+    snprintf(line, sizeof line, "serving '%.100s' at http://%s%.60s%s:%d/v1",
+             config->adapter_name != NULL ? config->adapter_name : config->model_name, v6 ? "[" : "",
+             command->host, v6 ? "]" : "", tt_serve_port(server));
+    tt_report_line(cli->report, line);
+    while (atomic_load(&cli->cancel->requests) == 0 && !tt_serve_has_failed(server)) nanosleep(&pause, NULL);
+    return tt_serve_close(server);
+}
+
+static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
+{
+    const struct serve_command *command = call->target;
+    const struct tt_model_spec *model = &command->call.spec.job.model;
+    const struct tt_talk_config talk_config = tt_talk_call_config(&command->call, command->slots, 0);
+    struct tt_talk talk = {0};
+    char *name = NULL, *adapter = NULL;
+    tt_status status = TT_OK;
+    const char *path = command->served_model_name;
+    name = make_name(path != NULL ? path : model->model_name_or_path, NULL);
+    if (name == NULL) TT_GO(TT_ERR_MEMORY);
+    if (model->adapter_name_or_path != NULL) {
+        adapter = make_name(model->adapter_name_or_path, name);
+        if (adapter == NULL) TT_GO(TT_ERR_MEMORY);
+    }
+    TT_GO(tt_talk_open(&talk_config, &talk));
+    const struct tt_serve_config config = {
+        .talk = &talk,
+        .sampling = tt_sampling_options_of(&command->call.spec.generate),
+        .max_new_tokens = command->call.spec.generate.max_new_tokens,
+        .seed = (uint64_t)command->call.spec.job.run.seed,
+        .ignore_end = command->call.spec.generate.ignore_eos,
+        .model_name = name,
+        .adapter_name = adapter,
+        .waiting = command->waiting,
+        .http = {.host = command->host,
+                 .port = (int)command->port,
+                 .connections = (int)command->connections,
+                 .body_bytes = command->request_bytes,
+                 .seconds = command->request_seconds},
+    };
+    status = serve(cli, command, &config);
+out:
+    tt_talk_close(&talk);
+    tt_free(name);
+    tt_free(adapter);
+    return status;
+}
+
+static tt_status resolve(void *target, struct tt_settings *settings)
+{
+    return tt_talk_call_resolve(target, settings);
+}
+
+const struct tt_command_ops tt_cmd_serve = {
+    .usage = " --model_name_or_path FOLDER [--adapter_name_or_path FOLDER] [--host ADDRESS] [--port N]",
+    .sections = list_sections,
+    .target_bytes = sizeof(struct serve_command),
+    .resolve = resolve,
+    .run = run,
+};

@@ -1,0 +1,59 @@
+#include "cli/talk_call.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "job/resolve.h"
+
+#define OWN(member) .offset = offsetof(struct tt_talk_call, member)
+
+/* One row reads as one paragraph. */
+/* clang-format off */
+static const struct tt_setting rows[] = {
+    {.name = "chat_template_path", .type = TT_SETTING_STRING, OWN(chat_template_path),
+     .help = "Chat template: a file, or the folder of a tokenizer; not given: the adapter's, else the model's."},
+    {.name = "date", .type = TT_SETTING_STRING, OWN(date),
+     .help = "Date that the chat template prints, YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; not given: now."},
+    {.name = "max_new_tokens", .aliases = "max_tokens", .type = TT_SETTING_INT, OWN(spec.generate.max_new_tokens),
+     .default_text = "1024", .minimum = 1, .maximum = 1 << 20, .help = "Largest number of tokens of an answer."},
+    {.name = "context_length", .aliases = "max_model_len", .type = TT_SETTING_INT, OWN(context_length),
+     .default_text = "4096", .minimum = 2, .maximum = 1 << 20,
+     .help = "Largest number of tokens of a conversation with its answer, for which memory is kept; limited to the "
+             "model's positions."},
+    {.name = "seed", .type = TT_SETTING_INT, OWN(spec.job.run.seed), .default_text = "42", .minimum = 0,
+     .maximum = INFINITY, .help = "Seed of all random numbers."},
+    {.name = NULL},
+};
+/* clang-format on */
+
+size_t tt_talk_call_sections(const char *title, const struct tt_setting *own,
+                             struct tt_setting_section *sections)
+{
+    const struct tt_job_rows *job = &tt_job_rows[TT_JOB_GENERATE];
+    size_t count = 0;
+    sections[count++] = (struct tt_setting_section){title, own, 0};
+    sections[count++] = (struct tt_setting_section){"Answers", rows, 0};
+    for (size_t i = 0; i < job->count; i++) {
+        const struct tt_setting_section *section = &job->sections[i];
+        bool replaced = section->rows == tt_completion_settings || strcmp(section->title, "Batch") == 0;
+        if (!replaced) sections[count++] = *section;
+    }
+    return count;
+}
+
+tt_status tt_talk_call_resolve(struct tt_talk_call *call, struct tt_settings *settings)
+{
+    return tt_generate_resolve(settings, &call->spec.job, &call->spec.generate);
+}
+
+struct tt_talk_config tt_talk_call_config(const struct tt_talk_call *call, int64_t slots, int64_t waiting)
+{
+    return (struct tt_talk_config){
+        .job = &call->spec.job,
+        .chat_template_path = call->chat_template_path,
+        .date = call->date,
+        .context_length = call->context_length,
+        .slots = slots,
+        .waiting = waiting,
+    };
+}

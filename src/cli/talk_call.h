@@ -1,0 +1,24 @@
+/* Settings shared by the commands that answer conversations: chat and serve. */
+#ifndef TT_CLI_TALK_CALL_H
+#define TT_CLI_TALK_CALL_H
+
+#include "cli/commands.h"
+#include "job/settings.h"
+#include "job/spec.h"
+#include "serve/talk.h"
+
+/* The first member of the command's struct. */
+struct tt_talk_call {
+    struct tt_generate_spec spec; /* must be first: the offsets of its settings apply here */
+    const char *chat_template_path, *date;
+    int64_t context_length;
+};
+
+/* Fills `sections` [TT_COMMAND_SECTIONS_MAX] with `own` under `title`, the rows of struct tt_talk_call and those of
+ * generation. Returns their number. */
+size_t tt_talk_call_sections(const char *title, const struct tt_setting *own,
+                             struct tt_setting_section *sections);
+TT_MUST_USE tt_status tt_talk_call_resolve(struct tt_talk_call *call, struct tt_settings *settings);
+struct tt_talk_config tt_talk_call_config(const struct tt_talk_call *call, int64_t slots, int64_t waiting);
+
+#endif

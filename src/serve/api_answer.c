@@ -1,0 +1,112 @@
+#include "serve/api_answer.h"
+
+/* Takes over `value`. */
+static tt_status write(struct tt_json_value *value, struct tt_str *text)
+{
+    if (value == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_json_write(value, 0, false, text);
+    tt_json_release(value);
+    return status;
+}
+
+static struct tt_json_value *text_or_null(const char *text)
+{
+    return text != NULL ? tt_json_new_string(text) : tt_json_new_null();
+}
+
+static struct tt_json_value *usage_of(const struct tt_api_answer *answer)
+{
+    return tt_json_pack("{s:I, s:I, s:I}", "prompt_tokens", (int64_t)answer->prompt_tokens,
+                        "completion_tokens", (int64_t)answer->new_tokens, "total_tokens",
+                        (int64_t)(answer->prompt_tokens + answer->new_tokens));
+}
+
+/* The object around `choices`, which is taken over. `usage`: NULL, or taken over. */
+static struct tt_json_value *envelope(const struct tt_api_answer *answer, const char *object,
+                                      struct tt_json_value *choices, struct tt_json_value *usage)
+{
+    struct tt_json_value *value =
+        tt_json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", answer->id, "object", object, "created",
+                     answer->created, "model", answer->model, "choices", choices);
+    if (value != NULL && usage != NULL && tt_json_set(value, "usage", usage) != 0) {
+        tt_json_release(value);
+        return NULL;
+    }
+    if (value == NULL) tt_json_release(usage);
+    return value;
+}
+
+static struct tt_json_value *list_of(struct tt_json_value *choice)
+{
+    struct tt_json_value *list = tt_json_new_list();
+    if (list != NULL && tt_json_append(list, choice) == 0) return list;
+    if (list == NULL) tt_json_release(choice);
+    tt_json_release(list);
+    return NULL;
+}
+
+/* `name`: "message", "delta" or "text", whose value is taken over. */
+static struct tt_json_value *choice_of(const struct tt_api_answer *answer, const char *name,
+                                       struct tt_json_value *value)
+{
+    return list_of(tt_json_pack("{s:i, s:o, s:n, s:o}", "index", 0, name, value, "logprobs", "finish_reason",
+                                text_or_null(answer->finish)));
+}
+
+/* Contents hold no U+0000: a text that has one is cut there. */
+tt_status tt_api_write_answer(const struct tt_api_answer *answer, struct tt_span content, struct tt_str *text)
+{
+    const char *shown = content.bytes > 0 ? content.data : "";
+    struct tt_json_value *value = answer->chat
+                                      ? tt_json_pack("{s:s, s:s}", "role", "assistant", "content", shown)
+                                      : tt_json_new_string(shown);
+    struct tt_json_value *choices = choice_of(answer, answer->chat ? "message" : "text", value);
+    return write(
+        envelope(answer, answer->chat ? "chat.completion" : "text_completion", choices, usage_of(answer)),
+        text);
+}
+
+static const char *chunk_object(const struct tt_api_answer *answer)
+{
+    return answer->chat ? "chat.completion.chunk" : "text_completion";
+}
+
+tt_status tt_api_write_chunk(const struct tt_api_answer *answer, struct tt_span content, bool first,
+                             struct tt_str *text)
+{
+    struct tt_str copy = {0};
+    struct tt_json_value *value = NULL;
+    tt_status status = TT_OK;
+    if (content.bytes > 0) TT_GO(tt_str_append(&copy, content.data, content.bytes));
+    const char *shown = tt_str_text(&copy);
+    if (!answer->chat)
+        value = tt_json_new_string(shown);
+    else if (first)
+        value = tt_json_pack("{s:s, s:s}", "role", "assistant", "content", shown);
+    else
+        value = content.bytes > 0 ? tt_json_pack("{s:s}", "content", shown) : tt_json_new_object();
+    TT_GO(tt_str_append_text(text, "data: "));
+    struct tt_json_value *choices = choice_of(answer, answer->chat ? "delta" : "text", value);
+    value = NULL;
+    TT_GO(write(envelope(answer, chunk_object(answer), choices, NULL), text));
+    TT_GO(tt_str_append_text(text, "\n\n"));
+out:
+    tt_json_release(value);
+    tt_str_deinit(&copy);
+    return status;
+}
+
+tt_status tt_api_write_usage(const struct tt_api_answer *answer, struct tt_str *text)
+{
+    TT_TRY(tt_str_append_text(text, "data: "));
+    TT_TRY(write(envelope(answer, chunk_object(answer), tt_json_new_list(), usage_of(answer)), text));
+    return tt_str_append_text(text, "\n\n");
+}
+
+tt_status tt_api_write_error(const char *message, const char *type, const char *param, const char *code,
+                             struct tt_str *text)
+{
+    struct tt_json_value *error = tt_json_pack("{s:s, s:s, s:o, s:o}", "message", message, "type", type,
+                                               "param", text_or_null(param), "code", text_or_null(code));
+    return write(tt_json_pack("{s:o}", "error", error), text);
+}

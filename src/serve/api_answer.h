@@ -1,0 +1,28 @@
+/* Answers of the OpenAI-compatible API as JSON. All append to `text`. */
+#ifndef TT_SERVE_API_ANSWER_H
+#define TT_SERVE_API_ANSWER_H
+
+#include "base/json.h"
+
+struct tt_api_answer {
+    bool chat;         /* of /v1/chat/completions */
+    const char *id;    /* "chatcmpl-1" */
+    const char *model; /* as it was asked for */
+    int64_t created;
+    const char *finish; /* "stop", "length"; NULL: not finished */
+    size_t prompt_tokens, new_tokens;
+};
+
+/* The whole answer; a 0 byte follows the content. */
+TT_MUST_USE tt_status tt_api_write_answer(const struct tt_api_answer *answer, struct tt_span content,
+                                          struct tt_str *text);
+/* An event of a stream: `content` may be empty; `first` adds the role. */
+TT_MUST_USE tt_status tt_api_write_chunk(const struct tt_api_answer *answer, struct tt_span content,
+                                         bool first, struct tt_str *text);
+/* The last event but [DONE], for streams that ask for it. */
+TT_MUST_USE tt_status tt_api_write_usage(const struct tt_api_answer *answer, struct tt_str *text);
+/* {"error": {"message", "type", "param", "code"}}; param and code may be NULL. */
+TT_MUST_USE tt_status tt_api_write_error(const char *message, const char *type, const char *param,
+                                         const char *code, struct tt_str *text);
+
+#endif

@@ -1,0 +1,267 @@
+#include "serve/api_request.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Nobody writes a longer conversation by hand; the bytes are limited by the server. */
+enum { MESSAGES_MAX = 10000 };
+
+struct parse {
+    struct tt_api_request *request;
+    const struct tt_json_value *root;
+    const char *param;
+};
+
+/* Members that are supported only at values without effect. */
+static const struct neutral {
+    const char *name;
+    enum { ABSENT, ZERO, ONE, FALSE, EMPTY, TEXT_FORMAT, FREE_CHOICE } only;
+} neutrals[] = {
+    {"n", ONE},
+    {"best_of", ONE},
+    {"logprobs", FALSE},
+    {"top_logprobs", ZERO},
+    {"echo", FALSE},
+    {"suffix", EMPTY},
+    {"presence_penalty", ZERO},
+    {"frequency_penalty", ZERO},
+    {"logit_bias", EMPTY},
+    {"response_format", TEXT_FORMAT},
+    {"tool_choice", FREE_CHOICE},
+    {"functions", EMPTY},
+    {"audio", ABSENT},
+};
+
+static bool is_text(const struct tt_json_value *value, const char *text)
+{
+    struct tt_span span = tt_json_span(value);
+    return span.data != NULL && tt_span_equals(span, text);
+}
+
+static bool is_neutral(const struct neutral *row, const struct tt_json_value *value)
+{
+    if (tt_json_is_null(value)) return true;
+    switch (row->only) {
+    case ZERO:
+        return tt_json_is_number(value) && tt_json_number(value) == 0;
+    case ONE:
+        return tt_json_is_number(value) && tt_json_number(value) == 1;
+    case FALSE:
+        return tt_json_is_false(value);
+    case EMPTY:
+        return tt_json_count(value) == 0 && tt_json_span(value).bytes == 0 && !tt_json_is_number(value);
+    case TEXT_FORMAT:
+        return is_text(tt_json_get(value, "type"), "text");
+    case FREE_CHOICE:
+        return is_text(value, "auto") || is_text(value, "none");
+    default:
+        return false;
+    }
+}
+
+static tt_status check_neutrals(struct parse *p)
+{
+    for (size_t i = 0; i < sizeof neutrals / sizeof *neutrals; i++) {
+        const struct tt_json_value *value = tt_json_get(p->root, neutrals[i].name);
+        if (value == NULL || is_neutral(&neutrals[i], value)) continue;
+        p->param = neutrals[i].name;
+        return tt_fail(TT_ERR_USAGE, "'%s' is not supported with this value: leave it out", p->param);
+    }
+    return TT_OK;
+}
+
+/* A number of the request; false: not given. */
+static tt_status read_number(struct parse *p, const char *name, double least, double most, double *out)
+{
+    const struct tt_json_value *value = tt_json_get(p->root, name);
+    if (value == NULL || tt_json_is_null(value)) return TT_OK;
+    p->param = name;
+    double number = tt_json_number(value);
+    if (!tt_json_is_number(value) || !(number >= least && number <= most))
+        return tt_fail(TT_ERR_USAGE, "'%s' must be a number from %g to %g", name, least, most);
+    *out = number;
+    p->param = NULL;
+    return TT_OK;
+}
+
+static tt_status read_tokens(struct parse *p, const char *name)
+{
+    double number = 0;
+    TT_TRY(read_number(p, name, 1, 1 << 20, &number));
+    if (number == 0) return TT_OK;
+    p->param = name;
+    if (number != floor(number)) return tt_fail(TT_ERR_USAGE, "'%s' must be an integer", name);
+    p->request->max_tokens = (int64_t)number;
+    p->param = NULL;
+    return TT_OK;
+}
+
+static tt_status read_flag(struct parse *p, const struct tt_json_value *object, const char *name, bool *out)
+{
+    const struct tt_json_value *value = tt_json_get(object, name);
+    if (value == NULL || tt_json_is_null(value)) return TT_OK;
+    p->param = name;
+    if (!tt_json_is_bool(value)) return tt_fail(TT_ERR_USAGE, "'%s' must be true or false", name);
+    *out = tt_json_is_true(value);
+    p->param = NULL;
+    return TT_OK;
+}
+
+static tt_status add_stop(struct parse *p, const struct tt_json_value *value)
+{
+    struct tt_span text = tt_json_span(value);
+    p->param = "stop";
+    if (text.bytes == 0 || text.bytes > TT_API_STOP_BYTES_MAX || p->request->stop_count == TT_API_STOPS_MAX)
+        return tt_fail(TT_ERR_USAGE,
+                       "'stop' must be a text of 1 to %d bytes, or a list of at most %d of them",
+                       TT_API_STOP_BYTES_MAX, TT_API_STOPS_MAX);
+    p->request->stops[p->request->stop_count++] = text;
+    p->param = NULL;
+    return TT_OK;
+}
+
+static tt_status read_stops(struct parse *p)
+{
+    const struct tt_json_value *value = tt_json_get(p->root, "stop");
+    if (value == NULL || tt_json_is_null(value)) return TT_OK;
+    if (!tt_json_is_list(value)) return add_stop(p, value);
+    for (size_t i = 0; i < tt_json_count(value); i++) TT_TRY(add_stop(p, tt_json_at(value, i)));
+    return TT_OK;
+}
+
+static tt_status read_common(struct parse *p)
+{
+    struct tt_api_request *request = p->request;
+    const struct tt_json_value *value = tt_json_get(p->root, "model");
+    request->temperature = request->top_p = -1;
+    if (value != NULL && !tt_json_is_null(value)) {
+        p->param = "model";
+        request->model = tt_json_text(value);
+        if (request->model == NULL) return tt_fail(TT_ERR_USAGE, "'model' must be a text");
+        p->param = NULL;
+    }
+    TT_TRY(check_neutrals(p));
+    TT_TRY(read_flag(p, p->root, "stream", &request->stream));
+    TT_TRY(read_flag(p, tt_json_get(p->root, "stream_options"), "include_usage", &request->wants_usage));
+    TT_TRY(read_tokens(p, "max_tokens"));
+    TT_TRY(read_tokens(p, "max_completion_tokens"));
+    TT_TRY(read_number(p, "temperature", 0, 2, &request->temperature));
+    TT_TRY(read_number(p, "top_p", 1e-6, 1, &request->top_p));
+    value = tt_json_get(p->root, "seed");
+    if (value != NULL && !tt_json_is_null(value)) {
+        p->param = "seed";
+        if (!tt_json_is_integer(value)) return tt_fail(TT_ERR_USAGE, "'seed' must be an integer of 64 bits");
+        request->seed = tt_json_integer(value);
+        request->has_seed = true;
+        p->param = NULL;
+    }
+    return read_stops(p);
+}
+
+/* A content of text parts only, as one text; NULL with status TT_OK: it is something else. */
+static tt_status join_parts(const struct tt_json_value *content, struct tt_json_value **joined)
+{
+    struct tt_str text = {0};
+    tt_status status = TT_OK;
+    *joined = NULL;
+    if (!tt_json_is_list(content) || tt_json_count(content) == 0) return TT_OK;
+    for (size_t i = 0; i < tt_json_count(content); i++) {
+        const struct tt_json_value *part = tt_json_at(content, i);
+        const char *piece = tt_json_text(tt_json_get(part, "text"));
+        if (!is_text(tt_json_get(part, "type"), "text") || piece == NULL)
+            TT_GO(tt_fail(TT_ERR_USAGE, "a content has a part that is not text"));
+        TT_GO(tt_str_append_text(&text, piece));
+    }
+    *joined = tt_json_new_string(tt_str_text(&text));
+    if (*joined == NULL) status = TT_ERR_MEMORY;
+out:
+    tt_str_deinit(&text);
+    return status;
+}
+
+static tt_status add_message(struct tt_json_value *list, const struct tt_json_value *message)
+{
+    struct tt_json_value *joined = NULL;
+    if (tt_json_text(tt_json_get(message, "role")) == NULL)
+        return tt_fail(TT_ERR_USAGE, "each of 'messages' must be an object with a role");
+    TT_TRY(join_parts(tt_json_get(message, "content"), &joined));
+    struct tt_json_value *copy = tt_json_copy(message);
+    bool made = copy != NULL;
+    if (made && joined != NULL)
+        made = tt_json_set(copy, "content", joined) == 0;
+    else
+        tt_json_release(joined);
+    if (!made) {
+        tt_json_release(copy);
+        return TT_ERR_MEMORY;
+    }
+    return tt_json_append(list, copy) == 0 ? TT_OK : TT_ERR_MEMORY;
+}
+
+static tt_status read_messages(struct parse *p)
+{
+    static const char *const others[] = {"tools", "documents", "chat_template_kwargs"};
+    const struct tt_json_value *messages = tt_json_get(p->root, "messages");
+    size_t count = tt_json_count(messages);
+    p->param = "messages";
+    if (!tt_json_is_list(messages) || count == 0 || count > MESSAGES_MAX)
+        return tt_fail(TT_ERR_USAGE, "'messages' must be a list of 1 to %d messages", MESSAGES_MAX);
+    struct tt_json_value *list = tt_json_new_list();
+    if (list == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        tt_status status = add_message(list, tt_json_at(messages, i));
+        if (status == TT_OK) continue;
+        tt_json_release(list);
+        return status;
+    }
+    p->request->row = tt_json_pack("{s:o}", "messages", list);
+    if (p->request->row == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const struct tt_json_value *value = tt_json_get(p->root, others[i]);
+        if (value == NULL || tt_json_is_null(value)) continue;
+        if (tt_json_set_copy(p->request->row, others[i], value) != 0) return TT_ERR_MEMORY;
+    }
+    p->param = NULL;
+    return TT_OK;
+}
+
+/* A text, a list of ids, or a list with one of these. */
+static tt_status read_prompt(struct parse *p)
+{
+    const struct tt_json_value *prompt = tt_json_get(p->root, "prompt");
+    p->param = "prompt";
+    if (tt_json_is_list(prompt) && tt_json_count(prompt) == 1 && !tt_json_is_number(tt_json_at(prompt, 0)))
+        prompt = tt_json_at(prompt, 0);
+    p->request->prompt = tt_json_span(prompt);
+    if (p->request->prompt.bytes == 0 && (!tt_json_is_list(prompt) || tt_json_count(prompt) == 0))
+        return tt_fail(TT_ERR_USAGE, "'prompt' must be one text or one list of token ids");
+    for (size_t i = 0; i < tt_json_count(prompt); i++) {
+        const struct tt_json_value *id = tt_json_at(prompt, i);
+        if (!tt_json_is_integer(id) || tt_json_integer(id) < 0 || tt_json_integer(id) > INT32_MAX)
+            return tt_fail(TT_ERR_USAGE, "'prompt' must be one text or one list of token ids");
+    }
+    if (tt_json_is_list(prompt)) p->request->prompt_ids = prompt;
+    p->param = NULL;
+    return TT_OK;
+}
+
+tt_status tt_api_request_parse(struct tt_span body, bool chat, struct tt_api_request *request,
+                               const char **param)
+{
+    struct parse p = {.request = request};
+    *param = NULL;
+    TT_TRY(tt_json_parse(body.data, body.bytes, "the request", &request->json));
+    p.root = request->json.root;
+    if (!tt_json_is_object(p.root)) return tt_fail(TT_ERR_USAGE, "the request must be a JSON object");
+    tt_status status = read_common(&p);
+    if (status == TT_OK) status = chat ? read_messages(&p) : read_prompt(&p);
+    *param = p.param;
+    return status;
+}
+
+void tt_api_request_deinit(struct tt_api_request *request)
+{
+    tt_json_release(request->row);
+    tt_json_deinit(&request->json);
+    *request = (struct tt_api_request){0};
+}

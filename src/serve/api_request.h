@@ -1,0 +1,35 @@
+/* The body of a request to the OpenAI-compatible API -> what it asks for. Unknown members are ignored, as other
+ * servers do; members that are known, and would change the answer, but are not supported are errors. */
+#ifndef TT_SERVE_API_REQUEST_H
+#define TT_SERVE_API_REQUEST_H
+
+#include "base/json.h"
+
+enum { TT_API_STOPS_MAX = 4, TT_API_STOP_BYTES_MAX = 256 };
+
+/* A zeroed struct is empty. Texts and values are of `json`. */
+struct tt_api_request {
+    struct tt_json json;
+    const char *model; /* NULL: not given */
+    bool stream, wants_usage;
+    int64_t max_tokens; /* 0: not given */
+    double temperature; /* -1: not given */
+    double top_p;       /* -1: not given */
+    int64_t seed;       /* meaningful if has_seed */
+    bool has_seed;
+    struct tt_span stops[TT_API_STOPS_MAX];
+    size_t stop_count;
+    /* /v1/chat/completions: an object with messages and perhaps tools, documents and chat_template_kwargs, in which
+     * contents of text parts are one text. Owned. */
+    struct tt_json_value *row;
+    struct tt_span prompt;                  /* /v1/completions: a text, or */
+    const struct tt_json_value *prompt_ids; /* a list of integers */
+};
+
+/* `chat`: a body for /v1/chat/completions, else for /v1/completions. Errors are TT_ERR_USAGE or TT_ERR_DATA; *param is
+ * then the member that is wrong, or NULL. */
+TT_MUST_USE tt_status tt_api_request_parse(struct tt_span body, bool chat, struct tt_api_request *request,
+                                           const char **param);
+void tt_api_request_deinit(struct tt_api_request *request);
+
+#endif

@@ -1,0 +1,30 @@
+/* The OpenAI-compatible server: /v1/chat/completions, /v1/completions, /v1/models and /healthz. The thread of the HTTP
+ * server parses requests and queues them; one thread of its own renders, tokenizes and generates, all running requests
+ * in one batch. */
+#ifndef TT_SERVE_SERVER_H
+#define TT_SERVE_SERVER_H
+
+#include "http/server.h"
+#include "serve/talk.h"
+
+struct tt_serve_config {
+    struct tt_talk *talk; /* lent; used by the thread of the server only until tt_serve_close */
+    struct tt_sampling_options sampling; /* of requests that give none */
+    int64_t max_new_tokens;              /* of requests that give none */
+    uint64_t seed;
+    bool ignore_end;
+    const char *model_name;     /* lent: the base model */
+    const char *adapter_name;   /* lent; NULL: no adapter */
+    int64_t waiting;            /* requests that wait for a slot; further ones get 429 */
+    struct tt_http_config http; /* without handler */
+};
+
+struct tt_server;
+TT_MUST_USE tt_status tt_serve_open(const struct tt_serve_config *config, struct tt_server **out);
+int tt_serve_port(const struct tt_server *server);
+/* The engine has failed: close, which returns its error. */
+bool tt_serve_has_failed(const struct tt_server *server);
+/* Ends: running requests are cancelled, and their connections closed. */
+TT_MUST_USE tt_status tt_serve_close(struct tt_server *server);
+
+#endif

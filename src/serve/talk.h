@@ -1,0 +1,56 @@
+/* A model that answers conversations: the weights with an adapter, the chat template, the tokenizer and the generation
+ * engine. Answers are text that grows by whole characters. One thread. */
+#ifndef TT_SERVE_TALK_H
+#define TT_SERVE_TALK_H
+
+#include "data/chat.h"
+#include "infer/generation_engine.h"
+#include "job/inputs.h"
+#include "job/spec.h"
+
+struct tt_talk_config {
+    const struct tt_job_spec *job;  /* lent */
+    const char *chat_template_path; /* lent; NULL: that of the adapter, else of the model */
+    const char *date;               /* lent; NULL: now */
+    int64_t context_length;         /* tokens of a prompt and its answer; limited to the model's positions */
+    int64_t slots, waiting;         /* as in struct tt_generation_limits */
+};
+
+struct tt_talk {
+    struct tt_inputs inputs;
+    struct tt_data_config data;
+    struct tt_chat *chat;
+    struct tt_tokenizer_scratch *scratch;
+    struct tt_generation_engine *engine;
+};
+
+/* Loads the model. A zeroed struct is empty, as is the struct after an error. */
+TT_MUST_USE tt_status tt_talk_open(const struct tt_talk_config *config, struct tt_talk *talk);
+void tt_talk_close(struct tt_talk *talk);
+
+/* Replaces `ids` by the prompt for an answer to `row`: an object with messages, and perhaps tools and
+ * chat_template_kwargs. `origin` names it in errors. */
+TT_MUST_USE tt_status tt_talk_prompt(struct tt_talk *talk, const struct tt_json_value *row,
+                                     const char *origin, struct tt_ids *ids);
+/* The new tokens that fit behind a prompt of `prompt_count` tokens, at most `wanted`; 0: none. */
+int64_t tt_talk_room(const struct tt_talk *talk, size_t prompt_count, int64_t wanted);
+
+/* The text of an answer. A zeroed struct is empty. */
+struct tt_talk_answer {
+    int64_t id; /* of the request; 0: none */
+    struct tt_tokenizer_stream stream;
+    size_t tokens; /* of the answer */
+    enum tt_generation_state state;
+    int32_t end_id; /* the token that ended it; -1: none */
+};
+/* Submits the request; the answer is released by tt_talk_answer_deinit. */
+TT_MUST_USE tt_status tt_talk_ask(struct tt_talk *talk, const struct tt_generation_request *request,
+                                  struct tt_talk_answer *answer);
+/* Call between steps of the engine: appends to `text` what has become complete. At the end of the answer that is all of
+ * it. */
+TT_MUST_USE tt_status tt_talk_advance(struct tt_talk *talk, struct tt_talk_answer *answer,
+                                      struct tt_str *text);
+/* Releases the request, which ends its generation. */
+void tt_talk_answer_deinit(struct tt_talk *talk, struct tt_talk_answer *answer);
+
+#endif

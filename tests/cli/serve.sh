@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# trimtab serve: answers are those of generate; streams, stop texts, seeds; broken, large and slow requests; 200 clients
+# at once; cancelled requests; SIGTERM; the official openai client where Python has it.
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
+cp -r "$root/tests/golden/llama3/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/ && chmod -R u+w model
+sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 200000/' model/config.json
+cat >model/chat_template.jinja <<'END'
+{% for m in messages %}{{ '<' + m.role + '> ' + m.content + '</s>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<assistant> ' }}{% endif %}
+END
+served=(--model_name_or_path model --port 0)
+expect 2 "is no address to listen at" serve "${served[@]}" --host nowhere.example >/dev/null
+if grep -q 'has no HTTP server' err; then
+    expect 6 'libmicrohttpd-dev' serve "${served[@]}"
+    echo "skipped: this build has no HTTP server"
+    exit 77
+fi
+expect 2 "port" serve "${served[@]}" --port 70000
+command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
+python3 "$root/tests/tools/serve_client.py" "$trimtab" model "$root/tests/golden/llama3/adapter_random" || fail "a client"
+
+# Two servers cannot share a port; a wide address is warned of.
+"$trimtab" serve "${served[@]}" --host 0.0.0.0 2>log &
+first=$!
+for _ in $(seq 200); do
+    grep -q 'http://' log && break
+    sleep 0.05
+done
+grep -q 'open to everybody' log || fail "no warning about 0.0.0.0:" "$(cat log)"
+port=$(grep -oE ':[0-9]+/v1' log | grep -oE '[0-9]+' | head -1)
+expect 5 "cannot listen at" serve --model_name_or_path model --host 0.0.0.0 --port "$port"
+kill -TERM $first
+wait $first || fail "exit code $? after SIGTERM"
+finish

@@ -1,0 +1,333 @@
+"""Clients of `trimtab serve`, good and bad: serve_client.py TRIMTAB MODEL ADAPTER. Prints what fails; exit code 1."""
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+trimtab, model, adapter = sys.argv[1:4]
+failures = []
+JSON = {"Content-Type": "application/json"}
+
+
+def check(holds, *what):
+    if not holds:
+        failures.append(" ".join(str(word) for word in what))
+        print("FAILED:", *what)
+
+
+class Server:
+    def __init__(self, *flags):
+        self.log = open("serve.log", "w+")
+        self.process = subprocess.Popen(
+            [trimtab, "serve", "--model_name_or_path", model, "--adapter_name_or_path", adapter, "--port", "0", *flags],
+            stderr=self.log)
+        for _ in range(1200):
+            found = re.search(r"http://127.0.0.1:(\d+)/v1", open("serve.log").read())
+            if found or self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        if not found:
+            sys.exit("the server does not start: " + open("serve.log").read())
+        self.port = int(found[1])
+
+    def ask(self, path, body=None, method=None, headers=JSON, timeout=200):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        if isinstance(body, dict):
+            body = json.dumps(body)
+        connection.request(method or ("GET" if body is None else "POST"), path, body, headers)
+        answer = connection.getresponse()
+        text = answer.read()
+        connection.close()
+        return answer.status, text
+
+    def connect(self):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+
+    def begin(self, path, body):
+        """A request whose answer is not read yet."""
+        line = self.connect()
+        text = json.dumps(body).encode()
+        line.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+                     % (path.encode(), len(text), text))
+        return line
+
+    def memory(self):
+        return int(re.search(r"VmHWM:\s+(\d+)", open(f"/proc/{self.process.pid}/status").read())[1]) << 10
+
+    def stop(self):
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(60)
+        check(code == 0, "exit code", code, "after SIGTERM:", open("serve.log").read())
+        return time.monotonic() - began
+
+
+def chat(content="abc", **more):
+    return {"messages": [{"role": "user", "content": content}], "max_tokens": 12, **more}
+
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+
+
+def content_of(answer):
+    choice = json.loads(answer[1])["choices"][0]
+    return (choice["message"]["content"] if "message" in choice else choice["text"]), choice["finish_reason"]
+
+
+def events_of(text):
+    lines = [line for line in text.decode().split("\n\n") if line]
+    check(lines and lines[-1] == "data: [DONE]", "the stream has no end:", text[-100:])
+    return [json.loads(line[6:]) for line in lines[:-1]]
+
+
+def joined(events):
+    parts = [event["choices"][0] for event in events if event["choices"]]
+    return ("".join(part["delta"].get("content", "") if "delta" in part else part["text"] for part in parts),
+            parts[-1]["finish_reason"])
+
+
+def generated(*flags, messages='[{"role": "user", "content": "abc"}]'):
+    done = subprocess.run([trimtab, "generate", "--model_name_or_path", model, "--max_new_tokens", "12", "--json",
+                           "--messages", messages, *flags], capture_output=True, check=True)
+    return json.loads(done.stdout)["completion"]
+
+
+def test_answers(server):
+    name = os.path.basename(adapter)
+    with_adapter, without = generated("--adapter_name_or_path", adapter), generated()
+    check(with_adapter != without, "the adapter changes nothing, which proves nothing")
+    for body, wanted in ((chat(), with_adapter), (chat(model=name), with_adapter), (chat(model="model"), without)):
+        answer = server.ask(CHAT, body)
+        check(answer[0] == 200 and content_of(answer)[0] == wanted, "another answer to", body, answer)
+        status, text = server.ask(CHAT, {**body, "stream": True, "stream_options": {"include_usage": True}})
+        events = events_of(text)
+        check(joined(events) == content_of(answer), "the stream says something else", events)
+        usage = json.loads(answer[1])["usage"]
+        check(events[-1].get("usage") == usage and usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"],
+              "usage", usage, events[-1])
+    parts = {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "bc"}]}],
+             "max_completion_tokens": 12}
+    check(content_of(server.ask(CHAT, parts))[0] == with_adapter, "a content of parts")
+    models = json.loads(server.ask("/v1/models")[1])
+    check([m["id"] for m in models["data"]] == ["model", name], models)
+    check(server.ask("/healthz") == (200, b"ok\n"), "/healthz")
+
+
+def test_stops(server):
+    whole, finish = content_of(server.ask(TEXT, {"prompt": "abc", "max_tokens": 40}))
+    check(finish == "length", finish)
+    for begin, end in ((3, 4), (5, 8), (0, 1)):
+        stop = whole[begin:end]
+        wanted = whole[:whole.index(stop)]
+        body = {"prompt": ["abc"], "max_tokens": 40, "stop": ["never there", stop]}
+        check(content_of(server.ask(TEXT, body)) == (wanted, "stop"), "stop", stop)
+        check(joined(events_of(server.ask(TEXT, {**body, "stream": True})[1])) == (wanted, "stop"), "streamed stop", stop)
+    # Sampled texts vary, so these stop texts span several tokens, which come in events of their own.
+    varied = {"prompt": "abc", "max_tokens": 60, "temperature": 1.2, "seed": 11}
+    whole, _ = content_of(server.ask(TEXT, varied))
+    tried = 0
+    for begin in range(4, len(whole) - 5, 4):
+        stop = whole[begin:begin + 5]
+        if whole.index(stop) != begin:
+            continue
+        events = events_of(server.ask(TEXT, {**varied, "stop": stop, "stream": True})[1])
+        check(joined(events) == (whole[:begin], "stop"), "a stream with a part of the stop text", repr(stop), joined(events))
+        tried += len(events) > 3
+    check(tried > 5, "streams of several events before a stop text:", tried)
+    ids = {"prompt": [5, 6, 7], "max_tokens": 3, "temperature": 0}
+    check(json.loads(server.ask(TEXT, ids)[1])["usage"]["prompt_tokens"] == 3, "a prompt of ids")
+
+
+def test_sampling(server):
+    def draw(**more):
+        return content_of(server.ask(TEXT, {"prompt": "abc", "max_tokens": 30, **more}))[0]
+    check(draw(temperature=1.5, seed=7) == draw(temperature=1.5, seed=7), "one seed, two texts")
+    check(draw(temperature=1.5, seed=7) != draw(temperature=1.5, seed=8), "two seeds, one text")
+    check(draw(temperature=1.5) != draw(temperature=1.5), "requests without a seed share one")
+    check(draw(temperature=0) == draw(), "greedy")
+
+
+BROKEN = [
+    b"", b"{", b"[]", b"null", b"1", b'"x"', b"{}", b"\xff\xfe", b'{"messages": 1}', b'{"messages": []}',
+    b'{"messages": [1]}', b'{"messages": [{"content": "no role"}]}', b'{"messages": [{"role": 1, "content": "x"}]}',
+    b"[" * 100000, b'{"a": 1, "a": 2, "messages": [{"role": "user", "content": "x"}]}',
+]
+WRONG = [{"n": 2}, {"logprobs": True}, {"temperature": -1}, {"temperature": "hot"}, {"top_p": 0}, {"max_tokens": 0},
+         {"max_tokens": 1.5}, {"seed": "x"}, {"stop": 5}, {"stop": ["a"] * 5}, {"stop": ""}, {"stop": "a" * 300},
+         {"stream": "yes"}, {"response_format": {"type": "json_object"}}, {"presence_penalty": 1}, {"model": 3},
+         {"logit_bias": {"5": 1}}, {"tool_choice": "required"}]
+
+
+def test_errors(server):
+    for body in BROKEN:
+        status, text = server.ask(CHAT, body)
+        check(status == 400 and json.loads(text)["error"]["type"] == "invalid_request_error", body[:40], status, text)
+    for wrong in WRONG:
+        status, text = server.ask(CHAT, chat(**wrong))
+        check(status == 400 and json.loads(text)["error"]["param"] == list(wrong)[0], wrong, status, text)
+    image = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}
+    check(server.ask(CHAT, image)[0] == 400, "an image")
+    for prompt in ("", [], ["a", "b"], [1.5], [-1], [10**6], {"a": 1}, 5, "a" * 20000):
+        status, text = server.ask(TEXT, {"prompt": prompt})
+        check(status == 400 and json.loads(text)["error"]["param"] == "prompt", str(prompt)[:40], status, text)
+    check(server.ask(CHAT, chat(model="nobody"))[0] == 404, "an unknown model")
+    check(server.ask(CHAT)[0] == 405 and server.ask("/healthz", "{}")[0] == 405, "methods")
+    check(server.ask("/etc/passwd")[0] == 404 and server.ask("/" + "a" * 5000)[0] in (404, 414), "paths")
+    check(server.ask(CHAT, chat(), headers={"Content-Type": "text/plain"})[0] == 415, "a form of a browser")
+    check(server.ask(CHAT, b" " * (1 << 20) + b"{}")[0] == 413, "a large body")
+    line = server.connect()
+    line.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                 b"Transfer-Encoding: chunked\r\n\r\n" + (b"10000\r\n" + b" " * 65536 + b"\r\n") * 17 + b"0\r\n\r\n")
+    check(b" 413 " in line.recv(100), "a large body in chunks")
+    for junk in (b"\0" * 1000, b"GET\r\n\r\n", b"POST /v1/completions HTTP/9\r\n\r\n", b"A" * 100000,
+                 b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 20000):
+        line = server.connect()
+        try:
+            line.sendall(junk)
+            line.shutdown(socket.SHUT_WR)
+            while line.recv(65536):
+                pass
+        except OSError:
+            pass
+        line.close()
+
+
+def test_slow(server):
+    """The request timeout is 2 seconds: neither silence nor a byte now and then holds a connection longer."""
+    lines = [server.connect() for _ in range(6)]
+    lines[1].sendall(b"POST /v1/completions HT")
+    lines[2].sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{")
+    ended = {}
+    began = time.monotonic()
+    while len(ended) < len(lines) and time.monotonic() < began + 20:
+        time.sleep(0.2)
+        for i, line in enumerate(lines):
+            if i in ended:
+                continue
+            try:
+                if i == 3:
+                    line.send(b"G")
+                if i == 4:
+                    line.send(b"POST / HTTP/1.1\r\n" if time.monotonic() < began + 0.3 else b"a")
+                line.settimeout(0.01)
+                data = line.recv(1000)
+                if not data:
+                    ended[i] = time.monotonic() - began
+            except TimeoutError:
+                pass
+            except ConnectionError:
+                ended[i] = time.monotonic() - began
+    check(len(ended) == len(lines) and max(ended.values()) < 6, "slow clients are not ended:", ended)
+
+
+def test_crowd(server, clients=200):
+    wanted = content_of(server.ask(TEXT, {"prompt": "abc", "max_tokens": 20}))
+    bad, threads = [], []
+    slow = [server.begin(TEXT, {"prompt": "abc", "max_tokens": 1000, "stream": True}) for _ in range(8)]
+
+    def run(i):
+        try:
+            body = {"prompt": "abc", "max_tokens": 20, "stream": i % 2 == 0}
+            if i % 10 == 9: # leaves in the middle
+                server.begin(TEXT, {**body, "max_tokens": 1000}).close()
+                return
+            status, text = server.ask(TEXT, body)
+            answer = joined(events_of(text)) if i % 2 == 0 else content_of((status, text))
+            if answer != wanted:
+                bad.append((i, status, answer))
+        except Exception as error:
+            bad.append((i, repr(error)))
+    before = server.memory()
+    for i in range(clients):
+        threads.append(threading.Thread(target=run, args=(i,)))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+    check(not bad, len(bad), "of", clients, "clients got another answer:", bad[:3])
+    grown = server.memory() - before
+    # The address sanitizer keeps freed memory for a while.
+    limit = 512 << 20 if b"__asan_init" in open(trimtab, "rb").read() else 64 << 20
+    check(grown < limit, "the server grew by", grown >> 20, "MiB")
+    print(f"{clients} clients at once, 8 that do not read, a tenth that leave: {grown >> 10} KiB more")
+    for line in slow:
+        line.close()
+
+
+def test_cancel():
+    """One slot, and an answer that would take minutes: the next request is answered only if it ends with its client."""
+    server = Server("--max_running", "1", "--max_waiting", "1", "--context_length", "150000", "--ignore_eos")
+    for stream in True, False:
+        line = server.begin(TEXT, {"prompt": "abc", "max_tokens": 140000, "stream": stream})
+        if stream:
+            check(line.recv(1000).startswith(b"HTTP/1.1 200"), "no stream")
+        else:
+            time.sleep(0.3)
+        waits = server.begin(TEXT, {"prompt": "abc", "max_tokens": 5})
+        time.sleep(0.3)
+        status, text = server.ask(TEXT, {"prompt": "abc", "max_tokens": 5})
+        check(status == 429 and json.loads(text)["error"]["code"] == "too_many_requests", "a full queue:", status, text)
+        check(server.ask("/healthz")[0] == 200, "/healthz beside a running request")
+        line.close()
+        began = time.monotonic()
+        waits.settimeout(20)
+        try:
+            check(waits.recv(1000).startswith(b"HTTP/1.1 200"), "no answer after a cancelled one")
+        except TimeoutError:
+            check(False, "a cancelled request goes on, stream:", stream)
+            return server.process.kill()
+        check(time.monotonic() - began < 10, "a cancelled request ends late")
+    running = server.begin(TEXT, {"prompt": "abc", "max_tokens": 140000, "stream": True})
+    running.recv(1000)
+    quiet = server.begin(TEXT, {"prompt": "abc", "max_tokens": 5})
+    time.sleep(0.2)
+    seconds = server.stop()
+    check(seconds < 10, "SIGTERM takes", seconds, "seconds with a running request")
+    check(not quiet.recv(1000).startswith(b"HTTP/1.1 200"), "a request that never ran has an answer")
+
+
+def test_openai(server):
+    try:
+        import openai
+    except ImportError:
+        return print("skipped: the openai client: the Python package is not installed")
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+    name = [m.id for m in client.models.list()][-1]
+    messages = [{"role": "user", "content": "abc"}]
+    whole = client.chat.completions.create(model=name, messages=messages, max_tokens=12)
+    stream = client.chat.completions.create(model=name, messages=messages, max_tokens=12, stream=True,
+                                            stream_options={"include_usage": True})
+    events = list(stream)
+    text = "".join(event.choices[0].delta.content or "" for event in events if event.choices)
+    check(text == whole.choices[0].message.content and whole.choices[0].finish_reason == "length", "openai:", text, whole)
+    check(events[-1].usage == whole.usage and whole.usage.completion_tokens == 12, "openai usage", events[-1])
+    plain = client.completions.create(model=name, prompt="abc", max_tokens=5, temperature=0.7, seed=3, stop=["zzz"])
+    check(len(plain.choices) == 1, plain)
+    for call, wanted in ((lambda: client.chat.completions.create(model=name, messages=messages, n=2), openai.BadRequestError),
+                         (lambda: client.chat.completions.create(model="nobody", messages=messages), openai.NotFoundError)):
+        try:
+            call()
+            check(False, "openai: no", wanted)
+        except wanted as error:
+            check(error.body["message"], "openai: an error without a message", error)
+    print("the openai client", openai.__version__, "works")
+
+
+server = Server("--max_running", "4", "--context_length", "4000", "--max_waiting", "400", "--request_timeout", "2",
+                "--ignore_eos")
+for test in test_answers, test_stops, test_sampling, test_errors, test_slow, test_crowd, test_openai:
+    began = time.monotonic()
+    test(server)
+    print(f"{test.__name__}: {time.monotonic() - began:.1f} s")
+    if server.process.poll() is not None:
+        sys.exit(f"the server ended in {test.__name__}: " + open("serve.log").read())
+server.stop()
+began = time.monotonic()
+test_cancel()
+print(f"test_cancel: {time.monotonic() - began:.1f} s")
+sys.exit(1 if failures else 0)
