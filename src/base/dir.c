@@ -13,11 +13,14 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file_remote.h"
 #include "base/str.h"
 
 tt_status tt_dir_create(const char *path)
 {
     if (path[0] == '\0') return tt_fail(TT_ERR_USAGE, "cannot create a folder with an empty name");
+    if (tt_remote_covers(path))
+        return tt_remote_do(&(struct tt_remote_call){.kind = TT_REMOTE_MAKE_DIR, .path = path});
     char *copy = tt_strdup(path);
     if (copy == NULL) return TT_ERR_MEMORY;
     tt_status status = TT_OK;
@@ -73,8 +76,30 @@ static void name_list_deinit(struct name_list *list)
     tt_free(list->names);
 }
 
+static tt_status add_name(struct name_list *list, const char *text)
+{
+    char *name = tt_strdup(text);
+    if (name == NULL || tt_grow((void **)&list->names, list->count, &list->capacity, sizeof(char *)) != 0) {
+        tt_free(name);
+        return TT_ERR_MEMORY;
+    }
+    list->names[list->count++] = name;
+    return TT_OK;
+}
+
+static tt_status read_remote_names(const char *path, struct name_list *list)
+{
+    struct tt_str names = {0};
+    tt_status status = tt_remote_list(path, &names);
+    for (size_t at = 0; status == TT_OK && at < names.bytes; at += strlen(names.data + at) + 1)
+        status = add_name(list, names.data + at);
+    tt_str_deinit(&names);
+    return status;
+}
+
 static tt_status read_names(const char *path, struct name_list *list)
 {
+    if (tt_remote_covers(path)) return read_remote_names(path, list);
     DIR *dir = opendir(path);
     if (dir == NULL) return tt_fail_errno(errno, "cannot open folder '%s'", path);
     tt_status status = TT_OK;
@@ -86,14 +111,8 @@ static tt_status read_names(const char *path, struct name_list *list)
             break;
         }
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        char *name = tt_strdup(entry->d_name);
-        if (name == NULL ||
-            tt_grow((void **)&list->names, list->count, &list->capacity, sizeof(char *)) != 0) {
-            tt_free(name);
-            status = TT_ERR_MEMORY;
-            break;
-        }
-        list->names[list->count++] = name;
+        status = add_name(list, entry->d_name);
+        if (status != TT_OK) break;
     }
     closedir(dir);
     return status;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file_remote.h"
 
 /* Most bytes of one system call; Linux' own limit is 2 GiB - 4 KiB. */
 #define IO_CHUNK_BYTES ((size_t)1 << 30)
@@ -20,12 +21,14 @@
 bool tt_path_exists(const char *path)
 {
     struct stat info;
+    if (tt_remote_covers(path)) return tt_remote_stat(path) > 0;
     return stat(path, &info) == 0;
 }
 
 bool tt_path_is_dir(const char *path)
 {
     struct stat info;
+    if (tt_remote_covers(path)) return tt_remote_stat(path) == 2;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
@@ -105,6 +108,12 @@ static tt_status open_regular(const char *path, int flags, const char *doing, in
 tt_status tt_file_open_read(const char *path, int *descriptor, uint64_t *bytes)
 {
     struct stat info;
+    if (tt_remote_covers(path)) {
+        struct tt_remote_call call = {.kind = TT_REMOTE_OPEN_READ, .path = path};
+        TT_TRY(tt_remote_open(&call, descriptor));
+        if (bytes != NULL) *bytes = call.value;
+        return TT_OK;
+    }
     TT_TRY(open_regular(path, O_RDONLY, "cannot open", descriptor, &info));
     if (bytes != NULL) *bytes = info.st_size > 0 ? (uint64_t)info.st_size : 0;
     return TT_OK;
@@ -112,6 +121,8 @@ tt_status tt_file_open_read(const char *path, int *descriptor, uint64_t *bytes)
 
 tt_status tt_file_rename(const char *from, const char *to)
 {
+    if (tt_remote_covers(from))
+        return tt_remote_do(&(struct tt_remote_call){.kind = TT_REMOTE_RENAME, .path = from, .second = to});
     int error_number = tt_file_fault();
     if (error_number == 0 && rename(from, to) != 0) error_number = errno;
     return error_number == 0 ? TT_OK : tt_fail_errno(error_number, "cannot rename '%s' to '%s'", from, to);
@@ -168,17 +179,31 @@ static tt_status open_reserved(const char *path, int flags, uint64_t bytes, int 
 
 tt_status tt_file_create(const char *path, uint64_t bytes, int *descriptor)
 {
+    struct tt_remote_call call = {.kind = TT_REMOTE_CREATE, .path = path, .value = bytes};
+    if (tt_remote_covers(path)) return tt_remote_open(&call, descriptor);
     return open_reserved(path, O_TRUNC, bytes, descriptor);
 }
 
 tt_status tt_file_open_shared(const char *path, uint64_t bytes, int *descriptor)
 {
+    struct tt_remote_call call = {.kind = TT_REMOTE_OPEN_SHARED, .path = path, .value = bytes};
+    if (tt_remote_covers(path)) return tt_remote_open(&call, descriptor);
     return open_reserved(path, 0, bytes, descriptor);
+}
+
+static tt_status fail_short(const char *path, size_t bytes, uint64_t offset, size_t done)
+{
+    return tt_fail(TT_ERR_DATA, "'%s' ends too early: %zu bytes expected at offset %llu, %zu read", path,
+                   bytes, (unsigned long long)offset, done);
 }
 
 tt_status tt_file_pread(int descriptor, const char *path, void *data, size_t bytes, uint64_t offset)
 {
     size_t done = 0;
+    if (tt_remote_owns(descriptor)) {
+        TT_TRY(tt_remote_read(descriptor, path, data, bytes, offset, &done));
+        return done == bytes ? TT_OK : fail_short(path, bytes, offset, done);
+    }
     while (done < bytes) {
         size_t chunk = bytes - done < IO_CHUNK_BYTES ? bytes - done : IO_CHUNK_BYTES;
         ssize_t got = pread(descriptor, (char *)data + done, chunk, (off_t)(offset + done));
@@ -187,10 +212,7 @@ tt_status tt_file_pread(int descriptor, const char *path, void *data, size_t byt
             return tt_fail_errno(errno, "cannot read %zu bytes at offset %llu of '%s'", bytes,
                                  (unsigned long long)offset, path);
         }
-        if (got == 0) {
-            return tt_fail(TT_ERR_DATA, "'%s' ends too early: %zu bytes expected at offset %llu, %zu read",
-                           path, bytes, (unsigned long long)offset, done);
-        }
+        if (got == 0) return fail_short(path, bytes, offset, done);
         done += (size_t)got;
     }
     return TT_OK;
@@ -199,6 +221,7 @@ tt_status tt_file_pread(int descriptor, const char *path, void *data, size_t byt
 tt_status tt_file_pwrite(int descriptor, const char *path, const void *data, size_t bytes, uint64_t offset)
 {
     size_t done = 0;
+    if (tt_remote_owns(descriptor)) return tt_remote_write(descriptor, path, data, bytes, offset);
     int fault = tt_file_fault_of_write(descriptor, data, bytes, offset);
     if (fault != 0)
         return tt_fail_errno(fault, "cannot write %zu bytes at offset %llu of '%s'", bytes,
@@ -219,6 +242,7 @@ tt_status tt_file_pwrite(int descriptor, const char *path, const void *data, siz
 tt_status tt_file_sync_close(int descriptor, const char *path)
 {
     if (descriptor < 0) return TT_OK;
+    if (tt_remote_owns(descriptor)) return tt_remote_sync_close(descriptor, path);
     int error_number = tt_file_fault();
     if (error_number == 0 && fsync(descriptor) != 0) error_number = errno;
     /* Pipes and some virtual files have nothing to sync. */
@@ -230,7 +254,10 @@ tt_status tt_file_sync_close(int descriptor, const char *path)
 
 void tt_file_close(int descriptor)
 {
-    if (descriptor >= 0) close(descriptor);
+    if (tt_remote_owns(descriptor))
+        tt_remote_close(descriptor);
+    else if (descriptor >= 0)
+        close(descriptor);
 }
 
 static tt_status fail_too_long(const char *path, uint64_t max_bytes)
@@ -258,7 +285,10 @@ tt_status tt_file_read(const char *path, size_t max_bytes, struct tt_str *data)
         status = TT_ERR_MEMORY;
         goto out;
     }
-    for (;;) {
+    if (tt_remote_owns(descriptor)) {
+        TT_GO(tt_remote_read(descriptor, path, content.data, (size_t)bytes, 0, &content.bytes));
+    }
+    while (!tt_remote_owns(descriptor)) {
         if (content.bytes + 1 == content.capacity) {
             char probe[4096];
             ssize_t got = read(descriptor, probe, sizeof probe);
@@ -374,7 +404,15 @@ static tt_status copy_bytes(const char *from, int source, const char *to, int ta
     if (buffer == NULL) return TT_ERR_MEMORY;
     tt_status status = TT_OK;
     for (uint64_t offset = 0; status == TT_OK;) {
-        ssize_t got = pread(source, buffer, COPY_BYTES, (off_t)offset);
+        size_t remote = 0;
+        ssize_t got;
+        if (tt_remote_owns(source)) {
+            status = tt_remote_read(source, from, buffer, COPY_BYTES, offset, &remote);
+            if (status != TT_OK) break;
+            got = (ssize_t)remote;
+        } else {
+            got = pread(source, buffer, COPY_BYTES, (off_t)offset);
+        }
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) status = tt_fail_errno(errno, "cannot read '%s'", from);
         if (got <= 0) break;
@@ -445,6 +483,13 @@ tt_status tt_file_open_inside(const char *folder, const char *name, uint64_t max
     struct tt_path path;
     int opened = -1;
     TT_TRY(tt_path_set(&path, folder, name));
+    if (tt_remote_covers(path.text)) {
+        struct tt_remote_call call = {
+            .kind = TT_REMOTE_OPEN_INSIDE, .path = folder, .second = name, .value = max_bytes};
+        TT_TRY(tt_remote_open(&call, descriptor));
+        *bytes = call.value;
+        return TT_OK;
+    }
     tt_status status = tt_file_open_read(path.text, &opened, bytes);
     if (status == TT_OK) status = check_inside(folder, path.text, opened);
     if (status == TT_OK && *bytes > max_bytes) status = fail_too_long(path.text, max_bytes);
@@ -465,11 +510,31 @@ tt_status tt_file_copy_inside(const char *folder, const char *name, uint64_t max
     return status;
 }
 
+/* A file of another machine is read as a whole into a file in memory: tt_file_map_release may drop pages of it. */
+static tt_status map_remote(int descriptor, const char *path, uint64_t bytes, struct tt_file_map *map)
+{
+    int memory = memfd_create("trimtab", MFD_CLOEXEC);
+    void *data = MAP_FAILED;
+    *map = (struct tt_file_map){0};
+    if (memory >= 0 && bytes <= PTRDIFF_MAX && ftruncate(memory, (off_t)bytes) == 0)
+        data = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    int error_number = errno;
+    tt_file_close(memory);
+    if (data == MAP_FAILED) return tt_fail_errno(error_number, "no memory for the content of '%s'", path);
+    tt_status status = tt_file_pread(descriptor, path, data, (size_t)bytes, 0);
+    if (status == TT_OK)
+        *map = (struct tt_file_map){data, bytes};
+    else
+        munmap(data, (size_t)bytes);
+    return status;
+}
+
 tt_status tt_file_map_descriptor(int descriptor, const char *path, uint64_t bytes, struct tt_file_map *map)
 {
     /* mmap refuses empty files. */
     *map = (struct tt_file_map){(const uint8_t *)"", 0};
     if (bytes == 0) return TT_OK;
+    if (tt_remote_owns(descriptor)) return map_remote(descriptor, path, bytes, map);
     void *data =
         bytes <= PTRDIFF_MAX ? mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, descriptor, 0) : MAP_FAILED;
     if (data == MAP_FAILED) {

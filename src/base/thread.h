@@ -23,7 +23,8 @@ TT_MUST_USE tt_status tt_threads_run(const char *name, int count, tt_thread_main
 
 /* A request to stop, set by a signal handler or another thread and polled between steps. */
 struct tt_cancel {
-    atomic_int requests; /* 1: finish the step and save; 2 and more: stop at once */
+    atomic_int requests;   /* 1: finish the step and save; 2 and more: stop at once */
+    atomic_int interrupts; /* SIGINTs, where they are no requests to stop */
 };
 
 /* Waits for `changed` until `deadline`, in seconds of tt_clock_seconds; false: the deadline has passed. Changes of the

@@ -282,7 +282,10 @@ static tt_status list_all(struct reading *reading, const struct tt_inputs *input
     TT_TRY(add_templates(reading, inputs));
     if (inputs->adapter != NULL) TT_TRY(add_adapter(reading, inputs, inputs->adapter_folder));
     TT_TRY(add_data(reading, inputs->train, &inputs->train_files, "training"));
-    TT_TRY(add_data(reading, inputs->eval, &inputs->eval_files, "evaluation"));
+    /* Rows that were held out of the training data have no files of their own beside them. */
+    TT_TRY(add_data(reading, inputs->eval,
+                    inputs->train != NULL ? &inputs->eval_files : tt_inputs_eval_files(inputs),
+                    "evaluation"));
     if (checkpoint == NULL) return TT_OK;
     reading->folder = checkpoint;
     reading->role = TT_FINGERPRINT_CHECKPOINT;

@@ -229,6 +229,10 @@ tt_status tt_world_open(const struct tt_world_config *config, struct tt_world *w
     TT_GO(count_world(&launch, kind, devices, &tcp));
     if (launch.kind != TT_LAUNCH_MPI && tcp.world_size > tcp.local_count) TT_GO(tt_launch_secret(&key));
     TT_GO(connect_world(config->device, &launch, machine, kind, devices, &tcp, world));
+    if (launch.kind != TT_LAUNCH_MPI && world->world_size > world->local_count)
+        snprintf(world->host, sizeof world->host, "%s", launch.host);
+    world->local = launch.local;
+    world->bind = tcp.bind;
     if (world->first_rank == 0) TT_GO(log_unused());
 out:
     tt_proof_wipe(&key, sizeof key);

@@ -32,7 +32,12 @@ struct tt_world {
     int ranks_per_machine;          /* 0: different numbers */
     int threads_per_rank;           /* cpu threads of each */
     const struct tt_cancel *cancel; /* NULL or lent: after a request no further rank is started */
-    struct tt_str settings;         /* owned: command, device and settings, the same in all processes */
+    /* How processes that meet by address reach rank 0: its host (empty: they do not), and whether all are on one
+     * machine; `bind`: rendezvous_bind, lent. */
+    char host[256];
+    bool local;
+    const char *bind;
+    struct tt_str settings; /* owned: command, device and settings, the same in all processes */
 };
 
 /* All lent. */

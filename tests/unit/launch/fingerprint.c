@@ -250,7 +250,7 @@ static void changes_since_a_checkpoint(void **state)
 static void a_stop_on_request(void **state)
 {
     (void)state;
-    struct tt_cancel cancel = {1};
+    struct tt_cancel cancel = {.requests = 1};
     struct tt_inputs inputs = {0};
     struct tt_fingerprint fingerprint;
     make_model(1, MIB);

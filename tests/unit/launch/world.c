@@ -80,7 +80,7 @@ static void no_more_ranks_start(void **state)
 {
     (void)state;
     struct tt_world world;
-    struct tt_cancel cancel = {1};
+    struct tt_cancel cancel = {.requests = 1};
     open_world(&world, &cancel);
     assert_int_equal(tt_world_run(&world, ask_to_stop, &cancel), TT_ERR_CANCELLED);
     assert_string_equal(tt_error_last()->message, "stopped on request while rank 1 of 4 started");
