@@ -1,0 +1,119 @@
+#include <stddef.h>
+#include <string.h>
+
+#include "cli/job_call.h"
+#include "run/doctor.h"
+
+#define FIELD(member) .offset = offsetof(struct doctor_command, member)
+
+struct doctor_command {
+    struct tt_job_spec job; /* must be first: the offsets of its settings apply here */
+    struct tt_job_call call;
+    bool json;
+};
+
+/* clang-format off */
+static const struct tt_setting own_settings[] = {
+    {.name = "json", .type = TT_SETTING_BOOL, FIELD(json), .default_text = "false", .transient = true,
+     .help = "Print the result as one JSON object."},
+    {.name = NULL},
+};
+/* clang-format on */
+
+static const char *const verdicts[] = {
+    [TT_DOCTOR_OK] = "ok", [TT_DOCTOR_WARNS] = "warning", [TT_DOCTOR_FAILS] = "FAILED"};
+
+static size_t list_sections(struct tt_setting_section *sections)
+{
+    return tt_job_call_sections(TT_JOB_TRAIN, own_settings, offsetof(struct doctor_command, call), sections);
+}
+
+static tt_status resolve(void *target, struct tt_settings *settings)
+{
+    struct doctor_command *command = target;
+    TT_TRY(tt_job_call_read(&command->call, settings));
+    return tt_doctor_resolve(settings, &command->job);
+}
+
+static tt_status print_table(struct tt_cli *cli, const struct tt_doctor_report *report)
+{
+    struct tt_str text = {0};
+    tt_status status = TT_OK;
+    for (int i = 0; i < report->check_count && status == TT_OK; i++)
+        status = tt_str_printf(&text, "%-11s %-8s %s\n", report->checks[i].name,
+                               verdicts[report->checks[i].verdict], tt_str_text(&report->checks[i].text));
+    if (status == TT_OK)
+        status = tt_str_printf(&text, "%d checks in %.1f s: %d failed, %d warned\n", report->check_count,
+                               report->seconds, tt_doctor_count(report, TT_DOCTOR_FAILS),
+                               tt_doctor_count(report, TT_DOCTOR_WARNS));
+    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
+    tt_str_deinit(&text);
+    return status;
+}
+
+static struct tt_json_value *rank_object(const struct tt_doctor_rank *rank)
+{
+    return tt_json_pack("{s:s,s:s,s:i,s:i,s:i,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:b}", "host", rank->host,
+                        "device", rank->device, "machine", (int)rank->machine, "local_rank",
+                        (int)rank->local_rank, "processors", (int)rank->processors, "memory_bytes",
+                        (int64_t)rank->memory_bytes, "shm_bytes", (int64_t)rank->shm_bytes, "open_files",
+                        (int64_t)rank->file_limit, "clock_seconds", rank->clock_seconds, "flops", rank->flops,
+                        "link_bytes_per_second", rank->link_bytes, "write_bytes_per_second",
+                        rank->write_bytes, "read_bytes_per_second", rank->read_bytes, "free_bytes",
+                        (int64_t)rank->free_bytes, "sees_output_of_rank_0", (int)rank->sees_rank0);
+}
+
+static tt_status print_json(struct tt_cli *cli, const struct tt_doctor_report *report)
+{
+    struct tt_str text = {0};
+    struct tt_json_value *checks = tt_json_new_list(), *ranks = tt_json_new_list();
+    for (int i = 0; i < report->check_count; i++)
+        (void)tt_json_append(checks, tt_json_pack("{s:s,s:s,s:s}", "name", report->checks[i].name, "result",
+                                                  verdicts[report->checks[i].verdict], "text",
+                                                  tt_str_text(&report->checks[i].text)));
+    for (int r = 0; r < report->rank_count; r++) (void)tt_json_append(ranks, rank_object(&report->ranks[r]));
+    struct tt_json_value *object =
+        tt_json_pack("{s:f,s:s,s:f,s:f,s:o,s:o}", "seconds", report->seconds, "transport", report->transport,
+                     "all_reduce_seconds", report->all_reduce_seconds, "all_reduce_bytes_per_second",
+                     report->all_reduce_bytes, "checks", checks, "ranks", ranks);
+    if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the result");
+    tt_status status = tt_json_write(object, 2, false, &text);
+    if (status == TT_OK) status = tt_str_append_char(&text, '\n');
+    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
+    tt_str_deinit(&text);
+    tt_json_release(object);
+    return status;
+}
+
+/* A node at fault is TT_ERR_DEVICE, whose exit code makes a scheduler try another one. */
+static tt_status fail_checks(const struct tt_doctor_report *report)
+{
+    int failed = tt_doctor_count(report, TT_DOCTOR_FAILS), i = 0;
+    if (failed == 0) return TT_OK;
+    while (report->checks[i].verdict != TT_DOCTOR_FAILS) i++;
+    return tt_fail(TT_ERR_DEVICE, "%d of %d checks failed, first '%s': %s", failed, report->check_count,
+                   report->checks[i].name, tt_str_text(&report->checks[i].text));
+}
+
+static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
+{
+    const struct doctor_command *command = call->target;
+    struct tt_doctor_report report = {0};
+    tt_status status = TT_OK;
+    if (command->call.print_config) return tt_job_call_print(cli, call->settings);
+    TT_GO(tt_doctor_run(&command->job, cli->cancel, &report));
+    if (report.rank_count == 0) goto out; /* only rank 0 compares */
+    TT_GO(command->json ? print_json(cli, &report) : print_table(cli, &report));
+    status = fail_checks(&report);
+out:
+    tt_doctor_deinit(&report);
+    return status;
+}
+
+const struct tt_command_ops tt_cmd_doctor = {
+    .usage = " [--config FILE] [--output_dir FOLDER] [--ranks N]",
+    .sections = list_sections,
+    .target_bytes = sizeof(struct doctor_command),
+    .resolve = resolve,
+    .run = run,
+};

@@ -1,0 +1,229 @@
+/* trimtab render: the objects of Kubernetes, or the batch script, that run a training, from its settings and plan. */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/exit_codes.h"
+#include "cli/job_call.h"
+#include "launch/launch.h"
+#include "render/render.h"
+#include "run/plan_offline.h"
+
+enum { DEFAULT_PORT = 29500 };
+/* Pods start one after another: images are pulled and replacements wait for minutes. */
+static const char rendezvous_seconds[] = "1200";
+static const char origin[] = "trimtab render";
+
+struct render_command {
+    struct tt_job_spec job; /* must be first: the offsets of its settings apply here */
+    struct tt_job_call call;
+    struct tt_render_spec spec;
+    int ranks; /* of a node, where the settings no longer have them */
+};
+
+static const struct tt_render_exits exits = {
+    .permanent = {TT_EXIT_USAGE, TT_EXIT_DATA, TT_EXIT_MEMORY, TT_EXIT_BUG},
+    .permanent_count = 4,
+    .resumable = {TT_EXIT_STOPPED},
+    .resumable_count = 1,
+};
+
+static const struct {
+    const char *word;
+    enum tt_render_kind kind;
+} kinds[] = {{"jobset", TT_RENDER_JOBSET}, {"job", TT_RENDER_JOB}, {"sbatch", TT_RENDER_SBATCH}};
+
+static size_t list_sections(struct tt_setting_section *sections)
+{
+    size_t count = tt_job_call_sections(TT_JOB_TRAIN, NULL, offsetof(struct render_command, call), sections);
+    sections[count] =
+        (struct tt_setting_section){"Cluster", tt_render_settings, offsetof(struct render_command, spec)};
+    return count + 1;
+}
+
+static bool find_kind(const char *word, enum tt_render_kind *kind)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(kinds[i].word, word) != 0) continue;
+        *kind = kinds[i].kind;
+        return true;
+    }
+    return false;
+}
+
+/* Without a word it is a JobSet. */
+static tt_status parse_words(int argc, char *const *argv, int *count)
+{
+    enum tt_render_kind kind;
+    *count = argc > 0 && argv[0][0] != '-';
+    if (*count == 0 || find_kind(argv[0], &kind)) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE, "cannot render a '%.60s'", argv[0]);
+    tt_hint("trimtab render jobset, job or sbatch");
+    return status;
+}
+
+static tt_status set_number(struct tt_settings *settings, const char *name, int64_t number)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)number);
+    return tt_settings_set(settings, name, text, origin);
+}
+
+/* Under srun a process is one rank, and the environment has their number and the address of rank 0. */
+static tt_status set_batch(struct render_command *command, struct tt_settings *settings)
+{
+    struct tt_launch_spec launch = command->job.launch;
+    launch.num_machines = command->spec.nodes;
+    TT_TRY(tt_launch_count_ranks(&launch, &command->ranks));
+    TT_TRY(set_number(settings, "num_machines", 1));
+    TT_TRY(set_number(settings, "num_processes", 0));
+    return set_number(settings, "ranks", 0);
+}
+
+/* The settings that the cluster decides: who runs, where the ranks meet, and that a restart resumes. */
+static tt_status set_cluster(struct render_command *command, struct tt_settings *settings,
+                             enum tt_render_kind kind)
+{
+    struct tt_render_spec *spec = &command->spec;
+    char host[TT_RENDER_HOST_BYTES];
+    if (spec->nodes == 0) spec->nodes = command->job.launch.num_machines;
+    TT_TRY(tt_render_check(kind, spec));
+    TT_TRY(set_number(settings, "machine_rank", 0));
+    if (kind == TT_RENDER_SBATCH)
+        TT_TRY(set_batch(command, settings));
+    else
+        TT_TRY(set_number(settings, "num_machines", spec->nodes));
+    if (kind != TT_RENDER_SBATCH && spec->gpus_per_node > 0 && !tt_settings_is_set(settings, "ranks") &&
+        !tt_settings_is_set(settings, "num_processes"))
+        TT_TRY(set_number(settings, "ranks", spec->gpus_per_node));
+    if (!tt_settings_is_set(settings, "device") && !tt_settings_is_set(settings, "use_cpu"))
+        TT_TRY(tt_settings_set(settings, "device", "cuda", origin));
+    if (!tt_settings_is_set(settings, "resume_from_checkpoint"))
+        TT_TRY(tt_settings_set(settings, "resume_from_checkpoint", "true", origin));
+    if (spec->nodes == 1 || kind == TT_RENDER_SBATCH) return TT_OK;
+    tt_render_host(kind, spec->name, host);
+    TT_TRY(tt_settings_set(settings, "main_process_ip", host, origin));
+    if (!tt_settings_is_set(settings, "rendezvous_timeout"))
+        TT_TRY(tt_settings_set(settings, "rendezvous_timeout", rendezvous_seconds, origin));
+    if (command->job.launch.main_process_port > 0) return TT_OK;
+    return set_number(settings, "main_process_port", DEFAULT_PORT);
+}
+
+static tt_status fail_usage(const char *message, const char *hint)
+{
+    tt_status status = tt_fail(TT_ERR_USAGE, "%s", message);
+    tt_hint("%s", hint);
+    return status;
+}
+
+/* Ranks of a pod by the settings; GPUs and ranks of a pod are the same number. */
+static tt_status count_ranks(const struct render_command *command, bool is_cpu, int *ranks)
+{
+    const struct tt_render_spec *spec = &command->spec;
+    TT_TRY(tt_launch_count_ranks(&command->job.launch, ranks));
+    if (*ranks == 0) *ranks = command->ranks > 0 ? command->ranks : (int)spec->gpus_per_node;
+    if (is_cpu && spec->gpus_per_node > 0)
+        return fail_usage("gpus_per_node is given, but the device is cpu", "leave gpus_per_node out");
+    if (*ranks == 0 && is_cpu) *ranks = 1;
+    if (*ranks == 0)
+        return fail_usage("the number of GPUs of a node is not known", "give --gpus_per_node, or ranks");
+    if (spec->gpus_per_node > 0 && spec->gpus_per_node != *ranks) {
+        tt_status status =
+            tt_fail(TT_ERR_USAGE, "gpus_per_node %lld, but the configuration has %d ranks on a node",
+                    (long long)spec->gpus_per_node, *ranks);
+        tt_hint("a rank has one GPU: give one of them");
+        return status;
+    }
+    if (!is_cpu && spec->chip == NULL)
+        return fail_usage("the kind of the GPUs is not known",
+                          "give --chip h200, or another of trimtab plan --device");
+    return TT_OK;
+}
+
+static tt_status make_plan(const struct render_command *command, bool is_cpu, int ranks, struct tt_plan *plan)
+{
+    struct tt_plan_spec spec = {.job = command->job,
+                                .config_json = command->spec.config_json,
+                                .device = is_cpu ? "cpu" : command->spec.chip};
+    spec.job.launch.ranks = ranks;
+    spec.job.launch.num_machines = command->spec.nodes;
+    tt_status status = tt_plan_offline(&spec, plan);
+    if (status == TT_OK) return tt_plan_check(plan);
+    if (spec.config_json == NULL)
+        tt_while("planning: the model's config.json of this machine; --config_json FILE names another");
+    return status;
+}
+
+static int count_copies(const struct render_command *command, const struct tt_plan *plan)
+{
+    enum tt_shard_strategy strategy = command->job.shard.sharding_strategy;
+    if (strategy == TT_NO_SHARD) return plan->ranks.count;
+    return strategy == TT_HYBRID_SHARD ? plan->ranks.machines : 1;
+}
+
+static tt_status render(struct tt_cli *cli, const struct render_command *command,
+                        struct tt_settings *settings, enum tt_render_kind kind)
+{
+    const struct tt_job_spec *job = &command->job;
+    tt_status status = TT_OK;
+    bool is_cpu = job->device.choice == TT_DEVICE_CPU;
+    struct tt_plan plan;
+    struct tt_str config = {0}, text = {0};
+    struct tt_render_path paths[] = {
+        {"model_name_or_path", job->model.model_name_or_path, false},
+        {"adapter_name_or_path", job->model.adapter_name_or_path, false},
+        {"dataset_name", job->data.dataset_name, false},
+        {"eval_dataset", job->data.eval_dataset, false},
+        {"prepared_path", job->data.prepared_path, true},
+        {"output_dir", job->run.output_dir, true},
+    };
+    struct tt_render_run run = {.kind = kind,
+                                .spec = &command->spec,
+                                .exits = &exits,
+                                .plan = &plan,
+                                .paths = paths,
+                                .path_count = sizeof paths / sizeof *paths,
+                                .kept = job->watch.save_total_limit,
+                                .port = job->launch.main_process_port > 0 ? (int)job->launch.main_process_port
+                                                                          : DEFAULT_PORT};
+    bool claims;
+    TT_GO(count_ranks(command, is_cpu, &run.ranks));
+    if (kind != TT_RENDER_SBATCH) TT_GO(tt_render_check_paths(&run, &claims));
+    TT_GO(make_plan(command, is_cpu, run.ranks, &plan));
+    run.copies = count_copies(command, &plan);
+    TT_GO(tt_settings_write_yaml(settings, &config));
+    run.config = tt_str_text(&config);
+    TT_GO(kind == TT_RENDER_SBATCH ? tt_render_write_sbatch(&run, &text) : tt_render_write(&run, &text));
+    TT_GO(tt_report_print(cli->report, tt_str_text(&text)));
+out:
+    tt_str_deinit(&config);
+    tt_str_deinit(&text);
+    return status;
+}
+
+static tt_status resolve(void *target, struct tt_settings *settings)
+{
+    struct render_command *command = target;
+    return tt_job_call_read(&command->call, settings);
+}
+
+static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
+{
+    struct render_command *command = call->target;
+    enum tt_render_kind kind = TT_RENDER_JOBSET;
+    if (call->argc > 0) (void)find_kind(call->argv[0], &kind);
+    TT_TRY(set_cluster(command, call->settings, kind));
+    TT_TRY(tt_train_resolve(call->settings, &command->job));
+    if (command->call.print_config) return tt_job_call_print(cli, call->settings);
+    return render(cli, command, call->settings, kind);
+}
+
+const struct tt_command_ops tt_cmd_render = {
+    .usage = " [jobset|job|sbatch] --image IMAGE --nodes N --gpus_per_node N --chip h200 --config FILE.yaml "
+             "[--volumes CLAIM:PATH,...]",
+    .sections = list_sections,
+    .target_bytes = sizeof(struct render_command),
+    .parse_words = parse_words,
+    .resolve = resolve,
+    .run = run,
+};

@@ -1,0 +1,202 @@
+/* Rules that the API server would enforce after the objects are sent, and rules of our own. */
+#include <stdio.h>
+#include <string.h>
+
+#include "render/render.h"
+
+const char tt_render_run_folder[] = "/run/trimtab";
+
+static const char lower[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+static const char any[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+
+static bool consists_of(const char *text, size_t bytes, const char *ends, const char *inside)
+{
+    if (bytes == 0) return false;
+    for (size_t i = 0; i < bytes; i++) {
+        bool good = strchr(ends, text[i]) != NULL;
+        if (!good && (i == 0 || i + 1 == bytes || strchr(inside, text[i]) == NULL)) return false;
+    }
+    return true;
+}
+
+static tt_status refuse(const char *setting, const char *value, const char *rule)
+{
+    tt_status status = tt_fail(TT_ERR_USAGE, "%s '%.120s' is not valid in Kubernetes", setting, value);
+    tt_hint("%s", rule);
+    return status;
+}
+
+/* Names of claims, classes, secrets: RFC 1123 subdomains, here at most 63 bytes. */
+static tt_status check_object_name(const char *setting, const char *value)
+{
+    if (value == NULL) return TT_OK;
+    if (strlen(value) > 63 || !consists_of(value, strlen(value), lower, "-."))
+        return refuse(
+            setting, value,
+            "at most 63 lower case letters, digits, '-' and '.', with a letter or digit at both ends");
+    return TT_OK;
+}
+
+/* A name of a Service is an RFC 1035 label, and the name of a pod, which ends in its number, is a host name. */
+static tt_status check_name(enum tt_render_kind kind, const struct tt_render_spec *spec)
+{
+    char suffix[48];
+    size_t bytes = strlen(spec->name);
+    snprintf(suffix, sizeof suffix, "%s-%lld", kind == TT_RENDER_JOBSET ? "-node-0" : "",
+             (long long)(spec->nodes > 0 ? spec->nodes - 1 : 0));
+    if (!consists_of(spec->name, bytes, lower, "-") || (spec->name[0] >= '0' && spec->name[0] <= '9'))
+        return refuse("name", spec->name,
+                      "lower case letters, digits and '-', first a letter, last a letter or digit");
+    if (bytes + strlen(suffix) <= 63) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE, "name '%.120s' has %zu characters, and the last pod adds '%s'",
+                               spec->name, bytes, suffix);
+    tt_hint("the host name of a pod has at most 63 characters: a name of at most %zu", 63 - strlen(suffix));
+    return status;
+}
+
+/* "rdma/hca_shared_devices_a": the name of an extended resource. */
+static tt_status check_resource(const char *setting, const char *value)
+{
+    if (value == NULL) return TT_OK;
+    const char *slash = strchr(value, '/');
+    if (slash == NULL || !consists_of(value, (size_t)(slash - value), lower, "-.") ||
+        strlen(slash + 1) > 63 || !consists_of(slash + 1, strlen(slash + 1), any, "-._"))
+        return refuse(setting, value,
+                      "the name of a resource is DOMAIN/NAME, as in rdma/hca_shared_devices_a");
+    return TT_OK;
+}
+
+static tt_status check_printable(const char *setting, const char *value, bool blanks)
+{
+    if (value == NULL) return TT_OK;
+    for (const char *c = value; *c != '\0'; c++)
+        if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\' || (*c == ' ' && !blanks))
+            return refuse(setting, value, "printable ASCII without quotes and backslashes");
+    return value[0] != '\0' ? TT_OK : refuse(setting, value, "it is empty");
+}
+
+static tt_status refuse_image(const char *message, const char *hint)
+{
+    tt_status status = tt_fail(TT_ERR_USAGE, "%s", message);
+    tt_hint("%s", hint);
+    return status;
+}
+
+tt_status tt_render_check(enum tt_render_kind kind, const struct tt_render_spec *spec)
+{
+    TT_TRY(check_name(kind, spec));
+    if (kind == TT_RENDER_SBATCH && spec->image != NULL)
+        return refuse_image("image is given, but a batch script runs the program of the nodes",
+                            "leave image out");
+    if (kind != TT_RENDER_SBATCH && spec->image == NULL)
+        return refuse_image("image is missing", "give the image of the pods, whose entry point is trimtab");
+    TT_TRY(check_printable("image", spec->image, false));
+    TT_TRY(check_printable("networks", spec->networks, true));
+    TT_TRY(check_object_name("storage_class", spec->storage_class));
+    TT_TRY(check_object_name("priority_class", spec->priority_class));
+    TT_TRY(check_object_name("secret", spec->secret));
+    TT_TRY(check_object_name("queue", spec->queue));
+    TT_TRY(check_resource("gpu_resource", spec->gpu_resource));
+    TT_TRY(check_resource("rdma", spec->rdma));
+    if (spec->storage_rate == 0) return refuse("storage_rate", "0", "a rate above 0");
+    return TT_OK;
+}
+
+/* True if `path` is `folder` or below it. */
+static bool lies_in(const char *path, const char *folder)
+{
+    size_t bytes = strlen(folder);
+    return strncmp(path, folder, bytes) == 0 && (path[bytes] == '\0' || path[bytes] == '/');
+}
+
+static bool is_plain_path(const char *path)
+{
+    if (path[0] != '/' || strstr(path, "/../") != NULL || tt_ends_with(path, "/..")) return false;
+    return consists_of(path + 1, strlen(path + 1), any, "-._/");
+}
+
+static tt_status check_mount(const struct tt_render_volume *volumes, int count, const char *entry)
+{
+    static const char *const taken[] = {"/dev", "/proc", "/sys", "/etc", "/tmp", tt_render_run_folder};
+    const struct tt_render_volume *volume = &volumes[count];
+    if (!is_plain_path(volume->path))
+        return refuse("volumes", entry, "a path is absolute, without '..', of letters, digits and -._/");
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        if (lies_in(volume->path, taken[i]) || lies_in(taken[i], volume->path))
+            return refuse("volumes", entry,
+                          "pods use /dev, /proc, /sys, /etc, /tmp and /run/trimtab themselves");
+    for (int i = 0; i < count; i++)
+        if (strcmp(volumes[i].path, volume->path) == 0)
+            return refuse("volumes", entry, "two volumes have the same path");
+    return TT_OK;
+}
+
+static tt_status parse_volume(const char *entry, struct tt_render_volume *volumes, int count)
+{
+    static const char rule[] = "an entry is CLAIM:PATH or CLAIM:PATH:ro";
+    struct tt_render_volume *volume = &volumes[count];
+    const char *path = strchr(entry, ':'), *end;
+    if (path == NULL) return refuse("volumes", entry, rule);
+    end = strchr(path + 1, ':');
+    if (end != NULL && strcmp(end, ":ro") != 0) return refuse("volumes", entry, rule);
+    if (end == NULL) end = entry + strlen(entry);
+    if (path - entry >= (int)sizeof volume->claim || end - path - 1 >= (int)sizeof volume->path)
+        return refuse("volumes", entry, "a claim's name has at most 63 characters, a path 255");
+    snprintf(volume->claim, sizeof volume->claim, "%.*s", (int)(path - entry), entry);
+    snprintf(volume->path, sizeof volume->path, "%.*s", (int)(end - path - 1), path + 1);
+    volume->read_only = *end == ':';
+    TT_TRY(check_object_name("volumes: claim", volume->claim));
+    return check_mount(volumes, count, entry);
+}
+
+tt_status tt_render_volumes(const char *text, struct tt_render_volume volumes[TT_RENDER_VOLUMES_MAX],
+                            int *count)
+{
+    *count = 0;
+    while (text != NULL && *text != '\0') {
+        char entry[400];
+        size_t bytes = strcspn(text, ",");
+        if (bytes >= sizeof entry) return refuse("volumes", text, "an entry has at most 399 characters");
+        if (*count == TT_RENDER_VOLUMES_MAX) return refuse("volumes", text, "there are at most 16 volumes");
+        snprintf(entry, sizeof entry, "%.*s", (int)bytes, text);
+        TT_TRY(parse_volume(entry, volumes, *count));
+        *count += 1;
+        text += bytes + (text[bytes] == ',');
+    }
+    return TT_OK;
+}
+
+static tt_status check_path(const struct tt_render_path *path, const struct tt_render_volume *volumes,
+                            int count)
+{
+    const struct tt_render_volume *found = NULL;
+    if (path->path == NULL) return TT_OK;
+    if (path->path[0] == '/' && lies_in(path->path, tt_render_run_folder)) return TT_OK;
+    for (int i = 0; i < count; i++)
+        if (lies_in(path->path, volumes[i].path) &&
+            (found == NULL || strlen(volumes[i].path) > strlen(found->path)))
+            found = &volumes[i];
+    if (found != NULL && !(found->read_only && path->written)) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE, "%s '%.200s' lies in no volume of the pods%s", path->setting,
+                               path->path, found != NULL ? " that they may write" : "");
+    if (path->written)
+        tt_hint("use a folder in /run/trimtab, which gets a claim of its own, or name a volume that is not "
+                "read-only");
+    else
+        tt_hint("use the absolute path in the pods, and mount its claim: --volumes models:/models:ro");
+    return status;
+}
+
+tt_status tt_render_check_paths(const struct tt_render_run *run, bool *claims)
+{
+    struct tt_render_volume volumes[TT_RENDER_VOLUMES_MAX];
+    int count;
+    *claims = false;
+    TT_TRY(tt_render_volumes(run->spec->volumes, volumes, &count));
+    for (int i = 0; i < run->path_count; i++) {
+        const struct tt_render_path *path = &run->paths[i];
+        TT_TRY(check_path(path, volumes, count));
+        if (path->path != NULL && lies_in(path->path, tt_render_run_folder)) *claims = true;
+    }
+    return TT_OK;
+}

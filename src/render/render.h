@@ -1,0 +1,87 @@
+/* What runs a training on a cluster, objects of Kubernetes or a batch script of Slurm: rendered from the settings that
+ * train and from the plan of the run, so that memory, claims, grace period and failure policy follow from the same
+ * numbers. The text is the same for the same input, byte for byte. It holds no secret: pods mount the job secret from
+ * one that the user creates, and the script makes one.
+ *
+ * Sources: the CRDs of jobset 0.12.0; Kubernetes 1.36's Job, NetworkPolicy, Service, ConfigMap. */
+#ifndef TT_RENDER_RENDER_H
+#define TT_RENDER_RENDER_H
+
+#include "base/str.h"
+#include "config/settings.h"
+#include "engine/plan.h"
+
+enum tt_render_kind { TT_RENDER_JOBSET, TT_RENDER_JOB, TT_RENDER_SBATCH };
+
+/* As people say it; rows in render/settings.c. Strings are owned by the settings store. */
+struct tt_render_spec {
+    const char *name, *image, *chip, *config_json, *volumes, *storage_class, *queue, *priority_class, *rdma,
+        *networks, *gpu_resource, *secret;
+    int64_t nodes, gpus_per_node, cpus_per_node, max_restarts, grace_period, spot_notice, checkpoints;
+    size_t reserve_memory, shm_size, memory, claim_size, storage_rate;
+    double step_seconds;
+    bool host_network;
+};
+extern const struct tt_setting tt_render_settings[]; /* over struct tt_render_spec; all transient */
+
+/* The exit codes of the program, by what a scheduler shall do: never retry; restart without counting. */
+struct tt_render_exits {
+    int permanent[8], resumable[4];
+    int permanent_count, resumable_count;
+};
+
+/* A setting that names a file or folder of the run. */
+struct tt_render_path {
+    const char *setting, *path; /* path NULL: not given */
+    bool written;
+};
+
+struct tt_render_run {
+    enum tt_render_kind kind;
+    const struct tt_render_spec *spec;
+    const struct tt_render_exits *exits;
+    const struct tt_plan *plan;
+    const struct tt_render_path *paths;
+    int path_count;
+    int ranks;          /* of a node */
+    int copies;         /* replicas of the trainable parameters: ranks that hold the same slices */
+    int64_t kept;       /* checkpoints that stay; 0: all */
+    int port;           /* of the rendezvous */
+    const char *config; /* the YAML that trains */
+};
+
+/* What follows from the plan. */
+struct tt_render_sizes {
+    size_t memory;     /* of a pod, with `shm` */
+    size_t shm;        /* of /dev/shm */
+    size_t checkpoint; /* bytes of one, at most */
+    size_t claim;      /* bytes of the volume for output_dir */
+    double save_seconds, step_seconds;
+    int64_t grace; /* seconds between SIGTERM and SIGKILL */
+};
+
+enum { TT_RENDER_VOLUMES_MAX = 16, TT_RENDER_HOST_BYTES = 256 };
+/* "models:/models:ro". */
+struct tt_render_volume {
+    char claim[64], path[256];
+    bool read_only;
+};
+
+/* Folder at which a rendered claim is mounted; an output_dir elsewhere lies in a volume that the user names. */
+extern const char tt_render_run_folder[];
+
+/* The address of rank 0: the host name that the kind of object gives to its first pod. */
+void tt_render_host(enum tt_render_kind kind, const char *name, char host[TT_RENDER_HOST_BYTES]);
+/* Checks names and sizes of `spec` that need no plan; TT_ERR_USAGE names the setting and the rule. */
+TT_MUST_USE tt_status tt_render_check(enum tt_render_kind kind, const struct tt_render_spec *spec);
+TT_MUST_USE tt_status tt_render_volumes(const char *text,
+                                        struct tt_render_volume volumes[TT_RENDER_VOLUMES_MAX], int *count);
+/* Whether output_dir lies in tt_render_run_folder; TT_ERR_USAGE where a path of the run lies in no volume. */
+TT_MUST_USE tt_status tt_render_check_paths(const struct tt_render_run *run, bool *claims);
+TT_MUST_USE tt_status tt_render_size(const struct tt_render_run *run, struct tt_render_sizes *sizes);
+/* Appends all objects as one YAML stream. The specification is checked. */
+TT_MUST_USE tt_status tt_render_write(const struct tt_render_run *run, struct tt_str *text);
+/* The same as a script for sbatch. */
+TT_MUST_USE tt_status tt_render_write_sbatch(const struct tt_render_run *run, struct tt_str *text);
+
+#endif

@@ -1,0 +1,56 @@
+#include <math.h>
+#include <stddef.h>
+
+#include "render/render.h"
+
+#define FIELD(member) .offset = offsetof(struct tt_render_spec, member), .transient = true
+#define COUNT(name_, least, most, default_)                                                                  \
+    .name = #name_, .type = TT_SETTING_INT, FIELD(name_), .minimum = least, .maximum = most,                 \
+    .default_text = default_
+#define TEXT(name_) .name = #name_, .type = TT_SETTING_STRING, FIELD(name_)
+#define SIZE(name_, default_) .name = #name_, .type = TT_SETTING_BYTES, FIELD(name_), .default_text = default_
+
+/* One row reads as one paragraph. */
+/* clang-format off */
+const struct tt_setting tt_render_settings[] = {
+    {TEXT(name), .default_text = "trimtab", .help = "Name of the objects."},
+    {TEXT(image), .help = "Image whose entry point is trimtab, best with its digest. Needed but for sbatch."},
+    {COUNT(nodes, 0, 4096, "0"), .help = "Number of pods, one for each node; 0: num_machines."},
+    {COUNT(gpus_per_node, 0, 64, "0"),
+     .help = "GPUs of a pod, one rank each; 0: ranks, or num_processes / num_machines. None with device cpu."},
+    {COUNT(cpus_per_node, 1, 4096, "8"), .help = "Processors that a pod requests; with device cpu also its limit."},
+    {TEXT(chip), .help = "Kind of the GPUs, for the plan: h200, rtx4090, ... (as device of trimtab plan)."},
+    {TEXT(config_json),
+     .help = "The model's config.json on this machine, for the plan; not given: that of model_name_or_path."},
+    {TEXT(volumes),
+     .help = "Claims that exist and where pods mount them: models:/models:ro,data:/data:ro. Files of the run lie in "
+             "them; an output_dir in /run/trimtab gets a claim of its own."},
+    {TEXT(storage_class),
+     .help = "storageClassName of the rendered claim, which several nodes write; not given: the cluster's."},
+    {SIZE(claim_size, "0"), .help = "Size of the rendered claim; 0: by the plan and save_total_limit."},
+    {COUNT(checkpoints, 1, 1 << 20, "10"),
+     .help = "Checkpoints that the claim has room for where save_total_limit keeps all."},
+    {SIZE(memory, "0"), .help = "Memory of a pod; 0: by the plan. Less than the plan's is an error."},
+    {SIZE(reserve_memory, "8GiB"),
+     .help = "Memory of a pod beyond the plan's buffers: program, driver, tokenizer, data."},
+    {SIZE(shm_size, "1GiB"), .help = "Size of /dev/shm, part of the memory; NCCL needs it."},
+    {SIZE(storage_rate, "200MB"), .help = "Bytes a second that a checkpoint is written at, for the grace period."},
+    {.name = "step_seconds", .type = TT_SETTING_DOUBLE, FIELD(step_seconds), .default_text = "0", .minimum = 0,
+     .maximum = INFINITY, .help = "Time of an optimizer step, for the grace period; 0: by the plan, on processors 30."},
+    {COUNT(grace_period, 0, 1 << 20, "0"),
+     .help = "Seconds from SIGTERM to SIGKILL; 0: twice the time of two steps and a save, at least 60."},
+    {COUNT(spot_notice, 0, 1 << 20, "0"),
+     .help = "Seconds from a notice to the end of a machine that may be taken away; less than a stop takes is warned "
+             "about."},
+    {COUNT(max_restarts, 0, 1000, "3"), .help = "Restarts of the run after failures that a retry may cure."},
+    {TEXT(queue), .help = "Queue of Kueue (label kueue.x-k8s.io/queue-name)."},
+    {TEXT(priority_class), .help = "priorityClassName of the pods."},
+    {TEXT(gpu_resource), .default_text = "nvidia.com/gpu", .help = "Name of the GPUs in limits."},
+    {TEXT(rdma), .help = "Name of the RDMA device in limits, such as rdma/hca_shared_devices_a; also adds IPC_LOCK."},
+    {TEXT(networks), .help = "Annotation k8s.v1.cni.cncf.io/networks, for devices of SR-IOV."},
+    {.name = "host_network", .type = TT_SETTING_BOOL, FIELD(host_network), .default_text = "false",
+     .help = "Pods in the network of their node; no NetworkPolicy applies to them."},
+    {TEXT(secret), .help = "Secret with the job secret under the key `secret`; not given: NAME-secret."},
+    {.name = NULL},
+};
+/* clang-format on */

@@ -1,0 +1,86 @@
+#include <math.h>
+
+#include "base/log.h"
+#include "render/render.h"
+
+/* Where the plan has no estimate: on processors. */
+static const double unknown_step_seconds = 30;
+/* A stop waits for the step in progress and writes a checkpoint; twice that, because disks and steps vary. */
+static const double margin = 2;
+enum { LEAST_GRACE_SECONDS = 60 };
+
+static size_t round_up(double bytes, size_t unit)
+{
+    return (size_t)ceil(bytes / (double)unit) * unit;
+}
+
+/* Masters, optimizer state and the model's own file, which is no larger than the masters. */
+static size_t checkpoint_bytes(const struct tt_render_run *run)
+{
+    const struct tt_memory_use *memory = &run->plan->memory;
+    double masters = (double)memory->peak[TT_PURPOSE_ADAPTERS],
+           state = (double)memory->peak[TT_PURPOSE_OPTIMIZER];
+    /* With offload_params it is in host memory, together with the frozen shards: AdamW's two values for each master. */
+    if (state == 0) state = 2 * masters;
+    return (size_t)((2 * masters + state) * run->plan->ranks.count / run->copies);
+}
+
+static tt_status check_memory(const struct tt_render_run *run, size_t least, size_t *memory)
+{
+    char given[32], needed[32];
+    if (run->spec->memory == 0) {
+        *memory = least;
+        return TT_OK;
+    }
+    *memory = run->spec->memory;
+    if (*memory >= least) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "memory %s is less than the %s of the plan, with %s",
+                tt_format_bytes((double)*memory, given, sizeof given),
+                tt_format_bytes((double)least, needed, sizeof needed), "reserve_memory and shm_size");
+    tt_hint("leave memory out, or set reserve_memory to what this run needs beyond its buffers");
+    return status;
+}
+
+static tt_status find_grace(const struct tt_render_run *run, struct tt_render_sizes *sizes)
+{
+    const struct tt_render_spec *spec = run->spec;
+    double stop = 2 * sizes->step_seconds + sizes->save_seconds;
+    int64_t least = (int64_t)ceil(margin * stop);
+    if (least < LEAST_GRACE_SECONDS) least = LEAST_GRACE_SECONDS;
+    sizes->grace = spec->grace_period > 0 ? spec->grace_period : least;
+    if ((double)sizes->grace < stop) {
+        tt_status status =
+            tt_fail(TT_ERR_USAGE, "grace_period %lld is less than the %.0f s that a stop takes",
+                    (long long)sizes->grace, ceil(stop));
+        tt_hint("two steps of %.3g s and a save of %.3g s; step_seconds and storage_rate change the estimate",
+                sizes->step_seconds, sizes->save_seconds);
+        return status;
+    }
+    if (spec->spot_notice > 0 && (double)spec->spot_notice < stop)
+        tt_warn("a stop takes %.0f s, more than the notice of %lld s: the machine ends before the save",
+                ceil(stop), (long long)spec->spot_notice);
+    return TT_OK;
+}
+
+tt_status tt_render_size(const struct tt_render_run *run, struct tt_render_sizes *sizes)
+{
+    const struct tt_render_spec *spec = run->spec;
+    const struct tt_plan *plan = run->plan;
+    const size_t mib = (size_t)1 << 20, gib = (size_t)1 << 30;
+    double host = (double)plan->memory.host_total + (plan->is_host ? (double)plan->memory.total_peak : 0);
+    double claim;
+    *sizes = (struct tt_render_sizes){.shm = round_up((double)spec->shm_size, mib)};
+    TT_TRY(check_memory(run,
+                        round_up(host * run->ranks + (double)spec->reserve_memory + (double)sizes->shm, mib),
+                        &sizes->memory));
+    sizes->checkpoint = checkpoint_bytes(run);
+    /* one more while it is written, and one for the result */
+    claim = (double)sizes->checkpoint * (double)((run->kept > 0 ? run->kept : spec->checkpoints) + 2);
+    sizes->claim =
+        spec->claim_size > 0 ? round_up((double)spec->claim_size, mib) : round_up(claim, gib) + gib;
+    sizes->save_seconds = (double)sizes->checkpoint / (double)spec->storage_rate;
+    sizes->step_seconds = spec->step_seconds > 0 ? spec->step_seconds : tt_plan_estimate(plan);
+    if (sizes->step_seconds <= 0) sizes->step_seconds = unknown_step_seconds;
+    return find_grace(run, sizes);
+}

@@ -1,0 +1,62 @@
+/* Checks of the machines of a run before it starts (`trimtab doctor`): every rank of the launch measures its machine,
+ * and rank 0 compares. Takes a few seconds; writes one file in the folder of output_dir, and removes it. */
+#ifndef TT_RUN_DOCTOR_H
+#define TT_RUN_DOCTOR_H
+
+#include "base/error.h"
+#include "base/str.h"
+#include "job/spec.h"
+
+enum tt_doctor_verdict { TT_DOCTOR_OK, TT_DOCTOR_WARNS, TT_DOCTOR_FAILS };
+
+/* What a rank measures, in the layout in which it is sent. */
+struct tt_doctor_rank {
+    char host[64], device[128];
+    int32_t machine, local_rank;
+    int32_t processors;    /* that this process may use */
+    int32_t grouped;       /* memory_bytes is the limit of a control group */
+    uint64_t memory_bytes; /* 0: unknown */
+    uint64_t shm_bytes;    /* size of /dev/shm */
+    uint64_t file_limit;   /* open files */
+    double clock_seconds;  /* ahead of rank 0 */
+    double flops;          /* a bf16 product, all ranks at the same time */
+    double link_bytes; /* a second, exchanged with the next rank, no other rank exchanging; 0: not measured */
+    double write_bytes,
+        read_bytes;      /* a second, a synchronized file; the first rank of a machine; 0: not measured */
+    uint64_t free_bytes; /* of the file system */
+    int32_t sees_rank0;  /* the file of rank 0 is visible here */
+    int32_t has_model, has_data; /* -1: not asked for */
+    char storage_error[200];     /* empty: none */
+};
+
+struct tt_doctor_check {
+    const char *name; /* "storage" */
+    enum tt_doctor_verdict verdict;
+    struct tt_str text; /* owned */
+};
+
+enum { TT_DOCTOR_CHECKS_MAX = 16 };
+
+struct tt_doctor_report {
+    struct tt_doctor_rank *ranks; /* [rank_count], owned; NULL but on global rank 0 */
+    int rank_count;
+    double all_reduce_seconds; /* of 1 KiB, the median */
+    double all_reduce_bytes;   /* a second: bytes * 2 (n - 1) / n, as nccl-tests counts the bus */
+    bool sum_is_right;
+    const char *transport;
+    double seconds; /* of everything after the rendezvous */
+    struct tt_doctor_check checks[TT_DOCTOR_CHECKS_MAX];
+    int check_count;
+};
+
+/* Runs the checks. `job`: a training's settings, of which it needs those of device and launch; output_dir, model and
+ * data are checked where they are given. A check that fails is no error of this function. */
+TT_MUST_USE tt_status tt_doctor_run(const struct tt_job_spec *job, struct tt_cancel *cancel,
+                                    struct tt_doctor_report *report);
+/* Compares what the ranks have measured: fills report->checks. Public for tests. */
+TT_MUST_USE tt_status tt_doctor_compare(const struct tt_job_spec *job, struct tt_doctor_report *report);
+/* The number of checks with this verdict. */
+int tt_doctor_count(const struct tt_doctor_report *report, enum tt_doctor_verdict verdict);
+void tt_doctor_deinit(struct tt_doctor_report *report);
+
+#endif

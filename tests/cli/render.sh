@@ -1,0 +1,187 @@
+#!/bin/bash
+# trimtab render: objects that strict schemas accept, sizes that are the plan's, a configuration that trains the planned
+# run, and a refusal for every value that Kubernetes or the run would refuse later. After a change of the objects, review
+# the differences and accept them: tests/cli/render.sh BUILD --update
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
+update=$2
+golden=$root/tests/golden/render
+shape=$root/bench/shapes/l8b.json
+cat >sft.yaml <<'EOF'
+model_name_or_path: /models/l8b
+dataset_name: /data/train.jsonl
+output_dir: /run/trimtab/out
+max_length: 1024
+per_device_train_batch_size: 2
+save_total_limit: 3
+EOF
+image=registry.example/trimtab@sha256:0123
+base=(--config sft.yaml --image "$image" --name sft --volumes "models:/models:ro,data:/data:ro" --config_json "$shape")
+gpus=("${base[@]}" --nodes 2 --gpus_per_node 4 --chip h200)
+
+# objects NAME words...: renders twice, compares all but the configuration with the golden, and checks the schemas
+objects() {
+    local name=$1 code=0
+    shift
+    "$trimtab" render "$@" >"$name.yaml" 2>err || fail "$name: $(cat err)"
+    "$trimtab" render "$@" >again.yaml 2>err
+    cmp -s "$name.yaml" again.yaml || fail "$name: two calls differ"
+    awk '/^  config.yaml: \|$/ { print; inside = 1; next } /^---$/ { inside = 0 } !inside' "$name.yaml" >"$name.golden"
+    [ "$update" = --update ] && cp "$name.golden" "$golden/$name.yaml"
+    diff -u "$golden/$name.yaml" "$name.golden" || fail "$name"
+    awk '/^  config.yaml: \|$/ { inside = 1; next } /^---$/ { inside = 0 } inside { sub(/^    /, ""); print }' \
+        "$name.yaml" >"$name.config"
+    command -v python3 >/dev/null || return 0
+    python3 "$root/tests/tools/check_objects.py" "$golden/jobset.schema.json.gz" "$name.yaml" --typos || code=$?
+    [ $code -eq 0 ] || [ $code -eq 77 ] || fail "$name: objects"
+}
+objects jobset jobset "${gpus[@]}"
+objects job job "${gpus[@]}" --rdma rdma/hca_shared_devices_a --networks roce/net1 --queue team-a --priority_class training
+objects host jobset "${gpus[@]}" --host_network --storage_class shared --secret keys --max_restarts 7
+objects cpu job "${base[@]}" --nodes 3 --device cpu --shm_size 64MiB
+"$trimtab" render "${gpus[@]}" | cmp -s - jobset.yaml || fail "a JobSet is not the default"
+
+# The configuration in the ConfigMap is the planned run.
+for name in jobset cpu; do
+    flags=(--config_json "$shape" --device h200 --num_machines 2 --ranks 4)
+    [ $name = cpu ] && flags=(--config_json "$shape" --device cpu --num_machines 3 --ranks 1)
+    "$trimtab" plan --config sft.yaml "${flags[@]}" --main_process_ip x --json >direct.json || fail "plan of $name"
+    # `device` of a plan names a chip
+    "$trimtab" plan --config $name.config --config_json "$shape" --device "${flags[3]}" --json >read.json ||
+        fail "the configuration of $name is not read back"
+    cmp -s direct.json read.json || fail "the configuration of $name has another plan: $(diff direct.json read.json)"
+    "$trimtab" train --config $name.config --print_config >printed.yaml || fail "train does not take the configuration"
+done
+grep -q '^main_process_ip: sft-node-0-0.sft ' jobset.config || fail "the address of rank 0 in a JobSet"
+grep -q '^main_process_ip: sft-0.sft ' cpu.config || fail "the address of rank 0 in a Job"
+grep -q '^rendezvous_timeout: 1200 ' jobset.config || fail "rendezvous_timeout"
+grep -q '^resume_from_checkpoint: "*true"* ' jobset.config || fail "a restart does not resume"
+grep -q '^device: cuda ' jobset.config || fail "a pod without GPU would train on processors"
+"$trimtab" render "${gpus[@]}" --rendezvous_timeout 77 | grep -q '^    rendezvous_timeout: 77 ' || fail "own rendezvous_timeout"
+
+# Sizes are the plan's: memory of a pod in MiB, and the claim for three checkpoints and two more.
+number() { sed -E "s/.*\"$1\": ([0-9]+).*/\1/" "$2"; }
+mebibytes() { echo $((($1 + 1048575) / 1048576)); }
+"$trimtab" plan --config jobset.config --config_json "$shape" --device h200 --json >plan.json
+wanted=$(mebibytes $((4 * $(number host_bytes plan.json) + (9 << 30))))
+grep -q "^ *memory: ${wanted}Mi$" jobset.yaml || fail "memory is not ${wanted}Mi: $(grep memory: jobset.yaml)"
+"$trimtab" plan --config cpu.config --config_json "$shape" --device cpu --json >plan.json
+wanted=$(mebibytes $(($(number host_bytes plan.json) + $(number device_bytes plan.json) + (8 << 30) + (64 << 20))))
+grep -q "^ *memory: ${wanted}Mi$" cpu.yaml || fail "memory on processors is not ${wanted}Mi: $(grep memory: cpu.yaml)"
+full=(--use_peft false --per_device_train_batch_size 1)
+"$trimtab" render "${gpus[@]}" "${full[@]}" --storage_rate 1GB >full.yaml || fail "full fine-tuning"
+# 8.03e9 parameters: 16 bytes each, five times, in GiB; and 128 GB at 1 GB/s, twice
+claim=$(sed -nE 's/^ *storage: ([0-9]+)Mi$/\1/p' full.yaml)
+[ "${claim:-0}" -gt 600000 ] && [ "${claim:-0}" -lt 620000 ] || fail "a claim of $claim MiB"
+grace=$(sed -nE 's/^ *terminationGracePeriodSeconds: //p' full.yaml)
+[ "$grace" -gt 256 ] && [ "$grace" -lt 290 ] || fail "a grace period of $grace s"
+"$trimtab" render "${gpus[@]}" "${full[@]}" --sharding_strategy HYBRID_SHARD --storage_rate 1GB |
+    grep -q "^ *storage: ${claim}Mi$" || fail "replicas count in the claim"
+"$trimtab" render "${gpus[@]}" --step_seconds 100 | grep -q 'GracePeriodSeconds: 40[12]$' || fail "step_seconds"
+"$trimtab" render "${gpus[@]}" --step_seconds 100 --spot_notice 30 2>&1 >out | grep -q 'a stop takes 201 s, more than the notice of 30 s' ||
+    fail "no warning of a notice that is too short"
+"$trimtab" render "${gpus[@]}" --spot_notice 30 >out 2>err || fail "a notice that is long enough"
+grep -q notice err && fail "a warning of a notice that is long enough"
+"$trimtab" render "${gpus[@]}" --output_dir /data/out --volumes models:/models:ro,data:/data >out || fail "output in a volume"
+grep -q 'kind: PersistentVolumeClaim' out && fail "a claim that nothing uses"
+
+# A batch script for Slurm. It runs here with a srun of our own, which starts the four processes of two nodes.
+batch=("${base[@]}" --nodes 2 --gpus_per_node 4 --chip h200)
+"$trimtab" render sbatch "${batch[@]/--image/--run_name}" --max_restarts 7 >batch.sh 2>err || fail "sbatch: $(cat err)"
+awk '/^END_OF_TRIMTAB_CONFIGURATION$/ { inside = 0 } !inside { print } /<<.END_OF/ { inside = 1 }' batch.sh >batch.golden
+[ "$update" = --update ] && cp batch.golden "$golden/sbatch.txt"
+diff -u "$golden/sbatch.txt" batch.golden || fail "sbatch"
+if command -v shellcheck >/dev/null; then shellcheck batch.sh || fail "shellcheck"; fi
+mkdir slurm
+cat >slurm/scontrol <<'EOF'
+#!/bin/bash
+case $1 in
+show) [ "$*" = "show hostnames n[1-2]" ] && printf '127.0.0.1\nn2\n' ;;
+requeue) echo "$2" >>requeued ;;
+esac
+EOF
+cat >slurm/srun <<'EOF'
+#!/bin/bash
+[ -z "${EXIT:-}" ] || exit "$EXIT"
+shift
+for rank in 0 1 2 3; do
+    SLURM_STEP_ID=0 SLURM_PROCID=$rank SLURM_NTASKS=4 SLURM_LOCALID=$((rank % 2)) SLURM_NODEID=$((rank / 2)) \
+        SLURM_STEP_NUM_NODES=2 SLURM_STEP_NUM_TASKS=4 "$@" >"rank$rank" 2>&1 &
+    ranks+=($!)
+done
+highest=0
+for rank in "${ranks[@]}"; do
+    wait "$rank" || { code=$?; [ $code -le $highest ] || highest=$code; }
+done
+exit $highest
+EOF
+chmod +x slurm/*
+cp -r "$root/tests/golden/qwen2/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/
+for i in $(seq 16); do echo "{\"prompt\": \"$i + 1 =\", \"completion\": \" $((i + 1))\"}"; done >rows.jsonl
+"$trimtab" render sbatch --model model --dataset_name rows.jsonl --output_dir slurm-out --max_steps 2 --device cpu --threads 1 \
+    --nodes 2 --num_processes 4 --name small --max_restarts 2 --per_device_train_batch_size 1 >small.sh 2>err || fail "small: $(cat err)"
+grep -q '^#SBATCH --ntasks-per-node=2$' small.sh || fail "tasks of a node"
+slurm() { env PATH="$folder/slurm:$build:$PATH" SLURM_JOB_ID=$((RANDOM % 9000 + 500)) SLURM_JOB_NODELIST='n[1-2]' "$@" bash small.sh; }
+slurm env >out 2>&1 || fail "the batch script: $(cat out rank0)"
+[ -e slurm-out/adapter_model.safetensors ] || fail "the batch script trains nothing: $(cat rank0)"
+[ -e requeued ] && fail "a run that is done goes back into the queue"
+[ -z "$(find . -name secret)" ] || fail "the job secret stays"
+for code in 2 3 4 70; do
+    slurm EXIT=$code >out 2>&1
+    [ $? -eq $code ] && [ ! -e requeued ] || fail "exit code $code goes back into the queue"
+done
+for code in 5 10 11 143; do
+    slurm EXIT=$code SLURM_RESTART_COUNT=1 >out 2>&1
+    [ -s requeued ] || fail "exit code $code does not go back into the queue"
+    rm -f requeued
+done
+slurm EXIT=10 SLURM_RESTART_COUNT=2 >out 2>&1
+[ $? -eq 10 ] && [ ! -e requeued ] || fail "restarts have no end"
+slurm EXIT=11 SLURM_RESTART_COUNT=2 >out 2>&1
+[ -s requeued ] || fail "a stop counts as a restart"
+expect 2 "image is given, but a batch script" render sbatch "${batch[@]}"
+expect 2 "image is missing" render job "${batch[@]/--image/--run_name}"
+expect 2 "gpus_per_node 4, but the configuration has 2 ranks" render sbatch "${batch[@]/--image/--run_name}" --num_processes 4
+
+# What the run or Kubernetes would refuse later, by the name of the setting
+refused() { expect 2 "$1" render "${@:2}"; }
+one=(jobset "${base[@]}" --nodes 1 --gpus_per_node 1 --chip h200)
+refused "cannot render a 'pod'" pod "${gpus[@]}"
+refused "image" --config sft.yaml --nodes 1
+long=abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzab
+expect 0 "" render "${one[@]}" --name $long
+refused "at most 54" "${one[@]}" --name "${long}c"
+refused "at most 53" jobset "${gpus[@]}" --nodes 11 --name "${long}"
+for name in Sft 1sft sft_1 -sft sft- sft.a; do refused "name '$name' is not valid" "${one[@]}" --name=$name; done
+refused "image 'a b' is not valid" "${one[@]}" --image "a b"
+refused "networks 'a\"b' is not valid" "${one[@]}" --networks 'a"b'
+for setting in storage_class priority_class secret queue; do refused "$setting 'A b'" "${one[@]}" --$setting "A b"; done
+refused "rdma 'hca' is not valid" "${one[@]}" --rdma hca
+refused "gpu_resource 'gpu' is not valid" "${one[@]}" --gpu_resource gpu
+refused "an entry is CLAIM:PATH" "${one[@]}" --volumes models
+refused "an entry is CLAIM:PATH" "${one[@]}" --volumes models:/models:rw
+refused "a path is absolute" "${one[@]}" --volumes models:models
+refused "a path is absolute" "${one[@]}" --volumes models:/a/../etc
+refused "themselves" "${one[@]}" --volumes models:/etc/models
+refused "a path is absolute" "${one[@]}" --volumes models:/
+refused "themselves" "${one[@]}" --volumes models:/run
+refused "two volumes have the same path" "${one[@]}" --volumes a:/models,b:/models
+refused "model_name_or_path '/models/l8b' lies in no volume" "${one[@]}" --volumes data:/data
+refused "dataset_name 'train.jsonl' lies in no volume" "${one[@]}" --dataset_name train.jsonl
+refused "output_dir '/data/out' lies in no volume of the pods that they may write" "${one[@]}" --output_dir /data/out
+refused "output_dir 'out' lies in no volume" "${one[@]}" --output_dir out
+refused "is less than the" "${one[@]}" --memory 2GiB
+refused "grace_period 70 is less than the 201 s" "${one[@]}" --step_seconds 100 --grace_period 70
+refused "storage_rate" "${one[@]}" --storage_rate 0
+refused "the kind of the GPUs is not known" "${base[@]}" --nodes 1 --gpus_per_node 1
+refused "the number of GPUs of a node is not known" "${base[@]}" --nodes 1 --chip h200
+refused "gpus_per_node 4, but the configuration has 2 ranks" "${gpus[@]}" --num_processes 4
+refused "gpus_per_node is given, but the device is cpu" "${gpus[@]}" --device cpu
+refused "not a multiple" "${base[@]}" --nodes 2 --num_processes 3 --chip h200
+expect 4 "this run needs" render "${one[@]}" --device_memory 4GiB
+expect 3 "--config_json FILE" render jobset --config sft.yaml --image $image --gpus_per_node 1 --chip h200 --volumes models:/models,data:/data
+# machines and processes of accelerate's file
+printf 'distributed_type: FSDP\nnum_machines: 2\nnum_processes: 8\nmachine_rank: 0\nmain_process_ip: 10.0.0.1\n' >fsdp.yaml
+"$trimtab" render "${base[@]}" --config_file fsdp.yaml --chip h200 >out || fail "accelerate's file"
+grep -q '^    main_process_ip: sft-node-0-0.sft ' out || fail "the address of accelerate's file stays"
+grep -q '^ *nvidia.com/gpu: 4$' out || fail "processes of accelerate's file"
+finish
